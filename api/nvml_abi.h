@@ -1,0 +1,50 @@
+/*
+ * The part of NVML's ABI that we use, as cuda_abi.h has the driver's. Checked by tests/abi/ against
+ * nvml.h where there is one. Not to be included together with nvml.h.
+ */
+#pragma once
+
+#include <stdint.h>
+
+typedef enum nvmlReturn_enum {
+	NVML_SUCCESS = 0,
+	NVML_ERROR_UNINITIALIZED = 1,
+	NVML_ERROR_INVALID_ARGUMENT = 2,
+	NVML_ERROR_NOT_SUPPORTED = 3,
+	NVML_ERROR_NO_PERMISSION = 4,
+	NVML_ERROR_NOT_FOUND = 6,
+	NVML_ERROR_INSUFFICIENT_SIZE = 7,
+	NVML_ERROR_DRIVER_NOT_LOADED = 9,
+	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
+	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+	NVML_ERROR_UNKNOWN = 999,
+} nvmlReturn_t;
+
+typedef struct nvmlDevice_st *nvmlDevice_t;
+
+typedef struct nvmlMemory_st {
+	unsigned long long total, free, used; /* bytes; used includes what is reserved */
+} nvmlMemory_t;
+
+typedef struct nvmlMemory_v2_st {
+	unsigned int version;                           /* NVML_MEMORY_V2, set by the caller */
+	unsigned long long total, reserved, free, used; /* bytes */
+} nvmlMemory_v2_t;
+
+#define NVML_MEMORY_V2 ((unsigned int)sizeof(nvmlMemory_v2_t) | 2u << 24)
+
+/* What nvmlDeviceGetComputeRunningProcesses fills in. v2 and v3 of the call share a layout. */
+typedef struct nvmlProcessInfo_v1_st {
+	unsigned int pid;
+	unsigned long long usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
+} nvmlProcessInfo_v1_t;
+
+typedef struct nvmlProcessInfo_v2_st {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;
+	unsigned int gpuInstanceId, computeInstanceId; /* UINT32_MAX without MIG */
+} nvmlProcessInfo_v2_t, nvmlProcessInfo_t;
+
+#define NVML_VALUE_NOT_AVAILABLE        UINT64_MAX
+#define NVML_DEVICE_UUID_V2_BUFFER_SIZE 96

@@ -1,0 +1,46 @@
+# A room is a directory of src/: its headers are its contract, its .c files nobody else's business.
+# It sees its own headers and those of the rooms that it USES, directly or through them, so that an
+# include against the arrows of ARCHITECTURE.md does not compile.
+
+add_library(vgpu_warnings INTERFACE)
+target_compile_options(vgpu_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion -Wformat=2 -Wvla
+  $<$<BOOL:${VGPU_WERROR}>:-Werror>)
+target_compile_definitions(vgpu_warnings INTERFACE _GNU_SOURCE)
+
+# What sanitizer builds add. UBSan is used in trap mode: it needs no runtime.
+add_library(vgpu_sanitize INTERFACE)
+if(VGPU_SANITIZE STREQUAL "undefined")
+  target_compile_options(vgpu_sanitize INTERFACE -fsanitize=undefined -fsanitize-undefined-trap-on-error)
+elseif(VGPU_SANITIZE)
+  target_compile_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE})
+endif()
+if(VGPU_FUZZ)
+  target_compile_options(vgpu_sanitize INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# vgpu_room(NAME SOURCES file… [USES room…])
+# Makes vgpu_NAME, and for the tests vgpu_NAME_faulty: the same sources with VGPU_FAULTS.
+function(vgpu_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;USES" ${ARGN})
+  foreach(flavour "" "_faulty")
+    set(target vgpu_${name}${flavour})
+    add_library(${target} STATIC ${ROOM_SOURCES})
+    if(flavour)
+      set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
+    target_include_directories(${target} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(${target} PRIVATE vgpu_warnings vgpu_sanitize)
+    if(flavour)
+      target_compile_definitions(${target} PRIVATE VGPU_FAULTS)
+    endif()
+    foreach(used ${ROOM_USES})
+      if(TARGET vgpu_${used}${flavour})
+        target_link_libraries(${target} PUBLIC vgpu_${used}${flavour})
+      else()
+        target_link_libraries(${target} PUBLIC vgpu_${used})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,142 @@
+/*
+ * The region: one file a slice, mapped by every process of the tenant and by monitors. It holds the
+ * slice's limits, its processes, and what each of them has of each GPU. This header is the layout
+ * and nothing else; it is the only one that programs outside vgpu may include. vgpu-region(5) says
+ * it in prose, src/region/ works on it.
+ *
+ *        offset      bytes
+ *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
+ *                            alike, so that monitors that know it keep working
+ *     2,008,952      2,184   nothing, up to a page boundary
+ *     2,011,136     69,632   struct vgpu_region_own: ours, with a magic, a version and a size
+ *
+ * A file is a region if and only if it has its full size and both magics; they are stored last.
+ * Who may read: anyone, at any time, without a lock; every field is written in one aligned store,
+ * so each is some true value, and a set of them is consistent to within one change in progress. Who
+ * may write: slots, their owner; totals and limits, the holder of the lock; utilization_switch,
+ * recent_kernel and monitor_used, HAMi's monitor.
+ * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
+ * open-file-description lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing
+ * here: they repeat, and mean different processes in different pid namespaces.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VGPU_DEVICES_MAX 16
+#define VGPU_SLOTS_MAX   1024
+#define VGPU_UUID_LEN    96 /* "GPU-…" or "MIG-…", NUL-padded: monitors use all 96 bytes as a key */
+
+/* -- HAMi's part ------------------------------------------------------------------------------ */
+
+#define VGPU_HAMI_MAGIC         19920718
+#define VGPU_HAMI_VERSION_MAJOR 1
+#define VGPU_HAMI_VERSION_MINOR 2
+
+enum vgpu_slot_status {
+	VGPU_SLOT_FREE = 0,
+	VGPU_SLOT_RUNNING = 1,
+	VGPU_SLOT_SUSPENDED = 2, /* set by a monitor: waits at its next launch until 1 */
+};
+
+/* What one process holds of one device, in bytes. */
+struct vgpu_hami_usage {
+	uint64_t context; /* as NVML counts it for the process */
+	uint64_t module;  /* what the driver took on its own account since */
+	uint64_t data;    /* what the application allocated */
+	uint64_t offset;  /* taken from the device for it, but in no process's NVML figure */
+	uint64_t total;   /* the sum of the four: what is held against the limit */
+	uint64_t spare[3];
+};
+
+struct vgpu_hami_util {
+	uint64_t decoder, encoder, sm; /* percent */
+	uint64_t spare[3];
+};
+
+struct vgpu_hami_slot {
+	int32_t pid;     /* in the process's own pid namespace */
+	int32_t hostpid; /* in the host's, 0 when not known */
+	struct vgpu_hami_usage used[VGPU_DEVICES_MAX];
+	uint64_t monitor_used[VGPU_DEVICES_MAX];
+	struct vgpu_hami_util device_util[VGPU_DEVICES_MAX];
+	int32_t status; /* enum vgpu_slot_status */
+	int32_t pad;
+	uint64_t seqlock; /* always 0, which is "not being written": see "who may read" above */
+	uint8_t spare[16];
+};
+
+struct vgpu_hami_region {
+	int32_t magic; /* VGPU_HAMI_MAGIC */
+	uint32_t version_major, version_minor;
+	int32_t sm_init;
+	uint64_t owner_pid;
+	uint8_t sem[32];       /* HAMi-core's own lock: not used by us, nor by monitors */
+	uint64_t device_count; /* device i is the same in uuids, limit, sm_limit and used */
+	char uuids[VGPU_DEVICES_MAX][VGPU_UUID_LEN];
+	uint64_t limit[VGPU_DEVICES_MAX];    /* bytes, 0 for none */
+	uint64_t sm_limit[VGPU_DEVICES_MAX]; /* percent, 0 or at least 100 for none */
+	struct vgpu_hami_slot slots[VGPU_SLOTS_MAX];
+	int32_t slot_count; /* slots below it have been used: a high-water mark, nothing more */
+	int32_t utilization_switch; /* 1, or the monitor's 0: the compute limit is lifted */
+	int32_t recent_kernel; /* 2 after a launch; the monitor counts down, -1 blocks launches */
+	int32_t priority;      /* 0 high, 1 low */
+	int64_t last_kernel_time; /* unix seconds */
+	uint8_t sem_postinit[32];
+};
+
+/* -- our part --------------------------------------------------------------------------------- */
+
+#define VGPU_REGION_OFFSET  2011136
+#define VGPU_REGION_MAGIC   0x31304e4f49474552ull /* "REGION01" in the file's first eight bytes */
+#define VGPU_REGION_VERSION 1
+
+struct vgpu_region_device {
+	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
+	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
+	uint64_t spare[14];    /* zero; the compute bucket comes here */
+};
+
+struct vgpu_region_slot {
+	/* How many processes have had this slot, or its byte: with the slot, names one for good.
+	 * Who has the byte counts it, before it takes the lock. */
+	uint64_t claims;
+	uint64_t spare[7];
+};
+
+struct vgpu_region_own {
+	uint64_t magic; /* VGPU_REGION_MAGIC */
+	uint32_t version;
+	uint32_t size;      /* of the whole file, bytes */
+	uint32_t lock;      /* 0 free; else who has it: VGPU_LOCK_SLOT_MASK and below */
+	uint32_t takeovers; /* how often the lock was taken from a dead holder */
+	uint64_t spare[5];
+	struct vgpu_region_device device[VGPU_DEVICES_MAX];
+	uint8_t spare_page[4096 - 64 - 128 * VGPU_DEVICES_MAX];
+	struct vgpu_region_slot slots[VGPU_SLOTS_MAX];
+};
+
+/* own.lock: 1 + the holder's slot, the low bits of that slot's claims, and whether somebody waits.
+ * A slot that is free may hold it as well: one whose byte a monitor borrowed. */
+#define VGPU_LOCK_SLOT_MASK 0x000007ffu
+#define VGPU_LOCK_WAITERS   0x80000000u
+
+struct vgpu_region_file {
+	struct vgpu_hami_region hami;
+	uint8_t pad[VGPU_REGION_OFFSET - 2008952];
+	struct vgpu_region_own own;
+};
+
+/* Bytes of the file that are locked, not read: a slot's own first byte for its process's life, and
+ * the file's first byte while the region is made. */
+#define VGPU_SLOT_LOCK_OFFSET \
+	(VGPU_REGION_OFFSET + offsetof(struct vgpu_region_own, slots)) /* + slot */
+#define VGPU_INIT_LOCK_OFFSET 0
+
+_Static_assert(sizeof(struct vgpu_hami_usage) == 64, "layout");
+_Static_assert(sizeof(struct vgpu_hami_util) == 48, "layout");
+_Static_assert(sizeof(struct vgpu_hami_slot) == 1960, "layout");
+_Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
+_Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
+_Static_assert(sizeof(struct vgpu_region_own) == 69632, "layout");

@@ -1,0 +1,38 @@
+/*
+ * The three-state futex mutex: a holder that nobody waits for is released without a system call.
+ * Waiters mark the word 2 before they sleep, and take it as 2, because others may sleep still.
+ */
+#include "lock.h"
+
+#include "sys.h"
+
+#define SPINS 100 /* about 1 us: what the lock guards takes less */
+
+void lock_init(struct lock *lock)
+{
+	__atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED);
+}
+
+static bool try_take(struct lock *lock)
+{
+	uint32_t expected = 0;
+
+	/* Acquire pairs with the release in lock_release. */
+	return __atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
+}
+
+void lock_acquire(struct lock *lock)
+{
+	for (int i = 0; i < SPINS; i++)
+		if (try_take(lock))
+			return;
+	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
+		sys_futex_wait(&lock->word, 2, UINT64_MAX);
+}
+
+void lock_release(struct lock *lock)
+{
+	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
+		sys_futex_wake(&lock->word, 1);
+}

@@ -1,0 +1,48 @@
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "size.h"
+#include "sys.h"
+
+/* What LIBCUDA_LOG_LEVEL says; read once, and any thread may be the one that does. */
+static int threshold(void)
+{
+	static int level = -1;
+	int seen = __atomic_load_n(&level, __ATOMIC_RELAXED);
+
+	if (seen < 0) {
+		const char *text = env_get("LIBCUDA_LOG_LEVEL");
+		uint64_t number;
+
+		seen = text && number_parse(text, LOG_TRACE, &number) == 0 ? (int)number : LOG_WARN;
+		__atomic_store_n(&level, seen, __ATOMIC_RELAXED);
+	}
+	return seen;
+}
+
+void log_line(enum log_level level, const char *format, ...)
+{
+	char line[640] = "vgpu: ";
+	size_t start = strlen(line);
+	int saved = errno, len;
+	va_list args;
+
+	if ((int)level > threshold())
+		return;
+	va_start(args, format);
+	len = vsnprintf(line + start, sizeof(line) - start - 1, format, args);
+	va_end(args);
+	if (len > 0) {
+		size_t end = strlen(line);
+
+		line[end] = '\n';
+		sys_write_all(STDERR_FILENO, line, end + 1);
+	}
+	errno = saved;
+}

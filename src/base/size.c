@@ -1,0 +1,126 @@
+/*
+ * Own digits, because strtoull means another symbol in every few releases of glibc, and takes
+ * signs, octal and hexadecimal, which nobody means.
+ */
+#include "size.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SIZE_LIMIT ((uint64_t)1 << 63)
+
+static const char units[] = "kmgtKMGT";
+
+static const char *skip_blanks(const char *text)
+{
+	while (*text == ' ' || *text == '\t' || *text == '\n' || *text == '\r')
+		text++;
+	return text;
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Digits up to max: 0, -EINVAL without a digit, -ERANGE. */
+static int parse_digits(const char **text, uint64_t max, uint64_t *ret_number)
+{
+	uint64_t number = 0;
+	const char *p = *text;
+
+	if (!is_digit(*p))
+		return -EINVAL;
+	for (; is_digit(*p); p++) {
+		uint64_t digit = (uint64_t)(*p - '0');
+
+		if (digit > max || number > (max - digit) / 10)
+			return -ERANGE;
+		number = number * 10 + digit;
+	}
+	*text = p;
+	*ret_number = number;
+	return 0;
+}
+
+int number_parse(const char *text, uint64_t max, uint64_t *ret_number)
+{
+	const char *p = skip_blanks(text);
+	uint64_t number;
+	int error = parse_digits(&p, max, &number);
+
+	if (error)
+		return error;
+	if (*skip_blanks(p))
+		return -EINVAL;
+	*ret_number = number;
+	return 0;
+}
+
+/* The bytes of one unit: 1 where there is none. Steps over "k", "kB", "KiB" … */
+static uint64_t parse_unit(const char **text)
+{
+	const char *p = *text, *unit = *p ? strchr(units, *p) : NULL;
+	uint64_t bytes = 1;
+
+	if (unit) {
+		bytes <<= 10 * ((unit - units) % 4 + 1);
+		p++;
+		if (p[0] == 'i' && (p[1] == 'B' || p[1] == 'b'))
+			p++;
+	}
+	if (*p == 'B' || *p == 'b')
+		p++;
+	*text = p;
+	return bytes;
+}
+
+int size_parse(const char *text, uint64_t *ret_bytes)
+{
+	const char *p = skip_blanks(text);
+	uint64_t whole, thousandths = 0, unit;
+	int error = parse_digits(&p, SIZE_LIMIT, &whole);
+
+	if (error)
+		return error;
+	if (*p == '.') {
+		uint64_t weight = 100;
+
+		if (!is_digit(*++p))
+			return -EINVAL;
+		for (; is_digit(*p); p++, weight /= 10)
+			thousandths += (uint64_t)(*p - '0') * weight;
+	}
+	p = skip_blanks(p);
+	unit = parse_unit(&p);
+	if (*skip_blanks(p))
+		return -EINVAL;
+	if (whole > SIZE_LIMIT / unit)
+		return -ERANGE;
+	whole = whole * unit + thousandths * unit / 1000;
+	if (whole > SIZE_LIMIT)
+		return -ERANGE;
+	*ret_bytes = whole;
+	return 0;
+}
+
+char *size_format(uint64_t bytes, char *buf, size_t len)
+{
+	static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	unsigned i = 0;
+
+	while (i < 4 && bytes >> (10 * (i + 1)))
+		i++;
+
+	uint64_t unit = (uint64_t)1 << (10 * i);
+	unsigned long long whole = bytes / unit;
+	unsigned hundredths = (unsigned)(bytes % unit * 100 / unit);
+
+	if (hundredths == 0)
+		snprintf(buf, len, "%llu %s", whole, names[i]);
+	else
+		snprintf(buf, len, "%llu.%02u %s", whole, hundredths, names[i]);
+	return buf;
+}

@@ -1,0 +1,22 @@
+/* Sizes as people write them. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * "512", "4096m", "8G", "8GiB" ...: a decimal number of bytes, with k, m, g or t in either case for
+ * powers of 1024, and then "B" or "iB" as one likes. A fraction such as "1.5G" is allowed. Blanks
+ * around it are skipped. Returns 0, -EINVAL (not a size) or -ERANGE (over 2^63 bytes).
+ */
+int size_parse(const char *text, uint64_t *ret_bytes);
+
+/* "0 B", "2 MiB", "7.98 GiB": the largest unit that gives at least 1, two decimals at most, always
+ * rounded down so that nothing looks free that is not. Returns buf. */
+char *size_format(uint64_t bytes, char *buf, size_t len);
+
+/* A whole decimal number from 0 to max, blanks around it skipped. 0, -EINVAL or -ERANGE. */
+int number_parse(const char *text, uint64_t max, uint64_t *ret_number);
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)

@@ -1,0 +1,271 @@
+/*
+ * Each call is the raw system call behind syscall(2), which every libc has: call() puts the
+ * kernel's own negative errno back together and leaves errno as it was.
+ */
+#include "sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#ifndef F_OFD_GETLK /* glibc 2.17 has not heard of them */
+#define F_OFD_GETLK 36
+#define F_OFD_SETLK 37
+#endif
+
+long (*sys_fault)(long number);
+
+/* One system call, with up to six arguments. */
+#define CALL(...) CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define CALL_(number, a, b, c, d, e, f, ...) \
+	call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+static long call(long number, long a, long b, long c, long d, long e, long f)
+{
+	int saved = errno;
+	long result;
+
+#ifdef VGPU_FAULTS
+	if (sys_fault && (result = sys_fault(number)) != 0)
+		return result;
+#endif
+	result = syscall(number, a, b, c, d, e, f);
+	if (result == -1)
+		result = -errno;
+	errno = saved;
+	return result;
+}
+
+int sys_open(const char *path, int flags, unsigned mode)
+{
+	long fd;
+
+	do
+		fd = CALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
+	while (fd == -EINTR);
+	return (int)fd;
+}
+
+int sys_close(int fd)
+{
+	return (int)CALL(SYS_close, fd); /* Linux closes it even where it says EINTR */
+}
+
+int sys_fstat(int fd, struct stat *ret_stat)
+{
+	return (int)CALL(SYS_fstat, fd,
+			 ret_stat); /* 64-bit kernels and libcs agree on struct stat */
+}
+
+int sys_stat(const char *path, struct stat *ret_stat)
+{
+	return (int)CALL(SYS_newfstatat, AT_FDCWD, path, ret_stat, 0);
+}
+
+int sys_ftruncate(int fd, uint64_t size_bytes)
+{
+	long result;
+
+	do
+		result = CALL(SYS_ftruncate, fd, size_bytes);
+	while (result == -EINTR);
+	return (int)result;
+}
+
+int sys_fchmod(int fd, unsigned mode)
+{
+	return (int)CALL(SYS_fchmod, fd, mode);
+}
+
+int sys_rename(const char *from, const char *to)
+{
+	return (int)CALL(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int sys_unlink(const char *path)
+{
+	return (int)CALL(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+
+long sys_readlink(const char *path, char *buf, size_t len)
+{
+	long result = CALL(SYS_readlinkat, AT_FDCWD, path, buf, len);
+
+	if (result >= (long)len)
+		return -ENAMETOOLONG;
+	if (result >= 0)
+		buf[result] = '\0';
+	return result;
+}
+
+int sys_mkdir(const char *path, unsigned mode)
+{
+	return (int)CALL(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+long sys_read(int fd, void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		long n = CALL(SYS_read, fd, (char *)buf + done, len - done);
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return n;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (long)done;
+}
+
+int sys_write_all(int fd, const void *buf, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		long n = CALL(SYS_write, fd, (const char *)buf + done, len - done);
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return (int)n;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* The kernel's struct linux_dirent64 (getdents64(2)), which libc does not declare. */
+struct directory_entry {
+	uint64_t inode;
+	int64_t offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
+static bool is_dot(const char *name)
+{
+	return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+static int each_entry(const char *buf, long len, int (*each)(void *, const char *), void *arg)
+{
+	for (long at = 0; at < len;) {
+		const struct directory_entry *entry = (const void *)(buf + at);
+		int result = is_dot(entry->name) ? 0 : each(arg, entry->name);
+
+		if (result)
+			return result;
+		at += entry->length;
+	}
+	return 0;
+}
+
+int sys_list_directory(const char *path, int (*each)(void *arg, const char *name), void *arg)
+{
+	_Alignas(struct directory_entry) char buf[2048];
+	int fd = sys_open(path, O_RDONLY | O_DIRECTORY, 0), result = 0;
+	long len;
+
+	if (fd < 0)
+		return fd;
+	while (result == 0 && (len = CALL(SYS_getdents64, fd, buf, sizeof(buf))) != 0)
+		result = len < 0 ? (int)len : each_entry(buf, len, each, arg);
+	sys_close(fd);
+	return result;
+}
+
+static int map(size_t len, int protection, int flags, int fd, void **ret_addr)
+{
+	long addr = CALL(SYS_mmap, NULL, len, protection, flags, fd, 0);
+
+	if (addr < 0 && addr > -4096)
+		return (int)addr;
+	*ret_addr = (void *)addr;
+	return 0;
+}
+
+int sys_map_shared(int fd, size_t len, bool writable, void **ret_addr)
+{
+	return map(len, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, ret_addr);
+}
+
+int sys_map_private(size_t len, void **ret_addr)
+{
+	return map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, ret_addr);
+}
+
+int sys_unmap(void *addr, size_t len)
+{
+	return (int)CALL(SYS_munmap, addr, len);
+}
+
+static struct flock byte_lock(short type, uint64_t offset)
+{
+	return (struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
+}
+
+int sys_lock_byte(int fd, uint64_t offset)
+{
+	struct flock lock = byte_lock(F_WRLCK, offset);
+	long result = CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
+
+	return result == -EACCES ? -EAGAIN : (int)result; /* fcntl(2) allows either */
+}
+
+int sys_unlock_byte(int fd, uint64_t offset)
+{
+	struct flock lock = byte_lock(F_UNLCK, offset);
+
+	return (int)CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
+}
+
+int sys_byte_is_locked(int fd, uint64_t offset)
+{
+	struct flock lock = byte_lock(F_WRLCK, offset);
+	long result = CALL(SYS_fcntl, fd, F_OFD_GETLK, &lock);
+
+	return result < 0 ? (int)result : lock.l_type != F_UNLCK;
+}
+
+int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+	struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+				   .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+
+	return (int)CALL(SYS_futex, word, FUTEX_WAIT, expected,
+			 timeout_ns == UINT64_MAX ? NULL : &timeout);
+}
+
+int sys_futex_wake(uint32_t *word, int waiters)
+{
+	return (int)CALL(SYS_futex, word, FUTEX_WAKE, waiters);
+}
+
+int sys_getpid(void)
+{
+	return (int)CALL(SYS_getpid);
+}
+
+void sys_sleep_ns(uint64_t ns)
+{
+	struct timespec left = {.tv_sec = (time_t)(ns / NS_PER_S),
+				.tv_nsec = (long)(ns % NS_PER_S)};
+
+	while (CALL(SYS_nanosleep, &left, &left) == -EINTR)
+		;
+}

@@ -1,0 +1,65 @@
+/*
+ * The system calls that the library makes, all of them through here: one seam at which a test can
+ * make any call fail, and no dependence on which libc exports what since when (glibc gave stat,
+ * fcntl and others new symbols over the years; the kernel's numbers stay).
+ *
+ * Each returns what the kernel does: 0 or a positive result, or a negative errno. errno itself is
+ * left alone. EINTR is retried where the call has no effect before it. Descriptors are opened
+ * close-on-exec. Safe from any thread and, because nothing here locks, in a signal handler.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
+int sys_close(int fd);
+int sys_fstat(int fd, struct stat *ret_stat);
+int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links */
+int sys_ftruncate(int fd, uint64_t size_bytes);
+int sys_fchmod(int fd, unsigned mode);
+int sys_rename(const char *from, const char *to);
+int sys_unlink(const char *path);
+/* Where a symbolic link points, NUL-terminated; its length, or -ENAMETOOLONG. */
+long sys_readlink(const char *path, char *buf, size_t len);
+int sys_mkdir(const char *path, unsigned mode);
+
+/* Reads until len bytes or the end of the file; returns how many there were. */
+long sys_read(int fd, void *buf, size_t len);
+/* Writes it all, or returns a negative errno. */
+int sys_write_all(int fd, const void *buf, size_t len);
+
+/* Names in a directory, without "." and "..". Calls each(arg, name) until it returns non-zero or
+ * the names end; returns that value, 0 at the end, or a negative errno. */
+int sys_list_directory(const char *path, int (*each)(void *arg, const char *name), void *arg);
+
+/* Shared read-write (or read-only) mapping of the file's first len bytes. */
+int sys_map_shared(int fd, size_t len, bool writable, void **ret_addr);
+int sys_unmap(void *addr, size_t len);
+/* Private anonymous memory, zeroed: what the library allocates with, because malloc may be the
+ * application's, and held by the thread that called us. */
+int sys_map_private(size_t len, void **ret_addr);
+
+/* One byte of a file as an open-file-description lock (fcntl(2), F_OFD_SETLK): it belongs to the
+ * open file and goes when its last descriptor does, at death at the latest. */
+int sys_lock_byte(int fd, uint64_t offset); /* 0, or -EAGAIN while another open file has it */
+int sys_unlock_byte(int fd, uint64_t offset);
+/* Whether another open file than fd's own holds the byte: 1, 0, or a negative errno. */
+int sys_byte_is_locked(int fd, uint64_t offset);
+
+/* Futex of a word in shared memory. wait returns 0 when woken, -EAGAIN when *word is not expected,
+ * -ETIMEDOUT, or -EINTR. */
+int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
+int sys_futex_wake(uint32_t *word, int waiters);
+
+int sys_getpid(void);
+void sys_sleep_ns(uint64_t ns);
+
+/*
+ * Test builds (VGPU_FAULTS) ask this before each call, with the system call's number (SYS_…): a
+ * negative errno makes the call fail with it, 0 lets it through. NULL, as in every release, is
+ * free.
+ */
+extern long (*sys_fault)(long number);

@@ -1,0 +1,201 @@
+/*
+ * Whether everything that always holds does hold: for tests, for `vgpu check`, and for whoever
+ * wonders.
+ *
+ * How it works. Each thing that must hold is one line when it does not. Who holds the lock is
+ * looked at before the lock is taken, because to take it from a dead holder is to repair what there
+ * was to see. Then everything is read under the lock, or without where it may not or cannot be had:
+ * then a change in progress can look like a fault, and so what is wrong counts only if it is still
+ * wrong when looked at again, RETRIES times.
+ *
+ * What it is not: a repair. region_reap and the next process of the slice do that.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "region_internal.h"
+#include "sys.h"
+
+#define RETRIES       5
+#define RETRY_WAIT_NS NS_PER_MS
+
+struct report {
+	void (*say)(void *arg, const char *line);
+	void *arg;
+	unsigned wrong;
+};
+
+#define SAY(report, ...)                           \
+	do {                                       \
+		struct fault line_;                \
+		fault_set(&line_, 0, __VA_ARGS__); \
+		report_line(report, line_.text);   \
+	} while (0)
+
+static void report_line(struct report *report, const char *line)
+{
+	report->wrong++;
+	if (report->say)
+		report->say(report->arg, line);
+}
+
+typedef unsigned long long number; /* for %llu: uint64_t is long on some machines */
+
+static void check_header(const struct vgpu_region_file *file, struct report *report)
+{
+	const struct vgpu_hami_region *hami = &file->hami;
+	uint64_t devices = REGION_LOAD(hami->device_count);
+	int32_t slots = REGION_LOAD(hami->slot_count);
+
+	if (hami->magic != VGPU_HAMI_MAGIC)
+		SAY(report, "HAMi's magic is %d, not %d", hami->magic, VGPU_HAMI_MAGIC);
+	if (file->own.magic != VGPU_REGION_MAGIC)
+		SAY(report, "our magic is %#llx, not %#llx", (number)file->own.magic,
+		    (number)VGPU_REGION_MAGIC);
+	if (hami->version_major != VGPU_HAMI_VERSION_MAJOR ||
+	    hami->version_minor != VGPU_HAMI_VERSION_MINOR)
+		SAY(report, "the layout is %u.%u, not %d.%d", hami->version_major,
+		    hami->version_minor, VGPU_HAMI_VERSION_MAJOR, VGPU_HAMI_VERSION_MINOR);
+	if (file->own.version != VGPU_REGION_VERSION)
+		SAY(report, "our version is %u, not %d", file->own.version, VGPU_REGION_VERSION);
+	if (file->own.size != sizeof(*file))
+		SAY(report, "its size is %u bytes, not %zu", file->own.size, sizeof(*file));
+	if (devices > VGPU_DEVICES_MAX)
+		SAY(report, "%llu devices: %d is the most", (number)devices, VGPU_DEVICES_MAX);
+	if (slots < 0 || slots > VGPU_SLOTS_MAX)
+		SAY(report, "%d slots: %d is the most", slots, VGPU_SLOTS_MAX);
+}
+
+/* Printable, of some length, and NULs to the end. */
+static bool is_uuid(const char uuid[VGPU_UUID_LEN])
+{
+	size_t len = 0;
+
+	while (len < VGPU_UUID_LEN && uuid[len] > ' ' && uuid[len] < 127)
+		len++;
+	if (len == 0 || len == VGPU_UUID_LEN)
+		return false;
+	while (len < VGPU_UUID_LEN)
+		if (uuid[len++] != '\0')
+			return false;
+	return true;
+}
+
+static void check_devices(const struct vgpu_region_file *file, struct report *report)
+{
+	unsigned count = region_devices_in_use(file);
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!is_uuid(file->hami.uuids[i]))
+			SAY(report, "device %u: its uuid is none", i);
+		for (unsigned j = 0; j < i; j++)
+			if (memcmp(file->hami.uuids[i], file->hami.uuids[j], VGPU_UUID_LEN) == 0)
+				SAY(report, "devices %u and %u are the same", j, i);
+	}
+}
+
+/* Adds what the slot holds to used[]. */
+static void check_slot_usage(const struct vgpu_region_file *file, unsigned slot,
+			     uint64_t used[VGPU_DEVICES_MAX], struct report *report)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		const struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
+		uint64_t sum = REGION_LOAD(usage->context) + REGION_LOAD(usage->module) +
+			       REGION_LOAD(usage->data) + REGION_LOAD(usage->offset);
+		uint64_t total = REGION_LOAD(usage->total);
+
+		if (total != sum)
+			SAY(report, "slot %u, device %u: its total is %llu, its classes are %llu",
+			    slot, device, (number)total, (number)sum);
+		used[device] += total;
+	}
+}
+
+static void check_slot(const struct region *region, unsigned slot, struct report *report)
+{
+	const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];
+	int32_t status = REGION_LOAD(at->status);
+
+	if (status != VGPU_SLOT_RUNNING && status != VGPU_SLOT_SUSPENDED)
+		SAY(report, "slot %u: status %d means nothing", slot, status);
+	if (slot >= region_slots_in_use(region->file))
+		SAY(report, "slot %u is used, and the high-water mark is %d", slot,
+		    REGION_LOAD(region->file->hami.slot_count));
+	if (!region_slot_alive(region, slot))
+		SAY(report, "slot %u: its process, pid %d, is dead and still counts", slot,
+		    REGION_LOAD(at->pid));
+}
+
+static void check_totals(const struct region *region, struct report *report)
+{
+	const struct vgpu_region_file *file = region->file;
+	uint64_t used[VGPU_DEVICES_MAX] = {0};
+
+	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
+		if (REGION_LOAD(file->hami.slots[slot].status)) {
+			check_slot(region, slot, report);
+			check_slot_usage(file, slot, used, report);
+		}
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		uint64_t total = REGION_LOAD(file->own.device[device].used);
+
+		if (total != used[device])
+			SAY(report, "device %u: its total is %llu, its slots are %llu", device,
+			    (number)total, (number)used[device]);
+	}
+}
+
+static unsigned check_all(const struct region *region, void (*say)(void *, const char *), void *arg)
+{
+	struct report report = {say, arg, 0};
+
+	check_header(region->file, &report);
+	check_devices(region->file, &report);
+	check_totals(region, &report);
+	return report.wrong;
+}
+
+static unsigned check_unlocked(const struct region *region, void (*say)(void *, const char *),
+			       void *arg)
+{
+	for (int i = 0; i < RETRIES; i++) {
+		if (check_all(region, NULL, NULL) == 0)
+			return 0;
+		sys_sleep_ns(RETRY_WAIT_NS);
+	}
+	return check_all(region, say, arg);
+}
+
+static bool holder_is_dead(struct region *region, uint32_t *ret_word)
+{
+	bool dead;
+
+	if (region->slot < 0) /* else a thread of ours may have it, by a byte that it borrowed */
+		lock_acquire(&region->onlooker);
+	*ret_word = REGION_LOAD(region->file->own.lock);
+	dead = *ret_word && !region_holder_lives(region, *ret_word);
+	if (region->slot < 0)
+		lock_release(&region->onlooker);
+	return dead;
+}
+
+unsigned region_check(struct region *region, void (*say)(void *arg, const char *line), void *arg)
+{
+	struct report report = {say, arg, 0};
+	uint32_t word;
+	int error;
+
+	if (holder_is_dead(region, &word))
+		SAY(&report, "a dead process, of slot %d, holds the lock",
+		    (int)(word & VGPU_LOCK_SLOT_MASK) - 1);
+	error = region_enter(region);
+	if (error == -ETIMEDOUT)
+		SAY(&report, "a living process, of slot %d, does not let go of the lock",
+		    (int)(REGION_LOAD(region->file->own.lock) & VGPU_LOCK_SLOT_MASK) - 1);
+	if (error)
+		return report.wrong + check_unlocked(region, say, arg);
+	report.wrong += check_all(region, say, arg);
+	region_leave(region);
+	return report.wrong;
+}

@@ -1,0 +1,261 @@
+/*
+ * The ledger: what each slot holds of each device, by class, and what the slice holds in all.
+ *
+ * How it works. Every change is one class of our own slot going from one figure to another under
+ * the lock, and with it the slot's total and the device's (set_class_locked). A charge is refused
+ * when the device's total would pass the limit; before it is, the lock is let go, the slots of the
+ * dead are emptied, and it tries once more.
+ *
+ * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
+ * device's `used` is the sum of the totals of the slots whose status is not 0. Going up, `used` is
+ * stored first and the class last, going down the other way about: so a reader without the lock,
+ * who sees a change half done, sees a total that is too high rather than too low, and a slot's
+ * total is never below its classes.
+ *
+ * The lock protects all of it but `late`. A refund must not fail; where the lock is not to be had
+ * for REGION_LOCK_PATIENCE_NS it is put down in region->late, and the next change that gets the
+ * lock, by any thread of ours, makes it first. Until then the slice seems to hold more than it
+ * does. (To lower the slot without the lock would race with a thread of ours that has it.)
+ *
+ * If the process is killed on any line, its slot no longer counts, and whoever takes the lock over
+ * computes the totals from the others'. What it had put down as late dies with it.
+ *
+ * What it is not: an account of what the driver does; bytes here are what quota/ says they are.
+ */
+#include <errno.h>
+
+#include "region_internal.h"
+
+static uint64_t *class_of(struct vgpu_hami_usage *usage, enum region_class class)
+{
+	switch (class) {
+	case REGION_CONTEXT:
+		return &usage->context;
+	case REGION_MODULE:
+		return &usage->module;
+	case REGION_DATA:
+		return &usage->data;
+	case REGION_OFFSET:
+		break;
+	}
+	return &usage->offset;
+}
+
+static uint64_t less(uint64_t from, uint64_t bytes)
+{
+	return from > bytes ? from - bytes : 0;
+}
+
+/* Puts a class of our slot at bytes, and what follows from it. No sum may overflow: see room(). */
+static void set_class_locked(struct region *region, unsigned device, enum region_class class,
+			     uint64_t bytes)
+{
+	struct vgpu_hami_usage *usage = &region->file->hami.slots[region->slot].used[device];
+	uint64_t *used = &region->file->own.device[device].used;
+	uint64_t *held = class_of(usage, class);
+	uint64_t was = REGION_LOAD(*held);
+
+	if (bytes >= was) {
+		REGION_STORE(*used, REGION_LOAD(*used) + (bytes - was));
+		region_step(raise_used);
+		REGION_PUBLISH(usage->total, REGION_LOAD(usage->total) + (bytes - was));
+		region_step(raise_total);
+		REGION_PUBLISH(*held, bytes); /* each pairs with readers that load in this order
+						 turned round: class, total, used */
+		region_step(raise_class);
+	} else {
+		REGION_STORE(*held, bytes);
+		region_step(lower_class);
+		REGION_PUBLISH(usage->total, less(REGION_LOAD(usage->total), was - bytes));
+		region_step(lower_total);
+		REGION_PUBLISH(*used, less(REGION_LOAD(*used), was - bytes));
+		region_step(lower_used);
+	}
+}
+
+static uint64_t held_locked(const struct region *region, unsigned device, enum region_class class)
+{
+	return REGION_LOAD(*class_of(&region->file->hami.slots[region->slot].used[device], class));
+}
+
+static void refund_locked(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes)
+{
+	set_class_locked(region, device, class, less(held_locked(region, device, class), bytes));
+}
+
+/* -- late refunds ----------------------------------------------------------------------------- */
+
+static void put_down_late(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes)
+{
+	__atomic_fetch_add(&region->late[device][class], bytes, __ATOMIC_RELAXED);
+	REGION_PUBLISH(region->is_late, 1); /* pairs with the exchange in settle_late_locked */
+}
+
+__attribute__((noinline, cold)) static void settle_late_locked(struct region *region)
+{
+	if (!__atomic_exchange_n(&region->is_late, 0, __ATOMIC_ACQUIRE))
+		return;
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		for (unsigned class = 0; class < REGION_CLASSES; class ++) {
+			uint64_t bytes = __atomic_exchange_n(&region->late[device][class], 0,
+							     __ATOMIC_RELAXED);
+
+			if (bytes)
+				refund_locked(region, device, class, bytes);
+		}
+}
+
+/* The lock, to change our slot. */
+static int lock_slot(struct region *region)
+{
+	int error = region_lock(region);
+
+	if (!error && REGION_LOAD(region->is_late))
+		settle_late_locked(region);
+	return error;
+}
+
+/* 0, or why nothing can be charged there, whatever the limit. */
+static int check_target(const struct region *region, unsigned device, enum region_class class)
+{
+	if (region->slot < 0)
+		return -EBADF;
+	if (device >= region_devices_in_use(region->file) || (unsigned)class >= REGION_CLASSES)
+		return -EINVAL;
+	return 0;
+}
+
+/* -- charges ---------------------------------------------------------------------------------- */
+
+/* How much more the slice may hold of the device; without a limit, as much as can be counted. */
+static uint64_t room_locked(const struct region *region, unsigned device, uint64_t limit_bytes)
+{
+	return less(limit_bytes ? limit_bytes : UINT64_MAX,
+		    REGION_LOAD(region->file->own.device[device].used));
+}
+
+struct request {
+	unsigned device;
+	enum region_class class;
+	uint64_t least_bytes, most_bytes, limit_bytes;
+};
+
+static inline __attribute__((always_inline)) int
+try_charge(struct region *region, const struct request *request, uint64_t *ret_bytes)
+{
+	uint64_t bytes = request->most_bytes, room;
+	int error = lock_slot(region);
+
+	if (error)
+		return error;
+	room = room_locked(region, request->device, request->limit_bytes);
+	if (bytes > room)
+		bytes = room;
+	if (bytes < request->least_bytes) {
+		region_unlock(region);
+		return -EDQUOT;
+	}
+	set_class_locked(region, request->device, request->class,
+			 held_locked(region, request->device, request->class) + bytes);
+	region_unlock(region);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+__attribute__((noinline, cold)) static int
+charge_after_reaping(struct region *region, const struct request *request, uint64_t *ret_bytes)
+{
+	if (region_slots_in_use(region->file) < 2)
+		return -EDQUOT; /* there is nobody but us */
+	if (region_reap(region) == -ETIMEDOUT)
+		return -ETIMEDOUT;
+	return try_charge(region, request, ret_bytes);
+}
+
+static inline __attribute__((always_inline)) int
+charge(struct region *region, const struct request *request, uint64_t *ret_bytes)
+{
+	int error = check_target(region, request->device, request->class);
+
+	if (!error)
+		error = try_charge(region, request, ret_bytes);
+	if (__builtin_expect(error == -EDQUOT, 0))
+		error = charge_after_reaping(region, request, ret_bytes);
+	return error;
+}
+
+int region_charge(struct region *region, unsigned device, enum region_class class, uint64_t bytes,
+		  uint64_t limit_bytes)
+{
+	struct request request = {device, class, bytes, bytes, limit_bytes};
+	uint64_t charged;
+
+	return charge(region, &request, &charged);
+}
+
+int region_charge_range(struct region *region, unsigned device, enum region_class class,
+			uint64_t least_bytes, uint64_t most_bytes, uint64_t limit_bytes,
+			uint64_t *ret_bytes)
+{
+	struct request request = {device, class, least_bytes, most_bytes, limit_bytes};
+
+	if (least_bytes > most_bytes)
+		return -EINVAL;
+	return charge(region, &request, ret_bytes);
+}
+
+void region_refund(struct region *region, unsigned device, enum region_class class, uint64_t bytes)
+{
+	if (check_target(region, device, class) != 0)
+		return;
+	if (lock_slot(region) != 0) {
+		put_down_late(region, device, class, bytes);
+		return;
+	}
+	refund_locked(region, device, class, bytes);
+	region_unlock(region);
+}
+
+int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes)
+{
+	uint64_t held, room;
+	int error = check_target(region, device, class);
+
+	if (!error)
+		error = lock_slot(region);
+	if (error)
+		return error;
+	held = held_locked(region, device, class);
+	room = room_locked(region, device, 0);
+	if (bytes > held && bytes - held > room)
+		error = -EOVERFLOW;
+	else
+		set_class_locked(region, device, class, bytes);
+	region_unlock(region);
+	return error;
+}
+
+/* -- figures ---------------------------------------------------------------------------------- */
+
+uint64_t region_used(const struct region *region, unsigned device)
+{
+	return device < VGPU_DEVICES_MAX ? REGION_LOAD(region->file->own.device[device].used) : 0;
+}
+
+struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)
+{
+	struct vgpu_hami_usage own = {0};
+	const struct vgpu_hami_usage *usage;
+
+	if (region->slot < 0 || device >= VGPU_DEVICES_MAX)
+		return own;
+	usage = &region->file->hami.slots[region->slot].used[device];
+	own.context = REGION_LOAD(usage->context);
+	own.module = REGION_LOAD(usage->module);
+	own.data = REGION_LOAD(usage->data);
+	own.offset = REGION_LOAD(usage->offset);
+	own.total = REGION_LOAD(usage->total);
+	return own;
+}

@@ -1,0 +1,182 @@
+/*
+ * own.lock, the one lock of a region: a futex word in the file, for every process that maps it.
+ *
+ *     bits 0-10    1 + the holder's slot; 0 for a free lock
+ *     bits 11-30   the low bits of own.slots[slot].claims while the holder has the slot
+ *     bit 31       VGPU_LOCK_WAITERS: somebody may sleep, wake one at release
+ *
+ * How it works. Free is taken with one compare-and-swap, and given back with one exchange; that is
+ * all when nobody else is there. Otherwise a taker spins for as long as a charge takes, sets the
+ * waiters' bit and sleeps, CHECK_NS at most. When that time is over it asks the kernel whether the
+ * holder's slot still has a living process. If not, it swaps the dead one's word for its own: the
+ * lock is taken over, and everything that it guards is computed anew from the slots of the living
+ * (repair()) before the taker goes on. A living holder keeps the lock; after
+ * REGION_LOCK_PATIENCE_NS the taker gives up.
+ *
+ * Why a takeover can only ever hit a dead holder. A word names a slot *and* the claim of it. Found
+ * unlocked, the slot's byte says that this claim is over for good: a process keeps its byte to its
+ * death, unlocks the word before it gives the byte back, and the next owner of the slot counts one
+ * claim more before it first touches the word. So between the question and the swap, the word can
+ * only go to another value, never back to the one that was asked about (2^20 claims of one slot
+ * within that instant apart), and then the swap fails. For the same reason a new owner of the slot
+ * need not wait: a word that names its own slot and not its own claim is a dead man's.
+ *
+ * Threads of one process share a slot and so a word. That excludes them from each other as it does
+ * other processes; to each of them, the holder lives.
+ *
+ * If a process is killed. Holding the lock: taken over within CHECK_NS of a waiter's first wait, or
+ * at once by whoever has its slot next. Having unlocked and not yet woken anybody, or woken and not
+ * yet taken: the others sleep on for the rest of their CHECK_NS at most and then find the word
+ * free; a wake-up is never relied on, it only is faster. In repair(): whoever takes over next
+ * repairs again; all of it can be done twice. After setting the waiters' bit: one wake too many.
+ *
+ * What it is not: fair, recursive, or safe against processes that write the word for sport. A
+ * signal handler that charges while its own thread holds the lock gets -ETIMEDOUT.
+ */
+#include <errno.h>
+
+#include "clock.h"
+#include "region_internal.h"
+#include "sys.h"
+
+#define SLOT_BITS  11
+#define SLOT_MASK  VGPU_LOCK_SLOT_MASK
+#define CLAIM_MASK (~VGPU_LOCK_WAITERS & ~SLOT_MASK)
+
+#define SPINS    16              /* some 100 ns: a charge takes 20 */
+#define CHECK_NS (5 * NS_PER_MS) /* how long to sleep before asking after the holder */
+
+#ifdef VGPU_FAULTS
+void (*region_step_hook)(enum region_step step);
+#endif
+
+_Static_assert(VGPU_SLOTS_MAX < 1 << SLOT_BITS, "a slot fits its bits of the word");
+_Static_assert(SLOT_MASK == (1u << SLOT_BITS) - 1, "layout");
+
+uint32_t region_owner_word(const struct vgpu_region_file *file, unsigned slot)
+{
+	uint32_t claim = (uint32_t)REGION_LOAD(file->own.slots[slot].claims);
+
+	return (slot + 1) | (claim << SLOT_BITS & CLAIM_MASK);
+}
+
+/* Acquire pairs with the release in region_unlock. */
+static bool swap(uint32_t *word, uint32_t expected, uint32_t desired)
+{
+	return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static bool spin(uint32_t *word, uint32_t owner)
+{
+	for (int i = 0; i < SPINS; i++) {
+		if (REGION_LOAD(*word) == 0 && swap(word, 0, owner))
+			return true;
+		pause_cpu();
+	}
+	return false;
+}
+
+/* Whether the word was left by an earlier owner of the slot that we have now. */
+static bool is_predecessor(const struct region *region, uint32_t word)
+{
+	return (word & SLOT_MASK) == (region->owner & SLOT_MASK) &&
+	       ((word ^ region->owner) & CLAIM_MASK) != 0;
+}
+
+bool region_holder_lives(const struct region *region, uint32_t word)
+{
+	/* 0 - 1, or beyond the last slot, is nobody's, and so dead. */
+	return !is_predecessor(region, word) && region_slot_alive(region, (word & SLOT_MASK) - 1);
+}
+
+static void repair(struct region *region)
+{
+	region_clear_dead_locked(region);
+	region_compute_totals_locked(region->file);
+}
+
+/* From the dead holder that left the word; false when somebody else was first. */
+static bool take_over(struct region *region, uint32_t word)
+{
+	struct vgpu_region_own *own = &region->file->own;
+
+	region_step(lock_found_dead);
+	if (!swap(&own->lock, word, region->owner | VGPU_LOCK_WAITERS))
+		return false;
+	region_step(lock_taken_over);
+	REGION_STORE(own->takeovers, own->takeovers + 1);
+	repair(region);
+	return true;
+}
+
+/*
+ * Whether it is ours after one try, of which waiting is a part. Whoever has slept takes the lock
+ * with the waiters' bit, because others may still sleep.
+ */
+static bool take_or_wait(struct region *region)
+{
+	uint32_t *word = &region->file->own.lock;
+	uint32_t seen = REGION_LOAD(*word);
+	int woken;
+
+	if (seen == 0)
+		return swap(word, 0, region->owner | VGPU_LOCK_WAITERS);
+	if (is_predecessor(region, seen))
+		return take_over(region, seen);
+	if (!(seen & VGPU_LOCK_WAITERS) && !swap(word, seen, seen | VGPU_LOCK_WAITERS))
+		return false;
+	seen |= VGPU_LOCK_WAITERS;
+	region_step(lock_marked);
+	woken = sys_futex_wait(word, seen, CHECK_NS);
+	region_step(lock_waited);
+	/* Not on time-outs alone: a profiler's signals may end every wait before its time. */
+	if (woken == 0 || woken == -EAGAIN || region_holder_lives(region, seen))
+		return false;
+	return take_over(region, seen);
+}
+
+static int lock_slowly(struct region *region)
+{
+	uint64_t deadline_ns;
+
+	if (spin(&region->file->own.lock, region->owner))
+		return 0;
+	deadline_ns = clock_now_ns() + REGION_LOCK_PATIENCE_NS;
+	while (!take_or_wait(region))
+		if (clock_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+	return 0;
+}
+
+int region_lock(struct region *region)
+{
+	if (!swap(&region->file->own.lock, 0, region->owner)) {
+		int error = lock_slowly(region);
+
+		if (error)
+			return error;
+	}
+	region_step(lock_taken);
+	return 0;
+}
+
+void region_unlock(struct region *region)
+{
+	uint32_t *word = &region->file->own.lock, was;
+
+	region_step(lock_releasing);
+	was = __atomic_exchange_n(word, 0, __ATOMIC_RELEASE); /* pairs with swap() */
+	region_step(lock_released);
+	if (was & VGPU_LOCK_WAITERS)
+		sys_futex_wake(word, 1);
+}

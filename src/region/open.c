@@ -1,0 +1,411 @@
+/*
+ * A path becomes a struct region, and back.
+ *
+ * How it works. The file is opened; a missing one is created only with a setup, exclusively, so
+ * that exactly one process has created it and gives it its mode (the umask is not touched). Links
+ * are refused: the usual path is in /tmp, where anybody may plant one. Then everybody takes the
+ * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, one after the other, and under it
+ * looks at what there is:
+ *
+ *     no byte, or zeros and less than a region; or a region's size, HAMi's magic 0, and all
+ *     zero or marked as ours                        never made, or somebody died over it: make it
+ *     a region's size and both magics               a region: reset it, append to it, or leave it
+ *     anything else                                 not ours: leave it alone, and say what it is
+ *
+ * A region is made by writing zeros over its whole size, which gets it its blocks: a file of holes
+ * on a disk that is full would kill its users with SIGBUS later. Then come the fields, our magic,
+ * and HAMi's magic (setup.c).
+ *
+ * What always holds. Nobody maps a file before it has its full size, and no file that is mapped is
+ * ever truncated, replaced or unlinked by us: only one that failed to get its size is emptied.
+ * A region that is readable alone is looked at without the byte, which cannot be locked then: it is
+ * whole as soon as it has both magics.
+ *
+ * If the process is killed on any line, the kernel unlocks the byte, and the next opener finds one
+ * of the rows above. One that is stopped is waited for, INIT_PATIENCE_NS and no longer.
+ *
+ * What it is not: protection from the tenant itself, who may write the file. The figures in it are
+ * kept within bounds wherever they are used as an index, no more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "clock.h"
+#include "region_internal.h"
+#include "sys.h"
+
+#define REGION_SIZE      sizeof(struct vgpu_region_file)
+#define HAMI_SIZE        sizeof(struct vgpu_hami_region)
+#define INIT_PATIENCE_NS (2 * NS_PER_S)
+#define INIT_POLL_NS     NS_PER_MS
+
+_Static_assert(REGION_SIZE == 2080768, "layout");
+_Static_assert(REGION_SIZE % 4096 == 0, "zeros are written by the page");
+
+/* -- what went wrong, in words ---------------------------------------------------------------- */
+
+struct reason {
+	int error;
+	const char *cause, *cure;
+};
+
+static const struct reason reasons[] = {
+	{-ENOENT, "there is no such file", "is the slice set up, and its directory mounted?"},
+	{-ENOTDIR, "part of the path is no directory", "correct the path"},
+	{-EISDIR, "it is a directory", "name a file in it"},
+	{-ENAMETOOLONG, "the path is too long", "use a shorter one"},
+	{-EACCES, "permission denied", "make the file mode 0666 and its directory mode 0777"},
+	{-EPERM, "permission denied", "make the file mode 0666 and its directory mode 0777"},
+	{-EROFS, "the file system is read-only", "mount the slice's directory read-write"},
+	{-ELOOP, "it is a symbolic link", "name the file itself; a link there is not followed"},
+	{-ENOSPC, "the file system is full", "a region needs 2 MiB there"},
+	{-EDQUOT, "the disk quota is exhausted", "a region needs 2 MiB there"},
+	{-EFBIG, "the file size limit is too low", "a region needs 2 MiB: see ulimit -f"},
+	{-EMFILE, "this process has too many open files", "raise ulimit -n"},
+	{-ENFILE, "the system has too many open files", "raise fs.file-max"},
+	{-ENOMEM, "no memory to map it", "see ulimit -v"},
+	{-ENOLCK, "its file system has no file locks left", "use a local file system"},
+	{-EOPNOTSUPP, "its file system has no file locks", "use a local file system"},
+	{-ENOSYS, "this kernel has no open-file-description locks", "Linux 3.15 has them"},
+	{-ETIMEDOUT, "a process that set it up does not finish",
+	 "is it stopped? Continue or end it"},
+};
+
+static int fail(struct fault *fault, int error, const char *doing, const char *path)
+{
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+		if (reasons[i].error == error)
+			return fault_set(fault, error, "cannot %s region %s: %s; %s", doing, path,
+					 reasons[i].cause, reasons[i].cure);
+	return fault_set(fault, error, "cannot %s region %s: error %d", doing, path, -error);
+}
+
+static int refuse(struct fault *fault, const char *path, const char *what)
+{
+	return fault_set(fault, -EINVAL, "%s is no region of vgpu: %s", path, what);
+}
+
+/* -- the file --------------------------------------------------------------------------------- */
+
+/* Never hangs, whatever it is; and writes at the end wherever a look at it left the offset. */
+#define OPEN_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_APPEND)
+
+/*
+ * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
+ * though it exists and may be written.
+ */
+static int open_or_create(const char *path, struct region *region)
+{
+	for (int tries = 0; tries < 3; tries++) { /* it may come and go between the two */
+		region->fd = sys_open(path, O_RDWR | OPEN_FLAGS, 0);
+		if (region->fd != -ENOENT)
+			break;
+		region->fd = sys_open(path, O_RDWR | O_CREAT | O_EXCL | OPEN_FLAGS, 0666);
+		if (region->fd >= 0)
+			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
+		if (region->fd != -EEXIST)
+			break;
+	}
+	return region->fd < 0 ? region->fd : 0;
+}
+
+/* Opens it as it is; read-only only if or_read_only and nothing better is to be had. */
+static int open_existing(const char *path, bool or_read_only, struct region *region)
+{
+	region->fd = sys_open(path, O_RDWR | OPEN_FLAGS, 0);
+	if (or_read_only &&
+	    (region->fd == -EACCES || region->fd == -EPERM || region->fd == -EROFS)) {
+		region->writable = false;
+		region->fd = sys_open(path, O_RDONLY | OPEN_FLAGS, 0);
+	}
+	return region->fd < 0 ? region->fd : 0;
+}
+
+static int check_file(const char *path, struct region *region, struct fault *fault)
+{
+	struct stat st;
+	int error = sys_fstat(region->fd, &st);
+
+	if (error)
+		return fail(fault, error, "open", path);
+	if (S_ISDIR(st.st_mode))
+		return refuse(fault, path, "it is a directory; name a file in it");
+	if (!S_ISREG(st.st_mode))
+		return refuse(fault, path, "it is not a regular file; name another path");
+	region->device = st.st_dev;
+	region->inode = st.st_ino;
+	return 0;
+}
+
+static int lock_init_byte(const char *path, const struct region *region, struct fault *fault)
+{
+	uint64_t deadline_ns = clock_now_ns() + INIT_PATIENCE_NS;
+	int error;
+
+	while ((error = sys_lock_byte(region->fd, VGPU_INIT_LOCK_OFFSET)) == -EAGAIN) {
+		if (clock_now_ns() >= deadline_ns) {
+			error = -ETIMEDOUT;
+			break;
+		}
+		sys_sleep_ns(INIT_POLL_NS);
+	}
+	if (error == -EINVAL) /* what kernels before 3.15 say */
+		error = -ENOSYS;
+	return error ? fail(fault, error, "lock", path) : 0;
+}
+
+static int map_file(const char *path, struct region *region, struct fault *fault)
+{
+	void *addr;
+	int error = sys_map_shared(region->fd, REGION_SIZE, region->writable, &addr);
+
+	if (error)
+		return fail(fault, error, "map", path);
+	region->file = addr;
+	return 0;
+}
+
+static void unmap_file(struct region *region)
+{
+	if (region->file)
+		sys_unmap(region->file, REGION_SIZE);
+	region->file = NULL;
+}
+
+/* -- what is in it ---------------------------------------------------------------------------- */
+
+enum content { CONTENT_REGION, CONTENT_UNMADE };
+
+static bool all_zero(const void *start, size_t len)
+{
+	const uint64_t *words = start;
+
+	for (size_t i = 0; i < len / sizeof(*words); i++)
+		if (words[i])
+			return false;
+	return true;
+}
+
+/* A file of another size than a region's: one that somebody died over while it was still being
+ * filled with zeros, or a stranger's. */
+static int look_at_stranger(const char *path, const struct region *region, uint64_t size,
+			    enum content *ret_content, struct fault *fault)
+{
+	_Alignas(uint64_t) char buf[4096];
+	bool zero = size < REGION_SIZE;
+	int32_t magic = 0;
+	long len;
+
+	for (bool first = true; (len = sys_read(region->fd, buf, sizeof(buf))) > 0; first = false) {
+		memset(buf + len, 0, sizeof(buf) - (size_t)len);
+		if (first)
+			memcpy(&magic, buf, sizeof(magic));
+		zero = zero && all_zero(buf, sizeof(buf));
+		if (!zero)
+			break;
+	}
+	if (len < 0)
+		return fail(fault, (int)len, "read", path);
+	if (zero) {
+		*ret_content = CONTENT_UNMADE;
+		return 0;
+	}
+	if (magic != VGPU_HAMI_MAGIC)
+		return refuse(fault, path,
+			      "it holds something else; move it away, or name another path");
+	if (size == HAMI_SIZE)
+		return refuse(fault, path,
+			      "HAMi-core made it; remove it when nothing uses it any more");
+	return refuse(fault, path,
+		      "another version made it; remove it when nothing uses it any more");
+}
+
+/* A mapped file of a region's size that has HAMi's magic. */
+static int check_region(const char *path, const struct vgpu_region_file *file, struct fault *fault)
+{
+	if (REGION_SEE(file->own.magic) != VGPU_REGION_MAGIC)
+		return refuse(fault, path,
+			      "another program made it; remove it when nothing uses it any more");
+	if (file->own.version != VGPU_REGION_VERSION || file->own.size != REGION_SIZE ||
+	    file->hami.version_major != VGPU_HAMI_VERSION_MAJOR ||
+	    file->hami.version_minor != VGPU_HAMI_VERSION_MINOR)
+		return fault_set(fault, -EINVAL,
+				 "region %s is of version %u (HAMi %u.%u), and this is version %d "
+				 "(HAMi %d.%d); remove it when nothing uses it any more",
+				 path, file->own.version, file->hami.version_major,
+				 file->hami.version_minor, VGPU_REGION_VERSION,
+				 VGPU_HAMI_VERSION_MAJOR, VGPU_HAMI_VERSION_MINOR);
+	if (REGION_LOAD(file->hami.device_count) > VGPU_DEVICES_MAX ||
+	    REGION_LOAD(file->hami.slot_count) < 0 ||
+	    REGION_LOAD(file->hami.slot_count) > VGPU_SLOTS_MAX)
+		return fault_set(fault, -EINVAL,
+				 "region %s is damaged: %llu devices, %d slots; remove it when "
+				 "nothing uses it any more",
+				 path, (unsigned long long)REGION_LOAD(file->hami.device_count),
+				 REGION_LOAD(file->hami.slot_count));
+	return 0;
+}
+
+/* Maps the file if it has a region's size, and says what it is. */
+static int look_at_region(const char *path, struct region *region, enum content *ret_content,
+			  struct fault *fault)
+{
+	struct stat st;
+	int error = sys_fstat(region->fd, &st);
+
+	if (error)
+		return fail(fault, error, "open", path);
+	if (st.st_size != REGION_SIZE)
+		return look_at_stranger(path, region, (uint64_t)st.st_size, ret_content, fault);
+	error = map_file(path, region, fault);
+	if (error)
+		return error;
+	if (REGION_SEE(region->file->hami.magic) == VGPU_HAMI_MAGIC) {
+		*ret_content = CONTENT_REGION;
+		return check_region(path, region->file, fault);
+	}
+	if (REGION_LOAD(region->file->hami.magic) == 0 &&
+	    (REGION_LOAD(region->file->own.magic) == REGION_MAKING_MAGIC ||
+	     REGION_LOAD(region->file->own.magic) == VGPU_REGION_MAGIC ||
+	     all_zero(region->file, REGION_SIZE))) {
+		*ret_content = CONTENT_UNMADE;
+		return 0;
+	}
+	return refuse(fault, path, "it holds something else; move it away, or name another path");
+}
+
+/* An empty file becomes zeros of a region's size, all of its blocks taken. */
+static int write_zeros(int fd)
+{
+	static const char zeros[4096];
+	int error = sys_ftruncate(fd, 0);
+
+	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros))
+		error = sys_write_all(fd, zeros, sizeof(zeros)); /* at the end: O_APPEND */
+	return error;
+}
+
+static int make(const char *path, const struct region_setup *setup, struct region *region,
+		struct fault *fault)
+{
+	int error;
+
+	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
+		error = write_zeros(region->fd);
+		if (error) {
+			sys_ftruncate(region->fd, 0); /* give back what there was of it */
+			return fail(fault, error, "create", path);
+		}
+		region_step(make_sized);
+		error = map_file(path, region, fault);
+		if (error)
+			return error;
+	}
+	region_make(region->file, setup);
+	return 0;
+}
+
+/* -- the contract ----------------------------------------------------------------------------- */
+
+/* Under the init byte, or read-only. */
+static int settle(const char *path, const struct region_setup *setup, struct region *region,
+		  struct fault *fault)
+{
+	enum content content = CONTENT_REGION;
+	int error = look_at_region(path, region, &content, fault);
+
+	if (error)
+		return error;
+	if (content == CONTENT_UNMADE)
+		return setup ? make(path, setup, region, fault)
+			     : refuse(fault, path,
+				      "it is empty; start a program in the slice first");
+	return setup ? region_adopt(path, region, setup, fault) : 0;
+}
+
+static int open_file(const char *path, const struct region_setup *setup, bool or_read_only,
+		     struct region *region, struct fault *fault)
+{
+	int error;
+
+	region->writable = true;
+	error = setup ? open_or_create(path, region) : open_existing(path, or_read_only, region);
+	if (error) {
+		region->fd = -1;
+		return fail(fault, error, "open", path);
+	}
+	return check_file(path, region, fault);
+}
+
+/* Nothing of it is in use yet, and the descriptor is ours beyond doubt. */
+static void discard(struct region *region)
+{
+	unmap_file(region);
+	if (region->fd >= 0)
+		sys_close(region->fd);
+}
+
+static int open_region(const char *path, const struct region_setup *setup, bool or_read_only,
+		       struct region *ret_region, struct fault *fault)
+{
+	struct region region = REGION_CLOSED;
+	int error = setup ? region_check_setup(setup, fault) : 0;
+
+	if (!error)
+		error = open_file(path, setup, or_read_only, &region, fault);
+	if (!error && region.writable)
+		error = lock_init_byte(path, &region, fault);
+	if (!error)
+		error = settle(path, setup, &region, fault);
+	if (error) {
+		discard(&region);
+		return error;
+	}
+	if (region.writable)
+		sys_unlock_byte(region.fd, VGPU_INIT_LOCK_OFFSET);
+	*ret_region = region;
+	return 0;
+}
+
+int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
+		struct fault *fault)
+{
+	return open_region(path, setup, false, ret_region, fault);
+}
+
+int region_view(const char *path, struct region *ret_region, struct fault *fault)
+{
+	return open_region(path, NULL, true, ret_region, fault);
+}
+
+void region_forget(struct region *region)
+{
+	bool ours = region_fd_is_ours(region);
+	int fd = region->fd;
+
+	unmap_file(region);
+	if (ours)
+		sys_close(fd);
+	*region = (struct region)REGION_CLOSED;
+}
+
+static void give_slot(struct region *region)
+{
+	struct vgpu_region_file *file = region->file;
+
+	if (region_lock(region) != 0)
+		return; /* its byte goes with the descriptor, and the next reaper empties it */
+	region_clear_slot_locked(file, (unsigned)region->slot);
+	region_step(release_cleared);
+	region_compute_totals_locked(file);
+	region_unlock(region);
+	region_step(release_done);
+}
+
+void region_close(struct region *region)
+{
+	if (region->file && region->slot >= 0)
+		give_slot(region);
+	region_forget(region);
+}

@@ -1,0 +1,135 @@
+/*
+ * The region of a slice (include/vgpu_region.h has the layout): open it, be one of its processes,
+ * and keep the ledger.
+ *
+ * What always holds, whenever the lock is free: for each device, own.device[d].used is the sum of
+ * slots[s].used[d].total over the slots whose status is not 0; each slot's total is the sum of its
+ * classes. A process writes to its own slot only, apart from clearing a dead one's, both under the
+ * lock. Whoever dies, at whatever instruction: its slot's byte is unlocked by the kernel, a lock
+ * that it held is taken over by the next waiter, and every total is then computed anew from the
+ * slots of the living.
+ *
+ * No function prints, and none holds the region's lock when it returns. All are thread-safe but for
+ * open, close, claim and forget, which the caller serialises.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "lock.h"
+#include "vgpu_region.h"
+
+/* How a slice's devices are written into a new region. */
+struct region_setup {
+	unsigned device_count; /* at most VGPU_DEVICES_MAX */
+	struct {
+		char uuid[VGPU_UUID_LEN];
+		uint64_t memory_bytes; /* 0: no limit */
+		unsigned cores_pct;    /* 0: no limit */
+	} device[VGPU_DEVICES_MAX];
+	int priority; /* 0 high, 1 low */
+};
+
+/* Which of struct vgpu_hami_usage's fields a charge goes to. */
+enum region_class { REGION_CONTEXT, REGION_MODULE, REGION_DATA, REGION_OFFSET };
+#define REGION_CLASSES 4
+
+/* A process's hold on a region. Start with REGION_CLOSED. */
+struct region {
+	struct vgpu_region_file *file;
+	int fd;
+	int slot;      /* ours, or -1: an onlooker, who may read, reap and check but not charge */
+	bool writable; /* the mapping may be written */
+
+	/* For region/ only. */
+	uint32_t owner;       /* who we are to own.lock, 0: nobody yet */
+	unsigned borrowed;    /* the slot that lends an onlooker its byte, while it has the lock */
+	struct lock onlooker; /* between an onlooker's threads, for owner and borrowed */
+	uint64_t device, inode; /* of fd, to know it again */
+	/* Refunds for which the lock was not to be had. Atomic: any thread adds, and the next that
+	 * holds the lock takes them out; is_late says that there are some. */
+	uint64_t late[VGPU_DEVICES_MAX][REGION_CLASSES];
+	uint32_t is_late;
+};
+
+#define REGION_CLOSED                \
+	{                            \
+		.fd = -1, .slot = -1 \
+	}
+
+/*
+ * Opens the region at path. With a setup, a missing or empty file becomes a region of that setup,
+ * of mode 0666 (tenants run as several users), whoever comes first; a region that no living process
+ * holds takes the setup's devices and limits, as a container does that starts again over its old
+ * file; and in one that the living hold, the setup's devices that it lacks are appended. Without
+ * one, nothing is created. A file that is something else is left alone: -EINVAL, and the fault says
+ * what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC, -EROFS … of open(2) and mmap(2), each
+ * with the path and the cure in the fault. ret_region is untouched on failure.
+ */
+int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
+		struct fault *fault);
+
+/* The same for onlookers, read-only where writing is not permitted. */
+int region_view(const char *path, struct region *ret_region, struct fault *fault);
+
+/* Gives the slot back, with all that is charged to it, and unmaps. Also of a REGION_CLOSED. */
+void region_close(struct region *region);
+
+/*
+ * In a forked child: lets go of the parent's mapping and descriptor, touching nothing that is the
+ * parent's. The region is REGION_CLOSED then. Until it does, or execs or exits, the parent's slot
+ * seems to live even if the parent does not.
+ */
+void region_forget(struct region *region);
+
+/* Takes a slot for the calling process: -EUSERS when all VGPU_SLOTS_MAX are held by the living.
+ * Look devices up after it: only a claim keeps others from resetting the region. */
+int region_claim(struct region *region, struct fault *fault);
+
+/* The device's index in the region, or -ENOENT. uuid may be shorter than VGPU_UUID_LEN. */
+int region_find_device(const struct region *region, const char *uuid);
+
+/*
+ * Charges bytes of the device to our slot, if what the slice holds of it stays within limit_bytes
+ * (0: no limit). Dead processes are reaped before it is refused. Returns 0, -EDQUOT, -ETIMEDOUT
+ * when a living process would not let go of the lock within REGION_LOCK_PATIENCE_NS, -EBADF from an
+ * onlooker, or -EINVAL for a device that the region has not.
+ */
+int region_charge(struct region *region, unsigned device, enum region_class class, uint64_t bytes,
+		  uint64_t limit_bytes);
+
+/* The same for as much as there is, from least_bytes to most_bytes. */
+int region_charge_range(struct region *region, unsigned device, enum region_class class,
+			uint64_t least_bytes, uint64_t most_bytes, uint64_t limit_bytes,
+			uint64_t *ret_bytes);
+
+/* Gives back what was charged to our slot; more than that leaves 0. Never fails: where the lock
+ * cannot be had in time, the next change of our slot makes it first. */
+void region_refund(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
+
+/* Sets a class of our slot to bytes, whatever the limit: for what was measured, and is there.
+ * Returns 0, -ETIMEDOUT as above, or -EOVERFLOW. */
+int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
+
+/* What the slice holds of the device, bytes: its own total, no lock taken. */
+uint64_t region_used(const struct region *region, unsigned device);
+/* What our slot holds of it. */
+struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
+
+/* Whether the slot's process lives; "may live" counts as alive. */
+bool region_slot_alive(const struct region *region, unsigned slot);
+/* Clears the slots of the dead. Returns how many, or a negative errno. */
+int region_reap(struct region *region);
+/* How many slots have a living process, our own included. */
+unsigned region_living(const struct region *region);
+
+/*
+ * Whether everything that always holds does hold. Calls say(arg, line) once for each thing that is
+ * wrong, and returns how many there are. Takes the lock where the region is writable.
+ */
+unsigned region_check(struct region *region, void (*say)(void *arg, const char *line), void *arg);
+
+/* How long to wait for a living lock holder (one that is stopped, say) before giving up. */
+#define REGION_LOCK_PATIENCE_NS ((uint64_t)2000000000)

@@ -1,0 +1,81 @@
+/*
+ * What the files of src/region/ share with each other and nobody else.
+ *
+ *     open.c     a path becomes a struct region, and back; what may be wrong with a file
+ *     setup.c    a setup is written into a region: new, reset or appended to
+ *     lock.c     own.lock, who holds it, and what happens when the holder dies
+ *     slot.c     claims, liveness, onlookers, reaping; totals computed anew
+ *     ledger.c   charges and refunds
+ *     check.c    whether everything that always holds does hold
+ *     steps.h    where a test may kill us
+ *
+ * Memory orders. What the lock guards needs no order of its own: the lock's acquire and release do
+ * it. Readers without the lock must see true values only, so every shared field is stored whole:
+ * REGION_STORE. Where a later store must never be seen, or survive a kill, without the ones before
+ * it, it is REGION_PUBLISH, a release; it pairs with REGION_SEE where we read without the lock.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "region.h"
+#include "steps.h"
+
+#define REGION_LOAD(field)           __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define REGION_STORE(field, value)   __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define REGION_SEE(field)            __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+#define REGION_PUBLISH(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
+
+/* -- lock.c ----------------------------------------------------------------------------------- */
+
+/* What the holder of the slot's byte stores in own.lock: nobody else ever stored, or will store,
+ * the same. */
+uint32_t region_owner_word(const struct vgpu_region_file *file, unsigned slot);
+
+/* Takes own.lock as region->owner, which must not be 0. Returns 0, or -ETIMEDOUT when the living
+ * kept it for REGION_LOCK_PATIENCE_NS. A dead holder's changes have been repaired by then. */
+int region_lock(struct region *region);
+void region_unlock(struct region *region);
+
+/* Whether the holder that a lock word names may live. The word is not 0. */
+bool region_holder_lives(const struct region *region, uint32_t word);
+
+/* -- slot.c ----------------------------------------------------------------------------------- */
+
+/* The lock for anybody who may write: an onlooker, who has no slot, borrows the byte of one for as
+ * long. Returns 0, or what region_lock, or taking a byte, says; -EROFS where we may only read. */
+int region_enter(struct region *region);
+void region_leave(struct region *region);
+
+/* How many slots to look at: the high-water mark, within bounds whatever the file says. */
+unsigned region_slots_in_use(const struct vgpu_region_file *file);
+/* The same for devices. */
+unsigned region_devices_in_use(const struct vgpu_region_file *file);
+
+/* Empties a slot: its status first, so that no reader takes half a slot for a process. */
+void region_clear_slot_locked(struct vgpu_region_file *file, unsigned slot);
+/* Clears the slots of the dead; returns how many there were. The totals are then out of date. */
+int region_clear_dead_locked(struct region *region);
+/* Every total from the classes below it. */
+void region_compute_totals_locked(struct vgpu_region_file *file);
+
+/* Whether region->fd still is the region: applications close descriptors that are not theirs, and
+ * open others with the same number. */
+bool region_fd_is_ours(const struct region *region);
+
+/* -- setup.c ---------------------------------------------------------------------------------- */
+
+/* own.magic while a region is made: "REGION00". With it and without HAMi's magic, a file is one
+ * that somebody died over, and may be made again. */
+#define REGION_MAKING_MAGIC 0x30304e4f49474552ull
+
+/* 0, or -EINVAL with a fault: too many devices, one twice, a uuid that is none. */
+int region_check_setup(const struct region_setup *setup, struct fault *fault);
+
+/* Turns zeros into a region of that setup. The caller holds the byte VGPU_INIT_LOCK_OFFSET. */
+void region_make(struct vgpu_region_file *file, const struct region_setup *setup);
+/* Gives the setup to a made region, under that byte: wholly when nobody living is in it, else the
+ * devices that it lacks. */
+int region_adopt(const char *path, struct region *region, const struct region_setup *setup,
+		 struct fault *fault);

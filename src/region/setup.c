@@ -1,0 +1,191 @@
+/*
+ * How a slice's devices and limits get into its region: written into zeros (region_make), over what
+ * the dead left (reset), or behind what the living have (append).
+ *
+ * What always holds. All three run under the byte VGPU_INIT_LOCK_OFFSET, so there is one at a time;
+ * reset and append hold the lock as well, because others charge and claim meanwhile. Device i of
+ * somebody living stays device i: in a region that anybody has a slot in, devices are only added,
+ * each of them complete before device_count lets it be seen. A process that opened the region and
+ * has no slot in it yet is no obstacle to a reset: claim first, look devices up then.
+ *
+ * If the process is killed on any line. In region_make: own.magic says REGION_MAKING_MAGIC, or
+ * HAMi's magic is still 0, and the next opener makes the file again. In a reset: device_count is 0
+ * or everything is written; in either case nobody lives in it, and the next opener resets it again,
+ * for whoever opened it in between it has no devices, which is refused. In an append: the device is
+ * there or it is not.
+ *
+ * What it is not: a place for limits that change. Those of devices that are there already stay.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "region_internal.h"
+
+_Static_assert(VGPU_UUID_LEN % sizeof(uint64_t) == 0, "uuids are stored by the word");
+
+int region_find_device(const struct region *region, const char *uuid)
+{
+	const struct vgpu_hami_region *hami = &region->file->hami;
+	unsigned count = region_devices_in_use(region->file);
+
+	if (uuid[0] == '\0')
+		return -ENOENT;
+	for (unsigned device = 0; device < count; device++)
+		if (strncmp(hami->uuids[device], uuid, VGPU_UUID_LEN) == 0)
+			return (int)device;
+	return -ENOENT;
+}
+
+int region_check_setup(const struct region_setup *setup, struct fault *fault)
+{
+	if (setup->device_count > VGPU_DEVICES_MAX)
+		return fault_set(fault, -EINVAL, "%u devices for one slice: %d is the most",
+				 setup->device_count, VGPU_DEVICES_MAX);
+	for (unsigned i = 0; i < setup->device_count; i++) {
+		const char *uuid = setup->device[i].uuid;
+
+		if (uuid[0] == '\0' || !memchr(uuid, '\0', VGPU_UUID_LEN))
+			return fault_set(fault, -EINVAL, "device %u of the slice has no valid UUID",
+					 i);
+		for (unsigned j = 0; j < i; j++)
+			if (strcmp(uuid, setup->device[j].uuid) == 0)
+				return fault_set(fault, -EINVAL, "the slice has device %s twice",
+						 uuid);
+	}
+	return 0;
+}
+
+static void store_uuid(char *to, const char *from)
+{
+	char padded[VGPU_UUID_LEN] = {0};
+	uint64_t word;
+
+	strncpy(padded, from, VGPU_UUID_LEN - 1);
+	for (size_t at = 0; at < VGPU_UUID_LEN; at += sizeof(word)) {
+		memcpy(&word, padded + at, sizeof(word));
+		REGION_PUBLISH(*(uint64_t *)(void *)(to + at), word);
+	}
+}
+
+/* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
+ * a reader who sees any of them and looks again sees that device_count does not cover it. */
+static void store_device(struct vgpu_region_file *file, unsigned device,
+			 const struct region_setup *setup, unsigned i)
+{
+	store_uuid(file->hami.uuids[device], setup->device[i].uuid);
+	REGION_PUBLISH(file->hami.limit[device], setup->device[i].memory_bytes);
+	REGION_PUBLISH(file->hami.sm_limit[device], setup->device[i].cores_pct);
+	REGION_PUBLISH(file->own.device[device].used, 0);
+	REGION_PUBLISH(file->own.device[device].context_cost, 0);
+	for (unsigned n = 0; n < sizeof(file->own.device->spare) / sizeof(uint64_t); n++)
+		REGION_PUBLISH(file->own.device[device].spare[n], 0);
+}
+
+/* All but device_count and the magics. */
+static void store_setup(struct vgpu_region_file *file, const struct region_setup *setup)
+{
+	struct vgpu_hami_region *hami = &file->hami;
+	static const struct region_setup none;
+
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
+		store_device(file, i, i < setup->device_count ? setup : &none, i);
+	REGION_STORE(hami->utilization_switch, 1);
+	REGION_STORE(hami->recent_kernel, 2);
+	REGION_STORE(hami->priority, setup->priority);
+	REGION_STORE(hami->last_kernel_time, 0);
+}
+
+void region_make(struct vgpu_region_file *file, const struct region_setup *setup)
+{
+	REGION_PUBLISH(file->own.magic, REGION_MAKING_MAGIC);
+	region_step(make_marked);
+	store_setup(file, setup);
+	REGION_STORE(file->hami.version_major, VGPU_HAMI_VERSION_MAJOR);
+	REGION_STORE(file->hami.version_minor, VGPU_HAMI_VERSION_MINOR);
+	REGION_STORE(file->hami.device_count, setup->device_count);
+	REGION_STORE(file->own.version, VGPU_REGION_VERSION);
+	REGION_STORE(file->own.size, (uint32_t)sizeof(*file));
+	region_step(make_filled);
+	/* Each pairs with look_at_region's REGION_SEE of it. */
+	REGION_PUBLISH(file->own.magic, VGPU_REGION_MAGIC);
+	region_step(make_own_magic);
+	REGION_PUBLISH(file->hami.magic, VGPU_HAMI_MAGIC);
+	region_step(make_done);
+}
+
+/* Nobody living is in the region. */
+static void reset_locked(struct vgpu_region_file *file, const struct region_setup *setup)
+{
+	unsigned count = region_slots_in_use(file);
+
+	REGION_STORE(file->hami.device_count, 0);
+	region_step(reset_hidden);
+	for (unsigned slot = 0; slot < count; slot++)
+		region_clear_slot_locked(file, slot);
+	REGION_STORE(file->hami.slot_count, 0);
+	region_step(reset_slots);
+	store_setup(file, setup);
+	region_step(reset_written);
+	REGION_PUBLISH(file->hami.device_count, setup->device_count);
+	region_step(reset_done);
+}
+
+/* How many of the setup's devices the region lacks. */
+static unsigned count_lacking(const struct region *region, const struct region_setup *setup)
+{
+	unsigned lacking = 0;
+
+	for (unsigned i = 0; i < setup->device_count; i++)
+		lacking += region_find_device(region, setup->device[i].uuid) < 0;
+	return lacking;
+}
+
+static void append_locked(struct region *region, const struct region_setup *setup)
+{
+	struct vgpu_region_file *file = region->file;
+
+	for (unsigned i = 0; i < setup->device_count; i++) {
+		unsigned device = region_devices_in_use(file);
+
+		if (region_find_device(region, setup->device[i].uuid) >= 0)
+			continue;
+		store_device(file, device, setup, i);
+		region_step(append_written);
+		REGION_PUBLISH(file->hami.device_count, device + 1);
+		region_step(append_done);
+	}
+}
+
+static int cannot_lock(const char *path, int error, struct fault *fault)
+{
+	if (error == -ETIMEDOUT)
+		return fault_set(fault, error,
+				 "a living process keeps region %s locked: is it stopped? Continue "
+				 "or end it",
+				 path);
+	return fault_set(fault, error, "cannot lock region %s: error %d", path, -error);
+}
+
+int region_adopt(const char *path, struct region *region, const struct region_setup *setup,
+		 struct fault *fault)
+{
+	unsigned lacking = count_lacking(region, setup);
+	int error;
+
+	if (region_living(region) > 0 && lacking == 0)
+		return 0; /* nothing to write: do not even wait for the lock */
+	error = region_enter(region);
+	if (error)
+		return cannot_lock(path, error, fault);
+	if (region_living(region) == 0)
+		reset_locked(region->file, setup);
+	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)
+		error = fault_set(
+			fault, -EINVAL,
+			"region %s has %u devices, and %u more do not fit: %d is the most", path,
+			region_devices_in_use(region->file), lacking, VGPU_DEVICES_MAX);
+	else
+		append_locked(region, setup);
+	region_leave(region);
+	return error;
+}

@@ -1,0 +1,333 @@
+/*
+ * Slots: who is in the region, who is dead, and what is made of their slots.
+ *
+ * How it works. A process is the owner of a slot for as long as its open file has the slot's byte
+ * locked (VGPU_SLOT_LOCK_OFFSET + slot). The kernel arbitrates: two claimers of one byte cannot
+ * both get it; and it gives the byte back when the open file goes, which is at the owner's death at
+ * the latest. Only with the byte does a claimer count the claim (own.slots[].claims), take the
+ * lock, empty the slot of what a dead owner left, fill it in and, last of all, store a status that
+ * is not 0. Only that makes it count. Slots of the living are never moved or shared.
+ *
+ * What always holds. A status that is not 0 was stored under the lock by somebody who had the byte
+ * then. So whoever holds the lock and finds the byte of such a slot unlocked, at any moment, has
+ * found a dead process: the owner would have it still, and a new claimer may have it by the next
+ * moment, but cannot store a status before we release the lock; then it empties the slot itself.
+ * Whoever finds it locked, or gets an error for an answer, leaves the slot alone: "may live".
+ *
+ * The races, one by one:
+ *   claimer has the byte, not the lock   the slot looks free, or a dead owner's that seems to live:
+ *                                        its holdings count a little longer, until we publish
+ *   it dies there                        the byte is free again; nothing else had happened
+ *   two reapers                          the second finds under the lock that nothing is left
+ *   reaper against claimer, one slot     both empty it, one after the other
+ *   owner closes while it is reaped      its byte goes last, after its status: there is no moment
+ *                                        in which a status that is not 0 has a byte that is free
+ *
+ * Onlookers have no slot, and yet need the lock to reap, reset or check, and must be found dead if
+ * they die with it. So they borrow a byte for as long, from the top, count the claim as an owner
+ * does, and store no status.
+ *
+ * The lock protects status, usage, pids and all totals; own.slots[].claims belongs to the holder of
+ * the byte. If the process is killed on any line, what it had begun is either invisible (no status)
+ * or it died with the lock, and the next one repairs (lock.c).
+ *
+ * The byte belongs to the open file and the mapping holds on to that, too. So an application that
+ * closes all descriptors does not lose its slot; it only can tell no longer who else is dead, and
+ * takes everybody for alive. The kernel is asked about our descriptor only after a look whether it
+ * still is ours: a foreign file's bytes are not locked, and everybody would seem dead.
+ *
+ * What it is not: a process table. pids are for people to read; nothing is decided by them.
+ */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "region_internal.h"
+#include "sys.h"
+
+#define INITIAL_PID_NAMESPACE 0xeffffffcu /* inode of /proc/self/ns/pid there, by Linux's ABI */
+
+unsigned region_slots_in_use(const struct vgpu_region_file *file)
+{
+	int32_t count = REGION_SEE(file->hami.slot_count); /* pairs with fill_slot_locked */
+
+	return count < 0 ? 0 : count > VGPU_SLOTS_MAX ? VGPU_SLOTS_MAX : (unsigned)count;
+}
+
+unsigned region_devices_in_use(const struct vgpu_region_file *file)
+{
+	uint64_t count = REGION_SEE(file->hami.device_count); /* pairs with setup.c */
+
+	return count > VGPU_DEVICES_MAX ? VGPU_DEVICES_MAX : (unsigned)count;
+}
+
+/* -- bytes ------------------------------------------------------------------------------------ */
+
+bool region_fd_is_ours(const struct region *region)
+{
+	struct stat st;
+
+	return sys_fstat(region->fd, &st) == 0 && st.st_dev == region->device &&
+	       st.st_ino == region->inode;
+}
+
+bool region_slot_alive(const struct region *region, unsigned slot)
+{
+	if (slot >= VGPU_SLOTS_MAX)
+		return false;
+	if (region->slot >= 0 && slot == (unsigned)region->slot)
+		return true;
+	if (!region_fd_is_ours(region))
+		return true;
+	return sys_byte_is_locked(region->fd, VGPU_SLOT_LOCK_OFFSET + slot) != 0;
+}
+
+static int try_bytes(const struct region *region, bool from_top, bool free_only)
+{
+	for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
+		unsigned slot = from_top ? VGPU_SLOTS_MAX - 1 - i : i;
+		int error;
+
+		if (free_only && REGION_LOAD(region->file->hami.slots[slot].status))
+			continue;
+		error = sys_lock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+		if (error == 0)
+			return (int)slot;
+		if (error != -EAGAIN)
+			return error;
+	}
+	return -EUSERS;
+}
+
+/* Locks some slot's byte, a free slot's rather than a dead owner's, and makes us known to the lock
+ * by it. Returns the slot. */
+static int take_byte(struct region *region, bool from_top)
+{
+	uint64_t *claims;
+	int slot;
+
+	if (!region_fd_is_ours(region))
+		return -EBADF;
+	slot = try_bytes(region, from_top, true);
+	if (slot == -EUSERS)
+		slot = try_bytes(region, from_top, false);
+	if (slot < 0)
+		return slot;
+	claims = &region->file->own.slots[slot].claims;
+	REGION_STORE(*claims, REGION_LOAD(*claims) + 1);
+	region->owner = region_owner_word(region->file, (unsigned)slot);
+	return slot;
+}
+
+static void give_byte(struct region *region, unsigned slot)
+{
+	region->owner = 0;
+	sys_unlock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+}
+
+/* -- onlookers -------------------------------------------------------------------------------- */
+
+static int borrow(struct region *region)
+{
+	int slot, error;
+
+	lock_acquire(&region->onlooker); /* one byte for all our threads: one of them at a time */
+	slot = take_byte(region, true);
+	error = slot < 0 ? slot : 0;
+	if (!error) {
+		region_step(borrow_byte);
+		region->borrowed = (unsigned)slot;
+		error = region_lock(region);
+		if (error)
+			give_byte(region, region->borrowed);
+	}
+	if (error)
+		lock_release(&region->onlooker);
+	return error;
+}
+
+int region_enter(struct region *region)
+{
+	if (!region->writable)
+		return -EROFS;
+	return region->slot >= 0 ? region_lock(region) : borrow(region);
+}
+
+void region_leave(struct region *region)
+{
+	region_unlock(region);
+	if (region->slot >= 0)
+		return;
+	region_step(borrow_over);
+	give_byte(region, region->borrowed);
+	lock_release(&region->onlooker);
+}
+
+/* -- slots ------------------------------------------------------------------------------------ */
+
+void region_clear_slot_locked(struct vgpu_region_file *file, unsigned slot)
+{
+	struct vgpu_hami_slot *dead = &file->hami.slots[slot];
+	uint64_t *words = (uint64_t *)dead;
+	const unsigned count = sizeof(*dead) / sizeof(*words);
+
+	REGION_STORE(dead->status, VGPU_SLOT_FREE);
+	region_step(clear_hidden);
+	for (unsigned i = 0; i < count; i++) {
+		/* Not memset, which may store by the byte; and a release, so that a reader who
+		 * sees it and looks again sees the status. */
+		REGION_PUBLISH(words[i], 0);
+		if (i == count / 2)
+			region_step(clear_half);
+	}
+	region_step(clear_done);
+}
+
+int region_clear_dead_locked(struct region *region)
+{
+	struct vgpu_region_file *file = region->file;
+	unsigned count = region_slots_in_use(file);
+	int cleared = 0;
+
+	for (unsigned slot = 0; slot < count; slot++)
+		if (REGION_LOAD(file->hami.slots[slot].status) &&
+		    !region_slot_alive(region, slot)) {
+			region_clear_slot_locked(file, slot);
+			cleared++;
+		}
+	return cleared;
+}
+
+static uint64_t sum_classes(const struct vgpu_hami_usage *usage)
+{
+	return REGION_LOAD(usage->context) + REGION_LOAD(usage->module) + REGION_LOAD(usage->data) +
+	       REGION_LOAD(usage->offset);
+}
+
+/* Sets the slot's totals and adds them to used[]. */
+static void compute_slot_totals(struct vgpu_hami_slot *slot, uint64_t used[VGPU_DEVICES_MAX])
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		uint64_t total = sum_classes(&slot->used[device]);
+
+		if (REGION_LOAD(slot->used[device].total) != total)
+			REGION_STORE(slot->used[device].total, total);
+		used[device] += total;
+	}
+}
+
+void region_compute_totals_locked(struct vgpu_region_file *file)
+{
+	uint64_t used[VGPU_DEVICES_MAX] = {0};
+	unsigned count = region_slots_in_use(file);
+
+	for (unsigned slot = 0; slot < count; slot++)
+		if (REGION_LOAD(file->hami.slots[slot].status)) {
+			compute_slot_totals(&file->hami.slots[slot], used);
+			region_step(totals_slot);
+		}
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		REGION_STORE(file->own.device[device].used, used[device]);
+		region_step(totals_device);
+	}
+}
+
+/* Our pid as the host has it, or 0 where we do not know it: in a pid namespace. */
+static int host_pid(void)
+{
+	struct stat st;
+
+	if (sys_stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE)
+		return sys_getpid();
+	return 0;
+}
+
+static void fill_slot_locked(struct vgpu_region_file *file, unsigned index, int pid, int hostpid)
+{
+	struct vgpu_hami_slot *slot = &file->hami.slots[index];
+	bool was_counted = REGION_LOAD(slot->status) != VGPU_SLOT_FREE;
+
+	region_clear_slot_locked(file, index);
+	if (was_counted) /* a dead owner's */
+		region_compute_totals_locked(file);
+	REGION_STORE(slot->pid, pid);
+	REGION_STORE(slot->hostpid, hostpid);
+	/* A mark left by the dead may be too low, but never below a slot that counts. */
+	if (region_slots_in_use(file) < index + 1)
+		REGION_PUBLISH(file->hami.slot_count, (int32_t)index + 1);
+	region_step(claim_filled);
+	REGION_PUBLISH(slot->status, VGPU_SLOT_RUNNING); /* last: now it counts */
+	region_step(claim_published);
+}
+
+int region_claim(struct region *region, struct fault *fault)
+{
+	int pid = sys_getpid(), hostpid = host_pid(), slot, error;
+
+	if (!region->writable)
+		return fault_set(
+			fault, -EROFS,
+			"the region may only be read here: no process can be counted in it");
+	if (region->slot >= 0)
+		return fault_set(fault, -EALREADY, "this process has slot %d of the region already",
+				 region->slot);
+	slot = take_byte(region, false);
+	if (slot == -EUSERS)
+		return fault_set(
+			fault, slot,
+			"all %d slots of the region are held by living processes: end some of them",
+			VGPU_SLOTS_MAX);
+	if (slot < 0)
+		return fault_set(fault, slot, "no slot of the region can be locked: error %d",
+				 -slot);
+	region_step(claim_byte);
+	region->slot = slot;
+	error = region_lock(region);
+	if (error) {
+		region->slot = -1;
+		give_byte(region, (unsigned)slot);
+		return fault_set(
+			fault, error,
+			"a living process keeps the region locked: is it stopped? Continue "
+			"or end it");
+	}
+	fill_slot_locked(region->file, (unsigned)slot, pid, hostpid);
+	region_unlock(region);
+	return 0;
+}
+
+static bool any_dead(const struct region *region)
+{
+	unsigned count = region_slots_in_use(region->file);
+
+	for (unsigned slot = 0; slot < count; slot++)
+		if (REGION_LOAD(region->file->hami.slots[slot].status) &&
+		    !region_slot_alive(region, slot))
+			return true;
+	return false;
+}
+
+int region_reap(struct region *region)
+{
+	int cleared, error;
+
+	if (!any_dead(region)) /* the kernel is asked without the lock: the usual answer is no */
+		return 0;
+	error = region_enter(region);
+	if (error)
+		return error;
+	cleared = region_clear_dead_locked(region);
+	if (cleared)
+		region_compute_totals_locked(region->file);
+	region_leave(region);
+	return cleared;
+}
+
+unsigned region_living(const struct region *region)
+{
+	unsigned count = region_slots_in_use(region->file), living = 0;
+
+	for (unsigned slot = 0; slot < count; slot++)
+		if (REGION_LOAD(region->file->hami.slots[slot].status))
+			living += region_slot_alive(region, slot);
+	return living;
+}

@@ -1,0 +1,74 @@
+/*
+ * The steps of every change that is made to a region: the instants between two stores of it, or
+ * between a store and a system call, at which a kill leaves something half done. In builds with
+ * VGPU_FAULTS each of them calls region_step_hook, so that a test can kill the process there; in
+ * others region_step() is nothing.
+ *
+ * The list is the only one: the crash tests walk it, and fail for a step that they never reach.
+ */
+#pragma once
+
+#define REGION_STEPS(X)                               \
+	/* a new region */                            \
+	X(make_sized)                                 \
+	X(make_marked)                                \
+	X(make_filled)                                \
+	X(make_own_magic)                             \
+	X(make_done)                                  \
+	/* one that nobody held, given a new setup */ \
+	X(reset_hidden)                               \
+	X(reset_slots)                                \
+	X(reset_written)                              \
+	X(reset_done)                                 \
+	/* a device more */                           \
+	X(append_written)                             \
+	X(append_done)                                \
+	/* a slot, taken and given back */            \
+	X(claim_byte)                                 \
+	X(claim_filled)                               \
+	X(claim_published)                            \
+	X(release_cleared)                            \
+	X(release_done)                               \
+	/* an onlooker's identity */                  \
+	X(borrow_byte)                                \
+	X(borrow_over)                                \
+	/* the lock */                                \
+	X(lock_taken)                                 \
+	X(lock_marked)                                \
+	X(lock_waited)                                \
+	X(lock_found_dead)                            \
+	X(lock_taken_over)                            \
+	X(lock_releasing)                             \
+	X(lock_released)                              \
+	/* the slots of the dead, and the totals */   \
+	X(clear_hidden)                               \
+	X(clear_half)                                 \
+	X(clear_done)                                 \
+	X(totals_slot)                                \
+	X(totals_device)                              \
+	/* a class of our slot, up and down */        \
+	X(raise_used)                                 \
+	X(raise_total)                                \
+	X(raise_class)                                \
+	X(lower_class)                                \
+	X(lower_total)                                \
+	X(lower_used)
+
+#ifdef VGPU_FAULTS
+
+#define REGION_STEP_ENUM(name) REGION_STEP_##name,
+enum region_step { REGION_STEPS(REGION_STEP_ENUM) REGION_STEP_COUNT };
+#undef REGION_STEP_ENUM
+
+/* Called at each step where it is not NULL. Set by tests, before there is a second thread. */
+extern void (*region_step_hook)(enum region_step step);
+
+#define region_step(name)                                     \
+	do {                                                  \
+		if (region_step_hook)                         \
+			region_step_hook(REGION_STEP_##name); \
+	} while (0)
+
+#else
+#define region_step(name) ((void)0)
+#endif

@@ -1,0 +1,225 @@
+/*
+ * A process that does everything that can be done to a region, killed at its first step, then, all
+ * over again, at its second, and so on to the last. Whatever it leaves: the next process opens the
+ * region at once, has all of it for itself, and finds it whole.
+ */
+#include "region_fixture.h"
+#include "region_internal.h"
+
+#define LIMIT (100 * MIB)
+
+static const char *const step_names[] = {
+#define NAME(name) #name,
+	REGION_STEPS(NAME)
+#undef NAME
+};
+
+struct run {
+	char path[96];
+	uint64_t kill_at;                   /* the step by count, from 1; 0: none */
+	uint64_t count;                     /* steps passed */
+	uint64_t last;                      /* the step it was killed at */
+	uint64_t passed[REGION_STEP_COUNT]; /* how often each */
+};
+
+static struct run *run; /* in shared memory */
+
+static void count_step(enum region_step step)
+{
+	run->count++;
+	run->last = step;
+	run->passed[step]++;
+	if (run->count == run->kill_at)
+		kill(getpid(), SIGKILL);
+}
+
+/* -- what it does ----------------------------------------------------------------------------- */
+
+static void die_at_raise_total(enum region_step step)
+{
+	if (step == REGION_STEP_raise_total)
+		kill(getpid(), SIGKILL);
+}
+
+/* Dies with the lock, halfway through a charge. */
+static void die_holding(void *arg)
+{
+	struct region_setup setup = setup_of(LIMIT);
+	struct region region = REGION_CLOSED;
+
+	region_step_hook = NULL;
+	region_forget(arg);
+	MUST(open_claimed(run->path, &setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_MODULE, 3, 0) == 0);
+	region_step_hook = die_at_raise_total;
+	region_charge(&region, 0, REGION_DATA, 4, 0);
+	_exit(1);
+}
+
+/* Dies with charges, but not with the lock. */
+static void die_charged(void *arg)
+{
+	struct region_setup setup = setup_of(LIMIT);
+	struct region region = REGION_CLOSED;
+
+	region_step_hook = NULL;
+	region_forget(arg);
+	MUST(open_claimed(run->path, &setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_DATA, 40 * MIB, LIMIT) == 0);
+	kill(getpid(), SIGKILL);
+}
+
+static void must_die(pid_t pid)
+{
+	MUST(WIFSIGNALED(reap_status(pid)));
+}
+
+static void work_out(void *arg)
+{
+	struct region_setup setup = setup_of(LIMIT), more = setup_from(0, 2, LIMIT);
+	struct region region = REGION_CLOSED, second = REGION_CLOSED;
+	uint64_t got;
+
+	(void)arg;
+	region_step_hook = count_step;
+	MUST(open_claimed(run->path, &setup, &region) == 0); /* made */
+	MUST(region_charge(&region, 0, REGION_DATA, 10 * MIB, LIMIT) == 0);
+	MUST(open_claimed(run->path, &more, &second) == 0); /* appended to */
+	MUST(region_charge(&second, 1, REGION_CONTEXT, 5, LIMIT) == 0);
+	region_close(&second);
+	MUST(region_book(&region, 0, REGION_OFFSET, 12) == 0);
+	region_refund(&region, 0, REGION_DATA, 10 * MIB);
+	region_close(&region);
+	MUST(open_claimed(run->path, &more, &region) == 0); /* reset */
+	must_die(spawn(die_holding, &region));
+	MUST(region_charge(&region, 0, REGION_DATA, 30 * MIB, LIMIT) == 0); /* taken over */
+	must_die(spawn(die_charged, &region));
+	MUST(region_charge_range(&region, 0, REGION_DATA, 70 * MIB, 90 * MIB, LIMIT, &got) == 0);
+	MUST(got == 70 * MIB); /* the dead were reaped for it */
+	region_refund(&region, 0, REGION_DATA, got);
+	region_close(&region);
+}
+
+/* -- what is left ----------------------------------------------------------------------------- */
+
+static const char *where(void)
+{
+	return run->count ? step_names[run->last] : "before the first step";
+}
+
+static void assert_whole_for_the_next(void)
+{
+	struct region_setup setup = setup_of(LIMIT);
+	struct region region = REGION_CLOSED;
+	uint64_t start = clock_now_ns();
+
+	if (open_claimed(run->path, &setup, &region) != 0)
+		fail_msg("killed at step %d, %s: cannot be opened", (int)run->kill_at, where());
+	if (region_charge(&region, 0, REGION_DATA, LIMIT, LIMIT) != 0)
+		fail_msg("killed at step %d, %s: quota is lost", (int)run->kill_at, where());
+	if (clock_now_ns() - start > NS_PER_S)
+		fail_msg("killed at step %d, %s: blocked", (int)run->kill_at, where());
+	region_reap(&region);
+	if (count_wrong(&region) != 0)
+		fail_msg("killed at step %d, %s: not whole", (int)run->kill_at, where());
+	assert_int_equal(region_used(&region, 0), LIMIT);
+	assert_int_equal(region_living(&region), 1);
+	region_close(&region);
+}
+
+/* An onlooker alone makes it whole, too: no setup, so no reset helps. */
+static void assert_whole_for_an_onlooker(void)
+{
+	struct region view = REGION_CLOSED;
+	struct fault fault = {""};
+	int error = region_view(run->path, &view, &fault);
+
+	if (error) { /* not made yet: said so, and not taken for somebody else's */
+		assert_true(run->last < REGION_STEP_make_done);
+		assert_non_null(strstr(fault.text, "it is empty"));
+		return;
+	}
+	assert_true(region_reap(&view) >= 0);
+	region_check(&view, NULL, NULL); /* takes over what a dead holder left */
+	if (count_wrong(&view) != 0 || region_living(&view) != 0)
+		fail_msg("killed at step %d, %s: an onlooker finds it not whole", (int)run->kill_at,
+			 where());
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		assert_int_equal(region_used(&view, device), 0);
+	region_close(&view);
+}
+
+static int work_out_until(uint64_t kill_at)
+{
+	unlink(run->path);
+	memset(run->passed, 0, sizeof(run->passed));
+	run->count = 0;
+	run->last = 0;
+	run->kill_at = kill_at;
+	return reap_status(spawn(work_out, NULL));
+}
+
+static void start(void **state)
+{
+	struct place *place = *state;
+
+	run = run ? run : shared_memory(sizeof(*run));
+	strcpy(run->path, place->path);
+}
+
+/* The list in steps.h is what is passed: all of it. */
+static void test_all_steps_are_reached(void **state)
+{
+	start(state);
+	assert_int_equal(work_out_until(0), 0);
+	for (unsigned step = 0; step < REGION_STEP_COUNT; step++)
+		if (!run->passed[step])
+			fail_msg("step %s is never reached", step_names[step]);
+}
+
+static void test_killed_at_each(void **state)
+{
+	uint64_t kill_at;
+	int status;
+
+	start(state);
+	for (kill_at = 1;; kill_at++) {
+		status = work_out_until(kill_at);
+		if (!WIFSIGNALED(status))
+			break;
+		if (kill_at % 2 == 0)
+			assert_whole_for_an_onlooker();
+		assert_whole_for_the_next();
+	}
+	assert_int_equal(status, 0); /* it came to its end */
+	assert_true(kill_at > REGION_STEP_COUNT);
+	print_message("killed at %d steps\n", (int)kill_at - 1);
+}
+
+/* Killed, and the one that comes after killed at its first steps as well. */
+static void test_killed_twice(void **state)
+{
+	start(state);
+	for (uint64_t kill_at = 1; kill_at < 40; kill_at++) {
+		int status = work_out_until(kill_at);
+
+		assert_true(WIFSIGNALED(status));
+		for (uint64_t again = 1; again <= 40; again += 3) {
+			run->count = 0;
+			run->kill_at = again;
+			assert_true(WIFSIGNALED(reap_status(spawn(work_out, NULL))));
+		}
+		assert_whole_for_the_next();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_all_steps_are_reached),
+		TEST(test_killed_at_each),
+		TEST(test_killed_twice),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

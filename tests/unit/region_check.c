@@ -1,0 +1,121 @@
+/* The check sees each thing that can be wrong, and nothing in a region that is right. */
+#include "region_fixture.h"
+
+static char lines[4096];
+
+static void keep_line(void *arg, const char *line)
+{
+	(void)arg;
+	strncat(lines, line, sizeof(lines) - strlen(lines) - 2);
+	strcat(lines, "\n");
+}
+
+/* Exactly one thing is wrong, and it is said in these words. */
+static void assert_wrong(struct region *region, const char *words)
+{
+	lines[0] = '\0';
+	if (region_check(region, keep_line, NULL) != 1 || !strstr(lines, words))
+		fail_msg("\"%s\" is not one line with \"%s\"", lines, words);
+}
+
+/* Two devices, two processes: a has slot 0, b slot 1. */
+static void make_pair(void **state, struct region *a, struct region *b)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_from(0, 2, GIB);
+
+	*a = *b = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, a), 0);
+	assert_int_equal(open_claimed(place->path, &setup, b), 0);
+	assert_int_equal(region_charge(a, 0, REGION_DATA, 10, 0), 0);
+	assert_int_equal(region_charge(b, 0, REGION_MODULE, 20, 0), 0);
+	assert_int_equal(region_charge(b, 1, REGION_DATA, 30, 0), 0);
+	assert_int_equal(count_wrong(a), 0);
+}
+
+#define ASSERT_SEEN(field, value, words)              \
+	do {                                          \
+		__typeof__(field) was_ = (field);     \
+		(field) = (__typeof__(field))(value); \
+		assert_wrong(&a, words);              \
+		(field) = was_;                       \
+		assert_int_equal(count_wrong(&a), 0); \
+	} while (0)
+
+static void test_header(void **state)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	ASSERT_SEEN(a.file->hami.magic, 1, "HAMi's magic");
+	ASSERT_SEEN(a.file->own.magic, 1, "our magic");
+	ASSERT_SEEN(a.file->hami.version_major, 2, "the layout is 2.2");
+	ASSERT_SEEN(a.file->hami.version_minor, 1, "the layout is 1.1");
+	ASSERT_SEEN(a.file->own.version, 9, "our version is 9");
+	ASSERT_SEEN(a.file->own.size, 9, "its size is 9");
+	ASSERT_SEEN(a.file->hami.slot_count, 1025, "1025 slots");
+	ASSERT_SEEN(a.file->hami.slot_count, 1, "slot 1 is used, and the high-water mark is 1");
+	region_close(&b);
+	region_close(&a);
+}
+
+static void test_device_count(void **state)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	for (unsigned i = 2; i < VGPU_DEVICES_MAX; i++)
+		snprintf(a.file->hami.uuids[i], VGPU_UUID_LEN, "GPU-%u", i);
+	ASSERT_SEEN(a.file->hami.device_count, 17, "17 devices");
+	ASSERT_SEEN(a.file->hami.device_count, UINT64_MAX, "18446744073709551615 devices");
+	region_close(&b);
+	region_close(&a);
+}
+
+static void test_uuids(void **state)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	ASSERT_SEEN(a.file->hami.uuids[1][0], 0, "device 1: its uuid is none");
+	ASSERT_SEEN(a.file->hami.uuids[1][1], 7, "device 1: its uuid is none");
+	ASSERT_SEEN(a.file->hami.uuids[1][95], 'x', "device 1: its uuid is none");
+	ASSERT_SEEN(a.file->hami.uuids[1][4], '0', "devices 0 and 1 are the same");
+	region_close(&b);
+	region_close(&a);
+}
+
+static void test_sums(void **state)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	ASSERT_SEEN(b.file->hami.slots[1].used[0].module, 21, "slot 1, device 0: its total is 20");
+	ASSERT_SEEN(b.file->own.device[1].used, 31, "device 1: its total is 31, its slots are 30");
+	ASSERT_SEEN(b.file->own.device[9].used, 1, "device 9: its total is 1, its slots are 0");
+	ASSERT_SEEN(b.file->hami.slots[1].status, 3, "status 3");
+	region_close(&b);
+	region_close(&a);
+}
+
+static void test_the_dead(void **state)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	region_forget(&b);
+	assert_wrong(&a, "slot 1: its process");
+	assert_int_equal(region_reap(&a), 1);
+	assert_int_equal(count_wrong(&a), 0);
+	region_close(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_header), TEST(test_device_count), TEST(test_uuids),
+		TEST(test_sums),   TEST(test_the_dead),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

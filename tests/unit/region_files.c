@@ -1,0 +1,313 @@
+/* Files that are no region: left as they are, and named for what they are. */
+#include "region_fixture.h"
+
+#define REGION_SIZE 2080768
+
+static void write_file(const char *path, const void *data, size_t len, size_t size)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, len), len);
+	assert_int_equal(ftruncate(fd, (off_t)size), 0);
+	close(fd);
+}
+
+static uint64_t checksum(const char *path)
+{
+	uint64_t sum = 14695981039346656037u;
+	int fd = open(path, O_RDONLY);
+	uint8_t buf[4096];
+	ssize_t len;
+
+	assert_true(fd >= 0);
+	while ((len = read(fd, buf, sizeof(buf))) > 0)
+		for (ssize_t i = 0; i < len; i++)
+			sum = (sum ^ buf[i]) * 1099511628211u;
+	close(fd);
+	return sum;
+}
+
+/* Refused by all three ways in, with the words, and not a byte of it changed. */
+static void assert_refused(const char *path, const char *words)
+{
+	struct region_setup setup = setup_of(GIB);
+	uint64_t before = checksum(path);
+	struct region region = REGION_CLOSED;
+	struct fault fault;
+
+	for (int way = 0; way < 3; way++) {
+		int error;
+
+		fault.text[0] = '\0';
+		error = way == 0   ? region_open(path, &setup, &region, &fault)
+			: way == 1 ? region_open(path, NULL, &region, &fault)
+				   : region_view(path, &region, &fault);
+		assert_int_equal(error, -EINVAL);
+		assert_non_null(strstr(fault.text, path));
+		if (!strstr(fault.text, words))
+			fail_msg("\"%s\" lacks \"%s\"", fault.text, words);
+		assert_int_equal(region.fd, -1);
+		assert_null(region.file);
+	}
+	assert_int_equal(checksum(path), before);
+}
+
+static void test_noise(void **state)
+{
+	static const size_t sizes[] = {
+		1, 4096, 2008951, 2008952, 2008953, REGION_SIZE - 1, REGION_SIZE, REGION_SIZE + 1};
+	struct place *place = *state;
+	uint8_t *noise = malloc(REGION_SIZE + 1);
+
+	srand(1);
+	for (size_t i = 0; i < REGION_SIZE + 1; i++)
+		noise[i] = (uint8_t)rand();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		write_file(place->path, noise, sizes[i], sizes[i]);
+		assert_refused(place->path, "it holds something else");
+	}
+	free(noise);
+}
+
+/* Zeros at the start are not enough to be one that nobody finished. */
+static void test_zeros_and_then_something(void **state)
+{
+	static const size_t sizes[] = {8192, REGION_SIZE, REGION_SIZE + 4096};
+	struct place *place = *state;
+	uint8_t *bytes = calloc(1, REGION_SIZE + 4096);
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		bytes[sizes[i] - 1] = 1;
+		write_file(place->path, bytes, sizes[i], sizes[i]);
+		assert_refused(place->path, "it holds something else");
+		bytes[sizes[i] - 1] = 0;
+	}
+	free(bytes);
+}
+
+static void test_hami_core(void **state)
+{
+	struct place *place = *state;
+	int32_t header[] = {19920718, 1, 2};
+
+	write_file(place->path, header, sizeof(header), 2008952);
+	assert_refused(place->path, "HAMi-core made it");
+	write_file(place->path, header, sizeof(header), 1197897);
+	assert_refused(place->path, "another version made it");
+	write_file(place->path, header, sizeof(header), REGION_SIZE);
+	assert_refused(place->path, "another program made it");
+}
+
+static void make_region(const char *path)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct fault fault;
+
+	unlink(path);
+	assert_int_equal(region_open(path, &setup, &region, &fault), 0);
+	region_close(&region);
+}
+
+static void patch(const char *path, off_t offset, uint32_t word)
+{
+	int fd = open(path, O_RDWR);
+
+	assert_int_equal(pwrite(fd, &word, sizeof(word), offset), sizeof(word));
+	close(fd);
+}
+
+static void test_other_versions(void **state)
+{
+	struct place *place = *state;
+
+	make_region(place->path);
+	patch(place->path, 4, 2);
+	assert_refused(place->path, "HAMi 2.2");
+	make_region(place->path);
+	patch(place->path, 8, 3);
+	assert_refused(place->path, "HAMi 1.3");
+	make_region(place->path);
+	patch(place->path, 2011136 + 8, 2);
+	assert_refused(place->path, "is of version 2");
+	make_region(place->path);
+	patch(place->path, 2011136 + 12, 12);
+	assert_refused(place->path, "is of version 1");
+}
+
+static void test_damaged(void **state)
+{
+	struct place *place = *state;
+
+	make_region(place->path);
+	patch(place->path, 56, 17);
+	assert_refused(place->path, "17 devices");
+	make_region(place->path);
+	patch(place->path, 2008896, 1025);
+	assert_refused(place->path, "1025 slots");
+	make_region(place->path);
+	patch(place->path, 2008896, (uint32_t)-1);
+	assert_refused(place->path, "-1 slots");
+	make_region(place->path);
+	assert_int_equal(truncate(place->path, REGION_SIZE - 4096), 0);
+	assert_refused(place->path, "another version made it");
+}
+
+static void assert_never_opens(const char *path, int error, const char *words)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct fault fault = {""};
+
+	assert_int_equal(region_open(path, &setup, &region, &fault), error);
+	if (!strstr(fault.text, words) || !strstr(fault.text, path))
+		fail_msg("\"%s\" lacks \"%s\" or the path", fault.text, words);
+	fault.text[0] = '\0';
+	assert_int_equal(region_view(path, &region, &fault), error);
+	assert_non_null(strstr(fault.text, words));
+	assert_int_equal(region.fd, -1);
+}
+
+static void test_directory(void **state)
+{
+	struct place *place = *state;
+
+	assert_int_equal(mkdir(place->path, 0777), 0);
+	assert_never_opens(place->path, -EISDIR, "it is a directory");
+	rmdir(place->path);
+}
+
+static void test_symbolic_link(void **state)
+{
+	struct place *place = *state;
+	char target[128];
+
+	snprintf(target, sizeof(target), "%s/target", place->dir);
+	make_region(target);
+	assert_int_equal(symlink(target, place->path), 0);
+	assert_never_opens(place->path, -ELOOP, "symbolic link");
+	unlink(target); /* nor is the file made that it points to */
+	assert_never_opens(place->path, -ELOOP, "symbolic link");
+	assert_int_equal(access(target, F_OK), -1);
+}
+
+static void test_fifo(void **state)
+{
+	struct place *place = *state;
+
+	assert_int_equal(mkfifo(place->path, 0666), 0);
+	assert_never_opens(place->path, -EINVAL, "not a regular file");
+}
+
+static void test_no_directory(void **state)
+{
+	struct place *place = *state;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/no/slice.cache", place->dir);
+	assert_never_opens(path, -ENOENT, "is the slice set up");
+}
+
+static void open_as_nobody(void *arg)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct fault fault = {""};
+
+	MUST(setuid(65534) == 0);
+	MUST(region_open(arg, &setup, &region, &fault) == -EACCES);
+	MUST(strstr(fault.text, "0666"));
+}
+
+static void test_no_permission(void **state)
+{
+	struct place *place = *state;
+
+	if (geteuid() != 0)
+		skip();
+	make_region(place->path);
+	assert_int_equal(chmod(place->dir, 0777), 0);
+	assert_int_equal(chmod(place->path, 0600), 0);
+	assert_int_equal(reap_status(spawn(open_as_nobody, place->path)), 0);
+}
+
+/* A second user over the first one's file, in a directory like /tmp. */
+static void open_as_other(void *arg)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+
+	MUST(setuid(65534) == 0);
+	MUST(open_claimed(arg, &setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_DATA, 1, 0) == 0);
+	region_close(&region);
+}
+
+static void test_several_users(void **state)
+{
+	struct place *place = *state;
+
+	if (geteuid() != 0)
+		skip();
+	make_region(place->path);
+	assert_int_equal(chmod(place->dir, 01777), 0);
+	assert_int_equal(reap_status(spawn(open_as_other, place->path)), 0);
+}
+
+static void assert_made(const char *path)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct fault fault = {""};
+	struct stat st;
+
+	assert_int_equal(region_open(path, NULL, &region, &fault), -EINVAL);
+	assert_non_null(strstr(fault.text, "empty"));
+	assert_int_equal(open_claimed(path, &setup, &region), 0);
+	assert_int_equal(count_wrong(&region), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, REGION_SIZE);
+	region_close(&region);
+}
+
+/* What a process leaves that dies while it makes a region; and what an administrator touches. */
+static void test_unfinished(void **state)
+{
+	static const size_t sizes[] = {0, 1, 4096, 5000, 2008952, REGION_SIZE - 1, REGION_SIZE};
+	static const uint64_t making = 0x30304e4f49474552u, made = 0x31304e4f49474552u;
+	struct place *place = *state;
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		write_file(place->path, "", 0, sizes[i]);
+		assert_made(place->path);
+		if (sizes[i] < REGION_SIZE) { /* no holes */
+			assert_int_equal(stat(place->path, &st), 0);
+			assert_true(st.st_blocks * 512 >= REGION_SIZE);
+		}
+	}
+	write_file(place->path, "", 0, REGION_SIZE);
+	patch(place->path, 2011136, (uint32_t)making);
+	patch(place->path, 2011140, (uint32_t)(making >> 32));
+	patch(place->path, 64, 12345);
+	assert_made(place->path);
+	make_region(place->path);
+	patch(place->path, 0, 0); /* HAMi's magic alone is missing */
+	patch(place->path, 2011136, (uint32_t)made);
+	assert_made(place->path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_noise),         TEST(test_zeros_and_then_something),
+		TEST(test_hami_core),     TEST(test_other_versions),
+		TEST(test_damaged),       TEST(test_directory),
+		TEST(test_symbolic_link), TEST(test_fifo),
+		TEST(test_no_directory),  TEST(test_no_permission),
+		TEST(test_several_users), TEST(test_unfinished),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

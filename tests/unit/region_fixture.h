@@ -1,0 +1,167 @@
+/*
+ * What the tests of the region share: a directory of their own, setups, and child processes. A
+ * child never returns into cmocka: it says what is wrong on stderr and exits with 1.
+ */
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "region.h"
+#include "size.h"
+#include "sys.h"
+
+#define UNUSED __attribute__((unused))
+
+struct place {
+	char dir[64];
+	char path[96]; /* of the region, not there yet */
+};
+
+UNUSED static int place_make(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	strcpy(place->dir, "/tmp/vgpu-region-XXXXXX");
+	if (!mkdtemp(place->dir))
+		return -1;
+	snprintf(place->path, sizeof(place->path), "%s/slice.cache", place->dir);
+	*state = place;
+	return 0;
+}
+
+UNUSED static int place_remove(void **state)
+{
+	struct place *place = *state;
+
+	unlink(place->path);
+	rmdir(place->path);
+	rmdir(place->dir);
+	free(place);
+	return 0;
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
+
+/* Devices GPU-<first>, GPU-<first + 1> … of that much memory each. */
+UNUSED static struct region_setup setup_from(unsigned first, unsigned count, uint64_t memory_bytes)
+{
+	struct region_setup setup = {.device_count = count, .priority = 1};
+
+	for (unsigned i = 0; i < count; i++) {
+		snprintf(setup.device[i].uuid, VGPU_UUID_LEN, "GPU-%u", first + i);
+		setup.device[i].memory_bytes = memory_bytes;
+		setup.device[i].cores_pct = 50;
+	}
+	return setup;
+}
+
+UNUSED static struct region_setup setup_of(uint64_t memory_bytes)
+{
+	return setup_from(0, 1, memory_bytes);
+}
+
+UNUSED static int open_claimed(const char *path, const struct region_setup *setup,
+			       struct region *ret_region)
+{
+	struct fault fault = {""};
+	int error = region_open(path, setup, ret_region, &fault);
+
+	if (!error)
+		error = region_claim(ret_region, &fault);
+	if (error)
+		fprintf(stderr, "%s: %s (%d)\n", path, fault.text, error);
+	return error;
+}
+
+UNUSED static void say_line(void *arg, const char *line)
+{
+	fprintf(stderr, "%s: %s\n", (const char *)arg, line);
+}
+
+UNUSED static unsigned count_wrong(struct region *region)
+{
+	return region_check(region, say_line, (void *)(uintptr_t) "region_check");
+}
+
+/* -- children --------------------------------------------------------------------------------- */
+
+/* In a child: goes on if it holds, else says so and ends. */
+#define MUST(condition)                                                                        \
+	do {                                                                                   \
+		if (!(condition)) {                                                            \
+			fprintf(stderr, "%s:%d: child: %s\n", __FILE__, __LINE__, #condition); \
+			_exit(1);                                                              \
+		}                                                                              \
+	} while (0)
+
+UNUSED static pid_t spawn(void (*body)(void *arg), void *arg)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		body(arg);
+		_exit(0);
+	}
+	return pid;
+}
+
+UNUSED static int reap_status(pid_t pid)
+{
+	int status = -1;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+UNUSED static void kill_child(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	reap_status(pid);
+}
+
+/* Memory that children share with the test, zeroed. */
+UNUSED static void *shared_memory(size_t len)
+{
+	void *addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (addr == MAP_FAILED)
+		abort();
+	return addr;
+}
+
+#define FLAG_SET(flag)  __atomic_store_n(&(flag), 1, __ATOMIC_SEQ_CST)
+#define FLAG_READ(flag) __atomic_load_n(&(flag), __ATOMIC_SEQ_CST)
+
+/* Whether the value reaches at_least within so many milliseconds. */
+UNUSED static int reached(const uint64_t *value, uint64_t at_least, unsigned ms)
+{
+	uint64_t end = clock_now_ns() + ms * NS_PER_MS;
+
+	while (__atomic_load_n(value, __ATOMIC_SEQ_CST) < at_least) {
+		if (clock_now_ns() > end)
+			return 0;
+		usleep(200);
+	}
+	return 1;
+}

@@ -1,0 +1,355 @@
+/* The lock: taken over from the dead at once, and from the living never. */
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "region_fixture.h"
+#include "region_internal.h"
+
+/* -- a child that stops at a step ------------------------------------------------------------- */
+
+struct victim {
+	const char *path;
+	struct region_setup setup;
+	enum region_step step;
+	int signal;
+	uint64_t ready;
+};
+
+static struct victim *victim; /* in shared memory */
+
+static void signal_at_step(enum region_step step)
+{
+	if (step != victim->step || !FLAG_READ(victim->ready))
+		return;
+	FLAG_SET(victim->ready);
+	region_step_hook = NULL;
+	raise(victim->signal);
+}
+
+static void charge_until_signal(void *arg)
+{
+	struct region region = REGION_CLOSED;
+
+	(void)arg;
+	MUST(open_claimed(victim->path, &victim->setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_DATA, 30, 0) == 0);
+	FLAG_SET(victim->ready);
+	region_step_hook = signal_at_step;
+	MUST(region_charge(&region, 0, REGION_DATA, 5, 0) == 0);
+	for (;;)
+		pause();
+}
+
+/* Returns once the child has been killed, or is stopped, there. */
+static pid_t spawn_victim(const char *path, enum region_step step, int signal)
+{
+	pid_t pid;
+	int status;
+
+	victim = victim ? victim : shared_memory(sizeof(*victim));
+	*victim = (struct victim){path, setup_of(GIB), step, signal, 0};
+	pid = spawn(charge_until_signal, NULL);
+	waitpid(pid, &status, WUNTRACED);
+	assert_true(signal == SIGSTOP ? WIFSTOPPED(status) : WIFSIGNALED(status));
+	return pid;
+}
+
+/* -- the dead --------------------------------------------------------------------------------- */
+
+static void test_dead_holder(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	uint64_t start;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	spawn_victim(place->path, REGION_STEP_raise_used, SIGKILL);
+	assert_int_equal(region_used(&region, 0), 35); /* half of a charge */
+	start = clock_now_ns();
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+	assert_true(clock_now_ns() - start < 100 * NS_PER_MS);
+	assert_int_equal(region.file->own.takeovers, 1);
+	assert_int_equal(region_used(&region, 0), 1);
+	assert_int_equal(region_living(&region), 1);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&region);
+}
+
+/* An onlooker finds it, too, and is told of it by the check. */
+static unsigned lines_about_the_dead;
+
+static void count_line(void *arg, const char *line)
+{
+	lines_about_the_dead += strstr(line, arg) != NULL;
+}
+
+static void test_dead_holder_and_onlooker(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED, view = REGION_CLOSED;
+	struct fault fault;
+	char words[] = "a dead process, of slot 1, holds the lock";
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	spawn_victim(place->path, REGION_STEP_raise_used, SIGKILL);
+	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_check(&view, count_line, words), 1);
+	assert_int_equal(lines_about_the_dead, 1);
+	assert_int_equal(view.file->own.takeovers, 1);
+	assert_int_equal(region_used(&region, 0), 0);
+	assert_int_equal(count_wrong(&view), 0);
+	region_close(&view);
+	region_close(&region);
+}
+
+static unsigned futex_calls;
+
+static long count_futex(long number)
+{
+	futex_calls += number == SYS_futex;
+	return 0;
+}
+
+/* Whoever has the dead holder's slot next knows at once. */
+static void test_successor_does_not_wait(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED, next = REGION_CLOSED;
+	struct fault fault;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(region_open(place->path, &setup, &next, &fault), 0);
+	spawn_victim(place->path, REGION_STEP_raise_total, SIGKILL);
+	region.file->hami.slots[1].status = VGPU_SLOT_FREE; /* so that it is the slot to take */
+	futex_calls = 0;
+	sys_fault = count_futex;
+	assert_int_equal(region_claim(&next, &fault), 0);
+	sys_fault = NULL;
+	assert_int_equal(next.slot, 1);
+	/* The one call wakes those who may sleep; waiting would have been another. */
+	assert_int_equal(futex_calls, 1);
+	assert_int_equal(region.file->own.takeovers, 1);
+	assert_int_equal(region_used(&region, 0), 0);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&next);
+	region_close(&region);
+}
+
+/*
+ * A taker finds the holder dead; before it acts, somebody else has the dead one's slot, and the
+ * lock under the same slot. That one lives: the lock is not taken from it.
+ */
+static struct region usurper;
+static const char *usurper_path;
+static unsigned waits;
+
+static void usurp(enum region_step step)
+{
+	struct region_setup setup = setup_of(GIB);
+
+	if (step == REGION_STEP_lock_found_dead && usurper.slot < 0) {
+		region_step_hook = NULL;
+		assert_int_equal(open_claimed(usurper_path, &setup, &usurper), 0);
+		assert_int_equal(region_lock(&usurper), 0);
+		__atomic_or_fetch(&usurper.file->own.lock, VGPU_LOCK_WAITERS, __ATOMIC_SEQ_CST);
+		region_step_hook = usurp;
+	} else if (step == REGION_STEP_lock_waited && usurper.slot >= 0 && ++waits == 3) {
+		region_unlock(&usurper);
+	}
+}
+
+static void test_successor_is_not_mistaken(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	spawn_victim(place->path, REGION_STEP_raise_total, SIGKILL);
+	region.file->hami.slots[1].status = VGPU_SLOT_FREE;
+	usurper = (struct region)REGION_CLOSED;
+	usurper_path = place->path;
+	region_step_hook = usurp;
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+	region_step_hook = NULL;
+	assert_int_equal(usurper.slot, 1);
+	assert_int_equal(waits, 3); /* it waited for as long as the usurper had it */
+	assert_int_equal(region.file->own.takeovers, 1);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&usurper);
+	region_close(&region);
+}
+
+static long interrupt_futex(long number)
+{
+	if (number != SYS_futex)
+		return 0;
+	usleep(1000);
+	return -EINTR;
+}
+
+/* A profiler's signals end every wait early; the dead are found all the same. */
+static void test_signals(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	uint64_t start;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	spawn_victim(place->path, REGION_STEP_lock_taken, SIGKILL);
+	sys_fault = interrupt_futex;
+	start = clock_now_ns();
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+	assert_true(clock_now_ns() - start < 100 * NS_PER_MS);
+	sys_fault = NULL;
+	assert_int_equal(region.file->own.takeovers, 1);
+	region_close(&region);
+}
+
+/* A word that no process can have stored is nobody's. */
+static void test_damaged_word(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	static const uint32_t words[] = {VGPU_LOCK_WAITERS, 0x7ff,      1025,
+					 0x7fffffff,        0xffffffff, 0x800};
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		region.file->own.lock = words[i];
+		assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+		assert_int_equal(region.file->own.takeovers, i + 1);
+	}
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&region);
+}
+
+/* -- the living ------------------------------------------------------------------------------- */
+
+struct parallel {
+	struct region *region;
+	uint64_t took_ns;
+	int result;
+};
+
+static void *charge_in_thread(void *arg)
+{
+	struct parallel *parallel = arg;
+	uint64_t start = clock_now_ns();
+
+	parallel->result = region_charge(parallel->region, 0, REGION_DATA, 1, 100);
+	parallel->took_ns = clock_now_ns() - start;
+	return NULL;
+}
+
+static void *refund_in_thread(void *arg)
+{
+	struct parallel *parallel = arg;
+
+	region_refund(parallel->region, 0, REGION_DATA, 4);
+	return NULL;
+}
+
+static void *claim_in_thread(void *arg)
+{
+	struct parallel *parallel = arg;
+	struct fault fault = {""};
+
+	parallel->result = region_claim(parallel->region, &fault);
+	return NULL;
+}
+
+static void test_stopped_holder(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED, other = REGION_CLOSED;
+	struct parallel charging = {&region, 0, 1}, claiming = {&other, 0, 1};
+	pthread_t threads[3];
+	struct fault fault;
+	pid_t pid;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(region_open(place->path, NULL, &other, &fault), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 65, 100), 0);
+	pid = spawn_victim(place->path, REGION_STEP_raise_used, SIGSTOP);
+	pthread_create(&threads[0], NULL, charge_in_thread, &charging);
+	pthread_create(&threads[1], NULL, refund_in_thread, &charging);
+	pthread_create(&threads[2], NULL, claim_in_thread, &claiming);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(charging.result, -ETIMEDOUT);
+	assert_in_range(charging.took_ns, 1990 * NS_PER_MS, 2500 * NS_PER_MS);
+	assert_int_equal(claiming.result, -ETIMEDOUT);
+	assert_int_equal(other.slot, -1);
+	assert_int_equal(region.file->own.takeovers, 0);
+	assert_int_equal(region_used(&region, 0), 100);
+	kill(pid, SIGCONT);
+	/* The refund is made by whoever of us has the lock next; the victim's charge is whole. */
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 100), -EDQUOT);
+	assert_int_equal(region_used(&region, 0), 96);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 4, 100), 0);
+	assert_int_equal(region_own_usage(&region, 0).data, 65);
+	assert_int_equal(count_wrong(&region), 0);
+	assert_int_equal(region_claim(&other, &fault), 0);
+	region_close(&other);
+	kill_child(pid);
+	region_close(&region);
+}
+
+static uint64_t linger_us;
+static uint64_t lingering;
+
+static void linger(enum region_step step)
+{
+	if (step == REGION_STEP_raise_used && !__atomic_exchange_n(&lingering, 1, __ATOMIC_SEQ_CST))
+		usleep((unsigned)linger_us);
+}
+
+/* A thread of our own that is slow is no dead process, though the kernel says our byte is free. */
+static void test_slow_sibling(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct parallel slow = {&region, 0, 1}, fast = {&region, 0, 1};
+	pthread_t threads[2];
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	linger_us = 60000;
+	region_step_hook = linger;
+	pthread_create(&threads[0], NULL, charge_in_thread, &slow);
+	assert_true(reached(&lingering, 1, 5000));
+	pthread_create(&threads[1], NULL, charge_in_thread, &fast);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	region_step_hook = NULL;
+	assert_int_equal(slow.result, 0);
+	assert_int_equal(fast.result, 0);
+	assert_true(fast.took_ns > 40 * NS_PER_MS);
+	assert_int_equal(region.file->own.takeovers, 0);
+	assert_int_equal(region_used(&region, 0), 2);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&region);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_dead_holder),
+		TEST(test_dead_holder_and_onlooker),
+		TEST(test_successor_does_not_wait),
+		TEST(test_successor_is_not_mistaken),
+		TEST(test_signals),
+		TEST(test_damaged_word),
+		TEST(test_stopped_holder),
+		TEST(test_slow_sibling),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
