@@ -1,0 +1,43 @@
+/*
+ * A policy: a directory with one file per GPU of the slice, named by its UUID ("GPU-…"), and
+ * optionally one named "slice". Lines "key = value", "#" starts a comment.
+ *
+ *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; without it, no memory limit
+ *            cores = 30         percent of the GPU's time, 1 to 100; without it, no compute limit
+ *   slice:   region = /path     where the slice's region lies
+ *            name = NAME        for people
+ *
+ * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
+ * understood must not be half obeyed. Names that begin with "." are skipped.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "fault.h"
+#include "vgpu_region.h"
+
+struct policy {
+	unsigned device_count;
+	struct {
+		char uuid[VGPU_UUID_LEN];
+		uint64_t memory_bytes; /* 0: no limit */
+		unsigned cores_pct;    /* 0: no limit */
+	} device[VGPU_DEVICES_MAX];
+	char region_path[4096]; /* "" when it names none */
+	char name[64];
+};
+
+/* Reads a directory. -ENOENT when there is none (no fault then), -EINVAL or another errno with a
+ * fault naming the file, the line and what would be right. */
+int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault);
+
+/* One file's text, as policy_read meets it under that name: what the fuzzer drives. */
+int policy_parse(const char *name, const char *text, struct policy *policy, struct fault *fault);
+
+/* Makes the directory's files (the directory must exist): each written beside and renamed into
+ * place, mode 0644, so that a reader sees a whole one. */
+int policy_write(const char *dir, const struct policy *policy, struct fault *fault);
+
+/* The device's index, or -1. */
+int policy_find(const struct policy *policy, const char *uuid);

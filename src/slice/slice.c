@@ -1,0 +1,261 @@
+/*
+ * The slice of this process, from its policies and its environment.
+ *
+ * What always holds: a value counts only if it makes the slice smaller. Of two policies the GPUs
+ * that both list are in the slice, with the smaller of each limit; the environment then lowers
+ * those. What is not understood refuses the slice, and what cannot be looked at counts as there.
+ *
+ * The region is the one that the policy names: had the tenant the choice, each of its processes
+ * could count for itself. The environment's, and then the well-known ones, come after.
+ */
+#include "slice.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "env.h"
+#include "slice_internal.h"
+#include "sys.h"
+
+#define POLICY_VARIABLE "VGPU_POLICY"
+#define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
+#define REGION_SUFFIX   ".cache"
+
+/* The stricter of two limits, of which 0 is none. */
+static uint64_t stricter(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* -- policies ---------------------------------------------------------------------------------- */
+
+/* Narrows policy to what other allows as well. Its own region and name go first. */
+static void narrow(struct policy *policy, const struct policy *other)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < policy->device_count; i++) {
+		int j = policy_find(other, policy->device[i].uuid);
+
+		if (j < 0)
+			continue;
+		policy->device[kept] = policy->device[i];
+		policy->device[kept].memory_bytes =
+			stricter(policy->device[i].memory_bytes, other->device[j].memory_bytes);
+		policy->device[kept].cores_pct =
+			(unsigned)stricter(policy->device[i].cores_pct, other->device[j].cores_pct);
+		kept++;
+	}
+	policy->device_count = kept;
+	if (!policy->region_path[0])
+		memcpy(policy->region_path, other->region_path, sizeof(policy->region_path));
+	if (!policy->name[0])
+		memcpy(policy->name, other->name, sizeof(policy->name));
+}
+
+/* The policy that VGPU_POLICY names, into a slice that may have one already. */
+static int add_named_policy(const char *dir, struct slice *slice, struct fault *fault)
+{
+	struct policy named;
+	int error = policy_read(dir, &named, fault);
+
+	if (error == -ENOENT)
+		return fault_set(fault, error,
+				 POLICY_VARIABLE " names %.300s, which is not there: its slice has "
+						 "ended; start the program anew with vgpu run",
+				 dir);
+	if (error)
+		return error;
+	if (!slice->has_policy) {
+		slice->policy = named;
+		slice->has_policy = true;
+		return 0;
+	}
+	narrow(&slice->policy, &named);
+	if (slice->policy.device_count == 0)
+		return fault_set(fault, -EINVAL,
+				 "no GPU is left: the policy in %.300s lists none of those that "
+				 "this container has",
+				 dir);
+	return 0;
+}
+
+static int read_policies(const char *dir, struct slice *slice, struct fault *fault)
+{
+	const char *named = env_get(POLICY_VARIABLE);
+	int error = policy_read(dir, &slice->policy, fault);
+
+	if (error && error != -ENOENT)
+		return error;
+	slice->has_policy = error == 0;
+	return named ? add_named_policy(named, slice, fault) : 0;
+}
+
+/* -- the region -------------------------------------------------------------------------------- */
+
+/* Whether something is at path, or may be: only a clear no is one. */
+static bool may_exist(const char *path)
+{
+	struct stat st;
+	int error = sys_stat(path, &st);
+
+	return error != -ENOENT && error != -ENOTDIR;
+}
+
+/* The *.cache files of a directory. */
+struct caches {
+	unsigned count;
+	char name[256];
+};
+
+static int count_cache(void *arg, const char *name)
+{
+	struct caches *caches = arg;
+	size_t len = strlen(name), suffix = strlen(REGION_SUFFIX);
+
+	if (len > suffix && name[0] != '.' && strcmp(name + len - suffix, REGION_SUFFIX) == 0 &&
+	    caches->count++ == 0)
+		snprintf(caches->name, sizeof(caches->name), "%s", name);
+	return 0;
+}
+
+/*
+ * The region that HAMi gave this container: path stays as it is where there is none. Of several we
+ * cannot know which is ours, and a tenant could add one to be rid of its limits: refuse.
+ */
+static int find_hami_region(const char *dir, char *path, size_t len, struct fault *fault)
+{
+	struct caches caches = {0, ""};
+	int error = sys_list_directory(dir, count_cache, &caches);
+
+	if (error == -ENOENT || error == -ENOTDIR)
+		return 0;
+	if (error)
+		return fault_set(fault, error,
+				 "%s, where this container's region would be, cannot be read: %s",
+				 dir, strerror(-error));
+	if (caches.count > 1)
+		return fault_set(fault, -EINVAL,
+				 "%s has %u regions, and nothing says which is this container's: "
+				 "set " REGION_VARIABLE " to its path",
+				 dir, caches.count);
+	if (caches.count == 1)
+		snprintf(path, len, "%s/%s", dir, caches.name);
+	return 0;
+}
+
+static int find_region(const struct slice_paths *paths, struct slice *slice, struct fault *fault)
+{
+	const char *named = env_get(REGION_VARIABLE);
+	char *path = slice->region_path;
+	size_t len = sizeof(slice->region_path);
+	int error;
+
+	if (slice->policy.region_path[0]) {
+		memcpy(path, slice->policy.region_path, sizeof(slice->policy.region_path));
+		slice->region_from = "the policy's";
+		return 0;
+	}
+	if (named) {
+		if (strlen(named) >= len)
+			return fault_set(fault, -EINVAL,
+					 REGION_VARIABLE " is longer than a path can be: write the "
+							 "path of this container's region");
+		memcpy(path, named, strlen(named) + 1);
+		slice->region_from = REGION_VARIABLE "'s";
+		return 0;
+	}
+	path[0] = '\0';
+	slice->region_from = "the default, " REGION_VARIABLE " names another";
+	error = find_hami_region(paths->region_hami_dir, path, len, fault);
+	if (!error && !path[0])
+		snprintf(path, len, "%s", paths->region_default);
+	return error;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
+
+static bool has_limit(const struct slice_env *env)
+{
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
+		if (env->memory_bytes[i] || env->cores_pct[i])
+			return true;
+	return false;
+}
+
+int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, struct fault *fault)
+{
+	struct slice slice;
+	int error;
+
+	memset(&slice, 0, sizeof(slice));
+	error = environment_read(&slice.env, fault);
+	if (!error)
+		error = read_policies(paths->policy_dir, &slice, fault);
+	if (!error)
+		error = find_region(paths, &slice, fault);
+	if (error)
+		return error;
+	slice.configured =
+		slice.has_policy || has_limit(&slice.env) || may_exist(slice.region_path);
+	*ret_slice = slice;
+	return 0;
+}
+
+int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fault)
+{
+	struct slice_paths paths = {policy_dir ? policy_dir : SLICE_POLICY_DIR,
+				    SLICE_REGION_DEFAULT, SLICE_REGION_HAMI_DIR};
+
+	return slice_load_from(&paths, ret_slice, fault);
+}
+
+bool slice_needs_order(const struct slice *slice)
+{
+	const struct slice_env *env = &slice->env;
+
+	if (env->visible_count > 0)
+		return false;
+	for (unsigned i = 1; i < VGPU_DEVICES_MAX; i++)
+		if (env->memory_bytes[i] != env->memory_bytes[0] ||
+		    env->cores_pct[i] != env->cores_pct[0])
+			return true;
+	return false;
+}
+
+/* The GPU's place in the environment's own order, or -1: a full UUID there, or how one starts. */
+static int find_visible(const struct slice_env *env, const char *uuid)
+{
+	for (unsigned i = 0; i < env->visible_count; i++)
+		if (strncmp(uuid, env->visible[i], strlen(env->visible[i])) == 0)
+			return (int)i;
+	return -1;
+}
+
+bool slice_limits(const struct slice *slice, const char *uuid, int index,
+		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct)
+{
+	const struct slice_env *env = &slice->env;
+	uint64_t memory = 0, cores = 0;
+
+	if (slice->has_policy) {
+		int device = policy_find(&slice->policy, uuid);
+
+		if (device < 0)
+			return false;
+		memory = slice->policy.device[device].memory_bytes;
+		cores = slice->policy.device[device].cores_pct;
+	}
+	if (env->visible_count > 0)
+		index = find_visible(env, uuid);
+	for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+		if (index >= 0 && index < VGPU_DEVICES_MAX && i != index)
+			continue;
+		memory = stricter(memory, env->memory_bytes[i]);
+		cores = stricter(cores, env->cores_pct[i]);
+	}
+	*ret_memory_bytes = memory;
+	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;
+	return true;
+}

@@ -1,0 +1,69 @@
+/*
+ * What the slice of this process is: which GPUs, how many bytes and percent of each, and where its
+ * region lies. Read once, from, in this order:
+ *
+ *   1. a policy: a directory that the tenant cannot write, with a file per GPU (policy.h). The one
+ * at SLICE_POLICY_DIR, which containers get mounted, and the one that VGPU_POLICY names, which
+ *      `vgpu run` makes; where both are there, the stricter of each value.
+ *   2. the region, if there is one already: quota/ looks there, not this room.
+ *   3. the environment, by HAMi's names. It can lower what a policy says, never lift it.
+ *
+ * Limits belong to a GPU's UUID, never to an index: CUDA_VISIBLE_DEVICES renumbers. HAMi's
+ * CUDA_DEVICE_MEMORY_LIMIT_<i> means the i-th of NVIDIA_VISIBLE_DEVICES where that lists UUIDs,
+ * else the GPU with index i in the container's own order, which is NVML's.
+ *
+ * A value that does not parse is an error, never "no limit".
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "policy.h"
+#include "vgpu_region.h"
+
+#define SLICE_POLICY_DIR      "/etc/vgpu/policy"
+#define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
+#define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
+
+/* Limits from HAMi's environment: 0 for none. */
+struct slice_env {
+	uint64_t memory_bytes[VGPU_DEVICES_MAX]; /* by index, the general value where it has none */
+	unsigned cores_pct[VGPU_DEVICES_MAX];
+	unsigned visible_count; /* GPUs that NVIDIA_VISIBLE_DEVICES lists by UUID; 0 if it does not
+				 */
+	char visible[VGPU_DEVICES_MAX][VGPU_UUID_LEN];
+	int priority; /* CUDA_TASK_PRIORITY */
+};
+
+struct slice {
+	bool configured; /* false: no policy, no limit, no region to find: be inert */
+	bool has_policy; /* then GPUs that it does not list are not in the slice */
+	struct policy policy;
+	struct slice_env env;
+	char region_path[4096];
+	const char *region_from; /* who says so, for error lines */
+};
+
+/*
+ * Reads it all. 0, or a negative errno with a fault that names the file or variable, the value, and
+ * what would be right (then the slice must be refused, not ignored). policy_dir stands for
+ * SLICE_POLICY_DIR; NULL is that.
+ * configured is true as soon as there is a policy, any limit in the environment, an explicit
+ * CUDA_DEVICE_MEMORY_SHARED_CACHE whose file exists, or a region at a well-known path
+ * (SLICE_REGION_DEFAULT, or the only *.cache in SLICE_REGION_HAMI_DIR): a stripped environment
+ * lifts nothing.
+ */
+int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fault);
+
+/* Whether limits depend on an index that only NVML's order can give (they differ, and
+ * NVIDIA_VISIBLE_DEVICES lists no UUIDs). */
+bool slice_needs_order(const struct slice *slice);
+
+/*
+ * The GPU's limits. index is its place in NVML's order, or -1 when not known: then the strictest of
+ * the environment's values counts. Returns false if the GPU is not in the slice. 0 is no limit.
+ */
+bool slice_limits(const struct slice *slice, const char *uuid, int index,
+		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct);

@@ -1,0 +1,294 @@
+/* HAMi's variables: every spelling, every refusal, and which GPU a limit belongs to. */
+#include "slice_fixture.h"
+
+#include "size.h"
+#include "slice_internal.h"
+
+#define UUID_A "GPU-51300000-0000-4000-8000-00000000000a"
+#define UUID_B "GPU-51300000-0000-4000-8000-00000000000b"
+#define UUID_C "GPU-51300000-0000-4000-8000-00000000000c"
+
+static struct slice_env env;
+
+static void reads(void)
+{
+	struct fault fault = {""};
+
+	memset(&env, 0x5a, sizeof(env));
+	if (environment_read(&env, &fault))
+		fail_msg("refused: %s", fault.text);
+	assert_string_equal(fault.text, "");
+}
+
+static void refuses(const char *name, const char *value, const char *words)
+{
+	struct fault fault = {""};
+	struct slice_env before;
+
+	memset(&env, 0x5a, sizeof(env));
+	before = env;
+	setenv(name, value, 1);
+	assert_int_equal(environment_read(&env, &fault), -EINVAL);
+	assert_memory_equal(&env, &before, sizeof(env));
+	assert_says(fault.text, name);
+	assert_says(fault.text, words);
+	assert_int_equal(environment_read(&env, NULL), -EINVAL);
+	unsetenv(name);
+}
+
+static void test_empty(void **state)
+{
+	(void)state;
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT_3", "", 1);
+	setenv("CUDA_TASK_PRIORITY", "", 1);
+	setenv("NVIDIA_VISIBLE_DEVICES", "", 1);
+	reads();
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
+		assert_int_equal(env.memory_bytes[i], 0);
+		assert_int_equal(env.cores_pct[i], 0);
+		assert_string_equal(env.visible[i], "");
+	}
+	assert_int_equal(env.visible_count, 0);
+	assert_int_equal(env.priority, 1);
+}
+
+static void test_memory(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} cases[] = {
+		{"1048576", MIB},   {"1024k", MIB},  {"1024K", MIB},  {"4096m", 4 * GIB},
+		{"4096M", 4 * GIB}, {"4g", 4 * GIB}, {"4G", 4 * GIB}, {"4GiB", 4 * GIB},
+		{" 4g ", 4 * GIB},  {"0", 0},        {"0m", 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("CUDA_DEVICE_MEMORY_LIMIT", cases[i].text, 1);
+		reads();
+		assert_int_equal(env.memory_bytes[0], cases[i].bytes);
+		assert_int_equal(env.memory_bytes[15], cases[i].bytes);
+	}
+}
+
+static void test_indexed_wins(void **state)
+{
+	(void)state;
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "1g", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "2g", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_2", "0", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_15", "512m", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT", "40", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT_1", "60", 1);
+	reads();
+	assert_int_equal(env.memory_bytes[0], 2 * GIB);
+	assert_int_equal(env.memory_bytes[1], GIB);
+	assert_int_equal(env.memory_bytes[2], 0);
+	assert_int_equal(env.memory_bytes[14], GIB);
+	assert_int_equal(env.memory_bytes[15], 512 * MIB);
+	assert_int_equal(env.cores_pct[0], 40);
+	assert_int_equal(env.cores_pct[1], 60);
+}
+
+static void test_cores(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned pct;
+	} cases[] = {{"1", 1}, {"99", 99}, {"0", 0}, {"100", 0}, {"250", 0}, {" 30 ", 30}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("CUDA_DEVICE_SM_LIMIT_7", cases[i].text, 1);
+		reads();
+		assert_int_equal(env.cores_pct[7], cases[i].pct);
+		assert_int_equal(env.cores_pct[6], 0);
+	}
+}
+
+static void test_priority(void **state)
+{
+	(void)state;
+	setenv("CUDA_TASK_PRIORITY", "0", 1);
+	reads();
+	assert_int_equal(env.priority, 0);
+	setenv("CUDA_TASK_PRIORITY", "1", 1);
+	reads();
+	assert_int_equal(env.priority, 1);
+}
+
+static void test_refused(void **state)
+{
+	static const char *const sizes[] = {"8gigs", "-1", "m", "1 2", "0x10", "8,5g", "all"};
+	static const char *const shares[] = {"30%", "-1", "half", "1.5", "99999999999999999999"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		refuses("CUDA_DEVICE_MEMORY_LIMIT", sizes[i], "which is no size");
+		refuses("CUDA_DEVICE_MEMORY_LIMIT_15", sizes[i], "which is no size");
+	}
+	refuses("CUDA_DEVICE_MEMORY_LIMIT_0", "8gigs",
+		"CUDA_DEVICE_MEMORY_LIMIT_0 is \"8gigs\", which is no size: write bytes or a "
+		"number with k, m or g, such as 8192m");
+	refuses("CUDA_DEVICE_MEMORY_LIMIT", "9999999999999g", "which is no size");
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+		refuses("CUDA_DEVICE_SM_LIMIT", shares[i], "which is no percentage");
+		refuses("CUDA_DEVICE_SM_LIMIT_1", shares[i], "which is no percentage");
+	}
+	refuses("CUDA_TASK_PRIORITY", "2", "write 0 for high or 1 for low");
+	refuses("CUDA_TASK_PRIORITY", "high", "is \"high\", which is no priority");
+}
+
+/* A wrong general value is refused even where each GPU has one of its own. */
+static void test_refused_behind(void **state)
+{
+	char name[64];
+
+	(void)state;
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
+		snprintf(name, sizeof(name), "CUDA_DEVICE_MEMORY_LIMIT_%u", i);
+		setenv(name, "1g", 1);
+	}
+	refuses("CUDA_DEVICE_MEMORY_LIMIT", "x", "no size");
+}
+
+static void test_refused_in_one_line(void **state)
+{
+	char longest[2000];
+
+	(void)state;
+	refuses("CUDA_DEVICE_MEMORY_LIMIT", "1g\nvgpu: all is well", "\"1g?vgpu: all is well\"");
+	memset(longest, '7', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	refuses("CUDA_DEVICE_MEMORY_LIMIT", longest, "7777...\", which is no size: write bytes");
+}
+
+static void visible(const char *value, unsigned count)
+{
+	setenv("NVIDIA_VISIBLE_DEVICES", value, 1);
+	reads();
+	assert_int_equal(env.visible_count, count);
+	if (count == 0)
+		assert_string_equal(env.visible[0], "");
+}
+
+static void test_visible(void **state)
+{
+	char many[4096] = UUID_A;
+
+	(void)state;
+	visible(UUID_B "," UUID_A, 2);
+	assert_string_equal(env.visible[0], UUID_B);
+	assert_string_equal(env.visible[1], UUID_A);
+	visible("MIG-51300000-0000-4000-8000-00000000000a", 1);
+	visible("GPU-513", 1);
+	visible("all", 0);
+	visible("none", 0);
+	visible("0,1", 0);
+	visible("GPU-", 0);
+	visible("GPU-,GPU-5", 0);
+	visible(UUID_A ",1", 0);
+	visible(UUID_A ",", 0);
+	visible("," UUID_A, 0);
+	visible("GPU-11111111111111111111111111111111111111111111111111111111111111111111111111"
+		"1111111111111111111111111",
+		0);
+	for (unsigned i = 0; i < 30; i++)
+		strcat(many, "," UUID_B);
+	visible(many, VGPU_DEVICES_MAX);
+}
+
+/* -- which GPU a limit belongs to -------------------------------------------------------------- */
+
+static void limits(const struct slice *slice, const char *uuid, int index, uint64_t memory,
+		   unsigned cores)
+{
+	uint64_t bytes = 1;
+	unsigned pct = 1;
+
+	assert_true(slice_limits(slice, uuid, index, &bytes, &pct));
+	assert_int_equal(bytes, memory);
+	assert_int_equal(pct, cores);
+}
+
+static struct slice from_environment(void)
+{
+	struct slice slice;
+
+	memset(&slice, 0, sizeof(slice));
+	reads();
+	slice.env = env;
+	return slice;
+}
+
+static void test_limits_by_index(void **state)
+{
+	struct slice slice;
+
+	(void)state;
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "4g", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT", "30", 1);
+	slice = from_environment();
+	assert_true(slice_needs_order(&slice));
+	limits(&slice, UUID_A, 0, 4 * GIB, 30);
+	limits(&slice, UUID_A, 1, 2 * GIB, 30);
+	limits(&slice, UUID_A, 2, 0, 30);
+	limits(&slice, UUID_A, -1, 2 * GIB, 30);
+	limits(&slice, UUID_A, 16, 2 * GIB, 30);
+}
+
+static void test_limits_by_uuid(void **state)
+{
+	struct slice slice;
+
+	(void)state;
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "4g", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
+	setenv("NVIDIA_VISIBLE_DEVICES", UUID_B "," UUID_A, 1);
+	slice = from_environment();
+	assert_false(slice_needs_order(&slice));
+	for (int index = -1; index < 3; index++) {
+		limits(&slice, UUID_B, index, 4 * GIB, 0);
+		limits(&slice, UUID_A, index, 2 * GIB, 0);
+		limits(&slice, UUID_C, index, 2 * GIB, 0);
+	}
+	setenv("NVIDIA_VISIBLE_DEVICES", "GPU-51300000-0000-4000-8000-00000000000c,GPU-5", 1);
+	slice = from_environment();
+	limits(&slice, UUID_C, -1, 4 * GIB, 0);
+	limits(&slice, UUID_A, -1, 2 * GIB, 0);
+}
+
+static void test_order_not_needed(void **state)
+{
+	struct slice slice = from_environment();
+
+	(void)state;
+	assert_false(slice_needs_order(&slice));
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "4g", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT", "50", 1);
+	slice = from_environment();
+	assert_false(slice_needs_order(&slice));
+	limits(&slice, UUID_A, -1, 4 * GIB, 50);
+	setenv("CUDA_DEVICE_SM_LIMIT_15", "51", 1);
+	slice = from_environment();
+	assert_true(slice_needs_order(&slice));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_empty),          TEST(test_memory),
+		TEST(test_indexed_wins),   TEST(test_cores),
+		TEST(test_priority),       TEST(test_refused),
+		TEST(test_refused_behind), TEST(test_refused_in_one_line),
+		TEST(test_visible),        TEST(test_limits_by_index),
+		TEST(test_limits_by_uuid), TEST(test_order_not_needed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

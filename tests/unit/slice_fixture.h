@@ -1,0 +1,76 @@
+/* A directory of the test's own, with files in it, and an environment that is empty. */
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka.h wants those four before it. */
+#include <cmocka.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[64]; /* the directory; each test's own */
+
+static int fixture_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path);
+}
+
+static int fixture_make(void **state)
+{
+	(void)state;
+	clearenv();
+	strcpy(root, "/tmp/vgpu-test.XXXXXX");
+	return mkdtemp(root) ? 0 : -1;
+}
+
+static int fixture_drop(void **state)
+{
+	(void)state;
+	return nftw(root, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* root/name; the last eight stay. */
+static inline char *in_root(const char *name)
+{
+	static char paths[8][512];
+	static unsigned next;
+	char *path = paths[next++ % 8];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", root, name);
+	return path;
+}
+
+static inline void make_dir(const char *name)
+{
+	assert_int_equal(mkdir(in_root(name), 0755), 0);
+}
+
+static inline void write_bytes(const char *name, const char *bytes, size_t len)
+{
+	FILE *file = fopen(in_root(name), "w");
+
+	assert_non_null(file);
+	assert_int_equal(fwrite(bytes, 1, len, file), len);
+	assert_int_equal(fclose(file), 0);
+}
+
+static inline void write_text(const char *name, const char *text)
+{
+	write_bytes(name, text, strlen(text));
+}
+
+/* Fails unless text has the words in it, and shows it. */
+static inline void assert_says(const char *text, const char *words)
+{
+	if (!strstr(text, words))
+		fail_msg("\"%s\" does not say \"%s\"", text, words);
+	assert_null(strchr(text, '\n'));
+}

@@ -1,0 +1,374 @@
+/* The whole slice: which source wins, what is stricter, where the region lies, what is refused. */
+#include "slice_fixture.h"
+
+#include <sys/syscall.h>
+
+#include "size.h"
+#include "slice_internal.h"
+#include "sys.h"
+
+#define UUID_A "GPU-51300000-0000-4000-8000-00000000000a"
+#define UUID_B "GPU-51300000-0000-4000-8000-00000000000b"
+
+static struct slice slice;
+
+static struct slice_paths paths(void)
+{
+	return (struct slice_paths){in_root("policy"), in_root("default.cache"), in_root("hami")};
+}
+
+static void loads(void)
+{
+	struct slice_paths at = paths();
+	struct fault fault = {""};
+
+	memset(&slice, 0x5a, sizeof(slice));
+	if (slice_load_from(&at, &slice, &fault))
+		fail_msg("refused: %s", fault.text);
+	assert_string_equal(fault.text, "");
+}
+
+static void refuses(int error, const char *words)
+{
+	struct slice_paths at = paths();
+	struct fault fault = {""};
+	struct slice before;
+
+	memset(&slice, 0x5a, sizeof(slice));
+	before = slice;
+	assert_int_equal(slice_load_from(&at, &slice, &fault), error);
+	assert_memory_equal(&slice, &before, sizeof(slice));
+	assert_says(fault.text, words);
+	assert_int_equal(slice_load_from(&at, &slice, NULL), error);
+}
+
+static void limits(const char *uuid, int index, uint64_t memory, unsigned cores)
+{
+	uint64_t bytes = 1;
+	unsigned pct = 1;
+
+	assert_true(slice_limits(&slice, uuid, index, &bytes, &pct));
+	assert_int_equal(bytes, memory);
+	assert_int_equal(pct, cores);
+}
+
+static void lacks(const char *uuid)
+{
+	uint64_t bytes;
+	unsigned pct;
+
+	assert_false(slice_limits(&slice, uuid, 0, &bytes, &pct));
+}
+
+static void test_nothing(void **state)
+{
+	(void)state;
+	setenv("NVIDIA_VISIBLE_DEVICES", "all", 1);
+	setenv("CUDA_TASK_PRIORITY", "0", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "0", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT", "100", 1);
+	loads();
+	assert_false(slice.configured);
+	assert_false(slice.has_policy);
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+	limits(UUID_A, 0, 0, 0);
+}
+
+static void test_limit_configures(void **state)
+{
+	(void)state;
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_3", "1g", 1);
+	loads();
+	assert_true(slice.configured);
+	unsetenv("CUDA_DEVICE_MEMORY_LIMIT_3");
+	setenv("CUDA_DEVICE_SM_LIMIT", "50", 1);
+	loads();
+	assert_true(slice.configured);
+	assert_false(slice.has_policy);
+	limits(UUID_A, 0, 0, 50);
+}
+
+/* -- where the region lies --------------------------------------------------------------------- */
+
+static void test_region_named(void **state)
+{
+	(void)state;
+	make_dir("hami");
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
+	loads();
+	assert_false(slice.configured);
+	assert_string_equal(slice.region_path, in_root("mine"));
+	write_text("hami/other.cache", "");
+	loads();
+	assert_false(slice.configured);
+	write_text("mine", "");
+	loads();
+	assert_true(slice.configured);
+	assert_string_equal(slice.region_path, in_root("mine"));
+}
+
+static void test_region_of_hami(void **state)
+{
+	(void)state;
+	make_dir("hami");
+	write_text("hami/libvgpu.so", "");
+	write_text("hami/.cache", "");
+	write_text("hami/.x.cache", "");
+	write_text("hami/x.cache.old", "");
+	loads();
+	assert_false(slice.configured);
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+	write_text("hami/0123.cache", "");
+	loads();
+	assert_true(slice.configured);
+	assert_string_equal(slice.region_path, in_root("hami/0123.cache"));
+	write_text("default.cache", "");
+	loads();
+	assert_string_equal(slice.region_path, in_root("hami/0123.cache"));
+	write_text("hami/4567.cache", "");
+	refuses(-EINVAL, "has 2 regions, and nothing says which");
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("hami/4567.cache"), 1);
+	loads();
+	assert_string_equal(slice.region_path, in_root("hami/4567.cache"));
+}
+
+static void test_region_default(void **state)
+{
+	(void)state;
+	write_text("default.cache", "");
+	loads();
+	assert_true(slice.configured);
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+	write_text("hami", "no directory");
+	loads();
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+}
+
+static void test_region_of_policy(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	make_dir("hami");
+	write_text("hami/a.cache", "");
+	write_text("hami/b.cache", "");
+	write_text("policy/" UUID_A, "");
+	write_text("policy/slice", "region = /given/region\nname = web");
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
+	loads();
+	assert_true(slice.configured);
+	assert_string_equal(slice.region_path, "/given/region");
+	assert_string_equal(slice.policy.name, "web");
+}
+
+static void test_region_too_long(void **state)
+{
+	static char path[5000];
+
+	(void)state;
+	memset(path, 'x', sizeof(path) - 1);
+	path[0] = '/';
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
+	refuses(-EINVAL, "CUDA_DEVICE_MEMORY_SHARED_CACHE is longer than a path can be");
+}
+
+/* -- policies ---------------------------------------------------------------------------------- */
+
+static void test_policy(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 4G\ncores = 100\n");
+	loads();
+	assert_true(slice.configured);
+	assert_true(slice.has_policy);
+	limits(UUID_A, 0, 4 * GIB, 0);
+	lacks(UUID_B);
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+}
+
+static void test_environment_lowers(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
+	write_text("policy/" UUID_B, "");
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "8g", 1);
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT", "0", 1);
+	setenv("CUDA_DEVICE_SM_LIMIT_1", "20", 1);
+	loads();
+	limits(UUID_A, 0, 4 * GIB, 50);
+	limits(UUID_A, 1, 2 * GIB, 20);
+	limits(UUID_A, 2, 4 * GIB, 50);
+	limits(UUID_A, -1, 2 * GIB, 20);
+	limits(UUID_B, 0, 8 * GIB, 0);
+	limits(UUID_B, 1, 2 * GIB, 20);
+	lacks("GPU-51300000");
+}
+
+static void test_named_policy(void **state)
+{
+	(void)state;
+	make_dir("run");
+	write_text("run/" UUID_B, "memory = 1G");
+	write_text("run/slice", "region = /run/region");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	assert_true(slice.has_policy);
+	limits(UUID_B, 0, GIB, 0);
+	lacks(UUID_A);
+	assert_string_equal(slice.region_path, "/run/region");
+}
+
+static void test_both_policies(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
+	write_text("policy/" UUID_B, "");
+	write_text("policy/GPU-3", "");
+	make_dir("run");
+	write_text("run/" UUID_A, "memory = 8G\ncores = 20");
+	write_text("run/" UUID_B, "memory = 1G");
+	write_text("run/GPU-4", "");
+	write_text("run/slice", "region = /run/region\nname = run");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	assert_int_equal(slice.policy.device_count, 2);
+	limits(UUID_A, 0, 4 * GIB, 20);
+	limits(UUID_B, 0, GIB, 0);
+	lacks("GPU-3");
+	lacks("GPU-4");
+	assert_string_equal(slice.region_path, "/run/region");
+	assert_string_equal(slice.policy.name, "run");
+	write_text("policy/slice", "region = /given");
+	loads();
+	assert_string_equal(slice.region_path, "/given");
+	assert_string_equal(slice.policy.name, "run");
+}
+
+static void test_nothing_in_common(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "");
+	make_dir("run");
+	write_text("run/" UUID_B, "");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	refuses(-EINVAL, "no GPU is left");
+}
+
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+static void test_fail_closed(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	refuses(-EINVAL, "policy has no GPU");
+	write_text("policy/" UUID_A, "memory = 1Q");
+	refuses(-EINVAL, "is no size");
+	write_text("policy/" UUID_A, "memory = 1G");
+	setenv("VGPU_POLICY", in_root("gone"), 1);
+	refuses(-ENOENT, "gone, which is not there");
+	make_dir("gone");
+	refuses(-EINVAL, "gone has no GPU");
+	write_text("gone/" UUID_A, "cores = 0");
+	refuses(-EINVAL, "is no share");
+	unsetenv("VGPU_POLICY");
+	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "lots", 1);
+	refuses(-EINVAL, "CUDA_DEVICE_MEMORY_LIMIT_0 is \"lots\"");
+}
+
+static long refuse_to_list(long number)
+{
+	return number == SYS_getdents64 ? -EACCES : 0;
+}
+
+static long refuse_to_open(long number)
+{
+	return number == SYS_openat ? -EACCES : 0;
+}
+
+static long refuse_to_stat(long number)
+{
+	return number == SYS_newfstatat ? -EACCES : 0;
+}
+
+static void with(long (*fault)(long number), int error, const char *words)
+{
+	sys_fault = fault;
+	refuses(error, words);
+	sys_fault = NULL;
+}
+
+/* A directory that may not be read is not one that is empty. */
+static void test_unreadable(void **state)
+{
+	(void)state;
+	make_dir("hami");
+	with(refuse_to_open, -EACCES, "the policy directory");
+	with(refuse_to_list, -EACCES, "hami, where this container's region would be");
+	sys_fault = refuse_to_stat;
+	loads();
+	sys_fault = NULL;
+	assert_true(slice.configured); /* the region may be there */
+	make_dir("policy");
+	write_text("policy/" UUID_A, "");
+	with(refuse_to_list, -EACCES, "the policy directory");
+}
+
+/* With the environment stripped, the policy and the region still say what they said. */
+static void test_stripped(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 4G");
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
+	clearenv();
+	loads();
+	limits(UUID_A, 0, 4 * GIB, 0);
+}
+
+/* The places that programs get; nothing there on a machine that builds. */
+static void test_well_known(void **state)
+{
+	struct fault fault = {""};
+	struct stat st;
+
+	(void)state;
+	if (stat(SLICE_POLICY_DIR, &st) == 0 || stat(SLICE_REGION_HAMI_DIR, &st) == 0)
+		skip();
+	assert_int_equal(slice_load(NULL, &slice, &fault), 0);
+	assert_string_equal(slice.region_path, SLICE_REGION_DEFAULT);
+	assert_false(slice.has_policy);
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 4G");
+	assert_int_equal(slice_load(in_root("policy"), &slice, &fault), 0);
+	assert_true(slice.has_policy);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_nothing),
+		TEST(test_limit_configures),
+		TEST(test_region_named),
+		TEST(test_region_of_hami),
+		TEST(test_region_default),
+		TEST(test_region_of_policy),
+		TEST(test_region_too_long),
+		TEST(test_policy),
+		TEST(test_environment_lowers),
+		TEST(test_named_policy),
+		TEST(test_both_policies),
+		TEST(test_nothing_in_common),
+		TEST(test_fail_closed),
+		TEST(test_unreadable),
+		TEST(test_stripped),
+		TEST(test_well_known),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

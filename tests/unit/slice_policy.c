@@ -1,0 +1,459 @@
+/* Policies: what they may say, what is refused with which words, and that writing reads back. */
+#include "slice_fixture.h"
+
+#include <dirent.h>
+#include <sys/syscall.h>
+
+#include "policy.h"
+#include "size.h"
+#include "sys.h"
+
+#define UUID_A "GPU-51300000-0000-4000-8000-000000000000"
+#define UUID_B "GPU-51300000-0000-4000-8000-000000000001"
+#define UUID_M "MIG-51300000-0000-4000-8000-000000000002"
+
+static struct policy parse(const char *name, const char *text)
+{
+	struct fault fault = {""};
+	struct policy policy;
+
+	memset(&policy, 0, sizeof(policy));
+	if (policy_parse(name, text, &policy, &fault) != 0)
+		fail_msg("refused: %s", fault.text);
+	return policy;
+}
+
+static void refuses(const char *name, const char *text, const char *words)
+{
+	struct fault fault = {""};
+	struct policy policy;
+
+	memset(&policy, 0, sizeof(policy));
+	assert_int_equal(policy_parse(name, text, &policy, &fault), -EINVAL);
+	assert_says(fault.text, words);
+	assert_says(fault.text, name);
+	assert_int_equal(policy_parse(name, text, &policy, NULL), -EINVAL);
+}
+
+static void test_sizes(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} cases[] = {
+		{"memory = 8G", 8 * GIB},
+		{"memory=8g", 8 * GIB},
+		{"memory = 8 GiB", 8 * GIB},
+		{"memory = 8GB\n", 8 * GIB},
+		{"\t memory\t=\t4096m \t\r\n", 4096 * MIB},
+		{"memory = 1.5G", 1536 * MIB},
+		{"memory = 1t", 1024 * GIB},
+		{"memory = 2048k", 2 * MIB},
+		{"memory = 12345", 12345},
+		{"# all of it\n\nmemory = 8G # or so\n   # end", 8 * GIB},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct policy policy = parse(UUID_A, cases[i].text);
+
+		assert_int_equal(policy.device_count, 1);
+		assert_string_equal(policy.device[0].uuid, UUID_A);
+		assert_int_equal(policy.device[0].memory_bytes, cases[i].bytes);
+		assert_int_equal(policy.device[0].cores_pct, 0);
+	}
+}
+
+static void test_cores(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(UUID_A, "cores = 1").device[0].cores_pct, 1);
+	assert_int_equal(parse(UUID_A, "cores = 100").device[0].cores_pct, 100);
+	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].cores_pct, 30);
+	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
+}
+
+static void test_no_limits(void **state)
+{
+	(void)state;
+	assert_int_equal(parse(UUID_A, "").device_count, 1);
+	assert_int_equal(parse(UUID_A, "").device[0].memory_bytes, 0);
+	assert_int_equal(parse(UUID_A, "\n\n# nothing\n").device[0].cores_pct, 0);
+}
+
+static void test_slice_file(void **state)
+{
+	struct policy policy = parse("slice", "region = /run/a b/x#1.cache # here\nname=training");
+
+	(void)state;
+	assert_string_equal(policy.region_path, "/run/a b/x#1.cache");
+	assert_string_equal(policy.name, "training");
+	assert_int_equal(policy.device_count, 0);
+}
+
+static void test_bad_values(void **state)
+{
+	(void)state;
+	refuses(UUID_A, "memory = lots", "line 1: \"lots\" is no size");
+	refuses(UUID_A, "\nmemory = 8gigs\n", "line 2: \"8gigs\" is no size");
+	refuses(UUID_A, "memory = -1", "\"-1\" is no size");
+	refuses(UUID_A, "memory =", "\"\" is no size");
+	refuses(UUID_A, "memory = 99999999999999999999", "is no size");
+	refuses(UUID_A, "memory = 8G; cores = 3", "is no size");
+	refuses(UUID_A, "memory = 0", "leave the line out");
+	refuses(UUID_A, "memory = 0.0G", "leave the line out");
+	refuses(UUID_A, "cores = 0", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 101", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 30%", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 4294967297", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = half", "\"half\" is no share");
+	refuses("slice", "region = there", "\"there\" is not where a region can lie");
+	refuses("slice", "region =", "absolute path");
+	refuses("slice", "name =", "is no name");
+	refuses("slice", "name = 0123456789012345678901234567890123456789012345678901234567890123",
+		"is no name");
+}
+
+static void test_bad_lines(void **state)
+{
+	(void)state;
+	refuses(UUID_A, "memory 8G", "\"memory 8G\" has no \"=\"");
+	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory or cores");
+	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
+	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
+	refuses("slice", "memory = 8G", "write region or name");
+	refuses(UUID_A, "memory = 8G\ncores = 1\nmemory = 9G",
+		"line 3: \"memory\" is there a second time");
+	refuses(UUID_A, "a\tb\x01\x7f", "\"a?b??\" has no");
+	refuses(UUID_A, "memory#8G=1", "means nothing here");
+}
+
+static void test_long_region(void **state)
+{
+	char text[8000];
+
+	(void)state;
+	memset(text, 'x', sizeof(text));
+	memcpy(text, "region = /", 10);
+	text[9 + 4095] = '\0';
+	assert_int_equal(strlen(parse("slice", text).region_path), 4095);
+	text[9 + 4095] = 'x';
+	text[9 + 4096] = '\0';
+	refuses("slice", text, "xxx...\" is not where a region can lie");
+	text[9 + 4096] = 'x';
+	text[7000] = '\0';
+	refuses("slice", text, "longer than 6144 bytes");
+}
+
+static void test_file_names(void **state)
+{
+	static const char *const names[] = {
+		"default",   "0",         "GPU-", "gpu-51300000", "Slice",
+		"slice.bak", UUID_A ".o", "MIG",  UUID_A "~",
+	};
+	char name[200] = "GPU-";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		refuses(names[i], "", "a file here is named");
+	memset(name + 4, '1', 92);
+	refuses(name, "", "a file here is named");
+	name[VGPU_UUID_LEN - 1] = '\0';
+	assert_string_equal(parse(name, "").device[0].uuid, name);
+}
+
+static void test_many_devices(void **state)
+{
+	struct fault fault = {""};
+	struct policy policy;
+	char uuid[32];
+
+	(void)state;
+	memset(&policy, 0, sizeof(policy));
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
+		snprintf(uuid, sizeof(uuid), "GPU-%02u", (i * 7) % VGPU_DEVICES_MAX);
+		assert_int_equal(policy_parse(uuid, "", &policy, &fault), 0);
+	}
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
+		snprintf(uuid, sizeof(uuid), "GPU-%02u", i);
+		assert_int_equal(policy_find(&policy, uuid), i);
+	}
+	assert_int_equal(policy_find(&policy, "GPU-0"), -1);
+	assert_int_equal(policy_find(&policy, "GPU-001"), -1);
+	assert_int_equal(policy_parse("GPU-99", "", &policy, &fault), -EINVAL);
+	assert_says(fault.text, "at most 16 GPUs");
+	policy.device_count--;
+	assert_int_equal(policy_parse("GPU-03", "", &policy, &fault), -EINVAL);
+	assert_says(fault.text, "has an entry already");
+}
+
+/* -- directories ------------------------------------------------------------------------------- */
+
+static void read_refuses(int error, const char *words)
+{
+	struct fault fault = {""};
+	struct policy policy;
+
+	memset(&policy, 0x5a, sizeof(policy));
+	assert_int_equal(policy_read(in_root("p"), &policy, &fault), error);
+	assert_says(fault.text, words);
+	assert_says(fault.text, root);
+	assert_int_equal(policy.device_count, 0x5a5a5a5a);
+}
+
+static void test_read(void **state)
+{
+	struct fault fault = {""};
+	struct policy policy;
+
+	(void)state;
+	make_dir("p");
+	write_text("p/" UUID_B, "memory = 2G\n");
+	write_text("p/" UUID_A, "memory = 1G\ncores = 50\n");
+	write_text("p/slice", "region = /x\n");
+	write_text("p/." UUID_A, "not read at all");
+	make_dir("p/..2024");
+	assert_int_equal(policy_read(in_root("p"), &policy, &fault), 0);
+	assert_string_equal(fault.text, "");
+	assert_int_equal(policy.device_count, 2);
+	assert_string_equal(policy.device[0].uuid, UUID_A);
+	assert_int_equal(policy.device[0].memory_bytes, GIB);
+	assert_int_equal(policy.device[0].cores_pct, 50);
+	assert_int_equal(policy.device[1].memory_bytes, 2 * GIB);
+	assert_string_equal(policy.region_path, "/x");
+	assert_string_equal(policy.name, "");
+}
+
+/* As in a Kubernetes ConfigMap: the files are links to a directory that is skipped. */
+static void test_read_links(void **state)
+{
+	struct policy policy;
+
+	(void)state;
+	make_dir("p");
+	make_dir("p/..data");
+	write_text("p/..data/" UUID_A, "memory = 1G");
+	assert_int_equal(symlink("..data/" UUID_A, in_root("p/" UUID_A)), 0);
+	assert_int_equal(policy_read(in_root("p"), &policy, NULL), 0);
+	assert_int_equal(policy.device[0].memory_bytes, GIB);
+	assert_int_equal(symlink("..data/" UUID_B, in_root("p/" UUID_B)), 0);
+	read_refuses(-EIO, "cannot be read (No such file or directory)");
+}
+
+static void test_read_missing(void **state)
+{
+	struct fault fault = {""};
+	struct policy policy;
+
+	(void)state;
+	assert_int_equal(policy_read(in_root("p"), &policy, &fault), -ENOENT);
+	assert_string_equal(fault.text, "");
+}
+
+static void test_read_refused(void **state)
+{
+	(void)state;
+	write_text("p", "memory = 1G");
+	read_refuses(-ENOTDIR, "the policy directory");
+	assert_int_equal(unlink(in_root("p")), 0);
+	make_dir("p");
+	read_refuses(-EINVAL, "has no GPU");
+	write_text("p/slice", "region = /x");
+	read_refuses(-EINVAL, "has no GPU");
+	write_text("p/" UUID_A, "# all\nmemory = none\n");
+	read_refuses(-EINVAL, "/p/" UUID_A ", line 2: \"none\" is no size");
+	write_bytes("p/" UUID_A, "memory = 1G\0\n", 13);
+	read_refuses(-EINVAL, "is not text");
+	write_text("p/" UUID_A, "");
+	make_dir("p/" UUID_B);
+	read_refuses(-EISDIR, "/p/" UUID_B " cannot be read");
+	assert_int_equal(rmdir(in_root("p/" UUID_B)), 0);
+	write_text("p/README", "");
+	read_refuses(-EINVAL, "/p/README: a file here is named");
+}
+
+static void test_read_long_file(void **state)
+{
+	char text[7000];
+
+	(void)state;
+	memset(text, '#', sizeof(text));
+	make_dir("p");
+	write_bytes("p/" UUID_A, text, sizeof(text));
+	read_refuses(-EINVAL, "longer than 6144 bytes");
+}
+
+/* A named pipe in place of a file: no waiting for somebody to write. */
+static void test_read_fifo(void **state)
+{
+	struct policy policy;
+
+	(void)state;
+	make_dir("p");
+	assert_int_equal(mkfifo(in_root("p/" UUID_A), 0600), 0);
+	assert_int_equal(policy_read(in_root("p"), &policy, NULL), 0);
+}
+
+static long failing; /* the system call that fails, */
+static long failure; /* with this, */
+static int passing;  /* after so many that do not */
+
+static long fail_call(long number)
+{
+	return number == failing && passing-- <= 0 ? failure : 0;
+}
+
+static void inject(long number, int after, int error)
+{
+	failing = number;
+	passing = after;
+	failure = error;
+	sys_fault = fail_call;
+}
+
+static void test_read_faults(void **state)
+{
+	(void)state;
+	make_dir("p");
+	write_text("p/" UUID_A, "memory = 1G");
+	inject(SYS_openat, 0, -EACCES);
+	read_refuses(-EACCES, "the policy directory");
+	inject(SYS_openat, 1, -EACCES);
+	read_refuses(-EACCES, "/p/" UUID_A " cannot be read");
+	inject(SYS_openat, 1, -ENOENT);
+	read_refuses(-EIO, "/p/" UUID_A " cannot be read");
+	inject(SYS_getdents64, 0, -EIO);
+	read_refuses(-EIO, "the policy directory");
+	inject(SYS_read, 0, -EIO);
+	read_refuses(-EIO, "read whole or not at all");
+	sys_fault = NULL;
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+static struct policy example(void)
+{
+	struct policy policy;
+
+	memset(&policy, 0, sizeof(policy));
+	policy.device_count = 4;
+	strcpy(policy.device[0].uuid, "GPU-0");
+	policy.device[0].memory_bytes = 8 * GIB;
+	strcpy(policy.device[1].uuid, "GPU-1");
+	policy.device[1].memory_bytes = 8192 * MIB + 4 * MIB;
+	policy.device[1].cores_pct = 30;
+	strcpy(policy.device[2].uuid, "GPU-2");
+	policy.device[2].memory_bytes = 12345677;
+	strcpy(policy.device[3].uuid, "GPU-3");
+	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
+	strcpy(policy.name, "example");
+	return policy;
+}
+
+static void test_write(void **state)
+{
+	struct policy policy = example(), back;
+	struct fault fault = {""};
+	struct stat st;
+
+	(void)state;
+	make_dir("p");
+	umask(077);
+	for (int times = 0; times < 2; times++) {
+		if (policy_write(in_root("p"), &policy, &fault))
+			fail_msg("%s", fault.text);
+		memset(&back, 0, sizeof(back));
+		assert_int_equal(policy_read(in_root("p"), &back, &fault), 0);
+		assert_memory_equal(&policy, &back, sizeof(policy));
+	}
+	umask(022);
+	assert_int_equal(stat(in_root("p/GPU-0"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0644);
+	assert_int_equal(stat(in_root("p/slice"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0644);
+}
+
+static void write_refuses(const struct policy *policy, int error, const char *words)
+{
+	struct fault fault = {""};
+
+	assert_int_equal(policy_write(in_root("p"), policy, &fault), error);
+	assert_says(fault.text, words);
+}
+
+static unsigned files_in(const char *name)
+{
+	DIR *dir = opendir(in_root(name));
+	unsigned count = 0;
+
+	assert_non_null(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2;
+}
+
+static void test_write_faults(void **state)
+{
+	static const long calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_renameat};
+	struct policy policy = example();
+
+	(void)state;
+	write_refuses(&policy, -ENOENT, "/p/slice cannot be written");
+	make_dir("p");
+	for (unsigned i = 0; i < 4; i++) {
+		inject(calls[i], 0, -ENOSPC);
+		write_refuses(&policy, -ENOSPC, "/p/slice cannot be written");
+	}
+	sys_fault = NULL;
+	assert_int_equal(files_in("p"), 0); /* nothing half made is left */
+	inject(SYS_write, 2, -ENOSPC);
+	write_refuses(&policy, -ENOSPC, "/p/GPU-1 cannot be written");
+	sys_fault = NULL;
+	assert_int_equal(files_in("p"), 2);
+}
+
+static void test_write_unreadable(void **state)
+{
+	static const char *const paths[] = {"/a\nmemory = 1", "/a #b", " /a", "/a\t"};
+
+	(void)state;
+	make_dir("p");
+	for (unsigned i = 0; i < 4; i++) {
+		struct policy policy = example();
+		struct fault fault = {""};
+
+		strcpy(policy.region_path, paths[i]);
+		assert_int_equal(policy_write(in_root("p"), &policy, &fault), -EINVAL);
+		assert_non_null(strstr(fault.text, "cannot stand in a policy"));
+	}
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_sizes),
+		TEST(test_cores),
+		TEST(test_no_limits),
+		TEST(test_slice_file),
+		TEST(test_bad_values),
+		TEST(test_bad_lines),
+		TEST(test_long_region),
+		TEST(test_file_names),
+		TEST(test_many_devices),
+		TEST(test_read),
+		TEST(test_read_links),
+		TEST(test_read_missing),
+		TEST(test_read_refused),
+		TEST(test_read_long_file),
+		TEST(test_read_fifo),
+		TEST(test_read_faults),
+		TEST(test_write),
+		TEST(test_write_faults),
+		TEST(test_write_unreadable),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
