@@ -1,0 +1,169 @@
+/*
+ * Reading the simulated machine from the environment.
+ *
+ *   VGPU_SIM_GPUS            [COUNTx]SIZE{,[COUNTx]SIZE}, such as 80G or 2x80G,24G; default 1x80G.
+ *                            SIZE is a number and one of K, M, G, T (powers of 1024)
+ *   VGPU_SIM_STATE           path of the shared state; by default one in /tmp for each user and
+ *                            VGPU_SIM_GPUS
+ *   VGPU_SIM_DRIVER_VERSION  what cuDriverGetVersion says; default 13000
+ *   VGPU_SIM_CONTEXT_MIB     what a context costs; default 518
+ *
+ * Read once a process, under pthread_once; constant afterwards. A value that makes no sense is
+ * refused and never replaced by a default, or tests would run on a machine that they did not ask
+ * for.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct sim_config config; /* written by config_read, under once */
+static bool valid;               /* likewise */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Reads a decimal number at *text, moves *text behind it. */
+static bool number_read(const char **text, uint64_t max, uint64_t *ret_number)
+{
+	char *end;
+
+	if (**text < '0' || **text > '9')
+		return false;
+	errno = 0;
+	unsigned long long number = strtoull(*text, &end, 10);
+	if (errno || number > max)
+		return false;
+	*text = end;
+	*ret_number = number;
+	return true;
+}
+
+static bool number_env(const char *name, uint64_t fallback, uint64_t max, uint64_t *ret_number)
+{
+	const char *text = getenv(name);
+
+	*ret_number = fallback;
+	if (!text || !*text)
+		return true;
+	const char *rest = text;
+	if (number_read(&rest, max, ret_number) && !*rest)
+		return true;
+	fprintf(stderr, "vgpu-sim: %s=%s is not a number up to %llu\n", name, text,
+		(unsigned long long)max);
+	return false;
+}
+
+/* One item of VGPU_SIM_GPUS. */
+static bool gpus_read_item(const char **text)
+{
+	static const char units[] = "KMGT";
+	uint64_t count = 1, size;
+
+	if (!number_read(text, UINT64_MAX, &size))
+		return false;
+	if (**text == 'x') {
+		count = size;
+		++*text;
+		if (!number_read(text, UINT64_MAX, &size))
+			return false;
+	}
+	const char *unit = **text ? strchr(units, **text) : NULL;
+	if (!unit)
+		return false;
+	++*text;
+	unsigned shift = 10 * (unsigned)(unit - units + 1);
+	if (!size || size > UINT64_MAX >> 16 >> shift || !count ||
+	    count > SIM_GPUS_MAX - config.count)
+		return false;
+	while (count--)
+		config.total_bytes[config.count++] = size << shift;
+	return true;
+}
+
+static bool gpus_read(const char *value)
+{
+	const char *text = value;
+
+	while (gpus_read_item(&text)) {
+		if (!*text)
+			return true;
+		if (*text++ != ',')
+			break;
+	}
+	fprintf(stderr,
+		"vgpu-sim: VGPU_SIM_GPUS=%s makes no sense; use something like 80G or 2x80G,24G, "
+		"up to %d GPUs\n",
+		value, SIM_GPUS_MAX);
+	return false;
+}
+
+/* Other GPUs, another default file. */
+static uint32_t gpus_hash(void)
+{
+	uint32_t hash = 2166136261u; /* FNV-1a */
+
+	for (unsigned i = 0; i < config.count; i++) {
+		for (unsigned shift = 0; shift < 64; shift += 8)
+			hash = (hash ^ (uint8_t)(config.total_bytes[i] >> shift)) * 16777619u;
+	}
+	return hash;
+}
+
+static bool path_read(void)
+{
+	const char *path = getenv("VGPU_SIM_STATE");
+	int length;
+
+	if (path && *path) {
+		length = snprintf(config.state_path, sizeof config.state_path, "%s", path);
+	} else {
+		length = snprintf(config.state_path, sizeof config.state_path,
+				  "/tmp/vgpu-sim-%u-%08x.state", (unsigned)getuid(), gpus_hash());
+	}
+	if (length > 0 && (size_t)length < sizeof config.state_path)
+		return true;
+	fprintf(stderr, "vgpu-sim: VGPU_SIM_STATE is too long a path\n");
+	return false;
+}
+
+static void config_read(void)
+{
+	const char *gpus = getenv("VGPU_SIM_GPUS");
+	uint64_t version, context_mib;
+
+	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
+		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
+		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) && path_read();
+	if (valid) {
+		config.driver_version = (int)version;
+		config.context_bytes = context_mib << 20;
+	}
+}
+
+const struct sim_config *config_get(void)
+{
+	pthread_once(&once, config_read);
+	return valid ? &config : NULL;
+}
+
+void config_uuid_bytes(unsigned gpu, unsigned char ret_bytes[16])
+{
+	static const unsigned char first[16] = {0x51, 0x30, 0, 0, 0, 0, 0x40, 0, 0x80};
+
+	memcpy(ret_bytes, first, sizeof first);
+	ret_bytes[15] = (unsigned char)gpu;
+}
+
+void config_uuid_text(unsigned gpu, char ret_text[SIM_UUID_TEXT])
+{
+	unsigned char b[16];
+
+	config_uuid_bytes(gpu, b);
+	snprintf(ret_text, SIM_UUID_TEXT,
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+		 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+		 b[14], b[15]);
+}

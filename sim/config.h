@@ -1,0 +1,38 @@
+/*
+ * What the simulated machine is like, as the environment says. Both libraries read it, each for
+ * itself; the shared state makes sure that all processes mean the same machine.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	SIM_GPUS_MAX = 16,
+	SIM_UUID_TEXT = 41, /* "GPU-" and 36 characters, with the NUL */
+	SIM_MULTIPROCESSORS = 132,
+	SIM_THREADS_PER_MULTIPROCESSOR = 2048,
+	SIM_COMPUTE_MAJOR = 9,
+	SIM_COMPUTE_MINOR = 0,
+};
+
+#define SIM_GPU_NAME "vgpu simulated GPU"
+
+struct sim_config {
+	unsigned count;
+	uint64_t total_bytes[SIM_GPUS_MAX];
+	int driver_version;     /* as cuDriverGetVersion says it: 13000 is 13.0 */
+	uint64_t context_bytes; /* what a context adds to its process in NVML's eyes */
+	char state_path[4096];
+};
+
+/*
+ * The configuration, read at the first call. NULL if the environment makes no sense: a line on
+ * stderr has said so.
+ */
+const struct sim_config *config_get(void);
+
+/* GPU-51300000-0000-4000-8000-00000000000i. */
+void config_uuid_bytes(unsigned gpu, unsigned char ret_bytes[16]);
+void config_uuid_text(unsigned gpu, char ret_text[SIM_UUID_TEXT]);

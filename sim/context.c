@@ -1,0 +1,347 @@
+/*
+ * Contexts: those that an application creates, the primary one of each GPU, and each thread's
+ * stack.
+ *
+ * A context costs its process memory (VGPU_SIM_CONTEXT_MIB) and the GPU a little more that is in no
+ * process's figure, as measured on a real driver: 6 MiB for each context, and 3 MiB for the first
+ * on a GPU, which the process keeps to its end.
+ *
+ * The handle is the struct's address. Created contexts are never freed and their addresses never
+ * given out again, because other threads may have them on their stacks: there they are found dead.
+ * The primary context of a device is one struct for good, that dies and comes alive.
+ *
+ * contexts_lock guards the list, the uses and the flags. A context comes alive and dies under it,
+ * so nobody sees half of one; `alive` itself is read without it.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+enum {
+	STACK_MAX = 128,
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct CUctx_st primaries[SIM_GPUS_MAX]; /* by device; lock */
+static CUcontext created;                       /* by next; lock */
+static unsigned long long last_id;              /* lock */
+static bool visited[SIM_GPUS_MAX];              /* the process has had a context there; lock */
+
+static _Thread_local struct {
+	unsigned depth;
+	CUcontext contexts[STACK_MAX];
+} stack;
+
+void contexts_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void contexts_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static struct state_holding cost(unsigned gpu)
+{
+	return (struct state_holding){
+		.memory_bytes = config_get()->context_bytes,
+		.hidden_bytes = 6 * MIB + (visited[gpu] ? 0 : 3 * MIB),
+		.contexts = 1,
+	};
+}
+
+/* Makes an unused struct a living context. */
+static CUresult open_locked(CUcontext context, unsigned flags, CUdevice device, unsigned api)
+{
+	unsigned gpu;
+
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	struct state_holding holding = cost(gpu);
+	if (state_take(gpu, &holding))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	visited[gpu] = true;
+	context->device = device;
+	context->gpu = gpu;
+	context->api_version = api;
+	context->id = ++last_id;
+	context->flags = flags;
+	context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = MIB;
+	context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * MIB;
+	timeline_open(context);
+	atomic_store(&context->alive, true);
+	return CUDA_SUCCESS;
+}
+
+/* After this nothing can be made in it any more: memory.c and timeline.c look, under their locks.
+ */
+static void close_locked(CUcontext context)
+{
+	unsigned gpu = context->gpu;
+	struct state_holding holding = cost(gpu);
+
+	atomic_store(&context->alive, false);
+	timeline_close(context);
+	modules_close(context);
+	memory_give_all(context);
+	context->uses = 0;
+	state_give(gpu, &holding);
+}
+
+static bool is_primary(const struct CUctx_st *context)
+{
+	return context >= primaries && context < primaries + SIM_GPUS_MAX;
+}
+
+static bool known_locked(CUcontext context)
+{
+	if (is_primary(context))
+		return context->id != 0;
+	for (CUcontext other = created; other; other = other->next) {
+		if (other == context)
+			return true;
+	}
+	return false;
+}
+
+bool context_known(CUcontext context)
+{
+	contexts_lock();
+	bool known = known_locked(context);
+	contexts_unlock();
+	return known;
+}
+
+CUcontext context_current(void)
+{
+	return stack.depth ? stack.contexts[stack.depth - 1] : NULL;
+}
+
+/* Off the calling thread's stack, wherever it is there. */
+static void stack_forget(CUcontext context)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < stack.depth; i++) {
+		if (stack.contexts[i] != context)
+			stack.contexts[kept++] = stack.contexts[i];
+	}
+	stack.depth = kept;
+}
+
+static CUresult usable(CUcontext context)
+{
+	if (context == context_current() && atomic_load(&context->alive))
+		return CUDA_SUCCESS;
+	if (!context_known(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	return atomic_load(&context->alive) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult context_push(CUcontext context)
+{
+	CUresult result = context ? usable(context) : CUDA_ERROR_INVALID_CONTEXT;
+
+	if (result)
+		return result;
+	if (stack.depth == STACK_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	stack.contexts[stack.depth++] = context;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_pop(CUcontext *ret_context)
+{
+	if (!stack.depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	CUcontext top = stack.contexts[--stack.depth];
+	if (ret_context)
+		*ret_context = top;
+	return CUDA_SUCCESS;
+}
+
+/* Replaces the top of the stack; NULL takes it away. */
+CUresult context_set(CUcontext context)
+{
+	CUresult result = context ? usable(context) : CUDA_SUCCESS;
+
+	if (result)
+		return result;
+	if (stack.depth)
+		stack.depth--;
+	return context ? context_push(context) : CUDA_SUCCESS;
+}
+
+CUresult context_create(CUcontext *ret_context, unsigned flags, CUdevice device, unsigned api)
+{
+	const unsigned flags_known = 0xff; /* CU_CTX_FLAGS_MASK */
+
+	if (!ret_context || flags & ~flags_known)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (stack.depth == STACK_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUcontext context = calloc(1, sizeof *context);
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	contexts_lock();
+	CUresult result = open_locked(context, flags, device, api);
+	if (!result) {
+		context->uses = 1;
+		context->next = created;
+		created = context;
+	}
+	contexts_unlock();
+	if (result) {
+		free(context);
+		return result;
+	}
+	stack.contexts[stack.depth++] = context;
+	*ret_context = context;
+	return CUDA_SUCCESS;
+}
+
+static CUresult destroy_locked(CUcontext context)
+{
+	if (!context || is_primary(context) || !known_locked(context))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!context->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	close_locked(context);
+	return CUDA_SUCCESS;
+}
+
+CUresult context_destroy(CUcontext context)
+{
+	contexts_lock();
+	CUresult result = destroy_locked(context);
+	contexts_unlock();
+	if (!result)
+		stack_forget(context);
+	return result;
+}
+
+CUresult context_attach(CUcontext *ret_context)
+{
+	CUcontext context = context_current();
+	CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+
+	contexts_lock();
+	if (context && !is_primary(context) && context->alive) {
+		context->uses++;
+		*ret_context = context;
+		result = CUDA_SUCCESS;
+	}
+	contexts_unlock();
+	return result;
+}
+
+CUresult context_detach(CUcontext context)
+{
+	CUresult result = CUDA_SUCCESS;
+	bool ends = true;
+
+	contexts_lock();
+	if (context && !is_primary(context) && known_locked(context) && context->uses > 1) {
+		context->uses--;
+		ends = false;
+	} else {
+		result = destroy_locked(context);
+	}
+	contexts_unlock();
+	if (ends && !result)
+		stack_forget(context);
+	return result;
+}
+
+CUresult primary_retain(CUcontext *ret_context, CUdevice device)
+{
+	unsigned gpu;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!ret_context)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	CUcontext context = &primaries[device];
+	contexts_lock();
+	if (!context->alive)
+		result = open_locked(context, context->flags, device, 3020);
+	if (!result) {
+		context->uses++;
+		*ret_context = context;
+	}
+	contexts_unlock();
+	return result;
+}
+
+CUresult primary_release(CUdevice device)
+{
+	unsigned gpu;
+	bool ended = false;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	CUcontext context = &primaries[device];
+	contexts_lock();
+	if (!context->uses)
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	else if (!--context->uses)
+		ended = context->alive;
+	if (ended)
+		close_locked(context);
+	contexts_unlock();
+	if (ended)
+		stack_forget(context);
+	return result;
+}
+
+CUresult primary_reset(CUdevice device)
+{
+	unsigned gpu;
+
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	CUcontext context = &primaries[device];
+	contexts_lock();
+	bool ended = context->alive;
+	unsigned uses = context->uses;
+	if (ended)
+		close_locked(context);
+	context->uses = uses; /* who has retained it has yet to release it: so on a real driver */
+	contexts_unlock();
+	if (ended)
+		stack_forget(context);
+	return CUDA_SUCCESS;
+}
+
+CUresult primary_state(CUdevice device, unsigned *ret_flags, int *ret_active)
+{
+	unsigned gpu;
+
+	if (!ret_flags || !ret_active)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	contexts_lock();
+	*ret_flags = primaries[device].flags;
+	*ret_active = primaries[device].alive;
+	contexts_unlock();
+	return CUDA_SUCCESS;
+}
+
+CUresult primary_set_flags(CUdevice device, unsigned flags)
+{
+	unsigned gpu;
+
+	if (!device_gpu(device, &gpu))
+		return CUDA_ERROR_INVALID_DEVICE;
+	contexts_lock();
+	primaries[device].flags = flags;
+	contexts_unlock();
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,349 @@
+/*
+ * Device memory: what the driver hands out, and what it takes from the GPU for it.
+ *
+ * The GPU gives whole granules of 2 MiB. An allocation of more than 1 MiB gets a block of granules
+ * of its own; a smaller one goes where room is in a block of one granule that its context holds
+ * already, the unused end of one made for a bigger allocation included, and only if there is none
+ * into a new block. The end of a block of several granules stays unused. A block goes back to the
+ * GPU with its last allocation. All as measured on a real driver. Managed memory and what the
+ * 32-bit functions hand out get blocks of their own whatever the size.
+ *
+ *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
+ * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
+ * of one granule for device memory has one, unless the head fills it
+ *
+ * A block is backed by host memory at the same address, which the kernel provides when it is
+ * touched. So device addresses are host addresses, and copies are copies.
+ *
+ * The map finds the block and page of any address: two levels, an entry a granule. It is shared by
+ * all contexts, as addresses are. One lock guards all of this; the shared state's is taken inside
+ * it.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct block {
+	CUcontext context;
+	enum block_kind kind;
+	uint64_t address;
+	uint64_t granules;
+	size_t head_bytes;             /* 0: no head, or no longer */
+	uint64_t live;                 /* allocations in it, the head included */
+	struct block *next, *previous; /* of its heap */
+};
+
+struct granule {
+	struct block *block;
+	struct page *page;
+};
+
+enum {
+	MAP_BITS = 14, /* of either level: addresses up to 2^49 */
+	SMALL_MAX_BYTES = 1 << 20,
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct granule *map[1 << MAP_BITS]; /* leaves are made when wanted and never freed; lock */
+
+/* NULL if it is out of range, or in no leaf and none could be or was to be made. */
+static struct granule *map_at(uint64_t address, bool make)
+{
+	uint64_t number = address / GRANULE_BYTES;
+
+	if (number >> 2 * MAP_BITS)
+		return NULL;
+	struct granule **leaf = &map[number >> MAP_BITS];
+	if (!*leaf && make)
+		*leaf = calloc((size_t)1 << MAP_BITS, sizeof **leaf);
+	return *leaf ? &(*leaf)[number & ((1 << MAP_BITS) - 1)] : NULL;
+}
+
+static struct granule *block_granule(const struct block *block, uint64_t i)
+{
+	return map_at(block->address + i * GRANULE_BYTES, false);
+}
+
+/* Address space aligned to granules; 0 if there is none. */
+static uint64_t space_map(uint64_t bytes, bool low)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+
+#ifdef MAP_32BIT
+	flags |= low ? MAP_32BIT : 0;
+#else
+	if (low)
+		return 0;
+#endif
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (at == MAP_FAILED)
+		return 0;
+	/* Next to an aligned one, which is the rule, it is aligned. */
+	if ((uintptr_t)at % GRANULE_BYTES == 0)
+		return (uintptr_t)at;
+	munmap(at, bytes);
+	at = mmap(NULL, bytes + GRANULE_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (at == MAP_FAILED)
+		return 0;
+	size_t before = -(uintptr_t)at % GRANULE_BYTES;
+	char *address = (char *)at + before;
+	if (before)
+		munmap(at, before);
+	munmap(address + bytes, GRANULE_BYTES - before);
+	return (uintptr_t)address;
+}
+
+static struct state_holding block_holding(const struct block *block)
+{
+	uint64_t bytes = block->granules * GRANULE_BYTES;
+
+	return block->kind == BLOCK_MANAGED ? (struct state_holding){.managed_bytes = bytes}
+					    : (struct state_holding){.memory_bytes = bytes};
+}
+
+/* Gives a block of one granule its page. */
+static struct page *page_make(struct block *block, unsigned head_units)
+{
+	struct page *page = malloc(sizeof *page);
+
+	if (!page)
+		return NULL;
+	page_open(page, head_units);
+	page->block = block;
+	page->address = block->address;
+	if (!page_index_add(&block->context->heap.index, page)) {
+		free(page);
+		return NULL;
+	}
+	block_granule(block, 0)->page = page;
+	return page;
+}
+
+static void block_unmap(struct block *block)
+{
+	struct heap *heap = &block->context->heap;
+
+	for (uint64_t i = 0; i < block->granules; i++) {
+		struct granule *granule = block_granule(block, i);
+
+		if (!granule)
+			break; /* half made */
+		if (granule->page) {
+			page_index_remove(&heap->index, granule->page);
+			free(granule->page);
+		}
+		*granule = (struct granule){0};
+	}
+	munmap((void *)(uintptr_t)block->address, block->granules * GRANULE_BYTES);
+}
+
+/* Address space, map and page; the GPU has been asked. */
+static bool block_map(struct block *block)
+{
+	block->address = space_map(block->granules * GRANULE_BYTES, block->kind == BLOCK_LOW);
+	if (!block->address)
+		return false;
+	for (uint64_t i = 0; i < block->granules; i++) {
+		struct granule *granule = map_at(block->address + i * GRANULE_BYTES, true);
+
+		if (!granule) {
+			block_unmap(block);
+			return false;
+		}
+		*granule = (struct granule){.block = block};
+	}
+	unsigned head_units =
+		(unsigned)((block->head_bytes + UNIT_BYTES - 1) / UNIT_BYTES % PAGE_UNITS);
+	bool filled = block->head_bytes && !head_units;
+	if (block->kind == BLOCK_DEVICE && block->granules == 1 && !filled &&
+	    !page_make(block, head_units)) {
+		block_unmap(block);
+		return false;
+	}
+	return true;
+}
+
+/* A new block, with a head unless head_bytes is 0. */
+static struct block *block_open(CUcontext context, enum block_kind kind, size_t head_bytes)
+{
+	struct heap *heap = &context->heap;
+	struct block *block = malloc(sizeof *block);
+
+	if (!block)
+		return NULL;
+	*block = (struct block){.context = context, .kind = kind, .head_bytes = head_bytes};
+	block->granules = head_bytes ? (head_bytes - 1) / GRANULE_BYTES + 1 : 1;
+	block->live = head_bytes ? 1 : 0;
+	struct state_holding holding = block_holding(block);
+	if (state_take(context->gpu, &holding)) {
+		free(block);
+		return NULL;
+	}
+	if (!block_map(block)) {
+		state_give(context->gpu, &holding);
+		free(block);
+		return NULL;
+	}
+	block->next = heap->blocks;
+	if (block->next)
+		block->next->previous = block;
+	heap->blocks = block;
+	return block;
+}
+
+static void block_close(struct block *block)
+{
+	struct heap *heap = &block->context->heap;
+	struct state_holding holding = block_holding(block);
+
+	if (block->previous)
+		block->previous->next = block->next;
+	else
+		heap->blocks = block->next;
+	if (block->next)
+		block->next->previous = block->previous;
+	block_unmap(block);
+	state_give(block->context->gpu, &holding);
+	free(block);
+}
+
+static void block_put(struct block *block)
+{
+	if (!--block->live)
+		block_close(block);
+}
+
+static struct page *page_new(CUcontext context)
+{
+	struct block *block = block_open(context, BLOCK_DEVICE, 0);
+
+	return block ? block_granule(block, 0)->page : NULL;
+}
+
+static uint64_t small_take(CUcontext context, size_t bytes)
+{
+	struct page_index *index = &context->heap.index;
+	unsigned units = (unsigned)((bytes + UNIT_BYTES - 1) / UNIT_BYTES);
+	struct page *page;
+	int unit = -1;
+
+	while (unit < 0 && (page = page_index_find(index, units))) {
+		unit = page_take(page, units);
+		page_index_update(index, page);
+	}
+	if (unit < 0) {
+		page = page_new(context);
+		if (!page)
+			return 0;
+		unit = page_take(page, units);
+	}
+	page->block->live++;
+	return page->address + (unsigned)unit * UNIT_BYTES;
+}
+
+CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address)
+{
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	uint64_t address = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!context->alive) {
+		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	} else if (kind == BLOCK_DEVICE && bytes <= SMALL_MAX_BYTES) {
+		address = small_take(context, bytes);
+	} else {
+		struct block *block = block_open(context, kind, bytes);
+
+		address = block ? block->address : 0;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!address)
+		return result;
+	*ret_address = address;
+	return CUDA_SUCCESS;
+}
+
+/* What the head had of the granule becomes free. */
+static void head_give(struct block *block)
+{
+	struct page *page = block_granule(block, 0)->page;
+
+	block->head_bytes = 0;
+	if (block->live == 1)
+		return; /* the block goes anyway */
+	page_give(page, 0, page->head_units);
+	page->head_units = 0;
+	page_index_update(&block->context->heap.index, page);
+}
+
+static bool small_give(struct page *page, uint64_t address)
+{
+	unsigned unit = (unsigned)((address - page->address) / UNIT_BYTES);
+	unsigned units = address % UNIT_BYTES ? 0 : page_length(page, unit);
+
+	if (!units || unit < page->head_units)
+		return false;
+	page_give(page, unit, units);
+	page_index_update(&page->block->context->heap.index, page);
+	return true;
+}
+
+CUresult memory_give(uint64_t address)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&lock);
+	struct granule *granule = map_at(address, false);
+	struct block *block = granule ? granule->block : NULL;
+	if (block && block->head_bytes && address == block->address) {
+		head_give(block);
+		result = CUDA_SUCCESS;
+	} else if (block && granule->page && small_give(granule->page, address)) {
+		result = CUDA_SUCCESS;
+	}
+	if (!result)
+		block_put(block);
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+void memory_give_all(CUcontext context)
+{
+	pthread_mutex_lock(&lock);
+	while (context->heap.blocks)
+		block_close(context->heap.blocks);
+	pthread_mutex_unlock(&lock);
+}
+
+static bool find_locked(uint64_t address, struct memory_range *ret_range)
+{
+	const struct granule *granule = map_at(address, false);
+	const struct block *block = granule ? granule->block : NULL;
+
+	if (!block)
+		return false;
+	*ret_range = (struct memory_range){.context = block->context, .kind = block->kind};
+	if (address - block->address < block->head_bytes) {
+		ret_range->address = block->address;
+		ret_range->bytes = block->head_bytes;
+		return true;
+	}
+	const struct page *page = granule->page;
+	if (!page)
+		return false;
+	int start = page_start(page, (unsigned)((address - page->address) / UNIT_BYTES));
+	if (start < 0 || (unsigned)start < page->head_units)
+		return false;
+	ret_range->address = page->address + (unsigned)start * UNIT_BYTES;
+	ret_range->bytes = (size_t)page_length(page, (unsigned)start) * UNIT_BYTES;
+	return true;
+}
+
+bool memory_find(uint64_t address, struct memory_range *ret_range)
+{
+	pthread_mutex_lock(&lock);
+	bool found = find_locked(address, ret_range);
+	pthread_mutex_unlock(&lock);
+	return found;
+}

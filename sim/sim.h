@@ -1,0 +1,222 @@
+/*
+ * The simulated libcuda's map of itself: what one .c file may call of another.
+ *
+ *   driver.c          cuInit, fork, the checks with which every exported function begins
+ *   device.c          which GPUs this process sees, and what they are like
+ *   context.c         contexts, primary ones, each thread's stack   (context_calls.c: their API)
+ *   memory.c, page.c  what the driver hands out and what it costs   (memory_calls.c: their API)
+ *   memory_host.c     page-locked host memory, and what a pointer points to
+ *   transfer.c        copies and fills
+ *   module.c          PTX, kernels
+ *   timeline.c        when queued work is done                      (timeline_calls.c: their API)
+ *   procaddress.c     the index of everything exported              (stub.c: what is not
+ * implemented) state.c           what all processes share;  config.c, faults.c: the environment
+ *
+ * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), memory (memory.c),
+ * the shared state's (state.c). A context is never freed, so a stale handle is always safe to look
+ * at.
+ *
+ * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
+ * and a row without a definition does not link, because procaddress.c refers to all of them.
+ */
+#pragma once
+
+#include "cuda_abi.h"
+
+#include "config.h"
+#include "faults.h"
+#include "state.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC visibility push(default)
+#define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
+#define CU_CALL(name, class, parameters)            CUresult name parameters;
+#define CU_SIM(name, class, parameters)             CUresult name parameters;
+#include "cuda.def"
+#pragma GCC visibility pop
+
+/* ---- driver.c */
+
+/* First in every exported function, with __func__: a scripted fault, or what stands in the way. */
+CUresult enter(const char *function);                                 /* after cuInit */
+CUresult enter_early(const char *function);                           /* at any time */
+CUresult enter_context(const char *function, CUcontext *ret_context); /* with a current context */
+
+/* ---- device.c */
+
+/* Reads CUDA_VISIBLE_DEVICES; how many of the machine's GPUs this process sees. */
+unsigned device_discover(const struct sim_config *config);
+unsigned device_count(void);
+/* The machine's number of the GPU that this process calls `device`; false if there is none. */
+bool device_gpu(CUdevice device, unsigned *ret_gpu);
+
+/* ---- page.c: the free space of one 2 MiB granule, in units of 512 bytes */
+
+enum {
+	UNIT_BYTES = 512,
+	GRANULE_BYTES = 2 << 20,
+	PAGE_UNITS = GRANULE_BYTES / UNIT_BYTES,
+	PAGE_WORDS = PAGE_UNITS / 64,
+};
+
+struct page {
+	struct block *block;
+	uint64_t address;
+	unsigned index;            /* in its heap's page_index */
+	unsigned head_units;       /* taken by the allocation that the block was made for */
+	unsigned bound;            /* no free run is longer than this many units */
+	unsigned low;              /* no free unit below */
+	uint64_t used[PAGE_WORDS]; /* a bit a unit */
+	uint64_t last[PAGE_WORDS]; /* set for the last unit of every allocation */
+};
+
+/* Pages by the longest run that they may have: the leftmost that may do is found in O(log n). */
+struct page_index {
+	struct page **pages;
+	uint16_t *bounds; /* a tree: [1] is the root, children of n are 2n and 2n+1, leaves are
+			     bounds */
+	unsigned count, capacity;
+};
+
+void page_open(struct page *page, unsigned head_units);
+/* The first unit of a run that is now taken; -1 if there is none, and bound is the truth then. */
+int page_take(struct page *page, unsigned units);
+/* The units of the allocation that begins there, 0 if none does. */
+unsigned page_length(const struct page *page, unsigned unit);
+/* Where the allocation that this unit belongs to begins, -1 if it is free. */
+int page_start(const struct page *page, unsigned unit);
+void page_give(struct page *page, unsigned unit, unsigned units);
+
+bool page_index_add(struct page_index *index, struct page *page);
+void page_index_remove(struct page_index *index, struct page *page);
+void page_index_update(struct page_index *index, const struct page *page);
+struct page *page_index_find(const struct page_index *index, unsigned units);
+
+/* ---- memory.c */
+
+enum block_kind {
+	BLOCK_DEVICE,  /* small allocations may share its last granule */
+	BLOCK_LOW,     /* below 4 GiB, for the functions with 32-bit pointers; shared by nobody */
+	BLOCK_MANAGED, /* cuMemAllocManaged's; shared by nobody */
+};
+
+struct heap {
+	struct block *blocks;
+	struct page_index index;
+};
+
+struct memory_range {
+	CUcontext context;
+	enum block_kind kind;
+	uint64_t address;
+	size_t bytes;
+};
+
+CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address);
+/* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address. */
+CUresult memory_give(uint64_t address);
+/* Gives back all that the context has. */
+void memory_give_all(CUcontext context);
+/* The allocation that the address lies in. */
+bool memory_find(uint64_t address, struct memory_range *ret_range);
+
+/* ---- timeline.c */
+
+struct CUstream_st {
+	_Atomic uint32_t kind; /* OBJECT_STREAM while it exists */
+	unsigned flags;
+	_Atomic(CUcontext) context;
+	struct CUstream_st *next; /* in the free list */
+	_Atomic uint64_t thread;  /* whose per-thread default stream it is, 0 if nobody's */
+	_Atomic uint64_t done_at_ns;
+};
+
+struct CUevent_st {
+	_Atomic uint32_t kind; /* OBJECT_EVENT while it exists */
+	unsigned flags;
+	_Atomic(CUcontext) context;
+	struct CUevent_st *next; /* in the free list */
+	_Atomic uint64_t at_ns;  /* 0: never recorded */
+};
+
+enum {
+	OBJECT_STREAM = 0x6d727473,
+	OBJECT_EVENT = 0x746e7665,
+	OBJECT_FUNCTION = 0x636e7566,
+};
+
+uint64_t timeline_now(void);
+void timeline_sleep_until(uint64_t when_ns);
+
+/* What an application's handle means in that context; per_thread is true in the _pts variants. */
+CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUstream *ret_stream);
+/* When all is done that the stream has been given; the legacy default stream stands for all
+ * blocking ones. */
+uint64_t stream_done_at(const struct CUstream_st *stream);
+/* When something given to it now could begin, as far as its context is concerned. */
+uint64_t stream_ready_at(const struct CUstream_st *stream);
+/* Queues a kernel. */
+void stream_launch(CUstream stream, uint64_t duration_ns);
+CUresult stream_create(CUcontext context, unsigned flags, CUstream *ret_stream);
+CUresult stream_destroy(CUstream stream); /* what it has been given goes on */
+CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event);
+CUresult event_destroy(CUevent event);
+void timeline_open(CUcontext context);
+void timeline_close(CUcontext context); /* ends all its streams and events */
+
+/* ---- module.c */
+
+struct CUfunc_st {
+	uint32_t kind; /* OBJECT_FUNCTION */
+	bool spins;    /* spin_ns: lasts as long as its first parameter says */
+	char *name;
+};
+
+void modules_close(CUcontext context);
+
+/* ---- context.c */
+
+struct CUctx_st {
+	CUdevice device;
+	unsigned gpu;
+	unsigned api_version;
+	unsigned long long id; /* never the same for two, unlike the primary's handle */
+	_Atomic bool alive;
+	/* Under the contexts lock. */
+	unsigned flags;
+	unsigned uses; /* of a primary one: retains; else attaches */
+	bool primary;
+	struct CUctx_st *next;
+	size_t limits[3];
+	CUmodule modules;
+	/* timeline.c's. */
+	struct CUstream_st legacy;   /* constant but for its time */
+	_Atomic uint64_t done_at_ns; /* everything in this context */
+	_Atomic uint64_t
+		blocking_done_ns; /* the streams that the legacy default stream waits for */
+	/* Under the memory lock. */
+	struct heap heap;
+};
+
+CUcontext context_current(void); /* NULL if the thread has none */
+/* Whether it is a context, alive or not. NULL is none. */
+bool context_known(CUcontext context);
+CUresult context_create(CUcontext *ret_context, unsigned flags, CUdevice device, unsigned api);
+CUresult context_destroy(CUcontext context);
+CUresult context_attach(CUcontext *ret_context); /* one more use of the current one */
+CUresult context_detach(CUcontext context);
+CUresult context_push(CUcontext context);
+CUresult context_pop(CUcontext *ret_context);
+CUresult context_set(CUcontext context);
+CUresult primary_retain(CUcontext *ret_context, CUdevice device);
+CUresult primary_release(CUdevice device);
+CUresult primary_reset(CUdevice device);
+CUresult primary_state(CUdevice device, unsigned *ret_flags, int *ret_active);
+CUresult primary_set_flags(CUdevice device, unsigned flags);
+void contexts_lock(void);
+void contexts_unlock(void);

@@ -1,0 +1,52 @@
+/*
+ * The state that all processes of the simulated machine share: what each holds of each GPU, and
+ * until when each GPU is busy. GPUs are numbered as the machine has them; CUDA_VISIBLE_DEVICES is
+ * not known here.
+ */
+#pragma once
+
+#include "config.h"
+
+/* What a process holds of one GPU. */
+struct state_holding {
+	uint64_t memory_bytes; /* contexts and ordinary device memory: NVML's figure for the process
+				*/
+	uint64_t managed_bytes; /* held on the device, in no process's figure */
+	uint64_t hidden_bytes;  /* the driver's own, in no process's figure */
+	uint64_t contexts;
+};
+
+struct state_process {
+	unsigned pid; /* as the process itself knows it */
+	uint64_t memory_bytes;
+};
+
+/*
+ * Maps the file, and makes it if nobody is using it. Returns 0, or a negative errno and a line on
+ * stderr: -EBUSY when living processes use the file for other GPUs. Repeating it does nothing.
+ */
+int state_attach(void);
+void state_detach(void);
+
+/* Gives this process its slot, which it keeps until it ends. 0 or -EAGAIN when all are taken. */
+int state_claim(void);
+
+/* Adds to what this process holds. -ENOMEM, and nothing changes, when the GPU has not that much
+ * left. */
+int state_take(unsigned gpu, const struct state_holding *more);
+void state_give(unsigned gpu, const struct state_holding *less);
+
+/* Bytes in use by the living. */
+uint64_t state_used_bytes(unsigned gpu);
+
+/* The living processes with a context on the GPU: how many, and the first `max` of them. */
+unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max);
+
+/*
+ * Queues work on the GPU, behind all that is queued, to begin at not_before_ns at the earliest;
+ * when it ends. Times are CLOCK_MONOTONIC. Takes no lock and makes no system call.
+ */
+uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns);
+
+/* In a forked child: forget the parent's slot and let go of its file. */
+void state_forked(void);

@@ -1,0 +1,314 @@
+/*
+ * The timeline: streams, events, and when what was queued is done.
+ *
+ * Nothing is ever executed. Queueing a kernel fixes when it ends, at once: a GPU runs one kernel at
+ * a time, first come first served among all processes, so it begins when the GPU has done all that
+ * was queued before (state_queue), the stream is ready and the present has come. A stream is thus
+ * one number, the time at which it has nothing left to do; an event is the time at which it
+ * happens. Waiting is sleeping until then. All times are CLOCK_MONOTONIC, in nanoseconds.
+ *
+ * A context's legacy default stream waits for its blocking streams and they wait for it; a thread's
+ * own default stream is a blocking one.
+ *
+ * Streams and events live in slabs that are never freed, so that a stale handle is safe to look at:
+ * its kind says that nothing is there. The objects lock guards slabs and free lists; times are
+ * atomic words that only grow. Launching takes no lock and makes no system call.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+	SLAB_OBJECTS = 256,
+	FLAG_NON_BLOCKING = 1, /* CU_STREAM_NON_BLOCKING */
+	HANDLE_LEGACY = 1,     /* CU_STREAM_LEGACY */
+	HANDLE_PER_THREAD = 2, /* CU_STREAM_PER_THREAD */
+};
+
+struct stream_slab {
+	struct stream_slab *next;
+	struct CUstream_st streams[SLAB_OBJECTS];
+};
+
+struct event_slab {
+	struct event_slab *next;
+	struct CUevent_st events[SLAB_OBJECTS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream_slab *stream_slabs; /* these four: lock */
+static struct event_slab *event_slabs;
+static struct CUstream_st *streams_free;
+static struct CUevent_st *events_free;
+
+static _Thread_local CUstream thread_stream; /* the one found last; its address names the thread */
+
+uint64_t timeline_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void timeline_sleep_until(uint64_t when_ns)
+{
+	struct timespec when = {.tv_sec = (time_t)(when_ns / 1000000000),
+				.tv_nsec = (long)(when_ns % 1000000000)};
+
+	if (when_ns <= timeline_now())
+		return;
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
+		;
+}
+
+static void raise_to(_Atomic uint64_t *word, uint64_t value)
+{
+	uint64_t seen = atomic_load(word);
+
+	while (seen < value && !atomic_compare_exchange_weak(word, &seen, value))
+		;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static bool is_legacy(const struct CUstream_st *stream)
+{
+	return stream == &stream->context->legacy;
+}
+
+uint64_t stream_done_at(const struct CUstream_st *stream)
+{
+	uint64_t done = atomic_load(&stream->done_at_ns);
+
+	return is_legacy(stream) ? later(done, atomic_load(&stream->context->blocking_done_ns))
+				 : done;
+}
+
+uint64_t stream_ready_at(const struct CUstream_st *stream)
+{
+	uint64_t done = stream_done_at(stream);
+
+	return stream->flags & FLAG_NON_BLOCKING
+		       ? done
+		       : later(done, atomic_load(&stream->context->legacy.done_at_ns));
+}
+
+void stream_launch(CUstream stream, uint64_t duration_ns)
+{
+	CUcontext context = stream->context;
+	uint64_t now = timeline_now();
+	uint64_t end = state_queue(context->gpu, later(now, stream_ready_at(stream)), duration_ns);
+
+	if (end <= now)
+		return;
+	raise_to(&stream->done_at_ns, end);
+	raise_to(&context->done_at_ns, end);
+	if (!(stream->flags & FLAG_NON_BLOCKING) && !is_legacy(stream))
+		raise_to(&context->blocking_done_ns, end);
+}
+
+static bool stream_slab_add_locked(void)
+{
+	struct stream_slab *slab = calloc(1, sizeof *slab);
+
+	if (!slab)
+		return false;
+	for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+		slab->streams[i].next = streams_free;
+		streams_free = &slab->streams[i];
+	}
+	slab->next = stream_slabs;
+	stream_slabs = slab;
+	return true;
+}
+
+static bool event_slab_add_locked(void)
+{
+	struct event_slab *slab = calloc(1, sizeof *slab);
+
+	if (!slab)
+		return false;
+	for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+		slab->events[i].next = events_free;
+		events_free = &slab->events[i];
+	}
+	slab->next = event_slabs;
+	event_slabs = slab;
+	return true;
+}
+
+static CUresult stream_create_locked(CUcontext context, unsigned flags, uint64_t thread,
+				     CUstream *ret_stream)
+{
+	if (!context->alive)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (!streams_free && !stream_slab_add_locked())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUstream stream = streams_free;
+	streams_free = stream->next;
+	stream->context = context;
+	stream->flags = flags;
+	stream->thread = thread;
+	stream->done_at_ns = 0;
+	atomic_store(&stream->kind, OBJECT_STREAM);
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+static void stream_destroy_locked(CUstream stream)
+{
+	atomic_store(&stream->kind, 0);
+	stream->next = streams_free;
+	streams_free = stream;
+}
+
+static void event_destroy_locked(CUevent event)
+{
+	atomic_store(&event->kind, 0);
+	event->next = events_free;
+	events_free = event;
+}
+
+CUresult stream_create(CUcontext context, unsigned flags, CUstream *ret_stream)
+{
+	pthread_mutex_lock(&lock);
+	CUresult result = stream_create_locked(context, flags, 0, ret_stream);
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+CUresult stream_destroy(CUstream stream)
+{
+	CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+	pthread_mutex_lock(&lock);
+	if (stream->kind == OBJECT_STREAM && !stream->thread && !is_legacy(stream)) {
+		stream_destroy_locked(stream);
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event)
+{
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	pthread_mutex_lock(&lock);
+	if (!context->alive) {
+		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	} else if (events_free || event_slab_add_locked()) {
+		CUevent event = events_free;
+
+		events_free = event->next;
+		event->context = context;
+		event->flags = flags;
+		event->at_ns = 0;
+		atomic_store(&event->kind, OBJECT_EVENT);
+		*ret_event = event;
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+CUresult event_destroy(CUevent event)
+{
+	CUresult result = CUDA_ERROR_INVALID_HANDLE;
+
+	pthread_mutex_lock(&lock);
+	if (event->kind == OBJECT_EVENT) {
+		event_destroy_locked(event);
+		result = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+void timeline_open(CUcontext context)
+{
+	context->legacy.context = context;
+	context->legacy.done_at_ns = 0;
+	context->done_at_ns = 0;
+	context->blocking_done_ns = 0;
+	atomic_store(&context->legacy.kind, OBJECT_STREAM);
+}
+
+void timeline_close(CUcontext context)
+{
+	pthread_mutex_lock(&lock);
+	for (struct stream_slab *slab = stream_slabs; slab; slab = slab->next) {
+		for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+			CUstream stream = &slab->streams[i];
+
+			if (stream->kind && stream->context == context)
+				stream_destroy_locked(stream);
+		}
+	}
+	for (struct event_slab *slab = event_slabs; slab; slab = slab->next) {
+		for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+			CUevent event = &slab->events[i];
+
+			if (event->kind && event->context == context)
+				event_destroy_locked(event);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_thread_stream(const struct CUstream_st *stream, CUcontext context, uint64_t thread)
+{
+	return atomic_load(&stream->kind) == OBJECT_STREAM && stream->context == context &&
+	       stream->thread == thread;
+}
+
+static CUstream thread_stream_find_locked(CUcontext context, uint64_t thread)
+{
+	for (struct stream_slab *slab = stream_slabs; slab; slab = slab->next) {
+		for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+			if (is_thread_stream(&slab->streams[i], context, thread))
+				return &slab->streams[i];
+		}
+	}
+	return NULL;
+}
+
+/* The calling thread's default stream in the context, made at its first use. */
+static CUresult thread_stream_get(CUcontext context, CUstream *ret_stream)
+{
+	uint64_t thread = (uintptr_t)&thread_stream;
+	CUresult result = CUDA_SUCCESS;
+
+	if (!thread_stream || !is_thread_stream(thread_stream, context, thread)) {
+		pthread_mutex_lock(&lock);
+		CUstream found = thread_stream_find_locked(context, thread);
+		if (!found)
+			result = stream_create_locked(context, 0, thread, &found);
+		pthread_mutex_unlock(&lock);
+		if (result)
+			return result;
+		thread_stream = found;
+	}
+	*ret_stream = thread_stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUstream *ret_stream)
+{
+	if ((uintptr_t)handle == HANDLE_PER_THREAD || (!handle && per_thread))
+		return thread_stream_get(context, ret_stream);
+	if (!handle || (uintptr_t)handle == HANDLE_LEGACY) {
+		*ret_stream = &context->legacy;
+		return CUDA_SUCCESS;
+	}
+	if (atomic_load(&handle->kind) != OBJECT_STREAM)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ret_stream = handle;
+	return CUDA_SUCCESS;
+}

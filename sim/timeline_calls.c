@@ -1,0 +1,289 @@
+/*
+ * The driver's functions about streams, events and launches, over timeline.c.
+ */
+#include "sim.h"
+
+enum {
+	STREAM_FLAGS_KNOWN = 1,   /* CU_STREAM_NON_BLOCKING */
+	EVENT_FLAGS_KNOWN = 7,    /* blocking sync, disable timing, interprocess */
+	EVENT_DISABLE_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
+	BLOCK_THREADS_MAX = 1024,
+	LAUNCH_BUFFER_POINTER = 1, /* CU_LAUNCH_PARAM_BUFFER_POINTER */
+};
+
+static CUresult enter_stream(const char *function, CUstream handle, bool per_thread,
+			     CUstream *ret_stream)
+{
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	return result ? result : stream_resolve(context, handle, per_thread, ret_stream);
+}
+
+static CUresult enter_event(const char *function, CUevent event)
+{
+	CUresult result = enter(function);
+
+	if (result)
+		return result;
+	return event && atomic_load(&event->kind) == OBJECT_EVENT ? CUDA_SUCCESS
+								  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult create_stream(const char *function, CUstream *phStream, unsigned flags)
+{
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	if (result)
+		return result;
+	if (!phStream || flags & ~(unsigned)STREAM_FLAGS_KNOWN)
+		return CUDA_ERROR_INVALID_VALUE;
+	return stream_create(context, flags, phStream);
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+	return create_stream(__func__, phStream, Flags);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+	(void)priority; /* the timeline is first come first served */
+	return create_stream(__func__, phStream, flags);
+}
+
+static CUresult destroy_stream(const char *function, CUstream hStream)
+{
+	const uintptr_t special = 2; /* the default streams' handles end here */
+	CUresult result = enter(function);
+
+	if (result)
+		return result;
+	return (uintptr_t)hStream > special ? stream_destroy(hStream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamDestroy(CUstream hStream)
+{
+	return destroy_stream(__func__, hStream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+	return destroy_stream(__func__, hStream);
+}
+
+static CUresult synchronize(const char *function, CUstream hStream, bool per_thread)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, hStream, per_thread, &stream);
+
+	if (!result)
+		timeline_sleep_until(stream_done_at(stream));
+	return result;
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+	return synchronize(__func__, hStream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream hStream)
+{
+	return synchronize(__func__, hStream, true);
+}
+
+static CUresult query(const char *function, CUstream hStream, bool per_thread)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, hStream, per_thread, &stream);
+
+	if (result)
+		return result;
+	return stream_done_at(stream) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+	return query(__func__, hStream, false);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream hStream)
+{
+	return query(__func__, hStream, true);
+}
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if (!phEvent || Flags & ~(unsigned)EVENT_FLAGS_KNOWN)
+		return CUDA_ERROR_INVALID_VALUE;
+	return event_create(context, Flags, phEvent);
+}
+
+CUresult cuEventDestroy(CUevent hEvent)
+{
+	CUresult result = enter_event(__func__, hEvent);
+
+	return result ? result : event_destroy(hEvent);
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+	CUresult result = enter_event(__func__, hEvent);
+
+	return result ? result : event_destroy(hEvent);
+}
+
+static CUresult record(const char *function, CUevent hEvent, CUstream hStream, bool per_thread)
+{
+	CUstream stream;
+	CUresult result = enter_event(function, hEvent);
+
+	if (result)
+		return result;
+	CUcontext context = context_current();
+	if (!context)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	result = stream_resolve(context, hStream, per_thread, &stream);
+	if (result)
+		return result;
+	if (stream->context != hEvent->context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	uint64_t now = timeline_now(), ready = stream_ready_at(stream);
+	atomic_store(&hEvent->at_ns, ready > now ? ready : now);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+	return record(__func__, hEvent, hStream, false);
+}
+
+CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
+{
+	return record(__func__, hEvent, hStream, true);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+	CUresult result = enter_event(__func__, hEvent);
+
+	if (!result)
+		timeline_sleep_until(atomic_load(&hEvent->at_ns));
+	return result;
+}
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+	CUresult result = enter_event(__func__, hEvent);
+
+	if (result)
+		return result;
+	return atomic_load(&hEvent->at_ns) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult elapsed(const char *function, float *ret_ms, CUevent start, CUevent end)
+{
+	CUresult result = enter_event(function, start);
+
+	if (result)
+		return result;
+	if (!ret_ms)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!end || atomic_load(&end->kind) != OBJECT_EVENT ||
+	    (start->flags | end->flags) & EVENT_DISABLE_TIMING)
+		return CUDA_ERROR_INVALID_HANDLE;
+	uint64_t from = atomic_load(&start->at_ns), to = atomic_load(&end->at_ns);
+	uint64_t now = timeline_now();
+	if (!from || !to)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (from > now || to > now)
+		return CUDA_ERROR_NOT_READY;
+	*ret_ms = (float)((double)(int64_t)(to - from) / 1e6);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+	return elapsed(__func__, pMilliseconds, hStart, hEnd);
+}
+
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+	return elapsed(__func__, pMilliseconds, hStart, hEnd);
+}
+
+/* The first parameter of a kernel, as either way of passing them has it. */
+static const void *first_parameter(void **parameters, void **extra)
+{
+	if (parameters)
+		return parameters[0];
+	for (; extra && *extra; extra += 2) {
+		if ((uintptr_t)extra[0] == LAUNCH_BUFFER_POINTER)
+			return extra[1];
+	}
+	return NULL;
+}
+
+static CUresult launch(CUfunction f, CUstream stream, void **parameters, void **extra)
+{
+	uint64_t duration_ns = 0;
+
+	if (f->spins) {
+		const uint64_t *first = first_parameter(parameters, extra);
+
+		if (!first)
+			return CUDA_ERROR_INVALID_VALUE;
+		duration_ns = *first;
+	}
+	stream_launch(stream, duration_ns);
+	return CUDA_SUCCESS;
+}
+
+static bool shape_valid(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+			unsigned bz)
+{
+	return gx && gy && gz && bx && by && bz && (uint64_t)bx * by <= BLOCK_THREADS_MAX &&
+	       (uint64_t)bx * by * bz <= BLOCK_THREADS_MAX;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+			unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+			unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+			void **kernelParams, void **extra)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, &stream);
+
+	(void)sharedMemBytes;
+	if (result)
+		return result;
+	if (!f || f->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ))
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(f, stream, kernelParams, extra);
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+			     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+			     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+			     void **kernelParams, void **extra)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, &stream);
+
+	(void)sharedMemBytes;
+	if (result)
+		return result;
+	if (!f || f->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ))
+		return CUDA_ERROR_INVALID_VALUE;
+	return launch(f, stream, kernelParams, extra);
+}

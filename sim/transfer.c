@@ -1,0 +1,169 @@
+/*
+ * Copies and fills. They take no time on the timeline: each waits for its stream, the asynchronous
+ * ones too, and then does it at once. A device address that no allocation covers is refused; host
+ * addresses are the application's own risk.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+/* Which sides must be device memory. */
+enum {
+	SIDE_TARGET = 1,
+	SIDE_SOURCE = 2,
+};
+
+static bool on_device(uint64_t address, size_t bytes)
+{
+	struct memory_range range;
+
+	return memory_find(address, &range) && bytes <= range.bytes &&
+	       address - range.address <= range.bytes - bytes;
+}
+
+static CUresult stream_wait(const char *function, CUstream handle, bool per_thread)
+{
+	CUstream stream;
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	if (!result)
+		result = stream_resolve(context, handle, per_thread, &stream);
+	if (!result)
+		timeline_sleep_until(stream_ready_at(stream));
+	return result;
+}
+
+static CUresult copy(const char *function, uint64_t target, uint64_t source, size_t bytes,
+		     unsigned sides, CUstream stream, bool per_thread)
+{
+	CUresult result = stream_wait(function, stream, per_thread);
+
+	if (result || !bytes)
+		return result;
+	if (!target || !source || (sides & SIDE_TARGET && !on_device(target, bytes)) ||
+	    (sides & SIDE_SOURCE && !on_device(source, bytes)))
+		return CUDA_ERROR_INVALID_VALUE;
+	memmove((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+	return copy(__func__, dst, src, ByteCount, 0, NULL, false);
+}
+
+CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
+{
+	return copy(__func__, dst, src, ByteCount, 0, NULL, true);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, NULL, false);
+}
+
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+{
+	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, NULL, true);
+}
+
+CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, NULL, false);
+}
+
+CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+{
+	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, NULL, true);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+	return copy(__func__, dstDevice, srcDevice, ByteCount, SIDE_TARGET | SIDE_SOURCE, NULL,
+		    false);
+}
+
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
+{
+	return copy(__func__, dstDevice, srcDevice, ByteCount, SIDE_TARGET | SIDE_SOURCE, NULL,
+		    true);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+			      CUstream hStream)
+{
+	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, hStream,
+		    false);
+}
+
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+				   CUstream hStream)
+{
+	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, hStream, true);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+			      CUstream hStream)
+{
+	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, hStream,
+		    false);
+}
+
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+				   CUstream hStream)
+{
+	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, hStream, true);
+}
+
+/* N elements of 1 or 4 bytes. */
+static CUresult fill(const char *function, uint64_t target, unsigned value, size_t element,
+		     size_t count, CUstream stream, bool per_thread)
+{
+	CUresult result = stream_wait(function, stream, per_thread);
+	size_t bytes;
+
+	if (result || !count)
+		return result;
+	if (__builtin_mul_overflow(count, element, &bytes) || target % element ||
+	    !on_device(target, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (element == 1) {
+		memset((void *)(uintptr_t)target, (int)value, bytes);
+		return CUDA_SUCCESS;
+	}
+	unsigned *words = (unsigned *)(uintptr_t)target;
+	for (size_t i = 0; i < count; i++)
+		words[i] = value;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+{
+	return fill(__func__, dstDevice, uc, 1, N, NULL, false);
+}
+
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
+{
+	return fill(__func__, dstDevice, uc, 1, N, NULL, true);
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+{
+	return fill(__func__, dstDevice, ui, sizeof ui, N, NULL, false);
+}
+
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
+{
+	return fill(__func__, dstDevice, ui, sizeof ui, N, NULL, true);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
+{
+	return fill(__func__, dstDevice, uc, 1, N, hStream, false);
+}
+
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
+{
+	return fill(__func__, dstDevice, uc, 1, N, hStream, true);
+}

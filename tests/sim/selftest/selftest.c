@@ -1,0 +1,168 @@
+/*
+ * See selftest.h.
+ */
+#include "selftest.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/vgpu-selftest-XXXXXX";
+static pid_t owner; /* of the folder: children must not remove it */
+
+void selftest_check(bool good, const char *what, const char *file, int line)
+{
+	if (good)
+		return;
+	fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
+	exit(1);
+}
+
+void selftest_check_eq(long long actual, long long expected, const char *what, const char *file,
+		       int line)
+{
+	if (actual == expected)
+		return;
+	fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", file, line, what, actual, expected);
+	exit(1);
+}
+
+static void folder_remove(void)
+{
+	char path[sizeof folder + 16];
+
+	if (getpid() != owner)
+		return;
+	snprintf(path, sizeof path, "%s/state", folder);
+	unlink(path);
+	rmdir(folder);
+}
+
+void selftest_begin(const char *gpus)
+{
+	static const char *const variables[] = {
+		"CUDA_VISIBLE_DEVICES", "VGPU_SIM_CONTEXT_MIB", "VGPU_SIM_DRIVER_VERSION",
+		"VGPU_SIM_FAULTS",      "VGPU_SIM_GPUS",        "VGPU_SIM_MISSING",
+		"VGPU_SIM_NVML_PIDS",
+	};
+	char path[sizeof folder + 16];
+
+	for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+		unsetenv(variables[i]);
+	CHECK(mkdtemp(folder));
+	owner = getpid();
+	atexit(folder_remove);
+	snprintf(path, sizeof path, "%s/state", folder);
+	setenv("VGPU_SIM_STATE", path, 1);
+	if (gpus)
+		setenv("VGPU_SIM_GPUS", gpus, 1);
+}
+
+CUcontext selftest_context(void)
+{
+	CUcontext context;
+
+	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	return context;
+}
+
+static nvmlDevice_t handle(unsigned gpu)
+{
+	nvmlDevice_t device;
+
+	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(gpu, &device), NVML_SUCCESS);
+	return device;
+}
+
+uint64_t selftest_used(unsigned gpu)
+{
+	nvmlMemory_t memory;
+
+	CHECK_EQ(nvmlDeviceGetMemoryInfo(handle(gpu), &memory), NVML_SUCCESS);
+	CHECK(memory.used <= memory.total);
+	CHECK_EQ(memory.used + memory.free, memory.total);
+	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	return memory.used;
+}
+
+long long selftest_process_bytes(unsigned gpu, pid_t pid)
+{
+	nvmlProcessInfo_t infos[64];
+	unsigned count = 64;
+	long long bytes = -1;
+
+	CHECK_EQ(nvmlDeviceGetComputeRunningProcesses_v3(handle(gpu), &count, infos), NVML_SUCCESS);
+	for (unsigned i = 0; i < count; i++) {
+		if (infos[i].pid == (unsigned)pid)
+			bytes = (long long)infos[i].usedGpuMemory;
+	}
+	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	return bytes;
+}
+
+uint64_t selftest_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+struct selftest_child selftest_child_start(void (*body)(void *argument), void *argument)
+{
+	int to[2], from[2];
+	char byte = 0;
+
+	CHECK(!pipe(to) && !pipe(from));
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(to[1]);
+		close(from[0]);
+		body(argument);
+		CHECK_EQ(write(from[1], &byte, 1), 1);
+		exit(read(to[0], &byte, 1) == 1 ? 0 : 1);
+	}
+	close(to[0]);
+	close(from[1]);
+	CHECK_EQ(read(from[0], &byte, 1), 1);
+	return (struct selftest_child){pid, to[1], from[0]};
+}
+
+static int child_wait(struct selftest_child *child)
+{
+	int status;
+
+	CHECK_EQ(waitpid(child->pid, &status, 0), child->pid);
+	close(child->to);
+	close(child->from);
+	return status;
+}
+
+void selftest_child_end(struct selftest_child *child)
+{
+	char byte = 0;
+
+	CHECK_EQ(write(child->to, &byte, 1), 1);
+	CHECK_EQ(child_wait(child), 0);
+}
+
+void selftest_child_kill(struct selftest_child *child)
+{
+	CHECK(!kill(child->pid, SIGKILL));
+	child_wait(child);
+}
+
+void selftest_child_run(void (*body)(void *argument), void *argument)
+{
+	struct selftest_child child = selftest_child_start(body, argument);
+
+	selftest_child_end(&child);
+}

@@ -1,0 +1,68 @@
+/*
+ * What the simulated driver's own tests share. A test is a program: selftest_begin gives it a
+ * machine of its own (a shared state in a new folder, removed at exit) and a clean environment; the
+ * first CHECK that fails ends it with status 1.
+ *
+ * A process that has called cuInit cannot have children that use CUDA. So a test with several
+ * processes makes them first and watches them through NVML.
+ */
+#pragma once
+
+#include "cuda_abi.h"
+#include "nvml_abi.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
+#define CU_CALL(name, class, parameters)            CUresult name parameters;
+#define CU_SIM(name, class, parameters)             CUresult name parameters;
+#include "cuda.def"
+#define NVML_HOOK(name, parameters, arguments) nvmlReturn_t name parameters;
+#define NVML_CALL(name, parameters)            nvmlReturn_t name parameters;
+#define NVML_SIM(name, parameters)             nvmlReturn_t name parameters;
+#include "nvml.def"
+
+#define CHECK(condition) selftest_check(condition, #condition, __FILE__, __LINE__)
+#define CHECK_EQ(actual, expected) \
+	selftest_check_eq((long long)(actual), (long long)(expected), #actual, __FILE__, __LINE__)
+
+#define KIB     ((size_t)1 << 10)
+#define MIB     ((size_t)1 << 20)
+#define GIB     ((size_t)1 << 30)
+#define CONTEXT (518 * MIB) /* what one costs in its process's figure */
+#define FIRST   (9 * MIB)   /* and what the first costs beyond that */
+
+void selftest_check(bool good, const char *what, const char *file, int line);
+void selftest_check_eq(long long actual, long long expected, const char *what, const char *file,
+		       int line);
+
+/* VGPU_SIM_GPUS; NULL for the default. */
+void selftest_begin(const char *gpus);
+
+/* cuInit, and the primary context of device 0 made current. */
+CUcontext selftest_context(void);
+
+/* Bytes in use on the GPU, and what its process list says of a process (-1: not in it). From NVML.
+ */
+uint64_t selftest_used(unsigned gpu);
+long long selftest_process_bytes(unsigned gpu, pid_t pid);
+
+uint64_t selftest_now_ns(void);
+
+/*
+ * A child that runs body(argument), says so when that returns, and then waits to be let go: 0 is
+ * its exit status then. selftest_child_start returns when body has.
+ */
+struct selftest_child {
+	pid_t pid;
+	int to, from;
+};
+struct selftest_child selftest_child_start(void (*body)(void *argument), void *argument);
+void selftest_child_end(struct selftest_child *child);
+void selftest_child_kill(struct selftest_child *child);
+
+/* Runs body in a child that must end with status 0. */
+void selftest_child_run(void (*body)(void *argument), void *argument);

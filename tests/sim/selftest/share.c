@@ -1,0 +1,241 @@
+/*
+ * Several processes on one GPU: each sees what the others hold, nobody gets what another has, and
+ * the dead give everything back.
+ */
+#include "selftest.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void hold(void *argument)
+{
+	CUdeviceptr p;
+
+	selftest_context();
+	CHECK_EQ(cuMemAlloc_v2(&p, *(size_t *)argument), CUDA_SUCCESS);
+}
+
+/* More than is left with the first one alive, but not with it dead. */
+static void hold_after_death(void *argument)
+{
+	struct selftest_child *first = argument;
+	CUdeviceptr p;
+
+	selftest_context();
+	CHECK_EQ(cuMemAlloc_v2(&p, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(!kill(first->pid, SIGKILL));
+	/* Our parent, not we, can wait for it; its memory comes back when the kernel is done with
+	 * it. */
+	for (int i = 0; cuMemAlloc_v2(&p, 5 * GIB); i++) {
+		CHECK(i < 1000);
+		usleep(1000);
+	}
+}
+
+static void test_totals(void)
+{
+	size_t bytes[2] = {3 * GIB, GIB};
+	struct selftest_child a = selftest_child_start(hold, &bytes[0]);
+	struct selftest_child b = selftest_child_start(hold, &bytes[1]);
+
+	CHECK_EQ(selftest_process_bytes(0, a.pid), CONTEXT + 3 * GIB);
+	CHECK_EQ(selftest_process_bytes(0, b.pid), CONTEXT + GIB);
+	CHECK_EQ(selftest_used(0), 2 * (CONTEXT + FIRST) + 4 * GIB);
+	CHECK_EQ(selftest_used(1), 0);
+	selftest_child_kill(&b);
+	CHECK_EQ(selftest_process_bytes(0, b.pid), -1);
+	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 3 * GIB);
+	selftest_child_end(&a);
+	CHECK_EQ(selftest_used(0), 0);
+}
+
+static void test_death_makes_room(void)
+{
+	size_t bytes = 4 * GIB;
+	struct selftest_child a = selftest_child_start(hold, &bytes), b;
+
+	b = selftest_child_start(hold_after_death, &a);
+	selftest_child_kill(&a);
+	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 5 * GIB);
+	selftest_child_end(&b);
+	CHECK_EQ(selftest_used(0), 0);
+}
+
+enum {
+	PROCESSES = 8,
+	THREADS = 4,
+	LIVE = 24,
+	STEPS = 4000,
+};
+
+static void *allocate_at_random(void *argument)
+{
+	CUdeviceptr live[LIVE] = {0};
+	unsigned seed = *(unsigned *)argument ^ (unsigned)getpid();
+	CUcontext context;
+
+	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	for (int step = 0; step < STEPS; step++) {
+		unsigned i = (unsigned)rand_r(&seed) % LIVE;
+		if (live[i]) {
+			CHECK_EQ(cuMemFree_v2(live[i]), CUDA_SUCCESS);
+			live[i] = 0;
+			continue;
+		}
+		size_t bytes = 1 + (size_t)rand_r(&seed) % ((size_t)1 << rand_r(&seed) % 27);
+		CUresult result = cuMemAlloc_v2(&live[i], bytes);
+		if (result)
+			CHECK_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+	}
+	for (unsigned i = 0; i < LIVE; i++)
+		CHECK_EQ(cuMemFree_v2(live[i]), CUDA_SUCCESS);
+	CHECK_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	return NULL;
+}
+
+static void crowd(void *argument)
+{
+	pthread_t threads[THREADS];
+	unsigned seeds[THREADS];
+
+	(void)argument;
+	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < THREADS; i++) {
+		seeds[i] = i;
+		CHECK(!pthread_create(&threads[i], NULL, allocate_at_random, &seeds[i]));
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* The last one is killed at some time on its way, as often as the others take. */
+static void test_crowd(void)
+{
+	pid_t pids[PROCESSES];
+	int status;
+
+	for (int i = 0; i < PROCESSES; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			crowd(NULL);
+			_exit(0);
+		}
+	}
+	for (unsigned i = 0; i < 30; i++) {
+		pid_t victim = fork();
+		if (!victim) {
+			crowd(NULL);
+			_exit(0);
+		}
+		usleep(3000 + i * 700);
+		kill(victim, SIGKILL);
+		waitpid(victim, &status, 0);
+		CHECK(selftest_used(0) <= 8 * GIB);
+		CHECK_EQ(selftest_process_bytes(0, victim), -1);
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		CHECK_EQ(waitpid(pids[i], &status, 0), pids[i]);
+		CHECK_EQ(status, 0);
+	}
+	CHECK_EQ(selftest_used(0), 0);
+}
+
+enum {
+	GRABBERS = 4,
+	SCARCE = 16, /* granules that they fight for */
+};
+
+/* Takes whatever it can, and gives one back when it can take no more. */
+static void grab(pthread_barrier_t *ready)
+{
+	CUdeviceptr pieces[SCARCE];
+	int count = 0;
+
+	selftest_context();
+	pthread_barrier_wait(ready); /* or they would take the room for a context */
+	for (int step = 0; step < 30000; step++) {
+		if (count < SCARCE && !cuMemAlloc_v2(&pieces[count], 2 * MIB))
+			count++;
+		else if (count)
+			CHECK_EQ(cuMemFree_v2(pieces[--count]), CUDA_SUCCESS);
+	}
+}
+
+/* Nobody gets what another has just got. */
+static void test_limit(void)
+{
+	size_t most = 8 * GIB - (GRABBERS + 1) * (CONTEXT + FIRST) - SCARCE * 2 * MIB;
+	struct selftest_child holder = selftest_child_start(hold, &most);
+	pthread_barrier_t *ready = mmap(NULL, sizeof *ready, PROT_READ | PROT_WRITE,
+					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_barrierattr_t shared;
+	int status, running = GRABBERS;
+
+	CHECK(ready != MAP_FAILED);
+	pthread_barrierattr_init(&shared);
+	pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	pthread_barrier_init(ready, &shared, GRABBERS);
+	for (int i = 0; i < GRABBERS; i++) {
+		if (!fork()) {
+			grab(ready);
+			_exit(0);
+		}
+	}
+	while (running) {
+		CHECK(selftest_used(0) >= most); /* and it looks whether it is more than there is */
+		pid_t ended = waitpid(-1, &status, WNOHANG);
+		CHECK_EQ(ended ? status : 0, 0);
+		running -= ended > 0;
+	}
+	selftest_child_end(&holder);
+	CHECK_EQ(selftest_used(0), 0);
+}
+
+/* Has the state file locked, as a process is that is at work in it, for that many microseconds. */
+static void lock_for_a_while(void *argument)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	int fd = open(getenv("VGPU_SIM_STATE"), O_RDWR);
+
+	CHECK(fd >= 0);
+	CHECK(!fcntl(fd, F_OFD_SETLKW, &lock));
+	if (!fork()) { /* it has the lock as long as one of us has the descriptor */
+		usleep(*(unsigned *)argument);
+		_exit(0);
+	}
+	close(fd);
+}
+
+/* Whoever wants to look or to take waits until the other has done; its death ends the wait. */
+static void test_lock(void)
+{
+	unsigned us = 150000;
+	nvmlDevice_t device;
+	nvmlMemory_t memory;
+
+	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	struct selftest_child locker = selftest_child_start(lock_for_a_while, &us);
+	uint64_t start = selftest_now_ns();
+	CHECK_EQ(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+	CHECK(selftest_now_ns() - start > us / 2 * 1000);
+	selftest_child_end(&locker);
+	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+}
+
+int main(void)
+{
+	selftest_begin("8G,8G");
+	test_lock();
+	test_totals();
+	test_death_makes_room();
+	test_limit();
+	test_crowd();
+	return 0;
+}

@@ -1,0 +1,254 @@
+/*
+ * Modules, launches, streams and events: what was queued is done when it should be, also behind
+ * another process's work, and launching is cheap.
+ */
+#include "selftest.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define MS ((uint64_t)1000000)
+
+static const char ptx[] = "// a comment with .entry in it\n"
+			  ".version 7.0\n.target sm_70\n.address_size 64\n"
+			  ".visible .entry spin_ns(.param .u64 ns) { ret; }\n"
+			  "/* .entry hidden() */\n"
+			  ".visible .entry\n nop() { ret; }\n";
+
+static CUfunction spin, nop;
+
+static void load(void)
+{
+	CUmodule module;
+	CUfunction none = NULL;
+
+	CHECK_EQ(cuModuleLoadData(&module, "\177ELF"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQ(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&none, module, "hidden"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(cuModuleGetFunction(&none, module, "in"), CUDA_ERROR_NOT_FOUND);
+	CHECK(!none);
+}
+
+static void launch(CUstream stream, uint64_t ns)
+{
+	void *parameters[] = {&ns};
+
+	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL),
+		 CUDA_SUCCESS);
+}
+
+static CUstream stream_new(unsigned flags)
+{
+	CUstream stream;
+
+	CHECK_EQ(cuStreamCreate(&stream, flags), CUDA_SUCCESS);
+	return stream;
+}
+
+/* It took that long, and not much longer. */
+static void took(uint64_t since, uint64_t ns)
+{
+	uint64_t elapsed = selftest_now_ns() - since;
+
+	CHECK(elapsed >= ns);
+	CHECK(elapsed < ns + 500 * MS);
+}
+
+static void test_stream(void)
+{
+	CUstream stream = stream_new(1), idle = stream_new(1);
+	uint64_t start = selftest_now_ns();
+
+	launch(stream, 30 * MS);
+	launch(stream, 30 * MS);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuStreamQuery(idle), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	took(start, 60 * MS);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+	start = selftest_now_ns();
+	launch(stream, 20 * MS); /* one GPU, one kernel at a time */
+	launch(idle, 20 * MS);
+	CHECK_EQ(cuStreamSynchronize(idle), CUDA_SUCCESS);
+	took(start, 40 * MS);
+	launch(stream, 20 * MS);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	took(start, 60 * MS);
+	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuStreamDestroy_v2(NULL), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void test_default_streams(void)
+{
+	CUstream blocking = stream_new(0), free_one = stream_new(1);
+	uint64_t ns = 30 * MS, start = selftest_now_ns();
+	void *parameters[] = {&ns};
+	CUdeviceptr p;
+
+	launch(free_one, ns);
+	CHECK_EQ(cuStreamQuery(NULL), CUDA_SUCCESS); /* does not wait for that one */
+	launch(blocking, ns);
+	CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuStreamQuery_ptsz(NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	took(start, 2 * ns);
+	start = selftest_now_ns();
+	CHECK_EQ(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL),
+		 CUDA_SUCCESS);
+	CHECK_EQ(cuStreamQuery_ptsz(NULL), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuStreamQuery((CUstream)2), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuStreamQuery(blocking), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
+	took(start, ns);
+	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
+	start = selftest_now_ns();
+	launch(NULL, ns);
+	CHECK_EQ(cuMemsetD8_v2(p, 0, 1), CUDA_SUCCESS); /* in order */
+	took(start, ns);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+}
+
+static void test_events(void)
+{
+	CUstream stream = stream_new(1);
+	CUevent a, b, untimed;
+	float ms = -1;
+
+	CHECK_EQ(cuEventCreate(&a, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuEventCreate(&b, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuEventCreate(&untimed, 2), CUDA_SUCCESS);
+	CHECK_EQ(cuEventQuery(a), CUDA_SUCCESS);
+	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuEventRecord(a, stream), CUDA_SUCCESS);
+	launch(stream, 40 * MS);
+	CHECK_EQ(cuEventRecord(b, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuEventRecord(untimed, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuEventQuery(b), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuEventSynchronize(b), CUDA_SUCCESS);
+	CHECK_EQ(cuEventQuery(b), CUDA_SUCCESS);
+	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS);
+	CHECK(ms >= 40 && ms < 60);
+	CHECK_EQ(cuEventElapsedTime_v2(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuEventDestroy_v2(a), CUDA_SUCCESS);
+	CHECK_EQ(cuEventDestroy_v2(a), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuEventRecord(a, stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* Streams and events end with their context; their handles are refused, not followed. */
+static void test_end(void)
+{
+	CUcontext context;
+	CUevent event;
+
+	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CUstream stream = stream_new(0);
+	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_EQ(cuEventDestroy_v2(event), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void test_launch(void)
+{
+	uint64_t ns = 5 * MS, size = sizeof ns, start = selftest_now_ns();
+	void *extra[] = {(void *)1, &ns, (void *)2, &size, NULL};
+
+	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	took(start, ns);
+	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuLaunchKernel(nop, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuLaunchKernel(nop, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		 CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* Generously measured: a sanitizer or a busy machine must not fail it, a system call each should.
+ */
+static void test_cheap(void)
+{
+	enum { LAUNCHES = 100000 };
+	CUstream stream = stream_new(1);
+	uint64_t best = UINT64_MAX;
+
+	for (int round = 0; round < 5; round++) {
+		uint64_t start = selftest_now_ns();
+
+		for (int i = 0; i < LAUNCHES; i++)
+			cuLaunchKernel(nop, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+		uint64_t each = (selftest_now_ns() - start) / LAUNCHES;
+		best = each < best ? each : best;
+	}
+	printf("a launch takes %llu ns\n", (unsigned long long)best);
+	CHECK(best < 400);
+}
+
+static void begin(void)
+{
+	selftest_context();
+	load();
+}
+
+static void alone(void *argument)
+{
+	(void)argument;
+	begin();
+	test_stream();
+	test_default_streams();
+	test_events();
+	test_end();
+	test_launch();
+	test_cheap();
+}
+
+static void occupies(void *argument)
+{
+	begin();
+	launch(NULL, *(uint64_t *)argument);
+}
+
+static void queues_behind(void *argument)
+{
+	uint64_t start = selftest_now_ns();
+
+	begin();
+	launch(NULL, 10 * MS);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	took(start, *(uint64_t *)argument);
+}
+
+static void test_processes(void)
+{
+	uint64_t ns = 150 * MS, rest = 100 * MS, long_time = 20000 * MS, nothing = 0;
+	struct selftest_child first;
+
+	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS); /* who comes when nobody is there begins afresh */
+	first = selftest_child_start(occupies, &ns);
+	selftest_child_run(queues_behind, &rest);
+	selftest_child_end(&first);
+	/* What the dead have queued goes with them. */
+	first = selftest_child_start(occupies, &long_time);
+	selftest_child_kill(&first);
+	selftest_child_run(queues_behind, &nothing);
+}
+
+int main(void)
+{
+	selftest_begin(NULL);
+	selftest_child_run(alone, NULL);
+	test_processes();
+	return 0;
+}

@@ -1,0 +1,95 @@
+/*
+ * CUDA_VISIBLE_DEVICES: which GPUs a process sees, under which numbers; and what a GPU says of
+ * itself.
+ */
+#include "selftest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define UUID "GPU-51300000-0000-4000-8000-00000000000"
+
+/* `gpus` has a digit for each device that is to be seen: the GPU that it is. */
+struct visible_case {
+	const char *list, *gpus;
+};
+
+static void sees(void *argument)
+{
+	const struct visible_case *wanted = argument;
+	int count, wanted_count = (int)strlen(wanted->gpus);
+	CUuuid uuid;
+
+	setenv("CUDA_VISIBLE_DEVICES", wanted->list, 1);
+	if (!wanted_count) {
+		CHECK_EQ(cuInit(0), CUDA_ERROR_NO_DEVICE);
+		CHECK_EQ(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+		return;
+	}
+	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	CHECK_EQ(count, wanted_count);
+	for (int i = 0; i < count; i++) {
+		CHECK_EQ(cuDeviceGetUuid_v2(&uuid, i), CUDA_SUCCESS);
+		CHECK_EQ(uuid.bytes[15], wanted->gpus[i] - '0');
+	}
+	CHECK_EQ(cuDeviceGetUuid(&uuid, count), CUDA_ERROR_INVALID_DEVICE);
+}
+
+/* What is taken through a number is taken from the GPU that it means. */
+static void takes(void *argument)
+{
+	CUdeviceptr p;
+	size_t total;
+	char bus[16];
+	int value;
+	CUdevice device;
+
+	(void)argument;
+	setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+	selftest_context();
+	CHECK_EQ(cuMemAlloc_v2(&p, GIB), CUDA_SUCCESS);
+	CHECK_EQ(selftest_used(2), CONTEXT + FIRST + GIB);
+	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQ(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+	CHECK_EQ(total, 16 * GIB);
+	CHECK_EQ(cuDeviceTotalMem_v2(&total, 1), CUDA_SUCCESS);
+	CHECK_EQ(total, 80 * GIB);
+	CHECK_EQ(cuDeviceGetPCIBusId(bus, sizeof bus, 0), CUDA_SUCCESS);
+	CHECK(!strcmp(bus, "0000:03:00.0"));
+	CHECK_EQ(cuDeviceGetByPCIBusId(&device, bus), CUDA_SUCCESS);
+	CHECK_EQ(device, 0);
+	CHECK_EQ(cuDeviceGetByPCIBusId(&device, "0000:02:00.0"), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
+		 CUDA_SUCCESS);
+	CHECK_EQ(value, 132);
+	CHECK_EQ(
+		cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 1),
+		CUDA_SUCCESS);
+	CHECK_EQ(value, 2048);
+}
+
+int main(void)
+{
+	static const struct visible_case cases[] = {
+		{"0", "0"},        {"2,0", "20"},      {"1,2,0", "120"},
+		{"0,7,1", "0"},    {"0,1x,2", "0"},    {"0,,2", "0"},
+		{" 1 , 0 ", "10"}, {"1,1,0", "1"},     {"", ""},
+		{"-1", ""},        {"0,-1,1", "0"},    {"NoDevFiles", ""},
+		{UUID "1", "1"},   {UUID "2,0", "20"}, {UUID "7", ""},
+		{"GPU-5130", ""}, /* ambiguous */
+		{"GPU-", ""},      {"3", ""},          {"99999999999999999999", ""},
+	};
+
+	selftest_begin("80G,24G,16G");
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct visible_case wanted = cases[i];
+
+		selftest_child_run(sees, &wanted);
+	}
+	selftest_child_run(takes, NULL);
+	setenv("VGPU_SIM_GPUS", "1x80G", 1);
+	struct visible_case prefix = {"GPU-5130", "0"};
+	selftest_child_run(sees, &prefix);
+	return 0;
+}
