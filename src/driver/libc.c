@@ -1,0 +1,73 @@
+/* Both tables are filled once; two threads that do it at once store the same pointers. */
+#include "libc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "objects.h"
+
+struct fill {
+	struct libc_functions *functions;
+	bool libc_only;
+	const void *after; /* dynamic section of the object to start behind; NULL: from the first */
+};
+
+static void take(const struct object *object, const char *name, void *slot)
+{
+	void *found, **pointer = slot;
+
+	if (!*pointer && (found = object_symbol(object, name)))
+		*pointer = found;
+}
+
+static bool fill_from(void *arg, const struct object *object)
+{
+	struct fill *fill = arg;
+	struct libc_functions *f = fill->functions;
+	const char *soname;
+
+	if (fill->after) {
+		if (object->dynamic == fill->after)
+			fill->after = NULL;
+		return false;
+	}
+	soname = object_soname(object);
+	if (fill->libc_only && strcmp(soname, "libc.so.6") != 0 &&
+	    strcmp(soname, "libdl.so.2") != 0)
+		return false;
+	take(object, "dlsym", &f->dlsym);
+	take(object, "dlvsym", &f->dlvsym);
+	take(object, "dlopen", &f->dlopen);
+	take(object, "dlclose", &f->dlclose);
+	take(object, "dlerror", &f->dlerror);
+	take(object, "dlinfo", &f->dlinfo); /* last: filled() goes by it */
+	return f->dlsym && f->dlvsym && f->dlopen && f->dlclose && f->dlerror && f->dlinfo;
+}
+
+static const struct libc_functions *filled(struct libc_functions *functions, bool libc_only)
+{
+	struct object self;
+	struct fill fill = {functions, libc_only, NULL};
+
+	if (__atomic_load_n(&functions->dlinfo, __ATOMIC_ACQUIRE))
+		return functions;
+	if (objects_containing(functions, &self))
+		fill.after = libc_only ? NULL : self.dynamic;
+	objects_each(fill_from, &fill);
+	return functions;
+}
+
+const struct libc_functions *libc_functions(void)
+{
+	static struct libc_functions functions;
+
+	return filled(&functions, true);
+}
+
+const struct libc_functions *next_functions(void)
+{
+	static struct libc_functions functions;
+
+	return filled(&functions, false);
+}

@@ -1,0 +1,38 @@
+/* NVML's functions, as calls of ours reach them (cuda.h says more: a lacking one returns
+ * NVML_ERROR_FUNCTION_NOT_FOUND here), and what we ask it ourselves. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "nvml_abi.h"
+
+#define NVML_SONAME "libnvidia-ml.so.1"
+
+struct nvml_functions {
+#define NVML_HOOK(name, parameters, arguments) nvmlReturn_t(*name) parameters;
+#define NVML_CALL(name, parameters)            nvmlReturn_t(*name) parameters;
+#include "nvml.def"
+};
+
+extern struct nvml_functions nvml;
+
+/* Fills the table from libnvidia-ml.so.1 if the process has it loaded, as cuda_bind does. */
+bool nvml_bind(void);
+void *nvml_driver_symbol(const char *name);
+
+/*
+ * NVML for our own questions: loads the library and starts it, once, if need be (about 12 ms on an
+ * H200; therefore never on the way of cuInit or of a context). False where there is none.
+ */
+bool nvml_start(void);
+
+/*
+ * What NVML counts for this process on the GPU with that UUID, in bytes (10 us a call). Managed
+ * memory is not in it. Returns false when NVML cannot tell: not there, or its pids are not of our
+ * namespace.
+ */
+bool nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
+
+/* The GPU's place in NVML's order, or -1. */
+int nvml_index(const char *uuid);

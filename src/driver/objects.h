@@ -1,0 +1,41 @@
+/*
+ * The ELF objects loaded into this process, in load order: the program, what is preloaded, their
+ * libraries, what was dlopened. For questions that dlsym cannot answer for us, because we stand in
+ * front of it, or because it answers by who asks.
+ *
+ * Only objects of the program's own namespace are seen (dlmopen(3) makes others). Everything here
+ * takes the dynamic loader's lock, as dlsym does, and nothing else.
+ */
+#pragma once
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct object {
+	const char *path;          /* "" for the program itself */
+	ElfW(Addr) base;           /* what the object's addresses are relative to */
+	const ElfW(Dyn) * dynamic; /* names the object for good: an object has one */
+	const ElfW(Phdr) * segments;
+	size_t segment_count;
+};
+
+/* Calls each(arg, object) in load order until it returns true; returns whether it did. The object
+ * is good for the call only, unless it is known to stay loaded. */
+bool objects_each(bool (*each)(void *arg, const struct object *object), void *arg);
+
+/* The object that holds an address, or the first with that DT_SONAME. */
+bool objects_containing(const void *address, struct object *ret_object);
+bool objects_named(const char *soname, struct object *ret_object);
+
+const char *object_soname(const struct object *object); /* "" when it has none */
+
+/* What the object itself defines under that name, in its default version; NULL if nothing. */
+void *object_symbol(const struct object *object, const char *name);
+
+/*
+ * Makes the object's own calls and pointers to imported functions go elsewhere: choose(name) says
+ * where to, or NULL to leave one alone. For objects loaded with RTLD_DEEPBIND, which prefer their
+ * own libraries' symbols to ours.
+ */
+void object_redirect(const struct object *object, void *(*choose)(const char *name));

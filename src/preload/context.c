@@ -1,0 +1,347 @@
+/*
+ * Contexts: making one takes hundreds of MiB of the device, ending one gives back all that lives in
+ * it.
+ *
+ * The way of making one: begin() reserves what it may cost, or refuses; the driver makes it;
+ * finish() settles. The primary context is made by the first retain, and ended by the last release
+ * or by a reset; the driver is asked which it was. One thread at a time makes or ends contexts
+ * (`making_lock`, held over the driver's call: a tenth of a second when a context is made, and
+ * nothing else waits on it).
+ */
+#include <errno.h>
+#include <stdint.h>
+
+#include "cuda.h"
+#include "hooks.h"
+#include "lock.h"
+#include "log.h"
+#include "making.h"
+#include "nvml.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "size.h"
+#include "state.h"
+
+struct making {
+	bool counted; /* there is a claim to settle, and making_lock is held */
+	CUdevice device;
+	struct quota_context_claim claim;
+};
+
+static struct lock making_lock = LOCK_INIT;
+static CUcontext primary[VGPU_DEVICES_MAX]; /* the handle, once retained; under making_lock */
+
+void making_forget(void)
+{
+	lock_init(&making_lock);
+}
+
+/*
+ * The least that a context can take: local memory for the default stack of 1 KiB of every thread
+ * that the GPU can hold. It is half of the cost on an H200; the rest is not to be had from the
+ * driver.
+ */
+static uint64_t least_bytes(CUdevice device)
+{
+	int processors = 0, threads = 0;
+
+	cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+	cuda.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+				  device);
+	return processors > 0 && threads > 0 ? (uint64_t)processors * (uint64_t)threads * 1024 : 0;
+}
+
+static CUresult refuse(CUdevice device, int error)
+{
+	char used[32], limit[32];
+
+	if (error == -ETIMEDOUT)
+		log_line(LOG_ERROR, "a context is refused because another process of the slice "
+				    "holds the region's lock and is stopped; continue or kill it");
+	else
+		log_line(
+			LOG_WARN,
+			"a context on GPU %d is refused: it does not fit, the slice holds %s of %s",
+			device, size_format(quota_used(device), used, sizeof(used)),
+			size_format(quota_limit(device), limit, sizeof(limit)));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Under making_lock: the room for a context. */
+static CUresult reserve(struct making *making)
+{
+	CUdevice device = making->device;
+	char uuid[VGPU_UUID_LEN];
+	int error;
+
+	if (!quota_has_device(device)) {
+		if (!state_device_uuid(device, uuid))
+			return CUDA_ERROR_INVALID_DEVICE; /* there is none of that number */
+		log_line(LOG_ERROR,
+			 "GPU %d is not in this slice; choose another with CUDA_VISIBLE_DEVICES",
+			 device);
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
+	}
+	reconcile_books(device); /* one context at a time whose cost is a guess */
+	error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	return error ? refuse(device, error) : CUDA_SUCCESS;
+}
+
+/* For a cuCtxCreate. CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct making *making, CUdevice device)
+{
+	CUresult result;
+
+	making->device = device;
+	result = state_attach(&making->counted);
+	if (result != CUDA_SUCCESS || !making->counted)
+		return result;
+	lock_acquire(&making_lock);
+	result = reserve(making);
+	if (result != CUDA_SUCCESS)
+		lock_release(&making_lock);
+	return result;
+}
+
+/* What the device holds, for whomever: so much the new context takes at most. */
+static uint64_t device_used(CUcontext context)
+{
+	size_t available = 0, total = 0;
+	bool known;
+
+	if (cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return UINT64_MAX;
+	known = cuda.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS;
+	cuda.cuCtxPopCurrent_v2(&context);
+	return known && total > available ? total - available : UINT64_MAX;
+}
+
+/* What NVML counts, where it is worth its price: when the context may not have fitted. */
+static uint64_t measure(const struct making *making, uint64_t at_most)
+{
+	char uuid[VGPU_UUID_LEN];
+	uint64_t bytes;
+
+	if (!quota_context_is_tight(&making->claim, at_most) ||
+	    !state_device_uuid(making->device, uuid) || !nvml_own_usage(uuid, &bytes))
+		return 0;
+	return bytes;
+}
+
+/* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it is there, and must go. */
+static CUresult settle(struct making *making, CUcontext context)
+{
+	uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
+	int error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
+					 measure(making, at_most));
+
+	return error ? refuse(making->device, error) : CUDA_SUCCESS;
+}
+
+/* The driver answered to a cuCtxCreate. */
+static CUresult finish(struct making *making, CUresult result, CUcontext context, CUcontext *pctx)
+{
+	if (making->counted) {
+		if (result != CUDA_SUCCESS) {
+			quota_context_cancel(&making->claim);
+		} else {
+			result = settle(making, context);
+			if (result != CUDA_SUCCESS)
+				cuda.cuCtxDestroy_v2(context);
+		}
+		lock_release(&making_lock);
+	}
+	if (result == CUDA_SUCCESS)
+		*pctx = context;
+	return result;
+}
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, dev);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxCreate(pctx ? &context : NULL, flags, dev);
+	return finish(&making, result, context, pctx);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, dev);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxCreate_v2(pctx ? &context : NULL, flags, dev);
+	return finish(&making, result, context, pctx);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+			unsigned int flags, CUdevice dev)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, dev);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxCreate_v3(pctx ? &context : NULL, paramsArray, numParams, flags, dev);
+	return finish(&making, result, context, pctx);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
+			CUdevice dev)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, dev);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxCreate_v4(pctx ? &context : NULL, ctxCreateParams, flags, dev);
+	return finish(&making, result, context, pctx);
+}
+
+/* -- ending -- */
+
+/* Whether ends of contexts are to be followed. Ends begun with true are finished with end_unlock.
+ */
+static bool end_lock(void)
+{
+	cuda_bind();
+	if (!quota_attached())
+		return false;
+	lock_acquire(&making_lock);
+	return true;
+}
+
+static void end_unlock(bool locked)
+{
+	if (locked)
+		lock_release(&making_lock);
+}
+
+/* Takes the context off the books if it is gone. */
+static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
+{
+	if (locked && result == CUDA_SUCCESS && gone)
+		quota_context_end((uint64_t)(uintptr_t)context);
+	end_unlock(locked);
+	return result;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	bool locked = end_lock();
+
+	return ended(locked, cuda.cuCtxDestroy(ctx), true, ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	bool locked = end_lock();
+
+	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
+}
+
+/* The last of several detaches ends it; the driver knows a context that is gone. */
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	bool locked = end_lock();
+	CUresult result = cuda.cuCtxDetach(ctx);
+	unsigned int version;
+
+	return ended(locked, result, cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS, ctx);
+}
+
+/* -- the primary context -- */
+
+static bool primary_is_active(CUdevice device)
+{
+	unsigned int flags;
+	int active = 0;
+
+	return cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/* A first retain: settles, or undoes it. */
+static CUresult finish_primary(struct making *making, CUresult result, CUcontext context)
+{
+	if (result != CUDA_SUCCESS) {
+		quota_context_cancel(&making->claim);
+		return result;
+	}
+	result = settle(making, context);
+	if (result == CUDA_SUCCESS)
+		primary[making->device] = context;
+	else
+		cuda.cuDevicePrimaryCtxRelease_v2(making->device);
+	return result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	struct making making = {.device = dev};
+	CUcontext context = NULL;
+	bool attached;
+	CUresult result = state_attach(&attached);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!attached || !pctx)
+		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+	lock_acquire(&making_lock);
+	if (primary_is_active(dev)) {
+		result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
+	} else {
+		result = reserve(&making);
+		if (result == CUDA_SUCCESS) {
+			result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
+			result = finish_primary(&making, result, context);
+		}
+	}
+	lock_release(&making_lock);
+	if (result == CUDA_SUCCESS)
+		*pctx = context;
+	return result;
+}
+
+/* After a release or a reset. */
+static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
+{
+	CUcontext context = dev >= 0 && dev < VGPU_DEVICES_MAX ? primary[dev] : NULL;
+
+	return ended(locked, result, context && !primary_is_active(dev), context);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	bool locked = end_lock();
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	bool locked = end_lock();
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	bool locked = end_lock();
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	bool locked = end_lock();
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset_v2(dev), dev);
+}

@@ -1,0 +1,54 @@
+/*
+ * The driver's own doors: cuInit, where a process joins its slice, and cuGetProcAddress, which
+ * hands out the driver's functions.
+ */
+#include "cuda.h"
+#include "hooks.h"
+#include "state.h"
+
+CUresult cuInit(unsigned int Flags)
+{
+	bool attached;
+	CUresult result;
+
+	if (state_get() == STATE_REFUSED)
+		return CUDA_ERROR_NOT_PERMITTED; /* said on stderr when it came to that */
+	cuda_bind();
+	result = cuda.cuInit(Flags);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return state_attach(&attached);
+}
+
+/* The driver has chosen by name, version and flags; we go by what it chose. */
+static void put_hook(CUresult result, void **pfn)
+{
+	const struct hook *hook;
+
+	if (result != CUDA_SUCCESS || !pfn || state_get() == STATE_INERT)
+		return;
+	hook = hook_of_pointer(HOOK_OF_CUDA, *pfn);
+	if (hook)
+		*pfn = hook->ours;
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
+	put_hook(result, pfn);
+	return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *symbolStatus)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
+	put_hook(result, pfn);
+	return result;
+}

@@ -1,0 +1,225 @@
+/*
+ * Allocations: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree, in all versions.
+ *
+ * Each goes the same way: begin() finds out whether and where there is a quota to keep, and
+ * reserves; the driver is called, with no lock held; finish() settles. Refusal is
+ * CUDA_ERROR_OUT_OF_MEMORY with the application's variables untouched, as the driver refuses. Where
+ * we have nothing to say (no slice, no context, arguments that the driver will reject) the driver's
+ * word is the answer.
+ */
+#include <errno.h>
+
+#include "cuda.h"
+#include "hooks.h"
+#include "log.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "state.h"
+
+/* An allocation on its way. */
+struct making {
+	bool counted; /* there is a claim to settle */
+	struct quota_claim claim;
+	struct block block; /* address and size follow from the driver */
+};
+
+static CUresult refuse(CUdevice device, uint64_t size_bytes, int error)
+{
+	if (error == -ETIMEDOUT)
+		log_line(LOG_ERROR, "an allocation is refused because another process of the slice "
+				    "holds the region's lock and is stopped; continue or kill it");
+	else
+		log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
+			 (unsigned long long)size_bytes, device,
+			 (unsigned long long)quota_used(device),
+			 (unsigned long long)quota_limit(device));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* size_bytes: what it will take at most; 0: the driver will reject the call, and is left to.
+ * CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
+{
+	CUcontext context;
+	CUdevice device;
+	CUresult result;
+	int error;
+
+	making->counted = false;
+	result = state_attach(&making->counted);
+	if (result != CUDA_SUCCESS || !making->counted)
+		return result;
+	making->counted = size_bytes && cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+			  cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device);
+	if (!making->counted)
+		return CUDA_SUCCESS;
+	reconcile_books(device);
+	error = quota_reserve(device, managed, size_bytes, &making->claim);
+	if (error)
+		return refuse(device, size_bytes, error);
+	making->block = (struct block){
+		.context = (uint64_t)(uintptr_t)context, .device = device, .managed = managed};
+	return CUDA_SUCCESS;
+}
+
+/* The driver answered; size_bytes is what it really gave. */
+static CUresult finish(struct making *making, CUresult result, CUdeviceptr address,
+		       uint64_t size_bytes)
+{
+	if (!making->counted)
+		return result;
+	if (result != CUDA_SUCCESS) {
+		quota_cancel(&making->claim);
+		return result;
+	}
+	making->block.address = address;
+	making->block.size_bytes = size_bytes;
+	if (quota_settle(&making->claim, &making->block) == 0)
+		return CUDA_SUCCESS;
+	cuda.cuMemFree_v2(address);
+	return refuse(making->block.device, size_bytes, -EDQUOT);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+	struct making making;
+	CUdeviceptr address = 0;
+	CUresult result;
+
+	result = begin(&making, dptr ? bytesize : 0, false);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
+	result = finish(&making, result, address, bytesize);
+	if (result == CUDA_SUCCESS)
+		*dptr = address;
+	return result;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+	struct making making;
+	CUdeviceptr_v1 address = 0;
+	CUresult result;
+
+	result = begin(&making, dptr ? bytesize : 0, false);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAlloc(dptr ? &address : NULL, bytesize);
+	result = finish(&making, result, address, bytesize);
+	if (result == CUDA_SUCCESS)
+		*dptr = address;
+	return result;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+	struct making making;
+	CUdeviceptr address = 0;
+	CUresult result;
+
+	result = begin(&making, dptr ? bytesize : 0, true);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocManaged(dptr ? &address : NULL, bytesize, flags);
+	result = finish(&making, result, address, bytesize);
+	if (result == CUDA_SUCCESS)
+		*dptr = address;
+	return result;
+}
+
+#define PITCH_ALIGNMENT 512 /* what the driver rounds a row up to, as far as seen */
+
+/* A pitched block with rows of that pitch; UINT64_MAX, which no quota has, for one that no device
+ * has. */
+static uint64_t pitched_bytes(uint64_t pitch, uint64_t height)
+{
+	uint64_t bytes;
+
+	return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : bytes;
+}
+
+static uint64_t worst_pitched_bytes(uint64_t width, uint64_t height)
+{
+	uint64_t rows = width / PITCH_ALIGNMENT + (width % PITCH_ALIGNMENT != 0);
+
+	return pitched_bytes(pitched_bytes(rows, PITCH_ALIGNMENT), height);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+			    unsigned int ElementSizeBytes)
+{
+	struct making making;
+	CUdeviceptr address = 0;
+	size_t pitch = 0;
+	CUresult result;
+
+	result = begin(&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0,
+		       false);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
+					 WidthInBytes, Height, ElementSizeBytes);
+	result = finish(&making, result, address, pitched_bytes(pitch, Height));
+	if (result == CUDA_SUCCESS) {
+		*dptr = address;
+		*pPitch = pitch;
+	}
+	return result;
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
+			 unsigned int Height, unsigned int ElementSizeBytes)
+{
+	struct making making;
+	CUdeviceptr_v1 address = 0;
+	unsigned int pitch = 0;
+	CUresult result;
+
+	result = begin(&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0,
+		       false);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocPitch(dptr ? &address : NULL, pPitch ? &pitch : NULL, WidthInBytes,
+				      Height, ElementSizeBytes);
+	result = finish(&making, result, address, pitched_bytes(pitch, Height));
+	if (result == CUDA_SUCCESS) {
+		*dptr = address;
+		*pPitch = pitch;
+	}
+	return result;
+}
+
+/* A free on its way: false when the address is none that we have counted. */
+static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
+{
+	cuda_bind();
+	return address && quota_attached() && quota_free_begin(address, ret_release);
+}
+
+static CUresult finish_free(const struct quota_release *release, CUresult result)
+{
+	if (result == CUDA_SUCCESS)
+		quota_free_commit(release);
+	else
+		quota_free_undo(release);
+	return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+	struct quota_release release;
+
+	if (!begin_free(dptr, &release))
+		return cuda.cuMemFree_v2(dptr);
+	return finish_free(&release, cuda.cuMemFree_v2(dptr));
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+	struct quota_release release;
+
+	if (!begin_free(dptr, &release))
+		return cuda.cuMemFree(dptr);
+	return finish_free(&release, cuda.cuMemFree(dptr));
+}

@@ -1,0 +1,49 @@
+/* NVML's view of the memory: what nvidia-smi and its like show is the slice. */
+#include "hooks.h"
+#include "nvml.h"
+#include "view.h"
+
+/* The slice of an NVML device. */
+static bool slice_of(nvmlDevice_t device, uint64_t *ret_limit, uint64_t *ret_used)
+{
+	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
+
+	return nvml.nvmlDeviceGetUUID(device, uuid, sizeof(uuid)) == NVML_SUCCESS &&
+	       view_memory(uuid, ret_limit, ret_used);
+}
+
+/* total is the slice's, or the GPU's if that is smaller; used and free add up to it. */
+static void show(uint64_t limit, uint64_t used, unsigned long long *total,
+		 unsigned long long *ret_free, unsigned long long *ret_used)
+{
+	if (limit < *total)
+		*total = limit;
+	*ret_used = used < *total ? used : *total;
+	*ret_free = *total - *ret_used;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	uint64_t limit, used;
+	nvmlReturn_t result;
+
+	nvml_bind();
+	result = nvml.nvmlDeviceGetMemoryInfo(device, memory);
+	if (result == NVML_SUCCESS && slice_of(device, &limit, &used))
+		show(limit, used, &memory->total, &memory->free, &memory->used);
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+	uint64_t limit, used;
+	nvmlReturn_t result;
+
+	nvml_bind();
+	result = nvml.nvmlDeviceGetMemoryInfo_v2(device, memory);
+	if (result == NVML_SUCCESS && slice_of(device, &limit, &used)) {
+		show(limit, used, &memory->total, &memory->free, &memory->used);
+		memory->reserved = 0;
+	}
+	return result;
+}

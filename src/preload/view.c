@@ -1,0 +1,52 @@
+/*
+ * The region is opened for looking at the first question and kept; where it is not there yet,
+ * nothing of the slice is in use, and the next question tries again. A forked child inherits the
+ * view, which holds no lock that anyone could wait for.
+ */
+#include "view.h"
+
+#include "lock.h"
+#include "nvml.h"
+#include "region.h"
+#include "state.h"
+
+static struct lock opening = LOCK_INIT;
+static struct region view = REGION_CLOSED; /* written under `opening`, once */
+
+static struct region *open_view(void)
+{
+	bool open;
+
+	lock_acquire(&opening);
+	open = view.file || region_view(state_slice()->region_path, &view, NULL) == 0;
+	lock_release(&opening);
+	return open ? &view : NULL;
+}
+
+static uint64_t stricter(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
+bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
+{
+	struct region *region;
+	uint64_t limit = 0, used = 0;
+	unsigned cores;
+	int index;
+
+	if (state_get() != STATE_ENFORCING)
+		return false;
+	slice_limits(state_slice(), uuid, slice_needs_order(state_slice()) ? nvml_index(uuid) : -1,
+		     &limit, &cores);
+	region = open_view();
+	index = region ? region_find_device(region, uuid) : -1;
+	if (index >= 0) {
+		region_reap(region); /* where it may be written; else the dead still show */
+		limit = stricter(limit, region->file->hami.limit[index]);
+		used = region_used(region, (unsigned)index);
+	}
+	*ret_limit = limit;
+	*ret_used = used;
+	return limit != 0;
+}

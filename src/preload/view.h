@@ -1,0 +1,11 @@
+/* The slice as it looks to a process that need not use CUDA itself: nvidia-smi, monitors. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * The memory limit and use of the GPU with that UUID, in bytes, by this process's own hold on the
+ * region if it has one, else by looking into it. False: no slice, or no limit on that GPU.
+ */
+bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used);

@@ -1,0 +1,394 @@
+/*
+ * Allocations against the slice.
+ *
+ * Device memory is charged by the granules that it occupies (blocks.h). Managed memory is not in
+ * NVML's figure for a process, but it does take the device's memory: UVM fetches it in chunks of
+ * 128 MiB (seen on an H200 with driver 580: one byte touched takes 128 MiB, 66 MiB take 128, 130
+ * take 256). So the managed granules of the process on a device are added up, and the sum is
+ * charged in whole chunks, whether touched or not: the application may touch them at any time,
+ * without a call.
+ *
+ * Always: charged data = device granules + reservations + chunks of managed memory. If the process
+ * is killed on any line, its slot dies with all of it.
+ */
+#include "account.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lock.h"
+
+#define SMALL_BYTES         ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
+#define MANAGED_CHUNK_BYTES ((uint64_t)128 << 20)
+
+struct region account_region = REGION_CLOSED;
+
+static struct account_device devices[VGPU_DEVICES_MAX];
+static bool attached; /* written by quota_attach and quota_forget */
+
+static struct lock managed = LOCK_INIT;
+static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations; under `managed` */
+
+static bool spare[VGPU_DEVICES_MAX]; /* a granule is charged and in nobody's claim; atomic */
+static bool tentative_taken;         /* some thread's claim is tentative; atomic */
+static uint64_t changes;             /* begun: upper half; begun and not ended: lower half */
+
+void account_begin(void)
+{
+	__atomic_fetch_add(&changes, ((uint64_t)1 << 32) + 1, __ATOMIC_SEQ_CST);
+}
+
+void account_end(void)
+{
+	__atomic_fetch_sub(&changes, 1, __ATOMIC_SEQ_CST);
+}
+
+uint64_t account_stamp(void)
+{
+	uint64_t seen = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
+
+	return (uint32_t)seen ? UINT64_MAX : seen;
+}
+
+/* -- attaching -- */
+
+static void set_up_device(struct region_setup *setup, const struct slice *slice, const char *uuid,
+			  int nvml_index)
+{
+	unsigned i = setup->device_count;
+
+	if (i == VGPU_DEVICES_MAX ||
+	    !slice_limits(slice, uuid, nvml_index, &setup->device[i].memory_bytes,
+			  &setup->device[i].cores_pct))
+		return;
+	strncpy(setup->device[i].uuid, uuid, VGPU_UUID_LEN - 1);
+	setup->device_count++;
+}
+
+/* The region as this process would make it: the policy's GPUs, or those that it sees. */
+static void set_up(struct region_setup *setup, const struct slice *slice,
+		   const struct quota_gpu *gpus, unsigned count)
+{
+	*setup = (struct region_setup){.priority = slice->env.priority};
+	if (slice->has_policy) {
+		for (unsigned i = 0; i < slice->policy.device_count; i++)
+			set_up_device(setup, slice, slice->policy.device[i].uuid, -1);
+		return;
+	}
+	for (unsigned i = 0; i < count; i++)
+		set_up_device(setup, slice, gpus[i].uuid, gpus[i].nvml_index);
+}
+
+static bool has_limit(const struct region_setup *setup)
+{
+	for (unsigned i = 0; i < setup->device_count; i++)
+		if (setup->device[i].memory_bytes || setup->device[i].cores_pct)
+			return true;
+	return false;
+}
+
+static uint64_t stricter(uint64_t a, uint64_t b)
+{
+	return a && (!b || a < b) ? a : b;
+}
+
+static struct account_device find_device(const struct slice *slice, const struct quota_gpu *gpu)
+{
+	struct account_device device = {0};
+	int index = region_find_device(&account_region, gpu->uuid);
+	uint64_t own_limit;
+	unsigned cores;
+
+	if (index < 0 || !slice_limits(slice, gpu->uuid, gpu->nvml_index, &own_limit, &cores))
+		return device;
+	device.in_slice = true;
+	device.index = (unsigned)index;
+	device.limit_bytes = stricter(own_limit, account_region.file->hami.limit[device.index]);
+	return device;
+}
+
+int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsigned count,
+		 struct fault *fault)
+{
+	static struct region_setup setup; /* the caller serialises */
+	struct fault why = {""};
+	int error;
+
+	if (count > VGPU_DEVICES_MAX)
+		count = VGPU_DEVICES_MAX;
+	set_up(&setup, slice, gpus, count);
+	/* A process that brings no limit must not reset one that it finds. */
+	error = region_open(slice->region_path,
+			    slice->has_policy || has_limit(&setup) ? &setup : NULL, &account_region,
+			    &why);
+	if (error)
+		return fault_set(fault, error, "%.400s (that path is %s)", why.text,
+				 slice->region_from);
+	error = region_claim(&account_region, fault);
+	if (error) {
+		region_close(&account_region);
+		return error;
+	}
+	for (unsigned i = 0; i < count; i++)
+		devices[i] = find_device(slice, &gpus[i]);
+	__atomic_store_n(&attached, true, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void quota_forget(void)
+{
+	attached = false;
+	changes = 0;
+	memset(spare, 0, sizeof(spare));
+	tentative_taken = false;
+	lock_init(&managed);
+	memset(managed_bytes, 0, sizeof(managed_bytes));
+	memset(devices, 0, sizeof(devices));
+	region_forget(&account_region);
+	contexts_forget();
+	blocks_forget();
+}
+
+bool quota_attached(void)
+{
+	return __atomic_load_n(&attached, __ATOMIC_ACQUIRE);
+}
+
+/* -- devices -- */
+
+const struct account_device *account_device(int device)
+{
+	if (device < 0 || device >= VGPU_DEVICES_MAX || !devices[device].in_slice)
+		return NULL;
+	return &devices[device];
+}
+
+bool quota_has_device(int device)
+{
+	return account_device(device) != NULL;
+}
+
+uint64_t quota_limit(int device)
+{
+	const struct account_device *d = account_device(device);
+
+	return d ? d->limit_bytes : 0;
+}
+
+uint64_t quota_used(int device)
+{
+	const struct account_device *d = account_device(device);
+
+	return d ? region_used(&account_region, d->index) : 0;
+}
+
+void quota_reap(void)
+{
+	region_reap(&account_region);
+}
+
+/* -- charging -- */
+
+static int charge(int device, uint64_t bytes)
+{
+	const struct account_device *d = account_device(device);
+
+	return region_charge(&account_region, d->index, REGION_DATA, bytes, d->limit_bytes);
+}
+
+static void refund(int device, uint64_t bytes)
+{
+	if (bytes)
+		region_refund(&account_region, account_device(device)->index, REGION_DATA, bytes);
+}
+
+static uint64_t chunks_of(uint64_t bytes)
+{
+	return (bytes + MANAGED_CHUNK_BYTES - 1) / MANAGED_CHUNK_BYTES * MANAGED_CHUNK_BYTES;
+}
+
+static int charge_managed(int device, uint64_t bytes)
+{
+	uint64_t *sum = &managed_bytes[device], more;
+	int error = 0;
+
+	lock_acquire(&managed);
+	more = chunks_of(*sum + bytes) - chunks_of(*sum);
+	if (more)
+		error = charge(device, more);
+	if (!error)
+		*sum += bytes;
+	lock_release(&managed);
+	return error;
+}
+
+void account_return_managed(int device, uint64_t bytes)
+{
+	uint64_t *sum = &managed_bytes[device], before;
+
+	lock_acquire(&managed);
+	before = chunks_of(*sum);
+	*sum -= bytes < *sum ? bytes : *sum;
+	refund(device, before - chunks_of(*sum));
+	lock_release(&managed);
+}
+
+uint64_t account_managed_charge(int device)
+{
+	uint64_t bytes;
+
+	lock_acquire(&managed);
+	bytes = chunks_of(managed_bytes[device]);
+	lock_release(&managed);
+	return bytes;
+}
+
+static int charge_as(bool is_managed, int device, uint64_t bytes)
+{
+	return is_managed ? charge_managed(device, bytes) : charge(device, bytes);
+}
+
+static void refund_as(bool is_managed, int device, uint64_t bytes)
+{
+	if (is_managed)
+		account_return_managed(device, bytes);
+	else
+		refund(device, bytes);
+}
+
+/* -- the spare granule -- */
+
+static bool take_spare(int device)
+{
+	return __atomic_load_n(&spare[device], __ATOMIC_RELAXED) &&
+	       __atomic_exchange_n(&spare[device], false, __ATOMIC_ACQUIRE);
+}
+
+/* A charged granule that was not needed. */
+static void leave_spare(int device)
+{
+	if (__atomic_exchange_n(&spare[device], true, __ATOMIC_RELEASE))
+		refund(device, GRANULE_BYTES); /* there is one */
+}
+
+uint64_t account_spare_charge(int device)
+{
+	return __atomic_load_n(&spare[device], __ATOMIC_RELAXED) ? GRANULE_BYTES : 0;
+}
+
+void account_return_spare(int device)
+{
+	if (take_spare(device))
+		refund(device, GRANULE_BYTES);
+}
+
+/* -- allocations -- */
+
+/* Whether the driver may fit it into a granule that is held. */
+static bool is_small(bool is_managed, uint64_t size_bytes)
+{
+	return !is_managed && size_bytes <= SMALL_BYTES;
+}
+
+/* Whether a claim may be tentative; if so, no other may until end_tentative. */
+static bool begin_tentative(void)
+{
+	return !__atomic_exchange_n(&tentative_taken, true, __ATOMIC_ACQUIRE);
+}
+
+static void end_tentative(const struct quota_claim *claim)
+{
+	if (claim->tentative)
+		__atomic_store_n(&tentative_taken, false, __ATOMIC_RELEASE);
+}
+
+int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota_claim *ret_claim)
+{
+	struct quota_claim claim = {
+		.device = device, .managed = is_managed, .bytes = granules_of(size_bytes)};
+	bool small = is_small(is_managed, size_bytes);
+	int error = 0;
+
+	if (claim.bytes < size_bytes) /* the driver will refuse it; it must not wrap round here */
+		return -EDQUOT;
+	account_begin();
+	if (!small || !take_spare(device))
+		error = charge_as(is_managed, device, claim.bytes);
+	if (error == -EDQUOT && small && begin_tentative()) {
+		claim.tentative = true;
+		claim.bytes = 0;
+		error = 0;
+	}
+	if (error) {
+		account_end();
+		return error;
+	}
+	*ret_claim = claim;
+	return 0;
+}
+
+void quota_cancel(const struct quota_claim *claim)
+{
+	refund_as(claim->managed, claim->device, claim->bytes);
+	end_tentative(claim);
+	account_end();
+}
+
+int quota_settle(const struct quota_claim *claim, const struct block *block)
+{
+	uint64_t taken, dropped;
+	struct block removed;
+	int error = blocks_enter(block, &taken);
+
+	if (error) {
+		quota_cancel(claim);
+		return -EDQUOT;
+	}
+	if (taken == 0 && claim->bytes == GRANULE_BYTES && !claim->managed)
+		leave_spare(claim->device);
+	else if (taken < claim->bytes)
+		refund_as(claim->managed, claim->device, claim->bytes - taken);
+	else if (taken > claim->bytes)
+		error = charge_as(claim->managed, claim->device, taken - claim->bytes);
+	if (error) {
+		blocks_remove(block->address, &removed, &dropped);
+		quota_cancel(claim);
+		return -EDQUOT;
+	}
+	end_tentative(claim);
+	account_end();
+	return 0;
+}
+
+bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
+{
+	struct quota_release release;
+
+	account_begin();
+	if (!blocks_remove(address, &release.block, &release.bytes)) {
+		account_end();
+		return false;
+	}
+	*ret_release = release;
+	return true;
+}
+
+void quota_free_commit(const struct quota_release *release)
+{
+	if (release->bytes) {
+		refund_as(release->block.managed, release->block.device, release->bytes);
+		account_return_spare(release->block.device);
+	}
+	account_end();
+}
+
+void quota_free_undo(const struct quota_release *release)
+{
+	uint64_t taken;
+
+	/* Its charge is still there, but another allocation may have come to its granule meanwhile,
+	 * and been charged for it: then that much is charged twice. */
+	if (blocks_enter(&release->block, &taken) == 0 && taken < release->bytes)
+		refund_as(release->block.managed, release->block.device, release->bytes - taken);
+	account_end();
+}

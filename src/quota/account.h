@@ -1,0 +1,36 @@
+/* Inside quota/: the process's account, which account.c and context.c share. */
+#pragma once
+
+#include "quota.h"
+#include "region.h"
+
+/* One GPU of the process. Written by quota_attach, before anyone else looks. */
+struct account_device {
+	bool in_slice;
+	unsigned index; /* in the region */
+	uint64_t limit_bytes;
+};
+
+extern struct region account_region;
+
+const struct account_device *account_device(int device); /* NULL: not in the slice */
+
+/* Brackets of every change of the books: quota_reconcile believes NVML only while there is none. */
+void account_begin(void);
+void account_end(void);
+
+/* A stamp that changes with every account_begin; UINT64_MAX while one is open. */
+uint64_t account_stamp(void);
+
+/* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
+void account_return_managed(int device, uint64_t bytes);
+
+/* What is charged for managed memory, which NVML does not count for a process. */
+uint64_t account_managed_charge(int device);
+
+/* What is charged ahead for the next small allocation, and giving it back. */
+uint64_t account_spare_charge(int device);
+void account_return_spare(int device);
+
+/* Starts context.c's records over, in a forked child. */
+void contexts_forget(void);

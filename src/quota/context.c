@@ -1,0 +1,326 @@
+/*
+ * Contexts against the slice, and the comparison of the books with NVML.
+ *
+ * What a context costs depends on the GPU and the driver (518 MiB on an H200 with driver 580), and
+ * only NVML says it exactly, which takes 12 ms the first time in a process: too dear on the way of
+ * every start. So the first context in a slice reserves more than enough, is then charged what the
+ * device at most holds for it, and is settled to the byte on the way of its first allocation; from
+ * then on the slice knows the cost (own.device[].context_cost) and reserves just that.
+ *
+ * Beside what NVML counts for a process, the device holds memory for it that is in nobody's figure:
+ * seen on an H200, 3.25 MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
+ *
+ * Always: the process's context class on a device is the sum of its records' bytes, as long as
+ * fewer than RECORDS_MAX contexts live; with the last of a device's contexts, all classes but data
+ * go to 0.
+ */
+#include "account.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "clock.h"
+#include "lock.h"
+
+#define RECORDS_MAX           256
+#define PROCESS_HIDDEN_BYTES  ((uint64_t)4 << 20)
+#define CONTEXT_HIDDEN_BYTES  ((uint64_t)6 << 20)
+#define RECONCILE_INTERVAL_NS NS_PER_S
+#define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
+
+struct record {
+	uint64_t context; /* 0: free */
+	int device;
+	uint64_t bytes;       /* charged as REGION_CONTEXT */
+	uint64_t least_bytes; /* a lower figure would be another process's */
+};
+
+static struct lock lock = LOCK_INIT;
+static struct record records[RECORDS_MAX];       /* under `lock` */
+static unsigned living[VGPU_DEVICES_MAX];        /* contexts, and those being made; under `lock` */
+static unsigned all_living;                      /* their sum; under `lock` */
+static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
+static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last; coarse clock */
+static bool distrusted[VGPU_DEVICES_MAX];        /* NVML's pids are not ours; set once */
+
+void contexts_forget(void)
+{
+	lock_init(&lock);
+	memset(records, 0, sizeof(records));
+	memset(living, 0, sizeof(living));
+	all_living = 0;
+	memset(unmeasured, 0, sizeof(unmeasured));
+}
+
+static uint64_t *learned_cost(int device)
+{
+	return &account_region.file->own.device[account_device(device)->index].context_cost;
+}
+
+static uint64_t known_cost(int device)
+{
+	return __atomic_load_n(learned_cost(device), __ATOMIC_RELAXED);
+}
+
+/* The lowest figure is the one with the fewest modules in it. Two processes that learn at once may
+ * leave either's: both were seen. */
+static void learn_cost(int device, uint64_t bytes)
+{
+	uint64_t known = known_cost(device);
+
+	if (bytes && (!known || bytes < known))
+		__atomic_store_n(learned_cost(device), bytes, __ATOMIC_RELAXED);
+}
+
+static int charge(int device, enum region_class class, uint64_t least, uint64_t most,
+		  uint64_t *ret_bytes)
+{
+	const struct account_device *d = account_device(device);
+
+	return region_charge_range(&account_region, d->index, class, least, most, d->limit_bytes,
+				   ret_bytes);
+}
+
+static void refund(int device, enum region_class class, uint64_t bytes)
+{
+	if (bytes)
+		region_refund(&account_region, account_device(device)->index, class, bytes);
+}
+
+static void book(int device, enum region_class class, uint64_t bytes)
+{
+	region_book(&account_region, account_device(device)->index, class, bytes);
+}
+
+/* -- making one -- */
+
+/* Counts a context in. ret_hidden: what no figure will show of it. False: there are too many. */
+static bool enter_living(int device, uint64_t *ret_hidden)
+{
+	bool room;
+
+	lock_acquire(&lock);
+	room = all_living < RECORDS_MAX;
+	if (room) {
+		all_living++;
+		*ret_hidden = CONTEXT_HIDDEN_BYTES + (living[device]++ ? 0 : PROCESS_HIDDEN_BYTES);
+	}
+	lock_release(&lock);
+	return room;
+}
+
+/* Counts it out, and gives back what was charged for it. With the last context the device holds
+ * nothing for this process any more, on whatever account. */
+static void leave_living(int device, uint64_t context_bytes, uint64_t hidden_bytes)
+{
+	bool last;
+
+	lock_acquire(&lock);
+	last = --living[device] == 0;
+	all_living--;
+	lock_release(&lock);
+	if (last) {
+		book(device, REGION_OFFSET, 0);
+		book(device, REGION_CONTEXT, 0);
+		book(device, REGION_MODULE, 0);
+	} else {
+		refund(device, REGION_CONTEXT, context_bytes);
+		refund(device, REGION_OFFSET, hidden_bytes);
+	}
+}
+
+int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim)
+{
+	struct quota_context_claim claim = {.device = device, .least_bytes = least_bytes};
+	uint64_t known = known_cost(device), hidden;
+	int error;
+
+	if (!enter_living(device, &hidden))
+		return -EDQUOT;
+	error = charge(device, REGION_OFFSET, hidden, hidden, &claim.hidden_bytes);
+	if (!error)
+		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,
+			       known ? known : CONTEXT_BYTES_MOST, &claim.bytes);
+	if (error) {
+		leave_living(device, 0, claim.hidden_bytes);
+		return error;
+	}
+	claim.known = known != 0;
+	account_begin();
+	*ret_claim = claim;
+	return 0;
+}
+
+void quota_context_cancel(const struct quota_context_claim *claim)
+{
+	leave_living(claim->device, claim->bytes, claim->hidden_bytes);
+	account_end();
+}
+
+/* -- settling it -- */
+
+static void add_record(const struct record *record)
+{
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX; i++)
+		if (!records[i].context) {
+			records[i] = *record;
+			break;
+		}
+	lock_release(&lock);
+}
+
+bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes)
+{
+	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;
+}
+
+/* The charged data that NVML counts, too. */
+static uint64_t device_data(int device, const struct vgpu_hami_usage *usage)
+{
+	uint64_t apart = account_managed_charge(device) + account_spare_charge(device);
+
+	return usage->data - (apart < usage->data ? apart : usage->data);
+}
+
+/* What NVML would count for the process's other contexts and their contents, by the books. */
+static uint64_t counted_otherwise(const struct quota_context_claim *claim)
+{
+	const struct account_device *d = account_device(claim->device);
+	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+
+	return usage.context - claim->bytes + usage.module + device_data(claim->device, &usage);
+}
+
+int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
+			 uint64_t at_most_bytes, uint64_t measured_bytes)
+{
+	uint64_t bytes = claim->bytes, got;
+
+	if (measured_bytes) {
+		uint64_t others = counted_otherwise(claim);
+
+		bytes = measured_bytes > others ? measured_bytes - others : 0;
+		if (bytes < claim->least_bytes) /* a figure that cannot be */
+			bytes = at_most_bytes;
+	} else if (!claim->known && (at_most_bytes < bytes || bytes < CONTEXT_BYTES_MOST)) {
+		bytes = at_most_bytes < CONTEXT_BYTES_MOST ? at_most_bytes : CONTEXT_BYTES_MOST;
+	}
+	if (bytes > claim->bytes && charge(claim->device, REGION_CONTEXT, bytes - claim->bytes,
+					   bytes - claim->bytes, &got) != 0) {
+		quota_context_cancel(claim);
+		return -EDQUOT;
+	}
+	if (bytes < claim->bytes)
+		refund(claim->device, REGION_CONTEXT, claim->bytes - bytes);
+	add_record(&(struct record){context, claim->device, bytes, claim->least_bytes});
+	if (!claim->known) {
+		__atomic_store_n(&reconciled_ns[claim->device], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&unmeasured[claim->device], true, __ATOMIC_RELEASE);
+	}
+	account_end();
+	return 0;
+}
+
+void quota_context_end(uint64_t context)
+{
+	struct record ended = {0};
+	uint64_t bytes, managed_bytes;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX; i++)
+		if (records[i].context == context && context) {
+			ended = records[i];
+			records[i].context = 0;
+		}
+	lock_release(&lock);
+	if (!ended.context)
+		return;
+	account_begin();
+	blocks_remove_context(context, &bytes, &managed_bytes);
+	refund(ended.device, REGION_DATA, bytes);
+	account_return_managed(ended.device, managed_bytes);
+	account_return_spare(ended.device);
+	leave_living(ended.device, ended.bytes, CONTEXT_HIDDEN_BYTES);
+	account_end();
+}
+
+/* -- reconciling -- */
+
+bool quota_reconcile_due(int device, uint64_t *ret_ticket)
+{
+	uint64_t now = clock_coarse_ns();
+	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
+	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+
+	if (last == 0 && !guess) {
+		/* The first look starts the clock: a short program never pays for NVML. */
+		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
+		return false;
+	}
+	if (now - last < (guess ? GUESS_INTERVAL_NS : RECONCILE_INTERVAL_NS))
+		return false;
+	/* One thread takes the turn; the others see the new time. */
+	if (!__atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return false;
+	*ret_ticket = account_stamp();
+	return true;
+}
+
+/* The newest context of the device was charged a guess, and guesses are on the high side. All its
+ * contexts together take context_bytes. False if that cannot be: it is another process's figure. */
+static bool settle_guess(int device, uint64_t context_bytes)
+{
+	uint64_t others = 0;
+	struct record *newest = NULL;
+	bool plausible;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX; i++)
+		if (records[i].context && records[i].device == device) {
+			if (newest)
+				others += newest->bytes;
+			newest = &records[i];
+		}
+	plausible = newest && context_bytes >= others + newest->least_bytes;
+	if (plausible) {
+		newest->bytes = context_bytes - others;
+		learn_cost(device, newest->bytes);
+	}
+	lock_release(&lock);
+	return plausible;
+}
+
+static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
+{
+	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+
+	if (guess) {
+		own -= usage->module < own ? usage->module : own;
+		if (settle_guess(device, own))
+			book(device, REGION_CONTEXT, own);
+		else
+			distrusted[device] = true;
+		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
+	} else if (own >= usage->context) {
+		book(device, REGION_MODULE, own - usage->context);
+	} else {
+		book(device, REGION_MODULE, 0);
+		book(device, REGION_CONTEXT, own);
+	}
+}
+
+void quota_reconcile(int device, uint64_t ticket, const uint64_t *nvml_bytes)
+{
+	const struct account_device *d = account_device(device);
+	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+	uint64_t data = device_data(device, &usage);
+
+	if (!nvml_bytes || distrusted[device]) {
+		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
+		return;
+	}
+	if (ticket != UINT64_MAX && account_stamp() == ticket)
+		reconcile_quiet(device, &usage, *nvml_bytes > data ? *nvml_bytes - data : 0);
+}

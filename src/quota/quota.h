@@ -1,0 +1,140 @@
+/*
+ * The memory quota, as seen from one process of the slice: what an allocation costs, whether there
+ * is room, and what comes back. It keeps the books; the driver is asked by others (preload/), in
+ * this order, so that no number of processes and threads together can pass the limit:
+ *
+ *     quota_reserve   the worst that the allocation can cost is charged to the slice, or refused
+ *     (the driver)    no lock is held
+ *     quota_settle    what it really took stays charged, the rest goes back; or quota_cancel
+ *
+ *     quota_free_begin   the block leaves the books, its charge stays
+ *     (the driver)
+ *     quota_free_commit  the charge goes back; or quota_free_undo, if the driver refused
+ *
+ * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
+ * quota_forget everything is thread-safe. Locks: `blocks`' and `managed`'s come before the
+ * region's.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "blocks.h"
+#include "fault.h"
+#include "slice.h"
+
+/* A GPU as this process sees it. */
+struct quota_gpu {
+	char uuid[VGPU_UUID_LEN];
+	int nvml_index; /* -1: not known */
+};
+
+/*
+ * Opens the slice's region, takes a slot in it, and finds gpus[0 … count) (by CUDA ordinal) in it.
+ * 0, or a negative errno with a fault; then nothing is attached, and the slice must be refused.
+ */
+int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsigned count,
+		 struct fault *fault);
+
+/* In a forked child: nothing of the parent's is held or known any more, and nothing of it touched.
+ */
+void quota_forget(void);
+
+bool quota_attached(void);
+
+/* Whether the GPU is in the slice at all. Contexts on others are refused. */
+bool quota_has_device(int device);
+
+uint64_t quota_limit(int device); /* bytes, 0: none */
+uint64_t quota_used(int device);  /* bytes that the whole slice holds, the dead included */
+void quota_reap(void);            /* empties the slots of the dead: 0.2 us for each slot */
+
+/* -- allocations -- */
+
+/* What is reserved for an allocation that is being made. */
+struct quota_claim {
+	int device;
+	bool managed;
+	bool tentative; /* nothing is reserved: it may fit into granules already taken. See below */
+	uint64_t bytes;
+};
+
+/*
+ * Reserves room for an allocation of size_bytes. 0, -EDQUOT (there is none), or -ETIMEDOUT (the
+ * region's lock cannot be had).
+ * When the quota is full, a small allocation may still fit into a granule that is held already, and
+ * only the driver knows: then the claim is tentative, one at a time in a process, and settling it
+ * finds out. So the device may hold one granule a process more than the quota, for that moment.
+ */
+int quota_reserve(int device, bool managed, uint64_t size_bytes, struct quota_claim *ret_claim);
+
+/* The driver refused: all of the claim goes back. */
+void quota_cancel(const struct quota_claim *claim);
+
+/* The driver gave the block. 0, or -EDQUOT: it took more than was reserved, and there is no room
+ * for it; then the block is not in the books, nothing is charged, and the caller frees it. */
+int quota_settle(const struct quota_claim *claim, const struct block *block);
+
+struct quota_release {
+	struct block block;
+	uint64_t bytes; /* to give back */
+};
+
+/* False: the address is none that was settled; the driver decides what it is. */
+bool quota_free_begin(uint64_t address, struct quota_release *ret_release);
+void quota_free_commit(const struct quota_release *release);
+void quota_free_undo(const struct quota_release *release);
+
+/* -- contexts -- */
+
+/* What is reserved for a context that is being made. */
+struct quota_context_claim {
+	int device;
+	bool known;            /* the cost is one that was measured before, in this slice */
+	uint64_t bytes;        /* reserved for what NVML will count for it */
+	uint64_t hidden_bytes; /* and for what no process's figure shows */
+	uint64_t least_bytes;
+};
+
+/*
+ * Reserves room for a context: what one was last seen to cost on this device; or, while nobody
+ * knows, as much as there is up to CONTEXT_BYTES_MOST, but least_bytes at least. -EDQUOT,
+ * -ETIMEDOUT as above.
+ */
+int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim);
+void quota_context_cancel(const struct quota_context_claim *claim);
+
+/*
+ * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
+ * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
+ * what NVML counts for the process (0: cannot say), shows that it did not: then the caller destroys
+ * it, and nothing is charged.
+ */
+int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
+			 uint64_t at_most_bytes, uint64_t measured_bytes);
+
+/* Whether quota_context_settle wants to be told measured_bytes, which are dear. */
+bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes);
+
+/* The context is gone, with all that was allocated in it. Unknown ones are ignored. */
+void quota_context_end(uint64_t context);
+
+#define CONTEXT_BYTES_MOST ((uint64_t)1 << 30)
+
+/* -- reconciling -- */
+
+/*
+ * Whether this process's books of the device are due to be compared with NVML's figure: a new
+ * context's cost is not known yet, or a second has passed. True for one caller, who then reads NVML
+ * and calls quota_reconcile.
+ */
+bool quota_reconcile_due(int device, uint64_t *ret_ticket);
+
+/*
+ * NVML counts *nvml_bytes for this process (NULL: it cannot say; the books stay as they are). What
+ * the driver holds on its own account (modules, local memory, what no hook has seen) is booked as
+ * module memory; a context that was reckoned too high is lowered. Does nothing if any allocation or
+ * free was under way since the ticket: then the two figures are of different moments.
+ */
+void quota_reconcile(int device, uint64_t ticket, const uint64_t *nvml_bytes);

@@ -1,0 +1,39 @@
+/*
+ * A hash table of allocations: a 64-bit key (never 0) to a small record. Open addressing with
+ * linear probing; an entry that goes closes its gap, so that there are no tombstones and a table's
+ * speed depends on what is in it now. Memory comes from the kernel, in powers of two, and is never
+ * malloc's. Not thread-safe.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct entry {
+	uint64_t key;
+	uint64_t context; /* the CUcontext that it goes with */
+	uint64_t amount;
+	uint16_t device; /* CUDA ordinal */
+	bool managed;
+};
+
+struct table {
+	struct entry *entries; /* NULL while empty */
+	size_t capacity;       /* a power of two */
+	size_t count;
+};
+
+struct entry *table_find(struct table *table, uint64_t key); /* NULL if there is none */
+
+/* A new entry, all zero but for the key, which must not be there; NULL when memory is out. Valid,
+ * as table_find's, until the next table_add or table_remove. */
+struct entry *table_add(struct table *table, uint64_t key);
+
+void table_remove(struct table *table, struct entry *entry);
+
+/* Removes each entry for which matches(arg, entry) is true. */
+void table_remove_if(struct table *table, bool (*matches)(void *arg, const struct entry *entry),
+		     void *arg);
+
+void table_clear(struct table *table); /* gives the memory back */

@@ -1,0 +1,99 @@
+/* The questions of answers.c and of its plugin. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "check.h"
+#include "driver.h"
+#include "place.h"
+#include "ways.h"
+
+static const char *const names_not_ours[] = {
+	"printf",         "malloc",           "dlclose",        "dlerror",        "pthread_create",
+	"cuBogusThing",   "cudnnCreate",      "nvBogusThing",   "cuLaunchKernel", "cuMemcpyHtoD_v2",
+	"cuGetErrorName", "cuNoSuchFunction", "cuMemAlloc_v99", "dlnosuch",       "",
+};
+
+static inline void answer_print(const char *label, const char *name, void *answer)
+{
+	const char *error = dlerror();
+
+	print_place(label, name, answer);
+	printf("    %s\n", error ? error : "no error");
+}
+
+/* From whoever includes this, and from a handle if there is one. */
+static inline void answers_print(const char *who, void *handle)
+{
+	char label[128];
+
+	for (size_t i = 0; i < sizeof(names_not_ours) / sizeof(names_not_ours[0]); i++) {
+		const char *name = names_not_ours[i];
+
+		if (handle) {
+			answer_print(who, name, dlsym(handle, name));
+			continue;
+		}
+		snprintf(label, sizeof(label), "default of the %s", who);
+		answer_print(label, name, dlsym(RTLD_DEFAULT, name));
+		snprintf(label, sizeof(label), "next of the %s", who);
+		answer_print(label, name, dlsym(RTLD_NEXT, name));
+		snprintf(label, sizeof(label), "versioned, next of the %s", who);
+		answer_print(label, name, dlvsym(RTLD_NEXT, name, LIBC_BASE));
+		snprintf(label, sizeof(label), "program, from the %s", who);
+		answer_print(label, name, dlsym(opened(NULL, RTLD_LAZY), name));
+	}
+}
+
+/* The driver's symbols have no versions: dlvsym does not find them, in any. */
+static inline void answers_print_versions(void)
+{
+	static const char *const names[] = {"cuMemAlloc_v2", "cuInit", "cuLaunchKernel"};
+	static const char *const versions[] = {"NONE", LIBC_BASE, "libcuda.so.1", ""};
+	void *const handles[] = {RTLD_DEFAULT, RTLD_NEXT, driver_opened(), opened(NULL, RTLD_LAZY)};
+	char label[128];
+
+	for (size_t i = 0; i < 3 * 4 * 4; i++) {
+		const char *name = names[i % 3], *version = versions[i / 3 % 4];
+
+		snprintf(label, sizeof(label), "handle %zu, version %s", i / 12, version);
+		print_place(label, name, dlvsym(handles[i / 12], name, version));
+		printf("    %s\n", dlerror() ? "an error" : "no error");
+	}
+}
+
+static inline void answers_print_procaddress(void)
+{
+	static const struct {
+		const char *symbol;
+		int version;
+		cuuint64_t flags;
+	} questions[] = {
+		{"cuNoSuchFunction", 13000, 0},
+		{"cuMemAllocManaged", 5000, 0},
+		{"cuMemAlloc", 13000, 0},
+		{"cuMemAlloc", 13000, 3},
+		{"cuMemAlloc_v2", 13000, 0},
+		{"cuInit", 13000, 4},
+		{"", 13000, 0},
+		{NULL, 13000, 0},
+		{"cuCtxCreate", 3010, 0},
+		{"cuLaunchKernel", 13000, 2},
+	};
+
+	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {
+		CUdriverProcAddressQueryResult status = 77;
+		void *got = &status;
+		CUresult old, new;
+
+		new = cuGetProcAddress_v2(questions[i].symbol, &got, questions[i].version,
+					  questions[i].flags, &status);
+		old = cuGetProcAddress(questions[i].symbol, &got, questions[i].version,
+				       questions[i].flags);
+		printf("question %zu: %d %d, status %u, %s\n", i, new, old, status,
+		       got == &status ? "untouched"
+		       : got          ? "something"
+				      : "nothing");
+	}
+	printf("no room for an answer: %d\n", cuGetProcAddress("cuInit", NULL, 13000, 0));
+}

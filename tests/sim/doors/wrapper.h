@@ -1,0 +1,27 @@
+/* What wrapper.c tells the programs that it is preloaded into. */
+#pragma once
+
+#include "driver.h"
+#include "ways.h"
+
+/*
+ * DOORS_CALLS says how many calls of cuMemAlloc_v2 a wrapper in the chain has to see for one call
+ * of the application's. After check_held.
+ */
+static inline void check_wrapper(void)
+{
+	const char *expected = getenv("DOORS_CALLS");
+	unsigned (*calls)(void) = (unsigned (*)(void))by_default("doors_wrapper_calls");
+	CUdeviceptr address = 0;
+	unsigned before;
+	CUresult result;
+
+	if (!expected)
+		return;
+	CHECK(calls, "the wrapper is not preloaded");
+	before = calls();
+	result = CALL(cuMemAlloc_v2)(&address, 1 << 20);
+	CHECK(result == CUDA_SUCCESS, "cuMemAlloc_v2 of 1 MiB says %d", result);
+	CHECK(calls() - before == (unsigned)atoi(expected), "the wrapper saw %u calls, not %s",
+	      calls() - before, expected);
+}

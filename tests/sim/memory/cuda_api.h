@@ -1,0 +1,66 @@
+/* The driver's functions, as a program sees them that links it: declared from the tables. */
+#pragma once
+
+#include "cuda_abi.h"
+#include "fixture.h"
+
+#define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
+#define CU_CALL(name, class, parameters)            CUresult name parameters;
+#define CU_SIM(name, class, parameters)             CUresult name parameters;
+#include "cuda.def"
+
+/* The call's result is what it should be. */
+#define CHECK_CUDA(call, expected) CHECK_EQUAL(call, expected)
+
+#define UNTOUCHED 0xdeadu /* what outputs hold before a call that must leave them alone */
+
+/* Initialises CUDA and makes the primary context of the device current. */
+static inline CUcontext cuda_start(CUdevice device)
+{
+	CUcontext context = NULL;
+
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	return context;
+}
+
+static inline CUdeviceptr take(uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAlloc_v2(&address, bytes), CUDA_SUCCESS);
+	CHECK(address != 0);
+	return address;
+}
+
+static inline void give(CUdeviceptr address)
+{
+	CHECK_CUDA(cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
+/* The allocation is refused as the driver refuses: with the output as it was. */
+static inline void refused(uint64_t bytes)
+{
+	CUdeviceptr address = UNTOUCHED;
+
+	CHECK_CUDA(cuMemAlloc_v2(&address, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+}
+
+/* Fills the device with pieces of that size until it is refused; how many there were. */
+static inline unsigned fill(CUdeviceptr *pieces, unsigned max, uint64_t bytes)
+{
+	unsigned count = 0;
+	CUdeviceptr address = UNTOUCHED;
+	CUresult result;
+
+	while ((result = cuMemAlloc_v2(&address, bytes)) == CUDA_SUCCESS) {
+		CHECK(count < max);
+		pieces[count++] = address;
+		address = UNTOUCHED;
+	}
+	CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+	return count;
+}

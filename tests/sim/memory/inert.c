@@ -1,0 +1,84 @@
+/* No limit anywhere: every call is the driver's own, and no file is made. */
+#include "cuda_api.h"
+
+#include <dirent.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_REGION "/tmp/cudevshr.cache" /* somebody else's, if it is there: not inert then */
+
+static void assert_no_region(void)
+{
+	DIR *dir = opendir(scene_dir);
+	struct dirent *entry;
+
+	CHECK(dir);
+	while ((entry = readdir(dir)))
+		CHECK(entry->d_name[0] == '.' || !strcmp(entry->d_name, "machine"));
+	closedir(dir);
+	CHECK_EQUAL(access(DEFAULT_REGION, F_OK), -1);
+}
+
+static void as_the_driver(void)
+{
+	CUcontext context;
+	CUdeviceptr address = UNTOUCHED;
+	size_t available = UNTOUCHED, total = UNTOUCHED, pitch;
+	struct figures seen;
+
+	context = cuda_start(0);
+	take(10 * GIB);
+	CHECK_CUDA(cuMemAllocPitch_v2(&address, &pitch, 1000, 1000, 4), CUDA_SUCCESS);
+	give(address);
+	CHECK_CUDA(cuMemAllocManaged(&address, MIB, 1), CUDA_SUCCESS);
+	give(address);
+	CHECK_CUDA(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(total, 80 * GIB);
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_EQUAL(total, 80 * GIB);
+	CHECK_EQUAL(available, 80 * GIB - outside_used(0));
+	CHECK_CUDA(cuMemGetInfo_v2(NULL, &total), CUDA_SUCCESS);
+	refused(80 * GIB);
+	CHECK_CUDA(cuMemFree_v2(12345), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	for (int version = 1; version <= 2; version++) {
+		seen = inside(0, version);
+		CHECK_EQUAL(seen.total, 80 * GIB);
+		CHECK_EQUAL(seen.used, outside_used(0));
+	}
+	assert_no_region();
+}
+
+static void nothing_set(void)
+{
+	as_the_driver();
+}
+
+/* Neither by default. */
+static void no_path_set(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", NULL);
+	as_the_driver();
+}
+
+static void limits_of_zero(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "0");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "0");
+	env_set("CUDA_DEVICE_SM_LIMIT", "100");
+	as_the_driver();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(nothing_set), SCENE(no_path_set),
+					      SCENE(limits_of_zero)};
+
+	if (access(DEFAULT_REGION, F_OK) == 0 || access("/usr/local/vgpu", F_OK) == 0) {
+		fprintf(stderr, "this machine has a region at a well-known path: it is a tenant\n");
+		return 77;
+	}
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,175 @@
+/* kill -9 of a process that holds memory: the others get it at once, and nothing is counted twice.
+ */
+#include "cuda_api.h"
+
+#include <unistd.h>
+
+#define QUOTA (GIB + 2 * (CONTEXT + HIDDEN))
+
+static CUdeviceptr pieces[4096];
+
+static void set_quota(void)
+{
+	char limit[32];
+
+	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)QUOTA);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+}
+
+static void holder(int wire)
+{
+	cuda_start(0);
+	take(512 * MIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+/* Tries until there is room, for a second at most. */
+static void wait_for_room(uint64_t bytes)
+{
+	uint64_t began = now_ms();
+	CUdeviceptr address;
+	CUresult result;
+
+	while ((result = cuMemAlloc_v2(&address, bytes)) != CUDA_SUCCESS) {
+		CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(now_ms() - began < 1000);
+		sleep_ms(1);
+	}
+	give(address);
+}
+
+/* Who lives on. At each word that it hears: fills the device with pieces of that many bytes, none
+ * for 1, and tells how many; then waits to hear of the death, and for room. */
+static void survivor(int wire)
+{
+	uint64_t bytes;
+	unsigned count;
+
+	cuda_start(0);
+	give(take(1));
+	tell(wire, 1);
+	while ((bytes = hear(wire))) {
+		count = bytes > 1 ? fill(pieces, 4096, bytes) : 0;
+		tell(wire, count);
+		bytes = hear(wire);
+		wait_for_room(bytes);
+		while (count)
+			give(pieces[--count]);
+		CHECK_EQUAL(ledger_own(0).data, 0);
+		tell(wire, 1);
+	}
+}
+
+static struct member start(void)
+{
+	struct member member;
+
+	set_quota();
+	outside_watch(0);
+	member = member_start(survivor);
+	hear(member.wire);
+	return member;
+}
+
+static void end(struct member *member)
+{
+	struct figures seen = outside_watched();
+
+	CHECK_AT_MOST(seen.used, QUOTA + 2 * GRANULE);
+	CHECK(seen.samples > 1);
+	CHECK_EQUAL(ledger_reap(), 1);
+	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
+	tell(member->wire, 0);
+	member_end(member);
+}
+
+static void holds_half(void)
+{
+	struct member lives = start(), victim;
+
+	for (unsigned round = 0; round < 10; round++) {
+		victim = member_start(holder);
+		hear(victim.wire);
+		tell(lives.wire, GRANULE);
+		CHECK_EQUAL(hear(lives.wire), 256);
+		member_kill(&victim);
+		tell(lives.wire, 512 * MIB);
+		hear(lives.wire);
+	}
+	end(&lives);
+}
+
+/* Allocates and frees without end. */
+static void busy(int wire)
+{
+	unsigned seed = (unsigned)getpid();
+	CUdeviceptr held[16] = {0};
+
+	cuda_start(0);
+	tell(wire, 1);
+	for (;;) {
+		unsigned i = (unsigned)rand_r(&seed) % 16;
+
+		if (held[i])
+			give(held[i]);
+		held[i] = 0;
+		if (cuMemAlloc_v2(&held[i], MIB + 1 + (unsigned)rand_r(&seed) % (63 * MIB)))
+			held[i] = 0;
+	}
+}
+
+/* At any moment of what it does. */
+static void killed_busy(void)
+{
+	struct member lives = start(), victim;
+	unsigned seed = 9;
+
+	for (unsigned round = 0; round < 60; round++) {
+		victim = member_start(busy);
+		hear(victim.wire);
+		tell(lives.wire, (1 + (unsigned)rand_r(&seed) % 8) * GRANULE);
+		hear(lives.wire);
+		usleep((unsigned)rand_r(&seed) % 15000);
+		member_kill(&victim);
+		tell(lives.wire, 2 * GRANULE);
+		hear(lives.wire);
+	}
+	end(&lives);
+}
+
+/* Killed while it makes its context. */
+static void starting(int wire)
+{
+	tell(wire, 1);
+	for (;;) {
+		cuda_start(0);
+		CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	}
+}
+
+static void killed_starting(void)
+{
+	struct member lives = start(), victim;
+	unsigned seed = 10;
+
+	for (unsigned round = 0; round < 60; round++) {
+		victim = member_start(starting);
+		hear(victim.wire);
+		usleep((unsigned)rand_r(&seed) % 4000);
+		member_kill(&victim);
+		tell(lives.wire, 1);
+		hear(lives.wire);
+		tell(lives.wire, GIB + CONTEXT); /* the quota, less its own context */
+		hear(lives.wire);
+	}
+	end(&lives);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(holds_half), SCENE(killed_busy),
+					      SCENE(killed_starting)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,88 @@
+/* NVML that cannot say what this process has: the quota holds all the same. */
+#include "cuda_api.h"
+
+#include <unistd.h>
+
+static CUdeviceptr pieces[4096];
+
+static void held_without(const char *pids)
+{
+	unsigned count;
+	uint64_t outside, books;
+	struct vgpu_hami_usage usage;
+
+	env_set("VGPU_SIM_NVML_PIDS", pids);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	cuda_start(0);
+	count = fill(pieces, 4096, GRANULE);
+	outside = outside_used(0);
+	CHECK_AT_MOST(outside, 2 * GIB + GRANULE);
+	CHECK_AT_MOST(2 * GIB / 100 * 95, outside);
+	usage = ledger_own(0);
+	books = usage.context + usage.module + usage.data;
+	CHECK_AT_MOST(outside_of(0, getpid()), books);
+	CHECK_AT_MOST(books, outside_of(0, getpid()) + CONTEXT);
+	while (count)
+		give(pieces[--count]);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).total, 0);
+}
+
+static void foreign(void)
+{
+	held_without("foreign");
+}
+
+static void none(void)
+{
+	held_without("none");
+}
+
+static void blind_member(int wire)
+{
+	cuda_start(0);
+	take(MIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+/* Nobody's context is ever measured; each is charged what it can be at most, and that fits. */
+static void three_of_them(void)
+{
+	struct member members[3];
+
+	env_set("VGPU_SIM_NVML_PIDS", "foreign");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	for (unsigned i = 0; i < 3; i++) {
+		members[i] = member_start(blind_member);
+		hear(members[i].wire);
+		CHECK_AT_MOST(outside_used(0), ledger_used(0));
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		tell(members[i].wire, 1);
+		member_end(&members[i]);
+	}
+	CHECK_EQUAL(ledger_reap(), 0);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+/* A context that cannot be measured, and may not fit: refused rather than let in. */
+static void too_small(void)
+{
+	CUcontext context;
+
+	env_set("VGPU_SIM_NVML_PIDS", "none");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "400m");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_AT_MOST(outside_used(0), 4 * MIB);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(foreign), SCENE(none), SCENE(three_of_them),
+					      SCENE(too_small)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,232 @@
+/* Where the quota comes from, and that no other source lifts it. */
+#include "cuda_api.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint64_t total_of(CUdevice device)
+{
+	size_t bytes = 0;
+
+	CHECK_CUDA(cuDeviceTotalMem_v2(&bytes, device), CUDA_SUCCESS);
+	return bytes;
+}
+
+/* The quota is shown, and kept. */
+static void assert_quota(uint64_t quota)
+{
+	CHECK_EQUAL(total_of(0), quota);
+	cuda_start(0);
+	refused(quota - CONTEXT - HIDDEN + 1);
+	give(take(quota - CONTEXT - HIDDEN - GRANULE));
+	refused(quota - CONTEXT - HIDDEN + 1);
+}
+
+static void policy(unsigned gpu, const char *text)
+{
+	char name[256];
+
+	mkdir(scene_path("policy"), 0755);
+	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(gpu));
+	scene_write(name, text);
+	env_set("VGPU_POLICY", scene_path("policy"));
+}
+
+static void policy_alone(void)
+{
+	policy(0, "# a slice\nmemory = 1G\n");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+}
+
+static void policy_and_lower(void)
+{
+	policy(0, "memory = 2G\n");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+}
+
+static void policy_and_higher(void)
+{
+	policy(0, "memory = 1G\n");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "60g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+}
+
+static void policy_names_region(void)
+{
+	char text[512];
+
+	policy(0, "memory = 1G\n");
+	snprintf(text, sizeof(text), "region = %s\nname = test\n", scene_path("its.cache"));
+	scene_write("policy/slice", text);
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+	CHECK_EQUAL(access(scene_path("its.cache"), F_OK), 0);
+	CHECK_EQUAL(access(scene_path("slice.cache"), F_OK), -1);
+}
+
+static void gpu_not_in_policy(void)
+{
+	CUcontext context = (CUcontext)UNTOUCHED;
+
+	env_set("VGPU_SIM_GPUS", "2x8G");
+	policy(0, "memory = 1G\n");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK(context == (CUcontext)UNTOUCHED);
+	CHECK_EQUAL(outside_used(1), 0);
+	assert_quota(GIB);
+}
+
+/* A GPU that the policy lists without a limit is in the slice, and has none. */
+static void policy_without_memory(void)
+{
+	policy(0, "cores = 50\n");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQUAL(total_of(0), 80 * GIB);
+	cuda_start(0);
+	give(take(60 * GIB));
+}
+
+static const char *holder_limit;
+
+static void holder(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", holder_limit);
+	cuda_start(0);
+	take(MIB);
+	tell(wire, total_of(0));
+	hear(wire);
+}
+
+static void holder_end(struct member *member)
+{
+	tell(member->wire, 1);
+	member_end(member);
+}
+
+/* A region of that limit, that nobody holds any more. */
+static void leave_region(const char *limit, uint64_t bytes)
+{
+	struct member first;
+
+	holder_limit = limit;
+	first = member_start(holder);
+	CHECK_EQUAL(hear(first.wire), bytes);
+	holder_end(&first);
+}
+
+/* No limit in the environment, as after env -i: the region that is found is kept to. */
+static void stripped(void)
+{
+	leave_region("1g", GIB);
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+}
+
+static void stripped_beside_another(void)
+{
+	struct member first;
+
+	holder_limit = "2g";
+	first = member_start(holder);
+	CHECK_EQUAL(hear(first.wire), 2 * GIB);
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQUAL(total_of(0), 2 * GIB);
+	cuda_start(0);
+	refused(GIB); /* 2 GiB less two contexts */
+	take(900 * MIB);
+	holder_end(&first);
+}
+
+/* A limit of 0 is no limit: it must not lift what is there either. */
+static void zero_limit(void)
+{
+	leave_region("1g", GIB);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "0");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(GIB);
+}
+
+static void asks_for_more(void)
+{
+	struct member first;
+
+	holder_limit = "2g";
+	first = member_start(holder);
+	CHECK_EQUAL(hear(first.wire), 2 * GIB);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "40g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQUAL(total_of(0), 2 * GIB);
+	CHECK_EQUAL(ledger()->hami.limit[0], 2 * GIB);
+	cuda_start(0);
+	refused(GIB);
+	take(900 * MIB);
+	holder_end(&first);
+}
+
+/* Its own limit holds for it; the others keep theirs. */
+static void asks_for_less(void)
+{
+	struct member first;
+
+	holder_limit = "4g";
+	first = member_start(holder);
+	CHECK_EQUAL(hear(first.wire), 4 * GIB);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQUAL(total_of(0), 2 * GIB);
+	CHECK_EQUAL(ledger()->hami.limit[0], 4 * GIB);
+	cuda_start(0);
+	refused(GIB);
+	holder_end(&first);
+}
+
+/* A container that starts again over its old file, with other limits. */
+static void restarted(void)
+{
+	leave_region("1g", GIB);
+	leave_region("3g", 3 * GIB);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(2 * GIB);
+}
+
+static void restarted_after_kill(void)
+{
+	struct member first;
+
+	holder_limit = "1g";
+	first = member_start(holder);
+	hear(first.wire);
+	member_kill(&first);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	assert_quota(3 * GIB);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(policy_alone),
+		SCENE(policy_and_lower),
+		SCENE(policy_and_higher),
+		SCENE(policy_names_region),
+		SCENE(gpu_not_in_policy),
+		SCENE(policy_without_memory),
+		SCENE(stripped),
+		SCENE(stripped_beside_another),
+		SCENE(zero_limit),
+		SCENE(asks_for_more),
+		SCENE(asks_for_less),
+		SCENE(restarted),
+		SCENE(restarted_after_kill),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,332 @@
+/* The granules that allocations occupy: what each takes and gives back. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "blocks.h"
+#include "size.h"
+#include "sys.h"
+
+#define KIB  ((uint64_t)1024)
+#define BASE ((uint64_t)0x7f0000000000) /* a granule begins there */
+
+static uint64_t enter_in(uint64_t context, uint64_t address, uint64_t size_bytes)
+{
+	struct block block = {.address = address, .size_bytes = size_bytes, .context = context};
+	uint64_t bytes = 1;
+
+	assert_int_equal(blocks_enter(&block, &bytes), 0);
+	return bytes;
+}
+
+static uint64_t enter(uint64_t address, uint64_t size_bytes)
+{
+	return enter_in(1, address, size_bytes);
+}
+
+static uint64_t leave(uint64_t address)
+{
+	struct block block;
+	uint64_t bytes = 1;
+
+	assert_true(blocks_remove(address, &block, &bytes));
+	assert_int_equal(block.address, address);
+	return bytes;
+}
+
+static int forget(void **state)
+{
+	(void)state;
+	blocks_forget();
+	return 0;
+}
+
+static void test_granules_of(void **state)
+{
+	(void)state;
+	assert_int_equal(granules_of(0), 0);
+	assert_int_equal(granules_of(1), 2 * MIB);
+	assert_int_equal(granules_of(2 * MIB), 2 * MIB);
+	assert_int_equal(granules_of(2 * MIB + 1), 4 * MIB);
+}
+
+/* As it was measured on a device. */
+static void test_measured(void **state)
+{
+	(void)state;
+	assert_int_equal(enter(BASE, 1), 2 * MIB);
+	assert_int_equal(enter(BASE + 512, 4 * KIB), 0);
+	assert_int_equal(enter(BASE + MIB, MIB), 0);
+	assert_int_equal(enter(BASE + 16 * MIB, 2 * MIB + 1), 4 * MIB);
+	assert_int_equal(enter(BASE + 32 * MIB, 100 * MIB), 100 * MIB);
+	assert_int_equal(leave(BASE), 0);
+	assert_int_equal(leave(BASE + 512), 0);
+	assert_int_equal(leave(BASE + MIB), 2 * MIB);
+	assert_int_equal(leave(BASE + 16 * MIB), 4 * MIB);
+	assert_int_equal(leave(BASE + 32 * MIB), 100 * MIB);
+}
+
+/* A small one at the end of a big one, which goes first; and the other way about. */
+static void test_shared_tail(void **state)
+{
+	(void)state;
+	for (unsigned turn = 0; turn < 2; turn++) {
+		assert_int_equal(enter(BASE, 7 * MIB), 8 * MIB);
+		assert_int_equal(enter(BASE + 7 * MIB, KIB), 0);
+		if (turn) {
+			assert_int_equal(leave(BASE), 6 * MIB);
+			assert_int_equal(leave(BASE + 7 * MIB), 2 * MIB);
+		} else {
+			assert_int_equal(leave(BASE + 7 * MIB), 0);
+			assert_int_equal(leave(BASE), 8 * MIB);
+		}
+	}
+}
+
+/* One that begins in the middle of a granule and ends in the middle of another. */
+static void test_shared_head(void **state)
+{
+	(void)state;
+	assert_int_equal(enter(BASE + MIB, 2 * MIB), 4 * MIB);
+	assert_int_equal(enter(BASE, KIB), 0);
+	assert_int_equal(enter(BASE + 3 * MIB, 10 * MIB), 10 * MIB);
+	assert_int_equal(leave(BASE + MIB), 0);
+	assert_int_equal(leave(BASE), 2 * MIB);
+	assert_int_equal(leave(BASE + 3 * MIB), 12 * MIB);
+}
+
+static void test_unknown(void **state)
+{
+	struct block block = {.address = 77};
+	uint64_t bytes = 77;
+
+	(void)state;
+	assert_false(blocks_remove(BASE, &block, &bytes));
+	enter(BASE, 6 * MIB);
+	assert_false(blocks_remove(BASE + 2 * MIB, &block, &bytes)); /* inside: nothing begins */
+	assert_false(blocks_remove(BASE + 6 * MIB, &block, &bytes));
+	assert_false(blocks_remove(0, &block, &bytes));
+	assert_false(blocks_remove(UINT64_MAX, &block, &bytes));
+	assert_int_equal(block.address, 77);
+	assert_int_equal(bytes, 77);
+	assert_int_equal(leave(BASE), 6 * MIB);
+	assert_false(blocks_remove(BASE, &block, &bytes));
+}
+
+/* The driver refused to free it: it goes back in, as it was. */
+static void test_put_back(void **state)
+{
+	struct block block;
+	uint64_t bytes, taken;
+
+	(void)state;
+	for (uint64_t size = KIB; size <= 64 * MIB; size *= 2) {
+		enter(BASE, size);
+		assert_true(blocks_remove(BASE, &block, &bytes));
+		assert_int_equal(blocks_enter(&block, &taken), 0);
+		assert_int_equal(taken, bytes);
+		assert_int_equal(leave(BASE), granules_of(size));
+	}
+}
+
+static void test_what_is_kept(void **state)
+{
+	struct block in = {.address = BASE,
+			   .size_bytes = 5 * MIB,
+			   .context = 99,
+			   .device = 3,
+			   .managed = true};
+	struct block out;
+	uint64_t bytes;
+
+	(void)state;
+	for (unsigned turn = 0; turn < 2; turn++) {
+		in.size_bytes = turn ? KIB : 5 * MIB;
+		assert_int_equal(blocks_enter(&in, &bytes), 0);
+		assert_true(blocks_remove(BASE, &out, &bytes));
+		assert_int_equal(out.size_bytes, turn ? 1 : 5 * MIB);
+		assert_int_equal(out.context, 99);
+		assert_int_equal(out.device, 3);
+		assert_true(out.managed);
+	}
+}
+
+static void enter_managed(uint64_t context, uint64_t address, uint64_t size_bytes)
+{
+	struct block block = {
+		.address = address, .size_bytes = size_bytes, .context = context, .managed = true};
+	uint64_t bytes;
+
+	assert_int_equal(blocks_enter(&block, &bytes), 0);
+}
+
+static void test_remove_context(void **state)
+{
+	uint64_t bytes, managed;
+	struct block block;
+
+	(void)state;
+	enter_in(1, BASE, 7 * MIB);
+	enter_in(1, BASE + 7 * MIB, KIB);
+	enter_in(2, BASE + 64 * MIB, 3 * MIB);
+	enter_in(1, BASE + 128 * MIB, KIB);
+	enter_managed(1, BASE + 256 * MIB, 5 * MIB);
+	enter_managed(2, BASE + 512 * MIB, 1);
+	blocks_remove_context(3, &bytes, &managed);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(managed, 0);
+	blocks_remove_context(1, &bytes, &managed);
+	assert_int_equal(bytes, 10 * MIB);
+	assert_int_equal(managed, 6 * MIB);
+	assert_false(blocks_remove(BASE, &block, &bytes));
+	assert_false(blocks_remove(BASE + 128 * MIB, &block, &bytes));
+	blocks_remove_context(1, &bytes, &managed);
+	assert_int_equal(bytes + managed, 0);
+	assert_int_equal(leave(BASE + 64 * MIB), 4 * MIB);
+	blocks_remove_context(2, &bytes, &managed);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(managed, 2 * MIB);
+}
+
+/* -- against a model: each granule has a count ----------------------------------------------- */
+
+#define GRANULES 256
+#define LIVE     400
+
+static unsigned counts[GRANULES];
+
+static struct {
+	uint64_t address, size_bytes;
+} live[LIVE];
+
+/* Counts the block in (by 1) or out (by -1); what the device gives or gets. */
+static uint64_t model(uint64_t address, uint64_t size_bytes, int by)
+{
+	uint64_t changed = 0;
+
+	for (uint64_t g = (address - BASE) / GRANULE_BYTES;
+	     g <= (address + size_bytes - 1 - BASE) / GRANULE_BYTES; g++) {
+		counts[g] += (unsigned)by;
+		changed += counts[g] == (by > 0 ? 1u : 0u);
+	}
+	return changed * GRANULE_BYTES;
+}
+
+static bool overlaps(uint64_t address, uint64_t size_bytes)
+{
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i].size_bytes && address < live[i].address + live[i].size_bytes &&
+		    live[i].address < address + size_bytes)
+			return true;
+	return false;
+}
+
+static void test_model(void **state)
+{
+	const uint64_t end = GRANULES * GRANULE_BYTES;
+	unsigned seed = 21, entered = 0;
+
+	(void)state;
+	for (unsigned step = 0; step < 60000; step++) {
+		unsigned i = (unsigned)rand_r(&seed) % LIVE;
+		uint64_t size = 1 + (uint64_t)rand_r(&seed) % (step % 4 ? 200 * KIB : 9 * MIB);
+		uint64_t address = BASE + (uint64_t)rand_r(&seed) % (end - size) / 512 * 512;
+
+		if (live[i].size_bytes) {
+			assert_int_equal(leave(live[i].address),
+					 model(live[i].address, live[i].size_bytes, -1));
+			live[i].size_bytes = 0;
+		} else if (!overlaps(address, size)) {
+			assert_int_equal(enter(address, size), model(address, size, 1));
+			live[i].address = address;
+			live[i].size_bytes = size;
+			entered++;
+		}
+	}
+	assert_true(entered > 5000);
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i].size_bytes)
+			assert_int_equal(leave(live[i].address),
+					 model(live[i].address, live[i].size_bytes, -1));
+	for (unsigned g = 0; g < GRANULES; g++)
+		assert_int_equal(counts[g], 0);
+}
+
+/* -- no memory -------------------------------------------------------------------------------- */
+
+static int maps_left;
+
+static long few_maps(long number)
+{
+	return number == SYS_mmap && maps_left-- <= 0 ? -ENOMEM : 0;
+}
+
+/* Nothing is entered, not half a span either. */
+static void test_no_memory(void **state)
+{
+	struct block span = {.address = BASE, .size_bytes = 9 * MIB, .context = 1};
+	uint64_t bytes = 77, managed;
+	struct block removed;
+
+	(void)state;
+	sys_fault = few_maps;
+	for (int maps = 0; maps < 2; maps++) { /* the spans' table, then the granules' */
+		maps_left = maps;
+		assert_int_equal(blocks_enter(&span, &bytes), -ENOMEM);
+		assert_int_equal(bytes, 77);
+	}
+	sys_fault = NULL;
+	assert_false(blocks_remove(BASE, &removed, &bytes));
+	blocks_remove_context(1, &bytes, &managed);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(enter(BASE, 9 * MIB), 10 * MIB);
+	assert_int_equal(leave(BASE), 10 * MIB);
+}
+
+/* There is room for the first granule of a span, and not for its last. */
+static void test_no_memory_for_the_end(void **state)
+{
+	struct block span = {.address = BASE, .size_bytes = 9 * MIB, .context = 1};
+	uint64_t bytes = 77;
+	unsigned before = 0;
+
+	(void)state;
+	enter(BASE + GIB, 3 * MIB); /* both tables are there */
+	do {
+		sys_fault = few_maps;
+		maps_left = 0;
+		assert_true(++before < 1000);
+		enter(BASE + 2 * GIB + before * GRANULE_BYTES, KIB);
+		bytes = 77;
+	} while (blocks_enter(&span, &bytes) == 0 && leave(BASE) == 10 * MIB);
+	sys_fault = NULL;
+	assert_int_equal(bytes, 77);
+	assert_int_equal(enter(BASE, KIB), 2 * MIB); /* its first granule is not taken */
+	assert_int_equal(enter(BASE + 8 * MIB, KIB), 2 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_granules_of, forget),
+		cmocka_unit_test_teardown(test_measured, forget),
+		cmocka_unit_test_teardown(test_shared_tail, forget),
+		cmocka_unit_test_teardown(test_shared_head, forget),
+		cmocka_unit_test_teardown(test_unknown, forget),
+		cmocka_unit_test_teardown(test_put_back, forget),
+		cmocka_unit_test_teardown(test_what_is_kept, forget),
+		cmocka_unit_test_teardown(test_remove_context, forget),
+		cmocka_unit_test_teardown(test_model, forget),
+		cmocka_unit_test_teardown(test_no_memory, forget),
+		cmocka_unit_test_teardown(test_no_memory_for_the_end, forget),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

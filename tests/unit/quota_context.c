@@ -1,0 +1,345 @@
+/* Contexts in the account: reserving, settling, learning the cost, and the comparison with NVML. */
+#include "clock.h"
+#include "quota_fixture.h"
+#include "sys.h"
+
+#define COST         (518 * MIB)
+#define LEAST        (264 * MIB)
+#define HIDDEN       (10 * MIB)
+#define HIDDEN_AGAIN (6 * MIB)
+#define UNKNOWN      UINT64_MAX
+
+static void assert_books(uint64_t context, uint64_t module, uint64_t data_bytes, uint64_t offset)
+{
+	struct vgpu_hami_usage usage = own_usage(0);
+
+	assert_int_equal(usage.context, context);
+	assert_int_equal(usage.module, module);
+	assert_int_equal(usage.data, data_bytes);
+	assert_int_equal(usage.offset, offset);
+	assert_int_equal(usage.total, context + module + data_bytes + offset);
+}
+
+static uint64_t learnt(void)
+{
+	return account_region.file->own.device[0].context_cost;
+}
+
+static void reconcile(uint64_t nvml_bytes)
+{
+	quota_reconcile(0, account_stamp(), &nvml_bytes);
+}
+
+static void make(uint64_t context, uint64_t at_most)
+{
+	struct quota_context_claim claim;
+
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_int_equal(quota_context_settle(&claim, context, at_most, 0), 0);
+}
+
+/* A context whose cost is known. */
+static void make_known(uint64_t context)
+{
+	make(context, COST + HIDDEN);
+	reconcile(COST);
+	assert_int_equal(learnt(), COST);
+}
+
+static void test_first(void **state)
+{
+	struct quota_context_claim claim;
+	uint64_t ticket;
+
+	(void)state;
+	attach(8 * GIB);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_false(claim.known);
+	assert_books(CONTEXT_BYTES_MOST, 0, 0, HIDDEN);
+	assert_false(quota_context_is_tight(&claim, COST + HIDDEN));
+	assert_int_equal(quota_context_settle(&claim, 7, COST + 9 * MIB, 0), 0);
+	assert_books(COST + 9 * MIB, 0, 0, HIDDEN);
+	assert_int_equal(learnt(), 0);
+	assert_true(quota_reconcile_due(0, &ticket)); /* at once: it is a guess */
+	quota_reconcile(0, ticket, &(uint64_t){COST});
+	assert_books(COST, 0, 0, HIDDEN);
+	assert_int_equal(learnt(), COST);
+	assert_false(quota_reconcile_due(0, &ticket));
+	quota_context_end(7);
+	assert_books(0, 0, 0, 0);
+	assert_int_equal(learnt(), COST);
+}
+
+static void test_known(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_true(claim.known);
+	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
+	assert_false(quota_context_is_tight(&claim, UNKNOWN));
+	assert_int_equal(quota_context_settle(&claim, 2, UNKNOWN, 0), 0);
+	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
+	quota_context_end(1);
+	assert_books(COST, 0, 0, HIDDEN);
+	quota_context_end(2);
+	assert_books(0, 0, 0, 0);
+}
+
+static void test_cancel(void **state)
+{
+	struct quota_context_claim claim, second;
+
+	(void)state;
+	attach(8 * GIB);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	quota_context_cancel(&claim);
+	assert_books(0, 0, 0, 0);
+	make_known(1);
+	assert_int_equal(quota_context_reserve(0, LEAST, &second), 0);
+	quota_context_cancel(&second);
+	assert_books(COST, 0, 0, HIDDEN);
+	assert_true(account_stamp() != UINT64_MAX);
+}
+
+static void test_refused(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(LEAST + HIDDEN - 1);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), -EDQUOT);
+	assert_books(0, 0, 0, 0);
+	assert_true(account_stamp() != UINT64_MAX);
+	quota_forget();
+	unlink(quota_slice.region_path);
+	attach(5 * MIB); /* not even what is hidden */
+	assert_int_equal(quota_context_reserve(0, 0, &claim), -EDQUOT);
+	assert_books(0, 0, 0, 0);
+}
+
+static void test_second_refused(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(800 * MIB);
+	make_known(1);
+	for (unsigned round = 0; round < 3; round++) {
+		assert_int_equal(quota_context_reserve(0, LEAST, &claim), -EDQUOT);
+		assert_books(COST, 0, 0, HIDDEN);
+	}
+}
+
+/* Less than a guess wants is left: then it is measured, and fits or does not. */
+static void test_tight(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(600 * MIB);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_books(590 * MIB, 0, 0, HIDDEN);
+	assert_true(quota_context_is_tight(&claim, 591 * MIB));
+	assert_false(quota_context_is_tight(&claim, 590 * MIB));
+	assert_int_equal(quota_context_settle(&claim, 1, 700 * MIB, COST), 0);
+	assert_books(COST, 0, 0, HIDDEN);
+	quota_context_end(1);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_int_equal(quota_context_settle(&claim, 1, 700 * MIB, 591 * MIB), -EDQUOT);
+	assert_books(0, 0, 0, 0);
+	assert_true(account_stamp() != UINT64_MAX);
+}
+
+/* What NVML counts has the other contexts and their contents in it. */
+static void test_tight_beside_another(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(1100 * MIB);
+	make(1, COST);
+	allocate(BASE, 10 * MIB);
+	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_true(quota_context_is_tight(&claim, 2 * COST + 30 * MIB));
+	assert_int_equal(quota_context_settle(&claim, 2, 2 * COST + 30 * MIB, 2 * COST + 10 * MIB),
+			 0);
+	assert_books(2 * COST, 0, 10 * MIB, HIDDEN + HIDDEN_AGAIN);
+}
+
+static void test_least_is_learnt(void **state)
+{
+	(void)state;
+	attach(8 * GIB);
+	make(1, GIB);
+	reconcile(600 * MIB); /* with a module in it */
+	assert_int_equal(learnt(), 600 * MIB);
+	quota_context_end(1);
+	account_region.file->own.device[0].context_cost = 0;
+	make(2, GIB);
+	account_region.file->own.device[0].context_cost = 600 * MIB; /* another process's */
+	reconcile(COST);
+	assert_int_equal(learnt(), COST);
+}
+
+static void test_end(void **state)
+{
+	struct block big = block_at(BASE, 7 * MIB, false), other = block_at(BASE + GIB, 1, false);
+	struct quota_claim claim;
+	struct quota_release going;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	make(2, UNKNOWN);
+	allocate(big.address, big.size_bytes);
+	allocate_as(true, BASE + 2 * GIB, 1);
+	other.context = 2;
+	assert_int_equal(quota_reserve(0, false, 1, &claim), 0);
+	assert_int_equal(quota_settle(&claim, &other), 0);
+	assert_int_equal(data(), 10 * MIB + 128 * MIB);
+	quota_context_end(0);
+	quota_context_end(77); /* unknown */
+	assert_int_equal(data(), 10 * MIB + 128 * MIB);
+	quota_context_end(1);
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	assert_false(quota_free_begin(BASE, &going));
+	quota_context_end(1); /* again */
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	release(BASE + GIB);
+	quota_context_end(2);
+	assert_books(0, 0, 0, 0);
+}
+
+/* -- reconciling ------------------------------------------------------------------------------ */
+
+static void test_module(void **state)
+{
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	allocate(BASE, 10 * MIB);
+	allocate_as(true, BASE + GIB, 1); /* in no figure */
+	reconcile(COST + 10 * MIB + 20 * MIB);
+	assert_books(COST, 20 * MIB, 138 * MIB, HIDDEN);
+	reconcile(COST + 10 * MIB + 4 * MIB);
+	assert_books(COST, 4 * MIB, 138 * MIB, HIDDEN);
+	reconcile(COST + 10 * MIB - 8 * MIB); /* it was reckoned too high */
+	assert_books(COST - 8 * MIB, 0, 138 * MIB, HIDDEN);
+	reconcile(0);
+	assert_books(0, 0, 138 * MIB, HIDDEN);
+}
+
+/* The granule that is charged ahead is not on the device. */
+static void test_spare_is_left_out(void **state)
+{
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	allocate(BASE, KIB);
+	allocate(BASE + KIB, KIB);
+	assert_int_equal(account_spare_charge(0), 2 * MIB);
+	reconcile(COST + 2 * MIB);
+	assert_books(COST, 0, 4 * MIB, HIDDEN);
+}
+
+/* What is measured is booked even where the quota is passed by it. */
+static void test_beyond_the_limit(void **state)
+{
+	struct quota_claim claim;
+
+	(void)state;
+	attach(600 * MIB);
+	make_known(1);
+	reconcile(COST + 100 * MIB);
+	assert_books(COST, 100 * MIB, 0, HIDDEN);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), -EDQUOT);
+	reconcile(COST);
+	allocate(BASE, 2 * MIB);
+}
+
+static void test_in_motion(void **state)
+{
+	struct quota_claim claim;
+	uint64_t before;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	before = account_stamp();
+	allocate(BASE, 2 * MIB); /* since the ticket */
+	quota_reconcile(0, before, &(uint64_t){COST + 70 * MIB});
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
+	assert_int_equal(account_stamp(), UINT64_MAX);
+	reconcile(COST + 70 * MIB); /* one is under way */
+	assert_books(COST, 0, 4 * MIB, HIDDEN);
+	quota_cancel(&claim);
+	quota_reconcile(0, account_stamp(), NULL); /* it cannot say */
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	reconcile(COST + 72 * MIB);
+	assert_books(COST, 70 * MIB, 2 * MIB, HIDDEN);
+}
+
+/* Not more than once a second, and then for one caller. */
+static void test_due(void **state)
+{
+	uint64_t ticket;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	quota_reconcile_due(0, &ticket); /* starts the clock */
+	assert_false(quota_reconcile_due(0, &ticket));
+	sys_sleep_ns(NS_PER_S + 20 * NS_PER_MS);
+	assert_true(quota_reconcile_due(0, &ticket));
+	assert_int_equal(ticket, account_stamp());
+	assert_false(quota_reconcile_due(0, &ticket));
+}
+
+/* A figure below what a context can take is another process's: NVML is not believed from then on,
+ * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
+static void test_distrust(void **state)
+{
+	struct quota_context_claim claim;
+
+	(void)state;
+	attach(8 * GIB);
+	assert_int_equal(quota_context_reserve(1, LEAST, &claim), 0);
+	assert_int_equal(quota_context_settle(&claim, 5, COST + 9 * MIB, 0), 0);
+	quota_reconcile(1, account_stamp(), &(uint64_t){LEAST - 1});
+	assert_int_equal(own_usage(1).context, COST + 9 * MIB);
+	assert_int_equal(account_region.file->own.device[1].context_cost, 0);
+	quota_reconcile(1, account_stamp(), &(uint64_t){COST});
+	quota_reconcile(1, account_stamp(), &(uint64_t){4 * GIB});
+	assert_int_equal(own_usage(1).context, COST + 9 * MIB);
+	assert_int_equal(own_usage(1).module, 0);
+	quota_context_end(5);
+	assert_int_equal(own_usage(1).total, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_first),
+		TEST(test_known),
+		TEST(test_cancel),
+		TEST(test_refused),
+		TEST(test_second_refused),
+		TEST(test_tight),
+		TEST(test_tight_beside_another),
+		TEST(test_least_is_learnt),
+		TEST(test_end),
+		TEST(test_module),
+		TEST(test_spare_is_left_out),
+		TEST(test_beyond_the_limit),
+		TEST(test_in_motion),
+		TEST(test_due),
+		TEST(test_distrust),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,100 @@
+/* What the tests of the account share: a slice with a region of its own, attached. */
+#pragma once
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "account.h"
+#include "size.h"
+
+#define UNUSED __attribute__((unused))
+
+#define KIB  ((uint64_t)1024)
+#define BASE ((uint64_t)0x7f0000000000) /* a granule begins there */
+
+static char quota_dir[64];
+static struct slice quota_slice;
+
+UNUSED static int slice_make(void **state)
+{
+	(void)state;
+	memset(&quota_slice, 0, sizeof(quota_slice));
+	strcpy(quota_dir, "/tmp/vgpu-quota-XXXXXX");
+	if (!mkdtemp(quota_dir))
+		return -1;
+	snprintf(quota_slice.region_path, sizeof(quota_slice.region_path), "%s/slice.cache",
+		 quota_dir);
+	quota_slice.configured = true;
+	return 0;
+}
+
+UNUSED static int slice_remove(void **state)
+{
+	(void)state;
+	quota_forget();
+	unlink(quota_slice.region_path);
+	rmdir(quota_dir);
+	return 0;
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, slice_make, slice_remove)
+
+/* Attaches two GPUs with that limit each. */
+UNUSED static void attach(uint64_t limit_bytes)
+{
+	struct quota_gpu gpus[2] = {{"GPU-a", 0}, {"GPU-b", 1}};
+	struct fault fault = {""};
+
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
+		quota_slice.env.memory_bytes[i] = limit_bytes;
+	assert_int_equal(quota_attach(&quota_slice, gpus, 2, &fault), 0);
+	assert_true(quota_attached());
+}
+
+UNUSED static struct vgpu_hami_usage own_usage(int device)
+{
+	return region_own_usage(&account_region, (unsigned)device);
+}
+
+UNUSED static uint64_t data(void)
+{
+	return own_usage(0).data;
+}
+
+UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool managed)
+{
+	return (struct block){
+		.address = address, .size_bytes = size_bytes, .context = 1, .managed = managed};
+}
+
+/* The whole way of an allocation that succeeds. */
+UNUSED static void allocate_as(bool managed, uint64_t address, uint64_t size_bytes)
+{
+	struct block block = block_at(address, size_bytes, managed);
+	struct quota_claim claim;
+
+	assert_int_equal(quota_reserve(0, managed, size_bytes, &claim), 0);
+	assert_int_equal(quota_settle(&claim, &block), 0);
+}
+
+UNUSED static void allocate(uint64_t address, uint64_t size_bytes)
+{
+	allocate_as(false, address, size_bytes);
+}
+
+UNUSED static void release(uint64_t address)
+{
+	struct quota_release going;
+
+	assert_true(quota_free_begin(address, &going));
+	quota_free_commit(&going);
+}
