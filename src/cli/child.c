@@ -1,0 +1,154 @@
+/*
+ * No handlers: the signals are blocked before the fork, and fetched one by one with sigwaitinfo,
+ * SIGCHLD among them, so that nothing happens between two instructions that matter.
+ *
+ * The terminal sends its signals (SIGINT, SIGQUIT, SIGTSTP, SIGWINCH) to the whole foreground
+ * process group, to which the command belongs as we do; they come from the kernel (SI_KERNEL), and
+ * passing them on would double them. What a process sent us is passed on, unless the command sent
+ * it: kill(0, …) reached the command as well.
+ */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const int passed_on[] = {
+	SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
+};
+
+/* What this process was started with, for the command. */
+struct inherited {
+	sigset_t mask;
+	struct sigaction on_child;
+};
+
+/* Blocks what we wait for. SIGCHLD must not be ignored, or there would be no status to fetch. */
+static void take_signals(sigset_t *ret_ours, struct inherited *ret_inherited)
+{
+	struct sigaction by_default;
+
+	sigemptyset(ret_ours);
+	sigaddset(ret_ours, SIGCHLD);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+		sigaddset(ret_ours, passed_on[i]);
+	sigprocmask(SIG_BLOCK, ret_ours, &ret_inherited->mask);
+	memset(&by_default, 0, sizeof(by_default));
+	by_default.sa_handler = SIG_DFL;
+	sigaction(SIGCHLD, &by_default, &ret_inherited->on_child);
+}
+
+/* The child's side: runs the command, or writes the reason why not to the pipe. */
+static _Noreturn void become(char **argv, const struct inherited *inherited, int reason_fd)
+{
+	sigaction(SIGCHLD, &inherited->on_child, NULL);
+	sigprocmask(SIG_SETMASK, &inherited->mask, NULL);
+	execvp(argv[0], argv);
+
+	int reason = errno;
+
+	if (write(reason_fd, &reason, sizeof(reason)) != sizeof(reason))
+		_exit(CLI_FAILED);
+	_exit(CLI_NOT_EXECUTABLE);
+}
+
+/* The errno with which the command could not be run, or 0. */
+static int read_reason(int fd)
+{
+	int reason = 0;
+	ssize_t n;
+
+	do
+		n = read(fd, &reason, sizeof(reason));
+	while (n < 0 && errno == EINTR);
+	return n == sizeof(reason) ? reason : 0;
+}
+
+static bool is_for_command(const siginfo_t *info, pid_t child)
+{
+	if (info->si_code == SI_KERNEL) /* a hangup: only the session's leader is told */
+		return info->si_signo == SIGHUP && getsid(0) == getpid();
+	return info->si_pid != child;
+}
+
+/*
+ * Stops this process as the terminal's stop key would: where no shell is there to continue it, the
+ * kernel does not stop it. A SIGCONT wakes us though it is blocked, and is passed on next; one that
+ * has come already would be lost by stopping.
+ */
+static void stop_ourselves(void)
+{
+	sigset_t stop, pending;
+
+	sigpending(&pending);
+	if (sigismember(&pending, SIGCONT))
+		return;
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTSTP);
+	raise(SIGTSTP);
+	sigprocmask(SIG_UNBLOCK, &stop, NULL); /* stopped here */
+	sigprocmask(SIG_BLOCK, &stop, NULL);
+}
+
+/* Whether the command has ended, with *ret_status as waitpid gives it. */
+static bool has_ended(pid_t child, int *ret_status)
+{
+	while (waitpid(child, ret_status, WNOHANG | WUNTRACED) == child) {
+		if (!WIFSTOPPED(*ret_status))
+			return true;
+		stop_ourselves();
+	}
+	return false;
+}
+
+static int wait_for(pid_t child, const sigset_t *ours)
+{
+	siginfo_t info;
+	int status;
+
+	while (!has_ended(child, &status)) {
+		if (sigwaitinfo(ours, &info) < 0 || info.si_signo == SIGCHLD)
+			continue;
+		if (is_for_command(&info, child))
+			kill(child, info.si_signo);
+	}
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int report(const char *name, int reason)
+{
+	if (reason == ENOENT)
+		return cli_fail(CLI_NOT_FOUND, "%s: not found: check its name, and PATH", name);
+	return cli_fail(CLI_NOT_EXECUTABLE, "%s cannot be run: %s", name, strerror(reason));
+}
+
+int child_run(char **argv)
+{
+	struct inherited inherited;
+	int reason_fds[2], reason, status;
+	sigset_t ours;
+	pid_t child;
+
+	if (pipe2(reason_fds, O_CLOEXEC) < 0)
+		return cli_fail(CLI_FAILED, "no pipe for the command: %s", strerror(errno));
+	take_signals(&ours, &inherited);
+	child = fork();
+	if (child == 0)
+		become(argv, &inherited, reason_fds[1]);
+	close(reason_fds[1]);
+	if (child < 0) {
+		close(reason_fds[0]);
+		return cli_fail(CLI_FAILED, "no process for the command: %s", strerror(errno));
+	}
+	reason = read_reason(reason_fds[0]);
+	close(reason_fds[0]);
+	status = wait_for(child, &ours);
+	return reason ? report(argv[0], reason) : status;
+}

@@ -1,0 +1,219 @@
+/*
+ * NVML is opened for the question and closed again, and only here: a program that is linked to it
+ * would not start where it is missing.
+ */
+#include "gpus.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nvml_abi.h"
+#include "size.h"
+
+#define NVML_LIBRARY "libnvidia-ml.so.1"
+
+/* A function's type, from the table that has its parameters: nvmlInit_v2_fn. */
+#define NVML_HOOK(name, parameters, arguments) typedef nvmlReturn_t name##_fn parameters;
+#define NVML_CALL(name, parameters)            typedef nvmlReturn_t name##_fn parameters;
+#include "nvml.def"
+
+struct nvml {
+	void *library;
+	nvmlInit_v2_fn *init;
+	nvmlShutdown_fn *shutdown;
+	nvmlDeviceGetCount_v2_fn *count;
+	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
+	nvmlDeviceGetUUID_fn *uuid;
+	nvmlDeviceGetMemoryInfo_fn *memory;
+};
+
+static bool find_functions(struct nvml *nvml)
+{
+	nvml->init = (nvmlInit_v2_fn *)dlsym(nvml->library, "nvmlInit_v2");
+	nvml->shutdown = (nvmlShutdown_fn *)dlsym(nvml->library, "nvmlShutdown");
+	nvml->count = (nvmlDeviceGetCount_v2_fn *)dlsym(nvml->library, "nvmlDeviceGetCount_v2");
+	nvml->by_index = (nvmlDeviceGetHandleByIndex_v2_fn *)dlsym(nvml->library,
+								   "nvmlDeviceGetHandleByIndex_v2");
+	nvml->uuid = (nvmlDeviceGetUUID_fn *)dlsym(nvml->library, "nvmlDeviceGetUUID");
+	nvml->memory =
+		(nvmlDeviceGetMemoryInfo_fn *)dlsym(nvml->library, "nvmlDeviceGetMemoryInfo");
+	return nvml->init && nvml->shutdown && nvml->count && nvml->by_index && nvml->uuid &&
+	       nvml->memory;
+}
+
+static int open_nvml(struct nvml *nvml, struct fault *fault)
+{
+	nvmlReturn_t result;
+
+	memset(nvml, 0, sizeof(*nvml));
+	nvml->library = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!nvml->library)
+		return fault_set(fault, -ENOENT,
+				 "no NVIDIA driver here: " NVML_LIBRARY " was not found. To try "
+				 "vgpu without a GPU, see `make demo`");
+	if (!find_functions(nvml)) {
+		dlclose(nvml->library);
+		return fault_set(fault, -EIO,
+				 NVML_LIBRARY " lacks functions that vgpu needs: the driver is "
+					      "older than any that it supports; update it");
+	}
+	result = nvml->init();
+	if (result == NVML_SUCCESS)
+		return 0;
+	dlclose(nvml->library);
+	return fault_set(fault, -EIO,
+			 "NVML does not start (error %d): see whether nvidia-smi works here",
+			 (int)result);
+}
+
+static void close_nvml(struct nvml *nvml)
+{
+	nvml->shutdown();
+	dlclose(nvml->library);
+}
+
+static nvmlReturn_t ask_gpu(const struct nvml *nvml, unsigned index, struct gpu *ret_gpu)
+{
+	nvmlMemory_t memory;
+	nvmlDevice_t device;
+	nvmlReturn_t result = nvml->by_index(index, &device);
+
+	if (result == NVML_SUCCESS)
+		result = nvml->uuid(device, ret_gpu->uuid, sizeof(ret_gpu->uuid));
+	if (result == NVML_SUCCESS)
+		result = nvml->memory(device, &memory);
+	if (result != NVML_SUCCESS)
+		return result;
+	ret_gpu->index = index;
+	ret_gpu->memory_bytes = memory.total;
+	return NVML_SUCCESS;
+}
+
+static int ask_all(const struct nvml *nvml, struct gpus *ret_gpus, struct fault *fault)
+{
+	unsigned count = 0;
+	nvmlReturn_t result = nvml->count(&count);
+
+	if (result == NVML_SUCCESS && count == 0)
+		return fault_set(fault, -ENOENT,
+				 "the NVIDIA driver has no GPU here: see whether nvidia-smi lists "
+				 "any");
+	memset(ret_gpus, 0, sizeof(*ret_gpus));
+	for (unsigned i = 0; result == NVML_SUCCESS && i < count && i < GPUS_MAX; i++) {
+		result = ask_gpu(nvml, i, &ret_gpus->gpu[i]);
+		ret_gpus->count = i + 1;
+	}
+	if (result != NVML_SUCCESS)
+		return fault_set(fault, -EIO,
+				 "NVML does not tell what GPUs there are (error %d): see whether "
+				 "nvidia-smi works here",
+				 (int)result);
+	return 0;
+}
+
+int gpus_find(struct gpus *ret_gpus, struct fault *fault)
+{
+	struct nvml nvml;
+	int error = open_nvml(&nvml, fault);
+
+	if (error)
+		return error;
+	error = ask_all(&nvml, ret_gpus, fault);
+	close_nvml(&nvml);
+	return error;
+}
+
+const struct gpu *gpus_by_uuid(const struct gpus *gpus, const char *uuid)
+{
+	for (unsigned i = 0; i < gpus->count; i++)
+		if (strcmp(gpus->gpu[i].uuid, uuid) == 0)
+			return &gpus->gpu[i];
+	return NULL;
+}
+
+static int find_index(const struct gpus *all, const char *entry, const struct gpu **ret_gpu,
+		      struct fault *fault)
+{
+	uint64_t index;
+
+	if (number_parse(entry, UINT32_MAX, &index) || index >= all->count)
+		return fault_set(fault, -EINVAL,
+				 "there is no GPU %s: this machine has %u, counted from 0", entry,
+				 all->count);
+	*ret_gpu = &all->gpu[index];
+	return 0;
+}
+
+static int find_uuid(const struct gpus *all, const char *entry, const struct gpu **ret_gpu,
+		     struct fault *fault)
+{
+	size_t len = strlen(entry);
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (strncmp(all->gpu[i].uuid, entry, len) == 0) {
+			*ret_gpu = &all->gpu[i];
+			found++;
+		}
+	if (found == 1)
+		return 0;
+	if (found > 1)
+		return fault_set(fault, -EINVAL,
+				 "%u GPUs have a UUID that starts with %s: write more of it", found,
+				 entry);
+	return fault_set(fault, -EINVAL,
+			 "there is no GPU \"%s\": write an index, a UUID (nvidia-smi -L lists "
+			 "them), or all",
+			 entry);
+}
+
+static int add_entry(const struct gpus *all, const char *entry, struct gpus *selected,
+		     struct fault *fault)
+{
+	const struct gpu *gpu = NULL;
+	int error = entry[0] >= '0' && entry[0] <= '9' ? find_index(all, entry, &gpu, fault)
+						       : find_uuid(all, entry, &gpu, fault);
+
+	if (error)
+		return error;
+	if (gpus_by_uuid(selected, gpu->uuid))
+		return fault_set(fault, -EINVAL, "GPU %s is listed twice: leave one", entry);
+	selected->gpu[selected->count++] = *gpu;
+	return 0;
+}
+
+int gpus_select(const struct gpus *all, const char *list, struct gpus *ret_selected,
+		struct fault *fault)
+{
+	struct gpus selected;
+	char entry[VGPU_UUID_LEN];
+
+	memset(&selected, 0, sizeof(selected));
+	if (strcmp(list, "all") == 0) {
+		*ret_selected = *all;
+		return 0;
+	}
+	for (;;) {
+		size_t len = strcspn(list, ",");
+		int error;
+
+		if (len == 0 || len >= sizeof(entry))
+			return fault_set(fault, -EINVAL,
+					 "an entry of the list of GPUs is %s: write indices or "
+					 "UUIDs with commas between them",
+					 len ? "too long" : "empty");
+		memcpy(entry, list, len);
+		entry[len] = '\0';
+		error = add_entry(all, entry, &selected, fault);
+		if (error)
+			return error;
+		if (list[len] == '\0')
+			break;
+		list += len + 1;
+	}
+	*ret_selected = selected;
+	return 0;
+}

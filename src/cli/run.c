@@ -1,0 +1,389 @@
+/*
+ * vgpu run: a program in a slice.
+ *
+ * What is asked for becomes a policy over the machine's GPUs; the state directory has or makes the
+ * slice; the command gets the library and where the slice lies, by its environment. Nothing is
+ * printed when all goes well, and nothing is changed outside the state directory.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "cli.h"
+#include "env.h"
+#include "gpus.h"
+#include "library.h"
+#include "policy.h"
+#include "size.h"
+#include "state.h"
+
+#define MEMORY_LEAST_BYTES (2 * MIB) /* what the driver hands out at once */
+
+static const char help[] =
+	"Usage: vgpu run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
+	"\n"
+	"Runs COMMAND in a slice of the machine's GPUs.\n"
+	"\n"
+	"  --memory SIZE[,SIZE...]  the most GPU memory that the slice may hold, for every GPU or\n"
+	"                           one size for each: bytes, or with k, m, g or t, such as 8G\n"
+	"  --gpus LIST              the slice's GPUs: indices, UUIDs or the start of one, with\n"
+	"                           commas between them, or all (the default)\n"
+	"  --name NAME              the slice's name; if it lives already, COMMAND joins it\n"
+	"  --help                   this text\n"
+	"\n"
+	"Environment:\n"
+	"  VGPU_STATE               the directory where slices are kept\n"
+	"  VGPU_LIBRARY             the path of libvgpu.so\n"
+	"\n"
+	"Exit status: COMMAND's own; 128 + N when signal N killed it; 127 when it was not found,\n"
+	"126 when it could not be run; 125 when vgpu failed; 2 for a wrong command line.\n";
+
+struct request {
+	const char *memory; /* as written, or NULL */
+	const char *gpus;
+	const char *name;
+	char **command;
+};
+
+/* -- the command line -------------------------------------------------------------------------- */
+
+/* Options have numbers that no letter has, so that optopt tells the two apart. */
+enum option_number { MEMORY = 256, GPUS, NAME, HELP };
+
+static int bad_option(char **argv, int option)
+{
+	const char *last = argv[optind - 1];
+
+	if (option == ':')
+		return cli_fail(CLI_USAGE, "%s needs a value: see vgpu run --help", last);
+	if (optopt == HELP)
+		return cli_fail(CLI_USAGE, "%s: --help takes no value", last);
+	if (optopt > 0 && optopt < MEMORY)
+		return cli_fail(CLI_USAGE, "-%c is no option of vgpu run: see vgpu run --help",
+				optopt);
+	return cli_fail(CLI_USAGE, "%s is no option of vgpu run: see vgpu run --help", last);
+}
+
+static int check_request(const struct request *request)
+{
+	if (!request->command[0])
+		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
+					   "[ARGUMENT...]");
+	if (request->name && !state_name_is_good(request->name))
+		return cli_fail(CLI_USAGE,
+				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
+				"digits, \".\", \"_\" and \"-\", no \".\" first",
+				request->name);
+	return 0;
+}
+
+/* 0, or what to exit with; *ret_done when that was all. */
+static int parse_options(int argc, char **argv, struct request *ret_request, bool *ret_done)
+{
+	static const struct option options[] = {
+		{"memory", required_argument, NULL, MEMORY},
+		{"gpus", required_argument, NULL, GPUS},
+		{"name", required_argument, NULL, NAME},
+		{"help", no_argument, NULL, HELP},
+		{NULL, 0, NULL, 0},
+	};
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "+:h", options, NULL)) >= 0) {
+		switch (option) {
+		case MEMORY:
+			ret_request->memory = optarg;
+			break;
+		case GPUS:
+			ret_request->gpus = optarg;
+			break;
+		case NAME:
+			ret_request->name = optarg;
+			break;
+		case 'h':
+		case HELP:
+			*ret_done = true;
+			return fputs(help, stdout) < 0 ? CLI_FAILED : 0;
+		default:
+			return bad_option(argv, option);
+		}
+	}
+	ret_request->command = argv + optind;
+	return check_request(ret_request);
+}
+
+/* One size of the list; at the list's end *list is NULL afterwards. */
+static int next_size(const char **list, uint64_t *ret_bytes)
+{
+	char text[64];
+	size_t len = strcspn(*list, ",");
+
+	snprintf(text, sizeof(text), "%.*s", (int)len, *list);
+	if (len >= sizeof(text) || size_parse(text, ret_bytes))
+		return cli_fail(CLI_USAGE,
+				"--memory \"%s\" is no size: write bytes or a number with k, m, g "
+				"or t, such as 8G",
+				text);
+	if (*ret_bytes < MEMORY_LEAST_BYTES)
+		return cli_fail(CLI_USAGE,
+				"--memory %s is too little: the driver hands out 2 MiB at once",
+				text);
+	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
+	return 0;
+}
+
+/* A size for each of count GPUs, or one for all. */
+static int parse_memory(const char *list, unsigned count, uint64_t bytes[VGPU_DEVICES_MAX])
+{
+	const char *rest = list;
+	unsigned found = 0;
+
+	for (; rest && found < count; found++) {
+		int status = next_size(&rest, &bytes[found]);
+
+		if (status)
+			return status;
+	}
+	if (rest || (found != 1 && found != count))
+		return cli_fail(CLI_USAGE,
+				"--memory %s has another number of sizes than the slice has GPUs, "
+				"which is %u: write one for each, or one for all",
+				list, count);
+	for (unsigned i = found; i < count; i++)
+		bytes[i] = bytes[0];
+	return 0;
+}
+
+/* -- what the slice may have ------------------------------------------------------------------- */
+
+static int set_memory(const char *list, const struct gpus *gpus, struct policy *policy)
+{
+	uint64_t bytes[VGPU_DEVICES_MAX];
+	char has[32];
+	int status = parse_memory(list, gpus->count, bytes);
+
+	for (unsigned i = 0; !status && i < gpus->count; i++) {
+		if (bytes[i] > gpus->gpu[i].memory_bytes)
+			return cli_fail(CLI_FAILED,
+					"--memory %s is more than GPU %u has, which is %s (%llum): "
+					"give at most that",
+					list, gpus->gpu[i].index,
+					size_format(gpus->gpu[i].memory_bytes, has, sizeof(has)),
+					(unsigned long long)(gpus->gpu[i].memory_bytes / MIB));
+		policy->device[i].memory_bytes = bytes[i];
+	}
+	return status;
+}
+
+/* The request as a policy, its devices in the order of --gpus. */
+static int make_policy(const struct request *request, const struct gpus *all,
+		       struct policy *ret_policy)
+{
+	struct fault fault = {""};
+	struct gpus gpus;
+
+	if (gpus_select(all, request->gpus ? request->gpus : "all", &gpus, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (gpus.count > VGPU_DEVICES_MAX)
+		return cli_fail(CLI_FAILED,
+				"a slice has at most %d GPUs, and these are %u: choose with --gpus",
+				VGPU_DEVICES_MAX, gpus.count);
+	memset(ret_policy, 0, sizeof(*ret_policy));
+	ret_policy->device_count = gpus.count;
+	for (unsigned i = 0; i < gpus.count; i++)
+		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
+	return request->memory ? set_memory(request->memory, &gpus, ret_policy) : 0;
+}
+
+/* -- the slice --------------------------------------------------------------------------------- */
+
+/* What a slice has, for people: "GPU 0 with 8 GiB, GPU 1 without a memory limit". */
+static void describe(const struct policy *policy, const struct gpus *all, char *buf, size_t len)
+{
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (unsigned i = 0; i < all->count && at < len; i++) {
+		int device = policy_find(policy, all->gpu[i].uuid);
+		char size[32];
+
+		if (device < 0)
+			continue;
+		if (policy->device[device].memory_bytes)
+			size_format(policy->device[device].memory_bytes, size, sizeof(size));
+		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s", at ? ", " : "", i,
+				       policy->device[device].memory_bytes ? " " : "out a",
+				       policy->device[device].memory_bytes ? size
+									   : " memory limit");
+	}
+}
+
+/* Whether the slice has what was asked for, as far as anything was. */
+static bool fits(const struct request *request, const struct policy *wanted,
+		 const struct policy *has)
+{
+	if (request->gpus && wanted->device_count != has->device_count)
+		return false;
+	for (unsigned i = 0; i < wanted->device_count; i++) {
+		int device = policy_find(has, wanted->device[i].uuid);
+
+		if (device < 0) {
+			if (request->gpus)
+				return false;
+			continue; /* --memory alone says nothing about which GPUs */
+		}
+		if (request->memory &&
+		    has->device[device].memory_bytes != wanted->device[i].memory_bytes)
+			return false;
+	}
+	return true;
+}
+
+static int refuse_to_join(const struct state_slice *slice, const struct gpus *all)
+{
+	char has[1024];
+
+	describe(&slice->policy, all, has, sizeof(has));
+	return cli_fail(CLI_FAILED,
+			"the slice %s lives already and has %s: to join it, leave --memory and "
+			"--gpus out; for another slice, choose another name",
+			slice->name, has);
+}
+
+/* A slice without a name is nobody else's: another pid namespace may have used ours up. */
+static int take_unnamed(const struct state *state, const struct policy *wanted,
+			struct state_slice *ret_slice, struct fault *fault)
+{
+	char name[STATE_NAME_MAX + 1];
+	int error = -EEXIST;
+
+	for (unsigned i = 0; error == -EEXIST; i++) {
+		if (i == 0)
+			snprintf(name, sizeof(name), "run-%d", (int)getpid());
+		else
+			snprintf(name, sizeof(name), "run-%d-%u", (int)getpid(), i + 1);
+		error = state_slice_take(state, name, false, wanted, ret_slice, fault);
+	}
+	return error;
+}
+
+static int take_slice(const struct request *request, const struct state *state,
+		      const struct policy *wanted, const struct gpus *all,
+		      struct state_slice *ret_slice)
+{
+	struct fault fault = {""};
+	int error = request->name ? state_slice_take(state, request->name, true, wanted, ret_slice,
+						     &fault)
+				  : take_unnamed(state, wanted, ret_slice, &fault);
+
+	if (error)
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (!ret_slice->joined || fits(request, wanted, &ret_slice->policy))
+		return 0;
+	error = refuse_to_join(ret_slice, all);
+	state_slice_leave(state, ret_slice);
+	return error;
+}
+
+/* -- the command's environment ----------------------------------------------------------------- */
+
+static int put(const char *name, const char *value)
+{
+	if (setenv(name, value, 1) == 0)
+		return 0;
+	return cli_fail(CLI_FAILED, "%s cannot be set: %s", name, strerror(errno));
+}
+
+static int put_preload(const char *library)
+{
+	const char *others = getenv("LD_PRELOAD");
+	char *value;
+	int status;
+
+	if (!others || !*others)
+		return put("LD_PRELOAD", library);
+	if (asprintf(&value, "%s:%s", library, others) < 0)
+		return cli_fail(CLI_FAILED, "LD_PRELOAD cannot be set: out of memory");
+	status = put("LD_PRELOAD", value);
+	free(value);
+	return status;
+}
+
+/* The UUIDs of those GPUs that the slice has, in their order there. */
+static int put_visible(const struct policy *order, const struct policy *has)
+{
+	char value[VGPU_DEVICES_MAX * VGPU_UUID_LEN] = "";
+	size_t at = 0;
+
+	for (unsigned i = 0; i < order->device_count; i++)
+		if (policy_find(has, order->device[i].uuid) >= 0)
+			at += (size_t)snprintf(value + at, sizeof(value) - at, "%s%s",
+					       at ? "," : "", order->device[i].uuid);
+	return put("CUDA_VISIBLE_DEVICES", value);
+}
+
+static int set_environment(const char *library, const struct request *request,
+			   const struct policy *wanted, const struct gpus *all,
+			   const struct state_slice *slice)
+{
+	bool chosen = request->gpus && strcmp(request->gpus, "all") != 0;
+	int status = put_preload(library);
+
+	if (!status)
+		status = put("VGPU_POLICY", slice->policy_path);
+	if (!status)
+		status = put("CUDA_DEVICE_MEMORY_SHARED_CACHE", slice->region_path);
+	if (!status && (chosen || slice->policy.device_count < all->count) &&
+	    !getenv("CUDA_VISIBLE_DEVICES"))
+		status = put_visible(wanted, &slice->policy);
+	return status;
+}
+
+static int run_in(const struct state *state, const struct request *request,
+		  const struct policy *wanted, const struct gpus *all, const char *library)
+{
+	struct state_slice slice;
+	int status;
+
+	state_sweep(state);
+	status = take_slice(request, state, wanted, all, &slice);
+	if (status)
+		return status;
+	status = set_environment(library, request, wanted, all, &slice);
+	if (!status)
+		status = child_run(request->command);
+	state_slice_leave(state, &slice);
+	return status;
+}
+
+int run_main(int argc, char **argv)
+{
+	struct request request = {NULL, NULL, NULL, NULL};
+	struct fault fault = {""};
+	char library[PATH_MAX];
+	struct policy wanted;
+	struct state state;
+	struct gpus all;
+	bool done = false;
+	int status = parse_options(argc, argv, &request, &done);
+
+	if (status || done)
+		return status;
+	if (env_get("VGPU_POLICY"))
+		return cli_fail(CLI_FAILED,
+				"this is in a slice already (VGPU_POLICY is set), and slices do "
+				"not nest: run the command as it is");
+	if (gpus_find(&all, &fault) || library_find(library, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	status = make_policy(&request, &all, &wanted);
+	if (status)
+		return status;
+	if (state_open(&state, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	return run_in(&state, &request, &wanted, &all, library);
+}

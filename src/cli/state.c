@@ -1,0 +1,437 @@
+/*
+ * Making and removing slices while others do the same.
+ *
+ * Both are done with the slice's lock held exclusively; whoever uses the slice holds it shared. A
+ * lock counts only if its file is still at its path once it is held, because removing a slice
+ * removes the file. So:
+ *
+ *   - who finds the lock free has the slice to itself, and makes it, or removes it if nothing lives
+ *     in its region;
+ *   - who does not waits for a shared one, and finds the slice whole, or gone and begins again;
+ *   - turning an exclusive lock into a shared one has a gap in which another may remove the slice,
+ *     or make it anew: hence what is held is looked at again after it.
+ *
+ * The policy comes last and goes first, by a rename: killed on any line, a slice is whole if it has
+ * one and a leftover if not. The lock file goes last, so a directory without one is empty, or was
+ * never a slice.
+ */
+#include "state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "region.h"
+
+#define POLICY     "policy"
+#define POLICY_NEW "policy.new"
+#define POLICY_OLD "policy.old"
+#define REGION     "region"
+#define LOCK       "lock"
+
+#define RETRY_NS 1000000
+
+/* A slice's directory and its lock, while we look at it. */
+struct opened {
+	const struct state *state;
+	const char *name;
+	int dir;
+	int lock;
+};
+
+static mode_t directory_mode(void)
+{
+	return geteuid() == 0 ? 0755 : 0700;
+}
+
+/* -- the directory ----------------------------------------------------------------------------- */
+
+static void choose_path(char path[STATE_PATH_MAX], size_t *ret_len)
+{
+	const char *named = env_get("VGPU_STATE"), *runtime = env_get("XDG_RUNTIME_DIR");
+	int len;
+
+	if (named)
+		len = snprintf(path, STATE_PATH_MAX, "%s", named);
+	else if (geteuid() == 0)
+		len = snprintf(path, STATE_PATH_MAX, "/run/vgpu");
+	else if (runtime)
+		len = snprintf(path, STATE_PATH_MAX, "%s/vgpu", runtime);
+	else
+		len = snprintf(path, STATE_PATH_MAX, "/tmp/vgpu-%u", (unsigned)geteuid());
+	*ret_len = (size_t)len;
+}
+
+/* That nobody else can put a policy of theirs there. */
+static int check_directory(int fd, const char *path, struct fault *fault)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return fault_set(fault, -errno, "the state directory %.300s: %s", path,
+				 strerror(errno));
+	if (st.st_uid != geteuid())
+		return fault_set(fault, -EPERM,
+				 "the state directory %.300s is another user's: set VGPU_STATE to "
+				 "a directory of your own",
+				 path);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return fault_set(fault, -EPERM,
+				 "others may write in the state directory %.300s: chmod it to "
+				 "0755, or set VGPU_STATE to another",
+				 path);
+	return 0;
+}
+
+int state_open(struct state *ret_state, struct fault *fault)
+{
+	char path[STATE_PATH_MAX], absolute[PATH_MAX];
+	size_t len;
+	int fd, error;
+
+	choose_path(path, &len);
+	if (len >= sizeof(path))
+		return fault_set(
+			fault, -ENAMETOOLONG,
+			"the state directory's path is too long: set VGPU_STATE to another");
+	if (mkdir(path, directory_mode()) == 0)
+		chmod(path, directory_mode()); /* whatever the umask */
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return fault_set(fault, -errno,
+				 "the state directory %.300s cannot be used (%s): set VGPU_STATE "
+				 "to a directory of your own",
+				 path, strerror(errno));
+	error = check_directory(fd, path, fault);
+	if (!error && (!realpath(path, absolute) || strlen(absolute) >= STATE_PATH_MAX))
+		error = fault_set(fault, -ENAMETOOLONG,
+				  "the state directory %.300s has no usable absolute path: set "
+				  "VGPU_STATE to another",
+				  path);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	ret_state->fd = fd;
+	memcpy(ret_state->path, absolute, strlen(absolute) + 1);
+	return 0;
+}
+
+bool state_name_is_good(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 0 && len <= STATE_NAME_MAX && name[0] != '.' &&
+	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+			    "0123456789._-") == len;
+}
+
+/* -- one slice --------------------------------------------------------------------------------- */
+
+static void path_in(const struct opened *slice, const char *file, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/%.63s/%.16s", slice->state->path, slice->name, file);
+}
+
+static void close_slice(struct opened *slice)
+{
+	if (slice->lock >= 0)
+		close(slice->lock);
+	if (slice->dir >= 0)
+		close(slice->dir);
+}
+
+static int open_directory(struct opened *slice)
+{
+	slice->lock = -1;
+	slice->dir = openat(slice->state->fd, slice->name,
+			    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return slice->dir < 0 ? -errno : 0;
+}
+
+static int open_lock(struct opened *slice, int flags)
+{
+	slice->lock = openat(slice->dir, LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	return slice->lock < 0 ? -errno : 0;
+}
+
+static int lock_file(int fd, int operation)
+{
+	while (flock(fd, operation) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return 0;
+}
+
+/* Whether the lock that we have is the one that others would find. */
+static bool lock_counts(const struct opened *slice)
+{
+	char path[STATE_NAME_MAX + 8];
+	struct stat ours, theirs;
+
+	snprintf(path, sizeof(path), "%.63s/" LOCK, slice->name);
+	return fstat(slice->lock, &ours) == 0 &&
+	       fstatat(slice->state->fd, path, &theirs, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+static bool is_whole(const struct opened *slice)
+{
+	struct stat st;
+
+	return fstatat(slice->dir, POLICY, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Whether processes are in its region: 1, 0, or a negative errno where that cannot be told. */
+static int has_living(const struct opened *slice, struct fault *fault)
+{
+	struct region region = REGION_CLOSED;
+	char path[PATH_MAX];
+	int result;
+
+	if (!is_whole(slice))
+		return 0;
+	path_in(slice, REGION, path);
+	result = region_view(path, &region, fault);
+	if (result == -ENOENT)
+		return 0;
+	if (result < 0)
+		return result;
+	result = region_living(&region) > 0;
+	region_close(&region);
+	return result;
+}
+
+static void remove_directory(int parent, const char *name)
+{
+	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(dir)))
+		unlinkat(fd, entry->d_name, 0);
+	closedir(dir);
+	unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+/* All but the lock and the directory itself. Held exclusively. */
+static void empty_slice_locked(const struct opened *slice)
+{
+	remove_directory(slice->dir, POLICY_OLD);
+	renameat(slice->dir, POLICY, slice->dir, POLICY_OLD);
+	remove_directory(slice->dir, POLICY_OLD);
+	remove_directory(slice->dir, POLICY_NEW);
+	unlinkat(slice->dir, REGION, 0);
+}
+
+static void remove_slice_locked(const struct opened *slice)
+{
+	empty_slice_locked(slice);
+	unlinkat(slice->dir, LOCK, 0);
+	unlinkat(slice->state->fd, slice->name, AT_REMOVEDIR);
+}
+
+/* -- making one -------------------------------------------------------------------------------- */
+
+static int make_region(const char *path, const struct policy *policy, struct fault *fault)
+{
+	struct region region = REGION_CLOSED;
+	struct region_setup setup;
+	int error;
+
+	memset(&setup, 0, sizeof(setup));
+	setup.device_count = policy->device_count;
+	setup.priority = 1;
+	for (unsigned i = 0; i < policy->device_count; i++) {
+		memcpy(setup.device[i].uuid, policy->device[i].uuid, VGPU_UUID_LEN);
+		setup.device[i].memory_bytes = policy->device[i].memory_bytes;
+		setup.device[i].cores_pct = policy->device[i].cores_pct;
+	}
+	error = region_open(path, &setup, &region, fault);
+	region_close(&region);
+	return error;
+}
+
+static int make_policy(const struct opened *slice, const struct policy *policy, struct fault *fault)
+{
+	char path[PATH_MAX];
+	int error;
+
+	path_in(slice, POLICY_NEW, path);
+	if (mkdir(path, directory_mode()) < 0 || chmod(path, directory_mode()) < 0)
+		return fault_set(fault, -errno, "%.300s cannot be made: %s", path, strerror(errno));
+	error = policy_write(path, policy, fault);
+	if (!error && renameat(slice->dir, POLICY_NEW, slice->dir, POLICY) < 0)
+		error = fault_set(fault, -errno, "%.300s cannot be renamed: %s", path,
+				  strerror(errno));
+	return error;
+}
+
+static int make_slice_locked(const struct opened *slice, const struct policy *wanted,
+			     struct fault *fault)
+{
+	struct policy policy = *wanted;
+	int error;
+
+	empty_slice_locked(slice);
+	fchmod(slice->dir, directory_mode());
+	path_in(slice, REGION, policy.region_path);
+	snprintf(policy.name, sizeof(policy.name), "%s", slice->name);
+	error = make_region(policy.region_path, &policy, fault);
+	if (!error)
+		error = make_policy(slice, &policy, fault);
+	if (error)
+		remove_slice_locked(slice);
+	return error;
+}
+
+/* The slice is ours alone: make it, unless processes of an earlier `vgpu run` live in it. */
+static int renew_locked(const struct opened *slice, bool may_join, const struct policy *wanted,
+			bool *ret_made, struct fault *fault)
+{
+	int living = has_living(slice, fault);
+
+	if (living < 0)
+		return living;
+	*ret_made = !living;
+	if (living)
+		return may_join ? 0 : -EEXIST;
+	return make_slice_locked(slice, wanted, fault);
+}
+
+static int hold_failed(const struct opened *slice, int error, struct fault *fault)
+{
+	return fault_set(fault, error, "the slice %s cannot be locked in %.300s: %s", slice->name,
+			 slice->state->path, strerror(-error));
+}
+
+/* The lock, shared, on a slice that is whole. -EAGAIN: it is another's turn, begin again. */
+static int hold(struct opened *slice, bool may_join, const struct policy *wanted, bool *ret_made,
+		struct fault *fault)
+{
+	int error = lock_file(slice->lock, LOCK_EX | LOCK_NB);
+
+	*ret_made = false;
+	if (error == -EWOULDBLOCK) {
+		if (!may_join)
+			return -EEXIST;
+	} else if (error) {
+		return hold_failed(slice, error, fault);
+	} else {
+		if (!lock_counts(slice))
+			return -EAGAIN;
+		error = renew_locked(slice, may_join, wanted, ret_made, fault);
+		if (error)
+			return error;
+	}
+	error = lock_file(slice->lock, LOCK_SH);
+	if (error)
+		return hold_failed(slice, error, fault);
+	return lock_counts(slice) && is_whole(slice) ? 0 : -EAGAIN;
+}
+
+static int open_to_hold(struct opened *slice, struct fault *fault)
+{
+	int error;
+
+	slice->dir = slice->lock = -1;
+	if (mkdirat(slice->state->fd, slice->name, directory_mode()) < 0 && errno != EEXIST)
+		return fault_set(fault, -errno, "no slice can be made in %.300s: %s",
+				 slice->state->path, strerror(errno));
+	error = open_directory(slice);
+	if (!error)
+		error = open_lock(slice, O_CREAT);
+	if (error == -ENOENT) /* removed between the calls */
+		return -EAGAIN;
+	return error ? hold_failed(slice, error, fault) : 0;
+}
+
+static int take_once(struct opened *slice, bool may_join, const struct policy *wanted,
+		     struct state_slice *ret_slice, struct fault *fault)
+{
+	bool made = false;
+	int error = open_to_hold(slice, fault);
+
+	if (!error)
+		error = hold(slice, may_join, wanted, &made, fault);
+	if (error)
+		return error;
+	path_in(slice, POLICY, ret_slice->policy_path);
+	path_in(slice, REGION, ret_slice->region_path);
+	error = policy_read(ret_slice->policy_path, &ret_slice->policy, fault);
+	if (error)
+		return error;
+	snprintf(ret_slice->name, sizeof(ret_slice->name), "%s", slice->name);
+	ret_slice->joined = !made;
+	ret_slice->lock = slice->lock;
+	slice->lock = -1;
+	return 0;
+}
+
+int state_slice_take(const struct state *state, const char *name, bool may_join,
+		     const struct policy *wanted, struct state_slice *ret_slice,
+		     struct fault *fault)
+{
+	struct timespec pause = {0, RETRY_NS};
+
+	for (;;) {
+		struct opened slice = {state, name, -1, -1};
+		int error = take_once(&slice, may_join, wanted, ret_slice, fault);
+
+		close_slice(&slice);
+		if (error != -EAGAIN)
+			return error;
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* -- removing ---------------------------------------------------------------------------------- */
+
+static void remove_if_dead(const struct state *state, const char *name)
+{
+	struct opened slice = {state, name, -1, -1};
+	int error = open_directory(&slice);
+
+	if (!error)
+		error = open_lock(&slice, 0);
+	if (error == -ENOENT)
+		unlinkat(state->fd, name, AT_REMOVEDIR); /* only if it is empty */
+	else if (!error && lock_file(slice.lock, LOCK_EX | LOCK_NB) == 0 && lock_counts(&slice) &&
+		 has_living(&slice, NULL) == 0)
+		remove_slice_locked(&slice);
+	close_slice(&slice);
+}
+
+void state_slice_leave(const struct state *state, struct state_slice *slice)
+{
+	close(slice->lock);
+	slice->lock = -1;
+	remove_if_dead(state, slice->name);
+}
+
+void state_sweep(const struct state *state)
+{
+	int fd = openat(state->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+
+	if (!dir)
+		return;
+	while ((entry = readdir(dir)))
+		if (state_name_is_good(entry->d_name))
+			remove_if_dead(state, entry->d_name);
+	closedir(dir);
+}

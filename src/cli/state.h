@@ -1,0 +1,57 @@
+/*
+ * The state directory: a directory for each slice that `vgpu run` made, of that name, with
+ *
+ *   policy/   what the slice may have (slice/policy.h); there whole or not at all
+ *   region    what it has (include/vgpu_region.h)
+ *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by whoever makes or
+ *             removes it
+ *
+ * A slice lives while a `vgpu run` holds its lock, or a process is in its region.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "fault.h"
+#include "gpus.h"
+#include "policy.h"
+
+#define STATE_NAME_MAX 63
+#define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* what goes below it still is a path */
+
+struct state {
+	int fd;
+	char path[STATE_PATH_MAX]; /* absolute */
+};
+
+/* A slice that we hold. */
+struct state_slice {
+	char name[STATE_NAME_MAX + 1];
+	char policy_path[PATH_MAX];
+	char region_path[PATH_MAX];
+	struct policy policy;
+	bool joined; /* somebody else made it */
+	int lock;
+};
+
+/* The directory that VGPU_STATE names, else /run/vgpu for root, else a directory of the user's own;
+ * made if need be. Refused when others could write there. */
+int state_open(struct state *ret_state, struct fault *fault);
+
+/* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and no "." at the start. */
+bool state_name_is_good(const char *name);
+
+/*
+ * Holds the slice of that name: the one that lives, else a new one of the devices in wanted (whose
+ * order its region gets). With may_join false, one that lives is left alone: -EEXIST, no fault.
+ */
+int state_slice_take(const struct state *state, const char *name, bool may_join,
+		     const struct policy *wanted, struct state_slice *ret_slice,
+		     struct fault *fault);
+
+/* Lets go of it, and removes it if nothing else lives there. */
+void state_slice_leave(const struct state *state, struct state_slice *slice);
+
+/* Removes the slices in which nothing lives. */
+void state_sweep(const struct state *state);

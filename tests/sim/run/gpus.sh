@@ -1,0 +1,51 @@
+#!/bin/sh
+# Which GPUs a slice has, and how much of each.
+. "$(dirname "$0")/lib.sh"
+
+# policy ARGUMENT...: the slice's policy, a line a file: "NAME: its text".
+policy() {
+    "$VGPU" run "$@" sh -c 'cd "$VGPU_POLICY" &&
+        for file in GPU-*; do echo "$file:" $(cat "$file"); done'
+}
+
+both="$uuid0: memory = 4G
+$uuid1: memory = 4G"
+same 'no limit' "$uuid0:
+$uuid1:" "$(policy)"
+same 'one for all' "$both" "$(policy --memory 4G)"
+same 'one for all' "$both" "$(policy --memory 4096m --gpus all)"
+same 'one for each' "$uuid0: memory = 1G
+$uuid1: memory = 1536m" "$(policy --memory 1g,1.5G)"
+same 'in the order of --gpus' "$uuid0: memory = 2G
+$uuid1: memory = 1G" "$(policy --gpus 1,0 --memory 1G,2G)"
+same 'the least' "$uuid0: memory = 2m" "$(policy --gpus 0 --memory 2m)"
+same 'to the byte' "$uuid0: memory = 5000001" "$(policy --gpus 0 --memory 5000001)"
+same 'all of it' "$uuid0: memory = 80G" "$(policy --gpus 0 --memory 80G)"
+same 'by index' "$uuid1: memory = 1G" "$(policy --memory 1G --gpus 1)"
+same 'by UUID' "$uuid1: memory = 1G" "$(policy --memory 1G --gpus $uuid1)"
+same 'by the start of one' "$uuid1:" \
+    "$(VGPU_SIM_STATE=$root/sim2 policy --gpus GPU-51300000-0000-4000-8000-000000000001)"
+same 'all by UUID' "$both" "$(policy --memory 4G --gpus $uuid1,$uuid0)"
+
+VGPU_SIM_GPUS=1x24G VGPU_SIM_STATE=$root/sim1
+same 'the start of the only one' "$uuid0:" "$(policy --gpus GPU-5)"
+refuse 125 'is more than GPU 0 has, which is 24 GiB (24576m)' --memory 25G true
+
+VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
+same 'two of three' "$uuid0: memory = 1G
+GPU-51300000-0000-4000-8000-000000000002: memory = 2G" "$(policy --gpus 0,2 --memory 1G,2G)"
+
+# The name and the region stand in the policy; the region has the slice's devices.
+expect 0 --name web sh -c 'cat "$VGPU_POLICY/slice"'
+same 'the slice' "region = $state/web/region
+name = web" "$(cat "$out")"
+# 2 GPUs at byte 56; their UUIDs from 64 on, 96 bytes each; limits from 1600 on.
+expect 0 --gpus 2,0 --memory 1G,2G sh -c 'cat "$CUDA_DEVICE_MEMORY_SHARED_CACHE"'
+at() {
+    tail -c +$(($1 + 1)) "$out" | head -c "$2"
+}
+same 'the region: how many' 2 "$(at 56 8 | od -An -tu8 | tr -d ' ')"
+same 'the region: first' GPU-51300000-0000-4000-8000-000000000002 "$(at 64 40)"
+same 'the region: second' "$uuid0" "$(at 160 40)"
+same 'the region: limits' '1073741824 2147483648' \
+    "$(at 1600 16 | od -An -tu8 | tr -s ' ' | sed 's/^ //')"

@@ -1,0 +1,87 @@
+#!/bin/sh
+# A second `vgpu run` of a slice that lives.
+. "$(dirname "$0")/lib.sh"
+
+# hold NAME ARGUMENT...: a slice that lives until the file $root/NAME.end is there.
+hold() {
+    name=$1
+    shift
+    start "$name" --name "$name" "$@" sh -c \
+        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$root/$name"
+    wait_for "$root/$name.ready"
+}
+
+hold x --gpus 1 --memory 4G
+first=$pid
+policy='cat "$VGPU_POLICY/GPU-"* && ls "$VGPU_POLICY"'
+
+expect 0 --name x sh -c "$policy"
+same 'what the second sees' "memory = 4G
+$uuid1
+slice" "$(cat "$out")"
+expect 0 --name x --memory 4096m true
+expect 0 --name x --gpus $uuid1 true
+expect 0 --name x --gpus 1 --memory 4G true
+expect 0 --name x printenv CUDA_VISIBLE_DEVICES
+same 'its GPUs' "$uuid1" "$(cat "$out")"
+
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory and --gpus out'
+refuse 125 "$has" --name x --memory 5G true
+refuse 125 "$has" --name x --gpus 0 true
+refuse 125 "$has" --name x --gpus 0,1 true
+refuse 125 "$has" --name x --gpus all true
+refuse 125 "$has" --name x --gpus 1 --memory 4095m true
+
+# One more than one: the slice is there until the last has ended.
+hold_again() {
+    start again --name x sh -c \
+        'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done; ls "$VGPU_POLICY"' \
+        "$root/again"
+    wait_for "$root/again.ready"
+}
+hold_again
+touch "$root/x.end"
+wait "$first" || fail 'the first does not end well'
+same 'what is left' x "$(slices)"
+touch "$root/again.end"
+wait "$pid" || fail 'the second does not end well'
+same 'what the second saw at last' "$uuid1
+slice" "$(cat "$root/again.out")"
+same 'what is left' '' "$(slices)"
+
+# It has ended: the name is free for another.
+hold y --gpus 0
+refuse 125 'the slice y lives already and has GPU 0 without a memory limit' \
+    --name y --memory 1G true
+touch "$root/y.end"
+wait "$pid"
+expect 0 --name y --gpus 1 sh -c "$policy"
+same 'the new one' "$uuid1
+slice" "$(cat "$out")"
+
+hold both --memory 2G,3G
+expect 0 --name both --memory 2G,3G true
+refuse 125 'has GPU 0 with 2 GiB, GPU 1 with 3 GiB' --name both --gpus 0 true
+refuse 125 'has GPU 0 with 2 GiB, GPU 1 with 3 GiB' --name both --memory 2G true
+touch "$root/both.end"
+wait "$pid"
+
+# Without a name nobody joins, even where the name is taken.
+hold z
+expect 0 sh -c 'echo $PPID; echo "$VGPU_POLICY"'
+mine=$(head -n 1 "$out")
+same 'its own slice' "$state/run-$mine/policy" "$(tail -n 1 "$out")"
+touch "$root/z.end"
+wait "$pid"
+cat >"$root/taken" <<'EOF'
+"$VGPU" run --name "run-$$" sh -c \
+    'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$1" &
+until [ -e "$1.ready" ]; do sleep 0.02; done
+echo "$$"
+exec "$VGPU" run sh -c 'echo "$VGPU_POLICY"; touch "$0.end"' "$1"
+EOF
+sh "$root/taken" "$root/w" >"$out"
+same 'its own slice' "$state/run-$(head -n 1 "$out")-2/policy" "$(tail -n 1 "$out")"
+sleep 0.2
+expect 0 true
+same 'what is left' '' "$(slices)"

@@ -1,0 +1,3 @@
+/* Preloaded in libvgpu.so's place. */
+extern int run_nothing;
+int run_nothing = 1;

@@ -1,0 +1,79 @@
+#!/bin/sh
+# Command lines that are wrong, each with its line; and help.
+. "$(dirname "$0")/lib.sh"
+
+refuse 2 'no command to run'
+refuse 2 'no command to run' --memory 1G
+refuse 2 'no command to run' --
+refuse 2 '--cores is no option of vgpu run' --cores 50 true
+refuse 2 '--nonsense is no option of vgpu run' --nonsense true
+refuse 2 '-x is no option of vgpu run' -x true
+refuse 2 '-m is no option of vgpu run' -m 1G true
+refuse 2 '--memory needs a value' --memory
+refuse 2 '--gpus needs a value' --name x --gpus
+refuse 2 '--help takes no value' --help=run
+
+for size in '' 8gigs -1 '1G,,' '1G,x' '1 G 2' 99999999999999999999; do
+    refuse 2 'is no size: write bytes or a number with k, m, g or t' --memory "$size" true
+done
+refuse 2 '--memory "8gigs" is no size' --memory 8gigs true
+refuse 2 '--memory 2097151 is too little' --memory 2097151 true
+refuse 2 '--memory 0 is too little' --memory 1G,0 true
+refuse 2 'which is 2: write one for each, or one for all' --memory 1G,2G,3G true
+refuse 2 'which is 1: write one for each' --gpus 1 --memory 1G,2G true
+refuse 125 'is more than GPU 1 has, which is 80 GiB (81920m)' --memory 1G,81G true
+refuse 125 'is more than GPU 0 has, which is 80 GiB (81920m)' --memory 85899345921 true
+
+refuse 125 'there is no GPU 2: this machine has 2' --gpus 2 true
+refuse 125 'there is no GPU 1x' --gpus 1x true
+refuse 125 'there is no GPU "first"' --gpus first true
+refuse 125 'there is no GPU "all"' --gpus 0,all true
+refuse 125 'there is no GPU "GPU-52"' --gpus GPU-52 true
+refuse 125 '2 GPUs have a UUID that starts with GPU-513' --gpus GPU-513 true
+refuse 125 'GPU 0 is listed twice' --gpus 0,1,0 true
+refuse 125 "GPU $uuid1 is listed twice" --gpus "1,$uuid1" true
+refuse 125 'is empty' --gpus '' true
+refuse 125 'is empty' --gpus 0, true
+refuse 125 'is empty' --gpus ,0 true
+refuse 125 'is too long' --gpus "GPU-$(printf '%0100d' 0)" true
+
+for name in '' .x a/b .. 'a b' "$(printf '%064d' 0)"; do
+    refuse 2 'is no name for a slice' --name "$name" true
+done
+expect 0 --name "$(printf '%063d' 0)" true
+expect 0 --name A-z_0.9 true
+
+# Nothing was made for those that were refused.
+same 'what is left' '' "$(slices)"
+
+VGPU_POLICY=/x refuse 125 'slices do not nest' true
+(
+    LD_LIBRARY_PATH=/nonexistent
+    export LD_LIBRARY_PATH
+    refuse 125 'no NVIDIA driver here: libnvidia-ml.so.1 was not found' true
+) || exit 1
+
+vgpu_run --help
+same 'the status of --help' 0 "$status"
+grep -q '^Usage: vgpu run ' "$out" || fail 'run --help has no usage'
+grep -q '126 when it could not be run' "$out" || fail 'run --help has no exit statuses'
+"$VGPU" help run | cmp -s - "$out" || fail '"help run" is not "run --help"'
+
+"$VGPU" --help >"$out" || fail '--help'
+grep -q '^  run  ' "$out" || fail '--help does not list run'
+"$VGPU" help | cmp -s - "$out" || fail '"help" is not --help'
+"$VGPU" --version | grep -Eqx 'vgpu [0-9]+\.[0-9]+\.[0-9]+' || fail '--version'
+
+# other STATUS WORDS ARGUMENT...: not of run.
+other() {
+    expected=$1 words=$2
+    shift 2
+    "$VGPU" "$@" >"$out" 2>"$err"
+    same "the status of vgpu $*" "$expected" "$?"
+    [ ! -s "$out" ] || fail "vgpu $*: prints on stdout"
+    grep -qF -- "$words" "$err" || fail "vgpu $*: does not say \"$words\""
+}
+other 2 'Usage: vgpu COMMAND'
+other 2 'there is no command "walk": vgpu --help lists those there are' walk
+other 2 'there is no command "walk"' help walk
+other 2 'there is no command "--walk"' --walk
