@@ -1,0 +1,41 @@
+# The usual targets over CMake, for habit's sake. `make help` lists them.
+
+BUILD := build
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all demo test check bench gpu-check install clean help
+all: $(BUILD)/CMakeCache.txt
+	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
+
+$(BUILD)/CMakeCache.txt: CMakePresets.json
+	@cmake --preset release >/dev/null
+
+demo: all
+	@demo/demo.sh $(BUILD)
+
+test: all
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+
+check:
+	@tests/check.sh
+
+bench: all
+	@bench/bench.sh $(BUILD)
+
+gpu-check: all
+	@tests/gpu/run.sh $(BUILD)
+
+install: all
+	@cmake --install $(BUILD) $(if $(DESTDIR),,$(if $(PREFIX),--prefix $(PREFIX)))
+
+clean:
+	rm -rf build build-*
+
+help:
+	@echo 'all        build/libvgpu.so, build/vgpu and the simulated driver in build/sim'
+	@echo 'demo       a program held to its slice, on the GPU or, without one, the simulated driver'
+	@echo 'test       every test that needs no GPU'
+	@echo 'check      format, lint, warnings of gcc and clang, and the unit tests under sanitizers'
+	@echo 'bench      what the library costs, reported'
+	@echo 'gpu-check  the tests that need a GPU'
+	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'

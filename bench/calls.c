@@ -1,0 +1,159 @@
+/*
+ * What calls of the driver cost as an application sees them: one "NAME NANOSECONDS" row each, the
+ * median of ROUNDS rounds. bench.sh runs it bare and in slices, in turn, and compares.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cuda_abi.h"
+
+#define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
+#define CU_CALL(name, class, parameters)            CUresult name parameters;
+#define CU_SIM(name, class, parameters)             CUresult name parameters;
+#include "cuda.def"
+
+#define ROUNDS 21
+#define LIVE   1000
+
+static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+			  ".visible .entry nop() { ret; }\n";
+
+static CUfunction nop;
+static CUstream stream;
+static CUdeviceptr live[LIVE];
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void must(CUresult result, const char *what)
+{
+	const char *name = "?";
+
+	if (result == CUDA_SUCCESS)
+		return;
+	cuGetErrorName(result, &name);
+	fprintf(stderr, "calls: %s: %s\n", what, name);
+	exit(1);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* calls times body(i), ROUNDS times; the stream is empty before each round. */
+static void measure(const char *name, int calls, CUresult (*body)(int i))
+{
+	double rounds[ROUNDS];
+
+	for (int round = 0; round < ROUNDS; round++) {
+		double start;
+
+		must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+		start = now_ns();
+		for (int i = 0; i < calls; i++)
+			must(body(i), name);
+		rounds[round] = (now_ns() - start) / calls;
+	}
+	qsort(rounds, ROUNDS, sizeof(rounds[0]), by_size);
+	printf("%s %.1f\n", name, rounds[ROUNDS / 2]);
+}
+
+static CUresult launch(int i)
+{
+	(void)i;
+	return cuLaunchKernel(nop, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+}
+
+static CUresult launch_and_wait(int i)
+{
+	CUresult result = launch(i);
+
+	return result == CUDA_SUCCESS ? cuStreamSynchronize(stream) : result;
+}
+
+static CUresult alloc_and_free(size_t bytes)
+{
+	CUdeviceptr address;
+	CUresult result = cuMemAlloc_v2(&address, bytes);
+
+	return result == CUDA_SUCCESS ? cuMemFree_v2(address) : result;
+}
+
+static CUresult pair_of_4k(int i)
+{
+	(void)i;
+	return alloc_and_free(4096);
+}
+
+static CUresult pair_of_64m(int i)
+{
+	(void)i;
+	return alloc_and_free((size_t)64 << 20);
+}
+
+static CUresult replace_one(int i)
+{
+	CUresult result = cuMemFree_v2(live[i % LIVE]);
+
+	return result == CUDA_SUCCESS ? cuMemAlloc_v2(&live[i % LIVE], 4096) : result;
+}
+
+static CUresult info(int i)
+{
+	size_t available, total;
+
+	(void)i;
+	return cuMemGetInfo_v2(&available, &total);
+}
+
+static CUresult look_up(int i)
+{
+	CUdriverProcAddressQueryResult status;
+	void *function;
+
+	(void)i;
+	return cuGetProcAddress_v2("cuMemAlloc", &function, 13000, 0, &status);
+}
+
+static void start_up(void)
+{
+	double start = now_ns(), initialised;
+	CUcontext context;
+	CUmodule module;
+
+	must(cuInit(0), "cuInit");
+	initialised = now_ns();
+	must(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
+	printf("cuInit %.0f\nprimary_context %.0f\nstart_up %.0f\n", initialised - start,
+	       now_ns() - initialised, now_ns() - start);
+	must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
+	must(cuModuleGetFunction(&nop, module, "nop"), "cuModuleGetFunction");
+	must(cuStreamCreate(&stream, 1), "cuStreamCreate");
+	for (int i = 0; i < 2000; i++)
+		must(launch(i), "cuLaunchKernel");
+}
+
+int main(void)
+{
+	start_up();
+	measure("launch", 400, launch);
+	measure("launch_and_wait", 300, launch_and_wait);
+	measure("alloc_free_4k", 300, pair_of_4k);
+	measure("alloc_free_64m", 30, pair_of_64m);
+	for (int i = 0; i < LIVE; i++)
+		must(cuMemAlloc_v2(&live[i], 4096), "cuMemAlloc");
+	measure("alloc_free_1000_live", 2000, replace_one);
+	measure("mem_get_info", 200, info);
+	measure("get_proc_address", 1000, look_up);
+	return 0;
+}

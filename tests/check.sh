@@ -1,0 +1,70 @@
+#!/bin/sh
+# make check: what the project asks of a change, beside its tests. Every part is run, and the
+# first word of each line says how it went; the output of a part that failed comes after it.
+# shellcheck disable=SC2317 # the functions are called through part
+set -u
+cd "$(dirname "$0")/.." || exit 1
+jobs=$(nproc 2>/dev/null || echo 2)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=0
+MAKEFLAGS=--no-print-directory
+export MAKEFLAGS
+
+# part NAME COMMAND…
+part() {
+    name=$1
+    shift
+    if "$@" >"$log" 2>&1; then
+        echo "ok    $name"
+    else
+        echo "FAIL  $name"
+        tail -n 60 "$log"
+        failed=1
+    fi
+}
+
+sources() {
+    git ls-files -- "$@"
+}
+
+format() {
+    sources '*.c' '*.h' | xargs clang-format --dry-run -Werror
+}
+
+shell() {
+    sources '*.sh' dev .ci/run | xargs shellcheck
+}
+
+manuals() {
+    for page in $(sources 'docs/*.[1-8]'); do
+        mandoc -T lint -W warning "$page" || return 1
+    done
+}
+
+# build PRESET
+build() {
+    cmake --preset "$1" >/dev/null && cmake --build "build-$1" --parallel "$jobs"
+}
+
+# with_tests PRESET LABEL…
+with_tests() {
+    preset=$1 labels=$2
+    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel "$jobs"
+}
+
+tidy() {
+    sources 'src/*.c' 'demo/*.c' | xargs -n 4 -P "$jobs" clang-tidy -p build-clang --quiet
+}
+
+part 'format (clang-format)' format
+part 'shell scripts (shellcheck)' shell
+part 'manual pages (mandoc)' manuals
+part 'gcc, warnings are errors' build dev
+part 'clang, warnings are errors' build clang
+part 'lint (clang-tidy)' tidy
+part 'unit tests under AddressSanitizer' with_tests asan unit
+part 'unit tests under ThreadSanitizer' with_tests tsan unit
+part 'unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
+part 'fuzzers, a few seconds each' with_tests fuzz fuzz
+exit "$failed"

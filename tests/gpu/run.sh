@@ -1,0 +1,135 @@
+#!/bin/sh
+# make gpu-check: what must hold on a real GPU, with figures. Each slice is 8 GiB; what it holds is read
+# from outside, with nvidia-smi, by nobody that is in it. Bounds are those of the promises in
+# ARCHITECTURE.md: one granule (2 MiB) a process above the quota, 99 % of it below.
+# Other users of the GPU make the figures meaningless: take an idle one.
+set -eu
+build=$(cd "${1:-build}" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "gpu-check: skipped: no NVIDIA GPU on this machine (nvidia-smi does not answer)"
+    exit 77
+fi
+scratch=$(mktemp -d)
+trap 'exec 9>&-; pkill -P $$ || :; wait; rm -rf "$scratch"' EXIT
+export VGPU_STATE="$scratch/slices"
+failures=0
+quota=8192
+
+used() {
+    nvidia-smi --id=0 --query-gpu=memory.used --format=csv,noheader,nounits
+}
+
+# NVML's own figure for all processes on the GPU together.
+counted() {
+    nvidia-smi --id=0 --query-compute-apps=used_memory --format=csv,noheader,nounits |
+        awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+ledger() {
+    "$build/tests/gpu/ledger" "$scratch/slices/$1/region"
+}
+
+# check WHAT VALUE LEAST MOST
+check() {
+    if [ "$2" -ge "$3" ] && [ "$2" -le "$4" ]; then
+        printf '  ok   %-52s %6s MiB  (%s to %s)\n' "$1" "$2" "$3" "$4"
+    else
+        printf '  FAIL %-52s %6s MiB  (%s to %s)\n' "$1" "$2" "$3" "$4"
+        failures=$((failures + 1))
+    fi
+}
+
+# wait_for FILE PATTERN COUNT
+wait_for() {
+    tries=0
+    until [ "$(grep -c "$2" "$1")" -ge "$3" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 400 ] || { echo "gpu-check: gave up waiting:"; cat "$1"; exit 1; }
+        sleep 0.1
+    done
+}
+
+# fill SLICE PROCESSES COMMAND…: runs that many in the slice; they keep what they took until release.
+fill() {
+    slice=$1 processes=$2
+    shift 2
+    rm -f "$scratch/hold" "$scratch/out"
+    mkfifo "$scratch/hold"
+    : >"$scratch/out"
+    i=0
+    while [ "$i" -lt "$processes" ]; do
+        if [ "$i" = 0 ]; then set -- --memory "${quota}M" "$@"; fi
+        "$build/vgpu" run --name "$slice" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
+        if [ "$i" = 0 ]; then shift 2; exec 9>"$scratch/hold"; sleep 0.05; fi
+        i=$((i + 1))
+    done
+}
+
+release() {
+    exec 9>&-
+    wait
+    tries=0
+    until [ "$(used)" -le "$baseline" ] || [ "$tries" -ge 50 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+baseline=$(used)
+
+echo "One process, each path until it is refused:"
+for path in alloc tiny uneven pitch managed; do
+    fill "$path" 1 -- "$build/tests/gpu/take" "$path" "$([ $path = tiny ] && echo 16 || echo 64)"
+    wait_for "$scratch/out" '^[a-z]* [0-9]' 1
+    outside=$(($(used) - baseline))
+    # UVM takes the device's memory in chunks of 128 MiB: the last that fits may end that much below.
+    least=$([ $path = managed ] && echo $((quota - 128)) || echo $((quota * 99 / 100)))
+    check "$path: the device holds" "$outside" "$least" $((quota + 2))
+    if [ $path != managed ]; then # which NVML does not count for processes
+        by_ledger=$(ledger "$path" | awk '$1 == "slot" { print $3 }')
+        by_nvml=$(counted)
+        check "$path: ledger less NVML's figure ($by_nvml)" $((by_ledger - by_nvml)) -4 4
+    fi
+    release
+done
+
+echo "Six processes fill one slice at once:"
+fill six 6 -- "$build/tests/gpu/take" alloc 16
+wait_for "$scratch/out" '^alloc [0-9]' 6
+check "six: the device holds" $(($(used) - baseline)) $((quota * 99 / 100)) $((quota + 12))
+release
+
+echo "Contexts until they are refused:"
+fill contexts 1 -- "$build/tests/gpu/take" context
+wait_for "$scratch/out" '^context [0-9]' 1
+check "contexts: the device holds" $(($(used) - baseline)) 512 $((quota + 2))
+release
+
+echo "nvidia-smi in a slice:"
+shown=$("$build/vgpu" run --memory 8G -- nvidia-smi | sed -n 's/.*\/ *\([0-9]*\)MiB.*/\1/p' | head -n 1)
+check "nvidia-smi: total" "${shown:-0}" 8192 8192
+
+if python3 -c 'import torch' 2>/dev/null; then
+    echo "PyTorch:"
+    fill torch 1 -- python3 "$here/torch_slice.py" hold
+    wait_for "$scratch/out" '^full' 1
+    check "torch: the device holds" $(($(used) - baseline)) $((quota * 95 / 100)) $((quota + 2))
+    by_ledger=$(ledger torch | awk '$1 == "slot" { sum += $3 } END { print sum }')
+    by_nvml=$(counted)
+    check "torch: ledger less NVML's figure ($by_nvml)" $((by_ledger - by_nvml)) -4 4
+    release
+    cat "$scratch/out"
+    if grep -q FAIL "$scratch/out" || ! grep -q 'and goes on' "$scratch/out"; then
+        failures=$((failures + 1))
+    fi
+else
+    echo "PyTorch: skipped, it is not installed"
+fi
+
+if [ "$failures" -gt 0 ]; then
+    echo "gpu-check: $failures checks failed"
+    exit 1
+fi
+echo "gpu-check: all held"
