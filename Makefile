@@ -4,11 +4,9 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: all demo test check bench gpu-check install clean help
-all: $(BUILD)/CMakeCache.txt
+all:
+	@cmake --preset release >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
-
-$(BUILD)/CMakeCache.txt: CMakePresets.json
-	@cmake --preset release >/dev/null
 
 demo: all
 	@demo/demo.sh $(BUILD)
