@@ -1,12 +1,11 @@
-/* Found and bound as cuda.c does it; see there for what is written when. */
+/* The table of NVML's functions, filled as cuda.c's is, and our own questions, by way of it. */
 #include "nvml.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
 #include "libc.h"
-#include "lock.h"
-#include "objects.h"
+#include "library.h"
 #include "sys.h"
 
 #define PROCESSES_MAX 1024 /* asked for at once */
@@ -28,63 +27,32 @@ struct nvml_functions nvml = {
 #include "nvml.def"
 };
 
-static struct lock binding = LOCK_INIT;
-static bool bound;
-static struct object library;
+static void fill(void);
+
+static struct library library = {
+	.soname = NVML_SONAME,
+	.rarities = {"nvmlErrorString", "nvmlSystemGetNVMLVersion", "nvmlUnitGetCount"},
+	.fill = fill,
+};
 
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* under `starting` */
 
-static bool is_bound(void)
-{
-	return __atomic_load_n(&bound, __ATOMIC_ACQUIRE); /* pairs with the release in fill */
-}
-
-void *nvml_driver_symbol(const char *name)
-{
-	return is_bound() ? object_symbol(&library, name) : NULL;
-}
-
-static void *next_of(const char *name)
-{
-	void *own = object_symbol(&library, name);
-	void *next = own ? libc_functions()->dlsym(RTLD_NEXT, name) : NULL;
-
-	return next ? next : own;
-}
-
-static void fill_one(const char *name, void *slot)
-{
-	void *next = next_of(name);
-
-	if (next)
-		*(void **)slot = next;
-}
-
 static void fill(void)
 {
-#define NVML_HOOK(name, parameters, arguments) fill_one(#name, &nvml.name);
-#define NVML_CALL(name, parameters)            fill_one(#name, &nvml.name);
+#define NVML_HOOK(name, parameters, arguments) library_take(&library, #name, &nvml.name);
+#define NVML_CALL(name, parameters)            library_take(&library, #name, &nvml.name);
 #include "nvml.def"
-	libc_functions()->dlerror(); /* what our own lookups left is not the application's */
-	__atomic_store_n(&bound, true, __ATOMIC_RELEASE);
 }
 
 bool nvml_bind(void)
 {
-	const struct libc_functions *libc = libc_functions();
+	return library_bind(&library);
+}
 
-	if (is_bound())
-		return true;
-	if (!libc->dlsym || !libc->dlopen)
-		return false;
-	lock_acquire(&binding);
-	if (!is_bound() && objects_named(NVML_SONAME, &library)) {
-		libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-		fill();
-	}
-	lock_release(&binding);
-	return is_bound();
+void *nvml_driver_symbol(const char *name)
+{
+	return library_symbol(&library, name);
 }
 
 static bool start(void)
