@@ -46,6 +46,11 @@ bool cuda_bind_from(void *handle)
 	return library_bind_from(&driver, handle);
 }
 
+void cuda_forget(void)
+{
+	lock_init(&driver.binding);
+}
+
 void *cuda_driver_symbol(const char *name)
 {
 	return library_symbol(&driver, name);

@@ -32,6 +32,10 @@ bool cuda_bind(void);
  * own namespace. Has no effect once the table is filled. */
 bool cuda_bind_from(void *handle);
 
+/* In a forked child: lets go of locks that threads of the parent held. What is bound stays bound.
+ */
+void cuda_forget(void);
+
 /* The driver's own function of that name, whoever wraps it; NULL if it has none, or is not bound.
  */
 void *cuda_driver_symbol(const char *name);

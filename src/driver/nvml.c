@@ -50,6 +50,12 @@ bool nvml_bind(void)
 	return library_bind(&library);
 }
 
+void nvml_forget(void)
+{
+	lock_init(&library.binding);
+	lock_init(&starting);
+}
+
 void *nvml_driver_symbol(const char *name)
 {
 	return library_symbol(&library, name);

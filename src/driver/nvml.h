@@ -20,6 +20,7 @@ extern struct nvml_functions nvml;
 /* Fills the table from libnvidia-ml.so.1 if the process has it loaded, as cuda_bind does. */
 bool nvml_bind(void);
 void *nvml_driver_symbol(const char *name);
+void nvml_forget(void);
 
 /*
  * NVML for our own questions: loads the library and starts it, once, if need be (about 12 ms on an

@@ -157,6 +157,11 @@ static void fill_originals(enum hook_origin origin)
 	lock_release(&filling);
 }
 
+void hooks_forget(void)
+{
+	lock_init(&filling);
+}
+
 const struct hook *hook_of_pointer(enum hook_origin origin, const void *original)
 {
 	const struct hook *hook;

@@ -30,6 +30,9 @@ const struct hook *hook_of_pointer(enum hook_origin origin, const void *original
 /* Whether the driver (or libc) that this process has loaded has a function of the hook's name. */
 void *hook_original(const struct hook *hook);
 
+/* In a forked child: lets go of the lock; an index that was half filled is filled again. */
+void hooks_forget(void);
+
 /* Our definitions, as they are exported. */
 #define EXPORT                                      __attribute__((visibility("default")))
 #define CU_HOOK(name, class, parameters, arguments) EXPORT CUresult name parameters;

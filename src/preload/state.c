@@ -12,11 +12,13 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "hooks.h"
 #include "lock.h"
 #include "log.h"
 #include "making.h"
 #include "nvml.h"
 #include "quota.h"
+#include "view.h"
 
 #define STATE_UNKNOWN (-1)
 
@@ -40,6 +42,10 @@ static void forget_parent(void)
 {
 	lock_init(&changing);
 	making_forget();
+	hooks_forget();
+	cuda_forget();
+	nvml_forget();
+	view_forget();
 	quota_forget();
 }
 

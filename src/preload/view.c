@@ -23,6 +23,11 @@ static struct region *open_view(void)
 	return open ? &view : NULL;
 }
 
+void view_forget(void)
+{
+	lock_init(&opening);
+}
+
 static uint64_t stricter(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;

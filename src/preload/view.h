@@ -9,3 +9,5 @@
  * region if it has one, else by looking into it. False: no slice, or no limit on that GPU.
  */
 bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used);
+
+void view_forget(void); /* in a forked child: lets go of the lock, keeps the view */
