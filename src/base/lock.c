@@ -13,7 +13,7 @@ void lock_init(struct lock *lock)
 	__atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED);
 }
 
-static bool try_take(struct lock *lock)
+bool lock_try(struct lock *lock)
 {
 	uint32_t expected = 0;
 
@@ -25,7 +25,7 @@ static bool try_take(struct lock *lock)
 void lock_acquire(struct lock *lock)
 {
 	for (int i = 0; i < SPINS; i++)
-		if (try_take(lock))
+		if (lock_try(lock))
 			return;
 	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
 		sys_futex_wait(&lock->word, 2, UINT64_MAX);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lock {
@@ -18,4 +19,5 @@ struct lock {
 
 void lock_init(struct lock *lock); /* free, whatever it was */
 void lock_acquire(struct lock *lock);
+bool lock_try(struct lock *lock); /* false: somebody has it */
 void lock_release(struct lock *lock);

@@ -42,7 +42,7 @@ void log_line(enum log_level level, const char *format, ...)
 		size_t end = strlen(line);
 
 		line[end] = '\n';
-		sys_write_all(STDERR_FILENO, line, end + 1);
+		sys_write_line(STDERR_FILENO, line, end + 1);
 	}
 	errno = saved;
 }

@@ -95,6 +95,8 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 	}
 	p = skip_blanks(p);
 	unit = parse_unit(&p);
+	if (unit == 1 && thousandths)
+		return -EINVAL; /* of a byte there are no parts */
 	if (*skip_blanks(p))
 		return -EINVAL;
 	if (whole > SIZE_LIMIT / unit)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -145,6 +146,23 @@ int sys_write_all(int fd, const void *buf, size_t len)
 		done += (size_t)n;
 	}
 	return 0;
+}
+
+#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
+
+/* The signal is blocked for the thread, and taken away if the write raised it and it was not there
+ * before. */
+void sys_write_line(int fd, const void *buf, size_t len)
+{
+	uint64_t pipe = SIGNAL_BIT(SIGPIPE), before, pending = 0;
+	struct timespec at_once = {0, 0};
+
+	if (CALL(SYS_rt_sigprocmask, SIG_BLOCK, &pipe, &before, sizeof(pipe)) != 0)
+		return;
+	CALL(SYS_rt_sigpending, &pending, sizeof(pending));
+	if (CALL(SYS_write, fd, buf, len) == -EPIPE && !(pending & pipe))
+		CALL(SYS_rt_sigtimedwait, &pipe, NULL, &at_once, sizeof(pipe));
+	CALL(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
 /* The kernel's struct linux_dirent64 (getdents64(2)), which libc does not declare. */

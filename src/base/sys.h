@@ -31,6 +31,9 @@ long sys_read(int fd, void *buf, size_t len);
 /* Writes it all, or returns a negative errno. */
 int sys_write_all(int fd, const void *buf, size_t len);
 
+/* One write, without a SIGPIPE where nobody reads any more: for lines on stderr. */
+void sys_write_line(int fd, const void *buf, size_t len);
+
 /* Names in a directory, without "." and "..". Calls each(arg, name) until it returns non-zero or
  * the names end; returns that value, 0 at the end, or a negative errno. */
 int sys_list_directory(const char *path, int (*each)(void *arg, const char *name), void *arg);

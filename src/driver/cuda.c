@@ -21,20 +21,23 @@ struct cuda_functions cuda = {
 #include "cuda.def"
 };
 
-static void fill(void);
+static const char *const names[] = {
+#define CU_HOOK(name, class, parameters, arguments) #name,
+#define CU_CALL(name, class, parameters)            #name,
+#include "cuda.def"
+};
+
+#define COUNT (sizeof(names) / sizeof(names[0]))
+
+_Static_assert(COUNT * sizeof(void *) == sizeof(cuda) && COUNT <= LIBRARY_FUNCTIONS_MAX, "table");
 
 static struct library driver = {
 	.soname = CUDA_SONAME,
 	.rarities = {"cuGetErrorString", "cuProfilerStop", "cuTexRefGetFlags"},
-	.fill = fill,
+	.names = names,
+	.table = (void **)(void *)&cuda,
+	.count = COUNT,
 };
-
-static void fill(void)
-{
-#define CU_HOOK(name, class, parameters, arguments) library_take(&driver, #name, &cuda.name);
-#define CU_CALL(name, class, parameters)            library_take(&driver, #name, &cuda.name);
-#include "cuda.def"
-}
 
 bool cuda_bind(void)
 {
@@ -48,7 +51,7 @@ bool cuda_bind_from(void *handle)
 
 void cuda_forget(void)
 {
-	lock_init(&driver.binding);
+	library_forget(&driver);
 }
 
 void *cuda_driver_symbol(const char *name)

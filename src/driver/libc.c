@@ -1,4 +1,3 @@
-/* Both tables are filled once; two threads that do it at once store the same pointers. */
 #include "libc.h"
 
 #include <stdbool.h>
@@ -41,33 +40,42 @@ static bool fill_from(void *arg, const struct object *object)
 	take(object, "dlopen", &f->dlopen);
 	take(object, "dlclose", &f->dlclose);
 	take(object, "dlerror", &f->dlerror);
-	take(object, "dlinfo", &f->dlinfo); /* last: filled() goes by it */
+	take(object, "dlinfo", &f->dlinfo);
 	return f->dlsym && f->dlvsym && f->dlopen && f->dlclose && f->dlerror && f->dlinfo;
 }
 
-static const struct libc_functions *filled(struct libc_functions *functions, bool libc_only)
-{
-	struct object self;
-	struct fill fill = {functions, libc_only, NULL};
+/* A table that is filled once. */
+struct table {
+	struct libc_functions functions;
+	bool filled; /* release after the functions, acquire before they are read */
+};
 
-	if (__atomic_load_n(&functions->dlinfo, __ATOMIC_ACQUIRE))
-		return functions;
-	if (objects_containing(functions, &self))
+static const struct libc_functions *filled(struct table *table, bool libc_only)
+{
+	struct libc_functions found = {0};
+	struct object self;
+	struct fill fill = {&found, libc_only, NULL};
+
+	if (__atomic_load_n(&table->filled, __ATOMIC_ACQUIRE))
+		return &table->functions;
+	if (objects_containing(table, &self))
 		fill.after = libc_only ? NULL : self.dynamic;
 	objects_each(fill_from, &fill);
-	return functions;
+	table->functions = found; /* two threads at once store the same */
+	__atomic_store_n(&table->filled, true, __ATOMIC_RELEASE);
+	return &table->functions;
 }
 
 const struct libc_functions *libc_functions(void)
 {
-	static struct libc_functions functions;
+	static struct table table;
 
-	return filled(&functions, true);
+	return filled(&table, true);
 }
 
 const struct libc_functions *next_functions(void)
 {
-	static struct libc_functions functions;
+	static struct table table;
 
-	return filled(&functions, false);
+	return filled(&table, false);
 }

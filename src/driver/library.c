@@ -1,6 +1,7 @@
 /*
- * Written by one thread under `binding`, and read after `bound`. Two libraries by the same soname
- * cannot be in one namespace, so the first that is found is the one.
+ * Everything is looked up first, with no lock held: a thread inside dlopen holds the loader's lock
+ * and may ask us something (a constructor that calls dlsym does), so none of ours may be held while
+ * the loader is asked. Two threads that do it at once find the same, and the first to publish wins.
  *
  * A wrapper behind us finds the library by RTLD_NEXT, in the global scope. If the library was
  * opened RTLD_LOCAL, the wrapper had no part in calls to it before us, would find nothing below
@@ -12,79 +13,100 @@
 
 #include "libc.h"
 
+/* One copy of the library. */
+struct copy {
+	struct object object;
+	void *handle;
+};
+
 static bool is_bound(const struct library *library)
 {
-	return __atomic_load_n(&library->bound, __ATOMIC_ACQUIRE); /* pairs with finish */
+	return __atomic_load_n(&library->bound, __ATOMIC_ACQUIRE); /* pairs with publish */
 }
 
-static void *own_symbol(const struct library *library, const char *name)
+static void *own_symbol(const struct copy *copy, const char *name)
 {
-	if (library->object.dynamic)
-		return object_symbol(&library->object, name);
-	return libc_functions()->dlsym(library->handle, name);
+	if (copy->object.dynamic)
+		return object_symbol(&copy->object, name);
+	return libc_functions()->dlsym(copy->handle, name);
 }
 
 void *library_symbol(const struct library *library, const char *name)
 {
-	return is_bound(library) ? own_symbol(library, name) : NULL;
+	struct copy copy = {library->object, library->handle};
+
+	return is_bound(library) ? own_symbol(&copy, name) : NULL;
 }
 
-static bool is_global(const struct library *library)
+static bool is_global(const struct library *library, const struct copy *copy)
 {
-	for (size_t i = 0; i < 3 && library->object.dynamic; i++) {
+	for (size_t i = 0; i < 3 && copy->object.dynamic; i++) {
 		void *found = libc_functions()->dlsym(RTLD_NEXT, library->rarities[i]);
 
-		if (found && found == own_symbol(library, library->rarities[i]))
+		if (found && found == own_symbol(copy, library->rarities[i]))
 			return true;
 	}
 	return false;
 }
 
-void library_take(const struct library *library, const char *name, void *slot)
+static void publish(struct library *library, const struct copy *copy, void *const *found)
 {
-	void *own = own_symbol(library, name);
-	void *next = own && library->global ? libc_functions()->dlsym(RTLD_NEXT, name) : NULL;
-
-	if (own)
-		*(void **)slot = next ? next : own;
+	lock_acquire(&library->publishing);
+	if (!library->bound) {
+		for (size_t i = 0; i < library->count; i++)
+			if (found[i])
+				library->table[i] = found[i];
+		library->object = copy->object;
+		library->handle = copy->handle;
+		__atomic_store_n(&library->bound, true, __ATOMIC_RELEASE);
+	}
+	lock_release(&library->publishing);
 }
 
-/* Under `binding`. */
-static void finish(struct library *library)
+/* What calls of ours should reach: a wrapper's function, or the library's own. */
+static void bind_copy(struct library *library, const struct copy *copy)
 {
-	library->global = is_global(library);
-	library->fill();
+	void *found[LIBRARY_FUNCTIONS_MAX];
+	bool global = is_global(library, copy);
+
+	for (size_t i = 0; i < library->count; i++) {
+		void *own = own_symbol(copy, library->names[i]), *next = NULL;
+
+		if (own && global)
+			next = libc_functions()->dlsym(RTLD_NEXT, library->names[i]);
+		found[i] = next ? next : own;
+	}
 	libc_functions()->dlerror(); /* what our own lookups left is not the application's */
-	__atomic_store_n(&library->bound, true, __ATOMIC_RELEASE);
+	publish(library, copy, found);
 }
 
 bool library_bind(struct library *library)
 {
 	const struct libc_functions *libc = libc_functions();
+	struct copy copy;
 
 	if (is_bound(library))
 		return true;
-	if (!libc->dlinfo) /* nor, then, anything else */
+	if (!libc->dlsym || !objects_named(library->soname, &copy.object))
 		return false;
-	lock_acquire(&library->binding);
-	if (!is_bound(library) && objects_named(library->soname, &library->object)) {
-		library->handle =
-			libc->dlopen(library->soname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-		finish(library);
-	}
-	lock_release(&library->binding);
-	return is_bound(library);
+	copy.handle = libc->dlopen(library->soname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+	bind_copy(library, &copy);
+	return true;
 }
 
 bool library_bind_from(struct library *library, void *handle)
 {
+	struct copy copy = {.handle = handle};
+
 	if (library_bind(library))
 		return true;
-	lock_acquire(&library->binding);
-	if (!is_bound(library) && libc_functions()->dlsym(handle, library->rarities[0])) {
-		library->handle = handle;
-		finish(library);
-	}
-	lock_release(&library->binding);
-	return is_bound(library);
+	if (!libc_functions()->dlsym || !libc_functions()->dlsym(handle, library->rarities[0]))
+		return false;
+	bind_copy(library, &copy);
+	return true;
+}
+
+void library_forget(struct library *library)
+{
+	lock_init(&library->publishing);
 }

@@ -11,22 +11,25 @@
 #include "lock.h"
 #include "objects.h"
 
+#define LIBRARY_FUNCTIONS_MAX 384
+
 struct library {
 	const char *soname;
 	const char *rarities[3]; /* names that it exports and nobody has a reason to wrap */
-	void (*fill)(void);      /* takes what is wanted from it, when it was found */
+	const char *const *names;
+	void **table; /* what calls of ours reach, in the order of names */
+	size_t count;
 
-	struct lock binding;  /* guards what follows */
-	bool bound;           /* release when all is filled, acquire before anything is read */
+	struct lock publishing; /* guards what follows, and the table */
+	bool bound;             /* release when all is there, acquire before anything is read */
 	struct object object; /* all zero when it is of another namespace: then there is a handle */
 	void *handle;
-	bool global; /* it is in the global scope, so that wrappers behind us can find it */
 };
 
 /*
  * Finds the library among the loaded objects by its DT_SONAME, keeps it loaded from then on, and
- * calls fill. We never load it: whoever asks for its functions has. Returns whether it is bound; an
- * atomic load when it is.
+ * fills the table; a function that it lacks leaves its place as it is. We never load it: whoever
+ * asks for its functions has. Returns whether it is bound; an atomic load when it is.
  */
 bool library_bind(struct library *library);
 
@@ -37,6 +40,4 @@ bool library_bind_from(struct library *library, void *handle);
 /* The library's own function, whoever wraps it; NULL if it has none, or is not bound. */
 void *library_symbol(const struct library *library, const char *name);
 
-/* In fill: stores what a call of ours should reach into *slot, a wrapper's function or the
- * library's own. Leaves it as it is where the library has none. */
-void library_take(const struct library *library, const char *name, void *slot);
+void library_forget(struct library *library); /* in a forked child: lets go of the lock */

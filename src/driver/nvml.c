@@ -2,6 +2,7 @@
 #include "nvml.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stddef.h>
 
 #include "libc.h"
@@ -27,23 +28,26 @@ struct nvml_functions nvml = {
 #include "nvml.def"
 };
 
-static void fill(void);
+static const char *const names[] = {
+#define NVML_HOOK(name, parameters, arguments) #name,
+#define NVML_CALL(name, parameters)            #name,
+#include "nvml.def"
+};
+
+#define COUNT (sizeof(names) / sizeof(names[0]))
+
+_Static_assert(COUNT * sizeof(void *) == sizeof(nvml) && COUNT <= LIBRARY_FUNCTIONS_MAX, "table");
 
 static struct library library = {
 	.soname = NVML_SONAME,
 	.rarities = {"nvmlErrorString", "nvmlSystemGetNVMLVersion", "nvmlUnitGetCount"},
-	.fill = fill,
+	.names = names,
+	.table = (void **)(void *)&nvml,
+	.count = COUNT,
 };
 
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* under `starting` */
-
-static void fill(void)
-{
-#define NVML_HOOK(name, parameters, arguments) library_take(&library, #name, &nvml.name);
-#define NVML_CALL(name, parameters)            library_take(&library, #name, &nvml.name);
-#include "nvml.def"
-}
 
 bool nvml_bind(void)
 {
@@ -52,7 +56,7 @@ bool nvml_bind(void)
 
 void nvml_forget(void)
 {
-	lock_init(&library.binding);
+	library_forget(&library);
 	lock_init(&starting);
 }
 
@@ -61,33 +65,33 @@ void *nvml_driver_symbol(const char *name)
 	return library_symbol(&library, name);
 }
 
-static bool start(void)
+/* Loads it where the process has not. */
+static bool load(void)
 {
 	const struct libc_functions *libc = libc_functions();
 
-	if (!nvml_bind()) {
-		if (!libc->dlopen || !libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) ||
-		    !nvml_bind())
-			return false;
-	}
-	return nvml.nvmlInit_v2() == NVML_SUCCESS;
+	return nvml_bind() || (libc->dlopen &&
+			       libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) && nvml_bind());
 }
 
-bool nvml_start(void)
+/* NVML opens files and may call the loader, so who finds the lock taken does not wait for it. */
+static int enter(void)
 {
-	bool started;
-
-	lock_acquire(&starting);
+	if (!load())
+		return -ENOENT;
+	if (!lock_try(&starting))
+		return -EAGAIN;
 	if (start_state == NOT_STARTED)
-		start_state = start() ? STARTED : FAILED;
-	started = start_state == STARTED;
+		start_state = nvml.nvmlInit_v2() == NVML_SUCCESS ? STARTED : FAILED;
+	if (start_state == STARTED)
+		return 0;
 	lock_release(&starting);
-	return started;
+	return -ENOENT;
 }
 
-static bool device_of(const char *uuid, nvmlDevice_t *ret_device)
+static void leave(void)
 {
-	return nvml_start() && nvml.nvmlDeviceGetHandleByUUID(uuid, ret_device) == NVML_SUCCESS;
+	lock_release(&starting);
 }
 
 /* Newest first; both have the layout of v2. Drivers before 450 have neither: no figure then. */
@@ -102,49 +106,59 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count,
 	return nvml.nvmlDeviceGetComputeRunningProcesses_v2(device, count, processes);
 }
 
-static bool usage_in_list(nvmlDevice_t device, unsigned pid, uint64_t *ret_bytes)
+/* Between enter and leave. */
+static int own_usage(const char *uuid, uint64_t *ret_bytes)
 {
-	static nvmlProcessInfo_v2_t processes[PROCESSES_MAX]; /* under `starting` */
-	unsigned count = PROCESSES_MAX;
-	bool found = false;
-
-	lock_acquire(&starting);
-	if (list_processes(device, &count, processes) == NVML_SUCCESS)
-		for (unsigned i = 0; i < count && !found; i++)
-			if (processes[i].pid == pid) {
-				*ret_bytes = processes[i].usedGpuMemory;
-				found = true;
-			}
-	lock_release(&starting);
-	return found;
-}
-
-bool nvml_own_usage(const char *uuid, uint64_t *ret_bytes)
-{
+	static nvmlProcessInfo_v2_t processes[PROCESSES_MAX];
+	unsigned count = PROCESSES_MAX, pid = (unsigned)sys_getpid();
 	nvmlDevice_t device;
-	uint64_t bytes;
-	unsigned pid = (unsigned)sys_getpid();
 
-	if (!device_of(uuid, &device))
-		return false;
-	if (!usage_in_list(device, pid, &bytes))
-		return false;
-	if (bytes == NVML_VALUE_NOT_AVAILABLE)
-		return false;
-	*ret_bytes = bytes;
-	return true;
+	if (nvml.nvmlDeviceGetHandleByUUID(uuid, &device) != NVML_SUCCESS ||
+	    list_processes(device, &count, processes) != NVML_SUCCESS)
+		return -ENOENT;
+	for (unsigned i = 0; i < count; i++)
+		if (processes[i].pid == pid &&
+		    processes[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE) {
+			*ret_bytes = processes[i].usedGpuMemory;
+			return 0;
+		}
+	return -ENOENT;
 }
 
-int nvml_index(const char *uuid)
+int nvml_own_usage(const char *uuid, uint64_t *ret_bytes)
+{
+	int error = enter();
+
+	if (error)
+		return error;
+	error = own_usage(uuid, ret_bytes);
+	leave();
+	return error;
+}
+
+/* Between enter and leave. */
+static int index_of(const char *uuid)
 {
 	unsigned count;
 	nvmlDevice_t wanted, device;
 
-	if (!device_of(uuid, &wanted) || nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
+	if (nvml.nvmlDeviceGetHandleByUUID(uuid, &wanted) != NVML_SUCCESS ||
+	    nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
 		return -1;
 	for (unsigned i = 0; i < count; i++)
 		if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS &&
 		    device == wanted)
 			return (int)i;
 	return -1;
+}
+
+int nvml_index(const char *uuid)
+{
+	int index;
+
+	if (enter() != 0)
+		return -1;
+	index = index_of(uuid);
+	leave();
+	return index;
 }

@@ -23,17 +23,14 @@ void *nvml_driver_symbol(const char *name);
 void nvml_forget(void);
 
 /*
- * NVML for our own questions: loads the library and starts it, once, if need be (about 12 ms on an
- * H200; therefore never on the way of cuInit or of a context). False where there is none.
- */
-bool nvml_start(void);
-
-/*
+ * NVML for our own questions. They load the library and start it, once, if need be (about 12 ms on
+ * an H200; therefore never on the way of cuInit or of a first context).
+ *
  * What NVML counts for this process on the GPU with that UUID, in bytes (10 us a call). Managed
- * memory is not in it. Returns false when NVML cannot tell: not there, or its pids are not of our
- * namespace.
+ * memory is not in it. 0; -EAGAIN while another thread asks; -ENOENT when NVML cannot tell: not
+ * there, or its pids are not of our namespace.
  */
-bool nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
+int nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
 
 /* The GPU's place in NVML's order, or -1. */
 int nvml_index(const char *uuid);

@@ -225,9 +225,9 @@ static bool is_relro(const struct object *object, uintptr_t address)
 	for (size_t i = 0; i < object->segment_count; i++) {
 		const ElfW(Phdr) *segment = &object->segments[i];
 		uintptr_t start = object->base + segment->p_vaddr;
+		uintptr_t end = (start + segment->p_memsz) & ~PAGE_MASK; /* as the loader does */
 
-		if (segment->p_type == PT_GNU_RELRO && address >= start &&
-		    address - start < segment->p_memsz)
+		if (segment->p_type == PT_GNU_RELRO && address >= start && address < end)
 			return true;
 	}
 	return false;

@@ -123,7 +123,7 @@ static uint64_t measure(const struct making *making, uint64_t at_most)
 	uint64_t bytes;
 
 	if (!quota_context_is_tight(&making->claim, at_most) ||
-	    !state_device_uuid(making->device, uuid) || !nvml_own_usage(uuid, &bytes))
+	    !state_device_uuid(making->device, uuid) || nvml_own_usage(uuid, &bytes) != 0)
 		return 0;
 	return bytes;
 }
@@ -146,8 +146,10 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 			quota_context_cancel(&making->claim);
 		} else {
 			result = settle(making, context);
-			if (result != CUDA_SUCCESS)
+			if (result != CUDA_SUCCESS) {
 				cuda.cuCtxDestroy_v2(context);
+				quota_context_cancel(&making->claim);
+			}
 		}
 		lock_release(&making_lock);
 	}
@@ -254,8 +256,10 @@ CUresult cuCtxDetach(CUcontext ctx)
 	bool locked = end_lock();
 	CUresult result = cuda.cuCtxDetach(ctx);
 	unsigned int version;
+	bool gone = locked && result == CUDA_SUCCESS &&
+		    cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
 
-	return ended(locked, result, cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS, ctx);
+	return ended(locked, result, gone, ctx);
 }
 
 /* -- the primary context -- */
@@ -276,10 +280,12 @@ static CUresult finish_primary(struct making *making, CUresult result, CUcontext
 		return result;
 	}
 	result = settle(making, context);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		primary[making->device] = context;
-	else
+	} else {
 		cuda.cuDevicePrimaryCtxRelease_v2(making->device);
+		quota_context_cancel(&making->claim);
+	}
 	return result;
 }
 
@@ -313,9 +319,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* After a release or a reset. */
 static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 {
-	CUcontext context = dev >= 0 && dev < VGPU_DEVICES_MAX ? primary[dev] : NULL;
+	CUcontext context = locked && dev >= 0 && dev < VGPU_DEVICES_MAX ? primary[dev] : NULL;
+	bool gone = result == CUDA_SUCCESS && context && !primary_is_active(dev);
 
-	return ended(locked, result, context && !primary_is_active(dev), context);
+	if (gone)
+		primary[dev] = NULL;
+	return ended(locked, result, gone, context);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)

@@ -48,19 +48,24 @@ static void *handle_of(const void *caller)
 	return libc_functions()->dlopen(*object.path ? object.path : NULL, RTLD_LAZY | RTLD_NOLOAD);
 }
 
+static bool find_in(const Dl_serinfo *search, const char *name, char path[PATH_MAX])
+{
+	for (unsigned i = 0; i < search->dls_cnt; i++)
+		if (exists_in(search->dls_serpath[i].dls_name, name, path))
+			return true;
+	return false;
+}
+
 /* Where the caller's own search path has the file. */
 static bool find_for_caller(const char *name, const void *caller, char path[PATH_MAX])
 {
-	_Alignas(Dl_serinfo) char buf[SEARCH_BYTES_MAX];
-	Dl_serinfo *search = (void *)buf;
-	void *handle = handle_of(caller);
-	bool found = false;
+	void *handle = handle_of(caller), *search;
+	bool found;
 
-	if (!handle)
+	if (!handle || sys_map_private(SEARCH_BYTES_MAX, &search) != 0)
 		return false;
-	if (search_path_of(handle, search))
-		for (unsigned i = 0; i < search->dls_cnt && !found; i++)
-			found = exists_in(search->dls_serpath[i].dls_name, name, path);
+	found = search_path_of(handle, search) && find_in(search, name, path);
+	sys_unmap(search, SEARCH_BYTES_MAX);
 	libc_functions()->dlclose(handle);
 	return found;
 }

@@ -140,17 +140,22 @@ void *hook_original(const struct hook *hook)
 						   : (void *)libc_functions()->dlopen;
 }
 
+/* Looked up before the lock is taken: that may take the loader's (library.c says why it matters).
+ */
 static void fill_originals(enum hook_origin origin)
 {
+	const void *own[HOOKS] = {0};
+
+	for (size_t i = 0; i < HOOKS; i++)
+		if (hooks[i].origin == origin)
+			own[i] = hook_original(&hooks[i]);
 	lock_acquire(&filling);
 	for (size_t i = 0; i < HOOKS && !originals_filled[origin]; i++) {
-		const void *own, *next;
+		const void *next = own[i] ? next_of(&hooks[i]) : NULL;
 
-		if (hooks[i].origin != origin || !(own = hook_original(&hooks[i])))
-			continue;
-		add_original(&hooks[i], own);
-		next = next_of(&hooks[i]);
-		if (next && next != own)
+		if (own[i])
+			add_original(&hooks[i], own[i]);
+		if (next && next != own[i])
 			add_original(&hooks[i], next);
 	}
 	__atomic_store_n(&originals_filled[origin], true, __ATOMIC_RELEASE);

@@ -1,6 +1,6 @@
 /*
  * Which functions we stand in front of. The list is made of the tables' hooked rows, and of the
- * loader's dlsym, dlvsym and dlopen. Everything that hands out functions (doors.c, procaddress.c,
+ * loader's dlsym, dlvsym and dlopen. Everything that hands out functions (doors.c, driver_doors.c,
  * deepbind.c) asks here.
  */
 #pragma once

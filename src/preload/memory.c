@@ -76,7 +76,8 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	making->block.size_bytes = size_bytes;
 	if (quota_settle(&making->claim, &making->block) == 0)
 		return CUDA_SUCCESS;
-	cuda.cuMemFree_v2(address);
+	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
+	quota_cancel(&making->claim);
 	return refuse(making->block.device, size_bytes, -EDQUOT);
 }
 

@@ -10,14 +10,13 @@ void reconcile_books(CUdevice device)
 {
 	uint64_t ticket, bytes;
 	char uuid[VGPU_UUID_LEN];
-	int saved;
+	int saved, error;
 
 	if (!quota_reconcile_due(device, &ticket))
 		return;
 	saved = errno; /* NVML opens files */
-	if (state_device_uuid(device, uuid) && nvml_own_usage(uuid, &bytes))
-		quota_reconcile(device, ticket, &bytes);
-	else
-		quota_reconcile(device, ticket, NULL);
+	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, &bytes) : -ENOENT;
+	if (error != -EAGAIN)
+		quota_reconcile(device, ticket, error ? NULL : &bytes);
 	errno = saved;
 }

@@ -24,6 +24,7 @@
 
 static struct lock changing = LOCK_INIT;
 static int state = STATE_UNKNOWN;
+static bool fork_followed;
 static struct slice slice; /* written before `state` leaves unknown */
 
 static void set_state(int new_state)
@@ -62,7 +63,6 @@ static void load(void)
 	} else if (!slice.configured) {
 		set_state(STATE_INERT);
 	} else {
-		__register_atfork(NULL, NULL, forget_parent, NULL);
 		set_state(STATE_ENFORCING);
 	}
 }
@@ -73,6 +73,8 @@ enum state state_get(void)
 
 	if (seen != STATE_UNKNOWN)
 		return (enum state)seen;
+	if (!__atomic_exchange_n(&fork_followed, true, __ATOMIC_RELAXED))
+		__register_atfork(NULL, NULL, forget_parent, NULL);
 	lock_acquire(&changing);
 	if (state == STATE_UNKNOWN)
 		load();
@@ -119,20 +121,26 @@ static int list_gpus(int count, struct quota_gpu *gpus, unsigned *ret_count, str
 	return 0;
 }
 
-/* Under `changing`. Does nothing while the driver is not initialised, or not to be used at all, as
- * in a child forked after cuInit: then the driver itself refuses whatever is asked of it. */
+/*
+ * Does nothing while the driver is not initialised, or not to be used at all, as in a child forked
+ * after cuInit: then the driver itself refuses whatever is asked of it. The GPUs are asked for
+ * before the lock is taken, because that may take the way through NVML and the loader.
+ */
 static void attach(void)
 {
 	struct quota_gpu gpus[VGPU_DEVICES_MAX];
 	struct fault fault = {""};
 	unsigned count = 0;
-	int visible;
+	int visible, error;
 
 	if (cuda.cuDeviceGetCount(&visible) != CUDA_SUCCESS)
 		return;
-	if (list_gpus(visible, gpus, &count, &fault) != 0 ||
-	    quota_attach(&slice, gpus, count, &fault) != 0)
+	error = list_gpus(visible, gpus, &count, &fault);
+	lock_acquire(&changing);
+	if (!quota_attached() && state == STATE_ENFORCING &&
+	    (error || quota_attach(&slice, gpus, count, &fault) != 0))
 		refuse(&fault);
+	lock_release(&changing);
 }
 
 CUresult state_attach(bool *ret_attached)
@@ -143,10 +151,7 @@ CUresult state_attach(bool *ret_attached)
 	cuda_bind();
 	now = state_get();
 	if (now == STATE_ENFORCING && !quota_attached()) {
-		lock_acquire(&changing);
-		if (!quota_attached() && state == STATE_ENFORCING)
-			attach();
-		lock_release(&changing);
+		attach();
 		now = state_get();
 	}
 	if (now == STATE_REFUSED)

@@ -1,7 +1,7 @@
 /*
  * The region is opened for looking at the first question and kept; where it is not there yet,
- * nothing of the slice is in use, and the next question tries again. A forked child inherits the
- * view, which holds no lock that anyone could wait for.
+ * nothing of the slice is in use, and the next question tries again. A forked child opens its own:
+ * with its parent's descriptor, the two would be one to the locks of the region.
  */
 #include "view.h"
 
@@ -26,6 +26,7 @@ static struct region *open_view(void)
 void view_forget(void)
 {
 	lock_init(&opening);
+	region_forget(&view);
 }
 
 static uint64_t stricter(uint64_t a, uint64_t b)

@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * The memory limit and use of the GPU with that UUID, in bytes, by this process's own hold on the
- * region if it has one, else by looking into it. False: no slice, or no limit on that GPU.
+ * The memory limit and use of the GPU with that UUID, in bytes, by looking into the region. False:
+ * no slice, or no limit on that GPU.
  */
 bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used);
 
-void view_forget(void); /* in a forked child: lets go of the lock, keeps the view */
+void view_forget(void); /* in a forked child: the next question opens its own */

@@ -19,6 +19,7 @@
 #include "lock.h"
 
 #define SMALL_BYTES         ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
+#define SIZE_BYTES_MOST     ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
 #define MANAGED_CHUNK_BYTES ((uint64_t)128 << 20)
 
 struct region account_region = REGION_CLOSED;
@@ -29,9 +30,9 @@ static bool attached; /* written by quota_attach and quota_forget */
 static struct lock managed = LOCK_INIT;
 static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations; under `managed` */
 
-static bool spare[VGPU_DEVICES_MAX]; /* a granule is charged and in nobody's claim; atomic */
-static bool tentative_taken;         /* some thread's claim is tentative; atomic */
-static uint64_t changes;             /* begun: upper half; begun and not ended: lower half */
+static bool spare[VGPU_DEVICES_MAX];      /* a granule is charged and in nobody's claim; atomic */
+static struct lock tentative = LOCK_INIT; /* held by the thread whose claim is tentative */
+static uint64_t changes;                  /* begun: upper half; begun and not ended: lower half */
 
 void account_begin(void)
 {
@@ -140,7 +141,7 @@ void quota_forget(void)
 	attached = false;
 	changes = 0;
 	memset(spare, 0, sizeof(spare));
-	tentative_taken = false;
+	lock_init(&tentative);
 	lock_init(&managed);
 	memset(managed_bytes, 0, sizeof(managed_bytes));
 	memset(devices, 0, sizeof(devices));
@@ -290,16 +291,10 @@ static bool is_small(bool is_managed, uint64_t size_bytes)
 	return !is_managed && size_bytes <= SMALL_BYTES;
 }
 
-/* Whether a claim may be tentative; if so, no other may until end_tentative. */
-static bool begin_tentative(void)
-{
-	return !__atomic_exchange_n(&tentative_taken, true, __ATOMIC_ACQUIRE);
-}
-
 static void end_tentative(const struct quota_claim *claim)
 {
 	if (claim->tentative)
-		__atomic_store_n(&tentative_taken, false, __ATOMIC_RELEASE);
+		lock_release(&tentative);
 }
 
 int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota_claim *ret_claim)
@@ -309,12 +304,13 @@ int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota
 	bool small = is_small(is_managed, size_bytes);
 	int error = 0;
 
-	if (claim.bytes < size_bytes) /* the driver will refuse it; it must not wrap round here */
+	if (size_bytes > SIZE_BYTES_MOST)
 		return -EDQUOT;
 	account_begin();
 	if (!small || !take_spare(device))
 		error = charge_as(is_managed, device, claim.bytes);
-	if (error == -EDQUOT && small && begin_tentative()) {
+	if (error == -EDQUOT && small) {
+		lock_acquire(&tentative);
 		claim.tentative = true;
 		claim.bytes = 0;
 		error = 0;
@@ -334,16 +330,22 @@ void quota_cancel(const struct quota_claim *claim)
 	account_end();
 }
 
+/* For granules that are found to be held without a charge: whatever the limit. */
+static void charge_held(int device, uint64_t bytes)
+{
+	if (bytes)
+		region_charge(&account_region, account_device(device)->index, REGION_DATA, bytes,
+			      0);
+}
+
 int quota_settle(const struct quota_claim *claim, const struct block *block)
 {
-	uint64_t taken, dropped;
+	uint64_t taken, left;
 	struct block removed;
 	int error = blocks_enter(block, &taken);
 
-	if (error) {
-		quota_cancel(claim);
+	if (error)
 		return -EDQUOT;
-	}
 	if (taken == 0 && claim->bytes == GRANULE_BYTES && !claim->managed)
 		leave_spare(claim->device);
 	else if (taken < claim->bytes)
@@ -351,8 +353,9 @@ int quota_settle(const struct quota_claim *claim, const struct block *block)
 	else if (taken > claim->bytes)
 		error = charge_as(claim->managed, claim->device, taken - claim->bytes);
 	if (error) {
-		blocks_remove(block->address, &removed, &dropped);
-		quota_cancel(claim);
+		/* Another allocation may have come into its granule meanwhile, without a charge. */
+		if (blocks_remove(block->address, &removed, &left) && left < taken)
+			charge_held(claim->device, taken - left);
 		return -EDQUOT;
 	}
 	end_tentative(claim);
@@ -386,9 +389,14 @@ void quota_free_undo(const struct quota_release *release)
 {
 	uint64_t taken;
 
-	/* Its charge is still there, but another allocation may have come to its granule meanwhile,
-	 * and been charged for it: then that much is charged twice. */
-	if (blocks_enter(&release->block, &taken) == 0 && taken < release->bytes)
-		refund_as(release->block.managed, release->block.device, release->bytes - taken);
+	/* Its charge is still there. But other allocations may have come to its granules meanwhile
+	 * and been charged for them, or gone from them and given the charge back. */
+	if (blocks_enter(&release->block, &taken) == 0) {
+		if (taken < release->bytes)
+			refund_as(release->block.managed, release->block.device,
+				  release->bytes - taken);
+		else if (!release->block.managed)
+			charge_held(release->block.device, taken - release->bytes);
+	}
 	account_end();
 }

@@ -33,6 +33,7 @@ struct record {
 	int device;
 	uint64_t bytes;       /* charged as REGION_CONTEXT */
 	uint64_t least_bytes; /* a lower figure would be another process's */
+	bool guess;           /* `bytes` is one, on the high side */
 };
 
 static struct lock lock = LOCK_INIT;
@@ -50,6 +51,7 @@ void contexts_forget(void)
 	memset(living, 0, sizeof(living));
 	all_living = 0;
 	memset(unmeasured, 0, sizeof(unmeasured));
+	memset(distrusted, 0, sizeof(distrusted));
 }
 
 static uint64_t *learned_cost(int device)
@@ -113,20 +115,17 @@ static bool enter_living(int device, uint64_t *ret_hidden)
  * nothing for this process any more, on whatever account. */
 static void leave_living(int device, uint64_t context_bytes, uint64_t hidden_bytes)
 {
+	struct vgpu_hami_usage usage;
 	bool last;
 
 	lock_acquire(&lock);
 	last = --living[device] == 0;
 	all_living--;
 	lock_release(&lock);
-	if (last) {
-		book(device, REGION_OFFSET, 0);
-		book(device, REGION_CONTEXT, 0);
-		book(device, REGION_MODULE, 0);
-	} else {
-		refund(device, REGION_CONTEXT, context_bytes);
-		refund(device, REGION_OFFSET, hidden_bytes);
-	}
+	usage = region_own_usage(&account_region, account_device(device)->index);
+	refund(device, REGION_CONTEXT, last ? usage.context : context_bytes);
+	refund(device, REGION_OFFSET, last ? usage.offset : hidden_bytes);
+	refund(device, REGION_MODULE, last ? usage.module : 0);
 }
 
 int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim)
@@ -137,16 +136,17 @@ int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context
 
 	if (!enter_living(device, &hidden))
 		return -EDQUOT;
+	account_begin();
 	error = charge(device, REGION_OFFSET, hidden, hidden, &claim.hidden_bytes);
 	if (!error)
 		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,
 			       known ? known : CONTEXT_BYTES_MOST, &claim.bytes);
 	if (error) {
 		leave_living(device, 0, claim.hidden_bytes);
+		account_end();
 		return error;
 	}
 	claim.known = known != 0;
-	account_begin();
 	*ret_claim = claim;
 	return 0;
 }
@@ -208,12 +208,12 @@ int quota_context_settle(const struct quota_context_claim *claim, uint64_t conte
 	}
 	if (bytes > claim->bytes && charge(claim->device, REGION_CONTEXT, bytes - claim->bytes,
 					   bytes - claim->bytes, &got) != 0) {
-		quota_context_cancel(claim);
 		return -EDQUOT;
 	}
 	if (bytes < claim->bytes)
 		refund(claim->device, REGION_CONTEXT, claim->bytes - bytes);
-	add_record(&(struct record){context, claim->device, bytes, claim->least_bytes});
+	add_record(
+		&(struct record){context, claim->device, bytes, claim->least_bytes, !claim->known});
 	if (!claim->known) {
 		__atomic_store_n(&reconciled_ns[claim->device], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&unmeasured[claim->device], true, __ATOMIC_RELEASE);
@@ -268,25 +268,32 @@ bool quota_reconcile_due(int device, uint64_t *ret_ticket)
 	return true;
 }
 
-/* The newest context of the device was charged a guess, and guesses are on the high side. All its
- * contexts together take context_bytes. False if that cannot be: it is another process's figure. */
-static bool settle_guess(int device, uint64_t context_bytes)
+/*
+ * All contexts of the device together take context_bytes: so the one whose cost was a guess takes
+ * what the others do not. False if that cannot be, because it is less than contexts can take: then
+ * the figure is another process's, whose pid is ours in another namespace.
+ */
+static bool settle_contexts(int device, uint64_t context_bytes)
 {
-	uint64_t others = 0;
-	struct record *newest = NULL;
+	uint64_t known = 0, least = 0;
+	struct record *guess = NULL;
 	bool plausible;
 
 	lock_acquire(&lock);
-	for (unsigned i = 0; i < RECORDS_MAX; i++)
-		if (records[i].context && records[i].device == device) {
-			if (newest)
-				others += newest->bytes;
-			newest = &records[i];
-		}
-	plausible = newest && context_bytes >= others + newest->least_bytes;
-	if (plausible) {
-		newest->bytes = context_bytes - others;
-		learn_cost(device, newest->bytes);
+	for (unsigned i = 0; i < RECORDS_MAX; i++) {
+		if (!records[i].context || records[i].device != device)
+			continue;
+		least += records[i].least_bytes;
+		if (records[i].guess)
+			guess = &records[i];
+		else
+			known += records[i].bytes;
+	}
+	plausible = context_bytes >= least;
+	if (plausible && guess && context_bytes >= known + guess->least_bytes) {
+		guess->bytes = context_bytes - known;
+		guess->guess = false;
+		learn_cost(device, guess->bytes);
 	}
 	lock_release(&lock);
 	return plausible;
@@ -294,20 +301,16 @@ static bool settle_guess(int device, uint64_t context_bytes)
 
 static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
 {
-	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+	bool guess = __atomic_exchange_n(&unmeasured[device], false, __ATOMIC_ACQ_REL);
+	uint64_t modules = guess && usage->module < own ? usage->module : 0;
 
-	if (guess) {
-		own -= usage->module < own ? usage->module : own;
-		if (settle_guess(device, own))
-			book(device, REGION_CONTEXT, own);
-		else
-			distrusted[device] = true;
-		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
-	} else if (own >= usage->context) {
-		book(device, REGION_MODULE, own - usage->context);
+	if (!settle_contexts(device, own - modules)) {
+		distrusted[device] = true;
+	} else if (guess || own < usage->context) {
+		book(device, REGION_MODULE, modules);
+		book(device, REGION_CONTEXT, own - modules);
 	} else {
-		book(device, REGION_MODULE, 0);
-		book(device, REGION_CONTEXT, own);
+		book(device, REGION_MODULE, own - usage->context);
 	}
 }
 
@@ -323,4 +326,8 @@ void quota_reconcile(int device, uint64_t ticket, const uint64_t *nvml_bytes)
 	}
 	if (ticket != UINT64_MAX && account_stamp() == ticket)
 		reconcile_quiet(device, &usage, *nvml_bytes > data ? *nvml_bytes - data : 0);
+	else /* the figures are of different moments: soon again */
+		__atomic_store_n(&reconciled_ns[device],
+				 clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS,
+				 __ATOMIC_RELAXED);
 }

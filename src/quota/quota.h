@@ -73,7 +73,8 @@ int quota_reserve(int device, bool managed, uint64_t size_bytes, struct quota_cl
 void quota_cancel(const struct quota_claim *claim);
 
 /* The driver gave the block. 0, or -EDQUOT: it took more than was reserved, and there is no room
- * for it; then the block is not in the books, nothing is charged, and the caller frees it. */
+ * for it; then the block is not in the books, the claim stands, and the caller frees it and
+ * cancels. */
 int quota_settle(const struct quota_claim *claim, const struct block *block);
 
 struct quota_release {
@@ -108,8 +109,8 @@ void quota_context_cancel(const struct quota_context_claim *claim);
 /*
  * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
  * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
- * what NVML counts for the process (0: cannot say), shows that it did not: then the caller destroys
- * it, and nothing is charged.
+ * what NVML counts for the process (0: cannot say), shows that it did not: then the claim stands,
+ * and the caller destroys it and cancels.
  */
 int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
 			 uint64_t at_most_bytes, uint64_t measured_bytes);

@@ -307,7 +307,7 @@ struct reader {
 static int read_entry(void *arg, const char *name)
 {
 	const struct reader *reader = arg;
-	char file[PATH_MAX_], text[FILE_MAX + 1];
+	static char file[PATH_MAX_], text[FILE_MAX + 1]; /* too much for a small thread's stack */
 	int error;
 
 	if (name[0] == '.')
@@ -324,7 +324,7 @@ static int read_entry(void *arg, const char *name)
 /* What read_entry left in the fault stays; a directory that cannot be listed has none yet. */
 int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault)
 {
-	struct policy policy;
+	static struct policy policy; /* likewise */
 	struct fault why = {""};
 	struct reader reader = {dir, &policy, &why};
 	int error;

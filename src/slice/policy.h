@@ -29,7 +29,7 @@ struct policy {
 };
 
 /* Reads a directory. -ENOENT when there is none (no fault then), -EINVAL or another errno with a
- * fault naming the file, the line and what would be right. */
+ * fault naming the file, the line and what would be right. The caller serialises. */
 int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault);
 
 /* One file's text, as policy_read meets it under that name: what the fuzzer drives. */

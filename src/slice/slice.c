@@ -57,7 +57,7 @@ static void narrow(struct policy *policy, const struct policy *other)
 /* The policy that VGPU_POLICY names, into a slice that may have one already. */
 static int add_named_policy(const char *dir, struct slice *slice, struct fault *fault)
 {
-	struct policy named;
+	static struct policy named; /* not on the stack, which may be a small thread's */
 	int error = policy_read(dir, &named, fault);
 
 	if (error == -ENOENT)
@@ -186,7 +186,7 @@ static bool has_limit(const struct slice_env *env)
 
 int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, struct fault *fault)
 {
-	struct slice slice;
+	static struct slice slice; /* likewise */
 	int error;
 
 	memset(&slice, 0, sizeof(slice));

@@ -49,7 +49,7 @@ struct slice {
 /*
  * Reads it all. 0, or a negative errno with a fault that names the file or variable, the value, and
  * what would be right (then the slice must be refused, not ignored). policy_dir stands for
- * SLICE_POLICY_DIR; NULL is that.
+ * SLICE_POLICY_DIR; NULL is that. The caller serialises.
  * configured is true as soon as there is a policy, any limit in the environment, an explicit
  * CUDA_DEVICE_MEMORY_SHARED_CACHE whose file exists, or a region at a well-known path
  * (SLICE_REGION_DEFAULT, or the only *.cache in SLICE_REGION_HAMI_DIR): a stripped environment
