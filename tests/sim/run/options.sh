@@ -47,11 +47,13 @@ expect 0 --name A-z_0.9 true
 same 'what is left' '' "$(slices)"
 
 VGPU_POLICY=/x refuse 125 'slices do not nest' true
-(
-    LD_LIBRARY_PATH=/nonexistent
-    export LD_LIBRARY_PATH
-    refuse 125 'no NVIDIA driver here: libnvidia-ml.so.1 was not found' true
-) || exit 1
+if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then # not on a machine that has one
+    (
+        LD_LIBRARY_PATH=/nonexistent
+        export LD_LIBRARY_PATH
+        refuse 125 'no NVIDIA driver here: libnvidia-ml.so.1 was not found' true
+    ) || exit 1
+fi
 
 vgpu_run --help
 same 'the status of --help' 0 "$status"
