@@ -49,7 +49,8 @@ static void round_of_lookups(bool with_allocations)
 			      answers[i].allocate == (void *)found.cuMemAlloc_v2,
 		      "thread %zu finds something else", i);
 	if (with_allocations) {
-		usleep(100000); /* the kernel may let go of the last one's files a little after its death */
+		usleep(100000); /* the kernel may let go of the last one's files a little after its
+				   death */
 		check_held();
 	}
 }
