@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "clock.h"
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
@@ -21,6 +22,9 @@
 #include "reconcile.h"
 #include "size.h"
 #include "state.h"
+#include "sys.h"
+
+#define PATIENCE_MS 1000
 
 struct making {
 	bool counted; /* there is a claim to settle, and making_lock is held */
@@ -72,6 +76,7 @@ static CUresult reserve(struct making *making)
 {
 	CUdevice device = making->device;
 	char uuid[VGPU_UUID_LEN];
+	bool unknown;
 	int error;
 
 	if (!quota_has_device(device)) {
@@ -83,7 +88,14 @@ static CUresult reserve(struct making *making)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
 	reconcile_books(device); /* one context at a time whose cost is a guess */
+	unknown = quota_used(device) > 0 && !quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	/* While nobody knows what a context costs, everyone who makes one holds more than it takes:
+	 * those who start at the same time wait for each other. */
+	for (unsigned i = 0; error == -EDQUOT && unknown && i < PATIENCE_MS / 10; i++) {
+		sys_sleep_ns(10 * NS_PER_MS);
+		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	}
 	return error ? refuse(device, error) : CUDA_SUCCESS;
 }
 

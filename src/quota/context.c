@@ -29,11 +29,11 @@
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
 
 struct record {
-	uint64_t context; /* 0: free */
-	int device;
+	uint64_t context;     /* 0: free */
 	uint64_t bytes;       /* charged as REGION_CONTEXT */
 	uint64_t least_bytes; /* a lower figure would be another process's */
-	bool guess;           /* `bytes` is one, on the high side */
+	int device;
+	bool guess; /* `bytes` is one, on the high side */
 };
 
 static struct lock lock = LOCK_INIT;
@@ -62,6 +62,11 @@ static uint64_t *learned_cost(int device)
 static uint64_t known_cost(int device)
 {
 	return __atomic_load_n(learned_cost(device), __ATOMIC_RELAXED);
+}
+
+bool quota_context_cost_known(int device)
+{
+	return known_cost(device) != 0;
 }
 
 /* The lowest figure is the one with the fewest modules in it. Two processes that learn at once may
@@ -212,8 +217,11 @@ int quota_context_settle(const struct quota_context_claim *claim, uint64_t conte
 	}
 	if (bytes < claim->bytes)
 		refund(claim->device, REGION_CONTEXT, claim->bytes - bytes);
-	add_record(
-		&(struct record){context, claim->device, bytes, claim->least_bytes, !claim->known});
+	add_record(&(struct record){.context = context,
+				    .bytes = bytes,
+				    .least_bytes = claim->least_bytes,
+				    .device = claim->device,
+				    .guess = !claim->known});
 	if (!claim->known) {
 		__atomic_store_n(&reconciled_ns[claim->device], 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&unmeasured[claim->device], true, __ATOMIC_RELEASE);

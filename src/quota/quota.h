@@ -106,6 +106,9 @@ struct quota_context_claim {
 int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim);
 void quota_context_cancel(const struct quota_context_claim *claim);
 
+/* Whether a context of the device has been measured in this slice. */
+bool quota_context_cost_known(int device);
+
 /*
  * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
  * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
