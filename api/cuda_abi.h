@@ -30,6 +30,18 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUarray_st *CUarray;
+typedef struct CUmipmappedArray_st *CUmipmappedArray;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUextMemory_st *CUexternalMemory;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+typedef unsigned long long CUmemGenericAllocationHandle;
 
 /* Enumerations whose members we use through CU_VALUE, or not at all. */
 typedef unsigned int CUdevice_attribute;
@@ -37,12 +49,146 @@ typedef unsigned int CUpointer_attribute;
 typedef unsigned int CUfunction_attribute;
 typedef unsigned int CUjit_option;
 typedef unsigned int CUlimit;
+typedef unsigned int CUmemAllocationType;
+typedef unsigned int CUmemAllocationHandleType;
+typedef unsigned int CUmemAllocationGranularity_flags;
+typedef unsigned int CUmemRangeHandleType;
+typedef unsigned int CUmemAccess_flags;
+typedef unsigned int CUmemPool_attribute;
+typedef unsigned int CUmulticastGranularity_flags;
+typedef unsigned int CUarray_format;
+typedef unsigned int CUgraphMem_attribute;
+typedef unsigned int CUgraphNodeType;
+typedef unsigned int CUstreamCaptureMode;
+typedef unsigned int CUstreamCaptureStatus;
+typedef unsigned int CUlibraryOption;
+typedef unsigned int CUdevResourceType;
+typedef unsigned int CUexternalMemoryHandleType;
 typedef unsigned int CUdriverProcAddressQueryResult; /* CU_GET_PROC_ADDRESS_SUCCESS … */
 
 typedef struct CUuuid_st {
 	char bytes[16];
 } CUuuid;
 
+typedef struct CUmemLocation_st {
+	unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE … */
+	int id;
+} CUmemLocation;
+
+typedef struct CUmemAccessDesc_st {
+	CUmemLocation location;
+	CUmemAccess_flags flags;
+} CUmemAccessDesc;
+
+typedef struct CUmemPoolProps_st {
+	CUmemAllocationType allocType;
+	CUmemAllocationHandleType handleTypes;
+	CUmemLocation location;
+	void *win32SecurityAttributes;
+	size_t maxSize; /* bytes, 0: the driver's choice */
+	unsigned short usage;
+	unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct CUmemPoolPtrExportData_st {
+	unsigned char reserved[64];
+} CUmemPoolPtrExportData;
+
+typedef struct CUmemAllocationProp_st {
+	CUmemAllocationType type;
+	CUmemAllocationHandleType requestedHandleTypes;
+	CUmemLocation location;
+	void *win32HandleMetaData;
+	unsigned short allocFlags[4]; /* a structure of flags */
+} CUmemAllocationProp;
+
+typedef struct CUmulticastObjectProp_st {
+	unsigned int numDevices;
+	size_t size;
+	unsigned long long handleTypes, flags;
+} CUmulticastObjectProp;
+
+typedef struct CUarrayMapInfo_st {
+	unsigned int resourceType;
+	void *resource; /* CUarray or CUmipmappedArray */
+	unsigned int subresourceType;
+	unsigned long long subresource[4];
+	unsigned int memOperationType; /* CU_MEM_OPERATION_TYPE_MAP … */
+	unsigned int memHandleType;
+	CUmemGenericAllocationHandle memHandle;
+	unsigned long long offset;
+	unsigned int deviceBitMask, flags, reserved[2];
+} CUarrayMapInfo;
+
+typedef struct CUipcMemHandle_st {
+	char reserved[64];
+} CUipcMemHandle;
+
+typedef struct CUDA_ARRAY_DESCRIPTOR_st {
+	size_t Width, Height; /* elements; Height 0: one-dimensional */
+	CUarray_format Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+
+typedef struct CUDA_ARRAY_DESCRIPTOR_v1_st {
+	unsigned int Width, Height;
+	CUarray_format Format;
+	unsigned int NumChannels;
+} CUDA_ARRAY_DESCRIPTOR_v1;
+
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_st {
+	size_t Width, Height, Depth; /* elements; 0: a dimension less */
+	CUarray_format Format;
+	unsigned int NumChannels;
+	unsigned int Flags; /* CUDA_ARRAY3D_LAYERED … */
+} CUDA_ARRAY3D_DESCRIPTOR;
+
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_v1_st {
+	unsigned int Width, Height, Depth;
+	CUarray_format Format;
+	unsigned int NumChannels;
+	unsigned int Flags;
+} CUDA_ARRAY3D_DESCRIPTOR_v1;
+
+typedef struct CUDA_ARRAY_MEMORY_REQUIREMENTS_st {
+	size_t size, alignment; /* bytes */
+	unsigned int reserved[4];
+} CUDA_ARRAY_MEMORY_REQUIREMENTS;
+
+typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
+	CUmemPoolProps poolProps;
+	const CUmemAccessDesc *accessDescs;
+	size_t accessDescCount;
+	size_t bytesize;
+	CUdeviceptr dptr;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+	cuuint64_t flags;
+	CUstream hUploadStream;
+	CUgraphNode hErrNode_out;
+	unsigned int result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+
+typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
+	CUexternalMemoryHandleType type;
+	void *handle[2]; /* a union; its int is the file descriptor */
+	unsigned long long size;
+	unsigned int flags;
+	unsigned int reserved[16];
+} CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
+
+typedef struct CUdevResource_st {
+	CUdevResourceType type;
+	unsigned char internal[92];
+	unsigned int smCount; /* the first of a union's */
+	unsigned char oversize[44];
+} CUdevResource;
+
 /* Passed through unread. */
+typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
+typedef struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_st
+	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC;
+typedef struct CUgraphExecUpdateResultInfo_st CUgraphExecUpdateResultInfo;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
