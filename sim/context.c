@@ -87,6 +87,7 @@ static void close_locked(CUcontext context)
 	atomic_store(&context->alive, false);
 	timeline_close(context);
 	modules_close(context);
+	pools_close(context);
 	memory_give_all(context);
 	context->uses = 0;
 	state_give(gpu, &holding);

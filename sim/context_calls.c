@@ -289,13 +289,19 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	return CUDA_SUCCESS;
 }
 
+static void synchronize(CUcontext context)
+{
+	timeline_sleep_until(atomic_load(&context->done_at_ns));
+	pools_synchronized(context, NULL, timeline_now());
+}
+
 CUresult cuCtxSynchronize(void)
 {
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
 
 	if (!result)
-		timeline_sleep_until(atomic_load(&context->done_at_ns));
+		synchronize(context);
 	return result;
 }
 
@@ -305,6 +311,6 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	CUresult result = enter_either(__func__, ctx, &context);
 
 	if (!result)
-		timeline_sleep_until(atomic_load(&context->done_at_ns));
+		synchronize(context);
 	return result;
 }

@@ -6,7 +6,8 @@
  * already, the unused end of one made for a bigger allocation included, and only if there is none
  * into a new block. The end of a block of several granules stays unused. A block goes back to the
  * GPU with its last allocation. All as measured on a real driver. Managed memory and what the
- * 32-bit functions hand out get blocks of their own whatever the size.
+ * 32-bit functions hand out get blocks of their own whatever the size. So does what pools and
+ * graphs hand out (struct space); for that they account themselves, and no context has it.
  *
  *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
  * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
@@ -25,7 +26,8 @@
 #include <sys/mman.h>
 
 struct block {
-	CUcontext context;
+	CUcontext context; /* NULL for a space's */
+	struct space *space;
 	enum block_kind kind;
 	uint64_t address;
 	uint64_t granules;
@@ -122,15 +124,13 @@ static struct page *page_make(struct block *block, unsigned head_units)
 
 static void block_unmap(struct block *block)
 {
-	struct heap *heap = &block->context->heap;
-
 	for (uint64_t i = 0; i < block->granules; i++) {
 		struct granule *granule = block_granule(block, i);
 
 		if (!granule)
 			break; /* half made */
 		if (granule->page) {
-			page_index_remove(&heap->index, granule->page);
+			page_index_remove(&block->context->heap.index, granule->page);
 			free(granule->page);
 		}
 		*granule = (struct granule){0};
@@ -296,7 +296,9 @@ CUresult memory_give(uint64_t address)
 	pthread_mutex_lock(&lock);
 	struct granule *granule = map_at(address, false);
 	struct block *block = granule ? granule->block : NULL;
-	if (block && block->head_bytes && address == block->address) {
+	if (block && block->space) {
+		block = NULL; /* its pool or graph gives that back */
+	} else if (block && block->head_bytes && address == block->address) {
 		head_give(block);
 		result = CUDA_SUCCESS;
 	} else if (block && granule->page && small_give(granule->page, address)) {
@@ -316,6 +318,40 @@ void memory_give_all(CUcontext context)
 	pthread_mutex_unlock(&lock);
 }
 
+CUresult memory_space_open(struct space *space, enum block_kind kind)
+{
+	struct block *block = malloc(sizeof *block);
+
+	if (!block)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*block = (struct block){
+		.space = space,
+		.kind = kind,
+		.granules = (space->bytes - 1) / GRANULE_BYTES + 1,
+		.head_bytes = space->bytes,
+		.live = 1,
+	};
+	pthread_mutex_lock(&lock);
+	bool mapped = block_map(block);
+	pthread_mutex_unlock(&lock);
+	if (!mapped) {
+		free(block);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	space->address = block->address;
+	return CUDA_SUCCESS;
+}
+
+void memory_space_close(struct space *space)
+{
+	pthread_mutex_lock(&lock);
+	struct block *block = map_at(space->address, false)->block;
+	block_unmap(block);
+	pthread_mutex_unlock(&lock);
+	free(block);
+	space->address = 0;
+}
+
 static bool find_locked(uint64_t address, struct memory_range *ret_range)
 {
 	const struct granule *granule = map_at(address, false);
@@ -323,7 +359,13 @@ static bool find_locked(uint64_t address, struct memory_range *ret_range)
 
 	if (!block)
 		return false;
-	*ret_range = (struct memory_range){.context = block->context, .kind = block->kind};
+	*ret_range = (struct memory_range){
+		.context = block->context,
+		.device = block->space ? block->space->device : block->context->device,
+		.pool = block->space ? block->space->pool : NULL,
+		.space = block->space,
+		.kind = block->kind,
+	};
 	if (address - block->address < block->head_bytes) {
 		ret_range->address = block->address;
 		ret_range->bytes = block->head_bytes;

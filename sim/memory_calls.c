@@ -1,5 +1,5 @@
 /*
- * The driver's functions about device memory, over memory.c.
+ * The driver's functions about device memory, over memory.c and, to free it, pool.c.
  */
 #include "sim.h"
 
@@ -105,7 +105,7 @@ static CUresult release(const char *function, uint64_t address)
 
 	if (result || !address)
 		return result;
-	return memory_give(address);
+	return pool_give(address);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)

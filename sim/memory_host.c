@@ -93,7 +93,9 @@ CUresult cuMemFreeHost(void *p)
 }
 
 struct pointer {
-	CUcontext context;
+	CUcontext context; /* NULL for pools' and graphs' memory */
+	CUdevice device;
+	CUmemoryPool pool;
 	unsigned type; /* CU_MEMORYTYPE_… */
 	bool managed;
 	uint64_t address;
@@ -107,14 +109,19 @@ static bool pointer_find(uint64_t address, struct pointer *ret_pointer)
 	*ret_pointer = (struct pointer){.address = address};
 	if (memory_find(address, &range)) {
 		ret_pointer->context = range.context;
-		ret_pointer->type = CU_MEMORYTYPE_DEVICE;
-		ret_pointer->managed = range.kind == BLOCK_MANAGED;
+		ret_pointer->device = range.device;
+		ret_pointer->pool = range.pool;
+		ret_pointer->type =
+			range.kind == BLOCK_SPACE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+		ret_pointer->managed =
+			range.kind == BLOCK_MANAGED || range.kind == BLOCK_SPACE_MANAGED;
 		return true;
 	}
 	pthread_mutex_lock(&lock);
 	struct host_range **node = tfind(&key, &ranges, range_compare);
 	if (node) {
 		ret_pointer->context = (*node)->context;
+		ret_pointer->device = (*node)->context->device;
 		ret_pointer->type = CU_MEMORYTYPE_HOST;
 	}
 	pthread_mutex_unlock(&lock);
@@ -145,7 +152,10 @@ static CUresult attribute_get(const struct pointer *pointer, CUpointer_attribute
 		*(unsigned *)data = pointer->managed;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)data = pointer->context->device;
+		*(int *)data = pointer->device;
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*(CUmemoryPool *)data = pointer->pool;
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_NOT_SUPPORTED;

@@ -6,15 +6,16 @@
  *   context.c         contexts, primary ones, each thread's stack   (context_calls.c: their API)
  *   memory.c, page.c  what the driver hands out and what it costs   (memory_calls.c: their API)
  *   memory_host.c     page-locked host memory, and what a pointer points to
+ *   pool.c            stream-ordered memory; pool_list.c: its pools (pool_calls.c: its API)
  *   transfer.c        copies and fills
  *   module.c          PTX, kernels
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API)
- *   procaddress.c     the index of everything exported              (stub.c: what is not
- * implemented) state.c           what all processes share;  config.c, faults.c: the environment
+ *   procaddress.c     the index of everything exported              (stub.c: the unimplemented)
+ *   state.c           what all processes share;  config.c, faults.c: the environment
  *
- * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), memory (memory.c),
- * the shared state's (state.c). A context is never freed, so a stale handle is always safe to look
- * at.
+ * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), pools (pool.c),
+ * memory (memory.c), the shared state's (state.c). A context is never freed, so a stale handle is
+ * always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.
@@ -103,6 +104,17 @@ enum block_kind {
 	BLOCK_DEVICE,  /* small allocations may share its last granule */
 	BLOCK_LOW,     /* below 4 GiB, for the functions with 32-bit pointers; shared by nobody */
 	BLOCK_MANAGED, /* cuMemAllocManaged's; shared by nobody */
+	BLOCK_SPACE,   /* a struct space's, and likewise of managed and of host memory */
+	BLOCK_SPACE_MANAGED,
+	BLOCK_SPACE_HOST,
+};
+
+/* What a pool or a graph hands out: addresses, for which its owner accounts. */
+struct space {
+	uint64_t address;
+	size_t bytes;
+	CUdevice device;
+	CUmemoryPool pool; /* NULL: a graph's */
 };
 
 struct heap {
@@ -111,19 +123,60 @@ struct heap {
 };
 
 struct memory_range {
-	CUcontext context;
+	CUcontext context; /* NULL for a space's: that belongs to a device */
+	CUdevice device;
+	CUmemoryPool pool;   /* that it is from, or NULL */
+	struct space *space; /* which its owner's lock keeps, or NULL */
 	enum block_kind kind;
 	uint64_t address;
 	size_t bytes;
 };
 
 CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address);
-/* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address. */
+/* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address that is not a space. */
 CUresult memory_give(uint64_t address);
 /* Gives back all that the context has. */
 void memory_give_all(CUcontext context);
 /* The allocation that the address lies in. */
 bool memory_find(uint64_t address, struct memory_range *ret_range);
+/* Finds addresses for a space, whose other members are set. */
+CUresult memory_space_open(struct space *space, enum block_kind kind);
+void memory_space_close(struct space *space);
+
+/* ---- pool.c, pool_list.c */
+
+enum {
+	CHUNK_BYTES = 32 << 20, /* pools and graphs take device memory in units of this */
+};
+
+/* Up to a multiple of CHUNK_BYTES; what is too big for that stays as it is. */
+uint64_t chunks_round(uint64_t bytes);
+
+CUresult pool_create(const CUmemPoolProps *properties, CUmemoryPool *ret_pool);
+CUresult pool_destroy(CUmemoryPool pool);
+/* The one that is always there for a kind of memory, and the one in use for it. */
+CUresult pool_default(const CUmemLocation *location, CUmemAllocationType type,
+		      CUmemoryPool *ret_pool);
+CUresult pool_current(const CUmemLocation *location, CUmemAllocationType type,
+		      CUmemoryPool *ret_pool);
+CUresult pool_set_current(const CUmemLocation *location, CUmemAllocationType type,
+			  CUmemoryPool pool);
+CUresult pool_properties(CUmemoryPool pool, CUmemPoolProps *ret_properties);
+CUresult pool_trim(CUmemoryPool pool, uint64_t keep_bytes);
+CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value);
+CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *accesses, size_t count);
+CUresult pool_get_access(CUmemoryPool pool, const CUmemLocation *location,
+			 CUmemAccess_flags *ret_flags);
+CUresult pool_take(CUmemoryPool pool, size_t bytes, CUstream stream, uint64_t *ret_address);
+/* Both for any kind of device memory: in the order of the stream, and at once. */
+CUresult pool_give_async(uint64_t address, CUstream stream);
+CUresult pool_give(uint64_t address);
+/* After something was waited for: what was freed before until_ns in the stream (NULL: in any of the
+ * context) is done with, and pools shrink. */
+void pools_synchronized(CUcontext context, CUstream stream, uint64_t until_ns);
+/* The context ends: nobody waits for its streams any more. */
+void pools_close(CUcontext context);
 
 /* ---- timeline.c */
 
@@ -140,8 +193,9 @@ struct CUevent_st {
 	_Atomic uint32_t kind; /* OBJECT_EVENT while it exists */
 	unsigned flags;
 	_Atomic(CUcontext) context;
-	struct CUevent_st *next; /* in the free list */
-	_Atomic uint64_t at_ns;  /* 0: never recorded */
+	struct CUevent_st *next;  /* in the free list */
+	_Atomic(CUstream) stream; /* recorded in; NULL: in all that the default stream waits for */
+	_Atomic uint64_t at_ns;   /* 0: never recorded */
 };
 
 enum {
@@ -160,6 +214,8 @@ CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUs
 uint64_t stream_done_at(const struct CUstream_st *stream);
 /* When something given to it now could begin, as far as its context is concerned. */
 uint64_t stream_ready_at(const struct CUstream_st *stream);
+/* Queues what takes no time and waits for its stream and until not_before_ns; when it happens. */
+uint64_t stream_mark(CUstream stream, uint64_t not_before_ns);
 /* Queues a kernel. */
 void stream_launch(CUstream stream, uint64_t duration_ns);
 CUresult stream_create(CUcontext context, unsigned flags, CUstream *ret_stream);

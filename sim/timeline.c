@@ -99,18 +99,34 @@ uint64_t stream_ready_at(const struct CUstream_st *stream)
 		       : later(done, atomic_load(&stream->context->legacy.done_at_ns));
 }
 
-void stream_launch(CUstream stream, uint64_t duration_ns)
+static void stream_extend(CUstream stream, uint64_t end_ns)
 {
 	CUcontext context = stream->context;
-	uint64_t now = timeline_now();
-	uint64_t end = state_queue(context->gpu, later(now, stream_ready_at(stream)), duration_ns);
 
-	if (end <= now)
-		return;
-	raise_to(&stream->done_at_ns, end);
-	raise_to(&context->done_at_ns, end);
+	raise_to(&stream->done_at_ns, end_ns);
+	raise_to(&context->done_at_ns, end_ns);
 	if (!(stream->flags & FLAG_NON_BLOCKING) && !is_legacy(stream))
-		raise_to(&context->blocking_done_ns, end);
+		raise_to(&context->blocking_done_ns, end_ns);
+}
+
+uint64_t stream_mark(CUstream stream, uint64_t not_before_ns)
+{
+	uint64_t now = timeline_now();
+	uint64_t when = later(later(now, not_before_ns), stream_ready_at(stream));
+
+	if (when > now)
+		stream_extend(stream, when);
+	return when;
+}
+
+void stream_launch(CUstream stream, uint64_t duration_ns)
+{
+	uint64_t now = timeline_now();
+	uint64_t ready = later(now, stream_ready_at(stream));
+	uint64_t end = state_queue(stream->context->gpu, ready, duration_ns);
+
+	if (end > now)
+		stream_extend(stream, end);
 }
 
 static bool stream_slab_add_locked(void)
@@ -209,6 +225,7 @@ CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event)
 		events_free = event->next;
 		event->context = context;
 		event->flags = flags;
+		event->stream = NULL;
 		event->at_ns = 0;
 		atomic_store(&event->kind, OBJECT_EVENT);
 		*ret_event = event;

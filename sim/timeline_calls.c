@@ -73,14 +73,22 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 	return destroy_stream(__func__, hStream);
 }
 
+/* The stream that stands for what is known to be done when that one is: NULL, for all. */
+static CUstream stream_covering(CUstream stream)
+{
+	return stream == &stream->context->legacy ? NULL : stream;
+}
+
 static CUresult synchronize(const char *function, CUstream hStream, bool per_thread)
 {
 	CUstream stream;
 	CUresult result = enter_stream(function, hStream, per_thread, &stream);
 
-	if (!result)
-		timeline_sleep_until(stream_done_at(stream));
-	return result;
+	if (result)
+		return result;
+	timeline_sleep_until(stream_done_at(stream));
+	pools_synchronized(stream->context, stream_covering(stream), timeline_now());
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamSynchronize(CUstream hStream)
@@ -155,6 +163,7 @@ static CUresult record(const char *function, CUevent hEvent, CUstream hStream, b
 	if (stream->context != hEvent->context)
 		return CUDA_ERROR_INVALID_HANDLE;
 	uint64_t now = timeline_now(), ready = stream_ready_at(stream);
+	atomic_store(&hEvent->stream, stream_covering(stream));
 	atomic_store(&hEvent->at_ns, ready > now ? ready : now);
 	return CUDA_SUCCESS;
 }
@@ -173,9 +182,12 @@ CUresult cuEventSynchronize(CUevent hEvent)
 {
 	CUresult result = enter_event(__func__, hEvent);
 
-	if (!result)
-		timeline_sleep_until(atomic_load(&hEvent->at_ns));
-	return result;
+	if (result)
+		return result;
+	uint64_t at = atomic_load(&hEvent->at_ns);
+	timeline_sleep_until(at);
+	pools_synchronized(hEvent->context, atomic_load(&hEvent->stream), at);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuEventQuery(CUevent hEvent)

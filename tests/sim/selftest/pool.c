@@ -1,0 +1,481 @@
+/*
+ * Stream-ordered memory, as measured on a real driver: what a pool reserves, to the byte, when it
+ * gives it back, and what survives what.
+ */
+#include "selftest.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define MS ((uint64_t)1000000)
+
+static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
+
+static CUfunction spin;
+static CUmemoryPool standard;
+static CUstream stream, other;
+static uint64_t start; /* in use before the first allocation */
+
+static long long held(void)
+{
+	return (long long)(selftest_used(0) - start);
+}
+
+static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	cuuint64_t value = 0;
+
+	CHECK_EQ(cuMemPoolGetAttribute(pool, attribute, &value), CUDA_SUCCESS);
+	return value;
+}
+
+/* Reserved, which is also what NVML says. */
+static long long reserved(void)
+{
+	long long bytes = (long long)attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+
+	CHECK_EQ(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
+	CHECK_EQ(held(), bytes);
+	return bytes;
+}
+
+static long long used(void)
+{
+	return (long long)attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
+static CUdeviceptr take(size_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_EQ(cuMemAllocAsync(&address, bytes, stream), CUDA_SUCCESS);
+	CHECK(address && address % 512 == 0);
+	return address;
+}
+
+static void give(CUdeviceptr address)
+{
+	CHECK_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+}
+
+static void synchronize(void)
+{
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void launch(CUstream where, uint64_t ns)
+{
+	void *parameters[] = {&ns};
+
+	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, where, parameters, NULL), CUDA_SUCCESS);
+}
+
+static void threshold_set(uint64_t bytes)
+{
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
+		 CUDA_SUCCESS);
+}
+
+static void reserves(size_t bytes, size_t expected)
+{
+	CUdeviceptr p = take(bytes);
+
+	CHECK_EQ(reserved(), expected);
+	give(p);
+	CHECK_EQ(used(), 0);
+	CHECK_EQ(reserved(), expected);
+	synchronize();
+	CHECK_EQ(reserved(), 0);
+}
+
+static void test_rounding(void)
+{
+	CUdeviceptr p[32];
+
+	CHECK_EQ(reserved(), 0);
+	reserves(1, 32 * MIB);
+	reserves(1000 * MIB, 1024 * MIB);
+	reserves(32 * MIB, 32 * MIB);
+	reserves(32 * MIB + 1, 64 * MIB);
+	p[0] = take(513);
+	CHECK_EQ(used(), KIB);
+	give(p[0]);
+	for (int i = 0; i < 16; i++)
+		p[i] = take(3 * MIB);
+	CHECK_EQ(reserved(), 64 * MIB);
+	for (int i = 0; i < 16; i++)
+		give(p[i]);
+	synchronize();
+	for (int i = 0; i < 32; i++)
+		p[i] = take(32 * MIB);
+	for (int i = 0; i < 32; i += 2)
+		give(p[i]);
+	CHECK_EQ(reserved(), 1024 * MIB);
+	p[0] = take(256 * MIB);
+	CHECK_EQ(reserved(), 1024 * MIB);
+	synchronize();
+	CHECK_EQ(reserved(), (16 * 32 + 256) * MIB);
+	give(p[0]);
+	for (int i = 1; i < 32; i += 2)
+		give(p[i]);
+	synchronize();
+	CHECK_EQ(reserved(), 0);
+}
+
+/* Whom one must wait for that a pool gives back what is free. */
+static void test_release(void)
+{
+	CUevent early, event;
+	CUdeviceptr p = take(100 * MIB);
+
+	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuEventCreate(&early, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuEventRecord(early, stream), CUDA_SUCCESS);
+	usleep(1000);
+	give(p);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK_EQ(cuEventSynchronize(early), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 128 * MIB);
+	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 0);
+	p = take(100 * MIB);
+	give(p);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 0);
+	p = take(100 * MIB);
+	launch(stream, 50 * MS);
+	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+	launch(stream, 50 * MS);
+	give(p);
+	CHECK_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 128 * MIB); /* what was free then was not yet */
+	CHECK_EQ(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 128 * MIB);
+	synchronize();
+	CHECK_EQ(reserved(), 0);
+	CHECK_EQ(cuEventDestroy(event), CUDA_SUCCESS);
+	CHECK_EQ(cuEventDestroy(early), CUDA_SUCCESS);
+}
+
+static void test_threshold_and_trim(void)
+{
+	CUdeviceptr p = take(200 * MIB), q = take(MIB);
+
+	threshold_set(40 * MIB);
+	give(p);
+	synchronize();
+	CHECK_EQ(reserved(), 64 * MIB);
+	threshold_set(0);
+	CHECK_EQ(reserved(), 64 * MIB);
+	synchronize();
+	CHECK_EQ(reserved(), 32 * MIB);
+	threshold_set(UINT64_MAX);
+	give(take(500 * MIB));
+	give(q);
+	synchronize();
+	CHECK_EQ(reserved(), 512 * MIB);
+	CHECK_EQ(cuMemPoolTrimTo(standard, 65 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 96 * MIB);
+	q = take(MIB);
+	CHECK_EQ(reserved(), 96 * MIB);
+	give(q);
+	CHECK_EQ(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS); /* without waiting */
+	CHECK_EQ(reserved(), 0);
+	threshold_set(0);
+}
+
+/* Another stream may have what this one freed, and waits for it; or not, if the pool is told so. */
+static void test_reuse(void)
+{
+	int no = 0, yes = 1;
+	uint64_t begin = selftest_now_ns();
+	CUdeviceptr p = take(64 * MIB), q;
+
+	launch(stream, 60 * MS);
+	give(p);
+	CHECK_EQ(cuMemAllocAsync(&q, 64 * MIB, other), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQ(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuMemFreeAsync(q, other), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK(selftest_now_ns() - begin >= 60 * MS);
+	CHECK_EQ(reserved(), 0);
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+				       &no),
+		 CUDA_SUCCESS);
+	p = take(64 * MIB);
+	launch(stream, 60 * MS);
+	give(p);
+	CHECK_EQ(cuMemAllocAsync(&q, 64 * MIB, other), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 128 * MIB);
+	CHECK_EQ(cuStreamQuery(other), CUDA_SUCCESS);
+	CHECK_EQ(cuMemFreeAsync(q, other), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 0);
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+				       &yes),
+		 CUDA_SUCCESS);
+}
+
+static void test_attributes(void)
+{
+	cuuint64_t zero = 0, one = 1;
+	CUdeviceptr p;
+	int flag = 0;
+
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), 0);
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero), 0);
+	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 0);
+	p = take(5 * MIB);
+	give(p);
+	synchronize();
+	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 32 * MIB);
+	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 5 * MIB);
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag),
+		 CUDA_SUCCESS);
+	CHECK_EQ(flag, 1);
+	CHECK_EQ(cuMemPoolGetAttribute(standard, 99, &flag), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* A pointer from a pool is one like others. */
+static void test_pointers(void)
+{
+	CUdeviceptr p = take(3 * MIB), base;
+	unsigned words[2] = {0}, type = 0, managed = 1;
+	CUmemoryPool pool = NULL;
+	CUcontext context = (CUcontext)words;
+	int device = -1;
+	size_t bytes;
+
+	CHECK_EQ(cuMemsetD32_v2(p, 7, 3 * MIB / 4), CUDA_SUCCESS);
+	CHECK_EQ(cuMemcpyDtoH_v2(words, p + 3 * MIB - 8, 8), CUDA_SUCCESS);
+	CHECK(words[0] == 7 && words[1] == 7);
+	CHECK_EQ(cuMemsetD8_v2(p, 0, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemGetAddressRange_v2(&base, &bytes, p + MIB), CUDA_SUCCESS);
+	CHECK(base == p && bytes == 3 * MIB);
+	CHECK_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), CUDA_SUCCESS);
+	CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
+	CHECK_EQ(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p), CUDA_SUCCESS);
+	CHECK_EQ(managed, 0);
+	CHECK_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p),
+		 CUDA_SUCCESS);
+	CHECK_EQ(device, 0);
+	CHECK_EQ(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p + 5),
+		 CUDA_SUCCESS);
+	CHECK(pool == standard);
+	CHECK_EQ(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p), CUDA_SUCCESS);
+	CHECK(!context);
+	CHECK_EQ(cuMemFreeAsync(p + 512, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQ(used(), 0);
+	CHECK_EQ(reserved(), 0);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Memory that is from no pool goes in the order of a stream, too. */
+static void test_late(void)
+{
+	CUdeviceptr p, q;
+
+	CHECK_EQ(cuMemAlloc_v2(&p, 10 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(cuMemAllocManaged(&q, 10 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	give(p);
+	give(q);
+	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(held(), 20 * MIB);
+	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK_EQ(held(), 20 * MIB);
+	synchronize();
+	CHECK_EQ(held(), 0);
+}
+
+static void test_refused(void)
+{
+	CUdeviceptr p;
+
+	CHECK_EQ(cuMemAllocAsync(&p, 0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemAllocAsync(NULL, 1, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemAllocFromPoolAsync(&p, 1, NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemAllocAsync(&p, (size_t)1 << 40, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuMemAllocAsync(&p, SIZE_MAX, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(reserved(), 0);
+	CHECK_EQ(used(), 0);
+}
+
+static CUmemoryPool pool_new(CUmemAllocationType type, unsigned location)
+{
+	CUmemPoolProps properties = {.allocType = type, .location = {location, 0}};
+	CUmemoryPool pool;
+
+	CHECK_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	return pool;
+}
+
+static CUdeviceptr take_from(CUmemoryPool pool, size_t bytes)
+{
+	CUdeviceptr p;
+
+	CHECK_EQ(cuMemAllocFromPoolAsync(&p, bytes, pool, stream), CUDA_SUCCESS);
+	return p;
+}
+
+static void test_own_pool(void)
+{
+	CUmemoryPool pool = pool_new(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE);
+	CUmemoryPool current;
+	CUdeviceptr p, q;
+
+	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK(current == standard);
+	CHECK_EQ(cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
+	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK(current == pool);
+	CHECK_EQ(cuDeviceSetMemPool(1, pool), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuDeviceSetMemPool(2, pool), CUDA_ERROR_INVALID_DEVICE);
+	p = take(40 * MIB);
+	q = take_from(pool, 100);
+	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	CHECK_EQ(held(), 64 * MIB);
+	CHECK_EQ(used(), 0);
+	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK(current == standard);
+	synchronize();
+	CHECK_EQ(held(), 64 * MIB);
+	CHECK_EQ(cuMemsetD8_v2(p, 1, 40 * MIB), CUDA_SUCCESS);
+	give(p);
+	give(q);
+	CHECK_EQ(held(), 64 * MIB);
+	synchronize();
+	CHECK_EQ(held(), 0);
+	CHECK_EQ(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_managed_pool(void)
+{
+	CUmemoryPool pool = pool_new(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE);
+	CUdeviceptr p = take_from(pool, 40 * MIB);
+	unsigned managed = 0;
+
+	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	CHECK_EQ(held(), 64 * MIB);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_EQ(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p), CUDA_SUCCESS);
+	CHECK_EQ(managed, 1);
+	give(p);
+	synchronize();
+	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+	CHECK_EQ(held(), 64 * MIB);
+	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_EQ(held(), 0);
+}
+
+static void test_host_pool(void)
+{
+	static const unsigned locations[] = {CU_MEM_LOCATION_TYPE_HOST,
+					     CU_MEM_LOCATION_TYPE_HOST_NUMA};
+	CUmemPoolProps wrong = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+
+	for (int i = 0; i < 2; i++) {
+		CUmemoryPool pool = pool_new(CU_MEM_ALLOCATION_TYPE_PINNED, locations[i]);
+		CUdeviceptr p = take_from(pool, 40 * MIB);
+
+		CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+		CHECK_EQ(held(), 0);
+		*(char *)p = 1;
+		give(p);
+		CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	}
+	CHECK_EQ(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
+	wrong.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 2};
+	CHECK_EQ(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_by_location(void)
+{
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, peer = {1, 1};
+	CUmemAccessDesc access = {peer, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemoryPool pool = NULL, managed = NULL;
+	CUmemAccess_flags flags = 9;
+
+	CHECK_EQ(cuMemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED), 0);
+	CHECK(pool == standard);
+	CHECK_EQ(cuMemGetDefaultMemPool(&managed, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
+	CHECK(managed != standard);
+	CHECK_EQ(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, managed),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemGetMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
+	CHECK(pool == managed);
+	CHECK_EQ(cuMemPoolGetAccess(&flags, standard, &peer), CUDA_SUCCESS);
+	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	CHECK_EQ(cuMemPoolSetAccess(standard, &access, 1), CUDA_SUCCESS);
+	CHECK_EQ(cuMemPoolGetAccess(&flags, standard, &peer), CUDA_SUCCESS);
+	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	access = (CUmemAccessDesc){location, CU_MEM_ACCESS_FLAGS_PROT_NONE};
+	CHECK_EQ(cuMemPoolSetAccess(standard, &access, 1), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Pools are the device's: contexts end, they stay. Last: it ends the primary context. */
+static void test_contexts_end(void)
+{
+	CUdeviceptr p = take(10 * MIB), q, late;
+	CUcontext context;
+
+	CHECK_EQ(cuMemAlloc_v2(&late, 2 * MIB), CUDA_SUCCESS);
+	q = take(60 * MIB);
+	give(late);
+	give(q);
+	CHECK_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 96 * MIB);
+	CHECK_EQ(selftest_used(0), start - CONTEXT - 6 * MIB + 96 * MIB);
+	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 96 * MIB);
+	CHECK_EQ(used(), 10 * MIB);
+	CHECK_EQ(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 0);
+}
+
+int main(void)
+{
+	CUmodule module;
+	CUdeviceptr p;
+
+	selftest_begin("2x80G");
+	CHECK_EQ(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQ(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS); /* needs no context */
+	CHECK_EQ(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
+	selftest_context();
+	start = selftest_used(0);
+	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	test_rounding();
+	test_release();
+	test_threshold_and_trim();
+	test_reuse();
+	test_attributes();
+	test_pointers();
+	test_late();
+	test_refused();
+	test_own_pool();
+	test_managed_pool();
+	test_host_pool();
+	test_by_location();
+	test_contexts_end();
+	return 0;
+}
