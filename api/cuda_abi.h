@@ -170,6 +170,23 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 	unsigned int result_out;
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
+typedef struct CUgraphExecUpdateResultInfo_st {
+	unsigned int result;
+	CUgraphNode errorNode;
+	CUgraphNode errorFromNode;
+} CUgraphExecUpdateResultInfo;
+
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+	CUfunction func;
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	void **kernelParams;
+	void **extra;
+	CUkernel kern;
+	CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
 typedef struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st {
 	CUexternalMemoryHandleType type;
 	void *handle[2]; /* a union; its int is the file descriptor */
@@ -189,6 +206,5 @@ typedef struct CUdevResource_st {
 typedef struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_st CUDA_EXTERNAL_MEMORY_BUFFER_DESC;
 typedef struct CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC_st
 	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC;
-typedef struct CUgraphExecUpdateResultInfo_st CUgraphExecUpdateResultInfo;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCreateParams_st CUctxCreateParams;

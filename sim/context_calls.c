@@ -289,10 +289,15 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	return CUDA_SUCCESS;
 }
 
-static void synchronize(CUcontext context)
+static CUresult synchronize(CUcontext context)
 {
+	CUresult result = capture_refuse_context(context);
+
+	if (result)
+		return result;
 	timeline_sleep_until(atomic_load(&context->done_at_ns));
 	pools_synchronized(context, NULL, timeline_now());
+	return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize(void)
@@ -300,9 +305,7 @@ CUresult cuCtxSynchronize(void)
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
 
-	if (!result)
-		synchronize(context);
-	return result;
+	return result ? result : synchronize(context);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -310,7 +313,5 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
 	CUcontext context;
 	CUresult result = enter_either(__func__, ctx, &context);
 
-	if (!result)
-		synchronize(context);
-	return result;
+	return result ? result : synchronize(context);
 }

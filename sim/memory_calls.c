@@ -1,5 +1,6 @@
 /*
- * The driver's functions about device memory, over memory.c and, to free it, pool.c.
+ * The driver's functions about device memory, over memory.c; pools and graphs free
+ * what is theirs.
  */
 #include "sim.h"
 
@@ -18,6 +19,9 @@ static CUresult allocate(const char *function, const void *out, size_t bytes, en
 		return result;
 	if (!out || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	result = capture_unsafe();
+	if (result)
+		return result;
 	return memory_take(context, bytes, kind, ret_address);
 }
 
@@ -104,6 +108,9 @@ static CUresult release(const char *function, uint64_t address)
 	CUresult result = enter_context(function, &context);
 
 	if (result || !address)
+		return result;
+	result = capture_unsafe();
+	if (result || graph_give(address, NULL, &result))
 		return result;
 	return pool_give(address);
 }

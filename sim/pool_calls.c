@@ -1,5 +1,6 @@
 /*
- * The driver's functions about stream-ordered memory, over pool.c.
+ * The driver's functions about stream-ordered memory, over pool.c. On a stream that is captured
+ * they make nodes instead (capture.c).
  */
 #include "sim.h"
 
@@ -24,7 +25,9 @@ static CUresult allocate(const char *function, CUdeviceptr *dptr, size_t bytes,
 	CUcontext context;
 	CUstream stream;
 	CUmemoryPool pool;
+	CUmemPoolProps properties;
 	uint64_t address;
+	bool capturing;
 	CUresult result = enter_context(function, &context);
 
 	if (!result)
@@ -39,7 +42,12 @@ static CUresult allocate(const char *function, CUdeviceptr *dptr, size_t bytes,
 	else
 		result = pool_current(&location, CU_MEM_ALLOCATION_TYPE_PINNED, &pool);
 	if (!result)
-		result = pool_take(pool, bytes, stream, &address);
+		result = capture_enter(stream, &capturing);
+	if (!result && capturing)
+		result = pool_properties(pool, &properties);
+	if (!result)
+		result = capturing ? capture_take(stream, &properties, bytes, &address)
+				   : pool_take(pool, bytes, stream, &address);
 	if (!result)
 		*dptr = address;
 	return result;
@@ -71,11 +79,18 @@ static CUresult release(const char *function, uint64_t address, CUstream hStream
 {
 	CUcontext context;
 	CUstream stream;
+	bool capturing;
 	CUresult result = enter_context(function, &context);
 
 	if (!result)
 		result = stream_resolve(context, hStream, per_thread, &stream);
-	return result ? result : pool_give_async(address, stream);
+	if (!result)
+		result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	if (capturing)
+		return capture_give(stream, address);
+	return graph_give(address, stream, &result) ? result : pool_give_async(address, stream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
@@ -169,6 +184,8 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 {
 	CUresult result = enter_pool(__func__, pool ? value : NULL);
 
+	if (!result)
+		result = capture_unsafe();
 	return result ? result : pool_get_attribute(pool, attr, value);
 }
 

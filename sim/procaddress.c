@@ -67,6 +67,9 @@ static const struct introduction {
 	{"cuGetErrorString", 6000},
 	{"cuGetProcAddress", 11030},
 	{"cuGetProcAddress_v2", 12000},
+	{"cuGraphAddKernelNode_v2", 12000},
+	{"cuGraphExecUpdate_v2", 12000},
+	{"cuGraphInstantiate_v2", 11000},
 	{"cuLaunchKernel", 4000},
 	{"cuMemAllocHost_v2", 3020},
 	{"cuMemAllocManaged", 6000},
@@ -82,6 +85,7 @@ static const struct introduction {
 	{"cuMemcpyHtoD_v2", 3020},
 	{"cuMemsetD32_v2", 3020},
 	{"cuMemsetD8_v2", 3020},
+	{"cuStreamBeginCapture_v2", 10010},
 	{"cuStreamDestroy_v2", 4000},
 };
 

@@ -10,12 +10,15 @@
  *   transfer.c        copies and fills
  *   module.c          PTX, kernels
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API)
+ *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c: their API)
+ *   graph_memory.c    what graphs allocate
+ *   capture.c         streams that record instead                   (capture_calls.c: their API)
  *   procaddress.c     the index of everything exported              (stub.c: the unimplemented)
  *   state.c           what all processes share;  config.c, faults.c: the environment
  *
- * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), pools (pool.c),
- * memory (memory.c), the shared state's (state.c). A context is never freed, so a stale handle is
- * always safe to look at.
+ * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
+ * pools (pool.c), memory (memory.c), the shared state's (state.c). A context is never freed, so a
+ * stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.
@@ -178,6 +181,58 @@ void pools_synchronized(CUcontext context, CUstream stream, uint64_t until_ns);
 /* The context ends: nobody waits for its streams any more. */
 void pools_close(CUcontext context);
 
+/* ---- capture.c */
+
+/* What a stream is given, and a node of a graph does, but for memory and other graphs. */
+struct graph_work {
+	CUgraphNodeType type;
+	uint64_t duration_ns; /* of a kernel */
+	/* Copies, and fills: so many elements of 1 or 4 bytes. */
+	uint64_t target, source;
+	size_t bytes;
+	unsigned sides; /* transfer.c's */
+	unsigned value, element_bytes;
+};
+
+/* For whatever a stream is given: whether it is to become a node, by one of the functions below. */
+CUresult capture_enter(CUstream stream, bool *ret_capturing);
+CUresult capture_work(CUstream stream, const struct graph_work *work);
+CUresult capture_take(CUstream stream, const CUmemPoolProps *properties, size_t bytes,
+		      uint64_t *ret_address);
+CUresult capture_give(CUstream stream, uint64_t address);
+CUresult capture_child(CUstream stream, CUgraph child);
+/* For what cannot be captured, of a stream, of all streams of a context; and for what is unsafe
+ * while anything is. It spoils the capture. */
+CUresult capture_refuse(CUstream stream);
+CUresult capture_refuse_context(CUcontext context);
+CUresult capture_unsafe(void);
+CUresult capture_begin(CUstream stream, CUstreamCaptureMode mode);
+CUresult capture_end(CUstream stream, CUgraph *ret_graph);
+CUresult capture_status(CUstream stream, CUstreamCaptureStatus *ret_status);
+CUresult capture_exchange_mode(CUstreamCaptureMode *mode);
+void capture_abandon(CUstream stream); /* the stream ends */
+
+/* ---- graph_memory.c */
+
+/* Frees a graph's allocation, in the order of the stream or (NULL) at once; false if there is no
+ * such at the address. */
+bool graph_give(uint64_t address, CUstream stream, CUresult *ret_result);
+void graph_memory_trim(CUdevice device);
+CUresult graph_memory_get(CUdevice device, CUgraphMem_attribute attribute, uint64_t *ret_bytes);
+/* Begins a highest amount anew. */
+CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
+
+/* ---- transfer.c */
+
+/* Does a copy or fill, at once. */
+CUresult transfer_do(const struct graph_work *work);
+
+/* ---- timeline_calls.c */
+
+/* What launching the kernel with that grid and block would be. */
+CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
+		     struct graph_work *ret_work);
+
 /* ---- timeline.c */
 
 struct CUstream_st {
@@ -196,6 +251,7 @@ struct CUevent_st {
 	struct CUevent_st *next;  /* in the free list */
 	_Atomic(CUstream) stream; /* recorded in; NULL: in all that the default stream waits for */
 	_Atomic uint64_t at_ns;   /* 0: never recorded */
+	_Atomic bool captured;    /* recorded last while its stream was */
 };
 
 enum {
@@ -214,6 +270,8 @@ CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUs
 uint64_t stream_done_at(const struct CUstream_st *stream);
 /* When something given to it now could begin, as far as its context is concerned. */
 uint64_t stream_ready_at(const struct CUstream_st *stream);
+/* Whether the legacy default stream waits for it. */
+bool stream_blocks(const struct CUstream_st *stream);
 /* Queues what takes no time and waits for its stream and until not_before_ns; when it happens. */
 uint64_t stream_mark(CUstream stream, uint64_t not_before_ns);
 /* Queues a kernel. */

@@ -99,13 +99,18 @@ uint64_t stream_ready_at(const struct CUstream_st *stream)
 		       : later(done, atomic_load(&stream->context->legacy.done_at_ns));
 }
 
+bool stream_blocks(const struct CUstream_st *stream)
+{
+	return !(stream->flags & FLAG_NON_BLOCKING) && !is_legacy(stream);
+}
+
 static void stream_extend(CUstream stream, uint64_t end_ns)
 {
 	CUcontext context = stream->context;
 
 	raise_to(&stream->done_at_ns, end_ns);
 	raise_to(&context->done_at_ns, end_ns);
-	if (!(stream->flags & FLAG_NON_BLOCKING) && !is_legacy(stream))
+	if (stream_blocks(stream))
 		raise_to(&context->blocking_done_ns, end_ns);
 }
 
@@ -179,6 +184,7 @@ static CUresult stream_create_locked(CUcontext context, unsigned flags, uint64_t
 
 static void stream_destroy_locked(CUstream stream)
 {
+	capture_abandon(stream);
 	atomic_store(&stream->kind, 0);
 	stream->next = streams_free;
 	streams_free = stream;
@@ -227,6 +233,7 @@ CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event)
 		event->flags = flags;
 		event->stream = NULL;
 		event->at_ns = 0;
+		event->captured = false;
 		atomic_store(&event->kind, OBJECT_EVENT);
 		*ret_event = event;
 		result = CUDA_SUCCESS;

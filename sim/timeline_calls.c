@@ -30,6 +30,16 @@ static CUresult enter_event(const char *function, CUevent event)
 								  : CUDA_ERROR_INVALID_HANDLE;
 }
 
+/* For who wants to know when it happens. */
+static CUresult enter_recorded(const char *function, CUevent event)
+{
+	CUresult result = enter_event(function, event);
+
+	if (result)
+		return result;
+	return atomic_load(&event->captured) ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+}
+
 static CUresult create_stream(const char *function, CUstream *phStream, unsigned flags)
 {
 	CUcontext context;
@@ -84,6 +94,8 @@ static CUresult synchronize(const char *function, CUstream hStream, bool per_thr
 	CUstream stream;
 	CUresult result = enter_stream(function, hStream, per_thread, &stream);
 
+	if (!result)
+		result = capture_refuse(stream);
 	if (result)
 		return result;
 	timeline_sleep_until(stream_done_at(stream));
@@ -106,6 +118,8 @@ static CUresult query(const char *function, CUstream hStream, bool per_thread)
 	CUstream stream;
 	CUresult result = enter_stream(function, hStream, per_thread, &stream);
 
+	if (!result)
+		result = capture_refuse(stream);
 	if (result)
 		return result;
 	return stream_done_at(stream) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -150,6 +164,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent)
 static CUresult record(const char *function, CUevent hEvent, CUstream hStream, bool per_thread)
 {
 	CUstream stream;
+	bool capturing;
 	CUresult result = enter_event(function, hEvent);
 
 	if (result)
@@ -162,6 +177,12 @@ static CUresult record(const char *function, CUevent hEvent, CUstream hStream, b
 		return result;
 	if (stream->context != hEvent->context)
 		return CUDA_ERROR_INVALID_HANDLE;
+	result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	atomic_store(&hEvent->captured, capturing);
+	if (capturing)
+		return CUDA_SUCCESS;
 	uint64_t now = timeline_now(), ready = stream_ready_at(stream);
 	atomic_store(&hEvent->stream, stream_covering(stream));
 	atomic_store(&hEvent->at_ns, ready > now ? ready : now);
@@ -180,7 +201,7 @@ CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 
 CUresult cuEventSynchronize(CUevent hEvent)
 {
-	CUresult result = enter_event(__func__, hEvent);
+	CUresult result = enter_recorded(__func__, hEvent);
 
 	if (result)
 		return result;
@@ -192,7 +213,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 
 CUresult cuEventQuery(CUevent hEvent)
 {
-	CUresult result = enter_event(__func__, hEvent);
+	CUresult result = enter_recorded(__func__, hEvent);
 
 	if (result)
 		return result;
@@ -242,26 +263,54 @@ static const void *first_parameter(void **parameters, void **extra)
 	return NULL;
 }
 
-static CUresult launch(CUfunction f, CUstream stream, void **parameters, void **extra)
+static bool shape_valid(const unsigned shape[6])
 {
-	uint64_t duration_ns = 0;
+	const unsigned *block = shape + 3;
 
-	if (f->spins) {
-		const uint64_t *first = first_parameter(parameters, extra);
+	for (int i = 0; i < 6; i++) {
+		if (!shape[i])
+			return false;
+	}
+	return (uint64_t)block[0] * block[1] <= BLOCK_THREADS_MAX &&
+	       (uint64_t)block[0] * block[1] * block[2] <= BLOCK_THREADS_MAX;
+}
 
+CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
+		     struct graph_work *ret_work)
+{
+	const uint64_t *first = NULL;
+
+	if (!function || function->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!shape_valid(shape))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function->spins) {
+		first = first_parameter(parameters, extra);
 		if (!first)
 			return CUDA_ERROR_INVALID_VALUE;
-		duration_ns = *first;
 	}
-	stream_launch(stream, duration_ns);
+	*ret_work = (struct graph_work){
+		.type = CU_GRAPH_NODE_TYPE_KERNEL,
+		.duration_ns = first ? *first : 0,
+	};
 	return CUDA_SUCCESS;
 }
 
-static bool shape_valid(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-			unsigned bz)
+static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], void **parameters,
+		       void **extra)
 {
-	return gx && gy && gz && bx && by && bz && (uint64_t)bx * by <= BLOCK_THREADS_MAX &&
-	       (uint64_t)bx * by * bz <= BLOCK_THREADS_MAX;
+	struct graph_work work;
+	bool capturing;
+	CUresult result = kernel_work(f, shape, parameters, extra, &work);
+
+	if (!result)
+		result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	if (capturing)
+		return capture_work(stream, &work);
+	stream_launch(stream, work.duration_ns);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -269,17 +318,12 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
 			unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
 			void **kernelParams, void **extra)
 {
+	const unsigned shape[] = {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ};
 	CUstream stream;
 	CUresult result = enter_stream(__func__, hStream, false, &stream);
 
 	(void)sharedMemBytes;
-	if (result)
-		return result;
-	if (!f || f->kind != OBJECT_FUNCTION)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ))
-		return CUDA_ERROR_INVALID_VALUE;
-	return launch(f, stream, kernelParams, extra);
+	return result ? result : launch(stream, f, shape, kernelParams, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -287,15 +331,10 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int g
 			     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
 			     void **kernelParams, void **extra)
 {
+	const unsigned shape[] = {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ};
 	CUstream stream;
 	CUresult result = enter_stream(__func__, hStream, true, &stream);
 
 	(void)sharedMemBytes;
-	if (result)
-		return result;
-	if (!f || f->kind != OBJECT_FUNCTION)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (!shape_valid(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ))
-		return CUDA_ERROR_INVALID_VALUE;
-	return launch(f, stream, kernelParams, extra);
+	return result ? result : launch(stream, f, shape, kernelParams, extra);
 }

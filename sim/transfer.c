@@ -1,7 +1,7 @@
 /*
  * Copies and fills. They take no time on the timeline: each waits for its stream, the asynchronous
- * ones too, and then does it at once. A device address that no allocation covers is refused; host
- * addresses are the application's own risk.
+ * ones too, and then does it at once. In a stream that is captured they become nodes. A device
+ * address that no allocation covers is refused; host addresses are the application's own risk.
  */
 #include "sim.h"
 
@@ -21,31 +21,70 @@ static bool on_device(uint64_t address, size_t bytes)
 	       address - range.address <= range.bytes - bytes;
 }
 
-static CUresult stream_wait(const char *function, CUstream handle, bool per_thread)
+static bool transfer_valid(const struct graph_work *work)
+{
+	bool fills = work->type == CU_GRAPH_NODE_TYPE_MEMSET;
+
+	if (!work->bytes)
+		return true;
+	if (fills && work->target % work->element_bytes)
+		return false;
+	return work->target && (fills || work->source) &&
+	       (!(work->sides & SIDE_TARGET) || on_device(work->target, work->bytes)) &&
+	       (!(work->sides & SIDE_SOURCE) || on_device(work->source, work->bytes));
+}
+
+CUresult transfer_do(const struct graph_work *work)
+{
+	unsigned *words = (unsigned *)(uintptr_t)work->target;
+
+	if (!transfer_valid(work))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!work->bytes)
+		return CUDA_SUCCESS;
+	if (work->type == CU_GRAPH_NODE_TYPE_MEMCPY)
+		memmove(words, (const void *)(uintptr_t)work->source, work->bytes);
+	else if (work->element_bytes == 1)
+		memset(words, (int)work->value, work->bytes);
+	else
+		for (size_t i = 0; i < work->bytes / sizeof *words; i++)
+			words[i] = work->value;
+	return CUDA_SUCCESS;
+}
+
+/* Waits for the stream, and does it; or makes a node of it. */
+static CUresult submit(const char *function, CUstream handle, bool per_thread,
+		       const struct graph_work *work)
 {
 	CUstream stream;
 	CUcontext context;
+	bool capturing;
 	CUresult result = enter_context(function, &context);
 
 	if (!result)
 		result = stream_resolve(context, handle, per_thread, &stream);
 	if (!result)
-		timeline_sleep_until(stream_ready_at(stream));
-	return result;
+		result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	if (capturing)
+		return transfer_valid(work) ? capture_work(stream, work) : CUDA_ERROR_INVALID_VALUE;
+	timeline_sleep_until(stream_ready_at(stream));
+	return transfer_do(work);
 }
 
 static CUresult copy(const char *function, uint64_t target, uint64_t source, size_t bytes,
 		     unsigned sides, CUstream stream, bool per_thread)
 {
-	CUresult result = stream_wait(function, stream, per_thread);
+	const struct graph_work work = {
+		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+		.target = target,
+		.source = source,
+		.bytes = bytes,
+		.sides = sides,
+	};
 
-	if (result || !bytes)
-		return result;
-	if (!target || !source || (sides & SIDE_TARGET && !on_device(target, bytes)) ||
-	    (sides & SIDE_SOURCE && !on_device(source, bytes)))
-		return CUDA_ERROR_INVALID_VALUE;
-	memmove((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes);
-	return CUDA_SUCCESS;
+	return submit(function, stream, per_thread, &work);
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
@@ -117,25 +156,20 @@ CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t 
 }
 
 /* N elements of 1 or 4 bytes. */
-static CUresult fill(const char *function, uint64_t target, unsigned value, size_t element,
+static CUresult fill(const char *function, uint64_t target, unsigned value, unsigned element_bytes,
 		     size_t count, CUstream stream, bool per_thread)
 {
-	CUresult result = stream_wait(function, stream, per_thread);
-	size_t bytes;
+	struct graph_work work = {
+		.type = CU_GRAPH_NODE_TYPE_MEMSET,
+		.target = target,
+		.sides = SIDE_TARGET,
+		.value = value,
+		.element_bytes = element_bytes,
+	};
 
-	if (result || !count)
-		return result;
-	if (__builtin_mul_overflow(count, element, &bytes) || target % element ||
-	    !on_device(target, bytes))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (element == 1) {
-		memset((void *)(uintptr_t)target, (int)value, bytes);
-		return CUDA_SUCCESS;
-	}
-	unsigned *words = (unsigned *)(uintptr_t)target;
-	for (size_t i = 0; i < count; i++)
-		words[i] = value;
-	return CUDA_SUCCESS;
+	if (__builtin_mul_overflow(count, element_bytes, &work.bytes))
+		work.bytes = SIZE_MAX;
+	return submit(function, stream, per_thread, &work);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)

@@ -429,7 +429,8 @@ static void test_by_location(void)
 /* Pools are the device's: contexts end, they stay. Last: it ends the primary context. */
 static void test_contexts_end(void)
 {
-	CUdeviceptr p = take(10 * MIB), q, late;
+	CUdeviceptr p = take(10 * MIB), q, late, again;
+	CUstream fresh[2];
 	CUcontext context;
 
 	CHECK_EQ(cuMemAlloc_v2(&late, 2 * MIB), CUDA_SUCCESS);
@@ -443,6 +444,12 @@ static void test_contexts_end(void)
 	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
 	CHECK_EQ(reserved(), 96 * MIB);
 	CHECK_EQ(used(), 10 * MIB);
+	CHECK_EQ(cuMemAlloc_v2(&again, 2 * MIB), CUDA_SUCCESS); /* where the late one was, mostly */
+	CHECK_EQ(cuStreamCreate(&fresh[0], 1), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamCreate(&fresh[1], 1), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(fresh[fresh[0] == stream]), CUDA_SUCCESS);
+	CHECK_EQ(held(), 34 * MIB); /* nobody else could wait for that free any more */
+	CHECK_EQ(cuMemFree_v2(again), CUDA_SUCCESS);
 	CHECK_EQ(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
 	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
 	CHECK_EQ(reserved(), 0);

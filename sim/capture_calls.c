@@ -1,0 +1,95 @@
+/*
+ * The driver's functions about stream capture, over capture.c, and whose context a stream is in.
+ */
+#include "sim.h"
+
+/* `out` is where the answer goes, which must not be NULL. */
+static CUresult enter_stream(const char *function, CUstream handle, bool per_thread,
+			     const void *out, CUstream *ret_stream)
+{
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	if (!result)
+		result = stream_resolve(context, handle, per_thread, ret_stream);
+	if (result)
+		return result;
+	return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, __func__, &stream);
+
+	return result ? result : capture_begin(stream, mode);
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, __func__, &stream);
+
+	return result ? result : capture_begin(stream, mode);
+}
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, phGraph, &stream);
+
+	return result ? result : capture_end(stream, phGraph);
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, phGraph, &stream);
+
+	return result ? result : capture_end(stream, phGraph);
+}
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, captureStatus, &stream);
+
+	return result ? result : capture_status(stream, captureStatus);
+}
+
+CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, captureStatus, &stream);
+
+	return result ? result : capture_status(stream, captureStatus);
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, pctx, &stream);
+
+	if (!result)
+		*pctx = stream->context;
+	return result;
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, pctx, &stream);
+
+	if (!result)
+		*pctx = stream->context;
+	return result;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	return mode ? capture_exchange_mode(mode) : CUDA_ERROR_INVALID_VALUE;
+}

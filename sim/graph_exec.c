@@ -1,0 +1,221 @@
+/*
+ * What graphs are made into to be launched.
+ *
+ * An exec has a copy of its graph, and of an allocating graph a hold (graph_memory.c). Launching
+ * does its copies and fills at once and queues one piece of work that lasts as long as all its
+ * kernels together, because the simulated GPU runs one at a time anyway. An exec runs once at a
+ * time: a launch waits for the one before, whatever the stream. Under the graphs lock.
+ */
+#include "graph.h"
+
+#include <stdlib.h>
+
+struct CUgraphExec_st {
+	uint32_t kind; /* OBJECT_EXEC */
+	CUgraph body;
+	CUgraph graph; /* that it was made of, if that has memory nodes and still exists */
+	struct graph_hold *hold;
+	uint64_t flags;
+	uint64_t duration_ns;
+	uint64_t done_at_ns;
+};
+
+enum update_result {
+	UPDATE_SUCCESS = 0,
+	UPDATE_TOPOLOGY_CHANGED = 2,
+	UPDATE_NODE_TYPE_CHANGED = 3,
+	UPDATE_PARAMETERS_CHANGED = 5,
+	UPDATE_NOT_SUPPORTED = 6,
+};
+
+bool exec_valid(CUgraphExec exec)
+{
+	return exec && exec->kind == OBJECT_EXEC;
+}
+
+CUgraph exec_body(CUgraphExec exec)
+{
+	return exec->body;
+}
+
+void exec_orphan_locked(CUgraphExec exec)
+{
+	exec->graph = NULL;
+}
+
+static uint64_t duration_locked(CUgraph graph)
+{
+	uint64_t duration_ns = 0;
+
+	for (CUgraphNode node = graph->first; node; node = node->next)
+		duration_ns += node->child ? duration_locked(node->child) : node->work.duration_ns;
+	return duration_ns;
+}
+
+void exec_free_locked(CUgraphExec exec)
+{
+	if (exec->hold)
+		graph_hold_close_locked(exec->hold);
+	if (exec->graph)
+		exec->graph->exec = NULL;
+	if (exec->body)
+		graph_free_locked(exec->body);
+	exec->kind = 0;
+	free(exec);
+}
+
+CUresult exec_new_locked(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec)
+{
+	if (graph->exec)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUgraphExec exec = calloc(1, sizeof *exec);
+	if (!exec)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	exec->kind = OBJECT_EXEC;
+	exec->flags = flags;
+	exec->body = graph_copy_locked(graph);
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (exec->body)
+		result = graph_hold_open_locked(exec->body, &exec->hold);
+	if (result) {
+		exec_free_locked(exec);
+		return result;
+	}
+	exec->body->embedded = true;
+	exec->duration_ns = duration_locked(exec->body);
+	if (graph->has_memory) {
+		exec->graph = graph;
+		graph->exec = exec;
+	}
+	*ret_exec = exec;
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_upload_locked(CUgraphExec exec, CUstream stream)
+{
+	return exec->hold ? graph_hold_reserve_locked(exec->hold, stream) : CUDA_SUCCESS;
+}
+
+/* An allocation that is left to whoever frees its address. */
+static bool is_left(const struct CUgraphNode_st *node)
+{
+	return node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !node->freed;
+}
+
+/* What was allocated before must be free, and what is to be freed allocated. */
+static CUresult launch_check_locked(CUgraphExec exec)
+{
+	bool frees = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+
+	for (CUgraphNode node = exec->body->first; node; node = node->next) {
+		if (is_left(node) && node->space->live && !frees)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (node->frees_other && !node->space->live)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	for (CUgraphNode node = exec->body->first; node; node = node->next) {
+		if (is_left(node) && node->space->live)
+			graph_space_dead_locked(node->space, 0);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult transfers_do_locked(CUgraph graph)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (CUgraphNode node = graph->first; node && !result; node = node->next) {
+		if (node->child)
+			result = transfers_do_locked(node->child);
+		else if (node->work.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+			 node->work.type == CU_GRAPH_NODE_TYPE_MEMSET)
+			result = transfer_do(&node->work);
+	}
+	return result ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+CUresult exec_launch_locked(CUgraphExec exec, CUstream stream)
+{
+	CUresult result = launch_check_locked(exec);
+
+	if (!result)
+		result = exec_upload_locked(exec, stream);
+	if (!result)
+		result = transfers_do_locked(exec->body);
+	if (result)
+		return result;
+	stream_mark(stream, exec->done_at_ns);
+	stream_launch(stream, exec->duration_ns);
+	exec->done_at_ns = stream_mark(stream, 0);
+	if (exec->hold)
+		graph_hold_run_locked(exec->hold, stream, exec->done_at_ns);
+	for (CUgraphNode node = exec->body->first; node; node = node->next) {
+		if (is_left(node))
+			graph_space_live_locked(node->space, exec->hold);
+		else if (node->frees_other)
+			graph_space_dead_locked(node->space, exec->done_at_ns);
+	}
+	return CUDA_SUCCESS;
+}
+
+static bool same_dependencies(const struct CUgraphNode_st *a, const struct CUgraphNode_st *b)
+{
+	if (a->dependency_count != b->dependency_count)
+		return false;
+	for (size_t i = 0; i < a->dependency_count; i++) {
+		if (a->dependencies[i]->index != b->dependencies[i]->index)
+			return false;
+	}
+	return true;
+}
+
+static enum update_result compare_locked(CUgraph body, CUgraph graph,
+					 CUgraphExecUpdateResultInfo *ret_info)
+{
+	CUgraphNode old = body->first, new = graph->first;
+
+	if (body->count != graph->count)
+		return UPDATE_TOPOLOGY_CHANGED;
+	for (; old; old = old->next, new = new->next) {
+		enum update_result difference = UPDATE_SUCCESS;
+
+		if (old->work.type != new->work.type)
+			difference = UPDATE_NODE_TYPE_CHANGED;
+		else if (!same_dependencies(old, new))
+			difference = UPDATE_TOPOLOGY_CHANGED;
+		else if (old->space != new->space)
+			difference = UPDATE_PARAMETERS_CHANGED;
+		if (difference)
+			ret_info->errorNode = new;
+		else if (old->child)
+			difference = compare_locked(old->child, new->child, ret_info);
+		if (difference)
+			return difference;
+	}
+	return UPDATE_SUCCESS;
+}
+
+static void work_copy_locked(CUgraph body, CUgraph graph)
+{
+	CUgraphNode old = body->first, new = graph->first;
+
+	for (; old; old = old->next, new = new->next) {
+		old->work = new->work;
+		if (old->child)
+			work_copy_locked(old->child, new->child);
+	}
+}
+
+CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info)
+{
+	*ret_info = (CUgraphExecUpdateResultInfo){0};
+	if (graph->exec && graph->exec != exec)
+		ret_info->result = UPDATE_NOT_SUPPORTED;
+	else
+		ret_info->result = compare_locked(exec->body, graph, ret_info);
+	if (ret_info->result)
+		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	work_copy_locked(exec->body, graph);
+	exec->duration_ns = duration_locked(exec->body);
+	return CUDA_SUCCESS;
+}

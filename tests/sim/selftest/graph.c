@@ -1,0 +1,416 @@
+/*
+ * Graphs that allocate, as measured on a real driver: what uploading and launching them reserves,
+ * who shares it, and what gives it back. And how long a launched graph takes.
+ */
+#include "selftest.h"
+
+#include <unistd.h>
+
+#define MS ((uint64_t)1000000)
+
+static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
+
+static CUfunction spin;
+static CUstream stream, other;
+static uint64_t start; /* in use before the first graph */
+
+static uint64_t attribute(CUgraphMem_attribute attribute)
+{
+	cuuint64_t value = 1;
+
+	CHECK_EQ(cuDeviceGetGraphMemAttribute(0, attribute, &value), CUDA_SUCCESS);
+	return value;
+}
+
+/* Reserved, which is also what NVML says. */
+static long long reserved(void)
+{
+	long long bytes = (long long)attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+
+	CHECK_EQ(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
+	CHECK_EQ(selftest_used(0) - start, bytes);
+	return bytes;
+}
+
+static CUgraph graph_new(void)
+{
+	CUgraph graph;
+
+	CHECK_EQ(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	return graph;
+}
+
+static CUDA_MEM_ALLOC_NODE_PARAMS parameters(size_t bytes)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+		.bytesize = bytes,
+	};
+}
+
+/* After that node, or NULL; which becomes the new one. */
+static CUdeviceptr add_take(CUgraph graph, CUgraphNode *node, size_t bytes)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS wanted = parameters(bytes);
+
+	CHECK_EQ(cuGraphAddMemAllocNode(node, graph, node, *node ? 1 : 0, &wanted), CUDA_SUCCESS);
+	CHECK(wanted.dptr && wanted.dptr % 512 == 0);
+	return wanted.dptr;
+}
+
+static void add_give(CUgraph graph, CUgraphNode *node, CUdeviceptr address)
+{
+	CHECK_EQ(cuGraphAddMemFreeNode(node, graph, node, *node ? 1 : 0, address), CUDA_SUCCESS);
+}
+
+static void add_spin(CUgraph graph, CUgraphNode *node, uint64_t ns)
+{
+	void *first[] = {&ns};
+	CUDA_KERNEL_NODE_PARAMS kernel = {spin, 1, 1, 1, 1, 1, 1, 0, first, NULL, NULL, NULL};
+
+	CHECK_EQ(cuGraphAddKernelNode_v2(node, graph, node, *node ? 1 : 0, &kernel), CUDA_SUCCESS);
+}
+
+static CUgraphExec instantiate(CUgraph graph)
+{
+	CUgraphExec exec;
+
+	CHECK_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	return exec;
+}
+
+/* Takes that much, lasts that long, and frees it. */
+static CUgraphExec exec_new(size_t bytes, uint64_t ns)
+{
+	CUgraph graph = graph_new();
+	CUgraphNode node = NULL;
+	CUdeviceptr address = add_take(graph, &node, bytes);
+
+	add_spin(graph, &node, ns);
+	add_give(graph, &node, address);
+	CUgraphExec exec = instantiate(graph);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	return exec;
+}
+
+static void launch(CUgraphExec exec, CUstream where)
+{
+	CHECK_EQ(cuGraphLaunch(exec, where), CUDA_SUCCESS);
+}
+
+static void destroy(CUgraphExec exec)
+{
+	CHECK_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+static void trim(long long expected)
+{
+	CHECK_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), expected);
+}
+
+static void test_rounding(void)
+{
+	static const struct {
+		size_t bytes, reserved;
+	} rows[] = {
+		{MIB, 32 * MIB},          {31 * MIB, 32 * MIB}, {33 * MIB, 64 * MIB},
+		{64 * MIB + 1, 96 * MIB}, {70 * MIB, 96 * MIB},
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		CUgraphExec exec = exec_new(rows[i].bytes, 0);
+
+		CHECK_EQ(reserved(), 0);
+		if (i % 2)
+			CHECK_EQ(cuGraphUpload(exec, stream), CUDA_SUCCESS);
+		else
+			launch(exec, stream);
+		CHECK_EQ(reserved(), rows[i].reserved);
+		CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		launch(exec, stream);
+		destroy(exec);
+		CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+		CHECK_EQ(reserved(), rows[i].reserved);
+		trim(0);
+	}
+}
+
+/* What is not alive at the same time shares memory, if the order of the nodes says so. */
+static void test_peak(void)
+{
+	CUgraph graph = graph_new();
+	CUgraphNode node = NULL, apart = NULL;
+	CUdeviceptr p[3];
+
+	for (int i = 0; i < 3; i++)
+		p[i] = add_take(graph, &node, 20 * MIB);
+	for (int i = 0; i < 3; i++)
+		add_give(graph, &node, p[i]);
+	CUgraphExec exec = instantiate(graph);
+	launch(exec, stream);
+	CHECK_EQ(reserved(), 64 * MIB);
+	destroy(exec);
+	p[0] = add_take(graph, &node, 60 * MIB); /* in what the three had */
+	add_give(graph, &node, p[0]);
+	exec = instantiate(graph);
+	launch(exec, stream);
+	CHECK_EQ(reserved(), 64 * MIB);
+	destroy(exec);
+	p[0] = add_take(graph, &apart, 30 * MIB); /* at the same time, for all we know */
+	add_give(graph, &apart, p[0]);
+	exec = instantiate(graph);
+	launch(exec, stream);
+	CHECK_EQ(reserved(), 96 * MIB);
+	destroy(exec);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	trim(0);
+}
+
+static void test_sharing(void)
+{
+	CUgraphExec first = exec_new(50 * MIB, 40 * MS), second = exec_new(50 * MIB, 40 * MS);
+
+	launch(first, stream);
+	CHECK_EQ(reserved(), 64 * MIB);
+	trim(64 * MIB); /* it runs */
+	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT), 50 * MIB);
+	launch(second, stream);
+	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	trim(0);
+	launch(second, stream); /* takes it again */
+	CHECK_EQ(reserved(), 64 * MIB);
+	launch(first, other); /* while the second runs */
+	CHECK_EQ(reserved(), 128 * MIB);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	launch(first, stream);
+	CHECK_EQ(reserved(), 128 * MIB);
+	destroy(first);
+	destroy(second);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	trim(0);
+}
+
+/* What a graph does not free itself. */
+static void test_left(void)
+{
+	CUgraph graph = graph_new(), freer = graph_new();
+	CUgraphNode node = NULL, last = NULL;
+	CUdeviceptr p = add_take(graph, &node, 40 * MIB), base;
+	CUgraphExec exec = instantiate(graph), give;
+	size_t bytes;
+
+	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	launch(exec, stream);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	trim(64 * MIB);
+	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemsetD8_v2(p, 1, 40 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(cuMemGetAddressRange_v2(&base, &bytes, p + 5), CUDA_SUCCESS);
+	CHECK(base == p && bytes == 40 * MIB);
+	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(reserved(), 64 * MIB);
+	trim(0);
+	launch(exec, stream);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	trim(0);
+	add_give(freer, &last, p); /* in another graph */
+	give = instantiate(freer);
+	CHECK_EQ(cuGraphLaunch(give, stream), CUDA_ERROR_INVALID_VALUE);
+	launch(exec, stream);
+	launch(give, stream);
+	trim(0);
+	launch(exec, stream);
+	destroy(exec);
+	destroy(give);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(freer), CUDA_SUCCESS);
+	trim(64 * MIB);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	trim(0);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void test_auto_free(void)
+{
+	CUDA_GRAPH_INSTANTIATE_PARAMS how = {
+		.flags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+			 CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+		.hUploadStream = stream,
+		.result_out = 9,
+	};
+	CUgraph graph = graph_new();
+	CUgraphNode node = NULL;
+	CUdeviceptr p = add_take(graph, &node, 40 * MIB);
+	CUgraphExec exec;
+
+	CHECK_EQ(cuGraphInstantiateWithParams(&exec, graph, &how), CUDA_SUCCESS);
+	CHECK_EQ(how.result_out, 0);
+	CHECK_EQ(reserved(), 64 * MIB);
+	launch(exec, stream);
+	launch(exec, stream);
+	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	destroy(exec);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	trim(0);
+}
+
+/* Restrictions of graphs with memory nodes. */
+static void test_refused(void)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS wanted = parameters(MIB), none = parameters(0);
+	CUgraph graph = graph_new(), copy, parent = graph_new();
+	CUgraphNode node = NULL, first, child;
+	CUdeviceptr p = add_take(graph, &node, MIB);
+	CUgraphExec exec = instantiate(graph), again;
+
+	CHECK_EQ(cuGraphInstantiateWithFlags(&again, graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQ(cuGraphInstantiate_v2(&again, graph, &first, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
+	destroy(exec);
+	destroy(instantiate(graph));
+	CHECK_EQ(cuGraphClone(&copy, graph), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQ(cuGraphAddChildGraphNode(&child, parent, NULL, 0, graph),
+		 CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQ(cuGraphAddMemFreeNode(&first, graph, NULL, 0, p), CUDA_ERROR_INVALID_VALUE);
+	first = node;
+	add_give(graph, &node, p);
+	CHECK_EQ(cuGraphAddMemFreeNode(&node, graph, &node, 1, p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphAddMemFreeNode(&node, graph, &node, 1, 512), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphAddEmptyNode(&node, parent, &first, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &none), CUDA_ERROR_INVALID_VALUE);
+	wanted.poolProps.location.id = 7;
+	CHECK_EQ(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphLaunch(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	graph = graph_new();
+	node = NULL;
+	add_take(graph, &node, 200 * GIB);
+	exec = instantiate(graph);
+	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(reserved(), 0);
+	destroy(exec);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(parent), CUDA_SUCCESS);
+}
+
+static void test_nodes(void)
+{
+	CUgraph graph = graph_new(), inner;
+	CUgraphNode node = NULL, nodes[4], first;
+	CUdeviceptr p = add_take(graph, &node, 100), freed = 0;
+	CUDA_MEM_ALLOC_NODE_PARAMS taken;
+	CUgraphNodeType type;
+	size_t count = 0;
+
+	first = node;
+	add_give(graph, &node, p);
+	CHECK_EQ(cuGraphMemAllocNodeGetParams(first, &taken), CUDA_SUCCESS);
+	CHECK(taken.dptr == p && taken.bytesize == 100);
+	CHECK_EQ(cuGraphMemFreeNodeGetParams(node, &freed), CUDA_SUCCESS);
+	CHECK(freed == p);
+	CHECK_EQ(cuGraphMemFreeNodeGetParams(first, &freed), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphGetNodes(graph, NULL, &count), CUDA_SUCCESS);
+	CHECK_EQ(count, 2);
+	count = 4;
+	CHECK_EQ(cuGraphGetNodes(graph, nodes, &count), CUDA_SUCCESS);
+	CHECK(count == 2 && nodes[0] == first && nodes[1] == node && !nodes[2] && !nodes[3]);
+	count = 1;
+	CHECK_EQ(cuGraphNodeGetDependencies(node, nodes, &count), CUDA_SUCCESS);
+	CHECK(count == 1 && nodes[0] == first);
+	CHECK_EQ(cuGraphNodeGetType(node, &type), CUDA_SUCCESS);
+	CHECK_EQ(type, CU_GRAPH_NODE_TYPE_MEM_FREE);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	graph = graph_new();
+	CHECK_EQ(cuGraphCreate(&inner, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphNodeGetType(node, &type), CUDA_SUCCESS);
+	CHECK_EQ(type, CU_GRAPH_NODE_TYPE_EMPTY);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+/* A launch takes as long as the kernels, those of children included; an update changes that. */
+static void test_time(void)
+{
+	CUgraph inner = graph_new(), graph = graph_new(), longer = graph_new(), child, clone;
+	CUgraphExecUpdateResultInfo info;
+	CUgraphNode node = NULL, outer = NULL;
+	uint64_t begin;
+
+	add_spin(inner, &node, 30 * MS);
+	add_spin(graph, &outer, 20 * MS);
+	CHECK_EQ(cuGraphAddChildGraphNode(&outer, graph, &outer, 1, inner), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphChildGraphNodeGetGraph(outer, &child), CUDA_SUCCESS);
+	CHECK(child != inner);
+	CHECK_EQ(cuGraphDestroy(child), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphClone(&clone, graph), CUDA_SUCCESS);
+	CUgraphExec exec = instantiate(clone), again = instantiate(clone);
+	begin = selftest_now_ns();
+	launch(exec, stream);
+	CHECK(selftest_now_ns() - begin < 50 * MS);
+	launch(again, stream);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK(selftest_now_ns() - begin >= 100 * MS);
+	CHECK(selftest_now_ns() - begin < 600 * MS);
+	CHECK_EQ(cuGraphExecUpdate_v2(exec, inner, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+	CHECK_EQ(info.result, 2);
+	destroy(again);
+	again = instantiate(inner);
+	node = NULL;
+	add_spin(longer, &node, 90 * MS);
+	CHECK_EQ(cuGraphExecUpdate_v2(again, longer, &info), CUDA_SUCCESS);
+	begin = selftest_now_ns();
+	launch(again, stream);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK(selftest_now_ns() - begin >= 90 * MS);
+	destroy(exec);
+	destroy(again);
+	CHECK_EQ(cuGraphDestroy(inner), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(clone), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(longer), CUDA_SUCCESS);
+}
+
+static void test_attributes(void)
+{
+	cuuint64_t zero = 0, one = 1;
+
+	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 128 * MIB);
+	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 100 * MIB);
+	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &one),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &zero),
+		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &zero), 0);
+	CHECK_EQ(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &zero), 0);
+	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH), 0);
+	CHECK_EQ(attribute(CU_GRAPH_MEM_ATTR_USED_MEM_HIGH), 0);
+	CHECK_EQ(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
+}
+
+int main(void)
+{
+	CUmodule module;
+
+	selftest_begin(NULL);
+	selftest_context();
+	start = selftest_used(0);
+	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	test_rounding();
+	test_peak();
+	test_sharing();
+	test_left();
+	test_auto_free();
+	test_refused();
+	test_nodes();
+	test_time();
+	test_attributes();
+	return 0;
+}
