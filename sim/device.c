@@ -1,9 +1,14 @@
 /*
  * Which GPUs this process sees, under which numbers, and what they say about themselves.
  *
- * CUDA_VISIBLE_DEVICES lists the machine's GPUs by number, UUID or beginning of a UUID; the list
- * ends at the first entry that is invalid, ambiguous or there already. Read by cuInit, constant
- * afterwards.
+ * CUDA_VISIBLE_DEVICES is read as a driver of version 580 was seen to read it, on two H200: a list
+ * of numbers, or, if its first entry begins with "GPU-" or "MIG-", of UUIDs or what only one of
+ * them begins with. A number goes from the first blank or digit to whatever is none ("1x" is 1,
+ * "0x1" is 0) and is cut to 32 bits; of a UUID, the case of its digits and what follows its end do
+ * not matter. The list ends at the first entry that names no GPU: one that is not there, of the
+ * other kind, ambiguous, negative or empty. A GPU that comes up twice before that fails cuInit.
+ * Read by each cuInit until one succeeds, constant afterwards. All GPUs are equally fast, so that
+ * CUDA_DEVICE_ORDER changes nothing.
  */
 #include "sim.h"
 
@@ -12,27 +17,40 @@
 #include <string.h>
 #include <strings.h>
 
+enum {
+	KIND_CHARS = 4, /* "GPU-" */
+	UUID_CHARS = SIM_UUID_TEXT - 1,
+};
+
 static unsigned visible[SIM_GPUS_MAX]; /* the machine's numbers; written by device_discover */
 static unsigned visible_count;         /* likewise */
 
-/* The GPU that an entry names, or -1. */
-static int entry_gpu(const char *entry, size_t length, unsigned count)
+static bool is_uuid(const char *entry)
 {
+	return !strncmp(entry, "GPU-", KIND_CHARS) || !strncmp(entry, "MIG-", KIND_CHARS);
+}
+
+static int number_gpu(const char *entry, unsigned count)
+{
+	char *end;
+	int number = (int)strtol(entry, &end, 10);
+
+	return end != entry && number >= 0 && (unsigned)number < count ? number : -1;
+}
+
+static int uuid_gpu(const char *entry, unsigned count)
+{
+	size_t length = strcspn(entry, ", ");
 	char uuid[SIM_UUID_TEXT];
 	int found = -1;
 
-	if (!length)
+	if (!is_uuid(entry) || length == KIND_CHARS)
 		return -1;
-	if (strspn(entry, "0123456789") == length) {
-		unsigned long number = strtoul(entry, NULL, 10);
-
-		return number < count ? (int)number : -1;
-	}
-	if (length <= 4 || strncasecmp(entry, "GPU-", 4))
-		return -1;
+	if (length > UUID_CHARS)
+		length = UUID_CHARS;
 	for (unsigned i = 0; i < count; i++) {
 		config_uuid_text(i, uuid);
-		if (length >= sizeof uuid || strncasecmp(uuid, entry, length))
+		if (strncasecmp(uuid + KIND_CHARS, entry + KIND_CHARS, length - KIND_CHARS))
 			continue;
 		if (found >= 0)
 			return -1;
@@ -50,30 +68,27 @@ static bool seen(unsigned gpu)
 	return false;
 }
 
-unsigned device_discover(const struct sim_config *config)
+CUresult device_discover(const struct sim_config *config)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	bool uuids = list && is_uuid(list);
 
 	visible_count = 0;
-	if (!list) {
-		for (unsigned i = 0; i < config->count; i++)
-			visible[visible_count++] = i;
-		return visible_count;
-	}
-	for (;;) {
-		list += strspn(list, " \t");
-		size_t length = strcspn(list, ", \t");
-		int gpu = entry_gpu(list, length, config->count);
+	for (unsigned i = 0; !list && i < config->count; i++)
+		visible[visible_count++] = i;
+	for (; list; list = *list ? list + 1 : NULL) {
+		int gpu = uuids ? uuid_gpu(list, config->count) : number_gpu(list, config->count);
 
-		if (gpu < 0 || seen((unsigned)gpu))
+		if (gpu < 0)
 			break;
+		if (seen((unsigned)gpu)) {
+			visible_count = 0;
+			return CUDA_ERROR_INVALID_DEVICE;
+		}
 		visible[visible_count++] = (unsigned)gpu;
-		list += length;
-		list += strspn(list, " \t");
-		if (*list++ != ',')
-			break;
+		list += strcspn(list, ",");
 	}
-	return visible_count;
+	return visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 unsigned device_count(void)

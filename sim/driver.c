@@ -72,8 +72,9 @@ static CUresult init_locked(void)
 		return CUDA_SUCCESS;
 	if (!config)
 		return CUDA_ERROR_SYSTEM_NOT_READY;
-	if (!device_discover(config))
-		return CUDA_ERROR_NO_DEVICE;
+	CUresult seen = device_discover(config);
+	if (seen)
+		return seen;
 	if (state_attach())
 		return CUDA_ERROR_SYSTEM_NOT_READY;
 	if (state_claim()) {

@@ -53,8 +53,9 @@ CUresult enter_context(const char *function, CUcontext *ret_context); /* with a 
 
 /* ---- device.c */
 
-/* Reads CUDA_VISIBLE_DEVICES; how many of the machine's GPUs this process sees. */
-unsigned device_discover(const struct sim_config *config);
+/* Reads CUDA_VISIBLE_DEVICES: which of the machine's GPUs this process sees. What cuInit answers
+ * where it sees none. */
+CUresult device_discover(const struct sim_config *config);
 unsigned device_count(void);
 /* The machine's number of the GPU that this process calls `device`; false if there is none. */
 bool device_gpu(CUdevice device, unsigned *ret_gpu);

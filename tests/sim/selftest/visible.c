@@ -9,7 +9,8 @@
 
 #define UUID "GPU-51300000-0000-4000-8000-00000000000"
 
-/* `gpus` has a digit for each device that is to be seen: the GPU that it is. */
+/* `gpus` has a digit for each device that is to be seen: the GPU that it is; "!" for a list that
+ * fails cuInit. Each but those with three GPUs was answered so by a driver of version 580. */
 struct visible_case {
 	const char *list, *gpus;
 };
@@ -21,8 +22,9 @@ static void sees(void *argument)
 	CUuuid uuid;
 
 	setenv("CUDA_VISIBLE_DEVICES", wanted->list, 1);
-	if (!wanted_count) {
-		CHECK_EQ(cuInit(0), CUDA_ERROR_NO_DEVICE);
+	if (!wanted_count || *wanted->gpus == '!') {
+		CHECK_EQ(cuInit(0),
+			 wanted_count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE);
 		CHECK_EQ(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
 		return;
 	}
@@ -34,6 +36,21 @@ static void sees(void *argument)
 		CHECK_EQ(uuid.bytes[15], wanted->gpus[i] - '0');
 	}
 	CHECK_EQ(cuDeviceGetUuid(&uuid, count), CUDA_ERROR_INVALID_DEVICE);
+}
+
+/* A cuInit that failed reads it again, one that succeeded does not. */
+static void again(void *argument)
+{
+	struct visible_case none = {"", ""}, one = {"1", "1"};
+	int count;
+
+	(void)argument;
+	sees(&none);
+	sees(&one);
+	setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
+	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	CHECK_EQ(count, 1);
 }
 
 /* What is taken through a number is taken from the GPU that it means. */
@@ -72,13 +89,54 @@ static void takes(void *argument)
 int main(void)
 {
 	static const struct visible_case cases[] = {
-		{"0", "0"},        {"2,0", "20"},      {"1,2,0", "120"},
-		{"0,7,1", "0"},    {"0,1x,2", "0"},    {"0,,2", "0"},
-		{" 1 , 0 ", "10"}, {"1,1,0", "1"},     {"", ""},
-		{"-1", ""},        {"0,-1,1", "0"},    {"NoDevFiles", ""},
-		{UUID "1", "1"},   {UUID "2,0", "20"}, {UUID "7", ""},
+		/* numbers */
+		{"0", "0"},
+		{"2,0", "20"},
+		{"1,2,0", "120"},
+		{"0,7,1", "0"},
+		{"3", ""},
+		{"0,-1,1", "0"},
+		{"-1", ""},
+		{"01", "1"},
+		{"+1", "1"},
+		{"0x1", "0"},
+		{"1x", "1"},
+		{"0,1x,2", "012"},
+		{"0 1", "0"},
+		{"0;1", "0"},
+		{" 1 , 0 ", "10"},
+		{"1\n", "1"},
+		{"0,,2", "0"},
+		{",0", ""},
+		{"0,", "0"},
+		{"4294967297", "1"},
+		{"99999999999999999999", ""},
+		{"1,1,0", "!"},
+		{"0,1,1", "!"},
+		{"0,7,0", "0"},
+		/* neither */
+		{"", ""},
+		{"NoDevFiles", ""},
+		{"all", ""},
+		{"GPU", ""},
+		/* UUIDs */
+		{UUID "1", "1"},
+		{UUID "2," UUID "0", "20"},
+		{UUID "7", ""},
+		{UUID "0," UUID "7," UUID "1", "0"},
 		{"GPU-5130", ""}, /* ambiguous */
-		{"GPU-", ""},      {"3", ""},          {"99999999999999999999", ""},
+		{"GPU-", ""},
+		{"gpu-51300000-0000-4000-8000-000000000001", ""},
+		{"51300000-0000-4000-8000-000000000001", ""},
+		{"MIG-51300000-0000-4000-8000-000000000001", "1"},
+		{UUID "10", "1"}, /* a character more */
+		{" " UUID "1", ""},
+		{UUID "1, " UUID "0", "1"},
+		{UUID "1 ," UUID "0", "10"},
+		{UUID "1," UUID "1", "!"},
+		/* the first entry says which kind it is */
+		{UUID "2,0", "2"},
+		{"0," UUID "2", "0"},
 	};
 
 	selftest_begin("80G,24G,16G");
@@ -87,6 +145,7 @@ int main(void)
 
 		selftest_child_run(sees, &wanted);
 	}
+	selftest_child_run(again, NULL);
 	selftest_child_run(takes, NULL);
 	setenv("VGPU_SIM_GPUS", "1x80G", 1);
 	struct visible_case prefix = {"GPU-5130", "0"};
