@@ -137,28 +137,38 @@ int nvml_own_usage(const char *uuid, uint64_t *ret_bytes)
 }
 
 /* Between enter and leave. */
-static int index_of(const char *uuid)
+static int place_of(const char *uuid, unsigned *ret_count)
 {
 	unsigned count;
 	nvmlDevice_t wanted, device;
 
-	if (nvml.nvmlDeviceGetHandleByUUID(uuid, &wanted) != NVML_SUCCESS ||
-	    nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
-		return -1;
+	if (nvml.nvmlDeviceGetCount_v2(&count) != NVML_SUCCESS)
+		return -ENOENT;
+	*ret_count = count;
+	if (nvml.nvmlDeviceGetHandleByUUID(uuid, &wanted) != NVML_SUCCESS)
+		return -ENODEV;
 	for (unsigned i = 0; i < count; i++)
 		if (nvml.nvmlDeviceGetHandleByIndex_v2(i, &device) == NVML_SUCCESS &&
 		    device == wanted)
 			return (int)i;
-	return -1;
+	return -ENODEV;
+}
+
+int nvml_place(const char *uuid, unsigned *ret_count)
+{
+	int place = enter();
+
+	if (place)
+		return place;
+	place = place_of(uuid, ret_count);
+	leave();
+	return place;
 }
 
 int nvml_index(const char *uuid)
 {
-	int index;
+	unsigned count;
+	int place = nvml_place(uuid, &count);
 
-	if (enter() != 0)
-		return -1;
-	index = index_of(uuid);
-	leave();
-	return index;
+	return place < 0 ? -1 : place;
 }

@@ -24,7 +24,8 @@ void nvml_forget(void);
 
 /*
  * NVML for our own questions. They load the library and start it, once, if need be (about 12 ms on
- * an H200; therefore never on the way of cuInit or of a first context).
+ * an H200; therefore never on the way of a first context, and on that of cuInit only where the
+ * slice has several GPUs and the application goes by their numbers).
  *
  * What NVML counts for this process on the GPU with that UUID, in bytes (10 us a call). Managed
  * memory is not in it. 0; -EAGAIN while another thread asks; -ENOENT when NVML cannot tell: not
@@ -32,5 +33,9 @@ void nvml_forget(void);
  */
 int nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
 
-/* The GPU's place in NVML's order, or -1. */
+/* The GPU's place in NVML's order, and how many GPUs there are. -ENODEV when there is no such GPU,
+ * or it is a MIG instance; -EAGAIN, -ENOENT as above. */
+int nvml_place(const char *uuid, unsigned *ret_count);
+
+/* The place alone, or -1. */
 int nvml_index(const char *uuid);

@@ -3,18 +3,22 @@
  * hands out the driver's functions.
  */
 #include "cuda.h"
+#include "hiding.h"
 #include "hooks.h"
 #include "state.h"
 
 CUresult cuInit(unsigned int Flags)
 {
-	bool attached;
+	bool attached, hiding;
 	CUresult result;
 
 	if (state_get() == STATE_REFUSED)
 		return CUDA_ERROR_NOT_PERMITTED; /* said on stderr when it came to that */
 	cuda_bind();
+	hiding = hiding_begin();
 	result = cuda.cuInit(Flags);
+	if (hiding)
+		hiding_end(result == CUDA_SUCCESS);
 	if (result != CUDA_SUCCESS)
 		return result;
 	return state_attach(&attached);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "hiding.h"
 #include "hooks.h"
 #include "lock.h"
 #include "log.h"
@@ -43,6 +44,7 @@ static void forget_parent(void)
 {
 	lock_init(&changing);
 	making_forget();
+	hiding_forget();
 	hooks_forget();
 	cuda_forget();
 	nvml_forget();

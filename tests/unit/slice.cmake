@@ -2,3 +2,4 @@
 vgpu_unit_test(slice_policy slice base)
 vgpu_unit_test(slice_environment slice base)
 vgpu_unit_test(slice_load slice base)
+vgpu_unit_test(slice_visible slice base)

@@ -76,8 +76,8 @@ static void gpu_not_in_policy(void)
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	policy(0, "memory = 1G\n");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 1), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK(context == (CUcontext)UNTOUCHED);
 	CHECK_EQUAL(outside_used(1), 0);
 	assert_quota(GIB);

@@ -1,0 +1,415 @@
+/*
+ * GPUs outside the slice are not seen, the others are numbered as the application asks, and it
+ * never finds anything but its own CUDA_VISIBLE_DEVICES.
+ */
+#include "cuda_api.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wrapper.h"
+
+#define VISIBLE "CUDA_VISIBLE_DEVICES"
+#define OWN     "7,the application's own"
+
+static void policy(unsigned gpu, const char *text)
+{
+	char name[256];
+
+	mkdir(scene_path("policy"), 0755);
+	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(gpu));
+	scene_write(name, text);
+	env_set("VGPU_POLICY", scene_path("policy"));
+}
+
+/* A machine of four, of which the slice has 1, 2 and 3. */
+static void three_of_four(void)
+{
+	env_set("VGPU_SIM_GPUS", "4x8G");
+	policy(1, "memory = 1G\n");
+	policy(2, "memory = 2G\n");
+	policy(3, "memory = 3G\n");
+}
+
+/* `gpus` has a digit for each device: the GPU that it is. */
+static void assert_sees(const char *gpus)
+{
+	int count = -1;
+	CUuuid uuid;
+
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuDeviceGetCount(&count), CUDA_SUCCESS);
+	CHECK_EQUAL(count, strlen(gpus));
+	for (int i = 0; i < count; i++) {
+		CHECK_CUDA(cuDeviceGetUuid_v2(&uuid, i), CUDA_SUCCESS);
+		CHECK_EQUAL(uuid.bytes[15], gpus[i] - '0');
+	}
+}
+
+/* Its environment is what it was: the variable, the others, and their order. */
+static size_t snapshot(char **entries, size_t max)
+{
+	size_t count = 0;
+
+	for (; environ[count]; count++) {
+		CHECK(count < max);
+		entries[count] = environ[count];
+	}
+	return count;
+}
+
+static void assert_restored(char **entries, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		CHECK(environ[i] == entries[i]);
+	CHECK(environ[count] == NULL);
+}
+
+static void sees(const char *asked, const char *gpus)
+{
+	static char *before[1024];
+	size_t count;
+
+	three_of_four();
+	env_set(VISIBLE, asked);
+	count = snapshot(before, 1024);
+	if (*gpus == '!')
+		CHECK_CUDA(cuInit(0), atoi(gpus + 1));
+	else
+		assert_sees(gpus);
+	assert_restored(before, count);
+	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
+}
+
+static void by_default(void)
+{
+	sees(NULL, "123");
+}
+
+static void by_number(void)
+{
+	sees("2,0", "31");
+}
+
+static void by_uuid(void)
+{
+	char list[256];
+
+	snprintf(list, sizeof(list), "%s,%s,%s", gpu_uuid(3), gpu_uuid(2), gpu_uuid(1));
+	sees(list, "321");
+	CHECK(!strcmp(devices_wrapper()->seen, list)); /* nothing was to be changed */
+}
+
+static void outside_ends(void)
+{
+	char list[256];
+
+	snprintf(list, sizeof(list), "%s,%s,%s", gpu_uuid(2), gpu_uuid(0), gpu_uuid(1));
+	sees(list, "2");
+}
+
+static void beyond_ends(void)
+{
+	sees("1,3,0", "2");
+}
+
+static void none(void)
+{
+	sees("", "!100");
+}
+
+static void garbage(void)
+{
+	sees("NoDevFiles", "!100");
+}
+
+static void twice(void)
+{
+	sees("1,1", "!101");
+}
+
+/* As with the driver alone, cuInit may be tried again, with another list. */
+static void again(void)
+{
+	sees("-1", "!100");
+	env_set(VISIBLE, NULL);
+	CHECK(strcmp(devices_wrapper()->seen, "(none)"));
+	sees("1", "2");
+	assert_sees("2");
+	CHECK_EQUAL(devices_wrapper()->calls, 3);
+	CHECK(!strcmp(devices_wrapper()->seen, "1")); /* initialised: nothing is changed any more */
+}
+
+/* The order is by bus, however the files are listed, and one that is missing hides no other. */
+static void one_missing(void)
+{
+	env_set("VGPU_SIM_GPUS", "3x8G");
+	policy(1, "memory = 1G\n");
+	policy(2, "memory = 2G\n");
+	policy(9, "memory = 2G\n");
+	scene_write("policy/GPU-00000000-0000-4000-8000-000000000000", "memory = 1G\n");
+	assert_sees("12");
+}
+
+/* With all cards in the slice the driver is left alone. */
+static void all_of_them(void)
+{
+	env_set("VGPU_SIM_GPUS", "2x8G");
+	policy(1, "memory = 1G\n");
+	policy(0, "memory = 2G\n");
+	assert_sees("01");
+	CHECK(!strcmp(devices_wrapper()->seen, "(none)"));
+}
+
+static void no_nvml(void)
+{
+	three_of_four();
+	env_set("VGPU_SIM_FAULTS", "nvmlInit_v2=999");
+	assert_sees("123");
+}
+
+/* Without a policy the container runtime has hidden what is not ours: HAMi's environment. */
+static void without_policy(void)
+{
+	char list[256];
+
+	snprintf(list, sizeof(list), "%s,%s", gpu_uuid(2), gpu_uuid(0));
+	env_set("VGPU_SIM_GPUS", "3x8G");
+	env_set("NVIDIA_VISIBLE_DEVICES", list);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
+	env_set(VISIBLE, "2,1");
+	assert_sees("21");
+	CHECK(!strcmp(devices_wrapper()->seen, "2,1"));
+}
+
+static uint64_t total_of(CUdevice device)
+{
+	size_t bytes = 0;
+
+	CHECK_CUDA(cuDeviceTotalMem_v2(&bytes, device), CUDA_SUCCESS);
+	return bytes;
+}
+
+/* CUDA's device `device` is held to `quota`, and is the machine's `gpu`. */
+static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
+{
+	static CUdeviceptr pieces[4096];
+	CUcontext context;
+
+	CHECK_EQUAL(total_of(device), quota);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	fill(pieces, 4096, GRANULE);
+	CHECK_AT_MOST(outside_used(gpu), quota + GRANULE);
+	CHECK_AT_MOST(quota / 100 * 99, outside_used(gpu));
+	CHECK_EQUAL(inside(gpu, 1).total, quota);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
+}
+
+/* Limits go with the GPUs, in whatever order. */
+static void limits_follow(void)
+{
+	three_of_four();
+	env_set(VISIBLE, "1,0");
+	assert_sees("21");
+	assert_held(0, 2, 2 * GIB);
+	assert_held(1, 1, GIB);
+}
+
+static void limits_follow_all(void)
+{
+	env_set("VGPU_SIM_GPUS", "2x8G");
+	policy(0, "memory = 1G\n");
+	policy(1, "memory = 2G\n");
+	env_set(VISIBLE, "1,0");
+	assert_sees("10");
+	assert_held(0, 1, 2 * GIB);
+	assert_held(1, 0, GIB);
+}
+
+/* Two processes that number them differently count the same GPUs together. */
+static void other_order(int wire)
+{
+	env_set(VISIBLE, "2,1,0");
+	cuda_start(0);
+	take(GIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+static void two_orders(void)
+{
+	struct member other;
+
+	three_of_four();
+	other = member_start(other_order);
+	hear(other.wire);
+	cuda_start(2);
+	refused(GIB); /* of 3 GiB, less 1 GiB and two contexts */
+	take(900 * MIB);
+	CHECK_EQUAL(ledger_used(3), 2 * (CONTEXT + HIDDEN) + GIB + 900 * MIB);
+	CHECK_EQUAL(ledger_used(1), 0);
+	tell(other.wire, 1);
+	member_end(&other);
+}
+
+/* -- what others do to the environment meanwhile ------------------------------------------------
+ */
+
+static void show_all(void)
+{
+	unsetenv(VISIBLE);
+}
+
+/* The second line: what is seen all the same cannot be used. */
+static void seen_all_the_same(void)
+{
+	CUcontext context = (CUcontext)UNTOUCHED;
+
+	three_of_four();
+	devices_wrapper()->meanwhile = show_all;
+	assert_sees("0123");
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	CHECK(context == (CUcontext)UNTOUCHED);
+	CHECK_EQUAL(outside_used(0), 0);
+	assert_held(2, 2, 2 * GIB);
+}
+
+static void set_own(void)
+{
+	env_set(VISIBLE, OWN);
+	env_set("ANOTHER", "one");
+}
+
+/* What is set while cuInit runs stays. */
+static void set_meanwhile(void)
+{
+	three_of_four();
+	devices_wrapper()->meanwhile = set_own;
+	cuInit(0);
+	CHECK(!strcmp(getenv(VISIBLE), OWN));
+	CHECK(!strcmp(getenv("ANOTHER"), "one"));
+}
+
+static void set_another(void)
+{
+	env_set("ANOTHER", "one");
+}
+
+static void another_meanwhile(const char *asked)
+{
+	three_of_four();
+	env_set(VISIBLE, asked);
+	devices_wrapper()->meanwhile = set_another;
+	assert_sees("123");
+	CHECK(!strcmp(getenv("ANOTHER"), "one"));
+	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
+}
+
+static void another_where_unset(void)
+{
+	another_meanwhile(NULL);
+}
+
+static void another_where_set(void)
+{
+	another_meanwhile("0,1,2");
+}
+
+static int forked_status = -1;
+
+static void fork_one(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(getenv(VISIBLE) ? 1 : 0);
+	CHECK(pid > 0 && waitpid(pid, &forked_status, 0) == pid);
+}
+
+/* A child that is forked in that moment has its parent's own environment. */
+static void forked_meanwhile(void)
+{
+	three_of_four();
+	devices_wrapper()->meanwhile = fork_one;
+	assert_sees("123");
+	CHECK_EQUAL(forked_status, 0);
+}
+
+/* -- threads ------------------------------------------------------------------------------------
+ */
+
+static pthread_barrier_t gate;
+
+static void *initialise(void *arg)
+{
+	(void)arg;
+	pthread_barrier_wait(&gate);
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	return NULL;
+}
+
+/* Reads the environment all the time: it is whole. */
+static void *read_on(void *done)
+{
+	while (!__atomic_load_n((bool *)done, __ATOMIC_ACQUIRE)) {
+		const char *value = getenv(VISIBLE);
+
+		CHECK(!value || !strncmp(value, "GPU-", 4));
+		CHECK(getenv("VGPU_POLICY") && getenv("LAST"));
+	}
+	return NULL;
+}
+
+static void many_threads(void)
+{
+	pthread_t threads[8], reader;
+	bool done = false;
+
+	three_of_four();
+	env_set("LAST", "one");
+	CHECK(pthread_barrier_init(&gate, NULL, 8) == 0);
+	CHECK(pthread_create(&reader, NULL, read_on, &done) == 0);
+	for (unsigned i = 0; i < 8; i++)
+		CHECK(pthread_create(&threads[i], NULL, initialise, NULL) == 0);
+	for (unsigned i = 0; i < 8; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK(!getenv(VISIBLE));
+	assert_sees("123");
+	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
+	CHECK(pthread_join(reader, NULL) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(by_default),
+		SCENE(by_number),
+		SCENE(by_uuid),
+		SCENE(outside_ends),
+		SCENE(beyond_ends),
+		SCENE(none),
+		SCENE(garbage),
+		SCENE(twice),
+		SCENE(again),
+		SCENE(one_missing),
+		SCENE(all_of_them),
+		SCENE(no_nvml),
+		SCENE(without_policy),
+		SCENE(limits_follow),
+		SCENE(limits_follow_all),
+		SCENE(two_orders),
+		SCENE(seen_all_the_same),
+		SCENE(set_meanwhile),
+		SCENE(another_where_unset),
+		SCENE(another_where_set),
+		SCENE(forked_meanwhile),
+		SCENE(many_threads),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
