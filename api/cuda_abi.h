@@ -49,6 +49,7 @@ typedef unsigned int CUpointer_attribute;
 typedef unsigned int CUfunction_attribute;
 typedef unsigned int CUjit_option;
 typedef unsigned int CUlimit;
+typedef unsigned int CUmem_advise;
 typedef unsigned int CUmemAllocationType;
 typedef unsigned int CUmemAllocationHandleType;
 typedef unsigned int CUmemAllocationGranularity_flags;

@@ -7,7 +7,9 @@
  * into a new block. The end of a block of several granules stays unused. A block goes back to the
  * GPU with its last allocation. All as measured on a real driver. Managed memory and what the
  * 32-bit functions hand out get blocks of their own whatever the size. So does what pools and
- * graphs hand out (struct space); for that they account themselves, and no context has it.
+ * graphs hand out (struct space); for that they account themselves, and no context has it. Managed
+ * memory is never refused for want of room on the GPU: what does not fit lies on the host, and stays
+ * there (a real driver moves it to and fro).
  *
  *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
  * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
@@ -33,6 +35,7 @@ struct block {
 	uint64_t granules;
 	size_t head_bytes;             /* 0: no head, or no longer */
 	uint64_t live;                 /* allocations in it, the head included */
+	uint64_t managed_bytes;        /* of managed memory, what the GPU holds */
 	struct block *next, *previous; /* of its heap */
 };
 
@@ -100,8 +103,28 @@ static struct state_holding block_holding(const struct block *block)
 {
 	uint64_t bytes = block->granules * GRANULE_BYTES;
 
-	return block->kind == BLOCK_MANAGED ? (struct state_holding){.managed_bytes = bytes}
-					    : (struct state_holding){.memory_bytes = bytes};
+	return block->kind == BLOCK_MANAGED
+		       ? (struct state_holding){.managed_bytes = block->managed_bytes}
+		       : (struct state_holding){.memory_bytes = bytes};
+}
+
+/* What it needs of the GPU; false if that has not enough. */
+static bool block_take(struct block *block)
+{
+	struct state_holding holding = block_holding(block);
+	unsigned gpu = block->context->gpu;
+
+	if (block->kind != BLOCK_MANAGED)
+		return !state_take(gpu, &holding);
+	block->managed_bytes = state_take_managed(gpu, block->granules * GRANULE_BYTES);
+	return true;
+}
+
+static void block_give(const struct block *block)
+{
+	struct state_holding holding = block_holding(block);
+
+	state_give(block->context->gpu, &holding);
 }
 
 /* Gives a block of one granule its page. */
@@ -175,13 +198,12 @@ static struct block *block_open(CUcontext context, enum block_kind kind, size_t 
 	*block = (struct block){.context = context, .kind = kind, .head_bytes = head_bytes};
 	block->granules = head_bytes ? (head_bytes - 1) / GRANULE_BYTES + 1 : 1;
 	block->live = head_bytes ? 1 : 0;
-	struct state_holding holding = block_holding(block);
-	if (state_take(context->gpu, &holding)) {
+	if (!block_take(block)) {
 		free(block);
 		return NULL;
 	}
 	if (!block_map(block)) {
-		state_give(context->gpu, &holding);
+		block_give(block);
 		free(block);
 		return NULL;
 	}
@@ -195,7 +217,6 @@ static struct block *block_open(CUcontext context, enum block_kind kind, size_t 
 static void block_close(struct block *block)
 {
 	struct heap *heap = &block->context->heap;
-	struct state_holding holding = block_holding(block);
 
 	if (block->previous)
 		block->previous->next = block->next;
@@ -204,7 +225,7 @@ static void block_close(struct block *block)
 	if (block->next)
 		block->next->previous = block->previous;
 	block_unmap(block);
-	state_give(block->context->gpu, &holding);
+	block_give(block);
 	free(block);
 }
 

@@ -326,6 +326,20 @@ int state_take(unsigned gpu, const struct state_holding *more)
 	return result;
 }
 
+uint64_t state_take_managed(unsigned gpu, uint64_t bytes)
+{
+	uint64_t total = machine->total_bytes[gpu];
+
+	machine_lock();
+	reap_locked();
+	uint64_t used = used_locked(gpu), left = used < total ? total - used : 0;
+	if (bytes > left)
+		bytes = left;
+	atomic_fetch_add(&own->shares[gpu].managed_bytes, bytes);
+	machine_unlock();
+	return bytes;
+}
+
 void state_give(unsigned gpu, const struct state_holding *less)
 {
 	machine_lock();

@@ -34,6 +34,9 @@ int state_claim(void);
 /* Adds to what this process holds. -ENOMEM, and nothing changes, when the GPU has not that much
  * left. */
 int state_take(unsigned gpu, const struct state_holding *more);
+/* Adds managed memory: as much as the GPU has left, which is returned; the rest stays the host's.
+ */
+uint64_t state_take_managed(unsigned gpu, uint64_t bytes);
 void state_give(unsigned gpu, const struct state_holding *less);
 
 /* Bytes in use by the living. */

@@ -103,7 +103,7 @@ static void test_refused(void)
 
 	CHECK_EQ(cuMemAlloc_v2(&p, 80 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(cuMemAlloc_v2(&p, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(cuMemAllocManaged(&p, 80 * GIB, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuMemAllocManaged(&p, SIZE_MAX, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(cuMemAllocPitch_v2(&p, &pitch, SIZE_MAX - 1, 4, 4), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(cuMemAllocPitch_v2(&p, &pitch, GIB, SIZE_MAX, 4), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQ(cuMemAllocPitch_v2(&p, &pitch, 100, 4, 3), CUDA_ERROR_INVALID_VALUE);
@@ -154,6 +154,36 @@ static void test_managed_and_pitch(void)
 	CHECK_EQ(pitch, 1024);
 	CHECK_EQ(held(), 64 * MIB);
 	give(p);
+	CHECK_EQ(held(), 0);
+}
+
+/* Managed memory goes on where the GPU is full, and what it has of that comes back. */
+static void test_managed_beyond(void)
+{
+	const unsigned advice = CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+	CUdeviceptr p, q, r;
+	size_t available, total;
+
+	CHECK_EQ(cuMemAllocManaged(&p, GIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_EQ(cuMemAllocManaged(&q, 100 * GIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_EQ(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_EQ(available, 0);
+	CHECK_EQ(cuMemAlloc_v2(&r, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuMemAllocManaged(&r, GIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_EQ(cuMemsetD8_v2(r, 1, GIB / 64), CUDA_SUCCESS);
+	CHECK_EQ(cuMemAdvise(q, 100 * GIB, advice, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuMemAdvise(q + 1, 100 * GIB - 1, advice, -1), CUDA_SUCCESS);
+	CHECK_EQ(cuMemAdvise(q + 1, 100 * GIB, advice, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemAdvise(q, GIB, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuMemAdvise(q, GIB, advice, 7), CUDA_ERROR_INVALID_DEVICE);
+	give(r);
+	give(p);
+	CHECK_EQ(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	CHECK_EQ(available, GIB);
+	p = take(GIB);
+	CHECK_EQ(cuMemAdvise(p, GIB, advice, 0), CUDA_ERROR_INVALID_VALUE);
+	give(p);
+	give(q);
 	CHECK_EQ(held(), 0);
 }
 
@@ -314,6 +344,7 @@ int main(void)
 	test_refused();
 	test_exhaustion();
 	test_managed_and_pitch();
+	test_managed_beyond();
 	test_old();
 	test_ranges();
 	test_copies();
