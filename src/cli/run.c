@@ -32,6 +32,8 @@ static const char help[] =
 	"                           one size for each: bytes, or with k, m, g or t, such as 8G\n"
 	"  --gpus LIST              the slice's GPUs: indices, UUIDs or the start of one, with\n"
 	"                           commas between them, or all (the default)\n"
+	"  --oversubscribe          what does not fit on a GPU may lie in the host's memory, and\n"
+	"                           SIZE may be more than the GPU has\n"
 	"  --name NAME              the slice's name; if it lives already, COMMAND joins it\n"
 	"  --help                   this text\n"
 	"\n"
@@ -46,13 +48,14 @@ struct request {
 	const char *memory; /* as written, or NULL */
 	const char *gpus;
 	const char *name;
+	bool oversubscribe;
 	char **command;
 };
 
 /* -- the command line -------------------------------------------------------------------------- */
 
 /* Options have numbers that no letter has, so that optopt tells the two apart. */
-enum option_number { MEMORY = 256, GPUS, NAME, HELP };
+enum option_number { MEMORY = 256, GPUS, NAME, OVERSUBSCRIBE, HELP };
 
 static int bad_option(char **argv, int option)
 {
@@ -60,8 +63,9 @@ static int bad_option(char **argv, int option)
 
 	if (option == ':')
 		return cli_fail(CLI_USAGE, "%s needs a value: see vgpu run --help", last);
-	if (optopt == HELP)
-		return cli_fail(CLI_USAGE, "%s: --help takes no value", last);
+	if (optopt == HELP || optopt == OVERSUBSCRIBE)
+		return cli_fail(CLI_USAGE, "%s: --%s takes no value", last,
+				optopt == HELP ? "help" : "oversubscribe");
 	if (optopt > 0 && optopt < MEMORY)
 		return cli_fail(CLI_USAGE, "-%c is no option of vgpu run: see vgpu run --help",
 				optopt);
@@ -88,6 +92,7 @@ static int parse_options(int argc, char **argv, struct request *ret_request, boo
 		{"memory", required_argument, NULL, MEMORY},
 		{"gpus", required_argument, NULL, GPUS},
 		{"name", required_argument, NULL, NAME},
+		{"oversubscribe", no_argument, NULL, OVERSUBSCRIBE},
 		{"help", no_argument, NULL, HELP},
 		{NULL, 0, NULL, 0},
 	};
@@ -104,6 +109,9 @@ static int parse_options(int argc, char **argv, struct request *ret_request, boo
 			break;
 		case NAME:
 			ret_request->name = optarg;
+			break;
+		case OVERSUBSCRIBE:
+			ret_request->oversubscribe = true;
 			break;
 		case 'h':
 		case HELP:
@@ -161,6 +169,7 @@ static int parse_memory(const char *list, unsigned count, uint64_t bytes[VGPU_DE
 
 /* -- what the slice may have ------------------------------------------------------------------- */
 
+/* Into a policy that says already whether there may be more than the GPUs have. */
 static int set_memory(const char *list, const struct gpus *gpus, struct policy *policy)
 {
 	uint64_t bytes[VGPU_DEVICES_MAX];
@@ -168,10 +177,10 @@ static int set_memory(const char *list, const struct gpus *gpus, struct policy *
 	int status = parse_memory(list, gpus->count, bytes);
 
 	for (unsigned i = 0; !status && i < gpus->count; i++) {
-		if (bytes[i] > gpus->gpu[i].memory_bytes)
+		if (bytes[i] > gpus->gpu[i].memory_bytes && !policy->oversubscribe)
 			return cli_fail(CLI_FAILED,
 					"--memory %s is more than GPU %u has, which is %s (%llum): "
-					"give at most that",
+					"give at most that, or --oversubscribe",
 					list, gpus->gpu[i].index,
 					size_format(gpus->gpu[i].memory_bytes, has, sizeof(has)),
 					(unsigned long long)(gpus->gpu[i].memory_bytes / MIB));
@@ -194,6 +203,7 @@ static int make_policy(const struct request *request, const struct gpus *all,
 				"a slice has at most %d GPUs, and these are %u: choose with --gpus",
 				VGPU_DEVICES_MAX, gpus.count);
 	memset(ret_policy, 0, sizeof(*ret_policy));
+	ret_policy->oversubscribe = request->oversubscribe;
 	ret_policy->device_count = gpus.count;
 	for (unsigned i = 0; i < gpus.count; i++)
 		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
@@ -229,6 +239,8 @@ static bool fits(const struct request *request, const struct policy *wanted,
 {
 	if (request->gpus && wanted->device_count != has->device_count)
 		return false;
+	if (request->oversubscribe && !has->oversubscribe)
+		return false;
 	for (unsigned i = 0; i < wanted->device_count; i++) {
 		int device = policy_find(has, wanted->device[i].uuid);
 
@@ -250,9 +262,9 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 
 	describe(&slice->policy, all, has, sizeof(has));
 	return cli_fail(CLI_FAILED,
-			"the slice %s lives already and has %s: to join it, leave --memory and "
-			"--gpus out; for another slice, choose another name",
-			slice->name, has);
+			"the slice %s lives already and has %s%s: to join it, leave --memory, "
+			"--gpus and --oversubscribe out; for another slice, choose another name",
+			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
 }
 
 /* A slice without a name is nobody else's: another pid namespace may have used ours up. */
@@ -363,7 +375,7 @@ static int run_in(const struct state *state, const struct request *request,
 
 int run_main(int argc, char **argv)
 {
-	struct request request = {NULL, NULL, NULL, NULL};
+	struct request request = {NULL, NULL, NULL, false, NULL};
 	struct fault fault = {""};
 	char library[PATH_MAX];
 	struct policy wanted;

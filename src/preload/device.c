@@ -4,6 +4,7 @@
 
 #include "cuda.h"
 #include "hooks.h"
+#include "oversubscribe.h"
 #include "quota.h"
 #include "reconcile.h"
 #include "state.h"
@@ -24,6 +25,11 @@ static CUresult limit_of(CUdevice device, uint64_t *ret_limit)
 	return result;
 }
 
+static uint64_t total_of(uint64_t card, uint64_t limit)
+{
+	return limit == UINT64_MAX ? card : oversubscribe_shown(limit, card);
+}
+
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
 	uint64_t limit;
@@ -32,7 +38,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuDeviceTotalMem_v2(bytes, dev);
 	if (result == CUDA_SUCCESS)
-		*bytes = lesser(*bytes, limit);
+		*bytes = total_of(*bytes, limit);
 	return result;
 }
 
@@ -44,11 +50,12 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuDeviceTotalMem(bytes, dev);
 	if (result == CUDA_SUCCESS)
-		*bytes = (unsigned int)lesser(*bytes, limit);
+		*bytes = (unsigned int)lesser(total_of(*bytes, limit), UINT_MAX);
 	return result;
 }
 
-/* The current device's slice: total, and what is free of it, which the device must have, too. */
+/* The current device's slice: total, and what is free of it, which the device must have, too, where
+ * nothing may lie elsewhere. */
 static CUresult shown(size_t *free, size_t *total)
 {
 	size_t really_free, really_total;
@@ -66,8 +73,8 @@ static CUresult shown(size_t *free, size_t *total)
 		reconcile_books(device);
 		quota_reap();
 		left = limit - lesser(limit, quota_used(device));
-		really_free = (size_t)lesser(really_free, left);
-		really_total = (size_t)lesser(really_total, limit);
+		really_free = (size_t)oversubscribe_shown(left, really_free);
+		really_total = (size_t)total_of(really_total, limit);
 	}
 	*free = really_free;
 	*total = really_total;

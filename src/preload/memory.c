@@ -5,13 +5,14 @@
  * reserves; the driver is called, with no lock held; finish() settles. Refusal is
  * CUDA_ERROR_OUT_OF_MEMORY with the application's variables untouched, as the driver refuses. Where
  * we have nothing to say (no slice, no context, arguments that the driver will reject) the driver's
- * word is the answer.
+ * word is the answer. Where the driver has no room but the quota has, elsewhere() may find some.
  */
 #include <errno.h>
 
 #include "cuda.h"
 #include "hooks.h"
 #include "log.h"
+#include "oversubscribe.h"
 #include "quota.h"
 #include "reconcile.h"
 #include "state.h"
@@ -62,6 +63,20 @@ static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 	return CUDA_SUCCESS;
 }
 
+/* The driver answered to a request for device memory; what came of it, after a second try as
+ * managed memory if the slice may have that. */
+static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_bytes,
+			  CUdeviceptr *address)
+{
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !making->counted || !oversubscribe_allowed())
+		return result;
+	making->counted = oversubscribe_claim(&making->claim, size_bytes);
+	if (!making->counted)
+		return result;
+	making->block.managed = true;
+	return oversubscribe_take(making->block.device, size_bytes, address);
+}
+
 /* The driver answered; size_bytes is what it really gave. */
 static CUresult finish(struct making *making, CUresult result, CUdeviceptr address,
 		       uint64_t size_bytes)
@@ -91,6 +106,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
+	result = elsewhere(&making, result, bytesize, &address);
 	result = finish(&making, result, address, bytesize);
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
@@ -140,11 +156,15 @@ static uint64_t pitched_bytes(uint64_t pitch, uint64_t height)
 	return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : bytes;
 }
 
+static uint64_t pitch_of(uint64_t width)
+{
+	return pitched_bytes(width / PITCH_ALIGNMENT + (width % PITCH_ALIGNMENT != 0),
+			     PITCH_ALIGNMENT);
+}
+
 static uint64_t worst_pitched_bytes(uint64_t width, uint64_t height)
 {
-	uint64_t rows = width / PITCH_ALIGNMENT + (width % PITCH_ALIGNMENT != 0);
-
-	return pitched_bytes(pitched_bytes(rows, PITCH_ALIGNMENT), height);
+	return pitched_bytes(pitch_of(width), height);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
@@ -161,6 +181,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 		return result;
 	result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
 					 WidthInBytes, Height, ElementSizeBytes);
+	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+		pitch = pitch_of(WidthInBytes);
+		result = elsewhere(&making, result, pitched_bytes(pitch, Height), &address);
+	}
 	result = finish(&making, result, address, pitched_bytes(pitch, Height));
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;

@@ -1,6 +1,7 @@
 /* NVML's view of the memory: what nvidia-smi and its like show is the slice. */
 #include "hooks.h"
 #include "nvml.h"
+#include "oversubscribe.h"
 #include "view.h"
 
 /* The slice of an NVML device. */
@@ -12,12 +13,12 @@ static bool slice_of(nvmlDevice_t device, uint64_t *ret_limit, uint64_t *ret_use
 	       view_memory(uuid, ret_limit, ret_used);
 }
 
-/* total is the slice's, or the GPU's if that is smaller; used and free add up to it. */
+/* total is the slice's, or the GPU's if that is smaller and all there is; used and free add up to
+ * it. */
 static void show(uint64_t limit, uint64_t used, unsigned long long *total,
 		 unsigned long long *ret_free, unsigned long long *ret_used)
 {
-	if (limit < *total)
-		*total = limit;
+	*total = oversubscribe_shown(limit, *total);
 	*ret_used = used < *total ? used : *total;
 	*ret_free = *total - *ret_used;
 }

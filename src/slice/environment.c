@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "env.h"
 #include "size.h"
@@ -17,6 +18,7 @@
 #define SM_LIMIT        "CUDA_DEVICE_SM_LIMIT"
 #define TASK_PRIORITY   "CUDA_TASK_PRIORITY"
 #define VISIBLE_DEVICES "NVIDIA_VISIBLE_DEVICES"
+#define OVERSUBSCRIBE   "CUDA_OVERSUBSCRIBE"
 
 #define PRIORITY_HIGH 0
 #define PRIORITY_LOW  1
@@ -40,6 +42,16 @@ const char *slice_quote(const char *value, char buf[SLICE_QUOTED_LEN])
 bool slice_is_uuid(const char *text)
 {
 	return (strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0) && text[4] != '\0';
+}
+
+int slice_word(const char *text)
+{
+	static const char *const words[] = {"no", "yes", "false", "true", "0", "1"};
+
+	for (int i = 0; i < 6; i++)
+		if (strcasecmp(text, words[i]) == 0)
+			return i % 2;
+	return -1;
 }
 
 /* Takes a variable's value; where it is not set, the value is left as it is. */
@@ -106,6 +118,18 @@ static int take_priority(struct slice_env *env, struct fault *fault)
 	return 0;
 }
 
+static int take_oversubscribe(struct slice_env *env, struct fault *fault)
+{
+	const char *value = env_get(OVERSUBSCRIBE);
+	char quoted[SLICE_QUOTED_LEN];
+
+	env->oversubscribe = value ? slice_word(value) : -1;
+	if (value && env->oversubscribe < 0)
+		return fault_set(fault, -EINVAL, OVERSUBSCRIBE " is \"%s\": write true or false",
+				 slice_quote(value, quoted));
+	return 0;
+}
+
 /*
  * NVIDIA_VISIBLE_DEVICES, if UUIDs are all that it lists. It is the container runtime's variable,
  * so whatever else it holds ("all", "0,1", "void") is no error: there are no UUIDs then. Those
@@ -143,6 +167,8 @@ int environment_read(struct slice_env *ret_env, struct fault *fault)
 				 fault);
 	if (!error)
 		error = take_priority(&env, fault);
+	if (!error)
+		error = take_oversubscribe(&env, fault);
 	if (error)
 		return error;
 	take_visible(&env);

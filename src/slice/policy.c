@@ -111,11 +111,23 @@ static int set_name(const struct entry *entry, const char *value, const struct p
 	return 0;
 }
 
+static int set_oversubscribe(const struct entry *entry, const char *value,
+			     const struct place *place, struct fault *fault)
+{
+	int word = slice_word(value);
+
+	if (word < 0)
+		return bad_value(place, value, "is no answer: write yes or no", fault);
+	entry->policy->oversubscribe = word;
+	return 0;
+}
+
 static const struct key keys[] = {
 	{"memory", true, set_memory},
 	{"cores", true, set_cores},
 	{"region", false, set_region},
 	{"name", false, set_name},
+	{"oversubscribe", false, set_oversubscribe},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
@@ -166,7 +178,7 @@ static int set_key(struct entry *entry, const char *name, const char *value,
 	}
 	return fault_set(fault, -EINVAL, "%s, line %u: \"%s\" means nothing here: write %s",
 			 place->file, place->line, slice_quote(name, quoted),
-			 of_device ? "memory or cores" : "region or name");
+			 of_device ? "memory or cores" : "region, name or oversubscribe");
 }
 
 static int parse_line(struct entry *entry, char *line, const struct place *place,
@@ -411,7 +423,10 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 	if (policy->region_path[0])
 		len = snprintf(text, sizeof(text), "region = %s\n", policy->region_path);
 	if (policy->name[0])
-		snprintf(text + len, sizeof(text) - (size_t)len, "name = %s\n", policy->name);
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "name = %s\n",
+				policy->name);
+	if (policy->oversubscribe)
+		snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
 	return write_file(dir, SLICE_FILE, text, fault);
 }
 

@@ -6,12 +6,15 @@
  *            cores = 30         percent of the GPU's time, 1 to 100; without it, no compute limit
  *   slice:   region = /path     where the slice's region lies
  *            name = NAME        for people
+ *            oversubscribe = yes   what does not fit on the card may lie in the host's memory; yes
+ *                                  or no, or true or false; no without it
  *
  * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
  * understood must not be half obeyed. Names that begin with "." are skipped.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fault.h"
@@ -26,6 +29,7 @@ struct policy {
 	} device[VGPU_DEVICES_MAX];
 	char region_path[4096]; /* "" when it names none */
 	char name[64];
+	bool oversubscribe;
 };
 
 /* Reads a directory. -ENOENT when there is none (no fault then), -EINVAL or another errno with a

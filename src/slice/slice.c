@@ -48,6 +48,7 @@ static void narrow(struct policy *policy, const struct policy *other)
 		kept++;
 	}
 	policy->device_count = kept;
+	policy->oversubscribe = policy->oversubscribe && other->oversubscribe;
 	if (!policy->region_path[0])
 		memcpy(policy->region_path, other->region_path, sizeof(policy->region_path));
 	if (!policy->name[0])
@@ -184,6 +185,14 @@ static bool has_limit(const struct slice_env *env)
 	return false;
 }
 
+/* A policy has to allow it, and the environment can do without. */
+static bool may_oversubscribe(const struct slice *loaded)
+{
+	if (!loaded->has_policy)
+		return loaded->env.oversubscribe == 1;
+	return loaded->policy.oversubscribe && loaded->env.oversubscribe != 0;
+}
+
 int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, struct fault *fault)
 {
 	static struct slice slice; /* likewise */
@@ -199,6 +208,7 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 		return error;
 	slice.configured =
 		slice.has_policy || has_limit(&slice.env) || may_exist(slice.region_path);
+	slice.oversubscribe = may_oversubscribe(&slice);
 	*ret_slice = slice;
 	return 0;
 }

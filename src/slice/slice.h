@@ -34,13 +34,15 @@ struct slice_env {
 	unsigned visible_count; /* GPUs that NVIDIA_VISIBLE_DEVICES lists by UUID; 0 if it does not
 				 */
 	char visible[VGPU_DEVICES_MAX][VGPU_UUID_LEN];
-	int priority; /* CUDA_TASK_PRIORITY */
+	int priority;      /* CUDA_TASK_PRIORITY */
+	int oversubscribe; /* CUDA_OVERSUBSCRIBE: 1 on, 0 off, -1 not set */
 };
 
 struct slice {
 	bool configured; /* false: no policy, no limit, no region to find: be inert */
 	bool has_policy; /* then GPUs that it does not list are not in the slice */
 	struct policy policy;
+	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
 	struct slice_env env;
 	char region_path[4096];
 	const char *region_from; /* who says so, for error lines */

@@ -20,6 +20,9 @@ int environment_read(struct slice_env *ret_env, struct fault *fault);
 /* Whether text starts as the UUID of a GPU or of a MIG slice of one. */
 bool slice_is_uuid(const char *text);
 
+/* 1 for yes, true and 1, 0 for no, false and 0, in either case; -1 for another word. */
+int slice_word(const char *text);
+
 #define SLICE_QUOTED_LEN 48
 
 /* A value as a fault shows it: cut to what fits, and on one line whatever is in it. Returns buf. */

@@ -119,6 +119,26 @@ static void test_priority(void **state)
 	assert_int_equal(env.priority, 1);
 }
 
+static void test_oversubscribe(void **state)
+{
+	static const struct {
+		const char *text;
+		int value;
+	} cases[] = {{"true", 1},  {"TRUE", 1}, {"1", 1},  {"yes", 1},
+		     {"false", 0}, {"0", 0},    {"No", 0}, {"", -1}};
+
+	(void)state;
+	reads();
+	assert_int_equal(env.oversubscribe, -1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("CUDA_OVERSUBSCRIBE", cases[i].text, 1);
+		reads();
+		assert_int_equal(env.oversubscribe, cases[i].value);
+	}
+	refuses("CUDA_OVERSUBSCRIBE", "perhaps", "is \"perhaps\": write true or false");
+	refuses("CUDA_OVERSUBSCRIBE", "2", "write true or false");
+}
+
 static void test_refused(void **state)
 {
 	static const char *const sizes[] = {"8gigs", "-1", "m", "1 2", "0x10", "8,5g", "all"};
@@ -282,12 +302,19 @@ static void test_order_not_needed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_empty),          TEST(test_memory),
-		TEST(test_indexed_wins),   TEST(test_cores),
-		TEST(test_priority),       TEST(test_refused),
-		TEST(test_refused_behind), TEST(test_refused_in_one_line),
-		TEST(test_visible),        TEST(test_limits_by_index),
-		TEST(test_limits_by_uuid), TEST(test_order_not_needed),
+		TEST(test_empty),
+		TEST(test_memory),
+		TEST(test_indexed_wins),
+		TEST(test_cores),
+		TEST(test_priority),
+		TEST(test_refused),
+		TEST(test_oversubscribe),
+		TEST(test_refused_behind),
+		TEST(test_refused_in_one_line),
+		TEST(test_visible),
+		TEST(test_limits_by_index),
+		TEST(test_limits_by_uuid),
+		TEST(test_order_not_needed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

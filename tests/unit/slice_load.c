@@ -247,6 +247,41 @@ static void test_both_policies(void **state)
 	assert_string_equal(slice.policy.name, "run");
 }
 
+static void oversubscribes(const char *variable, bool wanted)
+{
+	if (variable)
+		setenv("CUDA_OVERSUBSCRIBE", variable, 1);
+	else
+		unsetenv("CUDA_OVERSUBSCRIBE");
+	loads();
+	assert_int_equal(slice.oversubscribe, wanted);
+}
+
+/* The environment's to choose without a policy, else only to do without. */
+static void test_oversubscribe(void **state)
+{
+	(void)state;
+	oversubscribes(NULL, false);
+	oversubscribes("true", true);
+	oversubscribes("false", false);
+	make_dir("policy");
+	write_text("policy/" UUID_A, "");
+	oversubscribes(NULL, false);
+	oversubscribes("true", false);
+	write_text("policy/slice", "oversubscribe = yes");
+	oversubscribes(NULL, true);
+	oversubscribes("true", true);
+	oversubscribes("0", false);
+	make_dir("other");
+	write_text("other/" UUID_A, "");
+	setenv("VGPU_POLICY", in_root("other"), 1);
+	oversubscribes("true", false);
+	write_text("other/slice", "oversubscribe = yes");
+	oversubscribes(NULL, true);
+	write_text("policy/slice", "oversubscribe = no");
+	oversubscribes(NULL, false);
+}
+
 static void test_nothing_in_common(void **state)
 {
 	(void)state;
@@ -363,6 +398,7 @@ int main(void)
 		TEST(test_environment_lowers),
 		TEST(test_named_policy),
 		TEST(test_both_policies),
+		TEST(test_oversubscribe),
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),

@@ -114,6 +114,19 @@ static void test_bad_values(void **state)
 		"is no name");
 }
 
+static void test_oversubscribe(void **state)
+{
+	(void)state;
+	assert_false(parse("slice", "").oversubscribe);
+	assert_true(parse("slice", "oversubscribe = yes").oversubscribe);
+	assert_true(parse("slice", "oversubscribe=True").oversubscribe);
+	assert_false(parse("slice", "oversubscribe = no").oversubscribe);
+	assert_false(parse("slice", "oversubscribe = false").oversubscribe);
+	refuses("slice", "oversubscribe = perhaps", "\"perhaps\" is no answer: write yes or no");
+	refuses("slice", "oversubscribe =", "is no answer");
+	refuses(UUID_A, "oversubscribe = yes", "means nothing here");
+}
+
 static void test_bad_lines(void **state)
 {
 	(void)state;
@@ -121,7 +134,7 @@ static void test_bad_lines(void **state)
 	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory or cores");
 	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
 	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
-	refuses("slice", "memory = 8G", "write region or name");
+	refuses("slice", "memory = 8G", "write region, name or oversubscribe");
 	refuses(UUID_A, "memory = 8G\ncores = 1\nmemory = 9G",
 		"line 3: \"memory\" is there a second time");
 	refuses(UUID_A, "a\tb\x01\x7f", "\"a?b??\" has no");
@@ -347,6 +360,7 @@ static struct policy example(void)
 	strcpy(policy.device[3].uuid, "GPU-3");
 	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
 	strcpy(policy.name, "example");
+	policy.oversubscribe = true;
 	return policy;
 }
 
@@ -434,25 +448,16 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),
-		TEST(test_cores),
-		TEST(test_no_limits),
-		TEST(test_slice_file),
-		TEST(test_bad_values),
-		TEST(test_bad_lines),
-		TEST(test_long_region),
-		TEST(test_file_names),
-		TEST(test_many_devices),
-		TEST(test_read),
-		TEST(test_read_links),
-		TEST(test_read_missing),
-		TEST(test_read_refused),
-		TEST(test_read_long_file),
-		TEST(test_read_fifo),
-		TEST(test_read_faults),
-		TEST(test_write),
-		TEST(test_write_faults),
-		TEST(test_write_unreadable),
+		TEST(test_sizes),          TEST(test_cores),
+		TEST(test_no_limits),      TEST(test_slice_file),
+		TEST(test_bad_values),     TEST(test_bad_lines),
+		TEST(test_oversubscribe),  TEST(test_long_region),
+		TEST(test_file_names),     TEST(test_many_devices),
+		TEST(test_read),           TEST(test_read_links),
+		TEST(test_read_missing),   TEST(test_read_refused),
+		TEST(test_read_long_file), TEST(test_read_fifo),
+		TEST(test_read_faults),    TEST(test_write),
+		TEST(test_write_faults),   TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,16 @@ VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 same 'two of three' "$uuid0: memory = 1G
 GPU-51300000-0000-4000-8000-000000000002: memory = 2G" "$(policy --gpus 0,2 --memory 1G,2G)"
 
+# More than the card has.
+VGPU_SIM_GPUS=1x24G VGPU_SIM_STATE=$root/sim4
+refuse 125 'give at most that, or --oversubscribe' --memory 25G true
+same 'more than the GPU has' "$uuid0: memory = 100G" "$(policy --oversubscribe --memory 100G)"
+expect 0 --name big --oversubscribe --memory 100G sh -c 'cat "$VGPU_POLICY/slice"'
+same 'oversubscribed' "region = $state/big/region
+name = big
+oversubscribe = yes" "$(cat "$out")"
+VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
+
 # The name and the region stand in the policy; the region has the slice's devices.
 expect 0 --name web sh -c 'cat "$VGPU_POLICY/slice"'
 same 'the slice' "region = $state/web/region

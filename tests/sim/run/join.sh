@@ -25,12 +25,13 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory and --gpus out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --gpus and --oversubscribe out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true
 refuse 125 "$has" --name x --gpus all true
 refuse 125 "$has" --name x --gpus 1 --memory 4095m true
+refuse 125 "$has" --name x --oversubscribe true
 
 # One more than one: the slice is there until the last has ended.
 hold_again() {

@@ -12,6 +12,7 @@ refuse 2 '-m is no option of vgpu run' -m 1G true
 refuse 2 '--memory needs a value' --memory
 refuse 2 '--gpus needs a value' --name x --gpus
 refuse 2 '--help takes no value' --help=run
+refuse 2 '--oversubscribe takes no value' --oversubscribe=yes true
 
 for size in '' 8gigs -1 '1G,,' '1G,x' '1 G 2' 99999999999999999999; do
     refuse 2 'is no size: write bytes or a number with k, m, g or t' --memory "$size" true

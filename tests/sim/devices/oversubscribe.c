@@ -1,0 +1,266 @@
+/* Memory beyond the card: where the slice may have it, what the card refuses goes to the host. */
+#include "cuda_api.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIECE  (128 * MIB)
+#define PIECES (3 * GIB / PIECE)
+#define CARD   GIB
+#define QUOTA  (4 * GIB)
+
+static CUdeviceptr pieces[256];
+
+/* A card of 1 GiB, and 4 GiB of it. */
+static void card_and_quota(const char *word)
+{
+	env_set("VGPU_SIM_GPUS", "1x1G");
+	env_set("VGPU_SIM_CONTEXT_MIB", "300");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	env_set("CUDA_OVERSUBSCRIBE", word);
+}
+
+static void policy(const char *slice)
+{
+	char name[256];
+
+	env_set("VGPU_SIM_GPUS", "1x1G");
+	mkdir(scene_path("policy"), 0755);
+	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(0));
+	scene_write(name, "memory = 4G\n");
+	scene_write("policy/slice", slice);
+	env_set("VGPU_POLICY", scene_path("policy"));
+}
+
+static void assert_view(uint64_t total, uint64_t available)
+{
+	size_t shown_free = 0, shown_total = 0, device_total = 0;
+	struct figures by_nvml = inside(0, 1);
+
+	CHECK_CUDA(cuMemGetInfo_v2(&shown_free, &shown_total), CUDA_SUCCESS);
+	CHECK_EQUAL(shown_total, total);
+	CHECK_EQUAL(shown_free, available);
+	CHECK_CUDA(cuDeviceTotalMem_v2(&device_total, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(device_total, total);
+	CHECK_EQUAL(by_nvml.total, total);
+	CHECK_EQUAL(by_nvml.used, ledger_used(0));
+	CHECK_EQUAL(by_nvml.free, total - ledger_used(0));
+	CHECK_EQUAL(inside(0, 2).total, total);
+}
+
+/* The card is held, 3 GiB are had, and no more than the quota. */
+static void assert_beyond(void)
+{
+	uint64_t bare, used;
+	unsigned more;
+
+	cuda_start(0);
+	give(take(1));
+	bare = ledger_used(0);
+	for (unsigned i = 0; i < PIECES; i++)
+		pieces[i] = take(PIECE);
+	CHECK_AT_MOST(outside_used(0), CARD);
+	CHECK_AT_MOST(CARD - PIECE, outside_used(0));
+	CHECK_EQUAL(ledger_used(0), bare + 3 * GIB);
+	assert_view(QUOTA, QUOTA - ledger_used(0));
+	memset((void *)(uintptr_t)pieces[PIECES - 1], 1, MIB); /* it is memory */
+	refused(2 * GIB);
+	more = fill(pieces + PIECES, 256 - PIECES, PIECE);
+	used = ledger_used(0);
+	CHECK_EQUAL(more, (QUOTA - bare - 3 * GIB) / PIECE);
+	CHECK_AT_MOST(used, QUOTA);
+	CHECK_AT_MOST(QUOTA - PIECE, used);
+	for (unsigned i = 0; i < PIECES + more; i++)
+		give(pieces[i]);
+	CHECK_EQUAL(ledger_used(0), bare);
+	assert_view(QUOTA, QUOTA - bare);
+}
+
+static void assert_not_beyond(void)
+{
+	cuda_start(0);
+	CHECK_AT_MOST(fill(pieces, 256, PIECE), CARD / PIECE - 1);
+	CHECK_EQUAL(inside(0, 1).total, CARD);
+}
+
+static void switched_on(void)
+{
+	card_and_quota("true");
+	assert_beyond();
+}
+
+static void in_capitals(void)
+{
+	card_and_quota("TRUE");
+	assert_beyond();
+}
+
+static void by_number(void)
+{
+	card_and_quota("1");
+	assert_beyond();
+}
+
+static void not_asked_for(void)
+{
+	card_and_quota(NULL);
+	assert_not_beyond();
+}
+
+static void switched_off(void)
+{
+	card_and_quota("false");
+	assert_not_beyond();
+}
+
+static void by_policy(void)
+{
+	policy("oversubscribe = yes\n");
+	env_set("VGPU_SIM_CONTEXT_MIB", "300");
+	assert_beyond();
+}
+
+/* A tenant's environment lifts nothing. */
+static void policy_does_not(void)
+{
+	policy("");
+	env_set("CUDA_OVERSUBSCRIBE", "true");
+	assert_not_beyond();
+}
+
+static void wrong_word(void)
+{
+	card_and_quota("perhaps");
+	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+}
+
+/* While there is room on the card, nothing is managed: the process's figure has it. */
+static void card_first(void)
+{
+	CUdeviceptr p;
+
+	card_and_quota("true");
+	cuda_start(0);
+	p = take(400 * MIB);
+	CHECK_EQUAL(outside_of(0, getpid()), 700 * MIB);
+	CHECK_EQUAL(ledger_own(0).data, 400 * MIB);
+	give(p);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* Rows are as the driver lays them out, and the charge is theirs. */
+static void pitched(void)
+{
+	CUdeviceptr p = UNTOUCHED;
+	size_t pitch = UNTOUCHED;
+	uint64_t before;
+
+	card_and_quota("true");
+	cuda_start(0);
+	CHECK_CUDA(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4), CUDA_SUCCESS);
+	CHECK_EQUAL(pitch, 1024);
+	CHECK_EQUAL(ledger_own(0).data, 2 * GIB);
+	memset((void *)(uintptr_t)(p + 2 * GIB - MIB), 1, MIB);
+	before = ledger_used(0);
+	p = UNTOUCHED;
+	pitch = UNTOUCHED;
+	CHECK_CUDA(cuMemAllocPitch_v2(&p, &pitch, 1000, 2 * MIB, 4), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(p, UNTOUCHED);
+	CHECK_EQUAL(pitch, UNTOUCHED);
+	CHECK_EQUAL(ledger_used(0), before);
+}
+
+/* The driver that has no managed memory either refuses as it did, and all is given back. */
+static void no_managed(void)
+{
+	uint64_t before;
+
+	card_and_quota("true");
+	env_set("VGPU_SIM_FAULTS", "cuMemAllocManaged=801");
+	cuda_start(0);
+	give(take(1));
+	before = ledger_used(0);
+	refused(2 * GIB);
+	CHECK_EQUAL(ledger_used(0), before);
+	give(take(400 * MIB));
+}
+
+/* The advice is only that. */
+static void no_advice(void)
+{
+	card_and_quota("true");
+	env_set("VGPU_SIM_FAULTS", "cuMemAdvise=801");
+	cuda_start(0);
+	give(take(2 * GIB));
+}
+
+/* The quota counts in chunks then: what the granules had room for, they may not. */
+static void full_by_chunks(void)
+{
+	CUdeviceptr odd;
+	uint64_t before;
+
+	card_and_quota("true");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1440m");
+	cuda_start(0);
+	odd = take(800 * MIB);
+	before = ledger_used(0);
+	refused(230 * MIB); /* 256 MiB would be charged for it, and 234 are left */
+	CHECK_EQUAL(ledger_used(0), before);
+	give(take(128 * MIB));
+	CHECK_EQUAL(ledger_used(0), before);
+	give(odd);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* It goes with its context. */
+static void with_its_context(void)
+{
+	card_and_quota("true");
+	cuda_start(0);
+	take(2 * GIB);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* Two tenants hold more than the card together. */
+static void neighbour(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	cuda_start(0);
+	take(1100 * MIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+static void beside_another(void)
+{
+	struct member other;
+
+	card_and_quota("true");
+	env_set("VGPU_SIM_GPUS", "1x2G");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1500m");
+	other = member_start(neighbour);
+	hear(other.wire);
+	cuda_start(0);
+	take(GIB);
+	CHECK_EQUAL(ledger_used(0), 310 * MIB + GIB);
+	refused(GIB);
+	assert_view(1500 * MIB, 1500 * MIB - ledger_used(0));
+	tell(other.wire, 1);
+	member_end(&other);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(switched_on),     SCENE(in_capitals),      SCENE(by_number),
+		SCENE(not_asked_for),   SCENE(switched_off),     SCENE(by_policy),
+		SCENE(policy_does_not), SCENE(wrong_word),       SCENE(card_first),
+		SCENE(pitched),         SCENE(no_managed),       SCENE(no_advice),
+		SCENE(full_by_chunks),  SCENE(with_its_context), SCENE(beside_another),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
