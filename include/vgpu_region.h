@@ -8,13 +8,15 @@
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
  *                            alike, so that monitors that know it keep working
  *     2,008,952      2,184   nothing, up to a page boundary
- *     2,011,136     69,632   struct vgpu_region_own: ours, with a magic, a version and a size
+ *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
+ *     2,097,152              the end: 2 MiB, whole pages
  *
  * A file is a region if and only if it has its full size and both magics; they are stored last.
  * Who may read: anyone, at any time, without a lock; every field is written in one aligned store,
  * so each is some true value, and a set of them is consistent to within one change in progress. Who
- * may write: slots, their owner; totals and limits, the holder of the lock; utilization_switch,
- * recent_kernel and monitor_used, HAMi's monitor.
+ * may write: slots, their owner, and the holder of the lock where a charge moves to another slot;
+ * totals, limits and shares, the holder of the lock; utilization_switch, recent_kernel and
+ * monitor_used, HAMi's monitor.
  * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
  * open-file-description lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing
  * here: they repeat, and mean different processes in different pid namespaces.
@@ -105,16 +107,54 @@ struct vgpu_region_slot {
 	uint64_t spare[7];
 };
 
+#define VGPU_SHARES_MAX 512
+
+enum vgpu_share_state {
+	VGPU_SHARE_FREE = 0,   /* whatever else it says means nothing */
+	VGPU_SHARE_EXPORT = 1, /* the slot holds memory, charged to it, that others can import */
+	VGPU_SHARE_MOVED = 2,  /* the same, after who exported it gave it up: the slot imports it */
+	VGPU_SHARE_IMPORT = 3, /* the slot has opened it; the charge is another entry, `of` */
+};
+
+/* Memory that processes of the slice share, and who of them: charged once. */
+struct vgpu_region_share {
+	uint64_t key;   /* a hash of what was handed out, never 0 */
+	uint64_t bytes; /* in the slot's data class; 0 in an import */
+	uint32_t claim; /* own.slots[slot].claims, its low bits: whose of the slot's processes */
+	uint32_t count; /* of an import: how often it is open */
+	uint16_t slot;
+	uint16_t of;    /* of an import: the index of the entry that has the charge */
+	uint8_t state;  /* enum vgpu_share_state */
+	uint8_t device; /* which one the memory is on */
+	uint8_t pad[2];
+};
+
+/* A charge that moves from one slot to another, written down before anything of it is done. All
+ * figures are what they are to be afterwards: so it can be done over, however far it came. */
+struct vgpu_region_move {
+	uint64_t bytes;     /* in shares[share] */
+	uint64_t from_data; /* slots[from].used[device].data */
+	uint64_t to_data;   /* slots[to].used[device].data */
+	uint32_t to_claim;
+	uint16_t share, from, to, device;
+	uint32_t active; /* 1: it has begun; stored last. Only ever while somebody has the lock */
+	uint64_t spare[3];
+};
+
 struct vgpu_region_own {
 	uint64_t magic; /* VGPU_REGION_MAGIC */
 	uint32_t version;
-	uint32_t size;      /* of the whole file, bytes */
-	uint32_t lock;      /* 0 free; else who has it: VGPU_LOCK_SLOT_MASK and below */
-	uint32_t takeovers; /* how often the lock was taken from a dead holder */
-	uint64_t spare[5];
+	uint32_t size;        /* of the whole file, bytes */
+	uint32_t lock;        /* 0 free; else who has it: VGPU_LOCK_SLOT_MASK and below */
+	uint32_t takeovers;   /* how often the lock was taken from a dead holder */
+	uint32_t share_count; /* shares below it have been used: a high-water mark */
+	uint32_t spare_word;
+	uint64_t spare[4];
 	struct vgpu_region_device device[VGPU_DEVICES_MAX];
-	uint8_t spare_page[4096 - 64 - 128 * VGPU_DEVICES_MAX];
+	struct vgpu_region_move move;
+	uint8_t spare_page[4096 - 64 - 128 * VGPU_DEVICES_MAX - 64];
 	struct vgpu_region_slot slots[VGPU_SLOTS_MAX];
+	struct vgpu_region_share shares[VGPU_SHARES_MAX];
 };
 
 /* own.lock: 1 + the holder's slot, the low bits of that slot's claims, and whether somebody waits.
@@ -139,4 +179,8 @@ _Static_assert(sizeof(struct vgpu_hami_util) == 48, "layout");
 _Static_assert(sizeof(struct vgpu_hami_slot) == 1960, "layout");
 _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
-_Static_assert(sizeof(struct vgpu_region_own) == 69632, "layout");
+_Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
+_Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
+_Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");
+_Static_assert(offsetof(struct vgpu_region_own, shares) == 69632, "layout");
+_Static_assert(sizeof(struct vgpu_region_own) == 86016, "layout");

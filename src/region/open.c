@@ -40,7 +40,7 @@
 #define INIT_PATIENCE_NS (2 * NS_PER_S)
 #define INIT_POLL_NS     NS_PER_MS
 
-_Static_assert(REGION_SIZE == 2080768, "layout");
+_Static_assert(REGION_SIZE == 2097152, "layout");
 _Static_assert(REGION_SIZE % 4096 == 0, "zeros are written by the page");
 
 /* -- what went wrong, in words ---------------------------------------------------------------- */

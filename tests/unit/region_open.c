@@ -16,9 +16,9 @@ static void test_create(void **state)
 	assert_int_equal(umask(mask), 077);
 	assert_int_equal(stat(place->path, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0666);
-	assert_int_equal(st.st_size, 2080768);
+	assert_int_equal(st.st_size, 2097152);
 	assert_true(st.st_blocks * 512 >=
-		    2080768); /* no holes: a full disk must not kill us later */
+		    2097152); /* no holes: a full disk must not kill us later */
 	assert_int_equal(fcntl(region.fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 	assert_int_equal(region.slot, -1);
 	assert_true(region.writable);
