@@ -146,6 +146,89 @@ static void check_totals(const struct region *region, struct report *report)
 	}
 }
 
+/* Where the charges that moved to the entry's slot pass what it holds: said of the first of them.
+ */
+static void check_moved(const struct vgpu_region_file *file, unsigned index, struct report *report)
+{
+	const struct vgpu_region_share *share = &file->own.shares[index];
+	unsigned slot = REGION_LOAD(share->slot), device = REGION_LOAD(share->device);
+	uint64_t data = REGION_LOAD(file->hami.slots[slot].used[device].data), moved = 0;
+
+	for (unsigned i = 0; i < region_shares_in_use(file); i++) {
+		const struct vgpu_region_share *other = &file->own.shares[i];
+
+		if (REGION_LOAD(other->state) != VGPU_SHARE_MOVED ||
+		    REGION_LOAD(other->slot) != slot || REGION_LOAD(other->device) != device)
+			continue;
+		if (i < index)
+			return;
+		moved += REGION_LOAD(other->bytes);
+	}
+	if (moved > data)
+		SAY(report, "slot %u, device %u: %llu bytes moved there, and its data are %llu",
+		    slot, device, (number)moved, (number)data);
+}
+
+static void check_exported(const struct vgpu_region_file *file, unsigned index,
+			   struct report *report)
+{
+	const struct vgpu_region_share *share = &file->own.shares[index];
+
+	for (unsigned i = 0; i < index; i++) {
+		const struct vgpu_region_share *other = &file->own.shares[i];
+
+		if (REGION_LOAD(other->state) == VGPU_SHARE_EXPORT &&
+		    REGION_LOAD(other->key) == REGION_LOAD(share->key) &&
+		    REGION_LOAD(other->slot) == REGION_LOAD(share->slot))
+			SAY(report, "shares %u and %u: slot %u exports the same twice", i, index,
+			    REGION_LOAD(share->slot));
+	}
+}
+
+static void check_share(struct vgpu_region_file *file, unsigned index, struct report *report)
+{
+	const struct vgpu_region_share *share = &file->own.shares[index];
+	unsigned state = REGION_LOAD(share->state), slot = REGION_LOAD(share->slot);
+	unsigned device = REGION_LOAD(share->device);
+
+	if (state > VGPU_SHARE_IMPORT)
+		SAY(report, "share %u: state %u means nothing", index, state);
+	else if (slot >= VGPU_SLOTS_MAX)
+		SAY(report, "share %u: there is no slot %u", index, slot);
+	else if (device >= region_devices_in_use(file))
+		SAY(report, "share %u: there is no device %u", index, device);
+	else if (!REGION_LOAD(file->hami.slots[slot].status))
+		SAY(report, "share %u: slot %u is free", index, slot);
+	else if (!REGION_LOAD(share->key))
+		SAY(report, "share %u: it has no key", index);
+	else if (state == VGPU_SHARE_EXPORT)
+		check_exported(file, index, report);
+	else if (state == VGPU_SHARE_MOVED)
+		check_moved(file, index, report);
+	else if (!region_share_charge_of(file, share))
+		SAY(report, "share %u: nobody has charged what slot %u imports", index, slot);
+	else if (!REGION_LOAD(share->count))
+		SAY(report, "share %u: slot %u imports it, and has it open 0 times", index, slot);
+}
+
+static void check_shares(struct vgpu_region_file *file, struct report *report)
+{
+	uint32_t count = REGION_LOAD(file->own.share_count);
+
+	if (count > VGPU_SHARES_MAX)
+		SAY(report, "%u shares: %d is the most", count, VGPU_SHARES_MAX);
+	for (unsigned i = 0; i < VGPU_SHARES_MAX; i++) {
+		if (REGION_LOAD(file->own.shares[i].state) == VGPU_SHARE_FREE)
+			continue;
+		if (i >= count)
+			SAY(report, "share %u is used, and the high-water mark is %u", i, count);
+		check_share(file, i, report);
+	}
+	if (REGION_LOAD(file->own.move.active))
+		SAY(report, "a charge is half moved, from slot %u to slot %u",
+		    REGION_LOAD(file->own.move.from), REGION_LOAD(file->own.move.to));
+}
+
 static unsigned check_all(const struct region *region, void (*say)(void *, const char *), void *arg)
 {
 	struct report report = {say, arg, 0};
@@ -153,6 +236,7 @@ static unsigned check_all(const struct region *region, void (*say)(void *, const
 	check_header(region->file, &report);
 	check_devices(region->file, &report);
 	check_totals(region, &report);
+	check_shares(region->file, &report);
 	return report.wrong;
 }
 

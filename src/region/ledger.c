@@ -1,10 +1,11 @@
 /*
  * The ledger: what each slot holds of each device, by class, and what the slice holds in all.
  *
- * How it works. Every change is one class of our own slot going from one figure to another under
- * the lock, and with it the slot's total and the device's (set_class_locked). A charge is refused
- * when the device's total would pass the limit; before it is, the lock is let go, the slots of the
- * dead are emptied, and it tries once more.
+ * How it works. Every change here is one class of our own slot going from one figure to another
+ * under the lock, and with it the slot's total and the device's (set_class_locked). The one other
+ * change, a charge that moves between slots, is share.c's: it leaves the device's total. A charge
+ * is refused when the device's total would pass the limit; before it is, the lock is let go, the
+ * slots of the dead are emptied, and it tries once more.
  *
  * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
  * device's `used` is the sum of the totals of the slots whose status is not 0. Going up, `used` is
@@ -115,6 +116,18 @@ static int lock_slot(struct region *region)
 	if (!error && REGION_LOAD(region->is_late))
 		settle_late_locked(region);
 	return error;
+}
+
+/* Both for share.c: here they stay small enough to be inlined. */
+int region_lock_slot(struct region *region)
+{
+	return lock_slot(region);
+}
+
+void region_refund_locked(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes)
+{
+	refund_locked(region, device, class, bytes);
 }
 
 /* 0, or why nothing can be charged there, whatever the limit. */

@@ -101,6 +101,7 @@ bool region_holder_lives(const struct region *region, uint32_t word)
 
 static void repair(struct region *region)
 {
+	region_share_repair_locked(region->file); /* first: its figures are those of that moment */
 	region_clear_dead_locked(region);
 	region_compute_totals_locked(region->file);
 }

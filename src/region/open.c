@@ -392,13 +392,11 @@ void region_forget(struct region *region)
 
 static void give_slot(struct region *region)
 {
-	struct vgpu_region_file *file = region->file;
-
 	if (region_lock(region) != 0)
 		return; /* its byte goes with the descriptor, and the next reaper empties it */
-	region_clear_slot_locked(file, (unsigned)region->slot);
+	region_clear_slot_locked(region, (unsigned)region->slot);
 	region_step(release_cleared);
-	region_compute_totals_locked(file);
+	region_compute_totals_locked(region->file);
 	region_unlock(region);
 	region_step(release_done);
 }

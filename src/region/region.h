@@ -4,10 +4,12 @@
  *
  * What always holds, whenever the lock is free: for each device, own.device[d].used is the sum of
  * slots[s].used[d].total over the slots whose status is not 0; each slot's total is the sum of its
- * classes. A process writes to its own slot only, apart from clearing a dead one's, both under the
- * lock. Whoever dies, at whatever instruction: its slot's byte is unlocked by the kernel, a lock
- * that it held is taken over by the next waiter, and every total is then computed anew from the
- * slots of the living.
+ * classes. A process writes to its own slot only, apart from two things: it clears a dead one's,
+ * and where a charge for shared memory moves, it raises the data class of the slot that has it from
+ * then on. All of it under the lock. Memory that is shared (own.shares) is in one slot's data
+ * class, as long as any of those that share it lives. Whoever dies, at whatever instruction: its
+ * slot's byte is unlocked by the kernel, a lock that it held is taken over by the next waiter, and
+ * every total is then computed anew from the slots of the living.
  *
  * No function prints, and none holds the region's lock when it returns. All are thread-safe but for
  * open, close, claim and forget, which the caller serialises.
@@ -112,6 +114,36 @@ void region_refund(struct region *region, unsigned device, enum region_class cla
 /* Sets a class of our slot to bytes, whatever the limit: for what was measured, and is there.
  * Returns 0, -ETIMEDOUT as above, or -EOVERFLOW. */
 int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
+
+/*
+ * Memory that processes of the slice share, by CUDA IPC or exported handles: charged once, to the
+ * slot of one of them. All but the last return -EBADF from an onlooker, who has no slot.
+ */
+
+/* Our slot holds `bytes` of the device, charged as data, that others can import under `key` (never
+ * 0; a hash of what is handed out). 0; -ENOSPC when the table is full (then importers count it for
+ * themselves: the safe side); -ETIMEDOUT; -EINVAL for no key, or a device that the region has not.
+ * Exporting the same key again by the same slot is 0, and changes nothing. */
+int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes);
+
+/* Our slot is about to give the memory up. If another living slot of the slice imports it, the
+ * charge moves there: our data class goes down by bytes, its data class up, the device's total
+ * stays, no limit is asked; or if nobody does but our own slot, it stays for as long as that has it
+ * open. Returns 1 then: the caller must not refund. 0: nobody has it open; the caller refunds as
+ * usual. -ETIMEDOUT: unknown; the caller refunds. */
+int region_share_withdraw(struct region *region, uint64_t key);
+
+/* Our slot has opened what is exported under key. 1: somebody of the slice (another slot, or our
+ * own) has it charged: ours is not charged; *ret_device, *ret_bytes say what. Counted: each import
+ * has its end. 0: nobody of the slice exports it; nothing is recorded. -ENOSPC, -ETIMEDOUT: nothing
+ * recorded, the caller charges for itself. */
+int region_share_import(struct region *region, uint64_t key, unsigned *ret_device,
+			uint64_t *ret_bytes);
+
+/* One import is closed. If the charge had moved to our slot, and this was our last import of it, it
+ * goes on to another importer, or is given back. Where the lock cannot be had in time, the import
+ * stays for the rest of our slot's life, which counts too much rather than too little. */
+void region_share_import_end(struct region *region, uint64_t key);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
 uint64_t region_used(const struct region *region, unsigned device);

@@ -6,6 +6,7 @@
  *     lock.c     own.lock, who holds it, and what happens when the holder dies
  *     slot.c     claims, liveness, onlookers, reaping; totals computed anew
  *     ledger.c   charges and refunds
+ *     share.c    memory that several slots hold together: whose charge it is
  *     check.c    whether everything that always holds does hold
  *     steps.h    where a test may kill us
  *
@@ -53,16 +54,45 @@ unsigned region_slots_in_use(const struct vgpu_region_file *file);
 /* The same for devices. */
 unsigned region_devices_in_use(const struct vgpu_region_file *file);
 
-/* Empties a slot: its status first, so that no reader takes half a slot for a process. */
-void region_clear_slot_locked(struct vgpu_region_file *file, unsigned slot);
+/* Empties a slot, after what it shared went to others: its status first, so that no reader takes
+ * half a slot for a process. The totals are then out of date. */
+void region_clear_slot_locked(struct region *region, unsigned slot);
 /* Clears the slots of the dead; returns how many there were. The totals are then out of date. */
 int region_clear_dead_locked(struct region *region);
 /* Every total from the classes below it. */
 void region_compute_totals_locked(struct vgpu_region_file *file);
+/* The sum of the classes. */
+uint64_t region_sum_classes(const struct vgpu_hami_usage *usage);
 
 /* Whether region->fd still is the region: applications close descriptors that are not theirs, and
  * open others with the same number. */
 bool region_fd_is_ours(const struct region *region);
+
+/* -- ledger.c --------------------------------------------------------------------------------- */
+
+/* The lock, to change our slot: late refunds are made first. What region_lock returns. */
+int region_lock_slot(struct region *region);
+/* Lowers a class of our slot, with all totals. */
+void region_refund_locked(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes);
+
+/* -- share.c ---------------------------------------------------------------------------------- */
+
+/* The slot's process is over: what it had charged and others import goes to one of them each, its
+ * imports vanish. The totals are then out of date. Can be done over, if it was left half done. */
+void region_share_clear_locked(struct region *region, unsigned slot);
+/* Completes the move that a dead holder of the lock had begun. */
+void region_share_repair_locked(struct vgpu_region_file *file);
+/* Empties the table: nobody lives. */
+void region_share_reset_locked(struct vgpu_region_file *file);
+
+/* How many entries to look at: the high-water mark, within bounds whatever the file says. */
+unsigned region_shares_in_use(const struct vgpu_region_file *file);
+/* Whether the entry says where bytes are charged, with a slot and a device within bounds. */
+bool region_share_is_charge(const struct vgpu_region_share *share);
+/* The entry with the charge that an import belongs to, or NULL where it names none. */
+struct vgpu_region_share *region_share_charge_of(struct vgpu_region_file *file,
+						 const struct vgpu_region_share *import);
 
 /* -- setup.c ---------------------------------------------------------------------------------- */
 

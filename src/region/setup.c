@@ -114,14 +114,17 @@ void region_make(struct vgpu_region_file *file, const struct region_setup *setup
 }
 
 /* Nobody living is in the region. */
-static void reset_locked(struct vgpu_region_file *file, const struct region_setup *setup)
+static void reset_locked(struct region *region, const struct region_setup *setup)
 {
+	struct vgpu_region_file *file = region->file;
 	unsigned count = region_slots_in_use(file);
 
 	REGION_STORE(file->hami.device_count, 0);
 	region_step(reset_hidden);
+	region_share_reset_locked(file);
+	region_step(reset_shares);
 	for (unsigned slot = 0; slot < count; slot++)
-		region_clear_slot_locked(file, slot);
+		region_clear_slot_locked(region, slot);
 	REGION_STORE(file->hami.slot_count, 0);
 	region_step(reset_slots);
 	store_setup(file, setup);
@@ -178,7 +181,7 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 	if (error)
 		return cannot_lock(path, error, fault);
 	if (region_living(region) == 0)
-		reset_locked(region->file, setup);
+		reset_locked(region, setup);
 	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)
 		error = fault_set(
 			fault, -EINVAL,

@@ -27,9 +27,9 @@
  * they die with it. So they borrow a byte for as long, from the top, count the claim as an owner
  * does, and store no status.
  *
- * The lock protects status, usage, pids and all totals; own.slots[].claims belongs to the holder of
- * the byte. If the process is killed on any line, what it had begun is either invisible (no status)
- * or it died with the lock, and the next one repairs (lock.c).
+ * The lock protects status, usage, pids, shares and all totals; own.slots[].claims belongs to the
+ * holder of the byte. If the process is killed on any line, what it had begun is either invisible
+ * (no status) or it died with the lock, and the next one repairs (lock.c).
  *
  * The byte belongs to the open file and the mapping holds on to that, too. So an application that
  * closes all descriptors does not lose its slot; it only can tell no longer who else is dead, and
@@ -164,12 +164,14 @@ void region_leave(struct region *region)
 
 /* -- slots ------------------------------------------------------------------------------------ */
 
-void region_clear_slot_locked(struct vgpu_region_file *file, unsigned slot)
+void region_clear_slot_locked(struct region *region, unsigned slot)
 {
-	struct vgpu_hami_slot *dead = &file->hami.slots[slot];
+	struct vgpu_hami_slot *dead = &region->file->hami.slots[slot];
 	uint64_t *words = (uint64_t *)dead;
 	const unsigned count = sizeof(*dead) / sizeof(*words);
 
+	/* While its status says that it is to be cleared: whoever takes over from us sees it. */
+	region_share_clear_locked(region, slot);
 	REGION_STORE(dead->status, VGPU_SLOT_FREE);
 	region_step(clear_hidden);
 	for (unsigned i = 0; i < count; i++) {
@@ -191,13 +193,13 @@ int region_clear_dead_locked(struct region *region)
 	for (unsigned slot = 0; slot < count; slot++)
 		if (REGION_LOAD(file->hami.slots[slot].status) &&
 		    !region_slot_alive(region, slot)) {
-			region_clear_slot_locked(file, slot);
+			region_clear_slot_locked(region, slot);
 			cleared++;
 		}
 	return cleared;
 }
 
-static uint64_t sum_classes(const struct vgpu_hami_usage *usage)
+uint64_t region_sum_classes(const struct vgpu_hami_usage *usage)
 {
 	return REGION_LOAD(usage->context) + REGION_LOAD(usage->module) + REGION_LOAD(usage->data) +
 	       REGION_LOAD(usage->offset);
@@ -207,7 +209,7 @@ static uint64_t sum_classes(const struct vgpu_hami_usage *usage)
 static void compute_slot_totals(struct vgpu_hami_slot *slot, uint64_t used[VGPU_DEVICES_MAX])
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
-		uint64_t total = sum_classes(&slot->used[device]);
+		uint64_t total = region_sum_classes(&slot->used[device]);
 
 		if (REGION_LOAD(slot->used[device].total) != total)
 			REGION_STORE(slot->used[device].total, total);
@@ -241,12 +243,13 @@ static int host_pid(void)
 	return 0;
 }
 
-static void fill_slot_locked(struct vgpu_region_file *file, unsigned index, int pid, int hostpid)
+static void fill_slot_locked(struct region *region, unsigned index, int pid, int hostpid)
 {
+	struct vgpu_region_file *file = region->file;
 	struct vgpu_hami_slot *slot = &file->hami.slots[index];
 	bool was_counted = REGION_LOAD(slot->status) != VGPU_SLOT_FREE;
 
-	region_clear_slot_locked(file, index);
+	region_clear_slot_locked(region, index);
 	if (was_counted) /* a dead owner's */
 		region_compute_totals_locked(file);
 	REGION_STORE(slot->pid, pid);
@@ -290,7 +293,7 @@ int region_claim(struct region *region, struct fault *fault)
 			"a living process keeps the region locked: is it stopped? Continue "
 			"or end it");
 	}
-	fill_slot_locked(region->file, (unsigned)slot, pid, hostpid);
+	fill_slot_locked(region, (unsigned)slot, pid, hostpid);
 	region_unlock(region);
 	return 0;
 }

@@ -17,6 +17,7 @@
 	X(make_done)                                  \
 	/* one that nobody held, given a new setup */ \
 	X(reset_hidden)                               \
+	X(reset_shares)                               \
 	X(reset_slots)                                \
 	X(reset_written)                              \
 	X(reset_done)                                 \
@@ -52,7 +53,28 @@
 	X(raise_class)                                \
 	X(lower_class)                                \
 	X(lower_total)                                \
-	X(lower_used)
+	X(lower_used)                                 \
+	/* an entry of the shares */                  \
+	X(share_counted)                              \
+	X(share_filled)                               \
+	X(share_published)                            \
+	X(share_opened_again)                         \
+	X(share_closed_once)                          \
+	X(share_kept)                                 \
+	X(share_freed)                                \
+	/* a charge that moves to another slot */     \
+	X(move_written)                               \
+	X(move_begun)                                 \
+	X(move_raised_total)                          \
+	X(move_raised)                                \
+	X(move_lowered)                               \
+	X(move_lowered_total)                         \
+	X(move_named)                                 \
+	X(move_marked)                                \
+	X(move_done)                                  \
+	/* the shares of a slot that is over */       \
+	X(share_imports_cleared)                      \
+	X(share_all_cleared)
 
 #ifdef VGPU_FAULTS
 

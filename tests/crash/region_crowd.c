@@ -1,14 +1,16 @@
 /*
  * Processes at work in one region, and one of them is killed: at each named step, and at random.
  * The others go on within 100 ms, the limit is never passed, and when the dead have been reaped the
- * region's figures are those of the living, to the byte.
+ * region's figures are those of the living, to the byte: with what they share counted once, for as
+ * long as one of them has it.
  */
-#include "region_fixture.h"
 #include "region_internal.h"
+#include "region_share_walk.h"
 
 #define WORKERS  4
 #define LIMIT    (64 * MIB)
 #define HOLDINGS 8
+#define IMPORTS  3
 
 static const char *const step_names[] = {
 #define NAME(name) #name,
@@ -16,11 +18,25 @@ static const char *const step_names[] = {
 #undef NAME
 };
 
+/* What a worker has of shared memory. Keys are never used twice; 0 is none. */
+struct shared {
+	uint64_t key, bytes;
+};
+
 struct worker {
 	uint64_t operations;
-	uint64_t frozen; /* it stands still, with `held` on the region's device 0 */
+	uint64_t frozen; /* it stands still, with `held` and `shared` on the region's device 0 */
 	uint64_t held;
+	struct shared shared[1 + IMPORTS]; /* its export, and imports */
+	uint64_t offered;                  /* the key of its export, for the others */
 	pid_t pid;
+};
+
+/* The same of oneself. */
+struct holdings {
+	uint64_t held[HOLDINGS];
+	struct shared exported, imported[IMPORTS];
+	uint64_t exports; /* so many, ever */
 };
 
 /* In shared memory. The test writes but for what is said. */
@@ -48,11 +64,13 @@ static void die_if_first(enum region_step step)
 		kill(getpid(), SIGKILL);
 }
 
-static void stand_still(struct worker *worker, const uint64_t held[HOLDINGS])
+static void stand_still(struct worker *worker, const struct holdings *holdings)
 {
 	worker->held = 0;
 	for (unsigned i = 0; i < HOLDINGS; i++)
-		worker->held += held[i];
+		worker->held += holdings->held[i];
+	worker->shared[0] = holdings->exported;
+	memcpy(worker->shared + 1, holdings->imported, sizeof(holdings->imported));
 	FLAG_SET(worker->frozen);
 	while (FLAG_READ(crowd->freeze))
 		usleep(100);
@@ -74,33 +92,87 @@ static void change_one(struct region *region, uint64_t *held, enum region_class 
 	MUST(region_used(region, 0) <= LIMIT);
 }
 
+/* Exports something of its own, or gives it up. */
+static void change_export(struct region *region, struct worker *worker, struct holdings *holdings,
+			  unsigned *seed)
+{
+	struct shared *exported = &holdings->exported;
+	uint64_t bytes = 1 + (uint64_t)rand_r(seed) % (4 * MIB);
+	int result;
+
+	if (exported->key) {
+		__atomic_store_n(&worker->offered, 0, __ATOMIC_SEQ_CST);
+		result = region_share_withdraw(region, exported->key);
+		MUST(result == 0 || result == 1);
+		if (result == 0)
+			region_refund(region, 0, REGION_DATA, exported->bytes);
+		exported->key = 0;
+	} else if (region_charge(region, 0, REGION_DATA, bytes, LIMIT) == 0) {
+		exported->key = (uint64_t)getpid() << 32 | ++holdings->exports;
+		exported->bytes = bytes;
+		MUST(region_share_export(region, 0, exported->key, bytes) == 0);
+		__atomic_store_n(&worker->offered, exported->key, __ATOMIC_SEQ_CST);
+	}
+}
+
+/* Opens what somebody offers, perhaps itself, perhaps one who is dead; or closes it. */
+static void change_import(struct region *region, struct shared *imported, unsigned *seed)
+{
+	struct worker *of = &crowd->workers[(unsigned)rand_r(seed) % WORKERS];
+	uint64_t key = __atomic_load_n(&of->offered, __ATOMIC_SEQ_CST), bytes;
+	unsigned device;
+	int result;
+
+	if (imported->key) {
+		region_share_import_end(region, imported->key);
+		imported->key = 0;
+	} else if (key) {
+		result = region_share_import(region, key, &device, &bytes);
+		MUST(result == 0 || (result == 1 && device == 0));
+		if (result == 1)
+			*imported = (struct shared){key, bytes};
+	}
+}
+
+static void change_any(struct region *region, struct worker *worker, struct holdings *holdings,
+		       unsigned *seed)
+{
+	unsigned which = (unsigned)rand_r(seed) % (HOLDINGS + 1 + IMPORTS);
+
+	if (which < HOLDINGS)
+		change_one(region, &holdings->held[which],
+			   (enum region_class)(which % REGION_CLASSES), seed);
+	else if (which == HOLDINGS)
+		change_export(region, worker, holdings, seed);
+	else
+		change_import(region, &holdings->imported[which - HOLDINGS - 1], seed);
+}
+
 static void work(void *arg)
 {
 	struct worker *worker = arg;
 	struct region_setup setup = setup_of(LIMIT);
 	struct region region = REGION_CLOSED;
-	uint64_t held[HOLDINGS] = {0};
+	struct holdings holdings = {{0}, {0, 0}, {{0, 0}}, 0};
 	unsigned seed = (unsigned)getpid();
 
 	region_step_hook = die_if_first;
 	MUST(open_claimed(crowd->path, &setup, &region) == 0);
 	while (!FLAG_READ(crowd->finish)) {
-		unsigned which = (unsigned)rand_r(&seed) % HOLDINGS;
-
-		change_one(&region, &held[which], (enum region_class)(which % REGION_CLASSES),
-			   &seed);
+		change_any(&region, worker, &holdings, &seed);
 		__atomic_add_fetch(&worker->operations, 1, __ATOMIC_SEQ_CST);
 		if (FLAG_READ(crowd->freeze))
-			stand_still(worker, held);
+			stand_still(worker, &holdings);
 	}
 	for (unsigned which = 0; which < HOLDINGS; which++)
-		region_refund(&region, 0, (enum region_class)(which % REGION_CLASSES), held[which]);
+		region_refund(&region, 0, (enum region_class)(which % REGION_CLASSES),
+			      holdings.held[which]);
 	region_close(&region);
 }
 
 static void start_worker(unsigned i)
 {
-	crowd->workers[i] = (struct worker){0, 0, 0, 0};
+	memset(&crowd->workers[i], 0, sizeof(crowd->workers[i]));
 	crowd->workers[i].pid = spawn(work, &crowd->workers[i]);
 }
 
@@ -129,7 +201,7 @@ static void die_holding(void *arg)
 static void visit(void *arg)
 {
 	struct region_setup more = setup_from(0, 2, LIMIT);
-	struct region region = REGION_CLOSED;
+	struct region region = REGION_CLOSED, second = REGION_CLOSED;
 
 	(void)arg;
 	region_step_hook = die_if_first;
@@ -139,6 +211,8 @@ static void visit(void *arg)
 		MUST(region_charge(&region, 1, REGION_DATA, 7, 0) == 0);
 		MUST(region_book(&region, 1, REGION_DATA, 0) == 0);
 	}
+	MUST(open_claimed(crowd->path, &more, &second) == 0);
+	share_in_turn(&region, &second, 1, 77);
 	region_close(&region);
 	FLAG_SET(crowd->visited);
 }
@@ -175,6 +249,33 @@ static unsigned wait_for_progress(void)
 	return (unsigned)((clock_now_ns() - start) / NS_PER_MS);
 }
 
+static bool shares_already(unsigned worker, uint64_t key)
+{
+	for (unsigned i = 0; i < worker; i++)
+		for (unsigned j = 0; j <= IMPORTS; j++)
+			if (crowd->workers[i].pid != crowd->doomed &&
+			    crowd->workers[i].shared[j].key == key)
+				return true;
+	return false;
+}
+
+/* What the worker has of shared memory that none before it has. */
+static uint64_t shared_first(unsigned worker)
+{
+	const struct shared *shared = crowd->workers[worker].shared;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i <= IMPORTS; i++) {
+		bool twice = shared[i].key == 0 || shares_already(worker, shared[i].key);
+
+		for (unsigned j = 0; j < i; j++)
+			twice = twice || shared[j].key == shared[i].key;
+		if (!twice)
+			bytes += shared[i].bytes;
+	}
+	return bytes;
+}
+
 /* Everybody stands still; what the region says is what they hold. */
 static void assert_figures(const char *after)
 {
@@ -187,7 +288,7 @@ static void assert_figures(const char *after)
 		if (crowd->workers[i].pid == crowd->doomed)
 			continue;
 		assert_true(reached(&crowd->workers[i].frozen, 1, 5000));
-		held += crowd->workers[i].held;
+		held += crowd->workers[i].held + shared_first(i);
 	}
 	assert_int_equal(region_view(crowd->path, &view, &fault), 0);
 	assert_true(region_reap(&view) >= 0);

@@ -3,8 +3,8 @@
  * over again, at its second, and so on to the last. Whatever it leaves: the next process opens the
  * region at once, has all of it for itself, and finds it whole.
  */
-#include "region_fixture.h"
 #include "region_internal.h"
+#include "region_share_walk.h"
 
 #define LIMIT (100 * MIB)
 
@@ -86,7 +86,7 @@ static void work_out(void *arg)
 	MUST(region_charge(&region, 0, REGION_DATA, 10 * MIB, LIMIT) == 0);
 	MUST(open_claimed(run->path, &more, &second) == 0); /* appended to */
 	MUST(region_charge(&second, 1, REGION_CONTEXT, 5, LIMIT) == 0);
-	region_close(&second);
+	share_in_turn(&region, &second, 0, 77);
 	MUST(region_book(&region, 0, REGION_OFFSET, 12) == 0);
 	region_refund(&region, 0, REGION_DATA, 10 * MIB);
 	region_close(&region);

@@ -1,0 +1,468 @@
+/*
+ * Memory that several processes of the slice hold together (CUDA IPC, exported handles): it is
+ * charged once, and stays charged for as long as any of them holds it.
+ *
+ * How it works. own.shares is a table of two kinds of entries. A charge (EXPORT, MOVED) says that
+ * so many bytes of a slot's data class are memory that others may open under a key. An import says
+ * that a slot has it open, how often, and which entry has the charge. When the slot with the charge
+ * gives the memory up or dies, and another living slot imports it, the charge moves there
+ * (move_locked): out of one slot's data class, into the other's, the entry with it. Whoever has a
+ * MOVED charge has it because of its import, and passes it on, or gives it back, with the last one.
+ *
+ * What always holds, whenever the lock is free. An entry that is used names a slot whose status is
+ * not 0. An import names a charge of the same key, and each slot has one import of a charge at
+ * most; so a charge that nobody imports any more can go alone. No slot exports a key twice. What
+ * has moved to a slot is part of its data class. Two slots may export the same key (a hash may
+ * repeat), each with its charge and its importers; an opener is taken for one of the exporters'.
+ *
+ * An entry names its slot and the claim of it: who dies is cleared before its slot is anybody
+ * else's, and between its death and that, a successor that has counted its claim already is not
+ * mistaken for it (is_living).
+ *
+ * The lock protects all of it. Charges and refunds never look here.
+ *
+ * If the process is killed on any line. An entry is filled in while it is free and published by its
+ * state; what a process had begun with entries of its own ends when its slot is cleared, which can
+ * be done over: its entries go before its status does. A move changes somebody else's figures, and
+ * so is written down first, in own.move, as figures to be reached, none as a difference: whoever
+ * takes over does all of it again (region_share_repair_locked) before anything else is looked at,
+ * and as nobody had the lock meanwhile, the figures are still those of that moment.
+ *
+ * What it is not: a judge of keys. Whether memory is the same is what the keys say.
+ */
+#include <errno.h>
+
+#include "region_internal.h"
+
+unsigned region_shares_in_use(const struct vgpu_region_file *file)
+{
+	uint32_t count = REGION_LOAD(file->own.share_count);
+
+	return count > VGPU_SHARES_MAX ? VGPU_SHARES_MAX : count;
+}
+
+/* -- entries ---------------------------------------------------------------------------------- */
+
+static bool has_state(const struct vgpu_region_share *share, enum vgpu_share_state state)
+{
+	return REGION_LOAD(share->state) == state;
+}
+
+bool region_share_is_charge(const struct vgpu_region_share *share)
+{
+	return (has_state(share, VGPU_SHARE_EXPORT) || has_state(share, VGPU_SHARE_MOVED)) &&
+	       REGION_LOAD(share->slot) < VGPU_SLOTS_MAX &&
+	       REGION_LOAD(share->device) < VGPU_DEVICES_MAX;
+}
+
+struct vgpu_region_share *region_share_charge_of(struct vgpu_region_file *file,
+						 const struct vgpu_region_share *import)
+{
+	uint16_t of = REGION_LOAD(import->of);
+	struct vgpu_region_share *charge;
+
+	if (!has_state(import, VGPU_SHARE_IMPORT) || of >= VGPU_SHARES_MAX)
+		return NULL;
+	charge = &file->own.shares[of];
+	if (!region_share_is_charge(charge) || REGION_LOAD(charge->key) != REGION_LOAD(import->key))
+		return NULL;
+	return charge;
+}
+
+static uint32_t claim_of(const struct vgpu_region_file *file, unsigned slot)
+{
+	return (uint32_t)REGION_LOAD(file->own.slots[slot].claims);
+}
+
+/* Whether the process that the entry names may live. */
+static bool is_living(const struct region *region, const struct vgpu_region_share *share)
+{
+	unsigned slot = REGION_LOAD(share->slot);
+
+	return slot < VGPU_SLOTS_MAX && REGION_LOAD(region->file->hami.slots[slot].status) &&
+	       REGION_LOAD(share->claim) == claim_of(region->file, slot) &&
+	       region_slot_alive(region, slot);
+}
+
+static bool is_ours(const struct region *region, const struct vgpu_region_share *share)
+{
+	unsigned slot = (unsigned)region->slot;
+
+	return REGION_LOAD(share->slot) == slot &&
+	       REGION_LOAD(share->claim) == claim_of(region->file, slot);
+}
+
+/* Puts an entry of ours into the table: 0, or -ENOSPC. */
+static int add_locked(struct region *region, const struct vgpu_region_share *entry)
+{
+	struct vgpu_region_own *own = &region->file->own;
+	struct vgpu_region_share *at;
+	uint32_t i = 0;
+
+	while (i < VGPU_SHARES_MAX && !has_state(&own->shares[i], VGPU_SHARE_FREE))
+		i++;
+	if (i == VGPU_SHARES_MAX)
+		return -ENOSPC;
+	if (region_shares_in_use(region->file) <= i) {
+		REGION_PUBLISH(own->share_count, i + 1);
+		region_step(share_counted);
+	}
+	at = &own->shares[i];
+	REGION_STORE(at->key, entry->key);
+	REGION_STORE(at->bytes, entry->bytes);
+	REGION_STORE(at->claim, claim_of(region->file, (unsigned)region->slot));
+	REGION_STORE(at->count, entry->count);
+	REGION_STORE(at->slot, (uint16_t)region->slot);
+	REGION_STORE(at->of, entry->of);
+	REGION_STORE(at->device, entry->device);
+	region_step(share_filled);
+	REGION_PUBLISH(at->state, entry->state); /* last: a kill must not leave it used and empty */
+	region_step(share_published);
+	return 0;
+}
+
+static void free_locked(struct vgpu_region_share *share)
+{
+	REGION_PUBLISH(share->state, VGPU_SHARE_FREE);
+	region_step(share_freed);
+}
+
+/* Our entry of that key and state, or NULL. */
+static struct vgpu_region_share *find_ours(struct region *region, uint64_t key,
+					   enum vgpu_share_state state)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (has_state(share, state) && REGION_LOAD(share->key) == key &&
+		    is_ours(region, share))
+			return share;
+	}
+	return NULL;
+}
+
+/* Our import of that charge, or NULL. */
+static struct vgpu_region_share *find_our_import(struct region *region,
+						 const struct vgpu_region_share *charge)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (region_share_charge_of(region->file, share) == charge && is_ours(region, share))
+			return share;
+	}
+	return NULL;
+}
+
+/* What somebody opens who opens the key: of the living rather than the dead, whose charge is yet to
+ * move; and exported rather than moved, which may be from before the key was used again. */
+static struct vgpu_region_share *find_charge(struct region *region, uint64_t key)
+{
+	unsigned count = region_shares_in_use(region->file), best_rank = 0;
+	struct vgpu_region_share *best = NULL;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+		unsigned rank;
+
+		if (!region_share_is_charge(share) || REGION_LOAD(share->key) != key)
+			continue;
+		rank = 1 + (has_state(share, VGPU_SHARE_EXPORT) ? 1u : 0u) +
+		       (is_living(region, share) ? 2u : 0u);
+		if (rank > best_rank) {
+			best = share;
+			best_rank = rank;
+		}
+	}
+	return best;
+}
+
+/* -- a charge moves --------------------------------------------------------------------------- */
+
+/* Puts a slot's data class at bytes, and its total with it; as often as one likes. The total is
+ * never below the classes, and the stores are releases so that a kill leaves them in this order. */
+static void put_data(struct vgpu_hami_usage *usage, uint64_t bytes)
+{
+	uint64_t was = REGION_LOAD(usage->data);
+	uint64_t total = region_sum_classes(usage) - was + bytes;
+
+	if (bytes >= was) {
+		REGION_PUBLISH(usage->total, total);
+		region_step(move_raised_total);
+		REGION_PUBLISH(usage->data, bytes);
+		region_step(move_raised);
+	} else {
+		REGION_PUBLISH(usage->data, bytes);
+		region_step(move_lowered);
+		REGION_PUBLISH(usage->total, total);
+		region_step(move_lowered_total);
+	}
+}
+
+/* Does what own.move says, from wherever it stands. The device's total is what it was. */
+static void finish_move_locked(struct vgpu_region_file *file)
+{
+	struct vgpu_region_move *move = &file->own.move;
+	struct vgpu_region_share *share = &file->own.shares[REGION_LOAD(move->share)];
+	unsigned from = REGION_LOAD(move->from), to = REGION_LOAD(move->to);
+	unsigned device = REGION_LOAD(move->device);
+
+	put_data(&file->hami.slots[to].used[device], REGION_LOAD(move->to_data));
+	put_data(&file->hami.slots[from].used[device], REGION_LOAD(move->from_data));
+	REGION_PUBLISH(share->bytes, REGION_LOAD(move->bytes));
+	REGION_PUBLISH(share->claim, REGION_LOAD(move->to_claim));
+	REGION_PUBLISH(share->slot, (uint16_t)to);
+	region_step(move_named);
+	REGION_PUBLISH(share->state, VGPU_SHARE_MOVED);
+	region_step(move_marked);
+	REGION_PUBLISH(move->active, 0);
+	region_step(move_done);
+}
+
+/* The charge goes to the slot that has that import of it. No more than there is in the data class:
+ * a refund that was made without a withdrawal is not undone. */
+static void move_locked(struct region *region, struct vgpu_region_share *charge,
+			const struct vgpu_region_share *import)
+{
+	struct vgpu_region_file *file = region->file;
+	struct vgpu_region_move *move = &file->own.move;
+	uint16_t from = REGION_LOAD(charge->slot), to = REGION_LOAD(import->slot);
+	uint8_t device = REGION_LOAD(charge->device);
+	uint64_t from_data = REGION_LOAD(file->hami.slots[from].used[device].data);
+	uint64_t to_data = REGION_LOAD(file->hami.slots[to].used[device].data);
+	uint64_t bytes = REGION_LOAD(charge->bytes);
+
+	if (bytes > from_data)
+		bytes = from_data;
+	REGION_STORE(move->bytes, bytes);
+	REGION_STORE(move->from_data, from_data - bytes);
+	REGION_STORE(move->to_data, to_data + bytes);
+	REGION_STORE(move->to_claim, REGION_LOAD(import->claim));
+	REGION_STORE(move->share, (uint16_t)(charge - file->own.shares));
+	REGION_STORE(move->from, from);
+	REGION_STORE(move->to, to);
+	REGION_STORE(move->device, device);
+	region_step(move_written);
+	REGION_PUBLISH(move->active, 1);
+	region_step(move_begun);
+	finish_move_locked(file);
+}
+
+void region_share_repair_locked(struct vgpu_region_file *file)
+{
+	struct vgpu_region_move *move = &file->own.move;
+
+	if (!REGION_LOAD(move->active))
+		return;
+	if (REGION_LOAD(move->share) < VGPU_SHARES_MAX &&
+	    REGION_LOAD(move->from) < VGPU_SLOTS_MAX && REGION_LOAD(move->to) < VGPU_SLOTS_MAX &&
+	    REGION_LOAD(move->device) < VGPU_DEVICES_MAX)
+		finish_move_locked(file);
+	else /* nobody of ours wrote that */
+		REGION_PUBLISH(move->active, 0);
+}
+
+/* An import of the charge by a living slot that is not ours, or NULL. Those of the dead go on the
+ * way: with NULL, nobody but our slot has any left, and the charge may go. */
+static struct vgpu_region_share *find_heir(struct region *region,
+					   const struct vgpu_region_share *charge)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (region_share_charge_of(region->file, share) != charge || is_ours(region, share))
+			continue;
+		if (is_living(region, share))
+			return share;
+		free_locked(share);
+	}
+	return NULL;
+}
+
+/* -- the contract ----------------------------------------------------------------------------- */
+
+int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes)
+{
+	struct vgpu_region_share entry = {
+		.key = key, .bytes = bytes, .state = VGPU_SHARE_EXPORT, .device = (uint8_t)device};
+	int error;
+
+	if (region->slot < 0)
+		return -EBADF;
+	if (key == 0 || device >= region_devices_in_use(region->file))
+		return -EINVAL;
+	error = region_lock_slot(region);
+	if (error)
+		return error;
+	if (!find_ours(region, key, VGPU_SHARE_EXPORT))
+		error = add_locked(region, &entry);
+	region_unlock(region);
+	return error;
+}
+
+/* Whether somebody has the memory open still, who has the charge then. */
+static bool withdraw_locked(struct region *region, struct vgpu_region_share *charge)
+{
+	struct vgpu_region_share *heir = find_heir(region, charge);
+
+	if (heir) {
+		move_locked(region, charge, heir);
+		return true;
+	}
+	if (find_our_import(region, charge)) {
+		REGION_PUBLISH(charge->state, VGPU_SHARE_MOVED);
+		region_step(share_kept);
+		return true;
+	}
+	free_locked(charge);
+	return false;
+}
+
+int region_share_withdraw(struct region *region, uint64_t key)
+{
+	struct vgpu_region_share *charge;
+	int result;
+
+	if (region->slot < 0)
+		return -EBADF;
+	result = region_lock_slot(region);
+	if (result)
+		return result;
+	charge = find_ours(region, key, VGPU_SHARE_EXPORT);
+	if (charge)
+		result = withdraw_locked(region, charge);
+	region_unlock(region);
+	return result;
+}
+
+/* One import more of the charge by our slot: 0, or -ENOSPC. */
+static int import_locked(struct region *region, const struct vgpu_region_share *charge)
+{
+	struct vgpu_region_share *import = find_our_import(region, charge);
+	struct vgpu_region_share entry = {
+		.key = REGION_LOAD(charge->key),
+		.count = 1,
+		.of = (uint16_t)(charge - region->file->own.shares),
+		.state = VGPU_SHARE_IMPORT,
+		.device = REGION_LOAD(charge->device),
+	};
+
+	if (!import)
+		return add_locked(region, &entry);
+	REGION_STORE(import->count, REGION_LOAD(import->count) + 1);
+	region_step(share_opened_again);
+	return 0;
+}
+
+int region_share_import(struct region *region, uint64_t key, unsigned *ret_device,
+			uint64_t *ret_bytes)
+{
+	struct vgpu_region_share *charge;
+	int result;
+
+	if (region->slot < 0)
+		return -EBADF;
+	result = region_lock_slot(region);
+	if (result)
+		return result;
+	charge = find_charge(region, key);
+	if (charge)
+		result = import_locked(region, charge);
+	if (charge && result == 0) {
+		*ret_device = REGION_LOAD(charge->device);
+		*ret_bytes = REGION_LOAD(charge->bytes);
+		result = 1;
+	}
+	region_unlock(region);
+	return result;
+}
+
+static void import_end_locked(struct region *region, struct vgpu_region_share *import)
+{
+	struct vgpu_region_share *charge = region_share_charge_of(region->file, import), *heir;
+	uint32_t count = REGION_LOAD(import->count);
+
+	if (count > 1) {
+		REGION_STORE(import->count, count - 1);
+		region_step(share_closed_once);
+		return;
+	}
+	free_locked(import);
+	if (!charge || !has_state(charge, VGPU_SHARE_MOVED) || !is_ours(region, charge))
+		return;
+	heir = find_heir(region, charge);
+	if (heir) {
+		move_locked(region, charge, heir);
+		return;
+	}
+	free_locked(charge);
+	region_refund_locked(region, REGION_LOAD(charge->device), REGION_DATA,
+			     REGION_LOAD(charge->bytes));
+}
+
+void region_share_import_end(struct region *region, uint64_t key)
+{
+	struct vgpu_region_share *import;
+
+	if (region->slot < 0 || region_lock_slot(region) != 0)
+		return;
+	import = find_ours(region, key, VGPU_SHARE_IMPORT);
+	if (import)
+		import_end_locked(region, import);
+	region_unlock(region);
+}
+
+/* -- the ends of slots ------------------------------------------------------------------------ */
+
+/* An import, when the process of the slot is over: its own goes, and so does a dead one's of what
+ * it had charged; a living one's is given the charge. */
+static void clear_import_locked(struct region *region, struct vgpu_region_share *import,
+				unsigned slot)
+{
+	struct vgpu_region_share *charge = region_share_charge_of(region->file, import);
+
+	if (charge && REGION_LOAD(import->slot) != slot) {
+		if (REGION_LOAD(charge->slot) != slot)
+			return; /* none of its business, or given to somebody just now */
+		if (is_living(region, import)) {
+			move_locked(region, charge, import);
+			return;
+		}
+	}
+	free_locked(import);
+}
+
+void region_share_clear_locked(struct region *region, unsigned slot)
+{
+	struct vgpu_region_share *shares = region->file->own.shares;
+	unsigned count = region_shares_in_use(region->file), charges = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (has_state(&shares[i], VGPU_SHARE_IMPORT))
+			clear_import_locked(region, &shares[i], slot);
+		else if (!has_state(&shares[i], VGPU_SHARE_FREE))
+			charges += REGION_LOAD(shares[i].slot) == slot;
+	}
+	region_step(share_imports_cleared);
+	/* What is the slot's still, nobody imports. */
+	for (unsigned i = 0; charges && i < count; i++)
+		if (!has_state(&shares[i], VGPU_SHARE_FREE) && REGION_LOAD(shares[i].slot) == slot)
+			free_locked(&shares[i]);
+	region_step(share_all_cleared);
+}
+
+void region_share_reset_locked(struct vgpu_region_file *file)
+{
+	unsigned count = region_shares_in_use(file);
+
+	for (unsigned i = 0; i < count; i++)
+		REGION_PUBLISH(file->own.shares[i].state, VGPU_SHARE_FREE);
+	REGION_PUBLISH(file->own.share_count, 0);
+	REGION_PUBLISH(file->own.move.active, 0);
+}
