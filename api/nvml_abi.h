@@ -48,3 +48,43 @@ typedef struct nvmlProcessInfo_v2_st {
 
 #define NVML_VALUE_NOT_AVAILABLE        UINT64_MAX
 #define NVML_DEVICE_UUID_V2_BUFFER_SIZE 96
+
+typedef struct nvmlBAR1Memory_st {
+	unsigned long long bar1Total, bar1Free, bar1Used; /* bytes */
+} nvmlBAR1Memory_t;
+
+/* A GPU's UUID, as text ("GPU-…") or as its sixteen bytes. */
+typedef enum nvmlUUIDType_enum {
+	NVML_UUID_TYPE_NONE = 0,
+	NVML_UUID_TYPE_ASCII = 1,
+	NVML_UUID_TYPE_BINARY = 2,
+} nvmlUUIDType_t;
+
+typedef union nvmlUUIDValue_un {
+	char str[41];
+	unsigned char bytes[16];
+} nvmlUUIDValue_t;
+
+typedef struct nvmlUUID_v1_st {
+	unsigned int version; /* NVML_UUID_V1, set by the caller */
+	unsigned int type;    /* nvmlUUIDType_t */
+	nvmlUUIDValue_t value;
+} nvmlUUID_v1_t, nvmlUUID_t;
+
+#define NVML_UUID_V1 ((unsigned int)sizeof(nvmlUUID_v1_t) | 1u << 24)
+
+typedef struct nvmlPciInfo_st {
+	char busIdLegacy[16]; /* "0000:01:00.0" */
+	unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+	char busId[32]; /* "00000000:01:00.0" */
+} nvmlPciInfo_t;
+
+/* How near two GPUs are: each level includes those above it here. */
+typedef enum nvmlGpuLevel_enum {
+	NVML_TOPOLOGY_INTERNAL = 0,
+	NVML_TOPOLOGY_SINGLE = 10,
+	NVML_TOPOLOGY_MULTIPLE = 20,
+	NVML_TOPOLOGY_HOSTBRIDGE = 30,
+	NVML_TOPOLOGY_NODE = 40,
+	NVML_TOPOLOGY_SYSTEM = 50,
+} nvmlGpuTopologyLevel_t;

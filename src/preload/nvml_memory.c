@@ -1,16 +1,16 @@
 /* NVML's view of the memory: what nvidia-smi and its like show is the slice. */
 #include "hooks.h"
 #include "nvml.h"
+#include "nvml_view.h"
 #include "oversubscribe.h"
 #include "view.h"
 
 /* The slice of an NVML device. */
 static bool slice_of(nvmlDevice_t device, uint64_t *ret_limit, uint64_t *ret_used)
 {
-	char uuid[NVML_DEVICE_UUID_V2_BUFFER_SIZE] = "";
+	char uuid[VGPU_UUID_LEN];
 
-	return nvml.nvmlDeviceGetUUID(device, uuid, sizeof(uuid)) == NVML_SUCCESS &&
-	       view_memory(uuid, ret_limit, ret_used);
+	return nvml_device_uuid(device, uuid) && view_memory(uuid, ret_limit, ret_used);
 }
 
 /* total is the slice's, or the GPU's if that is smaller and all there is; used and free add up to

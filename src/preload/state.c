@@ -18,6 +18,7 @@
 #include "log.h"
 #include "making.h"
 #include "nvml.h"
+#include "nvml_view.h"
 #include "quota.h"
 #include "view.h"
 
@@ -48,6 +49,7 @@ static void forget_parent(void)
 	hooks_forget();
 	cuda_forget();
 	nvml_forget();
+	nvml_devices_forget();
 	view_forget();
 	quota_forget();
 }

@@ -269,3 +269,15 @@ bool slice_limits(const struct slice *slice, const char *uuid, int index,
 	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;
 	return true;
 }
+
+bool slice_narrows(const struct slice *slice)
+{
+	return slice->has_policy || slice->env.visible_count > 0;
+}
+
+bool slice_shows(const struct slice *slice, const char *uuid)
+{
+	if (slice->has_policy)
+		return policy_find(&slice->policy, uuid) >= 0;
+	return slice->env.visible_count == 0 || find_visible(&slice->env, uuid) >= 0;
+}

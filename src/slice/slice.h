@@ -69,3 +69,14 @@ bool slice_needs_order(const struct slice *slice);
  */
 bool slice_limits(const struct slice *slice, const char *uuid, int index,
 		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct);
+
+/* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES
+ * lists UUIDs. */
+bool slice_narrows(const struct slice *slice);
+
+/*
+ * Whether the slice shows the GPU, or MIG instance, with that UUID: the policy lists it, or, where
+ * there is no policy, NVIDIA_VISIBLE_DEVICES does; true if it lists no UUIDs. To be shown and to be
+ * let in are two things: slice_limits, which knows the policy alone, decides the latter.
+ */
+bool slice_shows(const struct slice *slice, const char *uuid);

@@ -24,6 +24,9 @@ done
 if [ "$library" = cuda ]; then
     version=$(sed -n 's/^#define CUDA_VERSION \([0-9]*\).*/\1/p' "$found/cuda.h")
     [ "${version:-0}" -ge 13000 ] || skip "$found/cuda.h is of CUDA $version, older than the tables"
+else
+    version=$(sed -n 's/^#define NVML_API_VERSION *\([0-9]*\).*/\1/p' "$found/nvml.h")
+    [ "${version:-0}" -ge 13 ] || skip "$found/nvml.h is version $version, older than the tables"
 fi
 
 work=$(mktemp -d) || exit 1

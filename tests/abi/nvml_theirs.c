@@ -1,6 +1,8 @@
 /* nvml.def and nvml_abi.h against an nvml.h, as cuda_theirs.c does it. */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS /* plain names mean the plain functions */
 #include <nvml.h>
+#pragma GCC diagnostic ignored \
+	"-Wdeprecated-declarations" /* what old programs call is hooked too */
 
 #include "layout.h"
 
@@ -19,6 +21,7 @@
 #include "nvml_values.h"
 
 #define NVML_MEMORY_V2 nvmlMemory_v2
+#define NVML_UUID_V1   nvmlUUID_v1
 
 static const struct layout theirs[] = {
 #include "nvml_types.def"

@@ -111,7 +111,12 @@ static void set_scene(void)
 					    "CUDA_TASK_PRIORITY",
 					    "VGPU_SIM_MISSING",
 					    "CUDA_DEVICE_MEMORY_LIMIT",
-					    "CUDA_OVERSUBSCRIBE"};
+					    "CUDA_OVERSUBSCRIBE",
+					    "VGPU_SIM_NVML_MIG",
+					    "VGPU_SIM_NVML_LISTS",
+					    "VGPU_SIM_NVML_FIGURES",
+					    "VGPU_SIM_NVML_MANY",
+					    "VGPU_SIM_MODULE_MIB"};
 	char limit[64];
 
 	strcpy(scene_dir, "/tmp/vgpu-memory-XXXXXX");

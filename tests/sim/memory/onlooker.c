@@ -3,6 +3,7 @@
  * monitor in the container does. It ends when its wire is closed.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "nvml_abi.h"
@@ -65,11 +66,14 @@ int main(void)
 	struct answer highest = {0}, answer;
 	struct question question;
 	nvmlDevice_t device;
+	char uuid[64];
 
 	if (nvmlInit_v2() != NVML_SUCCESS)
 		return 1;
 	while (read(WIRE, &question, sizeof(question)) == sizeof(question)) {
-		if (nvmlDeviceGetHandleByIndex_v2(question.gpu, &device) != NVML_SUCCESS)
+		/* By UUID: with the library, indexes are the slice's. */
+		snprintf(uuid, sizeof(uuid), "GPU-51300000-0000-4000-8000-%012x", question.gpu);
+		if (nvmlDeviceGetHandleByUUID(uuid, &device) != NVML_SUCCESS)
 			return 1;
 		switch (question.kind) {
 		case QUESTION_MEMORY:

@@ -1,0 +1,36 @@
+/* NVML's functions, as a program sees them that links it, and what the tests here share. */
+#pragma once
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cuda_api.h"
+#include "nvml_abi.h"
+
+#define NVML_HOOK(name, parameters, arguments) nvmlReturn_t name parameters;
+#define NVML_CALL(name, parameters)            nvmlReturn_t name parameters;
+#define NVML_SIM(name, parameters)             nvmlReturn_t name parameters;
+#include "nvml.def"
+
+/* The call's result is what it should be. */
+#define CHECK_NVML(call, expected) CHECK_EQUAL(call, expected)
+
+/* Adds a GPU, or its MIG instance, to the scene's policy: of 2 GiB. */
+static inline void policy_add(const char *uuid)
+{
+	char file[128];
+
+	mkdir(scene_path("policy"), 0700);
+	snprintf(file, sizeof(file), "policy/%s", uuid);
+	scene_write(file, "memory = 2G\n");
+	env_set("VGPU_POLICY", scene_path("policy"));
+}
+
+/* The machine's GPU `gpu` in its own numbering; by UUID, so it must be in the slice. */
+static inline nvmlDevice_t device_of(unsigned gpu)
+{
+	nvmlDevice_t device = NULL;
+
+	CHECK_NVML(nvmlDeviceGetHandleByUUID(gpu_uuid(gpu), &device), NVML_SUCCESS);
+	return device;
+}
