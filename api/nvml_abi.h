@@ -17,6 +17,7 @@ typedef enum nvmlReturn_enum {
 	NVML_ERROR_DRIVER_NOT_LOADED = 9,
 	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
 	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+	NVML_ERROR_MEMORY = 20,
 	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
 	NVML_ERROR_UNKNOWN = 999,
 } nvmlReturn_t;
@@ -34,7 +35,7 @@ typedef struct nvmlMemory_v2_st {
 
 #define NVML_MEMORY_V2 ((unsigned int)sizeof(nvmlMemory_v2_t) | 2u << 24)
 
-/* What nvmlDeviceGetComputeRunningProcesses fills in. v2 and v3 of the call share a layout. */
+/* What the lists of running processes are filled with. v2 and v3 of the calls share a layout. */
 typedef struct nvmlProcessInfo_v1_st {
 	unsigned int pid;
 	unsigned long long usedGpuMemory; /* bytes, or NVML_VALUE_NOT_AVAILABLE */
@@ -88,3 +89,49 @@ typedef enum nvmlGpuLevel_enum {
 	NVML_TOPOLOGY_NODE = 40,
 	NVML_TOPOLOGY_SYSTEM = 50,
 } nvmlGpuTopologyLevel_t;
+
+typedef struct nvmlProcessDetail_v1_st {
+	unsigned int pid;
+	unsigned long long usedGpuMemory;              /* as in nvmlProcessInfo_t */
+	unsigned int gpuInstanceId, computeInstanceId; /* likewise */
+	unsigned long long usedGpuCcProtectedMemory;   /* bytes */
+} nvmlProcessDetail_v1_t;
+
+typedef struct nvmlProcessDetailList_v1_st {
+	unsigned int version;             /* NVML_PROCESS_DETAIL_LIST_V1, set by the caller */
+	unsigned int mode;                /* 0 compute, 1 graphics, 2 MPS compute */
+	unsigned int numProcArrayEntries; /* room, then how many */
+	nvmlProcessDetail_v1_t *procArray;
+} nvmlProcessDetailList_v1_t, nvmlProcessDetailList_t;
+
+#define NVML_PROCESS_DETAIL_LIST_V1 ((unsigned int)sizeof(nvmlProcessDetailList_v1_t) | 1u << 24)
+
+typedef struct nvmlProcessUtilizationSample_st {
+	unsigned int pid;
+	unsigned long long timeStamp;                   /* us */
+	unsigned int smUtil, memUtil, encUtil, decUtil; /* percent */
+} nvmlProcessUtilizationSample_t;
+
+typedef struct nvmlProcessUtilizationInfo_v1_st {
+	unsigned long long timeStamp; /* us */
+	unsigned int pid;
+	unsigned int smUtil, memUtil, encUtil, decUtil, jpgUtil, ofaUtil; /* percent */
+} nvmlProcessUtilizationInfo_v1_t;
+
+typedef struct nvmlProcessesUtilizationInfo_v1_st {
+	unsigned int version;                 /* NVML_PROCESSES_UTILIZATION_V1, set by the caller */
+	unsigned int processSamplesCount;     /* room, then how many */
+	unsigned long long lastSeenTimeStamp; /* us; only later samples are wanted */
+	nvmlProcessUtilizationInfo_v1_t *procUtilArray;
+} nvmlProcessesUtilizationInfo_v1_t, nvmlProcessesUtilizationInfo_t;
+
+#define NVML_PROCESSES_UTILIZATION_V1 \
+	((unsigned int)sizeof(nvmlProcessesUtilizationInfo_v1_t) | 1u << 24)
+
+typedef struct nvmlAccountingStats_st {
+	unsigned int gpuUtilization, memoryUtilization; /* percent */
+	unsigned long long maxMemoryUsage;              /* bytes */
+	unsigned long long time, startTime;             /* ms, 0 while it runs; us */
+	unsigned int isRunning;
+	unsigned int reserved[5];
+} nvmlAccountingStats_t;

@@ -4,6 +4,7 @@
  *
  *   VGPU_SIM_NVML_MIG    a GPU's number: it is cut into two instances   (nvml_devices.c)
  *   VGPU_SIM_NVML_PIDS   what pids the process lists have               (nvml_processes.c)
+ *   VGPU_SIM_NVML_LISTS  which of them have any                         (likewise)
  *
  * nvmlInit counts; between the last nvmlShutdown and the next nvmlInit nothing else works. One lock
  * is held for the whole of every call. A forked child has what its parent had, over a file of its

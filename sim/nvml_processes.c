@@ -4,28 +4,65 @@
  *
  *   VGPU_SIM_NVML_PIDS   foreign: process lists have each pid plus 1000000, as if they were of
  * another pid namespace; none: they are empty
+ *   VGPU_SIM_NVML_LISTS  all: the lists of graphics and MPS processes are as that of compute
+ * processes; otherwise they are empty
+ *   VGPU_SIM_NVML_FIGURES  none: no process's memory is known
+ *   VGPU_SIM_NVML_MANY   how many processes there are besides, on every GPU
+ *
+ * Every process is said to use the GPU, and of a figure that tells it from others: its pid.
  */
 #include "nvml_calls.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum {
 	FOREIGN_PIDS = 1000000,
-	PROCESSES_MAX = 1024,
+	MANY_PIDS = 100000000,
+	PROCESSES_MAX = 4096,
 };
 
-/* The processes on the GPU with the pids to be shown. */
-static unsigned processes_get(unsigned gpu, struct state_process list[PROCESSES_MAX])
+/* As in nvmlProcessDetailList_t. */
+enum mode { COMPUTE, GRAPHICS, MPS_COMPUTE, MODES };
+
+/* Adds processes that there are not to the count in front of those that there are. */
+static unsigned many_add(struct state_process list[PROCESSES_MAX], unsigned count)
 {
-	const char *pids = getenv("VGPU_SIM_NVML_PIDS");
+	const char *text = getenv("VGPU_SIM_NVML_MANY");
+	unsigned many = text ? (unsigned)strtoul(text, NULL, 10) : 0;
+
+	if (!many || count > PROCESSES_MAX || many > PROCESSES_MAX - count)
+		return count;
+	memmove(list + many, list, count * sizeof *list);
+	for (unsigned i = 0; i < many; i++)
+		list[i] = (struct state_process){.pid = MANY_PIDS + i, .memory_bytes = 1 << 20};
+	return count + many;
+}
+
+/* The processes on the GPU with the pids to be shown. */
+static unsigned processes_get(enum mode mode, unsigned gpu,
+			      struct state_process list[PROCESSES_MAX])
+{
+	const char *pids = getenv("VGPU_SIM_NVML_PIDS"), *lists = getenv("VGPU_SIM_NVML_LISTS");
 
 	if (pids && !strcmp(pids, "none"))
+		return 0;
+	if (mode != COMPUTE && (!lists || strcmp(lists, "all")))
 		return 0;
 	unsigned count = state_processes(gpu, list, PROCESSES_MAX);
 	if (pids && !strcmp(pids, "foreign")) {
 		for (unsigned i = 0; i < count; i++)
 			list[i].pid += FOREIGN_PIDS;
+	}
+	count = many_add(list, count);
+	const char *figures = getenv("VGPU_SIM_NVML_FIGURES");
+	if (figures && !strcmp(figures, "none")) {
+		for (unsigned i = 0; i < count; i++)
+			list[i].memory_bytes = NVML_VALUE_NOT_AVAILABLE;
 	}
 	return count;
 }
@@ -33,29 +70,26 @@ static unsigned processes_get(unsigned gpu, struct state_process list[PROCESSES_
 /*
  * NVML's way with sizes: *count is the room on entry and the number of processes on return; too
  * little room is an error, and then nothing but the number is written. `store` writes one into the
- * caller's array.
+ * caller's array. The caller has entered.
  */
 static nvmlReturn_t
-processes_store(const char *function, nvmlDevice_t device, unsigned *count, void *infos,
+processes_store(enum mode mode, nvmlDevice_t device, unsigned *count, void *infos,
 		void (*store)(void *infos, unsigned i, const struct state_process *process))
 {
-	static struct state_process list[PROCESSES_MAX]; /* lock */
-	nvmlReturn_t result = nvml_enter(function);
+	static struct state_process list[PROCESSES_MAX]; /* the lock */
 	unsigned gpu;
 
-	if (result)
-		return result;
 	if (!nvml_gpu(device, count, &gpu))
-		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
-	unsigned room = *count, found = processes_get(gpu, list);
+		return NVML_ERROR_INVALID_ARGUMENT;
+	unsigned room = *count, found = processes_get(mode, gpu, list);
 	*count = found;
 	if (found > room)
-		return nvml_leave(NVML_ERROR_INSUFFICIENT_SIZE);
+		return NVML_ERROR_INSUFFICIENT_SIZE;
 	if (found && !infos)
-		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+		return NVML_ERROR_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < found; i++)
 		store(infos, i, &list[i]);
-	return nvml_leave(NVML_SUCCESS);
+	return NVML_SUCCESS;
 }
 
 static void store_v1(void *infos, unsigned i, const struct state_process *process)
@@ -76,20 +110,180 @@ static void store_v2(void *infos, unsigned i, const struct state_process *proces
 	};
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount,
-						  nvmlProcessInfo_v1_t *infos)
+#define LIST(name, mode, record, store)                                                  \
+	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, record *infos)   \
+	{                                                                                \
+		nvmlReturn_t result = nvml_enter(__func__);                              \
+                                                                                         \
+		if (!result)                                                             \
+			result = nvml_leave(                                             \
+				processes_store(mode, device, infoCount, infos, store)); \
+		return result;                                                           \
+	}
+
+LIST(nvmlDeviceGetComputeRunningProcesses, COMPUTE, nvmlProcessInfo_v1_t, store_v1)
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, COMPUTE, nvmlProcessInfo_v2_t, store_v2)
+LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE, nvmlProcessInfo_t, store_v2)
+LIST(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS, nvmlProcessInfo_v1_t, store_v1)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, GRAPHICS, nvmlProcessInfo_v2_t, store_v2)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS, nvmlProcessInfo_t, store_v2)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses, MPS_COMPUTE, nvmlProcessInfo_v1_t, store_v1)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, MPS_COMPUTE, nvmlProcessInfo_v2_t, store_v2)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS_COMPUTE, nvmlProcessInfo_t, store_v2)
+
+static void store_detail(void *infos, unsigned i, const struct state_process *process)
 {
-	return processes_store(__func__, device, infoCount, infos, store_v1);
+	((nvmlProcessDetail_v1_t *)infos)[i] = (nvmlProcessDetail_v1_t){
+		.pid = process->pid,
+		.usedGpuMemory = process->memory_bytes,
+		.gpuInstanceId = UINT32_MAX,
+		.computeInstanceId = UINT32_MAX,
+	};
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount,
-						     nvmlProcessInfo_v2_t *infos)
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+						   nvmlProcessDetailList_t *plist)
 {
-	return processes_store(__func__, device, infoCount, infos, store_v2);
+	nvmlReturn_t result = nvml_enter(__func__);
+
+	if (result)
+		return result;
+	if (!plist || plist->mode >= MODES)
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	if (plist->version != NVML_PROCESS_DETAIL_LIST_V1)
+		return nvml_leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	return nvml_leave(processes_store((enum mode)plist->mode, device,
+					  &plist->numProcArrayEntries, plist->procArray,
+					  store_detail));
 }
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount,
-						     nvmlProcessInfo_t *infos)
+/* -- utilization: samples of this moment --------------------------------------------------------
+ */
+
+static uint64_t now_us(void)
 {
-	return processes_store(__func__, device, infoCount, infos, store_v2);
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void store_sample(void *infos, unsigned i, const struct state_process *process)
+{
+	((nvmlProcessUtilizationSample_t *)infos)[i] = (nvmlProcessUtilizationSample_t){
+		.pid = process->pid,
+		.timeStamp = now_us(),
+		.smUtil = process->pid % 100,
+	};
+}
+
+static void store_info(void *infos, unsigned i, const struct state_process *process)
+{
+	((nvmlProcessUtilizationInfo_v1_t *)infos)[i] = (nvmlProcessUtilizationInfo_v1_t){
+		.pid = process->pid,
+		.timeStamp = now_us(),
+		.smUtil = process->pid % 100,
+	};
+}
+
+/* No sample is an error of its own, and without an array the number is what is asked for. */
+static nvmlReturn_t
+samples_store(nvmlDevice_t device, unsigned *count, void *infos, uint64_t since_us,
+	      void (*store)(void *infos, unsigned i, const struct state_process *process))
+{
+	if (count && !infos)
+		*count = 0;
+	nvmlReturn_t result = processes_store(COMPUTE, device, count, infos, store);
+
+	if ((!result && !*count) || (result != NVML_ERROR_INVALID_ARGUMENT && since_us > now_us()))
+		return NVML_ERROR_NOT_FOUND;
+	return result;
+}
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+					     nvmlProcessUtilizationSample_t *utilization,
+					     unsigned int *processSamplesCount,
+					     unsigned long long lastSeenTimeStamp)
+{
+	nvmlReturn_t result = nvml_enter(__func__);
+
+	return result ? result
+		      : nvml_leave(samples_store(device, processSamplesCount, utilization,
+						 lastSeenTimeStamp, store_sample));
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
+						   nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
+{
+	nvmlReturn_t result = nvml_enter(__func__);
+
+	if (result)
+		return result;
+	if (!procesesUtilInfo)
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	if (procesesUtilInfo->version != NVML_PROCESSES_UTILIZATION_V1)
+		return nvml_leave(NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	return nvml_leave(samples_store(device, &procesesUtilInfo->processSamplesCount,
+					procesesUtilInfo->procUtilArray,
+					procesesUtilInfo->lastSeenTimeStamp, store_info));
+}
+
+/* -- accounting: of the living ------------------------------------------------------------------
+ */
+
+static void store_pid(void *infos, unsigned i, const struct state_process *process)
+{
+	((unsigned *)infos)[i] = process->pid;
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count,
+					 unsigned int *pids)
+{
+	nvmlReturn_t result = nvml_enter(__func__);
+
+	return result ? result
+		      : nvml_leave(processes_store(COMPUTE, device, count, pids, store_pid));
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
+					  nvmlAccountingStats_t *stats)
+{
+	static struct state_process list[PROCESSES_MAX]; /* the lock */
+	nvmlReturn_t result = nvml_enter(__func__);
+	unsigned gpu;
+
+	if (result)
+		return result;
+	if (!nvml_gpu(device, stats, &gpu))
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	unsigned count = processes_get(COMPUTE, gpu, list);
+	for (unsigned i = 0; i < count; i++) {
+		if (list[i].pid != pid)
+			continue;
+		*stats = (nvmlAccountingStats_t){.gpuUtilization = pid % 100,
+						 .maxMemoryUsage = list[i].memory_bytes,
+						 .isRunning = 1};
+		return nvml_leave(NVML_SUCCESS);
+	}
+	return nvml_leave(NVML_ERROR_NOT_FOUND);
+}
+
+/* Its first argument, as much as fits. */
+nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
+{
+	nvmlReturn_t result = nvml_enter(__func__);
+	char path[32];
+
+	if (result)
+		return result;
+	if (!name || !length)
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return nvml_leave(NVML_ERROR_NOT_FOUND);
+	ssize_t got = read(file, name, length - 1);
+	close(file);
+	name[got < 0 ? 0 : got] = '\0';
+	return nvml_leave(NVML_SUCCESS);
 }

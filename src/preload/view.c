@@ -7,7 +7,6 @@
 
 #include "lock.h"
 #include "nvml.h"
-#include "region.h"
 #include "state.h"
 
 static struct lock opening = LOCK_INIT;
@@ -55,4 +54,14 @@ bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
 	*ret_limit = limit;
 	*ret_used = used;
 	return limit != 0;
+}
+
+unsigned view_processes(const char *uuid, struct region_process ret_processes[VGPU_SLOTS_MAX])
+{
+	struct region *region = state_get() == STATE_ENFORCING ? open_view() : NULL;
+
+	if (!region)
+		return 0;
+	return region_processes(region, uuid ? region_find_device(region, uuid) : -1,
+				ret_processes);
 }

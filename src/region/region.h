@@ -157,6 +157,18 @@ int region_reap(struct region *region);
 /* How many slots have a living process, our own included. */
 unsigned region_living(const struct region *region);
 
+/* Who is in a slot, and what it holds of one device. */
+struct region_process {
+	int pid;        /* in its own pid namespace */
+	int hostpid;    /* in the host's, 0 when not known */
+	uint64_t bytes; /* its total */
+};
+
+/* Lists the living: how many there are. device may be negative: bytes are 0 then. Takes no lock;
+ * who comes or goes meanwhile may be listed or not. */
+unsigned region_processes(const struct region *region, int device,
+			  struct region_process ret_processes[VGPU_SLOTS_MAX]);
+
 /*
  * Whether everything that always holds does hold. Calls say(arg, line) once for each thing that is
  * wrong, and returns how many there are. Takes the lock where the region is writable.

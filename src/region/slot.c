@@ -334,3 +334,28 @@ unsigned region_living(const struct region *region)
 			living += region_slot_alive(region, slot);
 	return living;
 }
+
+/* Pairs with fill_slot_locked, which publishes the status after the pids, and with
+ * region_clear_slot_locked, which takes it away before them. */
+static bool see_process(const struct region *region, unsigned index, int device,
+			struct region_process *ret_process)
+{
+	const struct vgpu_hami_slot *slot = &region->file->hami.slots[index];
+
+	if (!REGION_SEE(slot->status) || !region_slot_alive(region, index))
+		return false;
+	ret_process->pid = REGION_SEE(slot->pid);
+	ret_process->hostpid = REGION_SEE(slot->hostpid);
+	ret_process->bytes = device < 0 ? 0 : REGION_SEE(slot->used[device].total);
+	return REGION_SEE(slot->status) != VGPU_SLOT_FREE;
+}
+
+unsigned region_processes(const struct region *region, int device,
+			  struct region_process ret_processes[VGPU_SLOTS_MAX])
+{
+	unsigned count = region_slots_in_use(region->file), living = 0;
+
+	for (unsigned slot = 0; slot < count; slot++)
+		living += see_process(region, slot, device, &ret_processes[living]);
+	return living;
+}

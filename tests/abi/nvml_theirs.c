@@ -20,8 +20,10 @@
 	_Static_assert(name == (value), #name " has another value in nvml.h");
 #include "nvml_values.h"
 
-#define NVML_MEMORY_V2 nvmlMemory_v2
-#define NVML_UUID_V1   nvmlUUID_v1
+#define NVML_MEMORY_V2                nvmlMemory_v2
+#define NVML_UUID_V1                  nvmlUUID_v1
+#define NVML_PROCESS_DETAIL_LIST_V1   nvmlProcessDetailList_v1
+#define NVML_PROCESSES_UTILIZATION_V1 nvmlProcessesUtilizationInfo_v1
 
 static const struct layout theirs[] = {
 #include "nvml_types.def"

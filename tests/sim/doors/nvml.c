@@ -1,5 +1,6 @@
 /* nvml WAY: NVML's functions in the same ways as the driver's (linked and called with NVML_CALLED):
- * the GPU is as large as the slice. */
+ * the GPU is as large as the slice, the other GPU is not there, and every function that we stand in
+ * front of is found in our library. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
@@ -51,11 +52,31 @@ static void check_size(unsigned long long total)
 	CHECK(total == expected, "not held: the GPU has %llu bytes", total);
 }
 
+/* The slice has one of the two. */
+static void check_count(unsigned count)
+{
+	unsigned expected = getenv("DOORS_CONTROL") ? 2 : 1;
+
+	CHECK(count == expected, "not held: there are %u GPUs", count);
+}
+
+/* Found where it should be. */
+static void check_place(const char *name, void *function)
+{
+	Dl_info place;
+	bool ours;
+
+	CHECK(dladdr(function, &place), "%s is nowhere", name);
+	ours = strstr(place.dli_fname, "libvgpu.so") != NULL;
+	CHECK(ours == !getenv("DOORS_CONTROL"), "%s is in %s", name, place.dli_fname);
+}
+
 int main(int argc, char **argv)
 {
 	nvmlMemory_t memory = {0};
 	nvmlMemory_v2_t memory_v2 = {.version = NVML_MEMORY_V2};
 	nvmlDevice_t device;
+	unsigned count = 0;
 
 	CHECK(argc == 2, "usage: nvml WAY");
 	choose(argv[1]);
@@ -65,5 +86,9 @@ int main(int argc, char **argv)
 	CHECK(REACH(nvmlDeviceGetMemoryInfo_v2)(device, &memory_v2) == NVML_SUCCESS, "no answer");
 	check_size(memory.total);
 	check_size(memory_v2.total);
+	CHECK(REACH(nvmlDeviceGetCount_v2)(&count) == NVML_SUCCESS, "no answer");
+	check_count(count);
+#define NVML_HOOK(name, parameters, arguments) check_place(#name, (void *)FIND(name));
+#include "nvml.def"
 	return 0;
 }

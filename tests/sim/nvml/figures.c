@@ -1,0 +1,160 @@
+/* What NVML tells of single processes: utilization, accounting, names. Of the slice's only. */
+#include "tenants.h"
+
+/* -- utilization ---------------------------------------------------------------------------------
+ */
+
+static bool is_ours(unsigned pid)
+{
+	return pid == (unsigned)members[0].pid || pid == (unsigned)members[1].pid;
+}
+
+static void samples(void)
+{
+	nvmlDevice_t device = crowd_in_slice();
+	nvmlProcessUtilizationSample_t seen[4];
+	unsigned count = 0;
+
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
+		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(count, 2);
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, NULL, &count, 0),
+		   NVML_ERROR_INSUFFICIENT_SIZE);
+	count = 1;
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0),
+		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(count, 2);
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_SUCCESS);
+	CHECK_EQUAL(count, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(is_ours(seen[i].pid) && seen[i].pid != seen[!i].pid);
+		CHECK_EQUAL(seen[i].smUtil, seen[i].pid % 100);
+		CHECK(seen[i].timeStamp > 0);
+	}
+	count = 4;
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, ~0ull),
+		   NVML_ERROR_NOT_FOUND);
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, NULL, 0),
+		   NVML_ERROR_INVALID_ARGUMENT);
+	end(&members[0]);
+	end(&members[1]);
+	count = 4;
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_ERROR_NOT_FOUND);
+	end(&stranger);
+}
+
+static void samples_of_all(void)
+{
+	nvmlDevice_t device = crowd_in_slice();
+	nvmlProcessUtilizationInfo_v1_t seen[4];
+	nvmlProcessesUtilizationInfo_t info = {.version = NVML_PROCESSES_UTILIZATION_V1};
+
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(info.processSamplesCount, 2);
+	info.procUtilArray = seen;
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_SUCCESS);
+	CHECK_EQUAL(info.processSamplesCount, 2);
+	CHECK(info.procUtilArray == seen);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK(is_ours(seen[i].pid) && seen[i].pid != seen[!i].pid);
+		CHECK_EQUAL(seen[i].smUtil, seen[i].pid % 100);
+	}
+	info.processSamplesCount = 1;
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		   NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(info.processSamplesCount, 2);
+	info.lastSeenTimeStamp = ~0ull;
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_ERROR_NOT_FOUND);
+	info.version++;
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info),
+		   NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, NULL),
+		   NVML_ERROR_INVALID_ARGUMENT);
+	disperse();
+}
+
+/* -- accounting and names ------------------------------------------------------------------------
+ */
+
+static void accounting(void)
+{
+	nvmlDevice_t device = crowd_in_slice();
+	unsigned count = 0, pids[4] = {0};
+	nvmlAccountingStats_t stats = {.startTime = UNTOUCHED};
+
+	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, NULL), NVML_ERROR_INSUFFICIENT_SIZE);
+	CHECK_EQUAL(count, 2);
+	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK(count == 2 && is_ours(pids[0]) && is_ours(pids[1]) && pids[0] != pids[1]);
+	CHECK_NVML(nvmlDeviceGetAccountingPids(device, NULL, pids), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats),
+		   NVML_ERROR_NOT_FOUND);
+	CHECK_NVML(nvmlDeviceGetAccountingStats(device, 0, &stats), NVML_ERROR_NOT_FOUND);
+	CHECK_EQUAL(stats.startTime, UNTOUCHED);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)members[i].pid, &stats),
+			   NVML_SUCCESS);
+		CHECK_EQUAL(stats.maxMemoryUsage, CONTEXT + sizes_mib[i] * MIB);
+		CHECK_EQUAL(stats.isRunning, 1);
+	}
+	CHECK_NVML(nvmlDeviceGetAccountingStats(device, pids[0], NULL),
+		   NVML_ERROR_INVALID_ARGUMENT);
+	disperse();
+}
+
+static void names(void)
+{
+	char name[256] = "";
+
+	crowd_in_slice();
+	CHECK_NVML(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
+		   NVML_ERROR_NOT_FOUND);
+	CHECK_NVML(nvmlSystemGetProcessName(1, name, sizeof(name)), NVML_ERROR_NOT_FOUND);
+	CHECK(!name[0]);
+	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, name, sizeof(name)),
+		   NVML_SUCCESS);
+	CHECK(strstr(name, "nvml_figures"));
+	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, name, 0),
+		   NVML_ERROR_INVALID_ARGUMENT);
+	CHECK_NVML(nvmlSystemGetProcessName((unsigned)members[0].pid, NULL, 9),
+		   NVML_ERROR_INVALID_ARGUMENT);
+	disperse();
+}
+
+/* Figures of others are given to who has no slice. */
+static void no_slice_to_ask(void)
+{
+	nvmlDevice_t device = crowd();
+	unsigned count = 4, pids[4];
+	nvmlProcessUtilizationSample_t seen[4];
+	nvmlProcessUtilizationInfo_v1_t infos[4];
+	nvmlProcessesUtilizationInfo_t info = {.version = NVML_PROCESSES_UTILIZATION_V1,
+					       .processSamplesCount = 4,
+					       .procUtilArray = infos};
+	nvmlAccountingStats_t stats;
+	char name[256];
+
+	CHECK_NVML(nvmlDeviceGetAccountingPids(device, &count, pids), NVML_SUCCESS);
+	CHECK_EQUAL(count, 3);
+	count = 4;
+	CHECK_NVML(nvmlDeviceGetProcessUtilization(device, seen, &count, 0), NVML_SUCCESS);
+	CHECK_EQUAL(count, 3);
+	CHECK_NVML(nvmlDeviceGetProcessesUtilizationInfo(device, &info), NVML_SUCCESS);
+	CHECK_EQUAL(info.processSamplesCount, 3);
+	CHECK_NVML(nvmlDeviceGetAccountingStats(device, (unsigned)stranger.pid, &stats),
+		   NVML_SUCCESS);
+	CHECK_NVML(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
+		   NVML_SUCCESS);
+	disperse();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(samples), SCENE(samples_of_all),  SCENE(accounting),
+		SCENE(names),   SCENE(no_slice_to_ask),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

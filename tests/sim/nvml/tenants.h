@@ -1,0 +1,69 @@
+/* Processes of the slice on a GPU, and those of another tenant beside them. */
+#pragma once
+
+#include "nvml_api.h"
+
+static const unsigned sizes_mib[] = {100, 200}, stranger_mib = 400;
+static struct member members[2], stranger;
+
+/* Holds as much of the GPU as it is told. */
+static inline void holder(int wire)
+{
+	uint64_t gpu = hear(wire);
+
+	cuda_start((CUdevice)gpu);
+	take(hear(wire) * MIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+static inline void strange_holder(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	holder(wire);
+}
+
+static inline struct member start(void (*body)(int wire), unsigned gpu, unsigned mib)
+{
+	struct member member = member_start(body);
+
+	tell(member.wire, gpu);
+	tell(member.wire, mib);
+	hear(member.wire);
+	return member;
+}
+
+static inline void end(struct member *member)
+{
+	tell(member->wire, 1);
+	member_end(member);
+}
+
+/* Two processes of ours, and a stranger, all on GPU 0; we look at it. Nothing of ours may have been
+ * asked before: a forked child keeps its parent's slice. */
+static inline nvmlDevice_t crowd(void)
+{
+	nvmlDevice_t device;
+
+	env_set("VGPU_SIM_GPUS", "3x8G");
+	stranger = start(strange_holder, 0, stranger_mib);
+	for (unsigned i = 0; i < 2; i++)
+		members[i] = start(holder, 0, sizes_mib[i]);
+	CHECK_NVML(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_NVML(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	return device;
+}
+
+static inline nvmlDevice_t crowd_in_slice(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
+	return crowd();
+}
+
+static inline void disperse(void)
+{
+	end(&members[0]);
+	end(&members[1]);
+	end(&stranger);
+}
