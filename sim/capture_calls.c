@@ -33,6 +33,47 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode
 	return result ? result : capture_begin(stream, mode);
 }
 
+/* The first version, of CUDA 10.0, has no mode: it was this one. */
+CUresult cuStreamBeginCapture(CUstream hStream)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, __func__, &stream);
+
+	return result ? result : capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream hStream)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, __func__, &stream);
+
+	return result ? result : capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+				     const CUgraphNode *dependencies,
+				     const CUgraphEdgeData *dependencyData, size_t numDependencies,
+				     CUstreamCaptureMode mode)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, false, hGraph, &stream);
+
+	(void)dependencies, (void)dependencyData, (void)numDependencies, (void)mode;
+	return result ? result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+					  const CUgraphNode *dependencies,
+					  const CUgraphEdgeData *dependencyData,
+					  size_t numDependencies, CUstreamCaptureMode mode)
+{
+	CUstream stream;
+	CUresult result = enter_stream(__func__, hStream, true, hGraph, &stream);
+
+	(void)dependencies, (void)dependencyData, (void)numDependencies, (void)mode;
+	return result ? result : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
 	CUstream stream;

@@ -7,6 +7,7 @@
  *                            VGPU_SIM_GPUS
  *   VGPU_SIM_DRIVER_VERSION  what cuDriverGetVersion says; default 13000
  *   VGPU_SIM_CONTEXT_MIB     what a context costs; default 518
+ *   VGPU_SIM_MODULE_MIB      what a loaded module or library costs; default 0
  *
  * Read once a process, under pthread_once; constant afterwards. A value that makes no sense is
  * refused and never replaced by a default, or tests would run on a machine that they did not ask
@@ -132,14 +133,16 @@ static bool path_read(void)
 static void config_read(void)
 {
 	const char *gpus = getenv("VGPU_SIM_GPUS");
-	uint64_t version, context_mib;
+	uint64_t version, context_mib, module_mib;
 
 	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
 		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
-		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) && path_read();
+		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) &&
+		number_env("VGPU_SIM_MODULE_MIB", 0, UINT32_MAX, &module_mib) && path_read();
 	if (valid) {
 		config.driver_version = (int)version;
 		config.context_bytes = context_mib << 20;
+		config.module_bytes = module_mib << 20;
 	}
 }
 

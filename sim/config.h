@@ -24,6 +24,7 @@ struct sim_config {
 	uint64_t total_bytes[SIM_GPUS_MAX];
 	int driver_version;     /* as cuDriverGetVersion says it: 13000 is 13.0 */
 	uint64_t context_bytes; /* what a context adds to its process in NVML's eyes */
+	uint64_t module_bytes;  /* likewise a module or library */
 	char state_path[4096];
 };
 

@@ -6,6 +6,11 @@
  * process's figure, as measured on a real driver: 6 MiB for each context, and 3 MiB for the first
  * on a GPU, which the process keeps to its end.
  *
+ * The stack of a thread costs as much for each that the GPU can have at a time, beyond the 1 KiB
+ * that is in a context's cost. A green context is another door to the primary one, with a timeline
+ * of its own: what is made in it is the primary one's, and its cost too, which it keeps when the
+ * green one ends, and the next green one has.
+ *
  * The handle is the struct's address. Created contexts are never freed and their addresses never
  * given out again, because other threads may have them on their stacks: there they are found dead.
  * The primary context of a device is one struct for good, that dies and comes alive.
@@ -21,6 +26,7 @@
 
 enum {
 	STACK_MAX = 128,
+	STACK_SIZE = 1024, /* bytes a thread, to begin with */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,12 +75,19 @@ static CUresult open_locked(CUcontext context, unsigned flags, CUdevice device, 
 	context->api_version = api;
 	context->id = ++last_id;
 	context->flags = flags;
-	context->limits[CU_LIMIT_STACK_SIZE] = 1024;
+	context->limits[CU_LIMIT_STACK_SIZE] = STACK_SIZE;
 	context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = MIB;
 	context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * MIB;
 	timeline_open(context);
 	atomic_store(&context->alive, true);
 	return CUDA_SUCCESS;
+}
+
+static void close_green_locked(CUcontext context)
+{
+	atomic_store(&context->alive, false);
+	timeline_close(context);
+	context->owner->green_used_bytes -= context->green_bytes;
 }
 
 /* After this nothing can be made in it any more: memory.c and timeline.c look, under their locks.
@@ -84,10 +97,19 @@ static void close_locked(CUcontext context)
 	unsigned gpu = context->gpu;
 	struct state_holding holding = cost(gpu);
 
+	holding.memory_bytes += context->stack_bytes + context->green_bytes;
+	context->stack_bytes = 0;
+	context->green_bytes = 0;
+	for (CUcontext other = created; other; other = other->next) {
+		if (other->owner == context && other->alive)
+			close_green_locked(other);
+	}
 	atomic_store(&context->alive, false);
 	timeline_close(context);
 	modules_close(context);
 	pools_close(context);
+	arrays_close(context);
+	share_close(context);
 	memory_give_all(context);
 	context->uses = 0;
 	state_give(gpu, &holding);
@@ -207,7 +229,7 @@ CUresult context_create(CUcontext *ret_context, unsigned flags, CUdevice device,
 
 static CUresult destroy_locked(CUcontext context)
 {
-	if (!context || is_primary(context) || !known_locked(context))
+	if (!context || is_primary(context) || !known_locked(context) || context->owner)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!context->alive)
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -231,7 +253,7 @@ CUresult context_attach(CUcontext *ret_context)
 	CUresult result = CUDA_ERROR_INVALID_CONTEXT;
 
 	contexts_lock();
-	if (context && !is_primary(context) && context->alive) {
+	if (context && !is_primary(context) && !context->owner && context->alive) {
 		context->uses++;
 		*ret_context = context;
 		result = CUDA_SUCCESS;
@@ -256,6 +278,109 @@ CUresult context_detach(CUcontext context)
 	if (ends && !result)
 		stack_forget(context);
 	return result;
+}
+
+/* What the stacks of that many bytes cost beyond a context's own. */
+static bool stacks_bytes(size_t bytes, uint64_t *ret_bytes)
+{
+	const uint64_t threads = (uint64_t)SIM_MULTIPROCESSORS * SIM_THREADS_PER_MULTIPROCESSOR;
+	uint64_t more = bytes > STACK_SIZE ? bytes - STACK_SIZE : 0, all;
+
+	if (__builtin_mul_overflow(more, threads, &all) || all > UINT64_MAX - GRANULE_BYTES)
+		return false;
+	*ret_bytes = (all + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+	return true;
+}
+
+static CUresult set_stack_locked(CUcontext context, size_t bytes)
+{
+	uint64_t need, has = context->stack_bytes;
+
+	if (!stacks_bytes(bytes, &need))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct state_holding change = {.memory_bytes = need > has ? need - has : has - need};
+	if (need < has)
+		state_give(context->gpu, &change);
+	else if (state_take(context->gpu, &change))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	context->stack_bytes = need;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	context = context_owner(context);
+	contexts_lock();
+	if (!context->alive)
+		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	else if (limit == CU_LIMIT_STACK_SIZE)
+		result = set_stack_locked(context, value);
+	if (!result)
+		context->limits[limit] = value;
+	contexts_unlock();
+	return result;
+}
+
+CUcontext context_owner(CUcontext context)
+{
+	return context->owner ? context->owner : context;
+}
+
+/* Enough for one more; what green ones that are gone have left counts. */
+static CUresult green_take_locked(CUcontext primary, uint64_t bytes)
+{
+	uint64_t need = primary->green_used_bytes + bytes;
+	struct state_holding more = {
+		.memory_bytes = need > primary->green_bytes ? need - primary->green_bytes : 0};
+
+	if (!primary->alive)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (state_take(primary->gpu, &more))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	primary->green_bytes += more.memory_bytes;
+	primary->green_used_bytes = need;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_context)
+{
+	CUcontext context = calloc(1, sizeof *context), primary = &primaries[device];
+
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	contexts_lock();
+	CUresult result = green_take_locked(primary, bytes);
+	if (!result) {
+		context->device = device;
+		context->gpu = primary->gpu;
+		context->api_version = primary->api_version;
+		context->id = ++last_id;
+		context->flags = primary->flags;
+		context->owner = primary;
+		context->green_bytes = bytes;
+		timeline_open(context);
+		atomic_store(&context->alive, true);
+		context->next = created;
+		created = context;
+		*ret_context = context;
+	}
+	contexts_unlock();
+	if (result)
+		free(context);
+	return result;
+}
+
+CUresult context_destroy_green(CUcontext context)
+{
+	contexts_lock();
+	bool alive = context->alive;
+	if (alive)
+		close_green_locked(context);
+	contexts_unlock();
+	stack_forget(context);
+	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult primary_retain(CUcontext *ret_context, CUdevice device)

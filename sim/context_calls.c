@@ -268,12 +268,11 @@ CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 	if (limit >= sizeof context->limits / sizeof *context->limits)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	contexts_lock();
-	*pvalue = context->limits[limit];
+	*pvalue = context_owner(context)->limits[limit];
 	contexts_unlock();
 	return CUDA_SUCCESS;
 }
 
-/* Takes no device memory for it, unlike the real one. */
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	CUcontext context;
@@ -283,10 +282,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 		return result;
 	if (limit >= sizeof context->limits / sizeof *context->limits)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
-	contexts_lock();
-	context->limits[limit] = value;
-	contexts_unlock();
-	return CUDA_SUCCESS;
+	return context_set_limit(context, limit, value);
 }
 
 static CUresult synchronize(CUcontext context)

@@ -6,10 +6,11 @@
  * already, the unused end of one made for a bigger allocation included, and only if there is none
  * into a new block. The end of a block of several granules stays unused. A block goes back to the
  * GPU with its last allocation. All as measured on a real driver. Managed memory and what the
- * 32-bit functions hand out get blocks of their own whatever the size. So does what pools and
- * graphs hand out (struct space); for that they account themselves, and no context has it. Managed
- * memory is never refused for want of room on the GPU: what does not fit lies on the host, and stays
- * there (a real driver moves it to and fro).
+ * 32-bit functions hand out get blocks of their own whatever the size. Arrays have a heap of their
+ * own, in which only small ones share granules; to the application they have no address. What pools
+ * and graphs hand out (struct space) are blocks, too; for that they account themselves, and no
+ * context has it. Managed memory is never refused for want of room on the GPU: what does not fit
+ * lies on the host, and stays there (a real driver moves it to and fro).
  *
  *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
  * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
@@ -33,6 +34,7 @@ struct block {
 	enum block_kind kind;
 	uint64_t address;
 	uint64_t granules;
+	uint64_t shared;               /* an object of the shared state; 0: it is none */
 	size_t head_bytes;             /* 0: no head, or no longer */
 	uint64_t live;                 /* allocations in it, the head included */
 	uint64_t managed_bytes;        /* of managed memory, what the GPU holds */
@@ -70,8 +72,7 @@ static struct granule *block_granule(const struct block *block, uint64_t i)
 	return map_at(block->address + i * GRANULE_BYTES, false);
 }
 
-/* Address space aligned to granules; 0 if there is none. */
-static uint64_t space_map(uint64_t bytes, bool low)
+uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
@@ -85,17 +86,19 @@ static uint64_t space_map(uint64_t bytes, bool low)
 	if (at == MAP_FAILED)
 		return 0;
 	/* Next to an aligned one, which is the rule, it is aligned. */
-	if ((uintptr_t)at % GRANULE_BYTES == 0)
+	if ((uintptr_t)at % alignment == 0)
 		return (uintptr_t)at;
 	munmap(at, bytes);
-	at = mmap(NULL, bytes + GRANULE_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (bytes > UINT64_MAX - alignment)
+		return 0;
+	at = mmap(NULL, bytes + alignment, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (at == MAP_FAILED)
 		return 0;
-	size_t before = -(uintptr_t)at % GRANULE_BYTES;
+	size_t before = -(uintptr_t)at % alignment;
 	char *address = (char *)at + before;
 	if (before)
 		munmap(at, before);
-	munmap(address + bytes, GRANULE_BYTES - before);
+	munmap(address + bytes, alignment - before);
 	return (uintptr_t)address;
 }
 
@@ -127,6 +130,16 @@ static void block_give(const struct block *block)
 	state_give(block->context->gpu, &holding);
 }
 
+static struct heap *heap_of(CUcontext context, enum block_kind kind)
+{
+	return kind == BLOCK_ARRAY ? &context->array_heap : &context->heap;
+}
+
+static struct heap *block_heap(const struct block *block)
+{
+	return heap_of(block->context, block->kind);
+}
+
 /* Gives a block of one granule its page. */
 static struct page *page_make(struct block *block, unsigned head_units)
 {
@@ -137,7 +150,7 @@ static struct page *page_make(struct block *block, unsigned head_units)
 	page_open(page, head_units);
 	page->block = block;
 	page->address = block->address;
-	if (!page_index_add(&block->context->heap.index, page)) {
+	if (!page_index_add(&block_heap(block)->index, page)) {
 		free(page);
 		return NULL;
 	}
@@ -153,7 +166,7 @@ static void block_unmap(struct block *block)
 		if (!granule)
 			break; /* half made */
 		if (granule->page) {
-			page_index_remove(&block->context->heap.index, granule->page);
+			page_index_remove(&block_heap(block)->index, granule->page);
 			free(granule->page);
 		}
 		*granule = (struct granule){0};
@@ -164,7 +177,8 @@ static void block_unmap(struct block *block)
 /* Address space, map and page; the GPU has been asked. */
 static bool block_map(struct block *block)
 {
-	block->address = space_map(block->granules * GRANULE_BYTES, block->kind == BLOCK_LOW);
+	block->address =
+		space_map(block->granules * GRANULE_BYTES, GRANULE_BYTES, block->kind == BLOCK_LOW);
 	if (!block->address)
 		return false;
 	for (uint64_t i = 0; i < block->granules; i++) {
@@ -179,8 +193,10 @@ static bool block_map(struct block *block)
 	unsigned head_units =
 		(unsigned)((block->head_bytes + UNIT_BYTES - 1) / UNIT_BYTES % PAGE_UNITS);
 	bool filled = block->head_bytes && !head_units;
-	if (block->kind == BLOCK_DEVICE && block->granules == 1 && !filled &&
-	    !page_make(block, head_units)) {
+	bool shared = block->kind == BLOCK_DEVICE
+			      ? !filled
+			      : block->kind == BLOCK_ARRAY && !block->head_bytes;
+	if (shared && block->granules == 1 && !page_make(block, head_units)) {
 		block_unmap(block);
 		return false;
 	}
@@ -190,7 +206,7 @@ static bool block_map(struct block *block)
 /* A new block, with a head unless head_bytes is 0. */
 static struct block *block_open(CUcontext context, enum block_kind kind, size_t head_bytes)
 {
-	struct heap *heap = &context->heap;
+	struct heap *heap = heap_of(context, kind);
 	struct block *block = malloc(sizeof *block);
 
 	if (!block)
@@ -216,7 +232,7 @@ static struct block *block_open(CUcontext context, enum block_kind kind, size_t 
 
 static void block_close(struct block *block)
 {
-	struct heap *heap = &block->context->heap;
+	struct heap *heap = block_heap(block);
 
 	if (block->previous)
 		block->previous->next = block->next;
@@ -225,7 +241,10 @@ static void block_close(struct block *block)
 	if (block->next)
 		block->next->previous = block->previous;
 	block_unmap(block);
-	block_give(block);
+	if (block->shared)
+		state_leave(block->shared);
+	else
+		block_give(block);
 	free(block);
 }
 
@@ -235,16 +254,16 @@ static void block_put(struct block *block)
 		block_close(block);
 }
 
-static struct page *page_new(CUcontext context)
+static struct page *page_new(CUcontext context, enum block_kind kind)
 {
-	struct block *block = block_open(context, BLOCK_DEVICE, 0);
+	struct block *block = block_open(context, kind, 0);
 
 	return block ? block_granule(block, 0)->page : NULL;
 }
 
-static uint64_t small_take(CUcontext context, size_t bytes)
+static uint64_t small_take(CUcontext context, enum block_kind kind, size_t bytes)
 {
-	struct page_index *index = &context->heap.index;
+	struct page_index *index = &heap_of(context, kind)->index;
 	unsigned units = (unsigned)((bytes + UNIT_BYTES - 1) / UNIT_BYTES);
 	struct page *page;
 	int unit = -1;
@@ -254,7 +273,7 @@ static uint64_t small_take(CUcontext context, size_t bytes)
 		page_index_update(index, page);
 	}
 	if (unit < 0) {
-		page = page_new(context);
+		page = page_new(context, kind);
 		if (!page)
 			return 0;
 		unit = page_take(page, units);
@@ -268,11 +287,12 @@ CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	uint64_t address = 0;
 
+	context = context_owner(context);
 	pthread_mutex_lock(&lock);
 	if (!context->alive) {
 		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	} else if (kind == BLOCK_DEVICE && bytes <= SMALL_MAX_BYTES) {
-		address = small_take(context, bytes);
+	} else if ((kind == BLOCK_DEVICE || kind == BLOCK_ARRAY) && bytes <= SMALL_MAX_BYTES) {
+		address = small_take(context, kind, bytes);
 	} else {
 		struct block *block = block_open(context, kind, bytes);
 
@@ -295,7 +315,7 @@ static void head_give(struct block *block)
 		return; /* the block goes anyway */
 	page_give(page, 0, page->head_units);
 	page->head_units = 0;
-	page_index_update(&block->context->heap.index, page);
+	page_index_update(&block_heap(block)->index, page);
 }
 
 static bool small_give(struct page *page, uint64_t address)
@@ -306,20 +326,20 @@ static bool small_give(struct page *page, uint64_t address)
 	if (!units || unit < page->head_units)
 		return false;
 	page_give(page, unit, units);
-	page_index_update(&page->block->context->heap.index, page);
+	page_index_update(&block_heap(page->block)->index, page);
 	return true;
 }
 
-CUresult memory_give(uint64_t address)
+static CUresult give(uint64_t address, bool array)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 
 	pthread_mutex_lock(&lock);
 	struct granule *granule = map_at(address, false);
 	struct block *block = granule ? granule->block : NULL;
-	if (block && block->space) {
-		block = NULL; /* its pool or graph gives that back */
-	} else if (block && block->head_bytes && address == block->address) {
+	if (block && (block->space || (block->kind == BLOCK_ARRAY) != array))
+		block = NULL; /* its pool or graph, or the array's function, gives that back */
+	if (block && block->head_bytes && address == block->address) {
 		head_give(block);
 		result = CUDA_SUCCESS;
 	} else if (block && granule->page && small_give(granule->page, address)) {
@@ -331,11 +351,23 @@ CUresult memory_give(uint64_t address)
 	return result;
 }
 
+CUresult memory_give(uint64_t address)
+{
+	return give(address, false);
+}
+
+CUresult memory_give_array(uint64_t address)
+{
+	return give(address, true);
+}
+
 void memory_give_all(CUcontext context)
 {
 	pthread_mutex_lock(&lock);
 	while (context->heap.blocks)
 		block_close(context->heap.blocks);
+	while (context->array_heap.blocks)
+		block_close(context->array_heap.blocks);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -378,7 +410,7 @@ static bool find_locked(uint64_t address, struct memory_range *ret_range)
 	const struct granule *granule = map_at(address, false);
 	const struct block *block = granule ? granule->block : NULL;
 
-	if (!block)
+	if (!block || block->kind == BLOCK_ARRAY)
 		return false;
 	*ret_range = (struct memory_range){
 		.context = block->context,
@@ -386,6 +418,7 @@ static bool find_locked(uint64_t address, struct memory_range *ret_range)
 		.pool = block->space ? block->space->pool : NULL,
 		.space = block->space,
 		.kind = block->kind,
+		.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
 	if (address - block->address < block->head_bytes) {
 		ret_range->address = block->address;
@@ -408,5 +441,36 @@ bool memory_find(uint64_t address, struct memory_range *ret_range)
 	pthread_mutex_lock(&lock);
 	bool found = find_locked(address, ret_range);
 	pthread_mutex_unlock(&lock);
-	return found;
+	return found || region_find(address, ret_range);
+}
+
+static CUresult block_share(struct block *block)
+{
+	struct state_object object = {
+		.gpu = block->context->gpu,
+		.bytes = block->granules * GRANULE_BYTES,
+	};
+
+	if (block->kind != BLOCK_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (block->shared || !state_share(&object, &block->shared))
+		return CUDA_SUCCESS;
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offset)
+{
+	CUresult result = CUDA_ERROR_INVALID_VALUE;
+	struct memory_range range;
+
+	pthread_mutex_lock(&lock);
+	if (find_locked(address, &range)) {
+		struct block *block = map_at(address, false)->block;
+
+		result = block_share(block);
+		*ret_object = block->shared;
+		*ret_offset = range.address - block->address;
+	}
+	pthread_mutex_unlock(&lock);
+	return result;
 }

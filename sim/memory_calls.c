@@ -130,7 +130,8 @@ static CUresult release(const char *function, uint64_t address)
 	result = capture_unsafe();
 	if (result || graph_give(address, NULL, &result))
 		return result;
-	return pool_give(address);
+	result = pool_give(address);
+	return result ? external_give(address) : result;
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)

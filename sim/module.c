@@ -1,24 +1,51 @@
 /*
  * Modules: PTX text, of which only the names of the entries matter.
  *
+ * A module costs its process what VGPU_SIM_MODULE_MIB says of the GPU of its context; a library's
+ * (library.c), which has no context, of each GPU that it is used on.
+ *
  * A kernel named spin_ns lasts as many nanoseconds as its first parameter, a u64, says; any other
  * takes no time. Modules are guarded by the contexts lock, and end with their context. Like the
  * real driver we trust a function's handle until its module is unloaded, not longer.
  */
 #include "sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct CUmod_st {
-	CUcontext context;
-	CUmodule next;
+	CUmodule next; /* of its context's */
+	bool taken[SIM_GPUS_MAX];
 	unsigned count;
 	struct CUfunc_st *functions;
 };
 
-static void module_free(CUmodule module)
+static struct state_holding module_holding(void)
 {
+	return (struct state_holding){.memory_bytes = config_get()->module_bytes};
+}
+
+CUresult module_take(CUmodule module, unsigned gpu)
+{
+	struct state_holding holding = module_holding();
+
+	if (module->taken[gpu])
+		return CUDA_SUCCESS;
+	if (state_take(gpu, &holding))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	module->taken[gpu] = true;
+	return CUDA_SUCCESS;
+}
+
+void module_free(CUmodule module)
+{
+	struct state_holding holding = module_holding();
+
+	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
+		if (module->taken[gpu])
+			state_give(gpu, &holding);
+	}
 	for (unsigned i = 0; i < module->count; i++)
 		free(module->functions[i].name);
 	free(module->functions);
@@ -38,6 +65,7 @@ static bool function_add(CUmodule module, const char *name, size_t length)
 	if (!function->name)
 		return false;
 	function->kind = OBJECT_FUNCTION;
+	function->module = module;
 	function->spins = !strcmp(function->name, "spin_ns");
 	module->count++;
 	return true;
@@ -88,24 +116,34 @@ static CUresult parse(CUmodule module, const char *ptx)
 	return CUDA_SUCCESS;
 }
 
-static CUresult load(const char *function, CUmodule *ret_module, const void *image)
+CUresult module_make(const char *image, CUmodule *ret_module)
 {
-	CUcontext context;
-	CUresult result = enter_context(function, &context);
+	CUmodule module = calloc(1, sizeof *module);
+
+	if (!module)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = parse(module, image);
+	if (result) {
+		module_free(module);
+		return result;
+	}
+	*ret_module = module;
+	return CUDA_SUCCESS;
+}
+
+/* The modules of a green context are the primary one's. */
+static CUresult load_into(CUcontext context, CUmodule *ret_module, const char *image)
+{
+	CUmodule module;
+	CUresult result = module_make(image, &module);
 
 	if (result)
 		return result;
-	if (!ret_module || !image)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUmodule module = calloc(1, sizeof *module);
-	if (!module)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	result = parse(module, image);
+	context = context_owner(context);
 	contexts_lock();
-	if (!result && !context->alive)
-		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	result = context->alive ? module_take(module, context->gpu)
+				: CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!result) {
-		module->context = context;
 		module->next = context->modules;
 		context->modules = module;
 		*ret_module = module;
@@ -114,6 +152,17 @@ static CUresult load(const char *function, CUmodule *ret_module, const void *ima
 	if (result)
 		module_free(module);
 	return result;
+}
+
+static CUresult load(const char *function, CUmodule *ret_module, const void *image)
+{
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	if (result)
+		return result;
+	return ret_module && image ? load_into(context, ret_module, image)
+				   : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -130,6 +179,46 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
 	return load(__func__, module, image);
 }
 
+/* Any other form of code is refused by the parser, as one for another GPU would be. */
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+	return load(__func__, module, fatCubin);
+}
+
+CUresult module_read(const char *path, char **ret_text)
+{
+	FILE *file = fopen(path, "re");
+	size_t size = 0;
+
+	if (!file)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	*ret_text = NULL;
+	ssize_t length = getdelim(ret_text, &size, 0, file);
+	fclose(file);
+	if (length > 0)
+		return CUDA_SUCCESS;
+	free(*ret_text);
+	return CUDA_ERROR_INVALID_IMAGE;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+	char *text;
+
+	if (result)
+		return result;
+	if (!module || !fname)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = module_read(fname, &text);
+	if (result)
+		return result;
+	result = load_into(context, module, text);
+	free(text);
+	return result;
+}
+
 void modules_close(CUcontext context)
 {
 	while (context->modules) {
@@ -143,6 +232,7 @@ void modules_close(CUcontext context)
 /* Where the current context's list has the module; NULL if it has not. */
 static CUmodule *module_find_locked(CUcontext context, CUmodule module)
 {
+	context = context_owner(context);
 	for (CUmodule *at = &context->modules; *at; at = &(*at)->next) {
 		if (*at == module)
 			return at;
@@ -168,18 +258,41 @@ CUresult cuModuleUnload(CUmodule hmod)
 	return CUDA_SUCCESS;
 }
 
+CUfunction module_function(CUmodule module, const char *name)
+{
+	for (unsigned i = 0; i < module->count; i++) {
+		if (!strcmp(module->functions[i].name, name))
+			return &module->functions[i];
+	}
+	return NULL;
+}
+
 static CUresult function_find_locked(CUcontext context, CUmodule module, const char *name,
 				     CUfunction *ret_function)
 {
-	if (!module_find_locked(context, module))
+	if (!module_find_locked(context, module) && !handle_is(module, HANDLE_MODULE))
 		return CUDA_ERROR_INVALID_HANDLE;
-	for (unsigned i = 0; i < module->count; i++) {
-		if (!strcmp(module->functions[i].name, name)) {
-			*ret_function = &module->functions[i];
-			return CUDA_SUCCESS;
-		}
-	}
-	return CUDA_ERROR_NOT_FOUND;
+	CUfunction function = module_function(module, name);
+	if (!function)
+		return CUDA_ERROR_NOT_FOUND;
+	*ret_function = function;
+	return CUDA_SUCCESS;
+}
+
+/* No variables are read from PTX, so there is none. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if ((!dptr && !bytes) || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	bool known = module_find_locked(context, hmod) || handle_is(hmod, HANDLE_MODULE);
+	contexts_unlock();
+	return known ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)

@@ -41,6 +41,10 @@ static const struct introduction {
 	const char *name;
 	int version;
 } introduced[] = {
+	{"cuArray3DCreate_v2", 3020},
+	{"cuArray3DGetDescriptor_v2", 3020},
+	{"cuArrayCreate_v2", 3020},
+	{"cuArrayGetDescriptor_v2", 3020},
 	{"cuCtxCreate_v2", 3020},
 	{"cuCtxCreate_v3", 11040},
 	{"cuCtxCreate_v4", 12050},
@@ -70,6 +74,7 @@ static const struct introduction {
 	{"cuGraphAddKernelNode_v2", 12000},
 	{"cuGraphExecUpdate_v2", 12000},
 	{"cuGraphInstantiate_v2", 11000},
+	{"cuIpcOpenMemHandle_v2", 11000},
 	{"cuLaunchKernel", 4000},
 	{"cuMemAllocHost_v2", 3020},
 	{"cuMemAllocManaged", 6000},
@@ -86,6 +91,7 @@ static const struct introduction {
 	{"cuMemsetD32_v2", 3020},
 	{"cuMemsetD8_v2", 3020},
 	{"cuStreamBeginCapture_v2", 10010},
+	{"cuModuleGetGlobal_v2", 3020},
 	{"cuStreamDestroy_v2", 4000},
 };
 

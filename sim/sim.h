@@ -7,17 +7,24 @@
  *   memory.c, page.c  what the driver hands out and what it costs   (memory_calls.c: their API)
  *   memory_host.c     page-locked host memory, and what a pointer points to
  *   pool.c            stream-ordered memory; pool_list.c: its pools (pool_calls.c: its API)
+ *   virtual.c         memory by handle, virtual_map.c: and where it is mapped;  multicast.c
+ *   array.c           arrays, array_size.c: and how big they are    (array_calls.c: their API)
+ *   share.c           memory of other processes;  external.c: of other libraries
+ *   region.c          addresses of device memory that memory.c does not know
+ *   handle.c          which handles there are
  *   transfer.c        copies and fills
- *   module.c          PTX, kernels
+ *   module.c          PTX, kernels;  library.c: of no context
+ *   green.c           shares of a GPU
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API)
  *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c: their API)
  *   graph_memory.c    what graphs allocate
  *   capture.c         streams that record instead                   (capture_calls.c: their API)
- *   procaddress.c     the index of everything exported              (stub.c: the unimplemented)
+ *   procaddress.c     the index of everything exported              (stub.c: what does nothing)
  *   state.c           what all processes share;  config.c, faults.c: the environment
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
- * pools (pool.c), memory (memory.c), the shared state's (state.c). A context is never freed, so a
+ * pools (pool.c), arrays (array.c), virtual (virtual.c), memory (memory.c), the shared state's
+ * (state.c), and inside any of them those of region.c and handle.c. A context is never freed, so a
  * stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
@@ -108,6 +115,7 @@ enum block_kind {
 	BLOCK_DEVICE,  /* small allocations may share its last granule */
 	BLOCK_LOW,     /* below 4 GiB, for the functions with 32-bit pointers; shared by nobody */
 	BLOCK_MANAGED, /* cuMemAllocManaged's; shared by nobody */
+	BLOCK_ARRAY,   /* arrays', shared by small ones */
 	BLOCK_SPACE,   /* a struct space's, and likewise of managed and of host memory */
 	BLOCK_SPACE_MANAGED,
 	BLOCK_SPACE_HOST,
@@ -132,13 +140,19 @@ struct memory_range {
 	CUmemoryPool pool;   /* that it is from, or NULL */
 	struct space *space; /* which its owner's lock keeps, or NULL */
 	enum block_kind kind;
+	unsigned access; /* CU_MEM_ACCESS_FLAGS_PROT_… */
 	uint64_t address;
 	size_t bytes;
 };
 
+/* Address space, zeroed when touched, aligned to a power of two of at least a granule; 0 if there
+ * is none. */
+uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low);
+
 CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address);
 /* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address that is not a space. */
 CUresult memory_give(uint64_t address);
+CUresult memory_give_array(uint64_t address);
 /* Gives back all that the context has. */
 void memory_give_all(CUcontext context);
 /* The allocation that the address lies in. */
@@ -233,6 +247,112 @@ CUresult transfer_do(const struct graph_work *work);
 /* What launching the kernel with that grid and block would be. */
 CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
 		     struct graph_work *ret_work);
+/* Makes the granules of an allocation an object of the shared state: which, and where it begins
+ * there. Not of managed memory. */
+CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offset);
+
+/* ---- region.c */
+
+struct region {
+	uint64_t address;
+	size_t bytes;
+	CUcontext context; /* NULL if it is of none */
+	CUdevice device;
+	_Atomic unsigned access;
+};
+
+/* False if memory is short, or a region overlaps. */
+bool region_add(struct region *region);
+void region_remove(struct region *region);
+/* One that overlaps the range, which must not go meanwhile. */
+struct region *region_at(uint64_t address, size_t bytes);
+bool region_find(uint64_t address, struct memory_range *ret_range);
+
+/* ---- handle.c */
+
+enum handle_kind {
+	HANDLE_MEMORY = 1, /* struct memory_handle */
+	HANDLE_ARRAY,      /* struct CUarray_st, these three */
+	HANDLE_MIPMAP,
+	HANDLE_LEVEL,
+	HANDLE_EXTERNAL,
+	HANDLE_LIBRARY,
+	HANDLE_MODULE, /* a library's; those of contexts are in their lists */
+	HANDLE_RESOURCES,
+	HANDLE_GREEN,
+};
+
+bool handle_add(const void *object, enum handle_kind kind);
+bool handle_is(const void *object, enum handle_kind kind);
+void handle_remove(const void *object);
+
+/* ---- virtual.c, virtual_map.c, multicast.c; all of it under virtual_lock */
+
+struct physical {
+	unsigned handles;
+	bool on_device;
+	unsigned gpu;
+	uint64_t bytes, offset; /* in virtual_contents() */
+	uint64_t shared;        /* an object of the shared state, 0: none */
+	struct physical *next;  /* of those that are one */
+	CUmemAllocationProp prop;
+};
+
+struct memory_handle {
+	unsigned references, uses;
+	size_t bytes;
+	CUmemAllocationHandleType types; /* that it may be exported as */
+	struct physical *physical;       /* NULL: a multicast object, to which the rest belongs */
+	uint64_t shared;                 /* as physical's */
+	unsigned devices, added;         /* how many it is for; a bit each that it has */
+	struct multicast_binding *bindings;
+};
+
+void virtual_lock(void);
+void virtual_unlock(void);
+int virtual_contents(void); /* the file */
+struct memory_handle *virtual_handle_new(struct physical *physical, size_t bytes);
+/* What the application's handle means, NULL if nothing. */
+struct memory_handle *virtual_handle(CUmemGenericAllocationHandle value);
+struct memory_handle *virtual_mapped(uint64_t address);
+void virtual_use(struct memory_handle *handle);
+void virtual_unuse(struct memory_handle *handle); /* it may be gone then */
+void multicast_close(struct memory_handle *handle);
+/* The object of the shared state that it now is. */
+CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object);
+/* A handle to an object. */
+CUresult virtual_import(uint64_t object, struct memory_handle **ret_handle);
+
+/* ---- share.c */
+
+void share_close(CUcontext context);
+
+/* ---- external.c */
+
+CUresult external_give(uint64_t address); /* as memory_give */
+
+/* ---- array_size.c */
+
+enum {
+	ARRAY_ALIGNMENT = 64 << 10,
+};
+
+/* Bytes, a multiple of that; 0 if there can be no such array. */
+uint64_t array_size(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels);
+/* Makes the descriptor of the whole that of a level. */
+void array_level(CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned level);
+
+/* ---- array.c; a mipmapped array is a struct CUarray_st too */
+
+/* Takes nothing if `takes` is false, or for memory that comes later. */
+CUresult array_make(CUcontext context, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
+		    enum handle_kind kind, bool takes, CUarray *ret_array);
+CUresult array_destroy(const void *handle, enum handle_kind kind);
+CUresult array_requirements(const void *handle, enum handle_kind kind, uint64_t *ret_bytes);
+CUresult array_describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *ret_desc);
+CUresult array_part(CUmipmappedArray handle, unsigned level, CUarray *ret_part);
+CUresult array_map(const CUarrayMapInfo *info); /* or unmap */
+void arrays_close(CUcontext context);
 
 /* ---- timeline.c */
 
@@ -290,9 +410,18 @@ struct CUfunc_st {
 	uint32_t kind; /* OBJECT_FUNCTION */
 	bool spins;    /* spin_ns: lasts as long as its first parameter says */
 	char *name;
+	CUmodule module;
 };
 
 void modules_close(CUcontext context);
+/* Of no context yet, and taking nothing. */
+CUresult module_make(const char *image, CUmodule *ret_module);
+void module_free(CUmodule module); /* gives back all that it has taken */
+/* Takes what it costs on that GPU, once; contexts lock. */
+CUresult module_take(CUmodule module, unsigned gpu);
+CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
+/* A file's text, to be freed. */
+CUresult module_read(const char *path, char **ret_text);
 
 /* ---- context.c */
 
@@ -308,14 +437,19 @@ struct CUctx_st {
 	bool primary;
 	struct CUctx_st *next;
 	size_t limits[3];
+	uint64_t stack_bytes; /* taken beyond what every context has */
+	CUcontext owner;      /* the primary one of a green one, NULL of others; constant */
+	uint64_t green_bytes; /* a green one's cost; a primary one's, what it has taken for them */
+	uint64_t green_used_bytes; /* and of that, for those that live */
 	CUmodule modules;
 	/* timeline.c's. */
 	struct CUstream_st legacy;   /* constant but for its time */
 	_Atomic uint64_t done_at_ns; /* everything in this context */
 	_Atomic uint64_t
 		blocking_done_ns; /* the streams that the legacy default stream waits for */
+	CUarray arrays;           /* under the arrays' lock */
 	/* Under the memory lock. */
-	struct heap heap;
+	struct heap heap, array_heap;
 };
 
 CUcontext context_current(void); /* NULL if the thread has none */
@@ -325,6 +459,12 @@ CUresult context_create(CUcontext *ret_context, unsigned flags, CUdevice device,
 CUresult context_destroy(CUcontext context);
 CUresult context_attach(CUcontext *ret_context); /* one more use of the current one */
 CUresult context_detach(CUcontext context);
+/* Whose is what is made in the context: the primary one if it is green, or itself. */
+CUcontext context_owner(CUcontext context);
+CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value);
+/* A green context, that costs so much and is current nowhere. */
+CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_context);
+CUresult context_destroy_green(CUcontext context);
 CUresult context_push(CUcontext context);
 CUresult context_pop(CUcontext *ret_context);
 CUresult context_set(CUcontext context);

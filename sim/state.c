@@ -8,15 +8,24 @@
  * Locks, all of them open-file-description locks on bytes of the file. The kernel drops them when
  * the last descriptor of the description is closed, so at death, whatever kills the process:
  *
- *   LOCK_MUTEX     exclusive, while slots are claimed, summed up, changed or reaped. In a process
- * the pthread mutex goes first, because its threads share the description LOCK_USERS     shared, as
- * long as a process is attached LOCK_SLOT + i  exclusive, as long as the owner of slot i lives
+ *   LOCK_MUTEX       exclusive, while slots and objects are claimed, summed up, changed or reaped.
+ *                    In a process the pthread mutex goes first: its threads share the description
+ *   LOCK_USERS       shared, as long as a process is attached, or an exported descriptor open
+ *   LOCK_SLOT + i    exclusive, as long as the owner of slot i lives
+ *   LOCK_OBJECT + i  shared, as long as a descriptor is open that object i was exported by
+ *
+ * Memory that several processes may hold is an object. It is in no slot: one of its holders, the
+ * payer, has it in its figure, at first who shared it, and when that one lets go or dies another.
+ * Without holders it is there as long as somebody has a descriptor to it, in nobody's figure. Such
+ * a descriptor is the file itself opened once more, so that its lock tells everybody that it is
+ * open somewhere, and its offset says of which object it is: both go wherever it is passed to.
  *
  * Who attaches and can have LOCK_USERS exclusively is alone, and initialises the file: whatever an
  * earlier crowd, another version, or a crash in the middle of this left there is gone. A process
  * that dies while others live leaves its slot behind; whoever next needs memory, claims a slot or
  * asks NVML finds its byte unlocked and frees it (reap). Every change is a store of one word, so a
- * process killed between two of them leaves at worst a slot that is about to be reaped anyway.
+ * process killed between two of them leaves at worst a slot that is about to be reaped anyway, or
+ * an object without a payer, which gets one then too.
  *
  * busy_until_ns needs no lock: it only grows, by compare-exchange. Work of a dead process goes when
  * it is reaped, unless somebody has queued behind it.
@@ -39,12 +48,17 @@
 
 enum {
 	SLOTS = 1024,
+	OBJECTS = 4096,
 	LOCK_MUTEX = 0,
 	LOCK_USERS = 1,
 	LOCK_SLOT = 16,
+	LOCK_OBJECT = LOCK_SLOT + SLOTS,
+	HOLDER_WORDS = SLOTS / 64,
 };
 
-#define MAGIC 0x31656e6968636d76u /* changes with the layout */
+#define NOBODY      UINT32_MAX
+#define MAGIC       0x32656e6968636d76u /* changes with the layout */
+#define EXPORT_MARK ((uint64_t)1 << 42) /* in a descriptor's offset, beside the object's id */
 
 struct share {
 	_Atomic uint64_t memory_bytes, managed_bytes, hidden_bytes, contexts;
@@ -56,12 +70,23 @@ struct slot {
 	struct share shares[SIM_GPUS_MAX];
 };
 
+struct object {
+	_Atomic uint64_t id;    /* 0: free. Set last, cleared first. A number times OBJECTS, plus
+				   its place */
+	_Atomic uint32_t payer; /* a slot that holds it, or NOBODY */
+	struct state_object is;
+	_Atomic uint64_t holders[HOLDER_WORDS]; /* a bit a slot */
+};
+
 struct machine {
 	_Atomic uint64_t magic;             /* set last */
 	uint64_t total_bytes[SIM_GPUS_MAX]; /* 0 for those that do not exist */
 	_Atomic uint64_t busy_until_ns[SIM_GPUS_MAX];
 	_Atomic uint64_t slots_seen; /* slots from here on have never been used */
 	struct slot slots[SLOTS];
+	_Atomic uint64_t objects_made; /* since the file was initialised */
+	_Atomic uint64_t objects_seen; /* as slots_seen */
+	struct object objects[OBJECTS];
 };
 
 /* Written by attach, detach, claim and the fork handler, under mutex; read by whoever is attached.
@@ -69,6 +94,7 @@ struct machine {
 static struct machine *machine;
 static int file = -1;
 static struct slot *own;
+static uint32_t joins[OBJECTS]; /* how often this process holds each; mutex */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -187,6 +213,7 @@ void state_detach(void)
 	machine = NULL;
 	file = -1;
 	own = NULL;
+	memset(joins, 0, sizeof joins);
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -201,6 +228,7 @@ void state_forked(void)
 	machine = NULL;
 	file = -1;
 	own = NULL;
+	memset(joins, 0, sizeof joins);
 }
 
 static unsigned slots_seen(void)
@@ -232,6 +260,59 @@ static void queues_cut_locked(void)
 	}
 }
 
+static bool holds(const struct object *object, unsigned slot)
+{
+	return atomic_load(&object->holders[slot / 64]) >> slot % 64 & 1;
+}
+
+static void holder_set(struct object *object, unsigned slot)
+{
+	atomic_fetch_or(&object->holders[slot / 64], (uint64_t)1 << slot % 64);
+}
+
+static void holder_clear(struct object *object, unsigned slot)
+{
+	atomic_fetch_and(&object->holders[slot / 64], ~((uint64_t)1 << slot % 64));
+}
+
+static unsigned objects_seen(void)
+{
+	return (unsigned)atomic_load(&machine->objects_seen);
+}
+
+/* Finds it another payer if it has none, and lets it go if nobody has it any more. */
+static void object_settle_locked(struct object *object)
+{
+	unsigned payer = atomic_load(&object->payer), i = (unsigned)(object - machine->objects);
+
+	if (payer != NOBODY && holds(object, payer))
+		return;
+	for (payer = 0; payer < slots_seen(); payer++) {
+		if (holds(object, payer)) {
+			atomic_store(&object->payer, payer);
+			return;
+		}
+	}
+	atomic_store(&object->payer, NOBODY);
+	if (!lock_held_by_other(file, LOCK_OBJECT + (off_t)i))
+		atomic_store(&object->id, 0);
+}
+
+static void objects_settle_locked(void)
+{
+	for (unsigned i = 0; i < objects_seen(); i++) {
+		if (atomic_load(&machine->objects[i].id))
+			object_settle_locked(&machine->objects[i]);
+	}
+}
+
+/* The slot's owner is dead. */
+static void objects_leave_locked(unsigned slot)
+{
+	for (unsigned i = 0; i < objects_seen(); i++)
+		holder_clear(&machine->objects[i], slot);
+}
+
 static void reap_locked(void)
 {
 	bool reaped = false;
@@ -242,11 +323,13 @@ static void reap_locked(void)
 		if (slot == own || !slot_used(slot) ||
 		    lock_held_by_other(file, LOCK_SLOT + (off_t)i))
 			continue;
+		objects_leave_locked(i);
 		atomic_store(&slot->pid, 0);
 		reaped = true;
 	}
 	if (reaped)
 		queues_cut_locked();
+	objects_settle_locked();
 }
 
 static void shares_clear(struct slot *slot)
@@ -297,6 +380,12 @@ static uint64_t used_locked(unsigned gpu)
 			used += atomic_load(&share->memory_bytes) +
 				atomic_load(&share->managed_bytes) +
 				atomic_load(&share->hidden_bytes);
+	}
+	for (unsigned i = 0; i < objects_seen(); i++) {
+		const struct object *object = &machine->objects[i];
+
+		if (atomic_load(&object->id) && object->is.gpu == gpu)
+			used += object->is.bytes;
 	}
 	return used;
 }
@@ -360,6 +449,21 @@ uint64_t state_used_bytes(unsigned gpu)
 	return used;
 }
 
+/* What the owner of the slot pays for. */
+static uint64_t paid_locked(unsigned gpu, unsigned slot)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < objects_seen(); i++) {
+		const struct object *object = &machine->objects[i];
+
+		if (atomic_load(&object->id) && object->is.gpu == gpu &&
+		    atomic_load(&object->payer) == slot)
+			bytes += object->is.bytes;
+	}
+	return bytes;
+}
+
 unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max)
 {
 	unsigned count = 0;
@@ -374,7 +478,8 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 			continue;
 		if (count < max) {
 			ret_processes[count].pid = atomic_load(&slot->pid);
-			ret_processes[count].memory_bytes = atomic_load(&share->memory_bytes);
+			ret_processes[count].memory_bytes =
+				atomic_load(&share->memory_bytes) + paid_locked(gpu, i);
 		}
 		count++;
 	}
@@ -402,4 +507,122 @@ uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 		raise_to(&own->shares[gpu].queued_until_ns, end);
 	} while (!atomic_compare_exchange_weak(busy, &seen, end));
 	return end;
+}
+
+static unsigned own_slot(void)
+{
+	return (unsigned)(own - machine->slots);
+}
+
+static struct object *object_find_locked(uint64_t id)
+{
+	struct object *object = &machine->objects[id % OBJECTS];
+
+	return id && atomic_load(&object->id) == id ? object : NULL;
+}
+
+/* What it says is true before it is there. 0 if there is no room. */
+static uint64_t object_make_locked(const struct state_object *like)
+{
+	uint64_t number = atomic_load(&machine->objects_made) + 1;
+	unsigned i = 0;
+
+	while (i < OBJECTS && atomic_load(&machine->objects[i].id))
+		i++;
+	if (i == OBJECTS)
+		return 0;
+	struct object *object = &machine->objects[i];
+	for (unsigned word = 0; word < HOLDER_WORDS; word++)
+		atomic_store(&object->holders[word], 0);
+	object->is = *like;
+	atomic_store(&object->payer, own_slot());
+	holder_set(object, own_slot());
+	if (i >= objects_seen())
+		atomic_store(&machine->objects_seen, i + 1);
+	atomic_store(&machine->objects_made, number);
+	atomic_store(&object->id, number * OBJECTS + i);
+	joins[i] = 1;
+	return number * OBJECTS + i;
+}
+
+int state_share(const struct state_object *object, uint64_t *ret_id)
+{
+	machine_lock();
+	objects_settle_locked();
+	uint64_t id = object_make_locked(object);
+	if (id)
+		atomic_fetch_sub(&own->shares[object->gpu].memory_bytes, object->bytes);
+	machine_unlock();
+	if (!id)
+		return -EAGAIN;
+	*ret_id = id;
+	return 0;
+}
+
+int state_join(uint64_t id, struct state_object *ret_object)
+{
+	machine_lock();
+	reap_locked();
+	struct object *object = object_find_locked(id);
+	if (object) {
+		joins[id % OBJECTS]++;
+		holder_set(object, own_slot());
+		object_settle_locked(object);
+		*ret_object = object->is;
+	}
+	machine_unlock();
+	return object ? 0 : -ENOENT;
+}
+
+void state_leave(uint64_t id)
+{
+	machine_lock();
+	struct object *object = object_find_locked(id);
+	if (object && !--joins[id % OBJECTS]) {
+		holder_clear(object, own_slot());
+		reap_locked(); /* or one who is dead might have to pay */
+	}
+	machine_unlock();
+}
+
+/* Opened anew, for locks and an offset of its own. */
+static int export_open(uint64_t id)
+{
+	char path[32];
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int result = lock_try(fd, F_RDLCK, LOCK_USERS);
+	if (!result)
+		result = lock_try(fd, F_RDLCK, LOCK_OBJECT + (off_t)(id % OBJECTS));
+	if (!result && lseek(fd, (off_t)(EXPORT_MARK | id), SEEK_SET) < 0)
+		result = -errno;
+	if (!result)
+		return fd;
+	close(fd);
+	return result;
+}
+
+int state_export(uint64_t id)
+{
+	machine_lock();
+	int fd = object_find_locked(id) ? export_open(id) : -ENOENT;
+	machine_unlock();
+	return fd;
+}
+
+int state_imported(int fd, uint64_t *ret_id)
+{
+	struct stat theirs, ours;
+
+	if (fstat(fd, &theirs) || fstat(file, &ours))
+		return -errno;
+	off_t offset = lseek(fd, 0, SEEK_CUR);
+	if (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino || offset < 0 ||
+	    !((uint64_t)offset & EXPORT_MARK))
+		return -EINVAL;
+	*ret_id = (uint64_t)offset & ~EXPORT_MARK;
+	return 0;
 }

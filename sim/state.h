@@ -51,5 +51,28 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
  */
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns);
 
+/*
+ * Memory that several processes may hold. It is in the figure of one of them, of who shared it as
+ * long as that one holds it; the GPU has it as long as anybody holds it or has a descriptor to it.
+ */
+struct state_object {
+	unsigned gpu;
+	uint64_t bytes;      /* of the GPU */
+	uint64_t span_bytes; /* these two mean something to the driver only */
+	uint64_t tag;
+};
+
+/* Makes an object, which this process holds, of memory that it has (memory_bytes of its holding).
+ * -EAGAIN if there are too many. */
+int state_share(const struct state_object *object, uint64_t *ret_id);
+/* Holds it, once more if it does already. -ENOENT if it is gone. */
+int state_join(uint64_t id, struct state_object *ret_object);
+void state_leave(uint64_t id);
+
+/* A new descriptor, closed on exec, that keeps the object; or a negative errno. */
+int state_export(uint64_t id);
+/* Of which object it is. -EINVAL if it is none of those. */
+int state_imported(int fd, uint64_t *ret_id);
+
 /* In a forked child: forget the parent's slot and let go of its file. */
 void state_forked(void);

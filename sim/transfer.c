@@ -13,12 +13,30 @@ enum {
 	SIDE_SOURCE = 2,
 };
 
-static bool on_device(uint64_t address, size_t bytes)
+/* Adjacent mappings are as good as one, adjacent allocations are not. */
+static bool on_device(uint64_t address, size_t bytes, unsigned access)
 {
 	struct memory_range range;
 
-	return memory_find(address, &range) && bytes <= range.bytes &&
-	       address - range.address <= range.bytes - bytes;
+	while (memory_find(address, &range) && (range.access & access) == access) {
+		size_t rest = range.bytes - (address - range.address);
+
+		if (bytes <= rest)
+			return true;
+		if (!region_find(address, &range))
+			return false;
+		address += rest;
+		bytes -= rest;
+	}
+	return false;
+}
+
+/* Touching it would end the process. */
+static bool is_shut(uint64_t address)
+{
+	struct memory_range range;
+
+	return region_find(address, &range) && !range.access;
 }
 
 static bool transfer_valid(const struct graph_work *work)
@@ -29,9 +47,12 @@ static bool transfer_valid(const struct graph_work *work)
 		return true;
 	if (fills && work->target % work->element_bytes)
 		return false;
-	return work->target && (fills || work->source) &&
-	       (!(work->sides & SIDE_TARGET) || on_device(work->target, work->bytes)) &&
-	       (!(work->sides & SIDE_SOURCE) || on_device(work->source, work->bytes));
+	return work->target && (fills || work->source) && !is_shut(work->target) &&
+	       (fills || !is_shut(work->source)) &&
+	       (!(work->sides & SIDE_TARGET) ||
+		on_device(work->target, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) &&
+	       (!(work->sides & SIDE_SOURCE) ||
+		on_device(work->source, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ));
 }
 
 CUresult transfer_do(const struct graph_work *work)

@@ -174,6 +174,32 @@ static void test_queries(void)
 	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
 }
 
+/* As measured: the stacks of all threads that the GPU can have, at once, and nothing else. */
+static void test_stack_limit(void)
+{
+	CUcontext context;
+	CUdeviceptr p;
+	size_t value;
+
+	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 1848 * MIB);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 65536), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, SIZE_MAX), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+	CHECK_EQ(value, 8192);
+	CHECK_EQ(cuMemAlloc_v2(&p, 2 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, GIB), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, GIB), CUDA_SUCCESS);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 1848 * MIB);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512), CUDA_SUCCESS);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_EQ(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 264 * MIB);
+	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_EQ(selftest_used(0), 3 * MIB);
+}
+
 int main(void)
 {
 	CUcontext context;
@@ -190,5 +216,6 @@ int main(void)
 	test_attach();
 	test_too_many();
 	test_queries();
+	test_stack_limit();
 	return 0;
 }

@@ -47,7 +47,7 @@ void selftest_begin(const char *gpus)
 	static const char *const variables[] = {
 		"CUDA_VISIBLE_DEVICES", "VGPU_SIM_CONTEXT_MIB", "VGPU_SIM_DRIVER_VERSION",
 		"VGPU_SIM_FAULTS",      "VGPU_SIM_GPUS",        "VGPU_SIM_MISSING",
-		"VGPU_SIM_NVML_PIDS",
+		"VGPU_SIM_MODULE_MIB",  "VGPU_SIM_NVML_PIDS",
 	};
 	char path[sizeof folder + 16];
 

@@ -1,0 +1,185 @@
+/*
+ * Libraries: a module of no context, and its kernels, whose handles are as good as functions'.
+ *
+ * A library takes a module's memory (module.c) of each GPU that it is loaded on: of the current
+ * context's at once, of any other when something of it is asked for in a context there. It gives
+ * all of it back when it is unloaded, and not before. Guarded by the contexts lock.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+
+struct CUlib_st {
+	CUmodule module;
+};
+
+static CUresult load(CUlibrary *ret_library, const char *image)
+{
+	CUcontext context = context_current();
+	CUlibrary library = calloc(1, sizeof *library);
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (library)
+		result = module_make(image, &library->module);
+	if (result) {
+		free(library);
+		return result;
+	}
+	contexts_lock();
+	if (context && context->alive)
+		result = module_take(library->module, context->gpu);
+	if (!result && !handle_add(library, HANDLE_LIBRARY))
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!result && !handle_add(library->module, HANDLE_MODULE)) {
+		handle_remove(library);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	contexts_unlock();
+	if (result) {
+		module_free(library->module);
+		free(library);
+		return result;
+	}
+	*ret_library = library;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+			   void **jitOptionsValues, unsigned int numJitOptions,
+			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			   unsigned int numLibraryOptions)
+{
+	CUresult result = enter(__func__);
+
+	(void)jitOptions;
+	(void)jitOptionsValues;
+	(void)numJitOptions;
+	(void)libraryOptions;
+	(void)libraryOptionValues;
+	(void)numLibraryOptions;
+	if (result)
+		return result;
+	return library && code ? load(library, code) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+			       void **jitOptionsValues, unsigned int numJitOptions,
+			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			       unsigned int numLibraryOptions)
+{
+	CUresult result = enter(__func__);
+	char *text;
+
+	(void)jitOptions;
+	(void)jitOptionsValues;
+	(void)numJitOptions;
+	(void)libraryOptions;
+	(void)libraryOptionValues;
+	(void)numLibraryOptions;
+	if (result)
+		return result;
+	if (!library || !fileName)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = module_read(fileName, &text);
+	if (result)
+		return result;
+	result = load(library, text);
+	free(text);
+	return result;
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	contexts_lock();
+	bool found = handle_is(library, HANDLE_LIBRARY);
+	if (found) {
+		handle_remove(library);
+		handle_remove(library->module);
+	}
+	contexts_unlock();
+	if (!found)
+		return CUDA_ERROR_INVALID_HANDLE;
+	module_free(library->module);
+	free(library);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+	CUresult result = enter(__func__);
+	CUfunction function = NULL;
+
+	if (result)
+		return result;
+	if (!pKernel || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	bool found = handle_is(library, HANDLE_LIBRARY);
+	if (found)
+		function = module_function(library->module, name);
+	contexts_unlock();
+	if (!found)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!function)
+		return CUDA_ERROR_NOT_FOUND;
+	*pKernel = (CUkernel)(void *)function;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if (!pMod)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	if (handle_is(library, HANDLE_LIBRARY))
+		result = module_take(library->module, context->gpu);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		*pMod = library->module;
+	contexts_unlock();
+	return result;
+}
+
+/* No variables are read from PTX, so there is none. */
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if ((!dptr && !bytes) || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	return handle_is(library, HANDLE_LIBRARY) ? CUDA_ERROR_NOT_FOUND
+						  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+	CUfunction function = (CUfunction)(void *)kernel;
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if (!pFunc)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!function || function->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	contexts_lock();
+	result = module_take(function->module, context->gpu);
+	contexts_unlock();
+	if (!result)
+		*pFunc = function;
+	return result;
+}

@@ -1,0 +1,265 @@
+/*
+ * Memory that other processes get: descriptors of memory by handle, of allocations (dma-buf), and
+ * cuIpc's 64 bytes. What is shared becomes an object of the shared state (state.c), which knows
+ * who holds it, who has it in its figure, and whether a descriptor is still open.
+ *
+ * Only the accounting is shared: what an importer finds in the memory is zeroes, and nobody sees
+ * what another writes. What cuIpcOpenMemHandle gives belongs to the context, which closes it.
+ *
+ * The list is under a lock of its own; memory.c's, virtual_lock and the shared state's are not
+ * taken inside it.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define IPC_MAGIC 0x63706d6973757067u
+
+/* What a CUipcMemHandle says. */
+struct ipc {
+	uint64_t magic, object, offset, bytes, pid;
+	char unused[64 - 5 * sizeof(uint64_t)];
+};
+
+_Static_assert(sizeof(struct ipc) == sizeof(CUipcMemHandle), "as many bytes as it has");
+
+struct opened {
+	struct region region;
+	uint64_t object, space_bytes;
+	struct opened *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct opened *opened; /* lock */
+
+static CUresult export_fd(uint64_t object, void *ret_fd)
+{
+	int fd = state_export(object);
+
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	*(int *)ret_fd = fd;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType handleType,
+				      unsigned long long flags)
+{
+	CUresult result = enter(__func__);
+	uint64_t object;
+
+	if (result)
+		return result;
+	if (!shareableHandle || flags || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	struct memory_handle *found = virtual_handle(handle);
+	if (!found || !(found->types & handleType))
+		result = CUDA_ERROR_INVALID_VALUE;
+	else
+		result = virtual_share(found, &object);
+	if (!result)
+		result = export_fd(object, shareableHandle);
+	virtual_unlock();
+	return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+					CUmemAllocationHandleType shHandleType)
+{
+	CUresult result = enter(__func__);
+	struct memory_handle *made;
+	uint64_t object;
+
+	if (result)
+		return result;
+	if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    state_imported((int)(intptr_t)osHandle, &object))
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	result = virtual_import(object, &made);
+	virtual_unlock();
+	if (!result)
+		*handle = (uintptr_t)made;
+	return result;
+}
+
+/* A range of an allocation, or of what is mapped somewhere. */
+static CUresult range_share(uint64_t address, size_t bytes, uint64_t *ret_object)
+{
+	struct memory_range range;
+	uint64_t offset;
+
+	if (!memory_find(address, &range) || bytes > range.bytes - (address - range.address))
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	struct memory_handle *handle = virtual_mapped(address);
+	CUresult result = handle ? virtual_share(handle, ret_object) : CUDA_ERROR_INVALID_VALUE;
+	virtual_unlock();
+	return handle ? result : memory_share(address, ret_object, &offset);
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+				       CUmemRangeHandleType handleType, unsigned long long flags)
+{
+	const unsigned flags_known = 1; /* CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE */
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+	uint64_t object;
+
+	if (result)
+		return result;
+	if (!handle || !size || (dptr | size) % page || flags & ~(uint64_t)flags_known ||
+	    handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = range_share(dptr, size, &object);
+	return result ? result : export_fd(object, handle);
+}
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+	struct ipc ipc = {.magic = IPC_MAGIC, .pid = (uint64_t)getpid()};
+	struct memory_range range;
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if (!pHandle || !memory_find(dptr, &range))
+		return CUDA_ERROR_INVALID_VALUE;
+	result = memory_share(range.address, &ipc.object, &ipc.offset);
+	if (result)
+		return result;
+	ipc.bytes = range.bytes;
+	memcpy(pHandle, &ipc, sizeof ipc);
+	return CUDA_SUCCESS;
+}
+
+static CUdevice device_of(unsigned gpu, CUcontext context)
+{
+	unsigned other;
+
+	for (CUdevice device = 0; device_gpu(device, &other); device++) {
+		if (other == gpu)
+			return device;
+	}
+	return context->device;
+}
+
+/* Address space, and the memory that belongs to it. */
+static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct opened *ret_opened)
+{
+	struct state_object object;
+
+	if (state_join(ipc->object, &object))
+		return CUDA_ERROR_INVALID_VALUE;
+	ret_opened->object = ipc->object;
+	ret_opened->space_bytes = (ipc->bytes + GRANULE_BYTES - 1) / GRANULE_BYTES * GRANULE_BYTES;
+	ret_opened->region.context = context;
+	ret_opened->region.device = device_of(object.gpu, context);
+	ret_opened->region.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	ret_opened->region.bytes = ipc->bytes;
+	ret_opened->region.address = space_map(ret_opened->space_bytes, GRANULE_BYTES, false);
+	if (ret_opened->region.address && region_add(&ret_opened->region))
+		return CUDA_SUCCESS;
+	if (ret_opened->region.address)
+		munmap((void *)(uintptr_t)ret_opened->region.address, ret_opened->space_bytes);
+	state_leave(ipc->object);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* It is in no list any more. */
+static void opened_close(struct opened *it)
+{
+	region_remove(&it->region);
+	munmap((void *)(uintptr_t)it->region.address, it->space_bytes);
+	state_leave(it->object);
+	free(it);
+}
+
+static CUresult ipc_open(const char *function, CUdeviceptr *pdptr, const CUipcMemHandle *handle,
+			 unsigned flags)
+{
+	const unsigned lazy_peer_access = 1; /* the only one there is, and required */
+	struct ipc ipc;
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	if (result)
+		return result;
+	memcpy(&ipc, handle, sizeof ipc);
+	if (!pdptr || flags != lazy_peer_access || ipc.magic != IPC_MAGIC)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ipc.pid == (uint64_t)getpid())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct opened *it = calloc(1, sizeof *it);
+	if (!it)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	context = context_owner(context);
+	result = opened_make(context, &ipc, it);
+	if (result) {
+		free(it);
+		return result;
+	}
+	*pdptr = it->region.address;
+	pthread_mutex_lock(&lock);
+	bool alive = context->alive;
+	it->next = alive ? opened : NULL;
+	opened = alive ? it : opened;
+	pthread_mutex_unlock(&lock);
+	if (!alive)
+		opened_close(it);
+	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	return ipc_open(__func__, pdptr, &handle, Flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	return ipc_open(__func__, pdptr, &handle, Flags);
+}
+
+/* Takes out of the list what was opened at the address, or by the context; NULL if nothing was. */
+static struct opened *opened_take(uint64_t address, CUcontext context)
+{
+	pthread_mutex_lock(&lock);
+	struct opened **at = &opened;
+	while (*at &&
+	       (context ? (*at)->region.context != context : (*at)->region.address != address))
+		at = &(*at)->next;
+	struct opened *it = *at;
+	if (it)
+		*at = it->next;
+	pthread_mutex_unlock(&lock);
+	return it;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	struct opened *it = opened_take(dptr, NULL);
+	if (!it)
+		return CUDA_ERROR_INVALID_VALUE;
+	opened_close(it);
+	return CUDA_SUCCESS;
+}
+
+void share_close(CUcontext context)
+{
+	struct opened *it;
+
+	while ((it = opened_take(0, context)))
+		opened_close(it);
+}

@@ -1,0 +1,358 @@
+/*
+ * Virtual memory: the memory itself, that cuMemCreate makes, and the handles to it.
+ *
+ *   physical   memory of a GPU, or of the host, which costs no GPU anything. It goes with the last
+ *              handle to it
+ *   handle     what the application has. It lives as long as there are references to it
+ *              (cuMemCreate's, and one for each cuMemRetainAllocationHandle) or uses: mappings,
+ *              and what arrays and multicast objects are bound to. Without references its value is
+ *              no handle any more, until a mapping's gives it back
+ *
+ * What is exported becomes an object of the shared state (state.c), and is imported from there.
+ * Importing what the process has already gives a second handle to the same physical memory. The
+ * contents of all memory are in one file of the process's own, each at its place, so that they are
+ * the same at whatever address they are mapped, and stay when they are not.
+ *
+ * All belongs to the process, not to a context. One lock, virtual_lock, guards this file,
+ * virtual_map.c and multicast.c; the shared state's is taken inside it.
+ */
+#include "sim.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int contents = -1;           /* these two: lock */
+static struct physical *all_shared; /* by next; lock */
+static uint64_t contents_end;       /* places are never given out again */
+
+void virtual_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void virtual_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+int virtual_contents(void)
+{
+	return contents;
+}
+
+/* A place in the file. */
+static bool place_take(uint64_t bytes, uint64_t *ret_offset)
+{
+	if (contents < 0)
+		contents = memfd_create("vgpu-sim", MFD_CLOEXEC);
+	if (contents < 0 || ftruncate(contents, (off_t)(contents_end + bytes)))
+		return false;
+	*ret_offset = contents_end;
+	contents_end += bytes;
+	return true;
+}
+
+static struct state_holding physical_holding(const struct physical *physical)
+{
+	return (struct state_holding){
+		.memory_bytes = physical->on_device ? physical->bytes : 0,
+	};
+}
+
+static void shared_forget(const struct physical *physical)
+{
+	struct physical **at = &all_shared;
+
+	while (*at != physical)
+		at = &(*at)->next;
+	*at = physical->next;
+}
+
+static void physical_put(struct physical *physical)
+{
+	struct state_holding holding = physical_holding(physical);
+
+	if (--physical->handles)
+		return;
+	fallocate(contents, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset,
+		  (off_t)physical->bytes);
+	if (physical->shared) {
+		shared_forget(physical);
+		state_leave(physical->shared);
+	} else {
+		state_give(physical->gpu, &holding);
+	}
+	free(physical);
+}
+
+struct memory_handle *virtual_handle_new(struct physical *physical, size_t bytes)
+{
+	struct memory_handle *handle = calloc(1, sizeof *handle);
+
+	if (!handle)
+		return NULL;
+	*handle = (struct memory_handle){.references = 1, .bytes = bytes, .physical = physical};
+	if (!handle_add(handle, HANDLE_MEMORY)) {
+		free(handle);
+		return NULL;
+	}
+	if (physical)
+		physical->handles++;
+	return handle;
+}
+
+struct memory_handle *virtual_handle(CUmemGenericAllocationHandle value)
+{
+	struct memory_handle *handle = (struct memory_handle *)(uintptr_t)value;
+
+	return handle_is(handle, HANDLE_MEMORY) && handle->references ? handle : NULL;
+}
+
+void virtual_use(struct memory_handle *handle)
+{
+	handle->uses++;
+}
+
+static void handle_settle(struct memory_handle *handle)
+{
+	if (handle->references || handle->uses)
+		return;
+	handle_remove(handle);
+	multicast_close(handle);
+	if (handle->shared)
+		state_leave(handle->shared);
+	if (handle->physical)
+		physical_put(handle->physical);
+	free(handle);
+}
+
+void virtual_unuse(struct memory_handle *handle)
+{
+	handle->uses--;
+	handle_settle(handle);
+}
+
+/* What a location or a type may be, and what the driver says to others. */
+static CUresult prop_check(const CUmemAllocationProp *prop, unsigned *ret_gpu)
+{
+	*ret_gpu = 0;
+	if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC
+			       ? CUDA_ERROR_NOT_PERMITTED /* there is no fabric */
+			       : CUDA_ERROR_NOT_SUPPORTED;
+	switch (prop->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return device_gpu(prop->location.id, ret_gpu) ? CUDA_SUCCESS
+							      : CUDA_ERROR_INVALID_DEVICE;
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+/* What it takes has been taken, or is an object that has been joined. */
+static struct memory_handle *physical_new(const CUmemAllocationProp *prop, unsigned gpu,
+					  size_t bytes, uint64_t shared)
+{
+	struct physical *physical = calloc(1, sizeof *physical);
+
+	if (!physical)
+		return NULL;
+	*physical = (struct physical){
+		.on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
+		.gpu = gpu,
+		.bytes = bytes,
+		.shared = shared,
+		.prop = *prop,
+	};
+	struct memory_handle *handle =
+		place_take(bytes, &physical->offset) ? virtual_handle_new(physical, bytes) : NULL;
+	if (!handle) {
+		free(physical);
+		return NULL;
+	}
+	handle->types = prop->requestedHandleTypes;
+	if (shared) {
+		physical->next = all_shared;
+		all_shared = physical;
+	}
+	return handle;
+}
+
+CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object)
+{
+	struct physical *physical = handle->physical;
+	uint64_t *shared = physical ? &physical->shared : &handle->shared;
+	struct state_object object = {.span_bytes = handle->bytes};
+
+	if (!*shared) {
+		if (physical) {
+			object.gpu = physical->gpu;
+			object.bytes = physical_holding(physical).memory_bytes;
+			object.tag = physical->prop.location.type;
+		}
+		if (state_share(&object, shared))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		if (physical) {
+			physical->next = all_shared;
+			all_shared = physical;
+		}
+	}
+	*ret_object = *shared;
+	return CUDA_SUCCESS;
+}
+
+/* A new handle to what has been joined. */
+static struct memory_handle *import(uint64_t id, const struct state_object *object, CUdevice device)
+{
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {(unsigned)object->tag, device},
+	};
+
+	if (object->tag)
+		return physical_new(&prop, object->gpu, object->span_bytes, id);
+	struct memory_handle *handle = virtual_handle_new(NULL, object->span_bytes);
+	if (handle) {
+		handle->shared = id;
+		handle->types = prop.requestedHandleTypes;
+		handle->devices = device_count();
+	}
+	return handle;
+}
+
+CUresult virtual_import(uint64_t id, struct memory_handle **ret_handle)
+{
+	struct physical *known = all_shared;
+	struct state_object object;
+	unsigned gpu;
+	CUdevice device = 0;
+
+	while (known && known->shared != id)
+		known = known->next;
+	if (known) {
+		*ret_handle = virtual_handle_new(known, known->bytes);
+		if (!*ret_handle)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		(*ret_handle)->types = known->prop.requestedHandleTypes;
+		return CUDA_SUCCESS;
+	}
+	if (state_join(id, &object))
+		return CUDA_ERROR_INVALID_VALUE;
+	while (device_gpu(device, &gpu) && gpu != object.gpu)
+		device++;
+	bool visible = device_gpu(device, &gpu), whole = object.span_bytes != 0;
+	*ret_handle = visible && whole ? import(id, &object, device) : NULL;
+	if (*ret_handle)
+		return CUDA_SUCCESS;
+	state_leave(id);
+	if (!whole)
+		return CUDA_ERROR_INVALID_VALUE; /* an allocation's */
+	return visible ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	CUresult result = enter(__func__);
+	unsigned gpu;
+
+	if (result)
+		return result;
+	if (!handle || !prop || flags || !size || size % GRANULE_BYTES)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = prop_check(prop, &gpu);
+	if (result)
+		return result;
+	bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+	struct state_holding holding = {.memory_bytes = on_device ? size : 0};
+	if (state_take(gpu, &holding))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	virtual_lock();
+	struct memory_handle *made = physical_new(prop, gpu, size, 0);
+	virtual_unlock();
+	if (!made) {
+		state_give(gpu, &holding);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*handle = (uintptr_t)made;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	virtual_lock();
+	struct memory_handle *found = virtual_handle(handle);
+	if (found) {
+		found->references--;
+		handle_settle(found);
+	}
+	virtual_unlock();
+	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	struct memory_handle *found = virtual_mapped((uintptr_t)addr);
+	if (found) {
+		found->references++;
+		*handle = (uintptr_t)found;
+	}
+	virtual_unlock();
+	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						CUmemGenericAllocationHandle handle)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!prop)
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	const struct memory_handle *found = virtual_handle(handle);
+	if (found && found->physical)
+		*prop = found->physical->prop;
+	else
+		result = CUDA_ERROR_INVALID_VALUE;
+	virtual_unlock();
+	return result;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	CUresult result = enter(__func__);
+	unsigned gpu;
+
+	if (result)
+		return result;
+	if (!granularity || !prop || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = prop_check(prop, &gpu);
+	if (!result)
+		*granularity = GRANULE_BYTES;
+	return result;
+}

@@ -1,0 +1,307 @@
+/*
+ * Virtual memory: the addresses. A reservation is address space that nothing can be at; a mapping
+ * puts the whole of a handle's memory somewhere into one, and makes it a region (region.c) that
+ * copies and fills find. The host address is the device address, as with all memory here; without
+ * cuMemSetAccess nothing can touch it.
+ *
+ * All under virtual_lock.
+ */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct reservation {
+	uint64_t address;
+	size_t bytes;
+	struct reservation *next;
+};
+
+struct mapping {
+	struct region region; /* first: a region at a reserved address is the one of a mapping */
+	struct memory_handle *handle;
+	unsigned char access[SIM_GPUS_MAX]; /* by device */
+};
+
+static struct reservation *reservations; /* virtual_lock */
+
+static struct reservation *reservation_of(uint64_t address, size_t bytes)
+{
+	for (struct reservation *r = reservations; r; r = r->next) {
+		if (address >= r->address && address - r->address < r->bytes &&
+		    bytes <= r->bytes - (address - r->address))
+			return r;
+	}
+	return NULL;
+}
+
+static struct mapping *mapping_at(uint64_t address)
+{
+	return reservation_of(address, 1) ? (struct mapping *)region_at(address, 1) : NULL;
+}
+
+/* Whether whole mappings, and nothing else, fill the range. */
+static bool is_tiled(uint64_t address, size_t bytes)
+{
+	uint64_t end;
+
+	if (!bytes || __builtin_add_overflow(address, bytes, &end))
+		return false;
+	while (address < end) {
+		const struct mapping *mapping = mapping_at(address);
+
+		if (!mapping || mapping->region.address != address ||
+		    mapping->region.bytes > end - address)
+			return false;
+		address += mapping->region.bytes;
+	}
+	return true;
+}
+
+struct memory_handle *virtual_mapped(uint64_t address)
+{
+	struct mapping *mapping = mapping_at(address);
+
+	return mapping ? mapping->handle : NULL;
+}
+
+static bool reserve(size_t size, size_t alignment, struct reservation *reservation)
+{
+	uint64_t at = space_map(size, alignment, false);
+
+	if (!at)
+		return false;
+	mprotect((void *)(uintptr_t)at, size, PROT_NONE);
+	*reservation = (struct reservation){.address = at, .bytes = size};
+	return true;
+}
+
+/* The address asked for is a hint, and not taken. */
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
+			     unsigned long long flags)
+{
+	CUresult result = enter(__func__);
+
+	(void)addr;
+	if (result)
+		return result;
+	if (!ptr || flags || !size || size % GRANULE_BYTES || alignment & (alignment - 1))
+		return CUDA_ERROR_INVALID_VALUE;
+	struct reservation *reservation = malloc(sizeof *reservation);
+	if (!reservation)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!reserve(size, alignment > GRANULE_BYTES ? alignment : GRANULE_BYTES, reservation)) {
+		free(reservation);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ptr = reservation->address;
+	virtual_lock();
+	reservation->next = reservations;
+	reservations = reservation;
+	virtual_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult address_free_locked(uint64_t address, size_t bytes)
+{
+	struct reservation **at = &reservations;
+
+	while (*at && (*at)->address != address)
+		at = &(*at)->next;
+	struct reservation *reservation = *at;
+	if (!reservation || reservation->bytes != bytes || region_at(address, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	*at = reservation->next;
+	munmap((void *)(uintptr_t)address, bytes);
+	free(reservation);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	virtual_lock();
+	result = address_free_locked(ptr, size);
+	virtual_unlock();
+	return result;
+}
+
+/* A multicast object's memory is elsewhere, so there is nothing to see there. */
+static bool contents_map(const struct mapping *mapping)
+{
+	const struct physical *physical = mapping->handle->physical;
+	void *at = (void *)(uintptr_t)mapping->region.address;
+	size_t bytes = mapping->region.bytes;
+	int flags = MAP_FIXED | MAP_NORESERVE;
+
+	if (!physical)
+		return true;
+	return mmap(at, bytes, PROT_NONE, flags | MAP_SHARED, virtual_contents(),
+		    (off_t)physical->offset) == at;
+}
+
+static void contents_unmap(const struct mapping *mapping)
+{
+	mmap((void *)(uintptr_t)mapping->region.address, mapping->region.bytes, PROT_NONE,
+	     MAP_FIXED | MAP_NORESERVE | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static CUresult map_locked(uint64_t address, size_t bytes, struct memory_handle *handle)
+{
+	struct mapping *mapping = calloc(1, sizeof *mapping);
+
+	if (!mapping)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	mapping->handle = handle;
+	mapping->region.address = address;
+	mapping->region.bytes = bytes;
+	mapping->region.device = handle->physical && handle->physical->on_device
+					 ? handle->physical->prop.location.id
+					 : 0;
+	if (!region_add(&mapping->region)) {
+		free(mapping);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!contents_map(mapping)) {
+		region_remove(&mapping->region);
+		free(mapping);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	virtual_use(handle);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (flags || !size || ptr % GRANULE_BYTES || size % GRANULE_BYTES)
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	struct memory_handle *found = virtual_handle(handle);
+	if (!found || !reservation_of(ptr, size) || region_at(ptr, size))
+		result = CUDA_ERROR_INVALID_VALUE;
+	else if (offset || size != found->bytes)
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	else
+		result = map_locked(ptr, size, found);
+	virtual_unlock();
+	return result;
+}
+
+/* Unmaps the mapping that begins there; the address behind it. */
+static uint64_t unmap_locked(uint64_t address)
+{
+	struct mapping *mapping = mapping_at(address);
+
+	address += mapping->region.bytes;
+	region_remove(&mapping->region);
+	contents_unmap(mapping);
+	virtual_unuse(mapping->handle);
+	free(mapping);
+	return address;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	virtual_lock();
+	if (is_tiled(ptr, size)) {
+		for (uint64_t at = ptr; at < ptr + size;)
+			at = unmap_locked(at);
+	} else {
+		result = CUDA_ERROR_INVALID_VALUE;
+	}
+	virtual_unlock();
+	return result;
+}
+
+static void access_set_locked(struct mapping *mapping, CUdevice device, unsigned flags)
+{
+	unsigned any = 0;
+
+	mapping->access[device] = (unsigned char)flags;
+	for (unsigned i = 0; i < SIM_GPUS_MAX; i++)
+		any |= mapping->access[i];
+	mprotect((void *)(uintptr_t)mapping->region.address, mapping->region.bytes,
+		 any ? PROT_READ | PROT_WRITE : PROT_NONE);
+	atomic_store(&mapping->region.access, any);
+}
+
+static bool access_valid(const CUmemAccessDesc *desc)
+{
+	unsigned gpu;
+
+	switch (desc->location.type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		if (!device_gpu(desc->location.id, &gpu))
+			return false;
+		break;
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		break; /* the host always has it */
+	default:
+		return false;
+	}
+	return desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE ||
+	       desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+	       desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!desc || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		if (!access_valid(&desc[i]))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	virtual_lock();
+	if (!is_tiled(ptr, size))
+		result = CUDA_ERROR_INVALID_VALUE;
+	for (uint64_t at = ptr; !result && at < ptr + size;) {
+		struct mapping *mapping = mapping_at(at);
+
+		for (size_t i = 0; i < count; i++) {
+			if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+				access_set_locked(mapping, desc[i].location.id, desc[i].flags);
+		}
+		at += mapping->region.bytes;
+	}
+	virtual_unlock();
+	return result;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+{
+	CUresult result = enter(__func__);
+	unsigned gpu;
+
+	if (result)
+		return result;
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !device_gpu(location->id, &gpu))
+		return CUDA_ERROR_INVALID_VALUE;
+	virtual_lock();
+	const struct mapping *mapping = mapping_at(ptr);
+	if (mapping)
+		*flags = mapping->access[location->id];
+	else
+		result = CUDA_ERROR_INVALID_VALUE;
+	virtual_unlock();
+	return result;
+}

@@ -1,0 +1,119 @@
+/*
+ * Modules and libraries: where they come from, what they cost, and when they give it back.
+ */
+#include "selftest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char ptx[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }";
+static uint64_t start; /* what the contexts cost */
+static char path[] = "/tmp/vgpu-selftest-ptx-XXXXXX";
+
+static uint64_t held(unsigned gpu)
+{
+	return selftest_used(gpu) - start;
+}
+
+static void path_remove(void)
+{
+	unlink(path);
+}
+
+static void path_write(void)
+{
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	atexit(path_remove);
+	CHECK_EQ(write(fd, ptx, sizeof ptx - 1), sizeof ptx - 1);
+	close(fd);
+}
+
+static void test_modules(void)
+{
+	CUmodule modules[4];
+	CUfunction function;
+	CUcontext context;
+	CUdeviceptr p;
+	size_t size;
+
+	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleLoadDataEx(&modules[1], ptx, 0, NULL, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleLoadFatBinary(&modules[2], ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleLoad(&modules[3], path), CUDA_SUCCESS);
+	CHECK_EQ(held(0), 4 * 30 * MIB);
+	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 4 * 30 * MIB);
+	CHECK_EQ(cuModuleGetFunction(&function, modules[3], "nothing"), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetGlobal_v2(&p, &size, modules[3], "nothing"), CUDA_ERROR_NOT_FOUND);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(cuModuleUnload(modules[i]), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleUnload(modules[0]), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(held(0), 0);
+	CHECK_EQ(cuModuleLoad(&modules[0], "/nowhere"), CUDA_ERROR_FILE_NOT_FOUND);
+	CHECK_EQ(cuModuleLoadData(&modules[0], "no code"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQ(held(0), 0);
+	CHECK_EQ(cuMemAlloc_v2(&p, 8 * GIB - start - 28 * MIB), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_SUCCESS);
+	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_EQ(held(0), 0);
+}
+
+/* Loaded where the context is, and elsewhere when it is wanted there; and it outlives contexts. */
+static void test_libraries(void)
+{
+	CUcontext second;
+	CUlibrary library, file;
+	CUkernel kernel;
+	CUfunction function;
+	CUmodule module;
+	CUdeviceptr p;
+	size_t size;
+
+	CHECK_EQ(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_EQ(held(0), 30 * MIB);
+	CHECK_EQ(cuLibraryLoadFromFile(&file, path, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_EQ(held(0), 2 * 30 * MIB);
+	CHECK_EQ(cuLibraryUnload(file), CUDA_SUCCESS);
+	CHECK_EQ(cuLibraryUnload(file), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(held(0), 30 * MIB);
+	CHECK_EQ(cuLibraryGetKernel(&kernel, library, "absent"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	CHECK_EQ(cuLibraryGetGlobal(&p, &size, library, "nothing"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+	CHECK_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		 CUDA_SUCCESS);
+	CHECK_EQ(held(0), 30 * MIB);
+	CHECK_EQ(selftest_used(1), 0);
+	CHECK_EQ(cuCtxCreate_v2(&second, 0, 1), CUDA_SUCCESS);
+	CHECK_EQ(held(1), 0);
+	CHECK_EQ(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+	CHECK_EQ(held(1), 30 * MIB);
+	CHECK_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_EQ(selftest_used(1), 3 * MIB + 30 * MIB);
+	CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
+	CHECK_EQ(selftest_used(1), 3 * MIB);
+	CHECK_EQ(held(0), 0);
+	CHECK_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_ERROR_INVALID_HANDLE);
+}
+
+int main(void)
+{
+	selftest_begin("2x8G");
+	setenv("VGPU_SIM_MODULE_MIB", "30", 1);
+	path_write();
+	selftest_context();
+	start = selftest_used(0);
+	test_modules();
+	selftest_context();
+	test_libraries();
+	return 0;
+}
