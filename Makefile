@@ -3,7 +3,7 @@
 BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all demo test check bench gpu-check install clean help
+.PHONY: all demo test check bench gpu-check docs install clean help
 all:
 	@cmake --preset release >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -23,6 +23,9 @@ bench: all
 gpu-check: all
 	@tests/gpu/run.sh $(BUILD)
 
+docs:
+	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md
+
 install: all
 	@cmake --install $(BUILD) $(if $(DESTDIR),,$(if $(PREFIX),--prefix $(PREFIX)))
 
@@ -36,4 +39,5 @@ help:
 	@echo 'check      format, lint, warnings of gcc and clang, and the unit tests under sanitizers'
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU'
+	@echo 'docs       docs/coverage.md, from the tables in api/'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
