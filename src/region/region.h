@@ -126,12 +126,13 @@ int region_book(struct region *region, unsigned device, enum region_class class,
  * Exporting the same key again by the same slot is 0, and changes nothing. */
 int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes);
 
-/* Our slot is about to give the memory up. If another living slot of the slice imports it, the
- * charge moves there: our data class goes down by bytes, its data class up, the device's total
- * stays, no limit is asked; or if nobody does but our own slot, it stays for as long as that has it
- * open. Returns 1 then: the caller must not refund. 0: nobody has it open; the caller refunds as
- * usual. -ETIMEDOUT: unknown; the caller refunds. */
-int region_share_withdraw(struct region *region, uint64_t key);
+/* Our slot is about to give the memory up, for which bytes are charged by now. If another living
+ * slot of the slice imports it, the charge moves there: our data class goes down by bytes, its data
+ * class up, the device's total stays, no limit is asked; or if nobody does but our own slot, it
+ * stays for as long as that has it open. Returns 1 then: the caller must not refund. 0: nobody has
+ * it open; the caller refunds as usual. -ETIMEDOUT: unknown; the caller refunds. */
+int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes);
+#define REGION_SHARE_AS_EXPORTED UINT64_MAX /* as many as when it was exported */
 
 /* Our slot has opened what is exported under key. 1: somebody of the slice (another slot, or our
  * own) has it charged: ours is not charged; *ret_device, *ret_bytes say what. Counted: each import
@@ -144,6 +145,12 @@ int region_share_import(struct region *region, uint64_t key, unsigned *ret_devic
  * goes on to another importer, or is given back. Where the lock cannot be had in time, the import
  * stays for the rest of our slot's life, which counts too much rather than too little. */
 void region_share_import_end(struct region *region, uint64_t key);
+
+/* Of the device's memory that our slot shares: bytes that it has open and others have charged, and
+ * bytes that were others' and are charged to it now. Which of those who have such memory open
+ * NVML counts it for is not known. No lock is taken. */
+void region_share_doubt(const struct region *region, unsigned device, uint64_t *ret_elsewhere,
+			uint64_t *ret_here);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
 uint64_t region_used(const struct region *region, unsigned device);

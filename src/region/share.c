@@ -324,7 +324,7 @@ static bool withdraw_locked(struct region *region, struct vgpu_region_share *cha
 	return false;
 }
 
-int region_share_withdraw(struct region *region, uint64_t key)
+int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes)
 {
 	struct vgpu_region_share *charge;
 	int result;
@@ -335,8 +335,11 @@ int region_share_withdraw(struct region *region, uint64_t key)
 	if (result)
 		return result;
 	charge = find_ours(region, key, VGPU_SHARE_EXPORT);
-	if (charge)
+	if (charge) {
+		if (bytes != REGION_SHARE_AS_EXPORTED)
+			REGION_STORE(charge->bytes, bytes);
 		result = withdraw_locked(region, charge);
+	}
 	region_unlock(region);
 	return result;
 }
@@ -465,4 +468,26 @@ void region_share_reset_locked(struct vgpu_region_file *file)
 		REGION_PUBLISH(file->own.shares[i].state, VGPU_SHARE_FREE);
 	REGION_PUBLISH(file->own.share_count, 0);
 	REGION_PUBLISH(file->own.move.active, 0);
+}
+
+void region_share_doubt(const struct region *region, unsigned device, uint64_t *ret_elsewhere,
+			uint64_t *ret_here)
+{
+	unsigned count = region->slot >= 0 ? region_shares_in_use(region->file) : 0;
+	uint64_t elsewhere = 0, here = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i], *charge = NULL;
+
+		if (REGION_LOAD(share->device) != device || !is_ours(region, share))
+			continue;
+		if (has_state(share, VGPU_SHARE_MOVED))
+			here += REGION_LOAD(share->bytes);
+		if (has_state(share, VGPU_SHARE_IMPORT))
+			charge = region_share_charge_of(region->file, share);
+		if (charge && !is_ours(region, charge))
+			elsewhere += REGION_LOAD(charge->bytes);
+	}
+	*ret_elsewhere = elsewhere;
+	*ret_here = here;
 }

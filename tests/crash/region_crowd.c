@@ -102,7 +102,7 @@ static void change_export(struct region *region, struct worker *worker, struct h
 
 	if (exported->key) {
 		__atomic_store_n(&worker->offered, 0, __ATOMIC_SEQ_CST);
-		result = region_share_withdraw(region, exported->key);
+		result = region_share_withdraw(region, exported->key, REGION_SHARE_AS_EXPORTED);
 		MUST(result == 0 || result == 1);
 		if (result == 0)
 			region_refund(region, 0, REGION_DATA, exported->bytes);

@@ -30,16 +30,16 @@ static inline void share_in_turn(struct region *a, struct region *b, unsigned de
 	share_import(b, key);
 	share_import(b, key);
 	share_import(a, key);
-	MUST(region_share_withdraw(a, key) == 1); /* to b */
+	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) == 1); /* to b */
 	region_share_import_end(b, key);
 	region_share_import_end(b, key); /* and back */
 	region_share_import_end(a, key);
 	share_export(a, device, key, 5);
 	share_import(a, key);
-	MUST(region_share_withdraw(a, key) == 1); /* a has it open still */
+	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) == 1); /* a has it open still */
 	region_share_import_end(a, key);
 	share_export(a, device, key, 5);
-	MUST(region_share_withdraw(a, key) == 0);
+	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) == 0);
 	region_refund(a, device, REGION_DATA, 5);
 	share_export(b, device, key, 4);
 	share_import(a, key);

@@ -75,7 +75,7 @@ static void go_round(void)
 	share_export(&first, 0, 1, BYTES(1));
 	share_import(&first, 1);
 	ask(IMPORT, 1);
-	MUST(region_share_withdraw(&first, 1) == 1); /* to the keeper */
+	MUST(region_share_withdraw(&first, 1, REGION_SHARE_AS_EXPORTED) == 1); /* to the keeper */
 	share_import(&second, 1);
 	ask(END, 1); /* and back */
 	ask(IMPORT, 1);
@@ -145,7 +145,7 @@ static void do_favour(void)
 		kept[key].exported = true;
 		break;
 	case WITHDRAW:
-		if (region_share_withdraw(&keeper, key) == 0)
+		if (region_share_withdraw(&keeper, key, REGION_SHARE_AS_EXPORTED) == 0)
 			region_refund(&keeper, 0, REGION_DATA, BYTES(key));
 		kept[key].exported = false;
 		break;

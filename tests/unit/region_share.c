@@ -152,7 +152,7 @@ static void act_export(struct region *region)
 
 static void act_withdraw(struct region *region, int result)
 {
-	assert_int_equal(region_share_withdraw(region, KEY), result);
+	assert_int_equal(region_share_withdraw(region, KEY, REGION_SHARE_AS_EXPORTED), result);
 	if (result == 0)
 		region_refund(region, 1, REGION_DATA, UNIT);
 }
@@ -245,7 +245,7 @@ static void test_arguments(void **state)
 	make_slots(state);
 	assert_int_equal(region_view(place->path, &view, &fault), 0);
 	assert_int_equal(region_share_export(&view, 0, KEY, 1), -EBADF);
-	assert_int_equal(region_share_withdraw(&view, KEY), -EBADF);
+	assert_int_equal(region_share_withdraw(&view, KEY, REGION_SHARE_AS_EXPORTED), -EBADF);
 	assert_int_equal(region_share_import(&view, KEY, &device, &bytes), -EBADF);
 	region_share_import_end(&view, KEY);
 	assert_int_equal(region_share_export(&regions[0], 2, KEY, 1), -EINVAL);
@@ -278,7 +278,7 @@ static void test_only_that_charge_moves(void **state)
 	assert_int_equal(region_share_export(&regions[0], 1, KEY + 1, 40), 0);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	assert_int_equal(bytes, 60);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY), 1);
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 1);
 	usage = region_own_usage(&regions[0], 1);
 	assert_int_equal(usage.data, 40);
 	assert_int_equal(usage.module, 20);
@@ -288,7 +288,7 @@ static void test_only_that_charge_moves(void **state)
 	assert_int_equal(usage.total, 180);
 	assert_int_equal(region_used(&regions[0], 1), 240);
 	assert_int_equal(region_used(&regions[0], 0), 6);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY), 0); /* it is ours no longer */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 0); /* it is ours no longer */
 	assert_int_equal(count_wrong(&regions[0]), 0);
 	close_slots();
 }
@@ -304,7 +304,7 @@ static void test_no_more_than_there_is(void **state)
 	assert_int_equal(region_share_export(&regions[0], 0, KEY, 100), 0);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	region_refund(&regions[0], 0, REGION_DATA, 70);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY), 1);
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 1);
 	assert_int_equal(region_own_usage(&regions[0], 0).data, 0);
 	assert_int_equal(region_own_usage(&regions[1], 0).data, 30);
 	assert_int_equal(region_used(&regions[1], 0), 30);
@@ -327,13 +327,13 @@ static void test_full_table(void **state)
 	assert_int_equal(region_share_export(&regions[0], 0, KEY, 1), 0); /* there already */
 	assert_int_equal(region_share_export(&regions[0], 0, 9999, 1), -ENOSPC);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), -ENOSPC);
-	assert_int_equal(region_share_withdraw(&regions[0], 9999), 0);
+	assert_int_equal(region_share_withdraw(&regions[0], 9999, REGION_SHARE_AS_EXPORTED), 0);
 	assert_int_equal(count_wrong(&regions[1]), 0);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY + 1), 0); /* one is free again */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY + 1, REGION_SHARE_AS_EXPORTED), 0); /* one is free again */
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	assert_int_equal(region_share_import(&regions[1], KEY + 2, &device, &bytes), -ENOSPC);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY), 1); /* a move needs no entry */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 1); /* a move needs no entry */
 	region_close(&regions[0]);
 	assert_int_equal(region_used(&regions[1], 0), 1);
 	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX - 2);
@@ -571,7 +571,7 @@ static void *try_one(void *arg)
 	if (result == &results[0])
 		*result = region_share_export(&regions[1], 1, 5, 1);
 	else if (result == &results[1])
-		*result = region_share_withdraw(&regions[1], KEY);
+		*result = region_share_withdraw(&regions[1], KEY, REGION_SHARE_AS_EXPORTED);
 	else if (result == &results[2])
 		*result = region_share_import(&regions[1], KEY, &device, &bytes);
 	else
@@ -636,7 +636,7 @@ static void make_entries(void **state)
 	assert_int_equal(region_share_export(&regions[0], 1, 1, 10), 0);
 	assert_int_equal(region_share_export(&regions[0], 1, 2, 20), 0);
 	assert_int_equal(region_share_import(&regions[1], 2, &device, &bytes), 1);
-	assert_int_equal(region_share_withdraw(&regions[0], 2), 1);
+	assert_int_equal(region_share_withdraw(&regions[0], 2, REGION_SHARE_AS_EXPORTED), 1);
 	assert_int_equal(region_share_export(&regions[0], 1, 3, 30), 0);
 }
 
@@ -683,7 +683,7 @@ static void test_damaged_table(void **state)
 		region_check(&regions[0], NULL, NULL);
 		region_share_import(&regions[1], 1, &device, &bytes);
 		region_share_import_end(&regions[1], 1);
-		region_share_withdraw(&regions[0], 1);
+		region_share_withdraw(&regions[0], 1, REGION_SHARE_AS_EXPORTED);
 		assert_int_equal(region_lock(&regions[0]), 0);
 		region_share_repair_locked(regions[0].file);
 		for (unsigned slot = 0; slot < SLOTS; slot++)
