@@ -21,8 +21,8 @@
  * Memory that was not taken from a pool can be freed in the order of a stream, too: it waits in a
  * list of its own (late).
  *
- * One lock guards all of this and what pool_list.c does; memory.c's and the shared state's are
- * taken inside it.
+ * One lock guards all of this and what pool_list.c and pool_share.c do; memory.c's and the shared
+ * state's are taken inside it.
  */
 #include "pool.h"
 
@@ -82,6 +82,12 @@ static CUresult hold_locked(CUmemoryPool pool, uint64_t bytes)
 
 	if (pool->kind == BLOCK_SPACE_HOST || !change)
 		return CUDA_SUCCESS;
+	if (pool->exported) {
+		if (state_resize(pool->exported, bytes))
+			return CUDA_ERROR_OUT_OF_MEMORY; /* or somebody else has some of it */
+		pool->held_bytes = bytes;
+		return CUDA_SUCCESS;
+	}
 	if (pool->kind == BLOCK_SPACE_MANAGED)
 		holding.managed_bytes = change;
 	else
@@ -116,6 +122,8 @@ void pool_forget_locked(CUmemoryPool pool)
 		at = &(*at)->next;
 	*at = pool->next;
 	hold_locked(pool, 0);
+	if (pool->exported)
+		state_leave(pool->exported);
 	free(pool);
 }
 
@@ -146,6 +154,8 @@ static void collect_locked(CUmemoryPool pool, CUcontext context, CUstream stream
 		}
 		*at = piece->next;
 		pool->freed_bytes -= piece->space.bytes;
+		if (pool->imported)
+			state_leave(pool->imported);
 		free(piece);
 	}
 }
@@ -228,7 +238,7 @@ static CUresult take_locked(CUmemoryPool pool, struct piece *piece, CUstream str
 {
 	uint64_t ready_ns;
 
-	if (!pool_known_locked(pool))
+	if (!pool_known_locked(pool) || pool->imported)
 		return CUDA_ERROR_INVALID_VALUE;
 	piece->space.pool = pool;
 	piece->space.device = pool->kind == BLOCK_SPACE_HOST ? stream->context->device
@@ -330,6 +340,8 @@ CUresult pool_give(uint64_t address)
 		range.pool->used_bytes -= range.space->bytes;
 		memory_space_close(range.space);
 		free((struct piece *)range.space);
+		if (range.pool->imported)
+			state_leave(range.pool->imported);
 		pool_shrink_locked(range.pool, range.pool->threshold_bytes);
 		result = CUDA_SUCCESS;
 	} else if (!late_locked(address)) {

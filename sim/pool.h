@@ -1,5 +1,6 @@
 /*
- * What pool.c, which hands out memory, and pool_list.c, which knows what pools there are, share.
+ * What pool.c, which hands out memory, pool_list.c, which knows what pools there are, and
+ * pool_share.c, which has what other processes get, share.
  */
 #pragma once
 
@@ -23,6 +24,8 @@ struct CUmemPoolHandle_st {
 	unsigned gpu; /* of one of device or managed memory */
 	enum block_kind kind;
 	bool is_default, destroyed;
+	uint64_t exported;    /* its memory is this object of the shared state, 0: none */
+	uint64_t imported;    /* it is another process's, whose memory is that object, 0: no */
 	CUmemoryPool current; /* of a default one: in use for this kind of memory */
 	CUmemoryPool next;
 	uint64_t used_bytes, used_high_bytes;
@@ -50,5 +53,7 @@ void pool_forget_locked(CUmemoryPool pool);
 /* Gives back what is neither used nor to be kept; the whole pool, if it was only waiting for that.
  */
 void pool_shrink_locked(CUmemoryPool pool, uint64_t keep_bytes);
+/* One that stands for another process's. */
+CUresult pool_import(const CUmemPoolProps *properties, uint64_t object, CUmemoryPool *ret_pool);
 /* What was freed in whatever stream, and has happened by now, need not be kept any longer. */
 void pool_collect_locked(CUmemoryPool pool);

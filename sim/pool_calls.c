@@ -209,21 +209,3 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUme
 
 	return result ? result : pool_get_access(memPool, location, flags);
 }
-
-/* Pools do not go to other processes yet. */
-CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
-{
-	CUresult result = enter(__func__);
-
-	(void)shareData_out, (void)ptr;
-	return result ? result : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-				CUmemPoolPtrExportData *shareData)
-{
-	CUresult result = enter(__func__);
-
-	(void)ptr_out, (void)pool, (void)shareData;
-	return result ? result : CUDA_ERROR_NOT_SUPPORTED;
-}

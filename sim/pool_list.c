@@ -70,6 +70,16 @@ CUresult pool_create(const CUmemPoolProps *properties, CUmemoryPool *ret_pool)
 	return result;
 }
 
+CUresult pool_import(const CUmemPoolProps *properties, uint64_t object, CUmemoryPool *ret_pool)
+{
+	pools_lock();
+	CUresult result = create_locked(properties, ret_pool);
+	if (!result)
+		(*ret_pool)->imported = object;
+	pools_unlock();
+	return result;
+}
+
 static bool same_kind(const CUmemPoolProps *properties, const CUmemLocation *location,
 		      CUmemAllocationType type)
 {
@@ -130,7 +140,8 @@ CUresult pool_set_current(const CUmemLocation *location, CUmemAllocationType typ
 
 	pools_lock();
 	CUresult result = default_locked(location, type, &standard);
-	if (!result && (!pool_known_locked(pool) || !same_kind(&pool->properties, location, type)))
+	if (!result && (!pool_known_locked(pool) || pool->imported ||
+			!same_kind(&pool->properties, location, type)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		standard->current = pool;

@@ -6,7 +6,8 @@
  *   context.c         contexts, primary ones, each thread's stack   (context_calls.c: their API)
  *   memory.c, page.c  what the driver hands out and what it costs   (memory_calls.c: their API)
  *   memory_host.c     page-locked host memory, and what a pointer points to
- *   pool.c            stream-ordered memory; pool_list.c: its pools (pool_calls.c: its API)
+ *   pool.c            stream-ordered memory; pool_list.c: its pools (pool_calls.c: its API);
+ *                     pool_share.c: those of other processes
  *   virtual.c         memory by handle, virtual_map.c: and where it is mapped;  multicast.c
  *   array.c           arrays, array_size.c: and how big they are    (array_calls.c: their API)
  *   share.c           memory of other processes;  external.c: of other libraries

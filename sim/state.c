@@ -585,6 +585,42 @@ void state_leave(uint64_t id)
 	machine_unlock();
 }
 
+static bool held_elsewhere(const struct object *object)
+{
+	unsigned mine = own_slot();
+
+	for (unsigned word = 0; word < HOLDER_WORDS; word++) {
+		uint64_t others = atomic_load(&object->holders[word]);
+
+		if (word == mine / 64)
+			others &= ~((uint64_t)1 << mine % 64);
+		if (others)
+			return true;
+	}
+	return joins[object - machine->objects] > 1;
+}
+
+int state_resize(uint64_t id, uint64_t bytes)
+{
+	int result = -ENOENT;
+
+	machine_lock();
+	reap_locked();
+	struct object *object = object_find_locked(id);
+	if (object && bytes <= object->is.bytes) {
+		result = bytes < object->is.bytes && held_elsewhere(object) ? -EBUSY : 0;
+	} else if (object) {
+		uint64_t total = machine->total_bytes[object->is.gpu];
+		uint64_t others = used_locked(object->is.gpu) - object->is.bytes;
+
+		result = others <= total && bytes <= total - others ? 0 : -ENOMEM;
+	}
+	if (!result)
+		object->is.bytes = bytes;
+	machine_unlock();
+	return result;
+}
+
 /* Opened anew, for locks and an offset of its own. */
 static int export_open(uint64_t id)
 {

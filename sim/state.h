@@ -68,6 +68,9 @@ int state_share(const struct state_object *object, uint64_t *ret_id);
 /* Holds it, once more if it does already. -ENOENT if it is gone. */
 int state_join(uint64_t id, struct state_object *ret_object);
 void state_leave(uint64_t id);
+/* Makes an object that this process holds that big. -ENOMEM when the GPU has not that much left;
+ * -EBUSY when it would shrink and is held by others too, or more than once. */
+int state_resize(uint64_t id, uint64_t bytes);
 
 /* A new descriptor, closed on exec, that keeps the object; or a negative errno. */
 int state_export(uint64_t id);

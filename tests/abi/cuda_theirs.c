@@ -10,10 +10,9 @@
 #define ROW(name, parameters)                                                                   \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) parameters), \
 		       #name " has other parameters in cuda.h");
-#define CU_HOOK(name, class, parameters, arguments)  ROW(name, parameters)
-#define CU_CALL(name, class, parameters)             ROW(name, parameters)
-#define CU_SIM(name, class, parameters)              ROW(name, parameters)
-#define CU_LATER(name, class, parameters, arguments) ROW(name, parameters)
+#define CU_HOOK(name, class, parameters, arguments) ROW(name, parameters)
+#define CU_CALL(name, class, parameters)            ROW(name, parameters)
+#define CU_SIM(name, class, parameters)             ROW(name, parameters)
 #include "cuda.def"
 
 #define CU_RESULT(name, value) _Static_assert(name == value, #name " has another value in cuda.h");
