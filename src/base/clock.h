@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#define NS_PER_US ((uint64_t)1000)
 #define NS_PER_MS ((uint64_t)1000000)
 #define NS_PER_S  ((uint64_t)1000000000)
 

@@ -260,6 +260,27 @@ int sys_byte_is_locked(int fd, uint64_t offset)
 	return result < 0 ? (int)result : lock.l_type != F_UNLCK;
 }
 
+int sys_mark_file(int fd, int number)
+{
+	long result = CALL(SYS_fcntl, fd, F_SETOWN, sys_getpid());
+
+	return result < 0 ? (int)result : (int)CALL(SYS_fcntl, fd, F_SETSIG, number);
+}
+
+int sys_read_mark(int fd, int *ret_pid, int *ret_number)
+{
+	long pid = CALL(SYS_fcntl, fd, F_GETOWN, 0), number;
+
+	if (pid < 0)
+		return (int)pid;
+	number = CALL(SYS_fcntl, fd, F_GETSIG, 0);
+	if (number < 0)
+		return (int)number;
+	*ret_pid = (int)pid;
+	*ret_number = (int)number;
+	return 0;
+}
+
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
 	struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
@@ -277,6 +298,11 @@ int sys_futex_wake(uint32_t *word, int waiters)
 int sys_getpid(void)
 {
 	return (int)CALL(SYS_getpid);
+}
+
+int sys_gettid(void)
+{
+	return (int)CALL(SYS_gettid);
 }
 
 void sys_sleep_ns(uint64_t ns)

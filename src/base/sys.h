@@ -52,12 +52,19 @@ int sys_unlock_byte(int fd, uint64_t offset);
 /* Whether another open file than fd's own holds the byte: 1, 0, or a negative errno. */
 int sys_byte_is_locked(int fd, uint64_t offset);
 
+/* Marks an open file, wherever its descriptors go, with this process and a number from 1 to 64: by
+ * F_SETOWN and F_SETSIG (fcntl(2)), which mean nothing without O_ASYNC. And reads such a mark; pid
+ * is as the caller's pid namespace has it, 0 where there is none. */
+int sys_mark_file(int fd, int number);
+int sys_read_mark(int fd, int *ret_pid, int *ret_number);
+
 /* Futex of a word in shared memory. wait returns 0 when woken, -EAGAIN when *word is not expected,
  * -ETIMEDOUT, or -EINTR. */
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 
 int sys_getpid(void);
+int sys_gettid(void);
 void sys_sleep_ns(uint64_t ns);
 
 /*

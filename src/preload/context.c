@@ -18,8 +18,11 @@
 #include "log.h"
 #include "making.h"
 #include "nvml.h"
+#include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
+#include "room.h"
+#include "share.h"
 #include "size.h"
 #include "state.h"
 #include "sys.h"
@@ -33,11 +36,17 @@ struct making {
 };
 
 static struct lock making_lock = LOCK_INIT;
-static CUcontext primary[VGPU_DEVICES_MAX]; /* the handle, once retained; under making_lock */
+static CUcontext
+	primary[VGPU_DEVICES_MAX]; /* the handle, once retained; written under making_lock */
 
 void making_forget(void)
 {
 	lock_init(&making_lock);
+}
+
+CUcontext making_primary(CUdevice device)
+{
+	return __atomic_load_n(&primary[device], __ATOMIC_RELAXED);
 }
 
 /*
@@ -90,6 +99,8 @@ static CUresult reserve(struct making *making)
 	reconcile_books(device); /* one context at a time whose cost is a guess */
 	unknown = quota_used(device) > 0 && !quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	if (error == -EDQUOT && room_make(device))
+		error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	/* While nobody knows what a context costs, everyone who makes one holds more than it takes:
 	 * those who start at the same time wait for each other. */
 	for (unsigned i = 0; error == -EDQUOT && unknown && i < PATIENCE_MS / 10; i++) {
@@ -242,8 +253,11 @@ static void end_unlock(bool locked)
 /* Takes the context off the books if it is gone. */
 static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
 {
-	if (locked && result == CUDA_SUCCESS && gone)
+	if (locked && result == CUDA_SUCCESS && gone) {
+		share_end_context(context);
+		async_free_end_context(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
+	}
 	end_unlock(locked);
 	return result;
 }
@@ -293,7 +307,7 @@ static CUresult finish_primary(struct making *making, CUresult result, CUcontext
 	}
 	result = settle(making, context);
 	if (result == CUDA_SUCCESS) {
-		primary[making->device] = context;
+		__atomic_store_n(&primary[making->device], context, __ATOMIC_RELAXED);
 	} else {
 		cuda.cuDevicePrimaryCtxRelease_v2(making->device);
 		quota_context_cancel(&making->claim);
@@ -335,7 +349,7 @@ static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 	bool gone = result == CUDA_SUCCESS && context && !primary_is_active(dev);
 
 	if (gone)
-		primary[dev] = NULL;
+		__atomic_store_n(&primary[dev], NULL, __ATOMIC_RELAXED);
 	return ended(locked, result, gone, context);
 }
 

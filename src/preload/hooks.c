@@ -26,7 +26,7 @@ static const struct hook hooks[] = {
 };
 
 #define HOOKS   (sizeof(hooks) / sizeof(hooks[0]))
-#define BUCKETS 2048
+#define BUCKETS 4096
 
 _Static_assert(HOOKS * 4 < BUCKETS, "the indexes need room: a hook may have two originals");
 

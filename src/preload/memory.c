@@ -11,11 +11,11 @@
 
 #include "cuda.h"
 #include "hooks.h"
-#include "log.h"
 #include "oversubscribe.h"
+#include "pools.h"
 #include "quota.h"
-#include "reconcile.h"
-#include "state.h"
+#include "room.h"
+#include "share.h"
 
 /* An allocation on its way. */
 struct making {
@@ -24,42 +24,37 @@ struct making {
 	struct block block; /* address and size follow from the driver */
 };
 
-static CUresult refuse(CUdevice device, uint64_t size_bytes, int error)
+/* Before a refusal there is made room; before a try whether a small block fits somewhere, pools
+ * give back what they keep. */
+static int reserve(CUdevice device, bool managed, uint64_t size_bytes, struct quota_claim *claim)
 {
-	if (error == -ETIMEDOUT)
-		log_line(LOG_ERROR, "an allocation is refused because another process of the slice "
-				    "holds the region's lock and is stopped; continue or kill it");
-	else
-		log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
-			 (unsigned long long)size_bytes, device,
-			 (unsigned long long)quota_used(device),
-			 (unsigned long long)quota_limit(device));
-	return CUDA_ERROR_OUT_OF_MEMORY;
+	int error = quota_reserve(device, managed, size_bytes, claim);
+
+	if (error == -EDQUOT && room_make(device))
+		return quota_reserve(device, managed, size_bytes, claim);
+	if (error == 0 && claim->tentative && pools_give_back(device)) {
+		quota_cancel(claim);
+		return quota_reserve(device, managed, size_bytes, claim);
+	}
+	return error;
 }
 
 /* size_bytes: what it will take at most; 0: the driver will reject the call, and is left to.
  * CUDA_SUCCESS: call the driver, then finish. */
 static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 {
-	CUcontext context;
-	CUdevice device;
-	CUresult result;
+	struct place place;
+	CUresult result = room_find(&place, &making->counted);
 	int error;
 
-	making->counted = false;
-	result = state_attach(&making->counted);
+	making->counted = making->counted && size_bytes;
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
-	making->counted = size_bytes && cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
-			  cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device);
-	if (!making->counted)
-		return CUDA_SUCCESS;
-	reconcile_books(device);
-	error = quota_reserve(device, managed, size_bytes, &making->claim);
+	error = reserve(place.device, managed, size_bytes, &making->claim);
 	if (error)
-		return refuse(device, size_bytes, error);
+		return room_refuse(place.device, size_bytes, error);
 	making->block = (struct block){
-		.context = (uint64_t)(uintptr_t)context, .device = device, .managed = managed};
+		.context = (uintptr_t)place.context, .device = place.device, .managed = managed};
 	return CUDA_SUCCESS;
 }
 
@@ -93,7 +88,7 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 		return CUDA_SUCCESS;
 	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
 	quota_cancel(&making->claim);
-	return refuse(making->block.device, size_bytes, -EDQUOT);
+	return room_refuse(making->block.device, size_bytes, -EDQUOT);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -222,10 +217,21 @@ static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
 	return address && quota_attached() && quota_free_begin(address, ret_release);
 }
 
+/* It may be a pool's, or another process's. */
+static CUresult free_unknown(CUdeviceptr address, CUresult result)
+{
+	if (result == CUDA_SUCCESS && address && quota_attached()) {
+		share_end_pointer(address);
+		pools_note_free();
+		pools_synchronised(); /* such a free waits, and the pool may shrink */
+	}
+	return result;
+}
+
 static CUresult finish_free(const struct quota_release *release, CUresult result)
 {
 	if (result == CUDA_SUCCESS)
-		quota_free_commit(release);
+		share_free(release);
 	else
 		quota_free_undo(release);
 	return result;
@@ -236,7 +242,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 	struct quota_release release;
 
 	if (!begin_free(dptr, &release))
-		return cuda.cuMemFree_v2(dptr);
+		return free_unknown(dptr, cuda.cuMemFree_v2(dptr));
 	return finish_free(&release, cuda.cuMemFree_v2(dptr));
 }
 
@@ -245,6 +251,6 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
 	struct quota_release release;
 
 	if (!begin_free(dptr, &release))
-		return cuda.cuMemFree(dptr);
+		return free_unknown(dptr, cuda.cuMemFree(dptr));
 	return finish_free(&release, cuda.cuMemFree(dptr));
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cuda.h"
+#include "green.h"
 #include "hiding.h"
 #include "hooks.h"
 #include "lock.h"
@@ -19,7 +20,9 @@
 #include "making.h"
 #include "nvml.h"
 #include "nvml_view.h"
+#include "pools.h"
 #include "quota.h"
+#include "share.h"
 #include "view.h"
 
 #define STATE_UNKNOWN (-1)
@@ -51,6 +54,12 @@ static void forget_parent(void)
 	nvml_forget();
 	nvml_devices_forget();
 	view_forget();
+	green_forget();
+	share_forget();
+	graphs_forget();
+	pools_forget();
+	async_alloc_forget();
+	async_free_forget();
 	quota_forget();
 }
 

@@ -28,11 +28,6 @@ void view_forget(void)
 	region_forget(&view);
 }
 
-static uint64_t stricter(uint64_t a, uint64_t b)
-{
-	return a && (!b || a < b) ? a : b;
-}
-
 bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
 {
 	struct region *region;
@@ -48,7 +43,7 @@ bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
 	index = region ? region_find_device(region, uuid) : -1;
 	if (index >= 0) {
 		region_reap(region); /* where it may be written; else the dead still show */
-		limit = stricter(limit, region->file->hami.limit[index]);
+		limit = slice_stricter(limit, region->file->hami.limit[index]);
 		used = region_used(region, (unsigned)index);
 	}
 	*ret_limit = limit;

@@ -16,16 +16,18 @@
 #include <errno.h>
 #include <string.h>
 
+#include "holding.h"
 #include "lock.h"
+#include "pool.h"
 
 #define SMALL_BYTES         ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
-#define SIZE_BYTES_MOST     ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
 #define MANAGED_CHUNK_BYTES ((uint64_t)128 << 20)
 
 struct region account_region = REGION_CLOSED;
 
 static struct account_device devices[VGPU_DEVICES_MAX];
-static bool attached; /* written by quota_attach and quota_forget */
+static bool attached;        /* written by quota_attach and quota_forget */
+static int only_device = -1; /* likewise */
 
 static struct lock managed = LOCK_INIT;
 static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations; under `managed` */
@@ -88,11 +90,6 @@ static bool has_limit(const struct region_setup *setup)
 	return false;
 }
 
-static uint64_t stricter(uint64_t a, uint64_t b)
-{
-	return a && (!b || a < b) ? a : b;
-}
-
 static struct account_device find_device(const struct slice *slice, const struct quota_gpu *gpu)
 {
 	struct account_device device = {0};
@@ -104,7 +101,8 @@ static struct account_device find_device(const struct slice *slice, const struct
 		return device;
 	device.in_slice = true;
 	device.index = (unsigned)index;
-	device.limit_bytes = stricter(own_limit, account_region.file->hami.limit[device.index]);
+	device.limit_bytes =
+		slice_stricter(own_limit, account_region.file->hami.limit[device.index]);
 	return device;
 }
 
@@ -132,6 +130,7 @@ int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsign
 	}
 	for (unsigned i = 0; i < count; i++)
 		devices[i] = find_device(slice, &gpus[i]);
+	only_device = count == 1 ? 0 : -1;
 	__atomic_store_n(&attached, true, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -147,12 +146,19 @@ void quota_forget(void)
 	memset(devices, 0, sizeof(devices));
 	region_forget(&account_region);
 	contexts_forget();
+	quota_pools_forget();
+	holdings_forget();
 	blocks_forget();
 }
 
 bool quota_attached(void)
 {
 	return __atomic_load_n(&attached, __ATOMIC_ACQUIRE);
+}
+
+int quota_only_device(void)
+{
+	return only_device;
 }
 
 /* -- devices -- */
@@ -190,17 +196,43 @@ void quota_reap(void)
 
 /* -- charging -- */
 
-static int charge(int device, uint64_t bytes)
+int account_charge_as(enum region_class class, int device, uint64_t bytes)
 {
 	const struct account_device *d = account_device(device);
 
-	return region_charge(&account_region, d->index, REGION_DATA, bytes, d->limit_bytes);
+	return region_charge(&account_region, d->index, class, bytes, d->limit_bytes);
 }
 
-static void refund(int device, uint64_t bytes)
+void account_refund_as(enum region_class class, int device, uint64_t bytes)
 {
 	if (bytes)
-		region_refund(&account_region, account_device(device)->index, REGION_DATA, bytes);
+		region_refund(&account_region, account_device(device)->index, class, bytes);
+}
+
+int account_charge(int device, uint64_t bytes)
+{
+	return account_charge_as(REGION_DATA, device, bytes);
+}
+
+void account_refund(int device, uint64_t bytes)
+{
+	account_refund_as(REGION_DATA, device, bytes);
+}
+
+static void charge_anyway(enum region_class class, int device, uint64_t bytes)
+{
+	if (bytes)
+		region_charge(&account_region, account_device(device)->index, class, bytes, 0);
+}
+
+void account_charge_held(int device, uint64_t bytes)
+{
+	charge_anyway(REGION_DATA, device, bytes);
+}
+
+void account_orphan(int device, uint64_t bytes)
+{
+	charge_anyway(REGION_MODULE, device, bytes);
 }
 
 static uint64_t chunks_of(uint64_t bytes)
@@ -216,7 +248,7 @@ static int charge_managed(int device, uint64_t bytes)
 	lock_acquire(&managed);
 	more = chunks_of(*sum + bytes) - chunks_of(*sum);
 	if (more)
-		error = charge(device, more);
+		error = account_charge(device, more);
 	if (!error)
 		*sum += bytes;
 	lock_release(&managed);
@@ -230,7 +262,7 @@ void account_return_managed(int device, uint64_t bytes)
 	lock_acquire(&managed);
 	before = chunks_of(*sum);
 	*sum -= bytes < *sum ? bytes : *sum;
-	refund(device, before - chunks_of(*sum));
+	account_refund(device, before - chunks_of(*sum));
 	lock_release(&managed);
 }
 
@@ -241,12 +273,12 @@ uint64_t account_managed_charge(int device)
 	lock_acquire(&managed);
 	bytes = chunks_of(managed_bytes[device]);
 	lock_release(&managed);
-	return bytes;
+	return bytes + pool_managed_charge(device);
 }
 
 static int charge_as(bool is_managed, int device, uint64_t bytes)
 {
-	return is_managed ? charge_managed(device, bytes) : charge(device, bytes);
+	return is_managed ? charge_managed(device, bytes) : account_charge(device, bytes);
 }
 
 static void refund_as(bool is_managed, int device, uint64_t bytes)
@@ -254,7 +286,7 @@ static void refund_as(bool is_managed, int device, uint64_t bytes)
 	if (is_managed)
 		account_return_managed(device, bytes);
 	else
-		refund(device, bytes);
+		account_refund(device, bytes);
 }
 
 /* -- the spare granule -- */
@@ -269,7 +301,7 @@ static bool take_spare(int device)
 static void leave_spare(int device)
 {
 	if (__atomic_exchange_n(&spare[device], true, __ATOMIC_RELEASE))
-		refund(device, GRANULE_BYTES); /* there is one */
+		account_refund(device, GRANULE_BYTES); /* there is one */
 }
 
 uint64_t account_spare_charge(int device)
@@ -280,7 +312,7 @@ uint64_t account_spare_charge(int device)
 void account_return_spare(int device)
 {
 	if (take_spare(device))
-		refund(device, GRANULE_BYTES);
+		account_refund(device, GRANULE_BYTES);
 }
 
 /* -- allocations -- */
@@ -330,14 +362,6 @@ void quota_cancel(const struct quota_claim *claim)
 	account_end();
 }
 
-/* For granules that are found to be held without a charge: whatever the limit. */
-static void charge_held(int device, uint64_t bytes)
-{
-	if (bytes)
-		region_charge(&account_region, account_device(device)->index, REGION_DATA, bytes,
-			      0);
-}
-
 int quota_settle(const struct quota_claim *claim, const struct block *block)
 {
 	uint64_t taken, left;
@@ -355,7 +379,7 @@ int quota_settle(const struct quota_claim *claim, const struct block *block)
 	if (error) {
 		/* Another allocation may have come into its granule meanwhile, without a charge. */
 		if (blocks_remove(block->address, &removed, &left) && left < taken)
-			charge_held(claim->device, taken - left);
+			account_charge_held(claim->device, taken - left);
 		return -EDQUOT;
 	}
 	end_tentative(claim);
@@ -363,10 +387,22 @@ int quota_settle(const struct quota_claim *claim, const struct block *block)
 	return 0;
 }
 
+bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes)
+{
+	struct block block;
+
+	if (!blocks_find(address, &block, ret_bytes))
+		return false;
+	*ret_device = block.device;
+	return !block.managed;
+}
+
 bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 {
 	struct quota_release release;
 
+	if (!blocks_known(address)) /* most often a pool's: not worth a stamp */
+		return false;
 	account_begin();
 	if (!blocks_remove(address, &release.block, &release.bytes)) {
 		account_end();
@@ -385,6 +421,27 @@ void quota_free_commit(const struct quota_release *release)
 	account_end();
 }
 
+void quota_free_postpone(void)
+{
+	account_end(); /* the charge stays */
+}
+
+void quota_free_orphan(const struct quota_release *release)
+{
+	const struct block *block = &release->block;
+
+	account_begin();
+	if (!block->managed) /* which no comparison would find gone */
+		account_orphan(block->device, release->bytes);
+	refund_as(block->managed, block->device, release->bytes);
+	account_end();
+}
+
+void quota_free_resume(void)
+{
+	account_begin();
+}
+
 void quota_free_undo(const struct quota_release *release)
 {
 	uint64_t taken;
@@ -396,7 +453,7 @@ void quota_free_undo(const struct quota_release *release)
 			refund_as(release->block.managed, release->block.device,
 				  release->bytes - taken);
 		else if (!release->block.managed)
-			charge_held(release->block.device, taken - release->bytes);
+			account_charge_held(release->block.device, taken - release->bytes);
 	}
 	account_end();
 }

@@ -22,6 +22,21 @@ void account_end(void);
 /* A stamp that changes with every account_begin; UINT64_MAX while one is open. */
 uint64_t account_stamp(void);
 
+#define SIZE_BYTES_MOST ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
+
+/* Charges a device within its limit: 0, -EDQUOT, -ETIMEDOUT; and gives back. */
+int account_charge_as(enum region_class class, int device, uint64_t bytes);
+void account_refund_as(enum region_class class, int device, uint64_t bytes);
+
+/* The same for data; and what is found to be held already, whatever the limit. */
+int account_charge(int device, uint64_t bytes);
+void account_refund(int device, uint64_t bytes);
+void account_charge_held(int device, uint64_t bytes);
+
+/* Memory that is held by nothing we know of any more is the driver's own, until the comparison with
+ * NVML finds it gone. */
+void account_orphan(int device, uint64_t bytes);
+
 /* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
 void account_return_managed(int device, uint64_t bytes);
 

@@ -137,6 +137,36 @@ bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_byte
 	return entry != NULL;
 }
 
+bool blocks_known(uint64_t address)
+{
+	bool known;
+
+	lock_acquire(&lock);
+	known = table_find(&granules, address >> GRANULE_SHIFT) != NULL;
+	lock_release(&lock);
+	return known;
+}
+
+bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
+{
+	const struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(&spans, address);
+	if (entry) {
+		*ret_block = block_of(address, entry->amount, entry);
+		*ret_bytes = inner_bytes(ret_block) + 2 * GRANULE_BYTES;
+	} else {
+		entry = table_find(&granules, address >> GRANULE_SHIFT);
+		if (entry) {
+			*ret_block = block_of(address, 1, entry);
+			*ret_bytes = entry->amount == 1 ? GRANULE_BYTES : 0;
+		}
+	}
+	lock_release(&lock);
+	return entry != NULL;
+}
+
 /* What is added up while a context's entries are removed. */
 struct sweep {
 	uint64_t context, bytes, managed_bytes;

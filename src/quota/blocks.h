@@ -44,6 +44,12 @@ int blocks_enter(const struct block *block, uint64_t *ret_bytes);
  * kept. */
 bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
+/* Whether there is one there, or in its granule. */
+bool blocks_known(uint64_t address);
+
+/* The same without taking it out. */
+bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
+
 /* Takes out all that a context frees when it ends: bytes of device memory, and of managed memory.
  */
 void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_managed_bytes);

@@ -20,12 +20,17 @@
 #include <string.h>
 
 #include "clock.h"
+#include "holding.h"
 #include "lock.h"
+#include "pool.h"
 
 #define RECORDS_MAX           256
 #define PROCESS_HIDDEN_BYTES  ((uint64_t)4 << 20)
 #define CONTEXT_HIDDEN_BYTES  ((uint64_t)6 << 20)
-#define RECONCILE_INTERVAL_NS NS_PER_S
+#define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
+#define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
+#define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
+#define NARROW_BYTES          ((uint64_t)512 << 20)
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
 
 struct record {
@@ -42,7 +47,8 @@ static unsigned living[VGPU_DEVICES_MAX];        /* contexts, and those being ma
 static unsigned all_living;                      /* their sum; under `lock` */
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last; coarse clock */
-static bool distrusted[VGPU_DEVICES_MAX];        /* NVML's pids are not ours; set once */
+static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible */
+static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 
 void contexts_forget(void)
 {
@@ -51,7 +57,8 @@ void contexts_forget(void)
 	memset(living, 0, sizeof(living));
 	all_living = 0;
 	memset(unmeasured, 0, sizeof(unmeasured));
-	memset(distrusted, 0, sizeof(distrusted));
+	memset(believed, 0, sizeof(believed));
+	memset(odd, 0, sizeof(odd));
 }
 
 static uint64_t *learned_cost(int device)
@@ -88,12 +95,6 @@ static int charge(int device, enum region_class class, uint64_t least, uint64_t 
 				   ret_bytes);
 }
 
-static void refund(int device, enum region_class class, uint64_t bytes)
-{
-	if (bytes)
-		region_refund(&account_region, account_device(device)->index, class, bytes);
-}
-
 static void book(int device, enum region_class class, uint64_t bytes)
 {
 	region_book(&account_region, account_device(device)->index, class, bytes);
@@ -118,7 +119,7 @@ static bool enter_living(int device, uint64_t *ret_hidden)
 
 /* Counts it out, and gives back what was charged for it. With the last context the device holds
  * nothing for this process any more, on whatever account. */
-static void leave_living(int device, uint64_t context_bytes, uint64_t hidden_bytes)
+static void leave_living(int device, uint64_t context_bytes, bool hidden_is_charged)
 {
 	struct vgpu_hami_usage usage;
 	bool last;
@@ -128,9 +129,11 @@ static void leave_living(int device, uint64_t context_bytes, uint64_t hidden_byt
 	all_living--;
 	lock_release(&lock);
 	usage = region_own_usage(&account_region, account_device(device)->index);
-	refund(device, REGION_CONTEXT, last ? usage.context : context_bytes);
-	refund(device, REGION_OFFSET, last ? usage.offset : hidden_bytes);
-	refund(device, REGION_MODULE, last ? usage.module : 0);
+	account_refund_as(REGION_CONTEXT, device, last ? usage.context : context_bytes);
+	if (hidden_is_charged)
+		account_refund_as(REGION_OFFSET, device,
+				  CONTEXT_HIDDEN_BYTES + (last ? PROCESS_HIDDEN_BYTES : 0));
+	account_refund_as(REGION_MODULE, device, last ? usage.module : 0);
 }
 
 int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim)
@@ -147,7 +150,7 @@ int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context
 		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,
 			       known ? known : CONTEXT_BYTES_MOST, &claim.bytes);
 	if (error) {
-		leave_living(device, 0, claim.hidden_bytes);
+		leave_living(device, 0, claim.hidden_bytes > 0);
 		account_end();
 		return error;
 	}
@@ -158,7 +161,7 @@ int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context
 
 void quota_context_cancel(const struct quota_context_claim *claim)
 {
-	leave_living(claim->device, claim->bytes, claim->hidden_bytes);
+	leave_living(claim->device, claim->bytes, true);
 	account_end();
 }
 
@@ -175,6 +178,17 @@ static void add_record(const struct record *record)
 	lock_release(&lock);
 }
 
+bool quota_knows_context(uint64_t context)
+{
+	bool known = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX && !known; i++)
+		known = context && records[i].context == context;
+	lock_release(&lock);
+	return known;
+}
+
 bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes)
 {
 	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;
@@ -183,7 +197,8 @@ bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at
 /* The charged data that NVML counts, too. */
 static uint64_t device_data(int device, const struct vgpu_hami_usage *usage)
 {
-	uint64_t apart = account_managed_charge(device) + account_spare_charge(device);
+	uint64_t apart = account_managed_charge(device) + account_spare_charge(device) +
+			 pool_spare_charge(device);
 
 	return usage->data - (apart < usage->data ? apart : usage->data);
 }
@@ -216,7 +231,7 @@ int quota_context_settle(const struct quota_context_claim *claim, uint64_t conte
 		return -EDQUOT;
 	}
 	if (bytes < claim->bytes)
-		refund(claim->device, REGION_CONTEXT, claim->bytes - bytes);
+		account_refund_as(REGION_CONTEXT, claim->device, claim->bytes - bytes);
 	add_record(&(struct record){.context = context,
 				    .bytes = bytes,
 				    .least_bytes = claim->least_bytes,
@@ -246,18 +261,62 @@ void quota_context_end(uint64_t context)
 		return;
 	account_begin();
 	blocks_remove_context(context, &bytes, &managed_bytes);
-	refund(ended.device, REGION_DATA, bytes);
+	holdings_end_context(context);
+	account_refund_as(REGION_DATA, ended.device, bytes);
 	account_return_managed(ended.device, managed_bytes);
 	account_return_spare(ended.device);
-	leave_living(ended.device, ended.bytes, CONTEXT_HIDDEN_BYTES);
+	leave_living(ended.device, ended.bytes, true);
 	account_end();
+}
+
+/* -- what the driver takes on its own account -- */
+
+int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes)
+{
+	int error;
+
+	*ret_bytes = 0;
+	account_begin();
+	error = charge(device, REGION_MODULE, least_bytes, most_bytes, ret_bytes);
+	if (error)
+		account_end();
+	return error;
+}
+
+int quota_own_settle(int device, uint64_t reserved_bytes, uint64_t taken_bytes)
+{
+	uint64_t more = taken_bytes > reserved_bytes ? taken_bytes - reserved_bytes : 0, got;
+	int error = 0;
+
+	if (taken_bytes < reserved_bytes)
+		account_refund_as(REGION_MODULE, device, reserved_bytes - taken_bytes);
+	else if (more)
+		error = charge(device, REGION_MODULE, more, more, &got);
+	if (error)
+		account_orphan(device, more);
+	account_end();
+	return error;
+}
+
+void quota_own_return(int device, uint64_t bytes)
+{
+	account_refund_as(REGION_MODULE, device, bytes);
 }
 
 /* -- reconciling -- */
 
-bool quota_reconcile_due(int device, uint64_t *ret_ticket)
+/* Whether so little room is left that code which the driver has loaded meanwhile may fill it. */
+static bool is_narrow(int device)
 {
-	uint64_t now = clock_coarse_ns();
+	uint64_t limit = quota_limit(device), used = quota_used(device);
+	uint64_t margin = limit / 8 > NARROW_BYTES ? limit / 8 : NARROW_BYTES;
+
+	return limit && (used >= limit || limit - used < margin);
+}
+
+bool quota_reconcile_due(int device)
+{
+	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
 	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
 
@@ -266,14 +325,30 @@ bool quota_reconcile_due(int device, uint64_t *ret_ticket)
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return false;
 	}
-	if (now - last < (guess ? GUESS_INTERVAL_NS : RECONCILE_INTERVAL_NS))
+	if (guess)
+		interval = GUESS_INTERVAL_NS;
+	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
+		interval = NARROW_INTERVAL_NS;
+	if (now - last < interval)
 		return false;
 	/* One thread takes the turn; the others see the new time. */
-	if (!__atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
-					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		return false;
-	*ret_ticket = account_stamp();
-	return true;
+	return __atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
+					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+void quota_reconcile_soon(int device)
+{
+	__atomic_store_n(&reconciled_ns[device],
+			 clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS,
+			 __ATOMIC_RELAXED);
+}
+
+struct quota_ticket quota_reconcile_ticket(int device)
+{
+	struct quota_ticket ticket = {.stamp = account_stamp()};
+
+	ticket.data_bytes = region_own_usage(&account_region, account_device(device)->index).data;
+	return ticket;
 }
 
 /*
@@ -307,14 +382,35 @@ static bool settle_contexts(int device, uint64_t context_bytes)
 	return plausible;
 }
 
+/* What NVML does not show of all that is charged was too much for small arrays, as far as that can
+ * be. Returns how much it was. */
+static uint64_t lower_doubts(int device, const struct vgpu_hami_usage *usage, uint64_t data,
+			     uint64_t nvml_bytes)
+{
+	uint64_t charged = usage->context + usage->module + data, doubt = holdings_doubt(device);
+	uint64_t less = charged > nvml_bytes ? charged - nvml_bytes : 0;
+
+	if (less > doubt)
+		less = doubt;
+	less = granules_of(less);
+	holdings_lower(device, less);
+	return less;
+}
+
 static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
 {
 	bool guess = __atomic_exchange_n(&unmeasured[device], false, __ATOMIC_ACQ_REL);
 	uint64_t modules = guess && usage->module < own ? usage->module : 0;
 
 	if (!settle_contexts(device, own - modules)) {
-		distrusted[device] = true;
-	} else if (guess || own < usage->context) {
+		odd[device]++; /* or the books are too high by something: soon again */
+		if (guess)
+			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
+		return;
+	}
+	odd[device] = 0;
+	believed[device] = true;
+	if (guess || own < usage->context) {
 		book(device, REGION_MODULE, modules);
 		book(device, REGION_CONTEXT, own - modules);
 	} else {
@@ -322,20 +418,69 @@ static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uin
 	}
 }
 
-void quota_reconcile(int device, uint64_t ticket, const uint64_t *nvml_bytes)
+/* A figure that cannot be is another process's, if nothing else was ever seen. */
+static bool is_distrusted(int device)
+{
+	return !believed[device] && odd[device] >= ODD_MOST;
+}
+
+bool quota_is_compared(int device)
+{
+	return believed[device];
+}
+
+/* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
+ * they are, as far as it reaches. */
+static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
+			  uint64_t nvml_bytes)
+{
+	uint64_t own = nvml_bytes > data ? nvml_bytes - data : 0;
+	uint64_t booked = usage->context + usage->module, elsewhere, here;
+
+	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
+	if (own < booked && here)
+		return own + here < booked ? own + here : booked;
+	if (own > booked && elsewhere)
+		return own > booked + elsewhere ? own - elsewhere : booked;
+	return own;
+}
+
+/* The stamp is our own changes'; another process may have moved a charge to us. */
+bool quota_is_quiet(int device, struct quota_ticket ticket)
+{
+	const struct account_device *d = account_device(device);
+
+	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
+	       region_own_usage(&account_region, d->index).data == ticket.data_bytes;
+}
+
+uint64_t quota_excess(int device, uint64_t nvml_bytes)
+{
+	const struct account_device *d = account_device(device);
+	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+	uint64_t books = usage.context + usage.module + device_data(device, &usage);
+
+	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
+		return 0; /* a context is reckoned too high */
+	return books > nvml_bytes ? books - nvml_bytes : 0;
+}
+
+bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes)
 {
 	const struct account_device *d = account_device(device);
 	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
 	uint64_t data = device_data(device, &usage);
 
-	if (!nvml_bytes || distrusted[device]) {
+	if (!nvml_bytes || is_distrusted(device)) {
 		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
-		return;
+		return true;
 	}
-	if (ticket != UINT64_MAX && account_stamp() == ticket)
-		reconcile_quiet(device, &usage, *nvml_bytes > data ? *nvml_bytes - data : 0);
-	else /* the figures are of different moments: soon again */
-		__atomic_store_n(&reconciled_ns[device],
-				 clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS,
-				 __ATOMIC_RELAXED);
+	if (!quota_is_quiet(device, ticket)) {
+		quota_reconcile_soon(device);
+		return false;
+	}
+	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
+		data -= lower_doubts(device, &usage, data, *nvml_bytes);
+	reconcile_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
+	return true;
 }

@@ -11,9 +11,11 @@
  *     (the driver)
  *     quota_free_commit  the charge goes back; or quota_free_undo, if the driver refused
  *
+ * pool.h has the same for memory that the driver keeps in pools, holding.h for what has a handle.
+ *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
- * quota_forget everything is thread-safe. Locks: `blocks`' and `managed`'s come before the
- * region's.
+ * quota_forget everything is thread-safe. Locks: those of
+ * the files of this room come before the region's, and exclude each other.
  */
 #pragma once
 
@@ -42,6 +44,9 @@ int quota_attach(const struct slice *slice, const struct quota_gpu *gpus, unsign
 void quota_forget(void);
 
 bool quota_attached(void);
+
+/* The GPU of a process that sees just one; else -1. */
+int quota_only_device(void);
 
 /* Whether the GPU is in the slice at all. Contexts on others are refused. */
 bool quota_has_device(int device);
@@ -77,6 +82,9 @@ void quota_cancel(const struct quota_claim *claim);
  * cancels. */
 int quota_settle(const struct quota_claim *claim, const struct block *block);
 
+/* What would go back to the device if the block that begins there were freed. False: not known. */
+bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes);
+
 struct quota_release {
 	struct block block;
 	uint64_t bytes; /* to give back */
@@ -86,6 +94,13 @@ struct quota_release {
 bool quota_free_begin(uint64_t address, struct quota_release *ret_release);
 void quota_free_commit(const struct quota_release *release);
 void quota_free_undo(const struct quota_release *release);
+
+/* The driver will free it later. Its charge stays until quota_free_resume, and then one of the
+ * above; or quota_free_orphan, when nobody will say that it is gone: then it counts as module
+ * memory until that is compared with NVML. */
+void quota_free_postpone(void);
+void quota_free_resume(void);
+void quota_free_orphan(const struct quota_release *release);
 
 /* -- contexts -- */
 
@@ -109,6 +124,9 @@ void quota_context_cancel(const struct quota_context_claim *claim);
 /* Whether a context of the device has been measured in this slice. */
 bool quota_context_cost_known(int device);
 
+/* Whether it has been settled and has not ended. */
+bool quota_knows_context(uint64_t context);
+
 /*
  * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
  * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
@@ -126,19 +144,64 @@ void quota_context_end(uint64_t context);
 
 #define CONTEXT_BYTES_MOST ((uint64_t)1 << 30)
 
+/* -- what the driver takes on its own account -- */
+
+/* Reserves as much as there is from least_bytes to most_bytes, as module memory. 0, -EDQUOT,
+ * -ETIMEDOUT. */
+int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes);
+
+/* It took at most taken_bytes, of which reserved_bytes are reserved. -EDQUOT: there is no room for
+ * the rest; all of taken_bytes is booked all the same, because it is held. */
+int quota_own_settle(int device, uint64_t reserved_bytes, uint64_t taken_bytes);
+
+/* It was undone. */
+void quota_own_return(int device, uint64_t bytes);
+
+/* -- memory that processes share (region_share_… has the contract; keys are hashes of what is
+ * handed out) -- */
+
+int quota_share_export(int device, uint64_t key, uint64_t bytes);
+bool quota_share_withdraw(uint64_t key, uint64_t bytes); /* true: the charge moved, or stays */
+bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
+void quota_share_import_end(uint64_t key);
+
+/* What is charged as data is on the device, but in no process's NVML figure from now on, and back.
+ */
+void quota_hide(int device, uint64_t bytes);
+void quota_hidden_gone(int device, uint64_t bytes);
+
 /* -- reconciling -- */
 
 /*
  * Whether this process's books of the device are due to be compared with NVML's figure: a new
- * context's cost is not known yet, or a second has passed. True for one caller, who then reads NVML
- * and calls quota_reconcile.
+ * context's cost is not known yet, or 20 ms have passed, 2 ms where the slice is nearly full, or
+ * quota_reconcile_soon was called. True for one caller, who then takes a ticket, reads NVML and
+ * calls quota_reconcile.
  */
-bool quota_reconcile_due(int device, uint64_t *ret_ticket);
+bool quota_reconcile_due(int device);
+void quota_reconcile_soon(int device);
+
+/* What the books say, and when: to be taken before NVML is read. */
+struct quota_ticket {
+	uint64_t stamp;
+	uint64_t data_bytes;
+};
+struct quota_ticket quota_reconcile_ticket(int device);
+#define QUOTA_NO_STAMP UINT64_MAX /* for figures that are of different moments */
+
+/* Whether nothing has changed since the ticket; and by how much the books are above NVML's figure.
+ */
+bool quota_is_quiet(int device, struct quota_ticket ticket);
+uint64_t quota_excess(int device, uint64_t nvml_bytes);
 
 /*
  * NVML counts *nvml_bytes for this process (NULL: it cannot say; the books stay as they are). What
  * the driver holds on its own account (modules, local memory, what no hook has seen) is booked as
- * module memory; a context that was reckoned too high is lowered. Does nothing if any allocation or
- * free was under way since the ticket: then the two figures are of different moments.
+ * module memory; a context that was reckoned too high is lowered. Does nothing but to be due again
+ * soon, and returns false, if any allocation or free was under way since the ticket: then the two
+ * figures are of different moments.
  */
-void quota_reconcile(int device, uint64_t ticket, const uint64_t *nvml_bytes);
+bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes);
+
+/* Whether NVML has had a say for the device yet: otherwise module memory must be reckoned. */
+bool quota_is_compared(int device);

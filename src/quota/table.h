@@ -16,6 +16,8 @@ struct entry {
 	uint64_t amount;
 	uint16_t device; /* CUDA ordinal */
 	bool managed;
+	bool shared;         /* takes a part of a granule (holding.c) */
+	uint32_t references; /* holding.c */
 };
 
 struct table {

@@ -22,12 +22,6 @@
 #define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define REGION_SUFFIX   ".cache"
 
-/* The stricter of two limits, of which 0 is none. */
-static uint64_t stricter(uint64_t a, uint64_t b)
-{
-	return a == 0 || (b != 0 && b < a) ? b : a;
-}
-
 /* -- policies ---------------------------------------------------------------------------------- */
 
 /* Narrows policy to what other allows as well. Its own region and name go first. */
@@ -41,10 +35,10 @@ static void narrow(struct policy *policy, const struct policy *other)
 		if (j < 0)
 			continue;
 		policy->device[kept] = policy->device[i];
-		policy->device[kept].memory_bytes =
-			stricter(policy->device[i].memory_bytes, other->device[j].memory_bytes);
-		policy->device[kept].cores_pct =
-			(unsigned)stricter(policy->device[i].cores_pct, other->device[j].cores_pct);
+		policy->device[kept].memory_bytes = slice_stricter(policy->device[i].memory_bytes,
+								   other->device[j].memory_bytes);
+		policy->device[kept].cores_pct = (unsigned)slice_stricter(
+			policy->device[i].cores_pct, other->device[j].cores_pct);
 		kept++;
 	}
 	policy->device_count = kept;
@@ -262,8 +256,8 @@ bool slice_limits(const struct slice *slice, const char *uuid, int index,
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
 		if (index >= 0 && index < VGPU_DEVICES_MAX && i != index)
 			continue;
-		memory = stricter(memory, env->memory_bytes[i]);
-		cores = stricter(cores, env->cores_pct[i]);
+		memory = slice_stricter(memory, env->memory_bytes[i]);
+		cores = slice_stricter(cores, env->cores_pct[i]);
 	}
 	*ret_memory_bytes = memory;
 	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;

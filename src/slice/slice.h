@@ -27,6 +27,12 @@
 #define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
 #define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
 
+/* The stricter of two limits, of which 0 is none. */
+static inline uint64_t slice_stricter(uint64_t a, uint64_t b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 /* Limits from HAMi's environment: 0 for none. */
 struct slice_env {
 	uint64_t memory_bytes[VGPU_DEVICES_MAX]; /* by index, the general value where it has none */

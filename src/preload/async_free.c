@@ -1,0 +1,269 @@
+/*
+ * Frees in stream order, and the synchronisations at which their memory really goes.
+ *
+ * A pool gives back what exceeds its release threshold when a stream, event or context is
+ * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory the
+ * next synchronisations look at the pools. They are an occasion for the comparison with NVML, too:
+ * a program that goes to rest has synchronised before.
+ *
+ * A block of cuMemAlloc may be freed in stream order, too. It leaves the books at once, and its
+ * charge when its stream, or the context, is synchronised: until then it is one of `awaited`. Of an
+ * event nobody knows the stream, a stream or context may be destroyed, and there is room for so
+ * many only: then the charge goes over to what is compared with NVML (quota_free_orphan).
+ */
+#include "cuda.h"
+#include "hooks.h"
+#include "lock.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "share.h"
+#include "sys.h"
+
+static struct lock lock = LOCK_INIT;
+static struct {
+	CUstream stream;
+	struct quota_release release;
+} awaited[64];         /* under `lock` */
+static unsigned count; /* written under `lock`, read without */
+
+void async_free_forget(void)
+{
+	lock_init(&lock);
+	count = 0;
+}
+
+/* Takes one out that is of the context, or of that stream in it. NULL: of any. */
+static bool take_awaited(CUcontext context, const CUstream *stream,
+			 struct quota_release *ret_release)
+{
+	bool found = false;
+
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
+		return false;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count && !found; i++) {
+		if ((context && awaited[i].release.block.context != (uintptr_t)context) ||
+		    (stream && awaited[i].stream != *stream))
+			continue;
+		found = true;
+		*ret_release = awaited[i].release;
+		awaited[i] = awaited[count - 1];
+		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return found;
+}
+
+static bool add_awaited(CUstream stream, const struct quota_release *release)
+{
+	bool room;
+
+	lock_acquire(&lock);
+	room = count < sizeof(awaited) / sizeof(awaited[0]);
+	if (room) {
+		awaited[count].stream = stream;
+		awaited[count].release = *release;
+		__atomic_store_n(&count, count + 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return room;
+}
+
+static void await(CUstream stream, const struct quota_release *release)
+{
+	quota_free_postpone();
+	if (!add_awaited(stream, release))
+		quota_free_orphan(release);
+}
+
+void async_free_end_context(CUcontext context)
+{
+	struct quota_release release;
+
+	while (take_awaited(context, NULL, &release)) {
+		quota_free_resume();
+		share_free(&release);
+	}
+}
+
+/* Takes one out of the device's that has at most so many bytes. */
+static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release *ret_release)
+{
+	bool found = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count && !found; i++) {
+		if (awaited[i].release.block.device != device || !awaited[i].release.bytes ||
+		    awaited[i].release.bytes > bytes)
+			continue;
+		found = true;
+		*ret_release = awaited[i].release;
+		awaited[i] = awaited[count - 1];
+		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return found;
+}
+
+void async_free_found_gone(CUdevice device, uint64_t bytes)
+{
+	struct quota_release release;
+
+	while (__atomic_load_n(&count, __ATOMIC_RELAXED) && bytes &&
+	       take_that_fits(device, bytes, &release)) {
+		bytes -= release.bytes;
+		quota_free_resume();
+		share_free(&release);
+	}
+}
+
+/* -- frees -- */
+
+static CUresult free_known(const struct quota_release *release, CUresult result, CUstream stream)
+{
+	if (result == CUDA_SUCCESS)
+		await(stream, release);
+	else
+		quota_free_undo(release);
+	return result;
+}
+
+/* One of a pool, or of another process, was freed. */
+static CUresult free_unknown(CUdeviceptr address, CUresult result)
+{
+	if (result == CUDA_SUCCESS) {
+		share_end_pointer(address);
+		pools_note_free();
+	}
+	return result;
+}
+
+/* One name for each stream of a context, whichever function it is said to. A per-thread default
+ * stream's has the thread in it, and is no address. */
+static CUstream named(CUstream stream, bool per_thread)
+{
+	if ((uintptr_t)stream > 2)
+		return stream;
+	if ((uintptr_t)stream == 2 || (per_thread && !stream))
+		return (CUstream)(uintptr_t)((unsigned)sys_gettid() << 8 | 2);
+	return NULL;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+	struct quota_release release;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemFreeAsync(dptr, hStream);
+	if (!quota_free_begin(dptr, &release))
+		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream));
+	return free_known(&release, cuda.cuMemFreeAsync(dptr, hStream), named(hStream, false));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+	struct quota_release release;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
+	if (!quota_free_begin(dptr, &release))
+		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream));
+	return free_known(&release, cuda.cuMemFreeAsync_ptsz(dptr, hStream), named(hStream, true));
+}
+
+/* -- synchronisation -- */
+
+static void look(void)
+{
+	CUdevice device = quota_only_device();
+
+	pools_synchronised();
+	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		if (quota_has_device(device))
+			reconcile_books(device);
+}
+
+/* All that was given to the stream is done, or to all of the context's streams (stream NULL). */
+static void settle(CUcontext context, const CUstream *stream)
+{
+	struct quota_release release;
+
+	while (take_awaited(context, stream, &release)) {
+		quota_free_resume();
+		share_free(&release);
+	}
+}
+
+/* The default streams are each context's own. */
+static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_thread)
+{
+	CUcontext context = NULL;
+
+	if (result != CUDA_SUCCESS || !quota_attached())
+		return result;
+	if (__atomic_load_n(&count, __ATOMIC_RELAXED)) {
+		if ((uintptr_t)stream <= 2)
+			cuda.cuCtxGetCurrent(&context);
+		stream = named(stream, per_thread);
+		settle(context, &stream);
+	}
+	look();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+	cuda_bind();
+	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream hStream)
+{
+	cuda_bind();
+	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+	CUdevice device;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuEventSynchronize(hEvent);
+	if (result == CUDA_SUCCESS && quota_attached()) {
+		if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
+		    cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device))
+			reconcile_now(device); /* of which stream it was, only NVML can tell */
+		look();
+	}
+	return result;
+}
+
+static CUresult context_synchronised(CUresult result, CUcontext context)
+{
+	if (result == CUDA_SUCCESS && quota_attached()) {
+		if (context)
+			settle(context, NULL);
+		look();
+	}
+	return result;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	CUcontext context = NULL;
+
+	cuda_bind();
+	if (quota_attached())
+		cuda.cuCtxGetCurrent(&context);
+	return context_synchronised(cuda.cuCtxSynchronize(), context);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	cuda_bind();
+	return context_synchronised(cuda.cuCtxSynchronize_v2(ctx), ctx);
+}

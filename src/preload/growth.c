@@ -1,0 +1,91 @@
+/*
+ * The device's free memory is looked at before and after: 3 us each, and without NVML, whose start
+ * would cost every program 12 ms on the way of its first module. What has gone in between may be
+ * others', and what came back, too; it is put right by the next comparison with NVML, which is made
+ * soon. Only when it does not fit is NVML asked at once.
+ */
+#include "growth.h"
+
+#include <errno.h>
+
+#include "cuda.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "room.h"
+
+static bool look(CUdevice device, uint64_t *ret_free_bytes)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	size_t free_bytes, total_bytes;
+	CUdevice current;
+	bool known = cuda.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+		     cuda.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+
+	relaxed_end(mode);
+	if (known)
+		*ret_free_bytes = free_bytes;
+	return known;
+}
+
+CUresult growth_begin(struct growth *growth, CUdevice device, uint64_t least_bytes,
+		      uint64_t most_bytes)
+{
+	CUresult result;
+	int error;
+
+	*growth = (struct growth){.device = device};
+	if (device < 0 && cuda.cuCtxGetDevice(&growth->device) != CUDA_SUCCESS)
+		return CUDA_SUCCESS;
+	result = room_on(growth->device, &growth->counted);
+	if (result != CUDA_SUCCESS || !growth->counted)
+		return result;
+	error = quota_own_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
+	if (error && room_make(growth->device))
+		error = quota_own_reserve(growth->device, least_bytes, most_bytes,
+					  &growth->held_bytes);
+	if (error)
+		return room_refuse(growth->device, least_bytes, error);
+	growth->looked = look(growth->device, &growth->free_bytes);
+	return CUDA_SUCCESS;
+}
+
+/* What has gone of the device since. */
+static uint64_t taken(const struct growth *growth)
+{
+	uint64_t free_bytes;
+
+	if (!growth->looked || !look(growth->device, &free_bytes))
+		return growth->held_bytes;
+	return growth->free_bytes > free_bytes ? growth->free_bytes - free_bytes : 0;
+}
+
+bool growth_end(struct growth *growth, CUresult result)
+{
+	uint64_t limit = quota_limit(growth->device), bytes;
+
+	if (!growth->counted)
+		return true;
+	bytes = result == CUDA_SUCCESS ? taken(growth) : 0;
+	if (quota_own_settle(growth->device, growth->held_bytes, bytes) == 0) {
+		reconcile_soon(growth->device);
+		return true;
+	}
+	growth->held_bytes = bytes;
+	reconcile_now(growth->device);
+	return limit == 0 || quota_used(growth->device) <= limit;
+}
+
+CUresult growth_refuse(const struct growth *growth)
+{
+	quota_own_return(growth->device, growth->held_bytes);
+	reconcile_now(growth->device);
+	return room_refuse(growth->device, growth->held_bytes, -EDQUOT);
+}
+
+void growth_undone(CUdevice device)
+{
+	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		if (quota_attached() && quota_has_device(device))
+			reconcile_soon(device);
+}

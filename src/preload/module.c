@@ -1,0 +1,188 @@
+/*
+ * Code: loading a module or a library takes the device memory of its code and variables, which
+ * nobody can tell before. So it is measured (growth.h), and what does not fit is unloaded again and
+ * refused: for that moment the slice may hold more than its limit. What is loaded later, at the
+ * first use of a function, is booked by the next comparison with NVML.
+ *
+ * Libraries are not of a context; what one takes is looked for on the current context's device.
+ */
+#include "cuda.h"
+#include "growth.h"
+#include "hooks.h"
+
+/* The driver has loaded it. */
+static CUresult loaded(struct growth *growth, CUresult result, CUmodule made, CUmodule *ret_module)
+{
+	if (!growth_end(growth, result)) {
+		if (result == CUDA_SUCCESS)
+			cuda.cuModuleUnload(made);
+		return growth_refuse(growth);
+	}
+	if (result == CUDA_SUCCESS)
+		*ret_module = made;
+	return result;
+}
+
+static CUresult loaded_library(struct growth *growth, CUresult result, CUlibrary made,
+			       CUlibrary *ret_library)
+{
+	if (!growth_end(growth, result)) {
+		if (result == CUDA_SUCCESS)
+			cuda.cuLibraryUnload(made);
+		return growth_refuse(growth);
+	}
+	if (result == CUDA_SUCCESS)
+		*ret_library = made;
+	return result;
+}
+
+static CUresult begin(struct growth *growth)
+{
+	cuda_bind();
+	return growth_begin(growth, -1, 0, 0);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+	struct growth growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoad(module ? &made : NULL, fname);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	struct growth growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadData(module ? &made : NULL, image);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+			    CUjit_option *options, void **optionValues)
+{
+	struct growth growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadDataEx(module ? &made : NULL, image, numOptions, options,
+					 optionValues);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+	struct growth growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadFatBinary(module ? &made : NULL, fatCubin);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleUnload(CUmodule hmod)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuModuleUnload(hmod);
+	if (result == CUDA_SUCCESS)
+		growth_undone(-1);
+	return result;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+			   void **jitOptionsValues, unsigned int numJitOptions,
+			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			   unsigned int numLibraryOptions)
+{
+	struct growth growth;
+	CUlibrary made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuLibraryLoadData(library ? &made : NULL, code, jitOptions, jitOptionsValues,
+					numJitOptions, libraryOptions, libraryOptionValues,
+					numLibraryOptions);
+	return loaded_library(&growth, result, made, library);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+			       void **jitOptionsValues, unsigned int numJitOptions,
+			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			       unsigned int numLibraryOptions)
+{
+	struct growth growth;
+	CUlibrary made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuLibraryLoadFromFile(library ? &made : NULL, fileName, jitOptions,
+					    jitOptionsValues, numJitOptions, libraryOptions,
+					    libraryOptionValues, numLibraryOptions);
+	return loaded_library(&growth, result, made, library);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuLibraryUnload(library);
+	if (result == CUDA_SUCCESS)
+		growth_undone(-1);
+	return result;
+}
+
+/* -- what a context may take for its kernels -- */
+
+#define STACK_MOST ((size_t)512 << 10) /* bytes of local memory that a thread can have */
+
+/* A larger stack is taken at once, for every thread that the GPU can hold. */
+static uint64_t stack_bytes(size_t before, size_t after)
+{
+	int processors = 0, threads = 0;
+	CUdevice device;
+
+	if (after <= before || after > STACK_MOST || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		return 0; /* no more than before, or more than there can be: the driver says so */
+	cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+	cuda.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+				  device);
+	return (uint64_t)(after - before) * (uint64_t)processors * (uint64_t)threads;
+}
+
+/* The other limits take memory when the first kernel that wants it is loaded. */
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	struct growth growth;
+	size_t before = 0;
+	uint64_t bytes = 0;
+	CUresult result;
+
+	cuda_bind();
+	if (cuda.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+		bytes = stack_bytes(before, value);
+	result = growth_begin(&growth, -1, bytes, bytes);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxSetLimit(limit, value);
+	if (growth_end(&growth, result))
+		return result;
+	cuda.cuCtxSetLimit(limit, before);
+	return growth_refuse(&growth);
+}

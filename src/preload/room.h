@@ -1,0 +1,36 @@
+/* What all hooks that take device memory share: where it would be taken, and how it is refused. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_abi.h"
+#include "holding.h"
+
+/* Where the calling thread's allocations go. */
+struct place {
+	CUcontext context; /* which frees them when it ends */
+	CUdevice device;
+};
+
+/*
+ * Whether there is a quota to keep to where the calling thread allocates: *ret_counted. False also
+ * where the driver will refuse by itself: no context, or one that is gone. Anything but
+ * CUDA_SUCCESS is what the application is told.
+ */
+CUresult room_find(struct place *ret_place, bool *ret_counted);
+
+/* The same for a device, whatever the context. */
+CUresult room_on(CUdevice device, bool *ret_counted);
+
+/* Before a refusal: has the pools of the device give back what they keep for later, and compares
+ * the books with NVML. True: there was something; try once more. */
+bool room_make(CUdevice device);
+
+/* quota_hold_reserve, with room made before it is refused. CUDA_SUCCESS: there is a claim. */
+CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
+		   struct holding_claim *ret_claim);
+
+/* Says why, and returns what the driver says when there is no memory. error: -EDQUOT or -ETIMEDOUT.
+ */
+CUresult room_refuse(CUdevice device, uint64_t size_bytes, int error);

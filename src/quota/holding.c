@@ -1,0 +1,300 @@
+/*
+ * A table for each kind, handle to what is charged for it; and one of mappings, address to physical
+ * handle. All under one lock, which is never held while the driver is called.
+ *
+ * Always: the charge of a kind is the sum over its entries and claims; for what shares granules, by
+ * small.c. A reference that could not be recorded is one too many for good: then
+ * the memory stays charged, which is the safe side.
+ */
+#include "holding.h"
+
+#include <errno.h>
+
+#include "account.h"
+#include "lock.h"
+#include "small.h"
+#include "table.h"
+
+#define SHARED_BYTES_MOST ((uint64_t)1 << 20) /* bigger arrays have granules of their own */
+
+static struct lock lock = LOCK_INIT;
+static struct table tables[HOLDING_KINDS]; /* under `lock` */
+static struct table mappings;              /* address to handle (context); under `lock` */
+
+void holdings_forget(void)
+{
+	lock_init(&lock);
+	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
+		table_clear(&tables[kind]);
+	table_clear(&mappings);
+	small_forget();
+}
+
+/* -- charging ---------------------------------------------------------------------------------- */
+
+static enum region_class class_of(enum holding_kind kind)
+{
+	return kind == HOLDING_IMPORT ? REGION_OFFSET : REGION_DATA;
+}
+
+static int charge_locked(const struct holding_claim *claim)
+{
+	if (claim->shared)
+		return small_add(claim->device, claim->context, claim->bytes);
+	return claim->bytes ? account_charge_as(class_of(claim->kind), claim->device, claim->bytes)
+			    : 0;
+}
+
+static void refund_locked(enum holding_kind kind, int device, uint64_t context, bool shared,
+			  uint64_t bytes)
+{
+	if (shared)
+		small_remove(device, context, bytes);
+	else
+		account_refund_as(class_of(kind), device, bytes);
+}
+
+uint64_t holdings_doubt(int device)
+{
+	uint64_t bytes;
+
+	lock_acquire(&lock);
+	bytes = small_doubt(device);
+	lock_release(&lock);
+	return bytes;
+}
+
+void holdings_lower(int device, uint64_t bytes)
+{
+	lock_acquire(&lock);
+	small_lower(device, bytes);
+	lock_release(&lock);
+}
+
+/* -- holding ----------------------------------------------------------------------------------- */
+
+int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
+		       struct holding_claim *ret_claim)
+{
+	struct holding_claim claim = {.kind = kind, .device = device, .context = context};
+	int error;
+
+	if (size_bytes > SIZE_BYTES_MOST)
+		return -EDQUOT;
+	claim.shared = kind == HOLDING_ARRAY && size_bytes && size_bytes <= SHARED_BYTES_MOST;
+	claim.bytes = claim.shared ? size_bytes : granules_of(size_bytes);
+	account_begin();
+	lock_acquire(&lock);
+	error = charge_locked(&claim);
+	lock_release(&lock);
+	if (error) {
+		account_end();
+		return error;
+	}
+	*ret_claim = claim;
+	return 0;
+}
+
+void quota_hold_cancel(const struct holding_claim *claim)
+{
+	lock_acquire(&lock);
+	refund_locked(claim->kind, claim->device, claim->context, claim->shared, claim->bytes);
+	lock_release(&lock);
+	account_end();
+}
+
+int quota_hold(const struct holding_claim *claim, uint64_t handle)
+{
+	struct table *table = &tables[claim->kind];
+	struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(table, handle);
+	if (entry) /* its end went past us */
+		refund_locked(claim->kind, entry->device, entry->context, entry->shared,
+			      entry->amount);
+	else
+		entry = table_add(table, handle);
+	if (entry) {
+		entry->context = claim->context;
+		entry->amount = claim->bytes;
+		entry->device = (uint16_t)claim->device;
+		entry->shared = claim->shared;
+		entry->references = 1;
+	}
+	lock_release(&lock);
+	if (!entry)
+		return -ENOMEM;
+	account_end();
+	return 0;
+}
+
+int quota_hold_again(enum holding_kind kind, uint64_t handle)
+{
+	struct entry *entry;
+	int device = -1;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[kind], handle);
+	if (entry) {
+		entry->references++;
+		device = entry->device;
+	}
+	lock_release(&lock);
+	return device;
+}
+
+bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
+			  uint64_t *ret_bytes)
+{
+	const struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[kind], handle);
+	if (entry) {
+		*ret_device = entry->device;
+		*ret_bytes = entry->amount;
+	}
+	lock_release(&lock);
+	return entry != NULL;
+}
+
+bool quota_holds(enum holding_kind kind, uint64_t handle)
+{
+	uint64_t bytes;
+	int device;
+
+	return quota_holding_charge(kind, handle, &device, &bytes);
+}
+
+/* -- letting go -------------------------------------------------------------------------------- */
+
+static bool let_go_locked(enum holding_kind kind, uint64_t handle,
+			  struct holding_release *ret_release)
+{
+	struct entry *entry = table_find(&tables[kind], handle);
+
+	if (!entry)
+		return false;
+	*ret_release = (struct holding_release){.kind = kind,
+						.handle = handle,
+						.context = entry->context,
+						.device = entry->device,
+						.last = entry->references == 1,
+						.shared = entry->shared,
+						.bytes = entry->amount};
+	if (ret_release->last)
+		table_remove(&tables[kind], entry);
+	else
+		entry->references--;
+	return true;
+}
+
+bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
+			struct holding_release *ret_release)
+{
+	bool known;
+
+	account_begin();
+	lock_acquire(&lock);
+	known = let_go_locked(kind, handle, ret_release);
+	lock_release(&lock);
+	if (!known)
+		account_end();
+	return known;
+}
+
+void quota_let_go_commit(const struct holding_release *release)
+{
+	lock_acquire(&lock);
+	if (release->last)
+		refund_locked(release->kind, release->device, release->context, release->shared,
+			      release->bytes);
+	lock_release(&lock);
+	account_end();
+}
+
+void quota_let_go_undo(const struct holding_release *release)
+{
+	struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[release->kind], release->handle);
+	if (!entry && release->last)
+		entry = table_add(&tables[release->kind], release->handle);
+	if (entry) {
+		entry->context = release->context;
+		entry->device = (uint16_t)release->device;
+		entry->shared = release->shared;
+		entry->amount = release->bytes;
+		entry->references++;
+	}
+	lock_release(&lock);
+	account_end();
+}
+
+/* -- mappings ---------------------------------------------------------------------------------- */
+
+void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle)
+{
+	struct entry *mapping;
+
+	lock_acquire(&lock);
+	mapping = table_find(&mappings, address);
+	if (!mapping)
+		mapping = table_add(&mappings, address);
+	if (mapping) {
+		mapping->context = handle;
+		mapping->amount = size_bytes;
+	}
+	lock_release(&lock);
+}
+
+bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release)
+{
+	struct entry *mapping = NULL;
+	bool known = false;
+
+	account_begin();
+	lock_acquire(&lock);
+	for (; !known && *address < end && mappings.count; *address += GRANULE_BYTES) {
+		mapping = table_find(&mappings, *address);
+		if (!mapping)
+			continue;
+		known = let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release);
+		/* the next granule is the next mapping's first */
+		*address += mapping->amount - GRANULE_BYTES;
+		table_remove(&mappings, mapping);
+	}
+	lock_release(&lock);
+	if (!known)
+		account_end();
+	return known;
+}
+
+/* -- contexts ---------------------------------------------------------------------------------- */
+
+struct sweep {
+	enum holding_kind kind;
+	uint64_t context;
+};
+
+static bool sweep_entry(void *arg, const struct entry *entry)
+{
+	const struct sweep *sweep = arg;
+
+	if (entry->context != sweep->context)
+		return false;
+	refund_locked(sweep->kind, entry->device, entry->context, entry->shared, entry->amount);
+	return true;
+}
+
+void holdings_end_context(uint64_t context)
+{
+	struct sweep arrays = {HOLDING_ARRAY, context}, imports = {HOLDING_IMPORT, context};
+
+	lock_acquire(&lock);
+	table_remove_if(&tables[HOLDING_ARRAY], sweep_entry, &arrays);
+	table_remove_if(&tables[HOLDING_IMPORT], sweep_entry, &imports);
+	lock_release(&lock);
+}

@@ -1,0 +1,75 @@
+/*
+ * What holds device memory under a handle of its own, as a whole, until the last reference to it is
+ * gone:
+ *
+ *   HOLDING_PHYSICAL  cuMemCreate. References: its handles, its mappings, what multicast objects
+ *                     have bound. It belongs to the process, not to a context.
+ *   HOLDING_ARRAY     arrays and mipmapped arrays; end with their context. Those of up to 1 MiB
+ *                     share granules among themselves (seen on an H200 with driver 580), and the
+ *                     driver does not say which: see small.h.
+ *   HOLDING_IMPORT    memory of somebody outside of the slice, imported; ends with its context. It
+ *                     is in the exporter's NVML figure, and so charged as `offset`.
+ *
+ * As with allocations: reserve, ask the driver, hold or cancel; and the reverse to let go. Handles
+ * that are not known are left to the driver. Thread-safe: one lock, before the region's.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum holding_kind { HOLDING_PHYSICAL, HOLDING_ARRAY, HOLDING_IMPORT };
+#define HOLDING_KINDS 3
+
+struct holding_claim {
+	enum holding_kind kind;
+	int device;
+	bool shared;      /* with others, in a granule */
+	uint64_t context; /* which it is in; 0: none */
+	uint64_t bytes;   /* what it costs; if it is shared, its size */
+};
+
+/* Reserves room for size_bytes in that context (0: in none). 0, -EDQUOT, -ETIMEDOUT. */
+int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
+		       struct holding_claim *ret_claim);
+void quota_hold_cancel(const struct holding_claim *claim);
+
+/* The driver gave the handle. 0, or -ENOMEM: there is no memory for
+ * the record; the claim stands, and the caller gives the handle back and cancels. */
+int quota_hold(const struct holding_claim *claim, uint64_t handle);
+
+/* One more reference. Returns its device, or -1: not known. */
+int quota_hold_again(enum holding_kind kind, uint64_t handle);
+
+/* Whether it is known; and what is charged for it. */
+bool quota_holds(enum holding_kind kind, uint64_t handle);
+bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
+			  uint64_t *ret_bytes);
+
+/* One reference is to go: bytes is what goes back when it was the last. False: not known. */
+struct holding_release {
+	enum holding_kind kind;
+	uint64_t handle, context;
+	int device;
+	bool last, shared;
+	uint64_t bytes;
+};
+bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
+			struct holding_release *ret_release);
+void quota_let_go_commit(const struct holding_release *release);
+void quota_let_go_undo(const struct holding_release *release);
+
+/* The memory is mapped at the address, on account of a reference that quota_hold_again made. */
+void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
+
+/* A range is not mapped any more, which may have had several mappings: takes the first known one
+ * at or after *address out of it and begins to let go of its reference. False: there is none
+ * left. */
+bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release);
+
+/* What small arrays are charged that they may not take; and giving so much of it back. */
+uint64_t holdings_doubt(int device);
+void holdings_lower(int device, uint64_t bytes);
+
+void holdings_end_context(uint64_t context);
+void holdings_forget(void); /* in a forked child */

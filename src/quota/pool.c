@@ -1,0 +1,358 @@
+/*
+ * One array of records under one lock, which comes before the region's. A process has a few pools,
+ * so they are looked for one by one. The lock is never held while the driver is asked: whoever
+ * reads a figure takes a ticket first, and what it says is believed to be all only if no other
+ * figure has been entered since.
+ */
+#include "pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "account.h"
+#include "lock.h"
+
+#define CHUNK_BYTES         ((uint64_t)32 << 20)
+#define MANAGED_CHUNK_BYTES ((uint64_t)128 << 20)
+#define DRIVER_POOLS_MAX    (4 * VGPU_DEVICES_MAX) /* default ones, and graph memory */
+#define AHEAD_CHUNKS        8                      /* charged ahead at most */
+#define AHEAD_PART          16 /* of the slice's room, the most that is charged ahead */
+
+struct pool {
+	uint64_t handle;
+	uint64_t charged_bytes;
+	uint64_t reserved_bytes; /* by the newest figure */
+	uint64_t begun_bytes;    /* what allocations under way may add */
+	uint64_t unseen_bytes;   /* what others may have added since the figure */
+	uint64_t figures;        /* how many have been entered */
+	int device;
+	bool managed;
+	uint64_t tried_bytes; /* quota_pool_try's */
+};
+
+static struct lock lock = LOCK_INIT;
+static struct pool pools[QUOTA_POOLS_MAX]; /* under `lock` */
+static unsigned count;                     /* under `lock` */
+
+/* What managed pools had when they were destroyed with allocations in use: nobody can tell when it
+ * goes, and NVML does not count it. It stays charged. */
+static uint64_t managed_left[VGPU_DEVICES_MAX]; /* under `lock` */
+
+void quota_pools_forget(void)
+{
+	lock_init(&lock);
+	count = 0;
+	memset(managed_left, 0, sizeof(managed_left));
+}
+
+static struct pool *find_locked(uint64_t handle)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (pools[i].handle == handle)
+			return &pools[i];
+	return NULL;
+}
+
+int quota_pool_open(uint64_t handle, int device, unsigned flags)
+{
+	int error = 0;
+
+	lock_acquire(&lock);
+	if (!find_locked(handle)) {
+		unsigned room = flags & POOL_OF_DRIVER ? QUOTA_POOLS_MAX
+						       : QUOTA_POOLS_MAX - DRIVER_POOLS_MAX;
+
+		if (count < room)
+			pools[count++] = (struct pool){.handle = handle,
+						       .device = device,
+						       .managed = flags & POOL_MANAGED};
+		else
+			error = -ENOMEM;
+	}
+	lock_release(&lock);
+	return error;
+}
+
+bool quota_pool_is_known(uint64_t handle, int *ret_device, unsigned *ret_flags)
+{
+	const struct pool *pool;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		*ret_device = pool->device;
+		*ret_flags = pool->managed ? POOL_MANAGED : 0;
+	}
+	lock_release(&lock);
+	return pool != NULL;
+}
+
+unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most)
+{
+	unsigned found = 0;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if ((device < 0 || pools[i].device == device) && found < most)
+			ret_pools[found++] = pools[i].handle;
+	lock_release(&lock);
+	return found;
+}
+
+uint64_t pool_managed_charge(int device)
+{
+	uint64_t bytes;
+
+	lock_acquire(&lock);
+	bytes = managed_left[device];
+	for (unsigned i = 0; i < count; i++)
+		if (pools[i].managed && pools[i].device == device)
+			bytes += pools[i].charged_bytes;
+	lock_release(&lock);
+	return bytes;
+}
+
+uint64_t pool_spare_charge(int device)
+{
+	uint64_t bytes = 0;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count; i++)
+		if (!pools[i].managed && pools[i].device == device)
+			bytes += pools[i].charged_bytes - pools[i].reserved_bytes;
+	lock_release(&lock);
+	return bytes;
+}
+
+/* -- allocations ------------------------------------------------------------------------------- */
+
+static uint64_t chunks_of(const struct pool *pool, uint64_t bytes)
+{
+	uint64_t chunk = pool->managed ? MANAGED_CHUNK_BYTES : CHUNK_BYTES;
+
+	return (bytes + chunk - 1) / chunk * chunk;
+}
+
+static uint64_t needed_locked(const struct pool *pool)
+{
+	return pool->reserved_bytes + pool->begun_bytes + pool->unseen_bytes;
+}
+
+static void begin_locked(struct pool *pool, uint64_t worst_bytes, struct pool_claim *ret_claim)
+{
+	pool->begun_bytes += worst_bytes;
+	account_begin();
+	*ret_claim = (struct pool_claim){pool->device, worst_bytes};
+}
+
+int quota_pool_reserve(uint64_t handle, uint64_t size_bytes, struct pool_claim *ret_claim)
+{
+	struct pool *pool;
+	uint64_t worst;
+	int error = -ENOENT;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		error = -EAGAIN;
+		ret_claim->device = pool->device;
+		worst = size_bytes <= SIZE_BYTES_MOST ? chunks_of(pool, size_bytes)
+						      : SIZE_BYTES_MOST;
+		if (needed_locked(pool) + pool->tried_bytes + worst <= pool->charged_bytes) {
+			begin_locked(pool, worst, ret_claim);
+			error = 0;
+		}
+	}
+	lock_release(&lock);
+	return error;
+}
+
+uint64_t quota_pool_ticket(uint64_t handle, bool *ret_managed)
+{
+	const struct pool *pool;
+	uint64_t ticket;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	ticket = pool ? pool->figures : 0;
+	*ret_managed = pool && pool->managed;
+	lock_release(&lock);
+	return ticket;
+}
+
+/* Returns whether it is the latest. One that is not is ignored, also if it is higher: what it saw
+ * may have been given back, and be another's. */
+static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
+{
+	bool latest = figure->ticket == pool->figures && !pool->tried_bytes;
+	bool keeps = pool->managed; /* the driver does, to the end */
+
+	pool->figures++;
+	if (!latest)
+		return false;
+	if (figure->reserved_bytes > pool->reserved_bytes || !keeps)
+		pool->reserved_bytes = figure->reserved_bytes;
+	pool->unseen_bytes = 0;
+	return true;
+}
+
+/* What is reserved beyond the charge is held, and charged whatever the limit; but no more than
+ * that. A figure may have in it already what allocations under way add, and a charge for the same
+ * once more would be room that the slice does not have. */
+static bool raise_locked(struct pool *pool)
+{
+	if (pool->charged_bytes >= pool->reserved_bytes)
+		return false;
+	account_begin(); /* whoever compares just now must see that something moved */
+	account_charge_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
+	pool->charged_bytes = pool->reserved_bytes;
+	account_end();
+	return true;
+}
+
+/* Puts the charge where it must be. */
+static bool adjust_locked(struct pool *pool)
+{
+	uint64_t needed = needed_locked(pool) + pool->tried_bytes;
+
+	if (pool->charged_bytes <= needed)
+		return raise_locked(pool);
+	account_begin();
+	account_refund(pool->device, pool->charged_bytes - needed);
+	pool->charged_bytes = needed;
+	account_end();
+	return true;
+}
+
+/* How much to charge beyond what is needed, where the slice has room. */
+static uint64_t ahead(const struct pool *pool, uint64_t worst)
+{
+	uint64_t limit = quota_limit(pool->device), used = quota_used(pool->device);
+	uint64_t part = limit > used ? (limit - used) / AHEAD_PART : 0;
+	uint64_t most = AHEAD_CHUNKS * CHUNK_BYTES;
+
+	if (worst > CHUNK_BYTES)
+		return 0;
+	if (limit && part < most)
+		most = part / CHUNK_BYTES * CHUNK_BYTES;
+	return most;
+}
+
+static int charge_locked(struct pool *pool, uint64_t worst)
+{
+	uint64_t needed = needed_locked(pool) + pool->tried_bytes + worst, more;
+	uint64_t extra = ahead(pool, worst);
+	int error = -EDQUOT;
+
+	if (needed <= pool->charged_bytes)
+		return 0;
+	more = needed - pool->charged_bytes;
+	if (extra) {
+		error = account_charge(pool->device, more + extra);
+		if (!error)
+			more += extra;
+	}
+	if (error == -EDQUOT)
+		error = account_charge(pool->device, more);
+	if (!error)
+		pool->charged_bytes += more;
+	return error;
+}
+
+int quota_pool_grow(uint64_t handle, uint64_t size_bytes, const struct pool_figure *figure,
+		    struct pool_claim *ret_claim)
+{
+	struct pool *pool;
+	int error = -ENOENT;
+
+	if (size_bytes > SIZE_BYTES_MOST)
+		return -EDQUOT;
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		enter_locked(pool, figure);
+		raise_locked(pool);
+		error = charge_locked(pool, chunks_of(pool, size_bytes));
+		if (!error)
+			begin_locked(pool, chunks_of(pool, size_bytes), ret_claim);
+	}
+	lock_release(&lock);
+	return error;
+}
+
+void quota_pool_settle(uint64_t handle, const struct pool_claim *claim,
+		       const struct pool_figure *figure)
+{
+	struct pool *pool;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		pool->begun_bytes -= claim->worst_bytes;
+		pool->unseen_bytes += claim->worst_bytes;
+		if (figure) {
+			enter_locked(pool, figure);
+			adjust_locked(pool);
+		} else {
+			pool->figures++; /* one that is being read does not have it */
+		}
+	}
+	lock_release(&lock);
+	account_end();
+}
+
+void quota_pool_try(uint64_t handle, uint64_t size_bytes)
+{
+	struct pool *pool;
+
+	if (size_bytes)
+		account_begin(); /* the books are not to be compared meanwhile */
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		pool->tried_bytes = chunks_of(pool, size_bytes);
+		pool->figures++; /* one that is being read may not have what was tried */
+	}
+	lock_release(&lock);
+	if (!size_bytes)
+		account_end();
+}
+
+bool quota_pool_correct(uint64_t handle, const struct pool_figure *figure)
+{
+	struct pool *pool;
+	bool changed = false;
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		changed = !enter_locked(pool, figure);
+		changed |= adjust_locked(pool);
+	}
+	lock_release(&lock);
+	return changed;
+}
+
+void quota_pool_close(uint64_t handle, bool is_empty)
+{
+	struct pool *pool, closed = {0};
+
+	lock_acquire(&lock);
+	pool = find_locked(handle);
+	if (pool) {
+		closed = *pool;
+		*pool = pools[--count];
+		if (closed.managed && !is_empty)
+			managed_left[closed.device] += closed.reserved_bytes;
+	}
+	lock_release(&lock);
+	if (!pool)
+		return;
+	account_begin();
+	if (closed.managed && !is_empty)
+		closed.charged_bytes -= closed.reserved_bytes;
+	else if (!is_empty)
+		account_orphan(closed.device, closed.reserved_bytes);
+	account_refund(closed.device, closed.charged_bytes);
+	account_end();
+}

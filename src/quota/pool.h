@@ -1,0 +1,83 @@
+/*
+ * Memory that the driver keeps in pools: those of stream-ordered allocation (cuMemAllocAsync), and
+ * each device's graph memory. A pool is charged by what it reserves of its device, used or not.
+ *
+ * Seen on an H200 with driver 580: a pool reserves chunks of 32 MiB; an allocation makes it grow by
+ * its size in whole chunks at most, and often not at all, but whether free memory of the pool will
+ * do depends on the order of streams, and cannot be known before. So before an allocation its size
+ * in chunks is charged, and counts until the driver is asked what the pool reserves. Where the
+ * slice has room some chunks are charged ahead, so that the driver and the region are asked once
+ * for several allocations; they go back at the next look (quota_pool_correct).
+ *
+ * Always: charged >= what the pool reserves + what allocations under way may add.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the driver says that a pool reserves, in bytes, and when. Of managed memory: the most that
+ * it ever did, because it gives nothing back. */
+struct pool_figure {
+	uint64_t ticket; /* quota_pool_ticket, before it was read */
+	uint64_t reserved_bytes;
+};
+
+#define QUOTA_POOLS_MAX 320
+
+enum pool_flags {
+	POOL_MANAGED = 1,   /* NVML does not count it, the driver keeps it until it is destroyed */
+	POOL_OF_DRIVER = 2, /* there without the application's doing; some room is kept for these */
+};
+
+/* A pool of the device is known from now on. 0 or -ENOMEM. */
+int quota_pool_open(uint64_t pool, int device, unsigned flags);
+
+/* False: not known. */
+bool quota_pool_is_known(uint64_t pool, int *ret_device, unsigned *ret_flags);
+
+/* Which the pools of a device are (-1: of any), at most `most`; how many there are. */
+unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most);
+
+/* An allocation under way: what it may add to the pool at most. */
+struct pool_claim {
+	int device;
+	uint64_t worst_bytes;
+};
+
+/* Before an allocation of size_bytes from the pool. 0: what it may add is charged. -EAGAIN: read
+ * the figure and call quota_pool_grow. -ENOENT: not known. */
+int quota_pool_reserve(uint64_t pool, uint64_t size_bytes, struct pool_claim *ret_claim);
+
+/* Taken before the figure is read. ret_managed: which figure. */
+uint64_t quota_pool_ticket(uint64_t pool, bool *ret_managed);
+
+/* 0; -EDQUOT, -ETIMEDOUT, -ENOENT. */
+int quota_pool_grow(uint64_t pool, uint64_t size_bytes, const struct pool_figure *figure,
+		    struct pool_claim *ret_claim);
+
+/* The driver answered. figure: NULL, or what the pool reserves after it, which has the worst taken
+ * back. */
+void quota_pool_settle(uint64_t pool, const struct pool_claim *claim,
+		       const struct pool_figure *figure);
+
+/* While an allocation of size_bytes is tried that nothing is charged for, because the pool has that
+ * much free memory: what is charged for it stays, and is nobody else's. 0: it is over. */
+void quota_pool_try(uint64_t pool, uint64_t size_bytes);
+
+/* Charges what the figure says. Returns whether the charge changed, or may yet: another figure was
+ * entered at the same time. */
+bool quota_pool_correct(uint64_t pool, const struct pool_figure *figure);
+
+/* The pool is no more. Its memory goes with its last allocation, which nobody can see: until then
+ * it counts as module memory, and is compared with NVML. */
+void quota_pool_close(uint64_t pool, bool is_empty);
+
+/* What is charged on the device for pools of managed memory. */
+uint64_t pool_managed_charge(int device);
+
+/* What is charged on the device and not reserved: for allocations under way, or kept for the next.
+ */
+uint64_t pool_spare_charge(int device);
+
+void quota_pools_forget(void); /* in a forked child */

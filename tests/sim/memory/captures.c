@@ -1,0 +1,153 @@
+/* Streams that are captured: what is allocated there takes nothing, and nothing that the library
+ * asks the driver meanwhile ends a capture. */
+#include "stream_api.h"
+
+#include <pthread.h>
+
+static CUstream stream, other;
+static CUcontext context;
+
+static void start(const char *limit)
+{
+	stream = stream_start(limit);
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+/* The capture is good to its end. */
+static CUgraph end(CUstream captured)
+{
+	CUgraph graph = NULL;
+
+	CHECK_CUDA(cuStreamEndCapture(captured, &graph), CUDA_SUCCESS);
+	CHECK(graph);
+	return graph;
+}
+
+static CUresult global_v2(CUstream where)
+{
+	return cuStreamBeginCapture_v2(where, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static CUresult local_v2(CUstream where)
+{
+	return cuStreamBeginCapture_v2(where, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static CUresult relaxed_v2_ptsz(CUstream where)
+{
+	return cuStreamBeginCapture_v2_ptsz(where, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult (*const beginners[])(CUstream) = {cuStreamBeginCapture, cuStreamBeginCapture_ptsz,
+						  global_v2, local_v2, relaxed_v2_ptsz};
+
+/* Far more than there is room for is allocated; launching it is what is refused. */
+static void takes_nothing(void)
+{
+	start("1g");
+	for (unsigned i = 0; i < sizeof(beginners) / sizeof(*beginners); i++) {
+		CUdeviceptr a, b = 0;
+		CUgraphExec exec;
+		CUgraph graph;
+
+		CHECK_CUDA(beginners[i](stream), CUDA_SUCCESS);
+		a = take_async(40 * MIB, stream);
+		CHECK_CUDA(cuMemAllocAsync_ptsz(&b, i % 2 ? 50 * GIB : MIB, stream), CUDA_SUCCESS);
+		give_async(a, stream);
+		CHECK_CUDA(cuMemFreeAsync_ptsz(b, stream), CUDA_SUCCESS);
+		graph = end(stream);
+		synchronise(stream);
+		assert_data(0);
+		CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+		CHECK_CUDA(cuGraphLaunch(exec, stream),
+			   i % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+		assert_data(i % 2 ? 0 : 64 * MIB);
+		CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+		CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+		assert_data(0);
+	}
+}
+
+/* The driver's answer, whatever it is. */
+static void to_a_graph(void)
+{
+	CUgraph graph;
+
+	start("1g");
+	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamBeginCaptureToGraph(stream, graph, NULL, NULL, 0,
+					       CU_STREAM_CAPTURE_MODE_GLOBAL),
+		   CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_CUDA(cuStreamBeginCaptureToGraph_ptsz(stream, graph, NULL, NULL, 0,
+						    CU_STREAM_CAPTURE_MODE_GLOBAL),
+		   CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_CUDA(cuStreamBeginCapture(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_CUDA(cuGraphDestroy(graph), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+/* Pools are filled, emptied, synchronised and refused, with the books looked at each time. */
+static void *use_pools(void *arg)
+{
+	CUdeviceptr held[8];
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < 8; i++)
+			held[i] = take_async(100 * MIB, other);
+		refused_async(900 * MIB, other);
+		for (unsigned i = 0; i < 8; i++)
+			give_async(held[i], other);
+		synchronise(other);
+		if (round == 10)
+			sleep_ms(1100); /* a comparison with NVML is due */
+	}
+	assert_data(0);
+	return arg;
+}
+
+static void others_go_on(void)
+{
+	start("2g");
+	for (unsigned i = 0; i < sizeof(beginners) / sizeof(*beginners); i++) {
+		pthread_t thread;
+
+		CHECK_CUDA(beginners[i](stream), CUDA_SUCCESS);
+		take_async(10 * MIB, stream);
+		CHECK(pthread_create(&thread, NULL, use_pools, NULL) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
+		use_pools(NULL); /* and the capturing thread itself */
+		take_async(10 * MIB, stream);
+		CHECK_CUDA(cuGraphDestroy(end(stream)), CUDA_SUCCESS);
+	}
+}
+
+/* NULL of the per-thread functions is not the stream that waits for the captured one. */
+static void per_thread_is_counted(void)
+{
+	CUdeviceptr address = UNTOUCHED;
+	CUstream blocking;
+
+	start("1g");
+	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 600 * MIB, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 300 * MIB, NULL), CUDA_SUCCESS);
+	assert_covered();
+	CHECK_CUDA(cuGraphDestroy(end(blocking)), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemFreeAsync_ptsz(address, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(takes_nothing), SCENE(to_a_graph),
+					      SCENE(others_go_on), SCENE(per_thread_is_counted)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,275 @@
+/* Pools of several processes and threads in one slice: together they never pass its limit. */
+#include "stream_api.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#define THREADS   6
+#define PROCESSES 3
+#define HELD_MAX  6
+#define RUN_MS    1500
+
+static CUcontext context;
+static uint64_t refusals; /* atomic, of this process */
+static pthread_barrier_t together;
+
+static void threshold_set(uint64_t bytes)
+{
+	CUmemoryPool pool;
+
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
+		   CUDA_SUCCESS);
+}
+
+/* -- two processes -- */
+
+/* Keeps, then gives back by a synchronisation; keeps again, and gives back by a trim. */
+static void keeper(int wire)
+{
+	CUstream stream = stream_start("4g");
+	CUmemoryPool pool;
+
+	for (unsigned round = 0; round < 2; round++) {
+		CUdeviceptr held = take_async(2 * GIB, stream);
+
+		threshold_set(round ? UINT64_MAX : 0);
+		tell(wire, 1);
+		hear(wire);
+		give_async(held, stream);
+		if (round)
+			synchronise(stream);
+		tell(wire, 1);
+		hear(wire);
+		CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+		if (round)
+			CHECK_CUDA(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+		else
+			synchronise(stream);
+		assert_data(0);
+		tell(wire, 1);
+		hear(wire);
+	}
+}
+
+static void one_shrinks(void)
+{
+	struct member member;
+	CUstream stream;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	member = member_start(keeper);
+	hear(member.wire);
+	stream = stream_start("4g");
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned step = 0; step < 2; step++) {
+			refused_async(1500 * MIB, stream);
+			refused(1500 * MIB);
+			tell(member.wire, 1);
+			hear(member.wire);
+		}
+		give_async(take_async(2800 * MIB, stream), stream);
+		synchronise(stream);
+		give(take(2800 * MIB));
+		assert_data(0);
+		tell(member.wire, 1);
+		if (!round)
+			hear(member.wire);
+	}
+	member_end(&member);
+	ledger_reap();
+	assert_data(0);
+}
+
+/* -- many threads -- */
+
+static void *work(void *arg)
+{
+	unsigned seed = (unsigned)getpid() * 31 + (unsigned)(uintptr_t)arg;
+	CUdeviceptr held[HELD_MAX] = {0};
+	uint64_t end = now_ms() + RUN_MS;
+	CUstream stream;
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	while (now_ms() < end) {
+		unsigned i = (unsigned)rand_r(&seed) % HELD_MAX;
+		CUresult result;
+
+		if (rand_r(&seed) % 8 == 0)
+			synchronise(stream);
+		if (held[i]) {
+			give_async(held[i], stream);
+			held[i] = 0;
+			continue;
+		}
+		result = cuMemAllocAsync(&held[i], (uint64_t)rand_r(&seed) % (300 * MIB) + 1,
+					 stream);
+		CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(result == CUDA_SUCCESS || !held[i]);
+		if (result != CUDA_SUCCESS)
+			__atomic_add_fetch(&refusals, 1, __ATOMIC_RELAXED);
+	}
+	for (unsigned i = 0; i < HELD_MAX; i++)
+		if (held[i])
+			give_async(held[i], stream);
+	synchronise(stream);
+	return NULL;
+}
+
+static void work_all(void)
+{
+	pthread_t threads[THREADS];
+
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_books(0);
+}
+
+static void worker(int wire)
+{
+	stream_start(getenv("CUDA_DEVICE_MEMORY_LIMIT"));
+	tell(wire, 1);
+	hear(wire);
+	work_all();
+	tell(wire, refusals);
+	hear(wire);
+	assert_data(0);
+}
+
+/* While all of them allocate and free. Another than in the driver's order is not to be had: a
+ * tentative allocation may pass the limit, for as long as it takes to see it, by what was asked. */
+static void everyone(void)
+{
+	const uint64_t quota = PROCESSES * (CONTEXT + HIDDEN) + 2 * GIB;
+	struct member members[PROCESSES];
+	struct figures seen;
+	uint64_t refused_in_all = 0;
+	char limit[32];
+
+	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)quota);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		members[i] = member_start(worker);
+		hear(members[i].wire);
+	}
+	outside_watch(0);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		tell(members[i].wire, 1);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		refused_in_all += hear(members[i].wire);
+	seen = outside_watched();
+	CHECK_AT_MOST(seen.used, quota + PROCESSES * GRANULE);
+	CHECK_AT_MOST(quota / 100 * 90, seen.used);
+	CHECK(seen.samples > 20);
+	CHECK(refused_in_all > 100);
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		tell(members[i].wire, 1);
+		member_end(&members[i]);
+	}
+	CHECK_EQUAL(ledger_reap(), 0);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+static void *first_of_many(void *arg)
+{
+	CUdeviceptr address = 0;
+	CUstream stream;
+	CUresult result;
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	pthread_barrier_wait(&together);
+	result = cuMemAllocAsync(&address, 300 * MIB, stream);
+	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+	if (result == CUDA_SUCCESS)
+		__atomic_add_fetch((unsigned *)arg, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* The pool is seen for the first time, by all at once: none of them slips by. */
+static void first_at_once(void)
+{
+	pthread_t threads[THREADS];
+	unsigned in = 0;
+
+	stream_start("1g"); /* there is room for one */
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK(pthread_barrier_init(&together, NULL, THREADS) == 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, first_of_many, &in) == 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK_EQUAL(in, 1);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_data(320 * MIB);
+}
+
+/* -- fork -- */
+
+static void expect_ended(pid_t child)
+{
+	int status;
+
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK_EQUAL(status, 0);
+}
+
+/* The child's CUDA is spoilt, as the driver has it; the parent's books do not change. */
+static void after_fork(void)
+{
+	CUstream stream = stream_start("2g");
+	CUdeviceptr held = take_async(500 * MIB, stream), address = UNTOUCHED, late = take(MIB);
+	pid_t child;
+
+	give_async(late, stream);
+	child = fork();
+	if (child == 0) {
+		CHECK(cuMemAllocAsync(&address, MIB, stream) != CUDA_SUCCESS);
+		CHECK_EQUAL(address, UNTOUCHED);
+		CHECK(cuMemFreeAsync(held, stream) != CUDA_SUCCESS);
+		CHECK(cuStreamSynchronize(stream) != CUDA_SUCCESS);
+		CHECK(cuCtxSynchronize() != CUDA_SUCCESS);
+		CHECK(cuDeviceGraphMemTrim(0) != CUDA_SUCCESS);
+		exit(0);
+	}
+	expect_ended(child);
+	CHECK_EQUAL(ledger_reap(), 1);
+	refused_async(1400 * MIB, stream);
+	synchronise(stream);
+	assert_data(512 * MIB);
+	give_async(held, stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+static void before_init(void)
+{
+	CUstream stream;
+	pid_t child = fork();
+
+	stream = stream_start("4g");
+	give_async(take_async(500 * MIB, stream), stream);
+	take_async(100 * MIB, stream);
+	synchronise(stream);
+	assert_data(128 * MIB);
+	if (child == 0)
+		exit(0);
+	expect_ended(child);
+	CHECK_EQUAL(ledger_reap(), 1);
+	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + 128 * MIB);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(one_shrinks), SCENE(everyone),
+					      SCENE(first_at_once), SCENE(after_fork),
+					      SCENE(before_init)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

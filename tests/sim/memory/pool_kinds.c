@@ -1,0 +1,457 @@
+/* Pools of every kind: the default one, the current one, an application's own, of managed memory
+ * and of the host's; made, destroyed, and on a driver that lacks part of it. */
+#include "stream_api.h"
+
+#include <string.h>
+
+static CUstream stream;
+static CUmemoryPool standard;
+
+static void start(const char *limit)
+{
+	stream = stream_start(limit);
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+static CUmemoryPool pool_on(CUmemAllocationType type, unsigned location, int device)
+{
+	CUmemPoolProps properties = {.allocType = type, .location = {location, device}};
+	CUmemoryPool pool = NULL;
+
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	return pool;
+}
+
+static CUmemoryPool device_pool(void)
+{
+	return pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+}
+
+static CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
+	return address;
+}
+
+static void refused_from(CUmemoryPool pool, uint64_t bytes)
+{
+	CUdeviceptr address = UNTOUCHED;
+
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+}
+
+static void destroy(CUmemoryPool pool)
+{
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+}
+
+/* -- whose memory it is -- */
+
+static void explicit_pool(void)
+{
+	CUmemoryPool pools[3];
+	CUdeviceptr held[3];
+
+	start("2g");
+	for (unsigned i = 0; i < 3; i++) {
+		pools[i] = device_pool();
+		held[i] = take_from(pools[i], 100 * MIB);
+	}
+	synchronise(stream);
+	assert_data(3 * 128 * MIB);
+	refused_from(pools[0], 1200 * MIB);
+	refused_async(1200 * MIB, stream);
+	give_async(held[1], stream);
+	synchronise(stream);
+	assert_data(2 * 128 * MIB);
+	give_async(held[0], stream);
+	give_async(held[2], stream);
+	synchronise(stream);
+	assert_data(0);
+	for (unsigned i = 0; i < 3; i++)
+		destroy(pools[i]);
+	assert_data(0);
+}
+
+static void set_device(CUmemoryPool pool)
+{
+	CHECK_CUDA(cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
+}
+
+static void set_location(CUmemoryPool pool)
+{
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+
+	CHECK_CUDA(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool), CUDA_SUCCESS);
+}
+
+static uint64_t reserved_by(CUmemoryPool pool)
+{
+	cuuint64_t bytes = 0;
+
+	CHECK_CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
+		   CUDA_SUCCESS);
+	return bytes;
+}
+
+/* The current pool is filled, another, and the default one again. */
+static void current_once(void (*set)(CUmemoryPool))
+{
+	CUmemoryPool pool = device_pool();
+	CUdeviceptr a, b, c;
+
+	a = take_async(30 * MIB, stream);
+	set(pool);
+	b = take_async(1000 * MIB, stream);
+	CHECK_EQUAL(reserved_by(pool), 1024 * MIB);
+	refused_async(500 * MIB, stream);
+	set(standard);
+	c = take_async(30 * MIB, stream);
+	CHECK_EQUAL(reserved_by(standard), 64 * MIB);
+	synchronise(stream);
+	assert_data(1088 * MIB);
+	set(pool);
+	give_async(b, stream);
+	synchronise(stream);
+	destroy(pool); /* now the default one is current again */
+	b = take_async(30 * MIB, stream);
+	CHECK_EQUAL(reserved_by(standard), 96 * MIB);
+	refused_async(1500 * MIB, stream);
+	give_async(a, stream);
+	give_async(b, stream);
+	give_async(c, stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+static void current_pool(void)
+{
+	start("2g");
+	current_once(set_device);
+	current_once(set_location);
+}
+
+/* Managed memory is in no process's figure, and the driver keeps it until the pool is destroyed. */
+static void managed_pool(void)
+{
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+	CUmemoryPool pool, by_default;
+	uint64_t bare;
+	CUdeviceptr a, b;
+
+	start("2g");
+	bare = outside_used(0);
+	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	a = take_from(pool, 300 * MIB);
+	b = take_from(pool, 300 * MIB);
+	synchronise(stream);
+	CHECK_AT_MOST(outside_used(0) - bare, ledger_own(0).data);
+	refused_from(pool, 1000 * MIB);
+	refused(920 * MIB);
+	give_async(a, stream);
+	give_async(b, stream);
+	synchronise(stream);
+	CHECK_AT_MOST(600 * MIB, outside_used(0) - bare);
+	CHECK_AT_MOST(outside_used(0) - bare, ledger_own(0).data);
+	refused(1300 * MIB);
+	destroy(pool);
+	assert_data(0);
+	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	give_async(take_from(pool, 600 * MIB), stream); /* over before anybody looks */
+	synchronise(stream);
+	CHECK_EQUAL(outside_used(0) - bare, 608 * MIB);
+	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
+	destroy(pool);
+	assert_data(0);
+	CHECK_CUDA(cuMemGetDefaultMemPool(&by_default, &location, CU_MEM_ALLOCATION_TYPE_MANAGED),
+		   CUDA_SUCCESS);
+	a = take_from(by_default, 600 * MIB);
+	CHECK_AT_MOST(outside_used(0) - bare, ledger_own(0).data);
+	refused_from(by_default, 1000 * MIB);
+	give_async(a, stream);
+}
+
+/* Memory of the host is not the slice's affair, however much it is. */
+static void host_pool(void)
+{
+	static const unsigned locations[] = {CU_MEM_LOCATION_TYPE_HOST,
+					     CU_MEM_LOCATION_TYPE_HOST_NUMA};
+
+	start("600m");
+	for (unsigned i = 0; i < 2; i++) {
+		CUmemoryPool pool = pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, locations[i], 0);
+		CUdeviceptr address = take_from(pool, 700 * MIB);
+
+		assert_data(0);
+		give_async(address, stream);
+		synchronise(stream);
+		destroy(pool);
+		assert_data(0);
+	}
+}
+
+/* The pool's device counts, not the stream's or the context's. */
+static void two_devices(void)
+{
+	CUcontext contexts[2];
+	CUstream streams[2];
+	CUmemoryPool pool;
+	CUdeviceptr a, b = UNTOUCHED, c;
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "1g");
+	streams[0] = stream_start("4g");
+	CHECK_CUDA(cuCtxGetCurrent(&contexts[0]), CUDA_SUCCESS);
+	contexts[1] = cuda_start(1);
+	give(take(1));
+	CHECK_CUDA(cuStreamCreate(&streams[1], NON_BLOCKING), CUDA_SUCCESS);
+	a = take_async(200 * MIB, streams[0]); /* while the other one's context is current */
+	CHECK_EQUAL(ledger_own(0).data >= 224 * MIB, true);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+	refused_async(500 * MIB, streams[1]);
+	pool = pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 1);
+	CHECK_CUDA(cuCtxSetCurrent(contexts[0]), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&b, 500 * MIB, pool, streams[0]),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(b, UNTOUCHED);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&b, 300 * MIB, pool, streams[0]), CUDA_SUCCESS);
+	c = take_async(100 * MIB, NULL);
+	synchronise(streams[0]);
+	CHECK_EQUAL(ledger_own(0).data, 320 * MIB);
+	CHECK_EQUAL(ledger_own(1).data, 320 * MIB);
+	give_async(a, streams[0]);
+	give_async(b, streams[0]);
+	give_async(c, NULL);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+	destroy(pool);
+}
+
+/* -- pools that end -- */
+
+/* What lives in it stays charged, without any comparison, until it is gone and NVML has said so. */
+static void destroyed_with_allocations(void)
+{
+	CUmemoryPool pool;
+	CUdeviceptr held;
+
+	start("8g");
+	pool = device_pool();
+	held = take_from(pool, 500 * MIB);
+	destroy(pool);
+	assert_covered();
+	refused(7300 * MIB);
+	synchronise(stream);
+	assert_covered();
+	give_async(held, stream);
+	assert_covered();
+	synchronise(stream);
+	sleep_ms(1100); /* the next comparison */
+	give(take(7300 * MIB));
+	assert_data(0);
+}
+
+/* Nothing lives in it, but the work that uses it is not over: it is held until somebody waits. */
+static void destroyed_before_it_is_over(void)
+{
+	CUmemoryPool pool;
+	CUfunction spin;
+
+	start("8g");
+	spin = spin_load();
+	pool = device_pool();
+	busy(spin, 200 * MS, stream);
+	give_async(take_from(pool, 500 * MIB), stream);
+	destroy(pool);
+	assert_covered();
+	synchronise(stream);
+	sleep_ms(1100);
+	give(take(7300 * MIB));
+	assert_books(0);
+}
+
+static void destroyed_empty(void)
+{
+	start("8g");
+	for (unsigned i = 0; i < 600; i++) { /* more than there may be at a time */
+		CUmemoryPool pool = device_pool();
+
+		give_async(take_from(pool, 500 * MIB), stream);
+		if (i % 2)
+			synchronise(stream);
+		destroy(pool);
+		assert_covered();
+	}
+	sleep_ms(1100);
+	give(take(7300 * MIB));
+	assert_data(0);
+}
+
+/* The driver does not destroy it: it goes on to be charged. */
+static void not_destroyed(void)
+{
+	CUdeviceptr held;
+	CUmemoryPool pool;
+
+	env_set("VGPU_SIM_FAULTS", "cuMemPoolDestroy@2=999");
+	start("4g");
+	held = take_async(500 * MIB, stream);
+	synchronise(stream);
+	CHECK_CUDA(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+	assert_covered();
+	refused_async(3 * GIB + 200 * MIB, stream);
+	synchronise(stream);
+	assert_data(512 * MIB);
+	give_async(held, stream);
+	pool = device_pool();
+	held = take_from(pool, 500 * MIB);
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_ERROR_UNKNOWN);
+	refused_from(pool, 3200 * MIB);
+	give_async(held, stream);
+	synchronise(stream);
+	assert_data(0);
+	destroy(pool);
+	CHECK_CUDA(cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void too_many(void)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	static CUmemoryPool pools[300];
+	unsigned count = 0;
+
+	start("2g");
+	while (count < 300 && cuMemPoolCreate(&pools[count], &properties) == CUDA_SUCCESS)
+		count++;
+	CHECK(count >= 200 && count < 300);
+	CHECK(pools[count] == NULL);
+	CHECK_CUDA(cuMemPoolCreate(&pools[count], &properties), CUDA_ERROR_OUT_OF_MEMORY);
+	give_async(take_from(pools[count - 1], MIB), stream);
+	while (count > 0)
+		destroy(pools[--count]);
+	pools[0] = device_pool();
+	give_async(take_from(pools[0], MIB), stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+static void create_rejected(void)
+{
+	CUmemPoolProps wrong = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+	CUmemoryPool pool = (CUmemoryPool)UNTOUCHED;
+
+	start("1g");
+	CHECK_CUDA(cuMemPoolCreate(&pool, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemPoolCreate(NULL, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemPoolCreate(&pool, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK(pool == (CUmemoryPool)UNTOUCHED);
+	CHECK_CUDA(cuDeviceSetMemPool(0, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemSetMemPool(NULL, CU_MEM_ALLOCATION_TYPE_PINNED, standard),
+		   CUDA_ERROR_INVALID_VALUE);
+	assert_data(0);
+}
+
+/* -- faults -- */
+
+/* What the driver refuses costs nothing, whatever it says. */
+static void refusals_cost_nothing(void)
+{
+	CUdeviceptr address = UNTOUCHED, held;
+
+	env_set("VGPU_SIM_FAULTS", "cuMemAllocAsync=999,cuMemAllocAsync_ptsz=2,"
+				   "cuMemAllocFromPoolAsync@1=700,"
+				   "cuMemAllocFromPoolAsync_ptsz=999,cuMemFreeAsync@1=999,"
+				   "cuMemPoolTrimTo@1=999,cuStreamSynchronize@1=999,"
+				   "cuEventSynchronize=700,cuCtxSynchronize@1=999");
+	start("4g");
+	CHECK_CUDA(cuMemAllocAsync(&address, 100 * MIB, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_CUDA(cuMemAllocAsync_ptsz(&address, 100 * MIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 100 * MIB, standard, stream), 700);
+	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(&address, 100 * MIB, standard, stream),
+		   CUDA_ERROR_UNKNOWN);
+	CHECK_EQUAL(address, UNTOUCHED);
+	CHECK_CUDA(cuStreamSynchronize_ptsz(stream), CUDA_SUCCESS);
+	assert_data(0);
+	held = take_from(standard, 100 * MIB);
+	CHECK_CUDA(cuMemFreeAsync(held, stream), CUDA_ERROR_UNKNOWN);
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_ERROR_UNKNOWN);
+	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_ERROR_UNKNOWN);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_ERROR_UNKNOWN);
+	assert_covered();
+	synchronise(stream);
+	assert_data(128 * MIB);
+	give_async(held, stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+/* A figure cannot be had: the allocation is made, and the comparison with NVML finds it. */
+static void no_figures(void)
+{
+	CUdeviceptr held;
+
+	env_set("VGPU_SIM_FAULTS", "cuMemPoolGetAttribute=999");
+	start("4g");
+	held = take_async(500 * MIB, stream);
+	sleep_ms(1100);
+	give(take(1));
+	assert_covered();
+	refused(3200 * MIB);
+	give_async(held, stream);
+	synchronise(stream);
+	sleep_ms(1100);
+	give(take(3200 * MIB));
+	assert_data(0);
+}
+
+/* A driver from before these came. */
+static void old_driver(void)
+{
+	CUmemoryPool pool;
+	CUdeviceptr held;
+
+	env_set("VGPU_SIM_MISSING",
+		"cuMemGetDefaultMemPool,cuMemSetMemPool,cuMemGetMemPool,cuCtxSynchronize_v2,"
+		"cuThreadExchangeStreamCaptureMode,cuDeviceGetGraphMemAttribute,"
+		"cuDeviceGraphMemTrim,cuGraphInstantiateWithParams,cuGraphUpload");
+	start("2g");
+	held = take_async(500 * MIB, stream);
+	pool = device_pool();
+	give_async(take_from(pool, 100 * MIB), stream);
+	refused_async(1500 * MIB, stream);
+	synchronise(stream);
+	assert_data(512 * MIB);
+	give_async(held, stream);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	destroy(pool);
+	assert_data(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(explicit_pool),
+		SCENE(current_pool),
+		SCENE(managed_pool),
+		SCENE(host_pool),
+		SCENE(two_devices),
+		SCENE(destroyed_with_allocations),
+		SCENE(destroyed_before_it_is_over),
+		SCENE(destroyed_empty),
+		SCENE(not_destroyed),
+		SCENE(too_many),
+		SCENE(create_rejected),
+		SCENE(refusals_cost_nothing),
+		SCENE(no_figures),
+		SCENE(old_driver),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,427 @@
+/* Stream-ordered allocation: what pools reserve is charged, and goes back when they give it back.
+ */
+#include "stream_api.h"
+
+#include <string.h>
+#include <sys/wait.h>
+
+#define QUOTA    (8 * GIB)
+#define ROOM     (QUOTA - CONTEXT - HIDDEN)
+#define CHUNKS   ((unsigned)(ROOM / POOL_CHUNK))
+#define MORE_MAX 4096
+
+static CUdeviceptr pieces[MORE_MAX];
+static CUstream stream;
+static CUmemoryPool standard;
+
+static void start(const char *limit)
+{
+	stream = stream_start(limit);
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+static void threshold_set(CUmemoryPool pool, uint64_t bytes)
+{
+	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
+		   CUDA_SUCCESS);
+}
+
+static CUmemoryPool pool_new(CUmemAllocationType type, unsigned location)
+{
+	CUmemPoolProps properties = {.allocType = type, .location = {location, 0}};
+	CUmemoryPool pool = NULL;
+
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	return pool;
+}
+
+static CUmemoryPool device_pool(void)
+{
+	return pool_new(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE);
+}
+
+static CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
+	return address;
+}
+
+/* -- to the quota, through each door -- */
+
+static CUresult take_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream where)
+{
+	return cuMemAllocAsync_ptsz(dptr, bytes, where);
+}
+
+static CUresult take_standard(CUdeviceptr *dptr, size_t bytes, CUstream where)
+{
+	return cuMemAllocFromPoolAsync(dptr, bytes, standard, where);
+}
+
+static CUresult take_standard_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream where)
+{
+	return cuMemAllocFromPoolAsync_ptsz(dptr, bytes, standard, where);
+}
+
+static CUresult synchronise_event(CUstream where)
+{
+	CUevent event;
+
+	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuEventRecord(event, where), CUDA_SUCCESS);
+	CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+	return cuEventDestroy_v2(event);
+}
+
+static CUresult synchronise_context(CUstream where)
+{
+	(void)where;
+	return cuCtxSynchronize();
+}
+
+static CUresult synchronise_context_v2(CUstream where)
+{
+	CUcontext context;
+
+	(void)where;
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	return cuCtxSynchronize_v2(context);
+}
+
+static const struct door {
+	CUresult (*take)(CUdeviceptr *, size_t, CUstream);
+	CUresult (*give)(CUdeviceptr, CUstream);
+	CUresult (*synchronise)(CUstream);
+} doors[] = {
+	{cuMemAllocAsync, cuMemFreeAsync, cuStreamSynchronize},
+	{take_ptsz, cuMemFreeAsync_ptsz, cuStreamSynchronize_ptsz},
+	{take_standard, cuMemFreeAsync, synchronise_event},
+	{take_standard_ptsz, cuMemFreeAsync_ptsz, synchronise_context},
+	{cuMemAllocAsync, cuMemFreeAsync, synchronise_context_v2},
+};
+
+static unsigned fill_async(const struct door *door, uint64_t bytes)
+{
+	CUdeviceptr address = UNTOUCHED;
+	unsigned count = 0;
+	CUresult result;
+
+	while ((result = door->take(&address, bytes, stream)) == CUDA_SUCCESS) {
+		CHECK(count < MORE_MAX);
+		pieces[count++] = address;
+		address = UNTOUCHED;
+	}
+	CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+	return count;
+}
+
+static void give_all(const struct door *door, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		CHECK_CUDA(door->give(pieces[i], stream), CUDA_SUCCESS);
+	CHECK_CUDA(door->synchronise(stream), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+static void filled(const struct door *door, uint64_t bytes, unsigned expected)
+{
+	unsigned count = fill_async(door, bytes);
+
+	CHECK_EQUAL(count, expected);
+	CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
+	CHECK_AT_MOST(QUOTA / 100 * 99, outside_used(0));
+	CHECK_AT_MOST(ledger_used(0), QUOTA);
+	CHECK_CUDA(door->synchronise(stream), CUDA_SUCCESS);
+	assert_data(CHUNKS * POOL_CHUNK);
+	give_all(door, count);
+}
+
+static void to_the_quota(void)
+{
+	start("8g");
+	for (unsigned i = 0; i < sizeof(doors) / sizeof(*doors); i++) {
+		filled(&doors[i], POOL_CHUNK, CHUNKS);
+		/* Pieces that no chunk is a multiple of still use all of them. */
+		filled(&doors[i], 13 * MIB, (unsigned)(CHUNKS * POOL_CHUNK / (13 * MIB)));
+		filled(&doors[i], 637 * MIB, (unsigned)(CHUNKS * POOL_CHUNK / (637 * MIB)));
+	}
+}
+
+static void rejected(void)
+{
+	CUdeviceptr address = UNTOUCHED;
+
+	start("2g");
+	CHECK_CUDA(cuMemAllocAsync(&address, 0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemAllocAsync(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemAllocAsync_ptsz(NULL, MIB, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, MIB, NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(NULL, MIB, standard, stream),
+		   CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemFreeAsync(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMemFreeAsync_ptsz(0x123400, stream), CUDA_ERROR_INVALID_VALUE);
+	refused_async(SIZE_MAX, stream);
+	refused_async((uint64_t)1 << 60, stream);
+	refused_async(2 * GIB, stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+/* The GPU is full before the quota is. */
+static void refused_by_the_driver(void)
+{
+	env_set("VGPU_SIM_GPUS", "1x1G");
+	start("8g");
+	refused_async(GIB, stream);
+	give_async(take_async(300 * MIB, stream), stream);
+	refused_async(GIB, stream);
+	synchronise(stream);
+	assert_data(0);
+}
+
+/* -- in a full slice -- */
+
+/* What is freed is had again in the same stream, without a synchronisation. */
+static void reused_when_full(void)
+{
+	static const uint64_t sizes[] = {32 * MIB, 96 * MIB, 5 * MIB};
+	unsigned count;
+
+	start("8g");
+	for (unsigned k = 0; k < sizeof(sizes) / sizeof(*sizes); k++) {
+		count = fill_async(&doors[0], sizes[k]);
+		for (unsigned round = 0; round < 300; round++) {
+			unsigned i = round % count;
+
+			give_async(pieces[i], stream);
+			pieces[i] = take_async(sizes[k], stream);
+			if (round % 50 == 0)
+				refused_async(sizes[k], stream);
+		}
+		CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
+		assert_covered();
+		give_all(&doors[0], count);
+	}
+}
+
+/*
+ * The pool has room by its sums, but not for this stream: the driver takes more of the device, and
+ * that is given back, and refused with the caller's variable as it was.
+ */
+static void not_for_this_stream(void)
+{
+	CUdeviceptr address = UNTOUCHED;
+	CUstream other;
+	CUfunction spin;
+	unsigned count;
+	int no = 0;
+
+	start("8g");
+	spin = spin_load();
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(standard,
+					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
+		   CUDA_SUCCESS);
+	count = fill_async(&doors[0], POOL_CHUNK);
+	busy(spin, 300 * MS, stream);
+	give_async(pieces[--count], stream);
+	CHECK_CUDA(cuMemAllocAsync(&address, 20 * MIB, other), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(&address, 20 * MIB, standard, other),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+	synchronise(other);
+	CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_books(count * POOL_CHUNK);
+	give_all(&doors[0], count);
+}
+
+/* -- giving back -- */
+
+static void trimmed(void)
+{
+	CUdeviceptr held;
+
+	start("4g");
+	threshold_set(standard, UINT64_MAX);
+	held = take_async(MIB, stream);
+	give_async(take_async(500 * MIB, stream), stream);
+	synchronise(stream);
+	assert_data(512 * MIB);
+	CHECK_CUDA(cuMemPoolTrimTo(standard, 65 * MIB), CUDA_SUCCESS);
+	assert_data(96 * MIB);
+	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
+	assert_data(32 * MIB);
+	CHECK_CUDA(cuMemFree_v2(held), CUDA_SUCCESS); /* at once, down to the threshold */
+	synchronise(stream);
+	assert_data(32 * MIB);
+	threshold_set(standard, 0);
+	synchronise(stream);
+	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
+	assert_data(0);
+	CHECK_CUDA(cuMemPoolTrimTo(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+	assert_data(0);
+}
+
+static void by_linear(void)
+{
+	give(take(7 * GIB));
+}
+
+static void by_physical(void)
+{
+	CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle handle;
+
+	CHECK_CUDA(cuMemCreate(&handle, 7 * GIB, &property, 0), CUDA_SUCCESS);
+	assert_books(7 * GIB + POOL_CHUNK);
+	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+static void by_array(void)
+{
+	CUDA_ARRAY_DESCRIPTOR form = {32768, 57344, CU_AD_FORMAT_FLOAT, 1};
+	CUarray array;
+
+	CHECK_CUDA(cuArrayCreate_v2(&array, &form), CUDA_SUCCESS);
+	assert_books(7 * GIB + POOL_CHUNK);
+	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
+}
+
+static void by_managed(void)
+{
+	CUdeviceptr address;
+
+	CHECK_CUDA(cuMemAllocManaged(&address, 7 * GIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, 7 * GIB + POOL_CHUNK);
+	give(address);
+}
+
+static void by_context(void)
+{
+	CUcontext context;
+
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+}
+
+static void by_another_pool(void)
+{
+	CUmemoryPool pool = device_pool();
+	CUdeviceptr address = take_from(pool, 7 * GIB);
+
+	give_async(address, stream);
+	synchronise(stream);
+	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+}
+
+/* What a pool keeps by its release threshold is somebody else's who needs it. */
+static void kept_until_needed(void)
+{
+	static void (*const needs[])(void) = {by_linear,  by_physical, by_array,
+					      by_managed, by_context,  by_another_pool};
+	struct vgpu_hami_usage usage;
+	CUdeviceptr held;
+
+	start("8g");
+	threshold_set(standard, UINT64_MAX);
+	held = take_async(MIB, stream);
+	for (unsigned i = 0; i < sizeof(needs) / sizeof(*needs); i++) {
+		unsigned count = fill_async(&doors[0], POOL_CHUNK);
+
+		for (unsigned k = 0; k < count; k++)
+			give_async(pieces[k], stream);
+		synchronise(stream);
+		assert_data(CHUNKS * POOL_CHUNK);
+		CHECK_AT_MOST(7 * GIB, CHUNKS * POOL_CHUNK);
+		needs[i]();
+		usage = ledger_own(0);
+		CHECK_EQUAL(usage.data, POOL_CHUNK);
+		CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + POOL_CHUNK);
+	}
+	give_async(held, stream);
+	synchronise(stream);
+	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
+	assert_books(0);
+}
+
+/* Freed by the other door, which may give it back at once. */
+static void freed_as_linear(void)
+{
+	CUdeviceptr address;
+
+	start("2g");
+	for (unsigned round = 0; round < 20; round++) {
+		address = take_async(100 * MIB, stream);
+		give(address);
+		assert_covered();
+		synchronise(stream);
+		assert_data(0);
+	}
+}
+
+/* The pool is the device's: contexts end, what it has stays charged. */
+static void survives_contexts(void)
+{
+	CUdeviceptr address;
+
+	start("4g");
+	address = take_async(100 * MIB, stream);
+	give_async(take_async(300 * MIB, stream), stream);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	assert_covered();
+	cuda_start(0);
+	give(take(1));
+	CHECK_CUDA(cuMemFreeAsync(address, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+/* Allocations in two streams, random, are charged at any time. */
+static void always_covered(void)
+{
+	CUdeviceptr held[16] = {0};
+	CUstream streams[2];
+	unsigned seed = 7;
+
+	start("8g");
+	streams[0] = stream;
+	CHECK_CUDA(cuStreamCreate(&streams[1], 0), CUDA_SUCCESS);
+	for (unsigned round = 0; round < 2000; round++) {
+		unsigned i = (unsigned)rand_r(&seed) % 16, turn = (unsigned)rand_r(&seed);
+		CUstream where = streams[turn % 2];
+
+		if (held[i])
+			give_async(held[i], where);
+		held[i] = held[i] ? 0 : take_async((turn >> 8) % (200 * MIB) + 1, where);
+		if (turn % 16 == 0)
+			synchronise(where);
+		if (round % 20 == 0)
+			assert_covered();
+	}
+	for (unsigned i = 0; i < 16; i++)
+		if (held[i])
+			give_async(held[i], stream);
+	synchronise(streams[1]);
+	synchronise(stream);
+	assert_data(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(to_the_quota),          SCENE(rejected),
+		SCENE(refused_by_the_driver), SCENE(reused_when_full),
+		SCENE(not_for_this_stream),   SCENE(trimmed),
+		SCENE(kept_until_needed),     SCENE(freed_as_linear),
+		SCENE(survives_contexts),     SCENE(always_covered),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

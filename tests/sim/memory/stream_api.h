@@ -1,0 +1,98 @@
+/* What the tests of stream-ordered memory and of graphs share: one stream, work in it, the books.
+ */
+#pragma once
+
+#include <unistd.h>
+
+#include "cuda_api.h"
+
+#define POOL_CHUNK (32 * MIB)          /* what pools and graph memory grow by */
+#define MS         ((uint64_t)1000000) /* in ns */
+
+#define NON_BLOCKING 1 /* a stream that does not wait for the default one */
+#define PER_THREAD   ((CUstream)2)
+
+/* With that limit, a context whose cost is known, and nothing else. */
+static inline CUstream stream_start(const char *limit)
+{
+	CUstream stream = NULL;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	cuda_start(0);
+	give(take(1)); /* settles the context */
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	return stream;
+}
+
+/* What is charged as data is that, and all that is charged is what NVML says outside. */
+static inline void assert_books(uint64_t data)
+{
+	struct vgpu_hami_usage usage = ledger_own(0);
+
+	CHECK_EQUAL(usage.data, data);
+	CHECK_EQUAL(outside_of(0, getpid()), usage.context + usage.module + usage.data);
+}
+
+/* The same, and that nothing has been booked by comparison only. */
+static inline void assert_data(uint64_t data)
+{
+	assert_books(data);
+	CHECK_EQUAL(ledger_own(0).module, 0);
+	CHECK_EQUAL(ledger_own(0).context, CONTEXT);
+}
+
+/* Never less is charged than is held, whatever is under way. */
+static inline void assert_covered(void)
+{
+	uint64_t outside = outside_of(0, getpid());
+	struct vgpu_hami_usage usage = ledger_own(0);
+
+	CHECK_AT_MOST(outside, usage.context + usage.module + usage.data);
+}
+
+static inline CUdeviceptr take_async(uint64_t bytes, CUstream stream)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAllocAsync(&address, bytes, stream), CUDA_SUCCESS);
+	CHECK(address != 0);
+	return address;
+}
+
+static inline void give_async(CUdeviceptr address, CUstream stream)
+{
+	CHECK_CUDA(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+}
+
+static inline void refused_async(uint64_t bytes, CUstream stream)
+{
+	CUdeviceptr address = UNTOUCHED;
+
+	CHECK_CUDA(cuMemAllocAsync(&address, bytes, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(address, UNTOUCHED);
+}
+
+static inline void synchronise(CUstream stream)
+{
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static inline CUfunction spin_load(void)
+{
+	static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
+	CUmodule module;
+	CUfunction spin;
+
+	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	return spin;
+}
+
+/* Keeps the stream busy for so long. */
+static inline void busy(CUfunction spin, uint64_t ns, CUstream stream)
+{
+	void *parameters[] = {&ns};
+
+	CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
+		   CUDA_SUCCESS);
+}
