@@ -18,8 +18,8 @@ fi
 
 i=0
 while [ "$i" -lt "$runs" ]; do
-    "$build/bench/calls" | sed "s/^/bare $i /"
-    "$build/vgpu" run --memory 8G -- "$build/bench/calls" | sed "s/^/slice $i /"
+    "$build/bench/calls" many | sed "s/^/bare $i /"
+    "$build/vgpu" run --memory 8G -- "$build/bench/calls" many | sed "s/^/slice $i /"
     i=$((i + 1))
 done >"$scratch/rows"
 

@@ -1,6 +1,7 @@
 /*
- * What calls of the driver cost as an application sees them: one "NAME NANOSECONDS" row each, the
- * median of ROUNDS rounds. bench.sh runs it bare and in slices, in turn, and compares.
+ * calls [many]: what calls of the driver cost as an application sees them: one "NAME NANOSECONDS"
+ * row each, the median of ROUNDS rounds. bench.sh runs it bare and in slices, in turn, and
+ * compares.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +16,14 @@
 
 #define ROUNDS 21
 #define LIVE   1000
+#define MANY   1000000
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  ".visible .entry nop() { ret; }\n";
 
 static CUfunction nop;
 static CUstream stream;
-static CUdeviceptr live[LIVE];
+static CUdeviceptr live[MANY];
 
 static double now_ns(void)
 {
@@ -107,6 +109,29 @@ static CUresult replace_one(int i)
 	return result == CUDA_SUCCESS ? cuMemAlloc_v2(&live[i % LIVE], 4096) : result;
 }
 
+static CUresult replace_one_of_many(int i)
+{
+	int which = (int)((unsigned)i * 7919u % MANY);
+	CUresult result = cuMemFree_v2(live[which]);
+
+	return result == CUDA_SUCCESS ? cuMemAlloc_v2(&live[which], 1024) : result;
+}
+
+static CUresult pair_async(int i)
+{
+	CUdeviceptr address;
+	CUresult result = cuMemAllocAsync(&address, (size_t)1 << 20, stream);
+
+	(void)i;
+	return result == CUDA_SUCCESS ? cuMemFreeAsync(address, stream) : result;
+}
+
+static CUresult wait_for_nothing(int i)
+{
+	(void)i;
+	return cuStreamSynchronize(stream);
+}
+
 static CUresult info(int i)
 {
 	size_t available, total;
@@ -143,8 +168,9 @@ static void start_up(void)
 		must(launch(i), "cuLaunchKernel");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	(void)argv;
 	start_up();
 	measure("launch", 400, launch);
 	measure("launch_and_wait", 300, launch_and_wait);
@@ -153,7 +179,14 @@ int main(void)
 	for (int i = 0; i < LIVE; i++)
 		must(cuMemAlloc_v2(&live[i], 4096), "cuMemAlloc");
 	measure("alloc_free_1000_live", 2000, replace_one);
+	measure("alloc_free_async_1m", 400, pair_async);
+	measure("synchronize_idle", 1000, wait_for_nothing);
 	measure("mem_get_info", 200, info);
 	measure("get_proc_address", 1000, look_up);
+	if (argc > 1) { /* takes some seconds */
+		for (int i = LIVE; i < MANY; i++)
+			must(cuMemAlloc_v2(&live[i], 1024), "cuMemAlloc");
+		measure("alloc_free_1000000_live", 2000, replace_one_of_many);
+	}
 	return 0;
 }

@@ -66,6 +66,13 @@ fill() {
     done
 }
 
+# What is charged to a slice whose processes have ended: nothing.
+left() {
+    if [ -e "$scratch/slices/$1/region" ]; then
+        check "$1: the ledger at the end" "$(ledger "$1" | awk '$1 == "used" { print $3 }')" 0 0
+    fi
+}
+
 release() {
     exec 9>&-
     wait
@@ -80,20 +87,57 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 baseline=$(used)
 
 echo "One process, each path until it is refused:"
-for path in alloc tiny uneven pitch managed; do
+for path in alloc tiny uneven pitch managed async async-small pool after-pool vmm mapped array array3d mipmap \
+    small-arrays graph captured stack; do
     fill "$path" 1 -- "$build/tests/gpu/take" "$path" "$([ $path = tiny ] && echo 16 || echo 64)"
-    wait_for "$scratch/out" '^[a-z]* [0-9]' 1
+    wait_for "$scratch/out" '^[a-z0-9-]* [0-9]' 1
     outside=$(($(used) - baseline))
-    # UVM takes the device's memory in chunks of 128 MiB: the last that fits may end that much below.
-    least=$([ $path = managed ] && echo $((quota - 128)) || echo $((quota * 99 / 100)))
+    # What the last step is: UVM takes the device's memory in chunks of 128 MiB, a stack grows by 66 MiB a step.
+    case $path in
+    managed | stack) least=$((quota - 128)) ;;
+    *) least=$((quota * 99 / 100)) ;;
+    esac
     check "$path: the device holds" "$outside" "$least" $((quota + 2))
     if [ $path != managed ]; then # which NVML does not count for processes
         by_ledger=$(ledger "$path" | awk '$1 == "slot" { print $3 }')
         by_nvml=$(counted)
-        check "$path: ledger less NVML's figure ($by_nvml)" $((by_ledger - by_nvml)) -4 4
+        # What is charged ahead of allocations that nobody has waited for comes on top.
+        most=$([ $path = async-small ] && echo 36 || echo 4)
+        check "$path: ledger less NVML's figure ($by_nvml)" $((by_ledger - by_nvml)) -4 "$most"
     fi
     release
+    left "$path"
 done
+
+if command -v nvcc >/dev/null && nvcc -o "$scratch/runtime" "$here/runtime.cu" 2>/dev/null; then
+    echo "Through the CUDA runtime (nvcc):"
+    fill runtime 1 -- "$scratch/runtime"
+    wait_for "$scratch/out" '^runtime [0-9]' 1
+    check "cudaMallocArray: the device holds" $(($(used) - baseline)) $((quota * 99 / 100)) $((quota + 2))
+    release
+    left runtime
+else
+    echo "Through the CUDA runtime: skipped, there is no nvcc"
+fi
+
+echo "Memory that goes from process to process:"
+fill share 1 -- "$build/tests/gpu/share"
+for state in shared freed closed orphaned; do
+    wait_for "$scratch/out" "^$state" 1
+    # 2 GiB by IPC and 1 GiB by descriptor, and the contexts of those who live.
+    case $state in
+    shared | freed) least=$((3072 + 2 * 500)) most=$((3072 + 2 * 560)) ;;
+    closed) least=$((2 * 500)) most=$((2 * 560)) ;;
+    orphaned) least=$((3072 + 500)) most=$((3072 + 560)) ;;
+    esac
+    sleep 0.2 # a dead process's memory stays on the device for a moment
+    outside=$(($(used) - baseline))
+    check "$state: the device holds" "$outside" "$least" "$most"
+    check "$state: ledger less that" $(($(ledger share | awk '$1 == "used" { print $3 }') - outside)) -8 24
+    echo >&9
+done
+release
+left share
 
 echo "Six processes fill one slice at once:"
 fill six 6 -- "$build/tests/gpu/take" alloc 16
@@ -127,6 +171,29 @@ if python3 -c 'import torch' 2>/dev/null; then
 else
     echo "PyTorch: skipped, it is not installed"
 fi
+
+echo "Frameworks:"
+for name in torch-expandable torch-async torch-graphs jax cupy cupy-async triton; do
+    python3 -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('${name%%-*}') is None)" 2>/dev/null || {
+        echo "  $name: skipped, it is not installed"
+        continue
+    }
+    fill "$name" 1 -- python3 "$here/frameworks.py" "$name"
+    for state in full rest; do
+        wait_for "$scratch/out" "^$name $state" 1
+        outside=$(($(used) - baseline)) by_nvml=$(counted)
+        by_ledger=$(ledger "$name" | awk '$1 == "slot" { print $3 }')
+        if [ $state = full ]; then
+            # JAX takes 85 % of what is free at its start, and then steps of its own.
+            least=$([ "$name" = jax ] && echo $((quota * 80 / 100)) || echo $((quota * 99 / 100)))
+            check "$name: the device holds" "$outside" "$least" $((quota + 2))
+        fi
+        check "$name at $state: ledger less NVML's figure ($by_nvml)" $((by_ledger - by_nvml)) -4 4
+        echo >&9
+    done
+    release
+    left "$name"
+done
 
 if [ "$failures" -gt 0 ]; then
     echo "gpu-check: $failures checks failed"
