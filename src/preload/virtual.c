@@ -12,6 +12,7 @@
 #include "quota.h"
 #include "room.h"
 #include "share.h"
+#include "sys.h"
 
 /* What cuMemCreate is asked for: whether it is of a device in the slice. */
 static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_counted,
@@ -113,18 +114,42 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	return result;
 }
 
+/* What an unmapping takes, and puts back where the driver refuses. */
+static void unmapped(const struct holding_release *releases, size_t count, CUresult result)
+{
+	for (size_t i = 0; i < count; i++)
+		if (dropped(&releases[i], result) != CUDA_SUCCESS)
+			quota_mapped(releases[i].address, releases[i].mapped_bytes,
+				     releases[i].handle);
+}
+
+/* The references go first: with the last of them the driver may give the handle to another. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-	struct holding_release release;
+	struct holding_release few[16], *releases = few;
+	size_t most = sizeof(few) / sizeof(few[0]), known, count = 0;
 	uint64_t at = ptr;
+	void *many;
 	CUresult result;
 
 	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemUnmap(ptr, size);
+	known = quota_mappings(ptr, ptr + size);
+	if (known > most && sys_map_private(known * sizeof(*releases), &many) == 0) {
+		releases = many;
+		most = known;
+	}
+	while (count < most && quota_unmapped(&at, ptr + size, &releases[count]))
+		count++;
 	result = cuda.cuMemUnmap(ptr, size);
-	if (result != CUDA_SUCCESS || !quota_attached())
-		return result;
-	while (quota_unmapped(&at, ptr + size, &release))
-		dropped(&release, CUDA_SUCCESS);
+	unmapped(releases, count, result);
+	/* More than there was memory for. */
+	while (result == CUDA_SUCCESS && count == most && known > most &&
+	       quota_unmapped(&at, ptr + size, &few[0]))
+		dropped(&few[0], CUDA_SUCCESS);
+	if (releases != few)
+		sys_unmap(releases, most * sizeof(*releases));
 	return result;
 }
 

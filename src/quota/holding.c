@@ -250,6 +250,21 @@ void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle)
 	lock_release(&lock);
 }
 
+size_t quota_mappings(uint64_t address, uint64_t end)
+{
+	const struct entry *mapping;
+	size_t count = 0;
+
+	lock_acquire(&lock);
+	for (uint64_t at = address; at < end && mappings.count;) {
+		mapping = table_find(&mappings, at);
+		count += mapping != NULL;
+		at += mapping && mapping->amount ? mapping->amount : GRANULE_BYTES;
+	}
+	lock_release(&lock);
+	return count;
+}
+
 bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release)
 {
 	struct entry *mapping = NULL;
@@ -262,6 +277,8 @@ bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret
 		if (!mapping)
 			continue;
 		known = let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release);
+		ret_release->address = mapping->key;
+		ret_release->mapped_bytes = mapping->amount;
 		/* the next granule is the next mapping's first */
 		*address += mapping->amount - GRANULE_BYTES;
 		table_remove(&mappings, mapping);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum holding_kind { HOLDING_PHYSICAL, HOLDING_ARRAY, HOLDING_IMPORT };
@@ -53,6 +54,7 @@ struct holding_release {
 	int device;
 	bool last, shared;
 	uint64_t bytes;
+	uint64_t address, mapped_bytes; /* of a mapping's reference: where it was */
 };
 bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
 			struct holding_release *ret_release);
@@ -62,7 +64,10 @@ void quota_let_go_undo(const struct holding_release *release);
 /* The memory is mapped at the address, on account of a reference that quota_hold_again made. */
 void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
 
-/* A range is not mapped any more, which may have had several mappings: takes the first known one
+/* How many mappings are known in a range. */
+size_t quota_mappings(uint64_t address, uint64_t end);
+
+/* A range is about to be unmapped, which may have had several mappings: takes the first known one
  * at or after *address out of it and begins to let go of its reference. False: there is none
  * left. */
 bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release);

@@ -6,10 +6,11 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "policy.h"
 
-#define VISIBLE_LIST_LEN (VGPU_DEVICES_MAX * VGPU_UUID_LEN)
+#define VISIBLE_LIST_LEN ((size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
 
 /* The machine, as far as it is known: what numbers mean depends on it. */
 struct visible_order {

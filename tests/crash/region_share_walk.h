@@ -36,7 +36,8 @@ static inline void share_in_turn(struct region *a, struct region *b, unsigned de
 	region_share_import_end(a, key);
 	share_export(a, device, key, 5);
 	share_import(a, key);
-	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) == 1); /* a has it open still */
+	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) ==
+	     1); /* a has it open still */
 	region_share_import_end(a, key);
 	share_export(a, device, key, 5);
 	MUST(region_share_withdraw(a, key, REGION_SHARE_AS_EXPORTED) == 0);

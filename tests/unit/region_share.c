@@ -288,7 +288,8 @@ static void test_only_that_charge_moves(void **state)
 	assert_int_equal(usage.total, 180);
 	assert_int_equal(region_used(&regions[0], 1), 240);
 	assert_int_equal(region_used(&regions[0], 0), 6);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 0); /* it is ours no longer */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED),
+			 0); /* it is ours no longer */
 	assert_int_equal(count_wrong(&regions[0]), 0);
 	close_slots();
 }
@@ -329,11 +330,13 @@ static void test_full_table(void **state)
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), -ENOSPC);
 	assert_int_equal(region_share_withdraw(&regions[0], 9999, REGION_SHARE_AS_EXPORTED), 0);
 	assert_int_equal(count_wrong(&regions[1]), 0);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY + 1, REGION_SHARE_AS_EXPORTED), 0); /* one is free again */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY + 1, REGION_SHARE_AS_EXPORTED),
+			 0); /* one is free again */
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	assert_int_equal(region_share_import(&regions[1], KEY, &device, &bytes), 1);
 	assert_int_equal(region_share_import(&regions[1], KEY + 2, &device, &bytes), -ENOSPC);
-	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED), 1); /* a move needs no entry */
+	assert_int_equal(region_share_withdraw(&regions[0], KEY, REGION_SHARE_AS_EXPORTED),
+			 1); /* a move needs no entry */
 	region_close(&regions[0]);
 	assert_int_equal(region_used(&regions[1], 0), 1);
 	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX - 2);

@@ -16,8 +16,10 @@
 #define M "MIG-71300000-0000-4000-8000-00000000000d"
 #define X "GPU-81300000-0000-4000-8000-00000000000e" /* outside the slice */
 
-static const struct policy three = {.device_count = 3, .device = {{.uuid = A}, {B}, {C}}};
-static const struct policy mixed = {.device_count = 3, .device = {{.uuid = A}, {C}, {M}}};
+static const struct policy three = {.device_count = 3,
+				    .device = {{.uuid = A}, {.uuid = B}, {.uuid = C}}};
+static const struct policy mixed = {.device_count = 3,
+				    .device = {{.uuid = A}, {.uuid = C}, {.uuid = M}}};
 static const struct policy one = {.device_count = 1, .device = {{.uuid = B}}};
 
 /* A machine of four, by bus: C, X, A, B. */
