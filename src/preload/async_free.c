@@ -7,9 +7,10 @@
  * a program that goes to rest has synchronised before.
  *
  * A block of cuMemAlloc may be freed in stream order, too. It leaves the books at once, and its
- * charge when its stream, or the context, is synchronised: until then it is one of `awaited`. Of an
- * event nobody knows the stream, a stream or context may be destroyed, and there is room for so
- * many only: then the charge goes over to what is compared with NVML (quota_free_orphan).
+ * charge when its stream is synchronised, or its context is synchronised or ends: until then it is
+ * one of `awaited`. Of an event nobody knows the stream, and a stream may be destroyed: then it is
+ * the comparison with NVML that finds the memory gone (async_free_found_gone). What `awaited` has
+ * no room for is that comparison's from the start (quota_free_orphan).
  */
 #include "cuda.h"
 #include "hooks.h"
@@ -77,14 +78,20 @@ static void await(CUstream stream, const struct quota_release *release)
 		quota_free_orphan(release);
 }
 
-void async_free_end_context(CUcontext context)
+/* All that was given to the stream is done, or to all of the context's streams (stream NULL). */
+static void settle(CUcontext context, const CUstream *stream)
 {
 	struct quota_release release;
 
-	while (take_awaited(context, NULL, &release)) {
+	while (take_awaited(context, stream, &release)) {
 		quota_free_resume();
 		share_free(&release);
 	}
+}
+
+void async_free_end_context(CUcontext context)
+{
+	settle(context, NULL);
 }
 
 /* Takes one out of the device's that has at most so many bytes. */
@@ -184,17 +191,6 @@ static void look(void)
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_has_device(device))
 			reconcile_books(device);
-}
-
-/* All that was given to the stream is done, or to all of the context's streams (stream NULL). */
-static void settle(CUcontext context, const CUstream *stream)
-{
-	struct quota_release release;
-
-	while (take_awaited(context, stream, &release)) {
-		quota_free_resume();
-		share_free(&release);
-	}
 }
 
 /* The default streams are each context's own. */

@@ -145,7 +145,6 @@ static bool look_up(struct launching *launching, CUgraphExec exec)
 
 		launching->needs[device] = entry ? entry->amount : 0;
 		launching->has[device] = entry && entry->references == trims + 1;
-		launching->claims[device].worst_bytes = 0;
 		any |= entry != NULL;
 	}
 	lock_release(&lock);

@@ -120,12 +120,12 @@ static bool correct(uint64_t pool)
 
 bool pool_correct(uint64_t pool)
 {
-	bool changed;
+	bool changed, again;
 
 	look_begin();
-	changed = correct(pool);
-	for (unsigned i = 0; i < TRIES && correct(pool); i++)
-		;
+	changed = again = correct(pool);
+	for (unsigned i = 0; i < TRIES && again; i++)
+		again = correct(pool);
 	look_end();
 	return changed;
 }

@@ -424,11 +424,6 @@ static bool is_distrusted(int device)
 	return !believed[device] && odd[device] >= ODD_MOST;
 }
 
-bool quota_is_compared(int device)
-{
-	return believed[device];
-}
-
 /* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
  * they are, as far as it reaches. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,

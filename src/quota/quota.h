@@ -202,6 +202,3 @@ uint64_t quota_excess(int device, uint64_t nvml_bytes);
  * figures are of different moments.
  */
 bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes);
-
-/* Whether NVML has had a say for the device yet: otherwise module memory must be reckoned. */
-bool quota_is_compared(int device);
