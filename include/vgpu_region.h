@@ -19,7 +19,9 @@
  * monitor_used, HAMi's monitor.
  * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
  * open-file-description lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing
- * here: they repeat, and mean different processes in different pid namespaces.
+ * here: they repeat, and mean different processes in different pid namespaces. What a dead process
+ * held counts until the kernel is through with it, because until then the device may not have it
+ * back.
  */
 #pragma once
 
@@ -104,7 +106,9 @@ struct vgpu_region_slot {
 	/* How many processes have had this slot, or its byte: with the slot, names one for good.
 	 * Who has the byte counts it, before it takes the lock. */
 	uint64_t claims;
-	uint64_t spare[7];
+	uint64_t
+		pid_namespace; /* inode of the one that `pid` is of; 0 where it was not to be had */
+	uint64_t spare[6];
 };
 
 #define VGPU_SHARES_MAX 512
@@ -148,7 +152,7 @@ struct vgpu_region_own {
 	uint32_t lock;        /* 0 free; else who has it: VGPU_LOCK_SLOT_MASK and below */
 	uint32_t takeovers;   /* how often the lock was taken from a dead holder */
 	uint32_t share_count; /* shares below it have been used: a high-water mark */
-	uint32_t spare_word;
+	uint32_t made;        /* tells this making of the file from any other of it */
 	uint64_t spare[4];
 	struct vgpu_region_device device[VGPU_DEVICES_MAX];
 	struct vgpu_region_move move;

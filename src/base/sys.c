@@ -62,6 +62,21 @@ int sys_close(int fd)
 	return (int)CALL(SYS_close, fd); /* Linux closes it even where it says EINTR */
 }
 
+#define FD_LEAST      256
+#define FD_LEAST_ELSE 3
+
+int sys_raise_fd(int fd)
+{
+	long raised = CALL(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST);
+
+	if (raised < 0 && fd >= FD_LEAST_ELSE)
+		return fd;
+	if (raised < 0)
+		raised = CALL(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST_ELSE);
+	sys_close(fd);
+	return raised < 0 ? -EMFILE : (int)raised;
+}
+
 int sys_fstat(int fd, struct stat *ret_stat)
 {
 	return (int)CALL(SYS_fstat, fd,
@@ -221,6 +236,14 @@ int sys_map_shared(int fd, size_t len, bool writable, void **ret_addr)
 	return map(len, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, ret_addr);
 }
 
+int sys_map_zeros_over(void *addr, size_t len)
+{
+	long result = CALL(SYS_mmap, addr, len, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	return result < 0 && result > -4096 ? (int)result : 0;
+}
+
 int sys_map_private(size_t len, void **ret_addr)
 {
 	return map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, ret_addr);
@@ -231,15 +254,17 @@ int sys_unmap(void *addr, size_t len)
 	return (int)CALL(SYS_munmap, addr, len);
 }
 
-static struct flock byte_lock(short type, uint64_t offset)
+static struct flock bytes_lock(short type, uint64_t offset, uint64_t count)
 {
-	return (struct flock){
-		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)offset, .l_len = 1};
+	return (struct flock){.l_type = type,
+			      .l_whence = SEEK_SET,
+			      .l_start = (off_t)offset,
+			      .l_len = (off_t)count};
 }
 
 int sys_lock_byte(int fd, uint64_t offset)
 {
-	struct flock lock = byte_lock(F_WRLCK, offset);
+	struct flock lock = bytes_lock(F_WRLCK, offset, 1);
 	long result = CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
 
 	return result == -EACCES ? -EAGAIN : (int)result; /* fcntl(2) allows either */
@@ -247,14 +272,19 @@ int sys_lock_byte(int fd, uint64_t offset)
 
 int sys_unlock_byte(int fd, uint64_t offset)
 {
-	struct flock lock = byte_lock(F_UNLCK, offset);
+	struct flock lock = bytes_lock(F_UNLCK, offset, 1);
 
 	return (int)CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
 }
 
 int sys_byte_is_locked(int fd, uint64_t offset)
 {
-	struct flock lock = byte_lock(F_WRLCK, offset);
+	return sys_bytes_are_locked(fd, offset, 1);
+}
+
+int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count)
+{
+	struct flock lock = bytes_lock(F_WRLCK, offset, count);
 	long result = CALL(SYS_fcntl, fd, F_OFD_GETLK, &lock);
 
 	return result < 0 ? (int)result : lock.l_type != F_UNLCK;
@@ -298,6 +328,11 @@ int sys_futex_wake(uint32_t *word, int waiters)
 int sys_getpid(void)
 {
 	return (int)CALL(SYS_getpid);
+}
+
+bool sys_process_exists(int pid)
+{
+	return CALL(SYS_kill, pid, 0) != -ESRCH;
 }
 
 int sys_gettid(void)

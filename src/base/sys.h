@@ -16,6 +16,10 @@
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
 int sys_close(int fd);
+/* The same open file under a number of 256 or more, as far as the limit allows, and never 0 to 2:
+ * out of the way of programs that close and reuse the low ones. fd is closed. The new number, or
+ * -EMFILE where only 0 to 2 are to be had. */
+int sys_raise_fd(int fd);
 int sys_fstat(int fd, struct stat *ret_stat);
 int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links */
 int sys_ftruncate(int fd, uint64_t size_bytes);
@@ -41,6 +45,8 @@ int sys_list_directory(const char *path, int (*each)(void *arg, const char *name
 /* Shared read-write (or read-only) mapping of the file's first len bytes. */
 int sys_map_shared(int fd, size_t len, bool writable, void **ret_addr);
 int sys_unmap(void *addr, size_t len);
+/* Puts private zeros in the place of a mapping: whoever uses it meanwhile sees one or the other. */
+int sys_map_zeros_over(void *addr, size_t len);
 /* Private anonymous memory, zeroed: what the library allocates with, because malloc may be the
  * application's, and held by the thread that called us. */
 int sys_map_private(size_t len, void **ret_addr);
@@ -51,6 +57,8 @@ int sys_lock_byte(int fd, uint64_t offset); /* 0, or -EAGAIN while another open 
 int sys_unlock_byte(int fd, uint64_t offset);
 /* Whether another open file than fd's own holds the byte: 1, 0, or a negative errno. */
 int sys_byte_is_locked(int fd, uint64_t offset);
+/* The same for any of count bytes. */
+int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count);
 
 /* Marks an open file, wherever its descriptors go, with this process and a number from 1 to 64: by
  * F_SETOWN and F_SETSIG (fcntl(2)), which mean nothing without O_ASYNC. And reads such a mark; pid
@@ -64,6 +72,7 @@ int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 
 int sys_getpid(void);
+bool sys_process_exists(int pid); /* a zombie does; so may one of which we may not know */
 int sys_gettid(void);
 void sys_sleep_ns(uint64_t ns);
 

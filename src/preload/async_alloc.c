@@ -199,7 +199,7 @@ static CUresult grow(struct taking *taking, CUstream stream)
 	error = pool_grow(taking->pool, taking->size_bytes, &taking->claim);
 	if (error == -EDQUOT)
 		taking->tentative = begin_tentative(taking);
-	if (error == -ETIMEDOUT || (error == -EDQUOT && !taking->tentative))
+	if (error && error != -ENOENT && !taking->tentative)
 		return room_refuse(device, taking->size_bytes, error);
 	taking->counted = error == 0;
 	return CUDA_SUCCESS;

@@ -66,17 +66,15 @@ static uint64_t least_bytes(CUdevice device)
 
 static CUresult refuse(CUdevice device, int error)
 {
+	CUresult blocked = room_blocked("a context", error);
 	char used[32], limit[32];
 
-	if (error == -ETIMEDOUT)
-		log_line(LOG_ERROR, "a context is refused because another process of the slice "
-				    "holds the region's lock and is stopped; continue or kill it");
-	else
-		log_line(
-			LOG_WARN,
-			"a context on GPU %d is refused: it does not fit, the slice holds %s of %s",
-			device, size_format(quota_used(device), used, sizeof(used)),
-			size_format(quota_limit(device), limit, sizeof(limit)));
+	if (blocked != CUDA_SUCCESS)
+		return blocked;
+	log_line(LOG_WARN,
+		 "a context on GPU %d is refused: it does not fit, the slice holds %s of %s",
+		 device, size_format(quota_used(device), used, sizeof(used)),
+		 size_format(quota_limit(device), limit, sizeof(limit)));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -46,7 +46,7 @@ bool room_make(CUdevice device)
 
 	pools_give_back(device);
 	reconcile_now(device);
-	return quota_used(device) < before;
+	return quota_used(device) < before || quota_wait_dying(device);
 }
 
 CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
@@ -60,15 +60,29 @@ CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t s
 	return error ? room_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
 }
 
+CUresult room_blocked(const char *what, int error)
+{
+	if (error == -ESTALE || error == -EUCLEAN) {
+		state_lose();
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (error != -ETIMEDOUT)
+		return CUDA_SUCCESS;
+	log_line(LOG_ERROR,
+		 "%s is refused because another process of the slice holds the region's lock and "
+		 "is stopped; continue or kill it",
+		 what);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult room_refuse(CUdevice device, uint64_t size_bytes, int error)
 {
-	if (error == -ETIMEDOUT)
-		log_line(LOG_ERROR, "an allocation is refused because another process of the slice "
-				    "holds the region's lock and is stopped; continue or kill it");
-	else
-		log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
-			 (unsigned long long)size_bytes, device,
-			 (unsigned long long)quota_used(device),
-			 (unsigned long long)quota_limit(device));
+	CUresult blocked = room_blocked("an allocation", error);
+
+	if (blocked != CUDA_SUCCESS)
+		return blocked;
+	log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
+		 (unsigned long long)size_bytes, device, (unsigned long long)quota_used(device),
+		 (unsigned long long)quota_limit(device));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

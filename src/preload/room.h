@@ -23,14 +23,18 @@ CUresult room_find(struct place *ret_place, bool *ret_counted);
 /* The same for a device, whatever the context. */
 CUresult room_on(CUdevice device, bool *ret_counted);
 
-/* Before a refusal: has the pools of the device give back what they keep for later, and compares
- * the books with NVML. True: there was something; try once more. */
+/* Before a refusal: has the pools of the device give back what they keep for later, compares the
+ * books with NVML, and waits for processes of the slice that were killed and whose memory the
+ * device does not have back yet, a second at most. True: there was something; try once more. */
 bool room_make(CUdevice device);
 
 /* quota_hold_reserve, with room made before it is refused. CUDA_SUCCESS: there is a claim. */
 CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
 		   struct holding_claim *ret_claim);
 
-/* Says why, and returns what the driver says when there is no memory. error: -EDQUOT or -ETIMEDOUT.
- */
+/* Says why nothing can be charged, and so `what` is refused, and returns what the driver says then;
+ * CUDA_SUCCESS where there merely is no room. error: of a charge. */
+CUresult room_blocked(const char *what, int error);
+
+/* Says why, and returns what the driver says when there is no memory. error: of a charge. */
 CUresult room_refuse(CUdevice device, uint64_t size_bytes, int error);

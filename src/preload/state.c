@@ -1,6 +1,7 @@
 /*
  * The state goes from unknown to one of the three and stays, but for enforcing, which may become
- * refused when attaching fails. Written under `changing`, read without.
+ * refused when attaching fails, or when the region is taken away. Written under `changing`, read
+ * without.
  *
  * A forked child cannot use its parent's CUDA, and must not keep its parent's slot alive: the fork
  * handler lets go of everything that belongs to the parent. A child of a parent that had not
@@ -153,6 +154,18 @@ static void attach(void)
 	if (!quota_attached() && state == STATE_ENFORCING &&
 	    (error || quota_attach(&slice, gpus, count, &fault) != 0))
 		refuse(&fault);
+	lock_release(&changing);
+}
+
+void state_lose(void)
+{
+	struct fault fault = {""};
+
+	lock_acquire(&changing);
+	if (state == STATE_ENFORCING) {
+		quota_why_lost(&fault);
+		refuse(&fault);
+	}
 	lock_release(&changing);
 }
 

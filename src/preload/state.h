@@ -25,6 +25,10 @@ const struct slice *state_slice(void);
  */
 CUresult state_attach(bool *ret_attached);
 
+/* A charge has failed with -ESTALE or -EUCLEAN: the region is gone. Says so, once, and refuses CUDA
+ * from now on, but for giving memory back. */
+void state_lose(void);
+
 /* The GPU's UUID as the slice knows it, "GPU-…" or "MIG-…", with NUL to the end. False: the driver
  * does not say. */
 bool state_device_uuid(CUdevice device, char uuid[VGPU_UUID_LEN]);

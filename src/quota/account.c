@@ -194,6 +194,18 @@ void quota_reap(void)
 	region_reap(&account_region);
 }
 
+bool quota_wait_dying(int device)
+{
+	const struct account_device *d = account_device(device);
+
+	return d && region_wait_dying(&account_region, d->index);
+}
+
+void quota_why_lost(struct fault *fault)
+{
+	region_why_lost(&account_region, fault);
+}
+
 /* -- charging -- */
 
 int account_charge_as(enum region_class class, int device, uint64_t bytes)

@@ -54,6 +54,11 @@ bool quota_has_device(int device);
 uint64_t quota_limit(int device); /* bytes, 0: none */
 uint64_t quota_used(int device);  /* bytes that the whole slice holds, the dead included */
 void quota_reap(void);            /* empties the slots of the dead: 0.2 us for each slot */
+/* Waits, a second at most, for the device to have back what killed processes of the slice held.
+ * Whether there were any. */
+bool quota_wait_dying(int device);
+/* What became of the region, when an error below was -ESTALE or -EUCLEAN. */
+void quota_why_lost(struct fault *fault);
 
 /* -- allocations -- */
 
@@ -66,8 +71,8 @@ struct quota_claim {
 };
 
 /*
- * Reserves room for an allocation of size_bytes. 0, -EDQUOT (there is none), or -ETIMEDOUT (the
- * region's lock cannot be had).
+ * Reserves room for an allocation of size_bytes. 0, -EDQUOT (there is none), -ETIMEDOUT (the
+ * region's lock cannot be had), or -ESTALE or -EUCLEAN (the region was taken away).
  * When the quota is full, a small allocation may still fit into a granule that is held already, and
  * only the driver knows: then the claim is tentative, one at a time in a process, and settling it
  * finds out. So the device may hold one granule a process more than the quota, for that moment.

@@ -121,7 +121,9 @@ static int lock_slot(struct region *region)
 /* Both for share.c: here they stay small enough to be inlined. */
 int region_lock_slot(struct region *region)
 {
-	return lock_slot(region);
+	int error = region_watch(region);
+
+	return error ? error : lock_slot(region);
 }
 
 void region_refund_locked(struct region *region, unsigned device, enum region_class class,
@@ -131,12 +133,16 @@ void region_refund_locked(struct region *region, unsigned device, enum region_cl
 }
 
 /* 0, or why nothing can be charged there, whatever the limit. */
-static int check_target(const struct region *region, unsigned device, enum region_class class)
+static int check_target(struct region *region, unsigned device, enum region_class class)
 {
+	int error = region_watch(region);
+
+	if (error)
+		return error;
 	if (region->slot < 0)
 		return -EBADF;
 	if (device >= region_devices_in_use(region->file) || (unsigned)class >= REGION_CLASSES)
-		return -EINVAL;
+		return region_is_as_opened(region) ? -EINVAL : region_lose(region, -EUCLEAN);
 	return 0;
 }
 
@@ -252,9 +258,11 @@ int region_book(struct region *region, unsigned device, enum region_class class,
 
 /* -- figures ---------------------------------------------------------------------------------- */
 
-uint64_t region_used(const struct region *region, unsigned device)
+uint64_t region_used(struct region *region, unsigned device)
 {
-	return device < VGPU_DEVICES_MAX ? REGION_LOAD(region->file->own.device[device].used) : 0;
+	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
+		return 0;
+	return REGION_LOAD(region->file->own.device[device].used);
 }
 
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)

@@ -45,6 +45,7 @@
 
 #define SPINS    16              /* some 100 ns: a charge takes 20 */
 #define CHECK_NS (5 * NS_PER_MS) /* how long to sleep before asking after the holder */
+#define POLL_NS  (100 * NS_PER_US)
 
 #ifdef VGPU_FAULTS
 void (*region_step_hook)(enum region_step step);
@@ -93,7 +94,7 @@ static bool is_predecessor(const struct region *region, uint32_t word)
 	       ((word ^ region->owner) & CLAIM_MASK) != 0;
 }
 
-bool region_holder_lives(const struct region *region, uint32_t word)
+bool region_holder_lives(struct region *region, uint32_t word)
 {
 	/* 0 - 1, or beyond the last slot, is nobody's, and so dead. */
 	return !is_predecessor(region, word) && region_slot_alive(region, (word & SLOT_MASK) - 1);
@@ -139,6 +140,8 @@ static bool take_or_wait(struct region *region)
 	seen |= VGPU_LOCK_WAITERS;
 	region_step(lock_marked);
 	woken = sys_futex_wait(word, seen, CHECK_NS);
+	if (woken == -ENOSYS || woken == -EPERM || woken == -EACCES) /* a sandbox: no futexes */
+		sys_sleep_ns(POLL_NS);
 	region_step(lock_waited);
 	/* Not on time-outs alone: a profiler's signals may end every wait before its time. */
 	if (woken == 0 || woken == -EAGAIN || region_holder_lives(region, seen))
@@ -159,16 +162,25 @@ static int lock_slowly(struct region *region)
 	return 0;
 }
 
+/* The lock is ours, or time is up; of something else than a region it means nothing. */
+__attribute__((noinline, cold)) static int found_lost(struct region *region, bool locked)
+{
+	if (locked)
+		region_unlock(region);
+	return region_lose(region, -EUCLEAN);
+}
+
 int region_lock(struct region *region)
 {
-	if (!swap(&region->file->own.lock, 0, region->owner)) {
-		int error = lock_slowly(region);
+	int error = 0;
 
-		if (error)
-			return error;
-	}
-	region_step(lock_taken);
-	return 0;
+	if (!swap(&region->file->own.lock, 0, region->owner))
+		error = lock_slowly(region);
+	if (!region_is_as_opened(region))
+		return found_lost(region, !error);
+	if (!error)
+		region_step(lock_taken);
+	return error;
 }
 
 void region_unlock(struct region *region)

@@ -67,7 +67,8 @@ static const struct reason reasons[] = {
 	{-ENOMEM, "no memory to map it", "see ulimit -v"},
 	{-ENOLCK, "its file system has no file locks left", "use a local file system"},
 	{-EOPNOTSUPP, "its file system has no file locks", "use a local file system"},
-	{-ENOSYS, "this kernel has no open-file-description locks", "Linux 3.15 has them"},
+	{-ENOSYS, "there are no open-file-description locks here",
+	 "Linux 3.15 has them; a seccomp filter must let fcntl through"},
 	{-ETIMEDOUT, "a process that set it up does not finish",
 	 "is it stopped? Continue or end it"},
 };
@@ -88,21 +89,20 @@ static int refuse(struct fault *fault, const char *path, const char *what)
 
 /* -- the file --------------------------------------------------------------------------------- */
 
-/* Never hangs, whatever it is; and writes at the end wherever a look at it left the offset. */
-#define OPEN_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_APPEND)
-
 /*
  * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
  * though it exists and may be written.
  */
-static int open_or_create(const char *path, struct region *region)
+static int open_or_create(const char *path, struct region *region, bool *ret_created)
 {
+	*ret_created = false;
 	for (int tries = 0; tries < 3; tries++) { /* it may come and go between the two */
-		region->fd = sys_open(path, O_RDWR | OPEN_FLAGS, 0);
+		region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
 		if (region->fd != -ENOENT)
 			break;
-		region->fd = sys_open(path, O_RDWR | O_CREAT | O_EXCL | OPEN_FLAGS, 0666);
-		if (region->fd >= 0)
+		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, 0666);
+		*ret_created = region->fd >= 0;
+		if (*ret_created)
 			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
 		if (region->fd != -EEXIST)
 			break;
@@ -113,11 +113,11 @@ static int open_or_create(const char *path, struct region *region)
 /* Opens it as it is; read-only only if or_read_only and nothing better is to be had. */
 static int open_existing(const char *path, bool or_read_only, struct region *region)
 {
-	region->fd = sys_open(path, O_RDWR | OPEN_FLAGS, 0);
+	region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
 	if (or_read_only &&
 	    (region->fd == -EACCES || region->fd == -EPERM || region->fd == -EROFS)) {
 		region->writable = false;
-		region->fd = sys_open(path, O_RDONLY | OPEN_FLAGS, 0);
+		region->fd = sys_open(path, REGION_OPEN_FLAGS(false), 0);
 	}
 	return region->fd < 0 ? region->fd : 0;
 }
@@ -150,8 +150,8 @@ static int lock_init_byte(const char *path, const struct region *region, struct 
 		}
 		sys_sleep_ns(INIT_POLL_NS);
 	}
-	if (error == -EINVAL) /* what kernels before 3.15 say */
-		error = -ENOSYS;
+	if (error == -EINVAL || error == -EPERM || error == -EACCES)
+		error = -ENOSYS; /* what kernels before 3.15 say, and sandboxes */
 	return error ? fail(fault, error, "lock", path) : 0;
 }
 
@@ -287,10 +287,12 @@ static int write_zeros(int fd)
 }
 
 static int make(const char *path, const struct region_setup *setup, struct region *region,
-		struct fault *fault)
+		bool created, struct fault *fault)
 {
-	int error;
+	int error = region_check_orphans(path, region->fd, created, fault);
 
+	if (error)
+		return error;
 	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
 		error = write_zeros(region->fd);
 		if (error) {
@@ -303,14 +305,15 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 			return error;
 	}
 	region_make(region->file, setup);
+	region->made = REGION_LOAD(region->file->own.made);
 	return 0;
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
 /* Under the init byte, or read-only. */
-static int settle(const char *path, const struct region_setup *setup, struct region *region,
-		  struct fault *fault)
+static int settle(const char *path, const struct region_setup *setup, bool created,
+		  struct region *region, struct fault *fault)
 {
 	enum content content = CONTENT_REGION;
 	int error = look_at_region(path, region, &content, fault);
@@ -318,20 +321,27 @@ static int settle(const char *path, const struct region_setup *setup, struct reg
 	if (error)
 		return error;
 	if (content == CONTENT_UNMADE)
-		return setup ? make(path, setup, region, fault)
+		return setup ? make(path, setup, region, created, fault)
 			     : refuse(fault, path,
 				      "it is empty; start a program in the slice first");
+	region->made = REGION_LOAD(region->file->own.made);
 	return setup ? region_adopt(path, region, setup, fault) : 0;
 }
 
 static int open_file(const char *path, const struct region_setup *setup, bool or_read_only,
-		     struct region *region, struct fault *fault)
+		     struct region *region, bool *ret_created, struct fault *fault)
 {
 	int error;
 
+	region->path = path;
 	region->writable = true;
-	error = setup ? open_or_create(path, region) : open_existing(path, or_read_only, region);
-	if (error) {
+	*ret_created = false;
+	error = setup ? open_or_create(path, region, ret_created)
+		      : open_existing(path, or_read_only, region);
+	if (!error)
+		region->fd = sys_raise_fd(region->fd);
+	if (region->fd < 0) {
+		error = region->fd;
 		region->fd = -1;
 		return fail(fault, error, "open", path);
 	}
@@ -351,13 +361,14 @@ static int open_region(const char *path, const struct region_setup *setup, bool 
 {
 	struct region region = REGION_CLOSED;
 	int error = setup ? region_check_setup(setup, fault) : 0;
+	bool created;
 
 	if (!error)
-		error = open_file(path, setup, or_read_only, &region, fault);
+		error = open_file(path, setup, or_read_only, &region, &created, fault);
 	if (!error && region.writable)
 		error = lock_init_byte(path, &region, fault);
 	if (!error)
-		error = settle(path, setup, &region, fault);
+		error = settle(path, setup, created, &region, fault);
 	if (error) {
 		discard(&region);
 		return error;
@@ -392,7 +403,7 @@ void region_forget(struct region *region)
 
 static void give_slot(struct region *region)
 {
-	if (region_lock(region) != 0)
+	if (region_watch(region) != 0 || region_lock(region) != 0)
 		return; /* its byte goes with the descriptor, and the next reaper empties it */
 	region_clear_slot_locked(region, (unsigned)region->slot);
 	region_step(release_cleared);

@@ -41,6 +41,7 @@ enum region_class { REGION_CONTEXT, REGION_MODULE, REGION_DATA, REGION_OFFSET };
 /* A process's hold on a region. Start with REGION_CLOSED. */
 struct region {
 	struct vgpu_region_file *file;
+	const char *path; /* the caller's, who keeps it */
 	int fd;
 	int slot;      /* ours, or -1: an onlooker, who may read, reap and check but not charge */
 	bool writable; /* the mapping may be written */
@@ -54,6 +55,14 @@ struct region {
 	 * holds the lock takes them out; is_late says that there are some. */
 	uint64_t late[VGPU_DEVICES_MAX][REGION_CLASSES];
 	uint32_t is_late;
+	uint32_t made;          /* own.made when it was opened */
+	int lost;               /* why it can be used no more, 0 while it can; atomic */
+	uint64_t watch_next_ns; /* when to look at the file again; atomic */
+	/* When we first saw the dead of pid namespaces that are not ours, and which claim it was;
+	 * any thread writes. */
+	struct region_death {
+		uint32_t claim, seen_ms;
+	} deaths[VGPU_SLOTS_MAX];
 };
 
 #define REGION_CLOSED                \
@@ -68,7 +77,8 @@ struct region {
  * file; and in one that the living hold, the setup's devices that it lacks are appended. Without
  * one, nothing is created. A file that is something else is left alone: -EINVAL, and the fault says
  * what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC, -EROFS … of open(2) and mmap(2), each
- * with the path and the cure in the fault. ret_region is untouched on failure.
+ * with the path and the cure in the fault. ret_region is untouched on failure. The path is looked
+ * at again while the region is open: it must stay where it is, and is best absolute.
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
 		struct fault *fault);
@@ -96,8 +106,9 @@ int region_find_device(const struct region *region, const char *uuid);
 /*
  * Charges bytes of the device to our slot, if what the slice holds of it stays within limit_bytes
  * (0: no limit). Dead processes are reaped before it is refused. Returns 0, -EDQUOT, -ETIMEDOUT
- * when a living process would not let go of the lock within REGION_LOCK_PATIENCE_NS, -EBADF from an
- * onlooker, or -EINVAL for a device that the region has not.
+ * when a living process would not let go of the lock within REGION_LOCK_PATIENCE_NS, -ESTALE or
+ * -EUCLEAN for good when the file has been taken away (region_why_lost), -EBADF from an onlooker,
+ * or -EINVAL for a device that the region has not.
  */
 int region_charge(struct region *region, unsigned device, enum region_class class, uint64_t bytes,
 		  uint64_t limit_bytes);
@@ -153,16 +164,28 @@ void region_share_doubt(const struct region *region, unsigned device, uint64_t *
 			uint64_t *ret_here);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
-uint64_t region_used(const struct region *region, unsigned device);
+uint64_t region_used(struct region *region, unsigned device);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 
 /* Whether the slot's process lives; "may live" counts as alive. */
-bool region_slot_alive(const struct region *region, unsigned slot);
-/* Clears the slots of the dead. Returns how many, or a negative errno. */
+bool region_slot_alive(struct region *region, unsigned slot);
+/* Clears the slots of the dead whose memory the device has back. Returns how many, or a negative
+ * errno. */
 int region_reap(struct region *region);
 /* How many slots have a living process, our own included. */
-unsigned region_living(const struct region *region);
+unsigned region_living(struct region *region);
+
+/*
+ * Waits for the dying: processes that are dead, hold memory of the device, and are not through with
+ * their ending, as after a kill -9; the device has their memory back when they are. Reaps them, and
+ * waits for REGION_DYING_PATIENCE_NS at most; holds no lock. Whether there were any.
+ */
+bool region_wait_dying(struct region *region, unsigned device);
+
+/* Once a call has returned -ESTALE or -EUCLEAN: says what happened to the file, and returns that.
+ */
+int region_why_lost(const struct region *region, struct fault *fault);
 
 /* Who is in a slot, and what it holds of one device. */
 struct region_process {
@@ -173,7 +196,7 @@ struct region_process {
 
 /* Lists the living: how many there are. device may be negative: bytes are 0 then. Takes no lock;
  * who comes or goes meanwhile may be listed or not. */
-unsigned region_processes(const struct region *region, int device,
+unsigned region_processes(struct region *region, int device,
 			  struct region_process ret_processes[VGPU_SLOTS_MAX]);
 
 /*
@@ -184,3 +207,9 @@ unsigned region_check(struct region *region, void (*say)(void *arg, const char *
 
 /* How long to wait for a living lock holder (one that is stopped, say) before giving up. */
 #define REGION_LOCK_PATIENCE_NS ((uint64_t)2000000000)
+
+/* How long to wait for the dying. On an H200, 60 to 140 ms go by between a kill and the memory. */
+#define REGION_DYING_PATIENCE_NS ((uint64_t)1000000000)
+
+/* How old a look at the file may be when the region is used. */
+#define REGION_WATCH_NS ((uint64_t)20000000)

@@ -3,8 +3,11 @@
  *
  *     open.c     a path becomes a struct region, and back; what may be wrong with a file
  *     setup.c    a setup is written into a region: new, reset or appended to
+ *     orphan.c   whether somebody uses what was at the path before
+ *     watch.c    whether the file is still the region that was opened
  *     lock.c     own.lock, who holds it, and what happens when the holder dies
- *     slot.c     claims, liveness, onlookers, reaping; totals computed anew
+ *     life.c     who lives, who is dying, who is dead
+ *     slot.c     claims, onlookers, reaping; totals computed anew
  *     ledger.c   charges and refunds
  *     share.c    memory that several slots hold together: whose charge it is
  *     check.c    whether everything that always holds does hold
@@ -17,9 +20,11 @@
  */
 #pragma once
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clock.h"
 #include "region.h"
 #include "steps.h"
 
@@ -28,19 +33,72 @@
 #define REGION_SEE(field)            __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define REGION_PUBLISH(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELEASE)
 
+/* -- watch.c --------------------------------------------------------------------------------- */
+
+/* How a region's file is opened: it never hangs, whatever it is, and what is written goes to the
+ * end, wherever a look at it left the offset. */
+#define REGION_OPEN_FLAGS(writable) \
+	(((writable) ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_APPEND)
+
+/* Whether region->fd still is the region: applications close descriptors that are not theirs, and
+ * open others with the same number. */
+bool region_fd_is_ours(const struct region *region);
+/* The same, after the file was opened again if need be. */
+bool region_has_fd(struct region *region);
+
+/* 0, or the region is lost: -ESTALE or -EUCLEAN. Before anything in the mapping is touched. */
+int region_watch_now(struct region *region);
+static inline int region_watch(struct region *region)
+{
+	int lost = REGION_LOAD(region->lost);
+
+	if (lost || clock_coarse_ns() < REGION_LOAD(region->watch_next_ns))
+		return lost;
+	return region_watch_now(region);
+}
+
+/* Whether the mapping has what it had when it was opened. If it has not: returns error. */
+bool region_is_as_opened(const struct region *region);
+int region_lose(struct region *region, int error);
+
+/* -- orphan.c -------------------------------------------------------------------------------- */
+
+/* Before a region is made of the file, which we created or found empty: 0, or -EBUSY with a fault
+ * while living processes use what was there before. */
+int region_check_orphans(const char *path, int fd, bool created, struct fault *fault);
+
 /* -- lock.c ----------------------------------------------------------------------------------- */
 
 /* What the holder of the slot's byte stores in own.lock: nobody else ever stored, or will store,
  * the same. */
 uint32_t region_owner_word(const struct vgpu_region_file *file, unsigned slot);
 
-/* Takes own.lock as region->owner, which must not be 0. Returns 0, or -ETIMEDOUT when the living
- * kept it for REGION_LOCK_PATIENCE_NS. A dead holder's changes have been repaired by then. */
+/* Takes own.lock as region->owner, which must not be 0. Returns 0; -ETIMEDOUT when the living kept
+ * it for REGION_LOCK_PATIENCE_NS; or -EUCLEAN when what is there is no region any more. A dead
+ * holder's changes have been repaired by then. */
 int region_lock(struct region *region);
 void region_unlock(struct region *region);
 
 /* Whether the holder that a lock word names may live. The word is not 0. */
-bool region_holder_lives(const struct region *region, uint32_t word);
+bool region_holder_lives(struct region *region, uint32_t word);
+
+/* -- life.c ----------------------------------------------------------------------------------- */
+
+/* How far a process that does not live is with its ending. */
+enum region_end {
+	REGION_END_OVER,    /* the device has back what it held, if anything */
+	REGION_END_SEEN,    /* it is dying */
+	REGION_END_UNKNOWN, /* it cannot be seen, and was found dead just now: taken for dying */
+};
+
+/* Of a slot that is not free and whose process is not alive. */
+enum region_end region_slot_end(struct region *region, unsigned slot);
+/* Whether the slot, which is not free, can be cleared. */
+bool region_slot_is_over(struct region *region, unsigned slot);
+/* Whether some slot is seen dying. */
+bool region_any_ending(struct region *region);
+/* The inode of our pid namespace, 0 where that is not to be had. */
+uint64_t region_pid_namespace(void);
 
 /* -- slot.c ----------------------------------------------------------------------------------- */
 
@@ -57,16 +115,12 @@ unsigned region_devices_in_use(const struct vgpu_region_file *file);
 /* Empties a slot, after what it shared went to others: its status first, so that no reader takes
  * half a slot for a process. The totals are then out of date. */
 void region_clear_slot_locked(struct region *region, unsigned slot);
-/* Clears the slots of the dead; returns how many there were. The totals are then out of date. */
+/* Clears the slots that are over; returns how many there were. The totals are then out of date. */
 int region_clear_dead_locked(struct region *region);
 /* Every total from the classes below it. */
 void region_compute_totals_locked(struct vgpu_region_file *file);
 /* The sum of the classes. */
 uint64_t region_sum_classes(const struct vgpu_hami_usage *usage);
-
-/* Whether region->fd still is the region: applications close descriptors that are not theirs, and
- * open others with the same number. */
-bool region_fd_is_ours(const struct region *region);
 
 /* -- ledger.c --------------------------------------------------------------------------------- */
 

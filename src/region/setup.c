@@ -19,7 +19,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "clock.h"
 #include "region_internal.h"
+#include "sys.h"
 
 _Static_assert(VGPU_UUID_LEN % sizeof(uint64_t) == 0, "uuids are stored by the word");
 
@@ -95,6 +97,13 @@ static void store_setup(struct vgpu_region_file *file, const struct region_setup
 	REGION_STORE(hami->last_kernel_time, 0);
 }
 
+/* One that no earlier making of the file had, most likely; never 0, as versions of vgpu leave it
+ * that do not know it. */
+static uint32_t making_number(void)
+{
+	return (uint32_t)(clock_now_ns() >> 10) | 1;
+}
+
 void region_make(struct vgpu_region_file *file, const struct region_setup *setup)
 {
 	REGION_PUBLISH(file->own.magic, REGION_MAKING_MAGIC);
@@ -104,6 +113,7 @@ void region_make(struct vgpu_region_file *file, const struct region_setup *setup
 	REGION_STORE(file->hami.version_minor, VGPU_HAMI_VERSION_MINOR);
 	REGION_STORE(file->hami.device_count, setup->device_count);
 	REGION_STORE(file->own.version, VGPU_REGION_VERSION);
+	REGION_STORE(file->own.made, making_number());
 	REGION_STORE(file->own.size, (uint32_t)sizeof(*file));
 	region_step(make_filled);
 	/* Each pairs with look_at_region's REGION_SEE of it. */
@@ -159,8 +169,11 @@ static void append_locked(struct region *region, const struct region_setup *setu
 	}
 }
 
-static int cannot_lock(const char *path, int error, struct fault *fault)
+static int cannot_lock(const char *path, const struct region *region, int error,
+		       struct fault *fault)
 {
+	if (error == -ESTALE || error == -EUCLEAN)
+		return region_why_lost(region, fault);
 	if (error == -ETIMEDOUT)
 		return fault_set(fault, error,
 				 "a living process keeps region %s locked: is it stopped? Continue "
@@ -169,18 +182,29 @@ static int cannot_lock(const char *path, int error, struct fault *fault)
 	return fault_set(fault, error, "cannot lock region %s: error %d", path, -error);
 }
 
+/* As after a kill -9 and a new start: what is being given back is not to be forgotten. */
+static void await_endings(struct region *region)
+{
+	uint64_t deadline_ns = clock_now_ns() + REGION_DYING_PATIENCE_NS;
+
+	while (region_any_ending(region) && clock_now_ns() < deadline_ns)
+		sys_sleep_ns(NS_PER_MS);
+}
+
 int region_adopt(const char *path, struct region *region, const struct region_setup *setup,
 		 struct fault *fault)
 {
 	unsigned lacking = count_lacking(region, setup);
 	int error;
 
-	if (region_living(region) > 0 && lacking == 0)
+	if (region_living(region) == 0)
+		await_endings(region);
+	else if (lacking == 0)
 		return 0; /* nothing to write: do not even wait for the lock */
 	error = region_enter(region);
 	if (error)
-		return cannot_lock(path, error, fault);
-	if (region_living(region) == 0)
+		return cannot_lock(path, region, error, fault);
+	if (region_living(region) == 0 && !region_any_ending(region))
 		reset_locked(region, setup);
 	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)
 		error = fault_set(

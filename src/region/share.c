@@ -75,7 +75,7 @@ static uint32_t claim_of(const struct vgpu_region_file *file, unsigned slot)
 }
 
 /* Whether the process that the entry names may live. */
-static bool is_living(const struct region *region, const struct vgpu_region_share *share)
+static bool is_living(struct region *region, const struct vgpu_region_share *share)
 {
 	unsigned slot = REGION_LOAD(share->slot);
 
@@ -295,12 +295,12 @@ int region_share_export(struct region *region, unsigned device, uint64_t key, ui
 
 	if (region->slot < 0)
 		return -EBADF;
-	if (key == 0 || device >= region_devices_in_use(region->file))
-		return -EINVAL;
 	error = region_lock_slot(region);
 	if (error)
 		return error;
-	if (!find_ours(region, key, VGPU_SHARE_EXPORT))
+	if (key == 0 || device >= region_devices_in_use(region->file))
+		error = -EINVAL;
+	else if (!find_ours(region, key, VGPU_SHARE_EXPORT))
 		error = add_locked(region, &entry);
 	region_unlock(region);
 	return error;

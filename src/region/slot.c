@@ -1,5 +1,5 @@
 /*
- * Slots: who is in the region, who is dead, and what is made of their slots.
+ * Slots: who is in the region, and what is made of the slots of the dead.
  *
  * How it works. A process is the owner of a slot for as long as its open file has the slot's byte
  * locked (VGPU_SLOT_LOCK_OFFSET + slot). The kernel arbitrates: two claimers of one byte cannot
@@ -12,7 +12,8 @@
  * then. So whoever holds the lock and finds the byte of such a slot unlocked, at any moment, has
  * found a dead process: the owner would have it still, and a new claimer may have it by the next
  * moment, but cannot store a status before we release the lock; then it empties the slot itself.
- * Whoever finds it locked, or gets an error for an answer, leaves the slot alone: "may live".
+ * Whoever finds it locked, or gets an error for an answer, leaves the slot alone: "may live". And
+ * so with a dead one whose memory the device does not have back yet: "dying" (life.c).
  *
  * The races, one by one:
  *   claimer has the byte, not the lock   the slot looks free, or a dead owner's that seems to live:
@@ -30,11 +31,6 @@
  * The lock protects status, usage, pids, shares and all totals; own.slots[].claims belongs to the
  * holder of the byte. If the process is killed on any line, what it had begun is either invisible
  * (no status) or it died with the lock, and the next one repairs (lock.c).
- *
- * The byte belongs to the open file and the mapping holds on to that, too. So an application that
- * closes all descriptors does not lose its slot; it only can tell no longer who else is dead, and
- * takes everybody for alive. The kernel is asked about our descriptor only after a look whether it
- * still is ours: a foreign file's bytes are not locked, and everybody would seem dead.
  *
  * What it is not: a process table. pids are for people to read; nothing is decided by them.
  */
@@ -62,38 +58,29 @@ unsigned region_devices_in_use(const struct vgpu_region_file *file)
 
 /* -- bytes ------------------------------------------------------------------------------------ */
 
-bool region_fd_is_ours(const struct region *region)
+static bool is_free(const struct region *region, unsigned slot)
 {
-	struct stat st;
-
-	return sys_fstat(region->fd, &st) == 0 && st.st_dev == region->device &&
-	       st.st_ino == region->inode;
+	return REGION_LOAD(region->file->hami.slots[slot].status) == VGPU_SLOT_FREE;
 }
 
-bool region_slot_alive(const struct region *region, unsigned slot)
-{
-	if (slot >= VGPU_SLOTS_MAX)
-		return false;
-	if (region->slot >= 0 && slot == (unsigned)region->slot)
-		return true;
-	if (!region_fd_is_ours(region))
-		return true;
-	return sys_byte_is_locked(region->fd, VGPU_SLOT_LOCK_OFFSET + slot) != 0;
-}
-
-static int try_bytes(const struct region *region, bool from_top, bool free_only)
+/* The byte of a free slot, or else of one that is over. */
+static int try_bytes(struct region *region, bool from_top, bool free_only)
 {
 	for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
 		unsigned slot = from_top ? VGPU_SLOTS_MAX - 1 - i : i;
 		int error;
 
-		if (free_only && REGION_LOAD(region->file->hami.slots[slot].status))
+		if (free_only && !is_free(region, slot))
 			continue;
 		error = sys_lock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
-		if (error == 0)
-			return (int)slot;
-		if (error != -EAGAIN)
+		if (error == 0) {
+			if (is_free(region, slot) ||
+			    region_slot_end(region, slot) == REGION_END_OVER)
+				return (int)slot;
+			sys_unlock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+		} else if (error != -EAGAIN) {
 			return error;
+		}
 	}
 	return -EUSERS;
 }
@@ -105,7 +92,7 @@ static int take_byte(struct region *region, bool from_top)
 	uint64_t *claims;
 	int slot;
 
-	if (!region_fd_is_ours(region))
+	if (!region_has_fd(region))
 		return -EBADF;
 	slot = try_bytes(region, from_top, true);
 	if (slot == -EUSERS)
@@ -147,6 +134,10 @@ static int borrow(struct region *region)
 
 int region_enter(struct region *region)
 {
+	int error = region_watch(region);
+
+	if (error)
+		return error;
 	if (!region->writable)
 		return -EROFS;
 	return region->slot >= 0 ? region_lock(region) : borrow(region);
@@ -191,8 +182,7 @@ int region_clear_dead_locked(struct region *region)
 	int cleared = 0;
 
 	for (unsigned slot = 0; slot < count; slot++)
-		if (REGION_LOAD(file->hami.slots[slot].status) &&
-		    !region_slot_alive(region, slot)) {
+		if (!is_free(region, slot) && region_slot_is_over(region, slot)) {
 			region_clear_slot_locked(region, slot);
 			cleared++;
 		}
@@ -233,27 +223,19 @@ void region_compute_totals_locked(struct vgpu_region_file *file)
 	}
 }
 
-/* Our pid as the host has it, or 0 where we do not know it: in a pid namespace. */
-static int host_pid(void)
-{
-	struct stat st;
-
-	if (sys_stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE)
-		return sys_getpid();
-	return 0;
-}
-
-static void fill_slot_locked(struct region *region, unsigned index, int pid, int hostpid)
+/* The host's pid of ours is known in the host's namespace alone. */
+static void fill_slot_locked(struct region *region, unsigned index, int pid, uint64_t pid_namespace)
 {
 	struct vgpu_region_file *file = region->file;
 	struct vgpu_hami_slot *slot = &file->hami.slots[index];
-	bool was_counted = REGION_LOAD(slot->status) != VGPU_SLOT_FREE;
+	bool was_counted = !is_free(region, index);
 
 	region_clear_slot_locked(region, index);
 	if (was_counted) /* a dead owner's */
 		region_compute_totals_locked(file);
 	REGION_STORE(slot->pid, pid);
-	REGION_STORE(slot->hostpid, hostpid);
+	REGION_STORE(slot->hostpid, pid_namespace == INITIAL_PID_NAMESPACE ? pid : 0);
+	REGION_STORE(file->own.slots[index].pid_namespace, pid_namespace);
 	/* A mark left by the dead may be too low, but never below a slot that counts. */
 	if (region_slots_in_use(file) < index + 1)
 		REGION_PUBLISH(file->hami.slot_count, (int32_t)index + 1);
@@ -264,7 +246,8 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, int
 
 int region_claim(struct region *region, struct fault *fault)
 {
-	int pid = sys_getpid(), hostpid = host_pid(), slot, error;
+	uint64_t pid_namespace = region_pid_namespace();
+	int pid = sys_getpid(), slot, error;
 
 	if (!region->writable)
 		return fault_set(
@@ -293,27 +276,28 @@ int region_claim(struct region *region, struct fault *fault)
 			"a living process keeps the region locked: is it stopped? Continue "
 			"or end it");
 	}
-	fill_slot_locked(region, (unsigned)slot, pid, hostpid);
+	fill_slot_locked(region, (unsigned)slot, pid, pid_namespace);
 	region_unlock(region);
 	return 0;
 }
 
-static bool any_dead(const struct region *region)
+static bool any_over(struct region *region)
 {
 	unsigned count = region_slots_in_use(region->file);
 
 	for (unsigned slot = 0; slot < count; slot++)
-		if (REGION_LOAD(region->file->hami.slots[slot].status) &&
-		    !region_slot_alive(region, slot))
+		if (!is_free(region, slot) && region_slot_is_over(region, slot))
 			return true;
 	return false;
 }
 
 int region_reap(struct region *region)
 {
-	int cleared, error;
+	int cleared, error = region_watch(region);
 
-	if (!any_dead(region)) /* the kernel is asked without the lock: the usual answer is no */
+	if (error)
+		return error;
+	if (!any_over(region)) /* asked without the lock: the usual answer is no */
 		return 0;
 	error = region_enter(region);
 	if (error)
@@ -325,19 +309,19 @@ int region_reap(struct region *region)
 	return cleared;
 }
 
-unsigned region_living(const struct region *region)
+unsigned region_living(struct region *region)
 {
 	unsigned count = region_slots_in_use(region->file), living = 0;
 
 	for (unsigned slot = 0; slot < count; slot++)
-		if (REGION_LOAD(region->file->hami.slots[slot].status))
+		if (!is_free(region, slot))
 			living += region_slot_alive(region, slot);
 	return living;
 }
 
 /* Pairs with fill_slot_locked, which publishes the status after the pids, and with
  * region_clear_slot_locked, which takes it away before them. */
-static bool see_process(const struct region *region, unsigned index, int device,
+static bool see_process(struct region *region, unsigned index, int device,
 			struct region_process *ret_process)
 {
 	const struct vgpu_hami_slot *slot = &region->file->hami.slots[index];
@@ -350,10 +334,11 @@ static bool see_process(const struct region *region, unsigned index, int device,
 	return REGION_SEE(slot->status) != VGPU_SLOT_FREE;
 }
 
-unsigned region_processes(const struct region *region, int device,
+unsigned region_processes(struct region *region, int device,
 			  struct region_process ret_processes[VGPU_SLOTS_MAX])
 {
-	unsigned count = region_slots_in_use(region->file), living = 0;
+	unsigned count = region_watch(region) == 0 ? region_slots_in_use(region->file) : 0;
+	unsigned living = 0;
 
 	for (unsigned slot = 0; slot < count; slot++)
 		living += see_process(region, slot, device, &ret_processes[living]);

@@ -1,0 +1,162 @@
+/*
+ * A region that is about to be made although its predecessor is in use: its file was deleted, or
+ * emptied, while processes of the slice run. What they hold would be in nobody's ledger, so the new
+ * one is refused for as long as they live.
+ *
+ * How it works. Of a file that was emptied, the slots' bytes are still locked. Of one that was
+ * deleted, the living have the mapping, and /proc names it with " (deleted)" behind its path. To
+ * read the maps of a process takes some 30 us, of a big one up to a millisecond; so this is done
+ * only when a region is made, which is once in a slice's life, and if /proc/locks shows that there
+ * is somebody in any region at all.
+ *
+ * What it is not: sure. Processes of other users and other pid namespaces, or a /proc that is not
+ * to be read, are not seen; they themselves notice, and get no more memory (watch.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "region_internal.h"
+#include "sys.h"
+
+#define DELETED   " (deleted)\n"
+#define PATH_MOST 4096
+
+/* -- /proc/locks: "1: OFDLCK ADVISORY  WRITE -1 08:01:1234 2015232 2015232" a line ------------- */
+
+/* The number that starts behind the n-th run of blanks, 0 if there is none. */
+static uint64_t number_after(const char *line, int blanks)
+{
+	uint64_t number = 0;
+
+	while (*line && blanks) {
+		blanks -= *line == ' ' && line[1] != ' ';
+		line++;
+	}
+	for (; *line >= '0' && *line <= '9'; line++)
+		number = number * 10 + (uint64_t)(*line - '0');
+	return number;
+}
+
+static bool is_of_a_slot(const char *line)
+{
+	uint64_t first = number_after(line, 6);
+
+	return strstr(line, " OFDLCK ") && first >= VGPU_SLOT_LOCK_OFFSET &&
+	       first < VGPU_SLOT_LOCK_OFFSET + VGPU_SLOTS_MAX;
+}
+
+/* Whether some process is in some region; true where that is not to be learnt. */
+static bool any_slot_is_locked(void)
+{
+	char buf[4096 + 1], *line, *end;
+	int fd = sys_open("/proc/locks", O_RDONLY, 0);
+	bool found = fd < 0;
+	size_t kept = 0;
+	long len;
+
+	while (!found && (len = sys_read(fd, buf + kept, sizeof(buf) - 1 - kept)) > 0) {
+		buf[kept + (size_t)len] = '\0';
+		for (line = buf; !found && (end = strchr(line, '\n')); line = end + 1) {
+			*end = '\0';
+			found = is_of_a_slot(line);
+		}
+		kept = strlen(line);
+		memmove(buf, line, kept);
+	}
+	if (fd >= 0)
+		sys_close(fd);
+	return found;
+}
+
+/* -- /proc/pid/maps --------------------------------------------------------------------------- */
+
+/* Looks for the mapping's line in a text that comes in pieces. */
+struct search {
+	char wanted[PATH_MOST + sizeof(DELETED)];
+	size_t len;
+	int pid, found_pid;
+};
+
+/* Whether the piece, of which `kept` bytes are the end of the one before, has the line's end. */
+static bool has_line(const struct search *search, const char *piece, size_t len)
+{
+	return memmem(piece, len, search->wanted, search->len) != NULL;
+}
+
+static bool maps_file(const struct search *search, int fd)
+{
+	char buf[2 * sizeof(search->wanted)];
+	size_t kept = 0;
+	long len;
+
+	while ((len = sys_read(fd, buf + kept, sizeof(buf) - kept)) > 0) {
+		size_t have = kept + (size_t)len;
+
+		if (has_line(search, buf, have))
+			return true;
+		kept = have < search->len ? have : search->len - 1;
+		memmove(buf, buf + have - kept, kept);
+	}
+	return false;
+}
+
+/* For sys_list_directory: stops at the first that has it. */
+static int look_at_process(void *arg, const char *name)
+{
+	struct search *search = arg;
+	char path[64];
+	int fd, pid = 0;
+
+	for (const char *c = name; *c; c++) {
+		if (*c < '0' || *c > '9' || c - name > 9)
+			return 0;
+		pid = pid * 10 + (*c - '0');
+	}
+	if (pid == search->pid)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	fd = sys_open(path, O_RDONLY, 0);
+	if (fd < 0)
+		return 0;
+	if (maps_file(search, fd))
+		search->found_pid = pid;
+	sys_close(fd);
+	return search->found_pid != 0;
+}
+
+static int find_user_of_deleted(const char *path)
+{
+	struct search search = {.pid = sys_getpid()};
+	int len;
+
+	if (path[0] != '/')
+		return 0;
+	len = snprintf(search.wanted, sizeof(search.wanted), "%s" DELETED, path);
+	if (len < 0 || (size_t)len >= sizeof(search.wanted))
+		return 0;
+	search.len = (size_t)len;
+	sys_list_directory("/proc", look_at_process, &search);
+	return search.found_pid;
+}
+
+int region_check_orphans(const char *path, int fd, bool created, struct fault *fault)
+{
+	int pid;
+
+	if (!created) {
+		if (sys_bytes_are_locked(fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 1)
+			return fault_set(fault, -EBUSY,
+					 "region %s was emptied while processes of the slice use "
+					 "it: end them first",
+					 path);
+		return 0;
+	}
+	pid = any_slot_is_locked() ? find_user_of_deleted(path) : 0;
+	if (!pid)
+		return 0;
+	return fault_set(fault, -EBUSY,
+			 "region %s was deleted while process %d uses it: end that process first",
+			 path, pid);
+}

@@ -1,0 +1,245 @@
+/* The dying: dead processes that the kernel is not through with. */
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "region_fixture.h"
+#include "region_internal.h"
+
+#define LIMIT (100 * MIB)
+
+struct dying {
+	const char *path;
+	uint64_t gone, over;
+};
+
+static struct dying *dying; /* in shared memory */
+static struct region of_child = REGION_CLOSED;
+
+/* The last thread, which stands for a driver at work on the files of the dead. */
+static void *linger(void *arg)
+{
+	(void)arg;
+	region_forget(&of_child);
+	FLAG_SET(dying->gone);
+	while (!FLAG_READ(dying->over))
+		usleep(1000);
+	_exit(0);
+}
+
+/* A process whose first thread has exited and that has a second one yet looks, in /proc, as one
+ * that was killed and whose files are still being released. */
+static void start_dying(void *arg)
+{
+	struct region_setup setup = setup_of(LIMIT);
+	pthread_t thread;
+
+	(void)arg;
+	MUST(open_claimed(dying->path, &setup, &of_child) == 0);
+	MUST(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
+	MUST(pthread_create(&thread, NULL, linger, NULL) == 0);
+	syscall(SYS_exit, 0);
+}
+
+static pid_t start(void **state, struct region *region)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(LIMIT);
+	pid_t pid;
+
+	dying = dying ? dying : shared_memory(sizeof(*dying));
+	memset(dying, 0, sizeof(*dying));
+	dying->path = place->path;
+	*region = (struct region)REGION_CLOSED;
+	if (region)
+		assert_int_equal(open_claimed(place->path, &setup, region), 0);
+	pid = spawn(start_dying, NULL);
+	assert_true(reached(&dying->gone, 1, 5000));
+	while (region_slot_end(region, 1) != REGION_END_SEEN)
+		usleep(100); /* its first thread is on its way out */
+	return pid;
+}
+
+/* It does nothing more, and nothing of it is anybody else's yet. */
+static void test_counts(void **state)
+{
+	struct region region, next = REGION_CLOSED;
+	pid_t pid = start(state, &region);
+
+	assert_false(region_slot_alive(&region, 1));
+	assert_int_equal(region_living(&region), 1);
+	assert_int_equal(region_reap(&region), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 41 * MIB, LIMIT), -EDQUOT);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 40 * MIB, LIMIT), 0);
+	assert_int_equal(region_used(&region, 0), LIMIT);
+	assert_int_equal(count_wrong(&region), 0);
+	assert_int_equal(open_claimed(dying->path, NULL, &next), 0);
+	assert_int_equal(next.slot, 2);
+	region_close(&next);
+	FLAG_SET(dying->over);
+	assert_int_equal(reap_status(pid), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 60 * MIB, LIMIT), 0);
+	region_close(&region);
+}
+
+static void *end_soon(void *arg)
+{
+	(void)arg;
+	usleep(100000);
+	FLAG_SET(dying->over);
+	return NULL;
+}
+
+static void test_is_waited_for(void **state)
+{
+	struct region region;
+	pid_t pid = start(state, &region);
+	uint64_t start_ns = clock_now_ns();
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, end_soon, NULL), 0);
+	assert_true(region_wait_dying(&region, 0)); /* a zombie, as nobody has waited for it */
+	assert_in_range(clock_now_ns() - start_ns, 90 * NS_PER_MS, REGION_DYING_PATIENCE_NS);
+	assert_int_equal(region_used(&region, 0), 0);
+	assert_false(region_wait_dying(&region, 0));
+	pthread_join(thread, NULL);
+	assert_int_equal(reap_status(pid), 0);
+	region_close(&region);
+}
+
+static void test_not_for_ever(void **state)
+{
+	struct region region;
+	pid_t pid = start(state, &region);
+	uint64_t start_ns = clock_now_ns();
+
+	assert_false(region_wait_dying(&region, 1)); /* it holds nothing of that one */
+	assert_true(region_wait_dying(&region, 0));
+	assert_true(clock_now_ns() - start_ns >= REGION_DYING_PATIENCE_NS);
+	assert_int_equal(region_used(&region, 0), 60 * MIB);
+	kill_child(pid);
+	region_close(&region);
+}
+
+/* A program that is killed and started again at once finds what its predecessor still has. */
+static void test_outlives_a_reset(void **state)
+{
+	struct region_setup more = setup_of(2 * LIMIT);
+	struct region region, next = REGION_CLOSED;
+	pid_t pid = start(state, &region);
+
+	region_close(&region);
+	assert_int_equal(open_claimed(dying->path, &more, &next), 0); /* it waits, and goes on */
+	assert_int_equal(region_used(&next, 0), 60 * MIB);
+	region_close(&next);
+	FLAG_SET(dying->over);
+	assert_int_equal(reap_status(pid), 0);
+	assert_int_equal(open_claimed(dying->path, &more, &next), 0);
+	assert_int_equal(region_used(&next, 0), 0);
+	assert_int_equal(next.file->hami.limit[0], 2 * LIMIT);
+	region_close(&next);
+}
+
+/* -- those that only seem so ------------------------------------------------------------------ */
+
+static void leave_charge(void **state, struct region *region)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(LIMIT);
+	struct region other = REGION_CLOSED;
+
+	*region = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, region), 0);
+	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	assert_int_equal(region_charge(&other, 0, REGION_DATA, MIB, LIMIT), 0);
+	region_forget(&other);
+}
+
+/* A pid that somebody living has. */
+static void test_reused_pid(void **state)
+{
+	struct region region;
+
+	leave_charge(state, &region);
+	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
+	region.file->hami.slots[1].pid = 1;
+	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
+	region.file->hami.slots[1].pid = 0x3fffffff; /* beyond any */
+	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
+	region_close(&region);
+}
+
+/* Of another namespace, or of a version of vgpu that did not say: for a while after it was first
+ * seen dead. */
+static void test_unknown(void **state)
+{
+	static const uint64_t namespaces[] = {0, 1};
+
+	for (int i = 0; i < 2; i++) {
+		struct place *place = *state;
+		struct region region;
+
+		unlink(place->path);
+		leave_charge(state, &region);
+		region.file->own.slots[1].pid_namespace = namespaces[i];
+		assert_int_equal(region_slot_end(&region, 1), REGION_END_UNKNOWN);
+		assert_int_equal(region_reap(&region), 0);
+		assert_true(region_wait_dying(&region, 0));
+		assert_int_equal(region_used(&region, 0), 0);
+		region_close(&region);
+	}
+}
+
+/* But one that held nothing is over in any case. */
+static void test_nothing_held(void **state)
+{
+	struct region region;
+
+	leave_charge(state, &region);
+	assert_int_equal(region_book(&region, 0, REGION_DATA, 0), 0);
+	memset(region.file->hami.slots[1].used, 0, sizeof(region.file->hami.slots[1].used));
+	region.file->own.device[0].used = 0;
+	region.file->own.slots[1].pid_namespace = 1;
+	assert_int_equal(region_slot_end(&region, 1), REGION_END_OVER);
+	assert_int_equal(region_reap(&region), 1);
+	region_close(&region);
+}
+
+static void become_another(void *arg)
+{
+	struct region_setup setup = setup_of(LIMIT);
+
+	MUST(open_claimed(arg, &setup, &of_child) == 0);
+	MUST(region_charge(&of_child, 0, REGION_DATA, 60 * MIB, LIMIT) == 0);
+	execlp("sleep", "sleep", "30", (char *)NULL);
+	_exit(127);
+}
+
+/* A process that goes on as another program has given back what it had. */
+static void test_exec(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(LIMIT);
+	struct region region = REGION_CLOSED;
+	pid_t pid;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	pid = spawn(become_another, place->path);
+	for (int i = 0; i < 50000 && (region.file->hami.slots[1].used[0].total == 0 ||
+				      region_slot_alive(&region, 1));
+	     i++)
+		usleep(100);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, LIMIT, LIMIT), 0);
+	kill_child(pid);
+	region_close(&region);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_counts),     TEST(test_is_waited_for),    TEST(test_not_for_ever),
+		TEST(test_reused_pid), TEST(test_outlives_a_reset), TEST(test_unknown),
+		TEST(test_exec),       TEST(test_nothing_held),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

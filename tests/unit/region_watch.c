@@ -1,0 +1,335 @@
+/* A region whose file, or whose descriptor, is taken away while it is used. */
+#include <sys/resource.h>
+
+#include "region_fixture.h"
+#include "region_internal.h"
+
+#define REGION_SIZE 2097152
+
+static void open_one(void **state, struct region *region)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+
+	*region = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, region), 0);
+	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, GIB), 0);
+}
+
+/* For longer than a look at the file is good for, coarse as the clock is. */
+static void let_time_pass(void)
+{
+	sys_sleep_ns(REGION_WATCH_NS + 20 * NS_PER_MS);
+}
+
+/* No more is to be had, for good; what remains can be given back without a fuss. */
+static void assert_lost(struct region *region, int error, const char *words)
+{
+	struct fault fault = {""};
+	struct region_process processes[VGPU_SLOTS_MAX];
+
+	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, GIB), error);
+	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, 0), error);
+	assert_int_equal(region_book(region, 0, REGION_DATA, MIB), error);
+	assert_int_equal(region_share_export(region, 0, 5, MIB), error);
+	assert_int_equal(region_why_lost(region, &fault), error);
+	assert_non_null(strstr(fault.text, region->path));
+	if (!strstr(fault.text, words))
+		fail_msg("\"%s\" lacks \"%s\"", fault.text, words);
+	assert_int_equal(region_used(region, 0), 0);
+	assert_int_equal(region_processes(region, 0, processes), 0);
+	assert_int_equal(region_reap(region), error);
+	assert_false(region_wait_dying(region, 0));
+	region_refund(region, 0, REGION_DATA, MIB);
+	region_share_import_end(region, 5);
+	region_close(region);
+}
+
+static void test_deleted(void **state)
+{
+	struct place *place = *state;
+	struct region region;
+
+	open_one(state, &region);
+	assert_int_equal(unlink(place->path), 0);
+	let_time_pass();
+	assert_lost(&region, -ESTALE, "deleted or replaced");
+}
+
+static void test_replaced(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region, other = REGION_CLOSED;
+	char path[128];
+
+	open_one(state, &region);
+	snprintf(path, sizeof(path), "%s/other", place->dir);
+	assert_int_equal(open_claimed(path, &setup, &other), 0);
+	assert_int_equal(rename(path, place->path), 0);
+	let_time_pass();
+	assert_lost(&region, -ESTALE, "deleted or replaced");
+	region_close(&other);
+}
+
+static void test_truncated(void **state)
+{
+	static const off_t sizes[] = {0, 1, 4096, 2008952, REGION_SIZE - 1, REGION_SIZE + 1};
+	struct place *place = *state;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct region region;
+
+		unlink(place->path);
+		open_one(state, &region);
+		assert_int_equal(truncate(place->path, sizes[i]), 0);
+		let_time_pass();
+		assert_lost(&region, -EUCLEAN, "truncated or overwritten");
+	}
+}
+
+/* An onlooker, too. */
+static void test_truncated_under_onlooker(void **state)
+{
+	struct place *place = *state;
+	struct region region, view = REGION_CLOSED;
+	struct fault fault;
+
+	open_one(state, &region);
+	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	assert_int_equal(region_used(&view, 0), MIB);
+	assert_int_equal(truncate(place->path, 0), 0);
+	let_time_pass();
+	assert_int_equal(region_used(&view, 0), 0);
+	assert_int_equal(region_living(&view), 0);
+	region_close(&view);
+	region_close(&region);
+}
+
+static void write_over(const char *path, int seed)
+{
+	uint8_t *bytes = calloc(1, REGION_SIZE);
+	int fd = open(path, O_WRONLY);
+
+	srand((unsigned)seed);
+	for (size_t i = 0; seed && i < REGION_SIZE; i++)
+		bytes[i] = (uint8_t)rand();
+	assert_int_equal(write(fd, bytes, REGION_SIZE), REGION_SIZE);
+	close(fd);
+	free(bytes);
+}
+
+static void test_written_over(void **state)
+{
+	struct place *place = *state;
+
+	for (int seed = 0; seed < 10; seed++) { /* 0: with zeros */
+		struct region region;
+
+		unlink(place->path);
+		open_one(state, &region);
+		write_over(place->path, seed);
+		assert_lost(&region, -EUCLEAN, "truncated or overwritten");
+	}
+}
+
+/* Emptied and made again, before anybody looked: the same file, and all that we had is gone. */
+static void test_made_again(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region, fresh = REGION_CLOSED;
+	uint8_t *bytes = malloc(REGION_SIZE);
+	char path[128];
+	int fd;
+
+	open_one(state, &region);
+	sys_sleep_ns(NS_PER_MS);
+	snprintf(path, sizeof(path), "%s/other", place->dir);
+	assert_int_equal(open_claimed(path, &setup, &fresh), 0);
+	region_close(&fresh);
+	fd = open(path, O_RDONLY);
+	assert_int_equal(read(fd, bytes, REGION_SIZE), REGION_SIZE);
+	close(fd);
+	unlink(path);
+	fd = open(place->path, O_WRONLY);
+	assert_int_equal(write(fd, bytes, REGION_SIZE), REGION_SIZE);
+	close(fd);
+	free(bytes);
+	assert_lost(&region, -EUCLEAN, "truncated or overwritten");
+}
+
+/* -- a new region while the old one is used --------------------------------------------------- */
+
+static void assert_not_made(const char *path, const char *words)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	struct fault fault = {""};
+
+	assert_int_equal(region_open(path, &setup, &region, &fault), -EBUSY);
+	if (!strstr(fault.text, words) || !strstr(fault.text, path))
+		fail_msg("\"%s\" lacks \"%s\" or the path", fault.text, words);
+	assert_int_equal(region.fd, -1);
+}
+
+static void assert_made(const char *path)
+{
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+
+	assert_int_equal(open_claimed(path, &setup, &region), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, GIB, GIB), 0);
+	region_close(&region);
+}
+
+static void test_emptied_in_use(void **state)
+{
+	struct place *place = *state;
+	struct region region;
+
+	open_one(state, &region);
+	assert_int_equal(truncate(place->path, 0), 0);
+	assert_not_made(place->path, "was emptied while");
+	let_time_pass();
+	region_close(&region);
+	assert_made(place->path);
+}
+
+struct user {
+	const char *path;
+	uint64_t ready;
+};
+
+static void use(void *arg)
+{
+	struct user *user = arg;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+
+	MUST(open_claimed(user->path, &setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_DATA, GIB, GIB) == 0);
+	FLAG_SET(user->ready);
+	pause();
+}
+
+static void test_deleted_in_use(void **state)
+{
+	struct place *place = *state;
+	struct user *user = shared_memory(sizeof(*user));
+	char words[64];
+	pid_t child;
+
+	user->path = place->path;
+	child = spawn(use, user);
+	assert_true(reached(&user->ready, 1, 5000));
+	assert_int_equal(unlink(place->path), 0);
+	snprintf(words, sizeof(words), "process %d uses it", (int)child);
+	assert_not_made(place->path, words);
+	assert_int_equal(unlink(place->path), 0); /* it was created, and left empty */
+	assert_not_made(place->path, words);
+	kill_child(child);
+	assert_made(place->path);
+	munmap(user, sizeof(*user));
+}
+
+/* -- the descriptor --------------------------------------------------------------------------- */
+
+static void test_number(void **state)
+{
+	struct region region;
+	struct rlimit before, low = {100, 100};
+	int zero = dup(0);
+
+	open_one(state, &region);
+	assert_true(region.fd >= 256);
+	region_close(&region);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	low.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	close(0);
+	open_one(state, &region);
+	assert_in_range(region.fd, 3, 99);
+	assert_int_equal(fcntl(0, F_GETFD), -1);
+	assert_int_equal(fcntl(region.fd, F_GETFD), FD_CLOEXEC);
+	region_close(&region);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	dup2(zero, 0);
+	close(zero);
+}
+
+/* What the application did to our descriptor, and that the dead are found all the same. */
+static void assert_dead_are_found(void **state, void (*take_away)(int fd))
+{
+	struct region region, other;
+	int number;
+
+	open_one(state, &region);
+	open_one(state, &other);
+	assert_int_equal(region_charge(&other, 0, REGION_DATA, GIB - 2 * MIB, GIB), 0);
+	number = region.fd;
+	take_away(number);
+	assert_true(region_slot_alive(&region, 1));
+	region_forget(&other);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, GIB - MIB, GIB), 0);
+	assert_true(region_slot_alive(&region, 0));
+	assert_int_equal(count_wrong(&region), 0);
+	assert_int_equal(region_living(&region), 1);
+	if (fcntl(number, F_GETFD) >= 0)
+		close(number);
+	region_close(&region);
+}
+
+static void close_it(int fd)
+{
+	close(fd);
+}
+
+static void open_over_it(int fd)
+{
+	int other = open("/dev/null", O_RDWR);
+
+	assert_int_equal(dup2(other, fd), fd);
+	close(other);
+}
+
+static void test_closed(void **state)
+{
+	assert_dead_are_found(state, close_it);
+}
+
+static void test_another_file(void **state)
+{
+	assert_dead_are_found(state, open_over_it);
+}
+
+/* With the path gone as well, as after a chroot, everybody is taken for alive; charges go on. */
+static void test_no_way_back(void **state)
+{
+	struct region region, other;
+
+	open_one(state, &region);
+	open_one(state, &other);
+	close(region.fd);
+	region.path = "/nowhere/slice.cache";
+	region_forget(&other);
+	let_time_pass();
+	assert_true(region_slot_alive(&region, 1));
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, GIB), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, GIB - 2 * MIB, GIB), -EDQUOT);
+	region_close(&region);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_deleted),        TEST(test_replaced),
+		TEST(test_truncated),      TEST(test_truncated_under_onlooker),
+		TEST(test_written_over),   TEST(test_made_again),
+		TEST(test_emptied_in_use), TEST(test_deleted_in_use),
+		TEST(test_number),         TEST(test_closed),
+		TEST(test_another_file),   TEST(test_no_way_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
