@@ -1,5 +1,5 @@
 /*
- * Whether everything that always holds does hold: for tests, for `vgpu check`, and for whoever
+ * Whether everything that always holds does hold: for tests, for `vgpu inspect`, and for whoever
  * wonders.
  *
  * How it works. Each thing that must hold is one line when it does not. Who holds the lock is

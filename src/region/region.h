@@ -76,6 +76,11 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 /* The same for onlookers, read-only where writing is not permitted. */
 int region_view(const char *path, struct region *ret_region, struct fault *fault);
 
+/* The same for whoever must leave everything as it is: read-only though writing were permitted, so
+ * that nothing waits for it and nothing is repaired, and also with device and slot counts that are
+ * out of bounds, for region_check to say so. */
+int region_inspect(const char *path, struct region *ret_region, struct fault *fault);
+
 /* Gives the slot back, with all that is charged to it, and unmaps. Also of a REGION_CLOSED. */
 void region_close(struct region *region);
 
