@@ -11,6 +11,7 @@ static const struct command {
 	const char *help;
 } commands[] = {
 	{"run", run_main, "run a program in a slice of the GPU"},
+	{"inspect", inspect_main, "print and check a slice's region file"},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -1,5 +1,5 @@
 /*
- * Whether everything that always holds does hold: for tests, for `vgpu check`, and for whoever
+ * Whether everything that always holds does hold: for tests, for `vgpu inspect`, and for whoever
  * wonders.
  *
  * How it works. Each thing that must hold is one line when it does not. Who holds the lock is
@@ -7,6 +7,8 @@
  * was to see. Then everything is read under the lock, or without where it may not or cannot be had:
  * then a change in progress can look like a fault, and so what is wrong counts only if it is still
  * wrong when looked at again, RETRIES times.
+ *
+ * A dead process that still counts is nothing wrong: it does until somebody has use for its share.
  *
  * What it is not: a repair. region_reap and the next process of the slice do that.
  */
@@ -112,7 +114,7 @@ static void check_slot_usage(const struct vgpu_region_file *file, unsigned slot,
 	}
 }
 
-static void check_slot(struct region *region, unsigned slot, struct report *report)
+static void check_slot(const struct region *region, unsigned slot, struct report *report)
 {
 	const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];
 	int32_t status = REGION_LOAD(at->status);
@@ -122,12 +124,9 @@ static void check_slot(struct region *region, unsigned slot, struct report *repo
 	if (slot >= region_slots_in_use(region->file))
 		SAY(report, "slot %u is used, and the high-water mark is %d", slot,
 		    REGION_LOAD(region->file->hami.slot_count));
-	if (region_slot_is_over(region, slot))
-		SAY(report, "slot %u: its process, pid %d, is dead and still counts", slot,
-		    REGION_LOAD(at->pid));
 }
 
-static void check_totals(struct region *region, struct report *report)
+static void check_totals(const struct region *region, struct report *report)
 {
 	const struct vgpu_region_file *file = region->file;
 	uint64_t used[VGPU_DEVICES_MAX] = {0};
@@ -229,7 +228,7 @@ static void check_shares(struct vgpu_region_file *file, struct report *report)
 		    REGION_LOAD(file->own.move.from), REGION_LOAD(file->own.move.to));
 }
 
-static unsigned check_all(struct region *region, void (*say)(void *, const char *), void *arg)
+static unsigned check_all(const struct region *region, void (*say)(void *, const char *), void *arg)
 {
 	struct report report = {say, arg, 0};
 
@@ -240,7 +239,8 @@ static unsigned check_all(struct region *region, void (*say)(void *, const char 
 	return report.wrong;
 }
 
-static unsigned check_unlocked(struct region *region, void (*say)(void *, const char *), void *arg)
+static unsigned check_unlocked(const struct region *region, void (*say)(void *, const char *),
+			       void *arg)
 {
 	for (int i = 0; i < RETRIES; i++) {
 		if (check_all(region, NULL, NULL) == 0)

@@ -47,6 +47,22 @@ bool region_slot_alive(struct region *region, unsigned slot)
 	return sys_byte_is_locked(region->fd, VGPU_SLOT_LOCK_OFFSET + slot) != 0;
 }
 
+/* All bytes are asked about at once; only where one is locked, which may be an onlooker's, one
+ * after the other: with 1,000 of them locked, each question takes the kernel 3 us. */
+bool region_anybody_lives(struct region *region)
+{
+	unsigned count = region_slots_in_use(region->file);
+
+	if (region_has_fd(region) &&
+	    sys_bytes_are_locked(region->fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 0)
+		return false;
+	for (unsigned slot = 0; slot < count; slot++)
+		if (REGION_LOAD(region->file->hami.slots[slot].status) &&
+		    region_slot_alive(region, slot))
+			return true;
+	return false;
+}
+
 uint64_t region_pid_namespace(void)
 {
 	struct stat st;
@@ -150,7 +166,12 @@ enum region_end region_slot_end(struct region *region, unsigned slot)
 
 bool region_slot_is_over(struct region *region, unsigned slot)
 {
-	return !region_slot_alive(region, slot) && region_slot_end(region, slot) == REGION_END_OVER;
+	return !region_slot_alive(region, slot) && !region_slot_dying(region, slot);
+}
+
+bool region_slot_dying(struct region *region, unsigned slot)
+{
+	return region_slot_end(region, slot) != REGION_END_OVER;
 }
 
 bool region_any_ending(struct region *region)
@@ -173,8 +194,7 @@ static bool any_dying(struct region *region, unsigned device)
 		const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];
 
 		if (REGION_LOAD(at->status) && REGION_LOAD(at->used[device].total) &&
-		    !region_slot_alive(region, slot) &&
-		    region_slot_end(region, slot) != REGION_END_OVER)
+		    !region_slot_alive(region, slot) && region_slot_dying(region, slot))
 			return true;
 	}
 	return false;

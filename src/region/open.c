@@ -18,8 +18,8 @@
  *
  * What always holds. Nobody maps a file before it has its full size, and no file that is mapped is
  * ever truncated, replaced or unlinked by us: only one that failed to get its size is emptied.
- * A region that is readable alone is looked at without the byte, which cannot be locked then: it is
- * whole as soon as it has both magics.
+ * A region that is readable alone, or to be left as it is, is looked at without the byte, which
+ * cannot be locked then: it is whole as soon as it has both magics.
  *
  * If the process is killed on any line, the kernel unlocks the byte, and the next opener finds one
  * of the rows above. One that is stopped is waited for, INIT_PATIENCE_NS and no longer.
@@ -89,20 +89,22 @@ static int refuse(struct fault *fault, const char *path, const char *what)
 
 /* -- the file --------------------------------------------------------------------------------- */
 
+/* Of a file that is there: to write it; to write it or, where that is not to be had, to read it; or
+ * to read it alone, whatever figures it has. */
+enum access { ACCESS_WRITE, ACCESS_VIEW, ACCESS_INSPECT };
+
 /*
  * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
  * though it exists and may be written.
  */
-static int open_or_create(const char *path, struct region *region, bool *ret_created)
+static int open_or_create(const char *path, struct region *region)
 {
-	*ret_created = false;
 	for (int tries = 0; tries < 3; tries++) { /* it may come and go between the two */
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
 		if (region->fd != -ENOENT)
 			break;
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, 0666);
-		*ret_created = region->fd >= 0;
-		if (*ret_created)
+		if (region->fd >= 0)
 			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
 		if (region->fd != -EEXIST)
 			break;
@@ -110,11 +112,11 @@ static int open_or_create(const char *path, struct region *region, bool *ret_cre
 	return region->fd < 0 ? region->fd : 0;
 }
 
-/* Opens it as it is; read-only only if or_read_only and nothing better is to be had. */
-static int open_existing(const char *path, bool or_read_only, struct region *region)
+/* Opens it as it is. */
+static int open_existing(const char *path, enum access access, struct region *region)
 {
-	region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
-	if (or_read_only &&
+	region->fd = access == ACCESS_INSPECT ? -EROFS : sys_open(path, REGION_OPEN_FLAGS(true), 0);
+	if (access != ACCESS_WRITE &&
 	    (region->fd == -EACCES || region->fd == -EPERM || region->fd == -EROFS)) {
 		region->writable = false;
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(false), 0);
@@ -236,6 +238,11 @@ static int check_region(const char *path, const struct vgpu_region_file *file, s
 				 path, file->own.version, file->hami.version_major,
 				 file->hami.version_minor, VGPU_REGION_VERSION,
 				 VGPU_HAMI_VERSION_MAJOR, VGPU_HAMI_VERSION_MINOR);
+	return 0;
+}
+
+static int check_bounds(const char *path, const struct vgpu_region_file *file, struct fault *fault)
+{
 	if (REGION_LOAD(file->hami.device_count) > VGPU_DEVICES_MAX ||
 	    REGION_LOAD(file->hami.slot_count) < 0 ||
 	    REGION_LOAD(file->hami.slot_count) > VGPU_SLOTS_MAX)
@@ -287,9 +294,9 @@ static int write_zeros(int fd)
 }
 
 static int make(const char *path, const struct region_setup *setup, struct region *region,
-		bool created, struct fault *fault)
+		struct fault *fault)
 {
-	int error = region_check_orphans(path, region->fd, created, fault);
+	int error = region_check_orphans(path, region->fd, fault);
 
 	if (error)
 		return error;
@@ -312,7 +319,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 /* -- the contract ----------------------------------------------------------------------------- */
 
 /* Under the init byte, or read-only. */
-static int settle(const char *path, const struct region_setup *setup, bool created,
+static int settle(const char *path, const struct region_setup *setup, enum access access,
 		  struct region *region, struct fault *fault)
 {
 	enum content content = CONTENT_REGION;
@@ -321,23 +328,25 @@ static int settle(const char *path, const struct region_setup *setup, bool creat
 	if (error)
 		return error;
 	if (content == CONTENT_UNMADE)
-		return setup ? make(path, setup, region, created, fault)
+		return setup ? make(path, setup, region, fault)
 			     : refuse(fault, path,
 				      "it is empty; start a program in the slice first");
 	region->made = REGION_LOAD(region->file->own.made);
+	if (access != ACCESS_INSPECT)
+		error = check_bounds(path, region->file, fault);
+	if (error)
+		return error;
 	return setup ? region_adopt(path, region, setup, fault) : 0;
 }
 
-static int open_file(const char *path, const struct region_setup *setup, bool or_read_only,
-		     struct region *region, bool *ret_created, struct fault *fault)
+static int open_file(const char *path, const struct region_setup *setup, enum access access,
+		     struct region *region, struct fault *fault)
 {
 	int error;
 
 	region->path = path;
 	region->writable = true;
-	*ret_created = false;
-	error = setup ? open_or_create(path, region, ret_created)
-		      : open_existing(path, or_read_only, region);
+	error = setup ? open_or_create(path, region) : open_existing(path, access, region);
 	if (!error)
 		region->fd = sys_raise_fd(region->fd);
 	if (region->fd < 0) {
@@ -356,19 +365,18 @@ static void discard(struct region *region)
 		sys_close(region->fd);
 }
 
-static int open_region(const char *path, const struct region_setup *setup, bool or_read_only,
+static int open_region(const char *path, const struct region_setup *setup, enum access access,
 		       struct region *ret_region, struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
 	int error = setup ? region_check_setup(setup, fault) : 0;
-	bool created;
 
 	if (!error)
-		error = open_file(path, setup, or_read_only, &region, &created, fault);
+		error = open_file(path, setup, access, &region, fault);
 	if (!error && region.writable)
 		error = lock_init_byte(path, &region, fault);
 	if (!error)
-		error = settle(path, setup, created, &region, fault);
+		error = settle(path, setup, access, &region, fault);
 	if (error) {
 		discard(&region);
 		return error;
@@ -382,12 +390,17 @@ static int open_region(const char *path, const struct region_setup *setup, bool 
 int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
 		struct fault *fault)
 {
-	return open_region(path, setup, false, ret_region, fault);
+	return open_region(path, setup, ACCESS_WRITE, ret_region, fault);
 }
 
 int region_view(const char *path, struct region *ret_region, struct fault *fault)
 {
-	return open_region(path, NULL, true, ret_region, fault);
+	return open_region(path, NULL, ACCESS_VIEW, ret_region, fault);
+}
+
+int region_inspect(const char *path, struct region *ret_region, struct fault *fault)
+{
+	return open_region(path, NULL, ACCESS_INSPECT, ret_region, fault);
 }
 
 void region_forget(struct region *region)

@@ -141,18 +141,15 @@ static int find_user_of_deleted(const char *path)
 	return search.found_pid;
 }
 
-int region_check_orphans(const char *path, int fd, bool created, struct fault *fault)
+int region_check_orphans(const char *path, int fd, struct fault *fault)
 {
 	int pid;
 
-	if (!created) {
-		if (sys_bytes_are_locked(fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 1)
-			return fault_set(fault, -EBUSY,
-					 "region %s was emptied while processes of the slice use "
-					 "it: end them first",
-					 path);
-		return 0;
-	}
+	if (sys_bytes_are_locked(fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 1)
+		return fault_set(fault, -EBUSY,
+				 "region %s was emptied while processes of the slice use it: end "
+				 "them first",
+				 path);
 	pid = any_slot_is_locked() ? find_user_of_deleted(path) : 0;
 	if (!pid)
 		return 0;

@@ -86,6 +86,11 @@ int region_open(const char *path, const struct region_setup *setup, struct regio
 /* The same for onlookers, read-only where writing is not permitted. */
 int region_view(const char *path, struct region *ret_region, struct fault *fault);
 
+/* The same for whoever must leave everything as it is: read-only though writing were permitted, so
+ * that nothing waits for it and nothing is repaired, and also with device and slot counts that are
+ * out of bounds, for region_check to say so. */
+int region_inspect(const char *path, struct region *ret_region, struct fault *fault);
+
 /* Gives the slot back, with all that is charged to it, and unmaps. Also of a REGION_CLOSED. */
 void region_close(struct region *region);
 
@@ -170,6 +175,9 @@ struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned de
 
 /* Whether the slot's process lives; "may live" counts as alive. */
 bool region_slot_alive(struct region *region, unsigned slot);
+/* Of a slot that is not free, and whose process is not alive: whether it is dying, that is, the
+ * device may not have back what it held. */
+bool region_slot_dying(struct region *region, unsigned slot);
 /* Clears the slots of the dead whose memory the device has back. Returns how many, or a negative
  * errno. */
 int region_reap(struct region *region);

@@ -63,9 +63,9 @@ int region_lose(struct region *region, int error);
 
 /* -- orphan.c -------------------------------------------------------------------------------- */
 
-/* Before a region is made of the file, which we created or found empty: 0, or -EBUSY with a fault
- * while living processes use what was there before. */
-int region_check_orphans(const char *path, int fd, bool created, struct fault *fault);
+/* Before a region is made of an empty file: 0, or -EBUSY with a fault while living processes use
+ * what was there before. */
+int region_check_orphans(const char *path, int fd, struct fault *fault);
 
 /* -- lock.c ----------------------------------------------------------------------------------- */
 
@@ -95,6 +95,8 @@ enum region_end {
 enum region_end region_slot_end(struct region *region, unsigned slot);
 /* Whether the slot, which is not free, can be cleared. */
 bool region_slot_is_over(struct region *region, unsigned slot);
+/* Whether some slot's process is alive: for those who have no slot themselves. */
+bool region_anybody_lives(struct region *region);
 /* Whether some slot is seen dying. */
 bool region_any_ending(struct region *region);
 /* The inode of our pid namespace, 0 where that is not to be had. */

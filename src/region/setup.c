@@ -197,14 +197,14 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 	unsigned lacking = count_lacking(region, setup);
 	int error;
 
-	if (region_living(region) == 0)
+	if (!region_anybody_lives(region))
 		await_endings(region);
 	else if (lacking == 0)
 		return 0; /* nothing to write: do not even wait for the lock */
 	error = region_enter(region);
 	if (error)
 		return cannot_lock(path, region, error, fault);
-	if (region_living(region) == 0 && !region_any_ending(region))
+	if (!region_anybody_lives(region) && !region_any_ending(region))
 		reset_locked(region, setup);
 	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)
 		error = fault_set(
