@@ -1,6 +1,7 @@
 /*
  * The simulated NVML's processes: those of the shared state that have a context on the GPU, whoever
- * they belong to.
+ * they belong to, with their pids in the caller's pid namespace; who is not in that is left out
+ * (pids.h).
  *
  *   VGPU_SIM_NVML_PIDS   foreign: process lists have each pid plus 1000000, as if they were of
  * another pid namespace; none: they are empty

@@ -46,6 +46,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pids.h"
+
 enum {
 	SLOTS = 1024,
 	OBJECTS = 4096,
@@ -225,6 +227,7 @@ void state_forked(void)
 		close(file);
 	if (machine)
 		munmap(machine, sizeof *machine);
+	pids_forked();
 	machine = NULL;
 	file = -1;
 	own = NULL;
@@ -359,6 +362,7 @@ int state_claim(void)
 		shares_clear(slot);
 		if (i >= slots_seen())
 			atomic_store(&machine->slots_seen, i + 1);
+		pids_record(config_get()->state_path, i);
 		atomic_store(&slot->pid, (uint32_t)getpid());
 		own = slot;
 	}
@@ -476,8 +480,11 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 
 		if (!slot_used(slot) || !atomic_load(&share->contexts))
 			continue;
+		unsigned pid = pids_of(config_get()->state_path, i, atomic_load(&slot->pid));
+		if (!pid)
+			continue;
 		if (count < max) {
-			ret_processes[count].pid = atomic_load(&slot->pid);
+			ret_processes[count].pid = pid;
 			ret_processes[count].memory_bytes =
 				atomic_load(&share->memory_bytes) + paid_locked(gpu, i);
 		}

@@ -17,7 +17,7 @@ struct state_holding {
 };
 
 struct state_process {
-	unsigned pid; /* as the process itself knows it */
+	unsigned pid; /* in the pid namespace of who asks */
 	uint64_t memory_bytes;
 };
 
@@ -42,7 +42,8 @@ void state_give(unsigned gpu, const struct state_holding *less);
 /* Bytes in use by the living. */
 uint64_t state_used_bytes(unsigned gpu);
 
-/* The living processes with a context on the GPU: how many, and the first `max` of them. */
+/* The living processes with a context on the GPU that are in this one's pid namespace: how many,
+ * and the first `max` of them. */
 unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max);
 
 /*

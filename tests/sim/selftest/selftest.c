@@ -39,6 +39,8 @@ static void folder_remove(void)
 		return;
 	snprintf(path, sizeof path, "%s/state", folder);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/state.pids", folder);
+	unlink(path);
 	rmdir(folder);
 }
 
@@ -124,6 +126,7 @@ struct selftest_child selftest_child_start(void (*body)(void *argument), void *a
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
+		owner = 0; /* in a pid namespace it may have the same number */
 		close(to[1]);
 		close(from[0]);
 		body(argument);

@@ -1,0 +1,61 @@
+/*
+ * NVML gives pids of the pid namespace of who asks, and leaves out whom that does not have (seen
+ * with driver 580). A process cannot know what others call it, but the kernel does, and translates
+ * the owner of a record lock (F_GETLK): so each process keeps one, on the byte of its slot.
+ *
+ * These locks belong to the process and not to a descriptor, and are gone when it closes any
+ * descriptor of the file. So they have a file of their own beside the state's, which is never
+ * closed; both libraries of a process may have it open. An application that closes all descriptors
+ * loses its lock, and is then shown with the pid that it has for itself.
+ *
+ * Called under the state's mutex.
+ */
+#include "pids.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int file = -1;
+
+static struct flock lock_of(short type, unsigned slot)
+{
+	return (struct flock){
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)slot, .l_len = 1};
+}
+
+static void open_once(const char *state_path)
+{
+	char path[4096 + sizeof ".pids"];
+
+	if (file >= 0)
+		return;
+	snprintf(path, sizeof path, "%s.pids", state_path);
+	file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+void pids_record(const char *state_path, unsigned slot)
+{
+	struct flock lock = lock_of(F_WRLCK, slot);
+
+	open_once(state_path);
+	if (file >= 0 && fcntl(file, F_SETLK, &lock))
+		fprintf(stderr, "vgpu-sim: %s.pids cannot be locked\n", state_path);
+}
+
+unsigned pids_of(const char *state_path, unsigned slot, unsigned own)
+{
+	struct flock lock = lock_of(F_WRLCK, slot);
+
+	open_once(state_path);
+	if (file < 0 || fcntl(file, F_GETLK, &lock) || lock.l_type == F_UNLCK)
+		return own; /* it is ourselves, whose own lock is in nobody's way */
+	return lock.l_pid > 0 ? (unsigned)lock.l_pid : 0;
+}
+
+void pids_forked(void)
+{
+	if (file >= 0)
+		close(file); /* the locks are the parent's, and stay */
+	file = -1;
+}

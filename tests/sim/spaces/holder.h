@@ -1,0 +1,31 @@
+/* A process that holds a piece of GPU 0, and says on request whether it could have more. */
+#pragma once
+
+#include "cuda_api.h"
+
+#define PIECE (256 * MIB)
+#define EACH  (CONTEXT + HIDDEN + PIECE) /* what it is charged */
+
+/* For member_start: says 1 when it holds its piece, and ends when it hears 0. */
+static inline void hold(int wire)
+{
+	CUdeviceptr address;
+	uint64_t bytes;
+
+	cuda_start(0);
+	take(PIECE);
+	tell(wire, 1);
+	while ((bytes = hear(wire))) {
+		bool taken = cuMemAlloc_v2(&address, bytes) == CUDA_SUCCESS;
+
+		if (taken)
+			give(address);
+		tell(wire, taken);
+	}
+}
+
+static inline bool can_take(const struct member *member, uint64_t bytes)
+{
+	tell(member->wire, bytes);
+	return hear(member->wire);
+}

@@ -1,0 +1,176 @@
+/*
+ * One region by several paths, as mount namespaces have them, and processes whose /proc is not
+ * there, or is that of a pid namespace in which they are not: they are counted, found dead and find
+ * others dead all the same; only the host's pid is not known then.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "holder.h"
+#include "spaces.h"
+
+#define QUOTA (4 * GIB)
+
+static void set_quota(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+}
+
+/* -- paths ------------------------------------------------------------------------------------ */
+
+static void by_bound_directory(int wire)
+{
+	space_own_mounts();
+	CHECK(mount(scene_dir, scene_path("directory"), NULL, MS_BIND, NULL) == 0);
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("directory/slice.cache"));
+	hold(wire);
+}
+
+static void by_bound_file(int wire)
+{
+	space_own_mounts();
+	CHECK(mount(scene_path("slice.cache"), scene_path("file"), NULL, MS_BIND, NULL) == 0);
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("file"));
+	hold(wire);
+}
+
+static void by_relative_path(int wire)
+{
+	CHECK(chdir(scene_dir) == 0);
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", "./slice.cache");
+	hold(wire);
+}
+
+static void by_several_paths(void)
+{
+	static void (*const bodies[])(int wire) = {hold, by_bound_directory, by_bound_file,
+						   by_relative_path};
+	enum { COUNT = sizeof(bodies) / sizeof(*bodies) };
+	struct member members[COUNT];
+
+	set_quota();
+	CHECK(mkdir(scene_path("directory"), 0700) == 0);
+	scene_write("file", "");
+	for (unsigned i = 0; i < COUNT; i++) {
+		members[i] = member_start(bodies[i]);
+		hear(members[i].wire);
+		CHECK_EQUAL(ledger_used(0), (i + 1) * EACH);
+	}
+	CHECK_EQUAL(ledger_reap(), COUNT);
+	for (unsigned i = 0; i < COUNT; i++) {
+		CHECK(can_take(&members[i], QUOTA - COUNT * EACH));
+		CHECK(!can_take(&members[i], QUOTA - COUNT * EACH + GRANULE));
+	}
+	for (unsigned i = 0; i < COUNT - 1; i++) { /* the last one meets the dead */
+		member_kill(&members[i]);
+		CHECK(can_take(&members[COUNT - 1], QUOTA - (COUNT - 1 - i) * EACH));
+	}
+	tell(members[COUNT - 1].wire, 0);
+	member_end(&members[COUNT - 1]);
+	CHECK_EQUAL(ledger_reap(), 0);
+}
+
+/* -- /proc ------------------------------------------------------------------------------------ */
+
+static void without_proc(int wire)
+{
+	space_own_mounts();
+	CHECK(mount("none", "/proc", "tmpfs", 0, NULL) == 0);
+	CHECK(access("/proc/self", F_OK) != 0);
+	hold(wire);
+}
+
+/* In a pid namespace, whose /proc others see from now on. */
+static void mount_proc(int wire)
+{
+	tell(wire, mount("none", "/proc", "proc", 0, NULL) == 0);
+	for (;;)
+		pause();
+}
+
+static void with_anothers_proc(int wire)
+{
+	struct member other;
+
+	space_own_mounts();
+	space_begin();
+	other = member_start(mount_proc);
+	space_end();
+	if (!hear(other.wire)) { /* a container's /proc has parts hidden, and no other may show them
+				  */
+		tell(wire, 0);
+		return;
+	}
+	CHECK(access("/proc/1", F_OK) == 0 && access("/proc/self", F_OK) != 0);
+	hold(wire);
+}
+
+static int hostpid_of(pid_t pid)
+{
+	int slot = ledger_slot(pid);
+
+	CHECK(slot >= 0);
+	return ledger()->hami.slots[slot].hostpid;
+}
+
+/* That member and a plain one, in both directions: who dies is found dead by the other. */
+static void beside_a_plain_one(void (*body)(int wire))
+{
+	struct member plain, strange;
+
+	set_quota();
+	strange = member_start(body);
+	if (!hear(strange.wire)) {
+		printf("left out: no /proc can be mounted here\n");
+		member_end(&strange);
+		return;
+	}
+	for (unsigned round = 0; round < 3; round++) {
+		plain = member_start(hold);
+		hear(plain.wire);
+		CHECK_EQUAL(ledger_used(0), 2 * EACH);
+		CHECK_EQUAL(hostpid_of(strange.pid), 0);
+		CHECK_EQUAL(hostpid_of(plain.pid), space_is_host() ? plain.pid : 0);
+		CHECK(!can_take(&strange, QUOTA - EACH)); /* the living is not taken for dead */
+		CHECK(!can_take(&plain, QUOTA - EACH));
+		if (round == 2)
+			break;
+		member_kill(&plain);
+		CHECK(can_take(&strange, QUOTA - EACH));
+		CHECK_EQUAL(ledger_used(0), EACH);
+	}
+	member_kill(&strange);
+	CHECK(can_take(&plain, QUOTA - EACH));
+	CHECK_EQUAL(ledger_used(0), EACH);
+	tell(plain.wire, 0);
+	member_end(&plain);
+	CHECK_EQUAL(ledger_reap(), 0);
+}
+
+static void no_proc(void)
+{
+	beside_a_plain_one(without_proc);
+}
+
+static void anothers_proc(void)
+{
+	beside_a_plain_one(with_anothers_proc);
+}
+
+static int play(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(by_several_paths), SCENE(no_proc),
+					      SCENE(anothers_proc)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	return spaces_main(play, argc, argv);
+}
