@@ -53,7 +53,7 @@ bool quota_has_device(int device);
 
 uint64_t quota_limit(int device); /* bytes, 0: none */
 uint64_t quota_used(int device);  /* bytes that the whole slice holds, the dead included */
-void quota_reap(void);            /* empties the slots of the dead: 0.2 us for each slot */
+void quota_reap(void);            /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held.
  * Whether there were any. */
 bool quota_wait_dying(int device);

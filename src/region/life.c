@@ -30,7 +30,7 @@
 #include "region_internal.h"
 #include "sys.h"
 
-#define GRACE_MS   500
+#define GRACE_MS   250
 #define PF_EXITING 0x4 /* linux/sched.h; in the 9th field of /proc/pid/stat, proc(5) */
 
 /* Of /proc/pid/stat, counted from the one after the program's name, which may hold anything. */

@@ -282,12 +282,16 @@ static int look_at_region(const char *path, struct region *region, enum content 
 	return refuse(fault, path, "it holds something else; move it away, or name another path");
 }
 
-/* An empty file becomes zeros of a region's size, all of its blocks taken. */
+/* A file becomes zeros of a region's size, all of its blocks taken. One that is empty already is
+ * not truncated: ext4 would write it to the disk when it is closed first, a tenth of a second. */
 static int write_zeros(int fd)
 {
 	static const char zeros[4096];
-	int error = sys_ftruncate(fd, 0);
+	struct stat st;
+	int error = sys_fstat(fd, &st);
 
+	if (!error && st.st_size > 0)
+		error = sys_ftruncate(fd, 0);
 	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros))
 		error = sys_write_all(fd, zeros, sizeof(zeros)); /* at the end: O_APPEND */
 	return error;

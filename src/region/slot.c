@@ -35,6 +35,7 @@
  * What it is not: a process table. pids are for people to read; nothing is decided by them.
  */
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "region_internal.h"
@@ -175,18 +176,47 @@ void region_clear_slot_locked(struct region *region, unsigned slot)
 	region_step(clear_done);
 }
 
-int region_clear_dead_locked(struct region *region)
+/* Slots, to be cleared. */
+struct slot_set {
+	uint64_t bits[VGPU_SLOTS_MAX / 64];
+};
+
+/* Those that are over, as seen from outside the lock: to ask the kernel about a thousand slots
+ * takes milliseconds. Returns how many. */
+static unsigned find_over(struct region *region, struct slot_set *ret_over)
 {
-	struct vgpu_region_file *file = region->file;
-	unsigned count = region_slots_in_use(file);
+	unsigned count = region_slots_in_use(region->file), found = 0;
+
+	memset(ret_over, 0, sizeof(*ret_over));
+	for (unsigned slot = 0; slot < count; slot++)
+		if (!is_free(region, slot) && region_slot_is_over(region, slot)) {
+			ret_over->bits[slot / 64] |= (uint64_t)1 << slot % 64;
+			found++;
+		}
+	return found;
+}
+
+/* Clears those of the set that still are; returns how many. The totals are then out of date. */
+static int clear_over_locked(struct region *region, const struct slot_set *over)
+{
+	unsigned count = region_slots_in_use(region->file);
 	int cleared = 0;
 
 	for (unsigned slot = 0; slot < count; slot++)
-		if (!is_free(region, slot) && region_slot_is_over(region, slot)) {
+		if (over->bits[slot / 64] >> slot % 64 & 1 && !is_free(region, slot) &&
+		    region_slot_is_over(region, slot)) {
 			region_clear_slot_locked(region, slot);
 			cleared++;
 		}
 	return cleared;
+}
+
+int region_clear_dead_locked(struct region *region)
+{
+	struct slot_set all;
+
+	memset(&all, 0xff, sizeof(all));
+	return clear_over_locked(region, &all);
 }
 
 uint64_t region_sum_classes(const struct vgpu_hami_usage *usage)
@@ -224,14 +254,15 @@ void region_compute_totals_locked(struct vgpu_region_file *file)
 }
 
 /* The host's pid of ours is known in the host's namespace alone. */
-static void fill_slot_locked(struct region *region, unsigned index, int pid, uint64_t pid_namespace)
+static void fill_slot_locked(struct region *region, unsigned index, int pid, uint64_t pid_namespace,
+			     const struct slot_set *over)
 {
 	struct vgpu_region_file *file = region->file;
 	struct vgpu_hami_slot *slot = &file->hami.slots[index];
-	bool was_counted = !is_free(region, index);
+	bool was_counted = !is_free(region, index); /* a dead owner's */
 
 	region_clear_slot_locked(region, index);
-	if (was_counted) /* a dead owner's */
+	if (clear_over_locked(region, over) || was_counted)
 		region_compute_totals_locked(file);
 	REGION_STORE(slot->pid, pid);
 	REGION_STORE(slot->hostpid, pid_namespace == INITIAL_PID_NAMESPACE ? pid : 0);
@@ -248,6 +279,7 @@ int region_claim(struct region *region, struct fault *fault)
 {
 	uint64_t pid_namespace = region_pid_namespace();
 	int pid = sys_getpid(), slot, error;
+	struct slot_set over;
 
 	if (!region->writable)
 		return fault_set(
@@ -267,6 +299,7 @@ int region_claim(struct region *region, struct fault *fault)
 				 -slot);
 	region_step(claim_byte);
 	region->slot = slot;
+	find_over(region, &over); /* so that the dead do not pile up where there always is room */
 	error = region_lock(region);
 	if (error) {
 		region->slot = -1;
@@ -276,33 +309,24 @@ int region_claim(struct region *region, struct fault *fault)
 			"a living process keeps the region locked: is it stopped? Continue "
 			"or end it");
 	}
-	fill_slot_locked(region, (unsigned)slot, pid, pid_namespace);
+	fill_slot_locked(region, (unsigned)slot, pid, pid_namespace, &over);
 	region_unlock(region);
 	return 0;
-}
-
-static bool any_over(struct region *region)
-{
-	unsigned count = region_slots_in_use(region->file);
-
-	for (unsigned slot = 0; slot < count; slot++)
-		if (!is_free(region, slot) && region_slot_is_over(region, slot))
-			return true;
-	return false;
 }
 
 int region_reap(struct region *region)
 {
 	int cleared, error = region_watch(region);
+	struct slot_set over;
 
 	if (error)
 		return error;
-	if (!any_over(region)) /* asked without the lock: the usual answer is no */
+	if (find_over(region, &over) == 0) /* the usual answer */
 		return 0;
 	error = region_enter(region);
 	if (error)
 		return error;
-	cleared = region_clear_dead_locked(region);
+	cleared = clear_over_locked(region, &over);
 	if (cleared)
 		region_compute_totals_locked(region->file);
 	region_leave(region);

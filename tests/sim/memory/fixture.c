@@ -17,6 +17,7 @@
 
 #include "onlooker.h"
 #include "region.h"
+#include "region_long_dead.h"
 
 #define CACHE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 
@@ -472,6 +473,7 @@ static void region_look(struct region *region)
 
 	if (region_view(getenv(CACHE), region, &fault) != 0)
 		check_failed(__FILE__, __LINE__, fault.text);
+	assume_long_dead(region);
 }
 
 static void say_wrong(void *arg, const char *line)
