@@ -164,12 +164,26 @@ static int machine_open_locked(int fd, const struct sim_config *config)
 	return lock_try(fd, F_RDLCK, LOCK_USERS); /* replaces the exclusive one at a stroke */
 }
 
+/* Never as one of the first three, which are the application's even where it has closed them. */
+static int file_open(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), high;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd < 0 ? -errno : fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (high < 0)
+		high = -errno;
+	close(fd);
+	return high;
+}
+
 static int attach_locked(const struct sim_config *config)
 {
-	int fd = open(config->state_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = file_open(config->state_path);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	int result = lock_wait(fd, F_WRLCK, LOCK_MUTEX);
 	if (!result)
 		result = machine_open_locked(fd, config);
