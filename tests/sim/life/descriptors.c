@@ -151,6 +151,28 @@ static void replaced(void)
 	CHECK_EQUAL(ledger_reap(), 1);
 }
 
+/* Who cannot ask whether a neighbour lives takes it for alive. */
+static void neighbours_live(void)
+{
+	struct member other;
+
+	set_quota(2, 400 * MIB);
+	other = member_start(use);
+	tell(other.wire, 1);
+	hear(other.wire);
+	cuda_start(0);
+	give(take(1));
+	replace_descriptor();
+	refused(300 * MIB);
+	give(take(90 * MIB));
+	close_all(3);
+	refused(300 * MIB);
+	give(take(90 * MIB));
+	CHECK_EQUAL(outside_used(0), 2 * OUTSIDE + 300 * MIB);
+	CHECK_EQUAL(ledger_reap(), 2);
+	member_kill(&other);
+}
+
 /* -- too many ---------------------------------------------------------------------------------- */
 
 #define OPEN_MOST 64
@@ -343,8 +365,8 @@ int main(int argc, char **argv)
 {
 	static const struct role roles[] = {ROLE(once)};
 	static const struct scene scenes[] = {
-		SCENE(closed),           SCENE(closed_and_forked), SCENE(replaced),
-		SCENE(none_left_before), SCENE(none_left_after),
+		SCENE(closed),          SCENE(closed_and_forked), SCENE(replaced),
+		SCENE(neighbours_live), SCENE(none_left_before),  SCENE(none_left_after),
 	};
 	static const struct scene lost[] = {
 		SCENE(closed_and_neighbours_die),

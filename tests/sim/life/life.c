@@ -1,8 +1,6 @@
 #include "life.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -192,18 +190,30 @@ static const char *file_of(int fd)
 	return path;
 }
 
-void close_all(int first)
+#define OPEN_MOST 1024
+
+/* What is open, the directory of it left out. */
+static unsigned list_open(int numbers[OPEN_MOST])
 {
-	struct dirent *entry;
-	int numbers[256];
-	unsigned count = 0;
 	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	unsigned count = 0;
 
 	CHECK(dir);
-	while ((entry = readdir(dir)) && count < 256)
-		if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(dir))
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(dir)) {
+			CHECK(count < OPEN_MOST);
 			numbers[count++] = atoi(entry->d_name);
+		}
 	closedir(dir);
+	return count;
+}
+
+void close_all(int first)
+{
+	int numbers[OPEN_MOST];
+	unsigned count = list_open(numbers);
+
 	for (unsigned i = 0; i < count; i++) {
 		const char *file = file_of(numbers[i]);
 
@@ -215,10 +225,11 @@ void close_all(int first)
 
 int descriptor_of(const char *path)
 {
-	int found = -1, limit = (int)sysconf(_SC_OPEN_MAX);
+	int numbers[OPEN_MOST];
+	unsigned count = list_open(numbers);
 
-	for (int fd = 0; fd < limit && found < 0; fd++)
-		if (!strcmp(file_of(fd), path))
-			found = fd;
-	return found;
+	for (unsigned i = 0; i < count; i++)
+		if (!strcmp(file_of(numbers[i]), path))
+			return numbers[i];
+	return -1;
 }
