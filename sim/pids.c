@@ -12,6 +12,7 @@
  */
 #include "pids.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -24,6 +25,19 @@ static struct flock lock_of(short type, unsigned slot)
 		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)slot, .l_len = 1};
 }
 
+int pids_file_open(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), high;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd < 0 ? -errno : fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	if (high < 0)
+		high = -errno;
+	close(fd);
+	return high;
+}
+
 static void open_once(const char *state_path)
 {
 	char path[4096 + sizeof ".pids"];
@@ -31,7 +45,7 @@ static void open_once(const char *state_path)
 	if (file >= 0)
 		return;
 	snprintf(path, sizeof path, "%s.pids", state_path);
-	file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	file = pids_file_open(path);
 }
 
 void pids_record(const char *state_path, unsigned slot)

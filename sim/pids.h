@@ -3,6 +3,10 @@
 
 #include <sys/types.h>
 
+/* A file of the machine's, made if need be. Never as one of the first three descriptors, which are
+ * the application's even where it has closed them. A negative errno. */
+int pids_file_open(const char *path);
+
 /* This process has the slot. Its lock is kept to its death. */
 void pids_record(const char *state_path, unsigned slot);
 

@@ -168,10 +168,10 @@ static int machine_open_locked(int fd, const struct sim_config *config)
 
 static int attach_locked(const struct sim_config *config)
 {
-	int fd = open(config->state_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = pids_file_open(config->state_path);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	int result = lock_wait(fd, F_WRLCK, LOCK_MUTEX);
 	if (!result)
 		result = machine_open_locked(fd, config);

@@ -347,6 +347,9 @@ struct quota_ticket quota_reconcile_ticket(int device)
 {
 	struct quota_ticket ticket = {.stamp = account_stamp()};
 
+	/* Data that are freed and still charged would be taken off what the contexts take. */
+	if (region_is_late(&account_region))
+		ticket.stamp = QUOTA_NO_STAMP;
 	ticket.data_bytes = region_own_usage(&account_region, account_device(device)->index).data;
 	return ticket;
 }

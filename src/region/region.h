@@ -127,6 +127,13 @@ int region_charge_range(struct region *region, unsigned device, enum region_clas
  * cannot be had in time, the next change of our slot makes it first. */
 void region_refund(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
 
+/* Whether refunds wait for the lock: our slot shows more than we hold then. */
+static inline bool region_is_late(const struct region *region)
+{
+	return __atomic_load_n(&region->is_late, __ATOMIC_ACQUIRE); /* pairs with the ledger's
+								       release of it */
+}
+
 /* Sets a class of our slot to bytes, whatever the limit: for what was measured, and is there.
  * Returns 0, -ETIMEDOUT as above, or -EOVERFLOW. */
 int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
