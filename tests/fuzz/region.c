@@ -410,26 +410,14 @@ static void write_now(void)
 	later.written = true;
 }
 
-/* share.c reads some indices again after it has checked them: until that is mended, nobody writes
- * where these are while it is at work. */
-static bool is_share_or_move(size_t place, size_t len)
-{
-	const size_t move = offsetof(struct vgpu_region_file, own.move);
-	const size_t shares = offsetof(struct vgpu_region_file, own.shares);
-
-	return place + len > shares ||
-	       (place + len > move && place < move + sizeof(struct vgpu_region_move));
-}
-
 static void write_later(struct input *input)
 {
 	unsigned steps = take(input);
 
 	later.place = take_place(input);
 	later.len = take_bytes(input, later.bytes);
+	world_at_step(steps, write_now);
 	damaged = true;
-	if (!is_share_or_move(later.place, later.len))
-		world_at_step(steps, write_now);
 }
 
 /* To cut off what somebody has mapped is to kill it: only what nobody has open changes its size. */
