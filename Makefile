@@ -3,7 +3,7 @@
 BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all demo test check bench gpu-check docs install clean help
+.PHONY: all demo test check fuzz bench gpu-check docs install clean help
 all:
 	@cmake --preset release >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -16,6 +16,9 @@ test: all
 
 check:
 	@tests/check.sh
+
+fuzz:
+	@tests/fuzz/run.sh
 
 bench: all
 	@bench/bench.sh $(BUILD)
@@ -37,6 +40,7 @@ help:
 	@echo 'demo       a program held to its slice, on the GPU or, without one, the simulated driver'
 	@echo 'test       every test that needs no GPU'
 	@echo 'check      format, lint, warnings of gcc and clang, and the unit tests under sanitizers'
+	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU'
 	@echo 'docs       docs/coverage.md, from the tables in api/'

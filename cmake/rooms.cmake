@@ -16,8 +16,8 @@ elseif(VGPU_SANITIZE)
   target_compile_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(vgpu_sanitize INTERFACE -fsanitize=${VGPU_SANITIZE})
 endif()
-if(VGPU_FUZZ)
-  target_compile_options(vgpu_sanitize INTERFACE -fsanitize=fuzzer-no-link)
+if(VGPU_FUZZ) # what UBSan sees is a find, like any other
+  target_compile_options(vgpu_sanitize INTERFACE -fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()
 
 # vgpu_room(NAME SOURCES file… [USES room…])

@@ -4,6 +4,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Paths and values may hold anything, and it is a line that was promised. */
+static void keep_to_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 0x7f)
+			*text = '?';
+}
+
 int fault_set(struct fault *fault, int error, const char *format, ...)
 {
 	va_list args;
@@ -13,6 +21,7 @@ int fault_set(struct fault *fault, int error, const char *format, ...)
 		va_start(args, format);
 		vsnprintf(fault->text, sizeof(fault->text), format, args);
 		va_end(args);
+		keep_to_line(fault->text);
 	}
 	errno = saved;
 	return error;

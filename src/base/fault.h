@@ -9,6 +9,7 @@ struct fault {
 	char text[512]; /* no newline at the end; empty when there is nothing to say */
 };
 
-/* Writes the line (a NULL fault is fine) and returns error, so that it can stand in a return. */
+/* Writes the line, "?" for each control character, (a NULL fault is fine) and returns error, so
+ * that it can stand in a return. */
 __attribute__((format(printf, 3, 4))) int fault_set(struct fault *fault, int error,
 						    const char *format, ...);

@@ -81,6 +81,7 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 {
 	const char *p = skip_blanks(text);
 	uint64_t whole, thousandths = 0, unit;
+	bool fraction = false; /* there is one, be it less than a thousandth */
 	int error = parse_digits(&p, SIZE_LIMIT, &whole);
 
 	if (error)
@@ -90,12 +91,14 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 
 		if (!is_digit(*++p))
 			return -EINVAL;
-		for (; is_digit(*p); p++, weight /= 10)
+		for (; is_digit(*p); p++, weight /= 10) {
 			thousandths += (uint64_t)(*p - '0') * weight;
+			fraction = fraction || *p != '0';
+		}
 	}
 	p = skip_blanks(p);
 	unit = parse_unit(&p);
-	if (unit == 1 && thousandths)
+	if (unit == 1 && fraction)
 		return -EINVAL; /* of a byte there are no parts */
 	if (*skip_blanks(p))
 		return -EINVAL;
@@ -104,6 +107,8 @@ int size_parse(const char *text, uint64_t *ret_bytes)
 	whole = whole * unit + thousandths * unit / 1000;
 	if (whole > SIZE_LIMIT)
 		return -ERANGE;
+	if (whole == 0 && fraction)
+		return -EINVAL; /* 0 would be no limit, to those who read one */
 	*ret_bytes = whole;
 	return 0;
 }

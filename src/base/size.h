@@ -6,7 +6,8 @@
 
 /*
  * "512", "4096m", "8G", "8GiB" ...: a decimal number of bytes, with k, m, g or t in either case for
- * powers of 1024, and then "B" or "iB" as one likes. A fraction such as "1.5G" is allowed. Blanks
+ * powers of 1024, and then "B" or "iB" as one likes. A fraction such as "1.5G" is allowed, and cut
+ * to thousandths; one of which nothing is left then is no size, since only a written 0 is 0. Blanks
  * around it are skipped. Returns 0, -EINVAL (not a size) or -ERANGE (over 2^63 bytes).
  */
 int size_parse(const char *text, uint64_t *ret_bytes);

@@ -151,8 +151,11 @@ static void check_moved(const struct vgpu_region_file *file, unsigned index, str
 {
 	const struct vgpu_region_share *share = &file->own.shares[index];
 	unsigned slot = REGION_LOAD(share->slot), device = REGION_LOAD(share->device);
-	uint64_t data = REGION_LOAD(file->hami.slots[slot].used[device].data), moved = 0;
+	uint64_t data, moved = 0;
 
+	if (slot >= VGPU_SLOTS_MAX || device >= VGPU_DEVICES_MAX)
+		return; /* written since check_share looked */
+	data = REGION_LOAD(file->hami.slots[slot].used[device].data);
 	for (unsigned i = 0; i < region_shares_in_use(file); i++) {
 		const struct vgpu_region_share *other = &file->own.shares[i];
 

@@ -207,10 +207,17 @@ static void put_data(struct vgpu_hami_usage *usage, uint64_t bytes)
 static void finish_move_locked(struct vgpu_region_file *file)
 {
 	struct vgpu_region_move *move = &file->own.move;
-	struct vgpu_region_share *share = &file->own.shares[REGION_LOAD(move->share)];
+	unsigned index = REGION_LOAD(move->share), device = REGION_LOAD(move->device);
 	unsigned from = REGION_LOAD(move->from), to = REGION_LOAD(move->to);
-	unsigned device = REGION_LOAD(move->device);
+	struct vgpu_region_share *share;
 
+	/* Of what was read, and is used: the tenant may write the file at any moment. */
+	if (index >= VGPU_SHARES_MAX || from >= VGPU_SLOTS_MAX || to >= VGPU_SLOTS_MAX ||
+	    device >= VGPU_DEVICES_MAX) {
+		REGION_PUBLISH(move->active, 0); /* nobody of ours wrote that */
+		return;
+	}
+	share = &file->own.shares[index];
 	put_data(&file->hami.slots[to].used[device], REGION_LOAD(move->to_data));
 	put_data(&file->hami.slots[from].used[device], REGION_LOAD(move->from_data));
 	REGION_PUBLISH(share->bytes, REGION_LOAD(move->bytes));
@@ -232,10 +239,12 @@ static void move_locked(struct region *region, struct vgpu_region_share *charge,
 	struct vgpu_region_move *move = &file->own.move;
 	uint16_t from = REGION_LOAD(charge->slot), to = REGION_LOAD(import->slot);
 	uint8_t device = REGION_LOAD(charge->device);
-	uint64_t from_data = REGION_LOAD(file->hami.slots[from].used[device].data);
-	uint64_t to_data = REGION_LOAD(file->hami.slots[to].used[device].data);
-	uint64_t bytes = REGION_LOAD(charge->bytes);
+	uint64_t from_data, to_data, bytes = REGION_LOAD(charge->bytes);
 
+	if (from >= VGPU_SLOTS_MAX || to >= VGPU_SLOTS_MAX || device >= VGPU_DEVICES_MAX)
+		return; /* not what its caller saw there: the tenant wrote it meanwhile */
+	from_data = REGION_LOAD(file->hami.slots[from].used[device].data);
+	to_data = REGION_LOAD(file->hami.slots[to].used[device].data);
 	if (bytes > from_data)
 		bytes = from_data;
 	REGION_STORE(move->bytes, bytes);
@@ -254,16 +263,8 @@ static void move_locked(struct region *region, struct vgpu_region_share *charge,
 
 void region_share_repair_locked(struct vgpu_region_file *file)
 {
-	struct vgpu_region_move *move = &file->own.move;
-
-	if (!REGION_LOAD(move->active))
-		return;
-	if (REGION_LOAD(move->share) < VGPU_SHARES_MAX &&
-	    REGION_LOAD(move->from) < VGPU_SLOTS_MAX && REGION_LOAD(move->to) < VGPU_SLOTS_MAX &&
-	    REGION_LOAD(move->device) < VGPU_DEVICES_MAX)
+	if (REGION_LOAD(file->own.move.active))
 		finish_move_locked(file);
-	else /* nobody of ours wrote that */
-		REGION_PUBLISH(move->active, 0);
 }
 
 /* An import of the charge by a living slot that is not ours, or NULL. Those of the dead go on the
@@ -378,7 +379,7 @@ int region_share_import(struct region *region, uint64_t key, unsigned *ret_devic
 	if (charge)
 		result = import_locked(region, charge);
 	if (charge && result == 0) {
-		*ret_device = REGION_LOAD(charge->device);
+		*ret_device = REGION_LOAD(charge->device) % VGPU_DEVICES_MAX;
 		*ret_bytes = REGION_LOAD(charge->bytes);
 		result = 1;
 	}
@@ -390,6 +391,7 @@ static void import_end_locked(struct region *region, struct vgpu_region_share *i
 {
 	struct vgpu_region_share *charge = region_share_charge_of(region->file, import), *heir;
 	uint32_t count = REGION_LOAD(import->count);
+	unsigned device;
 
 	if (count > 1) {
 		REGION_STORE(import->count, count - 1);
@@ -405,8 +407,9 @@ static void import_end_locked(struct region *region, struct vgpu_region_share *i
 		return;
 	}
 	free_locked(charge);
-	region_refund_locked(region, REGION_LOAD(charge->device), REGION_DATA,
-			     REGION_LOAD(charge->bytes));
+	device = REGION_LOAD(charge->device);
+	if (device < VGPU_DEVICES_MAX)
+		region_refund_locked(region, device, REGION_DATA, REGION_LOAD(charge->bytes));
 }
 
 void region_share_import_end(struct region *region, uint64_t key)

@@ -61,7 +61,8 @@ static void test_memory(void **state)
 	} cases[] = {
 		{"1048576", MIB},   {"1024k", MIB},  {"1024K", MIB},  {"4096m", 4 * GIB},
 		{"4096M", 4 * GIB}, {"4g", 4 * GIB}, {"4G", 4 * GIB}, {"4GiB", 4 * GIB},
-		{" 4g ", 4 * GIB},  {"0", 0},        {"0m", 0},
+		{" 4g ", 4 * GIB},  {"0", 0},        {"0m", 0},       {"0.000g", 0},
+		{"0.001k", 1},
 	};
 
 	(void)state;
@@ -141,7 +142,8 @@ static void test_oversubscribe(void **state)
 
 static void test_refused(void **state)
 {
-	static const char *const sizes[] = {"8gigs", "-1", "m", "1 2", "0x10", "8,5g", "all"};
+	static const char *const sizes[] = {"8gigs", "-1",      "m",       "1 2", "0x10",  "8,5g",
+					    "all",   "0.0001g", "0.0009t", "0.5", "1.0001"};
 	static const char *const shares[] = {"30%", "-1", "half", "1.5", "99999999999999999999"};
 
 	(void)state;

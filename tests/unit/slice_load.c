@@ -305,6 +305,9 @@ static void test_fail_closed(void **state)
 	write_text("policy/" UUID_A, "memory = 1G");
 	setenv("VGPU_POLICY", in_root("gone"), 1);
 	refuses(-ENOENT, "gone, which is not there");
+	setenv("VGPU_POLICY", in_root("go\nne"), 1);
+	refuses(-ENOENT, "go?ne, which is not there");
+	setenv("VGPU_POLICY", in_root("gone"), 1);
 	make_dir("gone");
 	refuses(-EINVAL, "gone has no GPU");
 	write_text("gone/" UUID_A, "cores = 0");

@@ -100,6 +100,7 @@ static void test_bad_values(void **state)
 	refuses(UUID_A, "memory =", "\"\" is no size");
 	refuses(UUID_A, "memory = 99999999999999999999", "is no size");
 	refuses(UUID_A, "memory = 8G; cores = 3", "is no size");
+	refuses(UUID_A, "memory = 0.0001G", "is no size");
 	refuses(UUID_A, "memory = 0", "leave the line out");
 	refuses(UUID_A, "memory = 0.0G", "leave the line out");
 	refuses(UUID_A, "cores = 0", "a percentage from 1 to 100");
