@@ -60,6 +60,7 @@ tidy() {
 part 'format (clang-format)' format
 part 'shell scripts (shellcheck)' shell
 part 'manual pages (mandoc)' manuals
+part "the lock's model (spin)" tests/model/check.sh
 part 'gcc, warnings are errors' build dev
 part 'clang, warnings are errors' build clang
 part 'lint (clang-tidy)' tidy

@@ -183,6 +183,18 @@ int region_lock(struct region *region)
 	return error;
 }
 
+int region_cannot_lock(const struct region *region, int error, struct fault *fault)
+{
+	if (error == -ESTALE || error == -EUCLEAN)
+		return region_why_lost(region, fault);
+	if (error == -ETIMEDOUT)
+		return fault_set(fault, error,
+				 "a living process keeps region %s locked: is it stopped? Continue "
+				 "or end it",
+				 region->path);
+	return fault_set(fault, error, "cannot lock region %s: error %d", region->path, -error);
+}
+
 void region_unlock(struct region *region)
 {
 	uint32_t *word = &region->file->own.lock, was;

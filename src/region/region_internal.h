@@ -78,6 +78,8 @@ uint32_t region_owner_word(const struct vgpu_region_file *file, unsigned slot);
  * holder's changes have been repaired by then. */
 int region_lock(struct region *region);
 void region_unlock(struct region *region);
+/* What region_lock or region_enter could not do, in words. Returns error. */
+int region_cannot_lock(const struct region *region, int error, struct fault *fault);
 
 /* Whether the holder that a lock word names may live. The word is not 0. */
 bool region_holder_lives(struct region *region, uint32_t word);

@@ -169,19 +169,6 @@ static void append_locked(struct region *region, const struct region_setup *setu
 	}
 }
 
-static int cannot_lock(const char *path, const struct region *region, int error,
-		       struct fault *fault)
-{
-	if (error == -ESTALE || error == -EUCLEAN)
-		return region_why_lost(region, fault);
-	if (error == -ETIMEDOUT)
-		return fault_set(fault, error,
-				 "a living process keeps region %s locked: is it stopped? Continue "
-				 "or end it",
-				 path);
-	return fault_set(fault, error, "cannot lock region %s: error %d", path, -error);
-}
-
 /* As after a kill -9 and a new start: what is being given back is not to be forgotten. */
 static void await_endings(struct region *region)
 {
@@ -203,7 +190,7 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 		return 0; /* nothing to write: do not even wait for the lock */
 	error = region_enter(region);
 	if (error)
-		return cannot_lock(path, region, error, fault);
+		return region_cannot_lock(region, error, fault);
 	if (!region_anybody_lives(region) && !region_any_ending(region))
 		reset_locked(region, setup);
 	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)

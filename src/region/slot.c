@@ -304,10 +304,7 @@ int region_claim(struct region *region, struct fault *fault)
 	if (error) {
 		region->slot = -1;
 		give_byte(region, (unsigned)slot);
-		return fault_set(
-			fault, error,
-			"a living process keeps the region locked: is it stopped? Continue "
-			"or end it");
+		return region_cannot_lock(region, error, fault);
 	}
 	fill_slot_locked(region, (unsigned)slot, pid, pid_namespace, &over);
 	region_unlock(region);

@@ -140,7 +140,8 @@ static bool is_one_of(int error, const int *errors)
 /* What a charge, a share or a booking may say. */
 static void must_be_answer(int error)
 {
-	static const int answers[] = {-EDQUOT, -ETIMEDOUT, -EINVAL, -EBADF, -EOVERFLOW, -ENOSPC, 0};
+	static const int answers[] = {-EDQUOT, -ETIMEDOUT, -EINVAL,  -EBADF, -EOVERFLOW,
+				      -ENOSPC, -ESTALE,    -EUCLEAN, 0};
 
 	must(is_one_of(error, answers));
 }
@@ -276,9 +277,9 @@ static void act_reap(struct region *region, const struct args *args)
 {
 	int result = region_reap(region);
 
-	(void)args;
 	must(result <= VGPU_SLOTS_MAX);
-	must(result >= 0 || result == -ETIMEDOUT || result == -EUSERS);
+	must(result >= 0 || result == -ETIMEDOUT || result == -EUSERS || result == -EUCLEAN);
+	region_wait_dying(region, args->device);
 }
 
 /* What is wrong, but for what a tenant that refunds more than it has brings about. */
