@@ -24,7 +24,8 @@ bench: all
 	@bench/bench.sh $(BUILD)
 
 gpu-check: all
-	@tests/gpu/run.sh $(BUILD)
+	@tests/gpu/memory.sh $(BUILD)
+	@tests/gpu/deaths.sh $(BUILD)
 
 docs:
 	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md

@@ -4,87 +4,7 @@
 # ARCHITECTURE.md: one granule (2 MiB) a process above the quota, 99 % of it below.
 # Other users of the GPU make the figures meaningless: take an idle one.
 set -eu
-build=$(cd "${1:-build}" && pwd)
-here=$(cd "$(dirname "$0")" && pwd)
-if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
-    echo "gpu-check: skipped: no NVIDIA GPU on this machine (nvidia-smi does not answer)"
-    exit 77
-fi
-scratch=$(mktemp -d)
-trap 'exec 9>&-; pkill -P $$ || :; wait; rm -rf "$scratch"' EXIT
-export VGPU_STATE="$scratch/slices"
-failures=0
-quota=8192
-
-used() {
-    nvidia-smi --id=0 --query-gpu=memory.used --format=csv,noheader,nounits
-}
-
-# NVML's own figure for all processes on the GPU together.
-counted() {
-    nvidia-smi --id=0 --query-compute-apps=used_memory --format=csv,noheader,nounits |
-        awk '{ sum += $1 } END { print sum + 0 }'
-}
-
-ledger() {
-    "$build/tests/gpu/ledger" "$scratch/slices/$1/region"
-}
-
-# check WHAT VALUE LEAST MOST
-check() {
-    if [ "$2" -ge "$3" ] && [ "$2" -le "$4" ]; then
-        printf '  ok   %-52s %6s MiB  (%s to %s)\n' "$1" "$2" "$3" "$4"
-    else
-        printf '  FAIL %-52s %6s MiB  (%s to %s)\n' "$1" "$2" "$3" "$4"
-        failures=$((failures + 1))
-    fi
-}
-
-# wait_for FILE PATTERN COUNT
-wait_for() {
-    tries=0
-    until [ "$(grep -c "$2" "$1")" -ge "$3" ]; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 400 ] || { echo "gpu-check: gave up waiting:"; cat "$1"; exit 1; }
-        sleep 0.1
-    done
-}
-
-# fill SLICE PROCESSES COMMAND…: runs that many in the slice; they keep what they took until release.
-fill() {
-    slice=$1 processes=$2
-    shift 2
-    rm -f "$scratch/hold" "$scratch/out"
-    mkfifo "$scratch/hold"
-    : >"$scratch/out"
-    i=0
-    while [ "$i" -lt "$processes" ]; do
-        if [ "$i" = 0 ]; then set -- --memory "${quota}M" "$@"; fi
-        "$build/vgpu" run --name "$slice" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
-        if [ "$i" = 0 ]; then shift 2; exec 9>"$scratch/hold"; sleep 0.05; fi
-        i=$((i + 1))
-    done
-}
-
-# What is charged to a slice whose processes have ended: nothing.
-left() {
-    if [ -e "$scratch/slices/$1/region" ]; then
-        check "$1: the ledger at the end" "$(ledger "$1" | awk '$1 == "used" { print $3 }')" 0 0
-    fi
-}
-
-release() {
-    exec 9>&-
-    wait
-    tries=0
-    until [ "$(used)" -le "$baseline" ] || [ "$tries" -ge 50 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-}
-
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-baseline=$(used)
+. "$(dirname "$0")/lib.sh"
 
 echo "One process, each path until it is refused:"
 for path in alloc tiny uneven pitch managed async async-small pool after-pool vmm mapped array array3d mipmap \
@@ -195,8 +115,4 @@ for name in torch-expandable torch-async torch-graphs jax cupy cupy-async triton
     left "$name"
 done
 
-if [ "$failures" -gt 0 ]; then
-    echo "gpu-check: $failures checks failed"
-    exit 1
-fi
-echo "gpu-check: all held"
+conclude "memory"
