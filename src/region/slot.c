@@ -41,6 +41,8 @@
 #include "region_internal.h"
 #include "sys.h"
 
+#define CLAIM_LOOKS 16 /* 15 us, or 40 among a thousand living */
+
 #define INITIAL_PID_NAMESPACE 0xeffffffcu /* inode of /proc/self/ns/pid there, by Linux's ABI */
 
 unsigned region_slots_in_use(const struct vgpu_region_file *file)
@@ -181,19 +183,32 @@ struct slot_set {
 	uint64_t bits[VGPU_SLOTS_MAX / 64];
 };
 
-/* Those that are over, as seen from outside the lock: to ask the kernel about a thousand slots
- * takes milliseconds. Returns how many. */
-static unsigned find_over(struct region *region, struct slot_set *ret_over)
+/* Those that are over, of `most` slots from `first` on, and round. Looked for outside the lock: to
+ * ask the kernel about a thousand slots takes milliseconds. Returns how many. */
+static unsigned find_over(struct region *region, uint64_t first, unsigned most,
+			  struct slot_set *ret_over)
 {
 	unsigned count = region_slots_in_use(region->file), found = 0;
 
 	memset(ret_over, 0, sizeof(*ret_over));
-	for (unsigned slot = 0; slot < count; slot++)
+	for (unsigned i = 0; i < count && i < most; i++) {
+		unsigned slot = (unsigned)((first + i) % count);
+
 		if (!is_free(region, slot) && region_slot_is_over(region, slot)) {
 			ret_over->bits[slot / 64] |= (uint64_t)1 << slot % 64;
 			found++;
 		}
+	}
 	return found;
+}
+
+/* So that the dead do not pile up where there always is room, each claim looks at some slots, and
+ * the next claim of the same slot at the next ones. */
+static void find_some_over(struct region *region, struct slot_set *ret_over)
+{
+	uint64_t claims = REGION_LOAD(region->file->own.slots[region->slot].claims);
+
+	find_over(region, claims * CLAIM_LOOKS, CLAIM_LOOKS, ret_over);
 }
 
 /* Clears those of the set that still are; returns how many. The totals are then out of date. */
@@ -299,7 +314,7 @@ int region_claim(struct region *region, struct fault *fault)
 				 -slot);
 	region_step(claim_byte);
 	region->slot = slot;
-	find_over(region, &over); /* so that the dead do not pile up where there always is room */
+	find_some_over(region, &over);
 	error = region_lock(region);
 	if (error) {
 		region->slot = -1;
@@ -318,7 +333,7 @@ int region_reap(struct region *region)
 
 	if (error)
 		return error;
-	if (find_over(region, &over) == 0) /* the usual answer */
+	if (find_over(region, 0, VGPU_SLOTS_MAX, &over) == 0) /* the usual answer */
 		return 0;
 	error = region_enter(region);
 	if (error)
