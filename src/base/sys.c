@@ -62,13 +62,16 @@ int sys_close(int fd)
 	return (int)CALL(SYS_close, fd); /* Linux closes it even where it says EINTR */
 }
 
-#define FD_LEAST      256
+#define FD_LEAST      40 /* from 64 on the table may have to grow: 8 ms in a process with threads */
 #define FD_LEAST_ELSE 3
 
 int sys_raise_fd(int fd)
 {
-	long raised = CALL(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST);
+	long raised;
 
+	if (fd >= FD_LEAST)
+		return fd;
+	raised = CALL(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_LEAST);
 	if (raised < 0 && fd >= FD_LEAST_ELSE)
 		return fd;
 	if (raised < 0)

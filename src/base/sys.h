@@ -16,7 +16,7 @@
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
 int sys_close(int fd);
-/* The same open file under a number of 256 or more, as far as the limit allows, and never 0 to 2:
+/* The same open file under a number of 40 or more, as far as the limit allows, and never 0 to 2:
  * out of the way of programs that close and reuse the low ones. fd is closed. The new number, or
  * -EMFILE where only 0 to 2 are to be had. */
 int sys_raise_fd(int fd);
