@@ -105,8 +105,14 @@ void region_forget(struct region *region);
  * Look devices up after it: only a claim keeps others from resetting the region. */
 int region_claim(struct region *region, struct fault *fault);
 
-/* The device's index in the region, or -ENOENT. uuid may be shorter than VGPU_UUID_LEN. */
-int region_find_device(const struct region *region, const char *uuid);
+/* The device's index in the region, or -ENOENT, -ESTALE or -EUCLEAN. uuid may be shorter than
+ * VGPU_UUID_LEN. */
+int region_find_device(struct region *region, const char *uuid);
+
+/* Whether the mapping may be touched, by a look at the file where one is due: for whoever reads
+ * region->file, or calls region_own_usage, region_living or region_slot_dying, which do not look,
+ * long after it was opened. */
+bool region_is_there(struct region *region);
 
 /*
  * Charges bytes of the device to our slot, if what the slice holds of it stays within limit_bytes
@@ -172,7 +178,7 @@ void region_share_import_end(struct region *region, uint64_t key);
 /* Of the device's memory that our slot shares: bytes that it has open and others have charged, and
  * bytes that were others' and are charged to it now. Which of those who have such memory open
  * NVML counts it for is not known. No lock is taken. */
-void region_share_doubt(const struct region *region, unsigned device, uint64_t *ret_elsewhere,
+void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_elsewhere,
 			uint64_t *ret_here);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */

@@ -25,10 +25,10 @@
 
 _Static_assert(VGPU_UUID_LEN % sizeof(uint64_t) == 0, "uuids are stored by the word");
 
-int region_find_device(const struct region *region, const char *uuid)
+static int find_device(const struct vgpu_region_file *file, const char *uuid)
 {
-	const struct vgpu_hami_region *hami = &region->file->hami;
-	unsigned count = region_devices_in_use(region->file);
+	const struct vgpu_hami_region *hami = &file->hami;
+	unsigned count = region_devices_in_use(file);
 
 	if (uuid[0] == '\0')
 		return -ENOENT;
@@ -36,6 +36,13 @@ int region_find_device(const struct region *region, const char *uuid)
 		if (strncmp(hami->uuids[device], uuid, VGPU_UUID_LEN) == 0)
 			return (int)device;
 	return -ENOENT;
+}
+
+int region_find_device(struct region *region, const char *uuid)
+{
+	int error = region_watch(region);
+
+	return error ? error : find_device(region->file, uuid);
 }
 
 int region_check_setup(const struct region_setup *setup, struct fault *fault)
@@ -149,7 +156,7 @@ static unsigned count_lacking(const struct region *region, const struct region_s
 	unsigned lacking = 0;
 
 	for (unsigned i = 0; i < setup->device_count; i++)
-		lacking += region_find_device(region, setup->device[i].uuid) < 0;
+		lacking += find_device(region->file, setup->device[i].uuid) < 0;
 	return lacking;
 }
 
@@ -160,7 +167,7 @@ static void append_locked(struct region *region, const struct region_setup *setu
 	for (unsigned i = 0; i < setup->device_count; i++) {
 		unsigned device = region_devices_in_use(file);
 
-		if (region_find_device(region, setup->device[i].uuid) >= 0)
+		if (find_device(file, setup->device[i].uuid) >= 0)
 			continue;
 		store_device(file, device, setup, i);
 		region_step(append_written);

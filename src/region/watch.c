@@ -115,6 +115,11 @@ int region_watch_now(struct region *region)
 	return error ? region_lose(region, error) : 0;
 }
 
+bool region_is_there(struct region *region)
+{
+	return region_watch(region) == 0;
+}
+
 bool region_is_as_opened(const struct region *region)
 {
 	const struct vgpu_region_own *own = &region->file->own;
