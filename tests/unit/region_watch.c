@@ -72,6 +72,27 @@ static void test_replaced(void **state)
 	region_close(&other);
 }
 
+/* Renamed, it is what it was, until there is another at its path. */
+static void test_moved(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region, other = REGION_CLOSED;
+	char path[128];
+
+	open_one(state, &region);
+	snprintf(path, sizeof(path), "%s/other", place->dir);
+	assert_int_equal(rename(place->path, path), 0);
+	let_time_pass();
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), -EDQUOT);
+	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	let_time_pass();
+	assert_lost(&region, -ESTALE, "deleted or replaced");
+	region_close(&other);
+	unlink(path);
+}
+
 static void test_truncated(void **state)
 {
 	static const off_t sizes[] = {0, 1, 4096, 2008952, REGION_SIZE - 1, REGION_SIZE + 1};
@@ -322,12 +343,19 @@ static void test_no_way_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_deleted),        TEST(test_replaced),
-		TEST(test_truncated),      TEST(test_truncated_under_onlooker),
-		TEST(test_written_over),   TEST(test_made_again),
-		TEST(test_emptied_in_use), TEST(test_deleted_in_use),
-		TEST(test_number),         TEST(test_closed),
-		TEST(test_another_file),   TEST(test_no_way_back),
+		TEST(test_deleted),
+		TEST(test_replaced),
+		TEST(test_moved),
+		TEST(test_truncated),
+		TEST(test_truncated_under_onlooker),
+		TEST(test_written_over),
+		TEST(test_made_again),
+		TEST(test_emptied_in_use),
+		TEST(test_deleted_in_use),
+		TEST(test_number),
+		TEST(test_closed),
+		TEST(test_another_file),
+		TEST(test_no_way_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
