@@ -253,6 +253,28 @@ static void test_deleted_in_use(void **state)
 	munmap(user, sizeof(*user));
 }
 
+/* A path that ends in another one is not that one. */
+static void test_deleted_elsewhere(void **state)
+{
+	struct place *place = *state;
+	struct user *user = shared_memory(sizeof(*user));
+	char path[192], command[256];
+	pid_t child;
+
+	snprintf(command, sizeof(command), "mkdir -p %s%s", place->dir, place->dir);
+	assert_int_equal(system(command), 0);
+	snprintf(path, sizeof(path), "%s%s", place->dir, place->path);
+	user->path = path;
+	child = spawn(use, user);
+	assert_true(reached(&user->ready, 1, 5000));
+	assert_int_equal(unlink(path), 0);
+	assert_made(place->path);
+	kill_child(child);
+	munmap(user, sizeof(*user));
+	snprintf(command, sizeof(command), "rm -rf %s/tmp", place->dir);
+	assert_int_equal(system(command), 0);
+}
+
 /* -- the descriptor --------------------------------------------------------------------------- */
 
 static void test_number(void **state)
@@ -352,6 +374,7 @@ int main(void)
 		TEST(test_made_again),
 		TEST(test_emptied_in_use),
 		TEST(test_deleted_in_use),
+		TEST(test_deleted_elsewhere),
 		TEST(test_number),
 		TEST(test_closed),
 		TEST(test_another_file),
