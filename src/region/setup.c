@@ -14,6 +14,9 @@
  * for whoever opened it in between it has no devices, which is refused. In an append: the device is
  * there or it is not.
  *
+ * A reset waits for the dying, whose memory is not to be forgotten; where they take too long, it is
+ * an append, and the old limits stay.
+ *
  * What it is not: a place for limits that change. Those of devices that are there already stay.
  */
 #include <errno.h>
