@@ -9,8 +9,9 @@
  * only when a region is made, which is once in a slice's life, and if /proc/locks shows that there
  * is somebody in any region at all.
  *
- * What it is not: sure. Processes of other users and other pid namespaces, or a /proc that is not
- * to be read, are not seen; they themselves notice, and get no more memory (watch.c).
+ * What it is not: sure. Processes of other users and other pid namespaces, a /proc that is not to
+ * be read, or a file whose path was relative, are not seen; they themselves notice, and get no more
+ * memory (watch.c). And a file of that path in another mount namespace is taken for ours.
  */
 #include <errno.h>
 #include <fcntl.h>
