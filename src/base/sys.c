@@ -265,10 +265,21 @@ static struct flock bytes_lock(short type, uint64_t offset, uint64_t count)
 			      .l_len = (off_t)count};
 }
 
+/* None of these waits for a lock, but on a file system of the network for its server. */
+static long lock_call(int fd, int command, struct flock *lock)
+{
+	long result;
+
+	do
+		result = CALL(SYS_fcntl, fd, command, lock);
+	while (result == -EINTR);
+	return result;
+}
+
 int sys_lock_byte(int fd, uint64_t offset)
 {
 	struct flock lock = bytes_lock(F_WRLCK, offset, 1);
-	long result = CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
+	long result = lock_call(fd, F_OFD_SETLK, &lock);
 
 	return result == -EACCES ? -EAGAIN : (int)result; /* fcntl(2) allows either */
 }
@@ -277,7 +288,7 @@ int sys_unlock_byte(int fd, uint64_t offset)
 {
 	struct flock lock = bytes_lock(F_UNLCK, offset, 1);
 
-	return (int)CALL(SYS_fcntl, fd, F_OFD_SETLK, &lock);
+	return (int)lock_call(fd, F_OFD_SETLK, &lock);
 }
 
 int sys_byte_is_locked(int fd, uint64_t offset)
@@ -288,7 +299,7 @@ int sys_byte_is_locked(int fd, uint64_t offset)
 int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count)
 {
 	struct flock lock = bytes_lock(F_WRLCK, offset, count);
-	long result = CALL(SYS_fcntl, fd, F_OFD_GETLK, &lock);
+	long result = lock_call(fd, F_OFD_GETLK, &lock);
 
 	return result < 0 ? (int)result : lock.l_type != F_UNLCK;
 }

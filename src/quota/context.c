@@ -68,7 +68,17 @@ static uint64_t *learned_cost(int device)
 
 static uint64_t known_cost(int device)
 {
-	return __atomic_load_n(learned_cost(device), __ATOMIC_RELAXED);
+	return region_is_there(&account_region)
+		       ? __atomic_load_n(learned_cost(device), __ATOMIC_RELAXED)
+		       : 0;
+}
+
+/* Nothing, if the region is lost. */
+static struct vgpu_hami_usage own_usage(int device)
+{
+	if (!region_is_there(&account_region))
+		return (struct vgpu_hami_usage){0};
+	return region_own_usage(&account_region, account_device(device)->index);
 }
 
 bool quota_context_cost_known(int device)
@@ -82,7 +92,7 @@ static void learn_cost(int device, uint64_t bytes)
 {
 	uint64_t known = known_cost(device);
 
-	if (bytes && (!known || bytes < known))
+	if (bytes && (!known || bytes < known) && region_is_there(&account_region))
 		__atomic_store_n(learned_cost(device), bytes, __ATOMIC_RELAXED);
 }
 
@@ -128,7 +138,7 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 	last = --living[device] == 0;
 	all_living--;
 	lock_release(&lock);
-	usage = region_own_usage(&account_region, account_device(device)->index);
+	usage = own_usage(device);
 	account_refund_as(REGION_CONTEXT, device, last ? usage.context : context_bytes);
 	if (hidden_is_charged)
 		account_refund_as(REGION_OFFSET, device,
@@ -206,8 +216,7 @@ static uint64_t device_data(int device, const struct vgpu_hami_usage *usage)
 /* What NVML would count for the process's other contexts and their contents, by the books. */
 static uint64_t counted_otherwise(const struct quota_context_claim *claim)
 {
-	const struct account_device *d = account_device(claim->device);
-	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+	struct vgpu_hami_usage usage = own_usage(claim->device);
 
 	return usage.context - claim->bytes + usage.module + device_data(claim->device, &usage);
 }
@@ -350,7 +359,7 @@ struct quota_ticket quota_reconcile_ticket(int device)
 	/* Data that are freed and still charged would be taken off what the contexts take. */
 	if (region_is_late(&account_region))
 		ticket.stamp = QUOTA_NO_STAMP;
-	ticket.data_bytes = region_own_usage(&account_region, account_device(device)->index).data;
+	ticket.data_bytes = own_usage(device).data;
 	return ticket;
 }
 
@@ -446,16 +455,13 @@ static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint6
 /* The stamp is our own changes'; another process may have moved a charge to us. */
 bool quota_is_quiet(int device, struct quota_ticket ticket)
 {
-	const struct account_device *d = account_device(device);
-
 	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
-	       region_own_usage(&account_region, d->index).data == ticket.data_bytes;
+	       own_usage(device).data == ticket.data_bytes;
 }
 
 uint64_t quota_excess(int device, uint64_t nvml_bytes)
 {
-	const struct account_device *d = account_device(device);
-	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+	struct vgpu_hami_usage usage = own_usage(device);
 	uint64_t books = usage.context + usage.module + device_data(device, &usage);
 
 	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
@@ -465,8 +471,7 @@ uint64_t quota_excess(int device, uint64_t nvml_bytes)
 
 bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes)
 {
-	const struct account_device *d = account_device(device);
-	struct vgpu_hami_usage usage = region_own_usage(&account_region, d->index);
+	struct vgpu_hami_usage usage = own_usage(device);
 	uint64_t data = device_data(device, &usage);
 
 	if (!nvml_bytes || is_distrusted(device)) {

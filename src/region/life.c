@@ -44,7 +44,7 @@ bool region_slot_alive(struct region *region, unsigned slot)
 		return true;
 	if (!region_has_fd(region))
 		return true;
-	return sys_byte_is_locked(region->fd, VGPU_SLOT_LOCK_OFFSET + slot) != 0;
+	return sys_byte_is_locked(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot) != 0;
 }
 
 /* All bytes are asked about at once; only where one is locked, which may be an onlooker's, one
@@ -54,7 +54,8 @@ bool region_anybody_lives(struct region *region)
 	unsigned count = region_slots_in_use(region->file);
 
 	if (region_has_fd(region) &&
-	    sys_bytes_are_locked(region->fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 0)
+	    sys_bytes_are_locked(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) ==
+		    0)
 		return false;
 	for (unsigned slot = 0; slot < count; slot++)
 		if (REGION_LOAD(region->file->hami.slots[slot].status) &&

@@ -9,8 +9,8 @@
  * all when nobody else is there. Otherwise a taker spins for as long as a charge takes, sets the
  * waiters' bit and sleeps, CHECK_NS at most. When that time is over it asks the kernel whether the
  * holder's slot still has a living process. If not, it swaps the dead one's word for its own: the
- * lock is taken over, and everything that it guards is computed anew from the slots of the living
- * (repair()) before the taker goes on. A living holder keeps the lock; after
+ * lock is taken over, and everything that it guards is computed anew from the slots that are not
+ * over (repair()) before the taker goes on. A living holder keeps the lock; after
  * REGION_LOCK_PATIENCE_NS the taker gives up.
  *
  * Why a takeover can only ever hit a dead holder. A word names a slot *and* the claim of it. Found

@@ -8,7 +8,8 @@
  * looks at what there is:
  *
  *     no byte, or zeros and less than a region; or a region's size, HAMi's magic 0, and all
- *     zero or marked as ours                        never made, or somebody died over it: make it
+ *     zero or marked as ours                        never made, or somebody died over it: make it,
+ *                                                   if nobody uses what was there (orphan.c)
  *     a region's size and both magics               a region: reset it, append to it, or leave it
  *     anything else                                 not ours: leave it alone, and say what it is
  *

@@ -9,8 +9,9 @@
  * only when a region is made, which is once in a slice's life, and if /proc/locks shows that there
  * is somebody in any region at all.
  *
- * What it is not: sure. Processes of other users and other pid namespaces, or a /proc that is not
- * to be read, are not seen; they themselves notice, and get no more memory (watch.c).
+ * What it is not: sure. Processes of other users and other pid namespaces, a /proc that is not to
+ * be read, or a file whose path was relative, are not seen; they themselves notice, and get no more
+ * memory (watch.c). And a file of that path in another mount namespace is taken for ours.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include "region_internal.h"
 #include "sys.h"
 
+#define BEFORE    " "
 #define DELETED   " (deleted)\n"
 #define PATH_MOST 4096
 
@@ -54,7 +56,7 @@ static bool any_slot_is_locked(void)
 	int fd = sys_open("/proc/locks", O_RDONLY, 0);
 	bool found = fd < 0;
 	size_t kept = 0;
-	long len;
+	long len = 0;
 
 	while (!found && (len = sys_read(fd, buf + kept, sizeof(buf) - 1 - kept)) > 0) {
 		buf[kept + (size_t)len] = '\0';
@@ -67,23 +69,17 @@ static bool any_slot_is_locked(void)
 	}
 	if (fd >= 0)
 		sys_close(fd);
-	return found;
+	return found || len < 0;
 }
 
 /* -- /proc/pid/maps --------------------------------------------------------------------------- */
 
 /* Looks for the mapping's line in a text that comes in pieces. */
 struct search {
-	char wanted[PATH_MOST + sizeof(DELETED)];
+	char wanted[sizeof(BEFORE) + PATH_MOST + sizeof(DELETED)];
 	size_t len;
 	int pid, found_pid;
 };
-
-/* Whether the piece, of which `kept` bytes are the end of the one before, has the line's end. */
-static bool has_line(const struct search *search, const char *piece, size_t len)
-{
-	return memmem(piece, len, search->wanted, search->len) != NULL;
-}
 
 static bool maps_file(const struct search *search, int fd)
 {
@@ -94,7 +90,7 @@ static bool maps_file(const struct search *search, int fd)
 	while ((len = sys_read(fd, buf + kept, sizeof(buf) - kept)) > 0) {
 		size_t have = kept + (size_t)len;
 
-		if (has_line(search, buf, have))
+		if (memmem(buf, have, search->wanted, search->len))
 			return true;
 		kept = have < search->len ? have : search->len - 1;
 		memmove(buf, buf + have - kept, kept);
@@ -110,7 +106,7 @@ static int look_at_process(void *arg, const char *name)
 	int fd, pid = 0;
 
 	for (const char *c = name; *c; c++) {
-		if (*c < '0' || *c > '9' || c - name > 9)
+		if (*c < '0' || *c > '9' || c - name > 8) /* more is no pid */
 			return 0;
 		pid = pid * 10 + (*c - '0');
 	}
@@ -133,7 +129,7 @@ static int find_user_of_deleted(const char *path)
 
 	if (path[0] != '/')
 		return 0;
-	len = snprintf(search.wanted, sizeof(search.wanted), "%s" DELETED, path);
+	len = snprintf(search.wanted, sizeof(search.wanted), BEFORE "%s" DELETED, path);
 	if (len < 0 || (size_t)len >= sizeof(search.wanted))
 		return 0;
 	search.len = (size_t)len;

@@ -9,7 +9,11 @@
  * then on. All of it under the lock. Memory that is shared (own.shares) is in one slot's data
  * class, as long as any of those that share it lives. Whoever dies, at whatever instruction: its
  * slot's byte is unlocked by the kernel, a lock that it held is taken over by the next waiter, and
- * every total is then computed anew from the slots of the living.
+ * every total is then computed anew from the slots of the living, and of the dying, whose memory
+ * the device does not have back yet.
+ *
+ * A file that is deleted, replaced, truncated or written over while it is used is lost for good:
+ * nothing more is to be had of it, and what touches it without looking first may be killed.
  *
  * No function prints, and none holds the region's lock when it returns. All are thread-safe but for
  * open, close, claim and forget, which the caller serialises.
@@ -42,7 +46,7 @@ enum region_class { REGION_CONTEXT, REGION_MODULE, REGION_DATA, REGION_OFFSET };
 struct region {
 	struct vgpu_region_file *file;
 	const char *path; /* the caller's, who keeps it */
-	int fd;
+	int fd;           /* atomic: any thread opens it again when it is lost */
 	int slot;      /* ours, or -1: an onlooker, who may read, reap and check but not charge */
 	bool writable; /* the mapping may be written */
 
@@ -72,13 +76,15 @@ struct region {
 
 /*
  * Opens the region at path. With a setup, a missing or empty file becomes a region of that setup,
- * of mode 0666 (tenants run as several users), whoever comes first; a region that no living process
- * holds takes the setup's devices and limits, as a container does that starts again over its old
- * file; and in one that the living hold, the setup's devices that it lacks are appended. Without
- * one, nothing is created. A file that is something else is left alone: -EINVAL, and the fault says
- * what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC, -EROFS … of open(2) and mmap(2), each
- * with the path and the cure in the fault. ret_region is untouched on failure. The path is looked
- * at again while the region is open: it must stay where it is, and is best absolute.
+ * of mode 0666 (tenants run as several users), whoever comes first, or -EBUSY while what was there
+ * before is in use; a region that nobody living or dying holds takes the setup's devices and
+ * limits, as a container does that starts again over its old file, and waits for the dying for
+ * REGION_DYING_PATIENCE_NS at most; and in one that is held, the setup's devices that it lacks are
+ * appended. Without one, nothing is created. A file that is something else is left alone: -EINVAL,
+ * and the fault says what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC, -EROFS … of open(2)
+ * and mmap(2), each with the path and the cure in the fault. ret_region is untouched on failure.
+ * The path is looked at again while the region is open: it must stay where it is, and is best
+ * absolute.
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
 		struct fault *fault);
@@ -105,8 +111,14 @@ void region_forget(struct region *region);
  * Look devices up after it: only a claim keeps others from resetting the region. */
 int region_claim(struct region *region, struct fault *fault);
 
-/* The device's index in the region, or -ENOENT. uuid may be shorter than VGPU_UUID_LEN. */
-int region_find_device(const struct region *region, const char *uuid);
+/* The device's index in the region, or -ENOENT, -ESTALE or -EUCLEAN. uuid may be shorter than
+ * VGPU_UUID_LEN. */
+int region_find_device(struct region *region, const char *uuid);
+
+/* Whether the mapping may be touched, by a look at the file where one is due: for whoever reads
+ * region->file, or calls region_own_usage, region_living or region_slot_dying, which do not look,
+ * long after it was opened. */
+bool region_is_there(struct region *region);
 
 /*
  * Charges bytes of the device to our slot, if what the slice holds of it stays within limit_bytes
@@ -172,7 +184,7 @@ void region_share_import_end(struct region *region, uint64_t key);
 /* Of the device's memory that our slot shares: bytes that it has open and others have charged, and
  * bytes that were others' and are charged to it now. Which of those who have such memory open
  * NVML counts it for is not known. No lock is taken. */
-void region_share_doubt(const struct region *region, unsigned device, uint64_t *ret_elsewhere,
+void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_elsewhere,
 			uint64_t *ret_here);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */

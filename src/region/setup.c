@@ -14,6 +14,9 @@
  * for whoever opened it in between it has no devices, which is refused. In an append: the device is
  * there or it is not.
  *
+ * A reset waits for the dying, whose memory is not to be forgotten; where they take too long, it is
+ * an append, and the old limits stay.
+ *
  * What it is not: a place for limits that change. Those of devices that are there already stay.
  */
 #include <errno.h>
@@ -25,10 +28,10 @@
 
 _Static_assert(VGPU_UUID_LEN % sizeof(uint64_t) == 0, "uuids are stored by the word");
 
-int region_find_device(const struct region *region, const char *uuid)
+static int find_device(const struct vgpu_region_file *file, const char *uuid)
 {
-	const struct vgpu_hami_region *hami = &region->file->hami;
-	unsigned count = region_devices_in_use(region->file);
+	const struct vgpu_hami_region *hami = &file->hami;
+	unsigned count = region_devices_in_use(file);
 
 	if (uuid[0] == '\0')
 		return -ENOENT;
@@ -36,6 +39,13 @@ int region_find_device(const struct region *region, const char *uuid)
 		if (strncmp(hami->uuids[device], uuid, VGPU_UUID_LEN) == 0)
 			return (int)device;
 	return -ENOENT;
+}
+
+int region_find_device(struct region *region, const char *uuid)
+{
+	int error = region_watch(region);
+
+	return error ? error : find_device(region->file, uuid);
 }
 
 int region_check_setup(const struct region_setup *setup, struct fault *fault)
@@ -149,7 +159,7 @@ static unsigned count_lacking(const struct region *region, const struct region_s
 	unsigned lacking = 0;
 
 	for (unsigned i = 0; i < setup->device_count; i++)
-		lacking += region_find_device(region, setup->device[i].uuid) < 0;
+		lacking += find_device(region->file, setup->device[i].uuid) < 0;
 	return lacking;
 }
 
@@ -160,7 +170,7 @@ static void append_locked(struct region *region, const struct region_setup *setu
 	for (unsigned i = 0; i < setup->device_count; i++) {
 		unsigned device = region_devices_in_use(file);
 
-		if (region_find_device(region, setup->device[i].uuid) >= 0)
+		if (find_device(file, setup->device[i].uuid) >= 0)
 			continue;
 		store_device(file, device, setup, i);
 		region_step(append_written);

@@ -473,10 +473,11 @@ void region_share_reset_locked(struct vgpu_region_file *file)
 	REGION_PUBLISH(file->own.move.active, 0);
 }
 
-void region_share_doubt(const struct region *region, unsigned device, uint64_t *ret_elsewhere,
+void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_elsewhere,
 			uint64_t *ret_here)
 {
-	unsigned count = region->slot >= 0 ? region_shares_in_use(region->file) : 0;
+	bool ours = region->slot >= 0 && region_is_there(region);
+	unsigned count = ours ? region_shares_in_use(region->file) : 0;
 	uint64_t elsewhere = 0, here = 0;
 
 	for (unsigned i = 0; i < count; i++) {

@@ -18,7 +18,7 @@
  * The races, one by one:
  *   claimer has the byte, not the lock   the slot looks free, or a dead owner's that seems to live:
  *                                        its holdings count a little longer, until we publish
- *   it dies there                        the byte is free again; nothing else had happened
+ *   it dies there                        the byte is free again, and one claim more was counted
  *   two reapers                          the second finds under the lock that nothing is left
  *   reaper against claimer, one slot     both empty it, one after the other
  *   owner closes while it is reaped      its byte goes last, after its status: there is no moment
@@ -32,7 +32,8 @@
  * holder of the byte. If the process is killed on any line, what it had begun is either invisible
  * (no status) or it died with the lock, and the next one repairs (lock.c).
  *
- * What it is not: a process table. pids are for people to read; nothing is decided by them.
+ * What it is not: a process table. pids are for people to read, and to ask how far a dead process
+ * is with its ending (life.c); who lives is not decided by them.
  */
 #include <errno.h>
 #include <string.h>
@@ -75,12 +76,12 @@ static int try_bytes(struct region *region, bool from_top, bool free_only)
 
 		if (free_only && !is_free(region, slot))
 			continue;
-		error = sys_lock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+		error = sys_lock_byte(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot);
 		if (error == 0) {
 			if (is_free(region, slot) ||
 			    region_slot_end(region, slot) == REGION_END_OVER)
 				return (int)slot;
-			sys_unlock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+			sys_unlock_byte(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot);
 		} else if (error != -EAGAIN) {
 			return error;
 		}
@@ -111,7 +112,7 @@ static int take_byte(struct region *region, bool from_top)
 static void give_byte(struct region *region, unsigned slot)
 {
 	region->owner = 0;
-	sys_unlock_byte(region->fd, VGPU_SLOT_LOCK_OFFSET + slot);
+	sys_unlock_byte(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot);
 }
 
 /* -- onlookers -------------------------------------------------------------------------------- */

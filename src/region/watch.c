@@ -8,11 +8,13 @@
  * than REGION_WATCH_NS: it must have its size and a name, and the file at our path must be it. And
  * whoever has taken the lock looks whether what is there is still what was opened
  * (region_is_as_opened). What is found wrong is final: `lost` says it, and the lock is had no more.
+ * A file that was only renamed is as good as before, until there is another at its path.
  *
  * Of a file that is truncated, the mapped pages are gone, and whoever touches one is killed
  * (SIGBUS). From when it is seen, zeros are mapped over them, so that nothing of ours touches
- * them again. Before that, for REGION_WATCH_NS at most, a process at work in the region does touch
- * them: Linux has no other protection from that than a signal handler, which is the application's.
+ * them again. Before that, for REGION_WATCH_NS at most, or for as long as it waits for the lock, a
+ * process at work in the region does touch them: Linux has no other protection from that than a
+ * signal handler, which is the application's.
  *
  * An application may close our descriptor, or open something else under its number. The byte of
  * our slot stays locked, as the mapping holds on to the open file, but nobody can be asked about
@@ -113,6 +115,11 @@ int region_watch_now(struct region *region)
 	if (error == -EUCLEAN)
 		sys_map_zeros_over(region->file, sizeof(*region->file));
 	return error ? region_lose(region, error) : 0;
+}
+
+bool region_is_there(struct region *region)
+{
+	return region_watch(region) == 0;
 }
 
 bool region_is_as_opened(const struct region *region)

@@ -266,7 +266,8 @@ static void act_read(struct region *region, const struct args *args)
 	region_used(region, args->device);
 	region_own_usage(region, args->device);
 	device = region_find_device(region, setups[args->setup].device[0].uuid);
-	must(device == -ENOENT || (device >= 0 && device < VGPU_DEVICES_MAX));
+	must(device == -ENOENT || device == -ESTALE || device == -EUCLEAN ||
+	     (device >= 0 && device < VGPU_DEVICES_MAX));
 	must(region_living(region) <= VGPU_SLOTS_MAX);
 	device = args->device < VGPU_DEVICES_MAX ? (int)args->device : -1;
 	must(region_processes(region, device, processes) <= VGPU_SLOTS_MAX);

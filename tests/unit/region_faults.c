@@ -192,6 +192,45 @@ static void test_stopped_initialiser(void **state)
 	region_close(&region);
 }
 
+static unsigned interrupted;
+
+/* Every other time. */
+static long interrupt(long number)
+{
+	switch (number) {
+	case SYS_openat:
+	case SYS_write:
+	case SYS_read:
+	case SYS_ftruncate:
+	case SYS_fcntl:
+		return interrupted++ % 2 == 0 ? -EINTR : 0;
+	default:
+		return 0;
+	}
+}
+
+/* By signals: nothing comes of it. */
+static void test_interrupted(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region a = REGION_CLOSED, b = REGION_CLOSED;
+
+	interrupted = 0;
+	sys_fault = interrupt;
+	assert_int_equal(open_claimed(place->path, &setup, &a), 0);
+	assert_int_equal(open_claimed(place->path, &setup, &b), 0);
+	assert_int_equal(region_charge(&b, 0, REGION_DATA, GIB, GIB), 0);
+	assert_int_equal(region_living(&a), 2);
+	region_close(&b);
+	assert_int_equal(region_living(&a), 1);
+	assert_int_equal(region_charge(&a, 0, REGION_DATA, GIB, GIB), 0);
+	assert_int_equal(count_wrong(&a), 0);
+	sys_fault = NULL;
+	assert_true(interrupted > 20);
+	region_close(&a);
+}
+
 /* -- at work ---------------------------------------------------------------------------------- */
 
 /* A kernel that does not answer who lives: everybody may. */
@@ -221,8 +260,9 @@ static void test_no_answer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_making), TEST(test_resetting),           TEST(test_appending),
-		TEST(test_words),  TEST(test_stopped_initialiser), TEST(test_no_answer),
+		TEST(test_making),      TEST(test_resetting),           TEST(test_appending),
+		TEST(test_words),       TEST(test_stopped_initialiser), TEST(test_no_answer),
+		TEST(test_interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,27 @@ static void test_replaced(void **state)
 	region_close(&other);
 }
 
+/* Renamed, it is what it was, until there is another at its path. */
+static void test_moved(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region, other = REGION_CLOSED;
+	char path[128];
+
+	open_one(state, &region);
+	snprintf(path, sizeof(path), "%s/other", place->dir);
+	assert_int_equal(rename(place->path, path), 0);
+	let_time_pass();
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), -EDQUOT);
+	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	let_time_pass();
+	assert_lost(&region, -ESTALE, "deleted or replaced");
+	region_close(&other);
+	unlink(path);
+}
+
 static void test_truncated(void **state)
 {
 	static const off_t sizes[] = {0, 1, 4096, 2008952, REGION_SIZE - 1, REGION_SIZE + 1};
@@ -232,6 +253,28 @@ static void test_deleted_in_use(void **state)
 	munmap(user, sizeof(*user));
 }
 
+/* A path that ends in another one is not that one. */
+static void test_deleted_elsewhere(void **state)
+{
+	struct place *place = *state;
+	struct user *user = shared_memory(sizeof(*user));
+	char path[192], command[256];
+	pid_t child;
+
+	snprintf(command, sizeof(command), "mkdir -p %s%s", place->dir, place->dir);
+	assert_int_equal(system(command), 0);
+	snprintf(path, sizeof(path), "%s%s", place->dir, place->path);
+	user->path = path;
+	child = spawn(use, user);
+	assert_true(reached(&user->ready, 1, 5000));
+	assert_int_equal(unlink(path), 0);
+	assert_made(place->path);
+	kill_child(child);
+	munmap(user, sizeof(*user));
+	snprintf(command, sizeof(command), "rm -rf %s/tmp", place->dir);
+	assert_int_equal(system(command), 0);
+}
+
 /* -- the descriptor --------------------------------------------------------------------------- */
 
 static void test_number(void **state)
@@ -322,12 +365,20 @@ static void test_no_way_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_deleted),        TEST(test_replaced),
-		TEST(test_truncated),      TEST(test_truncated_under_onlooker),
-		TEST(test_written_over),   TEST(test_made_again),
-		TEST(test_emptied_in_use), TEST(test_deleted_in_use),
-		TEST(test_number),         TEST(test_closed),
-		TEST(test_another_file),   TEST(test_no_way_back),
+		TEST(test_deleted),
+		TEST(test_replaced),
+		TEST(test_moved),
+		TEST(test_truncated),
+		TEST(test_truncated_under_onlooker),
+		TEST(test_written_over),
+		TEST(test_made_again),
+		TEST(test_emptied_in_use),
+		TEST(test_deleted_in_use),
+		TEST(test_deleted_elsewhere),
+		TEST(test_number),
+		TEST(test_closed),
+		TEST(test_another_file),
+		TEST(test_no_way_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

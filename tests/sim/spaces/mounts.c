@@ -1,7 +1,8 @@
 /*
- * One region by several paths, as mount namespaces have them, and processes whose /proc is not
- * there, or is that of a pid namespace in which they are not: they are counted, found dead and find
- * others dead all the same; only the host's pid is not known then.
+ * One region by several paths, as mount namespaces have them; file systems that are full or
+ * read-only; and processes whose /proc is not there, or is that of a pid namespace in which they
+ * are not: they are counted, found dead and find others dead all the same; only the host's pid is
+ * not known then.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -73,6 +74,58 @@ static void by_several_paths(void)
 	tell(members[COUNT - 1].wire, 0);
 	member_end(&members[COUNT - 1]);
 	CHECK_EQUAL(ledger_reap(), 0);
+}
+
+/* -- file systems ----------------------------------------------------------------------------- */
+
+static void start_in_vain(void)
+{
+	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void start(void)
+{
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+}
+
+static void refused_with(const char *words)
+{
+	struct said said = member_listen(start_in_vain);
+
+	fputs(said.status ? said.err : "", stderr);
+	CHECK_EQUAL(said.status, 0);
+	CHECK_EQUAL(lines_in(said.err), 1);
+	if (!strstr(said.err, words))
+		check_failed(__FILE__, __LINE__, said.err);
+}
+
+/* One of 1 MiB, which is too little for a region. */
+static void on_small_disks(int wire)
+{
+	const char *at = scene_path("directory");
+	struct stat st;
+
+	(void)wire;
+	space_own_mounts();
+	CHECK(mkdir(at, 0700) == 0);
+	CHECK(mount("none", at, "tmpfs", 0, "size=1m") == 0);
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("directory/slice.cache"));
+	refused_with("the file system is full; a region needs 2 MiB there");
+	CHECK(stat(scene_path("directory/slice.cache"), &st) == 0);
+	CHECK_EQUAL(st.st_size, 0); /* what there was of it is given back */
+	CHECK(mount("none", at, NULL, MS_REMOUNT, "size=3m") == 0);
+	CHECK_EQUAL(member_listen(start).status, 0);
+	CHECK(mount("none", at, NULL, MS_REMOUNT | MS_RDONLY, NULL) == 0);
+	refused_with("the file system is read-only; mount the slice's directory read-write");
+}
+
+static void small_disks(void)
+{
+	struct member member;
+
+	set_quota();
+	member = member_start(on_small_disks);
+	member_end(&member);
 }
 
 /* -- /proc ------------------------------------------------------------------------------------ */
@@ -164,8 +217,8 @@ static void anothers_proc(void)
 
 static int play(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(by_several_paths), SCENE(no_proc),
-					      SCENE(anothers_proc)};
+	static const struct scene scenes[] = {SCENE(by_several_paths), SCENE(small_disks),
+					      SCENE(no_proc), SCENE(anothers_proc)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
