@@ -279,9 +279,8 @@ static long lock_call(int fd, int command, struct flock *lock)
 int sys_lock_byte(int fd, uint64_t offset)
 {
 	struct flock lock = bytes_lock(F_WRLCK, offset, 1);
-	long result = lock_call(fd, F_OFD_SETLK, &lock);
 
-	return result == -EACCES ? -EAGAIN : (int)result; /* fcntl(2) allows either */
+	return (int)lock_call(fd, F_OFD_SETLK, &lock);
 }
 
 int sys_unlock_byte(int fd, uint64_t offset)

@@ -41,7 +41,7 @@ CUresult growth_begin(struct growth *growth, CUdevice device, uint64_t least_byt
 	if (result != CUDA_SUCCESS || !growth->counted)
 		return result;
 	error = quota_own_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
-	if (error && room_make(growth->device))
+	if (error == -EDQUOT && room_make(growth->device))
 		error = quota_own_reserve(growth->device, least_bytes, most_bytes,
 					  &growth->held_bytes);
 	if (error)

@@ -161,10 +161,15 @@ static int lock_slowly(struct region *region)
 	if (spin(&region->file->own.lock, region->owner))
 		return 0;
 	deadline_ns = clock_now_ns() + REGION_LOCK_PATIENCE_NS;
-	while (!take_or_wait(region))
-		if (clock_now_ns() >= deadline_ns)
-			return -ETIMEDOUT;
-	return 0;
+	while (clock_now_ns() < deadline_ns) {
+		int lost = region_watch(region);
+
+		if (lost || !region_is_as_opened(region)) /* nothing is taken from such a holder */
+			return lost ? lost : -EUCLEAN;
+		if (take_or_wait(region))
+			return 0;
+	}
+	return -ETIMEDOUT;
 }
 
 /* The lock is ours, or time is up; of something else than a region it means nothing. */

@@ -184,7 +184,8 @@ static void await_endings(struct region *region)
 {
 	uint64_t deadline_ns = clock_now_ns() + REGION_DYING_PATIENCE_NS;
 
-	while (region_any_ending(region) && clock_now_ns() < deadline_ns)
+	while (region_any_ending(region) && !region_anybody_lives(region) &&
+	       clock_now_ns() < deadline_ns)
 		sys_sleep_ns(NS_PER_MS);
 }
 

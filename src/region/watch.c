@@ -12,9 +12,8 @@
  *
  * Of a file that is truncated, the mapped pages are gone, and whoever touches one is killed
  * (SIGBUS). From when it is seen, zeros are mapped over them, so that nothing of ours touches
- * them again. Before that, for REGION_WATCH_NS at most, or for as long as it waits for the lock, a
- * process at work in the region does touch them: Linux has no other protection from that than a
- * signal handler, which is the application's.
+ * them again. Before that, for REGION_WATCH_NS at most, a process at work in the region does touch
+ * them: Linux has no other protection from that than a signal handler, which is the application's.
  *
  * An application may close our descriptor, or open something else under its number. The byte of
  * our slot stays locked, as the mapping holds on to the open file, but nobody can be asked about
