@@ -231,15 +231,16 @@ void account_refund(int device, uint64_t bytes)
 	account_refund_as(REGION_DATA, device, bytes);
 }
 
-static void charge_anyway(enum region_class class, int device, uint64_t bytes)
+static int charge_anyway(enum region_class class, int device, uint64_t bytes)
 {
-	if (bytes)
-		region_charge(&account_region, account_device(device)->index, class, bytes, 0);
+	if (!bytes)
+		return 0;
+	return region_charge(&account_region, account_device(device)->index, class, bytes, 0);
 }
 
-void account_charge_held(int device, uint64_t bytes)
+int account_charge_held(int device, uint64_t bytes)
 {
-	charge_anyway(REGION_DATA, device, bytes);
+	return charge_anyway(REGION_DATA, device, bytes);
 }
 
 void account_orphan(int device, uint64_t bytes)

@@ -28,10 +28,10 @@ uint64_t account_stamp(void);
 int account_charge_as(enum region_class class, int device, uint64_t bytes);
 void account_refund_as(enum region_class class, int device, uint64_t bytes);
 
-/* The same for data; and what is found to be held already, whatever the limit. */
+/* The same for data; and what is found to be held already, whatever the limit: 0, -ETIMEDOUT. */
 int account_charge(int device, uint64_t bytes);
 void account_refund(int device, uint64_t bytes);
-void account_charge_held(int device, uint64_t bytes);
+int account_charge_held(int device, uint64_t bytes);
 
 /* Memory that is held by nothing we know of any more is the driver's own, until the comparison with
  * NVML finds it gone. */

@@ -220,7 +220,7 @@ void quota_let_go_undo(const struct holding_release *release)
 
 	lock_acquire(&lock);
 	entry = table_find(&tables[release->kind], release->handle);
-	if (!entry && release->last)
+	if (!entry) /* also of several that are undone, the last of which comes back last */
 		entry = table_add(&tables[release->kind], release->handle);
 	if (entry) {
 		entry->context = release->context;

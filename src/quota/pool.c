@@ -112,6 +112,13 @@ uint64_t pool_managed_charge(int device)
 	return bytes;
 }
 
+/* What is charged of what it reserves: all, unless the region's lock could not be had. */
+static uint64_t charged_reserved_locked(const struct pool *pool)
+{
+	return pool->reserved_bytes < pool->charged_bytes ? pool->reserved_bytes
+							  : pool->charged_bytes;
+}
+
 uint64_t pool_spare_charge(int device)
 {
 	uint64_t bytes = 0;
@@ -119,7 +126,7 @@ uint64_t pool_spare_charge(int device)
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count; i++)
 		if (!pools[i].managed && pools[i].device == device)
-			bytes += pools[i].charged_bytes - pools[i].reserved_bytes;
+			bytes += pools[i].charged_bytes - charged_reserved_locked(&pools[i]);
 	lock_release(&lock);
 	return bytes;
 }
@@ -201,13 +208,16 @@ static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
  * once more would be room that the slice does not have. */
 static bool raise_locked(struct pool *pool)
 {
+	int error;
+
 	if (pool->charged_bytes >= pool->reserved_bytes)
 		return false;
 	account_begin(); /* whoever compares just now must see that something moved */
-	account_charge_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
-	pool->charged_bytes = pool->reserved_bytes;
+	error = account_charge_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
+	if (!error) /* else with the next figure: what was not charged must not go back */
+		pool->charged_bytes = pool->reserved_bytes;
 	account_end();
-	return true;
+	return !error;
 }
 
 /* Puts the charge where it must be. */
@@ -342,6 +352,8 @@ void quota_pool_close(uint64_t handle, bool is_empty)
 	if (pool) {
 		closed = *pool;
 		*pool = pools[--count];
+		if (closed.managed)
+			closed.reserved_bytes = charged_reserved_locked(&closed);
 		if (closed.managed && !is_empty)
 			managed_left[closed.device] += closed.reserved_bytes;
 	}

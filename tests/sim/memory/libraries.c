@@ -1,0 +1,174 @@
+/* Libraries that are unloaded: what one took is given back then, and not where the driver refuses.
+ */
+#include "cuda_api.h"
+
+#include <unistd.h>
+
+#define LIBRARY (20 * MIB)
+
+static const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
+
+static void start(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	env_set("VGPU_SIM_MODULE_MIB", "20");
+	cuda_start(0);
+	give(take(1)); /* settles the context */
+}
+
+static CUresult load(CUlibrary *ret_library)
+{
+	return cuLibraryLoadData(ret_library, code, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static CUlibrary loaded(void)
+{
+	CUlibrary library = NULL;
+
+	CHECK_CUDA(load(&library), CUDA_SUCCESS);
+	return library;
+}
+
+/* At rest: the next comparison with NVML is due, and somebody asks for memory. */
+static void rest(void)
+{
+	size_t available, total;
+
+	sleep_ms(25);
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+}
+
+static void assert_libraries(unsigned count)
+{
+	CHECK_EQUAL(ledger_own(0).module, count * LIBRARY);
+	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * LIBRARY);
+}
+
+static void given_back(void)
+{
+	CUlibrary libraries[5];
+
+	start("1g");
+	for (unsigned i = 0; i < 5; i++)
+		libraries[i] = loaded();
+	assert_libraries(5);
+	for (unsigned i = 0; i < 5; i++) {
+		CHECK_CUDA(cuLibraryUnload(libraries[i]), CUDA_SUCCESS);
+		rest();
+		assert_libraries(4 - i);
+	}
+	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
+}
+
+/* How long an unloaded library stays in the books, in a slice with much room. */
+static uint64_t time_of_unload_ms(void)
+{
+	CUlibrary library = loaded();
+	size_t available, total;
+	uint64_t start_ms;
+
+	rest();
+	start_ms = now_ms();
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	while (ledger_own(0).module) {
+		sleep_ms(1);
+		CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	}
+	return now_ms() - start_ms;
+}
+
+/* An unload has the books compared earlier than their turn, which is after 20 ms. On a busy machine
+ * not every try shows it. */
+static void looked_at_soon(void)
+{
+	unsigned tries = 1;
+
+	start("16g");
+	while (time_of_unload_ms() >= 15)
+		CHECK(tries++ < 100);
+}
+
+/* Where the slice is full, whoever wants the room has it. */
+static void room_at_once(void)
+{
+	CUlibrary library;
+	size_t available, total;
+	CUdeviceptr most;
+
+	start("700m");
+	library = loaded();
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	most = take(available / GRANULE * GRANULE);
+	refused(LIBRARY);
+	for (unsigned i = 0; i < 5; i++) {
+		CUlibrary next;
+
+		CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+		next = loaded();
+		assert_libraries(1);
+		library = next;
+	}
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	give(take(LIBRARY));
+	give(most);
+}
+
+/* The driver refuses: the library is there, and charged. */
+static void not_unloaded(void)
+{
+	CUlibrary library, none = (CUlibrary)UNTOUCHED;
+	CUdeviceptr most;
+	size_t available, total;
+
+	env_set("VGPU_SIM_FAULTS", "cuLibraryUnload@1=999,cuLibraryUnload@2=999");
+	start("700m");
+	library = loaded();
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	most = take(available / GRANULE * GRANULE);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_UNKNOWN);
+		assert_libraries(1);
+		refused(LIBRARY);
+		rest();
+		assert_libraries(1);
+	}
+	CHECK_CUDA(load(&none), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(none == (CUlibrary)UNTOUCHED);
+	assert_libraries(1);
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	rest();
+	assert_libraries(0);
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_ERROR_INVALID_HANDLE); /* a second time */
+	CHECK_CUDA(cuLibraryUnload(NULL), CUDA_ERROR_INVALID_HANDLE);
+	rest();
+	assert_libraries(0);
+	give(take(LIBRARY));
+	give(most);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* Without a current context, too: a library is of none. */
+static void without_context(void)
+{
+	CUlibrary library;
+	CUcontext context;
+
+	start("1g");
+	library = loaded();
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	rest();
+	assert_libraries(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(given_back),   SCENE(looked_at_soon),  SCENE(room_at_once),
+		SCENE(not_unloaded), SCENE(without_context),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,575 @@
+/* Holdings, their references and mappings, against a real region. */
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "quota_held_lock.h"
+#include "quota_holding_fixture.h"
+
+static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
+{
+	assert_true(quota_hold_again(HOLDING_PHYSICAL, handle) >= 0);
+	quota_mapped(address, size_bytes, handle);
+}
+
+/* Unmaps all that is known in the range; how many mappings that were. */
+static unsigned unmap(uint64_t address, uint64_t end)
+{
+	struct holding_release going;
+	unsigned count = 0;
+
+	for (; quota_unmapped(&address, end, &going); count++)
+		quota_let_go_commit(&going);
+	return count;
+}
+
+/* -- charging --------------------------------------------------------------------------------- */
+
+static void test_kinds(void **state)
+{
+	uint64_t bytes = 0;
+	int device = -1;
+
+	(void)state;
+	attach(GIB);
+	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) /* each has handles of its own */
+		hold_on(kind, 0, CONTEXT, (kind + 1) * 4 * MIB - 1, HANDLE);
+	hold_on(HOLDING_PHYSICAL, 1, 0, 1, OTHER);
+	assert_int_equal(own_usage(0).data, 12 * MIB);
+	assert_int_equal(own_usage(0).offset, 12 * MIB);
+	assert_int_equal(own_usage(0).total, 24 * MIB);
+	assert_int_equal(own_usage(1).total, 2 * MIB);
+	assert_true(quota_holding_charge(HOLDING_ARRAY, HANDLE, &device, &bytes));
+	assert_int_equal(device, 0);
+	assert_int_equal(bytes, 8 * MIB);
+	assert_true(quota_holding_charge(HOLDING_PHYSICAL, OTHER, &device, &bytes));
+	assert_int_equal(device, 1);
+	assert_false(quota_holds(HOLDING_ARRAY, OTHER));
+	assert_true(let_go_of(HOLDING_ARRAY, HANDLE));
+	assert_int_equal(own_usage(0).data, 4 * MIB);
+	assert_true(let_go_of(HOLDING_IMPORT, HANDLE));
+	assert_int_equal(own_usage(0).offset, 0);
+	assert_true(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_true(let_go(HANDLE) && let_go(OTHER));
+	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
+	assert_true(is_quiet());
+}
+
+static void test_cancel(void **state)
+{
+	struct holding_claim claim;
+
+	(void)state;
+	attach(GIB);
+	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
+		for (uint64_t size = UNIT; size < 64 * MIB; size *= 2) {
+			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, size, &claim), 0);
+			assert_int_equal(own_usage(0).total, granules_of(size));
+			assert_false(is_quiet());
+			quota_hold_cancel(&claim);
+			assert_int_equal(own_usage(0).total, 0);
+			assert_true(is_quiet());
+		}
+}
+
+static void test_refused(void **state)
+{
+	static const uint64_t sizes[] = {1, 2 * MIB, GIB, ((uint64_t)1 << 60) + 1, UINT64_MAX};
+	struct holding_claim claim = {.device = 99};
+
+	(void)state;
+	attach(10 * MIB);
+	hold(9 * MIB, HANDLE);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
+			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, sizes[i], &claim),
+					 -EDQUOT);
+			assert_int_equal(own_usage(0).total, 10 * MIB);
+			assert_true(is_quiet());
+		}
+	assert_int_equal(claim.device, 99);
+	assert_int_equal(holdings_doubt(0), 0);
+	let_go(HANDLE);
+	hold_array(1, HANDLE); /* the refused left nothing behind */
+	assert_int_equal(data(), 2 * MIB);
+}
+
+/* The driver will refuse it, or take nothing. */
+static void test_nothing(void **state)
+{
+	(void)state;
+	attach(GIB);
+	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
+		hold_on(kind, 0, CONTEXT, 0, HANDLE);
+		assert_int_equal(own_usage(0).total, 0);
+		assert_true(let_go_of(kind, HANDLE));
+	}
+	assert_int_equal(own_usage(0).total, 0);
+}
+
+/* The driver gives a handle again whose end went past us. */
+static void test_held_again_by_another(void **state)
+{
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
+	hold_on(HOLDING_PHYSICAL, 1, 0, 4 * MIB, HANDLE);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_int_equal(own_usage(1).data, 4 * MIB);
+	assert_true(let_go(HANDLE)); /* with one reference */
+	assert_int_equal(own_usage(1).total, 0);
+	hold_array(UNIT, HANDLE);
+	hold_array(8 * MIB, HANDLE);
+	assert_int_equal(data(), 8 * MIB);
+	hold_array(UNIT, HANDLE);
+	assert_int_equal(data(), 2 * MIB);
+}
+
+static long no_memory(long number)
+{
+	return number == SYS_mmap ? -ENOMEM : 0;
+}
+
+static void test_no_memory(void **state)
+{
+	struct holding_claim claim;
+
+	(void)state;
+	attach(GIB);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim), 0);
+	sys_fault = no_memory;
+	assert_int_equal(quota_hold(&claim, HANDLE), -ENOMEM);
+	assert_int_equal(data(), 2 * MIB); /* the claim stands */
+	assert_false(is_quiet());
+	quota_hold_cancel(&claim);
+	quota_mapped(BASE, 2 * MIB, HANDLE);
+	sys_fault = NULL;
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+	assert_false(quota_holds(HOLDING_ARRAY, HANDLE));
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+}
+
+/* -- references ------------------------------------------------------------------------------- */
+
+static void test_references(void **state)
+{
+	struct holding_release going;
+
+	(void)state;
+	attach(GIB);
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), -1);
+	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(is_quiet());
+	hold_on(HOLDING_PHYSICAL, 1, 0, 6 * MIB, HANDLE);
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 1);
+	assert_int_equal(quota_hold_again(HOLDING_ARRAY, HANDLE), -1);
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 1);
+	assert_false(let_go(HANDLE));
+	assert_false(let_go(HANDLE));
+	assert_int_equal(own_usage(1).data, 6 * MIB);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(going.last);
+	assert_int_equal(going.bytes, 6 * MIB);
+	assert_int_equal(going.device, 1);
+	assert_int_equal(going.handle, HANDLE);
+	assert_int_equal(own_usage(1).data, 6 * MIB); /* until the driver has let go */
+	assert_false(is_quiet());
+	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	quota_let_go_commit(&going);
+	assert_int_equal(own_usage(1).total, 0);
+	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_true(is_quiet());
+}
+
+static void test_undone(void **state)
+{
+	struct holding_release going;
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+		quota_let_go_undo(&going);
+	}
+	assert_false(let_go(HANDLE));
+	for (unsigned i = 0; i < 5; i++) {
+		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+		assert_true(going.last);
+		quota_let_go_undo(&going);
+		assert_int_equal(data(), 6 * MIB);
+		assert_true(is_quiet());
+	}
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* An unmapping of two that are all that is left of it, and which the driver refuses. */
+static void test_undone_together(void **state)
+{
+	struct holding_release first, second;
+
+	(void)state;
+	attach(GIB);
+	for (unsigned turned_round = 0; turned_round < 2; turned_round++) {
+		hold(6 * MIB, HANDLE);
+		quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &first));
+		assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &second));
+		assert_false(first.last);
+		assert_true(second.last);
+		quota_let_go_undo(turned_round ? &second : &first);
+		quota_let_go_undo(turned_round ? &first : &second);
+		assert_false(let_go(HANDLE));
+		assert_int_equal(data(), 6 * MIB);
+		assert_true(let_go(HANDLE));
+		assert_int_equal(data(), 0);
+	}
+	assert_true(is_quiet());
+}
+
+/* -- mappings --------------------------------------------------------------------------------- */
+
+static void test_mapping(void **state)
+{
+	struct holding_release going;
+	uint64_t at = BASE;
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	map(BASE + 4 * MIB, 6 * MIB, HANDLE);
+	assert_false(let_go(HANDLE)); /* the handle; the mapping keeps the memory */
+	assert_int_equal(data(), 6 * MIB);
+	assert_true(quota_unmapped(&at, BASE + GIB, &going));
+	assert_int_equal(at, BASE + 10 * MIB);
+	assert_true(going.last);
+	assert_int_equal(going.handle, HANDLE);
+	assert_int_equal(going.address, BASE + 4 * MIB);
+	assert_int_equal(going.mapped_bytes, 6 * MIB);
+	assert_int_equal(data(), 6 * MIB);
+	quota_let_go_undo(&going); /* the driver refused */
+	quota_mapped(going.address, going.mapped_bytes, going.handle);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 1);
+	assert_int_equal(unmap(BASE, BASE + GIB), 1);
+	assert_int_equal(data(), 0);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+	assert_int_equal(unmap(BASE, BASE + GIB), 0);
+	assert_true(is_quiet());
+}
+
+static void test_ranges(void **state)
+{
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	hold(2 * MIB, OTHER);
+	map(BASE, 6 * MIB, HANDLE);
+	map(BASE + 6 * MIB, 2 * MIB, OTHER);
+	map(BASE + 8 * MIB, 6 * MIB, HANDLE); /* the same memory twice */
+	map(BASE + 20 * MIB, 2 * MIB, OTHER);
+	let_go(HANDLE);
+	let_go(OTHER);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 4);
+	assert_int_equal(quota_mappings(BASE + 2 * MIB, BASE + 20 * MIB), 2);
+	assert_int_equal(quota_mappings(BASE + 14 * MIB, BASE + 20 * MIB), 0);
+	assert_int_equal(unmap(BASE + 6 * MIB, BASE + 14 * MIB), 2);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 2);
+	assert_int_equal(data(), 8 * MIB); /* each is mapped once more */
+	assert_int_equal(unmap(BASE, BASE + 6 * MIB), 1);
+	assert_int_equal(data(), 2 * MIB);
+	assert_int_equal(unmap(BASE, BASE + GIB), 1);
+	assert_int_equal(data(), 0);
+}
+
+/* What a multicast object has bound is known by a place that is no address, to its end. */
+static void test_binding(void **state)
+{
+	static const uint64_t places[] = {(uint64_t)1 << 63 | 12345, (uint64_t)1 << 63 | 12346,
+					  UINT64_MAX - 1};
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	for (unsigned i = 0; i < 3; i++)
+		map(places[i], GRANULE_BYTES, HANDLE);
+	let_go(HANDLE);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(data(), 6 * MIB);
+		assert_int_equal(unmap(places[i], places[i] + 1), 1);
+	}
+	assert_int_equal(data(), 0);
+}
+
+/* A mapping of memory that is not known any more is none of ours. */
+static void test_mapping_of_unknown(void **state)
+{
+	(void)state;
+	attach(GIB);
+	hold(2 * MIB, HANDLE);
+	quota_mapped(BASE, 2 * MIB, OTHER);
+	map(BASE + 2 * MIB, 2 * MIB, HANDLE);
+	assert_int_equal(unmap(BASE, BASE + GIB), 1);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+	assert_true(let_go(HANDLE));
+	assert_true(is_quiet());
+}
+
+/* -- contexts --------------------------------------------------------------------------------- */
+
+static void make_context(uint64_t context)
+{
+	struct quota_context_claim claim;
+
+	assert_int_equal(quota_context_reserve(0, MIB, &claim), 0);
+	assert_int_equal(quota_context_settle(&claim, context, 100 * MIB, 0), 0);
+}
+
+static void test_context_ends(void **state)
+{
+	struct holding_release going;
+
+	(void)state;
+	attach(4 * GIB);
+	make_context(CONTEXT);
+	hold(6 * MIB, HANDLE); /* of the process */
+	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	for (unsigned i = 0; i < 50; i++)
+		hold_array((i + 1) * UNIT, HANDLE + i);
+	hold_on(HOLDING_IMPORT, 0, CONTEXT, 10 * MIB, HANDLE);
+	quota_hold_again(HOLDING_IMPORT, HANDLE);
+	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, UNIT, OTHER);
+	hold_on(HOLDING_IMPORT, 0, CONTEXT + 1, 2 * MIB, OTHER);
+	assert_true(own_usage(0).total > 100 * MIB);
+	quota_context_end(CONTEXT);
+	assert_int_equal(own_usage(0).data, 8 * MIB);
+	assert_int_equal(own_usage(0).offset, 2 * MIB);
+	assert_int_equal(own_usage(0).total, 10 * MIB);
+	assert_false(quota_let_go_begin(HOLDING_ARRAY, HANDLE, &going));
+	assert_false(quota_let_go_begin(HOLDING_IMPORT, HANDLE, &going));
+	assert_true(let_go_of(HOLDING_ARRAY, OTHER));
+	assert_true(let_go_of(HOLDING_IMPORT, OTHER));
+	assert_false(let_go(HANDLE));
+	assert_true(let_go(HANDLE));
+	assert_int_equal(own_usage(0).total, 0);
+	assert_true(is_quiet());
+}
+
+/* -- the region ------------------------------------------------------------------------------- */
+
+static void *reserve_in_thread(void *arg)
+{
+	struct holding_claim claim;
+
+	(void)arg;
+	return (void *)(intptr_t)quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim);
+}
+
+static bool knows_nothing(void)
+{
+	return !quota_holds(HOLDING_PHYSICAL, HANDLE) && !quota_holds(HOLDING_ARRAY, OTHER) &&
+	       quota_mappings(BASE, BASE + GIB) == 0 && holdings_doubt(0) == 0 && is_quiet();
+}
+
+/* A child that is forked while a thread has the lock of holding.c: 0 if all is well in it. */
+static int look_in_child(void)
+{
+	pid_t pid = fork();
+	int status = -1;
+
+	if (pid == 0) {
+		alarm(10);
+		quota_forget();
+		_exit(!knows_nothing());
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back with
+ * the next change. */
+static void test_lock_held(void **state)
+{
+	pthread_t thread;
+	void *result = NULL;
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	lock_elsewhere();
+	assert_int_equal(pthread_create(&thread, NULL, reserve_in_thread, NULL), 0);
+	await_waiter();
+	assert_int_equal(look_in_child(), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_int_equal((intptr_t)result, -ETIMEDOUT);
+	assert_true(is_quiet());
+	assert_int_equal(data(), 6 * MIB);
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 6 * MIB);
+	unlock_elsewhere();
+	hold_array(UNIT, HANDLE);
+	assert_int_equal(data(), 2 * MIB);
+}
+
+static void test_lost(void **state)
+{
+	struct holding_claim claim;
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	hold_array(UNIT, OTHER);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim), 0);
+	delete_region();
+	quota_hold_cancel(&claim);
+	assert_int_equal(quota_hold_reserve(HOLDING_PHYSICAL, 0, 0, 1, &claim), -ESTALE);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + 1, 1, &claim), -ESTALE);
+	assert_why_lost();
+	assert_true(let_go(HANDLE));
+	assert_true(let_go_of(HOLDING_ARRAY, OTHER));
+	assert_true(is_quiet());
+}
+
+static int live_as_child(void)
+{
+	struct quota_gpu gpu = {"GPU-a", 0};
+	struct holding_claim claim;
+
+	alarm(10);
+	quota_forget();
+	if (!knows_nothing())
+		return 1;
+	if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
+		return 2;
+	if (quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim) != 0)
+		return 3; /* in none of the parent's granules */
+	return data() == 2 * MIB && quota_hold(&claim, OTHER) == 0 ? 0 : 4;
+}
+
+static void test_forked(void **state)
+{
+	int status = -1;
+	pid_t pid;
+
+	(void)state;
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	map(BASE, 6 * MIB, HANDLE);
+	hold_array(UNIT, OTHER);
+	hold_array(MIB, OTHER + 1);
+	pid = fork();
+	if (pid == 0)
+		_exit(live_as_child());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	quota_reap();
+	assert_int_equal(quota_used(0), data());
+	assert_false(let_go(HANDLE));
+	assert_int_equal(unmap(BASE, BASE + GIB), 1);
+	assert_true(let_go_of(HOLDING_ARRAY, OTHER));
+	assert_true(let_go_of(HOLDING_ARRAY, OTHER + 1));
+	assert_int_equal(data(), 0);
+}
+
+/* -- threads ---------------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define LIMIT   (24 * MIB)
+
+static bool hold_some(enum holding_kind kind, uint64_t size_bytes, uint64_t handle, bool cancel)
+{
+	struct holding_claim claim;
+
+	if (quota_hold_reserve(kind, 0, CONTEXT, size_bytes, &claim) != 0)
+		return false;
+	if (!cancel && quota_hold(&claim, handle) == 0)
+		return true;
+	quota_hold_cancel(&claim);
+	return false;
+}
+
+/* Each has handles of its own; one is shared, and held throughout. */
+static void *work(void *arg)
+{
+	uint64_t base = HANDLE + ((uintptr_t)arg + 1) * 0x10000;
+	uint64_t address = BASE + (uintptr_t)arg * GIB;
+	unsigned seed = (unsigned)(uintptr_t)arg + 1;
+	bool held[16] = {false};
+
+	for (unsigned step = 0; step < 20000; step++) {
+		unsigned i = (unsigned)rand_r(&seed) % 16;
+		enum holding_kind kind = i % HOLDING_KINDS;
+		uint64_t size = 1 + (uint64_t)rand_r(&seed) % (i % 2 ? 6 * MIB : MIB);
+		struct holding_release going;
+
+		if (quota_used(0) > LIMIT)
+			return (void *)1;
+		quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+		quota_mapped(address, 2 * MIB, HANDLE);
+		if (!held[i]) {
+			held[i] = hold_some(kind, size, base + i, step % 7 == 0);
+		} else {
+			if (!quota_let_go_begin(kind, base + i, &going) || !going.last)
+				return (void *)2;
+			held[i] = step % 5 == 0;
+			(held[i] ? quota_let_go_undo : quota_let_go_commit)(&going);
+		}
+		if (unmap(address, address + 2 * MIB) != 1)
+			return (void *)3;
+	}
+	for (unsigned i = 0; i < 16; i++)
+		if (held[i] && !let_go_of(i % HOLDING_KINDS, base + i))
+			return (void *)4;
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t threads[THREADS];
+
+	(void)state;
+	attach(LIMIT);
+	hold(2 * MIB, HANDLE);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		void *wrong = NULL;
+
+		assert_int_equal(pthread_join(threads[i], &wrong), 0);
+		assert_null(wrong);
+	}
+	assert_int_equal(own_usage(0).total, 2 * MIB);
+	assert_true(let_go(HANDLE));
+	assert_int_equal(quota_used(0), 0);
+	assert_true(is_quiet());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_kinds),
+		TEST(test_cancel),
+		TEST(test_refused),
+		TEST(test_nothing),
+		TEST(test_held_again_by_another),
+		TEST(test_no_memory),
+		TEST(test_references),
+		TEST(test_undone),
+		TEST(test_undone_together),
+		TEST(test_mapping),
+		TEST(test_ranges),
+		TEST(test_binding),
+		TEST(test_mapping_of_unknown),
+		TEST(test_context_ends),
+		TEST(test_lock_held),
+		TEST(test_lost),
+		TEST(test_forked),
+		TEST(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

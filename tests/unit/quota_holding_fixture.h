@@ -1,0 +1,49 @@
+/* What the tests of holdings share: their whole ways. */
+#pragma once
+
+#include "holding.h"
+#include "quota_fixture.h"
+
+#define HANDLE  ((uint64_t)0x1000)
+#define OTHER   ((uint64_t)0x2000)
+#define CONTEXT ((uint64_t)0x77)
+#define UNIT    (64 * KIB)
+
+UNUSED static void hold_on(enum holding_kind kind, int device, uint64_t context,
+			   uint64_t size_bytes, uint64_t handle)
+{
+	struct holding_claim claim;
+
+	assert_int_equal(quota_hold_reserve(kind, device, context, size_bytes, &claim), 0);
+	assert_int_equal(quota_hold(&claim, handle), 0);
+}
+
+UNUSED static void hold(uint64_t size_bytes, uint64_t handle)
+{
+	hold_on(HOLDING_PHYSICAL, 0, 0, size_bytes, handle);
+}
+
+UNUSED static void hold_array(uint64_t size_bytes, uint64_t handle)
+{
+	hold_on(HOLDING_ARRAY, 0, CONTEXT, size_bytes, handle);
+}
+
+/* Whether it was the last reference. */
+UNUSED static bool let_go_of(enum holding_kind kind, uint64_t handle)
+{
+	struct holding_release going;
+
+	assert_true(quota_let_go_begin(kind, handle, &going));
+	quota_let_go_commit(&going);
+	return going.last;
+}
+
+UNUSED static bool let_go(uint64_t handle)
+{
+	return let_go_of(HOLDING_PHYSICAL, handle);
+}
+
+UNUSED static bool is_quiet(void)
+{
+	return account_stamp() != UINT64_MAX;
+}

@@ -1,0 +1,485 @@
+/* Pools: what is charged for them when, against a real region. */
+#include "quota_pool_fixture.h"
+
+/* -- which there are -------------------------------------------------------------------------- */
+
+static void test_known(void **state)
+{
+	uint64_t found[4];
+	unsigned flags = 99;
+	bool managed = true;
+	int device = 99;
+
+	(void)state;
+	attach(GIB);
+	assert_false(quota_pool_is_known(POOL, &device, &flags));
+	assert_int_equal(device, 99);
+	assert_int_equal(flags, 99);
+	assert_int_equal(quota_pool_open(POOL, 1, 0), 0);
+	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
+	assert_true(quota_pool_is_known(POOL, &device, &flags));
+	assert_int_equal(device, 1);
+	assert_int_equal(flags, 0);
+	assert_true(quota_pool_is_known(OTHER, &device, &flags));
+	assert_int_equal(device, 0);
+	assert_int_equal(flags, POOL_MANAGED);
+	quota_pool_ticket(POOL, &managed);
+	assert_false(managed);
+	quota_pool_ticket(OTHER, &managed);
+	assert_true(managed);
+	assert_int_equal(quota_pools(1, found, 4), 1);
+	assert_int_equal(found[0], POOL);
+	assert_int_equal(quota_pools(-1, found, 4), 2);
+	assert_int_equal(quota_pools(-1, found, 1), 1);
+	assert_int_equal(quota_pools(2, found, 4), 0);
+	quota_pool_close(POOL, true);
+	assert_false(quota_pool_is_known(POOL, &device, &flags));
+	assert_true(quota_pool_is_known(OTHER, &device, &flags));
+	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
+}
+
+static void test_unknown(void **state)
+{
+	struct pool_figure figure = {0, 10 * CHUNK};
+	struct pool_claim claim = {5, 5};
+	bool managed = true;
+
+	(void)state;
+	attach(GIB);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -ENOENT);
+	assert_int_equal(quota_pool_grow(POOL, 1, &figure, &claim), -ENOENT);
+	assert_int_equal(claim.device, 5);
+	assert_int_equal(claim.worst_bytes, 5);
+	assert_int_equal(quota_pool_ticket(POOL, &managed), 0);
+	assert_false(managed);
+	assert_false(quota_pool_correct(POOL, &figure));
+	quota_pool_close(POOL, false);
+	quota_pool_try(POOL, MIB);
+	quota_pool_try(POOL, 0);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_true(is_quiet());
+}
+
+/* The application's do not take the places of those that the driver has anyway. */
+static void test_many(void **state)
+{
+	uint64_t handle = POOL, found[QUOTA_POOLS_MAX + 1];
+	unsigned count = 0;
+
+	(void)state;
+	attach(GIB);
+	while (quota_pool_open(handle + count, 0, 0) == 0)
+		count++;
+	assert_in_range(count, 1, QUOTA_POOLS_MAX - 4 * VGPU_DEVICES_MAX);
+	assert_int_equal(quota_pool_open(handle + count, 0, 0), -ENOMEM);
+	assert_int_equal(quota_pool_open(handle, 0, 0), 0); /* that one is known */
+	for (; count < QUOTA_POOLS_MAX; count++)
+		assert_int_equal(quota_pool_open(handle + count, 0, POOL_OF_DRIVER), 0);
+	assert_int_equal(quota_pool_open(handle + count, 0, POOL_OF_DRIVER), -ENOMEM);
+	assert_int_equal(quota_pools(0, found, QUOTA_POOLS_MAX + 1), QUOTA_POOLS_MAX);
+	for (unsigned i = 0; i < QUOTA_POOLS_MAX; i++)
+		quota_pool_close(handle + i, true);
+	assert_int_equal(quota_pools(-1, found, 1), 0);
+}
+
+/* -- what is charged when --------------------------------------------------------------------- */
+
+static void test_chunks(void **state)
+{
+	static const struct {
+		uint64_t size_bytes, chunks;
+	} cases[] = {{1, 1}, {CHUNK, 1}, {CHUNK + 1, 2}, {5 * CHUNK - 1, 5}, {8 * CHUNK, 8}};
+
+	(void)state;
+	open_pool(NARROW);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct pool_claim claim;
+
+		assert_int_equal(quota_pool_reserve(POOL, cases[i].size_bytes, &claim), -EAGAIN);
+		assert_int_equal(data(), 0);
+		assert_true(is_quiet());
+		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &claim), 0);
+		assert_int_equal(claim.device, 0);
+		assert_int_equal(claim.worst_bytes, cases[i].chunks * CHUNK);
+		assert_int_equal(data(), cases[i].chunks * CHUNK);
+		assert_false(is_quiet()); /* until it is settled */
+		settle(POOL, &claim, 0);
+		assert_int_equal(data(), 0);
+		assert_true(is_quiet());
+	}
+}
+
+/* A sixteenth of the room at most, and eight chunks; and nothing for what needs several. */
+static void test_ahead(void **state)
+{
+	static const struct {
+		uint64_t limit_bytes, size_bytes, chunks;
+	} cases[] = {{0, 1, 9},          {64 * GIB, CHUNK, 9}, {64 * GIB, CHUNK + 1, 2},
+		     {4 * GIB, 1, 9},    {2 * GIB, 1, 5},      {GIB, 1, 3},
+		     {GIB - MIB, 1, 2},  {512 * MIB, 1, 2},    {512 * MIB - 1, 1, 1},
+		     {GIB, 4 * CHUNK, 4}};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct pool_claim claim;
+
+		quota_slice.env.cores_pct[0] = 50; /* a slice, also without a limit */
+		open_pool(cases[i].limit_bytes);
+		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &claim), 0);
+		assert_int_equal(data(), cases[i].chunks * CHUNK);
+		settle(POOL, &claim, CHUNK);
+		assert_int_equal(data(), CHUNK); /* the look takes it back */
+		slice_remove(state);
+		slice_make(state);
+	}
+}
+
+/* Others of the slice leave less room. */
+static void test_ahead_beside_others(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(2 * GIB);
+	allocate(BASE, GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(data(), GIB + 3 * CHUNK);
+	settle(POOL, &claim, 0);
+}
+
+/* What is charged ahead does for the next ones, in which nobody is asked. */
+static void test_ahead_is_used(void **state)
+{
+	struct pool_claim claims[9], more;
+
+	(void)state;
+	open_pool(64 * GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claims[0]), 0);
+	for (unsigned i = 1; i < 9; i++)
+		assert_int_equal(quota_pool_reserve(POOL, 1 + i * MIB, &claims[i]), 0);
+	assert_int_equal(data(), 9 * CHUNK);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &more), -EAGAIN);
+	for (unsigned i = 0; i < 9; i++)
+		quota_pool_settle(POOL, &claims[i], NULL);
+	assert_int_equal(data(), 9 * CHUNK); /* it may all have been added */
+	assert_int_equal(quota_pool_reserve(POOL, 1, &more), -EAGAIN);
+	assert_true(is_quiet());
+	assert_true(correct(POOL, 2 * CHUNK));
+	assert_int_equal(data(), 2 * CHUNK);
+	assert_false(correct(POOL, 2 * CHUNK));
+	assert_int_equal(pool_spare_charge(0), 0);
+}
+
+/* A synchronisation while an allocation is under way leaves what that may add. */
+static void test_correct_under_way(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(64 * GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_true(correct(POOL, 0));
+	assert_int_equal(data(), CHUNK);
+	assert_int_equal(pool_spare_charge(0), CHUNK);
+	settle(POOL, &claim, CHUNK);
+	assert_int_equal(data(), CHUNK);
+	assert_int_equal(pool_spare_charge(0), 0);
+	assert_true(correct(POOL, 0));
+	assert_int_equal(data(), 0);
+}
+
+/* Free memory of the pool is no room: the order of streams decides whether it will do. */
+static void test_worst_beyond_reserved(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(NARROW);
+	allocate_from(POOL, 4 * CHUNK, 4 * CHUNK);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -EAGAIN);
+	assert_int_equal(grow(POOL, 1, 4 * CHUNK, &claim), 0);
+	assert_int_equal(data(), 5 * CHUNK);
+	settle(POOL, &claim, 4 * CHUNK);
+	assert_int_equal(data(), 4 * CHUNK);
+}
+
+static void test_apart(void **state)
+{
+	(void)state;
+	open_pool(NARROW);
+	assert_int_equal(quota_pool_open(OTHER, 1, 0), 0);
+	allocate_from(POOL, CHUNK, CHUNK);
+	allocate_from(OTHER, 3 * CHUNK, 3 * CHUNK);
+	assert_int_equal(own_usage(0).data, CHUNK);
+	assert_int_equal(own_usage(1).data, 3 * CHUNK);
+	correct(POOL, 0);
+	assert_int_equal(own_usage(0).data, 0);
+	assert_int_equal(own_usage(1).data, 3 * CHUNK);
+	quota_pool_close(OTHER, true);
+	assert_int_equal(own_usage(1).total, 0);
+}
+
+/* -- refusals --------------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+	static const uint64_t sizes[] = {
+		2 * CHUNK + 1,          3 * CHUNK, GIB, ((uint64_t)1 << 60) + 1,
+		UINT64_MAX - CHUNK + 2, UINT64_MAX};
+	struct pool_claim claim = {7, 7};
+
+	(void)state;
+	open_pool(3 * CHUNK);
+	allocate_from(POOL, CHUNK, CHUNK);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		assert_int_equal(quota_pool_reserve(POOL, sizes[i], &claim), -EAGAIN);
+		assert_int_equal(grow(POOL, sizes[i], CHUNK, &claim), -EDQUOT);
+		assert_int_equal(data(), CHUNK);
+		assert_true(is_quiet());
+	}
+	assert_int_equal(claim.worst_bytes, 7);
+	allocate_from(POOL, 2 * CHUNK, 3 * CHUNK);
+	assert_int_equal(data(), 3 * CHUNK);
+	assert_int_equal(grow(POOL, 1, 3 * CHUNK, &claim), -EDQUOT);
+	assert_int_equal(quota_used(0), 3 * CHUNK);
+}
+
+/* What is there is charged, whatever the limit, and nothing beside it. */
+static void test_more_than_charged(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(3 * CHUNK);
+	assert_true(correct(POOL, 5 * CHUNK));
+	assert_int_equal(data(), 5 * CHUNK);
+	assert_int_equal(grow(POOL, 1, 6 * CHUNK, &claim), -EDQUOT);
+	assert_int_equal(data(), 6 * CHUNK);
+	assert_true(is_quiet());
+	assert_true(correct(POOL, 0));
+	assert_int_equal(grow(POOL, CHUNK, 0, &claim), 0);
+	/* A figure that has in it what is under way is not charged for that once more. */
+	assert_false(correct(POOL, CHUNK));
+	assert_int_equal(data(), CHUNK);
+	settle(POOL, &claim, CHUNK);
+	assert_int_equal(data(), CHUNK);
+}
+
+/* -- tickets ---------------------------------------------------------------------------------- */
+
+static void test_stale_figures(void **state)
+{
+	struct pool_figure low, high;
+
+	(void)state;
+	open_pool(NARROW);
+	low = figure_of(POOL, 0);
+	high = figure_of(POOL, 7 * CHUNK);
+	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
+	assert_true(quota_pool_correct(POOL, &low)); /* to be looked at again */
+	assert_int_equal(data(), 2 * CHUNK);
+	assert_true(quota_pool_correct(POOL, &high));
+	assert_int_equal(data(), 2 * CHUNK);
+	assert_false(correct(POOL, 2 * CHUNK));
+	assert_int_equal(data(), 2 * CHUNK);
+}
+
+/* One that is being read while an allocation is settled does not have it. */
+static void test_settled_meanwhile(void **state)
+{
+	struct pool_figure before;
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(NARROW);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	before = figure_of(POOL, 0);
+	quota_pool_settle(POOL, &claim, NULL);
+	assert_true(quota_pool_correct(POOL, &before));
+	assert_int_equal(data(), CHUNK);
+	assert_int_equal(pool_spare_charge(0), CHUNK);
+	assert_true(correct(POOL, 0));
+	assert_int_equal(data(), 0);
+}
+
+/* Two are settled by the figures of both: the one that was read first is ignored. */
+static void test_two_settle(void **state)
+{
+	struct pool_claim a, b;
+	struct pool_figure figure_a, figure_b;
+
+	(void)state;
+	open_pool(NARROW);
+	assert_int_equal(grow(POOL, 1, 0, &a), 0);
+	assert_int_equal(grow(POOL, CHUNK + 1, 0, &b), 0);
+	assert_int_equal(data(), 3 * CHUNK);
+	figure_a = figure_of(POOL, CHUNK); /* of before b's */
+	figure_b = figure_of(POOL, 3 * CHUNK);
+	quota_pool_settle(POOL, &b, &figure_b);
+	quota_pool_settle(POOL, &a, &figure_a);
+	assert_in_range(data(), 3 * CHUNK, 4 * CHUNK);
+	assert_true(correct(POOL, 3 * CHUNK) || data() == 3 * CHUNK);
+	assert_int_equal(data(), 3 * CHUNK);
+	assert_true(is_quiet());
+}
+
+/* -- trying ----------------------------------------------------------------------------------- */
+
+static void test_try(void **state)
+{
+	struct pool_figure before;
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(64 * GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	quota_pool_settle(POOL, &claim, NULL); /* 8 are ahead */
+	before = figure_of(POOL, 0);
+	quota_pool_try(POOL, 6 * CHUNK - 1);
+	assert_false(is_quiet());
+	assert_int_equal(quota_pool_reserve(POOL, 2 * CHUNK + 1, &claim), -EAGAIN);
+	assert_true(correct(POOL, 0)); /* no figure is believed meanwhile */
+	assert_int_equal(data(), 7 * CHUNK);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -EAGAIN);
+	assert_int_equal(grow(POOL, 2 * CHUNK, 0, &claim), 0);
+	assert_int_equal(data(), 9 * CHUNK);
+	quota_pool_settle(POOL, &claim, NULL);
+	quota_pool_try(POOL, 0);
+	assert_true(is_quiet());
+	assert_true(quota_pool_correct(POOL, &before));
+	assert_int_equal(data(), 3 * CHUNK); /* what was settled, unseen yet */
+	assert_true(correct(POOL, CHUNK));
+	assert_int_equal(data(), CHUNK);
+}
+
+/* A figure that is read from before a try has ended does not count after it. */
+static void test_try_ended_meanwhile(void **state)
+{
+	struct pool_figure during;
+
+	(void)state;
+	open_pool(NARROW);
+	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
+	quota_pool_try(POOL, CHUNK);
+	during = figure_of(POOL, 0);
+	quota_pool_try(POOL, 0);
+	assert_true(quota_pool_correct(POOL, &during));
+	assert_int_equal(data(), 2 * CHUNK);
+}
+
+/* -- managed ---------------------------------------------------------------------------------- */
+
+static void test_managed(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	attach(64 * GIB);
+	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(claim.worst_bytes, MANAGED_CHUNK);
+	assert_int_equal(data(), MANAGED_CHUNK);
+	assert_int_equal(pool_managed_charge(0), MANAGED_CHUNK);
+	assert_int_equal(pool_managed_charge(1), 0);
+	assert_int_equal(account_managed_charge(0), MANAGED_CHUNK);
+	assert_int_equal(pool_spare_charge(0), 0); /* NVML counts none of it */
+	settle(POOL, &claim, MANAGED_CHUNK);
+	assert_false(correct(POOL, 0)); /* the driver keeps it */
+	assert_int_equal(data(), MANAGED_CHUNK);
+	assert_true(correct(POOL, 2 * MANAGED_CHUNK));
+	assert_int_equal(data(), 2 * MANAGED_CHUNK);
+	quota_pool_close(POOL, true);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_int_equal(pool_managed_charge(0), 0);
+}
+
+/* Nobody can tell when it goes. */
+static void test_managed_closed_in_use(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	attach(64 * GIB);
+	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
+	allocate_from(POOL, 1, MANAGED_CHUNK);
+	assert_int_equal(grow(POOL, 1, MANAGED_CHUNK, &claim), 0);
+	quota_pool_settle(POOL, &claim, NULL);
+	assert_int_equal(data(), 2 * MANAGED_CHUNK);
+	quota_pool_close(POOL, false);
+	assert_int_equal(data(), MANAGED_CHUNK);
+	assert_int_equal(pool_managed_charge(0), MANAGED_CHUNK);
+	assert_int_equal(own_usage(0).module, 0);
+	assert_true(is_quiet());
+}
+
+/* -- closing ---------------------------------------------------------------------------------- */
+
+static void test_closed_empty(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(64 * GIB);
+	allocate_from(POOL, CHUNK, CHUNK);
+	assert_int_equal(grow(POOL, 1, CHUNK, &claim), 0);
+	quota_pool_settle(POOL, &claim, NULL);
+	quota_pool_close(POOL, true);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_int_equal(pool_spare_charge(0), 0);
+}
+
+static void test_closed_in_use(void **state)
+{
+	(void)state;
+	open_pool(NARROW);
+	allocate_from(POOL, 3 * CHUNK, 2 * CHUNK);
+	quota_pool_close(POOL, false);
+	assert_int_equal(own_usage(0).module, 2 * CHUNK);
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* An allocation under way finds the pool closed, or another under its handle. */
+static void test_closed_under_way(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(64 * GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	quota_pool_close(POOL, true);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_false(is_quiet());
+	settle(POOL, &claim, CHUNK);
+	assert_int_equal(own_usage(0).total, 0);
+	assert_true(is_quiet());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_known),
+		TEST(test_unknown),
+		TEST(test_many),
+		TEST(test_chunks),
+		TEST(test_ahead),
+		TEST(test_ahead_beside_others),
+		TEST(test_ahead_is_used),
+		TEST(test_correct_under_way),
+		TEST(test_worst_beyond_reserved),
+		TEST(test_apart),
+		TEST(test_refused),
+		TEST(test_more_than_charged),
+		TEST(test_stale_figures),
+		TEST(test_settled_meanwhile),
+		TEST(test_two_settle),
+		TEST(test_try),
+		TEST(test_try_ended_meanwhile),
+		TEST(test_managed),
+		TEST(test_managed_closed_in_use),
+		TEST(test_closed_empty),
+		TEST(test_closed_in_use),
+		TEST(test_closed_under_way),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,61 @@
+/* What the tests of pools share: the ways of an allocation, with figures of no driver. */
+#pragma once
+
+#include "pool.h"
+#include "quota_fixture.h"
+
+#define POOL          ((uint64_t)0x1000)
+#define OTHER         ((uint64_t)0x2000)
+#define CHUNK         (32 * MIB)
+#define NARROW        (256 * MIB) /* a slice with too little room for chunks ahead */
+#define MANAGED_CHUNK (128 * MIB)
+
+UNUSED static void open_pool(uint64_t limit_bytes)
+{
+	attach(limit_bytes);
+	assert_int_equal(quota_pool_open(POOL, 0, 0), 0);
+}
+
+UNUSED static struct pool_figure figure_of(uint64_t pool, uint64_t reserved_bytes)
+{
+	bool managed;
+
+	return (struct pool_figure){quota_pool_ticket(pool, &managed), reserved_bytes};
+}
+
+UNUSED static int grow(uint64_t pool, uint64_t size_bytes, uint64_t reserved_bytes,
+		       struct pool_claim *ret_claim)
+{
+	struct pool_figure figure = figure_of(pool, reserved_bytes);
+
+	return quota_pool_grow(pool, size_bytes, &figure, ret_claim);
+}
+
+UNUSED static bool correct(uint64_t pool, uint64_t reserved_bytes)
+{
+	struct pool_figure figure = figure_of(pool, reserved_bytes);
+
+	return quota_pool_correct(pool, &figure);
+}
+
+UNUSED static void settle(uint64_t pool, const struct pool_claim *claim, uint64_t reserved_bytes)
+{
+	struct pool_figure figure = figure_of(pool, reserved_bytes);
+
+	quota_pool_settle(pool, claim, &figure);
+}
+
+/* The whole way of an allocation that makes the pool grow to reserved_bytes. */
+UNUSED static void allocate_from(uint64_t pool, uint64_t size_bytes, uint64_t reserved_bytes)
+{
+	struct pool_claim claim;
+
+	if (quota_pool_reserve(pool, size_bytes, &claim) == -EAGAIN)
+		assert_int_equal(grow(pool, size_bytes, 0, &claim), 0);
+	settle(pool, &claim, reserved_bytes);
+}
+
+UNUSED static bool is_quiet(void)
+{
+	return account_stamp() != UINT64_MAX;
+}

@@ -1,0 +1,245 @@
+/* Pools and what goes on around them: a region that is locked or lost, forks, threads. */
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "quota_held_lock.h"
+#include "quota_pool_fixture.h"
+
+/* -- the region ------------------------------------------------------------------------------- */
+
+static void *grow_in_thread(void *arg)
+{
+	struct pool_claim claim;
+
+	(void)arg;
+	return (void *)(intptr_t)grow(POOL, 1, 2 * CHUNK, &claim);
+}
+
+/* A child that is forked while a thread has the lock of pool.c: 0 if nothing is known in it. */
+static int look_in_child(void)
+{
+	pid_t pid = fork();
+	int status = -1;
+
+	if (pid == 0) {
+		unsigned flags;
+		int device;
+
+		alarm(10);
+		quota_forget();
+		_exit(quota_pool_is_known(POOL, &device, &flags) || pool_managed_charge(0) ||
+		      pool_spare_charge(0) || account_stamp() == UINT64_MAX);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back
+ * later. */
+static void test_lock_held(void **state)
+{
+	pthread_t thread;
+	void *result = NULL;
+
+	(void)state;
+	open_pool(NARROW);
+	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
+	lock_elsewhere();
+	assert_int_equal(pthread_create(&thread, NULL, grow_in_thread, NULL), 0);
+	await_waiter();
+	assert_int_equal(look_in_child(), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_int_equal((intptr_t)result, -ETIMEDOUT);
+	unlock_elsewhere();
+	assert_int_equal(data(), 2 * CHUNK);
+	assert_true(is_quiet());
+	correct(POOL, 0);
+	assert_int_equal(data(), 0);
+}
+
+/* What could not be charged is not thought to be: else its end would be taken off others'. */
+static void test_lock_held_while_raised(void **state)
+{
+	(void)state;
+	open_pool(NARROW);
+	allocate(BASE, 10 * MIB);
+	lock_elsewhere();
+	correct(POOL, 2 * CHUNK);
+	unlock_elsewhere();
+	assert_int_equal(data(), 10 * MIB);
+	assert_int_equal(pool_spare_charge(0), 0);
+	assert_true(correct(POOL, 2 * CHUNK)); /* made up for */
+	assert_int_equal(data(), 10 * MIB + 2 * CHUNK);
+	correct(POOL, 0);
+	assert_int_equal(data(), 10 * MIB);
+}
+
+static void test_lost(void **state)
+{
+	struct pool_claim claim;
+
+	(void)state;
+	open_pool(GIB);
+	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	delete_region();
+	quota_pool_settle(POOL, &claim, NULL);
+	assert_int_equal(grow(POOL, 8 * CHUNK, 0, &claim), -ESTALE);
+	assert_why_lost();
+	assert_true(is_quiet());
+	correct(POOL, 20 * CHUNK);
+	correct(POOL, 0);
+	quota_pool_close(POOL, false);
+}
+
+/* The child attaches for itself, and nothing of the parent's moves. */
+static void test_forked(void **state)
+{
+	pid_t pid;
+	int status = -1;
+
+	(void)state;
+	open_pool(NARROW);
+	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
+	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
+	allocate_from(OTHER, 1, MANAGED_CHUNK);
+	quota_pool_close(OTHER, false);
+	pid = fork();
+	if (pid == 0) {
+		struct quota_gpu gpu = {"GPU-a", 0};
+		struct pool_claim claim;
+		uint64_t found;
+
+		alarm(10);
+		quota_forget();
+		if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
+			_exit(1);
+		if (quota_pools(-1, &found, 1) != 0 || pool_managed_charge(0) != 0)
+			_exit(2);
+		if (quota_pool_open(POOL, 0, 0) != 0 || grow(POOL, 1, 0, &claim) != 0)
+			_exit(3);
+		_exit(data() == CHUNK && quota_used(0) == MANAGED_CHUNK + 3 * CHUNK ? 0 : 4);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(data(), MANAGED_CHUNK + 2 * CHUNK);
+	assert_true(correct(POOL, 0));
+	assert_int_equal(data(), MANAGED_CHUNK);
+}
+
+/* -- threads ---------------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define LIMIT   (40 * CHUNK)
+
+/* A driver's pool. An allocation makes it grow by its size in chunks, or not at all. */
+static struct {
+	pthread_mutex_t mutex;
+	uint64_t reserved_bytes, used_bytes;
+	bool short_of;
+} driver = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static struct pool_figure driver_look(bool trim)
+{
+	struct pool_figure figure = figure_of(POOL, 0);
+
+	pthread_mutex_lock(&driver.mutex);
+	if (trim)
+		driver.reserved_bytes = driver.used_bytes;
+	figure.reserved_bytes = driver.reserved_bytes;
+	pthread_mutex_unlock(&driver.mutex);
+	return figure;
+}
+
+static void driver_take(uint64_t bytes, bool grows)
+{
+	pthread_mutex_lock(&driver.mutex);
+	driver.used_bytes += bytes;
+	if (grows)
+		driver.reserved_bytes += bytes;
+	if (driver.reserved_bytes < driver.used_bytes)
+		driver.reserved_bytes = driver.used_bytes;
+	driver.short_of |= own_usage(0).data < driver.reserved_bytes;
+	pthread_mutex_unlock(&driver.mutex);
+}
+
+static void driver_give(uint64_t bytes)
+{
+	pthread_mutex_lock(&driver.mutex);
+	driver.used_bytes -= bytes;
+	pthread_mutex_unlock(&driver.mutex);
+}
+
+static int claim_some(uint64_t bytes, struct pool_claim *ret_claim)
+{
+	int error = quota_pool_reserve(POOL, bytes, ret_claim);
+	struct pool_figure figure;
+
+	if (error != -EAGAIN)
+		return error;
+	figure = driver_look(false);
+	return quota_pool_grow(POOL, bytes, &figure, ret_claim);
+}
+
+static void *work(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg + 1;
+	uint64_t held = 0;
+
+	for (unsigned step = 0; step < 20000; step++) {
+		uint64_t bytes = (1 + (uint64_t)rand_r(&seed) % 3) * CHUNK;
+		bool looks = rand_r(&seed) % 4 == 0;
+		struct pool_figure figure;
+		struct pool_claim claim;
+
+		if (quota_used(0) > LIMIT)
+			return (void *)1;
+		if (held > 4 * CHUNK || (held && rand_r(&seed) % 2)) {
+			driver_give(held);
+			held = 0;
+			figure = driver_look(rand_r(&seed) % 2);
+			quota_pool_correct(POOL, &figure);
+		} else if (claim_some(bytes, &claim) == 0) {
+			driver_take(bytes, rand_r(&seed) % 2);
+			held += bytes;
+			figure = driver_look(false);
+			quota_pool_settle(POOL, &claim, looks ? &figure : NULL);
+		}
+	}
+	driver_give(held);
+	return NULL;
+}
+
+/* Always enough is charged, and never more than the limit. */
+static void test_threads(void **state)
+{
+	pthread_t threads[THREADS];
+	struct pool_figure figure;
+
+	(void)state;
+	open_pool(LIMIT);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
+	for (unsigned i = 0; i < THREADS; i++) {
+		void *wrong = NULL;
+
+		assert_int_equal(pthread_join(threads[i], &wrong), 0);
+		assert_null(wrong);
+	}
+	assert_false(driver.short_of);
+	figure = driver_look(true);
+	quota_pool_correct(POOL, &figure);
+	assert_int_equal(data(), 0);
+	assert_int_equal(quota_used(0), 0);
+	assert_true(is_quiet());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_lock_held), TEST(test_lock_held_while_raised),
+		TEST(test_lost),      TEST(test_forked),
+		TEST(test_threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
