@@ -1,11 +1,11 @@
 /*
  * Pools, and pointers of theirs, that other processes get.
  *
- * A pool that is exported has its memory in an object of the shared state (state.c), which grows
- * and shrinks with it. An imported pool is a name only: nothing can be taken from it, and it keeps
- * nothing. A pointer that is imported through it keeps all of the object, in its exporter's figure
- * as long as that one has the pool: until the pointer is freed, the pool does not shrink, and
- * survives its end and its owner's.
+ * A pool that is exported has its memory in an object of the shared state (state_objects.c), which
+ * grows and shrinks with it. An imported pool is a name only: nothing can be taken from it, and it
+ * keeps nothing. A pointer that is imported through it keeps all of the object, in its exporter's
+ * figure as long as that one has the pool: until the pointer is freed, the pool does not shrink,
+ * and survives its end and its owner's.
  *
  * What an importer finds in the memory is zeroes, as in share.c. All under the pools lock.
  */

@@ -1,7 +1,7 @@
 /*
  * Memory that other processes get: descriptors of memory by handle, of allocations (dma-buf), and
- * cuIpc's 64 bytes. What is shared becomes an object of the shared state (state.c), which knows
- * who holds it, who has it in its figure, and whether a descriptor is still open.
+ * cuIpc's 64 bytes. What is shared becomes an object of the shared state (state_objects.c), which
+ * knows who holds it, who has it in its figure, and whether a descriptor is still open.
  *
  * Only the accounting is shared: what an importer finds in the memory is zeroes, and nobody sees
  * what another writes. What cuIpcOpenMemHandle gives belongs to the context, which closes it.

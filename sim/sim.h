@@ -21,12 +21,14 @@
  *   graph_memory.c    what graphs allocate
  *   capture.c         streams that record instead                   (capture_calls.c: their API)
  *   procaddress.c     the index of everything exported              (stub.c: what does nothing)
- *   state.c           what all processes share;  config.c, faults.c: the environment
+ *   state.c           what all processes share: what each holds;  state_objects.c: what several do;
+ *                     state_machine.c: the file and its locks
+ *   config.c          the environment;  faults.c: which calls are to fail
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), arrays (array.c), virtual (virtual.c), memory (memory.c), the shared state's
- * (state.c), and inside any of them those of region.c and handle.c. A context is never freed, so a
- * stale handle is always safe to look at.
+ * (state_machine.c), and inside any of them those of region.c and handle.c. A context is never
+ * freed, so a stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.

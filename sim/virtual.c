@@ -8,10 +8,10 @@
  *              and what arrays and multicast objects are bound to. Without references its value is
  *              no handle any more, until a mapping's gives it back
  *
- * What is exported becomes an object of the shared state (state.c), and is imported from there.
- * Importing what the process has already gives a second handle to the same physical memory. The
- * contents of all memory are in one file of the process's own, each at its place, so that they are
- * the same at whatever address they are mapped, and stay when they are not.
+ * What is exported becomes an object of the shared state (state_objects.c), and is imported from
+ * there. Importing what the process has already gives a second handle to the same physical memory.
+ * The contents of all memory are in one file of the process's own, each at its place, so that they
+ * are the same at whatever address they are mapped, and stay when they are not.
  *
  * All belongs to the process, not to a context. One lock, virtual_lock, guards this file,
  * virtual_map.c and multicast.c; the shared state's is taken inside it.

@@ -1,53 +1,13 @@
 /*
  * Memory that processes of a slice share: charged once, to one of them, for as long as any of them
- * holds it; in every order of exports, imports, their ends, and deaths.
+ * holds it; in every order of exports, imports, their ends, and deaths. And what is done with
+ * arguments, tables and locks that are not as they should be. Slots and processes that come after
+ * the dead: region_share_deaths.c.
  */
 #include <pthread.h>
 
-#include "region_fixture.h"
 #include "region_internal.h"
-
-#define SLOTS 3
-#define KEY   77
-
-/* Slots of one region: each a process to the others. */
-static struct region regions[SLOTS];
-
-static void make_slots(void **state)
-{
-	struct place *place = *state;
-	struct region_setup setup = setup_from(0, 2, GIB);
-
-	for (int i = 0; i < SLOTS; i++) {
-		regions[i] = (struct region)REGION_CLOSED;
-		assert_int_equal(open_claimed(place->path, &setup, &regions[i]), 0);
-		assert_int_equal(regions[i].slot, i);
-	}
-}
-
-static struct region *any_open(void)
-{
-	for (int i = 0; i < SLOTS; i++)
-		if (regions[i].slot >= 0)
-			return &regions[i];
-	return NULL;
-}
-
-static unsigned entries(enum vgpu_share_state share_state)
-{
-	const struct vgpu_region_own *own = &any_open()->file->own;
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < VGPU_SHARES_MAX; i++)
-		count += own->shares[i].state == share_state;
-	return count;
-}
-
-static void close_slots(void)
-{
-	for (int i = 0; i < SLOTS; i++)
-		region_close(&regions[i]);
-}
+#include "region_share_fixture.h"
 
 /* -- every order ------------------------------------------------------------------------------ */
 
@@ -67,8 +27,6 @@ struct row {
 		int data[SLOTS];
 	} step[12];
 };
-
-#define UNIT 4096
 
 #define DO(who, op, result, a, b, c) \
 	{                            \
@@ -143,29 +101,6 @@ static const struct row rows[] = {
 		DO(1, WITHDRAW, 0, 1, 0, 0), DO(0, WITHDRAW, 1, 0, 0, 1), DO(2, END, 0, 0, 0, 0)}},
 };
 /* clang-format on */
-
-static void act_export(struct region *region)
-{
-	assert_int_equal(region_charge(region, 1, REGION_DATA, UNIT, 0), 0);
-	assert_int_equal(region_share_export(region, 1, KEY, UNIT), 0);
-}
-
-static void act_withdraw(struct region *region, int result)
-{
-	assert_int_equal(region_share_withdraw(region, KEY, REGION_SHARE_AS_EXPORTED), result);
-	if (result == 0)
-		region_refund(region, 1, REGION_DATA, UNIT);
-}
-
-static void act_import(struct region *region, int result)
-{
-	unsigned device = 55;
-	uint64_t bytes = 66;
-
-	assert_int_equal(region_share_import(region, KEY, &device, &bytes), result);
-	assert_int_equal(device, result ? 1 : 55);
-	assert_int_equal(bytes, result ? UNIT : 66);
-}
 
 static void perform(const struct act *act)
 {
@@ -344,223 +279,6 @@ static void test_full_table(void **state)
 	close_slots();
 }
 
-/* -- slots that are used again ---------------------------------------------------------------- */
-
-static void test_reused_slot(void **state)
-{
-	struct place *place = *state;
-	unsigned device;
-	uint64_t bytes;
-
-	make_slots(state);
-	act_export(&regions[0]);
-	act_import(&regions[1], 1);
-	region_close(&regions[1]);
-	assert_int_equal(open_claimed(place->path, NULL, &regions[1]), 0);
-	assert_int_equal(regions[1].slot, 1);
-	act_withdraw(&regions[0], 0); /* who has the slot now imports nothing */
-	act_export(&regions[0]);
-	act_import(&regions[1], 1);
-	region_close(&regions[0]);
-	assert_int_equal(open_claimed(place->path, NULL, &regions[0]), 0);
-	assert_int_equal(regions[0].slot, 0);
-	act_withdraw(&regions[0], 0); /* nor exports */
-	assert_int_equal(region_used(&regions[0], 1), UNIT);
-	assert_int_equal(region_share_import(&regions[0], KEY, &device, &bytes), 1);
-	assert_int_equal(count_wrong(&regions[0]), 0);
-	close_slots();
-}
-
-/* Dead, its slot taken by one who has counted its claim, and has not cleared the slot yet. */
-static void test_successor_is_not_mistaken(void **state)
-{
-	unsigned device;
-	uint64_t bytes;
-	int fd;
-
-	make_slots(state);
-	act_export(&regions[0]);
-	act_import(&regions[1], 1);
-	act_import(&regions[2], 1);
-	fd = dup(regions[1].fd); /* the byte stays locked: somebody has it */
-	region_forget(&regions[1]);
-	assert_true(region_slot_alive(&regions[0], 1));
-	regions[0].file->own.slots[1].claims++;
-	act_withdraw(&regions[0], 1);
-	assert_int_equal(region_own_usage(&regions[2], 1).data, UNIT);
-	region_share_import_end(&regions[2], KEY);
-	assert_int_equal(region_used(&regions[0], 1), 0);
-	assert_int_equal(region_share_import(&regions[2], KEY, &device, &bytes), 0);
-	close(fd);
-	assert_int_equal(region_reap(&regions[0]), 1);
-	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX);
-	close_slots();
-}
-
-/* No free slot: the dead exporter's own is taken, and the charge saved before it. */
-static void test_claim_over_the_exporter(void **state)
-{
-	struct place *place = *state;
-	struct region next = REGION_CLOSED;
-
-	make_slots(state);
-	act_export(&regions[0]);
-	act_import(&regions[1], 1);
-	region_forget(&regions[0]);
-	for (unsigned slot = SLOTS; slot < VGPU_SLOTS_MAX; slot++)
-		regions[1].file->hami.slots[slot].status = VGPU_SLOT_RUNNING;
-	assert_int_equal(open_claimed(place->path, NULL, &next), 0);
-	assert_int_equal(next.slot, 0);
-	for (unsigned slot = SLOTS; slot < VGPU_SLOTS_MAX; slot++)
-		regions[1].file->hami.slots[slot].status = VGPU_SLOT_FREE;
-	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT);
-	assert_int_equal(region_used(&next, 1), UNIT);
-	assert_int_equal(count_wrong(&next), 0);
-	region_close(&next);
-	close_slots();
-}
-
-/* Imported of one who is dead and not reaped: its charge is there, and comes to us. */
-static void test_import_from_the_dead(void **state)
-{
-	make_slots(state);
-	act_export(&regions[0]);
-	region_forget(&regions[0]);
-	act_import(&regions[1], 1);
-	assert_int_equal(region_used(&regions[1], 1), UNIT);
-	assert_int_equal(region_reap(&regions[2]), 1);
-	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT);
-	assert_int_equal(region_used(&regions[1], 1), UNIT);
-	assert_int_equal(count_wrong(&regions[1]), 0);
-	close_slots();
-}
-
-/* Between one who is dead and one who lives, the living one's is meant. */
-static void test_import_from_the_living(void **state)
-{
-	make_slots(state);
-	act_export(&regions[0]);
-	act_export(&regions[1]);
-	region_forget(&regions[0]);
-	act_import(&regions[2], 1);
-	assert_int_equal(region_reap(&regions[2]), 1);
-	assert_int_equal(region_own_usage(&regions[2], 1).data, 0);
-	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT);
-	close_slots();
-}
-
-/* Nobody living has the region: the next one's setup finds no shares. */
-static void test_reset(void **state)
-{
-	struct place *place = *state;
-	struct region_setup setup = setup_from(0, 2, GIB);
-
-	make_slots(state);
-	act_export(&regions[0]);
-	act_import(&regions[1], 1);
-	for (int i = 0; i < SLOTS; i++)
-		region_forget(&regions[i]);
-	assert_int_equal(open_claimed(place->path, &setup, &regions[0]), 0);
-	assert_int_equal(regions[0].file->own.share_count, 0);
-	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX);
-	act_import(&regions[0], 0);
-	assert_int_equal(region_used(&regions[0], 1), 0);
-	close_slots();
-}
-
-/* -- processes -------------------------------------------------------------------------------- */
-
-struct importer {
-	const char *path;
-	uint64_t ready, end, ended;
-};
-
-static void import_until_killed(void *arg)
-{
-	struct importer *importer = arg;
-	struct region region = REGION_CLOSED;
-	unsigned device;
-	uint64_t bytes;
-
-	for (int i = 0; i < SLOTS; i++)
-		region_forget(&regions[i]);
-	MUST(open_claimed(importer->path, NULL, &region) == 0);
-	MUST(region_share_import(&region, KEY, &device, &bytes) == 1);
-	FLAG_SET(importer->ready);
-	MUST(reached(&importer->end, 1, 20000));
-	region_share_import_end(&region, KEY);
-	FLAG_SET(importer->ended);
-	for (;;)
-		pause();
-}
-
-/* Two children import what the test exports, in two ways each to go: killed, or closed. */
-static void test_processes(void **state)
-{
-	struct place *place = *state;
-	struct importer *importers = shared_memory(2 * sizeof(*importers));
-	pid_t pids[2];
-
-	make_slots(state);
-	for (unsigned way = 0; way < 4; way++) {
-		act_export(&regions[0]);
-		for (int i = 0; i < 2; i++) {
-			importers[i] = (struct importer){place->path, 0, 0, 0};
-			pids[i] = spawn(import_until_killed, &importers[i]);
-			assert_true(reached(&importers[i].ready, 1, 5000));
-		}
-		act_withdraw(&regions[0], 1);
-		for (int i = 0; i < 2; i++) {
-			assert_int_equal(region_used(&regions[0], 1), UNIT);
-			assert_int_equal(region_own_usage(&regions[0], 1).data, 0);
-			if (way >> i & 1) {
-				kill_child(pids[i]);
-				assert_int_equal(region_reap(&regions[0]), 1);
-			} else {
-				FLAG_SET(importers[i].end);
-				assert_true(reached(&importers[i].ended, 1, 5000));
-			}
-			assert_int_equal(count_wrong(&regions[0]), 0);
-		}
-		assert_int_equal(region_used(&regions[0], 1), 0);
-		for (int i = 0; i < 2; i++)
-			if (!(way >> i & 1))
-				kill_child(pids[i]);
-		region_reap(&regions[0]);
-		assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX);
-	}
-	close_slots();
-	munmap(importers, 2 * sizeof(*importers));
-}
-
-static void export_and_die(void *arg)
-{
-	struct region region = REGION_CLOSED;
-
-	for (int i = 0; i < SLOTS; i++)
-		region_forget(&regions[i]);
-	MUST(open_claimed(arg, NULL, &region) == 0);
-	MUST(region_charge(&region, 1, REGION_DATA, UNIT, 0) == 0);
-	MUST(region_share_export(&region, 1, KEY, UNIT) == 0);
-	kill(getpid(), SIGKILL);
-}
-
-/* What the dead had exported is no room for others, until its importer closes it. */
-static void test_charge_after_death(void **state)
-{
-	struct place *place = *state;
-
-	make_slots(state);
-	assert_true(WIFSIGNALED(reap_status(spawn(export_and_die, place->path))));
-	act_import(&regions[1], 1);
-	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 10, UNIT), -EDQUOT);
-	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT); /* reaped for it */
-	region_share_import_end(&regions[1], KEY);
-	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 10, UNIT), 0);
-	assert_int_equal(count_wrong(&regions[0]), 0);
-	close_slots();
-}
-
 /* -- the lock --------------------------------------------------------------------------------- */
 
 static int results[4];
@@ -706,14 +424,6 @@ int main(void)
 		TEST(test_only_that_charge_moves),
 		TEST(test_no_more_than_there_is),
 		TEST(test_full_table),
-		TEST(test_reused_slot),
-		TEST(test_successor_is_not_mistaken),
-		TEST(test_claim_over_the_exporter),
-		TEST(test_import_from_the_dead),
-		TEST(test_import_from_the_living),
-		TEST(test_reset),
-		TEST(test_processes),
-		TEST(test_charge_after_death),
 		TEST(test_timeouts),
 		TEST(test_check),
 		TEST(test_damaged_table),

@@ -1,95 +1,13 @@
 /*
  * Virtual memory management: memory with a handle is charged until the last reference of any kind
- * is gone, on the device of its properties, whatever the driver answers meanwhile.
+ * is gone, on the device of its properties, whatever the driver answers meanwhile. Sparse arrays
+ * and multicast objects: virtual_bound.c.
  */
-#include "cuda_api.h"
+#include "virtual_fixture.h"
 
 #include <pthread.h>
-#include <string.h>
-#include <unistd.h>
 
 #define SIZE (64 * MIB)
-
-typedef CUmemGenericAllocationHandle memory;
-
-static void start(const char *limit)
-{
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	cuda_start(0);
-	give(take(1)); /* settles the context */
-	CHECK_EQUAL(ledger_own(0).data, 0);
-}
-
-/* Charged, in the process's figure, and on the device. */
-static void assert_data(uint64_t bytes)
-{
-	struct vgpu_hami_usage usage = ledger_own(0);
-
-	CHECK_EQUAL(usage.data, bytes);
-	CHECK_EQUAL(usage.total, usage.context + usage.module + usage.data + usage.offset);
-	CHECK_EQUAL(outside_of(0, getpid()), usage.context + usage.module + usage.data);
-	CHECK_EQUAL(outside_used(0), CONTEXT + 9 * MIB + bytes);
-	CHECK_EQUAL(ledger_used(0), usage.total);
-}
-
-/* The device has so much for us, and at least that is charged. */
-static void assert_charged(uint64_t bytes)
-{
-	CHECK_EQUAL(outside_used(0), CONTEXT + 9 * MIB + bytes);
-	CHECK_AT_MOST(bytes, ledger_own(0).data);
-	CHECK_AT_MOST(outside_of(0, getpid()), ledger_own(0).total);
-}
-
-static CUmemAllocationProp at(unsigned type, int id)
-{
-	return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {type, id}};
-}
-
-static CUresult create(memory *handle, uint64_t bytes, CUdevice device)
-{
-	CUmemAllocationProp prop = at(CU_MEM_LOCATION_TYPE_DEVICE, device);
-
-	return cuMemCreate(handle, bytes, &prop, 0);
-}
-
-static memory created(uint64_t bytes)
-{
-	memory handle = 0;
-
-	CHECK_CUDA(create(&handle, bytes, 0), CUDA_SUCCESS);
-	return handle;
-}
-
-static void release(memory handle)
-{
-	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
-}
-
-static CUdeviceptr reserve(uint64_t bytes)
-{
-	CUdeviceptr address = 0;
-
-	CHECK_CUDA(cuMemAddressReserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
-	return address;
-}
-
-static void map(CUdeviceptr address, uint64_t bytes, memory handle)
-{
-	CHECK_CUDA(cuMemMap(address, bytes, 0, handle, 0), CUDA_SUCCESS);
-}
-
-static void unmap(CUdeviceptr address, uint64_t bytes)
-{
-	CHECK_CUDA(cuMemUnmap(address, bytes), CUDA_SUCCESS);
-}
-
-static memory retain(CUdeviceptr address)
-{
-	memory handle = 0;
-
-	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address), CUDA_SUCCESS);
-	return handle;
-}
 
 /* -- what is charged -- */
 
@@ -323,171 +241,7 @@ static void unmapped_together(void)
 	assert_data(0);
 }
 
-/* -- sparse arrays -- */
-
-static CUarray sparse_array(void)
-{
-	CUDA_ARRAY3D_DESCRIPTOR desc = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
-	CUarray array = NULL;
-
-	CHECK_CUDA(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-	return array;
-}
-
-static CUarrayMapInfo place(CUarray array, unsigned number, unsigned operation, memory handle)
-{
-	return (CUarrayMapInfo){.resource = array,
-				.subresource = {0, 0, number},
-				.memOperationType = operation,
-				.memHandle = handle};
-}
-
-static void sparse_mappings(void)
-{
-	memory a, b;
-	CUarrayMapInfo list[2];
-	CUarray array;
-
-	start("1g");
-	array = sparse_array();
-	assert_data(0);
-	a = created(4 * MIB);
-	b = created(6 * MIB);
-	list[0] = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, a);
-	list[1] = place(array, 1, CU_MEM_OPERATION_TYPE_MAP, b);
-	CHECK_CUDA(cuMemMapArrayAsync(list, 2, NULL), CUDA_SUCCESS);
-	release(a);
-	release(b);
-	assert_data(10 * MIB);
-	list[0] = place(array, 2, CU_MEM_OPERATION_TYPE_MAP, a); /* no handle any more */
-	CHECK_CUDA(cuMemMapArrayAsync(list, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	assert_data(10 * MIB);
-	list[0] = place(array, 0, CU_MEM_OPERATION_TYPE_UNMAP, 0);
-	CHECK_CUDA(cuMemMapArrayAsync(list, 1, NULL), CUDA_SUCCESS);
-	assert_data(6 * MIB);
-	list[1].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(list + 1, 1, NULL), CUDA_SUCCESS);
-	assert_data(0);
-	CHECK_CUDA(cuMemMapArrayAsync(NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-	assert_data(0);
-}
-
-/* What is mapped where something is mapped already takes its place; it is charged at least. */
-static void sparse_remapped(void)
-{
-	memory a, b;
-	CUarrayMapInfo info;
-	CUarray array;
-
-	start("1g");
-	array = sparse_array();
-	a = created(4 * MIB);
-	b = created(6 * MIB);
-	info = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, a);
-	for (unsigned i = 0; i < 3; i++) /* the same again */
-		CHECK_CUDA(cuMemMapArrayAsync_ptsz(&info, 1, NULL), CUDA_SUCCESS);
-	release(a);
-	info.memHandle = b;
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-	release(b);
-	assert_charged(6 * MIB);
-	info.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-	assert_charged(0);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-}
-
-/* Its mappings go with the array; what they kept is charged as long as the device has it. */
-static void sparse_destroyed(void)
-{
-	CUarrayMapInfo info;
-	CUarray array;
-	memory handle;
-
-	start("1g");
-	array = sparse_array();
-	handle = created(4 * MIB);
-	info = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, handle);
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-	release(handle);
-	assert_data(4 * MIB);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-	assert_charged(0);
-}
-
-/* -- multicast objects -- */
-
-static memory multicast(uint64_t bytes)
-{
-	CUmulticastObjectProp prop = {.numDevices = 1, .size = bytes};
-	memory object = 0;
-
-	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
-	return object;
-}
-
-static void multicast_bindings(void)
-{
-	CUdeviceptr space;
-	memory object, a, b;
-
-	start("1g");
-	object = multicast(8 * MIB);
-	assert_data(0);
-	a = created(2 * MIB);
-	b = created(4 * MIB);
-	space = reserve(4 * MIB);
-	map(space, 4 * MIB, b);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, a, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindAddr(object, 2 * MIB, space, 4 * MIB, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindMem(object, 8 * MIB, a, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMulticastBindAddr(object, 6 * MIB, space, 4 * MIB, 0),
-		   CUDA_ERROR_INVALID_VALUE);
-	release(a);
-	release(b);
-	assert_data(6 * MIB);
-	unmap(space, 4 * MIB);
-	assert_data(6 * MIB);
-	CHECK_CUDA(cuMulticastBindAddr(object, 0, space, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 6 * MIB, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-	assert_data(6 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 2 * MIB, 4 * MIB), CUDA_SUCCESS);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_SUCCESS);
-	assert_data(0);
-	release(object);
-	assert_data(0);
-}
-
-/* Its bindings go with the object, which may be mapped: they keep their memory that long. */
-static void multicast_released(void)
-{
-	CUdeviceptr space;
-	memory object, handle;
-
-	start("1g");
-	object = multicast(8 * MIB);
-	handle = created(2 * MIB);
-	space = reserve(8 * MIB);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	map(space, 8 * MIB, object);
-	release(handle);
-	assert_data(2 * MIB);
-	release(object);
-	assert_data(2 * MIB);
-	unmap(space, 8 * MIB);
-	assert_charged(0);
-}
-
 /* -- the driver refuses -- */
-
-static void faults(const char *rules)
-{
-	env_set("VGPU_SIM_FAULTS", rules);
-}
 
 /* Nothing is charged for what was not made, and nothing lost of what did not go. */
 static void refused_by_the_driver(void)
@@ -495,8 +249,9 @@ static void refused_by_the_driver(void)
 	CUdeviceptr space;
 	memory handle;
 
-	faults("cuMemCreate@1=2,cuMemMap@1=999,cuMemUnmap@1=999,cuMemRelease@1=999,"
-	       "cuMemRelease@3=999,cuMemRetainAllocationHandle@1=999");
+	env_set("VGPU_SIM_FAULTS",
+		"cuMemCreate@1=2,cuMemMap@1=999,cuMemUnmap@1=999,cuMemRelease@1=999,"
+		"cuMemRelease@3=999,cuMemRetainAllocationHandle@1=999");
 	start("1g");
 	create_refused(SIZE, 0, CUDA_ERROR_OUT_OF_MEMORY);
 	assert_data(0);
@@ -520,37 +275,6 @@ static void refused_by_the_driver(void)
 	CHECK_CUDA(cuMemRelease(handle), CUDA_ERROR_UNKNOWN);
 	assert_data(SIZE);
 	release(handle);
-	assert_data(0);
-}
-
-static void bindings_refused(void)
-{
-	CUarrayMapInfo info;
-	CUdeviceptr space;
-	memory object, handle;
-
-	faults("cuMulticastBindMem@1=999,cuMulticastBindAddr@1=999,cuMulticastUnbind@1=999,"
-	       "cuMemMapArrayAsync@1=999,cuMemMapArrayAsync_ptsz@1=999");
-	start("1g");
-	object = multicast(8 * MIB);
-	handle = created(2 * MIB);
-	space = reserve(2 * MIB);
-	map(space, 2 * MIB, handle);
-	info = place(sparse_array(), 0, CU_MEM_OPERATION_TYPE_MAP, handle);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMulticastBindAddr(object, 0, space, 2 * MIB, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(&info, 1, NULL), CUDA_ERROR_UNKNOWN);
-	release(handle);
-	assert_data(2 * MIB);
-	unmap(space, 2 * MIB);
-	assert_data(0);
-	handle = created(2 * MIB);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	release(handle);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_ERROR_UNKNOWN);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_SUCCESS);
 	assert_data(0);
 }
 
@@ -641,13 +365,7 @@ int main(int argc, char **argv)
 		SCENE(every_order),
 		SCENE(retained),
 		SCENE(unmapped_together),
-		SCENE(sparse_mappings),
-		SCENE(sparse_remapped),
-		SCENE(sparse_destroyed),
-		SCENE(multicast_bindings),
-		SCENE(multicast_released),
 		SCENE(refused_by_the_driver),
-		SCENE(bindings_refused),
 		SCENE(threads),
 	};
 

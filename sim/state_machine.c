@@ -1,0 +1,165 @@
+/*
+ * Attaches a process to the shared state file, and locks it.
+ *
+ * Who attaches and can have LOCK_USERS exclusively is alone, and initialises the file: whatever an
+ * earlier crowd, another version, or a crash in the middle of this left there is gone.
+ *
+ * After fork the child has a copy of the parent's descriptor, which would keep the parent's slot
+ * alive: state_forked closes it. vfork and posix_spawn run no fork handlers; there close-on-exec
+ * does it.
+ */
+#include "state_machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pids.h"
+
+#define MAGIC 0x32656e6968636d76u /* changes with the layout */
+
+struct machine *state_machine;
+int state_fd = -1;
+struct slot *state_own;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+int state_byte_lock(int fd, short type, off_t byte)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	return fcntl(fd, F_OFD_SETLK, &lock) ? -errno : 0;
+}
+
+static int lock_wait(int fd, short type, off_t byte)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	while (fcntl(fd, F_OFD_SETLKW, &lock)) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+bool state_byte_held_by_other(int fd, off_t byte)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+	/* In doubt the process lives. */
+	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+void state_lock(void)
+{
+	pthread_mutex_lock(&mutex);
+	lock_wait(state_fd, F_WRLCK, LOCK_MUTEX);
+}
+
+void state_unlock(void)
+{
+	state_byte_lock(state_fd, F_UNLCK, LOCK_MUTEX);
+	pthread_mutex_unlock(&mutex);
+}
+
+/* The caller is alone with the file, or maps one that others have made for the same GPUs. */
+static int machine_open_locked(int fd, const struct sim_config *config)
+{
+	bool alone = !state_byte_lock(fd, F_WRLCK, LOCK_USERS);
+	struct stat status;
+
+	if (alone && (ftruncate(fd, 0) || ftruncate(fd, sizeof *state_machine)))
+		return -errno;
+	if (fstat(fd, &status))
+		return -errno;
+	if (status.st_size != sizeof *state_machine)
+		return -EBUSY;
+	struct machine *map = mmap(NULL, sizeof *map, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	if (alone) {
+		memcpy(map->total_bytes, config->total_bytes, sizeof map->total_bytes);
+		atomic_store(&map->magic, MAGIC);
+	}
+	if (atomic_load(&map->magic) != MAGIC ||
+	    memcmp(map->total_bytes, config->total_bytes, sizeof map->total_bytes)) {
+		munmap(map, sizeof *map);
+		return -EBUSY;
+	}
+	state_machine = map;
+	/* Replaces the exclusive one at a stroke. */
+	return state_byte_lock(fd, F_RDLCK, LOCK_USERS);
+}
+
+static int attach_locked(const struct sim_config *config)
+{
+	int fd = pids_file_open(config->state_path);
+
+	if (fd < 0)
+		return fd;
+	int result = lock_wait(fd, F_WRLCK, LOCK_MUTEX);
+	if (!result)
+		result = machine_open_locked(fd, config);
+	if (result) {
+		close(fd); /* drops what was locked */
+		return result;
+	}
+	state_byte_lock(fd, F_UNLCK, LOCK_MUTEX);
+	state_fd = fd;
+	return 0;
+}
+
+int state_attach(void)
+{
+	const struct sim_config *config = config_get();
+	int result = 0;
+
+	if (!config)
+		return -EINVAL;
+	pthread_mutex_lock(&mutex);
+	if (state_fd < 0)
+		result = attach_locked(config);
+	pthread_mutex_unlock(&mutex);
+	if (result == -EBUSY)
+		fprintf(stderr,
+			"vgpu-sim: %s is in use for other GPUs; set VGPU_SIM_STATE to another "
+			"path\n",
+			config->state_path);
+	else if (result)
+		fprintf(stderr, "vgpu-sim: %s: %s\n", config->state_path, strerror(-result));
+	return result;
+}
+
+void state_detach(void)
+{
+	pthread_mutex_lock(&mutex);
+	if (state_fd >= 0) {
+		munmap(state_machine, sizeof *state_machine);
+		close(state_fd);
+	}
+	state_machine = NULL;
+	state_fd = -1;
+	state_own = NULL;
+	state_objects_forget();
+	pthread_mutex_unlock(&mutex);
+}
+
+void state_forked(void)
+{
+	/* Another thread of the parent may have held it. */
+	pthread_mutex_init(&mutex, NULL);
+	if (state_fd >= 0)
+		close(state_fd);
+	if (state_machine)
+		munmap(state_machine, sizeof *state_machine);
+	pids_forked();
+	state_machine = NULL;
+	state_fd = -1;
+	state_own = NULL;
+	state_objects_forget();
+}

@@ -1,0 +1,250 @@
+/*
+ * Small arrays share granules, and which of them share one is the driver's to choose: no granule is
+ * charged twice, and none is had for nothing, whatever their sizes, and in what order they go.
+ */
+#include "arrays_fixture.h"
+
+#include <unistd.h>
+
+/* -- alike ------------------------------------------------------------------------------------ */
+
+/* Small arrays share granules: all of the quota is given out, and the granule that is not charged
+ * is not taken. */
+static void filled_with_small(void)
+{
+	unsigned count;
+
+	start("1g");
+	count = fill_with(&small, made, ARRAYS_MAX);
+	CHECK_EQUAL(count, (GIB - CONTEXT - HIDDEN) / (64 * KIB));
+	assert_held_to(GIB);
+	true_data();
+	end_all(&small, made, count);
+	assert_data(0);
+}
+
+/* The small arrays of all sizes, each with its like. */
+static void small_of_each_size(void)
+{
+	start("700m");
+	for (size_t width = 32; width <= 512; width += 32) {
+		struct kind kind = {"units", {width, 128, 0, FLOAT, 4, 0}, 0};
+		unsigned count = fill_with(&kind, made, ARRAYS_MAX);
+
+		CHECK_AT_MOST(outside_used(0), 700 * MIB + GRANULE);
+		CHECK_AT_MOST(700 * MIB - GRANULE, ledger_used(0));
+		true_data();
+		end_all(&kind, made, count);
+		assert_data(0);
+	}
+}
+
+/* -- of many sizes ---------------------------------------------------------------------------- */
+
+/* So many times 64 KiB. */
+static CUresult make_units(unsigned units, union made *ret_made)
+{
+	const struct kind kind = {"units", {32 * (size_t)units, 128, 0, FLOAT, 4, 0}, 0};
+
+	ret_made->any = NULL;
+	return make(&kind, ret_made);
+}
+
+/* Few are left, one in each granule: which nobody else can have. */
+static void scattered(void)
+{
+	static CUdeviceptr pieces[1024];
+	unsigned count, kept = 0;
+
+	start("1g");
+	count = fill_with(&small, made, ARRAYS_MAX);
+	for (unsigned i = 0; i < count; i++) {
+		if (i % 32)
+			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+		else
+			made[kept++] = made[i];
+	}
+	refused(GRANULE);
+	assert_held_to(GIB);
+	true_data();
+	for (unsigned i = 0; i < kept / 2; i++)
+		CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+	CHECK_EQUAL(fill(pieces, 1024, GRANULE), kept / 2);
+	assert_held_to(GIB);
+	true_data();
+	end_all(&small, made + kept / 2, kept - kept / 2);
+	assert_data(kept / 2 * GRANULE);
+}
+
+static void start_unseen(void)
+{
+	env_set("VGPU_SIM_NVML_PIDS", "none");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
+	cuda_start(0);
+}
+
+static void assert_no_less(void)
+{
+	CHECK_AT_MOST(outside_of(0, getpid()) - CONTEXT, ledger_own(0).data);
+}
+
+static void scattered_unseen(void)
+{
+	static CUdeviceptr pieces[1024];
+	unsigned count;
+
+	start_unseen();
+	count = fill_with(&small, made, ARRAYS_MAX);
+	for (unsigned i = 0; i < count; i++)
+		if (i % 32)
+			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+	fill(pieces, 1024, GRANULE);
+	CHECK_AT_MOST(outside_used(0), GIB + GRANULE);
+}
+
+/* What is alike is charged to the granule, without NVML's help. */
+static void alike_unseen(void)
+{
+	start_unseen();
+	for (unsigned units = 1; units <= 16; units++) {
+		unsigned each = 32 / units, count = 20 * each + 1;
+
+		for (unsigned i = 0; i < count; i++)
+			CHECK_CUDA(make_units(units, &made[i]), CUDA_SUCCESS);
+		CHECK_EQUAL(ledger_own(0).data, 21 * GRANULE);
+		for (unsigned i = 0; i < count; i += 2) {
+			CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+			CHECK_CUDA(make_units(units, &made[i]), CUDA_SUCCESS);
+		}
+		CHECK_EQUAL(ledger_own(0).data, 21 * GRANULE);
+		assert_no_less();
+		end_all(&small, made, count);
+		CHECK_EQUAL(ledger_own(0).data, 0);
+	}
+}
+
+/* Gaps of every size that are one too short for what comes then. */
+static void gaps_unseen(void)
+{
+	start_unseen();
+	for (unsigned units = 2; units <= 16; units++) {
+		unsigned count = 10 * 32, kept = 0;
+
+		for (unsigned i = 0; i < count; i++)
+			CHECK_CUDA(make_units(1, &made[i]), CUDA_SUCCESS);
+		for (unsigned i = 0; i < count; i++) {
+			if (i % 32 % units == units - 1)
+				made[kept++] = made[i];
+			else
+				CHECK_CUDA(end(&small, made[i]), CUDA_SUCCESS);
+		}
+		for (unsigned i = 0; i < 40; i++) {
+			CHECK_CUDA(make_units(units, &made[kept++]), CUDA_SUCCESS);
+			assert_no_less();
+		}
+		end_all(&small, made, kept);
+		CHECK_EQUAL(ledger_own(0).data, 0);
+	}
+}
+
+/* The first is like the last, and those in between fill the granules. */
+static void unlike_unseen(void)
+{
+	unsigned count = 0;
+
+	start_unseen();
+	CHECK_CUDA(make_units(1, &made[count++]), CUDA_SUCCESS);
+	while (count < 41)
+		CHECK_CUDA(make_units(16, &made[count++]), CUDA_SUCCESS);
+	while (count < 1500) {
+		CHECK_CUDA(make_units(1, &made[count++]), CUDA_SUCCESS);
+		assert_no_less();
+	}
+	end_all(&small, made, count);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+/* In turns, of sizes that do not go together as well as each does with its like, or better. */
+static void in_turns(void)
+{
+	static const unsigned turns[][4] = {{16, 9, 16, 9},   {11, 11, 10, 11}, {9, 16, 12, 16},
+					    {16, 6, 11, 1},   {1, 16, 1, 16},   {5, 7, 3, 13},
+					    {10, 10, 10, 12}, {2, 15, 15, 2}};
+
+	start("700m");
+	for (unsigned i = 0; i < sizeof(turns) / sizeof(*turns); i++) {
+		unsigned count = 0;
+		CUresult result;
+
+		while ((result = make_units(turns[i][count % 4], &made[count])) == CUDA_SUCCESS)
+			count++;
+		CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(!made[count].any);
+		assert_held_to(700 * MIB);
+		true_data();
+		end_all(&small, made, count);
+		assert_data(0);
+	}
+}
+
+static void at_random(void)
+{
+	unsigned seed = 7, refusals = 0;
+	struct figures seen;
+
+	start("700m");
+	outside_watch(0);
+	for (unsigned round = 0; round < 20000; round++) {
+		unsigned i = (unsigned)rand_r(&seed) % 1000;
+
+		if (made[i].any) {
+			CHECK_CUDA(cuArrayDestroy(made[i].array), CUDA_SUCCESS);
+			made[i].any = NULL;
+		} else {
+			refusals += make_units(1 + (unsigned)rand_r(&seed) % 16, &made[i]) !=
+				    CUDA_SUCCESS;
+		}
+	}
+	seen = outside_watched();
+	CHECK_AT_MOST(seen.used, 700 * MIB + GRANULE);
+	CHECK_AT_MOST(1, refusals);
+	for (unsigned i = 0; i < 1000; i++)
+		if (made[i].any)
+			CHECK_CUDA(cuArrayDestroy(made[i].array), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+/* Contexts do not share. */
+static void small_in_two_contexts(void)
+{
+	CUcontext first, second;
+	union made one, other;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&first, 0, 0), CUDA_SUCCESS);
+	one = made_of(&small);
+	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	other = made_of(&small);
+	CHECK_EQUAL(ledger_own(0).data, 2 * GRANULE);
+	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT + 2 * GRANULE);
+	CHECK_CUDA(end(&small, one), CUDA_SUCCESS); /* in the other's time */
+	CHECK_EQUAL(ledger_own(0).data, GRANULE);
+	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT + GRANULE);
+	CHECK_CUDA(cuCtxDestroy_v2(first), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, GRANULE);
+	CHECK_CUDA(end(&small, other), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(filled_with_small),     SCENE(small_of_each_size), SCENE(scattered),
+		SCENE(scattered_unseen),      SCENE(alike_unseen),       SCENE(gaps_unseen),
+		SCENE(unlike_unseen),         SCENE(in_turns),           SCENE(at_random),
+		SCENE(small_in_two_contexts),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

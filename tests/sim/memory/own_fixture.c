@@ -1,0 +1,81 @@
+/* See own_fixture.h. */
+#include "own_fixture.h"
+
+#include <unistd.h>
+
+const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
+
+CUcontext start(const char *limit)
+{
+	CUcontext context;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	env_set("VGPU_SIM_MODULE_MIB", "20");
+	scene_write("code.ptx", code);
+	context = cuda_start(0);
+	give(take(1)); /* settles the context */
+	return context;
+}
+
+void rest(void)
+{
+	size_t available, total;
+
+	sleep_ms(25);
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+}
+
+void assert_books(uint64_t module, uint64_t data)
+{
+	struct vgpu_hami_usage usage = ledger_own(0);
+
+	CHECK_EQUAL(usage.context, CONTEXT);
+	CHECK_EQUAL(usage.module, module);
+	CHECK_EQUAL(usage.data, data);
+	CHECK_EQUAL(usage.offset, HIDDEN);
+	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + module + data);
+}
+
+void assert_stack(size_t bytes)
+{
+	size_t now = 0;
+
+	CHECK_CUDA(cuCtxGetLimit(&now, CU_LIMIT_STACK_SIZE), CUDA_SUCCESS);
+	CHECK_EQUAL(now, bytes);
+}
+
+CUdeviceptr leave(uint64_t bytes)
+{
+	size_t available, total;
+
+	CHECK_CUDA(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+	return take((available - bytes) / GRANULE * GRANULE);
+}
+
+CUresult load(unsigned loader, union loaded *ret_loaded)
+{
+	const char *file = scene_path("code.ptx");
+
+	switch (loader % LOADERS) {
+	case 0:
+		return cuModuleLoad(&ret_loaded->module, file);
+	case 1:
+		return cuModuleLoadData(&ret_loaded->module, code);
+	case 2:
+		return cuModuleLoadDataEx(&ret_loaded->module, code, 0, NULL, NULL);
+	case 3:
+		return cuModuleLoadFatBinary(&ret_loaded->module, code);
+	case 4:
+		return cuLibraryLoadData(&ret_loaded->library, code, NULL, NULL, 0, NULL, NULL, 0);
+	default:
+		return cuLibraryLoadFromFile(&ret_loaded->library, file, NULL, NULL, 0, NULL, NULL,
+					     0);
+	}
+}
+
+void unload(unsigned loader, union loaded loaded)
+{
+	CHECK_CUDA(loader % LOADERS < 4 ? cuModuleUnload(loaded.module)
+					: cuLibraryUnload(loaded.library),
+		   CUDA_SUCCESS);
+}

@@ -1,0 +1,242 @@
+/* See sharing_fixture.h. */
+#include "sharing_fixture.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* -- actors ----------------------------------------------------------------------------------- */
+
+struct board *board;
+static int parcel[2]; /* descriptors go from one end to the other */
+
+CUmemGenericAllocationHandle handles[THINGS];
+CUdeviceptr addresses[THINGS];
+int files[THINGS];
+static const char *other_slice;
+
+static void act(int wire)
+{
+	step *todo;
+	uint64_t argument;
+
+	if (other_slice) {
+		env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+		env_set("CUDA_DEVICE_MEMORY_LIMIT", other_slice);
+	}
+	cuda_start(0);
+	give(take(1)); /* settles the context */
+	tell(wire, 1);
+	while ((todo = (step *)(uintptr_t)hear(wire))) {
+		argument = hear(wire);
+		tell(wire, todo(argument));
+	}
+}
+
+struct member actor(void)
+{
+	struct member member = member_start(act);
+
+	hear(member.wire);
+	return member;
+}
+
+/* One of a slice with that limit. */
+struct member outsider(const char *limit)
+{
+	struct member member;
+
+	other_slice = limit;
+	member = actor();
+	other_slice = NULL;
+	return member;
+}
+
+uint64_t order(struct member *member, step *todo, uint64_t argument)
+{
+	tell(member->wire, (uintptr_t)todo);
+	tell(member->wire, argument);
+	return hear(member->wire);
+}
+
+void dismiss(struct member *member)
+{
+	tell(member->wire, 0);
+	member_end(member);
+}
+
+void begin(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	CHECK(board != MAP_FAILED);
+	CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, parcel) == 0);
+}
+
+void parcel_send(int fd)
+{
+	char control[CMSG_SPACE(sizeof(fd))] = {0}, byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	CHECK_EQUAL(sendmsg(parcel[0], &message, 0), 1);
+}
+
+int parcel_receive(void)
+{
+	char control[CMSG_SPACE(sizeof(int))], byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	int fd;
+
+	CHECK_EQUAL(recvmsg(parcel[1], &message, MSG_CMSG_CLOEXEC), 1);
+	CHECK(CMSG_FIRSTHDR(&message));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return fd;
+}
+
+/* -- what is true ----------------------------------------------------------------------------- */
+
+/* The slice's living actors hold so much, all in all, and it is charged once. */
+void assert_held(unsigned living, uint64_t bytes)
+{
+	CHECK_EQUAL(ledger_reap(), living);
+	CHECK_EQUAL(outside_used(0), living * FIGURE + bytes);
+	CHECK_EQUAL(ledger_used(0), living * CHARGE + bytes);
+}
+
+/* What is charged to it beside its context. */
+void assert_charged(const struct member *member, uint64_t data, uint64_t offset)
+{
+	struct vgpu_hami_usage usage = ledger_of(member->pid, 0);
+
+	CHECK_EQUAL(usage.data, data);
+	CHECK_EQUAL(usage.offset, HIDDEN + offset);
+	CHECK_EQUAL(usage.module, 0);
+}
+
+/* The same asked of itself, by an actor of another slice. */
+static uint64_t own_data(uint64_t unused)
+{
+	(void)unused;
+	return ledger_own(0).data;
+}
+
+static uint64_t own_offset(uint64_t unused)
+{
+	(void)unused;
+	return ledger_own(0).offset - HIDDEN;
+}
+
+void assert_outsider(struct member *member, uint64_t data, uint64_t offset)
+{
+	CHECK_EQUAL(order(member, own_data, 0), data);
+	CHECK_EQUAL(order(member, own_offset, 0), offset);
+}
+
+/* -- steps ------------------------------------------------------------------------------------ */
+
+/* The books are compared with NVML's figure: due once a second. */
+uint64_t look(uint64_t unused)
+{
+	(void)unused;
+	sleep_ms(1100);
+	give(take(1));
+	return 0;
+}
+
+uint64_t context_reset(uint64_t unused)
+{
+	(void)unused;
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_start(0);
+	give(take(1));
+	return 0;
+}
+
+uint64_t create(uint64_t i)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .requestedHandleTypes = POSIX,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	CHECK_CUDA(cuMemCreate(&handles[i], SIZE, &prop, 0), CUDA_SUCCESS);
+	return 0;
+}
+
+uint64_t export(uint64_t i)
+{
+	CHECK_CUDA(cuMemExportToShareableHandle(&files[i], handles[i], POSIX, 0), CUDA_SUCCESS);
+	return 0;
+}
+
+static uint64_t post(uint64_t i)
+{
+	parcel_send(files[i]);
+	return 0;
+}
+
+uint64_t file_close(uint64_t i)
+{
+	CHECK(close(files[i]) == 0);
+	return 0;
+}
+
+/* Exports it, sends the descriptor, and keeps none. */
+uint64_t send_off(uint64_t i)
+{
+	export(i);
+	post(i);
+	return file_close(i);
+}
+
+static uint64_t receive(uint64_t i)
+{
+	files[i] = parcel_receive();
+	return 0;
+}
+
+static uint64_t import(uint64_t i)
+{
+	CHECK_CUDA(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)files[i], POSIX),
+		   CUDA_SUCCESS);
+	return 0;
+}
+
+uint64_t fetch(uint64_t i)
+{
+	receive(i);
+	import(i);
+	return file_close(i);
+}
+
+uint64_t release(uint64_t i)
+{
+	CHECK_CUDA(cuMemRelease(handles[i]), CUDA_SUCCESS);
+	return 0;
+}
+
+uint64_t allocate(uint64_t i)
+{
+	addresses[i] = take(SIZE);
+	return 0;
+}
+
+uint64_t give_back_address(uint64_t i)
+{
+	give(addresses[i]);
+	return 0;
+}

@@ -1,0 +1,74 @@
+/* See virtual_fixture.h. */
+#include "virtual_fixture.h"
+
+#include <unistd.h>
+
+void start(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	cuda_start(0);
+	give(take(1)); /* settles the context */
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+void assert_data(uint64_t bytes)
+{
+	struct vgpu_hami_usage usage = ledger_own(0);
+
+	CHECK_EQUAL(usage.data, bytes);
+	CHECK_EQUAL(usage.total, usage.context + usage.module + usage.data + usage.offset);
+	CHECK_EQUAL(outside_of(0, getpid()), usage.context + usage.module + usage.data);
+	CHECK_EQUAL(outside_used(0), CONTEXT + 9 * MIB + bytes);
+	CHECK_EQUAL(ledger_used(0), usage.total);
+}
+
+CUmemAllocationProp at(unsigned type, int id)
+{
+	return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {type, id}};
+}
+
+CUresult create(memory *handle, uint64_t bytes, CUdevice device)
+{
+	CUmemAllocationProp prop = at(CU_MEM_LOCATION_TYPE_DEVICE, device);
+
+	return cuMemCreate(handle, bytes, &prop, 0);
+}
+
+memory created(uint64_t bytes)
+{
+	memory handle = 0;
+
+	CHECK_CUDA(create(&handle, bytes, 0), CUDA_SUCCESS);
+	return handle;
+}
+
+void release(memory handle)
+{
+	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
+CUdeviceptr reserve(uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAddressReserve(&address, bytes, 0, 0, 0), CUDA_SUCCESS);
+	return address;
+}
+
+void map(CUdeviceptr address, uint64_t bytes, memory handle)
+{
+	CHECK_CUDA(cuMemMap(address, bytes, 0, handle, 0), CUDA_SUCCESS);
+}
+
+void unmap(CUdeviceptr address, uint64_t bytes)
+{
+	CHECK_CUDA(cuMemUnmap(address, bytes), CUDA_SUCCESS);
+}
+
+memory retain(CUdeviceptr address)
+{
+	memory handle = 0;
+
+	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address), CUDA_SUCCESS);
+	return handle;
+}

@@ -1,0 +1,135 @@
+/* See actors.h. */
+#include "actors.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct actor exporter, importer;
+struct board *board;
+static int sockets[2]; /* descriptors go from 0 to 1 */
+
+void actors_begin(void)
+{
+	selftest_begin("1x8G");
+	board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	CHECK(board != MAP_FAILED);
+	CHECK(!socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets));
+}
+
+static void act(int from, int to)
+{
+	void (*step)(void);
+
+	selftest_context();
+	while (read(from, &step, sizeof step) == (ssize_t)sizeof step) {
+		step();
+		CHECK_EQ(write(to, "", 1), 1);
+	}
+	_exit(0);
+}
+
+struct actor actor_start(void)
+{
+	int to[2], from[2];
+
+	CHECK(!pipe(to) && !pipe(from));
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		close(to[1]);
+		close(from[0]);
+		act(to[0], from[1]);
+	}
+	close(to[0]);
+	close(from[1]);
+	return (struct actor){pid, to[1], from[0]};
+}
+
+void tell(const struct actor *actor, void (*step)(void))
+{
+	char byte;
+
+	CHECK_EQ(write(actor->to, &step, sizeof step), sizeof step);
+	CHECK_EQ(read(actor->from, &byte, 1), 1);
+}
+
+void actor_kill(const struct actor *actor)
+{
+	int status;
+
+	kill(actor->pid, SIGKILL);
+	CHECK_EQ(waitpid(actor->pid, &status, 0), actor->pid);
+	close(actor->to);
+	close(actor->from);
+}
+
+static void nothing(void)
+{
+}
+
+void actors_start(void)
+{
+	exporter = actor_start();
+	importer = actor_start();
+	tell(&exporter, nothing);
+	tell(&importer, nothing);
+}
+
+void check_mib(long long exporters, long long importers, long long device, int line)
+{
+	size_t fixed = 0;
+
+	if (exporters >= 0) {
+		fixed += CONTEXT + FIRST;
+		selftest_check_eq(selftest_process_bytes(0, exporter.pid),
+				  (long long)CONTEXT + exporters * (long long)MIB, "exporter",
+				  __FILE__, line);
+	}
+	if (importers >= 0) {
+		fixed += CONTEXT + FIRST;
+		selftest_check_eq(selftest_process_bytes(0, importer.pid),
+				  (long long)CONTEXT + importers * (long long)MIB, "importer",
+				  __FILE__, line);
+	}
+	selftest_check_eq((long long)(selftest_used(0) - fixed) / (long long)MIB, device, "device",
+			  __FILE__, line);
+}
+
+void fd_send(int fd)
+{
+	char control[CMSG_SPACE(sizeof fd)] = {0}, byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof control};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof fd);
+	memcpy(CMSG_DATA(header), &fd, sizeof fd);
+	CHECK_EQ(sendmsg(sockets[0], &message, 0), 1);
+	close(fd);
+}
+
+int fd_receive(void)
+{
+	char control[CMSG_SPACE(sizeof(int))], byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof control};
+	int fd;
+
+	CHECK_EQ(recvmsg(sockets[1], &message, 0), 1);
+	CHECK(CMSG_FIRSTHDR(&message));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+	return fd;
+}
