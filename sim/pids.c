@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int file = -1;
@@ -57,13 +58,22 @@ void pids_record(const char *state_path, unsigned slot)
 		fprintf(stderr, "vgpu-sim: %s.pids cannot be locked\n", state_path);
 }
 
-unsigned pids_of(const char *state_path, unsigned slot, unsigned own)
+uint64_t pids_space(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
+}
+
+unsigned pids_of(const char *state_path, unsigned slot, unsigned own, uint64_t space)
 {
 	struct flock lock = lock_of(F_WRLCK, slot);
 
 	open_once(state_path);
+	/* It is ourselves, whose own lock is in nobody's way; or it has lost its lock, or dies just
+	 * now: then its pid means something where it is itself, and nothing elsewhere. */
 	if (file < 0 || fcntl(file, F_GETLK, &lock) || lock.l_type == F_UNLCK)
-		return own; /* it is ourselves, whose own lock is in nobody's way */
+		return space == pids_space() ? own : 0;
 	return lock.l_pid > 0 ? (unsigned)lock.l_pid : 0;
 }
 

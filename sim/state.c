@@ -89,6 +89,7 @@ int state_claim(void)
 		if (i >= state_slots_seen())
 			atomic_store(&state_machine->slots_seen, i + 1);
 		pids_record(config_get()->state_path, i);
+		atomic_store(&slot->pid_space, pids_space());
 		atomic_store(&slot->pid, (uint32_t)getpid());
 		state_own = slot;
 	}
@@ -185,7 +186,8 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 
 		if (!slot_used(slot) || !atomic_load(&share->contexts))
 			continue;
-		unsigned pid = pids_of(config_get()->state_path, i, atomic_load(&slot->pid));
+		unsigned pid = pids_of(config_get()->state_path, i, atomic_load(&slot->pid),
+				       atomic_load(&slot->pid_space));
 		if (!pid)
 			continue;
 		if (count < max) {

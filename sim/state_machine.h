@@ -41,7 +41,8 @@ struct share {
 };
 
 struct slot {
-	_Atomic uint32_t pid; /* 0: free. Set last when a slot is claimed, cleared first */
+	_Atomic uint32_t pid;       /* 0: free. Set last when a slot is claimed, cleared first */
+	_Atomic uint64_t pid_space; /* of which pid namespace it is: pids_space() */
 	struct share shares[SIM_GPUS_MAX];
 };
 
