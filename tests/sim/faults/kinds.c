@@ -32,8 +32,8 @@ static CUresult make_mapped(uint64_t bytes, CUdeviceptr *ret_address)
 
 static CUresult make_array(uint64_t bytes, CUarray *ret_array)
 {
-	CUDA_ARRAY_DESCRIPTOR flat = {.Width = 512,
-				      .Height = bytes / (512 * sizeof(float)),
+	CUDA_ARRAY_DESCRIPTOR flat = {.Width = 16384,
+				      .Height = bytes / (16384 * sizeof(float)),
 				      .Format = CU_AD_FORMAT_FLOAT,
 				      .NumChannels = 1};
 
