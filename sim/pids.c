@@ -6,7 +6,8 @@
  * These locks belong to the process and not to a descriptor, and are gone when it closes any
  * descriptor of the file. So they have a file of their own beside the state's, which is never
  * closed; both libraries of a process may have it open. An application that closes all descriptors
- * loses its lock, and is then shown with the pid that it has for itself.
+ * loses its lock, and is then shown with the pid that it has for itself, to its own namespace. So
+ * is one that is ending, in the instant between the end of this lock and of the state's.
  *
  * Called under the state's mutex.
  */
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int file = -1;
@@ -57,13 +59,25 @@ void pids_record(const char *state_path, unsigned slot)
 		fprintf(stderr, "vgpu-sim: %s.pids cannot be locked\n", state_path);
 }
 
-unsigned pids_of(const char *state_path, unsigned slot, unsigned own)
+uint64_t pids_namespace(void)
+{
+	struct stat status;
+
+	return stat("/proc/self/ns/pid", &status) ? 0 : status.st_ino;
+}
+
+unsigned pids_of(const char *state_path, unsigned slot, unsigned own, uint64_t own_namespace)
 {
 	struct flock lock = lock_of(F_WRLCK, slot);
 
 	open_once(state_path);
-	if (file < 0 || fcntl(file, F_GETLK, &lock) || lock.l_type == F_UNLCK)
-		return own; /* it is ourselves, whose own lock is in nobody's way */
+	if (file < 0 || fcntl(file, F_GETLK, &lock))
+		return own;
+	if (lock.l_type == F_UNLCK) { /* ourselves, most often, whose lock is not in our way */
+		uint64_t ours = pids_namespace();
+
+		return !ours || !own_namespace || ours == own_namespace ? own : 0;
+	}
 	return lock.l_pid > 0 ? (unsigned)lock.l_pid : 0;
 }
 

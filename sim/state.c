@@ -59,7 +59,7 @@ enum {
 };
 
 #define NOBODY      UINT32_MAX
-#define MAGIC       0x32656e6968636d76u /* changes with the layout */
+#define MAGIC       0x33656e6968636d76u /* changes with the layout */
 #define EXPORT_MARK ((uint64_t)1 << 42) /* in a descriptor's offset, beside the object's id */
 
 struct share {
@@ -69,6 +69,7 @@ struct share {
 
 struct slot {
 	_Atomic uint32_t pid; /* 0: free. Set last when a slot is claimed, cleared first */
+	_Atomic uint64_t pid_namespace; /* that it is of */
 	struct share shares[SIM_GPUS_MAX];
 };
 
@@ -363,6 +364,7 @@ int state_claim(void)
 		if (i >= slots_seen())
 			atomic_store(&machine->slots_seen, i + 1);
 		pids_record(config_get()->state_path, i);
+		atomic_store(&slot->pid_namespace, pids_namespace());
 		atomic_store(&slot->pid, (uint32_t)getpid());
 		own = slot;
 	}
@@ -480,7 +482,8 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 
 		if (!slot_used(slot) || !atomic_load(&share->contexts))
 			continue;
-		unsigned pid = pids_of(config_get()->state_path, i, atomic_load(&slot->pid));
+		unsigned pid = pids_of(config_get()->state_path, i, atomic_load(&slot->pid),
+				       atomic_load(&slot->pid_namespace));
 		if (!pid)
 			continue;
 		if (count < max) {
