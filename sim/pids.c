@@ -6,7 +6,7 @@
  * These locks belong to the process and not to a descriptor, and are gone when it closes any
  * descriptor of the file. So they have a file of their own beside the state's, which is never
  * closed; both libraries of a process may have it open. An application that closes all descriptors
- * loses its lock, and is then shown with the pid that it has for itself.
+ * loses its lock, and is then shown with the pid that it has for itself, to its own namespace.
  *
  * Called under the state's mutex.
  */

@@ -158,6 +158,16 @@ static int lock_init_byte(const char *path, const struct region *region, struct 
 	return error ? fail(fault, error, "lock", path) : 0;
 }
 
+/* Never fails on a local file system. Where it does, the byte would stay locked for as long as we
+ * live, and keep out everybody who comes; so the caller must close the file, which gives it back.
+ */
+static int unlock_init_byte(const char *path, const struct region *region, struct fault *fault)
+{
+	int error = sys_unlock_byte(region->fd, VGPU_INIT_LOCK_OFFSET);
+
+	return error ? fail(fault, error, "unlock", path) : 0;
+}
+
 static int map_file(const char *path, struct region *region, struct fault *fault)
 {
 	void *addr;
@@ -382,12 +392,12 @@ static int open_region(const char *path, const struct region_setup *setup, enum 
 		error = lock_init_byte(path, &region, fault);
 	if (!error)
 		error = settle(path, setup, access, &region, fault);
+	if (!error && region.writable)
+		error = unlock_init_byte(path, &region, fault);
 	if (error) {
 		discard(&region);
 		return error;
 	}
-	if (region.writable)
-		sys_unlock_byte(region.fd, VGPU_INIT_LOCK_OFFSET);
 	*ret_region = region;
 	return 0;
 }

@@ -62,7 +62,7 @@ static void prepare(const char *path, enum before before, struct region *holder)
 static int fail_once(const char *path, enum before before, int error, int at)
 {
 	struct region_setup setup = setup_from(1, 1, GIB);
-	struct region holder = REGION_CLOSED, region = REGION_CLOSED;
+	struct region holder = REGION_CLOSED, region = REGION_CLOSED, beside = REGION_CLOSED;
 	struct fault fault = {""};
 	int descriptors, result;
 
@@ -82,6 +82,9 @@ static int fail_once(const char *path, enum before before, int error, int at)
 	} else {
 		assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
 		assert_int_equal(count_wrong(&region), 0);
+		/* Nobody is kept out by what it did. */
+		assert_int_equal(open_claimed(path, &setup, &beside), 0);
+		region_close(&beside);
 	}
 	region_close(&region);
 	assert_int_equal(count_descriptors(), descriptors);

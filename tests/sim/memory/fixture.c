@@ -376,24 +376,30 @@ static struct figures asked_outside(struct question question)
 
 uint64_t outside_used(unsigned gpu)
 {
-	return asked_outside((struct question){QUESTION_MEMORY, gpu, 0}).used;
+	return asked_outside((struct question){.kind = QUESTION_MEMORY, .gpu = gpu}).used;
 }
 
 uint64_t outside_of(unsigned gpu, pid_t pid)
 {
-	return asked_outside((struct question){QUESTION_PROCESS, gpu, pid}).used;
+	return asked_outside((struct question){.kind = QUESTION_PROCESS, .gpu = gpu, .pid = pid})
+		.used;
+}
+
+void outside_watch_every(unsigned gpu, unsigned pause_ms)
+{
+	asked_outside((struct question){.kind = QUESTION_WATCH, .gpu = gpu, .pause_ms = pause_ms});
 }
 
 void outside_watch(unsigned gpu)
 {
-	asked_outside((struct question){QUESTION_WATCH, gpu, 0});
+	outside_watch_every(gpu, 0);
 }
 
 struct figures outside_watched(void)
 {
 	int wire = onlooker_wire(&without_library, false);
 
-	ask(wire, (struct question){QUESTION_WATCH_END, 0, 0});
+	ask(wire, (struct question){.kind = QUESTION_WATCH_END});
 	return answered(wire);
 }
 
@@ -401,7 +407,8 @@ struct figures inside(unsigned gpu, int version)
 {
 	int wire = onlooker_wire(&with_library, true);
 
-	ask(wire, (struct question){version == 2 ? QUESTION_MEMORY_V2 : QUESTION_MEMORY, gpu, 0});
+	ask(wire, (struct question){.kind = version == 2 ? QUESTION_MEMORY_V2 : QUESTION_MEMORY,
+				    .gpu = gpu});
 	return answered(wire);
 }
 

@@ -114,6 +114,8 @@ uint64_t outside_used(unsigned gpu);
 uint64_t outside_of(unsigned gpu, pid_t pid);
 /* From begin to end, the highest outside_used, looked at all the time. */
 void outside_watch(unsigned gpu);
+/* The same without a core of its own: every so many ms. */
+void outside_watch_every(unsigned gpu, unsigned pause_ms);
 struct figures outside_watched(void);
 
 /* What NVML says to a program with the library that never uses CUDA; version 1 or 2 of the call. */

@@ -44,7 +44,7 @@ static struct answer answer_process(nvmlDevice_t device, int pid)
 	return answer;
 }
 
-static struct answer watch(int wire, nvmlDevice_t device)
+static struct answer watch(int wire, nvmlDevice_t device, unsigned pause_ms)
 {
 	struct pollfd ready = {.fd = wire, .events = POLLIN};
 	struct answer highest = {0};
@@ -55,7 +55,7 @@ static struct answer watch(int wire, nvmlDevice_t device)
 		if (seen.used > highest.used)
 			highest.used = seen.used;
 		highest.samples++;
-	} while (poll(&ready, 1, 0) == 0);
+	} while (poll(&ready, 1, (int)pause_ms) == 0);
 	return highest;
 }
 
@@ -97,7 +97,7 @@ int main(void)
 		if (write(WIRE, &answer, sizeof(answer)) != sizeof(answer))
 			return 1;
 		if (question.kind == QUESTION_WATCH)
-			highest = watch(WIRE, device);
+			highest = watch(WIRE, device, question.pause_ms);
 	}
 	return 0;
 }

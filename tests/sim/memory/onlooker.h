@@ -16,6 +16,7 @@ struct question {
 	enum question_kind kind;
 	unsigned gpu;
 	int pid;
+	unsigned pause_ms; /* of a watch, between two looks */
 };
 
 struct answer {
