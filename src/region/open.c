@@ -304,6 +304,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 
 	if (error)
 		return error;
+	sys_fchmod(region->fd, 0666); /* who created it may have died before that */
 	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
 		error = write_zeros(region->fd);
 		if (error) {
