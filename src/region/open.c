@@ -104,8 +104,11 @@ static int open_or_create(const char *path, struct region *region)
 		if (region->fd != -ENOENT)
 			break;
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, 0666);
-		if (region->fd >= 0)
+		if (region->fd >= 0) {
+			region_step(file_created);
 			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
+			region_step(file_opened);
+		}
 		if (region->fd != -EEXIST)
 			break;
 	}
@@ -152,6 +155,8 @@ static int lock_init_byte(const char *path, const struct region *region, struct 
 		}
 		sys_sleep_ns(INIT_POLL_NS);
 	}
+	if (!error)
+		region_step(init_locked);
 	if (error == -EINVAL || error == -EPERM || error == -EACCES)
 		error = -ENOSYS; /* what kernels before 3.15 say, and sandboxes */
 	return error ? fail(fault, error, "lock", path) : 0;
@@ -290,10 +295,15 @@ static int write_zeros(int fd)
 	struct stat st;
 	int error = sys_fstat(fd, &st);
 
-	if (!error && st.st_size > 0)
+	if (!error && st.st_size > 0) {
 		error = sys_ftruncate(fd, 0);
-	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros))
+		region_step(make_emptied);
+	}
+	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros)) {
+		if (size == REGION_SIZE / 2)
+			region_step(make_half);
 		error = sys_write_all(fd, zeros, sizeof(zeros)); /* at the end: O_APPEND */
+	}
 	return error;
 }
 
@@ -386,8 +396,10 @@ static int open_region(const char *path, const struct region_setup *setup, enum 
 		discard(&region);
 		return error;
 	}
-	if (region.writable)
+	if (region.writable) {
 		sys_unlock_byte(region.fd, VGPU_INIT_LOCK_OFFSET);
+		region_step(init_unlocked);
+	}
 	*ret_region = region;
 	return 0;
 }
