@@ -3,10 +3,11 @@
  * over again, at its second, and so on to the last. Whatever it leaves: the next process opens the
  * region at once, has all of it for itself, and finds it whole.
  */
+#include "aftermath.h"
 #include "region_internal.h"
 #include "region_share_walk.h"
 
-#define LIMIT (100 * MIB)
+#define LIMIT AFTERMATH_LIMIT
 
 static const char *const step_names[] = {
 #define NAME(name) #name,
@@ -123,52 +124,11 @@ static void work_out(void *arg)
 
 static const char *where(void)
 {
-	return run->count ? step_names[run->last] : "before the first step";
-}
+	static char text[96];
 
-static void assert_whole_for_the_next(void)
-{
-	struct region_setup setup = setup_of(LIMIT);
-	struct region region = REGION_CLOSED;
-	uint64_t start = clock_now_ns();
-	struct stat st;
-
-	if (open_claimed(run->path, &setup, &region) != 0)
-		fail_msg("killed at step %d, %s: cannot be opened", (int)run->kill_at, where());
-	if (region_charge(&region, 0, REGION_DATA, LIMIT, LIMIT) != 0)
-		fail_msg("killed at step %d, %s: quota is lost", (int)run->kill_at, where());
-	if (clock_now_ns() - start > NS_PER_S)
-		fail_msg("killed at step %d, %s: blocked", (int)run->kill_at, where());
-	if (stat(run->path, &st) != 0 || (st.st_mode & 07777) != 0666)
-		fail_msg("killed at step %d, %s: mode %o", (int)run->kill_at, where(), st.st_mode);
-	region_reap(&region);
-	if (count_wrong(&region) != 0)
-		fail_msg("killed at step %d, %s: not whole", (int)run->kill_at, where());
-	assert_int_equal(region_used(&region, 0), LIMIT);
-	assert_int_equal(region_living(&region), 1);
-	region_close(&region);
-}
-
-/* An onlooker alone makes it whole, too: no setup, so no reset helps. */
-static void assert_whole_for_an_onlooker(void)
-{
-	struct region view = REGION_CLOSED;
-	struct fault fault = {""};
-	int error = region_view(run->path, &view, &fault);
-
-	if (error) { /* not made yet: said so, and not taken for somebody else's */
-		assert_true(run->unmade);
-		assert_non_null(strstr(fault.text, "it is empty"));
-		return;
-	}
-	assert_true(region_reap(&view) >= 0);
-	region_check(&view, NULL, NULL); /* takes over what a dead holder left */
-	if (count_wrong(&view) != 0 || region_living(&view) != 0)
-		fail_msg("killed at step %d, %s: an onlooker finds it not whole", (int)run->kill_at,
-			 where());
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		assert_int_equal(region_used(&view, device), 0);
-	region_close(&view);
+	snprintf(text, sizeof(text), "at step %d, %s", (int)run->kill_at,
+		 run->count ? step_names[run->last] : "before the first step");
+	return text;
 }
 
 static int work_out_until(uint64_t kill_at)
@@ -211,8 +171,8 @@ static void test_killed_at_each(void **state)
 		if (!WIFSIGNALED(status))
 			break;
 		if (kill_at % 2 == 0)
-			assert_whole_for_an_onlooker();
-		assert_whole_for_the_next();
+			assert_whole_for_an_onlooker(run->path, run->unmade, where());
+		assert_whole_for_the_next(run->path, where());
 	}
 	assert_int_equal(status, 0); /* it came to its end */
 	assert_true(kill_at > REGION_STEP_COUNT);
@@ -232,7 +192,7 @@ static void test_killed_twice(void **state)
 			run->kill_at = again;
 			assert_true(WIFSIGNALED(reap_status(spawn(work_out, NULL))));
 		}
-		assert_whole_for_the_next();
+		assert_whole_for_the_next(run->path, where());
 	}
 }
 
