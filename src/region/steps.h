@@ -5,6 +5,7 @@
  * others region_step() is nothing.
  *
  * The list is the only one: the crash tests walk it, and fail for a step that they never reach.
+ * What it lacks is met all the same, by a kill before each store (tests/crash/watched.h).
  */
 #pragma once
 

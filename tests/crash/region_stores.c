@@ -235,6 +235,11 @@ static void withdraw_one(void)
 	MUST(region_share_withdraw(&mine, 1, REGION_SHARE_AS_EXPORTED) == 1);
 }
 
+static void export_beside(void)
+{
+	share_export(&mine, 0, 6, BYTES(6));
+}
+
 static void close_mine(void)
 {
 	region_close(&mine);
@@ -491,7 +496,14 @@ static void test_reaped(void **state)
 
 static void test_shared(void **state)
 {
+	/* On a new file, all that a half written entry could say is 0: the keeper's slot. */
 	static const struct scene scenes[] = {
+		{.name = "exporting",
+		 .beside_keeper = true,
+		 .on_new_file = true,
+		 .least = 15,
+		 .prepare = open_mine,
+		 .act = export_beside},
 		ALONE("sharing", 150 + SLOT_WORDS, open_both, share_between_two),
 		BESIDE("giving up what the keeper has open", 15, NULL, export_one,
 		       keeper_imports_one, withdraw_one),
