@@ -105,8 +105,11 @@ static int open_or_create(const char *path, struct region *region)
 		if (region->fd != -ENOENT)
 			break;
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, 0666);
-		if (region->fd >= 0)
+		if (region->fd >= 0) {
+			region_step(file_created);
 			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
+			region_step(file_opened);
+		}
 		if (region->fd != -EEXIST)
 			break;
 	}
@@ -153,6 +156,8 @@ static int lock_init_byte(const char *path, const struct region *region, struct 
 		}
 		sys_sleep_ns(INIT_POLL_NS);
 	}
+	if (!error)
+		region_step(init_locked);
 	if (error == -EINVAL || error == -EPERM || error == -EACCES)
 		error = -ENOSYS; /* what kernels before 3.15 say, and sandboxes */
 	return error ? fail(fault, error, "lock", path) : 0;
@@ -165,6 +170,7 @@ static int unlock_init_byte(const char *path, const struct region *region, struc
 {
 	int error = sys_unlock_byte(region->fd, VGPU_INIT_LOCK_OFFSET);
 
+	region_step(init_unlocked);
 	return error ? fail(fault, error, "unlock", path) : 0;
 }
 
@@ -301,10 +307,15 @@ static int write_zeros(int fd)
 	struct stat st;
 	int error = sys_fstat(fd, &st);
 
-	if (!error && st.st_size > 0)
+	if (!error && st.st_size > 0) {
 		error = sys_ftruncate(fd, 0);
-	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros))
+		region_step(make_emptied);
+	}
+	for (size_t size = 0; !error && size < REGION_SIZE; size += sizeof(zeros)) {
+		if (size == REGION_SIZE / 2)
+			region_step(make_half);
 		error = sys_write_all(fd, zeros, sizeof(zeros)); /* at the end: O_APPEND */
+	}
 	return error;
 }
 
@@ -315,6 +326,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 
 	if (error)
 		return error;
+	sys_fchmod(region->fd, 0666); /* who created it may have died before that */
 	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
 		error = write_zeros(region->fd);
 		if (error) {

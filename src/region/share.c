@@ -469,7 +469,9 @@ void region_share_reset_locked(struct vgpu_region_file *file)
 
 	for (unsigned i = 0; i < count; i++)
 		REGION_PUBLISH(file->own.shares[i].state, VGPU_SHARE_FREE);
+	region_step(reset_shares_freed);
 	REGION_PUBLISH(file->own.share_count, 0);
+	region_step(reset_shares_uncounted);
 	REGION_PUBLISH(file->own.move.active, 0);
 }
 

@@ -78,6 +78,7 @@ static int try_bytes(struct region *region, bool from_top, bool free_only)
 			continue;
 		error = sys_lock_byte(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot);
 		if (error == 0) {
+			region_step(byte_locked);
 			if (is_free(region, slot) ||
 			    region_slot_end(region, slot) == REGION_END_OVER)
 				return (int)slot;

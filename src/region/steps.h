@@ -5,11 +5,19 @@
  * others region_step() is nothing.
  *
  * The list is the only one: the crash tests walk it, and fail for a step that they never reach.
+ * What it lacks is met all the same, by a kill before each store (tests/crash/watched.h).
  */
 #pragma once
 
 #define REGION_STEPS(X)                               \
+	/* a file, and its first byte */              \
+	X(file_created)                               \
+	X(file_opened)                                \
+	X(init_locked)                                \
+	X(init_unlocked)                              \
 	/* a new region */                            \
+	X(make_emptied)                               \
+	X(make_half)                                  \
 	X(make_sized)                                 \
 	X(make_marked)                                \
 	X(make_filled)                                \
@@ -17,6 +25,8 @@
 	X(make_done)                                  \
 	/* one that nobody held, given a new setup */ \
 	X(reset_hidden)                               \
+	X(reset_shares_freed)                         \
+	X(reset_shares_uncounted)                     \
 	X(reset_shares)                               \
 	X(reset_slots)                                \
 	X(reset_written)                              \
@@ -25,6 +35,7 @@
 	X(append_written)                             \
 	X(append_done)                                \
 	/* a slot, taken and given back */            \
+	X(byte_locked)                                \
 	X(claim_byte)                                 \
 	X(claim_filled)                               \
 	X(claim_published)                            \

@@ -1,260 +1,88 @@
 /*
- * Processes at work in one region, and one of them is killed: at each named step, and at random.
- * The others go on within 100 ms, the limit is never passed, and when the dead have been reaped the
- * region's figures are those of the living, to the byte: with what they share counted once, for as
- * long as one of them has it.
+ * Eight processes at work in one region, and a ninth to whom something happens: at each named step
+ * it is killed, or stopped for a while, or all are slow there; at a few it is stopped for longer
+ * than anybody waits. The others go on within 100 ms, or, where they cannot, say so after
+ * REGION_LOCK_PATIENCE_NS; the limit is never passed; and afterwards the region's figures are those
+ * of the living, to the byte, with what they share counted once, and what the dead one had is free.
  */
-#include "region_internal.h"
-#include "region_share_walk.h"
+#include "crowd.h"
+#include "doomed.h"
 
-#define WORKERS  4
-#define LIMIT    (64 * MIB)
-#define HOLDINGS 8
-#define IMPORTS  3
+#define GO_ON_NS (100 * NS_PER_MS)
+#define STOP_US  300000
 
-static const char *const step_names[] = {
+static const char *const step_names[REGION_STEP_COUNT + 1] = {
 #define NAME(name) #name,
 	REGION_STEPS(NAME)
 #undef NAME
+		"a store or a call",
 };
 
-/* What a worker has of shared memory. Keys are never used twice; 0 is none. */
-struct shared {
-	uint64_t key, bytes;
-};
+static uint64_t slowest_ns; /* of all that was timed in a test */
 
-struct worker {
-	uint64_t operations;
-	uint64_t frozen; /* it stands still, with `held` and `shared` on the region's device 0 */
-	uint64_t held;
-	struct shared shared[1 + IMPORTS]; /* its export, and imports */
-	uint64_t offered;                  /* the key of its export, for the others */
-	pid_t pid;
-};
+/* -- how they are ----------------------------------------------------------------------------- */
 
-/* The same of oneself. */
-struct holdings {
-	uint64_t held[HOLDINGS];
-	struct shared exported, imported[IMPORTS];
-	uint64_t exports; /* so many, ever */
-};
-
-/* In shared memory. The test writes but for what is said. */
-struct crowd {
-	char path[96];
-	uint64_t freeze, finish, armed;
-	enum region_step step;
-	pid_t doomed;     /* who got to the step first, and dies there: by itself */
-	uint64_t visited; /* the visitor came to its end: by it */
-	struct worker workers[WORKERS];
-};
-
-static struct crowd *crowd;
-
-/* -- those at work ---------------------------------------------------------------------------- */
-
-/* Whoever is the first at the step is killed there. */
-static void die_if_first(enum region_step step)
+static bool is_there(unsigned worker)
 {
-	pid_t nobody = 0;
-
-	if (step == crowd->step && FLAG_READ(crowd->armed) &&
-	    __atomic_compare_exchange_n(&crowd->doomed, &nobody, getpid(), false, __ATOMIC_SEQ_CST,
-					__ATOMIC_SEQ_CST))
-		kill(getpid(), SIGKILL);
+	return crowd->workers[worker].pid != 0;
 }
 
-static void stand_still(struct worker *worker, const struct holdings *holdings)
+/* Times what is done from now on. */
+static void start_timing(void)
 {
-	worker->held = 0;
-	for (unsigned i = 0; i < HOLDINGS; i++)
-		worker->held += holdings->held[i];
-	worker->shared[0] = holdings->exported;
-	memcpy(worker->shared + 1, holdings->imported, sizeof(holdings->imported));
-	FLAG_SET(worker->frozen);
-	while (FLAG_READ(crowd->freeze))
-		usleep(100);
-	__atomic_store_n(&worker->frozen, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&crowd->since_ns, clock_now_ns(), __ATOMIC_SEQ_CST);
 }
 
-/* The limit is such that charges are refused now and then, and so the dead are looked for. */
-static void change_one(struct region *region, uint64_t *held, enum region_class class,
-		       unsigned *seed)
+/* What a busy machine accounts for: how long those who may have had the lock were kept from running
+ * meanwhile, and how long one who has nothing to do with the region was held up. */
+static uint64_t excuse_ns(void)
 {
-	uint64_t bytes = 1 + (uint64_t)rand_r(seed) % (4 * MIB);
+	uint64_t excuse = FLAG_READ(crowd->control.starved_ns);
 
-	if (*held) {
-		region_refund(region, 0, class, *held);
-		*held = 0;
-	} else if (region_charge(region, 0, class, bytes, LIMIT) == 0) {
-		*held = bytes;
-	}
-	MUST(region_used(region, 0) <= LIMIT);
+	for (unsigned i = 0; i < OTHERS; i++)
+		if (FLAG_READ(crowd->workers[i].timing.starved_ns) > excuse)
+			excuse = FLAG_READ(crowd->workers[i].timing.starved_ns);
+	return excuse + FLAG_READ(crowd->control.longest_ns);
 }
 
-/* Exports something of its own, or gives it up. */
-static void change_export(struct region *region, struct worker *worker, struct holdings *holdings,
-			  unsigned *seed)
+/* None of the others' operations since start_timing took longer than that. */
+static void assert_not_slower(uint64_t most_ns, const char *when)
 {
-	struct shared *exported = &holdings->exported;
-	uint64_t bytes = 1 + (uint64_t)rand_r(seed) % (4 * MIB);
-	int result;
+	for (unsigned i = 0; i < OTHERS; i++) {
+		uint64_t took_ns = FLAG_READ(crowd->workers[i].timing.longest_ns);
 
-	if (exported->key) {
-		__atomic_store_n(&worker->offered, 0, __ATOMIC_SEQ_CST);
-		result = region_share_withdraw(region, exported->key, REGION_SHARE_AS_EXPORTED);
-		MUST(result == 0 || result == 1);
-		if (result == 0)
-			region_refund(region, 0, REGION_DATA, exported->bytes);
-		exported->key = 0;
-	} else if (region_charge(region, 0, REGION_DATA, bytes, LIMIT) == 0) {
-		exported->key = (uint64_t)getpid() << 32 | ++holdings->exports;
-		exported->bytes = bytes;
-		MUST(region_share_export(region, 0, exported->key, bytes) == 0);
-		__atomic_store_n(&worker->offered, exported->key, __ATOMIC_SEQ_CST);
+		if (took_ns > slowest_ns)
+			slowest_ns = took_ns;
+		if (took_ns > most_ns + excuse_ns())
+			fail_msg("%s at %s: worker %u was blocked for %llu ms, of which the "
+				 "machine accounts for %llu",
+				 when, step_names[doom->step], i,
+				 (unsigned long long)(took_ns / NS_PER_MS),
+				 (unsigned long long)(excuse_ns() / NS_PER_MS));
 	}
 }
 
-/* Opens what somebody offers, perhaps itself, perhaps one who is dead; or closes it. */
-static void change_import(struct region *region, struct shared *imported, unsigned *seed)
+/* Each of the others ends what it was at, and something that it began after start_timing. */
+static void wait_for_progress(uint64_t most_ns, const char *when)
 {
-	struct worker *of = &crowd->workers[(unsigned)rand_r(seed) % WORKERS];
-	uint64_t key = __atomic_load_n(&of->offered, __ATOMIC_SEQ_CST), bytes;
-	unsigned device;
-	int result;
+	uint64_t before[OTHERS];
 
-	if (imported->key) {
-		region_share_import_end(region, imported->key);
-		imported->key = 0;
-	} else if (key) {
-		result = region_share_import(region, key, &device, &bytes);
-		MUST(result == 0 || (result == 1 && device == 0));
-		if (result == 1)
-			*imported = (struct shared){key, bytes};
-	}
+	for (unsigned i = 0; i < OTHERS; i++)
+		before[i] = FLAG_READ(crowd->workers[i].operations);
+	for (unsigned i = 0; i < OTHERS; i++)
+		if (!reached(&crowd->workers[i].operations, before[i] + 2, 20000))
+			fail_msg("%s at %s: worker %u is blocked", when, step_names[doom->step], i);
+	assert_not_slower(most_ns, when);
 }
 
-static void change_any(struct region *region, struct worker *worker, struct holdings *holdings,
-		       unsigned *seed)
-{
-	unsigned which = (unsigned)rand_r(seed) % (HOLDINGS + 1 + IMPORTS);
-
-	if (which < HOLDINGS)
-		change_one(region, &holdings->held[which],
-			   (enum region_class)(which % REGION_CLASSES), seed);
-	else if (which == HOLDINGS)
-		change_export(region, worker, holdings, seed);
-	else
-		change_import(region, &holdings->imported[which - HOLDINGS - 1], seed);
-}
-
-static void work(void *arg)
-{
-	struct worker *worker = arg;
-	struct region_setup setup = setup_of(LIMIT);
-	struct region region = REGION_CLOSED;
-	struct holdings holdings = {{0}, {0, 0}, {{0, 0}}, 0};
-	unsigned seed = (unsigned)getpid();
-
-	region_step_hook = die_if_first;
-	MUST(open_claimed(crowd->path, &setup, &region) == 0);
-	while (!FLAG_READ(crowd->finish)) {
-		change_any(&region, worker, &holdings, &seed);
-		__atomic_add_fetch(&worker->operations, 1, __ATOMIC_SEQ_CST);
-		if (FLAG_READ(crowd->freeze))
-			stand_still(worker, &holdings);
-	}
-	for (unsigned which = 0; which < HOLDINGS; which++)
-		region_refund(&region, 0, (enum region_class)(which % REGION_CLASSES),
-			      holdings.held[which]);
-	region_close(&region);
-}
-
-static void start_worker(unsigned i)
-{
-	memset(&crowd->workers[i], 0, sizeof(crowd->workers[i]));
-	crowd->workers[i].pid = spawn(work, &crowd->workers[i]);
-}
-
-/* -- a visitor, that does what the others do not ------------------------------------------------
+/* -- what the region says -----------------------------------------------------------------------
  */
-
-static void die_at_raise_total(enum region_step step)
-{
-	if (step == REGION_STEP_raise_total)
-		kill(getpid(), SIGKILL);
-}
-
-static void die_holding(void *arg)
-{
-	struct region region = REGION_CLOSED;
-
-	region_step_hook = NULL;
-	region_forget(arg);
-	MUST(open_claimed(crowd->path, NULL, &region) == 0);
-	MUST(region_charge(&region, 1, REGION_DATA, 5, 0) == 0);
-	region_step_hook = die_at_raise_total;
-	region_charge(&region, 1, REGION_DATA, 6, 0);
-	_exit(1);
-}
-
-static void visit(void *arg)
-{
-	struct region_setup more = setup_from(0, 2, LIMIT);
-	struct region region = REGION_CLOSED, second = REGION_CLOSED;
-
-	(void)arg;
-	region_step_hook = die_if_first;
-	MUST(open_claimed(crowd->path, &more, &region) == 0);
-	for (int i = 0; i < 3; i++) {
-		MUST(WIFSIGNALED(reap_status(spawn(die_holding, &region))));
-		MUST(region_charge(&region, 1, REGION_DATA, 7, 0) == 0);
-		MUST(region_book(&region, 1, REGION_DATA, 0) == 0);
-	}
-	MUST(open_claimed(crowd->path, &more, &second) == 0);
-	share_in_turn(&region, &second, 1, 77);
-	region_close(&region);
-	FLAG_SET(crowd->visited);
-}
-
-/* -- the test --------------------------------------------------------------------------------- */
-
-static void start_crowd(void **state, enum region_step step)
-{
-	struct place *place = *state;
-
-	crowd = crowd ? crowd : shared_memory(sizeof(*crowd));
-	memset(crowd, 0, sizeof(*crowd));
-	strcpy(crowd->path, place->path);
-	crowd->step = step;
-	unlink(crowd->path);
-	for (unsigned i = 0; i < WORKERS; i++)
-		start_worker(i);
-	for (unsigned i = 0; i < WORKERS; i++)
-		assert_true(reached(&crowd->workers[i].operations, 1, 5000));
-}
-
-/* The milliseconds until everybody but the doomed has gone on. */
-static unsigned wait_for_progress(void)
-{
-	uint64_t start = clock_now_ns(), before[WORKERS];
-
-	for (unsigned i = 0; i < WORKERS; i++)
-		before[i] = __atomic_load_n(&crowd->workers[i].operations, __ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < WORKERS; i++)
-		if (crowd->workers[i].pid != crowd->doomed &&
-		    !reached(&crowd->workers[i].operations, before[i] + 10, 5000))
-			fail_msg("worker %u is blocked after a death at %s", i,
-				 step_names[crowd->step]);
-	return (unsigned)((clock_now_ns() - start) / NS_PER_MS);
-}
 
 static bool shares_already(unsigned worker, uint64_t key)
 {
 	for (unsigned i = 0; i < worker; i++)
 		for (unsigned j = 0; j <= IMPORTS; j++)
-			if (crowd->workers[i].pid != crowd->doomed &&
-			    crowd->workers[i].shared[j].key == key)
+			if (is_there(i) && crowd->workers[i].shared[j].key == key)
 				return true;
 	return false;
 }
@@ -276,33 +104,150 @@ static uint64_t shared_first(unsigned worker)
 	return bytes;
 }
 
-/* Everybody stands still; what the region says is what they hold. */
-static void assert_figures(const char *after)
+/* Everybody comes to a halt: how much they hold. */
+static uint64_t freeze(void)
 {
-	struct region view = REGION_CLOSED;
-	struct fault fault;
 	uint64_t held = 0;
 
 	FLAG_SET(crowd->freeze);
-	for (unsigned i = 0; i < WORKERS; i++) {
-		if (crowd->workers[i].pid == crowd->doomed)
-			continue;
-		assert_true(reached(&crowd->workers[i].frozen, 1, 5000));
-		held += crowd->workers[i].held + shared_first(i);
-	}
-	assert_int_equal(region_view(crowd->path, &view, &fault), 0);
-	assert_true(region_reap(&view) >= 0);
-	region_check(&view, NULL, NULL); /* takes over what a dead holder left */
-	if (count_wrong(&view) || region_used(&view, 0) != held)
-		fail_msg("after %s: %llu bytes used, %llu held", after,
-			 (unsigned long long)region_used(&view, 0), (unsigned long long)held);
-	assert_int_equal(region_used(&view, 1), 0);
-	region_close(&view);
+	for (unsigned i = 0; i < WORKERS; i++)
+		if (is_there(i)) {
+			if (!reached(&crowd->workers[i].frozen, 1, 20000))
+				fail_msg("after %s: worker %u does not come to an end",
+					 step_names[doom->step], i);
+			held += crowd->workers[i].held + shared_first(i);
+		}
+	return held;
+}
+
+static void thaw(void)
+{
 	__atomic_store_n(&crowd->freeze, 0, __ATOMIC_SEQ_CST);
 	for (unsigned i = 0; i < WORKERS; i++)
-		while (crowd->workers[i].pid != crowd->doomed &&
-		       FLAG_READ(crowd->workers[i].frozen))
+		while (is_there(i) && FLAG_READ(crowd->workers[i].frozen))
 			usleep(100);
+}
+
+/* What they hold is what the region says, once somebody has looked; and somebody who comes has all
+ * the rest for himself, at once, and not a byte more. */
+static void assert_figures(void)
+{
+	struct region region = REGION_CLOSED;
+	uint64_t held = freeze(), took_ns, starved;
+	struct stopwatch watch;
+
+	assert_true(held <= LIMIT);
+	assert_true(crowd->mortal || FLAG_READ(crowd->highest) <= LIMIT);
+	start_timing();
+	watch = stopwatch_start();
+	assert_int_equal(open_claimed(crowd->path, NULL, &region), 0);
+	if (region_charge(&region, 0, REGION_DATA, LIMIT - held, LIMIT) != 0)
+		fail_msg("after %s: %llu bytes used, %llu held", step_names[doom->step],
+			 (unsigned long long)region_used(&region, 0), (unsigned long long)held);
+	took_ns = stopwatch_stop(&watch, 0, &starved);
+	assert_true(took_ns <= GO_ON_NS + starved + excuse_ns());
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, LIMIT), -EDQUOT);
+	region_reap(&region);
+	if (count_wrong(&region) || region_used(&region, 0) != LIMIT)
+		fail_msg("after %s: %llu bytes used, %llu held and all the rest charged",
+			 step_names[doom->step], (unsigned long long)region_used(&region, 0),
+			 (unsigned long long)held);
+	assert_int_equal(region_used(&region, 1), 0);
+	region_close(&region);
+	thaw();
+}
+
+/* -- beginning and end --------------------------------------------------------------------------
+ */
+
+/* Steps that only somebody who is alone comes to: the others come when it is there. */
+static bool is_founding(enum region_step step)
+{
+	return step == REGION_STEP_file_created || step == REGION_STEP_file_opened ||
+	       (step >= REGION_STEP_make_emptied && step <= REGION_STEP_reset_done);
+}
+
+static bool is_of_reset(enum region_step step)
+{
+	return step >= REGION_STEP_reset_hidden && step <= REGION_STEP_reset_done;
+}
+
+static void leave_something(void *arg)
+{
+	struct region_setup setup = setup_from(7, 1, LIMIT);
+	struct region region = REGION_CLOSED;
+
+	(void)arg;
+	MUST(open_claimed(crowd->path, &setup, &region) == 0);
+	share_export(&region, 0, 99, 1234);
+	kill(getpid(), SIGKILL);
+}
+
+static void leave_zeros(void)
+{
+	int fd = open(crowd->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+	assert_true(fd >= 0 && write(fd, "\0", 1) == 1);
+	close(fd);
+}
+
+static void start_doomed(void)
+{
+	struct worker *doomed = &crowd->workers[DOOMED];
+
+	memset(doomed, 0, sizeof(*doomed));
+	doomed->pid = spawn(be_doomed, doomed);
+}
+
+static void wait_for_arrival(void)
+{
+	if (!reached(&doom->arrived, 1, 30000))
+		fail_msg("nobody comes to %s", step_names[doom->step]);
+}
+
+static void wait_for_others(void)
+{
+	for (unsigned i = 0; i < OTHERS; i++)
+		assert_true(reached(&crowd->workers[i].operations, 1, 20000));
+}
+
+/* The doomed founds the region, and where it is doomed, the others come. */
+static void start_founding(void)
+{
+	start_doomed();
+	wait_for_arrival();
+	crowd_start_others();
+	for (unsigned i = 0; i < OTHERS; i++)
+		assert_true(reached(&crowd->workers[i].opening, 1, 20000));
+	usleep(5000);
+}
+
+static void start_crowd(void **state, enum fate fate, enum region_step step)
+{
+	doom = doom ? doom : shared_memory(sizeof(*doom));
+	memset(doom, 0, sizeof(*doom));
+	doom->fate = fate;
+	doom->step = step;
+	doom->founding = is_founding(step) && fate != DELAYED;
+	others_hook = fate == DELAYED ? look_out : NULL;
+	crowd_prepare(*state);
+}
+
+static void start_all(void)
+{
+	if (is_of_reset(doom->step))
+		assert_true(WIFSIGNALED(reap_status(spawn(leave_something, NULL))));
+	else if (doom->step == REGION_STEP_make_emptied)
+		leave_zeros();
+	if (doom->founding) {
+		start_founding();
+		return;
+	}
+	crowd_start_others();
+	if (!is_founding(doom->step))
+		wait_for_others();
+	start_doomed();
+	wait_for_arrival();
 }
 
 static void end_crowd(void)
@@ -312,87 +257,237 @@ static void end_crowd(void)
 
 	FLAG_SET(crowd->finish);
 	for (unsigned i = 0; i < WORKERS; i++)
-		if (crowd->workers[i].pid != crowd->doomed)
+		if (is_there(i)) {
 			assert_int_equal(reap_status(crowd->workers[i].pid), 0);
+			crowd->workers[i].pid = 0;
+		}
+	assert_int_equal(reap_status(crowd->control_pid), 0);
+	crowd->control_pid = 0;
 	assert_int_equal(region_view(crowd->path, &view, &fault), 0);
 	assert_int_equal(region_used(&view, 0), 0);
 	assert_int_equal(region_living(&view), 0);
 	region_close(&view);
 }
 
-/* A region is made, and reset, where nobody else is: region_steps.c has those. */
-static bool is_met_in_company(enum region_step step)
+static void reap_doomed(void)
 {
-	return step >= REGION_STEP_append_written;
+	struct worker *doomed = &crowd->workers[DOOMED];
+	int status = reap_status(doomed->pid);
+
+	doomed->pid = 0;
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Arms the step and lets a visitor in. Returns the visitor's pid when somebody has died there. */
-static pid_t wait_for_death(void)
+static uint64_t refusals(void)
 {
-	pid_t visitor;
-	int status;
+	uint64_t refused = 0;
 
-	FLAG_SET(crowd->armed);
-	visitor = spawn(visit, NULL);
-	while (!__atomic_load_n(&crowd->doomed, __ATOMIC_SEQ_CST) && !FLAG_READ(crowd->visited))
-		usleep(100);
-	if (!crowd->doomed)
-		fail_msg("nobody reaches %s", step_names[crowd->step]);
-	status = reap_status(crowd->doomed);
-	assert_true(WIFSIGNALED(status));
-	return visitor;
+	for (unsigned i = 0; i < OTHERS; i++)
+		refused += FLAG_READ(crowd->workers[i].refused);
+	return refused;
 }
 
-static void test_killed_at_each_step(void **state)
-{
-	unsigned slow = 0, slowest_ms = 0;
+/* -- killed ----------------------------------------------------------------------------------- */
 
+static void test_killed(void **state)
+{
+	slowest_ns = 0;
 	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
-		pid_t visitor;
-		unsigned ms;
-
-		if (!is_met_in_company((enum region_step)step))
-			continue;
-		start_crowd(state, (enum region_step)step);
-		visitor = wait_for_death();
-		ms = wait_for_progress();
-		slow += ms > 100;
-		slowest_ms = ms > slowest_ms ? ms : slowest_ms;
-		if (crowd->doomed != visitor)
-			assert_int_equal(reap_status(visitor), 0);
-		assert_figures(step_names[step]);
-		wait_for_progress();
+		start_crowd(state, KILLED, (enum region_step)step);
+		start_all();
+		start_timing();
+		FLAG_SET(doom->company);
+		reap_doomed();
+		wait_for_progress(GO_ON_NS, "killed");
+		assert_figures();
+		assert_int_equal(refusals(), 0);
 		end_crowd();
 	}
-	print_message("gone on after at most %u ms\n", slowest_ms);
-	assert_true(slow <= 2); /* on a machine so busy that nobody runs for that long */
+	print_message("gone on after at most %u ms\n", (unsigned)(slowest_ns / NS_PER_MS));
+}
+
+/* Before a store or a call, wherever that is; others are killed anywhere (below). */
+static void test_killed_at_stores(void **state)
+{
+	unsigned seed = 3;
+
+	if (!watched_is_possible())
+		skip();
+	start_crowd(state, KILLED, REGION_STEP_COUNT);
+	crowd_start_others();
+	wait_for_others();
+	for (unsigned round = 0; round < 300; round++) {
+		memset(doom, 0, sizeof(*doom));
+		doom->step = REGION_STEP_COUNT;
+		doom->watched.target.passes = (unsigned)rand_r(&seed) % 2000;
+		doom->watched.target.events = 1 + (unsigned)rand_r(&seed) % 200;
+		start_doomed();
+		wait_for_arrival();
+		start_timing();
+		reap_doomed();
+		wait_for_progress(GO_ON_NS, doom->watched.what);
+		if (round % 10 == 0)
+			assert_figures();
+	}
+	assert_figures();
+	end_crowd();
 }
 
 static void test_killed_at_random(void **state)
 {
 	unsigned seed = 1;
 
-	start_crowd(state, REGION_STEP_COUNT);
+	start_crowd(state, KILLED, REGION_STEP_COUNT);
+	crowd->busy = crowd->mortal = 1;
+	crowd_start_others();
+	wait_for_others();
 	for (int round = 0; round < 300; round++) {
-		unsigned i = (unsigned)rand_r(&seed) % WORKERS;
+		unsigned i = (unsigned)rand_r(&seed) % OTHERS;
 
 		usleep((unsigned)rand_r(&seed) % 4000);
 		kill_child(crowd->workers[i].pid);
-		start_worker(i);
-		if (round % 20 == 0)
-			assert_figures("kills at random");
+		crowd_start_worker(i);
+		if (round % 20 == 0) {
+			wait_for_others();
+			assert_figures();
+		}
 	}
-	wait_for_progress();
-	assert_figures("kills at random");
 	end_crowd();
 }
 
-int main(void)
+/* -- stopped and delayed ------------------------------------------------------------------------
+ */
+
+static void wait_for_stop(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(test_killed_at_each_step),
-		TEST(test_killed_at_random),
+	int status;
+
+	assert_int_equal(waitpid(crowd->workers[DOOMED].pid, &status, WUNTRACED),
+			 crowd->workers[DOOMED].pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void go_on(void)
+{
+	start_timing();
+	kill(crowd->workers[DOOMED].pid, SIGCONT);
+	wait_for_progress(GO_ON_NS, "continued");
+	assert_figures();
+}
+
+static void stop_at(void **state, enum region_step step)
+{
+	start_crowd(state, STOPPED, step);
+	start_all();
+	FLAG_SET(doom->company);
+	wait_for_stop();
+	start_timing();
+	usleep(STOP_US);
+	if (!doom->holds)
+		wait_for_progress(GO_ON_NS, "stopped");
+	go_on();
+	assert_int_equal(refusals(), 0);
+	end_crowd();
+}
+
+static void test_stopped(void **state)
+{
+	for (unsigned step = 0; step < REGION_STEP_lock_taken; step++)
+		stop_at(state, (enum region_step)step);
+}
+
+static void test_stopped_with_the_lock(void **state)
+{
+	for (unsigned step = REGION_STEP_lock_taken; step < REGION_STEP_COUNT; step++)
+		stop_at(state, (enum region_step)step);
+}
+
+static void test_delayed(void **state)
+{
+	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
+		start_crowd(state, DELAYED, (enum region_step)step);
+		start_all();
+		usleep(50000);
+		wait_for_others();
+		assert_figures();
+		assert_int_equal(refusals(), 0);
+		end_crowd();
+	}
+}
+
+/* -- patience --------------------------------------------------------------------------------- */
+
+/* Somebody who comes meanwhile is told why he has to go. */
+static void assert_newcomer_is_refused(void)
+{
+	struct region region = REGION_CLOSED;
+	struct region_setup setup = setup_of(LIMIT);
+	struct fault fault = {""};
+	int error = region_open(crowd->path, doom->founding ? &setup : NULL, &region, &fault);
+
+	if (!error)
+		error = region_claim(&region, &fault);
+	assert_int_equal(error, -ETIMEDOUT);
+	assert_non_null(strstr(fault.text, "is it stopped?"));
+	assert_int_equal(region.slot, -1);
+	region_close(&region);
+}
+
+static void try_patience_at(void **state, enum region_step step)
+{
+	start_crowd(state, STOPPED, step);
+	crowd->plain = 1; /* what could not be given up in time is counted until its slot ends */
+	start_all();
+	start_timing();
+	FLAG_SET(doom->company);
+	wait_for_stop();
+	assert_true(doom->holds);
+	assert_newcomer_is_refused();
+	for (unsigned i = 0; i < OTHERS; i++)
+		if (!reached(&crowd->workers[i].refused, 1, 20000))
+			fail_msg("stopped at %s: worker %u is not refused", step_names[step], i);
+	assert_true(FLAG_READ(crowd->highest) <= LIMIT);
+	assert_not_slower(REGION_LOCK_PATIENCE_NS + GO_ON_NS, "stopped");
+	go_on();
+	end_crowd();
+}
+
+static void test_patience(void **state)
+{
+	static const enum region_step steps[] = {
+		REGION_STEP_make_filled, REGION_STEP_reset_slots, REGION_STEP_lock_taken,
+		REGION_STEP_raise_total, REGION_STEP_clear_half,  REGION_STEP_move_raised,
 	};
 
+	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		try_patience_at(state, steps[i]);
+}
+
+/* -----------------------------------------------------------------------------------------------
+ */
+
+static int end_all(void **state)
+{
+	crowd_kill();
+	return place_remove(state);
+}
+
+#define TEST_OF_CROWD(function) cmocka_unit_test_setup_teardown(function, place_make, end_all)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST_OF_CROWD(test_killed),
+		TEST_OF_CROWD(test_killed_at_stores),
+		TEST_OF_CROWD(test_killed_at_random),
+		TEST_OF_CROWD(test_stopped),
+		TEST_OF_CROWD(test_stopped_with_the_lock),
+		TEST_OF_CROWD(test_delayed),
+		TEST_OF_CROWD(test_patience),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "test_killed_at_stores") == 0 && !watched_is_possible())
+		return 77;
+	cmocka_set_test_filter(argc > 1 ? argv[1] : "*");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
  * then, all over again, at its second, and so on to the last. Whatever it leaves: the region holds
  * just what the other one has exported or has open, each of it once, and in that one's slot.
  */
+#include "keeper.h"
 #include "region_internal.h"
-#include "region_share_walk.h"
 
 static const char *const step_names[] = {
 #define NAME(name) #name,
@@ -12,20 +12,13 @@ static const char *const step_names[] = {
 #undef NAME
 };
 
-/* What the worker asks of the keeper, the process that lives on. */
-enum favour { EXPORT, WITHDRAW, IMPORT, END };
-
-#define KEYS        8
-#define BYTES(key)  ((uint64_t)1 << (4 * (key)))
-#define KEEPER_DATA 3 /* what the keeper holds beside all that */
-
 struct run {
 	char path[96];
 	uint64_t kill_at; /* the step by count, from 1; 0: none */
 	uint64_t count;   /* steps passed */
 	uint64_t last;    /* the step it was killed at */
 	uint64_t asked, answered;
-	enum favour favour;
+	enum favour favour; /* that the worker asks of the keeper */
 	uint64_t key;
 };
 
@@ -33,7 +26,7 @@ static struct run *run; /* in shared memory */
 
 /* -- the worker ------------------------------------------------------------------------------- */
 
-static struct region keeper, first, second;
+static struct region first, second;
 
 static void count_step(enum region_step step)
 {
@@ -130,54 +123,12 @@ static void share_all(void *arg)
 
 /* -- the keeper ------------------------------------------------------------------------------- */
 
-static struct {
-	unsigned imports;
-	bool exported;
-} kept[KEYS];
-
-static void do_favour(void)
+static const char *where(void)
 {
-	uint64_t key = run->key;
+	static char text[96];
 
-	switch (run->favour) {
-	case EXPORT:
-		share_export(&keeper, 0, key, BYTES(key));
-		kept[key].exported = true;
-		break;
-	case WITHDRAW:
-		if (region_share_withdraw(&keeper, key, REGION_SHARE_AS_EXPORTED) == 0)
-			region_refund(&keeper, 0, REGION_DATA, BYTES(key));
-		kept[key].exported = false;
-		break;
-	case IMPORT:
-		share_import(&keeper, key);
-		kept[key].imports++;
-		break;
-	case END:
-		region_share_import_end(&keeper, key);
-		kept[key].imports--;
-		break;
-	}
-}
-
-static uint64_t kept_bytes(void)
-{
-	uint64_t bytes = KEEPER_DATA;
-
-	for (unsigned key = 0; key < KEYS; key++)
-		if (kept[key].imports || kept[key].exported)
-			bytes += BYTES(key);
-	return bytes;
-}
-
-static void fail_after(const char *what)
-{
-	fail_msg("killed at step %d, %s: %s; %llu bytes used, of them %llu the keeper's data, and "
-		 "it keeps %llu",
-		 (int)run->kill_at, step_names[run->last], what,
-		 (unsigned long long)region_used(&keeper, 0),
-		 (unsigned long long)region_own_usage(&keeper, 0).data,
-		 (unsigned long long)kept_bytes());
+	snprintf(text, sizeof(text), "at step %d, %s", (int)run->kill_at, step_names[run->last]);
+	return text;
 }
 
 /* Does the worker's favours until it ends; returns how. */
@@ -194,54 +145,20 @@ static int share_until(uint64_t kill_at)
 			usleep(20);
 			continue;
 		}
-		do_favour();
+		keeper_do(run->favour, run->key);
 		__atomic_add_fetch(&run->answered, 1, __ATOMIC_SEQ_CST);
 	}
 	return status;
 }
 
-static void assert_counted_once(void)
-{
-	assert_true(region_reap(&keeper) >= 0);
-	region_check(&keeper, NULL, NULL); /* takes over what a dead holder left */
-	if (count_wrong(&keeper) != 0)
-		fail_after("not whole");
-	if (region_used(&keeper, 0) != kept_bytes() ||
-	    region_own_usage(&keeper, 0).data != kept_bytes())
-		fail_after("not counted once");
-	assert_int_equal(region_living(&keeper), 1);
-}
-
-/* The keeper gives all of it up, and nothing is left, in the table neither. */
-static void end_kept(void)
-{
-	for (run->key = 0; run->key < KEYS; run->key++) {
-		run->favour = WITHDRAW;
-		if (kept[run->key].exported)
-			do_favour();
-		run->favour = END;
-		while (kept[run->key].imports)
-			do_favour();
-		if (region_used(&keeper, 0) != kept_bytes())
-			fail_after("not given back");
-	}
-	for (unsigned i = 0; i < VGPU_SHARES_MAX; i++)
-		assert_int_equal(keeper.file->own.shares[i].state, VGPU_SHARE_FREE);
-	if (count_wrong(&keeper) != 0)
-		fail_after("not whole when given back");
-}
-
-static void start_keeper(void **state)
+static void start(void **state)
 {
 	struct place *place = *state;
-	struct region_setup setup = setup_of(GIB);
 
 	run = run ? run : shared_memory(sizeof(*run));
 	strcpy(run->path, place->path);
-	memset(kept, 0, sizeof(kept));
-	keeper = first = second = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(run->path, &setup, &keeper), 0);
-	assert_int_equal(region_charge(&keeper, 0, REGION_DATA, KEEPER_DATA, 0), 0);
+	first = second = (struct region)REGION_CLOSED;
+	keeper_start(run->path);
 }
 
 /* -- the tests -------------------------------------------------------------------------------- */
@@ -251,17 +168,17 @@ static void test_killed_at_each(void **state)
 	uint64_t kill_at;
 	int status;
 
-	start_keeper(state);
+	start(state);
 	for (kill_at = 1;; kill_at++) {
 		status = share_until(kill_at);
 		if (!WIFSIGNALED(status))
 			break;
-		assert_counted_once();
-		end_kept();
+		assert_counted_once(where());
+		keeper_give_up(where());
 	}
 	assert_int_equal(status, 0); /* it came to its end */
-	assert_counted_once();
-	end_kept();
+	assert_counted_once(where());
+	keeper_give_up(where());
 	print_message("killed at %d steps\n", (int)kill_at - 1);
 	region_close(&keeper);
 }
@@ -284,15 +201,15 @@ static void test_killed_over_repairs(void **state)
 {
 	uint64_t kill_at;
 
-	start_keeper(state);
+	start(state);
 	for (kill_at = 1; WIFSIGNALED(share_until(kill_at)); kill_at++) {
 		run->kill_at = 1 + kill_at % 6;
 		do {
 			run->kill_at += 6;
 			run->count = 0;
 		} while (WIFSIGNALED(reap_status(spawn(reap_counted, NULL))));
-		assert_counted_once();
-		end_kept();
+		assert_counted_once(where());
+		keeper_give_up(where());
 	}
 	region_close(&keeper);
 }
