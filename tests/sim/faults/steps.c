@@ -35,6 +35,8 @@ static const struct {
 	enum region_step step;
 	const char *reason;
 } never[] = {
+	{REGION_STEP_make_emptied, "only in the file of somebody who died while filling it: "
+				   "crash.region_stores has that"},
 	{REGION_STEP_release_cleared, "a process has its slot until it ends; vgpu's programs, "
 				      "which do give slots back, have no steps"},
 	{REGION_STEP_release_done, "likewise"},
