@@ -5,6 +5,7 @@
 #pragma once
 
 #include "region_fixture.h"
+#include "stopwatch.h"
 
 #define AFTERMATH_LIMIT (100 * MIB)
 
@@ -13,14 +14,15 @@ UNUSED static void assert_whole_for_the_next(const char *path, const char *after
 {
 	struct region_setup setup = setup_of(AFTERMATH_LIMIT);
 	struct region region = REGION_CLOSED;
-	uint64_t start = clock_now_ns();
+	struct stopwatch watch = stopwatch_start();
+	uint64_t starved;
 	struct stat st;
 
 	if (open_claimed(path, &setup, &region) != 0)
 		fail_msg("killed %s: cannot be opened", after);
 	if (region_charge(&region, 0, REGION_DATA, AFTERMATH_LIMIT, AFTERMATH_LIMIT) != 0)
 		fail_msg("killed %s: quota is lost", after);
-	if (clock_now_ns() - start > NS_PER_S)
+	if (stopwatch_stop(&watch, 0, &starved) > REGION_LOCK_PATIENCE_NS * 3 / 4)
 		fail_msg("killed %s: blocked", after);
 	if (stat(path, &st) != 0 || (st.st_mode & 07777) != 0666)
 		fail_msg("killed %s: mode %o", after, st.st_mode);

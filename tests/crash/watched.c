@@ -238,6 +238,7 @@ bool watched_is_possible(void)
 	file = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (file == MAP_FAILED)
 		return false;
+	acted = 0;
 	mappings[0] = (char *)file;
 	watched_prepare();
 	watched_begin(&trial, note);
