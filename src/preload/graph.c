@@ -14,9 +14,7 @@
 
 #include "cuda.h"
 #include "hooks.h"
-#include "launch.h"
 #include "lock.h"
-#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "room.h"
@@ -268,10 +266,9 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
 	bool counted;
-	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, false);
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
+	cuda_bind();
 	result = begin(&launching, hGraph, &counted);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -282,10 +279,9 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
 	bool counted;
-	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, true);
+	CUresult result;
 
-	if (result != CUDA_SUCCESS)
-		return result;
+	cuda_bind();
 	result = begin(&launching, hGraph, &counted);
 	if (result != CUDA_SUCCESS)
 		return result;
