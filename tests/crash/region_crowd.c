@@ -10,6 +10,7 @@
 
 #define GO_ON_NS (100 * NS_PER_MS)
 #define STOP_US  300000
+#define HANG_MS  60000 /* no machine is so busy */
 
 static const char *const step_names[REGION_STEP_COUNT + 1] = {
 #define NAME(name) #name,
@@ -55,7 +56,17 @@ static uint64_t excuse_ns(void)
 			excuse = FLAG_READ(crowd->workers[i].timing.starved_ns);
 	if (is_there(DOOMED))
 		doomed_took_ns = doomed_delayed_ns() - doomed_began_ns;
-	return excuse + doomed_took_ns + FLAG_READ(crowd->control.longest_ns);
+	excuse += doomed_took_ns + FLAG_READ(crowd->control.longest_ns);
+	return doom->founding ? OTHERS * excuse : excuse; /* one after the other then */
+}
+
+/* Asked once more, as the control may be in the midst of what held up both. */
+static bool is_excused(uint64_t over_ns)
+{
+	if (over_ns <= excuse_ns())
+		return true;
+	usleep(100000);
+	return over_ns <= excuse_ns();
 }
 
 /* None of the others' operations since start_timing took longer than that. */
@@ -66,7 +77,7 @@ static void assert_not_slower(uint64_t most_ns, const char *when)
 
 		if (took_ns > slowest_ns)
 			slowest_ns = took_ns;
-		if (took_ns > most_ns + excuse_ns())
+		if (took_ns > most_ns && !is_excused(took_ns - most_ns))
 			fail_msg("%s at %s: worker %u was blocked for %llu ms, of which the "
 				 "machine accounts for %llu",
 				 when, step_names[doom->step], i,
@@ -83,7 +94,7 @@ static void wait_for_progress(uint64_t most_ns, const char *when)
 	for (unsigned i = 0; i < OTHERS; i++)
 		before[i] = FLAG_READ(crowd->workers[i].operations);
 	for (unsigned i = 0; i < OTHERS; i++)
-		if (!reached(&crowd->workers[i].operations, before[i] + 2, 20000))
+		if (!reached(&crowd->workers[i].operations, before[i] + 2, HANG_MS))
 			fail_msg("%s at %s: worker %u is blocked", when, step_names[doom->step], i);
 	assert_not_slower(most_ns, when);
 }
@@ -125,7 +136,7 @@ static uint64_t freeze(void)
 	FLAG_SET(crowd->freeze);
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (is_there(i)) {
-			if (!reached(&crowd->workers[i].frozen, 1, 20000))
+			if (!reached(&crowd->workers[i].frozen, 1, HANG_MS))
 				fail_msg("after %s: worker %u does not come to an end",
 					 step_names[doom->step], i);
 			held += crowd->workers[i].held + shared_first(i);
@@ -158,7 +169,7 @@ static void assert_figures(void)
 		fail_msg("after %s: %llu bytes used, %llu held", step_names[doom->step],
 			 (unsigned long long)region_used(&region, 0), (unsigned long long)held);
 	took_ns = stopwatch_stop(&watch, 0, &starved);
-	assert_true(took_ns <= GO_ON_NS + starved + excuse_ns());
+	assert_true(took_ns <= GO_ON_NS || is_excused(took_ns - GO_ON_NS));
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, LIMIT), -EDQUOT);
 	region_reap(&region);
 	if (count_wrong(&region) || region_used(&region, 0) != LIMIT)
@@ -178,6 +189,15 @@ static bool is_founding(enum region_step step)
 {
 	return step == REGION_STEP_file_created || step == REGION_STEP_file_opened ||
 	       (step >= REGION_STEP_make_emptied && step <= REGION_STEP_reset_done);
+}
+
+/* Whoever makes a region asks /proc for users of one that was deleted, with the first byte locked.
+ * The kernel answers in milliseconds or, on a busy machine, in seconds (to read /proc/locks is to
+ * wait for all that set locks, and they for it); so the time until the others are in says nothing.
+ */
+static bool is_making(enum region_step step)
+{
+	return is_founding(step) && step < REGION_STEP_reset_hidden;
 }
 
 static bool is_of_reset(enum region_step step)
@@ -214,14 +234,32 @@ static void start_doomed(void)
 
 static void wait_for_arrival(void)
 {
-	if (!reached(&doom->arrived, 1, 30000))
+	if (!reached(&doom->arrived, 1, HANG_MS))
 		fail_msg("nobody comes to %s", step_names[doom->step]);
+}
+
+/* While the region was founded some may have been, see is_making. */
+static uint64_t refused_before;
+
+static uint64_t refusals(void)
+{
+	uint64_t refused = 0;
+
+	for (unsigned i = 0; i < OTHERS; i++)
+		refused += FLAG_READ(crowd->workers[i].refused);
+	return refused;
+}
+
+static void assert_nobody_was_refused(void)
+{
+	if (!is_founding(doom->step) && refusals() != refused_before)
+		fail_msg("%s: somebody was refused", step_names[doom->step]);
 }
 
 static void wait_for_others(void)
 {
 	for (unsigned i = 0; i < OTHERS; i++)
-		assert_true(reached(&crowd->workers[i].operations, 1, 20000));
+		assert_true(reached(&crowd->workers[i].operations, 1, HANG_MS));
 }
 
 /* The doomed founds the region, and where it is doomed, the others come. */
@@ -231,7 +269,7 @@ static void start_founding(void)
 	wait_for_arrival();
 	crowd_start_others();
 	for (unsigned i = 0; i < OTHERS; i++)
-		assert_true(reached(&crowd->workers[i].opening, 1, 20000));
+		assert_true(reached(&crowd->workers[i].opening, 1, HANG_MS));
 	usleep(5000);
 }
 
@@ -259,6 +297,7 @@ static void start_all(void)
 	crowd_start_others();
 	if (!is_founding(doom->step))
 		wait_for_others();
+	refused_before = refusals();
 	start_doomed();
 	wait_for_arrival();
 }
@@ -295,13 +334,9 @@ static void reap_doomed(void)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static uint64_t refusals(void)
+static uint64_t time_to_go_on_ns(void)
 {
-	uint64_t refused = 0;
-
-	for (unsigned i = 0; i < OTHERS; i++)
-		refused += FLAG_READ(crowd->workers[i].refused);
-	return refused;
+	return is_making(doom->step) ? HANG_MS * NS_PER_MS : GO_ON_NS;
 }
 
 /* -- killed ----------------------------------------------------------------------------------- */
@@ -315,9 +350,9 @@ static void test_killed(void **state)
 		start_timing();
 		FLAG_SET(doom->company);
 		reap_doomed();
-		wait_for_progress(GO_ON_NS, "killed");
+		wait_for_progress(time_to_go_on_ns(), "killed");
 		assert_figures();
-		assert_int_equal(refusals(), 0);
+		assert_nobody_was_refused();
 		end_crowd();
 	}
 	print_message("gone on after at most %u ms\n", (unsigned)(slowest_ns / NS_PER_MS));
@@ -388,7 +423,7 @@ static void go_on(void)
 {
 	start_timing();
 	kill(crowd->workers[DOOMED].pid, SIGCONT);
-	wait_for_progress(GO_ON_NS, "continued");
+	wait_for_progress(time_to_go_on_ns(), "continued");
 	assert_figures();
 }
 
@@ -403,7 +438,7 @@ static void stop_at(void **state, enum region_step step)
 	if (!doom->holds)
 		wait_for_progress(GO_ON_NS, "stopped");
 	go_on();
-	assert_int_equal(refusals(), 0);
+	assert_nobody_was_refused();
 	end_crowd();
 }
 
@@ -427,7 +462,7 @@ static void test_delayed(void **state)
 		usleep(50000);
 		wait_for_others();
 		assert_figures();
-		assert_int_equal(refusals(), 0);
+		assert_nobody_was_refused();
 		end_crowd();
 	}
 }
@@ -461,7 +496,7 @@ static void try_patience_at(void **state, enum region_step step)
 	assert_true(doom->holds);
 	assert_newcomer_is_refused();
 	for (unsigned i = 0; i < OTHERS; i++)
-		if (!reached(&crowd->workers[i].refused, 1, 20000))
+		if (!reached(&crowd->workers[i].refused, 1, HANG_MS))
 			fail_msg("stopped at %s: worker %u is not refused", step_names[step], i);
 	assert_true(FLAG_READ(crowd->highest) <= LIMIT);
 	assert_not_slower(REGION_LOCK_PATIENCE_NS + GO_ON_NS, "stopped");
