@@ -3,7 +3,8 @@
  *
  * How it works. The file is opened; a missing one is created only with a setup, exclusively, so
  * that exactly one process has created it and gives it its mode (the umask is not touched). Links
- * are refused: the usual path is in /tmp, where anybody may plant one. Then everybody takes the
+ * are refused: the usual path is in /tmp, where anybody may plant one. Where there is no region
+ * yet, /proc is asked whether its predecessor is in use (orphan.c). Then everybody takes the
  * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, one after the other, and under it
  * looks at what there is:
  *
@@ -128,7 +129,8 @@ static int open_existing(const char *path, enum access access, struct region *re
 	return region->fd < 0 ? region->fd : 0;
 }
 
-static int check_file(const char *path, struct region *region, struct fault *fault)
+static int check_file(const char *path, const struct region_setup *setup, struct region *region,
+		      struct fault *fault)
 {
 	struct stat st;
 	int error = sys_fstat(region->fd, &st);
@@ -141,7 +143,7 @@ static int check_file(const char *path, struct region *region, struct fault *fau
 		return refuse(fault, path, "it is not a regular file; name another path");
 	region->device = st.st_dev;
 	region->inode = st.st_ino;
-	return 0;
+	return setup && st.st_size != REGION_SIZE ? region_check_deleted(path, fault) : 0;
 }
 
 static int lock_init_byte(const char *path, const struct region *region, struct fault *fault)
@@ -322,7 +324,7 @@ static int write_zeros(int fd)
 static int make(const char *path, const struct region_setup *setup, struct region *region,
 		struct fault *fault)
 {
-	int error = region_check_orphans(path, region->fd, fault);
+	int error = region_check_emptied(path, region->fd, fault);
 
 	if (error)
 		return error;
@@ -381,7 +383,7 @@ static int open_file(const char *path, const struct region_setup *setup, enum ac
 		region->fd = -1;
 		return fail(fault, error, "open", path);
 	}
-	return check_file(path, region, fault);
+	return check_file(path, setup, region, fault);
 }
 
 /* Nothing of it is in use yet, and the descriptor is ours beyond doubt. */

@@ -5,9 +5,10 @@
  *
  * How it works. Of a file that was emptied, the slots' bytes are still locked. Of one that was
  * deleted, the living have the mapping, and /proc names it with " (deleted)" behind its path. To
- * read the maps of a process takes some 30 us, of a big one up to a millisecond; so this is done
- * only when a region is made, which is once in a slice's life, and if /proc/locks shows that there
- * is somebody in any region at all.
+ * read the maps of a process takes some 30 us, of a big one up to a millisecond, and /proc/locks
+ * may take seconds on a busy machine; so this is done only when a region is made, which is once in
+ * a slice's life, if /proc/locks shows that there is somebody in any region at all, and before the
+ * byte is taken that others who start wait for.
  *
  * What it is not: sure. Processes of other users and other pid namespaces, a /proc that is not to
  * be read, or a file whose path was relative, are not seen; they themselves notice, and get no more
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fields.h"
 #include "region_internal.h"
 #include "sys.h"
 
@@ -27,23 +29,9 @@
 
 /* -- /proc/locks: "1: OFDLCK ADVISORY  WRITE -1 08:01:1234 2015232 2015232" a line ------------- */
 
-/* The number that starts behind the n-th run of blanks, 0 if there is none. */
-static uint64_t number_after(const char *line, int blanks)
-{
-	uint64_t number = 0;
-
-	while (*line && blanks) {
-		blanks -= *line == ' ' && line[1] != ' ';
-		line++;
-	}
-	for (; *line >= '0' && *line <= '9'; line++)
-		number = number * 10 + (uint64_t)(*line - '0');
-	return number;
-}
-
 static bool is_of_a_slot(const char *line)
 {
-	uint64_t first = number_after(line, 6);
+	uint64_t first = field_number(line, 6);
 
 	return strstr(line, " OFDLCK ") && first >= VGPU_SLOT_LOCK_OFFSET &&
 	       first < VGPU_SLOT_LOCK_OFFSET + VGPU_SLOTS_MAX;
@@ -137,19 +125,22 @@ static int find_user_of_deleted(const char *path)
 	return search.found_pid;
 }
 
-int region_check_orphans(const char *path, int fd, struct fault *fault)
+int region_check_deleted(const char *path, struct fault *fault)
 {
-	int pid;
+	int pid = any_slot_is_locked() ? find_user_of_deleted(path) : 0;
 
-	if (sys_bytes_are_locked(fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) == 1)
-		return fault_set(fault, -EBUSY,
-				 "region %s was emptied while processes of the slice use it: end "
-				 "them first",
-				 path);
-	pid = any_slot_is_locked() ? find_user_of_deleted(path) : 0;
 	if (!pid)
 		return 0;
 	return fault_set(fault, -EBUSY,
 			 "region %s was deleted while process %d uses it: end that process first",
 			 path, pid);
+}
+
+int region_check_emptied(const char *path, int fd, struct fault *fault)
+{
+	if (sys_bytes_are_locked(fd, VGPU_SLOT_LOCK_OFFSET, VGPU_SLOTS_MAX) != 1)
+		return 0;
+	return fault_set(
+		fault, -EBUSY,
+		"region %s was emptied while processes of the slice use it: end them first", path);
 }

@@ -63,9 +63,11 @@ int region_lose(struct region *region, int error);
 
 /* -- orphan.c -------------------------------------------------------------------------------- */
 
-/* Before a region is made of an empty file: 0, or -EBUSY with a fault while living processes use
- * what was there before. */
-int region_check_orphans(const char *path, int fd, struct fault *fault);
+/* Before a region is made: 0, or -EBUSY with a fault while living processes use what was there
+ * before. Whether one was deleted is asked before the init byte is taken, as that may take seconds;
+ * whether this file was emptied, under it. */
+int region_check_deleted(const char *path, struct fault *fault);
+int region_check_emptied(const char *path, int fd, struct fault *fault);
 
 /* -- lock.c ----------------------------------------------------------------------------------- */
 
@@ -113,6 +115,8 @@ void region_leave(struct region *region);
 
 /* How many slots to look at: the high-water mark, within bounds whatever the file says. */
 unsigned region_slots_in_use(const struct vgpu_region_file *file);
+/* The next slot after that one, -1 for the first, that is not free; -1 when there is none. */
+int region_next_slot(const struct vgpu_region_file *file, int slot);
 /* The same for devices. */
 unsigned region_devices_in_use(const struct vgpu_region_file *file);
 

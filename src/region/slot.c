@@ -53,6 +53,16 @@ unsigned region_slots_in_use(const struct vgpu_region_file *file)
 	return count < 0 ? 0 : count > VGPU_SLOTS_MAX ? VGPU_SLOTS_MAX : (unsigned)count;
 }
 
+int region_next_slot(const struct vgpu_region_file *file, int slot)
+{
+	int count = (int)region_slots_in_use(file);
+
+	for (slot++; slot < count; slot++)
+		if (REGION_LOAD(file->hami.slots[slot].status))
+			return slot;
+	return -1;
+}
+
 unsigned region_devices_in_use(const struct vgpu_region_file *file)
 {
 	uint64_t count = REGION_SEE(file->hami.device_count); /* pairs with setup.c */
@@ -216,13 +226,12 @@ static void find_some_over(struct region *region, struct slot_set *ret_over)
 /* Clears those of the set that still are; returns how many. The totals are then out of date. */
 static int clear_over_locked(struct region *region, const struct slot_set *over)
 {
-	unsigned count = region_slots_in_use(region->file);
 	int cleared = 0;
 
-	for (unsigned slot = 0; slot < count; slot++)
-		if (over->bits[slot / 64] >> slot % 64 & 1 && !is_free(region, slot) &&
-		    region_slot_is_over(region, slot)) {
-			region_clear_slot_locked(region, slot);
+	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
+		if (over->bits[slot / 64] >> slot % 64 & 1 &&
+		    region_slot_is_over(region, (unsigned)slot)) {
+			region_clear_slot_locked(region, (unsigned)slot);
 			cleared++;
 		}
 	return cleared;
@@ -257,13 +266,11 @@ static void compute_slot_totals(struct vgpu_hami_slot *slot, uint64_t used[VGPU_
 void region_compute_totals_locked(struct vgpu_region_file *file)
 {
 	uint64_t used[VGPU_DEVICES_MAX] = {0};
-	unsigned count = region_slots_in_use(file);
 
-	for (unsigned slot = 0; slot < count; slot++)
-		if (REGION_LOAD(file->hami.slots[slot].status)) {
-			compute_slot_totals(&file->hami.slots[slot], used);
-			region_step(totals_slot);
-		}
+	for (int slot = -1; (slot = region_next_slot(file, slot)) >= 0;) {
+		compute_slot_totals(&file->hami.slots[slot], used);
+		region_step(totals_slot);
+	}
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
 		REGION_STORE(file->own.device[device].used, used[device]);
 		region_step(totals_device);
@@ -349,11 +356,10 @@ int region_reap(struct region *region)
 
 unsigned region_living(struct region *region)
 {
-	unsigned count = region_slots_in_use(region->file), living = 0;
+	unsigned living = 0;
 
-	for (unsigned slot = 0; slot < count; slot++)
-		if (!is_free(region, slot))
-			living += region_slot_alive(region, slot);
+	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
+		living += region_slot_alive(region, (unsigned)slot);
 	return living;
 }
 

@@ -134,8 +134,10 @@ static void have_all(int wire)
 
 void place_check_whole(uint64_t quota)
 {
-	struct member next = member_start(have_all);
+	struct member next;
 
+	CHECK_SOON_EQUAL(outside_used(0), 0);
+	next = member_start(have_all);
 	tell(next.wire, quota);
 	member_end(&next);
 	assert_nobody();

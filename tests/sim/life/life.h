@@ -57,10 +57,8 @@ void set_quota(unsigned processes, uint64_t data_bytes);
 CUdeviceptr take_soon(uint64_t bytes);
 /* One process with a context has data_bytes: in the ledger, and outside. */
 void assert_alone_with(uint64_t data_bytes);
-/* Nobody is left, in the ledger or outside. */
+/* Nobody is left, in the ledger or outside, within a second. */
 void assert_nobody(void);
-/* The same, of who is about to end and no child of this process: within a second. */
-void wait_for_nobody(void);
 /* In a thread: makes the context current, and allocates and frees until stop_allocating. */
 void *allocate_and_free(void *context);
 extern bool stop_allocating; /* atomic */

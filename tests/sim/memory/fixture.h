@@ -41,6 +41,22 @@
 #define CHECK_AT_MOST(a, b) \
 	check_at_most(__FILE__, __LINE__, #a " <= " #b, (uint64_t)(a), (uint64_t)(b))
 
+/*
+ * Of what a death changes: within a second. Whoever reads /proc/pid/maps at that instant, as this
+ * library does where a region is made, has the dead one's mappings stay until it has read on, and
+ * with them its locks: seen 32 ms after the process was waited for.
+ */
+#define CHECK_SOON_EQUAL(a, b)                                                          \
+	do {                                                                            \
+		uint64_t check_began = now_ms();                                        \
+		long long check_a = (long long)(a);                                     \
+		while (check_a != (long long)(b) && now_ms() - check_began < 1000) {    \
+			sleep_ms(1);                                                    \
+			check_a = (long long)(a);                                       \
+		}                                                                       \
+		check_equal(__FILE__, __LINE__, #a " == " #b, check_a, (long long)(b)); \
+	} while (0)
+
 _Noreturn void check_failed(const char *file, int line, const char *what);
 void check_equal(const char *file, int line, const char *what, long long a, long long b);
 void check_at_most(const char *file, int line, const char *what, uint64_t a, uint64_t b);

@@ -121,7 +121,7 @@ static void not_loaded(void)
 	assert_books(0, 0);
 	for (unsigned i = 0; i < LOADERS; i += 4) {
 		CHECK_CUDA(load(i, &none), CUDA_SUCCESS);
-		CHECK_CUDA(i ? cuLibraryUnload(none.library) : cuModuleUnload(none.module), wrong);
+		CHECK_CUDA(i ? cuLibraryUnload(none.lib) : cuModuleUnload(none.module), wrong);
 		rest();
 		assert_books(MODULE, 0);
 		unload(i, none);

@@ -66,16 +66,15 @@ CUresult load(unsigned loader, union loaded *ret_loaded)
 	case 3:
 		return cuModuleLoadFatBinary(&ret_loaded->module, code);
 	case 4:
-		return cuLibraryLoadData(&ret_loaded->library, code, NULL, NULL, 0, NULL, NULL, 0);
+		return cuLibraryLoadData(&ret_loaded->lib, code, NULL, NULL, 0, NULL, NULL, 0);
 	default:
-		return cuLibraryLoadFromFile(&ret_loaded->library, file, NULL, NULL, 0, NULL, NULL,
-					     0);
+		return cuLibraryLoadFromFile(&ret_loaded->lib, file, NULL, NULL, 0, NULL, NULL, 0);
 	}
 }
 
 void unload(unsigned loader, union loaded loaded)
 {
 	CHECK_CUDA(loader % LOADERS < 4 ? cuModuleUnload(loaded.module)
-					: cuLibraryUnload(loaded.library),
+					: cuLibraryUnload(loaded.lib),
 		   CUDA_SUCCESS);
 }

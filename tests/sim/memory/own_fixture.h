@@ -22,7 +22,7 @@ CUdeviceptr leave(uint64_t bytes);
 
 union loaded {
 	CUmodule module;
-	CUlibrary library;
+	CUlibrary lib;
 	void *any;
 };
 

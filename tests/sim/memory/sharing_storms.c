@@ -84,6 +84,16 @@ static void orderly_storm(void)
 
 static unsigned storm_seed;
 
+/* What the dead exported and others still have open may fill the slice. */
+static CUdeviceptr take_or_none(uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+	CUresult result = cuMemAlloc_v2(&address, bytes);
+
+	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+	return address;
+}
+
 /* All at once: whatever lies on the board is opened, and what was opened closed, without end. */
 static void rage(int wire)
 {
@@ -100,8 +110,9 @@ static void rage(int wire)
 			give(own);
 			own = 0;
 		} else if (i == mine) {
-			own = take(SIZE);
-			CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], own), CUDA_SUCCESS);
+			own = take_or_none(SIZE);
+			if (own)
+				CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[i], own), CUDA_SUCCESS);
 		} else if (opened[i]) {
 			CHECK_CUDA(cuIpcCloseMemHandle(opened[i]), CUDA_SUCCESS);
 			opened[i] = 0;
@@ -133,7 +144,7 @@ static void disorderly_storm(void)
 	for (unsigned round = 0; round < 60; round++) {
 		sleep_ms(5 + round % 7);
 		member_kill(&members[round % ACTORS]);
-		CHECK_EQUAL(ledger_reap(), ACTORS);
+		CHECK_SOON_EQUAL(ledger_reap(), ACTORS);
 		CHECK_AT_MOST(ledger_used(0), 4 * GIB);
 		members[round % ACTORS] = rager(round % ACTORS + THINGS * round);
 	}
