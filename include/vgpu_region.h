@@ -15,8 +15,9 @@
  * Who may read: anyone, at any time, without a lock; every field is written in one aligned store,
  * so each is some true value, and a set of them is consistent to within one change in progress. Who
  * may write: slots, their owner, and the holder of the lock where a charge moves to another slot;
- * totals, limits and shares, the holder of the lock; utilization_switch, recent_kernel and
- * monitor_used, HAMi's monitor.
+ * totals, limits and shares, the holder of the lock; utilization_switch, monitor_used and a status
+ * between 1 and 2, HAMi's monitor; recent_kernel, the monitor and whoever launches;
+ * last_kernel_time, whoever launches.
  * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
  * open-file-description lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing
  * here: they repeat, and mean different processes in different pid namespaces. What a dead process
@@ -41,7 +42,7 @@
 enum vgpu_slot_status {
 	VGPU_SLOT_FREE = 0,
 	VGPU_SLOT_RUNNING = 1,
-	VGPU_SLOT_SUSPENDED = 2, /* set by a monitor: waits at its next launch until 1 */
+	VGPU_SLOT_SUSPENDED = 2, /* set by a monitor: its launches wait until it is 1 again */
 };
 
 /* What one process holds of one device, in bytes. */
@@ -84,9 +85,9 @@ struct vgpu_hami_region {
 	struct vgpu_hami_slot slots[VGPU_SLOTS_MAX];
 	int32_t slot_count; /* slots below it have been used: a high-water mark, nothing more */
 	int32_t utilization_switch; /* 1, or the monitor's 0: the compute limit is lifted */
-	int32_t recent_kernel; /* 2 after a launch; the monitor counts down, -1 blocks launches */
+	int32_t recent_kernel; /* 2 after a launch; a monitor counts down, negative blocks them */
 	int32_t priority;      /* 0 high, 1 low */
-	int64_t last_kernel_time; /* unix seconds */
+	int64_t last_kernel_time; /* of a launch, unix seconds, true to about one; 0: never */
 	uint8_t sem_postinit[32];
 };
 

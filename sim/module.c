@@ -66,6 +66,8 @@ static bool function_add(CUmodule module, const char *name, size_t length)
 		return false;
 	function->kind = OBJECT_FUNCTION;
 	function->module = module;
+	memset(function->block, 0, sizeof function->block);
+	function->parameter = 0;
 	function->spins = !strcmp(function->name, "spin_ns");
 	module->count++;
 	return true;

@@ -16,7 +16,8 @@
  *   transfer.c        copies and fills
  *   module.c          PTX, kernels;  library.c: of no context
  *   green.c           shares of a GPU
- *   timeline.c        when queued work is done                      (timeline_calls.c: their API)
+ *   timeline.c        when queued work is done                      (timeline_calls.c: their API,
+ *                                                                    and launch_calls.c)
  *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c: their API)
  *   graph_memory.c    what graphs allocate
  *   capture.c         streams that record instead                   (capture_calls.c: their API)
@@ -245,7 +246,7 @@ CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 /* Does a copy or fill, at once. */
 CUresult transfer_do(const struct graph_work *work);
 
-/* ---- timeline_calls.c */
+/* ---- launch_calls.c */
 
 /* What launching the kernel with that grid and block would be. */
 CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
@@ -412,6 +413,9 @@ void timeline_close(CUcontext context); /* ends all its streams and events */
 struct CUfunc_st {
 	uint32_t kind; /* OBJECT_FUNCTION */
 	bool spins;    /* spin_ns: lasts as long as its first parameter says */
+	/* What cuLaunch goes by; of who launches so, one thread at a time. */
+	unsigned block[3];
+	uint64_t parameter; /* the first */
 	char *name;
 	CUmodule module;
 };

@@ -1,5 +1,5 @@
 /*
- * The driver's functions about streams, events and launches, over timeline.c.
+ * The driver's functions about streams and events, over timeline.c.
  */
 #include "sim.h"
 
@@ -7,8 +7,6 @@ enum {
 	STREAM_FLAGS_KNOWN = 1,   /* CU_STREAM_NON_BLOCKING */
 	EVENT_FLAGS_KNOWN = 7,    /* blocking sync, disable timing, interprocess */
 	EVENT_DISABLE_TIMING = 2, /* CU_EVENT_DISABLE_TIMING */
-	BLOCK_THREADS_MAX = 1024,
-	LAUNCH_BUFFER_POINTER = 1, /* CU_LAUNCH_PARAM_BUFFER_POINTER */
 };
 
 static CUresult enter_stream(const char *function, CUstream handle, bool per_thread,
@@ -249,92 +247,4 @@ CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
 	return elapsed(__func__, pMilliseconds, hStart, hEnd);
-}
-
-/* The first parameter of a kernel, as either way of passing them has it. */
-static const void *first_parameter(void **parameters, void **extra)
-{
-	if (parameters)
-		return parameters[0];
-	for (; extra && *extra; extra += 2) {
-		if ((uintptr_t)extra[0] == LAUNCH_BUFFER_POINTER)
-			return extra[1];
-	}
-	return NULL;
-}
-
-static bool shape_valid(const unsigned shape[6])
-{
-	const unsigned *block = shape + 3;
-
-	for (int i = 0; i < 6; i++) {
-		if (!shape[i])
-			return false;
-	}
-	return (uint64_t)block[0] * block[1] <= BLOCK_THREADS_MAX &&
-	       (uint64_t)block[0] * block[1] * block[2] <= BLOCK_THREADS_MAX;
-}
-
-CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
-		     struct graph_work *ret_work)
-{
-	const uint64_t *first = NULL;
-
-	if (!function || function->kind != OBJECT_FUNCTION)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (!shape_valid(shape))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (function->spins) {
-		first = first_parameter(parameters, extra);
-		if (!first)
-			return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret_work = (struct graph_work){
-		.type = CU_GRAPH_NODE_TYPE_KERNEL,
-		.duration_ns = first ? *first : 0,
-	};
-	return CUDA_SUCCESS;
-}
-
-static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], void **parameters,
-		       void **extra)
-{
-	struct graph_work work;
-	bool capturing;
-	CUresult result = kernel_work(f, shape, parameters, extra, &work);
-
-	if (!result)
-		result = capture_enter(stream, &capturing);
-	if (result)
-		return result;
-	if (capturing)
-		return capture_work(stream, &work);
-	stream_launch(stream, work.duration_ns);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-			unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-			unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-			void **kernelParams, void **extra)
-{
-	const unsigned shape[] = {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ};
-	CUstream stream;
-	CUresult result = enter_stream(__func__, hStream, false, &stream);
-
-	(void)sharedMemBytes;
-	return result ? result : launch(stream, f, shape, kernelParams, extra);
-}
-
-CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-			     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-			     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-			     void **kernelParams, void **extra)
-{
-	const unsigned shape[] = {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ};
-	CUstream stream;
-	CUresult result = enter_stream(__func__, hStream, true, &stream);
-
-	(void)sharedMemBytes;
-	return result ? result : launch(stream, f, shape, kernelParams, extra);
 }

@@ -1,4 +1,4 @@
-/* Both clocks come from the vDSO: no system call, on any kernel that runs CUDA. */
+/* The clocks come from the vDSO: no system call, on any kernel that runs CUDA. */
 #include "clock.h"
 
 #include <time.h>
@@ -19,4 +19,9 @@ uint64_t clock_now_ns(void)
 uint64_t clock_coarse_ns(void)
 {
 	return read_ns(CLOCK_MONOTONIC_COARSE);
+}
+
+int64_t clock_unix_s(void)
+{
+	return (int64_t)(read_ns(CLOCK_REALTIME_COARSE) / NS_PER_S);
 }

@@ -1,4 +1,4 @@
-/* Time, from clocks that do not step. */
+/* Time. Intervals are of the clocks that do not step. */
 #pragma once
 
 #include <stdint.h>
@@ -9,3 +9,6 @@
 
 uint64_t clock_now_ns(void);    /* CLOCK_MONOTONIC: about 20 ns a call */
 uint64_t clock_coarse_ns(void); /* the same, as of the last tick (1 to 4 ms): about 4 ns a call */
+
+int64_t
+clock_unix_s(void); /* seconds since 1970, as of the last tick: the time of day, which steps */

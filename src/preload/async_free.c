@@ -15,6 +15,7 @@
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
+#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
@@ -187,6 +188,7 @@ static void look(void)
 {
 	CUdevice device = quota_only_device();
 
+	pace_waited();
 	pools_synchronised();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_has_device(device))

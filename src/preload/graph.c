@@ -14,7 +14,9 @@
 
 #include "cuda.h"
 #include "hooks.h"
+#include "launch.h"
 #include "lock.h"
+#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "room.h"
@@ -266,9 +268,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
 	bool counted;
-	CUresult result;
+	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, false);
 
-	cuda_bind();
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = begin(&launching, hGraph, &counted);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -279,9 +282,10 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
 	bool counted;
-	CUresult result;
+	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, true);
 
-	cuda_bind();
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = begin(&launching, hGraph, &counted);
 	if (result != CUDA_SUCCESS)
 		return result;

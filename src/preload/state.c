@@ -21,6 +21,7 @@
 #include "making.h"
 #include "nvml.h"
 #include "nvml_view.h"
+#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "share.h"
@@ -61,6 +62,7 @@ static void forget_parent(void)
 	pools_forget();
 	async_alloc_forget();
 	async_free_forget();
+	pace_forget();
 	quota_forget();
 }
 

@@ -156,6 +156,11 @@ bool quota_attached(void)
 	return __atomic_load_n(&attached, __ATOMIC_ACQUIRE);
 }
 
+struct region *quota_region(void)
+{
+	return &account_region;
+}
+
 int quota_only_device(void)
 {
 	return only_device;

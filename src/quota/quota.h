@@ -45,6 +45,10 @@ void quota_forget(void);
 
 bool quota_attached(void);
 
+/* The region, with the process's slot, while quota_attached(): for src/pace, which goes by it too.
+ */
+struct region *quota_region(void);
+
 /* The GPU of a process that sees just one; else -1. */
 int quota_only_device(void);
 

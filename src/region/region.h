@@ -120,6 +120,10 @@ int region_find_device(struct region *region, const char *uuid);
  * long after it was opened. */
 bool region_is_there(struct region *region);
 
+/* The same whenever the last look was, and whether it is still what was opened: for whoever waits
+ * for a word of it that others write. 0, or the region is lost: -ESTALE or -EUCLEAN. */
+int region_examine(struct region *region);
+
 /*
  * Charges bytes of the device to our slot, if what the slice holds of it stays within limit_bytes
  * (0: no limit). Dead processes are reaped before it is refused. Returns 0, -EDQUOT, -ETIMEDOUT

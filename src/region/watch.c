@@ -101,19 +101,24 @@ static int look(struct region *region)
 	return 0;
 }
 
+static int look_and_lose(struct region *region)
+{
+	int error = look(region);
+
+	if (error == -EUCLEAN)
+		sys_map_zeros_over(region->file, sizeof(*region->file));
+	return error ? region_lose(region, error) : 0;
+}
+
 int region_watch_now(struct region *region)
 {
 	uint64_t next_ns = REGION_LOAD(region->watch_next_ns), now_ns = clock_coarse_ns();
-	int error;
 
 	if (now_ns < next_ns ||
 	    !__atomic_compare_exchange_n(&region->watch_next_ns, &next_ns, now_ns + REGION_WATCH_NS,
 					 false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return REGION_LOAD(region->lost);
-	error = look(region);
-	if (error == -EUCLEAN)
-		sys_map_zeros_over(region->file, sizeof(*region->file));
-	return error ? region_lose(region, error) : 0;
+	return look_and_lose(region);
 }
 
 bool region_is_there(struct region *region)
@@ -127,6 +132,17 @@ bool region_is_as_opened(const struct region *region)
 
 	return REGION_LOAD(own->magic) == VGPU_REGION_MAGIC &&
 	       REGION_LOAD(own->made) == region->made;
+}
+
+int region_examine(struct region *region)
+{
+	int error = REGION_LOAD(region->lost);
+
+	if (!error)
+		error = look_and_lose(region);
+	if (!error && !region_is_as_opened(region))
+		error = region_lose(region, -EUCLEAN);
+	return error;
 }
 
 int region_why_lost(const struct region *region, struct fault *fault)

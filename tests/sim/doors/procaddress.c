@@ -84,16 +84,16 @@ static void check_itself(void)
 /* A function that is none of ours, in the flavour that was asked for. */
 static void check_flavour(void *(*get)(const char *symbol, int version, cuuint64_t flags))
 {
-	void *legacy = SETUP("cuLaunchKernel"), *per_thread = SETUP("cuLaunchKernel_ptsz");
+	void *legacy = SETUP("cuStreamQuery"), *per_thread = SETUP("cuStreamQuery_ptsz");
 
-	CHECK(legacy && per_thread && legacy != per_thread, "the driver lacks cuLaunchKernel");
-	CHECK(get("cuLaunchKernel", CUDA_OF_TODAY, 0) == legacy,
-	      "cuLaunchKernel is not the driver's own");
-	CHECK(get("cuLaunchKernel", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == legacy,
-	      "cuLaunchKernel for legacy streams is not the driver's own");
-	CHECK(get("cuLaunchKernel", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) ==
+	CHECK(legacy && per_thread && legacy != per_thread, "the driver lacks cuStreamQuery");
+	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, 0) == legacy,
+	      "cuStreamQuery is not the driver's own");
+	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == legacy,
+	      "cuStreamQuery for legacy streams is not the driver's own");
+	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) ==
 		      per_thread,
-	      "cuLaunchKernel for per-thread streams is not the driver's cuLaunchKernel_ptsz");
+	      "cuStreamQuery for per-thread streams is not the driver's cuStreamQuery_ptsz");
 }
 
 int main(void)

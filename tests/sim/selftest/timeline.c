@@ -117,6 +117,48 @@ static void test_default_streams(void)
 	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
+static void test_launches(void)
+{
+	CUstream stream = stream_new(1), other = stream_new(1);
+	uint64_t ns = 10 * MS, start = selftest_now_ns();
+	void *parameters[] = {&ns};
+	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, NULL, 0};
+	CUDA_LAUNCH_PARAMS list[] = {{spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters},
+				     {spin, 1, 1, 1, 1, 1, 1, 0, other, parameters}};
+
+	CHECK_EQ(cuLaunchKernelEx(&config, spin, parameters, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchKernelEx_ptsz(&config, spin, parameters, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchKernelEx(NULL, spin, parameters, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
+		 CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
+		 CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	took(start, 6 * ns);
+	list[1].hStream = NULL;
+	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+
+	CHECK_EQ(cuLaunch(spin), CUDA_ERROR_INVALID_VALUE); /* of which shape? */
+	CHECK_EQ(cuFuncSetBlockShape(spin, 2048, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuFuncSetBlockShape(spin, 32, 1, 1), CUDA_SUCCESS);
+	CHECK_EQ(cuParamSetSize(spin, sizeof(ns)), CUDA_SUCCESS);
+	CHECK_EQ(cuParamSetv(spin, 0, &ns, sizeof(ns)), CUDA_SUCCESS);
+	start = selftest_now_ns();
+	CHECK_EQ(cuLaunch(spin), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchGrid(spin, 2, 2), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchGridAsync(spin, 2, 2, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuLaunchGrid(spin, 0, 2), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuLaunchGrid(NULL, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	took(start, 3 * ns);
+	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamDestroy_v2(other), CUDA_SUCCESS);
+}
+
 static void test_events(void)
 {
 	CUstream stream = stream_new(1);
@@ -208,6 +250,7 @@ static void alone(void *argument)
 	begin();
 	test_stream();
 	test_default_streams();
+	test_launches();
 	test_events();
 	test_end();
 	test_launch();

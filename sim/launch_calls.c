@@ -1,0 +1,308 @@
+/*
+ * The driver's functions that launch kernels, over timeline.c: all of them queue the same thing.
+ * Attributes of a launch, and whether a kernel is cooperative, mean nothing here.
+ */
+#include "sim.h"
+
+#include <string.h>
+
+enum {
+	BLOCK_THREADS_MAX = 1024,
+	LAUNCH_BUFFER_POINTER = 1, /* CU_LAUNCH_PARAM_BUFFER_POINTER */
+};
+
+/* The first parameter of a kernel, as either way of passing them has it. */
+static const void *first_parameter(void **parameters, void **extra)
+{
+	if (parameters)
+		return parameters[0];
+	for (; extra && *extra; extra += 2) {
+		if ((uintptr_t)extra[0] == LAUNCH_BUFFER_POINTER)
+			return extra[1];
+	}
+	return NULL;
+}
+
+static bool shape_valid(const unsigned shape[6])
+{
+	const unsigned *block = shape + 3;
+
+	for (int i = 0; i < 6; i++) {
+		if (!shape[i])
+			return false;
+	}
+	return (uint64_t)block[0] * block[1] <= BLOCK_THREADS_MAX &&
+	       (uint64_t)block[0] * block[1] * block[2] <= BLOCK_THREADS_MAX;
+}
+
+CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
+		     struct graph_work *ret_work)
+{
+	const uint64_t *first = NULL;
+
+	if (!function || function->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!shape_valid(shape))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function->spins) {
+		first = first_parameter(parameters, extra);
+		if (!first)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	*ret_work = (struct graph_work){
+		.type = CU_GRAPH_NODE_TYPE_KERNEL,
+		.duration_ns = first ? *first : 0,
+	};
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], void **parameters,
+		       void **extra)
+{
+	struct graph_work work;
+	bool capturing;
+	CUresult result = kernel_work(f, shape, parameters, extra, &work);
+
+	if (!result)
+		result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	if (capturing)
+		return capture_work(stream, &work);
+	stream_launch(stream, work.duration_ns);
+	return CUDA_SUCCESS;
+}
+
+/* A launch as the application asks for it. */
+struct request {
+	CUfunction function;
+	unsigned shape[6];
+	CUstream stream;
+	bool per_thread; /* what its NULL means */
+	void **parameters, **extra;
+};
+
+static CUresult enter_launch(const char *entered, const struct request *request)
+{
+	CUcontext context;
+	CUstream stream;
+	CUresult result = enter_context(entered, &context);
+
+	if (!result)
+		result = stream_resolve(context, request->stream, request->per_thread, &stream);
+	return result ? result
+		      : launch(stream, request->function, request->shape, request->parameters,
+			       request->extra);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+			unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+			unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+			void **kernelParams, void **extra)
+{
+	const struct request request = {
+		f,
+		{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ},
+		hStream,
+		false,
+		kernelParams,
+		extra,
+	};
+
+	(void)sharedMemBytes;
+	return enter_launch(__func__, &request);
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+			     unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+			     unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+			     void **kernelParams, void **extra)
+{
+	const struct request request = {
+		f,
+		{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ},
+		hStream,
+		true,
+		kernelParams,
+		extra,
+	};
+
+	(void)sharedMemBytes;
+	return enter_launch(__func__, &request);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+				   unsigned int gridDimZ, unsigned int blockDimX,
+				   unsigned int blockDimY, unsigned int blockDimZ,
+				   unsigned int sharedMemBytes, CUstream hStream,
+				   void **kernelParams)
+{
+	const struct request request = {
+		f,
+		{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ},
+		hStream,
+		false,
+		kernelParams,
+		NULL,
+	};
+
+	(void)sharedMemBytes;
+	return enter_launch(__func__, &request);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+					unsigned int gridDimZ, unsigned int blockDimX,
+					unsigned int blockDimY, unsigned int blockDimZ,
+					unsigned int sharedMemBytes, CUstream hStream,
+					void **kernelParams)
+{
+	const struct request request = {
+		f,
+		{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ},
+		hStream,
+		true,
+		kernelParams,
+		NULL,
+	};
+
+	(void)sharedMemBytes;
+	return enter_launch(__func__, &request);
+}
+
+/* What it is refused with, unless something else stands in the way. */
+static CUresult refuse(const char *entered, CUresult why)
+{
+	CUresult result = enter(entered);
+
+	return result ? result : why;
+}
+
+static CUresult launch_config(const char *entered, const CUlaunchConfig *config, CUfunction f,
+			      bool per_thread, void **parameters, void **extra)
+{
+	if (!config)
+		return refuse(entered, CUDA_ERROR_INVALID_VALUE);
+	const struct request request = {
+		f,
+		{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+		 config->blockDimY, config->blockDimZ},
+		config->hStream,
+		per_thread,
+		parameters,
+		extra,
+	};
+	return enter_launch(entered, &request);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+			  void **extra)
+{
+	return launch_config(__func__, config, f, false, kernelParams, extra);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+			       void **extra)
+{
+	return launch_config(__func__, config, f, true, kernelParams, extra);
+}
+
+/* One on each stream, which belong to as many devices on the real driver. */
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
+					      unsigned int numDevices, unsigned int flags)
+{
+	CUresult result = enter(__func__);
+
+	(void)flags;
+	if (!result && (!launchParamsList || !numDevices))
+		result = CUDA_ERROR_INVALID_VALUE;
+	for (unsigned i = 0; !result && i < numDevices; i++) {
+		const CUDA_LAUNCH_PARAMS *one = &launchParamsList[i];
+		const unsigned shape[] = {one->gridDimX,  one->gridDimY,  one->gridDimZ,
+					  one->blockDimX, one->blockDimY, one->blockDimZ};
+
+		if ((uintptr_t)one->hStream <= 2) /* a default stream is of no certain device */
+			return CUDA_ERROR_INVALID_HANDLE;
+		if (atomic_load(&one->hStream->kind) != OBJECT_STREAM)
+			return CUDA_ERROR_INVALID_HANDLE;
+		result = launch(one->hStream, one->function, shape, one->kernelParams, NULL);
+	}
+	return result;
+}
+
+/* -- as it was in CUDA 2: block and parameters are set before -- */
+
+static CUresult enter_function(const char *entered, CUfunction function)
+{
+	CUresult result = enter(entered);
+
+	if (result)
+		return result;
+	return function && function->kind == OBJECT_FUNCTION ? CUDA_SUCCESS
+							     : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z)
+{
+	const unsigned shape[] = {1, 1, 1, (unsigned)x, (unsigned)y, (unsigned)z};
+	CUresult result = enter_function(__func__, hfunc);
+
+	if (result)
+		return result;
+	if (x < 1 || y < 1 || z < 1 || !shape_valid(shape))
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(hfunc->block, shape + 3, sizeof(hfunc->block));
+	return CUDA_SUCCESS;
+}
+
+CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes)
+{
+	(void)numbytes;
+	return enter_function(__func__, hfunc);
+}
+
+CUresult cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned int numbytes)
+{
+	CUresult result = enter_function(__func__, hfunc);
+
+	if (result)
+		return result;
+	if (!ptr || offset < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (offset == 0 && numbytes == sizeof(hfunc->parameter))
+		memcpy(&hfunc->parameter, ptr, numbytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch_set(const char *entered, CUfunction f, int width, int height,
+			   CUstream stream)
+{
+	if (!f || f->kind != OBJECT_FUNCTION)
+		return refuse(entered, CUDA_ERROR_INVALID_HANDLE);
+	if (width < 1 || height < 1)
+		return refuse(entered, CUDA_ERROR_INVALID_VALUE);
+	void *parameters[] = {&f->parameter};
+	const struct request request = {
+		f,
+		{(unsigned)width, (unsigned)height, 1, f->block[0], f->block[1], f->block[2]},
+		stream,
+		false,
+		parameters,
+		NULL,
+	};
+	return enter_launch(entered, &request);
+}
+
+CUresult cuLaunch(CUfunction f)
+{
+	return launch_set(__func__, f, 1, 1, NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
+{
+	return launch_set(__func__, f, grid_width, grid_height, NULL);
+}
+
+CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
+{
+	return launch_set(__func__, f, grid_width, grid_height, hStream);
+}

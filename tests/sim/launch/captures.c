@@ -1,0 +1,141 @@
+/* What is launched into a capture waits for nothing; the graph that comes of it does. */
+#include "launch.h"
+
+/* As long as the slice is blocked. */
+static CUgraph capture_all(CUstream where, CUstreamCaptureMode mode)
+{
+	CUgraph captured = NULL;
+
+	CHECK_CUDA(cuStreamBeginCapture_v2(where, mode), CUDA_SUCCESS);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (!launchers[i].to_default)
+			CHECK_CUDA(launchers[i].call(launchers[i].linked, where), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture(where, &captured), CUDA_SUCCESS);
+	return captured;
+}
+
+static void captured(void)
+{
+	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+						    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+						    CU_STREAM_CAPTURE_MODE_RELAXED};
+	struct attempt attempts[3];
+
+	launch_start("4g");
+	for (unsigned i = 0; i < 3; i++) {
+		if (i % 2)
+			suspend(getpid());
+		else
+			POKE(words->recent_kernel, -1);
+		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(stream, modes[i]), 0),
+			   CUDA_SUCCESS);
+		attempt_begin(&attempts[i], &launchers[LAUNCHERS - 1 - i % 2],
+			      launchers[LAUNCHERS - 1 - i % 2].linked, stream);
+		sleep_ms(STAY_MS);
+		attempt_waits(&attempts[i]);
+		POKE(words->recent_kernel, 0);
+		resume(getpid());
+		attempt_ends(&attempts[i], CUDA_SUCCESS);
+	}
+}
+
+/* The thread's default stream by its name, which is NULL to functions of the other flavour. */
+static void captured_per_thread(void)
+{
+	CUgraph graph_of_it;
+
+	launch_start("4g");
+	POKE(words->recent_kernel, -1);
+	CHECK_CUDA(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+		   CUDA_SUCCESS);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (launchers[i].per_thread)
+			CHECK_CUDA(launchers[i].call(launchers[i].linked, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(launchers[0].call(launchers[0].linked, PER_THREAD), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture_ptsz(NULL, &graph_of_it), CUDA_SUCCESS);
+}
+
+/* Nobody waits for a launch that the driver refuses, as it does on the default stream while a
+ * stream is captured that this would wait for. */
+static void implicit(void)
+{
+	CUgraph none;
+	CUstream blocking;
+
+	launch_start("4g");
+	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	POKE(words->recent_kernel, -1);
+	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_CUDA(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		   CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_CUDA(cuLaunch(nop), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_CUDA(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+/* A spoilt capture is told at once. */
+static void invalidated(void)
+{
+	CUgraph none;
+
+	launch_start("4g");
+	POKE(words->recent_kernel, -1);
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK(cuStreamSynchronize(stream) != CUDA_SUCCESS);
+	CHECK_CUDA(launch(), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	CHECK_CUDA(cuStreamEndCapture(stream, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+/* Another stream's capture is no excuse. */
+static void others_wait(void)
+{
+	struct attempt attempt;
+	CUstream other;
+	CUgraph graph_of_it;
+
+	launch_start("4g");
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	POKE(words->recent_kernel, -1);
+	CHECK_CUDA(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	sleep_ms(STAY_MS);
+	attempt_waits(&attempt);
+	CHECK_CUDA(launchers[0].call(launchers[0].linked, other), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture(other, &graph_of_it), CUDA_SUCCESS);
+	attempt_waits(&attempt);
+	POKE(words->recent_kernel, 0);
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+/* Nor is that of one which the default stream would wait for, to a thread's own default stream. */
+static void per_thread_waits(void)
+{
+	struct attempt attempts[LAUNCHERS];
+	CUstream blocking;
+	CUgraph graph_of_it;
+
+	launch_start("4g");
+	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	POKE(words->recent_kernel, -1);
+	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (launchers[i].per_thread)
+			attempt_begin(&attempts[i], &launchers[i], launchers[i].linked, NULL);
+	sleep_ms(STAY_MS);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (launchers[i].per_thread)
+			attempt_waits(&attempts[i]);
+	CHECK_CUDA(cuStreamEndCapture(blocking, &graph_of_it), CUDA_SUCCESS);
+	POKE(words->recent_kernel, 0);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (launchers[i].per_thread)
+			attempt_ends(&attempts[i], CUDA_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(captured),    SCENE(captured_per_thread),
+					      SCENE(implicit),    SCENE(invalidated),
+					      SCENE(others_wait), SCENE(per_thread_waits)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

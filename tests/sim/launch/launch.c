@@ -1,0 +1,194 @@
+/* See launch.h. */
+#include "launch.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+CUfunction nop, spin;
+CUstream stream;
+CUcontext context;
+CUgraphExec graph; /* one kernel */
+
+/* -- the words -------------------------------------------------------------------------------- */
+
+struct vgpu_hami_region *words;
+
+void words_map(void)
+{
+	int fd = open(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), O_RDWR | O_CLOEXEC);
+
+	words = mmap(NULL, sizeof(*words), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(words != MAP_FAILED);
+	close(fd);
+}
+
+static int32_t *status_of(pid_t pid)
+{
+	int slot = ledger_slot(pid);
+
+	CHECK(slot >= 0);
+	return &words->slots[slot].status;
+}
+
+void suspend(pid_t pid)
+{
+	POKE(*status_of(pid), VGPU_SLOT_SUSPENDED);
+}
+
+void resume(pid_t pid)
+{
+	POKE(*status_of(pid), VGPU_SLOT_RUNNING);
+}
+
+/* -- the functions that launch ---------------------------------------------------------------- */
+
+#define CU_HOOK(name, class, parameters, arguments) typedef CUresult type_##name parameters;
+#include "cuda.def"
+
+static uint64_t no_time;
+static void *spin_parameters[] = {&no_time};
+
+static CUresult call_grid(void *function, CUstream where)
+{
+	return ((type_cuLaunchKernel *)function)(nop, 1, 1, 1, 32, 1, 1, 0, where, NULL, NULL);
+}
+
+static CUresult call_cooperative(void *function, CUstream where)
+{
+	return ((type_cuLaunchCooperativeKernel *)function)(spin, 1, 2, 3, 4, 5, 6, 7, where,
+							    spin_parameters);
+}
+
+static CUresult call_config(void *function, CUstream where)
+{
+	const CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, where, NULL, 0};
+
+	return ((type_cuLaunchKernelEx *)function)(&config, spin, spin_parameters, NULL);
+}
+
+static CUresult call_list(void *function, CUstream where)
+{
+	CUDA_LAUNCH_PARAMS list[] = {{nop, 1, 1, 1, 32, 1, 1, 0, where, NULL}};
+
+	return ((type_cuLaunchCooperativeKernelMultiDevice *)function)(list, 1, 0);
+}
+
+static CUresult call_plain(void *function, CUstream where)
+{
+	(void)where;
+	return ((type_cuLaunch *)function)(nop);
+}
+
+static CUresult call_wide(void *function, CUstream where)
+{
+	(void)where;
+	return ((type_cuLaunchGrid *)function)(nop, 2, 2);
+}
+
+static CUresult call_wide_async(void *function, CUstream where)
+{
+	return ((type_cuLaunchGridAsync *)function)(nop, 2, 2, where);
+}
+
+static CUresult call_graph(void *function, CUstream where)
+{
+	return ((type_cuGraphLaunch *)function)(graph, where);
+}
+
+const struct launcher launchers[] = {
+	{"cuLaunchKernel", "cuLaunchKernel", (void *)cuLaunchKernel, call_grid, false, false},
+	{"cuLaunchKernel_ptsz", "cuLaunchKernel", (void *)cuLaunchKernel_ptsz, call_grid, true,
+	 false},
+	{"cuLaunchKernelEx", "cuLaunchKernelEx", (void *)cuLaunchKernelEx, call_config, false,
+	 false},
+	{"cuLaunchKernelEx_ptsz", "cuLaunchKernelEx", (void *)cuLaunchKernelEx_ptsz, call_config,
+	 true, false},
+	{"cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel",
+	 (void *)cuLaunchCooperativeKernel, call_cooperative, false, false},
+	{"cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernel",
+	 (void *)cuLaunchCooperativeKernel_ptsz, call_cooperative, true, false},
+	{"cuLaunchCooperativeKernelMultiDevice", "cuLaunchCooperativeKernelMultiDevice",
+	 (void *)cuLaunchCooperativeKernelMultiDevice, call_list, false, false},
+	{"cuLaunch", "cuLaunch", (void *)cuLaunch, call_plain, false, true},
+	{"cuLaunchGrid", "cuLaunchGrid", (void *)cuLaunchGrid, call_wide, false, true},
+	{"cuLaunchGridAsync", "cuLaunchGridAsync", (void *)cuLaunchGridAsync, call_wide_async,
+	 false, false},
+	{"cuGraphLaunch", "cuGraphLaunch", (void *)cuGraphLaunch, call_graph, false, false},
+	{"cuGraphLaunch_ptsz", "cuGraphLaunch", (void *)cuGraphLaunch_ptsz, call_graph, true,
+	 false},
+};
+
+_Static_assert(sizeof(launchers) / sizeof(*launchers) == LAUNCHERS, "launch.h says how many");
+
+/* -- a process that launches ------------------------------------------------------------------ */
+
+static CUgraph graph_captured(void)
+{
+	CUgraph captured;
+
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	CHECK_CUDA(call_grid((void *)cuLaunchKernel, stream), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	return captured;
+}
+
+/* With a slice, unless that is NULL. */
+void launch_start(const char *limit)
+{
+	static const char ptx[] = ".version 7.0\n.entry nop() { ret; }\n";
+	CUmodule module;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	context = cuda_start(0);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
+	CHECK_CUDA(cuFuncSetBlockShape(nop, 32, 1, 1), CUDA_SUCCESS);
+	spin = spin_load();
+	if (limit)
+		words_map();
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, graph_captured(), 0), CUDA_SUCCESS);
+}
+
+CUresult launch(void)
+{
+	return call_grid((void *)cuLaunchKernel, stream);
+}
+
+/* -- launches on threads of their own --------------------------------------------------------- */
+
+static void *attempt_run(void *arg)
+{
+	struct attempt *attempt = arg;
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	attempt->result = attempt->launcher->call(attempt->function, attempt->where);
+	POKE(attempt->done, true);
+	return NULL;
+}
+
+void attempt_begin(struct attempt *attempt, const struct launcher *launcher, void *function,
+		   CUstream where)
+{
+	*attempt = (struct attempt){.launcher = launcher, .function = function, .where = where};
+	CHECK(pthread_create(&attempt->thread, NULL, attempt_run, attempt) == 0);
+}
+
+void attempt_waits(const struct attempt *attempt)
+{
+	if (PEEK(attempt->done))
+		check_failed(__FILE__, __LINE__, attempt->launcher->name);
+}
+
+void attempt_ends(struct attempt *attempt, CUresult expected)
+{
+	for (unsigned ms = 0; !PEEK(attempt->done); ms++) {
+		if (ms == LONG_MS)
+			check_failed(__FILE__, __LINE__, attempt->launcher->name);
+		sleep_ms(1);
+	}
+	CHECK(pthread_join(attempt->thread, NULL) == 0);
+	CHECK_CUDA(attempt->result, expected);
+}

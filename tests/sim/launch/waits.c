@@ -1,0 +1,269 @@
+/* Who waits, for how long, and what ends it. */
+#include "launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+/* -- several threads -- */
+
+#define THREADS 8
+
+static uint64_t launched;
+static bool enough;
+
+static void *launch_on(void *arg)
+{
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	while (!PEEK(enough)) {
+		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		__atomic_fetch_add(&launched, 1, __ATOMIC_SEQ_CST);
+		usleep(100);
+	}
+	return arg;
+}
+
+static void goes_on(void)
+{
+	uint64_t before = PEEK(launched);
+
+	for (unsigned ms = 0; PEEK(launched) < before + 10 * THREADS; ms++) {
+		CHECK(ms < LONG_MS);
+		sleep_ms(1);
+	}
+}
+
+static void stands_still(void)
+{
+	uint64_t before;
+
+	sleep_ms(STAY_MS); /* for who was between the gate and the driver */
+	before = PEEK(launched);
+	sleep_ms(STAY_MS);
+	CHECK_EQUAL(PEEK(launched), before);
+}
+
+static void many_threads(void)
+{
+	pthread_t threads[THREADS];
+
+	launch_start("4g");
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_on, NULL) == 0);
+	for (unsigned round = 0; round < 3; round++) {
+		goes_on();
+		suspend(getpid());
+		stands_still();
+		resume(getpid());
+		goes_on();
+		POKE(words->recent_kernel, -1);
+		stands_still();
+		POKE(words->recent_kernel, 0);
+	}
+	goes_on();
+	POKE(enough, true);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Its other calls are not held. */
+static void other_calls_go(void)
+{
+	struct attempt attempt;
+
+	launch_start("4g");
+	suspend(getpid());
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	sleep_ms(STAY_MS);
+	give(take(MIB));
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemsetD8_v2(take(1), 0, 1), CUDA_SUCCESS);
+	attempt_waits(&attempt);
+	resume(getpid());
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+static void nothing(int number)
+{
+	(void)number;
+}
+
+/* Signals neither end a wait nor spoil errno. */
+static void signals(void)
+{
+	struct attempt attempt;
+	struct sigaction action = {.sa_handler = nothing};
+
+	launch_start("4g");
+	sigaction(SIGUSR1, &action, NULL);
+	suspend(getpid());
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	for (unsigned i = 0; i < 20; i++) {
+		sleep_ms(10);
+		pthread_kill(attempt.thread, SIGUSR1);
+	}
+	attempt_waits(&attempt);
+	resume(getpid());
+	attempt_ends(&attempt, CUDA_SUCCESS);
+	errno = EXDEV;
+	POKE(words->recent_kernel, 1);
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_EQUAL(errno, EXDEV);
+}
+
+/* -- several processes -- */
+
+static void launches_when_told(int wire)
+{
+	launch_start("4g");
+	tell(wire, (uint64_t)getpid());
+	for (;;) {
+		hear(wire);
+		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		tell(wire, 1);
+	}
+}
+
+static void begin(struct member *member)
+{
+	*member = member_start(launches_when_told);
+	CHECK_EQUAL(hear(member->wire), member->pid);
+}
+
+static void launches(struct member *member)
+{
+	tell(member->wire, 1);
+	CHECK_EQUAL(hear(member->wire), 1);
+}
+
+static bool has_said(const struct member *member)
+{
+	uint64_t word;
+
+	return recv(member->wire, &word, sizeof(word), MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static void waits(struct member *member)
+{
+	tell(member->wire, 1);
+	sleep_ms(STAY_MS);
+	CHECK(!has_said(member));
+}
+
+/* One is suspended, the other goes on; or both are blocked. */
+static void one_or_all(void)
+{
+	struct member a, b;
+
+	begin(&a);
+	begin(&b);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	words_map();
+	suspend(a.pid);
+	waits(&a);
+	for (unsigned i = 0; i < 100; i++)
+		launches(&b);
+	CHECK(!has_said(&a));
+	resume(a.pid);
+	CHECK_EQUAL(hear(a.wire), 1);
+	POKE(words->recent_kernel, -1);
+	waits(&a);
+	waits(&b);
+	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
+	POKE(words->recent_kernel, 0);
+	CHECK_EQUAL(hear(a.wire), 1);
+	CHECK_EQUAL(hear(b.wire), 1);
+	member_kill(&a);
+	member_kill(&b);
+}
+
+/* Who is killed as it waits leaves its slot to the next, who does not inherit the wait. */
+static void killed(void)
+{
+	struct member a, b;
+	int slot;
+
+	begin(&a);
+	words_map();
+	slot = ledger_slot(a.pid);
+	suspend(a.pid);
+	waits(&a);
+	member_kill(&a);
+	ledger_reap();
+	begin(&b);
+	CHECK_EQUAL(ledger_slot(b.pid), slot);
+	launches(&b);
+	member_kill(&b);
+}
+
+/* -- fork -- */
+
+static int child_of(void (*body)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		alarm(WAIT_S);
+		body();
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+static void as_the_driver_says(void)
+{
+	for (unsigned i = 0; i < 100; i++)
+		CHECK_CUDA(launch(), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+/* A child has its parent's CUDA, which is none, and not its suspension. */
+static void forked(void)
+{
+	struct attempt attempt;
+
+	launch_start("4g");
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	suspend(getpid());
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	sleep_ms(STAY_MS);
+	CHECK_EQUAL(child_of(as_the_driver_says), 0);
+	attempt_waits(&attempt);
+	resume(getpid());
+	attempt_ends(&attempt, CUDA_SUCCESS);
+	POKE(words->recent_kernel, -1);
+	CHECK_EQUAL(child_of(as_the_driver_says), 0);
+	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
+}
+
+/* -- a region that is taken away -- */
+
+static void taken_away(void)
+{
+	struct attempt attempt;
+
+	launch_start("4g");
+	suspend(getpid());
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	sleep_ms(STAY_MS);
+	attempt_waits(&attempt);
+	CHECK(unlink(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE")) == 0);
+	attempt_ends(&attempt, CUDA_ERROR_NOT_PERMITTED);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		CHECK_CUDA(launchers[i].call(launchers[i].linked, stream),
+			   CUDA_ERROR_NOT_PERMITTED);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(many_threads), SCENE(other_calls_go), SCENE(signals),    SCENE(one_or_all),
+		SCENE(killed),       SCENE(forked),         SCENE(taken_away),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

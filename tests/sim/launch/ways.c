@@ -1,0 +1,229 @@
+/* Each function that launches, by each way to it, passes the gate. */
+#include "launch.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+static void *by_link(const struct launcher *launcher)
+{
+	return launcher->linked;
+}
+
+static void *by_name(const struct launcher *launcher)
+{
+	return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), launcher->name);
+}
+
+static void *by_driver(const struct launcher *launcher)
+{
+	void *function = NULL;
+
+	CHECK_CUDA(cuGetProcAddress_v2(
+			   launcher->plain, &function, 13000,
+			   launcher->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0,
+			   NULL),
+		   CUDA_SUCCESS);
+	return function;
+}
+
+static void *(*const ways[])(const struct launcher *) = {by_link, by_name, by_driver};
+
+#define WAYS (sizeof(ways) / sizeof(*ways))
+
+/* All of them wait, and go on when they may. */
+static void held(void (*hold)(void), void (*let_go)(void))
+{
+	static struct attempt attempts[WAYS][LAUNCHERS];
+
+	hold();
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < LAUNCHERS; i++) {
+			void *function = ways[w](&launchers[i]);
+
+			CHECK(function);
+			attempt_begin(&attempts[w][i], &launchers[i], function, stream);
+		}
+	sleep_ms(2 * STAY_MS);
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < LAUNCHERS; i++)
+			attempt_waits(&attempts[w][i]);
+	let_go();
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < LAUNCHERS; i++)
+			attempt_ends(&attempts[w][i], CUDA_SUCCESS);
+}
+
+static void suspend_self(void)
+{
+	suspend(getpid());
+}
+
+static void resume_self(void)
+{
+	resume(getpid());
+}
+
+static void block(void)
+{
+	POKE(words->recent_kernel, -1);
+}
+
+static void unblock(void)
+{
+	POKE(words->recent_kernel, 0);
+}
+
+static void suspended(void)
+{
+	launch_start("4g");
+	held(suspend_self, resume_self);
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+}
+
+static void blocked(void)
+{
+	launch_start("4g");
+	held(block, unblock);
+	CHECK_EQUAL(PEEK(words->recent_kernel), 2);
+}
+
+/* The process that has launched nothing yet is held all the same. */
+static void suspended_before(void)
+{
+	struct attempt attempt;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	words_map();
+	block();
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	spin = spin_load();
+	attempt_begin(&attempt, &launchers[2], launchers[2].linked, NULL);
+	sleep_ms(STAY_MS);
+	attempt_waits(&attempt);
+	unblock();
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+/* What the monitor counted down is 2 again after any launch, and the time is shown. */
+static void shown(void)
+{
+	launch_start("4g");
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < LAUNCHERS; i++) {
+			POKE(words->recent_kernel, (int32_t)(i % 2));
+			CHECK_CUDA(launchers[i].call(ways[w](&launchers[i]), stream), CUDA_SUCCESS);
+			CHECK_EQUAL(PEEK(words->recent_kernel), 2);
+		}
+	sleep_ms(300);
+	POKE(words->last_kernel_time, 0);
+	POKE(words->recent_kernel, 1);
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK_AT_MOST(time(NULL) - 2, PEEK(words->last_kernel_time));
+	CHECK_AT_MOST(PEEK(words->last_kernel_time), time(NULL));
+}
+
+/* Without a monitor, however many launches there are between waits for them. */
+static void time_shown(void)
+{
+	launch_start("4g");
+	for (unsigned i = 0; i < 1000; i++)
+		CHECK_CUDA(launch(), CUDA_SUCCESS);
+	for (unsigned round = 0; round < 3; round++) {
+		CHECK_CUDA(round == 0   ? cuStreamSynchronize(stream)
+			   : round == 1 ? cuCtxSynchronize()
+					: cuStreamSynchronize_ptsz(stream),
+			   CUDA_SUCCESS);
+		sleep_ms(300);
+		POKE(words->last_kernel_time, 0);
+		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		CHECK_AT_MOST(time(NULL) - 2, PEEK(words->last_kernel_time));
+		for (unsigned i = 0; i < 1000; i++)
+			CHECK_CUDA(launch(), CUDA_SUCCESS);
+	}
+}
+
+/* The driver hears what it would have heard, and says what it says. */
+static void refused_by_driver(void)
+{
+	CUlaunchConfig config = {1, 1, 1, 2048, 1, 1, 0, NULL, NULL, 0};
+
+	launch_start("4g");
+	for (unsigned round = 0; round < 100; round++) {
+		CHECK_CUDA(cuLaunchKernel(nop, 1, 1, 1, 1, 1, 2000, 0, stream, NULL, NULL),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuLaunchKernelEx(NULL, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuLaunchKernelEx(&config, nop, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuLaunchGrid(nop, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		POKE(words->recent_kernel, 1); /* the way round */
+	}
+}
+
+/* All arguments arrive: a kernel lasts as long as its parameter says, by whatever way. */
+static void arguments_arrive(void)
+{
+	uint64_t ns = 20 * MS, began;
+	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, NULL, NULL, 0};
+	void *parameters[] = {&ns};
+
+	launch_start("4g");
+	config.hStream = stream;
+	for (int32_t recent = 1; recent <= 2; recent++) { /* round, and straight */
+		began = now_ms();
+		POKE(words->recent_kernel, recent);
+		CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
+			   CUDA_SUCCESS);
+		POKE(words->recent_kernel, recent);
+		CHECK_CUDA(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
+			   CUDA_SUCCESS);
+		POKE(words->recent_kernel, recent);
+		CHECK_CUDA(cuLaunchKernelEx(&config, spin, parameters, NULL), CUDA_SUCCESS);
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_AT_MOST(59, now_ms() - began);
+	}
+}
+
+/* No slice: the driver's own functions, and those that are linked go straight to them. */
+static void inert(void)
+{
+	Dl_info where;
+
+	launch_start(NULL);
+	for (unsigned round = 0; round < 200; round++)
+		for (size_t i = 0; i < LAUNCHERS; i++)
+			CHECK_CUDA(launchers[i].call(launchers[i].linked, stream), CUDA_SUCCESS);
+	for (size_t i = 0; i < LAUNCHERS; i++) {
+		CHECK(dladdr(by_driver(&launchers[i]), &where));
+		CHECK(strstr(where.dli_fname, "libcuda"));
+	}
+	CHECK(access(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), F_OK) != 0);
+}
+
+/* Before cuInit, and with a driver that says so. */
+static void not_attached(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	for (size_t i = 0; i < 3; i++)
+		CHECK_CUDA(cuLaunch(NULL), CUDA_ERROR_NOT_INITIALIZED);
+	launch_start("4g");
+	CHECK_CUDA(launch(), CUDA_SUCCESS);
+	CHECK(ledger_slot(getpid()) >= 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(suspended),        SCENE(blocked),
+		SCENE(suspended_before), SCENE(shown),
+		SCENE(time_shown),       SCENE(refused_by_driver),
+		SCENE(arguments_arrive), SCENE(inert),
+		SCENE(not_attached),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,402 @@
+/* The gate: what the words of the region let through, what it shows the monitor, how it waits. */
+#include <pthread.h>
+#include <time.h>
+
+#include "pace.h"
+#include "region_fixture.h"
+
+#define LAUNCHES 1000
+#define PATIENT  (10 * NS_PER_S)
+
+static struct region region;
+static struct vgpu_hami_region *hami;
+
+#define POKE(word, value) __atomic_store_n(&(word), value, __ATOMIC_SEQ_CST)
+#define PEEK(word)        __atomic_load_n(&(word), __ATOMIC_SEQ_CST)
+
+static int32_t *own_status(void)
+{
+	return &hami->slots[region.slot].status;
+}
+
+static void joined(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+
+	region = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	hami = &region.file->hami;
+	pace_forget();
+	pace_attach(&region);
+}
+
+static void left(void)
+{
+	pace_forget();
+	region_close(&region);
+}
+
+static void tick(void)
+{
+	sys_sleep_ns(20 * NS_PER_MS);
+}
+
+/* What a hook does. */
+static int launch(void)
+{
+	return pace_is_open() ? 0 : pace_ask();
+}
+
+static void test_nobodys(void **state)
+{
+	(void)state;
+	pace_forget();
+	for (int i = 0; i < LAUNCHES; i++) {
+		assert_false(pace_is_open());
+		assert_int_equal(pace_ask(), 0);
+	}
+	assert_int_equal(pace_wait(), 0);
+}
+
+static unsigned let_through(void)
+{
+	unsigned count = 0;
+
+	for (int i = 0; i < LAUNCHES; i++)
+		if (pace_is_open())
+			count++;
+		else
+			assert_int_equal(pace_ask(), 0);
+	return count;
+}
+
+static void test_of_no_slice(void **state)
+{
+	(void)state;
+	pace_forget();
+	pace_open();
+	assert_true(let_through() > LAUNCHES / 2);
+}
+
+static void test_open(void **state)
+{
+	joined(state);
+	assert_true(let_through() > LAUNCHES / 2);
+	assert_int_equal(PEEK(hami->recent_kernel), 2);
+	pace_attach(&region); /* once more changes nothing */
+	assert_true(let_through() > LAUNCHES / 2);
+	left();
+}
+
+/* However the launches come, one in 64 looks at the clock. */
+static void test_looks(void **state)
+{
+	unsigned unseen = 0;
+
+	joined(state);
+	for (int i = 0; i < LAUNCHES; i++) {
+		unseen = pace_is_open() ? unseen + 1 : 0;
+		assert_true(unseen < 64);
+		if (!unseen)
+			assert_int_equal(pace_ask(), 0);
+	}
+	left();
+}
+
+static void test_counted_down(void **state)
+{
+	static const int32_t counts[] = {1, 0, 3, INT32_MAX};
+
+	joined(state);
+	assert_int_equal(launch(), 0);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		POKE(hami->recent_kernel, counts[i]);
+		assert_false(pace_is_open());
+		assert_int_equal(pace_ask(), 0);
+		assert_int_equal(PEEK(hami->recent_kernel), 2);
+	}
+	left();
+}
+
+static void test_blocked(void **state)
+{
+	static const int32_t blocks[] = {-1, -2, INT32_MIN};
+
+	joined(state);
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(*blocks); i++) {
+		assert_int_equal(launch(), 0);
+		POKE(hami->recent_kernel, blocks[i]);
+		assert_false(pace_is_open());
+		assert_int_equal(pace_ask(), -EAGAIN);
+		assert_int_equal(PEEK(hami->recent_kernel), blocks[i]);
+		POKE(hami->recent_kernel, 0);
+		assert_int_equal(launch(), 0);
+		assert_int_equal(PEEK(hami->recent_kernel), 2);
+	}
+	left();
+}
+
+/* Nothing of it is work, to the monitor. */
+static void test_suspended(void **state)
+{
+	joined(state);
+	assert_int_equal(launch(), 0);
+	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
+	POKE(hami->recent_kernel, 1);
+	POKE(hami->last_kernel_time, 5);
+	for (int i = 0; i < 20; i++) {
+		assert_false(pace_is_open());
+		assert_int_equal(pace_ask(), -EAGAIN);
+		tick();
+	}
+	assert_int_equal(PEEK(hami->recent_kernel), 1);
+	assert_int_equal(PEEK(hami->last_kernel_time), 5);
+	POKE(*own_status(), VGPU_SLOT_RUNNING);
+	assert_int_equal(launch(), 0);
+	assert_int_equal(PEEK(hami->recent_kernel), 2);
+	assert_true(PEEK(hami->last_kernel_time) >= time(NULL) - 2);
+	left();
+}
+
+/* Other slots' status is not ours. */
+static void test_others_suspended(void **state)
+{
+	joined(state);
+	assert_int_equal(launch(), 0);
+	POKE(hami->slots[region.slot + 1].status, VGPU_SLOT_SUSPENDED);
+	assert_true(let_through() > LAUNCHES / 2);
+	POKE(hami->slots[region.slot + 1].status, VGPU_SLOT_FREE);
+	left();
+}
+
+/* -- the time -- */
+
+static void shows_time(void)
+{
+	int64_t now = (int64_t)time(NULL), shown = PEEK(hami->last_kernel_time);
+
+	assert_in_range(shown, now - 1, now);
+}
+
+static void launch_for(uint64_t ns, uint64_t pause_ns)
+{
+	for (uint64_t end = clock_now_ns() + ns; clock_now_ns() < end;) {
+		assert_int_equal(launch(), 0);
+		if (pause_ns)
+			sys_sleep_ns(pause_ns);
+	}
+}
+
+/* Launches follow each other at once, after some milliseconds, or rarely. */
+static void test_time(void **state)
+{
+	static const uint64_t pauses[] = {0, 2 * NS_PER_MS, 300 * NS_PER_MS};
+
+	joined(state);
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++) {
+		pace_waited(); /* the pace changes */
+		POKE(hami->last_kernel_time, 0);
+		launch_for(NS_PER_S * 7 / 10, pauses[i]);
+		shows_time();
+	}
+	left();
+}
+
+/* The first launch after a wait for work is shown. */
+static void test_time_after_waiting(void **state)
+{
+	joined(state);
+	launch_for(NS_PER_S / 10, 0); /* so that looks are rare */
+	POKE(hami->last_kernel_time, 0);
+	sys_sleep_ns(NS_PER_S / 2);
+	pace_waited();
+	assert_int_equal(launch(), 0);
+	shows_time();
+	left();
+}
+
+/* -- waiting -- */
+
+struct waiter {
+	pthread_t thread;
+	int error;
+	uint64_t done, cpu_ns;
+};
+
+static void *wait_there(void *arg)
+{
+	struct waiter *waiter = arg;
+	struct timespec used;
+
+	errno = EXDEV;
+	waiter->error = pace_wait();
+	if (errno != EXDEV)
+		waiter->error = -EPROTO;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	waiter->cpu_ns = (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+	FLAG_SET(waiter->done);
+	return NULL;
+}
+
+static void begin_wait(struct waiter *waiter)
+{
+	*waiter = (struct waiter){.done = 0};
+	assert_int_equal(pthread_create(&waiter->thread, NULL, wait_there, waiter), 0);
+}
+
+static void still_waits(struct waiter *waiter)
+{
+	sys_sleep_ns(NS_PER_S / 4);
+	assert_false(FLAG_READ(waiter->done));
+}
+
+static void ends(struct waiter *waiter, int error)
+{
+	assert_true(reached(&waiter->done, 1, 10000));
+	assert_int_equal(pthread_join(waiter->thread, NULL), 0);
+	assert_int_equal(waiter->error, error);
+	assert_true(waiter->cpu_ns < NS_PER_S / 20);
+}
+
+static void test_waits(void **state)
+{
+	struct waiter a, b;
+
+	joined(state);
+	POKE(*own_status(), VGPU_SLOT_SUSPENDED);
+	begin_wait(&a);
+	begin_wait(&b);
+	still_waits(&a);
+	POKE(hami->recent_kernel, -1);
+	POKE(*own_status(), VGPU_SLOT_RUNNING); /* one reason for another */
+	still_waits(&a);
+	still_waits(&b);
+	POKE(hami->recent_kernel, 0);
+	ends(&a, 0);
+	ends(&b, 0);
+	assert_int_equal(PEEK(hami->recent_kernel), 2);
+	assert_int_equal(pace_wait(), 0);
+	left();
+}
+
+/* Nobody would ever change the words of a region that is lost. */
+static void deleted(const char *path)
+{
+	assert_int_equal(unlink(path), 0);
+}
+
+static void truncated(const char *path)
+{
+	assert_int_equal(truncate(path, 0), 0);
+}
+
+static void written_over(const char *path)
+{
+	static char bytes[sizeof(struct vgpu_region_file)];
+	int fd = open(path, O_WRONLY);
+
+	memset(bytes, 0xff, sizeof(bytes)); /* blocked, as it were */
+	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	close(fd);
+}
+
+static void test_lost(void **state)
+{
+	static void (*const ways[])(const char *) = {deleted, truncated, written_over};
+	static const int errors[] = {-ESTALE, -EUCLEAN, -EUCLEAN};
+	struct place *place = *state;
+	struct waiter waiter;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		unlink(place->path);
+		joined(state);
+		POKE(hami->recent_kernel, -1);
+		begin_wait(&waiter);
+		still_waits(&waiter);
+		ways[i](place->path);
+		ends(&waiter, errors[i]);
+		for (int n = 0; n < LAUNCHES; n++)
+			assert_int_equal(launch(), errors[i]);
+		assert_int_equal(pace_wait(), errors[i]);
+		left();
+	}
+}
+
+/* One that launches fast, and never waits, is told as well. */
+static void test_lost_while_open(void **state)
+{
+	struct place *place = *state;
+	uint64_t end = clock_now_ns() + PATIENT;
+
+	joined(state);
+	launch_for(NS_PER_S / 10, 0);
+	deleted(place->path);
+	while (launch() == 0)
+		assert_true(clock_now_ns() < end);
+	assert_int_equal(launch(), -ESTALE);
+	left();
+}
+
+/* -- who has no slot -- */
+
+static void test_onlooker(void **state)
+{
+	struct place *place = *state;
+	struct region view = REGION_CLOSED;
+	struct fault fault;
+
+	joined(state);
+	pace_forget();
+	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	pace_attach(&view);
+	POKE(hami->recent_kernel, -1);
+	assert_true(let_through() > LAUNCHES / 2);
+	assert_int_equal(PEEK(hami->recent_kernel), -1);
+	region_close(&view);
+	left();
+}
+
+static void in_child(void *arg)
+{
+	(void)arg;
+	pace_forget();
+	region_forget(&region);
+	for (int i = 0; i < LAUNCHES; i++)
+		MUST(!pace_is_open() && pace_ask() == 0);
+	MUST(pace_wait() == 0);
+}
+
+static void test_forked(void **state)
+{
+	joined(state);
+	assert_int_equal(launch(), 0);
+	POKE(hami->recent_kernel, -1);
+	assert_int_equal(reap_status(spawn(in_child, NULL)), 0);
+	assert_int_equal(launch(), -EAGAIN);
+	assert_int_equal(PEEK(hami->recent_kernel), -1);
+	left();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_nobodys),
+		TEST(test_of_no_slice),
+		TEST(test_open),
+		TEST(test_looks),
+		TEST(test_counted_down),
+		TEST(test_blocked),
+		TEST(test_suspended),
+		TEST(test_others_suspended),
+		TEST(test_time),
+		TEST(test_time_after_waiting),
+		TEST(test_waits),
+		TEST(test_lost),
+		TEST(test_lost_while_open),
+		TEST(test_onlooker),
+		TEST(test_forked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
