@@ -97,10 +97,30 @@ struct vgpu_hami_region {
 #define VGPU_REGION_MAGIC   0x31304e4f49474552ull /* "REGION01" in the file's first eight bytes */
 #define VGPU_REGION_VERSION 1
 
+/*
+ * The GPU time that the slice may take of a device, in nanoseconds. What it has is credit less
+ * charged less corrected; below zero is debt. Words of their own, changed without the lock: who is
+ * killed between two of them costs the slice some milliseconds. Times are of CLOCK_REALTIME, which
+ * is the same in every time namespace; where it steps, the slice loses or gains no more than what
+ * the bucket holds.
+ */
+struct vgpu_region_bucket {
+	uint64_t refilled;   /* when credit was last added to, 0: never */
+	int64_t credit;      /* what time has brought, in all */
+	int64_t charged;     /* what was submitted, by its learned cost, in all */
+	int64_t corrected;   /* what measuring has added to that or taken from it, in all */
+	int64_t measured;    /* how far up `charged` has been compared with what was measured */
+	uint64_t busy_until; /* when all that was submitted should be done */
+	uint64_t idle;       /* how long nothing was submitted, in all, as far as costs tell */
+	uint32_t shut;       /* 1: launches wait for the bucket to recover */
+	uint32_t spare;
+};
+
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
-	uint64_t spare[14];    /* zero; the compute bucket comes here */
+	uint64_t spare[6];     /* zero */
+	struct vgpu_region_bucket bucket;
 };
 
 struct vgpu_region_slot {
@@ -184,6 +204,7 @@ _Static_assert(sizeof(struct vgpu_hami_util) == 48, "layout");
 _Static_assert(sizeof(struct vgpu_hami_slot) == 1960, "layout");
 _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
+_Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
 _Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");

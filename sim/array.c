@@ -4,7 +4,7 @@
  * An array takes its size when it is made (memory.c, BLOCK_ARRAY), unless it is sparse or mapped
  * later: then memory by handle is bound to it, piece by piece, and each piece is a use of the
  * handle. A level of a mipmapped array is an array of its own without memory, that goes with the
- * whole. Arrays end with their context. Nothing can be copied to or from them.
+ * whole. Arrays end with their context. They have no contents: what is copied to one is lost.
  *
  * One lock guards all arrays; virtual_lock and memory.c's are taken inside it.
  */

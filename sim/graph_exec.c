@@ -3,8 +3,9 @@
  *
  * An exec has a copy of its graph, and of an allocating graph a hold (graph_memory.c). Launching
  * does its copies and fills at once and queues one piece of work that lasts as long as all its
- * kernels together, because the simulated GPU runs one at a time anyway. An exec runs once at a
- * time: a launch waits for the one before, whatever the stream. Under the graphs lock.
+ * kernels, fills and copies together, because the simulated GPU runs one at a time anyway. An exec
+ * runs once at a time: a launch waits for the one before, whatever the stream. Under the graphs
+ * lock.
  */
 #include "graph.h"
 

@@ -13,7 +13,7 @@
  *   share.c           memory of other processes;  external.c: of other libraries
  *   region.c          addresses of device memory that memory.c does not know
  *   handle.c          which handles there are
- *   transfer.c        copies and fills
+ *   transfer.c        copies and fills                              (transfer_calls.c: their API)
  *   module.c          PTX, kernels;  library.c: of no context
  *   green.c           shares of a GPU
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API,
@@ -202,14 +202,21 @@ void pools_close(CUcontext context);
 
 /* ---- capture.c */
 
+/* Where a copy's or fill's rows are, in an array or from an address on. */
+struct transfer_side {
+	CUarray array; /* or NULL */
+	uint64_t address;
+	size_t pitch, slice; /* bytes from one row to the next, and from one slice */
+	bool on_device;      /* it must be device memory */
+};
+
 /* What a stream is given, and a node of a graph does, but for memory and other graphs. */
 struct graph_work {
 	CUgraphNodeType type;
-	uint64_t duration_ns; /* of a kernel */
-	/* Copies, and fills: so many elements of 1 or 4 bytes. */
-	uint64_t target, source;
-	size_t bytes;
-	unsigned sides; /* transfer.c's */
+	uint64_t duration_ns; /* on the device */
+	/* Copies, and fills with elements of 1, 2 or 4 bytes: so many slices of rows of bytes. */
+	struct transfer_side target, source;
+	size_t bytes, rows, slices;
 	unsigned value, element_bytes;
 };
 
@@ -245,6 +252,9 @@ CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 
 /* Does a copy or fill, at once. */
 CUresult transfer_do(const struct graph_work *work);
+/* Gives it to the stream. */
+CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
+			 struct graph_work *work);
 
 /* ---- launch_calls.c */
 

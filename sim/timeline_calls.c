@@ -118,6 +118,8 @@ static CUresult query(const char *function, CUstream hStream, bool per_thread)
 
 	if (!result)
 		result = capture_refuse(stream);
+	if (!result)
+		result = capture_unsafe();
 	if (result)
 		return result;
 	return stream_done_at(stream) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -213,6 +215,8 @@ CUresult cuEventQuery(CUevent hEvent)
 {
 	CUresult result = enter_recorded(__func__, hEvent);
 
+	if (!result)
+		result = capture_unsafe();
 	if (result)
 		return result;
 	return atomic_load(&hEvent->at_ns) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;

@@ -1,17 +1,16 @@
 /*
- * Copies and fills. They take no time on the timeline: each waits for its stream, the asynchronous
- * ones too, and then does it at once. In a stream that is captured they become nodes. A device
- * address that no allocation covers is refused; host addresses are the application's own risk.
+ * Copies and fills. In a stream that is captured they become nodes.
+ *
+ * What a GPU does in its own memory takes time on the timeline, VGPU_SIM_COPY_MB_S; memory changes
+ * at once, which nobody can tell, as kernels neither read nor write any. What has to do with the
+ * host takes none: it waits for its stream, the asynchronous ones too, and then is done at once.
+ *
+ * A device address that no allocation covers is refused; host addresses are the application's own
+ * risk.
  */
 #include "sim.h"
 
 #include <string.h>
-
-/* Which sides must be device memory. */
-enum {
-	SIDE_TARGET = 1,
-	SIDE_SOURCE = 2,
-};
 
 /* Adjacent mappings are as good as one, adjacent allocations are not. */
 static bool on_device(uint64_t address, size_t bytes, unsigned access)
@@ -39,43 +38,111 @@ static bool is_shut(uint64_t address)
 	return region_find(address, &range) && !range.access;
 }
 
+/* From the first byte to the last. */
+static bool side_bytes(const struct transfer_side *side, const struct graph_work *work,
+		       size_t *ret_bytes)
+{
+	size_t rows, slices;
+
+	if ((work->rows > 1 && side->pitch < work->bytes) ||
+	    __builtin_mul_overflow(work->rows - 1, side->pitch, &rows) ||
+	    __builtin_mul_overflow(work->slices - 1, side->slice, &slices))
+		return false;
+	return !__builtin_add_overflow(rows, slices, ret_bytes) &&
+	       !__builtin_add_overflow(*ret_bytes, work->bytes, ret_bytes);
+}
+
+static bool side_valid(const struct transfer_side *side, const struct graph_work *work,
+		       unsigned access)
+{
+	CUDA_ARRAY3D_DESCRIPTOR desc;
+	size_t bytes;
+
+	if (side->array)
+		return array_describe(side->array, &desc) == CUDA_SUCCESS;
+	return side->address && !is_shut(side->address) && side_bytes(side, work, &bytes) &&
+	       (!side->on_device || on_device(side->address, bytes, access));
+}
+
+static bool is_empty(const struct graph_work *work)
+{
+	return !work->bytes || !work->rows || !work->slices;
+}
+
 static bool transfer_valid(const struct graph_work *work)
 {
 	bool fills = work->type == CU_GRAPH_NODE_TYPE_MEMSET;
 
-	if (!work->bytes)
+	if (is_empty(work))
 		return true;
-	if (fills && work->target % work->element_bytes)
+	if (fills && (work->target.address | work->target.pitch) % work->element_bytes)
 		return false;
-	return work->target && (fills || work->source) && !is_shut(work->target) &&
-	       (fills || !is_shut(work->source)) &&
-	       (!(work->sides & SIDE_TARGET) ||
-		on_device(work->target, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)) &&
-	       (!(work->sides & SIDE_SOURCE) ||
-		on_device(work->source, work->bytes, CU_MEM_ACCESS_FLAGS_PROT_READ));
+	return side_valid(&work->target, work, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) &&
+	       (fills || side_valid(&work->source, work, CU_MEM_ACCESS_FLAGS_PROT_READ));
+}
+
+static void row_fill(uint64_t target, const struct graph_work *work)
+{
+	uint32_t *words = (uint32_t *)(uintptr_t)target;
+	uint16_t *halves = (uint16_t *)words;
+
+	if (work->element_bytes == 1)
+		memset(words, (int)work->value, work->bytes);
+	else if (work->element_bytes == 2)
+		for (size_t i = 0; i < work->bytes / sizeof *halves; i++)
+			halves[i] = (uint16_t)work->value;
+	else
+		for (size_t i = 0; i < work->bytes / sizeof *words; i++)
+			words[i] = work->value;
+}
+
+static uint64_t row_of(const struct transfer_side *side, size_t row, size_t slice)
+{
+	return side->address + row * side->pitch + slice * side->slice;
 }
 
 CUresult transfer_do(const struct graph_work *work)
 {
-	unsigned *words = (unsigned *)(uintptr_t)work->target;
-
 	if (!transfer_valid(work))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!work->bytes)
+	if (is_empty(work) || work->target.array || work->source.array)
 		return CUDA_SUCCESS;
-	if (work->type == CU_GRAPH_NODE_TYPE_MEMCPY)
-		memmove(words, (const void *)(uintptr_t)work->source, work->bytes);
-	else if (work->element_bytes == 1)
-		memset(words, (int)work->value, work->bytes);
-	else
-		for (size_t i = 0; i < work->bytes / sizeof *words; i++)
-			words[i] = work->value;
+	for (size_t slice = 0; slice < work->slices; slice++) {
+		for (size_t row = 0; row < work->rows; row++) {
+			uint64_t target = row_of(&work->target, row, slice);
+
+			if (work->type == CU_GRAPH_NODE_TYPE_MEMSET)
+				row_fill(target, work);
+			else
+				memmove((void *)(uintptr_t)target,
+					(void *)(uintptr_t)row_of(&work->source, row, slice),
+					work->bytes);
+		}
+	}
 	return CUDA_SUCCESS;
 }
 
-/* Waits for the stream, and does it; or makes a node of it. */
-static CUresult submit(const char *function, CUstream handle, bool per_thread,
-		       const struct graph_work *work)
+static bool is_in_gpu(const struct transfer_side *side)
+{
+	struct memory_range range;
+
+	return side->array ||
+	       (memory_find(side->address, &range) && range.kind != BLOCK_SPACE_HOST);
+}
+
+/* On the device; 0: it does not do it. */
+static uint64_t duration(const struct graph_work *work)
+{
+	uint64_t bytes = work->bytes * work->rows * work->slices;
+
+	if (is_empty(work) || !transfer_valid(work) || !is_in_gpu(&work->target) ||
+	    (work->type == CU_GRAPH_NODE_TYPE_MEMCPY && !is_in_gpu(&work->source)))
+		return 0;
+	return bytes * 1000 / config_get()->copy_mb_s + 1;
+}
+
+CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
+			 struct graph_work *work)
 {
 	CUstream stream;
 	CUcontext context;
@@ -88,137 +155,13 @@ static CUresult submit(const char *function, CUstream handle, bool per_thread,
 		result = capture_enter(stream, &capturing);
 	if (result)
 		return result;
+	work->duration_ns = duration(work);
 	if (capturing)
 		return transfer_valid(work) ? capture_work(stream, work) : CUDA_ERROR_INVALID_VALUE;
-	timeline_sleep_until(stream_ready_at(stream));
-	return transfer_do(work);
-}
-
-static CUresult copy(const char *function, uint64_t target, uint64_t source, size_t bytes,
-		     unsigned sides, CUstream stream, bool per_thread)
-{
-	const struct graph_work work = {
-		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
-		.target = target,
-		.source = source,
-		.bytes = bytes,
-		.sides = sides,
-	};
-
-	return submit(function, stream, per_thread, &work);
-}
-
-CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
-{
-	return copy(__func__, dst, src, ByteCount, 0, NULL, false);
-}
-
-CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
-{
-	return copy(__func__, dst, src, ByteCount, 0, NULL, true);
-}
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
-{
-	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, NULL, false);
-}
-
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
-{
-	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, NULL, true);
-}
-
-CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
-{
-	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, NULL, false);
-}
-
-CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
-{
-	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, NULL, true);
-}
-
-CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
-{
-	return copy(__func__, dstDevice, srcDevice, ByteCount, SIDE_TARGET | SIDE_SOURCE, NULL,
-		    false);
-}
-
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount)
-{
-	return copy(__func__, dstDevice, srcDevice, ByteCount, SIDE_TARGET | SIDE_SOURCE, NULL,
-		    true);
-}
-
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-			      CUstream hStream)
-{
-	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, hStream,
-		    false);
-}
-
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
-				   CUstream hStream)
-{
-	return copy(__func__, dstDevice, (uintptr_t)srcHost, ByteCount, SIDE_TARGET, hStream, true);
-}
-
-CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-			      CUstream hStream)
-{
-	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, hStream,
-		    false);
-}
-
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
-				   CUstream hStream)
-{
-	return copy(__func__, (uintptr_t)dstHost, srcDevice, ByteCount, SIDE_SOURCE, hStream, true);
-}
-
-/* N elements of 1 or 4 bytes. */
-static CUresult fill(const char *function, uint64_t target, unsigned value, unsigned element_bytes,
-		     size_t count, CUstream stream, bool per_thread)
-{
-	struct graph_work work = {
-		.type = CU_GRAPH_NODE_TYPE_MEMSET,
-		.target = target,
-		.sides = SIDE_TARGET,
-		.value = value,
-		.element_bytes = element_bytes,
-	};
-
-	if (__builtin_mul_overflow(count, element_bytes, &work.bytes))
-		work.bytes = SIZE_MAX;
-	return submit(function, stream, per_thread, &work);
-}
-
-CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
-{
-	return fill(__func__, dstDevice, uc, 1, N, NULL, false);
-}
-
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
-{
-	return fill(__func__, dstDevice, uc, 1, N, NULL, true);
-}
-
-CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
-{
-	return fill(__func__, dstDevice, ui, sizeof ui, N, NULL, false);
-}
-
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
-{
-	return fill(__func__, dstDevice, ui, sizeof ui, N, NULL, true);
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
-{
-	return fill(__func__, dstDevice, uc, 1, N, hStream, false);
-}
-
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
-{
-	return fill(__func__, dstDevice, uc, 1, N, hStream, true);
+	if (!work->duration_ns)
+		timeline_sleep_until(stream_ready_at(stream));
+	result = transfer_do(work);
+	if (!result && work->duration_ns)
+		stream_launch(stream, work->duration_ns);
+	return result;
 }

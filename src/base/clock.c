@@ -21,6 +21,11 @@ uint64_t clock_coarse_ns(void)
 	return read_ns(CLOCK_MONOTONIC_COARSE);
 }
 
+uint64_t clock_wall_ns(void)
+{
+	return read_ns(CLOCK_REALTIME);
+}
+
 int64_t clock_unix_s(void)
 {
 	return (int64_t)(read_ns(CLOCK_REALTIME_COARSE) / NS_PER_S);

@@ -15,6 +15,9 @@
  * With the same look goes one at the file, so that the region is not touched long after it was
  * truncated (region/watch.c).
  *
+ * Where a device has a compute quota, each launch has to ask: the words are then ones that never
+ * let it through. Whether one has is looked at with the clock.
+ *
  * Who waits polls: monitors store words, and wake nobody. A region that is lost, or is no region
  * any more, ends every wait; the gate is shut then, and whoever asks is told.
  */
@@ -22,6 +25,7 @@
 
 #include "clock.h"
 #include "pace.h"
+#include "pacer.h"
 #include "sys.h"
 
 #define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
@@ -39,6 +43,7 @@ struct pace_words pace_words = {&nobody_suspended, &never};
 PACE_OF_THREAD int32_t pace_left;
 
 static struct region *joined; /* NULL: none. Written by pace_attach and pace_forget */
+static bool asks_all;         /* some device has a quota; atomic */
 static uint64_t noted_ns;     /* when last_kernel_time was seen to; atomic, any thread */
 
 static PACE_OF_THREAD uint64_t looked_ns;
@@ -57,25 +62,45 @@ void pace_open(void)
 	set_words(&nobody_suspended, &always);
 }
 
-void pace_attach(struct region *region)
+static void set_words_of(const struct region *region)
 {
-	struct vgpu_hami_region *hami;
+	const struct vgpu_hami_region *hami = &region->file->hami;
+	bool limited = pacer_any_limit();
 
+	STORE(asks_all, limited);
+	set_words(&hami->slots[region->slot].status, limited ? &never : &hami->recent_kernel);
+}
+
+bool pace_asks_all(void)
+{
+	return LOAD(asks_all);
+}
+
+void pace_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
+		 const struct pace_driver *driver)
+{
 	if (__atomic_load_n(&joined, __ATOMIC_ACQUIRE) == region)
 		return;
 	if (region->slot < 0 || !region->writable) {
 		pace_open();
 		return;
 	}
+	pacer_attach(region, quotas, rule, driver);
 	__atomic_store_n(&joined, region, __ATOMIC_RELEASE); /* pairs with the loads of it */
-	hami = &region->file->hami;
-	set_words(&hami->slots[region->slot].status, &hami->recent_kernel);
+	set_words_of(region);
+}
+
+bool pace_is_attached(void)
+{
+	return __atomic_load_n(&joined, __ATOMIC_ACQUIRE) != NULL;
 }
 
 void pace_forget(void)
 {
 	set_words(&nobody_suspended, &never);
+	pacer_forget();
 	joined = NULL;
+	asks_all = false;
 	noted_ns = 0;
 	pace_left = 0;
 }
@@ -138,6 +163,8 @@ int pace_ask(void)
 		return 0;
 	if (ticked && !region_is_there(region))
 		return lose(region_examine(region));
+	if (ticked && pacer_any_limit() != LOAD(asks_all))
+		set_words_of(region);
 	error = read_words(region);
 	if (ticked && !error)
 		note_time(region, now_ns);

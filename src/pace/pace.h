@@ -1,27 +1,34 @@
 /*
  * When work may go to a GPU: the one gate that everything passes which submits some.
  *
- *     if (!pace_is_open())         a few loads: nearly always, that is all
- *             pace_ask             may it go?
- *             pace_wait            it may not: until it may
- *     (the driver)
+ *     if (pace_is_open())      a few loads: without a compute quota, that is nearly always all
+ *             (the driver)
+ *     else
+ *             pace_ask         may it go? with pace_wait, until it may
+ *             pace_enter       may it go to that device, and how long not? Until it may
+ *             (the driver)
+ *             pace_leave       it is charged
  *
  * The gate keeps HAMi's contract, whatever the limits are: a process whose slot is suspended waits,
  * and so does every process of a slice whose recent_kernel is negative; what goes is shown to the
  * monitor, by 2 in recent_kernel and the time in last_kernel_time.
  *
- * Who submits is asked for nothing but to come by. A compute quota will need to know what is
- * submitted, and where: it comes as arguments of pace_ask, and its tenants find the gate never
- * open, so that they ask each time; the others pay nothing for it.
+ * Where a device of the slice has a compute quota, the gate is never open, and each launch is
+ * charged to the device's bucket (bucket.h) what it has been seen to cost (costs.h). Where the
+ * bucket is in debt it waits. Others who give turns, as a daemon that lets one tenant after the
+ * other have the GPU for itself, would be asked in pace_enter, beside the bucket.
  *
- * Nothing here holds a lock, calls the driver, or touches errno. A wait is a sleep, and may be on
- * any thread; it ends as well when the region is lost. Thread-safe but for pace_forget.
+ * Nothing here holds a lock while it waits, or touches errno. The driver is called by way of struct
+ * pace_driver, to measure: two events around a stretch of work, and later the time between them.
+ * A wait is a sleep, and may be on any thread; it ends as well when the region is lost.
+ * Thread-safe but for pace_attach and pace_forget.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "costs.h"
 #include "region.h"
 
 /* How long after the words allow it a waiting thread goes on, at most. */
@@ -59,15 +66,71 @@ static inline bool pace_is_open(void)
 		true);
 }
 
+/* -- the quota -------------------------------------------------------------------------------- */
+
+/* A device's compute quota, by where it comes from; percent, 0 or 100 and more: none. */
+struct pace_quota {
+	int index;           /* the device's, in the region; -1: it is not in the slice */
+	unsigned policy_pct; /* always holds */
+	unsigned own_pct;    /* holds where the region has none, and had none */
+};
+
+/* Whether the limits that are in the region hold (GPU_CORE_UTILIZATION_POLICY). */
+enum pace_rule {
+	PACE_RULE_SWITCH, /* while the monitor's utilization_switch is not 0 */
+	PACE_RULE_FORCE,
+	PACE_RULE_DISABLE,
+};
+
+/* What is submitted. */
+struct pace_work {
+	int device;      /* CUDA ordinal */
+	void *context;   /* the stream's */
+	void *stream;    /* as the driver is given it */
+	bool per_thread; /* what its NULL means */
+	struct cost_of what;
+};
+
+enum pace_answer { PACE_TOOK, PACE_NOT_YET, PACE_UNKNOWN };
+
+/* The driver, as far as measuring needs it. No function may wait, or disturb a stream capture. */
+struct pace_driver {
+	void *(*event_make)(void *context); /* NULL: there is none to be had */
+	bool (*record)(void *event, const struct pace_work *work);
+	/* Between two events of one stream. PACE_UNKNOWN: that will never be known. */
+	enum pace_answer (*elapsed)(void *begin, void *end, uint64_t *ret_ns);
+	/* Whether the stream has work that is not done. */
+	bool (*is_busy)(const struct pace_work *work);
+	/* While somebody waits, every 20 ms or so: limits may have changed. */
+	void (*look)(void);
+	/* Whether others than the slice have work on the device, or may have. */
+	bool (*has_neighbours)(const struct pace_work *work);
+};
+
+/* -- the contract ----------------------------------------------------------------------------- */
+
 /* From now on the gate is that of the region, in which the process has a slot; of an onlooker's,
- * which shows nobody anything, it stands open. Costs nothing when it is so already. */
-void pace_attach(struct region *region);
+ * which shows nobody anything, it stands open. quotas: VGPU_DEVICES_MAX of them, by CUDA ordinal.
+ * The driver's functions stay. Costs nothing when it is so already. */
+void pace_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
+		 const struct pace_driver *driver);
+
+/* Whether it is so already, in this process. */
+bool pace_is_attached(void);
+
+/* The policy's quota of a device is another now. Where the region's was the policy's, that follows.
+ */
+void pace_set_policy(int device, unsigned policy_pct);
 
 /* There is no slice: the gate stands open. */
 void pace_open(void);
 
 /* In a forked child: the gate is nobody's. It is never open, and lets pass whoever asks. */
 void pace_forget(void);
+
+/* The context is gone: what was being measured in it never will be. Before another can have its
+ * address. */
+void pace_end_context(const void *context);
 
 /* Shows that work is submitted, and whether it may go: 0; -EAGAIN, it must wait; or -ESTALE or
  * -EUCLEAN for good, when the region is lost (region_why_lost). */
@@ -76,8 +139,35 @@ int pace_ask(void);
 /* The same, after however long it takes: never -EAGAIN. */
 int pace_wait(void);
 
+/* What was not let through is no launch: it does not count for when the clock is looked at. */
+static inline void pace_uncount(void)
+{
+	pace_left++;
+}
+
 /* The thread has waited for work: time went by, and its launches may come at another pace. */
 static inline void pace_waited(void)
 {
 	pace_left = PACE_ANEW;
 }
+
+/* Whether any has, as of the last look: then pace_enter is to be asked. */
+bool pace_asks_all(void);
+
+/* Whether the device has a compute quota now; false for what is not in the slice. */
+bool pace_is_limited(int device);
+
+/* A piece of work on its way through. */
+struct pace_pass {
+	struct meter *meter; /* NULL: it is not charged */
+	struct cost *cost;
+	struct span *sample; /* NULL: it is not measured by itself */
+	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
+};
+
+/* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.
+ * 0, or what pace_ask says of a lost region. */
+int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work);
+
+/* The driver took it (or did not). */
+void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted);

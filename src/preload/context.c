@@ -18,6 +18,7 @@
 #include "log.h"
 #include "making.h"
 #include "nvml.h"
+#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
@@ -252,6 +253,7 @@ static void end_unlock(bool locked)
 static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
 {
 	if (locked && result == CUDA_SUCCESS && gone) {
+		pace_end_context(context);
 		share_end_context(context);
 		async_free_end_context(context);
 		quota_context_end((uint64_t)(uintptr_t)context);

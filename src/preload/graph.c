@@ -264,32 +264,43 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 	return result;
 }
 
+static CUresult begin_held(struct launch *launch, CUgraphExec exec, CUstream stream,
+			   bool per_thread)
+{
+	const struct cost_of what = launch_of_graph(exec);
+
+	return launch_begin(launch, stream, per_thread, &what);
+}
+
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
-	bool counted;
-	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, false);
+	struct launch launch;
+	bool counted, held = !pace_is_open();
+	CUresult result = held ? begin_held(&launch, hGraph, hStream, false) : CUDA_SUCCESS;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = begin(&launching, hGraph, &counted);
-	if (result != CUDA_SUCCESS)
-		return result;
-	return finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
+	if (result == CUDA_SUCCESS)
+		result = finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
+	return held ? launch_end(&launch, result) : result;
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 {
 	struct launching launching;
-	bool counted;
-	CUresult result = pace_is_open() ? CUDA_SUCCESS : launch_hold(hStream, true);
+	struct launch launch;
+	bool counted, held = !pace_is_open();
+	CUresult result = held ? begin_held(&launch, hGraph, hStream, true) : CUDA_SUCCESS;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = begin(&launching, hGraph, &counted);
-	if (result != CUDA_SUCCESS)
-		return result;
-	return finish(&launching, hGraph, counted, cuda.cuGraphLaunch_ptsz(hGraph, hStream));
+	if (result == CUDA_SUCCESS)
+		result = finish(&launching, hGraph, counted,
+				cuda.cuGraphLaunch_ptsz(hGraph, hStream));
+	return held ? launch_end(&launch, result) : result;
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
@@ -413,10 +424,12 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
  * keeps it. */
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
+	const struct cost_of what = launch_of_graph(hGraphExec);
 	struct need need;
 	CUresult result;
 
 	cuda_bind();
+	cost_forget(&what);
 	if (!__atomic_load_n(&need_count, __ATOMIC_ACQUIRE))
 		return cuda.cuGraphExecDestroy(hGraphExec);
 	forget(hGraphExec, &need);

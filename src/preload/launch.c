@@ -1,11 +1,11 @@
 /*
  * Launches of kernels: each passes the gate (pace.h), and is the driver's own from there. A graph's
- * launch does in graph.c. Copies and fills, which take some of the device too, do not yet.
+ * launch does in graph.c.
  *
- * Nothing waits for the sake of a stream that is captured: what it is given runs when the graph is
- * launched, and the graph waits then. The driver is asked whether it is only when there is
- * something to wait for. When it does not say, it will not take the launch either, as on the
- * default stream while a capture forbids its use: then the application hears of it at once.
+ * Nothing is waited for, measured or charged for the sake of a stream that is captured: what it is
+ * given runs when the graph is launched, and the graph's launch is charged then. When the driver
+ * does not say whether it is, it will not take the launch either, as on the default stream while a
+ * capture forbids its use: then the application hears of it at once.
  *
  * Where nothing is in the way, the straight way is a test of some words and a jump into the driver:
  * arguments stay where they are, which is why the way round is a function of its own each time.
@@ -16,11 +16,69 @@
 
 #include "cuda.h"
 #include "hooks.h"
-#include "pace.h"
+#include "limits.h"
+#include "lock.h"
+#include "measure.h"
 #include "quota.h"
 #include "state.h"
 
 #define ASIDE __attribute__((noinline, cold))
+
+/* -- what is launched -------------------------------------------------------------------------- */
+
+uint64_t launch_hash(const uint64_t *words, unsigned count)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (unsigned i = 0; i < count; i++) {
+		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 29;
+	}
+	return hash ? hash : 1;
+}
+
+/* Pointers to functions and graphs have their low bits free. */
+struct cost_of launch_of_graph(CUgraphExec graph)
+{
+	return (struct cost_of){.function = (uintptr_t)graph | 1};
+}
+
+static struct cost_of of_function(CUfunction function)
+{
+	return (struct cost_of){.function = (uintptr_t)function | 2};
+}
+
+static struct cost_of of_grid(CUfunction function, const unsigned grid[3], const unsigned block[3],
+			      unsigned shared_bytes)
+{
+	const uint64_t words[] = {(uint64_t)grid[0] << 32 | grid[1],
+				  (uint64_t)grid[2] << 32 | block[0],
+				  (uint64_t)block[1] << 32 | block[2], shared_bytes};
+	struct cost_of what = of_function(function);
+
+	what.shape = launch_hash(words, 4);
+	what.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+	return what;
+}
+
+static struct cost_of of_config(const CUlaunchConfig *config, CUfunction function)
+{
+	if (!config)
+		return of_function(function);
+	return of_grid(function, (unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
+		       (unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+		       config->sharedMemBytes);
+}
+
+static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
+{
+	return of_grid(params->function,
+		       (unsigned[]){params->gridDimX, params->gridDimY, params->gridDimZ},
+		       (unsigned[]){params->blockDimX, params->blockDimY, params->blockDimZ},
+		       params->sharedMemBytes);
+}
+
+/* -- where it goes ----------------------------------------------------------------------------- */
 
 static bool is_capturing(CUstream stream, bool per_thread)
 {
@@ -33,43 +91,144 @@ static bool is_capturing(CUstream stream, bool per_thread)
 	return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-ASIDE CUresult launch_hold(CUstream stream, bool per_thread)
-{
-	bool attached;
-	CUresult result = state_attach(&attached);
-	int error;
+#define LAST_SPECIAL_STREAM ((uintptr_t)2) /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (attached)
-		pace_attach(quota_region());
-	else if (state_get() == STATE_INERT)
-		pace_open();
-	error = pace_ask();
-	if (error == -EAGAIN)
-		error = is_capturing(stream, per_thread) ? 0 : pace_wait();
-	if (error == 0)
-		return CUDA_SUCCESS;
+static CUcontext context_of(CUstream stream)
+{
+	CUcontext context = NULL;
+
+	if ((uintptr_t)stream <= LAST_SPECIAL_STREAM ||
+	    cuda.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+		cuda.cuCtxGetCurrent(&context);
+	return context;
+}
+
+static CUdevice device_of(CUcontext context)
+{
+	CUdevice device = quota_only_device();
+	CUcontext current = NULL;
+
+	if (device >= 0)
+		return device;
+	cuda.cuCtxGetCurrent(&current);
+	if (current == context)
+		return cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+	if (cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return -1;
+	if (cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		device = -1;
+	cuda.cuCtxPopCurrent_v2(&current);
+	return device;
+}
+
+/* -- the way through --------------------------------------------------------------------------- */
+
+static enum pace_rule rule_of(enum slice_cores cores)
+{
+	return cores == SLICE_CORES_FORCE     ? PACE_RULE_FORCE
+	       : cores == SLICE_CORES_DISABLE ? PACE_RULE_DISABLE
+					      : PACE_RULE_SWITCH;
+}
+
+static struct lock attaching = LOCK_INIT;
+
+static void attach(void)
+{
+	struct pace_quota quotas[VGPU_DEVICES_MAX] = {{.index = -1}};
+
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		quotas[device].index =
+			quota_cores(device, &quotas[device].policy_pct, &quotas[device].own_pct);
+	lock_acquire(&attaching);
+	if (!pace_is_attached())
+		pace_attach(quota_region(), quotas, rule_of(state_slice()->env.cores),
+			    &measure_driver);
+	lock_release(&attaching);
+}
+
+void launch_forget(void)
+{
+	lock_init(&attaching);
+	pace_forget();
+}
+
+static CUresult lose(void)
+{
 	state_lose();
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 
+/* What is limited is entered; the words were asked before. */
+static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
+		      const struct cost_of *what)
+{
+	struct pace_work *work = &launch->work;
+
+	work->stream = stream;
+	work->per_thread = per_thread;
+	work->context = context_of(stream);
+	work->device = work->context ? device_of(work->context) : -1;
+	work->what = *what;
+	if (!pace_is_limited(work->device))
+		return CUDA_SUCCESS;
+	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
+}
+
+ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
+			    const struct cost_of *what)
+{
+	bool attached, captured;
+	CUresult result = state_attach(&attached);
+	int error;
+
+	launch->pass = (struct pace_pass){.meter = NULL};
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (attached && !pace_is_attached())
+		attach();
+	else if (!attached && state_get() == STATE_INERT)
+		pace_open();
+	limits_look();
+	error = pace_ask();
+	if (error == 0 && !pace_asks_all())
+		return CUDA_SUCCESS;
+	captured = (error == 0 || error == -EAGAIN) && is_capturing(stream, per_thread);
+	if (captured)
+		return CUDA_SUCCESS;
+	if (error == -EAGAIN)
+		error = pace_wait();
+	if (error)
+		return lose();
+	return pace_asks_all() ? enter(launch, stream, per_thread, what) : CUDA_SUCCESS;
+}
+
+CUresult launch_end(struct launch *launch, CUresult result)
+{
+	if (launch->pass.meter)
+		pace_leave(&launch->pass, &launch->work, result == CUDA_SUCCESS);
+	return result;
+}
+
 /* A hook, and its way round. */
-#define LAUNCH(name, stream, per_thread, parameters, arguments)               \
-	ASIDE static CUresult name##_held parameters                          \
-	{                                                                     \
-		CUresult result = launch_hold(stream, per_thread);            \
-                                                                              \
-		return result == CUDA_SUCCESS ? cuda.name arguments : result; \
-	}                                                                     \
-                                                                              \
-	CUresult name parameters                                              \
-	{                                                                     \
-		CUresult(*go) parameters = name##_held;                       \
-                                                                              \
-		if (pace_is_open())                                           \
-			go = cuda.name;                                       \
-		return go arguments;                                          \
+#define LAUNCH(name, stream, per_thread, what, parameters, arguments)             \
+	ASIDE static CUresult name##_held parameters                              \
+	{                                                                         \
+		const struct cost_of of = what;                                   \
+		struct launch launch;                                             \
+		CUresult result = launch_begin(&launch, stream, per_thread, &of); \
+                                                                                  \
+		if (result != CUDA_SUCCESS)                                       \
+			return result;                                            \
+		return launch_end(&launch, cuda.name arguments);                  \
+	}                                                                         \
+                                                                                  \
+	CUresult name parameters                                                  \
+	{                                                                         \
+		CUresult(*go) parameters = name##_held;                           \
+                                                                                  \
+		if (pace_is_open())                                               \
+			go = cuda.name;                                           \
+		return go arguments;                                              \
 	}
 
 /* What those have in common that take a grid's shape. */
@@ -79,14 +238,17 @@ ASIDE CUresult launch_hold(CUstream stream, bool per_thread)
 		unsigned int sharedMemBytes, CUstream hStream
 #define THE_GRID \
 	f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream
+#define OF_THE_GRID                                            \
+	of_grid(f, (unsigned[]){gridDimX, gridDimY, gridDimZ}, \
+		(unsigned[]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes)
 
-LAUNCH(cuLaunchKernel, hStream, false, (GRID, void **kernelParams, void **extra),
+LAUNCH(cuLaunchKernel, hStream, false, OF_THE_GRID, (GRID, void **kernelParams, void **extra),
        (THE_GRID, kernelParams, extra))
-LAUNCH(cuLaunchKernel_ptsz, hStream, true, (GRID, void **kernelParams, void **extra),
+LAUNCH(cuLaunchKernel_ptsz, hStream, true, OF_THE_GRID, (GRID, void **kernelParams, void **extra),
        (THE_GRID, kernelParams, extra))
-LAUNCH(cuLaunchCooperativeKernel, hStream, false, (GRID, void **kernelParams),
+LAUNCH(cuLaunchCooperativeKernel, hStream, false, OF_THE_GRID, (GRID, void **kernelParams),
        (THE_GRID, kernelParams))
-LAUNCH(cuLaunchCooperativeKernel_ptsz, hStream, true, (GRID, void **kernelParams),
+LAUNCH(cuLaunchCooperativeKernel_ptsz, hStream, true, OF_THE_GRID, (GRID, void **kernelParams),
        (THE_GRID, kernelParams))
 
 /* What cannot be looked into is refused by the driver. */
@@ -95,25 +257,65 @@ static CUstream stream_of_config(const CUlaunchConfig *config)
 	return config ? config->hStream : NULL;
 }
 
-static CUstream stream_of_first(const CUDA_LAUNCH_PARAMS *list, unsigned count)
-{
-	return list && count ? list[0].hStream : NULL;
-}
-
-LAUNCH(cuLaunchKernelEx, stream_of_config(config), false,
+LAUNCH(cuLaunchKernelEx, stream_of_config(config), false, of_config(config, f),
        (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
        (config, f, kernelParams, extra))
-LAUNCH(cuLaunchKernelEx_ptsz, stream_of_config(config), true,
+LAUNCH(cuLaunchKernelEx_ptsz, stream_of_config(config), true, of_config(config, f),
        (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
        (config, f, kernelParams, extra))
-LAUNCH(cuLaunchCooperativeKernelMultiDevice, stream_of_first(launchParamsList, numDevices), false,
-       (CUDA_LAUNCH_PARAMS * launchParamsList, unsigned int numDevices, unsigned int flags),
-       (launchParamsList, numDevices, flags))
 
-/* The oldest, of CUDA 2. */
-LAUNCH(cuLaunch, NULL, false, (CUfunction f), (f))
-LAUNCH(cuLaunchGrid, NULL, false, (CUfunction f, int grid_width, int grid_height),
-       (f, grid_width, grid_height))
+/* The oldest, of CUDA 2: the block's shape is the function's. */
+LAUNCH(cuLaunch, NULL, false, of_function(f), (CUfunction f), (f))
+LAUNCH(cuLaunchGrid, NULL, false,
+       of_grid(f, (unsigned[]){(unsigned)grid_width, (unsigned)grid_height, 1},
+	       (unsigned[]){0, 0, 0}, 0),
+       (CUfunction f, int grid_width, int grid_height), (f, grid_width, grid_height))
 LAUNCH(cuLaunchGridAsync, hStream, false,
+       of_grid(f, (unsigned[]){(unsigned)grid_width, (unsigned)grid_height, 1},
+	       (unsigned[]){0, 0, 0}, 0),
        (CUfunction f, int grid_width, int grid_height, CUstream hStream),
        (f, grid_width, grid_height, hStream))
+
+/* -- on several devices ------------------------------------------------------------------------ */
+
+static void end_all(struct launch *launches, unsigned count, CUresult result)
+{
+	while (count)
+		launch_end(&launches[--count], result);
+}
+
+/* One after the other: nothing is submitted before all may go. */
+ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags)
+{
+	struct launch launches[VGPU_DEVICES_MAX];
+	unsigned begun = 0;
+	CUresult result = CUDA_SUCCESS;
+
+	while (list && begun < count && begun < VGPU_DEVICES_MAX && result == CUDA_SUCCESS) {
+		struct cost_of what = of_params(&list[begun]);
+
+		result = launch_begin(&launches[begun], list[begun].hStream, false, &what);
+		begun += result == CUDA_SUCCESS;
+	}
+	if (result == CUDA_SUCCESS && begun == 0) { /* the driver will refuse it */
+		const struct cost_of nothing = of_function(NULL);
+
+		result = launch_begin(&launches[begun++], NULL, false, &nothing);
+	}
+	if (result != CUDA_SUCCESS) {
+		end_all(launches, begun, result);
+		return result;
+	}
+	result = cuda.cuLaunchCooperativeKernelMultiDevice(list, count, flags);
+	end_all(launches, begun, result);
+	return result;
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
+					      unsigned int numDevices, unsigned int flags)
+{
+	if (pace_is_open())
+		return cuda.cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices,
+								 flags);
+	return launch_many(launchParamsList, numDevices, flags);
+}

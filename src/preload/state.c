@@ -16,12 +16,13 @@
 #include "green.h"
 #include "hiding.h"
 #include "hooks.h"
+#include "launch.h"
+#include "limits.h"
 #include "lock.h"
 #include "log.h"
 #include "making.h"
 #include "nvml.h"
 #include "nvml_view.h"
-#include "pace.h"
 #include "pools.h"
 #include "quota.h"
 #include "share.h"
@@ -62,7 +63,8 @@ static void forget_parent(void)
 	pools_forget();
 	async_alloc_forget();
 	async_free_forget();
-	pace_forget();
+	launch_forget();
+	limits_forget();
 	quota_forget();
 }
 

@@ -103,6 +103,8 @@ static struct account_device find_device(const struct slice *slice, const struct
 	device.index = (unsigned)index;
 	device.limit_bytes =
 		slice_stricter(own_limit, account_region.file->hami.limit[device.index]);
+	slice_cores_limits(slice, gpu->uuid, gpu->nvml_index, &device.policy_cores_pct,
+			   &device.env_cores_pct);
 	return device;
 }
 
@@ -173,6 +175,17 @@ const struct account_device *account_device(int device)
 	if (device < 0 || device >= VGPU_DEVICES_MAX || !devices[device].in_slice)
 		return NULL;
 	return &devices[device];
+}
+
+int quota_cores(int device, unsigned *ret_policy_pct, unsigned *ret_env_pct)
+{
+	const struct account_device *known = account_device(device);
+
+	if (!known)
+		return -1;
+	*ret_policy_pct = known->policy_cores_pct;
+	*ret_env_pct = known->env_cores_pct;
+	return (int)known->index;
 }
 
 bool quota_has_device(int device)

@@ -9,6 +9,7 @@ struct account_device {
 	bool in_slice;
 	unsigned index; /* in the region */
 	uint64_t limit_bytes;
+	unsigned policy_cores_pct, env_cores_pct; /* 0: none */
 };
 
 extern struct region account_region;

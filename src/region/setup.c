@@ -79,6 +79,19 @@ static void store_uuid(char *to, const char *from)
 	}
 }
 
+static void clear_bucket(struct vgpu_region_bucket *bucket)
+{
+	REGION_PUBLISH(bucket->refilled, 0);
+	REGION_PUBLISH(bucket->credit, 0);
+	REGION_PUBLISH(bucket->charged, 0);
+	REGION_PUBLISH(bucket->corrected, 0);
+	REGION_PUBLISH(bucket->measured, 0);
+	REGION_PUBLISH(bucket->busy_until, 0);
+	REGION_PUBLISH(bucket->idle, 0);
+	REGION_PUBLISH(bucket->shut, 0);
+	REGION_PUBLISH(bucket->spare, 0);
+}
+
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
  * a reader who sees any of them and looks again sees that device_count does not cover it. */
 static void store_device(struct vgpu_region_file *file, unsigned device,
@@ -91,6 +104,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
 	for (unsigned n = 0; n < sizeof(file->own.device->spare) / sizeof(uint64_t); n++)
 		REGION_PUBLISH(file->own.device[device].spare[n], 0);
+	clear_bucket(&file->own.device[device].bucket);
 }
 
 /* All but device_count and the magics. */

@@ -19,6 +19,7 @@
 #define TASK_PRIORITY   "CUDA_TASK_PRIORITY"
 #define VISIBLE_DEVICES "NVIDIA_VISIBLE_DEVICES"
 #define OVERSUBSCRIBE   "CUDA_OVERSUBSCRIBE"
+#define CORES_POLICY    "GPU_CORE_UTILIZATION_POLICY"
 
 #define PRIORITY_HIGH 0
 #define PRIORITY_LOW  1
@@ -118,6 +119,30 @@ static int take_priority(struct slice_env *env, struct fault *fault)
 	return 0;
 }
 
+/* By name, or by the number that HAMi has for it. */
+static int take_cores_policy(struct slice_env *env, struct fault *fault)
+{
+	static const struct {
+		const char *name, *number;
+		enum slice_cores cores;
+	} policies[] = {{"default", "0", SLICE_CORES_DEFAULT},
+			{"force", "1", SLICE_CORES_FORCE},
+			{"disable", "2", SLICE_CORES_DISABLE}};
+	const char *value = env_get(CORES_POLICY);
+	char quoted[SLICE_QUOTED_LEN];
+
+	env->cores = SLICE_CORES_DEFAULT;
+	if (!value)
+		return 0;
+	for (size_t i = 0; i < sizeof(policies) / sizeof(*policies); i++)
+		if (!strcasecmp(value, policies[i].name) || !strcmp(value, policies[i].number)) {
+			env->cores = policies[i].cores;
+			return 0;
+		}
+	return fault_set(fault, -EINVAL, CORES_POLICY " is \"%s\": write default, force or disable",
+			 slice_quote(value, quoted));
+}
+
 static int take_oversubscribe(struct slice_env *env, struct fault *fault)
 {
 	const char *value = env_get(OVERSUBSCRIBE);
@@ -167,6 +192,8 @@ int environment_read(struct slice_env *ret_env, struct fault *fault)
 				 fault);
 	if (!error)
 		error = take_priority(&env, fault);
+	if (!error)
+		error = take_cores_policy(&env, fault);
 	if (!error)
 		error = take_oversubscribe(&env, fault);
 	if (error)

@@ -49,8 +49,9 @@ static void narrow(struct policy *policy, const struct policy *other)
 		memcpy(policy->name, other->name, sizeof(policy->name));
 }
 
-/* The policy that VGPU_POLICY names, into a slice that may have one already. */
-static int add_named_policy(const char *dir, struct slice *slice, struct fault *fault)
+/* The policy that VGPU_POLICY names, into one that may be there already. */
+static int add_named_policy(const char *dir, struct policy *policy, bool *has_policy,
+			    struct fault *fault)
 {
 	static struct policy named; /* not on the stack, which may be a small thread's */
 	int error = policy_read(dir, &named, fault);
@@ -62,13 +63,13 @@ static int add_named_policy(const char *dir, struct slice *slice, struct fault *
 				 dir);
 	if (error)
 		return error;
-	if (!slice->has_policy) {
-		slice->policy = named;
-		slice->has_policy = true;
+	if (!*has_policy) {
+		*policy = named;
+		*has_policy = true;
 		return 0;
 	}
-	narrow(&slice->policy, &named);
-	if (slice->policy.device_count == 0)
+	narrow(policy, &named);
+	if (policy->device_count == 0)
 		return fault_set(fault, -EINVAL,
 				 "no GPU is left: the policy in %.300s lists none of those that "
 				 "this container has",
@@ -76,15 +77,81 @@ static int add_named_policy(const char *dir, struct slice *slice, struct fault *
 	return 0;
 }
 
-static int read_policies(const char *dir, struct slice *slice, struct fault *fault)
+static int read_policies(const char *dir, const char *named, struct policy *policy,
+			 bool *ret_has_policy, struct fault *fault)
 {
-	const char *named = env_get(POLICY_VARIABLE);
-	int error = policy_read(dir, &slice->policy, fault);
+	int error = policy_read(dir, policy, fault);
 
 	if (error && error != -ENOENT)
 		return error;
-	slice->has_policy = error == 0;
-	return named ? add_named_policy(named, slice, fault) : 0;
+	*ret_has_policy = error == 0;
+	return named && *named ? add_named_policy(named, policy, ret_has_policy, fault) : 0;
+}
+
+static int remember(char to[SLICE_PATH_LEN], const char *from, struct fault *fault)
+{
+	size_t len = from ? strlen(from) : 0;
+
+	if (len >= SLICE_PATH_LEN)
+		return fault_set(fault, -EINVAL,
+				 POLICY_VARIABLE " is longer than a path can be: write the "
+						 "policy's directory");
+	memcpy(to, from ? from : "", len + 1);
+	return 0;
+}
+
+/* -- a policy that changes --------------------------------------------------------------------- */
+
+static void stamp_file(uint64_t *stamp, const char *path)
+{
+	struct stat st;
+
+	if (sys_stat(path, &st) != 0)
+		return;
+	*stamp = (*stamp ^ (uint64_t)st.st_ino ^ (uint64_t)st.st_size << 40) * 0x100000001b3u;
+	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_sec) * 0x100000001b3u;
+	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_nsec) * 0x100000001b3u;
+}
+
+/* Of a file that is written in place, its directory tells nothing. */
+static void stamp_policy(uint64_t *stamp, const char *dir, const struct policy *policy)
+{
+	char path[SLICE_PATH_LEN + VGPU_UUID_LEN + 2];
+
+	if (!*dir)
+		return;
+	stamp_file(stamp, dir);
+	for (unsigned i = 0; i < policy->device_count; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, policy->device[i].uuid);
+		stamp_file(stamp, path);
+	}
+}
+
+uint64_t slice_policy_stamp(const struct slice *slice)
+{
+	uint64_t stamp = 0xcbf29ce484222325u;
+
+	if (!slice->has_policy)
+		return 0;
+	stamp_policy(&stamp, slice->policy_dir, &slice->policy);
+	stamp_policy(&stamp, slice->policy_named, &slice->policy);
+	return stamp;
+}
+
+int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault)
+{
+	static struct policy policy;
+	bool has_policy;
+	int error =
+		read_policies(slice->policy_dir, slice->policy_named, &policy, &has_policy, fault);
+
+	if (!error && !has_policy)
+		error = fault_set(fault, -ENOENT, "the slice's policy in %.300s is gone",
+				  slice->policy_dir);
+	if (error)
+		return error;
+	*ret_policy = policy;
+	return 0;
 }
 
 /* -- the region -------------------------------------------------------------------------------- */
@@ -195,7 +262,12 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 	memset(&slice, 0, sizeof(slice));
 	error = environment_read(&slice.env, fault);
 	if (!error)
-		error = read_policies(paths->policy_dir, &slice, fault);
+		error = remember(slice.policy_dir, paths->policy_dir, fault);
+	if (!error)
+		error = remember(slice.policy_named, env_get(POLICY_VARIABLE), fault);
+	if (!error)
+		error = read_policies(slice.policy_dir, slice.policy_named, &slice.policy,
+				      &slice.has_policy, fault);
 	if (!error)
 		error = find_region(paths, &slice, fault);
 	if (error)
@@ -237,20 +309,12 @@ static int find_visible(const struct slice_env *env, const char *uuid)
 	return -1;
 }
 
-bool slice_limits(const struct slice *slice, const char *uuid, int index,
-		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct)
+/* The environment's limits of the GPU, by its place in the order that they are numbered in. */
+static void env_limits(const struct slice_env *env, const char *uuid, int index,
+		       uint64_t *ret_memory_bytes, unsigned *ret_cores_pct)
 {
-	const struct slice_env *env = &slice->env;
 	uint64_t memory = 0, cores = 0;
 
-	if (slice->has_policy) {
-		int device = policy_find(&slice->policy, uuid);
-
-		if (device < 0)
-			return false;
-		memory = slice->policy.device[device].memory_bytes;
-		cores = slice->policy.device[device].cores_pct;
-	}
 	if (env->visible_count > 0)
 		index = find_visible(env, uuid);
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
@@ -261,7 +325,35 @@ bool slice_limits(const struct slice *slice, const char *uuid, int index,
 	}
 	*ret_memory_bytes = memory;
 	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;
+}
+
+bool slice_limits(const struct slice *slice, const char *uuid, int index,
+		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct)
+{
+	int device = slice->has_policy ? policy_find(&slice->policy, uuid) : -1;
+	uint64_t cores;
+
+	if (slice->has_policy && device < 0)
+		return false;
+	env_limits(&slice->env, uuid, index, ret_memory_bytes, ret_cores_pct);
+	if (device < 0)
+		return true;
+	*ret_memory_bytes =
+		slice_stricter(slice->policy.device[device].memory_bytes, *ret_memory_bytes);
+	cores = slice_stricter(slice->policy.device[device].cores_pct, *ret_cores_pct);
+	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;
 	return true;
+}
+
+void slice_cores_limits(const struct slice *slice, const char *uuid, int index,
+			unsigned *ret_policy_pct, unsigned *ret_env_pct)
+{
+	int device = slice->has_policy ? policy_find(&slice->policy, uuid) : -1;
+	unsigned policy = device < 0 ? 0 : slice->policy.device[device].cores_pct;
+	uint64_t memory;
+
+	env_limits(&slice->env, uuid, index, &memory, ret_env_pct);
+	*ret_policy_pct = policy >= 100 ? 0 : policy;
 }
 
 bool slice_narrows(const struct slice *slice)

@@ -33,6 +33,13 @@ static inline uint64_t slice_stricter(uint64_t a, uint64_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* When compute limits hold that no policy gives. */
+enum slice_cores {
+	SLICE_CORES_DEFAULT, /* while the monitor does not lift them */
+	SLICE_CORES_FORCE,
+	SLICE_CORES_DISABLE,
+};
+
 /* Limits from HAMi's environment: 0 for none. */
 struct slice_env {
 	uint64_t memory_bytes[VGPU_DEVICES_MAX]; /* by index, the general value where it has none */
@@ -40,14 +47,18 @@ struct slice_env {
 	unsigned visible_count; /* GPUs that NVIDIA_VISIBLE_DEVICES lists by UUID; 0 if it does not
 				 */
 	char visible[VGPU_DEVICES_MAX][VGPU_UUID_LEN];
-	int priority;      /* CUDA_TASK_PRIORITY */
-	int oversubscribe; /* CUDA_OVERSUBSCRIBE: 1 on, 0 off, -1 not set */
+	enum slice_cores cores; /* GPU_CORE_UTILIZATION_POLICY */
+	int priority;           /* CUDA_TASK_PRIORITY */
+	int oversubscribe;      /* CUDA_OVERSUBSCRIBE: 1 on, 0 off, -1 not set */
 };
+
+#define SLICE_PATH_LEN 4096
 
 struct slice {
 	bool configured; /* false: no policy, no limit, no region to find: be inert */
 	bool has_policy; /* then GPUs that it does not list are not in the slice */
 	struct policy policy;
+	char policy_dir[SLICE_PATH_LEN], policy_named[SLICE_PATH_LEN]; /* where it is read from */
 	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
 	struct slice_env env;
 	char region_path[4096];
@@ -75,6 +86,16 @@ bool slice_needs_order(const struct slice *slice);
  */
 bool slice_limits(const struct slice *slice, const char *uuid, int index,
 		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct);
+
+/* Of that, the compute limit that the policy gives, and the environment's: percent, 0 for none. */
+void slice_cores_limits(const struct slice *slice, const char *uuid, int index,
+			unsigned *ret_policy_pct, unsigned *ret_env_pct);
+
+/* A number that changes when the policies' files do, 0 where there is no policy: some us. */
+uint64_t slice_policy_stamp(const struct slice *slice);
+/* Reads the policies of a slice that has one again. Errors as slice_load's. The caller serialises.
+ */
+int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault);
 
 /* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES
  * lists UUIDs. */

@@ -1,6 +1,17 @@
 # The tests of src/pace/.
 find_package(Threads REQUIRED)
-vgpu_unit_test(pace_gate pace)
-if(TARGET unit_pace_gate)
-  target_link_libraries(unit_pace_gate PRIVATE Threads::Threads)
-endif()
+foreach(concern gate bucket costs pacer pacer_odd)
+  vgpu_unit_test(pace_${concern} pace)
+  if(TARGET unit_pace_${concern})
+    target_link_libraries(unit_pace_${concern} PRIVATE Threads::Threads)
+  endif()
+endforeach()
+
+# Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
+foreach(concern pacer pacer_odd)
+  if(TARGET unit_pace_${concern})
+    foreach(function clock_now_ns clock_coarse_ns clock_wall_ns clock_unix_s sys_sleep_ns)
+      target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=${function})
+    endforeach()
+  endif()
+endforeach()

@@ -19,6 +19,16 @@ static int32_t *own_status(void)
 	return &hami->slots[region.slot].status;
 }
 
+/* No device has a compute quota. */
+static void attach(struct region *to)
+{
+	struct pace_quota quotas[VGPU_DEVICES_MAX];
+
+	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
+		quotas[i] = (struct pace_quota){.index = -1};
+	pace_attach(to, quotas, PACE_RULE_SWITCH, NULL);
+}
+
 static void joined(void **state)
 {
 	struct place *place = *state;
@@ -28,7 +38,7 @@ static void joined(void **state)
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
 	hami = &region.file->hami;
 	pace_forget();
-	pace_attach(&region);
+	attach(&region);
 }
 
 static void left(void)
@@ -84,7 +94,7 @@ static void test_open(void **state)
 	joined(state);
 	assert_true(let_through() > LAUNCHES / 2);
 	assert_int_equal(PEEK(hami->recent_kernel), 2);
-	pace_attach(&region); /* once more changes nothing */
+	attach(&region); /* once more changes nothing */
 	assert_true(let_through() > LAUNCHES / 2);
 	left();
 }
@@ -349,7 +359,7 @@ static void test_onlooker(void **state)
 	joined(state);
 	pace_forget();
 	assert_int_equal(region_view(place->path, &view, &fault), 0);
-	pace_attach(&view);
+	attach(&view);
 	POKE(hami->recent_kernel, -1);
 	assert_true(let_through() > LAUNCHES / 2);
 	assert_int_equal(PEEK(hami->recent_kernel), -1);

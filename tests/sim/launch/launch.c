@@ -1,6 +1,7 @@
 /* See launch.h. */
 #include "launch.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,29 +99,56 @@ static CUresult call_graph(void *function, CUstream where)
 }
 
 const struct launcher launchers[] = {
-	{"cuLaunchKernel", "cuLaunchKernel", (void *)cuLaunchKernel, call_grid, false, false},
+	{"cuLaunchKernel", "cuLaunchKernel", (void *)cuLaunchKernel, call_grid, false, false, 0},
 	{"cuLaunchKernel_ptsz", "cuLaunchKernel", (void *)cuLaunchKernel_ptsz, call_grid, true,
-	 false},
+	 false, 0},
 	{"cuLaunchKernelEx", "cuLaunchKernelEx", (void *)cuLaunchKernelEx, call_config, false,
-	 false},
+	 false, 0},
 	{"cuLaunchKernelEx_ptsz", "cuLaunchKernelEx", (void *)cuLaunchKernelEx_ptsz, call_config,
-	 true, false},
+	 true, false, 0},
 	{"cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel",
-	 (void *)cuLaunchCooperativeKernel, call_cooperative, false, false},
+	 (void *)cuLaunchCooperativeKernel, call_cooperative, false, false, 0},
 	{"cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernel",
-	 (void *)cuLaunchCooperativeKernel_ptsz, call_cooperative, true, false},
+	 (void *)cuLaunchCooperativeKernel_ptsz, call_cooperative, true, false, 0},
 	{"cuLaunchCooperativeKernelMultiDevice", "cuLaunchCooperativeKernelMultiDevice",
-	 (void *)cuLaunchCooperativeKernelMultiDevice, call_list, false, false},
-	{"cuLaunch", "cuLaunch", (void *)cuLaunch, call_plain, false, true},
-	{"cuLaunchGrid", "cuLaunchGrid", (void *)cuLaunchGrid, call_wide, false, true},
+	 (void *)cuLaunchCooperativeKernelMultiDevice, call_list, false, false, 0},
+	{"cuLaunch", "cuLaunch", (void *)cuLaunch, call_plain, false, true, 0},
+	{"cuLaunchGrid", "cuLaunchGrid", (void *)cuLaunchGrid, call_wide, false, true, 0},
 	{"cuLaunchGridAsync", "cuLaunchGridAsync", (void *)cuLaunchGridAsync, call_wide_async,
-	 false, false},
-	{"cuGraphLaunch", "cuGraphLaunch", (void *)cuGraphLaunch, call_graph, false, false},
-	{"cuGraphLaunch_ptsz", "cuGraphLaunch", (void *)cuGraphLaunch_ptsz, call_graph, true,
-	 false},
+	 false, false, 0},
+	{"cuGraphLaunch", "cuGraphLaunch", (void *)cuGraphLaunch, call_graph, false, false, 0},
+	{"cuGraphLaunch_ptsz", "cuGraphLaunch", (void *)cuGraphLaunch_ptsz, call_graph, true, false,
+	 0},
 };
 
 _Static_assert(sizeof(launchers) / sizeof(*launchers) == LAUNCHERS, "launch.h says how many");
+
+/* -- the ways to them ------------------------------------------------------------------------- */
+
+static void *by_link(const struct launcher *launcher)
+{
+	return launcher->linked;
+}
+
+static void *by_name(const struct launcher *launcher)
+{
+	return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), launcher->name);
+}
+
+static void *by_driver(const struct launcher *launcher)
+{
+	void *function = NULL;
+
+	CHECK_CUDA(cuGetProcAddress_v2(
+			   launcher->plain, &function,
+			   launcher->version ? launcher->version : 13000,
+			   launcher->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0,
+			   NULL),
+		   CUDA_SUCCESS);
+	return function;
+}
+
+void *(*const ways[WAYS])(const struct launcher *) = {by_link, by_name, by_driver};
 
 /* -- a process that launches ------------------------------------------------------------------ */
 
@@ -191,4 +219,49 @@ void attempt_ends(struct attempt *attempt, CUresult expected)
 	}
 	CHECK(pthread_join(attempt->thread, NULL) == 0);
 	CHECK_CUDA(attempt->result, expected);
+}
+
+/* -- who is held ------------------------------------------------------------------------------ */
+
+void held(const struct launcher *list, size_t count, void (*hold)(void), void (*let_go)(void))
+{
+	static struct attempt attempts[WAYS][64];
+
+	CHECK_AT_MOST(count, 64);
+	hold();
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < count; i++) {
+			void *function = ways[w](&list[i]);
+
+			CHECK(function);
+			attempt_begin(&attempts[w][i], &list[i], function, stream);
+		}
+	sleep_ms(2 * STAY_MS);
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < count; i++)
+			attempt_waits(&attempts[w][i]);
+	let_go();
+	for (size_t w = 0; w < WAYS; w++)
+		for (size_t i = 0; i < count; i++)
+			attempt_ends(&attempts[w][i], CUDA_SUCCESS);
+}
+
+void suspend_self(void)
+{
+	suspend(getpid());
+}
+
+void resume_self(void)
+{
+	resume(getpid());
+}
+
+void block(void)
+{
+	POKE(words->recent_kernel, -1);
+}
+
+void unblock(void)
+{
+	POKE(words->recent_kernel, 0);
 }

@@ -43,10 +43,15 @@ struct launcher {
 	CUresult (*call)(void *function, CUstream where);
 	bool per_thread;
 	bool to_default; /* it has no stream to be given */
+	int version;     /* of CUDA, for cuGetProcAddress; 0: the newest */
 };
 
 #define LAUNCHERS 12
 extern const struct launcher launchers[LAUNCHERS];
+
+/* How programs come by it: linked, by dlsym, by cuGetProcAddress. */
+#define WAYS 3
+extern void *(*const ways[WAYS])(const struct launcher *launcher);
 
 /* -- launches on threads of their own --------------------------------------------------------- */
 
@@ -63,3 +68,11 @@ void attempt_begin(struct attempt *attempt, const struct launcher *launcher, voi
 		   CUstream where);
 void attempt_waits(const struct attempt *attempt); /* it does still */
 void attempt_ends(struct attempt *attempt, CUresult expected);
+
+/* All of them, by all ways, wait after hold() and go on after let_go(). At most 64. */
+void held(const struct launcher *list, size_t count, void (*hold)(void), void (*let_go)(void));
+/* To be used so. */
+void suspend_self(void);
+void resume_self(void);
+void block(void);
+void unblock(void);

@@ -78,7 +78,7 @@ static void other_calls_go(void)
 	sleep_ms(STAY_MS);
 	give(take(MIB));
 	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemsetD8_v2(take(1), 0, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpyHtoD_v2(take(1), "", 1), CUDA_SUCCESS);
 	attempt_waits(&attempt);
 	resume(getpid());
 	attempt_ends(&attempt, CUDA_SUCCESS);

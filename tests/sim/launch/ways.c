@@ -4,86 +4,17 @@
 #include <dlfcn.h>
 #include <time.h>
 
-static void *by_link(const struct launcher *launcher)
-{
-	return launcher->linked;
-}
-
-static void *by_name(const struct launcher *launcher)
-{
-	return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), launcher->name);
-}
-
-static void *by_driver(const struct launcher *launcher)
-{
-	void *function = NULL;
-
-	CHECK_CUDA(cuGetProcAddress_v2(
-			   launcher->plain, &function, 13000,
-			   launcher->per_thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0,
-			   NULL),
-		   CUDA_SUCCESS);
-	return function;
-}
-
-static void *(*const ways[])(const struct launcher *) = {by_link, by_name, by_driver};
-
-#define WAYS (sizeof(ways) / sizeof(*ways))
-
-/* All of them wait, and go on when they may. */
-static void held(void (*hold)(void), void (*let_go)(void))
-{
-	static struct attempt attempts[WAYS][LAUNCHERS];
-
-	hold();
-	for (size_t w = 0; w < WAYS; w++)
-		for (size_t i = 0; i < LAUNCHERS; i++) {
-			void *function = ways[w](&launchers[i]);
-
-			CHECK(function);
-			attempt_begin(&attempts[w][i], &launchers[i], function, stream);
-		}
-	sleep_ms(2 * STAY_MS);
-	for (size_t w = 0; w < WAYS; w++)
-		for (size_t i = 0; i < LAUNCHERS; i++)
-			attempt_waits(&attempts[w][i]);
-	let_go();
-	for (size_t w = 0; w < WAYS; w++)
-		for (size_t i = 0; i < LAUNCHERS; i++)
-			attempt_ends(&attempts[w][i], CUDA_SUCCESS);
-}
-
-static void suspend_self(void)
-{
-	suspend(getpid());
-}
-
-static void resume_self(void)
-{
-	resume(getpid());
-}
-
-static void block(void)
-{
-	POKE(words->recent_kernel, -1);
-}
-
-static void unblock(void)
-{
-	POKE(words->recent_kernel, 0);
-}
-
 static void suspended(void)
 {
 	launch_start("4g");
-	held(suspend_self, resume_self);
+	held(launchers, LAUNCHERS, suspend_self, resume_self);
 	CHECK_CUDA(launch(), CUDA_SUCCESS);
 }
 
 static void blocked(void)
 {
 	launch_start("4g");
-	held(block, unblock);
+	held(launchers, LAUNCHERS, block, unblock);
 	CHECK_EQUAL(PEEK(words->recent_kernel), 2);
 }
 
@@ -198,7 +129,7 @@ static void inert(void)
 		for (size_t i = 0; i < LAUNCHERS; i++)
 			CHECK_CUDA(launchers[i].call(launchers[i].linked, stream), CUDA_SUCCESS);
 	for (size_t i = 0; i < LAUNCHERS; i++) {
-		CHECK(dladdr(by_driver(&launchers[i]), &where));
+		CHECK(dladdr(ways[2](&launchers[i]), &where));
 		CHECK(strstr(where.dli_fname, "libcuda"));
 	}
 	CHECK(access(getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE"), F_OK) != 0);

@@ -92,6 +92,7 @@ static void test_default_streams(void)
 	CUstream blocking = stream_new(0), free_one = stream_new(1);
 	uint64_t ns = 30 * MS, start = selftest_now_ns();
 	void *parameters[] = {&ns};
+	unsigned char byte = 0;
 	CUdeviceptr p;
 
 	launch(free_one, ns);
@@ -112,7 +113,9 @@ static void test_default_streams(void)
 	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
 	start = selftest_now_ns();
 	launch(NULL, ns);
-	CHECK_EQ(cuMemsetD8_v2(p, 0, 1), CUDA_SUCCESS); /* in order */
+	CHECK_EQ(cuMemsetD8_v2(p, 7, 1), CUDA_SUCCESS);
+	CHECK_EQ(cuMemcpyDtoH_v2(&byte, p, 1), CUDA_SUCCESS); /* in order */
+	CHECK_EQ(byte, 7);
 	took(start, ns);
 	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
 }

@@ -1,0 +1,63 @@
+/*
+ * GPU time as currency: the bucket of a device, which all processes of the slice share
+ * (vgpu_region.h has its words).
+ *
+ * Time fills it, at the quota's rate, up to BUCKET_FULL_NS. What is submitted is charged at once,
+ * by what it is thought to cost; measuring corrects that later. Launches go until BUCKET_SHUT_NS of
+ * debt, and again when there is no more than BUCKET_OPEN_NS: so nobody sleeps for each launch, and
+ * with a high quota the device still has work when the next is let go. Debt is as deep as long
+ * kernels drive it; it is never forgiven.
+ *
+ * No lock, and no instruction is a bad one to die at: each change is of one word, and what a
+ * process had still to do of a change is lost, some milliseconds at most.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vgpu_region.h"
+
+#define BUCKET_FULL_NS ((int64_t)4000000)
+#define BUCKET_OPEN_NS ((int64_t)-2000000)
+#define BUCKET_SHUT_NS ((int64_t)-4000000)
+
+/* What there is, in ns of GPU time; negative: debt. */
+int64_t bucket_level(const struct vgpu_region_bucket *bucket);
+
+/* What the time since the last call has brought, at cores_pct (1 to 99) of it. Cheap when it was
+ * just done. now_ns: clock_wall_ns(), here as below. */
+void bucket_refill(struct vgpu_region_bucket *bucket, unsigned cores_pct, uint64_t now_ns);
+
+/* Whether a launch may go. */
+bool bucket_is_open(struct vgpu_region_bucket *bucket);
+
+/* How long until it is, if nothing else changes: ns, 0 if it is now. */
+uint64_t bucket_wait_ns(const struct vgpu_region_bucket *bucket, unsigned cores_pct);
+
+/* Whether all that was submitted should be done by now; and that it is not, as costs are too low;
+ * or that it is, though it should not be. */
+bool bucket_is_idle(const struct vgpu_region_bucket *bucket, uint64_t now_ns);
+void bucket_is_busy_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns);
+void bucket_is_idle_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns);
+
+/* Work of that cost was submitted. */
+void bucket_charge(struct vgpu_region_bucket *bucket, uint64_t cost_ns, uint64_t now_ns);
+
+/* It was not charged when it was submitted, or took so much longer, or shorter. */
+void bucket_correct(struct vgpu_region_bucket *bucket, int64_t more_ns);
+
+/* A moment of the bucket, as one end of a measurement. */
+struct bucket_mark {
+	int64_t charged;
+	uint64_t idle;
+};
+struct bucket_mark bucket_mark(const struct vgpu_region_bucket *bucket, uint64_t now_ns);
+
+/*
+ * The device worked busy_ns on what was charged from one mark to the other: corrects all that was
+ * charged since the last measurement in that proportion, whoever charged it. Of measurements that
+ * overlap, each corrects what the others have not. busy_ns < 0: what was charged was right.
+ */
+void bucket_measured(struct vgpu_region_bucket *bucket, const struct bucket_mark *from,
+		     const struct bucket_mark *to, int64_t busy_ns);

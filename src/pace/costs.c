@@ -1,0 +1,167 @@
+#include "costs.h"
+
+#include "sys.h"
+
+#define ENTRIES 4096 /* of 64 bytes; a power of two */
+#define PROBES  8
+#define UNIT_NS 16
+
+#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+
+_Static_assert(sizeof(struct cost) == 64, "a cache line");
+
+static struct cost *table; /* set once, by whoever comes first */
+
+static struct cost *get_table(void)
+{
+	struct cost *seen = __atomic_load_n(&table, __ATOMIC_ACQUIRE), *expected = NULL;
+	void *memory;
+
+	if (seen)
+		return seen;
+	if (sys_map_private(ENTRIES * sizeof(*table), &memory) != 0)
+		return NULL;
+	if (__atomic_compare_exchange_n(&table, &expected, memory, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
+		return memory;
+	sys_unmap(memory, ENTRIES * sizeof(*table));
+	return expected;
+}
+
+void costs_forget(void)
+{
+	if (table)
+		sys_unmap(table, ENTRIES * sizeof(*table));
+	table = NULL;
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+	a = (a ^ b) * 0x9e3779b97f4a7c15u;
+	return a ^ a >> 32;
+}
+
+static uint64_t key_of(uint64_t function, uint64_t shape)
+{
+	uint64_t key = mix(mix(0, function), shape);
+
+	return key ? key : 1;
+}
+
+static void start_over(struct cost *cost, uint64_t key)
+{
+	STORE(cost->ns, COST_UNKNOWN);
+	STORE(cost->samples, 0);
+	STORE(cost->sample_at_ns, 0);
+	STORE(cost->blocks, 0);
+	STORE(cost->key, key);
+}
+
+/* make: takes a free place, or somebody's. */
+static struct cost *look_up(uint64_t key, bool make)
+{
+	struct cost *entries = get_table();
+	uint64_t at = key >> 20;
+
+	for (unsigned i = 0; entries && i < PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % ENTRIES];
+		uint64_t seen = LOAD(cost->key);
+
+		if (seen == key)
+			return cost;
+		if (seen)
+			continue;
+		if (make)
+			start_over(cost, key);
+		return make ? cost : NULL;
+	}
+	if (!make || !entries)
+		return NULL;
+	start_over(&entries[at % ENTRIES], key);
+	return &entries[at % ENTRIES];
+}
+
+/* From the function's last sample, of another geometry. */
+static uint64_t guess(const struct cost_of *what)
+{
+	const struct cost *other = what->blocks ? look_up(key_of(what->function, 0), false) : NULL;
+	uint64_t ns = cost_ns(other), blocks;
+	double by;
+
+	if (ns == COST_UNKNOWN)
+		return COST_UNKNOWN;
+	blocks = LOAD(other->blocks);
+	if (what->blocks <= blocks || !blocks)
+		return ns;
+	by = (double)ns * ((double)what->blocks / (double)blocks);
+	return by < COST_GUESS_MOST_NS   ? (uint64_t)by
+	       : ns > COST_GUESS_MOST_NS ? ns
+					 : COST_GUESS_MOST_NS;
+}
+
+struct cost *cost_find(const struct cost_of *what)
+{
+	uint64_t key = key_of(what->function, what->shape);
+	struct cost *cost = look_up(key, true);
+
+	if (cost && !LOAD(cost->samples) && LOAD(cost->ns) == COST_UNKNOWN && what->shape)
+		STORE(cost->ns, guess(what));
+	return cost;
+}
+
+/* The second of the lowest where there are several: the first may be an odd one. */
+static uint32_t low_of(const uint32_t *seen, uint32_t count)
+{
+	uint32_t lowest = UINT32_MAX, second = UINT32_MAX;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t value = LOAD(seen[i]);
+
+		if (value < lowest) {
+			second = lowest;
+			lowest = value;
+		} else if (value < second) {
+			second = value;
+		}
+	}
+	return count > 3 ? second : lowest;
+}
+
+void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)
+{
+	uint64_t units = took_ns / UNIT_NS, key = key_of(what->function, what->shape), before_ns;
+	uint32_t samples, count;
+	struct cost *other;
+
+	if (!cost || LOAD(cost->key) != key)
+		return; /* its place was taken */
+	samples = LOAD(cost->samples);
+	STORE(cost->seen[samples % COST_RING], units < UINT32_MAX ? (uint32_t)units : UINT32_MAX);
+	STORE(cost->samples, samples + 1);
+	count = samples + 1 < COST_RING ? samples + 1 : COST_RING;
+	before_ns = LOAD(cost->ns);
+	if (lean_low)
+		took_ns = (uint64_t)low_of(cost->seen, count) * UNIT_NS;
+	if (lean_low || !samples ||
+	    before_ns == COST_UNKNOWN) /* its place may be taken meanwhile */
+		STORE(cost->ns, took_ns);
+	else
+		STORE(cost->ns, before_ns - before_ns / 4 + took_ns / 4);
+	if (!what->shape || !what->blocks)
+		return;
+	other = look_up(key_of(what->function, 0), true);
+	if (!other)
+		return;
+	STORE(other->blocks, what->blocks < UINT32_MAX ? (uint32_t)what->blocks : UINT32_MAX);
+	STORE(other->ns, took_ns); /* no mean, which may be another's guess: guesses do not grow */
+}
+
+void cost_forget(const struct cost_of *what)
+{
+	uint64_t key = key_of(what->function, what->shape);
+	struct cost *cost = look_up(key, false);
+
+	if (cost)
+		start_over(cost, key);
+}

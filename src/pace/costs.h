@@ -1,0 +1,59 @@
+/*
+ * What each kind of work has been seen to cost: a process's own table, by a hash of what is
+ * launched (the function and its launch geometry, the executable graph, the kind and size of a
+ * copy).
+ *
+ * A kernel of a geometry that is new is first taken for one of the function's others, by its number
+ * of blocks. What is not known at all costs COST_UNKNOWN.
+ *
+ * A hash can stand for two kernels, a function's address for another one after its module was
+ * unloaded, and a kernel can take another time with other arguments: a cost is a guess that lets a
+ * launch go or wait, and measuring corrects the sums (bucket.h).
+ *
+ * No lock: a fixed table in which an entry is claimed by its key and never freed; when there is no
+ * place, others' are taken. Words are atomic, and any mixture of two writers' is a cost that was
+ * seen, or a guess of COST_GUESS_MOST_NS at most, until the next sample.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define COST_UNKNOWN UINT64_MAX
+#define COST_RING    8
+
+#define COST_GUESS_MOST_NS ((uint64_t)1000000000)
+
+struct cost {
+	uint64_t key;             /* 0: free */
+	uint64_t ns;              /* COST_UNKNOWN until learned */
+	uint64_t sample_at_ns;    /* when the next sample is due, clock_wall_ns() */
+	uint32_t blocks;          /* of the grid */
+	uint32_t samples;         /* how many there were */
+	uint32_t seen[COST_RING]; /* the last of them, in units of 16 ns */
+};
+
+/* What is launched. */
+struct cost_of {
+	uint64_t function; /* a hash of the function, never 0 */
+	uint64_t shape;    /* of all else that matters; 0: there is nothing else */
+	uint64_t blocks;   /* of the grid; 0: a cost says nothing of other shapes' */
+};
+
+/* The entry, made when there is none; NULL where there is no memory for the table. */
+struct cost *cost_find(const struct cost_of *what);
+
+/* What it costs, or COST_UNKNOWN. */
+static inline uint64_t cost_ns(const struct cost *cost)
+{
+	return cost ? __atomic_load_n(&cost->ns, __ATOMIC_RELAXED) : COST_UNKNOWN;
+}
+
+/* It took so long. lean_low: samples may have others' work in them, so the shorter ones count. */
+void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
+
+/* It is another thing now: an executable graph that was updated. */
+void cost_forget(const struct cost_of *what);
+
+/* In a forked child. */
+void costs_forget(void);

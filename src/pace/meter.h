@@ -1,0 +1,59 @@
+/* Inside pace/: what a process keeps of one device. */
+#pragma once
+
+#include "lock.h"
+#include "spans.h"
+
+/*
+ * What is measured at present (window.c). Under its lock, which is only ever tried while work is
+ * submitted: who does not get it goes on without.
+ */
+struct window {
+	struct lock lock;
+	struct span *span;            /* NULL: none is open */
+	const void *context, *stream; /* the latter as meter_stream has it */
+	struct bucket_mark from;
+	uint64_t opened_ns, used_ns;
+	unsigned launches; /* of that stream */
+	uint64_t breaks;   /* the meter's, when it was opened */
+};
+
+/* A meter's words are atomic, and any thread's, but for those that pacer_attach writes. */
+struct meter {
+	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
+	uint64_t *region_pct;
+	struct vgpu_hami_util *util; /* our slot's */
+	struct pace_quota quota;
+	struct window window;
+	uint64_t breaks;        /* what happened that makes a window say nothing */
+	uint64_t settle_at_ns;  /* when to see what is over, 0: at the next launch */
+	uint64_t crowded_at_ns; /* when neighbours were looked for */
+	uint64_t asked_at_ns;   /* when the driver was asked whether it is busy */
+	uint64_t patience_ns;   /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
+	uint64_t mixed_at_ns;   /* when streams, or processes, last took turns */
+	const void *stream;     /* meter_stream of the last that was given work */
+	int64_t others_ns;      /* what other processes had been charged then */
+	int64_t total_ns;       /* what this one was charged, in all */
+	uint64_t own_ns;        /* what this process was charged since util_at_ns */
+	uint64_t util_at_ns;    /* when that was shown */
+	uint32_t trim;          /* what costs are multiplied by, TRIM_ONE for 1 */
+	bool crowded;           /* there are neighbours */
+};
+
+#define METER_MIXED_NS ((uint64_t)500000000)
+
+/* The device's streams, or processes of the slice, took turns a moment ago. */
+static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
+{
+	return now_ns - __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED) < METER_MIXED_NS;
+}
+
+/* Which stream it is: default streams have the same handles for all threads, and are taken for each
+ * one's own. */
+const void *meter_stream(const struct pace_work *work);
+
+/* A span's time, less what the events themselves take. */
+static inline int64_t meter_less(uint64_t ns, uint64_t by_ns)
+{
+	return ns > by_ns ? (int64_t)(ns - by_ns) : 0;
+}

@@ -1,0 +1,468 @@
+/*
+ * The quota: what a launch costs, when it may go, and how that is kept true.
+ *
+ * A launch is charged its learned cost to the device's bucket, which all processes of the slice
+ * share, and waits beforehand while the bucket is shut. Costs come from samples: an event before a
+ * launch and one behind it, of a kernel's first launches and then every SAMPLE_EVERY_NS. They are
+ * guesses; what makes the sum true are windows (window.c), which measure many launches at once.
+ *
+ * The unknown. A launch of which nothing is known is charged when its sample is there, and until
+ * then this process submits nothing more to the device, for a second at most: a kernel may wait for
+ * a later one, so nobody waits for ever. The same is done for work that is not over when it should
+ * be: kernels that take ten times as long as they did are not launched on and on.
+ *
+ * Company. Where streams, or processes of the slice, take turns, a sample may contain others' work:
+ * costs lean to the low side then, and windows set it right. Where another tenant has work on the
+ * device, events contain its time slices: costs lean to the low side, too, and windows tell
+ * nothing.
+ */
+#include <errno.h>
+
+#include "clock.h"
+#include "meter.h"
+#include "pacer.h"
+#include "sys.h"
+#include "window.h"
+
+#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+
+#define SAMPLE_EVENT_NS   2500 /* around one kernel */
+#define SAMPLE_LEAST_NS   300
+#define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
+#define SAMPLES_AT_ONCE   3               /* of what is new */
+#define LATE_NS           (1 * NS_PER_MS) /* after when it should be over */
+#define LATE_CROWDED_NS   (50 * NS_PER_MS)
+#define OTHERS_NS         (1 * NS_PER_MS) /* in CROWDED_EACH_NS */
+#define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
+#define PATIENCE_LEAST_NS (16 * NS_PER_MS)
+#define SETTLE_EACH_NS    (100 * NS_PER_US)
+#define ASK_EACH_NS       (200 * NS_PER_US)
+#define CROWDED_EACH_NS   (200 * NS_PER_MS)
+#define NAP_LONG_NS       (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
+#define NAP_AFTER_NS      (100 * NS_PER_US) /* when something should be over, and is */
+#define NAP_SHORT_NS      (NS_PER_MS / 2)   /* it should be, and is not */
+
+static struct meter meters[VGPU_DEVICES_MAX];
+static struct region *joined; /* by pacer_attach */
+static enum pace_rule rule;
+const struct pace_driver *pace_driver;
+
+/* -- limits ----------------------------------------------------------------------------------- */
+
+static unsigned stricter(unsigned a, unsigned b)
+{
+	return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* 0: none. Read anew for each launch, as monitors and others change it. */
+static unsigned limit_of(const struct meter *meter)
+{
+	unsigned policy = LOAD(meter->quota.policy_pct), own = 0;
+	uint64_t region;
+
+	if (rule == PACE_RULE_FORCE ||
+	    (rule == PACE_RULE_SWITCH && LOAD(joined->file->hami.utilization_switch))) {
+		region = LOAD(*meter->region_pct);
+		own = region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
+	}
+	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
+}
+
+static bool is_attached(const struct meter *meter)
+{
+	return __atomic_load_n(&meter->bucket, __ATOMIC_ACQUIRE) != NULL; /* pacer_attach's store */
+}
+
+bool pace_is_limited(int device)
+{
+	return device >= 0 && device < VGPU_DEVICES_MAX && is_attached(&meters[device]) &&
+	       limit_of(&meters[device]) != 0;
+}
+
+void pace_set_policy(int device, unsigned policy_pct)
+{
+	struct meter *meter = &meters[device];
+	uint64_t before = LOAD(meter->quota.policy_pct), now = policy_pct;
+
+	STORE(meter->quota.policy_pct, policy_pct);
+	if (is_attached(meter) && before != now)
+		__atomic_compare_exchange_n(meter->region_pct, &before, now, false,
+					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+bool pacer_any_limit(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (pace_is_limited(device))
+			return true;
+	return false;
+}
+
+void pacer_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule new_rule,
+		  const struct pace_driver *driver)
+{
+	struct vgpu_region_file *file = region->file;
+
+	joined = region;
+	rule = new_rule;
+	pace_driver = driver;
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct meter *meter = &meters[device];
+		int index = quotas[device].index;
+
+		meter->quota = quotas[device];
+		meter->trim = WINDOW_TRIM_ONE;
+		meter->patience_ns = PATIENCE_MOST_NS;
+		if (index < 0)
+			continue;
+		meter->region_pct = &file->hami.sm_limit[index];
+		if (LOAD(*meter->region_pct)) /* which may be lifted later */
+			meter->quota.own_pct = 0;
+		meter->util = &file->hami.slots[region->slot].device_util[index];
+		__atomic_store_n(&meter->bucket, &file->own.device[index].bucket, __ATOMIC_RELEASE);
+	}
+}
+
+void pacer_forget(void)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		meters[device] = (struct meter){.bucket = NULL};
+	joined = NULL;
+	spans_forget();
+	costs_forget();
+}
+
+/* -- what was measured ------------------------------------------------------------------------ */
+
+/* Whether samples may have others' work in them. */
+static bool leans_low(const struct meter *meter)
+{
+	return LOAD(meter->crowded) || meter_is_mixed(meter, clock_wall_ns());
+}
+
+static void settle_sample(const struct span *span, uint64_t took_ns)
+{
+	uint64_t took = (uint64_t)meter_less(took_ns, SAMPLE_EVENT_NS);
+
+	if (took < SAMPLE_LEAST_NS)
+		took = SAMPLE_LEAST_NS;
+	cost_learn(span->cost, &span->what, took, leans_low(span->meter));
+	if (!span->unknown)
+		return;
+	bucket_correct(span->meter->bucket, (int64_t)took);
+	__atomic_fetch_add(&span->meter->own_ns, took, __ATOMIC_RELAXED);
+}
+
+static void settle(const struct span *span, uint64_t took_ns)
+{
+	if (span->prepaid_ns)
+		bucket_correct(span->meter->bucket, -(int64_t)span->prepaid_ns);
+	if (span->kind == SPAN_WINDOW)
+		window_settle(span, took_ns);
+	else
+		settle_sample(span, took_ns);
+}
+
+/* -- now and then ----------------------------------------------------------------------------- */
+
+static void look_for_neighbours(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->crowded_at_ns);
+	int64_t others_ns;
+
+	if (then_ns && now_ns - then_ns < CROWDED_EACH_NS)
+		return;
+	if (!__atomic_compare_exchange_n(&meter->crowded_at_ns, &then_ns, now_ns, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	STORE(meter->crowded, pace_driver->has_neighbours(work));
+	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->total_ns);
+	if (others_ns - LOAD(meter->others_ns) > (int64_t)OTHERS_NS)
+		STORE(meter->mixed_at_ns, now_ns);
+	STORE(meter->others_ns, others_ns);
+}
+
+#define LAST_DEFAULT_STREAM ((uintptr_t)2) /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+
+const void *meter_stream(const struct pace_work *work)
+{
+	static PACE_OF_THREAD char mark; /* its address names the thread */
+
+	return (uintptr_t)work->stream <= LAST_DEFAULT_STREAM ? &mark : work->stream;
+}
+
+static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
+
+	if (last == stream)
+		return;
+	STORE(meter->stream, stream);
+	if (last)
+		STORE(meter->mixed_at_ns, now_ns);
+}
+
+/* For the monitor: this process's part of the device's time, once a second. */
+static void show_utilisation(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->util_at_ns), own_ns;
+
+	if (now_ns >= then_ns && now_ns - then_ns < NS_PER_S)
+		return;
+	if (!__atomic_compare_exchange_n(&meter->util_at_ns, &then_ns, now_ns, false,
+					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	own_ns = __atomic_exchange_n(&meter->own_ns, 0, __ATOMIC_RELAXED);
+	if (then_ns && now_ns > then_ns)
+		STORE(meter->util->sm, own_ns * 100 / (now_ns - then_ns));
+}
+
+/* -- waiting ---------------------------------------------------------------------------------- */
+
+/* Sleeps that get longer: the first are none, as short kernels are over at once. */
+static void nap(unsigned *naps)
+{
+	unsigned count = (*naps)++;
+
+	if (count < 8)
+		for (unsigned i = 0; i < 100; i++)
+			__asm__ volatile("" ::: "memory");
+	else
+		sys_sleep_ns(count < 16   ? 20 * NS_PER_US
+			     : count < 32 ? 200 * NS_PER_US
+					  : NS_PER_MS);
+}
+
+/* Whether the words, and the region, still let anything go; waits where they do not. */
+static int keep_words(void)
+{
+	int error = pace_ask();
+
+	return error == -EAGAIN ? pace_wait() : error;
+}
+
+/* The device was busy with it for that long at least. */
+static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
+		      uint64_t waited_ns)
+{
+	if (spans_give_up(work->context, late_ns, waited_ns))
+		bucket_correct(meter->bucket, (int64_t)waited_ns);
+}
+
+/*
+ * Until what should be over is, or as long as patience lasts: which is less the next time when it
+ * was of no use, as with kernels that wait for what is launched after them, and more when it was.
+ */
+static int wait_for_late(struct meter *meter, const struct pace_work *work)
+{
+	uint64_t began_ns = clock_now_ns(), patience_ns = LOAD(meter->patience_ns);
+	unsigned naps = 0;
+	int error = 0;
+
+	while (!error && spans_any()) {
+		uint64_t margin_ns = LOAD(meter->crowded) ? LATE_CROWDED_NS : LATE_NS;
+		uint64_t late_ns = clock_wall_ns() - margin_ns;
+
+		if (spans_settle(work->context, settle) > late_ns) {
+			if (naps && patience_ns < PATIENCE_MOST_NS)
+				STORE(meter->patience_ns, patience_ns * 2);
+			break;
+		}
+		if (clock_now_ns() - began_ns >= patience_ns) {
+			pay_ahead(meter, work, late_ns, patience_ns);
+			if (patience_ns > PATIENCE_LEAST_NS)
+				STORE(meter->patience_ns, patience_ns / 2);
+			break;
+		}
+		nap(&naps);
+		if (naps % 16 == 0)
+			error = keep_words();
+	}
+	return error;
+}
+
+/* What was submitted may turn out to have been less: so a wait ends when it should be over. */
+static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
+{
+	uint64_t most_ns = NAP_LONG_NS;
+
+	if (due_ns != SPANS_NONE)
+		most_ns = due_ns > now_ns ? due_ns - now_ns + NAP_AFTER_NS : NAP_SHORT_NS;
+	if (most_ns > NAP_LONG_NS)
+		most_ns = NAP_LONG_NS;
+	return wait_ns < most_ns ? wait_ns : most_ns;
+}
+
+static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
+{
+	int error = 0;
+
+	while (!error) {
+		uint64_t due_ns = spans_settle(work->context, settle), now_ns = clock_wall_ns();
+		unsigned pct = limit_of(meter);
+
+		if (!pct)
+			return 0;
+		bucket_refill(meter->bucket, pct, now_ns);
+		if (bucket_is_open(meter->bucket))
+			return 0;
+		if (meter_is_mixed(meter, now_ns))
+			window_break(meter);
+		sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
+		pace_driver->look();
+		error = keep_words();
+	}
+	return error;
+}
+
+/*
+ * Whether the device has nothing to do for the slice. Costs say so, and the driver is asked where
+ * they may be wrong: at once where they say that it has not, or after a wait; else now and then,
+ * if the one stream tells of all. What they say about when it had nothing to do any more is a guess
+ * that a window can live with, but not one about a wait.
+ */
+static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
+{
+	bool expected = bucket_is_idle(meter->bucket, now_ns);
+
+	if (!expected && (meter_is_mixed(meter, now_ns) ||
+			  (!waited && now_ns - LOAD(meter->asked_at_ns) < ASK_EACH_NS)))
+		return false;
+	STORE(meter->asked_at_ns, now_ns);
+	if (pace_driver->is_busy(work)) {
+		if (expected)
+			bucket_is_busy_after_all(meter->bucket, now_ns);
+		return false;
+	}
+	if (!expected)
+		bucket_is_idle_after_all(meter->bucket, now_ns);
+	if (!expected || waited)
+		window_break(meter);
+	return true;
+}
+
+/* -- samples ---------------------------------------------------------------------------------- */
+
+/* Or the clock was set back. */
+static bool is_time(uint64_t at_ns, uint64_t now_ns)
+{
+	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS;
+}
+
+static struct span *sample_begin(struct meter *meter, struct cost *cost,
+				 const struct pace_work *work, uint64_t now_ns)
+{
+	struct span *span;
+
+	if (!cost || !is_time(LOAD(cost->sample_at_ns), now_ns))
+		return NULL;
+	span = span_take(work->context);
+	if (!span || !span_begin(span, work))
+		return NULL;
+	STORE(cost->sample_at_ns, LOAD(cost->samples) < SAMPLES_AT_ONCE ? now_ns + NS_PER_MS / 2
+									: now_ns + SAMPLE_EVERY_NS);
+	span->kind = SPAN_SAMPLE;
+	span->meter = meter;
+	span->cost = cost;
+	span->what = work->what;
+	return span;
+}
+
+/* -- the contract ----------------------------------------------------------------------------- */
+
+/* Whether to see what is over: now and then, and at once when something unknown is under way. */
+static bool is_due(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t at_ns = LOAD(meter->settle_at_ns);
+
+	if (now_ns < at_ns && at_ns - now_ns <= SETTLE_EACH_NS)
+		return false;
+	STORE(meter->settle_at_ns, now_ns + SETTLE_EACH_NS);
+	return true;
+}
+
+int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
+{
+	struct meter *meter = &meters[work->device];
+	bool waited = false;
+	unsigned pct;
+	uint64_t now_ns;
+	int error = 0;
+
+	*ret_pass = (struct pace_pass){.meter = NULL};
+	if (!is_attached(meter))
+		return 0;
+	pct = limit_of(meter);
+	if (!pct)
+		return 0;
+	now_ns = clock_wall_ns();
+	if (spans_any() && is_due(meter, now_ns)) {
+		error = wait_for_late(meter, work);
+		now_ns = clock_wall_ns();
+	}
+	bucket_refill(meter->bucket, pct, now_ns);
+	if (!error && !bucket_is_open(meter->bucket)) {
+		error = wait_for_bucket(meter, work);
+		waited = true;
+		now_ns = clock_wall_ns();
+	}
+	if (error)
+		return error;
+	look_for_neighbours(meter, work, now_ns);
+	ret_pass->meter = meter;
+	ret_pass->cost = cost_find(&work->what);
+	ret_pass->cost_ns = cost_ns(ret_pass->cost);
+	if (ret_pass->cost_ns != COST_UNKNOWN)
+		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
+	if (is_idle(meter, work, now_ns, waited))
+		window_open(meter, work, now_ns);
+	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
+	return 0;
+}
+
+#define BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */
+
+void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted)
+{
+	struct meter *meter = pass->meter;
+	struct span *sample = pass->sample;
+	uint64_t now_ns, charge_ns = pass->cost_ns;
+	bool unknown = charge_ns == COST_UNKNOWN;
+
+	if (!meter)
+		return;
+	if (!submitted) {
+		if (sample)
+			span_drop(sample);
+		return;
+	}
+	now_ns = clock_wall_ns();
+	if (unknown) {
+		window_break(meter);
+		charge_ns = sample ? 0 : BLIND_NS;
+	}
+	bucket_charge(meter->bucket, charge_ns, now_ns);
+	if (sample) {
+		sample->unknown = unknown;
+		if (unknown)
+			STORE(meter->settle_at_ns, 0);
+		sample->due_ns = unknown ? 0 : LOAD(meter->bucket->busy_until);
+		if (!span_close(sample, work) && unknown)
+			bucket_charge(meter->bucket, BLIND_NS, now_ns);
+	}
+	__atomic_fetch_add(&meter->own_ns, charge_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&meter->total_ns, (int64_t)charge_ns, __ATOMIC_RELAXED);
+	note_stream(meter, work, now_ns);
+	window_close(meter, work, now_ns);
+	if (!meter_is_mixed(meter, now_ns) || bucket_is_open(meter->bucket))
+		window_open(meter, work, now_ns);
+	show_utilisation(meter, now_ns);
+}
+
+void pace_end_context(const void *context)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		window_end_context(&meters[device], context);
+	spans_end_context(context);
+}

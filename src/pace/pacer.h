@@ -1,0 +1,11 @@
+/* Inside pace/: the quota, towards the gate. */
+#pragma once
+
+#include "pace.h"
+
+void pacer_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
+		  const struct pace_driver *driver);
+void pacer_forget(void); /* in a forked child */
+
+/* Whether any device of the slice has a compute quota now. */
+bool pacer_any_limit(void);

@@ -1,0 +1,196 @@
+/*
+ * The spans of a process: a fixed number, taken and given back by one word each, so that no thread
+ * ever waits for another. When all are taken, work is not measured, and its learned cost stands.
+ *
+ * Events belong to a context, and go with it. So only who is submitting work to a context, which
+ * must not be destroyed meanwhile, touches the spans of it.
+ */
+#include "spans.h"
+
+#define SPANS        64
+#define CONTEXT_MOST 16 /* on their way in one context, so that others have some */
+
+enum span_state { FREE, HELD, CLOSED };
+
+static struct span spans[SPANS];
+static uint32_t closed_count; /* atomic */
+
+static bool move(struct span *span, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(&span->state, &from, to, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
+}
+
+static void set(struct span *span, uint32_t to)
+{
+	__atomic_store_n(&span->state, to, __ATOMIC_RELEASE); /* pairs with move's acquire */
+}
+
+/* Those of another context may be gone with it, or be in use there: they are let go of, and end
+ * when it does. */
+static bool has_events(struct span *span, void *context)
+{
+	if (span->context == context)
+		return true;
+	span->context = NULL;
+	span->begin = pace_driver->event_make(context);
+	span->end = span->begin ? pace_driver->event_make(context) : NULL;
+	if (!span->end)
+		return false;
+	span->context = context;
+	return true;
+}
+
+/* A free one that is the context's or nobody's, or also another's; with events of it. */
+static struct span *take(void *context, bool from_others)
+{
+	for (unsigned i = 0; i < SPANS; i++) {
+		struct span *span = &spans[i];
+
+		if (!move(span, FREE, HELD))
+			continue;
+		if ((span->context == context || !span->context || from_others) &&
+		    has_events(span, context))
+			return span;
+		set(span, FREE);
+	}
+	return NULL;
+}
+
+static unsigned count_in_use(const void *context)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < SPANS; i++)
+		count += __atomic_load_n(&spans[i].state, __ATOMIC_RELAXED) == CLOSED &&
+			 __atomic_load_n(&spans[i].context, __ATOMIC_RELAXED) == context;
+	return count;
+}
+
+struct span *span_take(void *context)
+{
+	struct span *span;
+
+	if (__atomic_load_n(&closed_count, __ATOMIC_RELAXED) >= CONTEXT_MOST &&
+	    count_in_use(context) >= CONTEXT_MOST)
+		return NULL;
+	span = take(context, false);
+	return span ? span : take(context, true);
+}
+
+void span_drop(struct span *span)
+{
+	set(span, FREE);
+}
+
+bool span_begin(struct span *span, const struct pace_work *work)
+{
+	span->prepaid_ns = 0;
+	if (pace_driver->record(span->begin, work))
+		return true;
+	set(span, FREE);
+	return false;
+}
+
+bool span_close(struct span *span, const struct pace_work *work)
+{
+	if (!pace_driver->record(span->end, work)) {
+		set(span, FREE);
+		return false;
+	}
+	__atomic_fetch_add(&closed_count, 1, __ATOMIC_RELAXED);
+	set(span, CLOSED);
+	return true;
+}
+
+bool spans_any(void)
+{
+	return __atomic_load_n(&closed_count, __ATOMIC_RELAXED) > 0;
+}
+
+/* Held; SPANS_NONE once it is free. */
+static uint64_t settle(struct span *span, void (*done)(const struct span *span, uint64_t took_ns))
+{
+	enum pace_answer answer;
+	uint64_t took_ns, due_ns = span->due_ns;
+
+	answer = pace_driver->elapsed(span->begin, span->end, &took_ns);
+	if (answer == PACE_NOT_YET) {
+		set(span, CLOSED);
+		return due_ns;
+	}
+	__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
+	if (answer == PACE_TOOK)
+		done(span, took_ns);
+	set(span, FREE);
+	return SPANS_NONE;
+}
+
+uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns))
+{
+	uint32_t left = __atomic_load_n(&closed_count, __ATOMIC_RELAXED);
+	uint64_t first_ns = SPANS_NONE, due_ns;
+
+	for (unsigned i = 0; i < SPANS && left; i++) {
+		struct span *span = &spans[i];
+
+		if (__atomic_load_n(&span->state, __ATOMIC_RELAXED) != CLOSED ||
+		    !move(span, CLOSED, HELD))
+			continue;
+		left--;
+		if (span->context != context) {
+			set(span, CLOSED);
+			continue;
+		}
+		due_ns = settle(span, done);
+		if (due_ns < first_ns)
+			first_ns = due_ns;
+	}
+	return first_ns;
+}
+
+bool spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < SPANS; i++) {
+		struct span *span = &spans[i];
+
+		if (!move(span, CLOSED, HELD))
+			continue;
+		if (span->context == context && late_ns >= span->due_ns) {
+			span->due_ns = SPANS_NONE;
+			span->prepaid_ns += any ? 0 : prepaid_ns;
+			any = true;
+		}
+		set(span, CLOSED);
+	}
+	return any;
+}
+
+/* What somebody holds is in use in that context, against the rules, or in another one. */
+void spans_end_context(const void *context)
+{
+	for (unsigned i = 0; i < SPANS; i++) {
+		struct span *span = &spans[i];
+		bool closed = move(span, CLOSED, HELD);
+
+		if (!closed && !move(span, FREE, HELD))
+			continue;
+		if (span->context != context) {
+			set(span, closed ? CLOSED : FREE);
+			continue;
+		}
+		if (closed)
+			__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
+		span->context = NULL;
+		set(span, FREE);
+	}
+}
+
+void spans_forget(void)
+{
+	for (unsigned i = 0; i < SPANS; i++)
+		spans[i] = (struct span){.state = FREE};
+	closed_count = 0;
+}

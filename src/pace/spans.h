@@ -1,0 +1,55 @@
+/* Inside pace/: stretches of a stream between two events, whose time on the device is measured. */
+#pragma once
+
+#include "bucket.h"
+#include "costs.h"
+#include "pace.h"
+
+enum span_kind {
+	SPAN_WINDOW, /* of all that was charged in between: corrects the bucket */
+	SPAN_SAMPLE, /* of one launch: teaches what it costs */
+};
+
+/*
+ * A span is free; held by the thread that fills it in, or looks whether it is over; or closed: its
+ * end is recorded, and the device has yet to get there. Events are kept for the next use, and
+ * belong to a context.
+ */
+struct span {
+	uint32_t state; /* atomic: enum span_state, in spans.c */
+	enum span_kind kind;
+	struct meter *meter;
+	void *context; /* of the events; NULL: there are none */
+	void *begin, *end;
+	uint64_t prepaid_ns;         /* charged for it before it was over */
+	uint64_t due_ns;             /* when it should be over, clock_wall_ns() */
+	struct bucket_mark from, to; /* of a window */
+	struct cost *cost;           /* of a sample, as is what */
+	struct cost_of what;
+	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
+	bool unknown; /* of a sample: it is charged when it is known */
+};
+
+/* A free one with events of the context, held; NULL when there is none. */
+struct span *span_take(void *context);
+/* Records its begin, or its end, on the stream. False: it is given up, and free. */
+bool span_begin(struct span *span, const struct pace_work *work);
+bool span_close(struct span *span, const struct pace_work *work);
+void span_drop(struct span *span);
+
+/* Calls done(span, took_ns) for each closed one of the context that is over, and frees it. Returns
+ * when the first of those that are left should be: SPANS_NONE when there is none. */
+uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns));
+#define SPANS_NONE UINT64_MAX
+/* Those of the context that should have been over at late_ns: nobody waits for them any more. What
+ * was charged for the time that somebody did is prepaid for the first of them. Whether there are
+ * any. */
+bool spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns);
+/* Whether there is any closed one: cheap. */
+bool spans_any(void);
+
+/* The context is gone, and its events with it. */
+void spans_end_context(const void *context);
+void spans_forget(void); /* in a forked child */
+
+extern const struct pace_driver *pace_driver; /* pacer.c: written when the process attaches */

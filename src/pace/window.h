@@ -1,0 +1,20 @@
+/* Inside pace/: what is measured of a device, over many launches at once. */
+#pragma once
+
+#include "meter.h"
+
+/* Opens one, unless a good one is open: before a launch where there is nothing to do for the
+ * device, or behind one. */
+void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+/* After a launch: closes it, if it is of that stream and there is enough in it, or nothing more to
+ * come. */
+void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+/* What is open tells nothing: a launch of unknown cost, a pause, costs that turn out wrong. */
+void window_break(struct meter *meter);
+/* It is over, and took so long: sets right what was charged. */
+void window_settle(const struct span *span, uint64_t took_ns);
+void window_end_context(struct meter *meter, const void *context);
+
+/* What a sample's cost is charged as. */
+uint64_t window_trim(const struct meter *meter, uint64_t cost_ns);
+#define WINDOW_TRIM_ONE (1u << 16) /* meter->trim, of a process that has measured nothing */

@@ -1,0 +1,247 @@
+/*
+ * Fills of the device's memory, and copies within it. They take the device as kernels do, so they
+ * pass the same gate, and are the driver's own from there: see launch.c, for captures too.
+ *
+ * Copies to and from the host, and between devices, are for copy engines: they are not held. Some
+ * functions can do either. What they are asked to do is looked at in the way round only, where that
+ * costs two questions about addresses; a function that says it by its name is never asked.
+ *
+ * What it costs is learned by kind and size. The functions without a stream are given the default
+ * one: they return when the work is submitted, or later.
+ */
+#include "cuda.h"
+#include "hooks.h"
+#include "launch.h"
+#include "quota.h"
+#include "state.h"
+
+#define ASIDE __attribute__((noinline, cold))
+
+/* -- what is done ------------------------------------------------------------------------------ */
+
+/* What costs are learned by; kernels and graphs have their low two bits otherwise (launch.c). */
+enum kind {
+	NOT_HELD = 0,
+	FILL = 1 << 2 | 3,
+	FILL_ROWS = 2 << 2 | 3,
+	COPY = 3 << 2 | 3,
+	COPY_ROWS = 4 << 2 | 3,
+};
+
+#define SMALL_BYTES ((uint64_t)64 << 10) /* less is all alike: most of it is the launch */
+
+static unsigned log2_of(uint64_t value)
+{
+	return 63 - (unsigned)__builtin_clzll(value);
+}
+
+/* Steps of a quarter of a power of two. */
+static uint64_t size_class(uint64_t bytes)
+{
+	unsigned log = log2_of(bytes);
+
+	return bytes < SMALL_BYTES ? 1 : (uint64_t)log << 2 | (bytes >> (log - 2) & 3);
+}
+
+/* A size that makes no sense is the driver's to refuse, as is none. */
+static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
+{
+	uint64_t bytes = row_bytes * rows;
+
+	if (!bytes)
+		return (struct cost_of){.function = NOT_HELD};
+	return (struct cost_of){
+		.function = kind,
+		.shape = launch_hash((uint64_t[]){size_class(bytes), log2_of(row_bytes)}, 2),
+		.blocks = (bytes - 1) / 1024 + 1,
+	};
+}
+
+static struct cost_of of_bytes(enum kind kind, uint64_t bytes)
+{
+	return of_rows(kind, 1, bytes);
+}
+
+/* Of managed memory, too. */
+static bool is_on_device(CUdeviceptr address)
+{
+	unsigned type = CU_MEMORYTYPE_HOST;
+
+	return cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+		       CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
+static int device_of(CUdeviceptr address)
+{
+	int device = -1;
+
+	cuda.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+	return device;
+}
+
+static bool on_one_device(CUdeviceptr a, CUdeviceptr b)
+{
+	return quota_only_device() >= 0 || device_of(a) == device_of(b);
+}
+
+/* Of addresses on devices. */
+static struct cost_of of_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
+{
+	return of_bytes(on_one_device(to, from) ? COPY : NOT_HELD, bytes);
+}
+
+/* Of any addresses. */
+static struct cost_of of_unified(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
+{
+	if (!is_on_device(to) || !is_on_device(from))
+		return of_bytes(NOT_HELD, bytes);
+	return of_copy(to, from, bytes);
+}
+
+/* One side of what a descriptor describes. */
+struct side {
+	unsigned type; /* CU_MEMORYTYPE_… */
+	CUdeviceptr address;
+};
+
+static bool side_is_held(const struct side *side)
+{
+	return side->type == CU_MEMORYTYPE_DEVICE || side->type == CU_MEMORYTYPE_ARRAY ||
+	       (side->type == CU_MEMORYTYPE_UNIFIED && is_on_device(side->address));
+}
+
+/* An array is where the other side is: nearly always. */
+static struct cost_of of_sides(struct side to, struct side from, uint64_t row_bytes, uint64_t rows)
+{
+	bool held = side_is_held(&to) && side_is_held(&from);
+
+	if (held && to.type != CU_MEMORYTYPE_ARRAY && from.type != CU_MEMORYTYPE_ARRAY)
+		held = on_one_device(to.address, from.address);
+	return of_rows(held ? COPY_ROWS : NOT_HELD, row_bytes, rows);
+}
+
+/* A descriptor's, of any version. */
+#define OF_RECTANGLE(copy, rows)                                                                  \
+	(copy ? of_sides((struct side){copy->dstMemoryType, copy->dstDevice},                     \
+			 (struct side){copy->srcMemoryType, copy->srcDevice}, copy->WidthInBytes, \
+			 rows)                                                                    \
+	      : of_bytes(NOT_HELD, 0))
+#define OF_2D OF_RECTANGLE(pCopy, (uint64_t)pCopy->Height)
+#define OF_3D OF_RECTANGLE(pCopy, (uint64_t)pCopy->Height * pCopy->Depth)
+
+/* -- the way through --------------------------------------------------------------------------- */
+
+/* A copy that is not held does not count as a launch, for when the clock is looked at next. */
+static CUresult begin(struct launch *launch, CUstream stream, bool per_thread,
+		      const struct cost_of *what)
+{
+	bool attached;
+
+	if (what->function != NOT_HELD)
+		return launch_begin(launch, stream, per_thread, what);
+	launch->pass.meter = NULL;
+	pace_uncount();
+	return state_attach(&attached);
+}
+
+/* A hook, and its way round: as launch.c's. */
+#define HOOK(name, stream, per_thread, of, parameters, arguments)            \
+	ASIDE static CUresult name##_held parameters                         \
+	{                                                                    \
+		const struct cost_of what = of;                              \
+		struct launch launch;                                        \
+		CUresult result = begin(&launch, stream, per_thread, &what); \
+                                                                             \
+		if (result != CUDA_SUCCESS)                                  \
+			return result;                                       \
+		return launch_end(&launch, cuda.name arguments);             \
+	}                                                                    \
+                                                                             \
+	CUresult name parameters                                             \
+	{                                                                    \
+		CUresult(*go) parameters = name##_held;                      \
+                                                                             \
+		if (pace_is_open())                                          \
+			go = cuda.name;                                      \
+		return go arguments;                                         \
+	}
+
+/* In the default stream; in one that is given; and both, each with its flavour for a default stream
+ * of each thread's own. */
+#define PLAIN(name, of, parameters, arguments) HOOK(name, NULL, false, of, parameters, arguments)
+#define ASYNC(name, of, parameters, arguments)                                \
+	HOOK(name, hStream, false, of, (INSIDE parameters, CUstream hStream), \
+	     (INSIDE arguments, hStream))
+#define PLAIN_2(name, of, parameters, arguments) \
+	PLAIN(name, of, parameters, arguments)   \
+	HOOK(name##_ptds, NULL, true, of, parameters, arguments)
+#define ASYNC_2(name, of, parameters, arguments)                                    \
+	ASYNC(name, of, parameters, arguments)                                      \
+	HOOK(name##_ptsz, hStream, true, of, (INSIDE parameters, CUstream hStream), \
+	     (INSIDE arguments, hStream))
+#define INSIDE(...) __VA_ARGS__
+
+/* -- fills ------------------------------------------------------------------------------------- */
+
+#define OF_LINE(bits) of_bytes(FILL, (uint64_t)N *(bits / 8))
+#define OF_ROWS(bits) of_rows(FILL_ROWS, (uint64_t)Width *(bits / 8), Height)
+
+#define LINE(address, size, type) (address dstDevice, type value, size N)
+#define ROWS(address, size, type) \
+	(address dstDevice, size dstPitch, type value, size Width, size Height)
+#define THE_LINE (dstDevice, value, N)
+#define THE_ROWS (dstDevice, dstPitch, value, Width, Height)
+
+#define FILLS(bits, type)                                                                         \
+	PLAIN(cuMemsetD##bits, OF_LINE(bits), LINE(CUdeviceptr_v1, unsigned, type), THE_LINE)     \
+	PLAIN_2(cuMemsetD##bits##_v2, OF_LINE(bits), LINE(CUdeviceptr, size_t, type), THE_LINE)   \
+	ASYNC_2(cuMemsetD##bits##Async, OF_LINE(bits), LINE(CUdeviceptr, size_t, type), THE_LINE) \
+	PLAIN(cuMemsetD2D##bits, OF_ROWS(bits), ROWS(CUdeviceptr_v1, unsigned, type), THE_ROWS)   \
+	PLAIN_2(cuMemsetD2D##bits##_v2, OF_ROWS(bits), ROWS(CUdeviceptr, size_t, type), THE_ROWS) \
+	ASYNC_2(cuMemsetD2D##bits##Async, OF_ROWS(bits), ROWS(CUdeviceptr, size_t, type), THE_ROWS)
+
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+#define OF_ADDRESSES of_copy(dst, src, ByteCount)
+#define OF_UNIFIED   of_unified(dst, src, ByteCount)
+#define OF_ARRAY     of_bytes(COPY, ByteCount)
+
+#define ADDRESSES(address, size) (address dst, address src, size ByteCount)
+#define THE_ADDRESSES            (dst, src, ByteCount)
+
+PLAIN_2(cuMemcpy, OF_UNIFIED, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
+ASYNC_2(cuMemcpyAsync, OF_UNIFIED, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
+PLAIN(cuMemcpyDtoD, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRESSES)
+PLAIN_2(cuMemcpyDtoD_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
+ASYNC(cuMemcpyDtoDAsync, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRESSES)
+ASYNC_2(cuMemcpyDtoDAsync_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
+
+#define TO_ARRAY(address, size)   (CUarray dst, size dstOffset, address src, size ByteCount)
+#define FROM_ARRAY(address, size) (address dst, CUarray src, size srcOffset, size ByteCount)
+
+#define ARRAYS(size) (CUarray dst, size dstOffset, CUarray src, size srcOffset, size ByteCount)
+
+PLAIN(cuMemcpyDtoA, OF_ARRAY, TO_ARRAY(CUdeviceptr_v1, unsigned), (dst, dstOffset, src, ByteCount))
+PLAIN_2(cuMemcpyDtoA_v2, OF_ARRAY, TO_ARRAY(CUdeviceptr, size_t), (dst, dstOffset, src, ByteCount))
+PLAIN(cuMemcpyAtoD, OF_ARRAY, FROM_ARRAY(CUdeviceptr_v1, unsigned),
+      (dst, src, srcOffset, ByteCount))
+PLAIN_2(cuMemcpyAtoD_v2, OF_ARRAY, FROM_ARRAY(CUdeviceptr, size_t),
+	(dst, src, srcOffset, ByteCount))
+PLAIN(cuMemcpyAtoA, OF_ARRAY, ARRAYS(unsigned), (dst, dstOffset, src, srcOffset, ByteCount))
+PLAIN_2(cuMemcpyAtoA_v2, OF_ARRAY, ARRAYS(size_t), (dst, dstOffset, src, srcOffset, ByteCount))
+
+PLAIN(cuMemcpy2D, OF_2D, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy))
+PLAIN_2(cuMemcpy2D_v2, OF_2D, (const CUDA_MEMCPY2D *pCopy), (pCopy))
+PLAIN(cuMemcpy2DUnaligned, OF_2D, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy))
+PLAIN_2(cuMemcpy2DUnaligned_v2, OF_2D, (const CUDA_MEMCPY2D *pCopy), (pCopy))
+ASYNC(cuMemcpy2DAsync, OF_2D, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy))
+ASYNC_2(cuMemcpy2DAsync_v2, OF_2D, (const CUDA_MEMCPY2D *pCopy), (pCopy))
+PLAIN(cuMemcpy3D, OF_3D, (const CUDA_MEMCPY3D_v1 *pCopy), (pCopy))
+PLAIN_2(cuMemcpy3D_v2, OF_3D, (const CUDA_MEMCPY3D *pCopy), (pCopy))
+ASYNC(cuMemcpy3DAsync, OF_3D, (const CUDA_MEMCPY3D_v1 *pCopy), (pCopy))
+ASYNC_2(cuMemcpy3DAsync_v2, OF_3D, (const CUDA_MEMCPY3D *pCopy), (pCopy))

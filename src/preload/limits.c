@@ -1,0 +1,67 @@
+/*
+ * A policy that is changed while programs of the slice run. Nobody is told: whoever gives the
+ * device work looks at the files' times now and then, and one thread reads what is new. What cannot
+ * be understood changes nothing, and is told once; so does a policy that is gone, as when the slice
+ * ends. A GPU that is listed no more keeps the limits that it had.
+ */
+#include "limits.h"
+
+#include "clock.h"
+#include "lock.h"
+#include "log.h"
+#include "pace.h"
+#include "quota.h"
+#include "state.h"
+
+static struct lock reading = LOCK_INIT; /* only ever tried */
+static uint64_t looked_ns;              /* atomic */
+static uint64_t stamp;                  /* under `reading`; 0: nobody has looked */
+
+void limits_forget(void)
+{
+	lock_init(&reading);
+	looked_ns = 0;
+	stamp = 0;
+}
+
+static void apply(const struct policy *policy)
+{
+	char uuid[VGPU_UUID_LEN];
+
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		int at = quota_has_device(device) && state_device_uuid(device, uuid)
+				 ? policy_find(policy, uuid)
+				 : -1;
+
+		if (at >= 0)
+			pace_set_policy(device, policy->device[at].cores_pct);
+	}
+}
+
+static void look(void)
+{
+	static struct policy policy; /* under `reading` */
+	uint64_t now = slice_policy_stamp(state_slice()), before = stamp;
+	struct fault fault = {""};
+
+	stamp = now;
+	if (now == before)
+		return;
+	if (slice_read_policy(state_slice(), &policy, &fault) == 0)
+		apply(&policy);
+	else
+		log_line(LOG_WARN, "%s; until that is mended, the limits stay as they were",
+			 fault.text);
+}
+
+void limits_look(void)
+{
+	uint64_t now_ns = clock_coarse_ns(), then_ns;
+
+	then_ns = __atomic_load_n(&looked_ns, __ATOMIC_RELAXED);
+	if (now_ns - then_ns < LIMITS_NS || !state_slice()->has_policy || !lock_try(&reading))
+		return;
+	__atomic_store_n(&looked_ns, now_ns, __ATOMIC_RELAXED);
+	look();
+	lock_release(&reading);
+}

@@ -1,0 +1,12 @@
+/* Limits that change while the program runs. */
+#pragma once
+
+#include <stdbool.h>
+
+/* Where the slice has a policy: looks whether its files changed, when the last look is LIMITS_NS
+ * old, and has what they say hold. For who passes the gate; a few ns otherwise. */
+void limits_look(void);
+
+#define LIMITS_NS ((uint64_t)50000000)
+
+void limits_forget(void); /* in a forked child */

@@ -1,0 +1,86 @@
+/*
+ * How the pacer measures: with the driver's events. Each use is bracketed, as a question about an
+ * event would end a capture that another thread makes in global mode.
+ *
+ * Events are never destroyed: they are kept for the next use, and end with their context.
+ */
+#include "measure.h"
+
+#include "cuda.h"
+#include "limits.h"
+#include "pools.h"
+#include "quota.h"
+
+#define OTHERS_BYTES ((uint64_t)256 << 20) /* less than any context */
+
+static void *event_make(void *context)
+{
+	CUstreamCaptureMode mode;
+	CUevent event = NULL;
+	CUcontext popped;
+
+	if (cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return NULL;
+	mode = relaxed_begin();
+	if (cuda.cuEventCreate(&event, 0) != CUDA_SUCCESS)
+		event = NULL;
+	relaxed_end(mode);
+	cuda.cuCtxPopCurrent_v2(&popped);
+	return event;
+}
+
+static bool record(void *event, const struct pace_work *work)
+{
+	CUresult result = work->per_thread ? cuda.cuEventRecord_ptsz(event, work->stream)
+					   : cuda.cuEventRecord(event, work->stream);
+
+	return result == CUDA_SUCCESS;
+}
+
+static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	CUresult result = cuda.cuEventQuery(end);
+	float ms = 0;
+
+	if (result == CUDA_SUCCESS)
+		result = cuda.cuEventElapsedTime(&ms, begin, end);
+	relaxed_end(mode);
+	if (result == CUDA_ERROR_NOT_READY)
+		return PACE_NOT_YET;
+	if (result != CUDA_SUCCESS || !(ms >= 0))
+		return PACE_UNKNOWN;
+	*ret_ns = (uint64_t)((double)ms * 1e6);
+	return PACE_TOOK;
+}
+
+static bool is_busy(const struct pace_work *work)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	CUresult result = work->per_thread ? cuda.cuStreamQuery_ptsz(work->stream)
+					   : cuda.cuStreamQuery(work->stream);
+
+	relaxed_end(mode);
+	return result == CUDA_ERROR_NOT_READY;
+}
+
+/* Whoever has work there has a context, which takes memory that is not in our ledger. */
+static bool has_neighbours(const struct pace_work *work)
+{
+	CUstreamCaptureMode mode;
+	size_t available = 0, total = 0;
+	CUcontext context;
+	CUresult result;
+
+	if (cuda.cuCtxPushCurrent_v2(work->context) != CUDA_SUCCESS)
+		return false;
+	mode = relaxed_begin();
+	result = cuda.cuMemGetInfo_v2(&available, &total);
+	relaxed_end(mode);
+	cuda.cuCtxPopCurrent_v2(&context);
+	return result == CUDA_SUCCESS &&
+	       total - available > quota_used(work->device) + OTHERS_BYTES;
+}
+
+const struct pace_driver measure_driver = {event_make, record,      elapsed,
+					   is_busy,    limits_look, has_neighbours};

@@ -1,0 +1,297 @@
+/*
+ * Fills and copies within the device pass the gate, by each way to them; what has to do with the
+ * host, or with another device, goes by it.
+ */
+#include "copy.h"
+
+#include <dlfcn.h>
+
+static void blocked(void)
+{
+	copies_start("4g");
+	held(copiers, COPIERS, block, unblock);
+	CHECK_EQUAL(PEEK(words->recent_kernel), 2);
+}
+
+static void suspended(void)
+{
+	copies_start("4g");
+	held(copiers, COPIERS, suspend_self, resume_self);
+}
+
+/* -- arguments -- */
+
+static unsigned marks_in(const unsigned char *bytes, unsigned count)
+{
+	unsigned marks = 0;
+
+	while (count--)
+		marks += bytes[count] == COPY_MARK;
+	return marks;
+}
+
+/* Every mark is where it should be: in a row, or in rows of 32 bytes. */
+static bool is_copied(const unsigned char *bytes)
+{
+	bool line = marks_in(bytes, COPY_BYTES) == COPY_BYTES;
+	unsigned rows = 0;
+
+	for (unsigned row = 0; row < 8; row++)
+		rows += marks_in(bytes + (size_t)row * 64, 32);
+	return marks_in(bytes, 1024) == COPY_BYTES && (line || rows == COPY_BYTES);
+}
+
+/* They arrive, by whatever way. */
+static void arguments_arrive(void)
+{
+	unsigned char bytes[1024];
+
+	copies_start("4g");
+	for (int32_t recent = 1; recent <= 2; recent++) /* round, and straight */
+		for (size_t i = 0; i < COPIERS; i++) {
+			const struct launcher *copier = &copiers[i];
+
+			memset(bytes, 0, sizeof(bytes));
+			CHECK_CUDA(cuMemcpyHtoD_v2(here, bytes, sizeof(bytes)), CUDA_SUCCESS);
+			POKE(words->recent_kernel, recent);
+			CHECK_CUDA(copier->call(copier->linked, stream), CUDA_SUCCESS);
+			CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+			CHECK_CUDA(cuMemcpyDtoH_v2(bytes, here, sizeof(bytes)), CUDA_SUCCESS);
+			if (!copies_arrays(copier) && !is_copied(bytes))
+				check_failed(__FILE__, __LINE__, copier->name);
+		}
+}
+
+/* The driver hears what it would have heard, and says what it says. */
+static void refused_by_driver(void)
+{
+	const CUDA_MEMCPY2D nowhere = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				       .WidthInBytes = 1,
+				       .Height = 1};
+
+	copies_start("4g");
+	for (unsigned round = 0; round < 100; round++) {
+		CHECK_CUDA(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemsetD32_v2(here + 1, 0, 1), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemsetD8_v2(here, 0, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemsetD2D32_v2(here, SIZE_MAX, 0, SIZE_MAX, SIZE_MAX),
+			   CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemcpyDtoDAsync_v2(here, 4096, 1, stream), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemcpy2D_v2(&nowhere), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemcpy2D_v2(NULL), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemcpy3DAsync_v2(NULL, stream), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemcpyDtoA_v2(NULL, 0, here, 1), CUDA_ERROR_INVALID_VALUE);
+		POKE(words->recent_kernel, 1); /* the way round */
+	}
+}
+
+/* -- what is not held -- */
+
+/* By a descriptor that leaves it to addresses, and by one that does not. */
+static void copy_rows_with(const void *host)
+{
+	CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+			       .srcDevice = (uintptr_t)host,
+			       .srcPitch = 64,
+			       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+			       .dstDevice = here,
+			       .dstPitch = 64,
+			       .WidthInBytes = 32,
+			       .Height = 4};
+	CUDA_MEMCPY3D solid = {.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+			       .srcArray = array_there,
+			       .dstMemoryType = CU_MEMORYTYPE_HOST,
+			       .dstHost = page_locked,
+			       .dstPitch = 64,
+			       .dstHeight = 2,
+			       .WidthInBytes = 32,
+			       .Height = 2,
+			       .Depth = 2};
+
+	CHECK_CUDA(cuMemcpy2D_v2(&plane), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpy2DAsync_v2_ptsz(&plane, stream), CUDA_SUCCESS);
+	plane.srcMemoryType = CU_MEMORYTYPE_HOST;
+	plane.srcHost = host;
+	plane.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+	CHECK_CUDA(cuMemcpy2DUnaligned_v2(&plane), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpy3D_v2_ptds(&solid), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpy3DAsync_v2(&solid, stream), CUDA_SUCCESS);
+}
+
+static void copy_with(unsigned char *host)
+{
+	const CUdeviceptr address = (uintptr_t)host;
+
+	CHECK_CUDA(cuMemcpyHtoD_v2(here, host, 1024), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpyDtoHAsync_v2(host, here, 1024, stream), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpy(here, address, 1024), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpy_ptds(address, here, 1024), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpyAsync(address, here, 1024, stream), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpyAsync_ptsz(here, address, 1024, stream), CUDA_SUCCESS);
+	copy_rows_with(host);
+}
+
+/* Host memory of whatever kind, however often; and no work at all. */
+static void host_goes(void)
+{
+	static unsigned char any[4096];
+	struct attempt attempt;
+
+	copies_start("4g");
+	block();
+	for (unsigned round = 0; round < 1000; round++) {
+		copy_with(any);
+		copy_with(page_locked);
+	}
+	CHECK_CUDA(cuMemsetD8_v2(here, 1, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
+	attempt_begin(&attempt, &launchers[0], launchers[0].linked, stream);
+	sleep_ms(STAY_MS);
+	attempt_waits(&attempt);
+	unblock();
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+/* It is a copy engine's; the other device's own copies are held like any. */
+static CUdeviceptr over_there;
+
+static CUresult copy_within(void *function, CUstream where)
+{
+	(void)function;
+	return cuMemcpyDtoDAsync_v2(over_there, over_there + 4096, 4096, where);
+}
+
+static void devices_go(void)
+{
+	static const struct launcher within = {.name = "within", .call = copy_within};
+	CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+			       .WidthInBytes = 4096,
+			       .Height = 1};
+	struct attempt attempt;
+	CUcontext other;
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	copies_start("4g");
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(other), CUDA_SUCCESS);
+	over_there = take(MIB);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	block();
+	CHECK_CUDA(cuMemcpyDtoD_v2(here, over_there, 4096), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemcpyAsync(over_there, here, 4096, stream), CUDA_SUCCESS);
+	plane.srcDevice = here;
+	plane.dstDevice = over_there;
+	CHECK_CUDA(cuMemcpy2DAsync_v2(&plane, stream), CUDA_SUCCESS);
+	attempt_begin(&attempt, &within, NULL, stream);
+	sleep_ms(STAY_MS);
+	attempt_waits(&attempt);
+	unblock();
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+/* -- captures -- */
+
+/* Nodes, of all that can be given a stream. */
+static void captured(void)
+{
+	CUgraph graph_of_it;
+	size_t nodes = 0, called = 0;
+
+	copies_start("4g");
+	block();
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	for (size_t i = 0; i < COPIERS; i++)
+		if (!copiers[i].to_default) {
+			CHECK_CUDA(copiers[i].call(copiers[i].linked, stream), CUDA_SUCCESS);
+			called++;
+		}
+	CHECK_CUDA(cuStreamEndCapture(stream, &graph_of_it), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphGetNodes(graph_of_it, NULL, &nodes), CUDA_SUCCESS);
+	CHECK_EQUAL(nodes, called);
+	CHECK_AT_MOST(20, called);
+	CHECK_EQUAL(PEEK(words->recent_kernel), -1);
+}
+
+/* The default stream's work is refused by the driver while another's is captured. */
+static void implicit(void)
+{
+	CUgraph none;
+	CUstream blocking;
+
+	copies_start("4g");
+	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	block();
+	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemsetD8_v2(here, 0, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_CUDA(cuMemcpyDtoD_v2(here, there, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_CUDA(cuStreamEndCapture(blocking, &none), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+/* Another stream's capture is no excuse, to a thread's own default stream either. */
+static void per_thread_waits(void)
+{
+	static struct attempt attempts[COPIERS];
+	CUstream blocking;
+	CUgraph graph_of_it;
+
+	copies_start("4g");
+	CHECK_CUDA(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
+	block();
+	CHECK_CUDA(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	for (size_t i = 0; i < COPIERS; i++)
+		if (copiers[i].per_thread)
+			attempt_begin(&attempts[i], &copiers[i], copiers[i].linked, NULL);
+	sleep_ms(STAY_MS);
+	for (size_t i = 0; i < COPIERS; i++)
+		if (copiers[i].per_thread)
+			attempt_waits(&attempts[i]);
+	CHECK_CUDA(cuStreamEndCapture(blocking, &graph_of_it), CUDA_SUCCESS);
+	unblock();
+	for (size_t i = 0; i < COPIERS; i++)
+		if (copiers[i].per_thread)
+			attempt_ends(&attempts[i], CUDA_SUCCESS);
+}
+
+/* -- no slice -- */
+
+static void inert(void)
+{
+	Dl_info where;
+
+	copies_start(NULL);
+	for (unsigned round = 0; round < 200; round++)
+		for (size_t i = 0; i < COPIERS; i++)
+			CHECK_CUDA(copiers[i].call(copiers[i].linked, stream), CUDA_SUCCESS);
+	for (size_t i = 0; i < COPIERS; i++) {
+		CHECK(dladdr(ways[2](&copiers[i]), &where));
+		CHECK(strstr(where.dli_fname, "libcuda"));
+	}
+}
+
+/* Before cuInit. */
+static void not_attached(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	for (size_t i = 0; i < 3; i++) {
+		CHECK_CUDA(cuMemsetD8_v2(4096, 0, 1), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_CUDA(cuMemcpyAsync(4096, 8192, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
+	}
+	copies_start("4g");
+	CHECK_CUDA(cuMemsetD8_v2(here, 0, 1), CUDA_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(blocked),          SCENE(suspended),
+		SCENE(arguments_arrive), SCENE(refused_by_driver),
+		SCENE(host_goes),        SCENE(devices_go),
+		SCENE(captured),         SCENE(implicit),
+		SCENE(per_thread_waits), SCENE(inert),
+		SCENE(not_attached),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

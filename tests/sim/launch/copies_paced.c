@@ -1,0 +1,210 @@
+/* Under a compute quota fills and copies within the device are charged what they take. */
+#include "copy.h"
+
+#define QUOTA_PCT 20
+#define MB_S      1000 /* so fast is the GPU: more than a millisecond for a MiB */
+#define WORK_NS   (MIB * 1000 / MB_S)
+
+static const struct vgpu_region_bucket *bucket;
+
+static void start(void)
+{
+	env_set("CUDA_DEVICE_SM_LIMIT", "20");
+	env_set("GPU_CORE_UTILIZATION_POLICY", "force");
+	env_set("VGPU_SIM_COPY_MB_S", "1000");
+	copies_start("4g");
+	bucket = &ledger()->own.device[ledger_index(0)].bucket;
+}
+
+static int64_t charged(void)
+{
+	return PEEK(bucket->charged) + PEEK(bucket->corrected);
+}
+
+/* -- held to the quota -- */
+
+static CUresult fill_async(void)
+{
+	return cuMemsetD8Async(here, 1, MIB, stream);
+}
+
+static CUresult fill_default(void)
+{
+	return cuMemsetD32_v2(here, 1, MIB / 4);
+}
+
+static CUresult copy_async(void)
+{
+	return cuMemcpyDtoDAsync_v2(here, there, MIB, stream);
+}
+
+static CUresult copy_unified(void)
+{
+	return cuMemcpyAsync_ptsz(here, there, MIB, stream);
+}
+
+static CUresult copy_rows(void)
+{
+	const CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				     .srcDevice = there,
+				     .srcPitch = 1024,
+				     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				     .dstDevice = here,
+				     .dstPitch = 1024,
+				     .WidthInBytes = 1024,
+				     .Height = 1024};
+
+	return cuMemcpy2DAsync_v2(&plane, stream);
+}
+
+/* How much of the time the GPU works on it, in percent, when it is given as much as goes. */
+static unsigned share_of(CUresult (*work)(void), unsigned ms)
+{
+	uint64_t began_ms = now_ms(), done = 0;
+
+	while (now_ms() - began_ms < ms) {
+		CHECK_CUDA(work(), CUDA_SUCCESS);
+		done++;
+	}
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	return (unsigned)(done * WORK_NS / 10000 / (now_ms() - began_ms));
+}
+
+/* Who gets no processor loses what it does not use: that is tried again. */
+static void keeps_to_quota(CUresult (*work)(void))
+{
+	unsigned share = 0;
+
+	share_of(work, 100); /* learns */
+	for (unsigned tries = 0; tries < 5 && (share < 15 || share > 26); tries++)
+		share = share_of(work, 400);
+	CHECK_AT_MOST(15, share);
+	CHECK_AT_MOST(share, 26);
+}
+
+static void fills_async(void)
+{
+	start();
+	keeps_to_quota(fill_async);
+}
+
+static void fills_default(void)
+{
+	start();
+	keeps_to_quota(fill_default);
+}
+
+static void copies_async(void)
+{
+	start();
+	keeps_to_quota(copy_async);
+}
+
+static void copies_unified(void)
+{
+	start();
+	keeps_to_quota(copy_unified);
+}
+
+static void copies_rows(void)
+{
+	start();
+	keeps_to_quota(copy_rows);
+}
+
+/* Sizes that come and go: a cost that is learned of one is taken for others. */
+static void sizes(void)
+{
+	uint64_t began_ms, bytes = 0, ms;
+	unsigned share = 0;
+
+	start();
+	for (unsigned tries = 0; tries < 5 && (share < 15 || share > 26); tries++) {
+		began_ms = now_ms();
+		bytes = 0;
+		for (uint64_t i = 0; (ms = now_ms() - began_ms) < 500; i++) {
+			uint64_t size = 96 * KIB + i * 7919 % 900 * KIB;
+
+			CHECK_CUDA(cuMemsetD8Async(here, 1, size, stream), CUDA_SUCCESS);
+			bytes += size;
+		}
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		ms = now_ms() - began_ms;
+		share = (unsigned)(bytes * 1000 / MB_S / 10000 / ms);
+	}
+	CHECK_AT_MOST(15, share);
+	CHECK_AT_MOST(share, 26);
+}
+
+/* -- not charged -- */
+
+static CUresult fill_in(void *function, CUstream where)
+{
+	(void)function;
+	return cuMemsetD8Async(here, 1, MIB, where);
+}
+
+/* While others wait, for a second, as the slice is in debt. */
+static void host_copies(void)
+{
+	static const struct launcher fill = {.name = "fill", .call = fill_in};
+	struct attempt attempt;
+	CUstream other;
+	int64_t before;
+
+	start();
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	busy(spin, 250 * MS, stream);
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	attempt_begin(&attempt, &fill, NULL, stream);
+	sleep_ms(STAY_MS);
+	before = charged();
+	CHECK_AT_MOST(200 * MS, before);
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK_CUDA(cuMemcpyAsync(here, (uintptr_t)page_locked, MIB / 8, other),
+			   CUDA_SUCCESS);
+		CHECK_CUDA(cuMemcpyDtoHAsync_v2(page_locked, here, MIB / 8, other), CUDA_SUCCESS);
+	}
+	CHECK_EQUAL(charged(), before);
+	attempt_waits(&attempt);
+	attempt_ends(&attempt, CUDA_SUCCESS);
+}
+
+#define NODES 20
+
+/* Captured work costs nothing; its graph does, when it is launched. */
+static void captures(void)
+{
+	CUgraph fills;
+	CUgraphExec all;
+	int64_t before;
+
+	start();
+	CHECK_CUDA(fill_async(), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	sleep_ms(100);
+	CHECK_CUDA(fill_async(), CUDA_SUCCESS); /* settles what was measured */
+	before = charged();
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	for (unsigned i = 0; i < NODES; i++)
+		CHECK_CUDA(i % 2 ? fill_async() : copy_async(), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamEndCapture(stream, &fills), CUDA_SUCCESS);
+	CHECK_EQUAL(charged(), before);
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&all, fills, 0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 5; i++) {
+		CHECK_CUDA(cuGraphLaunch(all, stream), CUDA_SUCCESS);
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	}
+	CHECK_AT_MOST(3 * NODES * WORK_NS, charged() - before);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(fills_async),    SCENE(fills_default), SCENE(copies_async),
+		SCENE(copies_unified), SCENE(copies_rows),   SCENE(sizes),
+		SCENE(host_copies),    SCENE(captures),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

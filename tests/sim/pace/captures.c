@@ -1,0 +1,124 @@
+/* What is captured is not waited for, not measured and not charged; what is measured meanwhile ends
+ * no capture. */
+#include "pace.h"
+
+static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+					    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+					    CU_STREAM_CAPTURE_MODE_RELAXED};
+
+#define MODES 3
+
+/* By every function that launches. */
+static CUgraph capture_all(CUstreamCaptureMode mode)
+{
+	CUgraph captured = NULL;
+
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+	for (size_t i = 0; i < LAUNCHERS; i++)
+		if (!launchers[i].to_default)
+			CHECK_CUDA(launchers[i].call(launchers[i].linked, stream), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 1000; i++)
+		busy(spin, 100, stream);
+	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	return captured;
+}
+
+/* As deep in debt as for minutes; the graph's launch waits for that. */
+static void in_debt(void)
+{
+	for (unsigned i = 0; i < MODES; i++) {
+		struct vgpu_region_bucket before;
+		struct attempt attempt;
+		uint64_t began;
+
+		if (i == 0)
+			pace_start("50");
+		CHECK_CUDA(launch(), CUDA_SUCCESS);
+		synchronise(stream);
+		CHECK_CUDA(launch(), CUDA_SUCCESS); /* settles what was measured */
+		into_debt(0);
+		before = *bucket_of(0);
+		began = now_ms();
+		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(modes[i]), 0),
+			   CUDA_SUCCESS);
+		CHECK_AT_MOST(now_ms() - began, 5000);
+		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
+		CHECK_EQUAL(PEEK(bucket_of(0)->corrected), before.corrected);
+		attempt_begin(&attempt, &launchers[LAUNCHERS - 1 - i % 2],
+			      launchers[LAUNCHERS - 1 - i % 2].linked, stream);
+		sleep_ms(STAY_MS);
+		attempt_waits(&attempt);
+		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
+		out_of_debt(0);
+		attempt_ends(&attempt, CUDA_SUCCESS);
+		synchronise(stream);
+	}
+}
+
+/* Without any debt: the sums are the same. */
+static void not_charged(void)
+{
+	struct vgpu_region_bucket before;
+
+	pace_start("50");
+	for (unsigned i = 0; i < MODES; i++) {
+		before = *bucket_of(0);
+		capture_all(modes[i]);
+		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
+		CHECK_EQUAL(PEEK(bucket_of(0)->corrected), before.corrected);
+	}
+}
+
+/* -- a thread captures, another is measured --------------------------------------------------- */
+
+static bool enough;
+static uint64_t captures_made;
+
+static void *capture_on(void *arg)
+{
+	CUstreamCaptureMode mode = *(const CUstreamCaptureMode *)arg;
+	CUstream own;
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&own, NON_BLOCKING), CUDA_SUCCESS);
+	while (!PEEK(enough)) {
+		CUgraph captured = NULL;
+
+		CHECK_CUDA(cuStreamBeginCapture_v2(own, mode), CUDA_SUCCESS);
+		for (unsigned i = 0; i < 10; i++) {
+			busy(spin, 1000, own);
+			usleep(300);
+		}
+		CHECK_CUDA(cuStreamEndCapture(own, &captured), CUDA_SUCCESS);
+		CHECK_CUDA(cuGraphDestroy(captured), CUDA_SUCCESS);
+		__atomic_fetch_add(&captures_made, 1, __ATOMIC_SEQ_CST);
+	}
+	return NULL;
+}
+
+/* Kernels of many kinds, so that all is asked: events, streams, neighbours. */
+static void beside(void)
+{
+	pace_start("50");
+	for (unsigned i = 0; i < MODES; i++) {
+		uint64_t until = now_ms() + 500, made = PEEK(captures_made);
+		pthread_t thread;
+
+		POKE(enough, false);
+		CHECK(pthread_create(&thread, NULL, capture_on, (void *)&modes[i]) == 0);
+		for (unsigned n = 1; now_ms() < until || PEEK(captures_made) < made + 5; n++) {
+			busy(spin, n % 50 * 20000, stream);
+			if (n % 20 == 0)
+				usleep(5000);
+		}
+		POKE(enough, true);
+		CHECK(pthread_join(thread, NULL) == 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(in_debt), SCENE(not_charged), SCENE(beside)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

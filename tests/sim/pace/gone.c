@@ -1,0 +1,234 @@
+/* Streams, events, contexts and modules that go while they are measured; several contexts, several
+ * devices, and forked children. */
+#include "pace.h"
+
+#include <sys/wait.h>
+
+#define ROUNDS 200
+
+static uint64_t ms1 = MS;
+
+/* All is as it was. */
+static void goes_on(const char *what)
+{
+	check_share(what, step_alone, &ms1, 50);
+}
+
+static void streams(void)
+{
+	pace_start("50");
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUstream brief;
+
+		CHECK_CUDA(cuStreamCreate(&brief, i % 2 ? NON_BLOCKING : 0), CUDA_SUCCESS);
+		for (unsigned n = 0; n < i % 5; n++)
+			busy(spin, 100000 * (1 + i % 3), brief);
+		CHECK_CUDA(cuStreamDestroy_v2(brief), CUDA_SUCCESS);
+	}
+	goes_on("after streams");
+}
+
+/* The application's own, of which the library has some, too. */
+static void events(void)
+{
+	CUevent kept[32];
+	float ms;
+
+	pace_start("50");
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUevent *event = &kept[i % 32];
+
+		if (i >= 32)
+			CHECK_CUDA(cuEventDestroy_v2(*event), CUDA_SUCCESS);
+		CHECK_CUDA(cuEventCreate(event, 0), CUDA_SUCCESS);
+		CHECK_CUDA(cuEventRecord(*event, stream), CUDA_SUCCESS);
+		busy(spin, 300000, stream);
+	}
+	synchronise(stream);
+	for (unsigned i = 0; i < 31; i++) /* they are as they were recorded */
+		CHECK_CUDA(cuEventElapsedTime(&ms, kept[i], kept[31]), CUDA_SUCCESS);
+	goes_on("after events");
+}
+
+/* With work on its way, and things being measured in it. */
+static void contexts(void)
+{
+	pace_start("50");
+	for (unsigned i = 0; i < 60; i++) {
+		CUcontext brief;
+		CUstream its = NULL;
+		CUfunction other;
+
+		CHECK_CUDA(cuCtxCreate_v2(&brief, 0, 0), CUDA_SUCCESS);
+		other = spin_load();
+		if (i % 2)
+			CHECK_CUDA(cuStreamCreate(&its, NON_BLOCKING), CUDA_SUCCESS);
+		for (unsigned n = 0; n < 1 + i % 4; n++)
+			busy(other, (1 + i % 3) * 300000, its);
+		CHECK_CUDA(cuCtxDestroy_v2(brief), CUDA_SUCCESS);
+		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		busy(spin, MS, stream);
+	}
+	goes_on("after contexts");
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	spin = spin_load();
+	goes_on("after a reset");
+}
+
+/* A function's address may be another's next. */
+static void modules(void)
+{
+	static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
+
+	pace_start("50");
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		CUmodule module;
+		CUfunction brief;
+
+		CHECK_CUDA(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+		CHECK_CUDA(cuModuleGetFunction(&brief, module, "spin_ns"), CUDA_SUCCESS);
+		busy(brief, i % 2 ? 10000 : 2 * MS, stream);
+		busy(brief, i % 2 ? 10000 : 2 * MS, stream);
+		CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
+	}
+	goes_on("after modules");
+}
+
+/* -- several contexts ------------------------------------------------------------------------- */
+
+struct place {
+	CUcontext context;
+	CUstream stream;
+	CUfunction spin;
+};
+
+struct places {
+	struct place places[2];
+	unsigned turn;
+};
+
+static void place_make(struct place *place)
+{
+	CHECK_CUDA(cuCtxCreate_v2(&place->context, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&place->stream, NON_BLOCKING), CUDA_SUCCESS);
+	place->spin = spin_load();
+}
+
+static uint64_t step_in_places(void *arg)
+{
+	struct places *places = arg;
+	struct place *place = &places->places[places->turn++ % 2];
+
+	CHECK_CUDA(cuCtxSetCurrent(place->context), CUDA_SUCCESS);
+	busy(place->spin, MS, place->stream);
+	return MS;
+}
+
+/* One quota for both. A sample in one contains the other's kernels, and windows are rarely full:
+ * what is delivered is less than the quota, by up to a third as seen. */
+static void two_contexts(void)
+{
+	struct places places = {.turn = 0};
+	unsigned attempt = 0;
+
+	pace_start("50");
+	place_make(&places.places[0]);
+	place_make(&places.places[1]);
+	share_of(step_in_places, &places, 200);
+	while (!share_is_right("contexts in turns", share_of(step_in_places, &places, 1000), 50, 25,
+			       attempt))
+		attempt++;
+}
+
+/* -- several devices -------------------------------------------------------------------------- */
+
+struct device {
+	CUdevice number;
+	double quota;
+};
+
+static void *launch_there(void *arg)
+{
+	const struct device *device = arg;
+	struct places places = {.turn = 0};
+	CUcontext there;
+
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&there, device->number), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(there), CUDA_SUCCESS);
+	places.places[0].context = places.places[1].context = there;
+	CHECK_CUDA(cuStreamCreate(&places.places[0].stream, NON_BLOCKING), CUDA_SUCCESS);
+	places.places[1].stream = places.places[0].stream;
+	places.places[0].spin = places.places[1].spin = spin_load();
+	check_share(device->number ? "the second" : "the first", step_in_places, &places,
+		    device->quota);
+	return NULL;
+}
+
+/* Each has its own, and the general one where it has none. */
+static void two_devices(void)
+{
+	struct device devices[] = {{0, 20}, {1, 70}, {2, 40}};
+	pthread_t threads[3];
+
+	env_set("VGPU_SIM_GPUS", "3x80G");
+	env_set("CUDA_DEVICE_SM_LIMIT", "40");
+	env_set("CUDA_DEVICE_SM_LIMIT_0", "20");
+	env_set("CUDA_DEVICE_SM_LIMIT_1", "70");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_there, &devices[i]) == 0);
+	for (unsigned i = 0; i < 3; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* -- fork ------------------------------------------------------------------------------------- */
+
+static int child_of(void (*body)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		alarm(WAIT_S);
+		body();
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
+static void as_the_driver_says(void)
+{
+	for (unsigned i = 0; i < 100; i++)
+		CHECK_CUDA(launch(), CUDA_ERROR_NOT_INITIALIZED);
+}
+
+/* A child waits for nothing and charges nothing: its CUDA is none. */
+static void forked(void)
+{
+	struct vgpu_region_bucket before;
+
+	pace_start("50");
+	share_of(step_alone, &ms1, 200);
+	into_debt(0);
+	before = *bucket_of(0);
+	CHECK_EQUAL(child_of(as_the_driver_says), 0);
+	CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
+	out_of_debt(0);
+	goes_on("after a fork");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(streams),      SCENE(events),      SCENE(contexts), SCENE(modules),
+		SCENE(two_contexts), SCENE(two_devices), SCENE(forked),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,88 @@
+/* One stream: what is delivered of a quota, what the monitor is shown of it, and who is not slowed.
+ */
+#include "pace.h"
+
+static void held_to(const char *cores, uint64_t ns)
+{
+	pace_start(cores);
+	check_share(cores, step_alone, &ns, atof(cores));
+	CHECK(level_of(0) <= 5 * (int64_t)MS);
+}
+
+/* Scenes by the kernels' length, and the quota. */
+#define HELD(name, ns, cores)            \
+	static void name##_##cores(void) \
+	{                                \
+		held_to(#cores, ns);     \
+	}
+
+HELD(us50, 50000, 20)
+HELD(us50, 50000, 50)
+HELD(us50, 50000, 80)
+HELD(ms1, MS, 20)
+HELD(ms1, MS, 50)
+HELD(ms1, MS, 80)
+HELD(ms20, 20 * MS, 20)
+HELD(ms20, 20 * MS, 50)
+HELD(ms20, 20 * MS, 80)
+
+/* 20 % of the GPU's time, as the host has other things to do: how much of all time is spent in
+ * launches, percent. */
+static double in_launches(void)
+{
+	uint64_t began = now_ns(), delayed = delayed_ns(), within = 0, at;
+
+	for (unsigned i = 0; i < 100; i++) {
+		at = now_ns();
+		busy(spin, MS, stream);
+		within += now_ns() - at;
+		synchronise(stream);
+		usleep(4000);
+	}
+	delayed = delayed_ns() - delayed;
+	return 100.0 * (double)(within - (delayed < within ? delayed : within)) /
+	       (double)(now_ns() - began);
+}
+
+static void host_bound(void)
+{
+	double best = 100;
+
+	pace_start("50");
+	in_launches();
+	for (unsigned i = 0; i < ATTEMPTS && best > 4; i++) {
+		double pct = in_launches();
+
+		best = pct < best ? pct : best;
+	}
+	printf("  %.2f %% of the time in launches\n", best);
+	CHECK(best <= 4);
+}
+
+/* The slot's utilisation is what it was given. */
+static void shown(void)
+{
+	const struct vgpu_hami_util *util;
+	uint64_t ns = MS, sm = 0;
+
+	pace_start("40");
+	CHECK(ledger_slot(getpid()) >= 0);
+	util = &file->hami.slots[ledger_slot(getpid())].device_util[ledger_index(0)];
+	for (unsigned attempt = 0; attempt < ATTEMPTS && sm < 40 - 10; attempt++) {
+		share_of(step_alone, &ns, 1200);
+		sm = PEEK(util->sm);
+		CHECK_AT_MOST(sm, 40 + 8);
+	}
+	CHECK_AT_MOST(40 - 10, sm);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(us50_20), SCENE(us50_50), SCENE(us50_80),    SCENE(ms1_20),
+		SCENE(ms1_50),  SCENE(ms1_80),  SCENE(ms20_20),    SCENE(ms20_50),
+		SCENE(ms20_80), SCENE(shown),   SCENE(host_bound),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

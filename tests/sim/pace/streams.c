@@ -1,0 +1,155 @@
+/* Several streams, threads, and graphs: one quota for all of them. */
+#include "pace.h"
+
+#define STREAMS 4
+
+struct turns {
+	CUstream streams[STREAMS];
+	unsigned count, turn;
+	uint64_t ns;
+};
+
+static uint64_t step_in_turns(void *arg)
+{
+	struct turns *turns = arg;
+
+	busy(spin, turns->ns, turns->streams[turns->turn++ % turns->count]);
+	return turns->ns;
+}
+
+static void several(unsigned count, uint64_t ns)
+{
+	struct turns turns = {.count = count, .ns = ns};
+
+	pace_start("50");
+	for (unsigned i = 0; i < count; i++)
+		CHECK_CUDA(cuStreamCreate(&turns.streams[i], NON_BLOCKING), CUDA_SUCCESS);
+	check_share("streams in turns", step_in_turns, &turns, 50);
+}
+
+static void two(void)
+{
+	several(2, MS);
+}
+
+static void four(void)
+{
+	several(4, MS / 5);
+}
+
+/* -- threads ---------------------------------------------------------------------------------- */
+
+#define THREADS 4
+
+static uint64_t given, delayed[THREADS];
+static bool enough;
+
+static void *launch_on(void *arg)
+{
+	unsigned self = (unsigned)(uintptr_t)arg;
+	uint64_t ns = 300000;
+	void *parameters[] = {&ns};
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	while (!PEEK(enough)) {
+		CHECK_CUDA(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL),
+			   CUDA_SUCCESS);
+		__atomic_fetch_add(&given, ns, __ATOMIC_SEQ_CST);
+		POKE(delayed[self], delayed_ns());
+	}
+	return arg;
+}
+
+static uint64_t delayed_most(void)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < THREADS; i++)
+		most = PEEK(delayed[i]) > most ? PEEK(delayed[i]) : most;
+	return most;
+}
+
+static struct share share_of_threads(unsigned ms)
+{
+	uint64_t began = now_ns(), before = PEEK(given), late = delayed_most(), elapsed, got;
+
+	sleep_ms(ms);
+	elapsed = now_ns() - began;
+	got = PEEK(given) - before;
+	late = delayed_most() - late;
+	if (late > elapsed / 2)
+		late = elapsed / 2;
+	return (struct share){100.0 * (double)got / (double)elapsed,
+			      100.0 * (double)got / (double)(elapsed - late)};
+}
+
+/* Each on its own default stream. */
+static void per_thread(void)
+{
+	pthread_t threads[THREADS];
+	unsigned attempt = 0;
+
+	pace_start("50");
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, launch_on, (void *)(uintptr_t)i) == 0);
+	sleep_ms(300);
+	while (!share_is_right("threads", share_of_threads(1500), 50, LESS_PCT, attempt))
+		attempt++;
+	POKE(enough, true);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* -- graphs ----------------------------------------------------------------------------------- */
+
+#define NODES 5
+
+struct replay {
+	CUgraphExec exec;
+	uint64_t ns; /* of all its kernels */
+};
+
+static CUgraph graph_of(uint64_t ns)
+{
+	CUgraph captured;
+
+	CHECK_CUDA(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	for (unsigned i = 0; i < NODES; i++)
+		busy(spin, ns / NODES, stream);
+	CHECK_CUDA(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+	return captured;
+}
+
+static uint64_t step_replay(void *arg)
+{
+	const struct replay *replay = arg;
+
+	CHECK_CUDA(cuGraphLaunch(replay->exec, stream), CUDA_SUCCESS);
+	return replay->ns;
+}
+
+/* An update makes another graph of it, ten times as long, and back. */
+static void graphs(void)
+{
+	struct replay replay = {.ns = MS};
+	CUgraphExecUpdateResultInfo info;
+
+	pace_start("50");
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&replay.exec, graph_of(MS), 0), CUDA_SUCCESS);
+	check_share("graph", step_replay, &replay, 50);
+	replay.ns = 10 * MS;
+	CHECK_CUDA(cuGraphExecUpdate_v2(replay.exec, graph_of(replay.ns), &info), CUDA_SUCCESS);
+	check_share("graph, updated", step_replay, &replay, 50);
+	replay.ns = MS;
+	CHECK_CUDA(cuGraphExecUpdate_v2(replay.exec, graph_of(replay.ns), &info), CUDA_SUCCESS);
+	check_share("graph, updated again", step_replay, &replay, 50);
+	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {SCENE(two), SCENE(four), SCENE(per_thread),
+					      SCENE(graphs)};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

@@ -1,0 +1,233 @@
+/* The table of costs: what is unknown, guessed, learned, crowded out and forgotten. */
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include "costs.h"
+#include "region_fixture.h"
+
+#define MS NS_PER_MS
+
+/* A function with a grid of so many blocks. */
+static struct cost_of grid(uint64_t function, uint64_t blocks)
+{
+	return (struct cost_of){.function = function, .shape = blocks + 1, .blocks = blocks};
+}
+
+static uint64_t known(struct cost_of what)
+{
+	return cost_ns(cost_find(&what));
+}
+
+static void learn(struct cost_of what, uint64_t ns, bool lean_low)
+{
+	cost_learn(cost_find(&what), &what, ns, lean_low);
+}
+
+static int anew(void **state)
+{
+	(void)state;
+	costs_forget();
+	return 0;
+}
+
+static void test_unknown(void **state)
+{
+	struct cost_of what = grid(7, 3);
+
+	(void)state;
+	assert_true(known(what) == COST_UNKNOWN);
+	assert_true(known(grid(7, 0)) == COST_UNKNOWN);
+	assert_ptr_equal(cost_find(&what), cost_find(&what));
+	assert_true(cost_ns(NULL) == COST_UNKNOWN);
+	cost_learn(NULL, &what, 5, false);
+}
+
+static void test_no_shape(void **state)
+{
+	struct cost_of graph = {.function = 9};
+
+	(void)state;
+	assert_true(known(graph) == COST_UNKNOWN);
+	learn(graph, 3 * MS, false);
+	assert_true(known(graph) == 3 * MS);
+	assert_true(known((struct cost_of){.function = 10}) == COST_UNKNOWN);
+}
+
+/* More blocks take longer, fewer take as long at most; who has none says nothing. */
+static void test_guess(void **state)
+{
+	(void)state;
+	learn(grid(1, 100), MS, false);
+	assert_true(known(grid(1, 200)) == 2 * MS);
+	assert_true(known(grid(1, 50)) == MS);
+	assert_true(known(grid(2, 100)) == COST_UNKNOWN);
+	assert_true(known(grid(1, 0)) == COST_UNKNOWN);
+	learn(grid(1, 200), 5 * MS, false); /* no guess any more */
+	assert_true(known(grid(1, 200)) == 5 * MS);
+	assert_true(known(grid(1, 100)) == MS);
+	assert_true(known(grid(1, 400)) == 10 * MS); /* from the last */
+}
+
+static void test_mean(void **state)
+{
+	struct cost_of what = grid(1, 1);
+
+	(void)state;
+	learn(what, 10 * MS, false);
+	assert_true(known(what) == 10 * MS);
+	for (unsigned i = 0; i < 20; i++) {
+		learn(what, 2 * MS, false);
+		learn(what, 4 * MS, false);
+	}
+	assert_in_range(known(what), 2 * MS, 4 * MS);
+	for (unsigned i = 0; i < 20; i++)
+		learn(what, 40 * MS, false);
+	assert_in_range(known(what), 39 * MS, 40 * MS);
+}
+
+/* A few that are long change nothing then, nor does a single one that is short. */
+static void test_lean_low(void **state)
+{
+	static const uint64_t took[] = {9, 3, 20, 3, 40, 1, 15, 3, 30, 3};
+	struct cost_of what = grid(1, 1);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(took) / sizeof(*took); i++)
+		learn(what, took[i] * MS, true);
+	assert_in_range(known(what), 3 * MS - 16, 3 * MS);
+	for (unsigned i = 0; i < COST_RING; i++) /* it does take longer now */
+		learn(what, 50 * MS, true);
+	assert_in_range(known(what), 50 * MS - 16, 50 * MS);
+}
+
+/* Times that no sample should have. */
+static void test_extremes(void **state)
+{
+	struct cost_of what = grid(1, UINT64_MAX / 2);
+
+	(void)state;
+	learn(what, 0, true);
+	assert_true(known(what) == 0);
+	learn(what, UINT64_MAX / 2, true);
+	learn(what, UINT64_MAX / 2, true);
+	for (unsigned i = 0; i < COST_RING; i++)
+		learn(what, 100 * NS_PER_S, true); /* more than the ring's words hold */
+	assert_true(known(what) >= 60 * NS_PER_S && known(what) <= 100 * NS_PER_S);
+}
+
+/* Whoever comes finds a place, and who has lost it neither writes there nor reads another's. */
+static void test_full(void **state)
+{
+	struct cost_of first = grid(1, 1);
+	struct cost *mine = cost_find(&first);
+	uint64_t key = mine->key;
+	unsigned lost = 0;
+
+	(void)state;
+	cost_learn(mine, &first, MS, false);
+	for (uint64_t i = 2; i < 50000; i++) {
+		struct cost_of what = grid(i, 1);
+		struct cost *cost = cost_find(&what);
+
+		assert_non_null(cost);
+		assert_true(cost_ns(cost) == COST_UNKNOWN);
+		cost_learn(cost, &what, i, false);
+		lost += known(what) != i; /* to what the function's others are guessed from */
+	}
+	assert_true(lost < 500);
+	assert_true(mine->key != key);
+	cost_learn(mine, &first, 77 * MS, false);
+	assert_true(cost_ns(mine) != 77 * MS);
+	assert_true(known(first) == COST_UNKNOWN || known(first) == MS);
+}
+
+static void test_forget(void **state)
+{
+	struct cost_of one = grid(1, 1), other = grid(2, 2), never = grid(3, 3);
+
+	(void)state;
+	learn(one, MS, false);
+	learn(other, MS, false);
+	cost_forget(&never);
+	cost_forget(&(struct cost_of){.function = 1}); /* what other geometries are guessed from */
+	cost_forget(&one);
+	assert_true(known(one) == COST_UNKNOWN);
+	assert_true(known(other) == MS);
+	costs_forget();
+	assert_true(known(other) == COST_UNKNOWN);
+	costs_forget();
+	costs_forget();
+}
+
+static long refuse_memory(long number)
+{
+	return number == SYS_mmap ? -ENOMEM : 0;
+}
+
+static void test_no_memory(void **state)
+{
+	struct cost_of what = grid(1, 1);
+
+	(void)state;
+	sys_fault = refuse_memory;
+	assert_null(cost_find(&what));
+	cost_forget(&what);
+	learn(what, MS, false);
+	sys_fault = NULL;
+	assert_non_null(cost_find(&what));
+}
+
+/* -- all at once ------------------------------------------------------------------------------ */
+
+#define THREADS   6
+#define ROUNDS    20000
+#define FUNCTIONS 300 /* each of many geometries: more than there are places */
+
+/* What a thread reads is unknown, or was seen of something, or is a guess; where places are taken
+ * all the time, from a guess: but no more than a guess may be. */
+static void *learn_on(void *arg)
+{
+	uint64_t seed = (uint64_t)(uintptr_t)arg;
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		struct cost_of what;
+		struct cost *cost;
+		uint64_t ns;
+
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		what = grid(1 + (seed >> 33) % FUNCTIONS, 1 + (seed >> 50) % 64);
+		cost = cost_find(&what);
+		if (!cost)
+			abort();
+		cost_learn(cost, &what, 1000 + (seed >> 40) % 1000, seed & 1 << 30);
+		ns = cost_ns(cost); /* once: it may be taken at any time */
+		if (ns != COST_UNKNOWN && ns > COST_GUESS_MOST_NS)
+			abort();
+	}
+	return NULL;
+}
+
+static void test_at_once(void **state)
+{
+	pthread_t threads[THREADS];
+
+	(void)state;
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, learn_on, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+}
+
+#undef TEST
+#define TEST(function) cmocka_unit_test_setup(function, anew)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_unknown),   TEST(test_no_shape), TEST(test_guess), TEST(test_mean),
+		TEST(test_lean_low),  TEST(test_extremes), TEST(test_full),  TEST(test_forget),
+		TEST(test_no_memory), TEST(test_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

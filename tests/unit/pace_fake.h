@@ -1,0 +1,338 @@
+/*
+ * What the tests of the pacer share: a device that is reckoned, in time that is. The clocks and
+ * sleeps of the rooms are these (pace.cmake wraps them), so a test of seconds takes milliseconds,
+ * and the machine's load changes nothing.
+ *
+ * A device does one kernel after the other, as they come, or each stream's beside the others'. A
+ * neighbour may have it for NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time, but what
+ * is measured between two has what it is on a GPU for them: more around a single kernel.
+ */
+#pragma once
+
+#include "pace.h"
+#include "region_fixture.h"
+
+#define MS                NS_PER_MS
+#define READ_NS           30       /* the clock takes */
+#define CALL_NS           1000     /* the driver */
+#define LATE_WAKE_NS      60000    /* a sleeper is, by so much */
+#define NEIGHBOUR_NS      (2 * MS) /* of */
+#define NEIGHBOUR_EACH_NS (6 * MS)
+#define EVENTS_NS         1300
+#define KERNEL_EVENTS_NS  2500
+#define DEVICES           2
+#define STREAMS           4
+#define EVENTS            4096
+
+/* -- time ------------------------------------------------------------------------------------- */
+
+static uint64_t time_ns = 1000 * NS_PER_S;
+static int64_t wall_ahead_ns = 1700000000 * (int64_t)NS_PER_S; /* of time_ns */
+
+/* What happens at some time, in somebody's sleep. */
+static uint64_t then_ns = UINT64_MAX;
+static void (*then_do)(void);
+
+UNUSED static void at_time(uint64_t ns, void (*what)(void))
+{
+	then_ns = ns;
+	then_do = what;
+}
+
+static void pass(uint64_t ns)
+{
+	time_ns += ns;
+	if (time_ns < then_ns)
+		return;
+	then_ns = UINT64_MAX;
+	then_do();
+}
+
+uint64_t __wrap_clock_now_ns(void);
+uint64_t __wrap_clock_coarse_ns(void);
+uint64_t __wrap_clock_wall_ns(void);
+int64_t __wrap_clock_unix_s(void);
+void __wrap_sys_sleep_ns(uint64_t ns);
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	pass(READ_NS);
+	return time_ns;
+}
+
+uint64_t __wrap_clock_coarse_ns(void)
+{
+	return time_ns - time_ns % MS;
+}
+
+uint64_t __wrap_clock_wall_ns(void)
+{
+	pass(READ_NS);
+	return time_ns + (uint64_t)wall_ahead_ns;
+}
+
+int64_t __wrap_clock_unix_s(void)
+{
+	return (int64_t)((time_ns + (uint64_t)wall_ahead_ns) / NS_PER_S);
+}
+
+void __wrap_sys_sleep_ns(uint64_t ns)
+{
+	pass(ns + LATE_WAKE_NS);
+}
+
+/* -- the device ------------------------------------------------------------------------------- */
+
+struct fake_stream {
+	uint64_t done_ns;
+};
+
+struct fake_context {
+	bool gone;
+};
+
+struct fake_event {
+	struct fake_context *context;
+	uint64_t at_ns;     /* 0: never recorded */
+	uint64_t submitted; /* how many kernels had been then */
+};
+
+static struct fake {
+	struct fake_stream streams[DEVICES][STREAMS];
+	uint64_t done_ns[DEVICES];  /* all there is */
+	uint64_t busy_ns[DEVICES];  /* how long it did anything of ours, in all */
+	uint64_t given_ns[DEVICES]; /* what was submitted */
+	struct fake_event events[EVENTS];
+	unsigned event_count;
+	uint64_t submitted;
+	bool beside;     /* streams run beside each other */
+	bool neighbours; /* it says so, */
+	bool neighbour_works;
+	bool no_events, no_records, no_times; /* what the driver refuses */
+} fake;
+
+static struct fake_context context_a, context_b;
+
+/* When so much of our work is done that begins then. */
+static uint64_t worked(uint64_t from_ns, uint64_t ns)
+{
+	if (!fake.neighbour_works)
+		return from_ns + ns;
+	for (;;) {
+		uint64_t in = from_ns % NEIGHBOUR_EACH_NS, room;
+
+		if (in < NEIGHBOUR_NS) {
+			from_ns += NEIGHBOUR_NS - in;
+			in = NEIGHBOUR_NS;
+		}
+		room = NEIGHBOUR_EACH_NS - in;
+		if (ns <= room)
+			return from_ns + ns;
+		ns -= room;
+		from_ns += room;
+	}
+}
+
+static void submit(int device, struct fake_stream *stream, uint64_t ns)
+{
+	uint64_t from_ns = stream->done_ns, end_ns, free_ns = fake.done_ns[device];
+
+	if (!fake.beside && from_ns < free_ns)
+		from_ns = free_ns;
+	if (from_ns < time_ns)
+		from_ns = time_ns;
+	end_ns = worked(from_ns, ns);
+	stream->done_ns = end_ns;
+	fake.given_ns[device] += ns;
+	fake.submitted++;
+	if (free_ns < from_ns)
+		free_ns = from_ns;
+	if (end_ns > free_ns) { /* as many as run at that time count once */
+		fake.busy_ns[device] += fake.beside ? end_ns - free_ns : ns;
+		fake.done_ns[device] = end_ns;
+	}
+}
+
+static void *fake_event_make(void *context)
+{
+	struct fake_context *of = context;
+
+	assert_false(of->gone);
+	if (fake.no_events || fake.event_count == EVENTS)
+		return NULL;
+	fake.events[fake.event_count].context = of;
+	return &fake.events[fake.event_count++];
+}
+
+static bool fake_record(void *event, const struct pace_work *work)
+{
+	const struct fake_stream *stream = work->stream;
+	struct fake_event *it = event;
+
+	assert_false(it->context->gone);
+	assert_ptr_equal(it->context, work->context);
+	if (fake.no_records)
+		return false;
+	it->at_ns = stream->done_ns > time_ns ? stream->done_ns : time_ns;
+	it->submitted = fake.submitted;
+	return true;
+}
+
+static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
+{
+	const struct fake_event *from = begin, *to = end;
+
+	assert_false(from->context->gone || to->context->gone);
+	if (fake.no_times)
+		return PACE_UNKNOWN;
+	if (to->at_ns > time_ns)
+		return PACE_NOT_YET;
+	*ret_ns = to->at_ns - from->at_ns +
+		  (to->submitted - from->submitted == 1 ? KERNEL_EVENTS_NS : EVENTS_NS);
+	return PACE_TOOK;
+}
+
+static bool fake_is_busy(const struct pace_work *work)
+{
+	const struct fake_stream *stream = work->stream;
+
+	return stream->done_ns > time_ns;
+}
+
+static bool fake_has_neighbours(const struct pace_work *work)
+{
+	(void)work;
+	return fake.neighbours;
+}
+
+static void fake_look(void)
+{
+}
+
+static const struct pace_driver fake_driver = {
+	.event_make = fake_event_make,
+	.record = fake_record,
+	.elapsed = fake_elapsed,
+	.is_busy = fake_is_busy,
+	.look = fake_look,
+	.has_neighbours = fake_has_neighbours,
+};
+
+/* -- a process -------------------------------------------------------------------------------- */
+
+static struct region region;
+static struct vgpu_hami_region *hami;
+
+static struct vgpu_region_bucket *bucket_of(int device)
+{
+	return &region.file->own.device[device].bucket;
+}
+
+/* The slice has DEVICES of them, with that quota, and that one in the region. */
+UNUSED static void joined_with(void **state, const struct pace_quota *given, unsigned region_pct,
+			       enum pace_rule rule)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_from(0, DEVICES, GIB);
+	struct pace_quota quotas[VGPU_DEVICES_MAX];
+
+	memset(&fake, 0, sizeof(fake));
+	context_a.gone = context_b.gone = false;
+	unlink(place->path);
+	region = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	hami = &region.file->hami;
+	hami->sm_limit[0] = hami->sm_limit[1] = region_pct;
+	for (int i = 0; i < VGPU_DEVICES_MAX; i++) {
+		quotas[i] = given[i < DEVICES ? i : 0];
+		if (i >= DEVICES)
+			quotas[i].index = -1;
+	}
+	pace_forget();
+	pace_attach(&region, quotas, rule, &fake_driver);
+}
+
+UNUSED static void joined(void **state, unsigned cores_pct)
+{
+	const struct pace_quota quotas[DEVICES] = {{.index = 0}, {.index = 1}};
+
+	joined_with(state, quotas, cores_pct, PACE_RULE_SWITCH);
+}
+
+UNUSED static void left(void)
+{
+	pace_forget();
+	region_close(&region);
+	then_ns = UINT64_MAX;
+}
+
+/* What is launched. */
+struct kernel {
+	uint64_t function;
+	uint64_t ns;
+	int device;
+	unsigned stream;
+	struct fake_context *context; /* NULL: context_a */
+};
+
+/* As a hook does; what the gate says. */
+static int launch(const struct kernel *kernel)
+{
+	struct fake_stream *stream = &fake.streams[kernel->device][kernel->stream];
+	struct pace_work work = {.device = kernel->device,
+				 .context = kernel->context ? kernel->context : &context_a,
+				 .stream = stream,
+				 .what = {.function = kernel->function, .shape = 1, .blocks = 1}};
+	struct pace_pass pace = {.meter = NULL};
+	int error = 0;
+
+	if (!pace_is_open()) {
+		error = pace_wait();
+		if (!error && pace_is_limited(kernel->device))
+			error = pace_enter(&pace, &work);
+	}
+	if (error)
+		return error;
+	submit(kernel->device, stream, kernel->ns);
+	pass(CALL_NS);
+	pace_leave(&pace, &work, true);
+	return 0;
+}
+
+UNUSED static void launch_each(const struct kernel *kernels, unsigned count, unsigned *turn)
+{
+	assert_int_equal(launch(&kernels[(*turn)++ % count]), 0);
+}
+
+/* Launches them in turns for so long: which part of the device's time that takes, percent. From
+ * one launch to another, so that debts are the same at both ends. */
+UNUSED static double share_of(const struct kernel *kernels, unsigned count, uint64_t for_ns)
+{
+	int device = kernels[0].device;
+	unsigned turn = 0;
+	uint64_t began_ns, busy_ns;
+
+	launch_each(kernels, count, &turn);
+	began_ns = time_ns;
+	busy_ns = fake.busy_ns[device];
+	do
+		launch_each(kernels, count, &turn);
+	while (time_ns - began_ns < for_ns || turn % count != 1 % count);
+	return 100.0 * (double)(fake.busy_ns[device] - busy_ns) / (double)(time_ns - began_ns);
+}
+
+UNUSED static void assert_share(const char *what, double share, double quota, double less,
+				double more)
+{
+	if (share >= quota - less && share <= quota + more)
+		return;
+	fail_msg("%s: %.2f %% of a quota of %.0f", what, share, quota);
+}
+
+/* The host waits for all that it has submitted. */
+UNUSED static void synchronise(int device)
+{
+	if (fake.done_ns[device] > time_ns)
+		pass(fake.done_ns[device] - time_ns);
+	pace_waited();
+}

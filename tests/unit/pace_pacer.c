@@ -1,0 +1,254 @@
+/* The pacer: which share of a device is delivered, whatever is launched. */
+#include "pace_fake.h"
+
+static const unsigned quotas[] = {10, 30, 50, 80};
+
+#define QUOTAS (sizeof(quotas) / sizeof(*quotas))
+
+/* What is delivered of each quota, in five seconds after the first. */
+static void delivers(void **state, const char *what, const struct kernel *kernels, unsigned count,
+		     double less, double more)
+{
+	for (size_t q = 0; q < QUOTAS; q++) {
+		double share;
+
+		joined(state, quotas[q]);
+		share_of(kernels, count, NS_PER_S);
+		share = share_of(kernels, count, 5 * NS_PER_S);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%s: %.2f of %u\n", what, share, quotas[q]);
+		assert_share(what, share, quotas[q], less, more);
+		left();
+	}
+}
+
+static void test_lengths(void **state)
+{
+	static const uint64_t lengths[] = {5000, 50000, MS, 20 * MS, 200 * MS};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+
+		delivers(state, "one length", &kernel, 1, 3, 2);
+	}
+}
+
+/* From the first launch on, when nothing is known yet. */
+static void test_at_first(void **state)
+{
+	static const uint64_t lengths[] = {50000, MS, 20 * MS};
+
+	for (size_t q = 0; q < QUOTAS; q++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+
+			joined(state, quotas[q]);
+			assert_share("at first", share_of(&kernel, 1, NS_PER_S), quotas[q], 5, 3);
+			left();
+		}
+}
+
+static void test_many_kernels(void **state)
+{
+	struct kernel kernels[40];
+
+	for (unsigned i = 0; i < 40; i++)
+		kernels[i] = (struct kernel){.function = 1 + i, .ns = 2000 + i * i * 700};
+	delivers(state, "many kernels", kernels, 40, 4, 2);
+}
+
+/* Under one key: nothing tells them apart beforehand. */
+static void test_mixed_lengths(void **state)
+{
+	static const struct kernel kernels[] = {
+		{.function = 1, .ns = 10000},  {.function = 1, .ns = 12000},
+		{.function = 1, .ns = 2 * MS}, {.function = 1, .ns = 300000},
+		{.function = 1, .ns = 15000},  {.function = 1, .ns = 9000},
+		{.function = 1, .ns = 9 * MS},
+	};
+
+	delivers(state, "mixed", kernels, 7, 10, 4);
+}
+
+static void test_random_lengths(void **state)
+{
+	static struct kernel kernels[977];
+	uint64_t seed = 7;
+
+	for (unsigned i = 0; i < 977; i++) {
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		kernels[i] = (struct kernel){.function = 1 + (seed >> 60) % 3,
+					     .ns = 5000 +
+						   (seed >> 33) % (1u << (8 + (seed >> 50) % 14))};
+	}
+	delivers(state, "random", kernels, 977, 6, 3);
+}
+
+/* Ten times as long as it was, and back, several times. */
+static void test_tenfold(void **state)
+{
+	static const uint64_t shortest[] = {50000, MS};
+
+	for (size_t s = 0; s < 2; s++)
+		for (size_t q = 0; q < QUOTAS; q++) {
+			uint64_t began_ns, busy_ns;
+			double share;
+
+			joined(state, quotas[q]);
+			share_of(&(struct kernel){.function = 1, .ns = shortest[s]}, 1, NS_PER_S);
+			began_ns = time_ns;
+			busy_ns = fake.busy_ns[0];
+			for (unsigned i = 0; i < 10; i++) {
+				struct kernel kernel = {.function = 1,
+							.ns = i % 2 ? shortest[s]
+								    : 10 * shortest[s]};
+
+				share_of(&kernel, 1, NS_PER_S / 2);
+				assert_true(fake.done_ns[0] < time_ns + NS_PER_S / 5);
+			}
+			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
+				(double)(time_ns - began_ns);
+			if (getenv("VERBOSE"))
+				fprintf(stderr, "tenfold: %.2f of %u\n", share, quotas[q]);
+			assert_share("tenfold", share, quotas[q], 6, 3);
+			left();
+		}
+}
+
+/* -- several streams -------------------------------------------------------------------------- */
+
+static void test_streams_in_turns(void **state)
+{
+	static const struct kernel kernels[] = {
+		{.function = 1, .ns = 200000},
+		{.function = 1, .ns = 200000, .stream = 1},
+		{.function = 2, .ns = 3 * MS, .stream = 2},
+		{.function = 3, .ns = 50000, .stream = 3},
+	};
+
+	delivers(state, "two streams", kernels, 2, 6, 3);
+	delivers(state, "four streams", kernels, 4, 15, 3); /* by samples: no window is ever full */
+}
+
+/* Each kernel has some of the device, which is busy with any of them. A window ends with the work
+ * of one stream, while the others' may go on: 18 % too much have been seen. */
+static void beside(void **state, unsigned streams, uint64_t ns)
+{
+	struct kernel kernels[STREAMS];
+
+	for (unsigned i = 0; i < streams; i++)
+		kernels[i] = (struct kernel){.function = 1, .ns = ns, .stream = i};
+	for (size_t q = 0; q < QUOTAS; q++) {
+		double share;
+
+		joined(state, quotas[q]);
+		fake.beside = true;
+		share_of(kernels, streams, NS_PER_S);
+		share = share_of(kernels, streams, 5 * NS_PER_S);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%u beside, %llu: %.2f of %u\n", streams,
+				(unsigned long long)ns, share, quotas[q]);
+		assert_share("beside each other", share, quotas[q], quotas[q] * 0.4,
+			     quotas[q] * 0.25);
+		left();
+	}
+}
+
+static void test_streams_beside(void **state)
+{
+	beside(state, 2, 500000);
+	beside(state, 4, 500000);
+	beside(state, 4, 5 * MS);
+}
+
+/* -- the host is what takes time -------------------------------------------------------------- */
+
+/* A kernel, a wait for it, work of the host's: what part of the device it takes is not limited as
+ * long as that is less than the quota. */
+static void host_bound(uint64_t kernel_ns, uint64_t host_ns, bool waits, uint64_t seconds)
+{
+	const struct kernel kernel = {.function = 1, .ns = kernel_ns};
+	uint64_t began_ns = time_ns, count = 0, each_ns;
+
+	for (; time_ns - began_ns < seconds * NS_PER_S; count++) {
+		assert_int_equal(launch(&kernel), 0);
+		if (waits)
+			synchronise(0);
+		pass(host_ns);
+	}
+	each_ns = (time_ns - began_ns) / count;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "host bound: %llu\n", (unsigned long long)each_ns);
+	assert_true(each_ns < (host_ns + (waits ? kernel_ns : 0)) * 106 / 100 + 3 * CALL_NS);
+}
+
+static void test_host_bound(void **state)
+{
+	static const uint64_t lengths[] = {50000, MS, 5 * MS};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		joined(state, 50);
+		host_bound(lengths[i], 4 * lengths[i], true, 3); /* 20 % */
+		left();
+		joined(state, 50);
+		host_bound(lengths[i], 5 * lengths[i], false, 3);
+		left();
+	}
+}
+
+/* -- others on the device --------------------------------------------------------------------- */
+
+/* What they take of it is not the slice's: it has its share of what they leave, nearly. */
+static void test_neighbours(void **state)
+{
+	static const uint64_t lengths[] = {20000, 100000, 400000};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+		struct vgpu_region_bucket before;
+		double share, wrong;
+
+		joined(state, 30);
+		fake.neighbours = fake.neighbour_works = true;
+		share_of(&kernel, 1, NS_PER_S);
+		before = *bucket_of(0);
+		fake.given_ns[0] = 0;
+		share = share_of(&kernel, 1, 5 * NS_PER_S);
+		wrong = (double)(bucket_of(0)->charged + bucket_of(0)->corrected - before.charged -
+				 before.corrected) /
+			(double)fake.given_ns[0];
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "neighbours: %.2f of 30, charged %.2f\n", share, wrong);
+		assert_share("neighbours", share, 30, 8, 3);
+		assert_true(wrong < 1.3);
+		left();
+	}
+}
+
+/* Where they are only said to be there, all is as ever, but for what is not known to be ours. */
+static void test_idle_neighbours(void **state)
+{
+	static const uint64_t lengths[] = {50000, MS, 20 * MS};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+
+		joined(state, 30);
+		fake.neighbours = true;
+		share_of(&kernel, 1, NS_PER_S);
+		assert_share("idle neighbours", share_of(&kernel, 1, 5 * NS_PER_S), 30, 6, 3);
+		left();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_lengths),          TEST(test_at_first),        TEST(test_many_kernels),
+		TEST(test_mixed_lengths),    TEST(test_random_lengths),  TEST(test_tenfold),
+		TEST(test_streams_in_turns), TEST(test_streams_beside),  TEST(test_host_bound),
+		TEST(test_neighbours),       TEST(test_idle_neighbours),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

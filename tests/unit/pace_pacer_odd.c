@@ -1,0 +1,418 @@
+/*
+ * The pacer, where things go another way than they should: what is unknown, drivers that measure
+ * nothing, contexts that end, clocks that are set, waits that words and lost files end; and which
+ * limit holds.
+ */
+#include "pace_fake.h"
+
+/* Nobody waits longer than that for one kernel; pacer.c's PATIENCE_MOST_NS, and what comes to it.
+ */
+#define PATIENT_NS (NS_PER_S * 3 / 2)
+
+static const struct kernel short_one = {.function = 1, .ns = MS};
+
+static uint64_t launch_timed(const struct kernel *kernel)
+{
+	uint64_t began_ns = time_ns;
+
+	assert_int_equal(launch(kernel), 0);
+	return time_ns - began_ns;
+}
+
+/* -- the unknown ------------------------------------------------------------------------------ */
+
+/* It is known, and charged, before anything else goes. */
+static void test_unknown_is_waited_for(void **state)
+{
+	static const uint64_t lengths[] = {MS, 300 * MS, 900 * MS};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel unknown = {.function = 5, .ns = lengths[i]};
+
+		joined(state, 50);
+		assert_true(launch_timed(&unknown) < MS);
+		launch_timed(&short_one);
+		assert_true(fake.done_ns[0] - short_one.ns >= lengths[i]);
+		assert_true(time_ns >= fake.done_ns[0] - short_one.ns - CALL_NS);
+		assert_true(bucket_of(0)->charged + bucket_of(0)->corrected >=
+			    (int64_t)(lengths[i] - lengths[i] / 20 - 5000));
+		left();
+	}
+}
+
+/* Not for ever, as it may wait for what comes later; and who knows it does not wait so. */
+static void test_patience(void **state)
+{
+	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
+	struct kernel others[] = {{.function = 1, .ns = 1000, .stream = 1},
+				  {.function = 2, .ns = 1000, .stream = 2}};
+
+	joined(state, 50);
+	fake.beside = true;
+	launch_timed(&endless);
+	/* What was waited for is paid for, at half of the time; and nobody waits for it again. */
+	assert_in_range(launch_timed(&others[0]), NS_PER_S / 2, 2 * PATIENT_NS);
+	assert_true(launch_timed(&others[1]) < NS_PER_S / 10);
+	left();
+}
+
+/* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
+ * are paid for. */
+static void test_late_is_waited_for(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 50000};
+	uint64_t began_ns, busy_ns;
+
+	joined(state, 50);
+	share_of(&kernel, 1, NS_PER_S);
+	began_ns = time_ns;
+	busy_ns = fake.busy_ns[0];
+	kernel.ns *= 1000;
+	while (time_ns - began_ns < 20 * NS_PER_S) {
+		assert_int_equal(launch(&kernel), 0);
+		assert_true(fake.done_ns[0] < time_ns + 5 * NS_PER_S);
+	}
+	assert_share("late",
+		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 50,
+		     8, 4);
+	left();
+}
+
+/* -- a driver that measures nothing ----------------------------------------------------------- */
+
+static void blindly(void **state, bool *refusal)
+{
+	const struct kernel kernels[] = {{.function = 1, .ns = 100000},
+					 {.function = 2, .ns = 100000, .stream = 1}};
+	double share;
+
+	joined(state, 30);
+	*refusal = true;
+	share = share_of(kernels, 2, 2 * NS_PER_S);
+	assert_true(share > 1 && share < 100); /* something, and nobody waits for ever */
+	*refusal = false;
+	share_of(kernels, 2, NS_PER_S);
+	assert_share("after refusals", share_of(kernels, 2, 3 * NS_PER_S), 30, 6, 3);
+	*refusal = true; /* what was learned is worth something */
+	assert_share("by what was learned", share_of(kernels, 2, 3 * NS_PER_S), 30, 15, 6);
+	left();
+}
+
+static void test_no_events(void **state)
+{
+	blindly(state, &fake.no_events);
+}
+
+static void test_no_records(void **state)
+{
+	blindly(state, &fake.no_records);
+}
+
+static void test_no_times(void **state)
+{
+	blindly(state, &fake.no_times);
+}
+
+/* It refuses the launches themselves: nothing is charged. */
+static void test_not_submitted(void **state)
+{
+	struct pace_work work = {.device = 0,
+				 .context = &context_a,
+				 .stream = &fake.streams[0][0],
+				 .what = {.function = 1, .shape = 1, .blocks = 1}};
+	struct pace_pass pass;
+
+	joined(state, 50);
+	for (unsigned i = 0; i < 1000; i++) {
+		assert_int_equal(pace_enter(&pass, &work), 0);
+		pace_leave(&pass, &work, false);
+	}
+	assert_int_equal(bucket_of(0)->charged, 0);
+	assert_int_equal(bucket_of(0)->corrected, 0);
+	assert_share("afterwards", share_of(&short_one, 1, 2 * NS_PER_S), 50, 6, 3);
+	left();
+}
+
+/* -- contexts --------------------------------------------------------------------------------- */
+
+/* The fake fails who uses a context's events after its end. */
+static void end(struct fake_context *context)
+{
+	pace_end_context(context);
+	context->gone = true;
+}
+
+static struct fake_context no_context = {true};
+
+static void test_contexts_end(void **state)
+{
+	struct kernel in_a = {.function = 1, .ns = 300000}, in_b = in_a;
+
+	in_b.context = &context_b;
+	in_b.stream = 1;
+	joined(state, 50);
+	for (unsigned i = 0; i < 200; i++) {
+		for (unsigned n = 0; n < 1 + i % 7; n++) {
+			assert_int_equal(launch(&in_a), 0);
+			if (i % 3)
+				assert_int_equal(launch(&in_b), 0);
+		}
+		end(&context_a);
+		assert_int_equal(launch(&in_b), 0);
+		for (unsigned n = 0; n < fake.event_count; n++) /* theirs are never seen again */
+			if (fake.events[n].context == &context_a)
+				fake.events[n].context = &no_context;
+		context_a.gone = false; /* another one, at its address */
+	}
+	assert_share("afterwards", share_of(&in_b, 1, 3 * NS_PER_S), 50, 6, 3);
+	left();
+}
+
+/* With a launch on its way that is unknown: nobody waits for it any more. */
+static void test_ends_with_unknown(void **state)
+{
+	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
+	struct kernel other = {.function = 1, .ns = 1000, .stream = 1, .context = &context_b};
+
+	joined(state, 50);
+	fake.beside = true;
+	launch_timed(&endless);
+	end(&context_a);
+	assert_true(launch_timed(&other) < 100 * MS);
+	left();
+}
+
+/* Two contexts, and as much to be measured in one of them as there are spans. */
+static void test_many_spans(void **state)
+{
+	struct kernel kernels[100], in_b = {.function = 1000, .ns = MS, .context = &context_b};
+
+	joined(state, 50);
+	for (unsigned i = 0; i < 100; i++) {
+		kernels[i] = (struct kernel){.function = 1 + i, .ns = 1000};
+		assert_int_equal(launch(&kernels[i]), 0);
+	}
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(launch(&kernels[i % 100]), 0);
+	share_of(&in_b, 1, NS_PER_S);
+	assert_share("another context", share_of(&in_b, 1, 3 * NS_PER_S), 50, 6, 3);
+	left();
+}
+
+/* -- the clock is set ------------------------------------------------------------------------- */
+
+static void set_clock(int64_t by_ns)
+{
+	wall_ahead_ns += by_ns;
+}
+
+static void test_steps(void **state)
+{
+	static const int64_t steps_s[] = {-3600, 3600, -30, 30, -7200, 86400, -1, 1};
+
+	joined(state, 50);
+	share_of(&short_one, 1, NS_PER_S);
+	for (size_t i = 0; i < sizeof(steps_s) / sizeof(*steps_s); i++) {
+		double share;
+
+		set_clock(steps_s[i] * (int64_t)NS_PER_S);
+		share = share_of(&short_one, 1, 3 * NS_PER_S);
+		assert_share("after a step", share, 50, 6, 3);
+		assert_true(bucket_of(0)->credit - bucket_of(0)->charged -
+				    bucket_of(0)->corrected <=
+			    5 * (int64_t)MS);
+	}
+	left();
+}
+
+/* -- waits ------------------------------------------------------------------------------------ */
+
+static const struct place *here;
+static uint64_t changed_ns; /* when it was let go */
+
+static void run_into_debt(void)
+{
+	static const struct kernel long_one = {.function = 8, .ns = 400 * MS};
+
+	assert_int_equal(launch(&short_one), 0);
+	assert_int_equal(launch(&long_one), 0);
+	at_time(time_ns + 600 * MS, then_do);
+}
+
+static void unsuspend(void)
+{
+	hami->slots[region.slot].status = VGPU_SLOT_RUNNING;
+	changed_ns = time_ns;
+}
+
+static void suspend(void)
+{
+	hami->slots[region.slot].status = VGPU_SLOT_SUSPENDED;
+	at_time(time_ns + 5 * NS_PER_S, unsuspend);
+}
+
+static void unblock(void)
+{
+	hami->recent_kernel = 0;
+	changed_ns = time_ns;
+}
+
+static void block(void)
+{
+	hami->recent_kernel = -1;
+	at_time(time_ns + 5 * NS_PER_S, unblock);
+}
+
+static void lift(void)
+{
+	hami->sm_limit[0] = 0;
+	changed_ns = time_ns;
+}
+
+static void raise_limit(void)
+{
+	hami->sm_limit[0] = 99;
+	changed_ns = time_ns;
+}
+
+static void turn_off(void)
+{
+	hami->utilization_switch = 0;
+	changed_ns = time_ns;
+}
+
+/* While it waits for a bucket that would take seconds to fill. */
+static void test_words_while_waiting(void **state)
+{
+	static void (*const ways[])(void) = {suspend, block, lift, turn_off};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+		joined(state, 10);
+		then_do = ways[i];
+		changed_ns = 0;
+		run_into_debt();
+		assert_int_equal(launch(&short_one), 0);
+		assert_true(changed_ns && time_ns >= changed_ns && time_ns < changed_ns + 100 * MS);
+		left();
+	}
+}
+
+static void test_raised_while_waiting(void **state)
+{
+	joined(state, 10);
+	then_do = raise_limit;
+	run_into_debt();
+	assert_int_equal(launch(&short_one), 0);
+	assert_true(time_ns < changed_ns + 500 * MS);
+	left();
+}
+
+static void delete_file(void)
+{
+	unlink(here->path);
+	changed_ns = time_ns;
+}
+
+static void test_lost_while_waiting(void **state)
+{
+	here = *state;
+	joined(state, 10);
+	then_do = delete_file;
+	run_into_debt();
+	assert_int_equal(launch(&short_one), -ESTALE);
+	assert_true(time_ns < changed_ns + 200 * MS);
+	assert_int_equal(launch(&short_one), -ESTALE);
+	left();
+}
+
+/* -- which limit holds ------------------------------------------------------------------------ */
+
+struct limit_case {
+	unsigned policy, own, region;
+	enum pace_rule rule;
+	int on; /* utilization_switch */
+	unsigned expected;
+};
+
+static void test_limits(void **state)
+{
+	static const struct limit_case cases[] = {
+		{0, 0, 40, PACE_RULE_SWITCH, 1, 40},  {0, 0, 40, PACE_RULE_SWITCH, 0, 0},
+		{0, 0, 40, PACE_RULE_FORCE, 0, 40},   {0, 0, 40, PACE_RULE_DISABLE, 1, 0},
+		{0, 60, 0, PACE_RULE_SWITCH, 1, 60},  {0, 60, 0, PACE_RULE_SWITCH, 0, 0},
+		{0, 60, 40, PACE_RULE_SWITCH, 1, 40}, {0, 20, 40, PACE_RULE_FORCE, 1, 40},
+		{30, 0, 40, PACE_RULE_SWITCH, 1, 30}, {30, 0, 20, PACE_RULE_SWITCH, 1, 20},
+		{30, 0, 20, PACE_RULE_SWITCH, 0, 30}, {30, 0, 20, PACE_RULE_DISABLE, 0, 30},
+		{0, 0, 100, PACE_RULE_FORCE, 1, 0},   {0, 60, 100, PACE_RULE_FORCE, 1, 0},
+		{100, 0, 0, PACE_RULE_FORCE, 1, 0},   {0, 100, 0, PACE_RULE_FORCE, 1, 0},
+		{0, 0, 0, PACE_RULE_FORCE, 1, 0},     {0, 0, UINT32_MAX, PACE_RULE_FORCE, 1, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct limit_case *c = &cases[i];
+		const struct pace_quota quotas_of[DEVICES] = {{0, c->policy, c->own},
+							      {.index = -1}};
+
+		joined_with(state, quotas_of, c->region, c->rule);
+		hami->utilization_switch = c->on;
+		assert_int_equal(pace_is_limited(0), c->expected != 0);
+		assert_false(pace_is_limited(1));
+		if (c->expected)
+			assert_share("limit", share_of(&short_one, 1, 2 * NS_PER_S), c->expected, 3,
+				     2);
+		else
+			assert_true(share_of(&short_one, 1, NS_PER_S / 10) > 200);
+		left();
+	}
+}
+
+static void test_no_such_device(void **state)
+{
+	joined(state, 50);
+	assert_false(pace_is_limited(-1));
+	assert_false(pace_is_limited(DEVICES));
+	assert_false(pace_is_limited(VGPU_DEVICES_MAX));
+	assert_true(pace_is_limited(0));
+	left();
+	assert_false(pace_is_limited(0));
+}
+
+/* One device's quota is not the other's. */
+static void test_two_devices(void **state)
+{
+	const struct kernel first = {.function = 1, .ns = MS};
+	const struct kernel second = {.function = 1, .ns = MS, .device = 1, .context = &context_b};
+
+	joined(state, 20);
+	hami->sm_limit[1] = 70;
+	assert_share("first", share_of(&first, 1, 2 * NS_PER_S), 20, 3, 2);
+	assert_share("second", share_of(&second, 1, 2 * NS_PER_S), 70, 3, 2);
+	hami->sm_limit[0] = 0; /* asked all the same, for the other's sake */
+	assert_true(share_of(&first, 1, NS_PER_S / 10) > 200);
+	left();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_unknown_is_waited_for),
+		TEST(test_patience),
+		TEST(test_late_is_waited_for),
+		TEST(test_no_events),
+		TEST(test_no_records),
+		TEST(test_no_times),
+		TEST(test_not_submitted),
+		TEST(test_contexts_end),
+		TEST(test_ends_with_unknown),
+		TEST(test_many_spans),
+		TEST(test_steps),
+		TEST(test_words_while_waiting),
+		TEST(test_raised_while_waiting),
+		TEST(test_lost_while_waiting),
+		TEST(test_limits),
+		TEST(test_no_such_device),
+		TEST(test_two_devices),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
