@@ -30,6 +30,9 @@ static const char help[] =
 	"\n"
 	"  --memory SIZE[,SIZE...]  the most GPU memory that the slice may hold, for every GPU or\n"
 	"                           one size for each: bytes, or with k, m, g or t, such as 8G\n"
+	"  --cores PCT[,PCT...]     the most of the GPUs' time that the slice may take, in "
+	"percent,\n"
+	"                           for every GPU or one for each\n"
 	"  --gpus LIST              the slice's GPUs: indices, UUIDs or the start of one, with\n"
 	"                           commas between them, or all (the default)\n"
 	"  --oversubscribe          what does not fit on a GPU may lie in the host's memory, and\n"
@@ -45,7 +48,8 @@ static const char help[] =
 	"126 when it could not be run; 125 when vgpu failed; 2 for a wrong command line.\n";
 
 struct request {
-	const char *memory; /* as written, or NULL */
+	const char *memory; /* as written, or NULL; likewise the next three */
+	const char *cores;
 	const char *gpus;
 	const char *name;
 	bool oversubscribe;
@@ -55,7 +59,7 @@ struct request {
 /* -- the command line -------------------------------------------------------------------------- */
 
 /* Options have numbers that no letter has, so that optopt tells the two apart. */
-enum option_number { MEMORY = 256, GPUS, NAME, OVERSUBSCRIBE, HELP };
+enum option_number { MEMORY = 256, CORES, GPUS, NAME, OVERSUBSCRIBE, HELP };
 
 static int bad_option(char **argv, int option)
 {
@@ -90,6 +94,7 @@ static int parse_options(int argc, char **argv, struct request *ret_request, boo
 {
 	static const struct option options[] = {
 		{"memory", required_argument, NULL, MEMORY},
+		{"cores", required_argument, NULL, CORES},
 		{"gpus", required_argument, NULL, GPUS},
 		{"name", required_argument, NULL, NAME},
 		{"oversubscribe", no_argument, NULL, OVERSUBSCRIBE},
@@ -103,6 +108,9 @@ static int parse_options(int argc, char **argv, struct request *ret_request, boo
 		switch (option) {
 		case MEMORY:
 			ret_request->memory = optarg;
+			break;
+		case CORES:
+			ret_request->cores = optarg;
 			break;
 		case GPUS:
 			ret_request->gpus = optarg;
@@ -125,14 +133,15 @@ static int parse_options(int argc, char **argv, struct request *ret_request, boo
 	return check_request(ret_request);
 }
 
-/* One size of the list; at the list's end *list is NULL afterwards. */
-static int next_size(const char **list, uint64_t *ret_bytes)
-{
-	char text[64];
-	size_t len = strcspn(*list, ",");
+/* An option whose value is a list, of one for each GPU or one for all. */
+struct list_option {
+	const char *name, *plural;
+	int (*read)(const char *text, uint64_t *ret_value); /* 0, or what to exit with */
+};
 
-	snprintf(text, sizeof(text), "%.*s", (int)len, *list);
-	if (len >= sizeof(text) || size_parse(text, ret_bytes))
+static int read_size(const char *text, uint64_t *ret_bytes)
+{
+	if (size_parse(text, ret_bytes))
 		return cli_fail(CLI_USAGE,
 				"--memory \"%s\" is no size: write bytes or a number with k, m, g "
 				"or t, such as 8G",
@@ -141,29 +150,55 @@ static int next_size(const char **list, uint64_t *ret_bytes)
 		return cli_fail(CLI_USAGE,
 				"--memory %s is too little: the driver hands out 2 MiB at once",
 				text);
-	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
 	return 0;
 }
 
-/* A size for each of count GPUs, or one for all. */
-static int parse_memory(const char *list, unsigned count, uint64_t bytes[VGPU_DEVICES_MAX])
+static int read_share(const char *text, uint64_t *ret_pct)
+{
+	if (number_parse(text, 100, ret_pct) || *ret_pct == 0)
+		return cli_fail(CLI_USAGE,
+				"--cores \"%s\" is no share of a GPU's time: write a percentage "
+				"from 1 to 100",
+				text);
+	return 0;
+}
+
+static const struct list_option memory_option = {"--memory", "sizes", read_size};
+static const struct list_option cores_option = {"--cores", "shares", read_share};
+
+/* One of the list; at the list's end *list is NULL afterwards. */
+static int next_value(const struct list_option *option, const char **list, uint64_t *ret_value)
+{
+	size_t len = strcspn(*list, ",");
+	char text[64];
+	int status;
+
+	snprintf(text, sizeof(text), "%.*s", (int)len, *list);
+	status = option->read(text, ret_value); /* what is longer is wrong anyway */
+	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
+	return status;
+}
+
+/* A value for each of count GPUs, or one for all. */
+static int parse_list(const struct list_option *option, const char *list, unsigned count,
+		      uint64_t values[VGPU_DEVICES_MAX])
 {
 	const char *rest = list;
 	unsigned found = 0;
 
 	for (; rest && found < count; found++) {
-		int status = next_size(&rest, &bytes[found]);
+		int status = next_value(option, &rest, &values[found]);
 
 		if (status)
 			return status;
 	}
 	if (rest || (found != 1 && found != count))
 		return cli_fail(CLI_USAGE,
-				"--memory %s has another number of sizes than the slice has GPUs, "
+				"%s %s has another number of %s than the slice has GPUs, "
 				"which is %u: write one for each, or one for all",
-				list, count);
+				option->name, list, option->plural, count);
 	for (unsigned i = found; i < count; i++)
-		bytes[i] = bytes[0];
+		values[i] = values[0];
 	return 0;
 }
 
@@ -174,7 +209,7 @@ static int set_memory(const char *list, const struct gpus *gpus, struct policy *
 {
 	uint64_t bytes[VGPU_DEVICES_MAX];
 	char has[32];
-	int status = parse_memory(list, gpus->count, bytes);
+	int status = parse_list(&memory_option, list, gpus->count, bytes);
 
 	for (unsigned i = 0; !status && i < gpus->count; i++) {
 		if (bytes[i] > gpus->gpu[i].memory_bytes && !policy->oversubscribe)
@@ -189,12 +224,23 @@ static int set_memory(const char *list, const struct gpus *gpus, struct policy *
 	return status;
 }
 
+static int set_cores(const char *list, const struct gpus *gpus, struct policy *policy)
+{
+	uint64_t shares[VGPU_DEVICES_MAX];
+	int status = parse_list(&cores_option, list, gpus->count, shares);
+
+	for (unsigned i = 0; !status && i < gpus->count; i++)
+		policy->device[i].cores_pct = (unsigned)shares[i];
+	return status;
+}
+
 /* The request as a policy, its devices in the order of --gpus. */
 static int make_policy(const struct request *request, const struct gpus *all,
 		       struct policy *ret_policy)
 {
 	struct fault fault = {""};
 	struct gpus gpus;
+	int status = 0;
 
 	if (gpus_select(all, request->gpus ? request->gpus : "all", &gpus, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
@@ -207,12 +253,16 @@ static int make_policy(const struct request *request, const struct gpus *all,
 	ret_policy->device_count = gpus.count;
 	for (unsigned i = 0; i < gpus.count; i++)
 		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
-	return request->memory ? set_memory(request->memory, &gpus, ret_policy) : 0;
+	if (request->memory)
+		status = set_memory(request->memory, &gpus, ret_policy);
+	if (!status && request->cores)
+		status = set_cores(request->cores, &gpus, ret_policy);
+	return status;
 }
 
 /* -- the slice --------------------------------------------------------------------------------- */
 
-/* What a slice has, for people: "GPU 0 with 8 GiB, GPU 1 without a memory limit". */
+/* What a slice has, for people: "GPU 0 with 8 GiB and 30 %, GPU 1 without a memory limit". */
 static void describe(const struct policy *policy, const struct gpus *all, char *buf, size_t len)
 {
 	size_t at = 0;
@@ -220,16 +270,19 @@ static void describe(const struct policy *policy, const struct gpus *all, char *
 	buf[0] = '\0';
 	for (unsigned i = 0; i < all->count && at < len; i++) {
 		int device = policy_find(policy, all->gpu[i].uuid);
-		char size[32];
+		uint64_t bytes = device < 0 ? 0 : policy->device[device].memory_bytes;
+		unsigned pct = device < 0 ? 0 : policy->device[device].cores_pct;
+		char size[32], share[32] = "";
 
 		if (device < 0)
 			continue;
-		if (policy->device[device].memory_bytes)
-			size_format(policy->device[device].memory_bytes, size, sizeof(size));
-		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s", at ? ", " : "", i,
-				       policy->device[device].memory_bytes ? " " : "out a",
-				       policy->device[device].memory_bytes ? size
-									   : " memory limit");
+		if (bytes)
+			size_format(bytes, size, sizeof(size));
+		if (pct)
+			snprintf(share, sizeof(share), " and %u %% of its time", pct);
+		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s%s", at ? ", " : "", i,
+				       bytes ? " " : "out a", bytes ? size : " memory limit",
+				       share);
 	}
 }
 
@@ -247,10 +300,12 @@ static bool fits(const struct request *request, const struct policy *wanted,
 		if (device < 0) {
 			if (request->gpus)
 				return false;
-			continue; /* --memory alone says nothing about which GPUs */
+			continue; /* limits alone say nothing about which GPUs */
 		}
 		if (request->memory &&
 		    has->device[device].memory_bytes != wanted->device[i].memory_bytes)
+			return false;
+		if (request->cores && has->device[device].cores_pct != wanted->device[i].cores_pct)
 			return false;
 	}
 	return true;
@@ -261,10 +316,11 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 	char has[1024];
 
 	describe(&slice->policy, all, has, sizeof(has));
-	return cli_fail(CLI_FAILED,
-			"the slice %s lives already and has %s%s: to join it, leave --memory, "
-			"--gpus and --oversubscribe out; for another slice, choose another name",
-			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
+	return cli_fail(
+		CLI_FAILED,
+		"the slice %s lives already and has %s%s: to join it, leave --memory, "
+		"--cores, --gpus and --oversubscribe out; for another slice, choose another name",
+		slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
 }
 
 /* A slice without a name is nobody else's: another pid namespace may have used ours up. */
@@ -375,7 +431,7 @@ static int run_in(const struct state *state, const struct request *request,
 
 int run_main(int argc, char **argv)
 {
-	struct request request = {NULL, NULL, NULL, false, NULL};
+	struct request request = {.memory = NULL};
 	struct fault fault = {""};
 	char library[PATH_MAX];
 	struct policy wanted;

@@ -25,7 +25,7 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --gpus and --oversubscribe out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus and --oversubscribe out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true
@@ -65,6 +65,17 @@ expect 0 --name both --memory 2G,3G true
 refuse 125 'has GPU 0 with 2 GiB, GPU 1 with 3 GiB' --name both --gpus 0 true
 refuse 125 'has GPU 0 with 2 GiB, GPU 1 with 3 GiB' --name both --memory 2G true
 touch "$root/both.end"
+wait "$pid"
+
+hold shares --memory 2G --cores 30,60
+expect 0 --name shares --cores 30,60 sh -c 'cat "$VGPU_POLICY/'$uuid1'"'
+same 'what GPU 1 has' 'memory = 2G
+cores = 60' "$(cat "$out")"
+expect 0 --name shares --memory 2G true
+refuse 125 'has GPU 0 with 2 GiB and 30 % of its time, GPU 1 with 2 GiB and 60 % of its time' \
+    --name shares --cores 30 true
+refuse 2 'another number of shares than the slice has GPUs, which is 2' --cores 1,2,3 true
+touch "$root/shares.end"
 wait "$pid"
 
 # Without a name nobody joins, even where the name is taken.

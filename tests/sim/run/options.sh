@@ -5,7 +5,7 @@
 refuse 2 'no command to run'
 refuse 2 'no command to run' --memory 1G
 refuse 2 'no command to run' --
-refuse 2 '--cores is no option of vgpu run' --cores 50 true
+refuse 2 '--cpus is no option of vgpu run' --cpus 50 true
 refuse 2 '--nonsense is no option of vgpu run' --nonsense true
 refuse 2 '-x is no option of vgpu run' -x true
 refuse 2 '-m is no option of vgpu run' -m 1G true
@@ -80,3 +80,8 @@ other 2 'Usage: vgpu COMMAND'
 other 2 'there is no command "walk": vgpu --help lists those there are' walk
 other 2 'there is no command "walk"' help walk
 other 2 'there is no command "--walk"' --walk
+
+for share in '' 0 101 30% -1 0.5 '30,' 'x,30'; do
+    refuse 2 "is no share of a GPU's time: write a percentage from 1 to 100" --cores "$share" true
+done
+refuse 2 '--cores needs a value' --cores
