@@ -1,10 +1,13 @@
 #!/bin/sh
 # make demo: one GPU, two tenants of 1 and 2 GiB, each running the same greedy program (hog.c), and the
-# machine's own account of it. On a real GPU if there is one, else on the simulated driver.
+# machine's own account of it; then two that always have work for it, with 30 and 60 % of its time, and
+# what each gets, second by second. On a real GPU if there is one, else on the simulated driver.
 set -eu
 build=$(cd "${1:-build}" && pwd)
 scratch=$(mktemp -d)
-trap 'exec 8>&- 9>&-; wait; rm -rf "$scratch"' EXIT
+busy=''
+# shellcheck disable=SC2086 # numbers
+trap 'exec 8>&- 9>&-; [ -z "$busy" ] || kill $busy 2>/dev/null || :; wait; rm -rf "$scratch"' EXIT
 
 if "$build/demo/outside" >/dev/null 2>&1 && [ "${VGPU_DEMO:-}" != simulated ]; then
     echo "On this machine's GPU:"
@@ -22,6 +25,7 @@ used() {
 # tenant NAME MEMORY FD: the greedy program in a slice; it keeps what it took until FD is closed.
 tenant() {
     mkfifo "$scratch/$1.hold"
+    : >"$scratch/$1.out"
     "$build/vgpu" run --name "$1" --memory "$2" --gpus 0 -- "$build/demo/hog" \
         <"$scratch/$1.hold" >"$scratch/$1.out" 2>&1 &
     eval "exec $3>\"\$scratch/\$1.hold\""
@@ -60,3 +64,59 @@ if [ "$first" -gt 1026 ] || [ "$second" -gt 2050 ]; then
     echo "demo: a slice was exceeded; please report this" >&2
     exit 1
 fi
+
+# The GPU's time. Both do the same: kernels of a millisecond, as many as they can (bench/shares.c).
+seconds=5
+calibrated=$("$build/bench/shares" --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
+
+# worker PERCENT: with so much of the GPU's time; each second's share goes to a file.
+worker() {
+    percent=$1
+    : >"$scratch/worker.$percent"
+    set -- "$build/bench/shares" "$calibrated" --seconds=$seconds --begin="$begin" --live
+    if [ "$run_has_cores" = yes ]; then
+        "$build/vgpu" run --cores "$percent" --gpus 0 -- "$@" >"$scratch/worker.$percent" 2>&1 &
+    else
+        env CUDA_DEVICE_SM_LIMIT="$percent" CUDA_DEVICE_MEMORY_SHARED_CACHE="$scratch/region.$percent" \
+            LD_PRELOAD="$build/libvgpu.so" "$@" >"$scratch/worker.$percent" 2>&1 &
+    fi
+    busy="$busy $!"
+}
+
+# share PERCENT SECOND: what it got, in percent, as it says itself; waits for that to be over.
+share() {
+    tries=0
+    until grep -q "^second=$2 " "$scratch/worker.$1"; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 100 ]; then
+            echo "demo: the program with $1 % of the GPU did not get that far:" >&2
+            cat "$scratch/worker.$1" >&2
+            exit 1
+        fi
+        sleep 0.1
+    done
+    sed -n "s/^second=$2 share=//p" "$scratch/worker.$1" | awk '{ printf "%.1f\n", $1 * 100 }'
+}
+
+if "$build/vgpu" run --help | grep -q -e --cores; then run_has_cores=yes; else run_has_cores=no; fi
+begin=$(($(date +%s) + 2))
+echo
+for percent in 30 60; do
+    if [ $run_has_cores = yes ]; then
+        echo "\$ vgpu run --cores $percent -- shares &"
+    else
+        echo "\$ CUDA_DEVICE_SM_LIMIT=$percent LD_PRELOAD=libvgpu.so shares &"
+    fi
+    worker $percent
+done
+echo "  the GPU's time, in percent: quota   30    60"
+second=1
+while [ "$second" -le "$seconds" ]; do
+    first=$(share 30 "$second")
+    other=$(share 60 "$second")
+    printf '                delivered, second %s  %5s %5s\n' "$second" "$first" "$other"
+    second=$((second + 1))
+done
+# shellcheck disable=SC2086
+wait $busy
+busy=''

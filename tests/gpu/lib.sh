@@ -1,11 +1,13 @@
 #!/bin/sh
 # What the scripts here share, to be sourced with the build's directory as $1: a scratch directory with
 # slices of 8 GiB, what the device holds as nvidia-smi says outside, checks of figures, and programs in slices.
+# With simulated=yes set, the scratch directory has a simulated GPU in it, and there is no nvidia-smi.
 # shellcheck disable=SC2034 # the scripts use what is set here
 set -eu
 build=$(cd "${1:-build}" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
-if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
+simulated=${simulated:-no}
+if [ "$simulated" = no ] && { ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; }; then
     echo "gpu-check: skipped: no NVIDIA GPU on this machine (nvidia-smi does not answer)"
     exit 77
 fi
@@ -91,5 +93,10 @@ conclude() {
     echo "$1: all held"
 }
 
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-baseline=$(used)
+if [ "$simulated" = no ]; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+    baseline=$(used)
+else
+    export LD_LIBRARY_PATH="$build/sim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    export VGPU_SIM_GPUS=80G VGPU_SIM_STATE="$scratch/gpu"
+fi

@@ -1,0 +1,369 @@
+#!/bin/sh
+# tests/gpu/cores.sh [OPTION…] BUILD [ROW…]: whether a compute quota holds, on a real GPU that nobody else uses: a row
+# for each kind of work and quota. --help has the options.
+#
+# Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota. Delivered is the
+# latter's part of the former, in percent: where the GPU's time is what the program lacks, that is the quota. Next to
+# it is by how much the worst second was off. Bounds, in points: 1 for a run (1.5 for kernels of 20 us, and for the sum
+# of processes that share a slice), 3 for each second of it. Beside the work of other slices 3 less are allowed,
+# and no more than 1 more. Who asks for less than the quota gets 98 % of what it gets bare. PyTorch and JAX
+# are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
+# it takes bare.
+#
+# Runs are of 3 seconds, but where a row needs more: the whole table takes 7 minutes.
+set -eu
+
+usage() {
+    cat <<'TEXT'
+usage: tests/gpu/cores.sh [OPTION...] BUILD [ROW...]
+  --sim            over the simulated driver, without frameworks
+  --seconds S      of each run (3)
+  --quotas "P..."  instead of each row's own
+  --list           the rows' names
+ROW is a name, or a pattern such as '*ms' or 'grid-*'.
+TEXT
+}
+
+simulated=no seconds=3 quotas='' list=no
+while [ $# -gt 0 ]; do
+    case $1 in
+    --sim) simulated=yes ;;
+    --seconds) seconds=$2; shift ;;
+    --quotas) quotas=$2; shift ;;
+    --list) list=yes simulated=yes ;; # which needs no GPU
+    --help) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) break ;;
+    esac
+    shift
+done
+[ $# -gt 0 ] || { usage >&2; exit 2; }
+. "$(dirname "$0")/lib.sh"
+shift
+rows=$*
+shares=$build/bench/shares
+began=$(date +%s)
+unset LD_PRELOAD VGPU_POLICY CUDA_DEVICE_SM_LIMIT CUDA_DEVICE_MEMORY_LIMIT GPU_CORE_UTILIZATION_POLICY
+
+# wanted ROW
+wanted() {
+    if [ "$list" = yes ]; then
+        echo "$1"
+        return 1
+    fi
+    [ -n "$rows" ] || return 0
+    set -f
+    for pattern in $rows; do
+        # shellcheck disable=SC2254 # a pattern it is
+        case $1 in $pattern) set +f; return 0 ;; esac
+    done
+    set +f
+    return 1
+}
+
+# -- runs ---------------------------------------------------------------------------------------------------------
+
+slices=0
+new_slice() {
+    slices=$((slices + 1))
+    region="$scratch/region.$slices"
+}
+
+# limited CORES COMMAND…: as HAMi sets it, in the slice that new_slice made.
+limited() {
+    cores=$1
+    shift
+    env CUDA_DEVICE_SM_LIMIT="$cores" CUDA_DEVICE_MEMORY_SHARED_CACHE="$region" LD_PRELOAD="$build/libvgpu.so" "$@"
+}
+
+# to FILE COMMAND…: its results; where it fails, there are none, and it is said why.
+to() {
+    file=$1
+    shift
+    if ! "$@" >"$file" 2>"$file.err"; then
+        echo "  that failed: $*"
+        sed 's/^/    /' "$file.err"
+        : >"$file"
+    fi
+}
+
+# iters GRID: what shares is told, measured once for each.
+iters() {
+    if [ ! -s "$scratch/iters.$1" ]; then
+        timeout 60 "$shares" --calibrate --grid="$1" >"$scratch/iters.$1" || { echo "cores: shares cannot run" >&2; exit 1; }
+    fi
+    sed -n 's/^iters_per_us=/--iters-per-us=/p' "$scratch/iters.$1"
+}
+
+# share OPTION…: the program, with what all runs have in common.
+share() {
+    grid=132
+    for option; do case $option in --grid=*) grid=${option#*=} ;; esac; done
+    timeout 120 "$shares" "$(iters "$grid")" --seconds="$seconds" "$@"
+}
+
+# The same in the slice.
+limited_share() {
+    cores=$1
+    shift
+    grid=132
+    for option; do case $option in --grid=*) grid=${option#*=} ;; esac; done
+    calibrated=$(iters "$grid")
+    limited "$cores" timeout 120 "$shares" "$calibrated" --seconds="$seconds" "$@"
+}
+
+# together COUNT COMMAND…: so many at once, which begin at the same time.
+together() {
+    count=$1 i=0 pids='' bad=0
+    shift
+    iters 132 >/dev/null # not by all of them at once
+    begin=$(($(date +%s) + 3))
+    while [ "$i" -lt "$count" ]; do
+        "$@" --begin="$begin" >"$scratch/one.$i" &
+        pids="$pids $!" i=$((i + 1))
+    done
+    for pid in $pids; do wait "$pid" || bad=1; done
+    i=0
+    while [ "$i" -lt "$count" ]; do
+        cat "$scratch/one.$i"
+        i=$((i + 1))
+    done
+    return $bad
+}
+
+# bare COUNT OPTION…: leaves $bare with the results, from an earlier run where there was one.
+bare() {
+    bare="$scratch/bare.$(printf '%s ' "$@" | tr -c 'a-z0-9' _)" count=$1
+    shift
+    if [ -s "$bare" ]; then
+        return 0
+    elif [ "$count" = 1 ]; then
+        to "$bare" share "$@"
+    else
+        to "$bare" together "$count" share "$@"
+    fi
+}
+
+# -- rows ---------------------------------------------------------------------------------------------------------
+
+# judge NAME QUOTA LEAST MOST SECOND: $bare and $scratch/limited, which have a line for each process. SECOND: by how much
+# one may be off; - where seconds mean nothing, no where they are only shown.
+judge() {
+    awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" '
+    function value(key,    i) {
+        for (i = 1; i <= NF; i++) if (index($i, key "=") == 1) return substr($i, length(key) + 2)
+        return ""
+    }
+    {
+        where = FILENAME == ARGV[1] ? "bare" : "limited"
+        runs[where]++; share[where] += value("share"); cpu[where] += value("cpu")
+        n = split(value("windows"), list, ",")
+        for (i = 1; i <= n; i++) window[where, i] += list[i]
+        seconds = n
+    }
+    END {
+        if (!runs["bare"] || runs["bare"] != runs["limited"] || share["bare"] <= 0) {
+            printf "%-24s %5s %10s %8s %6s  FAIL (did not run)\n", name, quota, "-", "-", "-"
+            exit 1
+        }
+        delivered = 100 * share["limited"] / share["bare"]
+        for (i = 1; i <= seconds; i++) {
+            of = by_second == "" ? share["bare"] : window["bare", i]
+            off = (of > 0 ? 100 * window["limited", i] / of : 0) - quota
+            if (off * off > worst * worst) worst = off
+        }
+        bad = ""
+        if (delivered < least - 0.05) bad = sprintf("FAIL (below %g)", least)
+        if (delivered > most + 0.05) bad = sprintf("FAIL (above %g)", most)
+        if (bad == "" && second + 0 > 0 && worst * worst > second * second)
+            bad = sprintf("FAIL (a second is off by more than %g)", second)
+        printf "%-24s %5s %10.1f %8s %6.1f  %s\n", name, quota, delivered, second == "-" ? "-" : sprintf("%+.1f", worst),
+            cpu["limited"], bad == "" ? "ok" : bad
+        exit bad != ""
+    }' "$bare" "$scratch/limited" || failures=$((failures + 1))
+}
+
+# around NAME QUOTA POINTS SECOND
+around() {
+    judge "$1" "$2" "$(echo "$2 $3" | awk '{ print $1 - $2 }')" "$(echo "$2 $3" | awk '{ print $1 + $2 }')" "$4" "${5:-}"
+}
+
+# row NAME POINTS QUOTAS OPTION…
+row() {
+    name=$1 points=$2 of_row=$3
+    shift 3
+    wanted "$name" || return 0
+    bare 1 "$@"
+    for percent in ${quotas:-$of_row}; do
+        new_slice
+        to "$scratch/limited" limited_share "$percent" "$@"
+        case $name in change) each=yes ;; *) each='' ;; esac
+        around "$name" "$percent" "$points" 3 $each
+    done
+}
+
+# Processes of one slice: the sum.
+processes() {
+    name=processes-$1 count=$1
+    wanted "$name" || return 0
+    bare "$count" --kernel=1000
+    for percent in ${quotas:-30 80}; do
+        new_slice
+        to "$scratch/limited" together "$count" limited_share "$percent" --kernel=1000
+        around "$name" "$percent" 1.5 3
+    done
+}
+
+# One that is held beside one that is not, of another slice.
+neighbour() {
+    name=neighbour-$1
+    wanted "$name" || return 0
+    bare 1 --kernel="$2"
+    for percent in ${quotas:-30}; do
+        timeout 120 "$shares" "$(iters 132)" --kernel="$2" --seconds=100 >/dev/null 2>&1 &
+        beside=$!
+        sleep 1
+        new_slice
+        to "$scratch/limited" limited_share "$percent" --kernel="$2"
+        kill "$beside" 2>/dev/null || :
+        wait "$beside" 2>/dev/null || :
+        judge "$name" "$percent" $((percent - 3)) $((percent + 1)) no
+    done
+}
+
+# Two that are held, each in a slice of its own.
+tenants() {
+    name=tenants-$1 pids=''
+    wanted "$name" || return 0
+    bare 1 --kernel="$2"
+    begin=$(($(date +%s) + 3))
+    for percent in 30 60; do
+        new_slice
+        to "$scratch/tenant.$percent" limited_share "$percent" --kernel="$2" --begin="$begin" &
+        pids="$pids $!"
+    done
+    for pid in $pids; do wait "$pid"; done
+    for percent in 30 60; do
+        cp "$scratch/tenant.$percent" "$scratch/limited"
+        judge "$name" "$percent" $((percent - 3)) $((percent + 1)) no
+    done
+}
+
+host_bound() {
+    wanted host-bound || return 0
+    bare 1 --kernel=1000 --use=20
+    new_slice
+    to "$scratch/limited" limited_share 50 --kernel=1000 --use=20
+    judge host-bound 50 98 102 -
+}
+
+# By the command instead of HAMi's variables.
+vgpu_run() {
+    wanted vgpu-run || return 0
+    if ! "$build/vgpu" run --help | grep -q -e --cores; then
+        echo "vgpu-run: skipped, it has no --cores"
+        return 0
+    fi
+    bare 1 --kernel=1000
+    calibrated=$(iters 132)
+    for percent in ${quotas:-30 80}; do
+        to "$scratch/limited" timeout 120 "$build/vgpu" run --cores "$percent" -- \
+            "$shares" "$calibrated" --seconds="$seconds" --kernel=1000
+        around vgpu-run "$percent" 1 3
+    done
+}
+
+# framework NAME MODULE KIND…
+framework() {
+    module=$1
+    shift
+    kinds=''
+    for kind; do if wanted "$module-$kind"; then kinds="$kinds $kind"; fi; done
+    [ -n "$kinds" ] && [ "$simulated" = no ] || return 0
+    if ! python3 -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" 2>/dev/null; then
+        echo "$module: skipped, it is not installed"
+        return 0
+    fi
+    # shellcheck disable=SC2086 # words they are
+    to "$scratch/bare.$module" timeout 300 python3 "$here/shares.py" "$seconds" $kinds
+    for percent in ${quotas:-30 70}; do
+        new_slice
+        # shellcheck disable=SC2086
+        to "$scratch/limited.$module" limited "$percent" timeout 300 python3 "$here/shares.py" "$seconds" $kinds
+        for kind in $kinds; do
+            bare="$scratch/bare.one"
+            grep "^name=$kind " "$scratch/bare.$module" >"$bare" || :
+            grep "^name=$kind " "$scratch/limited.$module" >"$scratch/limited" || :
+            around "$module-$kind" "$percent" 8 no
+        done
+    done
+}
+
+# Launches of nothing: each of some runs, in turn, and of these the median.
+launch_cost() {
+    wanted launch || return 0
+    i=0
+    while [ "$i" -lt 7 ]; do
+        "$build/bench/calls" launch | sed 's/^/bare /'
+        new_slice
+        CUDA_DEVICE_MEMORY_LIMIT=8g limited 0 "$build/bench/calls" launch | sed 's/^/none /'
+        new_slice
+        CUDA_DEVICE_MEMORY_LIMIT=8g limited 99 "$build/bench/calls" launch | sed 's/^/99 /'
+        i=$((i + 1))
+    done >"$scratch/launches"
+    # The simulated driver's launches cost next to nothing: there it is compared with what a real one would.
+    awk -v simulated="$simulated" '
+    function median(key,    i, j, t, n, list) {
+        n = seen[key]
+        for (i = 1; i <= n; i++) list[i] = value[key, i]
+        for (i = 2; i <= n; i++)
+            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
+        return list[int((n + 1) / 2)]
+    }
+    function row(name, key,    ns, ratio, bad) {
+        ns = median(key)
+        ratio = simulated == "yes" ? (2400 + ns - bare) / 2400 : ns / bare
+        bad = !seen[key] || ratio > 1.1
+        failed += bad
+        printf "%-24s %5s %7.0f ns %7.2fx         %s\n", "launch", name, ns, ratio, bad ? "FAIL (above 1.1)" : "ok"
+    }
+    $2 == "launch" { value[$1, ++seen[$1]] = $3 }
+    END { bare = median("bare"); row("bare", "bare"); row("none", "none"); row("99", "99"); exit failed > 0 }
+    ' "$scratch/launches" || failures=$((failures + 1))
+}
+
+[ "$list" = yes ] ||
+    printf '%-24s %5s %10s %8s %6s\n' "what (runs of $seconds s)" quota delivered 'second' 'CPU %'
+row 20us 1.5 '10 30 50 80' --kernel=20
+row 50us 1 '10 30 50 80' --kernel=50
+row 200us 1 '10 30 50 80' --kernel=200
+row 1ms 1 '10 30 50 80' --kernel=1000
+row 5ms 1 '10 30 50 80' --kernel=5000
+row 20ms 1 '10 30 50 80' --kernel=20000
+row grid-1 1 '30 80' --kernel=1000 --grid=1
+row grid-1000 1 '30 80' --kernel=1000 --grid=1000
+row streams-2 1 '30 80' --kernel=200 --streams=2
+row streams-4 1 '30 80' --kernel=200 --streams=4
+row threads-4 1 '30 80' --kernel=200 --threads=4
+row unbounded 1 '30 80' --kernel=200 --in-flight=0
+row mix 1 '30 50 80' --kernel=50,5000
+row mix-alike 1 '30 50 80' --kernel=50,5000 --alike
+row graph 1 '30 80' --kernel=50 --graph
+of_all=$seconds seconds=$(echo "$seconds" | awk '{ print $1 < 4 ? 4 : $1 }')
+row change 1 '30 80' --kernel=200 --change
+seconds=$of_all
+processes 2
+processes 4
+neighbour 200us 200
+neighbour 1ms 1000
+tenants 200us 200
+tenants 1ms 1000
+host_bound
+vgpu_run
+launch_cost
+framework torch matmul train inference graph
+framework jax jit
+[ "$list" = no ] || exit 0
+echo "$(($(date +%s) - began)) seconds"
+
+conclude "cores"

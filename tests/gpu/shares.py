@@ -1,0 +1,138 @@
+"""shares.py SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
+
+A line for each kind: its name; share, the steps of a second; windows, those of each second by itself; cpu, in percent.
+A few steps are always queued, so that the GPU is never idle for want of the next; their ends are waited for one by one.
+"""
+
+import os
+import sys
+import time
+from collections import deque
+
+AHEAD = 8  # steps in flight
+WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
+
+
+def torch_matmul():
+    import torch
+
+    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    b, out = torch.randn_like(a), torch.empty_like(a)
+    return lambda: torch.matmul(a, b, out=out)
+
+
+def transformer(torch):
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda()
+
+
+def torch_train():
+    import torch
+
+    model = transformer(torch)
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.randn(16, 256, 512, device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def torch_infer():
+    import torch
+
+    model = transformer(torch).eval().half()
+    x = torch.randn(16, 256, 512, device="cuda", dtype=torch.float16)
+
+    def step():
+        with torch.inference_mode():
+            model(x)
+
+    return step
+
+
+def torch_graph():
+    import torch
+
+    a = torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16)
+    b, out = torch.randn_like(a), torch.empty_like(a)
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            torch.matmul(a, b, out=out)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(50):
+            torch.matmul(a, b, out=out)
+    return graph.replay
+
+
+def with_events(step):
+    """A step that returns what waits for its end."""
+    import torch
+
+    def stepped():
+        step()
+        end = torch.cuda.Event(blocking=True)
+        end.record()
+        return end.synchronize
+
+    return stepped
+
+
+def jax_jit():
+    import jax
+    import jax.numpy as jnp
+
+    w = jax.random.normal(jax.random.PRNGKey(0), (2048, 2048), dtype=jnp.bfloat16) * 0.02
+    several = jax.jit(lambda x: jax.lax.fori_loop(0, 8, lambda _, y: jnp.tanh(y @ w), x))
+    last = [w]
+
+    def step():
+        last[0] = several(last[0])
+        return last[0].block_until_ready
+
+    return step
+
+
+KINDS = {
+    "matmul": lambda: with_events(torch_matmul()),
+    "train": lambda: with_events(torch_train()),
+    "inference": lambda: with_events(torch_infer()),
+    "graph": lambda: with_events(torch_graph()),
+    "jit": jax_jit,
+}
+
+
+def run(step, seconds):
+    """The times at which steps were over, and the processor time that went by."""
+    ends, waiting = [], deque()
+    start, cpu = time.monotonic(), time.process_time()
+    while time.monotonic() < start + seconds:
+        waiting.append(step())
+        if len(waiting) == AHEAD:
+            waiting.popleft()()
+            ends.append(time.monotonic() - start)
+    while waiting:
+        waiting.popleft()()
+        ends.append(time.monotonic() - start)
+    return ends, (time.process_time() - cpu) / ends[-1]
+
+
+def main():
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    seconds = float(sys.argv[1])
+    for name in sys.argv[2:]:
+        step = KINDS[name]()
+        run(step, WARM_S)
+        ends, cpu = run(step, seconds)
+        rate = (len(ends) - 1) / (ends[-1] - ends[0]) if len(ends) > 1 else 0
+        windows = [sum(i <= end < i + 1 for end in ends) for i in range(int(seconds))]
+        print(f"name={name} share={rate:.3f} windows={','.join(map(str, windows))} cpu={cpu * 100:.1f}", flush=True)
+
+
+main()
