@@ -15,8 +15,6 @@
 #include "quota.h"
 #include "state.h"
 
-#define ASIDE __attribute__((noinline, cold))
-
 /* -- what is done ------------------------------------------------------------------------------ */
 
 /* What costs are learned by; kernels and graphs have their low two bits otherwise (launch.c). */
@@ -145,27 +143,8 @@ static CUresult begin(struct launch *launch, CUstream stream, bool per_thread,
 	return state_attach(&attached);
 }
 
-/* A hook, and its way round: as launch.c's. */
-#define HOOK(name, stream, per_thread, of, parameters, arguments)            \
-	ASIDE static CUresult name##_held parameters                         \
-	{                                                                    \
-		const struct cost_of what = of;                              \
-		struct launch launch;                                        \
-		CUresult result = begin(&launch, stream, per_thread, &what); \
-                                                                             \
-		if (result != CUDA_SUCCESS)                                  \
-			return result;                                       \
-		return launch_end(&launch, cuda.name arguments);             \
-	}                                                                    \
-                                                                             \
-	CUresult name parameters                                             \
-	{                                                                    \
-		CUresult(*go) parameters = name##_held;                      \
-                                                                             \
-		if (pace_is_open())                                          \
-			go = cuda.name;                                      \
-		return go arguments;                                         \
-	}
+#define HOOK(name, stream, per_thread, of, parameters, arguments) \
+	LAUNCH_HOOK(begin, name, stream, per_thread, of, parameters, arguments)
 
 /* In the default stream; in one that is given; and both, each with its flavour for a default stream
  * of each thread's own. */

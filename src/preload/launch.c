@@ -6,9 +6,6 @@
  * given runs when the graph is launched, and the graph's launch is charged then. When the driver
  * does not say whether it is, it will not take the launch either, as on the default stream while a
  * capture forbids its use: then the application hears of it at once.
- *
- * Where nothing is in the way, the straight way is a test of some words and a jump into the driver:
- * arguments stay where they are, which is why the way round is a function of its own each time.
  */
 #include "launch.h"
 
@@ -21,8 +18,6 @@
 #include "measure.h"
 #include "quota.h"
 #include "state.h"
-
-#define ASIDE __attribute__((noinline, cold))
 
 /* -- what is launched -------------------------------------------------------------------------- */
 
@@ -174,8 +169,8 @@ static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
-ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
-			    const struct cost_of *what)
+LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
+				   const struct cost_of *what)
 {
 	bool attached, captured;
 	CUresult result = state_attach(&attached);
@@ -209,27 +204,8 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	return result;
 }
 
-/* A hook, and its way round. */
-#define LAUNCH(name, stream, per_thread, what, parameters, arguments)             \
-	ASIDE static CUresult name##_held parameters                              \
-	{                                                                         \
-		const struct cost_of of = what;                                   \
-		struct launch launch;                                             \
-		CUresult result = launch_begin(&launch, stream, per_thread, &of); \
-                                                                                  \
-		if (result != CUDA_SUCCESS)                                       \
-			return result;                                            \
-		return launch_end(&launch, cuda.name arguments);                  \
-	}                                                                         \
-                                                                                  \
-	CUresult name parameters                                                  \
-	{                                                                         \
-		CUresult(*go) parameters = name##_held;                           \
-                                                                                  \
-		if (pace_is_open())                                               \
-			go = cuda.name;                                           \
-		return go arguments;                                              \
-	}
+#define LAUNCH(name, stream, per_thread, what, parameters, arguments) \
+	LAUNCH_HOOK(launch_begin, name, stream, per_thread, what, parameters, arguments)
 
 /* What those have in common that take a grid's shape. */
 #define GRID                                                                               \
@@ -285,7 +261,7 @@ static void end_all(struct launch *launches, unsigned count, CUresult result)
 }
 
 /* One after the other: nothing is submitted before all may go. */
-ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags)
+LAUNCH_ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags)
 {
 	struct launch launches[VGPU_DEVICES_MAX];
 	unsigned begun = 0;

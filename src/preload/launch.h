@@ -31,3 +31,30 @@ uint64_t launch_hash(const uint64_t *words, unsigned count);
 struct cost_of launch_of_graph(CUgraphExec graph);
 
 void launch_forget(void); /* in a forked child */
+
+/*
+ * A hook, and its way round: begin is launch_begin, or takes what it takes. Where nothing is in the
+ * way, the straight way is a test of some words and a jump into the driver: arguments stay where
+ * they are, which is why the way round is a function of its own each time.
+ */
+#define LAUNCH_HOOK(begin, name, stream, per_thread, what, parameters, arguments) \
+	LAUNCH_ASIDE static CUresult name##_held parameters                       \
+	{                                                                         \
+		const struct cost_of of = what;                                   \
+		struct launch launch;                                             \
+		CUresult result = begin(&launch, stream, per_thread, &of);        \
+                                                                                  \
+		if (result != CUDA_SUCCESS)                                       \
+			return result;                                            \
+		return launch_end(&launch, cuda.name arguments);                  \
+	}                                                                         \
+                                                                                  \
+	CUresult name parameters                                                  \
+	{                                                                         \
+		CUresult(*go) parameters = name##_held;                           \
+                                                                                  \
+		if (pace_is_open())                                               \
+			go = cuda.name;                                           \
+		return go arguments;                                              \
+	}
+#define LAUNCH_ASIDE __attribute__((noinline, cold))
