@@ -12,5 +12,5 @@ uint64_t clock_coarse_ns(void); /* the same, as of the last tick (1 to 4 ms): ab
 
 /* The time of day, CLOCK_REALTIME: it steps, and is the same in all time namespaces. */
 uint64_t clock_wall_ns(void); /* about 20 ns a call */
-int64_t
-clock_unix_s(void); /* seconds since 1970, as of the last tick: the time of day, which steps */
+/* The same in seconds, as of the last tick. */
+int64_t clock_unix_s(void);

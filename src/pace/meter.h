@@ -36,7 +36,7 @@ struct meter {
 	int64_t total_ns;       /* what this one was charged, in all */
 	uint64_t own_ns;        /* what this process was charged since util_at_ns */
 	uint64_t util_at_ns;    /* when that was shown */
-	uint32_t trim;          /* what costs are multiplied by, TRIM_ONE for 1 */
+	uint32_t trim;          /* what costs are multiplied by, WINDOW_TRIM_ONE for 1 */
 	bool crowded;           /* there are neighbours */
 };
 

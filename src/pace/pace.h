@@ -82,9 +82,12 @@ enum pace_rule {
 	PACE_RULE_DISABLE,
 };
 
+/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD; other handles are above it. */
+#define PACE_LAST_DEFAULT_STREAM ((uintptr_t)2)
+
 /* What is submitted. */
 struct pace_work {
-	int device;      /* CUDA ordinal */
+	int device;      /* CUDA ordinal, negative: not known, and not held */
 	void *context;   /* the stream's */
 	void *stream;    /* as the driver is given it */
 	bool per_thread; /* what its NULL means */

@@ -183,13 +183,11 @@ static void look_for_neighbours(struct meter *meter, const struct pace_work *wor
 	STORE(meter->others_ns, others_ns);
 }
 
-#define LAST_DEFAULT_STREAM ((uintptr_t)2) /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-
 const void *meter_stream(const struct pace_work *work)
 {
 	static PACE_OF_THREAD char mark; /* its address names the thread */
 
-	return (uintptr_t)work->stream <= LAST_DEFAULT_STREAM ? &mark : work->stream;
+	return (uintptr_t)work->stream <= PACE_LAST_DEFAULT_STREAM ? &mark : work->stream;
 }
 
 static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
@@ -384,13 +382,16 @@ static bool is_due(struct meter *meter, uint64_t now_ns)
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
-	struct meter *meter = &meters[work->device];
+	struct meter *meter;
 	bool waited = false;
 	unsigned pct;
 	uint64_t now_ns;
 	int error = 0;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
+	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
+		return 0;
+	meter = &meters[work->device];
 	if (!is_attached(meter))
 		return 0;
 	pct = limit_of(meter);

@@ -86,13 +86,11 @@ static bool is_capturing(CUstream stream, bool per_thread)
 	return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-#define LAST_SPECIAL_STREAM ((uintptr_t)2) /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-
 static CUcontext context_of(CUstream stream)
 {
 	CUcontext context = NULL;
 
-	if ((uintptr_t)stream <= LAST_SPECIAL_STREAM ||
+	if ((uintptr_t)stream <= PACE_LAST_DEFAULT_STREAM ||
 	    cuda.cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
 		cuda.cuCtxGetCurrent(&context);
 	return context;
@@ -164,8 +162,6 @@ static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
 	work->context = context_of(stream);
 	work->device = work->context ? device_of(work->context) : -1;
 	work->what = *what;
-	if (!pace_is_limited(work->device))
-		return CUDA_SUCCESS;
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 

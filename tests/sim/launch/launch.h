@@ -27,6 +27,10 @@ void launch_start(const char *limit);
 /* An empty kernel, in `stream`. */
 CUresult launch(void);
 
+/* Runs it in a forked child; its exit status. And what becomes of launches there. */
+int child_of(void (*body)(void));
+void as_the_driver_says(void);
+
 /* -- the words -------------------------------------------------------------------------------- */
 
 extern struct vgpu_hami_region *words; /* writable: after words_map, or launch_start */

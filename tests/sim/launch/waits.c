@@ -199,28 +199,6 @@ static void killed(void)
 
 /* -- fork -- */
 
-static int child_of(void (*body)(void))
-{
-	int status;
-	pid_t pid;
-
-	fflush(NULL);
-	pid = fork();
-	if (pid == 0) {
-		alarm(WAIT_S);
-		body();
-		_exit(0);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid);
-	return status;
-}
-
-static void as_the_driver_says(void)
-{
-	for (unsigned i = 0; i < 100; i++)
-		CHECK_CUDA(launch(), CUDA_ERROR_NOT_INITIALIZED);
-}
-
 /* A child has its parent's CUDA, which is none, and not its suspension. */
 static void forked(void)
 {
