@@ -81,6 +81,8 @@ static void stormy(int wire)
 	block_signals(SIG_BLOCK); /* here: the threads get them */
 	context = cuda_start(0);
 	give(take(1));
+	tell(wire, 1);
+	hear(wire); /* all have their contexts: the slice can be filled */
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, churn, context) == 0);
 	CHECK_EQUAL(setitimer(ITIMER_REAL, &every_ms, NULL), 0);
@@ -107,6 +109,10 @@ static void storms(void)
 	outside_watch(0);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		members[i] = member_start(stormy);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		hear(members[i].wire);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		tell(members[i].wire, 1);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		hear(members[i].wire);
 	CHECK_AT_MOST(outside_watched().used,
