@@ -27,8 +27,9 @@ gpu-check: all
 	@tests/gpu/memory.sh $(BUILD)
 	@tests/gpu/deaths.sh $(BUILD)
 
-docs:
+docs: all
 	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md
+	@docs/pages.sh $(BUILD)/src/cli/vgpu_pages .
 
 install: all
 	@cmake --install $(BUILD) $(if $(DESTDIR),,$(if $(PREFIX),--prefix $(PREFIX)))
@@ -44,5 +45,5 @@ help:
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU'
-	@echo 'docs       docs/coverage.md, from the tables in api/'
+	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'

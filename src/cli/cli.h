@@ -1,21 +1,79 @@
 /*
- * The program `vgpu`. A subcommand is a function of main's kind, in a file of its own, with a row
- * in main.c's table; argv[0] is its name. What goes wrong is one line on stderr, with the cause and
- * the cure.
+ * The program `vgpu`. A subcommand is a file of its own with a struct cli_command, which has a row
+ * in commands.c. Its command line, its --help, the completions and the options in its manual page
+ * all come from there. What goes wrong is one line on stderr, with the cause and the cure.
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
 /* What it exits with; `vgpu run` otherwise with the command's own, or 128 + the signal's number. */
 enum cli_status {
-	CLI_WRONG = 1, /* vgpu inspect: something is wrong with the region */
+	CLI_WRONG = 1, /* what was to be checked is not as it should be */
 	CLI_USAGE = 2,
 	CLI_FAILED = 125,
 	CLI_NOT_EXECUTABLE = 126,
 	CLI_NOT_FOUND = 127,
 };
 
-int inspect_main(int argc, char **argv);
-int run_main(int argc, char **argv);
+/* What a shell should offer where a value or an argument goes. */
+enum cli_offer { CLI_NOTHING, CLI_SLICE, CLI_FILE, CLI_DIRECTORY, CLI_COMMAND, CLI_NUMBER };
+
+struct cli_option {
+	const char *name;  /* as it comes after the two dashes; each has one, NULL ends the list */
+	const char *value; /* what it takes, in capitals; NULL: it takes nothing */
+	const char *help;
+	enum cli_offer offer;
+};
+
+/* Two columns of a help text: a variable, or an exit status, and what it means. */
+struct cli_row {
+	const char *left; /* NULL ends the list */
+	const char *right;
+};
+
+struct cli_line;
+
+struct cli_command {
+	const char *name;
+	const char *summary;   /* a few words, for lists of commands */
+	const char *arguments; /* of the synopsis: "[--] COMMAND [ARGUMENT...]"; NULL: none */
+	const char *about;     /* what it does, in sentences */
+	const struct cli_option *options;
+	const struct cli_row *environment, *exits; /* NULL: none */
+	enum cli_offer offer;                      /* for its arguments */
+	bool leads; /* the first argument begins another command line, with options of its own */
+	/* Returns what to exit with. */
+	int (*run)(const struct cli_line *line);
+};
+
+#define CLI_OPTIONS_MAX 16
+
+/* A command line that has the command's form. */
+struct cli_line {
+	const struct cli_command *command;
+	/* By the option's place in the command's table: what was given, "" where the option takes
+	 * nothing; NULL: it was not given. Given twice, the last counts. */
+	const char *value[CLI_OPTIONS_MAX];
+	char **argument; /* ends with NULL */
+	int count;
+};
+
+extern const struct cli_command *const cli_commands[]; /* ends with NULL */
+
+const struct cli_command *cli_find(const char *name); /* NULL: there is none */
+
+/* Reads a command line, argv[0] of which is the command's name: 0, or what to exit with after a
+ * line on stderr. --help is each command's; *ret_help then, and nothing else is looked at. */
+int cli_read(const struct cli_command *command, int argc, char **argv, struct cli_line *ret_line,
+	     bool *ret_help);
+
+/* A command's --help, and that of the program, 80 columns wide at most. */
+void cli_print_help(const struct cli_command *command);
 
 /* Prints "vgpu: …" and returns status, so that it can stand in a return. */
 __attribute__((format(printf, 2, 3))) int cli_fail(int status, const char *format, ...);
+
+/* What was printed is written: status, or CLI_FAILED after a line on stderr. */
+int cli_written(int status);

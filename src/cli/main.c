@@ -1,20 +1,9 @@
 /* Which subcommand, and help. */
-#include "cli.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct command {
-	const char *name;
-	int (*run)(int argc, char **argv);
-	const char *help;
-} commands[] = {
-	{"run", run_main, "run a program in a slice of the GPU"},
-	{"inspect", inspect_main, "print and check a slice's region file"},
-};
-
-#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+#include "cli.h"
 
 int cli_fail(int status, const char *format, ...)
 {
@@ -28,26 +17,25 @@ int cli_fail(int status, const char *format, ...)
 	return status;
 }
 
+int cli_written(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	return cli_fail(CLI_FAILED, "what was found cannot be written: is the disk full?");
+}
+
 static void print_help(FILE *out)
 {
 	fputs("Usage: vgpu COMMAND [OPTION...] [ARGUMENT...]\n\n"
-	      "Gives a program a slice of an NVIDIA GPU.\n\n"
+	      "Cuts an NVIDIA GPU into slices, and runs programs in them.\n\n"
 	      "Commands:\n",
 	      out);
-	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		fprintf(out, "  %-10s %s\n", (*command)->name, (*command)->summary);
 	fputs("\n"
 	      "  vgpu help COMMAND    what a command does, and its options\n"
 	      "  vgpu --version       which vgpu this is\n",
 	      out);
-}
-
-static const struct command *find_command(const char *name)
-{
-	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		if (strcmp(commands[i].name, name) == 0)
-			return &commands[i];
-	return NULL;
 }
 
 static int unknown(const char *name)
@@ -58,23 +46,31 @@ static int unknown(const char *name)
 
 static int help(const char *name)
 {
-	char *argv[] = {NULL, "--help", NULL};
-	const struct command *command;
+	const struct cli_command *command = name ? cli_find(name) : NULL;
 
-	if (!name) {
-		print_help(stdout);
-		return 0;
-	}
-	command = find_command(name);
-	if (!command)
+	if (name && !command)
 		return unknown(name);
-	argv[0] = (char *)command->name;
-	return command->run(2, argv);
+	if (command)
+		cli_print_help(command);
+	else
+		print_help(stdout);
+	return cli_written(0);
+}
+
+static int run(const struct cli_command *command, int argc, char **argv)
+{
+	struct cli_line line;
+	bool wants_help = false;
+	int status = cli_read(command, argc, argv, &line, &wants_help);
+
+	if (status)
+		return status;
+	return wants_help ? help(command->name) : command->run(&line);
 }
 
 int main(int argc, char **argv)
 {
-	const struct command *command;
+	const struct cli_command *command;
 
 	if (argc < 2) {
 		print_help(stderr);
@@ -86,8 +82,8 @@ int main(int argc, char **argv)
 		return help(argv[2]);
 	if (strcmp(argv[1], "--version") == 0) {
 		puts("vgpu " VGPU_VERSION);
-		return 0;
+		return cli_written(0);
 	}
-	command = find_command(argv[1]);
-	return command ? command->run(argc - 1, argv + 1) : unknown(argv[1]);
+	command = cli_find(argv[1]);
+	return command ? run(command, argc - 1, argv + 1) : unknown(argv[1]);
 }

@@ -6,14 +6,13 @@
  * printed when all goes well, and nothing is changed outside the state directory.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "child.h"
-#include "cli.h"
+#include "commands.h"
 #include "env.h"
 #include "gpus.h"
 #include "library.h"
@@ -23,29 +22,45 @@
 
 #define MEMORY_LEAST_BYTES (2 * MIB) /* what the driver hands out at once */
 
-static const char help[] =
-	"Usage: vgpu run [OPTION...] [--] COMMAND [ARGUMENT...]\n"
-	"\n"
-	"Runs COMMAND in a slice of the machine's GPUs.\n"
-	"\n"
-	"  --memory SIZE[,SIZE...]  the most GPU memory that the slice may hold, for every GPU or\n"
-	"                           one size for each: bytes, or with k, m, g or t, such as 8G\n"
-	"  --cores PCT[,PCT...]     the most of the GPUs' time that the slice may take, in "
-	"percent,\n"
-	"                           for every GPU or one for each\n"
-	"  --gpus LIST              the slice's GPUs: indices, UUIDs or the start of one, with\n"
-	"                           commas between them, or all (the default)\n"
-	"  --oversubscribe          what does not fit on a GPU may lie in the host's memory, and\n"
-	"                           SIZE may be more than the GPU has\n"
-	"  --name NAME              the slice's name; if it lives already, COMMAND joins it\n"
-	"  --help                   this text\n"
-	"\n"
-	"Environment:\n"
-	"  VGPU_STATE               the directory where slices are kept\n"
-	"  VGPU_LIBRARY             the path of libvgpu.so\n"
-	"\n"
-	"Exit status: COMMAND's own; 128 + N when signal N killed it; 127 when it was not found,\n"
-	"126 when it could not be run; 125 when vgpu failed; 2 for a wrong command line.\n";
+enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, NAME };
+
+static const struct cli_option options[] = {
+	[MEMORY] = {"memory", "SIZE[,SIZE...]",
+		    "the most GPU memory that the slice may hold, for every GPU or one size for "
+		    "each: bytes, or with k, m, g or t, such as 8G",
+		    CLI_NOTHING},
+	[CORES] = {"cores", "PCT[,PCT...]",
+		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
+		   "or one for each",
+		   CLI_NUMBER},
+	[GPUS] = {"gpus", "LIST",
+		  "the slice's GPUs: indices, UUIDs or the start of one, with commas between them, "
+		  "or all (the default)",
+		  CLI_NOTHING},
+	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
+			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
+			   "be more than the GPU has",
+			   CLI_NOTHING},
+	[NAME] = {"name", "NAME", "the slice's name; if it lives already, COMMAND joins it",
+		  CLI_SLICE},
+	{NULL, NULL, NULL, CLI_NOTHING},
+};
+
+static const struct cli_row environment[] = {
+	{"VGPU_STATE", "the directory where slices are kept"},
+	{"VGPU_LIBRARY", "the path of libvgpu.so"},
+	{NULL, NULL},
+};
+
+static const struct cli_row exits[] = {
+	{"N", "COMMAND's own; 128 and a signal's number when that killed it"},
+	{"127", "COMMAND was not found"},
+	{"126", "COMMAND could not be run"},
+	{"125", "vgpu itself failed, for example because there is no NVIDIA driver, or because the "
+		"slice lives already and has other limits"},
+	{"2", "the command line was wrong"},
+	{NULL, NULL},
+};
 
 struct request {
 	const char *memory; /* as written, or NULL; likewise the next three */
@@ -58,79 +73,25 @@ struct request {
 
 /* -- the command line -------------------------------------------------------------------------- */
 
-/* Options have numbers that no letter has, so that optopt tells the two apart. */
-enum option_number { MEMORY = 256, CORES, GPUS, NAME, OVERSUBSCRIBE, HELP };
-
-static int bad_option(char **argv, int option)
+static int read_request(const struct cli_line *line, struct request *ret_request)
 {
-	const char *last = argv[optind - 1];
-
-	if (option == ':')
-		return cli_fail(CLI_USAGE, "%s needs a value: see vgpu run --help", last);
-	if (optopt == HELP || optopt == OVERSUBSCRIBE)
-		return cli_fail(CLI_USAGE, "%s: --%s takes no value", last,
-				optopt == HELP ? "help" : "oversubscribe");
-	if (optopt > 0 && optopt < MEMORY)
-		return cli_fail(CLI_USAGE, "-%c is no option of vgpu run: see vgpu run --help",
-				optopt);
-	return cli_fail(CLI_USAGE, "%s is no option of vgpu run: see vgpu run --help", last);
-}
-
-static int check_request(const struct request *request)
-{
-	if (!request->command[0])
+	*ret_request = (struct request){
+		.memory = line->value[MEMORY],
+		.cores = line->value[CORES],
+		.gpus = line->value[GPUS],
+		.name = line->value[NAME],
+		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
+		.command = line->argument,
+	};
+	if (line->count == 0)
 		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
 					   "[ARGUMENT...]");
-	if (request->name && !state_name_is_good(request->name))
+	if (ret_request->name && !state_name_is_good(ret_request->name))
 		return cli_fail(CLI_USAGE,
 				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
 				"digits, \".\", \"_\" and \"-\", no \".\" first",
-				request->name);
+				ret_request->name);
 	return 0;
-}
-
-/* 0, or what to exit with; *ret_done when that was all. */
-static int parse_options(int argc, char **argv, struct request *ret_request, bool *ret_done)
-{
-	static const struct option options[] = {
-		{"memory", required_argument, NULL, MEMORY},
-		{"cores", required_argument, NULL, CORES},
-		{"gpus", required_argument, NULL, GPUS},
-		{"name", required_argument, NULL, NAME},
-		{"oversubscribe", no_argument, NULL, OVERSUBSCRIBE},
-		{"help", no_argument, NULL, HELP},
-		{NULL, 0, NULL, 0},
-	};
-	int option;
-
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, "+:h", options, NULL)) >= 0) {
-		switch (option) {
-		case MEMORY:
-			ret_request->memory = optarg;
-			break;
-		case CORES:
-			ret_request->cores = optarg;
-			break;
-		case GPUS:
-			ret_request->gpus = optarg;
-			break;
-		case NAME:
-			ret_request->name = optarg;
-			break;
-		case OVERSUBSCRIBE:
-			ret_request->oversubscribe = true;
-			break;
-		case 'h':
-		case HELP:
-			*ret_done = true;
-			return fputs(help, stdout) < 0 ? CLI_FAILED : 0;
-		default:
-			return bad_option(argv, option);
-		}
-	}
-	ret_request->command = argv + optind;
-	return check_request(ret_request);
 }
 
 /* An option whose value is a list, of one for each GPU or one for all. */
@@ -429,18 +390,17 @@ static int run_in(const struct state *state, const struct request *request,
 	return status;
 }
 
-int run_main(int argc, char **argv)
+static int run(const struct cli_line *line)
 {
-	struct request request = {.memory = NULL};
 	struct fault fault = {""};
 	char library[PATH_MAX];
+	struct request request;
 	struct policy wanted;
 	struct state state;
 	struct gpus all;
-	bool done = false;
-	int status = parse_options(argc, argv, &request, &done);
+	int status = read_request(line, &request);
 
-	if (status || done)
+	if (status)
 		return status;
 	if (env_get("VGPU_POLICY"))
 		return cli_fail(CLI_FAILED,
@@ -455,3 +415,16 @@ int run_main(int argc, char **argv)
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	return run_in(&state, &request, &wanted, &all, library);
 }
+
+const struct cli_command run_command = {
+	.name = "run",
+	.summary = "run a program in a slice of the GPU",
+	.arguments = "[--] COMMAND [ARGUMENT...]",
+	.about = "Runs COMMAND in a slice of the machine's GPUs.",
+	.options = options,
+	.environment = environment,
+	.exits = exits,
+	.offer = CLI_COMMAND,
+	.leads = true,
+	.run = run,
+};

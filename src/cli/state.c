@@ -31,10 +31,8 @@
 #include "env.h"
 #include "region.h"
 
-#define POLICY     "policy"
 #define POLICY_NEW "policy.new"
 #define POLICY_OLD "policy.old"
-#define REGION     "region"
 #define LOCK       "lock"
 
 #define RETRY_NS 1000000
@@ -54,20 +52,20 @@ static mode_t directory_mode(void)
 
 /* -- the directory ----------------------------------------------------------------------------- */
 
-static void choose_path(char path[STATE_PATH_MAX], size_t *ret_len)
+bool state_path(char ret_path[STATE_PATH_MAX])
 {
 	const char *named = env_get("VGPU_STATE"), *runtime = env_get("XDG_RUNTIME_DIR");
 	int len;
 
 	if (named)
-		len = snprintf(path, STATE_PATH_MAX, "%s", named);
+		len = snprintf(ret_path, STATE_PATH_MAX, "%s", named);
 	else if (geteuid() == 0)
-		len = snprintf(path, STATE_PATH_MAX, "/run/vgpu");
+		len = snprintf(ret_path, STATE_PATH_MAX, STATE_ROOT_DIR);
 	else if (runtime)
-		len = snprintf(path, STATE_PATH_MAX, "%s/vgpu", runtime);
+		len = snprintf(ret_path, STATE_PATH_MAX, "%s/vgpu", runtime);
 	else
-		len = snprintf(path, STATE_PATH_MAX, "/tmp/vgpu-%u", (unsigned)geteuid());
-	*ret_len = (size_t)len;
+		len = snprintf(ret_path, STATE_PATH_MAX, "/tmp/vgpu-%u", (unsigned)geteuid());
+	return len < (int)STATE_PATH_MAX;
 }
 
 /* That nobody else can put a policy of theirs there. */
@@ -94,11 +92,9 @@ static int check_directory(int fd, const char *path, struct fault *fault)
 int state_open(struct state *ret_state, struct fault *fault)
 {
 	char path[STATE_PATH_MAX], absolute[PATH_MAX];
-	size_t len;
 	int fd, error;
 
-	choose_path(path, &len);
-	if (len >= sizeof(path))
+	if (!state_path(path))
 		return fault_set(
 			fault, -ENAMETOOLONG,
 			"the state directory's path is too long: set VGPU_STATE to another");
@@ -187,7 +183,7 @@ static bool is_whole(const struct opened *slice)
 {
 	struct stat st;
 
-	return fstatat(slice->dir, POLICY, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	return fstatat(slice->dir, STATE_POLICY, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 /* Whether processes are in its region: 1, 0, or a negative errno where that cannot be told. */
@@ -199,7 +195,7 @@ static int has_living(const struct opened *slice, struct fault *fault)
 
 	if (!is_whole(slice))
 		return 0;
-	path_in(slice, REGION, path);
+	path_in(slice, STATE_REGION, path);
 	result = region_view(path, &region, fault);
 	if (result == -ENOENT)
 		return 0;
@@ -231,10 +227,10 @@ static void remove_directory(int parent, const char *name)
 static void empty_slice_locked(const struct opened *slice)
 {
 	remove_directory(slice->dir, POLICY_OLD);
-	renameat(slice->dir, POLICY, slice->dir, POLICY_OLD);
+	renameat(slice->dir, STATE_POLICY, slice->dir, POLICY_OLD);
 	remove_directory(slice->dir, POLICY_OLD);
 	remove_directory(slice->dir, POLICY_NEW);
-	unlinkat(slice->dir, REGION, 0);
+	unlinkat(slice->dir, STATE_REGION, 0);
 }
 
 static void remove_slice_locked(const struct opened *slice)
@@ -274,7 +270,7 @@ static int make_policy(const struct opened *slice, const struct policy *policy, 
 	if (mkdir(path, directory_mode()) < 0 || chmod(path, directory_mode()) < 0)
 		return fault_set(fault, -errno, "%.300s cannot be made: %s", path, strerror(errno));
 	error = policy_write(path, policy, fault);
-	if (!error && renameat(slice->dir, POLICY_NEW, slice->dir, POLICY) < 0)
+	if (!error && renameat(slice->dir, POLICY_NEW, slice->dir, STATE_POLICY) < 0)
 		error = fault_set(fault, -errno, "%.300s cannot be renamed: %s", path,
 				  strerror(errno));
 	return error;
@@ -288,7 +284,7 @@ static int make_slice_locked(const struct opened *slice, const struct policy *wa
 
 	empty_slice_locked(slice);
 	fchmod(slice->dir, directory_mode());
-	path_in(slice, REGION, policy.region_path);
+	path_in(slice, STATE_REGION, policy.region_path);
 	snprintf(policy.name, sizeof(policy.name), "%s", slice->name);
 	error = make_region(policy.region_path, &policy, fault);
 	if (!error)
@@ -369,8 +365,8 @@ static int take_once(struct opened *slice, bool may_join, const struct policy *w
 		error = hold(slice, may_join, wanted, &made, fault);
 	if (error)
 		return error;
-	path_in(slice, POLICY, ret_slice->policy_path);
-	path_in(slice, REGION, ret_slice->region_path);
+	path_in(slice, STATE_POLICY, ret_slice->policy_path);
+	path_in(slice, STATE_REGION, ret_slice->region_path);
 	error = policy_read(ret_slice->policy_path, &ret_slice->policy, fault);
 	if (error)
 		return error;

@@ -17,6 +17,10 @@
 #include "gpus.h"
 #include "policy.h"
 
+#define STATE_ROOT_DIR "/run/vgpu" /* root's */
+#define STATE_POLICY   "policy"
+#define STATE_REGION   "region"
+
 #define STATE_NAME_MAX 63
 #define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* what goes below it still is a path */
 
@@ -35,8 +39,11 @@ struct state_slice {
 	int lock;
 };
 
-/* The directory that VGPU_STATE names, else /run/vgpu for root, else a directory of the user's own;
- * made if need be. Refused when others could write there. */
+/* Where this user's is: what VGPU_STATE names, else STATE_ROOT_DIR for root, else a directory of
+ * the user's own. False: its path is too long, and cut off. */
+bool state_path(char ret_path[STATE_PATH_MAX]);
+
+/* Opens it; made if need be. Refused when others could write there. */
 int state_open(struct state *ret_state, struct fault *fault);
 
 /* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and no "." at the start. */

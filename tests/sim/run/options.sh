@@ -59,7 +59,7 @@ fi
 vgpu_run --help
 same 'the status of --help' 0 "$status"
 grep -q '^Usage: vgpu run ' "$out" || fail 'run --help has no usage'
-grep -q '126 when it could not be run' "$out" || fail 'run --help has no exit statuses'
+grep -q '  126 *COMMAND could not be run' "$out" || fail 'run --help has no exit statuses'
 "$VGPU" help run | cmp -s - "$out" || fail '"help run" is not "run --help"'
 
 "$VGPU" --help >"$out" || fail '--help'

@@ -1,0 +1,50 @@
+# bash completion for vgpu, made from its commands' tables by `make docs`.
+# shellcheck shell=bash disable=SC2207 # what is offered has no blanks
+_vgpu_words() {
+    COMPREPLY=($(compgen -W "$1" -- "$word"))
+}
+
+# What follows an option that leads to a command line: that line's own completion.
+_vgpu_command() {
+    local first=2
+    while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do
+        case ${COMP_WORDS[first]} in
+        --) first=$((first + 1)) && break ;;
+        --*=* | --help | --oversubscribe | --json) first=$((first + 1)) ;;
+        *) first=$((first + 2)) ;;
+        esac
+    done
+    if declare -F _command_offset >/dev/null; then
+        _command_offset "$first"
+    else
+        COMPREPLY=($(compgen -c -f -- "$word"))
+    fi
+}
+
+_vgpu() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    COMPREPLY=()
+    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
+        _vgpu_words 'run inspect help --help --version'
+        return
+    fi
+    case ${COMP_WORDS[1]} in
+    run)
+        case $before in
+        --memory) :; return ;;
+        --cores) :; return ;;
+        --gpus) :; return ;;
+        --name) _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"; return ;;
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --help'; return; }
+        _vgpu_command
+        ;;
+    inspect)
+        case $before in
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
+        compopt -o filenames; COMPREPLY=($(compgen -f -- "$word"))
+        ;;
+    esac
+}
+complete -F _vgpu vgpu

@@ -1,0 +1,18 @@
+/* Which commands there are, in the order of the help text. */
+#include "commands.h"
+
+#include <string.h>
+
+const struct cli_command *const cli_commands[] = {
+	&run_command,
+	&inspect_command,
+	NULL,
+};
+
+const struct cli_command *cli_find(const char *name)
+{
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		if (strcmp((*command)->name, name) == 0)
+			return *command;
+	return NULL;
+}

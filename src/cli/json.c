@@ -1,0 +1,74 @@
+/*
+ * JSON, by json-c, because it has all of uint64_t (a damaged region may hold any figure; jansson's
+ * integers are signed, and cJSON's numbers are doubles), and because each Debian and Ubuntu has it,
+ * with nothing of its own to depend on. Where it is missing, no_json.c stands in for this file and
+ * those that use it.
+ */
+#include "json.h"
+
+#include <iconv.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+void json_add(struct json_object *to, const char *name, struct json_object *value)
+{
+	json_object_object_add(to, name, value);
+}
+
+void json_add_number(struct json_object *to, const char *name, uint64_t value)
+{
+	json_add(to, name, json_object_new_uint64(value));
+}
+
+void json_add_number_or_null(struct json_object *to, const char *name, uint64_t value)
+{
+	json_add(to, name, value ? json_object_new_uint64(value) : NULL);
+}
+
+static bool is_utf8(const char *text)
+{
+	char *from = (char *)text, buf[256], *to;
+	size_t left = strlen(text), room, result;
+	iconv_t check = iconv_open("UTF-8", "UTF-8");
+
+	if (check == (iconv_t)-1)
+		return false;
+	do {
+		to = buf;
+		room = sizeof(buf);
+		result = iconv(check, &from, &left, &to, &room);
+	} while (result == (size_t)-1 && to > buf); /* buf was full, or the next round says */
+	iconv_close(check);
+	return result != (size_t)-1;
+}
+
+/* A document is UTF-8. */
+struct json_object *json_text(const char *text)
+{
+	struct json_object *value;
+	char *ascii;
+
+	if (is_utf8(text))
+		return json_object_new_string(text);
+	ascii = strdup(text);
+	if (!ascii)
+		return NULL;
+	for (char *at = ascii; *at; at++)
+		if ((unsigned char)*at >= 0x80)
+			*at = '?';
+	value = json_object_new_string(ascii);
+	free(ascii);
+	return value;
+}
+
+int json_print(struct json_object *document)
+{
+	puts(json_object_to_json_string_ext(document, JSON_C_TO_STRING_PRETTY |
+							      JSON_C_TO_STRING_SPACED |
+							      JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(document);
+	return cli_written(0);
+}

@@ -1,0 +1,17 @@
+/* What the commands' --json have in common, over json-c. Without memory there are nulls. */
+#pragma once
+
+#include <json-c/json.h>
+#include <stdint.h>
+
+/* A member; value is the object's then. */
+void json_add(struct json_object *to, const char *name, struct json_object *value);
+void json_add_number(struct json_object *to, const char *name, uint64_t value);
+/* null where 0 means that there is none. */
+void json_add_number_or_null(struct json_object *to, const char *name, uint64_t value);
+
+/* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
+struct json_object *json_text(const char *text);
+
+/* Prints the document and lets go of it: 0, or what to exit with after a line on stderr. */
+int json_print(struct json_object *document);

@@ -1,0 +1,15 @@
+/* In the place of json.c and those that use it, where json-c was missing. */
+#include "cli.h"
+#include "inspect.h"
+
+static int missing(void)
+{
+	return cli_fail(CLI_FAILED, "this vgpu was built without --json: install json-c "
+				    "(libjson-c-dev) and pkg-config, and build it again");
+}
+
+int inspect_print_json(const struct inspection *found)
+{
+	(void)found;
+	return missing();
+}

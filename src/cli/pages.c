@@ -1,0 +1,296 @@
+/*
+ * What the manual pages and the completions have of the commands' tables. Not installed:
+ * docs/pages.sh runs it, and the result is in the repository.
+ *
+ *     vgpu_pages synopsis | options | environment | exits COMMAND     a part of a page, in mdoc
+ *     vgpu_pages commands                                             of vgpu(1)
+ *     vgpu_pages bash | zsh                                           a completion
+ */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+static const struct cli_option help = {"help", NULL, "print a summary", CLI_NOTHING};
+
+/* The tables' functions are linked with their commands. */
+int cli_fail(int status, const char *format, ...)
+{
+	(void)format;
+	return status;
+}
+
+int cli_written(int status)
+{
+	return status;
+}
+
+/* -- mdoc -------------------------------------------------------------------------------------- */
+
+/* As a sentence: with a capital and a full stop. */
+static void print_sentence(const char *text)
+{
+	printf("%c%s.\n", toupper((unsigned char)text[0]), text + 1);
+}
+
+static void print_option_names(const struct cli_option *option)
+{
+	printf("Fl -%s", option->name);
+	if (option->value)
+		printf(" Ar %s", option->value);
+	putchar('\n');
+}
+
+static void print_synopsis(const struct cli_command *command)
+{
+	printf(".Nm vgpu %s\n", command->name);
+	for (const struct cli_option *option = command->options; option->name; option++) {
+		fputs(".Op ", stdout);
+		print_option_names(option);
+	}
+	if (command->arguments)
+		printf(".Ar %s\n", command->arguments);
+}
+
+static void print_mdoc_option(const struct cli_option *option)
+{
+	fputs(".It ", stdout);
+	print_option_names(option);
+	print_sentence(option->help);
+}
+
+static void print_options(const struct cli_command *command)
+{
+	puts(".Bl -tag -width Ds");
+	for (const struct cli_option *option = command->options; option->name; option++)
+		print_mdoc_option(option);
+	print_mdoc_option(&help);
+	puts(".El");
+}
+
+static void print_rows(const struct cli_row *rows, const char *macro)
+{
+	puts(".Bl -tag -width Ds");
+	for (; rows && rows->left; rows++) {
+		printf(".It %s%s\n", macro, rows->left);
+		print_sentence(rows->right);
+	}
+	puts(".El");
+}
+
+static void print_environment(const struct cli_command *command)
+{
+	print_rows(command->environment, "Ev ");
+}
+
+static void print_exits(const struct cli_command *command)
+{
+	print_rows(command->exits, "");
+}
+
+static void print_commands(void)
+{
+	puts(".Bl -tag -width Ds");
+	for (const struct cli_command *const *command = cli_commands; *command; command++) {
+		printf(".It Cm %s\n", (*command)->name);
+		print_sentence((*command)->summary);
+		printf("See\n.Xr vgpu-%s 1 .\n", (*command)->name);
+	}
+	puts(".El");
+}
+
+/* -- bash -------------------------------------------------------------------------------------- */
+
+static const char *bash_offer(enum cli_offer offer)
+{
+	static const char *const offers[] = {
+		[CLI_NOTHING] = ":",
+		[CLI_SLICE] = "_vgpu_words \"$(vgpu ps --quiet 2>/dev/null)\"",
+		[CLI_FILE] = "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\"))",
+		[CLI_COMMAND] = "_vgpu_command",
+		[CLI_NUMBER] = ":",
+	};
+
+	return offers[offer];
+}
+
+static void print_bash_command(const struct cli_command *command)
+{
+	printf("    %s)\n        case $before in\n", command->name);
+	for (const struct cli_option *option = command->options; option->name; option++)
+		if (option->value)
+			printf("        --%s) %s; return ;;\n", option->name,
+			       bash_offer(option->offer));
+	puts("        esac");
+	printf("        [[ $word != -* ]] || { _vgpu_words '");
+	for (const struct cli_option *option = command->options; option->name; option++)
+		printf("--%s ", option->name);
+	printf("--help'; return; }\n        %s\n        ;;\n", bash_offer(command->offer));
+}
+
+static void print_bash(void)
+{
+	puts("# bash completion for vgpu, made from its commands' tables by `make docs`.\n"
+	     "# shellcheck shell=bash disable=SC2207 # what is offered has no blanks\n"
+	     "_vgpu_words() {\n"
+	     "    COMPREPLY=($(compgen -W \"$1\" -- \"$word\"))\n"
+	     "}\n"
+	     "\n"
+	     "# What follows an option that leads to a command line: that line's own completion.\n"
+	     "_vgpu_command() {\n"
+	     "    local first=2\n"
+	     "    while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do\n"
+	     "        case ${COMP_WORDS[first]} in\n"
+	     "        --) first=$((first + 1)) && break ;;\n"
+	     "        --*=* | --help | --oversubscribe | --json) first=$((first + 1)) ;;\n"
+	     "        *) first=$((first + 2)) ;;\n"
+	     "        esac\n"
+	     "    done\n"
+	     "    if declare -F _command_offset >/dev/null; then\n"
+	     "        _command_offset \"$first\"\n"
+	     "    else\n"
+	     "        COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+	     "    fi\n"
+	     "}\n"
+	     "\n"
+	     "_vgpu() {\n"
+	     "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
+	     "    COMPREPLY=()\n"
+	     "    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then");
+	printf("        _vgpu_words '");
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		printf("%s ", (*command)->name);
+	puts("help --help --version'\n"
+	     "        return\n"
+	     "    fi\n"
+	     "    case ${COMP_WORDS[1]} in");
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		print_bash_command(*command);
+	puts("    esac\n"
+	     "}\n"
+	     "complete -F _vgpu vgpu");
+}
+
+/* -- zsh --------------------------------------------------------------------------------------- */
+
+static const char *zsh_offer(enum cli_offer offer)
+{
+	static const char *const offers[] = {
+		[CLI_NOTHING] = " ",        [CLI_SLICE] = "_vgpu_slices", [CLI_FILE] = "_files",
+		[CLI_COMMAND] = "_default", [CLI_NUMBER] = " ",
+	};
+
+	return offers[offer];
+}
+
+/* In single quotes, and within brackets or behind a colon. */
+static void print_zsh_text(const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\'')
+			fputs("'\\''", stdout);
+		else if (strchr("[]:\\", *text))
+			printf("\\%c", *text);
+		else
+			putchar(*text);
+	}
+}
+
+static void print_zsh_command(const struct cli_command *command)
+{
+	printf("    %s)\n        _arguments -S \\\n", command->name);
+	for (const struct cli_option *option = command->options; option->name; option++) {
+		printf("            '--%s%s[", option->name, option->value ? "=" : "");
+		print_zsh_text(option->help);
+		putchar(']');
+		if (option->value) {
+			putchar(':');
+			print_zsh_text(option->value);
+			printf(":%s", zsh_offer(option->offer));
+		}
+		puts("' \\");
+	}
+	fputs("            '--help[print a summary]'", stdout);
+	if (command->leads)
+		fputs(" \\\n            '(-)1:command:_command_names -e' '*::arguments:_normal'",
+		      stdout);
+	else if (command->arguments)
+		printf(" \\\n            '*:argument:%s'", zsh_offer(command->offer));
+	puts("\n        ;;");
+}
+
+static void print_zsh(void)
+{
+	puts("#compdef vgpu\n"
+	     "# zsh completion for vgpu, made from its commands' tables by `make docs`.\n"
+	     "_vgpu_slices() {\n"
+	     "    local -a names\n"
+	     "    names=(${(f)\"$(vgpu ps --quiet 2>/dev/null)\"})\n"
+	     "    compadd -a names\n"
+	     "}\n"
+	     "\n"
+	     "_vgpu() {\n"
+	     "    local -a commands\n"
+	     "    commands=(");
+	for (const struct cli_command *const *command = cli_commands; *command; command++) {
+		printf("        '%s:", (*command)->name);
+		print_zsh_text((*command)->summary);
+		puts("'");
+	}
+	puts("        'help:what a command does, and its options'\n"
+	     "    )\n"
+	     "    if ((CURRENT == 2)) || [[ CURRENT -eq 3 && $words[2] == help ]]; then\n"
+	     "        _describe command commands\n"
+	     "        return\n"
+	     "    fi\n"
+	     "    local command=$words[2]\n"
+	     "    shift words\n"
+	     "    ((CURRENT--))\n"
+	     "    case $command in");
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		print_zsh_command(*command);
+	puts("    esac\n"
+	     "}\n"
+	     "_vgpu \"$@\"");
+}
+
+/* -- which ------------------------------------------------------------------------------------- */
+
+static int print_part(const char *part, const char *name)
+{
+	static const struct {
+		const char *name;
+		void (*print)(const struct cli_command *command);
+	} parts[] = {
+		{"synopsis", print_synopsis},
+		{"options", print_options},
+		{"environment", print_environment},
+		{"exits", print_exits},
+	};
+	const struct cli_command *command = cli_find(name);
+
+	for (size_t i = 0; command && i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (strcmp(parts[i].name, part) == 0) {
+			parts[i].print(command);
+			return 0;
+		}
+	fprintf(stderr, "vgpu_pages: no part \"%s\" of \"%s\"\n", part, name);
+	return CLI_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3)
+		return print_part(argv[1], argv[2]);
+	if (argc == 2 && strcmp(argv[1], "commands") == 0)
+		print_commands();
+	else if (argc == 2 && strcmp(argv[1], "bash") == 0)
+		print_bash();
+	else if (argc == 2 && strcmp(argv[1], "zsh") == 0)
+		print_zsh();
+	else
+		return CLI_USAGE;
+	return 0;
+}

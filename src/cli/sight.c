@@ -1,0 +1,91 @@
+/* Reading a region as everybody may: without its lock, each field by one load. */
+#include "sight.h"
+
+#include <string.h>
+
+/* One aligned load, as whoever reads a region without its lock must. */
+#define SEE(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+
+static void see_device(const struct region *region, unsigned index, struct sight_device *ret_device)
+{
+	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
+	const struct vgpu_hami_region *hami = &region->file->hami;
+	uint64_t cores;
+
+	memset(ret_device, 0, sizeof(*ret_device));
+	for (unsigned i = 0; i < VGPU_UUID_LEN; i++) {
+		char c = SEE(hami->uuids[index][i]);
+
+		if (c == '\0')
+			break;
+		ret_device->uuid[i] = c > ' ' && c < 127 ? c : '?';
+	}
+	ret_device->used_bytes = SEE(region->file->own.device[index].used);
+	ret_device->limit_bytes = SEE(hami->limit[index]);
+	cores = SEE(hami->sm_limit[index]);
+	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;
+	ret_device->taken_ns = SEE(bucket->charged) + SEE(bucket->corrected);
+}
+
+static const char *state_of(struct region *region, unsigned slot)
+{
+	if (region_slot_alive(region, slot))
+		return SEE(region->file->hami.slots[slot].status) == VGPU_SLOT_SUSPENDED
+			       ? "suspended"
+			       : "running";
+	return region_slot_dying(region, slot) ? "dying" : "dead";
+}
+
+/* Whether a process has the slot: before and after what is seen of it. */
+static bool see_process(struct region *region, unsigned slot, struct sight_process *ret_process)
+{
+	const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];
+
+	if (!SEE(at->status))
+		return false;
+	ret_process->slot = slot;
+	ret_process->pid = SEE(at->pid);
+	ret_process->hostpid = SEE(at->hostpid);
+	ret_process->pid_namespace = SEE(region->file->own.slots[slot].pid_namespace);
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+		const struct vgpu_hami_usage *usage = &at->used[device];
+		struct sight_held *held = &ret_process->held[device];
+
+		held->context = SEE(usage->context);
+		held->module = SEE(usage->module);
+		held->data = SEE(usage->data);
+		held->offset = SEE(usage->offset);
+		held->total = SEE(usage->total);
+	}
+	ret_process->state = state_of(region, slot);
+	return SEE(at->status) != VGPU_SLOT_FREE;
+}
+
+void sight_take(struct region *region, struct sight *ret_sight)
+{
+	const struct vgpu_region_file *file = region->file;
+	uint64_t devices = SEE(file->hami.device_count);
+
+	ret_sight->version = SEE(file->own.version);
+	ret_sight->hami_major = SEE(file->hami.version_major);
+	ret_sight->hami_minor = SEE(file->hami.version_minor);
+	ret_sight->lock_slot = (int)(SEE(file->own.lock) & VGPU_LOCK_SLOT_MASK) - 1;
+	ret_sight->takeovers = SEE(file->own.takeovers);
+	ret_sight->lifted = SEE(file->hami.utilization_switch) == 0;
+	ret_sight->blocked = SEE(file->hami.recent_kernel) < 0;
+	ret_sight->launched_s = SEE(file->hami.last_kernel_time);
+	ret_sight->device_count = devices > VGPU_DEVICES_MAX ? VGPU_DEVICES_MAX : (unsigned)devices;
+	for (unsigned i = 0; i < ret_sight->device_count; i++)
+		see_device(region, i, &ret_sight->device[i]);
+	ret_sight->process_count = 0;
+	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
+		ret_sight->process_count +=
+			see_process(region, slot, &ret_sight->process[ret_sight->process_count]);
+}
+
+bool sight_holds(const struct sight_process *process, unsigned device)
+{
+	const struct sight_held *held = &process->held[device];
+
+	return held->context || held->module || held->data || held->offset || held->total;
+}

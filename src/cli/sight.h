@@ -1,0 +1,52 @@
+/* What a region says, at one look: for those who print it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "region.h"
+#include "vgpu_region.h"
+
+/* What a process has of one device, bytes: struct vgpu_hami_usage's fields of these names. */
+struct sight_held {
+	uint64_t context, module, data, offset, total;
+};
+
+struct sight_process {
+	unsigned slot;
+	int pid;                /* in its own pid namespace */
+	int hostpid;            /* 0 when not known */
+	uint64_t pid_namespace; /* inode of the one that `pid` is of, 0 when not known */
+	const char *state;      /* "running", "suspended", "dying" or "dead" */
+	struct sight_held held[VGPU_DEVICES_MAX];
+};
+
+struct sight_device {
+	char uuid[VGPU_UUID_LEN + 1]; /* printable ASCII, whatever the file has */
+	uint64_t used_bytes;          /* by the ledger */
+	uint64_t limit_bytes;         /* 0 for none */
+	unsigned cores_pct;           /* the limit; 0 for none */
+	/* GPU time that the slice has taken since the region was made, ns, as far as it is counted:
+	 * while it has a compute limit. */
+	int64_t taken_ns;
+};
+
+struct sight {
+	unsigned version, hami_major, hami_minor;
+	int lock_slot; /* who had the lock when it was looked at, or -1 */
+	unsigned takeovers;
+	bool lifted;        /* HAMi's monitor has lifted the compute limit (utilization_switch 0) */
+	bool blocked;       /* HAMi's monitor lets nothing be launched (recent_kernel below 0) */
+	int64_t launched_s; /* of the last launch, unix seconds, true to about one; 0: never */
+	unsigned device_count;
+	struct sight_device device[VGPU_DEVICES_MAX];
+	unsigned process_count;
+	struct sight_process *process; /* the caller's: VGPU_SLOTS_MAX of them */
+};
+
+/* Looks once, without the lock: figures are each true, and together to within one change in
+ * progress. ret_sight->process is set by the caller. */
+void sight_take(struct region *region, struct sight *ret_sight);
+
+/* Whether the process has anything of the device. */
+bool sight_holds(const struct sight_process *process, unsigned device);

@@ -1,0 +1,305 @@
+/* Directories are read, no region is opened: whoever is asked for more opens it for himself. */
+#include "slices.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "slice.h"
+#include "state.h"
+
+#define HAMI_DIR       SLICE_REGION_HAMI_DIR /* on the host, as in its containers */
+#define CONTAINERS     "containers"
+#define REGION_ENDING  ".cache"
+#define RUN_USERS_DIR  "/run/user"
+#define TMP_DIR        "/tmp"
+#define TMP_STATE_NAME "vgpu-" /* with the user's number: state.c */
+
+/* -- the list ---------------------------------------------------------------------------------- */
+
+static void free_one(struct slices_one *one)
+{
+	free(one->name);
+	free(one->region_path);
+	free(one->policy_path);
+	free(one->state_path);
+}
+
+void slices_free(struct slices *slices)
+{
+	for (unsigned i = 0; i < slices->count; i++)
+		free_one(&slices->one[i]);
+	free(slices->one);
+	*slices = (struct slices){0, NULL};
+}
+
+/* Takes what is in one; false without memory. */
+static bool append(struct slices *slices, struct slices_one one)
+{
+	bool whole = one.name && one.region_path && (one.kind != SLICES_RUN || one.policy_path);
+	struct slices_one *more =
+		whole ? realloc(slices->one, (slices->count + 1) * sizeof(*more)) : NULL;
+
+	if (!more) {
+		free_one(&one);
+		return false;
+	}
+	slices->one = more;
+	slices->one[slices->count++] = one;
+	return true;
+}
+
+/* NULL without memory. */
+static char *joined(const char *dir, const char *name)
+{
+	char *path;
+
+	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
+}
+
+/* Calls visit for each entry of the directory until it says false: that is returned. */
+static bool each_entry(const char *path,
+		       bool (*visit)(struct slices *slices, const char *dir, const char *name),
+		       struct slices *slices)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+	bool going = true;
+
+	if (!dir)
+		return true;
+	while (going && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			going = visit(slices, path, entry->d_name);
+	closedir(dir);
+	return going;
+}
+
+static bool is_directory(const char *path, struct stat *ret_st)
+{
+	return lstat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode);
+}
+
+/* -- vgpu run's -------------------------------------------------------------------------------- */
+
+static bool add_run(struct slices *slices, const char *dir, const char *name)
+{
+	char *path = joined(dir, name);
+	struct slices_one one = {.kind = SLICES_RUN};
+	struct stat st;
+
+	if (!path)
+		return false;
+	if (!state_name_is_good(name) || !is_directory(path, &st)) {
+		free(path);
+		return true;
+	}
+	one.name = strdup(name);
+	one.region_path = joined(path, STATE_REGION);
+	one.policy_path = joined(path, STATE_POLICY);
+	one.state_path = strdup(dir);
+	one.owner = st.st_uid;
+	free(path);
+	return append(slices, one);
+}
+
+/* /run/user/NUMBER */
+static bool add_runtime(struct slices *slices, const char *dir, const char *name)
+{
+	char *user = joined(dir, name), *path = user ? joined(user, "vgpu") : NULL;
+	bool going = path && each_entry(path, add_run, slices);
+
+	free(path);
+	free(user);
+	return going;
+}
+
+/* /tmp/vgpu-NUMBER */
+static bool add_temporary(struct slices *slices, const char *dir, const char *name)
+{
+	size_t prefix = strlen(TMP_STATE_NAME);
+	char *path;
+	bool going;
+
+	if (strncmp(name, TMP_STATE_NAME, prefix) != 0 || !name[prefix] ||
+	    name[prefix + strspn(name + prefix, "0123456789")])
+		return true;
+	path = joined(dir, name);
+	going = path && each_entry(path, add_run, slices);
+	free(path);
+	return going;
+}
+
+static bool list_run(struct slices *slices)
+{
+	char own[STATE_PATH_MAX];
+
+	state_path(own);
+	if (env_get("VGPU_STATE"))
+		return each_entry(own, add_run, slices);
+	if (geteuid() == 0)
+		return each_entry(STATE_ROOT_DIR, add_run, slices) &&
+		       each_entry(RUN_USERS_DIR, add_runtime, slices) &&
+		       each_entry(TMP_DIR, add_temporary, slices);
+	return each_entry(own, add_run, slices) && each_entry(STATE_ROOT_DIR, add_run, slices);
+}
+
+/* -- HAMi's ------------------------------------------------------------------------------------ */
+
+static bool is_region_name(const char *name)
+{
+	size_t len = strlen(name), ending = strlen(REGION_ENDING);
+
+	return len > ending && strcmp(name + len - ending, REGION_ENDING) == 0;
+}
+
+/* A container's directory has one region, or, after a restart with another GPU, several: then the
+ * file's name tells them apart. */
+static bool add_region(struct slices *slices, const char *dir, const char *name)
+{
+	const char *container = strrchr(dir, '/') + 1;
+	struct slices_one one = {.kind = SLICES_HAMI};
+	struct stat st;
+
+	if (!is_region_name(name))
+		return true;
+	one.region_path = joined(dir, name);
+	if (!one.region_path || lstat(one.region_path, &st) < 0 || !S_ISREG(st.st_mode)) {
+		bool going = one.region_path != NULL;
+
+		free_one(&one);
+		return going;
+	}
+	one.owner = st.st_uid;
+	for (unsigned i = 0; i < slices->count && !one.name; i++)
+		if (strcmp(slices->one[i].name, container) == 0)
+			one.name = joined(container, name);
+	if (!one.name)
+		one.name = strdup(container);
+	return append(slices, one);
+}
+
+static bool add_container(struct slices *slices, const char *dir, const char *name)
+{
+	char *path = joined(dir, name);
+	bool going = path && each_entry(path, add_region, slices);
+
+	free(path);
+	return going;
+}
+
+static bool list_hami(struct slices *slices)
+{
+	const char *named = env_get("VGPU_HAMI");
+	char *path = joined(named ? named : HAMI_DIR, CONTAINERS);
+	bool going = path && each_entry(path, add_container, slices);
+
+	free(path);
+	return going;
+}
+
+/* -- all --------------------------------------------------------------------------------------- */
+
+static bool add_loose(struct slices *slices, const char *path)
+{
+	struct slices_one one = {.kind = SLICES_LOOSE};
+	struct stat st;
+
+	if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+		return true;
+	one.name = strdup(path);
+	one.region_path = strdup(path);
+	one.owner = st.st_uid;
+	return append(slices, one);
+}
+
+static int by_name(const void *left, const void *right)
+{
+	const struct slices_one *a = left, *b = right;
+
+	return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
+}
+
+int slices_list(struct slices *ret_slices, struct fault *fault)
+{
+	*ret_slices = (struct slices){0, NULL};
+	if (!list_run(ret_slices) || !list_hami(ret_slices) ||
+	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
+		slices_free(ret_slices);
+		return fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
+	}
+	if (ret_slices->count > 0)
+		qsort(ret_slices->one, ret_slices->count, sizeof(*ret_slices->one), by_name);
+	return 0;
+}
+
+const char *slices_kind_name(enum slices_kind kind)
+{
+	static const char *const names[] = {"run", "hami", "loose"};
+
+	return names[kind];
+}
+
+/* -- one of them ------------------------------------------------------------------------------- */
+
+static int find_path(struct slices *slices, const char *path, const struct slices_one **ret_one,
+		     struct fault *fault)
+{
+	struct stat wanted, st;
+
+	if (stat(path, &wanted) < 0)
+		return fault_set(fault, -ENOENT, "the region %.300s cannot be looked at: %s", path,
+				 strerror(errno));
+	for (unsigned i = 0; i < slices->count; i++)
+		if (stat(slices->one[i].region_path, &st) == 0 && st.st_dev == wanted.st_dev &&
+		    st.st_ino == wanted.st_ino) {
+			*ret_one = &slices->one[i];
+			return 0;
+		}
+	if (!S_ISREG(wanted.st_mode))
+		return fault_set(fault, -ENOENT, "%.300s is no region: it is not a file", path);
+	if (!add_loose(slices, path))
+		return fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
+	*ret_one = &slices->one[slices->count - 1];
+	return 0;
+}
+
+int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
+		struct fault *fault)
+{
+	const struct slices_one *found = NULL, *exact = NULL;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < slices->count; i++) {
+		const struct slices_one *one = &slices->one[i];
+
+		if (strcmp(one->name, name) == 0 && (!exact || one->owner == geteuid()))
+			exact = one; /* of those of several users, one's own */
+		if (*name && strncmp(one->name, name, strlen(name)) == 0) {
+			found = one;
+			count++;
+		}
+	}
+	if (exact) {
+		*ret_one = exact;
+		return 0;
+	}
+	if (count == 0 && strchr(name, '/'))
+		return find_path(slices, name, ret_one, fault);
+	if (count == 0)
+		return fault_set(fault, -ENOENT,
+				 "there is no slice \"%.200s\" here: vgpu ps lists those there are",
+				 name);
+	if (count > 1)
+		return fault_set(fault, -ENOTUNIQ,
+				 "%u slices have a name that starts with %.200s: write more of it",
+				 count, name);
+	*ret_one = found;
+	return 0;
+}

@@ -1,0 +1,47 @@
+/*
+ * The slices on this machine, whoever made them:
+ *
+ *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
+ *                     state directory and root's; for root, those of all users (state.h)
+ *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what VGPU_HAMI
+ *                     names, or else /usr/local/vgpu: where its device plugin keeps its containers'
+ *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or a
+ *                     file that somebody names
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "fault.h"
+
+enum slices_kind { SLICES_RUN, SLICES_HAMI, SLICES_LOOSE };
+
+struct slices_one {
+	enum slices_kind kind;
+	char *name;        /* for people, and to find it by; of a loose one, its path */
+	char *region_path; /* there may be no file yet, or any more */
+	char *policy_path; /* NULL: it has none, its limits are the region's and the environment's
+			    */
+	char *state_path;  /* of SLICES_RUN: the state directory that it is in; else NULL */
+	uid_t owner;       /* who made it, as far as files tell */
+};
+
+struct slices {
+	unsigned count;
+	struct slices_one *one;
+};
+
+/* Lists them, by kind and name. Directories that cannot be read are passed over. -ENOMEM. */
+int slices_list(struct slices *ret_slices, struct fault *fault);
+void slices_free(struct slices *slices); /* also of a zeroed one */
+
+/* "run", "hami" or "loose": stable, for --json. */
+const char *slices_kind_name(enum slices_kind kind);
+
+/*
+ * The one that is meant: a name; what only one name starts with; or, with a "/", a region's path,
+ * which need not be in the list. -ENOENT or -ENOTUNIQ with a fault. ret_one belongs to the list.
+ */
+int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
+		struct fault *fault);
