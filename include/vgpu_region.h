@@ -15,7 +15,8 @@
  * Who may read: anyone, at any time, without a lock; every field is written in one aligned store,
  * so each is some true value, and a set of them is consistent to within one change in progress. Who
  * may write: slots, their owner, and the holder of the lock where a charge moves to another slot;
- * totals, limits and shares, the holder of the lock; utilization_switch, monitor_used and a status
+ * totals and shares, the holder of the lock; limits, whoever
+ * steers the slice, each by one store; utilization_switch, monitor_used and a status
  * between 1 and 2, HAMi's monitor; recent_kernel, the monitor and whoever launches;
  * last_kernel_time, whoever launches.
  * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
@@ -119,7 +120,8 @@ struct vgpu_region_bucket {
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
-	uint64_t spare[6];     /* zero */
+	uint64_t first_limit;  /* bytes: hami.limit as the device was added, 0 for none */
+	uint64_t spare[5];     /* zero */
 	struct vgpu_region_bucket bucket;
 };
 

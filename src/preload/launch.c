@@ -13,7 +13,6 @@
 
 #include "cuda.h"
 #include "hooks.h"
-#include "limits.h"
 #include "lock.h"
 #include "measure.h"
 #include "quota.h"
@@ -179,7 +178,6 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 		attach();
 	else if (!attached && state_get() == STATE_INERT)
 		pace_open();
-	limits_look();
 	error = pace_ask();
 	if (error == 0 && !pace_asks_all())
 		return CUDA_SUCCESS;

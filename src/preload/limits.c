@@ -1,10 +1,12 @@
 /*
- * A policy that is changed while programs of the slice run. Nobody is told: whoever gives the
- * device work looks at the files' times now and then, and one thread reads what is new. What cannot
- * be understood changes nothing, and is told once; so does a policy that is gone, as when the slice
- * ends. A GPU that is listed no more keeps the limits that it had.
+ * A policy that is changed while programs of the slice run. Nobody is told: whoever allocates, asks
+ * for figures or gives the device work looks at the files' times now and then, and one thread reads
+ * what is new. What cannot be understood changes nothing, and is told once; so does a policy that
+ * is gone, as when the slice ends. A GPU that is listed no more keeps the limits that it had.
  */
 #include "limits.h"
+
+#include <errno.h>
 
 #include "clock.h"
 #include "lock.h"
@@ -24,44 +26,55 @@ void limits_forget(void)
 	stamp = 0;
 }
 
-static void apply(const struct policy *policy)
+/* The GPUs of this process that the region knows: it is to say what the policy does, for others to
+ * see, and the gate to go by it. */
+static void tell(const struct policy *before, const struct policy *now)
 {
 	char uuid[VGPU_UUID_LEN];
 
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		int at = quota_has_device(device) && state_device_uuid(device, uuid)
-				 ? policy_find(policy, uuid)
-				 : -1;
+		bool known = quota_has_device(device) && state_device_uuid(device, uuid);
+		int at = known ? policy_find(now, uuid) : -1;
+		int was = known ? policy_find(before, uuid) : -1;
 
-		if (at >= 0)
-			pace_set_policy(device, policy->device[at].cores_pct);
+		if (at < 0 || was < 0)
+			continue;
+		pace_set_policy(device, now->device[at].cores_pct);
+		quota_follow_policy(device, before->device[was].memory_bytes,
+				    now->device[at].memory_bytes);
 	}
 }
 
 static void look(void)
 {
-	static struct policy policy; /* under `reading` */
+	static struct policy policy, old; /* under `reading` */
 	uint64_t now = slice_policy_stamp(state_slice()), before = stamp;
 	struct fault fault = {""};
 
 	stamp = now;
 	if (now == before)
 		return;
-	if (slice_read_policy(state_slice(), &policy, &fault) == 0)
-		apply(&policy);
-	else
+	if (slice_read_policy(state_slice(), &policy, &fault) != 0) {
 		log_line(LOG_WARN, "%s; until that is mended, the limits stay as they were",
 			 fault.text);
+		return;
+	}
+	old = state_slice()->policy;
+	state_renew_slice(&policy);
+	tell(&old, &policy);
 }
 
 void limits_look(void)
 {
 	uint64_t now_ns = clock_coarse_ns(), then_ns;
+	int saved;
 
 	then_ns = __atomic_load_n(&looked_ns, __ATOMIC_RELAXED);
 	if (now_ns - then_ns < LIMITS_NS || !state_slice()->has_policy || !lock_try(&reading))
 		return;
 	__atomic_store_n(&looked_ns, now_ns, __ATOMIC_RELAXED);
+	saved = errno; /* files are opened */
 	look();
+	errno = saved;
 	lock_release(&reading);
 }

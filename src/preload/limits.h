@@ -4,7 +4,8 @@
 #include <stdbool.h>
 
 /* Where the slice has a policy: looks whether its files changed, when the last look is LIMITS_NS
- * old, and has what they say hold. For who passes the gate; a few ns otherwise. */
+ * old, and has what they say hold. On the way of each call that limits concern; a few ns otherwise.
+ */
 void limits_look(void);
 
 #define LIMITS_NS ((uint64_t)50000000)

@@ -105,6 +105,11 @@ const struct slice *state_slice(void)
 	return &slice;
 }
 
+void state_renew_slice(const struct policy *policy)
+{
+	slice_renew(&slice, policy);
+}
+
 /* cuDeviceGetUuid gives the whole GPU's, _v2 that of the MIG instance where the device is one. */
 bool state_device_uuid(CUdevice device, char uuid[VGPU_UUID_LEN])
 {
@@ -187,5 +192,7 @@ CUresult state_attach(bool *ret_attached)
 	if (now == STATE_REFUSED)
 		return CUDA_ERROR_NOT_PERMITTED;
 	*ret_attached = quota_attached();
+	if (*ret_attached)
+		limits_look();
 	return CUDA_SUCCESS;
 }

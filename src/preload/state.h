@@ -17,6 +17,8 @@ enum state state_get(void);
 
 /* The slice; valid while state_get() is STATE_ENFORCING. */
 const struct slice *state_slice(void);
+/* Its policy has changed: slice_renew. The caller serialises. */
+void state_renew_slice(const struct policy *policy);
 
 /*
  * Whether the process is attached to its slice's region, now that the driver is initialised:

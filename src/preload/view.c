@@ -5,6 +5,7 @@
  */
 #include "view.h"
 
+#include "limits.h"
 #include "lock.h"
 #include "nvml.h"
 #include "state.h"
@@ -31,24 +32,27 @@ void view_forget(void)
 bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
 {
 	struct region *region;
-	uint64_t limit = 0, used = 0;
-	unsigned cores;
+	struct slice_limits limits = {.policy = NULL};
+	uint64_t first, now;
 	int index;
 
 	if (state_get() != STATE_ENFORCING)
 		return false;
+	limits_look();
 	slice_limits(state_slice(), uuid, slice_needs_order(state_slice()) ? nvml_index(uuid) : -1,
-		     &limit, &cores);
+		     &limits);
 	region = open_view();
 	index = region ? region_find_device(region, uuid) : -1;
-	if (index >= 0) {
+	*ret_used = 0;
+	if (index < 0) {
+		*ret_limit = slice_memory(&limits, 0, 0);
+	} else {
 		region_reap(region); /* where it may be written; else the dead still show */
-		limit = slice_stricter(limit, region->file->hami.limit[index]);
-		used = region_used(region, (unsigned)index);
+		now = region_limit(region, (unsigned)index, &first);
+		*ret_limit = slice_memory(&limits, first, now);
+		*ret_used = region_used(region, (unsigned)index);
 	}
-	*ret_limit = limit;
-	*ret_used = used;
-	return limit != 0;
+	return *ret_limit != 0;
 }
 
 unsigned view_processes(const char *uuid, struct region_process ret_processes[VGPU_SLOTS_MAX])

@@ -59,11 +59,13 @@ static void set_up_device(struct region_setup *setup, const struct slice *slice,
 			  int nvml_index)
 {
 	unsigned i = setup->device_count;
+	struct slice_limits limits;
 
-	if (i == VGPU_DEVICES_MAX ||
-	    !slice_limits(slice, uuid, nvml_index, &setup->device[i].memory_bytes,
-			  &setup->device[i].cores_pct))
+	if (i == VGPU_DEVICES_MAX || !slice_limits(slice, uuid, nvml_index, &limits))
 		return;
+	setup->device[i].memory_bytes = slice_memory(&limits, 0, 0);
+	setup->device[i].cores_pct =
+		(unsigned)slice_stricter(slice_policy_cores(&limits), limits.env_pct);
 	strncpy(setup->device[i].uuid, uuid, VGPU_UUID_LEN - 1);
 	setup->device_count++;
 }
@@ -92,19 +94,13 @@ static bool has_limit(const struct region_setup *setup)
 
 static struct account_device find_device(const struct slice *slice, const struct quota_gpu *gpu)
 {
-	struct account_device device = {0};
+	struct account_device device = {.in_slice = false};
 	int index = region_find_device(&account_region, gpu->uuid);
-	uint64_t own_limit;
-	unsigned cores;
 
-	if (index < 0 || !slice_limits(slice, gpu->uuid, gpu->nvml_index, &own_limit, &cores))
+	if (index < 0 || !slice_limits(slice, gpu->uuid, gpu->nvml_index, &device.limits))
 		return device;
 	device.in_slice = true;
 	device.index = (unsigned)index;
-	device.limit_bytes =
-		slice_stricter(own_limit, account_region.file->hami.limit[device.index]);
-	slice_cores_limits(slice, gpu->uuid, gpu->nvml_index, &device.policy_cores_pct,
-			   &device.env_cores_pct);
 	return device;
 }
 
@@ -183,8 +179,8 @@ int quota_cores(int device, unsigned *ret_policy_pct, unsigned *ret_env_pct)
 
 	if (!known)
 		return -1;
-	*ret_policy_pct = known->policy_cores_pct;
-	*ret_env_pct = known->env_cores_pct;
+	*ret_policy_pct = slice_policy_cores(&known->limits);
+	*ret_env_pct = known->limits.env_pct;
 	return (int)known->index;
 }
 
@@ -193,11 +189,26 @@ bool quota_has_device(int device)
 	return account_device(device) != NULL;
 }
 
+static uint64_t limit_of(const struct account_device *d)
+{
+	uint64_t first, now = region_limit(&account_region, d->index, &first);
+
+	return slice_memory(&d->limits, first, now);
+}
+
 uint64_t quota_limit(int device)
 {
 	const struct account_device *d = account_device(device);
 
-	return d ? d->limit_bytes : 0;
+	return d ? limit_of(d) : 0;
+}
+
+void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes)
+{
+	const struct account_device *d = account_device(device);
+
+	if (d)
+		region_change_limit(&account_region, d->index, before_bytes, now_bytes);
 }
 
 uint64_t quota_used(int device)
@@ -230,7 +241,7 @@ int account_charge_as(enum region_class class, int device, uint64_t bytes)
 {
 	const struct account_device *d = account_device(device);
 
-	return region_charge(&account_region, d->index, class, bytes, d->limit_bytes);
+	return region_charge(&account_region, d->index, class, bytes, limit_of(d));
 }
 
 void account_refund_as(enum region_class class, int device, uint64_t bytes)

@@ -8,8 +8,7 @@
 struct account_device {
 	bool in_slice;
 	unsigned index; /* in the region */
-	uint64_t limit_bytes;
-	unsigned policy_cores_pct, env_cores_pct; /* 0: none */
+	struct slice_limits limits;
 };
 
 extern struct region account_region;

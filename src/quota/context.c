@@ -101,8 +101,8 @@ static int charge(int device, enum region_class class, uint64_t least, uint64_t 
 {
 	const struct account_device *d = account_device(device);
 
-	return region_charge_range(&account_region, d->index, class, least, most, d->limit_bytes,
-				   ret_bytes);
+	return region_charge_range(&account_region, d->index, class, least, most,
+				   quota_limit(device), ret_bytes);
 }
 
 static void book(int device, enum region_class class, uint64_t bytes)

@@ -59,9 +59,11 @@ int quota_cores(int device, unsigned *ret_policy_pct, unsigned *ret_env_pct);
 /* Whether the GPU is in the slice at all. Contexts on others are refused. */
 bool quota_has_device(int device);
 
-uint64_t quota_limit(int device); /* bytes, 0: none */
-uint64_t quota_used(int device);  /* bytes that the whole slice holds, the dead included */
-void quota_reap(void);            /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
+uint64_t quota_limit(int device); /* bytes, 0: none; as of now */
+/* The policy's limit of the GPU has changed: where the region's was the policy's, that follows. */
+void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
+uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
+void quota_reap(void);           /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held.
  * Whether there were any. */
 bool quota_wait_dying(int device);

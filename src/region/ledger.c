@@ -265,6 +265,23 @@ uint64_t region_used(struct region *region, unsigned device)
 	return REGION_LOAD(region->file->own.device[device].used);
 }
 
+uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first)
+{
+	*ret_first = 0;
+	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
+		return 0;
+	*ret_first = REGION_LOAD(region->file->own.device[device].first_limit);
+	return REGION_LOAD(region->file->hami.limit[device]);
+}
+
+bool region_change_limit(struct region *region, unsigned device, uint64_t before, uint64_t now)
+{
+	if (device >= VGPU_DEVICES_MAX || !region->writable || region_watch(region) != 0)
+		return false;
+	return __atomic_compare_exchange_n(&region->file->hami.limit[device], &before, now, false,
+					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)
 {
 	struct vgpu_hami_usage own = {0};

@@ -193,6 +193,11 @@ void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_el
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
 uint64_t region_used(struct region *region, unsigned device);
+/* What it may hold, bytes, 0 for no limit: as written there, and as it was when the device was
+ * added. No lock is taken. */
+uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first);
+/* Writes it, if it is before still; whether it was. For whoever changes the slice. */
+bool region_change_limit(struct region *region, unsigned device, uint64_t before, uint64_t now);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 

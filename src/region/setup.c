@@ -17,7 +17,7 @@
  * A reset waits for the dying, whose memory is not to be forgotten; where they take too long, it is
  * an append, and the old limits stay.
  *
- * What it is not: a place for limits that change. Those of devices that are there already stay.
+ * What it is not: where limits are changed that are there already (region_change_limit).
  */
 #include <errno.h>
 #include <string.h>
@@ -102,6 +102,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->hami.sm_limit[device], setup->device[i].cores_pct);
 	REGION_PUBLISH(file->own.device[device].used, 0);
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
+	REGION_PUBLISH(file->own.device[device].first_limit, setup->device[i].memory_bytes);
 	for (unsigned n = 0; n < sizeof(file->own.device->spare) / sizeof(uint64_t); n++)
 		REGION_PUBLISH(file->own.device[device].spare[n], 0);
 	clear_bucket(&file->own.device[device].bucket);

@@ -20,13 +20,15 @@
 #include "fault.h"
 #include "vgpu_region.h"
 
+struct policy_device {
+	char uuid[VGPU_UUID_LEN];
+	uint64_t memory_bytes; /* 0: no limit */
+	unsigned cores_pct;    /* 0: no limit */
+};
+
 struct policy {
 	unsigned device_count;
-	struct {
-		char uuid[VGPU_UUID_LEN];
-		uint64_t memory_bytes; /* 0: no limit */
-		unsigned cores_pct;    /* 0: no limit */
-	} device[VGPU_DEVICES_MAX];
+	struct policy_device device[VGPU_DEVICES_MAX];
 	char region_path[4096]; /* "" when it names none */
 	char name[64];
 	bool oversubscribe;

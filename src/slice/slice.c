@@ -328,32 +328,49 @@ static void env_limits(const struct slice_env *env, const char *uuid, int index,
 }
 
 bool slice_limits(const struct slice *slice, const char *uuid, int index,
-		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct)
+		  struct slice_limits *ret_limits)
 {
 	int device = slice->has_policy ? policy_find(&slice->policy, uuid) : -1;
-	uint64_t cores;
 
 	if (slice->has_policy && device < 0)
 		return false;
-	env_limits(&slice->env, uuid, index, ret_memory_bytes, ret_cores_pct);
-	if (device < 0)
-		return true;
-	*ret_memory_bytes =
-		slice_stricter(slice->policy.device[device].memory_bytes, *ret_memory_bytes);
-	cores = slice_stricter(slice->policy.device[device].cores_pct, *ret_cores_pct);
-	*ret_cores_pct = cores >= 100 ? 0 : (unsigned)cores;
+	env_limits(&slice->env, uuid, index, &ret_limits->env_bytes, &ret_limits->env_pct);
+	ret_limits->policy = device < 0 ? NULL : &slice->policy.device[device];
 	return true;
 }
 
-void slice_cores_limits(const struct slice *slice, const char *uuid, int index,
-			unsigned *ret_policy_pct, unsigned *ret_env_pct)
+unsigned slice_policy_cores(const struct slice_limits *limits)
 {
-	int device = slice->has_policy ? policy_find(&slice->policy, uuid) : -1;
-	unsigned policy = device < 0 ? 0 : slice->policy.device[device].cores_pct;
-	uint64_t memory;
+	unsigned pct = 0;
 
-	env_limits(&slice->env, uuid, index, &memory, ret_env_pct);
-	*ret_policy_pct = policy >= 100 ? 0 : policy;
+	if (limits->policy)
+		pct = __atomic_load_n(&limits->policy->cores_pct, __ATOMIC_RELAXED);
+	return pct >= 100 ? 0 : pct;
+}
+
+uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region)
+{
+	uint64_t env = limits->env_bytes, policy = 0;
+
+	if (region && region_first && env >= region_first)
+		env = 0; /* it is in the region, which may say something else by now */
+	if (limits->policy)
+		policy = __atomic_load_n(&limits->policy->memory_bytes, __ATOMIC_RELAXED);
+	return slice_stricter(policy, slice_stricter(region, env));
+}
+
+void slice_renew(struct slice *slice, const struct policy *policy)
+{
+	for (unsigned i = 0; i < slice->policy.device_count; i++) {
+		int at = policy_find(policy, slice->policy.device[i].uuid);
+
+		if (at < 0)
+			continue;
+		__atomic_store_n(&slice->policy.device[i].memory_bytes,
+				 policy->device[at].memory_bytes, __ATOMIC_RELAXED);
+		__atomic_store_n(&slice->policy.device[i].cores_pct, policy->device[at].cores_pct,
+				 __ATOMIC_RELAXED);
+	}
 }
 
 bool slice_narrows(const struct slice *slice)

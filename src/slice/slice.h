@@ -80,22 +80,41 @@ int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fa
  * NVIDIA_VISIBLE_DEVICES lists no UUIDs). */
 bool slice_needs_order(const struct slice *slice);
 
+/* What a GPU may have, by who says so; 0 for none. Its region may say something, too. */
+struct slice_limits {
+	const struct policy_device
+		*policy; /* in the slice, which slice_renew changes; NULL: none */
+	uint64_t env_bytes;
+	unsigned env_pct;
+};
+
 /*
  * The GPU's limits. index is its place in NVML's order, or -1 when not known: then the strictest of
- * the environment's values counts. Returns false if the GPU is not in the slice. 0 is no limit.
+ * the environment's values counts. Returns false if the GPU is not in the slice.
  */
 bool slice_limits(const struct slice *slice, const char *uuid, int index,
-		  uint64_t *ret_memory_bytes, unsigned *ret_cores_pct);
+		  struct slice_limits *ret_limits);
 
-/* Of that, the compute limit that the policy gives, and the environment's: percent, 0 for none. */
-void slice_cores_limits(const struct slice *slice, const char *uuid, int index,
-			unsigned *ret_policy_pct, unsigned *ret_env_pct);
+/* The policy's percent of now. */
+unsigned slice_policy_cores(const struct slice_limits *limits);
+
+/*
+ * The bytes that the slice may hold of the GPU, 0 for no limit: what the policy says now; what the
+ * region says, region; and what the environment says, unless that is what the region was made of,
+ * region_first: so whoever changes the region's limit lifts that of those who brought it, but not
+ * of those who asked for less.
+ */
+uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region);
 
 /* A number that changes when the policies' files do, 0 where there is no policy: some us. */
 uint64_t slice_policy_stamp(const struct slice *slice);
 /* Reads the policies of a slice that has one again. Errors as slice_load's. The caller serialises.
  */
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault);
+
+/* What the policy says now: the limits of GPUs that it lists still, each by one store. One that it
+ * lists no more keeps what it had. The caller serialises; others read meanwhile. */
+void slice_renew(struct slice *slice, const struct policy *policy);
 
 /* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES
  * lists UUIDs. */

@@ -158,16 +158,17 @@ static uint64_t strictest(const struct slice_env *env)
 /* What holds for one GPU is no more than the policy and the environment say. */
 static void check_gpu(const struct slice *slice, const char *uuid, int index)
 {
-	uint64_t memory = 1, limit = strictest(&slice->env);
-	unsigned cores = 101;
+	uint64_t memory, limit = strictest(&slice->env);
+	struct slice_limits limits = {.env_pct = 101};
 	int device = policy_find(&slice->policy, uuid);
 
-	if (!slice_limits(slice, uuid, index, &memory, &cores)) {
-		must(slice->has_policy && device < 0 && memory == 1 && cores == 101);
+	if (!slice_limits(slice, uuid, index, &limits)) {
+		must(slice->has_policy && device < 0 && limits.env_pct == 101);
 		must(!slice_shows(slice, uuid));
 		return;
 	}
-	must(cores < 100);
+	memory = slice_memory(&limits, 0, 0);
+	must(slice_policy_cores(&limits) < 100 && limits.env_pct < 100);
 	must(!slice->has_policy || device >= 0);
 	if (device >= 0 && slice->policy.device[device].memory_bytes)
 		must(memory && memory <= slice->policy.device[device].memory_bytes);

@@ -227,12 +227,11 @@ static void test_visible(void **state)
 static void limits(const struct slice *slice, const char *uuid, int index, uint64_t memory,
 		   unsigned cores)
 {
-	uint64_t bytes = 1;
-	unsigned pct = 1;
+	struct slice_limits limits;
 
-	assert_true(slice_limits(slice, uuid, index, &bytes, &pct));
-	assert_int_equal(bytes, memory);
-	assert_int_equal(pct, cores);
+	assert_true(slice_limits(slice, uuid, index, &limits));
+	assert_int_equal(slice_memory(&limits, 0, 0), memory);
+	assert_int_equal(slice_stricter(slice_policy_cores(&limits), limits.env_pct), cores);
 }
 
 static struct slice from_environment(void)

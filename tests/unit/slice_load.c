@@ -44,20 +44,18 @@ static void refuses(int error, const char *words)
 
 static void limits(const char *uuid, int index, uint64_t memory, unsigned cores)
 {
-	uint64_t bytes = 1;
-	unsigned pct = 1;
+	struct slice_limits limits;
 
-	assert_true(slice_limits(&slice, uuid, index, &bytes, &pct));
-	assert_int_equal(bytes, memory);
-	assert_int_equal(pct, cores);
+	assert_true(slice_limits(&slice, uuid, index, &limits));
+	assert_int_equal(slice_memory(&limits, 0, 0), memory);
+	assert_int_equal(slice_stricter(slice_policy_cores(&limits), limits.env_pct), cores);
 }
 
 static void lacks(const char *uuid)
 {
-	uint64_t bytes;
-	unsigned pct;
+	struct slice_limits limits;
 
-	assert_false(slice_limits(&slice, uuid, 0, &bytes, &pct));
+	assert_false(slice_limits(&slice, uuid, 0, &limits));
 }
 
 static void test_nothing(void **state)

@@ -1,0 +1,249 @@
+/* Limits that change while programs of the slice run: by the policy, and by the region. */
+#include "cuda_api.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SOON_MS 100 /* a change holds by then */
+
+static void write_policy(const char *text)
+{
+	char name[256];
+
+	mkdir(scene_path("policy"), 0755);
+	snprintf(name, sizeof(name), "policy/%s", gpu_uuid(0));
+	scene_write(name, text);
+}
+
+static void start_with_policy(const char *text)
+{
+	write_policy(text);
+	env_set("VGPU_POLICY", scene_path("policy"));
+	cuda_start(0);
+	give(take(1));
+	inside(0, 2); /* who only looks is there from the start, too */
+}
+
+static uint64_t limit_now(void)
+{
+	return __atomic_load_n(&ledger()->hami.limit[ledger_index(0)], __ATOMIC_RELAXED);
+}
+
+/* As a monitor, or a tenant, writes into the region. */
+static void write_limit(uint64_t bytes)
+{
+	size_t at = offsetof(struct vgpu_region_file, hami.limit) +
+		    (size_t)ledger_index(0) * sizeof(bytes);
+	int fd = open(scene_path("slice.cache"), O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0 && pwrite(fd, &bytes, sizeof(bytes), (off_t)at) == sizeof(bytes));
+	close(fd);
+}
+
+static void shown(uint64_t *ret_total, uint64_t *ret_free)
+{
+	size_t total, left;
+
+	CHECK_CUDA(cuMemGetInfo_v2(&left, &total), CUDA_SUCCESS);
+	*ret_total = total;
+	*ret_free = left;
+}
+
+/* A call later than SOON_MS sees it, in this process and in others that look. */
+static void holds_soon(uint64_t bytes)
+{
+	uint64_t total, left;
+
+	sleep_ms(SOON_MS);
+	shown(&total, &left);
+	CHECK_EQUAL(total, bytes);
+	CHECK_EQUAL(inside(0, 2).total, bytes);
+}
+
+static void raised(void)
+{
+	CUdeviceptr first;
+
+	start_with_policy("memory = 2G\n");
+	first = take(1 * GIB);
+	refused(1 * GIB);
+	write_policy("memory = 4G\n");
+	holds_soon(4 * GIB);
+	CHECK_EQUAL(limit_now(), 4 * GIB); /* the region says it, too */
+	give(take(2 * GIB));
+	refused(3 * GIB);
+	give(first);
+}
+
+/* Below what is held: nothing is taken away, and there is nothing new until it fits. */
+static void lowered(void)
+{
+	CUdeviceptr first, second;
+	uint64_t total, left;
+
+	start_with_policy("memory = 4G\n");
+	first = take(1 * GIB);
+	second = take(2 * GIB);
+	write_policy("memory = 2G\n");
+	holds_soon(2 * GIB);
+	shown(&total, &left);
+	CHECK_EQUAL(left, 0);
+	refused(1);
+	give(first);
+	refused(1 * MIB);
+	give(second);
+	give(take(1 * GIB));
+	refused(2 * GIB);
+	CHECK_AT_MOST(outside_used(0), CONTEXT + HIDDEN + GRANULE);
+}
+
+/* A limit where there was none, and none where there was one. */
+static void given_and_taken(void)
+{
+	CUdeviceptr first;
+
+	start_with_policy("cores = 50\n");
+	first = take(10 * GIB);
+	write_policy("cores = 50\nmemory = 11G\n");
+	holds_soon(11 * GIB);
+	refused(1 * GIB);
+	write_policy("cores = 50\n");
+	holds_soon(80 * GIB);
+	give(take(20 * GIB));
+	give(first);
+}
+
+/* What makes no sense, or is gone, changes nothing. */
+static void mistaken(void)
+{
+	start_with_policy("memory = 2G\n");
+	write_policy("memory = lots\n");
+	holds_soon(2 * GIB);
+	write_policy("memory = 3G\n");
+	holds_soon(3 * GIB);
+	CHECK(rename(scene_path("policy"), scene_path("elsewhere")) == 0);
+	holds_soon(3 * GIB);
+	refused(3 * GIB);
+}
+
+/* A region says less than the policy, or as much; never more. */
+static void region_beside_policy(void)
+{
+	start_with_policy("memory = 2G\n");
+	write_limit(1 * GIB);
+	holds_soon(1 * GIB);
+	refused(1 * GIB);
+	write_limit(40 * GIB);
+	holds_soon(2 * GIB);
+	refused(2 * GIB);
+	write_limit(0);
+	holds_soon(2 * GIB);
+	refused(2 * GIB);
+}
+
+/* Without a policy, the region's word is for all who did not ask for less; zero is no word. */
+static void region_alone(void)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	cuda_start(0);
+	give(take(1));
+	CHECK_EQUAL(inside(0, 2).total, 2 * GIB);
+	write_limit(4 * GIB);
+	holds_soon(4 * GIB);
+	give(take(3 * GIB));
+	write_limit(1 * GIB);
+	holds_soon(1 * GIB);
+	refused(1 * GIB);
+	write_limit(0);
+	holds_soon(2 * GIB);
+	refused(2 * GIB);
+}
+
+static void modest(int wire)
+{
+	uint64_t total, left;
+
+	hear(wire);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	cuda_start(0);
+	tell(wire, 1);
+	hear(wire);
+	shown(&total, &left);
+	CHECK_EQUAL(total, 2 * GIB);
+	refused(1 * GIB);
+}
+
+static void region_beside_less(void)
+{
+	struct member member = member_start(modest);
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	cuda_start(0);
+	tell(member.wire, 1);
+	hear(member.wire);
+	write_limit(8 * GIB);
+	holds_soon(8 * GIB);
+	tell(member.wire, 1);
+	member_end(&member);
+}
+
+/* Others of the slice take what is new as well, and all together no more than that. */
+static void filler(int wire)
+{
+	CUdeviceptr pieces[64];
+	unsigned count;
+
+	env_set("VGPU_POLICY", scene_path("policy"));
+	hear(wire);
+	cuda_start(0);
+	tell(wire, 1);
+	hear(wire);
+	count = fill(pieces, 64, 256 * MIB);
+	tell(wire, count);
+	hear(wire);
+}
+
+static void shared(void)
+{
+	struct member members[3];
+	uint64_t count = 0;
+
+	for (unsigned i = 0; i < 3; i++)
+		members[i] = member_start(filler);
+	start_with_policy("memory = 3G\n");
+	for (unsigned i = 0; i < 3; i++) {
+		tell(members[i].wire, 1);
+		hear(members[i].wire);
+	}
+	write_policy("memory = 8G\n");
+	holds_soon(8 * GIB);
+	outside_watch(0);
+	for (unsigned i = 0; i < 3; i++)
+		tell(members[i].wire, 1);
+	for (unsigned i = 0; i < 3; i++)
+		count += hear(members[i].wire);
+	CHECK_EQUAL(count, (8 * GIB - 4 * (CONTEXT + HIDDEN)) / (256 * MIB));
+	CHECK_AT_MOST(outside_watched().used, 8 * GIB);
+	for (unsigned i = 0; i < 3; i++) {
+		tell(members[i].wire, 1);
+		member_end(&members[i]);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(raised),
+		SCENE(lowered),
+		SCENE(given_and_taken),
+		SCENE(mistaken),
+		SCENE(region_alone),
+		SCENE(region_beside_policy),
+		SCENE(region_beside_less),
+		SCENE(shared),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
