@@ -4,4 +4,8 @@
 #include "cli.h"
 
 extern const struct cli_command inspect_command;
+extern const struct cli_command pause_command;
+extern const struct cli_command resume_command;
+extern const struct cli_command rm_command;
 extern const struct cli_command run_command;
+extern const struct cli_command set_command;

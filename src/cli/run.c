@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "amounts.h"
 #include "child.h"
 #include "commands.h"
 #include "env.h"
@@ -19,8 +20,6 @@
 #include "policy.h"
 #include "size.h"
 #include "state.h"
-
-#define MEMORY_LEAST_BYTES (2 * MIB) /* what the driver hands out at once */
 
 enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, NAME };
 
@@ -94,114 +93,16 @@ static int read_request(const struct cli_line *line, struct request *ret_request
 	return 0;
 }
 
-/* An option whose value is a list, of one for each GPU or one for all. */
-struct list_option {
-	const char *name, *plural;
-	int (*read)(const char *text, uint64_t *ret_value); /* 0, or what to exit with */
-};
-
-static int read_size(const char *text, uint64_t *ret_bytes)
-{
-	if (size_parse(text, ret_bytes))
-		return cli_fail(CLI_USAGE,
-				"--memory \"%s\" is no size: write bytes or a number with k, m, g "
-				"or t, such as 8G",
-				text);
-	if (*ret_bytes < MEMORY_LEAST_BYTES)
-		return cli_fail(CLI_USAGE,
-				"--memory %s is too little: the driver hands out 2 MiB at once",
-				text);
-	return 0;
-}
-
-static int read_share(const char *text, uint64_t *ret_pct)
-{
-	if (number_parse(text, 100, ret_pct) || *ret_pct == 0)
-		return cli_fail(CLI_USAGE,
-				"--cores \"%s\" is no share of a GPU's time: write a percentage "
-				"from 1 to 100",
-				text);
-	return 0;
-}
-
-static const struct list_option memory_option = {"--memory", "sizes", read_size};
-static const struct list_option cores_option = {"--cores", "shares", read_share};
-
-/* One of the list; at the list's end *list is NULL afterwards. */
-static int next_value(const struct list_option *option, const char **list, uint64_t *ret_value)
-{
-	size_t len = strcspn(*list, ",");
-	char text[64];
-	int status;
-
-	snprintf(text, sizeof(text), "%.*s", (int)len, *list);
-	status = option->read(text, ret_value); /* what is longer is wrong anyway */
-	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
-	return status;
-}
-
-/* A value for each of count GPUs, or one for all. */
-static int parse_list(const struct list_option *option, const char *list, unsigned count,
-		      uint64_t values[VGPU_DEVICES_MAX])
-{
-	const char *rest = list;
-	unsigned found = 0;
-
-	for (; rest && found < count; found++) {
-		int status = next_value(option, &rest, &values[found]);
-
-		if (status)
-			return status;
-	}
-	if (rest || (found != 1 && found != count))
-		return cli_fail(CLI_USAGE,
-				"%s %s has another number of %s than the slice has GPUs, "
-				"which is %u: write one for each, or one for all",
-				option->name, list, option->plural, count);
-	for (unsigned i = found; i < count; i++)
-		values[i] = values[0];
-	return 0;
-}
-
 /* -- what the slice may have ------------------------------------------------------------------- */
-
-/* Into a policy that says already whether there may be more than the GPUs have. */
-static int set_memory(const char *list, const struct gpus *gpus, struct policy *policy)
-{
-	uint64_t bytes[VGPU_DEVICES_MAX];
-	char has[32];
-	int status = parse_list(&memory_option, list, gpus->count, bytes);
-
-	for (unsigned i = 0; !status && i < gpus->count; i++) {
-		if (bytes[i] > gpus->gpu[i].memory_bytes && !policy->oversubscribe)
-			return cli_fail(CLI_FAILED,
-					"--memory %s is more than GPU %u has, which is %s (%llum): "
-					"give at most that, or --oversubscribe",
-					list, gpus->gpu[i].index,
-					size_format(gpus->gpu[i].memory_bytes, has, sizeof(has)),
-					(unsigned long long)(gpus->gpu[i].memory_bytes / MIB));
-		policy->device[i].memory_bytes = bytes[i];
-	}
-	return status;
-}
-
-static int set_cores(const char *list, const struct gpus *gpus, struct policy *policy)
-{
-	uint64_t shares[VGPU_DEVICES_MAX];
-	int status = parse_list(&cores_option, list, gpus->count, shares);
-
-	for (unsigned i = 0; !status && i < gpus->count; i++)
-		policy->device[i].cores_pct = (unsigned)shares[i];
-	return status;
-}
 
 /* The request as a policy, its devices in the order of --gpus. */
 static int make_policy(const struct request *request, const struct gpus *all,
 		       struct policy *ret_policy)
 {
+	uint64_t memory_bytes[VGPU_DEVICES_MAX] = {0}, cores_pct[VGPU_DEVICES_MAX] = {0};
 	struct fault fault = {""};
 	struct gpus gpus;
-	int status = 0;
+	int status;
 
 	if (gpus_select(all, request->gpus ? request->gpus : "all", &gpus, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
@@ -212,12 +113,16 @@ static int make_policy(const struct request *request, const struct gpus *all,
 	memset(ret_policy, 0, sizeof(*ret_policy));
 	ret_policy->oversubscribe = request->oversubscribe;
 	ret_policy->device_count = gpus.count;
-	for (unsigned i = 0; i < gpus.count; i++)
-		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
-	if (request->memory)
-		status = set_memory(request->memory, &gpus, ret_policy);
+	status = request->memory ? amounts_memory(request->memory, &gpus, request->oversubscribe,
+						  memory_bytes)
+				 : 0;
 	if (!status && request->cores)
-		status = set_cores(request->cores, &gpus, ret_policy);
+		status = amounts_cores(request->cores, &gpus, cores_pct);
+	for (unsigned i = 0; i < gpus.count; i++) {
+		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
+		ret_policy->device[i].memory_bytes = memory_bytes[i];
+		ret_policy->device[i].cores_pct = (unsigned)cores_pct[i];
+	}
 	return status;
 }
 

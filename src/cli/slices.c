@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "env.h"
 #include "slice.h"
 #include "state.h"
@@ -105,6 +106,7 @@ static bool add_run(struct slices *slices, const char *dir, const char *name)
 	one.policy_path = joined(path, STATE_POLICY);
 	one.state_path = strdup(dir);
 	one.owner = st.st_uid;
+	one.group = st.st_gid;
 	free(path);
 	return append(slices, one);
 }
@@ -302,4 +304,38 @@ int slices_find(struct slices *slices, const char *name, const struct slices_one
 				 count, name);
 	*ret_one = found;
 	return 0;
+}
+
+int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one)
+{
+	struct fault fault = {""};
+
+	*ret_slices = (struct slices){0, NULL};
+	if (slices_list(ret_slices, &fault) || slices_find(ret_slices, name, ret_one, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	return 0;
+}
+
+/* -- with whose rights ------------------------------------------------------------------------- */
+
+int slices_act_for(const struct slices_one *one)
+{
+	if (geteuid() != 0 || one->owner == 0 || one->kind != SLICES_RUN)
+		return 0;
+	if (setegid(one->group) == 0 && seteuid(one->owner) == 0)
+		return 0;
+	slices_act_again();
+	return cli_fail(CLI_FAILED,
+			"the slice %s is user %u's, and acting for that user is not permitted: be "
+			"that user",
+			one->name, (unsigned)one->owner);
+}
+
+void slices_act_again(void)
+{
+	if (getuid() != 0 || geteuid() == 0)
+		return;
+	if (seteuid(0) < 0 || setegid(getgid()) < 0)
+		exit(cli_fail(CLI_FAILED, "this process cannot be root again: %s",
+			      strerror(errno)));
 }

@@ -25,6 +25,7 @@ struct slices_one {
 			    */
 	char *state_path;  /* of SLICES_RUN: the state directory that it is in; else NULL */
 	uid_t owner;       /* who made it, as far as files tell */
+	gid_t group;       /* of SLICES_RUN, likewise */
 };
 
 struct slices {
@@ -45,3 +46,15 @@ const char *slices_kind_name(enum slices_kind kind);
  */
 int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
 		struct fault *fault);
+
+/* The two for a command that has a NAME: 0, or what to exit with after a line on stderr. ret_slices
+ * is to be freed in either case. */
+int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one);
+
+/*
+ * Before root changes files in another user's directory: with that user's rights from now on, so
+ * that no link of theirs leads it astray; and root again. Others stay who they are. 0, or what to
+ * exit with after a line on stderr.
+ */
+int slices_act_for(const struct slices_one *one);
+void slices_act_again(void);

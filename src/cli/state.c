@@ -89,17 +89,11 @@ static int check_directory(int fd, const char *path, struct fault *fault)
 	return 0;
 }
 
-int state_open(struct state *ret_state, struct fault *fault)
+int state_open_at(const char *path, struct state *ret_state, struct fault *fault)
 {
-	char path[STATE_PATH_MAX], absolute[PATH_MAX];
+	char absolute[PATH_MAX];
 	int fd, error;
 
-	if (!state_path(path))
-		return fault_set(
-			fault, -ENAMETOOLONG,
-			"the state directory's path is too long: set VGPU_STATE to another");
-	if (mkdir(path, directory_mode()) == 0)
-		chmod(path, directory_mode()); /* whatever the umask */
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return fault_set(fault, -errno,
@@ -119,6 +113,19 @@ int state_open(struct state *ret_state, struct fault *fault)
 	ret_state->fd = fd;
 	memcpy(ret_state->path, absolute, strlen(absolute) + 1);
 	return 0;
+}
+
+int state_open(struct state *ret_state, struct fault *fault)
+{
+	char path[STATE_PATH_MAX];
+
+	if (!state_path(path))
+		return fault_set(
+			fault, -ENAMETOOLONG,
+			"the state directory's path is too long: set VGPU_STATE to another");
+	if (mkdir(path, directory_mode()) == 0)
+		chmod(path, directory_mode()); /* whatever the umask */
+	return state_open_at(path, ret_state, fault);
 }
 
 bool state_name_is_good(const char *name)
@@ -396,26 +403,38 @@ int state_slice_take(const struct state *state, const char *name, bool may_join,
 
 /* -- removing ---------------------------------------------------------------------------------- */
 
-static void remove_if_dead(const struct state *state, const char *name)
+int state_slice_remove(const struct state *state, const char *name, struct fault *fault)
 {
 	struct opened slice = {state, name, -1, -1};
 	int error = open_directory(&slice);
 
 	if (!error)
 		error = open_lock(&slice, 0);
-	if (error == -ENOENT)
+	if (error == -ENOENT && slice.dir >= 0)
 		unlinkat(state->fd, name, AT_REMOVEDIR); /* only if it is empty */
-	else if (!error && lock_file(slice.lock, LOCK_EX | LOCK_NB) == 0 && lock_counts(&slice) &&
-		 has_living(&slice, NULL) == 0)
+	else if (error)
+		fault_set(fault, error, "it cannot be opened: %s", strerror(-error));
+	if (error) {
+		close_slice(&slice);
+		return error == -ENOENT && slice.dir >= 0 ? 0 : error;
+	}
+	if (lock_file(slice.lock, LOCK_EX | LOCK_NB) != 0 || !lock_counts(&slice))
+		error = fault_set(fault, -EBUSY, "a vgpu run has it");
+	else
+		error = has_living(&slice, fault);
+	if (error == 0)
 		remove_slice_locked(&slice);
+	else if (error > 0)
+		error = fault_set(fault, -EBUSY, "processes are in it");
 	close_slice(&slice);
+	return error;
 }
 
 void state_slice_leave(const struct state *state, struct state_slice *slice)
 {
 	close(slice->lock);
 	slice->lock = -1;
-	remove_if_dead(state, slice->name);
+	state_slice_remove(state, slice->name, NULL);
 }
 
 void state_sweep(const struct state *state)
@@ -428,6 +447,6 @@ void state_sweep(const struct state *state)
 		return;
 	while ((entry = readdir(dir)))
 		if (state_name_is_good(entry->d_name))
-			remove_if_dead(state, entry->d_name);
+			state_slice_remove(state, entry->d_name, NULL);
 	closedir(dir);
 }

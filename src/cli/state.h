@@ -46,6 +46,9 @@ bool state_path(char ret_path[STATE_PATH_MAX]);
 /* Opens it; made if need be. Refused when others could write there. */
 int state_open(struct state *ret_state, struct fault *fault);
 
+/* Opens another one, which must be there, and this user's. */
+int state_open_at(const char *path, struct state *ret_state, struct fault *fault);
+
 /* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and no "." at the start. */
 bool state_name_is_good(const char *name);
 
@@ -59,6 +62,10 @@ int state_slice_take(const struct state *state, const char *name, bool may_join,
 
 /* Lets go of it, and removes it if nothing else lives there. */
 void state_slice_leave(const struct state *state, struct state_slice *slice);
+
+/* Removes the slice, if nothing lives in it: 0, -EBUSY, or another negative errno, with a fault
+ * that goes on from "it is not removed: ". */
+int state_slice_remove(const struct state *state, const char *name, struct fault *fault);
 
 /* Removes the slices in which nothing lives. */
 void state_sweep(const struct state *state);

@@ -282,6 +282,16 @@ bool region_change_limit(struct region *region, unsigned device, uint64_t before
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
+		       unsigned cores_pct)
+{
+	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
+		return;
+	REGION_STORE(region->file->hami.limit[device], memory_bytes);
+	/* 0 is "as the environment says" to some, 100 is none to all. */
+	REGION_STORE(region->file->hami.sm_limit[device], cores_pct ? cores_pct : 100);
+}
+
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)
 {
 	struct vgpu_hami_usage own = {0};

@@ -196,8 +196,12 @@ uint64_t region_used(struct region *region, unsigned device);
 /* What it may hold, bytes, 0 for no limit: as written there, and as it was when the device was
  * added. No lock is taken. */
 uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first);
-/* Writes it, if it is before still; whether it was. For whoever changes the slice. */
+/* Writes it, if it is before still; whether it was. */
 bool region_change_limit(struct region *region, unsigned device, uint64_t before, uint64_t now);
+/* Writes the device's limits, each by one store: bytes and percent, 0 for none. The region must be
+ * writable. */
+void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
+		       unsigned cores_pct);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 
@@ -211,6 +215,10 @@ bool region_slot_dying(struct region *region, unsigned slot);
 int region_reap(struct region *region);
 /* How many slots have a living process, our own included. */
 unsigned region_living(struct region *region);
+
+/* Suspends the processes of the slice from their next launch on, and those that come later; or
+ * resumes them. How many of the living it concerns. The region must be writable. */
+unsigned region_pause(struct region *region, bool paused);
 
 /*
  * Waits for the dying: processes that are dead, hold memory of the device, and are not through with

@@ -120,6 +120,10 @@ int region_next_slot(const struct vgpu_region_file *file, int slot);
 /* The same for devices. */
 unsigned region_devices_in_use(const struct vgpu_region_file *file);
 
+/* Of a slot whose status was just stored, sequentially consistent: where the slice is paused, so is
+ * its process. */
+void region_pause_newcomer(struct vgpu_region_file *file, unsigned slot);
+
 /* Empties a slot, after what it shared went to others: its status first, so that no reader takes
  * half a slot for a process. The totals are then out of date. */
 void region_clear_slot_locked(struct region *region, unsigned slot);

@@ -116,6 +116,7 @@ static void store_setup(struct vgpu_region_file *file, const struct region_setup
 
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
 		store_device(file, i, i < setup->device_count ? setup : &none, i);
+	REGION_STORE(file->own.paused, 0);
 	REGION_STORE(hami->utilization_switch, 1);
 	REGION_STORE(hami->recent_kernel, 2);
 	REGION_STORE(hami->priority, setup->priority);

@@ -295,7 +295,9 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	if (region_slots_in_use(file) < index + 1)
 		REGION_PUBLISH(file->hami.slot_count, (int32_t)index + 1);
 	region_step(claim_filled);
-	REGION_PUBLISH(slot->status, VGPU_SLOT_RUNNING); /* last: now it counts */
+	/* Last: now it counts. Pairs with region_pause, as well as with who reads. */
+	__atomic_store_n(&slot->status, VGPU_SLOT_RUNNING, __ATOMIC_SEQ_CST);
+	region_pause_newcomer(file, index);
 	region_step(claim_published);
 }
 

@@ -1,0 +1,294 @@
+/*
+ * vgpu set: other limits for a slice that lives.
+ *
+ * Where the slice has a policy, that is rewritten, file by file, each replaced at once; its
+ * processes see it within 100 ms. The region is told as well, for those who only look, and it is
+ * all there is where a slice has no policy. Nothing is taken away from who holds more than the new
+ * limit.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "amounts.h"
+#include "commands.h"
+#include "gpus.h"
+#include "policy.h"
+#include "region.h"
+#include "sight.h"
+#include "size.h"
+#include "slices.h"
+
+enum { MEMORY, CORES, GPUS };
+
+static const struct cli_option options[] = {
+	[MEMORY] = {"memory", "SIZE[,SIZE...]",
+		    "the most GPU memory that the slice may hold, for each of its GPUs or one size "
+		    "for all: bytes, or with k, m, g or t, such as 6G; none for no limit",
+		    CLI_NOTHING},
+	[CORES] =
+		{"cores", "PCT[,PCT...]",
+		 "the most of the GPUs' time that the slice may take, in percent, for each of its "
+		 "GPUs or one for all; none for no limit",
+		 CLI_NOTHING},
+	[GPUS] = {"gpus", "LIST",
+		  "which of the slice's GPUs are meant: indices, UUIDs or the start of one, with "
+		  "commas between them, or all (the default)",
+		  CLI_NOTHING},
+	{NULL, NULL, NULL, CLI_NOTHING},
+};
+
+static const struct cli_row environment[] = {
+	{"VGPU_STATE", "the directory where slices are kept"},
+	{"VGPU_HAMI", "HAMi's directory on this machine, /usr/local/vgpu by default"},
+	{NULL, NULL},
+};
+
+static const struct cli_row exits[] = {
+	{"0", "the slice has these limits"},
+	{"125", "it has those that it had; a line on standard error says why"},
+	{"2", "the command line was wrong"},
+	{NULL, NULL},
+};
+
+/* A slice under change. Limits are those that it is to have. */
+struct change {
+	const struct slices_one *slice;
+	int lock; /* flock'ed, between those who change a policy; -1 */
+	struct policy policy;
+	struct region region; /* REGION_CLOSED where it has none yet */
+	struct gpus gpus;     /* the slice's that are meant */
+};
+
+/* -- what there is ----------------------------------------------------------------------------- */
+
+static int open_policy(struct change *change)
+{
+	const char *path = change->slice->policy_path;
+	struct fault fault = {""};
+
+	change->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (change->lock < 0 || flock(change->lock, LOCK_EX) < 0)
+		return cli_fail(CLI_FAILED,
+				"the slice %s has no policy in %.300s (%s): vgpu ps "
+				"lists the slices that live",
+				change->slice->name, path, strerror(errno));
+	if (policy_read(path, &change->policy, &fault))
+		return cli_fail(CLI_FAILED, "%s",
+				fault.text[0] ? fault.text : "the slice has just ended");
+	return 0;
+}
+
+/* The limits of a slice without a policy: its region's. */
+static void read_region(struct change *change)
+{
+	static struct sight_process processes[VGPU_SLOTS_MAX];
+	struct sight sight = {.process = processes};
+
+	sight_take(&change->region, &sight);
+	change->policy.device_count = sight.device_count;
+	for (unsigned i = 0; i < sight.device_count; i++) {
+		struct policy_device *device = &change->policy.device[i];
+
+		memcpy(device->uuid, sight.device[i].uuid, VGPU_UUID_LEN);
+		device->uuid[VGPU_UUID_LEN - 1] = '\0';
+		device->memory_bytes = sight.device[i].limit_bytes;
+		device->cores_pct = sight.device[i].cores_pct;
+	}
+}
+
+static int open_slice(struct change *change)
+{
+	struct fault fault = {""};
+	int error = region_view(change->slice->region_path, &change->region, &fault);
+	bool has_policy = change->slice->policy_path != NULL;
+
+	if (error && !(has_policy && error == -ENOENT))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (!error && !change->region.writable)
+		return cli_fail(CLI_FAILED,
+				"the region %.300s may not be written by this user: be its owner, "
+				"or root",
+				change->slice->region_path);
+	if (has_policy)
+		return open_policy(change);
+	read_region(change);
+	return 0;
+}
+
+static void close_slice(struct change *change)
+{
+	region_close(&change->region);
+	if (change->lock >= 0)
+		close(change->lock);
+}
+
+/* -- what is meant ----------------------------------------------------------------------------- */
+
+/* The slice's GPUs in NVML's order; where NVML does not tell, in the slice's, of any size. */
+static void find_gpus(struct change *change, struct gpus *ret_gpus)
+{
+	const struct policy *policy = &change->policy;
+	struct gpus all;
+
+	*ret_gpus = (struct gpus){.count = 0};
+	if (gpus_find(&all, NULL) == 0)
+		for (unsigned i = 0; i < all.count; i++)
+			if (policy_find(policy, all.gpu[i].uuid) >= 0)
+				ret_gpus->gpu[ret_gpus->count++] = all.gpu[i];
+	if (ret_gpus->count == policy->device_count)
+		return;
+	ret_gpus->count = policy->device_count;
+	for (unsigned i = 0; i < policy->device_count; i++) {
+		ret_gpus->gpu[i] = (struct gpu){.index = i, .memory_bytes = UINT64_MAX};
+		memcpy(ret_gpus->gpu[i].uuid, policy->device[i].uuid, VGPU_UUID_LEN);
+	}
+}
+
+/* Those of the slice that --gpus names, by their indices on the machine. */
+static int select_gpus(struct change *change, const char *list)
+{
+	struct fault fault = {""};
+	struct gpus all, own;
+
+	find_gpus(change, &own);
+	if (!list) {
+		change->gpus = own;
+		return 0;
+	}
+	if (gpus_find(&all, NULL))
+		all = own;
+	if (gpus_select(&all, strcmp(list, "all") == 0 ? "all" : list, &change->gpus, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (strcmp(list, "all") == 0)
+		change->gpus = own;
+	for (unsigned i = 0; i < change->gpus.count; i++)
+		if (!gpus_by_uuid(&own, change->gpus.gpu[i].uuid))
+			return cli_fail(CLI_FAILED,
+					"GPU %u is not in the slice %s: a slice's GPUs stay those "
+					"that it was made with",
+					change->gpus.gpu[i].index, change->slice->name);
+	return 0;
+}
+
+static int read_amounts(const struct cli_line *line, struct change *change)
+{
+	uint64_t memory_bytes[VGPU_DEVICES_MAX], cores_pct[VGPU_DEVICES_MAX];
+	const char *memory = line->value[MEMORY], *cores = line->value[CORES];
+	int status = select_gpus(change, line->value[GPUS]);
+
+	if (!status && memory)
+		status = amounts_memory(memory, &change->gpus, change->policy.oversubscribe,
+					memory_bytes);
+	if (!status && cores)
+		status = amounts_cores(cores, &change->gpus, cores_pct);
+	for (unsigned i = 0; !status && i < change->gpus.count; i++) {
+		int at = policy_find(&change->policy, change->gpus.gpu[i].uuid);
+
+		if (memory)
+			change->policy.device[at].memory_bytes = memory_bytes[i];
+		if (cores)
+			change->policy.device[at].cores_pct = (unsigned)cores_pct[i];
+	}
+	return status;
+}
+
+/* -- doing it ---------------------------------------------------------------------------------- */
+
+static void tell_region(struct change *change)
+{
+	for (unsigned i = 0; i < change->gpus.count; i++) {
+		const char *uuid = change->gpus.gpu[i].uuid;
+		const struct policy_device *device =
+			&change->policy.device[policy_find(&change->policy, uuid)];
+		int index = region_find_device(&change->region, uuid);
+
+		if (index >= 0)
+			region_set_limits(&change->region, (unsigned)index, device->memory_bytes,
+					  device->cores_pct);
+	}
+}
+
+/* "6 GiB, 50 %", and what it means for who holds more. */
+static void report_gpu(struct change *change, const struct gpu *gpu)
+{
+	const struct policy_device *device =
+		&change->policy.device[policy_find(&change->policy, gpu->uuid)];
+	int index = change->region.file ? region_find_device(&change->region, gpu->uuid) : -1;
+	uint64_t used = index < 0 ? 0 : region_used(&change->region, (unsigned)index);
+	char size[32] = "no limit", cores[32] = "no limit", held[32];
+
+	if (device->memory_bytes)
+		size_format(device->memory_bytes, size, sizeof(size));
+	if (device->cores_pct)
+		snprintf(cores, sizeof(cores), "%u %%", device->cores_pct);
+	printf("%s: GPU %u: memory %s, cores %s", change->slice->name, gpu->index, size, cores);
+	if (device->memory_bytes && used > device->memory_bytes)
+		printf("; it holds %s: no new memory until that fits",
+		       size_format(used, held, sizeof(held)));
+	putchar('\n');
+}
+
+static int apply(struct change *change)
+{
+	struct fault fault = {""};
+
+	if (change->slice->policy_path &&
+	    policy_write(change->slice->policy_path, &change->policy, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (change->region.file)
+		tell_region(change);
+	for (unsigned i = 0; i < change->gpus.count; i++)
+		report_gpu(change, &change->gpus.gpu[i]);
+	return cli_written(0);
+}
+
+static int set_slice(const struct cli_line *line, const struct slices_one *slice)
+{
+	struct change change = {.slice = slice, .lock = -1, .region = REGION_CLOSED};
+	int status = slices_act_for(slice);
+
+	if (!status)
+		status = open_slice(&change);
+	if (!status)
+		status = read_amounts(line, &change);
+	if (!status)
+		status = apply(&change);
+	close_slice(&change);
+	return status;
+}
+
+static int set(const struct cli_line *line)
+{
+	const struct slices_one *slice;
+	struct slices slices;
+	int status;
+
+	if (line->count != 1)
+		return cli_fail(CLI_USAGE, "%s: vgpu set [OPTION...] NAME",
+				line->count > 1 ? "one slice at a time" : "no slice to set");
+	if (!line->value[MEMORY] && !line->value[CORES])
+		return cli_fail(CLI_USAGE, "nothing to set: give --memory, --cores or both");
+	status = slices_meant(line->argument[0], &slices, &slice);
+	if (!status)
+		status = set_slice(line, slice);
+	slices_free(&slices);
+	return status;
+}
+
+const struct cli_command set_command = {
+	.name = "set",
+	.summary = "give a slice other limits while it runs",
+	.arguments = "NAME",
+	.about = "Changes the limits of the slice NAME, or of the one whose region file NAME is. "
+		 "Its programs run on, and go by the new limits within 100 ms.",
+	.options = options,
+	.environment = environment,
+	.exits = exits,
+	.offer = CLI_SLICE,
+	.run = set,
+};

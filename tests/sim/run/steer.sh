@@ -1,0 +1,163 @@
+#!/bin/sh
+# vgpu set, pause, resume and rm.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/inspect_lib.sh"
+: "${STEERED:?}" "${REAL:?}" # from CMakeLists.txt
+
+# vgpu STATUS ARGUMENT...: it ends with that, silent on stderr; what it prints is in $out.
+vgpu() {
+    expected=$1
+    shift
+    "$VGPU" "$@" >"$out" 2>"$err"
+    status=$?
+    same "the status of vgpu $*" "$expected" "$status"
+    [ ! -s "$err" ] || fail "vgpu $*: not silent"
+}
+
+# prints LINE...: what vgpu has printed.
+prints() {
+    same 'what it prints' "$(printf '%s\n' "$@")" "$(cat "$out")"
+}
+
+# wrong STATUS WORDS ARGUMENT...: one line on stderr that has them, and nothing else.
+wrong() {
+    expected=$1 words=$2
+    shift 2
+    "$VGPU" "$@" >"$out" 2>"$err"
+    same "the status of vgpu $*" "$expected" "$?"
+    [ ! -s "$out" ] || fail "vgpu $*: prints on stdout"
+    [ "$(grep -c '^vgpu: ' "$err")-$(wc -l <"$err")" = 1-1 ] || fail "vgpu $*: not one line"
+    grep -qF -- "$words" "$err" || fail "vgpu $*: does not say \"$words\""
+}
+
+# -- set --
+wrong 2 'no slice to set' set --memory 1G
+wrong 2 'one slice at a time' set --memory 1G a b
+wrong 2 'nothing to set' set web
+wrong 125 'there is no slice "web"' set web --memory 1G
+
+make_slice web --memory 8G --cores 30
+vgpu 0 set web --memory 6G
+prints 'web: GPU 0: memory 6 GiB, cores 30 %' 'web: GPU 1: memory 6 GiB, cores 30 %'
+same 'the policy' 'memory = 6G
+cores = 30' "$(cat "$state/web/policy/$uuid0")"
+vgpu 0 set --cores 50,60 --memory 6G,7G web
+prints 'web: GPU 0: memory 6 GiB, cores 50 %' 'web: GPU 1: memory 7 GiB, cores 60 %'
+vgpu 0 set we --gpus 1 --memory none
+prints 'web: GPU 1: memory no limit, cores 60 %'
+same 'the policy' 'cores = 60' "$(cat "$state/web/policy/$uuid1")"
+vgpu 0 inspect "$region"
+grep -q "$uuid0 .* 6 GiB .*50 %" "$out" || fail 'the region is not told of GPU 0'
+grep -q "$uuid1 .* none .*60 %" "$out" || fail 'the region is not told of GPU 1'
+vgpu 0 set "$region" --cores none --gpus "$uuid0"
+prints 'web: GPU 0: memory 6 GiB, cores no limit'
+expect 0 --name web sh -c 'cat "$VGPU_POLICY"/GPU-*'
+same 'who joins finds' 'memory = 6G
+cores = 60' "$(cat "$out")"
+
+wrong 2 'is no size' set web --memory lots
+wrong 2 "is no share of a GPU's time" set web --cores 101
+wrong 2 'write one for each' set web --memory 1G,2G,3G
+wrong 125 'is more than GPU 0 has' set web --memory 81G
+wrong 125 'there is no GPU 7' set web --gpus 7 --memory 1G
+make_slice one --gpus 1 --memory 4G
+wrong 125 'GPU 0 is not in the slice one' set one --gpus 0 --memory 1G
+same 'its policy' 'memory = 4G' "$(cat "$state/one/policy/$uuid1")"
+
+# Below what is held.
+member held one 3221225472
+vgpu 0 set one --memory 2G
+prints 'one: GPU 1: memory 2 GiB, cores no limit; it holds 3 GiB: no new memory until that fits'
+
+# A container of HAMi's: what its region says.
+export VGPU_HAMI="$root/hami"
+mkdir -p "$root/hami/containers/pod-1_train"
+cp "$state/one/region" "$root/hami/containers/pod-1_train/$uuid1.cache"
+vgpu 0 set pod-1_train --memory 5G --cores 40
+prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %'
+vgpu 0 inspect "$root/hami/containers/pod-1_train/$uuid1.cache" || :
+grep -q "$uuid1 .* 5 GiB .*40 %" "$out" || fail 'the container is not told'
+
+# -- rm --
+wrong 2 'no slice to remove' rm
+wrong 2 'names and --all at once' rm --all web
+wrong 125 'there is no slice "nobody"' rm nobody
+wrong 125 'the slice web is not removed: a vgpu run has it' rm web
+vgpu 0 rm pod-1_train
+prints 'pod-1_train: removed'
+[ ! -e "$root/hami/containers/pod-1_train/$uuid1.cache" ] || fail 'the region is still there'
+kill -9 "$holder" "$sleeper"
+wait_gone "$holder"
+wrong 125 'the slice one is not removed: processes are in it' rm one
+kill -9 "$pid"
+wait_gone "$pid"
+vgpu 0 rm one
+prints 'one: removed'
+same 'what is left' web "$(slices)"
+mkdir "$state/crumb"
+vgpu 0 rm --all
+same 'what is left' web "$(slices)"
+
+# -- a program that runs --
+export VGPU_LIBRARY="$REAL"
+start live --name live --gpus 0 --memory 2G "$STEERED" "$root/seen"
+
+# sees PATTERN: the program does, soon.
+sees() {
+    tries=0
+    until grep -qx "$1" "$root/seen" 2>/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1000 ] || fail "the program sees $(cat "$root/seen") and not $1: $(cat "$root/live.err")"
+        sleep 0.02
+    done
+}
+
+launches() {
+    cut -d' ' -f2 "$root/seen"
+}
+
+# moves: it launches, soon.
+moves() {
+    before=$(launches)
+    tries=0
+    until [ "$(launches)" -gt "$before" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 1000 ] || fail 'the program does not go on'
+        sleep 0.02
+    done
+}
+
+sees '2048 .*'
+vgpu 0 set live --memory 3G
+sees '3072 .*'
+vgpu 0 set live --memory 1536M
+sees '1536 .*'
+moves
+vgpu 0 pause live
+prints 'live: 1 process paused'
+sleep 0.3 # what was on its way
+before=$(launches)
+sleep 0.5
+same 'what a paused program launches' "$before" "$(launches)"
+vgpu 0 inspect "$state/live/region"
+grep -q 'suspended$' "$out" || fail 'inspect does not show it suspended'
+
+# Who comes later is paused, too.
+"$VGPU" run --name live "$STEERED" "$root/later" >"$root/later.out" 2>"$root/later.err" &
+later=$!
+started="$started $later"
+tries=0
+until [ "$("$VGPU" inspect "$state/live/region" | grep -c 'suspended$')" -eq 2 ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 500 ] || fail 'who comes later is not paused'
+    sleep 0.02
+done
+sleep 0.3
+[ ! -e "$root/later" ] || fail 'who comes later launches'
+vgpu 0 resume live
+prints 'live: 2 processes resumed'
+moves
+wait_for "$root/later"
+started="$started $(cat "/proc/$pid/task/$pid/children" "/proc/$later/task/$later/children")"
+wrong 125 'there is no slice "nobody"' pause nobody
+wrong 2 'no slice to resume' resume
