@@ -148,6 +148,7 @@ static int share_until(uint64_t kill_at)
 		keeper_do(run->favour, run->key);
 		__atomic_add_fetch(&run->answered, 1, __ATOMIC_SEQ_CST);
 	}
+	see_off(pid);
 	return status;
 }
 

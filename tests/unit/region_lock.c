@@ -51,6 +51,8 @@ static pid_t spawn_victim(const char *path, enum region_step step, int signal)
 	pid = spawn(charge_until_signal, NULL);
 	waitpid(pid, &status, WUNTRACED);
 	assert_true(signal == SIGSTOP ? WIFSTOPPED(status) : WIFSIGNALED(status));
+	if (WIFSIGNALED(status))
+		see_off(pid);
 	return pid;
 }
 
