@@ -41,7 +41,7 @@ static void ask(enum favour favour, uint64_t key)
 	run->favour = favour;
 	run->key = key;
 	__atomic_add_fetch(&run->asked, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&run->answered, run->asked, 20000));
+	MUST(reached(&run->answered, run->asked, LONG_MS));
 }
 
 static void export_and_die(void *arg)

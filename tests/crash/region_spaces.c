@@ -120,7 +120,7 @@ static void start_worker(unsigned i)
 	pod->workers[i].pid = spawn(work, &pod->workers[i]);
 	if (i < IN_SPACES)
 		space_end();
-	assert_true(reached(&pod->workers[i].operations, 1, 20000));
+	assert_true(reached(&pod->workers[i].operations, 1, LONG_MS));
 }
 
 /* -- the test --------------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ static void wait_for_progress(unsigned victim)
 	for (unsigned i = 0; i < WORKERS; i++) {
 		struct worker *worker = &pod->workers[i];
 
-		if (i != victim && !reached(&worker->operations, worker->operations + 5, 20000))
+		if (i != victim && !reached(&worker->operations, worker->operations + 5, LONG_MS))
 			fail_msg("worker %u is blocked", i);
 	}
 }
@@ -155,7 +155,7 @@ static void kill_at(struct worker *victim, enum region_step step, bool at_random
 		usleep((unsigned)rand_r(seed) % 2000);
 	} else {
 		__atomic_store_n(&victim->armed, (uint64_t)step + 1, __ATOMIC_SEQ_CST);
-		assert_true(reached(&victim->frozen, 1, 20000));
+		assert_true(reached(&victim->frozen, 1, LONG_MS));
 		assert_int_equal(region_view(pod->path, &view, &fault), 0);
 		takeovers = view.file->own.takeovers;
 		usleep(7000); /* longer than waiters wait before they ask after the holder */
@@ -174,7 +174,7 @@ static void assert_figures(unsigned dead, unsigned round)
 	FLAG_SET(pod->freeze);
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (i != dead) {
-			assert_true(reached(&pod->workers[i].frozen, 1, 20000));
+			assert_true(reached(&pod->workers[i].frozen, 1, LONG_MS));
 			held += pod->workers[i].held;
 		}
 	assert_int_equal(region_view(pod->path, &view, &fault), 0);

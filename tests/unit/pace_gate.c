@@ -263,7 +263,7 @@ static void still_waits(struct waiter *waiter)
 
 static void ends(struct waiter *waiter, int error)
 {
-	assert_true(reached(&waiter->done, 1, 10000));
+	assert_true(reached(&waiter->done, 1, LONG_MS));
 	assert_int_equal(pthread_join(waiter->thread, NULL), 0);
 	assert_int_equal(waiter->error, error);
 	assert_true(waiter->cpu_ns < NS_PER_S / 20);

@@ -186,6 +186,8 @@ UNUSED static void *shared_memory(size_t len)
 #define FLAG_SET(flag)  __atomic_store_n(&(flag), 1, __ATOMIC_SEQ_CST)
 #define FLAG_READ(flag) __atomic_load_n(&(flag), __ATOMIC_SEQ_CST)
 
+#define LONG_MS 100000 /* no machine is so busy: what has not happened by then, never will */
+
 /* Whether the value reaches at_least within so many milliseconds. */
 UNUSED static int reached(const uint64_t *value, uint64_t at_least, unsigned ms)
 {

@@ -54,7 +54,7 @@ static pid_t start(void **state, struct region *region)
 	if (region)
 		assert_int_equal(open_claimed(place->path, &setup, region), 0);
 	pid = spawn(start_dying, NULL);
-	assert_true(reached(&dying->gone, 1, 5000));
+	assert_true(reached(&dying->gone, 1, LONG_MS));
 	while (region_slot_end(region, 1) != REGION_END_SEEN)
 		usleep(100); /* its first thread is on its way out */
 	return pid;

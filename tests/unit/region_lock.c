@@ -326,7 +326,7 @@ static void test_slow_sibling(void **state)
 	linger_us = 60000;
 	region_step_hook = linger;
 	pthread_create(&threads[0], NULL, charge_in_thread, &slow);
-	assert_true(reached(&lingering, 1, 5000));
+	assert_true(reached(&lingering, 1, LONG_MS));
 	pthread_create(&threads[1], NULL, charge_in_thread, &fast);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
