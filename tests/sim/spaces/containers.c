@@ -108,12 +108,12 @@ static CUcontext start_when_there_is_room(void)
 
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	while (cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS) {
-		CHECK(now_ms() - began < 10000);
+		CHECK(now_ms() - began < WAIT_S * 1000);
 		usleep(200);
 	}
 	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
 	while (cuMemAlloc_v2(&address, GRANULE) != CUDA_SUCCESS)
-		CHECK(now_ms() - began < 10000);
+		CHECK(now_ms() - began < WAIT_S * 1000);
 	give(address);
 	return context;
 }
@@ -160,7 +160,7 @@ static void wait_for(const uint64_t *value, uint64_t at_least)
 	uint64_t began = now_ms();
 
 	while (__atomic_load_n(value, __ATOMIC_SEQ_CST) < at_least) {
-		CHECK(now_ms() - began < 10000);
+		CHECK(now_ms() - began < WAIT_S * 1000);
 		usleep(100);
 	}
 }
@@ -177,7 +177,7 @@ static uint64_t freeze(unsigned which)
 
 	SET(tenants[which].freeze, 1);
 	while (SEE(tenants[which].frozen) < THREADS) {
-		CHECK(now_ms() - began < 10000);
+		CHECK(now_ms() - began < WAIT_S * 1000);
 		usleep(100);
 	}
 	for (unsigned i = 0; i < THREADS; i++)
