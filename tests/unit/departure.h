@@ -6,13 +6,15 @@
  * and it seems to live.
  *
  * So each child has something like a region's slot: a locked file that only its memory holds open.
- * It is mapped below all else, and so the kernel lets go of it last. A child of the child does not
- * have it, nor has a program that the child becomes.
+ * It is mapped below all else, and so the kernel lets go of it last. A child's own children have it
+ * as well where that is asked for, as they have the child's slot until they forget it; a program
+ * that the child becomes has not.
  */
 #pragma once
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -34,8 +36,10 @@ static inline int departure_prepare(void)
 	return -1;
 }
 
-/* In the child. */
-static inline void departure_begin(int fd)
+static void *departure_mapping; /* in the child */
+
+/* In the child. with_children: it is not gone as long as a child of its is there. */
+static inline void departure_begin(int fd, bool with_children)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	char path[48];
@@ -50,9 +54,18 @@ static inline void departure_begin(int fd)
 	if (own < 0)
 		return;
 	addr = mmap(DEPARTURE_ADDR, 1, PROT_READ, MAP_SHARED, own, 0);
-	if (addr != MAP_FAILED && madvise(addr, 1, MADV_DONTFORK) == 0)
-		fcntl(own, F_OFD_SETLK, &lock);
+	if (addr != MAP_FAILED && (with_children || madvise(addr, 1, MADV_DONTFORK) == 0) &&
+	    fcntl(own, F_OFD_SETLK, &lock) == 0)
+		departure_mapping = addr;
 	close(own);
+}
+
+/* In a child's child that is to outlive it. */
+static inline void departure_leave(void)
+{
+	if (departure_mapping)
+		munmap(departure_mapping, 1);
+	departure_mapping = NULL;
 }
 
 static inline int departure_is_over(int fd)

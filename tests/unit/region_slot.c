@@ -223,6 +223,7 @@ static void test_suspended_counts(void **state)
 static void forget_and_wait(struct holder *holder, struct region *region)
 {
 	prctl(PR_SET_PDEATHSIG, 0); /* it is to outlive its parent */
+	departure_leave();
 	region_forget(region);
 	MUST(region->fd == -1 && region->slot == -1 && !region->file);
 	FLAG_SET(holder->forgotten);
