@@ -149,11 +149,12 @@ static void of_policy(void)
 
 static bool is_limited(void)
 {
-	uint64_t began = now_ms();
+	uint64_t began = now_ns(), delayed = delayed_ns(), took;
 
 	for (unsigned i = 0; i < 3; i++)
 		busy(spin, 20 * MS, stream);
-	return now_ms() - began > SLOW_MS;
+	took = now_ns() - began;
+	return took > SLOW_MS * MS + delayed_ns() - delayed;
 }
 
 static const struct policy {
