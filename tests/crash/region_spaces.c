@@ -55,8 +55,10 @@ static void die_as_init(enum region_step step)
 		pause();
 }
 
-static void stand_still(const uint64_t held[HOLDINGS])
+static void stand_still(struct region *region, const uint64_t held[HOLDINGS])
 {
+	while (region_is_late(region)) /* the next change makes what could not be made then */
+		MUST(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
 	self->held = 0;
 	for (unsigned i = 0; i < HOLDINGS; i++)
 		self->held += held[i];
@@ -66,13 +68,28 @@ static void stand_still(const uint64_t held[HOLDINGS])
 	__atomic_store_n(&self->frozen, 0, __ATOMIC_SEQ_CST);
 }
 
+/* Asks again for as long as somebody living keeps the region, who is stopped for seconds where the
+ * machine is busy. */
+static void come(const struct region_setup *setup, struct region *region)
+{
+	struct fault fault;
+	int error;
+
+	while ((error = region_open(pod->path, setup, region, &fault)) == -ETIMEDOUT)
+		;
+	MUST(error == 0);
+	while ((error = region_claim(region, &fault)) == -ETIMEDOUT)
+		;
+	MUST(error == 0);
+	self->slot = region->slot;
+}
+
 /* Now and then the slot is given back and another claimed, for the steps of that. */
 static void begin_anew(struct region *region, uint64_t held[HOLDINGS])
 {
 	region_close(region);
 	memset(held, 0, HOLDINGS * sizeof(*held));
-	MUST(open_claimed(pod->path, NULL, region) == 0);
-	self->slot = region->slot;
+	come(NULL, region);
 }
 
 static void change(struct region *region, unsigned which, uint64_t held[HOLDINGS], unsigned *seed)
@@ -100,13 +117,12 @@ static void work(void *arg)
 	seed = (unsigned)clock_now_ns();
 	MUST((self == &pod->workers[IN_SPACES]) == (getpid() != 1));
 	region_step_hook = getpid() == 1 ? die_as_init : die_if_armed;
-	MUST(open_claimed(pod->path, &setup, &region) == 0);
-	self->slot = region.slot;
+	come(&setup, &region);
 	for (;;) {
 		change(&region, (unsigned)rand_r(&seed) % HOLDINGS, held, &seed);
 		__atomic_add_fetch(&self->operations, 1, __ATOMIC_SEQ_CST);
 		if (FLAG_READ(pod->freeze))
-			stand_still(held);
+			stand_still(&region, held);
 		if (rand_r(&seed) % 500 == 0)
 			begin_anew(&region, held);
 	}
