@@ -32,7 +32,7 @@ tenant() {
     tries=0
     until grep -q 'one byte more' "$scratch/$1.out"; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 300 ]; then
+        if [ "$tries" -gt 600 ]; then
             echo "demo: tenant $1 did not get that far:" >&2
             cat "$scratch/$1.out" >&2
             exit 1
@@ -88,7 +88,7 @@ share() {
     tries=0
     until grep -q "^second=$2 " "$scratch/worker.$1"; do
         tries=$((tries + 1))
-        if [ "$tries" -gt 100 ]; then
+        if [ "$tries" -gt 600 ]; then
             echo "demo: the program with $1 % of the GPU did not get that far:" >&2
             cat "$scratch/worker.$1" >&2
             exit 1

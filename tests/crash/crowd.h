@@ -61,6 +61,7 @@ struct crowd {
 	uint64_t highest;  /* the most that it was */
 	uint64_t mortal;   /* the others die, too: nobody counts what they held */
 	struct timing control;
+	uint64_t control_rounds; /* that it has timed */
 	pid_t control_pid;
 	struct worker workers[WORKERS];
 };
@@ -110,6 +111,7 @@ static void control(void *arg)
 		__atomic_add_fetch((uint64_t *)(void *)page, 1, __ATOMIC_SEQ_CST);
 		MUST(sys_lock_byte(fd, 0) == 0 && sys_unlock_byte(fd, 0) == 0);
 		note_time(&crowd->control, &watch, CONTROL_PAUSE_US * NS_PER_US);
+		__atomic_add_fetch(&crowd->control_rounds, 1, __ATOMIC_SEQ_CST);
 	}
 }
 

@@ -72,14 +72,9 @@ UNUSED static void keeper_fail(const char *after, const char *what)
 		(unsigned long long)kept_bytes());
 }
 
-/* All others are dead. Whoever reads /proc/pid/maps of one of them has its memory, and so its open
- * file, live on for as long: it may still seem to live. */
+/* All others are dead. */
 UNUSED static void assert_counted_once(const char *after)
 {
-	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
-
-	while (region_living(&keeper) > 1 && clock_now_ns() < deadline_ns)
-		usleep(100);
 	assert_true(region_reap(&keeper) >= 0);
 	region_check(&keeper, NULL, NULL); /* takes over what a dead holder left */
 	if (count_wrong(&keeper) != 0)

@@ -41,7 +41,7 @@ static void ask(enum favour favour, uint64_t key)
 	run->favour = favour;
 	run->key = key;
 	__atomic_add_fetch(&run->asked, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&run->answered, run->asked, 20000));
+	MUST(reached(&run->answered, run->asked, LONG_MS));
 }
 
 static void export_and_die(void *arg)
@@ -148,6 +148,7 @@ static int share_until(uint64_t kill_at)
 		keeper_do(run->favour, run->key);
 		__atomic_add_fetch(&run->answered, 1, __ATOMIC_SEQ_CST);
 	}
+	see_off(pid);
 	return status;
 }
 

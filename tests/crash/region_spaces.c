@@ -55,8 +55,10 @@ static void die_as_init(enum region_step step)
 		pause();
 }
 
-static void stand_still(const uint64_t held[HOLDINGS])
+static void stand_still(struct region *region, const uint64_t held[HOLDINGS])
 {
+	while (region_is_late(region)) /* the next change makes what could not be made then */
+		MUST(region_charge(region, 0, REGION_DATA, 0, 0) == 0);
 	self->held = 0;
 	for (unsigned i = 0; i < HOLDINGS; i++)
 		self->held += held[i];
@@ -66,13 +68,28 @@ static void stand_still(const uint64_t held[HOLDINGS])
 	__atomic_store_n(&self->frozen, 0, __ATOMIC_SEQ_CST);
 }
 
+/* Asks again for as long as somebody living keeps the region, who is stopped for seconds where the
+ * machine is busy. */
+static void come(const struct region_setup *setup, struct region *region)
+{
+	struct fault fault;
+	int error;
+
+	while ((error = region_open(pod->path, setup, region, &fault)) == -ETIMEDOUT)
+		;
+	MUST(error == 0);
+	while ((error = region_claim(region, &fault)) == -ETIMEDOUT)
+		;
+	MUST(error == 0);
+	self->slot = region->slot;
+}
+
 /* Now and then the slot is given back and another claimed, for the steps of that. */
 static void begin_anew(struct region *region, uint64_t held[HOLDINGS])
 {
 	region_close(region);
 	memset(held, 0, HOLDINGS * sizeof(*held));
-	MUST(open_claimed(pod->path, NULL, region) == 0);
-	self->slot = region->slot;
+	come(NULL, region);
 }
 
 static void change(struct region *region, unsigned which, uint64_t held[HOLDINGS], unsigned *seed)
@@ -100,13 +117,12 @@ static void work(void *arg)
 	seed = (unsigned)clock_now_ns();
 	MUST((self == &pod->workers[IN_SPACES]) == (getpid() != 1));
 	region_step_hook = getpid() == 1 ? die_as_init : die_if_armed;
-	MUST(open_claimed(pod->path, &setup, &region) == 0);
-	self->slot = region.slot;
+	come(&setup, &region);
 	for (;;) {
 		change(&region, (unsigned)rand_r(&seed) % HOLDINGS, held, &seed);
 		__atomic_add_fetch(&self->operations, 1, __ATOMIC_SEQ_CST);
 		if (FLAG_READ(pod->freeze))
-			stand_still(held);
+			stand_still(&region, held);
 		if (rand_r(&seed) % 500 == 0)
 			begin_anew(&region, held);
 	}
@@ -120,7 +136,7 @@ static void start_worker(unsigned i)
 	pod->workers[i].pid = spawn(work, &pod->workers[i]);
 	if (i < IN_SPACES)
 		space_end();
-	assert_true(reached(&pod->workers[i].operations, 1, 20000));
+	assert_true(reached(&pod->workers[i].operations, 1, LONG_MS));
 }
 
 /* -- the test --------------------------------------------------------------------------------- */
@@ -138,7 +154,7 @@ static void wait_for_progress(unsigned victim)
 	for (unsigned i = 0; i < WORKERS; i++) {
 		struct worker *worker = &pod->workers[i];
 
-		if (i != victim && !reached(&worker->operations, worker->operations + 5, 20000))
+		if (i != victim && !reached(&worker->operations, worker->operations + 5, LONG_MS))
 			fail_msg("worker %u is blocked", i);
 	}
 }
@@ -155,7 +171,7 @@ static void kill_at(struct worker *victim, enum region_step step, bool at_random
 		usleep((unsigned)rand_r(seed) % 2000);
 	} else {
 		__atomic_store_n(&victim->armed, (uint64_t)step + 1, __ATOMIC_SEQ_CST);
-		assert_true(reached(&victim->frozen, 1, 20000));
+		assert_true(reached(&victim->frozen, 1, LONG_MS));
 		assert_int_equal(region_view(pod->path, &view, &fault), 0);
 		takeovers = view.file->own.takeovers;
 		usleep(7000); /* longer than waiters wait before they ask after the holder */
@@ -174,7 +190,7 @@ static void assert_figures(unsigned dead, unsigned round)
 	FLAG_SET(pod->freeze);
 	for (unsigned i = 0; i < WORKERS; i++)
 		if (i != dead) {
-			assert_true(reached(&pod->workers[i].frozen, 1, 20000));
+			assert_true(reached(&pod->workers[i].frozen, 1, LONG_MS));
 			held += pod->workers[i].held;
 		}
 	assert_int_equal(region_view(pod->path, &view, &fault), 0);

@@ -102,7 +102,7 @@ static void die_moving(void *arg)
 	begin_child();
 	share_export(&mine, 0, 5, BYTES(5));
 	FLAG_SET(run->ready);
-	MUST(reached(&run->go_second, 1, 20000));
+	MUST(reached(&run->go_second, 1, LONG_MS));
 	last_step = REGION_STEP_move_raised;
 	region_step_hook = die_at_last_step;
 	region_share_withdraw(&mine, 5, REGION_SHARE_AS_EXPORTED);
@@ -306,7 +306,7 @@ static void start_mover(void)
 {
 	open_mine();
 	mover = spawn(die_moving, NULL);
-	MUST(reached(&run->ready, 1, 20000));
+	MUST(reached(&run->ready, 1, LONG_MS));
 }
 
 static void keeper_imports_five(void)
@@ -348,7 +348,7 @@ static void play(void *arg)
 	if (scene->prepare)
 		scene->prepare();
 	FLAG_SET(run->ready);
-	MUST(reached(&run->go, 1, 20000));
+	MUST(reached(&run->go, 1, LONG_MS));
 	wait_for_mover();
 	watched_begin(&run->watched, die);
 	scene->act();
@@ -377,7 +377,7 @@ static int play_once(const struct scene *scene)
 	if (scene->first)
 		scene->first();
 	pid = spawn(play, (void *)(uintptr_t)scene);
-	if (!reached(&run->ready, 1, 20000))
+	if (!reached(&run->ready, 1, LONG_MS))
 		fail_msg("%s: nobody is ready", scene->name);
 	if (scene->meanwhile)
 		scene->meanwhile();

@@ -382,7 +382,7 @@ static int look_in_child(void)
 	int status = -1;
 
 	if (pid == 0) {
-		alarm(10);
+		alarm(100);
 		quota_forget();
 		_exit(!knows_nothing());
 	}
@@ -439,7 +439,7 @@ static int live_as_child(void)
 	struct quota_gpu gpu = {"GPU-a", 0};
 	struct holding_claim claim;
 
-	alarm(10);
+	alarm(100);
 	quota_forget();
 	if (!knows_nothing())
 		return 1;

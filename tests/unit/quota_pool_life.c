@@ -25,7 +25,7 @@ static int look_in_child(void)
 		unsigned flags;
 		int device;
 
-		alarm(10);
+		alarm(100);
 		quota_forget();
 		_exit(quota_pool_is_known(POOL, &device, &flags) || pool_managed_charge(0) ||
 		      pool_spare_charge(0) || account_stamp() == UINT64_MAX);
@@ -109,7 +109,7 @@ static void test_forked(void **state)
 		struct pool_claim claim;
 		uint64_t found;
 
-		alarm(10);
+		alarm(100);
 		quota_forget();
 		if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
 			_exit(1);

@@ -86,7 +86,7 @@ static void process(void *arg)
 
 	MUST(open_claimed(crowd->path, &crowd->setup, &region) == 0);
 	__atomic_add_fetch(&crowd->ready, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&crowd->go, 1, 10000));
+	MUST(reached(&crowd->go, 1, LONG_MS));
 	work_in_threads(crowd, &region);
 	region_close(&region);
 }
@@ -133,7 +133,7 @@ static void test_processes(void **state)
 	assert_int_equal(open_claimed(place->path, &crowd->setup, &region), 0);
 	for (int i = 0; i < PROCESSES; i++)
 		pids[i] = spawn(process, crowd);
-	assert_true(reached(&crowd->ready, PROCESSES, 10000));
+	assert_true(reached(&crowd->ready, PROCESSES, LONG_MS));
 	FLAG_SET(crowd->go);
 	for (int i = 0; i < PROCESSES; i++)
 		assert_int_equal(reap_status(pids[i]), 0);

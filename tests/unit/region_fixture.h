@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "departure.h"
 #include "region.h"
 #include "size.h"
 #include "sys.h"
@@ -111,18 +112,49 @@ UNUSED static unsigned count_wrong(struct region *region)
 		}                                                                              \
 	} while (0)
 
+#define DEPARTURES 64 /* children at a time */
+
+static struct {
+	pid_t pid;
+	int fd;
+} departures[DEPARTURES];
+
+static void departure_note(pid_t pid, int fd)
+{
+	for (unsigned i = 0; i < DEPARTURES; i++)
+		if (!departures[i].pid) {
+			departures[i].pid = pid;
+			departures[i].fd = fd;
+			return;
+		}
+	close(fd);
+}
+
 UNUSED static pid_t spawn(void (*body)(void *arg), void *arg)
 {
+	int departure = departure_prepare();
 	pid_t pid;
 
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		departure_begin(departure, true);
 		body(arg);
 		_exit(0);
 	}
+	departure_note(pid, departure);
 	return pid;
+}
+
+/* Of a child that has been waited for: until the kernel is through with its memory as well. */
+UNUSED static void see_off(pid_t pid)
+{
+	for (unsigned i = 0; i < DEPARTURES; i++)
+		if (departures[i].pid == pid) {
+			departure_wait(departures[i].fd);
+			departures[i].pid = 0;
+		}
 }
 
 UNUSED static int reap_status(pid_t pid)
@@ -131,6 +163,7 @@ UNUSED static int reap_status(pid_t pid)
 
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	see_off(pid);
 	return status;
 }
 
@@ -152,6 +185,8 @@ UNUSED static void *shared_memory(size_t len)
 
 #define FLAG_SET(flag)  __atomic_store_n(&(flag), 1, __ATOMIC_SEQ_CST)
 #define FLAG_READ(flag) __atomic_load_n(&(flag), __ATOMIC_SEQ_CST)
+
+#define LONG_MS 100000 /* no machine is so busy: what has not happened by then, never will */
 
 /* Whether the value reaches at_least within so many milliseconds. */
 UNUSED static int reached(const uint64_t *value, uint64_t at_least, unsigned ms)

@@ -54,7 +54,7 @@ static pid_t start(void **state, struct region *region)
 	if (region)
 		assert_int_equal(open_claimed(place->path, &setup, region), 0);
 	pid = spawn(start_dying, NULL);
-	assert_true(reached(&dying->gone, 1, 5000));
+	assert_true(reached(&dying->gone, 1, LONG_MS));
 	while (region_slot_end(region, 1) != REGION_END_SEEN)
 		usleep(100); /* its first thread is on its way out */
 	return pid;
@@ -178,13 +178,16 @@ static void test_unknown(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct place *place = *state;
 		struct region region;
+		uint64_t seen_ns;
 
 		unlink(place->path);
 		leave_charge(state, &region);
 		region.file->own.slots[1].pid_namespace = namespaces[i];
+		seen_ns = clock_now_ns();
 		assert_int_equal(region_slot_end(&region, 1), REGION_END_UNKNOWN);
-		assert_int_equal(region_reap(&region), 0);
-		assert_true(region_wait_dying(&region, 0));
+		if (region_reap(&region) == 0)
+			assert_true(region_wait_dying(&region, 0));
+		assert_true(clock_now_ns() - seen_ns > NS_PER_S / 5);
 		assert_int_equal(region_used(&region, 0), 0);
 		region_close(&region);
 	}

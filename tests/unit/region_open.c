@@ -205,7 +205,7 @@ static void race_to_open(void *arg)
 	MUST(region_charge(&region, 0, REGION_DATA, 1, 0) == 0);
 	__atomic_add_fetch(&race->slots[region.slot], 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&race->opened, 1, __ATOMIC_SEQ_CST);
-	MUST(reached(&race->close, 1, 10000));
+	MUST(reached(&race->close, 1, LONG_MS));
 	region_close(&region);
 }
 
@@ -227,9 +227,9 @@ static void test_all_open_at_once(void **state)
 			unlink(place->path); /* else: a region that nobody is in */
 		for (int i = 0; i < RACERS; i++)
 			pids[i] = spawn(race_to_open, race);
-		assert_true(reached(&race->ready, RACERS, 10000));
+		assert_true(reached(&race->ready, RACERS, LONG_MS));
 		FLAG_SET(race->go);
-		assert_true(reached(&race->opened, RACERS, 10000));
+		assert_true(reached(&race->opened, RACERS, LONG_MS));
 		assert_int_equal(region_view(place->path, &region, &fault), 0);
 		assert_int_equal(region_used(&region, 0), RACERS);
 		assert_int_equal(region_living(&region), RACERS);

@@ -148,7 +148,7 @@ static void import_until_killed(void *arg)
 	MUST(open_claimed(importer->path, NULL, &region) == 0);
 	MUST(region_share_import(&region, KEY, &device, &bytes) == 1);
 	FLAG_SET(importer->ready);
-	MUST(reached(&importer->end, 1, 20000));
+	MUST(reached(&importer->end, 1, LONG_MS));
 	region_share_import_end(&region, KEY);
 	FLAG_SET(importer->ended);
 	for (;;)
@@ -168,7 +168,7 @@ static void test_processes(void **state)
 		for (int i = 0; i < 2; i++) {
 			importers[i] = (struct importer){place->path, 0, 0, 0};
 			pids[i] = spawn(import_until_killed, &importers[i]);
-			assert_true(reached(&importers[i].ready, 1, 5000));
+			assert_true(reached(&importers[i].ready, 1, LONG_MS));
 		}
 		act_withdraw(&regions[0], 1);
 		for (int i = 0; i < 2; i++) {
@@ -179,7 +179,7 @@ static void test_processes(void **state)
 				assert_int_equal(region_reap(&regions[0]), 1);
 			} else {
 				FLAG_SET(importers[i].end);
-				assert_true(reached(&importers[i].ended, 1, 5000));
+				assert_true(reached(&importers[i].ended, 1, LONG_MS));
 			}
 			assert_int_equal(count_wrong(&regions[0]), 0);
 		}

@@ -147,7 +147,7 @@ static void test_reap(void **state)
 	for (int round = 0; round < 2; round++) {
 		holder->ready = 0;
 		pid = spawn(hold_until_killed, holder);
-		assert_true(reached(&holder->ready, 1, 5000));
+		assert_true(reached(&holder->ready, 1, LONG_MS));
 		assert_int_equal(region_reap(&region), 0);
 		assert_int_equal(region_used(&region, 0), 11 * MIB);
 		kill_child(pid);
@@ -223,10 +223,11 @@ static void test_suspended_counts(void **state)
 static void forget_and_wait(struct holder *holder, struct region *region)
 {
 	prctl(PR_SET_PDEATHSIG, 0); /* it is to outlive its parent */
+	departure_leave();
 	region_forget(region);
 	MUST(region->fd == -1 && region->slot == -1 && !region->file);
 	FLAG_SET(holder->forgotten);
-	MUST(reached(&holder->done, 1, 20000));
+	MUST(reached(&holder->done, 1, LONG_MS));
 	_exit(0);
 }
 
@@ -243,7 +244,7 @@ static void fork_a_child(void *arg)
 		forget_and_wait(holder, &region);
 	holder->child = child;
 	FLAG_SET(holder->ready);
-	MUST(reached(&holder->go, 1, 20000));
+	MUST(reached(&holder->go, 1, LONG_MS));
 	MUST(region_charge(&region, 0, REGION_DATA, MIB, 0) == 0);
 	FLAG_SET(holder->done);
 	for (;;)
@@ -261,8 +262,8 @@ static void test_fork(void **state)
 
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
 	pid = spawn(fork_a_child, holder);
-	assert_true(reached(&holder->ready, 1, 5000));
-	assert_true(reached(&holder->forgotten, 1, 5000));
+	assert_true(reached(&holder->ready, 1, LONG_MS));
+	assert_true(reached(&holder->forgotten, 1, LONG_MS));
 	assert_true(
 		region_slot_alive(&region, 1)); /* what the child forgot is the parent's still */
 	assert_int_equal(region_used(&region, 0), MIB);

@@ -243,7 +243,7 @@ static void test_deleted_in_use(void **state)
 
 	user->path = place->path;
 	child = spawn(use, user);
-	assert_true(reached(&user->ready, 1, 5000));
+	assert_true(reached(&user->ready, 1, LONG_MS));
 	assert_int_equal(unlink(place->path), 0);
 	snprintf(words, sizeof(words), "process %d uses it", (int)child);
 	assert_not_made(place->path, words);
@@ -266,7 +266,7 @@ static void test_deleted_elsewhere(void **state)
 	snprintf(path, sizeof(path), "%s%s", place->dir, place->path);
 	user->path = path;
 	child = spawn(use, user);
-	assert_true(reached(&user->ready, 1, 5000));
+	assert_true(reached(&user->ready, 1, LONG_MS));
 	assert_int_equal(unlink(path), 0);
 	assert_made(place->path);
 	kill_child(child);

@@ -72,6 +72,7 @@ struct faulty faulty_start(const char *role, const char *step, const char *fault
 		become(role, step, fault, path, wires[1]);
 	close(wires[1]);
 	program.member.wire = wires[0];
+	program.member.departure = -1; /* it becomes another program */
 	return program;
 }
 

@@ -53,11 +53,11 @@ void board_wait(unsigned place, uint64_t word); /* WAIT_S at most */
 
 /* What a process has for its data under a quota of so many processes and that much. */
 void set_quota(unsigned processes, uint64_t data_bytes);
-/* Takes it as soon as there is room, which must be within a second. */
+/* Takes it as soon as there is room. */
 CUdeviceptr take_soon(uint64_t bytes);
 /* One process with a context has data_bytes: in the ledger, and outside. */
 void assert_alone_with(uint64_t data_bytes);
-/* Nobody is left, in the ledger or outside, within a second. */
+/* Nobody is left, in the ledger or outside. */
 void assert_nobody(void);
 /* In a thread: makes the context current, and allocates and frees until stop_allocating. */
 void *allocate_and_free(void *context);

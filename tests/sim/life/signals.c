@@ -86,7 +86,8 @@ static void stormy(int wire)
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, churn, context) == 0);
 	CHECK_EQUAL(setitimer(ITIMER_REAL, &every_ms, NULL), 0);
-	for (unsigned round = 0; round < 1500; round++) {
+	for (unsigned round = 0; round < 1500 || signals_seen <= 500; round++) {
+		CHECK(round < 100000);
 		pthread_kill(threads[round % THREADS], SIGUSR1);
 		usleep(500);
 	}
@@ -94,7 +95,6 @@ static void stormy(int wire)
 	__atomic_store_n(&stop_allocating, true, __ATOMIC_RELAXED);
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
-	CHECK(signals_seen > 500);
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	tell(wire, 1);
@@ -203,7 +203,7 @@ static bool stop_with_lock(pid_t pid)
 	uint64_t began = now_ms();
 	unsigned seed = 12;
 
-	while (now_ms() - began < 10000) {
+	while (now_ms() - began < WAIT_S * 1000 / 2) {
 		stop(pid);
 		if (holds_lock(pid))
 			return true;

@@ -9,6 +9,8 @@
 #define HELD_MAX  8
 #define RUN_MS    3000
 
+#define ROUNDS_MOST 20 /* on a busy machine: until they were at the limit, and were seen there */
+
 #define CONTEXTS (PROCESSES * (CONTEXT + HIDDEN))
 
 static CUcontext context;
@@ -55,14 +57,15 @@ static void member(int wire)
 	context = cuda_start(0);
 	give(take(1));
 	tell(wire, 1);
-	hear(wire);
-	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
-	CHECK_EQUAL(ledger_own(0).data, 0);
-	tell(wire, refusals);
-	hear(wire);
+	while (hear(wire)) {
+		refusals = 0;
+		for (uintptr_t i = 0; i < THREADS; i++)
+			CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+		for (unsigned i = 0; i < THREADS; i++)
+			CHECK(pthread_join(threads[i], NULL) == 0);
+		CHECK_EQUAL(ledger_own(0).data, 0);
+		tell(wire, refusals);
+	}
 }
 
 /* Each has its context before the next one comes. */
@@ -70,8 +73,9 @@ static void everyone(void)
 {
 	const uint64_t quota = CONTEXTS + 640 * MIB;
 	struct member members[PROCESSES];
-	struct figures seen;
+	struct figures seen, highest = {0};
 	uint64_t refused_in_all = 0;
+	unsigned rounds = 0;
 	char limit[32];
 
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)quota);
@@ -80,20 +84,25 @@ static void everyone(void)
 		members[i] = member_start(member);
 		hear(members[i].wire);
 	}
-	outside_watch(0);
-	for (unsigned i = 0; i < PROCESSES; i++)
-		tell(members[i].wire, 1);
-	for (unsigned i = 0; i < PROCESSES; i++)
-		refused_in_all += hear(members[i].wire);
-	seen = outside_watched();
-	CHECK_AT_MOST(seen.used, quota + PROCESSES * GRANULE);
-	CHECK_AT_MOST(quota / 100 * 90, seen.used); /* it was at the limit */
-	CHECK(seen.samples > 20);
+	do {
+		outside_watch(0);
+		for (unsigned i = 0; i < PROCESSES; i++)
+			tell(members[i].wire, 1);
+		for (unsigned i = 0; i < PROCESSES; i++)
+			refused_in_all += hear(members[i].wire);
+		seen = outside_watched();
+		CHECK_AT_MOST(seen.used, quota + PROCESSES * GRANULE);
+		highest.samples += seen.samples;
+		highest.used = seen.used > highest.used ? seen.used : highest.used;
+	} while (++rounds < ROUNDS_MOST && (highest.samples <= 20 || refused_in_all <= 100 ||
+					    highest.used < quota / 100 * 90));
+	CHECK_AT_MOST(quota / 100 * 90, highest.used); /* it was at the limit */
+	CHECK(highest.samples > 20);
 	CHECK(refused_in_all > 100);
 	CHECK_EQUAL(outside_used(0), PROCESSES * (CONTEXT + 9 * MIB));
 	CHECK_EQUAL(ledger_used(0), CONTEXTS);
 	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 1);
+		tell(members[i].wire, 0);
 		member_end(&members[i]);
 	}
 	CHECK_SOON_EQUAL(ledger_reap(), 0);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "departure.h"
 #include "onlooker.h"
 #include "region.h"
 #include "region_long_dead.h"
@@ -188,11 +189,13 @@ struct member member_start(void (*body)(int wire))
 	int wires[2];
 
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wires) == 0);
+	member.departure = departure_prepare();
 	fflush(NULL);
 	member.pid = fork();
 	CHECK(member.pid >= 0);
 	if (member.pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		departure_begin(member.departure, false);
 		close(wires[0]);
 		body(wires[1]);
 		fflush(NULL);
@@ -224,6 +227,7 @@ int member_wait(struct member *member)
 
 	while (waitpid(member->pid, &status, 0) < 0 && errno == EINTR)
 		;
+	departure_wait(member->departure);
 	close(member->wire);
 	return status;
 }
@@ -251,6 +255,7 @@ static void slurp(const char *name, char *text, size_t len)
 
 struct said member_listen(void (*body)(void))
 {
+	int departure = departure_prepare();
 	struct said said;
 	pid_t pid;
 
@@ -262,6 +267,7 @@ struct said member_listen(void (*body)(void))
 		int err = open(scene_path("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		departure_begin(departure, false);
 		if (dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
 			_exit(2);
 		body();
@@ -269,6 +275,7 @@ struct said member_listen(void (*body)(void))
 		_exit(0);
 	}
 	CHECK(waitpid(pid, &said.status, 0) == pid);
+	departure_wait(departure);
 	slurp("out", said.out, sizeof(said.out));
 	slurp("err", said.err, sizeof(said.err));
 	return said;

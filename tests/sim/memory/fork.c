@@ -103,7 +103,7 @@ static void parent_dies(void)
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + 200 * MIB);
 	member_kill(&parent);
 	CHECK_EQUAL(kill(child, 0), 0);
-	CHECK(!ledger_slot_lives(slot));
+	CHECK_SOON_EQUAL(ledger_slot_lives(slot), false);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 	CHECK_EQUAL(ledger_used(0), 0);
 	CHECK_SOON_EQUAL(outside_used(0), 0);

@@ -24,7 +24,7 @@ static void holder(int wire)
 	hear(wire);
 }
 
-/* Tries until there is room, for a second at most. */
+/* Tries until there is room. */
 static void wait_for_room(uint64_t bytes)
 {
 	uint64_t began = now_ms();
@@ -33,7 +33,7 @@ static void wait_for_room(uint64_t bytes)
 
 	while ((result = cuMemAlloc_v2(&address, bytes)) != CUDA_SUCCESS) {
 		CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK(now_ms() - began < 1000);
+		CHECK(now_ms() - began < SOON_MS);
 		sleep_ms(1);
 	}
 	give(address);

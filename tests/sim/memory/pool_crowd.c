@@ -10,6 +10,8 @@
 #define HELD_MAX  6
 #define RUN_MS    1500
 
+#define ROUNDS_MOST 20 /* on a busy machine: until they were at the limit, and were seen there */
+
 static CUcontext context;
 static uint64_t refusals; /* atomic, of this process */
 static pthread_barrier_t together;
@@ -135,10 +137,11 @@ static void worker(int wire)
 {
 	stream_start(getenv("CUDA_DEVICE_MEMORY_LIMIT"));
 	tell(wire, 1);
-	hear(wire);
-	work_all();
-	tell(wire, refusals);
-	hear(wire);
+	while (hear(wire)) {
+		refusals = 0;
+		work_all();
+		tell(wire, refusals);
+	}
 	assert_data(0);
 }
 
@@ -148,8 +151,9 @@ static void everyone(void)
 {
 	const uint64_t quota = PROCESSES * (CONTEXT + HIDDEN) + 2 * GIB;
 	struct member members[PROCESSES];
-	struct figures seen;
+	struct figures seen, highest = {0};
 	uint64_t refused_in_all = 0;
+	unsigned rounds = 0;
 	char limit[32];
 
 	snprintf(limit, sizeof(limit), "%llu", (unsigned long long)quota);
@@ -158,18 +162,23 @@ static void everyone(void)
 		members[i] = member_start(worker);
 		hear(members[i].wire);
 	}
-	outside_watch(0);
-	for (unsigned i = 0; i < PROCESSES; i++)
-		tell(members[i].wire, 1);
-	for (unsigned i = 0; i < PROCESSES; i++)
-		refused_in_all += hear(members[i].wire);
-	seen = outside_watched();
-	CHECK_AT_MOST(seen.used, quota + PROCESSES * GRANULE);
-	CHECK_AT_MOST(quota / 100 * 90, seen.used);
-	CHECK(seen.samples > 20);
+	do {
+		outside_watch(0);
+		for (unsigned i = 0; i < PROCESSES; i++)
+			tell(members[i].wire, 1);
+		for (unsigned i = 0; i < PROCESSES; i++)
+			refused_in_all += hear(members[i].wire);
+		seen = outside_watched();
+		CHECK_AT_MOST(seen.used, quota + PROCESSES * GRANULE);
+		highest.samples += seen.samples;
+		highest.used = seen.used > highest.used ? seen.used : highest.used;
+	} while (++rounds < ROUNDS_MOST && (highest.samples <= 20 || refused_in_all <= 100 ||
+					    highest.used < quota / 100 * 90));
+	CHECK_AT_MOST(quota / 100 * 90, highest.used);
+	CHECK(highest.samples > 20);
 	CHECK(refused_in_all > 100);
 	for (unsigned i = 0; i < PROCESSES; i++) {
-		tell(members[i].wire, 1);
+		tell(members[i].wire, 0);
 		member_end(&members[i]);
 	}
 	CHECK_SOON_EQUAL(ledger_reap(), 0);

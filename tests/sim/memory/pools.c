@@ -214,7 +214,9 @@ static void reused_when_full(void)
  */
 static void not_for_this_stream(void)
 {
-	CUdeviceptr address = UNTOUCHED;
+	CUdeviceptr found[2] = {UNTOUCHED, UNTOUCHED};
+	uint64_t ns = 300 * MS;
+	CUresult results[2];
 	CUstream other;
 	CUfunction spin;
 	unsigned count;
@@ -227,13 +229,25 @@ static void not_for_this_stream(void)
 					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
 		   CUDA_SUCCESS);
 	count = fill_async(&doors[0], POOL_CHUNK);
-	busy(spin, 300 * MS, stream);
-	give_async(pieces[--count], stream);
-	CHECK_CUDA(cuMemAllocAsync(&address, 20 * MIB, other), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQUAL(address, UNTOUCHED);
-	CHECK_CUDA(cuMemAllocFromPoolAsync_ptsz(&address, 20 * MIB, standard, other),
-		   CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQUAL(address, UNTOUCHED);
+	for (;; ns *= 5) {
+		busy(spin, ns, stream);
+		give_async(pieces[--count], stream);
+		results[0] = cuMemAllocAsync(&found[0], 20 * MIB, other);
+		results[1] = cuMemAllocFromPoolAsync_ptsz(&found[1], 20 * MIB, standard, other);
+		if (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+			break; /* so it was meanwhile; or else the machine is busy: once more */
+		CHECK(ns < 30000 * MS);
+		for (unsigned i = 0; i < 2; i++)
+			if (results[i] == CUDA_SUCCESS)
+				give_async(found[i], other);
+		found[0] = found[1] = UNTOUCHED;
+		CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+		pieces[count++] = take_async(POOL_CHUNK, stream);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_CUDA(results[i], CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(found[i], UNTOUCHED);
+	}
 	synchronise(other);
 	CHECK_AT_MOST(outside_used(0), QUOTA + GRANULE);
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);

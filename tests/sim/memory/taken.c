@@ -124,7 +124,7 @@ static void assert_told(void (*body)(void), const char *what)
 	CHECK(strstr(said.err, what));
 	CHECK(strstr(said.err, region_path()));
 	CHECK(strstr(said.err, "start them again"));
-	CHECK_EQUAL(outside_used(0), 0);
+	CHECK_SOON_EQUAL(outside_used(0), 0);
 }
 
 static void taken(void (*way)(void), const char *what)

@@ -23,7 +23,7 @@ static CUgraph capture_all(CUstreamCaptureMode mode)
 	return captured;
 }
 
-/* As deep in debt as for minutes; the graph's launch waits for that. */
+/* As deep in debt as for 200 s; the graph's launch waits for that. */
 static void in_debt(void)
 {
 	for (unsigned i = 0; i < MODES; i++) {
@@ -41,7 +41,7 @@ static void in_debt(void)
 		began = now_ms();
 		CHECK_CUDA(cuGraphInstantiateWithFlags(&graph, capture_all(modes[i]), 0),
 			   CUDA_SUCCESS);
-		CHECK_AT_MOST(now_ms() - began, 5000);
+		CHECK_AT_MOST(now_ms() - began, 50000);
 		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
 		CHECK_EQUAL(PEEK(bucket_of(0)->corrected), before.corrected);
 		attempt_begin(&attempt, &launchers[LAUNCHERS - 1 - i % 2],

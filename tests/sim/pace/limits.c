@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#define SOON_MS 100 /* a change holds by then */
+#define CHANGED_MS 100 /* a change holds by then */
 
 static uint64_t *sm_limit;
 
@@ -34,7 +34,7 @@ static uint64_t step_running(void *turn)
 /* After the time that a change may take, and what was under way. */
 static struct share share_soon(step_fn *step, void *arg)
 {
-	share_of(step, arg, SOON_MS);
+	share_of(step, arg, CHANGED_MS);
 	return share_of(step, arg, 500);
 }
 
@@ -149,11 +149,12 @@ static void of_policy(void)
 
 static bool is_limited(void)
 {
-	uint64_t began = now_ms();
+	uint64_t began = now_ns(), delayed = delayed_ns(), took;
 
 	for (unsigned i = 0; i < 3; i++)
 		busy(spin, 20 * MS, stream);
-	return now_ms() - began > SLOW_MS;
+	took = now_ns() - began;
+	return took > SLOW_MS * MS + delayed_ns() - delayed;
 }
 
 static const struct policy {

@@ -99,13 +99,16 @@ struct share share_of(step_fn *step, void *arg, unsigned ms)
 bool share_is_right(const char *what, struct share share, double quota, double less,
 		    unsigned attempt)
 {
-	bool low = share.fair < quota - less;
+	static bool stalled_before;
+	bool low = share.fair < quota - less, stalled = share.fair < quota / STALLED;
+	bool twice = stalled && stalled_before && attempt > 0;
+
+	stalled_before = stalled;
 
 	printf("  %s: %.2f %% of a quota of %.0f (%.2f of the time it had)\n", what, share.pct,
 	       quota, share.fair);
 	fflush(stdout);
-	if (share.pct > quota + MORE_PCT || share.fair < quota / STALLED ||
-	    (low && attempt + 1 == ATTEMPTS))
+	if (share.pct > quota + MORE_PCT || twice || (low && attempt + 1 == ATTEMPTS))
 		check_failed(__FILE__, __LINE__, what);
 	return !low;
 }

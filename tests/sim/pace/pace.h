@@ -10,10 +10,10 @@
 
 #include "launch.h"
 
-#define ATTEMPTS 4
+#define ATTEMPTS 8
 #define MORE_PCT 3 /* than the quota: what the bucket holds, by the time that is measured */
 #define LESS_PCT 6
-#define STALLED  4 /* a fourth of the quota is too little at any time */
+#define STALLED  4 /* a fourth of the quota is too little, twice in a row */
 
 extern struct vgpu_region_file *file; /* writable: after pace_start or pace_map */
 

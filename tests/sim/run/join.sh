@@ -94,6 +94,6 @@ exec "$VGPU" run sh -c 'echo "$VGPU_POLICY"; touch "$0.end"' "$1"
 EOF
 sh "$root/taken" "$root/w" >"$out"
 same 'its own slice' "$state/run-$(head -n 1 "$out")-2/policy" "$(tail -n 1 "$out")"
-sleep 0.2
+wait_for_none
 expect 0 true
 same 'what is left' '' "$(slices)"

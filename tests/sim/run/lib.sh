@@ -67,7 +67,7 @@ wait_for() {
     tries=0
     until [ -e "$1" ]; do
         tries=$((tries + 1))
-        [ "$tries" -lt 500 ] || fail "$1 does not come"
+        [ "$tries" -lt 5000 ] || fail "$1 does not come"
         sleep 0.02
     done
 }
@@ -77,7 +77,17 @@ wait_gone() {
     tries=0
     while grep -qs '^State:.[^Z]' "/proc/$1/status"; do
         tries=$((tries + 1))
-        [ "$tries" -lt 500 ] || fail "process $1 does not end"
+        [ "$tries" -lt 5000 ] || fail "process $1 does not end"
+        sleep 0.02
+    done
+}
+
+# wait_for_none: until the last slice has been removed.
+wait_for_none() {
+    tries=0
+    until [ -z "$(slices)" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 5000 ] || fail "there is still $(slices)"
         sleep 0.02
     done
 }

@@ -63,5 +63,5 @@ masks='grep -E ^Sig(Blk|Ign): /proc/self/status'
 # shellcheck disable=SC2086
 "$IGNORING" "$VGPU" run $masks >"$root/through"
 cmp -s "$root/direct" "$root/through" || fail "masks: $(cat "$root/direct" "$root/through")"
-timeout 10 "$IGNORING" "$VGPU" run sh -c 'exit 5'
+timeout 100 "$IGNORING" "$VGPU" run sh -c 'exit 5'
 same 'the status with SIGCHLD ignored' 5 "$?"

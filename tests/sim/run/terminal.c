@@ -108,7 +108,7 @@ static void type(char key)
 
 static void wait_for(const char *path)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 5000; i++) {
 		if (access(path, F_OK) == 0)
 			return;
 		pause_ms(20);
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 	pause_ms(100);
 	type('\x1a');
 	stopped = (struct pollfd){.fd = notify[0], .events = POLLIN};
-	if (poll(&stopped, 1, 10000) != 1 || read(notify[0], &byte, 1) != 1)
+	if (poll(&stopped, 1, 100000) != 1 || read(notify[0], &byte, 1) != 1)
 		fail("the job does not stop");
 	pause_ms(100);
 	if (write(told[1], "", 1) != 1)

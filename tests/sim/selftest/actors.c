@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "departure.h"
+
 struct actor exporter, importer;
 struct board *board;
 static int sockets[2]; /* descriptors go from 0 to 1 */
@@ -38,16 +40,18 @@ struct actor actor_start(void)
 	int to[2], from[2];
 
 	CHECK(!pipe(to) && !pipe(from));
+	int departure = departure_prepare();
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
+		departure_begin(departure, false);
 		close(to[1]);
 		close(from[0]);
 		act(to[0], from[1]);
 	}
 	close(to[0]);
 	close(from[1]);
-	return (struct actor){pid, to[1], from[0]};
+	return (struct actor){pid, to[1], from[0], departure};
 }
 
 void tell(const struct actor *actor, void (*step)(void))
@@ -64,6 +68,7 @@ void actor_kill(const struct actor *actor)
 
 	kill(actor->pid, SIGKILL);
 	CHECK_EQ(waitpid(actor->pid, &status, 0), actor->pid);
+	departure_wait(actor->departure);
 	close(actor->to);
 	close(actor->from);
 }

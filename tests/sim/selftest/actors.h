@@ -9,6 +9,7 @@
 extern struct actor {
 	pid_t pid;
 	int to, from;
+	int departure; /* see tests/unit/departure.h */
 } exporter, importer;
 
 /* What the actors leave for each other and for us. */

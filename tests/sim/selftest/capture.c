@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define MS ((uint64_t)1000000)
+#define MS selftest_ms
 
 static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
 
@@ -229,11 +229,10 @@ static void test_refused(void)
 	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
-int main(void)
+static void test_all(void)
 {
 	CUmodule module;
 
-	selftest_begin(NULL);
 	context = selftest_context();
 	CHECK_EQ(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
 	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
@@ -244,5 +243,10 @@ int main(void)
 	test_threads();
 	test_harmless();
 	test_refused();
-	return 0;
+}
+
+int main(void)
+{
+	selftest_begin(NULL);
+	return selftest_unhurried(test_all);
 }

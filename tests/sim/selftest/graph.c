@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#define MS ((uint64_t)1000000)
+#define MS selftest_ms
 
 static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
 
@@ -392,11 +392,10 @@ static void test_attributes(void)
 	CHECK_EQ(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
 }
 
-int main(void)
+static void test_all(void)
 {
 	CUmodule module;
 
-	selftest_begin(NULL);
 	selftest_context();
 	start = selftest_used(0);
 	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
@@ -412,5 +411,10 @@ int main(void)
 	test_nodes();
 	test_time();
 	test_attributes();
-	return 0;
+}
+
+int main(void)
+{
+	selftest_begin(NULL);
+	return selftest_unhurried(test_all);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MS ((uint64_t)1000000)
+#define MS selftest_ms
 
 static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
 
@@ -455,12 +455,11 @@ static void test_contexts_end(void)
 	CHECK_EQ(reserved(), 0);
 }
 
-int main(void)
+static void test_all(void)
 {
 	CUmodule module;
 	CUdeviceptr p;
 
-	selftest_begin("2x80G");
 	CHECK_EQ(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
 	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
 	CHECK_EQ(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS); /* needs no context */
@@ -484,5 +483,10 @@ int main(void)
 	test_host_pool();
 	test_by_location();
 	test_contexts_end();
-	return 0;
+}
+
+int main(void)
+{
+	selftest_begin("2x80G");
+	return selftest_unhurried(test_all);
 }

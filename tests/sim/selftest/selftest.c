@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "departure.h"
+
 static char folder[] = "/tmp/vgpu-selftest-XXXXXX";
 static pid_t owner; /* of the folder: children must not remove it */
 
@@ -117,16 +119,45 @@ uint64_t selftest_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+#define MS         ((uint64_t)1000000)
+#define LONGEST_MS (25 * MS)
+#define LONGER     5
+
+uint64_t selftest_ms = MS;
+
+int selftest_unhurried(void (*test)(void))
+{
+	for (;; selftest_ms *= LONGER) {
+		int status, departure = departure_prepare();
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (!pid) {
+			owner = 0;
+			departure_begin(departure, false);
+			test();
+			exit(0);
+		}
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		departure_wait(departure);
+		if (!status || selftest_ms >= LONGEST_MS)
+			return status != 0;
+		fprintf(stderr, "once more, with longer kernels\n");
+	}
+}
+
 struct selftest_child selftest_child_start(void (*body)(void *argument), void *argument)
 {
 	int to[2], from[2];
 	char byte = 0;
 
 	CHECK(!pipe(to) && !pipe(from));
+	int departure = departure_prepare();
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
 		owner = 0; /* in a pid namespace it may have the same number */
+		departure_begin(departure, false);
 		close(to[1]);
 		close(from[0]);
 		body(argument);
@@ -136,7 +167,7 @@ struct selftest_child selftest_child_start(void (*body)(void *argument), void *a
 	close(to[0]);
 	close(from[1]);
 	CHECK_EQ(read(from[0], &byte, 1), 1);
-	return (struct selftest_child){pid, to[1], from[0]};
+	return (struct selftest_child){pid, to[1], from[0], departure};
 }
 
 static int child_wait(struct selftest_child *child)
@@ -144,6 +175,7 @@ static int child_wait(struct selftest_child *child)
 	int status;
 
 	CHECK_EQ(waitpid(child->pid, &status, 0), child->pid);
+	departure_wait(child->departure);
 	close(child->to);
 	close(child->from);
 	return status;

@@ -53,12 +53,22 @@ long long selftest_process_bytes(unsigned gpu, pid_t pid);
 uint64_t selftest_now_ns(void);
 
 /*
+ * For tests that look at what the GPU does while it is at work. On a busy machine its kernels may
+ * be over before the test comes to look; so it is done once more with longer ones, in a new
+ * process, and the third time counts. They measure their kernels in selftest_ms. For main to
+ * return.
+ */
+extern uint64_t selftest_ms; /* in ns; one millisecond at first */
+int selftest_unhurried(void (*test)(void));
+
+/*
  * A child that runs body(argument), says so when that returns, and then waits to be let go: 0 is
  * its exit status then. selftest_child_start returns when body has.
  */
 struct selftest_child {
 	pid_t pid;
 	int to, from;
+	int departure; /* see tests/unit/departure.h */
 };
 struct selftest_child selftest_child_start(void (*body)(void *argument), void *argument);
 void selftest_child_end(struct selftest_child *child);

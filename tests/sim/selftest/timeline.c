@@ -6,9 +6,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
-#define MS ((uint64_t)1000000)
+#define MS selftest_ms
 
 static const char ptx[] = "// a comment with .entry in it\n"
 			  ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -182,7 +183,7 @@ static void test_events(void)
 	CHECK_EQ(cuEventSynchronize(b), CUDA_SUCCESS);
 	CHECK_EQ(cuEventQuery(b), CUDA_SUCCESS);
 	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS);
-	CHECK(ms >= 40 && ms < 60);
+	CHECK((double)ms * 1e6 >= 40.0 * (double)MS && (double)ms * 1e6 < 60.0 * (double)MS);
 	CHECK_EQ(cuEventElapsedTime_v2(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
 	CHECK_EQ(cuEventDestroy_v2(a), CUDA_SUCCESS);
 	CHECK_EQ(cuEventDestroy_v2(a), CUDA_ERROR_INVALID_HANDLE);
@@ -221,6 +222,14 @@ static void test_launch(void)
 		 CUDA_ERROR_INVALID_HANDLE);
 }
 
+static uint64_t ran_ns(void)
+{
+	struct timespec ran;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran);
+	return (uint64_t)ran.tv_sec * 1000000000 + (uint64_t)ran.tv_nsec;
+}
+
 /* Generously measured: a sanitizer or a busy machine must not fail it, a system call each should.
  */
 static void test_cheap(void)
@@ -230,11 +239,11 @@ static void test_cheap(void)
 	uint64_t best = UINT64_MAX;
 
 	for (int round = 0; round < 5; round++) {
-		uint64_t start = selftest_now_ns();
+		uint64_t start = ran_ns();
 
 		for (int i = 0; i < LAUNCHES; i++)
 			cuLaunchKernel(nop, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
-		uint64_t each = (selftest_now_ns() - start) / LAUNCHES;
+		uint64_t each = (ran_ns() - start) / LAUNCHES;
 		best = each < best ? each : best;
 	}
 	printf("a launch takes %llu ns\n", (unsigned long long)best);
@@ -291,10 +300,14 @@ static void test_processes(void)
 	selftest_child_run(queues_behind, &nothing);
 }
 
+static void test_all(void)
+{
+	selftest_child_run(alone, NULL);
+	test_processes();
+}
+
 int main(void)
 {
 	selftest_begin(NULL);
-	selftest_child_run(alone, NULL);
-	test_processes();
-	return 0;
+	return selftest_unhurried(test_all);
 }
