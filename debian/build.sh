@@ -8,12 +8,12 @@ out=$PWD/build/deb
 
 for tool in dpkg-buildpackage:dpkg-dev dh:debhelper; do
     if ! command -v "${tool%%:*}" >/dev/null 2>&1; then
-        echo "make deb: ${tool%%:*} is needed: ./dev deb installs what is, or apt-get install ${tool#*:}" >&2
+        echo "make deb: there is no ${tool%%:*}: apt-get install ${tool#*:}, or ./dev deb, which installs all" >&2
         exit 1
     fi
 done
 dpkg-checkbuilddeps -P nocheck || {
-    echo "make deb: the packages named above are needed: ./dev deb installs them" >&2
+    echo "make deb: apt-get install the packages named above, or ./dev deb, which installs them" >&2
     exit 1
 }
 
