@@ -3,7 +3,7 @@
 BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all demo test check fuzz bench gpu-check docs install clean help
+.PHONY: all demo test check fuzz bench gpu-check docs install deb clean help
 all:
 	@cmake --preset release >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -34,6 +34,9 @@ docs: all
 install: all
 	@cmake --install $(BUILD) $(if $(DESTDIR),,$(if $(PREFIX),--prefix $(PREFIX)))
 
+deb:
+	@debian/build.sh
+
 clean:
 	rm -rf build build-*
 
@@ -47,3 +50,4 @@ help:
 	@echo 'gpu-check  the tests that need a GPU'
 	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
+	@echo 'deb        Debian packages in build/deb; needs debhelper'

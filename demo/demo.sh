@@ -2,7 +2,10 @@
 # make demo: one GPU, two tenants of 1 and 2 GiB, each running the same greedy program (hog.c), and the
 # machine's own account of it; then two that always have work for it, with 30 and 60 % of its time, and
 # what each gets, second by second. On a real GPU if there is one, else on the simulated driver.
+# An installed demo (`vgpu-demo`) has its programs beside it, in the build's layout: cmake/install.cmake.
 set -eu
+here=$(dirname "$(readlink -f "$0")")
+if [ $# -eq 0 ] && [ -x "$here/hog" ]; then set -- "$here/.."; fi
 build=$(cd "${1:-build}" && pwd)
 scratch=$(mktemp -d)
 busy=''

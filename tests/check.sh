@@ -37,7 +37,7 @@ shell() {
 }
 
 manuals() {
-    for page in $(sources 'docs/*.[1-8]'); do
+    for page in $(sources 'docs/*.[1-8]' 'demo/*.[1-8]'); do
         mandoc -T lint -W warning "$page" || return 1
     done
 }
