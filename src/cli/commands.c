@@ -5,6 +5,7 @@
 
 const struct cli_command *const cli_commands[] = {
 	&run_command,
+	&ps_command,
 	&inspect_command,
 	NULL,
 };

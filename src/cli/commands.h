@@ -4,4 +4,5 @@
 #include "cli.h"
 
 extern const struct cli_command inspect_command;
+extern const struct cli_command ps_command;
 extern const struct cli_command run_command;

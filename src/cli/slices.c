@@ -219,11 +219,18 @@ static bool add_loose(struct slices *slices, const char *path)
 	return append(slices, one);
 }
 
+int slices_compare(const struct slices_one *left, const struct slices_one *right)
+{
+	int order = (int)left->kind - (int)right->kind;
+
+	if (!order)
+		order = strcmp(left->name, right->name);
+	return order ? order : strcmp(left->region_path, right->region_path);
+}
+
 static int by_name(const void *left, const void *right)
 {
-	const struct slices_one *a = left, *b = right;
-
-	return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
+	return slices_compare(left, right);
 }
 
 int slices_list(struct slices *ret_slices, struct fault *fault)
