@@ -4,10 +4,7 @@
 #include <string.h>
 
 const struct cli_command *const cli_commands[] = {
-	&run_command,
-	&ps_command,
-	&inspect_command,
-	NULL,
+	&run_command, &ps_command, &top_command, &inspect_command, NULL,
 };
 
 const struct cli_command *cli_find(const char *name)

@@ -6,3 +6,4 @@
 extern const struct cli_command inspect_command;
 extern const struct cli_command ps_command;
 extern const struct cli_command run_command;
+extern const struct cli_command top_command;
