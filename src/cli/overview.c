@@ -11,11 +11,12 @@
 #include "overview.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "guard.h"
@@ -154,14 +155,38 @@ static void name_processes(struct procs *procs, struct overview_slice *slice)
 
 /* -- a slice ----------------------------------------------------------------------------------- */
 
-/* Whether there is no region yet, or any more: no file, or an empty one. */
-static bool lacks_region(const struct slices_one *one)
+/* Whether there is no region yet, or any more: no file, or one of zeros at its beginning, where the
+ * magic is stored last. */
+static bool lacks_region(const char *path)
 {
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	uint64_t start = 0;
 	struct stat st;
+	bool lacks;
 
-	if (lstat(one->region_path, &st) < 0)
+	if (fd < 0)
 		return errno == ENOENT;
-	return S_ISREG(st.st_mode) && st.st_size == 0;
+	lacks = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		st.st_size <= (off_t)sizeof(struct vgpu_region_file) &&
+		pread(fd, &start, sizeof(start), 0) >= 0 && start == 0;
+	close(fd);
+	return lacks;
+}
+
+/* The same as see, but nothing where there is no region; one that is being made just now may look
+ * like something else for a moment. */
+static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
+			struct fault *fault)
+{
+	int error = see(path, ret_sight, ret_looked_ns, fault);
+
+	if (!error)
+		return 0;
+	if (lacks_region(path)) {
+		ret_sight->device_count = ret_sight->process_count = 0;
+		return 0;
+	}
+	return see(path, ret_sight, ret_looked_ns, fault);
 }
 
 static enum overview_state state_without_process(const struct slices_one *one)
@@ -177,14 +202,8 @@ static int look_at_slice(struct overview_looker *looker, struct overview_slice *
 	static struct sight_process processes[VGPU_SLOTS_MAX];
 	struct sight sight = {.process = processes};
 	struct fault fault = {""};
-	int error = 0;
 
-	slice->state = OVERVIEW_EMPTY;
-	if (!lacks_region(slice->one))
-		error = see(slice->one->region_path, &sight, &slice->looked_ns, &fault);
-	else
-		sight = (struct sight){.process = processes};
-	if (error) {
+	if (see_if_there(slice->one->region_path, &sight, &slice->looked_ns, &fault)) {
 		slice->state = OVERVIEW_UNREADABLE;
 		slice->why = strdup(fault.text);
 		return slice->why ? 0 : -ENOMEM;

@@ -1,9 +1,9 @@
 /*
  * Namespaces have no table of their processes. So all of /proc is read, once a look at most and
  * only if somebody asks for a process of another pid namespace: its entry's namespace by the inode
- * of /proc/PID/ns/pid, which we may see of our own processes, and root of all; its pid there by the
- * last number of "NSpid:" in /proc/PID/status. What was found is believed as long as the process of
- * that pid is in that namespace.
+ * of /proc/PID/ns/pid, which we may see of our own processes, and root of nearly all; its pid there
+ * by the last number of "NSpid:" in /proc/PID/status. What was found is believed as long as the
+ * process of that pid is in that namespace.
  */
 #include "procs.h"
 
@@ -73,19 +73,24 @@ static uint64_t namespace_of(int pid)
 	return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* In its own pid namespace; 0 where the kernel does not say (before Linux 4.1). */
-static int own_pid_of(int pid)
+/* In its own pid namespace, and in how many that we see it is; 0 where it is gone, or the kernel
+ * does not say (before Linux 4.1). */
+static int own_pid_of(int pid, unsigned *ret_depth)
 {
-	char status[4096], *line, *space;
+	char status[4096], *line, *at;
+	int own = 0;
 
+	*ret_depth = 0;
 	if (read_file(pid, "status", status, sizeof(status)) <= 0)
 		return 0;
 	line = strstr(status, "\nNSpid:");
 	if (!line)
 		return 0;
-	line[1 + strcspn(line + 1, "\n")] = '\0';
-	space = strrchr(line, '\t');
-	return space ? (int)strtol(space + 1, NULL, 10) : 0;
+	line += strlen("\nNSpid:");
+	line[strcspn(line, "\n")] = '\0';
+	for (; (at = strchr(line, '\t')); line = at + 1, ++*ret_depth)
+		own = (int)strtol(at + 1, NULL, 10);
+	return own;
 }
 
 static bool is_there(int pid)
@@ -123,16 +128,20 @@ void procs_begin(struct procs *procs)
 	procs->may_look = !procs->look_ns || clock_now_ns() - procs->look_ns > AGAIN_NS;
 }
 
+/* Of a process whose namespace we may not see, the pids tell whether it is ours. */
 static void add(struct procs *procs, int here)
 {
 	struct proc found = {.pid_namespace = namespace_of(here), .here = here};
 	struct proc *more;
+	unsigned depth;
 
-	if (!found.pid_namespace)
-		procs->sees_all = procs->sees_all && !is_there(here); /* else it has ended */
-	if (!found.pid_namespace || found.pid_namespace == procs->own)
+	if (found.pid_namespace == procs->own)
 		return;
-	found.pid = own_pid_of(here);
+	found.pid = own_pid_of(here, &depth);
+	if (!found.pid_namespace) {
+		procs->sees_all = procs->sees_all && (depth == 1 || !is_there(here));
+		return;
+	}
 	more = found.pid ? realloc(procs->proc, (procs->count + 1) * sizeof(*more)) : NULL;
 	if (!more)
 		return;

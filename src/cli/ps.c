@@ -46,6 +46,23 @@ static void print_name(const struct slices_one *one)
 	puts(ps_printable(one->name, name, sizeof(name)));
 }
 
+/* All, or those that are meant; without printing, whether there are such. */
+static int each_name(struct slices *slices, char **names, bool printing, struct fault *fault)
+{
+	for (unsigned i = 0; printing && !*names && i < slices->count; i++)
+		print_name(&slices->one[i]);
+	for (; *names; names++) {
+		const struct slices_one *one;
+		int error = slices_find(slices, *names, &one, fault);
+
+		if (error)
+			return error;
+		if (printing)
+			print_name(one);
+	}
+	return 0;
+}
+
 /* Regions are not looked at. */
 static int print_names(char **names)
 {
@@ -53,15 +70,10 @@ static int print_names(char **names)
 	struct slices slices;
 	int error = slices_list(&slices, &fault);
 
-	for (unsigned i = 0; !error && !*names && i < slices.count; i++)
-		print_name(&slices.one[i]);
-	for (; !error && *names; names++) {
-		const struct slices_one *one;
-
-		error = slices_find(&slices, *names, &one, &fault);
-		if (!error)
-			print_name(one);
-	}
+	if (!error)
+		error = each_name(&slices, names, false, &fault);
+	if (!error)
+		error = each_name(&slices, names, true, &fault);
 	slices_free(&slices);
 	return error ? cli_fail(CLI_FAILED, "%s", fault.text) : cli_written(0);
 }

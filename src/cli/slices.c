@@ -159,11 +159,8 @@ static bool is_region_name(const char *name)
 	return len > ending && strcmp(name + len - ending, REGION_ENDING) == 0;
 }
 
-/* A container's directory has one region, or, after a restart with another GPU, several: then the
- * file's name tells them apart. */
 static bool add_region(struct slices *slices, const char *dir, const char *name)
 {
-	const char *container = strrchr(dir, '/') + 1;
 	struct slices_one one = {.kind = SLICES_HAMI};
 	struct stat st;
 
@@ -177,20 +174,21 @@ static bool add_region(struct slices *slices, const char *dir, const char *name)
 		return going;
 	}
 	one.owner = st.st_uid;
-	for (unsigned i = 0; i < slices->count && !one.name; i++)
-		if (strcmp(slices->one[i].name, container) == 0)
-			one.name = joined(container, name);
-	if (!one.name)
-		one.name = strdup(container);
+	one.name = joined(strrchr(dir, '/') + 1, name);
 	return append(slices, one);
 }
 
+/* A container's directory has one region, or, after a restart with another GPU, several: then the
+ * files' names tell them apart. */
 static bool add_container(struct slices *slices, const char *dir, const char *name)
 {
 	char *path = joined(dir, name);
+	unsigned first = slices->count;
 	bool going = path && each_entry(path, add_region, slices);
 
 	free(path);
+	if (going && slices->count == first + 1)
+		slices->one[first].name[strlen(name)] = '\0';
 	return going;
 }
 
