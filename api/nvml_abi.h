@@ -106,6 +106,10 @@ typedef struct nvmlProcessDetailList_v1_st {
 
 #define NVML_PROCESS_DETAIL_LIST_V1 ((unsigned int)sizeof(nvmlProcessDetailList_v1_t) | 1u << 24)
 
+typedef struct nvmlUtilization_st {
+	unsigned int gpu, memory; /* percent of the last sample period */
+} nvmlUtilization_t;
+
 typedef struct nvmlProcessUtilizationSample_st {
 	unsigned int pid;
 	unsigned long long timeStamp;                   /* us */

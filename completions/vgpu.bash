@@ -25,7 +25,7 @@ _vgpu() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
-        _vgpu_words 'run set pause resume rm inspect help --help --version'
+        _vgpu_words 'run ps top set pause resume rm inspect help --help --version'
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -38,6 +38,20 @@ _vgpu() {
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --help'; return; }
         _vgpu_command
+        ;;
+    ps)
+        case $before in
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--all --json --quiet --help'; return; }
+        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        ;;
+    top)
+        case $before in
+        --interval) :; return ;;
+        --count) :; return ;;
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--all --interval --count --batch --help'; return; }
+        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
         ;;
     set)
         case $before in

@@ -229,6 +229,24 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 					procesesUtilInfo->lastSeenTimeStamp, store_info));
 }
 
+/* The GPU's, as much as the processes on it use, and at most all of it. */
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+	static struct state_process list[PROCESSES_MAX]; /* the lock */
+	nvmlReturn_t result = nvml_enter(__func__);
+	unsigned gpu, sum = 0;
+
+	if (result)
+		return result;
+	if (!nvml_gpu(device, utilization, &gpu))
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	unsigned count = processes_get(COMPUTE, gpu, list);
+	for (unsigned i = 0; i < count; i++)
+		sum += list[i].pid % 100;
+	*utilization = (nvmlUtilization_t){.gpu = sum < 100 ? sum : 100};
+	return nvml_leave(NVML_SUCCESS);
+}
+
 /* -- accounting: of the living ------------------------------------------------------------------
  */
 

@@ -3,8 +3,23 @@
 
 #include <string.h>
 
+#include "clock.h"
+
 /* One aligned load, as whoever reads a region without its lock must. */
 #define SEE(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
+
+#define AHEAD_NS (60 * NS_PER_S)
+
+/* As unsigned numbers: the file may hold any. What lies further ahead than AHEAD_NS, nobody has
+ * submitted (pace/bucket.c). */
+static uint64_t done_of(const struct vgpu_region_bucket *bucket)
+{
+	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_wall_ns();
+	uint64_t taken_ns = (uint64_t)SEE(bucket->charged) + (uint64_t)SEE(bucket->corrected);
+
+	return until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? taken_ns - (until_ns - now_ns)
+								 : taken_ns;
+}
 
 static void see_device(const struct region *region, unsigned index, struct sight_device *ret_device)
 {
@@ -24,7 +39,7 @@ static void see_device(const struct region *region, unsigned index, struct sight
 	ret_device->limit_bytes = SEE(hami->limit[index]);
 	cores = SEE(hami->sm_limit[index]);
 	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;
-	ret_device->taken_ns = SEE(bucket->charged) + SEE(bucket->corrected);
+	ret_device->done_ns = done_of(bucket);
 }
 
 static const char *state_of(struct region *region, unsigned slot)

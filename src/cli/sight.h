@@ -27,8 +27,9 @@ struct sight_device {
 	uint64_t limit_bytes;         /* 0 for none */
 	unsigned cores_pct;           /* the limit; 0 for none */
 	/* GPU time that the slice has taken since the region was made, ns, as far as it is counted:
-	 * while it has a compute limit. */
-	int64_t taken_ns;
+	 * while it has a compute limit. Without what was handed over and cannot be over yet. Only
+	 * the difference of two looks means something, modulo 2^64. */
+	uint64_t done_ns;
 };
 
 struct sight {

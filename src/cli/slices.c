@@ -161,11 +161,8 @@ static bool is_region_name(const char *name)
 	return len > ending && strcmp(name + len - ending, REGION_ENDING) == 0;
 }
 
-/* A container's directory has one region, or, after a restart with another GPU, several: then the
- * file's name tells them apart. */
 static bool add_region(struct slices *slices, const char *dir, const char *name)
 {
-	const char *container = strrchr(dir, '/') + 1;
 	struct slices_one one = {.kind = SLICES_HAMI};
 	struct stat st;
 
@@ -179,20 +176,21 @@ static bool add_region(struct slices *slices, const char *dir, const char *name)
 		return going;
 	}
 	one.owner = st.st_uid;
-	for (unsigned i = 0; i < slices->count && !one.name; i++)
-		if (strcmp(slices->one[i].name, container) == 0)
-			one.name = joined(container, name);
-	if (!one.name)
-		one.name = strdup(container);
+	one.name = joined(strrchr(dir, '/') + 1, name);
 	return append(slices, one);
 }
 
+/* A container's directory has one region, or, after a restart with another GPU, several: then the
+ * files' names tell them apart. */
 static bool add_container(struct slices *slices, const char *dir, const char *name)
 {
 	char *path = joined(dir, name);
+	unsigned first = slices->count;
 	bool going = path && each_entry(path, add_region, slices);
 
 	free(path);
+	if (going && slices->count == first + 1)
+		slices->one[first].name[strlen(name)] = '\0';
 	return going;
 }
 
@@ -221,11 +219,18 @@ static bool add_loose(struct slices *slices, const char *path)
 	return append(slices, one);
 }
 
+int slices_compare(const struct slices_one *left, const struct slices_one *right)
+{
+	int order = (int)left->kind - (int)right->kind;
+
+	if (!order)
+		order = strcmp(left->name, right->name);
+	return order ? order : strcmp(left->region_path, right->region_path);
+}
+
 static int by_name(const void *left, const void *right)
 {
-	const struct slices_one *a = left, *b = right;
-
-	return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
+	return slices_compare(left, right);
 }
 
 int slices_list(struct slices *ret_slices, struct fault *fault)

@@ -33,8 +33,10 @@ struct slices {
 	struct slices_one *one;
 };
 
-/* Lists them, by kind and name. Directories that cannot be read are passed over. -ENOMEM. */
+/* Lists them, by slices_compare. Directories that cannot be read are passed over. -ENOMEM. */
 int slices_list(struct slices *ret_slices, struct fault *fault);
+/* By kind, name and path: below, equal to or above 0. No two in a list are equal. */
+int slices_compare(const struct slices_one *left, const struct slices_one *right);
 void slices_free(struct slices *slices); /* also of a zeroed one */
 
 /* "run", "hami" or "loose": stable, for --json. */

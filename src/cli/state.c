@@ -33,7 +33,6 @@
 
 #define POLICY_NEW "policy.new"
 #define POLICY_OLD "policy.old"
-#define LOCK       "lock"
 
 #define RETRY_NS 1000000
 
@@ -162,7 +161,7 @@ static int open_directory(struct opened *slice)
 
 static int open_lock(struct opened *slice, int flags)
 {
-	slice->lock = openat(slice->dir, LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+	slice->lock = openat(slice->dir, STATE_LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 	return slice->lock < 0 ? -errno : 0;
 }
 
@@ -180,7 +179,7 @@ static bool lock_counts(const struct opened *slice)
 	char path[STATE_NAME_MAX + 8];
 	struct stat ours, theirs;
 
-	snprintf(path, sizeof(path), "%.63s/" LOCK, slice->name);
+	snprintf(path, sizeof(path), "%.63s/" STATE_LOCK, slice->name);
 	return fstat(slice->lock, &ours) == 0 &&
 	       fstatat(slice->state->fd, path, &theirs, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
@@ -243,7 +242,7 @@ static void empty_slice_locked(const struct opened *slice)
 static void remove_slice_locked(const struct opened *slice)
 {
 	empty_slice_locked(slice);
-	unlinkat(slice->dir, LOCK, 0);
+	unlinkat(slice->dir, STATE_LOCK, 0);
 	unlinkat(slice->state->fd, slice->name, AT_REMOVEDIR);
 }
 

@@ -20,6 +20,7 @@
 #define STATE_ROOT_DIR "/run/vgpu" /* root's */
 #define STATE_POLICY   "policy"
 #define STATE_REGION   "region"
+#define STATE_LOCK     "lock"
 
 #define STATE_NAME_MAX 63
 #define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* what goes below it still is a path */

@@ -2,7 +2,7 @@
 # vgpu set, pause, resume and rm.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
-: "${STEERED:?}" "${REAL:?}" # from CMakeLists.txt
+: "${STEERED:?}" "${LIBRARY:?}" # from CMakeLists.txt
 
 # vgpu STATUS ARGUMENT...: it ends with that, silent on stderr; what it prints is in $out.
 vgpu() {
@@ -99,7 +99,7 @@ vgpu 0 rm --all
 same 'what is left' web "$(slices)"
 
 # -- a program that runs --
-export VGPU_LIBRARY="$REAL"
+export VGPU_LIBRARY="$LIBRARY"
 start live --name live --gpus 0 --memory 2G "$STEERED" "$root/seen"
 
 # sees PATTERN: the program does, soon.

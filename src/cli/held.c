@@ -1,0 +1,73 @@
+/*
+ * A `vgpu run` has its slice's lock file flock'ed (state.h). To try the lock would keep others from
+ * it for that moment: a slice would not be removed that should, or not be joined. So /proc/locks is
+ * read, once a look and only if it is asked for; it takes the kernel long on a machine with many
+ * locks. A lock is known by its file's inode: the device that /proc/locks names is not always the
+ * one that stat(2) does. So another file of that number may make a leftover look idle, no more.
+ */
+#include "held.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "state.h"
+
+/* Inodes that are flock'ed, of this look. One thread. */
+static unsigned long *inodes;
+static unsigned count;
+static bool has_read;
+
+void held_begin(void)
+{
+	free(inodes);
+	inodes = NULL;
+	count = 0;
+	has_read = false;
+}
+
+/* "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF" */
+static void keep(const char *line)
+{
+	unsigned long inode, *more;
+
+	if (!strstr(line, " FLOCK ") ||
+	    sscanf(line, "%*s %*s %*s %*s %*s %*x:%*x:%lu", &inode) != 1)
+		return;
+	more = realloc(inodes, (count + 1) * sizeof(*more));
+	if (!more)
+		return;
+	inodes = more;
+	inodes[count++] = inode;
+}
+
+static void read_locks(void)
+{
+	FILE *file = fopen("/proc/locks", "re");
+	char line[256];
+
+	has_read = true;
+	while (file && fgets(line, sizeof(line), file))
+		keep(line);
+	if (file)
+		fclose(file);
+}
+
+bool held_by_run(const struct slices_one *one)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, one->state_path, one->name);
+	if (lstat(path, &st) < 0)
+		return false;
+	if (!has_read)
+		read_locks();
+	for (unsigned i = 0; i < count; i++)
+		if (inodes[i] == st.st_ino)
+			return true;
+	return false;
+}

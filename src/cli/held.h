@@ -1,0 +1,9 @@
+/* Whether somebody has a slice of `vgpu run`'s, though no process of it uses a GPU. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "slices.h"
+
+void held_begin(void); /* a look begins */
+bool held_by_run(const struct slices_one *one);

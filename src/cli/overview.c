@@ -1,0 +1,558 @@
+/*
+ * How it looks. Directories are listed; each region is opened read-only, without its lock, so that
+ * neither a FIFO in its place nor a stopped process can hold us up, and looked at under guard
+ * (guard.h), because others may truncate it. What is seen is copied, and the region closed. Then
+ * /proc is asked for pids and commands, and NVML for what it knows.
+ *
+ * The GPU time that a slice takes is the difference of what its region counts between two looks;
+ * work that was handed over and cannot be over yet is left out of both (sight.h). Where the slice
+ * has no compute limit nobody counts, and NVML's figures for its processes stand in.
+ */
+#include "overview.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "guard.h"
+#include "held.h"
+#include "procs.h"
+#include "state.h"
+
+/* -- freeing ----------------------------------------------------------------------------------- */
+
+static void free_slice(struct overview_slice *slice)
+{
+	free(slice->why);
+	free(slice->device);
+	free(slice->process);
+}
+
+void overview_free(struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		free_slice(&overview->slice[i]);
+	free(overview->slice);
+	free(overview->stranger);
+	usage_free(&overview->usage);
+	slices_free(&overview->slices);
+	memset(overview, 0, sizeof(*overview));
+}
+
+/* -- a region ---------------------------------------------------------------------------------- */
+
+/* Reads it: 0, or why not. */
+static int see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
+	       struct fault *fault)
+{
+	struct region region = REGION_CLOSED;
+	int error;
+
+	guard_begin();
+	error = region_inspect(path, &region, fault);
+	*ret_looked_ns = clock_now_ns();
+	if (!error)
+		sight_take(&region, ret_sight);
+	region_close(&region);
+	if (guard_end())
+		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
+	return error;
+}
+
+static uint64_t added(uint64_t a, uint64_t b)
+{
+	return a + b < a ? UINT64_MAX : a + b;
+}
+
+static void add_held(struct sight_held *sum, const struct sight_held *held)
+{
+	sum->context = added(sum->context, held->context);
+	sum->module = added(sum->module, held->module);
+	sum->data = added(sum->data, held->data);
+	sum->offset = added(sum->offset, held->offset);
+	sum->total = added(sum->total, held->total);
+}
+
+static bool keep_devices(const struct sight *sight, struct overview_slice *slice)
+{
+	slice->device = calloc(sight->device_count + 1, sizeof(*slice->device));
+	if (!slice->device)
+		return false;
+	slice->device_count = sight->device_count;
+	for (unsigned i = 0; i < sight->device_count; i++) {
+		struct overview_device *device = &slice->device[i];
+
+		device->seen = sight->device[i];
+		device->gpu = -1;
+		device->cores_used_pct = -1;
+		for (unsigned p = 0; p < sight->process_count; p++)
+			add_held(&device->held, &sight->process[p].held[i]);
+	}
+	return true;
+}
+
+static bool keep_processes(const struct sight *sight, struct overview_slice *slice)
+{
+	slice->process = calloc(sight->process_count + 1, sizeof(*slice->process));
+	if (!slice->process)
+		return false;
+	slice->process_count = sight->process_count;
+	for (unsigned i = 0; i < sight->process_count; i++)
+		slice->process[i].seen = sight->process[i];
+	return true;
+}
+
+static bool keep(const struct sight *sight, struct overview_slice *slice)
+{
+	slice->blocked = sight->blocked;
+	slice->lifted = sight->lifted;
+	slice->launched_s = sight->launched_s > 0 ? sight->launched_s : 0;
+	return keep_devices(sight, slice) && keep_processes(sight, slice);
+}
+
+/* -- processes --------------------------------------------------------------------------------- */
+
+static bool has_state(const struct overview_process *process, const char *state)
+{
+	return strcmp(process->seen.state, state) == 0;
+}
+
+static bool lives(const struct overview_process *process)
+{
+	return has_state(process, "running") || has_state(process, "suspended");
+}
+
+static void name_process(struct procs *procs, struct overview_process *process)
+{
+	const struct sight_process *seen = &process->seen;
+
+	process->here = procs_find(procs, seen->pid_namespace, seen->pid);
+	/* Of another pid namespace, the dead count as dying until they have been watched for a
+	 * while; but whoever is in none has ended. */
+	if (has_state(process, "dying") && !process->here && procs_sees_all(procs))
+		process->seen.state = "dead";
+	if (lives(process))
+		procs_command(process->here, process->command, sizeof(process->command));
+}
+
+static void name_processes(struct procs *procs, struct overview_slice *slice)
+{
+	for (unsigned i = 0; i < slice->process_count; i++) {
+		struct overview_process *process = &slice->process[i];
+
+		name_process(procs, process);
+		slice->running += has_state(process, "running");
+		slice->suspended += has_state(process, "suspended");
+		slice->dying += has_state(process, "dying");
+		slice->dead += has_state(process, "dead");
+	}
+}
+
+/* -- a slice ----------------------------------------------------------------------------------- */
+
+/* Whether there is no region yet, or any more: no file, or one of zeros at its beginning, where the
+ * magic is stored last. */
+static bool lacks_region(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	uint64_t start = 0;
+	struct stat st;
+	bool lacks;
+
+	if (fd < 0)
+		return errno == ENOENT;
+	lacks = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+		st.st_size <= (off_t)sizeof(struct vgpu_region_file) &&
+		pread(fd, &start, sizeof(start), 0) >= 0 && start == 0;
+	close(fd);
+	return lacks;
+}
+
+/* The same as see, but nothing where there is no region; one that is being made just now may look
+ * like something else for a moment. */
+static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
+			struct fault *fault)
+{
+	int error = see(path, ret_sight, ret_looked_ns, fault);
+
+	if (!error)
+		return 0;
+	if (lacks_region(path)) {
+		ret_sight->device_count = ret_sight->process_count = 0;
+		return 0;
+	}
+	return see(path, ret_sight, ret_looked_ns, fault);
+}
+
+static enum overview_state state_without_process(const struct slices_one *one)
+{
+	if (one->kind != SLICES_RUN)
+		return OVERVIEW_EMPTY;
+	return held_by_run(one) ? OVERVIEW_IDLE : OVERVIEW_LEFTOVER;
+}
+
+/* -ENOMEM. */
+static int look_at_slice(struct overview_looker *looker, struct overview_slice *slice)
+{
+	static struct sight_process processes[VGPU_SLOTS_MAX];
+	struct sight sight = {.process = processes};
+	struct fault fault = {""};
+
+	if (see_if_there(slice->one->region_path, &sight, &slice->looked_ns, &fault)) {
+		slice->state = OVERVIEW_UNREADABLE;
+		slice->why = strdup(fault.text);
+		return slice->why ? 0 : -ENOMEM;
+	}
+	if (!keep(&sight, slice))
+		return -ENOMEM;
+	name_processes(looker->procs, slice);
+	slice->state = slice->running + slice->suspended > 0 ? OVERVIEW_RUNNING
+							     : state_without_process(slice->one);
+	return 0;
+}
+
+const char *overview_state_name(enum overview_state state)
+{
+	static const char *const names[] = {"running", "idle", "empty", "leftover", "unreadable"};
+
+	return names[state];
+}
+
+/* -- GPUs -------------------------------------------------------------------------------------- */
+
+static int find_gpu(const struct usage *usage, const char *uuid)
+{
+	for (unsigned i = 0; i < usage->gpu_count; i++)
+		if (strcmp(usage->gpu[i].uuid, uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* NVML's pids are of our pid namespace, or of the host's. */
+static bool is_process(const struct overview_process *process, unsigned pid)
+{
+	return lives(process) && pid > 0 &&
+	       ((unsigned)process->here == pid || (unsigned)process->seen.hostpid == pid);
+}
+
+static bool has_process(const struct overview_slice *slice, unsigned pid)
+{
+	for (unsigned i = 0; i < slice->process_count; i++)
+		if (is_process(&slice->process[i], pid))
+			return true;
+	return false;
+}
+
+static bool is_limited(const struct overview_slice *slice, const struct overview_device *device)
+{
+	return device->seen.cores_pct > 0 && !slice->lifted;
+}
+
+static void add_nvml_time(const struct overview_slice *slice, struct overview_device *device,
+			  const struct usage_gpu *gpu)
+{
+	int sum = 0;
+
+	for (unsigned i = 0; i < gpu->process_count; i++)
+		if (gpu->process[i].busy_pct > 0 && has_process(slice, gpu->process[i].pid))
+			sum += gpu->process[i].busy_pct;
+	device->cores_used_pct = sum < 100 ? sum : 100;
+	device->counter = OVERVIEW_NVML;
+}
+
+static void find_gpus(struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		for (unsigned d = 0; d < overview->slice[i].device_count; d++) {
+			const struct overview_slice *slice = &overview->slice[i];
+			struct overview_device *device = &slice->device[d];
+
+			device->gpu = find_gpu(&overview->usage, device->seen.uuid);
+			if (device->gpu >= 0 && slice->state == OVERVIEW_RUNNING &&
+			    !is_limited(slice, device) &&
+			    overview->usage.gpu[device->gpu].knows_busy)
+				add_nvml_time(slice, device, &overview->usage.gpu[device->gpu]);
+		}
+}
+
+/* -- strangers --------------------------------------------------------------------------------- */
+
+static int by_number(const void *left, const void *right)
+{
+	const unsigned *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+/* The pids of all shown slices' processes, sorted: *ret_count of them. */
+static unsigned *list_pids(const struct overview *overview, size_t *ret_count)
+{
+	size_t most = 1, count = 0;
+	unsigned *pids;
+
+	for (unsigned i = 0; i < overview->count; i++)
+		most += 2 * (size_t)overview->slice[i].process_count;
+	pids = calloc(most, sizeof(*pids));
+	for (unsigned i = 0; pids && i < overview->count; i++)
+		for (unsigned p = 0; p < overview->slice[i].process_count; p++) {
+			const struct overview_process *process = &overview->slice[i].process[p];
+
+			if (has_state(process, "dead"))
+				continue;
+			pids[count++] = (unsigned)process->here;
+			pids[count++] = (unsigned)process->seen.hostpid;
+		}
+	if (pids)
+		qsort(pids, count, sizeof(*pids), by_number);
+	*ret_count = count;
+	return pids;
+}
+
+static bool add_stranger(struct overview *overview, unsigned gpu, const struct usage_process *seen,
+			 bool named)
+{
+	struct overview_stranger *more = realloc(
+		overview->stranger, (overview->stranger_count + 1) * sizeof(*overview->stranger));
+
+	if (!more)
+		return false;
+	overview->stranger = more;
+	more += overview->stranger_count++;
+	*more = (struct overview_stranger){.gpu = gpu, .seen = *seen};
+	if (named)
+		procs_command((int)seen->pid, more->command, sizeof(more->command));
+	return true;
+}
+
+/* Elsewhere than on the host, a pid of NVML's may be another process's here. */
+static int find_strangers(const struct overview_looker *looker, struct overview *overview)
+{
+	bool named = procs_is_host(looker->procs);
+	size_t count;
+	unsigned *pids = list_pids(overview, &count);
+	bool going = pids != NULL;
+
+	for (unsigned g = 0; going && g < overview->usage.gpu_count; g++) {
+		const struct usage_gpu *gpu = &overview->usage.gpu[g];
+
+		for (unsigned i = 0; going && i < gpu->process_count; i++)
+			if (!bsearch(&gpu->process[i].pid, pids, count, sizeof(*pids), by_number))
+				going = add_stranger(overview, g, &gpu->process[i], named);
+	}
+	free(pids);
+	return going ? 0 : -ENOMEM;
+}
+
+/* -- all --------------------------------------------------------------------------------------- */
+
+int overview_open(struct overview_looker *looker, char **name, struct fault *fault)
+{
+	looker->name = name;
+	looker->usage = usage_open(&looker->no_usage);
+	looker->procs = procs_new();
+	if (!looker->procs) {
+		overview_close(looker);
+		return fault_set(fault, -ENOMEM, "there is no memory to look at the slices");
+	}
+	return 0;
+}
+
+void overview_close(struct overview_looker *looker)
+{
+	usage_close(looker->usage);
+	procs_free(looker->procs);
+	memset(looker, 0, sizeof(*looker));
+}
+
+/* Which slices to look at: by their places, as the list moves while it grows. */
+static int choose(const struct overview_looker *looker, struct overview *overview,
+		  bool **ret_chosen, struct fault *fault)
+{
+	unsigned most = overview->slices.count;
+	bool *chosen;
+
+	for (char **name = looker->name; *name; name++)
+		most++; /* a region's path may not be in the list yet */
+	chosen = calloc(most + 1, sizeof(*chosen));
+	if (!chosen)
+		return fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
+	for (char **name = looker->name; *name; name++) {
+		const struct slices_one *one;
+		int error = slices_find(&overview->slices, *name, &one, fault);
+
+		if (error) {
+			free(chosen);
+			return error;
+		}
+		chosen[one - overview->slices.one] = true;
+	}
+	*ret_chosen = chosen;
+	return 0;
+}
+
+static int by_slice(const void *left, const void *right)
+{
+	const struct overview_slice *a = left, *b = right;
+
+	return slices_compare(a->one, b->one);
+}
+
+static int look_at_slices(struct overview_looker *looker, struct overview *overview,
+			  struct fault *fault)
+{
+	bool *chosen = NULL;
+	int error = choose(looker, overview, &chosen, fault);
+
+	if (error)
+		return error;
+	overview->slice = calloc(overview->slices.count + 1, sizeof(*overview->slice));
+	if (!overview->slice)
+		error = -ENOMEM;
+	for (unsigned i = 0; !error && i < overview->slices.count; i++) {
+		if (*looker->name && !chosen[i])
+			continue;
+		overview->slice[overview->count].one = &overview->slices.one[i];
+		error = look_at_slice(looker, &overview->slice[overview->count++]);
+	}
+	free(chosen);
+	if (overview->count > 0) /* regions that were named by their path are at the list's end */
+		qsort(overview->slice, overview->count, sizeof(*overview->slice), by_slice);
+	return error ? fault_set(fault, error, "there is no memory to look at the slices") : 0;
+}
+
+int overview_take(struct overview_looker *looker, struct overview *ret_overview,
+		  struct fault *fault)
+{
+	struct overview overview = {.count = 0};
+	int error = slices_list(&overview.slices, fault);
+
+	procs_begin(looker->procs);
+	held_begin();
+	if (!error)
+		error = look_at_slices(looker, &overview, fault);
+	if (!error && looker->usage)
+		usage_take(looker->usage, &overview.usage);
+	find_gpus(&overview);
+	if (!error && !*looker->name && find_strangers(looker, &overview))
+		error = fault_set(fault, -ENOMEM, "there is no memory to look at the GPUs");
+	if (error) {
+		overview_free(&overview);
+		return error;
+	}
+	*ret_overview = overview;
+	return 0;
+}
+
+/* -- GPU time ---------------------------------------------------------------------------------- */
+
+static int share_pct(int64_t took_ns, uint64_t wall_ns)
+{
+	if (took_ns <= 0 || wall_ns == 0)
+		return 0;
+	if ((uint64_t)took_ns >= wall_ns)
+		return 100;
+	return (int)(((uint64_t)took_ns * 100 + wall_ns / 2) / wall_ns);
+}
+
+/* done_ns is whatever the file has: the difference wraps around, as unsigned numbers may. */
+static void compare_device(struct overview_device *device, uint64_t now_ns, uint64_t done_ns,
+			   uint64_t then_ns, uint64_t done_then_ns)
+{
+	if (now_ns <= then_ns)
+		return;
+	device->cores_used_pct = share_pct((int64_t)(done_ns - done_then_ns), now_ns - then_ns);
+	device->counter = OVERVIEW_REGION;
+}
+
+static const struct overview_slice *find_slice(const struct overview *overview,
+					       const struct slices_one *one)
+{
+	for (unsigned low = 0, high = overview->count; low < high;) {
+		unsigned middle = low + (high - low) / 2;
+		int order = slices_compare(one, overview->slice[middle].one);
+
+		if (order == 0)
+			return &overview->slice[middle];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+static const struct overview_device *find_device(const struct overview_slice *slice,
+						 const char *uuid)
+{
+	for (unsigned i = 0; slice && i < slice->device_count; i++)
+		if (strcmp(slice->device[i].seen.uuid, uuid) == 0)
+			return &slice->device[i];
+	return NULL;
+}
+
+void overview_compare(struct overview *overview, const struct overview *earlier)
+{
+	for (unsigned i = 0; i < overview->count; i++) {
+		struct overview_slice *slice = &overview->slice[i];
+		const struct overview_slice *before = find_slice(earlier, slice->one);
+
+		for (unsigned d = 0;
+		     before && slice->state == OVERVIEW_RUNNING && d < slice->device_count; d++) {
+			struct overview_device *device = &slice->device[d];
+			const struct overview_device *then = find_device(before, device->seen.uuid);
+
+			if (then && is_limited(slice, device))
+				compare_device(device, slice->looked_ns, device->seen.done_ns,
+					       before->looked_ns, then->seen.done_ns);
+		}
+	}
+}
+
+static bool slice_is_limited(const struct overview_slice *slice)
+{
+	for (unsigned d = 0; slice->state == OVERVIEW_RUNNING && d < slice->device_count; d++)
+		if (is_limited(slice, &slice->device[d]))
+			return true;
+	return false;
+}
+
+bool overview_has_limited(const struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		if (slice_is_limited(&overview->slice[i]))
+			return true;
+	return false;
+}
+
+static void measure_slice(struct overview_slice *slice)
+{
+	static struct sight_process processes[VGPU_SLOTS_MAX];
+	struct sight later = {.process = processes};
+	uint64_t looked_ns;
+
+	if (see(slice->one->region_path, &later, &looked_ns, NULL))
+		return;
+	for (unsigned d = 0; d < slice->device_count && d < later.device_count; d++) {
+		struct overview_device *device = &slice->device[d];
+
+		if (is_limited(slice, device) &&
+		    strcmp(device->seen.uuid, later.device[d].uuid) == 0)
+			compare_device(device, looked_ns, later.device[d].done_ns, slice->looked_ns,
+				       device->seen.done_ns);
+	}
+}
+
+void overview_measure(struct overview *overview, uint64_t wait_ns)
+{
+	struct timespec pause = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
+
+	nanosleep(&pause, NULL);
+	for (unsigned i = 0; i < overview->count; i++)
+		if (slice_is_limited(&overview->slice[i]))
+			measure_slice(&overview->slice[i]);
+}

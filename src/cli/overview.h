@@ -1,0 +1,104 @@
+/*
+ * The machine at one look: its slices, what they may have and hold, their processes, its GPUs, and
+ * who is on them without a slice. For those who print it: vgpu ps, vgpu top.
+ *
+ * A region that cannot be read hides nothing but itself. Figures of a region are what its tenant's
+ * processes say there; none is used for anything but to be shown.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "sight.h"
+#include "slices.h"
+#include "usage.h"
+
+#define OVERVIEW_COMMAND_LEN 256
+
+enum overview_state {
+	OVERVIEW_RUNNING,    /* a process of it lives */
+	OVERVIEW_IDLE,       /* none, but a `vgpu run` has it */
+	OVERVIEW_EMPTY,      /* no process of HAMi's or a loose one lives */
+	OVERVIEW_LEFTOVER,   /* nothing of vgpu run's lives: the next one removes it */
+	OVERVIEW_UNREADABLE, /* nothing is known: `why` says why */
+};
+
+/* Who has counted the GPU time that a slice takes. */
+enum overview_counter { OVERVIEW_NOBODY, OVERVIEW_REGION, OVERVIEW_NVML };
+
+struct overview_device {
+	struct sight_device seen;
+	struct sight_held held; /* the sums over its processes; the total is seen.used_bytes too */
+	int gpu;                /* its place in usage.gpu, or -1 */
+	int cores_used_pct;     /* of the GPU's time, since the look before; -1: not known */
+	enum overview_counter counter;
+};
+
+struct overview_process {
+	struct sight_process seen;          /* its state is corrected by what /proc shows */
+	int here;                           /* its pid in our pid namespace, 0: not known */
+	char command[OVERVIEW_COMMAND_LEN]; /* printable ASCII, "" if not known */
+};
+
+struct overview_slice {
+	const struct slices_one *one;
+	enum overview_state state;
+	char *why;                                /* NULL but for OVERVIEW_UNREADABLE */
+	bool blocked;                             /* a monitor lets nothing be launched */
+	bool lifted;                              /* a monitor has lifted the compute limit */
+	int64_t launched_s;                       /* the last launch, unix seconds; 0: never */
+	uint64_t looked_ns;                       /* when, CLOCK_MONOTONIC */
+	unsigned running, suspended, dying, dead; /* processes in these states */
+	unsigned device_count;
+	struct overview_device *device;
+	unsigned process_count;
+	struct overview_process *process;
+};
+
+/* A process on a GPU that is in none of the machine's slices. */
+struct overview_stranger {
+	unsigned gpu; /* its place in usage.gpu */
+	struct usage_process seen;
+	char command[OVERVIEW_COMMAND_LEN];
+};
+
+struct overview {
+	struct slices slices;
+	unsigned count; /* slices that are shown */
+	struct overview_slice *slice;
+	struct usage usage;      /* empty without NVML */
+	unsigned stranger_count; /* 0 where only some slices are shown */
+	struct overview_stranger *stranger;
+};
+
+struct procs;
+struct usage_source;
+
+/* What to look at, and with what. Zeroed, and then overview_open'ed. */
+struct overview_looker {
+	char **name;                /* which slices, ends with NULL; none: all of them */
+	struct usage_source *usage; /* NULL without NVML */
+	struct fault no_usage;      /* why */
+	struct procs *procs;
+};
+
+int overview_open(struct overview_looker *looker, char **name, struct fault *fault);
+void overview_close(struct overview_looker *looker);
+
+/* Looks once. -ENOMEM; -ENOENT or -ENOTUNIQ where a name is of no slice, or of several. */
+int overview_take(struct overview_looker *looker, struct overview *ret_overview,
+		  struct fault *fault);
+void overview_free(struct overview *overview); /* also of a zeroed one */
+
+/* Fills in the GPU time that slices took since the earlier look, of those that were there then. */
+void overview_compare(struct overview *overview, const struct overview *earlier);
+
+/* Whether overview_compare would tell something of a later look. */
+bool overview_has_limited(const struct overview *overview);
+/* Waits, looks once more at the slices whose time is counted, and fills it in. */
+void overview_measure(struct overview *overview, uint64_t wait_ns);
+
+/* "running" and so on: stable, for --json. */
+const char *overview_state_name(enum overview_state state);

@@ -1,0 +1,228 @@
+/*
+ * Namespaces have no table of their processes. So all of /proc is read, once a look at most and
+ * only if somebody asks for a process of another pid namespace: its entry's namespace by the inode
+ * of /proc/PID/ns/pid, which we may see of our own processes, and root of nearly all; its pid there
+ * by the last number of "NSpid:" in /proc/PID/status. What was found is believed as long as the
+ * process of that pid is in that namespace.
+ */
+#include "procs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define INITIAL_PID_NAMESPACE 0xeffffffcu     /* inode of /proc/self/ns/pid there, by Linux's ABI */
+#define AGAIN_NS              (10 * NS_PER_S) /* how long nobody is looked for again in vain */
+
+struct proc {
+	uint64_t pid_namespace;
+	int pid, here;
+};
+
+struct procs {
+	uint64_t own;     /* our pid namespace, 0 where /proc is not of it */
+	bool may_look;    /* in this look */
+	bool sees_all;    /* when it was looked last */
+	uint64_t look_ns; /* that, 0: never */
+	unsigned count;   /* of processes in other namespaces, by namespace and pid */
+	struct proc *proc;
+};
+
+static int by_namespace(const void *left, const void *right)
+{
+	const struct proc *a = left, *b = right;
+
+	if (a->pid_namespace != b->pid_namespace)
+		return a->pid_namespace < b->pid_namespace ? -1 : 1;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+/* -- /proc ------------------------------------------------------------------------------------- */
+
+/* What a small file says, NUL-terminated: its length, or -1. */
+static long read_file(int pid, const char *name, char *buf, size_t len)
+{
+	char path[48];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	got = read(fd, buf, len - 1);
+	close(fd);
+	buf[got > 0 ? got : 0] = '\0';
+	return got;
+}
+
+/* 0 where we may not know it. */
+static uint64_t namespace_of(int pid)
+{
+	char path[48];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", pid);
+	return stat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+/* In its own pid namespace, and in how many that we see it is; 0 where it is gone, or the kernel
+ * does not say (before Linux 4.1). */
+static int own_pid_of(int pid, unsigned *ret_depth)
+{
+	char status[4096], *line, *at;
+	int own = 0;
+
+	*ret_depth = 0;
+	if (read_file(pid, "status", status, sizeof(status)) <= 0)
+		return 0;
+	line = strstr(status, "\nNSpid:");
+	if (!line)
+		return 0;
+	line += strlen("\nNSpid:");
+	line[strcspn(line, "\n")] = '\0';
+	for (; (at = strchr(line, '\t')); line = at + 1, ++*ret_depth)
+		own = (int)strtol(at + 1, NULL, 10);
+	return own;
+}
+
+static bool is_there(int pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return access(path, F_OK) == 0;
+}
+
+/* -- looking ----------------------------------------------------------------------------------- */
+
+struct procs *procs_new(void)
+{
+	struct procs *procs = calloc(1, sizeof(*procs));
+	char self[16] = "", own[16];
+
+	if (!procs)
+		return NULL;
+	snprintf(own, sizeof(own), "%d", getpid());
+	if (readlink("/proc/self", self, sizeof(self) - 1) > 0 && strcmp(self, own) == 0)
+		procs->own = namespace_of(getpid());
+	return procs;
+}
+
+void procs_free(struct procs *procs)
+{
+	if (procs)
+		free(procs->proc);
+	free(procs);
+}
+
+void procs_begin(struct procs *procs)
+{
+	procs->may_look = !procs->look_ns || clock_now_ns() - procs->look_ns > AGAIN_NS;
+}
+
+/* Of a process whose namespace we may not see, the pids tell whether it is ours. */
+static void add(struct procs *procs, int here)
+{
+	struct proc found = {.pid_namespace = namespace_of(here), .here = here};
+	struct proc *more;
+	unsigned depth;
+
+	if (found.pid_namespace == procs->own)
+		return;
+	found.pid = own_pid_of(here, &depth);
+	if (!found.pid_namespace) {
+		procs->sees_all = procs->sees_all && (depth == 1 || !is_there(here));
+		return;
+	}
+	more = found.pid ? realloc(procs->proc, (procs->count + 1) * sizeof(*more)) : NULL;
+	if (!more)
+		return;
+	procs->proc = more;
+	procs->proc[procs->count++] = found;
+}
+
+static void look(struct procs *procs)
+{
+	DIR *dir = opendir("/proc");
+	const struct dirent *entry;
+
+	procs->count = 0;
+	procs->may_look = false;
+	procs->look_ns = clock_now_ns();
+	procs->sees_all = dir && procs_is_host(procs) && geteuid() == 0;
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			add(procs, (int)strtol(entry->d_name, NULL, 10));
+	if (dir)
+		closedir(dir);
+	if (procs->count > 0)
+		qsort(procs->proc, procs->count, sizeof(*procs->proc), by_namespace);
+}
+
+static int find(const struct procs *procs, uint64_t pid_namespace, int pid)
+{
+	struct proc wanted = {.pid_namespace = pid_namespace, .pid = pid};
+	const struct proc *found = procs->count > 0 ? bsearch(&wanted, procs->proc, procs->count,
+							      sizeof(*procs->proc), by_namespace)
+						    : NULL;
+
+	return found && namespace_of(found->here) == pid_namespace ? found->here : 0;
+}
+
+int procs_find(struct procs *procs, uint64_t pid_namespace, int pid)
+{
+	int here;
+
+	if (pid <= 0 || !pid_namespace || !procs->own)
+		return 0;
+	if (pid_namespace == procs->own)
+		return pid;
+	here = find(procs, pid_namespace, pid);
+	if (!here && procs->may_look) {
+		look(procs);
+		here = find(procs, pid_namespace, pid);
+	}
+	return here;
+}
+
+bool procs_sees_all(struct procs *procs)
+{
+	if (procs->may_look)
+		look(procs);
+	return procs->sees_all;
+}
+
+bool procs_is_host(const struct procs *procs)
+{
+	return procs->own == INITIAL_PID_NAMESPACE;
+}
+
+/* -- commands ---------------------------------------------------------------------------------- */
+
+void procs_command(int here, char *buf, size_t len)
+{
+	char name[64];
+	long got = here > 0 ? read_file(here, "cmdline", buf, len) : -1;
+
+	buf[got > 0 ? got : 0] = '\0';
+	while (got > 0 && buf[got - 1] == '\0')
+		got--;
+	for (long i = 0; i < got; i++)
+		buf[i] = (char)(!buf[i] ? ' ' : buf[i] >= ' ' && buf[i] < 127 ? buf[i] : '?');
+	if (got > 0 || here <= 0)
+		return;
+	got = read_file(here, "comm", name, sizeof(name));
+	name[got > 0 ? got - 1 : 0] = '\0'; /* its line feed */
+	for (char *at = name; *at; at++)
+		*at = (char)(*at >= ' ' && *at < 127 ? *at : '?');
+	if (*name)
+		snprintf(buf, len, "[%s]", name);
+}

@@ -1,0 +1,37 @@
+/* What vgpu ps and vgpu top print of a look at the machine. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "overview.h"
+
+struct table_paper;
+
+/* For people: the GPUs, the slices, their processes; with all, also who is in no slice, and all
+ * GPUs. */
+void ps_print_text(const struct overview *overview, bool all, const struct table_paper *paper);
+
+/* As one JSON document on stdout: 0, or what to exit with after a line on stderr. */
+int ps_print_json(const struct overview *overview, bool all);
+
+/* Words of both commands, into buf, which is returned. */
+
+/* A slice's name in printable ASCII: a tenant may have chosen it. */
+char *ps_printable(const char *name, char *buf, size_t len);
+/* The GPU's index, or the beginning of its UUID. */
+char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
+		  size_t len);
+/* "29/30 %": what it takes of the GPU's time, and may take; "~29 %" by NVML, without a limit. */
+char *ps_cores_word(const struct overview_slice *slice, const struct overview_device *device,
+		    char *buf, size_t len);
+/* "2 running, 1 dead", "blocked", "leftover" … */
+char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len);
+/* A command line without its program's directory. */
+const char *ps_command_word(const char *command);
+/* "1234 python3 train.py": a pid of another pid namespace in brackets. */
+char *ps_process_word(const struct overview_process *process, char *buf, size_t len);
+
+/* How much of its limit the slice holds, percent; -1 without one. */
+int ps_full_pct(const struct overview_device *device);
+/* Whether somebody who looks after the machine should see the slice's state. */
+bool ps_needs_eyes(const struct overview_slice *slice);

@@ -1,0 +1,116 @@
+/* How vgpu ps and vgpu top put things. */
+#include "ps.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+char *ps_printable(const char *name, char *buf, size_t len)
+{
+	size_t i = 0;
+
+	for (; name[i] && i + 1 < len; i++)
+		buf[i] = (char)(name[i] >= ' ' && name[i] < 127 ? name[i] : '?');
+	buf[i] = '\0';
+	return buf;
+}
+
+char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
+		  size_t len)
+{
+	if (device->gpu >= 0)
+		snprintf(buf, len, "%u", overview->usage.gpu[device->gpu].index);
+	else
+		snprintf(buf, len, "%.12s", *device->seen.uuid ? device->seen.uuid : "?");
+	return buf;
+}
+
+char *ps_cores_word(const struct overview_slice *slice, const struct overview_device *device,
+		    char *buf, size_t len)
+{
+	char used[16] = "-";
+
+	if (device->counter != OVERVIEW_NOBODY)
+		snprintf(used, sizeof(used), "%s%d", device->counter == OVERVIEW_NVML ? "~" : "",
+			 device->cores_used_pct);
+	if (device->seen.cores_pct && !slice->lifted)
+		snprintf(buf, len, "%s/%u %%", used, device->seen.cores_pct);
+	else
+		snprintf(buf, len, "%s%s", used, device->counter == OVERVIEW_NOBODY ? "" : " %");
+	return buf;
+}
+
+__attribute__((format(printf, 3, 4))) static void append(char *buf, size_t len, const char *format,
+							 ...)
+{
+	size_t at = strlen(buf);
+	va_list args;
+
+	if (at > 0)
+		at += (size_t)snprintf(buf + at, len - at, ", ");
+	if (at >= len)
+		return;
+	va_start(args, format);
+	vsnprintf(buf + at, len - at, format, args);
+	va_end(args);
+}
+
+char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len)
+{
+	*buf = '\0';
+	if (slice->blocked)
+		append(buf, len, "blocked");
+	if (slice->suspended)
+		append(buf, len, "%u suspended", slice->suspended);
+	if (slice->running)
+		append(buf, len, "%u running", slice->running);
+	if (slice->state != OVERVIEW_RUNNING)
+		append(buf, len, "%s", overview_state_name(slice->state));
+	if (slice->dying)
+		append(buf, len, "%u dying", slice->dying);
+	if (slice->dead)
+		append(buf, len, "%u dead", slice->dead);
+	if (slice->lifted)
+		append(buf, len, "cores lifted");
+	return buf;
+}
+
+const char *ps_command_word(const char *command)
+{
+	const char *end = command + strcspn(command, " "), *at = command;
+
+	for (const char *c = command; c < end; c++)
+		if (*c == '/' && c + 1 < end)
+			at = c + 1;
+	return at;
+}
+
+char *ps_process_word(const struct overview_process *process, char *buf, size_t len)
+{
+	const char *command = ps_command_word(process->command);
+	int pid = process->seen.pid;
+
+	if (!process->here)
+		snprintf(buf, len, "[%d]", pid);
+	else if (process->here == pid)
+		snprintf(buf, len, "%d %s", pid, command);
+	else
+		snprintf(buf, len, "%d [%d] %s", process->here, pid, command);
+	return buf;
+}
+
+int ps_full_pct(const struct overview_device *device)
+{
+	double full;
+
+	if (!device->seen.limit_bytes)
+		return -1;
+	full = (double)device->seen.used_bytes * 100 / (double)device->seen.limit_bytes;
+	return full < 999 ? (int)full : 999;
+}
+
+bool ps_needs_eyes(const struct overview_slice *slice)
+{
+	return slice->blocked || slice->suspended || slice->dying || slice->dead || slice->lifted ||
+	       slice->state == OVERVIEW_LEFTOVER || slice->state == OVERVIEW_UNREADABLE;
+}

@@ -1,0 +1,203 @@
+/* Column by column, widths are measured; then the rows are printed. */
+#include "table.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "size.h"
+
+#define PAPER_WIDTH 100
+#define LEAST_WIDTH 12 /* of the column that gives way */
+#define GAP         2  /* between columns; 1 where the line would be too long */
+
+/* -- making ------------------------------------------------------------------------------------ */
+
+struct table_row *table_add(struct table *table)
+{
+	struct table_row *more = realloc(table->row, (table->row_count + 1) * sizeof(*table->row));
+
+	if (!more)
+		exit(cli_fail(CLI_FAILED, "out of memory"));
+	table->row = more;
+	more += table->row_count++;
+	memset(more, 0, sizeof(*more));
+	return more;
+}
+
+void table_set(struct table_cell *cell, enum table_colour colour, const char *format, ...)
+{
+	va_list args;
+	int len;
+
+	free(cell->text);
+	va_start(args, format);
+	len = vasprintf(&cell->text, format, args);
+	va_end(args);
+	if (len < 0)
+		exit(cli_fail(CLI_FAILED, "out of memory"));
+	cell->colour = colour;
+}
+
+void table_free(struct table *table)
+{
+	for (unsigned i = 0; i < table->row_count; i++)
+		for (unsigned c = 0; c < table->column_count; c++)
+			free(table->row[i].cell[c].text);
+	free(table->row);
+	table->row = NULL;
+	table->row_count = 0;
+}
+
+void table_cut(char *text, size_t width, bool middle)
+{
+	size_t len = strlen(text), head, tail;
+
+	if (len <= width)
+		return;
+	if (width < 3) {
+		text[width] = '\0';
+		return;
+	}
+	tail = middle ? (width - 2) / 2 : 0;
+	head = width - 2 - tail;
+	memcpy(text + head, "..", 2);
+	memmove(text + head + 2, text + len - tail, tail + 1);
+}
+
+/* -- the paper --------------------------------------------------------------------------------- */
+
+struct table_paper table_stdout(void)
+{
+	struct table_paper paper = {.width = PAPER_WIDTH, .terminal = isatty(STDOUT_FILENO)};
+	const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"),
+		   *terminal = getenv("TERM");
+	struct winsize size;
+	uint64_t number;
+
+	if (columns && number_parse(columns, 10000, &number) == 0 && number > 0)
+		paper.width = (unsigned)number;
+	else if (paper.terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+		paper.width = size.ws_col;
+	paper.colour = paper.terminal && !(no_colour && *no_colour) && terminal &&
+		       strcmp(terminal, "dumb") != 0;
+	return paper;
+}
+
+static void print_in_colour(const char *text, enum table_colour colour,
+			    const struct table_paper *paper)
+{
+	static const char *const codes[] = {
+		[TABLE_PLAIN] = "",         [TABLE_BOLD] = "\33[1m", [TABLE_DIM] = "\33[2m",
+		[TABLE_YELLOW] = "\33[33m", [TABLE_RED] = "\33[31m",
+	};
+
+	if (paper->colour && colour != TABLE_PLAIN)
+		printf("%s%s\33[0m", codes[colour], text);
+	else
+		fputs(text, stdout);
+}
+
+/* -- printing ---------------------------------------------------------------------------------- */
+
+static size_t length(const struct table_cell *cell)
+{
+	return cell->text ? strlen(cell->text) : 0;
+}
+
+static size_t longest(const struct table *table, unsigned column)
+{
+	size_t width = strlen(table->column[column].title);
+
+	for (unsigned i = 0; i < table->row_count; i++) {
+		const struct table_row *row = &table->row[i];
+
+		if ((column <= table->flexible || !row->is_text) &&
+		    length(&row->cell[column]) > width)
+			width = length(&row->cell[column]);
+	}
+	return width;
+}
+
+/* How narrow the column that gives way may become. */
+static size_t least_width(const struct table *table, const struct table_paper *paper)
+{
+	size_t width = LEAST_WIDTH;
+
+	for (unsigned i = 0; i < table->row_count && !paper->terminal; i++)
+		if (table->row[i].is_name && length(&table->row[i].cell[table->flexible]) > width)
+			width = length(&table->row[i].cell[table->flexible]);
+	return width;
+}
+
+struct widths {
+	size_t column[TABLE_COLUMNS_MAX], gap;
+};
+
+static struct widths measure(const struct table *table, const struct table_paper *paper)
+{
+	size_t sum = 0, over, least = least_width(table, paper), *flexible, gaps;
+	struct widths widths = {.gap = GAP};
+
+	for (unsigned c = 0; c < table->column_count; c++) {
+		widths.column[c] = longest(table, c);
+		sum += widths.column[c];
+	}
+	gaps = table->column_count - 1;
+	flexible = &widths.column[table->flexible];
+	if (sum - *flexible + least + GAP * gaps > paper->width)
+		widths.gap = 1;
+	sum += gaps * widths.gap;
+	over = sum > paper->width ? sum - paper->width : 0;
+	if (*flexible > least)
+		*flexible = *flexible - least > over ? *flexible - over : least;
+	return widths;
+}
+
+static void print_cell(const struct table *table, const struct table_row *row, unsigned c,
+		       const struct widths *widths, const struct table_paper *paper)
+{
+	const struct table_cell *cell = &row->cell[c];
+	size_t len = length(cell), width = widths->column[c];
+
+	if (c > 0)
+		printf("%*s", (int)widths->gap, "");
+	if (table->column[c].right && len < width && !row->is_text)
+		printf("%*s", (int)(width - len), "");
+	if (cell->text) {
+		if (c == table->flexible)
+			table_cut(cell->text, width, row->is_name);
+		len = length(cell);
+		print_in_colour(cell->text, cell->colour, paper);
+	}
+	if (!table->column[c].right && len < width && c + 1 < table->column_count)
+		printf("%*s", (int)(width - len), "");
+}
+
+static void print_row(const struct table *table, const struct table_row *row,
+		      const struct widths *widths, const struct table_paper *paper)
+{
+	unsigned count = row->is_text ? table->flexible + 2 : table->column_count;
+
+	for (unsigned c = 0; c < count; c++)
+		print_cell(table, row, c, widths, paper);
+	putchar('\n');
+}
+
+void table_print(const struct table *table, const struct table_paper *paper)
+{
+	struct widths widths = measure(table, paper);
+	struct table_row titles;
+
+	memset(&titles, 0, sizeof(titles));
+	for (unsigned c = 0; c < table->column_count; c++)
+		titles.cell[c] = (struct table_cell){(char *)table->column[c].title, TABLE_BOLD};
+	print_row(table, &titles, &widths, paper);
+	for (unsigned i = 0; i < table->row_count; i++)
+		print_row(table, &table->row[i], &widths, paper);
+}

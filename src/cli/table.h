@@ -1,0 +1,56 @@
+/* Tables for people: columns as wide as what is in them, one of which gives way where the line
+ * would be too long. All text is printable ASCII. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define TABLE_COLUMNS_MAX 10
+
+enum table_colour { TABLE_PLAIN, TABLE_BOLD, TABLE_DIM, TABLE_YELLOW, TABLE_RED };
+
+struct table_column {
+	const char *title;
+	bool right; /* aligned to the right */
+};
+
+struct table_cell {
+	char *text; /* NULL: empty */
+	enum table_colour colour;
+};
+
+struct table_row {
+	struct table_cell cell[TABLE_COLUMNS_MAX];
+	bool is_name; /* what is in the column that gives way is cut in its middle, and only on a
+		       * terminal */
+	bool is_text; /* the cell behind that goes on to the line's end, and is the last one */
+};
+
+struct table {
+	const struct table_column *column;
+	unsigned column_count;
+	unsigned flexible; /* the column that gives way */
+	unsigned row_count;
+	struct table_row *row;
+};
+
+/* How to print: for a terminal, or for a file or a pipe, where a name matters more than the width.
+ */
+struct table_paper {
+	unsigned width;
+	bool terminal, colour;
+};
+
+/* What stdout is. */
+struct table_paper table_stdout(void);
+
+/* A new row; ends the program without memory, as table_set does. */
+struct table_row *table_add(struct table *table);
+__attribute__((format(printf, 3, 4))) void
+table_set(struct table_cell *cell, enum table_colour colour, const char *format, ...);
+void table_print(const struct table *table, const struct table_paper *paper);
+void table_free(struct table *table);
+
+/* text in at most width characters, and ".." where some are left out: at its end, or in its middle.
+ */
+void table_cut(char *text, size_t width, bool middle);

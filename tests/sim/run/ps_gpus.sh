@@ -1,0 +1,59 @@
+#!/bin/sh
+# `vgpu ps` with programs that use the (simulated) GPU: in a slice, and in none.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/inspect_lib.sh"
+. "$(dirname "$0")/ps_lib.sh"
+: "${SHARES:?}" "${LIBRARY:?}" # from CMakeLists.txt
+export VGPU_LIBRARY="$LIBRARY"
+
+# runs_until PATTERN ARGUMENT...: ps, until it prints such a line.
+runs_until() {
+    pattern=$1
+    shift
+    tries=0
+    ps 0 "$@"
+    until grep -q -- "$pattern" "$root/words"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || fail "no line \"$pattern\" comes: $(cat "$out")"
+        sleep 0.1
+        ps 0 "$@"
+    done
+}
+
+start limited --name limited --gpus 0 --memory 2G --cores 30 "$SHARES" --kernel=2000 --seconds=600
+start free --name free --gpus 1 --memory 3G "$SHARES" --kernel=2000 --use=5 --seconds=600
+CUDA_VISIBLE_DEVICES=1 "$SHARES" --kernel=2000 --use=5 --seconds=600 >/dev/null &
+stranger=$!
+started="$started $stranger"
+
+# The slice counts its own time; of the other one, NVML does. The context is NVML's, too.
+runs_until '^limited 0 [5-9][0-9][0-9] MiB 2 GiB [0-9]* % 518 MiB [^/]* [1-9][0-9]*/30 % 1 running$'
+limited=$(sed -n 's/^\([0-9]*\) shares .* 0 5[0-9]* MiB .*/\1/p' "$root/words")
+runs_until '^free 1 [5-9][0-9][0-9] MiB 3 GiB [0-9]* % 518 MiB .* ~[0-9]* % 1 running$'
+no_line "^$stranger "
+
+# --all: who is in no slice, and who is, is not said to be.
+runs_until "^$stranger shares .* 1 5[0-9]* MiB ~[0-9]* % in no slice$" --all
+line '(in no slice)'
+same 'how many strangers' 1 "$(grep -c 'in no slice$' "$root/words")"
+grep -q "^$limited shares .* running$" "$root/words" || fail "no process in the slice: $(cat "$out")"
+grep -qE "^1 vgpu simulated GPU $uuid1 1(\.[0-9]*)? GiB 80 GiB 1 % [0-9]+ %$" "$root/words" ||
+    fail "no memory of GPU 1: $(cat "$out")"
+
+# NVML may tell no figures, or no processes.
+VGPU_SIM_NVML_FIGURES=none ps 0 --all
+grep -q "^$stranger shares .* 1 - ~[0-9]* % in no slice$" "$root/words" ||
+    fail "no stranger without a figure: $(cat "$out")"
+VGPU_SIM_NVML_PIDS=none ps 0 --all
+no_line 'in no slice'
+grep -q '^limited 0 .*/30 % 1 running$' "$root/words" || fail "no slice without pids: $(cat "$out")"
+VGPU_SIM_FAULTS=nvmlDeviceGetProcessUtilization=3,nvmlDeviceGetUtilizationRates=3,nvmlDeviceGetName=3,nvmlDeviceGetMemoryInfo_v2=3 ps 0 --all
+grep -q "^1 $uuid1 1.* GiB 80 GiB 1 % -$" "$root/words" || fail "with a poor NVML: $(cat "$out")"
+grep -q '^free 1 .* - 1 running$' "$root/words" || fail "with a poor NVML: $(cat "$out")"
+VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0
+grep -q '^free GPU-51300000 ' "$root/words" || fail "without a started NVML: $(cat "$out")"
+
+kill -9 "$stranger"
+wait_gone "$stranger"
+ps 0 --all
+no_line 'in no slice'

@@ -1,0 +1,88 @@
+#!/bin/sh
+# `vgpu ps --json`: one document, with the members that vgpu-ps(1) names.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/inspect_lib.sh"
+. "$(dirname "$0")/ps_lib.sh"
+
+"$VGPU" ps --json >"$out" 2>"$err"
+status=$?
+if grep -q 'built without --json' "$err"; then
+    same 'the status without json-c' 125 "$status"
+    echo 'skipped: vgpu was built without json-c'
+    exit 77
+fi
+command -v python3 >/dev/null || {
+    echo 'skipped: python3 is not here to read JSON'
+    exit 77
+}
+
+# found EXPRESSION...: what they are, of the document d in $out and its only slice s, a line each.
+found() {
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+s = (d["slices"] or [None])[0]
+for expression in sys.argv[2:]:
+    print(json.dumps(eval(expression)))' "$out" "$@"
+}
+same 'the document of nothing' '["gpus", "slices", "others"]
+[]
+null
+2' "$(found 'list(d)' 'd["slices"]' 'd["others"]' 'len(d["gpus"])')"
+
+make_slice x --memory 2G --cores 30
+x=$region
+member one x 1610612736
+one=$pid
+ps 0 --json
+same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated GPU\", \
+\"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0}" \
+    "$(found 'd["gpus"][1]')"
+same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"state\", \"error\", \
+\"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\"]
+[\"x\", \"run\", \"$x\", \"$state/x/policy\", $(id -u), \"running\", null, false, false, null]" \
+    "$(found 'list(s)' 'list(s.values())[:10]')"
+same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
+\"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
+\"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
+\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30}
+1610612736
+1610612736" "$(found 's["devices"][1]' 's["devices"][0]["memory_used_bytes"]' \
+    's["devices"][0]["data_bytes"]')"
+same 'its process' "[0, $one, $one, \"running\"]
+true
+{\"device\": 0, \"context_bytes\": 0, \"module_bytes\": 0, \"data_bytes\": 1610612736, \
+\"offset_bytes\": 0, \"total_bytes\": 1610612736}
+[\"slot\", \"pid\", \"host_pid\", \"command\", \"state\", \"held\"]" \
+    "$(found '[s["processes"][0][k] for k in ("slot", "pid", "host_pid", "state")]' \
+        "s['processes'][0]['command'].endswith('run_member $root/one.ready 1610612736')" \
+        's["processes"][0]["held"][0]' 'list(s["processes"][0])')"
+
+# One that cannot be read, one whose name is no UTF-8, and figures beyond a double's.
+container "$(printf 'a\377b')" "$x"
+put "$cache" "$at_used" '\376\377\377\377\377\377\377\377'
+container noise "$x"
+head -c 2097152 /dev/urandom >"$cache"
+ps 1 --json
+same 'the others' '[["x", "run"], ["a?b", "hami"], ["noise", "hami"]]
+18446744073709551614
+["unreadable", [], []]
+true
+true' "$(found '[[i["name"], i["kind"]] for i in d["slices"]]' \
+    'd["slices"][1]["devices"][0]["memory_used_bytes"]' \
+    '[d["slices"][2][k] for k in ("state", "devices", "processes")]' \
+    '"it holds something else" in d["slices"][2]["error"]' 'd["slices"][2]["policy"] is None')"
+rm -r "$hami/containers"
+
+# What a monitor says, and when something was launched.
+put "$x" "$at_recent_kernel" '\377\377\377\377'
+put "$x" "$at_switch" '\0'
+put "$x" 2008912 '\0\361\123\145' # 1700000000
+ps 0 --json
+same 'its words' '[true, true, 1700000000]
+[null, 30]' "$(found '[s[k] for k in ("blocked", "cores_lifted", "launched_s")]' \
+    '[s["devices"][0]["cores_used_by"] if s["devices"][0]["cores_used_by"] == "slice" else None, s["devices"][0]["cores_limit_pct"]]')"
+
+# Without NVML.
+LD_LIBRARY_PATH=$root "$VGPU" ps --json >"$out" 2>"$err" || fail 'fails without NVML'
+same 'without NVML' '[[], null, null]' \
+    "$(found '[d["gpus"], s["devices"][0]["index"], s["devices"][0]["cores_used_by"]]')"
