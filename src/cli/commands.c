@@ -6,6 +6,7 @@
 const struct cli_command *const cli_commands[] = {
 	&run_command,
 	&inspect_command,
+	&doctor_command,
 	NULL,
 };
 

@@ -3,5 +3,6 @@
 
 #include "cli.h"
 
+extern const struct cli_command doctor_command;
 extern const struct cli_command inspect_command;
 extern const struct cli_command run_command;
