@@ -63,3 +63,26 @@ program() {
     shift
     $CC -x c - -o "$root/$name" "$@" 2>"$root/cc.err"
 }
+
+# held COMMAND: it would be.
+held() {
+    doctor -- "$@"
+    says ok held "would be held"
+}
+# not_held WORDS COMMAND...: it would not, for that reason, and its doors are no matter.
+not_held() {
+    words=$1
+    shift
+    doctor -- "$@"
+    says FAIL held "would not be held: $words"
+    silent doors
+}
+# unusable WORDS COMMAND...
+unusable() {
+    words=$1
+    shift
+    doctor -- "$@"
+    says FAIL command "$words"
+    silent held
+    silent doors
+}
