@@ -14,7 +14,6 @@ says ok driver 'driver 580.0.sim, CUDA 13.0, 2 GPUs'
 says ok compute-mode 'any number'
 says ok mig 'no GPU'
 says ok persistence 'stay started'
-says ok mps 'does not run'
 says ok system-calls 'all that are needed work'
 silent held
 grep -q "$(printf '\033')" "$out" && fail 'colours in a file'

@@ -2,8 +2,8 @@
 # What the tests of `vgpu doctor` share beside lib.sh, to be sourced after it.
 # shellcheck disable=SC2154 # lib.sh has set these
 library=$(dirname "$VGPU")/libvgpu.so
-export VGPU_LIBRARY="$library"
-unset CUDA_MPS_PIPE_DIRECTORY NO_COLOR
+export VGPU_LIBRARY="$library" CUDA_DEVICE_MEMORY_SHARED_CACHE="$root/none" # not what others left
+unset CUDA_MPS_PIPE_DIRECTORY NO_COLOR CUDA_DEVICE_MEMORY_LIMIT
 : "${CC:?}" # from CMakeLists.txt
 
 # doctor ARGUMENT...: vgpu doctor, by way of $through, prints into $out, and ends with 1 if something

@@ -103,6 +103,7 @@ everywhere() {
 }
 everywhere "# ours: /no/such.so\n$library"
 says ok preload "$library is in this process, by /etc/ld.so.preload"
+same 'how much it says of a list with a comment' 1 "$(grep -c '^[^ ]*  *preload ' "$out")"
 everywhere "/no/such.so"
 says warn preload 'an entry of /etc/ld.so.preload: /no/such.so cannot be read'
 mkdir "$root/a b"

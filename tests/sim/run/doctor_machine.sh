@@ -56,8 +56,9 @@ machine 'mount -t tmpfs none /proc'
 says warn namespaces '/proc is not mounted'
 unshare -rpf "$VGPU" doctor >"$out" 2>"$err"
 says warn namespaces '/proc is of another pid namespace'
-unshare -rpf --mount-proc "$VGPU" doctor >"$out" 2>"$err"
+CUDA_MPS_PIPE_DIRECTORY=/nonexistent unshare -rpf --mount-proc "$VGPU" doctor >"$out" 2>"$err"
 says ok namespaces 'pids are of a namespace, users are of a namespace'
+says ok mps 'does not run'
 
 # System calls that are denied. Without a driver: the simulated one's mutexes end in abort.
 : "${DENYING:?}"
@@ -67,4 +68,8 @@ for call in setlk:FAIL:F_OFD_SETLK getlk:warn:F_OFD_GETLK futex:warn:futex; do
     rest=${call#*:}
     says "${rest%%:*}" system-calls "${rest#*:} does not work (Operation not permitted); a seccomp filter is on"
 done
+through="env LD_LIBRARY_PATH=/nonexistent CUDA_DEVICE_MEMORY_LIMIT=1g
+    CUDA_DEVICE_MEMORY_SHARED_CACHE=$root/region $DENYING setlk"
+doctor
+says FAIL region "the region $root/region cannot be made: Operation not permitted"
 exit 0
