@@ -17,6 +17,7 @@ typedef enum nvmlReturn_enum {
 	NVML_ERROR_DRIVER_NOT_LOADED = 9,
 	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
 	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+	NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
 	NVML_ERROR_MEMORY = 20,
 	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
 	NVML_ERROR_UNKNOWN = 999,
@@ -89,6 +90,24 @@ typedef enum nvmlGpuLevel_enum {
 	NVML_TOPOLOGY_NODE = 40,
 	NVML_TOPOLOGY_SYSTEM = 50,
 } nvmlGpuTopologyLevel_t;
+
+typedef enum nvmlEnableState_enum {
+	NVML_FEATURE_DISABLED = 0,
+	NVML_FEATURE_ENABLED = 1,
+} nvmlEnableState_t;
+
+/* Which processes may have contexts on a GPU. */
+typedef enum nvmlComputeMode_enum {
+	NVML_COMPUTEMODE_DEFAULT = 0,
+	NVML_COMPUTEMODE_EXCLUSIVE_THREAD = 1,
+	NVML_COMPUTEMODE_PROHIBITED = 2,
+	NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
+} nvmlComputeMode_t;
+
+#define NVML_DEVICE_MIG_DISABLE 0
+#define NVML_DEVICE_MIG_ENABLE  1
+
+#define NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE 80
 
 typedef struct nvmlProcessDetail_v1_st {
 	unsigned int pid;

@@ -25,7 +25,7 @@ _vgpu() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
-        _vgpu_words 'run ps top set pause resume rm inspect help --help --version'
+        _vgpu_words 'run ps top set pause resume rm inspect doctor help --help --version'
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -85,6 +85,12 @@ _vgpu() {
         esac
         [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
         compopt -o filenames; COMPREPLY=($(compgen -f -- "$word"))
+        ;;
+    doctor)
+        case $before in
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
+        _vgpu_command
         ;;
     esac
 }

@@ -3,6 +3,7 @@
  * holds no slot, and does not care for CUDA_VISIBLE_DEVICES.
  *
  *   VGPU_SIM_NVML_MIG    a GPU's number: it is cut into two instances   (nvml_devices.c)
+ *   VGPU_SIM_NVML_COMPUTE_MODE, VGPU_SIM_NVML_PERSISTENCE   how GPUs are set   (likewise)
  *   VGPU_SIM_NVML_PIDS   what pids the process lists have               (nvml_processes.c)
  *   VGPU_SIM_NVML_LISTS  which of them have any                         (likewise)
  *

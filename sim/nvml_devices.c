@@ -3,6 +3,8 @@
  *
  *   VGPU_SIM_NVML_MIG   a GPU's number: it is cut into two instances, with handles and UUIDs of
  * their own (MIG-51300000-0000-4000-8000-0000000000gi, g the GPU and i 1 or 2)
+ *   VGPU_SIM_NVML_COMPUTE_MODE   every GPU's, by NVML's number; default 0
+ *   VGPU_SIM_NVML_PERSISTENCE    0: persistence mode is off; on without it
  *
  * A handle is the address of an element of `handles`: a GPU's, followed by its instances'. GPU i
  * has the serial number 13200000 + i, sits on bus i + 1, and is /dev/nvidia with the number that is
@@ -291,6 +293,55 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 	nvmlReturn_t result = enter_device(__func__, device, name, &gpu);
 
 	return result ? result : nvml_leave(nvml_text(SIM_GPU_NAME, name, length));
+}
+
+/* -- modes --------------------------------------------------------------------------------------
+ */
+
+/* The number that the variable has. */
+static unsigned setting(const char *name, unsigned otherwise)
+{
+	const char *number = getenv(name);
+
+	return number && *number ? (unsigned)strtoul(number, NULL, 10) : otherwise;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode,
+				  unsigned int *pendingMode)
+{
+	unsigned gpu;
+	nvmlReturn_t result = enter_device(__func__, device, currentMode, &gpu);
+
+	if (result)
+		return result;
+	if (!pendingMode)
+		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
+	*currentMode = is_cut(gpu) ? NVML_DEVICE_MIG_ENABLE : NVML_DEVICE_MIG_DISABLE;
+	*pendingMode = *currentMode;
+	return nvml_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode)
+{
+	unsigned gpu;
+	nvmlReturn_t result = enter_device(__func__, device, mode, &gpu);
+
+	if (result)
+		return result;
+	*mode = setting("VGPU_SIM_NVML_PERSISTENCE", 1) ? NVML_FEATURE_ENABLED
+							: NVML_FEATURE_DISABLED;
+	return nvml_leave(NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
+{
+	unsigned gpu;
+	nvmlReturn_t result = enter_device(__func__, device, mode, &gpu);
+
+	if (result)
+		return result;
+	*mode = (nvmlComputeMode_t)setting("VGPU_SIM_NVML_COMPUTE_MODE", NVML_COMPUTEMODE_DEFAULT);
+	return nvml_leave(NVML_SUCCESS);
 }
 
 /* -- nearness: all GPUs are as far from each other as can be, and as near to every CPU -----------

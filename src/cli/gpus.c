@@ -28,6 +28,13 @@ struct nvml {
 	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
 	nvmlDeviceGetUUID_fn *uuid;
 	nvmlDeviceGetMemoryInfo_fn *memory;
+	/* Older drivers may lack these. */
+	nvmlSystemGetDriverVersion_fn *driver_version;
+	nvmlSystemGetCudaDriverVersion_v2_fn *cuda_version;
+	nvmlDeviceGetMigMode_fn *mig_mode;
+	nvmlDeviceGetMigDeviceHandleByIndex_fn *instance;
+	nvmlDeviceGetPersistenceMode_fn *persistence_mode;
+	nvmlDeviceGetComputeMode_fn *compute_mode;
 };
 
 static bool find_functions(struct nvml *nvml)
@@ -42,6 +49,22 @@ static bool find_functions(struct nvml *nvml)
 		(nvmlDeviceGetMemoryInfo_fn *)dlsym(nvml->library, "nvmlDeviceGetMemoryInfo");
 	return nvml->init && nvml->shutdown && nvml->count && nvml->by_index && nvml->uuid &&
 	       nvml->memory;
+}
+
+static void find_more_functions(struct nvml *nvml)
+{
+	void *from = nvml->library;
+
+	nvml->driver_version =
+		(nvmlSystemGetDriverVersion_fn *)dlsym(from, "nvmlSystemGetDriverVersion");
+	nvml->cuda_version = (nvmlSystemGetCudaDriverVersion_v2_fn *)dlsym(
+		from, "nvmlSystemGetCudaDriverVersion_v2");
+	nvml->mig_mode = (nvmlDeviceGetMigMode_fn *)dlsym(from, "nvmlDeviceGetMigMode");
+	nvml->instance = (nvmlDeviceGetMigDeviceHandleByIndex_fn *)dlsym(
+		from, "nvmlDeviceGetMigDeviceHandleByIndex");
+	nvml->persistence_mode =
+		(nvmlDeviceGetPersistenceMode_fn *)dlsym(from, "nvmlDeviceGetPersistenceMode");
+	nvml->compute_mode = (nvmlDeviceGetComputeMode_fn *)dlsym(from, "nvmlDeviceGetComputeMode");
 }
 
 static int open_nvml(struct nvml *nvml, struct fault *fault)
@@ -64,6 +87,11 @@ static int open_nvml(struct nvml *nvml, struct fault *fault)
 	if (result == NVML_SUCCESS)
 		return 0;
 	dlclose(nvml->library);
+	if (result == NVML_ERROR_LIB_RM_VERSION_MISMATCH)
+		return fault_set(fault, -EIO,
+				 "NVML is of another version than the kernel's driver: reboot, or "
+				 "load the driver's module again, after an update; in a container, "
+				 "start it anew");
 	return fault_set(fault, -EIO,
 			 "NVML does not start (error %d): see whether nvidia-smi works here",
 			 (int)result);
@@ -114,7 +142,51 @@ static int ask_all(const struct nvml *nvml, struct gpus *ret_gpus, struct fault 
 	return 0;
 }
 
-int gpus_find(struct gpus *ret_gpus, struct fault *fault)
+static void ask_instances(const struct nvml *nvml, nvmlDevice_t device, struct gpu_modes *modes)
+{
+	for (unsigned i = 0; nvml->instance && i < GPUS_INSTANCES_MAX; i++) {
+		nvmlDevice_t instance;
+
+		if (nvml->instance(device, i, &instance) == NVML_SUCCESS &&
+		    nvml->uuid(instance, modes->instance[modes->instance_count], VGPU_UUID_LEN) ==
+			    NVML_SUCCESS)
+			modes->instance_count++;
+	}
+}
+
+static void ask_modes(const struct nvml *nvml, unsigned index, struct gpu_modes *ret_modes)
+{
+	nvmlComputeMode_t compute;
+	nvmlEnableState_t state;
+	unsigned current, pending;
+	nvmlDevice_t device;
+
+	ret_modes->mig = ret_modes->persistence = ret_modes->compute = -1;
+	if (nvml->by_index(index, &device) != NVML_SUCCESS)
+		return;
+	if (nvml->mig_mode && nvml->mig_mode(device, &current, &pending) == NVML_SUCCESS)
+		ret_modes->mig = current == NVML_DEVICE_MIG_ENABLE;
+	if (nvml->persistence_mode && nvml->persistence_mode(device, &state) == NVML_SUCCESS)
+		ret_modes->persistence = state == NVML_FEATURE_ENABLED;
+	if (nvml->compute_mode && nvml->compute_mode(device, &compute) == NVML_SUCCESS)
+		ret_modes->compute = (int)compute;
+	if (ret_modes->mig == 1)
+		ask_instances(nvml, device, ret_modes);
+}
+
+static void ask_driver(struct nvml *nvml, unsigned gpu_count, struct gpus_driver *ret_driver)
+{
+	memset(ret_driver, 0, sizeof(*ret_driver));
+	find_more_functions(nvml);
+	if (nvml->driver_version)
+		nvml->driver_version(ret_driver->version, sizeof(ret_driver->version));
+	if (nvml->cuda_version)
+		nvml->cuda_version(&ret_driver->cuda);
+	for (unsigned i = 0; i < gpu_count; i++)
+		ask_modes(nvml, i, &ret_driver->modes[i]);
+}
+
+int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault)
 {
 	struct nvml nvml;
 	int error = open_nvml(&nvml, fault);
@@ -122,8 +194,15 @@ int gpus_find(struct gpus *ret_gpus, struct fault *fault)
 	if (error)
 		return error;
 	error = ask_all(&nvml, ret_gpus, fault);
+	if (!error && ret_driver)
+		ask_driver(&nvml, ret_gpus->count, ret_driver);
 	close_nvml(&nvml);
 	return error;
+}
+
+int gpus_find(struct gpus *ret_gpus, struct fault *fault)
+{
+	return gpus_examine(ret_gpus, NULL, fault);
 }
 
 const struct gpu *gpus_by_uuid(const struct gpus *gpus, const char *uuid)

@@ -4,9 +4,11 @@
 #include <stdint.h>
 
 #include "fault.h"
+#include "nvml_abi.h"
 #include "vgpu_region.h"
 
-#define GPUS_MAX 64
+#define GPUS_MAX           64
+#define GPUS_INSTANCES_MAX 8 /* of a GPU in MIG mode: so many there can be */
 
 struct gpu {
 	unsigned index; /* NVML's */
@@ -19,8 +21,25 @@ struct gpus {
 	struct gpu gpu[GPUS_MAX];
 };
 
+/* How a GPU is set; a mode is -1 where NVML does not say. */
+struct gpu_modes {
+	int mig, persistence; /* 1 on, 0 off */
+	int compute;          /* nvmlComputeMode_t */
+	unsigned instance_count;
+	char instance[GPUS_INSTANCES_MAX][VGPU_UUID_LEN]; /* UUIDs, "MIG-…" */
+};
+
+/* What the driver says of itself. */
+struct gpus_driver {
+	char version[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE]; /* "" where NVML does not say */
+	int cuda;                                             /* 13000 is 13.0; 0 likewise */
+	struct gpu_modes modes[GPUS_MAX];                     /* of gpus.gpu[i] */
+};
+
 /* All of them, in NVML's order; at least one. -ENOENT without a driver, -EIO when NVML fails. */
 int gpus_find(struct gpus *ret_gpus, struct fault *fault);
+/* The same, with what more there is to know. */
+int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault);
 
 /*
  * Those that list names, in its order: commas between indices, UUIDs and what only one UUID starts

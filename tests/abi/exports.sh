@@ -1,7 +1,7 @@
 #!/bin/sh
 # exports.sh API LIBRARY SIM NM READELF: what libvgpu.so promises to whatever it is preloaded into: it
 # exports its hooks and the loader's three functions, needs libc alone, no newer than 2.17, runs nothing
-# when it is loaded, and is not written to. And the simulated driver SIM exports what the list has.
+# when it is loaded, is not written to, and says by a note that it is vgpu's. And the simulated driver SIM exports what the list has.
 set -u
 api=$1 library=$2 sim=$3 nm=$4 readelf=$5
 work=$(mktemp -d) || exit 1
@@ -71,4 +71,5 @@ grep -q '(NEEDED)\|(SONAME)' "$work/dynamic" || complain "has no dynamic section
 grep 'GNU_STACK' "$work/segments" | grep -q 'RWE' && complain "wants an executable stack"
 grep -q 'GNU_STACK' "$work/segments" || complain "does not say that its stack is not executable"
 grep -q 'NODELETE' "$work/dynamic" || complain "can be unloaded"
+"$readelf" -nW "$library" | grep -q '^ *vgpu  *0x' || complain "has no note that says whose it is"
 exit "$status"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SOON_MS 100 /* a change holds by then */
+#define SEEN_MS 100 /* a change holds by then */
 
 static void write_policy(const char *text)
 {
@@ -51,12 +51,12 @@ static void shown(uint64_t *ret_total, uint64_t *ret_free)
 	*ret_free = left;
 }
 
-/* A call later than SOON_MS sees it, in this process and in others that look. */
+/* A call later than SEEN_MS sees it, in this process and in others that look. */
 static void holds_soon(uint64_t bytes)
 {
 	uint64_t total, left;
 
-	sleep_ms(SOON_MS);
+	sleep_ms(SEEN_MS);
 	shown(&total, &left);
 	CHECK_EQUAL(total, bytes);
 	CHECK_EQUAL(inside(0, 2).total, bytes);

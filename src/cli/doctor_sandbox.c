@@ -1,0 +1,173 @@
+/*
+ * What surrounds this process: namespaces, and the system calls that libvgpu.so makes, each tried
+ * once by the functions that it has for them (base/sys.c), on memory that has no name.
+ * docs/surroundings.md has what becomes of a slice where one is denied.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "doctor.h"
+#include "sys.h"
+
+/* The inodes that the kernel gives the machine's first namespaces. */
+#define FIRST_PID_NAMESPACE  0xeffffffcu
+#define FIRST_USER_NAMESPACE 0xeffffffdu
+
+bool doctor_in_namespace(const char *kind)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", kind);
+	return stat(path, &st) == 0 &&
+	       st.st_ino != (strcmp(kind, "pid") == 0 ? FIRST_PID_NAMESPACE : FIRST_USER_NAMESPACE);
+}
+
+/* Whether /proc is of our pid namespace: 1, 0, or -1 when there is none. */
+static int has_proc(void)
+{
+	char own[24], seen[24];
+	ssize_t len = readlink("/proc/self", seen, sizeof(seen) - 1);
+
+	if (len < 0)
+		return -1;
+	seen[len] = '\0';
+	snprintf(own, sizeof(own), "%d", (int)getpid());
+	return strcmp(own, seen) == 0;
+}
+
+static void check_namespaces(struct doctor *doctor)
+{
+	int proc = has_proc();
+
+	if (proc < 0) {
+		doctor_found(doctor, DOCTOR_WARN, "/proc is not mounted");
+		doctor_advise(doctor, "Mount it: what a killed process held counts for longer "
+				      "without, and users of a deleted region are not seen");
+	} else if (proc == 0) {
+		doctor_found(doctor, DOCTOR_WARN, "/proc is of another pid namespace");
+		doctor_advise(doctor, "Mount one of this one's over it: what a killed process held "
+				      "counts for longer so");
+	} else {
+		doctor_found(doctor, DOCTOR_OK, "pids are %s, users are %s",
+			     doctor_in_namespace("pid") ? "of a namespace" : "the machine's",
+			     doctor_in_namespace("user") ? "of a namespace" : "the machine's");
+	}
+}
+
+/* -- system calls ------------------------------------------------------------------------------ */
+
+/* A call that libvgpu.so makes: 0, or a negative errno. */
+static int try_lock(int fd)
+{
+	return sys_lock_byte(fd, 0);
+}
+
+static int try_query(int fd)
+{
+	int error = sys_byte_is_locked(fd, 0);
+
+	return error < 0 ? error : 0;
+}
+
+static int try_stat(int fd)
+{
+	struct stat st;
+
+	return sys_fstat(fd, &st);
+}
+
+static int try_mapping(int fd)
+{
+	size_t len = (size_t)sysconf(_SC_PAGESIZE);
+	void *at;
+	int error = sys_ftruncate(fd, len);
+
+	if (!error)
+		error = sys_map_shared(fd, len, true, &at);
+	if (!error)
+		sys_unmap(at, len);
+	return error;
+}
+
+static int try_futex(int fd)
+{
+	uint32_t word = 0;
+	int error = sys_futex_wait(&word, 1, 0); /* returns at once */
+
+	(void)fd;
+	return error == -EAGAIN ? 0 : error;
+}
+
+static const struct attempt {
+	int (*try)(int fd);
+	const char *what;
+	enum doctor_verdict without;
+	const char *then;
+} attempts[] = {
+	{try_lock, "fcntl's F_OFD_SETLK", DOCTOR_FAIL, "CUDA is refused in every slice"},
+	{try_query, "fcntl's F_OFD_GETLK", DOCTOR_WARN,
+	 "what processes that were killed held counts as if they lived"},
+	{try_stat, "fstat", DOCTOR_FAIL, "CUDA is refused in every slice"},
+	{try_mapping, "mmap of a shared file", DOCTOR_FAIL, "CUDA is refused in every slice"},
+	{try_futex, "futex", DOCTOR_WARN, "waiting for another process costs CPU time"},
+};
+
+/* Whether a filter is on. */
+static bool is_filtered(void)
+{
+	char text[4096];
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (len < 0)
+		return false;
+	text[len] = '\0';
+	return strstr(text, "\nSeccomp:\t2") != NULL;
+}
+
+static void check_system_calls(struct doctor *doctor)
+{
+	int fd = memfd_create("vgpu doctor", MFD_CLOEXEC);
+	const char *filter = is_filtered() ? "a seccomp filter is on" : "no seccomp filter is on";
+	bool all = true;
+
+	if (fd < 0)
+		fd = open("/tmp", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	if (fd < 0) {
+		doctor_found(doctor, DOCTOR_NOTE, "there is no file to try them on; %s", filter);
+		doctor_advise(doctor, "Let this run where memfd_create works, or /tmp can be "
+				      "written");
+		return;
+	}
+	for (size_t i = 0; i < sizeof(attempts) / sizeof(attempts[0]); i++) {
+		const struct attempt *attempt = &attempts[i];
+		int error = attempt->try(fd);
+
+		if (!error)
+			continue;
+		all = false;
+		doctor_found(doctor, attempt->without, "%s does not work (%s); %s", attempt->what,
+			     strerror(-error), filter);
+		doctor_advise(doctor,
+			      "Allow it in the sandbox's filter, or use a kernel that has "
+			      "it: without, %s",
+			      attempt->then);
+	}
+	close(fd);
+	if (all)
+		doctor_found(doctor, DOCTOR_OK, "all that are needed work; %s", filter);
+}
+
+const struct doctor_check doctor_sandbox[] = {
+	{"namespaces", check_namespaces},
+	{"system-calls", check_system_calls},
+	{NULL, NULL},
+};
