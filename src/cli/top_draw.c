@@ -172,7 +172,7 @@ static double key_of(const struct overview_slice *slice, enum top_sort sort)
 			key = slice->device[d].cores_used_pct;
 	for (unsigned p = 0; sort == TOP_BY_PID && p < slice->process_count; p++) {
 		const struct overview_process *process = &slice->process[p];
-		int pid = process->here ? process->here : process->seen.pid;
+		double pid = process->here ? process->here : process->seen.pid;
 
 		if (-pid > key)
 			key = -pid;
