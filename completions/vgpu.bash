@@ -4,6 +4,15 @@ _vgpu_words() {
     COMPREPLY=($(compgen -W "$1" -- "$word"))
 }
 
+# Tenants may have chosen names: none gets into a command line that means something to a shell,
+# and compgen -W would expand it.
+_vgpu_slices() {
+    local name
+    while IFS= read -r name; do
+        [[ $name == "$word"* && $name != *[!A-Za-z0-9._/-]* ]] && COMPREPLY+=("$name")
+    done < <(vgpu ps --quiet 2>/dev/null)
+}
+
 # What follows an option that leads to a command line: that line's own completion.
 _vgpu_command() {
     local first=2
@@ -34,7 +43,7 @@ _vgpu() {
         --memory) :; return ;;
         --cores) :; return ;;
         --gpus) :; return ;;
-        --name) _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"; return ;;
+        --name) _vgpu_slices; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --help'; return; }
         _vgpu_command
@@ -43,7 +52,7 @@ _vgpu() {
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --json --quiet --help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     top)
         case $before in
@@ -51,7 +60,7 @@ _vgpu() {
         --count) :; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --interval --count --batch --help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     set)
         case $before in
@@ -60,25 +69,25 @@ _vgpu() {
         --gpus) :; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     pause)
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     resume)
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     rm)
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --help'; return; }
-        _vgpu_words "$(vgpu ps --quiet 2>/dev/null)"
+        _vgpu_slices
         ;;
     inspect)
         case $before in

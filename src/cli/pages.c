@@ -107,7 +107,7 @@ static const char *bash_offer(enum cli_offer offer)
 {
 	static const char *const offers[] = {
 		[CLI_NOTHING] = ":",
-		[CLI_SLICE] = "_vgpu_words \"$(vgpu ps --quiet 2>/dev/null)\"",
+		[CLI_SLICE] = "_vgpu_slices",
 		[CLI_FILE] = "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\"))",
 		[CLI_COMMAND] = "_vgpu_command",
 		[CLI_NUMBER] = ":",
@@ -136,6 +136,17 @@ static void print_bash(void)
 	     "# shellcheck shell=bash disable=SC2207 # what is offered has no blanks\n"
 	     "_vgpu_words() {\n"
 	     "    COMPREPLY=($(compgen -W \"$1\" -- \"$word\"))\n"
+	     "}\n"
+	     "\n"
+	     "# Tenants may have chosen names: none gets into a command line that means something "
+	     "to a shell,\n"
+	     "# and compgen -W would expand it.\n"
+	     "_vgpu_slices() {\n"
+	     "    local name\n"
+	     "    while IFS= read -r name; do\n"
+	     "        [[ $name == \"$word\"* && $name != *[!A-Za-z0-9._/-]* ]] && "
+	     "COMPREPLY+=(\"$name\")\n"
+	     "    done < <(vgpu ps --quiet 2>/dev/null)\n"
 	     "}\n"
 	     "\n"
 	     "# What follows an option that leads to a command line: that line's own completion.\n"

@@ -97,7 +97,7 @@ static int print(const struct overview *overview, bool all, bool json)
 
 static int look(const struct cli_line *line)
 {
-	struct overview_looker looker = {NULL};
+	struct overview_looker looker = {.name = NULL};
 	struct overview overview = {.count = 0};
 	struct fault fault = {""};
 	int status, error = overview_open(&looker, line->argument, &fault);

@@ -160,7 +160,7 @@ static struct widths measure(const struct table *table, const struct table_paper
 }
 
 static void print_cell(const struct table *table, const struct table_row *row, unsigned c,
-		       const struct widths *widths, const struct table_paper *paper)
+		       bool is_last, const struct widths *widths, const struct table_paper *paper)
 {
 	const struct table_cell *cell = &row->cell[c];
 	size_t len = length(cell), width = widths->column[c];
@@ -175,7 +175,7 @@ static void print_cell(const struct table *table, const struct table_row *row, u
 		len = length(cell);
 		print_in_colour(cell->text, cell->colour, paper);
 	}
-	if (!table->column[c].right && len < width && c + 1 < table->column_count)
+	if (!table->column[c].right && len < width && !is_last)
 		printf("%*s", (int)(width - len), "");
 }
 
@@ -184,8 +184,10 @@ static void print_row(const struct table *table, const struct table_row *row,
 {
 	unsigned count = row->is_text ? table->flexible + 2 : table->column_count;
 
+	while (count > 1 && !row->cell[count - 1].text) /* no blanks at the line's end */
+		count--;
 	for (unsigned c = 0; c < count; c++)
-		print_cell(table, row, c, widths, paper);
+		print_cell(table, row, c, c + 1 == count, widths, paper);
 	putchar('\n');
 }
 

@@ -83,10 +83,11 @@ static void go_on(const struct top *top, const struct overview_slice *slice,
 	const struct top_history *before = top_find_history(top, slice, device);
 
 	if (before)
-		memcpy(ret_history->pct, before->pct + 1, TOP_HISTORY - 1);
+		memcpy(ret_history->pct, before->pct + 1,
+		       sizeof(before->pct) - sizeof(before->pct[0]));
 	else
 		memset(ret_history->pct, -1, sizeof(ret_history->pct));
-	ret_history->pct[TOP_HISTORY - 1] = (signed char)device->cores_used_pct;
+	ret_history->pct[TOP_HISTORY - 1] = (int16_t)device->cores_used_pct;
 	ret_history->region_path = slice->one->region_path;
 	snprintf(ret_history->uuid, sizeof(ret_history->uuid), "%s", device->seen.uuid);
 }

@@ -16,7 +16,7 @@ enum top_sort { TOP_BY_NAME, TOP_BY_MEMORY, TOP_BY_CORES, TOP_BY_PID };
 struct top_history {
 	const char *region_path; /* of the look that it was made in */
 	char uuid[VGPU_UUID_LEN + 1];
-	signed char pct[TOP_HISTORY];
+	int16_t pct[TOP_HISTORY];
 };
 
 struct top {

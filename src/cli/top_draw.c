@@ -172,7 +172,7 @@ static double key_of(const struct overview_slice *slice, enum top_sort sort)
 			key = slice->device[d].cores_used_pct;
 	for (unsigned p = 0; sort == TOP_BY_PID && p < slice->process_count; p++) {
 		const struct overview_process *process = &slice->process[p];
-		int pid = process->here ? process->here : process->seen.pid;
+		double pid = process->here ? process->here : process->seen.pid;
 
 		if (-pid > key)
 			key = -pid;
@@ -208,12 +208,12 @@ static struct place *sort_slices(const struct top *top)
 /* Each part and a blank; what is left goes to bars and histories, in thirds. */
 static struct layout lay_out(int width)
 {
-	enum { GPU = 4, MEMORY = 20, CORES = 9, STATE = 20 };
-	struct layout at = {.name = width / 4};
-	int left, x;
+	enum { GPU = 4, MEMORY = 20, CORES = 9, NAME_LEAST = 16, NAME_MOST = 40 };
+	struct layout at = {.name = width / 5};
+	int left, x, state = width < 100 ? 16 : 18;
 
-	at.name = at.name < 10 ? 10 : at.name > 40 ? 40 : at.name;
-	left = width - at.name - 1 - (GPU + 1) - (MEMORY + 1) - (CORES + 1) - STATE;
+	at.name = at.name < NAME_LEAST ? NAME_LEAST : at.name > NAME_MOST ? NAME_MOST : at.name;
+	left = width - at.name - 1 - (GPU + 1) - (MEMORY + 1) - (CORES + 1) - state;
 	at.memory_bar = left >= 24 ? left / 3 - 1 : left >= 8 ? left - 1 : 0;
 	at.cores_bar = left >= 24 ? left / 3 - 1 : 0;
 	at.history = left >= 24 ? left / 3 - 1 : 0;

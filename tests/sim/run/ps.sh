@@ -96,15 +96,17 @@ rmdir "$x"
 cp "$root/copy" "$x"
 
 # Without NVML: GPUs by their UUIDs, and a line on stderr only where NVML was asked for.
-(
-    LD_LIBRARY_PATH=$root
-    ps 0 web
-    line "web GPU-51300000 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB - idle, 2 dead"
-    "$VGPU" ps --all >"$out" 2>"$err"
-    same 'the status without NVML' 0 "$?"
-    grep -q '^vgpu: no NVIDIA driver here: .*: what only NVML knows is left out$' "$err" ||
-        fail '--all does not say that there is no NVML'
-) || exit 1
+if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then # not on a machine that has one
+    (
+        LD_LIBRARY_PATH=$root
+        ps 0 web
+        line "web GPU-51300000 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB - idle, 2 dead"
+        "$VGPU" ps --all >"$out" 2>"$err"
+        same 'the status without NVML' 0 "$?"
+        grep -q '^vgpu: no NVIDIA driver here: .*: what only NVML knows is left out$' "$err" ||
+            fail '--all does not say that there is no NVML'
+    ) || exit 1
+fi
 
 # On a terminal, in colours and as wide as that: but not with NO_COLOR.
 if command -v script >/dev/null; then

@@ -83,6 +83,6 @@ same 'its words' '[true, true, 1700000000]
     '[s["devices"][0]["cores_used_by"] if s["devices"][0]["cores_used_by"] == "slice" else None, s["devices"][0]["cores_limit_pct"]]')"
 
 # Without NVML.
-LD_LIBRARY_PATH=$root "$VGPU" ps --json >"$out" 2>"$err" || fail 'fails without NVML'
+VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0 --json
 same 'without NVML' '[[], null, null]' \
     "$(found '[d["gpus"], s["devices"][0]["index"], s["devices"][0]["cores_used_by"]]')"

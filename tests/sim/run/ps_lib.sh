@@ -6,7 +6,11 @@
 hami=$root/hami
 mkdir -p "$hami/containers"
 export VGPU_HAMI="$hami"
-unset COLUMNS NO_COLOR
+[ ! -e /tmp/cudevshr.cache ] || {
+    echo 'skipped: somebody uses /tmp/cudevshr.cache, a slice that would be listed as well'
+    exit 77
+}
+unset COLUMNS NO_COLOR LC_ALL LANG LC_CTYPE
 
 at_switch=2008900
 at_recent_kernel=2008904
@@ -51,4 +55,16 @@ container() {
     mkdir -p "$hami/containers/$1"
     cache=$hami/containers/$1/$uuid0.cache
     cp "$2" "$cache"
+}
+
+# screen ACTION...: what is done at the terminal (screen.c).
+screen() {
+    "$SCREEN" "$VGPU" top -- "$@" 2>"$err"
+    status=$?
+    if grep -q 'built without ncurses' "$err"; then
+        echo 'skipped: vgpu was built without ncurses'
+        exit 77
+    fi
+    [ "$status" -ne 77 ] || { cat "$err"; exit 77; }
+    [ "$status" -eq 0 ] || fail "screen $*: status $status"
 }

@@ -3,7 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
 . "$(dirname "$0")/ps_lib.sh"
-: "${SCREEN:?}" # from CMakeLists.txt
 
 make_slice aa --gpus 0 --memory 2G --cores 50
 make_slice mm --gpus 1 --memory 2G
@@ -35,19 +34,6 @@ if [ -w /dev/full ]; then
     same 'the status on a full disk' 125 "$?"
 fi
 
-# screen ACTION...: what is done at the terminal (screen.c).
-screen() {
-    "$SCREEN" "$VGPU" top -- "$@" 2>"$err"
-    status=$?
-    if grep -q 'built without ncurses' "$err"; then
-        echo 'skipped: vgpu was built without ncurses'
-        exit 77
-    fi
-    [ "$status" -ne 77 ] || { cat "$err"; exit 77; }
-    [ "$status" -eq 0 ] || fail "screen $*: status $status"
-}
-unset LC_ALL LANG LC_CTYPE NO_COLOR
-
 # Sorted by all keys; processes folded; help.
 screen see zz \
     frame 'slices: 3, GPU 0 GiB simulated GPU 1 SLICE aa dead mm idle zz 3 GiB/4 running [ help (by name)' \
@@ -65,34 +51,10 @@ order='zz aa'
 [ "$in_aa" -gt "$in_zz" ] || order='aa zz'
 screen see zz type p frame "SLICE $order mm (by pid)" type q ended 0
 
-# Windows of all sizes.
-screen see zz size 5x20 see SLICE size 1x1 size 2x3 see vgp size 60x250 see HISTORY \
-    size 8x80 see SLICE type j type G size 24x100 frame 'SLICE (by name)' type q ended 0
-
-# Stopped and continued; and ended by each signal, the terminal is as it was.
-screen see zz type "$(printf '\032')" stopped see SLICE frame 'SLICE aa' type "$(printf '\032')" stopped see SLICE \
-    type q ended 0
-for signal in 15 2 1 3; do
-    screen see zz signal "$signal" ended $((128 + signal))
-done
-screen see zz type "$(printf '\003')" ended 130
-
 # In UTF-8, blocks.
 if LC_ALL=C.UTF-8 locale charmap 2>/dev/null | grep -q UTF-8; then
     member in_aa2 aa 4096
     LC_ALL=C.UTF-8 "$SCREEN" "$VGPU" top --interval 0.1 -- see zz size 24x200 see "$(printf '\342\226\201')" \
         type q ended 0 2>"$err" || fail 'no blocks'
     kill -9 "$pid"
-fi
-screen see zz signal 18 see SLICE type q ended 0
-
-# Terminals that cannot be drawn on.
-if command -v script >/dev/null; then
-    export VGPU
-    for type in dumb nonsense; do
-        TERM=$type script -qec '"$VGPU" top' /dev/null >"$out" </dev/null
-        same "the status on a terminal of type $type" 2 "$?"
-        grep -q "type \"$type\" (TERM) cannot be drawn on: use --batch" "$out" ||
-            fail "a terminal of type $type: $(cat "$out")"
-    done
 fi
