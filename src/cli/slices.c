@@ -239,7 +239,8 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 	if (!list_run(ret_slices) || !list_hami(ret_slices) ||
 	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
 		slices_free(ret_slices);
-		return fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
+		fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
+		return -ENOMEM;
 	}
 	if (ret_slices->count > 0)
 		qsort(ret_slices->one, ret_slices->count, sizeof(*ret_slices->one), by_name);
