@@ -13,10 +13,10 @@ export MAKEFLAGS
 
 # part NAME COMMAND…
 part() {
-    name=$1
+    name=$1 began=$(date +%s)
     shift
     if "$@" >"$log" 2>&1; then
-        echo "ok    $name"
+        echo "ok    $name, $(($(date +%s) - began)) s"
     else
         echo "FAIL  $name"
         tail -n 60 "$log"
