@@ -7,12 +7,6 @@
 
 static const struct cli_option options[] = {{NULL, NULL, NULL, CLI_NOTHING}};
 
-static const struct cli_row environment[] = {
-	{"VGPU_STATE", "the directory where slices are kept"},
-	{"VGPU_HAMI", "HAMi's directory on this machine, /usr/local/vgpu by default"},
-	{NULL, NULL},
-};
-
 static const struct cli_row exits[] = {
 	{"0", "it is done"},
 	{"125", "a slice was not found, or may not be written; others were done"},
@@ -80,7 +74,7 @@ const struct cli_command pause_command = {
 		 "would launch next waits until vgpu resume. They keep their memory, and what the "
 		 "GPU has been given already is finished.",
 	.options = options,
-	.environment = environment,
+	.environment = slices_environment,
 	.exits = exits,
 	.offer = CLI_SLICE,
 	.run = pause_slices,
@@ -93,7 +87,7 @@ const struct cli_command resume_command = {
 	.about = "Lets all processes of each slice NAME go on, within 100 ms, after vgpu pause or "
 		 "after a monitor has suspended them.",
 	.options = options,
-	.environment = environment,
+	.environment = slices_environment,
 	.exits = exits,
 	.offer = CLI_SLICE,
 	.run = resume_slices,

@@ -16,12 +16,6 @@ static const struct cli_option options[] = {
 	{NULL, NULL, NULL, CLI_NOTHING},
 };
 
-static const struct cli_row environment[] = {
-	{"VGPU_STATE", "the directory where slices are kept"},
-	{"VGPU_HAMI", "HAMi's directory on this machine, /usr/local/vgpu by default"},
-	{NULL, NULL},
-};
-
 static const struct cli_row exits[] = {
 	{"0", "they are removed"},
 	{"125", "one lives, was not found, or may not be removed; others were removed"},
@@ -129,7 +123,7 @@ const struct cli_command rm_command = {
 	.about = "Removes the slice NAME, if no vgpu run has it and no process is in it: its "
 		 "policy and its region, or, of a container, its region.",
 	.options = options,
-	.environment = environment,
+	.environment = slices_environment,
 	.exits = exits,
 	.offer = CLI_SLICE,
 	.run = rm,

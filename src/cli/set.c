@@ -42,12 +42,6 @@ static const struct cli_option options[] = {
 	{NULL, NULL, NULL, CLI_NOTHING},
 };
 
-static const struct cli_row environment[] = {
-	{"VGPU_STATE", "the directory where slices are kept"},
-	{"VGPU_HAMI", "HAMi's directory on this machine, /usr/local/vgpu by default"},
-	{NULL, NULL},
-};
-
 static const struct cli_row exits[] = {
 	{"0", "the slice has these limits"},
 	{"125", "it has those that it had; a line on standard error says why"},
@@ -287,7 +281,7 @@ const struct cli_command set_command = {
 	.about = "Changes the limits of the slice NAME, or of the one whose region file NAME is. "
 		 "Its programs run on, and go by the new limits within 100 ms.",
 	.options = options,
-	.environment = environment,
+	.environment = slices_environment,
 	.exits = exits,
 	.offer = CLI_SLICE,
 	.run = set,

@@ -22,6 +22,12 @@
 #define TMP_DIR        "/tmp"
 #define TMP_STATE_NAME "vgpu-" /* with the user's number: state.c */
 
+const struct cli_row slices_environment[] = {
+	{"VGPU_STATE", "the directory where vgpu run keeps slices; only those are seen then"},
+	{"VGPU_HAMI", "the directory of HAMi's device plugin, instead of " HAMI_DIR},
+	{NULL, NULL},
+};
+
 /* -- the list ---------------------------------------------------------------------------------- */
 
 static void free_one(struct slices_one *one)

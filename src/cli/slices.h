@@ -13,7 +13,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "cli.h"
 #include "fault.h"
+
+/* The variables that say where to look, for help texts. */
+extern const struct cli_row slices_environment[];
 
 enum slices_kind { SLICES_RUN, SLICES_HAMI, SLICES_LOOSE };
 

@@ -1,32 +1,15 @@
 #!/bin/sh
 # `vgpu doctor --json`: one list, of what vgpu-doctor(1) names.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/json_lib.sh"
 . "$(dirname "$0")/doctor_lib.sh"
 
-"$VGPU" doctor --json >"$out" 2>"$err"
-status=$?
-if grep -q 'built without --json' "$err"; then
-    same 'the status without json-c' 125 "$status"
-    echo 'skipped: vgpu was built without json-c'
-    exit 77
-fi
-command -v python3 >/dev/null || {
-    echo 'skipped: python3 is not here to read JSON'
-    exit 77
-}
-
-# found EXPRESSION...: what they are, of the document d in $out, a line each.
-found() {
-    python3 -c 'import json, sys
-d = json.load(open(sys.argv[1], encoding="utf-8"))
-assert all(list(f) == ["check", "verdict", "found", "advice"] for f in d), d
+json doctor --json
+prepare='assert all(list(f) == ["check", "verdict", "found", "advice"] for f in d), d
 assert all(f["verdict"] in ("ok", "note", "warn", "fail") for f in d), d
 assert all((f["advice"] is None) == (f["verdict"] == "ok") for f in d), d
 assert all(f["found"] for f in d), d
-by = {f["check"]: f for f in d}
-for expression in sys.argv[2:]:
-    print(json.dumps(eval(expression)))' "$out" "$@" || fail "not as it should be: $(cat "$out")"
-}
+by = {f["check"]: f for f in d}'
 same 'the checks' '["kernel", "libc", "devices", "driver", "compute-mode", "mig", "persistence", "mps", "library", "preload", "policy", "slice", "region", "state", "namespaces", "system-calls"]' \
     "$(found 'list(by)')"
 same 'the driver' '{"check": "driver", "verdict": "ok", "found": "driver 580.0.sim, CUDA 13.0, 2 GPUs", "advice": null}' \

@@ -1,28 +1,11 @@
 #!/bin/sh
 # `vgpu inspect --json`: one document, with the members that vgpu-inspect(1) names.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/json_lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
 
 make_slice x --memory 2G
-"$VGPU" inspect --json "$region" >"$out" 2>"$err"
-status=$?
-if grep -q 'built without --json' "$err"; then
-    same 'the status without json-c' 125 "$status"
-    echo 'skipped: vgpu was built without json-c'
-    exit 77
-fi
-command -v python3 >/dev/null || {
-    echo 'skipped: python3 is not here to read JSON'
-    exit 77
-}
-
-# found EXPRESSION...: what they are, of the document d in $out, a line each.
-found() {
-    python3 -c 'import json, sys
-d = json.load(open(sys.argv[1], encoding="utf-8"))
-for expression in sys.argv[2:]:
-    print(json.dumps(eval(expression)))' "$out" "$@"
-}
+json inspect --json "$region"
 inspect 0 --json "$region"
 same 'the document of an idle slice' \
     "[\"path\", \"version\", \"hami_version\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\"]

@@ -1,29 +1,12 @@
 #!/bin/sh
 # `vgpu ps --json`: one document, with the members that vgpu-ps(1) names.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/json_lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
 . "$(dirname "$0")/ps_lib.sh"
 
-"$VGPU" ps --json >"$out" 2>"$err"
-status=$?
-if grep -q 'built without --json' "$err"; then
-    same 'the status without json-c' 125 "$status"
-    echo 'skipped: vgpu was built without json-c'
-    exit 77
-fi
-command -v python3 >/dev/null || {
-    echo 'skipped: python3 is not here to read JSON'
-    exit 77
-}
-
-# found EXPRESSION...: what they are, of the document d in $out and its only slice s, a line each.
-found() {
-    python3 -c 'import json, sys
-d = json.load(open(sys.argv[1], encoding="utf-8"))
-s = (d["slices"] or [None])[0]
-for expression in sys.argv[2:]:
-    print(json.dumps(eval(expression)))' "$out" "$@"
-}
+json ps --json
+prepare='s = (d["slices"] or [None])[0]'
 same 'the document of nothing' '["gpus", "slices", "others"]
 []
 null
