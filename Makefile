@@ -2,6 +2,7 @@
 
 BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
+TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
 
 .PHONY: all demo test check fuzz bench gpu-check docs install deb clean help
 all:
@@ -12,7 +13,7 @@ demo: all
 	@demo/demo.sh $(BUILD)
 
 test: all
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(TESTS)
 
 check:
 	@tests/check.sh

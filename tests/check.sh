@@ -50,7 +50,7 @@ build() {
 # with_tests PRESET LABEL…
 with_tests() {
     preset=$1 labels=$2
-    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel "$jobs"
+    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel $((2 * jobs))
 }
 
 tidy() {
@@ -61,11 +61,10 @@ part 'format (clang-format)' format
 part 'shell scripts (shellcheck)' shell
 part 'manual pages (mandoc)' manuals
 part "the lock's model (spin)" tests/model/check.sh
-part 'gcc, warnings are errors' build dev
 part 'clang, warnings are errors' build clang
 part 'lint (clang-tidy)' tidy
 part 'unit tests under AddressSanitizer' with_tests asan unit
 part 'unit tests under ThreadSanitizer' with_tests tsan unit
-part 'unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
+part 'gcc, warnings are errors; unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
 part 'fuzzers, a few seconds each' with_tests fuzz fuzz
 exit "$failed"
