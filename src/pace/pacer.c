@@ -416,7 +416,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
 		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
-	if (is_idle(meter, work, now_ns, waited))
+	if (is_idle(meter, work, now_ns, waited) && !meter_is_mixed(meter, now_ns))
 		window_open(meter, work, now_ns);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;

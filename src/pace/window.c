@@ -26,6 +26,7 @@
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
+#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host takes it from opening one to its first launch */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
@@ -45,7 +46,7 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
 	uint64_t idle_ns = bucket_mark(meter->bucket, now_ns).idle - window->from.idle;
 
 	return now_ns - window->used_ns < STALE_NS && window->breaks == LOAD(meter->breaks) &&
-	       idle_ns * IDLE_PART <= now_ns - window->opened_ns;
+	       idle_ns * IDLE_PART <= now_ns - window->opened_ns + IDLE_SLACK_NS;
 }
 
 /*
