@@ -404,6 +404,8 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	}
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !bucket_is_open(meter->bucket)) {
+		if (!meter_is_mixed(meter, now_ns))
+			window_cut(meter, work, now_ns);
 		error = wait_for_bucket(meter, work);
 		waited = true;
 		now_ns = clock_wall_ns();

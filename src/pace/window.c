@@ -32,7 +32,7 @@
 
 #define TRIM_ONE   WINDOW_TRIM_ONE
 #define TRIM_LEAST (TRIM_ONE >> 5)
-#define TRIM_MOST  (TRIM_ONE << 1)
+#define TRIM_MOST  (TRIM_ONE << 3)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -84,16 +84,28 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	lock_release(&window->lock);
 }
 
+/* Under its lock. */
+static void end(struct meter *meter, const struct pace_work *work, const struct bucket_mark *to)
+{
+	struct window *window = &meter->window;
+	struct span *span = window->span;
+
+	span->from = window->from;
+	span->to = *to;
+	span->clear = window->breaks == LOAD(meter->breaks);
+	span->due_ns = LOAD(meter->bucket->busy_until);
+	STORE(window->span, NULL);
+	span_close(span, work);
+}
+
 /* After a launch: once there is enough in it, or nothing more to come. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	struct span *span;
 
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
-	span = window->span;
-	if (span && is_of(window, work)) {
+	if (window->span && is_of(window, work)) {
 		struct bucket_mark to = bucket_mark(meter->bucket, now_ns);
 
 		window->used_ns = now_ns;
@@ -101,14 +113,24 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 		if (window->launches >= WINDOW_LAUNCHES ||
 		    to.charged - window->from.charged >= (int64_t)WINDOW_NS ||
 		    now_ns - window->opened_ns >= WINDOW_LONG_NS ||
-		    !bucket_is_open(meter->bucket)) {
-			span->from = window->from;
-			span->to = to;
-			span->clear = window->breaks == LOAD(meter->breaks);
-			span->due_ns = LOAD(meter->bucket->busy_until);
-			STORE(window->span, NULL);
-			span_close(span, work);
-		}
+		    !bucket_is_open(meter->bucket))
+			end(meter, work, &to);
+	}
+	lock_release(&window->lock);
+}
+
+/* Before a wait, which what was measured has come to since the last launch. */
+void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+
+	if (!LOAD(window->span) || !lock_try(&window->lock))
+		return;
+	if (window->span && is_of(window, work) && window->launches > 0 &&
+	    pace_driver->is_busy(work)) {
+		struct bucket_mark to = bucket_mark(meter->bucket, now_ns);
+
+		end(meter, work, &to);
 	}
 	lock_release(&window->lock);
 }
