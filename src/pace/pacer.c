@@ -333,11 +333,27 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 			bucket_is_busy_after_all(meter->bucket, now_ns);
 		return false;
 	}
-	if (!expected)
+	if (!expected) {
+		spans_settle(work->context, settle);
+		window_cut(meter, work, now_ns, false);
 		bucket_is_idle_after_all(meter->bucket, now_ns);
+	}
 	if (!expected || waited)
 		window_break(meter);
 	return true;
+}
+
+/* Before a wait: where there are several streams, one's end is not that of the others. */
+static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	bool is_busy;
+
+	if (!LOAD(meter->window.span) || meter_is_mixed(meter, now_ns))
+		return;
+	is_busy = pace_driver->is_busy(work);
+	if (!is_busy)
+		spans_settle(work->context, settle);
+	window_cut(meter, work, now_ns, is_busy);
 }
 
 /* -- samples ---------------------------------------------------------------------------------- */
@@ -404,8 +420,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	}
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !bucket_is_open(meter->bucket)) {
-		if (!meter_is_mixed(meter, now_ns))
-			window_cut(meter, work, now_ns);
+		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work);
 		waited = true;
 		now_ns = clock_wall_ns();

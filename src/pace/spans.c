@@ -14,6 +14,7 @@ enum span_state { FREE, HELD, CLOSED };
 
 static struct span spans[SPANS];
 static uint32_t closed_count; /* atomic */
+static uint64_t turns;        /* how many were closed, ever; atomic */
 
 static bool move(struct span *span, uint32_t from, uint32_t to)
 {
@@ -98,6 +99,7 @@ bool span_close(struct span *span, const struct pace_work *work)
 		set(span, FREE);
 		return false;
 	}
+	span->turn = __atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&closed_count, 1, __ATOMIC_RELAXED);
 	set(span, CLOSED);
 	return true;
@@ -126,13 +128,15 @@ static uint64_t settle(struct span *span, void (*done)(const struct span *span, 
 	return SPANS_NONE;
 }
 
-uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns))
+/* Holds the closed ones of the context: how many, in the order of their turns. */
+static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 {
 	uint32_t left = __atomic_load_n(&closed_count, __ATOMIC_RELAXED);
-	uint64_t first_ns = SPANS_NONE, due_ns;
+	unsigned count = 0;
 
 	for (unsigned i = 0; i < SPANS && left; i++) {
 		struct span *span = &spans[i];
+		unsigned at;
 
 		if (__atomic_load_n(&span->state, __ATOMIC_RELAXED) != CLOSED ||
 		    !move(span, CLOSED, HELD))
@@ -142,7 +146,32 @@ uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint6
 			set(span, CLOSED);
 			continue;
 		}
-		due_ns = settle(span, done);
+		for (at = count++; at > 0 && ret_held[at - 1]->turn > span->turn; at--)
+			ret_held[at] = ret_held[at - 1];
+		ret_held[at] = span;
+	}
+	return count;
+}
+
+uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns))
+{
+	struct span *held[SPANS];
+	unsigned count = hold_closed(context, held);
+	uint64_t first_ns = SPANS_NONE;
+	bool window_is_left = false;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct span *span = held[i];
+		bool is_window = span->kind == SPAN_WINDOW;
+		uint64_t due_ns = span->due_ns;
+
+		if (is_window && window_is_left)
+			set(span, CLOSED);
+		else
+			due_ns = settle(span, done);
+		if (due_ns == SPANS_NONE)
+			continue;
+		window_is_left |= is_window;
 		if (due_ns < first_ns)
 			first_ns = due_ns;
 	}

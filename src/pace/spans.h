@@ -21,6 +21,7 @@ struct span {
 	struct meter *meter;
 	void *context; /* of the events; NULL: there are none */
 	void *begin, *end;
+	uint64_t turn;               /* the how many-th to be closed */
 	uint64_t prepaid_ns;         /* charged for it before it was over */
 	uint64_t due_ns;             /* when it should be over, clock_wall_ns() */
 	struct bucket_mark from, to; /* of a window */
@@ -37,8 +38,9 @@ bool span_begin(struct span *span, const struct pace_work *work);
 bool span_close(struct span *span, const struct pace_work *work);
 void span_drop(struct span *span);
 
-/* Calls done(span, took_ns) for each closed one of the context that is over, and frees it. Returns
- * when the first of those that are left should be: SPANS_NONE when there is none. */
+/* Calls done(span, took_ns) for each closed one of the context that is over, as they were closed,
+ * and frees it; a window only after those before it. Returns when the first of those that are left
+ * should be over: SPANS_NONE when there is none. */
 uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns));
 #define SPANS_NONE UINT64_MAX
 /* Those of the context that should have been over at late_ns: nobody waits for them any more. What

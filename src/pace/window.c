@@ -26,7 +26,9 @@
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
-#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host takes it from opening one to its first launch */
+#define IDLE_SLACK_NS                                                               \
+	(100 * NS_PER_US) /* the host takes it from opening one to its first launch \
+			   */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
@@ -112,25 +114,40 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 		window->launches++;
 		if (window->launches >= WINDOW_LAUNCHES ||
 		    to.charged - window->from.charged >= (int64_t)WINDOW_NS ||
-		    now_ns - window->opened_ns >= WINDOW_LONG_NS ||
-		    !bucket_is_open(meter->bucket))
+		    now_ns - window->opened_ns >= WINDOW_LONG_NS || !bucket_is_open(meter->bucket))
 			end(meter, work, &to);
 	}
 	lock_release(&window->lock);
 }
 
-/* Before a wait, which what was measured has come to since the last launch. */
-void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+/* Under its lock. An event would have the time since the work was done, too; but it cannot have
+ * taken longer than the host has been about it. */
+static void lapse(struct meter *meter, const struct bucket_mark *to, uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+	int64_t seen = to->charged - window->from.charged;
+	int64_t most = (int64_t)(now_ns - window->opened_ns);
+
+	if (window->breaks == LOAD(meter->breaks))
+		bucket_measured(meter->bucket, &window->from, to, seen < most ? seen : most);
+	span_drop(window->span);
+	STORE(window->span, NULL);
+}
+
+/* Before a wait, or where the stream has come to its end. */
+void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
 {
 	struct window *window = &meter->window;
 
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
-	if (window->span && is_of(window, work) && window->launches > 0 &&
-	    pace_driver->is_busy(work)) {
+	if (window->span && is_of(window, work) && window->launches > 0) {
 		struct bucket_mark to = bucket_mark(meter->bucket, now_ns);
 
-		end(meter, work, &to);
+		if (is_busy)
+			end(meter, work, &to);
+		else
+			lapse(meter, &to, now_ns);
 	}
 	lock_release(&window->lock);
 }
