@@ -334,7 +334,6 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 		return false;
 	}
 	if (!expected) {
-		spans_settle(work->context, settle);
 		window_cut(meter, work, now_ns, false);
 		bucket_is_idle_after_all(meter->bucket, now_ns);
 	}
@@ -346,14 +345,8 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 /* Before a wait: where there are several streams, one's end is not that of the others. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	bool is_busy;
-
-	if (!LOAD(meter->window.span) || meter_is_mixed(meter, now_ns))
-		return;
-	is_busy = pace_driver->is_busy(work);
-	if (!is_busy)
-		spans_settle(work->context, settle);
-	window_cut(meter, work, now_ns, is_busy);
+	if (LOAD(meter->window.span) && !meter_is_mixed(meter, now_ns))
+		window_cut(meter, work, now_ns, pace_driver->is_busy(work));
 }
 
 /* -- samples ---------------------------------------------------------------------------------- */

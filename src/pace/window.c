@@ -34,7 +34,7 @@
 
 #define TRIM_ONE   WINDOW_TRIM_ONE
 #define TRIM_LEAST (TRIM_ONE >> 5)
-#define TRIM_MOST  (TRIM_ONE << 3)
+#define TRIM_MOST  (TRIM_ONE << 1)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -86,15 +86,15 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	lock_release(&window->lock);
 }
 
-/* Under its lock. */
-static void end(struct meter *meter, const struct pace_work *work, const struct bucket_mark *to)
+/* Under its lock. tells: the stream was busy from its begin to now. */
+static void end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
 {
 	struct window *window = &meter->window;
 	struct span *span = window->span;
 
 	span->from = window->from;
-	span->to = *to;
-	span->clear = window->breaks == LOAD(meter->breaks);
+	span->to = bucket_mark(meter->bucket, now_ns);
+	span->clear = tells && window->breaks == LOAD(meter->breaks);
 	span->due_ns = LOAD(meter->bucket->busy_until);
 	STORE(window->span, NULL);
 	span_close(span, work);
@@ -108,47 +108,26 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
 	if (window->span && is_of(window, work)) {
-		struct bucket_mark to = bucket_mark(meter->bucket, now_ns);
+		int64_t charged = LOAD(meter->bucket->charged) - window->from.charged;
 
 		window->used_ns = now_ns;
 		window->launches++;
-		if (window->launches >= WINDOW_LAUNCHES ||
-		    to.charged - window->from.charged >= (int64_t)WINDOW_NS ||
+		if (window->launches >= WINDOW_LAUNCHES || charged >= (int64_t)WINDOW_NS ||
 		    now_ns - window->opened_ns >= WINDOW_LONG_NS || !bucket_is_open(meter->bucket))
-			end(meter, work, &to);
+			end(meter, work, now_ns, true);
 	}
 	lock_release(&window->lock);
 }
 
-/* Under its lock. An event would have the time since the work was done, too; but it cannot have
- * taken longer than the host has been about it. */
-static void lapse(struct meter *meter, const struct bucket_mark *to, uint64_t now_ns)
-{
-	struct window *window = &meter->window;
-	int64_t seen = to->charged - window->from.charged;
-	int64_t most = (int64_t)(now_ns - window->opened_ns);
-
-	if (window->breaks == LOAD(meter->breaks))
-		bucket_measured(meter->bucket, &window->from, to, seen < most ? seen : most);
-	span_drop(window->span);
-	STORE(window->span, NULL);
-}
-
-/* Before a wait, or where the stream has come to its end. */
+/* Where the stream has come to its end, the device's time is known only to be no more than that. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
 {
 	struct window *window = &meter->window;
 
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
-	if (window->span && is_of(window, work) && window->launches > 0) {
-		struct bucket_mark to = bucket_mark(meter->bucket, now_ns);
-
-		if (is_busy)
-			end(meter, work, &to);
-		else
-			lapse(meter, &to, now_ns);
-	}
+	if (window->span && is_of(window, work) && window->launches > 0)
+		end(meter, work, now_ns, is_busy);
 	lock_release(&window->lock);
 }
 

@@ -9,8 +9,8 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 /* After a launch: closes it, if it is of that stream and there is enough in it, or nothing more to
  * come. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
-/* Ends it with what is in it, if it is of that stream: before a wait, which leaves nothing to be
- * measured; or where that is done already, after what was closed before it has been settled. */
+/* Ends it with what is in it, if it is of that stream: before a wait, or where the stream has come
+ * to its end. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
 /* What is open tells nothing: a launch of unknown cost, a pause, costs that turn out wrong. */
 void window_break(struct meter *meter);

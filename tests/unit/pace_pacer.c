@@ -67,7 +67,7 @@ static void test_mixed_lengths(void **state)
 		{.function = 1, .ns = 9 * MS},
 	};
 
-	delivers(state, "mixed", kernels, 7, 10, 4);
+	delivers(state, "mixed", kernels, 7, 4, 1);
 }
 
 static void test_random_lengths(void **state)
@@ -81,7 +81,7 @@ static void test_random_lengths(void **state)
 					     .ns = 5000 +
 						   (seed >> 33) % (1u << (8 + (seed >> 50) % 14))};
 	}
-	delivers(state, "random", kernels, 977, 6, 3);
+	delivers(state, "random", kernels, 977, 1, 1);
 }
 
 /* Ten times as long as it was, and back, several times. */
@@ -110,7 +110,7 @@ static void test_tenfold(void **state)
 				(double)(time_ns - began_ns);
 			if (getenv("VERBOSE"))
 				fprintf(stderr, "tenfold: %.2f of %u\n", share, quotas[q]);
-			assert_share("tenfold", share, quotas[q], 6, 3);
+			assert_share("tenfold", share, quotas[q], 2, 1);
 			left();
 		}
 }
@@ -131,7 +131,7 @@ static void test_streams_in_turns(void **state)
 }
 
 /* Each kernel has some of the device, which is busy with any of them. A window ends with the work
- * of one stream, while the others' may go on: 18 % too much have been seen. */
+ * of one stream, while the others' may go on: 5 % too little have been seen, and 4 % too much. */
 static void beside(void **state, unsigned streams, uint64_t ns)
 {
 	struct kernel kernels[STREAMS];
@@ -148,8 +148,8 @@ static void beside(void **state, unsigned streams, uint64_t ns)
 		if (getenv("VERBOSE"))
 			fprintf(stderr, "%u beside, %llu: %.2f of %u\n", streams,
 				(unsigned long long)ns, share, quotas[q]);
-		assert_share("beside each other", share, quotas[q], quotas[q] * 0.4,
-			     quotas[q] * 0.25);
+		assert_share("beside each other", share, quotas[q], quotas[q] * 0.1,
+			     quotas[q] * 0.1);
 		left();
 	}
 }
