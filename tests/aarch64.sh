@@ -6,8 +6,8 @@
 #     tests/aarch64.sh BUILD [CTEST-ARGUMENT…]
 #
 # Not said of aarch64 by what fails there: tests that run the machine's own programs, or a compiler, under the library;
-# that become another user, of whom there is one; or look at /proc, whose command lines and mappings are qemu's; and
-# time limits. Nor does it show what order aarch64 leaves to memory: qemu on x86-64 has x86-64's.
+# that become another user, of whom there is one, or change back to a namespace; that set up seccomp, which qemu has
+# not; that look at /proc, whose command lines and mappings are qemu's; and time limits. sim.faults takes hours. Nor does it show what order aarch64 leaves to memory: qemu on x86-64 has x86-64's.
 set -u
 build=$1
 shift
