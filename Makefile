@@ -4,7 +4,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
 
-.PHONY: all demo test check fuzz bench gpu-check docs install deb clean help
+.PHONY: all demo test check aarch64 fuzz bench gpu-check docs install deb clean help
 all:
 	@cmake --preset release >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -17,6 +17,11 @@ test: all
 
 check:
 	@tests/check.sh
+
+aarch64:
+	@cmake --preset aarch64 >/dev/null
+	@MAKEFLAGS=--no-print-directory cmake --build build-aarch64 --parallel $(JOBS)
+	@tests/aarch64.sh build-aarch64 --output-on-failure --parallel $(TESTS) -R '^(abi|sim\.(doors|memory|launch))\.' -E bystander
 
 fuzz:
 	@tests/fuzz/run.sh
@@ -46,6 +51,7 @@ help:
 	@echo 'demo       a program held to its slice, on the GPU or, without one, the simulated driver'
 	@echo 'test       every test that needs no GPU'
 	@echo 'check      format, lint, warnings of gcc and clang, and the unit tests under sanitizers'
+	@echo 'aarch64    the cross-compiled library, and its doors, memory and launches under qemu; needs gcc-aarch64-linux-gnu and qemu-user-static'
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU'

@@ -72,16 +72,34 @@ static struct granule *block_granule(const struct block *block, uint64_t i)
 	return map_at(block->address + i * GRANULE_BYTES, false);
 }
 
+#ifndef MAP_32BIT /* x86-64 alone has it */
+#define MAP_32BIT 0
+#endif
+#define LOW_LEAST ((uint64_t)256 << 20)
+#define LOW_END   ((uint64_t)1 << 32)
+
+/* Below 4 GiB, where the kernel does not look for that by itself. */
+static uint64_t map_low(uint64_t bytes, uint64_t alignment, int flags)
+{
+	for (uint64_t at = LOW_LEAST; at < LOW_END && bytes <= LOW_END - at; at += alignment) {
+		void *got = mmap((void *)at, bytes, PROT_READ | PROT_WRITE,
+				 flags | MAP_FIXED_NOREPLACE, -1, 0);
+
+		if (got == (void *)at)
+			return at;
+		if (got != MAP_FAILED) /* a kernel before 4.17 */
+			munmap(got, bytes);
+	}
+	return 0;
+}
+
 uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-#ifdef MAP_32BIT
+	if (low && !MAP_32BIT)
+		return map_low(bytes, alignment, flags);
 	flags |= low ? MAP_32BIT : 0;
-#else
-	if (low)
-		return 0;
-#endif
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (at == MAP_FAILED)
 		return 0;

@@ -36,7 +36,6 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	return result;
 }
 
-/* Address space below 4 GiB can be had on x86-64; elsewhere this is always out of memory. */
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
 	uint64_t address;

@@ -53,6 +53,13 @@ with_tests() {
     build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel $((2 * jobs))
 }
 
+# No test of it is run, but that of the names and versions in the library.
+aarch64() {
+    cmake --preset aarch64 >/dev/null &&
+        cmake --build build-aarch64 --parallel "$jobs" --target vgpu_preload vgpu vgpu_sim_cuda &&
+        ctest --test-dir build-aarch64 -R '^abi\.exports$' --no-tests=error --output-on-failure
+}
+
 tidy() {
     sources 'src/*.c' 'demo/*.c' | xargs -n 4 -P "$jobs" clang-tidy -p build-clang --quiet
 }
@@ -66,5 +73,10 @@ part 'lint (clang-tidy)' tidy
 part 'unit tests under AddressSanitizer' with_tests asan unit
 part 'unit tests under ThreadSanitizer' with_tests tsan unit
 part 'gcc, warnings are errors; unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
+if command -v aarch64-linux-gnu-gcc >/dev/null; then
+    part 'aarch64, cross-compiled' aarch64
+else
+    echo 'none  aarch64, cross-compiled: needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross'
+fi
 part 'fuzzers, a few seconds each' with_tests fuzz fuzz
 exit "$failed"

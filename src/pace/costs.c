@@ -55,7 +55,7 @@ static void start_over(struct cost *cost, uint64_t key)
 	STORE(cost->samples, 0);
 	STORE(cost->sample_at_ns, 0);
 	STORE(cost->blocks, 0);
-	STORE(cost->key, key);
+	__atomic_store_n(&cost->key, key, __ATOMIC_RELEASE); /* last; pairs with look_up's load */
 }
 
 /* make: takes a free place, or somebody's. */
@@ -66,7 +66,7 @@ static struct cost *look_up(uint64_t key, bool make)
 
 	for (unsigned i = 0; entries && i < PROBES; i++) {
 		struct cost *cost = &entries[(at + i) % ENTRIES];
-		uint64_t seen = LOAD(cost->key);
+		uint64_t seen = __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE);
 
 		if (seen == key)
 			return cost;

@@ -52,6 +52,7 @@
 	hint #34 /* bti c */
 	stp x29, x30, [sp, #-48]!
 	.cfi_adjust_cfa_offset 48
+	.cfi_rel_offset x29, 0
 	.cfi_rel_offset x30, 8
 	mov x29, sp
 	stp x0, x1, [sp, #16]
@@ -64,6 +65,7 @@
 	ldr x2, [sp, #32]
 	ldp x29, x30, [sp], #48
 	.cfi_adjust_cfa_offset -48
+	.cfi_restore x29
 	.cfi_restore x30
 	cbz x16, 1f
 	br x16
@@ -82,4 +84,4 @@
 #error "this architecture's doors are not written yet"
 #endif
 
-	.section .note.GNU-stack, "", %progbits
+#include "marks.S"

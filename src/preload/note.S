@@ -14,4 +14,4 @@
 3:	.asciz VGPU_VERSION
 4:	.balign 4
 
-	.section .note.GNU-stack, "", %progbits
+#include "marks.S"

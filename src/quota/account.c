@@ -48,8 +48,10 @@ void account_end(void)
 
 uint64_t account_stamp(void)
 {
-	uint64_t seen = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
+	uint64_t seen;
 
+	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was read of the books before, was */
+	seen = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
 	return (uint32_t)seen ? UINT64_MAX : seen;
 }
 

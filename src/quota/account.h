@@ -19,7 +19,8 @@ const struct account_device *account_device(int device); /* NULL: not in the sli
 void account_begin(void);
 void account_end(void);
 
-/* A stamp that changes with every account_begin; UINT64_MAX while one is open. */
+/* A stamp that changes with every account_begin; UINT64_MAX while one is open. What is read of the
+ * books between two that are the same is of one state of them. */
 uint64_t account_stamp(void);
 
 #define SIZE_BYTES_MOST ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */

@@ -4,9 +4,10 @@
  * processes is stopped with the lock.
  *
  * Whoever comes stores its status and then looks at own.paused; whoever pauses stores own.paused
- * and then looks at each status. In whatever order these meet, one of them sees the other's store
- * (all are sequentially consistent). After a change to what it has seen, who comes looks again, as
- * the slice may have been resumed in between.
+ * and then looks at each status. In whatever order these meet, one of them sees the other's store:
+ * each has a fence between the two, without which aarch64 may look before its store is to be seen.
+ * After a change to what it has seen, who comes looks again, as the slice may have been resumed in
+ * between.
  */
 #include "region_internal.h"
 
@@ -27,6 +28,7 @@ static bool is_paused(const struct vgpu_region_file *file)
 
 void region_pause_newcomer(struct vgpu_region_file *file, unsigned slot)
 {
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with region_pause's */
 	if (!is_paused(file))
 		return;
 	set_status(&file->hami.slots[slot], true);
@@ -40,6 +42,7 @@ unsigned region_pause(struct region *region, bool paused)
 	unsigned count = 0;
 
 	__atomic_store_n(&file->own.paused, paused, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with region_pause_newcomer's */
 	for (int slot = -1; (slot = region_next_slot(file, slot)) >= 0;) {
 		set_status(&file->hami.slots[slot], paused);
 		count += region_slot_alive(region, (unsigned)slot);

@@ -23,15 +23,6 @@ static void (*action)(void);
 static struct watched_place at;
 static bool is_protected;
 
-static char *mapping_of(const void *addr)
-{
-	for (unsigned i = 0; i < MAPPINGS; i++)
-		if (mappings[i] && (const char *)addr >= mappings[i] &&
-		    (const char *)addr < mappings[i] + SIZE)
-			return mappings[i];
-	return NULL;
-}
-
 static void protect_all(bool read_only)
 {
 	for (unsigned i = 0; i < MAPPINGS; i++)
@@ -135,6 +126,15 @@ int __wrap_sys_unmap(void *addr, size_t len)
 
 #define TRAP_FLAG   0x100
 #define WRITE_FAULT 2 /* in the page fault's error code */
+
+static char *mapping_of(const void *addr)
+{
+	for (unsigned i = 0; i < MAPPINGS; i++)
+		if (mappings[i] && (const char *)addr >= mappings[i] &&
+		    (const char *)addr < mappings[i] + SIZE)
+			return mappings[i];
+	return NULL;
+}
 
 static void on_fault(int signal, siginfo_t *info, void *context)
 {

@@ -190,7 +190,6 @@ static void test_managed_beyond(void)
 /* The functions with 32-bit pointers. */
 static void test_old(void)
 {
-#ifdef __x86_64__
 	CUdeviceptr_v1 p, base;
 	unsigned pitch, available, total, size;
 
@@ -208,7 +207,6 @@ static void test_old(void)
 	CHECK_EQ(cuMemGetInfo(&available, &total), CUDA_SUCCESS);
 	CHECK_EQ(total, UINT32_MAX);
 	CHECK_EQ(held(), 0);
-#endif
 }
 
 static void test_ranges(void)
