@@ -1,7 +1,4 @@
-/*
- * NVML is opened for the question and closed again, and only here: a program that is linked to it
- * would not start where it is missing.
- */
+/* NVML is opened for the question and closed again. */
 #include "gpus.h"
 
 #include <dlfcn.h>
@@ -10,20 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "nvml_abi.h"
+#include "nvml_library.h"
 #include "size.h"
-
-#define NVML_LIBRARY "libnvidia-ml.so.1"
-
-/* A function's type, from the table that has its parameters: nvmlInit_v2_fn. */
-#define NVML_HOOK(name, parameters, arguments) typedef nvmlReturn_t name##_fn parameters;
-#define NVML_CALL(name, parameters)            typedef nvmlReturn_t name##_fn parameters;
-#include "nvml.def"
 
 struct nvml {
 	void *library;
-	nvmlInit_v2_fn *init;
-	nvmlShutdown_fn *shutdown;
 	nvmlDeviceGetCount_v2_fn *count;
 	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
 	nvmlDeviceGetUUID_fn *uuid;
@@ -39,16 +27,13 @@ struct nvml {
 
 static bool find_functions(struct nvml *nvml)
 {
-	nvml->init = (nvmlInit_v2_fn *)dlsym(nvml->library, "nvmlInit_v2");
-	nvml->shutdown = (nvmlShutdown_fn *)dlsym(nvml->library, "nvmlShutdown");
 	nvml->count = (nvmlDeviceGetCount_v2_fn *)dlsym(nvml->library, "nvmlDeviceGetCount_v2");
 	nvml->by_index = (nvmlDeviceGetHandleByIndex_v2_fn *)dlsym(nvml->library,
 								   "nvmlDeviceGetHandleByIndex_v2");
 	nvml->uuid = (nvmlDeviceGetUUID_fn *)dlsym(nvml->library, "nvmlDeviceGetUUID");
 	nvml->memory =
 		(nvmlDeviceGetMemoryInfo_fn *)dlsym(nvml->library, "nvmlDeviceGetMemoryInfo");
-	return nvml->init && nvml->shutdown && nvml->count && nvml->by_index && nvml->uuid &&
-	       nvml->memory;
+	return nvml->count && nvml->by_index && nvml->uuid && nvml->memory;
 }
 
 static void find_more_functions(struct nvml *nvml)
@@ -69,38 +54,14 @@ static void find_more_functions(struct nvml *nvml)
 
 static int open_nvml(struct nvml *nvml, struct fault *fault)
 {
-	nvmlReturn_t result;
+	int error;
 
 	memset(nvml, 0, sizeof(*nvml));
-	nvml->library = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!nvml->library)
-		return fault_set(fault, -ENOENT,
-				 "no NVIDIA driver here: " NVML_LIBRARY " was not found. To try "
-				 "vgpu without a GPU, see `make demo`");
-	if (!find_functions(nvml)) {
-		dlclose(nvml->library);
-		return fault_set(fault, -EIO,
-				 NVML_LIBRARY " lacks functions that vgpu needs: the driver is "
-					      "older than any that it supports; update it");
-	}
-	result = nvml->init();
-	if (result == NVML_SUCCESS)
-		return 0;
-	dlclose(nvml->library);
-	if (result == NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-		return fault_set(fault, -EIO,
-				 "NVML is of another version than the kernel's driver: reboot, or "
-				 "load the driver's module again, after an update; in a container, "
-				 "start it anew");
-	return fault_set(fault, -EIO,
-			 "NVML does not start (error %d): see whether nvidia-smi works here",
-			 (int)result);
-}
-
-static void close_nvml(struct nvml *nvml)
-{
-	nvml->shutdown();
-	dlclose(nvml->library);
+	error = nvml_library_open(&nvml->library, fault);
+	if (error || find_functions(nvml))
+		return error;
+	nvml_library_close(nvml->library);
+	return nvml_library_lacks(fault);
 }
 
 static nvmlReturn_t ask_gpu(const struct nvml *nvml, unsigned index, struct gpu *ret_gpu)
@@ -196,7 +157,7 @@ int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct f
 	error = ask_all(&nvml, ret_gpus, fault);
 	if (!error && ret_driver)
 		ask_driver(&nvml, ret_gpus->count, ret_driver);
-	close_nvml(&nvml);
+	nvml_library_close(nvml.library);
 	return error;
 }
 

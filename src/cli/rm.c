@@ -35,17 +35,16 @@ static int remove_run(const struct slices_one *slice, struct fault *fault)
 	return error;
 }
 
-/* Nobody can come to it while it is removed: whoever does makes a new one. */
+/* Who comes to it just then finds it deleted, and is refused; whoever comes later makes a new one.
+ */
 static int remove_region(const struct slices_one *slice, struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
 	int error = region_view(slice->region_path, &region, fault);
 	unsigned living;
 
-	if (error == -EINVAL)
-		return error; /* no region: not ours to remove */
 	if (error)
-		return error;
+		return error; /* also of what is no region: not ours to remove */
 	living = region_living(&region);
 	region_close(&region);
 	if (living > 0)

@@ -150,16 +150,14 @@ static int select_gpus(struct change *change, const char *list)
 	struct gpus all, own;
 
 	find_gpus(change, &own);
-	if (!list) {
+	if (!list || strcmp(list, "all") == 0) {
 		change->gpus = own;
 		return 0;
 	}
 	if (gpus_find(&all, NULL))
 		all = own;
-	if (gpus_select(&all, strcmp(list, "all") == 0 ? "all" : list, &change->gpus, &fault))
+	if (gpus_select(&all, list, &change->gpus, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
-	if (strcmp(list, "all") == 0)
-		change->gpus = own;
 	for (unsigned i = 0; i < change->gpus.count; i++)
 		if (!gpus_by_uuid(&own, change->gpus.gpu[i].uuid))
 			return cli_fail(CLI_FAILED,

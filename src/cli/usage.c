@@ -1,7 +1,6 @@
 /*
- * NVML is opened by its name, as in gpus.c, and each function that a driver may lack, or refuse,
- * leaves out what it would have said. A process that is in more than one of NVML's lists (compute,
- * graphics, MPS) is one here.
+ * Each function that a driver may lack, or refuse, leaves out what it would have said. A process
+ * that is in more than one of NVML's lists (compute, graphics, MPS) is one here.
  */
 #include "usage.h"
 
@@ -11,21 +10,14 @@
 #include <string.h>
 
 #include "clock.h"
-#include "nvml_abi.h"
+#include "nvml_library.h"
 
-#define NVML_LIBRARY "libnvidia-ml.so.1"
-#define SPARE        16 /* processes that may come between two questions for a list */
-
-/* Types of functions, from the table that has their parameters: nvmlInit_v2_fn. */
-#define NVML_HOOK(name, parameters, arguments) typedef nvmlReturn_t name##_fn parameters;
-#define NVML_CALL(name, parameters)            typedef nvmlReturn_t name##_fn parameters;
-#include "nvml.def"
+#define SPARE 16 /* processes that may come between two questions for a list */
 
 #define LISTS 3
 
 struct usage_source {
 	void *library;
-	nvmlShutdown_fn *shutdown;
 	nvmlDeviceGetCount_v2_fn *count;
 	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
 	nvmlDeviceGetUUID_fn *uuid;
@@ -55,7 +47,6 @@ static nvmlDeviceGetComputeRunningProcesses_v3_fn *find_list(void *library, cons
 
 static bool find_functions(struct usage_source *source)
 {
-	source->shutdown = FIND(source, nvmlShutdown);
 	source->count = FIND(source, nvmlDeviceGetCount_v2);
 	source->by_index = FIND(source, nvmlDeviceGetHandleByIndex_v2);
 	source->uuid = FIND(source, nvmlDeviceGetUUID);
@@ -70,26 +61,7 @@ static bool find_functions(struct usage_source *source)
 				    "nvmlDeviceGetGraphicsRunningProcesses_v2");
 	source->list[2] = find_list(source->library, "nvmlDeviceGetMPSComputeRunningProcesses_v3",
 				    "nvmlDeviceGetMPSComputeRunningProcesses_v2");
-	return source->shutdown && source->count && source->by_index && source->uuid &&
-	       source->memory;
-}
-
-static int start(struct usage_source *source, struct fault *fault)
-{
-	nvmlInit_v2_fn *init = FIND(source, nvmlInit_v2);
-	nvmlReturn_t result;
-
-	if (!init || !find_functions(source))
-		return fault_set(fault, -EIO,
-				 NVML_LIBRARY " lacks functions that vgpu needs: the driver is "
-					      "older than any that it supports; update it");
-	result = init();
-	return result == NVML_SUCCESS
-		       ? 0
-		       : fault_set(fault, -EIO,
-				   "NVML does not start (error %d): see whether nvidia-smi works "
-				   "here",
-				   (int)result);
+	return source->count && source->by_index && source->uuid && source->memory;
 }
 
 struct usage_source *usage_open(struct fault *fault)
@@ -100,13 +72,12 @@ struct usage_source *usage_open(struct fault *fault)
 		fault_set(fault, -ENOMEM, "there is no memory to open NVML");
 		return NULL;
 	}
-	source->library = dlopen(NVML_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!source->library)
-		fault_set(fault, -ENOENT, "no NVIDIA driver here: " NVML_LIBRARY " was not found");
-	else if (start(source, fault) == 0)
-		return source;
-	else
-		dlclose(source->library);
+	if (nvml_library_open(&source->library, fault) == 0) {
+		if (find_functions(source))
+			return source;
+		nvml_library_lacks(fault);
+		nvml_library_close(source->library);
+	}
 	free(source);
 	return NULL;
 }
@@ -115,8 +86,7 @@ void usage_close(struct usage_source *source)
 {
 	if (!source)
 		return;
-	source->shutdown();
-	dlclose(source->library);
+	nvml_library_close(source->library);
 	free(source);
 }
 

@@ -26,9 +26,7 @@
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
-#define IDLE_SLACK_NS                                                               \
-	(100 * NS_PER_US) /* the host takes it from opening one to its first launch \
-			   */
+#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launch */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
