@@ -110,11 +110,10 @@ struct vgpu_region_bucket {
 	int64_t credit;      /* what time has brought, in all */
 	int64_t charged;     /* what was submitted, by its learned cost, in all */
 	int64_t corrected;   /* what measuring has added to that or taken from it, in all */
-	int64_t measured;    /* how far up `charged` has been compared with what was measured */
-	uint64_t busy_until; /* when all that was submitted should be done */
-	uint64_t idle;       /* how long nothing was submitted, in all, as far as costs tell */
+	uint64_t busy_until; /* when all that was submitted should be done: for those who look on */
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
-	uint32_t spare;
+	uint32_t spare0;     /* zero, as are the others */
+	uint64_t spare[2];
 };
 
 struct vgpu_region_device {

@@ -11,7 +11,7 @@
 #define AHEAD_NS (60 * NS_PER_S)
 
 /* As unsigned numbers: the file may hold any. What lies further ahead than AHEAD_NS, nobody has
- * submitted (pace/bucket.c). */
+ * submitted (pace/tally.c). */
 static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 {
 	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_wall_ns();

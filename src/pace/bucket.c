@@ -12,7 +12,6 @@
 #define REFILL_NS (50 * NS_PER_US) /* what is not worth a write that others have to fetch */
 #define PAUSE_NS  (10 * NS_PER_S)  /* more of time is more than the bucket holds, or nonsense */
 #define BEHIND_NS (20 * NS_PER_MS) /* who read the clock before another did, and came after it */
-#define AHEAD_NS  (60 * NS_PER_S)  /* nobody has submitted so much: the clock was set back */
 
 /* The words say one thing together only when nobody changes them; a moment's error is of a moment's
  * work. */
@@ -65,36 +64,12 @@ uint64_t bucket_wait_ns(const struct vgpu_region_bucket *bucket, unsigned cores_
 	return lack > 0 ? (uint64_t)lack * 100 / cores_pct : 0;
 }
 
-bool bucket_is_idle(const struct vgpu_region_bucket *bucket, uint64_t now_ns)
-{
-	return LOAD(bucket->busy_until) < now_ns;
-}
-
-void bucket_is_busy_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns)
-{
-	uint64_t until_ns = LOAD(bucket->busy_until);
-
-	while (until_ns < now_ns && !SWAP(bucket->busy_until, until_ns, now_ns))
-		;
-}
-
-void bucket_is_idle_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns)
-{
-	uint64_t until_ns = LOAD(bucket->busy_until);
-
-	while (until_ns > now_ns && !SWAP(bucket->busy_until, until_ns, now_ns))
-		;
-}
-
 void bucket_charge(struct vgpu_region_bucket *bucket, uint64_t cost_ns, uint64_t now_ns)
 {
-	uint64_t until_ns = LOAD(bucket->busy_until), from_ns;
+	uint64_t until_ns = LOAD(bucket->busy_until);
 
-	do
-		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
-	while (!SWAP(bucket->busy_until, until_ns, from_ns + cost_ns));
-	if (until_ns < now_ns && until_ns)
-		ADD(bucket->idle, now_ns - until_ns);
+	/* Of two at once, one's time may be lost, to those who look on. */
+	STORE(bucket->busy_until, (until_ns > now_ns ? until_ns : now_ns) + cost_ns);
 	ADD(bucket->charged, (int64_t)cost_ns);
 }
 
@@ -102,32 +77,4 @@ void bucket_correct(struct vgpu_region_bucket *bucket, int64_t more_ns)
 {
 	ADD(bucket->corrected, more_ns);
 	ADD(bucket->busy_until, (uint64_t)more_ns); /* two's complement, so this goes both ways */
-}
-
-struct bucket_mark bucket_mark(const struct vgpu_region_bucket *bucket, uint64_t now_ns)
-{
-	uint64_t until_ns = LOAD(bucket->busy_until);
-	struct bucket_mark mark = {LOAD(bucket->charged), LOAD(bucket->idle)};
-
-	if (until_ns < now_ns && until_ns)
-		mark.idle += now_ns - until_ns;
-	return mark;
-}
-
-#define REACH 4 /* a measurement speaks for so many times what it measured, and no more */
-
-void bucket_measured(struct vgpu_region_bucket *bucket, const struct bucket_mark *from,
-		     const struct bucket_mark *to, int64_t busy_ns)
-{
-	int64_t seen = to->charged - from->charged, least = to->charged - REACH * seen;
-	int64_t start = LOAD(bucket->measured), range;
-
-	do
-		if (start >= to->charged)
-			return;
-	while (!SWAP(bucket->measured, start, to->charged));
-	range = to->charged - (start > least ? start : least);
-	if (busy_ns >= 0 && seen > 0)
-		bucket_correct(bucket,
-			       (int64_t)((double)range / (double)seen * (double)(busy_ns - seen)));
 }

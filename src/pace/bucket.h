@@ -35,29 +35,8 @@ bool bucket_is_open(struct vgpu_region_bucket *bucket);
 /* How long until it is, if nothing else changes: ns, 0 if it is now. */
 uint64_t bucket_wait_ns(const struct vgpu_region_bucket *bucket, unsigned cores_pct);
 
-/* Whether all that was submitted should be done by now; and that it is not, as costs are too low;
- * or that it is, though it should not be. */
-bool bucket_is_idle(const struct vgpu_region_bucket *bucket, uint64_t now_ns);
-void bucket_is_busy_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns);
-void bucket_is_idle_after_all(struct vgpu_region_bucket *bucket, uint64_t now_ns);
-
 /* Work of that cost was submitted. */
 void bucket_charge(struct vgpu_region_bucket *bucket, uint64_t cost_ns, uint64_t now_ns);
 
 /* It was not charged when it was submitted, or took so much longer, or shorter. */
 void bucket_correct(struct vgpu_region_bucket *bucket, int64_t more_ns);
-
-/* A moment of the bucket, as one end of a measurement. */
-struct bucket_mark {
-	int64_t charged;
-	uint64_t idle;
-};
-struct bucket_mark bucket_mark(const struct vgpu_region_bucket *bucket, uint64_t now_ns);
-
-/*
- * The device worked busy_ns on what was charged from one mark to the other: corrects all that was
- * charged since the last measurement in that proportion, whoever charged it. Of measurements that
- * overlap, each corrects what the others have not. busy_ns < 0: what was charged was right.
- */
-void bucket_measured(struct vgpu_region_bucket *bucket, const struct bucket_mark *from,
-		     const struct bucket_mark *to, int64_t busy_ns);

@@ -6,6 +6,9 @@
 #define PROBES  8
 #define UNIT_NS 16
 
+#define SHORT_UNITS (100000 / UNIT_NS) /* a time slice is of a millisecond or two */
+#define NEAR        4
+
 #define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
@@ -110,10 +113,15 @@ struct cost *cost_find(const struct cost_of *what)
 	return cost;
 }
 
-/* The second of the lowest where there are several: the first may be an odd one. */
+/*
+ * The second of the lowest where there are several: the first may be an odd one. Short work is
+ * seldom cut in two by a time slice, and then is several times as long: of all that is not, the
+ * mean, since work of one key may differ.
+ */
 static uint32_t low_of(const uint32_t *seen, uint32_t count)
 {
-	uint32_t lowest = UINT32_MAX, second = UINT32_MAX;
+	uint32_t lowest = UINT32_MAX, second = UINT32_MAX, near = 0;
+	uint64_t sum = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t value = LOAD(seen[i]);
@@ -125,7 +133,19 @@ static uint32_t low_of(const uint32_t *seen, uint32_t count)
 			second = value;
 		}
 	}
-	return count > 3 ? second : lowest;
+	if (count > 3)
+		lowest = second;
+	if (lowest > SHORT_UNITS)
+		return lowest;
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t value = LOAD(seen[i]);
+
+		if (value <= NEAR * lowest) {
+			sum += value;
+			near++;
+		}
+	}
+	return near ? (uint32_t)(sum / near) : lowest;
 }
 
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)

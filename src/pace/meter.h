@@ -1,8 +1,10 @@
 /* Inside pace/: what a process keeps of one device. */
 #pragma once
 
+#include "bucket.h"
 #include "lock.h"
 #include "spans.h"
+#include "tally.h"
 
 /*
  * What is measured at present (window.c). Under its lock, which is only ever tried while work is
@@ -12,10 +14,12 @@ struct window {
 	struct lock lock;
 	struct span *span;            /* NULL: none is open */
 	const void *context, *stream; /* the latter as meter_stream has it */
-	struct bucket_mark from;
-	uint64_t opened_ns, used_ns;
-	unsigned launches; /* of that stream */
-	uint64_t breaks;   /* the meter's, when it was opened */
+	struct span_mark from;
+	uint64_t opened_ns, used_ns; /* the latter atomic, */
+	uint32_t launches;           /* as is this: of that stream */
+	uint64_t breaks;             /* the meter's, when it was opened */
+	double busy_ns,
+		untrimmed_ns; /* of the last windows: what they found, and what costs said */
 };
 
 /* A meter's words are atomic, and any thread's, but for those that pacer_attach writes. */
@@ -25,19 +29,21 @@ struct meter {
 	struct vgpu_hami_util *util; /* our slot's */
 	struct pace_quota quota;
 	struct window window;
-	uint64_t breaks;        /* what happened that makes a window say nothing */
-	uint64_t settle_at_ns;  /* when to see what is over, 0: at the next launch */
-	uint64_t crowded_at_ns; /* when neighbours were looked for */
-	uint64_t asked_at_ns;   /* when the driver was asked whether it is busy */
-	uint64_t patience_ns;   /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
-	uint64_t mixed_at_ns;   /* when streams, or processes, last took turns */
-	const void *stream;     /* meter_stream of the last that was given work */
-	int64_t others_ns;      /* what other processes had been charged then */
-	int64_t total_ns;       /* what this one was charged, in all */
-	uint64_t own_ns;        /* what this process was charged since util_at_ns */
-	uint64_t util_at_ns;    /* when that was shown */
-	uint32_t trim;          /* what costs are multiplied by, WINDOW_TRIM_ONE for 1 */
-	bool crowded;           /* there are neighbours */
+	struct tally tally;
+	uint64_t breaks;       /* what happened that makes a window say nothing */
+	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
+	uint64_t others_at_ns; /* when others on the device were looked for */
+	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
+	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
+	uint64_t mixed_at_ns;  /* when streams, or processes, last took turns */
+	const void *stream;    /* meter_stream of the last that was given work */
+	int64_t others_ns;     /* what other processes had been charged at others_at_ns */
+	int64_t shown_ns;      /* what this process had been charged at util_at_ns */
+	uint64_t util_at_ns;   /* when its part was shown */
+	uint32_t trim;         /* what costs are multiplied by (window.c) */
+	bool was_busy;         /* what the driver said at asked_at_ns */
+	uint32_t neighbours;   /* others' contexts on the device, at most */
+	uint32_t peers;        /* other processes of the slice, if some of them launch, too */
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)
@@ -48,9 +54,29 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 	return now_ns - __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED) < METER_MIXED_NS;
 }
 
+/* By how many the device's time may be shared with this process, at most. */
+static inline unsigned meter_others(const struct meter *meter)
+{
+	return __atomic_load_n(&meter->neighbours, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&meter->peers, __ATOMIC_RELAXED);
+}
+
 /* Which stream it is: default streams have the same handles for all threads, and are taken for each
  * one's own. */
 const void *meter_stream(const struct pace_work *work);
+
+/* To the slice, and to the process. */
+static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)
+{
+	bucket_charge(meter->bucket, cost_ns, now_ns);
+	tally_charge(&meter->tally, cost_ns, now_ns);
+}
+
+static inline void meter_correct(struct meter *meter, int64_t more_ns)
+{
+	bucket_correct(meter->bucket, more_ns);
+	tally_correct(&meter->tally, more_ns);
+}
 
 /* A span's time, less what the events themselves take. */
 static inline int64_t meter_less(uint64_t ns, uint64_t by_ns)

@@ -106,8 +106,8 @@ struct pace_driver {
 	bool (*is_busy)(const struct pace_work *work);
 	/* While somebody waits, every 20 ms or so: limits may have changed. */
 	void (*look)(void);
-	/* Whether others than the slice have work on the device, or may have. */
-	bool (*has_neighbours)(const struct pace_work *work);
+	/* How many contexts others than the slice have on the device, at most. */
+	unsigned (*neighbours)(const struct pace_work *work);
 };
 
 /* -- the contract ----------------------------------------------------------------------------- */
@@ -166,6 +166,7 @@ struct pace_pass {
 	struct cost *cost;
 	struct span *sample; /* NULL: it is not measured by itself */
 	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
+	uint64_t at_ns;      /* when it was let go, clock_wall_ns() */
 };
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.

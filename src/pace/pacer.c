@@ -7,14 +7,15 @@
  * guesses; what makes the sum true are windows (window.c), which measure many launches at once.
  *
  * The unknown. A launch of which nothing is known is charged when its sample is there, and until
- * then this process submits nothing more to the device, for a second at most: a kernel may wait for
- * a later one, so nobody waits for ever. The same is done for work that is not over when it should
- * be: kernels that take ten times as long as they did are not launched on and on.
+ * then this process submits nothing more to the device, for a while: a kernel may wait for a later
+ * one, so nobody waits for ever, and what was waited for is paid for. The same is done for work
+ * that is not over when it should be: kernels that take ten times as long as they did are not
+ * launched on and on.
  *
- * Company. Where streams, or processes of the slice, take turns, a sample may contain others' work:
- * costs lean to the low side then, and windows set it right. Where another tenant has work on the
- * device, events contain its time slices: costs lean to the low side, too, and windows tell
- * nothing.
+ * Company. Where streams take turns, a sample may contain others' work: costs lean to the low side
+ * then, and windows set it right. Where other processes have work on the device, of the slice or of
+ * other tenants, events contain their time slices: costs lean to the low side, too, and windows
+ * tell only what it was at least, and at most.
  */
 #include <errno.h>
 
@@ -27,18 +28,22 @@
 #define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
-#define SAMPLE_EVENT_NS   2500 /* around one kernel */
+#define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
 #define SAMPLE_LEAST_NS   300
 #define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
-#define SAMPLES_AT_ONCE   3               /* of what is new */
-#define LATE_NS           (1 * NS_PER_MS) /* after when it should be over */
+#define SAMPLES_AT_ONCE   3                /* of what is new */
+#define LATE_NS           (1 * NS_PER_MS)  /* after when it should be over */
+#define LATE_MIXED_NS     (20 * NS_PER_MS) /* what came later, to other streams, may go first */
 #define LATE_CROWDED_NS   (50 * NS_PER_MS)
-#define OTHERS_NS         (1 * NS_PER_MS) /* in CROWDED_EACH_NS */
+#define OTHERS_NS         (1 * NS_PER_MS)   /* in OTHERS_EACH_NS */
+#define PATIENCE_NS       (128 * NS_PER_MS) /* at first: JAX's tuner gives up at 200 ms */
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
+#define PATIENCE_KNOWN    4 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_LEAST_NS (16 * NS_PER_MS)
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define ASK_EACH_NS       (200 * NS_PER_US)
-#define CROWDED_EACH_NS   (200 * NS_PER_MS)
+#define ASK_IDLE_NS       (20 * NS_PER_US)
+#define OTHERS_EACH_NS    (200 * NS_PER_MS)
 #define NAP_LONG_NS       (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS      (100 * NS_PER_US) /* when something should be over, and is */
 #define NAP_SHORT_NS      (NS_PER_MS / 2)   /* it should be, and is not */
@@ -112,8 +117,8 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 		int index = quotas[device].index;
 
 		meter->quota = quotas[device];
-		meter->trim = WINDOW_TRIM_ONE;
-		meter->patience_ns = PATIENCE_MOST_NS;
+		window_reset(meter);
+		meter->patience_ns = PATIENCE_NS;
 		if (index < 0)
 			continue;
 		meter->region_pct = &file->hami.sm_limit[index];
@@ -138,7 +143,7 @@ void pacer_forget(void)
 /* Whether samples may have others' work in them. */
 static bool leans_low(const struct meter *meter)
 {
-	return LOAD(meter->crowded) || meter_is_mixed(meter, clock_wall_ns());
+	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
 }
 
 static void settle_sample(const struct span *span, uint64_t took_ns)
@@ -150,14 +155,25 @@ static void settle_sample(const struct span *span, uint64_t took_ns)
 	cost_learn(span->cost, &span->what, took, leans_low(span->meter));
 	if (!span->unknown)
 		return;
-	bucket_correct(span->meter->bucket, (int64_t)took);
-	__atomic_fetch_add(&span->meter->own_ns, took, __ATOMIC_RELAXED);
+	meter_correct(span->meter, (int64_t)took);
+}
+
+/* It was waited for in vain: because it waited for what came after it, or not for long enough. */
+static void settle_prepaid(struct meter *meter, uint64_t prepaid_ns, uint64_t took_ns)
+{
+	uint64_t patience_ns = LOAD(meter->patience_ns);
+
+	meter_correct(meter, -(int64_t)prepaid_ns);
+	if (took_ns > 2 * prepaid_ns && patience_ns < PATIENCE_MOST_NS)
+		STORE(meter->patience_ns, patience_ns * 2);
+	else if (took_ns <= 2 * prepaid_ns && patience_ns > PATIENCE_LEAST_NS)
+		STORE(meter->patience_ns, patience_ns / 2);
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
 {
 	if (span->prepaid_ns)
-		bucket_correct(span->meter->bucket, -(int64_t)span->prepaid_ns);
+		settle_prepaid(span->meter, span->prepaid_ns, took_ns);
 	if (span->kind == SPAN_WINDOW)
 		window_settle(span, took_ns);
 	else
@@ -166,21 +182,22 @@ static void settle(const struct span *span, uint64_t took_ns)
 
 /* -- now and then ----------------------------------------------------------------------------- */
 
-static void look_for_neighbours(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+static void look_for_others(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->crowded_at_ns);
+	uint64_t then_ns = LOAD(meter->others_at_ns);
 	int64_t others_ns;
+	bool launch;
 
-	if (then_ns && now_ns - then_ns < CROWDED_EACH_NS)
+	if (then_ns && now_ns - then_ns < OTHERS_EACH_NS)
 		return;
-	if (!__atomic_compare_exchange_n(&meter->crowded_at_ns, &then_ns, now_ns, false,
+	if (!__atomic_compare_exchange_n(&meter->others_at_ns, &then_ns, now_ns, false,
 					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
-	STORE(meter->crowded, pace_driver->has_neighbours(work));
-	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->total_ns);
-	if (others_ns - LOAD(meter->others_ns) > (int64_t)OTHERS_NS)
-		STORE(meter->mixed_at_ns, now_ns);
+	STORE(meter->neighbours, pace_driver->neighbours(work));
+	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
+	launch = others_ns - LOAD(meter->others_ns) > (int64_t)OTHERS_NS;
 	STORE(meter->others_ns, others_ns);
+	STORE(meter->peers, launch ? region_living(joined) - 1 : 0);
 }
 
 const void *meter_stream(const struct pace_work *work)
@@ -204,16 +221,18 @@ static void note_stream(struct meter *meter, const struct pace_work *work, uint6
 /* For the monitor: this process's part of the device's time, once a second. */
 static void show_utilisation(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->util_at_ns), own_ns;
+	uint64_t then_ns = LOAD(meter->util_at_ns);
+	int64_t own_ns, before_ns;
 
 	if (now_ns >= then_ns && now_ns - then_ns < NS_PER_S)
 		return;
 	if (!__atomic_compare_exchange_n(&meter->util_at_ns, &then_ns, now_ns, false,
 					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		return;
-	own_ns = __atomic_exchange_n(&meter->own_ns, 0, __ATOMIC_RELAXED);
-	if (then_ns && now_ns > then_ns)
-		STORE(meter->util->sm, own_ns * 100 / (now_ns - then_ns));
+	own_ns = LOAD(meter->tally.charged) + LOAD(meter->tally.corrected);
+	before_ns = __atomic_exchange_n(&meter->shown_ns, own_ns, __ATOMIC_RELAXED);
+	if (then_ns && now_ns > then_ns && own_ns >= before_ns)
+		STORE(meter->util->sm, (uint64_t)(own_ns - before_ns) * 100 / (now_ns - then_ns));
 }
 
 /* -- waiting ---------------------------------------------------------------------------------- */
@@ -245,32 +264,39 @@ static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_
 		      uint64_t waited_ns)
 {
 	if (spans_give_up(work->context, late_ns, waited_ns))
-		bucket_correct(meter->bucket, (int64_t)waited_ns);
+		meter_correct(meter, (int64_t)waited_ns);
+}
+
+/* What should have been over by then is late at now_ns. */
+static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
+{
+	return now_ns - (meter_others(meter)             ? LATE_CROWDED_NS
+			 : meter_is_mixed(meter, now_ns) ? LATE_MIXED_NS
+							 : LATE_NS);
 }
 
 /*
- * Until what should be over is, or as long as patience lasts: which is less the next time when it
- * was of no use, as with kernels that wait for what is launched after them, and more when it was.
+ * Until what should be over is, or as long as patience lasts: which is less the next time when that
+ * was of no use, as with kernels that wait for what is launched after them, and more when it was
+ * too short. Then a launch goes, to which the bucket was open before that was paid for.
  */
-static int wait_for_late(struct meter *meter, const struct pace_work *work)
+static int wait_for_late(struct meter *meter, const struct pace_work *work, bool *ret_goes)
 {
-	uint64_t began_ns = clock_now_ns(), patience_ns = LOAD(meter->patience_ns);
+	bool open = bucket_is_open(meter->bucket);
+	uint64_t began_ns = clock_now_ns();
 	unsigned naps = 0;
 	int error = 0;
 
 	while (!error && spans_any()) {
-		uint64_t margin_ns = LOAD(meter->crowded) ? LATE_CROWDED_NS : LATE_NS;
-		uint64_t late_ns = clock_wall_ns() - margin_ns;
+		uint64_t late_ns = late_at(meter, clock_wall_ns());
+		uint64_t due_ns = spans_settle(work->context, settle), patience_ns;
 
-		if (spans_settle(work->context, settle) > late_ns) {
-			if (naps && patience_ns < PATIENCE_MOST_NS)
-				STORE(meter->patience_ns, patience_ns * 2);
+		if (due_ns > late_ns)
 			break;
-		}
+		patience_ns = LOAD(meter->patience_ns) * (due_ns ? PATIENCE_KNOWN : 1);
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			pay_ahead(meter, work, late_ns, patience_ns);
-			if (patience_ns > PATIENCE_LEAST_NS)
-				STORE(meter->patience_ns, patience_ns / 2);
+			*ret_goes = open;
 			break;
 		}
 		nap(&naps);
@@ -314,6 +340,16 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 	return error;
 }
 
+/* What it says holds for a moment: to ask takes a tenth of a launch. */
+static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	bool busy = pace_driver->is_busy(work);
+
+	STORE(meter->asked_at_ns, now_ns);
+	STORE(meter->was_busy, busy);
+	return busy;
+}
+
 /*
  * Whether the device has nothing to do for the slice. Costs say so, and the driver is asked where
  * they may be wrong: at once where they say that it has not, or after a wait; else now and then,
@@ -322,20 +358,23 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
  */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
-	bool expected = bucket_is_idle(meter->bucket, now_ns);
+	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
+	uint64_t since_ns = now_ns - LOAD(meter->asked_at_ns);
 
-	if (!expected && (meter_is_mixed(meter, now_ns) ||
-			  (!waited && now_ns - LOAD(meter->asked_at_ns) < ASK_EACH_NS)))
+	if (!expected && (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
 		return false;
-	STORE(meter->asked_at_ns, now_ns);
-	if (pace_driver->is_busy(work)) {
+	if (expected && !waited && since_ns < ASK_IDLE_NS)
+		busy = LOAD(meter->was_busy);
+	else
+		busy = ask_if_busy(meter, work, now_ns);
+	if (busy) {
 		if (expected)
-			bucket_is_busy_after_all(meter->bucket, now_ns);
+			tally_is_busy_after_all(&meter->tally, now_ns);
 		return false;
 	}
 	if (!expected) {
 		window_cut(meter, work, now_ns, false);
-		bucket_is_idle_after_all(meter->bucket, now_ns);
+		tally_is_idle_after_all(&meter->tally, now_ns);
 	}
 	if (!expected || waited)
 		window_break(meter);
@@ -392,7 +431,7 @@ static bool is_due(struct meter *meter, uint64_t now_ns)
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false;
+	bool waited = false, goes = false;
 	unsigned pct;
 	uint64_t now_ns;
 	int error = 0;
@@ -408,11 +447,11 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return 0;
 	now_ns = clock_wall_ns();
 	if (spans_any() && is_due(meter, now_ns)) {
-		error = wait_for_late(meter, work);
+		error = wait_for_late(meter, work, &goes);
 		now_ns = clock_wall_ns();
 	}
 	bucket_refill(meter->bucket, pct, now_ns);
-	if (!error && !bucket_is_open(meter->bucket)) {
+	if (!error && !goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work);
 		waited = true;
@@ -420,8 +459,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	}
 	if (error)
 		return error;
-	look_for_neighbours(meter, work, now_ns);
+	look_for_others(meter, work, now_ns);
 	ret_pass->meter = meter;
+	ret_pass->at_ns = now_ns;
 	ret_pass->cost = cost_find(&work->what);
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
@@ -438,7 +478,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 {
 	struct meter *meter = pass->meter;
 	struct span *sample = pass->sample;
-	uint64_t now_ns, charge_ns = pass->cost_ns;
+	uint64_t now_ns = pass->at_ns, charge_ns = pass->cost_ns;
 	bool unknown = charge_ns == COST_UNKNOWN;
 
 	if (!meter)
@@ -448,22 +488,22 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			span_drop(sample);
 		return;
 	}
-	now_ns = clock_wall_ns();
+	if (tally_is_idle(&meter->tally, now_ns)) /* it begins now, not before the driver's call */
+		now_ns = clock_wall_ns();
 	if (unknown) {
 		window_break(meter);
 		charge_ns = sample ? 0 : BLIND_NS;
 	}
-	bucket_charge(meter->bucket, charge_ns, now_ns);
-	if (sample) {
+	meter_charge(meter, charge_ns, now_ns);
+	if (sample && span_end(sample, work)) {
 		sample->unknown = unknown;
 		if (unknown)
 			STORE(meter->settle_at_ns, 0);
-		sample->due_ns = unknown ? 0 : LOAD(meter->bucket->busy_until);
-		if (!span_close(sample, work) && unknown)
-			bucket_charge(meter->bucket, BLIND_NS, now_ns);
+		sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
+		span_close(sample);
+	} else if (sample && unknown) {
+		meter_charge(meter, BLIND_NS, now_ns);
 	}
-	__atomic_fetch_add(&meter->own_ns, charge_ns, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&meter->total_ns, (int64_t)charge_ns, __ATOMIC_RELAXED);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
 	if (!meter_is_mixed(meter, now_ns) || bucket_is_open(meter->bucket))

@@ -93,16 +93,19 @@ bool span_begin(struct span *span, const struct pace_work *work)
 	return false;
 }
 
-bool span_close(struct span *span, const struct pace_work *work)
+bool span_end(struct span *span, const struct pace_work *work)
 {
-	if (!pace_driver->record(span->end, work)) {
-		set(span, FREE);
-		return false;
-	}
+	if (pace_driver->record(span->end, work))
+		return true;
+	set(span, FREE);
+	return false;
+}
+
+void span_close(struct span *span)
+{
 	span->turn = __atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&closed_count, 1, __ATOMIC_RELAXED);
 	set(span, CLOSED);
-	return true;
 }
 
 bool spans_any(void)

@@ -1,13 +1,18 @@
 /* Inside pace/: stretches of a stream between two events, whose time on the device is measured. */
 #pragma once
 
-#include "bucket.h"
 #include "costs.h"
 #include "pace.h"
 
 enum span_kind {
 	SPAN_WINDOW, /* of all that was charged in between: corrects the bucket */
 	SPAN_SAMPLE, /* of one launch: teaches what it costs */
+};
+
+/* A moment of a device, as one end of a window. */
+struct span_mark {
+	int64_t charged;  /* the tally's */
+	uint64_t idle_ns; /* tally_idle_ns */
 };
 
 /*
@@ -21,11 +26,11 @@ struct span {
 	struct meter *meter;
 	void *context; /* of the events; NULL: there are none */
 	void *begin, *end;
-	uint64_t turn;               /* the how many-th to be closed */
-	uint64_t prepaid_ns;         /* charged for it before it was over */
-	uint64_t due_ns;             /* when it should be over, clock_wall_ns() */
-	struct bucket_mark from, to; /* of a window */
-	struct cost *cost;           /* of a sample, as is what */
+	uint64_t turn;             /* the how many-th to be closed */
+	uint64_t prepaid_ns;       /* charged for it before it was over */
+	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
+	struct span_mark from, to; /* of a window */
+	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
 	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown; /* of a sample: it is charged when it is known */
@@ -35,7 +40,9 @@ struct span {
 struct span *span_take(void *context);
 /* Records its begin, or its end, on the stream. False: it is given up, and free. */
 bool span_begin(struct span *span, const struct pace_work *work);
-bool span_close(struct span *span, const struct pace_work *work);
+bool span_end(struct span *span, const struct pace_work *work);
+/* It has both. */
+void span_close(struct span *span);
 void span_drop(struct span *span);
 
 /* Calls done(span, took_ns) for each closed one of the context that is over, as they were closed,

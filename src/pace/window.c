@@ -1,17 +1,20 @@
 /*
  * Windows: an event before, or behind, one launch and one behind a later one of the same stream,
- * when WINDOW_NS have been charged in between. If the slice always had work submitted meanwhile, as
- * far as costs tell, the device was busy all the time from one to the other, and what was charged
- * is corrected by that: for all streams and all processes at once, since work of theirs that ran
- * beside it, or in between, was charged in that time as well. Where the device was idle in between,
- * costs stand.
+ * when WINDOW_NS have been charged in between. If the process always had work submitted meanwhile,
+ * as far as costs tell, the device was busy all the time from one to the other, and what was
+ * charged is corrected by that: for all streams at once, since work of theirs that ran beside it,
+ * or in between, was charged in that time as well. Where the device was idle in between, costs
+ * stand.
+ *
+ * Where others have work on the device, be they of the slice or not, their time slices are in that
+ * time, too. Nothing says how many, but that the device gives each the same: so the process's own
+ * is all of it at most, and at least its fair part. Costs hold in between.
  *
  * There is one window at a time for a device in a process. One that its stream does not go on with
  * is dropped after STALE_NS.
  *
- * Kernels that run beside each other take less of the device together than their samples say, and
- * samples contain what other processes of the slice did meanwhile. Windows show that: all costs are
- * trimmed by the proportion that they find.
+ * Kernels that run beside each other take less of the device together than their samples say.
+ * Windows show that: all costs are trimmed by the proportion that they find.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -21,32 +24,44 @@
 
 #define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define ADD(field, value)   __atomic_add_fetch(&(field), value, __ATOMIC_RELAXED)
 
 #define WINDOW_NS       (1 * NS_PER_MS)  /* of charges; what events cost is a thousandth of it */
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
 #define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launch */
+#define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
-#define TRIM_ONE   WINDOW_TRIM_ONE
-#define TRIM_LEAST (TRIM_ONE >> 5)
-#define TRIM_MOST  (TRIM_ONE << 1)
+#define TRIM_ONE     (1u << 16)
+#define TRIM_LEAST   (TRIM_ONE >> 5)
+#define TRIM_MOST    (TRIM_ONE << 1)
+#define TRIM_WINDOWS 8 /* whose findings count, about */
+#define TRIM_BACK    64
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
-	return window->context == work->context && window->stream == meter_stream(work);
+	return LOAD(window->context) == work->context && LOAD(window->stream) == meter_stream(work);
 }
 
-/* Under its lock: whether it will tell something yet. */
+/* By single words, as is_good reads it without the lock. */
+static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now_ns)
+{
+	STORE(mark->charged, LOAD(meter->tally.charged));
+	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
+}
+
+/* Whether one is open that will tell something yet. */
 static bool is_good(const struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	uint64_t idle_ns = bucket_mark(meter->bucket, now_ns).idle - window->from.idle;
+	uint64_t idle_ns = tally_idle_ns(&meter->tally, now_ns) - LOAD(window->from.idle_ns);
 
-	return now_ns - window->used_ns < STALE_NS && window->breaks == LOAD(meter->breaks) &&
-	       idle_ns * IDLE_PART <= now_ns - window->opened_ns + IDLE_SLACK_NS;
+	return LOAD(window->span) && now_ns - LOAD(window->used_ns) < STALE_NS &&
+	       LOAD(window->breaks) == LOAD(meter->breaks) &&
+	       idle_ns * IDLE_PART <= now_ns - LOAD(window->opened_ns) + IDLE_SLACK_NS;
 }
 
 /*
@@ -58,9 +73,9 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	struct window *window = &meter->window;
 	struct span *span;
 
-	if (!lock_try(&window->lock))
+	if (is_good(meter, now_ns) || !lock_try(&window->lock))
 		return;
-	if (window->span && is_good(meter, now_ns)) {
+	if (is_good(meter, now_ns)) {
 		lock_release(&window->lock);
 		return;
 	}
@@ -72,48 +87,55 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (span && span_begin(span, work)) {
 		span->kind = SPAN_WINDOW;
 		span->meter = meter;
-		window->context = work->context;
-		window->stream = meter_stream(work);
-		window->from = bucket_mark(meter->bucket, now_ns);
-		window->opened_ns = now_ns;
-		window->used_ns = now_ns;
-		window->launches = 0;
-		window->breaks = LOAD(meter->breaks);
+		STORE(window->context, work->context);
+		STORE(window->stream, meter_stream(work));
+		mark(&window->from, meter, now_ns);
+		STORE(window->opened_ns, now_ns);
+		STORE(window->used_ns, now_ns);
+		STORE(window->launches, 0);
+		STORE(window->breaks, LOAD(meter->breaks));
 		STORE(window->span, span);
 	}
 	lock_release(&window->lock);
 }
 
-/* Under its lock. tells: the stream was busy from its begin to now. */
+/*
+ * Under its lock. tells: the stream was busy from its begin to now. The mark comes behind the
+ * event, as at the begin: what other threads submit meanwhile is charged once the driver has it.
+ */
 static void end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
 {
 	struct window *window = &meter->window;
 	struct span *span = window->span;
 
-	span->from = window->from;
-	span->to = bucket_mark(meter->bucket, now_ns);
-	span->clear = tells && window->breaks == LOAD(meter->breaks);
-	span->due_ns = LOAD(meter->bucket->busy_until);
 	STORE(window->span, NULL);
-	span_close(span, work);
+	if (!span_end(span, work))
+		return;
+	span->from = window->from;
+	mark(&span->to, meter, now_ns);
+	span->clear = tells && window->breaks == LOAD(meter->breaks);
+	span->due_ns = LOAD(meter->tally.busy_until);
+	span_close(span);
 }
 
-/* After a launch: once there is enough in it, or nothing more to come. */
+/* After a launch: once there is enough in it, or nothing more to come. Until then it takes no lock:
+ * that another window is counted by mistake does no harm. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
+	int64_t charged;
 
-	if (!LOAD(window->span) || !lock_try(&window->lock))
+	if (!LOAD(window->span) || !is_of(window, work))
 		return;
-	if (window->span && is_of(window, work)) {
-		int64_t charged = LOAD(meter->bucket->charged) - window->from.charged;
-
-		window->used_ns = now_ns;
-		window->launches++;
-		if (window->launches >= WINDOW_LAUNCHES || charged >= (int64_t)WINDOW_NS ||
-		    now_ns - window->opened_ns >= WINDOW_LONG_NS || !bucket_is_open(meter->bucket))
-			end(meter, work, now_ns, true);
-	}
+	charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
+	STORE(window->used_ns, now_ns);
+	if (ADD(window->launches, 1) < WINDOW_LAUNCHES && charged < (int64_t)WINDOW_NS &&
+	    now_ns - LOAD(window->opened_ns) < WINDOW_LONG_NS && bucket_is_open(meter->bucket))
+		return;
+	if (!lock_try(&window->lock))
+		return;
+	if (window->span && is_of(window, work))
+		end(meter, work, now_ns, true);
 	lock_release(&window->lock);
 }
 
@@ -134,24 +156,36 @@ void window_break(struct meter *meter)
 	__atomic_fetch_add(&meter->breaks, 1, __ATOMIC_RELAXED);
 }
 
-/* Some of the way to what it should have been; of no window that tells, slowly back. */
+/*
+ * By what the last windows found, together: the proportion of each would be too high on the whole,
+ * where what lies between two events is a matter of chance. Of no window that tells, slowly back.
+ */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns)
 {
-	double now = LOAD(meter->trim), goal = TRIM_ONE;
+	double untrimmed_ns = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), now;
+	struct window *window = &meter->window;
 
+	if (!lock_try(&window->lock))
+		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
-		double ratio = (double)busy_ns / (double)seen_ns;
-
-		goal = now * (ratio < 0.5 ? 0.5 : ratio > 2 ? 2 : ratio);
-		now += (goal - now) / 8;
+		window->busy_ns += (double)busy_ns - window->busy_ns / TRIM_WINDOWS;
+		window->untrimmed_ns += untrimmed_ns - window->untrimmed_ns / TRIM_WINDOWS;
 	} else {
-		now += (goal - now) / 64;
+		window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
 	}
+	now = TRIM_ONE * window->busy_ns / window->untrimmed_ns;
 	if (now < TRIM_LEAST)
 		now = TRIM_LEAST;
 	if (now > TRIM_MOST)
 		now = TRIM_MOST;
 	STORE(meter->trim, (uint32_t)now);
+	lock_release(&window->lock);
+}
+
+void window_reset(struct meter *meter)
+{
+	meter->trim = TRIM_ONE;
+	meter->window.busy_ns = meter->window.untrimmed_ns = TRIM_WINDOWS * (double)WINDOW_NS;
 }
 
 uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
@@ -159,18 +193,29 @@ uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
 	return (uint64_t)((double)cost_ns * LOAD(meter->trim) / TRIM_ONE);
 }
 
+/* How long the device worked for the process, which charged it `seen`; negative: as long as that.
+ */
+static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
+{
+	int64_t idle = (int64_t)(span->to.idle_ns - span->from.idle_ns);
+	int64_t others = meter_others(span->meter), fair;
+
+	if (span->clear && idle * IDLE_PART <= took) {
+		fair = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
+		if (!others || seen < fair)
+			return fair;
+	}
+	return seen > 2 * took ? took : -1;
+}
+
 void window_settle(const struct span *span, uint64_t took_ns)
 {
-	int64_t took = meter_less(took_ns, WINDOW_EVENT_NS),
-		seen = span->to.charged - span->from.charged;
-	int64_t idle = (int64_t)(span->to.idle - span->from.idle);
-	bool tells = span->clear && idle * IDLE_PART <= took && !LOAD(span->meter->crowded);
-	int64_t busy = tells ? took - idle : -1;
+	int64_t took = meter_less(took_ns, WINDOW_EVENT_NS), from = span->from.charged,
+		to = span->to.charged, busy = busy_of(span, took, to - from);
+	struct meter *meter = span->meter;
 
-	if (busy < 0 && seen > 2 * took)
-		busy = took; /* at most */
-	bucket_measured(span->meter->bucket, &span->from, &span->to, busy);
-	trim(span->meter, busy, seen);
+	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
+	trim(meter, meter_others(meter) ? -1 : busy, to - from);
 }
 
 void window_end_context(struct meter *meter, const void *context)

@@ -20,4 +20,6 @@ void window_end_context(struct meter *meter, const void *context);
 
 /* What a sample's cost is charged as. */
 uint64_t window_trim(const struct meter *meter, uint64_t cost_ns);
-#define WINDOW_TRIM_ONE (1u << 16) /* meter->trim, of a process that has measured nothing */
+
+/* A process that has measured nothing. */
+void window_reset(struct meter *meter);

@@ -11,7 +11,7 @@
 #include "pools.h"
 #include "quota.h"
 
-#define OTHERS_BYTES ((uint64_t)256 << 20) /* less than any context */
+#define OTHERS_BYTES ((uint64_t)256 << 20) /* no context takes less */
 
 static void *event_make(void *context)
 {
@@ -40,11 +40,9 @@ static bool record(void *event, const struct pace_work *work)
 static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	CUstreamCaptureMode mode = relaxed_begin();
-	CUresult result = cuda.cuEventQuery(end);
 	float ms = 0;
+	CUresult result = cuda.cuEventElapsedTime(&ms, begin, end);
 
-	if (result == CUDA_SUCCESS)
-		result = cuda.cuEventElapsedTime(&ms, begin, end);
 	relaxed_end(mode);
 	if (result == CUDA_ERROR_NOT_READY)
 		return PACE_NOT_YET;
@@ -65,22 +63,23 @@ static bool is_busy(const struct pace_work *work)
 }
 
 /* Whoever has work there has a context, which takes memory that is not in our ledger. */
-static bool has_neighbours(const struct pace_work *work)
+static unsigned neighbours(const struct pace_work *work)
 {
+	uint64_t ours = quota_used(work->device), theirs;
 	CUstreamCaptureMode mode;
 	size_t available = 0, total = 0;
 	CUcontext context;
 	CUresult result;
 
 	if (cuda.cuCtxPushCurrent_v2(work->context) != CUDA_SUCCESS)
-		return false;
+		return 0;
 	mode = relaxed_begin();
 	result = cuda.cuMemGetInfo_v2(&available, &total);
 	relaxed_end(mode);
 	cuda.cuCtxPopCurrent_v2(&context);
-	return result == CUDA_SUCCESS &&
-	       total - available > quota_used(work->device) + OTHERS_BYTES;
+	theirs = total - available > ours ? total - available - ours : 0;
+	return result == CUDA_SUCCESS ? (unsigned)(theirs / OTHERS_BYTES) : 0;
 }
 
 const struct pace_driver measure_driver = {event_make, record,      elapsed,
-					   is_busy,    limits_look, has_neighbours};
+					   is_busy,    limits_look, neighbours};

@@ -85,11 +85,11 @@ static void clear_bucket(struct vgpu_region_bucket *bucket)
 	REGION_PUBLISH(bucket->credit, 0);
 	REGION_PUBLISH(bucket->charged, 0);
 	REGION_PUBLISH(bucket->corrected, 0);
-	REGION_PUBLISH(bucket->measured, 0);
 	REGION_PUBLISH(bucket->busy_until, 0);
-	REGION_PUBLISH(bucket->idle, 0);
 	REGION_PUBLISH(bucket->shut, 0);
-	REGION_PUBLISH(bucket->spare, 0);
+	REGION_PUBLISH(bucket->spare0, 0);
+	for (unsigned n = 0; n < sizeof(bucket->spare) / sizeof(*bucket->spare); n++)
+		REGION_PUBLISH(bucket->spare[n], 0);
 }
 
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that

@@ -131,17 +131,10 @@ together() {
     return $bad
 }
 
-# bare COUNT OPTION…: leaves $bare with the results, from an earlier run where there was one.
+# bare OPTION…: leaves $bare with the results, from an earlier run where there was one.
 bare() {
-    bare="$scratch/bare.$(printf '%s ' "$@" | tr -c 'a-z0-9' _)" count=$1
-    shift
-    if [ -s "$bare" ]; then
-        return 0
-    elif [ "$count" = 1 ]; then
-        to "$bare" share "$@"
-    else
-        to "$bare" together "$count" share "$@"
-    fi
+    bare="$scratch/bare.$(printf '%s ' "$@" | tr -c 'a-z0-9' _)"
+    [ -s "$bare" ] || to "$bare" share "$@"
 }
 
 # -- rows ---------------------------------------------------------------------------------------------------------
@@ -149,7 +142,8 @@ bare() {
 # judge NAME QUOTA LEAST MOST SECOND: $bare and $scratch/limited, which have a line for each process. SECOND: by how much
 # one may be off; - where seconds mean nothing, no where they are only shown.
 judge() {
-    awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" '
+    awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" \
+        -v expected="${limited_runs:-1}" '
     function value(key,    i) {
         for (i = 1; i <= NF; i++) if (index($i, key "=") == 1) return substr($i, length(key) + 2)
         return ""
@@ -162,8 +156,8 @@ judge() {
         seconds = n
     }
     END {
-        if (!runs["bare"] || runs["bare"] != runs["limited"] || share["bare"] <= 0) {
-            printf "%-24s %5s %10s %8s %6s  FAIL (did not run)\n", name, quota, "-", "-", "-"
+        if (runs["bare"] != 1 || runs["limited"] != expected || share["bare"] <= 0) {
+            printf "%-24s %5s %10s %8s %6s %6s  FAIL (did not run)\n", name, quota, "-", "-", "-", "-"
             exit 1
         }
         delivered = 100 * share["limited"] / share["bare"]
@@ -177,8 +171,8 @@ judge() {
         if (delivered > most + 0.05) bad = sprintf("FAIL (above %g)", most)
         if (bad == "" && second + 0 > 0 && worst * worst > second * second)
             bad = sprintf("FAIL (a second is off by more than %g)", second)
-        printf "%-24s %5s %10.1f %8s %6.1f  %s\n", name, quota, delivered, second == "-" ? "-" : sprintf("%+.1f", worst),
-            cpu["limited"], bad == "" ? "ok" : bad
+        printf "%-24s %5s %10.1f %8s %6.1f %6.1f  %s\n", name, quota, delivered,
+            second == "-" ? "-" : sprintf("%+.1f", worst), cpu["bare"], cpu["limited"], bad == "" ? "ok" : bad
         exit bad != ""
     }' "$bare" "$scratch/limited" || failures=$((failures + 1))
 }
@@ -193,7 +187,7 @@ row() {
     name=$1 points=$2 of_row=$3
     shift 3
     wanted "$name" || return 0
-    bare 1 "$@"
+    bare "$@"
     for percent in ${quotas:-$of_row}; do
         new_slice
         to "$scratch/limited" limited_share "$percent" "$@"
@@ -202,15 +196,17 @@ row() {
     done
 }
 
-# Processes of one slice: the sum.
+# Processes of one slice: their sum, of what one alone gets.
 processes() {
     name=processes-$1 count=$1
     wanted "$name" || return 0
-    bare "$count" --kernel=1000
+    bare --kernel=1000
     for percent in ${quotas:-30 80}; do
         new_slice
         to "$scratch/limited" together "$count" limited_share "$percent" --kernel=1000
+        limited_runs=$count
         around "$name" "$percent" 1.5 3
+        limited_runs=1
     done
 }
 
@@ -218,7 +214,7 @@ processes() {
 neighbour() {
     name=neighbour-$1
     wanted "$name" || return 0
-    bare 1 --kernel="$2"
+    bare --kernel="$2"
     for percent in ${quotas:-30}; do
         timeout 120 "$shares" "$(iters 132)" --kernel="$2" --seconds=100 >/dev/null 2>&1 &
         beside=$!
@@ -235,7 +231,7 @@ neighbour() {
 tenants() {
     name=tenants-$1 pids=''
     wanted "$name" || return 0
-    bare 1 --kernel="$2"
+    bare --kernel="$2"
     begin=$(($(date +%s) + 3))
     for percent in 30 60; do
         new_slice
@@ -249,9 +245,27 @@ tenants() {
     done
 }
 
+# Two that train, each in a slice of its own.
+tenants_train() {
+    wanted tenants-train && has torch || return 0
+    bare="$scratch/bare.train" pids=''
+    to "$bare" timeout 300 python3 "$here/shares.py" "$seconds" train
+    begin=$(($(date +%s) + 15))
+    for percent in 30 60; do
+        new_slice
+        to "$scratch/tenant.$percent" limited "$percent" timeout 300 python3 "$here/shares.py" --begin="$begin" "$seconds" train &
+        pids="$pids $!"
+    done
+    for pid in $pids; do wait "$pid"; done
+    for percent in 30 60; do
+        cp "$scratch/tenant.$percent" "$scratch/limited"
+        judge tenants-train "$percent" $((percent - 8)) $((percent + 8)) no
+    done
+}
+
 host_bound() {
     wanted host-bound || return 0
-    bare 1 --kernel=1000 --use=20
+    bare --kernel=1000 --use=20
     new_slice
     to "$scratch/limited" limited_share 50 --kernel=1000 --use=20
     judge host-bound 50 98 102 -
@@ -264,7 +278,7 @@ vgpu_run() {
         echo "vgpu-run: skipped, it has no --cores"
         return 0
     fi
-    bare 1 --kernel=1000
+    bare --kernel=1000
     calibrated=$(iters 132)
     for percent in ${quotas:-30 80}; do
         to "$scratch/limited" timeout 120 "$build/vgpu" run --cores "$percent" -- \
@@ -273,17 +287,22 @@ vgpu_run() {
     done
 }
 
-# framework NAME MODULE KIND…
+# has MODULE
+has() {
+    [ "$simulated" = no ] || return 1
+    if ! python3 -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$1') is None)" 2>/dev/null; then
+        echo "$1: skipped, it is not installed"
+        return 1
+    fi
+}
+
+# framework MODULE KIND…
 framework() {
     module=$1
     shift
     kinds=''
     for kind; do if wanted "$module-$kind"; then kinds="$kinds $kind"; fi; done
-    [ -n "$kinds" ] && [ "$simulated" = no ] || return 0
-    if ! python3 -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" 2>/dev/null; then
-        echo "$module: skipped, it is not installed"
-        return 0
-    fi
+    [ -n "$kinds" ] && has "$module" || return 0
     # shellcheck disable=SC2086 # words they are
     to "$scratch/bare.$module" timeout 300 python3 "$here/shares.py" "$seconds" $kinds
     for percent in ${quotas:-30 70}; do
@@ -325,7 +344,7 @@ launch_cost() {
         ratio = simulated == "yes" ? (2400 + ns - bare) / 2400 : ns / bare
         bad = !seen[key] || ratio > 1.1
         failed += bad
-        printf "%-24s %5s %7.0f ns %7.2fx         %s\n", "launch", name, ns, ratio, bad ? "FAIL (above 1.1)" : "ok"
+        printf "%-24s %5s %7.0f ns %7.2fx                %s\n", "launch", name, ns, ratio, bad ? "FAIL (above 1.1)" : "ok"
     }
     $2 == "launch" { value[$1, ++seen[$1]] = $3 }
     END { bare = median("bare"); row("bare", "bare"); row("none", "none"); row("99", "99"); exit failed > 0 }
@@ -333,7 +352,7 @@ launch_cost() {
 }
 
 [ "$list" = yes ] ||
-    printf '%-24s %5s %10s %8s %6s\n' "what (runs of $seconds s)" quota delivered 'second' 'CPU %'
+    printf '%-24s %5s %10s %8s %6s %6s\n' "what (runs of $seconds s)" quota delivered 'second' 'bare' 'CPU %'
 row 20us 1.5 '10 30 50 80' --kernel=20
 row 50us 1 '10 30 50 80' --kernel=50
 row 200us 1 '10 30 50 80' --kernel=200
@@ -361,6 +380,7 @@ tenants 1ms 1000
 host_bound
 vgpu_run
 launch_cost
+tenants_train
 framework torch matmul train inference graph
 framework jax jit
 [ "$list" = no ] || exit 0

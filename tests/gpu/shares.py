@@ -1,11 +1,14 @@
-"""shares.py SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
+"""shares.py [--begin=S] SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
 
 A line for each kind: its name; share, the steps of a second; windows, those of each second by itself; cpu, in percent.
 A few steps are always queued, so that the GPU is never idle for want of the next; their ends are waited for one by one.
+With --begin, the first kind is measured from that time of day on, in seconds, once it is warm.
+
+Matrices are of zeros: those take so little power that the card's clock is the same whether it has much to do or little.
 """
 
+import argparse
 import os
-import sys
 import time
 from collections import deque
 
@@ -16,8 +19,8 @@ WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
 def torch_matmul():
     import torch
 
-    a = torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16)
-    b, out = torch.randn_like(a), torch.empty_like(a)
+    a = torch.zeros(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    b, out = torch.zeros_like(a), torch.empty_like(a)
     return lambda: torch.matmul(a, b, out=out)
 
 
@@ -31,7 +34,7 @@ def torch_train():
 
     model = transformer(torch)
     optimizer = torch.optim.AdamW(model.parameters())
-    x = torch.randn(16, 256, 512, device="cuda")
+    x = torch.zeros(32, 256, 512, device="cuda")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -45,7 +48,7 @@ def torch_infer():
     import torch
 
     model = transformer(torch).eval().half()
-    x = torch.randn(16, 256, 512, device="cuda", dtype=torch.float16)
+    x = torch.zeros(64, 256, 512, device="cuda", dtype=torch.float16)
 
     def step():
         with torch.inference_mode():
@@ -57,8 +60,8 @@ def torch_infer():
 def torch_graph():
     import torch
 
-    a = torch.randn(1024, 1024, device="cuda", dtype=torch.bfloat16)
-    b, out = torch.randn_like(a), torch.empty_like(a)
+    a = torch.zeros(1024, 1024, device="cuda", dtype=torch.bfloat16)
+    b, out = torch.zeros_like(a), torch.empty_like(a)
     aside = torch.cuda.Stream()
     with torch.cuda.stream(aside):
         for _ in range(3):
@@ -88,7 +91,7 @@ def jax_jit():
     import jax
     import jax.numpy as jnp
 
-    w = jax.random.normal(jax.random.PRNGKey(0), (2048, 2048), dtype=jnp.bfloat16) * 0.02
+    w = jnp.zeros((2048, 2048), dtype=jnp.bfloat16)
     several = jax.jit(lambda x: jax.lax.fori_loop(0, 8, lambda _, y: jnp.tanh(y @ w), x))
     last = [w]
 
@@ -125,10 +128,16 @@ def run(step, seconds):
 
 def main():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    seconds = float(sys.argv[1])
-    for name in sys.argv[2:]:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--begin", type=float, default=0)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("kinds", nargs="+", choices=KINDS)
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
+    for name in arguments.kinds:
         step = KINDS[name]()
         run(step, WARM_S)
+        time.sleep(max(0, arguments.begin - time.time()))
         ends, cpu = run(step, seconds)
         rate = (len(ends) - 1) / (ends[-1] - ends[0]) if len(ends) > 1 else 0
         windows = [sum(i <= end < i + 1 for end in ends) for i in range(int(seconds))]

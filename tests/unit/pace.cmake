@@ -1,6 +1,6 @@
 # The tests of src/pace/.
 find_package(Threads REQUIRED)
-foreach(concern gate bucket costs pacer pacer_odd)
+foreach(concern gate bucket tally costs pacer pacer_odd)
   vgpu_unit_test(pace_${concern} pace)
   if(TARGET unit_pace_${concern})
     target_link_libraries(unit_pace_${concern} PRIVATE Threads::Threads)

@@ -1,7 +1,4 @@
-/* The bucket: what time brings, what work takes, and that no measurement corrects a charge twice.
- */
-#include <pthread.h>
-
+/* The bucket: what time brings, and what work takes. */
 #include "bucket.h"
 #include "region_fixture.h"
 
@@ -66,7 +63,7 @@ static void test_debt(void **state)
 
 	(void)state;
 	begin();
-	bucket_charge(&bucket, 3 * NS_PER_S, now);
+	bucket_charge(&bucket, 3 * NS_PER_S, START);
 	for (unsigned i = 0; i < 5990; i++)
 		bucket_refill(&bucket, 50, now += NS_PER_MS);
 	assert_false(bucket_is_open(&bucket));
@@ -124,7 +121,7 @@ static void test_steps(void **state)
 	bucket_charge(&bucket, 3 * NS_PER_MS, START);
 	bucket_refill(&bucket, 50, START + 5 * HOUR);
 	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS);
-	bucket_charge(&bucket, 5 * NS_PER_MS, START + 5 * HOUR);
+	bucket_charge(&bucket, 5 * NS_PER_MS, START);
 	bucket_refill(&bucket, 50, START); /* back: nothing comes, */
 	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS - 5 * MS);
 	bucket_refill(&bucket, 50, START + 2 * NS_PER_MS); /* and it goes on from there */
@@ -135,113 +132,9 @@ static void test_steps(void **state)
 	}
 }
 
-/* What was submitted before does not seem to go on until it is that late again. */
-static void test_busy_after_steps(void **state)
-{
-	static const uint64_t backs[] = {NS_PER_S, 30 * NS_PER_S, 70 * NS_PER_S, 5 * HOUR};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(backs) / sizeof(*backs); i++) {
-		begin();
-		bucket_refill(&bucket, 50, START + backs[i]);
-		bucket_charge(&bucket, NS_PER_MS, START + backs[i]);
-		bucket_refill(&bucket, 50, START);
-		bucket_charge(&bucket, NS_PER_MS, START);
-		assert_false(bucket_is_idle(&bucket, START));
-		assert_true(bucket_is_idle(&bucket, START + 3 * NS_PER_MS));
-	}
-}
-
-/* -- what is submitted ------------------------------------------------------------------------ */
-
-static void test_idle(void **state)
-{
-	struct bucket_mark before, after;
-
-	(void)state;
-	begin();
-	assert_true(bucket_is_idle(&bucket, START));
-	bucket_charge(&bucket, 2 * NS_PER_MS, START);
-	bucket_charge(&bucket, 3 * NS_PER_MS, START);
-	assert_false(bucket_is_idle(&bucket, START + 4 * NS_PER_MS));
-	assert_true(bucket_is_idle(&bucket, START + 6 * NS_PER_MS));
-	before = bucket_mark(&bucket, START + 5 * NS_PER_MS);
-	after = bucket_mark(&bucket, START + 9 * NS_PER_MS); /* is still idle */
-	assert_int_equal(after.idle - before.idle, 4 * MS);
-	bucket_charge(&bucket, NS_PER_MS, START + 9 * NS_PER_MS);
-	after = bucket_mark(&bucket, START + 9 * NS_PER_MS);
-	assert_int_equal(after.idle - before.idle, 4 * MS);
-	assert_int_equal(after.charged - before.charged, 1 * MS);
-	bucket_is_busy_after_all(&bucket, START + 12 * NS_PER_MS);
-	assert_true(bucket_is_idle(&bucket, START + 12 * NS_PER_MS + 1));
-	after = bucket_mark(&bucket, START + 12 * NS_PER_MS);
-	assert_int_equal(after.idle - before.idle, 4 * MS);
-	bucket_is_busy_after_all(&bucket, START); /* never back */
-	assert_false(bucket_is_idle(&bucket, START + 11 * NS_PER_MS));
-}
-
-/* -- measuring -------------------------------------------------------------------------------- */
-
-static struct bucket_mark at(int64_t charged)
-{
-	return (struct bucket_mark){charged, 0};
-}
-
-static void measure(int64_t from, int64_t to, int64_t busy_ns)
-{
-	struct bucket_mark begun = at(from), ended = at(to);
-
-	bucket_measured(&bucket, &begun, &ended, busy_ns);
-}
-
-static void test_measured(void **state)
-{
-	(void)state;
-	begin();
-	bucket_charge(&bucket, 100 * NS_PER_MS, START);
-	measure(0, 10 * MS, 20 * MS); /* twice what was charged */
-	assert_int_equal(bucket.corrected, 10 * MS);
-	measure(10 * MS, 20 * MS, 5 * MS); /* half of it */
-	assert_int_equal(bucket.corrected, 5 * MS);
-	measure(20 * MS, 30 * MS, 10 * MS);
-	assert_int_equal(bucket.corrected, 5 * MS);
-	measure(30 * MS, 40 * MS, -1); /* it was right; */
-	measure(30 * MS, 40 * MS, 99 * MS);
-	assert_int_equal(bucket.corrected, 5 * MS); /* that is settled */
-}
-
-static void test_overlap(void **state)
-{
-	(void)state;
-	begin();
-	bucket_charge(&bucket, 100 * NS_PER_MS, START);
-	measure(0, 10 * MS, 20 * MS);
-	measure(5 * MS, 15 * MS, 20 * MS); /* half of it anew */
-	assert_int_equal(bucket.corrected, 15 * MS);
-	measure(2 * MS, 12 * MS, 20 * MS); /* nothing */
-	measure(0, 15 * MS, 30 * MS);
-	assert_int_equal(bucket.corrected, 15 * MS);
-	measure(20 * MS, 25 * MS, 10 * MS); /* for what came before it, too */
-	assert_int_equal(bucket.corrected, 25 * MS);
-	assert_int_equal(bucket.measured, 25 * MS);
-}
-
-/* A short one says little about the long time before it; one of nothing says nothing. */
-static void test_reach(void **state)
-{
-	(void)state;
-	begin();
-	bucket_charge(&bucket, 1000 * NS_PER_MS, START);
-	measure(899 * MS, 900 * MS, 2 * MS);
-	assert_in_range(bucket.corrected, 1 * MS, 10 * MS);
-	measure(1000 * MS, 1000 * MS, 5 * MS);
-	assert_in_range(bucket.corrected, 1 * MS, 10 * MS);
-}
-
 /* -- all at once ------------------------------------------------------------------------------ */
 
-#define PROCESSES 2
-#define THREADS   2 /* of each: as many measurements may overlap, as one speaks for the range of */
+#define PROCESSES 4
 #define ROUNDS    200000
 #define STEP_NS   20 /* all of it is less than a step of the clock */
 #define UNIT      4096
@@ -251,39 +144,24 @@ static struct shared {
 	uint64_t ready, time;
 } * shared;
 
-static void *work(void *arg)
-{
-	__atomic_fetch_add(&shared->ready, 1, __ATOMIC_SEQ_CST);
-	while (FLAG_READ(shared->ready) < PROCESSES * THREADS)
-		;
-	for (unsigned i = 0; i < ROUNDS; i++) {
-		uint64_t now = START + __atomic_fetch_add(&shared->time, STEP_NS, __ATOMIC_SEQ_CST);
-		struct bucket_mark from = bucket_mark(&shared->bucket, now), to;
-
-		bucket_refill(&shared->bucket, 50, now);
-		bucket_charge(&shared->bucket, UNIT, now);
-		to = bucket_mark(&shared->bucket, now);
-		bucket_measured(&shared->bucket, &from, &to, 2 * (to.charged - from.charged));
-	}
-	return arg;
-}
-
 static void in_process(void *arg)
 {
-	pthread_t threads[THREADS];
-
 	(void)arg;
-	for (unsigned i = 0; i < THREADS; i++)
-		MUST(pthread_create(&threads[i], NULL, work, NULL) == 0);
-	for (unsigned i = 0; i < THREADS; i++)
-		MUST(pthread_join(threads[i], NULL) == 0);
+	__atomic_fetch_add(&shared->ready, 1, __ATOMIC_SEQ_CST);
+	while (FLAG_READ(shared->ready) < PROCESSES)
+		;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		bucket_refill(&shared->bucket, 50,
+			      START + __atomic_fetch_add(&shared->time, STEP_NS, __ATOMIC_SEQ_CST));
+		bucket_charge(&shared->bucket, UNIT, START);
+		bucket_correct(&shared->bucket, -1);
+	}
 }
 
-/* All that was charged is corrected, each of it once; and time that two see comes once. */
+/* Nothing is lost, and time that two see comes once. */
 static void test_at_once(void **state)
 {
 	pid_t pids[PROCESSES];
-	int64_t charged = (int64_t)PROCESSES * THREADS * ROUNDS * UNIT;
 
 	(void)state;
 	shared = shared_memory(sizeof(*shared));
@@ -291,10 +169,8 @@ static void test_at_once(void **state)
 		pids[i] = spawn(in_process, NULL);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		assert_int_equal(reap_status(pids[i]), 0);
-	assert_int_equal(shared->bucket.charged, charged);
-	assert_int_equal(shared->bucket.measured, charged);
-	assert_true(shared->bucket.corrected <= charged);
-	assert_true(shared->bucket.corrected >= charged - PROCESSES * THREADS * ROUNDS);
+	assert_int_equal(shared->bucket.charged, (int64_t)PROCESSES * ROUNDS * UNIT);
+	assert_int_equal(shared->bucket.corrected, -(int64_t)PROCESSES * ROUNDS);
 	assert_true(shared->bucket.credit <= (int64_t)(shared->time / 2));
 	assert_true(shared->bucket.credit >= (int64_t)(shared->time / 2 - shared->time / 50));
 	munmap(shared, sizeof(*shared));
@@ -310,11 +186,6 @@ int main(void)
 		cmocka_unit_test(test_hysteresis),
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_busy_after_steps),
-		cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_measured),
-		cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_reach),
 		cmocka_unit_test(test_at_once),
 	};
 

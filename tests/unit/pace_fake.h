@@ -19,7 +19,7 @@
 #define NEIGHBOUR_NS      (2 * MS) /* of */
 #define NEIGHBOUR_EACH_NS (6 * MS)
 #define EVENTS_NS         1300
-#define KERNEL_EVENTS_NS  2500
+#define KERNEL_EVENTS_NS  2050
 #define DEVICES           2
 #define STREAMS           4
 #define EVENTS            4096
@@ -153,6 +153,17 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 	}
 }
 
+/* What the stream does is over now, as are events that were to be then. */
+UNUSED static void released(int device, unsigned stream)
+{
+	struct fake_stream *it = &fake.streams[device][stream];
+
+	for (unsigned i = 0; i < fake.event_count; i++)
+		if (fake.events[i].at_ns == it->done_ns)
+			fake.events[i].at_ns = time_ns;
+	it->done_ns = fake.done_ns[device] = time_ns;
+}
+
 static void *fake_event_make(void *context)
 {
 	struct fake_context *of = context;
@@ -199,7 +210,7 @@ static bool fake_is_busy(const struct pace_work *work)
 	return stream->done_ns > time_ns;
 }
 
-static bool fake_has_neighbours(const struct pace_work *work)
+static unsigned fake_neighbours(const struct pace_work *work)
 {
 	(void)work;
 	return fake.neighbours;
@@ -215,7 +226,7 @@ static const struct pace_driver fake_driver = {
 	.elapsed = fake_elapsed,
 	.is_busy = fake_is_busy,
 	.look = fake_look,
-	.has_neighbours = fake_has_neighbours,
+	.neighbours = fake_neighbours,
 };
 
 /* -- a process -------------------------------------------------------------------------------- */

@@ -5,9 +5,8 @@
  */
 #include "pace_fake.h"
 
-/* Nobody waits longer than that for one kernel; pacer.c's PATIENCE_MOST_NS, and what comes to it.
- */
-#define PATIENT_NS (NS_PER_S * 3 / 2)
+/* So long is the unknown waited for at first: pacer.c's PATIENCE_NS. */
+#define PATIENT_NS (128 * MS)
 
 static const struct kernel short_one = {.function = 1, .ns = MS};
 
@@ -24,7 +23,7 @@ static uint64_t launch_timed(const struct kernel *kernel)
 /* It is known, and charged, before anything else goes. */
 static void test_unknown_is_waited_for(void **state)
 {
-	static const uint64_t lengths[] = {MS, 300 * MS, 900 * MS};
+	static const uint64_t lengths[] = {MS, 20 * MS, 120 * MS};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		const struct kernel unknown = {.function = 5, .ns = lengths[i]};
@@ -50,9 +49,52 @@ static void test_patience(void **state)
 	joined(state, 50);
 	fake.beside = true;
 	launch_timed(&endless);
-	/* What was waited for is paid for, at half of the time; and nobody waits for it again. */
-	assert_in_range(launch_timed(&others[0]), NS_PER_S / 2, 2 * PATIENT_NS);
+	/* What was waited for is paid for later, at half of the time; and nobody waits for it
+	 * again. */
+	assert_in_range(launch_timed(&others[0]), PATIENT_NS, PATIENT_NS + 2 * MS);
+	assert_in_range(launch_timed(&others[0]), PATIENT_NS / 2, PATIENT_NS * 2);
+	assert_true(launch_timed(&others[0]) < NS_PER_S / 10);
 	assert_true(launch_timed(&others[1]) < NS_PER_S / 10);
+	left();
+}
+
+/* Each kernel is a new one, and takes longer than anybody waits at first: that is learned. */
+static void test_patience_grows(void **state)
+{
+	uint64_t began_ns, waited_ns = 0;
+
+	joined(state, 50);
+	began_ns = time_ns;
+	for (unsigned i = 0; i < 40; i++) {
+		const struct kernel unknown = {.function = 100 + i, .ns = 700 * MS};
+
+		waited_ns = launch_timed(&unknown);
+		assert_true(fake.done_ns[0] < time_ns + 5 * NS_PER_S);
+	}
+	assert_true(waited_ns >= 700 * MS);
+	assert_share("patient", 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns), 50,
+		     2, 8);
+	left();
+}
+
+/* A kernel that ends when the one behind it is launched: ever less is waited for it. */
+static void test_patience_shrinks(void **state)
+{
+	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
+	uint64_t waited_ns = 0;
+
+	joined(state, 50);
+	fake.beside = true;
+	for (unsigned i = 0; i < 6; i++) {
+		struct kernel waiting = {.function = 100 + i, .ns = 100 * NS_PER_S};
+
+		assert_int_equal(launch(&waiting), 0);
+		waited_ns = launch_timed(&behind);
+		assert_in_range(waited_ns, MS, 3 * PATIENT_NS);
+		released(0, 0);
+		pass(NS_PER_S / 2);
+	}
+	assert_true(waited_ns < PATIENT_NS / 2);
 	left();
 }
 
@@ -232,11 +274,11 @@ static uint64_t changed_ns; /* when it was let go */
 
 static void run_into_debt(void)
 {
-	static const struct kernel long_one = {.function = 8, .ns = 400 * MS};
+	static const struct kernel long_one = {.function = 8, .ns = 100 * MS};
 
 	assert_int_equal(launch(&short_one), 0);
 	assert_int_equal(launch(&long_one), 0);
-	at_time(time_ns + 600 * MS, then_do);
+	at_time(time_ns + 500 * MS, then_do);
 }
 
 static void unsuspend(void)
@@ -397,6 +439,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_unknown_is_waited_for),
 		TEST(test_patience),
+		TEST(test_patience_grows),
+		TEST(test_patience_shrinks),
 		TEST(test_late_is_waited_for),
 		TEST(test_no_events),
 		TEST(test_no_records),

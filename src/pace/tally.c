@@ -1,0 +1,85 @@
+#include "tally.h"
+
+#include "clock.h"
+
+#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define ADD(field, value)   __atomic_fetch_add(&(field), value, __ATOMIC_RELAXED)
+#define SWAP(field, old, new)                                                       \
+	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_RELAXED, \
+				    __ATOMIC_RELAXED)
+
+#define BEHIND_NS (20 * NS_PER_MS) /* who read the clock before another did, and came after it */
+#define AHEAD_NS  (60 * NS_PER_S)  /* nobody has submitted so much: the clock was set back */
+/* Where the clock was set back, the device is no busier for that. */
+static void keep_time(struct tally *tally, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(tally->at);
+
+	if (now_ns > then_ns)
+		STORE(tally->at, now_ns);
+	else if (then_ns - now_ns >= BEHIND_NS && SWAP(tally->at, then_ns, now_ns))
+		ADD(tally->busy_until, now_ns - then_ns);
+}
+
+void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns)
+{
+	uint64_t until_ns, from_ns;
+
+	keep_time(tally, now_ns);
+	until_ns = LOAD(tally->busy_until);
+	do
+		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
+	while (!SWAP(tally->busy_until, until_ns, from_ns + cost_ns));
+	if (until_ns < now_ns && until_ns)
+		ADD(tally->idle, now_ns - until_ns);
+	ADD(tally->charged, (int64_t)cost_ns);
+}
+
+void tally_correct(struct tally *tally, int64_t more_ns)
+{
+	ADD(tally->corrected, more_ns);
+	ADD(tally->busy_until, (uint64_t)more_ns); /* two's complement, so this goes both ways */
+}
+
+bool tally_is_idle(const struct tally *tally, uint64_t now_ns)
+{
+	return LOAD(tally->busy_until) < now_ns;
+}
+
+void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns)
+{
+	uint64_t until_ns = LOAD(tally->busy_until);
+
+	while (until_ns < now_ns && !SWAP(tally->busy_until, until_ns, now_ns))
+		;
+}
+
+void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns)
+{
+	uint64_t until_ns = LOAD(tally->busy_until);
+
+	while (until_ns > now_ns && !SWAP(tally->busy_until, until_ns, now_ns))
+		;
+}
+
+uint64_t tally_idle_ns(const struct tally *tally, uint64_t now_ns)
+{
+	uint64_t until_ns = LOAD(tally->busy_until), idle_ns = LOAD(tally->idle);
+
+	return until_ns < now_ns && until_ns ? idle_ns + now_ns - until_ns : idle_ns;
+}
+
+int64_t tally_compare(struct tally *tally, int64_t from, int64_t to, int64_t busy_ns)
+{
+	int64_t seen = to - from, start = LOAD(tally->measured), anew;
+
+	do
+		if (start >= to)
+			return 0;
+	while (!SWAP(tally->measured, start, to));
+	if (busy_ns < 0 || seen <= 0)
+		return 0;
+	anew = to - (start > from ? start : from);
+	return (int64_t)((double)anew / (double)seen * (double)(busy_ns - seen));
+}

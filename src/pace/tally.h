@@ -1,0 +1,43 @@
+/*
+ * What a process has given a device to do: by costs, how much of it was compared with what was
+ * measured, and when the device should be through with it.
+ *
+ * It is the process's own. Two of a slice that take turns on the device are each in the other's
+ * measurements, and neither can tell how much; but each knows when it had nothing to do there.
+ * Words are atomic, and changed one by one. Times are clock_wall_ns().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tally {
+	int64_t charged;     /* by learned costs, in all, ns */
+	int64_t corrected;   /* what measuring has added to that, in all */
+	int64_t measured;    /* how far up `charged` was compared */
+	uint64_t busy_until; /* when all of it should be done */
+	uint64_t idle;       /* how long there was nothing, in all, ns */
+	uint64_t at;         /* the latest time that was given, lest the clock be set back */
+};
+
+/* Work of that cost was submitted. */
+void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns);
+
+/* What was submitted takes so much longer, or shorter. */
+void tally_correct(struct tally *tally, int64_t more_ns);
+
+/* Whether all that was submitted should be done by now; and that it is not, as costs are too low;
+ * or that it is, though it should not be. */
+bool tally_is_idle(const struct tally *tally, uint64_t now_ns);
+void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns);
+void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
+
+/* How long there was nothing to do until now, in all, ns. */
+uint64_t tally_idle_ns(const struct tally *tally, uint64_t now_ns);
+
+/*
+ * The device worked busy_ns on what was charged from one figure of `charged` to another: what is to
+ * be added to that. Of measurements that overlap, each speaks for its part of what the others have
+ * not. busy_ns < 0: what was charged was right.
+ */
+int64_t tally_compare(struct tally *tally, int64_t from, int64_t to, int64_t busy_ns);

@@ -1,0 +1,152 @@
+/* The tally: when a device has nothing to do, and that no measurement corrects a charge twice. */
+#include <pthread.h>
+
+#include "clock.h"
+#include "region_fixture.h"
+#include "tally.h"
+
+#define START (1700000000 * NS_PER_S)
+#define HOUR  (3600 * NS_PER_S)
+#define MS    ((int64_t)NS_PER_MS)
+
+static struct tally tally;
+
+static void begin(void)
+{
+	memset(&tally, 0, sizeof(tally));
+}
+
+/* What was submitted before does not seem to go on until it is that late again. */
+static void test_set_back(void **state)
+{
+	static const uint64_t backs[] = {NS_PER_S, 30 * NS_PER_S, 70 * NS_PER_S, 5 * HOUR};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(backs) / sizeof(*backs); i++) {
+		begin();
+		tally_charge(&tally, NS_PER_MS, START + backs[i]);
+		tally_charge(&tally, NS_PER_MS, START);
+		assert_false(tally_is_idle(&tally, START));
+		assert_true(tally_is_idle(&tally, START + 3 * NS_PER_MS));
+	}
+}
+
+static void test_idle(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	begin();
+	assert_true(tally_is_idle(&tally, START));
+	tally_charge(&tally, 2 * NS_PER_MS, START);
+	tally_charge(&tally, 3 * NS_PER_MS, START);
+	assert_false(tally_is_idle(&tally, START + 4 * NS_PER_MS));
+	assert_true(tally_is_idle(&tally, START + 6 * NS_PER_MS));
+	before = tally_idle_ns(&tally, START + 5 * NS_PER_MS);
+	assert_int_equal(tally_idle_ns(&tally, START + 9 * NS_PER_MS) - before, 4 * MS); /* still */
+	tally_charge(&tally, NS_PER_MS, START + 9 * NS_PER_MS);
+	assert_int_equal(tally_idle_ns(&tally, START + 9 * NS_PER_MS) - before, 4 * MS);
+	assert_int_equal(tally.charged, 6 * MS);
+	tally_is_busy_after_all(&tally, START + 12 * NS_PER_MS);
+	assert_true(tally_is_idle(&tally, START + 12 * NS_PER_MS + 1));
+	assert_int_equal(tally_idle_ns(&tally, START + 12 * NS_PER_MS) - before, 4 * MS);
+	tally_is_busy_after_all(&tally, START); /* never back */
+	assert_false(tally_is_idle(&tally, START + 11 * NS_PER_MS));
+	tally_is_idle_after_all(&tally, START + 10 * NS_PER_MS);
+	assert_true(tally_is_idle(&tally, START + 11 * NS_PER_MS));
+}
+
+/* -- measuring -------------------------------------------------------------------------------- */
+
+static void measure(int64_t from, int64_t to, int64_t busy_ns)
+{
+	tally_correct(&tally, tally_compare(&tally, from, to, busy_ns));
+}
+
+static void test_measured(void **state)
+{
+	(void)state;
+	begin();
+	tally_charge(&tally, 100 * NS_PER_MS, START);
+	measure(0, 10 * MS, 20 * MS); /* twice what was charged */
+	assert_int_equal(tally.corrected, 10 * MS);
+	measure(10 * MS, 20 * MS, 5 * MS); /* half of it */
+	assert_int_equal(tally.corrected, 5 * MS);
+	measure(20 * MS, 30 * MS, 10 * MS);
+	assert_int_equal(tally.corrected, 5 * MS);
+	measure(30 * MS, 40 * MS, -1); /* it was right; */
+	measure(30 * MS, 40 * MS, 99 * MS);
+	assert_int_equal(tally.corrected, 5 * MS); /* that is settled */
+	assert_true(tally_is_idle(&tally, START + 105 * NS_PER_MS + 1));
+	assert_false(tally_is_idle(&tally, START + 105 * NS_PER_MS));
+}
+
+static void test_overlap(void **state)
+{
+	(void)state;
+	begin();
+	tally_charge(&tally, 100 * NS_PER_MS, START);
+	measure(0, 10 * MS, 20 * MS);
+	measure(5 * MS, 15 * MS, 20 * MS); /* half of it anew */
+	assert_int_equal(tally.corrected, 15 * MS);
+	measure(2 * MS, 12 * MS, 20 * MS); /* nothing */
+	measure(0, 15 * MS, 30 * MS);
+	assert_int_equal(tally.corrected, 15 * MS);
+	measure(20 * MS, 25 * MS, 10 * MS); /* not for what came before it */
+	assert_int_equal(tally.corrected, 20 * MS);
+	measure(15 * MS, 20 * MS, 10 * MS); /* and who comes late is not heard */
+	measure(25 * MS, 25 * MS, 5 * MS);
+	assert_int_equal(tally.corrected, 20 * MS);
+	assert_int_equal(tally.measured, 25 * MS);
+}
+
+/* -- all at once ------------------------------------------------------------------------------ */
+
+#define THREADS 4 /* as many measurements may overlap as one speaks for the range of */
+#define ROUNDS  200000
+#define UNIT    4096
+
+static uint64_t ready;
+
+static void *work(void *arg)
+{
+	__atomic_fetch_add(&ready, 1, __ATOMIC_SEQ_CST);
+	while (FLAG_READ(ready) < THREADS)
+		;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		int64_t from = __atomic_load_n(&tally.charged, __ATOMIC_RELAXED), to;
+
+		tally_charge(&tally, UNIT, START);
+		to = __atomic_load_n(&tally.charged, __ATOMIC_RELAXED);
+		measure(from, to, 2 * (to - from));
+	}
+	return arg;
+}
+
+/* Most of what was charged is corrected, and none of it twice. */
+static void test_at_once(void **state)
+{
+	int64_t charged = (int64_t)THREADS * ROUNDS * UNIT;
+	pthread_t threads[THREADS];
+
+	(void)state;
+	begin();
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+	for (unsigned i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	assert_int_equal(tally.charged, charged);
+	assert_int_equal(tally.measured, charged);
+	assert_in_range(tally.corrected, charged / 2, charged);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_set_back), cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_measured), cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
