@@ -428,6 +428,17 @@ static void settle(struct worker *worker)
 	show(worker);
 }
 
+/* So that it wakes up once for several short ones. */
+static void settle_half(struct worker *worker)
+{
+	uint64_t until = worker->settled + (worker->ring_size + 1) / 2;
+
+	must(cuEventSynchronize(worker->ring[(until - 1) % worker->ring_size].event),
+	     "cuEventSynchronize");
+	while (worker->settled < until)
+		settle(worker);
+}
+
 static void settle_all(struct worker *worker)
 {
 	while (worker->settled < worker->submitted)
@@ -474,7 +485,7 @@ static void *work(void *of)
 	while (now_us() < until_us) {
 		if (worker->submitted - worker->settled == worker->ring_size) {
 			if (options.in_flight) {
-				settle(worker);
+				settle_half(worker);
 			} else {
 				for (unsigned i = 0; i < options.streams; i++)
 					must(driver.synchronize(worker->streams[i]),

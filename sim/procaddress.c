@@ -53,6 +53,7 @@ static const struct introduction {
 	{"cuCtxGetId", 12000},
 	{"cuCtxPopCurrent_v2", 4000},
 	{"cuCtxPushCurrent_v2", 4000},
+	{"cuCtxRecordEvent", 12050},
 	{"cuCtxSynchronize_v2", 13000},
 	{"cuDeviceGetUuid", 9020},
 	{"cuDeviceGetUuid_v2", 11040},

@@ -199,6 +199,26 @@ CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 	return record(__func__, hEvent, hStream, true);
 }
 
+/* Behind all that the context's streams have, in the way of none. */
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+	CUresult result = enter_event(__func__, hEvent);
+
+	if (result)
+		return result;
+	CUcontext context = hCtx ? hCtx : context_current();
+	if (!context || hEvent->context != context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	result = capture_refuse_context(context);
+	if (result)
+		return result;
+	uint64_t now = timeline_now(), done = atomic_load(&context->done_at_ns);
+	atomic_store(&hEvent->captured, false);
+	atomic_store(&hEvent->stream, NULL);
+	atomic_store(&hEvent->at_ns, done > now ? done : now);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuEventSynchronize(CUevent hEvent)
 {
 	CUresult result = enter_recorded(__func__, hEvent);

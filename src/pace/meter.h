@@ -13,7 +13,7 @@
 struct window {
 	struct lock lock;
 	struct span *span;            /* NULL: none is open */
-	const void *context, *stream; /* the latter as meter_stream has it */
+	const void *context, *stream; /* the latter as meter_stream has it, NULL: all streams */
 	struct span_mark from;
 	uint64_t opened_ns, used_ns; /* the latter atomic, */
 	uint32_t launches;           /* as is this: of that stream */
@@ -30,20 +30,25 @@ struct meter {
 	struct pace_quota quota;
 	struct window window;
 	struct tally tally;
-	uint64_t breaks;       /* what happened that makes a window say nothing */
-	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
-	uint64_t others_at_ns; /* when others on the device were looked for */
-	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
-	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
-	uint64_t mixed_at_ns;  /* when streams, or processes, last took turns */
-	const void *stream;    /* meter_stream of the last that was given work */
-	int64_t others_ns;     /* what other processes had been charged at others_at_ns */
-	int64_t shown_ns;      /* what this process had been charged at util_at_ns */
-	uint64_t util_at_ns;   /* when its part was shown */
-	uint32_t trim;         /* what costs are multiplied by (window.c) */
-	bool was_busy;         /* what the driver said at asked_at_ns */
-	uint32_t neighbours;   /* others' contexts on the device, at most */
-	uint32_t peers;        /* other processes of the slice, if some of them launch, too */
+	uint64_t breaks;         /* what happened that makes a window say nothing */
+	uint64_t settle_at_ns;   /* when to see what is over, 0: at the next launch */
+	uint64_t others_at_ns;   /* when others on the device were looked for */
+	uint64_t asked_at_ns;    /* when the driver was asked whether it is busy */
+	uint64_t patience_ns;    /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
+	uint64_t mixed_at_ns;    /* when streams, or processes, last took turns */
+	uint64_t contexts_at_ns; /* when contexts last did */
+	const void *context;     /* of the last that was given work, and */
+	const void *stream;      /* meter_stream of the last that was given work */
+	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
+	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
+	uint64_t util_at_ns;     /* when its part was shown */
+	int64_t drained;         /* up to what in the tally all is done, by the last fence */
+	int32_t stuck;           /* spans that were given up, and are not over yet */
+	bool fenced;             /* the last window was of all streams */
+	uint32_t trim;           /* what costs are multiplied by (window.c) */
+	bool was_busy;           /* what the driver said at asked_at_ns */
+	uint32_t neighbours;     /* others' contexts on the device, at most */
+	uint32_t peers;          /* other processes of the slice, if some of them launch, too */
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)
@@ -52,6 +57,12 @@ struct meter {
 static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 {
 	return now_ns - __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED) < METER_MIXED_NS;
+}
+
+/* And nothing can be told of all of them at once. */
+static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
+{
+	return !__atomic_load_n(&meter->fenced, __ATOMIC_RELAXED) && meter_is_mixed(meter, now_ns);
 }
 
 /* By how many the device's time may be shared with this process, at most. */

@@ -99,8 +99,10 @@ enum pace_answer { PACE_TOOK, PACE_NOT_YET, PACE_UNKNOWN };
 /* The driver, as far as measuring needs it. No function may wait, or disturb a stream capture. */
 struct pace_driver {
 	void *(*event_make)(void *context); /* NULL: there is none to be had */
-	bool (*record)(void *event, const struct pace_work *work);
-	/* Between two events of one stream. PACE_UNKNOWN: that will never be known. */
+	bool (*record)(void *event, const struct pace_work *work); /* in the work's stream */
+	/* Behind all that the work's context was given. False: that cannot be, now or ever. */
+	bool (*fence)(void *event, const struct pace_work *work);
+	/* Between two events of one stream, or two fences. PACE_UNKNOWN: never to be known. */
 	enum pace_answer (*elapsed)(void *begin, void *end, uint64_t *ret_ns);
 	/* Whether the stream has work that is not done. */
 	bool (*is_busy)(const struct pace_work *work);

@@ -29,7 +29,7 @@
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 #define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
-#define SAMPLE_LEAST_NS   300
+#define SAMPLE_LEAST_NS   ((int64_t)300)
 #define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
 #define SAMPLES_AT_ONCE   3                /* of what is new */
 #define LATE_NS           (1 * NS_PER_MS)  /* after when it should be over */
@@ -42,7 +42,7 @@
 #define PATIENCE_LEAST_NS (16 * NS_PER_MS)
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define ASK_EACH_NS       (200 * NS_PER_US)
-#define ASK_IDLE_NS       (20 * NS_PER_US)
+#define ASK_IDLE_NS       (50 * NS_PER_US)
 #define OTHERS_EACH_NS    (200 * NS_PER_MS)
 #define NAP_LONG_NS       (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS      (100 * NS_PER_US) /* when something should be over, and is */
@@ -118,6 +118,7 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 
 		meter->quota = quotas[device];
 		window_reset(meter);
+		meter->fenced = true; /* until it turns out otherwise */
 		meter->patience_ns = PATIENCE_NS;
 		if (index < 0)
 			continue;
@@ -146,38 +147,49 @@ static bool leans_low(const struct meter *meter)
 	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
 }
 
-static void settle_sample(const struct span *span, uint64_t took_ns)
+static uint64_t at_least(int64_t ns)
 {
-	uint64_t took = (uint64_t)meter_less(took_ns, SAMPLE_EVENT_NS);
-
-	if (took < SAMPLE_LEAST_NS)
-		took = SAMPLE_LEAST_NS;
-	cost_learn(span->cost, &span->what, took, leans_low(span->meter));
-	if (!span->unknown)
-		return;
-	meter_correct(span->meter, (int64_t)took);
+	return ns > SAMPLE_LEAST_NS ? (uint64_t)ns : SAMPLE_LEAST_NS;
 }
 
-/* It was waited for in vain: because it waited for what came after it, or not for long enough. */
-static void settle_prepaid(struct meter *meter, uint64_t prepaid_ns, uint64_t took_ns)
+/* waited_ns: of it, for the work behind it that we kept back; it costs less without that. */
+static void settle_sample(const struct span *span, uint64_t took_ns, uint64_t waited_ns)
+{
+	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
+
+	cost_learn(span->cost, &span->what, at_least(meter_less(took, waited_ns)),
+		   leans_low(span->meter));
+	if (span->unknown)
+		meter_correct(span->meter, (int64_t)took);
+}
+
+/* It was waited for in vain: because it waited for what came after it, or not for long enough.
+ * Whether the former, which nobody can tell for certain. */
+static bool settle_prepaid(struct meter *meter, uint64_t prepaid_ns, uint64_t took_ns)
 {
 	uint64_t patience_ns = LOAD(meter->patience_ns);
+	bool waited = took_ns <= 2 * prepaid_ns;
 
 	meter_correct(meter, -(int64_t)prepaid_ns);
-	if (took_ns > 2 * prepaid_ns && patience_ns < PATIENCE_MOST_NS)
+	if (!waited && patience_ns < PATIENCE_MOST_NS)
 		STORE(meter->patience_ns, patience_ns * 2);
-	else if (took_ns <= 2 * prepaid_ns && patience_ns > PATIENCE_LEAST_NS)
+	else if (waited && patience_ns > PATIENCE_LEAST_NS)
 		STORE(meter->patience_ns, patience_ns / 2);
+	return waited;
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
 {
-	if (span->prepaid_ns)
-		settle_prepaid(span->meter, span->prepaid_ns, took_ns);
+	uint64_t waited_ns = 0;
+
+	if (span->due_ns == SPANS_NONE)
+		__atomic_fetch_sub(&span->meter->stuck, 1, __ATOMIC_RELAXED);
+	if (span->prepaid_ns && settle_prepaid(span->meter, span->prepaid_ns, took_ns))
+		waited_ns = span->prepaid_ns;
 	if (span->kind == SPAN_WINDOW)
 		window_settle(span, took_ns);
 	else
-		settle_sample(span, took_ns);
+		settle_sample(span, took_ns, waited_ns);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */
@@ -210,7 +222,13 @@ const void *meter_stream(const struct pace_work *work)
 static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
+	const void *last_context = LOAD(meter->context);
 
+	if (last_context != work->context) {
+		STORE(meter->context, work->context);
+		if (last_context)
+			STORE(meter->contexts_at_ns, now_ns);
+	}
 	if (last == stream)
 		return;
 	STORE(meter->stream, stream);
@@ -263,8 +281,11 @@ static int keep_words(void)
 static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
 		      uint64_t waited_ns)
 {
-	if (spans_give_up(work->context, late_ns, waited_ns))
+	unsigned count = spans_give_up(work->context, late_ns, waited_ns);
+
+	if (count)
 		meter_correct(meter, (int64_t)waited_ns);
+	__atomic_fetch_add(&meter->stuck, (int32_t)count, __ATOMIC_RELAXED);
 }
 
 /* What should have been over by then is late at now_ns. */
@@ -331,7 +352,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (bucket_is_open(meter->bucket))
 			return 0;
-		if (meter_is_mixed(meter, now_ns))
+		if (meter_is_blind(meter, now_ns))
 			window_break(meter);
 		sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		pace_driver->look();
@@ -352,18 +373,23 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 
 /*
  * Whether the device has nothing to do for the slice. Costs say so, and the driver is asked where
- * they may be wrong: at once where they say that it has not, or after a wait; else now and then,
- * if the one stream tells of all. What they say about when it had nothing to do any more is a guess
- * that a window can live with, but not one about a wait.
+ * they may be wrong: at once where they say that it has not, or after a wait; else now and then.
+ * Where one stream does not tell of all, a fence does that came behind everything. What costs say
+ * about when there was nothing to do any more is a guess that a window can live with, but not one
+ * about a wait.
  */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
+	bool drained = LOAD(meter->drained) == LOAD(meter->tally.charged);
 	uint64_t since_ns = now_ns - LOAD(meter->asked_at_ns);
 
-	if (!expected && (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
+	if (!expected && !drained &&
+	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
 		return false;
-	if (expected && !waited && since_ns < ASK_IDLE_NS)
+	if (drained)
+		busy = false;
+	else if (expected && !waited && since_ns < ASK_IDLE_NS)
 		busy = LOAD(meter->was_busy);
 	else
 		busy = ask_if_busy(meter, work, now_ns);
@@ -384,8 +410,11 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 /* Before a wait: where there are several streams, one's end is not that of the others. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	if (LOAD(meter->window.span) && !meter_is_mixed(meter, now_ns))
-		window_cut(meter, work, now_ns, pace_driver->is_busy(work));
+	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
+		return;
+	window_cut(meter, work, now_ns,
+		   meter_is_mixed(meter, now_ns) ? !tally_is_idle(&meter->tally, now_ns)
+						 : pace_driver->is_busy(work));
 }
 
 /* -- samples ---------------------------------------------------------------------------------- */
@@ -404,8 +433,12 @@ static struct span *sample_begin(struct meter *meter, struct cost *cost,
 	if (!cost || !is_time(LOAD(cost->sample_at_ns), now_ns))
 		return NULL;
 	span = span_take(work->context);
-	if (!span || !span_begin(span, work))
+	if (!span)
 		return NULL;
+	if (!span_begin(span, work, false)) {
+		span_drop(span);
+		return NULL;
+	}
 	STORE(cost->sample_at_ns, LOAD(cost->samples) < SAMPLES_AT_ONCE ? now_ns + NS_PER_MS / 2
 									: now_ns + SAMPLE_EVERY_NS);
 	span->kind = SPAN_SAMPLE;
@@ -466,7 +499,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
 		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
-	if (is_idle(meter, work, now_ns, waited) && !meter_is_mixed(meter, now_ns))
+	if (is_idle(meter, work, now_ns, waited) && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;
@@ -495,25 +528,29 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		charge_ns = sample ? 0 : BLIND_NS;
 	}
 	meter_charge(meter, charge_ns, now_ns);
-	if (sample && span_end(sample, work)) {
+	if (sample && !span_end(sample, work)) {
+		span_drop(sample);
+		if (unknown)
+			meter_charge(meter, BLIND_NS, now_ns);
+	} else if (sample) {
 		sample->unknown = unknown;
 		if (unknown)
 			STORE(meter->settle_at_ns, 0);
 		sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
 		span_close(sample);
-	} else if (sample && unknown) {
-		meter_charge(meter, BLIND_NS, now_ns);
 	}
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
-	if (!meter_is_mixed(meter, now_ns) || bucket_is_open(meter->bucket))
+	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns);
 	show_utilisation(meter, now_ns);
 }
 
 void pace_end_context(const void *context)
 {
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
 		window_end_context(&meters[device], context);
+		STORE(meters[device].stuck, 0); /* or one more is tried in vain */
+	}
 	spans_end_context(context);
 }

@@ -84,21 +84,21 @@ void span_drop(struct span *span)
 	set(span, FREE);
 }
 
-bool span_begin(struct span *span, const struct pace_work *work)
+static bool record(const struct span *span, void *event, const struct pace_work *work)
+{
+	return span->fenced ? pace_driver->fence(event, work) : pace_driver->record(event, work);
+}
+
+bool span_begin(struct span *span, const struct pace_work *work, bool fenced)
 {
 	span->prepaid_ns = 0;
-	if (pace_driver->record(span->begin, work))
-		return true;
-	set(span, FREE);
-	return false;
+	span->fenced = fenced;
+	return record(span, span->begin, work);
 }
 
 bool span_end(struct span *span, const struct pace_work *work)
 {
-	if (pace_driver->record(span->end, work))
-		return true;
-	set(span, FREE);
-	return false;
+	return record(span, span->end, work);
 }
 
 void span_close(struct span *span)
@@ -181,9 +181,9 @@ uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint6
 	return first_ns;
 }
 
-bool spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
+unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
 {
-	bool any = false;
+	unsigned count = 0;
 
 	for (unsigned i = 0; i < SPANS; i++) {
 		struct span *span = &spans[i];
@@ -192,12 +192,12 @@ bool spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
 			continue;
 		if (span->context == context && late_ns >= span->due_ns) {
 			span->due_ns = SPANS_NONE;
-			span->prepaid_ns += any ? 0 : prepaid_ns;
-			any = true;
+			span->prepaid_ns += count ? 0 : prepaid_ns;
+			count++;
 		}
 		set(span, CLOSED);
 	}
-	return any;
+	return count;
 }
 
 /* What somebody holds is in use in that context, against the rules, or in another one. */

@@ -1,4 +1,5 @@
-/* Inside pace/: stretches of a stream between two events, whose time on the device is measured. */
+/* Inside pace/: stretches of a stream, or of all streams, between two events, whose time on the
+ * device is measured. */
 #pragma once
 
 #include "costs.h"
@@ -32,14 +33,16 @@ struct span {
 	struct span_mark from, to; /* of a window */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
+	bool fenced;  /* it is of all streams of the context */
 	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown; /* of a sample: it is charged when it is known */
 };
 
 /* A free one with events of the context, held; NULL when there is none. */
 struct span *span_take(void *context);
-/* Records its begin, or its end, on the stream. False: it is given up, and free. */
-bool span_begin(struct span *span, const struct pace_work *work);
+/* Records its begin: behind all that the context has, or behind what the stream has; and its end,
+ * where that is. False: nothing is recorded. */
+bool span_begin(struct span *span, const struct pace_work *work, bool fenced);
 bool span_end(struct span *span, const struct pace_work *work);
 /* It has both. */
 void span_close(struct span *span);
@@ -50,10 +53,10 @@ void span_drop(struct span *span);
  * should be over: SPANS_NONE when there is none. */
 uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns));
 #define SPANS_NONE UINT64_MAX
-/* Those of the context that should have been over at late_ns: nobody waits for them any more. What
- * was charged for the time that somebody did is prepaid for the first of them. Whether there are
- * any. */
-bool spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns);
+/* Those of the context that should have been over at late_ns: nobody waits for them any more, and
+ * they are due at SPANS_NONE. What was charged for the time that somebody did is prepaid for the
+ * first of them. How many there are. */
+unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns);
 /* Whether there is any closed one: cheap. */
 bool spans_any(void);
 

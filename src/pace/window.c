@@ -1,10 +1,14 @@
 /*
- * Windows: an event before, or behind, one launch and one behind a later one of the same stream,
- * when WINDOW_NS have been charged in between. If the process always had work submitted meanwhile,
- * as far as costs tell, the device was busy all the time from one to the other, and what was
- * charged is corrected by that: for all streams at once, since work of theirs that ran beside it,
- * or in between, was charged in that time as well. Where the device was idle in between, costs
- * stand.
+ * Windows: an event before, or behind, one launch and one behind a later one, when WINDOW_NS have
+ * been charged in between. If the process always had work submitted meanwhile, as far as costs
+ * tell, the device was busy all the time from one to the other, and what was charged is corrected
+ * by that. Where the device was idle in between, costs stand.
+ *
+ * The events are fences, behind all that all streams of the context have been given. Where there
+ * can be none (an old driver, a capture that is going on, contexts that take turns, a kernel that
+ * runs on and on), they are of one stream, and so is the window. Other streams' work that ran
+ * meanwhile was charged meanwhile, too, so that is right on the whole, if it is a matter of chance
+ * what lies between the two.
  *
  * Where others have work on the device, be they of the slice or not, their time slices are in that
  * time, too. Nothing says how many, but that the device gives each the same: so the process's own
@@ -43,7 +47,9 @@
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
-	return LOAD(window->context) == work->context && LOAD(window->stream) == meter_stream(work);
+	const void *stream = LOAD(window->stream);
+
+	return LOAD(window->context) == work->context && (!stream || stream == meter_stream(work));
 }
 
 /* By single words, as is_good reads it without the lock. */
@@ -62,6 +68,18 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
 	return LOAD(window->span) && now_ns - LOAD(window->used_ns) < STALE_NS &&
 	       LOAD(window->breaks) == LOAD(meter->breaks) &&
 	       idle_ns * IDLE_PART <= now_ns - LOAD(window->opened_ns) + IDLE_SLACK_NS;
+}
+
+/* Of all streams, if it can be. */
+static bool begin(struct meter *meter, struct span *span, const struct pace_work *work,
+		  uint64_t now_ns)
+{
+	bool fenced = LOAD(meter->stuck) <= 0 &&
+		      now_ns - LOAD(meter->contexts_at_ns) >= METER_MIXED_NS &&
+		      span_begin(span, work, true);
+
+	STORE(meter->fenced, fenced);
+	return fenced || span_begin(span, work, false);
 }
 
 /*
@@ -84,17 +102,19 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 		STORE(window->span, NULL);
 	}
 	span = span_take(work->context);
-	if (span && span_begin(span, work)) {
+	if (span && begin(meter, span, work, now_ns)) {
 		span->kind = SPAN_WINDOW;
 		span->meter = meter;
 		STORE(window->context, work->context);
-		STORE(window->stream, meter_stream(work));
+		STORE(window->stream, span->fenced ? NULL : meter_stream(work));
 		mark(&window->from, meter, now_ns);
 		STORE(window->opened_ns, now_ns);
 		STORE(window->used_ns, now_ns);
 		STORE(window->launches, 0);
 		STORE(window->breaks, LOAD(meter->breaks));
 		STORE(window->span, span);
+	} else if (span) {
+		span_drop(span);
 	}
 	lock_release(&window->lock);
 }
@@ -109,8 +129,10 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	struct span *span = window->span;
 
 	STORE(window->span, NULL);
-	if (!span_end(span, work))
+	if (!span_end(span, work)) {
+		span_drop(span);
 		return;
+	}
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
@@ -214,6 +236,8 @@ void window_settle(const struct span *span, uint64_t took_ns)
 		to = span->to.charged, busy = busy_of(span, took, to - from);
 	struct meter *meter = span->meter;
 
+	if (span->fenced)
+		STORE(meter->drained, to);
 	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
 	trim(meter, meter_others(meter) ? -1 : busy, to - from);
 }

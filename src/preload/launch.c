@@ -11,6 +11,7 @@
 
 #include <errno.h>
 
+#include "capture.h"
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
@@ -77,9 +78,12 @@ static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
 static bool is_capturing(CUstream stream, bool per_thread)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result = per_thread ? cuda.cuStreamIsCapturing_ptsz(stream, &status)
-				     : cuda.cuStreamIsCapturing(stream, &status);
+	CUresult result;
 
+	if (!capture_goes_on())
+		return false;
+	result = per_thread ? cuda.cuStreamIsCapturing_ptsz(stream, &status)
+			    : cuda.cuStreamIsCapturing(stream, &status);
 	if (result == CUDA_ERROR_NOT_SUPPORTED) /* drivers before CUDA 10 capture nothing */
 		return false;
 	return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -6,6 +6,7 @@
  */
 #include "measure.h"
 
+#include "capture.h"
 #include "cuda.h"
 #include "limits.h"
 #include "pools.h"
@@ -35,6 +36,11 @@ static bool record(void *event, const struct pace_work *work)
 					   : cuda.cuEventRecord(event, work->stream);
 
 	return result == CUDA_SUCCESS;
+}
+
+static bool fence(void *event, const struct pace_work *work)
+{
+	return capture_fence(work->context, event);
 }
 
 static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
@@ -81,5 +87,12 @@ static unsigned neighbours(const struct pace_work *work)
 	return result == CUDA_SUCCESS ? (unsigned)(theirs / OTHERS_BYTES) : 0;
 }
 
-const struct pace_driver measure_driver = {event_make, record,      elapsed,
-					   is_busy,    limits_look, neighbours};
+const struct pace_driver measure_driver = {
+	.event_make = event_make,
+	.record = record,
+	.fence = fence,
+	.elapsed = elapsed,
+	.is_busy = is_busy,
+	.look = limits_look,
+	.neighbours = neighbours,
+};

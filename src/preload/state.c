@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capture.h"
 #include "cuda.h"
 #include "green.h"
 #include "hiding.h"
@@ -63,6 +64,7 @@ static void forget_parent(void)
 	pools_forget();
 	async_alloc_forget();
 	async_free_forget();
+	capture_forget();
 	launch_forget();
 	limits_forget();
 	quota_forget();

@@ -353,7 +353,7 @@ launch_cost() {
 
 [ "$list" = yes ] ||
     printf '%-24s %5s %10s %8s %6s %6s\n' "what (runs of $seconds s)" quota delivered 'second' 'bare' 'CPU %'
-row 20us 1.5 '10 30 50 80' --kernel=20
+row 20us 1.5 '10 30 50 80' --kernel=20 --in-flight=32
 row 50us 1 '10 30 50 80' --kernel=50
 row 200us 1 '10 30 50 80' --kernel=200
 row 1ms 1 '10 30 50 80' --kernel=1000

@@ -108,10 +108,11 @@ static struct fake {
 	bool beside;     /* streams run beside each other */
 	bool neighbours; /* it says so, */
 	bool neighbour_works;
-	bool no_events, no_records, no_times; /* what the driver refuses */
+	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
 } fake;
 
 static struct fake_context context_a, context_b;
+static bool refuse_fences; /* the next device does */
 
 /* When so much of our work is done that begins then. */
 static uint64_t worked(uint64_t from_ns, uint64_t ns)
@@ -189,6 +190,20 @@ static bool fake_record(void *event, const struct pace_work *work)
 	return true;
 }
 
+/* All streams' of the device. */
+static bool fake_fence(void *event, const struct pace_work *work)
+{
+	struct fake_event *it = event;
+
+	assert_false(it->context->gone);
+	assert_ptr_equal(it->context, work->context);
+	if (fake.no_records || fake.no_fences)
+		return false;
+	it->at_ns = fake.done_ns[work->device] > time_ns ? fake.done_ns[work->device] : time_ns;
+	it->submitted = fake.submitted;
+	return true;
+}
+
 static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	const struct fake_event *from = begin, *to = end;
@@ -223,6 +238,7 @@ static void fake_look(void)
 static const struct pace_driver fake_driver = {
 	.event_make = fake_event_make,
 	.record = fake_record,
+	.fence = fake_fence,
 	.elapsed = fake_elapsed,
 	.is_busy = fake_is_busy,
 	.look = fake_look,
@@ -248,6 +264,7 @@ UNUSED static void joined_with(void **state, const struct pace_quota *given, uns
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 
 	memset(&fake, 0, sizeof(fake));
+	fake.no_fences = refuse_fences;
 	context_a.gone = context_b.gone = false;
 	unlink(place->path);
 	region = (struct region)REGION_CLOSED;

@@ -98,6 +98,27 @@ static void test_patience_shrinks(void **state)
 	left();
 }
 
+/* The same one again and again, as with tuners that time what comes behind it: the time that it was
+ * kept waiting for that is not what it costs. */
+static void test_waiting_is_no_cost(void **state)
+{
+	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
+	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
+
+	joined(state, 50);
+	fake.beside = true;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t waited_ns;
+
+		assert_int_equal(launch(&waiting), 0);
+		waited_ns = launch_timed(&behind);
+		assert_true(waited_ns < (i ? 10 * MS : PATIENT_NS + MS));
+		released(0, 0);
+		pass(MS);
+	}
+	left();
+}
+
 /* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
  * are paid for. */
 static void test_late_is_waited_for(void **state)
@@ -441,6 +462,7 @@ int main(void)
 		TEST(test_patience),
 		TEST(test_patience_grows),
 		TEST(test_patience_shrinks),
+		TEST(test_waiting_is_no_cost),
 		TEST(test_late_is_waited_for),
 		TEST(test_no_events),
 		TEST(test_no_records),

@@ -116,9 +116,71 @@ static void beside(void)
 	}
 }
 
+/* -- every way to begin one, and to end it ---------------------------------------------------- */
+
+static CUgraph to_graph;
+
+static CUresult begin_to_graph(CUstream on)
+{
+	return cuStreamBeginCaptureToGraph(on, to_graph, NULL, NULL, 0,
+					   CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult begin_to_graph_ptsz(CUstream on)
+{
+	return cuStreamBeginCaptureToGraph_ptsz(on, to_graph, NULL, NULL, 0,
+						CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static CUresult begin_v2(CUstream on)
+{
+	return cuStreamBeginCapture_v2(on, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static CUresult begin_v2_ptsz(CUstream on)
+{
+	return cuStreamBeginCapture_v2_ptsz(on, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+/* What fails to begin, or to end, changes nothing. */
+static void every_way(void)
+{
+	static CUresult (*const begins[])(CUstream) = {
+		cuStreamBeginCapture, cuStreamBeginCapture_ptsz, begin_v2, begin_v2_ptsz};
+	CUstream other;
+
+	pace_start("50");
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphCreate(&to_graph, 0), CUDA_SUCCESS);
+	CHECK_CUDA(begin_to_graph(stream), CUDA_ERROR_NOT_SUPPORTED); /* by the simulated driver */
+	CHECK_CUDA(begin_to_graph_ptsz(stream), CUDA_ERROR_NOT_SUPPORTED);
+	for (unsigned i = 0; i < 8; i++) {
+		struct vgpu_region_bucket before;
+		CUgraph captured = NULL;
+
+		CHECK_CUDA(begins[i % 4](stream), CUDA_SUCCESS);
+		CHECK(begins[i % 4](stream) != CUDA_SUCCESS);
+		CHECK(cuStreamEndCapture(other, &captured) != CUDA_SUCCESS);
+		before = *bucket_of(0);
+		for (unsigned n = 0; n < 100; n++)
+			busy(spin, 20000, stream);
+		CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
+		for (unsigned n = 0; n < 100; n++) /* which is measured without spoiling it */
+			busy(spin, 20000, other);
+		CHECK(PEEK(bucket_of(0)->charged) > before.charged);
+		CHECK_CUDA(i % 2 ? cuStreamEndCapture(stream, &captured)
+				 : cuStreamEndCapture_ptsz(stream, &captured),
+			   CUDA_SUCCESS);
+		CHECK_CUDA(cuGraphDestroy(captured), CUDA_SUCCESS);
+		for (unsigned n = 0; n < 100; n++)
+			busy(spin, 20000, n % 2 ? stream : other);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(in_debt), SCENE(not_charged), SCENE(beside)};
+	static const struct scene scenes[] = {SCENE(in_debt), SCENE(not_charged), SCENE(beside),
+					      SCENE(every_way)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
