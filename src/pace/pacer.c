@@ -38,7 +38,7 @@
 #define OTHERS_NS         (1 * NS_PER_MS)   /* in OTHERS_EACH_NS */
 #define PATIENCE_NS       (128 * NS_PER_MS) /* at first: JAX's tuner gives up at 200 ms */
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
-#define PATIENCE_KNOWN    4 /* times that for what is late, as many more may be on their way */
+#define PATIENCE_KNOWN    2 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_LEAST_NS (16 * NS_PER_MS)
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define ASK_EACH_NS       (200 * NS_PER_US)

@@ -212,6 +212,8 @@ void window_reset(struct meter *meter)
 
 uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
 {
+	if (meter_others(meter)) /* costs lean low by themselves, and windows tell too little */
+		return cost_ns;
 	return (uint64_t)((double)cost_ns * LOAD(meter->trim) / TRIM_ONE);
 }
 
@@ -239,7 +241,8 @@ void window_settle(const struct span *span, uint64_t took_ns)
 	if (span->fenced)
 		STORE(meter->drained, to);
 	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
-	trim(meter, meter_others(meter) ? -1 : busy, to - from);
+	if (!meter_others(meter))
+		trim(meter, busy, to - from);
 }
 
 void window_end_context(struct meter *meter, const void *context)
