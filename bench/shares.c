@@ -505,6 +505,16 @@ static void *work(void *of)
 	return NULL;
 }
 
+/* Each that can be slept for interrupts a processor when it comes: only those that are
+ * (settle_half). */
+static bool is_slept_for(const struct worker *worker, unsigned place)
+{
+	unsigned half = worker->ring_size / 2;
+
+	return options.use_pct || !options.in_flight || worker->ring_size % 2 ||
+	       (place + 1) % half == 0;
+}
+
 static void worker_make(struct worker *worker, unsigned number)
 {
 	worker->ring_size =
@@ -512,7 +522,9 @@ static void worker_make(struct worker *worker, unsigned number)
 	worker->ring = allocate(NULL, worker->ring_size, sizeof(*worker->ring));
 	worker->random = number + 1;
 	for (unsigned i = 0; i < worker->ring_size; i++)
-		must(cuEventCreate(&worker->ring[i].event, BLOCKING_SYNC), "cuEventCreate");
+		must(cuEventCreate(&worker->ring[i].event,
+				   is_slept_for(worker, i) ? BLOCKING_SYNC : 0),
+		     "cuEventCreate");
 	for (unsigned i = 0; !options.threads && i < options.streams; i++)
 		must(cuStreamCreate(&worker->streams[i], NON_BLOCKING), "cuStreamCreate");
 }

@@ -43,6 +43,7 @@ struct meter {
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */
 	int64_t drained;         /* up to what in the tally all is done, by the last fence */
+	uint64_t let_go_ns;      /* when something was last launched beside such */
 	int32_t stuck;           /* spans that were given up, and are not over yet */
 	bool fenced;             /* the last window was of all streams */
 	uint32_t trim;           /* what costs are multiplied by (window.c) */

@@ -35,10 +35,11 @@
 #define LATE_NS           (1 * NS_PER_MS)  /* after when it should be over */
 #define LATE_MIXED_NS     (20 * NS_PER_MS) /* what came later, to other streams, may go first */
 #define LATE_CROWDED_NS   (50 * NS_PER_MS)
-#define OTHERS_NS         (1 * NS_PER_MS)   /* in OTHERS_EACH_NS */
-#define PATIENCE_NS       (128 * NS_PER_MS) /* at first: JAX's tuner gives up at 200 ms */
+#define OTHERS_NS         (1 * NS_PER_MS)  /* in OTHERS_EACH_NS */
+#define PATIENCE_NS       (32 * NS_PER_MS) /* at first: JAX's tuner gives up at 200 ms */
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
-#define PATIENCE_KNOWN    2 /* times that for what is late, as many more may be on their way */
+#define RELEASE_NS        (5 * NS_PER_MS) /* what waited for a launch is over so soon after it */
+#define PATIENCE_KNOWN    4 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_LEAST_NS (16 * NS_PER_MS)
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define ASK_EACH_NS       (200 * NS_PER_US)
@@ -152,44 +153,45 @@ static uint64_t at_least(int64_t ns)
 	return ns > SAMPLE_LEAST_NS ? (uint64_t)ns : SAMPLE_LEAST_NS;
 }
 
-/* waited_ns: of it, for the work behind it that we kept back; it costs less without that. */
-static void settle_sample(const struct span *span, uint64_t took_ns, uint64_t waited_ns)
+/* waited: for the work behind it, which was kept back. What it costs without that, windows and
+ * later samples find out. */
+static void settle_sample(const struct span *span, uint64_t took_ns, bool waited)
 {
 	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
 
-	cost_learn(span->cost, &span->what, at_least(meter_less(took, waited_ns)),
-		   leans_low(span->meter));
+	cost_learn(span->cost, &span->what, waited ? at_least(0) : took, leans_low(span->meter));
 	if (span->unknown)
 		meter_correct(span->meter, (int64_t)took);
 }
 
-/* It was waited for in vain: because it waited for what came after it, or not for long enough.
- * Whether the former, which nobody can tell for certain. */
-static bool settle_prepaid(struct meter *meter, uint64_t prepaid_ns, uint64_t took_ns)
+/*
+ * It was waited for in vain: not for long enough, or because it waited itself, for what comes after
+ * it. The latter is likely where it ended soon after a launch that was let go. Whether it is.
+ */
+static bool settle_prepaid(const struct span *span, uint64_t took_ns)
 {
+	struct meter *meter = span->meter;
 	uint64_t patience_ns = LOAD(meter->patience_ns);
-	bool waited = took_ns <= 2 * prepaid_ns;
+	bool waited = span->closed_ns + took_ns - LOAD(meter->let_go_ns) < RELEASE_NS;
 
-	meter_correct(meter, -(int64_t)prepaid_ns);
-	if (!waited && patience_ns < PATIENCE_MOST_NS)
-		STORE(meter->patience_ns, patience_ns * 2);
-	else if (waited && patience_ns > PATIENCE_LEAST_NS)
+	meter_correct(meter, -(int64_t)span->prepaid_ns);
+	if (waited && patience_ns > PATIENCE_LEAST_NS)
 		STORE(meter->patience_ns, patience_ns / 2);
+	else if (!waited && took_ns > 2 * span->prepaid_ns && patience_ns < PATIENCE_MOST_NS)
+		STORE(meter->patience_ns, patience_ns * 2);
 	return waited;
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
 {
-	uint64_t waited_ns = 0;
+	bool waited = span->prepaid_ns && settle_prepaid(span, took_ns);
 
 	if (span->due_ns == SPANS_NONE)
 		__atomic_fetch_sub(&span->meter->stuck, 1, __ATOMIC_RELAXED);
-	if (span->prepaid_ns && settle_prepaid(span->meter, span->prepaid_ns, took_ns))
-		waited_ns = span->prepaid_ns;
 	if (span->kind == SPAN_WINDOW)
 		window_settle(span, took_ns);
 	else
-		settle_sample(span, took_ns, waited_ns);
+		settle_sample(span, took_ns, waited);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */
@@ -299,8 +301,20 @@ static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
 /*
  * Until what should be over is, or as long as patience lasts: which is less the next time when that
  * was of no use, as with kernels that wait for what is launched after them, and more when it was
- * too short. Then a launch goes, to which the bucket was open before that was paid for.
+ * too short. Then a launch goes, to which the bucket was open before that was paid for. For each
+ * that is still not over, the next wait is twice as long: one kernel that waits for another is
+ * likely, three are not.
  */
+static uint64_t patience(const struct meter *meter, bool known)
+{
+	int32_t stuck = LOAD(meter->stuck);
+	uint64_t ns = LOAD(meter->patience_ns) << (stuck < 0 ? 0 : stuck > 5 ? 5 : stuck);
+
+	if (known)
+		ns *= PATIENCE_KNOWN;
+	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
+}
+
 static int wait_for_late(struct meter *meter, const struct pace_work *work, bool *ret_goes)
 {
 	bool open = bucket_is_open(meter->bucket);
@@ -314,7 +328,7 @@ static int wait_for_late(struct meter *meter, const struct pace_work *work, bool
 
 		if (due_ns > late_ns)
 			break;
-		patience_ns = LOAD(meter->patience_ns) * (due_ns ? PATIENCE_KNOWN : 1);
+		patience_ns = patience(meter, due_ns != 0);
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			pay_ahead(meter, work, late_ns, patience_ns);
 			*ret_goes = open;
@@ -537,8 +551,11 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		if (unknown)
 			STORE(meter->settle_at_ns, 0);
 		sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
+		sample->closed_ns = now_ns;
 		span_close(sample);
 	}
+	if (LOAD(meter->stuck) > 0)
+		STORE(meter->let_go_ns, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))

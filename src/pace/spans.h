@@ -29,6 +29,7 @@ struct span {
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */
+	uint64_t closed_ns;        /* clock_wall_ns(), as is */
 	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
 	struct span_mark from, to; /* of a window */
 	struct cost *cost;         /* of a sample, as is what */

@@ -137,6 +137,7 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
 	span->due_ns = LOAD(meter->tally.busy_until);
+	span->closed_ns = now_ns;
 	span_close(span);
 }
 
