@@ -7,19 +7,19 @@
 #include "tally.h"
 
 /*
- * What is measured at present (window.c). Under its lock, which is only ever tried while work is
- * submitted: who does not get it goes on without.
+ * What is measured at present (window.c). Written under its lock, which is only ever tried while
+ * work is submitted: who does not get it goes on without. Words are read without it, too.
  */
 struct window {
 	struct lock lock;
 	struct span *span;            /* NULL: none is open */
 	const void *context, *stream; /* the latter as meter_stream has it, NULL: all streams */
 	struct span_mark from;
-	uint64_t opened_ns, used_ns; /* the latter atomic, */
-	uint32_t launches;           /* as is this: of that stream */
-	uint64_t breaks;             /* the meter's, when it was opened */
-	double busy_ns,
-		untrimmed_ns; /* of the last windows: what they found, and what costs said */
+	uint64_t opened_ns, used_ns;
+	uint32_t launches; /* in it */
+	uint64_t breaks;   /* the meter's, when it was opened */
+	/* Of the last windows: what they found, and what costs said. */
+	double busy_ns, untrimmed_ns;
 };
 
 /* A meter's words are atomic, and any thread's, but for those that pacer_attach writes. */
@@ -35,29 +35,41 @@ struct meter {
 	uint64_t others_at_ns;   /* when others on the device were looked for */
 	uint64_t asked_at_ns;    /* when the driver was asked whether it is busy */
 	uint64_t patience_ns;    /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
-	uint64_t mixed_at_ns;    /* when streams, or processes, last took turns */
+	uint64_t mixed_at_ns;    /* when streams last took turns */
 	uint64_t contexts_at_ns; /* when contexts last did */
 	const void *context;     /* of the last that was given work, and */
 	const void *stream;      /* meter_stream of the last that was given work */
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */
-	int64_t drained;         /* up to what in the tally all is done, by the last fence */
-	uint64_t let_go_ns;      /* when something was last launched beside such */
+	int64_t drained;         /* up to what in the tally all is done, by the last fence; or -1 */
+	uint64_t let_go_ns;      /* when something was last launched while anything was stuck */
+	int32_t rounds;          /* how often somebody waited in vain for what is not over yet */
 	int32_t stuck;           /* spans that were given up, and are not over yet */
-	bool fenced;             /* the last window was of all streams */
 	uint32_t trim;           /* what costs are multiplied by (window.c) */
-	bool was_busy;           /* what the driver said at asked_at_ns */
 	uint32_t neighbours;     /* others' contexts on the device, at most */
 	uint32_t peers;          /* other processes of the slice, if some of them launch, too */
+	bool fenced;             /* the last window was of all streams */
+	bool was_busy;           /* what the driver said at asked_at_ns */
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)
 
-/* The device's streams, or processes of the slice, took turns a moment ago. */
+/* How long ago that was. A thread may have read the clock before another did, and come after it; if
+ * it was longer before, the clock was set back, and nobody knows. */
+static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
+{
+	if (now_ns >= then_ns)
+		return now_ns - then_ns;
+	return then_ns - now_ns < METER_MIXED_NS ? 0 : UINT64_MAX / 2;
+}
+
+/* The process's streams took turns a moment ago. */
 static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 {
-	return now_ns - __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED) < METER_MIXED_NS;
+	uint64_t then_ns = __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED);
+
+	return meter_since(now_ns, then_ns) < METER_MIXED_NS;
 }
 
 /* And nothing can be told of all of them at once. */

@@ -96,7 +96,8 @@ struct pace_work {
 
 enum pace_answer { PACE_TOOK, PACE_NOT_YET, PACE_UNKNOWN };
 
-/* The driver, as far as measuring needs it. No function may wait, or disturb a stream capture. */
+/* The driver, as far as measuring needs it. No function may wait for the device, or disturb a
+ * stream capture. */
 struct pace_driver {
 	void *(*event_make)(void *context); /* NULL: there is none to be had */
 	bool (*record)(void *event, const struct pace_work *work); /* in the work's stream */
@@ -168,7 +169,6 @@ struct pace_pass {
 	struct cost *cost;
 	struct span *sample; /* NULL: it is not measured by itself */
 	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
-	uint64_t at_ns;      /* when it was let go, clock_wall_ns() */
 };
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.

@@ -153,45 +153,67 @@ static uint64_t at_least(int64_t ns)
 	return ns > SAMPLE_LEAST_NS ? (uint64_t)ns : SAMPLE_LEAST_NS;
 }
 
+#define BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */
+
 /* waited: for the work behind it, which was kept back. What it costs without that, windows and
- * later samples find out. */
+ * later samples find out; of other geometries that says nothing. */
 static void settle_sample(const struct span *span, uint64_t took_ns, bool waited)
 {
 	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
+	struct cost_of what = span->what;
 
-	cost_learn(span->cost, &span->what, waited ? at_least(0) : took, leans_low(span->meter));
 	if (span->unknown)
 		meter_correct(span->meter, (int64_t)took);
+	if (waited) {
+		took = at_least(0);
+		what.blocks = 0;
+	}
+	if (!waited || span->unknown)
+		cost_learn(span->cost, &what, took, leans_low(span->meter));
 }
 
 /*
- * It was waited for in vain: not for long enough, or because it waited itself, for what comes after
- * it. The latter is likely where it ended soon after a launch that was let go. Whether it is.
+ * A kernel that was given up: it was not waited for long enough, or it waited itself, for what
+ * comes after it. The latter is likely where it ended soon after a launch that was let go. Whether
+ * it is; of a window, that cannot be told.
  */
-static bool settle_prepaid(const struct span *span, uint64_t took_ns)
+static bool settle_given_up(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
-	uint64_t patience_ns = LOAD(meter->patience_ns);
-	bool waited = span->closed_ns + took_ns - LOAD(meter->let_go_ns) < RELEASE_NS;
+	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
+	bool is_sample = span->kind == SPAN_SAMPLE;
+	bool waited = is_sample && span->closed_ns + took_ns - let_go_ns < RELEASE_NS;
 
-	meter_correct(meter, -(int64_t)span->prepaid_ns);
 	if (waited && patience_ns > PATIENCE_LEAST_NS)
 		STORE(meter->patience_ns, patience_ns / 2);
-	else if (!waited && took_ns > 2 * span->prepaid_ns && patience_ns < PATIENCE_MOST_NS)
+	else if (!waited && span->prepaid_ns && took_ns > 2 * span->prepaid_ns &&
+		 patience_ns < PATIENCE_MOST_NS)
 		STORE(meter->patience_ns, patience_ns * 2);
 	return waited;
 }
 
+/* Of one that was given up: what was counted and paid is taken back. */
+static void take_back(const struct span *span)
+{
+	__atomic_fetch_sub(&span->meter->stuck, 1, __ATOMIC_RELAXED);
+	if (!span->prepaid_ns)
+		return;
+	__atomic_fetch_sub(&span->meter->rounds, 1, __ATOMIC_RELAXED);
+	meter_correct(span->meter, -(int64_t)span->prepaid_ns);
+}
+
 static void settle(const struct span *span, uint64_t took_ns)
 {
-	bool waited = span->prepaid_ns && settle_prepaid(span, took_ns);
+	bool given_up = span->due_ns == SPANS_NONE;
 
-	if (span->due_ns == SPANS_NONE)
-		__atomic_fetch_sub(&span->meter->stuck, 1, __ATOMIC_RELAXED);
-	if (span->kind == SPAN_WINDOW)
+	if (given_up)
+		take_back(span);
+	if (took_ns != SPANS_NONE && span->kind == SPAN_WINDOW)
 		window_settle(span, took_ns);
-	else
-		settle_sample(span, took_ns, waited);
+	else if (took_ns != SPANS_NONE)
+		settle_sample(span, took_ns, given_up && settle_given_up(span, took_ns));
+	else if (span->kind == SPAN_SAMPLE && span->unknown)
+		meter_correct(span->meter, (int64_t)BLIND_NS);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */
@@ -228,6 +250,7 @@ static void note_stream(struct meter *meter, const struct pace_work *work, uint6
 
 	if (last_context != work->context) {
 		STORE(meter->context, work->context);
+		STORE(meter->drained, -1);
 		if (last_context)
 			STORE(meter->contexts_at_ns, now_ns);
 	}
@@ -285,9 +308,11 @@ static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_
 {
 	unsigned count = spans_give_up(work->context, late_ns, waited_ns);
 
-	if (count)
-		meter_correct(meter, (int64_t)waited_ns);
+	if (!count)
+		return;
+	meter_correct(meter, (int64_t)waited_ns);
 	__atomic_fetch_add(&meter->stuck, (int32_t)count, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&meter->rounds, 1, __ATOMIC_RELAXED);
 }
 
 /* What should have been over by then is late at now_ns. */
@@ -298,23 +323,23 @@ static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
 							 : LATE_NS);
 }
 
-/*
- * Until what should be over is, or as long as patience lasts: which is less the next time when that
- * was of no use, as with kernels that wait for what is launched after them, and more when it was
- * too short. Then a launch goes, to which the bucket was open before that was paid for. For each
- * that is still not over, the next wait is twice as long: one kernel that waits for another is
- * likely, three are not.
- */
+/* Twice as long for each that was in vain and is still not over: that a kernel waits for the next
+ * one is likely, for the third one it is not. */
 static uint64_t patience(const struct meter *meter, bool known)
 {
-	int32_t stuck = LOAD(meter->stuck);
-	uint64_t ns = LOAD(meter->patience_ns) << (stuck < 0 ? 0 : stuck > 5 ? 5 : stuck);
+	int32_t rounds = LOAD(meter->rounds);
+	uint64_t ns = LOAD(meter->patience_ns) << (rounds < 0 ? 0 : rounds > 5 ? 5 : rounds);
 
 	if (known)
 		ns *= PATIENCE_KNOWN;
 	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
 }
 
+/*
+ * Until what should be over is, or as long as patience lasts: which is less the next time when that
+ * was of no use, as with kernels that wait for what is launched after them, and more when it was
+ * too short. Then a launch goes, to which the bucket was open before that was paid for.
+ */
 static int wait_for_late(struct meter *meter, const struct pace_work *work, bool *ret_goes)
 {
 	bool open = bucket_is_open(meter->bucket);
@@ -508,7 +533,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return error;
 	look_for_others(meter, work, now_ns);
 	ret_pass->meter = meter;
-	ret_pass->at_ns = now_ns;
 	ret_pass->cost = cost_find(&work->what);
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
@@ -519,13 +543,11 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	return 0;
 }
 
-#define BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */
-
 void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted)
 {
 	struct meter *meter = pass->meter;
 	struct span *sample = pass->sample;
-	uint64_t now_ns = pass->at_ns, charge_ns = pass->cost_ns;
+	uint64_t now_ns, charge_ns = pass->cost_ns;
 	bool unknown = charge_ns == COST_UNKNOWN;
 
 	if (!meter)
@@ -535,9 +557,9 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			span_drop(sample);
 		return;
 	}
-	if (tally_is_idle(&meter->tally, now_ns)) /* it begins now, not before the driver's call */
-		now_ns = clock_wall_ns();
+	now_ns = clock_wall_ns(); /* the driver's call may have been long */
 	if (unknown) {
+		STORE(meter->drained, -1);
 		window_break(meter);
 		charge_ns = sample ? 0 : BLIND_NS;
 	}
@@ -565,9 +587,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 
 void pace_end_context(const void *context)
 {
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		window_end_context(&meters[device], context);
-		STORE(meters[device].stuck, 0); /* or one more is tried in vain */
-	}
-	spans_end_context(context);
+	spans_end_context(context, settle);
 }

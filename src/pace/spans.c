@@ -7,14 +7,17 @@
  */
 #include "spans.h"
 
+#include "lock.h"
+
 #define SPANS        64
 #define CONTEXT_MOST 16 /* on their way in one context, so that others have some */
 
 enum span_state { FREE, HELD, CLOSED };
 
 static struct span spans[SPANS];
-static uint32_t closed_count; /* atomic */
-static uint64_t turns;        /* how many were closed, ever; atomic */
+static struct lock settling = LOCK_INIT; /* only ever tried: by who looks which are over */
+static uint32_t closed_count;            /* atomic */
+static uint64_t turns;                   /* how many were closed, ever; atomic */
 
 static bool move(struct span *span, uint32_t from, uint32_t to)
 {
@@ -33,12 +36,12 @@ static bool has_events(struct span *span, void *context)
 {
 	if (span->context == context)
 		return true;
-	span->context = NULL;
+	__atomic_store_n(&span->context, NULL, __ATOMIC_RELAXED);
 	span->begin = pace_driver->event_make(context);
 	span->end = span->begin ? pace_driver->event_make(context) : NULL;
 	if (!span->end)
 		return false;
-	span->context = context;
+	__atomic_store_n(&span->context, context, __ATOMIC_RELAXED);
 	return true;
 }
 
@@ -114,37 +117,39 @@ bool spans_any(void)
 }
 
 /* Held; SPANS_NONE once it is free. */
-static uint64_t settle(struct span *span, void (*done)(const struct span *span, uint64_t took_ns))
+static uint64_t settle(struct span *span, span_done_fn *done)
 {
-	enum pace_answer answer;
 	uint64_t took_ns, due_ns = span->due_ns;
+	enum pace_answer answer = pace_driver->elapsed(span->begin, span->end, &took_ns);
 
-	answer = pace_driver->elapsed(span->begin, span->end, &took_ns);
 	if (answer == PACE_NOT_YET) {
 		set(span, CLOSED);
 		return due_ns;
 	}
 	__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
-	if (answer == PACE_TOOK)
-		done(span, took_ns);
+	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	set(span, FREE);
 	return SPANS_NONE;
+}
+
+/* Without holding it: a context that is not ours may be ending. */
+static bool is_closed_of(const struct span *span, const void *context)
+{
+	return __atomic_load_n(&span->state, __ATOMIC_RELAXED) == CLOSED &&
+	       __atomic_load_n(&span->context, __ATOMIC_RELAXED) == context;
 }
 
 /* Holds the closed ones of the context: how many, in the order of their turns. */
 static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 {
-	uint32_t left = __atomic_load_n(&closed_count, __ATOMIC_RELAXED);
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < SPANS && left; i++) {
+	for (unsigned i = 0; i < SPANS; i++) {
 		struct span *span = &spans[i];
 		unsigned at;
 
-		if (__atomic_load_n(&span->state, __ATOMIC_RELAXED) != CLOSED ||
-		    !move(span, CLOSED, HELD))
+		if (!is_closed_of(span, context) || !move(span, CLOSED, HELD))
 			continue;
-		left--;
 		if (span->context != context) {
 			set(span, CLOSED);
 			continue;
@@ -156,7 +161,7 @@ static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 	return count;
 }
 
-uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns))
+static uint64_t settle_all(void *context, span_done_fn *done)
 {
 	struct span *held[SPANS];
 	unsigned count = hold_closed(context, held);
@@ -181,27 +186,40 @@ uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint6
 	return first_ns;
 }
 
+uint64_t spans_settle(void *context, span_done_fn *done)
+{
+	uint64_t first_ns;
+
+	if (!lock_try(&settling))
+		return 0;
+	first_ns = settle_all(context, done);
+	lock_release(&settling);
+	return first_ns;
+}
+
 unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
 {
-	unsigned count = 0;
+	struct span *held[SPANS];
+	unsigned count, given_up = 0;
 
-	for (unsigned i = 0; i < SPANS; i++) {
-		struct span *span = &spans[i];
+	if (!lock_try(&settling))
+		return 0;
+	count = hold_closed(context, held);
+	for (unsigned i = 0; i < count; i++) {
+		struct span *span = held[i];
 
-		if (!move(span, CLOSED, HELD))
-			continue;
-		if (span->context == context && late_ns >= span->due_ns) {
+		if (late_ns >= span->due_ns) {
 			span->due_ns = SPANS_NONE;
-			span->prepaid_ns += count ? 0 : prepaid_ns;
-			count++;
+			span->prepaid_ns = given_up++ ? 0 : prepaid_ns;
 		}
 		set(span, CLOSED);
 	}
-	return count;
+	lock_release(&settling);
+	return given_up;
 }
 
 /* What somebody holds is in use in that context, against the rules, or in another one. */
-void spans_end_context(const void *context)
+void spans_end_context(const void *context, span_done_fn *done)
 {
 	for (unsigned i = 0; i < SPANS; i++) {
 		struct span *span = &spans[i];
@@ -213,9 +231,11 @@ void spans_end_context(const void *context)
 			set(span, closed ? CLOSED : FREE);
 			continue;
 		}
-		if (closed)
+		if (closed) {
 			__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
-		span->context = NULL;
+			done(span, SPANS_NONE);
+		}
+		__atomic_store_n(&span->context, NULL, __ATOMIC_RELAXED);
 		set(span, FREE);
 	}
 }
@@ -225,4 +245,5 @@ void spans_forget(void)
 	for (unsigned i = 0; i < SPANS; i++)
 		spans[i] = (struct span){.state = FREE};
 	closed_count = 0;
+	lock_init(&settling);
 }

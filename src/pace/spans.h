@@ -29,12 +29,14 @@ struct span {
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */
-	uint64_t closed_ns;        /* clock_wall_ns(), as is */
+	uint64_t closed_ns;        /* when its end was recorded, clock_wall_ns() */
 	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
 	struct span_mark from, to; /* of a window */
+	int64_t done;              /* of a window: what was charged is over with it, up to that */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
 	bool fenced;  /* it is of all streams of the context */
+	bool alone;   /* of a window: it is of all streams that were given work */
 	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown; /* of a sample: it is charged when it is known */
 };
@@ -49,20 +51,24 @@ bool span_end(struct span *span, const struct pace_work *work);
 void span_close(struct span *span);
 void span_drop(struct span *span);
 
-/* Calls done(span, took_ns) for each closed one of the context that is over, as they were closed,
- * and frees it; a window only after those before it. Returns when the first of those that are left
- * should be over: SPANS_NONE when there is none. */
-uint64_t spans_settle(void *context, void (*done)(const struct span *span, uint64_t took_ns));
 #define SPANS_NONE UINT64_MAX
+
+/* What becomes of a closed one: how long it took, or SPANS_NONE when that will never be known. */
+typedef void span_done_fn(const struct span *span, uint64_t took_ns);
+
+/* Calls done for each closed one of the context that is over, as they were closed, and frees it; a
+ * window only after those before it. Returns when the first of those that are left should be over:
+ * SPANS_NONE when there is none, 0 when another thread is at it. */
+uint64_t spans_settle(void *context, span_done_fn *done);
 /* Those of the context that should have been over at late_ns: nobody waits for them any more, and
  * they are due at SPANS_NONE. What was charged for the time that somebody did is prepaid for the
- * first of them. How many there are. */
+ * one that was closed first. How many there are. */
 unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns);
 /* Whether there is any closed one: cheap. */
 bool spans_any(void);
 
-/* The context is gone, and its events with it. */
-void spans_end_context(const void *context);
+/* The context is gone, and its events with it: calls done for the closed ones of it. */
+void spans_end_context(const void *context, span_done_fn *done);
 void spans_forget(void); /* in a forked child */
 
 extern const struct pace_driver *pace_driver; /* pacer.c: written when the process attaches */

@@ -18,7 +18,8 @@
  * is dropped after STALE_NS.
  *
  * Kernels that run beside each other take less of the device together than their samples say.
- * Windows show that: all costs are trimmed by the proportion that they find.
+ * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
+ * has work on the device.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -63,11 +64,12 @@ static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now
 static bool is_good(const struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	uint64_t idle_ns = tally_idle_ns(&meter->tally, now_ns) - LOAD(window->from.idle_ns);
+	uint64_t from_ns = LOAD(window->from.idle_ns), to_ns = tally_idle_ns(&meter->tally, now_ns);
+	uint64_t idle_ns = to_ns > from_ns ? to_ns - from_ns : 0;
 
-	return LOAD(window->span) && now_ns - LOAD(window->used_ns) < STALE_NS &&
+	return LOAD(window->span) && meter_since(now_ns, LOAD(window->used_ns)) < STALE_NS &&
 	       LOAD(window->breaks) == LOAD(meter->breaks) &&
-	       idle_ns * IDLE_PART <= now_ns - LOAD(window->opened_ns) + IDLE_SLACK_NS;
+	       idle_ns * IDLE_PART <= meter_since(now_ns, LOAD(window->opened_ns)) + IDLE_SLACK_NS;
 }
 
 /* Of all streams, if it can be. */
@@ -75,7 +77,7 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
 		  uint64_t now_ns)
 {
 	bool fenced = LOAD(meter->stuck) <= 0 &&
-		      now_ns - LOAD(meter->contexts_at_ns) >= METER_MIXED_NS &&
+		      meter_since(now_ns, LOAD(meter->contexts_at_ns)) >= METER_MIXED_NS &&
 		      span_begin(span, work, true);
 
 	STORE(meter->fenced, fenced);
@@ -121,7 +123,8 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 
 /*
  * Under its lock. tells: the stream was busy from its begin to now. The mark comes behind the
- * event, as at the begin: what other threads submit meanwhile is charged once the driver has it.
+ * event, as at the begin: what other threads submit meanwhile is charged once the driver has it. A
+ * fence behind a kernel that runs on and on would never be reached.
  */
 static void end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
 {
@@ -129,10 +132,12 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	struct span *span = window->span;
 
 	STORE(window->span, NULL);
-	if (!span_end(span, work)) {
+	span->done = LOAD(meter->tally.charged);
+	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return;
 	}
+	span->alone = span->fenced || !meter_is_mixed(meter, now_ns);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
@@ -153,7 +158,8 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 	charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 	STORE(window->used_ns, now_ns);
 	if (ADD(window->launches, 1) < WINDOW_LAUNCHES && charged < (int64_t)WINDOW_NS &&
-	    now_ns - LOAD(window->opened_ns) < WINDOW_LONG_NS && bucket_is_open(meter->bucket))
+	    meter_since(now_ns, LOAD(window->opened_ns)) < WINDOW_LONG_NS &&
+	    bucket_is_open(meter->bucket))
 		return;
 	if (!lock_try(&window->lock))
 		return;
@@ -169,7 +175,7 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
-	if (window->span && is_of(window, work) && window->launches > 0)
+	if (window->span && is_of(window, work) && LOAD(window->launches) > 0)
 		end(meter, work, now_ns, is_busy);
 	lock_release(&window->lock);
 }
@@ -225,12 +231,14 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 	int64_t idle = (int64_t)(span->to.idle_ns - span->from.idle_ns);
 	int64_t others = meter_others(span->meter), fair;
 
+	if (idle < 0) /* what was taken for it turned out to be none */
+		idle = 0;
 	if (span->clear && idle * IDLE_PART <= took) {
 		fair = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
 		if (!others || seen < fair)
 			return fair;
 	}
-	return seen > 2 * took ? took : -1;
+	return span->alone && seen > 2 * took ? took : -1;
 }
 
 void window_settle(const struct span *span, uint64_t took_ns)
@@ -240,7 +248,7 @@ void window_settle(const struct span *span, uint64_t took_ns)
 	struct meter *meter = span->meter;
 
 	if (span->fenced)
-		STORE(meter->drained, to);
+		STORE(meter->drained, span->done);
 	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
 	if (!meter_others(meter))
 		trim(meter, busy, to - from);

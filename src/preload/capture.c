@@ -86,8 +86,12 @@ CAPTURE(cuStreamBeginCaptureToGraph_ptsz, (TO_GRAPH),
 /* There are errors that end one, and errors that do not. */
 static void end(bool was, bool is)
 {
-	if (was && !is)
-		__atomic_fetch_sub(&going_on, 1, __ATOMIC_RELAXED);
+	unsigned before = __atomic_load_n(&going_on, __ATOMIC_RELAXED);
+
+	while (was && !is && before > 0 &&
+	       !__atomic_compare_exchange_n(&going_on, &before, before - 1, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)

@@ -3,9 +3,9 @@
  * launch does in graph.c.
  *
  * Nothing is waited for, measured or charged for the sake of a stream that is captured: what it is
- * given runs when the graph is launched, and the graph's launch is charged then. When the driver
- * does not say whether it is, it will not take the launch either, as on the default stream while a
- * capture forbids its use: then the application hears of it at once.
+ * given runs when the graph is launched, and the graph's launch is charged then. When captures go
+ * on and the driver does not say whether this is one, it will not take the launch either, as on the
+ * default stream while a capture forbids its use: then the application hears of it at once.
  */
 #include "launch.h"
 

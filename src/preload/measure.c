@@ -1,5 +1,5 @@
 /*
- * How the pacer measures: with the driver's events. Each use is bracketed, as a question about an
+ * How the pacer measures: with the driver's events. Each question is bracketed, as one about an
  * event would end a capture that another thread makes in global mode.
  *
  * Events are never destroyed: they are kept for the next use, and end with their context.
@@ -52,9 +52,10 @@ static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 	relaxed_end(mode);
 	if (result == CUDA_ERROR_NOT_READY)
 		return PACE_NOT_YET;
-	if (result != CUDA_SUCCESS || !(ms >= 0))
+	if (result != CUDA_SUCCESS || !(ms > -1))
 		return PACE_UNKNOWN;
-	*ret_ns = (uint64_t)((double)ms * 1e6);
+	*ret_ns = ms > 0 ? (uint64_t)((double)ms * 1e6)
+			 : 0; /* two fences at one moment: about that */
 	return PACE_TOOK;
 }
 
