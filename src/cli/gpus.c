@@ -11,7 +11,7 @@
 #include "size.h"
 
 struct nvml {
-	void *library;
+	void *handle;
 	nvmlDeviceGetCount_v2_fn *count;
 	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
 	nvmlDeviceGetUUID_fn *uuid;
@@ -27,18 +27,17 @@ struct nvml {
 
 static bool find_functions(struct nvml *nvml)
 {
-	nvml->count = (nvmlDeviceGetCount_v2_fn *)dlsym(nvml->library, "nvmlDeviceGetCount_v2");
-	nvml->by_index = (nvmlDeviceGetHandleByIndex_v2_fn *)dlsym(nvml->library,
+	nvml->count = (nvmlDeviceGetCount_v2_fn *)dlsym(nvml->handle, "nvmlDeviceGetCount_v2");
+	nvml->by_index = (nvmlDeviceGetHandleByIndex_v2_fn *)dlsym(nvml->handle,
 								   "nvmlDeviceGetHandleByIndex_v2");
-	nvml->uuid = (nvmlDeviceGetUUID_fn *)dlsym(nvml->library, "nvmlDeviceGetUUID");
-	nvml->memory =
-		(nvmlDeviceGetMemoryInfo_fn *)dlsym(nvml->library, "nvmlDeviceGetMemoryInfo");
+	nvml->uuid = (nvmlDeviceGetUUID_fn *)dlsym(nvml->handle, "nvmlDeviceGetUUID");
+	nvml->memory = (nvmlDeviceGetMemoryInfo_fn *)dlsym(nvml->handle, "nvmlDeviceGetMemoryInfo");
 	return nvml->count && nvml->by_index && nvml->uuid && nvml->memory;
 }
 
 static void find_more_functions(struct nvml *nvml)
 {
-	void *from = nvml->library;
+	void *from = nvml->handle;
 
 	nvml->driver_version =
 		(nvmlSystemGetDriverVersion_fn *)dlsym(from, "nvmlSystemGetDriverVersion");
@@ -57,10 +56,10 @@ static int open_nvml(struct nvml *nvml, struct fault *fault)
 	int error;
 
 	memset(nvml, 0, sizeof(*nvml));
-	error = nvml_library_open(&nvml->library, fault);
+	error = nvml_library_open(&nvml->handle, fault);
 	if (error || find_functions(nvml))
 		return error;
-	nvml_library_close(nvml->library);
+	nvml_library_close(nvml->handle);
 	return nvml_library_lacks(fault);
 }
 
@@ -157,7 +156,7 @@ int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct f
 	error = ask_all(&nvml, ret_gpus, fault);
 	if (!error && ret_driver)
 		ask_driver(&nvml, ret_gpus->count, ret_driver);
-	nvml_library_close(nvml.library);
+	nvml_library_close(nvml.handle);
 	return error;
 }
 

@@ -1,13 +1,7 @@
 #include "bucket.h"
 
 #include "clock.h"
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
-#define ADD(field, value)   __atomic_fetch_add(&(field), value, __ATOMIC_RELAXED)
-#define SWAP(field, old, new)                                                       \
-	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_RELAXED, \
-				    __ATOMIC_RELAXED)
+#include "words.h"
 
 #define REFILL_NS (50 * NS_PER_US) /* what is not worth a write that others have to fetch */
 #define PAUSE_NS  (10 * NS_PER_S)  /* more of time is more than the bucket holds, or nonsense */

@@ -1,6 +1,7 @@
 #include "costs.h"
 
 #include "sys.h"
+#include "words.h"
 
 #define ENTRIES 4096 /* of 64 bytes; a power of two */
 #define PROBES  8
@@ -8,9 +9,6 @@
 
 #define SHORT_UNITS (100000 / UNIT_NS) /* a time slice is of a millisecond or two */
 #define NEAR        4
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 _Static_assert(sizeof(struct cost) == 64, "a cache line");
 

@@ -49,7 +49,8 @@ static inline uint64_t cost_ns(const struct cost *cost)
 	return cost ? __atomic_load_n(&cost->ns, __ATOMIC_RELAXED) : COST_UNKNOWN;
 }
 
-/* It took so long. lean_low: samples may have others' work in them, so the shorter ones count. */
+/* It took so long. lean_low: samples may have others' work in them, so the shorter ones count; of
+ * short work, the mean of what is near them. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
 
 /* It is another thing now: an executable graph that was updated. */

@@ -27,9 +27,7 @@
 #include "pace.h"
 #include "pacer.h"
 #include "sys.h"
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#include "words.h"
 
 #define LOOK_MOST 64               /* launches from one look at the clock to the next */
 #define LOOK_NS   (10 * NS_PER_MS) /* time that may go by in between */

@@ -5,6 +5,7 @@
 #include "lock.h"
 #include "spans.h"
 #include "tally.h"
+#include "words.h"
 
 /*
  * What is measured at present (window.c). Written under its lock, which is only ever tried while
@@ -67,7 +68,7 @@ static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
 /* The process's streams took turns a moment ago. */
 static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t then_ns = __atomic_load_n(&meter->mixed_at_ns, __ATOMIC_RELAXED);
+	uint64_t then_ns = LOAD(meter->mixed_at_ns);
 
 	return meter_since(now_ns, then_ns) < METER_MIXED_NS;
 }
@@ -75,14 +76,13 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 /* And nothing can be told of all of them at once. */
 static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 {
-	return !__atomic_load_n(&meter->fenced, __ATOMIC_RELAXED) && meter_is_mixed(meter, now_ns);
+	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
 }
 
 /* By how many the device's time may be shared with this process, at most. */
 static inline unsigned meter_others(const struct meter *meter)
 {
-	return __atomic_load_n(&meter->neighbours, __ATOMIC_RELAXED) +
-	       __atomic_load_n(&meter->peers, __ATOMIC_RELAXED);
+	return LOAD(meter->neighbours) + LOAD(meter->peers);
 }
 
 /* Which stream it is: default streams have the same handles for all threads, and are taken for each

@@ -24,9 +24,7 @@
 #include "pacer.h"
 #include "sys.h"
 #include "window.h"
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#include "words.h"
 
 #define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
 #define SAMPLE_LEAST_NS   ((int64_t)300)
@@ -93,8 +91,7 @@ void pace_set_policy(int device, unsigned policy_pct)
 
 	STORE(meter->quota.policy_pct, policy_pct);
 	if (is_attached(meter) && before != now)
-		__atomic_compare_exchange_n(meter->region_pct, &before, now, false,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		SWAP(*meter->region_pct, before, now);
 }
 
 bool pacer_any_limit(void)
@@ -175,14 +172,13 @@ static void settle_sample(const struct span *span, uint64_t took_ns, bool waited
 /*
  * A kernel that was given up: it was not waited for long enough, or it waited itself, for what
  * comes after it. The latter is likely where it ended soon after a launch that was let go. Whether
- * it is; of a window, that cannot be told.
+ * it is.
  */
 static bool settle_given_up(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
-	bool is_sample = span->kind == SPAN_SAMPLE;
-	bool waited = is_sample && span->closed_ns + took_ns - let_go_ns < RELEASE_NS;
+	bool waited = span->closed_ns + took_ns - let_go_ns < RELEASE_NS;
 
 	if (waited && patience_ns > PATIENCE_LEAST_NS)
 		STORE(meter->patience_ns, patience_ns / 2);
@@ -195,10 +191,10 @@ static bool settle_given_up(const struct span *span, uint64_t took_ns)
 /* Of one that was given up: what was counted and paid is taken back. */
 static void take_back(const struct span *span)
 {
-	__atomic_fetch_sub(&span->meter->stuck, 1, __ATOMIC_RELAXED);
+	ADD(span->meter->stuck, -1);
 	if (!span->prepaid_ns)
 		return;
-	__atomic_fetch_sub(&span->meter->rounds, 1, __ATOMIC_RELAXED);
+	ADD(span->meter->rounds, -1);
 	meter_correct(span->meter, -(int64_t)span->prepaid_ns);
 }
 
@@ -224,10 +220,9 @@ static void look_for_others(struct meter *meter, const struct pace_work *work, u
 	int64_t others_ns;
 	bool launch;
 
-	if (then_ns && now_ns - then_ns < OTHERS_EACH_NS)
+	if (then_ns && meter_since(now_ns, then_ns) < OTHERS_EACH_NS)
 		return;
-	if (!__atomic_compare_exchange_n(&meter->others_at_ns, &then_ns, now_ns, false,
-					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (!SWAP(meter->others_at_ns, then_ns, now_ns))
 		return;
 	STORE(meter->neighbours, pace_driver->neighbours(work));
 	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
@@ -267,10 +262,9 @@ static void show_utilisation(struct meter *meter, uint64_t now_ns)
 	uint64_t then_ns = LOAD(meter->util_at_ns);
 	int64_t own_ns, before_ns;
 
-	if (now_ns >= then_ns && now_ns - then_ns < NS_PER_S)
+	if (meter_since(now_ns, then_ns) < NS_PER_S)
 		return;
-	if (!__atomic_compare_exchange_n(&meter->util_at_ns, &then_ns, now_ns, false,
-					 __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (!SWAP(meter->util_at_ns, then_ns, now_ns))
 		return;
 	own_ns = LOAD(meter->tally.charged) + LOAD(meter->tally.corrected);
 	before_ns = __atomic_exchange_n(&meter->shown_ns, own_ns, __ATOMIC_RELAXED);
@@ -311,8 +305,8 @@ static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_
 	if (!count)
 		return;
 	meter_correct(meter, (int64_t)waited_ns);
-	__atomic_fetch_add(&meter->stuck, (int32_t)count, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&meter->rounds, 1, __ATOMIC_RELAXED);
+	ADD(meter->stuck, (int32_t)count);
+	ADD(meter->rounds, 1);
 }
 
 /* What should have been over by then is late at now_ns. */
@@ -411,7 +405,7 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 }
 
 /*
- * Whether the device has nothing to do for the slice. Costs say so, and the driver is asked where
+ * Whether the device has nothing to do for the process. Costs say so, and the driver is asked where
  * they may be wrong: at once where they say that it has not, or after a wait; else now and then.
  * Where one stream does not tell of all, a fence does that came behind everything. What costs say
  * about when there was nothing to do any more is a guess that a window can live with, but not one
@@ -421,7 +415,7 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
 	bool drained = LOAD(meter->drained) == LOAD(meter->tally.charged);
-	uint64_t since_ns = now_ns - LOAD(meter->asked_at_ns);
+	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
 
 	if (!expected && !drained &&
 	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))

@@ -8,6 +8,7 @@
 #include "spans.h"
 
 #include "lock.h"
+#include "words.h"
 
 #define SPANS        64
 #define CONTEXT_MOST 16 /* on their way in one context, so that others have some */
@@ -36,12 +37,12 @@ static bool has_events(struct span *span, void *context)
 {
 	if (span->context == context)
 		return true;
-	__atomic_store_n(&span->context, NULL, __ATOMIC_RELAXED);
+	STORE(span->context, NULL);
 	span->begin = pace_driver->event_make(context);
 	span->end = span->begin ? pace_driver->event_make(context) : NULL;
 	if (!span->end)
 		return false;
-	__atomic_store_n(&span->context, context, __ATOMIC_RELAXED);
+	STORE(span->context, context);
 	return true;
 }
 
@@ -61,13 +62,18 @@ static struct span *take(void *context, bool from_others)
 	return NULL;
 }
 
+/* Without holding it: a context that is not ours may be ending. */
+static bool is_closed_of(const struct span *span, const void *context)
+{
+	return LOAD(span->state) == CLOSED && LOAD(span->context) == context;
+}
+
 static unsigned count_in_use(const void *context)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < SPANS; i++)
-		count += __atomic_load_n(&spans[i].state, __ATOMIC_RELAXED) == CLOSED &&
-			 __atomic_load_n(&spans[i].context, __ATOMIC_RELAXED) == context;
+		count += is_closed_of(&spans[i], context);
 	return count;
 }
 
@@ -75,8 +81,7 @@ struct span *span_take(void *context)
 {
 	struct span *span;
 
-	if (__atomic_load_n(&closed_count, __ATOMIC_RELAXED) >= CONTEXT_MOST &&
-	    count_in_use(context) >= CONTEXT_MOST)
+	if (LOAD(closed_count) >= CONTEXT_MOST && count_in_use(context) >= CONTEXT_MOST)
 		return NULL;
 	span = take(context, false);
 	return span ? span : take(context, true);
@@ -106,14 +111,14 @@ bool span_end(struct span *span, const struct pace_work *work)
 
 void span_close(struct span *span)
 {
-	span->turn = __atomic_fetch_add(&turns, 1, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&closed_count, 1, __ATOMIC_RELAXED);
+	span->turn = ADD(turns, 1);
+	ADD(closed_count, 1);
 	set(span, CLOSED);
 }
 
 bool spans_any(void)
 {
-	return __atomic_load_n(&closed_count, __ATOMIC_RELAXED) > 0;
+	return LOAD(closed_count) > 0;
 }
 
 /* Held; SPANS_NONE once it is free. */
@@ -126,17 +131,10 @@ static uint64_t settle(struct span *span, span_done_fn *done)
 		set(span, CLOSED);
 		return due_ns;
 	}
-	__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
+	ADD(closed_count, -1);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	set(span, FREE);
 	return SPANS_NONE;
-}
-
-/* Without holding it: a context that is not ours may be ending. */
-static bool is_closed_of(const struct span *span, const void *context)
-{
-	return __atomic_load_n(&span->state, __ATOMIC_RELAXED) == CLOSED &&
-	       __atomic_load_n(&span->context, __ATOMIC_RELAXED) == context;
 }
 
 /* Holds the closed ones of the context: how many, in the order of their turns. */
@@ -232,10 +230,10 @@ void spans_end_context(const void *context, span_done_fn *done)
 			continue;
 		}
 		if (closed) {
-			__atomic_fetch_sub(&closed_count, 1, __ATOMIC_RELAXED);
+			ADD(closed_count, -1);
 			done(span, SPANS_NONE);
 		}
-		__atomic_store_n(&span->context, NULL, __ATOMIC_RELAXED);
+		STORE(span->context, NULL);
 		set(span, FREE);
 	}
 }

@@ -29,7 +29,7 @@ struct span {
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */
-	uint64_t closed_ns;        /* when its end was recorded, clock_wall_ns() */
+	uint64_t closed_ns;        /* of a sample: when its end was recorded, clock_wall_ns() */
 	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
 	struct span_mark from, to; /* of a window */
 	int64_t done;              /* of a window: what was charged is over with it, up to that */

@@ -1,13 +1,7 @@
 #include "tally.h"
 
 #include "clock.h"
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
-#define ADD(field, value)   __atomic_fetch_add(&(field), value, __ATOMIC_RELAXED)
-#define SWAP(field, old, new)                                                       \
-	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_RELAXED, \
-				    __ATOMIC_RELAXED)
+#include "words.h"
 
 #define BEHIND_NS (20 * NS_PER_MS) /* who read the clock before another did, and came after it */
 #define AHEAD_NS  (60 * NS_PER_S)  /* nobody has submitted so much: the clock was set back */

@@ -26,10 +26,7 @@
 #include "window.h"
 
 #include "clock.h"
-
-#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
-#define ADD(field, value)   __atomic_add_fetch(&(field), value, __ATOMIC_RELAXED)
+#include "words.h"
 
 #define WINDOW_NS       (1 * NS_PER_MS)  /* of charges; what events cost is a thousandth of it */
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
@@ -142,7 +139,6 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
 	span->due_ns = LOAD(meter->tally.busy_until);
-	span->closed_ns = now_ns;
 	span_close(span);
 }
 
@@ -182,7 +178,7 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 
 void window_break(struct meter *meter)
 {
-	__atomic_fetch_add(&meter->breaks, 1, __ATOMIC_RELAXED);
+	ADD(meter->breaks, 1);
 }
 
 /*

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "capture.h"
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
@@ -141,14 +142,6 @@ struct taking {
 	struct pool_claim claim;
 };
 
-static bool is_capturing(CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	return cuda.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-	       status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static struct lock trying = LOCK_INIT; /* held by the thread whose allocation is tentative */
 
 void async_alloc_forget(void)
@@ -193,7 +186,7 @@ static CUresult grow(struct taking *taking, CUstream stream)
 	CUdevice device = taking->claim.device;
 	int error;
 
-	if (is_capturing(stream))
+	if (capture_has(stream, false))
 		return CUDA_SUCCESS;
 	reconcile_books(device);
 	error = pool_grow(taking->pool, taking->size_bytes, &taking->claim);

@@ -22,9 +22,26 @@ void capture_forget(void)
 	going_on = 0;
 }
 
-bool capture_goes_on(void)
+static bool any(void)
 {
 	return __atomic_load_n(&going_on, __ATOMIC_RELAXED) != 0;
+}
+
+static CUresult ask(CUstream stream, bool per_thread, bool *ret_captured)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = per_thread ? cuda.cuStreamIsCapturing_ptsz(stream, &status)
+				     : cuda.cuStreamIsCapturing(stream, &status);
+
+	*ret_captured = status != CU_STREAM_CAPTURE_STATUS_NONE;
+	return result;
+}
+
+bool capture_has(CUstream stream, bool per_thread)
+{
+	bool captured;
+
+	return any() && (ask(stream, per_thread, &captured) != CUDA_SUCCESS || captured);
 }
 
 bool capture_fence(CUcontext context, CUevent event)
@@ -32,7 +49,7 @@ bool capture_fence(CUcontext context, CUevent event)
 	bool done;
 
 	lock_acquire(&lock);
-	done = !capture_goes_on() && cuda.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
+	done = !any() && cuda.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
 	lock_release(&lock);
 	return done;
 }
@@ -50,17 +67,6 @@ static CUresult begun(CUresult result)
 	if (result != CUDA_SUCCESS)
 		__atomic_fetch_sub(&going_on, 1, __ATOMIC_RELAXED);
 	return result;
-}
-
-static bool is_captured(CUstream stream, bool per_thread)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-	if (per_thread)
-		cuda.cuStreamIsCapturing_ptsz(stream, &status);
-	else
-		cuda.cuStreamIsCapturing(stream, &status);
-	return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 #define CAPTURE(name, parameters, arguments)       \
@@ -84,36 +90,32 @@ CAPTURE(cuStreamBeginCaptureToGraph_ptsz, (TO_GRAPH),
 	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
 
 /* There are errors that end one, and errors that do not. */
-static void end(bool was, bool is)
+static CUresult end(CUresult (*original)(CUstream, CUgraph *), CUstream stream, bool per_thread,
+		    CUgraph *ret_graph)
 {
-	unsigned before = __atomic_load_n(&going_on, __ATOMIC_RELAXED);
+	unsigned before;
+	CUresult result;
+	bool was, is;
 
+	ask(stream, per_thread, &was);
+	result = original(stream, ret_graph);
+	ask(stream, per_thread, &is);
+	before = __atomic_load_n(&going_on, __ATOMIC_RELAXED);
 	while (was && !is && before > 0 &&
 	       !__atomic_compare_exchange_n(&going_on, &before, before - 1, false, __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED))
 		;
+	return result;
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
-	CUresult result;
-	bool was;
-
 	cuda_bind();
-	was = is_captured(hStream, false);
-	result = cuda.cuStreamEndCapture(hStream, phGraph);
-	end(was, is_captured(hStream, false));
-	return result;
+	return end(cuda.cuStreamEndCapture, hStream, false, phGraph);
 }
 
 CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 {
-	CUresult result;
-	bool was;
-
 	cuda_bind();
-	was = is_captured(hStream, true);
-	result = cuda.cuStreamEndCapture_ptsz(hStream, phGraph);
-	end(was, is_captured(hStream, true));
-	return result;
+	return end(cuda.cuStreamEndCapture_ptsz, hStream, true, phGraph);
 }

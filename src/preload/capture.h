@@ -12,7 +12,9 @@
  */
 bool capture_fence(CUcontext context, CUevent event);
 
-/* Whether one goes on in this process, or may. */
-bool capture_goes_on(void);
+/* Whether what the stream is given is captured. Also true when captures go on and the driver does
+ * not say: it will not take the work either, as on the default stream while a capture forbids its
+ * use. */
+bool capture_has(CUstream stream, bool per_thread);
 
 void capture_forget(void); /* in a forked child */

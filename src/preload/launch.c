@@ -3,9 +3,7 @@
  * launch does in graph.c.
  *
  * Nothing is waited for, measured or charged for the sake of a stream that is captured: what it is
- * given runs when the graph is launched, and the graph's launch is charged then. When captures go
- * on and the driver does not say whether this is one, it will not take the launch either, as on the
- * default stream while a capture forbids its use: then the application hears of it at once.
+ * given runs when the graph is launched, and the graph's launch is charged then.
  */
 #include "launch.h"
 
@@ -74,20 +72,6 @@ static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
 }
 
 /* -- where it goes ----------------------------------------------------------------------------- */
-
-static bool is_capturing(CUstream stream, bool per_thread)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	CUresult result;
-
-	if (!capture_goes_on())
-		return false;
-	result = per_thread ? cuda.cuStreamIsCapturing_ptsz(stream, &status)
-			    : cuda.cuStreamIsCapturing(stream, &status);
-	if (result == CUDA_ERROR_NOT_SUPPORTED) /* drivers before CUDA 10 capture nothing */
-		return false;
-	return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 static CUcontext context_of(CUstream stream)
 {
@@ -185,7 +169,7 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 	error = pace_ask();
 	if (error == 0 && !pace_asks_all())
 		return CUDA_SUCCESS;
-	captured = (error == 0 || error == -EAGAIN) && is_capturing(stream, per_thread);
+	captured = (error == 0 || error == -EAGAIN) && capture_has(stream, per_thread);
 	if (captured)
 		return CUDA_SUCCESS;
 	if (error == -EAGAIN)

@@ -227,40 +227,33 @@ neighbour() {
     done
 }
 
-# Two that are held, each in a slice of its own.
-tenants() {
-    name=tenants-$1 pids=''
-    wanted "$name" || return 0
-    bare --kernel="$2"
-    begin=$(($(date +%s) + 3))
+# pair NAME LESS MORE COMMAND ARGUMENT…: two of COMMAND CORES ARGUMENT… at once, each in a slice of its own.
+pair() {
+    name=$1 less=$2 more=$3 command=$4 pids=''
+    shift 4
     for percent in 30 60; do
         new_slice
-        to "$scratch/tenant.$percent" limited_share "$percent" --kernel="$2" --begin="$begin" &
+        to "$scratch/tenant.$percent" "$command" "$percent" "$@" &
         pids="$pids $!"
     done
     for pid in $pids; do wait "$pid"; done
     for percent in 30 60; do
         cp "$scratch/tenant.$percent" "$scratch/limited"
-        judge "$name" "$percent" $((percent - 3)) $((percent + 1)) no
+        judge "$name" "$percent" $((percent - less)) $((percent + more)) no
     done
 }
 
-# Two that train, each in a slice of its own.
+tenants() {
+    wanted "tenants-$1" || return 0
+    bare --kernel="$2"
+    pair "tenants-$1" 3 1 limited_share --kernel="$2" --begin=$(($(date +%s) + 3))
+}
+
 tenants_train() {
     wanted tenants-train && has torch || return 0
-    bare="$scratch/bare.train" pids=''
+    bare="$scratch/bare.train"
     to "$bare" timeout 300 python3 "$here/shares.py" "$seconds" train
-    begin=$(($(date +%s) + 15))
-    for percent in 30 60; do
-        new_slice
-        to "$scratch/tenant.$percent" limited "$percent" timeout 300 python3 "$here/shares.py" --begin="$begin" "$seconds" train &
-        pids="$pids $!"
-    done
-    for pid in $pids; do wait "$pid"; done
-    for percent in 30 60; do
-        cp "$scratch/tenant.$percent" "$scratch/limited"
-        judge tenants-train "$percent" $((percent - 8)) $((percent + 8)) no
-    done
+    pair tenants-train 8 8 limited timeout 300 python3 "$here/shares.py" --begin=$(($(date +%s) + 15)) "$seconds" train
 }
 
 host_bound() {

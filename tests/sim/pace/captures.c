@@ -142,7 +142,33 @@ static CUresult begin_v2_ptsz(CUstream on)
 	return cuStreamBeginCapture_v2_ptsz(on, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-/* What fails to begin, or to end, changes nothing. */
+#define STARTS_ASK 3 /* how often the driver is asked for the capture that pace_start makes */
+
+/* What fails to begin is none: nobody asks the driver, which would say that it does not know,
+ * whether a stream is captured. */
+static void failed(void)
+{
+	struct vgpu_region_bucket before;
+	char faults[2048] = "";
+	size_t length = 0;
+
+	for (unsigned n = STARTS_ASK + 1; n < STARTS_ASK + 50; n++)
+		length += (size_t)snprintf(faults + length, sizeof(faults) - length,
+					   "cuStreamIsCapturing@%u=999,", n);
+	faults[length - 1] = '\0';
+	setenv("VGPU_SIM_FAULTS", faults, 1);
+	pace_start("50");
+	CHECK_CUDA(cuGraphCreate(&to_graph, 0), CUDA_SUCCESS);
+	CHECK_CUDA(begin_to_graph(stream), CUDA_ERROR_NOT_SUPPORTED); /* by the simulated driver */
+	CHECK_CUDA(begin_to_graph_ptsz(stream), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK(cuStreamBeginCapture(NULL) != CUDA_SUCCESS);
+	before = *bucket_of(0);
+	for (unsigned n = 0; n < 40; n++)
+		busy(spin, 20000, stream);
+	CHECK(PEEK(bucket_of(0)->charged) > before.charged);
+}
+
+/* Which may be tried where one goes on, or none. */
 static void every_way(void)
 {
 	static CUresult (*const begins[])(CUstream) = {
@@ -151,9 +177,6 @@ static void every_way(void)
 
 	pace_start("50");
 	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphCreate(&to_graph, 0), CUDA_SUCCESS);
-	CHECK_CUDA(begin_to_graph(stream), CUDA_ERROR_NOT_SUPPORTED); /* by the simulated driver */
-	CHECK_CUDA(begin_to_graph_ptsz(stream), CUDA_ERROR_NOT_SUPPORTED);
 	for (unsigned i = 0; i < 8; i++) {
 		struct vgpu_region_bucket before;
 		CUgraph captured = NULL;
@@ -180,7 +203,7 @@ static void every_way(void)
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {SCENE(in_debt), SCENE(not_charged), SCENE(beside),
-					      SCENE(every_way)};
+					      SCENE(failed), SCENE(every_way)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
