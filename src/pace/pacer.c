@@ -245,7 +245,6 @@ static void note_stream(struct meter *meter, const struct pace_work *work, uint6
 
 	if (last_context != work->context) {
 		STORE(meter->context, work->context);
-		STORE(meter->drained, -1);
 		if (last_context)
 			STORE(meter->contexts_at_ns, now_ns);
 	}
@@ -406,23 +405,18 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 
 /*
  * Whether the device has nothing to do for the process. Costs say so, and the driver is asked where
- * they may be wrong: at once where they say that it has not, or after a wait; else now and then.
- * Where one stream does not tell of all, a fence does that came behind everything. What costs say
- * about when there was nothing to do any more is a guess that a window can live with, but not one
- * about a wait.
+ * they may be wrong: at once where they say that it has not, or after a wait; else now and then,
+ * if the one stream tells of all. What costs say about when there was nothing to do any more is a
+ * guess that a window can live with, but not one about a wait.
  */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
-	bool drained = LOAD(meter->drained) == LOAD(meter->tally.charged);
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
 
-	if (!expected && !drained &&
-	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
+	if (!expected && (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
 		return false;
-	if (drained)
-		busy = false;
-	else if (expected && !waited && since_ns < ASK_IDLE_NS)
+	if (expected && !waited && since_ns < ASK_IDLE_NS)
 		busy = LOAD(meter->was_busy);
 	else
 		busy = ask_if_busy(meter, work, now_ns);
@@ -553,7 +547,6 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	}
 	now_ns = clock_wall_ns(); /* the driver's call may have been long */
 	if (unknown) {
-		STORE(meter->drained, -1);
 		window_break(meter);
 		charge_ns = sample ? 0 : BLIND_NS;
 	}

@@ -32,7 +32,6 @@ struct span {
 	uint64_t closed_ns;        /* of a sample: when its end was recorded, clock_wall_ns() */
 	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
 	struct span_mark from, to; /* of a window */
-	int64_t done;              /* of a window: what was charged is over with it, up to that */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
 	bool fenced;  /* it is of all streams of the context */

@@ -129,7 +129,6 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	struct span *span = window->span;
 
 	STORE(window->span, NULL);
-	span->done = LOAD(meter->tally.charged);
 	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return;
@@ -243,8 +242,6 @@ void window_settle(const struct span *span, uint64_t took_ns)
 		to = span->to.charged, busy = busy_of(span, took, to - from);
 	struct meter *meter = span->meter;
 
-	if (span->fenced)
-		STORE(meter->drained, span->done);
 	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
 	if (!meter_others(meter))
 		trim(meter, busy, to - from);

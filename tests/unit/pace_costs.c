@@ -85,6 +85,18 @@ static void test_mean(void **state)
 	assert_in_range(known(what), 39 * MS, 40 * MS);
 }
 
+/* Of short work, the mean of what is not several times as long. */
+static void test_lean_short(void **state)
+{
+	static const uint64_t took_us[] = {16, 32, 16, 32, 2000, 16, 32, 48};
+	struct cost_of what = grid(1, 1);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(took_us) / sizeof(*took_us); i++)
+		learn(what, took_us[i] * NS_PER_US, true);
+	assert_in_range(known(what), 27 * NS_PER_US, 28 * NS_PER_US);
+}
+
 /* A few that are long change nothing then, nor does a single one that is short. */
 static void test_lean_low(void **state)
 {
@@ -224,9 +236,9 @@ static void test_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_unknown),   TEST(test_no_shape), TEST(test_guess), TEST(test_mean),
-		TEST(test_lean_low),  TEST(test_extremes), TEST(test_full),  TEST(test_forget),
-		TEST(test_no_memory), TEST(test_at_once),
+		TEST(test_unknown),  TEST(test_no_shape),   TEST(test_guess),    TEST(test_mean),
+		TEST(test_lean_low), TEST(test_lean_short), TEST(test_extremes), TEST(test_full),
+		TEST(test_forget),   TEST(test_no_memory),  TEST(test_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

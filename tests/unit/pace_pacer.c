@@ -257,6 +257,24 @@ static void test_idle_neighbours(void **state)
 	}
 }
 
+/* One function that is short or long: its cost is the lower, beside others, and what keeps it from
+ * having all of the device is that it has had its fair part of a long window at least. */
+static void test_unlike_beside_others(void **state)
+{
+	static const struct kernel kernels[] = {{.function = 1, .ns = 50000},
+						{.function = 1, .ns = 5 * MS}};
+	double share;
+
+	joined(state, 10);
+	fake.neighbours = true;
+	share_of(kernels, 2, NS_PER_S);
+	share = share_of(kernels, 2, 5 * NS_PER_S);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "unlike, beside others: %.2f of 10\n", share);
+	assert_true(share < 50);
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +290,7 @@ int main(void)
 		TEST(test_host_bound),
 		TEST(test_neighbours),
 		TEST(test_idle_neighbours),
+		TEST(test_unlike_beside_others),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
