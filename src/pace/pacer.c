@@ -191,10 +191,10 @@ static bool settle_given_up(const struct span *span, uint64_t took_ns)
 /* Of one that was given up: what was counted and paid is taken back. */
 static void take_back(const struct span *span)
 {
-	ADD(span->meter->stuck, -1);
+	SUB(span->meter->stuck, 1);
 	if (!span->prepaid_ns)
 		return;
-	ADD(span->meter->rounds, -1);
+	SUB(span->meter->rounds, 1);
 	meter_correct(span->meter, -(int64_t)span->prepaid_ns);
 }
 

@@ -131,7 +131,7 @@ static uint64_t settle(struct span *span, span_done_fn *done)
 		set(span, CLOSED);
 		return due_ns;
 	}
-	ADD(closed_count, -1);
+	SUB(closed_count, 1);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	set(span, FREE);
 	return SPANS_NONE;
@@ -230,7 +230,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 			continue;
 		}
 		if (closed) {
-			ADD(closed_count, -1);
+			SUB(closed_count, 1);
 			done(span, SPANS_NONE);
 		}
 		STORE(span->context, NULL);
