@@ -10,6 +10,8 @@
 #define SHORT_UNITS (100000 / UNIT_NS) /* a time slice is of a millisecond or two */
 #define NEAR        4
 
+#define WAITS 4 /* so often it has to run on by itself, to be thought to do so */
+
 _Static_assert(sizeof(struct cost) == 64, "a cache line");
 
 static struct cost *table; /* set once, by whoever comes first */
@@ -54,6 +56,7 @@ static void start_over(struct cost *cost, uint64_t key)
 {
 	STORE(cost->ns, COST_UNKNOWN);
 	STORE(cost->samples, 0);
+	STORE(cost->waits, 0);
 	STORE(cost->sample_at_ns, 0);
 	STORE(cost->blocks, 0);
 	__atomic_store_n(&cost->key, key, __ATOMIC_RELEASE); /* last; pairs with look_up's load */
@@ -106,7 +109,8 @@ struct cost *cost_find(const struct cost_of *what)
 	uint64_t key = key_of(what->function, what->shape);
 	struct cost *cost = look_up(key, true);
 
-	if (cost && !LOAD(cost->samples) && LOAD(cost->ns) == COST_UNKNOWN && what->shape)
+	if (cost && !LOAD(cost->samples) && !LOAD(cost->waits) && LOAD(cost->ns) == COST_UNKNOWN &&
+	    what->shape)
 		STORE(cost->ns, guess(what));
 	return cost;
 }
@@ -156,7 +160,7 @@ void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns,
 		return; /* its place was taken */
 	samples = LOAD(cost->samples);
 	STORE(cost->seen[samples % COST_RING], units < UINT32_MAX ? (uint32_t)units : UINT32_MAX);
-	STORE(cost->samples, samples + 1);
+	STORE(cost->samples, (uint16_t)(samples < UINT16_MAX ? samples + 1 : COST_RING));
 	count = samples + 1 < COST_RING ? samples + 1 : COST_RING;
 	before_ns = LOAD(cost->ns);
 	if (lean_low)
@@ -173,6 +177,20 @@ void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns,
 		return;
 	STORE(other->blocks, what->blocks < UINT32_MAX ? (uint32_t)what->blocks : UINT32_MAX);
 	STORE(other->ns, took_ns); /* no mean, which may be another's guess: guesses do not grow */
+}
+
+void cost_learn_wait(struct cost *cost, const struct cost_of *what, bool waited)
+{
+	uint16_t waits;
+
+	if (!cost || LOAD(cost->key) != key_of(what->function, what->shape))
+		return;
+	waits = LOAD(cost->waits);
+	if (waited)
+		STORE(cost->waits, WAITS);
+	else if (waits)
+		STORE(cost->waits, (uint16_t)(waits - 1));
+	STORE(cost->ns, COST_UNKNOWN);
 }
 
 void cost_forget(const struct cost_of *what)

@@ -29,7 +29,8 @@ struct cost {
 	uint64_t ns;              /* COST_UNKNOWN until learned */
 	uint64_t sample_at_ns;    /* when the next sample is due, clock_wall_ns() */
 	uint32_t blocks;          /* of the grid */
-	uint32_t samples;         /* how many there were */
+	uint16_t samples;         /* how many there were, about */
+	uint16_t waits;           /* 0; or it waits, until that many times more it did not */
 	uint32_t seen[COST_RING]; /* the last of them, in units of 16 ns */
 };
 
@@ -52,6 +53,16 @@ static inline uint64_t cost_ns(const struct cost *cost)
 /* It took so long. lean_low: samples may have others' work in them, so the shorter ones count; of
  * short work, the mean of what is near them. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
+
+/* It ran until something was launched behind it: waited; or, if that was what it did before, this
+ * time it did not. What it costs is not known for as long as it does. */
+void cost_learn_wait(struct cost *cost, const struct cost_of *what, bool waited);
+
+/* Whether it does. */
+static inline bool cost_waits(const struct cost *cost)
+{
+	return cost && __atomic_load_n(&cost->waits, __ATOMIC_RELAXED);
+}
 
 /* It is another thing now: an executable graph that was updated. */
 void cost_forget(const struct cost_of *what);

@@ -45,6 +45,7 @@ struct meter {
 	uint64_t util_at_ns;     /* when its part was shown */
 	uint64_t let_go_ns;      /* when something was last launched while anything was stuck */
 	int32_t rounds;          /* how often somebody waited in vain for what is not over yet */
+	int32_t awaited;         /* so many launches go at once yet: something waits for them */
 	int32_t stuck;           /* spans that were given up, and are not over yet */
 	uint32_t trim;           /* what costs are multiplied by (window.c) */
 	uint32_t neighbours;     /* others' contexts on the device, at most */

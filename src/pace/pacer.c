@@ -20,32 +20,25 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "late.h"
 #include "meter.h"
 #include "pacer.h"
 #include "sys.h"
 #include "window.h"
 #include "words.h"
 
-#define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
-#define SAMPLE_LEAST_NS   ((int64_t)300)
-#define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
-#define SAMPLES_AT_ONCE   3                /* of what is new */
-#define LATE_NS           (1 * NS_PER_MS)  /* after when it should be over */
-#define LATE_MIXED_NS     (20 * NS_PER_MS) /* what came later, to other streams, may go first */
-#define LATE_CROWDED_NS   (50 * NS_PER_MS)
-#define OTHERS_NS         (1 * NS_PER_MS)  /* in OTHERS_EACH_NS */
-#define PATIENCE_NS       (32 * NS_PER_MS) /* at first: JAX's tuner gives up at 200 ms */
-#define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
-#define RELEASE_NS        (5 * NS_PER_MS) /* what waited for a launch is over so soon after it */
-#define PATIENCE_KNOWN    4 /* times that for what is late, as many more may be on their way */
-#define PATIENCE_LEAST_NS (16 * NS_PER_MS)
-#define SETTLE_EACH_NS    (100 * NS_PER_US)
-#define ASK_EACH_NS       (200 * NS_PER_US)
-#define ASK_IDLE_NS       (50 * NS_PER_US)
-#define OTHERS_EACH_NS    (200 * NS_PER_MS)
-#define NAP_LONG_NS       (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
-#define NAP_AFTER_NS      (100 * NS_PER_US) /* when something should be over, and is */
-#define NAP_SHORT_NS      (NS_PER_MS / 2)   /* it should be, and is not */
+#define SAMPLE_EVENT_NS 2050 /* around one kernel, more than it takes among others (on an H200) */
+#define SAMPLE_LEAST_NS ((int64_t)300)
+#define SAMPLE_EVERY_NS (10 * NS_PER_MS)
+#define SAMPLES_AT_ONCE 3               /* of what is new */
+#define OTHERS_NS       (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
+#define SETTLE_EACH_NS  (100 * NS_PER_US)
+#define ASK_EACH_NS     (200 * NS_PER_US)
+#define ASK_IDLE_NS     (50 * NS_PER_US)
+#define OTHERS_EACH_NS  (200 * NS_PER_MS)
+#define NAP_LONG_NS     (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
+#define NAP_AFTER_NS    (100 * NS_PER_US) /* when something should be over, and is */
+#define NAP_SHORT_NS    (NS_PER_MS / 2)   /* it should be, and is not */
 
 static struct meter meters[VGPU_DEVICES_MAX];
 static struct region *joined; /* by pacer_attach */
@@ -117,7 +110,7 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 		meter->quota = quotas[device];
 		window_reset(meter);
 		meter->fenced = true; /* until it turns out otherwise */
-		meter->patience_ns = PATIENCE_NS;
+		late_reset(meter);
 		if (index < 0)
 			continue;
 		meter->region_pct = &file->hami.sm_limit[index];
@@ -152,62 +145,27 @@ static uint64_t at_least(int64_t ns)
 
 #define BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */
 
-/* waited: for the work behind it, which was kept back. What it costs without that, windows and
- * later samples find out; of other geometries that says nothing. */
+/* waited: for what was launched behind it. */
 static void settle_sample(const struct span *span, uint64_t took_ns, bool waited)
 {
 	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
-	struct cost_of what = span->what;
 
 	if (span->unknown)
 		meter_correct(span->meter, (int64_t)took);
-	if (waited) {
-		took = at_least(0);
-		what.blocks = 0;
-	}
-	if (!waited || span->unknown)
-		cost_learn(span->cost, &what, took, leans_low(span->meter));
-}
-
-/*
- * A kernel that was given up: it was not waited for long enough, or it waited itself, for what
- * comes after it. The latter is likely where it ended soon after a launch that was let go. Whether
- * it is.
- */
-static bool settle_given_up(const struct span *span, uint64_t took_ns)
-{
-	struct meter *meter = span->meter;
-	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
-	bool waited = span->closed_ns + took_ns - let_go_ns < RELEASE_NS;
-
-	if (waited && patience_ns > PATIENCE_LEAST_NS)
-		STORE(meter->patience_ns, patience_ns / 2);
-	else if (!waited && span->prepaid_ns && took_ns > 2 * span->prepaid_ns &&
-		 patience_ns < PATIENCE_MOST_NS)
-		STORE(meter->patience_ns, patience_ns * 2);
-	return waited;
-}
-
-/* Of one that was given up: what was counted and paid is taken back. */
-static void take_back(const struct span *span)
-{
-	SUB(span->meter->stuck, 1);
-	if (!span->prepaid_ns)
-		return;
-	SUB(span->meter->rounds, 1);
-	meter_correct(span->meter, -(int64_t)span->prepaid_ns);
+	if (waited || cost_waits(span->cost))
+		cost_learn_wait(span->cost, &span->what, waited);
+	else
+		cost_learn(span->cost, &span->what, took, leans_low(span->meter));
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
 {
-	bool given_up = span->due_ns == SPANS_NONE;
+	bool waited = late_settle(span, took_ns);
 
-	if (given_up)
-		take_back(span);
 	if (took_ns != SPANS_NONE && span->kind == SPAN_WINDOW)
 		window_settle(span, took_ns);
 	else if (took_ns != SPANS_NONE)
-		settle_sample(span, took_ns, given_up && settle_given_up(span, took_ns));
+		settle_sample(span, took_ns, waited);
 	else if (span->kind == SPAN_SAMPLE && span->unknown)
 		meter_correct(span->meter, (int64_t)BLIND_NS);
 }
@@ -273,92 +231,6 @@ static void show_utilisation(struct meter *meter, uint64_t now_ns)
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 
-/* Sleeps that get longer: the first are none, as short kernels are over at once. */
-static void nap(unsigned *naps)
-{
-	unsigned count = (*naps)++;
-
-	if (count < 8)
-		for (unsigned i = 0; i < 100; i++)
-			__asm__ volatile("" ::: "memory");
-	else
-		sys_sleep_ns(count < 16   ? 20 * NS_PER_US
-			     : count < 32 ? 200 * NS_PER_US
-					  : NS_PER_MS);
-}
-
-/* Whether the words, and the region, still let anything go; waits where they do not. */
-static int keep_words(void)
-{
-	int error = pace_ask();
-
-	return error == -EAGAIN ? pace_wait() : error;
-}
-
-/* The device was busy with it for that long at least. */
-static void pay_ahead(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
-		      uint64_t waited_ns)
-{
-	unsigned count = spans_give_up(work->context, late_ns, waited_ns);
-
-	if (!count)
-		return;
-	meter_correct(meter, (int64_t)waited_ns);
-	ADD(meter->stuck, (int32_t)count);
-	ADD(meter->rounds, 1);
-}
-
-/* What should have been over by then is late at now_ns. */
-static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
-{
-	return now_ns - (meter_others(meter)             ? LATE_CROWDED_NS
-			 : meter_is_mixed(meter, now_ns) ? LATE_MIXED_NS
-							 : LATE_NS);
-}
-
-/* Twice as long for each that was in vain and is still not over: that a kernel waits for the next
- * one is likely, for the third one it is not. */
-static uint64_t patience(const struct meter *meter, bool known)
-{
-	int32_t rounds = LOAD(meter->rounds);
-	uint64_t ns = LOAD(meter->patience_ns) << (rounds < 0 ? 0 : rounds > 5 ? 5 : rounds);
-
-	if (known)
-		ns *= PATIENCE_KNOWN;
-	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
-}
-
-/*
- * Until what should be over is, or as long as patience lasts: which is less the next time when that
- * was of no use, as with kernels that wait for what is launched after them, and more when it was
- * too short. Then a launch goes, to which the bucket was open before that was paid for.
- */
-static int wait_for_late(struct meter *meter, const struct pace_work *work, bool *ret_goes)
-{
-	bool open = bucket_is_open(meter->bucket);
-	uint64_t began_ns = clock_now_ns();
-	unsigned naps = 0;
-	int error = 0;
-
-	while (!error && spans_any()) {
-		uint64_t late_ns = late_at(meter, clock_wall_ns());
-		uint64_t due_ns = spans_settle(work->context, settle), patience_ns;
-
-		if (due_ns > late_ns)
-			break;
-		patience_ns = patience(meter, due_ns != 0);
-		if (clock_now_ns() - began_ns >= patience_ns) {
-			pay_ahead(meter, work, late_ns, patience_ns);
-			*ret_goes = open;
-			break;
-		}
-		nap(&naps);
-		if (naps % 16 == 0)
-			error = keep_words();
-	}
-	return error;
-}
-
 /* What was submitted may turn out to have been less: so a wait ends when it should be over. */
 static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 {
@@ -376,7 +248,8 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 	int error = 0;
 
 	while (!error) {
-		uint64_t due_ns = spans_settle(work->context, settle), now_ns = clock_wall_ns();
+		uint64_t due_ns = spans_settle(work->context, NULL, settle).due_ns,
+			 now_ns = clock_wall_ns();
 		unsigned pct = limit_of(meter);
 
 		if (!pct)
@@ -388,7 +261,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 			window_break(meter);
 		sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		pace_driver->look();
-		error = keep_words();
+		error = pace_wait();
 	}
 	return error;
 }
@@ -457,7 +330,7 @@ static struct span *sample_begin(struct meter *meter, struct cost *cost,
 {
 	struct span *span;
 
-	if (!cost || !is_time(LOAD(cost->sample_at_ns), now_ns))
+	if (!cost || (!is_time(LOAD(cost->sample_at_ns), now_ns) && !cost_waits(cost)))
 		return NULL;
 	span = span_take(work->context);
 	if (!span)
@@ -491,7 +364,7 @@ static bool is_due(struct meter *meter, uint64_t now_ns)
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false, goes = false;
+	bool waited = false, goes;
 	unsigned pct;
 	uint64_t now_ns;
 	int error = 0;
@@ -505,9 +378,11 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	pct = limit_of(meter);
 	if (!pct)
 		return 0;
+	ret_pass->cost = cost_find(&work->what);
 	now_ns = clock_wall_ns();
-	if (spans_any() && is_due(meter, now_ns)) {
-		error = wait_for_late(meter, work, &goes);
+	goes = late_is_awaited(meter, ret_pass->cost);
+	if (!goes && spans_any() && is_due(meter, now_ns)) {
+		error = late_wait(meter, work, ret_pass->cost, settle, &goes);
 		now_ns = clock_wall_ns();
 	}
 	bucket_refill(meter->bucket, pct, now_ns);
@@ -521,7 +396,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return error;
 	look_for_others(meter, work, now_ns);
 	ret_pass->meter = meter;
-	ret_pass->cost = cost_find(&work->what);
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
 		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
@@ -561,6 +435,8 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			STORE(meter->settle_at_ns, 0);
 		sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
 		sample->closed_ns = now_ns;
+		if (cost_waits(pass->cost))
+			late_expect(sample);
 		span_close(sample);
 	}
 	if (LOAD(meter->stuck) > 0)

@@ -159,16 +159,17 @@ static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 	return count;
 }
 
-static uint64_t settle_all(void *context, span_done_fn *done)
+static struct spans_left settle_all(void *context, const struct cost *cost, span_done_fn *done)
 {
 	struct span *held[SPANS];
 	unsigned count = hold_closed(context, held);
-	uint64_t first_ns = SPANS_NONE;
+	struct spans_left left = {.due_ns = SPANS_NONE};
 	bool window_is_left = false;
 
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
 		bool is_window = span->kind == SPAN_WINDOW;
+		bool alike = !is_window && span->cost == cost;
 		uint64_t due_ns = span->due_ns;
 
 		if (is_window && window_is_left)
@@ -178,21 +179,23 @@ static uint64_t settle_all(void *context, span_done_fn *done)
 		if (due_ns == SPANS_NONE)
 			continue;
 		window_is_left |= is_window;
-		if (due_ns < first_ns)
-			first_ns = due_ns;
+		if (due_ns < left.due_ns)
+			left = (struct spans_left){due_ns, alike};
+		else if (due_ns == left.due_ns)
+			left.alike |= alike;
 	}
-	return first_ns;
+	return left;
 }
 
-uint64_t spans_settle(void *context, span_done_fn *done)
+struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done)
 {
-	uint64_t first_ns;
+	struct spans_left left = {.due_ns = 0};
 
 	if (!lock_try(&settling))
-		return 0;
-	first_ns = settle_all(context, done);
+		return left;
+	left = settle_all(context, cost, done);
 	lock_release(&settling);
-	return first_ns;
+	return left;
 }
 
 unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)

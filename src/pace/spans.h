@@ -38,6 +38,7 @@ struct span {
 	bool alone;   /* of a window: it is of all streams that were given work */
 	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown; /* of a sample: it is charged when it is known */
+	bool round; /* nobody waited any more: it was the first of those that were given up then */
 };
 
 /* A free one with events of the context, held; NULL when there is none. */
@@ -55,10 +56,16 @@ void span_drop(struct span *span);
 /* What becomes of a closed one: how long it took, or SPANS_NONE when that will never be known. */
 typedef void span_done_fn(const struct span *span, uint64_t took_ns);
 
+/* Of those that are not over, the first that should be. */
+struct spans_left {
+	uint64_t due_ns; /* when; 0: nobody knows, or another thread looks; SPANS_NONE: none is left
+			  */
+	bool alike;      /* it is a sample of that cost */
+};
+
 /* Calls done for each closed one of the context that is over, as they were closed, and frees it; a
- * window only after those before it. Returns when the first of those that are left should be over:
- * SPANS_NONE when there is none, 0 when another thread is at it. */
-uint64_t spans_settle(void *context, span_done_fn *done);
+ * window only after those before it. */
+struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done);
 /* Those of the context that should have been over at late_ns: nobody waits for them any more, and
  * they are due at SPANS_NONE. What was charged for the time that somebody did is prepaid for the
  * one that was closed first. How many there are. */

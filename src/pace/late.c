@@ -1,0 +1,172 @@
+/*
+ * Who has waited in vain pays for that time, in which the device was busy, gives up what it waited
+ * for, and goes. A span that was given up is due at SPANS_NONE, and nobody waits for it again. So
+ * is from the start one of a kernel that is known to wait: some launches behind it go at once, into
+ * debt if need be, which the next such kernel waits for.
+ */
+#include "late.h"
+
+#include "clock.h"
+#include "sys.h"
+#include "words.h"
+
+#define LATE_NS         (1 * NS_PER_MS)  /* after when it should be over */
+#define LATE_MIXED_NS   (20 * NS_PER_MS) /* what came later, to other streams, may go first */
+#define LATE_CROWDED_NS (50 * NS_PER_MS)
+
+#define PATIENCE_NS       (4 * NS_PER_MS) /* at first; with what changes it */
+#define PATIENCE_LEAST_NS (2 * NS_PER_MS)
+#define PATIENCE_MORE_NS  (32 * NS_PER_MS)
+#define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
+#define PATIENCE_KNOWN    32 /* times that for what is late, as many more may be on their way */
+#define PATIENCE_ALIKE    64 /* and for the same kernel again, which hardly waits for itself */
+#define RELEASE_NS        (2 * NS_PER_MS) /* what waited for a launch is over so soon after it */
+#define AWAITED           16 /* launches, so many, go at once for the sake of what waits for them, */
+#define AWAITED_DEBT_NS   ((int64_t)-32000000) /* unless there is so much debt */
+
+void late_reset(struct meter *meter)
+{
+	meter->patience_ns = PATIENCE_NS;
+}
+
+/* -- waiting ---------------------------------------------------------------------------------- */
+
+/* Sleeps that get longer: the first are none, as short kernels are over at once. */
+static void nap(unsigned *naps)
+{
+	unsigned count = (*naps)++;
+
+	if (count < 8)
+		for (unsigned i = 0; i < 100; i++)
+			__asm__ volatile("" ::: "memory");
+	else
+		sys_sleep_ns(count < 16   ? 20 * NS_PER_US
+			     : count < 32 ? 200 * NS_PER_US
+					  : NS_PER_MS);
+}
+
+/* The device was busy with it for that long at least. */
+static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
+		    uint64_t waited_ns)
+{
+	unsigned count = spans_give_up(work->context, late_ns, waited_ns);
+
+	if (!count)
+		return;
+	meter_correct(meter, (int64_t)waited_ns);
+	ADD(meter->stuck, (int32_t)count);
+	ADD(meter->rounds, 1);
+	STORE(meter->awaited, AWAITED);
+}
+
+/* What should have been over by then is late at now_ns. */
+static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
+{
+	return now_ns - (meter_others(meter)             ? LATE_CROWDED_NS
+			 : meter_is_mixed(meter, now_ns) ? LATE_MIXED_NS
+							 : LATE_NS);
+}
+
+/* Twice as long for each that was in vain and is still not over: that a kernel waits for the next
+ * one is likely, for the third one it is not. */
+static uint64_t patience(const struct meter *meter, const struct spans_left *left)
+{
+	int32_t rounds = LOAD(meter->rounds);
+	uint64_t ns = LOAD(meter->patience_ns) << (rounds < 0 ? 0 : rounds > 8 ? 8 : rounds);
+
+	if (left->alike)
+		ns *= PATIENCE_ALIKE;
+	else if (left->due_ns)
+		ns *= PATIENCE_KNOWN;
+	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
+}
+
+int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
+	      span_done_fn *settle, bool *ret_goes)
+{
+	bool open = bucket_is_open(meter->bucket);
+	uint64_t began_ns = clock_now_ns();
+	unsigned naps = 0;
+	int error = 0;
+
+	while (!error && spans_any()) {
+		uint64_t late_ns = late_at(meter, clock_wall_ns()), patience_ns;
+		struct spans_left left = spans_settle(work->context, cost, settle);
+
+		if (left.due_ns > late_ns)
+			break;
+		patience_ns = patience(meter, &left);
+		if (clock_now_ns() - began_ns >= patience_ns) {
+			give_up(meter, work, late_ns, patience_ns);
+			*ret_goes = open;
+			break;
+		}
+		nap(&naps);
+		if (naps % 16 == 0)
+			error = pace_wait();
+	}
+	return error;
+}
+
+/* -- in vain ---------------------------------------------------------------------------------- */
+
+static void take_back(const struct span *span)
+{
+	struct meter *meter = span->meter;
+
+	SUB(meter->stuck, 1);
+	STORE(meter->awaited, 0);
+	if (!span->prepaid_ns)
+		return;
+	SUB(meter->rounds, 1);
+	meter_correct(meter, -(int64_t)span->prepaid_ns);
+}
+
+/* It was not waited for long enough, or it waited itself, which is likely where it ended soon after
+ * a launch that was let go. The next time there is more patience, or less. */
+static bool learn(const struct span *span, uint64_t took_ns)
+{
+	struct meter *meter = span->meter;
+	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
+
+	if (took_ns >= PATIENCE_LEAST_NS && span->closed_ns + took_ns - let_go_ns < RELEASE_NS) {
+		if (patience_ns > PATIENCE_LEAST_NS)
+			STORE(meter->patience_ns, patience_ns / 2);
+		return true;
+	}
+	if (span->prepaid_ns && took_ns > 2 * span->prepaid_ns && patience_ns < PATIENCE_MORE_NS)
+		STORE(meter->patience_ns, patience_ns * 2);
+	return false;
+}
+
+void late_expect(struct span *span)
+{
+	struct meter *meter = span->meter;
+
+	span->due_ns = SPANS_NONE;
+	ADD(meter->stuck, 1);
+	STORE(meter->awaited, AWAITED);
+}
+
+bool late_is_awaited(struct meter *meter, const struct cost *cost)
+{
+	int32_t awaited = LOAD(meter->awaited);
+
+	if (awaited <= 0 || cost_ns(cost) == COST_UNKNOWN ||
+	    bucket_level(meter->bucket) < AWAITED_DEBT_NS)
+		return false;
+	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
+	return true;
+}
+
+bool late_settle(const struct span *span, uint64_t took_ns)
+{
+	if (span->due_ns != SPANS_NONE)
+		return false;
+	take_back(span);
+	if (took_ns == SPANS_NONE || span->kind != SPAN_SAMPLE || !span->unknown)
+		return false;
+	if (cost_waits(span->cost)) /* as was expected: then it is short, as nothing was held */
+		return took_ns < RELEASE_NS;
+	return learn(span, took_ns);
+}

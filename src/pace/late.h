@@ -1,0 +1,31 @@
+/*
+ * Inside pace/: work that is not over when it should be, or of which nobody knows when it should.
+ *
+ * Nothing more is submitted until it is: of kernels that take long, or ten times as long as they
+ * did, not many shall be on their way before the first is measured. But a kernel may wait for what
+ * is launched after it: tuners start one that spins until all that they want to time is behind it,
+ * and gives up after 100 ms (JAX's). So another kernel is held for PATIENCE_NS only, twice as long
+ * for each that was let go in vain, and the same kernel once more for a good while. That it waits
+ * is learned then in the place of what it costs: it is charged when it is over.
+ */
+#pragma once
+
+#include "meter.h"
+
+void late_reset(struct meter *meter); /* a process that has waited for nothing */
+
+/* Before a launch of that cost: until what should be over is, or as long as patience lasts. 0, or
+ * what pace_wait says of a lost region. ret_goes: the launch goes now, as it would have without. */
+int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
+	      span_done_fn *settle, bool *ret_goes);
+
+/* Before it is closed, of a sample of what is known to wait: nobody waits for it, and some of what
+ * comes next is awaited by it. */
+void late_expect(struct span *span);
+
+/* Whether a launch of that cost may be such a one: then it goes at once. */
+bool late_is_awaited(struct meter *meter, const struct cost *cost);
+
+/* Of a span that is over, or never will be: what was paid for it ahead is taken back. Whether it
+ * waited for a launch. */
+bool late_settle(const struct span *span, uint64_t took_ns);
