@@ -10,6 +10,8 @@
 #define SHORT_UNITS (100000 / UNIT_NS) /* a time slice is of a millisecond or two */
 #define NEAR        4
 
+#define GUESS_TIMES 16
+
 #define WAITS 4 /* so often it has to run on by itself, to be thought to do so */
 
 _Static_assert(sizeof(struct cost) == 64, "a cache line");
@@ -86,22 +88,18 @@ static struct cost *look_up(uint64_t key, bool make)
 	return &entries[at % ENTRIES];
 }
 
-/* From the function's last sample, of another geometry. */
+/* From the function's last sample, of another geometry; not of one that is far from it. */
 static uint64_t guess(const struct cost_of *what)
 {
 	const struct cost *other = what->blocks ? look_up(key_of(what->function, 0), false) : NULL;
 	uint64_t ns = cost_ns(other), blocks;
-	double by;
 
-	if (ns == COST_UNKNOWN)
+	if (ns == COST_UNKNOWN || ns > COST_GUESS_MOST_NS)
 		return COST_UNKNOWN;
 	blocks = LOAD(other->blocks);
-	if (what->blocks <= blocks || !blocks)
-		return ns;
-	by = (double)ns * ((double)what->blocks / (double)blocks);
-	return by < COST_GUESS_MOST_NS   ? (uint64_t)by
-	       : ns > COST_GUESS_MOST_NS ? ns
-					 : COST_GUESS_MOST_NS;
+	if (what->blocks > GUESS_TIMES * blocks || blocks > GUESS_TIMES * what->blocks)
+		return COST_UNKNOWN;
+	return what->blocks <= blocks ? ns : ns * what->blocks / blocks;
 }
 
 struct cost *cost_find(const struct cost_of *what)

@@ -3,8 +3,8 @@
  * launched (the function and its launch geometry, the executable graph, the kind and size of a
  * copy).
  *
- * A kernel of a geometry that is new is first taken for one of the function's others, by its number
- * of blocks. What is not known at all costs COST_UNKNOWN.
+ * A kernel of a geometry that is new is first taken for a similar one of the function, by its
+ * number of blocks. What is not known at all costs COST_UNKNOWN.
  *
  * A hash can stand for two kernels, a function's address for another one after its module was
  * unloaded, and a kernel can take another time with other arguments: a cost is a guess that lets a
@@ -12,7 +12,7 @@
  *
  * No lock: a fixed table in which an entry is claimed by its key and never freed; when there is no
  * place, others' are taken. Words are atomic, and any mixture of two writers' is a cost that was
- * seen, or a guess of COST_GUESS_MOST_NS at most, until the next sample.
+ * seen, or a guess of 16 times COST_GUESS_MOST_NS at most, until the next sample.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #define COST_UNKNOWN UINT64_MAX
 #define COST_RING    8
 
-#define COST_GUESS_MOST_NS ((uint64_t)1000000000)
+#define COST_GUESS_MOST_NS ((uint64_t)1000000000) /* of a sample that one is made from */
 
 struct cost {
 	uint64_t key;             /* 0: free */

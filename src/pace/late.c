@@ -20,6 +20,7 @@
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
 #define PATIENCE_KNOWN    32 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_ALIKE    64 /* and for the same kernel again, which hardly waits for itself */
+#define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define RELEASE_NS        (2 * NS_PER_MS) /* what waited for a launch is over so soon after it */
 #define AWAITED           16 /* launches, so many, go at once for the sake of what waits for them, */
 #define AWAITED_DEBT_NS   ((int64_t)-32000000) /* unless there is so much debt */
@@ -81,21 +82,40 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
 	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
 }
 
-int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
-	      span_done_fn *settle, bool *ret_goes)
+/* Whether to see what is over: now and then, and at once when something unknown is under way. */
+static bool is_due(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t at_ns = LOAD(meter->settle_at_ns);
+
+	if (now_ns < at_ns && at_ns - now_ns <= SETTLE_EACH_NS)
+		return false;
+	STORE(meter->settle_at_ns, now_ns + SETTLE_EACH_NS);
+	return true;
+}
+
+/* Whether something may wait for a launch of that cost. */
+static bool is_awaited(struct meter *meter, const struct cost *cost)
+{
+	int32_t awaited = LOAD(meter->awaited);
+
+	if (awaited <= 0 || cost_ns(cost) == COST_UNKNOWN ||
+	    bucket_level(meter->bucket) < AWAITED_DEBT_NS)
+		return false;
+	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
+	return true;
+}
+
+static int wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
+		span_done_fn *settle, struct spans_left left, bool *ret_goes)
 {
 	bool open = bucket_is_open(meter->bucket);
-	uint64_t began_ns = clock_now_ns();
+	uint64_t began_ns = clock_now_ns(), late_ns;
 	unsigned naps = 0;
 	int error = 0;
 
-	while (!error && spans_any()) {
-		uint64_t late_ns = late_at(meter, clock_wall_ns()), patience_ns;
-		struct spans_left left = spans_settle(work->context, cost, settle);
+	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_wall_ns()))) {
+		uint64_t patience_ns = patience(meter, &left);
 
-		if (left.due_ns > late_ns)
-			break;
-		patience_ns = patience(meter, &left);
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, late_ns, patience_ns);
 			*ret_goes = open;
@@ -104,6 +124,29 @@ int late_wait(struct meter *meter, const struct pace_work *work, const struct co
 		nap(&naps);
 		if (naps % 16 == 0)
 			error = pace_wait();
+		left = spans_settle(work->context, cost, settle);
+	}
+	return error;
+}
+
+int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
+	      span_done_fn *settle, uint64_t *now_ns, bool *ret_goes)
+{
+	struct spans_left left = {.due_ns = SPANS_NONE};
+	int error = 0;
+
+	*ret_goes = false;
+	if (!spans_any())
+		return 0;
+	if (is_due(meter, *now_ns)) {
+		left = spans_settle(work->context, cost, settle);
+		*now_ns = clock_wall_ns();
+	}
+	if (is_awaited(meter, cost)) {
+		*ret_goes = true;
+	} else if (left.due_ns <= late_at(meter, *now_ns)) {
+		error = wait(meter, work, cost, settle, left, ret_goes);
+		*now_ns = clock_wall_ns();
 	}
 	return error;
 }
@@ -139,6 +182,14 @@ static bool learn(const struct span *span, uint64_t took_ns)
 	return false;
 }
 
+void late_let_go(struct meter *meter, uint64_t now_ns)
+{
+	if (LOAD(meter->stuck) <= 0)
+		return;
+	STORE(meter->let_go_ns, now_ns);
+	STORE(meter->settle_at_ns, 0); /* lest the next launch is thought to have been this one */
+}
+
 void late_expect(struct span *span)
 {
 	struct meter *meter = span->meter;
@@ -146,17 +197,6 @@ void late_expect(struct span *span)
 	span->due_ns = SPANS_NONE;
 	ADD(meter->stuck, 1);
 	STORE(meter->awaited, AWAITED);
-}
-
-bool late_is_awaited(struct meter *meter, const struct cost *cost)
-{
-	int32_t awaited = LOAD(meter->awaited);
-
-	if (awaited <= 0 || cost_ns(cost) == COST_UNKNOWN ||
-	    bucket_level(meter->bucket) < AWAITED_DEBT_NS)
-		return false;
-	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
-	return true;
 }
 
 bool late_settle(const struct span *span, uint64_t took_ns)

@@ -14,17 +14,19 @@
 
 void late_reset(struct meter *meter); /* a process that has waited for nothing */
 
-/* Before a launch of that cost: until what should be over is, or as long as patience lasts. 0, or
- * what pace_wait says of a lost region. ret_goes: the launch goes now, as it would have without. */
+/* Before a launch of that cost: sees what is over, now and then; and waits until what should be is,
+ * or as long as patience lasts. 0, or what pace_wait says of a lost region. now_ns:
+ * clock_wall_ns(), which it keeps true. ret_goes: the launch goes now, whatever the bucket says: it
+ * would have gone before that was waited for, or something may wait for it. */
 int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
-	      span_done_fn *settle, bool *ret_goes);
+	      span_done_fn *settle, uint64_t *now_ns, bool *ret_goes);
+
+/* After each launch. */
+void late_let_go(struct meter *meter, uint64_t now_ns);
 
 /* Before it is closed, of a sample of what is known to wait: nobody waits for it, and some of what
  * comes next is awaited by it. */
 void late_expect(struct span *span);
-
-/* Whether a launch of that cost may be such a one: then it goes at once. */
-bool late_is_awaited(struct meter *meter, const struct cost *cost);
 
 /* Of a span that is over, or never will be: what was paid for it ahead is taken back. Whether it
  * waited for a launch. */

@@ -32,7 +32,6 @@
 #define SAMPLE_EVERY_NS (10 * NS_PER_MS)
 #define SAMPLES_AT_ONCE 3               /* of what is new */
 #define OTHERS_NS       (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
-#define SETTLE_EACH_NS  (100 * NS_PER_US)
 #define ASK_EACH_NS     (200 * NS_PER_US)
 #define ASK_IDLE_NS     (50 * NS_PER_US)
 #define OTHERS_EACH_NS  (200 * NS_PER_MS)
@@ -350,24 +349,13 @@ static struct span *sample_begin(struct meter *meter, struct cost *cost,
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
-/* Whether to see what is over: now and then, and at once when something unknown is under way. */
-static bool is_due(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t at_ns = LOAD(meter->settle_at_ns);
-
-	if (now_ns < at_ns && at_ns - now_ns <= SETTLE_EACH_NS)
-		return false;
-	STORE(meter->settle_at_ns, now_ns + SETTLE_EACH_NS);
-	return true;
-}
-
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
 	bool waited = false, goes;
 	unsigned pct;
 	uint64_t now_ns;
-	int error = 0;
+	int error;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
 	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
@@ -380,11 +368,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
 	now_ns = clock_wall_ns();
-	goes = late_is_awaited(meter, ret_pass->cost);
-	if (!goes && spans_any() && is_due(meter, now_ns)) {
-		error = late_wait(meter, work, ret_pass->cost, settle, &goes);
-		now_ns = clock_wall_ns();
-	}
+	error = late_wait(meter, work, ret_pass->cost, settle, &now_ns, &goes);
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
@@ -439,8 +423,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			late_expect(sample);
 		span_close(sample);
 	}
-	if (LOAD(meter->stuck) > 0)
-		STORE(meter->let_go_ns, now_ns);
+	late_let_go(meter, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))

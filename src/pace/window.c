@@ -37,11 +37,12 @@
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
-#define TRIM_ONE     (1u << 16)
-#define TRIM_LEAST   (TRIM_ONE >> 5)
-#define TRIM_MOST    (TRIM_ONE << 1)
-#define TRIM_WINDOWS 8 /* whose findings count, about */
-#define TRIM_BACK    64
+#define TRIM_ONE         (1u << 16)
+#define TRIM_PART_LEAST  (1 / 32.0)
+#define TRIM_PART_MOST   2.0
+#define WINDOW_WEIGHS_NS (2.0 * (double)WINDOW_NS) /* at most */
+#define TRIM_WINDOWS     8                         /* whose findings count, about */
+#define TRIM_BACK        64
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -180,29 +181,34 @@ void window_break(struct meter *meter)
 	ADD(meter->breaks, 1);
 }
 
+static double within(double value, double least, double most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
 /*
  * By what the last windows found, together: the proportion of each would be too high on the whole,
- * where what lies between two events is a matter of chance. Of no window that tells, slowly back.
+ * where what lies between two events is a matter of chance. None counts for much more than others,
+ * as the cost of a launch that is far off says nothing of the next ones. Of no window that tells,
+ * slowly back.
  */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns)
 {
-	double untrimmed_ns = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), now;
+	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, now;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
 		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
-		window->busy_ns += (double)busy_ns - window->busy_ns / TRIM_WINDOWS;
-		window->untrimmed_ns += untrimmed_ns - window->untrimmed_ns / TRIM_WINDOWS;
+		busy = within((double)busy_ns / untrimmed, TRIM_PART_LEAST, TRIM_PART_MOST);
+		untrimmed = within(untrimmed, 0, WINDOW_WEIGHS_NS);
+		window->busy_ns += busy * untrimmed - window->busy_ns / TRIM_WINDOWS;
+		window->untrimmed_ns += untrimmed - window->untrimmed_ns / TRIM_WINDOWS;
 	} else {
 		window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
 	}
-	now = TRIM_ONE * window->busy_ns / window->untrimmed_ns;
-	if (now < TRIM_LEAST)
-		now = TRIM_LEAST;
-	if (now > TRIM_MOST)
-		now = TRIM_MOST;
-	STORE(meter->trim, (uint32_t)now);
+	now = within(window->busy_ns / window->untrimmed_ns, TRIM_PART_LEAST, TRIM_PART_MOST);
+	STORE(meter->trim, (uint32_t)(TRIM_ONE * now));
 	lock_release(&window->lock);
 }
 

@@ -65,7 +65,11 @@ static void test_guess(void **state)
 	learn(grid(1, 200), 5 * MS, false); /* no guess any more */
 	assert_true(known(grid(1, 200)) == 5 * MS);
 	assert_true(known(grid(1, 100)) == MS);
-	assert_true(known(grid(1, 400)) == 10 * MS); /* from the last */
+	assert_true(known(grid(1, 400)) == 10 * MS);               /* from the last */
+	assert_true(known(grid(1, 16 * 200 + 1)) == COST_UNKNOWN); /* too far from it */
+	assert_true(known(grid(1, 12)) == COST_UNKNOWN);
+	learn(grid(3, 100), 2 * COST_GUESS_MOST_NS, false);
+	assert_true(known(grid(3, 90)) == COST_UNKNOWN);
 }
 
 static void test_mean(void **state)
@@ -213,7 +217,7 @@ static void *learn_on(void *arg)
 			abort();
 		cost_learn(cost, &what, 1000 + (seed >> 40) % 1000, seed & 1 << 30);
 		ns = cost_ns(cost); /* once: it may be taken at any time */
-		if (ns != COST_UNKNOWN && ns > COST_GUESS_MOST_NS)
+		if (ns != COST_UNKNOWN && ns > 16 * COST_GUESS_MOST_NS)
 			abort();
 	}
 	return NULL;

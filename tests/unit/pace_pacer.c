@@ -275,6 +275,25 @@ static void test_unlike_beside_others(void **state)
 	left();
 }
 
+/* One launch that takes next to nothing of what it was thought to: the others' costs stay, and no
+ * more of them are on their way than before. */
+static void test_one_far_off(void **state)
+{
+	struct kernel odd = {.function = 9, .ns = 500 * MS};
+	const struct kernel usual = {.function = 1, .ns = 200000};
+
+	joined(state, 30);
+	assert_int_equal(launch(&odd), 0);
+	share_of(&usual, 1, 3 * NS_PER_S);
+	odd.ns = 10000;
+	assert_int_equal(launch(&odd), 0);
+	for (unsigned i = 0; i < 500; i++) {
+		assert_int_equal(launch(&usual), 0);
+		assert_true(fake.done_ns[0] < time_ns + 10 * MS);
+	}
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -291,6 +310,7 @@ int main(void)
 		TEST(test_neighbours),
 		TEST(test_idle_neighbours),
 		TEST(test_unlike_beside_others),
+		TEST(test_one_far_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
