@@ -5,8 +5,8 @@
  * Time fills it, at the quota's rate, up to BUCKET_FULL_NS. What is submitted is charged at once,
  * by what it is thought to cost; measuring corrects that later. Launches go until BUCKET_SHUT_NS of
  * debt, and again when there is no more than BUCKET_OPEN_NS: so nobody sleeps for each launch, and
- * with a high quota the device still has work when the next is let go. Debt is as deep as long
- * kernels drive it; it is never forgiven.
+ * threads that waited come back while there is work for all of them, which the device can do side
+ * by side. Debt is as deep as long kernels drive it; it is never forgiven.
  *
  * No lock, and no instruction is a bad one to die at: each change is of one word, and what a
  * process had still to do of a change is lost, some milliseconds at most.
@@ -19,7 +19,7 @@
 #include "vgpu_region.h"
 
 #define BUCKET_FULL_NS ((int64_t)4000000)
-#define BUCKET_OPEN_NS ((int64_t)-2000000)
+#define BUCKET_OPEN_NS ((int64_t)0)
 #define BUCKET_SHUT_NS ((int64_t)-4000000)
 
 /* What there is, in ns of GPU time; negative: debt. */

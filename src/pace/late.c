@@ -21,6 +21,7 @@
 #define PATIENCE_KNOWN    32 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_ALIKE    64 /* and for the same kernel again, which hardly waits for itself */
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
+#define SETTLE_MOST_NS    (1 * NS_PER_MS)
 #define RELEASE_NS        (2 * NS_PER_MS) /* what waited for a launch is over so soon after it */
 #define AWAITED           16 /* launches, so many, go at once for the sake of what waits for them, */
 #define AWAITED_DEBT_NS   ((int64_t)-32000000) /* unless there is so much debt */
@@ -83,14 +84,21 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
 }
 
 /* Whether to see what is over: now and then, and at once when something unknown is under way. */
-static bool is_due(struct meter *meter, uint64_t now_ns)
+static bool is_due(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t at_ns = LOAD(meter->settle_at_ns);
 
-	if (now_ns < at_ns && at_ns - now_ns <= SETTLE_EACH_NS)
-		return false;
-	STORE(meter->settle_at_ns, now_ns + SETTLE_EACH_NS);
-	return true;
+	return now_ns >= at_ns || at_ns - now_ns > SETTLE_MOST_NS; /* the clock was set back */
+}
+
+/* What should be over later will hardly be now. */
+static void plan_settling(struct meter *meter, uint64_t due_ns, uint64_t now_ns)
+{
+	uint64_t at_ns = now_ns + SETTLE_EACH_NS;
+
+	if (due_ns > at_ns)
+		at_ns = due_ns < now_ns + SETTLE_MOST_NS ? due_ns : now_ns + SETTLE_MOST_NS;
+	STORE(meter->settle_at_ns, at_ns);
 }
 
 /* Whether something may wait for a launch of that cost. */
@@ -140,6 +148,7 @@ int late_wait(struct meter *meter, const struct pace_work *work, const struct co
 		return 0;
 	if (is_due(meter, *now_ns)) {
 		left = spans_settle(work->context, cost, settle);
+		plan_settling(meter, left.due_ns, *now_ns);
 		*now_ns = clock_wall_ns();
 	}
 	if (is_awaited(meter, cost)) {

@@ -31,15 +31,17 @@ struct meter {
 	struct pace_quota quota;
 	struct window window;
 	struct tally tally;
-	uint64_t breaks;         /* what happened that makes a window say nothing */
-	uint64_t settle_at_ns;   /* when to see what is over, 0: at the next launch */
-	uint64_t others_at_ns;   /* when others on the device were looked for */
-	uint64_t asked_at_ns;    /* when the driver was asked whether it is busy */
-	uint64_t patience_ns;    /* PATIENCE_LEAST_NS to PATIENCE_MOST_NS */
-	uint64_t mixed_at_ns;    /* when streams last took turns */
+	uint64_t breaks;       /* what happened that makes a window say nothing */
+	uint64_t sample_at_ns; /* when to sample something known again, or after so many charges */
+	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
+	uint64_t others_at_ns; /* when others on the device were looked for */
+	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
+	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
+	uint64_t mixed_at_ns;  /* when streams last took turns */
 	uint64_t contexts_at_ns; /* when contexts last did */
 	const void *context;     /* of the last that was given work, and */
 	const void *stream;      /* meter_stream of the last that was given work */
+	int64_t sampled;         /* what had been charged when something known was sampled */
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */

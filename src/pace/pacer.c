@@ -31,6 +31,7 @@
 #define SAMPLE_LEAST_NS ((int64_t)300)
 #define SAMPLE_EVERY_NS (10 * NS_PER_MS)
 #define SAMPLES_AT_ONCE 3               /* of what is new */
+#define SAMPLE_APART_NS (1 * NS_PER_MS) /* of two that are not */
 #define OTHERS_NS       (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
 #define ASK_EACH_NS     (200 * NS_PER_US)
 #define ASK_IDLE_NS     (50 * NS_PER_US)
@@ -324,12 +325,38 @@ static bool is_time(uint64_t at_ns, uint64_t now_ns)
 	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS;
 }
 
+static bool is_new(const struct cost *cost)
+{
+	return LOAD(cost->samples) < SAMPLES_AT_ONCE;
+}
+
+/* What is known is not sampled soon after something else that is, by the clock or by charges: be it
+ * that launches come all at once, or that costs are no longer what they were. */
+static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
+{
+	if (cost_waits(cost))
+		return true;
+	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
+		return false;
+	return is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
+	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= (int64_t)SAMPLE_APART_NS;
+}
+
+static void plan_sample(struct meter *meter, struct cost *cost, uint64_t now_ns)
+{
+	STORE(cost->sample_at_ns, now_ns + (is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS));
+	if (is_new(cost))
+		return;
+	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS);
+	STORE(meter->sampled, LOAD(meter->tally.charged));
+}
+
 static struct span *sample_begin(struct meter *meter, struct cost *cost,
 				 const struct pace_work *work, uint64_t now_ns)
 {
 	struct span *span;
 
-	if (!cost || (!is_time(LOAD(cost->sample_at_ns), now_ns) && !cost_waits(cost)))
+	if (!cost || !is_sampled(meter, cost, now_ns))
 		return NULL;
 	span = span_take(work->context);
 	if (!span)
@@ -338,9 +365,9 @@ static struct span *sample_begin(struct meter *meter, struct cost *cost,
 		span_drop(span);
 		return NULL;
 	}
-	STORE(cost->sample_at_ns, LOAD(cost->samples) < SAMPLES_AT_ONCE ? now_ns + NS_PER_MS / 2
-									: now_ns + SAMPLE_EVERY_NS);
+	plan_sample(meter, cost, now_ns);
 	span->kind = SPAN_SAMPLE;
+	span->stream = meter_stream(work);
 	span->meter = meter;
 	span->cost = cost;
 	span->what = work->what;

@@ -121,20 +121,20 @@ bool spans_any(void)
 	return LOAD(closed_count) > 0;
 }
 
-/* Held; SPANS_NONE once it is free. */
-static uint64_t settle(struct span *span, span_done_fn *done)
+/* Held. Whether it is over, and free; else it is closed again. */
+static bool settle(struct span *span, span_done_fn *done)
 {
-	uint64_t took_ns, due_ns = span->due_ns;
+	uint64_t took_ns;
 	enum pace_answer answer = pace_driver->elapsed(span->begin, span->end, &took_ns);
 
 	if (answer == PACE_NOT_YET) {
 		set(span, CLOSED);
-		return due_ns;
+		return false;
 	}
 	SUB(closed_count, 1);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	set(span, FREE);
-	return SPANS_NONE;
+	return true;
 }
 
 /* Holds the closed ones of the context: how many, in the order of their turns. */
@@ -159,26 +159,31 @@ static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 	return count;
 }
 
+/* Each question costs as much as the rest: none is asked of what is behind something that is not
+ * over, be it in its stream, or anywhere if it is fenced. */
 static struct spans_left settle_all(void *context, const struct cost *cost, span_done_fn *done)
 {
 	struct span *held[SPANS];
 	unsigned count = hold_closed(context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
-	bool window_is_left = false;
+	bool any_is_left = false, window_is_left = false;
+	const void *stream = NULL; /* of the last that is left */
 
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
 		bool is_window = span->kind == SPAN_WINDOW;
 		bool alike = !is_window && span->cost == cost;
+		const void *its_stream = span->stream;
 		uint64_t due_ns = span->due_ns;
 
-		if (is_window && window_is_left)
+		if ((any_is_left && (span->fenced || its_stream == stream)) ||
+		    (is_window && window_is_left))
 			set(span, CLOSED);
-		else
-			due_ns = settle(span, done);
-		if (due_ns == SPANS_NONE)
+		else if (settle(span, done))
 			continue;
+		any_is_left = true;
 		window_is_left |= is_window;
+		stream = its_stream;
 		if (due_ns < left.due_ns)
 			left = (struct spans_left){due_ns, alike};
 		else if (due_ns == left.due_ns)

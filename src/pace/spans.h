@@ -25,7 +25,8 @@ struct span {
 	uint32_t state; /* atomic: enum span_state, in spans.c */
 	enum span_kind kind;
 	struct meter *meter;
-	void *context; /* of the events; NULL: there are none */
+	void *context;      /* of the events; NULL: there are none */
+	const void *stream; /* meter_stream of its work; NULL: it is fenced */
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */

@@ -106,7 +106,8 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 		span->kind = SPAN_WINDOW;
 		span->meter = meter;
 		STORE(window->context, work->context);
-		STORE(window->stream, span->fenced ? NULL : meter_stream(work));
+		span->stream = span->fenced ? NULL : meter_stream(work);
+		STORE(window->stream, span->stream);
 		mark(&window->from, meter, now_ns);
 		STORE(window->opened_ns, now_ns);
 		STORE(window->used_ns, now_ns);

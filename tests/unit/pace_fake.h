@@ -105,6 +105,7 @@ static struct fake {
 	struct fake_event events[EVENTS];
 	unsigned event_count;
 	uint64_t submitted;
+	uint64_t calls;  /* of the driver, to measure */
 	bool beside;     /* streams run beside each other */
 	bool neighbours; /* it says so, */
 	bool neighbour_works;
@@ -195,6 +196,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	const struct fake_stream *stream = work->stream;
 	struct fake_event *it = event;
 
+	fake.calls++;
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records)
@@ -209,6 +211,7 @@ static bool fake_fence(void *event, const struct pace_work *work)
 {
 	struct fake_event *it = event;
 
+	fake.calls++;
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records || fake.no_fences)
@@ -222,6 +225,7 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	const struct fake_event *from = begin, *to = end;
 
+	fake.calls++;
 	assert_false(from->context->gone || to->context->gone);
 	if (fake.no_times)
 		return PACE_UNKNOWN;
@@ -236,6 +240,7 @@ static bool fake_is_busy(const struct pace_work *work)
 {
 	const struct fake_stream *stream = work->stream;
 
+	fake.calls++;
 	return stream->done_ns > time_ns;
 }
 

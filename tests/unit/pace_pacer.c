@@ -294,6 +294,33 @@ static void test_one_far_off(void **state)
 	left();
 }
 
+/* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. */
+static void test_few_calls(void **state)
+{
+	static const unsigned quotas[] = {30, 99};
+
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned kinds = 1 << (2 * (i / 2));
+		struct kernel kernels[16];
+		uint64_t began_ns;
+		double calls;
+
+		for (unsigned j = 0; j < kinds; j++)
+			kernels[j] = (struct kernel){.function = 1 + j, .ns = 200000};
+		joined(state, quotas[i % 2]);
+		share_of(kernels, kinds, NS_PER_S);
+		began_ns = time_ns;
+		fake.calls = 0;
+		share_of(kernels, kinds, NS_PER_S);
+		calls = (double)fake.calls / ((double)(time_ns - began_ns) / MS);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%u kinds at %u: %.2f calls a ms\n", kinds, quotas[i % 2],
+				calls);
+		assert_true(calls < (quotas[i % 2] == 30 ? 4 : 10));
+		left();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +338,7 @@ int main(void)
 		TEST(test_idle_neighbours),
 		TEST(test_unlike_beside_others),
 		TEST(test_one_far_off),
+		TEST(test_few_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
