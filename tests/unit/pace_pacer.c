@@ -297,7 +297,7 @@ static void test_one_far_off(void **state)
 /* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. */
 static void test_few_calls(void **state)
 {
-	static const unsigned quotas[] = {30, 99};
+	static const unsigned limits[] = {30, 99};
 
 	for (unsigned i = 0; i < 6; i++) {
 		unsigned kinds = 1 << (2 * (i / 2));
@@ -307,16 +307,16 @@ static void test_few_calls(void **state)
 
 		for (unsigned j = 0; j < kinds; j++)
 			kernels[j] = (struct kernel){.function = 1 + j, .ns = 200000};
-		joined(state, quotas[i % 2]);
+		joined(state, limits[i % 2]);
 		share_of(kernels, kinds, NS_PER_S);
 		began_ns = time_ns;
 		fake.calls = 0;
 		share_of(kernels, kinds, NS_PER_S);
 		calls = (double)fake.calls / ((double)(time_ns - began_ns) / MS);
 		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u kinds at %u: %.2f calls a ms\n", kinds, quotas[i % 2],
+			fprintf(stderr, "%u kinds at %u: %.2f calls a ms\n", kinds, limits[i % 2],
 				calls);
-		assert_true(calls < (quotas[i % 2] == 30 ? 4 : 10));
+		assert_true(calls < (limits[i % 2] == 30 ? 4 : 10));
 		left();
 	}
 }
