@@ -87,8 +87,8 @@ static inline unsigned meter_others(const struct meter *meter)
 	return LOAD(meter->neighbours) + LOAD(meter->peers);
 }
 
-/* Which stream it is: default streams have the same handles for all threads, and are taken for each
- * one's own. */
+/* Which stream of its context it is: per-thread default streams have one handle for all threads,
+ * the legacy one has two. */
 const void *meter_stream(const struct pace_work *work);
 
 /* To the slice, and to the process. */

@@ -82,8 +82,10 @@ enum pace_rule {
 	PACE_RULE_DISABLE,
 };
 
-/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD; other handles are above it. */
-#define PACE_LAST_DEFAULT_STREAM ((uintptr_t)2)
+/* Handles that stand for default streams: NULL, CU_STREAM_LEGACY, and this one; others are above.
+ */
+#define PACE_PER_THREAD_STREAM   ((uintptr_t)2) /* CU_STREAM_PER_THREAD */
+#define PACE_LAST_DEFAULT_STREAM PACE_PER_THREAD_STREAM
 
 /* What is submitted. */
 struct pace_work {

@@ -27,18 +27,19 @@
 #include "window.h"
 #include "words.h"
 
-#define SAMPLE_EVENT_NS 2050 /* around one kernel, more than it takes among others (on an H200) */
-#define SAMPLE_LEAST_NS ((int64_t)300)
-#define SAMPLE_EVERY_NS (10 * NS_PER_MS)
-#define SAMPLES_AT_ONCE 3               /* of what is new */
-#define SAMPLE_APART_NS (1 * NS_PER_MS) /* of two that are not */
-#define OTHERS_NS       (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
-#define ASK_EACH_NS     (200 * NS_PER_US)
-#define ASK_IDLE_NS     (50 * NS_PER_US)
-#define OTHERS_EACH_NS  (200 * NS_PER_MS)
-#define NAP_LONG_NS     (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
-#define NAP_AFTER_NS    (100 * NS_PER_US) /* when something should be over, and is */
-#define NAP_SHORT_NS    (NS_PER_MS / 2)   /* it should be, and is not */
+#define SAMPLE_EVENT_NS  2050 /* around one kernel, more than it takes among others (on an H200) */
+#define SAMPLE_LEAST_NS  ((int64_t)300)
+#define SAMPLE_EVERY_NS  (10 * NS_PER_MS)
+#define SAMPLE_SPREAD_NS (5 * NS_PER_MS) /* more than that, at most */
+#define SAMPLES_AT_ONCE  3               /* of what is new */
+#define SAMPLE_APART_NS  (1 * NS_PER_MS) /* of two that are not */
+#define OTHERS_NS        (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
+#define ASK_EACH_NS      (200 * NS_PER_US)
+#define ASK_IDLE_NS      (50 * NS_PER_US)
+#define OTHERS_EACH_NS   (200 * NS_PER_MS)
+#define NAP_LONG_NS      (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
+#define NAP_AFTER_NS     (100 * NS_PER_US) /* when something should be over, and is */
+#define NAP_SHORT_NS     (NS_PER_MS / 2)   /* it should be, and is not */
 
 static struct meter meters[VGPU_DEVICES_MAX];
 static struct region *joined; /* by pacer_attach */
@@ -191,9 +192,13 @@ static void look_for_others(struct meter *meter, const struct pace_work *work, u
 
 const void *meter_stream(const struct pace_work *work)
 {
-	static PACE_OF_THREAD char mark; /* its address names the thread */
+	static PACE_OF_THREAD char own; /* its address names the thread */
+	static const char legacy;
+	uintptr_t stream = (uintptr_t)work->stream;
 
-	return (uintptr_t)work->stream <= PACE_LAST_DEFAULT_STREAM ? &mark : work->stream;
+	if (stream > PACE_LAST_DEFAULT_STREAM)
+		return work->stream;
+	return stream == PACE_PER_THREAD_STREAM || (!stream && work->per_thread) ? &own : &legacy;
 }
 
 static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
@@ -231,7 +236,8 @@ static void show_utilisation(struct meter *meter, uint64_t now_ns)
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 
-/* What was submitted may turn out to have been less: so a wait ends when it should be over. */
+/* What was submitted may turn out to have been less: so a wait ends when it should be over. What is
+ * not over by then is more: the sooner that is known, the less goes before it is paid for. */
 static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t most_ns = NAP_LONG_NS;
@@ -322,7 +328,7 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 /* Or the clock was set back. */
 static bool is_time(uint64_t at_ns, uint64_t now_ns)
 {
-	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS;
+	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS + SAMPLE_SPREAD_NS;
 }
 
 static bool is_new(const struct cost *cost)
@@ -342,9 +348,14 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= (int64_t)SAMPLE_APART_NS;
 }
 
+/* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met
+ * at the same place. */
 static void plan_sample(struct meter *meter, struct cost *cost, uint64_t now_ns)
 {
-	STORE(cost->sample_at_ns, now_ns + (is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS));
+	uint64_t spread_ns = (now_ns * 0x9e3779b97f4a7c15u >> 32) * SAMPLE_SPREAD_NS >> 32;
+
+	STORE(cost->sample_at_ns,
+	      now_ns + (is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS + spread_ns));
 	if (is_new(cost))
 		return;
 	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS);

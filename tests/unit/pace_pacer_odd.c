@@ -3,6 +3,9 @@
  * nothing, contexts that end, clocks that are set, waits that words and lost files end; and which
  * limit holds.
  */
+#include <pthread.h>
+
+#include "meter.h"
 #include "pace_fake.h"
 
 /* So long is the unknown waited for at first, by what is not the same: late.c's PATIENCE_NS; and by
@@ -487,6 +490,33 @@ static void test_limits(void **state)
 	}
 }
 
+static void *own_stream_of_another(void *arg)
+{
+	(void)arg;
+	return (void *)meter_stream(&(struct pace_work){.per_thread = true});
+}
+
+/* Threads share the legacy default stream, by whatever handle, and have one each of their own. */
+static void test_default_streams(void **state)
+{
+	const void *legacy = meter_stream(&(struct pace_work){.stream = NULL});
+	const void *own = meter_stream(&(struct pace_work){.per_thread = true});
+	void *another;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, own_stream_of_another, NULL), 0);
+	assert_int_equal(pthread_join(thread, &another), 0);
+	assert_ptr_equal(legacy, meter_stream(&(struct pace_work){.stream = (void *)1}));
+	assert_ptr_equal(
+		legacy, meter_stream(&(struct pace_work){.stream = (void *)1, .per_thread = true}));
+	assert_ptr_equal(own, meter_stream(&(struct pace_work){.stream = (void *)2}));
+	assert_ptr_not_equal(own, legacy);
+	assert_ptr_not_equal(own, another);
+	assert_ptr_not_equal(legacy, another);
+	assert_ptr_equal(meter_stream(&(struct pace_work){.stream = &thread}), &thread);
+}
+
 static void test_no_such_device(void **state)
 {
 	joined(state, 50);
@@ -535,6 +565,7 @@ int main(void)
 		TEST(test_raised_while_waiting),
 		TEST(test_lost_while_waiting),
 		TEST(test_limits),
+		TEST(test_default_streams),
 		TEST(test_no_such_device),
 		TEST(test_two_devices),
 	};
