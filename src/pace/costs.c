@@ -12,7 +12,7 @@
 
 #define GUESS_TIMES 16
 
-#define WAITS 4 /* so often it has to run on by itself, to be thought to do so */
+#define WAITS 32 /* runs, until it is seen anew; four long ones are as many */
 
 _Static_assert(sizeof(struct cost) == 64, "a cache line");
 
@@ -177,18 +177,29 @@ void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns,
 	STORE(other->ns, took_ns); /* no mean, which may be another's guess: guesses do not grow */
 }
 
-void cost_learn_wait(struct cost *cost, const struct cost_of *what, bool waited)
+static bool is_of(const struct cost *cost, const struct cost_of *what)
 {
-	uint16_t waits;
+	return cost && LOAD(cost->key) == key_of(what->function, what->shape);
+}
 
-	if (!cost || LOAD(cost->key) != key_of(what->function, what->shape))
+void cost_learn_wait(struct cost *cost, const struct cost_of *what)
+{
+	if (!is_of(cost, what))
+		return;
+	STORE(cost->waits, WAITS);
+	STORE(cost->ns, COST_UNKNOWN);
+}
+
+void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t long_ns)
+{
+	uint16_t waits, less = long_ns ? WAITS / 4 : 1;
+
+	if (!is_of(cost, what))
 		return;
 	waits = LOAD(cost->waits);
-	if (waited)
-		STORE(cost->waits, WAITS);
-	else if (waits)
-		STORE(cost->waits, (uint16_t)(waits - 1));
-	STORE(cost->ns, COST_UNKNOWN);
+	STORE(cost->waits, waits > less ? (uint16_t)(waits - less) : 0);
+	if (waits <= less && long_ns)
+		cost_learn(cost, what, long_ns, false);
 }
 
 void cost_forget(const struct cost_of *what)

@@ -30,7 +30,7 @@ struct cost {
 	uint64_t sample_at_ns;    /* when the next sample is due, clock_wall_ns() */
 	uint32_t blocks;          /* of the grid */
 	uint16_t samples;         /* how many there were, about */
-	uint16_t waits;           /* 0; or it waits, until that many times more it did not */
+	uint16_t waits;           /* 0: it does not wait; else it is thought to for so long */
 	uint32_t seen[COST_RING]; /* the last of them, in units of 16 ns */
 };
 
@@ -54,9 +54,13 @@ static inline uint64_t cost_ns(const struct cost *cost)
  * short work, the mean of what is near them. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
 
-/* It ran until something was launched behind it: waited; or, if that was what it did before, this
- * time it did not. What it costs is not known for as long as it does. */
-void cost_learn_wait(struct cost *cost, const struct cost_of *what, bool waited);
+/* It ran until something was launched behind it. What it costs is not known, until it has not done
+ * so for a while: then it is new. */
+void cost_learn_wait(struct cost *cost, const struct cost_of *what);
+
+/* It ran, and nobody kept it waiting. long_ns: for how long, if that is long for what only waits,
+ * or 0; it is learned once the kernel is not thought to wait any more. */
+void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t long_ns);
 
 /* Whether it does. */
 static inline bool cost_waits(const struct cost *cost)

@@ -1,8 +1,11 @@
 /*
  * Who has waited in vain pays for that time, in which the device was busy, gives up what it waited
  * for, and goes. A span that was given up is due at SPANS_NONE, and nobody waits for it again. So
- * is from the start one of a kernel that is known to wait: some launches behind it go at once, into
- * debt if need be, which the next such kernel waits for.
+ * is from the start one of a kernel that is known to wait, but for that kernel itself: some
+ * launches behind it go at once, into debt if need be, which the next such kernel waits for.
+ *
+ * A kernel that is wrongly thought to wait, as it ended by chance when a launch was let go, is
+ * never on its way twice, and is charged when it is over; after some runs it is seen anew.
  */
 #include "late.h"
 
@@ -47,7 +50,7 @@ static void nap(unsigned *naps)
 					  : NS_PER_MS);
 }
 
-/* The device was busy with it for that long at least. */
+/* The device was busy for that long, with it or with what is before it. */
 static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
 		    uint64_t waited_ns)
 {
@@ -91,14 +94,14 @@ static bool is_due(const struct meter *meter, uint64_t now_ns)
 	return now_ns >= at_ns || at_ns - now_ns > SETTLE_MOST_NS; /* the clock was set back */
 }
 
-/* What should be over later will hardly be now. */
+/* What should be over later will hardly be now; what should be now, everybody waits for. */
 static void plan_settling(struct meter *meter, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t at_ns = now_ns + SETTLE_EACH_NS;
 
 	if (due_ns > at_ns)
 		at_ns = due_ns < now_ns + SETTLE_MOST_NS ? due_ns : now_ns + SETTLE_MOST_NS;
-	STORE(meter->settle_at_ns, at_ns);
+	STORE(meter->settle_at_ns, due_ns <= late_at(meter, now_ns) ? 0 : at_ns);
 }
 
 /* Whether something may wait for a launch of that cost. */
@@ -106,15 +109,16 @@ static bool is_awaited(struct meter *meter, const struct cost *cost)
 {
 	int32_t awaited = LOAD(meter->awaited);
 
-	if (awaited <= 0 || cost_ns(cost) == COST_UNKNOWN ||
+	if (awaited <= 0 || LOAD(meter->stuck) <= 0 || cost_ns(cost) == COST_UNKNOWN ||
 	    bucket_level(meter->bucket) < AWAITED_DEBT_NS)
 		return false;
 	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
 	return true;
 }
 
-static int wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
-		span_done_fn *settle, struct spans_left left, bool *ret_goes)
+/* Until it is over, or as long as patience lasts; or until there is no limit any more. */
+static int wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
+		span_done_fn *settle, struct spans_left left)
 {
 	bool open = bucket_is_open(meter->bucket);
 	uint64_t began_ns = clock_now_ns(), late_ns;
@@ -123,38 +127,46 @@ static int wait(struct meter *meter, const struct pace_work *work, const struct 
 
 	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_wall_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
+		struct spans_left now;
 
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, late_ns, patience_ns);
-			*ret_goes = open;
+			pass->goes = open;
+			pass->held = true;
 			break;
 		}
 		nap(&naps);
-		if (naps % 16 == 0)
+		if (naps % 16 == 0) {
+			pace_driver->look();
 			error = pace_wait();
-		left = spans_settle(work->context, cost, settle);
+			if (!pace_is_limited(work->device))
+				break;
+		}
+		now = spans_settle(work->context, pass->cost, settle);
+		if (!now.contended)
+			left = now;
 	}
 	return error;
 }
 
-int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
-	      span_done_fn *settle, uint64_t *now_ns, bool *ret_goes)
+int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
+	      span_done_fn *settle, uint64_t *now_ns)
 {
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	int error = 0;
 
-	*ret_goes = false;
 	if (!spans_any())
 		return 0;
-	if (is_due(meter, *now_ns)) {
-		left = spans_settle(work->context, cost, settle);
+	if (cost_waits(pass->cost) || is_due(meter, *now_ns)) {
+		left = spans_settle(work->context, pass->cost, settle);
 		plan_settling(meter, left.due_ns, *now_ns);
 		*now_ns = clock_wall_ns();
 	}
-	if (is_awaited(meter, cost)) {
-		*ret_goes = true;
+	if (is_awaited(meter, pass->cost)) {
+		pass->goes = true;
+		pass->held = !bucket_is_open(meter->bucket);
 	} else if (left.due_ns <= late_at(meter, *now_ns)) {
-		error = wait(meter, work, cost, settle, left, ret_goes);
+		error = wait(meter, work, pass, settle, left);
 		*now_ns = clock_wall_ns();
 	}
 	return error;
@@ -166,8 +178,8 @@ static void take_back(const struct span *span)
 {
 	struct meter *meter = span->meter;
 
-	SUB(meter->stuck, 1);
-	STORE(meter->awaited, 0);
+	if (SUB(meter->stuck, 1) <= 0)
+		STORE(meter->awaited, 0);
 	if (!span->prepaid_ns)
 		return;
 	SUB(meter->rounds, 1);
@@ -175,7 +187,7 @@ static void take_back(const struct span *span)
 }
 
 /* It was not waited for long enough, or it waited itself, which is likely where it ended soon after
- * a launch that was let go. The next time there is more patience, or less. */
+ * a launch that was held was let go. The next time there is more patience, or less. */
 static bool learn(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
@@ -191,12 +203,15 @@ static bool learn(const struct span *span, uint64_t took_ns)
 	return false;
 }
 
-void late_let_go(struct meter *meter, uint64_t now_ns)
+/* What is over is seen before the next launch, lest that is thought to have been this one. */
+void late_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
 {
 	if (LOAD(meter->stuck) <= 0)
 		return;
-	STORE(meter->let_go_ns, now_ns);
-	STORE(meter->settle_at_ns, 0); /* lest the next launch is thought to have been this one */
+	if (pass->held)
+		STORE(meter->let_go_ns, now_ns);
+	if (LOAD(meter->awaited) > 0)
+		STORE(meter->settle_at_ns, 0);
 }
 
 void late_expect(struct span *span)
@@ -204,6 +219,7 @@ void late_expect(struct span *span)
 	struct meter *meter = span->meter;
 
 	span->due_ns = SPANS_NONE;
+	span->expected = true;
 	ADD(meter->stuck, 1);
 	STORE(meter->awaited, AWAITED);
 }
@@ -213,9 +229,6 @@ bool late_settle(const struct span *span, uint64_t took_ns)
 	if (span->due_ns != SPANS_NONE)
 		return false;
 	take_back(span);
-	if (took_ns == SPANS_NONE || span->kind != SPAN_SAMPLE || !span->unknown)
-		return false;
-	if (cost_waits(span->cost)) /* as was expected: then it is short, as nothing was held */
-		return took_ns < RELEASE_NS;
-	return learn(span, took_ns);
+	return took_ns != SPANS_NONE && span->kind == SPAN_SAMPLE && span->unknown &&
+	       !span->expected && learn(span, took_ns);
 }

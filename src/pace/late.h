@@ -14,15 +14,14 @@
 
 void late_reset(struct meter *meter); /* a process that has waited for nothing */
 
-/* Before a launch of that cost: sees what is over, now and then; and waits until what should be is,
- * or as long as patience lasts. 0, or what pace_wait says of a lost region. now_ns:
- * clock_wall_ns(), which it keeps true. ret_goes: the launch goes now, whatever the bucket says: it
- * would have gone before that was waited for, or something may wait for it. */
-int late_wait(struct meter *meter, const struct pace_work *work, const struct cost *cost,
-	      span_done_fn *settle, uint64_t *now_ns, bool *ret_goes);
+/* Before a launch: sees what is over, now and then; and waits until what should be is, or as long
+ * as patience lasts. 0, or what pace_wait says of a lost region. pass: has the cost, and is told
+ * whether it goes and was held. now_ns: clock_wall_ns(), which it keeps true. */
+int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
+	      span_done_fn *settle, uint64_t *now_ns);
 
 /* After each launch. */
-void late_let_go(struct meter *meter, uint64_t now_ns);
+void late_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns);
 
 /* Before it is closed, of a sample of what is known to wait: nobody waits for it, and some of what
  * comes next is awaited by it. */

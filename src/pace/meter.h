@@ -28,7 +28,6 @@ struct meter {
 	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
 	uint64_t *region_pct;
 	struct vgpu_hami_util *util; /* our slot's */
-	struct pace_quota quota;
 	struct window window;
 	struct tally tally;
 	uint64_t breaks;       /* what happened that makes a window say nothing */
@@ -52,8 +51,9 @@ struct meter {
 	uint32_t trim;           /* what costs are multiplied by (window.c) */
 	uint32_t neighbours;     /* others' contexts on the device, at most */
 	uint32_t peers;          /* other processes of the slice, if some of them launch, too */
-	bool fenced;             /* the last window was of all streams */
-	bool was_busy;           /* what the driver said at asked_at_ns */
+	struct pace_quota quota;
+	bool fenced;   /* the last window was of all streams */
+	bool was_busy; /* what the driver said at asked_at_ns */
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)

@@ -171,6 +171,9 @@ struct pace_pass {
 	struct cost *cost;
 	struct span *sample; /* NULL: it is not measured by itself */
 	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
+	bool goes;           /* whatever the bucket says: it would have gone before it was held for
+			      * something else, or something may wait for it */
+	bool held;           /* it would have been launched earlier */
 };
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.

@@ -27,19 +27,23 @@
 #include "window.h"
 #include "words.h"
 
-#define SAMPLE_EVENT_NS  2050 /* around one kernel, more than it takes among others (on an H200) */
-#define SAMPLE_LEAST_NS  ((int64_t)300)
-#define SAMPLE_EVERY_NS  (10 * NS_PER_MS)
-#define SAMPLE_SPREAD_NS (5 * NS_PER_MS) /* more than that, at most */
-#define SAMPLES_AT_ONCE  3               /* of what is new */
-#define SAMPLE_APART_NS  (1 * NS_PER_MS) /* of two that are not */
-#define OTHERS_NS        (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
-#define ASK_EACH_NS      (200 * NS_PER_US)
-#define ASK_IDLE_NS      (50 * NS_PER_US)
-#define OTHERS_EACH_NS   (200 * NS_PER_MS)
-#define NAP_LONG_NS      (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
-#define NAP_AFTER_NS     (100 * NS_PER_US) /* when something should be over, and is */
-#define NAP_SHORT_NS     (NS_PER_MS / 2)   /* it should be, and is not */
+#define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
+#define SAMPLE_LEAST_NS   ((int64_t)300)
+#define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
+#define SAMPLE_SPREAD_NS  (5 * NS_PER_MS)       /* more than that, at most */
+#define SAMPLES_AT_ONCE   3                     /* of what is new */
+#define SAMPLE_OVERDUE_NS (4 * SAMPLE_EVERY_NS) /* then it is not put off for others any more */
+#define SAMPLE_APART_NS   (1 * NS_PER_MS)       /* of two that are not */
+#define LONG_WAIT_NS                                                                 \
+	(2 * NS_PER_MS) /* for a kernel that waits, and whose next ones are not held \
+			 */
+#define OTHERS_NS      (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
+#define ASK_EACH_NS    (200 * NS_PER_US)
+#define ASK_IDLE_NS    (50 * NS_PER_US)
+#define OTHERS_EACH_NS (200 * NS_PER_MS)
+#define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
+#define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
+#define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
 
 static struct meter meters[VGPU_DEVICES_MAX];
 static struct region *joined; /* by pacer_attach */
@@ -150,13 +154,16 @@ static uint64_t at_least(int64_t ns)
 static void settle_sample(const struct span *span, uint64_t took_ns, bool waited)
 {
 	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
+	struct cost *cost = span->cost;
 
 	if (span->unknown)
 		meter_correct(span->meter, (int64_t)took);
-	if (waited || cost_waits(span->cost))
-		cost_learn_wait(span->cost, &span->what, waited);
+	if (waited)
+		cost_learn_wait(cost, &span->what);
+	else if (cost_waits(cost))
+		cost_unlearn_wait(cost, &span->what, took < LONG_WAIT_NS ? 0 : took);
 	else
-		cost_learn(span->cost, &span->what, took, leans_low(span->meter));
+		cost_learn(cost, &span->what, took, leans_low(span->meter));
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
@@ -344,6 +351,8 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return true;
 	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
 		return false;
+	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > SAMPLE_OVERDUE_NS)
+		return true;
 	return is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
 	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= (int64_t)SAMPLE_APART_NS;
 }
@@ -390,7 +399,7 @@ static struct span *sample_begin(struct meter *meter, struct cost *cost,
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false, goes;
+	bool waited = false;
 	unsigned pct;
 	uint64_t now_ns;
 	int error;
@@ -406,12 +415,12 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
 	now_ns = clock_wall_ns();
-	error = late_wait(meter, work, ret_pass->cost, settle, &now_ns, &goes);
+	error = late_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
-	if (!error && !goes && !bucket_is_open(meter->bucket)) {
+	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work);
-		waited = true;
+		waited = ret_pass->held = true;
 		now_ns = clock_wall_ns();
 	}
 	if (error)
@@ -461,7 +470,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			late_expect(sample);
 		span_close(sample);
 	}
-	late_let_go(meter, now_ns);
+	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))

@@ -100,6 +100,7 @@ static bool record(const struct span *span, void *event, const struct pace_work 
 bool span_begin(struct span *span, const struct pace_work *work, bool fenced)
 {
 	span->prepaid_ns = 0;
+	span->expected = false;
 	span->fenced = fenced;
 	return record(span, span->begin, work);
 }
@@ -174,7 +175,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		bool is_window = span->kind == SPAN_WINDOW;
 		bool alike = !is_window && span->cost == cost;
 		const void *its_stream = span->stream;
-		uint64_t due_ns = span->due_ns;
+		uint64_t due_ns = alike && span->expected ? 0 : span->due_ns;
 
 		if ((any_is_left && (span->fenced || its_stream == stream)) ||
 		    (is_window && window_is_left))
@@ -185,7 +186,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		window_is_left |= is_window;
 		stream = its_stream;
 		if (due_ns < left.due_ns)
-			left = (struct spans_left){due_ns, alike};
+			left = (struct spans_left){.due_ns = due_ns, .alike = alike};
 		else if (due_ns == left.due_ns)
 			left.alike |= alike;
 	}
@@ -194,7 +195,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 
 struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done)
 {
-	struct spans_left left = {.due_ns = 0};
+	struct spans_left left = {.contended = true};
 
 	if (!lock_try(&settling))
 		return left;

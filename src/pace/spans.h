@@ -35,11 +35,11 @@ struct span {
 	struct span_mark from, to; /* of a window */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
-	bool fenced;  /* it is of all streams of the context */
-	bool alone;   /* of a window: it is of all streams that were given work */
-	bool clear;   /* of a window: nothing happened in it that makes it say nothing */
-	bool unknown; /* of a sample: it is charged when it is known */
-	bool round; /* nobody waited any more: it was the first of those that were given up then */
+	bool fenced;   /* it is of all streams of the context */
+	bool alone;    /* of a window: it is of all streams that were given work */
+	bool clear;    /* of a window: nothing happened in it that makes it say nothing */
+	bool unknown;  /* of a sample: it is charged when it is known */
+	bool expected; /* of a sample: its kernel is known to wait, and only itself waits for it */
 };
 
 /* A free one with events of the context, held; NULL when there is none. */
@@ -59,9 +59,9 @@ typedef void span_done_fn(const struct span *span, uint64_t took_ns);
 
 /* Of those that are not over, the first that should be. */
 struct spans_left {
-	uint64_t due_ns; /* when; 0: nobody knows, or another thread looks; SPANS_NONE: none is left
-			  */
+	uint64_t due_ns; /* when; 0: nobody knows; SPANS_NONE: there is none that is waited for */
 	bool alike;      /* it is a sample of that cost */
+	bool contended;  /* another thread looks: nothing is known */
 };
 
 /* Calls done for each closed one of the context that is over, as they were closed, and frees it; a

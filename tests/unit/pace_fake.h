@@ -105,6 +105,7 @@ static struct fake {
 	struct fake_event events[EVENTS];
 	unsigned event_count;
 	uint64_t submitted;
+	uint64_t fences;
 	uint64_t calls;  /* of the driver, to measure */
 	bool beside;     /* streams run beside each other */
 	bool neighbours; /* it says so, */
@@ -211,6 +212,7 @@ static bool fake_fence(void *event, const struct pace_work *work)
 {
 	struct fake_event *it = event;
 
+	fake.fences++;
 	fake.calls++;
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);
