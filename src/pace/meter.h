@@ -44,7 +44,7 @@ struct meter {
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */
-	uint64_t let_go_ns;      /* when something was last launched while anything was stuck */
+	uint64_t let_go_ns;      /* when something that was held went last, while anything was stuck */
 	int32_t rounds;          /* how often somebody waited in vain for what is not over yet */
 	int32_t awaited;         /* so many launches go at once yet: something waits for them */
 	int32_t stuck;           /* spans that were given up, and are not over yet */

@@ -9,6 +9,7 @@
 #include "growth.h"
 #include "hooks.h"
 #include "making.h"
+#include "pace.h"
 #include "quota.h"
 
 #define LEAST_BYTES ((uint64_t)32 << 20) /* what there must be room for */
@@ -53,6 +54,17 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	if (result == CUDA_SUCCESS)
 		*phCtx = made;
 	return result;
+}
+
+/* Events that the pacer made in it end with it. */
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+	CUcontext context = NULL;
+
+	cuda_bind();
+	if (pace_asks_all() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context)
+		pace_end_context(context);
+	return cuda.cuGreenCtxDestroy(hCtx);
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

@@ -78,6 +78,42 @@ static void contexts(void)
 	goes_on("after a reset");
 }
 
+/* A part of the device's multiprocessors, as a context. */
+static CUgreenCtx green_make(void)
+{
+	CUdevResource all, part;
+	CUdevResourceDesc desc;
+	CUgreenCtx green;
+	unsigned groups = 1;
+
+	CHECK_CUDA(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevSmResourceSplitByCount(&part, &groups, &all, NULL, 0, 16), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevResourceGenerateDesc(&desc, &part, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuGreenCtxCreate(&green, desc, 0, 1), CUDA_SUCCESS);
+	return green;
+}
+
+/* Theirs have addresses, too, that others have next. */
+static void green_contexts(void)
+{
+	pace_start("50");
+	for (unsigned i = 0; i < 60; i++) {
+		CUgreenCtx green = green_make();
+		CUcontext its;
+		CUstream in;
+
+		CHECK_CUDA(cuCtxFromGreenCtx(&its, green), CUDA_SUCCESS);
+		CHECK_CUDA(cuGreenCtxStreamCreate(&in, green, NON_BLOCKING, 0), CUDA_SUCCESS);
+		CHECK_CUDA(cuCtxPushCurrent_v2(its), CUDA_SUCCESS);
+		for (unsigned n = 0; n < 1 + i % 4; n++)
+			busy(spin, (1 + i % 3) * 300000, i % 2 ? in : NULL);
+		CHECK_CUDA(cuCtxPopCurrent_v2(&its), CUDA_SUCCESS);
+		CHECK_CUDA(cuGreenCtxDestroy(green), CUDA_SUCCESS);
+		busy(spin, MS, stream);
+	}
+	goes_on("after green contexts");
+}
+
 /* A function's address may be another's next. */
 static void modules(void)
 {
@@ -204,8 +240,8 @@ static void forked(void)
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(streams),      SCENE(events),      SCENE(contexts), SCENE(modules),
-		SCENE(two_contexts), SCENE(two_devices), SCENE(forked),
+		SCENE(streams), SCENE(events),       SCENE(contexts),    SCENE(green_contexts),
+		SCENE(modules), SCENE(two_contexts), SCENE(two_devices), SCENE(forked),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
