@@ -66,6 +66,8 @@ static void set_words_of(const struct region *region)
 	bool limited = pacer_any_limit();
 
 	STORE(asks_all, limited);
+	if (!limited)
+		pacer_lift();
 	set_words(&hami->slots[region->slot].status, limited ? &never : &hami->recent_kernel);
 }
 

@@ -44,14 +44,15 @@ struct meter {
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */
-	uint64_t let_go_ns;      /* when something that was held went last, while anything was stuck */
-	int32_t rounds;          /* how often somebody waited in vain for what is not over yet */
-	int32_t awaited;         /* so many launches go at once yet: something waits for them */
-	int32_t stuck;           /* spans that were given up, and are not over yet */
-	uint32_t trim;           /* what costs are multiplied by (window.c) */
-	uint32_t neighbours;     /* others' contexts on the device, at most */
-	uint32_t peers;          /* other processes of the slice, if some of them launch, too */
+	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
+	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
+	int32_t awaited;     /* so many launches go at once yet: something waits for them */
+	int32_t stuck;       /* spans that were given up, and are not over yet */
+	uint32_t trim;       /* what costs are multiplied by (window.c) */
+	uint32_t neighbours; /* others' contexts on the device, at most */
+	uint32_t peers;      /* other processes of the slice, if some of them launch, too */
 	struct pace_quota quota;
+	bool limited;  /* the last launch was */
 	bool fenced;   /* the last window was of all streams */
 	bool was_busy; /* what the driver said at asked_at_ns */
 };

@@ -92,6 +92,21 @@ void pace_set_policy(int device, unsigned policy_pct)
 		SWAP(*meter->region_pct, before, now);
 }
 
+/* While there is no limit, nothing is charged: what is being measured has that in it. */
+static void note_limit(struct meter *meter, bool limited)
+{
+	if (LOAD(meter->limited) == limited)
+		return;
+	STORE(meter->limited, limited);
+	window_break(meter);
+}
+
+void pacer_lift(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		note_limit(&meters[device], false);
+}
+
 bool pacer_any_limit(void)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
@@ -411,6 +426,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	if (!is_attached(meter))
 		return 0;
 	pct = limit_of(meter);
+	note_limit(meter, pct != 0);
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);

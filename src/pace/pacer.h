@@ -9,3 +9,6 @@ void pacer_forget(void); /* in a forked child */
 
 /* Whether any device of the slice has a compute quota now. */
 bool pacer_any_limit(void);
+
+/* None has, and launches go past the pacer. */
+void pacer_lift(void);

@@ -337,7 +337,7 @@ static int launch(const struct kernel *kernel)
 
 	if (!pace_is_open()) {
 		error = pace_wait();
-		if (!error && pace_is_limited(kernel->device))
+		if (!error && pace_asks_all())
 			error = pace_enter(&pace, &work);
 	}
 	if (error)

@@ -504,6 +504,32 @@ static void test_raised_while_waiting(void **state)
 	left();
 }
 
+/* What went while there was none is not paid for when there is one again. */
+static void test_limited_again(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 200000};
+	uint64_t until_ns;
+
+	joined(state, 50);
+	for (unsigned i = 0; i < 3; i++) {
+		share_of(&kernel, 1, NS_PER_S / 2);
+		lift();
+		for (until_ns = time_ns + NS_PER_S; time_ns < until_ns;) {
+			if (fake.done_ns[0] > time_ns + 50 * MS)
+				pass(10 * MS);
+			assert_int_equal(launch(&kernel), 0);
+		}
+		hami->sm_limit[0] = 50;
+		pass(20 * MS);
+		until_ns = time_ns + 100 * MS;
+		for (unsigned n = 0; n < 50; n++)
+			assert_int_equal(launch(&kernel), 0);
+		assert_true(time_ns < until_ns);
+		assert_share("again", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
+	}
+	left();
+}
+
 static void delete_file(void)
 {
 	unlink(here->path);
@@ -639,6 +665,7 @@ int main(void)
 		TEST(test_words_while_waiting),
 		TEST(test_lifted_while_held),
 		TEST(test_raised_while_waiting),
+		TEST(test_limited_again),
 		TEST(test_lost_while_waiting),
 		TEST(test_limits),
 		TEST(test_default_streams),
