@@ -84,7 +84,7 @@ static CUresult reserve(struct making *making)
 {
 	CUdevice device = making->device;
 	char uuid[VGPU_UUID_LEN];
-	bool unknown;
+	bool known;
 	int error;
 
 	if (!quota_has_device(device)) {
@@ -96,13 +96,16 @@ static CUresult reserve(struct making *making)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
 	reconcile_books(device); /* one context at a time whose cost is a guess */
-	unknown = quota_used(device) > 0 && !quota_context_cost_known(device);
+	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	if (error == -EDQUOT && room_make(device))
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	/* While nobody knows what a context costs, everyone who makes one holds more than it takes:
-	 * those who start at the same time wait for each other. */
-	for (unsigned i = 0; error == -EDQUOT && unknown && i < PATIENCE_MS / 10; i++) {
+	 * those who start at the same time wait for each other. Whether there are any is asked only
+	 * now, as they may have come in between. */
+	for (unsigned i = 0; error == -EDQUOT && !known && i < PATIENCE_MS / 10; i++) {
+		if (i == 0 && quota_used(device) == 0)
+			break;
 		sys_sleep_ns(10 * NS_PER_MS);
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	}
