@@ -193,6 +193,34 @@ static void test_no_memory(void **state)
 	assert_non_null(cost_find(&what));
 }
 
+/* What waits has no cost, not even a guess; it is new again after some runs that were short, and
+ * has the cost of the last of a few that were long. */
+static void test_waits(void **state)
+{
+	struct cost_of what = grid(5, 100);
+	struct cost *cost = cost_find(&what);
+	unsigned runs;
+
+	(void)state;
+	assert_false(cost_waits(NULL));
+	learn(grid(5, 50), MS, false);
+	cost_learn_wait(cost, &what);
+	assert_true(cost_waits(cost_find(&what)));
+	assert_true(known(what) == COST_UNKNOWN);
+	for (runs = 0; cost_waits(cost); runs++)
+		cost_unlearn_wait(cost, &what, 0);
+	assert_in_range(runs, 10, 100);
+	assert_true(known(what) == 2 * MS); /* by the other geometry */
+	cost_learn_wait(cost, &what);
+	for (runs = 0; cost_waits(cost); runs++)
+		cost_unlearn_wait(cost, &what, (10 + runs) * MS);
+	assert_in_range(runs, 2, 8);
+	assert_true(known(what) == (9 + runs) * MS);
+	what = grid(6, 1); /* it has its place no more */
+	cost_learn_wait(cost, &what);
+	assert_false(cost_waits(cost));
+}
+
 /* -- all at once ------------------------------------------------------------------------------ */
 
 #define THREADS   6
@@ -240,9 +268,9 @@ static void test_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_unknown),  TEST(test_no_shape),   TEST(test_guess),    TEST(test_mean),
-		TEST(test_lean_low), TEST(test_lean_short), TEST(test_extremes), TEST(test_full),
-		TEST(test_forget),   TEST(test_no_memory),  TEST(test_at_once),
+		TEST(test_unknown), TEST(test_no_shape), TEST(test_guess),      TEST(test_waits),
+		TEST(test_mean),    TEST(test_lean_low), TEST(test_lean_short), TEST(test_extremes),
+		TEST(test_full),    TEST(test_forget),   TEST(test_no_memory),  TEST(test_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
