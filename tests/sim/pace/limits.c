@@ -87,6 +87,38 @@ static void lifted(void)
 	CHECK(share_soon(step_running, &turn).pct < 1.5);
 }
 
+/* Always with something on its way. */
+static void run_for(uint64_t ns)
+{
+	CUevent over[2];
+
+	for (unsigned i = 0; i < 2; i++)
+		CHECK_CUDA(cuEventCreate(&over[i], 0), CUDA_SUCCESS);
+	for (uint64_t turn = 0, end = now_ns() + ns; now_ns() < end; turn++) {
+		for (unsigned i = 0; i < 5; i++)
+			busy(spin, MS, stream);
+		CHECK_CUDA(cuEventRecord(over[turn % 2], stream), CUDA_SUCCESS);
+		if (turn > 0)
+			CHECK_CUDA(cuEventSynchronize(over[1 - turn % 2]), CUDA_SUCCESS);
+	}
+}
+
+/* What went without a limit is not paid for when there is one: that would take 3 s. */
+static void again(void)
+{
+	uint64_t began, delayed;
+
+	start("50");
+	run_for(200 * (uint64_t)MS);
+	POKE(*sm_limit, 100);
+	run_for(1500 * (uint64_t)MS);
+	POKE(*sm_limit, 50);
+	began = now_ns();
+	delayed = delayed_ns();
+	run_for(100 * (uint64_t)MS);
+	CHECK(now_ns() - began - (delayed_ns() - delayed) < 1500 * (uint64_t)MS);
+}
+
 /* -- the monitor's switch --------------------------------------------------------------------- */
 
 static void switched(void)
@@ -241,9 +273,9 @@ static void none(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(changed), SCENE(lifted),    SCENE(switched),
-					      SCENE(forced),  SCENE(of_policy), SCENE(values),
-					      SCENE(none)};
+	static const struct scene scenes[] = {SCENE(changed),  SCENE(lifted), SCENE(again),
+					      SCENE(switched), SCENE(forced), SCENE(of_policy),
+					      SCENE(values),   SCENE(none)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
