@@ -28,7 +28,9 @@
 #include "state.h"
 #include "sys.h"
 
-#define PATIENCE_MS 1000
+#define PATIENCE_MS       1000 /* with others who make contexts whose cost is a guess */
+#define PATIENCE_KNOWN_MS 200  /* or was one a moment ago */
+#define NAP_MS            10
 
 struct making {
 	bool counted; /* there is a claim to settle, and making_lock is held */
@@ -79,6 +81,17 @@ static CUresult refuse(CUdevice device, int error)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* While nobody knows what a context costs, everyone who makes one holds more than it takes, and for
+ * a moment after: those who start at the same time wait for each other. False: long enough. */
+static bool wait_for_others(unsigned naps, bool known)
+{
+	if (naps >= (known ? PATIENCE_KNOWN_MS : PATIENCE_MS) / NAP_MS ||
+	    region_living(quota_region()) <= 1)
+		return false;
+	sys_sleep_ns(NAP_MS * NS_PER_MS);
+	return true;
+}
+
 /* Under making_lock: the room for a context. */
 static CUresult reserve(struct making *making)
 {
@@ -100,15 +113,8 @@ static CUresult reserve(struct making *making)
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	if (error == -EDQUOT && room_make(device))
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
-	/* While nobody knows what a context costs, everyone who makes one holds more than it takes:
-	 * those who start at the same time wait for each other. Whether there are any is asked only
-	 * now, as they may have come in between. */
-	for (unsigned i = 0; error == -EDQUOT && !known && i < PATIENCE_MS / 10; i++) {
-		if (i == 0 && quota_used(device) == 0)
-			break;
-		sys_sleep_ns(10 * NS_PER_MS);
+	for (unsigned naps = 0; error == -EDQUOT && wait_for_others(naps, known); naps++)
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
-	}
 	return error ? refuse(device, error) : CUDA_SUCCESS;
 }
 
@@ -156,10 +162,15 @@ static uint64_t measure(const struct making *making, uint64_t at_most)
 /* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it is there, and must go. */
 static CUresult settle(struct making *making, CUcontext context)
 {
-	uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
-	int error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
-					 measure(making, at_most));
+	unsigned naps = 0;
+	int error;
 
+	do {
+		uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
+
+		error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
+					     measure(making, at_most));
+	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
 	return error ? refuse(making->device, error) : CUDA_SUCCESS;
 }
 
