@@ -148,14 +148,20 @@ static uint32_t low_of(const uint32_t *seen, uint32_t count)
 	return near ? (uint32_t)(sum / near) : lowest;
 }
 
+/* Or its place was taken. */
+static bool is_of(const struct cost *cost, const struct cost_of *what)
+{
+	return cost && LOAD(cost->key) == key_of(what->function, what->shape);
+}
+
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)
 {
-	uint64_t units = took_ns / UNIT_NS, key = key_of(what->function, what->shape), before_ns;
+	uint64_t units = took_ns / UNIT_NS, before_ns;
 	uint32_t samples, count;
 	struct cost *other;
 
-	if (!cost || LOAD(cost->key) != key)
-		return; /* its place was taken */
+	if (!is_of(cost, what))
+		return;
 	samples = LOAD(cost->samples);
 	STORE(cost->seen[samples % COST_RING], units < UINT32_MAX ? (uint32_t)units : UINT32_MAX);
 	STORE(cost->samples, (uint16_t)(samples < UINT16_MAX ? samples + 1 : COST_RING));
@@ -175,11 +181,6 @@ void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns,
 		return;
 	STORE(other->blocks, what->blocks < UINT32_MAX ? (uint32_t)what->blocks : UINT32_MAX);
 	STORE(other->ns, took_ns); /* no mean, which may be another's guess: guesses do not grow */
-}
-
-static bool is_of(const struct cost *cost, const struct cost_of *what)
-{
-	return cost && LOAD(cost->key) == key_of(what->function, what->shape);
 }
 
 void cost_learn_wait(struct cost *cost, const struct cost_of *what)

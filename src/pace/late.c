@@ -165,7 +165,7 @@ int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pas
 	if (is_awaited(meter, pass->cost)) {
 		pass->goes = true;
 		pass->held = !bucket_is_open(meter->bucket);
-	} else if (left.due_ns <= late_at(meter, *now_ns)) {
+	} else if (left.due_ns != SPANS_NONE && left.due_ns <= late_at(meter, *now_ns)) {
 		error = wait(meter, work, pass, settle, left);
 		*now_ns = clock_wall_ns();
 	}

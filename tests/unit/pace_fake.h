@@ -348,6 +348,15 @@ static int launch(const struct kernel *kernel)
 	return 0;
 }
 
+/* How long it took until it was launched. */
+UNUSED static uint64_t launch_timed(const struct kernel *kernel)
+{
+	uint64_t began_ns = time_ns;
+
+	assert_int_equal(launch(kernel), 0);
+	return time_ns - began_ns;
+}
+
 UNUSED static void launch_each(const struct kernel *kernels, unsigned count, unsigned *turn)
 {
 	assert_int_equal(launch(&kernels[(*turn)++ % count]), 0);

@@ -1,0 +1,262 @@
+/*
+ * What is not over when it should be, or of which nobody knows when: how long launches are held for
+ * it, what they pay, and kernels that wait for launches themselves.
+ */
+#include "pace_fake.h"
+
+/* So long is the unknown waited for at first, by what is not the same: late.c's PATIENCE_NS; and by
+ * what is: that PATIENCE_ALIKE times. */
+#define PATIENT_NS (4 * MS)
+#define ALIKE_NS   (64 * PATIENT_NS)
+
+static const struct kernel short_one = {.function = 1, .ns = MS};
+
+/* It is known, and charged, before it goes again, or a short one before anything else does. */
+static void test_unknown_is_waited_for(void **state)
+{
+	static const uint64_t lengths[] = {MS, 3 * MS, 10 * MS, 30 * MS, 200 * MS};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel unknown = {.function = 5, .ns = lengths[i]};
+		const struct kernel *next = lengths[i] < PATIENT_NS ? &short_one : &unknown;
+
+		joined(state, 50);
+		assert_true(launch_timed(&unknown) < MS);
+		launch_timed(next);
+		assert_true(fake.done_ns[0] - next->ns >= lengths[i]);
+		assert_true(time_ns >= fake.done_ns[0] - next->ns - CALL_NS);
+		assert_true(bucket_of(0)->charged + bucket_of(0)->corrected >=
+			    (int64_t)(lengths[i] - lengths[i] / 20 - 5000));
+		left();
+	}
+}
+
+/* Not for ever, as it may wait for what comes later; and who knows it does not wait so. */
+static void test_patience(void **state)
+{
+	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
+	struct kernel others[] = {{.function = 1, .ns = 1000, .stream = 1},
+				  {.function = 2, .ns = 1000, .stream = 2}};
+
+	joined(state, 50);
+	fake.beside = true;
+	launch_timed(&endless);
+	assert_in_range(launch_timed(&others[0]), PATIENT_NS, PATIENT_NS + 2 * MS);
+	assert_true(launch_timed(&others[0]) < MS); /* nobody waits for it again */
+	assert_true(launch_timed(&others[1]) < MS);
+	/* What was waited for is paid for later, at half of the time. */
+	assert_in_range(launch_timed(&endless), 0, MS);
+	assert_in_range(launch_timed(&endless), ALIKE_NS * 2, ALIKE_NS * 2 + 10 * MS);
+	assert_in_range(launch_timed(&others[0]), ALIKE_NS / 2, ALIKE_NS * 4);
+	left();
+}
+
+/* Each kernel is a new one, and takes longer than anybody waits: ever fewer are on their way. */
+static void test_patience_grows(void **state)
+{
+	uint64_t began_ns;
+
+	joined(state, 50);
+	began_ns = time_ns;
+	for (unsigned i = 0; i < 40; i++) {
+		const struct kernel unknown = {.function = 100 + i, .ns = 700 * MS};
+
+		launch_timed(&unknown);
+		assert_true(fake.done_ns[0] < time_ns + (i < 8 ? 5 : 3) * NS_PER_S);
+	}
+	assert_share("patient", 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns), 50,
+		     2, 8);
+	left();
+}
+
+/* A kernel that ends when the one behind it is launched: ever less is waited for it. */
+static void test_patience_shrinks(void **state)
+{
+	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
+	uint64_t waited_ns = 0;
+
+	joined(state, 50);
+	fake.beside = true;
+	for (unsigned i = 0; i < 6; i++) {
+		struct kernel waiting = {.function = 100 + i, .ns = 100 * NS_PER_S};
+
+		assert_int_equal(launch(&waiting), 0);
+		waited_ns = launch_timed(&behind);
+		assert_in_range(waited_ns, MS, 3 * PATIENT_NS);
+		released(0, 0);
+		pass(NS_PER_S / 2);
+	}
+	assert_true(waited_ns <= PATIENT_NS / 2 + MS);
+	left();
+}
+
+/* The same one again and again, as with tuners that time what comes behind it: the time that it was
+ * kept waiting for that is not what it costs. */
+static void test_waiting_is_no_cost(void **state)
+{
+	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
+	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
+
+	joined(state, 50);
+	fake.beside = true;
+	for (unsigned i = 0; i < 20; i++) {
+		uint64_t waited_ns;
+
+		assert_int_equal(launch(&waiting), 0);
+		waited_ns = launch_timed(&behind);
+		assert_true(waited_ns < (i ? 10 * MS : PATIENT_NS + MS));
+		released(0, 0);
+		pass(MS);
+	}
+	left();
+}
+
+/* As JAX times what it may choose from: behind a kernel that spins until all is there, or for
+ * GIVES_UP_NS. What is timed ran once before. How long it spun at most, but for the first time, and
+ * the few when it is seen anew; and the longest of all. */
+#define GIVES_UP_NS (100 * MS)
+static uint64_t tune(unsigned rounds, unsigned behind, uint64_t ns)
+{
+	const struct kernel spinning = {.function = 1000, .ns = GIVES_UP_NS};
+	unsigned held = 0;
+	uint64_t longest_ns = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		uint64_t end_ns, began_ns;
+
+		for (unsigned j = 0; j < behind; j++)
+			launch_timed(&(struct kernel){.function = 1 + i * 10 + j, .ns = ns});
+		synchronise(0);
+		pass(MS);
+		launch_timed(&spinning);
+		end_ns = fake.done_ns[0];
+		began_ns = end_ns - GIVES_UP_NS;
+		for (unsigned j = 0; j < behind; j++)
+			launch_timed(&(struct kernel){.function = 1 + i * 10 + j, .ns = ns});
+		ended(0, 0, end_ns);
+		if (time_ns - began_ns > longest_ns)
+			longest_ns = time_ns - began_ns;
+		held += time_ns - began_ns > MS;
+		synchronise(0);
+		pass(MS);
+	}
+	assert_true(held <= 1 + rounds / 32);
+	return longest_ns;
+}
+
+static void test_tuner(void **state)
+{
+	static const unsigned quotas[] = {5, 10, 30, 50, 90};
+	static const uint64_t lengths[] = {10000, 200000, 3 * MS};
+
+	for (unsigned i = 0; i < 5 * 3 * 3; i++) {
+		unsigned quota = quotas[i % 5], behind = 1 + i / 15;
+		uint64_t ns = lengths[i / 5 % 3], began_ns, longest_ns;
+		double share;
+
+		joined(state, quota);
+		began_ns = time_ns;
+		longest_ns = tune(100, behind, ns);
+		share = 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "tuner at %u, %u of %.2f ms: %.2f ms, %.1f %%\n", quota,
+				behind, (double)ns / 1e6, (double)longest_ns / 1e6, share);
+		assert_true(longest_ns < GIVES_UP_NS);
+		assert_true(share < quota + 2);
+		left();
+	}
+}
+
+/* A kernel that ended by chance just when one was let go that was held for it; and that is a short
+ * one from then on, or not. */
+static void test_wrongly_taken_to_wait(void **state)
+{
+	static const uint64_t lengths[] = {20000, 300000, 1500000, 2500000, 5 * MS};
+	static const unsigned quotas[] = {10, 50, 90};
+
+	for (unsigned i = 0; i < 15; i++) {
+		struct kernel kernel = {.function = 1, .ns = 5 * MS};
+		const struct kernel behind = {.function = 2, .ns = 20000};
+		unsigned quota = quotas[i % 3];
+		uint64_t began_ns, busy_ns, longest_ns = 0;
+		double share;
+
+		joined(state, quota);
+		launch_timed(&kernel);
+		assert_true(launch_timed(&behind) > MS);
+		synchronise(0);
+		kernel.ns = lengths[i / 3];
+		for (began_ns = time_ns; time_ns - began_ns < NS_PER_S;)
+			launch_timed(&kernel);
+		began_ns = time_ns;
+		busy_ns = fake.busy_ns[0];
+		for (unsigned n = 0; time_ns - began_ns < 5 * NS_PER_S; n++) {
+			launch_timed(n % 5 ? &kernel : &behind);
+			if (fake.done_ns[0] > time_ns + longest_ns)
+				longest_ns = fake.done_ns[0] - time_ns;
+		}
+		share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "wrongly: %.2f ms at %u: %.1f %%, at most %.1f ms\n",
+				(double)kernel.ns / 1e6, quota, share, (double)longest_ns / 1e6);
+		assert_share("wrongly", share, quota, 2, 2);
+		assert_true(longest_ns < 20 * MS);
+		left();
+	}
+}
+
+/* What was given up and is over leaves nothing behind: all streams are measured at once again. */
+static void test_waiting_is_over(void **state)
+{
+	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
+	struct kernel behind = {.function = 2, .ns = 1000, .stream = 1};
+
+	joined(state, 50);
+	fake.beside = true;
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(launch(&waiting), 0);
+		launch_timed(&behind);
+		released(0, 0);
+		pass(MS);
+	}
+	share_of(&short_one, 1, NS_PER_S);
+	fake.fences = 0;
+	share_of(&short_one, 1, NS_PER_S);
+	assert_true(fake.fences > 100);
+	left();
+}
+
+/* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
+ * are paid for. */
+static void test_late_is_waited_for(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 50000};
+	uint64_t began_ns, busy_ns;
+
+	joined(state, 50);
+	share_of(&kernel, 1, NS_PER_S);
+	began_ns = time_ns;
+	busy_ns = fake.busy_ns[0];
+	kernel.ns *= 1000;
+	while (time_ns - began_ns < 20 * NS_PER_S) {
+		assert_int_equal(launch(&kernel), 0);
+		assert_true(fake.done_ns[0] < time_ns + 5 * NS_PER_S);
+	}
+	assert_share("late",
+		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 50,
+		     8, 4);
+	left();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_unknown_is_waited_for), TEST(test_patience),
+		TEST(test_patience_grows),        TEST(test_patience_shrinks),
+		TEST(test_waiting_is_no_cost),    TEST(test_tuner),
+		TEST(test_wrongly_taken_to_wait), TEST(test_waiting_is_over),
+		TEST(test_late_is_waited_for),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
