@@ -50,6 +50,14 @@ static inline uint64_t cost_ns(const struct cost *cost)
 	return cost ? __atomic_load_n(&cost->ns, __ATOMIC_RELAXED) : COST_UNKNOWN;
 }
 
+#define COST_SAMPLES_NEW 3
+
+/* Whether it has been seen too seldom to be relied on. */
+static inline bool cost_is_new(const struct cost *cost)
+{
+	return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) < COST_SAMPLES_NEW;
+}
+
 /* It took so long. lean_low: samples may have others' work in them, so the shorter ones count; of
  * short work, the mean of what is near them. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);

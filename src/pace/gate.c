@@ -37,7 +37,7 @@
 static const int32_t nobody_suspended = VGPU_SLOT_RUNNING;
 static const int32_t always = PACE_RECENT, never;
 
-struct pace_words pace_words = {&nobody_suspended, &never};
+struct pace_words pace_words = {&nobody_suspended, &never, &never};
 PACE_OF_THREAD int32_t pace_left;
 
 static struct region *joined; /* NULL: none. Written by pace_attach and pace_forget */
@@ -49,15 +49,17 @@ static PACE_OF_THREAD int32_t looking_every; /* 1 to LOOK_MOST; 0: not yet */
 
 /* A thread that launches meanwhile may see the new status with the old recent_kernel: it asks, or
  * goes, as it would have done just before. */
-static void set_words(const int32_t *status, const int32_t *recent_kernel)
+static void set_words(const int32_t *status, const int32_t *recent_kernel,
+		      const int32_t *recent_leased)
 {
 	STORE(pace_words.status, status);
+	STORE(pace_words.recent_leased, recent_leased);
 	__atomic_store_n(&pace_words.recent_kernel, recent_kernel, __ATOMIC_RELEASE);
 }
 
 void pace_open(void)
 {
-	set_words(&nobody_suspended, &always);
+	set_words(&nobody_suspended, &always, &never);
 }
 
 static void set_words_of(const struct region *region)
@@ -68,7 +70,8 @@ static void set_words_of(const struct region *region)
 	STORE(asks_all, limited);
 	if (!limited)
 		pacer_lift();
-	set_words(&hami->slots[region->slot].status, limited ? &never : &hami->recent_kernel);
+	set_words(&hami->slots[region->slot].status, limited ? &never : &hami->recent_kernel,
+		  limited ? &hami->recent_kernel : &never);
 }
 
 bool pace_asks_all(void)
@@ -97,7 +100,7 @@ bool pace_is_attached(void)
 
 void pace_forget(void)
 {
-	set_words(&nobody_suspended, &never);
+	set_words(&nobody_suspended, &never, &never);
 	pacer_forget();
 	joined = NULL;
 	asks_all = false;
@@ -145,7 +148,7 @@ static void plan_look(uint64_t now_ns)
 
 static int lose(int error)
 {
-	set_words(&nobody_suspended, &never);
+	set_words(&nobody_suspended, &never, &never);
 	looked_ns = 0;
 	return error;
 }

@@ -15,8 +15,9 @@
  *
  * Where a device of the slice has a compute quota, the gate is never open, and each launch is
  * charged to the device's bucket (bucket.h) what it has been seen to cost (costs.h). Where the
- * bucket is in debt it waits. Others who give turns, as a daemon that lets one tenant after the
- * other have the GPU for itself, would be asked in pace_enter, beside the bucket.
+ * bucket is in debt it waits. Of short ones a thread may launch some at a time (lease.h). Others
+ * who give turns, as a daemon that lets one tenant after the other have the GPU for itself, would
+ * be asked in pace_enter, beside the bucket.
  *
  * Nothing here holds a lock while it waits, or touches errno. The driver is called by way of struct
  * pace_driver, to measure: two events around a stretch of work, and later the time between them.
@@ -39,6 +40,7 @@
 struct pace_words {
 	const int32_t *status;        /* enum vgpu_slot_status */
 	const int32_t *recent_kernel; /* PACE_RECENT: open */
+	const int32_t *recent_leased; /* the same, for who has a lease */
 };
 extern struct pace_words pace_words;
 
@@ -175,6 +177,11 @@ struct pace_pass {
 			      * something else, or something may wait for it */
 	bool held;           /* it would have been launched earlier */
 };
+
+/* Whether a launch that is not being captured may go with the thread's lease, and need not be
+ * entered then, nor left: it is charged with the next that is. context: the stream's, or NULL where
+ * there is one device. After pace_is_open. */
+bool pace_lease(const void *context, const struct cost_of *what);
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.
  * 0, or what pace_ask says of a lost region. */

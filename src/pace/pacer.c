@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "late.h"
+#include "lease.h"
 #include "meter.h"
 #include "pacer.h"
 #include "sys.h"
@@ -31,7 +32,6 @@
 #define SAMPLE_LEAST_NS   ((int64_t)300)
 #define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
 #define SAMPLE_SPREAD_NS  (5 * NS_PER_MS)       /* more than that, at most */
-#define SAMPLES_AT_ONCE   3                     /* of what is new */
 #define SAMPLE_OVERDUE_NS (4 * SAMPLE_EVERY_NS) /* then it is not put off for others any more */
 #define SAMPLE_APART_NS   (1 * NS_PER_MS)       /* of two that are not */
 #define LONG_WAIT_NS                                                                 \
@@ -148,6 +148,7 @@ void pacer_forget(void)
 	joined = NULL;
 	spans_forget();
 	costs_forget();
+	lease_forget();
 }
 
 /* -- what was measured ------------------------------------------------------------------------ */
@@ -353,11 +354,6 @@ static bool is_time(uint64_t at_ns, uint64_t now_ns)
 	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS + SAMPLE_SPREAD_NS;
 }
 
-static bool is_new(const struct cost *cost)
-{
-	return LOAD(cost->samples) < SAMPLES_AT_ONCE;
-}
-
 /* What is known is not sampled soon after something else that is, by the clock or by charges: be it
  * that launches come all at once, or that costs are no longer what they were. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
@@ -368,7 +364,7 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return false;
 	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > SAMPLE_OVERDUE_NS)
 		return true;
-	return is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
+	return cost_is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
 	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= (int64_t)SAMPLE_APART_NS;
 }
 
@@ -379,8 +375,8 @@ static void plan_sample(struct meter *meter, struct cost *cost, uint64_t now_ns)
 	uint64_t spread_ns = (now_ns * 0x9e3779b97f4a7c15u >> 32) * SAMPLE_SPREAD_NS >> 32;
 
 	STORE(cost->sample_at_ns,
-	      now_ns + (is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS + spread_ns));
-	if (is_new(cost))
+	      now_ns + (cost_is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS + spread_ns));
+	if (cost_is_new(cost))
 		return;
 	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS);
 	STORE(meter->sampled, LOAD(meter->tally.charged));
@@ -420,6 +416,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	int error;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
+	lease_return();
 	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
 		return 0;
 	meter = &meters[work->device];
@@ -492,6 +489,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns);
 	show_utilisation(meter, now_ns);
+	lease_take(meter, work->context, now_ns);
 }
 
 void pace_end_context(const void *context)

@@ -22,7 +22,7 @@ void capture_forget(void)
 	going_on = 0;
 }
 
-static bool any(void)
+bool capture_any(void)
 {
 	return __atomic_load_n(&going_on, __ATOMIC_RELAXED) != 0;
 }
@@ -41,7 +41,7 @@ bool capture_has(CUstream stream, bool per_thread)
 {
 	bool captured;
 
-	return any() && (ask(stream, per_thread, &captured) != CUDA_SUCCESS || captured);
+	return capture_any() && (ask(stream, per_thread, &captured) != CUDA_SUCCESS || captured);
 }
 
 bool capture_fence(CUcontext context, CUevent event)
@@ -49,7 +49,7 @@ bool capture_fence(CUcontext context, CUevent event)
 	bool done;
 
 	lock_acquire(&lock);
-	done = !any() && cuda.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
+	done = !capture_any() && cuda.cuCtxRecordEvent(context, event) == CUDA_SUCCESS;
 	lock_release(&lock);
 	return done;
 }

@@ -12,6 +12,9 @@
  */
 bool capture_fence(CUcontext context, CUevent event);
 
+/* Whether captures go on in this process. */
+bool capture_any(void);
+
 /* Whether what the stream is given is captured. Also true when captures go on and the driver does
  * not say: it will not take the work either, as on the default stream while a capture forbids its
  * use. */

@@ -152,14 +152,25 @@ static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
+/* What the thread has a lease for. A context is on one device, and so are all if there is just one.
+ */
+static bool is_leased(CUstream stream, const struct cost_of *what)
+{
+	return !capture_any() &&
+	       pace_lease(quota_only_device() >= 0 ? NULL : context_of(stream), what);
+}
+
 LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 				   const struct cost_of *what)
 {
 	bool attached, captured;
-	CUresult result = state_attach(&attached);
+	CUresult result;
 	int error;
 
 	launch->pass = (struct pace_pass){.meter = NULL};
+	if (is_leased(stream, what))
+		return CUDA_SUCCESS;
+	result = state_attach(&attached);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (attached && !pace_is_attached())

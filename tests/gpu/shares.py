@@ -1,18 +1,21 @@
 """shares.py [--begin=S] SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
 
-A line for each kind: its name; share, the steps of a second; windows, those of each second by itself; cpu, in percent.
-Some steps are always queued, so that the GPU is never idle for want of the next; their ends are waited for one by one.
-With --begin, the first kind is measured from that time of day on, in seconds, once it is warm.
+A line for each kind: its name; share, the steps of a second; windows, those of each second by itself, of which the step
+that is cut in two by its end counts in part; cpu, in percent. Some steps are always queued, so that the GPU is never
+idle for want of the next; their ends are waited for one by one. With --begin, the first kind is measured from that time
+of day on, in seconds, once it is warm; of each of its windows the first part is left out, in which a quota may change.
 
 Matrices are of zeros: those take so little power that the card's clock is the same whether it has much to do or little.
 """
 
 import argparse
+import bisect
 import os
 import time
 from collections import deque
 
 AHEAD = {"train": 2, "inference": 4}  # steps in flight, else 8; more kernels than the driver queues would be waited for
+CHANGE_S = 0.25  # until a quota that changes at a window's begin holds, and what was queued before is done
 WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
 
 
@@ -126,6 +129,21 @@ def run(step, seconds, ahead):
     return ends, used / seconds
 
 
+def steps_until(ends, time_s):
+    """How many there were, and the part of the next that would be over if it went on evenly."""
+    count = bisect.bisect_right(ends, time_s)
+    if count == len(ends):
+        return count
+    before = ends[count - 1] if count else 0
+    return count + (time_s - before) / (ends[count] - before)
+
+
+def rates(ends, seconds, leave_out):
+    return [
+        (steps_until(ends, i + 1) - steps_until(ends, i + leave_out)) / (1 - leave_out) for i in range(int(seconds))
+    ]
+
+
 def main():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parser = argparse.ArgumentParser()
@@ -141,8 +159,8 @@ def main():
         time.sleep(max(0, arguments.begin - time.time()))
         ends, cpu = run(step, seconds, ahead)
         rate = (len(ends) - 1) / (ends[-1] - ends[0]) if len(ends) > 1 else 0
-        windows = [sum(i <= end < i + 1 for end in ends) for i in range(int(seconds))]
-        print(f"name={name} share={rate:.3f} windows={','.join(map(str, windows))} cpu={cpu * 100:.1f}", flush=True)
+        windows = ",".join(f"{each:.2f}" for each in rates(ends, seconds, CHANGE_S if arguments.begin else 0))
+        print(f"name={name} share={rate:.3f} windows={windows} cpu={cpu * 100:.1f}", flush=True)
 
 
 main()

@@ -220,6 +220,36 @@ static void two_devices(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 }
 
+#define TURNS 6000
+
+/* One thread, by turns: each device is charged what it was given, though short kernels are charged
+ * some at a time. */
+static void devices_in_turns(void)
+{
+	CUcontext there;
+	CUstream stream_there;
+	CUfunction spin_there;
+	int64_t charged, charged_there;
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	pace_start("90");
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&there, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(there), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&stream_there, NON_BLOCKING), CUDA_SUCCESS);
+	spin_there = spin_load();
+	for (unsigned n = 0; n < TURNS; n++) {
+		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		busy(spin, 20000, n % 2 ? stream : NULL);
+		CHECK_CUDA(cuCtxSetCurrent(there), CUDA_SUCCESS);
+		busy(spin_there, 5000, n % 2 ? stream_there : NULL);
+	}
+	charged = PEEK(bucket_of(0)->charged);
+	charged_there = PEEK(bucket_of(1)->charged);
+	printf("  charged: %.1f ms of %u and %.1f of %u\n", (double)charged / 1e6, TURNS / 50,
+	       (double)charged_there / 1e6, TURNS / 200);
+	CHECK(charged_there > charged / 7 && charged_there < charged / 3);
+}
+
 /* -- fork ------------------------------------------------------------------------------------- */
 
 /* A child waits for nothing and charges nothing: its CUDA is none. */
@@ -240,8 +270,9 @@ static void forked(void)
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(streams), SCENE(events),       SCENE(contexts),    SCENE(green_contexts),
-		SCENE(modules), SCENE(two_contexts), SCENE(two_devices), SCENE(forked),
+		SCENE(streams),        SCENE(events),           SCENE(contexts),
+		SCENE(green_contexts), SCENE(modules),          SCENE(two_contexts),
+		SCENE(two_devices),    SCENE(devices_in_turns), SCENE(forked),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
