@@ -114,16 +114,19 @@ static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release
 	return found;
 }
 
-void async_free_found_gone(CUdevice device, uint64_t bytes)
+bool async_free_found_gone(CUdevice device, uint64_t bytes)
 {
 	struct quota_release release;
+	bool found = false;
 
 	while (__atomic_load_n(&count, __ATOMIC_RELAXED) && bytes &&
 	       take_that_fits(device, bytes, &release)) {
 		bytes -= release.bytes;
 		quota_free_resume();
 		share_free(&release);
+		found = true;
 	}
+	return found;
 }
 
 /* -- frees -- */

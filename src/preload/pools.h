@@ -48,8 +48,9 @@ void async_alloc_forget(void);
 
 /* async_free.c: what streams had yet to free goes with the context; and in a forked child. */
 void async_free_end_context(CUcontext context);
-/* NVML counts so many bytes less than the books: some of that may have been freed. */
-void async_free_found_gone(CUdevice device, uint64_t bytes);
+/* NVML counts so many bytes less than the books: some of that may have been freed. Whether it was.
+ */
+bool async_free_found_gone(CUdevice device, uint64_t bytes);
 void async_free_forget(void);
 
 /* graph.c: has the device's graph memory given back; and in a forked child. */

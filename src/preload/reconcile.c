@@ -15,27 +15,34 @@
 
 #define TRIES 3 /* at once, while other threads allocate */
 
-/* False: the figures were of different moments. */
+/* What NVML says, and the books' ticket, which tells whether they were the same all the while. */
+static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_bytes)
+{
+	char uuid[VGPU_UUID_LEN];
+	int error;
+
+	*ret_ticket = quota_reconcile_ticket(device);
+	pools_correct(device);
+	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, ret_bytes) : -ENOENT;
+	if (pools_correct(device))
+		ret_ticket->stamp = QUOTA_NO_STAMP;
+	return error;
+}
+
+/* False: the figures were of different moments. What is found gone makes the books others, and a
+ * figure is never compared with later ones. */
 static bool compare(CUdevice device)
 {
 	struct quota_ticket ticket;
 	uint64_t bytes;
-	char uuid[VGPU_UUID_LEN];
 	int error;
 
 	share_look();
-	pools_correct(device);
-	ticket = quota_reconcile_ticket(device);
-	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, &bytes) : -ENOENT;
-	if (error == -EAGAIN)
-		return false;
-	if (pools_correct(device))
-		ticket.stamp = QUOTA_NO_STAMP;
-	if (!error && quota_is_quiet(device, ticket) && quota_excess(device, bytes)) {
-		async_free_found_gone(device, quota_excess(device, bytes));
-		ticket = quota_reconcile_ticket(device);
-	}
-	return quota_reconcile(device, ticket, error ? NULL : &bytes);
+	error = look(device, &ticket, &bytes);
+	if (!error && quota_is_quiet(device, ticket) &&
+	    async_free_found_gone(device, quota_excess(device, bytes)))
+		error = look(device, &ticket, &bytes);
+	return error != -EAGAIN && quota_reconcile(device, ticket, error ? NULL : &bytes);
 }
 
 void reconcile_books(CUdevice device)
