@@ -58,6 +58,7 @@ struct meter {
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)
+#define METER_LEISURE  4
 
 /* How long ago that was. A thread may have read the clock before another did, and come after it; if
  * it was longer before, the clock was set back, and nobody knows. */
@@ -91,6 +92,16 @@ static inline unsigned meter_others(const struct meter *meter)
 /* Which stream of its context it is: per-thread default streams have one handle for all threads,
  * the legacy one has two. */
 const void *meter_stream(const struct pace_work *work);
+
+/*
+ * Where the bucket is more than half full, nothing waits, and how soon it is known what things took
+ * matters little: what is done now and then to measure is done so many times more seldom. Programs
+ * that feed the device with all of a processor's time would pay for it with their own.
+ */
+static inline unsigned meter_leisure(const struct meter *meter)
+{
+	return bucket_level(meter->bucket) > BUCKET_FULL_NS / 2 ? METER_LEISURE : 1;
+}
 
 /* To the slice, and to the process. */
 static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)

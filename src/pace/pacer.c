@@ -314,7 +314,7 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
-	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
+	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns)) / meter_leisure(meter);
 
 	if (!expected && (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
 		return false;

@@ -148,13 +148,15 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
+	unsigned leisure = meter_leisure(meter);
 	int64_t charged;
 
 	if (!LOAD(window->span) || !is_of(window, work))
 		return;
 	charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 	STORE(window->used_ns, now_ns);
-	if (ADD(window->launches, 1) < WINDOW_LAUNCHES && charged < (int64_t)WINDOW_NS &&
+	if (ADD(window->launches, 1) < WINDOW_LAUNCHES * leisure &&
+	    charged < (int64_t)WINDOW_NS * leisure &&
 	    meter_since(now_ns, LOAD(window->opened_ns)) < WINDOW_LONG_NS &&
 	    bucket_is_open(meter->bucket))
 		return;

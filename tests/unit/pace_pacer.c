@@ -321,6 +321,70 @@ static void test_few_calls(void **state)
 	}
 }
 
+/* A program that leaves some of the GPU idle, and wants less than its quota: it could not tell. */
+static void test_few_calls_at_leisure(void **state)
+{
+	static const uint64_t lengths[] = {2000, 20000, 200000};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct kernel kernels[8];
+		uint64_t began_ns, busy_ns;
+		double calls;
+
+		for (unsigned j = 0; j < 8; j++)
+			kernels[j] = (struct kernel){.function = 1 + j, .ns = lengths[i]};
+		joined(state, 99);
+		began_ns = time_ns;
+		busy_ns = 0;
+		for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
+			if (turn % 8 == 0 && !busy_ns && time_ns - began_ns > NS_PER_S) {
+				busy_ns = fake.busy_ns[0];
+				fake.calls = 0;
+			}
+			assert_int_equal(launch(&kernels[turn % 8]), 0);
+			pass(lengths[i] + lengths[i] / 10 - CALL_NS);
+		}
+		calls = (double)fake.calls / 1000;
+		assert_true(calls < (i == 0 ? 12 : 8));
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "at leisure, %llu ns: %.2f calls a ms, busy %.2f %%\n",
+				(unsigned long long)lengths[i], calls,
+				(double)(fake.busy_ns[0] - busy_ns) / 1e7);
+		left();
+	}
+}
+
+/* And then takes ten times as long for everything: within a second it is held to its quota. */
+static void test_leisure_ends(void **state)
+{
+	static const uint64_t lengths[] = {2000, 20000, 200000};
+
+	for (size_t q = 0; q < QUOTAS; q++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			struct kernel kernel = {.function = 1, .ns = lengths[i]};
+			uint64_t began_ns = time_ns, busy_ns;
+			double share;
+
+			joined(state, quotas[q]);
+			while (time_ns - began_ns < NS_PER_S) {
+				assert_int_equal(launch(&kernel), 0);
+				pass(kernel.ns * 1000 / (10 * quotas[q]) * 12 / 10 - CALL_NS);
+			}
+			began_ns = time_ns;
+			busy_ns = fake.busy_ns[0];
+			kernel.ns *= 10;
+			while (time_ns - began_ns < NS_PER_S)
+				assert_int_equal(launch(&kernel), 0);
+			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
+				(double)(time_ns - began_ns);
+			if (getenv("VERBOSE"))
+				fprintf(stderr, "leisure ends, %llu ns: %.2f of %u\n",
+					(unsigned long long)lengths[i], share, quotas[q]);
+			assert_share("leisure ends", share, quotas[q], 3, 3);
+			left();
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +403,8 @@ int main(void)
 		TEST(test_unlike_beside_others),
 		TEST(test_one_far_off),
 		TEST(test_few_calls),
+		TEST(test_few_calls_at_leisure),
+		TEST(test_leisure_ends),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
