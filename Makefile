@@ -32,6 +32,8 @@ bench: all
 gpu-check: all
 	@tests/gpu/memory.sh $(BUILD)
 	@tests/gpu/deaths.sh $(BUILD)
+	@tests/gpu/cores.sh $(BUILD)
+	@tests/gpu/two.sh $(BUILD) || [ $$? = 77 ]
 
 docs: all
 	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md
@@ -54,7 +56,7 @@ help:
 	@echo 'aarch64    the cross-compiled library, and its doors, memory and launches under qemu; needs gcc-aarch64-linux-gnu and qemu-user-static'
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
-	@echo 'gpu-check  the tests that need a GPU'
+	@echo 'gpu-check  the tests that need a GPU that nobody else uses, a quarter of an hour'
 	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
 	@echo 'deb        Debian packages in build/deb; needs debhelper'

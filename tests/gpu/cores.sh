@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/gpu/cores.sh [OPTION…] BUILD [ROW…]: whether a compute quota holds, on a real GPU that nobody else uses: a row
-# for each kind of work and quota. --help has the options.
+# make gpu-check, or cores.sh [OPTION…] BUILD [ROW…]: whether a compute quota holds, on a real GPU that nobody else
+# uses: a row for each kind of work and quota. --help has the options.
 #
 # Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota. Delivered is the
 # latter's part of the former, in percent: where the GPU's time is what the program lacks, that is the quota. Next to

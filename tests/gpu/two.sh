@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/gpu/two.sh BUILD: what must hold on two GPUs: different quotas, reordering, peer access, and an all-reduce
-# under quotas. Run by hand, on a machine that has two idle ones.
+# make gpu-check: what must hold on two GPUs: different quotas, reordering, peer access, and an all-reduce under quotas.
+# Skipped where there are not two.
 set -eu
 build=$(cd "${1:-build}" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
