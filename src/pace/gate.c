@@ -15,8 +15,8 @@
  * With the same look goes one at the file, so that the region is not touched long after it was
  * truncated (region/watch.c).
  *
- * Where a device has a compute quota, each launch has to ask: the words are then ones that never
- * let it through. Whether one has is looked at with the clock.
+ * Where a device has a compute quota, each launch has to ask, but those that a lease is for: the
+ * words are then ones that never let it through. Whether one has is looked at with the clock.
  *
  * Who waits polls: monitors store words, and wake nobody. A region that is lost, or is no region
  * any more, ends every wait; the gate is shut then, and whoever asks is told.
@@ -53,7 +53,7 @@ static void set_words(const int32_t *status, const int32_t *recent_kernel,
 		      const int32_t *recent_leased)
 {
 	STORE(pace_words.status, status);
-	STORE(pace_words.recent_leased, recent_leased);
+	__atomic_store_n(&pace_words.recent_leased, recent_leased, __ATOMIC_RELEASE);
 	__atomic_store_n(&pace_words.recent_kernel, recent_kernel, __ATOMIC_RELEASE);
 }
 

@@ -1,21 +1,24 @@
 /*
  * Inside pace/: launches that a thread may make without asking.
  *
- * To ask takes a tenth of what the driver takes for a launch, most of it for the clock and for
- * words that other threads and processes write, too. So who was let go may launch some more that
- * are short, of known cost, for LEASE_NS together: they are added up in words of the thread's own,
- * and charged when it asks the next time, to the time at which the lease was taken. Until then
- * nobody else knows of them, which for so little does not matter.
+ * To ask takes a tenth of what the driver takes for a launch, most of it for words that other
+ * threads and processes write, too. So who was let go may launch some more that are short, of known
+ * cost, for LEASE_NS together: they are added up in words of the thread's own, and charged when it
+ * asks the next time. Until then nobody else knows of them, which for so little does not matter.
+ * The driver's refusal of one changes nothing of that.
  *
- * How many launches one is for varies: what recurs would else be asked for at the same place each
- * time, and nothing but that be measured by itself. What a thread has not returned when it ends is
- * found missing by a window.
+ * After a pause a thread asks: that is where the driver can tell that the device was idle, at which
+ * costs only guess. So does what is to be sampled: leases end where a thread waits for its work,
+ * and at what is not short, so what recurs would else never be measured by itself.
+ *
+ * What a thread has not returned when it ends is lost. So one that has not launched for a while has
+ * none.
  */
 #pragma once
 
 #include "meter.h"
 
-/* After a launch: the thread has one from now on, if nothing is against it. */
+/* After a launch of known cost: the thread has one from now on, if nothing is against it. */
 void lease_take(struct meter *meter, const void *context, uint64_t now_ns);
 
 /* Before the next one that asks: what was launched is charged. */

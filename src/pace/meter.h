@@ -94,9 +94,10 @@ static inline unsigned meter_others(const struct meter *meter)
 const void *meter_stream(const struct pace_work *work);
 
 /*
- * Where the bucket is more than half full, nothing waits, and how soon it is known what things took
- * matters little: what is done now and then to measure is done so many times more seldom. Programs
- * that feed the device with all of a processor's time would pay for it with their own.
+ * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known
+ * what things took matters little: windows are so many times longer, and the driver is asked so
+ * many times more seldom whether the device is busy and what is over. Programs that feed the device
+ * with all of a processor's time would pay for it with their own.
  */
 static inline unsigned meter_leisure(const struct meter *meter)
 {

@@ -178,6 +178,9 @@ struct pace_pass {
 	bool held;           /* it would have been launched earlier */
 };
 
+/* Whether the thread has a lease, for something. */
+bool pace_has_lease(void);
+
 /* Whether a launch that is not being captured may go with the thread's lease, and need not be
  * entered then, nor left: it is charged with the next that is. context: the stream's, or NULL where
  * there is one device. After pace_is_open. */

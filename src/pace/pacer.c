@@ -489,7 +489,8 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns);
 	show_utilisation(meter, now_ns);
-	lease_take(meter, work->context, now_ns);
+	if (!unknown)
+		lease_take(meter, work->context, now_ns);
 }
 
 void pace_end_context(const void *context)

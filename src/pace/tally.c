@@ -30,6 +30,36 @@ void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns)
 	ADD(tally->charged, (int64_t)cost_ns);
 }
 
+struct tally_many tally_many_begin(const struct tally *tally)
+{
+	uint64_t until_ns = LOAD(tally->busy_until);
+
+	return (struct tally_many){.from_ns = until_ns, .until_ns = until_ns};
+}
+
+void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns)
+{
+	if (many->until_ns < now_ns) {
+		many->idle_ns += now_ns - many->until_ns;
+		many->until_ns = now_ns;
+	}
+	many->until_ns += cost_ns;
+	many->charged_ns += cost_ns;
+}
+
+void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns)
+{
+	uint64_t from_ns = many->from_ns;
+
+	if (!SWAP(tally->busy_until, from_ns, many->until_ns)) {
+		tally_charge(tally, many->charged_ns, now_ns - many->charged_ns);
+		return;
+	}
+	keep_time(tally, now_ns);
+	ADD(tally->idle, many->idle_ns);
+	ADD(tally->charged, (int64_t)many->charged_ns);
+}
+
 void tally_correct(struct tally *tally, int64_t more_ns)
 {
 	ADD(tally->corrected, more_ns);

@@ -23,6 +23,17 @@ struct tally {
 /* Work of that cost was submitted. */
 void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns);
 
+/* Work of which the tally is told later, all at once, by the one thread that submits it. */
+struct tally_many {
+	uint64_t from_ns, until_ns;   /* busy_until as it was, and as it is with that work */
+	uint64_t idle_ns, charged_ns; /* what goes to idle and charged */
+};
+struct tally_many tally_many_begin(const struct tally *tally);
+void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns);
+/* now_ns: when the last was submitted. If the tally has changed meanwhile, all of it is taken to be
+ * over by then: if the device had more to do, that does no harm. */
+void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns);
+
 /* What was submitted takes so much longer, or shorter. */
 void tally_correct(struct tally *tally, int64_t more_ns);
 

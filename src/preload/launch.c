@@ -156,7 +156,7 @@ static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
  */
 static bool is_leased(CUstream stream, const struct cost_of *what)
 {
-	return !capture_any() &&
+	return pace_has_lease() && !capture_any() &&
 	       pace_lease(quota_only_device() >= 0 ? NULL : context_of(stream), what);
 }
 

@@ -13,24 +13,28 @@
 #include "share.h"
 #include "state.h"
 
-#define TRIES 3 /* at once, while other threads allocate */
+#define TRIES   3 /* at once, while other threads allocate */
+#define TICKETS 2 /* while pools turn out to have changed */
 
-/* What NVML says, and the books' ticket, which tells whether they were the same all the while. */
+/* What NVML says, and the books' ticket, which tells whether they were the same all the while. What
+ * pools turn out to have changed changes the books: then the ticket is taken once more. */
 static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_bytes)
 {
 	char uuid[VGPU_UUID_LEN];
+	unsigned tickets = 0;
 	int error;
 
-	*ret_ticket = quota_reconcile_ticket(device);
-	pools_correct(device);
+	do
+		*ret_ticket = quota_reconcile_ticket(device);
+	while (pools_correct(device) && ++tickets < TICKETS);
 	error = state_device_uuid(device, uuid) ? nvml_own_usage(uuid, ret_bytes) : -ENOENT;
 	if (pools_correct(device))
 		ret_ticket->stamp = QUOTA_NO_STAMP;
 	return error;
 }
 
-/* False: the figures were of different moments. What is found gone makes the books others, and a
- * figure is never compared with later ones. */
+/* False: the figures were of different moments. What is found gone makes the books others: they
+ * need another figure. */
 static bool compare(CUdevice device)
 {
 	struct quota_ticket ticket;
@@ -39,8 +43,7 @@ static bool compare(CUdevice device)
 
 	share_look();
 	error = look(device, &ticket, &bytes);
-	if (!error && quota_is_quiet(device, ticket) &&
-	    async_free_found_gone(device, quota_excess(device, bytes)))
+	if (!error && async_free_found_gone(device, quota_excess(device, ticket, bytes)))
 		error = look(device, &ticket, &bytes);
 	return error != -EAGAIN && quota_reconcile(device, ticket, error ? NULL : &bytes);
 }

@@ -453,17 +453,19 @@ static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint6
 }
 
 /* The stamp is our own changes'; another process may have moved a charge to us. */
-bool quota_is_quiet(int device, struct quota_ticket ticket)
+static bool is_quiet(int device, struct quota_ticket ticket)
 {
 	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
 	       own_usage(device).data == ticket.data_bytes;
 }
 
-uint64_t quota_excess(int device, uint64_t nvml_bytes)
+uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes)
 {
 	struct vgpu_hami_usage usage = own_usage(device);
 	uint64_t books = usage.context + usage.module + device_data(device, &usage);
 
+	if (!is_quiet(device, ticket)) /* after the books were read */
+		return 0;
 	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
 		return 0; /* a context is reckoned too high */
 	return books > nvml_bytes ? books - nvml_bytes : 0;
@@ -478,7 +480,7 @@ bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvm
 		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
 		return true;
 	}
-	if (!quota_is_quiet(device, ticket)) {
+	if (!is_quiet(device, ticket)) {
 		quota_reconcile_soon(device);
 		return false;
 	}

@@ -204,10 +204,8 @@ struct quota_ticket {
 struct quota_ticket quota_reconcile_ticket(int device);
 #define QUOTA_NO_STAMP UINT64_MAX /* for figures that are of different moments */
 
-/* Whether nothing has changed since the ticket; and by how much the books are above NVML's figure.
- */
-bool quota_is_quiet(int device, struct quota_ticket ticket);
-uint64_t quota_excess(int device, uint64_t nvml_bytes);
+/* By how much the books are above NVML's figure; 0 if something has changed since the ticket. */
+uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes);
 
 /*
  * NVML counts *nvml_bytes for this process (NULL: it cannot say; the books stay as they are). What

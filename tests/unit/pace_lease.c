@@ -1,5 +1,9 @@
 /* Launches that go without asking: which may, what they are charged, and what ends a lease. */
+#include <limits.h>
+#include <pthread.h>
+
 #include "bucket.h"
+#include "lease.h"
 #include "pace_fake.h"
 
 #define SHORT_NS ((uint64_t)2000)
@@ -7,15 +11,28 @@
 static const struct kernel short_one = {.function = 1, .ns = SHORT_NS};
 static const struct cost_of of_short = {.function = 1, .shape = 1, .blocks = 1};
 
-/* What a bucket has been charged, and what the device was given, agree: but for one launch's lease.
- */
-static void assert_charged(uint64_t from_given_ns, int64_t from_charged, double off)
-{
-	double given = (double)(fake.given_ns[0] - from_given_ns),
-	       charged = (double)(bucket_of(0)->charged + bucket_of(0)->corrected - from_charged);
+struct sums {
+	int64_t charged;
+	uint64_t given_ns, busy_ns, at_ns;
+};
 
-	if (charged < given * (1 - off) - 40000 || charged > given * (1 + off) + 40000)
-		fail_msg("charged %.0f ns of %.0f", charged, given);
+static struct sums sums_now(void)
+{
+	return (struct sums){bucket_of(0)->charged + bucket_of(0)->corrected, fake.given_ns[0],
+			     fake.busy_ns[0], time_ns};
+}
+
+/* Which part of what the device was given since then has been charged. */
+static double charged_since(const struct sums *then)
+{
+	struct sums now = sums_now();
+
+	return (double)(now.charged - then->charged) / (double)(now.given_ns - then->given_ns);
+}
+
+static double share_since(const struct sums *then)
+{
+	return 100.0 * (double)(fake.busy_ns[0] - then->busy_ns) / (double)(time_ns - then->at_ns);
 }
 
 /* As a process that has launched it for a while. */
@@ -49,16 +66,14 @@ static bool is_leased(const struct cost_of *what)
 
 static void test_most_are_leased(void **state)
 {
-	uint64_t given_ns;
-	int64_t charged;
+	struct sums then;
 
 	joined_and_known(state, 99);
-	given_ns = fake.given_ns[0];
-	charged = bucket_of(0)->charged + bucket_of(0)->corrected;
+	then = sums_now();
 	for (unsigned i = 0; i < 20000; i++)
 		launch(&short_one);
-	assert_in_range(fake.leased, 20000 * 8 / 10, 20000 * 19 / 20);
-	assert_charged(given_ns, charged, 0.02);
+	assert_in_range(fake.leased, 20000 * 92 / 100, 20000 * 16 / 17 + 1);
+	assert_share("charged", 100 * charged_since(&then), 100, 2, 2);
 	left();
 }
 
@@ -88,21 +103,153 @@ static void test_shares(void **state)
 		}
 }
 
-/* Of all kinds that take turns, each is measured by itself now and then. */
+/* Bursts, and pauses in which nobody waits for anything: they are not charged, wherever in a burst
+ * it is that the thread asks. */
+static void test_pauses(void **state)
+{
+	static const uint64_t lengths[] = {2000, 5000, 12000};
+	static const unsigned bursts[] = {1, 3, 10, 20, 100}, wants[] = {30, 45, 90};
+
+	for (size_t i = 0; i < 3 * 5 * 3; i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i % 3]};
+		unsigned burst = bursts[i / 3 % 5], want = wants[i / 15];
+		uint64_t each_ns = kernel.ns * burst * 100 / want, due_ns;
+		struct sums then = {.at_ns = 0};
+		double charged;
+
+		joined(state, want < 50 ? 50 : 99);
+		due_ns = time_ns;
+		for (uint64_t end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
+			for (unsigned n = 0; n < burst; n++)
+				launch(&kernel);
+			due_ns += each_ns;
+			if (due_ns > time_ns)
+				pass(due_ns - time_ns);
+			if (!then.at_ns && end_ns - time_ns < NS_PER_S / 2)
+				then = sums_now();
+		}
+		charged = charged_since(&then);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%u of %lu ns, wants %u: %.2f, charged %.3f\n", burst,
+				(unsigned long)kernel.ns, want, share_since(&then), charged);
+		assert_share("has pauses", share_since(&then), want, 0.5, 0.5);
+		if (each_ns - kernel.ns * burst >
+		    10000) /* shorter ones are not told from launching */
+			assert_share("charged for pauses", 100 * charged, 100, 5, 5);
+		left();
+	}
+}
+
+static void *launch_some(void *count)
+{
+	for (uintptr_t i = 0; i < (uintptr_t)count; i++)
+		launch(&short_one);
+	return NULL;
+}
+
+/* Threads that end: what they have not returned is hardly anything. */
+static void test_threads_end(void **state)
+{
+	static const uintptr_t counts[] = {15, 40, 200, 1000};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		struct sums then;
+		uint64_t end_ns;
+
+		joined_and_known(state, 50);
+		then = sums_now();
+		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
+			pthread_t thread;
+
+			assert_int_equal(
+				pthread_create(&thread, NULL, launch_some, (void *)counts[i]), 0);
+			assert_int_equal(pthread_join(thread, NULL), 0);
+			synchronise(0);
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "threads of %lu launches: %.2f of 50, charged %.3f\n",
+				(unsigned long)counts[i], share_since(&then), charged_since(&then));
+		assert_share("threads that end", share_since(&then), 50, 3, 3);
+		left();
+	}
+}
+
+static unsigned samples_of(uint64_t function)
+{
+	const struct cost_of what = {.function = function, .shape = 1, .blocks = 1};
+
+	return cost_find(&what)->samples;
+}
+
+/* Of all kinds that take turns, each is measured by itself now and then: also where each step is
+ * waited for, and beside longer ones. */
 static void test_all_are_sampled(void **state)
 {
-	struct kernel kernels[9];
+	for (unsigned how = 0; how < 3; how++) {
+		struct kernel kernels[40];
+		unsigned kinds = how == 0 ? 40 : how == 1 ? 14 : 4, least = UINT_MAX, most = 0;
+
+		for (unsigned i = 0; i < kinds; i++)
+			kernels[i] = (struct kernel){.function = 1 + i,
+						     .ns = how == 2 && !i ? 50000 : SHORT_NS};
+		joined(state, 99);
+		while (time_ns < then_ns && samples_of(1) < 50) {
+			for (unsigned i = 0; i < kinds; i++)
+				launch(&kernels[i]);
+			if (how == 1) {
+				synchronise(0);
+				pass(20000);
+			}
+		}
+		for (unsigned i = 0; i < kinds; i++) {
+			unsigned samples = samples_of(1 + i);
+
+			least = samples < least ? samples : least;
+			most = samples > most ? samples : most;
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "samples: %u to %u\n", least, most);
+		assert_true(least > most / 2);
+		if (how == 0) /* what is not sampled now is put off for all */
+			assert_true(fake.leased > fake.submitted / 2);
+		left();
+	}
+}
+
+/* So what they cost is learned anew, where windows tell little. */
+static void test_grown_beside_others(void **state)
+{
+	struct kernel kernels[4] = {{.function = 1, .ns = 50000}};
+	struct sums then;
 	unsigned turn = 0;
 
-	for (unsigned i = 0; i < 9; i++)
-		kernels[i] = (struct kernel){.function = 1 + i, .ns = SHORT_NS};
-	joined(state, 99);
-	for (unsigned i = 0; i < 9 * 20000; i++)
-		launch_each(kernels, 9, &turn);
-	for (unsigned i = 0; i < 9; i++) {
-		const struct cost_of what = {.function = 1 + i, .shape = 1, .blocks = 1};
+	joined(state, 60);
+	fake.neighbours = true;
+	for (unsigned ten = 1; ten <= 10; ten += 9) {
+		for (unsigned i = 1; i < 4; i++)
+			kernels[i] = (struct kernel){.function = 1 + i, .ns = ten * SHORT_NS};
+		then = sums_now();
+		while (time_ns < then.at_ns + 3 * NS_PER_S)
+			launch_each(kernels, 4, &turn);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "beside others: %.2f of 60\n", share_since(&then));
+		assert_share("grown", share_since(&then), 60, 6, 6);
+	}
+	left();
+}
 
-		assert_true(cost_find(&what)->samples > 8);
+/* A hundred times as long all at once: no more go before that is seen than if each had asked. */
+static void test_hundredfold(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 600};
+
+	joined(state, 50);
+	for (unsigned i = 0; i < 100000; i++)
+		launch(&kernel);
+	kernel.ns *= 100;
+	for (unsigned i = 0; i < 10000; i++) {
+		launch(&kernel);
+		assert_true(fake.done_ns[0] < time_ns + 80 * MS);
 	}
 	left();
 }
@@ -125,6 +272,8 @@ static void test_for_whom(void **state)
 	assert_false(!pace_is_open() && pace_lease(&context_b, &of_short));
 	assert_true(is_leased(&of_short));
 	assert_true(!pace_is_open() && pace_lease(NULL, &of_short));
+	launch(&(struct kernel){.function = 8, .ns = 1000}); /* which nobody has seen */
+	assert_false(pace_has_lease());
 	left();
 }
 
@@ -171,7 +320,7 @@ static void test_shut(void **state)
 	launch(&long_one);
 	bucket_of(0)->charged += bucket_level(bucket_of(0)) - BUCKET_SHUT_NS - (int64_t)MS / 2;
 	launch(&long_one);
-	assert_false(is_leased(&of_short));
+	assert_false(pace_has_lease());
 
 	until_leased();
 	charged = bucket_of(0)->charged;
@@ -243,14 +392,14 @@ static void test_old(void **state)
 	}
 }
 
-/* A forked child has none. */
+/* A forked child has none, and returns none. */
 static void test_forgotten(void **state)
 {
 	joined_and_known(state, 99);
 	until_leased();
 	pace_forget();
-	pace_left = 10;
-	assert_false(is_leased(&of_short));
+	assert_false(pace_has_lease());
+	lease_return();
 	left();
 }
 
@@ -259,7 +408,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_most_are_leased),
 		TEST(test_shares),
+		TEST(test_pauses),
+		TEST(test_threads_end),
+		TEST(test_grown_beside_others),
 		TEST(test_all_are_sampled),
+		TEST(test_hundredfold),
 		TEST(test_for_whom),
 		TEST(test_words),
 		TEST(test_waited),

@@ -56,6 +56,49 @@ static void test_idle(void **state)
 	assert_true(tally_is_idle(&tally, START + 11 * NS_PER_MS));
 }
 
+/* What a thread tells at the end is as if it had told it at once: whether the device was idle, for
+ * some of it or not at all. */
+static void test_many(void **state)
+{
+	static const uint64_t pauses[] = {0, 1000, 7000};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct tally one_by_one = {0};
+		struct tally_many many;
+		uint64_t now_ns = START;
+
+		begin();
+		tally_charge(&tally, 5000, START);
+		tally_charge(&one_by_one, 5000, START);
+		many = tally_many_begin(&tally);
+		for (unsigned n = 0; n < 10; n++) {
+			now_ns += 1000 + pauses[i];
+			tally_many_add(&many, 2000 + n, now_ns);
+			tally_charge(&one_by_one, 2000 + n, now_ns);
+		}
+		tally_charge_many(&tally, &many, now_ns);
+		assert_memory_equal(&tally, &one_by_one, sizeof(tally));
+	}
+}
+
+/* Others' work came in between: then it is over by the end, at the latest. */
+static void test_many_beside_others(void **state)
+{
+	struct tally_many many;
+
+	(void)state;
+	begin();
+	tally_charge(&tally, 5000, START);
+	many = tally_many_begin(&tally);
+	tally_many_add(&many, 3000, START + 9000);
+	tally_charge(&tally, 1000, START + 7000);
+	tally_charge_many(&tally, &many, START + 12000);
+	assert_int_equal(tally.charged, 9000);
+	assert_int_equal(tally.busy_until, START + 12000);
+	assert_int_equal(tally.idle, 3000);
+}
+
 /* -- measuring -------------------------------------------------------------------------------- */
 
 static void measure(int64_t from, int64_t to, int64_t busy_ns)
@@ -143,8 +186,12 @@ static void test_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set_back), cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_measured), cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_set_back),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_many_beside_others),
+		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_measured),
+		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_at_once),
 	};
 
