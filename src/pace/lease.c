@@ -2,18 +2,23 @@
 
 #include "clock.h"
 #include "pace.h"
+#include "pacer.h"
 #include "window.h"
 #include "words.h"
 
-#define LEASE_NS       (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
-#define LEASE_LAUNCHES 16
-#define LEASE_GAP_NS   (8 * NS_PER_US) /* from one to the next, at most: else it is a pause */
-#define LEASE_ASKS     256             /* of a thread, before it has one */
+#define LEASE_NS        (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
+#define LEASE_LAUNCHES  16
+#define LEASE_GAP_NS    (32 * NS_PER_US) /* from one to the next, at most */
+#define LEASE_CALL_NS   (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
+#define LEASE_JITTER_NS (1 * NS_PER_US)
+#define LEASE_ASKS      256 /* of a thread, before it has one */
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
 	const void *context;    /* on it */
 	uint64_t at_ns;         /* the last one, clock_wall_ns() */
+	uint64_t gap_ns;        /* from the one before to that; kept from one lease to the next */
+	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
 	uint64_t left_ns;       /* that may be charged yet */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
 	uint32_t charged;       /* how many were made, and */
@@ -31,10 +36,10 @@ static bool words_let_go(void)
 	       LOAD(*LOAD(pace_words.status)) != VGPU_SLOT_SUSPENDED;
 }
 
-/* Soon: what was sampled a moment ago puts it off (pacer.c). */
-static bool is_to_be_sampled(const struct cost *cost, uint64_t now_ns)
+/* Launches come one after the other; a pause is longer than the last ones were apart. */
+static bool is_pause(uint64_t gap_ns)
 {
-	return LOAD(cost->sample_at_ns) <= now_ns && LOAD(lease.meter->sample_at_ns) <= now_ns;
+	return gap_ns > LEASE_GAP_NS || gap_ns > 2 * lease.gap_ns + LEASE_JITTER_NS;
 }
 
 bool pace_has_lease(void)
@@ -45,7 +50,7 @@ bool pace_has_lease(void)
 bool pace_lease(const void *context, const struct cost_of *what)
 {
 	const struct cost *cost;
-	uint64_t ns, now_ns;
+	uint64_t ns, now_ns, gap_ns;
 
 	if (!pace_has_lease() || (context && context != lease.context) || !words_let_go())
 		return false;
@@ -54,30 +59,40 @@ bool pace_lease(const void *context, const struct cost_of *what)
 	if (ns > lease.left_ns || cost_is_new(cost)) /* what is not known is more than any */
 		return false;
 	now_ns = clock_wall_ns();
-	if (now_ns - lease.at_ns > LEASE_GAP_NS || is_to_be_sampled(cost, now_ns))
-		return false; /* or the clock was set back */
+	gap_ns = now_ns - lease.at_ns; /* none that is short, if the clock was set back */
+	if (is_pause(gap_ns) || pacer_is_time_to_sample(lease.meter, cost, now_ns) ||
+	    !tally_many_is_alone(&lease.meter->tally, &lease.many))
+		return false;
 	lease.left--;
 	lease.charged++;
 	lease.left_ns -= ns;
 	lease.at_ns = now_ns;
-	tally_many_add(&lease.many, window_trim(lease.meter, ns), now_ns);
+	lease.gap_ns = gap_ns;
+	tally_many_add(&lease.many, window_trim(lease.meter, ns), now_ns + lease.call_ns);
 	return true;
 }
 
-/* Where something is late, or waits for launches, each of them counts. Other threads' leases go on,
- * but for no more than they are for. */
-void lease_take(struct meter *meter, const void *context, uint64_t now_ns)
+/* Where something is late, or waits for launches, each of them counts. Where several threads
+ * launch, none of them knows when the device is idle: each asks. */
+void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
 {
+	uint64_t gap_ns = at_ns - lease.at_ns;
+
 	if (asks < LEASE_ASKS) {
 		asks++;
 		return;
 	}
-	if (LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket))
+	lease.at_ns = at_ns;
+	lease.gap_ns = gap_ns;
+	if (LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
+	    meter_is_mixed(meter, at_ns))
 		return;
 	lease = (struct lease){
 		.meter = meter,
 		.context = context,
-		.at_ns = now_ns,
+		.at_ns = at_ns,
+		.gap_ns = gap_ns,
+		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
 		.left_ns = LEASE_NS,
 		.left = LEASE_LAUNCHES,
 		.many = tally_many_begin(&meter->tally),

@@ -11,6 +11,8 @@
  * costs only guess. So does what is to be sampled: leases end where a thread waits for its work,
  * and at what is not short, so what recurs would else never be measured by itself.
  *
+ * Where several threads launch none of them knows of pauses, and there are no leases.
+ *
  * What a thread has not returned when it ends is lost. So one that has not launched for a while has
  * none.
  */
@@ -18,8 +20,9 @@
 
 #include "meter.h"
 
-/* After a launch of known cost: the thread has one from now on, if nothing is against it. */
-void lease_take(struct meter *meter, const void *context, uint64_t now_ns);
+/* After a launch of known cost: the thread has one from now on, if nothing is against it. at_ns:
+ * when it was let go; now_ns: when the driver had it; clock_wall_ns(). */
+void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns);
 
 /* Before the next one that asks: what was launched is charged. */
 void lease_return(void);

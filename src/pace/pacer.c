@@ -354,6 +354,12 @@ static bool is_time(uint64_t at_ns, uint64_t now_ns)
 	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS + SAMPLE_SPREAD_NS;
 }
 
+bool pacer_is_time_to_sample(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
+{
+	return is_time(LOAD(cost->sample_at_ns), now_ns) &&
+	       is_time(LOAD(meter->sample_at_ns), now_ns);
+}
+
 /* What is known is not sampled soon after something else that is, by the clock or by charges: be it
  * that launches come all at once, or that costs are no longer what they were. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
@@ -439,6 +445,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	if (error)
 		return error;
 	look_for_others(meter, work, now_ns);
+	ret_pass->at_ns = now_ns;
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
@@ -490,7 +497,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		window_open(meter, work, now_ns);
 	show_utilisation(meter, now_ns);
 	if (!unknown)
-		lease_take(meter, work->context, now_ns);
+		lease_take(meter, work->context, pass->at_ns, now_ns);
 }
 
 void pace_end_context(const void *context)

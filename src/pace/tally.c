@@ -37,6 +37,11 @@ struct tally_many tally_many_begin(const struct tally *tally)
 	return (struct tally_many){.from_ns = until_ns, .until_ns = until_ns};
 }
 
+bool tally_many_is_alone(const struct tally *tally, const struct tally_many *many)
+{
+	return LOAD(tally->busy_until) == many->from_ns;
+}
+
 void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns)
 {
 	if (many->until_ns < now_ns) {

@@ -29,9 +29,11 @@ struct tally_many {
 	uint64_t idle_ns, charged_ns; /* what goes to idle and charged */
 };
 struct tally_many tally_many_begin(const struct tally *tally);
+/* Nobody else has submitted anything since, and nothing was corrected. */
+bool tally_many_is_alone(const struct tally *tally, const struct tally_many *many);
 void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns);
 /* now_ns: when the last was submitted. If the tally has changed meanwhile, all of it is taken to be
- * over by then: if the device had more to do, that does no harm. */
+ * over by then. */
 void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns);
 
 /* What was submitted takes so much longer, or shorter. */

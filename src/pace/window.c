@@ -155,8 +155,7 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 		return;
 	charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 	STORE(window->used_ns, now_ns);
-	if (ADD(window->launches, 1) < WINDOW_LAUNCHES * leisure &&
-	    charged < (int64_t)WINDOW_NS * leisure &&
+	if (ADD(window->launches, 1) < WINDOW_LAUNCHES && charged < (int64_t)WINDOW_NS * leisure &&
 	    meter_since(now_ns, LOAD(window->opened_ns)) < WINDOW_LONG_NS &&
 	    bucket_is_open(meter->bucket))
 		return;

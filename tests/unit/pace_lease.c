@@ -1,6 +1,7 @@
 /* Launches that go without asking: which may, what they are charged, and what ends a lease. */
 #include <limits.h>
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "bucket.h"
 #include "lease.h"
@@ -103,12 +104,46 @@ static void test_shares(void **state)
 		}
 }
 
+/* What comes now and then asks. */
+static void test_rare(void **state)
+{
+	joined_and_known(state, 99);
+	for (unsigned i = 0; i < 1000; i++) {
+		launch(&short_one);
+		pass(40000);
+	}
+	assert_in_range(fake.leased, 0, 2);
+	left();
+}
+
+/* One that leaves the device idle by itself, and wants more than its quota nevertheless. */
+static void test_wants_more(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 5000};
+	struct sums then;
+
+	joined(state, 80);
+	for (unsigned part = 0; part < 2; part++) {
+		then = sums_now();
+		for (uint64_t due_ns = time_ns; time_ns < then.at_ns + NS_PER_S;) {
+			launch(&kernel);
+			due_ns += kernel.ns * 100 / 90;
+			if (due_ns > time_ns)
+				pass(due_ns - time_ns);
+			else if (time_ns - due_ns > MS)
+				due_ns = time_ns;
+		}
+	}
+	assert_share("wants more", share_since(&then), 80, 2, 2);
+	left();
+}
+
 /* Bursts, and pauses in which nobody waits for anything: they are not charged, wherever in a burst
  * it is that the thread asks. */
 static void test_pauses(void **state)
 {
 	static const uint64_t lengths[] = {2000, 5000, 12000};
-	static const unsigned bursts[] = {1, 3, 10, 20, 100}, wants[] = {30, 45, 90};
+	static const unsigned bursts[] = {1, 4, 10, 20, 100}, wants[] = {30, 45, 80};
 
 	for (size_t i = 0; i < 3 * 5 * 3; i++) {
 		const struct kernel kernel = {.function = 1, .ns = lengths[i % 3]};
@@ -117,7 +152,7 @@ static void test_pauses(void **state)
 		struct sums then = {.at_ns = 0};
 		double charged;
 
-		joined(state, want < 50 ? 50 : 99);
+		joined(state, want < 50 ? 50 : 90);
 		due_ns = time_ns;
 		for (uint64_t end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
 			for (unsigned n = 0; n < burst; n++)
@@ -133,9 +168,7 @@ static void test_pauses(void **state)
 			fprintf(stderr, "%u of %lu ns, wants %u: %.2f, charged %.3f\n", burst,
 				(unsigned long)kernel.ns, want, share_since(&then), charged);
 		assert_share("has pauses", share_since(&then), want, 0.5, 0.5);
-		if (each_ns - kernel.ns * burst >
-		    10000) /* shorter ones are not told from launching */
-			assert_share("charged for pauses", 100 * charged, 100, 5, 5);
+		assert_share("charged for pauses", 100 * charged, 100, 10, 6);
 		left();
 	}
 }
@@ -172,6 +205,80 @@ static void test_threads_end(void **state)
 		assert_share("threads that end", share_since(&then), 50, 3, 3);
 		left();
 	}
+}
+
+/* Which of two threads goes next, so that they go one after the other. */
+static sem_t turns[2];
+static uint64_t turns_end_ns;
+
+#define TURN_NS (SHORT_NS * 2 * 100 / 65)
+
+static void *launch_in_turns(void *arg)
+{
+	unsigned self = (unsigned)(uintptr_t)arg;
+	static uint64_t due_ns;
+	bool goes_on = true;
+
+	while (goes_on) {
+		sem_wait(&turns[self]);
+		goes_on = time_ns < turns_end_ns;
+		if (goes_on)
+			launch(&short_one);
+		if (goes_on && self) {
+			due_ns = due_ns + 10 * TURN_NS < time_ns ? time_ns : due_ns + TURN_NS;
+			if (due_ns > time_ns)
+				pass(due_ns - time_ns);
+		}
+		sem_post(&turns[!self]);
+	}
+	return NULL;
+}
+
+static void in_turns_for(uint64_t ns)
+{
+	pthread_t threads[2];
+
+	turns_end_ns = time_ns + ns;
+	for (unsigned i = 0; i < 2; i++) {
+		sem_init(&turns[i], 0, i == 0);
+		assert_int_equal(
+			pthread_create(&threads[i], NULL, launch_in_turns, (void *)(uintptr_t)i),
+			0);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Neither knows from its own launches when the device is idle. */
+static void test_threads_in_turns(void **state)
+{
+	struct sums then;
+
+	joined_and_known(state, 75);
+	in_turns_for(NS_PER_S / 10);
+	then = sums_now();
+	in_turns_for(NS_PER_S / 5);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "threads in turns: %.2f of 65, charged %.3f\n", share_since(&then),
+			charged_since(&then));
+	assert_share("threads in turns", share_since(&then), 65, 1, 1);
+	assert_share("charged", 100 * charged_since(&then), 100, 10, 5);
+	left();
+}
+
+static void test_streams_in_turns(void **state)
+{
+	const struct kernel others[] = {short_one, {.function = 1, .ns = SHORT_NS, .stream = 1}};
+	unsigned turn = 0;
+
+	joined_and_known(state, 99);
+	while (turn < 100) /* until an asking one was of the other stream */
+		launch_each(others, 2, &turn);
+	fake.leased = 0;
+	while (turn < 1000)
+		launch_each(others, 2, &turn);
+	assert_int_equal(fake.leased, 0);
+	left();
 }
 
 static unsigned samples_of(uint64_t function)
@@ -333,20 +440,18 @@ static void test_shut(void **state)
 	left();
 }
 
-/* As all costs are, where kernels run beside each other. */
+/* As all costs are, which are too high for what is shorter than its sample's events. */
 static void test_trimmed(void **state)
 {
-	const struct kernel beside[] = {{.function = 1, .ns = 10000},
-					{.function = 1, .ns = 10000, .stream = 1}};
+	const struct kernel tiny = {.function = 1, .ns = 600};
 	int64_t charged, corrected;
 
 	joined(state, 50);
-	fake.beside = true;
-	share_of(beside, 2, NS_PER_S);
+	share_of(&tiny, 1, NS_PER_S);
 	charged = bucket_of(0)->charged;
 	corrected = bucket_of(0)->corrected;
 	fake.leased = 0;
-	share_of(beside, 2, NS_PER_S);
+	share_of(&tiny, 1, NS_PER_S);
 	charged = bucket_of(0)->charged - charged;
 	corrected = bucket_of(0)->corrected - corrected;
 	assert_true(fake.leased > 1000);
@@ -380,7 +485,8 @@ static void test_old(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		joined_and_known(state, 50);
 		until_leased();
-		assert_true(is_leased(&of_short));
+		while (!is_leased(&of_short))
+			launch(&short_one);
 		pass(5 * NS_PER_S);
 		wall_ahead_ns += steps[i];
 		launch(&(struct kernel){.function = 2, .ns = MS});
@@ -408,8 +514,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_most_are_leased),
 		TEST(test_shares),
+		TEST(test_rare),
+		TEST(test_wants_more),
 		TEST(test_pauses),
 		TEST(test_threads_end),
+		TEST(test_threads_in_turns),
+		TEST(test_streams_in_turns),
 		TEST(test_grown_beside_others),
 		TEST(test_all_are_sampled),
 		TEST(test_hundredfold),
