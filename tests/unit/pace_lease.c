@@ -239,8 +239,9 @@ static void in_turns_for(uint64_t ns)
 	pthread_t threads[2];
 
 	turns_end_ns = time_ns + ns;
+	sem_init(&turns[0], 0, 1);
+	sem_init(&turns[1], 0, 0);
 	for (unsigned i = 0; i < 2; i++) {
-		sem_init(&turns[i], 0, i == 0);
 		assert_int_equal(
 			pthread_create(&threads[i], NULL, launch_in_turns, (void *)(uintptr_t)i),
 			0);
