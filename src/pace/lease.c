@@ -76,25 +76,21 @@ bool pace_lease(const void *context, const struct cost_of *what)
  * launch, none of them knows when the device is idle: each asks. */
 void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
 {
-	uint64_t gap_ns = at_ns - lease.at_ns;
+	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
+		      meter_is_mixed(meter, at_ns);
 
 	if (asks < LEASE_ASKS) {
 		asks++;
 		return;
 	}
-	lease.at_ns = at_ns;
-	lease.gap_ns = gap_ns;
-	if (LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
-	    meter_is_mixed(meter, at_ns))
-		return;
 	lease = (struct lease){
 		.meter = meter,
 		.context = context,
 		.at_ns = at_ns,
-		.gap_ns = gap_ns,
+		.gap_ns = at_ns - lease.at_ns,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
 		.left_ns = LEASE_NS,
-		.left = LEASE_LAUNCHES,
+		.left = barred ? 0 : LEASE_LAUNCHES,
 		.many = tally_many_begin(&meter->tally),
 	};
 }

@@ -336,13 +336,13 @@ static int launch(const struct kernel *kernel)
 	struct pace_pass pace = {.meter = NULL};
 	int error = 0;
 
-	if (pace_is_open())
-		;
-	else if (pace_lease(work.context, &work.what)) {
-		fake.leased++;
-	} else {
-		error = pace_wait();
-		if (!error && pace_asks_all())
+	if (!pace_is_open()) {
+		bool leased = pace_lease(work.context, &work.what);
+
+		fake.leased += leased;
+		if (!leased)
+			error = pace_wait();
+		if (!leased && !error && pace_asks_all())
 			error = pace_enter(&pace, &work);
 	}
 	if (error)
