@@ -2,24 +2,23 @@
 
 #include "clock.h"
 #include "pace.h"
-#include "pacer.h"
+#include "sample.h"
 #include "window.h"
 #include "words.h"
 
-#define LEASE_NS        (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
-#define LEASE_LAUNCHES  16
-#define LEASE_GAP_NS    (32 * NS_PER_US) /* from one to the next, at most */
-#define LEASE_CALL_NS   (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
-#define LEASE_JITTER_NS (1 * NS_PER_US)
-#define LEASE_ASKS      256 /* of a thread, before it has one */
+#define LEASE_NS       (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
+#define LEASE_LAUNCHES 16
+#define LEASE_GAP_NS   (32 * NS_PER_US) /* from one to the next, at most */
+#define LEASE_CALL_NS  (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
+#define LEASE_ASKS     256              /* of a thread, before it has one */
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
 	const void *context;    /* on it */
 	uint64_t at_ns;         /* the last one, clock_wall_ns() */
-	uint64_t gap_ns;        /* from the one before to that; kept from one lease to the next */
 	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
 	uint64_t left_ns;       /* that may be charged yet */
+	uint64_t gap_ns;        /* from one to the next, at most */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
 	uint32_t charged;       /* how many were made, and */
 	struct tally_many many; /* what they are */
@@ -32,14 +31,8 @@ static bool words_let_go(void)
 {
 	const int32_t *recent_kernel = __atomic_load_n(&pace_words.recent_leased, __ATOMIC_ACQUIRE);
 
-	return pace_left >= 0 && LOAD(*recent_kernel) == PACE_RECENT &&
+	return pace_left > PACE_ANEW / 2 && LOAD(*recent_kernel) == PACE_RECENT &&
 	       LOAD(*LOAD(pace_words.status)) != VGPU_SLOT_SUSPENDED;
-}
-
-/* Launches come one after the other; a pause is longer than the last ones were apart. */
-static bool is_pause(uint64_t gap_ns)
-{
-	return gap_ns > LEASE_GAP_NS || gap_ns > 2 * lease.gap_ns + LEASE_JITTER_NS;
 }
 
 bool pace_has_lease(void)
@@ -50,7 +43,7 @@ bool pace_has_lease(void)
 bool pace_lease(const void *context, const struct cost_of *what)
 {
 	const struct cost *cost;
-	uint64_t ns, now_ns, gap_ns;
+	uint64_t ns, now_ns;
 
 	if (!pace_has_lease() || (context && context != lease.context) || !words_let_go())
 		return false;
@@ -59,15 +52,14 @@ bool pace_lease(const void *context, const struct cost_of *what)
 	if (ns > lease.left_ns || cost_is_new(cost)) /* what is not known is more than any */
 		return false;
 	now_ns = clock_wall_ns();
-	gap_ns = now_ns - lease.at_ns; /* none that is short, if the clock was set back */
-	if (is_pause(gap_ns) || pacer_is_time_to_sample(lease.meter, cost, now_ns) ||
+	/* Where the clock was set back, that is a long time, too. */
+	if (now_ns - lease.at_ns > lease.gap_ns || sample_is_due(lease.meter, cost, now_ns) ||
 	    !tally_many_is_alone(&lease.meter->tally, &lease.many))
 		return false;
 	lease.left--;
 	lease.charged++;
 	lease.left_ns -= ns;
 	lease.at_ns = now_ns;
-	lease.gap_ns = gap_ns;
 	tally_many_add(&lease.many, window_trim(lease.meter, ns), now_ns + lease.call_ns);
 	return true;
 }
@@ -76,6 +68,7 @@ bool pace_lease(const void *context, const struct cost_of *what)
  * launch, none of them knows when the device is idle: each asks. */
 void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
 {
+	unsigned leisure = meter_leisure(meter);
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
@@ -87,10 +80,10 @@ void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64
 		.meter = meter,
 		.context = context,
 		.at_ns = at_ns,
-		.gap_ns = at_ns - lease.at_ns,
+		.gap_ns = LEASE_GAP_NS * leisure,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
-		.left_ns = LEASE_NS,
-		.left = barred ? 0 : LEASE_LAUNCHES,
+		.left_ns = LEASE_NS * leisure,
+		.left = barred ? 0 : LEASE_LAUNCHES * leisure,
 		.many = tally_many_begin(&meter->tally),
 	};
 }

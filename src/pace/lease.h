@@ -7,9 +7,10 @@
  * asks the next time. Until then nobody else knows of them, which for so little does not matter.
  * The driver's refusal of one changes nothing of that.
  *
- * After a pause a thread asks: that is where the driver can tell that the device was idle, at which
- * costs only guess. So does what is to be sampled: leases end where a thread waits for its work,
- * and at what is not short, so what recurs would else never be measured by itself.
+ * After a pause a thread asks, and after it has waited for its work: that is where the driver can
+ * tell that the device was idle, at which costs only guess. So does what is to be sampled: as
+ * leases end where a thread waits, and at what is not short, what recurs would else never be
+ * measured by itself.
  *
  * Where several threads launch none of them knows of pauses, and there are no leases.
  *

@@ -58,7 +58,7 @@ struct meter {
 };
 
 #define METER_MIXED_NS ((uint64_t)500000000)
-#define METER_LEISURE  4
+#define METER_LEISURE  8
 
 /* How long ago that was. A thread may have read the clock before another did, and come after it; if
  * it was longer before, the clock was set back, and nobody knows. */
@@ -95,9 +95,10 @@ const void *meter_stream(const struct pace_work *work);
 
 /*
  * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known
- * what things took matters little: windows are so many times longer, and the driver is asked so
- * many times more seldom whether the device is busy and what is over. Programs that feed the device
- * with all of a processor's time would pay for it with their own.
+ * what things took matters little: windows and leases are so many times longer, samples so many
+ * times as far apart, and the driver is asked so many times more seldom whether the device is idle
+ * and what is over. Programs that feed the device with all of a processor's time would pay for it
+ * with their own.
  */
 static inline unsigned meter_leisure(const struct meter *meter)
 {

@@ -174,6 +174,7 @@ struct pace_pass {
 	struct span *sample; /* NULL: it is not measured by itself */
 	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
 	uint64_t at_ns;      /* when it was let go */
+	bool idle;           /* the device had nothing to do for the process */
 	bool goes;           /* whatever the bucket says: it would have gone before it was held for
 			      * something else, or something may wait for it */
 	bool held;           /* it would have been launched earlier */

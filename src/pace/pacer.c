@@ -2,9 +2,8 @@
  * The quota: what a launch costs, when it may go, and how that is kept true.
  *
  * A launch is charged its learned cost to the device's bucket, which all processes of the slice
- * share, and waits beforehand while the bucket is shut. Costs come from samples: an event before a
- * launch and one behind it, of a kernel's first launches and then every SAMPLE_EVERY_NS. They are
- * guesses; what makes the sum true are windows (window.c), which measure many launches at once.
+ * share, and waits beforehand while the bucket is shut. Costs come from samples (sample.c). They
+ * are guesses; what makes the sum true are windows (window.c), which measure many launches at once.
  *
  * The unknown. A launch of which nothing is known is charged when its sample is there, and until
  * then this process submits nothing more to the device, for a while: a kernel may wait for a later
@@ -24,19 +23,11 @@
 #include "lease.h"
 #include "meter.h"
 #include "pacer.h"
+#include "sample.h"
 #include "sys.h"
 #include "window.h"
 #include "words.h"
 
-#define SAMPLE_EVENT_NS   2050 /* around one kernel, more than it takes among others (on an H200) */
-#define SAMPLE_LEAST_NS   ((int64_t)300)
-#define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
-#define SAMPLE_SPREAD_NS  (5 * NS_PER_MS)       /* more than that, at most */
-#define SAMPLE_OVERDUE_NS (4 * SAMPLE_EVERY_NS) /* then it is not put off for others any more */
-#define SAMPLE_APART_NS   (1 * NS_PER_MS)       /* of two that are not */
-#define LONG_WAIT_NS                                                                 \
-	(2 * NS_PER_MS) /* for a kernel that waits, and whose next ones are not held \
-			 */
 #define OTHERS_NS      (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
 #define ASK_EACH_NS    (200 * NS_PER_US)
 #define ASK_IDLE_NS    (50 * NS_PER_US)
@@ -153,45 +144,14 @@ void pacer_forget(void)
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
-/* Whether samples may have others' work in them. */
-static bool leans_low(const struct meter *meter)
-{
-	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
-}
-
-static uint64_t at_least(int64_t ns)
-{
-	return ns > SAMPLE_LEAST_NS ? (uint64_t)ns : SAMPLE_LEAST_NS;
-}
-
-#define BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */
-
-/* waited: for what was launched behind it. */
-static void settle_sample(const struct span *span, uint64_t took_ns, bool waited)
-{
-	uint64_t took = at_least(meter_less(took_ns, SAMPLE_EVENT_NS));
-	struct cost *cost = span->cost;
-
-	if (span->unknown)
-		meter_correct(span->meter, (int64_t)took);
-	if (waited)
-		cost_learn_wait(cost, &span->what);
-	else if (cost_waits(cost))
-		cost_unlearn_wait(cost, &span->what, took < LONG_WAIT_NS ? 0 : took);
-	else
-		cost_learn(cost, &span->what, took, leans_low(span->meter));
-}
-
 static void settle(const struct span *span, uint64_t took_ns)
 {
 	bool waited = late_settle(span, took_ns);
 
-	if (took_ns != SPANS_NONE && span->kind == SPAN_WINDOW)
-		window_settle(span, took_ns);
+	if (span->kind == SPAN_SAMPLE)
+		sample_settle(span, took_ns, waited);
 	else if (took_ns != SPANS_NONE)
-		settle_sample(span, took_ns, waited);
-	else if (span->kind == SPAN_SAMPLE && span->unknown)
-		meter_correct(span->meter, (int64_t)BLIND_NS);
+		window_settle(span, took_ns);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */
@@ -314,13 +274,14 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
-	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns)) / meter_leisure(meter);
+	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
+	unsigned leisure = meter_leisure(meter);
 
-	if (!expected && (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS)))
+	busy = LOAD(meter->was_busy);
+	if (!expected &&
+	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS * leisure)))
 		return false;
-	if (expected && !waited && since_ns < ASK_IDLE_NS)
-		busy = LOAD(meter->was_busy);
-	else
+	if (!expected || waited || since_ns >= ASK_IDLE_NS * (busy ? 1 : leisure))
 		busy = ask_if_busy(meter, work, now_ns);
 	if (busy) {
 		if (expected)
@@ -344,71 +305,6 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 	window_cut(meter, work, now_ns,
 		   meter_is_mixed(meter, now_ns) ? !tally_is_idle(&meter->tally, now_ns)
 						 : pace_driver->is_busy(work));
-}
-
-/* -- samples ---------------------------------------------------------------------------------- */
-
-/* Or the clock was set back. */
-static bool is_time(uint64_t at_ns, uint64_t now_ns)
-{
-	return now_ns >= at_ns || at_ns - now_ns > SAMPLE_EVERY_NS + SAMPLE_SPREAD_NS;
-}
-
-bool pacer_is_time_to_sample(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
-{
-	return is_time(LOAD(cost->sample_at_ns), now_ns) &&
-	       is_time(LOAD(meter->sample_at_ns), now_ns);
-}
-
-/* What is known is not sampled soon after something else that is, by the clock or by charges: be it
- * that launches come all at once, or that costs are no longer what they were. */
-static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
-{
-	if (cost_waits(cost))
-		return true;
-	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
-		return false;
-	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > SAMPLE_OVERDUE_NS)
-		return true;
-	return cost_is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
-	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= (int64_t)SAMPLE_APART_NS;
-}
-
-/* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met
- * at the same place. */
-static void plan_sample(struct meter *meter, struct cost *cost, uint64_t now_ns)
-{
-	uint64_t spread_ns = (now_ns * 0x9e3779b97f4a7c15u >> 32) * SAMPLE_SPREAD_NS >> 32;
-
-	STORE(cost->sample_at_ns,
-	      now_ns + (cost_is_new(cost) ? NS_PER_MS / 2 : SAMPLE_EVERY_NS + spread_ns));
-	if (cost_is_new(cost))
-		return;
-	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS);
-	STORE(meter->sampled, LOAD(meter->tally.charged));
-}
-
-static struct span *sample_begin(struct meter *meter, struct cost *cost,
-				 const struct pace_work *work, uint64_t now_ns)
-{
-	struct span *span;
-
-	if (!cost || !is_sampled(meter, cost, now_ns))
-		return NULL;
-	span = span_take(work->context);
-	if (!span)
-		return NULL;
-	if (!span_begin(span, work, false)) {
-		span_drop(span);
-		return NULL;
-	}
-	plan_sample(meter, cost, now_ns);
-	span->kind = SPAN_SAMPLE;
-	span->stream = meter_stream(work);
-	span->meter = meter;
-	span->cost = cost;
-	span->what = work->what;
-	return span;
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */
@@ -450,8 +346,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	if (ret_pass->cost_ns != COST_UNKNOWN)
 		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
-	if (is_idle(meter, work, now_ns, waited) && !meter_is_blind(meter, now_ns))
-		window_open(meter, work, now_ns);
+	ret_pass->idle = is_idle(meter, work, now_ns, waited);
+	if (ret_pass->idle && !meter_is_blind(meter, now_ns))
+		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;
 }
@@ -473,28 +370,16 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	now_ns = clock_wall_ns(); /* the driver's call may have been long */
 	if (unknown) {
 		window_break(meter);
-		charge_ns = sample ? 0 : BLIND_NS;
+		charge_ns = sample ? 0 : SAMPLE_BLIND_NS;
 	}
 	meter_charge(meter, charge_ns, now_ns);
-	if (sample && !span_end(sample, work)) {
-		span_drop(sample);
-		if (unknown)
-			meter_charge(meter, BLIND_NS, now_ns);
-	} else if (sample) {
-		sample->unknown = unknown;
-		if (unknown)
-			STORE(meter->settle_at_ns, 0);
-		sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
-		sample->closed_ns = now_ns;
-		if (cost_waits(pass->cost))
-			late_expect(sample);
-		span_close(sample);
-	}
+	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
+		meter_charge(meter, SAMPLE_BLIND_NS, now_ns);
 	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
-		window_open(meter, work, now_ns);
+		window_open(meter, work, now_ns, pass->idle);
 	show_utilisation(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work->context, pass->at_ns, now_ns);

@@ -10,8 +10,5 @@ void pacer_forget(void); /* in a forked child */
 /* Whether any device of the slice has a compute quota now. */
 bool pacer_any_limit(void);
 
-/* Whether one of the next launches of that cost should be measured by itself. */
-bool pacer_is_time_to_sample(const struct meter *meter, const struct cost *cost, uint64_t now_ns);
-
 /* None has, and launches go past the pacer. */
 void pacer_lift(void);

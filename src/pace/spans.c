@@ -110,6 +110,13 @@ bool span_end(struct span *span, const struct pace_work *work)
 	return record(span, span->end, work);
 }
 
+bool span_is_begun(const struct span *span)
+{
+	uint64_t none_ns;
+
+	return pace_driver->elapsed(span->begin, span->begin, &none_ns) == PACE_TOOK;
+}
+
 void span_close(struct span *span)
 {
 	span->turn = ADD(turns, 1);
@@ -143,10 +150,11 @@ static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < SPANS; i++) {
+	for (unsigned i = 0, left = LOAD(closed_count); i < SPANS && left; i++) {
 		struct span *span = &spans[i];
 		unsigned at;
 
+		left -= LOAD(span->state) == CLOSED;
 		if (!is_closed_of(span, context) || !move(span, CLOSED, HELD))
 			continue;
 		if (span->context != context) {

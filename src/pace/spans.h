@@ -30,8 +30,12 @@ struct span {
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */
-	uint64_t closed_ns;        /* of a sample: when its end was recorded, clock_wall_ns() */
 	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
+	uint64_t begun_ns;         /* of a sample: when its begin was recorded, clock_wall_ns(), */
+	uint64_t closed_ns;        /* and its end */
+	uint64_t ahead_ns;         /* of a sample: what the device had to do before it, at most */
+	uint64_t waited_least_ns;  /* of a sample: for how long the device waited for the launch */
+	uint64_t waited_most_ns;   /* in it, as far as one knows */
 	struct span_mark from, to; /* of a window */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
@@ -48,6 +52,8 @@ struct span *span_take(void *context);
  * where that is. False: nothing is recorded. */
 bool span_begin(struct span *span, const struct pace_work *work, bool fenced);
 bool span_end(struct span *span, const struct pace_work *work);
+/* Whether the device has come to its begin. */
+bool span_is_begun(const struct span *span);
 /* It has both. */
 void span_close(struct span *span);
 void span_drop(struct span *span);

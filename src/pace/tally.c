@@ -76,6 +76,13 @@ bool tally_is_idle(const struct tally *tally, uint64_t now_ns)
 	return LOAD(tally->busy_until) < now_ns;
 }
 
+uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns)
+{
+	uint64_t until_ns = LOAD(tally->busy_until);
+
+	return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
 void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns)
 {
 	uint64_t until_ns = LOAD(tally->busy_until);

@@ -45,6 +45,9 @@ bool tally_is_idle(const struct tally *tally, uint64_t now_ns);
 void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns);
 void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
 
+/* For how long there is still something to do, ns. */
+uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns);
+
 /* How long there was nothing to do until now, in all, ns. */
 uint64_t tally_idle_ns(const struct tally *tally, uint64_t now_ns);
 

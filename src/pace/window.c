@@ -19,7 +19,8 @@
  *
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
- * has work on the device.
+ * has work on the device. Where the device was idle in one, the costs themselves said for how long,
+ * and it confirms them whatever they are: so the more was idle, the more samples count.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -34,6 +35,7 @@
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
 #define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launch */
 #define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
+#define YOUNG_NS        (1 * NS_PER_MS) /* at leisure: none is opened so soon after another */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
@@ -70,6 +72,14 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
 	       idle_ns * IDLE_PART <= meter_since(now_ns, LOAD(window->opened_ns)) + IDLE_SLACK_NS;
 }
 
+/* Where the device idles much, one after the other would be opened, to tell nothing. */
+static bool is_young(const struct meter *meter, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->window.opened_ns);
+
+	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < YOUNG_NS;
+}
+
 /* Of all streams, if it can be. */
 static bool begin(struct meter *meter, struct span *span, const struct pace_work *work,
 		  uint64_t now_ns)
@@ -86,12 +96,13 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
  * Before a launch where there is nothing to do for the device; else behind one. Then what was
  * submitted before it, to whatever stream, is left out at the begin as it is at the end.
  */
-void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
 {
 	struct window *window = &meter->window;
 	struct span *span;
 
-	if (is_good(meter, now_ns) || !lock_try(&window->lock))
+	if (is_good(meter, now_ns) || (was_idle && is_young(meter, now_ns)) ||
+	    !lock_try(&window->lock))
 		return;
 	if (is_good(meter, now_ns)) {
 		lock_release(&window->lock);
@@ -136,6 +147,8 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 		return;
 	}
 	span->alone = span->fenced || !meter_is_mixed(meter, now_ns);
+	if (span->fenced && !meter_is_mixed(meter, now_ns))
+		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
@@ -194,7 +207,7 @@ static double within(double value, double least, double most)
  * as the cost of a launch that is far off says nothing of the next ones. Of no window that tells,
  * slowly back.
  */
-static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns)
+static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
 	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, now;
 	struct window *window = &meter->window;
@@ -203,6 +216,7 @@ static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns)
 		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
 		busy = within((double)busy_ns / untrimmed, TRIM_PART_LEAST, TRIM_PART_MOST);
+		busy = told * busy + 1 - told;
 		untrimmed = within(untrimmed, 0, WINDOW_WEIGHS_NS);
 		window->busy_ns += busy * untrimmed - window->busy_ns / TRIM_WINDOWS;
 		window->untrimmed_ns += untrimmed - window->untrimmed_ns / TRIM_WINDOWS;
@@ -227,21 +241,31 @@ uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
 	return (uint64_t)((double)cost_ns * LOAD(meter->trim) / TRIM_ONE);
 }
 
+static int64_t idle_of(const struct span *span)
+{
+	int64_t idle = (int64_t)(span->to.idle_ns - span->from.idle_ns);
+
+	return idle > 0 ? idle : 0; /* or what was taken for it turned out to be none */
+}
+
 /* How long the device worked for the process, which charged it `seen`; negative: as long as that.
  */
 static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 {
-	int64_t idle = (int64_t)(span->to.idle_ns - span->from.idle_ns);
-	int64_t others = meter_others(span->meter), fair;
+	int64_t idle = idle_of(span), others = meter_others(span->meter), fair;
 
-	if (idle < 0) /* what was taken for it turned out to be none */
-		idle = 0;
 	if (span->clear && idle * IDLE_PART <= took) {
 		fair = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
 		if (!others || seen < fair)
 			return fair;
 	}
 	return span->alone && seen > 2 * took ? took : -1;
+}
+
+/* How much it tells of costs: 1 where the device was never idle, 0 where it was for too long. */
+static double told_by(const struct span *span, int64_t took)
+{
+	return took > 0 ? within(1 - (double)idle_of(span) * IDLE_PART / (double)took, 0, 1) : 0;
 }
 
 void window_settle(const struct span *span, uint64_t took_ns)
@@ -252,7 +276,7 @@ void window_settle(const struct span *span, uint64_t took_ns)
 
 	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
 	if (!meter_others(meter))
-		trim(meter, busy, to - from);
+		trim(meter, busy, to - from, told_by(span, took));
 }
 
 void window_end_context(struct meter *meter, const void *context)

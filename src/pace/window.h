@@ -4,8 +4,8 @@
 #include "meter.h"
 
 /* Opens one, unless a good one is open: before a launch where there is nothing to do for the
- * device, or behind one. */
-void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+ * device, or behind one. was_idle: there was nothing to do before it. */
+void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle);
 /* After a launch: closes it, if it is of that stream and there is enough in it, or nothing more to
  * come. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);

@@ -3,9 +3,11 @@
  * sleeps of the rooms are these (pace.cmake wraps them), so a test of seconds takes milliseconds,
  * and the machine's load changes nothing.
  *
- * A device does one kernel after the other, as they come, or each stream's beside the others'. A
+ * A launch is the device's at the end of the driver's call. A device does one kernel after the
+ * other, as they come, or each stream's beside the others'. A
  * neighbour may have it for NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time, but what
- * is measured between two has what it is on a GPU for them: more around a single kernel.
+ * is measured between two has what it is on a GPU for them: more around a single kernel, but where
+ * the first came before it on an idle device.
  */
 #pragma once
 
@@ -14,12 +16,13 @@
 
 #define MS                NS_PER_MS
 #define READ_NS           30       /* the clock takes */
-#define CALL_NS           1000     /* the driver */
+#define CALL_NS           1000     /* the driver, usually */
 #define LATE_WAKE_NS      60000    /* a sleeper is, by so much */
 #define NEIGHBOUR_NS      (2 * MS) /* of */
 #define NEIGHBOUR_EACH_NS (6 * MS)
 #define EVENTS_NS         1300
 #define KERNEL_EVENTS_NS  2050
+#define IDLE_EVENTS_NS    420
 #define DEVICES           2
 #define STREAMS           4
 #define EVENTS            4096
@@ -95,6 +98,7 @@ struct fake_event {
 	struct fake_context *context;
 	uint64_t at_ns;     /* 0: never recorded */
 	uint64_t submitted; /* how many kernels had been then */
+	bool after_idle;    /* the last of them came to an idle device */
 };
 
 static struct fake {
@@ -105,6 +109,7 @@ static struct fake {
 	struct fake_event events[EVENTS];
 	unsigned event_count;
 	uint64_t submitted;
+	bool came_to_idle; /* the last of them did */
 	uint64_t fences;
 	uint64_t calls;  /* of the driver, to measure */
 	uint64_t leased; /* launches that went with a lease */
@@ -115,6 +120,7 @@ static struct fake {
 } fake;
 
 static struct fake_context context_a, context_b;
+static uint64_t call_ns = CALL_NS;
 static bool refuse_fences; /* the next device does */
 
 /* When so much of our work is done that begins then. */
@@ -143,6 +149,7 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 
 	if (!fake.beside && from_ns < free_ns)
 		from_ns = free_ns;
+	fake.came_to_idle = from_ns <= time_ns;
 	if (from_ns < time_ns)
 		from_ns = time_ns;
 	end_ns = worked(from_ns, ns);
@@ -204,6 +211,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	if (fake.no_records)
 		return false;
 	it->at_ns = stream->done_ns > time_ns ? stream->done_ns : time_ns;
+	it->after_idle = fake.came_to_idle;
 	it->submitted = fake.submitted;
 	return true;
 }
@@ -235,7 +243,9 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 	if (to->at_ns > time_ns)
 		return PACE_NOT_YET;
 	*ret_ns = to->at_ns - from->at_ns +
-		  (to->submitted - from->submitted == 1 ? KERNEL_EVENTS_NS : EVENTS_NS);
+		  (to->submitted - from->submitted != 1 ? EVENTS_NS
+		   : to->after_idle                     ? IDLE_EVENTS_NS
+							: KERNEL_EVENTS_NS);
 	return PACE_TOOK;
 }
 
@@ -347,8 +357,8 @@ static int launch(const struct kernel *kernel)
 	}
 	if (error)
 		return error;
+	pass(call_ns);
 	submit(kernel->device, stream, kernel->ns);
-	pass(CALL_NS);
 	pace_leave(&pace, &work, true);
 	return 0;
 }

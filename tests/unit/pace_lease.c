@@ -104,15 +104,45 @@ static void test_shares(void **state)
 		}
 }
 
-/* What comes now and then asks. */
+/* Of so many launches that are so far apart. level_ns: what is in the bucket. */
+static unsigned leased_at(uint64_t apart_ns, int64_t level_ns)
+{
+	fake.leased = 0;
+	for (unsigned i = 0; i < 1000; i++) {
+		bucket_of(0)->charged += bucket_level(bucket_of(0)) - level_ns;
+		launch(&short_one);
+		pass(apart_ns);
+	}
+	return (unsigned)fake.leased;
+}
+
+/* What comes now and then asks; a thousand times a second, where the bucket is nearly full. */
 static void test_rare(void **state)
 {
 	joined_and_known(state, 99);
+	assert_in_range(leased_at(40000, BUCKET_FULL_NS / 4), 0, 2);
+	assert_true(leased_at(40000, BUCKET_FULL_NS * 3 / 4) > 900);
+	assert_in_range(leased_at(400000, BUCKET_FULL_NS * 3 / 4), 0, 2);
+	left();
+}
+
+/* At leisure, leases are longer, and only pauses end them, not the clock's turn: also in a program
+ * that waits for its work again and again. */
+static void test_leisure(void **state)
+{
+	joined_and_known(state, 99);
 	for (unsigned i = 0; i < 1000; i++) {
-		launch(&short_one);
-		pass(40000);
+		for (unsigned n = 0; n < 50; n++) {
+			launch(&short_one);
+			pass(n % 10 ? 2000 : 20000);
+		}
+		synchronise(0);
+		if (i == 100)
+			fake.leased = 0;
 	}
-	assert_in_range(fake.leased, 0, 2);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "at leisure: %lu leased of 45000\n", (unsigned long)fake.leased);
+	assert_true(fake.leased > 45000 * 95 / 100);
 	left();
 }
 
@@ -168,7 +198,7 @@ static void test_pauses(void **state)
 			fprintf(stderr, "%u of %lu ns, wants %u: %.2f, charged %.3f\n", burst,
 				(unsigned long)kernel.ns, want, share_since(&then), charged);
 		assert_share("has pauses", share_since(&then), want, 0.5, 0.5);
-		assert_share("charged for pauses", 100 * charged, 100, 10, 6);
+		assert_share("charged for pauses", 100 * charged, 100, 4, 4);
 		left();
 	}
 }
@@ -515,6 +545,7 @@ int main(void)
 		TEST(test_most_are_leased),
 		TEST(test_shares),
 		TEST(test_rare),
+		TEST(test_leisure),
 		TEST(test_wants_more),
 		TEST(test_pauses),
 		TEST(test_threads_end),

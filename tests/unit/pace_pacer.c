@@ -1,4 +1,5 @@
 /* The pacer: which share of a device is delivered, whatever is launched. */
+#include "costs.h"
 #include "pace_fake.h"
 
 static const unsigned quotas[] = {10, 30, 50, 80};
@@ -212,6 +213,73 @@ static void test_host_bound(void **state)
 	}
 }
 
+/* What is launched in that much time more often than it can be is known by its launches' own times:
+ * an idle device waits for each of them for longer than it works on it. */
+static void test_short_on_idle(void **state)
+{
+	static const uint64_t lengths[] = {600, 1500, 2500, 6000, 20000};
+	static const uint64_t calls[] = {1000, 3000, 8000};
+	static const unsigned bursts[] = {1, 8, 100};
+
+	for (size_t i = 0; i < 5 * 3 * 3; i++) {
+		struct kernel kernel = {.function = 1, .ns = lengths[i % 5]};
+		unsigned burst = bursts[i / 15];
+		struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+		uint64_t began_ns, busy_ns;
+		int64_t charged;
+		double part;
+
+		call_ns = calls[i / 5 % 3];
+		joined(state, 99);
+		busy_ns = 0;
+		charged = 0;
+		for (began_ns = time_ns; time_ns - began_ns < NS_PER_S;) {
+			for (unsigned n = 0; n < burst; n++)
+				assert_int_equal(launch(&kernel), 0);
+			synchronise(0);
+			pass(burst * (kernel.ns / 2));
+			if (busy_ns || time_ns - began_ns < NS_PER_S / 4)
+				continue;
+			busy_ns = fake.busy_ns[0];
+			charged = bucket_of(0)->charged + bucket_of(0)->corrected;
+		}
+		charged = bucket_of(0)->charged + bucket_of(0)->corrected - charged;
+		part = 100.0 * (double)charged / (double)(fake.busy_ns[0] - busy_ns);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%u of %lu ns, %lu a call: cost %lu, charged %.1f %%\n",
+				burst, (unsigned long)kernel.ns, (unsigned long)call_ns,
+				(unsigned long)cost_find(&what)->ns, part);
+		assert_share("charged of what is short", part, 100, 4, 4);
+		call_ns = CALL_NS;
+		left();
+	}
+}
+
+/* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
+ */
+static void test_loaded_at_first(void **state)
+{
+	const struct kernel known = {.function = 1, .ns = 20000};
+	const struct cost_of new_one = {.function = 2, .shape = 1, .blocks = 1};
+
+	for (unsigned busy = 0; busy < 2; busy++) {
+		joined(state, 99);
+		for (unsigned i = 0; i < 1000; i++) {
+			assert_int_equal(launch(&known), 0);
+			synchronise(0);
+		}
+		if (busy)
+			assert_int_equal(launch(&known), 0);
+		call_ns = 50 * MS;
+		assert_int_equal(launch(&(struct kernel){.function = 2, .ns = 20000}), 0);
+		call_ns = CALL_NS;
+		synchronise(0);
+		assert_int_equal(launch(&known), 0);
+		assert_in_range(cost_find(&new_one)->ns, 10000, 100000);
+		left();
+	}
+}
+
 /* -- others on the device --------------------------------------------------------------------- */
 
 /* What they take of it is not the slice's: it has its share of what they leave, nearly. */
@@ -316,7 +384,7 @@ static void test_few_calls(void **state)
 		if (getenv("VERBOSE"))
 			fprintf(stderr, "%u kinds at %u: %.2f calls a ms\n", kinds, limits[i % 2],
 				calls);
-		assert_true(calls < (limits[i % 2] == 30 ? 4 : 10));
+		assert_true(calls < (limits[i % 2] == 30 ? 3.1 : 9.6));
 		left();
 	}
 }
@@ -327,31 +395,58 @@ static void test_few_calls_at_leisure(void **state)
 	static const uint64_t lengths[] = {2000, 20000, 200000};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-		struct kernel kernels[8];
+		struct kernel kernels[40];
 		uint64_t began_ns, busy_ns;
 		double calls;
 
-		for (unsigned j = 0; j < 8; j++)
+		for (unsigned j = 0; j < 40; j++)
 			kernels[j] = (struct kernel){.function = 1 + j, .ns = lengths[i]};
 		joined(state, 99);
 		began_ns = time_ns;
 		busy_ns = 0;
 		for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
-			if (turn % 8 == 0 && !busy_ns && time_ns - began_ns > NS_PER_S) {
+			if (turn % 40 == 0 && !busy_ns && time_ns - began_ns > NS_PER_S) {
 				busy_ns = fake.busy_ns[0];
 				fake.calls = 0;
 			}
-			assert_int_equal(launch(&kernels[turn % 8]), 0);
+			assert_int_equal(launch(&kernels[turn % 40]), 0);
 			pass(lengths[i] + lengths[i] / 10 - CALL_NS);
 		}
 		calls = (double)fake.calls / 1000;
-		assert_true(calls < (i == 0 ? 16 : 8));
+		assert_true(calls < (i == 0 ? 13 : 4));
 		if (getenv("VERBOSE"))
 			fprintf(stderr, "at leisure, %llu ns: %.2f calls a ms, busy %.2f %%\n",
 				(unsigned long long)lengths[i], calls,
 				(double)(fake.busy_ns[0] - busy_ns) / 1e7);
 		left();
 	}
+}
+
+/* One that uses little of it: there is nothing to measure but each kind of kernel now and then. */
+static void test_fewer_calls_where_idle(void **state)
+{
+	struct kernel kernels[40];
+	uint64_t began_ns;
+	double calls;
+
+	for (unsigned i = 0; i < 40; i++)
+		kernels[i] = (struct kernel){.function = 1 + i, .ns = 2000 + i * 200};
+	joined(state, 50);
+	began_ns = time_ns;
+	for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
+		if (time_ns - began_ns < NS_PER_S)
+			fake.calls = 0;
+		assert_int_equal(launch(&kernels[turn % 40]), 0);
+		if (turn % 50)
+			pass(20000);
+		else
+			synchronise(0);
+	}
+	calls = (double)fake.calls / 1000;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "at leisure, mostly idle: %.2f calls a ms\n", calls);
+	assert_true(calls < 2.9);
+	left();
 }
 
 /* And then takes ten times as long for everything: within a second it is held to its quota. */
@@ -398,12 +493,15 @@ int main(void)
 		TEST(test_streams_beside),
 		TEST(test_streams_without_fences),
 		TEST(test_host_bound),
+		TEST(test_short_on_idle),
+		TEST(test_loaded_at_first),
 		TEST(test_neighbours),
 		TEST(test_idle_neighbours),
 		TEST(test_unlike_beside_others),
 		TEST(test_one_far_off),
 		TEST(test_few_calls),
 		TEST(test_few_calls_at_leisure),
+		TEST(test_fewer_calls_where_idle),
 		TEST(test_leisure_ends),
 	};
 

@@ -1,0 +1,187 @@
+/*
+ * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
+ * SAMPLE_EVERY_NS.
+ *
+ * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
+ * long the device waited for the launch, of which it knows when the driver is done with it: that
+ * takes longer than short kernels do, and so is left out. Where the device came to its end on the
+ * way to the launch, nobody knows when, and the sample says only what the kernel took at least, and
+ * at most.
+ *
+ * Where streams take turns, and beside other processes, a sample may contain others' work: costs
+ * lean to the low side then.
+ */
+#include "sample.h"
+
+#include "clock.h"
+#include "late.h"
+#include "words.h"
+
+#define EVENT_NS      2050 /* around one kernel, more than it takes among others (on an H200) */
+#define EVENT_IDLE_NS 420  /* the same, where the device waited for the launch (there, too) */
+#define LEAST_NS      ((int64_t)300)
+#define NEW_EVERY_NS  (NS_PER_MS / 2)
+#define EVERY_NS      (10 * NS_PER_MS)
+#define SPREAD_NS     (5 * NS_PER_MS)   /* more than that, at most */
+#define OVERDUE_NS    (4 * EVERY_NS)    /* then it is not put off for others any more */
+#define APART_NS      (1 * NS_PER_MS)   /* of two that are not */
+#define AHEAD_NS      (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
+#define LONG_WAIT_NS  (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
+
+/* -- when ------------------------------------------------------------------------------------- */
+
+/* Or the clock was set back. */
+static bool is_time(uint64_t at_ns, uint64_t now_ns)
+{
+	return now_ns >= at_ns || at_ns - now_ns > METER_LEISURE * (EVERY_NS + SPREAD_NS);
+}
+
+bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
+{
+	return is_time(LOAD(cost->sample_at_ns), now_ns) &&
+	       is_time(LOAD(meter->sample_at_ns), now_ns);
+}
+
+/* What is known is not sampled soon after something else that is, by the clock or by charges: be it
+ * that launches come all at once, or that costs are no longer what they were. */
+static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
+{
+	int64_t apart_ns = (int64_t)APART_NS * meter_leisure(meter);
+
+	if (cost_waits(cost))
+		return true;
+	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
+		return false;
+	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > OVERDUE_NS)
+		return true;
+	return cost_is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
+	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns;
+}
+
+/* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met
+ * at the same place. */
+static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
+{
+	uint64_t spread_ns = (now_ns * 0x9e3779b97f4a7c15u >> 32) * SPREAD_NS >> 32;
+	unsigned leisure = meter_leisure(meter);
+
+	if (cost_is_new(cost)) {
+		STORE(cost->sample_at_ns, now_ns + NEW_EVERY_NS);
+		return;
+	}
+	STORE(cost->sample_at_ns, now_ns + (EVERY_NS + spread_ns) * leisure);
+	STORE(meter->sample_at_ns, now_ns + APART_NS * leisure);
+	STORE(meter->sampled, LOAD(meter->tally.charged));
+}
+
+/* -- what ------------------------------------------------------------------------------------- */
+
+/* As costs say, which may be wrong; that it is nothing, the driver says. */
+static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	uint64_t ns = tally_ahead_ns(&meter->tally, now_ns);
+
+	if (ns)
+		return ns;
+	return pace_driver->is_busy(work) ? AHEAD_NS : 0;
+}
+
+struct span *sample_begin(struct meter *meter, struct cost *cost, const struct pace_work *work,
+			  uint64_t now_ns)
+{
+	struct span *span;
+
+	if (!cost || !is_sampled(meter, cost, now_ns))
+		return NULL;
+	span = span_take(work->context);
+	if (!span)
+		return NULL;
+	span->ahead_ns = ahead_ns(meter, work, now_ns);
+	if (!span_begin(span, work, false)) {
+		span_drop(span);
+		return NULL;
+	}
+	plan(meter, cost, now_ns);
+	span->kind = SPAN_SAMPLE;
+	span->begun_ns = clock_wall_ns();
+	span->stream = meter_stream(work);
+	span->meter = meter;
+	span->cost = cost;
+	span->what = work->what;
+	return span;
+}
+
+/* For how long the device waited for the launch, after the sample's begin. */
+static void note_wait(struct span *sample, uint64_t launched_ns)
+{
+	uint64_t call_ns = meter_since(launched_ns, sample->begun_ns), ahead = sample->ahead_ns;
+	bool much = ahead > AHEAD_NS && ahead >= call_ns;
+	bool waited = !ahead || (!much && span_is_begun(sample));
+
+	sample->waited_least_ns = waited && call_ns > ahead ? call_ns - ahead : 0;
+	sample->waited_most_ns = waited ? call_ns : 0;
+}
+
+bool sample_end(struct span *sample, const struct pace_work *work, bool unknown, uint64_t now_ns)
+{
+	struct meter *meter = sample->meter;
+
+	if (!span_end(sample, work)) {
+		span_drop(sample);
+		return false;
+	}
+	note_wait(sample, now_ns);
+	sample->unknown = unknown;
+	if (unknown)
+		STORE(meter->settle_at_ns, 0);
+	sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
+	sample->closed_ns = now_ns;
+	if (cost_waits(sample->cost))
+		late_expect(sample);
+	span_close(sample);
+	return true;
+}
+
+static uint64_t less(uint64_t ns, uint64_t by_ns)
+{
+	int64_t left = meter_less(ns, by_ns);
+
+	return left > LEAST_NS ? (uint64_t)left : LEAST_NS;
+}
+
+/* What it is known to be, if that may be. */
+static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
+{
+	uint64_t events_ns = span->waited_most_ns ? EVENT_IDLE_NS : EVENT_NS;
+	uint64_t least_ns = less(took_ns, events_ns + span->waited_most_ns);
+	uint64_t most_ns = less(took_ns, events_ns + span->waited_least_ns);
+	uint64_t known_ns = cost_ns(span->cost);
+
+	if (known_ns == COST_UNKNOWN)
+		return (least_ns + most_ns) / 2;
+	return known_ns < least_ns ? least_ns : known_ns > most_ns ? most_ns : known_ns;
+}
+
+/* Whether there may be others' work in it. */
+static bool leans_low(const struct meter *meter)
+{
+	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
+}
+
+void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
+{
+	bool measured = took_ns != SPANS_NONE;
+	uint64_t ns = measured ? kernel_ns(span, took_ns) : SAMPLE_BLIND_NS;
+	struct cost *cost = span->cost;
+
+	if (span->unknown)
+		meter_correct(span->meter, (int64_t)ns);
+	if (!measured)
+		return;
+	if (waited)
+		cost_learn_wait(cost, &span->what);
+	else if (cost_waits(cost))
+		cost_unlearn_wait(cost, &span->what, ns < LONG_WAIT_NS ? 0 : ns);
+	else
+		cost_learn(cost, &span->what, ns, leans_low(span->meter));
+}
