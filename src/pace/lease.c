@@ -43,7 +43,7 @@ bool pace_has_lease(void)
 bool pace_lease(const void *context, const struct cost_of *what)
 {
 	const struct cost *cost;
-	uint64_t ns, now_ns;
+	uint64_t ns, charge_ns, now_ns;
 
 	if (!pace_has_lease() || (context && context != lease.context) || !words_let_go())
 		return false;
@@ -60,7 +60,8 @@ bool pace_lease(const void *context, const struct cost_of *what)
 	lease.charged++;
 	lease.left_ns -= ns;
 	lease.at_ns = now_ns;
-	tally_many_add(&lease.many, window_trim(lease.meter, ns), now_ns + lease.call_ns);
+	charge_ns = window_trim(lease.meter, ns);
+	tally_many_add(&lease.many, charge_ns, meter_sure(ns, charge_ns), now_ns + lease.call_ns);
 	return true;
 }
 

@@ -105,11 +105,19 @@ static inline unsigned meter_leisure(const struct meter *meter)
 	return bucket_level(meter->bucket) > BUCKET_FULL_NS / 2 ? METER_LEISURE : 1;
 }
 
-/* To the slice, and to the process. */
-static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)
+/* What of a charge is sure to keep the device busy: windows that found costs too low may have taken
+ * for work what was none. */
+static inline uint64_t meter_sure(uint64_t cost_ns, uint64_t charge_ns)
+{
+	return charge_ns < cost_ns ? charge_ns : cost_ns;
+}
+
+/* To the slice, and to the process. sure_ns: as in tally.h. */
+static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t sure_ns,
+				uint64_t now_ns)
 {
 	bucket_charge(meter->bucket, cost_ns, now_ns);
-	tally_charge(&meter->tally, cost_ns, now_ns);
+	tally_charge(&meter->tally, cost_ns, sure_ns, now_ns);
 }
 
 static inline void meter_correct(struct meter *meter, int64_t more_ns)

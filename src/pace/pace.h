@@ -172,7 +172,7 @@ struct pace_pass {
 	struct meter *meter; /* NULL: it is not charged */
 	struct cost *cost;
 	struct span *sample; /* NULL: it is not measured by itself */
-	uint64_t cost_ns;    /* COST_UNKNOWN; or what it is charged */
+	uint64_t cost_ns;    /* what it was known to cost before, or COST_UNKNOWN */
 	uint64_t at_ns;      /* when it was let go */
 	bool idle;           /* the device had nothing to do for the process */
 	bool goes;           /* whatever the bucket says: it would have gone before it was held for

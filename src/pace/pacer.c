@@ -344,8 +344,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->at_ns = now_ns;
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
-	if (ret_pass->cost_ns != COST_UNKNOWN)
-		ret_pass->cost_ns = window_trim(meter, ret_pass->cost_ns);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
 	if (ret_pass->idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
@@ -357,8 +355,8 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 {
 	struct meter *meter = pass->meter;
 	struct span *sample = pass->sample;
-	uint64_t now_ns, charge_ns = pass->cost_ns;
-	bool unknown = charge_ns == COST_UNKNOWN;
+	uint64_t now_ns, cost_ns = pass->cost_ns, charge_ns;
+	bool unknown = cost_ns == COST_UNKNOWN;
 
 	if (!meter)
 		return;
@@ -370,11 +368,13 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	now_ns = clock_wall_ns(); /* the driver's call may have been long */
 	if (unknown) {
 		window_break(meter);
-		charge_ns = sample ? 0 : SAMPLE_BLIND_NS;
+		cost_ns = charge_ns = sample ? 0 : SAMPLE_BLIND_NS;
+	} else {
+		charge_ns = window_trim(meter, cost_ns);
 	}
-	meter_charge(meter, charge_ns, now_ns);
+	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
-		meter_charge(meter, SAMPLE_BLIND_NS, now_ns);
+		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
 	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);

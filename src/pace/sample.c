@@ -76,14 +76,14 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 
 /* -- what ------------------------------------------------------------------------------------- */
 
-/* As costs say, which may be wrong; that it is nothing, the driver says. */
+/* As costs say, which may be wrong by some of it; that it is nothing, the driver says. */
 static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t ns = tally_ahead_ns(&meter->tally, now_ns);
 
-	if (ns)
+	if (ns > AHEAD_NS)
 		return ns;
-	return pace_driver->is_busy(work) ? AHEAD_NS : 0;
+	return ns || pace_driver->is_busy(work) ? AHEAD_NS : 0;
 }
 
 struct span *sample_begin(struct meter *meter, struct cost *cost, const struct pace_work *work,

@@ -26,7 +26,7 @@ struct span {
 	enum span_kind kind;
 	struct meter *meter;
 	void *context;      /* of the events; NULL: there are none */
-	const void *stream; /* meter_stream of its work; NULL: it is fenced */
+	const void *stream; /* meter_stream of its work; NULL: of several, and fenced */
 	void *begin, *end;
 	uint64_t turn;             /* the how many-th to be closed */
 	uint64_t prepaid_ns;       /* charged for it before it was over */

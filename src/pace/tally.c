@@ -16,7 +16,7 @@ static void keep_time(struct tally *tally, uint64_t now_ns)
 		ADD(tally->busy_until, now_ns - then_ns);
 }
 
-void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns)
+void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint64_t now_ns)
 {
 	uint64_t until_ns, from_ns;
 
@@ -24,7 +24,7 @@ void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns)
 	until_ns = LOAD(tally->busy_until);
 	do
 		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
-	while (!SWAP(tally->busy_until, until_ns, from_ns + cost_ns));
+	while (!SWAP(tally->busy_until, until_ns, from_ns + sure_ns));
 	if (until_ns < now_ns && until_ns)
 		ADD(tally->idle, now_ns - until_ns);
 	ADD(tally->charged, (int64_t)cost_ns);
@@ -42,13 +42,13 @@ bool tally_many_is_alone(const struct tally *tally, const struct tally_many *man
 	return LOAD(tally->busy_until) == many->from_ns;
 }
 
-void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns)
+void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t sure_ns, uint64_t now_ns)
 {
 	if (many->until_ns < now_ns) {
 		many->idle_ns += now_ns - many->until_ns;
 		many->until_ns = now_ns;
 	}
-	many->until_ns += cost_ns;
+	many->until_ns += sure_ns;
 	many->charged_ns += cost_ns;
 }
 
@@ -57,7 +57,7 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 	uint64_t from_ns = many->from_ns;
 
 	if (!SWAP(tally->busy_until, from_ns, many->until_ns)) {
-		tally_charge(tally, many->charged_ns, now_ns - many->charged_ns);
+		tally_charge(tally, many->charged_ns, many->charged_ns, now_ns - many->charged_ns);
 		return;
 	}
 	keep_time(tally, now_ns);

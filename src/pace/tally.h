@@ -20,8 +20,8 @@ struct tally {
 	uint64_t at;         /* the latest time that was given, lest the clock be set back */
 };
 
-/* Work of that cost was submitted. */
-void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t now_ns);
+/* Work of that cost was submitted, which takes the device sure_ns at least. */
+void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint64_t now_ns);
 
 /* Work of which the tally is told later, all at once, by the one thread that submits it. */
 struct tally_many {
@@ -31,7 +31,7 @@ struct tally_many {
 struct tally_many tally_many_begin(const struct tally *tally);
 /* Nobody else has submitted anything since, and nothing was corrected. */
 bool tally_many_is_alone(const struct tally *tally, const struct tally_many *many);
-void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t now_ns);
+void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t sure_ns, uint64_t now_ns);
 /* now_ns: when the last was submitted. If the tally has changed meanwhile, all of it is taken to be
  * over by then. */
 void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns);

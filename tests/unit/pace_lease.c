@@ -237,6 +237,44 @@ static void test_threads_end(void **state)
 	}
 }
 
+static void *launch_some_at_leisure(void *count)
+{
+	for (uintptr_t i = 0; i < (uintptr_t)count; i++) {
+		launch(&short_one);
+		pass(SHORT_NS * 100 / 80 - CALL_NS);
+	}
+	return NULL;
+}
+
+/* Nor is it where a program wants more than its quota, and would be thought to want less. */
+static void test_threads_end_at_leisure(void **state)
+{
+	static const uintptr_t counts[] = {280, 400, 600, 1000, 3000};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		struct sums then;
+		uint64_t end_ns;
+
+		joined_and_known(state, 70);
+		pass(10 * MS); /* the bucket is full */
+		then = sums_now();
+		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
+			pthread_t thread;
+
+			assert_int_equal(pthread_create(&thread, NULL, launch_some_at_leisure,
+							(void *)counts[i]),
+					 0);
+			assert_int_equal(pthread_join(thread, NULL), 0);
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr,
+				"threads of %lu launches at leisure: %.2f of 70, charged %.3f\n",
+				(unsigned long)counts[i], share_since(&then), charged_since(&then));
+		assert_share("threads that end at leisure", share_since(&then), 70, 4, 4);
+		left();
+	}
+}
+
 /* Which of two threads goes next, so that they go one after the other. */
 static sem_t turns[2];
 static uint64_t turns_end_ns;
@@ -549,6 +587,7 @@ int main(void)
 		TEST(test_wants_more),
 		TEST(test_pauses),
 		TEST(test_threads_end),
+		TEST(test_threads_end_at_leisure),
 		TEST(test_threads_in_turns),
 		TEST(test_streams_in_turns),
 		TEST(test_grown_beside_others),

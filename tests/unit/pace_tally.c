@@ -24,8 +24,8 @@ static void test_set_back(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(backs) / sizeof(*backs); i++) {
 		begin();
-		tally_charge(&tally, NS_PER_MS, START + backs[i]);
-		tally_charge(&tally, NS_PER_MS, START);
+		tally_charge(&tally, NS_PER_MS, NS_PER_MS, START + backs[i]);
+		tally_charge(&tally, NS_PER_MS, NS_PER_MS, START);
 		assert_false(tally_is_idle(&tally, START));
 		assert_true(tally_is_idle(&tally, START + 3 * NS_PER_MS));
 	}
@@ -38,15 +38,17 @@ static void test_idle(void **state)
 	(void)state;
 	begin();
 	assert_true(tally_is_idle(&tally, START));
-	tally_charge(&tally, 2 * NS_PER_MS, START);
-	tally_charge(&tally, 3 * NS_PER_MS, START);
+	tally_charge(&tally, 2 * NS_PER_MS, 2 * NS_PER_MS, START);
+	tally_charge(&tally, 3 * NS_PER_MS, 3 * NS_PER_MS, START);
 	assert_false(tally_is_idle(&tally, START + 4 * NS_PER_MS));
 	assert_true(tally_is_idle(&tally, START + 6 * NS_PER_MS));
 	before = tally_idle_ns(&tally, START + 5 * NS_PER_MS);
 	assert_int_equal(tally_idle_ns(&tally, START + 9 * NS_PER_MS) - before, 4 * MS); /* still */
-	tally_charge(&tally, NS_PER_MS, START + 9 * NS_PER_MS);
+	tally_charge(&tally, 2 * NS_PER_MS, NS_PER_MS, START + 9 * NS_PER_MS); /* one is sure */
 	assert_int_equal(tally_idle_ns(&tally, START + 9 * NS_PER_MS) - before, 4 * MS);
-	assert_int_equal(tally.charged, 6 * MS);
+	assert_int_equal(tally_ahead_ns(&tally, START + 9 * NS_PER_MS), MS);
+	assert_int_equal(tally_ahead_ns(&tally, START + 11 * NS_PER_MS), 0);
+	assert_int_equal(tally.charged, 7 * MS);
 	tally_is_busy_after_all(&tally, START + 12 * NS_PER_MS);
 	assert_true(tally_is_idle(&tally, START + 12 * NS_PER_MS + 1));
 	assert_int_equal(tally_idle_ns(&tally, START + 12 * NS_PER_MS) - before, 4 * MS);
@@ -69,13 +71,13 @@ static void test_many(void **state)
 		uint64_t now_ns = START;
 
 		begin();
-		tally_charge(&tally, 5000, START);
-		tally_charge(&one_by_one, 5000, START);
+		tally_charge(&tally, 5000, 5000, START);
+		tally_charge(&one_by_one, 5000, 5000, START);
 		many = tally_many_begin(&tally);
 		for (unsigned n = 0; n < 10; n++) {
 			now_ns += 1000 + pauses[i];
-			tally_many_add(&many, 2000 + n, now_ns);
-			tally_charge(&one_by_one, 2000 + n, now_ns);
+			tally_many_add(&many, 2000 + n, 2000 + n, now_ns);
+			tally_charge(&one_by_one, 2000 + n, 2000 + n, now_ns);
 		}
 		tally_charge_many(&tally, &many, now_ns);
 		assert_memory_equal(&tally, &one_by_one, sizeof(tally));
@@ -89,10 +91,10 @@ static void test_many_beside_others(void **state)
 
 	(void)state;
 	begin();
-	tally_charge(&tally, 5000, START);
+	tally_charge(&tally, 5000, 5000, START);
 	many = tally_many_begin(&tally);
-	tally_many_add(&many, 3000, START + 9000);
-	tally_charge(&tally, 1000, START + 7000);
+	tally_many_add(&many, 3000, 3000, START + 9000);
+	tally_charge(&tally, 1000, 1000, START + 7000);
 	tally_charge_many(&tally, &many, START + 12000);
 	assert_int_equal(tally.charged, 9000);
 	assert_int_equal(tally.busy_until, START + 12000);
@@ -110,7 +112,7 @@ static void test_measured(void **state)
 {
 	(void)state;
 	begin();
-	tally_charge(&tally, 100 * NS_PER_MS, START);
+	tally_charge(&tally, 100 * NS_PER_MS, 100 * NS_PER_MS, START);
 	measure(0, 10 * MS, 20 * MS); /* twice what was charged */
 	assert_int_equal(tally.corrected, 10 * MS);
 	measure(10 * MS, 20 * MS, 5 * MS); /* half of it */
@@ -128,7 +130,7 @@ static void test_overlap(void **state)
 {
 	(void)state;
 	begin();
-	tally_charge(&tally, 100 * NS_PER_MS, START);
+	tally_charge(&tally, 100 * NS_PER_MS, 100 * NS_PER_MS, START);
 	measure(0, 10 * MS, 20 * MS);
 	measure(5 * MS, 15 * MS, 20 * MS); /* half of it anew */
 	assert_int_equal(tally.corrected, 15 * MS);
@@ -159,7 +161,7 @@ static void *work(void *arg)
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		int64_t from = __atomic_load_n(&tally.charged, __ATOMIC_RELAXED), to;
 
-		tally_charge(&tally, UNIT, START);
+		tally_charge(&tally, UNIT, UNIT, START);
 		to = __atomic_load_n(&tally.charged, __ATOMIC_RELAXED);
 		measure(from, to, 2 * (to - from));
 	}
