@@ -9,8 +9,9 @@
 #define LEASE_NS       (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
 #define LEASE_LAUNCHES 16
 #define LEASE_GAP_NS   (32 * NS_PER_US) /* from one to the next, at most */
+#define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
 #define LEASE_CALL_NS  (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
-#define LEASE_ASKS     256              /* of a thread, before it has one */
+#define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
@@ -19,14 +20,15 @@ static PACE_OF_THREAD struct lease {
 	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
 	uint64_t left_ns;       /* that may be charged yet */
 	uint64_t gap_ns;        /* from one to the next, at most */
+	uint64_t until_ns;      /* then it ends, clock_wall_ns() */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
 	uint32_t charged;       /* how many were made, and */
 	struct tally_many many; /* what they are */
 } lease;
 
-static PACE_OF_THREAD uint32_t asks; /* up to LEASE_ASKS */
+static PACE_OF_THREAD uint32_t launches; /* of the thread, as far as they matter */
 
-/* As in pace_is_open, which has counted the launch. */
+/* As in pace_is_open, but that of what the thread counts only a wait for its work ends a lease. */
 static bool words_let_go(void)
 {
 	const int32_t *recent_kernel = __atomic_load_n(&pace_words.recent_leased, __ATOMIC_ACQUIRE);
@@ -53,7 +55,8 @@ bool pace_lease(const void *context, const struct cost_of *what)
 		return false;
 	now_ns = clock_wall_ns();
 	/* Where the clock was set back, that is a long time, too. */
-	if (now_ns - lease.at_ns > lease.gap_ns || sample_is_due(lease.meter, cost, now_ns) ||
+	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
+	    sample_is_due(lease.meter, cost, now_ns) ||
 	    !tally_many_is_alone(&lease.meter->tally, &lease.many))
 		return false;
 	lease.left--;
@@ -69,22 +72,24 @@ bool pace_lease(const void *context, const struct cost_of *what)
  * launch, none of them knows when the device is idle: each asks. */
 void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
 {
-	unsigned leisure = meter_leisure(meter);
+	unsigned leisure = meter_leisure(meter), times = launches / LEASE_AFTER;
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
-	if (asks < LEASE_ASKS) {
-		asks++;
+	if (times < METER_LEISURE)
+		launches++;
+	if (!times)
 		return;
-	}
+	times = times < leisure ? times : leisure;
 	lease = (struct lease){
 		.meter = meter,
 		.context = context,
 		.at_ns = at_ns,
-		.gap_ns = LEASE_GAP_NS * leisure,
+		.gap_ns = LEASE_GAP_NS * times,
+		.until_ns = now_ns + LEASE_LONG_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
-		.left_ns = LEASE_NS * leisure,
-		.left = barred ? 0 : LEASE_LAUNCHES * leisure,
+		.left_ns = LEASE_NS * times,
+		.left = barred ? 0 : LEASE_LAUNCHES * times,
 		.many = tally_many_begin(&meter->tally),
 	};
 }
@@ -99,11 +104,12 @@ void lease_return(void)
 	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
 	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
 	ADD(meter->window.launches, lease.charged);
+	launches += launches < METER_LEISURE * LEASE_AFTER ? lease.charged : 0;
 	lease.charged = 0;
 }
 
 void lease_forget(void)
 {
 	lease = (struct lease){.left = 0};
-	asks = 0;
+	launches = 0;
 }

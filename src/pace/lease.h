@@ -1,11 +1,11 @@
 /*
  * Inside pace/: launches that a thread may make without asking.
  *
- * To ask takes a tenth of what the driver takes for a launch, most of it for words that other
+ * To ask takes a fifth of what the driver takes for a launch, most of it for words that other
  * threads and processes write, too. So who was let go may launch some more that are short, of known
- * cost, for LEASE_NS together: they are added up in words of the thread's own, and charged when it
- * asks the next time. Until then nobody else knows of them, which for so little does not matter.
- * The driver's refusal of one changes nothing of that.
+ * cost, for LEASE_NS together, at leisure (meter.h) for more: they are added up in words of the
+ * thread's own, and charged when it asks the next time. Until then nobody else knows of them, which
+ * for so little does not matter. The driver's refusal of one changes nothing of that.
  *
  * After a pause a thread asks, and after it has waited for its work: that is where the driver can
  * tell that the device was idle, at which costs only guess. So does what is to be sampled: as
@@ -15,7 +15,7 @@
  * Where several threads launch none of them knows of pauses, and there are no leases.
  *
  * What a thread has not returned when it ends is lost. So one that has not launched for a while has
- * none.
+ * none, and longer ones only who has launched for longer.
  */
 #pragma once
 

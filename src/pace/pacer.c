@@ -255,7 +255,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 	return error;
 }
 
-/* What it says holds for a moment: to ask takes a tenth of a launch. */
+/* What it says holds for a moment: to ask takes half as long as a launch. */
 static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	bool busy = pace_driver->is_busy(work);

@@ -1,12 +1,16 @@
 /*
  * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
- * SAMPLE_EVERY_NS.
+ * EVERY_NS, at leisure (meter.h) more seldom.
  *
  * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
  * long the device waited for the launch, of which it knows when the driver is done with it: that
  * takes longer than short kernels do, and so is left out. Where the device came to its end on the
  * way to the launch, nobody knows when, and the sample says only what the kernel took at least, and
  * at most.
+ *
+ * Some launches return when the kernel is done, or while the device is at work on it: graphs that
+ * are handed over in pieces, whatever CUDA_LAUNCH_BLOCKING is set for. Then the device has not
+ * waited for so long.
  *
  * Where streams take turns, and beside other processes, a sample may contain others' work: costs
  * lean to the low side then.
@@ -26,7 +30,10 @@
 #define OVERDUE_NS    (4 * EVERY_NS)    /* then it is not put off for others any more */
 #define APART_NS      (1 * NS_PER_MS)   /* of two that are not */
 #define AHEAD_NS      (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
-#define LONG_WAIT_NS  (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
+#define SOON_NS       (10 * NS_PER_US)
+#define ASKS          6                /* of 1.5 us at least */
+#define CALL_NS       (16 * NS_PER_US) /* a launch that takes longer may have been at work already */
+#define LONG_WAIT_NS  (2 * NS_PER_MS)  /* of a kernel that waits, if the next are not held for it */
 
 /* -- when ------------------------------------------------------------------------------------- */
 
@@ -76,14 +83,19 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 
 /* -- what ------------------------------------------------------------------------------------- */
 
-/* As costs say, which may be wrong by some of it; that it is nothing, the driver says. */
+/*
+ * Costs say what is much; that it is nothing, the driver says. If it is so soon, that is waited
+ * for, as samples of an idle device are the ones that tell: of others, any cost that is too low
+ * would be confirmed where launches take longer than kernels.
+ */
 static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t ns = tally_ahead_ns(&meter->tally, now_ns);
 
-	if (ns > AHEAD_NS)
-		return ns;
-	return ns || pace_driver->is_busy(work) ? AHEAD_NS : 0;
+	for (unsigned i = 0; i < ASKS && ns < SOON_NS; i++)
+		if (!pace_driver->is_busy(work))
+			return 0;
+	return ns > AHEAD_NS ? ns : AHEAD_NS;
 }
 
 struct span *sample_begin(struct meter *meter, struct cost *cost, const struct pace_work *work,
@@ -116,7 +128,9 @@ static void note_wait(struct span *sample, uint64_t launched_ns)
 {
 	uint64_t call_ns = meter_since(launched_ns, sample->begun_ns), ahead = sample->ahead_ns;
 	bool much = ahead > AHEAD_NS && ahead >= call_ns;
-	bool waited = !ahead || (!much && span_is_begun(sample));
+	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
+	bool waited =
+		(at_first || call_ns < CALL_NS) && (!ahead || (!much && span_is_begun(sample)));
 
 	sample->waited_least_ns = waited && call_ns > ahead ? call_ns - ahead : 0;
 	sample->waited_most_ns = waited ? call_ns : 0;
@@ -157,6 +171,8 @@ static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 	uint64_t most_ns = less(took_ns, events_ns + span->waited_least_ns);
 	uint64_t known_ns = cost_ns(span->cost);
 
+	if (took_ns < events_ns + span->waited_least_ns + (uint64_t)LEAST_NS)
+		return less(took_ns, EVENT_NS); /* the launch took that long as it waited for it */
 	if (known_ns == COST_UNKNOWN)
 		return (least_ns + most_ns) / 2;
 	return known_ns < least_ns ? least_ns : known_ns > most_ns ? most_ns : known_ns;

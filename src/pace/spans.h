@@ -28,12 +28,12 @@ struct span {
 	void *context;      /* of the events; NULL: there are none */
 	const void *stream; /* meter_stream of its work; NULL: of several, and fenced */
 	void *begin, *end;
-	uint64_t turn;             /* the how many-th to be closed */
-	uint64_t prepaid_ns;       /* charged for it before it was over */
-	uint64_t due_ns;           /* when it should be over, clock_wall_ns() */
-	uint64_t begun_ns;         /* of a sample: when its begin was recorded, clock_wall_ns(), */
-	uint64_t closed_ns;        /* and its end */
-	uint64_t ahead_ns;         /* of a sample: what the device had to do before it, at most */
+	uint64_t turn;       /* the how many-th to be closed */
+	uint64_t prepaid_ns; /* charged for it before it was over */
+	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
+	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_wall_ns(), */
+	uint64_t closed_ns;  /* and its end */
+	uint64_t ahead_ns;   /* of a sample: what the device had to do before it, as costs say */
 	uint64_t waited_least_ns;  /* of a sample: for how long the device waited for the launch */
 	uint64_t waited_most_ns;   /* in it, as far as one knows */
 	struct span_mark from, to; /* of a window */

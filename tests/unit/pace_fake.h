@@ -4,10 +4,10 @@
  * and the machine's load changes nothing.
  *
  * A launch is the device's at the end of the driver's call. A device does one kernel after the
- * other, as they come, or each stream's beside the others'. A
- * neighbour may have it for NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time, but what
- * is measured between two has what it is on a GPU for them: more around a single kernel, but where
- * the first came before it on an idle device.
+ * other, as they come, or each stream's beside the others'. A neighbour may have it for
+ * NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time, but what is measured between two
+ * has what it is on a GPU for them: more around a single kernel, but where the first came before it
+ * on an idle device.
  */
 #pragma once
 
@@ -17,6 +17,7 @@
 #define MS                NS_PER_MS
 #define READ_NS           30       /* the clock takes */
 #define CALL_NS           1000     /* the driver, usually */
+#define ASK_NS            1000     /* a question to it */
 #define LATE_WAKE_NS      60000    /* a sleeper is, by so much */
 #define NEIGHBOUR_NS      (2 * MS) /* of */
 #define NEIGHBOUR_EACH_NS (6 * MS)
@@ -114,6 +115,8 @@ static struct fake {
 	uint64_t calls;  /* of the driver, to measure */
 	uint64_t leased; /* launches that went with a lease */
 	bool beside;     /* streams run beside each other */
+	bool blocks;     /* a launch returns when it is done */
+	bool early;      /* the device has a launch after a fifth of the driver's call */
 	bool neighbours; /* it says so, */
 	bool neighbour_works;
 	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
@@ -254,6 +257,7 @@ static bool fake_is_busy(const struct pace_work *work)
 	const struct fake_stream *stream = work->stream;
 
 	fake.calls++;
+	pass(ASK_NS);
 	return stream->done_ns > time_ns;
 }
 
@@ -357,8 +361,12 @@ static int launch(const struct kernel *kernel)
 	}
 	if (error)
 		return error;
-	pass(call_ns);
+	pass(fake.early ? call_ns / 5 : call_ns);
 	submit(kernel->device, stream, kernel->ns);
+	if (fake.early)
+		pass(call_ns - call_ns / 5);
+	if (fake.blocks)
+		pass(stream->done_ns - time_ns);
 	pace_leave(&pace, &work, true);
 	return 0;
 }

@@ -122,6 +122,7 @@ static void test_rare(void **state)
 	joined_and_known(state, 99);
 	assert_in_range(leased_at(40000, BUCKET_FULL_NS / 4), 0, 2);
 	assert_true(leased_at(40000, BUCKET_FULL_NS * 3 / 4) > 900);
+	assert_in_range(leased_at(200000, BUCKET_FULL_NS * 3 / 4), 900, 985); /* 10 ms at a time */
 	assert_in_range(leased_at(400000, BUCKET_FULL_NS * 3 / 4), 0, 2);
 	left();
 }
@@ -137,7 +138,7 @@ static void test_leisure(void **state)
 			pass(n % 10 ? 2000 : 20000);
 		}
 		synchronise(0);
-		if (i == 100)
+		if (i == 99)
 			fake.leased = 0;
 	}
 	if (getenv("VERBOSE"))

@@ -255,6 +255,75 @@ static void test_short_on_idle(void **state)
 	}
 }
 
+/* As with CUDA_LAUNCH_BLOCKING=1: the driver's call is as long as the kernel. */
+static void test_blocking(void **state)
+{
+	static const uint64_t lengths[] = {8000, 20000, 200000, 2 * MS};
+
+	call_ns = 3000;
+	for (size_t q = 0; q < QUOTAS; q++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+			double share,
+				most = 100.0 * (double)kernel.ns / (double)(kernel.ns + call_ns);
+
+			joined(state, quotas[q]);
+			fake.blocks = true;
+			share_of(&kernel, 1, NS_PER_S);
+			share = share_of(&kernel, 1, 2 * NS_PER_S);
+			if (getenv("VERBOSE"))
+				fprintf(stderr, "blocks, %lu ns: %.2f of %u\n",
+					(unsigned long)kernel.ns, share, quotas[q]);
+			assert_share("blocks", share, quotas[q] < most ? quotas[q] : most,
+				     3 + quotas[q] / 10.0, 2);
+			left();
+		}
+	call_ns = CALL_NS;
+}
+
+/* As a graph may be handed over: much of a long call is the device's time, too. */
+static void test_handed_over_early(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 50000};
+	uint64_t began_ns, busy_ns;
+	double share;
+
+	call_ns = 25000;
+	joined(state, 30);
+	fake.early = true;
+	began_ns = time_ns;
+	busy_ns = fake.busy_ns[0];
+	while (time_ns - began_ns < 2 * NS_PER_S) {
+		assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+	}
+	share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "handed over early: %.2f of 30\n", share);
+	assert_share("handed over early", share, 30, 5, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
+/* What takes longer than it did, but not longer than its launch, is noticed. */
+static void test_grown_on_idle(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 1500};
+	double share;
+
+	call_ns = 4500;
+	joined(state, 40);
+	share_of(&kernel, 1, NS_PER_S);
+	kernel.ns = 4000;
+	share_of(&kernel, 1, 2 * NS_PER_S);
+	share = share_of(&kernel, 1, 2 * NS_PER_S);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "grown on an idle device: %.2f of 40\n", share);
+	assert_share("grown on an idle device", share, 40, 3, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
 /* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
  */
 static void test_loaded_at_first(void **state)
@@ -494,6 +563,9 @@ int main(void)
 		TEST(test_streams_without_fences),
 		TEST(test_host_bound),
 		TEST(test_short_on_idle),
+		TEST(test_blocking),
+		TEST(test_handed_over_early),
+		TEST(test_grown_on_idle),
 		TEST(test_loaded_at_first),
 		TEST(test_neighbours),
 		TEST(test_idle_neighbours),
