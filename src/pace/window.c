@@ -140,14 +140,15 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 {
 	struct window *window = &meter->window;
 	struct span *span = window->span;
+	bool mixed = meter_is_mixed(meter, now_ns);
 
 	STORE(window->span, NULL);
 	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return;
 	}
-	span->alone = span->fenced || !meter_is_mixed(meter, now_ns);
-	if (span->fenced && !meter_is_mixed(meter, now_ns))
+	span->alone = span->fenced || !mixed;
+	if (!mixed) /* nothing behind it in that stream is over before it is */
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);

@@ -213,8 +213,7 @@ static void test_host_bound(void **state)
 	}
 }
 
-/* What is launched in that much time more often than it can be is known by its launches' own times:
- * an idle device waits for each of them for longer than it works on it. */
+/* An idle device waits for each launch for longer than it works on it: that is not charged. */
 static void test_short_on_idle(void **state)
 {
 	static const uint64_t lengths[] = {600, 1500, 2500, 6000, 20000};
