@@ -39,6 +39,7 @@ struct cost_of {
 	uint64_t function; /* a hash of the function, never 0 */
 	uint64_t shape;    /* of all else that matters; 0: there is nothing else */
 	uint64_t blocks;   /* of the grid; 0: a cost says nothing of other shapes' */
+	bool graph;        /* the device is at work on it before its launch returns */
 };
 
 /* The entry, made when there is none; NULL where there is no memory for the table. */

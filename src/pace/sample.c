@@ -8,9 +8,8 @@
  * way to the launch, nobody knows when, and the sample says only what the kernel took at least, and
  * at most.
  *
- * Some launches return when the kernel is done, or while the device is at work on it: graphs that
- * are handed over in pieces, whatever CUDA_LAUNCH_BLOCKING is set for. Then the device has not
- * waited for so long.
+ * Some launches return when the kernel is done, or while the device is at work on it: those of
+ * graphs, whatever CUDA_LAUNCH_BLOCKING is set for. Then the device has not waited for so long.
  *
  * Where streams take turns, and beside other processes, a sample may contain others' work: costs
  * lean to the low side then.
@@ -123,14 +122,16 @@ struct span *sample_begin(struct meter *meter, struct cost *cost, const struct p
 	return span;
 }
 
-/* For how long the device waited for the launch, after the sample's begin. */
+/* For how long the device waited for the launch, after the sample's begin. It does not wait for
+ * ours while it is at work for others. */
 static void note_wait(struct span *sample, uint64_t launched_ns)
 {
 	uint64_t call_ns = meter_since(launched_ns, sample->begun_ns), ahead = sample->ahead_ns;
 	bool much = ahead > AHEAD_NS && ahead >= call_ns;
 	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
-	bool waited =
-		(at_first || call_ns < CALL_NS) && (!ahead || (!much && span_is_begun(sample)));
+	bool idle = !ahead && !meter_others(sample->meter);
+	bool waited = (at_first || (call_ns < CALL_NS && !sample->what.graph)) &&
+		      (idle || (!much && span_is_begun(sample)));
 
 	sample->waited_least_ns = waited && call_ns > ahead ? call_ns - ahead : 0;
 	sample->waited_most_ns = waited ? call_ns : 0;

@@ -33,7 +33,7 @@ uint64_t launch_hash(const uint64_t *words, unsigned count)
 /* Pointers to functions and graphs have their low bits free. */
 struct cost_of launch_of_graph(CUgraphExec graph)
 {
-	return (struct cost_of){.function = (uintptr_t)graph | 1};
+	return (struct cost_of){.function = (uintptr_t)graph | 1, .graph = true};
 }
 
 static struct cost_of of_function(CUfunction function)

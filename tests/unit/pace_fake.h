@@ -152,7 +152,7 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 
 	if (!fake.beside && from_ns < free_ns)
 		from_ns = free_ns;
-	fake.came_to_idle = from_ns <= time_ns;
+	fake.came_to_idle = from_ns <= time_ns && worked(time_ns, 0) == time_ns;
 	if (from_ns < time_ns)
 		from_ns = time_ns;
 	end_ns = worked(from_ns, ns);
@@ -213,7 +213,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records)
 		return false;
-	it->at_ns = stream->done_ns > time_ns ? stream->done_ns : time_ns;
+	it->at_ns = worked(stream->done_ns > time_ns ? stream->done_ns : time_ns, 0);
 	it->after_idle = fake.came_to_idle;
 	it->submitted = fake.submitted;
 	return true;
@@ -230,7 +230,8 @@ static bool fake_fence(void *event, const struct pace_work *work)
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records || fake.no_fences)
 		return false;
-	it->at_ns = fake.done_ns[work->device] > time_ns ? fake.done_ns[work->device] : time_ns;
+	it->at_ns = worked(
+		fake.done_ns[work->device] > time_ns ? fake.done_ns[work->device] : time_ns, 0);
 	it->submitted = fake.submitted;
 	return true;
 }
@@ -337,6 +338,7 @@ struct kernel {
 	int device;
 	unsigned stream;
 	struct fake_context *context; /* NULL: context_a */
+	bool graph;
 };
 
 /* As a hook does; what the gate says. */
@@ -346,7 +348,10 @@ static int launch(const struct kernel *kernel)
 	struct pace_work work = {.device = kernel->device,
 				 .context = kernel->context ? kernel->context : &context_a,
 				 .stream = stream,
-				 .what = {.function = kernel->function, .shape = 1, .blocks = 1}};
+				 .what = {.function = kernel->function,
+					  .shape = 1,
+					  .blocks = 1,
+					  .graph = kernel->graph}};
 	struct pace_pass pace = {.meter = NULL};
 	int error = 0;
 

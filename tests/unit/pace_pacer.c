@@ -304,6 +304,24 @@ static void test_handed_over_early(void **state)
 	left();
 }
 
+/* A small graph is there soon, while its launch goes on. */
+static void test_graph(void **state)
+{
+	const struct kernel graph = {.function = 1, .ns = 10000, .graph = true};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1, .graph = true};
+
+	call_ns = 6000;
+	joined(state, 99);
+	fake.early = true;
+	for (unsigned i = 0; i < 50000; i++) {
+		assert_int_equal(launch(&graph), 0);
+		synchronise(0);
+	}
+	assert_in_range(cost_find(&what)->ns, 9000, 11000);
+	call_ns = CALL_NS;
+	left();
+}
+
 /* What takes longer than it did, but not longer than its launch, is noticed. */
 static void test_grown_on_idle(void **state)
 {
@@ -353,13 +371,14 @@ static void test_loaded_at_first(void **state)
 /* What they take of it is not the slice's: it has its share of what they leave, nearly. */
 static void test_neighbours(void **state)
 {
-	static const uint64_t lengths[] = {20000, 100000, 400000};
+	static const uint64_t lengths[] = {20000, 100000, 200000, 400000};
 
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+	for (size_t i = 0; i < 2 * sizeof(lengths) / sizeof(*lengths); i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
 		struct vgpu_region_bucket before;
 		double share, wrong;
 
+		call_ns = i % 2 ? 12000 : CALL_NS;
 		joined(state, 30);
 		fake.neighbours = fake.neighbour_works = true;
 		share_of(&kernel, 1, NS_PER_S);
@@ -373,6 +392,7 @@ static void test_neighbours(void **state)
 			fprintf(stderr, "neighbours: %.2f of 30, charged %.2f\n", share, wrong);
 		assert_share("neighbours", share, 30, 8, 3);
 		assert_true(wrong < 1.3);
+		call_ns = CALL_NS;
 		left();
 	}
 }
@@ -564,6 +584,7 @@ int main(void)
 		TEST(test_short_on_idle),
 		TEST(test_blocking),
 		TEST(test_handed_over_early),
+		TEST(test_graph),
 		TEST(test_grown_on_idle),
 		TEST(test_loaded_at_first),
 		TEST(test_neighbours),
