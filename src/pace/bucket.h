@@ -29,6 +29,9 @@ int64_t bucket_level(const struct vgpu_region_bucket *bucket);
  * just done. now_ns: clock_wall_ns(), here as below. */
 void bucket_refill(struct vgpu_region_bucket *bucket, unsigned cores_pct, uint64_t now_ns);
 
+/* How much may be charged until no launch may go: ns, 0 or more. */
+int64_t bucket_room(const struct vgpu_region_bucket *bucket);
+
 /* Whether a launch may go. */
 bool bucket_is_open(struct vgpu_region_bucket *bucket);
 

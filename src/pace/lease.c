@@ -6,7 +6,8 @@
 #include "window.h"
 #include "words.h"
 
-#define LEASE_NS       (32 * NS_PER_US) /* of costs: next to nothing in a bucket */
+#define LEASE_PART     16 /* of what may be charged until the bucket is shut; and no more than */
+#define LEASE_NS       (128 * NS_PER_US) /* for each LEASE_AFTER launches of the thread */
 #define LEASE_LAUNCHES 16
 #define LEASE_GAP_NS   (32 * NS_PER_US) /* from one to the next, at most */
 #define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
@@ -72,15 +73,16 @@ bool pace_lease(const void *context, const struct cost_of *what)
  * launch, none of them knows when the device is idle: each asks. */
 void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
 {
-	unsigned leisure = meter_leisure(meter), times = launches / LEASE_AFTER;
+	unsigned leisure = meter_leisure(meter), seniority = launches / LEASE_AFTER,
+		 times = seniority < leisure ? seniority : leisure;
+	uint64_t part_ns = (uint64_t)bucket_room(meter->bucket) / LEASE_PART;
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
-	if (times < METER_LEISURE)
+	if (seniority < METER_LEISURE)
 		launches++;
-	if (!times)
+	if (!seniority)
 		return;
-	times = times < leisure ? times : leisure;
 	lease = (struct lease){
 		.meter = meter,
 		.context = context,
@@ -88,7 +90,7 @@ void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64
 		.gap_ns = LEASE_GAP_NS * times,
 		.until_ns = now_ns + LEASE_LONG_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
-		.left_ns = LEASE_NS * times,
+		.left_ns = part_ns < LEASE_NS * seniority ? part_ns : LEASE_NS * seniority,
 		.left = barred ? 0 : LEASE_LAUNCHES * times,
 		.many = tally_many_begin(&meter->tally),
 	};

@@ -3,9 +3,9 @@
  *
  * To ask takes a fifth of what the driver takes for a launch, most of it for words that other
  * threads and processes write, too. So who was let go may launch some more that are short, of known
- * cost, for LEASE_NS together, at leisure (meter.h) for more: they are added up in words of the
- * thread's own, and charged when it asks the next time. Until then nobody else knows of them, which
- * for so little does not matter. The driver's refusal of one changes nothing of that.
+ * cost, at leisure (meter.h) many: they are added up in words of the thread's own, and charged when
+ * it asks the next time. Until then nobody else knows of them: so they are a small part of what may
+ * go before the bucket is shut. The driver's refusal of one changes nothing of that.
  *
  * After a pause a thread asks, and after it has waited for its work: that is where the driver can
  * tell that the device was idle, at which costs only guess. So does what is to be sampled: as

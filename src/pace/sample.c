@@ -20,19 +20,21 @@
 #include "late.h"
 #include "words.h"
 
-#define EVENT_NS      2050 /* around one kernel, more than it takes among others (on an H200) */
-#define EVENT_IDLE_NS 420  /* the same, where the device waited for the launch (there, too) */
-#define LEAST_NS      ((int64_t)300)
-#define NEW_EVERY_NS  (NS_PER_MS / 2)
-#define EVERY_NS      (10 * NS_PER_MS)
-#define SPREAD_NS     (5 * NS_PER_MS)   /* more than that, at most */
-#define OVERDUE_NS    (4 * EVERY_NS)    /* then it is not put off for others any more */
-#define APART_NS      (1 * NS_PER_MS)   /* of two that are not */
-#define AHEAD_NS      (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
-#define SOON_NS       (10 * NS_PER_US)
-#define ASKS          6                /* of 1.5 us at least */
-#define CALL_NS       (16 * NS_PER_US) /* a launch that takes longer may have been at work already */
-#define LONG_WAIT_NS  (2 * NS_PER_MS)  /* of a kernel that waits, if the next are not held for it */
+/* Around one kernel, more than it takes among others: on one H200 so much, on another that. */
+#define EVENT_LEAST_NS 1400
+#define EVENT_MOST_NS  2050
+#define EVENT_IDLE_NS  420 /* the same, where the device waited for the launch (there, too) */
+#define LEAST_NS       ((int64_t)300)
+#define NEW_EVERY_NS   (NS_PER_MS / 2)
+#define EVERY_NS       (10 * NS_PER_MS)
+#define SPREAD_NS      (5 * NS_PER_MS)   /* more than that, at most */
+#define OVERDUE_NS     (4 * EVERY_NS)    /* then it is not put off for others any more */
+#define APART_NS       (1 * NS_PER_MS)   /* of two that are not */
+#define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
+#define SOON_NS        (10 * NS_PER_US)
+#define ASKS           6                /* of 1.5 us at least */
+#define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may have been at work already */
+#define LONG_WAIT_NS   (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
 
 /* -- when ------------------------------------------------------------------------------------- */
 
@@ -149,7 +151,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	sample->unknown = unknown;
 	if (unknown)
 		STORE(meter->settle_at_ns, 0);
-	sample->due_ns = unknown ? 0 : LOAD(meter->tally.busy_until);
+	sample->due_ns = unknown ? 0 : tally_due_ns(&meter->tally);
 	sample->closed_ns = now_ns;
 	if (cost_waits(sample->cost))
 		late_expect(sample);
@@ -167,13 +169,15 @@ static uint64_t less(uint64_t ns, uint64_t by_ns)
 /* What it is known to be, if that may be. */
 static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 {
-	uint64_t events_ns = span->waited_most_ns ? EVENT_IDLE_NS : EVENT_NS;
-	uint64_t least_ns = less(took_ns, events_ns + span->waited_most_ns);
-	uint64_t most_ns = less(took_ns, events_ns + span->waited_least_ns);
+	bool idle = span->waited_most_ns != 0;
+	uint64_t most_events_ns = idle ? EVENT_IDLE_NS : EVENT_MOST_NS,
+		 least_events_ns = idle ? EVENT_IDLE_NS : EVENT_LEAST_NS;
+	uint64_t least_ns = less(took_ns, most_events_ns + span->waited_most_ns);
+	uint64_t most_ns = less(took_ns, least_events_ns + span->waited_least_ns);
 	uint64_t known_ns = cost_ns(span->cost);
 
-	if (took_ns < events_ns + span->waited_least_ns + (uint64_t)LEAST_NS)
-		return less(took_ns, EVENT_NS); /* the launch took that long as it waited for it */
+	if (idle && took_ns < EVENT_IDLE_NS + span->waited_least_ns + (uint64_t)LEAST_NS)
+		return less(took_ns, EVENT_MOST_NS); /* the launch waited for it */
 	if (known_ns == COST_UNKNOWN)
 		return (least_ns + most_ns) / 2;
 	return known_ns < least_ns ? least_ns : known_ns > most_ns ? most_ns : known_ns;

@@ -5,6 +5,7 @@
 
 #define BEHIND_NS (20 * NS_PER_MS) /* who read the clock before another did, and came after it */
 #define AHEAD_NS  (60 * NS_PER_S)  /* nobody has submitted so much: the clock was set back */
+
 /* Where the clock was set back, the device is no busier for that. */
 static void keep_time(struct tally *tally, uint64_t now_ns)
 {
@@ -12,19 +13,46 @@ static void keep_time(struct tally *tally, uint64_t now_ns)
 
 	if (now_ns > then_ns)
 		STORE(tally->at, now_ns);
-	else if (then_ns - now_ns >= BEHIND_NS && SWAP(tally->at, then_ns, now_ns))
+	else if (then_ns - now_ns >= BEHIND_NS && SWAP(tally->at, then_ns, now_ns)) {
 		ADD(tally->busy_until, now_ns - then_ns);
+		ADD(tally->due, now_ns - then_ns);
+	}
+}
+
+/* That much more is to be done, from now on or when the rest is; when it was. */
+static uint64_t add(uint64_t *until, uint64_t ns, uint64_t now_ns)
+{
+	uint64_t until_ns = LOAD(*until), from_ns;
+
+	do
+		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
+	while (!SWAP(*until, until_ns, from_ns + ns));
+	return until_ns;
+}
+
+static void no_sooner(uint64_t *until, uint64_t than_ns)
+{
+	uint64_t until_ns = LOAD(*until);
+
+	while (until_ns < than_ns && !SWAP(*until, until_ns, than_ns))
+		;
+}
+
+static void no_later(uint64_t *until, uint64_t than_ns)
+{
+	uint64_t until_ns = LOAD(*until);
+
+	while (until_ns > than_ns && !SWAP(*until, until_ns, than_ns))
+		;
 }
 
 void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint64_t now_ns)
 {
-	uint64_t until_ns, from_ns;
+	uint64_t until_ns;
 
 	keep_time(tally, now_ns);
-	until_ns = LOAD(tally->busy_until);
-	do
-		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
-	while (!SWAP(tally->busy_until, until_ns, from_ns + sure_ns));
+	until_ns = add(&tally->busy_until, sure_ns, now_ns);
+	add(&tally->due, cost_ns, now_ns);
 	if (until_ns < now_ns && until_ns)
 		ADD(tally->idle, now_ns - until_ns);
 	ADD(tally->charged, (int64_t)cost_ns);
@@ -61,6 +89,8 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 		return;
 	}
 	keep_time(tally, now_ns);
+	ADD(tally->due, many->charged_ns);
+	no_sooner(&tally->due, many->until_ns);
 	ADD(tally->idle, many->idle_ns);
 	ADD(tally->charged, (int64_t)many->charged_ns);
 }
@@ -69,6 +99,7 @@ void tally_correct(struct tally *tally, int64_t more_ns)
 {
 	ADD(tally->corrected, more_ns);
 	ADD(tally->busy_until, (uint64_t)more_ns); /* two's complement, so this goes both ways */
+	ADD(tally->due, (uint64_t)more_ns);
 }
 
 bool tally_is_idle(const struct tally *tally, uint64_t now_ns)
@@ -85,18 +116,19 @@ uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns)
 
 void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns)
 {
-	uint64_t until_ns = LOAD(tally->busy_until);
-
-	while (until_ns < now_ns && !SWAP(tally->busy_until, until_ns, now_ns))
-		;
+	no_sooner(&tally->busy_until, now_ns);
+	no_sooner(&tally->due, now_ns);
 }
 
 void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns)
 {
-	uint64_t until_ns = LOAD(tally->busy_until);
+	no_later(&tally->busy_until, now_ns);
+	no_later(&tally->due, now_ns);
+}
 
-	while (until_ns > now_ns && !SWAP(tally->busy_until, until_ns, now_ns))
-		;
+uint64_t tally_due_ns(const struct tally *tally)
+{
+	return LOAD(tally->due);
 }
 
 uint64_t tally_idle_ns(const struct tally *tally, uint64_t now_ns)

@@ -15,7 +15,8 @@ struct tally {
 	int64_t charged;     /* by learned costs, in all, ns */
 	int64_t corrected;   /* what measuring has added to that, in all */
 	int64_t measured;    /* how far up `charged` was compared */
-	uint64_t busy_until; /* when all of it should be done */
+	uint64_t busy_until; /* until when the device is sure to be busy */
+	uint64_t due;        /* when all of it should be done */
 	uint64_t idle;       /* how long there was nothing, in all, ns */
 	uint64_t at;         /* the latest time that was given, lest the clock be set back */
 };
@@ -47,6 +48,9 @@ void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
 
 /* For how long there is still something to do, ns. */
 uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns);
+
+/* When all that was submitted should be done. */
+uint64_t tally_due_ns(const struct tally *tally);
 
 /* How long there was nothing to do until now, in all, ns. */
 uint64_t tally_idle_ns(const struct tally *tally, uint64_t now_ns);

@@ -35,7 +35,7 @@
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
 #define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launch */
 #define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
-#define YOUNG_NS        (1 * NS_PER_MS) /* at leisure: none is opened so soon after another */
+#define YOUNG_NS        (4 * NS_PER_MS) /* at leisure: none is opened so soon after another */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
 
@@ -153,7 +153,7 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
-	span->due_ns = LOAD(meter->tally.busy_until);
+	span->due_ns = tally_due_ns(&meter->tally);
 	span_close(span);
 }
 

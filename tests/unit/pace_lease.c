@@ -434,7 +434,7 @@ static void test_for_whom(void **state)
 {
 	const struct cost_of unknown = {.function = 9, .shape = 1, .blocks = 1};
 	const struct cost_of guessed = {.function = 1, .shape = 2, .blocks = 1};
-	const struct kernel long_one = {.function = 2, .ns = 50000};
+	const struct kernel long_one = {.function = 2, .ns = 600000};
 	const struct cost_of of_long = {.function = 2, .shape = 1, .blocks = 1};
 
 	joined_and_known(state, 99);

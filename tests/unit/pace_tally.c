@@ -58,6 +58,41 @@ static void test_idle(void **state)
 	assert_true(tally_is_idle(&tally, START + 11 * NS_PER_MS));
 }
 
+/* What is sure says when the device may be idle, what was charged when nothing should be left. */
+static void test_due(void **state)
+{
+	struct tally_many many;
+
+	(void)state;
+	begin();
+	for (unsigned i = 0; i < 10; i++)
+		tally_charge(&tally, 3 * NS_PER_MS, 2 * NS_PER_MS, START);
+	assert_true(tally_is_idle(&tally, START + 21 * NS_PER_MS));
+	assert_int_equal(tally_due_ns(&tally), START + 30 * NS_PER_MS);
+	tally_correct(&tally, -4 * MS);
+	assert_int_equal(tally_due_ns(&tally), START + 26 * NS_PER_MS);
+	tally_is_busy_after_all(&tally, START + 25 * NS_PER_MS);
+	assert_int_equal(tally_due_ns(&tally), START + 26 * NS_PER_MS);
+	tally_is_busy_after_all(&tally, START + 27 * NS_PER_MS);
+	assert_int_equal(tally_due_ns(&tally), START + 27 * NS_PER_MS);
+	tally_charge(&tally, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 26 * NS_PER_MS);
+	tally_is_idle_after_all(&tally, START + 28 * NS_PER_MS);
+	assert_int_equal(tally_due_ns(&tally), START + 28 * NS_PER_MS);
+
+	many = tally_many_begin(&tally); /* the device is busy all the time, and idle in between */
+	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 28 * NS_PER_MS);
+	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 28 * NS_PER_MS);
+	tally_charge_many(&tally, &many, START + 28 * NS_PER_MS);
+	assert_int_equal(tally_due_ns(&tally), START + 34 * NS_PER_MS);
+	many = tally_many_begin(&tally);
+	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 90 * NS_PER_MS);
+	tally_charge_many(&tally, &many, START + 90 * NS_PER_MS);
+	assert_int_equal(tally_due_ns(&tally), START + 92 * NS_PER_MS);
+	tally_charge(&tally, NS_PER_MS, NS_PER_MS,
+		     START + 60 * NS_PER_MS); /* the clock is set back */
+	assert_in_range(tally_due_ns(&tally), START + 62 * NS_PER_MS, START + 64 * NS_PER_MS);
+}
+
 /* What a thread tells at the end is as if it had told it at once: whether the device was idle, for
  * some of it or not at all. */
 static void test_many(void **state)
@@ -192,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_many_beside_others),
 		cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_due),
 		cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_at_once),
