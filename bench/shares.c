@@ -10,7 +10,7 @@
  * When each launch was done, an event behind it says, by the GPU's own clock, so that a thread that
  * is held in a launch misses nothing. The share of a run is the work after the first completion up
  * to the last, in the time between the two: launches come at intervals, and what begins in the
- * middle of one would count it wrong. In the share of a window, a launch counts for the time before
+ * middle of one would count it wrong. In the share of a second, a launch counts for the time before
  * its completion that its work takes.
  *
  * The kernel is called spin_ns, and counts in its first parameter: over the simulated driver one of
@@ -97,7 +97,7 @@ struct worker {
 	struct done *done; /* as many as are settled */
 	size_t done_room;
 	uint64_t random;
-	unsigned shown; /* of the windows, how many --live has printed */
+	unsigned shown_s; /* of the seconds, how many --live has printed */
 };
 
 static struct length lengths[LENGTHS_MAX]; /* these: written before there are threads */
@@ -366,16 +366,11 @@ static double share_between(const struct done *done, size_t count, double from_u
 	return work_us / (to_us - from_us);
 }
 
-static double share_of_window(const struct done *done, size_t count, unsigned window)
+static double share_of_second(const struct done *done, size_t count, unsigned second)
 {
-	double from_us = (options.warm_s + window * options.window_s) * US_PER_S;
+	double from_us = (options.warm_s + second) * US_PER_S;
 
-	return share_between(done, count, from_us, from_us + options.window_s * US_PER_S);
-}
-
-static unsigned windows(void)
-{
-	return (unsigned)(options.seconds / options.window_s + 1e-6);
+	return share_between(done, count, from_us, from_us + US_PER_S);
 }
 
 static void print_results(double cpu_share)
@@ -394,25 +389,25 @@ static void print_results(double cpu_share)
 	}
 	qsort(done, count, sizeof(*done), by_time);
 	printf("share=%.5f windows=", share_since(done, count, options.warm_s * US_PER_S));
-	for (unsigned window = 0; window < windows(); window++)
-		printf("%s%.5f", window ? "," : "", share_of_window(done, count, window));
+	for (unsigned second = 0; second < (unsigned)options.seconds; second++)
+		printf("%s%.5f", second ? "," : "", share_of_second(done, count, second));
 	printf(" warm=%.5f cpu=%.2f launches=%llu iters_per_us=%.6f\n",
 	       options.warm_s > 0 ? share_between(done, count, 0, options.warm_s * US_PER_S) : 0,
 	       cpu_share * 100, (unsigned long long)launches, options.iters_per_us);
 	free(done);
 }
 
-/* Each window, once what was launched in it is done. */
+/* Each second, once what was launched in it is done. */
 static void show(struct worker *worker)
 {
-	double over_s = options.warm_s + (worker->shown + 1) * options.window_s + 0.05;
+	double over_us = (options.warm_s + worker->shown_s + 1.05) * US_PER_S;
 
-	if (!options.live || now_us() < over_s * US_PER_S || worker->shown >= windows())
+	if (!options.live || now_us() < over_us || worker->shown_s >= (unsigned)options.seconds)
 		return;
-	printf("window=%u share=%.3f\n", worker->shown + 1,
-	       share_of_window(worker->done, worker->settled, worker->shown));
+	printf("second=%u share=%.3f\n", worker->shown_s + 1,
+	       share_of_second(worker->done, worker->settled, worker->shown_s));
 	fflush(stdout);
-	worker->shown++;
+	worker->shown_s++;
 }
 
 /* -- launching --------------------------------------------------------------------------------- */
@@ -503,7 +498,7 @@ static void *work(void *of)
 			work_on_host(worker);
 	}
 	settle_all(worker);
-	while (options.live && worker->shown < windows()) {
+	while (options.live && worker->shown_s < (unsigned)options.seconds) {
 		sleep_us(10000);
 		show(worker);
 	}

@@ -13,7 +13,6 @@ struct options options = {
 	.sync_every = 256,
 	.seconds = 5,
 	.warm_s = 0.2,
-	.window_s = 1,
 };
 
 static const char usage[] =
@@ -31,12 +30,11 @@ static const char usage[] =
 	"  --use=PCT            the host has other work, which leaves the GPU so much\n"
 	"  --seconds=S          how long is measured (5)\n"
 	"  --warm=S             and how long not, before (0.2)\n"
-	"  --window=S           of how long windows are (1)\n"
 	"  --begin=TIME         begin then, in seconds since 1970\n"
-	"  --live               print each window's share as it is over\n"
+	"  --live               print each second's share as it is over\n"
 	"  --calibrate          print iters_per_us of that grid, and end\n"
 	"  --iters-per-us=X     do not calibrate: it was X\n"
-	"prints share, the shares of each window and of the warming up, of 1; CPU time in "
+	"prints share, the shares of each second and of the warming up, of 1; CPU time in "
 	"percent;\n"
 	"launches\n";
 
@@ -60,7 +58,6 @@ static const struct {
 	{"use", WHOLE, &options.use_pct, 1, 100},
 	{"seconds", REAL, &options.seconds, 0.1, SECONDS_MAX},
 	{"warm", REAL, &options.warm_s, 0, SECONDS_MAX},
-	{"window", REAL, &options.window_s, 0.01, SECONDS_MAX},
 	{"begin", REAL, &options.begin_s, 0, 1e12},
 	{"live", FLAG, &options.live, 0, 0},
 	{"calibrate", FLAG, &options.calibrate, 0, 0},

@@ -15,7 +15,7 @@ extern struct options {
 	unsigned threads;   /* 0: one, with streams of its own */
 	unsigned in_flight; /* 0: as many as go in */
 	unsigned use_pct;   /* 0: the host has nothing else to do */
-	double seconds, warm_s, window_s;
+	double seconds, warm_s;
 	double begin_s;      /* of CLOCK_REALTIME; 0: at once */
 	double iters_per_us; /* 0: not known */
 } options;

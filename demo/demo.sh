@@ -89,7 +89,7 @@ worker() {
 # share PERCENT SECOND: what it got, in percent, as it says itself; waits for that to be over.
 share() {
     tries=0
-    until grep -q "^window=$2 " "$scratch/worker.$1"; do
+    until grep -q "^second=$2 " "$scratch/worker.$1"; do
         tries=$((tries + 1))
         if [ "$tries" -gt 600 ]; then
             echo "demo: the program with $1 % of the GPU did not get that far:" >&2
@@ -98,7 +98,7 @@ share() {
         fi
         sleep 0.1
     done
-    sed -n "s/^window=$2 share=//p" "$scratch/worker.$1" | awk '{ printf "%.1f\n", $1 * 100 }'
+    sed -n "s/^second=$2 share=//p" "$scratch/worker.$1" | awk '{ printf "%.1f\n", $1 * 100 }'
 }
 
 if "$build/vgpu" run --help | grep -q -e --cores; then run_has_cores=yes; else run_has_cores=no; fi

@@ -2,15 +2,15 @@
  * Inside pace/: launches that a thread may make without asking.
  *
  * To ask takes a fifth of what the driver takes for a launch, most of it for words that other
- * threads and processes write, too. So who was let go may launch some more that are short, of known
- * cost, at leisure (meter.h) many: they are added up in words of the thread's own, and charged when
- * it asks the next time. Until then nobody else knows of them: so they are a small part of what may
- * go before the bucket is shut. The driver's refusal of one changes nothing of that.
+ * threads and processes write, too. So who was let go may launch some more of known cost, at
+ * leisure (meter.h) many: they are added up in words of the thread's own, and charged when it asks
+ * the next time. Until then nobody else knows of them: so they are a small part of what may go
+ * before the bucket is shut. The driver's refusal of one changes nothing of that.
  *
  * After a pause a thread asks, and after it has waited for its work: that is where the driver can
  * tell that the device was idle, at which costs only guess. So does what is to be sampled: as
- * leases end where a thread waits, and at what is not short, what recurs would else never be
- * measured by itself.
+ * leases end where a thread waits, and at what is long, what recurs would else never be measured by
+ * itself.
  *
  * Where several threads launch none of them knows of pauses, and there are no leases.
  *

@@ -288,10 +288,9 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 			tally_is_busy_after_all(&meter->tally, now_ns);
 		return false;
 	}
-	if (!expected) {
+	if (!expected)
 		window_cut(meter, work, now_ns, false);
-		tally_is_idle_after_all(&meter->tally, now_ns);
-	}
+	tally_is_idle_after_all(&meter->tally, now_ns);
 	if (!expected || waited)
 		window_break(meter);
 	return true;
@@ -372,6 +371,8 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	} else {
 		charge_ns = window_trim(meter, cost_ns);
 	}
+	if (!pass->idle)
+		tally_is_busy_while_due(&meter->tally, now_ns);
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);

@@ -33,6 +33,7 @@
 #define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
 #define SOON_NS        (10 * NS_PER_US)
 #define ASKS           6                /* of 1.5 us at least */
+#define ASKS_BEGUN     3                /* of others, a time slice is a thousand times that */
 #define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may have been at work already */
 #define LONG_WAIT_NS   (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
 
@@ -124,6 +125,15 @@ struct span *sample_begin(struct meter *meter, struct cost *cost, const struct p
 	return span;
 }
 
+/* Whether the device had come to the launch before that was there. It says so a moment later. */
+static bool has_begun(const struct span *sample, unsigned asks)
+{
+	while (asks--)
+		if (span_is_begun(sample))
+			return true;
+	return false;
+}
+
 /* For how long the device waited for the launch, after the sample's begin. It does not wait for
  * ours while it is at work for others. */
 static void note_wait(struct span *sample, uint64_t launched_ns)
@@ -131,10 +141,12 @@ static void note_wait(struct span *sample, uint64_t launched_ns)
 	uint64_t call_ns = meter_since(launched_ns, sample->begun_ns), ahead = sample->ahead_ns;
 	bool much = ahead > AHEAD_NS && ahead >= call_ns;
 	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
-	bool idle = !ahead && !meter_others(sample->meter);
-	bool waited = (at_first || (call_ns < CALL_NS && !sample->what.graph)) &&
-		      (idle || (!much && span_is_begun(sample)));
+	bool waited = at_first || (call_ns < CALL_NS && !sample->what.graph);
 
+	if (ahead)
+		waited = waited && !much && has_begun(sample, 1);
+	else if (meter_others(sample->meter))
+		waited = waited && has_begun(sample, ASKS_BEGUN);
 	sample->waited_least_ns = waited && call_ns > ahead ? call_ns - ahead : 0;
 	sample->waited_most_ns = waited ? call_ns : 0;
 }

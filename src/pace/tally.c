@@ -120,6 +120,13 @@ void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns)
 	no_sooner(&tally->due, now_ns);
 }
 
+void tally_is_busy_while_due(struct tally *tally, uint64_t now_ns)
+{
+	uint64_t due_ns = LOAD(tally->due);
+
+	no_sooner(&tally->busy_until, due_ns < now_ns ? due_ns : now_ns);
+}
+
 void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns)
 {
 	no_later(&tally->busy_until, now_ns);

@@ -45,6 +45,9 @@ void tally_correct(struct tally *tally, int64_t more_ns);
 bool tally_is_idle(const struct tally *tally, uint64_t now_ns);
 void tally_is_busy_after_all(struct tally *tally, uint64_t now_ns);
 void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
+/* Or that it was not idle a moment ago: then it is busy as long as it may be by what was charged.
+ */
+void tally_is_busy_while_due(struct tally *tally, uint64_t now_ns);
 
 /* For how long there is still something to do, ns. */
 uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns);

@@ -1,7 +1,7 @@
-"""shares.py [--window=S] [--begin=S] SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
+"""shares.py [--begin=S] SECONDS KIND...: steps per second of PyTorch's and JAX's usual work, in the words of bench/shares.
 
-A line for each kind: its name; share, the steps of a second; windows, those of each of its seconds (--window: of each so
-long), of which the step that is cut in two by its end counts in part; cpu, in percent. Some steps are always queued, so that the GPU is never
+A line for each kind: its name; share, the steps of a second; windows, those of each second by itself, of which the step
+that is cut in two by its end counts in part; cpu, in percent. Some steps are always queued, so that the GPU is never
 idle for want of the next; their ends are waited for one by one. With --begin, the first kind is measured from that time
 of day on, in seconds, once it is warm; of each of its windows the first part is left out, in which a quota may change.
 
@@ -15,7 +15,7 @@ import time
 from collections import deque
 
 AHEAD = {"train": 2, "inference": 4}  # steps in flight, else 8; more kernels than the driver queues would be waited for
-CHANGE_S = 0.1  # until a quota that changes at a window's begin holds, and what was queued before is done
+CHANGE_S = 0.25  # until a quota that changes at a window's begin holds, and what was queued before is done
 WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
 
 
@@ -138,16 +138,15 @@ def steps_until(ends, time_s):
     return count + (time_s - before) / (ends[count] - before)
 
 
-def rates(ends, seconds, window, leave_out):
-    begins = [i * window + leave_out for i in range(round(seconds / window))]
-    length = window - leave_out
-    return [(steps_until(ends, begin + length) - steps_until(ends, begin)) / length for begin in begins]
+def rates(ends, seconds, leave_out):
+    return [
+        (steps_until(ends, i + 1) - steps_until(ends, i + leave_out)) / (1 - leave_out) for i in range(int(seconds))
+    ]
 
 
 def main():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     parser = argparse.ArgumentParser()
-    parser.add_argument("--window", type=float, default=1)
     parser.add_argument("--begin", type=float, default=0)
     parser.add_argument("seconds", type=float)
     parser.add_argument("kinds", nargs="+", choices=KINDS)
@@ -160,8 +159,7 @@ def main():
         time.sleep(max(0, arguments.begin - time.time()))
         ends, cpu = run(step, seconds, ahead)
         rate = (len(ends) - 1) / (ends[-1] - ends[0]) if len(ends) > 1 else 0
-        each = rates(ends, seconds, arguments.window, CHANGE_S if arguments.begin else 0)
-        windows = ",".join(f"{rate:.2f}" for rate in each)
+        windows = ",".join(f"{each:.2f}" for each in rates(ends, seconds, CHANGE_S if arguments.begin else 0))
         print(f"name={name} share={rate:.3f} windows={windows} cpu={cpu * 100:.1f}", flush=True)
 
 

@@ -105,10 +105,10 @@ static void test_shares(void **state)
 }
 
 /* Of so many launches that are so far apart. level_ns: what is in the bucket. */
-static unsigned leased_at(uint64_t apart_ns, int64_t level_ns)
+static unsigned leased_at(uint64_t apart_ns, unsigned launches, int64_t level_ns)
 {
 	fake.leased = 0;
-	for (unsigned i = 0; i < 1000; i++) {
+	for (unsigned i = 0; i < launches; i++) {
 		bucket_of(0)->charged += bucket_level(bucket_of(0)) - level_ns;
 		launch(&short_one);
 		pass(apart_ns);
@@ -120,10 +120,11 @@ static unsigned leased_at(uint64_t apart_ns, int64_t level_ns)
 static void test_rare(void **state)
 {
 	joined_and_known(state, 99);
-	assert_in_range(leased_at(40000, BUCKET_FULL_NS / 4), 0, 2);
-	assert_true(leased_at(40000, BUCKET_FULL_NS * 3 / 4) > 900);
-	assert_in_range(leased_at(200000, BUCKET_FULL_NS * 3 / 4), 900, 985); /* 10 ms at a time */
-	assert_in_range(leased_at(400000, BUCKET_FULL_NS * 3 / 4), 0, 2);
+	assert_in_range(leased_at(40000, 1000, BUCKET_FULL_NS / 4), 0, 2);
+	assert_true(leased_at(40000, 1000, BUCKET_FULL_NS * 3 / 4) > 900);
+	assert_in_range(leased_at(200000, 1000, BUCKET_FULL_NS * 3 / 4), 900,
+			985); /* 10 ms at a time */
+	assert_in_range(leased_at(400000, 1000, BUCKET_FULL_NS * 3 / 4), 0, 2);
 	left();
 }
 
@@ -453,6 +454,44 @@ static void test_for_whom(void **state)
 	left();
 }
 
+/* The longest kernel that goes with the lease of a thread that has launched so often, ns. */
+static uint64_t longest_of(unsigned launches, int64_t level_ns)
+{
+	static const uint64_t lengths[] = {480000, 240000, 100000};
+	uint64_t before;
+
+	lease_forget();
+	leased_at(0, launches, BUCKET_FULL_NS);
+	do {
+		before = fake.leased;
+		bucket_of(0)->charged += bucket_level(bucket_of(0)) - level_ns;
+		assert_int_equal(launch(&short_one), 0);
+	} while (fake.leased != before);
+	for (unsigned i = 0; i < 3; i++)
+		if (is_leased(&(struct cost_of){.function = 2 + i, .shape = 1, .blocks = 1}))
+			return lengths[i];
+	return 0;
+}
+
+/* The longer a thread has launched, the more may go at a time, up to a part of what the bucket has.
+ */
+static void test_seniority(void **state)
+{
+	joined_and_known(state, 99);
+	for (unsigned i = 0; i < 30; i++) {
+		launch(&(struct kernel){.function = 2, .ns = 480000});
+		launch(&(struct kernel){.function = 3, .ns = 240000});
+		launch(&(struct kernel){.function = 4, .ns = 100000});
+	}
+	synchronise(0);
+	assert_int_equal(longest_of(300, BUCKET_FULL_NS), 100000);
+	assert_int_equal(longest_of(600, BUCKET_FULL_NS), 240000);
+	assert_int_equal(longest_of(2100, BUCKET_FULL_NS), 480000);
+	assert_int_equal(longest_of(2100, 0), 240000);
+	assert_int_equal(longest_of(2100, BUCKET_SHUT_NS * 3 / 4), 0);
+	left();
+}
+
 /* The monitor's words hold at the next launch. */
 static void test_words(void **state)
 {
@@ -595,6 +634,7 @@ int main(void)
 		TEST(test_all_are_sampled),
 		TEST(test_hundredfold),
 		TEST(test_for_whom),
+		TEST(test_seniority),
 		TEST(test_words),
 		TEST(test_waited),
 		TEST(test_shut),

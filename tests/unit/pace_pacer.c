@@ -220,15 +220,16 @@ static void test_short_on_idle(void **state)
 	static const uint64_t calls[] = {1000, 3000, 8000};
 	static const unsigned bursts[] = {1, 8, 100};
 
-	for (size_t i = 0; i < 5 * 3 * 3; i++) {
+	for (size_t i = 0; i < 2 * 5 * 3 * 3; i++) {
 		struct kernel kernel = {.function = 1, .ns = lengths[i % 5]};
-		unsigned burst = bursts[i / 15];
+		unsigned burst = bursts[i / 15 % 3];
 		struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
 		uint64_t began_ns, busy_ns;
 		int64_t charged;
 		double part;
 
 		call_ns = calls[i / 5 % 3];
+		kernel_events_ns = i < 45 ? KERNEL_EVENTS_NS : 1400; /* GPUs differ */
 		joined(state, 99);
 		busy_ns = 0;
 		charged = 0;
@@ -250,8 +251,73 @@ static void test_short_on_idle(void **state)
 				(unsigned long)cost_find(&what)->ns, part);
 		assert_share("charged of what is short", part, 100, 4, 4);
 		call_ns = CALL_NS;
+		kernel_events_ns = KERNEL_EVENTS_NS;
 		left();
 	}
+}
+
+/* Of a device that is never idle, all is charged, though samples show only part of it. */
+static void test_gaps(void **state)
+{
+	static const uint64_t lengths[] = {8000, 50000};
+	static const unsigned quotas_of_gaps[] = {80, 99};
+
+	call_ns = 2500;
+	for (size_t i = 0; i < 4; i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
+		unsigned quota = quotas_of_gaps[i % 2];
+		uint64_t done_ns[32] = {0}, began_ns, busy_ns = 0;
+		double share;
+
+		joined(state, quota);
+		fake.gap_ns = 1000;
+		began_ns = time_ns;
+		for (unsigned n = 0; time_ns - began_ns < 4 * NS_PER_S; n++) {
+			uint64_t *done = &done_ns[n % 32];
+
+			if (n % 16 == 0 && *done > time_ns) { /* so many are in flight, or half */
+				pass(*done - time_ns);
+				pace_waited();
+			}
+			assert_int_equal(launch(&kernel), 0);
+			*done = fake.streams[0][0].done_ns;
+			if (!busy_ns && time_ns - began_ns > NS_PER_S) {
+				began_ns = time_ns;
+				busy_ns = fake.busy_ns[0];
+			}
+		}
+		share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "gaps, %lu ns: %.2f of %u\n", (unsigned long)kernel.ns,
+				share, quota);
+		assert_share("gaps", share, quota, 0.5, 0.5);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
+/* Nor is something late by what its samples show: nobody waits for it. */
+static void test_gaps_are_not_late(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 8000};
+
+	call_ns = 2500;
+	joined(state, 99);
+	fake.gap_ns = 4000;
+	for (unsigned round = 0; round < 100; round++) {
+		uint64_t began_ns = time_ns;
+
+		for (unsigned n = 0; n < 600; n++)
+			assert_int_equal(launch(&kernel), 0);
+		pass(began_ns + 6500000 - time_ns); /* by samples they would be over since 5 ms */
+		assert_true(fake.done_ns[0] > time_ns + 100000);
+		if (round > 50)
+			assert_in_range(launch_timed(&kernel), 0, 50000);
+		synchronise(0);
+		pass(3 * MS);
+	}
+	call_ns = CALL_NS;
+	left();
 }
 
 /* As with CUDA_LAUNCH_BLOCKING=1: the driver's call is as long as the kernel. */
@@ -411,6 +477,26 @@ static void test_idle_neighbours(void **state)
 		assert_share("idle neighbours", share_of(&kernel, 1, 5 * NS_PER_S), 30, 6, 3);
 		left();
 	}
+}
+
+/* Nor for what is short, though the driver knows only after the launch that the device was idle. */
+static void test_short_beside_idle_neighbours(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 3000};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+
+	call_ns = 3000;
+	joined(state, 99);
+	fake.neighbours = true;
+	fake.seen_ns = 4500;
+	for (unsigned i = 0; i < 50000; i++) {
+		assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+		pass(2000);
+	}
+	assert_in_range(cost_find(&what)->ns, 2500, 3500);
+	call_ns = CALL_NS;
+	left();
 }
 
 /* One function that is short or long: its cost is the lower, beside others, and what keeps it from
@@ -582,6 +668,8 @@ int main(void)
 		TEST(test_streams_without_fences),
 		TEST(test_host_bound),
 		TEST(test_short_on_idle),
+		TEST(test_gaps),
+		TEST(test_gaps_are_not_late),
 		TEST(test_blocking),
 		TEST(test_handed_over_early),
 		TEST(test_graph),
@@ -589,6 +677,7 @@ int main(void)
 		TEST(test_loaded_at_first),
 		TEST(test_neighbours),
 		TEST(test_idle_neighbours),
+		TEST(test_short_beside_idle_neighbours),
 		TEST(test_unlike_beside_others),
 		TEST(test_one_far_off),
 		TEST(test_few_calls),

@@ -76,6 +76,10 @@ static void test_due(void **state)
 	tally_is_busy_after_all(&tally, START + 27 * NS_PER_MS);
 	assert_int_equal(tally_due_ns(&tally), START + 27 * NS_PER_MS);
 	tally_charge(&tally, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 26 * NS_PER_MS);
+	tally_is_busy_while_due(&tally, START + 29 * NS_PER_MS + NS_PER_MS / 2);
+	assert_int_equal(tally_ahead_ns(&tally, START), 29 * MS + MS / 2);
+	tally_is_busy_while_due(&tally, START + 90 * NS_PER_MS);
+	assert_int_equal(tally_ahead_ns(&tally, START), 30 * MS);
 	tally_is_idle_after_all(&tally, START + 28 * NS_PER_MS);
 	assert_int_equal(tally_due_ns(&tally), START + 28 * NS_PER_MS);
 
@@ -88,8 +92,7 @@ static void test_due(void **state)
 	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 90 * NS_PER_MS);
 	tally_charge_many(&tally, &many, START + 90 * NS_PER_MS);
 	assert_int_equal(tally_due_ns(&tally), START + 92 * NS_PER_MS);
-	tally_charge(&tally, NS_PER_MS, NS_PER_MS,
-		     START + 60 * NS_PER_MS); /* the clock is set back */
+	tally_charge(&tally, NS_PER_MS, NS_PER_MS, START + 60 * NS_PER_MS); /* set back */
 	assert_in_range(tally_due_ns(&tally), START + 62 * NS_PER_MS, START + 64 * NS_PER_MS);
 }
 
