@@ -95,10 +95,10 @@ const void *meter_stream(const struct pace_work *work);
 
 /*
  * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known
- * what things took matters little: windows and leases are so many times longer, samples so many
- * times as far apart, and the driver is asked so many times more seldom whether the device is idle
- * and what is over. Programs that feed the device with all of a processor's time would pay for it
- * with their own.
+ * what things took matters little: windows, and leases by launches, are so many times longer,
+ * samples so many times as far apart, and the driver is asked so many times more seldom whether the
+ * device is idle and what is over. Programs that feed the device with all of a processor's time
+ * would pay for it with their own.
  */
 static inline unsigned meter_leisure(const struct meter *meter)
 {
