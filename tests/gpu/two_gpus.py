@@ -1,7 +1,10 @@
-"""Parts of two.sh: totals, fill, peer, allreduce. Each asserts, and prints a line."""
+"""Parts of two.sh: totals, fill, peer, allreduce, which assert and print a line; and shares, which prints figures."""
 
 import os
 import sys
+import threading
+import time
+from collections import deque
 
 import torch
 
@@ -58,5 +61,31 @@ def allreduce():
     print("all-reduce of two processes under quotas: right", flush=True)
 
 
+def rate_of(device, begin, seconds, rates):
+    """Kernels of a fixed number of cycles, about a millisecond: how many a second."""
+    torch.cuda.set_device(device)
+    waiting, count = deque(), 0
+    while time.monotonic() < begin + seconds:
+        torch.cuda._sleep(1_500_000)
+        end = torch.cuda.Event(blocking=True)
+        end.record()
+        waiting.append(end)
+        if len(waiting) == 8:
+            waiting.popleft().synchronize()
+            count += time.monotonic() > begin
+    rates[device] = count / seconds
+
+
+def shares():
+    """Both GPUs at once, by one process."""
+    rates, begin = {}, time.monotonic() + 2  # contexts, and clocks
+    threads = [threading.Thread(target=rate_of, args=(device, begin, 5, rates)) for device in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(f"rates {rates[0]:.1f} {rates[1]:.1f}", flush=True)
+
+
 if __name__ == "__main__":
-    {"totals": totals, "fill": fill, "peer": peer, "allreduce": allreduce}[sys.argv[1]]()
+    {"totals": totals, "fill": fill, "peer": peer, "allreduce": allreduce, "shares": shares}[sys.argv[1]]()
