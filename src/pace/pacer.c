@@ -144,10 +144,26 @@ void pacer_forget(void)
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
+/* What was submitted behind it is still to be done, too: costs that are too low would have it that
+ * the device is through with all, and idle. Streams may run beside each other. */
+static void note_behind(const struct span *span)
+{
+	struct meter *meter = span->meter;
+	uint64_t now_ns = clock_wall_ns();
+
+	if (!meter_is_mixed(meter, now_ns) && !meter_mixes_contexts(meter, now_ns))
+		tally_is_behind(&meter->tally, span->sure, now_ns);
+}
+
 static void settle(const struct span *span, uint64_t took_ns)
 {
-	bool waited = late_settle(span, took_ns);
+	bool waited;
 
+	if (took_ns == SPANS_NOT_YET) {
+		note_behind(span);
+		return;
+	}
+	waited = late_settle(span, took_ns);
 	if (span->kind == SPAN_SAMPLE)
 		sample_settle(span, took_ns, waited);
 	else if (took_ns != SPANS_NONE)

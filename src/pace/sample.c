@@ -165,6 +165,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 		STORE(meter->settle_at_ns, 0);
 	sample->due_ns = unknown ? 0 : tally_due_ns(&meter->tally);
 	sample->closed_ns = now_ns;
+	sample->sure = LOAD(meter->tally.sure);
 	if (cost_waits(sample->cost))
 		late_expect(sample);
 	span_close(sample);

@@ -136,6 +136,7 @@ static bool settle(struct span *span, span_done_fn *done)
 	enum pace_answer answer = pace_driver->elapsed(span->begin, span->end, &took_ns);
 
 	if (answer == PACE_NOT_YET) {
+		done(span, SPANS_NOT_YET);
 		set(span, CLOSED);
 		return false;
 	}

@@ -33,6 +33,7 @@ struct span {
 	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
 	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_wall_ns(), */
 	uint64_t closed_ns;  /* and its end */
+	int64_t sure;        /* the tally's, when its end was */
 	uint64_t ahead_ns;   /* of a sample: what the device had to do before it, as costs say */
 	uint64_t waited_least_ns;  /* of a sample: for how long the device waited for the launch */
 	uint64_t waited_most_ns;   /* in it, as far as one knows */
@@ -58,9 +59,11 @@ bool span_is_begun(const struct span *span);
 void span_close(struct span *span);
 void span_drop(struct span *span);
 
-#define SPANS_NONE UINT64_MAX
+#define SPANS_NONE    UINT64_MAX
+#define SPANS_NOT_YET (UINT64_MAX - 1)
 
-/* What becomes of a closed one: how long it took, or SPANS_NONE when that will never be known. */
+/* What becomes of a closed one: how long it took, or SPANS_NONE when that will never be known; or
+ * SPANS_NOT_YET, and it stays. */
 typedef void span_done_fn(const struct span *span, uint64_t took_ns);
 
 /* Of those that are not over, the first that should be. */
@@ -70,8 +73,8 @@ struct spans_left {
 	bool contended;  /* another thread looks: nothing is known */
 };
 
-/* Calls done for each closed one of the context that is over, as they were closed, and frees it; a
- * window only after those before it. */
+/* Calls done for the closed ones of the context, as they were closed, and frees those that are
+ * over; not for what is behind one that is not. A window is over only after those before it. */
 struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done);
 /* Those of the context that should have been over at late_ns: nobody waits for them any more, and
  * they are due at SPANS_NONE. What was charged for the time that somebody did is prepaid for the

@@ -56,6 +56,7 @@ void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint6
 	if (until_ns < now_ns && until_ns)
 		ADD(tally->idle, now_ns - until_ns);
 	ADD(tally->charged, (int64_t)cost_ns);
+	ADD(tally->sure, (int64_t)sure_ns);
 }
 
 struct tally_many tally_many_begin(const struct tally *tally)
@@ -78,6 +79,7 @@ void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t sure_ns,
 	}
 	many->until_ns += sure_ns;
 	many->charged_ns += cost_ns;
+	many->sure_ns += sure_ns;
 }
 
 void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns)
@@ -93,6 +95,7 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 	no_sooner(&tally->due, many->until_ns);
 	ADD(tally->idle, many->idle_ns);
 	ADD(tally->charged, (int64_t)many->charged_ns);
+	ADD(tally->sure, (int64_t)many->sure_ns);
 }
 
 void tally_correct(struct tally *tally, int64_t more_ns)
@@ -125,6 +128,11 @@ void tally_is_busy_while_due(struct tally *tally, uint64_t now_ns)
 	uint64_t due_ns = LOAD(tally->due);
 
 	no_sooner(&tally->busy_until, due_ns < now_ns ? due_ns : now_ns);
+}
+
+void tally_is_behind(struct tally *tally, int64_t sure, uint64_t now_ns)
+{
+	no_sooner(&tally->busy_until, now_ns + (uint64_t)(LOAD(tally->sure) - sure));
 }
 
 void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns)

@@ -13,6 +13,7 @@
 
 struct tally {
 	int64_t charged;     /* by learned costs, in all, ns */
+	int64_t sure;        /* what of that is sure to keep the device busy */
 	int64_t corrected;   /* what measuring has added to that, in all */
 	int64_t measured;    /* how far up `charged` was compared */
 	uint64_t busy_until; /* until when the device is sure to be busy */
@@ -26,8 +27,8 @@ void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint6
 
 /* Work of which the tally is told later, all at once, by the one thread that submits it. */
 struct tally_many {
-	uint64_t from_ns, until_ns;   /* busy_until as it was, and as it is with that work */
-	uint64_t idle_ns, charged_ns; /* what goes to idle and charged */
+	uint64_t from_ns, until_ns; /* busy_until as it was, and as it is with that work */
+	uint64_t idle_ns, charged_ns, sure_ns; /* what goes to idle, charged and sure */
 };
 struct tally_many tally_many_begin(const struct tally *tally);
 /* Nobody else has submitted anything since, and nothing was corrected. */
@@ -48,6 +49,8 @@ void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
 /* Or that it was not idle a moment ago: then it is busy as long as it may be by what was charged.
  */
 void tally_is_busy_while_due(struct tally *tally, uint64_t now_ns);
+/* Or that it has yet to come to what was submitted after `sure` was that. What is late stays so. */
+void tally_is_behind(struct tally *tally, int64_t sure, uint64_t now_ns);
 
 /* For how long there is still something to do, ns. */
 uint64_t tally_ahead_ns(const struct tally *tally, uint64_t now_ns);

@@ -84,8 +84,7 @@ static bool is_young(const struct meter *meter, uint64_t now_ns)
 static bool begin(struct meter *meter, struct span *span, const struct pace_work *work,
 		  uint64_t now_ns)
 {
-	bool fenced = LOAD(meter->stuck) <= 0 &&
-		      meter_since(now_ns, LOAD(meter->contexts_at_ns)) >= METER_MIXED_NS &&
+	bool fenced = LOAD(meter->stuck) <= 0 && !meter_mixes_contexts(meter, now_ns) &&
 		      span_begin(span, work, true);
 
 	STORE(meter->fenced, fenced);
@@ -154,6 +153,7 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
 	span->due_ns = tally_due_ns(&meter->tally);
+	span->sure = LOAD(meter->tally.sure);
 	span_close(span);
 }
 

@@ -296,6 +296,48 @@ static void test_gaps(void **state)
 	call_ns = CALL_NS;
 }
 
+/* Also where launches come no faster than the device works on them, and it always has some
+ * milliseconds of work before it: a model's steps, of which four are on their way. */
+static void test_gaps_are_behind(void **state)
+{
+	static const uint64_t lengths[] = {60000, 30000, 6000, 5000, 45000, 4000,
+					   6000,  70000, 5000, 8000, 12000};
+	static const uint64_t host_ns[] = {19400, 19700, 20000};
+
+	call_ns = 3300;
+	for (size_t i = 0; i < 3; i++) {
+		uint64_t done_ns[4] = {0}, began_ns, busy_ns = 0;
+		double share;
+
+		joined(state, 99);
+		fake.gap_ns = 1000;
+		began_ns = time_ns;
+		for (unsigned step = 0; time_ns - began_ns < 5 * NS_PER_S; step++) {
+			if (done_ns[step % 4] > time_ns)
+				pass(done_ns[step % 4] - time_ns);
+			pace_waited();
+			for (unsigned n = 0; n < 44; n++) {
+				pass(host_ns[i]);
+				assert_int_equal(launch(&(struct kernel){.function = 1 + n % 11,
+									 .ns = lengths[n % 11]}),
+						 0);
+			}
+			done_ns[step % 4] = fake.streams[0][0].done_ns;
+			if (!busy_ns && time_ns - began_ns > NS_PER_S) {
+				began_ns = time_ns;
+				busy_ns = fake.busy_ns[0];
+			}
+		}
+		share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "gaps behind, %lu: %.2f of 99\n", (unsigned long)host_ns[i],
+				share);
+		assert_share("gaps behind", share, 99, 0.5, 0.5);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
 /* Nor is something late by what its samples show: nobody waits for it. */
 static void test_gaps_are_not_late(void **state)
 {
@@ -669,6 +711,7 @@ int main(void)
 		TEST(test_host_bound),
 		TEST(test_short_on_idle),
 		TEST(test_gaps),
+		TEST(test_gaps_are_behind),
 		TEST(test_gaps_are_not_late),
 		TEST(test_blocking),
 		TEST(test_handed_over_early),

@@ -83,6 +83,14 @@ static void test_due(void **state)
 	tally_is_idle_after_all(&tally, START + 28 * NS_PER_MS);
 	assert_int_equal(tally_due_ns(&tally), START + 28 * NS_PER_MS);
 
+	tally_is_behind(&tally, tally.sure - 5 * MS, START + 26 * NS_PER_MS);
+	assert_int_equal(tally_ahead_ns(&tally, START), 31 * MS);
+	tally_is_behind(&tally, tally.sure - 5 * MS, START + 20 * NS_PER_MS); /* that is no news */
+	assert_int_equal(tally_ahead_ns(&tally, START), 31 * MS);
+	assert_int_equal(tally_due_ns(&tally), START + 28 * NS_PER_MS);
+	tally_is_idle_after_all(&tally, START + 28 * NS_PER_MS);
+	assert_int_equal(tally.sure, 22 * MS);
+
 	many = tally_many_begin(&tally); /* the device is busy all the time, and idle in between */
 	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 28 * NS_PER_MS);
 	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 28 * NS_PER_MS);
