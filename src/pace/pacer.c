@@ -145,13 +145,16 @@ void pacer_forget(void)
 /* -- what was measured ------------------------------------------------------------------------ */
 
 /* What was submitted behind it is still to be done, too: costs that are too low would have it that
- * the device is through with all, and idle. Streams may run beside each other. */
+ * the device is through with all, and idle. Not where it may be busy with others' work instead, or
+ * with another stream's beside it, for how long ever. */
 static void note_behind(const struct span *span)
 {
 	struct meter *meter = span->meter;
 	uint64_t now_ns = clock_wall_ns();
 
-	if (!meter_is_mixed(meter, now_ns) && !meter_mixes_contexts(meter, now_ns))
+	if (!meter_others(meter) && LOAD(meter->stuck) <= 0 &&
+	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
+	    !meter_mixes_contexts(meter, now_ns))
 		tally_is_behind(&meter->tally, span->sure, now_ns);
 }
 
@@ -304,9 +307,10 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 			tally_is_busy_after_all(&meter->tally, now_ns);
 		return false;
 	}
-	if (!expected)
+	if (!expected) {
 		window_cut(meter, work, now_ns, false);
-	tally_is_idle_after_all(&meter->tally, now_ns);
+		tally_is_idle_after_all(&meter->tally, now_ns);
+	}
 	if (!expected || waited)
 		window_break(meter);
 	return true;

@@ -87,7 +87,7 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 	uint64_t from_ns = many->from_ns;
 
 	if (!SWAP(tally->busy_until, from_ns, many->until_ns)) {
-		tally_charge(tally, many->charged_ns, many->charged_ns, now_ns - many->charged_ns);
+		tally_charge(tally, many->charged_ns, many->sure_ns, now_ns - many->charged_ns);
 		return;
 	}
 	keep_time(tally, now_ns);

@@ -49,7 +49,8 @@ void tally_is_idle_after_all(struct tally *tally, uint64_t now_ns);
 /* Or that it was not idle a moment ago: then it is busy as long as it may be by what was charged.
  */
 void tally_is_busy_while_due(struct tally *tally, uint64_t now_ns);
-/* Or that it has yet to come to what was submitted after `sure` was that. What is late stays so. */
+/* Or that it has yet to come to what was submitted after `sure` was that. What is late stays so:
+ * `due` may be the earlier of the two then. */
 void tally_is_behind(struct tally *tally, int64_t sure, uint64_t now_ns);
 
 /* For how long there is still something to do, ns. */

@@ -338,6 +338,38 @@ static void test_gaps_are_behind(void **state)
 	call_ns = CALL_NS;
 }
 
+/* A kernel that runs on in another stream says nothing of what is behind it. */
+static void test_running_on_beside(void **state)
+{
+	const struct kernel on_and_on = {.function = 9, .ns = 100 * NS_PER_S, .stream = 1};
+	const struct kernel kernel = {.function = 1, .ns = 2000};
+	struct fake_stream *stream = &fake.streams[0][0];
+	uint64_t began_ns, given_ns;
+	double share;
+
+	call_ns = 3000;
+	joined(state, 30);
+	fake.beside = true;
+	assert_int_equal(launch(&on_and_on), 0);
+	for (unsigned second = 0; second < 3; second++) {
+		began_ns = time_ns;
+		given_ns = fake.given_ns[0];
+		while (time_ns - began_ns < NS_PER_S) {
+			for (unsigned n = 0; n < 8; n++)
+				assert_int_equal(launch(&kernel), 0);
+			pass(stream->done_ns > time_ns ? stream->done_ns - time_ns : 0);
+			pace_waited();
+		}
+		share = 100.0 * (double)(fake.given_ns[0] - given_ns) /
+			(double)(time_ns - began_ns);
+	}
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "running on beside: %.2f of 30\n", share);
+	assert_share("running on beside", share, 30, 3, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
 /* Nor is something late by what its samples show: nobody waits for it. */
 static void test_gaps_are_not_late(void **state)
 {
@@ -501,6 +533,32 @@ static void test_neighbours(void **state)
 		assert_share("neighbours", share, 30, 8, 3);
 		assert_true(wrong < 1.3);
 		call_ns = CALL_NS;
+		left();
+	}
+}
+
+/* What waits for them is not so much that it would go on for long when the quota changes. */
+static void test_queue_beside_neighbours(void **state)
+{
+	static const uint64_t lengths[] = {20000, 50000, 200000};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		uint64_t began_ns, most_ns = 0;
+
+		joined(state, 99);
+		fake.neighbours = fake.neighbour_works = true;
+		began_ns = time_ns;
+		for (unsigned n = 0; time_ns - began_ns < 4 * NS_PER_S; n++) {
+			assert_int_equal(launch(&(struct kernel){.function = 1 + n % 3,
+								 .ns = lengths[i] * (1 + n % 3)}),
+					 0);
+			if (fake.done_ns[0] > time_ns + most_ns)
+				most_ns = fake.done_ns[0] - time_ns;
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "queue beside neighbours: %lu us\n",
+				(unsigned long)most_ns / 1000);
+		assert_in_range(most_ns, 0, 150 * MS);
 		left();
 	}
 }
@@ -713,12 +771,14 @@ int main(void)
 		TEST(test_gaps),
 		TEST(test_gaps_are_behind),
 		TEST(test_gaps_are_not_late),
+		TEST(test_running_on_beside),
 		TEST(test_blocking),
 		TEST(test_handed_over_early),
 		TEST(test_graph),
 		TEST(test_grown_on_idle),
 		TEST(test_loaded_at_first),
 		TEST(test_neighbours),
+		TEST(test_queue_beside_neighbours),
 		TEST(test_idle_neighbours),
 		TEST(test_short_beside_idle_neighbours),
 		TEST(test_unlike_beside_others),
