@@ -83,7 +83,7 @@ static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
 }
 
-/* Its contexts did. */
+/* Its contexts took turns a moment ago. */
 static inline bool meter_mixes_contexts(const struct meter *meter, uint64_t now_ns)
 {
 	return meter_since(now_ns, LOAD(meter->contexts_at_ns)) < METER_MIXED_NS;

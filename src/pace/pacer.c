@@ -145,8 +145,8 @@ void pacer_forget(void)
 /* -- what was measured ------------------------------------------------------------------------ */
 
 /* What was submitted behind it is still to be done, too: costs that are too low would have it that
- * the device is through with all, and idle. Not where it may be busy with others' work instead, or
- * with another stream's beside it, for how long ever. */
+ * the device is through with all, and idle. Not where it may be at work for others instead, or
+ * for another stream beside it: nobody knows for how long. */
 static void note_behind(const struct span *span)
 {
 	struct meter *meter = span->meter;

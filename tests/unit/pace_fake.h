@@ -413,6 +413,32 @@ UNUSED static double share_of(const struct kernel *kernels, unsigned count, uint
 	return 100.0 * (double)(fake.busy_ns[device] - busy_ns) / (double)(time_ns - began_ns);
 }
 
+/* What has been charged, submitted and done until then. */
+struct sums {
+	int64_t charged;
+	uint64_t given_ns, busy_ns, at_ns;
+};
+
+UNUSED static struct sums sums_now(void)
+{
+	return (struct sums){bucket_of(0)->charged + bucket_of(0)->corrected, fake.given_ns[0],
+			     fake.busy_ns[0], time_ns};
+}
+
+/* Which part of what the device was given since then has been charged. */
+UNUSED static double charged_since(const struct sums *then)
+{
+	struct sums now = sums_now();
+
+	return (double)(now.charged - then->charged) / (double)(now.given_ns - then->given_ns);
+}
+
+/* Of the time, percent. */
+UNUSED static double share_since(const struct sums *then)
+{
+	return 100.0 * (double)(fake.busy_ns[0] - then->busy_ns) / (double)(time_ns - then->at_ns);
+}
+
 UNUSED static void assert_share(const char *what, double share, double quota, double less,
 				double more)
 {

@@ -12,30 +12,6 @@
 static const struct kernel short_one = {.function = 1, .ns = SHORT_NS};
 static const struct cost_of of_short = {.function = 1, .shape = 1, .blocks = 1};
 
-struct sums {
-	int64_t charged;
-	uint64_t given_ns, busy_ns, at_ns;
-};
-
-static struct sums sums_now(void)
-{
-	return (struct sums){bucket_of(0)->charged + bucket_of(0)->corrected, fake.given_ns[0],
-			     fake.busy_ns[0], time_ns};
-}
-
-/* Which part of what the device was given since then has been charged. */
-static double charged_since(const struct sums *then)
-{
-	struct sums now = sums_now();
-
-	return (double)(now.charged - then->charged) / (double)(now.given_ns - then->given_ns);
-}
-
-static double share_since(const struct sums *then)
-{
-	return 100.0 * (double)(fake.busy_ns[0] - then->busy_ns) / (double)(time_ns - then->at_ns);
-}
-
 /* As a process that has launched it for a while. */
 static void joined_and_known(void **state, unsigned cores_pct)
 {

@@ -1,0 +1,153 @@
+/*
+ * When a device is taken to be busy: with gaps between kernels that samples do not show, and with a
+ * kernel that runs on and on.
+ */
+#include "pace_fake.h"
+
+/* Of a device that is never idle, all is charged, though samples show only part of it. */
+static void test_gaps(void **state)
+{
+	static const uint64_t lengths[] = {8000, 50000};
+	static const unsigned quotas_of_gaps[] = {80, 99};
+
+	call_ns = 2500;
+	for (size_t i = 0; i < 4; i++) {
+		const struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
+		unsigned quota = quotas_of_gaps[i % 2];
+		uint64_t done_ns[32] = {0}, end_ns;
+		struct sums then = {.at_ns = 0};
+		double share;
+
+		joined(state, quota);
+		fake.gap_ns = 1000;
+		end_ns = time_ns + 4 * NS_PER_S;
+		for (unsigned n = 0; time_ns < end_ns; n++) {
+			uint64_t *done = &done_ns[n % 32];
+
+			if (n % 16 == 0 && *done > time_ns) { /* so many are in flight, or half */
+				pass(*done - time_ns);
+				pace_waited();
+			}
+			assert_int_equal(launch(&kernel), 0);
+			*done = fake.streams[0][0].done_ns;
+			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
+				then = sums_now();
+		}
+		share = share_since(&then);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "gaps, %lu ns: %.2f of %u\n", (unsigned long)kernel.ns,
+				share, quota);
+		assert_share("gaps", share, quota, 0.5, 0.5);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
+/* Also where launches come no faster than the device works on them, and it always has some
+ * milliseconds of work before it: a model's steps, of which four are on their way. */
+static void test_gaps_are_behind(void **state)
+{
+	static const uint64_t lengths[] = {60000, 30000, 6000, 5000, 45000, 4000,
+					   6000,  70000, 5000, 8000, 12000};
+	static const uint64_t host_ns[] = {19400, 19700, 20000};
+
+	call_ns = 3300;
+	for (size_t i = 0; i < 3; i++) {
+		uint64_t done_ns[4] = {0}, end_ns;
+		struct sums then = {.at_ns = 0};
+		double share;
+
+		joined(state, 99);
+		fake.gap_ns = 1000;
+		end_ns = time_ns + 5 * NS_PER_S;
+		for (unsigned step = 0; time_ns < end_ns; step++) {
+			if (done_ns[step % 4] > time_ns)
+				pass(done_ns[step % 4] - time_ns);
+			pace_waited();
+			for (unsigned n = 0; n < 44; n++) {
+				pass(host_ns[i]);
+				assert_int_equal(launch(&(struct kernel){.function = 1 + n % 11,
+									 .ns = lengths[n % 11]}),
+						 0);
+			}
+			done_ns[step % 4] = fake.streams[0][0].done_ns;
+			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
+				then = sums_now();
+		}
+		share = share_since(&then);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "gaps behind, %lu: %.2f of 99\n", (unsigned long)host_ns[i],
+				share);
+		assert_share("gaps behind", share, 99, 0.5, 0.5);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
+/* Nor is something late by what its samples show: nobody waits for it. */
+static void test_gaps_are_not_late(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 8000};
+
+	call_ns = 2500;
+	joined(state, 99);
+	fake.gap_ns = 4000;
+	for (unsigned round = 0; round < 100; round++) {
+		uint64_t began_ns = time_ns;
+
+		for (unsigned n = 0; n < 600; n++)
+			assert_int_equal(launch(&kernel), 0);
+		pass(began_ns + 6500000 - time_ns); /* by samples they would be over since 5 ms */
+		assert_true(fake.done_ns[0] > time_ns + 100000);
+		if (round > 50)
+			assert_in_range(launch_timed(&kernel), 0, 50000);
+		synchronise(0);
+		pass(3 * MS);
+	}
+	call_ns = CALL_NS;
+	left();
+}
+
+/* A kernel that runs on in another stream says nothing of what is behind it. */
+static void test_running_on_beside(void **state)
+{
+	const struct kernel on_and_on = {.function = 9, .ns = 100 * NS_PER_S, .stream = 1};
+	const struct kernel kernel = {.function = 1, .ns = 2000};
+	struct fake_stream *stream = &fake.streams[0][0];
+	uint64_t began_ns, given_ns;
+	double share;
+
+	call_ns = 3000;
+	joined(state, 30);
+	fake.beside = true;
+	assert_int_equal(launch(&on_and_on), 0);
+	for (unsigned second = 0; second < 3; second++) {
+		began_ns = time_ns;
+		given_ns = fake.given_ns[0];
+		while (time_ns - began_ns < NS_PER_S) {
+			for (unsigned n = 0; n < 8; n++)
+				assert_int_equal(launch(&kernel), 0);
+			pass(stream->done_ns > time_ns ? stream->done_ns - time_ns : 0);
+			pace_waited();
+		}
+		share = 100.0 * (double)(fake.given_ns[0] - given_ns) /
+			(double)(time_ns - began_ns);
+	}
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "running on beside: %.2f of 30\n", share);
+	assert_share("running on beside", share, 30, 3, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_gaps),
+		TEST(test_gaps_are_behind),
+		TEST(test_gaps_are_not_late),
+		TEST(test_running_on_beside),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* Samples: what a launch is learned to cost, on an idle device and a busy one, whatever its call
+ * does.
+ */
+#include "costs.h"
+#include "pace_fake.h"
+
+/* An idle device waits for each launch for longer than it works on it: that is not charged. */
+static void test_short_on_idle(void **state)
+{
+	static const uint64_t lengths[] = {600, 1500, 2500, 6000, 20000};
+	static const uint64_t calls[] = {1000, 3000, 8000};
+	static const unsigned bursts[] = {1, 8, 100};
+
+	for (size_t i = 0; i < 2 * 5 * 3 * 3; i++) {
+		struct kernel kernel = {.function = 1, .ns = lengths[i % 5]};
+		unsigned burst = bursts[i / 15 % 3];
+		struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+		struct sums then = {.at_ns = 0};
+		uint64_t end_ns;
+		double part;
+
+		call_ns = calls[i / 5 % 3];
+		kernel_events_ns = i < 45 ? KERNEL_EVENTS_NS : 1400; /* GPUs differ */
+		joined(state, 99);
+		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
+			for (unsigned n = 0; n < burst; n++)
+				assert_int_equal(launch(&kernel), 0);
+			synchronise(0);
+			pass(burst * (kernel.ns / 2));
+			if (!then.at_ns && end_ns - time_ns < NS_PER_S * 3 / 4)
+				then = sums_now();
+		}
+		part = 100.0 * charged_since(&then);
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "%u of %lu ns, %lu a call: cost %lu, charged %.1f %%\n",
+				burst, (unsigned long)kernel.ns, (unsigned long)call_ns,
+				(unsigned long)cost_find(&what)->ns, part);
+		assert_share("charged of what is short", part, 100, 4, 4);
+		call_ns = CALL_NS;
+		kernel_events_ns = KERNEL_EVENTS_NS;
+		left();
+	}
+}
+
+/* As with CUDA_LAUNCH_BLOCKING=1: the driver's call is as long as the kernel. */
+static void test_blocking(void **state)
+{
+	static const uint64_t lengths[] = {8000, 20000, 200000, 2 * MS};
+	static const unsigned quotas[] = {10, 30, 50, 80};
+
+	call_ns = 3000;
+	for (size_t q = 0; q < sizeof(quotas) / sizeof(*quotas); q++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			const struct kernel kernel = {.function = 1, .ns = lengths[i]};
+			double share,
+				most = 100.0 * (double)kernel.ns / (double)(kernel.ns + call_ns);
+
+			joined(state, quotas[q]);
+			fake.blocks = true;
+			share_of(&kernel, 1, NS_PER_S);
+			share = share_of(&kernel, 1, 2 * NS_PER_S);
+			if (getenv("VERBOSE"))
+				fprintf(stderr, "blocks, %lu ns: %.2f of %u\n",
+					(unsigned long)kernel.ns, share, quotas[q]);
+			assert_share("blocks", share, quotas[q] < most ? quotas[q] : most,
+				     3 + quotas[q] / 10.0, 2);
+			left();
+		}
+	call_ns = CALL_NS;
+}
+
+/* As a graph may be handed over: much of a long call is the device's time, too. */
+static void test_handed_over_early(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 50000};
+	struct sums then;
+	double share;
+
+	call_ns = 25000;
+	joined(state, 30);
+	fake.early = true;
+	then = sums_now();
+	while (time_ns - then.at_ns < 2 * NS_PER_S) {
+		assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+	}
+	share = share_since(&then);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "handed over early: %.2f of 30\n", share);
+	assert_share("handed over early", share, 30, 5, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
+/* A small graph is there soon, while its launch goes on. */
+static void test_graph(void **state)
+{
+	const struct kernel graph = {.function = 1, .ns = 10000, .graph = true};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1, .graph = true};
+
+	call_ns = 6000;
+	joined(state, 99);
+	fake.early = true;
+	for (unsigned i = 0; i < 50000; i++) {
+		assert_int_equal(launch(&graph), 0);
+		synchronise(0);
+	}
+	assert_in_range(cost_find(&what)->ns, 9000, 11000);
+	call_ns = CALL_NS;
+	left();
+}
+
+/* What takes longer than it did, but not longer than its launch, is noticed. */
+static void test_grown_on_idle(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 1500};
+	double share;
+
+	call_ns = 4500;
+	joined(state, 40);
+	share_of(&kernel, 1, NS_PER_S);
+	kernel.ns = 4000;
+	share_of(&kernel, 1, 2 * NS_PER_S);
+	share = share_of(&kernel, 1, 2 * NS_PER_S);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "grown on an idle device: %.2f of 40\n", share);
+	assert_share("grown on an idle device", share, 40, 3, 3);
+	call_ns = CALL_NS;
+	left();
+}
+
+/* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
+ */
+static void test_loaded_at_first(void **state)
+{
+	const struct kernel known = {.function = 1, .ns = 20000};
+	const struct cost_of new_one = {.function = 2, .shape = 1, .blocks = 1};
+
+	for (unsigned busy = 0; busy < 2; busy++) {
+		joined(state, 99);
+		for (unsigned i = 0; i < 1000; i++) {
+			assert_int_equal(launch(&known), 0);
+			synchronise(0);
+		}
+		if (busy)
+			assert_int_equal(launch(&known), 0);
+		call_ns = 50 * MS;
+		assert_int_equal(launch(&(struct kernel){.function = 2, .ns = 20000}), 0);
+		call_ns = CALL_NS;
+		synchronise(0);
+		assert_int_equal(launch(&known), 0);
+		assert_in_range(cost_find(&new_one)->ns, 10000, 100000);
+		left();
+	}
+}
+
+/* Others that have no work change nothing, though the driver knows only after the launch that the
+ * device was idle. */
+static void test_short_beside_idle_neighbours(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 3000};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+
+	call_ns = 3000;
+	joined(state, 99);
+	fake.neighbours = true;
+	fake.seen_ns = 4500;
+	for (unsigned i = 0; i < 50000; i++) {
+		assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+		pass(2000);
+	}
+	assert_in_range(cost_find(&what)->ns, 2500, 3500);
+	call_ns = CALL_NS;
+	left();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_short_on_idle),
+		TEST(test_blocking),
+		TEST(test_handed_over_early),
+		TEST(test_graph),
+		TEST(test_grown_on_idle),
+		TEST(test_loaded_at_first),
+		TEST(test_short_beside_idle_neighbours),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
