@@ -8,8 +8,11 @@
  * way to the launch, nobody knows when, and the sample says only what the kernel took at least, and
  * at most.
  *
- * Some launches return when the kernel is done, or while the device is at work on it: those of
- * graphs, whatever CUDA_LAUNCH_BLOCKING is set for. Then the device has not waited for so long.
+ * Some launches return while the device is at work on them, as those of graphs do, or when they are
+ * done, as all do for which CUDA_LAUNCH_BLOCKING is set. Then the device has not waited for so
+ * long. Others are slow because the driver was not called for a while: what is still at work behind
+ * such a one is not done. How much of it was before the launch nobody knows, so that what is known
+ * stands, as long as it may.
  *
  * Where streams take turns, and beside other processes, a sample may contain others' work: costs
  * lean to the low side then.
@@ -34,7 +37,7 @@
 #define SOON_NS        (10 * NS_PER_US)
 #define ASKS           6                /* of 1.5 us at least */
 #define ASKS_BEGUN     3                /* of others, a time slice is a thousand times that */
-#define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may have been at work already */
+#define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may return when it is done */
 #define LONG_WAIT_NS   (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
 
 /* -- when ------------------------------------------------------------------------------------- */
@@ -135,31 +138,35 @@ static bool has_begun(const struct span *sample, unsigned asks)
 }
 
 /* For how long the device waited for the launch, after the sample's begin. It does not wait for
- * ours while it is at work for others. */
-static void note_wait(struct span *sample, uint64_t launched_ns)
+ * ours while it is at work for others. Of a call that was slow, and is over while the device is at
+ * work, nobody knows how much came before that. */
+static void note_wait(struct span *sample, uint64_t call_ns, bool slow, bool at_work)
 {
-	uint64_t call_ns = meter_since(launched_ns, sample->begun_ns), ahead = sample->ahead_ns;
+	uint64_t ahead = sample->ahead_ns;
 	bool much = ahead > AHEAD_NS && ahead >= call_ns;
 	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
-	bool waited = at_first || (call_ns < CALL_NS && !sample->what.graph);
+	bool waited = at_first || (!sample->what.graph && (!slow || at_work));
 
 	if (ahead)
 		waited = waited && !much && has_begun(sample, 1);
 	else if (meter_others(sample->meter))
 		waited = waited && has_begun(sample, ASKS_BEGUN);
-	sample->waited_least_ns = waited && call_ns > ahead ? call_ns - ahead : 0;
 	sample->waited_most_ns = waited ? call_ns : 0;
+	waited = waited && (!slow || at_first) && call_ns > ahead;
+	sample->waited_least_ns = waited ? call_ns - ahead : 0;
 }
 
 bool sample_end(struct span *sample, const struct pace_work *work, bool unknown, uint64_t now_ns)
 {
 	struct meter *meter = sample->meter;
+	uint64_t call_ns = meter_since(now_ns, sample->begun_ns);
+	bool slow = call_ns >= CALL_NS, at_work = slow && pace_driver->is_busy(work);
 
 	if (!span_end(sample, work)) {
 		span_drop(sample);
 		return false;
 	}
-	note_wait(sample, now_ns);
+	note_wait(sample, call_ns, slow, at_work);
 	sample->unknown = unknown;
 	if (unknown)
 		STORE(meter->settle_at_ns, 0);

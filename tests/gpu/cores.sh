@@ -137,10 +137,18 @@ bare() {
     [ -s "$bare" ] || to "$bare" share "$@"
 }
 
+# bare_again OPTION…: another run, right behind one with a quota: with the one before that it is two.
+bare_again() {
+    to "$scratch/again" share "$@"
+    tail -n 1 "$bare" | cat - "$scratch/again" >"$scratch/both"
+    mv "$scratch/both" "$bare"
+    [ -s "$scratch/again" ] || : >"$bare"
+}
+
 # -- rows ---------------------------------------------------------------------------------------------------------
 
-# judge NAME QUOTA LEAST MOST SECOND: $bare and $scratch/limited, which have a line for each process. SECOND: by how much
-# one may be off; - where seconds mean nothing, no where they are only shown.
+# judge NAME QUOTA LEAST MOST SECOND: $bare, of one run or of some whose mean counts, and $scratch/limited, which has a line
+# for each process. SECOND: by how much one may be off; - where seconds mean nothing, no where they are only shown.
 judge() {
     awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" \
         -v expected="${limited_runs:-1}" '
@@ -156,10 +164,13 @@ judge() {
         seconds = n
     }
     END {
-        if (runs["bare"] != 1 || runs["limited"] != expected || share["bare"] <= 0) {
+        if (runs["bare"] < 1 || runs["limited"] != expected || share["bare"] <= 0) {
             printf "%-24s %5s %10s %8s %6s %6s  FAIL (did not run)\n", name, quota, "-", "-", "-", "-"
             exit 1
         }
+        share["bare"] /= runs["bare"]
+        cpu["bare"] /= runs["bare"]
+        for (i = 1; i <= seconds; i++) window["bare", i] /= runs["bare"]
         delivered = 100 * share["limited"] / share["bare"]
         for (i = 1; i <= seconds; i++) {
             of = by_second == "" ? share["bare"] : window["bare", i]
@@ -182,7 +193,8 @@ around() {
     judge "$1" "$2" "$(echo "$2 $3" | awk '{ print $1 - $2 }')" "$(echo "$2 $3" | awk '{ print $1 + $2 }')" "$4" "${5:-}"
 }
 
-# row NAME POINTS QUOTAS OPTION…
+# row NAME POINTS QUOTAS OPTION…: what a launch takes of the device varies by a microsecond, from one half-minute to
+# another. Of short kernels that is a few hundredths: there, bare is measured right before and right after.
 row() {
     name=$1 points=$2 of_row=$3
     shift 3
@@ -191,6 +203,7 @@ row() {
     for percent in ${quotas:-$of_row}; do
         new_slice
         to "$scratch/limited" limited_share "$percent" "$@"
+        case $name in 20us | 50us) bare_again "$@" ;; esac
         case $name in change) each=yes ;; *) each='' ;; esac
         around "$name" "$percent" "$points" 3 $each
     done

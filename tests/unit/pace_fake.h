@@ -17,6 +17,7 @@
 #define MS                NS_PER_MS
 #define READ_NS           30       /* the clock takes */
 #define CALL_NS           1000     /* the driver, usually */
+#define PAUSE_NS          (MS / 5) /* then the driver's call takes longer, or not */
 #define ASK_NS            1000     /* a question to it */
 #define LATE_WAKE_NS      60000    /* a sleeper is, by so much */
 #define NEIGHBOUR_NS      (2 * MS) /* of */
@@ -117,6 +118,8 @@ static struct fake {
 	bool beside;      /* streams run beside each other */
 	bool blocks;      /* a launch returns when it is done */
 	bool early;       /* the device has a launch after a fifth of the driver's call */
+	uint64_t slow_ns; /* so much longer is a launch's call after PAUSE_NS without one */
+	uint64_t called_ns;
 	uint64_t seen_ns; /* until the driver knows that an event was reached */
 	uint64_t gap_ns;  /* from one kernel to the next, which events around one do not show */
 	bool neighbours;  /* it says so, */
@@ -372,7 +375,10 @@ static int launch(const struct kernel *kernel)
 	}
 	if (error)
 		return error;
+	if (time_ns - fake.called_ns > PAUSE_NS)
+		pass(fake.slow_ns);
 	pass(fake.early ? call_ns / 5 : call_ns);
+	fake.called_ns = time_ns;
 	submit(kernel->device, stream, kernel->ns);
 	if (fake.early)
 		pass(call_ns - call_ns / 5);

@@ -69,10 +69,68 @@ static void test_blocking(void **state)
 	call_ns = CALL_NS;
 }
 
+/* A driver that was not called for a while is slow: the device waits for such a launch as it does
+ * for others. With a low quota most samples are of these. */
+static void test_slow_after_pauses(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 20000};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+	static const unsigned quotas[] = {10, 50};
+
+	call_ns = 2500;
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t end_ns, least_ns = UINT64_MAX, most_ns = 0, ns;
+
+		joined(state, quotas[i % 2]);
+		fake.neighbours = i / 2; /* then windows do not set it right */
+		fake.slow_ns = 15000;
+		end_ns = time_ns + 4 * NS_PER_S;
+		for (unsigned n = 0; time_ns < end_ns; n++) {
+			assert_int_equal(launch(&kernel), 0);
+			if (n % 16 == 0 && fake.done_ns[0] > time_ns + 16 * kernel.ns)
+				pass(fake.done_ns[0] - time_ns - 16 * kernel.ns);
+			ns = cost_ns(cost_find(&what));
+			if (n > 100 && ns < least_ns)
+				least_ns = ns;
+			if (n > 100 && ns > most_ns)
+				most_ns = ns;
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "slow after pauses, %u%s: cost %lu to %lu\n", quotas[i % 2],
+				i / 2 ? " beside neighbours" : "", (unsigned long)least_ns,
+				(unsigned long)most_ns);
+		assert_in_range(least_ns, 19000, 21000);
+		assert_in_range(most_ns, 19000, 21000);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
+/* Or its thread was not let run for a while, behind the launch: that is none of the device's
+ * waiting.
+ */
+static void test_slow_behind_launches(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 50000};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+
+	joined(state, 99);
+	for (unsigned i = 0; i < 2000; i++) {
+		fake.early = i >= 1000;
+		call_ns = fake.early ? 25000 : 2500;
+		assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+		pass(1000000);
+	}
+	assert_in_range(cost_ns(cost_find(&what)), 48000, 52000);
+	call_ns = CALL_NS;
+	left();
+}
+
 /* As a graph may be handed over: much of a long call is the device's time, too. */
 static void test_handed_over_early(void **state)
 {
-	const struct kernel kernel = {.function = 1, .ns = 50000};
+	const struct kernel kernel = {.function = 1, .ns = 50000, .graph = true};
 	struct sums then;
 	double share;
 
@@ -180,6 +238,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_short_on_idle),
 		TEST(test_blocking),
+		TEST(test_slow_after_pauses),
+		TEST(test_slow_behind_launches),
 		TEST(test_handed_over_early),
 		TEST(test_graph),
 		TEST(test_grown_on_idle),
