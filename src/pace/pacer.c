@@ -406,6 +406,22 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		lease_take(meter, work->context, pass->at_ns, now_ns);
 }
 
+bool pace_minds_wait(const struct pace_work *work)
+{
+	struct meter *meter;
+
+	lease_return();
+	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
+		return false;
+	meter = &meters[work->device];
+	return is_attached(meter) && LOAD(meter->limited) && window_has_enough(meter, work);
+}
+
+void pace_waits(const struct pace_work *work)
+{
+	window_cut(&meters[work->device], work, clock_wall_ns(), true);
+}
+
 void pace_end_context(const void *context)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)

@@ -12,8 +12,8 @@ enum span_kind {
 
 /* A moment of a device, as one end of a window. */
 struct span_mark {
-	int64_t charged;  /* the tally's */
-	uint64_t idle_ns; /* tally_idle_ns */
+	int64_t charged, sure; /* the tally's */
+	uint64_t idle_ns;      /* tally_idle_ns */
 };
 
 /*

@@ -20,7 +20,9 @@
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
  * has work on the device. Where the device was idle in one, the costs themselves said for how long,
- * and it confirms them whatever they are: so the more was idle, the more samples count.
+ * and it confirms them whatever they are: so the more was idle, the less it counts, and the more
+ * samples do. That is why a window ends where the program waits for its work: behind that, the
+ * device may be idle.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -30,6 +32,7 @@
 #include "words.h"
 
 #define WINDOW_NS       (1 * NS_PER_MS)  /* of charges; what events cost is a thousandth of it */
+#define WINDOW_LEAST_NS (WINDOW_NS / 4)  /* lest the events are much of it */
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
@@ -57,6 +60,7 @@ static bool is_of(const struct window *window, const struct pace_work *work)
 static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now_ns)
 {
 	STORE(mark->charged, LOAD(meter->tally.charged));
+	STORE(mark->sure, LOAD(meter->tally.sure));
 	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
 }
 
@@ -118,7 +122,7 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 		STORE(window->context, work->context);
 		span->stream = span->fenced ? NULL : meter_stream(work);
 		STORE(window->stream, span->stream);
-		mark(&window->from, meter, now_ns);
+		mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
 		STORE(window->opened_ns, now_ns);
 		STORE(window->used_ns, now_ns);
 		STORE(window->launches, 0);
@@ -148,7 +152,7 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	}
 	span->alone = span->fenced || !mixed;
 	if (!mixed) /* nothing behind it in that stream is over before it is */
-		span->stream = meter_stream(work);
+		span->stream = LOAD(meter->stream);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
@@ -180,6 +184,14 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 	lock_release(&window->lock);
 }
 
+bool window_has_enough(const struct meter *meter, const struct pace_work *work)
+{
+	const struct window *window = &meter->window;
+	int64_t charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
+
+	return LOAD(window->span) && is_of(window, work) && charged >= (int64_t)WINDOW_LEAST_NS;
+}
+
 /* Where the stream has come to its end, the device's time is known only to be no more than that. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
 {
@@ -206,18 +218,21 @@ static double within(double value, double least, double most)
  * By what the last windows found, together: the proportion of each would be too high on the whole,
  * where what lies between two events is a matter of chance. None counts for much more than others,
  * as the cost of a launch that is far off says nothing of the next ones. Of no window that tells,
- * slowly back.
+ * slowly back. One that tells little confirms what is above what samples say, nearly; never what is
+ * below, as the device may have been busy when it was taken to be idle.
  */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
-	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, now;
+	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, now;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
 		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
 		busy = within((double)busy_ns / untrimmed, TRIM_PART_LEAST, TRIM_PART_MOST);
-		busy = told * busy + 1 - told;
+		rest = window->busy_ns / window->untrimmed_ns;
+		rest = rest > 1 ? rest + (1 - rest) * TRIM_WINDOWS / TRIM_BACK : 1;
+		busy = told * busy + (1 - told) * rest;
 		untrimmed = within(untrimmed, 0, WINDOW_WEIGHS_NS);
 		window->busy_ns += busy * untrimmed - window->busy_ns / TRIM_WINDOWS;
 		window->untrimmed_ns += untrimmed - window->untrimmed_ns / TRIM_WINDOWS;
@@ -249,16 +264,23 @@ static int64_t idle_of(const struct span *span)
 	return idle > 0 ? idle : 0; /* or what was taken for it turned out to be none */
 }
 
-/* How long the device worked for the process, which charged it `seen`; negative: as long as that.
+/*
+ * How long the device worked for the process, which charged it `seen`; negative: as long as that.
+ * It was idle for no longer than it would have been if what is sure was all that it did; for less,
+ * if it did what was charged.
  */
 static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 {
-	int64_t idle = idle_of(span), others = meter_others(span->meter), fair;
+	int64_t idle = idle_of(span), others = meter_others(span->meter), least, most;
+	int64_t unsure = seen - (span->to.sure - span->from.sure);
 
 	if (span->clear && idle * IDLE_PART <= took) {
-		fair = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
-		if (!others || seen < fair)
-			return fair;
+		least = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
+		most = least + (unsure < idle ? unsure : idle);
+		if (seen < least)
+			return least;
+		if (!others)
+			return seen < most ? seen : most;
 	}
 	return span->alone && seen > 2 * took ? took : -1;
 }

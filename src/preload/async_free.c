@@ -14,6 +14,7 @@
  */
 #include "cuda.h"
 #include "hooks.h"
+#include "launch.h"
 #include "lock.h"
 #include "pace.h"
 #include "pools.h"
@@ -185,7 +186,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 	return free_known(&release, cuda.cuMemFreeAsync_ptsz(dptr, hStream), named(hStream, true));
 }
 
-/* -- synchronisation -- */
+/* -- synchronisation: before it, what is measured of launches ends (launch.h) -- */
 
 static void look(void)
 {
@@ -218,12 +219,14 @@ static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_t
 CUresult cuStreamSynchronize(CUstream hStream)
 {
 	cuda_bind();
+	launch_stream_awaited(hStream, false);
 	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
 	cuda_bind();
+	launch_stream_awaited(hStream, true);
 	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
 }
 
@@ -233,6 +236,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 	CUresult result;
 
 	cuda_bind();
+	launch_event_awaited(hEvent);
 	result = cuda.cuEventSynchronize(hEvent);
 	if (result == CUDA_SUCCESS && quota_attached()) {
 		if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
@@ -260,6 +264,7 @@ CUresult cuCtxSynchronize(void)
 	cuda_bind();
 	if (quota_attached())
 		cuda.cuCtxGetCurrent(&context);
+	launch_stream_awaited(NULL, false); /* as far as that tells */
 	return context_synchronised(cuda.cuCtxSynchronize(), context);
 }
 

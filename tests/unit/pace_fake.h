@@ -113,12 +113,14 @@ static struct fake {
 	uint64_t submitted;
 	bool came_to_idle; /* the last of them did */
 	uint64_t fences;
-	uint64_t calls;   /* of the driver, to measure */
-	uint64_t leased;  /* launches that went with a lease */
-	bool beside;      /* streams run beside each other */
-	bool blocks;      /* a launch returns when it is done */
-	bool early;       /* the device has a launch after a fifth of the driver's call */
-	uint64_t slow_ns; /* so much longer is a launch's call after PAUSE_NS without one */
+	uint64_t calls;     /* of the driver, to measure */
+	uint64_t leased;    /* launches that went with a lease */
+	bool beside;        /* streams run beside each other */
+	bool blocks;        /* a launch returns when it is done */
+	bool early;         /* the device has a launch after a fifth of the driver's call */
+	uint64_t record_ns; /* an event takes to record, and so long after it was begun it is there
+			     */
+	uint64_t slow_ns;   /* so much longer is a launch's call after PAUSE_NS without one */
 	uint64_t called_ns;
 	uint64_t seen_ns; /* until the driver knows that an event was reached */
 	uint64_t gap_ns;  /* from one kernel to the next, which events around one do not show */
@@ -219,6 +221,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records)
 		return false;
+	pass(fake.record_ns);
 	it->at_ns = worked(stream->done_ns > time_ns ? stream->done_ns : time_ns, 0);
 	it->after_idle = fake.came_to_idle;
 	it->submitted = fake.submitted;
@@ -236,6 +239,7 @@ static bool fake_fence(void *event, const struct pace_work *work)
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records || fake.no_fences)
 		return false;
+	pass(fake.record_ns);
 	it->at_ns = worked(
 		fake.done_ns[work->device] > time_ns ? fake.done_ns[work->device] : time_ns, 0);
 	it->submitted = fake.submitted;
@@ -453,10 +457,23 @@ UNUSED static void assert_share(const char *what, double share, double quota, do
 	fail_msg("%s: %.2f %% of a quota of %.0f", what, share, quota);
 }
 
-/* The host waits for all that it has submitted. */
+/* The host waits for what is done then, as a hook does. */
+UNUSED static void wait_until(int device, uint64_t done_ns)
+{
+	const struct pace_work work = {.device = device, .context = &context_a};
+
+	if (pace_minds_wait(&work)) {
+		pass(ASK_NS);
+		if (done_ns > time_ns)
+			pace_waits(&work);
+	}
+	if (done_ns > time_ns)
+		pass(done_ns - time_ns);
+	pace_waited();
+}
+
+/* And for all that it has submitted. */
 UNUSED static void synchronise(int device)
 {
-	if (fake.done_ns[device] > time_ns)
-		pass(fake.done_ns[device] - time_ns);
-	pace_waited();
+	wait_until(device, fake.done_ns[device]);
 }

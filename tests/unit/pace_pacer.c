@@ -323,7 +323,8 @@ static void test_one_far_off(void **state)
 	left();
 }
 
-/* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. */
+/* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. Of
+ * kernels that fill a window without a rest, the last digit of their cost says how many do. */
 static void test_few_calls(void **state)
 {
 	static const unsigned limits[] = {30, 99};
@@ -335,7 +336,7 @@ static void test_few_calls(void **state)
 		double calls;
 
 		for (unsigned j = 0; j < kinds; j++)
-			kernels[j] = (struct kernel){.function = 1 + j, .ns = 200000};
+			kernels[j] = (struct kernel){.function = 1 + j, .ns = 210000};
 		joined(state, limits[i % 2]);
 		share_of(kernels, kinds, NS_PER_S);
 		began_ns = time_ns;
@@ -381,6 +382,30 @@ static void test_few_calls_at_leisure(void **state)
 				(double)(fake.busy_ns[0] - busy_ns) / 1e7);
 		left();
 	}
+}
+
+/* Nor when it waits for its work again and again. */
+static void test_few_calls_for_waits(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 30000};
+	uint64_t began_ns;
+	double calls;
+
+	joined(state, 99);
+	began_ns = time_ns;
+	for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
+		if (time_ns - began_ns < NS_PER_S)
+			fake.calls = 0;
+		for (unsigned i = 0; i < 12; i++)
+			assert_int_equal(launch(&kernel), 0);
+		synchronise(0);
+		pass(40000);
+	}
+	calls = (double)fake.calls / 1000;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "at leisure, with waits: %.2f calls a ms\n", calls);
+	assert_true(calls < 3.5);
+	left();
 }
 
 /* One that uses little of it: there is nothing to measure but each kind of kernel now and then. */
@@ -461,6 +486,7 @@ int main(void)
 		TEST(test_one_far_off),
 		TEST(test_few_calls),
 		TEST(test_few_calls_at_leisure),
+		TEST(test_few_calls_for_waits),
 		TEST(test_fewer_calls_where_idle),
 		TEST(test_leisure_ends),
 	};
