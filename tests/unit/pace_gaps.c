@@ -82,6 +82,37 @@ static void test_gaps_and_late_wakes(void **state)
 	call_ns = CALL_NS;
 }
 
+/* Nor with so many in flight that what is measured would be, too. */
+static void test_gaps_and_many_waits(void **state)
+{
+	const struct kernel kernel = {.function = 1, .ns = 50000};
+	uint64_t done_ns[40] = {0}, end_ns;
+	struct sums then = {.at_ns = 0};
+	double calls;
+
+	call_ns = 2500;
+	joined(state, 99);
+	fake.gap_ns = 2000;
+	end_ns = time_ns + 4 * NS_PER_S;
+	for (unsigned n = 0; time_ns < end_ns; n++) {
+		wait_until(0, done_ns[n % 40]);
+		assert_int_equal(launch(&kernel), 0);
+		done_ns[n % 40] = fake.streams[0][0].done_ns;
+		if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S) {
+			then = sums_now();
+			fake.calls = 0;
+		}
+	}
+	calls = (double)fake.calls / 3000;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "gaps and many waits: %.2f of 99, charged %.3f, %.2f calls a ms\n",
+			share_since(&then), charged_since(&then), calls);
+	assert_share("charged for gaps with many waits", 100 * charged_since(&then), 100, 1, 1);
+	assert_true(calls < 10);
+	call_ns = CALL_NS;
+	left();
+}
+
 /* An idle device gets to an event when that is recorded: the time until then is not in a window. */
 static void test_slow_records(void **state)
 {
@@ -206,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_gaps),
 		TEST(test_gaps_and_late_wakes),
+		TEST(test_gaps_and_many_waits),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),
 		TEST(test_gaps_are_not_late),
