@@ -35,7 +35,6 @@ struct meter {
 	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
 	uint64_t others_at_ns; /* when others on the device were looked for */
 	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
-	uint64_t idled_at_ns;  /* when a launch that had not been held last found it idle */
 	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
 	uint64_t mixed_at_ns;  /* when streams last took turns */
 	uint64_t contexts_at_ns; /* when contexts last did */

@@ -155,11 +155,6 @@ static inline void pace_uncount(void)
 	pace_left++;
 }
 
-/* The thread is about to wait for work of that context. True: that matters to what is being
- * measured. If what it waits for is not done, as the driver says, pace_waits() is called. */
-bool pace_minds_wait(const struct pace_work *work);
-void pace_waits(const struct pace_work *work);
-
 /* The thread has waited for work: time went by, and its launches may come at another pace. */
 static inline void pace_waited(void)
 {

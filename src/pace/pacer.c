@@ -32,7 +32,6 @@
 #define ASK_EACH_NS    (200 * NS_PER_US)
 #define ASK_IDLE_NS    (50 * NS_PER_US)
 #define OTHERS_EACH_NS (200 * NS_PER_MS)
-#define IDLED_NS       (100 * NS_PER_MS)
 #define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
 #define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
@@ -365,8 +364,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
-	if (ret_pass->idle && !waited)
-		STORE(meter->idled_at_ns, now_ns);
 	if (ret_pass->idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
@@ -407,24 +404,6 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	show_utilisation(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work->context, pass->at_ns, now_ns);
-}
-
-/* Only where launches come to an idle device now and then: it costs some calls of the driver. */
-bool pace_minds_wait(const struct pace_work *work)
-{
-	struct meter *meter;
-
-	lease_return();
-	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
-		return false;
-	meter = &meters[work->device];
-	return is_attached(meter) && LOAD(meter->limited) && window_has_enough(meter, work) &&
-	       meter_since(clock_wall_ns(), LOAD(meter->idled_at_ns)) < IDLED_NS;
-}
-
-void pace_waits(const struct pace_work *work)
-{
-	window_cut(&meters[work->device], work, clock_wall_ns(), true);
 }
 
 void pace_end_context(const void *context)

@@ -20,9 +20,7 @@
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
  * has work on the device. Where the device was idle in one, the costs themselves said for how long,
- * and it confirms them whatever they are: so the more was idle, the less it counts, and the more
- * samples do. That is why a window ends where the program waits for its work: behind that, the
- * device may be idle.
+ * and it confirms them whatever they are: so the more was idle, the less it counts.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -32,7 +30,6 @@
 #include "words.h"
 
 #define WINDOW_NS       (1 * NS_PER_MS)  /* of charges; what events cost is a thousandth of it */
-#define WINDOW_LEAST_NS (WINDOW_NS / 4)  /* lest the events are much of it */
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
@@ -152,7 +149,7 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	}
 	span->alone = span->fenced || !mixed;
 	if (!mixed) /* nothing behind it in that stream is over before it is */
-		span->stream = LOAD(meter->stream);
+		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
@@ -182,14 +179,6 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 	if (window->span && is_of(window, work))
 		end(meter, work, now_ns, true);
 	lock_release(&window->lock);
-}
-
-bool window_has_enough(const struct meter *meter, const struct pace_work *work)
-{
-	const struct window *window = &meter->window;
-	int64_t charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
-
-	return LOAD(window->span) && is_of(window, work) && charged >= (int64_t)WINDOW_LEAST_NS;
 }
 
 /* Where the stream has come to its end, the device's time is known only to be no more than that. */
@@ -276,7 +265,7 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 
 	if (span->clear && idle * IDLE_PART <= took) {
 		least = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
-		most = least + (unsure < idle ? unsure : idle);
+		most = least + (unsure > idle ? idle : unsure > 0 ? unsure : 0);
 		if (seen < least)
 			return least;
 		if (!others)

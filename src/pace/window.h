@@ -9,8 +9,6 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 /* After a launch: closes it, if it is of that stream and there is enough in it, or nothing more to
  * come. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
-/* Whether it is worth ending before a wait that is not ours. */
-bool window_has_enough(const struct meter *meter, const struct pace_work *work);
 /* Ends it with what is in it, if it is of that stream: before a wait, or where the stream has come
  * to its end. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);

@@ -14,7 +14,6 @@
  */
 #include "cuda.h"
 #include "hooks.h"
-#include "launch.h"
 #include "lock.h"
 #include "pace.h"
 #include "pools.h"
@@ -186,7 +185,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 	return free_known(&release, cuda.cuMemFreeAsync_ptsz(dptr, hStream), named(hStream, true));
 }
 
-/* -- synchronisation: before it, what is measured of launches ends (launch.h) -- */
+/* -- synchronisation -- */
 
 static void look(void)
 {
@@ -219,14 +218,12 @@ static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_t
 CUresult cuStreamSynchronize(CUstream hStream)
 {
 	cuda_bind();
-	launch_stream_awaited(hStream, false);
 	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
 	cuda_bind();
-	launch_stream_awaited(hStream, true);
 	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
 }
 
@@ -236,7 +233,6 @@ CUresult cuEventSynchronize(CUevent hEvent)
 	CUresult result;
 
 	cuda_bind();
-	launch_event_awaited(hEvent);
 	result = cuda.cuEventSynchronize(hEvent);
 	if (result == CUDA_SUCCESS && quota_attached()) {
 		if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
@@ -264,7 +260,6 @@ CUresult cuCtxSynchronize(void)
 	cuda_bind();
 	if (quota_attached())
 		cuda.cuCtxGetCurrent(&context);
-	launch_stream_awaited(NULL, false); /* as far as that tells */
 	return context_synchronised(cuda.cuCtxSynchronize(), context);
 }
 

@@ -197,35 +197,6 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	return result;
 }
 
-/* -- waits ------------------------------------------------------------------------------------- */
-
-/* Whether that matters. Captures are not disturbed by questions. */
-static bool is_minded(struct pace_work *ret_work, CUstream stream, bool per_thread)
-{
-	if (!pace_asks_all() || !pace_is_attached() || capture_any())
-		return false;
-	*ret_work = (struct pace_work){.stream = stream, .per_thread = per_thread};
-	ret_work->context = context_of(stream);
-	ret_work->device = ret_work->context ? device_of(ret_work->context) : -1;
-	return pace_minds_wait(ret_work);
-}
-
-void launch_stream_awaited(CUstream stream, bool per_thread)
-{
-	struct pace_work work;
-
-	if (is_minded(&work, stream, per_thread) && measure_driver.is_busy(&work))
-		pace_waits(&work);
-}
-
-void launch_event_awaited(CUevent event)
-{
-	struct pace_work work;
-
-	if (is_minded(&work, NULL, false) && measure_is_pending(event))
-		pace_waits(&work);
-}
-
 #define LAUNCH(name, stream, per_thread, what, parameters, arguments) \
 	LAUNCH_HOOK(launch_begin, name, stream, per_thread, what, parameters, arguments)
 

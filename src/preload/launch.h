@@ -24,10 +24,6 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 /* Returns the driver's result. */
 CUresult launch_end(struct launch *launch, CUresult result);
 
-/* The application is about to wait for all that the stream was given, or for the event. */
-void launch_stream_awaited(CUstream stream, bool per_thread);
-void launch_event_awaited(CUevent event);
-
 /* A hash of some words that tell one thing from another; never 0. */
 uint64_t launch_hash(const uint64_t *words, unsigned count);
 

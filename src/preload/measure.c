@@ -69,15 +69,6 @@ static bool is_busy(const struct pace_work *work)
 	return result == CUDA_ERROR_NOT_READY;
 }
 
-bool measure_is_pending(CUevent event)
-{
-	CUstreamCaptureMode mode = relaxed_begin();
-	CUresult result = cuda.cuEventQuery(event);
-
-	relaxed_end(mode);
-	return result == CUDA_ERROR_NOT_READY;
-}
-
 /* Whoever has work there has a context, which takes memory that is not in our ledger. */
 static unsigned neighbours(const struct pace_work *work)
 {
