@@ -155,7 +155,7 @@ static void note_behind(const struct span *span)
 	if (!meter_others(meter) && LOAD(meter->stuck) <= 0 &&
 	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
 	    !meter_mixes_contexts(meter, now_ns))
-		tally_is_behind(&meter->tally, span->sure, now_ns);
+		tally_is_behind(&meter->tally, span->to.sure, now_ns);
 }
 
 static void settle(const struct span *span, uint64_t took_ns)

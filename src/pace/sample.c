@@ -137,42 +137,41 @@ static bool has_begun(const struct span *sample, unsigned asks)
 	return false;
 }
 
-/* For how long the device waited for the launch, after the sample's begin. It does not wait for
- * ours while it is at work for others. Of a call that was slow, and is over while the device is at
- * work, nobody knows how much came before that. */
-static void note_wait(struct span *sample, uint64_t call_ns, bool slow, bool at_work)
+/* For how long the device waited for the launch, after the sample's begin, if it did for the call.
+ * It does not wait for ours while it is at work for others. Of a call that was slow, nobody knows
+ * how much came before the launch. */
+static void note_wait(struct span *sample, uint64_t call_ns, bool waited, bool slow)
 {
 	uint64_t ahead = sample->ahead_ns;
 	bool much = ahead > AHEAD_NS && ahead >= call_ns;
-	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
-	bool waited = at_first || (!sample->what.graph && (!slow || at_work));
 
 	if (ahead)
 		waited = waited && !much && has_begun(sample, 1);
 	else if (meter_others(sample->meter))
 		waited = waited && has_begun(sample, ASKS_BEGUN);
 	sample->waited_most_ns = waited ? call_ns : 0;
-	waited = waited && (!slow || at_first) && call_ns > ahead;
-	sample->waited_least_ns = waited ? call_ns - ahead : 0;
+	sample->waited_least_ns = waited && !slow && call_ns > ahead ? call_ns - ahead : 0;
 }
 
 bool sample_end(struct span *sample, const struct pace_work *work, bool unknown, uint64_t now_ns)
 {
 	struct meter *meter = sample->meter;
 	uint64_t call_ns = meter_since(now_ns, sample->begun_ns);
-	bool slow = call_ns >= CALL_NS, at_work = slow && pace_driver->is_busy(work);
+	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
+	bool slow = !at_first && call_ns >= CALL_NS;
+	bool waited = at_first || (!sample->what.graph && (!slow || pace_driver->is_busy(work)));
 
 	if (!span_end(sample, work)) {
 		span_drop(sample);
 		return false;
 	}
-	note_wait(sample, call_ns, slow, at_work);
+	note_wait(sample, call_ns, waited, slow);
 	sample->unknown = unknown;
 	if (unknown)
 		STORE(meter->settle_at_ns, 0);
 	sample->due_ns = unknown ? 0 : tally_due_ns(&meter->tally);
 	sample->closed_ns = now_ns;
-	sample->sure = LOAD(meter->tally.sure);
+	sample->to.sure = LOAD(meter->tally.sure);
 	if (cost_waits(sample->cost))
 		late_expect(sample);
 	span_close(sample);

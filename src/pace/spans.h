@@ -33,11 +33,10 @@ struct span {
 	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
 	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_wall_ns(), */
 	uint64_t closed_ns;  /* and its end */
-	int64_t sure;        /* the tally's, when its end was */
 	uint64_t ahead_ns;   /* of a sample: what the device had to do before it, as costs say */
 	uint64_t waited_least_ns;  /* of a sample: for how long the device waited for the launch */
 	uint64_t waited_most_ns;   /* in it, as far as one knows */
-	struct span_mark from, to; /* of a window */
+	struct span_mark from, to; /* of a window; of a sample, only to.sure */
 	struct cost *cost;         /* of a sample, as is what */
 	struct cost_of what;
 	bool fenced;   /* it is of all streams of the context */

@@ -154,7 +154,6 @@ static void end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == LOAD(meter->breaks);
 	span->due_ns = tally_due_ns(&meter->tally);
-	span->sure = LOAD(meter->tally.sure);
 	span_close(span);
 }
 
@@ -265,7 +264,7 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 
 	if (span->clear && idle * IDLE_PART <= took) {
 		least = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
-		most = least + (unsure > idle ? idle : unsure > 0 ? unsure : 0);
+		most = least + (int64_t)within((double)unsure, 0, (double)idle);
 		if (seen < least)
 			return least;
 		if (!others)

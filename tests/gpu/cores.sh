@@ -2,9 +2,9 @@
 # make gpu-check, or cores.sh [OPTION…] BUILD [ROW…]: whether a compute quota holds, on a real GPU that nobody else
 # uses: a row for each kind of work and quota. --help has the options.
 #
-# Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota. Delivered is the
-# latter's part of the former, in percent: where the GPU's time is what the program lacks, that is the quota. Next to
-# it is by how much the worst second was off. Bounds, in points: 1 for a run (1.5 for kernels of 20 us, and for the sum
+# Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota; where kernels are short,
+# of three, bare before and after. Delivered is what the limited run got of the bare one, in percent: where the GPU's
+# time is what the program lacks, that is the quota. Next to it is by how much the worst second was off. Bounds, in points: 1 for a run (1.5 for kernels of 20 us, and for the sum
 # of processes that share a slice), 3 for each second of it. Beside the work of other slices 3 less are allowed,
 # and no more than 1 more. Who asks for less than the quota gets 98 % of what it gets bare. PyTorch and JAX
 # are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
@@ -193,8 +193,8 @@ around() {
     judge "$1" "$2" "$(echo "$2 $3" | awk '{ print $1 - $2 }')" "$(echo "$2 $3" | awk '{ print $1 + $2 }')" "$4" "${5:-}"
 }
 
-# row NAME POINTS QUOTAS OPTION…: what a launch takes of the device varies by a microsecond, from one half-minute to
-# another. Of short kernels that is a few hundredths: there, bare is measured right before and right after.
+# row NAME POINTS QUOTAS OPTION…: what a launch takes of the device bare varied by 0.7 us within a minute. Of short
+# kernels that is a few hundredths: there, bare is measured right before and right after.
 row() {
     name=$1 points=$2 of_row=$3
     shift 3

@@ -384,30 +384,6 @@ static void test_few_calls_at_leisure(void **state)
 	}
 }
 
-/* Nor when it waits for its work again and again. */
-static void test_few_calls_for_waits(void **state)
-{
-	const struct kernel kernel = {.function = 1, .ns = 30000};
-	uint64_t began_ns;
-	double calls;
-
-	joined(state, 99);
-	began_ns = time_ns;
-	for (unsigned turn = 0; time_ns - began_ns < 2 * NS_PER_S; turn++) {
-		if (time_ns - began_ns < NS_PER_S)
-			fake.calls = 0;
-		for (unsigned i = 0; i < 12; i++)
-			assert_int_equal(launch(&kernel), 0);
-		synchronise(0);
-		pass(40000);
-	}
-	calls = (double)fake.calls / 1000;
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "at leisure, with waits: %.2f calls a ms\n", calls);
-	assert_true(calls < 3.5);
-	left();
-}
-
 /* One that uses little of it: there is nothing to measure but each kind of kernel now and then. */
 static void test_fewer_calls_where_idle(void **state)
 {
@@ -486,7 +462,6 @@ int main(void)
 		TEST(test_one_far_off),
 		TEST(test_few_calls),
 		TEST(test_few_calls_at_leisure),
-		TEST(test_few_calls_for_waits),
 		TEST(test_fewer_calls_where_idle),
 		TEST(test_leisure_ends),
 	};

@@ -69,6 +69,21 @@ static void test_blocking(void **state)
 	call_ns = CALL_NS;
 }
 
+/* And so is the cost that is learned, when the kernel takes longer than it did. */
+static void test_grown_and_blocking(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 20000};
+	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
+
+	joined(state, 50);
+	fake.blocks = true;
+	share_of(&kernel, 1, NS_PER_S);
+	kernel.ns = 100000;
+	share_of(&kernel, 1, NS_PER_S);
+	assert_in_range(cost_ns(cost_find(&what)), 90000, 110000);
+	left();
+}
+
 /* A driver that was not called for a while is slow: the device waits for such a launch as it does
  * for others. With a low quota most samples are of these. */
 static void test_slow_after_pauses(void **state)
@@ -238,6 +253,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_short_on_idle),
 		TEST(test_blocking),
+		TEST(test_grown_and_blocking),
 		TEST(test_slow_after_pauses),
 		TEST(test_slow_behind_launches),
 		TEST(test_handed_over_early),
