@@ -1,7 +1,8 @@
 /*
- * calls [many | launch]: what calls of the driver cost as an application sees them: one "NAME
- * NANOSECONDS" row each, the median of ROUNDS rounds; only a launch's with `launch`, which is over
- * in no time. bench.sh and tests/gpu/cores.sh run it bare and in slices, in turn, and compare.
+ * calls [many | launch | timed]: what calls of the driver cost as an application sees them: one
+ * "NAME NANOSECONDS" row each, the median of ROUNDS rounds; only a launch's with `launch`, which is
+ * over in no time; with `timed` that of a launch which the application times, all in all. bench.sh
+ * and tests/gpu/cores.sh run it bare and in slices, in turn, and compare.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #define WARM_NS 20e6 /* a quota has seen what a launch costs by then */
 #define LIVE    1000
 #define MANY    1000000
+#define AHEAD   256 /* timed launches on their way; the oldest half of them is waited for at once */
 
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 			  ".visible .entry nop() { ret; }\n";
@@ -26,6 +28,7 @@ static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 static CUfunction nop;
 static CUstream stream;
 static CUdeviceptr live[MANY];
+static CUevent first, events[AHEAD];
 
 static double now_ns(void)
 {
@@ -75,6 +78,30 @@ static CUresult launch(int i)
 {
 	(void)i;
 	return cuLaunchKernel(nop, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL);
+}
+
+/* From the last to the first, so that there is one to wait for. */
+static CUresult read_half(const CUevent *half)
+{
+	CUresult result = CUDA_SUCCESS;
+	float ms;
+
+	for (int i = AHEAD / 2; !result && i-- > 0;) {
+		result = cuEventSynchronize(half[i]);
+		if (!result)
+			result = cuEventElapsedTime(&ms, first, half[i]);
+	}
+	return result;
+}
+
+static CUresult launch_timed(int i)
+{
+	CUevent *event = &events[i % AHEAD];
+	CUresult result = i >= AHEAD && i % (AHEAD / 2) == 0 ? read_half(event) : CUDA_SUCCESS;
+
+	if (!result)
+		result = launch(i);
+	return result ? result : cuEventRecord(*event, stream);
 }
 
 static CUresult launch_and_wait(int i)
@@ -170,9 +197,22 @@ static void start_up(void)
 		must(launch(0), "cuLaunchKernel");
 }
 
+static void measure_timed(void)
+{
+	must(cuEventCreate(&first, 0), "cuEventCreate");
+	must(cuEventRecord(first, stream), "cuEventRecord");
+	for (int i = 0; i < AHEAD; i++)
+		must(cuEventCreate(&events[i], 0), "cuEventCreate");
+	measure("launch_timed", 40 * AHEAD, launch_timed);
+}
+
 int main(int argc, char **argv)
 {
 	start_up();
+	if (argc > 1 && strcmp(argv[1], "timed") == 0) {
+		measure_timed();
+		return 0;
+	}
 	measure("launch", 400, launch);
 	if (argc > 1 && strcmp(argv[1], "launch") == 0)
 		return 0;

@@ -28,15 +28,19 @@ static const char usage[] =
 	"  --sync-every=N       and wait for them all after so many (256)\n"
 	"  --graph              of 20 such kernels, instead of kernels\n"
 	"  --use=PCT            the host has other work, which leaves the GPU so much\n"
+	"  --by-time            count how long the GPU was at work, not what it did; for one "
+	"stream "
+	"of\n"
+	"                       one length, of which most follow another at once\n"
 	"  --seconds=S          how long is measured (5)\n"
 	"  --warm=S             and how long not, before (0.2)\n"
 	"  --begin=TIME         begin then, in seconds since 1970\n"
 	"  --live               print each second's share as it is over\n"
 	"  --calibrate          print iters_per_us of that grid, and end\n"
 	"  --iters-per-us=X     do not calibrate: it was X\n"
-	"prints share, the shares of each second and of the warming up, of 1; CPU time in "
-	"percent;\n"
-	"launches\n";
+	"prints share, and what it is by work; the shares of each second and of the warming up, "
+	"of 1;\n"
+	"CPU time in percent; launches\n";
 
 enum kind { FLAG, WHOLE, REAL, TEXT };
 
@@ -55,6 +59,7 @@ static const struct {
 	{"in-flight", WHOLE, &options.in_flight, 0, 1000},
 	{"sync-every", WHOLE, &options.sync_every, 1, 1e5},
 	{"graph", FLAG, &options.graph, 0, 0},
+	{"by-time", FLAG, &options.by_time, 0, 0},
 	{"use", WHOLE, &options.use_pct, 1, 100},
 	{"seconds", REAL, &options.seconds, 0.1, SECONDS_MAX},
 	{"warm", REAL, &options.warm_s, 0, SECONDS_MAX},
@@ -99,6 +104,8 @@ static bool read_all(int argc, char **argv)
 			*(unsigned *)takes[which].value =
 				(unsigned)number(takes[which].least, takes[which].most);
 	}
+	if (options.by_time && (options.threads || options.streams > 1 || options.live))
+		return false;
 	return optind == argc && !(options.threads && (options.streams > 1 || options.live));
 }
 

@@ -10,7 +10,7 @@
 /* Written by options_read, before there are threads. */
 extern struct options {
 	const char *kernel; /* lengths in microseconds, with commas */
-	bool change, alike, graph, calibrate, live, help;
+	bool change, alike, graph, by_time, calibrate, live, help;
 	unsigned grid, streams, sync_every;
 	unsigned threads;   /* 0: one, with streams of its own */
 	unsigned in_flight; /* 0: as many as go in */
