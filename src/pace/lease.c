@@ -15,15 +15,17 @@
 #define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
 
 static PACE_OF_THREAD struct lease {
-	struct meter *meter;    /* of the device that they are for */
-	const void *context;    /* on it */
-	uint64_t at_ns;         /* the last one, clock_wall_ns() */
-	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
-	uint64_t left_ns;       /* that may be charged yet */
-	uint64_t gap_ns;        /* from one to the next, at most */
-	uint64_t until_ns;      /* then it ends, clock_wall_ns() */
-	uint32_t left;          /* launches that may be made yet; none: there is no lease */
-	uint32_t charged;       /* how many were made, and */
+	struct meter *meter; /* of the device that they are for */
+	const void *context; /* on it, and */
+	const void *stream;  /* of it, in the driver's words: of others, one that has none tells */
+	bool per_thread;     /* likewise */
+	uint64_t at_ns;      /* the last one, clock_wall_ns() */
+	uint64_t call_ns;    /* what the driver took for a launch: then it has it */
+	uint64_t left_ns;    /* that may be charged yet */
+	uint64_t gap_ns;     /* from one to the next, at most */
+	uint64_t until_ns;   /* then it ends, clock_wall_ns() */
+	uint32_t left;       /* launches that may be made yet; none: there is no lease */
+	uint32_t charged;    /* how many were made, and */
 	struct tally_many many; /* what they are */
 } lease;
 
@@ -43,14 +45,20 @@ bool pace_has_lease(void)
 	return lease.left != 0;
 }
 
-bool pace_lease(const void *context, const struct cost_of *what)
+static bool is_for(const struct pace_work *work)
+{
+	return work->stream == lease.stream && work->per_thread == lease.per_thread &&
+	       (!work->context || work->context == lease.context);
+}
+
+bool pace_lease(const struct pace_work *work)
 {
 	const struct cost *cost;
 	uint64_t ns, charge_ns, now_ns;
 
-	if (!pace_has_lease() || (context && context != lease.context) || !words_let_go())
+	if (!pace_has_lease() || !is_for(work) || !words_let_go())
 		return false;
-	cost = cost_find(what);
+	cost = cost_find(&work->what);
 	ns = cost_ns(cost);
 	if (ns > lease.left_ns || cost_is_new(cost)) /* what is not known is more than any */
 		return false;
@@ -71,7 +79,7 @@ bool pace_lease(const void *context, const struct cost_of *what)
 
 /* Where something is late, or waits for launches, each of them counts. Where several threads
  * launch, none of them knows when the device is idle: each asks. */
-void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns)
+void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns)
 {
 	unsigned leisure = meter_leisure(meter), seniority = launches / LEASE_AFTER,
 		 times = seniority < leisure ? seniority : leisure;
@@ -85,7 +93,9 @@ void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64
 		return;
 	lease = (struct lease){
 		.meter = meter,
-		.context = context,
+		.context = work->context,
+		.stream = work->stream,
+		.per_thread = work->per_thread,
 		.at_ns = at_ns,
 		.gap_ns = LEASE_GAP_NS * times,
 		.until_ns = now_ns + LEASE_LONG_NS,

@@ -23,7 +23,7 @@
 
 /* After a launch of known cost: the thread has one from now on, if nothing is against it. at_ns:
  * when it was let go; now_ns: when the driver had it; clock_wall_ns(). */
-void lease_take(struct meter *meter, const void *context, uint64_t at_ns, uint64_t now_ns);
+void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns);
 
 /* Before the next one that asks: what was launched is charged. */
 void lease_return(void);

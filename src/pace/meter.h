@@ -53,7 +53,7 @@ struct meter {
 	uint32_t peers;      /* other processes of the slice, if some of them launch, too */
 	struct pace_quota quota;
 	bool limited;  /* the last launch was */
-	bool fenced;   /* the last window was of all streams */
+	bool fenced;   /* the last window that should be of all streams was */
 	bool was_busy; /* what the driver said at asked_at_ns */
 };
 

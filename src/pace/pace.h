@@ -184,9 +184,9 @@ struct pace_pass {
 bool pace_has_lease(void);
 
 /* Whether a launch that is not being captured may go with the thread's lease, and need not be
- * entered then, nor left: it is charged with the next that is. context: the stream's, or NULL where
- * there is one device. After pace_is_open. */
-bool pace_lease(const void *context, const struct cost_of *what);
+ * entered then, nor left: it is charged with the next that is. Of the work, the device does not
+ * matter, and the context may be NULL where there is one device. After pace_is_open. */
+bool pace_lease(const struct pace_work *work);
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.
  * 0, or what pace_ask says of a lost region. */

@@ -403,7 +403,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		window_open(meter, work, now_ns, pass->idle);
 	show_utilisation(meter, now_ns);
 	if (!unknown)
-		lease_take(meter, work->context, pass->at_ns, now_ns);
+		lease_take(meter, work, pass->at_ns, now_ns);
 }
 
 void pace_end_context(const void *context)

@@ -4,11 +4,12 @@
  * tell, the device was busy all the time from one to the other, and what was charged is corrected
  * by that. Where the device was idle in between, costs stand.
  *
- * The events are fences, behind all that all streams of the context have been given. Where there
- * can be none (an old driver, a capture that is going on, contexts that take turns, a kernel that
- * runs on and on), they are of one stream, and so is the window. Other streams' work that ran
- * meanwhile was charged meanwhile, too, so that is right on the whole, if it is a matter of chance
- * what lies between the two.
+ * Where one stream has all the launches, the events are of that stream, and come when they are
+ * over, whatever copies the host has under way in others. Where streams take turns, they are
+ * fences, behind all that all streams of the context have been given. If there can be none (an old
+ * driver, a capture that is going on, contexts that take turns, a kernel that runs on and on), the
+ * window is of one stream, too. Other streams' work that ran meanwhile was charged meanwhile, so
+ * that is right on the whole, if it is a matter of chance what lies between the two.
  *
  * Where others have work on the device, be they of the slice or not, their time slices are in that
  * time, too. Nothing says how many, but that the device gives each the same: so the process's own
@@ -81,13 +82,16 @@ static bool is_young(const struct meter *meter, uint64_t now_ns)
 	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < YOUNG_NS;
 }
 
-/* Of all streams, if it can be. */
+/* Of all streams, if there are several, and it can be. */
 static bool begin(struct meter *meter, struct span *span, const struct pace_work *work,
 		  uint64_t now_ns)
 {
-	bool fenced = LOAD(meter->stuck) <= 0 && !meter_mixes_contexts(meter, now_ns) &&
-		      span_begin(span, work, true);
+	bool fenced;
 
+	if (!meter_is_mixed(meter, now_ns))
+		return span_begin(span, work, false);
+	fenced = LOAD(meter->stuck) <= 0 && !meter_mixes_contexts(meter, now_ns) &&
+		 span_begin(span, work, true);
 	STORE(meter->fenced, fenced);
 	return fenced || span_begin(span, work, false);
 }

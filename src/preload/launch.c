@@ -139,25 +139,23 @@ static CUresult lose(void)
 }
 
 /* What is limited is entered; the words were asked before. */
-static CUresult enter(struct launch *launch, CUstream stream, bool per_thread,
-		      const struct cost_of *what)
+static CUresult enter(struct launch *launch)
 {
 	struct pace_work *work = &launch->work;
 
-	work->stream = stream;
-	work->per_thread = per_thread;
-	work->context = context_of(stream);
+	work->context = context_of(work->stream);
 	work->device = work->context ? device_of(work->context) : -1;
-	work->what = *what;
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
 /* What the thread has a lease for. A context is on one device, and so are all if there is just one.
  */
-static bool is_leased(CUstream stream, const struct cost_of *what)
+static bool is_leased(struct pace_work *work)
 {
-	return pace_has_lease() && !capture_any() &&
-	       pace_lease(quota_only_device() >= 0 ? NULL : context_of(stream), what);
+	if (!pace_has_lease() || capture_any())
+		return false;
+	work->context = quota_only_device() >= 0 ? NULL : context_of(work->stream);
+	return pace_lease(work);
 }
 
 LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
@@ -168,7 +166,9 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 	int error;
 
 	launch->pass = (struct pace_pass){.meter = NULL};
-	if (is_leased(stream, what))
+	launch->work =
+		(struct pace_work){.stream = stream, .per_thread = per_thread, .what = *what};
+	if (is_leased(&launch->work))
 		return CUDA_SUCCESS;
 	result = state_attach(&attached);
 	if (result != CUDA_SUCCESS)
@@ -187,7 +187,7 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 		error = pace_wait();
 	if (error)
 		return lose();
-	return pace_asks_all() ? enter(launch, stream, per_thread, what) : CUDA_SUCCESS;
+	return pace_asks_all() ? enter(launch) : CUDA_SUCCESS;
 }
 
 CUresult launch_end(struct launch *launch, CUresult result)

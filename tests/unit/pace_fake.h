@@ -121,9 +121,11 @@ static struct fake {
 	uint64_t record_ns; /* until an event is recorded */
 	uint64_t slow_ns;   /* so much longer is a launch's call after PAUSE_NS without one */
 	uint64_t called_ns;
-	uint64_t seen_ns; /* until the driver knows that an event was reached */
-	uint64_t gap_ns;  /* from one kernel to the next, which events around one do not show */
-	bool neighbours;  /* it says so, */
+	uint64_t seen_ns;   /* until the driver knows that an event was reached */
+	uint64_t gap_ns;    /* from one kernel to the next, which events around one do not show */
+	uint64_t copied_ns; /* when the last copy from the host is there, which only fences wait for
+			     */
+	bool neighbours;    /* it says so, */
 	bool neighbour_works;
 	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
 } fake;
@@ -241,6 +243,8 @@ static bool fake_fence(void *event, const struct pace_work *work)
 	pass(fake.record_ns);
 	it->at_ns = worked(
 		fake.done_ns[work->device] > time_ns ? fake.done_ns[work->device] : time_ns, 0);
+	if (it->at_ns < fake.copied_ns)
+		it->at_ns = fake.copied_ns;
 	it->submitted = fake.submitted;
 	return true;
 }
@@ -368,7 +372,7 @@ static int launch(const struct kernel *kernel)
 	int error = 0;
 
 	if (!pace_is_open()) {
-		bool leased = pace_lease(work.context, &work.what);
+		bool leased = pace_lease(&work);
 
 		fake.leased += leased;
 		if (!leased)

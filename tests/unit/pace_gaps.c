@@ -41,6 +41,41 @@ static void test_gaps(void **state)
 	call_ns = CALL_NS;
 }
 
+/* Copies from the host are not the quota's, and take none of it: they go beside kernels, from a
+ * stream of their own. */
+static void test_copies_beside(void **state)
+{
+	static const unsigned quotas_of_copies[] = {30, 50, 80};
+	static const uint64_t copies_ns[] = {400000, MS, 5 * MS};
+	const struct kernel kernel = {.function = 1, .ns = 200000};
+
+	call_ns = 2500;
+	for (size_t i = 0; i < 9; i++) {
+		unsigned quota = quotas_of_copies[i % 3];
+		uint64_t done_ns[8] = {0}, end_ns, copy_ns = copies_ns[i / 3];
+		struct sums then = {.at_ns = 0};
+
+		joined(state, quota);
+		end_ns = time_ns + 4 * NS_PER_S;
+		for (unsigned n = 0; time_ns < end_ns; n++) {
+			if (n % 40 == 0) /* a step, and what the next but one needs */
+				fake.copied_ns = time_ns + copy_ns;
+			wait_until(done_ns[n % 8]);
+			assert_int_equal(launch(&kernel), 0);
+			done_ns[n % 8] = fake.streams[0][0].done_ns;
+			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
+				then = sums_now();
+		}
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "copies of %lu us beside, at %u: %.2f, charged %.3f\n",
+				(unsigned long)copy_ns / 1000, quota, share_since(&then),
+				charged_since(&then));
+		assert_share("copies beside", share_since(&then), quota, 1, 1);
+		left();
+	}
+	call_ns = CALL_NS;
+}
+
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
  * that was, nobody knows, and by what samples show it was too early. */
 static void test_gaps_and_late_wakes(void **state)
@@ -205,6 +240,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_gaps),
+		TEST(test_copies_beside),
 		TEST(test_gaps_and_late_wakes),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),

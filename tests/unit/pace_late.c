@@ -210,6 +210,7 @@ static void test_waiting_is_over(void **state)
 {
 	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
 	struct kernel behind = {.function = 2, .ns = 1000, .stream = 1};
+	const struct kernel two[] = {short_one, {.function = 1, .ns = 50000, .stream = 2}};
 
 	joined(state, 50);
 	fake.beside = true;
@@ -219,9 +220,9 @@ static void test_waiting_is_over(void **state)
 		released(0, 0);
 		pass(MS);
 	}
-	share_of(&short_one, 1, NS_PER_S);
+	share_of(two, 2, NS_PER_S);
 	fake.fences = 0;
-	share_of(&short_one, 1, NS_PER_S);
+	share_of(two, 2, NS_PER_S);
 	assert_true(fake.fences > 100);
 	left();
 }

@@ -36,9 +36,17 @@ static void until_leased(void)
 	fail_msg("there is none");
 }
 
+static bool is_leased_of(void *context, unsigned stream, const struct cost_of *what)
+{
+	const struct pace_work work = {
+		.context = context, .stream = &fake.streams[0][stream], .what = *what};
+
+	return !pace_is_open() && pace_lease(&work);
+}
+
 static bool is_leased(const struct cost_of *what)
 {
-	return !pace_is_open() && pace_lease(&context_a, what);
+	return is_leased_of(&context_a, 0, what);
 }
 
 static void test_most_are_leased(void **state)
@@ -422,9 +430,10 @@ static void test_for_whom(void **state)
 	assert_int_equal(cost_ns(cost_find(&guessed)), cost_ns(cost_find(&of_short)));
 	assert_false(is_leased(&guessed));
 	assert_false(is_leased(&of_long));
-	assert_false(!pace_is_open() && pace_lease(&context_b, &of_short));
+	assert_false(is_leased_of(&context_b, 0, &of_short));
+	assert_false(is_leased_of(&context_a, 1, &of_short));
 	assert_true(is_leased(&of_short));
-	assert_true(!pace_is_open() && pace_lease(NULL, &of_short));
+	assert_true(is_leased_of(NULL, 0, &of_short));
 	launch(&(struct kernel){.function = 8, .ns = 1000}); /* which nobody has seen */
 	assert_false(pace_has_lease());
 	left();
