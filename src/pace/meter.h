@@ -38,8 +38,6 @@ struct meter {
 	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
 	uint64_t mixed_at_ns;  /* when streams last took turns */
 	uint64_t contexts_at_ns; /* when contexts last did */
-	const void *copied;      /* meter_stream of one with a copy of the host in it, and no launch
-				  * behind that yet; or NULL */
 	const void *context;     /* of the last that was given work, and */
 	const void *stream;      /* meter_stream of the last that was given work */
 	int64_t sampled;         /* what had been charged when something known was sampled */

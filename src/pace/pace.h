@@ -194,8 +194,3 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work);
 
 /* The driver took it (or did not). */
 void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted);
-
-/* The host is about to copy to or from the device, in that stream. It is not held, nor charged; its
- * stream waits for it, and that is no work of the launches there. What of the work is said in its
- * cost does not matter. */
-void pace_copy(const struct pace_work *work);

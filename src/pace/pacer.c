@@ -326,23 +326,12 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 						 : pace_driver->is_busy(work));
 }
 
-/* The launch is the first behind a copy: all from there on is the launches'. */
-static bool is_behind_copy(struct meter *meter, const struct pace_work *work)
-{
-	const void *stream = LOAD(meter->copied);
-
-	if (!stream || stream != meter_stream(work))
-		return false;
-	STORE(meter->copied, NULL);
-	return true;
-}
-
 /* -- the contract ----------------------------------------------------------------------------- */
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false, behind_copy;
+	bool waited = false;
 	unsigned pct;
 	uint64_t now_ns;
 	int error;
@@ -375,9 +364,8 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
-	behind_copy = is_behind_copy(meter, work);
-	if ((ret_pass->idle || behind_copy) && !meter_is_blind(meter, now_ns))
-		window_open(meter, work, now_ns, ret_pass->idle);
+	if (ret_pass->idle && !meter_is_blind(meter, now_ns))
+		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;
 }
@@ -416,29 +404,6 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	show_utilisation(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);
-}
-
-/* Where streams take turns, windows are of all of them, and none would be left between copies. */
-void pace_copy(const struct pace_work *work)
-{
-	struct meter *meter;
-	uint64_t now_ns;
-	bool busy;
-
-	lease_return();
-	if (!pace_is_limited(work->device))
-		return;
-	meter = &meters[work->device];
-	now_ns = clock_wall_ns();
-	if (meter_is_mixed(meter, now_ns) || LOAD(meter->stream) != meter_stream(work))
-		return;
-	STORE(meter->copied, meter_stream(work));
-	if (!LOAD(meter->window.span))
-		return;
-	busy = ask_if_busy(meter, work, now_ns);
-	if (busy) /* costs do not know how long the stream waited for the last copy */
-		tally_is_busy_after_all(&meter->tally, now_ns);
-	window_stop(meter, work, now_ns, busy);
 }
 
 void pace_end_context(const void *context)

@@ -11,9 +11,6 @@
  * window is of one stream, too. Other streams' work that ran meanwhile was charged meanwhile, so
  * that is right on the whole, if it is a matter of chance what lies between the two.
  *
- * The host's copies take nothing of what is measured, but a stream waits for those in it. So a
- * window of one stream ends before a copy, and the next begins right behind it.
- *
  * Where others have work on the device, be they of the slice or not, their time slices are in that
  * time, too. Nothing says how many, but that the device gives each the same: so the process's own
  * is all of it at most, and at least its fair part. Costs hold in between.
@@ -100,8 +97,8 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
 }
 
 /*
- * Before a launch where there is nothing to do for the device, or a copy; else behind one. Then
- * what was submitted before it, to whatever stream, is left out at the begin as it is at the end.
+ * Before a launch where there is nothing to do for the device; else behind one. Then what was
+ * submitted before it, to whatever stream, is left out at the begin as it is at the end.
  */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
 {
@@ -196,23 +193,6 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 		return;
 	if (window->span && is_of(window, work) && LOAD(window->launches) > 0)
 		end(meter, work, now_ns, is_busy);
-	lock_release(&window->lock);
-}
-
-void window_stop(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
-{
-	struct window *window = &meter->window;
-
-	if (!LOAD(window->span) || !lock_try(&window->lock))
-		return;
-	if (window->span && is_of(window, work)) {
-		if (LOAD(window->launches) > 0) {
-			end(meter, work, now_ns, is_busy);
-		} else {
-			span_drop(window->span);
-			STORE(window->span, NULL);
-		}
-	}
 	lock_release(&window->lock);
 }
 

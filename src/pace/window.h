@@ -12,9 +12,6 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 /* Ends it with what is in it, if it is of that stream: before a wait, or where the stream has come
  * to its end. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
-/* The same, before something in that stream that is no launch: one that has none in it is dropped.
- */
-void window_stop(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
 /* What is open tells nothing: a launch of unknown cost, a pause, costs that turn out wrong. */
 void window_break(struct meter *meter);
 /* It is over, and took so long: sets right what was charged. */

@@ -41,11 +41,6 @@ static uint64_t size_class(uint64_t bytes)
 	return bytes < SMALL_BYTES ? 1 : (uint64_t)log << 2 | (bytes >> (log - 2) & 3);
 }
 
-static uint64_t blocks_of(uint64_t bytes)
-{
-	return (bytes - 1) / 1024 + 1;
-}
-
 /* A size that makes no sense is the driver's to refuse, as is none. */
 static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
 {
@@ -56,7 +51,7 @@ static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
 	return (struct cost_of){
 		.function = kind,
 		.shape = launch_hash((uint64_t[]){size_class(bytes), log2_of(row_bytes)}, 2),
-		.blocks = blocks_of(bytes),
+		.blocks = (bytes - 1) / 1024 + 1,
 	};
 }
 
@@ -135,22 +130,17 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 
 /* -- the way through --------------------------------------------------------------------------- */
 
-/* A copy that is not held does not count as a launch, for when the clock is looked at next. What
- * small ones take is hardly more than the gaps between launches. */
+/* A copy that is not held does not count as a launch, for when the clock is looked at next. */
 static CUresult begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what)
 {
-	CUresult result;
 	bool attached;
 
 	if (what->function != NOT_HELD)
 		return launch_begin(launch, stream, per_thread, what);
 	launch->pass.meter = NULL;
 	pace_uncount();
-	result = state_attach(&attached);
-	if (result == CUDA_SUCCESS && what->blocks >= blocks_of(SMALL_BYTES))
-		launch_is_copy(stream, per_thread);
-	return result;
+	return state_attach(&attached);
 }
 
 #define HOOK(name, stream, per_thread, of, parameters, arguments) \
@@ -209,16 +199,6 @@ PLAIN(cuMemcpyDtoD, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRE
 PLAIN_2(cuMemcpyDtoD_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
 ASYNC(cuMemcpyDtoDAsync, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRESSES)
 ASYNC_2(cuMemcpyDtoDAsync_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
-
-#define OF_HOST of_bytes(NOT_HELD, ByteCount)
-
-#define TO_DEVICE (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
-#define TO_HOST   (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
-
-PLAIN_2(cuMemcpyHtoD_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
-ASYNC_2(cuMemcpyHtoDAsync_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
-PLAIN_2(cuMemcpyDtoH_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
-ASYNC_2(cuMemcpyDtoHAsync_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
 
 #define TO_ARRAY(address, size)   (CUarray dst, size dstOffset, address src, size ByteCount)
 #define FROM_ARRAY(address, size) (address dst, CUarray src, size srcOffset, size ByteCount)

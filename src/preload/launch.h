@@ -21,9 +21,6 @@ struct launch {
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what);
 
-/* The host is about to copy to or from the device in the stream, which is bound: it is not held. */
-void launch_is_copy(CUstream stream, bool per_thread);
-
 /* Returns the driver's result. */
 CUresult launch_end(struct launch *launch, CUresult result);
 

@@ -76,51 +76,6 @@ static void test_copies_beside(void **state)
 	call_ns = CALL_NS;
 }
 
-/* Nor where they go in the kernels' own stream, which waits for them, while the device is free for
- * others. The kernel behind each takes longer than its like: it counts as all do. */
-static void test_copies_between(void **state)
-{
-	static const unsigned quotas_of_copies[] = {30, 50, 80};
-	static const uint64_t copies_ns[] = {50000, MS, 5 * MS};
-	static const struct pace_work copy = {.context = &context_a, .stream = &fake.streams[0][0]};
-
-	call_ns = 2500;
-	for (size_t i = 0; i < 9; i++) {
-		unsigned quota = quotas_of_copies[i % 3];
-		uint64_t done_ns[16] = {0}, end_ns, copy_ns = copies_ns[i / 3];
-		struct fake_stream *stream = &fake.streams[0][0];
-		struct sums then = {.at_ns = 0};
-
-		joined(state, quota);
-		end_ns = time_ns + 4 * NS_PER_S;
-		for (unsigned n = 0; time_ns < end_ns; n++) {
-			const struct kernel kernel = {
-				.function = 1,
-				.ns = (n % 8 ? 100000 : 700000) + n * 7919 % 10000, /* it varies */
-			};
-
-			wait_until(done_ns[n % 16]);
-			if (n % 8 == 0) {
-				pace_copy(&copy);
-				stream->done_ns =
-					copy_ns +
-					(stream->done_ns > time_ns ? stream->done_ns : time_ns);
-			}
-			assert_int_equal(launch(&kernel), 0);
-			done_ns[n % 16] = stream->done_ns;
-			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
-				then = sums_now();
-		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "copies of %lu us between, at %u: %.2f, charged %.3f\n",
-				(unsigned long)copy_ns / 1000, quota, share_since(&then),
-				charged_since(&then));
-		assert_share("copies between, charged", 100 * charged_since(&then), 100, 2, 2);
-		left();
-	}
-	call_ns = CALL_NS;
-}
-
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
  * that was, nobody knows, and by what samples show it was too early. */
 static void test_gaps_and_late_wakes(void **state)
@@ -286,7 +241,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_gaps),
 		TEST(test_copies_beside),
-		TEST(test_copies_between),
 		TEST(test_gaps_and_late_wakes),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),

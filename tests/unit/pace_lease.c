@@ -439,18 +439,6 @@ static void test_for_whom(void **state)
 	left();
 }
 
-/* What is behind a copy of the host is measured from there: it is entered. */
-static void test_copies_end_it(void **state)
-{
-	const struct pace_work copy = {.context = &context_a, .stream = &fake.streams[0][0]};
-
-	joined_and_known(state, 99);
-	until_leased();
-	pace_copy(&copy);
-	assert_false(pace_has_lease());
-	left();
-}
-
 /* The longest kernel that goes with the lease of a thread that has launched so often, ns. */
 static uint64_t longest_of(unsigned launches, int64_t level_ns)
 {
@@ -631,7 +619,6 @@ int main(void)
 		TEST(test_all_are_sampled),
 		TEST(test_hundredfold),
 		TEST(test_for_whom),
-		TEST(test_copies_end_it),
 		TEST(test_seniority),
 		TEST(test_words),
 		TEST(test_waited),
