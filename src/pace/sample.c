@@ -1,6 +1,6 @@
 /*
  * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
- * EVERY_NS, at leisure (meter.h) more seldom.
+ * EVERY_NS, at leisure (meter.h) more seldom. Of those that are due, chance takes one.
  *
  * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
  * long the device waited for the launch, of which it knows when the driver is done with it: that
@@ -33,6 +33,8 @@
 #define SPREAD_NS      (5 * NS_PER_MS)   /* more than that, at most */
 #define OVERDUE_NS     (4 * EVERY_NS)    /* then it is not put off for others any more */
 #define APART_NS       (1 * NS_PER_MS)   /* of two that are not */
+#define DUE_LOG2       3                 /* one in so many that are due is sampled, */
+#define OVERDUE_LOG2   1                 /* and that are overdue */
 #define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
 #define SOON_NS        (10 * NS_PER_US)
 #define ASKS           6                /* of 1.5 us at least */
@@ -54,6 +56,12 @@ bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t 
 	       is_time(LOAD(meter->sample_at_ns), now_ns);
 }
 
+/* Whichever is due first may be of a kind: the first behind each wait, say. */
+static bool is_chosen(uint64_t now_ns, unsigned one_in_log2)
+{
+	return now_ns * 0x9e3779b97f4a7c15u >> (64 - one_in_log2) == 0;
+}
+
 /* What is known is not sampled soon after something else that is, by the clock or by charges: be it
  * that launches come all at once, or that costs are no longer what they were. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
@@ -64,10 +72,13 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return true;
 	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
 		return false;
-	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > OVERDUE_NS)
+	if (cost_is_new(cost))
 		return true;
-	return cost_is_new(cost) || is_time(LOAD(meter->sample_at_ns), now_ns) ||
-	       LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns;
+	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > OVERDUE_NS)
+		return is_chosen(now_ns, OVERDUE_LOG2);
+	return is_chosen(now_ns, DUE_LOG2) &&
+	       (is_time(LOAD(meter->sample_at_ns), now_ns) ||
+		LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
 }
 
 /* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met

@@ -248,6 +248,34 @@ static void test_short_beside_idle_neighbours(void **state)
 	left();
 }
 
+/* The first behind each wait is short, and the others of that name are not. */
+static void test_unlike_behind_waits(void **state)
+{
+	static const uint64_t lengths[] = {100000, 2500000, 400000};
+	static const unsigned counts[] = {40, 40, 5}, quotas[] = {10, 30, 50};
+
+	for (size_t i = 0; i < 9; i++) {
+		const struct kernel rest = {.function = 1, .ns = lengths[i / 3]};
+		const struct kernel first = {.function = 1, .ns = 2000};
+		struct sums then = {.at_ns = 0};
+		uint64_t end_ns;
+
+		joined(state, quotas[i % 3]);
+		end_ns = time_ns + 6 * NS_PER_S;
+		while (time_ns < end_ns) {
+			assert_int_equal(launch(&first), 0);
+			for (unsigned n = 0; n < counts[i / 3]; n++)
+				assert_int_equal(launch(&rest), 0);
+			synchronise(0);
+			pass(100000);
+			if (!then.at_ns && end_ns - time_ns < 5 * NS_PER_S)
+				then = sums_now();
+		}
+		assert_share("unlike behind waits", share_since(&then), quotas[i % 3], 3, 3);
+		left();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +289,7 @@ int main(void)
 		TEST(test_grown_on_idle),
 		TEST(test_loaded_at_first),
 		TEST(test_short_beside_idle_neighbours),
+		TEST(test_unlike_behind_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
