@@ -3,8 +3,8 @@
 # and in a slice, in turn. Where a machine's cores change their speed from run to run, by half on some, the lowest
 # figures of each say more: others only ever make a run slower. The second is of launches, as fast as can be and with an
 # event behind each, by which it is timed: bare, in a slice that has no compute quota, and in one of 99 %, which nothing
-# has to wait for, so that what is left is the accounting. The third is the region's share of it, without a driver: each run's median and 99th percentile, and of these the medians
-# over RUNS runs, beside what the first is meant to stay below. Reported, not asserted: machines are noisy.
+# has to wait for, so that what is left is the accounting. The third is the region's share of it, without a driver: each
+# run's median and 99th percentile, and of these the medians over RUNS runs, beside what the first is meant to stay below. Reported, not asserted: machines are noisy.
 set -eu
 build=$(cd "${1:-build}" && pwd)
 runs=${RUNS:-7}
@@ -20,13 +20,8 @@ else
     export VGPU_SIM_STATE="$scratch/gpu" VGPU_SIM_GPUS=80G
 fi
 
-# shellcheck disable=SC2016 # awk's
-median='function median(list, n,    i, j, t) {
-    for (i = 2; i <= n; i++)
-        for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
-    return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2
-}
-'
+# shellcheck source=bench/median.sh
+. "$(dirname "$0")/median.sh"
 
 i=0
 while [ "$i" -lt "$runs" ]; do

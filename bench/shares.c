@@ -14,7 +14,7 @@
  * its completion that its work takes.
  *
  * What a GPU needs from one kernel of 20 us to the next depends on how it is fed: on one H200 such
- * a launch took 23.0 to 24.9 us, in one run much like that in the next. So the work that gets done
+ * a launch took 22.9 to 24.9 us, in one run much like that in the next. So the work that gets done
  * says little of such kernels' share of the GPU's time: --by-time counts that instead.
  *
  * The kernel is called spin_ns, and counts in its first parameter: over the simulated driver one of

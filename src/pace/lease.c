@@ -15,17 +15,17 @@
 #define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
 
 static PACE_OF_THREAD struct lease {
-	struct meter *meter; /* of the device that they are for */
-	const void *context; /* on it, and */
-	const void *stream;  /* of it, in the driver's words: of others, one that has none tells */
-	bool per_thread;     /* likewise */
-	uint64_t at_ns;      /* the last one, clock_wall_ns() */
-	uint64_t call_ns;    /* what the driver took for a launch: then it has it */
-	uint64_t left_ns;    /* that may be charged yet */
-	uint64_t gap_ns;     /* from one to the next, at most */
-	uint64_t until_ns;   /* then it ends, clock_wall_ns() */
-	uint32_t left;       /* launches that may be made yet; none: there is no lease */
-	uint32_t charged;    /* how many were made, and */
+	struct meter *meter;    /* of the device that they are for */
+	const void *context;    /* on it, and */
+	const void *stream;     /* of it, as the driver is given it: pacer.c must see others */
+	bool per_thread;        /* likewise */
+	uint64_t at_ns;         /* the last one, clock_wall_ns() */
+	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
+	uint64_t left_ns;       /* that may be charged yet */
+	uint64_t gap_ns;        /* from one to the next, at most */
+	uint64_t until_ns;      /* then it ends, clock_wall_ns() */
+	uint32_t left;          /* launches that may be made yet; none: there is no lease */
+	uint32_t charged;       /* how many were made, and */
 	struct tally_many many; /* what they are */
 } lease;
 

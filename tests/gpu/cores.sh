@@ -5,7 +5,7 @@
 # Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota; where kernels are short,
 # of three, bare before and after. Delivered is what the limited run got of the bare one, in percent: where the GPU's
 # time is what the program lacks, that is the quota. Of kernels of 20 us it is the GPU's time itself, by its own clock,
-# as a launch of them takes 23.0 to 24.9 us of it from one run to the next; what was done in that time is shown beside it.
+# as a launch of them takes 22.9 to 24.9 us of it from one run to the next; what was done in that time is shown beside it.
 # Next to it is by how much the worst second was off. Bounds, in points: 1 for a run (1.5 for kernels of 20 us, and for
 # the sum of processes that share a slice), 3 for each second of it. Beside the work of other slices 3 less are allowed,
 # and no more than 1 more. Who asks for less than the quota gets 98 % of what it gets bare. PyTorch and JAX
@@ -41,6 +41,7 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || { usage >&2; exit 2; }
 . "$(dirname "$0")/lib.sh"
+. "$here/../../bench/median.sh"
 shift
 rows=$*
 shares=$build/bench/shares
@@ -153,7 +154,7 @@ bare_again() {
 # for each process. SECOND: by how much one may be off; - where seconds mean nothing, no where they are only shown.
 judge() {
     awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" \
-        -v expected="${limited_runs:-1}" -v by_time="${by_time:-}" '
+        -v expected="${limited_runs:-1}" '
     function value(key,    i) {
         for (i = 1; i <= NF; i++) if (index($i, key "=") == 1) return substr($i, length(key) + 2)
         return ""
@@ -185,9 +186,11 @@ judge() {
         if (delivered > most + 0.05) bad = sprintf("FAIL (above %g)", most)
         if (bad == "" && second + 0 > 0 && worst * worst > second * second)
             bad = sprintf("FAIL (a second is off by more than %g)", second)
+        if (work["bare"] && work["limited"] != share["limited"])
+            by_work = sprintf(" (by what was done %.1f)", 100 * work["limited"] / work["bare"])
         printf "%-24s %5s %10.1f %8s %6.1f %6.1f  %s%s\n", name, quota, delivered,
             second == "-" ? "-" : sprintf("%+.1f", worst), cpu["bare"], cpu["limited"], bad == "" ? "ok" : bad,
-            by_time ? sprintf(" (by what was done %.1f)", 100 * work["limited"] / work["bare"]) : ""
+            by_work
         exit bad != ""
     }' "$bare" "$scratch/limited" || failures=$((failures + 1))
 }
@@ -209,9 +212,7 @@ row() {
         to "$scratch/limited" limited_share "$percent" "$@"
         case $name in 20us | 50us) bare_again "$@" ;; esac
         case $name in change) each=yes ;; *) each='' ;; esac
-        case $* in *--by-time*) by_time=yes ;; *) by_time='' ;; esac
         around "$name" "$percent" "$points" 3 $each
-        by_time=''
     done
 }
 
@@ -358,12 +359,7 @@ at_99() {
         i=$((i + 1))
     done
     wait "$pid" || cat "$scratch/at-99.err"
-    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at-99" | tr , '\n' | awk -v name="$name" '
-    function median(list, n,    i, j, t) {
-        for (i = 2; i <= n; i++)
-            for (j = i; j > 1 && list[j - 1] > list[j]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
-        return (list[int((n + 1) / 2)] + list[int((n + 2) / 2)]) / 2
-    }
+    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at-99" | tr , '\n' | awk -v name="$name" "$median"'
     NR == 1 { first = before = $1 }
     NR % 2 && NR > 1 { ratio[++n] = 100 * 2 * under / ($1 + before); without[n] = before = $1 }
     { under = $1 }

@@ -421,6 +421,8 @@ static void test_for_whom(void **state)
 	const struct cost_of guessed = {.function = 1, .shape = 2, .blocks = 1};
 	const struct kernel long_one = {.function = 2, .ns = 600000};
 	const struct cost_of of_long = {.function = 2, .shape = 1, .blocks = 1};
+	const struct pace_work own_default = {
+		.stream = &fake.streams[0][0], .per_thread = true, .what = of_short};
 
 	joined_and_known(state, 99);
 	for (unsigned i = 0; i < 2000; i++)
@@ -434,6 +436,7 @@ static void test_for_whom(void **state)
 	assert_false(is_leased_of(&context_a, 1, &of_short));
 	assert_true(is_leased(&of_short));
 	assert_true(is_leased_of(NULL, 0, &of_short));
+	assert_false(!pace_is_open() && pace_lease(&own_default));
 	launch(&(struct kernel){.function = 8, .ns = 1000}); /* which nobody has seen */
 	assert_false(pace_has_lease());
 	left();
