@@ -40,6 +40,9 @@ struct meter {
 	uint64_t contexts_at_ns; /* when contexts last did */
 	const void *context;     /* of the last that was given work, and */
 	const void *stream;      /* meter_stream of the last that was given work */
+	const void *thread;      /* whose it was: the address of something it alone has */
+	const void *ended;       /* meter_stream of one in which a window ended before the next
+				  * launch, not behind one: so the next begins; or NULL */
 	int64_t sampled;         /* what had been charged when something known was sampled */
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */

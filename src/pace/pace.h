@@ -194,3 +194,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work);
 
 /* The driver took it (or did not). */
 void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted);
+
+/* The thread is about to wait for the stream, while nothing is captured. What of the work is said
+ * in its cost does not matter. */
+void pace_will_wait(const struct pace_work *work);

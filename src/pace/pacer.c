@@ -32,6 +32,7 @@
 #define ASK_EACH_NS    (200 * NS_PER_US)
 #define ASK_IDLE_NS    (50 * NS_PER_US)
 #define OTHERS_EACH_NS (200 * NS_PER_MS)
+#define WAITS_NS       (250 * NS_PER_US) /* at leisure: of a window that ends before a wait, least */
 #define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
 #define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
@@ -192,9 +193,10 @@ static void look_for_others(struct meter *meter, const struct pace_work *work, u
 	STORE(meter->peers, launch ? region_living(joined) - 1 : 0);
 }
 
+static PACE_OF_THREAD char own; /* its address names the thread */
+
 const void *meter_stream(const struct pace_work *work)
 {
-	static PACE_OF_THREAD char own; /* its address names the thread */
 	static const char legacy;
 	uintptr_t stream = (uintptr_t)work->stream;
 
@@ -208,6 +210,7 @@ static void note_stream(struct meter *meter, const struct pace_work *work, uint6
 	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
 	const void *last_context = LOAD(meter->context);
 
+	STORE(meter->thread, &own);
 	if (last_context != work->context) {
 		STORE(meter->context, work->context);
 		if (last_context)
@@ -326,22 +329,38 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 						 : pace_driver->is_busy(work));
 }
 
+/* All from the last window's end on is in the next one. */
+static bool is_to_open(struct meter *meter, const struct pace_work *work)
+{
+	const void *stream = LOAD(meter->ended);
+
+	if (!stream || stream != meter_stream(work))
+		return false;
+	STORE(meter->ended, NULL);
+	return true;
+}
+
 /* -- the contract ----------------------------------------------------------------------------- */
+
+static struct meter *meter_of(const struct pace_work *work)
+{
+	bool any = work->device >= 0 && work->device < VGPU_DEVICES_MAX;
+
+	return any && is_attached(&meters[work->device]) ? &meters[work->device] : NULL;
+}
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false;
+	bool waited = false, opens;
 	unsigned pct;
 	uint64_t now_ns;
 	int error;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
 	lease_return();
-	if (work->device < 0 || work->device >= VGPU_DEVICES_MAX)
-		return 0;
-	meter = &meters[work->device];
-	if (!is_attached(meter))
+	meter = meter_of(work);
+	if (!meter)
 		return 0;
 	pct = limit_of(meter);
 	note_limit(meter, pct != 0);
@@ -364,8 +383,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
-	if (ret_pass->idle && !meter_is_blind(meter, now_ns))
-		window_open(meter, work, now_ns, true);
+	opens = is_to_open(meter, work);
+	if ((opens || ret_pass->idle) && !meter_is_blind(meter, now_ns))
+		window_open(meter, work, now_ns, !opens);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;
 }
@@ -404,6 +424,36 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	show_utilisation(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);
+}
+
+/* Whether a wait is for all that the process has on the device, and it is this thread that knows
+ * what that is. */
+static bool is_for_all(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	return LOAD(meter->thread) == &own && LOAD(meter->context) == work->context &&
+	       LOAD(meter->stream) == meter_stream(work) && !meter_is_mixed(meter, now_ns);
+}
+
+/* Behind the wait, for how long the device has been idle would be a guess: what is being measured
+ * ends before it. Not where the stream has come to its end already; nor, at leisure, time and again
+ * for little work. */
+void pace_will_wait(const struct pace_work *work)
+{
+	struct meter *meter = meter_of(work);
+	uint64_t now_ns;
+
+	if (!meter || !LOAD(meter->window.span) || !region_is_there(joined))
+		return;
+	now_ns = clock_wall_ns();
+	if (!is_for_all(meter, work, now_ns) ||
+	    (meter_leisure(meter) > 1 &&
+	     meter_since(now_ns, LOAD(meter->window.opened_ns)) < WAITS_NS))
+		return;
+	lease_return();
+	if (!LOAD(meter->window.launches) || !pace_driver->is_busy(work))
+		return;
+	STORE(meter->ended, meter_stream(work));
+	window_cut(meter, work, now_ns, true);
 }
 
 void pace_end_context(const void *context)

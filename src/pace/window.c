@@ -15,6 +15,9 @@
  * time, too. Nothing says how many, but that the device gives each the same: so the process's own
  * is all of it at most, and at least its fair part. Costs hold in between.
  *
+ * A window ends before its thread waits for the stream, and the next begins before the first launch
+ * behind the wait: for how long the device was idle in between, only costs could say.
+ *
  * There is one window at a time for a device in a process. One that its stream does not go on with
  * is dropped after STALE_NS.
  *
@@ -38,7 +41,8 @@
 #define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
 #define YOUNG_NS        (4 * NS_PER_MS) /* at leisure: none is opened so soon after another */
 #define STALE_NS        (20 * NS_PER_MS)
-#define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200) */
+#define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200), */
+#define EVENT_SLACK_NS  900  /* or so much less, around little that came to an idle device */
 
 #define TRIM_ONE         (1u << 16)
 #define TRIM_PART_LEAST  (1 / 32.0)
@@ -209,13 +213,14 @@ static double within(double value, double least, double most)
 /*
  * By what the last windows found, together: the proportion of each would be too high on the whole,
  * where what lies between two events is a matter of chance. None counts for much more than others,
- * as the cost of a launch that is far off says nothing of the next ones. Of no window that tells,
+ * as the cost of a launch that is far off says nothing of the next ones; short ones count for less,
+ * and make less be forgotten. Of no window that tells,
  * slowly back. One that tells little confirms what is above what samples say, nearly; never what is
  * below, as the device may have been busy when it was taken to be idle.
  */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
-	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, now;
+	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, now, part;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
@@ -226,8 +231,9 @@ static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double t
 		rest = rest > 1 ? rest + (1 - rest) * TRIM_WINDOWS / TRIM_BACK : 1;
 		busy = told * busy + (1 - told) * rest;
 		untrimmed = within(untrimmed, 0, WINDOW_WEIGHS_NS);
-		window->busy_ns += busy * untrimmed - window->busy_ns / TRIM_WINDOWS;
-		window->untrimmed_ns += untrimmed - window->untrimmed_ns / TRIM_WINDOWS;
+		part = within(untrimmed / (double)WINDOW_NS, 0, 1) / TRIM_WINDOWS;
+		window->busy_ns += busy * untrimmed - part * window->busy_ns;
+		window->untrimmed_ns += untrimmed - part * window->untrimmed_ns;
 	} else {
 		window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
 	}
@@ -268,7 +274,7 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 
 	if (span->clear && idle * IDLE_PART <= took) {
 		least = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
-		most = least + (int64_t)within((double)unsure, 0, (double)idle);
+		most = least + (int64_t)within((double)unsure, 0, (double)idle) + EVENT_SLACK_NS;
 		if (seen < least)
 			return least;
 		if (!others)

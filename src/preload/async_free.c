@@ -1,5 +1,6 @@
 /*
- * Frees in stream order, and the synchronisations at which their memory really goes.
+ * Frees in stream order, and the synchronisations at which their memory really goes; before one,
+ * the pacer is told (launch.h).
  *
  * A pool gives back what exceeds its release threshold when a stream, event or context is
  * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory the
@@ -14,6 +15,7 @@
  */
 #include "cuda.h"
 #include "hooks.h"
+#include "launch.h"
 #include "lock.h"
 #include "pace.h"
 #include "pools.h"
@@ -218,12 +220,14 @@ static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_t
 CUresult cuStreamSynchronize(CUstream hStream)
 {
 	cuda_bind();
+	launch_will_wait(hStream, false);
 	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
 	cuda_bind();
+	launch_will_wait(hStream, true);
 	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
 }
 

@@ -138,14 +138,17 @@ static CUresult lose(void)
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 
+static void find_device(struct pace_work *work)
+{
+	work->context = context_of(work->stream);
+	work->device = work->context ? device_of(work->context) : -1;
+}
+
 /* What is limited is entered; the words were asked before. */
 static CUresult enter(struct launch *launch)
 {
-	struct pace_work *work = &launch->work;
-
-	work->context = context_of(work->stream);
-	work->device = work->context ? device_of(work->context) : -1;
-	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
+	find_device(&launch->work);
+	return pace_enter(&launch->pass, &launch->work) == 0 ? CUDA_SUCCESS : lose();
 }
 
 /* What the thread has a lease for. A context is on one device, and so are all if there is just one.
@@ -195,6 +198,16 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	if (launch->pass.meter)
 		pace_leave(&launch->pass, &launch->work, result == CUDA_SUCCESS);
 	return result;
+}
+
+void launch_will_wait(CUstream stream, bool per_thread)
+{
+	struct pace_work work = {.stream = stream, .per_thread = per_thread};
+
+	if (!pace_asks_all() || capture_any())
+		return;
+	find_device(&work);
+	pace_will_wait(&work);
 }
 
 #define LAUNCH(name, stream, per_thread, what, parameters, arguments) \

@@ -21,6 +21,9 @@ struct launch {
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what);
 
+/* The thread is about to wait for the stream. */
+void launch_will_wait(CUstream stream, bool per_thread);
+
 /* Returns the driver's result. */
 CUresult launch_end(struct launch *launch, CUresult result);
 

@@ -468,8 +468,17 @@ UNUSED static void wait_until(uint64_t done_ns)
 	pace_waited();
 }
 
-/* And for all that it has submitted. */
+/* And for all that it has submitted, by some way that says nothing of that. */
 UNUSED static void synchronise(int device)
 {
 	wait_until(fake.done_ns[device]);
+}
+
+/* And for a stream. */
+UNUSED static void synchronise_stream(unsigned stream)
+{
+	const struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][stream]};
+
+	pace_will_wait(&work);
+	wait_until(fake.streams[0][stream].done_ns);
 }

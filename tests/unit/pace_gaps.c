@@ -76,6 +76,34 @@ static void test_copies_beside(void **state)
 	call_ns = CALL_NS;
 }
 
+/* What is between two waits is measured as a whole: lengths that are unlike, under one name, and
+ * few at a time, are charged as what they are together. */
+static void test_unlike_between_waits(void **state)
+{
+	static const uint64_t lengths[] = {5000,    20000, 100000,  1500000, 3000,  60000,
+					   2400000, 8000,  1100000, 30000,   700000};
+	static const unsigned quotas_of_waits[] = {10, 30, 80};
+
+	for (size_t i = 0; i < 3; i++) {
+		struct sums then = {.at_ns = 0};
+		uint64_t end_ns;
+
+		joined(state, quotas_of_waits[i]);
+		end_ns = time_ns + 6 * NS_PER_S;
+		for (unsigned n = 0; time_ns < end_ns; n++) {
+			const struct kernel kernel = {.function = 1, .ns = lengths[n % 11]};
+
+			assert_int_equal(launch(&kernel), 0);
+			if (n % 5 == 4)
+				synchronise_stream(0);
+			if (!then.at_ns && end_ns - time_ns < 5 * NS_PER_S)
+				then = sums_now();
+		}
+		assert_share("unlike between waits", share_since(&then), quotas_of_waits[i], 1, 1);
+		left();
+	}
+}
+
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
  * that was, nobody knows, and by what samples show it was too early. */
 static void test_gaps_and_late_wakes(void **state)
@@ -241,6 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_gaps),
 		TEST(test_copies_beside),
+		TEST(test_unlike_between_waits),
 		TEST(test_gaps_and_late_wakes),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),

@@ -228,7 +228,8 @@ static void test_waiting_is_over(void **state)
 }
 
 /* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
- * are paid for. */
+ * are paid for. How many is a matter of chance: of lengths from 40 to 60 us, 97 in the mean and 125
+ * at most. */
 static void test_late_is_waited_for(void **state)
 {
 	struct kernel kernel = {.function = 1, .ns = 50000};
@@ -241,7 +242,7 @@ static void test_late_is_waited_for(void **state)
 	kernel.ns *= 1000;
 	while (time_ns - began_ns < 20 * NS_PER_S) {
 		assert_int_equal(launch(&kernel), 0);
-		assert_true(fake.done_ns[0] < time_ns + 5 * NS_PER_S);
+		assert_true(fake.done_ns[0] < time_ns + 160 * kernel.ns);
 	}
 	assert_share("late",
 		     100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns), 50,
