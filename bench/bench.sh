@@ -4,7 +4,8 @@
 # figures of each say more: others only ever make a run slower. The second is of launches, as fast as can be and with an
 # event behind each, by which it is timed: bare, in a slice that has no compute quota, and in one of 99 %, which nothing
 # has to wait for, so that what is left is the accounting. The third is the region's share of it, without a driver: each
-# run's median and 99th percentile, and of these the medians over RUNS runs, beside what the first is meant to stay below. Reported, not asserted: machines are noisy.
+# run's median and 99th percentile, and of these the medians over RUNS runs, beside what the first is meant to stay
+# below. Reported, not asserted: machines are noisy.
 set -eu
 build=$(cd "${1:-build}" && pwd)
 runs=${RUNS:-7}

@@ -68,10 +68,19 @@ static bool is_attached(const struct meter *meter)
 	return __atomic_load_n(&meter->bucket, __ATOMIC_ACQUIRE) != NULL; /* pacer_attach's store */
 }
 
+/* NULL: it is not in the slice. */
+static struct meter *meter_of(int device)
+{
+	bool any = device >= 0 && device < VGPU_DEVICES_MAX;
+
+	return any && is_attached(&meters[device]) ? &meters[device] : NULL;
+}
+
 bool pace_is_limited(int device)
 {
-	return device >= 0 && device < VGPU_DEVICES_MAX && is_attached(&meters[device]) &&
-	       limit_of(&meters[device]) != 0;
+	const struct meter *meter = meter_of(device);
+
+	return meter && limit_of(meter) != 0;
 }
 
 void pace_set_policy(int device, unsigned policy_pct)
@@ -342,13 +351,6 @@ static bool is_to_open(struct meter *meter, const struct pace_work *work)
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
-static struct meter *meter_of(const struct pace_work *work)
-{
-	bool any = work->device >= 0 && work->device < VGPU_DEVICES_MAX;
-
-	return any && is_attached(&meters[work->device]) ? &meters[work->device] : NULL;
-}
-
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
@@ -359,7 +361,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
 	lease_return();
-	meter = meter_of(work);
+	meter = meter_of(work->device);
 	if (!meter)
 		return 0;
 	pct = limit_of(meter);
@@ -439,7 +441,7 @@ static bool is_for_all(const struct meter *meter, const struct pace_work *work, 
  * for little work. */
 void pace_will_wait(const struct pace_work *work)
 {
-	struct meter *meter = meter_of(work);
+	struct meter *meter = meter_of(work->device);
 	uint64_t now_ns;
 
 	if (!meter || !LOAD(meter->window.span) || !region_is_there(joined))

@@ -15,8 +15,9 @@
  * time, too. Nothing says how many, but that the device gives each the same: so the process's own
  * is all of it at most, and at least its fair part. Costs hold in between.
  *
- * A window ends before its thread waits for the stream, and the next begins before the first launch
- * behind the wait: for how long the device was idle in between, only costs could say.
+ * A window ends before the thread that launched last waits for the stream, if that is at work, and
+ * the next begins before the first launch behind the wait: for how long the device was idle in
+ * between, only costs could say.
  *
  * There is one window at a time for a device in a process. One that its stream does not go on with
  * is dropped after STALE_NS.
@@ -214,9 +215,9 @@ static double within(double value, double least, double most)
  * By what the last windows found, together: the proportion of each would be too high on the whole,
  * where what lies between two events is a matter of chance. None counts for much more than others,
  * as the cost of a launch that is far off says nothing of the next ones; short ones count for less,
- * and make less be forgotten. Of no window that tells,
- * slowly back. One that tells little confirms what is above what samples say, nearly; never what is
- * below, as the device may have been busy when it was taken to be idle.
+ * and make less be forgotten. Of no window that tells, slowly back. One that tells little confirms
+ * what is above what samples say, nearly; never what is below, as the device may have been busy
+ * when it was taken to be idle.
  */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {

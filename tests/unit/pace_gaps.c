@@ -2,6 +2,8 @@
  * When a device is taken to be busy: with gaps between kernels that samples do not show, and with a
  * kernel that runs on and on.
  */
+#include <pthread.h>
+
 #include "pace_fake.h"
 
 /* Of a device that is never idle, all is charged, though samples show only part of it. */
@@ -102,6 +104,34 @@ static void test_unlike_between_waits(void **state)
 		assert_share("unlike between waits", share_since(&then), quotas_of_waits[i], 1, 1);
 		left();
 	}
+}
+
+static void *wait_for_stream(void *work)
+{
+	pace_will_wait(work);
+	return NULL;
+}
+
+/* That another thread waits changes nothing: what went with this one's lease is not counted yet. */
+static void test_others_wait(void **state)
+{
+	static const struct kernel kernel = {.function = 1, .ns = 10000};
+	struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][0]};
+	struct sums then;
+	pthread_t other;
+
+	joined(state, 50);
+	share_of(&kernel, 1, NS_PER_S / 4);
+	then = sums_now();
+	for (unsigned n = 0; n < 20000; n++) {
+		assert_int_equal(launch(&kernel), 0);
+		if (n % 20)
+			continue;
+		assert_int_equal(pthread_create(&other, NULL, wait_for_stream, &work), 0);
+		pthread_join(other, NULL);
+	}
+	assert_share("others wait, charged", 100 * charged_since(&then), 100, 2, 2);
+	left();
 }
 
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
@@ -270,6 +300,7 @@ int main(void)
 		TEST(test_gaps),
 		TEST(test_copies_beside),
 		TEST(test_unlike_between_waits),
+		TEST(test_others_wait),
 		TEST(test_gaps_and_late_wakes),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),
