@@ -43,10 +43,13 @@ struct meter {
 	const void *thread;      /* whose it was: the address of something it alone has */
 	const void *ended;       /* meter_stream of one in which a window ended before the next
 				  * launch, not behind one: so the next begins; or NULL */
+	uint64_t paid_until_ns;  /* up to when unknown launches' time was paid for, as they were */
+	const void *paid_stream; /* settled; the last one's */
 	int64_t sampled;         /* what had been charged when something known was sampled */
 	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
 	uint64_t util_at_ns;     /* when its part was shown */
+	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
 	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
 	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
 	int32_t awaited;     /* so many launches go at once yet: something waits for them */

@@ -174,6 +174,7 @@ struct pace_pass {
 	struct span *sample; /* NULL: it is not measured by itself */
 	uint64_t cost_ns;    /* what it was known to cost before, or COST_UNKNOWN */
 	uint64_t at_ns;      /* when it was let go */
+	uint64_t turn_ns;    /* the meter's, if it is this one's turn, or 0 */
 	bool idle;           /* the device had nothing to do for the process */
 	bool goes;           /* whatever the bucket says: it would have gone before it was held for
 			      * something else, or something may wait for it */

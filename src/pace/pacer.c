@@ -36,6 +36,8 @@
 #define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
 #define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
+#define NAP_TURN_NS    (10 * NS_PER_US)
+#define TURN_NS        (NS_PER_MS / 2) /* a launch takes so long that others do not wait for it */
 
 static struct meter meters[VGPU_DEVICES_MAX];
 static struct region *joined; /* by pacer_attach */
@@ -263,7 +265,32 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
-static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
+/*
+ * Of the threads that wait for the bucket, one goes at a time, and is charged before the next one
+ * looks: else all would go at once for what is there for one. One that the driver keeps is not
+ * waited for: it may need what another launches.
+ */
+static bool takes_turn(struct meter *meter, struct pace_pass *pass, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->turn_ns);
+
+	if ((then_ns && meter_since(now_ns, then_ns) < TURN_NS) ||
+	    !SWAP(meter->turn_ns, then_ns, now_ns))
+		return false;
+	pass->turn_ns = now_ns;
+	return true;
+}
+
+static void end_turn(struct meter *meter, struct pace_pass *pass)
+{
+	uint64_t turn_ns = pass->turn_ns;
+
+	if (turn_ns)
+		SWAP(meter->turn_ns, turn_ns, 0); /* which may be another's by now */
+}
+
+static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
+			   struct pace_pass *pass)
 {
 	int error = 0;
 
@@ -275,8 +302,12 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work)
 		if (!pct)
 			return 0;
 		bucket_refill(meter->bucket, pct, now_ns);
-		if (bucket_is_open(meter->bucket))
-			return 0;
+		if (bucket_is_open(meter->bucket)) {
+			if (takes_turn(meter, pass, now_ns))
+				return 0;
+			sys_sleep_ns(NAP_TURN_NS);
+			continue;
+		}
 		if (meter_is_blind(meter, now_ns))
 			window_break(meter);
 		sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
@@ -374,7 +405,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
-		error = wait_for_bucket(meter, work);
+		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
 		now_ns = clock_wall_ns();
 	}
@@ -402,6 +433,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!meter)
 		return;
 	if (!submitted) {
+		end_turn(meter, pass);
 		if (sample)
 			span_drop(sample);
 		return;
@@ -418,6 +450,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
+	end_turn(meter, pass);
 	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);
 	window_close(meter, work, now_ns);

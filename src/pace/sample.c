@@ -35,6 +35,7 @@
 #define APART_NS       (1 * NS_PER_MS)   /* of two that are not */
 #define DUE_LOG2       3                 /* one in so many that are due is sampled, */
 #define OVERDUE_LOG2   1                 /* and that are overdue */
+#define PAID_NS        (60 * NS_PER_S)   /* ahead: nobody has, the clock was set back */
 #define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
 #define SOON_NS        (10 * NS_PER_US)
 #define ASKS           6                /* of 1.5 us at least */
@@ -178,6 +179,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	}
 	note_wait(sample, call_ns, waited, slow);
 	sample->unknown = unknown;
+	sample->at_once = unknown && span_is_begun(sample);
 	if (unknown)
 		STORE(meter->settle_at_ns, 0);
 	sample->due_ns = unknown ? 0 : tally_due_ns(&meter->tally);
@@ -219,6 +221,23 @@ static bool leans_low(const struct meter *meter)
 	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
 }
 
+/* Of an unknown launch's time, what is not paid for yet: threads' first launches run beside each
+ * other in their streams, and all have the same time in them. Only one thread settles at a time. */
+static uint64_t unpaid_ns(const struct span *span, uint64_t ns)
+{
+	struct meter *meter = span->meter;
+	uint64_t paid_ns = meter->paid_until_ns, until_ns = span->begun_ns + ns;
+	bool beside = span->at_once && meter->paid_stream != span->stream;
+
+	if (until_ns > paid_ns) {
+		meter->paid_until_ns = until_ns;
+		meter->paid_stream = span->stream;
+	}
+	if (!beside || paid_ns <= span->begun_ns || paid_ns - span->begun_ns > PAID_NS)
+		return ns;
+	return until_ns > paid_ns ? until_ns - paid_ns : 0;
+}
+
 void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 {
 	bool measured = took_ns != SPANS_NONE;
@@ -226,7 +245,7 @@ void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 	struct cost *cost = span->cost;
 
 	if (span->unknown)
-		meter_correct(span->meter, (int64_t)ns);
+		meter_correct(span->meter, (int64_t)(measured ? unpaid_ns(span, ns) : ns));
 	if (!measured)
 		return;
 	if (waited)

@@ -38,6 +38,8 @@ static bool has_events(struct span *span, void *context)
 	if (span->context == context)
 		return true;
 	STORE(span->context, NULL);
+	span->before = NULL;
+	STORE(span->given, NULL);
 	span->begin = pace_driver->event_make(context);
 	span->end = span->begin ? pace_driver->event_make(context) : NULL;
 	if (!span->end)
@@ -87,8 +89,40 @@ struct span *span_take(void *context)
 	return span ? span : take(context, true);
 }
 
+/* The two have one event, till it is only the other's. */
+void span_follow(struct span *span, struct span *before)
+{
+	span->prepaid_ns = 0;
+	span->expected = false;
+	span->fenced = before->fenced;
+	span->before = before;
+	span->own = span->begin;
+	span->begin = before->end;
+	STORE(before->given, span->own);
+}
+
+/* It is over: what follows it keeps its end. */
+static void leave_end(struct span *span)
+{
+	void *given = __atomic_exchange_n(&span->given, NULL, __ATOMIC_RELAXED);
+
+	if (given)
+		span->end = given;
+}
+
+/* It is dropped: what it follows keeps its begin, if that is not over. */
+static void leave_begin(struct span *span)
+{
+	void *own = span->own;
+
+	if (span->before && SWAP(span->before->given, own, NULL))
+		span->begin = own;
+	span->before = NULL;
+}
+
 void span_drop(struct span *span)
 {
+	leave_begin(span);
 	set(span, FREE);
 }
 
@@ -142,6 +176,8 @@ static bool settle(struct span *span, span_done_fn *done)
 	}
 	SUB(closed_count, 1);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
+	leave_end(span);
+	span->before = NULL; /* which was over before */
 	set(span, FREE);
 	return true;
 }

@@ -28,6 +28,9 @@ struct span {
 	void *context;      /* of the events; NULL: there are none */
 	const void *stream; /* meter_stream of its work; NULL: of several, and fenced */
 	void *begin, *end;
+	struct span *before; /* what it follows, whose end is its begin; NULL: nothing */
+	void *own;           /* the event that it gave for that */
+	void *given;         /* atomic: the one that it was given for its end, or NULL */
 	uint64_t turn;       /* the how many-th to be closed */
 	uint64_t prepaid_ns; /* charged for it before it was over */
 	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
@@ -43,6 +46,7 @@ struct span {
 	bool alone;    /* of a window: it is of all streams that were given work */
 	bool clear;    /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown;  /* of a sample: it is charged when it is known */
+	bool at_once;  /* of an unknown one's sample: it began when its begin was recorded */
 	bool expected; /* of a sample: its kernel is known to wait, and only itself waits for it */
 };
 
@@ -52,6 +56,8 @@ struct span *span_take(void *context);
  * where that is. False: nothing is recorded. */
 bool span_begin(struct span *span, const struct pace_work *work, bool fenced);
 bool span_end(struct span *span, const struct pace_work *work);
+/* Instead: it begins where another ends, which has that, and is not closed yet. */
+void span_follow(struct span *span, struct span *before);
 /* Whether the device has come to its begin. */
 bool span_is_begun(const struct span *span);
 /* It has both. */

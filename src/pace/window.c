@@ -19,8 +19,8 @@
  * the next begins before the first launch behind the wait: for how long the device was idle in
  * between, only costs could say.
  *
- * There is one window at a time for a device in a process. One that its stream does not go on with
- * is dropped after STALE_NS.
+ * There is one window at a time for a device in a process. One that is over is followed by the
+ * next, with the same event. One that its stream does not go on with is dropped after STALE_NS.
  *
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
@@ -87,18 +87,127 @@ static bool is_young(const struct meter *meter, uint64_t now_ns)
 	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < YOUNG_NS;
 }
 
-/* Of all streams, if there are several, and it can be. */
+static double within(double value, double least, double most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+static void set_trim(struct meter *meter)
+{
+	const struct window *window = &meter->window;
+	double now = window->busy_ns / window->untrimmed_ns;
+
+	STORE(meter->trim, (uint32_t)(TRIM_ONE * within(now, TRIM_PART_LEAST, TRIM_PART_MOST)));
+}
+
+/* Of a window that does not tell: slowly back. */
+static void trim_back(struct meter *meter)
+{
+	struct window *window = &meter->window;
+
+	window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
+	set_trim(meter);
+}
+
+/* Whether one of all streams is wanted, and may be. */
+static bool is_for_all(const struct meter *meter, uint64_t now_ns)
+{
+	return meter_is_mixed(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
+	       !meter_mixes_contexts(meter, now_ns);
+}
+
 static bool begin(struct meter *meter, struct span *span, const struct pace_work *work,
 		  uint64_t now_ns)
 {
-	bool fenced;
+	bool fenced = is_for_all(meter, now_ns) && span_begin(span, work, true);
 
-	if (!meter_is_mixed(meter, now_ns))
-		return span_begin(span, work, false);
-	fenced = LOAD(meter->stuck) <= 0 && !meter_mixes_contexts(meter, now_ns) &&
-		 span_begin(span, work, true);
-	STORE(meter->fenced, fenced);
+	if (meter_is_mixed(meter, now_ns))
+		STORE(meter->fenced, fenced);
 	return fenced || span_begin(span, work, false);
+}
+
+/* Under its lock, as all up to the next that is not static. */
+static void start(struct meter *meter, struct span *span, const struct pace_work *work,
+		  uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+
+	span->kind = SPAN_WINDOW;
+	span->meter = meter;
+	span->stream = span->fenced ? NULL : meter_stream(work);
+	STORE(window->context, work->context);
+	STORE(window->stream, span->stream);
+	STORE(window->opened_ns, now_ns);
+	STORE(window->used_ns, now_ns);
+	STORE(window->launches, 0);
+	STORE(window->breaks, LOAD(meter->breaks));
+	STORE(window->span, span);
+}
+
+static void start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+	struct span *span;
+
+	if (window->span) {
+		if (window->launches > 0 && window->breaks == LOAD(meter->breaks))
+			trim_back(meter);
+		span_drop(window->span);
+	}
+	STORE(window->span, NULL);
+	span = span_take(work->context);
+	if (span && begin(meter, span, work, now_ns)) {
+		mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
+		start(meter, span, work, now_ns);
+	} else if (span) {
+		span_drop(span);
+	}
+}
+
+/* Behind one that has its end, and is not closed: so that all is in the one or in the other, be it
+ * that threads submit meanwhile what they have not been charged for. */
+static void start_behind(struct meter *meter, struct span *last, const struct pace_work *work,
+			 uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+	struct span *span;
+
+	if (last->fenced != is_for_all(meter, now_ns))
+		return;
+	span = span_take(work->context);
+	if (!span)
+		return;
+	span_follow(span, last);
+	STORE(window->from.charged, last->to.charged);
+	STORE(window->from.sure, last->to.sure);
+	STORE(window->from.idle_ns, last->to.idle_ns);
+	start(meter, span, work, now_ns);
+}
+
+/*
+ * Whether it has an end now, and is to be closed. tells: the stream was busy from its begin to now.
+ * The mark comes behind the event, as at the begin: what other threads submit meanwhile is charged
+ * once the driver has it. A fence behind a kernel that runs on and on would never be reached.
+ */
+static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
+{
+	struct window *window = &meter->window;
+	struct span *span = window->span;
+	bool mixed = meter_is_mixed(meter, now_ns);
+
+	STORE(window->span, NULL);
+	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
+		span_drop(span);
+		return false;
+	}
+	span->alone = span->fenced || !mixed;
+	if (!mixed) /* nothing behind it in that stream is over before it is */
+		span->stream = meter_stream(work);
+	span->from = window->from;
+	mark(&span->to, meter, now_ns);
+	span->clear = tells && window->breaks == LOAD(meter->breaks);
+	span->due_ns = tally_due_ns(&meter->tally);
+	return true;
 }
 
 /*
@@ -108,84 +217,45 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
 {
 	struct window *window = &meter->window;
-	struct span *span;
 
 	if (is_good(meter, now_ns) || (was_idle && is_young(meter, now_ns)) ||
 	    !lock_try(&window->lock))
 		return;
-	if (is_good(meter, now_ns)) {
-		lock_release(&window->lock);
-		return;
-	}
-	if (window->span) {
-		span_drop(window->span);
-		STORE(window->span, NULL);
-	}
-	span = span_take(work->context);
-	if (span && begin(meter, span, work, now_ns)) {
-		span->kind = SPAN_WINDOW;
-		span->meter = meter;
-		STORE(window->context, work->context);
-		span->stream = span->fenced ? NULL : meter_stream(work);
-		STORE(window->stream, span->stream);
-		mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
-		STORE(window->opened_ns, now_ns);
-		STORE(window->used_ns, now_ns);
-		STORE(window->launches, 0);
-		STORE(window->breaks, LOAD(meter->breaks));
-		STORE(window->span, span);
-	} else if (span) {
-		span_drop(span);
-	}
+	if (!is_good(meter, now_ns))
+		start_anew(meter, work, now_ns);
 	lock_release(&window->lock);
 }
 
-/*
- * Under its lock. tells: the stream was busy from its begin to now. The mark comes behind the
- * event, as at the begin: what other threads submit meanwhile is charged once the driver has it. A
- * fence behind a kernel that runs on and on would never be reached.
- */
-static void end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
+/* Whether there is enough in it, or nothing more to come. */
+static bool is_over(struct meter *meter, uint64_t now_ns)
 {
-	struct window *window = &meter->window;
-	struct span *span = window->span;
-	bool mixed = meter_is_mixed(meter, now_ns);
+	const struct window *window = &meter->window;
+	int64_t charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 
-	STORE(window->span, NULL);
-	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
-		span_drop(span);
-		return;
-	}
-	span->alone = span->fenced || !mixed;
-	if (!mixed) /* nothing behind it in that stream is over before it is */
-		span->stream = meter_stream(work);
-	span->from = window->from;
-	mark(&span->to, meter, now_ns);
-	span->clear = tells && window->breaks == LOAD(meter->breaks);
-	span->due_ns = tally_due_ns(&meter->tally);
-	span_close(span);
+	return LOAD(window->launches) >= WINDOW_LAUNCHES ||
+	       charged >= (int64_t)WINDOW_NS * meter_leisure(meter) ||
+	       meter_since(now_ns, LOAD(window->opened_ns)) >= WINDOW_LONG_NS ||
+	       !bucket_is_open(meter->bucket);
 }
 
-/* After a launch: once there is enough in it, or nothing more to come. Until then it takes no lock:
- * that another window is counted by mistake does no harm. */
+/* After a launch. Until it is over it takes no lock: that another window is counted by mistake does
+ * no harm. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	unsigned leisure = meter_leisure(meter);
-	int64_t charged;
+	struct span *span;
 
 	if (!LOAD(window->span) || !is_of(window, work))
 		return;
-	charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 	STORE(window->used_ns, now_ns);
-	if (ADD(window->launches, 1) < WINDOW_LAUNCHES && charged < (int64_t)WINDOW_NS * leisure &&
-	    meter_since(now_ns, LOAD(window->opened_ns)) < WINDOW_LONG_NS &&
-	    bucket_is_open(meter->bucket))
+	ADD(window->launches, 1);
+	if (!is_over(meter, now_ns) || !lock_try(&window->lock))
 		return;
-	if (!lock_try(&window->lock))
-		return;
-	if (window->span && is_of(window, work))
-		end(meter, work, now_ns, true);
+	span = window->span;
+	if (span && is_of(window, work) && end(meter, work, now_ns, true)) {
+		start_behind(meter, span, work, now_ns);
+		span_close(span);
+	}
 	lock_release(&window->lock);
 }
 
@@ -193,22 +263,20 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
 {
 	struct window *window = &meter->window;
+	struct span *span;
 
 	if (!LOAD(window->span) || !lock_try(&window->lock))
 		return;
-	if (window->span && is_of(window, work) && LOAD(window->launches) > 0)
-		end(meter, work, now_ns, is_busy);
+	span = window->span;
+	if (span && is_of(window, work) && LOAD(window->launches) > 0 &&
+	    end(meter, work, now_ns, is_busy))
+		span_close(span);
 	lock_release(&window->lock);
 }
 
 void window_break(struct meter *meter)
 {
 	ADD(meter->breaks, 1);
-}
-
-static double within(double value, double least, double most)
-{
-	return value < least ? least : value > most ? most : value;
 }
 
 /*
@@ -221,7 +289,7 @@ static double within(double value, double least, double most)
  */
 static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
-	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, now, part;
+	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, part;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
@@ -235,11 +303,10 @@ static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double t
 		part = within(untrimmed / (double)WINDOW_NS, 0, 1) / TRIM_WINDOWS;
 		window->busy_ns += busy * untrimmed - part * window->busy_ns;
 		window->untrimmed_ns += untrimmed - part * window->untrimmed_ns;
+		set_trim(meter);
 	} else {
-		window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
+		trim_back(meter);
 	}
-	now = within(window->busy_ns / window->untrimmed_ns, TRIM_PART_LEAST, TRIM_PART_MOST);
-	STORE(meter->trim, (uint32_t)(TRIM_ONE * now));
 	lock_release(&window->lock);
 }
 

@@ -134,6 +134,32 @@ static void test_others_wait(void **state)
 	left();
 }
 
+/* Kernels that ran beside each other took less than their samples; alone, they do not, and where
+ * the device is taken to be idle for that, no window tells. */
+static void test_no_longer_beside(void **state)
+{
+	static const struct kernel kernels[] = {
+		{.function = 1, .ns = 200000},
+		{.function = 1, .ns = 200000, .stream = 1},
+		{.function = 1, .ns = 200000, .stream = 2},
+		{.function = 1, .ns = 200000, .stream = 3},
+	};
+	struct sums then;
+
+	joined(state, 80);
+	fake.beside = true;
+	share_of(kernels, 4, NS_PER_S);
+	for (unsigned n = 0; n < 10000; n++) {
+		if (n == 5000)
+			then = sums_now();
+		assert_int_equal(launch(&kernels[n / 5 % 2]), 0);
+		synchronise(0);
+		pass(20000);
+	}
+	assert_share("alone again, charged", 100 * charged_since(&then), 100, 5, 5);
+	left();
+}
+
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
  * that was, nobody knows, and by what samples show it was too early. */
 static void test_gaps_and_late_wakes(void **state)
@@ -301,6 +327,7 @@ int main(void)
 		TEST(test_copies_beside),
 		TEST(test_unlike_between_waits),
 		TEST(test_others_wait),
+		TEST(test_no_longer_beside),
 		TEST(test_gaps_and_late_wakes),
 		TEST(test_slow_records),
 		TEST(test_gaps_are_behind),
