@@ -38,19 +38,20 @@ struct meter {
 	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
 	uint64_t mixed_at_ns;  /* when streams last took turns */
 	uint64_t contexts_at_ns; /* when contexts last did */
+	uint64_t threads_at_ns;  /* when threads last did */
 	const void *context;     /* of the last that was given work, and */
 	const void *stream;      /* meter_stream of the last that was given work */
 	const void *thread;      /* whose it was: the address of something it alone has */
-	const void *ended;       /* meter_stream of one in which a window ended before the next
-				  * launch, not behind one: so the next begins; or NULL */
-	uint64_t paid_until_ns;  /* up to when unknown launches' time was paid for, as they were */
-	const void *paid_stream; /* settled; the last one's */
-	int64_t sampled;         /* what had been charged when something known was sampled */
-	int64_t others_ns;       /* what other processes had been charged at others_at_ns */
-	int64_t shown_ns;        /* what this process had been charged at util_at_ns */
-	uint64_t util_at_ns;     /* when its part was shown */
+	uint64_t paid_from_ns, paid_until_ns; /* what was paid for of unknown launches' time, */
+	const void *paid_stream;              /* as they were settled; the last one's */
+	int64_t sampled;     /* what had been charged when something known was sampled */
+	int64_t others_ns;   /* what other processes had been charged at others_at_ns */
+	int64_t shown_ns;    /* what this process had been charged at util_at_ns */
+	uint64_t util_at_ns; /* when its part was shown */
 	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
 	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
+	uint64_t anew_at_ns; /* up to when windows began behind waits (waits.c) */
+	int32_t idle_waits;  /* above 0: waits are for all that the device has, mostly */
 	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
 	int32_t awaited;     /* so many launches go at once yet: something waits for them */
 	int32_t stuck;       /* spans that were given up, and are not over yet */
@@ -95,6 +96,12 @@ static inline bool meter_mixes_contexts(const struct meter *meter, uint64_t now_
 	return meter_since(now_ns, LOAD(meter->contexts_at_ns)) < METER_MIXED_NS;
 }
 
+/* Its threads took turns a moment ago. */
+static inline bool meter_mixes_threads(const struct meter *meter, uint64_t now_ns)
+{
+	return meter_since(now_ns, LOAD(meter->threads_at_ns)) < METER_MIXED_NS;
+}
+
 /* By how many the device's time may be shared with this process, at most. */
 static inline unsigned meter_others(const struct meter *meter)
 {
@@ -104,6 +111,9 @@ static inline unsigned meter_others(const struct meter *meter)
 /* Which stream of its context it is: per-thread default streams have one handle for all threads,
  * the legacy one has two. */
 const void *meter_stream(const struct pace_work *work);
+
+/* Whether the calling thread gave it work last. */
+bool meter_is_own(const struct meter *meter);
 
 /*
  * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known

@@ -196,6 +196,18 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work);
 /* The driver took it (or did not). */
 void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted);
 
-/* The thread is about to wait for the stream, while nothing is captured. What of the work is said
- * in its cost does not matter. */
-void pace_will_wait(const struct pace_work *work);
+/* The thread is about to wait for work, or has seen some that is not over. current: its context;
+ * of_all: it waits for all that it has submitted, or its stream has. As the next, not while
+ * anything is captured in the process. */
+void pace_will_wait(const void *current, bool of_all);
+
+/* Whether the thread gave something to that stream last: of the work, only that matters. */
+bool pace_is_last(const struct pace_work *work);
+
+/* The thread is about to submit a copy to or from the host. Of the work, the stream and its context
+ * matter, which may be the current one. */
+void pace_will_copy(const struct pace_work *copy, uint64_t bytes);
+
+/* Before a stream is destroyed, a context, or the first capture begins: what the thread or others
+ * launched to is not touched any more, until they launch again. */
+void pace_end_streams(void);

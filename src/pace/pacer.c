@@ -25,6 +25,7 @@
 #include "pacer.h"
 #include "sample.h"
 #include "sys.h"
+#include "waits.h"
 #include "window.h"
 #include "words.h"
 
@@ -32,7 +33,6 @@
 #define ASK_EACH_NS    (200 * NS_PER_US)
 #define ASK_IDLE_NS    (50 * NS_PER_US)
 #define OTHERS_EACH_NS (200 * NS_PER_MS)
-#define WAITS_NS       (250 * NS_PER_US) /* at leisure: of a window that ends before a wait, least */
 #define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
 #define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
 #define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
@@ -152,6 +152,12 @@ void pacer_forget(void)
 	spans_forget();
 	costs_forget();
 	lease_forget();
+	waits_forget();
+}
+
+bool pacer_has_region(void)
+{
+	return joined && region_is_there(joined);
 }
 
 /* -- what was measured ------------------------------------------------------------------------ */
@@ -216,12 +222,21 @@ const void *meter_stream(const struct pace_work *work)
 	return stream == PACE_PER_THREAD_STREAM || (!stream && work->per_thread) ? &own : &legacy;
 }
 
+bool meter_is_own(const struct meter *meter)
+{
+	return LOAD(meter->thread) == &own;
+}
+
 static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
-	const void *last_context = LOAD(meter->context);
+	const void *last_context = LOAD(meter->context), *last_thread = LOAD(meter->thread);
 
-	STORE(meter->thread, &own);
+	if (last_thread != &own) {
+		STORE(meter->thread, &own);
+		if (last_thread)
+			STORE(meter->threads_at_ns, now_ns);
+	}
 	if (last_context != work->context) {
 		STORE(meter->context, work->context);
 		if (last_context)
@@ -270,12 +285,15 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
  * looks: else all would go at once for what is there for one. One that the driver keeps is not
  * waited for: it may need what another launches.
  */
-static bool takes_turn(struct meter *meter, struct pace_pass *pass, uint64_t now_ns)
+static bool takes_turn(struct meter *meter, struct pace_pass *pass)
 {
-	uint64_t then_ns = LOAD(meter->turn_ns);
+	uint64_t then_ns = LOAD(meter->turn_ns), now_ns = clock_now_ns();
 
-	if ((then_ns && meter_since(now_ns, then_ns) < TURN_NS) ||
-	    !SWAP(meter->turn_ns, then_ns, now_ns))
+	if (then_ns && meter_since(now_ns, then_ns) < TURN_NS)
+		return false;
+	/* Pairs with end_turn's release: who went before has been charged. */
+	if (!__atomic_compare_exchange_n(&meter->turn_ns, &then_ns, now_ns, false, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
 		return false;
 	pass->turn_ns = now_ns;
 	return true;
@@ -285,8 +303,21 @@ static void end_turn(struct meter *meter, struct pace_pass *pass)
 {
 	uint64_t turn_ns = pass->turn_ns;
 
-	if (turn_ns)
-		SWAP(meter->turn_ns, turn_ns, 0); /* which may be another's by now */
+	if (turn_ns) /* which may be another's by now */
+		__atomic_compare_exchange_n(&meter->turn_ns, &turn_ns, 0, false, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED);
+	pass->turn_ns = 0;
+}
+
+/* Whether the thread may go: it has a turn then. */
+static bool may_go(struct meter *meter, struct pace_pass *pass)
+{
+	if (!bucket_is_open(meter->bucket) || !takes_turn(meter, pass))
+		return false;
+	if (bucket_is_open(meter->bucket))
+		return true;
+	end_turn(meter, pass);
+	return false;
 }
 
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
@@ -302,15 +333,15 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		if (!pct)
 			return 0;
 		bucket_refill(meter->bucket, pct, now_ns);
+		if (may_go(meter, pass))
+			return 0;
 		if (bucket_is_open(meter->bucket)) {
-			if (takes_turn(meter, pass, now_ns))
-				return 0;
 			sys_sleep_ns(NAP_TURN_NS);
-			continue;
+		} else {
+			if (meter_is_blind(meter, now_ns))
+				window_break(meter);
+			sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		}
-		if (meter_is_blind(meter, now_ns))
-			window_break(meter);
-		sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		pace_driver->look();
 		error = pace_wait();
 	}
@@ -369,23 +400,13 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 						 : pace_driver->is_busy(work));
 }
 
-/* All from the last window's end on is in the next one. */
-static bool is_to_open(struct meter *meter, const struct pace_work *work)
-{
-	const void *stream = LOAD(meter->ended);
-
-	if (!stream || stream != meter_stream(work))
-		return false;
-	STORE(meter->ended, NULL);
-	return true;
-}
-
 /* -- the contract ----------------------------------------------------------------------------- */
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false, opens;
+	bool waited = false;
+	enum waits since;
 	unsigned pct;
 	uint64_t now_ns;
 	int error;
@@ -415,10 +436,12 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->at_ns = now_ns;
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
+	since = waits_since(meter, work, now_ns);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
-	opens = is_to_open(meter, work);
-	if ((opens || ret_pass->idle) && !meter_is_blind(meter, now_ns))
-		window_open(meter, work, now_ns, !opens);
+	if (since != WAITS_NONE && !meter_is_blind(meter, now_ns))
+		waits_open(meter, work, now_ns, since, ret_pass->idle);
+	else if (ret_pass->idle && !meter_is_blind(meter, now_ns))
+		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	return 0;
 }
@@ -453,42 +476,13 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	end_turn(meter, pass);
 	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);
+	waits_submitted(meter, work);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns, pass->idle);
 	show_utilisation(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);
-}
-
-/* Whether a wait is for all that the process has on the device, and it is this thread that knows
- * what that is. */
-static bool is_for_all(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
-{
-	return LOAD(meter->thread) == &own && LOAD(meter->context) == work->context &&
-	       LOAD(meter->stream) == meter_stream(work) && !meter_is_mixed(meter, now_ns);
-}
-
-/* Behind the wait, for how long the device has been idle would be a guess: what is being measured
- * ends before it. Not where the stream has come to its end already; nor, at leisure, time and again
- * for little work. */
-void pace_will_wait(const struct pace_work *work)
-{
-	struct meter *meter = meter_of(work->device);
-	uint64_t now_ns;
-
-	if (!meter || !LOAD(meter->window.span) || !region_is_there(joined))
-		return;
-	now_ns = clock_wall_ns();
-	if (!is_for_all(meter, work, now_ns) ||
-	    (meter_leisure(meter) > 1 &&
-	     meter_since(now_ns, LOAD(meter->window.opened_ns)) < WAITS_NS))
-		return;
-	lease_return();
-	if (!LOAD(meter->window.launches) || !pace_driver->is_busy(work))
-		return;
-	STORE(meter->ended, meter_stream(work));
-	window_cut(meter, work, now_ns, true);
 }
 
 void pace_end_context(const void *context)

@@ -7,6 +7,9 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 		  const struct pace_driver *driver);
 void pacer_forget(void); /* in a forked child */
 
+/* Whether it is there, with all that meters point to. */
+bool pacer_has_region(void);
+
 /* Whether any device of the slice has a compute quota now. */
 bool pacer_any_limit(void);
 

@@ -35,7 +35,6 @@
 #define APART_NS       (1 * NS_PER_MS)   /* of two that are not */
 #define DUE_LOG2       3                 /* one in so many that are due is sampled, */
 #define OVERDUE_LOG2   1                 /* and that are overdue */
-#define PAID_NS        (60 * NS_PER_S)   /* ahead: nobody has, the clock was set back */
 #define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
 #define SOON_NS        (10 * NS_PER_US)
 #define ASKS           6                /* of 1.5 us at least */
@@ -221,21 +220,42 @@ static bool leans_low(const struct meter *meter)
 	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
 }
 
-/* Of an unknown launch's time, what is not paid for yet: threads' first launches run beside each
- * other in their streams, and all have the same time in them. Only one thread settles at a time. */
-static uint64_t unpaid_ns(const struct span *span, uint64_t ns)
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Of the time of an unknown launch, which took that in all and its kernel ns at the end of it, what
+ * is not paid for yet: threads' first launches run beside each other in their streams, and all have
+ * the same time in them. Only one thread settles at a time. */
+static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns)
 {
 	struct meter *meter = span->meter;
-	uint64_t paid_ns = meter->paid_until_ns, until_ns = span->begun_ns + ns;
+	uint64_t until_ns = span->begun_ns + took_ns, from_ns = until_ns - ns;
+	uint64_t paid_from_ns = meter->paid_from_ns, paid_until_ns = meter->paid_until_ns;
 	bool beside = span->at_once && meter->paid_stream != span->stream;
 
-	if (until_ns > paid_ns) {
-		meter->paid_until_ns = until_ns;
-		meter->paid_stream = span->stream;
-	}
-	if (!beside || paid_ns <= span->begun_ns || paid_ns - span->begun_ns > PAID_NS)
+	if (paid_until_ns > clock_wall_ns()) /* it was set back */
+		paid_until_ns = 0;
+	if (until_ns < paid_from_ns && paid_until_ns) /* before all of that */
 		return ns;
-	return until_ns > paid_ns ? until_ns - paid_ns : 0;
+	if (until_ns > paid_until_ns)
+		meter->paid_stream = span->stream;
+	if (from_ns > paid_until_ns) {
+		meter->paid_from_ns = from_ns;
+		meter->paid_until_ns = until_ns;
+		return ns;
+	}
+	meter->paid_from_ns = least(from_ns, paid_from_ns);
+	meter->paid_until_ns = most(until_ns, paid_until_ns);
+	if (!beside)
+		return ns;
+	return ns - (least(until_ns, paid_until_ns) - most(from_ns, paid_from_ns));
 }
 
 void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
@@ -245,7 +265,7 @@ void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 	struct cost *cost = span->cost;
 
 	if (span->unknown)
-		meter_correct(span->meter, (int64_t)(measured ? unpaid_ns(span, ns) : ns));
+		meter_correct(span->meter, (int64_t)(measured ? unpaid_ns(span, took_ns, ns) : ns));
 	if (!measured)
 		return;
 	if (waited)

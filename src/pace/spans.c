@@ -177,7 +177,7 @@ static bool settle(struct span *span, span_done_fn *done)
 	SUB(closed_count, 1);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	leave_end(span);
-	span->before = NULL; /* which was over before */
+	leave_begin(span); /* what is before it is over, and settled, but for a moment at times */
 	set(span, FREE);
 	return true;
 }

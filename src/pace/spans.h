@@ -46,7 +46,7 @@ struct span {
 	bool alone;    /* of a window: it is of all streams that were given work */
 	bool clear;    /* of a window: nothing happened in it that makes it say nothing */
 	bool unknown;  /* of a sample: it is charged when it is known */
-	bool at_once;  /* of an unknown one's sample: it began when its begin was recorded */
+	bool at_once;  /* of an unknown one's sample: it began before its end was recorded */
 	bool expected; /* of a sample: its kernel is known to wait, and only itself waits for it */
 };
 

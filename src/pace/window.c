@@ -20,7 +20,8 @@
  * between, only costs could say.
  *
  * There is one window at a time for a device in a process. One that is over is followed by the
- * next, with the same event. One that its stream does not go on with is dropped after STALE_NS.
+ * next, with the same event, but where it is to be of all streams and was not, or the reverse. One
+ * that its stream does not go on with is dropped after STALE_NS.
  *
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
@@ -109,6 +110,12 @@ static void trim_back(struct meter *meter)
 	set_trim(meter);
 }
 
+/* It says so only where nobody else has work there. */
+static bool is_trim_low(const struct meter *meter)
+{
+	return !meter_others(meter) && meter->window.busy_ns < meter->window.untrimmed_ns;
+}
+
 /* Whether one of all streams is wanted, and may be. */
 static bool is_for_all(const struct meter *meter, uint64_t now_ns)
 {
@@ -140,44 +147,40 @@ static void start(struct meter *meter, struct span *span, const struct pace_work
 	STORE(window->opened_ns, now_ns);
 	STORE(window->used_ns, now_ns);
 	STORE(window->launches, 0);
-	STORE(window->breaks, LOAD(meter->breaks));
 	STORE(window->span, span);
 }
 
+/* Where none can be had, the one that there is goes on. */
 static void start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	struct span *span;
+	struct span *span = span_take(work->context), *last = window->span;
+	uint64_t breaks = LOAD(meter->breaks);
 
-	if (window->span) {
-		if (window->launches > 0 && window->breaks == LOAD(meter->breaks))
-			trim_back(meter);
-		span_drop(window->span);
+	if (!span)
+		return;
+	if (!begin(meter, span, work, now_ns)) {
+		span_drop(span);
+		return;
 	}
 	STORE(window->span, NULL);
-	span = span_take(work->context);
-	if (span && begin(meter, span, work, now_ns)) {
-		mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
-		start(meter, span, work, now_ns);
-	} else if (span) {
-		span_drop(span);
-	}
+	if (last)
+		span_drop(last);
+	mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
+	STORE(window->breaks, breaks);
+	start(meter, span, work, now_ns);
 }
 
 /* Behind one that has its end, and is not closed: so that all is in the one or in the other, be it
  * that threads submit meanwhile what they have not been charged for. */
-static void start_behind(struct meter *meter, struct span *last, const struct pace_work *work,
-			 uint64_t now_ns)
+static void start_behind(struct meter *meter, struct span *span, struct span *last,
+			 const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	struct span *span;
 
-	if (last->fenced != is_for_all(meter, now_ns))
-		return;
-	span = span_take(work->context);
-	if (!span)
-		return;
 	span_follow(span, last);
+	if (meter_is_mixed(meter, now_ns))
+		STORE(meter->fenced, span->fenced);
 	STORE(window->from.charged, last->to.charged);
 	STORE(window->from.sure, last->to.sure);
 	STORE(window->from.idle_ns, last->to.idle_ns);
@@ -193,6 +196,7 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 {
 	struct window *window = &meter->window;
 	struct span *span = window->span;
+	uint64_t breaks = LOAD(meter->breaks);
 	bool mixed = meter_is_mixed(meter, now_ns);
 
 	STORE(window->span, NULL);
@@ -205,8 +209,30 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
-	span->clear = tells && window->breaks == LOAD(meter->breaks);
+	span->clear = tells && window->breaks == breaks;
+	STORE(window->breaks, breaks); /* of the next one, if that begins here */
 	span->due_ns = tally_due_ns(&meter->tally);
+	return true;
+}
+
+/* Ends it, and has the next begin there. Where none can be had, it goes on. */
+static bool split(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	struct span *last = meter->window.span, *next = NULL;
+
+	if (last->fenced == is_for_all(meter, now_ns)) {
+		next = span_take(work->context);
+		if (!next)
+			return false;
+	}
+	if (!end(meter, work, now_ns, true)) {
+		if (next)
+			span_drop(next);
+		return false;
+	}
+	if (next)
+		start_behind(meter, next, last, work, now_ns);
+	span_close(last);
 	return true;
 }
 
@@ -221,9 +247,28 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (is_good(meter, now_ns) || (was_idle && is_young(meter, now_ns)) ||
 	    !lock_try(&window->lock))
 		return;
-	if (!is_good(meter, now_ns))
+	if (!is_good(meter, now_ns)) {
+		if (window->span && window->launches > 0 && window->breaks == LOAD(meter->breaks) &&
+		    is_trim_low(meter))
+			trim_back(meter);
+		start_anew(meter, work, now_ns);
+	}
+	lock_release(&window->lock);
+}
+
+bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		      bool at_once)
+{
+	struct window *window = &meter->window;
+	bool begins;
+
+	if (!lock_try(&window->lock))
+		return false;
+	begins = at_once || !window->span || (window->launches == 0 && span_is_begun(window->span));
+	if (begins)
 		start_anew(meter, work, now_ns);
 	lock_release(&window->lock);
+	return begins;
 }
 
 /* Whether there is enough in it, or nothing more to come. */
@@ -243,7 +288,6 @@ static bool is_over(struct meter *meter, uint64_t now_ns)
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	struct span *span;
 
 	if (!LOAD(window->span) || !is_of(window, work))
 		return;
@@ -251,12 +295,22 @@ void window_close(struct meter *meter, const struct pace_work *work, uint64_t no
 	ADD(window->launches, 1);
 	if (!is_over(meter, now_ns) || !lock_try(&window->lock))
 		return;
-	span = window->span;
-	if (span && is_of(window, work) && end(meter, work, now_ns, true)) {
-		start_behind(meter, span, work, now_ns);
-		span_close(span);
-	}
+	if (window->span && is_of(window, work) && is_over(meter, now_ns))
+		split(meter, work, now_ns);
 	lock_release(&window->lock);
+}
+
+bool window_split(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	struct window *window = &meter->window;
+	bool done;
+
+	if (!lock_try(&window->lock))
+		return false;
+	done = window->span && is_of(window, work) && window->launches > 0 &&
+	       split(meter, work, now_ns);
+	lock_release(&window->lock);
+	return done;
 }
 
 /* Where the stream has come to its end, the device's time is known only to be no more than that. */

@@ -220,14 +220,14 @@ static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_t
 CUresult cuStreamSynchronize(CUstream hStream)
 {
 	cuda_bind();
-	launch_will_wait(hStream, false);
+	launch_will_wait_for(hStream, false);
 	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
 	cuda_bind();
-	launch_will_wait(hStream, true);
+	launch_will_wait_for(hStream, true);
 	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
 }
 
@@ -237,6 +237,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 	CUresult result;
 
 	cuda_bind();
+	launch_will_wait(false);
 	result = cuda.cuEventSynchronize(hEvent);
 	if (result == CUDA_SUCCESS && quota_attached()) {
 		if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
@@ -264,11 +265,13 @@ CUresult cuCtxSynchronize(void)
 	cuda_bind();
 	if (quota_attached())
 		cuda.cuCtxGetCurrent(&context);
+	launch_will_wait(true);
 	return context_synchronised(cuda.cuCtxSynchronize(), context);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
 	cuda_bind();
+	launch_will_wait(true);
 	return context_synchronised(cuda.cuCtxSynchronize_v2(ctx), ctx);
 }

@@ -12,6 +12,7 @@
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
+#include "pace.h"
 
 static struct lock lock = LOCK_INIT; /* held while an event is recorded */
 static unsigned going_on;            /* atomic; raised under `lock` */
@@ -60,6 +61,7 @@ static void begin(void)
 	lock_acquire(&lock);
 	__atomic_fetch_add(&going_on, 1, __ATOMIC_RELAXED);
 	lock_release(&lock);
+	pace_end_streams();
 }
 
 static CUresult begun(CUresult result)

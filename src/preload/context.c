@@ -251,6 +251,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 static bool end_lock(void)
 {
 	cuda_bind();
+	pace_end_streams();
 	if (!quota_attached())
 		return false;
 	lock_acquire(&making_lock);

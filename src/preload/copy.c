@@ -2,9 +2,10 @@
  * Fills of the device's memory, and copies within it. They take the device as kernels do, so they
  * pass the same gate, and are the driver's own from there: see launch.c, for captures too.
  *
- * Copies to and from the host, and between devices, are for copy engines: they are not held. Some
- * functions can do either. What they are asked to do is looked at in the way round only, where that
- * costs two questions about addresses; a function that says it by its name is never asked.
+ * Copies to and from the host, and between devices, are for copy engines: they are not held, but
+ * windows leave them out (pace/waits.h). Some functions can do either. What they are asked to do
+ * is looked at in the way round only, where that costs two questions about addresses; a function
+ * that says it by its name is never asked.
  *
  * What it costs is learned by kind and size. The functions without a stream are given the default
  * one: they return when the work is submitted, or later.
@@ -13,13 +14,12 @@
 #include "hooks.h"
 #include "launch.h"
 #include "quota.h"
-#include "state.h"
 
 /* -- what is done ------------------------------------------------------------------------------ */
 
 /* What costs are learned by; kernels and graphs have their low two bits otherwise (launch.c). */
 enum kind {
-	NOT_HELD = 0,
+	NOT_HELD = 0, /* its "shape" is its bytes */
 	FILL = 1 << 2 | 3,
 	FILL_ROWS = 2 << 2 | 3,
 	COPY = 3 << 2 | 3,
@@ -46,8 +46,8 @@ static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
 {
 	uint64_t bytes = row_bytes * rows;
 
-	if (!bytes)
-		return (struct cost_of){.function = NOT_HELD};
+	if (kind == NOT_HELD || !bytes)
+		return (struct cost_of){.function = NOT_HELD, .shape = bytes};
 	return (struct cost_of){
 		.function = kind,
 		.shape = launch_hash((uint64_t[]){size_class(bytes), log2_of(row_bytes)}, 2),
@@ -130,35 +130,50 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 
 /* -- the way through --------------------------------------------------------------------------- */
 
-/* A copy that is not held does not count as a launch, for when the clock is looked at next. */
-static CUresult begin(struct launch *launch, CUstream stream, bool per_thread,
-		      const struct cost_of *what)
+/* A copy that is not held does not count as a launch, for when the clock is looked at next; nor is
+ * it refused, as it may be what saves an application's work. */
+static void let_by(struct launch *launch)
 {
-	bool attached;
-
-	if (what->function != NOT_HELD)
-		return launch_begin(launch, stream, per_thread, what);
 	launch->pass.meter = NULL;
 	pace_uncount();
-	return state_attach(&attached);
+	cuda_bind();
 }
 
-#define HOOK(name, stream, per_thread, of, parameters, arguments) \
-	LAUNCH_HOOK(begin, name, stream, per_thread, of, parameters, arguments)
+static CUresult begin_async(struct launch *launch, CUstream stream, bool per_thread,
+			    const struct cost_of *what)
+{
+	if (what->function != NOT_HELD)
+		return launch_begin(launch, stream, per_thread, what);
+	let_by(launch);
+	launch_will_copy(stream, per_thread, what->shape);
+	return CUDA_SUCCESS;
+}
+
+/* Who copies to or from the host waits for the stream. */
+static CUresult begin_plain(struct launch *launch, CUstream stream, bool per_thread,
+			    const struct cost_of *what)
+{
+	if (what->function != NOT_HELD)
+		return launch_begin(launch, stream, per_thread, what);
+	let_by(launch);
+	launch_will_wait_for(stream, per_thread);
+	return CUDA_SUCCESS;
+}
 
 /* In the default stream; in one that is given; and both, each with its flavour for a default stream
  * of each thread's own. */
-#define PLAIN(name, of, parameters, arguments) HOOK(name, NULL, false, of, parameters, arguments)
-#define ASYNC(name, of, parameters, arguments)                                \
-	HOOK(name, hStream, false, of, (INSIDE parameters, CUstream hStream), \
-	     (INSIDE arguments, hStream))
+#define PLAIN(name, of, parameters, arguments) \
+	LAUNCH_HOOK(begin_plain, name, NULL, false, of, parameters, arguments)
+#define ASYNC(name, of, parameters, arguments)                                                    \
+	LAUNCH_HOOK(begin_async, name, hStream, false, of, (INSIDE parameters, CUstream hStream), \
+		    (INSIDE arguments, hStream))
 #define PLAIN_2(name, of, parameters, arguments) \
 	PLAIN(name, of, parameters, arguments)   \
-	HOOK(name##_ptds, NULL, true, of, parameters, arguments)
-#define ASYNC_2(name, of, parameters, arguments)                                    \
-	ASYNC(name, of, parameters, arguments)                                      \
-	HOOK(name##_ptsz, hStream, true, of, (INSIDE parameters, CUstream hStream), \
-	     (INSIDE arguments, hStream))
+	LAUNCH_HOOK(begin_plain, name##_ptds, NULL, true, of, parameters, arguments)
+#define ASYNC_2(name, of, parameters, arguments)                 \
+	ASYNC(name, of, parameters, arguments)                   \
+	LAUNCH_HOOK(begin_async, name##_ptsz, hStream, true, of, \
+		    (INSIDE parameters, CUstream hStream), (INSIDE arguments, hStream))
 #define INSIDE(...) __VA_ARGS__
 
 /* -- fills ------------------------------------------------------------------------------------- */
@@ -199,6 +214,16 @@ PLAIN(cuMemcpyDtoD, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRE
 PLAIN_2(cuMemcpyDtoD_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
 ASYNC(cuMemcpyDtoDAsync, OF_ADDRESSES, ADDRESSES(CUdeviceptr_v1, unsigned), THE_ADDRESSES)
 ASYNC_2(cuMemcpyDtoDAsync_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_ADDRESSES)
+
+#define OF_HOST of_bytes(NOT_HELD, ByteCount)
+
+#define TO_DEVICE (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
+#define TO_HOST   (void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
+
+PLAIN_2(cuMemcpyHtoD_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
+ASYNC_2(cuMemcpyHtoDAsync_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
+PLAIN_2(cuMemcpyDtoH_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
+ASYNC_2(cuMemcpyDtoHAsync_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
 
 #define TO_ARRAY(address, size)   (CUarray dst, size dstOffset, address src, size ByteCount)
 #define FROM_ARRAY(address, size) (address dst, CUarray src, size srcOffset, size ByteCount)

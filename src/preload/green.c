@@ -62,6 +62,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	CUcontext context = NULL;
 
 	cuda_bind();
+	pace_end_streams();
 	if (pace_asks_all() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context)
 		pace_end_context(context);
 	return cuda.cuGreenCtxDestroy(hCtx);

@@ -138,17 +138,14 @@ static CUresult lose(void)
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 
-static void find_device(struct pace_work *work)
-{
-	work->context = context_of(work->stream);
-	work->device = work->context ? device_of(work->context) : -1;
-}
-
 /* What is limited is entered; the words were asked before. */
 static CUresult enter(struct launch *launch)
 {
-	find_device(&launch->work);
-	return pace_enter(&launch->pass, &launch->work) == 0 ? CUDA_SUCCESS : lose();
+	struct pace_work *work = &launch->work;
+
+	work->context = context_of(work->stream);
+	work->device = work->context ? device_of(work->context) : -1;
+	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
 /* What the thread has a lease for. A context is on one device, and so are all if there is just one.
@@ -200,16 +197,6 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	return result;
 }
 
-void launch_will_wait(CUstream stream, bool per_thread)
-{
-	struct pace_work work = {.stream = stream, .per_thread = per_thread};
-
-	if (!pace_asks_all() || capture_any())
-		return;
-	find_device(&work);
-	pace_will_wait(&work);
-}
-
 #define LAUNCH(name, stream, per_thread, what, parameters, arguments) \
 	LAUNCH_HOOK(launch_begin, name, stream, per_thread, what, parameters, arguments)
 
@@ -257,6 +244,36 @@ LAUNCH(cuLaunchGridAsync, hStream, false,
 	       (unsigned[]){0, 0, 0}, 0),
        (CUfunction f, int grid_width, int grid_height, CUstream hStream),
        (f, grid_width, grid_height, hStream))
+
+/* -- what is no launch --------------------------------------------------------------------------
+ */
+
+void launch_will_wait(bool of_all)
+{
+	CUcontext current = NULL;
+
+	if (!pace_asks_all() || capture_any())
+		return;
+	cuda.cuCtxGetCurrent(&current);
+	pace_will_wait(current, of_all);
+}
+
+void launch_will_wait_for(CUstream stream, bool per_thread)
+{
+	const struct pace_work work = {.stream = stream, .per_thread = per_thread};
+
+	launch_will_wait(pace_is_last(&work));
+}
+
+void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes)
+{
+	struct pace_work work = {.stream = stream, .per_thread = per_thread};
+
+	if (!pace_asks_all() || capture_any())
+		return;
+	cuda.cuCtxGetCurrent((CUcontext *)&work.context);
+	pace_will_copy(&work, bytes);
+}
 
 /* -- on several devices ------------------------------------------------------------------------ */
 

@@ -21,8 +21,13 @@ struct launch {
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what);
 
-/* The thread is about to wait for the stream. */
-void launch_will_wait(CUstream stream, bool per_thread);
+/* The thread is about to wait: for the stream; for something, which of_all says is all that it has
+ * submitted. Or it has seen something that is not over. */
+void launch_will_wait_for(CUstream stream, bool per_thread);
+void launch_will_wait(bool of_all);
+
+/* The thread is about to submit a copy that is not held. */
+void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes);
 
 /* Returns the driver's result. */
 CUresult launch_end(struct launch *launch, CUresult result);

@@ -11,6 +11,7 @@
 
 #include "cuda.h"
 #include "hooks.h"
+#include "launch.h"
 #include "oversubscribe.h"
 #include "pools.h"
 #include "quota.h"
@@ -214,6 +215,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
 {
 	cuda_bind();
+	launch_will_wait(false); /* for what may be using it */
 	return address && quota_attached() && quota_free_begin(address, ret_release);
 }
 

@@ -212,9 +212,14 @@ static void *fake_event_make(void *context)
 	return &fake.events[fake.event_count++];
 }
 
+static const struct fake_stream *stream_of(const struct pace_work *work)
+{
+	return work->stream ? work->stream : &fake.streams[work->device][0]; /* the default one */
+}
+
 static bool fake_record(void *event, const struct pace_work *work)
 {
-	const struct fake_stream *stream = work->stream;
+	const struct fake_stream *stream = stream_of(work);
 	struct fake_event *it = event;
 
 	fake.calls++;
@@ -271,7 +276,7 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 
 static bool fake_is_busy(const struct pace_work *work)
 {
-	const struct fake_stream *stream = work->stream;
+	const struct fake_stream *stream = stream_of(work);
 
 	fake.calls++;
 	pass(ASK_NS);
@@ -477,8 +482,6 @@ UNUSED static void synchronise(int device)
 /* And for a stream. */
 UNUSED static void synchronise_stream(unsigned stream)
 {
-	const struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][stream]};
-
-	pace_will_wait(&work);
+	pace_will_wait(&context_a, true);
 	wait_until(fake.streams[0][stream].done_ns);
 }

@@ -106,9 +106,9 @@ static void test_unlike_between_waits(void **state)
 	}
 }
 
-static void *wait_for_stream(void *work)
+static void *wait_for_stream(void *context)
 {
-	pace_will_wait(work);
+	pace_will_wait(context, true);
 	return NULL;
 }
 
@@ -116,7 +116,6 @@ static void *wait_for_stream(void *work)
 static void test_others_wait(void **state)
 {
 	static const struct kernel kernel = {.function = 1, .ns = 10000};
-	struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][0]};
 	struct sums then;
 	pthread_t other;
 
@@ -127,7 +126,7 @@ static void test_others_wait(void **state)
 		assert_int_equal(launch(&kernel), 0);
 		if (n % 20)
 			continue;
-		assert_int_equal(pthread_create(&other, NULL, wait_for_stream, &work), 0);
+		assert_int_equal(pthread_create(&other, NULL, wait_for_stream, &context_a), 0);
 		pthread_join(other, NULL);
 	}
 	assert_share("others wait, charged", 100 * charged_since(&then), 100, 2, 2);

@@ -223,7 +223,7 @@ static void test_waiting_is_over(void **state)
 	share_of(two, 2, NS_PER_S);
 	fake.fences = 0;
 	share_of(two, 2, NS_PER_S);
-	assert_true(fake.fences > 100);
+	assert_true(fake.fences > 20); /* none while anything is stuck */
 	left();
 }
 

@@ -276,6 +276,76 @@ static void test_unlike_behind_waits(void **state)
 	}
 }
 
+/* -- unknown ones beside each other ----------------------------------------------------------- */
+
+/* What is charged in all when a later launch has seen that they are over, ms. */
+static double charged_ms(void)
+{
+	static const struct kernel last = {.function = 99, .ns = 1000};
+
+	assert_int_equal(launch(&last), 0);
+	pass(MS);
+	assert_int_equal(launch(&last), 0);
+	return (double)(bucket_of(0)->charged + bucket_of(0)->corrected) / 1e6;
+}
+
+/* The time of short ones is paid for once, but not all that is between them. */
+static void test_short_beside_long(void **state)
+{
+	static const struct kernel kernels[] = {
+		{.function = 1, .ns = 100 * MS},
+		{.function = 2, .ns = 10000, .stream = 1},
+		{.function = 3, .ns = 10000, .stream = 1},
+	};
+
+	joined(state, 99);
+	fake.beside = true;
+	assert_int_equal(launch(&kernels[0]), 0);
+	assert_int_equal(launch(&kernels[1]), 0);
+	pass(80 * MS);
+	assert_int_equal(launch(&kernels[2]), 0);
+	pass(30 * MS);
+	assert_share("short beside long, ms", charged_ms(), 100, 1, 1);
+	left();
+}
+
+/* A kernel runs at the end of a call that loads it. */
+static void test_loaded_one_after_the_other(void **state)
+{
+	static const struct kernel kernels[] = {
+		{.function = 1, .ns = 20 * MS},
+		{.function = 2, .ns = 20 * MS, .stream = 1},
+	};
+
+	joined(state, 99);
+	fake.beside = true;
+	call_ns = 10 * MS;
+	assert_int_equal(launch(&kernels[0]), 0);
+	call_ns = 30 * MS;
+	assert_int_equal(launch(&kernels[1]), 0);
+	call_ns = CALL_NS;
+	pass(30 * MS);
+	assert_share("one after the other, ms", charged_ms(), 40, 1, 1);
+	left();
+}
+
+/* And is paid for when the clock has been set back. */
+static void test_unknown_and_clock(void **state)
+{
+	joined(state, 99);
+	fake.beside = true;
+	for (unsigned n = 0; n < 4; n++) {
+		const struct kernel kernel = {.function = 1 + n, .ns = 20 * MS, .stream = n};
+
+		assert_int_equal(launch(&kernel), 0);
+		pass(NS_PER_S);
+		if (n == 0)
+			wall_ahead_ns -= 30 * (int64_t)NS_PER_S;
+	}
+	assert_share("behind a clock set back, ms", charged_ms(), 80, 1, 1);
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +360,9 @@ int main(void)
 		TEST(test_loaded_at_first),
 		TEST(test_short_beside_idle_neighbours),
 		TEST(test_unlike_behind_waits),
+		TEST(test_short_beside_long),
+		TEST(test_loaded_one_after_the_other),
+		TEST(test_unknown_and_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

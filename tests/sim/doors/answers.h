@@ -9,9 +9,11 @@
 #include "ways.h"
 
 static const char *const names_not_ours[] = {
-	"printf",         "malloc",           "dlclose",        "dlerror",       "pthread_create",
-	"cuBogusThing",   "cudnnCreate",      "nvBogusThing",   "cuStreamQuery", "cuMemcpyHtoD_v2",
-	"cuGetErrorName", "cuNoSuchFunction", "cuMemAlloc_v99", "dlnosuch",      "",
+	"printf",         "malloc",         "dlclose",
+	"dlerror",        "pthread_create", "cuBogusThing",
+	"cudnnCreate",    "nvBogusThing",   "cuStreamGetFlags",
+	"cuMemFreeHost",  "cuGetErrorName", "cuNoSuchFunction",
+	"cuMemAlloc_v99", "dlnosuch",       "",
 };
 
 static inline void answer_print(const char *label, const char *name, void *answer)
@@ -48,7 +50,7 @@ static inline void answers_print(const char *who, void *handle)
 /* The driver's symbols have no versions: dlvsym does not find them, in any. */
 static inline void answers_print_versions(void)
 {
-	static const char *const names[] = {"cuMemAlloc_v2", "cuInit", "cuStreamQuery"};
+	static const char *const names[] = {"cuMemAlloc_v2", "cuInit", "cuStreamGetFlags"};
 	static const char *const versions[] = {"NONE", LIBC_BASE, "libcuda.so.1", ""};
 	void *const handles[] = {RTLD_DEFAULT, RTLD_NEXT, driver_opened(), opened(NULL, RTLD_LAZY)};
 	char label[128];
@@ -78,7 +80,7 @@ static inline void answers_print_procaddress(void)
 		{"", 13000, 0},
 		{NULL, 13000, 0},
 		{"cuCtxCreate", 3010, 0},
-		{"cuStreamQuery", 13000, 2},
+		{"cuStreamGetFlags", 13000, 2},
 	};
 
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++) {

@@ -84,16 +84,16 @@ static void check_itself(void)
 /* A function that is none of ours, in the flavour that was asked for. */
 static void check_flavour(void *(*get)(const char *symbol, int version, cuuint64_t flags))
 {
-	void *legacy = SETUP("cuStreamQuery"), *per_thread = SETUP("cuStreamQuery_ptsz");
+	void *legacy = SETUP("cuStreamGetFlags"), *per_thread = SETUP("cuStreamGetFlags_ptsz");
 
-	CHECK(legacy && per_thread && legacy != per_thread, "the driver lacks cuStreamQuery");
-	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, 0) == legacy,
-	      "cuStreamQuery is not the driver's own");
-	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == legacy,
-	      "cuStreamQuery for legacy streams is not the driver's own");
-	CHECK(get("cuStreamQuery", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) ==
-		      per_thread,
-	      "cuStreamQuery for per-thread streams is not the driver's cuStreamQuery_ptsz");
+	CHECK(legacy && per_thread && legacy != per_thread, "the driver lacks cuStreamGetFlags");
+	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY, 0) == legacy,
+	      "cuStreamGetFlags is not the driver's own");
+	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == legacy,
+	      "cuStreamGetFlags for legacy streams is not the driver's own");
+	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY,
+		  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == per_thread,
+	      "cuStreamGetFlags for per-thread streams is not the driver's cuStreamGetFlags_ptsz");
 }
 
 int main(void)

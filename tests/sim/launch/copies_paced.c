@@ -163,7 +163,7 @@ static void host_copies(void)
 	for (unsigned i = 0; i < 100; i++) {
 		CHECK_CUDA(cuMemcpyAsync(here, (uintptr_t)page_locked, MIB / 8, other),
 			   CUDA_SUCCESS);
-		CHECK_CUDA(cuMemcpyDtoHAsync_v2(page_locked, here, MIB / 8, other), CUDA_SUCCESS);
+		copies_with_host(page_locked, MIB / 8);
 	}
 	CHECK_EQUAL(charged(), before);
 	attempt_waits(&attempt);

@@ -210,3 +210,45 @@ void copies_start(const char *limit)
 	memset(page_locked, COPY_MARK, MIB);
 	CHECK_CUDA(cuMemcpyHtoD_v2(there, page_locked, MIB), CUDA_SUCCESS);
 }
+
+static CUresult to_device(unsigned way, unsigned char *host, size_t bytes)
+{
+	switch (way) {
+	case 0:
+		return cuMemcpyHtoD_v2(here, host, bytes);
+	case 1:
+		return cuMemcpyHtoD_v2_ptds(here, host, bytes);
+	case 2:
+		return cuMemcpyHtoDAsync_v2(here, host, bytes, stream);
+	default:
+		return cuMemcpyHtoDAsync_v2_ptsz(here, host, bytes, stream);
+	}
+}
+
+static CUresult to_host(unsigned way, unsigned char *host, size_t bytes)
+{
+	switch (way) {
+	case 0:
+		return cuMemcpyDtoH_v2(host, here, bytes);
+	case 1:
+		return cuMemcpyDtoH_v2_ptds(host, here, bytes);
+	case 2:
+		return cuMemcpyDtoHAsync_v2(host, here, bytes, stream);
+	default:
+		return cuMemcpyDtoHAsync_v2_ptsz(host, here, bytes, stream);
+	}
+}
+
+void copies_with_host(unsigned char *host, size_t bytes)
+{
+	for (unsigned way = 0; way < 4; way++) {
+		memset(host, 1 + (int)way, bytes);
+		CHECK_CUDA(to_device(way, host, bytes), CUDA_SUCCESS);
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		memset(host, 0, bytes);
+		CHECK_CUDA(to_host(way, host, bytes), CUDA_SUCCESS);
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_EQUAL(host[0], 1 + way);
+		CHECK_EQUAL(host[bytes - 1], 1 + way);
+	}
+}

@@ -20,6 +20,9 @@ extern const struct launcher copiers[COPIERS];
 /* launch_start, and all of the above. `there` is full of COPY_MARK. */
 void copies_start(const char *limit);
 
+/* There and back, by each function that says in its name that it is between host and device. */
+void copies_with_host(unsigned char *host, size_t bytes);
+
 static inline bool copies_arrays(const struct launcher *copier)
 {
 	return strstr(copier->name, "Ato") || strstr(copier->name, "toA");

@@ -1,0 +1,199 @@
+/*
+ * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
+ * for all that there is, as the device is idle behind them, each may end one; at leisure (meter.h)
+ * only what has begun behind one, which is one in WAITS_NS. Programs that keep the device busy wait
+ * for an event now and then, or before each launch: there only windows end that are older.
+ */
+#include "waits.h"
+
+#include "clock.h"
+#include "lease.h"
+#include "pacer.h"
+#include "window.h"
+
+#define WAITS_NS   (250 * NS_PER_US)
+#define PARTIAL_NS (1 * NS_PER_MS)
+#define IDLE_WAITS 8                    /* waits may be for less than all until that is likely */
+#define ANEW_MOST  8                    /* windows that begin one soon after the other */
+#define COPY_BYTES ((uint64_t)64 << 10) /* less is no more than a launch */
+#define COPY_LONG  ((uint64_t)1 << 20)  /* takes 20 us and more */
+
+static PACE_OF_THREAD struct {
+	struct meter *meter; /* of the device that was given something last; NULL: none */
+	struct pace_work work;
+	uint64_t streams_ended; /* as it was then */
+	enum waits since;
+	bool of_all; /* it has waited for all that it had submitted */
+	bool clean;  /* nothing idle is in the window: it begins behind the last wait */
+} last;
+
+static struct lock ending = LOCK_INIT; /* held while the driver is given a stream of `last` */
+static uint64_t streams_ended;         /* how often; written under `ending` */
+
+void pace_end_streams(void)
+{
+	lock_acquire(&ending);
+	ADD(streams_ended, 1);
+	lock_release(&ending);
+}
+
+void waits_forget(void)
+{
+	lock_init(&ending);
+	last.meter = NULL;
+}
+
+void waits_submitted(struct meter *meter, const struct pace_work *work)
+{
+	last.meter = meter;
+	last.work = *work;
+	last.streams_ended = LOAD(streams_ended);
+	last.since = WAITS_NONE;
+	last.of_all = false;
+}
+
+bool pace_is_last(const struct pace_work *work)
+{
+	return last.meter && meter_stream(work) == meter_stream(&last.work);
+}
+
+/* -- before it -------------------------------------------------------------------------------- */
+
+/* Whether an event behind this thread's last launch is behind all that the process has on the
+ * device: nobody launched since, and it is a fence if there are several streams. Those are not
+ * other threads': what one is about to submit would run before a fence that is to begin a window.
+ * current: the default stream is that context's. */
+static bool is_all(const struct meter *meter, const void *current, uint64_t now_ns)
+{
+	if ((uintptr_t)last.work.stream <= PACE_LAST_DEFAULT_STREAM && last.work.context != current)
+		return false;
+	if (!meter_is_own(meter) || meter_mixes_contexts(meter, now_ns))
+		return false;
+	return !meter_is_mixed(meter, now_ns) ||
+	       (LOAD(meter->fenced) && !meter_mixes_threads(meter, now_ns));
+}
+
+static bool is_worth_it(const struct meter *meter, bool of_all, uint64_t now_ns)
+{
+	if (of_all || LOAD(meter->idle_waits) > 0)
+		return last.clean || meter_leisure(meter) == 1;
+	return meter_since(now_ns, LOAD(meter->window.opened_ns)) >=
+	       PARTIAL_NS * meter_leisure(meter);
+}
+
+/* With what has gone by a lease. What becomes of it: */
+static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t now_ns)
+{
+	bool busy, ended;
+
+	lease_return();
+	if (!LOAD(meter->window.launches) || !lock_try(&ending))
+		return NOTHING;
+	if (last.streams_ended != LOAD(streams_ended)) { /* it may be gone */
+		lock_release(&ending);
+		return NOTHING;
+	}
+	busy = pace_driver->is_busy(&last.work) ||
+	       (meter_is_mixed(meter, now_ns) && !tally_is_idle(&meter->tally, now_ns));
+	ended = busy && window_split(meter, &last.work, now_ns);
+	lock_release(&ending);
+	return ended ? ENDED : busy ? NOTHING : IDLE;
+}
+
+/* Whether there is a window whose end may be now. */
+static bool may_end(struct meter *meter, const void *current, uint64_t now_ns)
+{
+	return LOAD(meter->window.span) && is_all(meter, current, now_ns);
+}
+
+void pace_will_wait(const void *current, bool of_all)
+{
+	struct meter *meter = last.meter;
+	uint64_t now_ns;
+
+	if (!meter || !pacer_has_region())
+		return;
+	if (last.since == WAITS_NONE)
+		last.since = WAITS_MAYBE;
+	last.of_all |= of_all;
+	now_ns = clock_wall_ns();
+	if (may_end(meter, current, now_ns) && is_worth_it(meter, of_all, now_ns) &&
+	    end_window(meter, now_ns) == ENDED && last.since == WAITS_MAYBE)
+		last.since = WAITS_ENDED;
+	last.clean = false;
+}
+
+/* Of a wait that may have been for less than all. */
+static void note(struct meter *meter, bool is_idle)
+{
+	int32_t idle_waits = LOAD(meter->idle_waits);
+
+	if (is_idle && idle_waits < IDLE_WAITS)
+		STORE(meter->idle_waits, idle_waits + 2);
+	else if (!is_idle && idle_waits > -IDLE_WAITS)
+		STORE(meter->idle_waits, idle_waits - 1);
+}
+
+/* Whether it is time for one more: in the mean there is one in WAITS_NS, lest what recurs as often
+ * is always met at the same place. */
+static bool is_time(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t at_ns = LOAD(meter->anew_at_ns);
+
+	if (at_ns < now_ns ||
+	    at_ns - now_ns > 2 * ANEW_MOST * WAITS_NS) /* the clock was set back */
+		at_ns = now_ns;
+	if (at_ns - now_ns >= ANEW_MOST * WAITS_NS)
+		return false;
+	STORE(meter->anew_at_ns, at_ns + WAITS_NS);
+	return true;
+}
+
+void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
+{
+	struct meter *meter = last.meter;
+	uint64_t now_ns;
+
+	if (bytes < COPY_BYTES || !pace_is_last(copy) || !pacer_has_region())
+		return;
+	now_ns = clock_wall_ns();
+	if (!may_end(meter, copy->context, now_ns))
+		return;
+	if ((bytes < COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))
+		return;
+	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && !last.of_all)
+		note(meter, true);
+	if (!LOAD(meter->window.launches))
+		last.since = WAITS_COPIED;
+}
+
+/* -- behind it -------------------------------------------------------------------------------- */
+
+enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	bool same =
+		last.meter == meter && last.work.context == work->context &&
+		(meter_stream(&last.work) == meter_stream(work) || meter_is_mixed(meter, now_ns));
+
+	return same ? last.since : WAITS_NONE;
+}
+
+/* At leisure, what is in a window that did not end at the wait is given up for it. */
+void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		enum waits since, bool is_idle)
+{
+	bool at_leisure = meter_leisure(meter) > 1;
+
+	if (since == WAITS_COPIED) {
+		last.clean = window_open_anew(meter, work, now_ns, true);
+		return;
+	}
+	if (since == WAITS_ENDED && (!at_leisure || is_time(meter, now_ns)))
+		last.clean = is_idle = window_open_anew(meter, work, now_ns, false);
+	else if (since == WAITS_MAYBE && at_leisure && is_idle && is_time(meter, now_ns))
+		last.clean = window_open_anew(meter, work, now_ns, true);
+	else
+		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);
+	if (!last.of_all)
+		note(meter, is_idle);
+}

@@ -1,0 +1,179 @@
+/* Whichever way a program waits, what one function takes for short and for long is charged as what
+ * it is; and what a thread launched to is not touched when it is gone. */
+#include "pace.h"
+
+#define ROUND_SHORTS 10
+#define SHORT_NS     (50 * (uint64_t)1000)
+#define LONG_NS      (3 * (uint64_t)MS)
+#define COPIED       ((size_t)64 << 10)
+
+typedef void wait_fn(void);
+
+static CUevent event;
+static CUdeviceptr there;
+static unsigned char here[COPIED];
+
+static void record(void)
+{
+	CHECK_CUDA(cuEventRecord(event, stream), CUDA_SUCCESS);
+}
+
+static void for_event(void)
+{
+	record();
+	CHECK_CUDA(cuEventSynchronize(event), CUDA_SUCCESS);
+}
+
+static void for_stream(void)
+{
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void for_stream_of_thread(void)
+{
+	CHECK_CUDA(cuStreamSynchronize_ptsz(stream), CUDA_SUCCESS);
+}
+
+static void for_context(void)
+{
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+static void for_that_context(void)
+{
+	CHECK_CUDA(cuCtxSynchronize_v2(context), CUDA_SUCCESS);
+}
+
+static void asks_event(void)
+{
+	CUresult result;
+
+	record();
+	while ((result = cuEventQuery(event)) == CUDA_ERROR_NOT_READY)
+		usleep(20);
+	CHECK_CUDA(result, CUDA_SUCCESS);
+}
+
+static void asks_stream(void)
+{
+	CUresult result;
+
+	while ((result = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY)
+		usleep(20);
+	CHECK_CUDA(result, CUDA_SUCCESS);
+}
+
+static void asks_stream_of_thread(void)
+{
+	CUresult result;
+
+	while ((result = cuStreamQuery_ptsz(stream)) == CUDA_ERROR_NOT_READY)
+		usleep(20);
+	CHECK_CUDA(result, CUDA_SUCCESS);
+}
+
+static void copies(void)
+{
+	CHECK_CUDA(cuMemcpyDtoHAsync_v2(here, there, COPIED, stream), CUDA_SUCCESS);
+	for_stream();
+}
+
+/* One function, one shape. */
+static uint64_t step(void *wait)
+{
+	for (unsigned i = 0; i < ROUND_SHORTS; i++)
+		busy(spin, SHORT_NS, stream);
+	busy(spin, LONG_NS, stream);
+	(*(wait_fn **)wait)();
+	return ROUND_SHORTS * SHORT_NS + LONG_NS;
+}
+
+static void holds(const char *what, wait_fn *wait)
+{
+	pace_start("40");
+	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	there = take(COPIED);
+	check_share(what, step, &wait, 40);
+}
+
+#define WAY(name)                    \
+	static void name##_way(void) \
+	{                            \
+		holds(#name, name);  \
+	}
+WAY(for_event)
+WAY(for_stream)
+WAY(for_stream_of_thread)
+WAY(for_context)
+WAY(for_that_context)
+WAY(asks_event)
+WAY(asks_stream)
+WAY(asks_stream_of_thread)
+WAY(copies)
+
+/* -- streams that end -------------------------------------------------------------------------- */
+
+static CUstream brief;
+static uint64_t rounds; /* of the other thread: odd while it launches and waits */
+
+/* What it launched to, the main thread destroys, while this one waits for an event. */
+static void *waits(void *arg)
+{
+	CUevent other;
+
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuEventCreate(&other, 0), CUDA_SUCCESS);
+	for (unsigned n = 0; n < *(unsigned *)arg; n++) {
+		while (PEEK(rounds) != 2 * n + 1)
+			usleep(10);
+		for (unsigned i = 0; i < 5; i++)
+			busy(spin, SHORT_NS, brief);
+		CHECK_CUDA(cuEventRecord(other, brief), CUDA_SUCCESS);
+		POKE(rounds, 2 * n + 2);
+		CHECK_CUDA(cuEventSynchronize(other), CUDA_SUCCESS);
+		while (cuEventQuery(other) == CUDA_ERROR_NOT_READY)
+			;
+	}
+	return NULL;
+}
+
+static void ended(void)
+{
+	wait_fn *wait = for_event;
+	unsigned count = 300;
+	pthread_t thread;
+
+	pace_start("40");
+	CHECK(pthread_create(&thread, NULL, waits, &count) == 0);
+	for (unsigned n = 0; n < count; n++) {
+		CHECK_CUDA(cuStreamCreate(&brief, NON_BLOCKING), CUDA_SUCCESS);
+		POKE(rounds, 2 * n + 1);
+		while (PEEK(rounds) != 2 * n + 2)
+			usleep(10);
+		CHECK_CUDA(n % 2 ? cuStreamDestroy_v2(brief) : cuStreamDestroy(brief),
+			   CUDA_SUCCESS);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	step(&wait);
+	sleep_ms(600); /* until then, threads have taken turns */
+	check_share("after streams ended", step, &wait, 40);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(for_event_way),
+		SCENE(for_stream_way),
+		SCENE(for_stream_of_thread_way),
+		SCENE(for_context_way),
+		SCENE(for_that_context_way),
+		SCENE(asks_event_way),
+		SCENE(asks_stream_way),
+		SCENE(asks_stream_of_thread_way),
+		SCENE(copies_way),
+		SCENE(ended),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}

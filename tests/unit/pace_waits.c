@@ -1,0 +1,400 @@
+/* Waits, questions whether something is over, and copies: what lies between two of them is measured
+ * as what it is, whatever its lengths, and at leisure, too. */
+#include "pace_fake.h"
+
+#define NAME         1 /* of one kernel, which takes as long as its arguments say */
+#define EVENT_NS     600
+#define WAKE_NS      5000 /* the host is back so long after what it waited for */
+#define QUESTION_NS  500
+#define PAUSE_EACH   100
+#define LONG_PAUSE   (300 * MS)
+#define IN_FLIGHT    8
+#define BANDWIDTH_NS 23 /* for a KiB from or to the host */
+
+enum wait {
+	FOR_STREAM,
+	FOR_EVENT,     /* behind all that there is */
+	FOR_EARLIER,   /* the event behind the round before */
+	FOR_LONG_GONE, /* or behind one that is IN_FLIGHT rounds ago */
+	BY_QUESTIONS,
+	BY_QUESTIONS_EARLIER,
+};
+
+/* What goes on and on: so many short ones, a copy, so many long ones, a copy, and a wait. */
+struct round {
+	unsigned shorts, longs;
+	uint64_t short_ns, long_ns;
+	unsigned before_kib, behind_kib; /* copies before the long ones, and behind them */
+	uint64_t host_ns;                /* that the host takes at its begin */
+	bool waits_between;              /* for the stream, there */
+	bool pauses;
+	unsigned streams; /* more than one: in turns */
+	enum wait wait;
+};
+
+static struct fake_stream *stream;
+static uint64_t done_ns[IN_FLIGHT];
+
+static void go_in_turns(unsigned streams, unsigned count, uint64_t ns)
+{
+	struct kernel kernel = {.function = NAME, .ns = ns};
+	static unsigned turn;
+
+	while (count--) {
+		kernel.stream = streams ? turn++ % streams : 0;
+		assert_int_equal(launch(&kernel), 0);
+	}
+}
+
+static void go(unsigned count, uint64_t ns)
+{
+	go_in_turns(1, count, ns);
+}
+
+static void copy(unsigned kib)
+{
+	const struct pace_work work = {.context = &context_a, .stream = stream};
+
+	if (!kib)
+		return;
+	pace_will_copy(&work, (uint64_t)kib << 10);
+	pass(CALL_NS);
+	stream->done_ns =
+		(stream->done_ns > time_ns ? stream->done_ns : time_ns) + kib * BANDWIDTH_NS;
+}
+
+static void wait_for(uint64_t ns, bool of_all)
+{
+	pace_will_wait(&context_a, of_all);
+	wait_until(ns);
+	pass(WAKE_NS);
+}
+
+static void ask_until(uint64_t ns)
+{
+	for (;;) {
+		pass(QUESTION_NS);
+		if (ns <= time_ns)
+			return;
+		pace_will_wait(&context_a, false);
+		pace_waited();
+	}
+}
+
+static void end_round(enum wait wait, unsigned n)
+{
+	uint64_t *last = &done_ns[n % IN_FLIGHT],
+		 *before = &done_ns[(n + IN_FLIGHT - 1) % IN_FLIGHT];
+	uint64_t *first = &done_ns[(n + 1) % IN_FLIGHT];
+
+	if (wait != FOR_STREAM)
+		pass(EVENT_NS);
+	*last = fake.done_ns[0];
+	switch (wait) {
+	case FOR_STREAM:
+		wait_for(fake.done_ns[0], true);
+		break;
+	case FOR_EVENT:
+		wait_for(*last, false);
+		break;
+	case FOR_EARLIER:
+		wait_for(*before, false);
+		break;
+	case FOR_LONG_GONE:
+		wait_for(*first, false);
+		break;
+	case BY_QUESTIONS:
+		ask_until(*last);
+		break;
+	case BY_QUESTIONS_EARLIER:
+		ask_until(*before);
+		break;
+	}
+}
+
+static void do_round(const struct round *round, unsigned n)
+{
+	pass(round->host_ns);
+	go_in_turns(round->streams, round->shorts, round->short_ns);
+	if (round->waits_between)
+		wait_for(stream->done_ns, true);
+	copy(round->before_kib);
+	go_in_turns(round->streams, round->longs, round->long_ns);
+	copy(round->behind_kib);
+	end_round(round->wait, n);
+	if (round->pauses && n % PAUSE_EACH == 0)
+		pass(LONG_PAUSE);
+}
+
+/* What it gets in 4 seconds, the first aside; and what of that it was charged. */
+static double play(void **state, const struct round *round, unsigned quota, double *ret_charged)
+{
+	struct sums then = {.at_ns = 0};
+	uint64_t end_ns;
+	double share;
+
+	joined(state, quota);
+	stream = &fake.streams[0][0];
+	fake.record_ns = 700;
+	memset(done_ns, 0, sizeof(done_ns));
+	end_ns = time_ns + 5 * NS_PER_S;
+	for (unsigned n = 0; time_ns < end_ns; n++) {
+		do_round(round, n);
+		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
+			then = sums_now();
+	}
+	share = share_since(&then);
+	*ret_charged = 100 * charged_since(&then);
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "%u x %.0f us, %u x %.0f us, wait %d: %.2f of %u, charged %.1f\n",
+			round->shorts, (double)round->short_ns / 1e3, round->longs,
+			(double)round->long_ns / 1e3, round->wait, share, quota, *ret_charged);
+	left();
+	return share;
+}
+
+static void check(void **state, const char *what, const struct round *rounds, size_t count)
+{
+	static const unsigned quotas_of_rounds[] = {30, 80};
+
+	for (size_t i = 0; i < 2 * count; i++) {
+		unsigned quota = quotas_of_rounds[i % 2];
+		double charged;
+
+		assert_share(what, play(state, &rounds[i / 2], quota, &charged), quota, 1.5, 1);
+	}
+}
+
+/* What is not always at its quota is charged what it takes. */
+static void check_charged(void **state, const char *what, const struct round *rounds, size_t count)
+{
+	static const unsigned quotas_of_rounds[] = {30, 80};
+
+	for (size_t i = 0; i < 2 * count; i++) {
+		double charged;
+
+		play(state, &rounds[i / 2], quotas_of_rounds[i % 2], &charged);
+		assert_share(what, charged, 100, 4, 4);
+	}
+}
+
+#define CHECK(what, check, ...)                                                 \
+	do {                                                                    \
+		static const struct round rounds[] = {__VA_ARGS__};             \
+                                                                                \
+		check(state, what, rounds, sizeof(rounds) / sizeof(rounds[0])); \
+	} while (0)
+
+#define MUCH_UNLIKE .shorts = 20, .short_ns = 20000, .longs = 1, .long_ns = 3800000
+#define UNLIKE      .shorts = 5, .short_ns = 20000, .longs = 1, .long_ns = 300000
+#define BRIEF       .shorts = 2, .short_ns = 20000, .longs = 1, .long_ns = 100000
+
+static void test_stream(void **state)
+{
+	CHECK("waits for its stream", check, {MUCH_UNLIKE}, {UNLIKE}, {BRIEF});
+}
+
+/* Which says nothing of what it is behind. */
+static void test_event(void **state)
+{
+	CHECK("waits for an event", check, {MUCH_UNLIKE, .wait = FOR_EVENT},
+	      {UNLIKE, .wait = FOR_EVENT}, {BRIEF, .wait = FOR_EVENT},
+	      {.shorts = 60,
+	       .short_ns = 4000,
+	       .longs = 1,
+	       .long_ns = 3800000,
+	       .waits_between = true,
+	       .wait = FOR_EVENT});
+}
+
+static void test_questions(void **state)
+{
+	CHECK("asks", check, {MUCH_UNLIKE, .wait = BY_QUESTIONS}, {UNLIKE, .wait = BY_QUESTIONS});
+}
+
+/* There is always something on its way. */
+static void test_earlier(void **state)
+{
+	CHECK("waits for what is long gone", check, {MUCH_UNLIKE, .wait = FOR_EARLIER},
+	      {UNLIKE, .wait = FOR_EARLIER}, {UNLIKE, .wait = FOR_LONG_GONE},
+	      {MUCH_UNLIKE, .wait = BY_QUESTIONS_EARLIER});
+}
+
+/* Fences are behind all of them. */
+static void test_streams(void **state)
+{
+	CHECK("streams in turns", check, {MUCH_UNLIKE, .streams = 2, .wait = FOR_EVENT},
+	      {UNLIKE, .streams = 2, .wait = FOR_EVENT}, {UNLIKE, .streams = 3},
+	      {UNLIKE, .streams = 2, .wait = FOR_LONG_GONE});
+	CHECK("and after pauses", check_charged,
+	      {MUCH_UNLIKE, .streams = 2, .pauses = true, .wait = FOR_EVENT});
+}
+
+/* The device is idle for a quarter of the time and more, of the host's accord. */
+static void test_idle_between(void **state)
+{
+	CHECK("idle between", check_charged, {UNLIKE, .wait = FOR_EVENT, .host_ns = 100000},
+	      {UNLIKE, .host_ns = 300000}, {MUCH_UNLIKE, .wait = FOR_EVENT, .host_ns = 3 * MS});
+}
+
+/* At leisure, it is looked at more seldom, and not always at the same place. */
+static void test_pauses(void **state)
+{
+	CHECK("after pauses", check_charged, {MUCH_UNLIKE, .pauses = true},
+	      {MUCH_UNLIKE, .pauses = true, .wait = FOR_EVENT},
+	      {UNLIKE, .pauses = true, .wait = FOR_EVENT},
+	      {BRIEF, .pauses = true, .wait = FOR_EVENT},
+	      {.shorts = 60,
+	       .short_ns = 4000,
+	       .longs = 1,
+	       .long_ns = 3800000,
+	       .pauses = true,
+	       .waits_between = true,
+	       .wait = FOR_EVENT});
+}
+
+/* Host copies are not charged, and kernels are, however many copies there are. */
+static void test_copies(void **state)
+{
+	CHECK("copies behind", check_charged,
+	      {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_STREAM},
+	      {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_EVENT});
+	CHECK("copies before", check_charged,
+	      {.longs = 10, .long_ns = 20000, .before_kib = 1 << 10, .wait = FOR_EVENT},
+	      {.shorts = 5,
+	       .short_ns = 20000,
+	       .longs = 5,
+	       .long_ns = 20000,
+	       .before_kib = 1 << 10,
+	       .behind_kib = 1 << 10,
+	       .wait = FOR_STREAM});
+}
+
+static void play_many_copies(void **state, unsigned quota, unsigned kib)
+{
+	struct sums then = {.at_ns = 0};
+	uint64_t end_ns, before_ns[2] = {0, 0};
+
+	joined(state, quota);
+	stream = &fake.streams[0][0];
+	fake.record_ns = 700;
+	end_ns = time_ns + 5 * NS_PER_S;
+	for (unsigned n = 0; time_ns < end_ns; n++) {
+		wait_for(before_ns[n % 2], false);
+		for (unsigned k = 0; k < 17; k++) {
+			go(1, 4000);
+			copy(kib);
+		}
+		go(60, 4000);
+		go(4, MS);
+		before_ns[n % 2] = stream->done_ns;
+		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
+			then = sums_now();
+	}
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "copies of %u KiB: %.2f of %u, charged %.1f\n", kib,
+			share_since(&then), quota, 100 * charged_since(&then));
+	assert_share("many copies", share_since(&then), quota, 4, 1);
+	left();
+}
+
+/* More than there are spans, with long ones behind them. */
+static void test_many_copies(void **state)
+{
+	play_many_copies(state, 10, 64);
+	play_many_copies(state, 80, 64);
+	play_many_copies(state, 10, 1 << 10);
+	play_many_copies(state, 80, 1 << 10);
+}
+
+/* It was long for a while, and is short: costs have it that the device is at work yet. */
+static void test_costs_too_high(void **state)
+{
+	static const struct round rounds[] = {
+		{.longs = 3, .long_ns = 300000},
+		{.longs = 3, .long_ns = 20000},
+	};
+	struct sums then = {.at_ns = 0};
+	uint64_t end_ns;
+
+	joined(state, 30);
+	stream = &fake.streams[0][0];
+	fake.record_ns = 700;
+	end_ns = time_ns + 5 * NS_PER_S;
+	for (unsigned n = 0; time_ns < end_ns; n++) {
+		do_round(&rounds[n / 20 % 2], n);
+		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
+			then = sums_now();
+	}
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "too high: %.2f, charged %.1f\n", share_since(&then),
+			100 * charged_since(&then));
+	assert_share("costs too high", 100 * charged_since(&then), 100, 0.5, 0.5);
+	left();
+}
+
+/* -- what is not touched ---------------------------------------------------------------------- */
+
+static uint64_t calls_of_wait(void *context)
+{
+	uint64_t before = fake.calls;
+
+	pace_will_wait(context, true);
+	return fake.calls - before;
+}
+
+/* A stream that may be gone; but one that the thread has launched to since. */
+static void test_ended_streams(void **state)
+{
+	joined(state, 30);
+	stream = &fake.streams[0][0];
+	go(5000, 20000);
+	assert_true(calls_of_wait(&context_a) > 0);
+	go(50, 20000);
+	pace_end_streams();
+	assert_int_equal(calls_of_wait(&context_a), 0);
+	go(50, 20000);
+	assert_true(calls_of_wait(&context_a) > 0);
+	left();
+}
+
+static void go_to_default(unsigned count, uint64_t ns)
+{
+	const struct pace_work work = {
+		.context = &context_a,
+		.what = {.function = NAME, .shape = 1, .blocks = 1},
+	};
+
+	while (count--) {
+		struct pace_pass pace;
+
+		assert_int_equal(pace_enter(&pace, &work), 0);
+		pass(CALL_NS);
+		submit(0, &fake.streams[0][0], ns);
+		pace_leave(&pace, &work, true);
+	}
+}
+
+/* The default stream, while the thread is in another context: it would be that one's. */
+static void test_other_context(void **state)
+{
+	joined(state, 30);
+	go_to_default(5000, 20000);
+	assert_int_equal(calls_of_wait(&context_b), 0);
+	assert_true(calls_of_wait(&context_a) > 0);
+	left();
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_stream),         TEST(test_event),         TEST(test_questions),
+		TEST(test_earlier),        TEST(test_streams),       TEST(test_idle_between),
+		TEST(test_pauses),         TEST(test_copies),        TEST(test_many_copies),
+		TEST(test_costs_too_high), TEST(test_ended_streams), TEST(test_other_context),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
