@@ -51,6 +51,9 @@ struct meter {
 	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
 	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
 	uint64_t anew_at_ns; /* up to when windows began behind waits (waits.c) */
+	uint64_t doubt_ns;   /* for how long waits took longer than costs say */
+	uint64_t doubted_at_ns;
+	int32_t entered;     /* launches that are on their way through the driver */
 	int32_t idle_waits;  /* above 0: waits are for all that the device has, mostly */
 	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
 	int32_t awaited;     /* so many launches go at once yet: something waits for them */
@@ -66,6 +69,7 @@ struct meter {
 
 #define METER_MIXED_NS ((uint64_t)500000000)
 #define METER_LEISURE  8
+#define METER_DOUBT_NS ((uint64_t)100000)
 
 /* How long ago that was. A thread may have read the clock before another did, and come after it; if
  * it was longer before, the clock was set back, and nobody knows. */
@@ -120,11 +124,15 @@ bool meter_is_own(const struct meter *meter);
  * what things took matters little: windows, and leases by launches, are so many times longer,
  * samples so many times as far apart, and the driver is asked so many times more seldom whether the
  * device is idle and what is over. Programs that feed the device with all of a processor's time
- * would pay for it with their own.
+ * would pay for it with their own. Not where waits are longer than costs can explain (waits.c): the
+ * bucket may be full because they are wrong.
  */
 static inline unsigned meter_leisure(const struct meter *meter)
 {
-	return bucket_level(meter->bucket) > BUCKET_FULL_NS / 2 ? METER_LEISURE : 1;
+	return bucket_level(meter->bucket) > BUCKET_FULL_NS / 2 &&
+			       LOAD(meter->doubt_ns) < METER_DOUBT_NS
+		       ? METER_LEISURE
+		       : 1;
 }
 
 /* What of a charge is sure to keep the device busy: windows that found costs too low may have taken

@@ -156,10 +156,7 @@ static inline void pace_uncount(void)
 }
 
 /* The thread has waited for work: time went by, and its launches may come at another pace. */
-static inline void pace_waited(void)
-{
-	pace_left = PACE_ANEW;
-}
+void pace_waited(void);
 
 /* Whether any has, as of the last look: then pace_enter is to be asked. */
 bool pace_asks_all(void);
@@ -208,6 +205,6 @@ bool pace_is_last(const struct pace_work *work);
  * matter, which may be the current one. */
 void pace_will_copy(const struct pace_work *copy, uint64_t bytes);
 
-/* Before a stream is destroyed, a context, or the first capture begins: what the thread or others
- * launched to is not touched any more, until they launch again. */
+/* Before a stream or a context is destroyed, or a capture begins: what any thread launched to is
+ * not touched any more, until it launches again. */
 void pace_end_streams(void);

@@ -443,6 +443,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	else if (ret_pass->idle && !meter_is_blind(meter, now_ns))
 		window_open(meter, work, now_ns, true);
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
+	ADD(meter->entered, 1);
 	return 0;
 }
 
@@ -456,6 +457,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!meter)
 		return;
 	if (!submitted) {
+		SUB(meter->entered, 1);
 		end_turn(meter, pass);
 		if (sample)
 			span_drop(sample);
@@ -473,6 +475,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
+	SUB(meter->entered, 1);
 	end_turn(meter, pass);
 	late_let_go(meter, pass, now_ns);
 	note_stream(meter, work, now_ns);

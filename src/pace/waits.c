@@ -11,20 +11,25 @@
 #include "pacer.h"
 #include "window.h"
 
-#define WAITS_NS   (250 * NS_PER_US)
-#define PARTIAL_NS (1 * NS_PER_MS)
-#define IDLE_WAITS 8                    /* waits may be for less than all until that is likely */
-#define ANEW_MOST  8                    /* windows that begin one soon after the other */
-#define COPY_BYTES ((uint64_t)64 << 10) /* less is no more than a launch */
-#define COPY_LONG  ((uint64_t)1 << 20)  /* takes 20 us and more */
+#define WAITS_NS      (250 * NS_PER_US)
+#define PARTIAL_NS    (1 * NS_PER_MS)
+#define IDLE_WAITS    8 /* waits may be for less than all until that is likely */
+#define WAKE_NS       (20 * NS_PER_US)
+#define DOUBT_PART    16
+#define DOUBT_MOST_NS (10 * METER_DOUBT_NS)
+#define ANEW_MOST     8                    /* windows that begin one soon after the other */
+#define COPY_BYTES    ((uint64_t)64 << 10) /* less is no more than a launch */
+#define COPY_LONG     ((uint64_t)1 << 20)  /* takes 20 us and more */
 
 static PACE_OF_THREAD struct {
 	struct meter *meter; /* of the device that was given something last; NULL: none */
 	struct pace_work work;
 	uint64_t streams_ended; /* as it was then */
 	enum waits since;
-	bool of_all; /* it has waited for all that it had submitted */
-	bool clean;  /* nothing idle is in the window: it begins behind the last wait */
+	bool of_all;      /* it has waited for all that it had submitted */
+	bool clean;       /* nothing idle is in the window: it begins behind the last wait */
+	uint64_t due_ns;  /* when the first wait should be over, as costs say, and */
+	uint64_t over_ns; /* when the last was */
 } last;
 
 static struct lock ending = LOCK_INIT; /* held while the driver is given a stream of `last` */
@@ -113,14 +118,26 @@ void pace_will_wait(const void *current, bool of_all)
 
 	if (!meter || !pacer_has_region())
 		return;
-	if (last.since == WAITS_NONE)
-		last.since = WAITS_MAYBE;
-	last.of_all |= of_all;
 	now_ns = clock_wall_ns();
+	if (last.since == WAITS_NONE) {
+		last.since = WAITS_MAYBE;
+		last.due_ns = last.over_ns = now_ns + tally_ahead_ns(&meter->tally, now_ns);
+	}
+	last.of_all |= of_all;
 	if (may_end(meter, current, now_ns) && is_worth_it(meter, of_all, now_ns) &&
-	    end_window(meter, now_ns) == ENDED && last.since == WAITS_MAYBE)
-		last.since = WAITS_ENDED;
+	    end_window(meter, now_ns) == ENDED) {
+		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
+		if (last.since == WAITS_MAYBE)
+			last.since = WAITS_ENDED;
+	}
 	last.clean = false;
+}
+
+void pace_waited(void)
+{
+	pace_left = PACE_ANEW;
+	if (last.meter && last.since != WAITS_NONE)
+		last.over_ns = clock_wall_ns();
 }
 
 /* Of a wait that may have been for less than all. */
@@ -178,19 +195,35 @@ enum waits waits_since(const struct meter *meter, const struct pace_work *work, 
 	return same ? last.since : WAITS_NONE;
 }
 
-/* At leisure, what is in a window that did not end at the wait is given up for it. */
+/* How much longer waits take than costs say, above what a host takes to wake up, less a part of the
+ * time that goes by. */
+static void doubt(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->doubt_ns);
+	uint64_t less_ns = meter_since(now_ns, LOAD(meter->doubted_at_ns)) / DOUBT_PART;
+
+	more_ns = more_ns > WAKE_NS ? more_ns - WAKE_NS : 0;
+	ns = ns > less_ns ? ns - less_ns : 0;
+	STORE(meter->doubt_ns, ns + more_ns < DOUBT_MOST_NS ? ns + more_ns : DOUBT_MOST_NS);
+	STORE(meter->doubted_at_ns, now_ns);
+}
+
+/* Not behind what another thread is just giving to the driver, which would be in no window. At
+ * leisure, what is in a window that did not end at the wait is given up for the new one. */
 void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		enum waits since, bool is_idle)
 {
-	bool at_leisure = meter_leisure(meter) > 1;
+	bool at_leisure, alone = meter_is_own(meter) && LOAD(meter->entered) <= 0;
 
-	if (since == WAITS_COPIED) {
+	doubt(meter, now_ns);
+	at_leisure = meter_leisure(meter) > 1;
+	if (since == WAITS_COPIED && alone && !LOAD(meter->window.launches)) {
 		last.clean = window_open_anew(meter, work, now_ns, true);
 		return;
 	}
-	if (since == WAITS_ENDED && (!at_leisure || is_time(meter, now_ns)))
+	if (since == WAITS_ENDED && alone && (!at_leisure || is_time(meter, now_ns)))
 		last.clean = is_idle = window_open_anew(meter, work, now_ns, false);
-	else if (since == WAITS_MAYBE && at_leisure && is_idle && is_time(meter, now_ns))
+	else if (since == WAITS_MAYBE && alone && at_leisure && is_idle && is_time(meter, now_ns))
 		last.clean = window_open_anew(meter, work, now_ns, true);
 	else
 		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);

@@ -151,17 +151,17 @@ static void start(struct meter *meter, struct span *span, const struct pace_work
 }
 
 /* Where none can be had, the one that there is goes on. */
-static void start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+static bool start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
 	struct span *span = span_take(work->context), *last = window->span;
 	uint64_t breaks = LOAD(meter->breaks);
 
 	if (!span)
-		return;
+		return false;
 	if (!begin(meter, span, work, now_ns)) {
 		span_drop(span);
-		return;
+		return false;
 	}
 	STORE(window->span, NULL);
 	if (last)
@@ -169,6 +169,7 @@ static void start_anew(struct meter *meter, const struct pace_work *work, uint64
 	mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
 	STORE(window->breaks, breaks);
 	start(meter, span, work, now_ns);
+	return true;
 }
 
 /* Behind one that has its end, and is not closed: so that all is in the one or in the other, be it
@@ -211,6 +212,7 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	mark(&span->to, meter, now_ns);
 	span->clear = tells && window->breaks == breaks;
 	STORE(window->breaks, breaks); /* of the next one, if that begins here */
+	STORE(window->launches, 0);
 	span->due_ns = tally_due_ns(&meter->tally);
 	return true;
 }
@@ -265,8 +267,7 @@ bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_
 	if (!lock_try(&window->lock))
 		return false;
 	begins = at_once || !window->span || (window->launches == 0 && span_is_begun(window->span));
-	if (begins)
-		start_anew(meter, work, now_ns);
+	begins = begins && start_anew(meter, work, now_ns);
 	lock_release(&window->lock);
 	return begins;
 }

@@ -250,12 +250,14 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
  */
 static bool end_lock(void)
 {
+	bool locked;
+
 	cuda_bind();
+	locked = quota_attached();
+	if (locked)
+		lock_acquire(&making_lock);
 	pace_end_streams();
-	if (!quota_attached())
-		return false;
-	lock_acquire(&making_lock);
-	return true;
+	return locked;
 }
 
 static void end_unlock(bool locked)
@@ -268,6 +270,7 @@ static void end_unlock(bool locked)
 static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
 {
 	if (locked && result == CUDA_SUCCESS && gone) {
+		pace_end_streams(); /* what was launched meanwhile was launched to nothing */
 		pace_end_context(context);
 		share_end_context(context);
 		async_free_end_context(context);

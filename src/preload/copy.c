@@ -132,9 +132,10 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 
 /* A copy that is not held does not count as a launch, for when the clock is looked at next; nor is
  * it refused, as it may be what saves an application's work. */
-static void let_by(struct launch *launch)
+static void let_by(struct launch *launch, bool waits)
 {
 	launch->pass.meter = NULL;
+	launch->waits = waits;
 	pace_uncount();
 	cuda_bind();
 }
@@ -144,7 +145,7 @@ static CUresult begin_async(struct launch *launch, CUstream stream, bool per_thr
 {
 	if (what->function != NOT_HELD)
 		return launch_begin(launch, stream, per_thread, what);
-	let_by(launch);
+	let_by(launch, false);
 	launch_will_copy(stream, per_thread, what->shape);
 	return CUDA_SUCCESS;
 }
@@ -155,8 +156,18 @@ static CUresult begin_plain(struct launch *launch, CUstream stream, bool per_thr
 {
 	if (what->function != NOT_HELD)
 		return launch_begin(launch, stream, per_thread, what);
-	let_by(launch);
+	let_by(launch, true);
 	launch_will_wait_for(stream, per_thread);
+	return CUDA_SUCCESS;
+}
+
+/* To memory that is not page-locked it waits, too. */
+static CUresult begin_to_host(struct launch *launch, CUstream stream, bool per_thread,
+			      const struct cost_of *what)
+{
+	let_by(launch, true);
+	launch_will_wait(false);
+	launch_will_copy(stream, per_thread, what->shape);
 	return CUDA_SUCCESS;
 }
 
@@ -223,7 +234,10 @@ ASYNC_2(cuMemcpyDtoDAsync_v2, OF_ADDRESSES, ADDRESSES(CUdeviceptr, size_t), THE_
 PLAIN_2(cuMemcpyHtoD_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
 ASYNC_2(cuMemcpyHtoDAsync_v2, OF_HOST, TO_DEVICE, (dstDevice, srcHost, ByteCount))
 PLAIN_2(cuMemcpyDtoH_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
-ASYNC_2(cuMemcpyDtoHAsync_v2, OF_HOST, TO_HOST, (dstHost, srcDevice, ByteCount))
+LAUNCH_HOOK(begin_to_host, cuMemcpyDtoHAsync_v2, hStream, false, OF_HOST,
+	    (INSIDE TO_HOST, CUstream hStream), (dstHost, srcDevice, ByteCount, hStream))
+LAUNCH_HOOK(begin_to_host, cuMemcpyDtoHAsync_v2_ptsz, hStream, true, OF_HOST,
+	    (INSIDE TO_HOST, CUstream hStream), (dstHost, srcDevice, ByteCount, hStream))
 
 #define TO_ARRAY(address, size)   (CUarray dst, size dstOffset, address src, size ByteCount)
 #define FROM_ARRAY(address, size) (address dst, CUarray src, size srcOffset, size ByteCount)

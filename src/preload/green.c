@@ -60,12 +60,15 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	CUcontext context = NULL;
+	CUresult result;
 
 	cuda_bind();
 	pace_end_streams();
 	if (pace_asks_all() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context)
 		pace_end_context(context);
-	return cuda.cuGreenCtxDestroy(hCtx);
+	result = cuda.cuGreenCtxDestroy(hCtx);
+	pace_end_streams();
+	return result;
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

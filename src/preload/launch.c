@@ -166,6 +166,7 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 	int error;
 
 	launch->pass = (struct pace_pass){.meter = NULL};
+	launch->waits = false;
 	launch->work =
 		(struct pace_work){.stream = stream, .per_thread = per_thread, .what = *what};
 	if (is_leased(&launch->work))
@@ -194,6 +195,8 @@ CUresult launch_end(struct launch *launch, CUresult result)
 {
 	if (launch->pass.meter)
 		pace_leave(&launch->pass, &launch->work, result == CUDA_SUCCESS);
+	else if (launch->waits)
+		pace_waited();
 	return result;
 }
 

@@ -10,6 +10,7 @@
 struct launch {
 	struct pace_pass pass;
 	struct pace_work work;
+	bool waits; /* it is none, and returns when it is done */
 };
 
 /*

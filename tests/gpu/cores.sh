@@ -376,9 +376,10 @@ costs_at_99() {
     if wanted at-99-launches; then
         at_99 launches 3 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
     fi
-    for kind in inference train; do
-        if wanted "at-99-$kind" && has torch; then at_99 "$kind" 20 python3 "$here/shares.py" 21 "$kind"; fi
-    done
+    if wanted at-99-inference && has torch; then
+        at_99 inference 20 python3 "$here/shares.py" 21 inference-small
+    fi
+    if wanted at-99-train && has torch; then at_99 train 20 python3 "$here/shares.py" 21 train; fi
 }
 
 # Launches of nothing: some runs of each, in turn, and of these the lowest, as processors change their speed.

@@ -14,7 +14,7 @@ import os
 import time
 from collections import deque
 
-AHEAD = {"train": 2, "inference": 4}  # steps in flight, else 8; more kernels than the driver queues would be waited for
+AHEAD = {"train": 2, "inference": 4, "inference-small": 4}  # steps in flight, else 8; more kernels than the driver queues would be waited for
 CHANGE_S = 0.25  # until a quota that changes at a window's begin holds, and what was queued before is done
 WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
 
@@ -47,11 +47,11 @@ def torch_train():
     return step
 
 
-def torch_infer():
+def torch_infer(batch):
     import torch
 
     model = transformer(torch).eval().half()
-    x = torch.zeros(64, 256, 512, device="cuda", dtype=torch.float16)
+    x = torch.zeros(batch, 256, 512, device="cuda", dtype=torch.float16)
 
     def step():
         with torch.inference_mode():
@@ -108,7 +108,8 @@ def jax_jit():
 KINDS = {
     "matmul": lambda: with_events(torch_matmul()),
     "train": lambda: with_events(torch_train()),
-    "inference": lambda: with_events(torch_infer()),
+    "inference": lambda: with_events(torch_infer(256)),
+    "inference-small": lambda: with_events(torch_infer(64)),  # takes all of a processor to feed the GPU
     "graph": lambda: with_events(torch_graph()),
     "jit": jax_jit,
 }

@@ -2,6 +2,8 @@
  * as what it is, whatever its lengths, and at leisure, too. */
 #include "pace_fake.h"
 
+#include <pthread.h>
+
 #define NAME         1 /* of one kernel, which takes as long as its arguments say */
 #define EVENT_NS     600
 #define WAKE_NS      5000 /* the host is back so long after what it waited for */
@@ -27,6 +29,7 @@ struct round {
 	unsigned before_kib, behind_kib; /* copies before the long ones, and behind them */
 	uint64_t host_ns;                /* that the host takes at its begin */
 	bool waits_between;              /* for the stream, there */
+	bool waits_each;                 /* and behind each of the short ones */
 	bool pauses;
 	unsigned streams; /* more than one: in turns */
 	enum wait wait;
@@ -115,7 +118,11 @@ static void end_round(enum wait wait, unsigned n)
 static void do_round(const struct round *round, unsigned n)
 {
 	pass(round->host_ns);
-	go_in_turns(round->streams, round->shorts, round->short_ns);
+	for (unsigned i = 0; i < round->shorts; i++) {
+		go_in_turns(round->streams, 1, round->short_ns);
+		if (round->waits_each)
+			wait_for(fake.done_ns[0], true);
+	}
 	if (round->waits_between)
 		wait_for(stream->done_ns, true);
 	copy(round->before_kib);
@@ -251,6 +258,51 @@ static void test_pauses(void **state)
 	       .pauses = true,
 	       .waits_between = true,
 	       .wait = FOR_EVENT});
+}
+
+/* More waits than windows may begin soon after each other at leisure, and than there are spans. */
+static void test_many_waits(void **state)
+{
+	CHECK("many waits", check_charged,
+	      {.shorts = 16, .short_ns = 20000, .longs = 1, .long_ns = 3800000, .waits_each = true},
+	      {.shorts = 50, .short_ns = 20000, .longs = 1, .long_ns = 1500000, .waits_each = true},
+	      {.shorts = 30,
+	       .short_ns = 20000,
+	       .longs = 1,
+	       .long_ns = 3800000,
+	       .waits_each = true,
+	       .pauses = true});
+}
+
+/* -- another thread --------------------------------------------------------------------------- */
+
+static void *go_long(void *unused)
+{
+	go(1, 3800000);
+	return unused;
+}
+
+/* What it launches behind a copy of this one's is in a window. */
+static void test_copy_and_other(void **state)
+{
+	struct sums then = {.at_ns = 0};
+	pthread_t other;
+	uint64_t end_ns;
+
+	joined(state, 30);
+	stream = &fake.streams[0][0];
+	fake.record_ns = 700;
+	end_ns = time_ns + 3 * NS_PER_S;
+	while (time_ns < end_ns) {
+		go(20, 20000);
+		copy(1 << 10);
+		assert_int_equal(pthread_create(&other, NULL, go_long, NULL), 0);
+		pthread_join(other, NULL);
+		if (!then.at_ns && end_ns - time_ns < 2 * NS_PER_S)
+			then = sums_now();
+	}
+	assert_share("copy and other", share_since(&then), 30, 1.5, 1.5);
+	left();
 }
 
 /* Host copies are not charged, and kernels are, however many copies there are. */
@@ -393,7 +445,8 @@ int main(void)
 		TEST(test_stream),         TEST(test_event),         TEST(test_questions),
 		TEST(test_earlier),        TEST(test_streams),       TEST(test_idle_between),
 		TEST(test_pauses),         TEST(test_copies),        TEST(test_many_copies),
-		TEST(test_costs_too_high), TEST(test_ended_streams), TEST(test_other_context),
+		TEST(test_costs_too_high), TEST(test_ended_streams), TEST(test_many_waits),
+		TEST(test_copy_and_other), TEST(test_other_context),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
