@@ -306,7 +306,8 @@ static void length_add(double us)
 		fail("--kernel", "there are too many lengths");
 	length->iters = iters < 1 ? 1 : (uint64_t)(iters + 0.5);
 	length->us = (double)length->iters / options.iters_per_us;
-	length->kernel = length_count == 0 || options.alike ? kernel : kernel_load();
+	length->kernel =
+		length_count == 0 || options.alike || options.round ? kernel : kernel_load();
 	if (options.graph) {
 		length->graph = graph_of(length->kernel, length->iters);
 		length->us *= GRAPH_KERNELS;
@@ -480,6 +481,8 @@ static void settle_all(struct worker *worker)
 
 static const struct length *pick(struct worker *worker)
 {
+	if (options.round)
+		return &lengths[worker->submitted % length_count];
 	if (options.change)
 		return &lengths[(long)fmax(now_us() / US_PER_S - options.warm_s, 0) & 1];
 	worker->random = worker->random * 6364136223846793005u + 1442695040888963407u;
@@ -498,6 +501,74 @@ static void submit(struct worker *worker)
 	must(driver.record(flight->event, stream), "cuEventRecord");
 	flight->us = length->us;
 	worker->submitted++;
+}
+
+/* -- rounds ------------------------------------------------------------------------------------ */
+
+static void wait_for_stream(CUstream stream, CUevent last)
+{
+	(void)last;
+	must(driver.synchronize(stream), "cuStreamSynchronize");
+}
+
+static void wait_for_context(CUstream stream, CUevent last)
+{
+	(void)stream, (void)last;
+	must(cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+static void wait_for_event(CUstream stream, CUevent last)
+{
+	(void)stream;
+	must(cuEventSynchronize(last), "cuEventSynchronize");
+}
+
+static void ask_event(CUstream stream, CUevent last)
+{
+	CUresult result;
+
+	(void)stream;
+	while ((result = cuEventQuery(last)) == CUDA_ERROR_NOT_READY)
+		;
+	must(result, "cuEventQuery");
+}
+
+static void copy_and_wait(CUstream stream, CUevent last)
+{
+	static char to[4096];
+
+	must(cuMemcpyDtoHAsync_v2(to, nowhere, sizeof(to), stream), "cuMemcpyDtoHAsync");
+	wait_for_stream(stream, last);
+}
+
+static const struct way {
+	const char *name;
+	void (*wait)(CUstream stream, CUevent last);
+} ways[] = {
+	{"stream", wait_for_stream}, {"context", wait_for_context}, {"event", wait_for_event},
+	{"questions", ask_event},    {"copy", copy_and_wait},
+};
+
+static const struct way *way; /* of options.round; NULL: there are no rounds */
+
+static void way_find(void)
+{
+	for (size_t i = 0; options.round && i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (!strcmp(options.round, ways[i].name))
+			way = &ways[i];
+	if (options.round && !way)
+		fail("--round", "stream, context, event, questions or copy");
+	if (way)
+		options.in_flight = length_count;
+}
+
+static void end_round(struct worker *worker)
+{
+	uint64_t last = worker->submitted - 1;
+
+	way->wait(worker->streams[last % options.streams],
+		  worker->ring[last % worker->ring_size].event);
+	settle_all(worker);
 }
 
 /* What a program does that has work of its own for the rest of the time. */
@@ -527,6 +598,8 @@ static void *work(void *of)
 			}
 		}
 		submit(worker);
+		if (way && worker->submitted % length_count == 0)
+			end_round(worker);
 		if (options.use_pct)
 			work_on_host(worker);
 	}
@@ -607,6 +680,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	lengths_make();
+	way_find();
 	if (options.threads) {
 		worker_count = options.threads;
 		use_per_thread_streams();

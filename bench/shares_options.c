@@ -18,6 +18,10 @@ struct options options = {
 static const char usage[] =
 	"usage: shares [OPTION...]\n"
 	"  --kernel=US[,US...]  what a kernel takes; of several in random order (1000)\n"
+	"  --round=WAIT         in that order, of one function, and then wait for the stream, the\n"
+	"                       context or an event, ask an event, or copy: stream, context, "
+	"event,\n"
+	"                       questions, copy\n"
 	"  --alike              and all of one function, instead of one each\n"
 	"  --change             every other second ten times that, of one function\n"
 	"  --grid=N             blocks of a kernel (132)\n"
@@ -49,6 +53,7 @@ static const struct {
 	double least, most;
 } takes[] = {
 	{"kernel", TEXT, &options.kernel, 0, 0},
+	{"round", TEXT, &options.round, 0, 0},
 	{"alike", FLAG, &options.alike, 0, 0},
 	{"change", FLAG, &options.change, 0, 0},
 	{"grid", WHOLE, &options.grid, 1, 1e6},

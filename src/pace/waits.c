@@ -17,7 +17,7 @@
 #define WAKE_NS       (20 * NS_PER_US)
 #define DOUBT_PART    16
 #define DOUBT_MOST_NS (10 * METER_DOUBT_NS)
-#define ANEW_MOST     8                    /* windows that begin one soon after the other */
+#define ANEW_MOST_NS  (8 * WAITS_NS)       /* of windows that begin one soon after the other */
 #define COPY_BYTES    ((uint64_t)64 << 10) /* less is no more than a launch */
 #define COPY_LONG     ((uint64_t)1 << 20)  /* takes 20 us and more */
 
@@ -26,7 +26,7 @@ static PACE_OF_THREAD struct {
 	struct pace_work work;
 	uint64_t streams_ended; /* as it was then */
 	enum waits since;
-	bool of_all;      /* it has waited for all that it had submitted */
+	bool partial;     /* it has waited for what may be less than all */
 	bool clean;       /* nothing idle is in the window: it begins behind the last wait */
 	uint64_t due_ns;  /* when the first wait should be over, as costs say, and */
 	uint64_t over_ns; /* when the last was */
@@ -54,7 +54,7 @@ void waits_submitted(struct meter *meter, const struct pace_work *work)
 	last.work = *work;
 	last.streams_ended = LOAD(streams_ended);
 	last.since = WAITS_NONE;
-	last.of_all = false;
+	last.partial = false;
 }
 
 bool pace_is_last(const struct pace_work *work)
@@ -123,7 +123,7 @@ void pace_will_wait(const void *current, bool of_all)
 		last.since = WAITS_MAYBE;
 		last.due_ns = last.over_ns = now_ns + tally_ahead_ns(&meter->tally, now_ns);
 	}
-	last.of_all |= of_all;
+	last.partial |= !of_all;
 	if (may_end(meter, current, now_ns) && is_worth_it(meter, of_all, now_ns) &&
 	    end_window(meter, now_ns) == ENDED) {
 		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
@@ -157,10 +157,9 @@ static bool is_time(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t at_ns = LOAD(meter->anew_at_ns);
 
-	if (at_ns < now_ns ||
-	    at_ns - now_ns > 2 * ANEW_MOST * WAITS_NS) /* the clock was set back */
+	if (at_ns < now_ns || at_ns - now_ns > 2 * ANEW_MOST_NS) /* the clock was set back */
 		at_ns = now_ns;
-	if (at_ns - now_ns >= ANEW_MOST * WAITS_NS)
+	if (at_ns - now_ns >= ANEW_MOST_NS)
 		return false;
 	STORE(meter->anew_at_ns, at_ns + WAITS_NS);
 	return true;
@@ -178,7 +177,7 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 		return;
 	if ((bytes < COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))
 		return;
-	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && !last.of_all)
+	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && last.partial)
 		note(meter, true);
 	if (!LOAD(meter->window.launches))
 		last.since = WAITS_COPIED;
@@ -227,6 +226,6 @@ void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_
 		last.clean = window_open_anew(meter, work, now_ns, true);
 	else
 		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);
-	if (!last.of_all)
+	if (last.partial)
 		note(meter, is_idle);
 }

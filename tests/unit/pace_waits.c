@@ -18,6 +18,7 @@ enum wait {
 	FOR_EVENT,     /* behind all that there is */
 	FOR_EARLIER,   /* the event behind the round before */
 	FOR_LONG_GONE, /* or behind one that is IN_FLIGHT rounds ago */
+	BY_COPY,       /* to memory that is not page-locked, and then for the stream */
 	BY_QUESTIONS,
 	BY_QUESTIONS_EARLIER,
 };
@@ -105,6 +106,10 @@ static void end_round(enum wait wait, unsigned n)
 		break;
 	case FOR_LONG_GONE:
 		wait_for(*first, false);
+		break;
+	case BY_COPY:
+		wait_for(fake.done_ns[0], false);
+		wait_for(fake.done_ns[0], true);
 		break;
 	case BY_QUESTIONS:
 		ask_until(*last);
@@ -216,6 +221,7 @@ static void test_event(void **state)
 
 static void test_questions(void **state)
 {
+	CHECK("copies", check, {MUCH_UNLIKE, .wait = BY_COPY}, {UNLIKE, .wait = BY_COPY});
 	CHECK("asks", check, {MUCH_UNLIKE, .wait = BY_QUESTIONS}, {UNLIKE, .wait = BY_QUESTIONS});
 }
 
