@@ -50,15 +50,26 @@ static void nap(unsigned *naps)
 					  : NS_PER_MS);
 }
 
-/* The device was busy for that long, with it or with what is before it. */
+static void prepay(struct meter *meter, int64_t more_ns)
+{
+	ADD(meter->prepaid_ns, more_ns);
+	meter_correct(meter, more_ns);
+}
+
+/* The device was busy for that long, with it or with what is before it. Paid first, as another
+ * thread may see at once that it is over. */
 static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
 		    uint64_t waited_ns)
 {
-	unsigned count = spans_give_up(work->context, late_ns, waited_ns);
+	unsigned count;
 
-	if (!count)
+	prepay(meter, (int64_t)waited_ns);
+	count = spans_give_up(work->context, late_ns, waited_ns);
+	if (!count) {
+		prepay(meter, -(int64_t)waited_ns);
 		return;
-	meter_correct(meter, (int64_t)waited_ns);
+	}
+	ADD(meter->given_up, (int32_t)count);
 	ADD(meter->stuck, (int32_t)count);
 	ADD(meter->rounds, 1);
 	STORE(meter->awaited, AWAITED);
@@ -174,18 +185,6 @@ int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pas
 
 /* -- in vain ---------------------------------------------------------------------------------- */
 
-static void take_back(const struct span *span)
-{
-	struct meter *meter = span->meter;
-
-	if (SUB(meter->stuck, 1) <= 0)
-		STORE(meter->awaited, 0);
-	if (!span->prepaid_ns)
-		return;
-	SUB(meter->rounds, 1);
-	meter_correct(meter, -(int64_t)span->prepaid_ns);
-}
-
 /* It was not waited for long enough, or it waited itself, which is likely where it ended soon after
  * a launch that was held was let go. The next time there is more patience, or less. */
 static bool learn(const struct span *span, uint64_t took_ns)
@@ -226,9 +225,29 @@ void late_expect(struct span *span)
 
 bool late_settle(const struct span *span, uint64_t took_ns)
 {
+	struct meter *meter = span->meter;
+
 	if (span->due_ns != SPANS_NONE)
 		return false;
-	take_back(span);
+	if (SUB(meter->stuck, 1) <= 0)
+		STORE(meter->awaited, 0);
+	if (span->prepaid_ns)
+		SUB(meter->rounds, 1);
 	return took_ns != SPANS_NONE && span->kind == SPAN_SAMPLE && span->unknown &&
 	       !span->expected && learn(span, took_ns);
+}
+
+/* With what was waited for, all that was given up is paid for, for as long as it went on: of each
+ * that is over, as much as it was charged too little; with the last one, what is left. */
+void late_take_back(const struct span *span, int64_t more_ns)
+{
+	struct meter *meter = span->meter;
+	int64_t prepaid_ns, back_ns = more_ns > 0 ? more_ns : 0;
+
+	if (span->due_ns != SPANS_NONE || span->expected)
+		return;
+	prepaid_ns = LOAD(meter->prepaid_ns);
+	if (SUB(meter->given_up, 1) <= 0 || back_ns > prepaid_ns)
+		back_ns = prepaid_ns;
+	prepay(meter, -back_ns);
 }

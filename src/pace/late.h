@@ -27,6 +27,7 @@ void late_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now
  * comes next is awaited by it. */
 void late_expect(struct span *span);
 
-/* Of a span that is over, or never will be: what was paid for it ahead is taken back. Whether it
- * waited for a launch. */
+/* Of a span that is over, or never will be. Whether it waited for a launch. */
 bool late_settle(const struct span *span, uint64_t took_ns);
+/* Behind that, when it has been charged so much more: what was paid ahead is taken back. */
+void late_take_back(const struct span *span, int64_t more_ns);

@@ -44,6 +44,7 @@ struct meter {
 	const void *thread;      /* whose it was: the address of something it alone has */
 	uint64_t paid_from_ns, paid_until_ns; /* what was paid for of unknown launches' time, */
 	const void *paid_stream;              /* as they were settled; the last one's */
+	int64_t prepaid_ns;  /* for time that was waited in vain, and not taken back yet */
 	int64_t sampled;     /* what had been charged when something known was sampled */
 	int64_t others_ns;   /* what other processes had been charged at others_at_ns */
 	int64_t shown_ns;    /* what this process had been charged at util_at_ns */
@@ -57,7 +58,8 @@ struct meter {
 	int32_t idle_waits;  /* above 0: waits are for all that the device has, mostly */
 	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
 	int32_t awaited;     /* so many launches go at once yet: something waits for them */
-	int32_t stuck;       /* spans that were given up, and are not over yet */
+	int32_t given_up;    /* spans that nobody waits for any more, and that are not over yet; */
+	int32_t stuck;       /* with those of kernels that are known to wait */
 	uint32_t trim;       /* what costs are multiplied by (window.c) */
 	uint32_t neighbours; /* others' contexts on the device, at most */
 	uint32_t peers;      /* other processes of the slice, if some of them launch, too */

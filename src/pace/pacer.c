@@ -178,6 +178,7 @@ static void note_behind(const struct span *span)
 
 static void settle(const struct span *span, uint64_t took_ns)
 {
+	int64_t more_ns = 0;
 	bool waited;
 
 	if (took_ns == SPANS_NOT_YET) {
@@ -186,9 +187,10 @@ static void settle(const struct span *span, uint64_t took_ns)
 	}
 	waited = late_settle(span, took_ns);
 	if (span->kind == SPAN_SAMPLE)
-		sample_settle(span, took_ns, waited);
+		more_ns = sample_settle(span, took_ns, waited);
 	else if (took_ns != SPANS_NONE)
-		window_settle(span, took_ns);
+		more_ns = window_settle(span, took_ns);
+	late_take_back(span, more_ns);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */

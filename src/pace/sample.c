@@ -258,20 +258,24 @@ static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns
 	return ns - (least(until_ns, paid_until_ns) - most(from_ns, paid_from_ns));
 }
 
-void sample_settle(const struct span *span, uint64_t took_ns, bool waited)
+int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 {
 	bool measured = took_ns != SPANS_NONE;
 	uint64_t ns = measured ? kernel_ns(span, took_ns) : SAMPLE_BLIND_NS;
 	struct cost *cost = span->cost;
+	int64_t more = 0;
 
-	if (span->unknown)
-		meter_correct(span->meter, (int64_t)(measured ? unpaid_ns(span, took_ns, ns) : ns));
+	if (span->unknown) {
+		more = (int64_t)(measured ? unpaid_ns(span, took_ns, ns) : ns);
+		meter_correct(span->meter, more);
+	}
 	if (!measured)
-		return;
+		return more;
 	if (waited)
 		cost_learn_wait(cost, &span->what);
 	else if (cost_waits(cost))
 		cost_unlearn_wait(cost, &span->what, ns < LONG_WAIT_NS ? 0 : ns);
 	else
 		cost_learn(cost, &span->what, ns, leans_low(span->meter));
+	return more;
 }

@@ -412,15 +412,17 @@ static double told_by(const struct span *span, int64_t took)
 	return took > 0 ? within(1 - (double)idle_of(span) * IDLE_PART / (double)took, 0, 1) : 0;
 }
 
-void window_settle(const struct span *span, uint64_t took_ns)
+int64_t window_settle(const struct span *span, uint64_t took_ns)
 {
 	int64_t took = meter_less(took_ns, WINDOW_EVENT_NS), from = span->from.charged,
 		to = span->to.charged, busy = busy_of(span, took, to - from);
 	struct meter *meter = span->meter;
+	int64_t more = tally_compare(&meter->tally, from, to, busy);
 
-	meter_correct(meter, tally_compare(&meter->tally, from, to, busy));
+	meter_correct(meter, more);
 	if (!meter_others(meter))
 		trim(meter, busy, to - from, told_by(span, took));
+	return more;
 }
 
 void window_end_context(struct meter *meter, const void *context)

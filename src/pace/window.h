@@ -21,8 +21,8 @@ bool window_split(struct meter *meter, const struct pace_work *work, uint64_t no
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
 /* What is open tells nothing: a launch of unknown cost, a pause, costs that turn out wrong. */
 void window_break(struct meter *meter);
-/* It is over, and took so long: sets right what was charged. */
-void window_settle(const struct span *span, uint64_t took_ns);
+/* It is over, and took so long: sets right what was charged, by what it returns. */
+int64_t window_settle(const struct span *span, uint64_t took_ns);
 void window_end_context(struct meter *meter, const void *context);
 
 /* What a sample's cost is charged as. */
