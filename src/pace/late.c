@@ -197,7 +197,7 @@ static bool learn(const struct span *span, uint64_t took_ns)
 			STORE(meter->patience_ns, patience_ns / 2);
 		return true;
 	}
-	if (span->prepaid_ns && took_ns > 2 * span->prepaid_ns && patience_ns < PATIENCE_MORE_NS)
+	if (span->in_vain_ns && took_ns > 2 * span->in_vain_ns && patience_ns < PATIENCE_MORE_NS)
 		STORE(meter->patience_ns, patience_ns * 2);
 	return false;
 }
@@ -231,7 +231,7 @@ bool late_settle(const struct span *span, uint64_t took_ns)
 		return false;
 	if (SUB(meter->stuck, 1) <= 0)
 		STORE(meter->awaited, 0);
-	if (span->prepaid_ns)
+	if (span->in_vain_ns)
 		SUB(meter->rounds, 1);
 	return took_ns != SPANS_NONE && span->kind == SPAN_SAMPLE && span->unknown &&
 	       !span->expected && learn(span, took_ns);

@@ -92,7 +92,7 @@ struct span *span_take(void *context)
 /* The two have one event, till it is only the other's. */
 void span_follow(struct span *span, struct span *before)
 {
-	span->prepaid_ns = 0;
+	span->in_vain_ns = 0;
 	span->expected = false;
 	span->fenced = before->fenced;
 	span->before = before;
@@ -133,7 +133,7 @@ static bool record(const struct span *span, void *event, const struct pace_work 
 
 bool span_begin(struct span *span, const struct pace_work *work, bool fenced)
 {
-	span->prepaid_ns = 0;
+	span->in_vain_ns = 0;
 	span->expected = false;
 	span->fenced = fenced;
 	return record(span, span->begin, work);
@@ -249,7 +249,7 @@ struct spans_left spans_settle(void *context, const struct cost *cost, span_done
 	return left;
 }
 
-unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns)
+unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns)
 {
 	struct span *held[SPANS];
 	unsigned count, given_up = 0;
@@ -262,7 +262,7 @@ unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_n
 
 		if (late_ns >= span->due_ns) {
 			span->due_ns = SPANS_NONE;
-			span->prepaid_ns = given_up++ ? 0 : prepaid_ns;
+			span->in_vain_ns = given_up++ ? 0 : waited_ns;
 		}
 		set(span, CLOSED);
 	}

@@ -32,7 +32,7 @@ struct span {
 	void *own;           /* the event that it gave for that */
 	void *given;         /* atomic: the one that it was given for its end, or NULL */
 	uint64_t turn;       /* the how many-th to be closed */
-	uint64_t prepaid_ns; /* charged for it before it was over */
+	uint64_t in_vain_ns; /* for how long somebody waited for it, and gave it up */
 	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
 	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_wall_ns(), */
 	uint64_t closed_ns;  /* and its end */
@@ -82,9 +82,9 @@ struct spans_left {
  * over; not for what is behind one that is not. A window is over only after those before it. */
 struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done);
 /* Those of the context that should have been over at late_ns: nobody waits for them any more, and
- * they are due at SPANS_NONE. What was charged for the time that somebody did is prepaid for the
- * one that was closed first. How many there are. */
-unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t prepaid_ns);
+ * they are due at SPANS_NONE. How many there are. waited_ns: for how long somebody did, for the one
+ * that was closed first. */
+unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns);
 /* Whether there is any closed one: cheap. */
 bool spans_any(void);
 

@@ -2,11 +2,13 @@
  * What is not over when it should be, or of which nobody knows when: how long launches are held for
  * it, what they pay, and kernels that wait for launches themselves.
  */
+#include "bucket.h"
 #include "pace_fake.h"
 
 /* So long is the unknown waited for at first, by what is not the same: late.c's PATIENCE_NS; and by
- * what is: that PATIENCE_ALIKE times. */
+ * what is: that PATIENCE_ALIKE times. What is known is, PATIENCE_KNOWN times. */
 #define PATIENT_NS (4 * MS)
+#define KNOWN_NS   (32 * PATIENT_NS)
 #define ALIKE_NS   (64 * PATIENT_NS)
 
 static const struct kernel short_one = {.function = 1, .ns = MS};
@@ -250,6 +252,46 @@ static void test_late_is_waited_for(void **state)
 	left();
 }
 
+/* What took turns in two streams takes much longer: work is given up in which several windows are,
+ * and what was waited for pays for all of them, not for the first that is over alone. */
+static void test_wait_pays_for_all(void **state)
+{
+	for (uint64_t ns = 100000; ns < 120000; ns += 1000) {
+		struct kernel two[] = {{.function = 1, .ns = ns, .stream = 1},
+				       {.function = 1, .ns = ns, .stream = 2}};
+		uint64_t began_ns;
+
+		joined(state, 80);
+		share_of(two, 2, NS_PER_S / 2);
+		two[0].ns *= 39;
+		began_ns = time_ns;
+		while (time_ns - began_ns < 2 * NS_PER_S) {
+			assert_int_equal(launch(&two[0]), 0);
+			assert_true(bucket_level(bucket_of(0)) <= BUCKET_FULL_NS);
+		}
+		left();
+	}
+}
+
+/* Nor when nobody will ever know how long it took. */
+static void test_nothing_stays_paid(void **state)
+{
+	struct kernel kernel = {.function = 1, .ns = 50000};
+	int64_t level_ns;
+
+	joined(state, 50);
+	share_of(&kernel, 1, NS_PER_S);
+	synchronise(0);
+	level_ns = bucket_level(bucket_of(0));
+	kernel.ns = NS_PER_S;
+	while (launch_timed(&kernel) < KNOWN_NS)
+		;
+	assert_true(bucket_level(bucket_of(0)) < level_ns - (int64_t)KNOWN_NS / 4);
+	pace_end_context(&context_a);
+	assert_true(bucket_level(bucket_of(0)) > level_ns - (int64_t)KNOWN_NS / 4);
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,7 +299,8 @@ int main(void)
 		TEST(test_patience_grows),        TEST(test_patience_shrinks),
 		TEST(test_waiting_is_no_cost),    TEST(test_tuner),
 		TEST(test_wrongly_taken_to_wait), TEST(test_waiting_is_over),
-		TEST(test_late_is_waited_for),
+		TEST(test_late_is_waited_for),    TEST(test_wait_pays_for_all),
+		TEST(test_nothing_stays_paid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
