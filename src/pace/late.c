@@ -23,6 +23,7 @@
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
 #define PATIENCE_KNOWN    32 /* times that for what is late, as many more may be on their way */
 #define PATIENCE_ALIKE    64 /* and for the same kernel again, which hardly waits for itself */
+#define LONG_AGO          1  /* of a time; 0 would be unknown */
 #define SETTLE_EACH_NS    (100 * NS_PER_US)
 #define SETTLE_MOST_NS    (1 * NS_PER_MS)
 #define RELEASE_NS        (2 * NS_PER_MS) /* what waited for a launch is over so soon after it */
@@ -57,22 +58,25 @@ static void prepay(struct meter *meter, int64_t more_ns)
 }
 
 /* The device was busy for that long, with it or with what is before it. Paid first, as another
- * thread may see at once that it is over. */
+ * thread may see at once that it is over. left: so much had been given up before the wait. */
 static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
-		    uint64_t waited_ns)
+		    uint64_t waited_ns, int32_t left)
 {
 	unsigned count;
 
 	prepay(meter, (int64_t)waited_ns);
 	count = spans_give_up(work->context, late_ns, waited_ns);
-	if (!count) {
+	if (!count && LOAD(meter->given_up) >= left) {
+		STORE(meter->futile, true);
 		prepay(meter, -(int64_t)waited_ns);
 		return;
 	}
+	STORE(meter->awaited, AWAITED);
+	if (!count)
+		return;
 	ADD(meter->given_up, (int32_t)count);
 	ADD(meter->stuck, (int32_t)count);
 	ADD(meter->rounds, 1);
-	STORE(meter->awaited, AWAITED);
 }
 
 /* What should have been over by then is late at now_ns. */
@@ -127,12 +131,25 @@ static bool is_awaited(struct meter *meter, const struct cost *cost)
 	return true;
 }
 
+/* Where no more can be measured the first is late whenever it is due: what goes until it is over
+ * would be paid for by costs alone, and if those are too low there would be ever more of it. */
+static struct spans_left look(const struct meter *meter, const struct pace_work *work,
+			      const struct pace_pass *pass, span_done_fn *settle)
+{
+	struct spans_left left = spans_settle(work->context, pass->cost, settle);
+
+	if (left.full && !LOAD(meter->futile))
+		left.due_ns = LONG_AGO;
+	return left;
+}
+
 /* Until it is over, or as long as patience lasts; or until there is no limit any more. */
 static int wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 		span_done_fn *settle, struct spans_left left)
 {
 	bool open = bucket_is_open(meter->bucket);
 	uint64_t began_ns = clock_now_ns(), late_ns;
+	int32_t given_up = LOAD(meter->given_up);
 	unsigned naps = 0;
 	int error = 0;
 
@@ -141,7 +158,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		struct spans_left now;
 
 		if (clock_now_ns() - began_ns >= patience_ns) {
-			give_up(meter, work, late_ns, patience_ns);
+			give_up(meter, work, late_ns, patience_ns, given_up);
 			pass->goes = open;
 			pass->held = true;
 			break;
@@ -153,7 +170,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 			if (!pace_is_limited(work->device))
 				break;
 		}
-		now = spans_settle(work->context, pass->cost, settle);
+		now = look(meter, work, pass, settle);
 		if (!now.contended)
 			left = now;
 	}
@@ -169,7 +186,7 @@ int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pas
 	if (!spans_any())
 		return 0;
 	if (cost_waits(pass->cost) || is_due(meter, *now_ns)) {
-		left = spans_settle(work->context, pass->cost, settle);
+		left = look(meter, work, pass, settle);
 		plan_settling(meter, left.due_ns, *now_ns);
 		*now_ns = clock_wall_ns();
 	}
@@ -227,6 +244,7 @@ bool late_settle(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 
+	STORE(meter->futile, false);
 	if (span->due_ns != SPANS_NONE)
 		return false;
 	if (SUB(meter->stuck, 1) <= 0)

@@ -65,6 +65,7 @@ struct meter {
 	uint32_t peers;      /* other processes of the slice, if some of them launch, too */
 	struct pace_quota quota;
 	bool limited;  /* the last launch was */
+	bool futile;   /* a launch waited for a span, and none was over, nor is since then */
 	bool fenced;   /* the last window that should be of all streams was */
 	bool was_busy; /* what the driver said at asked_at_ns */
 };

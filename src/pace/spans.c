@@ -212,6 +212,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 	struct span *held[SPANS];
 	unsigned count = hold_closed(context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
+	unsigned in_use = 0;
 	bool any_is_left = false, window_is_left = false;
 	const void *stream = NULL; /* of the last that is left */
 
@@ -228,6 +229,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		else if (settle(span, done))
 			continue;
 		any_is_left = true;
+		in_use++;
 		window_is_left |= is_window;
 		stream = its_stream;
 		if (due_ns < left.due_ns)
@@ -235,6 +237,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		else if (due_ns == left.due_ns)
 			left.alike |= alike;
 	}
+	left.full = in_use >= CONTEXT_MOST;
 	return left;
 }
 

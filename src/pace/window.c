@@ -150,11 +150,21 @@ static void start(struct meter *meter, struct span *span, const struct pace_work
 	STORE(window->span, span);
 }
 
+/* Where none is left, the next launch sees whether one is over. */
+static struct span *take(struct meter *meter, const struct pace_work *work)
+{
+	struct span *span = span_take(work->context);
+
+	if (!span)
+		STORE(meter->settle_at_ns, 0);
+	return span;
+}
+
 /* Where none can be had, the one that there is goes on. */
 static bool start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
-	struct span *span = span_take(work->context), *last = window->span;
+	struct span *span = take(meter, work), *last = window->span;
 	uint64_t breaks = LOAD(meter->breaks);
 
 	if (!span)
@@ -223,7 +233,7 @@ static bool split(struct meter *meter, const struct pace_work *work, uint64_t no
 	struct span *last = meter->window.span, *next = NULL;
 
 	if (last->fenced == is_for_all(meter, now_ns)) {
-		next = span_take(work->context);
+		next = take(meter, work);
 		if (!next)
 			return false;
 	}
