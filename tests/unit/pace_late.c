@@ -316,6 +316,28 @@ static void test_unmeasured_is_held(void **state)
 	left();
 }
 
+/* Nor for ever: where all that is under way never ends, that is waited for once. */
+static void test_unmeasured_goes(void **state)
+{
+	const struct kernel other = {.function = 1, .ns = 1000, .stream = 2};
+	uint64_t began_ns;
+
+	joined(state, 50);
+	fake.beside = true;
+	launch_timed(&other);
+	for (unsigned i = 0; i < 20; i++) {
+		const struct kernel endless = {.function = 100 + i, .ns = 1000 * NS_PER_S};
+
+		launch_timed(&endless);
+	}
+	pass(30 * NS_PER_S);
+	began_ns = time_ns;
+	for (unsigned i = 0; i < 1000; i++)
+		launch_timed(&other);
+	assert_true(time_ns - began_ns < 2 * NS_PER_S);
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +347,7 @@ int main(void)
 		TEST(test_wrongly_taken_to_wait), TEST(test_waiting_is_over),
 		TEST(test_late_is_waited_for),    TEST(test_wait_pays_for_all),
 		TEST(test_nothing_stays_paid),    TEST(test_unmeasured_is_held),
+		TEST(test_unmeasured_goes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
