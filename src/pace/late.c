@@ -87,6 +87,12 @@ static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
 							 : LATE_NS);
 }
 
+/* The unknown has yet to begin, as something known is before it; nothing that may wait for it. */
+static bool is_behind(const struct meter *meter, const struct spans_left *left)
+{
+	return left->behind && LOAD(meter->stuck) <= 0;
+}
+
 /* Twice as long for each that was in vain and is still not over: that a kernel waits for the next
  * one is likely, for the third one it is not. */
 static uint64_t patience(const struct meter *meter, const struct spans_left *left)
@@ -96,7 +102,7 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
 
 	if (left->alike)
 		ns *= PATIENCE_ALIKE;
-	else if (left->due_ns)
+	else if (left->due_ns || is_behind(meter, left))
 		ns *= PATIENCE_KNOWN;
 	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
 }
@@ -156,6 +162,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_wall_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
 		struct spans_left now;
+		bool behind = is_behind(meter, &left);
 
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, late_ns, patience_ns, given_up);
@@ -173,6 +180,8 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		now = look(meter, work, pass, settle);
 		if (!now.contended)
 			left = now;
+		if (behind && !is_behind(meter, &left))
+			began_ns = clock_now_ns();
 	}
 	return error;
 }

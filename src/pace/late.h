@@ -4,9 +4,10 @@
  * Nothing more is submitted until it is: of kernels that take long, or ten times as long as they
  * did, not many shall be on their way before the first is measured. But a kernel may wait for what
  * is launched after it: tuners start one that spins until all that they want to time is behind it,
- * and gives up after 100 ms (JAX's). So another kernel is held for PATIENCE_NS only, twice as long
- * for each that was let go in vain, and the same kernel once more for a good while. That it waits
- * is learned then in the place of what it costs: it is charged when it is over.
+ * and gives up after 100 ms (JAX's). So another kernel is held for PATIENCE_NS only, from when
+ * what is known before the first is over, twice as long for each that was let go in vain, and the
+ * same kernel once more for a good while. That it waits is learned then in the place of what it
+ * costs: it is charged when it is over.
  */
 #pragma once
 

@@ -392,7 +392,8 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 	return true;
 }
 
-/* Before a wait: where there are several streams, one's end is not that of the others. */
+/* Before a wait, or a launch that is charged when it is over: where there are several streams,
+ * one's end is not that of the others. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
@@ -438,6 +439,8 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->at_ns = now_ns;
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
+	if (ret_pass->cost_ns == COST_UNKNOWN && !waited)
+		cut_window(meter, work, now_ns);
 	since = waits_since(meter, work, now_ns);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
 	if (since != WAITS_NONE && !meter_is_blind(meter, now_ns))

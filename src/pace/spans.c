@@ -213,6 +213,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 	unsigned count = hold_closed(context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	unsigned in_use = 0;
+	bool any_is_waited_for = false;
 	bool any_is_left = false, window_is_left = false;
 	const void *stream = NULL; /* of the last that is left */
 
@@ -228,12 +229,15 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 			set(span, CLOSED);
 		else if (settle(span, done))
 			continue;
+		if (due_ns == 0 && left.due_ns != 0)
+			left.behind = any_is_waited_for;
+		any_is_waited_for |= due_ns != SPANS_NONE;
 		any_is_left = true;
 		in_use++;
 		window_is_left |= is_window;
 		stream = its_stream;
 		if (due_ns < left.due_ns)
-			left = (struct spans_left){.due_ns = due_ns, .alike = alike};
+			left.due_ns = due_ns, left.alike = alike;
 		else if (due_ns == left.due_ns)
 			left.alike |= alike;
 	}

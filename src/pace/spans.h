@@ -75,6 +75,7 @@ typedef void span_done_fn(const struct span *span, uint64_t took_ns);
 struct spans_left {
 	uint64_t due_ns; /* when; 0: nobody knows; SPANS_NONE: there is none that is waited for */
 	bool alike;      /* it is a sample of that cost */
+	bool behind;     /* nobody knows when, and there is something to be waited for before it */
 	bool full;       /* until one of them is, no more are to be had in the context */
 	bool contended;  /* another thread looks: nothing is known */
 };

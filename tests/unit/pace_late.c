@@ -292,27 +292,67 @@ static void test_nothing_stays_paid(void **state)
 	left();
 }
 
-/* One function takes 2 us or a millisecond, in streams that take turns, so that costs lean to the
- * low side by far, and windows of so many launches are all in use: what went meanwhile would be
- * paid for by costs alone. */
-static void test_unmeasured_is_held(void **state)
+/* What one function of two lengths gets of the device in streams that take turns, so that its cost
+ * leans to the low side; one launch in so many is another function, 0: none is. */
+static double share_of_mixture(uint64_t short_ns, uint64_t long_ns, unsigned unknown_each)
 {
-	uint64_t began_ns, chance = 1;
+	uint64_t began_ns = time_ns, chance = 3;
 
-	joined(state, 30);
-	began_ns = time_ns;
-	while (time_ns - began_ns < 8 * NS_PER_S) {
+	for (unsigned i = 1; time_ns - began_ns < 8 * NS_PER_S; i++) {
 		struct kernel kernel = {.function = 1};
 
 		chance = chance * 6364136223846793005u + 1442695040888963407u;
-		kernel.ns = chance >> 63 ? 1024000 : 2000;
+		kernel.ns = chance >> 63 ? long_ns : short_ns;
 		kernel.stream = 1 + (unsigned)(chance >> 40) % 3;
+		if (unknown_each && i % unknown_each == 0)
+			kernel.function = 1000 + i;
 		assert_int_equal(launch(&kernel), 0);
 		assert_true(fake.done_ns[0] < time_ns + 4 * NS_PER_S);
 	}
 	synchronise(0);
-	assert_share("unmeasured", 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns),
-		     30, 2, 2);
+	return 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns);
+}
+
+/* Windows of so many launches are all in use soon: what went then would be paid for by costs alone.
+ */
+static void test_unmeasured_is_held(void **state)
+{
+	joined(state, 30);
+	assert_share("unmeasured", share_of_mixture(2000, 1024000, 0), 30, 2, 2);
+	left();
+}
+
+/* What nobody knows is in no window, nor are they lost for that; and for what is before it, it is
+ * not given up. */
+static void test_unknown_among_known(void **state)
+{
+	joined(state, 30);
+	assert_share("one in twenty", share_of_mixture(32000, 320000, 20), 30, 4, 1);
+	left();
+	joined(state, 80);
+	assert_share("one in a hundred", share_of_mixture(8000, 320000, 100), 80, 4, 2);
+	left();
+}
+
+/* As long as there is something known before it, which takes its time, and then as long as ever. */
+static void test_unknown_behind_known(void **state)
+{
+	struct kernel known = {.function = 1, .ns = 50000};
+	const struct kernel unknown = {.function = 2, .ns = 3 * MS};
+	uint64_t end_ns;
+
+	joined(state, 50);
+	share_of(&known, 1, NS_PER_S);
+	synchronise(0);
+	pass(100 * MS);
+	known.ns = MS;
+	for (unsigned i = 0; i < 60; i++)
+		assert_int_equal(launch(&known), 0);
+	launch_timed(&unknown);
+	end_ns = fake.done_ns[0];
+	assert_true(end_ns > time_ns + 50 * MS);
+	launch_timed(&short_one);
+	assert_in_range(time_ns, end_ns, end_ns + 200 * MS);
 	left();
 }
 
@@ -347,7 +387,8 @@ int main(void)
 		TEST(test_wrongly_taken_to_wait), TEST(test_waiting_is_over),
 		TEST(test_late_is_waited_for),    TEST(test_wait_pays_for_all),
 		TEST(test_nothing_stays_paid),    TEST(test_unmeasured_is_held),
-		TEST(test_unmeasured_goes),
+		TEST(test_unmeasured_goes),       TEST(test_unknown_among_known),
+		TEST(test_unknown_behind_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
