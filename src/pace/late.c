@@ -144,7 +144,7 @@ static struct spans_left look(const struct meter *meter, const struct pace_work 
 {
 	struct spans_left left = spans_settle(work->context, pass->cost, settle);
 
-	if (left.full && !LOAD(meter->futile))
+	if (left.full && left.due_ns && !LOAD(meter->futile))
 		left.due_ns = LONG_AGO;
 	return left;
 }

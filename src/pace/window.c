@@ -155,7 +155,7 @@ static struct span *take(struct meter *meter, const struct pace_work *work)
 {
 	struct span *span = span_take(work->context);
 
-	if (!span)
+	if (!span && !LOAD(meter->futile))
 		STORE(meter->settle_at_ns, 0);
 	return span;
 }
