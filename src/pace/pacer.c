@@ -350,10 +350,19 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 	return error;
 }
 
+bool pacer_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	bool busy = pace_driver->is_busy(work);
+
+	if (busy && tally_is_idle(&meter->tally, now_ns))
+		tally_is_busy_after_all(&meter->tally, now_ns);
+	return busy;
+}
+
 /* What it says holds for a moment: to ask takes half as long as a launch. */
 static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	bool busy = pace_driver->is_busy(work);
+	bool busy = pacer_is_busy(meter, work, now_ns);
 
 	STORE(meter->asked_at_ns, now_ns);
 	STORE(meter->was_busy, busy);
@@ -378,11 +387,8 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 		return false;
 	if (!expected || waited || since_ns >= ASK_IDLE_NS * (busy ? 1 : leisure))
 		busy = ask_if_busy(meter, work, now_ns);
-	if (busy) {
-		if (expected)
-			tally_is_busy_after_all(&meter->tally, now_ns);
+	if (busy)
 		return false;
-	}
 	if (!expected) {
 		window_cut(meter, work, now_ns, false);
 		tally_is_idle_after_all(&meter->tally, now_ns);
@@ -399,8 +405,8 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
 		return;
 	window_cut(meter, work, now_ns,
-		   meter_is_mixed(meter, now_ns) ? !tally_is_idle(&meter->tally, now_ns)
-						 : pace_driver->is_busy(work));
+		   pacer_is_busy(meter, work, now_ns) || (meter_is_mixed(meter, now_ns) &&
+							  !tally_is_idle(&meter->tally, now_ns)));
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */

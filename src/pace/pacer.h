@@ -1,7 +1,7 @@
 /* Inside pace/: the quota, towards the gate. */
 #pragma once
 
-#include "pace.h"
+#include "meter.h"
 
 void pacer_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
 		  const struct pace_driver *driver);
@@ -12,6 +12,10 @@ bool pacer_has_region(void);
 
 /* Whether any device of the slice has a compute quota now. */
 bool pacer_any_limit(void);
+
+/* Whether the stream is at work. Where costs say that all is done, it is not: nothing was submitted
+ * since, so the device was at work all the time. */
+bool pacer_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* None has, and launches go past the pacer. */
 void pacer_lift(void);

@@ -98,7 +98,7 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 		lock_release(&ending);
 		return NOTHING;
 	}
-	busy = pace_driver->is_busy(&last.work) ||
+	busy = pacer_is_busy(meter, &last.work, now_ns) ||
 	       (meter_is_mixed(meter, now_ns) && !tally_is_idle(&meter->tally, now_ns));
 	ended = busy && window_split(meter, &last.work, now_ns);
 	lock_release(&ending);

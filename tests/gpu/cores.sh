@@ -424,6 +424,7 @@ row threads-4 1 '30 80' --kernel=200 --threads=4
 unbounded
 row mix 1 '30 50 80' --kernel=50,5000
 row mix-alike 1 '30 50 80' --kernel=50,5000 --alike
+row mix-streams 1 '10 30 50' --kernel=20,1000 --alike --streams=2
 # Behind each round bare is idle for a moment, too.
 for how in stream context event questions copy; do
     row "round-$how" 1.5 '30 80' --kernel=20,20,20,20,20,20,20,20,20,20,3800 --round="$how"
