@@ -58,15 +58,15 @@ static void prepay(struct meter *meter, int64_t more_ns)
 }
 
 /* The device was busy for that long, with it or with what is before it. Paid first, as another
- * thread may see at once that it is over. left: so much had been given up before the wait. */
+ * thread may see at once that it is over. before: so much had been given up before the wait. */
 static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
-		    uint64_t waited_ns, int32_t left)
+		    uint64_t waited_ns, int32_t before)
 {
 	unsigned count;
 
 	prepay(meter, (int64_t)waited_ns);
 	count = spans_give_up(work->context, late_ns, waited_ns);
-	if (!count && LOAD(meter->given_up) >= left) {
+	if (!count && LOAD(meter->given_up) >= before) {
 		STORE(meter->futile, true);
 		prepay(meter, -(int64_t)waited_ns);
 		return;

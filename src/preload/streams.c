@@ -6,39 +6,44 @@
 #include "hooks.h"
 #include "launch.h"
 
-/* How soon it asks again, and launches, nobody knows: as behind a wait, the next launch looks. */
-static CUresult answered(CUresult result, bool of_all)
+static bool is_told(CUresult result)
 {
-	if (result == CUDA_ERROR_NOT_READY && pace_asks_all()) {
-		launch_will_wait(of_all);
+	return result == CUDA_ERROR_NOT_READY && pace_asks_all();
+}
+
+/* How soon it asks again, and launches, nobody knows: as behind a wait, the next launch looks. */
+static CUresult answered(CUresult result, CUstream stream, bool per_thread)
+{
+	if (is_told(result)) {
+		launch_will_wait_for(stream, per_thread);
 		pace_waited();
 	}
 	return result;
 }
 
-static bool is_last(CUstream stream, bool per_thread)
-{
-	const struct pace_work work = {.stream = stream, .per_thread = per_thread};
-
-	return pace_is_last(&work);
-}
-
 CUresult cuStreamQuery(CUstream hStream)
 {
 	cuda_bind();
-	return answered(cuda.cuStreamQuery(hStream), is_last(hStream, false));
+	return answered(cuda.cuStreamQuery(hStream), hStream, false);
 }
 
 CUresult cuStreamQuery_ptsz(CUstream hStream)
 {
 	cuda_bind();
-	return answered(cuda.cuStreamQuery_ptsz(hStream), is_last(hStream, true));
+	return answered(cuda.cuStreamQuery_ptsz(hStream), hStream, true);
 }
 
 CUresult cuEventQuery(CUevent hEvent)
 {
+	CUresult result;
+
 	cuda_bind();
-	return answered(cuda.cuEventQuery(hEvent), false);
+	result = cuda.cuEventQuery(hEvent);
+	if (is_told(result)) {
+		launch_will_wait(false);
+		pace_waited();
+	}
+	return result;
 }
 
 CUresult cuStreamDestroy(CUstream hStream)

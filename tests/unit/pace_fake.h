@@ -465,6 +465,13 @@ UNUSED static void assert_share(const char *what, double share, double quota, do
 	fail_msg("%s: %.2f %% of a quota of %.0f", what, share, quota);
 }
 
+/* The number behind that, of what looks like chance and is the same each time: its upper bits do.
+ */
+UNUSED static uint64_t chance_after(uint64_t chance)
+{
+	return chance * 6364136223846793005u + 1442695040888963407u;
+}
+
 /* The host waits for what is done then. */
 UNUSED static void wait_until(uint64_t done_ns)
 {

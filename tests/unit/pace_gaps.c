@@ -180,7 +180,7 @@ static void test_gaps_and_late_wakes(void **state)
 		for (unsigned n = 0; time_ns < end_ns; n++) {
 			if (n % (ring / 2) == 0 && n >= ring) {
 				wait_until(done_ns[(n - ring / 2 - 1) % ring]);
-				late = late * 6364136223846793005u + 1442695040888963407u;
+				late = chance_after(late);
 				pass((late >> 33) * ring %
 				     (ring * 16000)); /* the other half: 13000 */
 			}

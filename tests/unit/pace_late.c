@@ -301,7 +301,7 @@ static double share_of_mixture(uint64_t short_ns, uint64_t long_ns, unsigned unk
 	for (unsigned i = 1; time_ns - began_ns < 8 * NS_PER_S; i++) {
 		struct kernel kernel = {.function = 1};
 
-		chance = chance * 6364136223846793005u + 1442695040888963407u;
+		chance = chance_after(chance);
 		kernel.ns = chance >> 63 ? long_ns : short_ns;
 		kernel.stream = 1 + (unsigned)(chance >> 40) % 3;
 		if (unknown_each && i % unknown_each == 0)

@@ -67,7 +67,7 @@ static void test_mixed_lengths(void **state)
 	uint64_t seed = 3;
 
 	for (unsigned i = 0; i < 7 * 41; i++) {
-		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		seed = chance_after(seed);
 		kernels[i] = (struct kernel){
 			.function = 1, .ns = lengths[i % 7] * (990 + (seed >> 33) % 20) / 1000};
 	}
@@ -80,7 +80,7 @@ static void test_random_lengths(void **state)
 	uint64_t seed = 7;
 
 	for (unsigned i = 0; i < 977; i++) {
-		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		seed = chance_after(seed);
 		kernels[i] = (struct kernel){.function = 1 + (seed >> 60) % 3,
 					     .ns = 5000 +
 						   (seed >> 33) % (1u << (8 + (seed >> 50) % 14))};

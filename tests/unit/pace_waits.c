@@ -460,7 +460,7 @@ static void test_half(void **state)
 		for (unsigned n = 1; time_ns - began_ns < 4 * NS_PER_S; n++) {
 			struct kernel kernel = {.function = 1, .stream = n % 2};
 
-			chance = chance * 6364136223846793005u + 1442695040888963407u;
+			chance = chance_after(chance);
 			kernel.ns = chance >> 63 ? long_ns[i / 2] : 20000;
 			assert_int_equal(launch(&kernel), 0);
 			done[n % 16] = fake.streams[0][n % 2].done_ns;
