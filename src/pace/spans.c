@@ -212,9 +212,8 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 	struct span *held[SPANS];
 	unsigned count = hold_closed(context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
-	unsigned in_use = 0;
-	bool any_is_waited_for = false;
-	bool any_is_left = false, window_is_left = false;
+	unsigned left_count = 0;
+	bool any_is_waited_for = false, window_is_left = false;
 	const void *stream = NULL; /* of the last that is left */
 
 	for (unsigned i = 0; i < count; i++) {
@@ -224,7 +223,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		const void *its_stream = span->stream;
 		uint64_t due_ns = alike && span->expected ? 0 : span->due_ns;
 
-		if ((any_is_left && (span->fenced || its_stream == stream)) ||
+		if ((left_count && (span->fenced || its_stream == stream)) ||
 		    (is_window && window_is_left))
 			set(span, CLOSED);
 		else if (settle(span, done))
@@ -232,8 +231,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		if (due_ns == 0 && left.due_ns != 0)
 			left.behind = any_is_waited_for;
 		any_is_waited_for |= due_ns != SPANS_NONE;
-		any_is_left = true;
-		in_use++;
+		left_count++;
 		window_is_left |= is_window;
 		stream = its_stream;
 		if (due_ns < left.due_ns)
@@ -241,7 +239,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 		else if (due_ns == left.due_ns)
 			left.alike |= alike;
 	}
-	left.full = in_use >= CONTEXT_MOST;
+	left.full = left_count >= CONTEXT_MOST;
 	return left;
 }
 

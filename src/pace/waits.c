@@ -15,6 +15,7 @@
 #define PARTIAL_NS    (1 * NS_PER_MS)
 #define IDLE_WAITS    8 /* waits may be for less than all until that is likely */
 #define WAKE_NS       (20 * NS_PER_US)
+#define AT_ONCE_NS    (2 * NS_PER_US) /* a wait that is shorter was for what was over already */
 #define DOUBT_PART    16
 #define DOUBT_MOST_NS (10 * METER_DOUBT_NS)
 #define ANEW_MOST_NS  (8 * WAITS_NS)       /* of windows that begin one soon after the other */
@@ -26,10 +27,12 @@ static PACE_OF_THREAD struct {
 	struct pace_work work;
 	uint64_t streams_ended; /* as it was then */
 	enum waits since;
-	bool partial;     /* it has waited for what may be less than all */
-	bool clean;       /* nothing idle is in the window: it begins behind the last wait */
-	uint64_t due_ns;  /* when the first wait should be over, as costs say, and */
-	uint64_t over_ns; /* when the last was */
+	bool partial;      /* it has waited for what may be less than all */
+	bool settled;      /* all of it is in windows that have ended, or is over */
+	bool clean;        /* nothing idle is in the window: it begins behind the last wait */
+	uint64_t began_ns; /* the last wait */
+	uint64_t due_ns;   /* when the first should be over, as costs say, and */
+	uint64_t over_ns;  /* when the last was that had something to wait for */
 } last;
 
 static struct lock ending = LOCK_INIT; /* held while the driver is given a stream of `last` */
@@ -54,7 +57,7 @@ void waits_submitted(struct meter *meter, const struct pace_work *work)
 	last.work = *work;
 	last.streams_ended = LOAD(streams_ended);
 	last.since = WAITS_NONE;
-	last.partial = false;
+	last.partial = last.settled = false;
 }
 
 bool pace_is_last(const struct pace_work *work)
@@ -102,6 +105,7 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 	       (meter_is_mixed(meter, now_ns) && !tally_is_idle(&meter->tally, now_ns));
 	ended = busy && window_split(meter, &last.work, now_ns);
 	lock_release(&ending);
+	last.settled = ended || !busy;
 	return ended ? ENDED : busy ? NOTHING : IDLE;
 }
 
@@ -123,9 +127,10 @@ void pace_will_wait(const void *current, bool of_all)
 		last.since = WAITS_MAYBE;
 		last.due_ns = last.over_ns = now_ns + tally_ahead_ns(&meter->tally, now_ns);
 	}
+	last.began_ns = now_ns;
 	last.partial |= !of_all;
-	if (may_end(meter, current, now_ns) && is_worth_it(meter, of_all, now_ns) &&
-	    end_window(meter, now_ns) == ENDED) {
+	if (!last.settled && may_end(meter, current, now_ns) &&
+	    is_worth_it(meter, of_all, now_ns) && end_window(meter, now_ns) == ENDED) {
 		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
 		if (last.since == WAITS_MAYBE)
 			last.since = WAITS_ENDED;
@@ -133,11 +138,25 @@ void pace_will_wait(const void *current, bool of_all)
 	last.clean = false;
 }
 
+/* Programs look at each event of many that are over: between those waits it is the host that takes
+ * its time. */
 void pace_waited(void)
+{
+	uint64_t now_ns;
+
+	pace_left = PACE_ANEW;
+	if (!last.meter || last.since == WAITS_NONE)
+		return;
+	now_ns = clock_wall_ns();
+	if (meter_since(now_ns, last.began_ns) >= AT_ONCE_NS)
+		last.over_ns = now_ns;
+}
+
+void pace_found_busy(void)
 {
 	pace_left = PACE_ANEW;
 	if (last.meter && last.since != WAITS_NONE)
-		last.over_ns = clock_wall_ns();
+		last.over_ns = last.began_ns;
 }
 
 /* Of a wait that may have been for less than all. */

@@ -16,7 +16,7 @@ static CUresult answered(CUresult result, CUstream stream, bool per_thread)
 {
 	if (is_told(result)) {
 		launch_will_wait_for(stream, per_thread);
-		pace_waited();
+		pace_found_busy();
 	}
 	return result;
 }
@@ -41,7 +41,7 @@ CUresult cuEventQuery(CUevent hEvent)
 	result = cuda.cuEventQuery(hEvent);
 	if (is_told(result)) {
 		launch_will_wait(false);
-		pace_waited();
+		pace_found_busy();
 	}
 	return result;
 }

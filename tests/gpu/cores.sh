@@ -12,7 +12,7 @@
 # are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
 # it takes bare, and with a quota of 99 programs take 1.02 of what they take without one.
 #
-# Runs are of 3 seconds, but where a row needs more: the whole table takes 10 minutes.
+# Runs are of 3 seconds, but where a row needs more: the whole table takes 11 minutes.
 set -eu
 
 usage() {
@@ -216,6 +216,20 @@ row() {
     done
 }
 
+# round HOW: a wait of this kind behind each round of kernels. All are compared with who waits for the stream: one that
+# sleeps until an event has happened is woken late, so that it gets 91 to 95 % of the GPU bare, and nearly all that it
+# asks for under a quota.
+round() {
+    wanted "round-$1" || return 0
+    kernels=--kernel=20,20,20,20,20,20,20,20,20,20,3800
+    bare "$kernels" --round=stream
+    for percent in ${quotas:-30 80}; do
+        new_slice
+        to "$scratch/limited" limited_share "$percent" "$kernels" --round="$1"
+        around "round-$1" "$percent" 1.5 3
+    done
+}
+
 # A queue that is as long as the driver lets it be: bare, the driver itself loses a hundredth there.
 unbounded() {
     wanted unbounded || return 0
@@ -346,7 +360,9 @@ framework() {
 # is compared with what is got right before and after: processors do not go at one speed for a minute. Of all these the
 # median counts. Beside it is what was got without it after a while, of what it was in the first second, before there was
 # one: nothing of it should stay. A second of it may take 8 ms more than its share, as the bucket is full at first and in
-# debt at last: of shorter turns that would be more. READY: seconds until it can begin.
+# debt at last: of shorter turns that would be more. Where the processor is what the program lacks, its seconds differ by
+# a third from each other on some machines, bare, too: with the median goes the range in which it is with 98 % certainty
+# (of ten, the second to the ninth), and a row fails where 98 is beyond that. READY: seconds until it can begin.
 at_99() {
     name=at-99-$1 ready=$2
     shift 2
@@ -365,10 +381,15 @@ at_99() {
     { under = $1 }
     END {
         part = n ? median(ratio, n) : 0
-        printf "%-24s %5s %10.1f %8s %6s %6s  %s", name, 99, part, "-", "-", "-", part < 98 ? "FAIL (below 98)" : "ok"
-        if (n && first) printf " (and %.1f of before, when it was lifted)", 100 * median(without, n) / first
+        least = ratio[2] # which median has sorted
+        most = ratio[n - 1]
+        bad = n < 10 || most < 98
+        printf "%-24s %5s %10.1f %8s %6s %6s  %s", name, 99, part, "-", "-", "-",
+            bad ? "FAIL (below 98)" : part < 98 ? "cannot be told" : "ok"
+        if (n == 10 && first)
+            printf " (%.1f to %.1f; and %.1f of before, when it was lifted)", least, most, 100 * median(without, n) / first
         print ""
-        exit part < 98
+        exit bad
     }' || failures=$((failures + 1))
 }
 
@@ -376,10 +397,9 @@ costs_at_99() {
     if wanted at-99-launches; then
         at_99 launches 3 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
     fi
-    if wanted at-99-inference && has torch; then
-        at_99 inference 20 python3 "$here/shares.py" 21 inference-small
-    fi
-    if wanted at-99-train && has torch; then at_99 train 20 python3 "$here/shares.py" 21 train; fi
+    for kind in inference inference-small train; do
+        if wanted "at-99-$kind" && has torch; then at_99 "$kind" 20 python3 "$here/shares.py" 21 "$kind"; fi
+    done
 }
 
 # Launches of nothing: some runs of each, in turn, and of these the lowest, as processors change their speed.
@@ -425,10 +445,7 @@ unbounded
 row mix 1 '30 50 80' --kernel=50,5000
 row mix-alike 1 '30 50 80' --kernel=50,5000 --alike
 row mix-streams 1 '10 30 50' --kernel=20,1000 --alike --streams=2
-# Behind each round bare is idle for a moment, too.
-for how in stream context event questions copy; do
-    row "round-$how" 1.5 '30 80' --kernel=20,20,20,20,20,20,20,20,20,20,3800 --round="$how"
-done
+for how in stream context event questions copy; do round "$how"; done
 row graph 1 '30 80' --kernel=50 --graph
 of_all=$seconds seconds=$(echo "$seconds" | awk '{ print $1 < 4 ? 4 : $1 }')
 row change 1 '30 80' --kernel=200 --change

@@ -81,7 +81,7 @@ static void ask_until(uint64_t ns)
 		if (ns <= time_ns)
 			return;
 		pace_will_wait(&context_a, false);
-		pace_waited();
+		pace_found_busy();
 	}
 }
 
@@ -474,6 +474,37 @@ static void test_half(void **state)
 	}
 }
 
+/* As programs do that the host holds up: it looks at many events one by one, all over by then. What
+ * time it takes is not the device's, and whether that is idle is asked once. */
+static uint64_t calls_of_looks(void **state, unsigned quota)
+{
+	uint64_t calls = 0;
+
+	joined(state, quota);
+	for (unsigned n = 0; n < 1000; n++) {
+		uint64_t before = fake.calls;
+
+		for (unsigned i = 0; i < 128; i++) {
+			go(1, 2000);
+			pass(2000);
+		}
+		for (unsigned i = 0; i < 128; i++) {
+			pass(2000);
+			pace_will_wait(&context_a, false);
+			pace_waited();
+		}
+		calls += n < 500 ? 0 : fake.calls - before;
+	}
+	left();
+	return calls / 500;
+}
+
+static void test_looks(void **state)
+{
+	assert_in_range(calls_of_looks(state, 99), 1, 5); /* at leisure */
+	assert_in_range(calls_of_looks(state, 12), 1, 16);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 int main(void)
@@ -484,6 +515,7 @@ int main(void)
 		TEST(test_pauses),         TEST(test_copies),        TEST(test_many_copies),
 		TEST(test_costs_too_high), TEST(test_ended_streams), TEST(test_many_waits),
 		TEST(test_copy_and_other), TEST(test_other_context), TEST(test_half),
+		TEST(test_looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
