@@ -111,8 +111,10 @@ static CUresult reserve(struct making *making)
 	reconcile_books(device); /* one context at a time whose cost is a guess */
 	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
-	if (error == -EDQUOT && room_make(device))
+	if (error == -EDQUOT) {
+		room_make(device);
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	}
 	for (unsigned naps = 0; error == -EDQUOT && wait_for_others(naps, known); naps++)
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	return error ? refuse(device, error) : CUDA_SUCCESS;

@@ -41,9 +41,11 @@ CUresult growth_begin(struct growth *growth, CUdevice device, uint64_t least_byt
 	if (result != CUDA_SUCCESS || !growth->counted)
 		return result;
 	error = quota_own_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
-	if (error == -EDQUOT && room_make(growth->device))
+	if (error == -EDQUOT) {
+		room_make(growth->device);
 		error = quota_own_reserve(growth->device, least_bytes, most_bytes,
 					  &growth->held_bytes);
+	}
 	if (error)
 		return room_refuse(growth->device, least_bytes, error);
 	growth->looked = look(growth->device, &growth->free_bytes);

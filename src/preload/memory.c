@@ -31,8 +31,10 @@ static int reserve(CUdevice device, bool managed, uint64_t size_bytes, struct qu
 {
 	int error = quota_reserve(device, managed, size_bytes, claim);
 
-	if (error == -EDQUOT && room_make(device))
+	if (error == -EDQUOT) {
+		room_make(device);
 		return quota_reserve(device, managed, size_bytes, claim);
+	}
 	if (error == 0 && claim->tentative && pools_give_back(device)) {
 		quota_cancel(claim);
 		return quota_reserve(device, managed, size_bytes, claim);

@@ -209,8 +209,10 @@ int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
 {
 	int error = grow(pool, size_bytes, claim);
 
-	if (error == -EDQUOT && room_make(claim->device))
+	if (error == -EDQUOT) {
+		room_make(claim->device);
 		error = grow(pool, size_bytes, claim);
+	}
 	if (error == 0)
 		pools_note_free(); /* what is charged ahead goes back at the next look */
 	return error;

@@ -40,13 +40,14 @@ CUresult room_find(struct place *ret_place, bool *ret_counted)
 	return CUDA_SUCCESS;
 }
 
-bool room_make(CUdevice device)
+void room_make(CUdevice device)
 {
 	uint64_t before = quota_used(device);
 
 	pools_give_back(device);
 	reconcile_now(device);
-	return quota_used(device) < before || quota_wait_dying(device);
+	if (quota_used(device) >= before)
+		quota_wait_dying(device);
 }
 
 CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
@@ -55,8 +56,10 @@ CUresult room_hold(enum holding_kind kind, const struct place *place, uint64_t s
 	uint64_t context = (uintptr_t)place->context;
 	int error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
 
-	if (error == -EDQUOT && room_make(place->device))
+	if (error == -EDQUOT) {
+		room_make(place->device);
 		error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
+	}
 	return error ? room_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
 }
 

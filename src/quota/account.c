@@ -225,11 +225,12 @@ void quota_reap(void)
 	region_reap(&account_region);
 }
 
-bool quota_wait_dying(int device)
+void quota_wait_dying(int device)
 {
 	const struct account_device *d = account_device(device);
 
-	return d && region_wait_dying(&account_region, d->index);
+	if (d)
+		region_wait_dying(&account_region, d->index);
 }
 
 void quota_why_lost(struct fault *fault)

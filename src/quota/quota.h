@@ -64,9 +64,8 @@ uint64_t quota_limit(int device); /* bytes, 0: none; as of now */
 void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
 void quota_reap(void);           /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
-/* Waits, a second at most, for the device to have back what killed processes of the slice held.
- * Whether there were any. */
-bool quota_wait_dying(int device);
+/* Waits, a second at most, for the device to have back what killed processes of the slice held. */
+void quota_wait_dying(int device);
 /* What became of the region, when an error below was -ESTALE or -EUCLEAN. */
 void quota_why_lost(struct fault *fault);
 

@@ -195,7 +195,7 @@ struct member member_start(void (*body)(int wire))
 	CHECK(member.pid >= 0);
 	if (member.pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		departure_begin(member.departure, false);
+		departure_begin(member.departure, true);
 		close(wires[0]);
 		body(wires[1]);
 		fflush(NULL);
