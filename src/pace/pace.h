@@ -155,9 +155,10 @@ static inline void pace_uncount(void)
 	pace_left++;
 }
 
-/* The thread has waited for work: time went by, and its launches may come at another pace. Or it
- * has not, as it was told that something is not over (behind pace_will_wait). */
+/* The thread has waited for work, which pace_will_wait said before: time went by, and its launches
+ * may come at another pace. */
 void pace_waited(void);
+/* The same where it only asked, and was told that something is not over. */
 void pace_found_busy(void);
 
 /* Whether any has, as of the last look: then pace_enter is to be asked. */

@@ -200,13 +200,12 @@ around() {
     judge "$1" "$2" "$(echo "$2 $3" | awk '{ print $1 - $2 }')" "$(echo "$2 $3" | awk '{ print $1 + $2 }')" "$4" "${5:-}"
 }
 
-# row NAME POINTS QUOTAS OPTION…: what a launch takes of the device bare varied by 0.7 us within a minute. Of short
-# kernels that is a hundredth or more: there, bare is measured right before and right after.
-row() {
+# under_quotas NAME POINTS QUOTAS OPTION…: under each quota, beside $bare. What a launch takes of the device bare varied by
+# 0.7 us within a minute. Of short kernels that is a hundredth or more: there, bare is measured right before and right
+# after.
+under_quotas() {
     name=$1 points=$2 of_row=$3
     shift 3
-    wanted "$name" || return 0
-    bare "$@"
     for percent in ${quotas:-$of_row}; do
         new_slice
         to "$scratch/limited" limited_share "$percent" "$@"
@@ -216,6 +215,15 @@ row() {
     done
 }
 
+# row NAME POINTS QUOTAS OPTION…: the same program bare.
+row() {
+    wanted "$1" || return 0
+    name=$1 points=$2 of_row=$3
+    shift 3
+    bare "$@"
+    under_quotas "$name" "$points" "$of_row" "$@"
+}
+
 # round HOW: a wait of this kind behind each round of kernels. All are compared with who waits for the stream: one that
 # sleeps until an event has happened is woken late, so that it gets 91 to 95 % of the GPU bare, and nearly all that it
 # asks for under a quota.
@@ -223,22 +231,14 @@ round() {
     wanted "round-$1" || return 0
     kernels=--kernel=20,20,20,20,20,20,20,20,20,20,3800
     bare "$kernels" --round=stream
-    for percent in ${quotas:-30 80}; do
-        new_slice
-        to "$scratch/limited" limited_share "$percent" "$kernels" --round="$1"
-        around "round-$1" "$percent" 1.5 3
-    done
+    under_quotas "round-$1" 1.5 '30 80' "$kernels" --round="$1"
 }
 
 # A queue that is as long as the driver lets it be: bare, the driver itself loses a hundredth there.
 unbounded() {
     wanted unbounded || return 0
     bare --kernel=200
-    for percent in ${quotas:-30 80}; do
-        new_slice
-        to "$scratch/limited" limited_share "$percent" --kernel=200 --in-flight=0
-        around unbounded "$percent" 1 3
-    done
+    under_quotas unbounded 1 '30 80' --kernel=200 --in-flight=0
 }
 
 # Processes of one slice: their sum, of what one alone gets.

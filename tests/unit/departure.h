@@ -7,14 +7,13 @@
  *
  * So each child has something like a region's slot: a locked file that only its memory holds open.
  * It is mapped below all else, and so the kernel lets go of it last. A child's own children have it
- * as well where that is asked for, as they have the child's slot until they forget it; a program
- * that the child becomes has not.
+ * as well, as they have the child's slot until they forget it; a program that the child becomes has
+ * not.
  */
 #pragma once
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -38,8 +37,8 @@ static inline int departure_prepare(void)
 
 static void *departure_mapping; /* in the child */
 
-/* In the child. with_children: it is not gone as long as a child of its is there. */
-static inline void departure_begin(int fd, bool with_children)
+/* In the child, which is not gone as long as a child of its is there. */
+static inline void departure_begin(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	char path[48];
@@ -54,8 +53,7 @@ static inline void departure_begin(int fd, bool with_children)
 	if (own < 0)
 		return;
 	addr = mmap(DEPARTURE_ADDR, 1, PROT_READ, MAP_SHARED, own, 0);
-	if (addr != MAP_FAILED && (with_children || madvise(addr, 1, MADV_DONTFORK) == 0) &&
-	    fcntl(own, F_OFD_SETLK, &lock) == 0)
+	if (addr != MAP_FAILED && fcntl(own, F_OFD_SETLK, &lock) == 0)
 		departure_mapping = addr;
 	close(own);
 }

@@ -125,7 +125,9 @@ static void do_round(const struct round *round, unsigned n)
 	pass(round->host_ns);
 	for (unsigned i = 0; i < round->shorts; i++) {
 		go_in_turns(round->streams, 1, round->short_ns);
-		if (round->waits_each)
+		if (round->waits_each && round->wait == BY_QUESTIONS)
+			ask_until(fake.done_ns[0]);
+		else if (round->waits_each)
 			wait_for(fake.done_ns[0], true);
 	}
 	if (round->waits_between)
@@ -277,7 +279,20 @@ static void test_many_waits(void **state)
 	       .longs = 1,
 	       .long_ns = 3800000,
 	       .waits_each = true,
-	       .pauses = true});
+	       .pauses = true},
+	      {.shorts = 16,
+	       .short_ns = 20000,
+	       .longs = 1,
+	       .long_ns = 3800000,
+	       .waits_each = true,
+	       .wait = BY_QUESTIONS},
+	      {.shorts = 30,
+	       .short_ns = 20000,
+	       .longs = 1,
+	       .long_ns = 3800000,
+	       .waits_each = true,
+	       .pauses = true,
+	       .wait = BY_QUESTIONS});
 }
 
 /* -- another thread --------------------------------------------------------------------------- */

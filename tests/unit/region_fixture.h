@@ -139,7 +139,7 @@ UNUSED static pid_t spawn(void (*body)(void *arg), void *arg)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		departure_begin(departure, true);
+		departure_begin(departure);
 		body(arg);
 		_exit(0);
 	}

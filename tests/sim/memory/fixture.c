@@ -195,7 +195,7 @@ struct member member_start(void (*body)(int wire))
 	CHECK(member.pid >= 0);
 	if (member.pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		departure_begin(member.departure, true);
+		departure_begin(member.departure);
 		close(wires[0]);
 		body(wires[1]);
 		fflush(NULL);
@@ -267,7 +267,7 @@ struct said member_listen(void (*body)(void))
 		int err = open(scene_path("err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		departure_begin(departure, false);
+		departure_begin(departure);
 		if (dup2(out, STDOUT_FILENO) < 0 || dup2(err, STDERR_FILENO) < 0)
 			_exit(2);
 		body();

@@ -44,7 +44,7 @@ struct actor actor_start(void)
 	pid_t pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		departure_begin(departure, false);
+		departure_begin(departure);
 		close(to[1]);
 		close(from[0]);
 		act(to[0], from[1]);

@@ -134,7 +134,7 @@ int selftest_unhurried(void (*test)(void))
 		CHECK(pid >= 0);
 		if (!pid) {
 			owner = 0;
-			departure_begin(departure, false);
+			departure_begin(departure);
 			test();
 			exit(0);
 		}
@@ -157,7 +157,7 @@ struct selftest_child selftest_child_start(void (*body)(void *argument), void *a
 	CHECK(pid >= 0);
 	if (!pid) {
 		owner = 0; /* in a pid namespace it may have the same number */
-		departure_begin(departure, false);
+		departure_begin(departure);
 		close(to[1]);
 		close(from[0]);
 		body(argument);

@@ -133,7 +133,7 @@ static void test_crowd(void)
 		int departure = departure_prepare();
 		pid_t victim = fork();
 		if (!victim) {
-			departure_begin(departure, false);
+			departure_begin(departure);
 			crowd(NULL);
 			_exit(0);
 		}
