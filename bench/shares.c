@@ -16,9 +16,6 @@
  * What a GPU needs from one kernel of 20 us to the next depends on how it is fed: on one H200 such
  * a launch took 22.9 to 24.9 us, in one run much like that in the next. So the work that gets done
  * says little of such kernels' share of the GPU's time: --by-time counts that instead.
- *
- * The kernel is called spin_ns, and counts in its first parameter: over the simulated driver one of
- * that name takes as many nanoseconds, and calibration finds that out as it does on a GPU.
  */
 #include <math.h>
 #include <pthread.h>
@@ -29,48 +26,13 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "cuda_abi.h"
+#include "shares_done.h"
+#include "shares_gpu.h"
 #include "shares_options.h"
 
-#define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
-#define CU_CALL(name, class, parameters)            CUresult name parameters;
-#define CU_SIM(name, class, parameters)             CUresult name parameters;
-#include "cuda.def"
+#define LENGTHS_MAX 16
 
-#define THREADS       1024 /* of a block: nothing else fits beside the arithmetic of two */
-#define GRAPH_KERNELS 20
-#define LENGTHS_MAX   16
-#define US_PER_S      1e6
-#define PAUSE         1.5 /* times what most launches took: the GPU had nothing to do in between */
-
-#define NON_BLOCKING       1 /* a stream that does not wait for the default one */
-#define BLOCKING_SYNC      1 /* who waits for the event sleeps */
-#define PER_THREAD_STREAMS 2 /* of cuGetProcAddress */
-
-/*
- * A chain in which each step waits for the one before. It goes to 1 from wherever it begins, which
- * takes little power, so that the clock stays; but who compiles it does not know where it begins,
- * and so cannot leave it out.
- */
-static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
-			  ".visible .entry spin_ns(.param .u64 count, .param .u64 nowhere) {\n"
-			  "  .reg .u64 %left, %to; .reg .u32 %t; .reg .f32 %x; .reg .pred %p;\n"
-			  "  ld.param.u64 %left, [count];\n"
-			  "  ld.param.u64 %to, [nowhere];\n"
-			  "  mov.u32 %t, %tid.x;\n"
-			  "  cvt.rn.f32.u32 %x, %t;\n"
-			  "more:\n"
-			  "  fma.rn.f32 %x, %x, 0f3F000000, 0f3F000000;\n"
-			  "  fma.rn.f32 %x, %x, 0f3F000000, 0f3F000000;\n"
-			  "  fma.rn.f32 %x, %x, 0f3F000000, 0f3F000000;\n"
-			  "  fma.rn.f32 %x, %x, 0f3F000000, 0f3F000000;\n"
-			  "  sub.u64 %left, %left, 1;\n"
-			  "  setp.ne.u64 %p, %left, 0;\n"
-			  "  @%p bra more;\n"
-			  "  setp.lt.f32 %p, %x, 0f00000000;\n"
-			  "  @%p st.global.f32 [%to], %x;\n"
-			  "  ret;\n"
-			  "}\n";
+#define BLOCKING_SYNC 1 /* who waits for the event sleeps */
 
 /* A kind of launch. */
 struct length {
@@ -78,12 +40,6 @@ struct length {
 	uint64_t iters;
 	CUfunction kernel;
 	CUgraphExec graph; /* NULL: it is a kernel */
-};
-
-/* What was launched, and is done. */
-struct done {
-	double at_us; /* since origin */
-	double us;
 };
 
 /* A place in the ring of what is in flight. */
@@ -107,30 +63,10 @@ struct worker {
 
 static struct length lengths[LENGTHS_MAX]; /* these: written before there are threads */
 static unsigned length_count;
-static CUcontext context;
-static CUfunction kernel;
-static CUdeviceptr nowhere;
 static CUevent origin;   /* when it began, by the GPU's clock */
 static double origin_us; /* and by the host's */
 static struct worker workers[WORKERS_MAX];
 static unsigned worker_count = 1;
-
-/* The driver, for created streams or for each thread's default stream. */
-static struct {
-	CUresult (*kernel)(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-			   unsigned, CUstream stream, void **parameters, void **extra);
-	CUresult (*graph)(CUgraphExec graph, CUstream stream);
-	CUresult (*record)(CUevent event, CUstream stream);
-	CUresult (*synchronize)(CUstream stream);
-} driver = {cuLaunchKernel, cuGraphLaunch, cuEventRecord, cuStreamSynchronize};
-
-static double us_of(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec * US_PER_S + (double)t.tv_nsec / 1e3;
-}
 
 static void sleep_us(double us)
 {
@@ -145,22 +81,6 @@ static double now_us(void)
 	return us_of(CLOCK_MONOTONIC) - origin_us;
 }
 
-static _Noreturn void fail(const char *what, const char *why)
-{
-	fprintf(stderr, "shares: %s: %s\n", what, why);
-	exit(1);
-}
-
-static void must(CUresult result, const char *what)
-{
-	const char *name = "an unknown error";
-
-	if (result == CUDA_SUCCESS)
-		return;
-	cuGetErrorName(result, &name);
-	fail(what, name);
-}
-
 static void *allocate(void *old, size_t count, size_t size)
 {
 	void *new = realloc(old, count * size);
@@ -170,132 +90,7 @@ static void *allocate(void *old, size_t count, size_t size)
 	return new;
 }
 
-/* -- the driver -------------------------------------------------------------------------------- */
-
-/* Another function each time, of the same name. */
-static CUfunction kernel_load(void)
-{
-	CUmodule module;
-	CUfunction function;
-
-	must(cuModuleLoadData(&module, ptx), "cuModuleLoadData");
-	must(cuModuleGetFunction(&function, module, "spin_ns"), "cuModuleGetFunction");
-	return function;
-}
-
-static void start_up(void)
-{
-	must(cuInit(0), "cuInit");
-	must(cuDevicePrimaryCtxRetain(&context, 0), "cuDevicePrimaryCtxRetain");
-	must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
-	kernel = kernel_load();
-	must(cuMemAlloc_v2(&nowhere, 4096), "cuMemAlloc");
-	must(cuEventCreate(&origin, 0), "cuEventCreate");
-}
-
-static void *find_per_thread(const char *name)
-{
-	CUdriverProcAddressQueryResult status;
-	void *function = NULL;
-
-	must(cuGetProcAddress_v2(name, &function, 12000, PER_THREAD_STREAMS, &status), name);
-	if (!function)
-		fail(name, "the driver has none for per-thread streams");
-	return function;
-}
-
-static void use_per_thread_streams(void)
-{
-	*(void **)&driver.kernel = find_per_thread("cuLaunchKernel");
-	*(void **)&driver.graph = find_per_thread("cuGraphLaunch");
-	*(void **)&driver.record = find_per_thread("cuEventRecord");
-	*(void **)&driver.synchronize = find_per_thread("cuStreamSynchronize");
-}
-
-static CUresult launch_kernel(CUfunction function, uint64_t iters, CUstream stream)
-{
-	void *parameters[] = {&iters, &nowhere};
-
-	return driver.kernel(function, options.grid, 1, 1, THREADS, 1, 1, 0, stream, parameters,
-			     NULL);
-}
-
-/* Some kernels, one after the other. */
-static CUgraphExec graph_of(CUfunction function, uint64_t iters)
-{
-	void *parameters[] = {&iters, &nowhere};
-	const CUDA_KERNEL_NODE_PARAMS node = {
-		.func = function,
-		.gridDimX = options.grid,
-		.gridDimY = 1,
-		.gridDimZ = 1,
-		.blockDimX = THREADS,
-		.blockDimY = 1,
-		.blockDimZ = 1,
-		.kernelParams = parameters,
-	};
-	CUgraphNode last = NULL;
-	CUgraphExec executable;
-	CUgraph graph;
-
-	must(cuGraphCreate(&graph, 0), "cuGraphCreate");
-	for (int i = 0; i < GRAPH_KERNELS; i++) {
-		CUgraphNode before = last;
-
-		must(cuGraphAddKernelNode_v2(&last, graph, &before, i > 0, &node),
-		     "cuGraphAddKernelNode");
-	}
-	must(cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiate");
-	return executable;
-}
-
-/* -- calibration ------------------------------------------------------------------------------- */
-
-#define CALIBRATION_KERNELS 20
-#define CALIBRATION_ROUNDS  9
-#define CALIBRATION_WARM_US 200000
-
-/* What so many kernels take, back to back. */
-static double kernels_us(uint64_t iters, int count, CUstream stream, CUevent begin, CUevent end)
-{
-	float ms;
-
-	must(launch_kernel(kernel, iters, stream),
-	     "cuLaunchKernel"); /* the others queue up behind it */
-	must(cuEventRecord(begin, stream), "cuEventRecord");
-	for (int i = 0; i < count; i++)
-		must(launch_kernel(kernel, iters, stream), "cuLaunchKernel");
-	must(cuEventRecord(end, stream), "cuEventRecord");
-	must(cuEventSynchronize(end), "cuEventSynchronize");
-	must(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
-	return (double)ms * 1e3;
-}
-
-/* The best of several rounds of kernels of about a millisecond, once the GPU is warm. */
-static double calibrate(void)
-{
-	double best_us = INFINITY, warm_at_us = us_of(CLOCK_MONOTONIC) + CALIBRATION_WARM_US;
-	uint64_t iters = 1000;
-	CUstream stream;
-	CUevent begin, end;
-
-	must(cuStreamCreate(&stream, NON_BLOCKING), "cuStreamCreate");
-	must(cuEventCreate(&begin, 0), "cuEventCreate");
-	must(cuEventCreate(&end, 0), "cuEventCreate");
-	while (kernels_us(iters, 1, stream, begin, end) < 700)
-		iters *= 2;
-	while (us_of(CLOCK_MONOTONIC) < warm_at_us)
-		kernels_us(iters, 1, stream, begin, end);
-	for (int round = 0; round < CALIBRATION_ROUNDS; round++) {
-		double us = kernels_us(iters, CALIBRATION_KERNELS, stream, begin, end);
-
-		best_us = fmin(best_us, us);
-	}
-	must(cuEventDestroy_v2(begin), "cuEventDestroy");
-	must(cuEventDestroy_v2(end), "cuEventDestroy");
-	must(cuStreamDestroy_v2(stream), "cuStreamDestroy");
-	return (double)iters * CALIBRATION_KERNELS / best_us;
-}
+/* -- lengths ----------------------------------------------------------------------------------- */
 
 static void length_add(double us)
 {
@@ -306,11 +101,11 @@ static void length_add(double us)
 		fail("--kernel", "there are too many lengths");
 	length->iters = iters < 1 ? 1 : (uint64_t)(iters + 0.5);
 	length->us = (double)length->iters / options.iters_per_us;
-	length->kernel =
-		length_count == 0 || options.alike || options.round ? kernel : kernel_load();
+	length->kernel = length_count == 0 || options.alike || options.round ? gpu_kernel
+									     : gpu_kernel_load();
 	if (options.graph) {
-		length->graph = graph_of(length->kernel, length->iters);
-		length->us *= GRAPH_KERNELS;
+		length->graph = gpu_graph_of(length->kernel, length->iters);
+		length->us *= GPU_GRAPH_KERNELS;
 	}
 	length_count++;
 }
@@ -333,73 +128,16 @@ static void lengths_make(void)
 		fail("--change", "is for one length");
 	options.alike |= options.change;
 	if (options.change)
-		length_add(lengths[0].us / (options.graph ? GRAPH_KERNELS : 1) * 10);
+		length_add(lengths[0].us / (options.graph ? GPU_GRAPH_KERNELS : 1) * 10);
 }
 
 /* -- what was done ----------------------------------------------------------------------------- */
-
-static int by_time(const void *a, const void *b)
-{
-	const struct done *x = a, *y = b;
-
-	return (x->at_us > y->at_us) - (x->at_us < y->at_us);
-}
-
-/* From the first completion after that time to the last. */
-static double share_since(const struct done *done, size_t count, double from_us)
-{
-	double work_us = 0;
-	size_t first = 0;
-
-	while (first < count && done[first].at_us < from_us)
-		first++;
-	for (size_t i = first + 1; i < count; i++)
-		work_us += done[i].us;
-	return first + 1 < count ? work_us / (done[count - 1].at_us - done[first].at_us) : 0;
-}
-
-static double share_between(const struct done *done, size_t count, double from_us, double to_us)
-{
-	double work_us = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		double begin_us = fmax(done[i].at_us - done[i].us, from_us);
-		double end_us = fmin(done[i].at_us, to_us);
-
-		if (end_us > begin_us)
-			work_us += end_us - begin_us;
-	}
-	return work_us / (to_us - from_us);
-}
 
 static double share_of_second(const struct done *done, size_t count, unsigned second)
 {
 	double from_us = (options.warm_s + second) * US_PER_S;
 
-	return share_between(done, count, from_us, from_us + US_PER_S);
-}
-
-static int by_length(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Each launch counts for the time since the one before it was done. Where that is a pause, nobody
- * knows when it began: then it counts for as long as most others. The first, too. */
-static void count_by_time(struct done *done, size_t count)
-{
-	double *took_us = allocate(NULL, count + 1, sizeof(*took_us)), most_us;
-
-	for (size_t i = 1; i < count; i++)
-		took_us[i] = done[i].us = done[i].at_us - done[i - 1].at_us;
-	qsort(took_us + 1, count ? count - 1 : 0, sizeof(*took_us), by_length);
-	most_us = count > 1 ? took_us[count / 2] : 0;
-	for (size_t i = 0; i < count; i++)
-		if (i == 0 || done[i].us > PAUSE * most_us)
-			done[i].us = most_us;
-	free(took_us);
+	return done_share_between(done, count, from_us, from_us + US_PER_S);
 }
 
 static void print_results(double cpu_share)
@@ -417,16 +155,17 @@ static void print_results(double cpu_share)
 		count += worker->settled;
 		launches += worker->submitted;
 	}
-	qsort(done, count, sizeof(*done), by_time);
-	work = share_since(done, count, options.warm_s * US_PER_S);
-	if (options.by_time)
-		count_by_time(done, count);
-	printf("share=%.5f work=%.5f windows=", share_since(done, count, options.warm_s * US_PER_S),
-	       work);
+	done_sort(done, count);
+	work = done_share_since(done, count, options.warm_s * US_PER_S);
+	if (options.by_time && !done_count_by_time(done, count))
+		fail("calloc", "out of memory");
+	printf("share=%.5f work=%.5f windows=",
+	       done_share_since(done, count, options.warm_s * US_PER_S), work);
 	for (unsigned second = 0; second < (unsigned)options.seconds; second++)
 		printf("%s%.5f", second ? "," : "", share_of_second(done, count, second));
 	printf(" warm=%.5f cpu=%.2f launches=%llu iters_per_us=%.6f\n",
-	       options.warm_s > 0 ? share_between(done, count, 0, options.warm_s * US_PER_S) : 0,
+	       options.warm_s > 0 ? done_share_between(done, count, 0, options.warm_s * US_PER_S)
+				  : 0,
 	       cpu_share * 100, (unsigned long long)launches, options.iters_per_us);
 	free(done);
 }
@@ -495,10 +234,10 @@ static void submit(struct worker *worker)
 	struct flight *flight = &worker->ring[worker->submitted % worker->ring_size];
 	const struct length *length = pick(worker);
 
-	must(length->graph ? driver.graph(length->graph, stream)
-			   : launch_kernel(length->kernel, length->iters, stream),
+	must(length->graph ? gpu_driver.graph(length->graph, stream)
+			   : gpu_launch(length->kernel, length->iters, stream),
 	     length->graph ? "cuGraphLaunch" : "cuLaunchKernel");
-	must(driver.record(flight->event, stream), "cuEventRecord");
+	must(gpu_driver.record(flight->event, stream), "cuEventRecord");
 	flight->us = length->us;
 	worker->submitted++;
 }
@@ -508,7 +247,7 @@ static void submit(struct worker *worker)
 static void wait_for_stream(CUstream stream, CUevent last)
 {
 	(void)last;
-	must(driver.synchronize(stream), "cuStreamSynchronize");
+	must(gpu_driver.synchronize(stream), "cuStreamSynchronize");
 }
 
 static void wait_for_context(CUstream stream, CUevent last)
@@ -537,7 +276,7 @@ static void copy_and_wait(CUstream stream, CUevent last)
 {
 	static char to[4096];
 
-	must(cuMemcpyDtoHAsync_v2(to, nowhere, sizeof(to), stream), "cuMemcpyDtoHAsync");
+	must(cuMemcpyDtoHAsync_v2(to, gpu_nowhere, sizeof(to), stream), "cuMemcpyDtoHAsync");
 	wait_for_stream(stream, last);
 }
 
@@ -557,7 +296,7 @@ static void way_find(void)
 		if (!strcmp(options.round, ways[i].name))
 			way = &ways[i];
 	if (options.round && !way)
-		fail("--round", "stream, context, event, questions or copy");
+		fail("--round", "stream, gpu_context, event, questions or copy");
 	if (way)
 		options.in_flight = length_count;
 }
@@ -585,14 +324,14 @@ static void *work(void *of)
 	struct worker *worker = of;
 	double until_us = (options.warm_s + options.seconds) * US_PER_S;
 
-	must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+	must(cuCtxSetCurrent(gpu_context), "cuCtxSetCurrent");
 	while (now_us() < until_us) {
 		if (worker->submitted - worker->settled == worker->ring_size) {
 			if (options.in_flight) {
 				settle_half(worker);
 			} else {
 				for (unsigned i = 0; i < options.streams; i++)
-					must(driver.synchronize(worker->streams[i]),
+					must(gpu_driver.synchronize(worker->streams[i]),
 					     "cuStreamSynchronize");
 				settle_all(worker);
 			}
@@ -632,7 +371,7 @@ static void worker_make(struct worker *worker, unsigned number)
 				   is_slept_for(worker, i) ? BLOCKING_SYNC : 0),
 		     "cuEventCreate");
 	for (unsigned i = 0; !options.threads && i < options.streams; i++)
-		must(cuStreamCreate(&worker->streams[i], NON_BLOCKING), "cuStreamCreate");
+		must(cuStreamCreate(&worker->streams[i], GPU_NON_BLOCKING), "cuStreamCreate");
 }
 
 /* Together with others that are told the same time. */
@@ -672,9 +411,10 @@ int main(int argc, char **argv)
 	options_read(argc, argv);
 	prctl(PR_SET_TIMERSLACK,
 	      1); /* sleeps of a host that has work are as long as they are meant */
-	start_up();
+	gpu_start();
+	must(cuEventCreate(&origin, 0), "cuEventCreate");
 	if (options.calibrate || options.iters_per_us == 0)
-		options.iters_per_us = calibrate();
+		options.iters_per_us = gpu_calibrate();
 	if (options.calibrate) {
 		printf("iters_per_us=%.6f\n", options.iters_per_us);
 		return 0;
@@ -683,7 +423,7 @@ int main(int argc, char **argv)
 	way_find();
 	if (options.threads) {
 		worker_count = options.threads;
-		use_per_thread_streams();
+		gpu_use_per_thread_streams();
 	}
 	run();
 	return 0;
