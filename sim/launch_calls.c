@@ -89,6 +89,8 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 	CUresult result = enter_context(entered, &context);
 
 	if (!result)
+		result = function_load(request->function, context->gpu);
+	if (!result)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
 	return result ? result
 		      : launch(stream, request->function, request->shape, request->parameters,

@@ -2,8 +2,8 @@
  * Libraries: a module of no context, and its kernels, whose handles are as good as functions'.
  *
  * A library takes a module's memory (module.c) of each GPU that it is loaded on: of the current
- * context's at once, of any other when something of it is asked for in a context there. It gives
- * all of it back when it is unloaded, and not before. Guarded by the contexts lock.
+ * context's at once, of any other when something of it is asked for, or launched, in a context
+ * there. It gives all of it back when it is unloaded, and not before. Guarded by the contexts lock.
  */
 #include "sim.h"
 
@@ -174,11 +174,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 		return result;
 	if (!pFunc)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!function || function->kind != OBJECT_FUNCTION)
-		return CUDA_ERROR_INVALID_HANDLE;
-	contexts_lock();
-	result = module_take(function->module, context->gpu);
-	contexts_unlock();
+	result = function_load(function, context->gpu);
 	if (!result)
 		*pFunc = function;
 	return result;

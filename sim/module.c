@@ -15,8 +15,8 @@
 #include <string.h>
 
 struct CUmod_st {
-	CUmodule next; /* of its context's */
-	bool taken[SIM_GPUS_MAX];
+	CUmodule next;            /* of its context's */
+	bool taken[SIM_GPUS_MAX]; /* changes under the lock */
 	unsigned count;
 	struct CUfunc_st *functions;
 };
@@ -34,8 +34,22 @@ CUresult module_take(CUmodule module, unsigned gpu)
 		return CUDA_SUCCESS;
 	if (state_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	module->taken[gpu] = true;
+	__atomic_store_n(&module->taken[gpu], true, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
+}
+
+CUresult function_load(CUfunction function, unsigned gpu)
+{
+	CUresult result;
+
+	if (!function || function->kind != OBJECT_FUNCTION)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (__atomic_load_n(&function->module->taken[gpu], __ATOMIC_RELAXED))
+		return CUDA_SUCCESS;
+	contexts_lock();
+	result = module_take(function->module, gpu);
+	contexts_unlock();
+	return result;
 }
 
 void module_free(CUmodule module)
@@ -310,6 +324,14 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 	result = function_find_locked(context, hmod, name, hfunc);
 	contexts_unlock();
 	return result;
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	return result ? result : function_load(function, context->gpu);
 }
 
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)

@@ -436,6 +436,8 @@ CUresult module_make(const char *image, CUmodule *ret_module);
 void module_free(CUmodule module); /* gives back all that it has taken */
 /* Takes what it costs on that GPU, once; contexts lock. */
 CUresult module_take(CUmodule module, unsigned gpu);
+/* Likewise what the function is of; not with the contexts lock. */
+CUresult function_load(CUfunction function, unsigned gpu);
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
 /* A file's text, to be freed. */
 CUresult module_read(const char *path, char **ret_text);

@@ -91,3 +91,9 @@ void growth_undone(CUdevice device)
 		if (quota_attached() && quota_has_device(device))
 			reconcile_soon(device);
 }
+
+void growth_expected(void)
+{
+	if (quota_attached())
+		quota_expect_code();
+}

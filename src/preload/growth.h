@@ -27,3 +27,6 @@ CUresult growth_refuse(const struct growth *growth);
 
 /* Something of the kind was given up. */
 void growth_undone(CUdevice device);
+
+/* The driver will take more when it likes: at the first launch of a function, as a rule. */
+void growth_expected(void);

@@ -47,7 +47,8 @@ static unsigned living[VGPU_DEVICES_MAX];        /* contexts, and those being ma
 static unsigned all_living;                      /* their sum; under `lock` */
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last; coarse clock */
-static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible */
+static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
+static bool code_expected[VGPU_DEVICES_MAX];     /* the driver may have loaded some; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 
 void contexts_forget(void)
@@ -58,6 +59,7 @@ void contexts_forget(void)
 	all_living = 0;
 	memset(unmeasured, 0, sizeof(unmeasured));
 	memset(believed, 0, sizeof(believed));
+	memset(code_expected, 0, sizeof(code_expected));
 	memset(odd, 0, sizeof(odd));
 }
 
@@ -323,6 +325,24 @@ static bool is_narrow(int device)
 	return limit && (used >= limit || limit - used < margin);
 }
 
+void quota_expect_code(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		__atomic_store_n(&code_expected[device], true, __ATOMIC_RELAXED);
+}
+
+static bool is_believed(int device)
+{
+	return __atomic_load_n(&believed[device], __ATOMIC_RELAXED);
+}
+
+/* Not before NVML was asked once: its start is left to the clock. */
+static bool take_expected(int device)
+{
+	return __atomic_load_n(&code_expected[device], __ATOMIC_RELAXED) && is_believed(device) &&
+	       __atomic_exchange_n(&code_expected[device], false, __ATOMIC_RELAXED);
+}
+
 bool quota_reconcile_due(int device)
 {
 	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
@@ -334,6 +354,8 @@ bool quota_reconcile_due(int device)
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return false;
 	}
+	if (take_expected(device))
+		return true;
 	if (guess)
 		interval = GUESS_INTERVAL_NS;
 	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
@@ -421,7 +443,7 @@ static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uin
 		return;
 	}
 	odd[device] = 0;
-	believed[device] = true;
+	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
 	if (guess || own < usage->context) {
 		book(device, REGION_MODULE, modules);
 		book(device, REGION_CONTEXT, own - modules);
@@ -433,7 +455,7 @@ static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uin
 /* A figure that cannot be is another process's, if nothing else was ever seen. */
 static bool is_distrusted(int device)
 {
-	return !believed[device] && odd[device] >= ODD_MOST;
+	return !is_believed(device) && odd[device] >= ODD_MOST;
 }
 
 /* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as

@@ -189,11 +189,15 @@ void quota_hidden_gone(int device, uint64_t bytes);
 /*
  * Whether this process's books of the device are due to be compared with NVML's figure: a new
  * context's cost is not known yet, or 20 ms have passed, 2 ms where the slice is nearly full, or
- * quota_reconcile_soon was called. True for one caller, who then takes a ticket, reads NVML and
- * calls quota_reconcile.
+ * quota_reconcile_soon was called; at once behind quota_expect_code. True for one caller, who then
+ * takes a ticket, reads NVML and calls quota_reconcile.
  */
 bool quota_reconcile_due(int device);
 void quota_reconcile_soon(int device);
+
+/* The driver is about to load code on some device, for as much memory as it takes: a program that
+ * fills its slice in less than 20 ms and then rests is not to do it before that is in the books. */
+void quota_expect_code(void);
 
 /* What the books say, and when: to be taken before NVML is read. */
 struct quota_ticket {

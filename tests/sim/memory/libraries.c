@@ -163,11 +163,109 @@ static void without_context(void)
 	assert_libraries(0);
 }
 
+/* -- what is loaded when it is used ------------------------------------------------------------ */
+
+/* Loads a library where no context is current, so that it takes nothing yet; the books have just
+ * been compared. */
+static CUlibrary put_off(void)
+{
+	CUlibrary library;
+	CUcontext context;
+
+	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(NULL), CUDA_SUCCESS);
+	library = loaded();
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	rest();
+	return library;
+}
+
+static CUkernel kernel_of(CUlibrary library)
+{
+	CUkernel kernel = NULL;
+
+	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	return kernel;
+}
+
+static void launch(CUfunction function)
+{
+	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+}
+
+/* As cudart does: the handle of a kernel does for a function's. */
+static void use_kernel(CUlibrary library)
+{
+	launch((CUfunction)(void *)kernel_of(library));
+}
+
+static void use_function(CUlibrary library)
+{
+	CUfunction function;
+
+	CHECK_CUDA(cuKernelGetFunction(&function, kernel_of(library)), CUDA_SUCCESS);
+}
+
+static void use_module(CUlibrary library)
+{
+	CUmodule module;
+	CUfunction function;
+
+	CHECK_CUDA(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
+}
+
+static void use_load(CUlibrary library)
+{
+	CHECK_CUDA(cuFuncLoad((CUfunction)(void *)kernel_of(library)), CUDA_SUCCESS);
+}
+
+/* Whoever is quick, and then rests, has it in the books all the same: behind it comes one
+ * allocation, or one synchronisation. */
+static void loaded_at_use(void)
+{
+	static void (*const uses[])(CUlibrary) = {use_kernel, use_function, use_module, use_load};
+	CUlibrary libraries[8];
+
+	start("1g");
+	for (unsigned i = 0; i < 8; i++) {
+		libraries[i] = put_off();
+		assert_libraries(i);
+		uses[i % 4](libraries[i]);
+		if (i < 4)
+			take(GRANULE);
+		else
+			CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+		assert_libraries(i + 1);
+	}
+	for (unsigned i = 0; i < 8; i++)
+		CHECK_CUDA(cuLibraryUnload(libraries[i]), CUDA_SUCCESS);
+	rest();
+	assert_libraries(0);
+}
+
+/* A handle that was another's, before that was unloaded, is as good as new. */
+static void handle_used_again(void)
+{
+	start("1g");
+	for (unsigned i = 0; i < 20; i++) {
+		CUlibrary library = put_off();
+
+		use_kernel(library);
+		take(GRANULE);
+		assert_libraries(1);
+		CHECK_CUDA(cuLibraryUnload(library), CUDA_SUCCESS);
+		rest();
+		assert_libraries(0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(given_back),   SCENE(looked_at_soon),  SCENE(room_at_once),
-		SCENE(not_unloaded), SCENE(without_context),
+		SCENE(given_back),        SCENE(looked_at_soon),  SCENE(room_at_once),
+		SCENE(not_unloaded),      SCENE(without_context), SCENE(loaded_at_use),
+		SCENE(handle_used_again),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
