@@ -78,7 +78,7 @@ static void sleep_us(double us)
 
 static double now_us(void)
 {
-	return us_of(CLOCK_MONOTONIC) - origin_us;
+	return us_of(CLOCK_MONOTONIC_RAW) - origin_us;
 }
 
 static void *allocate(void *old, size_t count, size_t size)
@@ -395,7 +395,7 @@ static void run(void)
 	wait_for_begin();
 	must(cuEventRecord(origin, NULL), "cuEventRecord");
 	must(cuEventSynchronize(origin), "cuEventSynchronize");
-	origin_us = us_of(CLOCK_MONOTONIC);
+	origin_us = us_of(CLOCK_MONOTONIC_RAW);
 	cpu_us = us_of(CLOCK_PROCESS_CPUTIME_ID);
 	for (unsigned i = 1; i < worker_count; i++)
 		if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))

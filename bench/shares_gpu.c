@@ -164,7 +164,7 @@ static double kernels_us(uint64_t iters, int count, CUstream stream, CUevent beg
 /* The best of several rounds of kernels of about a millisecond, once the GPU is warm. */
 double gpu_calibrate(void)
 {
-	double best_us = INFINITY, warm_at_us = us_of(CLOCK_MONOTONIC) + CALIBRATION_WARM_US;
+	double best_us = INFINITY, warm_at_us = us_of(CLOCK_MONOTONIC_RAW) + CALIBRATION_WARM_US;
 	uint64_t iters = 1000;
 	CUstream stream;
 	CUevent begin, end;
@@ -174,7 +174,7 @@ double gpu_calibrate(void)
 	must(cuEventCreate(&end, 0), "cuEventCreate");
 	while (kernels_us(iters, 1, stream, begin, end) < 700)
 		iters *= 2;
-	while (us_of(CLOCK_MONOTONIC) < warm_at_us)
+	while (us_of(CLOCK_MONOTONIC_RAW) < warm_at_us)
 		kernels_us(iters, 1, stream, begin, end);
 	for (int round = 0; round < CALIBRATION_ROUNDS; round++) {
 		double us = kernels_us(iters, CALIBRATION_KERNELS, stream, begin, end);

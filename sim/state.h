@@ -48,7 +48,7 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 
 /*
  * Queues work on the GPU, behind all that is queued, to begin at not_before_ns at the earliest;
- * when it ends. Times are CLOCK_MONOTONIC. Takes no lock and makes no system call.
+ * when it ends. Times are timeline_now()'s. Takes no lock and makes no system call.
  */
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns);
 

@@ -5,7 +5,8 @@
  * a time, first come first served among all processes, so it begins when the GPU has done all that
  * was queued before (state_queue), the stream is ready and the present has come. A stream is thus
  * one number, the time at which it has nothing left to do; an event is the time at which it
- * happens. Waiting is sleeping until then. All times are CLOCK_MONOTONIC, in nanoseconds.
+ * happens. Waiting is sleeping until then. All times are CLOCK_MONOTONIC_RAW, in nanoseconds: like
+ * a GPU's clock, nobody makes it faster or slower.
  *
  * A context's legacy default stream waits for its blocking streams and they wait for it; a thread's
  * own default stream is a blocking one.
@@ -16,7 +17,6 @@
  */
 #include "sim.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -49,19 +49,21 @@ uint64_t timeline_now(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 void timeline_sleep_until(uint64_t when_ns)
 {
-	struct timespec when = {.tv_sec = (time_t)(when_ns / 1000000000),
-				.tv_nsec = (long)(when_ns % 1000000000)};
+	uint64_t now_ns;
 
-	if (when_ns <= timeline_now())
-		return;
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, NULL) == EINTR)
-		;
+	/* That clock is not one to sleep by. */
+	while ((now_ns = timeline_now()) < when_ns) {
+		struct timespec left = {.tv_sec = (time_t)((when_ns - now_ns) / 1000000000),
+					.tv_nsec = (long)((when_ns - now_ns) % 1000000000)};
+
+		nanosleep(&left, NULL);
+	}
 }
 
 static void raise_to(_Atomic uint64_t *word, uint64_t value)

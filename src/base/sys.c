@@ -338,6 +338,11 @@ int sys_futex_wake(uint32_t *word, int waiters)
 	return (int)CALL(SYS_futex, word, FUTEX_WAKE, waiters);
 }
 
+int sys_uname(struct utsname *ret_name)
+{
+	return (int)CALL(SYS_uname, ret_name);
+}
+
 int sys_getpid(void)
 {
 	return (int)CALL(SYS_getpid);

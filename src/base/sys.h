@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
 int sys_close(int fd);
@@ -71,6 +72,7 @@ int sys_read_mark(int fd, int *ret_pid, int *ret_number);
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 
+int sys_uname(struct utsname *ret_name);
 int sys_getpid(void);
 bool sys_process_exists(int pid); /* a zombie does; so may one of which we may not know */
 int sys_gettid(void);

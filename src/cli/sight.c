@@ -14,7 +14,7 @@
  * submitted (pace/tally.c). */
 static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 {
-	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_wall_ns();
+	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_steady_ns();
 	uint64_t taken_ns = (uint64_t)SEE(bucket->charged) + (uint64_t)SEE(bucket->corrected);
 
 	return until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? taken_ns - (until_ns - now_ns)

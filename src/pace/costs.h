@@ -27,7 +27,7 @@
 struct cost {
 	uint64_t key;             /* 0: free */
 	uint64_t ns;              /* COST_UNKNOWN until learned */
-	uint64_t sample_at_ns;    /* when the next sample is due, clock_wall_ns() */
+	uint64_t sample_at_ns;    /* when the next sample is due, clock_steady_ns() */
 	uint32_t blocks;          /* of the grid */
 	uint16_t samples;         /* how many there were, about */
 	uint16_t waits;           /* 0: it does not wait; else it is thought to for so long */

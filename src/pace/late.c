@@ -159,7 +159,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 	unsigned naps = 0;
 	int error = 0;
 
-	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_wall_ns()))) {
+	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_steady_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
 		struct spans_left now;
 		bool behind = is_behind(meter, &left);
@@ -197,14 +197,14 @@ int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pas
 	if (cost_waits(pass->cost) || is_due(meter, *now_ns)) {
 		left = look(meter, work, pass, settle);
 		plan_settling(meter, left.due_ns, *now_ns);
-		*now_ns = clock_wall_ns();
+		*now_ns = clock_steady_ns();
 	}
 	if (is_awaited(meter, pass->cost)) {
 		pass->goes = true;
 		pass->held = !bucket_is_open(meter->bucket);
 	} else if (left.due_ns != SPANS_NONE && left.due_ns <= late_at(meter, *now_ns)) {
 		error = wait(meter, work, pass, settle, left);
-		*now_ns = clock_wall_ns();
+		*now_ns = clock_steady_ns();
 	}
 	return error;
 }

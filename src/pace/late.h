@@ -17,7 +17,7 @@ void late_reset(struct meter *meter); /* a process that has waited for nothing *
 
 /* Before a launch: sees what is over, now and then; and waits until what should be is, or as long
  * as patience lasts. 0, or what pace_wait says of a lost region. pass: has the cost, and is told
- * whether it goes and was held. now_ns: clock_wall_ns(), which it keeps true. */
+ * whether it goes and was held. now_ns: clock_steady_ns(), which it keeps true. */
 int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 	      span_done_fn *settle, uint64_t *now_ns);
 

@@ -19,11 +19,11 @@ static PACE_OF_THREAD struct lease {
 	const void *context;    /* on it, and */
 	const void *stream;     /* of it, as the driver is given it: pacer.c must see others */
 	bool per_thread;        /* likewise */
-	uint64_t at_ns;         /* the last one, clock_wall_ns() */
+	uint64_t at_ns;         /* the last one, clock_steady_ns() */
 	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
 	uint64_t left_ns;       /* that may be charged yet */
 	uint64_t gap_ns;        /* from one to the next, at most */
-	uint64_t until_ns;      /* then it ends, clock_wall_ns() */
+	uint64_t until_ns;      /* then it ends, clock_steady_ns() */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
 	uint32_t charged;       /* how many were made, and */
 	struct tally_many many; /* what they are */
@@ -62,7 +62,7 @@ bool pace_lease(const struct pace_work *work)
 	ns = cost_ns(cost);
 	if (ns > lease.left_ns || cost_is_new(cost)) /* what is not known is more than any */
 		return false;
-	now_ns = clock_wall_ns();
+	now_ns = clock_steady_ns();
 	/* Where the clock was set back, that is a long time, too. */
 	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
 	    sample_is_due(lease.meter, cost, now_ns) ||

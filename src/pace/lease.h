@@ -22,7 +22,7 @@
 #include "meter.h"
 
 /* After a launch of known cost: the thread has one from now on, if nothing is against it. at_ns:
- * when it was let go; now_ns: when the driver had it; clock_wall_ns(). */
+ * when it was let go; now_ns: when the driver had it; clock_steady_ns(). */
 void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns);
 
 /* Before the next one that asks: what was launched is charged. */

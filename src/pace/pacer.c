@@ -168,7 +168,7 @@ bool pacer_has_region(void)
 static void note_behind(const struct span *span)
 {
 	struct meter *meter = span->meter;
-	uint64_t now_ns = clock_wall_ns();
+	uint64_t now_ns = clock_steady_ns();
 
 	if (!meter_others(meter) && LOAD(meter->stuck) <= 0 &&
 	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
@@ -329,7 +329,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 
 	while (!error) {
 		uint64_t due_ns = spans_settle(work->context, NULL, settle).due_ns,
-			 now_ns = clock_wall_ns();
+			 now_ns = clock_steady_ns();
 		unsigned pct = limit_of(meter);
 
 		if (!pct)
@@ -430,14 +430,14 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
-	now_ns = clock_wall_ns();
+	now_ns = clock_steady_ns();
 	error = late_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
-		now_ns = clock_wall_ns();
+		now_ns = clock_steady_ns();
 	}
 	if (error)
 		return error;
@@ -474,7 +474,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 			span_drop(sample);
 		return;
 	}
-	now_ns = clock_wall_ns(); /* the driver's call may have been long */
+	now_ns = clock_steady_ns(); /* the driver's call may have been long */
 	if (unknown) {
 		window_break(meter);
 		cost_ns = charge_ns = sample ? 0 : SAMPLE_BLIND_NS;

@@ -131,7 +131,7 @@ struct span *sample_begin(struct meter *meter, struct cost *cost, const struct p
 	}
 	plan(meter, cost, now_ns);
 	span->kind = SPAN_SAMPLE;
-	span->begun_ns = clock_wall_ns();
+	span->begun_ns = clock_steady_ns();
 	span->stream = meter_stream(work);
 	span->meter = meter;
 	span->cost = cost;
@@ -217,7 +217,7 @@ static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 /* Whether there may be others' work in it. */
 static bool leans_low(const struct meter *meter)
 {
-	return meter_others(meter) || meter_is_mixed(meter, clock_wall_ns());
+	return meter_others(meter) || meter_is_mixed(meter, clock_steady_ns());
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -240,7 +240,7 @@ static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns
 	uint64_t paid_from_ns = meter->paid_from_ns, paid_until_ns = meter->paid_until_ns;
 	bool beside = span->at_once && meter->paid_stream != span->stream;
 
-	if (paid_until_ns > clock_wall_ns()) /* it was set back */
+	if (paid_until_ns > clock_steady_ns()) /* it was set back */
 		paid_until_ns = 0;
 	if (until_ns < paid_from_ns && paid_until_ns) /* before all of that */
 		return ns;

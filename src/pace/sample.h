@@ -6,7 +6,7 @@
 /* Whether one of the next launches of that cost should be measured. */
 bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t now_ns);
 
-/* Before a launch: NULL where it is not measured. Times are clock_wall_ns(), here as below. */
+/* Before a launch: NULL where it is not measured. Times are clock_steady_ns(), here as below. */
 struct span *sample_begin(struct meter *meter, struct cost *cost, const struct pace_work *work,
 			  uint64_t now_ns);
 /* Behind it, when it has been charged: what is unknown is charged when the sample is settled.

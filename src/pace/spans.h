@@ -33,8 +33,8 @@ struct span {
 	void *given;         /* atomic: the one that it was given for its end, or NULL */
 	uint64_t turn;       /* the how many-th to be closed */
 	uint64_t in_vain_ns; /* for how long somebody waited for it, and gave it up */
-	uint64_t due_ns;     /* when it should be over, clock_wall_ns() */
-	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_wall_ns(), */
+	uint64_t due_ns;     /* when it should be over, clock_steady_ns() */
+	uint64_t begun_ns;   /* of a sample: when its begin was recorded, clock_steady_ns(), */
 	uint64_t closed_ns;  /* and its end */
 	uint64_t ahead_ns;   /* of a sample: what the device had to do before it, as costs say */
 	uint64_t waited_least_ns;  /* of a sample: for how long the device waited for the launch */

@@ -4,7 +4,7 @@
  *
  * It is the process's own. Two of a slice that take turns on the device are each in the other's
  * measurements, and neither can tell how much; but each knows when it had nothing to do there.
- * Words are atomic, and changed one by one. Times are clock_wall_ns().
+ * Words are atomic, and changed one by one. Times are clock_steady_ns().
  */
 #pragma once
 

@@ -122,7 +122,7 @@ void pace_will_wait(const void *current, bool of_all)
 
 	if (!meter || !pacer_has_region())
 		return;
-	now_ns = clock_wall_ns();
+	now_ns = clock_steady_ns();
 	if (last.since == WAITS_NONE) {
 		last.since = WAITS_MAYBE;
 		last.due_ns = last.over_ns = now_ns + tally_ahead_ns(&meter->tally, now_ns);
@@ -147,7 +147,7 @@ void pace_waited(void)
 	pace_left = PACE_ANEW;
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
-	now_ns = clock_wall_ns();
+	now_ns = clock_steady_ns();
 	if (meter_since(now_ns, last.began_ns) >= AT_ONCE_NS)
 		last.over_ns = now_ns;
 }
@@ -191,7 +191,7 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 
 	if (bytes < COPY_BYTES || !pace_is_last(copy) || !pacer_has_region())
 		return;
-	now_ns = clock_wall_ns();
+	now_ns = clock_steady_ns();
 	if (!may_end(meter, copy->context, now_ns))
 		return;
 	if ((bytes < COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))

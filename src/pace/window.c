@@ -176,7 +176,7 @@ static bool start_anew(struct meter *meter, const struct pace_work *work, uint64
 	STORE(window->span, NULL);
 	if (last)
 		span_drop(last);
-	mark(&window->from, meter, clock_wall_ns()); /* recording takes a while */
+	mark(&window->from, meter, clock_steady_ns()); /* recording takes a while */
 	STORE(window->breaks, breaks);
 	start(meter, span, work, now_ns);
 	return true;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "clock.h"
 #include "cuda.h"
 #include "green.h"
 #include "hiding.h"
@@ -50,6 +51,7 @@ static void refuse(const struct fault *fault)
 
 static void forget_parent(void)
 {
+	clock_forget();
 	lock_init(&changing);
 	making_forget();
 	hiding_forget();
@@ -83,6 +85,7 @@ static void load(void)
 	} else if (!slice.configured) {
 		set_state(STATE_INERT);
 	} else {
+		clock_find_steady(); /* while files can be opened */
 		set_state(STATE_ENFORCING);
 	}
 }

@@ -5,7 +5,8 @@
 # Each row is of two runs of one program (bench/shares.c, shares.py), bare and under the quota; where kernels are short,
 # of three, bare before and after. Delivered is what the limited run got of the bare one, in percent: where the GPU's
 # time is what the program lacks, that is the quota. Of kernels of 20 us it is the GPU's time itself, by its own clock,
-# as a launch of them takes 22.9 to 24.9 us of it from one run to the next; what was done in that time is shown beside it.
+# as a launch of them takes 22.9 to 24.9 us of it from one run to the next; what was done in that time is shown beside it, and
+# which part of all its time it was, as a program that is woken late leaves some of it to nobody.
 # Next to it is by how much the worst second was off. Bounds, in points: 1 for a run (1.5 for kernels of 20 us, and for
 # the sum of processes that share a slice), 3 for each second of it. Beside the work of other slices 3 less are allowed,
 # and no more than 1 more. Who asks for less than the quota gets 98 % of what it gets bare. PyTorch and JAX
@@ -176,7 +177,8 @@ bare_again() {
 # -- rows ---------------------------------------------------------------------------------------------------------
 
 # judge NAME QUOTA LEAST MOST SECOND: $bare, of one run or of some whose mean counts, and $scratch/limited, which has a line
-# for each process. SECOND: by how much one may be off; - where seconds mean nothing, no where they are only shown.
+# for each process; they are shown with what fails. SECOND: by how much one may be off; - where seconds mean nothing, no
+# where they are only shown.
 judge() {
     awk -v name="$1" -v quota="$2" -v least="$3" -v most="$4" -v second="$5" -v by_second="${6:-}" \
         -v expected="${limited_runs:-1}" '
@@ -212,12 +214,17 @@ judge() {
         if (bad == "" && second + 0 > 0 && worst * worst > second * second)
             bad = sprintf("FAIL (a second is off by more than %g)", second)
         if (work["bare"] && work["limited"] != share["limited"])
-            by_work = sprintf(" (by what was done %.1f)", 100 * work["limited"] / work["bare"])
+            by_work = sprintf(" (by what was done %.1f; of the GPU %.1f, bare %.1f)",
+                100 * work["limited"] / work["bare"], 100 * share["limited"], 100 * share["bare"])
         printf "%-24s %5s %10.1f %8s %6.1f %6.1f  %s%s\n", name, quota, delivered,
             second == "-" ? "-" : sprintf("%+.1f", worst), cpu["bare"], cpu["limited"], bad == "" ? "ok" : bad,
             by_work
         exit bad != ""
-    }' "$bare" "$scratch/limited" || failures=$((failures + 1))
+    }' "$bare" "$scratch/limited" || {
+        failures=$((failures + 1))
+        sed 's/^/    bare: /' "$bare"
+        sed 's/^/    under the quota: /' "$scratch/limited"
+    }
 }
 
 # around NAME QUOTA POINTS SECOND

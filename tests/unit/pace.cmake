@@ -10,7 +10,7 @@ endforeach()
 # Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
 foreach(concern pacer pacer_odd sample gaps waits late lease threads)
   if(TARGET unit_pace_${concern})
-    foreach(function clock_now_ns clock_coarse_ns clock_wall_ns clock_unix_s sys_sleep_ns)
+    foreach(function clock_now_ns clock_coarse_ns clock_steady_ns clock_unix_s sys_sleep_ns)
       target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=${function})
     endforeach()
   endif()

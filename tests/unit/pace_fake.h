@@ -55,7 +55,7 @@ static void pass(uint64_t ns)
 
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __wrap_clock_coarse_ns(void);
-uint64_t __wrap_clock_wall_ns(void);
+uint64_t __wrap_clock_steady_ns(void);
 int64_t __wrap_clock_unix_s(void);
 void __wrap_sys_sleep_ns(uint64_t ns);
 
@@ -70,7 +70,7 @@ uint64_t __wrap_clock_coarse_ns(void)
 	return time_ns - time_ns % MS;
 }
 
-uint64_t __wrap_clock_wall_ns(void)
+uint64_t __wrap_clock_steady_ns(void)
 {
 	pass(READ_NS);
 	return time_ns + (uint64_t)wall_ahead_ns;

@@ -251,7 +251,7 @@ static void hold_later(int wire)
 	hold_plainly(wire);
 }
 
-/* In a time namespace of its own: nothing in the region is a time. */
+/* In a time namespace of its own: what is held has nothing to do with the time. */
 static void beside_another_clock(bool is_first)
 {
 	struct member plain, different;

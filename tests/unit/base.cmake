@@ -1,0 +1,2 @@
+# What the base room's own tests are; the most of it is tested by those above it.
+vgpu_unit_test(base_steady base)
