@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "cuda.h"
+#include "growth.h"
 #include "hooks.h"
 #include "lock.h"
 #include "log.h"
@@ -173,6 +174,8 @@ static CUresult settle(struct making *making, CUcontext context)
 		error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
 					     measure(making, at_most));
 	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
+	if (!error)
+		growth_expected_anew(); /* in a context that is new */
 	return error ? refuse(making->device, error) : CUDA_SUCCESS;
 }
 

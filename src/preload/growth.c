@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "cuda.h"
+#include "launch.h"
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
@@ -87,13 +88,31 @@ CUresult growth_refuse(const struct growth *growth)
 
 void growth_undone(CUdevice device)
 {
+	growth_expected_anew();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_attached() && quota_has_device(device))
 			reconcile_soon(device);
 }
 
-void growth_expected(void)
+/* -- what is loaded later --------------------------------------------------------------------- */
+
+#define HANDLES 1024
+
+/* Those that were handed out, each in its place; what finds another there takes it. Atomic. */
+static const void *handed_out[HANDLES];
+
+void growth_expected(const void *handle)
 {
-	if (quota_attached())
-		quota_expect_code();
+	const void **place = &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle}, 1) % HANDLES];
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) == handle || !quota_attached())
+		return;
+	__atomic_store_n(place, handle, __ATOMIC_RELAXED);
+	quota_expect_code();
+}
+
+void growth_expected_anew(void)
+{
+	for (unsigned i = 0; i < HANDLES; i++)
+		__atomic_store_n(&handed_out[i], NULL, __ATOMIC_RELAXED);
 }

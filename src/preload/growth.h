@@ -28,5 +28,10 @@ CUresult growth_refuse(const struct growth *growth);
 /* Something of the kind was given up. */
 void growth_undone(CUdevice device);
 
-/* The driver will take more when it likes: at the first launch of a function, as a rule. */
-void growth_expected(void);
+/* The driver hands out what it may load later, as a rule when it is first launched. Who asks for
+ * what it has is not about to do that: libraries ask again and again. */
+void growth_expected(const void *handle);
+
+/* What was handed out may be loaded anew: a handle may be another function's by now, or there is a
+ * context that has not used it. */
+void growth_expected_anew(void);

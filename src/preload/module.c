@@ -11,33 +11,13 @@
 #include "cuda.h"
 #include "growth.h"
 #include "hooks.h"
-#include "launch.h"
 
 /* -- handing it out -- */
 
-#define HANDLES 1024
-
-/* The handles that were handed out, each in its place; what finds another there takes it. Atomic.
- */
-static const void *handed_out[HANDLES];
-
-/* A handle may be another function's then. */
-static void forget_handles(void)
-{
-	for (unsigned i = 0; i < HANDLES; i++)
-		__atomic_store_n(&handed_out[i], NULL, __ATOMIC_RELAXED);
-}
-
-/* Who asks for what it has is not about to launch it for the first time: libraries ask again and
- * again. */
 static CUresult hand_out(CUresult result, const void *handle)
 {
-	const void **place = &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle}, 1) % HANDLES];
-
-	if (result == CUDA_SUCCESS && __atomic_load_n(place, __ATOMIC_RELAXED) != handle) {
-		__atomic_store_n(place, handle, __ATOMIC_RELAXED);
-		growth_expected();
-	}
+	if (result == CUDA_SUCCESS)
+		growth_expected(handle);
 	return result;
 }
 
@@ -169,10 +149,8 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 static CUresult unloaded(CUresult result)
 {
-	if (result == CUDA_SUCCESS) {
-		forget_handles();
+	if (result == CUDA_SUCCESS)
 		growth_undone(-1);
-	}
 	return result;
 }
 
