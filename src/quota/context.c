@@ -31,6 +31,7 @@
 #define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
 #define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
+#define LONG_AGO_NS           ((uint64_t)1)
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
 
 struct record {
@@ -46,9 +47,8 @@ static struct record records[RECORDS_MAX];       /* under `lock` */
 static unsigned living[VGPU_DEVICES_MAX];        /* contexts, and those being made; under `lock` */
 static unsigned all_living;                      /* their sum; under `lock` */
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
-static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last; coarse clock */
+static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
-static bool code_expected[VGPU_DEVICES_MAX];     /* the driver may have loaded some; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 
 void contexts_forget(void)
@@ -59,7 +59,6 @@ void contexts_forget(void)
 	all_living = 0;
 	memset(unmeasured, 0, sizeof(unmeasured));
 	memset(believed, 0, sizeof(believed));
-	memset(code_expected, 0, sizeof(code_expected));
 	memset(odd, 0, sizeof(odd));
 }
 
@@ -325,22 +324,9 @@ static bool is_narrow(int device)
 	return limit && (used >= limit || limit - used < margin);
 }
 
-void quota_expect_code(void)
-{
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		__atomic_store_n(&code_expected[device], true, __ATOMIC_RELAXED);
-}
-
 static bool is_believed(int device)
 {
 	return __atomic_load_n(&believed[device], __ATOMIC_RELAXED);
-}
-
-/* Not before NVML was asked once: its start is left to the clock. */
-static bool take_expected(int device)
-{
-	return __atomic_load_n(&code_expected[device], __ATOMIC_RELAXED) && is_believed(device) &&
-	       __atomic_exchange_n(&code_expected[device], false, __ATOMIC_RELAXED);
 }
 
 bool quota_reconcile_due(int device)
@@ -354,8 +340,6 @@ bool quota_reconcile_due(int device)
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
 		return false;
 	}
-	if (take_expected(device))
-		return true;
 	if (guess)
 		interval = GUESS_INTERVAL_NS;
 	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
@@ -367,11 +351,22 @@ bool quota_reconcile_due(int device)
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+/* Not later than it is due already. */
 void quota_reconcile_soon(int device)
 {
-	__atomic_store_n(&reconciled_ns[device],
-			 clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS,
-			 __ATOMIC_RELAXED);
+	uint64_t then = clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS;
+	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
+
+	if (last == 0 || last > then)
+		__atomic_store_n(&reconciled_ns[device], then, __ATOMIC_RELAXED);
+}
+
+/* Not before NVML was asked once: its start is left to the clock. */
+void quota_expect_code(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (is_believed(device))
+			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
 }
 
 struct quota_ticket quota_reconcile_ticket(int device)

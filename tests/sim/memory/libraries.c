@@ -260,12 +260,32 @@ static void handle_used_again(void)
 	}
 }
 
+/* In a context on another GPU, which is new, the same handles have it loaded once more. */
+static void used_in_another_context(void)
+{
+	CUlibrary library;
+	CUcontext other;
+
+	env_set("VGPU_SIM_GPUS", "2x8G");
+	start("1g");
+	library = put_off();
+	use_kernel(library);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&other, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(other), CUDA_SUCCESS);
+	give(take(1)); /* settles it */
+	rest();
+	CHECK_EQUAL(ledger_own(1).module, 0);
+	use_kernel(library);
+	take(GRANULE);
+	CHECK_EQUAL(ledger_own(1).module, LIBRARY);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(given_back),        SCENE(looked_at_soon),  SCENE(room_at_once),
-		SCENE(not_unloaded),      SCENE(without_context), SCENE(loaded_at_use),
-		SCENE(handle_used_again),
+		SCENE(given_back),        SCENE(looked_at_soon),          SCENE(room_at_once),
+		SCENE(not_unloaded),      SCENE(without_context),         SCENE(loaded_at_use),
+		SCENE(handle_used_again), SCENE(used_in_another_context),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
