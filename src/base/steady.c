@@ -3,8 +3,9 @@
  * all processes of a slice.
  *
  * CLOCK_REALTIME and CLOCK_MONOTONIC run faster or slower while the time of day is put right: by a
- * twelfth at most with chrony, and a slice of 80 % then gets 86.7. CLOCK_MONOTONIC_RAW does not; but each time namespace has it as far ahead
- * as its CLOCK_MONOTONIC, which is taken off again (time_namespaces(7)).
+ * twelfth at most with chrony, and a slice of 80 % then gets 86.7. CLOCK_MONOTONIC_RAW does not;
+ * but each time namespace has it as far ahead as its CLOCK_MONOTONIC, which is taken off again
+ * (time_namespaces(7)).
  */
 #include <fcntl.h>
 #include <stdlib.h>
