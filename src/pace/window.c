@@ -39,7 +39,8 @@
 #define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
 #define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
-#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launch */
+#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launches */
+#define DOUBT_PART      16                /* of one with less of it, costs are believed when */
 #define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
 #define YOUNG_NS        (4 * NS_PER_MS) /* at leisure: none is opened so soon after another */
 #define STALE_NS        (20 * NS_PER_MS)
@@ -68,16 +69,24 @@ static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now
 	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
 }
 
+/* For how long the device was idle in it until now, as costs say. */
+static uint64_t idle_ns(const struct meter *meter, uint64_t now_ns)
+{
+	uint64_t from_ns = LOAD(meter->window.from.idle_ns);
+	uint64_t to_ns = tally_idle_ns(&meter->tally, now_ns);
+
+	return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
 /* Whether one is open that will tell something yet. */
 static bool is_good(const struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	uint64_t from_ns = LOAD(window->from.idle_ns), to_ns = tally_idle_ns(&meter->tally, now_ns);
-	uint64_t idle_ns = to_ns > from_ns ? to_ns - from_ns : 0;
+	uint64_t since_ns = meter_since(now_ns, LOAD(window->opened_ns));
 
 	return LOAD(window->span) && meter_since(now_ns, LOAD(window->used_ns)) < STALE_NS &&
 	       LOAD(window->breaks) == LOAD(meter->breaks) &&
-	       idle_ns * IDLE_PART <= meter_since(now_ns, LOAD(window->opened_ns)) + IDLE_SLACK_NS;
+	       idle_ns(meter, now_ns) * IDLE_PART <= since_ns + IDLE_PART * IDLE_SLACK_NS;
 }
 
 /* Where the device idles much, one after the other would be opened, to tell nothing. */
@@ -108,12 +117,6 @@ static void trim_back(struct meter *meter)
 
 	window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
 	set_trim(meter);
-}
-
-/* It says so only where nobody else has work there. */
-static bool is_trim_low(const struct meter *meter)
-{
-	return !meter_others(meter) && meter->window.busy_ns < meter->window.untrimmed_ns;
 }
 
 /* Whether one of all streams is wanted, and may be. */
@@ -198,10 +201,19 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 	start(meter, span, work, now_ns);
 }
 
+/* Whether costs have the device idle in it for a while. */
+static bool is_doubted(const struct meter *meter, uint64_t now_ns)
+{
+	uint64_t since_ns = meter_since(now_ns, LOAD(meter->window.opened_ns));
+
+	return idle_ns(meter, now_ns) * DOUBT_PART > since_ns;
+}
+
 /*
  * Whether it has an end now, and is to be closed. tells: the stream was busy from its begin to now.
  * The mark comes behind the event, as at the begin: what other threads submit meanwhile is charged
- * once the driver has it. A fence behind a kernel that runs on and on would never be reached.
+ * once the driver has it. A fence behind a kernel that runs on and on would never be reached. Where
+ * the device has yet to come to its begin, it is not idle from there on, whatever costs say.
  */
 static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
 {
@@ -209,8 +221,13 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	struct span *span = window->span;
 	uint64_t breaks = LOAD(meter->breaks);
 	bool mixed = meter_is_mixed(meter, now_ns);
+	bool never_idle = false;
 
 	STORE(window->span, NULL);
+	if (is_doubted(meter, now_ns)) {
+		never_idle = !span_is_begun(span);
+		now_ns = clock_steady_ns(); /* which takes a while */
+	}
 	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return false;
@@ -220,6 +237,8 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
+	if (never_idle)
+		span->to.idle_ns = span->from.idle_ns;
 	span->clear = tells && window->breaks == breaks;
 	STORE(window->breaks, breaks); /* of the next one, if that begins here */
 	STORE(window->launches, 0);
@@ -251,6 +270,9 @@ static bool split(struct meter *meter, const struct pace_work *work, uint64_t no
 /*
  * Before a launch where there is nothing to do for the device; else behind one. Then what was
  * submitted before it, to whatever stream, is left out at the begin as it is at the end.
+ *
+ * One in which the device seems to be idle for too long ends there, rather than that it is dropped:
+ * costs say so, and it shows whether they are too low.
  */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
 {
@@ -260,10 +282,13 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	    !lock_try(&window->lock))
 		return;
 	if (!is_good(meter, now_ns)) {
-		if (window->span && window->launches > 0 && window->breaks == LOAD(meter->breaks) &&
-		    is_trim_low(meter))
-			trim_back(meter);
-		start_anew(meter, work, now_ns);
+		bool ends = window->span && window->launches > 0 && is_of(window, work) &&
+			    window->breaks == LOAD(meter->breaks);
+
+		if (ends)
+			split(meter, work, now_ns);
+		if (!ends || !window->span)
+			start_anew(meter, work, now_ns);
 	}
 	lock_release(&window->lock);
 }

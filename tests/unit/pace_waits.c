@@ -33,6 +33,9 @@ struct round {
 	bool waits_each;                 /* and behind each of the short ones */
 	bool pauses;
 	unsigned streams; /* more than one: in turns */
+	unsigned each;    /* so many such rounds to a wait */
+	uint64_t call_ns; /* what the driver takes for a launch, if not CALL_NS, and */
+	uint64_t slow_ns; /* how much more for the first behind a wait */
 	enum wait wait;
 };
 
@@ -135,7 +138,8 @@ static void do_round(const struct round *round, unsigned n)
 	copy(round->before_kib);
 	go_in_turns(round->streams, round->longs, round->long_ns);
 	copy(round->behind_kib);
-	end_round(round->wait, n);
+	if (!round->each || n % round->each == 0)
+		end_round(round->wait, n);
 	if (round->pauses && n % PAUSE_EACH == 0)
 		pass(LONG_PAUSE);
 }
@@ -150,6 +154,8 @@ static double play(void **state, const struct round *round, unsigned quota, doub
 	joined(state, quota);
 	stream = &fake.streams[0][0];
 	fake.record_ns = 700;
+	fake.slow_ns = round->slow_ns;
+	call_ns = round->call_ns ? round->call_ns : CALL_NS;
 	memset(done_ns, 0, sizeof(done_ns));
 	end_ns = time_ns + 5 * NS_PER_S;
 	for (unsigned n = 0; time_ns < end_ns; n++) {
@@ -163,6 +169,7 @@ static double play(void **state, const struct round *round, unsigned quota, doub
 		fprintf(stderr, "%u x %.0f us, %u x %.0f us, wait %d: %.2f of %u, charged %.1f\n",
 			round->shorts, (double)round->short_ns / 1e3, round->longs,
 			(double)round->long_ns / 1e3, round->wait, share, quota, *ret_charged);
+	call_ns = CALL_NS;
 	left();
 	return share;
 }
@@ -218,6 +225,41 @@ static void test_event(void **state)
 	       .longs = 1,
 	       .long_ns = 3800000,
 	       .waits_between = true,
+	       .wait = FOR_EVENT});
+}
+
+/* As where the host has slept: for how long the device waits, costs say. */
+static void test_slow_calls(void **state)
+{
+	CHECK("slow calls", check, {MUCH_UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT},
+	      {UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT});
+}
+
+/* Costs lean to those that are short, and say that the device is idle where it is not. */
+static void test_unlike_and_slow(void **state)
+{
+	CHECK("unlike and slow", check_charged,
+	      {.shorts = 20,
+	       .short_ns = 3000,
+	       .longs = 2,
+	       .long_ns = 1300000,
+	       .call_ns = 6900,
+	       .each = 2,
+	       .wait = FOR_EVENT},
+	      {.shorts = 32,
+	       .short_ns = 2000,
+	       .longs = 1,
+	       .long_ns = 2 * MS,
+	       .call_ns = 7500,
+	       .each = 4,
+	       .wait = FOR_EVENT},
+	      {.shorts = 18,
+	       .short_ns = 4000,
+	       .longs = 1,
+	       .long_ns = 913000,
+	       .call_ns = 3900,
+	       .slow_ns = 30000,
+	       .each = 3,
 	       .wait = FOR_EVENT});
 }
 
@@ -422,11 +464,13 @@ static void test_ended_streams(void **state)
 	joined(state, 30);
 	stream = &fake.streams[0][0];
 	go(5000, 20000);
+	calls_of_wait(&context_a);
+	go(20, 20000); /* which is less than a window is of */
 	assert_true(calls_of_wait(&context_a) > 0);
-	go(50, 20000);
+	go(20, 20000);
 	pace_end_streams();
 	assert_int_equal(calls_of_wait(&context_a), 0);
-	go(50, 20000);
+	go(20, 20000);
 	assert_true(calls_of_wait(&context_a) > 0);
 	left();
 }
@@ -525,12 +569,12 @@ static void test_looks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_stream),         TEST(test_event),         TEST(test_questions),
-		TEST(test_earlier),        TEST(test_streams),       TEST(test_idle_between),
-		TEST(test_pauses),         TEST(test_copies),        TEST(test_many_copies),
-		TEST(test_costs_too_high), TEST(test_ended_streams), TEST(test_many_waits),
-		TEST(test_copy_and_other), TEST(test_other_context), TEST(test_half),
-		TEST(test_looks),
+		TEST(test_stream),          TEST(test_event),        TEST(test_slow_calls),
+		TEST(test_unlike_and_slow), TEST(test_questions),    TEST(test_earlier),
+		TEST(test_streams),         TEST(test_idle_between), TEST(test_pauses),
+		TEST(test_copies),          TEST(test_many_copies),  TEST(test_costs_too_high),
+		TEST(test_ended_streams),   TEST(test_many_waits),   TEST(test_copy_and_other),
+		TEST(test_other_context),   TEST(test_half),         TEST(test_looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
