@@ -1,9 +1,12 @@
 /*
- * calls [many | launch | timed]: what calls of the driver cost as an application sees them: one
- * "NAME NANOSECONDS" row each, the median of ROUNDS rounds; only a launch's with `launch`, which is
- * over in no time; with `timed` that of a launch which the application times, all in all. bench.sh
- * and tests/gpu/cores.sh run it bare and in slices, in turn, and compare.
+ * calls [many | launch | timed | each-second [--begin=TIME]]: what calls of the driver cost as an
+ * application sees them: one "NAME NANOSECONDS" row each, the median of ROUNDS rounds; only a
+ * launch's with `launch`, which is over in no time; with `timed` that of a launch which the
+ * application times, all in all. With `each-second`, how many launches of nothing there were in
+ * each of SECONDS seconds, from TIME on (since 1970). bench.sh and tests/gpu/cores.sh run it bare
+ * and in slices, in turn, and compare.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +20,8 @@
 #include "cuda.def"
 
 #define ROUNDS  21
+#define SECONDS 21
+#define ROUND   400  /* launches, of nothing, and the stream is waited for */
 #define WARM_NS 20e6 /* a quota has seen what a launch costs by then */
 #define LIVE    1000
 #define MANY    1000000
@@ -206,6 +211,31 @@ static void measure_timed(void)
 	measure("launch_timed", 40 * AHEAD, launch_timed);
 }
 
+/* By the clock that `begin_s` is of, as others change the quota by that. */
+static double unix_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void count_each_second(double begin_s)
+{
+	for (int second = 0; second < SECONDS; second++) {
+		long launches = 0;
+
+		while (unix_s() < begin_s + second + 1) {
+			for (int i = 0; i < ROUND; i++)
+				must(launch(i), "cuLaunchKernel");
+			must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+			launches += unix_s() < begin_s ? 0 : ROUND;
+		}
+		printf("%s%ld", second ? "," : "windows=", launches);
+	}
+	printf("\n");
+}
+
 int main(int argc, char **argv)
 {
 	start_up();
@@ -213,7 +243,13 @@ int main(int argc, char **argv)
 		measure_timed();
 		return 0;
 	}
-	measure("launch", 400, launch);
+	if (argc > 1 && strcmp(argv[1], "each-second") == 0) {
+		bool begins = argc > 2 && strncmp(argv[2], "--begin=", 8) == 0;
+
+		count_each_second(begins ? strtod(argv[2] + 8, NULL) : unix_s());
+		return 0;
+	}
+	measure("launch", ROUND, launch);
 	if (argc > 1 && strcmp(argv[1], "launch") == 0)
 		return 0;
 	measure("launch_and_wait", 300, launch_and_wait);

@@ -11,7 +11,7 @@
 # the sum of processes that share a slice), 3 for each second of it. Beside the work of other slices 3 less are allowed,
 # and no more than 1 more. Who asks for less than the quota gets 98 % of what it gets bare. PyTorch and JAX
 # are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
-# it takes bare, and with a quota of 99 programs take 1.02 of what they take without one.
+# it takes bare or without a quota, and with a quota of 99 programs take 1.02 of what they take without one.
 #
 # Runs are of 3 seconds, but where a row needs more: the whole table takes 11 minutes.
 set -eu
@@ -388,16 +388,17 @@ framework() {
     done
 }
 
-# at_99 NAME READY COMMAND ARGUMENT…: what a quota of 99 % costs. It comes and goes each second, and what is got under it
+# at_99 NAME READY LEAST COMMAND ARGUMENT…: what a quota of 99 % costs. It comes and goes each second, and what is got under it
 # is compared with what is got right before and after: processors do not go at one speed for a minute. Of all these the
 # median counts. Beside it is what was got without it after a while, of what it was in the first second, before there was
 # one: nothing of it should stay. A second of it may take 8 ms more than its share, as the bucket is full at first and in
 # debt at last: of shorter turns that would be more. Where the processor is what the program lacks, its seconds differ by
 # a third from each other on some machines, bare, too: with the median goes the range in which it is with 98 % certainty
-# (of ten, the second to the ninth), and a row fails where 98 is beyond that. READY: seconds until it can begin.
+# (of ten, the second to the ninth), and a row fails where LEAST, percent, is beyond that. READY: seconds until it can
+# begin.
 at_99() {
-    name=at-99-$1 ready=$2
-    shift 2
+    name=at-99-$1 ready=$2 least=$3
+    shift 3
     begin=$(($(date +%s) + ready)) i=0
     "$build/vgpu" run --name at-99 --cores 99 -- "$@" --begin="$begin" >"$scratch/at-99" 2>"$scratch/at-99.err" &
     pid=$!
@@ -407,7 +408,7 @@ at_99() {
         i=$((i + 1))
     done
     wait "$pid" || cat "$scratch/at-99.err"
-    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at-99" | tr , '\n' | awk -v name="$name" "$median"'
+    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at-99" | tr , '\n' | awk -v name="$name" -v bound="$least" "$median"'
     NR == 1 { first = before = $1 }
     NR % 2 && NR > 1 { ratio[++n] = 100 * 2 * under / ($1 + before); without[n] = before = $1 }
     { under = $1 }
@@ -415,9 +416,9 @@ at_99() {
         part = n ? median(ratio, n) : 0
         least = ratio[2] # which median has sorted
         most = ratio[n - 1]
-        bad = n < 10 || most < 98
+        bad = n < 10 || most < bound
         printf "%-24s %5s %10.1f %8s %6s %6s  %s", name, 99, part, "-", "-", "-",
-            bad ? "FAIL (below 98)" : part < 98 ? "cannot be told" : "ok"
+            bad ? "FAIL (below " bound ")" : part < bound ? "cannot be told" : "ok"
         if (n == 10 && first)
             printf " (%.1f to %.1f; and %.1f of before, when it was lifted)", least, most, 100 * median(without, n) / first
         print ""
@@ -426,15 +427,18 @@ at_99() {
 }
 
 costs_at_99() {
+    # The simulated driver takes less for a launch than the quota does.
+    if { [ "$simulated" = no ] || [ "$list" = yes ]; } && wanted at-99-empty; then at_99 empty 3 90.9 "$build/bench/calls" each-second; fi
     if wanted at-99-launches; then
-        at_99 launches 3 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
+        at_99 launches 3 98 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
     fi
     for kind in inference inference-small train; do
-        if wanted "at-99-$kind" && has torch; then at_99 "$kind" 20 python3 "$here/shares.py" 21 "$kind"; fi
+        if wanted "at-99-$kind" && has torch; then at_99 "$kind" 20 98 python3 "$here/shares.py" 21 "$kind"; fi
     done
 }
 
-# Launches of nothing: some runs of each, in turn, and of these the lowest, as processors change their speed.
+# Launches of nothing: some runs of each, in turn, and of these the lowest, as processors change their speed; by a third
+# from one process to the next on some machines, so that what a quota of 99 % costs is told by at-99-empty on a GPU.
 launch_cost() {
     wanted launch || return 0
     i=0
@@ -448,12 +452,14 @@ launch_cost() {
     done >"$scratch/launches"
     # The simulated driver's launches cost next to nothing: there it is compared with what a real one would.
     awk -v simulated="$simulated" '
-    function row(name,    ns, ratio, bad) {
+    function row(name,    ns, ratio, shown, bad) {
         ns = lowest[name]
         ratio = simulated == "yes" ? (2400 + ns - lowest["bare"]) / 2400 : ns / lowest["bare"]
-        bad = !ns || ratio > 1.1
+        shown = name == "99" && simulated == "no"
+        bad = !ns || (!shown && ratio > 1.1)
         failed += bad
-        printf "%-24s %5s %7.0f ns %7.2fx                %s\n", "launch", name, ns, ratio, bad ? "FAIL (above 1.1)" : "ok"
+        printf "%-24s %5s %7.0f ns %7.2fx                %s\n", "launch", name, ns, ratio,
+            bad ? "FAIL (above 1.1)" : shown ? "-" : "ok"
     }
     $2 == "launch" && (!($1 in lowest) || $3 < lowest[$1]) { lowest[$1] = $3 }
     END { if (lowest["bare"]) { row("bare"); row("none"); row("99") } else failed = 1; exit failed > 0 }
