@@ -13,6 +13,7 @@
 #define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
 #define LEASE_CALL_NS  (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
 #define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
+#define LEASE_PARTS    3 /* at leisure: it goes on so often, each time that it is paid for */
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
@@ -21,11 +22,13 @@ static PACE_OF_THREAD struct lease {
 	bool per_thread;        /* likewise */
 	uint64_t at_ns;         /* the last one, clock_steady_ns() */
 	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
-	uint64_t left_ns;       /* that may be charged yet */
+	uint64_t left_ns;       /* that may be charged yet, until it is paid for */
 	uint64_t gap_ns;        /* from one to the next, at most */
 	uint64_t until_ns;      /* then it ends, clock_steady_ns() */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
-	uint32_t charged;       /* how many were made, and */
+	uint32_t parts;         /* how often it goes on, when it is paid for */
+	uint32_t part;          /* launches until it has to be */
+	uint32_t charged;       /* how many were made that are not paid for, and */
 	struct tally_many many; /* what they are */
 } lease;
 
@@ -45,28 +48,61 @@ bool pace_has_lease(void)
 	return lease.left != 0;
 }
 
-static bool is_for(const struct pace_work *work)
+static bool is_for(const void *context, const void *stream, bool per_thread)
 {
-	return work->stream == lease.stream && work->per_thread == lease.per_thread &&
-	       (!work->context || work->context == lease.context);
+	return stream == lease.stream && per_thread == lease.per_thread &&
+	       (!context || context == lease.context);
 }
 
-bool pace_lease(const struct pace_work *work)
+static uint64_t part_ns(const struct meter *meter)
+{
+	uint64_t most_ns = LEASE_NS * (launches / LEASE_AFTER),
+		 part_ns = (uint64_t)bucket_room(meter->bucket) / LEASE_PART;
+
+	return part_ns < most_ns ? part_ns : most_ns;
+}
+
+static void pay(void)
+{
+	struct meter *meter = lease.meter;
+
+	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
+	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
+	ADD(meter->window.launches, lease.charged);
+	launches += launches < METER_LEISURE * LEASE_AFTER ? lease.charged : 0;
+	lease.charged = 0;
+}
+
+/* Whether it goes on for that: to be paid for, it need not ask. */
+static bool goes_on(uint64_t ns)
+{
+	if (!lease.parts || meter_leisure(lease.meter) == 1)
+		return false;
+	lease.parts--;
+	pay();
+	lease.left_ns = part_ns(lease.meter);
+	lease.many = tally_many_begin(&lease.meter->tally);
+	return ns <= lease.left_ns;
+}
+
+bool pace_lease(const void *context, const void *stream, bool per_thread,
+		const struct cost_of *what)
 {
 	const struct cost *cost;
 	uint64_t ns, charge_ns, now_ns;
 
-	if (!pace_has_lease() || !is_for(work) || !words_let_go())
+	if (!pace_has_lease() || !is_for(context, stream, per_thread) || !words_let_go())
 		return false;
-	cost = cost_find(&work->what);
+	cost = cost_find(what);
 	ns = cost_ns(cost);
-	if (ns > lease.left_ns || cost_is_new(cost)) /* what is not known is more than any */
+	if (ns == COST_UNKNOWN || cost_is_new(cost))
 		return false;
 	now_ns = clock_steady_ns();
 	/* Where the clock was set back, that is a long time, too. */
 	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
 	    sample_is_due(lease.meter, cost, now_ns) ||
-	    !tally_many_is_alone(&lease.meter->tally, &lease.many))
+	    !tally_many_is_alone(&lease.meter->tally, &lease.many) ||
+	    ((ns > lease.left_ns || lease.charged >= lease.part) && !goes_on(ns)))
 		return false;
 	lease.left--;
 	lease.charged++;
@@ -82,8 +118,8 @@ bool pace_lease(const struct pace_work *work)
 void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns)
 {
 	unsigned leisure = meter_leisure(meter), seniority = launches / LEASE_AFTER,
-		 times = seniority < leisure ? seniority : leisure;
-	uint64_t part_ns = (uint64_t)bucket_room(meter->bucket) / LEASE_PART;
+		 times = seniority < leisure ? seniority : leisure,
+		 parts = leisure > 1 ? LEASE_PARTS : 1;
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
@@ -100,24 +136,19 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.gap_ns = LEASE_GAP_NS * times,
 		.until_ns = now_ns + LEASE_LONG_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
-		.left_ns = part_ns < LEASE_NS * seniority ? part_ns : LEASE_NS * seniority,
-		.left = barred ? 0 : LEASE_LAUNCHES * times,
+		.left_ns = part_ns(meter),
+		.left = barred ? 0 : LEASE_LAUNCHES * times * parts,
+		.parts = parts - 1,
+		.part = LEASE_LAUNCHES * times,
 		.many = tally_many_begin(&meter->tally),
 	};
 }
 
 void lease_return(void)
 {
-	struct meter *meter = lease.meter;
-
 	lease.left = 0;
-	if (!lease.charged)
-		return;
-	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
-	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
-	ADD(meter->window.launches, lease.charged);
-	launches += launches < METER_LEISURE * LEASE_AFTER ? lease.charged : 0;
-	lease.charged = 0;
+	if (lease.charged)
+		pay();
 }
 
 void lease_forget(void)

@@ -51,7 +51,7 @@ struct meter {
 	uint64_t util_at_ns; /* when its part was shown */
 	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
 	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
-	uint64_t anew_at_ns; /* up to when windows began behind waits (waits.c) */
+	uint64_t anew_at_ns; /* when a window may begin behind a wait again (waits.c) */
 	uint64_t doubt_ns;   /* for how long waits took longer than costs say */
 	uint64_t doubted_at_ns;
 	int32_t entered;     /* launches that are on their way through the driver */
@@ -136,6 +136,12 @@ static inline unsigned meter_leisure(const struct meter *meter)
 			       LOAD(meter->doubt_ns) < METER_DOUBT_NS
 		       ? METER_LEISURE
 		       : 1;
+}
+
+/* What looks like chance, made of the time: 0 to below_ns, that is less than 4 s. */
+static inline uint64_t meter_chance(uint64_t now_ns, uint64_t below_ns)
+{
+	return (now_ns * 0x9e3779b97f4a7c15u >> 32) * below_ns >> 32;
 }
 
 /* What of a charge is sure to keep the device busy: windows that found costs too low may have taken

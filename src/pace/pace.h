@@ -107,6 +107,9 @@ struct pace_driver {
 	bool (*record)(void *event, const struct pace_work *work); /* in the work's stream */
 	/* Behind all that the work's context was given. False: that cannot be, now or ever. */
 	bool (*fence)(void *event, const struct pace_work *work);
+	/* Whether the device has come to the event; false, too, where nobody knows. A tenth of
+	 * what the next takes. */
+	bool (*is_reached)(void *event);
 	/* Between two events of one stream, or two fences. PACE_UNKNOWN: never to be known. */
 	enum pace_answer (*elapsed)(void *begin, void *end, uint64_t *ret_ns);
 	/* Whether the stream has work that is not done. */
@@ -185,9 +188,10 @@ struct pace_pass {
 bool pace_has_lease(void);
 
 /* Whether a launch that is not being captured may go with the thread's lease, and need not be
- * entered then, nor left: it is charged with the next that is. Of the work, the device does not
- * matter, and the context may be NULL where there is one device. After pace_is_open. */
-bool pace_lease(const struct pace_work *work);
+ * entered then, nor left: it is charged with the next that is. The rest is as in struct pace_work;
+ * the context may be NULL where there is one device. After pace_is_open. */
+bool pace_lease(const void *context, const void *stream, bool per_thread,
+		const struct cost_of *what);
 
 /* Of work that is not being captured, before the driver gets it: returns when the quota lets it go.
  * 0, or what pace_ask says of a lost region. */

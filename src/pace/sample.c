@@ -37,8 +37,8 @@
 #define OVERDUE_LOG2   1                 /* and that are overdue */
 #define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
 #define SOON_NS        (10 * NS_PER_US)
-#define ASKS           6                /* of 1.5 us at least */
-#define ASKS_BEGUN     3                /* of others, a time slice is a thousand times that */
+#define ASKS           6  /* of 1.5 us at least */
+#define ASKS_BEGUN     32 /* of 100 ns at least; others' time slices are a thousand times that */
 #define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may return when it is done */
 #define LONG_WAIT_NS   (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
 
@@ -59,7 +59,7 @@ bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t 
 /* Whichever is due first may be of a kind: the first behind each wait, say. */
 static bool is_chosen(uint64_t now_ns, unsigned one_in_log2)
 {
-	return now_ns * 0x9e3779b97f4a7c15u >> (64 - one_in_log2) == 0;
+	return meter_chance(now_ns, 1u << one_in_log2) == 0;
 }
 
 /* What is known is not sampled soon after something else that is, by the clock or by charges: be it
@@ -85,7 +85,7 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
  * at the same place. */
 static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 {
-	uint64_t spread_ns = (now_ns * 0x9e3779b97f4a7c15u >> 32) * SPREAD_NS >> 32;
+	uint64_t spread_ns = meter_chance(now_ns, SPREAD_NS);
 	unsigned leisure = meter_leisure(meter);
 
 	if (cost_is_new(cost)) {

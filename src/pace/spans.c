@@ -146,9 +146,7 @@ bool span_end(struct span *span, const struct pace_work *work)
 
 bool span_is_begun(const struct span *span)
 {
-	uint64_t none_ns;
-
-	return pace_driver->elapsed(span->begin, span->begin, &none_ns) == PACE_TOOK;
+	return pace_driver->is_reached(span->begin);
 }
 
 void span_close(struct span *span)

@@ -11,14 +11,14 @@
 #include "pacer.h"
 #include "window.h"
 
-#define WAITS_NS      (250 * NS_PER_US)
+#define WAITS_NS      (250 * NS_PER_US) /* in the mean */
+#define LEISURE_TIMES 4
 #define PARTIAL_NS    (1 * NS_PER_MS)
 #define IDLE_WAITS    8 /* waits may be for less than all until that is likely */
 #define WAKE_NS       (20 * NS_PER_US)
 #define AT_ONCE_NS    (2 * NS_PER_US) /* a wait that is shorter was for what was over already */
 #define DOUBT_PART    16
 #define DOUBT_MOST_NS (10 * METER_DOUBT_NS)
-#define ANEW_MOST_NS  (8 * WAITS_NS)       /* of windows that begin one soon after the other */
 #define COPY_BYTES    ((uint64_t)64 << 10) /* less is no more than a launch */
 #define COPY_LONG     ((uint64_t)1 << 20)  /* takes 20 us and more */
 
@@ -170,17 +170,17 @@ static void note(struct meter *meter, bool is_idle)
 		STORE(meter->idle_waits, idle_waits - 1);
 }
 
-/* Whether it is time for one more: in the mean there is one in WAITS_NS, lest what recurs as often
- * is always met at the same place. */
+/* Whether it is time for one more. By chance: what recurs would else always be met at the same
+ * place. */
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
+	uint64_t mean_ns = WAITS_NS * (meter_leisure(meter) > 1 ? LEISURE_TIMES : 1);
 	uint64_t at_ns = LOAD(meter->anew_at_ns);
 
-	if (at_ns < now_ns || at_ns - now_ns > 2 * ANEW_MOST_NS) /* the clock was set back */
-		at_ns = now_ns;
-	if (at_ns - now_ns >= ANEW_MOST_NS)
+	if (at_ns > now_ns &&
+	    at_ns - now_ns <= 2 * WAITS_NS * LEISURE_TIMES) /* or it was set back */
 		return false;
-	STORE(meter->anew_at_ns, at_ns + WAITS_NS);
+	STORE(meter->anew_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
 	return true;
 }
 

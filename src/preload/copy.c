@@ -50,7 +50,7 @@ static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
 		return (struct cost_of){.function = NOT_HELD, .shape = bytes};
 	return (struct cost_of){
 		.function = kind,
-		.shape = launch_hash((uint64_t[]){size_class(bytes), log2_of(row_bytes)}, 2),
+		.shape = launch_hash((uint64_t[]){size_class(bytes), log2_of(row_bytes)}, 1),
 		.blocks = (bytes - 1) / 1024 + 1,
 	};
 }

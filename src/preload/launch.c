@@ -19,15 +19,23 @@
 
 /* -- what is launched -------------------------------------------------------------------------- */
 
-uint64_t launch_hash(const uint64_t *words, unsigned count)
+/* Each word turns over all bits of the product: two of them at once, as launches wait for it. */
+static inline uint64_t hash_pairs(const uint64_t *words, unsigned pairs)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
-	for (unsigned i = 0; i < count; i++) {
-		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
-		hash ^= hash >> 29;
+	for (unsigned i = 0; i < pairs; i++) {
+		unsigned __int128 product = (unsigned __int128)(hash ^ words[2 * i]) *
+					    (0x9e3779b97f4a7c15u ^ words[2 * i + 1]);
+
+		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 	}
 	return hash ? hash : 1;
+}
+
+uint64_t launch_hash(const uint64_t *words, unsigned pairs)
+{
+	return hash_pairs(words, pairs);
 }
 
 /* Pointers to functions and graphs have their low bits free. */
@@ -36,38 +44,43 @@ struct cost_of launch_of_graph(CUgraphExec graph)
 	return (struct cost_of){.function = (uintptr_t)graph | 1, .graph = true};
 }
 
-static struct cost_of of_function(CUfunction function)
+static uint64_t name_of(CUfunction function)
 {
-	return (struct cost_of){.function = (uintptr_t)function | 2};
+	return (uintptr_t)function | 2;
 }
 
-static struct cost_of of_grid(CUfunction function, const unsigned grid[3], const unsigned block[3],
-			      unsigned shared_bytes)
+static struct cost_of of_function(CUfunction function)
 {
-	const uint64_t words[] = {(uint64_t)grid[0] << 32 | grid[1],
-				  (uint64_t)grid[2] << 32 | block[0],
-				  (uint64_t)block[1] << 32 | block[2], shared_bytes};
-	struct cost_of what = of_function(function);
+	return (struct cost_of){.function = name_of(function)};
+}
 
-	what.shape = launch_hash(words, 4);
-	what.blocks = (uint64_t)grid[0] * grid[1] * grid[2];
-	return what;
+static inline struct cost_of of_grid(CUfunction function, unsigned grid_x, unsigned grid_y,
+				     unsigned grid_z, unsigned block_x, unsigned block_y,
+				     unsigned block_z, unsigned shared_bytes)
+{
+	const uint64_t words[] = {(uint64_t)grid_x << 32 | grid_y, (uint64_t)grid_z << 32 | block_x,
+				  (uint64_t)block_y << 32 | block_z, shared_bytes};
+
+	return (struct cost_of){
+		.function = name_of(function),
+		.shape = hash_pairs(words, 2),
+		.blocks = (uint64_t)grid_x * grid_y * grid_z,
+	};
 }
 
 static struct cost_of of_config(const CUlaunchConfig *config, CUfunction function)
 {
 	if (!config)
 		return of_function(function);
-	return of_grid(function, (unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
-		       (unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+	return of_grid(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+		       config->blockDimX, config->blockDimY, config->blockDimZ,
 		       config->sharedMemBytes);
 }
 
 static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
 {
-	return of_grid(params->function,
-		       (unsigned[]){params->gridDimX, params->gridDimY, params->gridDimZ},
-		       (unsigned[]){params->blockDimX, params->blockDimY, params->blockDimZ},
+	return of_grid(params->function, params->gridDimX, params->gridDimY, params->gridDimZ,
+		       params->blockDimX, params->blockDimY, params->blockDimZ,
 		       params->sharedMemBytes);
 }
 
@@ -150,27 +163,23 @@ static CUresult enter(struct launch *launch)
 
 /* What the thread has a lease for. A context is on one device, and so are all if there is just one.
  */
-static bool is_leased(struct pace_work *work)
+static bool is_leased(CUstream stream, bool per_thread, const struct cost_of *what)
 {
 	if (!pace_has_lease() || capture_any())
 		return false;
-	work->context = quota_only_device() >= 0 ? NULL : context_of(work->stream);
-	return pace_lease(work);
+	return pace_lease(quota_only_device() >= 0 ? NULL : context_of(stream), stream, per_thread,
+			  what);
 }
 
-LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
-				   const struct cost_of *what)
+LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool per_thread,
+				 const struct cost_of *what)
 {
 	bool attached, captured;
 	CUresult result;
 	int error;
 
-	launch->pass = (struct pace_pass){.meter = NULL};
-	launch->waits = false;
 	launch->work =
 		(struct pace_work){.stream = stream, .per_thread = per_thread, .what = *what};
-	if (is_leased(&launch->work))
-		return CUDA_SUCCESS;
 	result = state_attach(&attached);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -189,6 +198,16 @@ LAUNCH_ASIDE CUresult launch_begin(struct launch *launch, CUstream stream, bool 
 	if (error)
 		return lose();
 	return pace_asks_all() ? enter(launch) : CUDA_SUCCESS;
+}
+
+CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
+		      const struct cost_of *what)
+{
+	launch->pass.meter = NULL;
+	launch->waits = false;
+	if (is_leased(stream, per_thread, what))
+		return CUDA_SUCCESS;
+	return ask(launch, stream, per_thread, what);
 }
 
 CUresult launch_end(struct launch *launch, CUresult result)
@@ -210,9 +229,8 @@ CUresult launch_end(struct launch *launch, CUresult result)
 		unsigned int sharedMemBytes, CUstream hStream
 #define THE_GRID \
 	f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream
-#define OF_THE_GRID                                            \
-	of_grid(f, (unsigned[]){gridDimX, gridDimY, gridDimZ}, \
-		(unsigned[]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes)
+#define OF_THE_GRID \
+	of_grid(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes)
 
 LAUNCH(cuLaunchKernel, hStream, false, OF_THE_GRID, (GRID, void **kernelParams, void **extra),
        (THE_GRID, kernelParams, extra))
@@ -239,12 +257,10 @@ LAUNCH(cuLaunchKernelEx_ptsz, stream_of_config(config), true, of_config(config, 
 /* The oldest, of CUDA 2: the block's shape is the function's. */
 LAUNCH(cuLaunch, NULL, false, of_function(f), (CUfunction f), (f))
 LAUNCH(cuLaunchGrid, NULL, false,
-       of_grid(f, (unsigned[]){(unsigned)grid_width, (unsigned)grid_height, 1},
-	       (unsigned[]){0, 0, 0}, 0),
+       of_grid(f, (unsigned)grid_width, (unsigned)grid_height, 1, 0, 0, 0, 0),
        (CUfunction f, int grid_width, int grid_height), (f, grid_width, grid_height))
 LAUNCH(cuLaunchGridAsync, hStream, false,
-       of_grid(f, (unsigned[]){(unsigned)grid_width, (unsigned)grid_height, 1},
-	       (unsigned[]){0, 0, 0}, 0),
+       of_grid(f, (unsigned)grid_width, (unsigned)grid_height, 1, 0, 0, 0, 0),
        (CUfunction f, int grid_width, int grid_height, CUstream hStream),
        (f, grid_width, grid_height, hStream))
 

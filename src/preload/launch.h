@@ -33,8 +33,8 @@ void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes);
 /* Returns the driver's result. */
 CUresult launch_end(struct launch *launch, CUresult result);
 
-/* A hash of some words that tell one thing from another; never 0. */
-uint64_t launch_hash(const uint64_t *words, unsigned count);
+/* A hash of some pairs of words that tell one thing from another; never 0. */
+uint64_t launch_hash(const uint64_t *words, unsigned pairs);
 
 /* What an executable graph's launches cost. */
 struct cost_of launch_of_graph(CUgraphExec graph);
@@ -66,4 +66,4 @@ void launch_forget(void); /* in a forked child */
 			go = cuda.name;                                           \
 		return go arguments;                                              \
 	}
-#define LAUNCH_ASIDE __attribute__((noinline, cold))
+#define LAUNCH_ASIDE __attribute__((noinline))

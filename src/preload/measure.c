@@ -43,6 +43,15 @@ static bool fence(void *event, const struct pace_work *work)
 	return capture_fence(work->context, event);
 }
 
+static bool is_reached(void *event)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	CUresult result = cuda.cuEventQuery(event);
+
+	relaxed_end(mode);
+	return result == CUDA_SUCCESS;
+}
+
 static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	CUstreamCaptureMode mode = relaxed_begin();
@@ -92,6 +101,7 @@ const struct pace_driver measure_driver = {
 	.event_make = event_make,
 	.record = record,
 	.fence = fence,
+	.is_reached = is_reached,
 	.elapsed = elapsed,
 	.is_busy = is_busy,
 	.look = limits_look,

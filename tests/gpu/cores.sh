@@ -388,27 +388,27 @@ framework() {
     done
 }
 
-# at_99 NAME READY LEAST COMMAND ARGUMENT…: what a quota of 99 % costs. It comes and goes each second, and what is got under it
-# is compared with what is got right before and after: processors do not go at one speed for a minute. Of all these the
+# at PERCENT NAME READY LEAST COMMAND ARGUMENT…: what a quota costs that is no less than the program wants. It comes and
+# goes each second, and what is got under it is compared with what is got right before and after: processors do not go at one speed for a minute. Of all these the
 # median counts. Beside it is what was got without it after a while, of what it was in the first second, before there was
 # one: nothing of it should stay. A second of it may take 8 ms more than its share, as the bucket is full at first and in
 # debt at last: of shorter turns that would be more. Where the processor is what the program lacks, its seconds differ by
 # a third from each other on some machines, bare, too: with the median goes the range in which it is with 98 % certainty
 # (of ten, the second to the ninth), and a row fails where LEAST, percent, is beyond that. READY: seconds until it can
 # begin.
-at_99() {
-    name=at-99-$1 ready=$2 least=$3
-    shift 3
+at() {
+    percent=$1 name=at-$1-$2 ready=$3 least=$4
+    shift 4
     begin=$(($(date +%s) + ready)) i=0
-    "$build/vgpu" run --name at-99 --cores 99 -- "$@" --begin="$begin" >"$scratch/at-99" 2>"$scratch/at-99.err" &
+    "$build/vgpu" run --name at --cores "$percent" -- "$@" --begin="$begin" >"$scratch/at" 2>"$scratch/at.err" &
     pid=$!
     while [ "$i" -lt 21 ]; do
         sleep "$(date +%s.%N | awk -v at=$((begin + i)) '{ print (at > $1 ? at - $1 : 0) }')"
-        "$build/vgpu" set at-99 --cores "$([ $((i % 2)) = 0 ] && echo none || echo 99)" >/dev/null || break
+        "$build/vgpu" set at --cores "$([ $((i % 2)) = 0 ] && echo none || echo "$percent")" >/dev/null || break
         i=$((i + 1))
     done
-    wait "$pid" || cat "$scratch/at-99.err"
-    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at-99" | tr , '\n' | awk -v name="$name" -v bound="$least" "$median"'
+    wait "$pid" || cat "$scratch/at.err"
+    sed -n 's/.*windows=\([^ ]*\).*/\1/p' "$scratch/at" | tr , '\n' | awk -v name="$name" -v quota="$percent" -v bound="$least" "$median"'
     NR == 1 { first = before = $1 }
     NR % 2 && NR > 1 { ratio[++n] = 100 * 2 * under / ($1 + before); without[n] = before = $1 }
     { under = $1 }
@@ -417,7 +417,7 @@ at_99() {
         least = ratio[2] # which median has sorted
         most = ratio[n - 1]
         bad = n < 10 || most < bound
-        printf "%-24s %5s %10.1f %8s %6s %6s  %s", name, 99, part, "-", "-", "-",
+        printf "%-24s %5s %10.1f %8s %6s %6s  %s", name, quota, part, "-", "-", "-",
             bad ? "FAIL (below " bound ")" : part < bound ? "cannot be told" : "ok"
         if (n == 10 && first)
             printf " (%.1f to %.1f; and %.1f of before, when it was lifted)", least, most, 100 * median(without, n) / first
@@ -426,15 +426,17 @@ at_99() {
     }' || failures=$((failures + 1))
 }
 
-costs_at_99() {
+costs_of_enough() {
     # The simulated driver takes less for a launch than the quota does.
-    if { [ "$simulated" = no ] || [ "$list" = yes ]; } && wanted at-99-empty; then at_99 empty 3 90.9 "$build/bench/calls" each-second; fi
+    if { [ "$simulated" = no ] || [ "$list" = yes ]; } && wanted at-99-empty; then at 99 empty 3 90.9 "$build/bench/calls" each-second; fi
     if wanted at-99-launches; then
-        at_99 launches 3 98 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
+        at 99 launches 3 98 "$shares" "$(iters 132)" --seconds=21 --warm=0 --kernel=2 --in-flight=256
     fi
-    for kind in inference inference-small train; do
-        if wanted "at-99-$kind" && has torch; then at_99 "$kind" 20 98 python3 "$here/shares.py" 21 "$kind"; fi
+    for kind in inference inference-small train decode; do
+        if wanted "at-99-$kind" && has torch; then at 99 "$kind" 20 98 python3 "$here/shares.py" 21 "$kind"; fi
     done
+    # Of the GPU it wants half to two thirds, as fast as the processor is.
+    if wanted at-80-decode && has torch; then at 80 decode 20 98 python3 "$here/shares.py" 21 decode; fi
 }
 
 # Launches of nothing: some runs of each, in turn, and of these the lowest, as processors change their speed; by a third
@@ -497,7 +499,7 @@ tenants 1ms 1000
 host_bound
 vgpu_run
 launch_cost
-costs_at_99
+costs_of_enough
 tenants_train
 framework torch matmul train inference graph
 framework jax jit

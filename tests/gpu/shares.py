@@ -14,7 +14,7 @@ import os
 import time
 from collections import deque
 
-AHEAD = {"train": 2, "inference": 4, "inference-small": 4}  # steps in flight, else 8; more kernels than the driver queues would be waited for
+AHEAD = {"train": 2, "inference": 4, "inference-small": 4, "decode": 1}  # steps in flight, else 8; more kernels than the driver queues would be waited for
 CHANGE_S = 0.25  # until a quota that changes at a window's begin holds, and what was queued before is done
 WARM_S = 0.5  # clocks, and what is chosen or compiled at the first steps
 
@@ -77,6 +77,22 @@ def torch_graph():
     return graph.replay
 
 
+def torch_decode():
+    """As a language model that makes one token after the other: short kernels, and a look at each result."""
+    import torch
+
+    layers = [torch.zeros(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(64)]
+    first = torch.zeros(1, 4096, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        x = first
+        for layer in layers:
+            x = torch.nn.functional.silu(x @ layer)
+        return x.argmax().item
+
+    return step
+
+
 def with_events(step):
     """A step that returns what waits for its end."""
     import torch
@@ -110,6 +126,7 @@ KINDS = {
     "train": lambda: with_events(torch_train()),
     "inference": lambda: with_events(torch_infer(256)),
     "inference-small": lambda: with_events(torch_infer(64)),  # takes all of a processor to feed the GPU
+    "decode": torch_decode,
     "graph": lambda: with_events(torch_graph()),
     "jit": jax_jit,
 }

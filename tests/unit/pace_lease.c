@@ -41,7 +41,7 @@ static bool is_leased_of(void *context, unsigned stream, const struct cost_of *w
 	const struct pace_work work = {
 		.context = context, .stream = &fake.streams[0][stream], .what = *what};
 
-	return !pace_is_open() && pace_lease(&work);
+	return !pace_is_open() && is_leased_for(&work);
 }
 
 static bool is_leased(const struct cost_of *what)
@@ -129,6 +129,49 @@ static void test_leisure(void **state)
 	if (getenv("VERBOSE"))
 		fprintf(stderr, "at leisure: %lu leased of 45000\n", (unsigned long)fake.leased);
 	assert_true(fake.leased > 45000 * 95 / 100);
+	left();
+}
+
+/* How many launches of that length go with one lease of a thread at leisure. Of them no more than a
+ * part is not paid for at any time. empty_at: behind so many the bucket is emptied. */
+static unsigned leased_in_a_row(uint64_t ns, unsigned empty_at)
+{
+	const struct kernel kernel = {.function = ns, .ns = ns};
+	const struct cost_of what = {.function = ns, .shape = 1, .blocks = 1};
+	int64_t charged;
+	unsigned count;
+
+	for (unsigned n = 0; n < 3000; n++) {
+		launch(&kernel);
+		pass(2 * ns);
+	}
+	synchronise(0);
+	launch(&kernel);
+	charged = bucket_of(0)->charged;
+	for (count = 0; is_leased(&what); count++) {
+		int64_t unpaid_ns = (int64_t)(count * ns) - (bucket_of(0)->charged - charged);
+
+		assert_true(unpaid_ns <= 500000 + (int64_t)ns); /* costs are a little off */
+		assert_true(unpaid_ns / (int64_t)ns <= 128);
+		if (count == empty_at) {
+			charged += bucket_level(bucket_of(0));
+			bucket_of(0)->charged += bucket_level(bucket_of(0));
+		}
+		pass(2 * ns);
+	}
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "leased in a row, of %lu ns: %u\n", (unsigned long)ns, count);
+	return count;
+}
+
+/* Then a lease goes on, too, three times, each time that what was launched is paid for; not where
+ * the bucket is emptied meanwhile. */
+static void test_goes_on(void **state)
+{
+	joined_and_known(state, 99);
+	assert_in_range(leased_in_a_row(SHORT_NS, 0), 128, 128);
+	assert_in_range(leased_in_a_row(SHORT_NS, UINT_MAX), 3 * 128, 3 * 128);
+	assert_in_range(leased_in_a_row(30000, UINT_MAX), 3 * 10, 3 * 17);
 	left();
 }
 
@@ -436,7 +479,7 @@ static void test_for_whom(void **state)
 	assert_false(is_leased_of(&context_a, 1, &of_short));
 	assert_true(is_leased(&of_short));
 	assert_true(is_leased_of(NULL, 0, &of_short));
-	assert_false(!pace_is_open() && pace_lease(&own_default));
+	assert_false(!pace_is_open() && is_leased_for(&own_default));
 	launch(&(struct kernel){.function = 8, .ns = 1000}); /* which nobody has seen */
 	assert_false(pace_has_lease());
 	left();
@@ -612,6 +655,7 @@ int main(void)
 		TEST(test_shares),
 		TEST(test_rare),
 		TEST(test_leisure),
+		TEST(test_goes_on),
 		TEST(test_wants_more),
 		TEST(test_pauses),
 		TEST(test_threads_end),

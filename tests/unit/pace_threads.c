@@ -229,6 +229,15 @@ static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 	return PACE_TOOK;
 }
 
+static bool is_reached(void *event)
+{
+	const struct event *it = event;
+
+	pass(100);
+	run_device();
+	return !it->awaits;
+}
+
 static bool is_busy(const struct pace_work *work)
 {
 	pass(1000);
@@ -250,6 +259,7 @@ static const struct pace_driver driver = {
 	.event_make = make_event,
 	.record = record,
 	.fence = fence,
+	.is_reached = is_reached,
 	.elapsed = elapsed,
 	.is_busy = is_busy,
 	.look = look,
@@ -285,7 +295,8 @@ static void launch(struct stream *stream)
 				 .what = {.function = 1 + which, .shape = 1, .blocks = 1}};
 	struct pace_pass pace = {.meter = NULL};
 
-	if (!pace_is_open() && !pace_lease(&work)) {
+	if (!pace_is_open() &&
+	    !pace_lease(work.context, work.stream, work.per_thread, &work.what)) {
 		assert_int_equal(pace_wait(), 0);
 		if (pace_asks_all())
 			assert_int_equal(pace_enter(&pace, &work), 0);
