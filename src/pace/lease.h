@@ -5,7 +5,8 @@
  * threads and processes write, too. So who was let go may launch some more of known cost, at
  * leisure (meter.h) many: they are added up in words of the thread's own, and charged when it asks
  * the next time. Until then nobody else knows of them: so they are a small part of what may go
- * before the bucket is shut. The driver's refusal of one changes nothing of that.
+ * before the bucket is shut. At leisure a lease of which such a part has gone is charged, and goes
+ * on, a few times. The driver's refusal of a launch changes nothing of that.
  *
  * After a pause a thread asks, and after it has waited for its work: that is where the driver can
  * tell that the device was idle, at which costs only guess. So does what is to be sampled: as

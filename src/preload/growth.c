@@ -103,7 +103,8 @@ static const void *handed_out[HANDLES];
 
 void growth_expected(const void *handle)
 {
-	const void **place = &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
+	const void **place =
+		&handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
 
 	if (__atomic_load_n(place, __ATOMIC_RELAXED) == handle || !quota_attached())
 		return;

@@ -1,25 +1,11 @@
-/* Launches that go without asking: which may, what they are charged, and what ends a lease. */
+/* Launches that go without asking: which may, and what ends a lease. */
 #include <limits.h>
-#include <pthread.h>
-#include <semaphore.h>
 
 #include "bucket.h"
 #include "lease.h"
-#include "pace_fake.h"
+#include "pace_lease_fixture.h"
 
-#define SHORT_NS ((uint64_t)2000)
-
-static const struct kernel short_one = {.function = 1, .ns = SHORT_NS};
 static const struct cost_of of_short = {.function = 1, .shape = 1, .blocks = 1};
-
-/* As a process that has launched it for a while. */
-static void joined_and_known(void **state, unsigned cores_pct)
-{
-	joined(state, cores_pct);
-	for (unsigned i = 0; i < 20000; i++)
-		launch(&short_one);
-	fake.leased = 0;
-}
 
 /* Until the next launch would go with the lease. */
 static void until_leased(void)
@@ -60,32 +46,6 @@ static void test_most_are_leased(void **state)
 	assert_in_range(fake.leased, 20000 * 92 / 100, 20000 * 16 / 17 + 1);
 	assert_share("charged", 100 * charged_since(&then), 100, 2, 2);
 	left();
-}
-
-/* Whatever is mixed with whatever, and whether the device is always busy or not. */
-static void test_shares(void **state)
-{
-	static const unsigned quotas[] = {10, 30, 50, 80};
-
-	for (size_t q = 0; q < sizeof(quotas) / sizeof(*quotas); q++)
-		for (unsigned kinds = 1; kinds <= 8; kinds *= 2) {
-			struct kernel kernels[8];
-			double share;
-
-			for (unsigned i = 0; i < kinds; i++)
-				kernels[i] = (struct kernel){.function = 1 + i,
-							     .ns = 1500 + (uint64_t)i * i * 400};
-			joined(state, quotas[q]);
-			share_of(kernels, kinds, NS_PER_S);
-			fake.leased = 0;
-			share = share_of(kernels, kinds, 2 * NS_PER_S);
-			if (getenv("VERBOSE"))
-				fprintf(stderr, "%u kinds: %.2f of %u, %lu leased\n", kinds, share,
-					quotas[q], (unsigned long)fake.leased);
-			assert_true(fake.leased > 0);
-			assert_share("short kernels", share, quotas[q], 3, 2);
-			left();
-		}
 }
 
 /* Of so many launches that are so far apart. level_ns: what is in the bucket. */
@@ -172,289 +132,6 @@ static void test_goes_on(void **state)
 	assert_in_range(leased_in_a_row(SHORT_NS, 0), 128, 128);
 	assert_in_range(leased_in_a_row(SHORT_NS, UINT_MAX), 3 * 128, 3 * 128);
 	assert_in_range(leased_in_a_row(30000, UINT_MAX), 3 * 10, 3 * 17);
-	left();
-}
-
-/* One that leaves the device idle by itself, and wants more than its quota nevertheless. */
-static void test_wants_more(void **state)
-{
-	const struct kernel kernel = {.function = 1, .ns = 5000};
-	struct sums then;
-
-	joined(state, 80);
-	for (unsigned part = 0; part < 2; part++) {
-		then = sums_now();
-		for (uint64_t due_ns = time_ns; time_ns < then.at_ns + NS_PER_S;) {
-			launch(&kernel);
-			due_ns += kernel.ns * 100 / 90;
-			if (due_ns > time_ns)
-				pass(due_ns - time_ns);
-			else if (time_ns - due_ns > MS)
-				due_ns = time_ns;
-		}
-	}
-	assert_share("wants more", share_since(&then), 80, 2, 2);
-	left();
-}
-
-/* Bursts, and pauses in which nobody waits for anything: they are not charged, wherever in a burst
- * it is that the thread asks. */
-static void test_pauses(void **state)
-{
-	static const uint64_t lengths[] = {2000, 5000, 12000};
-	static const unsigned bursts[] = {1, 4, 10, 20, 100}, wants[] = {30, 45, 80};
-
-	for (size_t i = 0; i < 3 * 5 * 3; i++) {
-		const struct kernel kernel = {.function = 1, .ns = lengths[i % 3]};
-		unsigned burst = bursts[i / 3 % 5], want = wants[i / 15];
-		uint64_t each_ns = kernel.ns * burst * 100 / want, due_ns;
-		struct sums then = {.at_ns = 0};
-		double charged;
-
-		joined(state, want < 50 ? 50 : 90);
-		due_ns = time_ns;
-		for (uint64_t end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
-			for (unsigned n = 0; n < burst; n++)
-				launch(&kernel);
-			due_ns += each_ns;
-			if (due_ns > time_ns)
-				pass(due_ns - time_ns);
-			if (!then.at_ns && end_ns - time_ns < NS_PER_S / 2)
-				then = sums_now();
-		}
-		charged = charged_since(&then);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u of %lu ns, wants %u: %.2f, charged %.3f\n", burst,
-				(unsigned long)kernel.ns, want, share_since(&then), charged);
-		assert_share("has pauses", share_since(&then), want, 0.5, 0.5);
-		assert_share("charged for pauses", 100 * charged, 100, 4, 4);
-		left();
-	}
-}
-
-static void *launch_some(void *count)
-{
-	for (uintptr_t i = 0; i < (uintptr_t)count; i++)
-		launch(&short_one);
-	return NULL;
-}
-
-/* Threads that end: what they have not returned is hardly anything. */
-static void test_threads_end(void **state)
-{
-	static const uintptr_t counts[] = {15, 40, 200, 1000};
-
-	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
-		struct sums then;
-		uint64_t end_ns;
-
-		joined_and_known(state, 50);
-		then = sums_now();
-		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
-			pthread_t thread;
-
-			assert_int_equal(
-				pthread_create(&thread, NULL, launch_some, (void *)counts[i]), 0);
-			assert_int_equal(pthread_join(thread, NULL), 0);
-			synchronise(0);
-		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "threads of %lu launches: %.2f of 50, charged %.3f\n",
-				(unsigned long)counts[i], share_since(&then), charged_since(&then));
-		assert_share("threads that end", share_since(&then), 50, 3, 3);
-		left();
-	}
-}
-
-static void *launch_some_at_leisure(void *count)
-{
-	for (uintptr_t i = 0; i < (uintptr_t)count; i++) {
-		launch(&short_one);
-		pass(SHORT_NS * 100 / 80 - CALL_NS);
-	}
-	return NULL;
-}
-
-/* Nor is it where a program wants more than its quota, and would be thought to want less. */
-static void test_threads_end_at_leisure(void **state)
-{
-	static const uintptr_t counts[] = {280, 400, 600, 1000, 3000};
-
-	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
-		struct sums then;
-		uint64_t end_ns;
-
-		joined_and_known(state, 70);
-		pass(10 * MS); /* the bucket is full */
-		then = sums_now();
-		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
-			pthread_t thread;
-
-			assert_int_equal(pthread_create(&thread, NULL, launch_some_at_leisure,
-							(void *)counts[i]),
-					 0);
-			assert_int_equal(pthread_join(thread, NULL), 0);
-		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr,
-				"threads of %lu launches at leisure: %.2f of 70, charged %.3f\n",
-				(unsigned long)counts[i], share_since(&then), charged_since(&then));
-		assert_share("threads that end at leisure", share_since(&then), 70, 4, 4);
-		left();
-	}
-}
-
-/* Which of two threads goes next, so that they go one after the other. */
-static sem_t turns[2];
-static uint64_t turns_end_ns;
-
-#define TURN_NS (SHORT_NS * 2 * 100 / 65)
-
-static void *launch_in_turns(void *arg)
-{
-	unsigned self = (unsigned)(uintptr_t)arg;
-	static uint64_t due_ns;
-	bool goes_on = true;
-
-	while (goes_on) {
-		sem_wait(&turns[self]);
-		goes_on = time_ns < turns_end_ns;
-		if (goes_on)
-			launch(&short_one);
-		if (goes_on && self) {
-			due_ns = due_ns + 10 * TURN_NS < time_ns ? time_ns : due_ns + TURN_NS;
-			if (due_ns > time_ns)
-				pass(due_ns - time_ns);
-		}
-		sem_post(&turns[!self]);
-	}
-	return NULL;
-}
-
-static void in_turns_for(uint64_t ns)
-{
-	pthread_t threads[2];
-
-	turns_end_ns = time_ns + ns;
-	sem_init(&turns[0], 0, 1);
-	sem_init(&turns[1], 0, 0);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(
-			pthread_create(&threads[i], NULL, launch_in_turns, (void *)(uintptr_t)i),
-			0);
-	for (unsigned i = 0; i < 2; i++)
-		pthread_join(threads[i], NULL);
-}
-
-/* Neither knows from its own launches when the device is idle. */
-static void test_threads_in_turns(void **state)
-{
-	struct sums then;
-
-	joined_and_known(state, 75);
-	in_turns_for(NS_PER_S / 10);
-	then = sums_now();
-	in_turns_for(NS_PER_S / 5);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "threads in turns: %.2f of 65, charged %.3f\n", share_since(&then),
-			charged_since(&then));
-	assert_share("threads in turns", share_since(&then), 65, 1, 1);
-	assert_share("charged", 100 * charged_since(&then), 100, 10, 5);
-	left();
-}
-
-static void test_streams_in_turns(void **state)
-{
-	const struct kernel others[] = {short_one, {.function = 1, .ns = SHORT_NS, .stream = 1}};
-	unsigned turn = 0;
-
-	joined_and_known(state, 99);
-	while (turn < 100) /* until an asking one was of the other stream */
-		launch_each(others, 2, &turn);
-	fake.leased = 0;
-	while (turn < 1000)
-		launch_each(others, 2, &turn);
-	assert_int_equal(fake.leased, 0);
-	left();
-}
-
-static unsigned samples_of(uint64_t function)
-{
-	const struct cost_of what = {.function = function, .shape = 1, .blocks = 1};
-
-	return cost_find(&what)->samples;
-}
-
-/* Of all kinds that take turns, each is measured by itself now and then: also where each step is
- * waited for, and beside longer ones. */
-static void test_all_are_sampled(void **state)
-{
-	for (unsigned how = 0; how < 3; how++) {
-		struct kernel kernels[40];
-		unsigned kinds = how == 0 ? 40 : how == 1 ? 14 : 4, least = UINT_MAX, most = 0;
-
-		for (unsigned i = 0; i < kinds; i++)
-			kernels[i] = (struct kernel){.function = 1 + i,
-						     .ns = how == 2 && !i ? 50000 : SHORT_NS};
-		joined(state, 99);
-		while (time_ns < then_ns && samples_of(1) < 50) {
-			for (unsigned i = 0; i < kinds; i++)
-				launch(&kernels[i]);
-			if (how == 1) {
-				synchronise(0);
-				pass(20000);
-			}
-		}
-		for (unsigned i = 0; i < kinds; i++) {
-			unsigned samples = samples_of(1 + i);
-
-			least = samples < least ? samples : least;
-			most = samples > most ? samples : most;
-		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "samples: %u to %u\n", least, most);
-		assert_true(least > most / 2);
-		if (how == 0) /* what is not sampled now is put off for all */
-			assert_true(fake.leased > fake.submitted / 2);
-		left();
-	}
-}
-
-/* So what they cost is learned anew, where windows tell little. */
-static void test_grown_beside_others(void **state)
-{
-	struct kernel kernels[4] = {{.function = 1, .ns = 50000}};
-	struct sums then;
-	unsigned turn = 0;
-
-	joined(state, 60);
-	fake.neighbours = true;
-	for (unsigned ten = 1; ten <= 10; ten += 9) {
-		for (unsigned i = 1; i < 4; i++)
-			kernels[i] = (struct kernel){.function = 1 + i, .ns = ten * SHORT_NS};
-		then = sums_now();
-		while (time_ns < then.at_ns + 3 * NS_PER_S)
-			launch_each(kernels, 4, &turn);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "beside others: %.2f of 60\n", share_since(&then));
-		assert_share("grown", share_since(&then), 60, 6, 6);
-	}
-	left();
-}
-
-/* A hundred times as long all at once: no more go before that is seen than if each had asked. */
-static void test_hundredfold(void **state)
-{
-	struct kernel kernel = {.function = 1, .ns = 600};
-
-	joined(state, 50);
-	for (unsigned i = 0; i < 100000; i++)
-		launch(&kernel);
-	kernel.ns *= 100;
-	for (unsigned i = 0; i < 10000; i++) {
-		launch(&kernel);
-		assert_true(fake.done_ns[0] < time_ns + 80 * MS);
-	}
 	left();
 }
 
@@ -579,25 +256,6 @@ static void test_shut(void **state)
 	left();
 }
 
-/* As all costs are, which are too high for what is shorter than its sample's events. */
-static void test_trimmed(void **state)
-{
-	const struct kernel tiny = {.function = 1, .ns = 600};
-	int64_t charged, corrected;
-
-	joined(state, 50);
-	share_of(&tiny, 1, NS_PER_S);
-	charged = bucket_of(0)->charged;
-	corrected = bucket_of(0)->corrected;
-	fake.leased = 0;
-	share_of(&tiny, 1, NS_PER_S);
-	charged = bucket_of(0)->charged - charged;
-	corrected = bucket_of(0)->corrected - corrected;
-	assert_true(fake.leased > 1000);
-	assert_true(corrected > -charged / 10 && corrected < charged / 10);
-	left();
-}
-
 /* While something that was waited for in vain is not over, each launch counts. */
 static void test_stuck(void **state)
 {
@@ -651,29 +309,10 @@ static void test_forgotten(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_most_are_leased),
-		TEST(test_shares),
-		TEST(test_rare),
-		TEST(test_leisure),
-		TEST(test_goes_on),
-		TEST(test_wants_more),
-		TEST(test_pauses),
-		TEST(test_threads_end),
-		TEST(test_threads_end_at_leisure),
-		TEST(test_threads_in_turns),
-		TEST(test_streams_in_turns),
-		TEST(test_grown_beside_others),
-		TEST(test_all_are_sampled),
-		TEST(test_hundredfold),
-		TEST(test_for_whom),
-		TEST(test_seniority),
-		TEST(test_words),
-		TEST(test_waited),
-		TEST(test_shut),
-		TEST(test_trimmed),
-		TEST(test_stuck),
-		TEST(test_old),
-		TEST(test_forgotten),
+		TEST(test_most_are_leased), TEST(test_rare),     TEST(test_leisure),
+		TEST(test_goes_on),         TEST(test_for_whom), TEST(test_seniority),
+		TEST(test_words),           TEST(test_waited),   TEST(test_shut),
+		TEST(test_stuck),           TEST(test_old),      TEST(test_forgotten),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
