@@ -13,7 +13,7 @@
 #define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
 #define LEASE_CALL_NS  (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
 #define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
-#define LEASE_PARTS    3 /* at leisure: it goes on so often, each time that it is paid for */
+#define LEASE_PARTS    3                /* of a lease at leisure, each paid for before the next */
 
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
@@ -26,8 +26,8 @@ static PACE_OF_THREAD struct lease {
 	uint64_t gap_ns;        /* from one to the next, at most */
 	uint64_t until_ns;      /* then it ends, clock_steady_ns() */
 	uint32_t left;          /* launches that may be made yet; none: there is no lease */
-	uint32_t parts;         /* how often it goes on, when it is paid for */
-	uint32_t part;          /* launches until it has to be */
+	uint32_t parts;         /* that come yet, when this one is paid for */
+	uint32_t part;          /* launches of one */
 	uint32_t charged;       /* how many were made that are not paid for, and */
 	struct tally_many many; /* what they are */
 } lease;
