@@ -13,7 +13,7 @@
 # are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
 # it takes bare or without a quota, and with a quota of 99 programs take 1.02 of what they take without one.
 #
-# Runs are of 3 seconds, but where a row needs more: the whole table takes 11 minutes.
+# Runs are of 3 seconds, but where a row needs more: the whole table takes 13 minutes.
 set -eu
 
 usage() {
