@@ -24,9 +24,9 @@ static inline uint64_t hash_pairs(const uint64_t *words, unsigned pairs)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
-	for (unsigned i = 0; i < pairs; i++) {
-		unsigned __int128 product = (unsigned __int128)(hash ^ words[2 * i]) *
-					    (0x9e3779b97f4a7c15u ^ words[2 * i + 1]);
+	for (; pairs; pairs--, words += 2) {
+		unsigned __int128 product =
+			(unsigned __int128)(hash ^ words[0]) * (0x9e3779b97f4a7c15u ^ words[1]);
 
 		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 	}
