@@ -56,7 +56,7 @@ help:
 	@echo 'aarch64    the cross-compiled library, and its doors, memory and launches under qemu; needs gcc-aarch64-linux-gnu and qemu-user-static'
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
-	@echo 'gpu-check  the tests that need a GPU that nobody else uses, a quarter of an hour'
+	@echo 'gpu-check  the tests that need a GPU that nobody else uses, some 20 minutes'
 	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
 	@echo 'deb        Debian packages in build/deb; needs debhelper'

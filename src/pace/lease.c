@@ -25,11 +25,10 @@ static PACE_OF_THREAD struct lease {
 	uint64_t left_ns;       /* that may be charged yet, until it is paid for */
 	uint64_t gap_ns;        /* from one to the next, at most */
 	uint64_t until_ns;      /* then it ends, clock_steady_ns() */
-	uint32_t left;          /* launches that may be made yet; none: there is no lease */
 	uint32_t parts;         /* that come yet, when this one is paid for */
 	uint32_t part;          /* launches of one */
-	uint32_t charged;       /* how many were made that are not paid for, and */
-	struct tally_many many; /* what they are */
+	uint32_t left;          /* of this one that may be made yet; the others are not paid for, */
+	struct tally_many many; /* and are that */
 } lease;
 
 static PACE_OF_THREAD uint32_t launches; /* of the thread, as far as they matter */
@@ -45,7 +44,7 @@ static bool words_let_go(void)
 
 bool pace_has_lease(void)
 {
-	return lease.left != 0;
+	return lease.left || lease.parts;
 }
 
 static bool is_for(const void *context, const void *stream, bool per_thread)
@@ -62,15 +61,19 @@ static uint64_t part_ns(const struct meter *meter)
 	return part_ns < most_ns ? part_ns : most_ns;
 }
 
+static uint32_t unpaid(void)
+{
+	return lease.part - lease.left;
+}
+
 static void pay(void)
 {
 	struct meter *meter = lease.meter;
 
 	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
 	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
-	ADD(meter->window.launches, lease.charged);
-	launches += launches < METER_LEISURE * LEASE_AFTER ? lease.charged : 0;
-	lease.charged = 0;
+	ADD(meter->window.launches, unpaid());
+	launches += launches < METER_LEISURE * LEASE_AFTER ? unpaid() : 0;
 }
 
 /* Whether it goes on for that: to be paid for, it need not ask. */
@@ -80,6 +83,7 @@ static bool goes_on(uint64_t ns)
 		return false;
 	lease.parts--;
 	pay();
+	lease.left = lease.part;
 	lease.left_ns = part_ns(lease.meter);
 	lease.many = tally_many_begin(&lease.meter->tally);
 	return ns <= lease.left_ns;
@@ -102,10 +106,9 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
 	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
 	    sample_is_due(lease.meter, cost, now_ns) ||
 	    !tally_many_is_alone(&lease.meter->tally, &lease.many) ||
-	    ((ns > lease.left_ns || lease.charged >= lease.part) && !goes_on(ns)))
+	    ((ns > lease.left_ns || !lease.left) && !goes_on(ns)))
 		return false;
 	lease.left--;
-	lease.charged++;
 	lease.left_ns -= ns;
 	lease.at_ns = now_ns;
 	charge_ns = window_trim(lease.meter, ns);
@@ -118,14 +121,13 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
 void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns)
 {
 	unsigned leisure = meter_leisure(meter), seniority = launches / LEASE_AFTER,
-		 times = seniority < leisure ? seniority : leisure,
-		 parts = leisure > 1 ? LEASE_PARTS : 1;
+		 times = seniority < leisure ? seniority : leisure;
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
 	if (seniority < METER_LEISURE)
 		launches++;
-	if (!seniority)
+	if (!seniority || barred)
 		return;
 	lease = (struct lease){
 		.meter = meter,
@@ -137,22 +139,22 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.until_ns = now_ns + LEASE_LONG_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
 		.left_ns = part_ns(meter),
-		.left = barred ? 0 : LEASE_LAUNCHES * times * parts,
-		.parts = parts - 1,
+		.parts = leisure > 1 ? LEASE_PARTS - 1 : 0,
 		.part = LEASE_LAUNCHES * times,
+		.left = LEASE_LAUNCHES * times,
 		.many = tally_many_begin(&meter->tally),
 	};
 }
 
 void lease_return(void)
 {
-	lease.left = 0;
-	if (lease.charged)
+	if (unpaid())
 		pay();
+	lease.parts = lease.part = lease.left = 0;
 }
 
 void lease_forget(void)
 {
-	lease = (struct lease){.left = 0};
+	lease = (struct lease){.part = 0};
 	launches = 0;
 }

@@ -1,8 +1,9 @@
 /*
  * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
  * for all that there is, as the device is idle behind them, each may end one; at leisure (meter.h)
- * only what has begun behind one, which is one in WAITS_NS. Programs that keep the device busy wait
- * for an event now and then, or before each launch: there only windows end that are older.
+ * only what has begun behind one, which is one in LEISURE_TIMES * WAITS_NS. Programs that keep the
+ * device busy wait for an event now and then, or before each launch: there only windows end that
+ * are older.
  */
 #include "waits.h"
 

@@ -20,7 +20,7 @@
 /* -- what is launched -------------------------------------------------------------------------- */
 
 /* Each word turns over all bits of the product: two of them at once, as launches wait for it. */
-static inline uint64_t hash_pairs(const uint64_t *words, unsigned pairs)
+uint64_t launch_hash(const uint64_t *words, unsigned pairs)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
@@ -31,11 +31,6 @@ static inline uint64_t hash_pairs(const uint64_t *words, unsigned pairs)
 		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
 	}
 	return hash ? hash : 1;
-}
-
-uint64_t launch_hash(const uint64_t *words, unsigned pairs)
-{
-	return hash_pairs(words, pairs);
 }
 
 /* Pointers to functions and graphs have their low bits free. */
@@ -63,7 +58,7 @@ static inline struct cost_of of_grid(CUfunction function, unsigned grid_x, unsig
 
 	return (struct cost_of){
 		.function = name_of(function),
-		.shape = hash_pairs(words, 2),
+		.shape = launch_hash(words, 2),
 		.blocks = (uint64_t)grid_x * grid_y * grid_z,
 	};
 }

@@ -66,4 +66,5 @@ void launch_forget(void); /* in a forked child */
 			go = cuda.name;                                           \
 		return go arguments;                                              \
 	}
+/* Not cold, which is compiled for size: under a compute quota every launch goes this way. */
 #define LAUNCH_ASIDE __attribute__((noinline))

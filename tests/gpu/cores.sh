@@ -13,7 +13,7 @@
 # are not busy all the time, and the card's clock goes up when it has less to do: there, 8. A launch may take 1.1 of what
 # it takes bare or without a quota, and with a quota of 99 programs take 1.02 of what they take without one.
 #
-# Runs are of 3 seconds, but where a row needs more: the whole table takes 13 minutes.
+# Runs are of 3 seconds, but where a row needs more: the whole table takes some 14 minutes.
 set -eu
 
 usage() {
@@ -389,13 +389,13 @@ framework() {
 }
 
 # at PERCENT NAME READY LEAST COMMAND ARGUMENT…: what a quota costs that is no less than the program wants. It comes and
-# goes each second, and what is got under it is compared with what is got right before and after: processors do not go at one speed for a minute. Of all these the
-# median counts. Beside it is what was got without it after a while, of what it was in the first second, before there was
-# one: nothing of it should stay. A second of it may take 8 ms more than its share, as the bucket is full at first and in
-# debt at last: of shorter turns that would be more. Where the processor is what the program lacks, its seconds differ by
-# a third from each other on some machines, bare, too: with the median goes the range in which it is with 98 % certainty
-# (of ten, the second to the ninth), and a row fails where LEAST, percent, is beyond that. READY: seconds until it can
-# begin.
+# goes each second, and what is got under it is compared with what is got right before and after: processors do not go
+# at one speed for a minute. Of all these the median counts. Beside it is what was got without it after a while, of what
+# it was in the first second, before there was one: nothing of it should stay. A second of it may take 8 ms more than its
+# share, as the bucket is full at first and in debt at last: of shorter turns that would be more. Where the processor is
+# what the program lacks, its seconds differ by a third from each other on some machines, bare, too: with the median goes
+# the range in which it is with 98 % certainty (of ten, the second to the ninth), and a row fails where LEAST, percent,
+# is beyond that. READY: seconds until it can begin.
 at() {
     percent=$1 name=at-$1-$2 ready=$3 least=$4
     shift 4

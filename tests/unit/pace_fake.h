@@ -115,6 +115,7 @@ static struct fake {
 	bool came_to_idle; /* the last of them did */
 	uint64_t fences;
 	uint64_t calls;     /* of the driver, to measure */
+	uint64_t records;   /* of these, events in a stream */
 	uint64_t leased;    /* launches that went with a lease */
 	bool beside;        /* streams run beside each other */
 	bool blocks;        /* a launch returns when it is done */
@@ -223,6 +224,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	const struct fake_stream *stream = stream_of(work);
 	struct fake_event *it = event;
 
+	fake.records++;
 	fake.calls++;
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);

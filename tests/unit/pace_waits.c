@@ -310,7 +310,57 @@ static void test_pauses(void **state)
 	       .wait = FOR_EVENT});
 }
 
-/* More waits than windows may begin soon after each other at leisure, and than there are spans. */
+/* A round of a millisecond with WAITS of them: behind which of them windows begin in a second. */
+#define WAITS 4
+
+static unsigned count_begun(unsigned ret_behind[WAITS])
+{
+	unsigned count = 0;
+
+	memset(ret_behind, 0, WAITS * sizeof(*ret_behind));
+	for (unsigned n = 0; n < 1000; n++) {
+		uint64_t round_ns = time_ns + (uint64_t)MS;
+
+		for (unsigned i = 0; i < WAITS; i++) {
+			uint64_t before = fake.records;
+
+			go(1, 100000); /* which asks */
+			ret_behind[i] += fake.records > before;
+			count += fake.records > before;
+			wait_for(stream->done_ns, true);
+		}
+		assert_true(time_ns < round_ns);
+		pass(round_ns - time_ns);
+	}
+	return count;
+}
+
+/* At leisure that is once in a millisecond in the mean, and behind each at times, mostly where time
+ * has gone by; also when the clock was set back. */
+static void test_waits_at_leisure(void **state)
+{
+	unsigned behind[WAITS];
+
+	joined(state, 99);
+	stream = &fake.streams[0][0];
+	for (unsigned second = 0; second < 3; second++) {
+		unsigned count = count_begun(behind);
+
+		if (getenv("VERBOSE"))
+			fprintf(stderr, "begun: %u, behind each %u %u %u %u\n", count, behind[0],
+				behind[1], behind[2], behind[3]);
+		if (second > 0)
+			assert_in_range(count, 500, 1100);
+		for (unsigned k = 0; second > 0 && k < WAITS; k++)
+			assert_true(behind[k] > count / 32);
+		if (second == 1)
+			wall_ahead_ns -= (int64_t)NS_PER_S;
+	}
+	wall_ahead_ns += (int64_t)NS_PER_S;
+	left();
+}
+
+/* More waits than spans. */
 static void test_many_waits(void **state)
 {
 	CHECK("many waits", check_charged,
@@ -569,12 +619,16 @@ static void test_looks(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_stream),          TEST(test_event),        TEST(test_slow_calls),
-		TEST(test_unlike_and_slow), TEST(test_questions),    TEST(test_earlier),
-		TEST(test_streams),         TEST(test_idle_between), TEST(test_pauses),
-		TEST(test_copies),          TEST(test_many_copies),  TEST(test_costs_too_high),
-		TEST(test_ended_streams),   TEST(test_many_waits),   TEST(test_copy_and_other),
-		TEST(test_other_context),   TEST(test_half),         TEST(test_looks),
+		TEST(test_stream),         TEST(test_event),
+		TEST(test_slow_calls),     TEST(test_unlike_and_slow),
+		TEST(test_questions),      TEST(test_earlier),
+		TEST(test_streams),        TEST(test_idle_between),
+		TEST(test_pauses),         TEST(test_waits_at_leisure),
+		TEST(test_copies),         TEST(test_many_copies),
+		TEST(test_costs_too_high), TEST(test_ended_streams),
+		TEST(test_many_waits),     TEST(test_copy_and_other),
+		TEST(test_other_context),  TEST(test_half),
+		TEST(test_looks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -425,8 +425,7 @@ static void storm(void)
 	CHECK_AT_MOST(device.used, QUOTA + AT_ONCE * GRANULE);
 	/* Who waits, waits for others, who are each held up as the scene itself was. */
 	CHECK_AT_MOST(so_far.longest_us, HANG_MS * 1000 + AT_ONCE * so_far.pass_us);
-	/* It was a storm, and more was wanted than there is; how often, the machine's speed says.
-	 */
+	/* It was a storm, and more was wanted than there is: how often depends on the machine. */
 	CHECK_AT_MOST(count / 4, tally->with_context);
 	CHECK_AT_MOST(1, tally->refused_processes);
 	assert_nobody();
