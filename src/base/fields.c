@@ -1,3 +1,8 @@
+/*
+ * The digits are read here and not by strtol and its kin: newer C libraries compile those to
+ * symbols
+ * (__isoc23_strtol) that older C libraries lack, and libvgpu.so must load on both.
+ */
 #include "fields.h"
 
 #include <stddef.h>
@@ -21,12 +26,27 @@ const char *field_at(const char *line, unsigned n)
 	return *field ? field : NULL;
 }
 
-uint64_t field_number(const char *line, unsigned n)
+static uint64_t leading_number(const char *digit)
 {
-	const char *digit = field_at(line, n);
 	uint64_t number = 0;
 
-	for (; digit && *digit >= '0' && *digit <= '9'; digit++)
+	for (; *digit >= '0' && *digit <= '9'; digit++)
 		number = number * 10 + (uint64_t)(*digit - '0');
 	return number;
+}
+
+uint64_t field_number(const char *line, unsigned n)
+{
+	const char *field = field_at(line, n);
+
+	return field ? leading_number(field) : 0;
+}
+
+int64_t field_signed(const char *line, unsigned n)
+{
+	const char *field = field_at(line, n);
+
+	if (!field)
+		return 0;
+	return *field == '-' ? -(int64_t)leading_number(field + 1) : (int64_t)leading_number(field);
 }

@@ -8,7 +8,6 @@
  * (time_namespaces(7)).
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -26,13 +25,14 @@ static uint64_t ahead_ns;       /* modulo 2^64, as it may be behind; atomic */
 static bool is_raw_cheap(void)
 {
 	struct utsname name;
-	char *end;
-	long major, minor;
+	const char *dot;
+	uint64_t major, minor;
 
 	if (sys_uname(&name) < 0)
 		return false;
-	major = strtol(name.release, &end, 10);
-	minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+	dot = strchr(name.release, '.');
+	major = field_number(name.release, 0);
+	minor = dot ? field_number(dot + 1, 0) : 0;
 	return major > 5 || (major == 5 && minor >= 3);
 }
 
@@ -42,16 +42,15 @@ static uint64_t namespace_ahead_ns(void)
 	char text[256];
 	int fd = sys_open("/proc/self/timens_offsets", O_RDONLY, 0);
 	long len = fd < 0 ? fd : sys_read(fd, text, sizeof(text) - 1);
-	const char *seconds;
 
 	if (fd >= 0)
 		sys_close(fd);
 	if (len <= 0)
 		return 0; /* no such namespaces, or no /proc */
 	text[len] = '\0';
-	seconds = strncmp(text, "monotonic ", 10) == 0 ? field_at(text, 1) : NULL;
-	return seconds ? (uint64_t)strtoll(seconds, NULL, 10) * NS_PER_S + field_number(text, 2)
-		       : 0;
+	if (strncmp(text, "monotonic ", 10) != 0)
+		return 0;
+	return (uint64_t)field_signed(text, 1) * NS_PER_S + field_number(text, 2);
 }
 
 void clock_find_steady(void)
