@@ -175,11 +175,12 @@ static void *translate(const struct lookup *lookup, void *found)
 }
 
 /* Where the loader would find our own export: what it would find if we were not there, translated.
- */
+ * A driver out of the global scope counts as found. The driver's names have no versions, so a
+ * lookup of one with a version fails, as it does without us. */
 static struct answer in_our_place(const struct lookup *lookup)
 {
-	void *original = hook_original(lookup->hook); /* perhaps out of the global scope */
-	void *below = look_up(lookup, RTLD_NEXT);     /* leaves its dlerror if there is none */
+	void *original = lookup->version ? NULL : hook_original(lookup->hook);
+	void *below = look_up(lookup, RTLD_NEXT); /* leaves its dlerror if there is none */
 
 	if (!below && original) {
 		libc_functions()->dlerror();

@@ -47,19 +47,20 @@ static inline void answers_print(const char *who, void *handle)
 	}
 }
 
-/* The driver's symbols have no versions: dlvsym does not find them, in any. */
+/* The driver's symbols have no versions: dlvsym does not find them, in any. The version "" is not
+ * asked for: glibc before 2.41 crashes on it, with us and without. */
 static inline void answers_print_versions(void)
 {
 	static const char *const names[] = {"cuMemAlloc_v2", "cuInit", "cuStreamGetFlags"};
-	static const char *const versions[] = {"NONE", LIBC_BASE, "libcuda.so.1", ""};
+	static const char *const versions[] = {"NONE", LIBC_BASE, "libcuda.so.1"};
 	void *const handles[] = {RTLD_DEFAULT, RTLD_NEXT, driver_opened(), opened(NULL, RTLD_LAZY)};
 	char label[128];
 
-	for (size_t i = 0; i < 3 * 4 * 4; i++) {
-		const char *name = names[i % 3], *version = versions[i / 3 % 4];
+	for (size_t i = 0; i < 4 * 3 * 3; i++) {
+		const char *name = names[i % 3], *version = versions[i / 3 % 3];
 
-		snprintf(label, sizeof(label), "handle %zu, version %s", i / 12, version);
-		print_place(label, name, dlvsym(handles[i / 12], name, version));
+		snprintf(label, sizeof(label), "handle %zu, version %s", i / 9, version);
+		print_place(label, name, dlvsym(handles[i / 9], name, version));
 		printf("    %s\n", dlerror() ? "an error" : "no error");
 	}
 }

@@ -4,6 +4,7 @@
 . "$(dirname "$0")/slice.sh"
 in_slice LD_PRELOAD= "$@" >"$directory/without" 2>"$directory/without.err"
 without=$?
+[ "$without" -lt 128 ] || fail "is killed by signal $((without - 128)) without the library: nothing is compared"
 in_slice "$@" >"$directory/with" 2>"$directory/with.err"
 with=$?
 [ "$with" -eq "$without" ] || fail "status $with with the library, $without without"
