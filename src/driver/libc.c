@@ -1,5 +1,6 @@
 #include "libc.h"
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -44,6 +45,24 @@ static bool fill_from(void *arg, const struct object *object)
 	return f->dlsym && f->dlvsym && f->dlopen && f->dlclose && f->dlerror && f->dlinfo;
 }
 
+/*
+ * Before glibc 2.34 these functions are libdl's, and a program that links the driver alone may not
+ * have loaded it. libc itself loads libraries there by a function of its own (for NSS and iconv).
+ * It returns once libdl is ready for use, also where another thread has just begun to load it and
+ * the object is in the list already.
+ */
+static void load_libdl(void)
+{
+	enum { FROM_DLOPEN = (int)0x80000000 }; /* __RTLD_DLOPEN: glibc's own callers set it */
+	void *(*open_library)(const char *name, int mode) = NULL;
+	struct object libc;
+
+	if (objects_named("libc.so.6", &libc))
+		take(&libc, "__libc_dlopen_mode", &open_library);
+	if (open_library)
+		open_library("libdl.so.2", RTLD_NOW | FROM_DLOPEN);
+}
+
 /* A table that is filled once. */
 struct table {
 	struct libc_functions functions;
@@ -58,6 +77,7 @@ static const struct libc_functions *filled(struct table *table, bool libc_only)
 
 	if (__atomic_load_n(&table->filled, __ATOMIC_ACQUIRE))
 		return &table->functions;
+	load_libdl();
 	if (objects_containing(table, &self))
 		fill.after = libc_only ? NULL : self.dynamic;
 	objects_each(fill_from, &fill);

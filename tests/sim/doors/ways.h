@@ -5,6 +5,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
@@ -37,9 +38,13 @@ static inline void *driver_opened(void)
 	return opened(DRIVER, RTLD_LAZY);
 }
 
+/* The library that has the loader's functions: libdl before glibc 2.34. */
 static inline void *libc_opened(void)
 {
-	return opened("libc.so.6", RTLD_LAZY);
+	unsigned minor = 0;
+
+	sscanf(gnu_get_libc_version(), "2.%u", &minor);
+	return opened(minor < 34 ? "libdl.so.2" : "libc.so.6", RTLD_LAZY);
 }
 
 static void *by_handle(const char *symbol)
