@@ -5,6 +5,7 @@
  * REGION_LOCK_PATIENCE_NS; the limit is never passed; and afterwards the region's figures are those
  * of the living, to the byte, with what they share counted once, and what the dead one had is free.
  */
+#include "choose.h"
 #include "crowd.h"
 #include "doomed.h"
 
@@ -542,6 +543,6 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "test_killed_at_stores") == 0 && !watched_is_possible())
 		return 77;
-	cmocka_set_test_filter(argc > 1 ? argv[1] : "*");
+	choose_test(tests, sizeof(tests) / sizeof(*tests), argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

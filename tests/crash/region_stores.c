@@ -6,6 +6,7 @@
  * leaves is whole for whoever comes next, or was there.
  */
 #include "aftermath.h"
+#include "choose.h"
 #include "keeper.h"
 #include "region_internal.h"
 #include "watched.h"
@@ -555,6 +556,6 @@ int main(int argc, char **argv)
 
 	if (!watched_is_possible())
 		return 77;
-	cmocka_set_test_filter(argc > 1 ? argv[1] : "*");
+	choose_test(tests, sizeof(tests) / sizeof(*tests), argc, argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -157,6 +157,16 @@ static bool play(const struct scene *scene)
 	return false;
 }
 
+/* A name that a test's CMake line misspells must not make a test of nothing. */
+static bool is_known(const char *name, const struct scene *scenes, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(name, scenes[i].name))
+			return true;
+	fprintf(stderr, "there is no scene \"%s\" in this program\n", name);
+	return false;
+}
+
 static bool is_wanted(const char *name, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -169,6 +179,9 @@ int scenes_play(const struct scene *scenes, size_t count, int argc, char **argv)
 {
 	unsigned failures = 0;
 
+	for (int i = 1; i < argc; i++)
+		if (!is_known(argv[i], scenes, count))
+			return 1;
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < count; i++) {
 		uint64_t began = now_ms();
