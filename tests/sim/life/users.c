@@ -3,6 +3,7 @@
  * another clock. They are held together all the same.
  */
 #include "life.h"
+#include "spaces.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -303,9 +304,12 @@ int main(int argc, char **argv)
 					      SCENE(another_clock_second)};
 	const char *subject = argc > 1 ? argv[1] : "libraries";
 
-	if (!strcmp(subject, "users"))
-		return geteuid() ? skip("to be another user needs root")
-				 : SCENES_PLAY(users, argc - 1, argv + 1);
+	if (!strcmp(subject, "users")) {
+		const char *obstacle =
+			geteuid() ? "to be another user needs root" : space_user_obstacle(NOBODY);
+
+		return obstacle ? skip(obstacle) : SCENES_PLAY(users, argc - 1, argv + 1);
+	}
 	if (!strcmp(subject, "clocks"))
 		return can_shift_clock() ? SCENES_PLAY(clocks, argc - 1, argv + 1)
 					 : skip("no time namespace can be made here");

@@ -219,7 +219,12 @@ static int play(int argc, char **argv)
 {
 	static const struct scene scenes[] = {SCENE(by_several_paths), SCENE(small_disks),
 					      SCENE(no_proc), SCENE(anothers_proc)};
+	const char *obstacle = space_mounts_obstacle();
 
+	if (obstacle) {
+		printf("skipped: %s\n", obstacle);
+		return 77;
+	}
 	return SCENES_PLAY(scenes, argc, argv);
 }
 

@@ -47,10 +47,14 @@ void space_end(void)
 	outside = -1;
 }
 
+static bool has_own_mounts(void)
+{
+	return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+}
+
 void space_own_mounts(void)
 {
-	must(unshare(CLONE_NEWNS) == 0, "a mount namespace");
-	must(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0, "mounts made private");
+	must(has_own_mounts(), "mounts of the process's own");
 }
 
 static int write_text(const char *path, const char *text)
@@ -80,7 +84,7 @@ int space_become_root(void)
 	return error ? error : write_text("/proc/self/gid_map", groups);
 }
 
-/* -- the program ------------------------------------------------------------------------------ */
+/* -- what cannot be done here ------------------------------------------------------------------ */
 
 static int wait_for(pid_t pid)
 {
@@ -90,6 +94,67 @@ static int wait_for(pid_t pid)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
+
+/* Whether a child of that user can do it. A namespace may have no such user: then it is this one.
+ */
+static bool a_child_can(bool (*act)(void), uid_t uid)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		bool became = (setresgid(uid, uid, uid) == 0 || errno == EINVAL) &&
+			      (setresuid(uid, uid, uid) == 0 || errno == EINVAL);
+
+		prctl(PR_SET_DUMPABLE, 1); /* lost with the user, and with it its own /proc */
+		_exit(became && act() ? 0 : 1);
+	}
+	return pid > 0 && wait_for(pid) == 0;
+}
+
+const char *space_mounts_obstacle(void)
+{
+	return a_child_can(has_own_mounts, geteuid())
+		       ? NULL
+		       : "a process cannot have mounts of its own: the root directory is no mount "
+			 "point, as in a chroot, or mount namespaces are not permitted";
+}
+
+/* The program itself, and the files that the loader preloads into it. */
+static bool can_read_the_build(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	char *paths = strdup(preload ? preload : "");
+	bool good = paths && access("/proc/self/exe", R_OK | X_OK) == 0;
+	char *rest;
+
+	for (char *path = good ? strtok_r(paths, ": ", &rest) : NULL; path;
+	     path = strtok_r(NULL, ": ", &rest))
+		good = good && access(path, R_OK) == 0;
+	free(paths);
+	return good;
+}
+
+const char *space_user_obstacle(uid_t uid)
+{
+	return a_child_can(can_read_the_build, uid)
+		       ? NULL
+		       : "another user cannot read the build directory, or one above it";
+}
+
+static bool can_become_root(void)
+{
+	return space_become_root() == 0;
+}
+
+const char *space_root_obstacle(uid_t uid)
+{
+	return a_child_can(can_become_root, uid)
+		       ? NULL
+		       : "an ordinary user cannot make a user namespace: it is not permitted, or "
+			 "this is a chroot";
+}
+
+/* -- the program ------------------------------------------------------------------------------ */
 
 /* What is needed later, tried in a child. 0, or an errno. */
 static int try_namespaces(bool as_root)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* For main to return: what play returns, or 77 and a line with the reason where namespaces cannot
  * be made. */
@@ -21,6 +22,15 @@ bool space_is_host(void);
  * process with 1 and a line where that fails. */
 void space_begin(void);
 void space_end(void);
+
+/* Why a process cannot have mounts of its own here, for a test that is skipped; NULL if it can. */
+const char *space_mounts_obstacle(void);
+
+/* Why a process of that user cannot run the program and load what it preloads, or NULL. */
+const char *space_user_obstacle(uid_t uid);
+
+/* Why a process of that user cannot make a user namespace in which it is root, or NULL. */
+const char *space_root_obstacle(uid_t uid);
 
 /* The calling process gets a mount namespace of its own, of which no other sees anything. */
 void space_own_mounts(void);
