@@ -6,14 +6,15 @@ TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the ti
 
 .PHONY: all demo test check aarch64 fuzz bench gpu-check docs install deb clean help
 all:
-	@cmake --preset release >/dev/null # every time: what is installed may have changed
+	@cmake -S . -B $(BUILD) >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
 
-demo: all
+demo:
+	@MAKEFLAGS=--no-print-directory JOBS=$(JOBS) demo/build.sh $(BUILD)
 	@demo/demo.sh $(BUILD)
 
 test: all
-	@ctest --test-dir $(BUILD) --output-on-failure --parallel $(TESTS)
+	@cd $(BUILD) && ctest --output-on-failure --parallel $(TESTS)
 
 check:
 	@tests/check.sh
