@@ -59,7 +59,51 @@ int number_parse(const char *text, uint64_t max, uint64_t *ret_number)
 	return 0;
 }
 
-/* The bytes of one unit: 1 where there is none. Steps over "k", "kB", "KiB" … */
+/* The digits after a decimal point, if there is one: in thousandths, the rest cut off. *ret_some:
+ * one of them is not 0. Returns 0, or -EINVAL for a point without a digit. */
+static int parse_fraction(const char **text, unsigned *ret_thousandths, bool *ret_some)
+{
+	const char *p = *text;
+	unsigned weight = 100;
+
+	*ret_thousandths = 0;
+	*ret_some = false;
+	if (*p != '.')
+		return 0;
+	if (!is_digit(*++p))
+		return -EINVAL;
+	for (; is_digit(*p); p++, weight /= 10) {
+		*ret_thousandths += (unsigned)(*p - '0') * weight;
+		*ret_some = *ret_some || *p != '0';
+	}
+	*text = p;
+	return 0;
+}
+
+int percent_parse(const char *text, uint64_t max, uint64_t *ret_pct)
+{
+	const char *p = skip_blanks(text);
+	unsigned thousandths;
+	uint64_t whole;
+	bool fraction;
+	int error = parse_digits(&p, max, &whole);
+
+	if (!error)
+		error = parse_fraction(&p, &thousandths, &fraction);
+	if (error)
+		return error;
+	p = skip_blanks(p);
+	if (*p == '%')
+		p++;
+	if (*skip_blanks(p))
+		return -EINVAL;
+	if (whole == max && fraction)
+		return -ERANGE;
+	*ret_pct = whole == 0 && fraction ? 1 : whole; /* 0 would be no limit */
+	return 0;
+}
+
+/* The bytes of one unit: 1 where there is none. Steps over "k", "Ki", "kB", "KiB" … */
 static uint64_t parse_unit(const char **text)
 {
 	const char *p = *text, *unit = *p ? strchr(units, *p) : NULL;
@@ -68,7 +112,7 @@ static uint64_t parse_unit(const char **text)
 	if (unit) {
 		bytes <<= 10 * ((unit - units) % 4 + 1);
 		p++;
-		if (p[0] == 'i' && (p[1] == 'B' || p[1] == 'b'))
+		if (*p == 'i')
 			p++;
 	}
 	if (*p == 'B' || *p == 'b')
@@ -80,22 +124,15 @@ static uint64_t parse_unit(const char **text)
 int size_parse(const char *text, uint64_t *ret_bytes)
 {
 	const char *p = skip_blanks(text);
-	uint64_t whole, thousandths = 0, unit;
-	bool fraction = false; /* there is one, be it less than a thousandth */
+	uint64_t whole, unit;
+	unsigned thousandths;
+	bool fraction; /* there is one, be it less than a thousandth */
 	int error = parse_digits(&p, SIZE_LIMIT, &whole);
 
+	if (!error)
+		error = parse_fraction(&p, &thousandths, &fraction);
 	if (error)
 		return error;
-	if (*p == '.') {
-		uint64_t weight = 100;
-
-		if (!is_digit(*++p))
-			return -EINVAL;
-		for (; is_digit(*p); p++, weight /= 10) {
-			thousandths += (uint64_t)(*p - '0') * weight;
-			fraction = fraction || *p != '0';
-		}
-	}
 	p = skip_blanks(p);
 	unit = parse_unit(&p);
 	if (unit == 1 && fraction)

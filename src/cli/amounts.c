@@ -38,7 +38,7 @@ static int read_share(const char *text, uint64_t *ret_pct)
 	*ret_pct = 0;
 	if (strcmp(text, NONE) == 0)
 		return 0;
-	if (number_parse(text, 100, ret_pct) || *ret_pct == 0)
+	if (percent_parse(text, 100, ret_pct) || *ret_pct == 0)
 		return cli_fail(CLI_USAGE,
 				"--cores \"%s\" is no share of a GPU's time: write a percentage "
 				"from 1 to 100, or none",

@@ -79,10 +79,10 @@ static int take_cores(const char *name, void *ret_value, struct fault *fault)
 
 	if (!value)
 		return 0;
-	if (number_parse(value, INT_MAX, &pct))
+	if (percent_parse(value, INT_MAX, &pct))
 		return fault_set(fault, -EINVAL,
-				 "%s is \"%s\", which is no percentage: write a whole number from "
-				 "1 to 99, or 0 for no limit",
+				 "%s is \"%s\", which is no percentage: write a number from 1 to "
+				 "99, such as 50 or 50%%, or 0 for no limit",
 				 name, slice_quote(value, quoted));
 	*(unsigned *)ret_value = pct >= 100 ? 0 : (unsigned)pct;
 	return 0;

@@ -77,7 +77,7 @@ static int set_cores(const struct entry *entry, const char *value, const struct 
 {
 	uint64_t pct;
 
-	if (number_parse(value, 100, &pct) || pct == 0)
+	if (percent_parse(value, 100, &pct) || pct == 0)
 		return bad_value(place, value,
 				 "is no share of the GPU's time: write a percentage from 1 to 100, "
 				 "or leave the line out for no limit",

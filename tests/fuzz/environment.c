@@ -118,6 +118,18 @@ static void check_size(const char *value, uint64_t bytes)
 	must((long double)bytes >= (written - 0.001L) * unit - 1);
 }
 
+/* A share is what was written, rounded down; only a written 0, and 100 and more, are none. */
+static void check_share(const char *value, unsigned cores)
+{
+	long whole = strtol(value, NULL, 10);
+
+	must(strspn(value, " \t\r\n0123456789.%") == strlen(value));
+	if (cores)
+		must(whole == (long)cores || (whole == 0 && cores == 1));
+	else
+		must(whole >= 100 || !strpbrk(value, "123456789"));
+}
+
 static void check_limits(const struct slice_env *env)
 {
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
@@ -130,8 +142,7 @@ static void check_limits(const struct slice_env *env)
 			must(env->memory_bytes[i] == 0);
 		must(cores < 100);
 		if (sm)
-			must(cores ? strtol(sm, NULL, 10) == (long)cores
-				   : strtol(sm, NULL, 10) == 0 || strtol(sm, NULL, 10) >= 100);
+			check_share(sm, cores);
 		else
 			must(cores == 0);
 	}

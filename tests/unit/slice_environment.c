@@ -59,10 +59,12 @@ static void test_memory(void **state)
 		const char *text;
 		uint64_t bytes;
 	} cases[] = {
-		{"1048576", MIB},   {"1024k", MIB},  {"1024K", MIB},  {"4096m", 4 * GIB},
-		{"4096M", 4 * GIB}, {"4g", 4 * GIB}, {"4G", 4 * GIB}, {"4GiB", 4 * GIB},
-		{" 4g ", 4 * GIB},  {"0", 0},        {"0m", 0},       {"0.000g", 0},
-		{"0.001k", 1},
+		{"1048576", MIB},      {"1024k", MIB},   {"1024K", MIB},    {"4096m", 4 * GIB},
+		{"4096M", 4 * GIB},    {"4g", 4 * GIB},  {"4G", 4 * GIB},   {"4GiB", 4 * GIB},
+		{" 4g ", 4 * GIB},     {"0", 0},         {"0m", 0},         {"0.000g", 0},
+		{"0.001k", 1},         {"4Gi", 4 * GIB}, {"4gi", 4 * GIB},  {"4096Mi", 4 * GIB},
+		{"4GB", 4 * GIB},      {"4gb", 4 * GIB}, {"4Gib", 4 * GIB}, {"4194304Ki", 4 * GIB},
+		{"1.5Gi", 1536 * MIB},
 	};
 
 	(void)state;
@@ -98,7 +100,10 @@ static void test_cores(void **state)
 	static const struct {
 		const char *text;
 		unsigned pct;
-	} cases[] = {{"1", 1}, {"99", 99}, {"0", 0}, {"100", 0}, {"250", 0}, {" 30 ", 30}};
+	} cases[] = {{"1", 1},     {"99", 99},     {"0", 0},     {"100", 0},      {"250", 0},
+		     {" 30 ", 30}, {"50%", 50},    {"50.5", 50}, {"50.999%", 50}, {"99.9", 99},
+		     {"0.5", 1},   {"0.0001%", 1}, {"0%", 0},    {"0.0", 0},      {"100%", 0},
+		     {"100.5", 0}, {"30 %", 30}};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -142,9 +147,15 @@ static void test_oversubscribe(void **state)
 
 static void test_refused(void **state)
 {
-	static const char *const sizes[] = {"8gigs", "-1",      "m",       "1 2", "0x10",  "8,5g",
-					    "all",   "0.0001g", "0.0009t", "0.5", "1.0001"};
-	static const char *const shares[] = {"30%", "-1", "half", "1.5", "99999999999999999999"};
+	static const char *const sizes[] = {
+		"8gigs", "-1",     "m",   "1 2",  "0x10",  "8,5g", "all",  "0.0001g", "0.0009t",
+		"0.5",   "1.0001", "4Gx", "--4G", "1e3",   "4G4",  "4Gii", "4iG",     "4i",
+		"4GBi",  "4 G i",  "4BB", "50%",  "4..5G", "4.G",  "+4G"};
+	static const char *const shares[] = {"-1",   "half", "99999999999999999999",
+					     "50%%", "%50",  "%",
+					     "50.",  ".5",   "50.5.5",
+					     "5 0",  "1e1",  "50%x",
+					     "50g",  "+50"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {

@@ -45,6 +45,7 @@ static void test_sizes(void **state)
 		{"memory=8g", 8 * GIB},
 		{"memory = 8 GiB", 8 * GIB},
 		{"memory = 8GB\n", 8 * GIB},
+		{"memory = 8Gi", 8 * GIB},
 		{"\t memory\t=\t4096m \t\r\n", 4096 * MIB},
 		{"memory = 1.5G", 1536 * MIB},
 		{"memory = 1t", 1024 * GIB},
@@ -69,6 +70,9 @@ static void test_cores(void **state)
 	(void)state;
 	assert_int_equal(parse(UUID_A, "cores = 1").device[0].cores_pct, 1);
 	assert_int_equal(parse(UUID_A, "cores = 100").device[0].cores_pct, 100);
+	assert_int_equal(parse(UUID_A, "cores = 30%").device[0].cores_pct, 30);
+	assert_int_equal(parse(UUID_A, "cores = 50.5").device[0].cores_pct, 50);
+	assert_int_equal(parse(UUID_A, "cores = 0.2 %").device[0].cores_pct, 1);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].cores_pct, 30);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
 }
@@ -105,7 +109,11 @@ static void test_bad_values(void **state)
 	refuses(UUID_A, "memory = 0.0G", "leave the line out");
 	refuses(UUID_A, "cores = 0", "a percentage from 1 to 100");
 	refuses(UUID_A, "cores = 101", "a percentage from 1 to 100");
-	refuses(UUID_A, "cores = 30%", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 0%", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 100.5", "a percentage from 1 to 100");
+	refuses(UUID_A, "cores = 30%%", "a percentage from 1 to 100");
+	refuses(UUID_A, "memory = 8Gx", "\"8Gx\" is no size");
+	refuses(UUID_A, "memory = 50%", "\"50%\" is no size");
 	refuses(UUID_A, "cores = 4294967297", "a percentage from 1 to 100");
 	refuses(UUID_A, "cores = half", "\"half\" is no share");
 	refuses("slice", "region = there", "\"there\" is not where a region can lie");

@@ -263,9 +263,9 @@ static void none(void)
 		{"force", "", NEVER},      {"force", "0", NEVER},
 		{"force", "100", NEVER},   {"force", "101", NEVER},
 		{"force", "-1", REFUSED},  {"force", "2000000000", NEVER},
-		{"force", "10%", REFUSED}, {"force", "99999999999999999999", REFUSED},
-		{"force", "ten", REFUSED}, {"force", "1.5", REFUSED},
-		{"force", "010", ALWAYS},
+		{"force", "10%", ALWAYS},  {"force", "99999999999999999999", REFUSED},
+		{"force", "ten", REFUSED}, {"force", "1.5x", REFUSED},
+		{"force", "010", ALWAYS},  {"force", "10.5", ALWAYS},
 	};
 
 	check_policies(policies, sizeof(policies) / sizeof(*policies));

@@ -81,7 +81,7 @@ other 2 'there is no command "walk": vgpu --help lists those there are' walk
 other 2 'there is no command "walk"' help walk
 other 2 'there is no command "--walk"' --walk
 
-for share in '' 0 101 30% -1 0.5 '30,' 'x,30'; do
+for share in '' 0 0% 101 100.5 30%% -1 '30.' '30,' 'x,30'; do
     refuse 2 "is no share of a GPU's time: write a percentage from 1 to 100" --cores "$share" true
 done
 refuse 2 '--cores needs a value' --cores
