@@ -24,6 +24,10 @@
  * here: they repeat, and mean different processes in different pid namespaces. What a dead process
  * held counts until the kernel is through with it, because until then the device may not have it
  * back.
+ * A process that exits normally empties its slot as it begins to: status, pid and bytes are 0, so
+ * that monitors show it no more. What it holds moves to exiting_data and exiting_other, and counts
+ * there until the process is dead and the device has its memory back. Such a slot has an
+ * exiting_pid.
  */
 #pragma once
 
@@ -53,7 +57,11 @@ struct vgpu_hami_usage {
 	uint64_t data;    /* what the application allocated */
 	uint64_t offset;  /* taken from the device for it, but in no process's NVML figure */
 	uint64_t total;   /* the sum of the four: what is held against the limit */
-	uint64_t spare[3];
+	/* Ours, in words that HAMi-core does not use; they mean something while the slot has an
+	 * exiting_pid, and count against the limit in the place of `total`. */
+	uint64_t exiting_data;  /* what was in `data` */
+	uint64_t exiting_other; /* what was in the other three */
+	uint64_t spare;
 };
 
 struct vgpu_hami_util {
@@ -130,7 +138,9 @@ struct vgpu_region_slot {
 	uint64_t claims;
 	uint64_t
 		pid_namespace; /* inode of the one that `pid` is of; 0 where it was not to be had */
-	uint64_t spare[6];
+	int32_t exiting_pid;   /* not 0: the process of this pid has begun to exit; see above */
+	uint32_t spare_word;
+	uint64_t spare[5];
 };
 
 #define VGPU_SHARES_MAX 512

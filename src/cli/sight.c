@@ -21,7 +21,7 @@ static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 								 : taken_ns;
 }
 
-static void see_device(const struct region *region, unsigned index, struct sight_device *ret_device)
+static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
 	const struct vgpu_hami_region *hami = &region->file->hami;
@@ -35,7 +35,7 @@ static void see_device(const struct region *region, unsigned index, struct sight
 			break;
 		ret_device->uuid[i] = c > ' ' && c < 127 ? c : '?';
 	}
-	ret_device->used_bytes = SEE(region->file->own.device[index].used);
+	ret_device->used_bytes = region_shown(region, index);
 	ret_device->limit_bytes = SEE(hami->limit[index]);
 	cores = SEE(hami->sm_limit[index]);
 	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;

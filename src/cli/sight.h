@@ -23,7 +23,7 @@ struct sight_process {
 
 struct sight_device {
 	char uuid[VGPU_UUID_LEN + 1]; /* printable ASCII, whatever the file has */
-	uint64_t used_bytes;          /* by the ledger */
+	uint64_t used_bytes;          /* by the ledger: region_shown */
 	uint64_t limit_bytes;         /* 0 for none */
 	unsigned cores_pct;           /* the limit; 0 for none */
 	/* GPU time that the slice has taken since the region was made, ns, as far as it is counted:

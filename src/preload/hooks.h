@@ -42,3 +42,4 @@ void hooks_forget(void);
 EXPORT void *dlsym(void *handle, const char *name);
 EXPORT void *dlvsym(void *handle, const char *name, const char *version);
 EXPORT void *dlopen(const char *path, int mode);
+EXPORT __attribute__((noreturn)) void _exit(int status);

@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "cuda.h"
+#include "exit.h"
 #include "green.h"
 #include "hiding.h"
 #include "hooks.h"
@@ -51,6 +52,7 @@ static void refuse(const struct fault *fault)
 
 static void forget_parent(void)
 {
+	exit_forget();
 	clock_forget();
 	lock_init(&changing);
 	making_forget();
@@ -165,9 +167,14 @@ static void attach(void)
 		return;
 	error = list_gpus(visible, gpus, &count, &fault);
 	lock_acquire(&changing);
-	if (!quota_attached() && state == STATE_ENFORCING &&
-	    (error || quota_attach(&slice, gpus, count, &fault) != 0))
-		refuse(&fault);
+	if (!quota_attached() && state == STATE_ENFORCING) {
+		if (!error)
+			error = quota_attach(&slice, gpus, count, &fault);
+		if (error)
+			refuse(&fault);
+		else
+			exit_follow();
+	}
 	lock_release(&changing);
 }
 

@@ -220,6 +220,11 @@ uint64_t quota_used(int device)
 	return d ? region_used(&account_region, d->index) : 0;
 }
 
+void quota_begin_exit(void)
+{
+	region_begin_exit(&account_region);
+}
+
 void quota_reap(void)
 {
 	region_reap(&account_region);

@@ -63,6 +63,7 @@ uint64_t quota_limit(int device); /* bytes, 0: none; as of now */
 /* The policy's limit of the GPU has changed: where the region's was the policy's, that follows. */
 void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
+void quota_begin_exit(void);     /* region_begin_exit; nothing where we are not attached */
 void quota_reap(void);           /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held. */
 void quota_wait_dying(int device);

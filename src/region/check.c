@@ -110,7 +110,10 @@ static void check_slot_usage(const struct vgpu_region_file *file, unsigned slot,
 		if (total != sum)
 			SAY(report, "slot %u, device %u: its total is %llu, its classes are %llu",
 			    slot, device, (number)total, (number)sum);
-		used[device] += total;
+		if (total && region_slot_is_exiting(file, slot))
+			SAY(report, "slot %u, device %u: its process exits, its total is %llu",
+			    slot, device, (number)total);
+		used[device] += region_slot_bytes(file, slot, device);
 	}
 }
 
@@ -119,7 +122,11 @@ static void check_slot(const struct region *region, unsigned slot, struct report
 	const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];
 	int32_t status = REGION_LOAD(at->status);
 
-	if (status != VGPU_SLOT_RUNNING && status != VGPU_SLOT_SUSPENDED)
+	if (region_slot_is_exiting(region->file, slot)) {
+		if (status != VGPU_SLOT_FREE || REGION_LOAD(at->pid))
+			SAY(report, "slot %u: its process exits, its status is %d and its pid %d",
+			    slot, status, REGION_LOAD(at->pid));
+	} else if (status != VGPU_SLOT_RUNNING && status != VGPU_SLOT_SUSPENDED)
 		SAY(report, "slot %u: status %d means nothing", slot, status);
 	if (slot >= region_slots_in_use(region->file))
 		SAY(report, "slot %u is used, and the high-water mark is %d", slot,
@@ -132,7 +139,7 @@ static void check_totals(const struct region *region, struct report *report)
 	uint64_t used[VGPU_DEVICES_MAX] = {0};
 
 	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
-		if (REGION_LOAD(file->hami.slots[slot].status)) {
+		if (!region_slot_is_free(file, slot)) {
 			check_slot(region, slot, report);
 			check_slot_usage(file, slot, used, report);
 		}
@@ -155,7 +162,9 @@ static void check_moved(const struct vgpu_region_file *file, unsigned index, str
 
 	if (slot >= VGPU_SLOTS_MAX || device >= VGPU_DEVICES_MAX)
 		return; /* written since check_share looked */
-	data = REGION_LOAD(file->hami.slots[slot].used[device].data);
+	data = region_slot_is_exiting(file, slot)
+		       ? REGION_LOAD(file->hami.slots[slot].used[device].exiting_data)
+		       : REGION_LOAD(file->hami.slots[slot].used[device].data);
 	for (unsigned i = 0; i < region_shares_in_use(file); i++) {
 		const struct vgpu_region_share *other = &file->own.shares[i];
 
@@ -199,7 +208,7 @@ static void check_share(struct vgpu_region_file *file, unsigned index, struct re
 		SAY(report, "share %u: there is no slot %u", index, slot);
 	else if (device >= region_devices_in_use(file))
 		SAY(report, "share %u: there is no device %u", index, device);
-	else if (!REGION_LOAD(file->hami.slots[slot].status))
+	else if (region_slot_is_free(file, slot))
 		SAY(report, "share %u: slot %u is free", index, slot);
 	else if (!REGION_LOAD(share->key))
 		SAY(report, "share %u: it has no key", index);

@@ -56,6 +56,10 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 	uint64_t *held = class_of(usage, class);
 	uint64_t was = REGION_LOAD(*held);
 
+	if (__builtin_expect(REGION_LOAD(region->exiting), 0)) {
+		region_set_exiting_locked(region, device, class, bytes);
+		return;
+	}
 	if (bytes >= was) {
 		REGION_STORE(*used, REGION_LOAD(*used) + (bytes - was));
 		region_step(raise_used);
@@ -76,6 +80,8 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 
 static uint64_t held_locked(const struct region *region, unsigned device, enum region_class class)
 {
+	if (__builtin_expect(REGION_LOAD(region->exiting), 0))
+		return region_exiting_class(region, device, class);
 	return REGION_LOAD(*class_of(&region->file->hami.slots[region->slot].used[device], class));
 }
 
@@ -118,12 +124,17 @@ static int lock_slot(struct region *region)
 	return error;
 }
 
-/* Both for share.c: here they stay small enough to be inlined. */
+/* These for share.c and exit.c: here they stay small enough to be inlined. */
 int region_lock_slot(struct region *region)
 {
 	int error = region_watch(region);
 
 	return error ? error : lock_slot(region);
+}
+
+void region_settle_late_locked(struct region *region)
+{
+	settle_late_locked(region);
 }
 
 void region_refund_locked(struct region *region, unsigned device, enum region_class class,
@@ -265,6 +276,19 @@ uint64_t region_used(struct region *region, unsigned device)
 	return REGION_LOAD(region->file->own.device[device].used);
 }
 
+uint64_t region_shown(struct region *region, unsigned device)
+{
+	uint64_t used = region_used(region, device), gone = 0;
+
+	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
+		return 0;
+	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
+		if (region_slot_is_exiting(region->file, (unsigned)slot) &&
+		    region_slot_is_over(region, (unsigned)slot))
+			gone += region_slot_bytes(region->file, (unsigned)slot, device);
+	return less(used, gone);
+}
+
 uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first)
 {
 	*ret_first = 0;
@@ -300,10 +324,20 @@ struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned de
 	if (region->slot < 0 || device >= VGPU_DEVICES_MAX)
 		return own;
 	usage = &region->file->hami.slots[region->slot].used[device];
-	own.context = REGION_LOAD(usage->context);
-	own.module = REGION_LOAD(usage->module);
-	own.data = REGION_LOAD(usage->data);
-	own.offset = REGION_LOAD(usage->offset);
-	own.total = REGION_LOAD(usage->total);
+	if (!REGION_SEE(region->exiting)) {
+		own.context = REGION_SEE(usage->context);
+		own.module = REGION_SEE(usage->module);
+		own.data = REGION_SEE(usage->data);
+		own.offset = REGION_SEE(usage->offset);
+		own.total = REGION_SEE(usage->total);
+	}
+	/* Looked at again: a class that was emptied meanwhile was so after `exiting` was set. */
+	if (REGION_SEE(region->exiting)) {
+		own.context = region_exiting_class(region, device, REGION_CONTEXT);
+		own.module = region_exiting_class(region, device, REGION_MODULE);
+		own.data = region_exiting_class(region, device, REGION_DATA);
+		own.offset = region_exiting_class(region, device, REGION_OFFSET);
+		own.total = region_sum_classes(&own);
+	}
 	return own;
 }

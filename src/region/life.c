@@ -124,24 +124,31 @@ static bool in_grace(struct region *region, unsigned slot)
 	return true;
 }
 
-static bool holds_any(const struct vgpu_hami_slot *slot)
+static bool holds_any(const struct vgpu_region_file *file, unsigned slot)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (REGION_LOAD(slot->used[device].total))
+		if (region_slot_bytes(file, slot, device))
 			return true;
 	return false;
 }
 
+/* An emptied slot has its process's pid elsewhere. */
+static int pid_of(const struct vgpu_region_file *file, unsigned slot)
+{
+	int exiting = REGION_LOAD(file->own.slots[slot].exiting_pid);
+
+	return exiting ? exiting : REGION_LOAD(file->hami.slots[slot].pid);
+}
+
 enum region_end region_slot_end(struct region *region, unsigned slot)
 {
-	const struct vgpu_hami_slot *dead = &region->file->hami.slots[slot];
 	uint64_t theirs = REGION_LOAD(region->file->own.slots[slot].pid_namespace);
 	enum region_end end = REGION_END_UNKNOWN;
 
-	if (!holds_any(dead))
+	if (!holds_any(region->file, slot))
 		return REGION_END_OVER;
 	if (theirs && theirs == region_pid_namespace())
-		end = ask_proc(REGION_LOAD(dead->pid));
+		end = ask_proc(pid_of(region->file, slot));
 	if (end == REGION_END_UNKNOWN && !in_grace(region, slot))
 		return REGION_END_OVER;
 	return end;
@@ -169,7 +176,7 @@ bool region_any_ending(struct region *region)
 static bool any_dying(struct region *region, unsigned device)
 {
 	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
-		if (REGION_LOAD(region->file->hami.slots[slot].used[device].total) &&
+		if (region_slot_bytes(region->file, (unsigned)slot, device) &&
 		    !region_slot_alive(region, (unsigned)slot) &&
 		    region_slot_dying(region, (unsigned)slot))
 			return true;

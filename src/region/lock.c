@@ -108,6 +108,7 @@ bool region_holder_lives(struct region *region, uint32_t word)
 static void repair(struct region *region)
 {
 	region_share_repair_locked(region->file); /* first: its figures are those of that moment */
+	region_finish_exits_locked(region->file);
 	region_clear_dead_locked(region);
 	region_compute_totals_locked(region->file);
 }
@@ -154,13 +155,13 @@ static bool take_or_wait(struct region *region)
 	return take_over(region, seen);
 }
 
-static int lock_slowly(struct region *region)
+static int lock_slowly(struct region *region, uint64_t patience_ns)
 {
 	uint64_t deadline_ns;
 
 	if (spin(&region->file->own.lock, region->owner))
 		return 0;
-	deadline_ns = clock_now_ns() + REGION_LOCK_PATIENCE_NS;
+	deadline_ns = clock_now_ns() + patience_ns;
 	while (clock_now_ns() < deadline_ns) {
 		int lost = region_watch(region);
 
@@ -180,17 +181,22 @@ __attribute__((noinline, cold)) static int found_lost(struct region *region, boo
 	return region_lose(region, -EUCLEAN);
 }
 
-int region_lock(struct region *region)
+int region_lock_within(struct region *region, uint64_t patience_ns)
 {
 	int error = 0;
 
 	if (!swap(&region->file->own.lock, 0, region->owner))
-		error = lock_slowly(region);
+		error = lock_slowly(region, patience_ns);
 	if (!region_is_as_opened(region))
 		return found_lost(region, !error);
 	if (!error)
 		region_step(lock_taken);
 	return error;
+}
+
+int region_lock(struct region *region)
+{
+	return region_lock_within(region, REGION_LOCK_PATIENCE_NS);
 }
 
 int region_cannot_lock(const struct region *region, int error, struct fault *fault)

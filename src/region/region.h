@@ -3,7 +3,8 @@
  * and keep the ledger.
  *
  * What always holds, whenever the lock is free: for each device, own.device[d].used is the sum of
- * slots[s].used[d].total over the slots whose status is not 0; each slot's total is the sum of its
+ * slots[s].used[d].total over the slots whose status is not 0, and of exiting_data and
+ * exiting_other over the slots whose process has begun to exit; each slot's total is the sum of its
  * classes. A process writes to its own slot only, apart from two things: it clears a dead one's,
  * and where a charge for shared memory moves, it raises the data class of the slot that has it from
  * then on. All of it under the lock. Memory that is shared (own.shares) is in one slot's data
@@ -49,6 +50,7 @@ struct region {
 	int fd;           /* atomic: any thread opens it again when it is lost */
 	int slot;      /* ours, or -1: an onlooker, who may read, reap and check but not charge */
 	bool writable; /* the mapping may be written */
+	bool exiting;  /* region_begin_exit has emptied our slot; atomic */
 
 	/* For region/ only. */
 	uint32_t owner;       /* who we are to own.lock, 0: nobody yet */
@@ -59,6 +61,10 @@ struct region {
 	 * holds the lock takes them out; is_late says that there are some. */
 	uint64_t late[VGPU_DEVICES_MAX][REGION_CLASSES];
 	uint32_t is_late;
+	int pid; /* the process that claimed the slot: a vfork child has our memory */
+	/* What our slot's classes were when it was emptied, and became since: written under the
+	 * lock. REGION_DATA is not used, as another process may change exiting_data. */
+	uint64_t exiting_class[VGPU_DEVICES_MAX][REGION_CLASSES];
 	uint32_t made;          /* own.made when it was opened */
 	int lost;               /* why it can be used no more, 0 while it can; atomic */
 	uint64_t watch_next_ns; /* when to look at the file again; atomic */
@@ -99,6 +105,17 @@ int region_inspect(const char *path, struct region *ret_region, struct fault *fa
 
 /* Gives the slot back, with all that is charged to it, and unmaps. Also of a REGION_CLOSED. */
 void region_close(struct region *region);
+
+/*
+ * The process begins to exit. Its slot is emptied as monitors see it: status, pid and bytes are 0.
+ * What it holds of the devices counts as before until it is dead and the device has its memory
+ * back, as for a killed process. Every function works as before meanwhile, for this and other
+ * threads: charges, refunds and shares change what the exiting process holds. Does nothing without
+ * a slot, in another process than the one that claimed it (a vfork child), or where the lock is not
+ * free within REGION_EXIT_PATIENCE_NS: then the slot stays as that of a killed process. Safe in a
+ * signal handler.
+ */
+void region_begin_exit(struct region *region);
 
 /*
  * In a forked child: lets go of the parent's mapping and descriptor, touching nothing that is the
@@ -193,6 +210,9 @@ void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_el
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
 uint64_t region_used(struct region *region, unsigned device);
+/* What to show of it: less what processes held that exited normally and are over, whose slots
+ * nobody has cleared yet. Works on damaged regions too. */
+uint64_t region_shown(struct region *region, unsigned device);
 /* What it may hold, bytes, 0 for no limit: as written there, and as it was when the device was
  * added. No lock is taken. */
 uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first);
@@ -251,6 +271,10 @@ unsigned region_check(struct region *region, void (*say)(void *arg, const char *
 
 /* How long to wait for a living lock holder (one that is stopped, say) before giving up. */
 #define REGION_LOCK_PATIENCE_NS ((uint64_t)2000000000)
+
+/* The same for an exit: a thread of the exiting process may have stopped while it held the lock, as
+ * when it is interrupted by a signal whose handler exits. */
+#define REGION_EXIT_PATIENCE_NS ((uint64_t)20000000)
 
 /* How long to wait for the dying. On an H200, 60 to 140 ms go by between a kill and the memory. */
 #define REGION_DYING_PATIENCE_NS ((uint64_t)1000000000)

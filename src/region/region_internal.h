@@ -8,6 +8,7 @@
  *     lock.c     own.lock, who holds it, and what happens when the holder dies
  *     life.c     who lives, who is dying, who is dead
  *     slot.c     claims, onlookers, reaping; totals computed anew
+ *     exit.c     a slot is emptied while its process exits
  *     ledger.c   charges and refunds
  *     share.c    memory that several slots hold together: whose charge it is
  *     check.c    whether everything that always holds does hold
@@ -79,6 +80,8 @@ uint32_t region_owner_word(const struct vgpu_region_file *file, unsigned slot);
  * it for REGION_LOCK_PATIENCE_NS; or -EUCLEAN when what is there is no region any more. A dead
  * holder's changes have been repaired by then. */
 int region_lock(struct region *region);
+/* The same with another patience. */
+int region_lock_within(struct region *region, uint64_t patience_ns);
 void region_unlock(struct region *region);
 /* What region_lock or region_enter could not do, in words. Returns error. */
 int region_cannot_lock(const struct region *region, int error, struct fault *fault);
@@ -113,6 +116,11 @@ uint64_t region_pid_namespace(void);
 int region_enter(struct region *region);
 void region_leave(struct region *region);
 
+/* Whether nothing of the slot counts: it is nobody's. */
+bool region_slot_is_free(const struct vgpu_region_file *file, unsigned slot);
+/* What counts of the slot, which is not free, for the device. */
+uint64_t region_slot_bytes(const struct vgpu_region_file *file, unsigned slot, unsigned device);
+
 /* How many slots to look at: the high-water mark, within bounds whatever the file says. */
 unsigned region_slots_in_use(const struct vgpu_region_file *file);
 /* The next slot after that one, -1 for the first, that is not free; -1 when there is none. */
@@ -131,6 +139,23 @@ void region_clear_slot_locked(struct region *region, unsigned slot);
 int region_clear_dead_locked(struct region *region);
 /* Every total from the classes below it. */
 void region_compute_totals_locked(struct vgpu_region_file *file);
+/* -- exit.c ----------------------------------------------------------------------------------- */
+
+/* Whether the slot's process has begun to exit: exiting_data and exiting_other count, and nothing
+ * else in it does. */
+static inline bool region_slot_is_exiting(const struct vgpu_region_file *file, unsigned slot)
+{
+	return REGION_SEE(file->own.slots[slot].exiting_pid) != 0; /* pairs with exit.c */
+}
+/* Sets one of the classes of our slot, which is emptied; own.device[].used follows. */
+void region_set_exiting_locked(struct region *region, unsigned device, enum region_class class,
+			       uint64_t bytes);
+/* A class of our slot, which is emptied. */
+uint64_t region_exiting_class(const struct region *region, unsigned device,
+			      enum region_class class);
+/* Empties the slots of which a dead holder of the lock had emptied a part. */
+void region_finish_exits_locked(struct vgpu_region_file *file);
+
 /* The sum of the classes. */
 uint64_t region_sum_classes(const struct vgpu_hami_usage *usage);
 
@@ -138,6 +163,8 @@ uint64_t region_sum_classes(const struct vgpu_hami_usage *usage);
 
 /* The lock, to change our slot: late refunds are made first. What region_lock returns. */
 int region_lock_slot(struct region *region);
+/* Makes late refunds. */
+void region_settle_late_locked(struct region *region);
 /* Lowers a class of our slot, with all totals. */
 void region_refund_locked(struct region *region, unsigned device, enum region_class class,
 			  uint64_t bytes);

@@ -9,8 +9,8 @@
  * (move_locked): out of one slot's data class, into the other's, the entry with it. Whoever has a
  * MOVED charge has it because of its import, and passes it on, or gives it back, with the last one.
  *
- * What always holds, whenever the lock is free. An entry that is used names a slot whose status is
- * not 0. An import names a charge of the same key, and each slot has one import of a charge at
+ * What always holds, whenever the lock is free. An entry that is used names a slot that is not
+ * free. An import names a charge of the same key, and each slot has one import of a charge at
  * most; so a charge that nobody imports any more can go alone. No slot exports a key twice. What
  * has moved to a slot is part of its data class. Two slots may export the same key (a hash may
  * repeat), each with its charge and its importers; an opener is taken for one of the exporters'.
@@ -79,7 +79,7 @@ static bool is_living(struct region *region, const struct vgpu_region_share *sha
 {
 	unsigned slot = REGION_LOAD(share->slot);
 
-	return slot < VGPU_SLOTS_MAX && REGION_LOAD(region->file->hami.slots[slot].status) &&
+	return slot < VGPU_SLOTS_MAX && !region_slot_is_free(region->file, slot) &&
 	       REGION_LOAD(share->claim) == claim_of(region->file, slot) &&
 	       region_slot_alive(region, slot);
 }
@@ -183,13 +183,27 @@ static struct vgpu_region_share *find_charge(struct region *region, uint64_t key
 
 /* -- a charge moves --------------------------------------------------------------------------- */
 
+/* What is charged to the slot as data. */
+static uint64_t data_of(const struct vgpu_region_file *file, unsigned slot, unsigned device)
+{
+	const struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
+
+	return region_slot_is_exiting(file, slot) ? REGION_LOAD(usage->exiting_data)
+						  : REGION_LOAD(usage->data);
+}
+
 /* Puts a slot's data class at bytes, and its total with it; as often as one likes. The total is
  * never below the classes, and the stores are releases so that a kill leaves them in this order. */
-static void put_data(struct vgpu_hami_usage *usage, uint64_t bytes)
+static void put_data(struct vgpu_region_file *file, unsigned slot, unsigned device, uint64_t bytes)
 {
+	struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
 	uint64_t was = REGION_LOAD(usage->data);
 	uint64_t total = region_sum_classes(usage) - was + bytes;
 
+	if (region_slot_is_exiting(file, slot)) {
+		REGION_PUBLISH(usage->exiting_data, bytes);
+		return;
+	}
 	if (bytes >= was) {
 		REGION_PUBLISH(usage->total, total);
 		region_step(move_raised_total);
@@ -218,8 +232,8 @@ static void finish_move_locked(struct vgpu_region_file *file)
 		return;
 	}
 	share = &file->own.shares[index];
-	put_data(&file->hami.slots[to].used[device], REGION_LOAD(move->to_data));
-	put_data(&file->hami.slots[from].used[device], REGION_LOAD(move->from_data));
+	put_data(file, to, device, REGION_LOAD(move->to_data));
+	put_data(file, from, device, REGION_LOAD(move->from_data));
 	REGION_PUBLISH(share->bytes, REGION_LOAD(move->bytes));
 	REGION_PUBLISH(share->claim, REGION_LOAD(move->to_claim));
 	REGION_PUBLISH(share->slot, (uint16_t)to);
@@ -243,8 +257,8 @@ static void move_locked(struct region *region, struct vgpu_region_share *charge,
 
 	if (from >= VGPU_SLOTS_MAX || to >= VGPU_SLOTS_MAX || device >= VGPU_DEVICES_MAX)
 		return; /* not what its caller saw there: the tenant wrote it meanwhile */
-	from_data = REGION_LOAD(file->hami.slots[from].used[device].data);
-	to_data = REGION_LOAD(file->hami.slots[to].used[device].data);
+	from_data = data_of(file, from, device);
+	to_data = data_of(file, to, device);
 	if (bytes > from_data)
 		bytes = from_data;
 	REGION_STORE(move->bytes, bytes);

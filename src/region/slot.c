@@ -28,6 +28,9 @@
  * they die with it. So they borrow a byte for as long, from the top, count the claim as an owner
  * does, and store no status.
  *
+ * A process that exits normally leaves a slot of status 0 that still counts (exit.c). Its byte is
+ * locked as long as the process lives, and all of the above is the same for it.
+ *
  * The lock protects status, usage, pids, shares and all totals; own.slots[].claims belongs to the
  * holder of the byte. If the process is killed on any line, what it had begun is either invisible
  * (no status) or it died with the lock, and the next one repairs (lock.c).
@@ -53,12 +56,27 @@ unsigned region_slots_in_use(const struct vgpu_region_file *file)
 	return count < 0 ? 0 : count > VGPU_SLOTS_MAX ? VGPU_SLOTS_MAX : (unsigned)count;
 }
 
+bool region_slot_is_free(const struct vgpu_region_file *file, unsigned slot)
+{
+	return REGION_LOAD(file->hami.slots[slot].status) == VGPU_SLOT_FREE &&
+	       !region_slot_is_exiting(file, slot);
+}
+
+uint64_t region_slot_bytes(const struct vgpu_region_file *file, unsigned slot, unsigned device)
+{
+	const struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
+
+	if (region_slot_is_exiting(file, slot))
+		return REGION_LOAD(usage->exiting_data) + REGION_LOAD(usage->exiting_other);
+	return REGION_LOAD(usage->total);
+}
+
 int region_next_slot(const struct vgpu_region_file *file, int slot)
 {
 	int count = (int)region_slots_in_use(file);
 
 	for (slot++; slot < count; slot++)
-		if (REGION_LOAD(file->hami.slots[slot].status))
+		if (!region_slot_is_free(file, (unsigned)slot))
 			return slot;
 	return -1;
 }
@@ -74,7 +92,7 @@ unsigned region_devices_in_use(const struct vgpu_region_file *file)
 
 static bool is_free(const struct region *region, unsigned slot)
 {
-	return REGION_LOAD(region->file->hami.slots[slot].status) == VGPU_SLOT_FREE;
+	return region_slot_is_free(region->file, slot);
 }
 
 /* The byte of a free slot, or else of one that is over. */
@@ -179,6 +197,7 @@ void region_clear_slot_locked(struct region *region, unsigned slot)
 	/* While its status says that it is to be cleared: whoever takes over from us sees it. */
 	region_share_clear_locked(region, slot);
 	REGION_STORE(dead->status, VGPU_SLOT_FREE);
+	REGION_PUBLISH(region->file->own.slots[slot].exiting_pid, 0);
 	region_step(clear_hidden);
 	for (unsigned i = 0; i < count; i++) {
 		/* Not memset, which may store by the byte; and a release, so that a reader who
@@ -251,15 +270,18 @@ uint64_t region_sum_classes(const struct vgpu_hami_usage *usage)
 	       REGION_LOAD(usage->offset);
 }
 
-/* Sets the slot's totals and adds them to used[]. */
-static void compute_slot_totals(struct vgpu_hami_slot *slot, uint64_t used[VGPU_DEVICES_MAX])
+/* Sets the slot's totals, and adds what counts of it to used[]. */
+static void compute_slot_totals(struct vgpu_region_file *file, unsigned index,
+				uint64_t used[VGPU_DEVICES_MAX])
 {
+	struct vgpu_hami_slot *slot = &file->hami.slots[index];
+
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
 		uint64_t total = region_sum_classes(&slot->used[device]);
 
 		if (REGION_LOAD(slot->used[device].total) != total)
 			REGION_STORE(slot->used[device].total, total);
-		used[device] += total;
+		used[device] += region_slot_bytes(file, index, device);
 	}
 }
 
@@ -268,7 +290,7 @@ void region_compute_totals_locked(struct vgpu_region_file *file)
 	uint64_t used[VGPU_DEVICES_MAX] = {0};
 
 	for (int slot = -1; (slot = region_next_slot(file, slot)) >= 0;) {
-		compute_slot_totals(&file->hami.slots[slot], used);
+		compute_slot_totals(file, (unsigned)slot, used);
 		region_step(totals_slot);
 	}
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
@@ -325,6 +347,7 @@ int region_claim(struct region *region, struct fault *fault)
 				 -slot);
 	region_step(claim_byte);
 	region->slot = slot;
+	region->pid = pid;
 	find_some_over(region, &over);
 	error = region_lock(region);
 	if (error) {

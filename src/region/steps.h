@@ -41,6 +41,16 @@
 	X(claim_published)                            \
 	X(release_cleared)                            \
 	X(release_done)                               \
+	/* a slot, emptied by a process that exits */ \
+	X(exit_copied)                                \
+	X(exit_published)                             \
+	X(exit_hidden)                                \
+	X(exit_half)                                  \
+	X(exit_done)                                  \
+	X(exit_raised_used)                           \
+	X(exit_raised)                                \
+	X(exit_lowered)                               \
+	X(exit_lowered_used)                          \
 	/* an onlooker's identity */                  \
 	X(borrow_byte)                                \
 	X(borrow_over)                                \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # exports.sh API LIBRARY SIM NM READELF: what libvgpu.so promises to whatever it is preloaded into: it
-# exports its hooks and the loader's three functions, needs libc alone, no newer than 2.17, runs nothing
+# exports its hooks, the loader's three functions and _exit, needs libc alone, no newer than 2.17, runs nothing
 # when it is loaded, is not written to, and says by a note that it is vgpu's. And the simulated driver SIM exports what the list has.
 set -u
 api=$1 library=$2 sim=$3 nm=$4 readelf=$5
@@ -28,7 +28,7 @@ compare() {
 
 {
     sed -n 's/^\(CU\|NVML\)_HOOK(\([A-Za-z0-9_]*\),.*/\2/p' "$api/cuda.def" "$api/nvml.def"
-    printf '%s\n' dlopen dlsym dlvsym
+    printf '%s\n' _exit dlopen dlsym dlvsym
 } | LC_ALL=C sort >"$work/expected"
 exported "$library" >"$work/exported"
 compare libvgpu.so
@@ -62,7 +62,8 @@ own=8
 size=$(sed -n 's/.*(INIT_ARRAYSZ) *\([0-9]*\) .*/\1/p' "$work/dynamic")
 [ "${size:-0}" -le "$own" ] || complain "has constructors: .init_array has $size bytes"
 size=$(sed -n 's/.*(FINI_ARRAYSZ) *\([0-9]*\) .*/\1/p' "$work/dynamic")
-[ "${size:-0}" -le 8 ] || complain "has destructors: .fini_array has $size bytes"
+# Of destructors there is one beside the toolchain's: a process that exits empties its slot.
+[ "${size:-0}" -le 16 ] || complain "has more than one destructor: .fini_array has $size bytes"
 grep -q '(PREINIT_ARRAY)' "$work/dynamic" && complain "has a .preinit_array"
 grep -q TEXTREL "$work/dynamic" && complain "has relocations in its code"
 grep -q '(NEEDED)\|(SONAME)' "$work/dynamic" || complain "has no dynamic section"

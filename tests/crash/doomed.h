@@ -136,6 +136,8 @@ static void do_everything(const struct region_setup *setup)
 	MUST(region_reap(&doomed_first) >= 0);
 	MUST(open_claimed(crowd->path, setup, &doomed_second) == 0);
 	share_in_turn(&doomed_first, &doomed_second, 1, 77);
+	MUST(open_claimed(crowd->path, setup, &doomed_second) == 0);
+	exit_in_turn(&doomed_first, &doomed_second, 1, 79);
 	export_many(&doomed_first);
 	look_on();
 }

@@ -49,3 +49,28 @@ static inline void share_in_turn(struct region *a, struct region *b, unsigned de
 	region_share_import_end(a, key);
 	MUST(region_own_usage(a, device).total == before);
 }
+
+/* b begins to exit, each of the two has memory of the other open, and b goes on to charge and to
+ * give back. b is closed by it, and a holds what it held before. */
+static inline void exit_in_turn(struct region *a, struct region *b, unsigned device, uint64_t key)
+{
+	uint64_t before = region_own_usage(a, device).total;
+
+	MUST(region_charge(b, device, REGION_CONTEXT, 9, 0) == 0);
+	share_export(b, device, key, 4);
+	share_import(a, key);
+	share_export(a, device, key + 1, 3);
+	share_import(b, key + 1);
+	region_begin_exit(b);
+	MUST(region_own_usage(b, device).total == 13);
+	MUST(region_charge(b, device, REGION_DATA, 2, 0) == 0);
+	region_refund(b, device, REGION_CONTEXT, 9);
+	MUST(region_book(b, device, REGION_MODULE, 5) == 0);
+	MUST(region_share_withdraw(a, key + 1, REGION_SHARE_AS_EXPORTED) == 1); /* to b */
+	MUST(region_own_usage(b, device).data == 9 && region_own_usage(b, device).total == 14);
+	region_refund(b, device, REGION_DATA, 2);
+	region_close(b); /* key to a */
+	MUST(region_own_usage(a, device).total == before + 4);
+	region_share_import_end(a, key);
+	MUST(region_own_usage(a, device).total == before);
+}

@@ -107,6 +107,8 @@ static void work_out(void *arg)
 	MUST(open_claimed(run->path, &more, &second) == 0); /* appended to */
 	MUST(region_charge(&second, 1, REGION_CONTEXT, 5, LIMIT) == 0);
 	share_in_turn(&region, &second, 0, 77);
+	MUST(open_claimed(run->path, &more, &second) == 0);
+	exit_in_turn(&region, &second, 0, 79);
 	MUST(region_book(&region, 0, REGION_OFFSET, 12) == 0);
 	region_refund(&region, 0, REGION_DATA, 10 * MIB);
 	region_close(&region);

@@ -210,6 +210,23 @@ static void share_between_two(void)
 	share_in_turn(&mine, &second, 0, 77);
 }
 
+static void exit_beside_another(void)
+{
+	exit_in_turn(&mine, &second, 0, 79);
+}
+
+static void begin_exit(void)
+{
+	region_begin_exit(&mine);
+	MUST(mine.exiting);
+}
+
+static void exit_and_go_on(void)
+{
+	begin_exit();
+	charge_in_all_ways();
+}
+
 /* -- beside the keeper --------------------------------------------------------------------------
  */
 
@@ -532,6 +549,21 @@ static void test_left_to_the_keeper(void **state)
 		walk(state, &scenes[i]);
 }
 
+static void test_exited(void **state)
+{
+	static const struct scene scenes[] = {
+		ALONE("exiting", 16 * 10, open_mine, exit_and_go_on),
+		ALONE("exiting with what is shared", SLOT_WORDS, open_both, exit_beside_another),
+		BESIDE("exiting with what the keeper has open", 16 * 10, NULL, export_one,
+		       keeper_imports_one, begin_exit),
+		BESIDE("exiting with what the keeper exports", 16 * 10, keeper_exports_two,
+		       import_two, keeper_passes_two_on, begin_exit),
+	};
+
+	for (unsigned i = 0; i < sizeof(scenes) / sizeof(*scenes); i++)
+		walk(state, &scenes[i]);
+}
+
 static void test_appended(void **state)
 {
 	static const struct scene scene = {.name = "appending",
@@ -551,7 +583,7 @@ int main(int argc, char **argv)
 		TEST(test_claimed),    TEST(test_charged),
 		TEST(test_taken_over), TEST(test_reaped),
 		TEST(test_shared),     TEST(test_left_to_the_keeper),
-		TEST(test_appended),
+		TEST(test_appended),   TEST(test_exited),
 	};
 
 	if (!watched_is_possible())

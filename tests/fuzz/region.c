@@ -264,6 +264,7 @@ static void act_read(struct region *region, const struct args *args)
 
 	region_share_doubt(region, args->device, &elsewhere, &here);
 	region_used(region, args->device);
+	region_shown(region, args->device);
 	region_own_usage(region, args->device);
 	device = region_find_device(region, setups[args->setup].device[0].uuid);
 	must(device == -ENOENT || device == -ESTALE || device == -EUCLEAN ||
@@ -312,6 +313,12 @@ static void act_close(struct region *region, const struct args *args)
 	must(!region->file && region->fd == -1 && region->slot == -1);
 }
 
+static void act_begin_exit(struct region *region, const struct args *args)
+{
+	(void)args;
+	region_begin_exit(region);
+}
+
 static void act_die(struct region *region, const struct args *args)
 {
 	(void)args;
@@ -327,7 +334,7 @@ static const struct act {
 	{act_refund, false}, {act_book, false},       {act_export, false},
 	{act_import, false}, {act_import_end, false}, {act_withdraw, false},
 	{act_read, false},   {act_reap, false},       {act_check, false},
-	{act_close, false},  {act_die, false},
+	{act_close, false},  {act_die, false},        {act_begin_exit, false},
 };
 
 static const struct act closing = {act_close, false};

@@ -150,11 +150,18 @@ static void fill_and_empty(void)
 		give(pieces[--count]);
 }
 
+/* The slot is emptied by then, as handlers of quick_exit run in the reverse order. */
+static void go_on_at_exit(void)
+{
+	give(take(SHARED));
+}
+
 void walk(int argc, char **argv)
 {
 	int wire = atoi(argv[0]);
 
 	(void)argc;
+	CHECK_EQUAL(at_quick_exit(go_on_at_exit), 0);
 	look();
 	cuda_start(0);
 	give(take(1));
@@ -167,4 +174,5 @@ void walk(int argc, char **argv)
 	export(wire);
 	import_own();
 	fill_and_empty();
+	quick_exit(0);
 }

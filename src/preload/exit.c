@@ -1,0 +1,66 @@
+/*
+ * When the process exits, its slot is emptied (region_begin_exit), so that monitors do not count
+ * a process that has ended.
+ *
+ * How it works. exit, a return from main and the end of the last thread run the destructors of the
+ * loaded objects, ours among them. quick_exit runs none, but the handlers that were registered for
+ * it. _exit runs nothing at all: we stand in front of it, because runtimes end processes with it
+ * (Python's multiprocessing does). It goes on to _Exit, which is libc's other name for it.
+ *
+ * Hooks are called after all this, by other threads and by destructors that run after ours. They
+ * work as before.
+ *
+ * What it is not: complete. A process that is killed, that makes the system call itself (as Go
+ * programs do) or that executes another program leaves its slot as it is. The next CUDA process of
+ * the slice clears it.
+ */
+#include "exit.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "hooks.h"
+#include "quota.h"
+
+static bool begun; /* atomic: any thread may exit */
+
+/* at_quick_exit, under the name that libc itself exports since 2.10. */
+int __cxa_at_quick_exit(void (*handler)(void *), void *dso);
+
+static void begin(void)
+{
+	__atomic_store_n(&begun, true, __ATOMIC_SEQ_CST);
+	quota_begin_exit();
+}
+
+__attribute__((destructor)) static void begin_at_exit(void)
+{
+	begin();
+}
+
+static void begin_at_quick_exit(void *arg)
+{
+	(void)arg;
+	begin();
+}
+
+/* In a vfork child, which has the parent's memory, quota_begin_exit does nothing, and neither may
+ * anything else here. */
+void _exit(int status)
+{
+	quota_begin_exit();
+	_Exit(status);
+}
+
+void exit_follow(void)
+{
+	__cxa_at_quick_exit(begin_at_quick_exit, NULL);
+	if (__atomic_load_n(&begun, __ATOMIC_SEQ_CST)) /* a destructor began to use CUDA */
+		quota_begin_exit();
+}
+
+void exit_forget(void)
+{
+	begun = false;
+}
