@@ -44,11 +44,16 @@ struct meter {
 	const void *thread;      /* whose it was: the address of something it alone has */
 	uint64_t paid_from_ns, paid_until_ns; /* what was paid for of unknown launches' time, */
 	const void *paid_stream;              /* as they were settled; the last one's */
-	int64_t prepaid_ns;  /* for time that was waited in vain, and not taken back yet */
-	int64_t sampled;     /* what had been charged when something known was sampled */
-	int64_t others_ns;   /* what other processes had been charged at others_at_ns */
-	int64_t shown_ns;    /* what this process had been charged at util_at_ns */
-	uint64_t util_at_ns; /* when its part was shown */
+	int64_t prepaid_ns; /* for time that was waited in vain, and not taken back yet */
+	int64_t sampled;    /* what had been charged when something known was sampled */
+	int64_t others_ns;  /* what other processes had been charged at others_at_ns */
+	/* What device_util says (pacer.c). The process is at work from a launch until it has waited
+	 * for all that it launched. */
+	uint64_t work_at_ns;    /* since when it is at work; 0: it is not */
+	uint64_t work_ns;       /* for how long it was before that, in all */
+	uint64_t shown_work_ns; /* of that and the time since, as the figure was made */
+	uint64_t shown_pct;     /* the figure while it is at work */
+	int64_t shown_ns;       /* what this process had been charged by then */
 	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
 	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
 	uint64_t anew_at_ns; /* when a window may begin behind a wait again (waits.c) */

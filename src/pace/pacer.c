@@ -251,20 +251,70 @@ static void note_stream(struct meter *meter, const struct pace_work *work, uint6
 		STORE(meter->mixed_at_ns, now_ns);
 }
 
-/* For the monitor: this process's part of the device's time, once a second. */
+/* -- device_util ------------------------------------------------------------------------------ */
+
+/*
+ * HAMi's monitor reads the figure from the file, and nothing runs in this process while it sleeps.
+ * So the figure is 0 whenever the process has waited for all that it launched, and comes back with
+ * the next launch. While the process is at work, the figure is its part of the device's time since
+ * it was at work for a second: so the mean of what a monitor reads is the process's part of all the
+ * time, whatever pauses it makes.
+ */
+
+static void store_utilisation(const struct meter *meter, uint64_t pct)
+{
+	STORE(meter->util->sm, pct);
+	/* An exiting process's slot is empty: region/exit.c stores `exiting` before the 0. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (LOAD(joined->exiting))
+		STORE(meter->util->sm, 0);
+}
+
+/* How long the process was at work, in all. */
+static uint64_t work_ns(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t at_ns = LOAD(meter->work_at_ns);
+
+	return LOAD(meter->work_ns) + (at_ns ? meter_since(now_ns, at_ns) : 0);
+}
+
+static void begin_work(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t none = 0;
+
+	if (LOAD(meter->work_at_ns) || !SWAP(meter->work_at_ns, none, now_ns))
+		return;
+	store_utilisation(meter, LOAD(meter->shown_pct));
+}
+
+void pacer_rest(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t at_ns = LOAD(meter->work_at_ns);
+	uint64_t took_ns = at_ns ? meter_since(now_ns, at_ns) : 0, none = 0;
+
+	if (!at_ns || !SWAP(meter->work_at_ns, at_ns, none))
+		return;
+	ADD(meter->work_ns, took_ns);
+	store_utilisation(meter, 0);
+}
+
+/* Once in a second of work. */
 static void show_utilisation(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(meter->util_at_ns);
+	uint64_t now_work_ns = work_ns(meter, now_ns), then_work_ns = LOAD(meter->shown_work_ns);
+	uint64_t took_ns = meter_since(now_work_ns, then_work_ns), pct;
 	int64_t own_ns, before_ns;
 
-	if (meter_since(now_ns, then_ns) < NS_PER_S)
-		return;
-	if (!SWAP(meter->util_at_ns, then_ns, now_ns))
+	if (took_ns < NS_PER_S || !SWAP(meter->shown_work_ns, then_work_ns, now_work_ns))
 		return;
 	own_ns = LOAD(meter->tally.charged) + LOAD(meter->tally.corrected);
 	before_ns = __atomic_exchange_n(&meter->shown_ns, own_ns, __ATOMIC_RELAXED);
-	if (then_ns && now_ns > then_ns && own_ns >= before_ns)
-		STORE(meter->util->sm, (uint64_t)(own_ns - before_ns) * 100 / (now_ns - then_ns));
+	if (own_ns < before_ns)
+		return;
+	pct = (uint64_t)(own_ns - before_ns) * 100 / took_ns;
+	STORE(meter->shown_pct, pct < 100 ? pct : 100);
+	if (LOAD(meter->work_at_ns))
+		store_utilisation(meter, LOAD(meter->shown_pct));
 }
 
 /* -- waiting ---------------------------------------------------------------------------------- */
@@ -431,6 +481,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
 	now_ns = clock_steady_ns();
+	begin_work(meter, now_ns);
 	error = late_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {

@@ -17,5 +17,9 @@ bool pacer_any_limit(void);
  * since, so the device was at work all the time. */
 bool pacer_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
+/* The process has waited for all that it launched: its utilisation is shown as 0 until it launches
+ * again. */
+void pacer_rest(struct meter *meter, uint64_t now_ns);
+
 /* None has, and launches go past the pacer. */
 void pacer_lift(void);

@@ -29,6 +29,7 @@ static PACE_OF_THREAD struct {
 	uint64_t streams_ended; /* as it was then */
 	enum waits since;
 	bool partial;      /* it has waited for what may be less than all */
+	bool whole;        /* the last wait was for all */
 	bool settled;      /* all of it is in windows that have ended, or is over */
 	bool clean;        /* nothing idle is in the window: it begins behind the last wait */
 	uint64_t began_ns; /* the last wait */
@@ -130,6 +131,7 @@ void pace_will_wait(const void *current, bool of_all)
 	}
 	last.began_ns = now_ns;
 	last.partial |= !of_all;
+	last.whole = of_all;
 	if (!last.settled && may_end(meter, current, now_ns) &&
 	    is_worth_it(meter, of_all, now_ns) && end_window(meter, now_ns) == ENDED) {
 		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
@@ -137,6 +139,16 @@ void pace_will_wait(const void *current, bool of_all)
 			last.since = WAITS_ENDED;
 	}
 	last.clean = false;
+}
+
+/* Whether the process has nothing on the device: this thread waited for all of it, or it should be
+ * over as costs say. */
+static bool is_drained(struct meter *meter, uint64_t now_ns)
+{
+	if (LOAD(meter->entered) > 0)
+		return false;
+	return (last.whole && meter_is_own(meter) && !meter_is_mixed(meter, now_ns)) ||
+	       tally_is_idle(&meter->tally, now_ns);
 }
 
 /* Programs look at each event of many that are over: between those waits it is the host that takes
@@ -151,6 +163,8 @@ void pace_waited(void)
 	now_ns = clock_steady_ns();
 	if (meter_since(now_ns, last.began_ns) >= AT_ONCE_NS)
 		last.over_ns = now_ns;
+	if (is_drained(last.meter, now_ns))
+		pacer_rest(last.meter, now_ns);
 }
 
 void pace_found_busy(void)

@@ -76,12 +76,44 @@ static void shown(void)
 	CHECK_AT_MOST(40 - 10, sm);
 }
 
+static uint64_t shown_now(void)
+{
+	return PEEK(file->hami.slots[ledger_slot(getpid())].device_util[ledger_index(0)].sm);
+}
+
+/* It is 0 as soon as the process has waited for its work, and comes back with the next launch; of a
+ * process that works a fifth of the time it is the figure of the time in which it works. */
+static void rests(void)
+{
+	uint64_t ns = MS, sm = 0;
+
+	pace_start("40");
+	for (unsigned attempt = 0; attempt < ATTEMPTS && sm < 40 - 10; attempt++) {
+		share_of(step_alone, &ns, 1200);
+		sm = shown_now();
+	}
+	CHECK_AT_MOST(40 - 10, sm);
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(shown_now(), 0);
+	step_alone(&ns);
+	CHECK(shown_now() > 0);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(shown_now(), 0);
+	for (unsigned i = 0; i < 10; i++) {
+		share_of(step_alone, &ns, 20);
+		CHECK(shown_now() > 0);
+		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+		CHECK_EQUAL(shown_now(), 0);
+		sleep_ms(80);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
 		SCENE(us50_20), SCENE(us50_50), SCENE(us50_80),    SCENE(ms1_20),
 		SCENE(ms1_50),  SCENE(ms1_80),  SCENE(ms20_20),    SCENE(ms20_50),
-		SCENE(ms20_80), SCENE(shown),   SCENE(host_bound),
+		SCENE(ms20_80), SCENE(shown),   SCENE(host_bound), SCENE(rests),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
