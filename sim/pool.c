@@ -18,8 +18,8 @@
  * A pool belongs to a device, not to a context, and survives them all. Destroyed, it is invalid at
  * once and goes with its last piece.
  *
- * Memory that was not taken from a pool can be freed in the order of a stream, too: it waits in a
- * list of its own (late).
+ * Memory that was not taken from a pool can be freed in the order of a stream, too, unless it is
+ * managed: it waits in a list of its own (late).
  *
  * One lock guards all of this and what pool_list.c and pool_share.c do; memory.c's and the shared
  * state's are taken inside it.
@@ -319,7 +319,9 @@ CUresult pool_give_async(uint64_t address, CUstream stream)
 
 	pthread_mutex_lock(&lock);
 	if (memory_find(address, &range) && range.address == address) {
-		if (range.context)
+		if (range.kind == BLOCK_MANAGED && !range.pool)
+			result = CUDA_ERROR_NOT_SUPPORTED; /* so on an H100 with driver 580 */
+		else if (range.context)
 			result = late_add_locked(&range, stream);
 		if (range.pool) {
 			piece_free_locked((struct piece *)range.space, stream);

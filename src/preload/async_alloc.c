@@ -17,6 +17,7 @@
 #include "hooks.h"
 #include "lock.h"
 #include "log.h"
+#include "oversubscribe.h"
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
@@ -244,6 +245,30 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 	return result;
 }
 
+/* Whether the driver made the pool: then nothing is said about where its memory lies. */
+static bool is_of_driver(const struct taking *taking)
+{
+	unsigned flags;
+	int device;
+
+	return quota_pool_is_known(taking->pool, &device, &flags) && (flags & POOL_OF_DRIVER) &&
+	       !(flags & POOL_MANAGED);
+}
+
+/* The driver answered to a request for memory of the current pool; what came of it, after a second
+ * try as managed memory where the slice may have that. */
+static CUresult elsewhere(struct taking *taking, CUresult result, CUstream stream,
+			  CUdeviceptr *ret_address)
+{
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !taking->counted || !oversubscribe_allowed() ||
+	    !is_of_driver(taking) || capture_has(stream, false))
+		return result;
+	quota_pool_settle(taking->pool, &taking->claim, NULL);
+	taking->counted = false;
+	pool_correct(taking->pool); /* its charge goes before the other is made */
+	return oversubscribe_make(taking->claim.device, taking->size_bytes, ret_address);
+}
+
 /* What the default stream is to a per-thread function, said so that any function knows. */
 static CUstream own_stream(CUstream stream)
 {
@@ -259,6 +284,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocAsync(dptr ? &address : NULL, bytesize, hStream);
+	result = elsewhere(&taking, result, hStream, &address);
 	return finish(&taking, result, address, hStream, dptr);
 }
 
@@ -271,6 +297,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStre
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocAsync_ptsz(dptr ? &address : NULL, bytesize, hStream);
+	result = elsewhere(&taking, result, own_stream(hStream), &address);
 	return finish(&taking, result, address, own_stream(hStream), dptr);
 }
 
@@ -284,6 +311,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocFromPoolAsync(dptr ? &address : NULL, bytesize, pool, hStream);
+	oversubscribe_cannot(taking.counted ? result : CUDA_SUCCESS, "cuMemAllocFromPoolAsync");
 	return finish(&taking, result, address, hStream, dptr);
 }
 
@@ -297,6 +325,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr ? &address : NULL, bytesize, pool, hStream);
+	oversubscribe_cannot(taking.counted ? result : CUDA_SUCCESS, "cuMemAllocFromPoolAsync");
 	return finish(&taking, result, address, own_stream(hStream), dptr);
 }
 

@@ -14,9 +14,11 @@
  * no room for is that comparison's from the start (quota_free_orphan).
  */
 #include "cuda.h"
+#include "deferred.h"
 #include "hooks.h"
 #include "launch.h"
 #include "lock.h"
+#include "oversubscribe.h"
 #include "pace.h"
 #include "pools.h"
 #include "quota.h"
@@ -142,6 +144,15 @@ static CUresult free_known(const struct quota_release *release, CUresult result,
 	return result;
 }
 
+/* Managed memory may be what cuMemAllocAsync has given in the place of a pool's. The driver refuses
+ * to free such memory in stream order (seen with driver 580). */
+static bool is_deferred(const struct quota_release *release, CUresult result, CUdeviceptr address,
+			CUstream stream, bool per_thread)
+{
+	return result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
+	       oversubscribe_allowed() && deferred_free(address, stream, per_thread, release);
+}
+
 /* One of a pool, or of another process, was freed. */
 static CUresult free_unknown(CUdeviceptr address, CUresult result)
 {
@@ -166,25 +177,35 @@ static CUstream named(CUstream stream, bool per_thread)
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
+	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync(dptr, hStream);
+	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream));
-	return free_known(&release, cuda.cuMemFreeAsync(dptr, hStream), named(hStream, false));
+	result = cuda.cuMemFreeAsync(dptr, hStream);
+	if (is_deferred(&release, result, dptr, hStream, false))
+		return CUDA_SUCCESS;
+	return free_known(&release, result, named(hStream, false));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
+	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
+	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream));
-	return free_known(&release, cuda.cuMemFreeAsync_ptsz(dptr, hStream), named(hStream, true));
+	result = cuda.cuMemFreeAsync_ptsz(dptr, hStream);
+	if (is_deferred(&release, result, dptr, hStream, true))
+		return CUDA_SUCCESS;
+	return free_known(&release, result, named(hStream, true));
 }
 
 /* -- synchronisation -- */
@@ -194,6 +215,7 @@ static void look(void)
 	CUdevice device = quota_only_device();
 
 	pace_waited();
+	deferred_poll();
 	pools_synchronised();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_has_device(device))

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "cuda.h"
+#include "deferred.h"
 #include "growth.h"
 #include "hooks.h"
 #include "lock.h"
@@ -279,6 +280,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		pace_end_context(context);
 		share_end_context(context);
 		async_free_end_context(context);
+		deferred_end_context(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
 	}
 	end_unlock(locked);

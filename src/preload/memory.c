@@ -94,6 +94,23 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	return room_refuse(making->block.device, size_bytes, -EDQUOT);
 }
 
+CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)
+{
+	struct making making;
+	CUdeviceptr address = 0;
+	CUresult result = begin(&making, size_bytes, true);
+
+	if (result != CUDA_SUCCESS || !making.counted)
+		return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+	result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (making.block.device == device) /* else the stream is none of the current context's */
+		result = oversubscribe_take(device, size_bytes, &address);
+	result = finish(&making, result, address, size_bytes);
+	if (result == CUDA_SUCCESS)
+		*ret_address = address;
+	return result;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
 	struct making making;

@@ -10,11 +10,14 @@
  * What is different for the application: such memory has no IPC handle and goes at the host's pace
  * when it is not on the card. The functions of CUDA 3.1 get none, because it does not lie below
  * 4 GiB; nor do contexts, modules, and GPUs without managed memory: then the driver's refusal
- * stands.
+ * stands. It stands, too, for explicit pools and for cuMemCreate: their properties promise memory
+ * of the device, which can be exported. Stream-ordered memory of the device's default pool has a
+ * substitute (async_alloc.c), and deferred.c frees it.
  */
 #include "oversubscribe.h"
 
 #include "cuda.h"
+#include "log.h"
 #include "state.h"
 
 bool oversubscribe_allowed(void)
@@ -40,6 +43,30 @@ CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 	cuda.cuMemAdvise(address, size_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
 	*ret_address = address;
 	return CUDA_SUCCESS;
+}
+
+CUresult oversubscribe_cannot(CUresult result, const char *what)
+{
+	static const char *said[4]; /* atomic */
+
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !oversubscribe_allowed())
+		return result;
+	for (unsigned i = 0; i < sizeof(said) / sizeof(*said); i++) {
+		const char *none = NULL;
+
+		if (__atomic_load_n(&said[i], __ATOMIC_RELAXED) == what)
+			break;
+		if (!__atomic_compare_exchange_n(&said[i], &none, what, false, __ATOMIC_RELAXED,
+						 __ATOMIC_RELAXED))
+			continue;
+		log_line(LOG_WARN,
+			 "%s is refused because the card has no room: its memory cannot lie in the "
+			 "host's, though the slice oversubscribes; cuMemAlloc and cuMemAllocAsync "
+			 "can",
+			 what);
+		break;
+	}
+	return result;
 }
 
 uint64_t oversubscribe_shown(uint64_t slice_bytes, uint64_t card_bytes)

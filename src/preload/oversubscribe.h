@@ -17,6 +17,14 @@ bool oversubscribe_claim(struct quota_claim *claim, uint64_t size_bytes);
 /* CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY, which is what the driver had said already. */
 CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address);
 
+/* Managed memory of the device, charged, for an allocation that the driver had no room for: by
+ * memory.c. CUDA_SUCCESS, or what the application is told. */
+CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address);
+
+/* The driver answered `what`, whose memory has to lie on the card. Says so, once for each `what`,
+ * where there was no room and the slice oversubscribes. Returns result. */
+CUresult oversubscribe_cannot(CUresult result, const char *what);
+
 /* What the application is told, in all or free: the lesser of the slice's figure and the card's, or
  * the slice's where it may have more than the card. */
 uint64_t oversubscribe_shown(uint64_t slice_bytes, uint64_t card_bytes);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "cuda.h"
+#include "deferred.h"
 #include "green.h"
 #include "log.h"
 #include "pools.h"
@@ -44,6 +45,7 @@ void room_make(CUdevice device)
 {
 	uint64_t before = quota_used(device);
 
+	deferred_poll();
 	pools_give_back(device);
 	reconcile_now(device);
 	if (quota_used(device) >= before)

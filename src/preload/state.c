@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "clock.h"
 #include "cuda.h"
+#include "deferred.h"
 #include "exit.h"
 #include "green.h"
 #include "hiding.h"
@@ -68,6 +69,7 @@ static void forget_parent(void)
 	pools_forget();
 	async_alloc_forget();
 	async_free_forget();
+	deferred_forget();
 	capture_forget();
 	launch_forget();
 	limits_forget();

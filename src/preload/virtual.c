@@ -9,6 +9,7 @@
  */
 #include "cuda.h"
 #include "hooks.h"
+#include "oversubscribe.h"
 #include "quota.h"
 #include "room.h"
 #include "share.h"
@@ -44,6 +45,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemCreate(handle ? &made : NULL, size, prop, flags);
+	oversubscribe_cannot(counted ? result : CUDA_SUCCESS, "cuMemCreate");
 	if (counted && result == CUDA_SUCCESS && quota_hold(&claim, made) != 0) {
 		cuda.cuMemRelease(made);
 		result = CUDA_ERROR_OUT_OF_MEMORY;

@@ -26,7 +26,7 @@ struct pool {
 	uint64_t unseen_bytes;   /* what others may have added since the figure */
 	uint64_t figures;        /* how many have been entered */
 	int device;
-	bool managed;
+	bool managed, of_driver;
 	uint64_t tried_bytes; /* quota_pool_try's */
 };
 
@@ -65,7 +65,8 @@ int quota_pool_open(uint64_t handle, int device, unsigned flags)
 		if (count < room)
 			pools[count++] = (struct pool){.handle = handle,
 						       .device = device,
-						       .managed = flags & POOL_MANAGED};
+						       .managed = flags & POOL_MANAGED,
+						       .of_driver = flags & POOL_OF_DRIVER};
 		else
 			error = -ENOMEM;
 	}
@@ -81,7 +82,8 @@ bool quota_pool_is_known(uint64_t handle, int *ret_device, unsigned *ret_flags)
 	pool = find_locked(handle);
 	if (pool) {
 		*ret_device = pool->device;
-		*ret_flags = pool->managed ? POOL_MANAGED : 0;
+		*ret_flags = (pool->managed ? POOL_MANAGED : 0u) |
+			     (pool->of_driver ? POOL_OF_DRIVER : 0u);
 	}
 	lock_release(&lock);
 	return pool != NULL;

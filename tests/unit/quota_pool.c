@@ -16,13 +16,13 @@ static void test_known(void **state)
 	assert_int_equal(device, 99);
 	assert_int_equal(flags, 99);
 	assert_int_equal(quota_pool_open(POOL, 1, 0), 0);
-	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
+	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED | POOL_OF_DRIVER), 0);
 	assert_true(quota_pool_is_known(POOL, &device, &flags));
 	assert_int_equal(device, 1);
 	assert_int_equal(flags, 0);
 	assert_true(quota_pool_is_known(OTHER, &device, &flags));
 	assert_int_equal(device, 0);
-	assert_int_equal(flags, POOL_MANAGED);
+	assert_int_equal(flags, POOL_MANAGED | POOL_OF_DRIVER);
 	quota_pool_ticket(POOL, &managed);
 	assert_false(managed);
 	quota_pool_ticket(OTHER, &managed);

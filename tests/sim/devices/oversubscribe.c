@@ -1,5 +1,5 @@
 /* Memory beyond the card: where the slice may have it, what the card refuses goes to the host. */
-#include "cuda_api.h"
+#include "stream_api.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -252,6 +252,97 @@ static void beside_another(void)
 	member_end(&other);
 }
 
+/* -- stream-ordered memory --------------------------------------------------------------------- */
+
+/* It goes beyond the card, and comes back when the stream has come to the free, not before. */
+static void stream_ordered(void)
+{
+	CUfunction spin;
+	CUstream stream;
+	uint64_t bare;
+
+	card_and_quota("true");
+	cuda_start(0);
+	spin = spin_load();
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	give(take(1));
+	bare = ledger_used(0); /* with the kernel's code */
+	for (unsigned i = 0; i < PIECES; i++)
+		pieces[i] = take_async(PIECE, stream);
+	CHECK_AT_MOST(outside_used(0), CARD);
+	CHECK_AT_MOST(bare + 3 * GIB, ledger_used(0));
+	CHECK_AT_MOST(ledger_used(0), QUOTA);
+	memset((void *)(uintptr_t)pieces[PIECES - 1], 1, MIB);
+	CHECK_CUDA(cuMemAllocAsync(&pieces[PIECES], 2 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	busy(spin, 200 * MS, stream);
+	for (unsigned i = 0; i < PIECES; i++)
+		CHECK_CUDA(cuMemFreeAsync(pieces[i], stream), CUDA_SUCCESS);
+	memset((void *)(uintptr_t)pieces[PIECES - 1], 2, MIB); /* the stream is not there yet */
+	give(take(1));
+	CHECK_AT_MOST(bare + 2 * GIB, ledger_used(0));
+	CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), bare);
+	CHECK_CUDA(cuMemFreeAsync(pieces[PIECES - 1], stream), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* More frees at a time than are kept in mind, and what is left of them goes with the context. */
+static void many_frees(void)
+{
+	CUstream stream;
+	uint64_t bare;
+
+	card_and_quota("true");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "16g");
+	cuda_start(0);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	bare = ledger_used(0);
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 100; i++)
+			pieces[i] = take_async(PIECE, stream);
+		for (unsigned i = 0; i < 100; i++)
+			CHECK_CUDA(cuMemFreeAsync(pieces[i], stream), CUDA_SUCCESS);
+	}
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	cuda_start(0);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS); /* the pool outlives the context */
+	give(take(1));
+	CHECK_AT_MOST(ledger_used(0), bare + 4 * MIB);
+}
+
+/* What promises memory of the device is refused, which is said once. */
+static void explicit_child(void)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle handle;
+	CUmemoryPool pool;
+
+	cuda_start(0);
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 2; i++) {
+		CHECK_CUDA(cuMemAllocFromPoolAsync(&pieces[0], 2 * GIB, pool, NULL),
+			   CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_CUDA(cuMemCreate(&handle, 2 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	}
+}
+
+static void explicit_refused(void)
+{
+	struct said said;
+
+	card_and_quota("true");
+	env_set("LIBCUDA_LOG_LEVEL", NULL);
+	said = member_listen(explicit_child);
+	if (said.status || lines_in(said.err) != 2)
+		fprintf(stderr, "%s", said.err);
+	CHECK_EQUAL(said.status, 0);
+	CHECK_EQUAL(lines_in(said.err), 2);
+	CHECK(strstr(said.err, "cuMemAllocFromPoolAsync is refused because the card has no room"));
+	CHECK(strstr(said.err, "cuMemCreate is refused because the card has no room"));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
@@ -260,6 +351,7 @@ int main(int argc, char **argv)
 		SCENE(policy_does_not), SCENE(wrong_word),       SCENE(card_first),
 		SCENE(pitched),         SCENE(no_managed),       SCENE(no_advice),
 		SCENE(full_by_chunks),  SCENE(with_its_context), SCENE(beside_another),
+		SCENE(stream_ordered),  SCENE(many_frees),       SCENE(explicit_refused),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);

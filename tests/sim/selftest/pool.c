@@ -280,7 +280,7 @@ static void test_pointers(void)
 	CHECK_EQ(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Memory that is from no pool goes in the order of a stream, too. */
+/* Memory that is from no pool goes in the order of a stream, too, unless it is managed. */
 static void test_late(void)
 {
 	CUdeviceptr p, q;
@@ -288,13 +288,15 @@ static void test_late(void)
 	CHECK_EQ(cuMemAlloc_v2(&p, 10 * MIB), CUDA_SUCCESS);
 	CHECK_EQ(cuMemAllocManaged(&q, 10 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
 	give(p);
-	give(q);
+	CHECK_EQ(cuMemFreeAsync(q, stream), CUDA_ERROR_NOT_SUPPORTED);
 	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQ(held(), 20 * MIB);
 	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
 	CHECK_EQ(held(), 20 * MIB);
 	synchronize();
+	CHECK_EQ(held(), 10 * MIB);
+	CHECK_EQ(cuMemFree_v2(q), CUDA_SUCCESS);
 	CHECK_EQ(held(), 0);
 }
 
