@@ -33,6 +33,7 @@ bench: all
 gpu-check: all
 	@tests/gpu/memory.sh $(BUILD)
 	@tests/gpu/deaths.sh $(BUILD)
+	@tests/gpu/exit.sh $(BUILD)
 	@tests/gpu/cores.sh $(BUILD)
 	@tests/gpu/two.sh $(BUILD) || [ $$? = 77 ]
 
