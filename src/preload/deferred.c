@@ -73,17 +73,26 @@ static bool take(unsigned i, struct deferred *ret_deferred)
 	return found;
 }
 
-static void free_now(const struct deferred *deferred)
+static void refund(const struct deferred *deferred)
 {
-	cuda.cuEventDestroy_v2(deferred->event);
-	cuda.cuMemFree_v2(deferred->address);
 	quota_free_resume();
 	share_free(&deferred->release);
 }
 
-static bool is_over(const struct deferred *deferred)
+/* The driver answered for the event: it is over, or an error. With an error the context is gone,
+ * and the memory with it: its address may be another allocation's by now. */
+static void end(const struct deferred *deferred, CUresult result)
 {
-	return cuda.cuEventQuery(deferred->event) != CUDA_ERROR_NOT_READY;
+	if (result == CUDA_SUCCESS) {
+		cuda.cuEventDestroy_v2(deferred->event);
+		cuda.cuMemFree_v2(deferred->address);
+	}
+	refund(deferred);
+}
+
+static void wait_and_end(const struct deferred *deferred)
+{
+	end(deferred, cuda.cuEventSynchronize(deferred->event));
 }
 
 void deferred_poll(void)
@@ -95,10 +104,12 @@ void deferred_poll(void)
 		return;
 	/* What is not over goes to the end: so each that there was is looked at once. */
 	for (; left && take(0, &deferred); left--) {
-		if (!is_over(&deferred) && add(&deferred))
-			continue;
-		cuda.cuEventSynchronize(deferred.event); /* at once, but where there was no room */
-		free_now(&deferred);
+		CUresult result = cuda.cuEventQuery(deferred.event);
+
+		if (result != CUDA_ERROR_NOT_READY)
+			end(&deferred, result);
+		else if (!add(&deferred))
+			wait_and_end(&deferred);
 	}
 }
 
@@ -128,10 +139,8 @@ bool deferred_free(CUdeviceptr address, CUstream stream, bool per_thread,
 		return false;
 	quota_free_postpone();
 	while (!add(&deferred))
-		if (take(0, &oldest)) {
-			cuda.cuEventSynchronize(oldest.event);
-			free_now(&oldest);
-		}
+		if (take(0, &oldest))
+			wait_and_end(&oldest);
 	return true;
 }
 
@@ -141,12 +150,9 @@ void deferred_end_context(CUcontext context)
 
 	for (unsigned left = __atomic_load_n(&count, __ATOMIC_RELAXED); left && take(0, &deferred);
 	     left--) {
-		if (deferred.release.block.context != (uintptr_t)context) {
-			if (!add(&deferred))
-				free_now(&deferred);
-			continue;
-		}
-		quota_free_resume();
-		share_free(&deferred.release);
+		if (deferred.release.block.context == (uintptr_t)context)
+			refund(&deferred);
+		else if (!add(&deferred))
+			wait_and_end(&deferred);
 	}
 }
