@@ -19,7 +19,7 @@ _vgpu_command() {
     while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do
         case ${COMP_WORDS[first]} in
         --) first=$((first + 1)) && break ;;
-        --*=* | --help | --oversubscribe | --json) first=$((first + 1)) ;;
+        --*=* | --help | --oversubscribe | --unlimited | --allow-unheld | --json) first=$((first + 1)) ;;
         *) first=$((first + 2)) ;;
         esac
     done
@@ -45,7 +45,7 @@ _vgpu() {
         --gpus) :; return ;;
         --name) _vgpu_slices; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --unlimited --allow-unheld --help'; return; }
         _vgpu_command
         ;;
     ps)

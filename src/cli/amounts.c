@@ -1,4 +1,7 @@
-/* Lists of sizes and of shares, as they stand behind --memory and --cores. */
+/*
+ * Lists of sizes and of shares, as --memory and --cores have them. What can be told without the
+ * machine's GPUs is a wrong command line (CLI_USAGE); what depends on them is not (CLI_FAILED).
+ */
 #include "amounts.h"
 
 #include <stdio.h>
@@ -7,34 +10,67 @@
 #include "cli.h"
 #include "size.h"
 
-#define MEMORY_LEAST_BYTES (2 * MIB) /* what the driver hands out at once */
-#define NONE               "none"
+#define GRANULE_BYTES (2 * MIB) /* what the driver hands out at once */
+#define NONE          "none"
+#define PERCENT_MAX   10000 /* of a GPU's memory: more than 100 is for --oversubscribe */
 
 /* An option whose value is a list, of one for each GPU or one for all. */
 struct list_option {
 	const char *name, *plural;
-	int (*read)(const char *text, uint64_t *ret_value); /* 0, or what to exit with */
+	/* 0, or what to exit with. gpu: whose amount it is; NULL: only the form counts. */
+	int (*read)(const char *text, const struct gpu *gpu, uint64_t *ret_value);
 };
 
-static int read_size(const char *text, uint64_t *ret_bytes)
+/* "50%" of the GPU's memory, in whole granules. */
+static int read_percent(const char *text, size_t len, const struct gpu *gpu, uint64_t *ret_bytes)
 {
+	uint64_t pct, all = gpu ? gpu->memory_bytes : 0;
+	char number[64];
+
+	snprintf(number, sizeof(number), "%.*s", (int)len, text);
+	if (number_parse(number, PERCENT_MAX, &pct) || pct == 0)
+		return cli_fail(
+			CLI_USAGE,
+			"--memory \"%s\" is no size: a percentage of a GPU's memory is a whole "
+			"number from 1 to 100 with %% after it, such as 50%%",
+			text);
+	*ret_bytes = all / 100 * pct + all % 100 * pct / 100;
+	*ret_bytes -= *ret_bytes % GRANULE_BYTES;
+	if (gpu && *ret_bytes == 0)
+		return cli_fail(
+			CLI_FAILED,
+			"--memory %s of GPU %u is less than 2 MiB, which the driver hands out "
+			"at once: give more",
+			text, gpu->index);
+	return 0;
+}
+
+static int read_size(const char *text, const struct gpu *gpu, uint64_t *ret_bytes)
+{
+	size_t len = strlen(text);
+
 	*ret_bytes = 0;
 	if (strcmp(text, NONE) == 0)
 		return 0;
+	if (len > 0 && text[len - 1] == '%')
+		return read_percent(text, len - 1, gpu, ret_bytes);
 	if (size_parse(text, ret_bytes))
-		return cli_fail(CLI_USAGE,
-				"--memory \"%s\" is no size: write bytes or a number with k, m, g "
-				"or t, such as 8G, or none",
-				text);
-	if (*ret_bytes < MEMORY_LEAST_BYTES)
+		return cli_fail(
+			CLI_USAGE,
+			"--memory \"%s\" is no size: write bytes or a number with k, m, g "
+			"or t, such as 8G, or a percentage of the GPU's memory, such as 50%%, or "
+			"none",
+			text);
+	if (*ret_bytes < GRANULE_BYTES)
 		return cli_fail(CLI_USAGE,
 				"--memory %s is too little: the driver hands out 2 MiB at once",
 				text);
 	return 0;
 }
 
-static int read_share(const char *text, uint64_t *ret_pct)
+static int read_share(const char *text, const struct gpu *gpu, uint64_t *ret_pct)
 {
+	(void)gpu;
 	*ret_pct = 0;
 	if (strcmp(text, NONE) == 0)
 		return 0;
@@ -49,60 +85,90 @@ static int read_share(const char *text, uint64_t *ret_pct)
 static const struct list_option memory_option = {"--memory", "sizes", read_size};
 static const struct list_option cores_option = {"--cores", "shares", read_share};
 
-/* One of the list; at the list's end *list is NULL afterwards. */
-static int next_value(const struct list_option *option, const char **list, uint64_t *ret_value)
+/* The list's first entry; *list is NULL after the last one. */
+static int take_entry(const struct list_option *option, const char **list, const struct gpu *gpu,
+		      uint64_t *ret_value)
 {
 	size_t len = strcspn(*list, ",");
 	char text[64];
-	int status;
 
-	snprintf(text, sizeof(text), "%.*s", (int)len, *list);
-	status = option->read(text, ret_value); /* what is longer is wrong anyway */
+	snprintf(text, sizeof(text), "%.*s", (int)len, *list); /* what is longer is wrong anyway */
 	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
+	return option->read(text, gpu, ret_value);
+}
+
+static int check_list(const struct list_option *option, const char *list, bool *ret_limits)
+{
+	uint64_t value;
+	int status = 0;
+
+	*ret_limits = false;
+	while (!status && list) {
+		bool is_none = strncmp(list, NONE, strlen(NONE)) == 0;
+
+		status = take_entry(option, &list, NULL, &value);
+		*ret_limits |= !is_none;
+	}
 	return status;
 }
 
-/* A value for each of count GPUs, or one for all. */
-static int parse_list(const struct list_option *option, const char *list, unsigned count,
-		      uint64_t values[VGPU_DEVICES_MAX])
+/* A value for each of the GPUs. */
+static int read_list(const struct list_option *option, const char *list, const struct gpus *gpus,
+		     uint64_t ret_values[VGPU_DEVICES_MAX])
 {
 	const char *rest = list;
-	unsigned found = 0;
+	unsigned count = 1;
+	bool limits;
+	int status = check_list(option, list, &limits);
 
-	for (; rest && found < count; found++) {
-		int status = next_value(option, &rest, &values[found]);
-
-		if (status)
-			return status;
+	if (status)
+		return status;
+	for (const char *comma = list; (comma = strchr(comma, ',')); comma++)
+		count++;
+	if (count != 1 && count != gpus->count)
+		return cli_fail(
+			CLI_FAILED,
+			"%s %s has %u %s, and the number of the slice's GPUs is %u: write one "
+			"for each, or one for all",
+			option->name, list, count, option->plural, gpus->count);
+	for (unsigned i = 0; !status && i < gpus->count; i++) {
+		if (count == 1)
+			rest = list;
+		status = take_entry(option, &rest, &gpus->gpu[i], &ret_values[i]);
 	}
-	if (rest || (found != 1 && found != count))
-		return cli_fail(CLI_USAGE,
-				"%s %s has another number of %s than the slice has GPUs, "
-				"which is %u: write one for each, or one for all",
-				option->name, list, option->plural, count);
-	for (unsigned i = found; i < count; i++)
-		values[i] = values[0];
-	return 0;
+	return status;
+}
+
+int amounts_check_memory(const char *list, bool *ret_limits)
+{
+	return check_list(&memory_option, list, ret_limits);
+}
+
+int amounts_check_cores(const char *list, bool *ret_limits)
+{
+	return check_list(&cores_option, list, ret_limits);
 }
 
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX])
 {
 	char has[32];
-	int status = parse_list(&memory_option, list, gpus->count, ret_bytes);
+	int status = read_list(&memory_option, list, gpus, ret_bytes);
 
 	for (unsigned i = 0; !status && !oversubscribe && i < gpus->count; i++)
 		if (ret_bytes[i] > gpus->gpu[i].memory_bytes)
-			return cli_fail(CLI_FAILED,
-					"--memory %s is more than GPU %u has, which is %s (%llum): "
-					"give at most that, or --oversubscribe",
-					list, gpus->gpu[i].index,
-					size_format(gpus->gpu[i].memory_bytes, has, sizeof(has)),
-					(unsigned long long)(gpus->gpu[i].memory_bytes / MIB));
+			return cli_fail(
+				CLI_FAILED,
+				"--memory %s is more than GPU %u has, which is %s (%llum): "
+				"give at most that; only a slice that was made with vgpu run "
+				"--oversubscribe may have more",
+				list, gpus->gpu[i].index,
+				size_format(gpus->gpu[i].memory_bytes, has, sizeof(has)),
+				(unsigned long long)(gpus->gpu[i].memory_bytes / MIB));
 	return status;
 }
 
 int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX])
 {
-	return parse_list(&cores_option, list, gpus->count, ret_pct);
+	return read_list(&cores_option, list, gpus, ret_pct);
 }

@@ -1,5 +1,8 @@
-/* What --memory and --cores say: an amount for each GPU, in the order of gpus, or one for all. 0,
- * or what to exit with after a line on stderr. An amount of 0 is "none", no limit. */
+/*
+ * The values of --memory and --cores: an amount for each GPU, in the order of gpus, or one for all.
+ * An amount of 0 is "none", no limit. Each function returns 0, or what to exit with after a line on
+ * stderr: CLI_USAGE where the value is wrong whatever the GPUs are, else CLI_FAILED.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +11,13 @@
 #include "gpus.h"
 #include "vgpu_region.h"
 
-/* Bytes, at most what each GPU has, unless the slice oversubscribes. */
+/* The value's form alone, for a look at the command line before one at the machine. ret_limits:
+ * whether any amount in it is a limit. */
+int amounts_check_memory(const char *list, bool *ret_limits);
+int amounts_check_cores(const char *list, bool *ret_limits);
+
+/* Bytes, at most what each GPU has, unless the slice oversubscribes. "50%" is of each GPU's memory,
+ * rounded down to a multiple of 2 MiB. */
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX]);
 

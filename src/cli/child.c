@@ -46,11 +46,12 @@ static void take_signals(sigset_t *ret_ours, struct inherited *ret_inherited)
 }
 
 /* The child's side: runs the command, or writes the reason why not to the pipe. */
-static _Noreturn void become(char **argv, const struct inherited *inherited, int reason_fd)
+static _Noreturn void become(const char *program, char **argv, const struct inherited *inherited,
+			     int reason_fd)
 {
 	sigaction(SIGCHLD, &inherited->on_child, NULL);
 	sigprocmask(SIG_SETMASK, &inherited->mask, NULL);
-	execvp(argv[0], argv);
+	execvp(program, argv); /* has a slash: text without "#!" is the shell's */
 
 	int reason = errno;
 
@@ -129,7 +130,7 @@ static int report(const char *name, int reason)
 	return cli_fail(CLI_NOT_EXECUTABLE, "%s cannot be run: %s", name, strerror(reason));
 }
 
-int child_run(char **argv)
+int child_run(const char *program, char **argv)
 {
 	struct inherited inherited;
 	int reason_fds[2], reason, status;
@@ -141,7 +142,7 @@ int child_run(char **argv)
 	take_signals(&ours, &inherited);
 	child = fork();
 	if (child == 0)
-		become(argv, &inherited, reason_fds[1]);
+		become(program, argv, &inherited, reason_fds[1]);
 	close(reason_fds[1]);
 	if (child < 0) {
 		close(reason_fds[0]);
@@ -150,5 +151,5 @@ int child_run(char **argv)
 	reason = read_reason(reason_fds[0]);
 	close(reason_fds[0]);
 	status = wait_for(child, &ours);
-	return reason ? report(argv[0], reason) : status;
+	return reason ? report(program, reason) : status;
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * Runs argv, found by PATH, and waits for its end. Returns what to exit with: the command's own
- * status, 128 + N when signal N killed it, or CLI_NOT_FOUND, CLI_NOT_EXECUTABLE or CLI_FAILED with
- * a line on stderr.
+ * Runs the file program, a path with a slash, with argv, and waits for its end. Returns what to
+ * exit with: the command's own status, 128 + N when signal N killed it, or CLI_NOT_FOUND,
+ * CLI_NOT_EXECUTABLE or CLI_FAILED with a line on stderr.
  *
  * It gets the signal mask and dispositions that this process was started with. Signals that are
  * sent to this process are passed on, those of the terminal not, which the command gets itself; and
@@ -12,4 +12,4 @@
  *
  * Leaves the signals blocked that it waits for: what is left to do takes place undisturbed.
  */
-int child_run(char **argv);
+int child_run(const char *program, char **argv);

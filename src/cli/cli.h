@@ -72,7 +72,8 @@ int cli_read(const struct cli_command *command, int argc, char **argv, struct cl
 /* A command's --help, and that of the program, 80 columns wide at most. */
 void cli_print_help(const struct cli_command *command);
 
-/* Prints "vgpu: …" and returns status, so that it can stand in a return. */
+/* Prints "vgpu: …" on stderr, as one line that is safe for a terminal (escape.h), and returns
+ * status, so that it can stand in a return. A warning has the status 0. */
 __attribute__((format(printf, 2, 3))) int cli_fail(int status, const char *format, ...);
 
 /* What was printed is written: status, or CLI_FAILED after a line on stderr. */

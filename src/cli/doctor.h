@@ -64,9 +64,6 @@ bool doctor_in_namespace(const char *kind);
 /* A libvgpu.so in this process: its path and version, else false. */
 bool doctor_find_loaded(char path[PATH_MAX], char *version, size_t len);
 
-/* Whether /etc/ld.so.preload names a libvgpu.so. */
-bool doctor_preloads_for_all(void);
-
 /* "ok", "note", "warn" or "fail": stable, for --json. */
 const char *doctor_verdict_name(enum doctor_verdict verdict);
 

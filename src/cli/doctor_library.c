@@ -22,11 +22,7 @@
 #include "env.h"
 #include "library.h"
 
-#define LIST            "/etc/ld.so.preload"
-#define LIST_BYTES_MAX  65536
-#define NAME            "libvgpu.so"
-#define HAMI_LIBRARY    SLICE_REGION_HAMI_DIR "/" NAME
-#define VERSION_LEN     32
+#define HAMI_LIBRARY    SLICE_REGION_HAMI_DIR "/" LIBRARY_NAME
 #define PATH_LEAST_WORD "libvgpu"
 
 /* -- in this process --------------------------------------------------------------------------- */
@@ -62,38 +58,6 @@ bool doctor_find_loaded(char path[PATH_MAX], char *version, size_t len)
 }
 
 /* -- a library's file -------------------------------------------------------------------------- */
-
-struct library {
-	struct elf elf;
-	struct stat st;
-	char version[VERSION_LEN]; /* "": it is not ours */
-};
-
-/* False: with why it cannot be preloaded. ret_library->elf.file is to be unmapped in either case.
- */
-static bool look_at_file(const char *path, struct library *ret_library, struct fault *ret_why)
-{
-	struct elf_file file = {NULL, 0};
-	char machine[24];
-
-	memset(ret_library, 0, sizeof(*ret_library));
-	if (elf_map(path, &file, ret_why) < 0)
-		return false;
-	stat(path, &ret_library->st);
-	if (elf_read(&file, &ret_library->elf) < 0) {
-		ret_library->elf.file = file;
-		fault_set(ret_why, -EINVAL, "%.300s is no library, or a damaged one", path);
-		return false;
-	}
-	if (!ret_library->elf.ours) {
-		fault_set(ret_why, -EINVAL, "%.300s is for another machine (%u-bit %s)", path,
-			  ret_library->elf.bits,
-			  elf_machine_name(ret_library->elf.machine, machine));
-		return false;
-	}
-	elf_vgpu_version(&ret_library->elf, ret_library->version, sizeof(ret_library->version));
-	return true;
-}
 
 /* Whether it stands in front of the driver, or of the loader, as we do. */
 static bool hooks_cuda(const struct elf *elf)
@@ -159,6 +123,7 @@ static bool say_rights(struct doctor *doctor, const char *path, const struct sta
 static void say_library(struct doctor *doctor, const char *path, const struct library *library)
 {
 	unsigned needs = elf_glibc_minor(&library->elf), has = glibc_minor();
+	struct fault why = {""};
 
 	if (!library->version[0]) {
 		doctor_found(doctor, DOCTOR_FAIL, "%s is not vgpu's", path);
@@ -173,6 +138,9 @@ static void say_library(struct doctor *doctor, const char *path, const struct li
 		doctor_found(doctor, DOCTOR_WARN, "%s is version %s, and this is vgpu %s", path,
 			     library->version, VGPU_VERSION);
 		doctor_advise(doctor, "Install both of one version");
+	} else if (library_check(path, &why)) {
+		doctor_found(doctor, DOCTOR_FAIL, "%s", why.text);
+		doctor_advise(doctor, "Until it is loaded, vgpu run starts nothing");
 	} else if (!say_rights(doctor, path, &library->st)) {
 		doctor_found(doctor, DOCTOR_OK, "%s, version %s, needs glibc 2.%u", path,
 			     library->version, needs);
@@ -187,7 +155,7 @@ static void say_hami(struct doctor *doctor)
 
 	if (access(HAMI_LIBRARY, F_OK) != 0)
 		return;
-	if (look_at_file(HAMI_LIBRARY, &library, &why) && !library.version[0]) {
+	if (library_look(HAMI_LIBRARY, &library, &why) && !library.version[0]) {
 		doctor_found(doctor, DOCTOR_NOTE, "%s is not vgpu's, but HAMi-core's, or another's",
 			     HAMI_LIBRARY);
 		doctor_advise(doctor, "Put vgpu's in its place, if HAMi's containers are to be "
@@ -198,7 +166,7 @@ static void say_hami(struct doctor *doctor)
 
 static void check_library(struct doctor *doctor)
 {
-	char path[PATH_MAX], version[VERSION_LEN];
+	char path[PATH_MAX], version[LIBRARY_VERSION_LEN];
 	struct fault fault = {""}, why = {""};
 	struct library library;
 
@@ -207,7 +175,7 @@ static void check_library(struct doctor *doctor)
 		doctor_advise(doctor, "Until it is found, vgpu run starts nothing");
 		return;
 	}
-	if (look_at_file(path, &library, &why)) {
+	if (library_look(path, &library, &why)) {
 		say_library(doctor, path, &library);
 	} else {
 		doctor_found(doctor, DOCTOR_FAIL, "%s", why.text);
@@ -219,38 +187,6 @@ static void check_library(struct doctor *doctor)
 
 /* -- lists of libraries ------------------------------------------------------------------------ */
 
-/* The text of /etc/ld.so.preload, to be freed; NULL: there is none. */
-static char *read_list(void)
-{
-	int fd = open(LIST, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	char *text = fd < 0 ? NULL : malloc(LIST_BYTES_MAX + 1);
-	ssize_t len = text ? read(fd, text, LIST_BYTES_MAX) : -1;
-
-	if (fd >= 0)
-		close(fd);
-	if (len < 0) {
-		free(text);
-		return NULL;
-	}
-	text[len] = '\0';
-	for (char *at = text; (at = strchr(at, '#'));) /* a comment, to the line's end */
-		while (*at && *at != '\n')
-			*at++ = ' ';
-	return text;
-}
-
-/* The next entry, cut out of the text; NULL: there are no more. As the loader has it, blanks and
- * colons stand between entries, and nothing quotes them. */
-static char *next_entry(char **text)
-{
-	char *entry;
-
-	while ((entry = strsep(text, " \t\r\n:")))
-		if (*entry)
-			return entry;
-	return NULL;
-}
-
 struct preloaded {
 	bool ours;      /* a libvgpu.so of vgpu's is among them */
 	bool complains; /* something was said */
@@ -261,7 +197,7 @@ static void say_entry(struct doctor *doctor, const char *list, const char *entry
 {
 	struct library library;
 	struct fault why = {""};
-	bool is_good = look_at_file(entry, &library, &why);
+	bool is_good = library_look(entry, &library, &why);
 
 	if (!is_good) {
 		bool ours = strstr(entry, PATH_LEAST_WORD) != NULL;
@@ -272,7 +208,7 @@ static void say_entry(struct doctor *doctor, const char *list, const char *entry
 				      "it, and goes on without; blanks and colons end an entry");
 	} else if (library.version[0]) {
 		preloaded->ours = true;
-		if (strcmp(list, LIST) == 0 && !(library.st.st_mode & S_IROTH)) {
+		if (strcmp(list, LIBRARY_LIST) == 0 && !(library.st.st_mode & S_IROTH)) {
 			doctor_found(doctor, DOCTOR_FAIL, "not every user may read %s, of %s",
 				     entry, list);
 			doctor_advise(doctor,
@@ -299,25 +235,9 @@ static void say_entries(struct doctor *doctor, const char *list, char *text,
 {
 	const char *entry;
 
-	while ((entry = next_entry(&text)))
+	while ((entry = library_next_entry(&text)))
 		if (strchr(entry, '/') && !strchr(entry, '$'))
 			say_entry(doctor, list, entry, preloaded);
-}
-
-bool doctor_preloads_for_all(void)
-{
-	char *text = read_list(), *at = text;
-	const char *entry;
-	bool found = false;
-
-	while (!found && (entry = next_entry(&at))) {
-		struct library library;
-
-		found = look_at_file(entry, &library, NULL) && library.version[0];
-		elf_unmap(&library.elf.file);
-	}
-	free(text);
-	return found;
 }
 
 static void not_loaded(struct doctor *doctor, const struct preloaded *preloaded)
@@ -326,14 +246,14 @@ static void not_loaded(struct doctor *doctor, const struct preloaded *preloaded)
 		doctor_found(doctor, DOCTOR_FAIL,
 			     "there are limits here, and this process is not held to them: no "
 			     "libvgpu.so of vgpu's is in it");
-		doctor_advise(doctor, "Name the library in " LIST
+		doctor_advise(doctor, "Name the library in " LIBRARY_LIST
 				      ", mounted read-only into a container, or start programs "
 				      "with vgpu run");
 	} else if (doctor->slice.configured) {
 		doctor_found(doctor, DOCTOR_WARN,
 			     "there is a region (%s), and no libvgpu.so of vgpu's in this process",
 			     doctor->slice.region_path);
-		doctor_advise(doctor, "Name the library in " LIST
+		doctor_advise(doctor, "Name the library in " LIBRARY_LIST
 				      ", if this is to be a slice; else remove that file");
 	} else if (!preloaded->complains) {
 		doctor_found(doctor, DOCTOR_OK,
@@ -345,23 +265,23 @@ static void not_loaded(struct doctor *doctor, const struct preloaded *preloaded)
 static void check_preload(struct doctor *doctor)
 {
 	const char *variable = env_get("LD_PRELOAD");
-	char *list = read_list(), *own = variable ? strdup(variable) : NULL;
+	char *list = library_read_list(), *own = variable ? strdup(variable) : NULL;
 	struct preloaded for_all = {false, false}, here = {false, false};
-	char path[PATH_MAX], version[VERSION_LEN];
+	char path[PATH_MAX], version[LIBRARY_VERSION_LEN];
 
 	if (list)
-		say_entries(doctor, LIST, list, &for_all);
+		say_entries(doctor, LIBRARY_LIST, list, &for_all);
 	if (own)
 		say_entries(doctor, "LD_PRELOAD", own, &here);
 	here.complains |= for_all.complains;
 	if (!doctor_find_loaded(path, version, sizeof(version))) {
 		not_loaded(doctor, &here);
 	} else if (for_all.ours) {
-		doctor_found(doctor, DOCTOR_OK, "%s is in this process, by " LIST, path);
+		doctor_found(doctor, DOCTOR_OK, "%s is in this process, by " LIBRARY_LIST, path);
 	} else {
 		doctor_found(doctor, DOCTOR_NOTE, "%s is in this process, by LD_PRELOAD", path);
 		doctor_advise(doctor, "Know that set-user-id programs, env -i and sudo drop that "
-				      "variable: in containers, name the library in " LIST);
+				      "variable: in containers, name the library in " LIBRARY_LIST);
 	}
 	free(own);
 	free(list);

@@ -10,6 +10,10 @@
 #include "nvml_library.h"
 #include "size.h"
 
+#define ALL        "all"
+#define DIGITS     "0123456789"
+#define UUID_CHARS DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-"
+
 struct nvml {
 	void *handle;
 	nvmlDeviceGetCount_v2_fn *count;
@@ -173,17 +177,76 @@ const struct gpu *gpus_by_uuid(const struct gpus *gpus, const char *uuid)
 	return NULL;
 }
 
-static int find_index(const struct gpus *all, const char *entry, const struct gpu **ret_gpu,
-		      struct fault *fault)
-{
-	uint64_t index;
+/* -- lists ------------------------------------------------------------------------------------- */
 
-	if (number_parse(entry, UINT32_MAX, &index) || index >= all->count)
+/* The next entry of a list, as far as its form goes. */
+struct entry {
+	char text[VGPU_UUID_LEN];
+	bool is_number;
+	uint64_t first, last; /* of a number: one, or a range */
+};
+
+/* "2" or "0-3": 0, or -EINVAL with a fault. */
+static int read_numbers(struct entry *entry, struct fault *fault)
+{
+	size_t len = strspn(entry->text, DIGITS);
+	char first[VGPU_UUID_LEN];
+
+	snprintf(first, sizeof(first), "%.*s", (int)len, entry->text);
+	entry->is_number = true;
+	if (number_parse(first, UINT32_MAX, &entry->first))
+		return fault_set(fault, -EINVAL, "there is no GPU %s: it is too large a number",
+				 entry->text);
+	entry->last = entry->first;
+	if (!entry->text[len])
+		return 0;
+	if (entry->text[len] != '-' || strspn(entry->text + len + 1, DIGITS) == 0 ||
+	    entry->text[len + 1 + strspn(entry->text + len + 1, DIGITS)] ||
+	    number_parse(entry->text + len + 1, UINT32_MAX, &entry->last))
 		return fault_set(fault, -EINVAL,
-				 "there is no GPU %s: this machine has %u, counted from 0", entry,
-				 all->count);
-	*ret_gpu = &all->gpu[index];
+				 "\"%s\" names no GPU: write an index such as 1, a range such as "
+				 "0-2, or a UUID",
+				 entry->text);
+	if (entry->last < entry->first)
+		return fault_set(fault, -EINVAL,
+				 "the range of GPUs %s is empty: write the lower index first",
+				 entry->text);
 	return 0;
+}
+
+static int read_entry(const char *list, size_t len, struct entry *ret_entry, struct fault *fault)
+{
+	*ret_entry = (struct entry){.is_number = false};
+	if (len == 0 || len >= sizeof(ret_entry->text))
+		return fault_set(fault, -EINVAL,
+				 "an entry of the list of GPUs is %s: write indices or UUIDs with "
+				 "commas between them",
+				 len ? "too long" : "empty");
+	memcpy(ret_entry->text, list, len);
+	if (strchr(DIGITS, ret_entry->text[0]))
+		return read_numbers(ret_entry, fault);
+	if (strspn(ret_entry->text, UUID_CHARS) != len || strcmp(ret_entry->text, ALL) == 0)
+		return fault_set(fault, -EINVAL,
+				 "\"%s\" names no GPU: write an index such as 1, a range such as "
+				 "0-2, or a UUID (nvidia-smi -L lists them); \"" ALL
+				 "\" stands alone",
+				 ret_entry->text);
+	return 0;
+}
+
+int gpus_check_list(const char *list, struct fault *fault)
+{
+	if (strcmp(list, ALL) == 0)
+		return 0;
+	for (;;) {
+		size_t len = strcspn(list, ",");
+		struct entry entry;
+		int error = read_entry(list, len, &entry, fault);
+
+		if (error || list[len] == '\0')
+			return error;
+		list += len + 1;
+	}
 }
 
 static int find_uuid(const struct gpus *all, const char *entry, const struct gpu **ret_gpu,
@@ -209,44 +272,51 @@ static int find_uuid(const struct gpus *all, const char *entry, const struct gpu
 			 entry);
 }
 
-static int add_entry(const struct gpus *all, const char *entry, struct gpus *selected,
+static int add(const struct gpu *gpu, struct gpus *selected, struct fault *fault)
+{
+	if (gpus_by_uuid(selected, gpu->uuid))
+		return fault_set(fault, -EINVAL, "GPU %u (%s) is listed twice: leave one",
+				 gpu->index, gpu->uuid);
+	selected->gpu[selected->count++] = *gpu;
+	return 0;
+}
+
+static int add_entry(const struct gpus *all, const struct entry *entry, struct gpus *selected,
 		     struct fault *fault)
 {
 	const struct gpu *gpu = NULL;
-	int error = entry[0] >= '0' && entry[0] <= '9' ? find_index(all, entry, &gpu, fault)
-						       : find_uuid(all, entry, &gpu, fault);
+	int error = 0;
 
-	if (error)
-		return error;
-	if (gpus_by_uuid(selected, gpu->uuid))
-		return fault_set(fault, -EINVAL, "GPU %s is listed twice: leave one", entry);
-	selected->gpu[selected->count++] = *gpu;
-	return 0;
+	if (!entry->is_number) {
+		error = find_uuid(all, entry->text, &gpu, fault);
+		return error ? error : add(gpu, selected, fault);
+	}
+	if (entry->last >= all->count)
+		return fault_set(fault, -EINVAL,
+				 "there is no GPU %llu: this machine has %u, counted from 0",
+				 (unsigned long long)entry->last, all->count);
+	for (uint64_t i = entry->first; !error && i <= entry->last; i++)
+		error = add(&all->gpu[i], selected, fault);
+	return error;
 }
 
 int gpus_select(const struct gpus *all, const char *list, struct gpus *ret_selected,
 		struct fault *fault)
 {
 	struct gpus selected;
-	char entry[VGPU_UUID_LEN];
 
 	memset(&selected, 0, sizeof(selected));
-	if (strcmp(list, "all") == 0) {
+	if (strcmp(list, ALL) == 0) {
 		*ret_selected = *all;
 		return 0;
 	}
 	for (;;) {
 		size_t len = strcspn(list, ",");
-		int error;
+		struct entry entry;
+		int error = read_entry(list, len, &entry, fault);
 
-		if (len == 0 || len >= sizeof(entry))
-			return fault_set(fault, -EINVAL,
-					 "an entry of the list of GPUs is %s: write indices or "
-					 "UUIDs with commas between them",
-					 len ? "too long" : "empty");
-		memcpy(entry, list, len);
-		entry[len] = '\0';
-		error = add_entry(all, entry, &selected, fault);
+		if (!error)
+			error = add_entry(all, &entry, &selected, fault);
 		if (error)
 			return error;
 		if (list[len] == '\0')

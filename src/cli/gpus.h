@@ -42,12 +42,15 @@ int gpus_find(struct gpus *ret_gpus, struct fault *fault);
 int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault);
 
 /*
- * Those that list names, in its order: commas between indices, UUIDs and what only one UUID starts
- * with; or "all". -EINVAL with a fault when an entry names none, several or one that is there
- * already.
+ * Those that list names, in its order: commas between indices, ranges of indices ("0-2"), UUIDs and
+ * what only one UUID starts with; or "all". -EINVAL with a fault when an entry names none, several
+ * or one that is there already.
  */
 int gpus_select(const struct gpus *all, const char *list, struct gpus *ret_selected,
 		struct fault *fault);
+/* The list's form alone, for a look at the command line before one at the machine: 0, or -EINVAL
+ * with a fault. */
+int gpus_check_list(const char *list, struct fault *fault);
 
 /* The GPU with that UUID, or NULL. */
 const struct gpu *gpus_by_uuid(const struct gpus *gpus, const char *uuid);

@@ -1,41 +1,116 @@
 /*
  * From the build directory (the library lies beside the program), from an installation under any
  * prefix, moved as a whole or not, and from Debian's packages (lib/<multiarch>/vgpu). VGPU_LIBRARY,
- * when set, is the only place looked at: a mistake in it should not go unnoticed.
+ * when set, is the only place looked at: a mistake in it should not go unnoticed. Nor should a
+ * place that cannot be looked at: the library may be there, and another one be taken in its stead.
+ *
+ * The loader prints a line for a library that it cannot preload, and starts the program without. So
+ * what stands in the way is found out before: by looking at the file, and then by a child process
+ * that loads it.
  */
 #include "library.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <stdbool.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "env.h"
 
-#define LIBRARY "libvgpu.so"
+#define LIST_BYTES_MAX 65536
 
 /* Relative to the program's directory, or absolute. */
 static const char *const places[] = {
-	LIBRARY,
-	"../lib/" VGPU_MULTIARCH "/vgpu/" LIBRARY,
-	"../lib/vgpu/" LIBRARY,
-	"../lib/" LIBRARY,
-	VGPU_LIBDIR "/vgpu/" LIBRARY,
-	VGPU_LIBDIR "/" LIBRARY,
+	LIBRARY_NAME,
+	"../lib/" VGPU_MULTIARCH "/vgpu/" LIBRARY_NAME,
+	"../lib/vgpu/" LIBRARY_NAME,
+	"../lib/" LIBRARY_NAME,
+	VGPU_LIBDIR "/vgpu/" LIBRARY_NAME,
+	VGPU_LIBDIR "/" LIBRARY_NAME,
 };
 
-/* LD_PRELOAD separates by blanks and colons, and has no way to quote them. */
-static int check_path(const char *path, struct fault *fault)
+#define PLACE_COUNT (sizeof(places) / sizeof(places[0]))
+
+/* -- a library's file -------------------------------------------------------------------------- */
+
+bool library_look(const char *path, struct library *ret_library, struct fault *ret_why)
 {
-	if (strpbrk(path, " \t\n:"))
-		return fault_set(fault, -EINVAL,
-				 "%.300s cannot be preloaded, because its path has a blank or a "
-				 "colon: put a link elsewhere and set VGPU_LIBRARY to it",
-				 path);
-	return 0;
+	struct elf_file file = {NULL, 0};
+	char machine[24];
+
+	memset(ret_library, 0, sizeof(*ret_library));
+	if (elf_map(path, &file, ret_why) < 0)
+		return false;
+	stat(path, &ret_library->st);
+	if (elf_read(&file, &ret_library->elf) < 0) {
+		ret_library->elf.file = file;
+		fault_set(ret_why, -EINVAL, "%.300s is no library, or a damaged one", path);
+		return false;
+	}
+	if (!ret_library->elf.ours) {
+		fault_set(ret_why, -EINVAL, "%.300s is for another machine (%u-bit %s)", path,
+			  ret_library->elf.bits,
+			  elf_machine_name(ret_library->elf.machine, machine));
+		return false;
+	}
+	elf_vgpu_version(&ret_library->elf, ret_library->version, sizeof(ret_library->version));
+	return true;
 }
+
+/* -- lists of libraries ------------------------------------------------------------------------ */
+
+char *library_read_list(void)
+{
+	int fd = open(LIBRARY_LIST, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	char *text = fd < 0 ? NULL : malloc(LIST_BYTES_MAX + 1);
+	ssize_t len = text ? read(fd, text, LIST_BYTES_MAX) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	if (len < 0) {
+		free(text);
+		return NULL;
+	}
+	text[len] = '\0';
+	for (char *at = text; (at = strchr(at, '#'));) /* a comment, to the line's end */
+		while (*at && *at != '\n')
+			*at++ = ' ';
+	return text;
+}
+
+/* As the loader has it, blanks and colons stand between entries, and nothing quotes them. */
+char *library_next_entry(char **text)
+{
+	char *entry;
+
+	while ((entry = strsep(text, " \t\r\n:")))
+		if (*entry)
+			return entry;
+	return NULL;
+}
+
+bool library_is_for_all(void)
+{
+	char *text = library_read_list(), *at = text;
+	const char *entry;
+	bool found = false;
+
+	while (!found && (entry = library_next_entry(&at))) {
+		struct library library;
+
+		found = library_look(entry, &library, NULL) && library.version[0];
+		elf_unmap(&library.elf.file);
+	}
+	free(text);
+	return found;
+}
+
+/* -- where it is ------------------------------------------------------------------------------- */
 
 /* The program's directory. */
 static int own_directory(char dir[PATH_MAX], struct fault *fault)
@@ -45,7 +120,7 @@ static int own_directory(char dir[PATH_MAX], struct fault *fault)
 
 	if (len < 0)
 		return fault_set(fault, -errno,
-				 "/proc/self/exe cannot be read (%s), so " LIBRARY
+				 "/proc/self/exe cannot be read (%s), so " LIBRARY_NAME
 				 " cannot be found: set VGPU_LIBRARY to its path",
 				 strerror(errno));
 	dir[len] = '\0';
@@ -55,13 +130,83 @@ static int own_directory(char dir[PATH_MAX], struct fault *fault)
 	return 0;
 }
 
-static bool is_there(const char *dir, const char *place, char ret_path[PATH_MAX])
+/* The first directory of path that this user may not search; false: there is none. */
+static bool find_closed(const char *path, char ret_dir[PATH_MAX])
+{
+	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(ret_dir, PATH_MAX, "%.*s", (int)(slash - path), path);
+		if (faccessat(AT_FDCWD, ret_dir, X_OK, AT_EACCESS) < 0 && errno == EACCES)
+			return true;
+	}
+	return false;
+}
+
+/* Why path cannot be looked at, by the error of the attempt. of: "VGPU_LIBRARY is ", or "". */
+static int refuse_place(const char *of, const char *path, int error, struct fault *fault)
+{
+	char dir[PATH_MAX];
+
+	if (error == EACCES && find_closed(path, dir))
+		return fault_set(fault, -error,
+				 "%s%.200s, which cannot be read: this user may not search the "
+				 "directory %.200s: let the user (chmod a+x), or put the library "
+				 "elsewhere and set VGPU_LIBRARY to its path",
+				 of, path, dir);
+	return fault_set(fault, -error,
+			 "%s%.200s, which cannot be read (%s): set VGPU_LIBRARY to the path of "
+			 "vgpu's " LIBRARY_NAME ", or unset it",
+			 of, path, strerror(error));
+}
+
+/* The one that VGPU_LIBRARY names. Made absolute, but links stay: check_path's cure is one. */
+static int take_named(const char *named, char ret_path[PATH_MAX], struct fault *fault)
+{
+	char dir[PATH_MAX] = "";
+
+	if (named[0] != '/' && !getcwd(dir, sizeof(dir)))
+		return fault_set(fault, -errno,
+				 "VGPU_LIBRARY is a relative path, and this directory has none: "
+				 "make it absolute");
+	if (snprintf(ret_path, PATH_MAX, "%s%s%s", dir, dir[0] ? "/" : "", named) >= PATH_MAX)
+		return fault_set(fault, -EINVAL, "VGPU_LIBRARY is too long a path");
+	if (faccessat(AT_FDCWD, ret_path, R_OK, AT_EACCESS) < 0)
+		return refuse_place("VGPU_LIBRARY is ", ret_path, errno, fault);
+	return 0;
+}
+
+/* 0: it is there; -ENOENT: it is not, without a fault. */
+static int look_at_place(const char *dir, const char *place, char ret_path[PATH_MAX],
+			 struct fault *fault)
 {
 	char path[PATH_MAX];
 	int len = place[0] == '/' ? snprintf(path, sizeof(path), "%s", place)
 				  : snprintf(path, sizeof(path), "%s/%s", dir, place);
 
-	return len < (int)sizeof(path) && realpath(path, ret_path) && access(ret_path, R_OK) == 0;
+	if (len >= (int)sizeof(path))
+		return -ENOENT;
+	if (realpath(path, ret_path) && faccessat(AT_FDCWD, ret_path, R_OK, AT_EACCESS) == 0)
+		return 0;
+	if (errno == ENOENT || errno == ENOTDIR)
+		return -ENOENT;
+	return refuse_place("the library's place is ", path, errno, fault);
+}
+
+static int refuse_all(const char *dir, struct fault *fault)
+{
+	char list[400] = "";
+	size_t at = 0;
+
+	for (size_t i = 0; i < PLACE_COUNT && at < sizeof(list); i++)
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s",
+				       i == 0                ? ""
+				       : i + 1 < PLACE_COUNT ? ", "
+							     : " and ",
+				       places[i]);
+	return fault_set(fault, -ENOENT,
+			 "there is no " LIBRARY_NAME
+			 ": it was looked for in %.100s, as %s: install "
+			 "it, or set VGPU_LIBRARY to its path",
+			 dir, list);
 }
 
 int library_find(char ret_path[PATH_MAX], struct fault *fault)
@@ -70,30 +215,112 @@ int library_find(char ret_path[PATH_MAX], struct fault *fault)
 	char dir[PATH_MAX];
 	int error;
 
-	if (named) {
-		/* Made absolute, but links stay: check_path's cure is one. */
-		if (access(named, R_OK) != 0)
-			return fault_set(fault, -ENOENT,
-					 "VGPU_LIBRARY is %.300s, which cannot be read (%s): set "
-					 "it to the path of " LIBRARY ", or unset it",
-					 named, strerror(errno));
-		if (named[0] != '/' && !getcwd(dir, sizeof(dir)))
-			return fault_set(fault, -errno,
-					 "VGPU_LIBRARY is a relative path, and this directory has "
-					 "none: make it absolute");
-		if (snprintf(ret_path, PATH_MAX, "%s%s%s", named[0] == '/' ? "" : dir,
-			     named[0] == '/' ? "" : "/", named) >= PATH_MAX)
-			return fault_set(fault, -EINVAL, "VGPU_LIBRARY is too long a path");
-		return check_path(ret_path, fault);
-	}
+	if (named)
+		return take_named(named, ret_path, fault);
 	error = own_directory(dir, fault);
 	if (error)
 		return error;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if (is_there(dir, places[i], ret_path))
-			return check_path(ret_path, fault);
-	return fault_set(fault, -ENOENT,
-			 LIBRARY " is neither in %.200s nor in " VGPU_LIBDIR
-				 ": set VGPU_LIBRARY to its path",
-			 dir);
+	for (size_t i = 0; i < PLACE_COUNT; i++) {
+		error = look_at_place(dir, places[i], ret_path, fault);
+		if (error != -ENOENT)
+			return error;
+	}
+	return refuse_all(dir, fault);
+}
+
+/* -- whether it would be preloaded ------------------------------------------------------------- */
+
+/* LD_PRELOAD separates by blanks and colons, and has no way to quote them; the loader replaces
+ * $LIB and its kin. */
+static int check_path(const char *path, struct fault *fault)
+{
+	if (strpbrk(path, " \t\n:$"))
+		return fault_set(
+			fault, -EINVAL,
+			"%.300s cannot be preloaded, because its path has a blank, a colon "
+			"or a dollar sign: put a link elsewhere and set VGPU_LIBRARY to it",
+			path);
+	return 0;
+}
+
+static int check_file(const char *path, struct fault *fault)
+{
+	struct library library;
+	struct fault why = {""};
+	struct statvfs fs;
+	int error = 0;
+
+	if (!library_look(path, &library, &why))
+		error = fault_set(fault, -EINVAL,
+				  "%s: set VGPU_LIBRARY to the path of vgpu's " LIBRARY_NAME
+				  ", or put that there",
+				  why.text);
+	else if (!library.version[0])
+		error = fault_set(fault, -EINVAL,
+				  "%.300s is not vgpu's library, and no limit would hold with it: "
+				  "set VGPU_LIBRARY to the path of vgpu's, or put that there",
+				  path);
+	else if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_NOEXEC))
+		error = fault_set(fault, -EACCES,
+				  "%.300s cannot be preloaded, because its file system is mounted "
+				  "noexec: put it elsewhere and set VGPU_LIBRARY to its path",
+				  path);
+	elf_unmap(&library.elf.file);
+	return error;
+}
+
+/* The child's side: loads the library, and writes the loader's word, or "" where all is well, with
+ * its NUL to the pipe. */
+static _Noreturn void try_to_load(const char *path, int fd)
+{
+	const char *why = dlopen(path, RTLD_NOW | RTLD_LOCAL) ? "" : dlerror();
+
+	_exit(write(fd, why, strlen(why) + 1) < 0);
+}
+
+/* Whether this program's loader takes it, in a process of its own: the library cannot be unloaded,
+ * and a damaged one may end the process. Its status is not asked for: where SIGCHLD is ignored
+ * there is none. */
+static int check_loading(const char *path, struct fault *fault)
+{
+	char why[300] = "";
+	ssize_t len;
+	int fds[2];
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return fault_set(fault, -errno, "no pipe for a look at the library: %s",
+				 strerror(errno));
+	child = fork();
+	if (child == 0)
+		try_to_load(path, fds[1]);
+	close(fds[1]);
+	if (child < 0) {
+		close(fds[0]);
+		return fault_set(fault, -EAGAIN,
+				 "no process for a look at the library: try again "
+				 "when the machine has room for one");
+	}
+	do
+		len = read(fds[0], why, sizeof(why) - 1);
+	while (len < 0 && errno == EINTR);
+	close(fds[0]);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (len > 0 && !why[0])
+		return 0;
+	return fault_set(
+		fault, -EINVAL,
+		"the loader does not take the library %.150s (%.200s): install one that is "
+		"whole and for this machine, or set VGPU_LIBRARY to its path",
+		path, len > 0 ? why : "it ends the process");
+}
+
+int library_check(const char *path, struct fault *fault)
+{
+	int error = check_path(path, fault);
+
+	if (!error)
+		error = check_file(path, fault);
+	return error ? error : check_loading(path, fault);
 }

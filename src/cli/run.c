@@ -1,15 +1,17 @@
 /*
  * vgpu run: a program in a slice.
  *
- * What is asked for becomes a policy over the machine's GPUs; the state directory has or makes the
- * slice; the command gets the library and where the slice lies, by its environment. Nothing is
- * printed when all goes well, and nothing is changed outside the state directory.
+ * The request becomes a policy over the machine's GPUs; the state directory has or makes the slice;
+ * the command gets the library and the slice's place by its environment. Whether the loader will
+ * preload the library into the command is found out first: a command that would not be held is not
+ * started without a line on stderr. Nothing is printed when all goes well, and nothing is changed
+ * outside the state directory.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "amounts.h"
 #include "child.h"
@@ -18,30 +20,40 @@
 #include "gpus.h"
 #include "library.h"
 #include "policy.h"
-#include "size.h"
+#include "program.h"
+#include "run_slice.h"
 #include "state.h"
+#include "visible.h"
 
-enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, NAME };
+enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, NAME, UNLIMITED, ALLOW_UNHELD };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
 		    "the most GPU memory that the slice may hold, for every GPU or one size for "
-		    "each: bytes, or with k, m, g or t, such as 8G",
+		    "each: bytes, or with k, m, g or t, such as 8G, or a percentage of the GPU's, "
+		    "such as 50%",
 		    CLI_NOTHING},
 	[CORES] = {"cores", "PCT[,PCT...]",
 		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
 		   "or one for each",
 		   CLI_NUMBER},
 	[GPUS] = {"gpus", "LIST",
-		  "the slice's GPUs: indices, UUIDs or the start of one, with commas between them, "
-		  "or all (the default)",
+		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
+		  "commas between them, or all (the default)",
 		  CLI_NOTHING},
 	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
 			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
 			   "be more than the GPU has",
 			   CLI_NOTHING},
-	[NAME] = {"name", "NAME", "the slice's name; if it lives already, COMMAND joins it",
+	[NAME] = {"name", "NAME",
+		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
+		  "out",
 		  CLI_SLICE},
+	[UNLIMITED] = {"unlimited", NULL,
+		       "make a slice without limits, to watch what COMMAND takes", CLI_NOTHING},
+	[ALLOW_UNHELD] = {"allow-unheld", NULL,
+			  "start COMMAND, after a warning, also where the slice does not hold it",
+			  CLI_NOTHING},
 	{NULL, NULL, NULL, CLI_NOTHING},
 };
 
@@ -53,50 +65,125 @@ static const struct cli_row environment[] = {
 
 static const struct cli_row exits[] = {
 	{"N", "COMMAND's own; 128 and a signal's number when that killed it"},
-	{"127", "COMMAND was not found"},
+	{"127", "COMMAND, or the interpreter of the script that it is, was not found"},
 	{"126", "COMMAND could not be run"},
-	{"125", "vgpu itself failed, for example because there is no NVIDIA driver, or because the "
-		"slice lives already and has other limits"},
-	{"2", "the command line was wrong"},
+	{"125", "vgpu itself failed, for example because there is no NVIDIA driver, because the "
+		"slice lives already and has other limits, or because it would not hold COMMAND"},
+	{"2", "the command line was wrong, whatever the machine has"},
 	{NULL, NULL},
-};
-
-struct request {
-	const char *memory; /* as written, or NULL; likewise the next three */
-	const char *cores;
-	const char *gpus;
-	const char *name;
-	bool oversubscribe;
-	char **command;
 };
 
 /* -- the command line -------------------------------------------------------------------------- */
 
-static int read_request(const struct cli_line *line, struct request *ret_request)
+/* The amounts' form, and whether they limit anything. */
+static int read_amounts(const struct run_request *request, bool *ret_limited)
 {
-	*ret_request = (struct request){
+	bool memory = false, cores = false;
+	int status = request->memory ? amounts_check_memory(request->memory, &memory) : 0;
+
+	if (!status && request->cores)
+		status = amounts_check_cores(request->cores, &cores);
+	*ret_limited = memory || cores;
+	return status;
+}
+
+/* A new slice wants a limit: without one, a mistake would start an unlimited program. */
+static int read_limits(struct run_request *request)
+{
+	bool limited, has_amounts = request->memory || request->cores;
+	int status = read_amounts(request, &limited);
+
+	if (status)
+		return status;
+	if (request->unlimited && limited)
+		return cli_fail(CLI_USAGE,
+				"--unlimited is for a slice without limits: leave it, or "
+				"--memory and --cores, out");
+	if (has_amounts && !limited && !request->unlimited)
+		return cli_fail(
+			CLI_USAGE,
+			"--memory and --cores limit nothing here: give an amount other than "
+			"none, or --unlimited in their place for a slice without limits");
+	if (!request->name && !limited && !request->unlimited)
+		return cli_fail(
+			CLI_USAGE,
+			"a new slice wants a limit: give --memory or --cores, or "
+			"--unlimited for one without limits; --name alone joins a slice that "
+			"lives");
+	request->makes = limited || request->unlimited;
+	return 0;
+}
+
+static int read_request(const struct cli_line *line, struct run_request *ret_request)
+{
+	struct fault fault = {""};
+
+	*ret_request = (struct run_request){
 		.memory = line->value[MEMORY],
 		.cores = line->value[CORES],
 		.gpus = line->value[GPUS],
 		.name = line->value[NAME],
 		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
+		.unlimited = line->value[UNLIMITED] != NULL,
+		.allows_unheld = line->value[ALLOW_UNHELD] != NULL,
 		.command = line->argument,
 	};
-	if (line->count == 0)
-		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
-					   "[ARGUMENT...]");
 	if (ret_request->name && !state_name_is_good(ret_request->name))
 		return cli_fail(CLI_USAGE,
 				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
-				"digits, \".\", \"_\" and \"-\", no \".\" first",
+				"digits, \".\", \"_\" and \"-\", no \".\" or \"-\" first",
 				ret_request->name);
-	return 0;
+	if (line->count == 0)
+		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
+					   "[ARGUMENT...]");
+	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
+		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
+	return read_limits(ret_request);
+}
+
+/* -- whether the command would be held --------------------------------------------------------- */
+
+/* "cause: cure", and the status that exec would lead to. */
+static int refuse_program(const struct program *program, int error, bool may_insist)
+{
+	char cure[sizeof(program->cure.text)];
+	int status = error == -ENOENT ? CLI_NOT_FOUND : error ? CLI_NOT_EXECUTABLE : CLI_FAILED;
+
+	snprintf(cure, sizeof(cure), "%s", program->cure.text);
+	cure[0] = (char)tolower((unsigned char)cure[0]);
+	return cli_fail(status, "%s%s%s: %s%s", may_insist ? program->path : "",
+			may_insist ? " would not be held to the slice: " : "", program->what.text,
+			cure,
+			may_insist ? "; or add --allow-unheld to start it without limits" : "");
+}
+
+/* ret_path: what to start. */
+static int check_program(const struct run_request *request, char ret_path[PATH_MAX])
+{
+	struct program program;
+	int error = program_find(request->command, &program), status = 0;
+	bool is_held = !error &&
+		       (program.standing == PROGRAM_HELD || program.standing == PROGRAM_HELD_HERE);
+	bool insists = request->allows_unheld && (!error || error == -ENOEXEC);
+
+	memcpy(ret_path, program.command, PATH_MAX);
+	if (error && !insists)
+		status = refuse_program(&program, error, false);
+	else if (program.error)
+		status = refuse_program(&program, -program.error, true);
+	else if (!is_held && !insists)
+		status = refuse_program(&program, 0, true);
+	else if (!is_held)
+		cli_fail(0, "warning: %s is not held to the slice: %s", program.path,
+			 program.what.text);
+	program_close(&program);
+	return status;
 }
 
 /* -- what the slice may have ------------------------------------------------------------------- */
 
 /* The request as a policy, its devices in the order of --gpus. */
-static int make_policy(const struct request *request, const struct gpus *all,
+static int make_policy(const struct run_request *request, const struct gpus *all,
 		       struct policy *ret_policy)
 {
 	uint64_t memory_bytes[VGPU_DEVICES_MAX] = {0}, cores_pct[VGPU_DEVICES_MAX] = {0};
@@ -124,104 +211,6 @@ static int make_policy(const struct request *request, const struct gpus *all,
 		ret_policy->device[i].cores_pct = (unsigned)cores_pct[i];
 	}
 	return status;
-}
-
-/* -- the slice --------------------------------------------------------------------------------- */
-
-/* What a slice has, for people: "GPU 0 with 8 GiB and 30 %, GPU 1 without a memory limit". */
-static void describe(const struct policy *policy, const struct gpus *all, char *buf, size_t len)
-{
-	size_t at = 0;
-
-	buf[0] = '\0';
-	for (unsigned i = 0; i < all->count && at < len; i++) {
-		int device = policy_find(policy, all->gpu[i].uuid);
-		uint64_t bytes = device < 0 ? 0 : policy->device[device].memory_bytes;
-		unsigned pct = device < 0 ? 0 : policy->device[device].cores_pct;
-		char size[32], share[32] = "";
-
-		if (device < 0)
-			continue;
-		if (bytes)
-			size_format(bytes, size, sizeof(size));
-		if (pct)
-			snprintf(share, sizeof(share), " and %u %% of its time", pct);
-		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s%s", at ? ", " : "", i,
-				       bytes ? " " : "out a", bytes ? size : " memory limit",
-				       share);
-	}
-}
-
-/* Whether the slice has what was asked for, as far as anything was. */
-static bool fits(const struct request *request, const struct policy *wanted,
-		 const struct policy *has)
-{
-	if (request->gpus && wanted->device_count != has->device_count)
-		return false;
-	if (request->oversubscribe && !has->oversubscribe)
-		return false;
-	for (unsigned i = 0; i < wanted->device_count; i++) {
-		int device = policy_find(has, wanted->device[i].uuid);
-
-		if (device < 0) {
-			if (request->gpus)
-				return false;
-			continue; /* limits alone say nothing about which GPUs */
-		}
-		if (request->memory &&
-		    has->device[device].memory_bytes != wanted->device[i].memory_bytes)
-			return false;
-		if (request->cores && has->device[device].cores_pct != wanted->device[i].cores_pct)
-			return false;
-	}
-	return true;
-}
-
-static int refuse_to_join(const struct state_slice *slice, const struct gpus *all)
-{
-	char has[1024];
-
-	describe(&slice->policy, all, has, sizeof(has));
-	return cli_fail(
-		CLI_FAILED,
-		"the slice %s lives already and has %s%s: to join it, leave --memory, "
-		"--cores, --gpus and --oversubscribe out; for another slice, choose another name",
-		slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
-}
-
-/* A slice without a name is nobody else's: another pid namespace may have used ours up. */
-static int take_unnamed(const struct state *state, const struct policy *wanted,
-			struct state_slice *ret_slice, struct fault *fault)
-{
-	char name[STATE_NAME_MAX + 1];
-	int error = -EEXIST;
-
-	for (unsigned i = 0; error == -EEXIST; i++) {
-		if (i == 0)
-			snprintf(name, sizeof(name), "run-%d", (int)getpid());
-		else
-			snprintf(name, sizeof(name), "run-%d-%u", (int)getpid(), i + 1);
-		error = state_slice_take(state, name, false, wanted, ret_slice, fault);
-	}
-	return error;
-}
-
-static int take_slice(const struct request *request, const struct state *state,
-		      const struct policy *wanted, const struct gpus *all,
-		      struct state_slice *ret_slice)
-{
-	struct fault fault = {""};
-	int error = request->name ? state_slice_take(state, request->name, true, wanted, ret_slice,
-						     &fault)
-				  : take_unnamed(state, wanted, ret_slice, &fault);
-
-	if (error)
-		return cli_fail(CLI_FAILED, "%s", fault.text);
-	if (!ret_slice->joined || fits(request, wanted, &ret_slice->policy))
-		return 0;
-	error = refuse_to_join(ret_slice, all);
-	state_slice_leave(state, ret_slice);
-	return error;
 }
 
 /* -- the command's environment ----------------------------------------------------------------- */
@@ -261,13 +250,35 @@ static int put_visible(const struct policy *order, const struct policy *has)
 	return put("CUDA_VISIBLE_DEVICES", value);
 }
 
-static int set_environment(const char *library, const struct request *request,
+/*
+ * CUDA_VISIBLE_DEVICES of the caller stays, and its numbers count the slice's GPUs: a number from
+ * another tool (a batch system's, or of nvidia-smi) may name none of them. That is a warning, not a
+ * refusal: the program is held all the same, and an empty value is a usual way to keep a program
+ * off the GPUs.
+ */
+static void warn_if_hidden(const struct policy *has)
+{
+	const struct visible_order unknown = {.gpu_count = 0};
+	const char *asked = getenv("CUDA_VISIBLE_DEVICES");
+	char list[VISIBLE_LIST_LEN];
+
+	if (asked && visible_compose(has, asked, &unknown, list) && !list[0])
+		cli_fail(
+			0,
+			"warning: CUDA_VISIBLE_DEVICES=\"%s\" hides all GPUs of the slice from the "
+			"command: numbers in it count the slice's GPUs, of which there %s %u, from "
+			"0; unset it to show them all",
+			asked, has->device_count == 1 ? "is" : "are", has->device_count);
+}
+
+static int set_environment(const char *library, const struct run_request *request,
 			   const struct policy *wanted, const struct gpus *all,
 			   const struct state_slice *slice)
 {
 	bool chosen = request->gpus && strcmp(request->gpus, "all") != 0;
 	int status = put_preload(library);
 
+	warn_if_hidden(&slice->policy);
 	if (!status)
 		status = put("VGPU_POLICY", slice->policy_path);
 	if (!status)
@@ -278,30 +289,30 @@ static int set_environment(const char *library, const struct request *request,
 	return status;
 }
 
-static int run_in(const struct state *state, const struct request *request,
-		  const struct policy *wanted, const struct gpus *all, const char *library)
+static int run_in_slice(const struct run_request *request, const char *program, const char *library,
+			const struct gpus *all)
 {
 	struct state_slice slice;
-	int status;
+	struct policy wanted;
+	struct state state;
+	int status = make_policy(request, all, &wanted);
 
-	state_sweep(state);
-	status = take_slice(request, state, wanted, all, &slice);
+	if (!status)
+		status = run_slice_take(request, &wanted, all, &state, &slice);
 	if (status)
 		return status;
-	status = set_environment(library, request, wanted, all, &slice);
+	status = set_environment(library, request, &wanted, all, &slice);
 	if (!status)
-		status = child_run(request->command);
-	state_slice_leave(state, &slice);
+		status = child_run(program, request->command);
+	state_slice_leave(&state, &slice);
 	return status;
 }
 
 static int run(const struct cli_line *line)
 {
+	char program[PATH_MAX], library[PATH_MAX];
 	struct fault fault = {""};
-	char library[PATH_MAX];
-	struct request request;
-	struct policy wanted;
-	struct state state;
+	struct run_request request;
 	struct gpus all;
 	int status = read_request(line, &request);
 
@@ -311,14 +322,13 @@ static int run(const struct cli_line *line)
 		return cli_fail(CLI_FAILED,
 				"this is in a slice already (VGPU_POLICY is set), and slices do "
 				"not nest: run the command as it is");
-	if (gpus_find(&all, &fault) || library_find(library, &fault))
-		return cli_fail(CLI_FAILED, "%s", fault.text);
-	status = make_policy(&request, &all, &wanted);
+	status = check_program(&request, program);
 	if (status)
 		return status;
-	if (state_open(&state, &fault))
+	if (library_find(library, &fault) || library_check(library, &fault) ||
+	    gpus_find(&all, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
-	return run_in(&state, &request, &wanted, &all, library);
+	return run_in_slice(&request, program, library, &all);
 }
 
 const struct cli_command run_command = {

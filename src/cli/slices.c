@@ -146,16 +146,18 @@ static bool add_temporary(struct slices *slices, const char *dir, const char *na
 
 static bool list_run(struct slices *slices)
 {
-	char own[STATE_PATH_MAX];
+	char own[STATE_OWN_MAX][STATE_PATH_MAX];
+	unsigned count = state_own_paths(own);
 
-	state_path(own);
+	for (unsigned i = 0; i < count; i++)
+		if (!each_entry(own[i], add_run, slices))
+			return false;
 	if (env_get("VGPU_STATE"))
-		return each_entry(own, add_run, slices);
-	if (geteuid() == 0)
-		return each_entry(STATE_ROOT_DIR, add_run, slices) &&
-		       each_entry(RUN_USERS_DIR, add_runtime, slices) &&
-		       each_entry(TMP_DIR, add_temporary, slices);
-	return each_entry(own, add_run, slices) && each_entry(STATE_ROOT_DIR, add_run, slices);
+		return true;
+	if (geteuid() != 0)
+		return each_entry(STATE_ROOT_DIR, add_run, slices);
+	return each_entry(RUN_USERS_DIR, add_runtime, slices) &&
+	       each_entry(TMP_DIR, add_temporary, slices);
 }
 
 /* -- HAMi's ------------------------------------------------------------------------------------ */

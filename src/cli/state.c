@@ -67,6 +67,36 @@ bool state_path(char ret_path[STATE_PATH_MAX])
 	return len < (int)STATE_PATH_MAX;
 }
 
+static bool is_listed(char paths[][STATE_PATH_MAX], unsigned count, const struct stat *st)
+{
+	struct stat other;
+
+	for (unsigned i = 0; i < count; i++)
+		if (stat(paths[i], &other) == 0 && other.st_dev == st->st_dev &&
+		    other.st_ino == st->st_ino)
+			return true;
+	return false;
+}
+
+unsigned state_own_paths(char ret_paths[STATE_OWN_MAX][STATE_PATH_MAX])
+{
+	static const char *const parts[][2] = {{"/run/user/", "/vgpu"}, {"/tmp/vgpu-", ""}};
+	unsigned count = state_path(ret_paths[0]);
+
+	if (env_get("VGPU_STATE") || geteuid() == 0)
+		return count;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		struct stat st;
+
+		snprintf(ret_paths[count], STATE_PATH_MAX, "%s%u%s", parts[i][0],
+			 (unsigned)geteuid(), parts[i][1]);
+		if (lstat(ret_paths[count], &st) == 0 && S_ISDIR(st.st_mode) &&
+		    st.st_uid == geteuid() && !is_listed(ret_paths, count, &st))
+			count++;
+	}
+	return count;
+}
+
 /* That nobody else can put a policy of theirs there. */
 static int check_directory(int fd, const char *path, struct fault *fault)
 {
@@ -131,7 +161,7 @@ bool state_name_is_good(const char *name)
 {
 	size_t len = strlen(name);
 
-	return len > 0 && len <= STATE_NAME_MAX && name[0] != '.' &&
+	return len > 0 && len <= STATE_NAME_MAX && name[0] != '.' && name[0] != '-' &&
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 			    "0123456789._-") == len;
 }
@@ -301,8 +331,8 @@ static int make_slice_locked(const struct opened *slice, const struct policy *wa
 }
 
 /* The slice is ours alone: make it, unless processes of an earlier `vgpu run` live in it. */
-static int renew_locked(const struct opened *slice, bool may_join, const struct policy *wanted,
-			bool *ret_made, struct fault *fault)
+static int renew_locked(const struct opened *slice, enum state_taking taking,
+			const struct policy *wanted, bool *ret_made, struct fault *fault)
 {
 	int living = has_living(slice, fault);
 
@@ -310,8 +340,8 @@ static int renew_locked(const struct opened *slice, bool may_join, const struct 
 		return living;
 	*ret_made = !living;
 	if (living)
-		return may_join ? 0 : -EEXIST;
-	return make_slice_locked(slice, wanted, fault);
+		return taking == STATE_MAKE ? -EEXIST : 0;
+	return taking == STATE_JOIN ? -ENOENT : make_slice_locked(slice, wanted, fault);
 }
 
 static int hold_failed(const struct opened *slice, int error, struct fault *fault)
@@ -321,21 +351,21 @@ static int hold_failed(const struct opened *slice, int error, struct fault *faul
 }
 
 /* The lock, shared, on a slice that is whole. -EAGAIN: it is another's turn, begin again. */
-static int hold(struct opened *slice, bool may_join, const struct policy *wanted, bool *ret_made,
-		struct fault *fault)
+static int hold(struct opened *slice, enum state_taking taking, const struct policy *wanted,
+		bool *ret_made, struct fault *fault)
 {
 	int error = lock_file(slice->lock, LOCK_EX | LOCK_NB);
 
 	*ret_made = false;
 	if (error == -EWOULDBLOCK) {
-		if (!may_join)
+		if (taking == STATE_MAKE)
 			return -EEXIST;
 	} else if (error) {
 		return hold_failed(slice, error, fault);
 	} else {
 		if (!lock_counts(slice))
 			return -EAGAIN;
-		error = renew_locked(slice, may_join, wanted, ret_made, fault);
+		error = renew_locked(slice, taking, wanted, ret_made, fault);
 		if (error)
 			return error;
 	}
@@ -345,30 +375,37 @@ static int hold(struct opened *slice, bool may_join, const struct policy *wanted
 	return lock_counts(slice) && is_whole(slice) ? 0 : -EAGAIN;
 }
 
-static int open_to_hold(struct opened *slice, struct fault *fault)
+/* Its directory and its lock, which are made unless it is only to be joined. */
+static int open_to_hold(struct opened *slice, enum state_taking taking, struct fault *fault)
 {
+	bool makes = taking != STATE_JOIN;
 	int error;
 
 	slice->dir = slice->lock = -1;
-	if (mkdirat(slice->state->fd, slice->name, directory_mode()) < 0 && errno != EEXIST)
+	if (makes && mkdirat(slice->state->fd, slice->name, directory_mode()) < 0 &&
+	    errno != EEXIST)
 		return fault_set(fault, -errno, "no slice can be made in %.300s: %s",
 				 slice->state->path, strerror(errno));
 	error = open_directory(slice);
 	if (!error)
-		error = open_lock(slice, O_CREAT);
-	if (error == -ENOENT) /* removed between the calls */
-		return -EAGAIN;
-	return error ? hold_failed(slice, error, fault) : 0;
+		error = open_lock(slice, makes ? O_CREAT : 0);
+	if (error == -ENOENT) /* where it is made: removed between the calls */
+		return makes ? -EAGAIN : -ENOENT;
+	if (!error)
+		return 0;
+	if (makes)
+		unlinkat(slice->state->fd, slice->name, AT_REMOVEDIR); /* only if it is empty */
+	return hold_failed(slice, error, fault);
 }
 
-static int take_once(struct opened *slice, bool may_join, const struct policy *wanted,
+static int take_once(struct opened *slice, enum state_taking taking, const struct policy *wanted,
 		     struct state_slice *ret_slice, struct fault *fault)
 {
 	bool made = false;
-	int error = open_to_hold(slice, fault);
+	int error = open_to_hold(slice, taking, fault);
 
 	if (!error)
-		error = hold(slice, may_join, wanted, &made, fault);
+		error = hold(slice, taking, wanted, &made, fault);
 	if (error)
 		return error;
 	path_in(slice, STATE_POLICY, ret_slice->policy_path);
@@ -383,7 +420,7 @@ static int take_once(struct opened *slice, bool may_join, const struct policy *w
 	return 0;
 }
 
-int state_slice_take(const struct state *state, const char *name, bool may_join,
+int state_slice_take(const struct state *state, const char *name, enum state_taking taking,
 		     const struct policy *wanted, struct state_slice *ret_slice,
 		     struct fault *fault)
 {
@@ -391,7 +428,7 @@ int state_slice_take(const struct state *state, const char *name, bool may_join,
 
 	for (;;) {
 		struct opened slice = {state, name, -1, -1};
-		int error = take_once(&slice, may_join, wanted, ret_slice, fault);
+		int error = take_once(&slice, taking, wanted, ret_slice, fault);
 
 		close_slice(&slice);
 		if (error != -EAGAIN)
@@ -434,6 +471,21 @@ void state_slice_leave(const struct state *state, struct state_slice *slice)
 	close(slice->lock);
 	slice->lock = -1;
 	state_slice_remove(state, slice->name, NULL);
+}
+
+void state_sweep_all(void)
+{
+	char paths[STATE_OWN_MAX][STATE_PATH_MAX];
+	unsigned count = state_own_paths(paths);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct state state;
+
+		if (state_open_at(paths[i], &state, NULL) == 0) {
+			state_sweep(&state);
+			close(state.fd);
+		}
+	}
 }
 
 void state_sweep(const struct state *state)

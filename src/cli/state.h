@@ -23,6 +23,7 @@
 #define STATE_LOCK     "lock"
 
 #define STATE_NAME_MAX 63
+#define STATE_OWN_MAX  3
 #define STATE_PATH_MAX (PATH_MAX - STATE_NAME_MAX - 64) /* what goes below it still is a path */
 
 struct state {
@@ -44,20 +45,29 @@ struct state_slice {
  * the user's own. False: its path is too long, and cut off. */
 bool state_path(char ret_path[STATE_PATH_MAX]);
 
+/* Every directory where this user's slices may be, state_path's first: with or without
+ * XDG_RUNTIME_DIR, as from ssh or cron. Others than the first are this user's, and there. How many
+ * there are: 0 where the first one's path is too long. */
+unsigned state_own_paths(char ret_paths[STATE_OWN_MAX][STATE_PATH_MAX]);
+
 /* Opens it; made if need be. Refused when others could write there. */
 int state_open(struct state *ret_state, struct fault *fault);
 
 /* Opens another one, which must be there, and this user's. */
 int state_open_at(const char *path, struct state *ret_state, struct fault *fault);
 
-/* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and no "." at the start. */
+/* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and neither "." nor "-" at the start.
+ */
 bool state_name_is_good(const char *name);
 
-/*
- * Holds the slice of that name: the one that lives, else a new one of the devices in wanted (whose
- * order its region gets). With may_join false, one that lives is left alone: -EEXIST, no fault.
- */
-int state_slice_take(const struct state *state, const char *name, bool may_join,
+enum state_taking {
+	STATE_MAKE,         /* a new one: -EEXIST, no fault, where one of that name lives */
+	STATE_JOIN_OR_MAKE, /* the one that lives, or else a new one */
+	STATE_JOIN,         /* the one that lives: -ENOENT, no fault, where there is none */
+};
+
+/* Holds the slice of that name. A new one has the devices in wanted, in that order. */
+int state_slice_take(const struct state *state, const char *name, enum state_taking taking,
 		     const struct policy *wanted, struct state_slice *ret_slice,
 		     struct fault *fault);
 
@@ -68,5 +78,6 @@ void state_slice_leave(const struct state *state, struct state_slice *slice);
  * that goes on from "it is not removed: ". */
 int state_slice_remove(const struct state *state, const char *name, struct fault *fault);
 
-/* Removes the slices in which nothing lives. */
+/* Removes the slices in which nothing lives; in all of this user's state directories. */
 void state_sweep(const struct state *state);
+void state_sweep_all(void);

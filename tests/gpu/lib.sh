@@ -60,9 +60,8 @@ fill() {
     : >"$scratch/out"
     i=0
     while [ "$i" -lt "$processes" ]; do
-        if [ "$i" = 0 ]; then set -- --memory "${quota}M" "$@"; fi
-        "$build/vgpu" run --name "$slice" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
-        if [ "$i" = 0 ]; then shift 2; exec 9>"$scratch/hold"; sleep 0.05; fi
+        "$build/vgpu" run --name "$slice" --memory "${quota}M" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
+        if [ "$i" = 0 ]; then exec 9>"$scratch/hold"; sleep 0.05; fi
         i=$((i + 1))
     done
 }

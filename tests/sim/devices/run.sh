@@ -14,9 +14,9 @@ sees() {
     expected=$1 asked=$2
     shift 2
     case $asked in
-    -) found=$("$VGPU" run "$@" "$LIST") ;;
-    unset) found=$("$VGPU" run "$@" env -u CUDA_VISIBLE_DEVICES "$LIST") ;;
-    *) found=$("$VGPU" run "$@" env "CUDA_VISIBLE_DEVICES=$asked" "$LIST") ;;
+    -) found=$("$VGPU" run --unlimited "$@" "$LIST") ;;
+    unset) found=$("$VGPU" run --unlimited "$@" env -u CUDA_VISIBLE_DEVICES "$LIST") ;;
+    *) found=$("$VGPU" run --unlimited "$@" env "CUDA_VISIBLE_DEVICES=$asked" "$LIST") ;;
     esac
     [ "$found" = "$expected" ] || {
         echo "FAILED: run $* with $asked: \"$found\" instead of \"$expected\"" >&2

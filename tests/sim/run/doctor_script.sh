@@ -21,31 +21,41 @@ says ok command './two is a script, which /bin/sh runs'
 script env "#!/usr/bin/env -S A=b plain -c\n"
 PATH=$root:$PATH held ./env
 says ok command "./env is a script, which $root/plain runs"
+script env_again "#!/usr/bin/env -S env -u HOME env plain\n"
+PATH=$root:$PATH held ./env_again
+says ok command "./env_again is a script, which $root/plain runs"
+script cleared "#!/usr/bin/env -S -i $root/plain\n"
+not_held 'env takes it out of the slice by "-i"' ./cleared
+held env -u HOME FOO=1 ./plain
+says ok command '/env starts ./plain'
 script bare 'echo\n'
 held ./bare
 says ok command './bare is a script, which /bin/sh runs'
 script of_musl "#!$root/musl\n"
 not_held 'it is for musl' ./of_musl
 script round "#!$root/round\n"
-unusable "$root/round is no program" ./round
+unusable "./round is no program: it is a script, and scripts interpret each other" ./round
 script lost '#!/no/such/interpreter\n'
-unusable './lost is no program' ./lost
+unusable '/no/such/interpreter, the interpreter of the script ./lost, is not found' ./lost
 script nothing '#!\n'
-unusable './nothing is no program' ./nothing
+held ./nothing
+says ok command './nothing is a script, which /bin/sh runs'
+script returns '#!/bin/sh\r\necho\n'
+unusable 'the first line of the script ./returns ends with a carriage return' ./returns
 script control "#!/bin/\033sh\n"
-unusable './control is no program' ./control
+unusable 'the interpreter of the script ./control, is not found' ./control
 
 # No programs.
 unusable 'nosuchcommand: not found' nosuchcommand
 unusable ': not found' ''
 unusable './none: not found' ./none
-unusable '/ is not a file' /
+unusable '/ is a directory, not a program' /
 cp plain closed
 chmod 644 closed
-unusable './closed: Permission denied' ./closed
+unusable './closed cannot be run: Permission denied' ./closed
 mkfifo fifo
 chmod +x fifo
-unusable './fifo is not a file' ./fifo
+unusable './fifo is a special file, not a program' ./fifo
 mkdir directory
 unusable 'directory' ./directory
 script "$(printf 'a\033b')" '\177ELF'

@@ -25,13 +25,14 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus and --oversubscribe out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus, --oversubscribe and --unlimited out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true
 refuse 125 "$has" --name x --gpus all true
 refuse 125 "$has" --name x --gpus 1 --memory 4095m true
 refuse 125 "$has" --name x --oversubscribe true
+refuse 125 "$has" --name x --unlimited true
 
 # One more than one: the slice is there until the last has ended.
 hold_again() {
@@ -51,12 +52,12 @@ slice" "$(cat "$root/again.out")"
 same 'what is left' '' "$(slices)"
 
 # It has ended: the name is free for another.
-hold y --gpus 0
+hold y --unlimited --gpus 0
 refuse 125 'the slice y lives already and has GPU 0 without a memory limit' \
     --name y --memory 1G true
 touch "$root/y.end"
 wait "$pid"
-expect 0 --name y --gpus 1 sh -c "$policy"
+expect 0 --unlimited --name y --gpus 1 sh -c "$policy"
 same 'the new one' "$uuid1
 slice" "$(cat "$out")"
 
@@ -74,26 +75,26 @@ cores = 60' "$(cat "$out")"
 expect 0 --name shares --memory 2G true
 refuse 125 'has GPU 0 with 2 GiB and 30 % of its time, GPU 1 with 2 GiB and 60 % of its time' \
     --name shares --cores 30 true
-refuse 2 'another number of shares than the slice has GPUs, which is 2' --cores 1,2,3 true
+refuse 125 "has 3 shares, and the number of the slice's GPUs is 2" --cores 1,2,3 true
 touch "$root/shares.end"
 wait "$pid"
 
 # Without a name nobody joins, even where the name is taken.
-hold z
-expect 0 sh -c 'echo $PPID; echo "$VGPU_POLICY"'
+hold z --unlimited
+expect 0 --unlimited sh -c 'echo $PPID; echo "$VGPU_POLICY"'
 mine=$(head -n 1 "$out")
 same 'its own slice' "$state/run-$mine/policy" "$(tail -n 1 "$out")"
 touch "$root/z.end"
 wait "$pid"
 cat >"$root/taken" <<'EOF'
-"$VGPU" run --name "run-$$" sh -c \
+"$VGPU" run --unlimited --name "run-$$" sh -c \
     'touch "$0.ready"; until [ -e "$0.end" ]; do sleep 0.02; done' "$1" &
 until [ -e "$1.ready" ]; do sleep 0.02; done
 echo "$$"
-exec "$VGPU" run sh -c 'echo "$VGPU_POLICY"; touch "$0.end"' "$1"
+exec "$VGPU" run --unlimited sh -c 'echo "$VGPU_POLICY"; touch "$0.end"' "$1"
 EOF
 sh "$root/taken" "$root/w" >"$out"
 same 'its own slice' "$state/run-$(head -n 1 "$out")-2/policy" "$(tail -n 1 "$out")"
 wait_for_none
-expect 0 true
+expect 0 --unlimited true
 same 'what is left' '' "$(slices)"

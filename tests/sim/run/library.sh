@@ -9,13 +9,13 @@ refuse_here() {
         refuse "$@"
     ) || exit 1
 }
-refuse_here "$root/none.so" 125 "VGPU_LIBRARY is $root/none.so, which cannot be read" true
+refuse_here "$root/none.so" 125 "VGPU_LIBRARY is $root/none.so, which cannot be read" --unlimited true
 mkdir "$root/a b" && cp "$NOTHING" "$root/a b/x.so"
-refuse_here "$root/a b/x.so" 125 'has a blank or a colon' true
+refuse_here "$root/a b/x.so" 125 'has a blank, a colon or a dollar sign' --unlimited true
 ln -s "$root/a b/x.so" "$root/x.so"
-same 'a link' "$root/x.so" "$(VGPU_LIBRARY=$root/x.so "$VGPU" run printenv LD_PRELOAD)"
+same 'a link' "$root/x.so" "$(VGPU_LIBRARY=$root/x.so "$VGPU" run --unlimited printenv LD_PRELOAD)"
 same 'a relative path' "$root/x.so" \
-    "$(cd "$root" && VGPU_LIBRARY=x.so "$VGPU" run printenv LD_PRELOAD)"
+    "$(cd "$root" && VGPU_LIBRARY=x.so "$VGPU" run --unlimited printenv LD_PRELOAD)"
 
 # Installed under any prefix, or in one directory with the program.
 unset VGPU_LIBRARY
@@ -23,13 +23,13 @@ prefix=$root/prefix
 mkdir -p "$prefix/bin" "$prefix/lib/vgpu"
 cp "$VGPU" "$prefix/bin/vgpu"
 VGPU=$prefix/bin/vgpu
-vgpu_run printenv LD_PRELOAD # where the build machine has one installed, that is found
+vgpu_run --unlimited printenv LD_PRELOAD # where the build machine has one installed, that is found
 if [ "$status" -eq 0 ]; then
     [ -e "$(cat "$out")" ] || fail "preloads $(cat "$out"), which is not there"
 else
-    refuse 125 "libvgpu.so is neither in $prefix/bin nor in " true
+    refuse 125 "there is no libvgpu.so: it was looked for in $prefix/bin, as libvgpu.so, ../lib/" --unlimited true
 fi
 for place in lib/libvgpu.so lib/vgpu/libvgpu.so bin/libvgpu.so; do
     cp "$NOTHING" "$prefix/$place"
-    same "with $place" "$prefix/$place" "$("$VGPU" run printenv LD_PRELOAD)"
+    same "with $place" "$prefix/$place" "$("$VGPU" run --unlimited printenv LD_PRELOAD)"
 done

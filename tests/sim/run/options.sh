@@ -20,39 +20,40 @@ done
 refuse 2 '--memory "8gigs" is no size' --memory 8gigs true
 refuse 2 '--memory 2097151 is too little' --memory 2097151 true
 refuse 2 '--memory 0 is too little' --memory 1G,0 true
-refuse 2 'which is 2: write one for each, or one for all' --memory 1G,2G,3G true
-refuse 2 'which is 1: write one for each' --gpus 1 --memory 1G,2G true
+refuse 125 "--memory 1G,2G,3G has 3 sizes, and the number of the slice's GPUs is 2: write one" \
+    --memory 1G,2G,3G true
+refuse 125 "number of the slice's GPUs is 1: write one for each" --gpus 1 --memory 1G,2G true
 refuse 125 'is more than GPU 1 has, which is 80 GiB (81920m)' --memory 1G,81G true
 refuse 125 'is more than GPU 0 has, which is 80 GiB (81920m)' --memory 85899345921 true
 
-refuse 125 'there is no GPU 2: this machine has 2' --gpus 2 true
-refuse 125 'there is no GPU 1x' --gpus 1x true
-refuse 125 'there is no GPU "first"' --gpus first true
-refuse 125 'there is no GPU "all"' --gpus 0,all true
-refuse 125 'there is no GPU "GPU-52"' --gpus GPU-52 true
-refuse 125 '2 GPUs have a UUID that starts with GPU-513' --gpus GPU-513 true
-refuse 125 'GPU 0 is listed twice' --gpus 0,1,0 true
-refuse 125 "GPU $uuid1 is listed twice" --gpus "1,$uuid1" true
-refuse 125 'is empty' --gpus '' true
-refuse 125 'is empty' --gpus 0, true
-refuse 125 'is empty' --gpus ,0 true
-refuse 125 'is too long' --gpus "GPU-$(printf '%0100d' 0)" true
+refuse 125 'there is no GPU 2: this machine has 2' --unlimited --gpus 2 true
+refuse 2 '"1x" names no GPU: write an index' --gpus 1x true
+refuse 125 'there is no GPU "first"' --unlimited --gpus first true
+refuse 2 '"all" names no GPU' --gpus 0,all true
+refuse 125 'there is no GPU "GPU-52"' --unlimited --gpus GPU-52 true
+refuse 125 '2 GPUs have a UUID that starts with GPU-513' --unlimited --gpus GPU-513 true
+refuse 125 "GPU 0 ($uuid0) is listed twice" --unlimited --gpus 0,1,0 true
+refuse 125 "GPU 1 ($uuid1) is listed twice" --unlimited --gpus "1,$uuid1" true
+refuse 2 'is empty' --gpus '' true
+refuse 2 'is empty' --gpus 0, true
+refuse 2 'is empty' --gpus ,0 true
+refuse 2 'is too long' --gpus "GPU-$(printf '%0100d' 0)" true
 
 for name in '' .x a/b .. 'a b' "$(printf '%064d' 0)"; do
     refuse 2 'is no name for a slice' --name "$name" true
 done
-expect 0 --name "$(printf '%063d' 0)" true
-expect 0 --name A-z_0.9 true
+expect 0 --unlimited --name "$(printf '%063d' 0)" true
+expect 0 --unlimited --name A-z_0.9 true
 
 # Nothing was made for those that were refused.
 same 'what is left' '' "$(slices)"
 
-VGPU_POLICY=/x refuse 125 'slices do not nest' true
+VGPU_POLICY=/x refuse 125 'slices do not nest' --unlimited true
 if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then # not on a machine that has one
     (
         LD_LIBRARY_PATH=/nonexistent
         export LD_LIBRARY_PATH
-        refuse 125 'no NVIDIA driver here: libnvidia-ml.so.1 was not found' true
+        refuse 125 'no NVIDIA driver here: libnvidia-ml.so.1 was not found' --unlimited true
     ) || exit 1
 fi
 

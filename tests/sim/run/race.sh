@@ -52,5 +52,5 @@ for worker in $workers; do
     wait "$worker"
 done
 [ ! -s "$root/bad" ] || fail "$(sort "$root/bad" | uniq -c | head -20)"
-expect 0 true
+expect 0 --unlimited true
 same 'what is left' '' "$(slices)"

@@ -5,7 +5,7 @@
 # sent SIGNAL...: what the command counts when these are sent to vgpu.
 sent() {
     rm -f "$root/ready" "$root/end"
-    start signals --name signals "$SIGNALS" "$root/ready" "$root/end" "$#"
+    start signals --unlimited --name signals "$SIGNALS" "$root/ready" "$root/end" "$#"
     wait_for "$root/ready"
     for signal; do
         kill -s "$signal" "$pid"
@@ -23,7 +23,7 @@ same 'what several become' 'HUP 1 USR1 1 TERM 1' "$(sent TERM USR1 HUP)"
 same 'what is left' '' "$(slices)"
 
 # One that kills the command: 128 and its number, and the slice is removed.
-start killed --name killed sh -c 'touch "$0"; exec sleep 1000' "$root/killed"
+start killed --unlimited --name killed sh -c 'touch "$0"; exec sleep 1000' "$root/killed"
 wait_for "$root/killed"
 kill -TERM "$pid"
 wait "$pid"
@@ -38,10 +38,10 @@ kill -USR1 0
 for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done
 echo "$count"
 EOF
-same 'signals to its own group' 1 "$(setsid -w "$VGPU" run sh "$root/group")"
+same 'signals to its own group' 1 "$(setsid -w "$VGPU" run --unlimited sh "$root/group")"
 
 # Stopped by others, the command continues when vgpu is told to.
-start stopped --name stopped sh -c 'echo $$ >"$0"; while :; do echo >"$1"; sleep 0.02; done' \
+start stopped --unlimited --name stopped sh -c 'echo $$ >"$0"; while :; do echo >"$1"; sleep 0.02; done' \
     "$root/stopped" "$root/alive"
 wait_for "$root/alive"
 command=$(cat "$root/stopped")
@@ -61,7 +61,7 @@ masks='grep -E ^Sig(Blk|Ign): /proc/self/status'
 # shellcheck disable=SC2086
 "$IGNORING" $masks >"$root/direct"
 # shellcheck disable=SC2086
-"$IGNORING" "$VGPU" run $masks >"$root/through"
+"$IGNORING" "$VGPU" run --unlimited $masks >"$root/through"
 cmp -s "$root/direct" "$root/through" || fail "masks: $(cat "$root/direct" "$root/through")"
-timeout 100 "$IGNORING" "$VGPU" run sh -c 'exit 5'
+timeout 100 "$IGNORING" "$VGPU" run --unlimited sh -c 'exit 5'
 same 'the status with SIGCHLD ignored' 5 "$?"

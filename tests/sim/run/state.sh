@@ -10,7 +10,7 @@ case $(id -u) in
 *) dir=700 ;;
 esac
 umask 0
-expect 0 --name x sh -c 'cd "$VGPU_POLICY" && stat -c "%a %n" ../.. .. . slice ../region ../lock'
+expect 0 --unlimited --name x sh -c 'cd "$VGPU_POLICY" && stat -c "%a %n" ../.. .. . slice ../region ../lock'
 same 'modes with umask 0' "$dir ../..
 $dir ..
 $dir .
@@ -19,7 +19,7 @@ $dir .
 600 ../lock" "$(cat "$out")"
 rm -rf "$state"
 umask 077
-expect 0 --name x sh -c 'cd "$VGPU_POLICY" && stat -c "%a %n" ../.. .. . slice ../region ../lock'
+expect 0 --unlimited --name x sh -c 'cd "$VGPU_POLICY" && stat -c "%a %n" ../.. .. . slice ../region ../lock'
 same 'modes with umask 077' "$dir ../..
 $dir ..
 $dir .
@@ -29,31 +29,31 @@ $dir .
 umask 022
 
 chmod 777 "$state"
-refuse 125 "others may write in the state directory $state: chmod it" true
+refuse 125 "others may write in the state directory $state: chmod it" --unlimited true
 chmod 755 "$state"
-expect 0 true
+expect 0 --unlimited true
 
 # elsewhere STATE ...: as refuse, with another VGPU_STATE.
 elsewhere() {
     (
         VGPU_STATE=$1
         shift
-        refuse "$@"
+        refuse "$@" --unlimited true
     ) || exit 1
 }
 ln -s "$state" "$root/link"
-elsewhere "$root/link" 125 "the state directory $root/link cannot be used" true
+elsewhere "$root/link" 125 "the state directory $root/link cannot be used"
 touch "$root/file"
-elsewhere "$root/file" 125 "the state directory $root/file cannot be used" true
-elsewhere "$root/no/where" 125 'No such file or directory' true
-elsewhere "$root/$(printf '%05000d' 0)" 125 'path is too long' true
+elsewhere "$root/file" 125 "the state directory $root/file cannot be used"
+elsewhere "$root/no/where" 125 'No such file or directory'
+elsewhere "$root/$(printf '%05000d' 0)" 125 'path is too long'
 mkdir "$root/a #b"
-elsewhere "$root/a #b" 125 'cannot stand in a policy' true
+elsewhere "$root/a #b" 125 'cannot stand in a policy'
 same 'what is left of it' '' "$(ls "$root/a #b")"
 
 [ "$(id -u)" -eq 0 ] || exit 0
 chown nobody "$state"
-refuse 125 "the state directory $state is another user's" true
+refuse 125 "the state directory $state is another user's" --unlimited true
 chown root "$state"
 
 # Another user, without VGPU_STATE: below XDG_RUNTIME_DIR. (What else there is, is not this test's
@@ -66,7 +66,7 @@ uid=$(id -u nobody)
 unset VGPU_STATE
 mkdir -m 700 "$root/user" && chown nobody "$root/user"
 as_nobody() {
-    VGPU_SIM_STATE=$root/user/sim setpriv --reuid "$uid" --clear-groups "$VGPU" run --name x \
+    VGPU_SIM_STATE=$root/user/sim setpriv --reuid "$uid" --clear-groups "$VGPU" run --unlimited --name x \
         sh -c 'echo "$VGPU_POLICY"; stat -c %a "$VGPU_POLICY/../.."' 2>&1
 }
 same 'with XDG_RUNTIME_DIR' "$root/user/vgpu/x/policy

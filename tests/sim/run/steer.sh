@@ -57,7 +57,7 @@ cores = 60' "$(cat "$out")"
 
 wrong 2 'is no size' set web --memory lots
 wrong 2 "is no share of a GPU's time" set web --cores 101
-wrong 2 'write one for each' set web --memory 1G,2G,3G
+wrong 125 'write one for each, or one for all' set web --memory 1G,2G,3G
 wrong 125 'is more than GPU 0 has' set web --memory 81G
 wrong 125 'there is no GPU 7' set web --gpus 7 --memory 1G
 make_slice one --gpus 1 --memory 4G

@@ -2,7 +2,7 @@
 # In a terminal: its keys reach the command once, and stopping it stops `vgpu run` as well.
 . "$(dirname "$0")/lib.sh"
 
-"$TERMINAL" "$VGPU" run --name x "$SIGNALS" "$root/ready" "$root/end" || {
+"$TERMINAL" "$VGPU" run --unlimited --name x "$SIGNALS" "$root/ready" "$root/end" || {
     status=$?
     [ "$status" -eq 77 ] && exit 77
     fail "status $status"

@@ -1,0 +1,275 @@
+/*
+ * A name means one of this user's slices in any of this user's state directories: a slice that was
+ * made under a login is found from ssh or cron, where XDG_RUNTIME_DIR is not set. A slice is made
+ * only where the request has limits or --unlimited, so that a mistyped name makes none.
+ *
+ * Another user's slice is not joined, by root neither. Its owner could change the policy and the
+ * region under root's program, and its lock is not this user's to hold.
+ */
+#include "run_slice.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "size.h"
+#include "slices.h"
+
+#define SHORT      4 /* letters of a name of which one may be wrong; of longer ones, two */
+#define LISTED_MAX 12
+
+/* -- one that has other limits ----------------------------------------------------------------- */
+
+/* What a slice has, for people: "GPU 0 with 8 GiB and 30 %, GPU 1 without a memory limit". */
+static void describe(const struct policy *policy, const struct gpus *all, char *buf, size_t len)
+{
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (unsigned i = 0; i < all->count && at < len; i++) {
+		int device = policy_find(policy, all->gpu[i].uuid);
+		uint64_t bytes = device < 0 ? 0 : policy->device[device].memory_bytes;
+		unsigned pct = device < 0 ? 0 : policy->device[device].cores_pct;
+		char size[32], share[32] = "";
+
+		if (device < 0)
+			continue;
+		if (bytes)
+			size_format(bytes, size, sizeof(size));
+		if (pct)
+			snprintf(share, sizeof(share), " and %u %% of its time", pct);
+		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s%s", at ? ", " : "", i,
+				       bytes ? " " : "out a", bytes ? size : " memory limit",
+				       share);
+	}
+}
+
+static bool is_limited(const struct policy *policy)
+{
+	for (unsigned i = 0; i < policy->device_count; i++)
+		if (policy->device[i].memory_bytes || policy->device[i].cores_pct)
+			return true;
+	return false;
+}
+
+/* Whether the slice has what was asked for, as far as anything was. */
+static bool fits(const struct run_request *request, const struct policy *wanted,
+		 const struct policy *has)
+{
+	if (request->gpus && wanted->device_count != has->device_count)
+		return false;
+	if (request->oversubscribe && !has->oversubscribe)
+		return false;
+	if (request->unlimited && is_limited(has))
+		return false;
+	for (unsigned i = 0; i < wanted->device_count; i++) {
+		int device = policy_find(has, wanted->device[i].uuid);
+
+		if (device < 0) {
+			if (request->gpus)
+				return false;
+			continue; /* limits alone say nothing about which GPUs */
+		}
+		if (request->memory &&
+		    has->device[device].memory_bytes != wanted->device[i].memory_bytes)
+			return false;
+		if (request->cores && has->device[device].cores_pct != wanted->device[i].cores_pct)
+			return false;
+	}
+	return true;
+}
+
+static int refuse_to_join(const struct state_slice *slice, const struct gpus *all)
+{
+	char has[1024];
+
+	describe(&slice->policy, all, has, sizeof(has));
+	return cli_fail(CLI_FAILED,
+			"the slice %s lives already and has %s%s: to join it, leave --memory, "
+			"--cores, --gpus, --oversubscribe and --unlimited out; for another slice, "
+			"choose another name",
+			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
+}
+
+/* -- one that is not there --------------------------------------------------------------------- */
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters must be put in, taken out, replaced or swapped with the next one to make one
+ * name of the other. Names have STATE_NAME_MAX letters at most. */
+static unsigned distance(const char *from, const char *to)
+{
+	unsigned row[3][STATE_NAME_MAX + 1] = {{0}}; /* the last two rows of the table, and this */
+	size_t from_len = strlen(from), to_len = strlen(to);
+
+	for (size_t j = 0; j <= to_len; j++)
+		row[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= from_len; i++) {
+		unsigned *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+
+		now[0] = (unsigned)i;
+		for (size_t j = 1; j <= to_len; j++) {
+			now[j] = least(least(now[j - 1], last[j]) + 1,
+				       last[j - 1] + (from[i - 1] != to[j - 1]));
+			if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1])
+				now[j] = least(now[j], before[j - 2] + 1);
+		}
+	}
+	return row[from_len % 3][to_len];
+}
+
+static bool is_joinable(const struct slices_one *one)
+{
+	return one->kind == SLICES_RUN && one->owner == geteuid() &&
+	       strlen(one->name) <= STATE_NAME_MAX;
+}
+
+/* The one of this user's slices that was meant, perhaps: NULL if none is near. */
+static const char *nearest(const struct slices *slices, const char *name)
+{
+	unsigned best = strlen(name) > SHORT ? 3 : 2; /* more letters than may differ */
+	const char *found = NULL;
+
+	for (unsigned i = 0; i < slices->count; i++) {
+		const char *other = slices->one[i].name;
+		unsigned apart;
+
+		if (!is_joinable(&slices->one[i]))
+			continue;
+		apart = strncmp(other, name, strlen(name)) == 0 ? 1 : distance(name, other);
+		if (apart < best && apart < strlen(name)) {
+			best = apart;
+			found = other;
+		}
+	}
+	return found;
+}
+
+static void list_names(const struct slices *slices, char *buf, size_t len)
+{
+	unsigned count = 0;
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (unsigned i = 0; i < slices->count; i++)
+		if (is_joinable(&slices->one[i]) && count++ < LISTED_MAX)
+			at += (size_t)snprintf(buf + at, len - at, "%s%s", at ? ", " : "",
+					       slices->one[i].name);
+	if (count > LISTED_MAX)
+		snprintf(buf + at, len - at, " and %u more (vgpu ps lists them)",
+			 count - LISTED_MAX);
+}
+
+static int refuse_foreign(const struct slices_one *one)
+{
+	const struct passwd *owner = getpwuid(one->owner);
+	char user[64];
+
+	if (one->kind != SLICES_RUN)
+		return cli_fail(CLI_FAILED,
+				"the slice %s was not made by vgpu run, and vgpu run does not join "
+				"it: choose another name and give --memory or --cores",
+				one->name);
+	snprintf(user, sizeof(user), "%u", (unsigned)one->owner);
+	return cli_fail(CLI_FAILED,
+			"the slice %s is the user %s's, and only that user's vgpu run joins it: "
+			"run this as that user, or give --memory or --cores for a slice of your "
+			"own with that name",
+			one->name, owner ? owner->pw_name : user);
+}
+
+static int refuse_missing(const struct run_request *request)
+{
+	char names[LISTED_MAX * (STATE_NAME_MAX + 2) + 64];
+	const char *meant, *name = request->name;
+	struct slices slices;
+	int status = CLI_FAILED;
+
+	if (slices_list(&slices, NULL))
+		return cli_fail(CLI_FAILED, "there is no slice \"%s\"", name);
+	for (unsigned i = 0; i < slices.count && status; i++) {
+		const struct slices_one *one = &slices.one[i];
+
+		if (strcmp(one->name, name) != 0 || is_joinable(one))
+			continue;
+		status = refuse_foreign(one);
+		slices_free(&slices);
+		return status;
+	}
+	list_names(&slices, names, sizeof(names));
+	meant = nearest(&slices, name);
+	status = cli_fail(
+		CLI_FAILED,
+		"there is no slice \"%s\"%s%s%s: give --memory or --cores for a new one, or "
+		"--unlimited for one without limits. %s%s",
+		name, meant ? " (did you mean \"" : "", meant ? meant : "", meant ? "\"?)" : "",
+		names[0] ? "This user's slices: " : "This user has no slice", names);
+	slices_free(&slices);
+	return status;
+}
+
+/* -- taking it --------------------------------------------------------------------------------- */
+
+/* A slice without a name is nobody else's: another pid namespace may have used ours up. */
+static int take_unnamed(const struct state *state, const struct policy *wanted,
+			struct state_slice *ret_slice, struct fault *fault)
+{
+	char name[STATE_NAME_MAX + 1];
+	int error = -EEXIST;
+
+	for (unsigned i = 0; error == -EEXIST; i++) {
+		if (i == 0)
+			snprintf(name, sizeof(name), "run-%d", (int)getpid());
+		else
+			snprintf(name, sizeof(name), "run-%d-%u", (int)getpid(), i + 1);
+		error = state_slice_take(state, name, STATE_MAKE, wanted, ret_slice, fault);
+	}
+	return error;
+}
+
+/* The state directory that has the slice of that name already, or else the usual one. */
+static int open_home(const char *name, struct state *ret_state, struct fault *fault)
+{
+	char paths[STATE_OWN_MAX][STATE_PATH_MAX], path[PATH_MAX];
+	unsigned count = name ? state_own_paths(paths) : 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (snprintf(path, sizeof(path), "%s/%s/" STATE_POLICY, paths[i], name) <
+			    (int)sizeof(path) &&
+		    access(path, F_OK) == 0)
+			return state_open_at(paths[i], ret_state, fault);
+	}
+	return state_open(ret_state, fault);
+}
+
+int run_slice_take(const struct run_request *request, const struct policy *wanted,
+		   const struct gpus *all, struct state *ret_state, struct state_slice *ret_slice)
+{
+	struct fault fault = {""};
+	int error;
+
+	state_sweep_all();
+	if (open_home(request->name, ret_state, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (request->name)
+		error = state_slice_take(ret_state, request->name,
+					 request->makes ? STATE_JOIN_OR_MAKE : STATE_JOIN, wanted,
+					 ret_slice, &fault);
+	else
+		error = take_unnamed(ret_state, wanted, ret_slice, &fault);
+	if (error == -ENOENT && !request->makes && !fault.text[0])
+		return refuse_missing(request);
+	if (error)
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (!ret_slice->joined || fits(request, wanted, &ret_slice->policy))
+		return 0;
+	error = refuse_to_join(ret_slice, all);
+	state_slice_leave(ret_state, ret_slice);
+	return error;
+}

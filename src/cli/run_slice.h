@@ -1,0 +1,24 @@
+/* The slice that vgpu run takes: a new one, or one that lives, found as vgpu ps finds it. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "gpus.h"
+#include "policy.h"
+#include "state.h"
+
+struct run_request {
+	const char *memory; /* as written, or NULL; likewise the next three */
+	const char *cores;
+	const char *gpus;
+	const char *name;
+	bool oversubscribe;
+	bool unlimited;
+	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */
+	bool allows_unheld;
+	char **command;
+};
+
+/* 0, or what to exit with after a line on stderr. wanted: the request as a policy, over all. */
+int run_slice_take(const struct run_request *request, const struct policy *wanted,
+		   const struct gpus *all, struct state *ret_state, struct state_slice *ret_slice);
