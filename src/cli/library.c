@@ -94,9 +94,10 @@ char *library_next_entry(char **text)
 	return NULL;
 }
 
-bool library_is_for_all(void)
+/* Whether an entry of the list, which is freed, is vgpu's library. */
+static bool has_ours(char *list)
 {
-	char *text = library_read_list(), *at = text;
+	char *at = list;
 	const char *entry;
 	bool found = false;
 
@@ -106,8 +107,20 @@ bool library_is_for_all(void)
 		found = library_look(entry, &library, NULL) && library.version[0];
 		elf_unmap(&library.elf.file);
 	}
-	free(text);
+	free(list);
 	return found;
+}
+
+bool library_is_for_all(void)
+{
+	return has_ours(library_read_list());
+}
+
+bool library_is_preloaded(void)
+{
+	const char *list = env_get("LD_PRELOAD");
+
+	return has_ours(list ? strdup(list) : NULL);
 }
 
 /* -- where it is ------------------------------------------------------------------------------- */

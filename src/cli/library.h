@@ -38,5 +38,6 @@ bool library_look(const char *path, struct library *ret_library, struct fault *r
 char *library_read_list(void);
 /* The next entry, cut out of the text of LIBRARY_LIST or LD_PRELOAD; NULL: there are no more. */
 char *library_next_entry(char **text);
-/* Whether LIBRARY_LIST names vgpu's library. */
+/* Whether LIBRARY_LIST names vgpu's library; whether this process's LD_PRELOAD does. */
 bool library_is_for_all(void);
+bool library_is_preloaded(void);

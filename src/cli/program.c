@@ -300,6 +300,15 @@ static int find(struct search *search, const char *name)
 	return error;
 }
 
+/* Whether the file has that name, or is a link to one that has. */
+static bool is_named(const char *path, const char *name)
+{
+	char real[PATH_MAX];
+
+	return strcmp(program_base_name(path), name) == 0 ||
+	       (realpath(path, real) && strcmp(program_base_name(real), name) == 0);
+}
+
 /* -- env --------------------------------------------------------------------------------------- */
 
 static int refuse_directory(struct search *search)
@@ -321,7 +330,7 @@ static int follow_env(struct search *search)
 	int error = 0;
 
 	memcpy(command, program->command, sizeof(command));
-	for (unsigned i = 0; !error && strcmp(program_base_name(program->path), "env") == 0; i++) {
+	for (unsigned i = 0; !error && is_named(program->path, "env"); i++) {
 		const char *next = program_words_env(&search->words, &search->surroundings);
 
 		if (i == ENV_MAX)
@@ -381,7 +390,7 @@ static bool starts_elsewhere(const char *path)
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(program_base_name(path), names[i]) == 0)
+		if (is_named(path, names[i]))
 			return true;
 	return false;
 }
@@ -423,8 +432,10 @@ static void judge_dynamic(struct program *program)
 		      "Take one for glibc, such as a distribution's other than Alpine");
 	} else if (access(loader, X_OK) != 0) {
 		program->error = errno;
-		judge(program, PROGRAM_NOT_HELD, "its loader is not here, and so it does not run",
+		judge(program, PROGRAM_NOT_HELD, "",
 		      "Install the libc that it was built for, or run it in its container");
+		fault_set(&program->what, 0,
+			  "its loader is not here (%.200s), and so it does not run", loader);
 	} else if (!is_glibc(program_base_name(loader))) {
 		judge(program, PROGRAM_UNKNOWN, "", "");
 		fault_set(&program->what, 0, "it has a loader that vgpu does not know: %s", loader);

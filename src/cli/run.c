@@ -143,18 +143,25 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 
 /* -- whether the command would be held --------------------------------------------------------- */
 
-/* "cause: cure", and the status that exec would lead to. */
-static int refuse_program(const struct program *program, int error, bool may_insist)
+/* "cause: cure", and the status that exec would lead to, by its error; 0: it would not fail. */
+static int refuse_program(const struct program *program, int error)
 {
+	bool cannot_tell = program->standing == PROGRAM_UNKNOWN;
 	char cure[sizeof(program->cure.text)];
 	int status = error == -ENOENT ? CLI_NOT_FOUND : error ? CLI_NOT_EXECUTABLE : CLI_FAILED;
 
 	snprintf(cure, sizeof(cure), "%s", program->cure.text);
 	cure[0] = (char)tolower((unsigned char)cure[0]);
-	return cli_fail(status, "%s%s%s: %s%s", may_insist ? program->path : "",
-			may_insist ? " would not be held to the slice: " : "", program->what.text,
-			cure,
-			may_insist ? "; or add --allow-unheld to start it without limits" : "");
+	if (program->error)
+		return cli_fail(status, "%s cannot be run: %s: %s", program->path,
+				program->what.text, cure);
+	if (error)
+		return cli_fail(status, "%s: %s", program->what.text, cure);
+	return cli_fail(status, "%s%s %s: %s: %s; or add --allow-unheld to start it nevertheless",
+			cannot_tell ? "whether " : "", program->path,
+			cannot_tell ? "would be held to the slice cannot be told"
+				    : "would not be held to the slice",
+			program->what.text, cure);
 }
 
 /* ret_path: what to start. */
@@ -168,13 +175,14 @@ static int check_program(const struct run_request *request, char ret_path[PATH_M
 
 	memcpy(ret_path, program.command, PATH_MAX);
 	if (error && !insists)
-		status = refuse_program(&program, error, false);
-	else if (program.error)
-		status = refuse_program(&program, -program.error, true);
+		status = refuse_program(&program, error);
+	else if (program.error) /* exec would fail: to insist is of no use */
+		status = refuse_program(&program, -program.error);
 	else if (!is_held && !insists)
-		status = refuse_program(&program, 0, true);
+		status = refuse_program(&program, 0);
 	else if (!is_held)
-		cli_fail(0, "warning: %s is not held to the slice: %s", program.path,
+		cli_fail(0, "warning: %s %s held to the slice: %s", program.path,
+			 program.standing == PROGRAM_UNKNOWN ? "may not be" : "is not",
 			 program.what.text);
 	program_close(&program);
 	return status;
@@ -318,10 +326,12 @@ static int run(const struct cli_line *line)
 
 	if (status)
 		return status;
-	if (env_get("VGPU_POLICY"))
+	if (env_get("VGPU_POLICY") || library_is_preloaded())
 		return cli_fail(CLI_FAILED,
-				"this is in a slice already (VGPU_POLICY is set), and slices do "
-				"not nest: run the command as it is");
+				"this is in a slice already (%s), and slices do not nest: run the "
+				"command as it is",
+				env_get("VGPU_POLICY") ? "VGPU_POLICY is set"
+						       : "LD_PRELOAD has vgpu's library");
 	status = check_program(&request, program);
 	if (status)
 		return status;

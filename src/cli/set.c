@@ -28,7 +28,8 @@ enum { MEMORY, CORES, GPUS };
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
 		    "the most GPU memory that the slice may hold, for each of its GPUs or one size "
-		    "for all: bytes, or with k, m, g or t, such as 6G, or a percentage of the GPU's, such "
+		    "for all: bytes, or with k, m, g or t, such as 6G, or a percentage of the "
+		    "GPU's, such "
 		    "as 50%; none for no limit",
 		    CLI_NOTHING},
 	[CORES] =

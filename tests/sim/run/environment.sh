@@ -11,7 +11,7 @@ value() {
 
 same LD_PRELOAD "$NOTHING" "$(value LD_PRELOAD)"
 same LD_PRELOAD "$NOTHING" "$(LD_PRELOAD='' value LD_PRELOAD)"
-cp "$NOTHING" "$root/other.so"
+cp "$LD_LIBRARY_PATH/libnvidia-ml.so.1" "$root/other.so"
 same LD_PRELOAD "$NOTHING:$root/other.so" "$(LD_PRELOAD=$root/other.so value LD_PRELOAD)"
 
 same VGPU_POLICY "$state/x/policy" "$(value VGPU_POLICY --name x)"

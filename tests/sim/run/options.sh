@@ -49,6 +49,9 @@ expect 0 --unlimited --name A-z_0.9 true
 same 'what is left' '' "$(slices)"
 
 VGPU_POLICY=/x refuse 125 'slices do not nest' --unlimited true
+# A slice is not left by an empty VGPU_POLICY alone.
+expect 125 --memory 1G sh -c 'VGPU_POLICY= "$VGPU" run --memory 2G true 2>"$0"' "$err.inner"
+grep -q "LD_PRELOAD has vgpu's library), and slices do not nest" "$err.inner" || fail 'a slice in a slice'
 if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then # not on a machine that has one
     (
         LD_LIBRARY_PATH=/nonexistent

@@ -24,7 +24,7 @@ insists() {
     vgpu_run --memory 1G --allow-unheld "$@"
     [ "$status" -eq 0 ] || fail "run --allow-unheld $*: status $status"
     same 'how much it says' 1 "$(wc -l <"$err")"
-    grep -q '^vgpu: warning: .* is not held to the slice: ' "$err" || fail 'it does not warn'
+    grep -Eq '^vgpu: warning: .* (is not|may not be) held to the slice: ' "$err" || fail 'it does not warn'
     [ -e began ] || fail "run --allow-unheld $*: not started"
 }
 
@@ -67,7 +67,8 @@ echo "$code" | program musl -Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1
 not_started 'it is for musl' ./musl
 cp plain strange.so
 echo "$code" | program strange "-Wl,--dynamic-linker=$root/strange.so"
-not_started "it has a loader that vgpu does not know: $root/strange.so" ./strange
+not_started "held to the slice cannot be told: it has a loader that vgpu does not know: $root/strange.so" \
+    ./strange
 printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0' >i386
 head -c 64 /dev/zero >>i386
 chmod +x i386
@@ -87,6 +88,8 @@ script unclear '#!/usr/bin/env -S ${SHELL}\n'
 not_started 'is not understood' ./unclear
 not_started '"--no-such" is not understood' env --no-such ./plain
 insists env -i ./plain
+ln -s "$(command -v env)" other_name
+not_started 'out of the slice by "-i"' ./other_name -i ./plain
 cp plain sudo
 not_started 'what sudo starts does not get the environment of the slice' ./sudo
 expect 0 --memory 1G env -u HOME A=b ./plain
@@ -100,7 +103,7 @@ refuse 126 './noise is no program: it is neither an ELF file that is whole, nor 
     --memory 1G "$(script noise 'a\0b' && echo ./noise)"
 refuse 126 'scripts interpret each other' --memory 1G "$(script round "#!$root/round\n" && echo ./round)"
 echo "$code" | program loaderless -Wl,--dynamic-linker=/no/ld-linux.so
-refuse 127 'its loader is not here' --memory 1G ./loaderless
+refuse 127 './loaderless cannot be run: its loader is not here (/no/ld-linux.so)' --memory 1G ./loaderless
 refuse 126 './plain/ cannot be run: Not a directory' --memory 1G ./plain/
 refuse 127 ': not found' --memory 1G ''
 refuse 126 'is a directory' --memory 1G ./below
