@@ -244,7 +244,7 @@ int library_find(char ret_path[PATH_MAX], struct fault *fault)
 /* -- whether it would be preloaded ------------------------------------------------------------- */
 
 /* LD_PRELOAD separates by blanks and colons, and has no way to quote them; the loader replaces
- * $LIB and its kin. */
+ * $LIB and its kin. A path in /proc/self is another file in each process. */
 static int check_path(const char *path, struct fault *fault)
 {
 	if (strpbrk(path, " \t\n:$"))
@@ -253,6 +253,11 @@ static int check_path(const char *path, struct fault *fault)
 			"%.300s cannot be preloaded, because its path has a blank, a colon "
 			"or a dollar sign: put a link elsewhere and set VGPU_LIBRARY to it",
 			path);
+	if (strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0)
+		return fault_set(fault, -EINVAL,
+				 "%.300s cannot be preloaded, because it is not the same file in "
+				 "every process: set VGPU_LIBRARY to the library's own path",
+				 path);
 	return 0;
 }
 

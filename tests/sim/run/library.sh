@@ -12,6 +12,10 @@ refuse_here() {
 refuse_here "$root/none.so" 125 "VGPU_LIBRARY is $root/none.so, which cannot be read" --unlimited true
 mkdir "$root/a b" && cp "$NOTHING" "$root/a b/x.so"
 refuse_here "$root/a b/x.so" 125 'has a blank, a colon or a dollar sign' --unlimited true
+refuse_here /proc/self/cwd/x.so 125 'which cannot be read' --unlimited true
+cp "$NOTHING" "$root/y.so"
+(cd "$root" && refuse_here /proc/self/cwd/y.so 125 'it is not the same file in every process' \
+    --unlimited true) || exit 1
 ln -s "$root/a b/x.so" "$root/x.so"
 same 'a link' "$root/x.so" "$(VGPU_LIBRARY=$root/x.so "$VGPU" run --unlimited printenv LD_PRELOAD)"
 same 'a relative path' "$root/x.so" \

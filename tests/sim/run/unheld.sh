@@ -59,7 +59,7 @@ if echo "$code" | program static -static; then
     chmod +x first/prog
     PATH=$root/first:$root/second:$PATH not_started "$root/first/prog would not be held" prog
     PATH=:$PATH not_started './static would not be held' static
-    status=$(PATH='' && "$VGPU" run --memory 1G static 2>"$err" || echo "$?")
+    status=$(env PATH='' "$VGPU" run --memory 1G static 2>"$err" || echo "$?")
     same 'the status with an empty PATH' 125 "$status"
     grep -qF './static would not be held' "$err" || fail 'an empty PATH is not this directory'
 fi
@@ -111,11 +111,11 @@ refuse 127 'a?b: not found' --memory 1G "$(printf 'a\033b')"
 same 'what is left' '' "$(slices)"
 
 # The library itself: not vgpu's, for another machine, closed, or where nothing is executed.
+vgpu_library=$VGPU_LIBRARY
 refuse_library() {
-    (
-        VGPU_LIBRARY=$1
-        refuse 125 "$2" --memory 1G ./plain
-    ) || exit 1
+    VGPU_LIBRARY=$1
+    refuse 125 "$2" --memory 1G ./plain
+    VGPU_LIBRARY=$vgpu_library
 }
 rm -f began
 echo text >text.so
@@ -126,7 +126,6 @@ refuse_library "$root/i386" 'is for another machine (32-bit x86)'
     head -c 20000 "$NOTHING"
     head -c 3000 /dev/zero
 } | head -c "$(($(wc -c <"$NOTHING") / 2))" >half.so
-vgpu_library=$VGPU_LIBRARY
 VGPU_LIBRARY=$root/half.so vgpu_run --memory 1G ./plain
 same 'the status with half a library' 125 "$status"
 VGPU_LIBRARY=$vgpu_library
