@@ -185,7 +185,7 @@ struct vgpu_region_own {
 	uint32_t takeovers;   /* how often the lock was taken from a dead holder */
 	uint32_t share_count; /* shares below it have been used: a high-water mark */
 	uint32_t made;        /* tells this making of the file from any other of it */
-	uint32_t paused;      /* 1: who takes a slot is VGPU_SLOT_SUSPENDED at once */
+	uint32_t paused;      /* 1: the slice is paused; new slots are VGPU_SLOT_SUSPENDED */
 	uint32_t spare_word;
 	uint64_t spare[3];
 	struct vgpu_region_device device[VGPU_DEVICES_MAX];

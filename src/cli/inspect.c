@@ -159,6 +159,8 @@ static void print_text(const struct inspection *found)
 	else
 		printf("lock: free; ");
 	printf("taken over from the dead: %u\n", found->sight.takeovers);
+	if (found->sight.paused)
+		puts("paused: every process waits before its next launch");
 	print_devices(found);
 	print_processes(found);
 	putchar('\n');

@@ -109,6 +109,7 @@ static bool keep_processes(const struct sight *sight, struct overview_slice *sli
 
 static bool keep(const struct sight *sight, struct overview_slice *slice)
 {
+	slice->paused = sight->paused;
 	slice->blocked = sight->blocked;
 	slice->lifted = sight->lifted;
 	slice->launched_s = sight->launched_s > 0 ? sight->launched_s : 0;
@@ -124,7 +125,7 @@ static bool has_state(const struct overview_process *process, const char *state)
 
 static bool lives(const struct overview_process *process)
 {
-	return has_state(process, "running") || has_state(process, "suspended");
+	return has_state(process, "running") || has_state(process, "paused");
 }
 
 static void name_process(struct procs *procs, struct overview_process *process)
@@ -147,7 +148,7 @@ static void name_processes(struct procs *procs, struct overview_slice *slice)
 
 		name_process(procs, process);
 		slice->running += has_state(process, "running");
-		slice->suspended += has_state(process, "suspended");
+		slice->paused_count += has_state(process, "paused");
 		slice->dying += has_state(process, "dying");
 		slice->dead += has_state(process, "dead");
 	}
@@ -211,8 +212,8 @@ static int look_at_slice(struct overview_looker *looker, struct overview_slice *
 	if (!keep(&sight, slice))
 		return -ENOMEM;
 	name_processes(looker->procs, slice);
-	slice->state = slice->running + slice->suspended > 0 ? OVERVIEW_RUNNING
-							     : state_without_process(slice->one);
+	slice->state = slice->running + slice->paused_count > 0 ? OVERVIEW_RUNNING
+								: state_without_process(slice->one);
 	return 0;
 }
 

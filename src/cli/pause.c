@@ -1,7 +1,10 @@
-/* vgpu pause and vgpu resume: the status word of each of a slice's processes. */
+/* vgpu pause and vgpu resume: a state of the slice, which its region keeps (region_pause). */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "commands.h"
+#include "policy.h"
 #include "region.h"
 #include "slices.h"
 
@@ -14,14 +17,67 @@ static const struct cli_row exits[] = {
 	{NULL, NULL},
 };
 
+/* A slice of vgpu run whose region was lost: its next process would make the region from the
+ * policy, and so does this. */
+static int make_region(const struct slices_one *slice, struct region *ret_region,
+		       struct fault *fault)
+{
+	struct region_setup setup;
+	struct policy policy;
+	int error = policy_read(slice->policy_path, &policy, fault);
+
+	if (error)
+		return error;
+	memset(&setup, 0, sizeof(setup));
+	setup.device_count = policy.device_count;
+	setup.priority = 1;
+	for (unsigned i = 0; i < policy.device_count; i++) {
+		memcpy(setup.device[i].uuid, policy.device[i].uuid, VGPU_UUID_LEN);
+		setup.device[i].memory_bytes = policy.device[i].memory_bytes;
+		setup.device[i].cores_pct = policy.device[i].cores_pct;
+	}
+	return region_open(slice->region_path, &setup, ret_region, fault);
+}
+
+static int open_region(const struct slices_one *slice, struct region *ret_region,
+		       struct fault *fault)
+{
+	int error = region_view(slice->region_path, ret_region, fault);
+
+	if (error != -ENOENT || !slice->policy_path)
+		return error;
+	if (slices_act_for(slice))
+		return -EPERM;
+	fault->text[0] = '\0';
+	error = make_region(slice, ret_region, fault);
+	slices_act_again();
+	return error;
+}
+
+/* A monitor may have suspended processes of a slice that is not paused, or resumed some of a slice
+ * that is. */
+static void report(const struct slices_one *slice, bool paused, bool changed, unsigned processes)
+{
+	if (processes > 0)
+		printf("%s: %u process%s %s\n", slice->name, processes, processes == 1 ? "" : "es",
+		       paused ? "paused" : "resumed");
+	else if (changed)
+		printf("%s: %s; no process uses the GPU\n", slice->name,
+		       paused ? "paused" : "resumed");
+	else
+		printf("%s: is %s\n", slice->name, paused ? "paused already" : "not paused");
+}
+
 static int turn_slice(const struct slices_one *slice, bool paused)
 {
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 	unsigned count;
+	bool changed;
 
-	if (region_view(slice->region_path, &region, &fault))
-		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (open_region(slice, &region, &fault))
+		return cli_fail(CLI_FAILED, "%s",
+				fault.text[0] ? fault.text : "the slice has just ended");
 	if (!region.writable) {
 		region_close(&region);
 		return cli_fail(CLI_FAILED,
@@ -29,10 +85,9 @@ static int turn_slice(const struct slices_one *slice, bool paused)
 				"or root",
 				slice->region_path);
 	}
-	count = region_pause(&region, paused);
+	changed = region_pause(&region, paused, &count);
 	region_close(&region);
-	printf("%s: %u process%s %s\n", slice->name, count, count == 1 ? "" : "es",
-	       paused ? "paused" : "resumed");
+	report(slice, paused, changed, count);
 	return 0;
 }
 
@@ -70,9 +125,9 @@ const struct cli_command pause_command = {
 	.name = "pause",
 	.summary = "stop a slice's work on the GPU for now",
 	.arguments = "NAME...",
-	.about = "Suspends all processes of each slice NAME, and those that come later: what they "
-		 "would launch next waits until vgpu resume. They keep their memory, and what the "
-		 "GPU has been given already is finished.",
+	.about = "Pauses each slice NAME: what its processes, and those that come later, would "
+		 "launch next waits until vgpu resume. They keep their memory, and the GPU "
+		 "finishes the work that it has been given already.",
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,
@@ -84,8 +139,8 @@ const struct cli_command resume_command = {
 	.name = "resume",
 	.summary = "let a paused slice go on",
 	.arguments = "NAME...",
-	.about = "Lets all processes of each slice NAME go on, within 100 ms, after vgpu pause or "
-		 "after a monitor has suspended them.",
+	.about = "Ends the pause of each slice NAME, whether vgpu pause or a monitor paused its "
+		 "processes: they go on within 100 ms.",
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,

@@ -133,6 +133,7 @@ static struct json_object *slice_value(const struct overview *overview,
 	json_add_number(slice, "owner_uid", from->one->owner);
 	add_text(slice, "state", overview_state_name(from->state));
 	add_text(slice, "error", from->why);
+	add_flag(slice, "paused", from->paused);
 	add_flag(slice, "blocked", from->blocked);
 	add_flag(slice, "cores_lifted", from->lifted);
 	json_add(slice, "launched_s",

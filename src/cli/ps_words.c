@@ -58,10 +58,12 @@ __attribute__((format(printf, 3, 4))) static void append(char *buf, size_t len, 
 char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len)
 {
 	*buf = '\0';
+	if (slice->paused)
+		append(buf, len, "paused");
 	if (slice->blocked)
 		append(buf, len, "blocked");
-	if (slice->suspended)
-		append(buf, len, "%u suspended", slice->suspended);
+	if (slice->paused_count && !slice->paused) /* a monitor did that */
+		append(buf, len, "%u paused", slice->paused_count);
 	if (slice->running)
 		append(buf, len, "%u running", slice->running);
 	if (slice->state != OVERVIEW_RUNNING)
@@ -111,6 +113,7 @@ int ps_full_pct(const struct overview_device *device)
 
 bool ps_needs_eyes(const struct overview_slice *slice)
 {
-	return slice->blocked || slice->suspended || slice->dying || slice->dead || slice->lifted ||
-	       slice->state == OVERVIEW_LEFTOVER || slice->state == OVERVIEW_UNREADABLE;
+	return slice->paused || slice->blocked || slice->paused_count || slice->dying ||
+	       slice->dead || slice->lifted || slice->state == OVERVIEW_LEFTOVER ||
+	       slice->state == OVERVIEW_UNREADABLE;
 }

@@ -46,7 +46,7 @@ static const char *state_of(struct region *region, unsigned slot)
 {
 	if (region_slot_alive(region, slot))
 		return SEE(region->file->hami.slots[slot].status) == VGPU_SLOT_SUSPENDED
-			       ? "suspended"
+			       ? "paused"
 			       : "running";
 	return region_slot_dying(region, slot) ? "dying" : "dead";
 }
@@ -87,6 +87,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	ret_sight->lock_slot = (int)(SEE(file->own.lock) & VGPU_LOCK_SLOT_MASK) - 1;
 	ret_sight->takeovers = SEE(file->own.takeovers);
 	ret_sight->lifted = SEE(file->hami.utilization_switch) == 0;
+	ret_sight->paused = region_is_paused(region);
 	ret_sight->blocked = SEE(file->hami.recent_kernel) < 0;
 	ret_sight->launched_s = SEE(file->hami.last_kernel_time);
 	ret_sight->device_count = devices > VGPU_DEVICES_MAX ? VGPU_DEVICES_MAX : (unsigned)devices;

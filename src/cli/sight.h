@@ -17,7 +17,7 @@ struct sight_process {
 	int pid;                /* in its own pid namespace */
 	int hostpid;            /* 0 when not known */
 	uint64_t pid_namespace; /* inode of the one that `pid` is of, 0 when not known */
-	const char *state;      /* "running", "suspended", "dying" or "dead" */
+	const char *state;      /* "running", "paused", "dying" or "dead" */
 	struct sight_held held[VGPU_DEVICES_MAX];
 };
 
@@ -37,6 +37,7 @@ struct sight {
 	int lock_slot; /* who had the lock when it was looked at, or -1 */
 	unsigned takeovers;
 	bool lifted;        /* HAMi's monitor has lifted the compute limit (utilization_switch 0) */
+	bool paused;        /* vgpu pause has paused the slice */
 	bool blocked;       /* HAMi's monitor lets nothing be launched (recent_kernel below 0) */
 	int64_t launched_s; /* of the last launch, unix seconds, true to about one; 0: never */
 	unsigned device_count;

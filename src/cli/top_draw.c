@@ -425,7 +425,7 @@ static void draw_sums(const struct top *top)
 	struct tm local;
 
 	for (unsigned i = 0; i < top->now.count; i++) {
-		living += top->now.slice[i].running + top->now.slice[i].suspended;
+		living += top->now.slice[i].running + top->now.slice[i].paused_count;
 		odd += ps_needs_eyes(&top->now.slice[i]);
 	}
 	if (localtime_r(&now, &local))

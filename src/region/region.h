@@ -236,9 +236,17 @@ int region_reap(struct region *region);
 /* How many slots have a living process, our own included. */
 unsigned region_living(struct region *region);
 
-/* Suspends the processes of the slice from their next launch on, and those that come later; or
- * resumes them. How many of the living it concerns. The region must be writable. */
-unsigned region_pause(struct region *region, bool paused);
+/*
+ * Pauses the slice, or resumes it. The pause is a state of the slice: it stays when the slice's
+ * processes die or the region is reset, and each process that takes a slot starts suspended. The
+ * slice's living processes are suspended from their next launch on, or resumed. Returns whether the
+ * slice's state changed; *ret_processes is how many living processes were suspended or resumed. The
+ * region must be writable.
+ */
+bool region_pause(struct region *region, bool paused, unsigned *ret_processes);
+
+/* Whether the slice is paused. No lock is taken. */
+bool region_is_paused(const struct region *region);
 
 /*
  * Waits for the dying: processes that are dead, hold memory of the device, and are not through with

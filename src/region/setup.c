@@ -108,7 +108,8 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	clear_bucket(&file->own.device[device].bucket);
 }
 
-/* All but device_count and the magics. */
+/* All but device_count, the magics and own.paused: a paused slice stays paused, whatever its
+ * processes and limits become. */
 static void store_setup(struct vgpu_region_file *file, const struct region_setup *setup)
 {
 	struct vgpu_hami_region *hami = &file->hami;
@@ -116,7 +117,6 @@ static void store_setup(struct vgpu_region_file *file, const struct region_setup
 
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
 		store_device(file, i, i < setup->device_count ? setup : &none, i);
-	REGION_STORE(file->own.paused, 0);
 	REGION_STORE(hami->utilization_switch, 1);
 	REGION_STORE(hami->recent_kernel, 2);
 	REGION_STORE(hami->priority, setup->priority);
@@ -135,6 +135,7 @@ void region_make(struct vgpu_region_file *file, const struct region_setup *setup
 	REGION_PUBLISH(file->own.magic, REGION_MAKING_MAGIC);
 	region_step(make_marked);
 	store_setup(file, setup);
+	REGION_STORE(file->own.paused, 0);
 	REGION_STORE(file->hami.version_major, VGPU_HAMI_VERSION_MAJOR);
 	REGION_STORE(file->hami.version_minor, VGPU_HAMI_VERSION_MINOR);
 	REGION_STORE(file->hami.device_count, setup->device_count);

@@ -186,10 +186,10 @@ static void test_paused(void **state)
 
 	start(state, &region);
 	assert_int_equal(open_claimed(place->path, NULL, &other), 0);
-	region_pause(&region, true);
+	region_pause(&region, true, &(unsigned){0});
 	region_begin_exit(&region);
 	assert_int_equal(slot_of(&region)->status, VGPU_SLOT_FREE);
-	region_pause(&other, false);
+	region_pause(&other, false, &(unsigned){0});
 	assert_int_equal(slot_of(&region)->status, VGPU_SLOT_FREE);
 	assert_int_equal(slot_of(&other)->status, VGPU_SLOT_RUNNING);
 	region_close(&other);

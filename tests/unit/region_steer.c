@@ -1,9 +1,21 @@
 /* Limits that are written while processes are in the region, and a slice that is paused. */
+#include <sched.h>
+
 #include "region_fixture.h"
 
 static int32_t status_of(const struct region *region)
 {
 	return region->file->hami.slots[region->slot].status;
+}
+
+/* Pauses or resumes, and expects whether that changes the slice, and how many processes. */
+static void turn(struct region *region, bool paused, bool changes, unsigned processes)
+{
+	unsigned turned = 0;
+
+	assert_int_equal(region_pause(region, paused, &turned), changes);
+	assert_int_equal(turned, processes);
+	assert_int_equal(region_is_paused(region), paused);
 }
 
 static void test_pause(void **state)
@@ -15,24 +27,46 @@ static void test_pause(void **state)
 
 	assert_int_equal(open_claimed(place->path, &setup, &first), 0);
 	assert_int_equal(region_view(place->path, &view, &fault), 0);
-	assert_int_equal(region_pause(&view, true), 1);
+	turn(&view, true, true, 1);
 	assert_int_equal(status_of(&first), VGPU_SLOT_SUSPENDED);
 	assert_int_equal(open_claimed(place->path, &setup, &later), 0);
 	assert_int_equal(status_of(&later), VGPU_SLOT_SUSPENDED);
 	assert_int_equal(region_living(&view), 2);
 	assert_int_equal(count_wrong(&view), 0);
-	assert_int_equal(region_pause(&view, true), 2); /* as often as one likes */
-	assert_int_equal(region_pause(&view, false), 2);
+	turn(&view, true, false, 0);
+	view.file->hami.slots[first.slot].status = VGPU_SLOT_RUNNING; /* as a monitor does */
+	turn(&view, true, false, 1);
+	turn(&view, false, true, 2);
 	assert_int_equal(status_of(&first), VGPU_SLOT_RUNNING);
 	assert_int_equal(status_of(&later), VGPU_SLOT_RUNNING);
+	turn(&view, false, false, 0);
 	region_close(&later);
-	assert_int_equal(region_pause(&view, true), 1);
 	region_close(&first);
+	region_close(&view);
+}
 
-	/* Nobody is in it any more: whoever takes it over begins anew. */
-	assert_int_equal(open_claimed(place->path, &setup, &first), 0);
-	assert_int_equal(status_of(&first), VGPU_SLOT_RUNNING);
-	region_close(&first);
+/* A pause before the first process comes, and after the last one is gone, when the next process
+ * resets the region. */
+static void test_pause_of_nobody(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
+	struct region region = REGION_CLOSED, view = REGION_CLOSED;
+	struct fault fault = {""};
+
+	assert_int_equal(region_open(place->path, &setup, &view, &fault), 0);
+	turn(&view, true, true, 0);
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
+	region_close(&region);
+	assert_int_equal(open_claimed(place->path, &other, &region), 0);
+	assert_int_equal(region.file->hami.limit[0], 2 * GIB);
+	assert_int_equal(status_of(&region), VGPU_SLOT_SUSPENDED);
+	turn(&view, false, true, 1);
+	region_close(&region);
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(status_of(&region), VGPU_SLOT_RUNNING);
+	region_close(&region);
 	region_close(&view);
 }
 
@@ -69,6 +103,7 @@ static void test_pause_while_others_come(void **state)
 	struct region region = REGION_CLOSED;
 	uint64_t deadline_ns = clock_now_ns() + 100 * NS_PER_S;
 	pid_t children[GUESTS];
+	unsigned turned;
 
 	guests->path = place->path;
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
@@ -76,8 +111,8 @@ static void test_pause_while_others_come(void **state)
 		children[i] = spawn(come, guests);
 	while (__atomic_load_n(&guests->stay, __ATOMIC_SEQ_CST) < GUESTS) {
 		assert_true(clock_now_ns() < deadline_ns);
-		region_pause(&region, true);
-		region_pause(&region, false);
+		region_pause(&region, true, &turned);
+		region_pause(&region, false, &turned);
 	}
 	assert_int_equal(region_living(&region), 1 + GUESTS);
 	for (int slot = 0; slot < region.file->hami.slot_count; slot++)
@@ -85,6 +120,76 @@ static void test_pause_while_others_come(void **state)
 	for (unsigned i = 0; i < GUESTS; i++)
 		kill_child(children[i]);
 	region_close(&region);
+}
+
+#define ROUNDS 3000
+
+/* Two processes that pause and resume at the same moment, round by round. */
+struct match {
+	const char *path;
+	uint32_t round; /* which one has begun; the judge's */
+	uint32_t done;  /* turns that are over, of all rounds */
+};
+
+static uint32_t wait_for_count(const uint32_t *count, uint32_t least)
+{
+	uint32_t seen;
+
+	while ((seen = __atomic_load_n(count, __ATOMIC_SEQ_CST)) < least)
+		sched_yield();
+	return seen;
+}
+
+static void play(struct match *match, bool pauses)
+{
+	struct region region = REGION_CLOSED;
+	unsigned turned;
+
+	if (region_view(match->path, &region, NULL))
+		_exit(1);
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		wait_for_count(&match->round, round);
+		region_pause(&region, pauses, &turned);
+		__atomic_fetch_add(&match->done, 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+static void play_pause(void *arg)
+{
+	play(arg, true);
+}
+
+static void play_resume(void *arg)
+{
+	play(arg, false);
+}
+
+static void test_pause_and_resume_at_once(void **state)
+{
+	struct place *place = *state;
+	struct match *match = shared_memory(sizeof(*match));
+	struct region_setup setup = setup_of(GIB);
+	struct region regions[8];
+	pid_t children[2];
+
+	match->path = place->path;
+	for (unsigned i = 0; i < 8; i++) {
+		regions[i] = (struct region)REGION_CLOSED;
+		assert_int_equal(open_claimed(place->path, &setup, &regions[i]), 0);
+	}
+	children[0] = spawn(play_pause, match);
+	children[1] = spawn(play_resume, match);
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		__atomic_store_n(&match->round, round, __ATOMIC_SEQ_CST);
+		wait_for_count(&match->done, 2 * round);
+		for (unsigned i = 0; i < 8; i++)
+			assert_int_equal(status_of(&regions[i]) == VGPU_SLOT_SUSPENDED,
+					 region_is_paused(&regions[i]));
+	}
+	for (unsigned i = 0; i < 2; i++)
+		kill_child(children[i]);
+	for (unsigned i = 0; i < 8; i++)
+		region_close(&regions[i]);
 }
 
 static void test_limits(void **state)
@@ -117,7 +222,9 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		TEST(test_pause),
+		TEST(test_pause_of_nobody),
 		TEST(test_pause_while_others_come),
+		TEST(test_pause_and_resume_at_once),
 		TEST(test_limits),
 	};
 

@@ -8,14 +8,14 @@ make_slice x --memory 2G
 json inspect --json "$region"
 inspect 0 --json "$region"
 same 'the document of an idle slice' \
-    "[\"path\", \"version\", \"hami_version\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\"]
+    "[\"path\", \"version\", \"hami_version\", \"paused\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\"]
 \"$region\"
-[1, \"1.2\", {\"slot\": null, \"takeovers\": 0}, [], true, []]
+[1, \"1.2\", false, {\"slot\": null, \"takeovers\": 0}, [], true, []]
 2
 {\"device\": 0, \"uuid\": \"$uuid0\", \"memory_used_bytes\": 0, \
 \"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null}" \
     "$(found 'list(d)' 'd["path"]' \
-        '[d[k] for k in ("version", "hami_version", "lock", "processes", "whole", "wrong")]' \
+        '[d[k] for k in ("version", "hami_version", "paused", "lock", "processes", "whole", "wrong")]' \
         'len(d["devices"])' 'd["devices"][0]')"
 
 member one x 3000000001

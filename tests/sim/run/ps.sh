@@ -42,8 +42,13 @@ put "$x" "$at_recent_kernel" '\2\0\0\0'
 put "$x" "$at_switch" '\0'
 put "$x" $((at_slots + at_status)) '\2'
 ps 0 web
-line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % 1 suspended, 1 running, cores lifted"
-grep -q "^$one .* suspended$" "$root/words" || fail "not suspended: $(cat "$out")"
+line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % 1 paused, 1 running, cores lifted"
+grep -q "^$one .* paused$" "$root/words" || fail "not paused: $(cat "$out")"
+put "$x" "$at_paused" '\1'
+put "$x" "$at_switch" '\1'
+ps 0 web
+line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % paused, 1 running"
+put "$x" "$at_paused" '\0'
 put "$x" "$at_switch" '\1'
 
 # A dead one counts; its pid may be another's by now, so it has no command.

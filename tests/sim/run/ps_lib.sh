@@ -14,6 +14,7 @@ unset COLUMNS NO_COLOR LC_ALL LANG LC_CTYPE
 
 at_switch=2008900
 at_recent_kernel=2008904
+at_paused=$((2011136 + 32))
 at_status=1928 # in a slot
 
 # ps STATUS ARGUMENT...: vgpu ps ends with STATUS, silent on stderr; it prints into $out, and as

@@ -2,33 +2,8 @@
 # vgpu set, pause, resume and rm.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
+. "$(dirname "$0")/steer_lib.sh"
 : "${STEERED:?}" "${LIBRARY:?}" # from CMakeLists.txt
-
-# vgpu STATUS ARGUMENT...: it ends with that, silent on stderr; what it prints is in $out.
-vgpu() {
-    expected=$1
-    shift
-    "$VGPU" "$@" >"$out" 2>"$err"
-    status=$?
-    same "the status of vgpu $*" "$expected" "$status"
-    [ ! -s "$err" ] || fail "vgpu $*: not silent"
-}
-
-# prints LINE...: what vgpu has printed.
-prints() {
-    same 'what it prints' "$(printf '%s\n' "$@")" "$(cat "$out")"
-}
-
-# wrong STATUS WORDS ARGUMENT...: one line on stderr that has them, and nothing else.
-wrong() {
-    expected=$1 words=$2
-    shift 2
-    "$VGPU" "$@" >"$out" 2>"$err"
-    same "the status of vgpu $*" "$expected" "$?"
-    [ ! -s "$out" ] || fail "vgpu $*: prints on stdout"
-    [ "$(grep -c '^vgpu: ' "$err")-$(wc -l <"$err")" = 1-1 ] || fail "vgpu $*: not one line"
-    grep -qF -- "$words" "$err" || fail "vgpu $*: does not say \"$words\""
-}
 
 # -- set --
 wrong 2 'no slice to set' set --memory 1G
@@ -140,14 +115,14 @@ before=$(launches)
 sleep 0.5
 same 'what a paused program launches' "$before" "$(launches)"
 vgpu 0 inspect "$state/live/region"
-grep -q 'suspended$' "$out" || fail 'inspect does not show it suspended'
+grep -q 'paused$' "$out" || fail 'inspect does not show it paused'
 
 # Who comes later is paused, too.
 "$VGPU" run --name live "$STEERED" "$root/later" >"$root/later.out" 2>"$root/later.err" &
 later=$!
 started="$started $later"
 tries=0
-until [ "$("$VGPU" inspect "$state/live/region" | grep -c 'suspended$')" -eq 2 ]; do
+until [ "$("$VGPU" inspect "$state/live/region" | grep -c 'paused$')" -eq 2 ]; do
     tries=$((tries + 1))
     [ "$tries" -lt 500 ] || fail 'who comes later is not paused'
     sleep 0.02
