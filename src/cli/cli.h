@@ -76,5 +76,8 @@ void cli_print_help(const struct cli_command *command);
  * status, so that it can stand in a return. A warning has the status 0. */
 __attribute__((format(printf, 2, 3))) int cli_fail(int status, const char *format, ...);
 
+/* Prints a line on stdout, escaped. */
+__attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
+
 /* What was printed is written: status, or CLI_FAILED after a line on stderr. */
 int cli_written(int status);

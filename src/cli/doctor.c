@@ -128,10 +128,9 @@ static void print_finding(const struct doctor_finding *finding, bool in_colours)
 		printf("\033[%sm%-4s\033[0m", colours[finding->verdict], words[finding->verdict]);
 	else
 		printf("%-4s", words[finding->verdict]);
-	printf("  %-*s  %s", NAME_COLUMNS, finding->check, finding->found);
-	if (finding->advice)
-		printf(". %s.", finding->advice);
-	putchar('\n');
+	printf("  %-*s  ", NAME_COLUMNS, finding->check);
+	cli_say("%s%s%s%s", finding->found, finding->advice ? ". " : "",
+		finding->advice ? finding->advice : "", finding->advice ? "." : "");
 }
 
 /* -- the command ------------------------------------------------------------------------------- */

@@ -152,8 +152,8 @@ static void print_processes(const struct inspection *found)
 
 static void print_text(const struct inspection *found)
 {
-	printf("%s: region of version %u, HAMi's layout %u.%u\n", found->path, found->sight.version,
-	       found->sight.hami_major, found->sight.hami_minor);
+	cli_say("%s: region of version %u, HAMi's layout %u.%u", found->path, found->sight.version,
+		found->sight.hami_major, found->sight.hami_minor);
 	if (found->sight.lock_slot >= 0)
 		printf("lock: slot %d has it; ", found->sight.lock_slot);
 	else
@@ -165,7 +165,7 @@ static void print_text(const struct inspection *found)
 	print_processes(found);
 	putchar('\n');
 	for (unsigned i = 0; i < found->wrong_count; i++)
-		printf("wrong: %s\n", found->wrong[i]);
+		cli_say("wrong: %s", found->wrong[i]);
 	if (found->wrong_count == 0)
 		puts("whole");
 }

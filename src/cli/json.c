@@ -64,11 +64,27 @@ struct json_object *json_text(const char *text)
 	return value;
 }
 
+/* DEL and the C1 control characters, which json-c prints as they are and a terminal may obey, stand
+ * in strings alone: there \u00NN means the same. */
+static void print_document(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+
+	for (; *at; at++)
+		if (*at == 0x7f)
+			fputs("\\u007f", stdout);
+		else if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f)
+			printf("\\u00%02x", *++at);
+		else
+			putchar(*at);
+	putchar('\n');
+}
+
 int json_print(struct json_object *document)
 {
-	puts(json_object_to_json_string_ext(document, JSON_C_TO_STRING_PRETTY |
-							      JSON_C_TO_STRING_SPACED |
-							      JSON_C_TO_STRING_NOSLASHESCAPE));
+	print_document(json_object_to_json_string_ext(
+		document, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+				  JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(document);
 	return cli_written(0);
 }

@@ -1,38 +1,8 @@
 /* Which subcommand, and help. */
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
-#include "escape.h"
-
-/* Arguments, names and paths in it may hold anything, and it is one line on a terminal. */
-int cli_fail(int status, const char *format, ...)
-{
-	char *text, *line = NULL;
-	size_t len;
-	va_list args;
-	int written;
-
-	va_start(args, format);
-	written = vasprintf(&text, format, args);
-	va_end(args);
-	len = written < 0 ? 0 : 4 * (size_t)written + 1; /* each byte as \xNN */
-	line = len ? malloc(len) : NULL;
-	fprintf(stderr, "vgpu: %s\n", line ? escape(text, line, len) : "out of memory");
-	free(line);
-	if (written >= 0)
-		free(text);
-	return status;
-}
-
-int cli_written(int status)
-{
-	if (fflush(stdout) == 0 && !ferror(stdout))
-		return status;
-	return cli_fail(CLI_FAILED, "what was found cannot be written: is the disk full?");
-}
 
 static void print_help(FILE *out)
 {

@@ -39,7 +39,7 @@ struct overview_device {
 struct overview_process {
 	struct sight_process seen;          /* its state is corrected by what /proc shows */
 	int here;                           /* its pid in our pid namespace, 0: not known */
-	char command[OVERVIEW_COMMAND_LEN]; /* printable ASCII, "" if not known */
+	char command[OVERVIEW_COMMAND_LEN]; /* escaped, "" if not known */
 };
 
 struct overview_slice {

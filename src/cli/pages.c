@@ -7,25 +7,12 @@
  *     vgpu_pages bash | zsh                                           a completion
  */
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
 
 static const struct cli_option help = {"help", NULL, "print a summary", CLI_NOTHING};
-
-/* The tables' functions are linked with their commands. */
-int cli_fail(int status, const char *format, ...)
-{
-	(void)format;
-	return status;
-}
-
-int cli_written(int status)
-{
-	return status;
-}
 
 /* -- mdoc -------------------------------------------------------------------------------------- */
 

@@ -59,13 +59,13 @@ static int open_region(const struct slices_one *slice, struct region *ret_region
 static void report(const struct slices_one *slice, bool paused, bool changed, unsigned processes)
 {
 	if (processes > 0)
-		printf("%s: %u process%s %s\n", slice->name, processes, processes == 1 ? "" : "es",
-		       paused ? "paused" : "resumed");
+		cli_say("%s: %u process%s %s", slice->name, processes, processes == 1 ? "" : "es",
+			paused ? "paused" : "resumed");
 	else if (changed)
-		printf("%s: %s; no process uses the GPU\n", slice->name,
-		       paused ? "paused" : "resumed");
+		cli_say("%s: %s; no process uses the GPU", slice->name,
+			paused ? "paused" : "resumed");
 	else
-		printf("%s: is %s\n", slice->name, paused ? "paused already" : "not paused");
+		cli_say("%s: is %s", slice->name, paused ? "paused already" : "not paused");
 }
 
 static int turn_slice(const struct slices_one *slice, bool paused)

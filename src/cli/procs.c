@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "escape.h"
 
 #define INITIAL_PID_NAMESPACE 0xeffffffcu     /* inode of /proc/self/ns/pid there, by Linux's ABI */
 #define AGAIN_NS              (10 * NS_PER_S) /* how long nobody is looked for again in vain */
@@ -209,20 +210,22 @@ bool procs_is_host(const struct procs *procs)
 
 void procs_command(int here, char *buf, size_t len)
 {
-	char name[64];
-	long got = here > 0 ? read_file(here, "cmdline", buf, len) : -1;
+	char raw[512], name[128];
+	long got = here > 0 ? read_file(here, "cmdline", raw, sizeof(raw)) : -1;
 
-	buf[got > 0 ? got : 0] = '\0';
-	while (got > 0 && buf[got - 1] == '\0')
+	*buf = '\0';
+	while (got > 0 && raw[got - 1] == '\0')
 		got--;
 	for (long i = 0; i < got; i++)
-		buf[i] = (char)(!buf[i] ? ' ' : buf[i] >= ' ' && buf[i] < 127 ? buf[i] : '?');
+		if (!raw[i])
+			raw[i] = ' ';
+	if (got > 0)
+		escape(raw, buf, len);
 	if (got > 0 || here <= 0)
 		return;
-	got = read_file(here, "comm", name, sizeof(name));
-	name[got > 0 ? got - 1 : 0] = '\0'; /* its line feed */
-	for (char *at = name; *at; at++)
-		*at = (char)(*at >= ' ' && *at < 127 ? *at : '?');
-	if (*name)
-		snprintf(buf, len, "[%s]", name);
+	got = read_file(here, "comm", raw, sizeof(raw));
+	if (got < 2)
+		return;
+	raw[got - 1] = '\0'; /* its line feed */
+	snprintf(buf, len, "[%s]", escape(raw, name, sizeof(name)));
 }

@@ -26,6 +26,6 @@ bool procs_sees_all(struct procs *procs);
 /* Whether our pid namespace is the host's. */
 bool procs_is_host(const struct procs *procs);
 
-/* The command line of a process, or its name in brackets where it has none, in printable ASCII;
+/* The command line of a process, or its name in brackets where it has none, escaped (escape.h);
  * "" where there is no such process. */
 void procs_command(int here, char *buf, size_t len);

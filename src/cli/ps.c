@@ -1,9 +1,6 @@
 /* vgpu ps: what slices there are, and who holds what of which GPU. */
 #include "ps.h"
 
-#include <limits.h>
-#include <stdio.h>
-
 #include "clock.h"
 #include "commands.h"
 #include "table.h"
@@ -38,19 +35,11 @@ static const struct cli_row exits[] = {
 	{NULL, NULL},
 };
 
-/* A tenant may have named its region: no line feed gets out. */
-static void print_name(const struct slices_one *one)
-{
-	char name[PATH_MAX];
-
-	puts(ps_printable(one->name, name, sizeof(name)));
-}
-
 /* All, or those that are meant; without printing, whether there are such. */
 static int each_name(struct slices *slices, char **names, bool printing, struct fault *fault)
 {
 	for (unsigned i = 0; printing && !*names && i < slices->count; i++)
-		print_name(&slices->one[i]);
+		cli_say("%s", slices->one[i].name);
 	for (; *names; names++) {
 		const struct slices_one *one;
 		int error = slices_find(slices, *names, &one, fault);
@@ -58,7 +47,7 @@ static int each_name(struct slices *slices, char **names, bool printing, struct 
 		if (error)
 			return error;
 		if (printing)
-			print_name(one);
+			cli_say("%s", one->name);
 	}
 	return 0;
 }

@@ -16,8 +16,6 @@ int ps_print_json(const struct overview *overview, bool all);
 
 /* Words of both commands, into buf, which is returned. */
 
-/* A slice's name in printable ASCII: a tenant may have chosen it. */
-char *ps_printable(const char *name, char *buf, size_t len);
 /* The GPU's index, or the beginning of its UUID. */
 char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
 		  size_t len);

@@ -1,5 +1,4 @@
 /* A look at the machine as tables: GPUs, and then slices with their processes. */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,12 +37,11 @@ static const struct table_column gpu_columns[] = {
 static void add_gpu(struct table *table, const struct usage_gpu *gpu)
 {
 	struct table_cell *cell = table_add(table)->cell;
-	char name[sizeof(gpu->name)];
 	int pct = gpu->total_bytes ? (int)((double)gpu->used_bytes * 100 / (double)gpu->total_bytes)
 				   : -1;
 
 	table_set(&cell[GPU_INDEX], TABLE_PLAIN, "%u", gpu->index);
-	table_set(&cell[GPU_NAME], TABLE_PLAIN, "%s", ps_printable(gpu->name, name, sizeof(name)));
+	table_set(&cell[GPU_NAME], TABLE_PLAIN, "%s", gpu->name);
 	table_set(&cell[GPU_UUID], TABLE_PLAIN, "%s", gpu->uuid);
 	if (pct >= 0) {
 		set_size(&cell[GPU_MEMORY], gpu->used_bytes);
@@ -100,11 +98,10 @@ static void set_held(struct table_cell cell[COLUMNS], const struct sight_held *h
 static struct table_row *add_name(struct table *table, const struct overview_slice *slice)
 {
 	struct table_row *row = table_add(table);
-	char name[PATH_MAX], state[128];
+	char state[128];
 
 	row->is_name = true;
-	table_set(&row->cell[WHO], TABLE_BOLD, "%s",
-		  ps_printable(slice->one->name, name, sizeof(name)));
+	table_set(&row->cell[WHO], TABLE_BOLD, "%s", slice->one->name);
 	table_set(&row->cell[STATE], ps_needs_eyes(slice) ? TABLE_YELLOW : TABLE_PLAIN, "%s",
 		  ps_state_word(slice, state, sizeof(state)));
 	return row;

@@ -5,16 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-char *ps_printable(const char *name, char *buf, size_t len)
-{
-	size_t i = 0;
-
-	for (; name[i] && i + 1 < len; i++)
-		buf[i] = (char)(name[i] >= ' ' && name[i] < 127 ? name[i] : '?');
-	buf[i] = '\0';
-	return buf;
-}
-
 char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
 		  size_t len)
 {

@@ -66,7 +66,7 @@ static int remove_slice(const struct slices_one *slice, bool even_busy)
 					  : remove_region(slice, &fault);
 	slices_act_again();
 	if (!error)
-		printf("%s: removed\n", slice->name);
+		cli_say("%s: removed", slice->name);
 	else if (error == -EBUSY && even_busy)
 		return 0;
 	else

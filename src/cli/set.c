@@ -214,17 +214,17 @@ static void report_gpu(struct change *change, const struct gpu *gpu)
 		&change->policy.device[policy_find(&change->policy, gpu->uuid)];
 	int index = change->region.file ? region_find_device(&change->region, gpu->uuid) : -1;
 	uint64_t used = index < 0 ? 0 : region_used(&change->region, (unsigned)index);
-	char size[32] = "no limit", cores[32] = "no limit", held[32];
+	char size[32] = "no limit", cores[32] = "no limit", held[96] = "", holds[32];
 
 	if (device->memory_bytes)
 		size_format(device->memory_bytes, size, sizeof(size));
 	if (device->cores_pct)
 		snprintf(cores, sizeof(cores), "%u %%", device->cores_pct);
-	printf("%s: GPU %u: memory %s, cores %s", change->slice->name, gpu->index, size, cores);
 	if (device->memory_bytes && used > device->memory_bytes)
-		printf("; it holds %s: no new memory until that fits",
-		       size_format(used, held, sizeof(held)));
-	putchar('\n');
+		snprintf(held, sizeof(held), "; it holds %s: no new memory until that fits",
+			 size_format(used, holds, sizeof(holds)));
+	cli_say("%s: GPU %u: memory %s, cores %s%s", change->slice->name, gpu->index, size, cores,
+		held);
 }
 
 static int apply(struct change *change)

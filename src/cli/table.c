@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "escape.h"
 #include "size.h"
 
 #define PAPER_WIDTH 100
@@ -32,15 +33,21 @@ struct table_row *table_add(struct table *table)
 
 void table_set(struct table_cell *cell, enum table_colour colour, const char *format, ...)
 {
+	char *plain = NULL;
 	va_list args;
+	size_t size;
 	int len;
 
 	free(cell->text);
 	va_start(args, format);
-	len = vasprintf(&cell->text, format, args);
+	len = vasprintf(&plain, format, args);
 	va_end(args);
-	if (len < 0)
+	size = 4 * (size_t)(len < 0 ? 0 : len) + 1; /* each byte becomes \xNN at most */
+	cell->text = len < 0 ? NULL : malloc(size);
+	if (!cell->text)
 		exit(cli_fail(CLI_FAILED, "out of memory"));
+	escape(plain, cell->text, size);
+	free(plain);
 	cell->colour = colour;
 }
 
@@ -54,20 +61,46 @@ void table_free(struct table *table)
 	table->row_count = 0;
 }
 
+/* A byte that goes on with a character of UTF-8. */
+static bool goes_on(char byte)
+{
+	return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
+size_t table_length(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text; text++)
+		count += !goes_on(*text);
+	return count;
+}
+
+size_t table_fitting(const char *text, size_t width)
+{
+	size_t at = 0;
+
+	for (; text[at]; at++)
+		if (!goes_on(text[at]) && width-- == 0)
+			break;
+	return at;
+}
+
 void table_cut(char *text, size_t width, bool middle)
 {
-	size_t len = strlen(text), head, tail;
+	size_t len = table_length(text), head, tail, end;
 
 	if (len <= width)
 		return;
 	if (width < 3) {
-		text[width] = '\0';
+		text[table_fitting(text, width)] = '\0';
 		return;
 	}
 	tail = middle ? (width - 2) / 2 : 0;
-	head = width - 2 - tail;
-	memcpy(text + head, "..", 2);
-	memmove(text + head + 2, text + len - tail, tail + 1);
+	head = table_fitting(text, width - 2 - tail);
+	end = table_fitting(text, len - tail);
+	memcpy(text + head, "..", 2); /* at least three characters are left out */
+	memmove(text + head + 2, text + end, strlen(text + end) + 1);
 }
 
 /* -- the paper --------------------------------------------------------------------------------- */
@@ -107,7 +140,7 @@ static void print_in_colour(const char *text, enum table_colour colour,
 
 static size_t length(const struct table_cell *cell)
 {
-	return cell->text ? strlen(cell->text) : 0;
+	return cell->text ? table_length(cell->text) : 0;
 }
 
 static size_t longest(const struct table *table, unsigned column)

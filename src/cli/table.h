@@ -1,5 +1,5 @@
 /* Tables for people: columns as wide as what is in them, one of which gives way where the line
- * would be too long. All text is printable ASCII. */
+ * would be too long. All text is escaped (escape.h); each character counts as one column wide. */
 #pragma once
 
 #include <stdbool.h>
@@ -50,6 +50,11 @@ __attribute__((format(printf, 3, 4))) void
 table_set(struct table_cell *cell, enum table_colour colour, const char *format, ...);
 void table_print(const struct table *table, const struct table_paper *paper);
 void table_free(struct table *table);
+
+/* How many characters it has: bytes, but for those that go on with a character of UTF-8. */
+size_t table_length(const char *text);
+/* How many bytes of it make its first `width` characters, or all of it. */
+size_t table_fitting(const char *text, size_t width);
 
 /* text in at most width characters, and ".." where some are left out: at its end, or in its middle.
  */

@@ -174,7 +174,7 @@ static int batch(struct top *top)
 			putchar('\n');
 		print_time();
 		if (error)
-			puts(top->trouble.text);
+			cli_say("%s", top->trouble.text);
 		else
 			ps_print_text(&top->now, top->all, &paper);
 		status = cli_written(0);

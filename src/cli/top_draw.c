@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "escape.h"
 #include "ps.h"
 #include "size.h"
 #include "table.h"
@@ -56,7 +57,7 @@ static attr_t colour_of_full(const struct top_screen *screen, int pct)
 __attribute__((format(printf, 5, 6))) static void put(int y, int x, int width, attr_t attributes,
 						      const char *format, ...)
 {
-	char text[512];
+	char text[512], shown[2048];
 	va_list args;
 
 	va_start(args, format);
@@ -64,8 +65,10 @@ __attribute__((format(printf, 5, 6))) static void put(int y, int x, int width, a
 	va_end(args);
 	if (x >= COLS || width <= 0)
 		return;
+	escape(text, shown, sizeof(shown));
+	shown[table_fitting(shown, (size_t)(width < COLS - x ? width : COLS - x))] = '\0';
 	attrset((int)attributes);
-	mvaddnstr(y, x, text, width < COLS - x ? width : COLS - x);
+	mvaddstr(y, x, shown);
 	attrset(A_NORMAL);
 }
 
@@ -110,7 +113,7 @@ static char *pair_of_sizes(uint64_t part, uint64_t whole, char *buf, size_t len)
 static void draw_gpu(const struct drawing *drawing, int y, const struct usage_gpu *gpu)
 {
 	int bar = COLS >= 60 ? (COLS - 44) / 3 : 0, x = 8, full;
-	char sizes[80], name[sizeof(gpu->name)];
+	char sizes[80];
 
 	bar = bar > 30 ? 30 : bar < 5 ? 0 : bar;
 	put(y, 0, 7, A_BOLD, "GPU %u", gpu->index);
@@ -126,7 +129,7 @@ static void draw_gpu(const struct drawing *drawing, int y, const struct usage_gp
 		put(y, x + (bar ? bar + 1 : 0), 5, A_NORMAL, "%3d %%", gpu->busy_pct);
 	}
 	x += (bar ? bar + 1 : 0) + 7;
-	put(y, x, COLS, A_NORMAL, "%s", ps_printable(gpu->name, name, sizeof(name)));
+	put(y, x, COLS, A_NORMAL, "%s", gpu->name);
 }
 
 static bool is_shown(const struct top *top, int gpu)
@@ -291,7 +294,7 @@ static void draw_name(const struct drawing *drawing, int y, const struct overvie
 {
 	char name[PATH_MAX], state[128];
 
-	ps_printable(slice->one->name, name, sizeof(name));
+	escape(slice->one->name, name, sizeof(name));
 	table_cut(name, (size_t)width, true);
 	put(y, 0, width, A_BOLD, "%s", name);
 	put(y, drawing->layout.state_at, COLS,

@@ -31,7 +31,7 @@ line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % 2 running"
 grep -q "^$one run_member.* 0 1.50 GiB 0 B 0 B 1.50 GiB running$" "$root/words" ||
     fail "no first process: $(cat "$out")"
 COLUMNS=300 ps 0
-grep -q "^[0-9]* run_member $root/two.ready 0 a?b running$" "$root/words" ||
+grep -q "^[0-9]* run_member $root/two.ready 0 a\\\\x1bb running$" "$root/words" ||
     fail "no second process: $(cat "$out")"
 
 # What a monitor does.

@@ -60,9 +60,9 @@ line 'new_one empty'
 no_line fifo
 grep -q "^$pod/$uuid0.cache 0 1.50 GiB .* 1 running" "$root/words" || fail "no first region: $(cat "$out")"
 line "$pod/z.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % empty"
-line "$pod/a??[31m.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % empty"
+line "$pod/a\x0a\x1b[31m.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % empty"
 ps 0 --quiet
-grep -qFx "$pod/a??[31m.cache" "$out" || fail "names: $(cat "$out")"
+grep -qFx "$pod/a\x0a\x1b[31m.cache" "$out" || fail "names: $(cat "$out")"
 
 # What cannot be read hides nothing else.
 container noise "$root/whole"
