@@ -421,6 +421,10 @@ static int look_at_slices(struct overview_looker *looker, struct overview *overv
 		error = look_at_slice(looker, &overview->slice[overview->count++]);
 	}
 	free(chosen);
+	for (unsigned i = 1; i < overview->count; i++)
+		overview->many_users =
+			overview->many_users ||
+			overview->slice[i].one->owner != overview->slice[0].one->owner;
 	if (overview->count > 0) /* regions that were named by their path are at the list's end */
 		qsort(overview->slice, overview->count, sizeof(*overview->slice), by_slice);
 	return error ? fault_set(fault, error, "there is no memory to look at the slices") : 0;

@@ -69,6 +69,7 @@ struct overview {
 	struct slices slices;
 	unsigned count; /* slices that are shown */
 	struct overview_slice *slice;
+	bool many_users;         /* they are not all one user's */
 	struct usage usage;      /* empty without NVML */
 	unsigned stranger_count; /* 0 where only some slices are shown */
 	struct overview_stranger *stranger;

@@ -4,6 +4,7 @@
  *
  *     vgpu_pages synopsis | options | environment | exits COMMAND     a part of a page, in mdoc
  *     vgpu_pages commands                                             of vgpu(1)
+ *     vgpu_pages naming                                               of all with a NAME
  *     vgpu_pages bash | zsh                                           a completion
  */
 #include <ctype.h>
@@ -86,6 +87,23 @@ static void print_commands(void)
 		printf("See\n.Xr vgpu-%s 1 .\n", (*command)->name);
 	}
 	puts(".El");
+}
+
+/* How a slice is named on a command line (slices_find): the same in each page. */
+static void print_naming(void)
+{
+	puts(".Ar NAME\n"
+	     "is a slice's name; the beginning of one slice's name;\n"
+	     ".Ar USER Ns / Ns Ar NAME ,\n"
+	     "where\n"
+	     ".Ar USER\n"
+	     "is the name or number of the slice's owner; or the path of a region file, with a\n"
+	     ".Ql / .\n"
+	     "A container in a HAMi cluster is a slice whose name is its pod's UID, an\n"
+	     "underscore and its own name.\n"
+	     "If several slices have the name, the caller's own is meant.\n"
+	     "Where that is not one slice, and always for root, it is an error, which lists\n"
+	     "what to write instead.");
 }
 
 /* -- bash -------------------------------------------------------------------------------------- */
@@ -285,6 +303,8 @@ int main(int argc, char **argv)
 		return print_part(argv[1], argv[2]);
 	if (argc == 2 && strcmp(argv[1], "commands") == 0)
 		print_commands();
+	else if (argc == 2 && strcmp(argv[1], "naming") == 0)
+		print_naming();
 	else if (argc == 2 && strcmp(argv[1], "bash") == 0)
 		print_bash();
 	else if (argc == 2 && strcmp(argv[1], "zsh") == 0)

@@ -1,6 +1,8 @@
 /* vgpu ps: what slices there are, and who holds what of which GPU. */
 #include "ps.h"
 
+#include <limits.h>
+
 #include "clock.h"
 #include "commands.h"
 #include "table.h"
@@ -35,11 +37,18 @@ static const struct cli_row exits[] = {
 	{NULL, NULL},
 };
 
+static void print_name(const struct slices *slices, const struct slices_one *one)
+{
+	char word[PATH_MAX];
+
+	cli_say("%s", slices_word(slices, one, word, sizeof(word)));
+}
+
 /* All, or those that are meant; without printing, whether there are such. */
 static int each_name(struct slices *slices, char **names, bool printing, struct fault *fault)
 {
 	for (unsigned i = 0; printing && !*names && i < slices->count; i++)
-		cli_say("%s", slices->one[i].name);
+		print_name(slices, &slices->one[i]);
 	for (; *names; names++) {
 		const struct slices_one *one;
 		int error = slices_find(slices, *names, &one, fault);
@@ -47,7 +56,7 @@ static int each_name(struct slices *slices, char **names, bool printing, struct 
 		if (error)
 			return error;
 		if (printing)
-			cli_say("%s", one->name);
+			print_name(slices, one);
 	}
 	return 0;
 }

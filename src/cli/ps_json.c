@@ -125,12 +125,14 @@ static struct json_object *slice_value(const struct overview *overview,
 				       const struct overview_slice *from)
 {
 	struct json_object *slice = json_object_new_object();
+	char user[64];
 
 	add_text(slice, "name", from->one->name);
 	add_text(slice, "kind", slices_kind_name(from->one->kind));
 	add_text(slice, "region", from->one->region_path);
 	add_text(slice, "policy", from->one->policy_path);
 	json_add_number(slice, "owner_uid", from->one->owner);
+	add_text(slice, "user", slices_user(from->one, user, sizeof(user)));
 	add_text(slice, "state", overview_state_name(from->state));
 	add_text(slice, "error", from->why);
 	add_flag(slice, "paused", from->paused);

@@ -65,7 +65,8 @@ static bool is_used(const struct overview *overview, int gpu)
 
 static void print_gpus(const struct overview *overview, bool all, const struct table_paper *paper)
 {
-	struct table table = {gpu_columns, GPU_COLUMNS, GPU_NAME, 0, NULL};
+	struct table table = {
+		.column = gpu_columns, .column_count = GPU_COLUMNS, .flexible = GPU_NAME};
 
 	for (unsigned i = 0; i < overview->usage.gpu_count; i++)
 		if (all || is_used(overview, (int)i))
@@ -79,13 +80,13 @@ static void print_gpus(const struct overview *overview, bool all, const struct t
 
 /* -- slices ------------------------------------------------------------------------------------ */
 
-enum { WHO, GPU, MEMORY, LIMIT, FULL, CONTEXT, MODULE, DATA, CORES, STATE, COLUMNS };
+enum { WHO, USER, GPU, MEMORY, LIMIT, FULL, CONTEXT, MODULE, DATA, CORES, STATE, COLUMNS };
 
 static const struct table_column columns[] = {
-	[WHO] = {"SLICE", false},    [GPU] = {"GPU", true},   [MEMORY] = {"MEMORY", true},
-	[LIMIT] = {"LIMIT", true},   [FULL] = {"FULL", true}, [CONTEXT] = {"CONTEXT", true},
-	[MODULE] = {"MODULE", true}, [DATA] = {"DATA", true}, [CORES] = {"CORES", true},
-	[STATE] = {"STATE", false},
+	[WHO] = {"SLICE", false},      [USER] = {"USER", false},    [GPU] = {"GPU", true},
+	[MEMORY] = {"MEMORY", true},   [LIMIT] = {"LIMIT", true},   [FULL] = {"FULL", true},
+	[CONTEXT] = {"CONTEXT", true}, [MODULE] = {"MODULE", true}, [DATA] = {"DATA", true},
+	[CORES] = {"CORES", true},     [STATE] = {"STATE", false},
 };
 
 static void set_held(struct table_cell cell[COLUMNS], const struct sight_held *held)
@@ -98,19 +99,30 @@ static void set_held(struct table_cell cell[COLUMNS], const struct sight_held *h
 static struct table_row *add_name(struct table *table, const struct overview_slice *slice)
 {
 	struct table_row *row = table_add(table);
-	char state[128];
+	char user[64];
 
 	row->is_name = true;
 	table_set(&row->cell[WHO], TABLE_BOLD, "%s", slice->one->name);
+	table_set(&row->cell[USER], TABLE_PLAIN, "%s", slices_user(slice->one, user, sizeof(user)));
+	return row;
+}
+
+/* The name, and the slice's state. */
+static struct table_cell *add_name_and_state(struct table *table,
+					     const struct overview_slice *slice)
+{
+	struct table_row *row = add_name(table, slice);
+	char state[128];
+
 	table_set(&row->cell[STATE], ps_needs_eyes(slice) ? TABLE_YELLOW : TABLE_PLAIN, "%s",
 		  ps_state_word(slice, state, sizeof(state)));
-	return row;
+	return row->cell;
 }
 
 static void add_device(struct table *table, const struct overview *overview,
 		       const struct overview_slice *slice, const struct overview_device *device)
 {
-	struct table_cell *cell = add_name(table, slice)->cell;
+	struct table_cell *cell = add_name_and_state(table, slice);
 	int full = ps_full_pct(device);
 	char word[32];
 
@@ -182,7 +194,7 @@ static void add_slice(struct table *table, const struct overview *overview,
 	for (unsigned d = 0; d < slice->device_count; d++)
 		add_device(table, overview, slice, &slice->device[d]);
 	if (slice->device_count == 0)
-		add_name(table, slice);
+		add_name_and_state(table, slice);
 	add_processes(table, overview, slice);
 }
 
@@ -215,7 +227,12 @@ static void add_strangers(struct table *table, const struct overview *overview)
 
 void ps_print_text(const struct overview *overview, bool all, const struct table_paper *paper)
 {
-	struct table table = {columns, COLUMNS, WHO, 0, NULL};
+	struct table table = {
+		.column = columns,
+		.column_count = COLUMNS,
+		.flexible = WHO,
+		.hidden = overview->many_users ? 0 : 1u << USER,
+	};
 
 	print_gpus(overview, all, paper);
 	for (unsigned i = 0; i < overview->count; i++)

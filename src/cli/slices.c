@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "cli.h"
 #include "env.h"
+#include "size.h"
 #include "slice.h"
 #include "state.h"
 
@@ -286,38 +288,147 @@ static int find_path(struct slices *slices, const char *path, const struct slice
 	return 0;
 }
 
-int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
-		struct fault *fault)
+/* What a name may mean, of the slices of one owner or of all. */
+struct matches {
+	const struct slices_one *whole, *start; /* the last that has it as a name, or begins so */
+	const struct slices_one *own;           /* of the former, the caller's */
+	unsigned whole_count, start_count, own_count;
+	const char *name; /* what was asked for, of whom */
+	uid_t owner;
+};
+
+#define ANY_OWNER ((uid_t)-1)
+
+static bool starts_with(const struct slices_one *one, const char *name, uid_t owner)
 {
-	const struct slices_one *found = NULL, *exact = NULL;
-	unsigned count = 0;
+	return *name && strncmp(one->name, name, strlen(name)) == 0 &&
+	       (owner == ANY_OWNER || one->owner == owner);
+}
+
+static struct matches match(const struct slices *slices, const char *name, uid_t owner)
+{
+	struct matches found = {.name = name, .owner = owner};
 
 	for (unsigned i = 0; i < slices->count; i++) {
 		const struct slices_one *one = &slices->one[i];
 
-		if (strcmp(one->name, name) == 0 && (!exact || one->owner == geteuid()))
-			exact = one; /* of those of several users, one's own */
-		if (*name && strncmp(one->name, name, strlen(name)) == 0) {
-			found = one;
-			count++;
+		if (!starts_with(one, name, owner))
+			continue;
+		found.start = one;
+		found.start_count++;
+		if (strcmp(one->name, name) != 0)
+			continue;
+		found.whole = one;
+		found.whole_count++;
+		if (one->owner == geteuid()) {
+			found.own = one;
+			found.own_count++;
 		}
 	}
-	if (exact) {
-		*ret_one = exact;
+	return found;
+}
+
+/* The user whose name or number `text` is; ANY_OWNER: there is none. */
+static uid_t find_user(const char *text)
+{
+	const struct passwd *user = getpwnam(text);
+	uint64_t number;
+
+	if (user)
+		return user->pw_uid;
+	return number_parse(text, UINT32_MAX - 1, &number) ? ANY_OWNER : (uid_t)number;
+}
+
+/* NAME, or USER/NAME, in the list: NULL with what there is of it in *ret_found. Root has no slices
+ * that are more its own than others'. */
+static const struct slices_one *find_name(const struct slices *slices, const char *name,
+					  struct matches *ret_found)
+{
+	const char *slash = strchr(name, '/');
+	char user[64];
+
+	*ret_found = match(slices, name, ANY_OWNER);
+	if (ret_found->start_count == 0 && slash && (size_t)(slash - name) < sizeof(user)) {
+		uid_t owner;
+
+		snprintf(user, sizeof(user), "%.*s", (int)(slash - name), name);
+		owner = find_user(user);
+		if (owner != ANY_OWNER)
+			*ret_found = match(slices, slash + 1, owner);
+	}
+	if (ret_found->whole_count == 1)
+		return ret_found->whole;
+	if (ret_found->own_count == 1 && geteuid() != 0)
+		return ret_found->own;
+	return ret_found->whole_count == 0 && ret_found->start_count == 1 ? ret_found->start : NULL;
+}
+
+char *slices_user(const struct slices_one *one, char *buf, size_t len)
+{
+	const struct passwd *user = getpwuid(one->owner);
+
+	if (user)
+		snprintf(buf, len, "%s", user->pw_name);
+	else
+		snprintf(buf, len, "%u", (unsigned)one->owner);
+	return buf;
+}
+
+char *slices_word(const struct slices *slices, const struct slices_one *one, char *buf, size_t len)
+{
+	struct matches found;
+	char user[64];
+
+	snprintf(buf, len, "%s", one->name);
+	if (find_name(slices, buf, &found) == one)
+		return buf;
+	snprintf(buf, len, "%s/%s", slices_user(one, user, sizeof(user)), one->name);
+	if (find_name(slices, buf, &found) != one)
+		snprintf(buf, len, "%s", one->region_path);
+	return buf;
+}
+
+/* Says how each of the slices can be named that the name may mean. */
+static int refuse_ambiguous(const struct slices *slices, const struct matches *found,
+			    struct fault *fault)
+{
+	size_t at = 0;
+	char words[320] = "", word[PATH_MAX];
+
+	for (unsigned i = 0; i < slices->count && at < sizeof(words); i++) {
+		const struct slices_one *one = &slices->one[i];
+
+		if (!starts_with(one, found->name, found->owner) ||
+		    (found->whole_count > 0 && strcmp(one->name, found->name) != 0))
+			continue;
+		slices_word(slices, one, word, sizeof(word));
+		at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", at ? ", " : "",
+				       word);
+	}
+	if (at >= sizeof(words))
+		memcpy(words + sizeof(words) - 4, "...", 4);
+	return fault_set(fault, -ENOTUNIQ, "%u slices %s %.100s: write one of %s",
+			 found->whole_count > 0 ? found->whole_count : found->start_count,
+			 found->whole_count > 0 ? "are called" : "have a name that starts with",
+			 found->name, words);
+}
+
+int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
+		struct fault *fault)
+{
+	struct matches found;
+	const struct slices_one *one = find_name(slices, name, &found);
+
+	if (one) {
+		*ret_one = one;
 		return 0;
 	}
-	if (count == 0 && strchr(name, '/'))
+	if (found.start_count > 0)
+		return refuse_ambiguous(slices, &found, fault);
+	if (strchr(name, '/'))
 		return find_path(slices, name, ret_one, fault);
-	if (count == 0)
-		return fault_set(fault, -ENOENT,
-				 "there is no slice \"%.200s\" here: vgpu ps lists those there are",
-				 name);
-	if (count > 1)
-		return fault_set(fault, -ENOTUNIQ,
-				 "%u slices have a name that starts with %.200s: write more of it",
-				 count, name);
-	*ret_one = found;
-	return 0;
+	return fault_set(fault, -ENOENT,
+			 "there is no slice \"%.200s\" here: vgpu ps lists those there are", name);
 }
 
 int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one)

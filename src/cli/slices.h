@@ -47,11 +47,20 @@ void slices_free(struct slices *slices); /* also of a zeroed one */
 const char *slices_kind_name(enum slices_kind kind);
 
 /*
- * The one that is meant: a name; what only one name starts with; or, with a "/", a region's path,
- * which need not be in the list. -ENOENT or -ENOTUNIQ with a fault. ret_one belongs to the list.
+ * The one that is meant by NAME, the beginning of one name, USER/NAME, or the path of a region,
+ * which has a "/" and need not be in the list. USER is a user's name or number. Where several
+ * slices have the name, the caller's own is meant; for root, none is. -ENOENT or -ENOTUNIQ with a
+ * fault. ret_one belongs to the list.
  */
 int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
 		struct fault *fault);
+
+/* The owner's name, or number where it has no name, into buf, which is returned. */
+char *slices_user(const struct slices_one *one, char *buf, size_t len);
+
+/* The shortest of NAME, USER/NAME and the path by which slices_find finds it, into buf, which is
+ * returned. */
+char *slices_word(const struct slices *slices, const struct slices_one *one, char *buf, size_t len);
 
 /* The two for a command that has a NAME: 0, or what to exit with after a line on stderr. ret_slices
  * is to be freed in either case. */

@@ -143,6 +143,21 @@ static size_t length(const struct table_cell *cell)
 	return cell->text ? table_length(cell->text) : 0;
 }
 
+static bool is_hidden(const struct table *table, unsigned column)
+{
+	return table->hidden >> column & 1;
+}
+
+/* How many cells of it there are, up to the last that has something. */
+static unsigned filled(const struct table *table, const struct table_row *row)
+{
+	unsigned count = table->column_count;
+
+	while (count > 1 && !row->cell[count - 1].text)
+		count--;
+	return count;
+}
+
 static size_t longest(const struct table *table, unsigned column)
 {
 	size_t width = strlen(table->column[column].title);
@@ -150,7 +165,7 @@ static size_t longest(const struct table *table, unsigned column)
 	for (unsigned i = 0; i < table->row_count; i++) {
 		const struct table_row *row = &table->row[i];
 
-		if ((column <= table->flexible || !row->is_text) &&
+		if (!(row->is_text && column + 1 == filled(table, row)) &&
 		    length(&row->cell[column]) > width)
 			width = length(&row->cell[column]);
 	}
@@ -174,14 +189,16 @@ struct widths {
 
 static struct widths measure(const struct table *table, const struct table_paper *paper)
 {
-	size_t sum = 0, over, least = least_width(table, paper), *flexible, gaps;
+	size_t sum = 0, over, least = least_width(table, paper), *flexible, gaps = 0;
 	struct widths widths = {.gap = GAP};
 
 	for (unsigned c = 0; c < table->column_count; c++) {
+		if (is_hidden(table, c))
+			continue;
 		widths.column[c] = longest(table, c);
 		sum += widths.column[c];
+		gaps += c > 0;
 	}
-	gaps = table->column_count - 1;
 	flexible = &widths.column[table->flexible];
 	if (sum - *flexible + least + GAP * gaps > paper->width)
 		widths.gap = 1;
@@ -215,12 +232,11 @@ static void print_cell(const struct table *table, const struct table_row *row, u
 static void print_row(const struct table *table, const struct table_row *row,
 		      const struct widths *widths, const struct table_paper *paper)
 {
-	unsigned count = row->is_text ? table->flexible + 2 : table->column_count;
+	unsigned count = filled(table, row); /* no blanks at the line's end */
 
-	while (count > 1 && !row->cell[count - 1].text) /* no blanks at the line's end */
-		count--;
 	for (unsigned c = 0; c < count; c++)
-		print_cell(table, row, c, c + 1 == count, widths, paper);
+		if (!is_hidden(table, c))
+			print_cell(table, row, c, c + 1 == count, widths, paper);
 	putchar('\n');
 }
 

@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#define TABLE_COLUMNS_MAX 10
+#define TABLE_COLUMNS_MAX 11
 
 enum table_colour { TABLE_PLAIN, TABLE_BOLD, TABLE_DIM, TABLE_YELLOW, TABLE_RED };
 
@@ -23,13 +24,14 @@ struct table_row {
 	struct table_cell cell[TABLE_COLUMNS_MAX];
 	bool is_name; /* what is in the column that gives way is cut in its middle, and only on a
 		       * terminal */
-	bool is_text; /* the cell behind that goes on to the line's end, and is the last one */
+	bool is_text; /* its last cell goes on to the line's end */
 };
 
 struct table {
 	const struct table_column *column;
 	unsigned column_count;
 	unsigned flexible; /* the column that gives way */
+	uint32_t hidden;   /* bit c: column c is left out */
 	unsigned row_count;
 	struct table_row *row;
 };

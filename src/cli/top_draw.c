@@ -292,9 +292,13 @@ static void draw_history(const struct drawing *drawing, int y, const struct over
 static void draw_name(const struct drawing *drawing, int y, const struct overview_slice *slice,
 		      int width)
 {
-	char name[PATH_MAX], state[128];
+	char plain[PATH_MAX], name[PATH_MAX], state[128], user[80];
+	bool many = drawing->top->now.many_users;
 
-	escape(slice->one->name, name, sizeof(name));
+	snprintf(plain, sizeof(plain), "%s%s%s",
+		 many ? slices_user(slice->one, user, sizeof(user)) : "", many ? "/" : "",
+		 slice->one->name);
+	escape(plain, name, sizeof(name));
 	table_cut(name, (size_t)width, true);
 	put(y, 0, width, A_BOLD, "%s", name);
 	put(y, drawing->layout.state_at, COLS,

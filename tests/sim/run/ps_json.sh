@@ -20,10 +20,10 @@ ps 0 --json
 same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated GPU\", \
 \"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0}" \
     "$(found 'd["gpus"][1]')"
-same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"state\", \"error\", \
+same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"user\", \"state\", \"error\", \
 \"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\"]
-[\"x\", \"run\", \"$x\", \"$state/x/policy\", $(id -u), \"running\", null, false, false, false, null]" \
-    "$(found 'list(s)' 'list(s.values())[:11]')"
+[\"x\", \"run\", \"$x\", \"$state/x/policy\", $(id -u), \"$(id -un)\", \"running\", null, false, false, false, null]" \
+    "$(found 'list(s)' 'list(s.values())[:12]')"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
 \"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
 \"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
