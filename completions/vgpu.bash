@@ -13,13 +13,23 @@ _vgpu_slices() {
     done < <(vgpu ps --quiet 2>/dev/null)
 }
 
+# A list of GPUs: the last entry is completed.
+_vgpu_gpus() {
+    local list='' gpu
+    [[ $word != *,* ]] || list=${word%,*},
+    for gpu in $(vgpu __complete gpus 2>/dev/null) all; do
+        [[ $gpu == all && -n $list ]] || [[ ,$list == *,"$gpu",* ]] ||
+            [[ $list$gpu != "$word"* ]] || COMPREPLY+=("$list$gpu")
+    done
+}
+
 # What follows an option that leads to a command line: that line's own completion.
 _vgpu_command() {
     local first=2
     while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do
         case ${COMP_WORDS[first]} in
         --) first=$((first + 1)) && break ;;
-        --*=* | --help | --oversubscribe | --unlimited | --allow-unheld | --json) first=$((first + 1)) ;;
+        --*=* | -[!-]?* | --help | -h | --oversubscribe | --unlimited | --allow-unheld | --json | -j) first=$((first + 1)) ;;
         *) first=$((first + 2)) ;;
         esac
     done
@@ -34,21 +44,21 @@ _vgpu() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
-        _vgpu_words 'run ps top set pause resume rm inspect doctor help --help --version'
+        _vgpu_words 'run ps ls top set pause resume rm inspect doctor help --help --version'
         return
     fi
     case ${COMP_WORDS[1]} in
     run)
         case $before in
-        --memory) :; return ;;
-        --cores) :; return ;;
-        --gpus) :; return ;;
-        --name) _vgpu_slices; return ;;
+        --memory | -m) :; return ;;
+        --cores | -c) :; return ;;
+        --gpus | -g) _vgpu_gpus; return ;;
+        --name | -n) _vgpu_slices; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --unlimited --allow-unheld --help'; return; }
         _vgpu_command
         ;;
-    ps)
+    ps | ls)
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --json --quiet --help'; return; }
@@ -56,17 +66,17 @@ _vgpu() {
         ;;
     top)
         case $before in
-        --interval) :; return ;;
-        --count) :; return ;;
+        --interval | -i) :; return ;;
+        --count | -n) :; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --interval --count --batch --help'; return; }
         _vgpu_slices
         ;;
     set)
         case $before in
-        --memory) :; return ;;
-        --cores) :; return ;;
-        --gpus) :; return ;;
+        --memory | -m) :; return ;;
+        --cores | -c) :; return ;;
+        --gpus | -g) _vgpu_gpus; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --help'; return; }
         _vgpu_slices
@@ -93,7 +103,7 @@ _vgpu() {
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
-        compopt -o filenames; COMPREPLY=($(compgen -f -- "$word"))
+        _vgpu_slices; compopt -o filenames 2>/dev/null; COMPREPLY+=($(compgen -f -- "$word"))
         ;;
     doctor)
         case $before in

@@ -18,13 +18,21 @@ enum cli_status {
 };
 
 /* What a shell should offer where a value or an argument goes. */
-enum cli_offer { CLI_NOTHING, CLI_SLICE, CLI_FILE, CLI_DIRECTORY, CLI_COMMAND, CLI_NUMBER };
+enum cli_offer {
+	CLI_NOTHING,
+	CLI_SLICE,
+	CLI_SLICE_OR_FILE,
+	CLI_GPUS, /* a list of GPUs, with commas between them */
+	CLI_COMMAND,
+	CLI_NUMBER,
+};
 
 struct cli_option {
 	const char *name;  /* as it comes after the two dashes; each has one, NULL ends the list */
 	const char *value; /* what it takes, in capitals; NULL: it takes nothing */
 	const char *help;
 	enum cli_offer offer;
+	char letter; /* as it comes after one dash, 0: none. "h" is each command's --help */
 };
 
 /* Two columns of a help text: a variable, or an exit status, and what it means. */
@@ -37,12 +45,14 @@ struct cli_line;
 
 struct cli_command {
 	const char *name;
+	const char *alias;     /* another name of it, or NULL */
 	const char *summary;   /* a few words, for lists of commands */
 	const char *arguments; /* of the synopsis: "[--] COMMAND [ARGUMENT...]"; NULL: none */
 	const char *about;     /* what it does, in sentences */
 	const struct cli_option *options;
 	const struct cli_row *environment, *exits; /* NULL: none */
-	enum cli_offer offer;                      /* for its arguments */
+	const struct cli_row *examples; /* a command line, and what it does; NULL: none */
+	enum cli_offer offer;           /* for its arguments */
 	bool leads; /* the first argument begins another command line, with options of its own */
 	/* Returns what to exit with. */
 	int (*run)(const struct cli_line *line);
@@ -62,10 +72,11 @@ struct cli_line {
 
 extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
-const struct cli_command *cli_find(const char *name); /* NULL: there is none */
+const struct cli_command *cli_find(const char *name); /* or alias; NULL: there is none */
 
 /* Reads a command line, argv[0] of which is the command's name: 0, or what to exit with after a
- * line on stderr. --help is each command's; *ret_help then, and nothing else is looked at. */
+ * line on stderr. Letters may be bundled (-aq), and their values attached (-m8G). --help and -h are
+ * each command's: *ret_help is set then, and nothing after them is read. */
 int cli_read(const struct cli_command *command, int argc, char **argv, struct cli_line *ret_line,
 	     bool *ret_help);
 

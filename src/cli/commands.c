@@ -11,7 +11,8 @@ const struct cli_command *const cli_commands[] = {
 const struct cli_command *cli_find(const char *name)
 {
 	for (const struct cli_command *const *command = cli_commands; *command; command++)
-		if (strcmp((*command)->name, name) == 0)
+		if (strcmp((*command)->name, name) == 0 ||
+		    ((*command)->alias && strcmp((*command)->alias, name) == 0))
 			return *command;
 	return NULL;
 }

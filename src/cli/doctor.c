@@ -20,8 +20,8 @@
 enum { JSON };
 
 static const struct cli_option options[] = {
-	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row environment[] = {
@@ -34,9 +34,14 @@ static const struct cli_row environment[] = {
 static const struct cli_row exits[] = {
 	{"0", "nothing fails"},
 	{"1", "something fails"},
-	{"125", "what was found cannot be printed; or this vgpu was built without json-c, and "
-		"--json asked for"},
-	{"2", "the command line was wrong"},
+	{"125", "vgpu failed: what was found cannot be printed, or this vgpu has no --json"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu doctor", "the machine, and the slice that this is in"},
+	{"vgpu doctor python train.py", "the same, and whether a slice would hold the program"},
 	{NULL, NULL},
 };
 
@@ -192,6 +197,7 @@ const struct cli_command doctor_command = {
 	.options = options,
 	.environment = environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_COMMAND,
 	.leads = true,
 	.run = run,

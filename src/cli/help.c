@@ -53,21 +53,37 @@ static void print_rows(const char *title, const struct cli_row *rows, size_t ind
 
 static void print_option(const struct cli_option *option, size_t indent)
 {
-	char left[80];
+	char left[80], letter[8] = "    ";
 
-	snprintf(left, sizeof(left), "--%s%s%s", option->name, option->value ? " " : "",
+	if (option->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", option->letter);
+	snprintf(left, sizeof(left), "%s--%s%s%s", letter, option->name, option->value ? " " : "",
 		 option->value ? option->value : "");
 	print_row(left, option->help, indent);
 }
 
+/* Command lines stay whole, so that they can be copied. */
+static void print_examples(const struct cli_row *rows)
+{
+	if (rows)
+		puts("\nExamples:");
+	for (; rows && rows->left; rows++) {
+		printf("  %s\n      ", rows->left);
+		print_wrapped(rows->right, 6, 6);
+	}
+}
+
 void cli_print_help(const struct cli_command *command)
 {
-	static const struct cli_option help = {"help", NULL, "this text", CLI_NOTHING};
+	static const struct cli_option help = {"help", NULL, "this text", CLI_NOTHING, 'h'};
 	const struct cli_option *option = command->options;
 	size_t indent = 27;
 
-	printf("Usage: vgpu %s [OPTION...]%s%s\n\n", command->name, command->arguments ? " " : "",
+	printf("Usage: vgpu %s [OPTION...]%s%s\n", command->name, command->arguments ? " " : "",
 	       command->arguments ? command->arguments : "");
+	if (command->alias)
+		printf("       vgpu %s is the same\n", command->alias);
+	putchar('\n');
 	print_wrapped(command->about, 0, 0);
 	puts("\nOptions:");
 	for (; option->name; option++)
@@ -75,4 +91,6 @@ void cli_print_help(const struct cli_command *command)
 	print_option(&help, indent);
 	print_rows("Environment", command->environment, indent);
 	print_rows("Exit status", command->exits, 8);
+	print_examples(command->examples);
+	printf("\nvgpu-%s(1) says more.\n", command->name);
 }

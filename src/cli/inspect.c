@@ -7,29 +7,38 @@
  * under the lock, as any onlooker takes it: not from the dead, though, which would repair what
  * there is to see.
  */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "inspect.h"
 #include "region.h"
 #include "size.h"
+#include "slices.h"
 
 enum { JSON };
 
 static const struct cli_option options[] = {
-	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row exits[] = {
 	{"0", "the region is whole"},
 	{"1", "something is wrong with it"},
-	{"125",
-	 "it cannot be read; is empty, no region, or another version's or program's; or this "
-	 "vgpu was built without json-c, and --json asked for"},
-	{"2", "the command line was wrong"},
+	{"125", "vgpu failed: there is no such slice; its region cannot be read, is empty, no "
+		"region, or another version's or program's; or this vgpu has no --json"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu inspect web", "the region of the slice web"},
+	{"vgpu inspect /run/vgpu/web/region", "the same by its path"},
 	{NULL, NULL},
 };
 
@@ -187,19 +196,43 @@ static int print(bool json, const struct inspection *found)
 	return status;
 }
 
+/* The path of a slice's region. A file may be damaged, and also one without a "/" in its path. */
+static int find_region(const char *name, char ret_path[PATH_MAX], struct fault *fault)
+{
+	bool is_file = access(name, F_OK) == 0;
+	const struct slices_one *one;
+	struct slices slices = {0, NULL};
+	int error = 0;
+
+	snprintf(ret_path, PATH_MAX, "%s", name);
+	if (is_file && strchr(name, '/'))
+		return 0;
+	error = slices_list(&slices, fault);
+	if (!error)
+		error = slices_find(&slices, name, &one, fault);
+	if (!error)
+		snprintf(ret_path, PATH_MAX, "%s", one->region_path);
+	else if (error == -ENOENT && (is_file || strchr(name, '/')))
+		error = 0; /* region_inspect says what is wrong with it */
+	slices_free(&slices);
+	return error;
+}
+
 static int inspect(const struct cli_line *line)
 {
 	static struct sight_process processes[VGPU_SLOTS_MAX];
-	struct inspection found = {.path = line->argument[0], .sight.process = processes};
+	struct inspection found = {.sight.process = processes};
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
+	char path[PATH_MAX];
 	int status;
 
 	if (line->count != 1)
-		return cli_fail(CLI_USAGE, "%s: vgpu inspect [--json] FILE",
-				line->count > 1 ? "one file at a time" : "no file to inspect");
-	if (region_inspect(found.path, &region, &fault))
+		return cli_fail(CLI_USAGE, "%s: vgpu inspect [OPTION...] NAME",
+				line->count > 1 ? "one slice at a time" : "no slice to inspect");
+	if (find_region(line->argument[0], path, &fault) || region_inspect(path, &region, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
+	found.path = path;
 	check(&region, &found);
 	sight_take(&region, &found.sight);
 	region_close(&region);
@@ -212,11 +245,14 @@ static int inspect(const struct cli_line *line)
 const struct cli_command inspect_command = {
 	.name = "inspect",
 	.summary = "print and check a slice's region file",
-	.arguments = "FILE",
-	.about = "Prints what the region FILE says of its slice, and checks it. FILE may be in "
-		 "use, or damaged; nothing in it is repaired.",
+	.arguments = "NAME",
+	.about = "Prints what the region of the slice NAME says, and checks it. NAME may be the "
+		 "region's path as well. The region may be in use, or damaged; nothing in it is "
+		 "repaired.",
 	.options = options,
+	.environment = slices_environment,
 	.exits = exits,
-	.offer = CLI_FILE,
+	.examples = examples,
+	.offer = CLI_SLICE_OR_FILE,
 	.run = inspect,
 };

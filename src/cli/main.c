@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "gpus.h"
 
 static void print_help(FILE *out)
 {
@@ -10,11 +11,25 @@ static void print_help(FILE *out)
 	      "Cuts an NVIDIA GPU into slices, and runs programs in them.\n\n"
 	      "Commands:\n",
 	      out);
-	for (const struct cli_command *const *command = cli_commands; *command; command++)
-		fprintf(out, "  %-10s %s\n", (*command)->name, (*command)->summary);
+	for (const struct cli_command *const *command = cli_commands; *command; command++) {
+		char names[32];
+
+		snprintf(names, sizeof(names), "%s%s%s", (*command)->name,
+			 (*command)->alias ? ", " : "", (*command)->alias ? (*command)->alias : "");
+		fprintf(out, "  %-10s %s\n", names, (*command)->summary);
+	}
 	fputs("\n"
-	      "  vgpu help COMMAND    what a command does, and its options\n"
-	      "  vgpu --version       which vgpu this is\n",
+	      "  vgpu help COMMAND      what a command does, and its options\n"
+	      "  vgpu -h, --help        this text\n"
+	      "  vgpu -V, --version     which vgpu this is\n"
+	      "\n"
+	      "Exit status: 0 on success; 2 if the command line is wrong; 125 if vgpu failed;\n"
+	      "others are in each command's --help.\n"
+	      "\n"
+	      "Example:\n"
+	      "  vgpu run --memory 8G --cores 30 python train.py\n"
+	      "\n"
+	      "vgpu(1) says more.\n",
 	      out);
 }
 
@@ -48,6 +63,21 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	return wants_help ? help(command->name) : command->run(&line);
 }
 
+/* For the completions, and no command of its own: GPUs by index, a line each; nothing where there
+ * is no driver. */
+static int complete(const char *what)
+{
+	struct gpus gpus;
+
+	if (!what || strcmp(what, "gpus") != 0)
+		return CLI_USAGE;
+	if (gpus_find(&gpus, NULL))
+		return 0;
+	for (unsigned i = 0; i < gpus.count; i++)
+		printf("%u\n", gpus.gpu[i].index);
+	return cli_written(0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct cli_command *command;
@@ -60,10 +90,12 @@ int main(int argc, char **argv)
 		return help(NULL);
 	if (strcmp(argv[1], "help") == 0)
 		return help(argv[2]);
-	if (strcmp(argv[1], "--version") == 0) {
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
 		puts("vgpu " VGPU_VERSION);
 		return cli_written(0);
 	}
+	if (strcmp(argv[1], "__complete") == 0)
+		return complete(argv[2]);
 	command = cli_find(argv[1]);
 	return command ? run(command, argc - 1, argv + 1) : unknown(argv[1]);
 }

@@ -2,10 +2,11 @@
  * What the manual pages and the completions have of the commands' tables. Not installed:
  * docs/pages.sh runs it, and the result is in the repository.
  *
- *     vgpu_pages synopsis | options | environment | exits COMMAND     a part of a page, in mdoc
- *     vgpu_pages commands                                             of vgpu(1)
- *     vgpu_pages naming                                               of all with a NAME
- *     vgpu_pages bash | zsh                                           a completion
+ *     vgpu_pages PART COMMAND   a part of the command's page, in mdoc: synopsis, options,
+ *                               environment, exits or examples
+ *     vgpu_pages commands       of vgpu(1)
+ *     vgpu_pages naming         of each page with a NAME
+ *     vgpu_pages bash | zsh     a completion
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #include "cli.h"
 
-static const struct cli_option help = {"help", NULL, "print a summary", CLI_NOTHING};
+static const struct cli_option help = {"help", NULL, "print a summary", CLI_NOTHING, 'h'};
 
 /* -- mdoc -------------------------------------------------------------------------------------- */
 
@@ -23,8 +24,10 @@ static void print_sentence(const char *text)
 	printf("%c%s.\n", toupper((unsigned char)text[0]), text + 1);
 }
 
-static void print_option_names(const struct cli_option *option)
+static void print_option_names(const struct cli_option *option, bool with_letter)
 {
+	if (option->letter && with_letter)
+		printf("Fl %c , ", option->letter);
 	printf("Fl -%s", option->name);
 	if (option->value)
 		printf(" Ar %s", option->value);
@@ -36,7 +39,7 @@ static void print_synopsis(const struct cli_command *command)
 	printf(".Nm vgpu %s\n", command->name);
 	for (const struct cli_option *option = command->options; option->name; option++) {
 		fputs(".Op ", stdout);
-		print_option_names(option);
+		print_option_names(option, false);
 	}
 	if (command->arguments)
 		printf(".Ar %s\n", command->arguments);
@@ -45,7 +48,7 @@ static void print_synopsis(const struct cli_command *command)
 static void print_mdoc_option(const struct cli_option *option)
 {
 	fputs(".It ", stdout);
-	print_option_names(option);
+	print_option_names(option, true);
 	print_sentence(option->help);
 }
 
@@ -78,11 +81,24 @@ static void print_exits(const struct cli_command *command)
 	print_rows(command->exits, "");
 }
 
+static void print_examples(const struct cli_command *command)
+{
+	for (const struct cli_row *row = command->examples; row && row->left; row++) {
+		printf("%c%s:\n.Pp\n.Dl $ %s\n", toupper((unsigned char)row->right[0]),
+		       row->right + 1, row->left);
+		if (row[1].left)
+			puts(".Pp");
+	}
+}
+
 static void print_commands(void)
 {
 	puts(".Bl -tag -width Ds");
 	for (const struct cli_command *const *command = cli_commands; *command; command++) {
-		printf(".It Cm %s\n", (*command)->name);
+		printf(".It Cm %s", (*command)->name);
+		if ((*command)->alias)
+			printf(" , %s", (*command)->alias);
+		putchar('\n');
 		print_sentence((*command)->summary);
 		printf("See\n.Xr vgpu-%s 1 .\n", (*command)->name);
 	}
@@ -113,7 +129,9 @@ static const char *bash_offer(enum cli_offer offer)
 	static const char *const offers[] = {
 		[CLI_NOTHING] = ":",
 		[CLI_SLICE] = "_vgpu_slices",
-		[CLI_FILE] = "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\"))",
+		[CLI_SLICE_OR_FILE] = "_vgpu_slices; compopt -o filenames 2>/dev/null; "
+				      "COMPREPLY+=($(compgen -f -- \"$word\"))",
+		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_vgpu_command",
 		[CLI_NUMBER] = ":",
 	};
@@ -123,16 +141,35 @@ static const char *bash_offer(enum cli_offer offer)
 
 static void print_bash_command(const struct cli_command *command)
 {
-	printf("    %s)\n        case $before in\n", command->name);
-	for (const struct cli_option *option = command->options; option->name; option++)
-		if (option->value)
-			printf("        --%s) %s; return ;;\n", option->name,
-			       bash_offer(option->offer));
+	printf("    %s%s%s)\n        case $before in\n", command->name, command->alias ? " | " : "",
+	       command->alias ? command->alias : "");
+	for (const struct cli_option *option = command->options; option->name; option++) {
+		if (!option->value)
+			continue;
+		printf("        --%s", option->name);
+		if (option->letter)
+			printf(" | -%c", option->letter);
+		printf(") %s; return ;;\n", bash_offer(option->offer));
+	}
 	puts("        esac");
 	printf("        [[ $word != -* ]] || { _vgpu_words '");
 	for (const struct cli_option *option = command->options; option->name; option++)
 		printf("--%s ", option->name);
 	printf("--help'; return; }\n        %s\n        ;;\n", bash_offer(command->offer));
+}
+
+/* The options without a value of the commands that lead to a command line. */
+static void print_bash_flags(void)
+{
+	for (const struct cli_command *const *command = cli_commands; *command; command++)
+		for (const struct cli_option *option = (*command)->options;
+		     (*command)->leads && option->name; option++) {
+			if (option->value)
+				continue;
+			printf(" | --%s", option->name);
+			if (option->letter)
+				printf(" | -%c", option->letter);
+		}
 }
 
 static void print_bash(void)
@@ -154,14 +191,25 @@ static void print_bash(void)
 	     "    done < <(vgpu ps --quiet 2>/dev/null)\n"
 	     "}\n"
 	     "\n"
+	     "# A list of GPUs: the last entry is completed.\n"
+	     "_vgpu_gpus() {\n"
+	     "    local list='' gpu\n"
+	     "    [[ $word != *,* ]] || list=${word%,*},\n"
+	     "    for gpu in $(vgpu __complete gpus 2>/dev/null) all; do\n"
+	     "        [[ $gpu == all && -n $list ]] || [[ ,$list == *,\"$gpu\",* ]] ||\n"
+	     "            [[ $list$gpu != \"$word\"* ]] || COMPREPLY+=(\"$list$gpu\")\n"
+	     "    done\n"
+	     "}\n"
+	     "\n"
 	     "# What follows an option that leads to a command line: that line's own completion.\n"
 	     "_vgpu_command() {\n"
 	     "    local first=2\n"
 	     "    while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do\n"
 	     "        case ${COMP_WORDS[first]} in\n"
-	     "        --) first=$((first + 1)) && break ;;\n"
-	     "        --*=* | --help | --oversubscribe | --unlimited | --allow-unheld | --json) "
-	     "first=$((first + 1)) ;;\n"
+	     "        --) first=$((first + 1)) && break ;;");
+	fputs("        --*=* | -[!-]?* | --help | -h", stdout);
+	print_bash_flags();
+	puts(") first=$((first + 1)) ;;\n"
 	     "        *) first=$((first + 2)) ;;\n"
 	     "        esac\n"
 	     "    done\n"
@@ -178,7 +226,8 @@ static void print_bash(void)
 	     "    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then");
 	printf("        _vgpu_words '");
 	for (const struct cli_command *const *command = cli_commands; *command; command++)
-		printf("%s ", (*command)->name);
+		printf("%s %s%s", (*command)->name, (*command)->alias ? (*command)->alias : "",
+		       (*command)->alias ? " " : "");
 	puts("help --help --version'\n"
 	     "        return\n"
 	     "    fi\n"
@@ -195,8 +244,12 @@ static void print_bash(void)
 static const char *zsh_offer(enum cli_offer offer)
 {
 	static const char *const offers[] = {
-		[CLI_NOTHING] = " ",        [CLI_SLICE] = "_vgpu_slices", [CLI_FILE] = "_files",
-		[CLI_COMMAND] = "_default", [CLI_NUMBER] = " ",
+		[CLI_NOTHING] = " ",
+		[CLI_SLICE] = "_vgpu_slices",
+		[CLI_SLICE_OR_FILE] = "_vgpu_slices_and_files",
+		[CLI_GPUS] = "_vgpu_gpus",
+		[CLI_COMMAND] = "_default",
+		[CLI_NUMBER] = " ",
 	};
 
 	return offers[offer];
@@ -215,21 +268,35 @@ static void print_zsh_text(const char *text)
 	}
 }
 
+/* '(-m --memory)'{-m+,--memory=}'[what it is]:SIZE:offer' */
+static void print_zsh_option(const struct cli_option *option)
+{
+	const char *equals = option->value ? "=" : "";
+
+	if (option->letter)
+		printf("            '(-%c --%s)'{-%c%s,--%s%s}'[", option->letter, option->name,
+		       option->letter, option->value ? "+" : "", option->name, equals);
+	else
+		printf("            '--%s%s[", option->name, equals);
+	print_zsh_text(option->help);
+	putchar(']');
+	if (option->value) {
+		putchar(':');
+		print_zsh_text(option->value);
+		printf(":%s", zsh_offer(option->offer));
+	}
+	putchar('\'');
+}
+
 static void print_zsh_command(const struct cli_command *command)
 {
-	printf("    %s)\n        _arguments -S \\\n", command->name);
+	printf("    %s%s%s)\n        _arguments -s -S \\\n", command->name,
+	       command->alias ? "|" : "", command->alias ? command->alias : "");
 	for (const struct cli_option *option = command->options; option->name; option++) {
-		printf("            '--%s%s[", option->name, option->value ? "=" : "");
-		print_zsh_text(option->help);
-		putchar(']');
-		if (option->value) {
-			putchar(':');
-			print_zsh_text(option->value);
-			printf(":%s", zsh_offer(option->offer));
-		}
-		puts("' \\");
+		print_zsh_option(option);
+		puts(" \\");
 	}
-	fputs("            '--help[print a summary]'", stdout);
+	print_zsh_option(&help);
 	if (command->leads)
 		fputs(" \\\n            '(-)1:command:_command_names -e' '*::arguments:_normal'",
 		      stdout);
@@ -248,6 +315,17 @@ static void print_zsh(void)
 	     "    compadd -a names\n"
 	     "}\n"
 	     "\n"
+	     "_vgpu_slices_and_files() {\n"
+	     "    _vgpu_slices\n"
+	     "    _files\n"
+	     "}\n"
+	     "\n"
+	     "_vgpu_gpus() {\n"
+	     "    local -a gpus\n"
+	     "    gpus=(${(f)\"$(vgpu __complete gpus 2>/dev/null)\"} all)\n"
+	     "    _sequence compadd -a gpus\n"
+	     "}\n"
+	     "\n"
 	     "_vgpu() {\n"
 	     "    local -a commands\n"
 	     "    commands=(");
@@ -255,6 +333,9 @@ static void print_zsh(void)
 		printf("        '%s:", (*command)->name);
 		print_zsh_text((*command)->summary);
 		puts("'");
+		if ((*command)->alias)
+			printf("        '%s:the same as %s'\n", (*command)->alias,
+			       (*command)->name);
 	}
 	puts("        'help:what a command does, and its options'\n"
 	     "    )\n"
@@ -281,10 +362,9 @@ static int print_part(const char *part, const char *name)
 		const char *name;
 		void (*print)(const struct cli_command *command);
 	} parts[] = {
-		{"synopsis", print_synopsis},
-		{"options", print_options},
-		{"environment", print_environment},
-		{"exits", print_exits},
+		{"synopsis", print_synopsis},       {"options", print_options},
+		{"environment", print_environment}, {"exits", print_exits},
+		{"examples", print_examples},
 	};
 	const struct cli_command *command = cli_find(name);
 

@@ -8,12 +8,23 @@
 #include "region.h"
 #include "slices.h"
 
-static const struct cli_option options[] = {{NULL, NULL, NULL, CLI_NOTHING}};
+static const struct cli_option options[] = {{NULL, NULL, NULL, CLI_NOTHING, 0}};
 
 static const struct cli_row exits[] = {
-	{"0", "it is done"},
-	{"125", "a slice was not found, or may not be written; others were done"},
-	{"2", "the command line was wrong"},
+	{"0", "the slices are paused, or resumed"},
+	{"125", "vgpu failed: a slice was not found, several are meant, or it may not be written; "
+		"others were done"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row resume_examples[] = {
+	{"vgpu resume train", "the slice train goes on"},
+	{NULL, NULL},
+};
+
+static const struct cli_row pause_examples[] = {
+	{"vgpu pause train", "the slice train launches nothing more until vgpu resume train"},
 	{NULL, NULL},
 };
 
@@ -131,6 +142,7 @@ const struct cli_command pause_command = {
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,
+	.examples = pause_examples,
 	.offer = CLI_SLICE,
 	.run = pause_slices,
 };
@@ -144,6 +156,7 @@ const struct cli_command resume_command = {
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,
+	.examples = resume_examples,
 	.offer = CLI_SLICE,
 	.run = resume_slices,
 };

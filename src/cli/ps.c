@@ -13,10 +13,10 @@ enum { ALL, JSON, QUIET };
 
 static const struct cli_option options[] = {
 	[ALL] = {"all", NULL, "also list all GPUs, and the processes on them that are in no slice",
-		 CLI_NOTHING},
-	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING},
-	[QUIET] = {"quiet", NULL, "print the slices' names alone, a line each", CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+		 CLI_NOTHING, 'a'},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
+	[QUIET] = {"quiet", NULL, "print the slices' names alone, a line each", CLI_NOTHING, 'q'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row environment[] = {
@@ -30,10 +30,15 @@ static const struct cli_row environment[] = {
 static const struct cli_row exits[] = {
 	{"0", "all is listed"},
 	{"1", "a region cannot be read, which its line says; all else is listed"},
-	{"125",
-	 "there is no such slice, or several have a name that starts so; or this vgpu was built "
-	 "without json-c, and --json asked for"},
-	{"2", "the command line was wrong"},
+	{"125", "vgpu failed: there is no such slice, or several are meant; or this vgpu has no "
+		"--json"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu ps", "all slices and their processes"},
+	{"vgpu ps -q", "the names of all slices"},
 	{NULL, NULL},
 };
 
@@ -126,6 +131,7 @@ static int ps(const struct cli_line *line)
 
 const struct cli_command ps_command = {
 	.name = "ps",
+	.alias = "ls",
 	.summary = "list the slices on this machine, and who is in them",
 	.arguments = "[NAME...]",
 	.about = "Lists the slices on this machine, those of vgpu run and those of HAMi's "
@@ -135,6 +141,7 @@ const struct cli_command ps_command = {
 	.options = options,
 	.environment = environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_SLICE,
 	.run = ps,
 };

@@ -12,14 +12,21 @@
 enum { ALL };
 
 static const struct cli_option options[] = {
-	[ALL] = {"all", NULL, "all slices of this machine in which nothing lives", CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+	[ALL] = {"all", NULL, "all slices of this machine in which nothing lives", CLI_NOTHING,
+		 'a'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row exits[] = {
-	{"0", "they are removed"},
-	{"125", "one lives, was not found, or may not be removed; others were removed"},
-	{"2", "the command line was wrong"},
+	{"0", "the slices are removed"},
+	{"125", "vgpu failed: a slice lives, was not found, or may not be removed; others were "
+		"removed"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu rm --all", "the removal of all slices in which nothing lives"},
 	{NULL, NULL},
 };
 
@@ -124,6 +131,7 @@ const struct cli_command rm_command = {
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_SLICE,
 	.run = rm,
 };

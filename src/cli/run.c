@@ -32,29 +32,29 @@ static const struct cli_option options[] = {
 		    "the most GPU memory that the slice may hold, for every GPU or one size for "
 		    "each: bytes, or with k, m, g or t, such as 8G, or a percentage of the GPU's, "
 		    "such as 50%",
-		    CLI_NOTHING},
+		    CLI_NOTHING, 'm'},
 	[CORES] = {"cores", "PCT[,PCT...]",
 		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
 		   "or one for each",
-		   CLI_NUMBER},
+		   CLI_NUMBER, 'c'},
 	[GPUS] = {"gpus", "LIST",
 		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
-		  CLI_NOTHING},
+		  CLI_GPUS, 'g'},
 	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
 			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
 			   "be more than the GPU has",
-			   CLI_NOTHING},
+			   CLI_NOTHING, 0},
 	[NAME] = {"name", "NAME",
 		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
 		  "out",
-		  CLI_SLICE},
+		  CLI_SLICE, 'n'},
 	[UNLIMITED] = {"unlimited", NULL,
-		       "make a slice without limits, to watch what COMMAND takes", CLI_NOTHING},
+		       "make a slice without limits, to watch what COMMAND takes", CLI_NOTHING, 0},
 	[ALLOW_UNHELD] = {"allow-unheld", NULL,
 			  "start COMMAND, after a warning, also where the slice does not hold it",
-			  CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+			  CLI_NOTHING, 0},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row environment[] = {
@@ -69,7 +69,15 @@ static const struct cli_row exits[] = {
 	{"126", "COMMAND could not be run"},
 	{"125", "vgpu itself failed, for example because there is no NVIDIA driver, because the "
 		"slice lives already and has other limits, or because it would not hold COMMAND"},
-	{"2", "the command line was wrong, whatever the machine has"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu run --memory 8G python train.py", "a program that may hold 8 GiB of every GPU"},
+	{"vgpu run -m 4G -c 30 -g 0 -n web ./serve",
+	 "a slice with the name web: 4 GiB of GPU 0, and 30 % of its time"},
+	{"vgpu run --name web ./worker", "another program in the slice web"},
 	{NULL, NULL},
 };
 
@@ -349,6 +357,7 @@ const struct cli_command run_command = {
 	.options = options,
 	.environment = environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_COMMAND,
 	.leads = true,
 	.run = run,

@@ -31,23 +31,30 @@ static const struct cli_option options[] = {
 		    "for all: bytes, or with k, m, g or t, such as 6G, or a percentage of the "
 		    "GPU's, such "
 		    "as 50%; none for no limit",
-		    CLI_NOTHING},
+		    CLI_NOTHING, 'm'},
 	[CORES] =
 		{"cores", "PCT[,PCT...]",
 		 "the most of the GPUs' time that the slice may take, in percent, for each of its "
 		 "GPUs or one for all; none for no limit",
-		 CLI_NOTHING},
+		 CLI_NOTHING, 'c'},
 	[GPUS] = {"gpus", "LIST",
 		  "which of the slice's GPUs are meant: indices, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
-		  CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+		  CLI_GPUS, 'g'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row exits[] = {
 	{"0", "the slice has these limits"},
-	{"125", "it has those that it had; a line on standard error says why"},
-	{"2", "the command line was wrong"},
+	{"125", "vgpu failed, and the slice has the limits that it had: a line on standard error "
+		"says why"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu set web --memory 6G --cores 50", "other limits for the slice web"},
+	{"vgpu set web --gpus 1 --cores none", "no compute limit on GPU 1"},
 	{NULL, NULL},
 };
 
@@ -283,6 +290,7 @@ const struct cli_command set_command = {
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_SLICE,
 	.run = set,
 };

@@ -23,13 +23,13 @@ enum { ALL, INTERVAL, COUNT, BATCH };
 
 static const struct cli_option options[] = {
 	[ALL] = {"all", NULL, "also show all GPUs, and the processes on them that are in no slice",
-		 CLI_NOTHING},
+		 CLI_NOTHING, 'a'},
 	[INTERVAL] = {"interval", "SECONDS",
-		      "look so often, from 0.1 to 3600 seconds; 1 is the default", CLI_NUMBER},
-	[COUNT] = {"count", "N", "end after so many looks", CLI_NUMBER},
+		      "look so often, from 0.1 to 3600 seconds; 1 is the default", CLI_NUMBER, 'i'},
+	[COUNT] = {"count", "N", "end after so many looks", CLI_NUMBER, 'n'},
 	[BATCH] = {"batch", NULL, "print each look as vgpu ps does, for a file or a pipe",
-		   CLI_NOTHING},
-	{NULL, NULL, NULL, CLI_NOTHING},
+		   CLI_NOTHING, 'b'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
 static const struct cli_row environment[] = {
@@ -42,10 +42,15 @@ static const struct cli_row environment[] = {
 
 static const struct cli_row exits[] = {
 	{"0", "it was ended by its key, or after N looks"},
-	{"125",
-	 "there is no such slice, or several have a name that starts so; or this vgpu was built "
-	 "without ncurses"},
-	{"2", "the command line was wrong, or this is no terminal that can be drawn on"},
+	{"125", "vgpu failed: there is no such slice, or several are meant; or this vgpu was built "
+		"without ncurses"},
+	{"2", "the command line is wrong, or this is no terminal that can be drawn on"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu top train serve", "two slices"},
+	{"vgpu top --batch --all --interval 60 >>slices.log", "a log of everything, once a minute"},
 	{NULL, NULL},
 };
 
@@ -235,6 +240,7 @@ const struct cli_command top_command = {
 	.options = options,
 	.environment = environment,
 	.exits = exits,
+	.examples = examples,
 	.offer = CLI_SLICE,
 	.run = top,
 };

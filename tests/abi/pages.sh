@@ -18,9 +18,9 @@ for file in "$work"/docs/* "$work"/completions/*; do
     diff "$source/$name" "$file" >"$work/diff" ||
         fail "$name (<) is not what the tables say (>), run make docs: $(cat "$work/diff")"
 done
-for command in $("$pages" commands | sed -n 's/^\.It Cm //p'); do
+for command in $("$pages" commands | sed -n 's/^\.It Cm \([a-z]*\).*/\1/p'); do
     grep -q "^\.Nm vgpu-$command$" "$source/docs/vgpu-$command.1" || fail "vgpu-$command(1) is missing"
-    for part in synopsis options exits; do
+    for part in synopsis options exits examples; do
         grep -qF "table: $part $command" "$source/docs/vgpu-$command.1" ||
             fail "vgpu-$command(1) has no $part of the table"
     done

@@ -31,6 +31,8 @@ container pod_two "$region"
 : >"$hami/containers/pod_two/\$(touch\${IFS}$(basename "$root")).cache"
 : >"$hami/containers/pod_two/a b;c.cache"
 cd "$root" || exit 1
+: >trueish
+chmod +x trueish
 
 offers 'ps' vgpu ps
 offers '--quiet' vgpu ps --q
@@ -38,4 +40,15 @@ offers 'train trial' vgpu ps tr
 offers 'train' vgpu top tra
 offers "train trial pod_one pod_two/$uuid0.cache" vgpu ps ''
 offers 'trial' vgpu run --name tri
+offers 'trial' vgpu run -n tri
+offers 'train trial' vgpu ls tr
+offers 'ls' vgpu l
+offers '0 1 all' vgpu run --gpus ''
+offers 'all' vgpu set -g a
+offers '0,1' vgpu run -g 0,
+offers '' vgpu run -g 0,1,
+offers 'trueish' vgpu run -m8G -n x trueis
+VGPU_SIM_FAULTS=nvmlInit_v2=999 offers 'all' vgpu run --gpus ''
+mkdir quiet && : >quiet/trifle
+(cd quiet && offers 'trial trifle' vgpu inspect tri) || exit 1
 [ ! -e "$(basename "$root")" ] || fail 'a name was run'

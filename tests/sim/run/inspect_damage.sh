@@ -85,9 +85,9 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
 fi
 
 # Command lines.
-refuse_file 2 'no file to inspect'
-refuse_file 2 'no file to inspect' --json
-refuse_file 2 'one file at a time' "$root/whole" "$root/whole"
+refuse_file 2 'no slice to inspect'
+refuse_file 2 'no slice to inspect' --json
+refuse_file 2 'one slice at a time' "$root/whole" "$root/whole"
 refuse_file 2 '--nonsense is no option of vgpu inspect' --nonsense "$root/whole"
 refuse_file 2 '-x is no option of vgpu inspect' -x "$root/whole"
 refuse_file 2 '--json takes no value' --json=yes "$root/whole"

@@ -8,7 +8,7 @@ refuse 2 'no command to run' --
 refuse 2 '--cpus is no option of vgpu run' --cpus 50 true
 refuse 2 '--nonsense is no option of vgpu run' --nonsense true
 refuse 2 '-x is no option of vgpu run' -x true
-refuse 2 '-m is no option of vgpu run' -m 1G true
+refuse 2 '-M is no option of vgpu run' -M 1G true
 refuse 2 '--memory needs a value' --memory
 refuse 2 '--gpus needs a value' --name x --gpus
 refuse 2 '--help takes no value' --help=run
