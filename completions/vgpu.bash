@@ -69,7 +69,7 @@ _vgpu() {
         --interval | -i) :; return ;;
         --count | -n) :; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--all --interval --count --batch --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--all --interval --count --batch --json --help'; return; }
         _vgpu_slices
         ;;
     set)
@@ -78,25 +78,25 @@ _vgpu() {
         --cores | -c) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --json --help'; return; }
         _vgpu_slices
         ;;
     pause)
         case $before in
         esac
-        [[ $word != -* ]] || { _vgpu_words '--help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--all --json --help'; return; }
         _vgpu_slices
         ;;
     resume)
         case $before in
         esac
-        [[ $word != -* ]] || { _vgpu_words '--help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--all --json --help'; return; }
         _vgpu_slices
         ;;
     rm)
         case $before in
         esac
-        [[ $word != -* ]] || { _vgpu_words '--all --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--all --force --json --help'; return; }
         _vgpu_slices
         ;;
     inspect)

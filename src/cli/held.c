@@ -71,3 +71,11 @@ bool held_by_run(const struct slices_one *one)
 			return true;
 	return false;
 }
+
+bool held_by_none(const struct slices_one *one, unsigned living)
+{
+	if (one->kind != SLICES_RUN || living > 0)
+		return false;
+	held_begin();
+	return !held_by_run(one);
+}

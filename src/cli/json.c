@@ -80,11 +80,20 @@ static void print_document(const char *text)
 	putchar('\n');
 }
 
-int json_print(struct json_object *document)
+static int print(struct json_object *document, int flags)
 {
-	print_document(json_object_to_json_string_ext(
-		document, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-				  JSON_C_TO_STRING_NOSLASHESCAPE));
+	print_document(
+		json_object_to_json_string_ext(document, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(document);
 	return cli_written(0);
+}
+
+int json_print(struct json_object *document)
+{
+	return print(document, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+}
+
+int json_print_line(struct json_object *document)
+{
+	return print(document, JSON_C_TO_STRING_PLAIN);
 }

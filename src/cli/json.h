@@ -13,5 +13,8 @@ void json_add_number_or_null(struct json_object *to, const char *name, uint64_t 
 /* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
 struct json_object *json_text(const char *text);
 
+/* Prints the document on one line and lets go of it, as json_print does. */
+int json_print_line(struct json_object *document);
+
 /* Prints the document and lets go of it: 0, or what to exit with after a line on stderr. */
 int json_print(struct json_object *document);

@@ -3,6 +3,7 @@
 #include "doctor.h"
 #include "inspect.h"
 #include "ps.h"
+#include "targets.h"
 
 static int missing(void)
 {
@@ -26,5 +27,30 @@ int ps_print_json(const struct overview *overview, bool all)
 int doctor_print_json(const struct doctor *doctor)
 {
 	(void)doctor;
+	return missing();
+}
+
+int ps_print_json_line(const struct overview *overview, bool all)
+{
+	(void)overview;
+	(void)all;
+	return missing();
+}
+
+int target_document_open(struct target_document **ret_document)
+{
+	(void)ret_document;
+	return missing();
+}
+
+void target_document_add(struct target_document *document, const struct target *target)
+{
+	(void)document;
+	(void)target;
+}
+
+int target_document_print(struct target_document *document)
+{
+	(void)document;
 	return missing();
 }

@@ -6,6 +6,7 @@
  *                               environment, exits or examples
  *     vgpu_pages commands       of vgpu(1)
  *     vgpu_pages naming         of each page with a NAME
+ *     vgpu_pages outcomes       of each page of a command that changes slices
  *     vgpu_pages bash | zsh     a completion
  */
 #include <ctype.h>
@@ -120,6 +121,33 @@ static void print_naming(void)
 	     "If several slices have the name, the caller's own is meant.\n"
 	     "Where that is not one slice, and always for root, it is an error, which lists\n"
 	     "what to write instead.");
+}
+
+/* The JSON of the commands that change slices (targets_json.c): the same in each page. */
+static void print_outcomes(void)
+{
+	puts("An object with the member\n"
+	     ".Cm slices :\n"
+	     "a list of objects, one for each slice.\n"
+	     "Members may be added in later versions; those that are here stay.\n"
+	     ".Bl -tag -width Ds\n"
+	     ".It Cm name , kind , region , owner_uid , user\n"
+	     "As in\n"
+	     ".Xr vgpu-ps 1 .\n"
+	     "Where a\n"
+	     ".Ar NAME\n"
+	     "is of no slice, or of several, it is\n"
+	     ".Cm name ,\n"
+	     "and the others are null.\n"
+	     ".It Cm done\n"
+	     "Whether the slice is as it was to be.\n"
+	     ".It Cm error\n"
+	     "Why it is not, or null; standard error has the same line.\n"
+	     ".It Cm changed\n"
+	     "Whether this command changed it.\n"
+	     ".It Cm processes\n"
+	     "How many processes were paused, resumed or ended.\n"
+	     ".El");
 }
 
 /* -- bash -------------------------------------------------------------------------------------- */
@@ -385,6 +413,8 @@ int main(int argc, char **argv)
 		print_commands();
 	else if (argc == 2 && strcmp(argv[1], "naming") == 0)
 		print_naming();
+	else if (argc == 2 && strcmp(argv[1], "outcomes") == 0)
+		print_outcomes();
 	else if (argc == 2 && strcmp(argv[1], "bash") == 0)
 		print_bash();
 	else if (argc == 2 && strcmp(argv[1], "zsh") == 0)

@@ -4,11 +4,19 @@
 #include <string.h>
 
 #include "commands.h"
+#include "held.h"
 #include "policy.h"
 #include "region.h"
 #include "slices.h"
+#include "targets.h"
 
-static const struct cli_option options[] = {{NULL, NULL, NULL, CLI_NOTHING, 0}};
+enum { ALL, JSON };
+
+static const struct cli_option options[] = {
+	[ALL] = {"all", NULL, "all slices of this machine", CLI_NOTHING, 'a'},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
+};
 
 static const struct cli_row exits[] = {
 	{"0", "the slices are paused, or resumed"},
@@ -57,9 +65,10 @@ static int open_region(const struct slices_one *slice, struct region *ret_region
 
 	if (error != -ENOENT || !slice->policy_path)
 		return error;
-	if (slices_act_for(slice))
-		return -EPERM;
 	fault->text[0] = '\0';
+	error = slices_act_for(slice, fault);
+	if (error)
+		return error;
 	error = make_region(slice, ret_region, fault);
 	slices_act_again();
 	return error;
@@ -67,75 +76,77 @@ static int open_region(const struct slices_one *slice, struct region *ret_region
 
 /* A monitor may have suspended processes of a slice that is not paused, or resumed some of a slice
  * that is. */
-static void report(const struct slices_one *slice, bool paused, bool changed, unsigned processes)
+static void report(struct target *target, bool paused, bool changed)
 {
-	if (processes > 0)
-		cli_say("%s: %u process%s %s", slice->name, processes, processes == 1 ? "" : "es",
-			paused ? "paused" : "resumed");
+	size_t len = sizeof(target->said);
+
+	target->changed = changed || target->processes > 0;
+	if (target->processes > 0)
+		snprintf(target->said, len, "%.300s: %u process%s %s", target->name,
+			 target->processes, target->processes == 1 ? "" : "es",
+			 paused ? "paused" : "resumed");
 	else if (changed)
-		cli_say("%s: %s; no process uses the GPU", slice->name,
-			paused ? "paused" : "resumed");
+		snprintf(target->said, len, "%.300s: %s; no process uses the GPU", target->name,
+			 paused ? "paused" : "resumed");
 	else
-		cli_say("%s: is %s", slice->name, paused ? "paused already" : "not paused");
+		snprintf(target->said, len, "%.300s: is %s", target->name,
+			 paused ? "paused already" : "not paused");
 }
 
-static int turn_slice(const struct slices_one *slice, bool paused)
+static void turn(const struct target_action *action, struct target *target, bool paused)
 {
 	struct region region = REGION_CLOSED;
-	struct fault fault = {""};
-	unsigned count;
-	bool changed;
 
-	if (open_region(slice, &region, &fault))
-		return cli_fail(CLI_FAILED, "%s",
-				fault.text[0] ? fault.text : "the slice has just ended");
-	if (!region.writable) {
-		region_close(&region);
-		return cli_fail(CLI_FAILED,
-				"the region %.300s may not be written by this user: be its owner, "
-				"or root",
-				slice->region_path);
+	if (open_region(target->slice, &region, &target->fault)) {
+		if (!target->fault.text[0])
+			fault_set(&target->fault, 0, "the slice %.200s has just ended",
+				  target->name);
+		return;
 	}
-	changed = region_pause(&region, paused, &count);
+	if (paused && held_by_none(target->slice, region_living(&region))) {
+		fault_set(&target->fault, 0,
+			  "nothing lives in the slice %.200s, and the next vgpu run removes it: "
+			  "there is nothing to pause",
+			  target->name);
+		target->left_out = action->all;
+	} else if (region.writable)
+		report(target, paused, region_pause(&region, paused, &target->processes));
+	else
+		fault_set(&target->fault, 0,
+			  "the region %.300s may not be written by this user: be its owner, or "
+			  "root",
+			  target->slice->region_path);
 	region_close(&region);
-	report(slice, paused, changed, count);
-	return 0;
 }
 
-static int turn(const struct cli_line *line, bool paused)
+static void pause_one(const struct target_action *action, struct target *target)
 {
-	int worst = 0;
+	turn(action, target, true);
+}
 
-	if (line->count == 0)
-		return cli_fail(CLI_USAGE, "no slice to %s: vgpu %s NAME...", line->command->name,
-				line->command->name);
-	for (int i = 0; i < line->count; i++) {
-		const struct slices_one *slice;
-		struct slices slices;
-		int status = slices_meant(line->argument[i], &slices, &slice);
-
-		if (!status)
-			status = turn_slice(slice, paused);
-		slices_free(&slices);
-		worst = status ? status : worst;
-	}
-	return cli_written(worst);
+static void resume_one(const struct target_action *action, struct target *target)
+{
+	turn(action, target, false);
 }
 
 static int pause_slices(const struct cli_line *line)
 {
-	return turn(line, true);
+	struct target_action action = {.run = pause_one, .all = line->value[ALL] != NULL};
+
+	return targets_each(line, action.all, line->value[JSON], &action);
 }
 
 static int resume_slices(const struct cli_line *line)
 {
-	return turn(line, false);
+	struct target_action action = {.run = resume_one, .all = line->value[ALL] != NULL};
+
+	return targets_each(line, action.all, line->value[JSON], &action);
 }
 
 const struct cli_command pause_command = {
 	.name = "pause",
 	.summary = "stop a slice's work on the GPU for now",
-	.arguments = "NAME...",
+	.arguments = "[NAME...]",
 	.about = "Pauses each slice NAME: what its processes, and those that come later, would "
 		 "launch next waits until vgpu resume. They keep their memory, and the GPU "
 		 "finishes the work that it has been given already.",
@@ -150,7 +161,7 @@ const struct cli_command pause_command = {
 const struct cli_command resume_command = {
 	.name = "resume",
 	.summary = "let a paused slice go on",
-	.arguments = "NAME...",
+	.arguments = "[NAME...]",
 	.about = "Ends the pause of each slice NAME, whether vgpu pause or a monitor paused its "
 		 "processes: they go on within 100 ms.",
 	.options = options,

@@ -14,6 +14,9 @@ void ps_print_text(const struct overview *overview, bool all, const struct table
 /* As one JSON document on stdout: 0, or what to exit with after a line on stderr. */
 int ps_print_json(const struct overview *overview, bool all);
 
+/* The same on one line, with the time of the look. */
+int ps_print_json_line(const struct overview *overview, bool all);
+
 /* Words of both commands, into buf, which is returned. */
 
 /* The GPU's index, or the beginning of its UUID. */

@@ -2,6 +2,8 @@
  */
 #include "ps.h"
 
+#include <time.h>
+
 #include "json.h"
 
 static void add_text(struct json_object *to, const char *name, const char *text)
@@ -169,7 +171,7 @@ static struct json_object *others_value(const struct overview *overview)
 	return others;
 }
 
-int ps_print_json(const struct overview *overview, bool all)
+static struct json_object *document_of(const struct overview *overview, bool all)
 {
 	struct json_object *document = json_object_new_object();
 	struct json_object *slices = json_object_new_array();
@@ -179,5 +181,18 @@ int ps_print_json(const struct overview *overview, bool all)
 		json_object_array_add(slices, slice_value(overview, &overview->slice[i]));
 	json_add(document, "slices", slices);
 	json_add(document, "others", all ? others_value(overview) : NULL);
-	return json_print(document);
+	return document;
+}
+
+int ps_print_json(const struct overview *overview, bool all)
+{
+	return json_print(document_of(overview, all));
+}
+
+int ps_print_json_line(const struct overview *overview, bool all)
+{
+	struct json_object *document = document_of(overview, all);
+
+	json_add(document, "time_s", json_object_new_int64(time(NULL)));
+	return json_print_line(document);
 }

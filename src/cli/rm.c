@@ -2,18 +2,28 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "commands.h"
+#include "escape.h"
+#include "force.h"
 #include "region.h"
 #include "slices.h"
 #include "state.h"
+#include "targets.h"
 
-enum { ALL };
+enum { ALL, FORCE, JSON };
 
 static const struct cli_option options[] = {
 	[ALL] = {"all", NULL, "all slices of this machine in which nothing lives", CLI_NOTHING,
 		 'a'},
+	[FORCE] = {"force", NULL,
+		   "end what lives in the slice first: by SIGTERM, after 5 seconds by SIGKILL; on "
+		   "a terminal, ask before",
+		   CLI_NOTHING, 'f'},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
@@ -26,7 +36,8 @@ static const struct cli_row exits[] = {
 };
 
 static const struct cli_row examples[] = {
-	{"vgpu rm --all", "the removal of all slices in which nothing lives"},
+	{"vgpu rm --all", "removes all slices in which nothing lives"},
+	{"vgpu rm --force web", "ends the programs of the slice web, and removes it"},
 	{NULL, NULL},
 };
 
@@ -62,64 +73,83 @@ static int remove_region(const struct slices_one *slice, struct fault *fault)
 	return 0;
 }
 
-static int remove_slice(const struct slices_one *slice, bool even_busy)
+/* Asks on the terminal, if standard input is one: else --force says it all. */
+static bool is_confirmed(const char *name, unsigned count)
 {
-	struct fault fault = {""};
-	int error;
+	char answer[16] = "", shown[1024];
 
-	if (slices_act_for(slice))
-		return CLI_FAILED;
-	error = slice->kind == SLICES_RUN ? remove_run(slice, &fault)
-					  : remove_region(slice, &fault);
-	slices_act_again();
-	if (!error)
-		cli_say("%s: removed", slice->name);
-	else if (error == -EBUSY && even_busy)
-		return 0;
-	else
-		return cli_fail(CLI_FAILED, "the slice %.200s is not removed: %.300s", slice->name,
-				fault.text);
-	return 0;
+	if (!isatty(STDIN_FILENO))
+		return true;
+	fprintf(stderr, "vgpu: end %u process%s of the slice %s, and remove it? [y/N] ", count,
+		count == 1 ? "" : "es", escape(name, shown, sizeof(shown)));
+	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
 }
 
-static int remove_all(void)
+static int end_living(struct target *target, struct fault *fault)
+{
+	unsigned count = force_count(target->slice);
+
+	if (count == 0)
+		return 0;
+	if (!is_confirmed(target->name, count))
+		return fault_set(fault, -ECANCELED, "the answer was no");
+	return force_end(target->slice, &target->processes, fault);
+}
+
+static int remove_once(const struct slices_one *slice, struct fault *fault)
+{
+	int error = slices_act_for(slice, fault);
+
+	if (error)
+		return error;
+	error = slice->kind == SLICES_RUN ? remove_run(slice, fault) : remove_region(slice, fault);
+	slices_act_again();
+	return error;
+}
+
+/* A vgpu run that ends removes its slice itself, a moment after its command. */
+static int remove_forced(struct target *target, struct fault *fault)
+{
+	struct timespec pause = {0, 20 * NS_PER_MS};
+	int error = end_living(target, fault);
+	uint64_t deadline_ns;
+
+	if (error)
+		return error;
+	deadline_ns = clock_now_ns() + FORCE_PATIENCE_S * NS_PER_S;
+	while ((error = remove_once(target->slice, fault)) == -EBUSY &&
+	       clock_now_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+	return error == -ENOENT ? 0 : error;
+}
+
+static void remove_one(const struct target_action *action, struct target *target)
 {
 	struct fault fault = {""};
-	struct slices slices;
-	int worst = 0;
+	int error =
+		action->force ? remove_forced(target, &fault) : remove_once(target->slice, &fault);
 
-	if (slices_list(&slices, &fault))
-		return cli_fail(CLI_FAILED, "%s", fault.text);
-	for (unsigned i = 0; i < slices.count; i++) {
-		int status = remove_slice(&slices.one[i], true);
-
-		worst = status ? status : worst;
-	}
-	slices_free(&slices);
-	return worst;
+	target->changed = !error;
+	target->left_out = error == -EBUSY && action->all && !action->force;
+	if (error)
+		fault_set(&target->fault, error, "the slice %.200s is not removed: %.300s",
+			  target->name, fault.text);
+	else if (target->processes > 0)
+		snprintf(target->said, sizeof(target->said), "%.300s: %u process%s ended; removed",
+			 target->name, target->processes, target->processes == 1 ? "" : "es");
+	else
+		snprintf(target->said, sizeof(target->said), "%.300s: removed", target->name);
 }
 
 static int rm(const struct cli_line *line)
 {
-	bool all = line->value[ALL] != NULL;
-	int worst = 0;
+	struct target_action action = {
+		.run = remove_one,
+		.all = line->value[ALL] != NULL,
+		.force = line->value[FORCE] != NULL,
+	};
 
-	if (all == (line->count > 0))
-		return cli_fail(CLI_USAGE, "%s: vgpu rm NAME..., or vgpu rm --all",
-				all ? "names and --all at once" : "no slice to remove");
-	for (int i = 0; i < line->count; i++) {
-		const struct slices_one *slice;
-		struct slices slices;
-		int status = slices_meant(line->argument[i], &slices, &slice);
-
-		if (!status)
-			status = remove_slice(slice, false);
-		slices_free(&slices);
-		worst = status ? status : worst;
-	}
-	if (all)
-		worst = remove_all();
-	return cli_written(worst);
+	return targets_each(line, action.all, line->value[JSON], &action);
 }
 
 const struct cli_command rm_command = {
@@ -127,7 +157,9 @@ const struct cli_command rm_command = {
 	.summary = "remove what is left of slices in which nothing lives",
 	.arguments = "[NAME...]",
 	.about = "Removes the slice NAME, if no vgpu run has it and no process is in it: its "
-		 "policy and its region, or, of a container, its region.",
+		 "policy and its region, or, of a container, its region. With --force, what lives "
+		 "in "
+		 "it is ended first.",
 	.options = options,
 	.environment = slices_environment,
 	.exits = exits,

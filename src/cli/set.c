@@ -17,13 +17,15 @@
 #include "amounts.h"
 #include "commands.h"
 #include "gpus.h"
+#include "held.h"
 #include "policy.h"
 #include "region.h"
 #include "sight.h"
 #include "size.h"
 #include "slices.h"
+#include "targets.h"
 
-enum { MEMORY, CORES, GPUS };
+enum { MEMORY, CORES, GPUS, JSON };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -41,6 +43,7 @@ static const struct cli_option options[] = {
 		  "which of the slice's GPUs are meant: indices, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
 		  CLI_GPUS, 'g'},
+	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
@@ -64,6 +67,7 @@ struct change {
 	int lock; /* flock'ed, between those who change a policy; -1 */
 	struct policy policy;
 	struct region region; /* REGION_CLOSED where it has none yet */
+	bool is_empty;        /* no process is in it */
 	struct gpus gpus;     /* the slice's that are meant */
 };
 
@@ -117,6 +121,12 @@ static int open_slice(struct change *change)
 				"the region %.300s may not be written by this user: be its owner, "
 				"or root",
 				change->slice->region_path);
+	change->is_empty = error || region_living(&change->region) == 0;
+	if (change->is_empty && held_by_none(change->slice, 0))
+		return cli_fail(CLI_FAILED,
+				"nothing lives in the slice %s, and the next vgpu run removes it: "
+				"there is nothing to set",
+				change->slice->name);
 	if (has_policy)
 		return open_policy(change);
 	read_region(change);
@@ -230,11 +240,43 @@ static void report_gpu(struct change *change, const struct gpu *gpu)
 	if (device->memory_bytes && used > device->memory_bytes)
 		snprintf(held, sizeof(held), "; it holds %s: no new memory until that fits",
 			 size_format(used, holds, sizeof(holds)));
+	else if (change->is_empty && !change->slice->policy_path)
+		snprintf(held, sizeof(held),
+			 "; no process is in it, and limits of the next one replace these");
 	cli_say("%s: GPU %u: memory %s, cores %s%s", change->slice->name, gpu->index, size, cores,
 		held);
 }
 
-static int apply(struct change *change)
+/* The same for programs. */
+static void fill_gpu(struct change *change, const struct gpu *gpu, struct target_gpu *ret_gpu)
+{
+	const struct policy_device *device =
+		&change->policy.device[policy_find(&change->policy, gpu->uuid)];
+	int index = change->region.file ? region_find_device(&change->region, gpu->uuid) : -1;
+
+	*ret_gpu = (struct target_gpu){
+		.index = gpu->index,
+		.uuid = gpu->uuid,
+		.memory_limit_bytes = device->memory_bytes,
+		.memory_used_bytes = index < 0 ? 0 : region_used(&change->region, (unsigned)index),
+		.cores_limit_pct = device->cores_pct,
+	};
+}
+
+static int report_json(struct change *change, struct target_document *document)
+{
+	static struct target target;
+
+	target.name = change->slice->name;
+	target.slice = change->slice;
+	target.changed = true;
+	for (unsigned i = 0; i < change->gpus.count && i < VGPU_DEVICES_MAX; i++)
+		fill_gpu(change, &change->gpus.gpu[i], &target.gpu[target.gpu_count++]);
+	target_document_add(document, &target);
+	return target_document_print(document);
+}
+
+static int apply(struct change *change, struct target_document *document)
 {
 	struct fault fault = {""};
 
@@ -243,6 +285,8 @@ static int apply(struct change *change)
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	if (change->region.file)
 		tell_region(change);
+	if (document)
+		return report_json(change, document);
 	for (unsigned i = 0; i < change->gpus.count; i++)
 		report_gpu(change, &change->gpus.gpu[i]);
 	return cli_written(0);
@@ -251,14 +295,18 @@ static int apply(struct change *change)
 static int set_slice(const struct cli_line *line, const struct slices_one *slice)
 {
 	struct change change = {.slice = slice, .lock = -1, .region = REGION_CLOSED};
-	int status = slices_act_for(slice);
+	struct target_document *document = NULL;
+	struct fault fault = {""};
+	int status = line->value[JSON] ? target_document_open(&document) : 0;
 
+	if (!status && slices_act_for(slice, &fault))
+		status = cli_fail(CLI_FAILED, "%s", fault.text);
 	if (!status)
 		status = open_slice(&change);
 	if (!status)
 		status = read_amounts(line, &change);
 	if (!status)
-		status = apply(&change);
+		status = apply(&change, document);
 	close_slice(&change);
 	return status;
 }

@@ -443,17 +443,17 @@ int slices_meant(const char *name, struct slices *ret_slices, const struct slice
 
 /* -- with whose rights ------------------------------------------------------------------------- */
 
-int slices_act_for(const struct slices_one *one)
+int slices_act_for(const struct slices_one *one, struct fault *fault)
 {
 	if (geteuid() != 0 || one->owner == 0 || one->kind != SLICES_RUN)
 		return 0;
 	if (setegid(one->group) == 0 && seteuid(one->owner) == 0)
 		return 0;
 	slices_act_again();
-	return cli_fail(CLI_FAILED,
-			"the slice %s is user %u's, and acting for that user is not permitted: be "
-			"that user",
-			one->name, (unsigned)one->owner);
+	return fault_set(fault, -EPERM,
+			 "the slice %s is user %u's, and acting for that user is not permitted: be "
+			 "that user",
+			 one->name, (unsigned)one->owner);
 }
 
 void slices_act_again(void)

@@ -68,8 +68,8 @@ int slices_meant(const char *name, struct slices *ret_slices, const struct slice
 
 /*
  * Before root changes files in another user's directory: with that user's rights from now on, so
- * that no link of theirs leads it astray; and root again. Others stay who they are. 0, or what to
- * exit with after a line on stderr.
+ * that no link of theirs leads it astray; and root again. Others stay who they are. 0, or -EPERM
+ * with a fault.
  */
-int slices_act_for(const struct slices_one *one);
+int slices_act_for(const struct slices_one *one, struct fault *fault);
 void slices_act_again(void);

@@ -19,7 +19,7 @@
 #define INTERVAL_LEAST_MS 100
 #define INTERVAL_MOST_MS  3600000
 
-enum { ALL, INTERVAL, COUNT, BATCH };
+enum { ALL, INTERVAL, COUNT, BATCH, JSON };
 
 static const struct cli_option options[] = {
 	[ALL] = {"all", NULL, "also show all GPUs, and the processes on them that are in no slice",
@@ -29,6 +29,8 @@ static const struct cli_option options[] = {
 	[COUNT] = {"count", "N", "end after so many looks", CLI_NUMBER, 'n'},
 	[BATCH] = {"batch", NULL, "print each look as vgpu ps does, for a file or a pipe",
 		   CLI_NOTHING, 'b'},
+	[JSON] = {"json", NULL, "with --batch, print each look as one JSON document on a line",
+		  CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
@@ -162,10 +164,25 @@ static void wait_ns(uint64_t ns)
 	nanosleep(&pause, NULL);
 }
 
+static int print_look(const struct top *top, bool failed)
+{
+	struct table_paper paper = table_stdout();
+
+	if (failed && top->json)
+		return cli_fail(0, "%s", top->trouble.text);
+	if (top->json)
+		return ps_print_json_line(&top->now, top->all);
+	print_time();
+	if (failed)
+		cli_say("%s", top->trouble.text);
+	else
+		ps_print_text(&top->now, top->all, &paper);
+	return cli_written(0);
+}
+
 /* The first look has none to be compared with, and is measured as vgpu ps does. */
 static int batch(struct top *top)
 {
-	struct table_paper paper = table_stdout();
 	int status = 0;
 
 	for (uint64_t round = 0; !status; round++) {
@@ -175,14 +192,9 @@ static int batch(struct top *top)
 			return cli_fail(CLI_FAILED, "%s", top->trouble.text);
 		if (round == 0 && overview_has_limited(&top->now))
 			overview_measure(&top->now, FIRST_NS);
-		if (round > 0)
+		if (round > 0 && !top->json)
 			putchar('\n');
-		print_time();
-		if (error)
-			cli_say("%s", top->trouble.text);
-		else
-			ps_print_text(&top->now, top->all, &paper);
-		status = cli_written(0);
+		status = print_look(top, error != 0);
 		if (round + 1 == top->rounds)
 			break;
 		wait_ns(top->interval_ns);
@@ -207,7 +219,7 @@ static int read_interval(const char *text, uint64_t *ret_ns)
 
 static int top(const struct cli_line *line)
 {
-	struct top top = {.all = line->value[ALL] != NULL};
+	struct top top = {.all = line->value[ALL] != NULL, .json = line->value[JSON] != NULL};
 	struct fault fault = {""};
 	int status = read_interval(line->value[INTERVAL], &top.interval_ns);
 
@@ -220,6 +232,8 @@ static int top(const struct cli_line *line)
 	if (top.all && line->count > 0)
 		return cli_fail(CLI_USAGE, "--all is of all slices: leave it out, or \"%s\"",
 				line->argument[0]);
+	if (top.json && !line->value[BATCH])
+		return cli_fail(CLI_USAGE, "--json goes with --batch: give both, or neither");
 	if (!line->value[BATCH] && !(isatty(STDOUT_FILENO) && isatty(STDIN_FILENO)))
 		return cli_fail(CLI_USAGE, "vgpu top draws on a terminal, and this is none: use "
 					   "--batch, or vgpu ps");

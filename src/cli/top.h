@@ -27,6 +27,7 @@ struct top {
 	struct top_history *history; /* by path and UUID */
 	uint64_t interval_ns;
 	uint64_t rounds; /* after how many to end, 0: never */
+	bool json;       /* of --batch */
 	bool all;        /* also what is in no slice */
 	/* How it is shown; the screen's. */
 	enum top_sort sort;

@@ -49,7 +49,7 @@ export VGPU_HAMI="$root/hami"
 mkdir -p "$root/hami/containers/pod-1_train"
 cp "$state/one/region" "$root/hami/containers/pod-1_train/$uuid1.cache"
 vgpu 0 set pod-1_train --memory 5G --cores 40
-prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %'
+prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %; no process is in it, and limits of the next one replace these'
 vgpu 0 inspect "$root/hami/containers/pod-1_train/$uuid1.cache" || :
 grep -q "$uuid1 .* 5 GiB .*40 %" "$out" || fail 'the container is not told'
 

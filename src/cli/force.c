@@ -1,0 +1,239 @@
+/*
+ * Which processes those are, the kernel says: a process in the region has an open file with the
+ * lock on its slot's byte, and a vgpu run has one with the slice's lock file. /proc/PID/fdinfo
+ * shows these locks. The pid in a slot, which a tenant could have written, is only where to look: a
+ * process without the lock is never signalled, whatever the region says.
+ *
+ * A pid may be another process's by the time that it is used. So a process is first held by a
+ * pidfd, then its lock is looked for, and the signal goes to the pidfd. Linux before 5.3 has no
+ * pidfd: there the signal follows the look at once.
+ *
+ * A vgpu run passes SIGTERM on to its command, and removes the slice when that ends. It is never
+ * killed: its command would go on without it.
+ */
+#include "force.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "procs.h"
+#include "region.h"
+#include "state.h"
+
+#define POLL_NS (20 * NS_PER_MS)
+
+/* A lock that keeps the slice alive, and which process may have it. */
+struct keeper {
+	int pid; /* here; 0: it cannot be told */
+	const char *kind, *type;
+	uint64_t start; /* byte of the file */
+	struct stat file;
+};
+
+struct keepers {
+	unsigned count, signalled;
+	int denied; /* a process that may not be signalled, or 0 */
+};
+
+/* -- who has a lock ---------------------------------------------------------------------------- */
+
+/* "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 17 17" */
+static bool says_lock(const char *line, const struct keeper *keeper)
+{
+	unsigned long long start;
+	char kind[16], type[16];
+
+	return sscanf(line, "lock: %*d: %15s %*s %15s %*s %*s %llu", kind, type, &start) == 3 &&
+	       strcmp(kind, keeper->kind) == 0 && strcmp(type, keeper->type) == 0 &&
+	       start == keeper->start;
+}
+
+static bool fd_has_lock(int pid, const char *fd, const struct keeper *keeper)
+{
+	char path[64], line[256];
+	bool found = false;
+	struct stat st;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, fd);
+	if (stat(path, &st) < 0 || st.st_dev != keeper->file.st_dev ||
+	    st.st_ino != keeper->file.st_ino)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.16s", pid, fd);
+	info = fopen(path, "re");
+	while (info && !found && fgets(line, sizeof(line), info))
+		found = says_lock(line, keeper);
+	if (info)
+		fclose(info);
+	return found;
+}
+
+static bool has_lock(const struct keeper *keeper)
+{
+	const struct dirent *entry;
+	bool found = false;
+	char path[32];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", keeper->pid);
+	dir = opendir(path);
+	while (dir && !found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.' && fd_has_lock(keeper->pid, entry->d_name, keeper);
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* Whether we may not see what the process has open. */
+static bool is_hidden(int pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	return access(path, R_OK | X_OK) < 0 && errno == EACCES;
+}
+
+/* 0, -ESRCH where it does not have the lock, or -EPERM. */
+static int signal_keeper(const struct keeper *keeper, int number)
+{
+	int fd = (int)syscall(SYS_pidfd_open, keeper->pid, 0), error = 0;
+
+	if (!has_lock(keeper))
+		error = is_hidden(keeper->pid) ? EPERM : ESRCH;
+	else if (fd >= 0)
+		error = syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) < 0 ? errno : 0;
+	else
+		error = kill(keeper->pid, number) < 0 ? errno : 0;
+	if (fd >= 0)
+		close(fd);
+	return -error;
+}
+
+/* Counts it and, with a number, signals it. */
+static void visit(const struct keeper *keeper, int number, struct keepers *keepers)
+{
+	int error;
+
+	keepers->count++;
+	if (!number || keeper->pid <= 0 || keeper->pid == getpid())
+		return;
+	error = signal_keeper(keeper, number);
+	if (error == -EPERM)
+		keepers->denied = keeper->pid;
+	keepers->signalled += !error;
+}
+
+/* -- the region -------------------------------------------------------------------------------- */
+
+static void visit_region(const struct slices_one *slice, struct procs *procs, int number,
+			 struct keepers *keepers)
+{
+	struct keeper keeper = {.kind = "OFDLCK", .type = "WRITE"};
+	struct region region = REGION_CLOSED;
+
+	if (region_inspect(slice->region_path, &region, NULL))
+		return;
+	if (fstat(region.fd, &keeper.file) == 0)
+		for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++) {
+			const struct vgpu_hami_slot *at = &region.file->hami.slots[slot];
+			uint64_t space = region.file->own.slots[slot].pid_namespace;
+
+			if (__atomic_load_n(&at->status, __ATOMIC_ACQUIRE) == VGPU_SLOT_FREE ||
+			    !region_slot_alive(&region, slot))
+				continue;
+			keeper.pid = procs ? procs_find(procs, space, at->pid) : 0;
+			keeper.start = VGPU_SLOT_LOCK_OFFSET + slot;
+			visit(&keeper, number, keepers);
+		}
+	region_close(&region);
+}
+
+/* -- vgpu run ---------------------------------------------------------------------------------- */
+
+/* /proc/locks: "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF" */
+static void visit_runs(const struct slices_one *slice, int number, struct keepers *keepers)
+{
+	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};
+	char path[PATH_MAX], line[256];
+	FILE *locks;
+
+	if (slice->kind != SLICES_RUN)
+		return;
+	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, slice->state_path, slice->name);
+	locks = lstat(path, &keeper.file) == 0 ? fopen("/proc/locks", "re") : NULL;
+	while (locks && fgets(line, sizeof(line), locks)) {
+		unsigned long inode;
+
+		if (strstr(line, " FLOCK ") &&
+		    sscanf(line, "%*s %*s %*s %*s %d %*x:%*x:%lu", &keeper.pid, &inode) == 2 &&
+		    inode == keeper.file.st_ino && has_lock(&keeper))
+			visit(&keeper, number, keepers);
+	}
+	if (locks)
+		fclose(locks);
+}
+
+/* -- ending ------------------------------------------------------------------------------------ */
+
+unsigned force_count(const struct slices_one *slice)
+{
+	struct keepers keepers = {.count = 0};
+
+	visit_region(slice, NULL, 0, &keepers);
+	visit_runs(slice, 0, &keepers);
+	return keepers.count;
+}
+
+static unsigned wait_for_end(const struct slices_one *slice)
+{
+	uint64_t deadline_ns = clock_now_ns() + FORCE_PATIENCE_S * NS_PER_S;
+	struct timespec pause = {0, POLL_NS};
+	unsigned count;
+
+	while ((count = force_count(slice)) > 0 && clock_now_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+	return count;
+}
+
+int force_end(const struct slices_one *slice, unsigned *ret_ended, struct fault *fault)
+{
+	struct procs *procs = procs_new();
+	struct keepers keepers = {.count = 0};
+	unsigned left;
+
+	if (!procs)
+		return fault_set(fault, -ENOMEM, "out of memory");
+	procs_begin(procs);
+	visit_region(slice, procs, SIGTERM, &keepers);
+	visit_runs(slice, SIGTERM, &keepers);
+	*ret_ended = keepers.signalled;
+	left = keepers.signalled > 0 ? wait_for_end(slice) : keepers.count;
+	if (left > 0 && !keepers.denied) {
+		struct keepers again = {.count = 0};
+
+		procs_begin(procs);
+		visit_region(slice, procs, SIGKILL, &again);
+		left = again.signalled > 0 ? wait_for_end(slice) : left;
+	}
+	procs_free(procs);
+	if (keepers.denied)
+		return fault_set(fault, -EPERM,
+				 "process %d in it is another user's: be that user, or root",
+				 keepers.denied);
+	if (left > 0)
+		return fault_set(fault, -EBUSY,
+				 "%u process%s not end, or cannot be seen from here: vgpu ps "
+				 "lists what is in it",
+				 left, left == 1 ? " of it does" : "es of it do");
+	return 0;
+}
