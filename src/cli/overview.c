@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "departed.h"
 #include "guard.h"
 #include "held.h"
 #include "procs.h"
@@ -443,6 +444,7 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 	if (!error && looker->usage)
 		usage_take(looker->usage, &overview.usage);
 	find_gpus(&overview);
+	departed_settle(&overview, looker->procs);
 	if (!error && !*looker->name && find_strangers(looker, &overview))
 		error = fault_set(fault, -ENOMEM, "there is no memory to look at the GPUs");
 	if (error) {

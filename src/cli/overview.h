@@ -37,8 +37,9 @@ struct overview_device {
 };
 
 struct overview_process {
-	struct sight_process seen;          /* its state is corrected by what /proc shows */
-	int here;                           /* its pid in our pid namespace, 0: not known */
+	struct sight_process seen; /* its state is corrected by what /proc shows */
+	int here;                  /* its pid in our pid namespace, 0: not known */
+	bool may_be_held; /* dead, and it cannot be told whether the GPU has its memory back */
 	char command[OVERVIEW_COMMAND_LEN]; /* escaped, "" if not known */
 };
 

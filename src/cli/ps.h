@@ -29,6 +29,8 @@ char *ps_cores_word(const struct overview_slice *slice, const struct overview_de
 char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len);
 /* A command line without its program's directory. */
 const char *ps_command_word(const char *command);
+/* "running", "dead, may be held" … */
+const char *ps_process_state(const struct overview_process *process);
 /* "1234 python3 train.py": a pid of another pid namespace in brackets. */
 char *ps_process_word(const struct overview_process *process, char *buf, size_t len);
 

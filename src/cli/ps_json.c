@@ -117,6 +117,7 @@ static struct json_object *processes_value(const struct overview_slice *slice)
 		json_add(process, "host_pid", from->here ? json_object_new_int(from->here) : NULL);
 		add_text(process, "command", *from->command ? from->command : NULL);
 		add_text(process, "state", from->seen.state);
+		add_flag(process, "held_known", !from->may_be_held);
 		json_add(process, "held", process_held_value(slice, from));
 		json_object_array_add(processes, process);
 	}

@@ -155,7 +155,7 @@ static void add_process(struct table *table, const struct overview *overview,
 	}
 	table_set(&cell[STATE],
 		  strcmp(process->seen.state, "running") == 0 ? TABLE_PLAIN : TABLE_YELLOW, "%s",
-		  process->seen.state);
+		  ps_process_state(process));
 }
 
 /* A line for each GPU that it has something of; one without figures, if that is none. */

@@ -77,6 +77,11 @@ const char *ps_command_word(const char *command)
 	return at;
 }
 
+const char *ps_process_state(const struct overview_process *process)
+{
+	return process->may_be_held ? "dead, may be held" : process->seen.state;
+}
+
 char *ps_process_word(const struct overview_process *process, char *buf, size_t len)
 {
 	const char *command = ps_command_word(process->command);

@@ -350,7 +350,7 @@ static void draw_process(struct drawing *drawing, const struct overview_slice *s
 		put(y, at->memory_at, 20, A_NORMAL, "%s",
 		    size_format(process->seen.held[d].total, word, sizeof(word)));
 	}
-	put(y, at->state_at, COLS, A_NORMAL, "%s", process->seen.state);
+	put(y, at->state_at, COLS, A_NORMAL, "%s", ps_process_state(process));
 }
 
 static void draw_processes(struct drawing *drawing, const struct overview_slice *slice)

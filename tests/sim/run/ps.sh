@@ -51,12 +51,16 @@ line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % paused, 1 running"
 put "$x" "$at_paused" '\0'
 put "$x" "$at_switch" '\1'
 
-# A dead one counts; its pid may be another's by now, so it has no command.
+# Of a dead one the GPU has everything back: it does not count. Where NVML does not say, it counts; its pid may be another's
+# by now, so it has no command.
 kill -9 "$one"
 wait_gone "$one"
 ps 0
-line "web 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB ~0 % 1 running, 1 dead"
-line "$one 0 1.50 GiB 0 B 0 B 1.50 GiB dead"
+line "web 0 0 B 2 GiB 0 % 0 B 0 B 0 B ~0 % 1 running"
+no_line "^$one "
+VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0
+line "web GPU-51300000 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB - 1 running, 1 dead"
+line "$one GPU-51300000 1.50 GiB 0 B 0 B 1.50 GiB dead, may be held"
 
 # A leftover: its vgpu run was killed, and so was what it ran.
 make_slice gone --gpus 1 --cores 40
@@ -77,7 +81,7 @@ line "1 vgpu simulated GPU $uuid1 0 B 80 GiB 0 % 0 %"
 no_line "$uuid0"
 cp "$x" "$root/copy"
 ps 0 "$root/copy" web
-grep -q "^$root/copy 0 1.50 GiB 2 GiB 75 % .* empty, 2 dead$" "$root/words" || fail "no copy: $(cat "$out")"
+grep -q "^$root/copy 0 0 B 2 GiB 0 % .* empty$" "$root/words" || fail "no copy: $(cat "$out")"
 grep -q '^web 0 ' "$root/words" || fail "no web beside it: $(cat "$out")"
 refuse_ps 125 'there is no slice "nope"' ps nope
 refuse_ps 125 'there is no slice "nope"' ps --quiet web nope
@@ -105,7 +109,7 @@ if ! ldconfig -p 2>/dev/null | grep -q libnvidia-ml.so.1; then # not on a machin
     (
         LD_LIBRARY_PATH=$root
         ps 0 web
-        line "web GPU-51300000 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB - idle, 2 dead"
+        line "web GPU-51300000 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB - idle, 1 dead"
         "$VGPU" ps --all >"$out" 2>"$err"
         same 'the status without NVML' 0 "$?"
         grep -q '^vgpu: no NVIDIA driver here: .*: what only NVML knows is left out$' "$err" ||

@@ -22,15 +22,16 @@ runs_until() {
 
 start limited --name limited --gpus 0 --memory 2G --cores 30 "$SHARES" --kernel=2000 --seconds=600
 start free --name free --gpus 1 --memory 3G "$SHARES" --kernel=2000 --use=5 --seconds=600
+free_run=$pid
 CUDA_VISIBLE_DEVICES=1 "$SHARES" --kernel=2000 --use=5 --seconds=600 >/dev/null &
 stranger=$!
 started="$started $stranger"
 
 # NVML's pids have no meaning in a pid namespace, so ps shows no commands for them there.
 if [ "$(stat -L -c %i /proc/self/ns/pid)" = "$((0xeffffffc))" ]; then
-    strange="$stranger shares .*"
+    command=' shares .*'
 else
-    strange="$stranger"
+    command=''
 fi
 
 # The slice counts its own time; of the other one, NVML does. The context is NVML's, too.
@@ -40,7 +41,7 @@ runs_until '^free 1 [5-9][0-9][0-9] MiB 3 GiB [0-9]* % 518 MiB .* ~[0-9]* % 1 ru
 no_line "^$stranger "
 
 # --all: who is in no slice, and who is, is not said to be.
-runs_until "^$strange 1 5[0-9]* MiB ~[0-9]* % in no slice$" --all
+runs_until "^$stranger$command 1 5[0-9]* MiB ~[0-9]* % in no slice$" --all
 line '(in no slice)'
 same 'how many strangers' 1 "$(grep -c 'in no slice$' "$root/words")"
 grep -q "^$limited shares .* running$" "$root/words" || fail "no process in the slice: $(cat "$out")"
@@ -49,7 +50,7 @@ grep -qE "^1 vgpu simulated GPU $uuid1 1(\.[0-9]*)? GiB 80 GiB 1 % [0-9]+ %$" "$
 
 # NVML may tell no figures, or no processes.
 VGPU_SIM_NVML_FIGURES=none ps 0 --all
-grep -q "^$strange 1 - ~[0-9]* % in no slice$" "$root/words" ||
+grep -q "^$stranger$command 1 - ~[0-9]* % in no slice$" "$root/words" ||
     fail "no stranger without a figure: $(cat "$out")"
 VGPU_SIM_NVML_PIDS=none ps 0 --all
 no_line 'in no slice'
@@ -60,7 +61,33 @@ grep -q '^free 1 .* - 1 running$' "$root/words" || fail "with a poor NVML: $(cat
 VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0
 grep -q '^free GPU-51300000 ' "$root/words" || fail "without a started NVML: $(cat "$out")"
 
-kill -9 "$stranger"
+# A region whose process has no slot in it, but is on the GPU: dead, and it counts.
+cp "$state/free/region" "$root/copy"
+ps 0 "$root/copy"
+grep -qE "^$root/copy 1 [5-9][0-9][0-9] MiB 3 GiB .* empty, 1 dead$" "$root/words" || fail "not held: $(cat "$out")"
+grep -qE '^[0-9]+ 1 [5-9][0-9][0-9] MiB 518 MiB .* dead$' "$root/words" || fail "no held process: $(cat "$out")"
+VGPU_SIM_NVML_PIDS=none ps 0 "$root/copy"
+grep -q ' dead, may be held$' "$root/words" || fail "held for certain: $(cat "$out")"
+
+# Killed: the GPU is in use by others, and NVML does not list the process, on the host at least.
+CUDA_VISIBLE_DEVICES=1 "$SHARES" --kernel=2000 --use=5 --seconds=600 >/dev/null &
+second=$!
+started="$started $second"
+runs_until "^$second$command 1 5[0-9]* MiB " --all # more is in use than the dead one had
+ps 0 free
+free=$(sed -n 's/^\([0-9]*\) shares .*/\1/p' "$root/words")
+kill -STOP "$free_run" # it would remove the slice
+kill -9 "$free"
+wait_gone "$free"
+if [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; then
+    ps 0 free
+    line 'free 1 0 B 3 GiB 0 % 0 B 0 B 0 B - idle'
+    VGPU_SIM_NVML_PIDS=none ps 0 free
+    grep -qE '^free 1 [5-9][0-9][0-9] MiB 3 GiB .* idle, 1 dead$' "$root/words" || fail "not counted: $(cat "$out")"
+fi
+
+kill -9 "$stranger" "$second"
 wait_gone "$stranger"
+wait_gone "$second"
 ps 0 --all
 no_line 'in no slice'

@@ -35,7 +35,7 @@ same 'its process' "[0, $one, $one, \"running\"]
 true
 {\"device\": 0, \"context_bytes\": 0, \"module_bytes\": 0, \"data_bytes\": 1610612736, \
 \"offset_bytes\": 0, \"total_bytes\": 1610612736}
-[\"slot\", \"pid\", \"host_pid\", \"command\", \"state\", \"held\"]" \
+[\"slot\", \"pid\", \"host_pid\", \"command\", \"state\", \"held_known\", \"held\"]" \
     "$(found '[s["processes"][0][k] for k in ("slot", "pid", "host_pid", "state")]' \
         "s['processes'][0]['command'].endswith('run_member $root/one.ready 1610612736')" \
         's["processes"][0]["held"][0]' 'list(s["processes"][0])')"
@@ -45,7 +45,7 @@ container "$(printf 'a\377b')" "$x"
 put "$cache" "$at_used" '\376\377\377\377\377\377\377\377'
 container noise "$x"
 head -c 2097152 /dev/urandom >"$cache"
-ps 1 --json
+VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 1 --json
 same 'the others' '[["x", "run"], ["a?b", "hami"], ["noise", "hami"]]
 18446744073709551614
 ["unreadable", [], []]

@@ -36,7 +36,7 @@ fi
 
 # Sorted by all keys; processes folded; help.
 screen see zz \
-    frame 'slices: 3, GPU 0 GiB simulated GPU 1 SLICE aa dead mm idle zz 3 GiB/4 running [ help (by name)' \
+    frame 'slices: 3, GPU 0 GiB simulated GPU 1 SLICE aa idle mm idle zz 3 GiB/4 running [ help (by name)' \
     type m frame 'SLICE zz aa mm (by memory)' \
     type n frame 'SLICE aa mm zz (by name)' \
     type c frame 'SLICE zz (by cores)' \
