@@ -13,6 +13,12 @@ _vgpu_slices() {
     done < <(vgpu ps --quiet 2>/dev/null)
 }
 
+_vgpu_slices_and_files() {
+    _vgpu_slices
+    compopt -o filenames 2>/dev/null
+    COMPREPLY+=($(compgen -f -- "$word"))
+}
+
 # A list of GPUs: the last entry is completed.
 _vgpu_gpus() {
     local list='' gpu
@@ -103,7 +109,7 @@ _vgpu() {
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
-        _vgpu_slices; compopt -o filenames 2>/dev/null; COMPREPLY+=($(compgen -f -- "$word"))
+        _vgpu_slices_and_files
         ;;
     doctor)
         case $before in

@@ -157,8 +157,7 @@ static const char *bash_offer(enum cli_offer offer)
 	static const char *const offers[] = {
 		[CLI_NOTHING] = ":",
 		[CLI_SLICE] = "_vgpu_slices",
-		[CLI_SLICE_OR_FILE] = "_vgpu_slices; compopt -o filenames 2>/dev/null; "
-				      "COMPREPLY+=($(compgen -f -- \"$word\"))",
+		[CLI_SLICE_OR_FILE] = "_vgpu_slices_and_files",
 		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_vgpu_command",
 		[CLI_NUMBER] = ":",
@@ -217,6 +216,12 @@ static void print_bash(void)
 	     "        [[ $name == \"$word\"* && $name != *[!A-Za-z0-9._/-]* ]] && "
 	     "COMPREPLY+=(\"$name\")\n"
 	     "    done < <(vgpu ps --quiet 2>/dev/null)\n"
+	     "}\n"
+	     "\n"
+	     "_vgpu_slices_and_files() {\n"
+	     "    _vgpu_slices\n"
+	     "    compopt -o filenames 2>/dev/null\n"
+	     "    COMPREPLY+=($(compgen -f -- \"$word\"))\n"
 	     "}\n"
 	     "\n"
 	     "# A list of GPUs: the last entry is completed.\n"
