@@ -34,26 +34,26 @@ bool program_words_put(struct program_words *words, const char *word, size_t len
 enum effect { NONE, CLEARS, UNSETS, CHANGES_DIRECTORY, SPLITS, ENDS };
 
 struct env_option {
-	char letter;
 	const char *name;
-	char takes; /* 0: no value; 1: a value; '?': one in the same word, or none */
 	enum effect effect;
+	char letter; /* or '\0' */
+	char takes;  /* 0: no value; 1: a value; '?': one in the same word, or none */
 };
 
 static const struct env_option env_options[] = {
-	{'i', "ignore-environment", 0, CLEARS},
-	{'0', "null", 0, NONE},
-	{'u', "unset", 1, UNSETS},
-	{'C', "chdir", 1, CHANGES_DIRECTORY},
-	{'S', "split-string", 1, SPLITS},
-	{'v', "debug", 0, NONE},
-	{'a', "argv0", 1, NONE},
-	{'\0', "block-signal", '?', NONE},
-	{'\0', "default-signal", '?', NONE},
-	{'\0', "ignore-signal", '?', NONE},
-	{'\0', "list-signal-handling", 0, NONE},
-	{'\0', "help", 0, ENDS},
-	{'\0', "version", 0, ENDS},
+	{"ignore-environment", CLEARS, 'i', 0},
+	{"null", NONE, '0', 0},
+	{"unset", UNSETS, 'u', 1},
+	{"chdir", CHANGES_DIRECTORY, 'C', 1},
+	{"split-string", SPLITS, 'S', 1},
+	{"debug", NONE, 'v', 0},
+	{"argv0", NONE, 'a', 1},
+	{"block-signal", NONE, '\0', '?'},
+	{"default-signal", NONE, '\0', '?'},
+	{"ignore-signal", NONE, '\0', '?'},
+	{"list-signal-handling", NONE, '\0', 0},
+	{"help", ENDS, '\0', 0},
+	{"version", ENDS, '\0', 0},
 };
 
 #define OPTION_COUNT (sizeof(env_options) / sizeof(env_options[0]))
