@@ -188,32 +188,45 @@ static const struct export *resolve(const char *base, int version, cuuint64_t fl
 	return NULL;
 }
 
-static CUresult address_get(const char *symbol, void **pfn, int version, cuuint64_t flags,
+/* As driver 580 was seen to do it: NULL and why, for what there is not in that version. A name that
+ * is empty is one of those; the CUDA runtime asks for it first. */
+static CUresult address_get(const char *symbol, void **ret_pointer, int version, cuuint64_t flags,
 			    CUdriverProcAddressQueryResult *ret_status)
 {
 	const cuuint64_t known =
 		CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+	const struct sim_config *config = config_get();
 	bool newer;
 
-	if (!symbol || !pfn || flags & ~known || flags == known)
+	if (!symbol || !ret_pointer || flags & ~known ||
+	    (config && version > config->driver_version))
 		return CUDA_ERROR_INVALID_VALUE;
 	const struct export *found = resolve(symbol, version, flags, &newer);
-	*pfn = NULL;
+	*ret_pointer = NULL;
 	*ret_status = newer ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
 			    : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 	if (!found)
-		return CUDA_ERROR_NOT_FOUND;
-	memcpy(pfn, &found->function, sizeof *pfn);
+		return CUDA_SUCCESS;
+	memcpy(ret_pointer, &found->function, sizeof *ret_pointer);
 	*ret_status = CU_GET_PROC_ADDRESS_SUCCESS;
 	return CUDA_SUCCESS;
 }
 
+/* The older one leaves the pointer alone, and says that there is no such symbol. */
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
 	CUresult result = enter_early(__func__);
 	CUdriverProcAddressQueryResult status;
+	void *pointer;
 
-	return result ? result : address_get(symbol, pfn, cudaVersion, flags, &status);
+	if (!result)
+		result = address_get(symbol, pfn ? &pointer : NULL, cudaVersion, flags, &status);
+	if (result)
+		return result;
+	if (!pointer)
+		return CUDA_ERROR_NOT_FOUND;
+	*pfn = pointer;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,

@@ -27,10 +27,15 @@ static void lacks(const char *name, int version, unsigned expected)
 	CUdriverProcAddressQueryResult status = 99;
 	void *pointer = &status;
 
-	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, &status), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, &status), CUDA_SUCCESS);
 	CHECK_EQ(status, expected);
 	CHECK(!pointer);
-	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, NULL), CUDA_ERROR_NOT_FOUND);
+	pointer = &status;
+	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, NULL), CUDA_SUCCESS);
+	CHECK(!pointer);
+	pointer = &status;
+	CHECK_EQ(cuGetProcAddress(name, &pointer, version, 0), CUDA_ERROR_NOT_FOUND);
+	CHECK(pointer == &status);
 }
 
 static void test_versions(void)
