@@ -65,7 +65,13 @@ typedef unsigned int CUstreamCaptureStatus;
 typedef unsigned int CUlibraryOption;
 typedef unsigned int CUdevResourceType;
 typedef unsigned int CUexternalMemoryHandleType;
+typedef unsigned int CUmoduleLoadingMode;
+typedef unsigned int CUfunctionLoadingState;
+typedef unsigned int CUfunc_cache;
+typedef unsigned int CUsharedconfig;
 typedef unsigned int CUdriverProcAddressQueryResult; /* CU_GET_PROC_ADDRESS_SUCCESS … */
+
+typedef size_t (*CUoccupancyB2DSize)(int blockSize);
 
 typedef struct CUuuid_st {
 	char bytes[16];

@@ -13,14 +13,14 @@ struct CUlib_st {
 	CUmodule module;
 };
 
-static CUresult load(CUlibrary *ret_library, const char *image)
+static CUresult load(CUlibrary *ret_library, const void *image, size_t bytes)
 {
 	CUcontext context = context_current();
 	CUlibrary library = calloc(1, sizeof *library);
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (library)
-		result = module_make(image, &library->module);
+		result = module_make(image, bytes, &library->module);
 	if (result) {
 		free(library);
 		return result;
@@ -59,7 +59,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 	(void)numLibraryOptions;
 	if (result)
 		return result;
-	return library && code ? load(library, code) : CUDA_ERROR_INVALID_VALUE;
+	return library && code ? load(library, code, IMAGE_UNSIZED) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -68,7 +68,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 			       unsigned int numLibraryOptions)
 {
 	CUresult result = enter(__func__);
-	char *text;
+	size_t bytes;
+	char *image;
 
 	(void)jitOptions;
 	(void)jitOptionsValues;
@@ -80,11 +81,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 		return result;
 	if (!library || !fileName)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = module_read(fileName, &text);
+	result = module_read(fileName, &image, &bytes);
 	if (result)
 		return result;
-	result = load(library, text);
-	free(text);
+	result = load(library, image, bytes);
+	free(image);
 	return result;
 }
 
@@ -150,18 +151,70 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 	return result;
 }
 
-/* No variables are read from PTX, so there is none. */
-CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+static CUresult variable_get(const char *function, CUdeviceptr *dptr, size_t *bytes,
+			     CUlibrary library, const char *name)
 {
 	CUcontext context;
-	CUresult result = enter_context(__func__, &context);
+	CUresult result = enter_context(function, &context);
 
 	if (result)
 		return result;
 	if ((!dptr && !bytes) || !name)
 		return CUDA_ERROR_INVALID_VALUE;
-	return handle_is(library, HANDLE_LIBRARY) ? CUDA_ERROR_NOT_FOUND
-						  : CUDA_ERROR_INVALID_HANDLE;
+	contexts_lock();
+	if (handle_is(library, HANDLE_LIBRARY))
+		result = module_take(library->module, context->gpu);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		result = module_variable(library->module, context->gpu, name, dptr, bytes);
+	contexts_unlock();
+	return result;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	return variable_get(__func__, dptr, bytes, library, name);
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+	return variable_get(__func__, dptr, bytes, library, name);
+}
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	if (handle_is(lib, HANDLE_LIBRARY))
+		*count = module_functions(lib->module, NULL, 0);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	contexts_unlock();
+	return result;
+}
+
+/* A kernel's handle is a function's. */
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!kernels)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	if (handle_is(lib, HANDLE_LIBRARY))
+		module_functions(lib->module, (CUfunction *)(void *)kernels, numKernels);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	contexts_unlock();
+	return result;
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)

@@ -1,39 +1,88 @@
 /*
- * Modules: PTX text, of which only the names of the entries matter.
+ * Modules: code images (image.h), their kernels and the memory of their variables.
  *
- * A module costs its process what VGPU_SIM_MODULE_MIB says of the GPU of its context; a library's
- * (library.c), which has no context, of each GPU that it is used on.
+ * A module costs its process what VGPU_SIM_MODULE_MIB says of the GPU of its context, and the
+ * granules of its variables; a library's (library.c), which has no context, of each GPU that it is
+ * used on. All contexts on a GPU share a library's variables.
  *
- * A kernel named spin_ns lasts as many nanoseconds as its first parameter, a u64, says; any other
- * takes no time. Modules are guarded by the contexts lock, and end with their context. Like the
- * real driver we trust a function's handle until its module is unloaded, not longer.
+ * No instruction is run. A kernel named spin_ns lasts as many nanoseconds as its first parameter, a
+ * u64, says; any other takes no time and changes no memory. Modules are guarded by the contexts
+ * lock, and end with their context. Like the real driver we trust a function's handle until its
+ * module is unloaded, not longer.
  */
+#include "image.h"
 #include "sim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct CUmod_st {
-	CUmodule next;            /* of its context's */
-	bool taken[SIM_GPUS_MAX]; /* changes under the lock */
-	unsigned count;
-	struct CUfunc_st *functions;
+enum {
+	CAPABILITY = SIM_COMPUTE_MAJOR * 10 + SIM_COMPUTE_MINOR,
 };
 
-static struct state_holding module_holding(void)
+struct CUmod_st {
+	CUmodule next;                         /* of its context's */
+	bool taken[SIM_GPUS_MAX];              /* changes under the lock */
+	struct space *variables[SIM_GPUS_MAX]; /* where they are; NULL: not taken, or none */
+	unsigned char *initial;                /* values of all variables; NULL: zeroes */
+	struct image image;
+	struct CUfunc_st *functions; /* as many as the image's kernels, in their order */
+};
+
+static struct state_holding module_holding(const struct CUmod_st *module)
 {
-	return (struct state_holding){.memory_bytes = config_get()->module_bytes};
+	const uint64_t rest = GRANULE_BYTES - 1;
+	uint64_t variable_bytes = (module->image.variable_bytes + rest) & ~rest;
+
+	return (struct state_holding){.memory_bytes = config_get()->module_bytes + variable_bytes};
+}
+
+static CUdevice device_of(unsigned gpu)
+{
+	unsigned other;
+
+	for (CUdevice device = 0; device_gpu(device, &other); device++) {
+		if (other == gpu)
+			return device;
+	}
+	return 0;
+}
+
+/* Addresses for the variables, with their initial values. */
+static bool variables_open(CUmodule module, unsigned gpu)
+{
+	struct space *space;
+
+	if (!module->image.variable_bytes)
+		return true;
+	space = calloc(1, sizeof *space);
+	if (!space)
+		return false;
+	space->bytes = module->image.variable_bytes;
+	space->device = device_of(gpu);
+	if (memory_space_open(space, BLOCK_SPACE)) {
+		free(space);
+		return false;
+	}
+	if (module->initial)
+		memcpy((void *)(uintptr_t)space->address, module->initial, space->bytes);
+	module->variables[gpu] = space;
+	return true;
 }
 
 CUresult module_take(CUmodule module, unsigned gpu)
 {
-	struct state_holding holding = module_holding();
+	struct state_holding holding = module_holding(module);
 
 	if (module->taken[gpu])
 		return CUDA_SUCCESS;
 	if (state_take(gpu, &holding))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!variables_open(module, gpu)) {
+		state_give(gpu, &holding);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	__atomic_store_n(&module->taken[gpu], true, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
@@ -54,91 +103,72 @@ CUresult function_load(CUfunction function, unsigned gpu)
 
 void module_free(CUmodule module)
 {
-	struct state_holding holding = module_holding();
+	struct state_holding holding = module_holding(module);
 
 	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
+		if (module->variables[gpu]) {
+			memory_space_close(module->variables[gpu]);
+			free(module->variables[gpu]);
+		}
 		if (module->taken[gpu])
 			state_give(gpu, &holding);
 	}
-	for (unsigned i = 0; i < module->count; i++)
-		free(module->functions[i].name);
+	image_free(&module->image);
 	free(module->functions);
+	free(module->initial);
 	free(module);
 }
 
-static bool function_add(CUmodule module, const char *name, size_t length)
+/* The application may free the image after it is loaded, so the values are copied. */
+static bool initial_copy(CUmodule module)
 {
-	struct CUfunc_st *functions =
-		realloc(module->functions, (module->count + 1) * sizeof *functions);
+	const struct image *image = &module->image;
 
-	if (!functions)
-		return false;
-	module->functions = functions;
-	struct CUfunc_st *function = &functions[module->count];
-	function->name = strndup(name, length);
-	if (!function->name)
-		return false;
-	function->kind = OBJECT_FUNCTION;
-	function->module = module;
-	memset(function->block, 0, sizeof function->block);
-	function->parameter = 0;
-	function->spins = !strcmp(function->name, "spin_ns");
-	module->count++;
+	for (unsigned i = 0; i < image->variable_count; i++) {
+		const struct image_variable *variable = &image->variables[i];
+
+		if (!variable->initial.count)
+			continue;
+		if (!module->initial)
+			module->initial = calloc(1, image->variable_bytes);
+		if (!module->initial)
+			return false;
+		memcpy(module->initial + variable->offset, variable->initial.data,
+		       variable->initial.count);
+	}
 	return true;
 }
 
-/* PTX begins with comments and then .version; "spaces" here are all that may stand between words.
- */
-static const char *skip(const char *text)
+static bool functions_make(CUmodule module)
 {
-	for (;;) {
-		text += strspn(text, " \t\r\n");
-		const char *end = NULL;
-		if (!strncmp(text, "//", 2))
-			end = strchr(text, '\n');
-		else if (!strncmp(text, "/*", 2))
-			end = strstr(text + 2, "*/");
-		else
-			return text;
-		if (!end)
-			return text + strlen(text);
-		text = end + (*end == '\n' ? 1 : 2);
+	unsigned count = module->image.kernel_count;
+
+	module->functions = calloc(count ? count : 1, sizeof *module->functions);
+	if (!module->functions)
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		module->functions[i] = (struct CUfunc_st){
+			.kind = OBJECT_FUNCTION,
+			.kernel = &module->image.kernels[i],
+			.module = module,
+			.spins = !strcmp(module->image.kernels[i].name, "spin_ns"),
+			.carveout_pct = -1,
+		};
 	}
+	return true;
 }
 
-static CUresult parse(CUmodule module, const char *ptx)
-{
-	static const char entry[] = ".entry";
-	static const char name_characters[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$";
-
-	ptx = skip(ptx);
-	if (strncmp(ptx, ".version", 8))
-		return CUDA_ERROR_INVALID_IMAGE;
-	while (*ptx) {
-		if (strncmp(ptx, entry, sizeof entry - 1) ||
-		    strchr(name_characters, ptx[sizeof entry - 1])) {
-			ptx = skip(ptx + 1);
-			continue;
-		}
-		ptx = skip(ptx + sizeof entry - 1);
-		size_t length = strspn(ptx, name_characters);
-		if (!length)
-			return CUDA_ERROR_INVALID_PTX;
-		if (!function_add(module, ptx, length))
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		ptx = skip(ptx + length);
-	}
-	return CUDA_SUCCESS;
-}
-
-CUresult module_make(const char *image, CUmodule *ret_module)
+CUresult module_make(const void *image, size_t bytes, CUmodule *ret_module)
 {
 	CUmodule module = calloc(1, sizeof *module);
 
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult result = parse(module, image);
+	CUresult result = bytes == IMAGE_UNSIZED
+				  ? image_read_unsized(image, CAPABILITY, &module->image)
+				  : image_read(image, bytes, CAPABILITY, &module->image);
+	if (!result && (!functions_make(module) || !initial_copy(module)))
+		result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (result) {
 		module_free(module);
 		return result;
@@ -148,10 +178,10 @@ CUresult module_make(const char *image, CUmodule *ret_module)
 }
 
 /* The modules of a green context are the primary one's. */
-static CUresult load_into(CUcontext context, CUmodule *ret_module, const char *image)
+static CUresult load_into(CUcontext context, CUmodule *ret_module, const void *image, size_t bytes)
 {
 	CUmodule module;
-	CUresult result = module_make(image, &module);
+	CUresult result = module_make(image, bytes, &module);
 
 	if (result)
 		return result;
@@ -177,7 +207,7 @@ static CUresult load(const char *function, CUmodule *ret_module, const void *ima
 
 	if (result)
 		return result;
-	return ret_module && image ? load_into(context, ret_module, image)
+	return ret_module && image ? load_into(context, ret_module, image, IMAGE_UNSIZED)
 				   : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -195,43 +225,57 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
 	return load(__func__, module, image);
 }
 
-/* Any other form of code is refused by the parser, as one for another GPU would be. */
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
 	return load(__func__, module, fatCubin);
 }
 
-CUresult module_read(const char *path, char **ret_text)
+CUresult module_read(const char *path, char **ret_image, size_t *ret_bytes)
 {
 	FILE *file = fopen(path, "re");
-	size_t size = 0;
+	size_t bytes = 0, room = 0, got = 1;
+	char *image = NULL;
 
 	if (!file)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	*ret_text = NULL;
-	ssize_t length = getdelim(ret_text, &size, 0, file);
+	while (got) {
+		if (bytes == room) {
+			room = room ? 2 * room : 1 << 16;
+			char *bigger = realloc(image, room);
+
+			if (!bigger)
+				break;
+			image = bigger;
+		}
+		got = fread(image + bytes, 1, room - bytes, file);
+		bytes += got;
+	}
 	fclose(file);
-	if (length > 0)
+	if (!got && bytes) {
+		*ret_image = image;
+		*ret_bytes = bytes;
 		return CUDA_SUCCESS;
-	free(*ret_text);
-	return CUDA_ERROR_INVALID_IMAGE;
+	}
+	free(image);
+	return got ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
-	char *text;
+	size_t bytes;
+	char *image;
 
 	if (result)
 		return result;
 	if (!module || !fname)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = module_read(fname, &text);
+	result = module_read(fname, &image, &bytes);
 	if (result)
 		return result;
-	result = load_into(context, module, text);
-	free(text);
+	result = load_into(context, module, image, bytes);
+	free(image);
 	return result;
 }
 
@@ -276,11 +320,46 @@ CUresult cuModuleUnload(CUmodule hmod)
 
 CUfunction module_function(CUmodule module, const char *name)
 {
-	for (unsigned i = 0; i < module->count; i++) {
-		if (!strcmp(module->functions[i].name, name))
+	for (unsigned i = 0; i < module->image.kernel_count; i++) {
+		if (!strcmp(module->image.kernels[i].name, name))
 			return &module->functions[i];
 	}
 	return NULL;
+}
+
+unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most)
+{
+	for (unsigned i = 0; i < module->image.kernel_count && i < most; i++)
+		functions[i] = &module->functions[i];
+	return module->image.kernel_count;
+}
+
+CUresult module_variable(CUmodule module, unsigned gpu, const char *name, CUdeviceptr *ret_address,
+			 size_t *ret_bytes)
+{
+	for (unsigned i = 0; i < module->image.variable_count; i++) {
+		const struct image_variable *variable = &module->image.variables[i];
+
+		if (strcmp(variable->name, name))
+			continue;
+		if (ret_address)
+			*ret_address = module->variables[gpu]->address + variable->offset;
+		if (ret_bytes)
+			*ret_bytes = variable->bytes;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+unsigned module_binary_version(CUmodule module)
+{
+	return module->image.binary_version ? module->image.binary_version : CAPABILITY;
+}
+
+unsigned module_ptx_version(CUmodule module)
+{
+	return module->image.ptx_version ? module->image.ptx_version
+					 : module_binary_version(module);
 }
 
 static CUresult function_find_locked(CUcontext context, CUmodule module, const char *name,
@@ -295,20 +374,44 @@ static CUresult function_find_locked(CUcontext context, CUmodule module, const c
 	return CUDA_SUCCESS;
 }
 
-/* No variables are read from PTX, so there is none. */
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+static CUresult variable_get(const char *function, CUmodule module, const char *name,
+			     CUdeviceptr *ret_address, size_t *ret_bytes)
 {
 	CUcontext context;
-	CUresult result = enter_context(__func__, &context);
+	CUresult result = enter_context(function, &context);
 
 	if (result)
 		return result;
-	if ((!dptr && !bytes) || !name)
+	if ((!ret_address && !ret_bytes) || !name)
 		return CUDA_ERROR_INVALID_VALUE;
 	contexts_lock();
-	bool known = module_find_locked(context, hmod) || handle_is(hmod, HANDLE_MODULE);
+	if (module_find_locked(context, module) || handle_is(module, HANDLE_MODULE))
+		result = module_take(module, context->gpu);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	if (!result)
+		result = module_variable(module, context->gpu, name, ret_address, ret_bytes);
 	contexts_unlock();
-	return known ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+	return result;
+}
+
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
+{
+	return variable_get(__func__, hmod, name, dptr, bytes);
+}
+
+CUresult cuModuleGetGlobal(CUdeviceptr_v1 *dptr, unsigned int *bytes, CUmodule hmod,
+			   const char *name)
+{
+	CUdeviceptr address;
+	size_t length;
+	CUresult result = variable_get(__func__, hmod, name, &address, &length);
+
+	if (!result && dptr)
+		*dptr = (CUdeviceptr_v1)address;
+	if (!result && bytes)
+		*bytes = (unsigned)length;
+	return result;
 }
 
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
@@ -334,18 +437,51 @@ CUresult cuFuncLoad(CUfunction function)
 	return result ? result : function_load(function, context->gpu);
 }
 
-CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod)
 {
-	const unsigned max_threads_per_block = 0, attributes_end = 16;
 	CUcontext context;
 	CUresult result = enter_context(__func__, &context);
 
 	if (result)
 		return result;
-	if (!pi || attrib >= attributes_end)
+	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!hfunc || hfunc->kind != OBJECT_FUNCTION)
-		return CUDA_ERROR_INVALID_HANDLE;
-	*pi = attrib == max_threads_per_block ? 1024 : 0;
+	contexts_lock();
+	if (module_find_locked(context, mod) || handle_is(mod, HANDLE_MODULE))
+		*count = module_functions(mod, NULL, 0);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	contexts_unlock();
+	return result;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+	CUcontext context;
+	CUresult result = enter_context(__func__, &context);
+
+	if (result)
+		return result;
+	if (!functions)
+		return CUDA_ERROR_INVALID_VALUE;
+	contexts_lock();
+	if (module_find_locked(context, mod) || handle_is(mod, HANDLE_MODULE))
+		module_functions(mod, functions, numFunctions);
+	else
+		result = CUDA_ERROR_INVALID_HANDLE;
+	contexts_unlock();
+	return result;
+}
+
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
+{
+	const char *wish = getenv("CUDA_MODULE_LOADING");
+	CUresult result = enter(__func__);
+
+	if (result)
+		return result;
+	if (!mode)
+		return CUDA_ERROR_INVALID_VALUE;
+	*mode = wish && !strcmp(wish, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
 	return CUDA_SUCCESS;
 }

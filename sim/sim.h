@@ -14,7 +14,8 @@
  *   region.c          addresses of device memory that memory.c does not know
  *   handle.c          which handles there are
  *   transfer.c        copies and fills                              (transfer_calls.c: their API)
- *   module.c          PTX, kernels;  library.c: of no context
+ *   module.c          code and its variables;  library.c: of no context;  kernel.c: kernels
+ *   image.h           what code images say (image.c, image_elf.c, image_ptx.c, image_unpack.c)
  *   green.c           shares of a GPU
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API,
  *                                                                    and launch_calls.c)
@@ -426,21 +427,45 @@ struct CUfunc_st {
 	/* What cuLaunch goes by; of who launches so, one thread at a time. */
 	unsigned block[3];
 	uint64_t parameter; /* the first */
-	char *name;
 	CUmodule module;
+	const struct image_kernel *kernel; /* image.h; the module's */
+	/* Attributes that the application may set; read and written without a lock. */
+	_Atomic int dynamic_shared_bytes; /* 0: as many as every kernel may have */
+	_Atomic int carveout_pct;         /* -1: the driver's choice */
+	_Atomic int cluster[3];           /* 0: not set */
+	_Atomic int cluster_big, cluster_policy;
 };
+
+enum {
+	SHARED_BYTES_DEFAULT = 48 << 10, /* of a block, static and dynamic */
+	SHARED_BYTES_MAX = 227 << 10,    /* of a block whose kernel was allowed to have more */
+	SHARED_BYTES_UNIT = 228 << 10,   /* of a multiprocessor */
+	SHARED_BYTES_RESERVED = 1 << 10, /* of each block, for the driver */
+	REGISTERS_UNIT = 64 << 10,       /* of a multiprocessor */
+	BLOCKS_UNIT = 32,
+	CLUSTER_BLOCKS_MAX = 8,
+};
+
+#define IMAGE_UNSIZED ((size_t)-1) /* for module_make: the image's headers say how long it is */
 
 void modules_close(CUcontext context);
 /* Of no context yet, and taking nothing. */
-CUresult module_make(const char *image, CUmodule *ret_module);
+CUresult module_make(const void *image, size_t bytes, CUmodule *ret_module);
 void module_free(CUmodule module); /* gives back all that it has taken */
 /* Takes what it costs on that GPU, once; contexts lock. */
 CUresult module_take(CUmodule module, unsigned gpu);
 /* Likewise what the function is of; not with the contexts lock. */
 CUresult function_load(CUfunction function, unsigned gpu);
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
-/* A file's text, to be freed. */
-CUresult module_read(const char *path, char **ret_text);
+/* Writes at most so many handles; how many there are. */
+unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most);
+/* A variable's address on a GPU that the module was taken on, and its size; either may be NULL. */
+CUresult module_variable(CUmodule module, unsigned gpu, const char *name, CUdeviceptr *ret_address,
+			 size_t *ret_bytes);
+unsigned module_binary_version(CUmodule module); /* 90: compute capability 9.0 */
+unsigned module_ptx_version(CUmodule module);
+/* A file's contents, to be freed. */
+CUresult module_read(const char *path, char **ret_image, size_t *ret_bytes);
 
 /* ---- context.c */
 

@@ -37,8 +37,9 @@ awk '/^typedef struct [A-Za-z0-9_]+ [A-Za-z0-9_]+;/ { next }
     /^typedef .*;/ || /^}.*;/ {
         sub(/;.*/, "")
         sub(/^}/, "typedef *")
+        sub(/\)\(.*/, "") # the parameters of a pointer to a function
         gsub(/,/, " ")
-        for (i = ($1 $2 == "typedef*") ? 3 : NF; i <= NF; i++) { gsub(/\*/, "", $i); print $i }
+        for (i = ($1 $2 == "typedef*") ? 3 : NF; i <= NF; i++) { gsub(/[(*]/, "", $i); print $i }
     }' "$api/${library}_abi.h" >"$work/types"
 [ -s "$work/types" ] || fail "found no types in ${library}_abi.h"
 while read -r type; do
