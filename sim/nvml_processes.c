@@ -158,8 +158,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 					  store_detail));
 }
 
-/* -- utilization: samples of this moment --------------------------------------------------------
- */
+/* -- utilization: of the last second, as the timeline has it -- */
 
 static uint64_t now_us(void)
 {
@@ -174,7 +173,7 @@ static void store_sample(void *infos, unsigned i, const struct state_process *pr
 	((nvmlProcessUtilizationSample_t *)infos)[i] = (nvmlProcessUtilizationSample_t){
 		.pid = process->pid,
 		.timeStamp = now_us(),
-		.smUtil = process->pid % 100,
+		.smUtil = process->busy_pct,
 	};
 }
 
@@ -183,7 +182,7 @@ static void store_info(void *infos, unsigned i, const struct state_process *proc
 	((nvmlProcessUtilizationInfo_v1_t *)infos)[i] = (nvmlProcessUtilizationInfo_v1_t){
 		.pid = process->pid,
 		.timeStamp = now_us(),
-		.smUtil = process->pid % 100,
+		.smUtil = process->busy_pct,
 	};
 }
 
@@ -229,21 +228,16 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 					procesesUtilInfo->lastSeenTimeStamp, store_info));
 }
 
-/* The GPU's, as much as the processes on it use, and at most all of it. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	static struct state_process list[PROCESSES_MAX]; /* the lock */
 	nvmlReturn_t result = nvml_enter(__func__);
-	unsigned gpu, sum = 0;
+	unsigned gpu;
 
 	if (result)
 		return result;
 	if (!nvml_gpu(device, utilization, &gpu))
 		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
-	unsigned count = processes_get(COMPUTE, gpu, list);
-	for (unsigned i = 0; i < count; i++)
-		sum += list[i].pid % 100;
-	*utilization = (nvmlUtilization_t){.gpu = sum < 100 ? sum : 100};
+	*utilization = (nvmlUtilization_t){.gpu = state_busy_pct(gpu)};
 	return nvml_leave(NVML_SUCCESS);
 }
 
@@ -279,7 +273,7 @@ nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
 	for (unsigned i = 0; i < count; i++) {
 		if (list[i].pid != pid)
 			continue;
-		*stats = (nvmlAccountingStats_t){.gpuUtilization = pid % 100,
+		*stats = (nvmlAccountingStats_t){.gpuUtilization = list[i].busy_pct,
 						 .maxMemoryUsage = list[i].memory_bytes,
 						 .isRunning = 1};
 		return nvml_leave(NVML_SUCCESS);

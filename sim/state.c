@@ -13,9 +13,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "pids.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now); /* as timeline_now() */
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static bool slot_used(const struct slot *slot)
 {
@@ -90,6 +99,7 @@ int state_claim(void)
 			atomic_store(&state_machine->slots_seen, i + 1);
 		pids_record(config_get()->state_path, i);
 		atomic_store(&slot->pid_space, pids_space());
+		atomic_store(&slot->claimed_ns, now_ns());
 		atomic_store(&slot->pid, (uint32_t)getpid());
 		state_own = slot;
 	}
@@ -174,6 +184,48 @@ uint64_t state_used_bytes(unsigned gpu)
 	return used;
 }
 
+/* What of the period the slot's work had. */
+static uint64_t busy_in(const struct slot *slot, unsigned gpu, uint64_t period)
+{
+	uint64_t word = atomic_load(&slot->shares[gpu].busy[period % BUSY_PERIODS]);
+
+	if ((uint32_t)(word >> 32) != (uint32_t)period ||
+	    period < atomic_load(&slot->claimed_ns) / BUSY_PERIOD_NS)
+		return 0;
+	return (uint32_t)word;
+}
+
+/* Of the periods before the present one, which are over. */
+static uint64_t busy_ns(const struct slot *slot, unsigned gpu)
+{
+	uint64_t present = now_ns() / BUSY_PERIOD_NS, busy = 0;
+
+	for (unsigned i = 1; i <= BUSY_WINDOW && i <= present; i++)
+		busy += busy_in(slot, gpu, present - i);
+	return busy;
+}
+
+static unsigned percent(uint64_t busy)
+{
+	uint64_t window = (uint64_t)BUSY_WINDOW * BUSY_PERIOD_NS;
+
+	return busy < window ? (unsigned)((busy * 100 + window / 2) / window) : 100;
+}
+
+unsigned state_busy_pct(unsigned gpu)
+{
+	uint64_t busy = 0;
+
+	state_lock();
+	state_reap_locked();
+	for (unsigned i = 0; i < state_slots_seen(); i++) {
+		if (slot_used(&state_machine->slots[i]))
+			busy += busy_ns(&state_machine->slots[i], gpu);
+	}
+	state_unlock();
+	return percent(busy);
+}
+
 unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max)
 {
 	unsigned count = 0;
@@ -194,6 +246,7 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 			ret_processes[count].pid = pid;
 			ret_processes[count].memory_bytes = atomic_load(&share->memory_bytes) +
 							    state_objects_paid_locked(gpu, i);
+			ret_processes[count].busy_pct = percent(busy_ns(slot, gpu));
 		}
 		count++;
 	}
@@ -209,6 +262,32 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value)
 		;
 }
 
+static void busy_add(_Atomic uint64_t *word, uint64_t period, uint64_t add_ns)
+{
+	uint64_t seen = atomic_load(word), next;
+
+	do {
+		uint64_t before = (uint32_t)(seen >> 32) == (uint32_t)period ? (uint32_t)seen : 0;
+
+		next = (uint64_t)(uint32_t)period << 32 | (before + add_ns);
+	} while (!atomic_compare_exchange_weak(word, &seen, next));
+}
+
+/* Writes down when the GPU does this process's work. */
+static void busy_record(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t last = now_ns() / BUSY_PERIOD_NS + BUSY_PERIODS - BUSY_WINDOW - 1;
+
+	while (from_ns < to_ns && from_ns / BUSY_PERIOD_NS < last) {
+		uint64_t period = from_ns / BUSY_PERIOD_NS, end = (period + 1) * BUSY_PERIOD_NS;
+
+		end = end < to_ns ? end : to_ns;
+		busy_add(&state_own->shares[gpu].busy[period % BUSY_PERIODS], period,
+			 end - from_ns);
+		from_ns = end;
+	}
+}
+
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 {
 	_Atomic uint64_t *busy = &state_machine->busy_until_ns[gpu];
@@ -220,5 +299,6 @@ uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 			return end;
 		raise_to(&state_own->shares[gpu].queued_until_ns, end);
 	} while (!atomic_compare_exchange_weak(busy, &seen, end));
+	busy_record(gpu, end - duration_ns, end);
 	return end;
 }

@@ -19,6 +19,7 @@ struct state_holding {
 struct state_process {
 	unsigned pid; /* in the pid namespace of who asks */
 	uint64_t memory_bytes;
+	unsigned busy_pct; /* of the last second, in which the GPU did its work */
 };
 
 /*
@@ -45,6 +46,9 @@ uint64_t state_used_bytes(unsigned gpu);
 /* The living processes with a context on the GPU that are in this one's pid namespace: how many,
  * and the first `max` of them. */
 unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsigned max);
+
+/* The part of the last second in which the GPU was at work for anybody, 0 to 100. */
+unsigned state_busy_pct(unsigned gpu);
 
 /*
  * Queues work on the GPU, behind all that is queued, to begin at not_before_ns at the earliest;

@@ -31,6 +31,9 @@ enum {
 	LOCK_SLOT = 16,
 	LOCK_OBJECT = LOCK_SLOT + SLOTS,
 	HOLDER_WORDS = SLOTS / 64,
+	BUSY_PERIOD_NS = 1 << 26, /* 67 ms */
+	BUSY_PERIODS = 512,       /* 34 s: work that is queued for later than that is not counted */
+	BUSY_WINDOW = 15,         /* periods in what NVML says: a second */
 };
 
 #define NOBODY UINT32_MAX
@@ -38,11 +41,15 @@ enum {
 struct share {
 	_Atomic uint64_t memory_bytes, managed_bytes, hidden_bytes, contexts;
 	_Atomic uint64_t queued_until_ns; /* end of the last work that the process queued */
+	/* How long its work has the GPU in each period of BUSY_PERIOD_NS: the period's number in
+	 * the upper half, nanoseconds in the lower. A ring. */
+	_Atomic uint64_t busy[BUSY_PERIODS];
 };
 
 struct slot {
-	_Atomic uint32_t pid;       /* 0: free. Set last when a slot is claimed, cleared first */
-	_Atomic uint64_t pid_space; /* of which pid namespace it is: pids_space() */
+	_Atomic uint32_t pid;        /* 0: free. Set last when a slot is claimed, cleared first */
+	_Atomic uint64_t pid_space;  /* of which pid namespace it is: pids_space() */
+	_Atomic uint64_t claimed_ns; /* what `busy` says of earlier periods is another process's */
 	struct share shares[SIM_GPUS_MAX];
 };
 
