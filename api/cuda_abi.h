@@ -69,9 +69,15 @@ typedef unsigned int CUmoduleLoadingMode;
 typedef unsigned int CUfunctionLoadingState;
 typedef unsigned int CUfunc_cache;
 typedef unsigned int CUsharedconfig;
+typedef unsigned int CUdevice_P2PAttribute;
+typedef unsigned int CUmem_range_attribute;
+typedef unsigned long long CUtexObject;
+typedef unsigned long long CUsurfObject;
 typedef unsigned int CUdriverProcAddressQueryResult; /* CU_GET_PROC_ADDRESS_SUCCESS … */
 
 typedef size_t (*CUoccupancyB2DSize)(int blockSize);
+typedef void (*CUhostFn)(void *userData);
+typedef void (*CUstreamCallback)(CUstream hStream, CUresult status, void *userData);
 
 typedef struct CUuuid_st {
 	char bytes[16];
@@ -261,6 +267,19 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
 	CUkernel kern;
 	CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct CUDA_RESOURCE_DESC_st {
+	unsigned int resType;
+	void *resource[16]; /* a union; its first member is the array, or the address */
+	unsigned int flags;
+} CUDA_RESOURCE_DESC;
+
+typedef struct CUDA_TEXTURE_DESC_st {
+	unsigned int modes[6]; /* of addresses and filters, flags, anisotropy */
+	unsigned int rest[20];
+} CUDA_TEXTURE_DESC;
+
+typedef struct CUDA_RESOURCE_VIEW_DESC_st CUDA_RESOURCE_VIEW_DESC; /* passed through unread */
 
 typedef struct CUlaunchAttribute_st CUlaunchAttribute; /* passed through unread */
 

@@ -38,6 +38,7 @@ struct block {
 	size_t head_bytes;             /* 0: no head, or no longer */
 	uint64_t live;                 /* allocations in it, the head included */
 	uint64_t managed_bytes;        /* of managed memory, what the GPU holds */
+	struct memory_advice advice;   /* likewise, what it was advised and where it was moved */
 	struct block *next, *previous; /* of its heap */
 };
 
@@ -230,6 +231,7 @@ static struct block *block_open(CUcontext context, enum block_kind kind, size_t 
 	if (!block)
 		return NULL;
 	*block = (struct block){.context = context, .kind = kind, .head_bytes = head_bytes};
+	block->advice = (struct memory_advice){.preferred = NOWHERE, .prefetched = NOWHERE};
 	block->granules = head_bytes ? (head_bytes - 1) / GRANULE_BYTES + 1 : 1;
 	block->live = head_bytes ? 1 : 0;
 	if (!block_take(block)) {
@@ -491,4 +493,35 @@ CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offs
 	}
 	pthread_mutex_unlock(&lock);
 	return result;
+}
+
+/* The managed allocation that the whole range lies in; NULL: none. */
+static struct block *managed_at_locked(uint64_t address, size_t bytes)
+{
+	const struct granule *granule = map_at(address, false);
+	struct block *block = granule ? granule->block : NULL;
+
+	if (!block || block->kind != BLOCK_MANAGED || !bytes)
+		return NULL;
+	uint64_t offset = address - block->address;
+	return offset < block->head_bytes && bytes <= block->head_bytes - offset ? block : NULL;
+}
+
+bool memory_advice_get(uint64_t address, size_t bytes, struct memory_advice *ret_advice)
+{
+	pthread_mutex_lock(&lock);
+	const struct block *block = managed_at_locked(address, bytes);
+	if (block)
+		*ret_advice = block->advice;
+	pthread_mutex_unlock(&lock);
+	return block != NULL;
+}
+
+void memory_advice_set(uint64_t address, size_t bytes, const struct memory_advice *advice)
+{
+	pthread_mutex_lock(&lock);
+	struct block *block = managed_at_locked(address, bytes);
+	if (block)
+		block->advice = *advice;
+	pthread_mutex_unlock(&lock);
 }

@@ -7,7 +7,6 @@
 enum {
 	PITCH_BYTES = 512,
 	ELEMENT_MAX_BYTES = 16,
-	CU_DEVICE_CPU = -1,
 };
 
 static CUresult allocate(const char *function, const void *out, size_t bytes, enum block_kind kind,
@@ -56,23 +55,6 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 	if (!result)
 		*dptr = address;
 	return result;
-}
-
-/* Looked through, and not followed: what is managed stays where it was put. */
-CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device)
-{
-	struct memory_range range;
-	unsigned gpu;
-	CUresult result = enter(__func__);
-
-	if (result)
-		return result;
-	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY ||
-	    !count || !memory_find(devPtr, &range) || range.kind != BLOCK_MANAGED ||
-	    count > range.address + range.bytes - devPtr)
-		return CUDA_ERROR_INVALID_VALUE;
-	return device == CU_DEVICE_CPU || device_gpu(device, &gpu) ? CUDA_SUCCESS
-								   : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult allocate_pitch(const char *function, const void *out, size_t width, size_t height,

@@ -5,6 +5,8 @@
  *   device.c          which GPUs this process sees, and what they are like
  *   context.c         contexts, primary ones, each thread's stack   (context_calls.c: their API)
  *   memory.c, page.c  what the driver hands out and what it costs   (memory_calls.c: their API)
+ *   advice.c          where managed memory should be;  peer.c: other GPUs' memory
+ *   stream_calls.c    more of streams: what waits, and what they are;  texture.c: and surfaces
  *   memory_host.c     page-locked host memory, and what a pointer points to
  *   pool.c            stream-ordered memory; pool_list.c: its pools (pool_calls.c: its API);
  *                     pool_share.c: those of other processes
@@ -149,6 +151,20 @@ struct memory_range {
 	uint64_t address;
 	size_t bytes;
 };
+
+#define NOWHERE ((CUmemLocation){CU_MEM_LOCATION_TYPE_INVALID, 0})
+
+/* Of a managed allocation as a whole. Nothing is moved. */
+struct memory_advice {
+	bool read_mostly;
+	CUmemLocation preferred, prefetched; /* NOWHERE: never said */
+	uint32_t accessed_by;                /* a bit a device of this process */
+	bool accessed_by_host;
+};
+
+/* False unless the range lies in one managed allocation. */
+bool memory_advice_get(uint64_t address, size_t bytes, struct memory_advice *ret_advice);
+void memory_advice_set(uint64_t address, size_t bytes, const struct memory_advice *advice);
 
 /* Address space, zeroed when touched, aligned to a power of two of at least a granule; 0 if there
  * is none. */
@@ -295,6 +311,8 @@ enum handle_kind {
 	HANDLE_MODULE, /* a library's; those of contexts are in their lists */
 	HANDLE_RESOURCES,
 	HANDLE_GREEN,
+	HANDLE_TEXTURE, /* struct texture, of texture.c; and surfaces */
+	HANDLE_SURFACE,
 };
 
 bool handle_add(const void *object, enum handle_kind kind);
@@ -375,6 +393,7 @@ struct CUstream_st {
 	_Atomic uint32_t kind; /* OBJECT_STREAM while it exists */
 	unsigned flags;
 	_Atomic(CUcontext) context;
+	int priority;
 	struct CUstream_st *next; /* in the free list */
 	_Atomic uint64_t thread;  /* whose per-thread default stream it is, 0 if nobody's */
 	_Atomic uint64_t done_at_ns;
@@ -394,6 +413,10 @@ enum {
 	OBJECT_STREAM = 0x6d727473,
 	OBJECT_EVENT = 0x746e7665,
 	OBJECT_FUNCTION = 0x636e7566,
+};
+
+enum {
+	STREAM_PRIORITY_GREATEST = -5, /* the least is 0 */
 };
 
 uint64_t timeline_now(void);
@@ -486,6 +509,7 @@ struct CUctx_st {
 	uint64_t green_bytes; /* a green one's cost; a primary one's, what it has taken for them */
 	uint64_t green_used_bytes; /* and of that, for those that live */
 	CUmodule modules;
+	_Atomic uint32_t peers; /* a bit for each GPU whose memory may be used in it */
 	/* timeline.c's. */
 	struct CUstream_st legacy;   /* constant but for its time */
 	_Atomic uint64_t done_at_ns; /* everything in this context */

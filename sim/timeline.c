@@ -178,6 +178,7 @@ static CUresult stream_create_locked(CUcontext context, unsigned flags, uint64_t
 	stream->context = context;
 	stream->flags = flags;
 	stream->thread = thread;
+	stream->priority = 0;
 	stream->done_at_ns = 0;
 	atomic_store(&stream->kind, OBJECT_STREAM);
 	*ret_stream = stream;

@@ -57,8 +57,15 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
-	(void)priority; /* the timeline is first come first served */
-	return create_stream(__func__, phStream, flags);
+	CUresult result = create_stream(__func__, phStream, flags);
+
+	/* Kept, but the timeline is first come first served. */
+	if (!result)
+		(*phStream)->priority = priority > 0 ? 0
+					: priority < STREAM_PRIORITY_GREATEST
+						? STREAM_PRIORITY_GREATEST
+						: priority;
+	return result;
 }
 
 static CUresult destroy_stream(const char *function, CUstream hStream)
@@ -197,6 +204,17 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
 CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 {
 	return record(__func__, hEvent, hStream, true);
+}
+
+/* The flag makes an external node of a captured record, which makes no difference here. */
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+	return record(__func__, flags > 1 ? NULL : hEvent, hStream, false);
+}
+
+CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+	return record(__func__, flags > 1 ? NULL : hEvent, hStream, true);
 }
 
 /* Behind all that the context's streams have, in the way of none. */

@@ -150,6 +150,8 @@ PLAIN(cuMemcpyDtoA, TO_ARRAY(CUdeviceptr_v1, unsigned), copy, array(to), device(
 PLAIN_2(cuMemcpyDtoA_v2, TO_ARRAY(CUdeviceptr, size_t), copy, array(to), device(from), bytes)
 PLAIN(cuMemcpyAtoD, FROM_ARRAY(CUdeviceptr_v1, unsigned), copy, device(to), array(from), bytes)
 PLAIN_2(cuMemcpyAtoD_v2, FROM_ARRAY(CUdeviceptr, size_t), copy, device(to), array(from), bytes)
+PLAIN_2(cuMemcpyHtoA_v2, TO_ARRAY(const void *, size_t), copy, array(to), host(from), bytes)
+PLAIN_2(cuMemcpyAtoH_v2, FROM_ARRAY(void *, size_t), copy, host(to), array(from), bytes)
 PLAIN(cuMemcpyAtoA, ARRAYS(unsigned), copy, array(to), array(from), bytes)
 PLAIN_2(cuMemcpyAtoA_v2, ARRAYS(size_t), copy, array(to), array(from), bytes)
 

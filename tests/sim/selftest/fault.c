@@ -39,7 +39,7 @@ static const char *const cuda_rows[] = {
 #define CU_CALL(name, class, parameters)            #name,
 #define CU_SIM(name, class, parameters)             #name,
 #include "cuda.def"
-	"cuSurfObjectCreate", "cuTexObjectCreate", /* stubs */
+	"cuTexRefCreate", "cuTexRefDestroy", /* stubs */
 };
 
 static const char *const nvml_rows[] = {
@@ -67,7 +67,7 @@ static void obeys(void *argument)
 /* What is not implemented says so, also before cuInit. */
 static void test_stub(void)
 {
-	CUresult (*stub)(void) = (CUresult(*)(void))dlsym(RTLD_DEFAULT, "cuTexObjectCreate");
+	CUresult (*stub)(void) = (CUresult(*)(void))dlsym(RTLD_DEFAULT, "cuTexRefCreate");
 
 	CHECK(stub);
 	CHECK_EQ(stub(), CUDA_ERROR_NOT_SUPPORTED);

@@ -1,0 +1,236 @@
+/*
+ * More of the driver's functions about streams: waiting for events, functions of the host, copies
+ * between devices, and what a stream is.
+ *
+ * A function of the host is called by the thread that queues it, after that has waited for the
+ * stream. The order is the stream's, but the caller is held up, which no real driver does.
+ */
+#include "sim.h"
+
+#define TWICE(name, parameters, call, ...)                 \
+	CUresult name parameters                           \
+	{                                                  \
+		return call(__func__, false, __VA_ARGS__); \
+	}                                                  \
+	CUresult name##_ptsz parameters                    \
+	{                                                  \
+		return call(__func__, true, __VA_ARGS__);  \
+	}
+
+static CUresult enter_stream(const char *function, bool per_thread, CUstream handle,
+			     CUstream *ret_stream)
+{
+	CUcontext context;
+	CUresult result = enter_context(function, &context);
+
+	return result ? result : stream_resolve(context, handle, per_thread, ret_stream);
+}
+
+/* A stream cannot join another's capture yet. */
+static CUresult wait_event(const char *function, bool per_thread, CUstream handle, CUevent event,
+			   unsigned flags)
+{
+	CUstream stream;
+	bool capturing;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!event || atomic_load(&event->kind) != OBJECT_EVENT)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (flags > 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = capture_enter(stream, &capturing);
+	if (result)
+		return result;
+	if (capturing != atomic_load(&event->captured))
+		return capturing ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_NOT_SUPPORTED;
+	if (!capturing)
+		stream_mark(stream, atomic_load(&event->at_ns));
+	return CUDA_SUCCESS;
+}
+
+TWICE(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned int Flags), wait_event,
+      hStream, hEvent, Flags)
+
+static CUresult host_wait(const char *function, bool per_thread, CUstream handle, const void *call)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (!result && !call)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		result = capture_refuse(stream);
+	if (!result)
+		timeline_sleep_until(stream_ready_at(stream));
+	return result;
+}
+
+static CUresult host_call(const char *function, bool per_thread, CUstream handle, CUhostFn call,
+			  void *data)
+{
+	CUresult result = host_wait(function, per_thread, handle, (const void *)(uintptr_t)call);
+
+	if (!result)
+		call(data);
+	return result;
+}
+
+TWICE(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData), host_call, hStream, fn,
+      userData)
+
+static CUresult callback_call(const char *function, bool per_thread, CUstream handle,
+			      CUstreamCallback call, void *data, unsigned flags)
+{
+	CUresult result = host_wait(function, per_thread, handle,
+				    flags ? NULL : (const void *)(uintptr_t)call);
+
+	if (!result)
+		call(handle, CUDA_SUCCESS, data);
+	return result;
+}
+
+TWICE(cuStreamAddCallback,
+      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+      callback_call, hStream, callback, userData, flags)
+
+/* Managed memory is everybody's here. */
+static CUresult attach(const char *function, bool per_thread, CUstream handle, uint64_t address,
+		       size_t bytes, unsigned flags)
+{
+	struct memory_advice advice;
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!memory_advice_get(address, bytes ? bytes : 1, &advice) ||
+	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+	     flags != CU_MEM_ATTACH_SINGLE))
+		return CUDA_ERROR_INVALID_VALUE;
+	return capture_refuse(stream);
+}
+
+TWICE(cuStreamAttachMemAsync,
+      (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags), attach, hStream,
+      dptr, length, flags)
+
+static CUresult get_flags(const char *function, bool per_thread, CUstream handle,
+			  unsigned *ret_flags)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!ret_flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_flags = stream->flags;
+	return CUDA_SUCCESS;
+}
+
+TWICE(cuStreamGetFlags, (CUstream hStream, unsigned int *flags), get_flags, hStream, flags)
+
+static CUresult get_priority(const char *function, bool per_thread, CUstream handle,
+			     int *ret_priority)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!ret_priority)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_priority = stream->priority;
+	return CUDA_SUCCESS;
+}
+
+TWICE(cuStreamGetPriority, (CUstream hStream, int *priority), get_priority, hStream, priority)
+
+/* Its address, which no other living stream has. */
+static CUresult get_id(const char *function, bool per_thread, CUstream handle,
+		       unsigned long long *ret_id)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!ret_id)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_id = (uintptr_t)stream;
+	return CUDA_SUCCESS;
+}
+
+TWICE(cuStreamGetId, (CUstream hStream, unsigned long long *streamId), get_id, hStream, streamId)
+
+static CUresult get_device(const char *function, bool per_thread, CUstream handle,
+			   CUdevice *ret_device)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (result)
+		return result;
+	if (!ret_device)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_device = stream->context->device;
+	return CUDA_SUCCESS;
+}
+
+TWICE(cuStreamGetDevice, (CUstream hStream, CUdevice *device), get_device, hStream, device)
+
+/* -- between devices: addresses are the same in all contexts -- */
+
+static CUresult copy_peer(const char *function, CUstream stream, bool per_thread, uint64_t to,
+			  CUcontext to_context, uint64_t from, CUcontext from_context, size_t bytes)
+{
+	struct graph_work work = {
+		.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+		.target = {.address = to, .on_device = true},
+		.source = {.address = from, .on_device = true},
+		.bytes = bytes,
+		.rows = 1,
+		.slices = 1,
+	};
+	CUresult result = CUDA_SUCCESS;
+
+	if ((to_context && !context_known(to_context)) ||
+	    (from_context && !context_known(from_context)))
+		result = CUDA_ERROR_INVALID_CONTEXT;
+	if (result) {
+		CUresult entered = enter(function);
+
+		return entered ? entered : result;
+	}
+	return transfer_submit(function, stream, per_thread, &work);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+		      CUcontext srcContext, size_t ByteCount)
+{
+	return copy_peer(__func__, NULL, false, dstDevice, dstContext, srcDevice, srcContext,
+			 ByteCount);
+}
+
+CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+			   CUcontext srcContext, size_t ByteCount)
+{
+	return copy_peer(__func__, NULL, true, dstDevice, dstContext, srcDevice, srcContext,
+			 ByteCount);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+			   CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+	return copy_peer(__func__, hStream, false, dstDevice, dstContext, srcDevice, srcContext,
+			 ByteCount);
+}
+
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+				CUcontext srcContext, size_t ByteCount, CUstream hStream)
+{
+	return copy_peer(__func__, hStream, true, dstDevice, dstContext, srcDevice, srcContext,
+			 ByteCount);
+}
