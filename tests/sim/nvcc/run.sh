@@ -1,0 +1,70 @@
+#!/bin/sh
+# Code that nvcc made, in every form, on the simulated driver: alone and in a slice of 1 GiB.
+set -u
+: "${VGPU:?}" "${VGPU_LIBRARY:?}" "${LOAD:?}" "${SOURCES:?}" # from CMakeLists.txt
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+[ -x "$nvcc" ] || {
+    echo "skipped: there is no nvcc in \$NVCC, \$PATH or /usr/local/cuda/bin"
+    exit 77
+}
+root=$(mktemp -d) || exit 1
+trap 'rm -rf "$root"' EXIT
+export VGPU_STATE="$root/state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=8G
+unset LD_PRELOAD VGPU_POLICY CUDA_VISIBLE_DEVICES
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# make NAME OPTION...: kernels.cu into the file NAME
+make() {
+    file=$1
+    shift
+    "$nvcc" "$@" -o "$root/$file" "$SOURCES/kernels.cu" || fail "nvcc $*"
+}
+
+make cubin -arch=sm_90 -cubin
+make ptx -arch=compute_80 -ptx
+make fatbin -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code='[sm_90,compute_90]' -fatbin
+make lz4 -arch=compute_75 -Xfatbin -compress-mode=speed -fatbin
+make none -arch=compute_75 -Xfatbin -compress-mode=none -fatbin
+make zstd -arch=compute_75 -Xfatbin -compress-mode=size -fatbin
+
+# PTX has no initial values here, and says nothing of bounds and of shared memory.
+sorted() {
+    sed -e "s/threads=[0-9]* shared=[0-9]*/$1/" -e "s/first=.*/$2/" | LC_ALL=C sort
+}
+
+cat >"$root/expected" <<'EXPECTED'
+_Z5thirdIfEvPT_ threads=1024 shared=0 0+8
+counters bytes=20 first=0
+first threads=1024 shared=400 0+8 8+4 16+8
+second threads=256 shared=0 0+32 32+1
+started bytes=4 first=7
+weights bytes=36 first=3fc00000
+EXPECTED
+for form in cubin fatbin; do
+    "$LOAD" "$root/$form" >"$root/found" || fail "$form does not load"
+    LC_ALL=C sort "$root/found" | diff "$root/expected" - || fail "$form says something else"
+done
+sorted kernel variable <"$root/expected" >"$root/names"
+for form in ptx lz4 none zstd; do
+    [ "$form" != zstd ] || ldconfig -p 2>/dev/null | grep -q 'libzstd\.so\.1' || continue
+    "$LOAD" "$root/$form" >"$root/found" || fail "$form does not load"
+    sorted kernel variable <"$root/found" | diff "$root/names" - || fail "$form says something else"
+done
+
+found=$("$LOAD" --memory)
+[ "$found" = "total=8192 MiB 2GiB=0" ] || fail "without a slice: $found"
+found=$("$VGPU" run --memory 1G "$LOAD" "$root/fatbin" --memory | tail -n 1)
+[ "$found" = "total=1024 MiB 2GiB=2" ] || fail "in a slice of 1 GiB: $found"
+
+# NVIDIA's runtime gives up, and the simulator says why.
+for kind in static shared; do
+    "$nvcc" -cudart "$kind" -arch=sm_90 -o "$root/runtime" "$SOURCES/runtime.cu" || fail "nvcc -cudart $kind"
+    libraries=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64
+    LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$libraries" "$root/runtime" >"$root/found" 2>"$root/said"
+    grep -q cudaErrorSymbolNotFound "$root/found" || fail "the $kind runtime got $(cat "$root/found")"
+    grep -q 'private tables' "$root/said" || fail "the simulator does not say why the $kind runtime fails"
+done
