@@ -244,6 +244,14 @@ typedef struct CUDA_MEM_ALLOC_NODE_PARAMS_v1_st {
 	CUdeviceptr dptr;
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
+typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned int value;
+	unsigned int elementSize;
+	size_t width, height; /* elements, rows */
+} CUDA_MEMSET_NODE_PARAMS;
+
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 	cuuint64_t flags;
 	CUstream hUploadStream;

@@ -106,6 +106,32 @@ CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captu
 	return result ? result : capture_status(stream, captureStatus);
 }
 
+/* A capture is known by its stream, which has one at a time. */
+static CUresult capture_info(const char *function, CUstream handle, bool per_thread,
+			     CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id)
+{
+	CUstream stream;
+	CUresult result = enter_stream(function, handle, per_thread, ret_status, &stream);
+
+	if (!result)
+		result = capture_status(stream, ret_status);
+	if (!result && ret_id && *ret_status != CU_STREAM_CAPTURE_STATUS_NONE)
+		*ret_id = (uintptr_t)stream;
+	return result;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+				cuuint64_t *id_out)
+{
+	return capture_info(__func__, hStream, false, captureStatus_out, id_out);
+}
+
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+				     cuuint64_t *id_out)
+{
+	return capture_info(__func__, hStream, true, captureStatus_out, id_out);
+}
+
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
 	CUstream stream;

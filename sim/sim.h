@@ -21,13 +21,12 @@
  *   green.c           shares of a GPU
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API,
  *                                                                    and launch_calls.c)
- *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c: their API)
- *   graph_memory.c    what graphs allocate
- *   capture.c         streams that record instead                   (capture_calls.c: their API)
- *   procaddress.c     the index of everything exported              (stub.c: what does nothing)
- *   state.c           what all processes share: what each holds;  state_objects.c: what several do;
- *                     state_machine.c: the file and its locks
- *   config.c          the environment;  faults.c: which calls are to fail
+ *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c, graph_nodes.c:
+ * their API) graph_memory.c    what graphs allocate capture.c         streams that record instead
+ * (capture_calls.c: their API) procaddress.c     the index of everything exported (stub.c: what
+ * does nothing) state.c           what all processes share: what each holds;  state_objects.c: what
+ * several do; state_machine.c: the file and its locks config.c          the environment;  faults.c:
+ * which calls are to fail
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), arrays (array.c), virtual (virtual.c), memory (memory.c), the shared state's
@@ -269,6 +268,10 @@ CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 
 /* Does a copy or fill, at once. */
 CUresult transfer_do(const struct graph_work *work);
+/* What a node of a graph would do: how long it takes, or why it is refused. */
+CUresult transfer_prepare(struct graph_work *work);
+/* transfer_calls.c: what a descriptor asks for. */
+void transfer_describe(const CUDA_MEMCPY3D *what, struct graph_work *ret_work);
 /* Gives it to the stream. */
 CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
 			 struct graph_work *work);

@@ -141,6 +141,14 @@ static uint64_t duration(const struct graph_work *work)
 	return bytes * 1000 / config_get()->copy_mb_s + 1;
 }
 
+CUresult transfer_prepare(struct graph_work *work)
+{
+	if (!transfer_valid(work))
+		return CUDA_ERROR_INVALID_VALUE;
+	work->duration_ns = duration(work);
+	return CUDA_SUCCESS;
+}
+
 CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
 			 struct graph_work *work)
 {

@@ -176,6 +176,20 @@ static void side_move(struct transfer_side *side, size_t x, size_t y, size_t z)
 	side->address += x + y * side->pitch + z * side->slice;
 }
 
+void transfer_describe(const CUDA_MEMCPY3D *what, struct graph_work *ret_work)
+{
+	*ret_work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_MEMCPY};
+	ret_work->target = side(what->dstMemoryType, what->dstHost, what->dstDevice, what->dstArray,
+				what->dstPitch, what->dstHeight);
+	ret_work->source = side(what->srcMemoryType, what->srcHost, what->srcDevice, what->srcArray,
+				what->srcPitch, what->srcHeight);
+	side_move(&ret_work->target, what->dstXInBytes, what->dstY, what->dstZ);
+	side_move(&ret_work->source, what->srcXInBytes, what->srcY, what->srcZ);
+	ret_work->bytes = what->WidthInBytes;
+	ret_work->rows = what->Height;
+	ret_work->slices = what->Depth;
+}
+
 static CUresult copy_rows(const char *function, CUstream stream, bool per_thread,
 			  const CUDA_MEMCPY3D *what)
 {
@@ -184,17 +198,8 @@ static CUresult copy_rows(const char *function, CUstream stream, bool per_thread
 				  .rows = 1,
 				  .slices = 1}; /* from NULL */
 
-	if (what) {
-		work.target = side(what->dstMemoryType, what->dstHost, what->dstDevice,
-				   what->dstArray, what->dstPitch, what->dstHeight);
-		work.source = side(what->srcMemoryType, what->srcHost, what->srcDevice,
-				   what->srcArray, what->srcPitch, what->srcHeight);
-		side_move(&work.target, what->dstXInBytes, what->dstY, what->dstZ);
-		side_move(&work.source, what->srcXInBytes, what->srcY, what->srcZ);
-		work.bytes = what->WidthInBytes;
-		work.rows = what->Height;
-		work.slices = what->Depth;
-	}
+	if (what)
+		transfer_describe(what, &work);
 	return transfer_submit(function, stream, per_thread, &work);
 }
 

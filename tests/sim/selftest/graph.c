@@ -4,6 +4,7 @@
  */
 #include "selftest.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define MS selftest_ms
@@ -392,6 +393,49 @@ static void test_attributes(void)
 	CHECK_EQ(cuDeviceGraphMemTrim(7), CUDA_ERROR_INVALID_DEVICE);
 }
 
+/* A fill and a copy after it, that are done with each launch. */
+static void test_transfers(void)
+{
+	CUgraphNode fill, copy, roots[2], from[2], to[2];
+	CUgraph graph = graph_new();
+	CUgraphExec exec;
+	CUdeviceptr device;
+	char host[8] = "";
+	size_t count = 2;
+
+	CHECK_EQ(cuMemAlloc_v2(&device, 4096), CUDA_SUCCESS);
+	CUDA_MEMSET_NODE_PARAMS what = {device, 0, 0x4142, 2, 4, 1};
+	CUDA_MEMCPY3D how = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			     .srcDevice = device,
+			     .dstMemoryType = CU_MEMORYTYPE_HOST,
+			     .dstHost = host,
+			     .WidthInBytes = sizeof host,
+			     .Height = 1,
+			     .Depth = 1};
+	CHECK_EQ(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &how, NULL), CUDA_SUCCESS);
+	what.elementSize = 3;
+	CHECK_EQ(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &what, NULL),
+		 CUDA_ERROR_INVALID_VALUE);
+	how.srcDevice = 16;
+	CHECK_EQ(cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &how, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphGetRootNodes(graph, roots, &count), CUDA_SUCCESS);
+	CHECK(count == 1 && roots[0] == fill && !roots[1]);
+	count = 0;
+	CHECK_EQ(cuGraphGetEdges(graph, NULL, NULL, &count), CUDA_SUCCESS);
+	CHECK_EQ(count, 1);
+	CHECK_EQ(cuGraphGetEdges(graph, from, to, &count), CUDA_SUCCESS);
+	CHECK(from[0] == fill && to[0] == copy);
+	CHECK_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_EQ(host[0], 0);
+	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK(!memcmp(host, "BABABABA", 8));
+	CHECK_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+	CHECK_EQ(cuMemFree_v2(device), CUDA_SUCCESS);
+}
+
 static void test_all(void)
 {
 	CUmodule module;
@@ -402,6 +446,7 @@ static void test_all(void)
 	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
 	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
 	CHECK_EQ(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	test_transfers();
 	test_rounding();
 	test_peak();
 	test_sharing();
