@@ -64,7 +64,7 @@ found=$("$VGPU" run --memory 1G "$LOAD" "$root/fatbin" --memory | tail -n 1)
 for kind in static shared; do
     "$nvcc" -cudart "$kind" -arch=sm_90 -o "$root/runtime" "$SOURCES/runtime.cu" || fail "nvcc -cudart $kind"
     libraries=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64
-    LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$libraries" "$root/runtime" >"$root/found" 2>"$root/said"
+    LD_LIBRARY_PATH="$libraries:$LD_LIBRARY_PATH" "$root/runtime" >"$root/found" 2>"$root/said"
     grep -q cudaErrorSymbolNotFound "$root/found" || fail "the $kind runtime got $(cat "$root/found")"
     grep -q 'private tables' "$root/said" || fail "the simulator does not say why the $kind runtime fails"
 done
