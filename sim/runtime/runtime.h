@@ -33,7 +33,8 @@ extern struct rt_driver rt_driver;
 #define RT_PTDS(name, parameters, call)        \
 	RT_EXPORT cudaError_t name parameters; \
 	RT_EXPORT cudaError_t name##_ptds parameters;
-#define RT_OWN(name, result, parameters) RT_EXPORT result name parameters;
+#define RT_OWN(name, result, parameters)  RT_EXPORT result name parameters;
+#define RT_HOST(name, result, parameters) RT_EXPORT result name parameters;
 #include "runtime.def"
 
 /* driver.c: the driver, and the thread's context. */
