@@ -23,6 +23,10 @@ endforeach()
 set(home ${CMAKE_INSTALL_LIBDIR}/vgpu)
 set(demo COMPONENT demo EXCLUDE_FROM_ALL)
 install(TARGETS vgpu_sim_cuda vgpu_sim_nvml LIBRARY DESTINATION ${home}/sim NAMELINK_SKIP ${demo})
+# With the links for the linker, so that nvcc -L finds the simulated runtime.
+install(TARGETS vgpu_sim_runtime vgpu_sim_runtime_static
+  LIBRARY DESTINATION ${home}/sim ${demo}
+  ARCHIVE DESTINATION ${home}/sim ${demo})
 install(TARGETS demo_hog demo_outside RUNTIME DESTINATION ${home}/demo ${demo})
 install(TARGETS bench_shares RUNTIME DESTINATION ${home}/bench ${demo})
 install(PROGRAMS demo/demo.sh DESTINATION ${home}/demo ${demo})

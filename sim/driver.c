@@ -121,7 +121,7 @@ CUresult cuDriverGetVersion(int *driverVersion)
 static void runtime_refuse(void)
 {
 	fputs("vgpu-sim: a program with NVIDIA's CUDA runtime (libcudart) asks for the driver's "
-	      "private tables, which are not simulated: use the driver API (sim/README.md)\n",
+	      "private tables, which are not simulated: use the simulator's (sim/README.md)\n",
 	      stderr);
 }
 

@@ -16,6 +16,7 @@ typedef enum cudaError {
 
 /* Enumerations whose values the driver shares: only their size matters. */
 enum cudaLimit { RT_LIMIT_NONE };
+enum cudaSharedMemConfig { RT_SHARED_MEM_CONFIG_NONE };
 enum cudaFuncCache { RT_FUNC_CACHE_NONE };
 enum cudaFuncAttribute { RT_FUNC_ATTRIBUTE_NONE };
 enum cudaDeviceAttr { RT_DEVICE_ATTR_NONE };

@@ -125,6 +125,10 @@ static void host_code(void)
 	CHECK_EQ(cudaEventElapsedTime(&ms, start, end), cudaSuccess);
 	CHECK_EQ(ms >= 50.0F && ms < 500.0F, 1);
 	/* The thread's stream is not the legacy null stream. */
+	unsigned long long legacy, own;
+	CHECK_EQ(cudaStreamGetId(NULL, &legacy), cudaSuccess);
+	CHECK_EQ(cudaStreamGetId_ptsz(NULL, &own), cudaSuccess);
+	CHECK_EQ(legacy != own, 1);
 	spin(200000000, NULL, true);
 	CHECK_EQ(cudaStreamQuery_ptsz(NULL), cudaErrorNotReady);
 	CHECK_EQ(cudaStreamSynchronize_ptsz(NULL), cudaSuccess);
