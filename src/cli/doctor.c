@@ -41,7 +41,7 @@ static const struct cli_row exits[] = {
 
 static const struct cli_row examples[] = {
 	{"vgpu doctor", "the machine, and the slice that this is in"},
-	{"vgpu doctor python train.py", "the same, and whether a slice would hold the program"},
+	{"vgpu doctor python3 train.py", "the same, and whether a slice would hold the program"},
 	{NULL, NULL},
 };
 

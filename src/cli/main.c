@@ -27,7 +27,7 @@ static void print_help(FILE *out)
 	      "others are in each command's --help.\n"
 	      "\n"
 	      "Example:\n"
-	      "  vgpu run --memory 8G --cores 30 python train.py\n"
+	      "  vgpu run --memory 8G --cores 30 python3 train.py\n"
 	      "\n"
 	      "vgpu(1) says more.\n",
 	      out);

@@ -74,7 +74,7 @@ static const struct cli_row exits[] = {
 };
 
 static const struct cli_row examples[] = {
-	{"vgpu run --memory 8G python train.py", "a program that may hold 8 GiB of every GPU"},
+	{"vgpu run --memory 8G python3 train.py", "a program that may hold 8 GiB of every GPU"},
 	{"vgpu run -m 4G -c 30 -g 0 -n web ./serve",
 	 "a slice with the name web: 4 GiB of GPU 0, and 30 % of its time"},
 	{"vgpu run --name web ./worker", "another program in the slice web"},
