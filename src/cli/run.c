@@ -141,7 +141,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
 				"digits, \".\", \"_\" and \"-\", no \".\" or \"-\" first",
 				ret_request->name);
-	if (line->count == 0)
+	if (line->count == 0 || !*line->argument[0])
 		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
 					   "[ARGUMENT...]");
 	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))

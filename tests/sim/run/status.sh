@@ -12,6 +12,7 @@ expect 129 --unlimited sh -c 'kill -HUP $$'
 expect 134 --unlimited sh -c 'ulimit -c 0; kill -ABRT $$'
 
 refuse 127 'no-such-command: not found' --unlimited no-such-command
+refuse 2 'no command to run' --unlimited ''
 refuse 127 "$root/nothing: not found" --unlimited "$root/nothing"
 refuse 126 "$root is a directory, not a program" --unlimited "$root"
 echo text >"$root/text"

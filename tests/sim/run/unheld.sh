@@ -105,7 +105,7 @@ refuse 126 'scripts interpret each other' --memory 1G "$(script round "#!$root/r
 echo "$code" | program loaderless -Wl,--dynamic-linker=/no/ld-linux.so
 refuse 127 './loaderless cannot be run: its loader is not here (/no/ld-linux.so)' --memory 1G ./loaderless
 refuse 126 './plain/ cannot be run: Not a directory' --memory 1G ./plain/
-refuse 127 ': not found' --memory 1G ''
+refuse 2 'no command to run' --memory 1G ''
 refuse 126 'is a directory' --memory 1G ./below
 refuse 127 'a?b: not found' --memory 1G "$(printf 'a\033b')"
 same 'what is left' '' "$(slices)"
