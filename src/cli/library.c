@@ -271,12 +271,12 @@ static int check_file(const char *path, struct fault *fault)
 	if (!library_look(path, &library, &why))
 		error = fault_set(fault, -EINVAL,
 				  "%s: set VGPU_LIBRARY to the path of vgpu's " LIBRARY_NAME
-				  ", or put that there",
+				  ", or put vgpu's library there",
 				  why.text);
 	else if (!library.version[0])
 		error = fault_set(fault, -EINVAL,
 				  "%.300s is not vgpu's library, and no limit would hold with it: "
-				  "set VGPU_LIBRARY to the path of vgpu's, or put that there",
+				  "set VGPU_LIBRARY to the path of vgpu's, or put vgpu's there",
 				  path);
 	else if (statvfs(path, &fs) == 0 && (fs.f_flag & ST_NOEXEC))
 		error = fault_set(fault, -EACCES,

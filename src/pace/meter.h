@@ -44,7 +44,7 @@ struct meter {
 	const void *thread;      /* whose it was: the address of something it alone has */
 	uint64_t paid_from_ns, paid_until_ns; /* what was paid for of unknown launches' time, */
 	const void *paid_stream;              /* as they were settled; the last one's */
-	int64_t prepaid_ns; /* for time that was waited in vain, and not taken back yet */
+	int64_t prepaid_ns; /* charged for waits that timed out, and not refunded yet */
 	int64_t sampled;    /* what had been charged when something known was sampled */
 	int64_t others_ns;  /* what other processes had been charged at others_at_ns */
 	/* What device_util says (pacer.c). The process is at work from a launch until it has waited

@@ -113,7 +113,7 @@ void deferred_poll(void)
 	}
 }
 
-/* An event behind all that the stream was given. */
+/* Records an event after all work that the stream has been given. */
 static bool record(CUstream stream, bool per_thread, CUevent *ret_event)
 {
 	CUevent event;
