@@ -160,10 +160,26 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 
 /* -- vgpu run ---------------------------------------------------------------------------------- */
 
-/* /proc/locks: "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF" */
+/* Whether that pid is new in the list. One that finds the list full counts as new. */
+static bool is_first(int *pids, unsigned *count, int pid)
+{
+	for (unsigned i = 0; i < *count; i++)
+		if (pids[i] == pid)
+			return false;
+	if (*count < VGPU_SLOTS_MAX)
+		pids[(*count)++] = pid;
+	return true;
+}
+
+/*
+ * /proc/locks: "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF". The kernel writes it page by page:
+ * where other locks come or go in between, it can show a lock twice.
+ */
 static void visit_runs(const struct slices_one *slice, int number, struct keepers *keepers)
 {
 	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};
+	int pids[VGPU_SLOTS_MAX];
+	unsigned count = 0;
 	char path[PATH_MAX], line[256];
 	FILE *locks;
 
@@ -176,7 +192,8 @@ static void visit_runs(const struct slices_one *slice, int number, struct keeper
 
 		if (strstr(line, " FLOCK ") &&
 		    sscanf(line, "%*s %*s %*s %*s %d %*x:%*x:%lu", &keeper.pid, &inode) == 2 &&
-		    inode == keeper.file.st_ino && has_lock(&keeper))
+		    inode == keeper.file.st_ino && has_lock(&keeper) &&
+		    is_first(pids, &count, keeper.pid))
 			visit(&keeper, number, keepers);
 	}
 	if (locks)
