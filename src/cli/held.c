@@ -1,18 +1,22 @@
 /*
- * A `vgpu run` has its slice's lock file flock'ed (state.h). To try the lock would keep others from
- * it for that moment: a slice would not be removed that should, or not be joined. So /proc/locks is
- * read, once a look and only if it is asked for; it takes the kernel long on a machine with many
- * locks. A lock is known by its file's inode: the device that /proc/locks names is not always the
- * one that stat(2) does. So another file of that number may make a leftover look idle, no more.
+ * A `vgpu run` has its slice's lock file flock'ed (state.h). To try a lock that is held would keep
+ * others from it for that moment: a slice would not be removed that should, or not be joined. So
+ * /proc/locks is read first, once a look and only if it is asked for; it takes the kernel long on a
+ * machine with many locks. A lock is known by its file's inode: the device that /proc/locks names
+ * is not always the one that stat(2) does. So another file of that number may make a leftover look
+ * idle, no more.
  */
 #include "held.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "state.h"
 
@@ -56,6 +60,20 @@ static void read_locks(void)
 		fclose(file);
 }
 
+/*
+ * The kernel writes /proc/locks page by page, and can miss a lock where others come or go in
+ * between. So a lock that is not in the list is tried, which nobody notices if it is free.
+ */
+static bool is_locked(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+
+	if (fd >= 0)
+		close(fd);
+	return locked;
+}
+
 bool held_by_run(const struct slices_one *one)
 {
 	char path[PATH_MAX];
@@ -69,7 +87,7 @@ bool held_by_run(const struct slices_one *one)
 	for (unsigned i = 0; i < count; i++)
 		if (inodes[i] == st.st_ino)
 			return true;
-	return false;
+	return is_locked(path);
 }
 
 bool held_by_none(const struct slices_one *one, unsigned living)
