@@ -32,8 +32,6 @@
 #include "state.h"
 
 #define POLL_NS (20 * NS_PER_MS)
-#define LOOKS_MOST \
-	10 /* at /proc/locks, which misses a lock in a few of a hundred on a busy machine */
 
 /* A lock that keeps the slice alive, and which process may have it. */
 struct keeper {
@@ -163,60 +161,39 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 
 /* -- vgpu run ---------------------------------------------------------------------------------- */
 
-/* Whether that pid is new in the list. One that finds the list full counts as new. */
-static bool is_first(int *pids, unsigned *count, int pid)
-{
-	for (unsigned i = 0; i < *count; i++)
-		if (pids[i] == pid)
-			return false;
-	if (*count < VGPU_SLOTS_MAX)
-		pids[(*count)++] = pid;
-	return true;
-}
-
-/*
- * /proc/locks: "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF". The kernel writes it page by page:
- * where other locks come or go in between, it can show a lock twice, or miss one.
- */
-static bool find_runs(const struct slices_one *slice, int number, struct keepers *keepers)
-{
-	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};
-	int pids[VGPU_SLOTS_MAX];
-	unsigned count = 0;
-	char path[PATH_MAX], line[256];
-	FILE *locks;
-
-	if (slice->kind != SLICES_RUN)
-		return false;
-	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, slice->state_path, slice->name);
-	locks = lstat(path, &keeper.file) == 0 ? fopen("/proc/locks", "re") : NULL;
-	while (locks && fgets(line, sizeof(line), locks)) {
-		unsigned long inode;
-
-		if (strstr(line, " FLOCK ") &&
-		    sscanf(line, "%*s %*s %*s %*s %d %*x:%*x:%lu", &keeper.pid, &inode) == 2 &&
-		    inode == keeper.file.st_ino && has_lock(&keeper) &&
-		    is_first(pids, &count, keeper.pid))
-			visit(&keeper, number, keepers);
-	}
-	if (locks)
-		fclose(locks);
-	return count > 0;
-}
-
-/* Looks again where the file shows none, and the slice's lock is held all the same. */
+/* The descriptors of all processes are looked at. /proc/locks would name the process, but the
+ * kernel writes that file page by page: it can miss a lock, or show one twice. */
 static void visit_runs(const struct slices_one *slice, int number, struct keepers *keepers)
 {
-	for (unsigned i = 0; i < LOOKS_MOST; i++) {
-		if (slice->kind != SLICES_RUN || find_runs(slice, number, keepers))
-			return;
-		held_begin();
-		if (!held_by_run(slice))
-			return;
+	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};
+	const struct dirent *entry;
+	char path[PATH_MAX];
+	DIR *dir;
+
+	if (slice->kind != SLICES_RUN)
+		return;
+	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, slice->state_path, slice->name);
+	dir = lstat(path, &keeper.file) == 0 ? opendir("/proc") : NULL;
+	while (dir && (entry = readdir(dir))) {
+		keeper.pid = (int)strtol(entry->d_name, NULL, 10); /* 0: not a process's */
+		if (keeper.pid > 0 && has_lock(&keeper))
+			visit(&keeper, number, keepers);
 	}
+	if (dir)
+		closedir(dir);
 }
 
 /* -- ending ------------------------------------------------------------------------------------ */
+
+/* Whether anything keeps the slice alive: also a vgpu run that cannot be seen from here. */
+static bool is_kept(const struct slices_one *slice)
+{
+	struct keepers keepers = {.count = 0};
+
+	visit_region(slice, NULL, 0, &keepers);
+	held_begin();
+	return keepers.count > 0 || (slice->kind == SLICES_RUN && held_by_run(slice));
+}
 
 unsigned force_count(const struct slices_one *slice)
 {
@@ -224,19 +201,18 @@ unsigned force_count(const struct slices_one *slice)
 
 	visit_region(slice, NULL, 0, &keepers);
 	visit_runs(slice, 0, &keepers);
-	held_begin();
-	return keepers.count ? keepers.count : held_by_run(slice);
+	return keepers.count ? keepers.count : is_kept(slice);
 }
 
+/* How many there are still when all have ended, or patience has. */
 static unsigned wait_for_end(const struct slices_one *slice)
 {
 	uint64_t deadline_ns = clock_now_ns() + FORCE_PATIENCE_S * NS_PER_S;
 	struct timespec pause = {0, POLL_NS};
-	unsigned count;
 
-	while ((count = force_count(slice)) > 0 && clock_now_ns() < deadline_ns)
+	while (is_kept(slice) && clock_now_ns() < deadline_ns)
 		nanosleep(&pause, NULL);
-	return count;
+	return force_count(slice);
 }
 
 int force_end(const struct slices_one *slice, unsigned *ret_ended, struct fault *fault)
@@ -251,7 +227,7 @@ int force_end(const struct slices_one *slice, unsigned *ret_ended, struct fault 
 	visit_region(slice, procs, SIGTERM, &keepers);
 	visit_runs(slice, SIGTERM, &keepers);
 	*ret_ended = keepers.signalled;
-	left = keepers.signalled > 0 ? wait_for_end(slice) : keepers.count;
+	left = keepers.signalled > 0 ? wait_for_end(slice) : force_count(slice);
 	if (left > 0 && !keepers.denied) {
 		struct keepers again = {.count = 0};
 

@@ -4,8 +4,8 @@
 #include "fault.h"
 #include "slices.h"
 
-/* How many processes keep the slice alive: those in its region, and those of vgpu run that have it.
- * 0 also where neither can be looked at. */
+/* How many processes keep the slice alive: those in its region, and each vgpu run that has it. A
+ * vgpu run that cannot be seen from here counts as 1 where there is no other process. */
 unsigned force_count(const struct slices_one *slice);
 
 /*
