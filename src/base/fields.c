@@ -1,6 +1,5 @@
 /*
- * The digits are read here and not by strtol and its kin: newer C libraries compile those to
- * symbols
+ * The digits are read here and not by strtol: newer C libraries compile strtol to a symbol
  * (__isoc23_strtol) that older C libraries lack, and libvgpu.so must load on both.
  */
 #include "fields.h"

@@ -84,11 +84,6 @@ uint64_t region_exiting_class(const struct region *region, unsigned device, enum
 	return REGION_LOAD(region->exiting_class[device][class]);
 }
 
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-	return from > bytes ? from - bytes : 0;
-}
-
 /* In the order of the ledger's set_class_locked: a reader of a change half done sees a total that
  * is too high rather than too low. */
 void region_set_exiting_locked(struct region *region, unsigned device, enum region_class class,
@@ -105,9 +100,9 @@ void region_set_exiting_locked(struct region *region, unsigned device, enum regi
 		REGION_PUBLISH(*word, REGION_LOAD(*word) + (bytes - was));
 		region_step(exit_raised);
 	} else {
-		REGION_STORE(*word, less(REGION_LOAD(*word), was - bytes));
+		REGION_STORE(*word, region_less(REGION_LOAD(*word), was - bytes));
 		region_step(exit_lowered);
-		REGION_PUBLISH(*used, less(REGION_LOAD(*used), was - bytes));
+		REGION_PUBLISH(*used, region_less(REGION_LOAD(*used), was - bytes));
 		region_step(exit_lowered_used);
 	}
 	if (class != REGION_DATA)

@@ -42,11 +42,6 @@ static uint64_t *class_of(struct vgpu_hami_usage *usage, enum region_class class
 	return &usage->offset;
 }
 
-static uint64_t less(uint64_t from, uint64_t bytes)
-{
-	return from > bytes ? from - bytes : 0;
-}
-
 /* Puts a class of our slot at bytes, and what follows from it. No sum may overflow: see room(). */
 static void set_class_locked(struct region *region, unsigned device, enum region_class class,
 			     uint64_t bytes)
@@ -71,9 +66,9 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 	} else {
 		REGION_STORE(*held, bytes);
 		region_step(lower_class);
-		REGION_PUBLISH(usage->total, less(REGION_LOAD(usage->total), was - bytes));
+		REGION_PUBLISH(usage->total, region_less(REGION_LOAD(usage->total), was - bytes));
 		region_step(lower_total);
-		REGION_PUBLISH(*used, less(REGION_LOAD(*used), was - bytes));
+		REGION_PUBLISH(*used, region_less(REGION_LOAD(*used), was - bytes));
 		region_step(lower_used);
 	}
 }
@@ -88,7 +83,8 @@ static uint64_t held_locked(const struct region *region, unsigned device, enum r
 static void refund_locked(struct region *region, unsigned device, enum region_class class,
 			  uint64_t bytes)
 {
-	set_class_locked(region, device, class, less(held_locked(region, device, class), bytes));
+	set_class_locked(region, device, class,
+			 region_less(held_locked(region, device, class), bytes));
 }
 
 /* -- late refunds ----------------------------------------------------------------------------- */
@@ -162,8 +158,8 @@ static int check_target(struct region *region, unsigned device, enum region_clas
 /* How much more the slice may hold of the device; without a limit, as much as can be counted. */
 static uint64_t room_locked(const struct region *region, unsigned device, uint64_t limit_bytes)
 {
-	return less(limit_bytes ? limit_bytes : UINT64_MAX,
-		    REGION_LOAD(region->file->own.device[device].used));
+	return region_less(limit_bytes ? limit_bytes : UINT64_MAX,
+			   REGION_LOAD(region->file->own.device[device].used));
 }
 
 struct request {
@@ -286,7 +282,7 @@ uint64_t region_shown(struct region *region, unsigned device)
 		if (region_slot_is_exiting(region->file, (unsigned)slot) &&
 		    region_slot_is_over(region, (unsigned)slot))
 			gone += region_slot_bytes(region->file, (unsigned)slot, device);
-	return less(used, gone);
+	return region_less(used, gone);
 }
 
 uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first)

@@ -159,6 +159,12 @@ void region_finish_exits_locked(struct vgpu_region_file *file);
 /* The sum of the classes. */
 uint64_t region_sum_classes(const struct vgpu_hami_usage *usage);
 
+/* from - bytes, or 0 where that is less. */
+static inline uint64_t region_less(uint64_t from, uint64_t bytes)
+{
+	return from > bytes ? from - bytes : 0;
+}
+
 /* -- ledger.c --------------------------------------------------------------------------------- */
 
 /* The lock, to change our slot: late refunds are made first. What region_lock returns. */
