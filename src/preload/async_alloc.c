@@ -269,12 +269,6 @@ static CUresult elsewhere(struct taking *taking, CUresult result, CUstream strea
 	return oversubscribe_make(taking->claim.device, taking->size_bytes, ret_address);
 }
 
-/* What the default stream is to a per-thread function, said so that any function knows. */
-static CUstream own_stream(CUstream stream)
-{
-	return stream ? stream : (CUstream)2; /* CU_STREAM_PER_THREAD */
-}
-
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	CUdeviceptr address = 0;
@@ -292,14 +286,16 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStre
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, NULL, bytesize, own_stream(hStream));
+	CUresult result = begin(&taking, NULL, bytesize, per_thread_stream(hStream));
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocAsync_ptsz(dptr ? &address : NULL, bytesize, hStream);
-	result = elsewhere(&taking, result, own_stream(hStream), &address);
-	return finish(&taking, result, address, own_stream(hStream), dptr);
+	result = elsewhere(&taking, result, per_thread_stream(hStream), &address);
+	return finish(&taking, result, address, per_thread_stream(hStream), dptr);
 }
+
+static bool pool_refused; /* oversubscribe_cannot's */
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
 				 CUstream hStream)
@@ -311,7 +307,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocFromPoolAsync(dptr ? &address : NULL, bytesize, pool, hStream);
-	oversubscribe_cannot(taking.counted ? result : CUDA_SUCCESS, "cuMemAllocFromPoolAsync");
+	if (taking.counted)
+		oversubscribe_cannot(result, &pool_refused, "cuMemAllocFromPoolAsync");
 	return finish(&taking, result, address, hStream, dptr);
 }
 
@@ -320,13 +317,14 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, pool, pool ? bytesize : 0, own_stream(hStream));
+	CUresult result = begin(&taking, pool, pool ? bytesize : 0, per_thread_stream(hStream));
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr ? &address : NULL, bytesize, pool, hStream);
-	oversubscribe_cannot(taking.counted ? result : CUDA_SUCCESS, "cuMemAllocFromPoolAsync");
-	return finish(&taking, result, address, own_stream(hStream), dptr);
+	if (taking.counted)
+		oversubscribe_cannot(result, &pool_refused, "cuMemAllocFromPoolAsync");
+	return finish(&taking, result, address, per_thread_stream(hStream), dptr);
 }
 
 /* -- pools -- */

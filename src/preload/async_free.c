@@ -135,22 +135,30 @@ bool async_free_found_gone(CUdevice device, uint64_t bytes)
 
 /* -- frees -- */
 
-static CUresult free_known(const struct quota_release *release, CUresult result, CUstream stream)
+/* One name for each stream of a context, whichever function it is said to. A per-thread default
+ * stream's has the thread in it, and is no address. */
+static CUstream named(CUstream stream)
 {
-	if (result == CUDA_SUCCESS)
-		await(stream, release);
-	else
-		quota_free_undo(release);
-	return result;
+	if ((uintptr_t)stream > 2)
+		return stream;
+	if ((uintptr_t)stream == 2)
+		return (CUstream)(uintptr_t)((unsigned)sys_gettid() << 8 | 2);
+	return NULL;
 }
 
 /* Managed memory may be what cuMemAllocAsync has given in the place of a pool's. The driver refuses
  * to free such memory in stream order (seen with driver 580). */
-static bool is_deferred(const struct quota_release *release, CUresult result, CUdeviceptr address,
-			CUstream stream, bool per_thread)
+static CUresult free_known(const struct quota_release *release, CUdeviceptr address,
+			   CUresult result, CUstream stream)
 {
-	return result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
-	       oversubscribe_allowed() && deferred_free(address, stream, per_thread, release);
+	if (result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
+	    oversubscribe_allowed() && deferred_free(address, stream, release))
+		return CUDA_SUCCESS;
+	if (result == CUDA_SUCCESS)
+		await(named(stream), release);
+	else
+		quota_free_undo(release);
+	return result;
 }
 
 /* One of a pool, or of another process, was freed. */
@@ -163,21 +171,9 @@ static CUresult free_unknown(CUdeviceptr address, CUresult result)
 	return result;
 }
 
-/* One name for each stream of a context, whichever function it is said to. A per-thread default
- * stream's has the thread in it, and is no address. */
-static CUstream named(CUstream stream, bool per_thread)
-{
-	if ((uintptr_t)stream > 2)
-		return stream;
-	if ((uintptr_t)stream == 2 || (per_thread && !stream))
-		return (CUstream)(uintptr_t)((unsigned)sys_gettid() << 8 | 2);
-	return NULL;
-}
-
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
-	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached())
@@ -185,16 +181,12 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream));
-	result = cuda.cuMemFreeAsync(dptr, hStream);
-	if (is_deferred(&release, result, dptr, hStream, false))
-		return CUDA_SUCCESS;
-	return free_known(&release, result, named(hStream, false));
+	return free_known(&release, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
-	CUresult result;
 
 	cuda_bind();
 	if (!quota_attached())
@@ -202,10 +194,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream));
-	result = cuda.cuMemFreeAsync_ptsz(dptr, hStream);
-	if (is_deferred(&release, result, dptr, hStream, true))
-		return CUDA_SUCCESS;
-	return free_known(&release, result, named(hStream, true));
+	return free_known(&release, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
+			  per_thread_stream(hStream));
 }
 
 /* -- synchronisation -- */
@@ -223,7 +213,7 @@ static void look(void)
 }
 
 /* The default streams are each context's own. */
-static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_thread)
+static CUresult stream_synchronised(CUresult result, CUstream stream)
 {
 	CUcontext context = NULL;
 
@@ -232,7 +222,7 @@ static CUresult stream_synchronised(CUresult result, CUstream stream, bool per_t
 	if (__atomic_load_n(&count, __ATOMIC_RELAXED)) {
 		if ((uintptr_t)stream <= 2)
 			cuda.cuCtxGetCurrent(&context);
-		stream = named(stream, per_thread);
+		stream = named(stream);
 		settle(context, &stream);
 	}
 	look();
@@ -243,14 +233,15 @@ CUresult cuStreamSynchronize(CUstream hStream)
 {
 	cuda_bind();
 	launch_will_wait_for(hStream, false);
-	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream, false);
+	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream);
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
 	cuda_bind();
 	launch_will_wait_for(hStream, true);
-	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream), hStream, true);
+	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream),
+				   per_thread_stream(hStream));
 }
 
 CUresult cuEventSynchronize(CUevent hEvent)

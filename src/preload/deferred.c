@@ -114,12 +114,10 @@ void deferred_poll(void)
 }
 
 /* Records an event after all work that the stream has been given. */
-static bool record(CUstream stream, bool per_thread, CUevent *ret_event)
+static bool record(CUstream stream, CUevent *ret_event)
 {
 	CUevent event;
 
-	if (per_thread && !stream)
-		stream = (CUstream)2; /* CU_STREAM_PER_THREAD */
 	if (cuda.cuEventCreate(&event, EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
 		return false;
 	if (cuda.cuEventRecord(event, stream) != CUDA_SUCCESS) {
@@ -130,12 +128,11 @@ static bool record(CUstream stream, bool per_thread, CUevent *ret_event)
 	return true;
 }
 
-bool deferred_free(CUdeviceptr address, CUstream stream, bool per_thread,
-		   const struct quota_release *release)
+bool deferred_free(CUdeviceptr address, CUstream stream, const struct quota_release *release)
 {
 	struct deferred deferred = {.address = address, .release = *release}, oldest;
 
-	if (capture_any() || !record(stream, per_thread, &deferred.event))
+	if (capture_any() || !record(stream, &deferred.event))
 		return false;
 	quota_free_postpone();
 	while (!add(&deferred))

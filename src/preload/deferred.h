@@ -8,11 +8,10 @@
 
 /*
  * The driver has refused to free the block in the order of the stream: it is freed once the stream
- * has come to this point. per_thread: what the default stream is. False: that cannot be done, as in
- * a capture, and nothing has changed.
+ * has done the work that it has been given. False: that cannot be done, as in a capture, and
+ * nothing has changed.
  */
-bool deferred_free(CUdeviceptr address, CUstream stream, bool per_thread,
-		   const struct quota_release *release);
+bool deferred_free(CUdeviceptr address, CUstream stream, const struct quota_release *release);
 
 /* Frees what streams have come to. Cheap where nothing waits for that; nothing while a stream is
  * captured. */

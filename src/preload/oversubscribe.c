@@ -45,28 +45,15 @@ CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 	return CUDA_SUCCESS;
 }
 
-CUresult oversubscribe_cannot(CUresult result, const char *what)
+void oversubscribe_cannot(CUresult result, bool *said, const char *what)
 {
-	static const char *said[4]; /* atomic */
-
-	if (result != CUDA_ERROR_OUT_OF_MEMORY || !oversubscribe_allowed())
-		return result;
-	for (unsigned i = 0; i < sizeof(said) / sizeof(*said); i++) {
-		const char *none = NULL;
-
-		if (__atomic_load_n(&said[i], __ATOMIC_RELAXED) == what)
-			break;
-		if (!__atomic_compare_exchange_n(&said[i], &none, what, false, __ATOMIC_RELAXED,
-						 __ATOMIC_RELAXED))
-			continue;
-		log_line(LOG_WARN,
-			 "%s is refused because the card has no room: its memory cannot lie in the "
-			 "host's, though the slice oversubscribes; cuMemAlloc and cuMemAllocAsync "
-			 "can",
-			 what);
-		break;
-	}
-	return result;
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !oversubscribe_allowed() ||
+	    __atomic_exchange_n(said, true, __ATOMIC_RELAXED))
+		return;
+	log_line(LOG_WARN,
+		 "%s is refused because the card has no room: its memory cannot lie in the host's, "
+		 "though the slice oversubscribes; cuMemAlloc and cuMemAllocAsync can",
+		 what);
 }
 
 uint64_t oversubscribe_shown(uint64_t slice_bytes, uint64_t card_bytes)

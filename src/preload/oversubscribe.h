@@ -18,12 +18,12 @@ bool oversubscribe_claim(struct quota_claim *claim, uint64_t size_bytes);
 CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address);
 
 /* Managed memory of the device, charged, for an allocation that the driver had no room for: by
- * memory.c. CUDA_SUCCESS, or what the application is told. */
+ * memory.c. CUDA_SUCCESS, or the error for the application. */
 CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address);
 
-/* The driver answered `what`, whose memory has to lie on the card. Says so, once for each `what`,
- * where there was no room and the slice oversubscribes. Returns result. */
-CUresult oversubscribe_cannot(CUresult result, const char *what);
+/* The driver answered the function `what`, whose memory has to lie on the card. Prints a line where
+ * the card had no room and the slice oversubscribes, unless *said, and sets that. */
+void oversubscribe_cannot(CUresult result, bool *said, const char *what);
 
 /* What the application is told, in all or free: the lesser of the slice's figure and the card's, or
  * the slice's where it may have more than the card. */

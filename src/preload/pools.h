@@ -32,6 +32,12 @@ int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim);
 /* Before the driver destroys a pool that is on the list no more. */
 void pools_wait_for_lookers(void);
 
+/* The stream that a per-thread function means, as any function takes it. */
+static inline CUstream per_thread_stream(CUstream stream)
+{
+	return stream ? stream : (CUstream)2; /* CU_STREAM_PER_THREAD */
+}
+
 /* Brackets of questions that would otherwise end a stream capture. */
 CUstreamCaptureMode relaxed_begin(void);
 void relaxed_end(CUstreamCaptureMode mode);

@@ -35,6 +35,7 @@ static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_co
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
+	static bool said; /* oversubscribe_cannot's */
 	CUmemGenericAllocationHandle made = 0;
 	struct holding_claim claim;
 	bool counted;
@@ -45,7 +46,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemCreate(handle ? &made : NULL, size, prop, flags);
-	oversubscribe_cannot(counted ? result : CUDA_SUCCESS, "cuMemCreate");
+	if (counted)
+		oversubscribe_cannot(result, &said, "cuMemCreate");
 	if (counted && result == CUDA_SUCCESS && quota_hold(&claim, made) != 0) {
 		cuda.cuMemRelease(made);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
