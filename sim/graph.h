@@ -62,6 +62,8 @@ void graphs_unlock(void);
 /* ---- graph.c */
 
 bool graph_valid(CUgraph graph);
+/* For a function that answers in out. The graphs lock is the caller's if this succeeds. */
+CUresult enter_graph_locked(const char *function, CUgraph graph, const void *out);
 CUgraph graph_new_locked(void);
 void graph_free_locked(CUgraph graph);
 /* A copy, the addresses of allocations included; NULL: no memory. */

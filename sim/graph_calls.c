@@ -9,8 +9,7 @@ enum {
 	INSTANTIATE_ERROR = 1,
 };
 
-/* Leaves the graphs lock to the caller, who has it if this succeeds. */
-static CUresult enter_graph_locked(const char *function, CUgraph graph, const void *out)
+CUresult enter_graph_locked(const char *function, CUgraph graph, const void *out)
 {
 	CUresult result = enter(function);
 

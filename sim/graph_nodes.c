@@ -61,22 +61,10 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 		   phGraphNode);
 }
 
-static CUresult enter_locked(const char *function, CUgraph graph, const void *out)
-{
-	CUresult result = enter(function);
-
-	if (result)
-		return result;
-	if (!out || !graph_valid(graph))
-		return CUDA_ERROR_INVALID_VALUE;
-	graphs_lock();
-	return CUDA_SUCCESS;
-}
-
 /* Without an array, how many there are; with one, as many as it has room for, and the rest NULL. */
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
-	CUresult result = enter_locked(__func__, hGraph, numRootNodes);
+	CUresult result = enter_graph_locked(__func__, hGraph, numRootNodes);
 	size_t count = 0;
 
 	if (result)
@@ -98,7 +86,7 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *num
 
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, size_t *numEdges)
 {
-	CUresult result = enter_locked(__func__, hGraph, !from == !to ? numEdges : NULL);
+	CUresult result = enter_graph_locked(__func__, hGraph, !from == !to ? numEdges : NULL);
 	size_t count = 0;
 
 	if (result)

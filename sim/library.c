@@ -109,22 +109,31 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+/* The contexts' lock is the caller's if this succeeds. */
+static CUresult enter_library_locked(const char *function, CUlibrary library, const void *out)
 {
-	CUresult result = enter(__func__);
-	CUfunction function = NULL;
+	CUresult result = enter(function);
 
 	if (result)
 		return result;
-	if (!pKernel || !name)
+	if (!out)
 		return CUDA_ERROR_INVALID_VALUE;
 	contexts_lock();
-	bool found = handle_is(library, HANDLE_LIBRARY);
-	if (found)
-		function = module_function(library->module, name);
+	if (handle_is(library, HANDLE_LIBRARY))
+		return CUDA_SUCCESS;
 	contexts_unlock();
-	if (!found)
-		return CUDA_ERROR_INVALID_HANDLE;
+	return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+	CUresult result = enter_library_locked(__func__, library, name ? pKernel : NULL);
+	CUfunction function;
+
+	if (result)
+		return result;
+	function = module_function(library->module, name);
+	contexts_unlock();
 	if (!function)
 		return CUDA_ERROR_NOT_FOUND;
 	*pKernel = (CUkernel)(void *)function;
@@ -184,37 +193,25 @@ CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library
 
 CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 {
-	CUresult result = enter(__func__);
+	CUresult result = enter_library_locked(__func__, lib, count);
 
 	if (result)
 		return result;
-	if (!count)
-		return CUDA_ERROR_INVALID_VALUE;
-	contexts_lock();
-	if (handle_is(lib, HANDLE_LIBRARY))
-		*count = module_functions(lib->module, NULL, 0);
-	else
-		result = CUDA_ERROR_INVALID_HANDLE;
+	*count = module_functions(lib->module, NULL, 0);
 	contexts_unlock();
-	return result;
+	return CUDA_SUCCESS;
 }
 
 /* A kernel's handle is a function's. */
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
-	CUresult result = enter(__func__);
+	CUresult result = enter_library_locked(__func__, lib, kernels);
 
 	if (result)
 		return result;
-	if (!kernels)
-		return CUDA_ERROR_INVALID_VALUE;
-	contexts_lock();
-	if (handle_is(lib, HANDLE_LIBRARY))
-		module_functions(lib->module, (CUfunction *)(void *)kernels, numKernels);
-	else
-		result = CUDA_ERROR_INVALID_HANDLE;
+	module_functions(lib->module, (CUfunction *)(void *)kernels, numKernels);
 	contexts_unlock();
-	return result;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)

@@ -1,35 +1,16 @@
 #!/bin/sh
 # Code that nvcc made, in every form, on the simulated driver: alone and in a slice of 1 GiB.
-set -u
-: "${VGPU:?}" "${VGPU_LIBRARY:?}" "${LOAD:?}" "${SOURCES:?}" # from CMakeLists.txt
-nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-[ -x "$nvcc" ] || {
-    echo "skipped: there is no nvcc in \$NVCC, \$PATH or /usr/local/cuda/bin"
-    exit 77
-}
-root=$(mktemp -d) || exit 1
-trap 'rm -rf "$root"' EXIT
-export VGPU_STATE="$root/state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=8G
-unset LD_PRELOAD VGPU_POLICY CUDA_VISIBLE_DEVICES
+# shellcheck source=tests/sim/nvcc/lib.sh
+. "$(dirname "$0")/lib.sh"
+: "${LOAD:?}" # from CMakeLists.txt
+export VGPU_SIM_GPUS=8G
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
-# make NAME OPTION...: kernels.cu into the file NAME
-make() {
-    file=$1
-    shift
-    "$nvcc" "$@" -o "$root/$file" "$SOURCES/kernels.cu" || fail "nvcc $*"
-}
-
-make cubin -arch=sm_90 -cubin
-make ptx -arch=compute_80 -ptx
-make fatbin -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code='[sm_90,compute_90]' -fatbin
-make lz4 -arch=compute_75 -Xfatbin -compress-mode=speed -fatbin
-make none -arch=compute_75 -Xfatbin -compress-mode=none -fatbin
-make zstd -arch=compute_75 -Xfatbin -compress-mode=size -fatbin
+compile kernels.cu cubin -arch=sm_90 -cubin
+compile kernels.cu ptx -arch=compute_80 -ptx
+compile kernels.cu fatbin -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code='[sm_90,compute_90]' -fatbin
+compile kernels.cu lz4 -arch=compute_75 -Xfatbin -compress-mode=speed -fatbin
+compile kernels.cu none -arch=compute_75 -Xfatbin -compress-mode=none -fatbin
+compile kernels.cu zstd -arch=compute_75 -Xfatbin -compress-mode=size -fatbin
 
 # PTX has no initial values here, and says nothing of bounds and of shared memory.
 sorted() {
@@ -62,7 +43,7 @@ found=$("$VGPU" run --memory 1G "$LOAD" "$root/fatbin" --memory | tail -n 1)
 
 # NVIDIA's runtime gives up, and the simulator says why.
 for kind in static shared; do
-    "$nvcc" -cudart "$kind" -arch=sm_90 -o "$root/runtime" "$SOURCES/runtime.cu" || fail "nvcc -cudart $kind"
+    compile runtime.cu runtime -cudart "$kind" -arch=sm_90
     libraries=$(dirname "$(dirname "$(readlink -f "$nvcc")")")/lib64
     LD_LIBRARY_PATH="$libraries:$LD_LIBRARY_PATH" "$root/runtime" >"$root/found" 2>"$root/said"
     grep -q cudaErrorSymbolNotFound "$root/found" || fail "the $kind runtime got $(cat "$root/found")"
