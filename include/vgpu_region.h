@@ -24,8 +24,8 @@
  * here: they repeat, and mean different processes in different pid namespaces. What a dead process
  * held counts until the kernel is through with it, because until then the device may not have it
  * back.
- * A process that exits normally empties its slot as it begins to: status, pid and bytes are 0, so
- * that monitors show it no more. What it holds moves to exiting_data and exiting_other, and counts
+ * A process that begins a normal exit empties its slot: status, pid and bytes become 0, and
+ * monitors do not show it. Its charge moves to exiting_data and exiting_other. The charge counts
  * there until the process is dead and the device has its memory back. Such a slot has an
  * exiting_pid.
  */

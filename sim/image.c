@@ -3,7 +3,7 @@
  * was read.
  *
  * A fatbin is a header of 16 bytes, then entries: each a header, which says how long itself is, and
- * a payload. What the header's fields mean was seen in files that nvcc 12 and 13 made.
+ * a payload. The meaning of the header's fields was found in files that nvcc 12 and 13 made.
  */
 #include "image.h"
 

@@ -44,7 +44,7 @@ static int threads_max(CUfunction function)
 	return threads && threads < BLOCK_THREADS_MAX ? (int)threads : BLOCK_THREADS_MAX;
 }
 
-/* What the dynamic part may be. */
+/* The most dynamic shared memory that a launch may ask for, in bytes. */
 static int dynamic_shared_max(CUfunction function)
 {
 	int set = atomic_load(&function->dynamic_shared_bytes);

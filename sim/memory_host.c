@@ -78,7 +78,7 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 	return host_take(__func__, Flags & ~known ? NULL : pp, bytesize, Flags);
 }
 
-/* What is found at an address may go at any moment, so the caller gets a copy. */
+/* Another thread may end the range at any moment, so the caller gets a copy. */
 static bool host_find(uintptr_t address, struct host_range *ret_range)
 {
 	struct host_range key = {.address = address, .bytes = 1};

@@ -8,7 +8,8 @@ static bool is_empty(dim3 size)
 	return !size.x || !size.y || !size.z;
 }
 
-/* What the driver calls an invalid value in a launch is an invalid configuration here. */
+/* In a launch, the runtime reports the driver's CUDA_ERROR_INVALID_VALUE as an invalid
+ * configuration. */
 static int configuration_error(CUresult result)
 {
 	return result == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration : (int)result;

@@ -1,6 +1,6 @@
 /*
- * What nvcc's host code registers when a program or a library starts: fatbins, and the kernels and
- * variables in them by the addresses that the host code knows them by.
+ * The registry of fatbins, and of their kernels and variables. nvcc's host code registers these
+ * when a program or a library starts, by addresses of its own.
  *
  * A fatbin becomes a library of the driver (cuLibraryLoadData) when something in it is first asked
  * for. A library is of no context, so cudaSetDevice() and cudaDeviceReset() leave it as it is.
@@ -150,8 +150,8 @@ void __cudaRegisterVar(void **fatCubinHandle, char *hostVar, char *deviceAddress
 	add(fatCubinHandle, hostVar, deviceName);
 }
 
-/* The host reads a managed variable through a pointer, which __cudaInitModule() fills in. What the
- * pointer holds is then the variable's address for the host. */
+/* The host reads a managed variable through a pointer. __cudaInitModule() stores the variable's
+ * address there. */
 void __cudaRegisterManagedVar(void **fatCubinHandle, void **hostVarPtrAddress, char *deviceAddress,
 			      const char *deviceName, int ext, size_t size, int constant,
 			      int global)

@@ -199,7 +199,8 @@ static void print_bash_flags(void)
 		}
 }
 
-static void print_bash(void)
+/* What completes the words that are no option. */
+static void print_bash_helpers(void)
 {
 	puts("# bash completion for vgpu, made from its commands' tables by `make docs`.\n"
 	     "# shellcheck shell=bash disable=SC2207 # what is offered has no blanks\n"
@@ -251,9 +252,13 @@ static void print_bash(void)
 	     "    else\n"
 	     "        COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
 	     "    fi\n"
-	     "}\n"
-	     "\n"
-	     "_vgpu() {\n"
+	     "}\n");
+}
+
+static void print_bash(void)
+{
+	print_bash_helpers();
+	puts("_vgpu() {\n"
 	     "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}\n"
 	     "    COMPREPLY=()\n"
 	     "    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then");
