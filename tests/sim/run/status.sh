@@ -17,6 +17,14 @@ refuse 127 "$root/nothing: not found" --unlimited "$root/nothing"
 refuse 126 "$root is a directory, not a program" --unlimited "$root"
 echo text >"$root/text"
 refuse 126 'cannot be run: Permission denied' --unlimited "$root/text"
+# A file that PATH leads to and that is no program is named; a directory that may not be searched has none.
+mkdir "$root/bin" && mv "$root/text" "$root/bin/plain"
+path=$PATH PATH=$root/bin:$PATH
+refuse 126 "$root/bin/plain cannot be run: Permission denied" --unlimited plain
+chmod 000 "$root/bin"
+[ "$(id -u)" -eq 0 ] || refuse 127 'plain: not found' --unlimited plain
+chmod 755 "$root/bin"
+PATH=$path
 [ -z "$(slices)" ] || fail "a slice is left: $(slices)"
 
 # A script without an interpreter's line is the shell's, as in execvp.
