@@ -9,7 +9,6 @@
 #include "run_slice.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -168,7 +167,6 @@ static void list_names(const struct slices *slices, char *buf, size_t len)
 
 static int refuse_foreign(const struct slices_one *one)
 {
-	const struct passwd *owner = getpwuid(one->owner);
 	char user[64];
 
 	if (one->kind != SLICES_RUN)
@@ -176,40 +174,39 @@ static int refuse_foreign(const struct slices_one *one)
 				"the slice %s was not made by vgpu run, and vgpu run does not join "
 				"it: choose another name and give --memory or --cores",
 				one->name);
-	snprintf(user, sizeof(user), "%u", (unsigned)one->owner);
 	return cli_fail(CLI_FAILED,
 			"the slice %s is the user %s's, and only that user's vgpu run joins it: "
 			"run this as that user, or give --memory or --cores for a slice of your "
 			"own with that name",
-			one->name, owner ? owner->pw_name : user);
+			one->name, slices_user(one, user, sizeof(user)));
 }
 
-static int refuse_missing(const struct run_request *request)
+static int refuse_unknown(const struct slices *slices, const char *name)
 {
 	char names[LISTED_MAX * (STATE_NAME_MAX + 2) + 64];
-	const char *meant, *name = request->name;
-	struct slices slices;
-	int status = CLI_FAILED;
+	const char *meant = nearest(slices, name);
 
-	if (slices_list(&slices, NULL))
-		return cli_fail(CLI_FAILED, "there is no slice \"%s\"", name);
-	for (unsigned i = 0; i < slices.count && status; i++) {
-		const struct slices_one *one = &slices.one[i];
-
-		if (strcmp(one->name, name) != 0 || is_joinable(one))
-			continue;
-		status = refuse_foreign(one);
-		slices_free(&slices);
-		return status;
-	}
-	list_names(&slices, names, sizeof(names));
-	meant = nearest(&slices, name);
-	status = cli_fail(
+	list_names(slices, names, sizeof(names));
+	return cli_fail(
 		CLI_FAILED,
 		"there is no slice \"%s\"%s%s%s: give --memory or --cores for a new one, or "
 		"--unlimited for one without limits. %s%s",
 		name, meant ? " (did you mean \"" : "", meant ? meant : "", meant ? "\"?)" : "",
 		names[0] ? "This user's slices: " : "This user has no slice", names);
+}
+
+static int refuse_missing(const char *name)
+{
+	const struct slices_one *foreign = NULL;
+	struct slices slices;
+	int status;
+
+	if (slices_list(&slices, NULL))
+		return cli_fail(CLI_FAILED, "there is no slice \"%s\"", name);
+	for (unsigned i = 0; i < slices.count && !foreign; i++)
+		if (strcmp(slices.one[i].name, name) == 0 && !is_joinable(&slices.one[i]))
+			foreign = &slices.one[i];
+	status = foreign ? refuse_foreign(foreign) : refuse_unknown(&slices, name);
 	slices_free(&slices);
 	return status;
 }
@@ -264,7 +261,7 @@ int run_slice_take(const struct run_request *request, const struct policy *wante
 	else
 		error = take_unnamed(ret_state, wanted, ret_slice, &fault);
 	if (error == -ENOENT && !request->makes && !fault.text[0])
-		return refuse_missing(request);
+		return refuse_missing(request->name);
 	if (error)
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	if (!ret_slice->joined || fits(request, wanted, &ret_slice->policy))
