@@ -120,16 +120,52 @@ struct vgpu_region_bucket {
 	int64_t corrected;   /* what measuring has added to that or taken from it, in all */
 	uint64_t busy_until; /* when all that was submitted should be done: for those who look on */
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
-	uint32_t spare0;     /* zero, as are the others */
-	uint64_t spare[2];
+	uint32_t spare_word; /* zero */
+	uint64_t shut_at;    /* when `shut` became 1; means something while it is */
+	uint64_t spare;      /* zero */
 };
 
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
 	uint64_t first_limit;  /* bytes: hami.limit as the device was added, 0 for none */
-	uint64_t spare[5];     /* zero */
+	uint64_t gang_charged; /* ns: the part of gang.used_ns that the bucket has been charged */
+	uint64_t throttled_ns; /* for how long the bucket was shut, in all; without the present time
+				*/
+	uint64_t throttled;    /* how often the bucket was shut */
+	uint64_t held;         /* launches that waited for the bucket */
+	uint64_t spare;        /* zero */
 	struct vgpu_region_bucket bucket;
+};
+
+/*
+ * The gang: the slice's processes and devices whose kernels may wait for each other, as those of a
+ * job on several GPUs do. A member is one process's work on one device. The gang is throttled as
+ * one (docs/design/pacing.md). Changed without the lock, by atomic stores of single words; times
+ * are as in a bucket. A member counts if its owner is the living process of its slot.
+ */
+struct vgpu_region_member {
+	uint32_t owner;     /* 1 + slot, and the low bits of the slot's claims above; 0: free */
+	uint32_t device;    /* in the region */
+	uint32_t in_flight; /* 1: the device has, or may have, work of the process */
+	uint32_t waiting;   /* threads of the process that wait, in the driver, for such work */
+	uint64_t seen;      /* when the process last looked whether `in_flight` is true */
+	uint32_t progress;  /* how often `in_flight` changed, or some of the work was seen to end */
+	uint32_t spare;     /* zero */
+};
+
+#define VGPU_GANG_MEMBERS_MAX 56
+#define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */
+
+struct vgpu_region_gang {
+	uint64_t used_ns;  /* for how long any member had work in flight, in all */
+	uint64_t counted;  /* until when used_ns is known; 0: never */
+	uint64_t shut_at;  /* since when the gang is shut; 0: it is open */
+	uint64_t opens_at; /* while it is shut: not before that */
+	uint32_t members;  /* entries below it have been used: a high-water mark */
+	uint32_t spare_word;
+	uint64_t spare[11];
+	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX];
 };
 
 struct vgpu_region_slot {
@@ -190,7 +226,7 @@ struct vgpu_region_own {
 	uint64_t spare[3];
 	struct vgpu_region_device device[VGPU_DEVICES_MAX];
 	struct vgpu_region_move move;
-	uint8_t spare_page[4096 - 64 - 128 * VGPU_DEVICES_MAX - 64];
+	struct vgpu_region_gang gang;
 	struct vgpu_region_slot slots[VGPU_SLOTS_MAX];
 	struct vgpu_region_share shares[VGPU_SHARES_MAX];
 };
@@ -219,6 +255,8 @@ _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
 _Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
+_Static_assert(sizeof(struct vgpu_region_member) == 32, "layout");
+_Static_assert(sizeof(struct vgpu_region_gang) == 1920, "layout");
 _Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, shares) == 69632, "layout");

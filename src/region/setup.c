@@ -87,9 +87,9 @@ static void clear_bucket(struct vgpu_region_bucket *bucket)
 	REGION_PUBLISH(bucket->corrected, 0);
 	REGION_PUBLISH(bucket->busy_until, 0);
 	REGION_PUBLISH(bucket->shut, 0);
-	REGION_PUBLISH(bucket->spare0, 0);
-	for (unsigned n = 0; n < sizeof(bucket->spare) / sizeof(*bucket->spare); n++)
-		REGION_PUBLISH(bucket->spare[n], 0);
+	REGION_PUBLISH(bucket->spare_word, 0);
+	REGION_PUBLISH(bucket->shut_at, 0);
+	REGION_PUBLISH(bucket->spare, 0);
 }
 
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
@@ -103,8 +103,11 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].used, 0);
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
 	REGION_PUBLISH(file->own.device[device].first_limit, setup->device[i].memory_bytes);
-	for (unsigned n = 0; n < sizeof(file->own.device->spare) / sizeof(uint64_t); n++)
-		REGION_PUBLISH(file->own.device[device].spare[n], 0);
+	REGION_PUBLISH(file->own.device[device].gang_charged, REGION_LOAD(file->own.gang.used_ns));
+	REGION_PUBLISH(file->own.device[device].throttled_ns, 0);
+	REGION_PUBLISH(file->own.device[device].throttled, 0);
+	REGION_PUBLISH(file->own.device[device].held, 0);
+	REGION_PUBLISH(file->own.device[device].spare, 0);
 	clear_bucket(&file->own.device[device].bucket);
 }
 

@@ -341,17 +341,16 @@ static const struct act closing = {act_close, false};
 
 #define ACTS (sizeof(acts) / sizeof(acts[0]))
 
-/* What of the file is nobody's, and stays as it is. */
+/* What of the file is nobody's, or the pacer's, and stays as it is. */
 struct margins {
 	uint8_t pad[sizeof(((struct vgpu_region_file *)0)->pad)];
-	uint8_t spare_page[sizeof(((struct vgpu_region_own *)0)->spare_page)];
+	struct vgpu_region_gang gang;
 };
 
 static void save_margins(const struct region *region, struct margins *ret_margins)
 {
 	memcpy(ret_margins->pad, region->file->pad, sizeof(ret_margins->pad));
-	memcpy(ret_margins->spare_page, region->file->own.spare_page,
-	       sizeof(ret_margins->spare_page));
+	ret_margins->gang = region->file->own.gang;
 }
 
 static void act(struct region *region, const struct act *act, const struct args *args)

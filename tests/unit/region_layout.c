@@ -65,6 +65,7 @@ static void test_own_part(void **state)
 	AT(vgpu_region_own, device, 64);
 	AT(vgpu_region_own, device[1], 192);
 	AT(vgpu_region_own, move, 2112);
+	AT(vgpu_region_own, gang, 2176);
 	AT(vgpu_region_own, slots, 4096);
 	AT(vgpu_region_own, slots[1], 4160);
 	AT(vgpu_region_own, shares, 69632);
