@@ -148,21 +148,23 @@ struct vgpu_region_member {
 	uint32_t owner;     /* 1 + slot, and the low bits of the slot's claims above; 0: free */
 	uint32_t device;    /* in the region */
 	uint32_t in_flight; /* 1: the device has, or may have, work of the process */
-	uint32_t waiting;   /* threads of the process that wait, in the driver, for such work */
+	uint32_t progress;  /* how often the process saw all of its work end */
 	uint64_t seen;      /* when the process last looked whether `in_flight` is true */
-	uint32_t progress;  /* how often `in_flight` changed, or some of the work was seen to end */
-	uint32_t spare;     /* zero */
+	uint64_t began;     /* when `in_flight` became 1 last */
+	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
+	uint64_t ready;     /* when the device's bucket will have recovered; 0: it has */
+	uint64_t spare[2];  /* zero */
 };
 
-#define VGPU_GANG_MEMBERS_MAX 56
+#define VGPU_GANG_MEMBERS_MAX 28
 #define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */
 
 struct vgpu_region_gang {
-	uint64_t used_ns;  /* for how long any member had work in flight, in all */
-	uint64_t counted;  /* until when used_ns is known; 0: never */
-	uint64_t shut_at;  /* since when the gang is shut; 0: it is open */
-	uint64_t opens_at; /* while it is shut: not before that */
-	uint32_t members;  /* entries below it have been used: a high-water mark */
+	uint64_t used_ns; /* for how long any member had work in flight, in all */
+	uint64_t counted; /* until when used_ns is known; 0: never */
+	uint64_t shut_at; /* since when the gang is shut; 0: it is open */
+	uint64_t spare_time;
+	uint32_t members; /* entries below it have been used: a high-water mark */
 	uint32_t spare_word;
 	uint64_t spare[11];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX];
@@ -255,7 +257,7 @@ _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
 _Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
-_Static_assert(sizeof(struct vgpu_region_member) == 32, "layout");
+_Static_assert(sizeof(struct vgpu_region_member) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_gang) == 1920, "layout");
 _Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");

@@ -1,11 +1,347 @@
-#include "pace.h"
+#include "gang.h"
 
-void pace_set_gang(enum pace_gang gang)
+#include "bucket.h"
+#include "constants.h"
+#include "words.h"
+
+#define COUNT_MOST_NS (2 * NS_PER_S) /* more than that is a clock that was set forward */
+#define BACK_NS                                                                           \
+	(20 * NS_PER_MS) /* less than that is a thread that read the clock before another \
+			  */
+
+/* -- members ---------------------------------------------------------------------------------- */
+
+static uint64_t since(uint64_t now_ns, uint64_t then_ns)
 {
-	(void)gang;
+	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-void pace_join_gang(int device)
+/* Whether the entry has a living owner; a dead one's is freed. */
+static bool is_taken(const struct gang *gang, struct vgpu_region_member *member)
 {
-	(void)device;
+	uint32_t owner = LOAD(member->owner), nobody = 0;
+
+	if (!owner)
+		return false;
+	if (gang->lives(owner))
+		return true;
+	SWAP(member->owner, owner, nobody);
+	return false;
+}
+
+static unsigned used_members(const struct gang *gang)
+{
+	uint32_t count = LOAD(gang->words->members);
+
+	return count < VGPU_GANG_MEMBERS_MAX ? count : VGPU_GANG_MEMBERS_MAX;
+}
+
+unsigned gang_members(const struct gang *gang)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < used_members(gang); i++)
+		count += is_taken(gang, &gang->words->member[i]);
+	return count;
+}
+
+/* The time that the gang has used without a member on that device is not the device's. */
+static void begin_charging(const struct gang *gang, uint32_t device)
+{
+	for (unsigned i = 0; i < used_members(gang); i++)
+		if (is_taken(gang, &gang->words->member[i]) &&
+		    LOAD(gang->words->member[i].device) == device)
+			return;
+	STORE(gang->devices[device].gang_charged, LOAD(gang->words->used_ns));
+}
+
+static void raise_members(const struct gang *gang, uint32_t to)
+{
+	uint32_t seen = LOAD(gang->words->members);
+
+	while (seen < to && !SWAP(gang->words->members, seen, to))
+		;
+}
+
+bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
+{
+	begin_charging(gang, device);
+	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
+		struct vgpu_region_member *member = &gang->words->member[i];
+		uint32_t nobody = 0;
+
+		if (is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
+			continue;
+		STORE(member->in_flight, 0);
+		STORE(member->began, 0);
+		STORE(member->ended, 0);
+		STORE(member->ready, 0);
+		STORE(member->device, device);
+		raise_members(gang, i + 1);
+		seat->member = member;
+		__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
+		return true;
+	}
+	return false;
+}
+
+void gang_leave(struct gang_seat *seat)
+{
+	STORE(seat->is_taken, false);
+	STORE(seat->member->in_flight, 0);
+	STORE(seat->member->owner, 0);
+}
+
+/* -- the gang's time -------------------------------------------------------------------------- */
+
+static bool is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
+			 uint64_t now_ns)
+{
+	uint64_t ago_ns;
+
+	if (!LOAD(member->owner) || !LOAD(member->in_flight))
+		return false;
+	ago_ns = since(now_ns, LOAD(member->seen));
+	return ago_ns < GANG_STALE_NS && (ago_ns < GANG_DEAD_NS || is_taken(gang, member));
+}
+
+/* Whether any member has work in flight, but for one; and the progress of all those. */
+static bool any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
+			  uint64_t now_ns, uint32_t *ret_progress)
+{
+	bool any = false;
+
+	*ret_progress = 0;
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		struct vgpu_region_member *member = &gang->words->member[i];
+
+		if (member == but)
+			continue;
+		any |= is_in_flight(gang, member, now_ns);
+		*ret_progress += LOAD(member->progress);
+	}
+	return any;
+}
+
+static void charge(const struct gang *gang)
+{
+	uint64_t used_ns = LOAD(gang->words->used_ns);
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		const struct vgpu_region_member *member = &gang->words->member[i];
+		uint32_t device = LOAD(member->device);
+		uint64_t before_ns;
+
+		if (!LOAD(member->owner) || device >= VGPU_DEVICES_MAX)
+			continue;
+		before_ns = LOAD(gang->devices[device].gang_charged);
+		if (used_ns != before_ns &&
+		    SWAP(gang->devices[device].gang_charged, before_ns, used_ns))
+			bucket_charge_used(&gang->devices[device].bucket,
+					   (int64_t)(used_ns - before_ns), GANG_DEBT_NS);
+	}
+}
+
+void gang_count(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
+	uint32_t progress;
+
+	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
+		return;
+	if (!SWAP(gang->words->counted, then_ns, now_ns))
+		return; /* another thread counts that time */
+	took_ns = since(now_ns, then_ns);
+	if (then_ns && took_ns < COUNT_MOST_NS && any_in_flight(gang, NULL, now_ns, &progress))
+		ADD(gang->words->used_ns, took_ns);
+	charge(gang);
+}
+
+void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+
+	STORE(member->seen, now_ns);
+	if (LOAD(member->in_flight))
+		return;
+	gang_count(gang, now_ns);
+	STORE(member->began, now_ns);
+	STORE(member->in_flight, 1);
+}
+
+/* For how long no member has had anything in flight, of the time that ends now: from the last end
+ * of work to the first begin of what is in flight. */
+static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t ended_ns = 0, began_ns = now_ns;
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		struct vgpu_region_member *member = &gang->words->member[i];
+		uint64_t end_ns = LOAD(member->ended), begin_ns = LOAD(member->began);
+
+		if (!LOAD(member->owner))
+			continue;
+		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
+		if (begin_ns < began_ns && is_in_flight(gang, member, now_ns))
+			began_ns = begin_ns;
+	}
+	return since(began_ns, ended_ns);
+}
+
+/* The time from the end until now was counted as the member's, by any process that asked meanwhile:
+ * what of it no member used is taken back. */
+void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+		  uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+	uint64_t back_ns;
+
+	STORE(member->seen, now_ns);
+	if (!LOAD(member->in_flight))
+		return;
+	gang_count(gang, now_ns);
+	STORE(member->ended, ended_ns);
+	STORE(member->in_flight, 0);
+	ADD(member->progress, 1);
+	back_ns = idle_ns(gang, now_ns);
+	if (back_ns < COUNT_MOST_NS)
+		SUB(gang->words->used_ns, back_ns);
+	charge(gang);
+}
+
+/* -- whether a launch may go ------------------------------------------------------------------- */
+
+bool gang_is_shut(const struct gang *gang)
+{
+	return LOAD(gang->words->shut_at) != 0;
+}
+
+/* In one of the phases in which no member goes on. */
+static bool is_hard(uint64_t closing_ns)
+{
+	uint64_t hard_ns = GANG_HARD_NS;
+
+	while (closing_ns >= GANG_SOFT_NS + hard_ns && hard_ns < NS_PER_S) {
+		closing_ns -= GANG_SOFT_NS + hard_ns;
+		hard_ns *= 2;
+	}
+	return closing_ns % (GANG_SOFT_NS + hard_ns) >= GANG_SOFT_NS;
+}
+
+static void begin_closing(struct gang_seat *seat, uint64_t shut_at_ns, uint32_t progress,
+			  uint64_t now_ns)
+{
+	STORE(seat->closing, shut_at_ns);
+	STORE(seat->progress, progress);
+	STORE(seat->quiet_ns, now_ns);
+	STORE(seat->let_go, 0);
+	STORE(seat->was_busy, false);
+}
+
+static void note_progress(struct gang_seat *seat, uint32_t progress, uint64_t now_ns)
+{
+	if (LOAD(seat->progress) == progress)
+		return;
+	STORE(seat->progress, progress);
+	STORE(seat->quiet_ns, now_ns);
+}
+
+static uint64_t quiet_for_ns(const struct gang_seat *seat, uint64_t now_ns)
+{
+	return since(now_ns, LOAD(seat->quiet_ns));
+}
+
+/* The member's own device is at work. */
+static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
+{
+	uint64_t patience_ns = several ? GANG_PATIENCE_SEVERAL_NS : GANG_PATIENCE_NS;
+	uint32_t let_go = LOAD(seat->let_go);
+
+	STORE(seat->was_busy, true);
+	if (quiet_for_ns(seat, now_ns) < patience_ns << (let_go < 8 ? let_go : 8))
+		return GANG_POLL_NS;
+	STORE(seat->let_go, let_go + 1);
+	STORE(seat->quiet_ns, now_ns);
+	return 0;
+}
+
+/* The member's device is idle, and another one is not. */
+static uint64_t ask_idle(struct gang_seat *seat, uint64_t closing_ns, uint64_t now_ns)
+{
+	if (LOAD(seat->was_busy))
+		STORE(seat->quiet_ns, now_ns);
+	STORE(seat->was_busy, false);
+	if (is_hard(closing_ns) || quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
+		return GANG_POLL_NS;
+	STORE(seat->quiet_ns, now_ns);
+	return 0;
+}
+
+/* At the cut: how long until the buckets of all members have recovered. */
+static uint64_t recovery_ns(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t most_ns = 0;
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		struct vgpu_region_member *member = &gang->words->member[i];
+		uint64_t wait_ns = since(LOAD(member->ready), now_ns);
+
+		if (wait_ns > most_ns && is_taken(gang, member))
+			most_ns = wait_ns;
+	}
+	return most_ns;
+}
+
+/* Counts for how long the devices of the gang were throttled. */
+static void count_throttled(const struct gang *gang, uint64_t ns)
+{
+	uint32_t counted = 0;
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		const struct vgpu_region_member *member = &gang->words->member[i];
+		uint32_t device = LOAD(member->device);
+
+		if (!LOAD(member->owner) || device >= VGPU_DEVICES_MAX || counted >> device & 1)
+			continue;
+		counted |= 1u << device;
+		ADD(gang->devices[device].throttled, 1);
+		ADD(gang->devices[device].throttled_ns, ns);
+	}
+}
+
+static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now_ns)
+{
+	uint64_t open = 0, shut_for_ns = since(now_ns, shut_at_ns);
+
+	if (SWAP(gang->words->shut_at, shut_at_ns, open))
+		count_throttled(gang, shut_for_ns);
+}
+
+uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
+		  uint64_t now_ns)
+{
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at), wait_ns;
+	uint32_t progress;
+	bool others;
+
+	if (!shut_at_ns) {
+		if (sight->level_ns > GANG_SHUT_NS)
+			return 0;
+		SWAP(gang->words->shut_at, shut_at_ns, now_ns);
+		shut_at_ns = LOAD(gang->words->shut_at);
+	}
+	others = any_in_flight(gang, seat->member, now_ns, &progress);
+	if (LOAD(seat->closing) != shut_at_ns)
+		begin_closing(seat, shut_at_ns, progress, now_ns);
+	else
+		note_progress(seat, progress, now_ns);
+	STORE(seat->member->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
+	if (sight->in_flight)
+		return ask_busy(seat, sight->several, now_ns);
+	if (others)
+		return ask_idle(seat, since(now_ns, shut_at_ns), now_ns);
+	wait_ns = recovery_ns(gang, now_ns);
+	if (!wait_ns)
+		open_gang(gang, shut_at_ns, now_ns);
+	return wait_ns;
 }

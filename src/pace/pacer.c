@@ -21,6 +21,7 @@
 #include "clock.h"
 #include "late.h"
 #include "lease.h"
+#include "member.h"
 #include "meter.h"
 #include "pacer.h"
 #include "sample.h"
@@ -52,7 +53,7 @@ static unsigned stricter(unsigned a, unsigned b)
 }
 
 /* 0: none. Read anew for each launch, as monitors and others change it. */
-static unsigned limit_of(const struct meter *meter)
+unsigned pacer_limit(const struct meter *meter)
 {
 	unsigned policy = LOAD(meter->quota.policy_pct), own = 0;
 	uint64_t region;
@@ -71,7 +72,7 @@ static bool is_attached(const struct meter *meter)
 }
 
 /* NULL: it is not in the slice. */
-static struct meter *meter_of(int device)
+struct meter *pacer_meter(int device)
 {
 	bool any = device >= 0 && device < VGPU_DEVICES_MAX;
 
@@ -80,9 +81,9 @@ static struct meter *meter_of(int device)
 
 bool pace_is_limited(int device)
 {
-	const struct meter *meter = meter_of(device);
+	const struct meter *meter = pacer_meter(device);
 
-	return meter && limit_of(meter) != 0;
+	return meter && pacer_limit(meter) != 0;
 }
 
 void pace_set_policy(int device, unsigned policy_pct)
@@ -142,6 +143,7 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 		meter->util = &file->hami.slots[region->slot].device_util[index];
 		__atomic_store_n(&meter->bucket, &file->own.device[index].bucket, __ATOMIC_RELEASE);
 	}
+	members_attach(region);
 }
 
 void pacer_forget(void)
@@ -153,6 +155,7 @@ void pacer_forget(void)
 	costs_forget();
 	lease_forget();
 	waits_forget();
+	members_forget();
 }
 
 bool pacer_has_region(void)
@@ -299,7 +302,7 @@ void pacer_rest(struct meter *meter, uint64_t now_ns)
 }
 
 /* Once in a second of work. */
-static void show_utilisation(struct meter *meter, uint64_t now_ns)
+void pacer_show(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t now_work_ns = work_ns(meter, now_ns), then_work_ns = LOAD(meter->shown_work_ns);
 	uint64_t took_ns = meter_since(now_work_ns, then_work_ns), pct;
@@ -380,7 +383,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 	while (!error) {
 		uint64_t due_ns = spans_settle(work->context, NULL, settle).due_ns,
 			 now_ns = clock_steady_ns();
-		unsigned pct = limit_of(meter);
+		unsigned pct = pacer_limit(meter);
 
 		if (!pct)
 			return 0;
@@ -472,11 +475,17 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
 	lease_return();
-	meter = meter_of(work->device);
+	meter = pacer_meter(work->device);
 	if (!meter)
 		return 0;
-	pct = limit_of(meter);
+	pct = pacer_limit(meter);
 	note_limit(meter, pct != 0);
+	if (member_is(meter, work->device)) {
+		ret_pass->meter = meter;
+		ret_pass->gang = true;
+		begin_work(meter, clock_steady_ns());
+		return member_enter(meter, work);
+	}
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
@@ -518,6 +527,11 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 
 	if (!meter)
 		return;
+	if (pass->gang) {
+		member_leave(work, submitted);
+		pacer_show(meter, clock_steady_ns());
+		return;
+	}
 	if (!submitted) {
 		SUB(meter->entered, 1);
 		end_turn(meter, pass);
@@ -545,7 +559,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns, pass->idle);
-	show_utilisation(meter, now_ns);
+	pacer_show(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);
 }
@@ -555,4 +569,5 @@ void pace_end_context(const void *context)
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		window_end_context(&meters[device], context);
 	spans_end_context(context, settle);
+	members_end_context(context);
 }

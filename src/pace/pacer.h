@@ -10,6 +10,13 @@ void pacer_forget(void); /* in a forked child */
 /* Whether it is there, with all that meters point to. */
 bool pacer_has_region(void);
 
+/* The device's meter; NULL where it is not in the slice. Its quota, percent; 0: none. */
+struct meter *pacer_meter(int device);
+unsigned pacer_limit(const struct meter *meter);
+
+/* Once in a second of work, device_util is made anew. */
+void pacer_show(struct meter *meter, uint64_t now_ns);
+
 /* Whether any device of the slice has a compute quota now. */
 bool pacer_any_limit(void);
 

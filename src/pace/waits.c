@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "lease.h"
+#include "member.h"
 #include "pacer.h"
 #include "window.h"
 
@@ -122,7 +123,10 @@ void pace_will_wait(const void *current, bool of_all)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (!meter || !pacer_has_region())
+	if (!pacer_has_region())
+		return;
+	members_will_wait();
+	if (!meter)
 		return;
 	now_ns = clock_steady_ns();
 	if (last.since == WAITS_NONE) {
@@ -158,6 +162,8 @@ void pace_waited(void)
 	uint64_t now_ns;
 
 	pace_left = PACE_ANEW;
+	if (pacer_has_region())
+		members_waited();
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
 	now_ns = clock_steady_ns();

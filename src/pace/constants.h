@@ -1,0 +1,67 @@
+/*
+ * Inside pace/: the constants of gangs. Each line says the unit, where the value comes from, and
+ * what happens at half and at twice of it.
+ */
+#pragma once
+
+#include "clock.h"
+
+/* ns of debt at which a gang begins to close. To close takes some milliseconds, in which devices
+ * wait for each other. Half: twice as many closings, each costs useful time. Twice: a job pauses
+ * for twice as long. */
+#define GANG_SHUT_NS ((int64_t)-20000000)
+
+/* ns of debt that a gang can have at most, so that a job that waited for a rank on another machine
+ * goes on within seconds. Half: longer waits are forgiven sooner. Twice: a job pauses for longer
+ * behind them. */
+#define GANG_DEBT_NS ((int64_t)-2000000000)
+
+/* ns without a look after which a member counts as idle. Half: hosts that compute for so long are
+ * taken for stopped. Twice: a stopped rank is charged for longer. */
+#define GANG_STALE_NS (1 * NS_PER_S)
+
+/* ns after which a member that has not looked is asked for whether it lives: one system call. */
+#define GANG_DEAD_NS (20 * NS_PER_MS)
+
+/* ns for which a member that has become idle waits before it goes on: by then, the others see the
+ * end of the collective that ended with it. Half: ranks overtake each other while they close.
+ * Twice: each launch of a rank that is behind costs more. */
+#define GANG_GRACE_NS (50 * NS_PER_US)
+
+/* ns of closing in which members go on, and of the first phase in which none does. Half: jobs whose
+ * kernels are long spin in some closings. Twice: members that do not wait for each other close
+ * later. */
+#define GANG_SOFT_NS (100 * NS_PER_MS)
+#define GANG_HARD_NS (25 * NS_PER_MS)
+
+/* ns without any progress after which a launch goes, twice as long for each one that went; of a
+ * process with one device, and with several. Half: kernels that take longer are followed by one
+ * more in a closing. Twice: a thread that has to launch to another device first waits longer. */
+#define GANG_PATIENCE_NS         (20 * NS_PER_MS)
+#define GANG_PATIENCE_SEVERAL_NS (1 * NS_PER_MS)
+
+/* ns of work in flight, about, with which a member's launches wait although the gang is open: what
+ * a host has launched ahead is debt once the gang closes. Half: hosts that pause for so long let
+ * their device run dry. Twice: a gang that closes uses so much more at once, and pauses longer. */
+#define GANG_AHEAD_NS (32 * NS_PER_MS)
+
+/* ns between two looks of such a launch. */
+#define GANG_AHEAD_POLL_NS (500 * NS_PER_US)
+
+/* ns between questions while a gang closes; a sleep of 20 us takes some 75. */
+#define GANG_POLL_NS (20 * NS_PER_US)
+
+/* ns from one mark to the next while a gang is open. Half: one more event a launch of 100 us.
+ * Twice: hosts that do not wait are measured more coarsely. */
+#define MARK_EACH_NS (200 * NS_PER_US)
+
+/* ns of work, about, from one mark to the next where the host is faster than the device. Half: more
+ * events. Twice: how much is in flight is known more coarsely. */
+#define MARK_WORK_NS (4 * NS_PER_MS)
+
+/* ns for which each launch is marked by itself after the driver refused a mark behind all streams:
+ * it does so while a graph is captured. */
+#define MARK_STREAMS_NS (500 * NS_PER_MS)
+
+/* The mean time of a launch is of the last so many marks, about. */
+#define MEAN_PART 4

@@ -1,0 +1,84 @@
+/*
+ * Inside pace/: a gang, which is throttled as one.
+ *
+ * Kernels of a job on several GPUs wait for each other: a collective spins on each GPU until the
+ * collective of every rank has begun. If each GPU were throttled by itself, one would spin while
+ * its peer is held back. So the members of a gang are open together and shut together. A member is
+ * one process's work on one device.
+ *
+ *     open      Every launch goes.
+ *     closing   A device's bucket has come down to GANG_SHUT_NS. A member launches only while its
+ *               device has nothing of it in flight and another member has: that one may wait for
+ *               the launch. Every other launch waits.
+ *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
+ *               for another. Launches wait until the buckets of all devices have recovered.
+ *
+ * The gang's time, used_ns, runs while any member has work in flight. It is charged to the buckets
+ * of all devices of the gang, so over a long time used_ns is the quota's part of all time, and the
+ * scarcest device's quota holds for each of them.
+ *
+ * A gang whose members do not wait for each other may never be idle at once while it closes. So the
+ * closing has phases in which no launch goes at all; each is twice as long as the one before. And a
+ * launch that waits while nothing of the gang makes progress goes after a while: the driver's call
+ * may have to come first for another one of the same thread.
+ *
+ * What it relies on. A member that has not looked for GANG_STALE_NS, as a stopped process does not,
+ * counts as idle; so does a dead one. No lock: each word is stored by itself, and a process that
+ * dies between two of them costs the gang some milliseconds.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vgpu_region.h"
+
+/* A gang, as one process sees it. */
+struct gang {
+	struct vgpu_region_gang *words;
+	struct vgpu_region_device *devices; /* of the region */
+	bool (*lives)(uint32_t owner);      /* whether that process lives; may cost 1 us */
+};
+
+/* What a member alone knows; any thread of the process may write it. */
+struct gang_seat {
+	struct vgpu_region_member *member; /* NULL: the process never was one */
+	bool is_taken;                     /* the process is one; atomic */
+	uint64_t closing;                  /* the shut_at that the following is of */
+	uint64_t quiet_ns; /* since when the members in question have made no progress */
+	uint32_t progress; /* theirs at that time */
+	uint32_t let_go;   /* launches that went as nothing made progress */
+	bool was_busy;     /* the member had work in flight when it asked last */
+};
+
+/* Takes an entry for the owner's work on the device: false where there is none left. */
+bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
+void gang_leave(struct gang_seat *seat);
+
+/* How many members live. */
+unsigned gang_members(const struct gang *gang);
+
+/* Adds the time since the last call to used_ns if any member has had work in flight, and charges
+ * the devices. now_ns: clock_steady_ns(), here as below. */
+void gang_count(const struct gang *gang, uint64_t now_ns);
+
+/* The member has looked, and has work in flight; or has had none since ended_ns. */
+void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+		  uint64_t now_ns);
+
+/* What a member that wants to launch has seen just now. */
+struct gang_sight {
+	int64_t level_ns;  /* of its device's bucket */
+	uint64_t ready_ns; /* how long until that has recovered, if nothing is charged; 0: it has */
+	bool in_flight;    /* its device has work of it in flight */
+	bool several;      /* the process has other members: a thread may serve several devices */
+};
+
+/* Whether a launch of the member may go now: 0; or for how long it should wait until it asks
+ * again, in ns. After gang_count. */
+uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
+		  uint64_t now_ns);
+
+/* Whether the gang is shut, or closing: a launch is followed by a mark at once then. */
+bool gang_is_shut(const struct gang *gang);

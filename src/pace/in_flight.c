@@ -1,0 +1,252 @@
+#include "in_flight.h"
+
+#include "clock.h"
+#include "constants.h"
+#include "meter.h"
+#include "words.h"
+
+/* -- marks ------------------------------------------------------------------------------------ */
+
+static struct in_flight_mark *mark_at(struct in_flight *it, uint32_t number)
+{
+	return &it->mark[number % IN_FLIGHT_MARKS];
+}
+
+static bool records_by_streams(const struct in_flight *it, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(it->by_streams_ns);
+
+	return then_ns && meter_since(now_ns, then_ns) < MARK_STREAMS_NS;
+}
+
+/* The next mark, with an event of the context; NULL where there is none to be had. */
+static struct in_flight_mark *next(struct in_flight *it, void *context)
+{
+	struct in_flight_mark *mark = mark_at(it, it->tail);
+
+	if (it->tail - it->head == IN_FLIGHT_MARKS)
+		return NULL;
+	if (!mark->event || mark->context != context)
+		*mark = (struct in_flight_mark){.event = pace_driver->event_make(context),
+						.context = context};
+	return mark->event ? mark : NULL;
+}
+
+static void note_mark(struct in_flight *it, struct in_flight_mark *mark, uint64_t launches)
+{
+	mark->launches = launches;
+	STORE(it->marked, launches);
+	STORE(it->mixed, false);
+}
+
+/* Behind all streams of the context. */
+static bool mark_all(struct in_flight *it, uint64_t now_ns)
+{
+	const struct pace_work all = {.device = it->device, .context = it->context};
+	uint64_t launches = LOAD(it->launches);
+	struct in_flight_mark *mark;
+
+	if (!it->context || records_by_streams(it, now_ns))
+		return false;
+	mark = next(it, it->context);
+	if (!mark)
+		return true; /* behind one that there is, a later one will be */
+	mark->stream = NULL;
+	if (!pace_driver->fence(mark->event, &all)) {
+		STORE(it->by_streams_ns, now_ns);
+		return false;
+	}
+	it->tail++;
+	note_mark(it, mark, launches);
+	return true;
+}
+
+/* Behind the launch in its stream: a mark of the stream that was not reached moves there. */
+static void mark_stream(struct in_flight *it, const struct pace_work *work)
+{
+	const void *stream = meter_stream(work);
+	uint64_t launches = LOAD(it->launches);
+	struct in_flight_mark *mark = NULL;
+	uint32_t number = it->head;
+
+	while (number != it->tail && (mark_at(it, number)->stream != stream ||
+				      mark_at(it, number)->context != work->context))
+		number++;
+	mark = number != it->tail ? mark_at(it, number) : next(it, work->context);
+	if (!mark || !pace_driver->record(mark->event, work))
+		return;
+	mark->stream = stream;
+	it->tail += number == it->tail;
+	note_mark(it, mark, launches);
+}
+
+/* What two marks in a row say of the launches between them; or the period's begin and its first
+ * mark. */
+static void learn(struct in_flight *it, const struct in_flight_mark *to)
+{
+	const struct in_flight_mark begin = {.event = it->begin_is_recorded ? it->begin : NULL,
+					     .context = it->begin_context,
+					     .launches = it->before},
+				    *from = mark_at(it, it->head - 1);
+	uint64_t took_ns, count, mean_ns = LOAD(it->mean_ns);
+
+	if (!from->event || from->launches <= it->before)
+		from = &begin;
+	count = to->launches - from->launches;
+	if (!from->event || from->context != to->context || from->stream || to->stream ||
+	    to->launches <= from->launches ||
+	    pace_driver->elapsed(from->event, to->event, &took_ns) != PACE_TOOK)
+		return;
+	STORE(it->mean_ns, mean_ns ? mean_ns - mean_ns / MEAN_PART + took_ns / count / MEAN_PART
+				   : took_ns / count);
+}
+
+/* Takes the marks that are reached; whether any is not. */
+static bool any_pending(struct in_flight *it)
+{
+	while (it->head != it->tail) {
+		struct in_flight_mark *mark = mark_at(it, it->head);
+
+		if (mark->event && !pace_driver->is_reached(mark->event))
+			return true;
+		if (mark->event) /* else its context is gone */
+			learn(it, mark);
+		if (!mark->stream)
+			STORE(it->reached, mark->launches);
+		it->head++;
+	}
+	return false;
+}
+
+/* -- periods ---------------------------------------------------------------------------------- */
+
+void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
+{
+	if (LOAD(it->is_busy))
+		return;
+	lock_acquire(&it->lock);
+	if (!it->is_busy) {
+		if (it->begin_context != work->context)
+			it->begin = NULL;
+		if (!it->begin)
+			it->begin = pace_driver->event_make(work->context);
+		it->begin_context = work->context;
+		it->begin_is_recorded = it->begin && pace_driver->record(it->begin, work);
+		it->began_ns = now_ns;
+		it->before = LOAD(it->launches);
+		STORE(it->is_busy, true);
+	}
+	lock_release(&it->lock);
+}
+
+static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
+{
+	return LOAD(it->context) != work->context || LOAD(it->by_streams_ns) ||
+	       meter_since(now_ns, LOAD(it->marked_ns)) >= MARK_EACH_NS ||
+	       (LOAD(it->launches) - LOAD(it->marked)) * LOAD(it->mean_ns) >= MARK_WORK_NS;
+}
+
+void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
+			 uint64_t now_ns)
+{
+	const void *stream = meter_stream(work);
+
+	ADD(it->launches, 1);
+	if (LOAD(it->stream) != stream) {
+		STORE(it->stream, stream);
+		STORE(it->mixed, true);
+	}
+	if (!at_once && !is_mark_due(it, work, now_ns))
+		return;
+	lock_acquire(&it->lock);
+	STORE(it->context, work->context);
+	it->device = work->device;
+	if (!mark_all(it, now_ns))
+		mark_stream(it, work);
+	STORE(it->marked_ns, now_ns);
+	lock_release(&it->lock);
+}
+
+void in_flight_mark(struct in_flight *it, uint64_t now_ns)
+{
+	if (!LOAD(it->is_busy) || LOAD(it->marked) == LOAD(it->launches))
+		return;
+	lock_acquire(&it->lock);
+	mark_all(it, now_ns);
+	lock_release(&it->lock);
+}
+
+/* When the device was through, as far as events tell: what is behind the last mark took as long as
+ * what is before it, and where the period has no mark, as long as launches do in the mean. */
+static uint64_t ended_ns(struct in_flight *it, uint64_t now_ns)
+{
+	const struct in_flight_mark *last = mark_at(it, it->head - 1);
+	uint64_t launches = LOAD(it->launches) - it->before, took_ns;
+
+	if (it->begin_is_recorded && last->event && last->context == it->begin_context &&
+	    last->launches > it->before &&
+	    pace_driver->elapsed(it->begin, last->event, &took_ns) == PACE_TOOK)
+		took_ns = took_ns / (last->launches - it->before) * launches;
+	else
+		took_ns = LOAD(it->mean_ns) ? LOAD(it->mean_ns) * launches : UINT64_MAX;
+	if (!launches)
+		took_ns = 0;
+	return took_ns < meter_since(now_ns, it->began_ns) ? it->began_ns + took_ns : now_ns;
+}
+
+/* Whether what was launched behind the last mark is over: known where it all went to the stream of
+ * the next launch. */
+static bool is_through(struct in_flight *it, const struct pace_work *work)
+{
+	if (LOAD(it->marked) == LOAD(it->launches))
+		return true;
+	return work && !LOAD(it->mixed) && LOAD(it->stream) == meter_stream(work) &&
+	       !pace_driver->is_busy(work);
+}
+
+bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
+		    uint64_t *ret_ended_ns)
+{
+	bool busy = true;
+
+	*ret_ended_ns = 0;
+	if (!LOAD(it->is_busy))
+		return false;
+	lock_acquire(&it->lock);
+	if (!it->is_busy) {
+		busy = false;
+	} else if (!any_pending(it)) {
+		busy = it->context && !is_through(it, work);
+		if (busy && marks)
+			mark_all(it, now_ns);
+		if (!busy)
+			*ret_ended_ns = ended_ns(it, now_ns);
+		STORE(it->is_busy, busy);
+		if (!busy)
+			STORE(it->reached, LOAD(it->launches));
+	}
+	lock_release(&it->lock);
+	return busy;
+}
+
+uint64_t in_flight_ahead_ns(const struct in_flight *it)
+{
+	return (LOAD(it->launches) - LOAD(it->reached)) * LOAD(it->mean_ns);
+}
+
+void in_flight_end_context(struct in_flight *it, const void *context)
+{
+	lock_acquire(&it->lock);
+	for (unsigned i = 0; i < IN_FLIGHT_MARKS; i++)
+		if (it->mark[i].context == context)
+			it->mark[i] = (struct in_flight_mark){.event = NULL};
+	while (it->head != it->tail && !mark_at(it, it->head)->event)
+		it->head++;
+	if (it->begin_context == context) {
+		it->begin = it->begin_context = NULL;
+		it->begin_is_recorded = false;
+	}
+	if (it->context == context)
+		STORE(it->context, NULL);
+	lock_release(&it->lock);
+}

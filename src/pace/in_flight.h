@@ -1,0 +1,73 @@
+/*
+ * Inside pace/: what a device has in flight for this process: whether anything, since when, and
+ * about how much.
+ *
+ * The driver is asked by marks: events behind all that the process has launched to the device. A
+ * period begins with a launch to a device that has nothing of the process, and ends when the last
+ * mark is reached and nothing was launched behind it. Two events give the period its length: one
+ * before its first launch, and the last mark. Two marks in a row give the mean time of a launch.
+ *
+ * Where the driver cannot record an event behind all streams of a context (before CUDA 12.8, and
+ * while the process captures a graph), each launch is followed by an event in its own stream.
+ *
+ * Thread-safe. No function waits for the device. Times are clock_steady_ns().
+ */
+#pragma once
+
+#include "lock.h"
+#include "pace.h"
+
+#define IN_FLIGHT_MARKS 16
+
+struct in_flight_mark {
+	void *event;         /* NULL: there is none yet */
+	const void *context; /* the event's */
+	const void *stream;  /* NULL: the event is behind all streams of the context */
+	uint64_t launches;   /* how many are before it */
+};
+
+struct in_flight {
+	struct lock lock;   /* over all that follows; words that are atomic are read without it */
+	uint64_t launches;  /* ever; atomic */
+	uint64_t marked;    /* the first so many are before a mark; atomic */
+	uint64_t reached;   /* the device is through with the first so many; atomic */
+	uint64_t marked_ns; /* when a launch was marked last; atomic */
+	uint64_t mean_ns;   /* of a launch's time on the device; atomic */
+	uint64_t by_streams_ns; /* when a mark behind all streams was last refused; 0: never; atomic
+				 */
+	bool is_busy;           /* a period has begun, and was not seen to end; atomic */
+	uint64_t began_ns;      /* the period, */
+	uint64_t before;        /* and how many launches there were before it */
+	void *begin;            /* the event at its begin, of the context that follows; or NULL */
+	void *begin_context;
+	bool begin_is_recorded;
+	void *context;       /* of the last mark; NULL: there is none, or it is gone */
+	int device;          /* a CUDA ordinal */
+	const void *stream;  /* of the last launch; atomic */
+	bool mixed;          /* there were others since the last mark; atomic */
+	uint32_t head, tail; /* marks from head on to before tail have yet to be reached, */
+	struct in_flight_mark mark[IN_FLIGHT_MARKS]; /* modulo their number */
+};
+
+/* Before a launch: begins a period if there is none. */
+void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_t now_ns);
+
+/* Behind a launch. at_once: a mark is recorded in any case; else now and then. */
+void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
+			 uint64_t now_ns);
+
+/* Before the thread waits for work: records a mark behind what has none. */
+void in_flight_mark(struct in_flight *it, uint64_t now_ns);
+
+/* Whether the device has work in flight. The first call that finds none ends the period:
+ * *ret_ended_ns is when the device was through with it, else 0. work: what is to be launched, or
+ * NULL. marks: what was launched behind the last mark gets one now, and is in flight until that is
+ * reached: if the device is idle already, the period seems to end only now. */
+bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
+		    uint64_t *ret_ended_ns);
+
+/* About how long the device will be at work on what is launched, ns, as of the last look. */
+uint64_t in_flight_ahead_ns(const struct in_flight *it);
+
+/* The context is gone, and its events with it. */
+void in_flight_end_context(struct in_flight *it, const void *context);

@@ -1,0 +1,286 @@
+#include "member.h"
+
+#include "clock.h"
+#include "constants.h"
+#include "gang.h"
+#include "in_flight.h"
+#include "pacer.h"
+#include "sys.h"
+
+#define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
+#define SPIN_NS    (2 * NS_PER_MS)  /* of closing, in which a waiting launch asks without a sleep */
+#define SPIN_TIMES 50               /* empty loops between two questions */
+
+struct member {
+	struct gang_seat seat;
+	struct in_flight in_flight;
+	uint64_t looked_ns;  /* when the driver was asked last; atomic */
+	uint64_t reached;    /* launches that the device was through with at: */
+	uint64_t reached_ns; /* atomic, both */
+	uint64_t shown_ns;   /* until when the process's time is in the meter's tally */
+};
+
+static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
+static uint32_t wanted;                         /* a bit for each device that is to join; atomic */
+static enum pace_gang rule;
+static struct region *joined;
+static struct gang gang;
+static unsigned living;       /* members of the gang, as counted at: */
+static uint64_t living_at_ns; /* atomic, both */
+static struct lock joining = LOCK_INIT;
+
+/* -- who is a member -------------------------------------------------------------------------- */
+
+static uint32_t owner_of(const struct region *region, unsigned slot)
+{
+	uint64_t claims = LOAD(region->file->own.slots[slot].claims);
+
+	return (slot + 1) | (uint32_t)(claims << VGPU_GANG_OWNER_SLOTS);
+}
+
+static bool lives(uint32_t owner)
+{
+	unsigned slot = (owner & ((1u << VGPU_GANG_OWNER_SLOTS) - 1)) - 1;
+
+	return slot < VGPU_SLOTS_MAX && region_slot_alive(joined, slot) &&
+	       owner_of(joined, slot) == owner;
+}
+
+void members_attach(struct region *region)
+{
+	gang = (struct gang){
+		.words = &region->file->own.gang,
+		.devices = region->file->own.device,
+		.lives = lives,
+	};
+	joined = region;
+}
+
+void members_forget(void)
+{
+	joined = NULL;
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		members[device] = (struct member){.looked_ns = 0};
+	living_at_ns = 0;
+	lock_init(&joining);
+}
+
+static bool is_member(int device)
+{
+	/* Pairs with gang_join's release: the seat's entry is there. */
+	return __atomic_load_n(&members[device].seat.is_taken, __ATOMIC_ACQUIRE);
+}
+
+static bool is_wanted(int device)
+{
+	return rule == PACE_GANG_YES || (rule == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
+}
+
+/* Takes the seat, or gives it up. */
+static void take_seat(const struct meter *meter, int device)
+{
+	struct gang_seat *seat = &members[device].seat;
+	uint32_t index = (uint32_t)meter->quota.index;
+
+	lock_acquire(&joining);
+	if (is_wanted(device) && !seat->is_taken) {
+		gang_join(&gang, seat, owner_of(joined, (unsigned)joined->slot), index);
+		STORE(living_at_ns, 0);
+	} else if (!is_wanted(device) && seat->is_taken) {
+		gang_leave(seat);
+	}
+	lock_release(&joining);
+}
+
+void pace_set_gang(enum pace_gang new_rule)
+{
+	STORE(rule, new_rule);
+}
+
+void pace_join_gang(int device)
+{
+	const struct meter *meter = pacer_meter(device);
+
+	if (device < 0 || device >= VGPU_DEVICES_MAX)
+		return;
+	__atomic_fetch_or(&wanted, 1u << device, __ATOMIC_RELAXED);
+	if (meter && !is_member(device) && pacer_has_region())
+		take_seat(meter, device);
+}
+
+static unsigned count_living(uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(living_at_ns);
+
+	if (!then_ns || meter_since(now_ns, then_ns) >= COUNT_NS) {
+		STORE(living_at_ns, now_ns);
+		STORE(living, gang_members(&gang));
+	}
+	return LOAD(living);
+}
+
+bool member_is(struct meter *meter, int device)
+{
+	if (!joined)
+		return false;
+	if (is_wanted(device) != is_member(device))
+		take_seat(meter, device);
+	return is_member(device) && count_living(clock_steady_ns()) > 1;
+}
+
+/* -- what it has in flight --------------------------------------------------------------------- */
+
+/* device_util is made of the tally. */
+static void show_time(struct meter *meter, struct member *member, uint64_t until_ns)
+{
+	uint64_t from_ns = LOAD(member->shown_ns);
+
+	if (until_ns > from_ns && SWAP(member->shown_ns, from_ns, until_ns) && from_ns)
+		ADD(meter->tally.charged, (int64_t)(until_ns - from_ns));
+}
+
+/* Asks the driver, and tells the gang. */
+static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
+		 uint64_t now_ns)
+{
+	uint64_t ended_ns, reached;
+	bool busy =
+		in_flight_look(&member->in_flight, work, gang_is_shut(&gang), now_ns, &ended_ns);
+
+	reached = LOAD(member->in_flight.reached);
+	if (LOAD(member->reached) != reached) {
+		STORE(member->reached, reached);
+		STORE(member->reached_ns, now_ns);
+	}
+	if (busy) {
+		gang_is_busy(&gang, &member->seat, now_ns);
+		show_time(meter, member, now_ns);
+	} else {
+		gang_is_idle(&gang, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
+		if (ended_ns)
+			show_time(meter, member, ended_ns);
+	}
+	return busy;
+}
+
+/* -- the way through --------------------------------------------------------------------------- */
+
+/* Sees what the process's other members have in flight; whether there are any. */
+static bool look_at_others(const struct member *but, uint64_t now_ns)
+{
+	bool several = false;
+
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		if (&members[device] == but || !is_member(device))
+			continue;
+		several = true;
+		if (LOAD(members[device].in_flight.is_busy))
+			look(pacer_meter(device), &members[device], NULL, now_ns);
+	}
+	return several;
+}
+
+/* How long a launch is to wait as there is much in flight before it: not longer than patience
+ * lasts while the device comes to no mark, as it may wait for this launch. */
+static uint64_t ahead_wait_ns(struct member *member, uint64_t now_ns)
+{
+	if (in_flight_ahead_ns(&member->in_flight) < GANG_AHEAD_NS)
+		return 0;
+	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
+		return GANG_AHEAD_POLL_NS;
+	STORE(member->reached_ns, now_ns);
+	return 0;
+}
+
+static uint64_t ask(struct meter *meter, struct member *member, const struct pace_work *work,
+		    uint64_t now_ns)
+{
+	uint64_t wait_ns;
+	unsigned pct = pacer_limit(meter);
+	struct gang_sight sight = {.several = look_at_others(member, now_ns),
+				   .level_ns = BUCKET_FULL_NS};
+
+	STORE(member->looked_ns, now_ns);
+	sight.in_flight = look(meter, member, work, now_ns);
+	gang_count(&gang, now_ns);
+	if (pct) {
+		bucket_refill(meter->bucket, pct, now_ns);
+		sight.level_ns = bucket_level(meter->bucket);
+		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
+	}
+	wait_ns = gang_ask(&gang, &member->seat, &sight, now_ns);
+	return wait_ns || gang_is_shut(&gang) ? wait_ns : ahead_wait_ns(member, now_ns);
+}
+
+/* A closing is short, and each member's launches are awaited by others: it is spun through. */
+static int nap(uint64_t wait_ns, uint64_t now_ns)
+{
+	if (wait_ns <= GANG_POLL_NS && meter_since(now_ns, LOAD(gang.words->shut_at)) < SPIN_NS) {
+		for (unsigned i = 0; i < SPIN_TIMES; i++)
+			__asm__ volatile("" ::: "memory");
+		return 0;
+	}
+	sys_sleep_ns(wait_ns < PACE_POLL_NS ? wait_ns : PACE_POLL_NS);
+	pace_driver->look();
+	return pace_wait();
+}
+
+int member_enter(struct meter *meter, const struct pace_work *work)
+{
+	struct member *member = &members[work->device];
+	uint64_t now_ns = clock_steady_ns(), looked_ns = LOAD(member->looked_ns), wait_ns;
+	bool held = false;
+	int error = 0;
+
+	if (gang_is_shut(&gang) || meter_since(now_ns, looked_ns) >= MARK_EACH_NS / 2)
+		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
+			held = true;
+			error = nap(wait_ns, now_ns);
+			now_ns = clock_steady_ns();
+		}
+	if (held)
+		ADD(gang.devices[meter->quota.index].held, 1);
+	if (error)
+		return error;
+	if (!LOAD(member->in_flight.is_busy))
+		STORE(member->shown_ns, now_ns);
+	in_flight_begin(&member->in_flight, work, now_ns);
+	gang_is_busy(&gang, &member->seat, now_ns);
+	return 0;
+}
+
+void member_leave(const struct pace_work *work, bool submitted)
+{
+	struct member *member = &members[work->device];
+
+	if (submitted)
+		in_flight_submitted(&member->in_flight, work, gang_is_shut(&gang),
+				    clock_steady_ns());
+}
+
+void members_will_wait(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX && joined; device++)
+		if (is_member(device))
+			in_flight_mark(&members[device].in_flight, clock_steady_ns());
+}
+
+void members_waited(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX && joined; device++) {
+		struct meter *meter = pacer_meter(device);
+		uint64_t now_ns;
+
+		if (!meter || !LOAD(members[device].in_flight.is_busy))
+			continue;
+		now_ns = clock_steady_ns();
+		if (!look(meter, &members[device], NULL, now_ns))
+			pacer_rest(meter, now_ns);
+	}
+}
+
+void members_end_context(const void *context)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		in_flight_end_context(&members[device].in_flight, context);
+}

@@ -1,0 +1,28 @@
+/*
+ * Inside pace/: this process's members of the slice's gang, one a device, and their way through
+ * the gate. A member's launch asks the gang (gang.h) and is charged by the gang's time; the costs
+ * of single launches play no part (in_flight.h).
+ *
+ * A gang with fewer than two living members throttles nobody: then the device is paced by itself.
+ */
+#pragma once
+
+#include "meter.h"
+
+void members_attach(struct region *region);
+void members_forget(void); /* in a forked child */
+
+/* Whether work of the process on the meter's device goes through the gang now. */
+bool member_is(struct meter *meter, int device);
+
+/* Before a launch: returns when it may go. 0, or what pace_wait says of a lost region. */
+int member_enter(struct meter *meter, const struct pace_work *work);
+
+/* Behind a launch, whether or not the driver took it. */
+void member_leave(const struct pace_work *work, bool submitted);
+
+/* Before the thread waits for work, and behind it. */
+void members_will_wait(void);
+void members_waited(void);
+
+void members_end_context(const void *context);

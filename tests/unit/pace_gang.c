@@ -1,0 +1,577 @@
+/*
+ * Gangs over a model: hosts and devices in virtual time, in steps of STEP_NS. Each rank has a
+ * device. A step of its job is a kernel, and a collective that is over some time after the last
+ * rank has begun it. The ranks ask the gang as processes do; how they see that their device is
+ * idle is exact, but they see it only when they ask.
+ */
+#include "bucket.h"
+#include "clock.h"
+#include "constants.h"
+#include "gang.h"
+#include "region_fixture.h"
+
+#define STEP_NS   ((uint64_t)5000)
+#define RANKS_MAX 8
+#define QUEUE     4096
+#define NAP_NS    ((uint64_t)75000) /* a short sleep takes */
+#define US        NS_PER_US
+#define MS        NS_PER_MS
+
+struct job {
+	unsigned ranks, pct;
+	uint64_t kernel_ns, collective_ns;
+	unsigned kernels;    /* before each collective */
+	unsigned jitter_pct; /* of a kernel's length */
+	unsigned ahead;      /* steps that a host runs ahead, then it waits for its device */
+	uint64_t stall_ns;   /* one launch in ten is late by up to that */
+	uint64_t call_ns;    /* a launch takes the host */
+	bool apart;          /* no rank waits for another */
+	bool skewed;         /* one rank's host begins late */
+};
+
+struct work {
+	uint64_t left_ns; /* of a kernel */
+	bool collective;
+	uint32_t number;
+};
+
+static struct rank {
+	struct gang_seat seat;
+	struct work queue[QUEUE];
+	unsigned head, tail; /* of the queue; head is at work */
+	bool begun;          /* the collective at the head */
+	uint64_t host_ns;    /* the host does nothing before */
+	unsigned phase;      /* kernels of the step that are launched */
+	uint32_t launched, done;
+	uint64_t busy_ns, ended_ns;
+	bool stopped;
+} ranks[RANKS_MAX];
+
+static struct vgpu_region_gang words;
+static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
+static bool dead[RANKS_MAX];
+static uint64_t now_ns, seed;
+static uint64_t closing_ns, closed_ns; /* for how long the gang closed, and was shut */
+
+static uint64_t chance(uint64_t below)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return below ? seed % below : 0;
+}
+
+static bool lives(uint32_t owner)
+{
+	return !dead[owner - 1];
+}
+
+static const struct gang gang = {.words = &words, .devices = devices, .lives = lives};
+
+/* -- devices ---------------------------------------------------------------------------------- */
+
+static bool is_idle(const struct rank *rank)
+{
+	return rank->head == rank->tail;
+}
+
+static unsigned begun(uint32_t number, unsigned count)
+{
+	unsigned many = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct rank *rank = &ranks[i];
+		const struct work *work = &rank->queue[rank->head % QUEUE];
+
+		many += rank->done > number ||
+			(!is_idle(rank) && rank->begun && work->number == number);
+	}
+	return many;
+}
+
+static uint64_t joined_ns[QUEUE]; /* when the last rank began a collective */
+
+static void advance(const struct job *job, struct rank *rank)
+{
+	struct work *work = &rank->queue[rank->head % QUEUE];
+
+	if (is_idle(rank))
+		return;
+	rank->busy_ns += STEP_NS;
+	if (!work->collective) {
+		work->left_ns -= work->left_ns < STEP_NS ? work->left_ns : STEP_NS;
+		if (work->left_ns)
+			return;
+	} else {
+		rank->begun = true;
+		if (!job->apart && begun(work->number, job->ranks) < job->ranks)
+			return;
+		if (!joined_ns[work->number % QUEUE])
+			joined_ns[work->number % QUEUE] = now_ns;
+		if (now_ns < joined_ns[work->number % QUEUE] + job->collective_ns)
+			return;
+		joined_ns[(work->number + QUEUE / 2) % QUEUE] = 0;
+		rank->done++;
+		rank->begun = false;
+	}
+	rank->head++;
+	rank->ended_ns = now_ns;
+}
+
+/* -- hosts ------------------------------------------------------------------------------------ */
+
+static void look(struct rank *rank)
+{
+	if (is_idle(rank))
+		gang_is_idle(&gang, &rank->seat, rank->ended_ns, now_ns);
+	else
+		gang_is_busy(&gang, &rank->seat, now_ns);
+}
+
+static uint64_t ask(const struct job *job, struct rank *rank)
+{
+	struct vgpu_region_bucket *bucket = &devices[rank->seat.member->device].bucket;
+	struct gang_sight sight = {.in_flight = !is_idle(rank)};
+
+	look(rank);
+	gang_count(&gang, now_ns);
+	bucket_refill(bucket, job->pct, now_ns);
+	sight.level_ns = bucket_level(bucket);
+	sight.ready_ns = bucket_wait_ns(bucket, job->pct);
+	return gang_ask(&gang, &rank->seat, &sight, now_ns);
+}
+
+static void launch(const struct job *job, struct rank *rank)
+{
+	struct work *work = &rank->queue[rank->tail % QUEUE];
+	uint64_t jitter_ns = job->kernel_ns * job->jitter_pct / 100;
+
+	*work = (struct work){.number = rank->launched};
+	if (rank->phase < job->kernels) {
+		work->left_ns = job->kernel_ns - jitter_ns + chance(2 * jitter_ns);
+		rank->phase++;
+	} else {
+		work->collective = true;
+		rank->phase = 0;
+		rank->launched++;
+	}
+	gang_is_busy(&gang, &rank->seat, now_ns);
+	rank->tail++;
+	rank->host_ns = now_ns + job->call_ns + (chance(10) ? 0 : chance(job->stall_ns));
+}
+
+static void step_host(const struct job *job, struct rank *rank)
+{
+	uint64_t wait_ns;
+
+	if (rank->stopped || now_ns < rank->host_ns)
+		return;
+	if (rank->launched - rank->done >= job->ahead) {
+		if (is_idle(rank))
+			look(rank);
+		return;
+	}
+	wait_ns = job->pct < 100 ? ask(job, rank) : 0;
+	if (!wait_ns)
+		launch(job, rank);
+	else if (wait_ns > GANG_POLL_NS || now_ns - words.shut_at > 2 * MS)
+		rank->host_ns = now_ns + (wait_ns > NAP_NS ? wait_ns : NAP_NS);
+}
+
+/* -- runs ------------------------------------------------------------------------------------- */
+
+static void begin(const struct job *job)
+{
+	memset(ranks, 0, sizeof(ranks));
+	memset(&words, 0, sizeof(words));
+	memset(devices, 0, sizeof(devices));
+	memset(dead, 0, sizeof(dead));
+	memset(joined_ns, 0, sizeof(joined_ns));
+	seed = 88172645463325252u;
+	now_ns = NS_PER_S;
+	closing_ns = closed_ns = 0;
+	for (unsigned i = 0; i < job->ranks; i++) {
+		assert_true(gang_join(&gang, &ranks[i].seat, i + 1, i));
+		ranks[i].host_ns = now_ns + (job->skewed ? i * 20 * US : 0);
+	}
+}
+
+static void run(const struct job *job, uint64_t for_ns)
+{
+	uint64_t until_ns = now_ns + for_ns;
+
+	for (; now_ns < until_ns; now_ns += STEP_NS) {
+		bool any = false;
+
+		for (unsigned i = 0; i < job->ranks; i++) {
+			advance(job, &ranks[i]);
+			any |= !is_idle(&ranks[i]);
+		}
+		for (unsigned i = 0; i < job->ranks; i++)
+			step_host(job, &ranks[i]);
+		closing_ns += words.shut_at && any ? STEP_NS : 0;
+		closed_ns += words.shut_at && !any ? STEP_NS : 0;
+	}
+}
+
+static uint32_t fewest_done(const struct job *job)
+{
+	uint32_t fewest = UINT32_MAX;
+
+	for (unsigned i = 0; i < job->ranks; i++)
+		fewest = ranks[i].done < fewest ? ranks[i].done : fewest;
+	return fewest;
+}
+
+static double share(struct job job, double *ret_busy)
+{
+	unsigned pct = job.pct;
+	uint64_t most_ns = 0;
+	double bare;
+
+	job.pct = 100;
+	begin(&job);
+	run(&job, 2 * NS_PER_S);
+	bare = fewest_done(&job);
+	job.pct = pct;
+	begin(&job);
+	run(&job, 6 * NS_PER_S);
+	for (unsigned i = 0; i < job.ranks; i++)
+		most_ns = ranks[i].busy_ns > most_ns ? ranks[i].busy_ns : most_ns;
+	*ret_busy = (double)most_ns / (6.0 * NS_PER_S) * 100;
+	return fewest_done(&job) / 3.0 / bare * 100;
+}
+
+struct row {
+	const char *what;
+	struct job job;
+	double least; /* of bare's steps, as a part of the quota */
+};
+
+/* What jobs of each kind get, and no device is at work for more than the quota. */
+static const struct row rows[] = {
+	{"two ranks",
+	 {.ranks = 2,
+	  .kernel_ns = 1000 * US,
+	  .kernels = 1,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 5,
+	  .ahead = 8,
+	  .call_ns = 5 * US},
+	 0.98},
+	{"eight ranks, hosts that stall",
+	 {.ranks = 8,
+	  .kernel_ns = 1000 * US,
+	  .kernels = 1,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 8,
+	  .call_ns = 5 * US,
+	  .stall_ns = 2000 * US},
+	 0.97},
+	{"short kernels",
+	 {.ranks = 2,
+	  .kernel_ns = 50 * US,
+	  .kernels = 1,
+	  .collective_ns = 60 * US,
+	  .jitter_pct = 30,
+	  .ahead = 8,
+	  .call_ns = 5 * US},
+	 0.97},
+	{"eight ranks, short kernels, hosts that stall",
+	 {.ranks = 8,
+	  .kernel_ns = 50 * US,
+	  .kernels = 1,
+	  .collective_ns = 60 * US,
+	  .jitter_pct = 30,
+	  .ahead = 8,
+	  .call_ns = 5 * US,
+	  .stall_ns = 500 * US},
+	 0.93},
+	{"many kernels to a collective",
+	 {.ranks = 2,
+	  .kernel_ns = 30 * US,
+	  .kernels = 100,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 4,
+	  .call_ns = 10 * US,
+	  .stall_ns = 100 * US},
+	 0.97},
+	{"a host far ahead",
+	 {.ranks = 2,
+	  .kernel_ns = 30 * US,
+	  .kernels = 30,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 64,
+	  .call_ns = 5 * US},
+	 0.95},
+	{"a host that waits for each step",
+	 {.ranks = 2,
+	  .kernel_ns = 30 * US,
+	  .kernels = 100,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 1,
+	  .call_ns = 10 * US,
+	  .stall_ns = 100 * US},
+	 0.97},
+	{"hosts slower than their devices",
+	 {.ranks = 2,
+	  .kernel_ns = 10 * US,
+	  .kernels = 20,
+	  .collective_ns = 50 * US,
+	  .jitter_pct = 30,
+	  .ahead = 4,
+	  .call_ns = 20 * US,
+	  .stall_ns = 100 * US},
+	 0.95},
+	{"slow hosts, four ranks",
+	 {.ranks = 4,
+	  .kernel_ns = 60 * US,
+	  .kernels = 20,
+	  .collective_ns = 300 * US,
+	  .jitter_pct = 30,
+	  .ahead = 4,
+	  .call_ns = 80 * US,
+	  .stall_ns = 1000 * US},
+	 0.80},
+	{"long kernels",
+	 {.ranks = 2,
+	  .kernel_ns = 10 * MS,
+	  .kernels = 3,
+	  .collective_ns = 5 * MS,
+	  .jitter_pct = 30,
+	  .ahead = 4,
+	  .call_ns = 20 * US,
+	  .stall_ns = 100 * US},
+	 0.95},
+	{"ranks that do not wait for each other",
+	 {.ranks = 2,
+	  .kernel_ns = 1 * MS,
+	  .kernels = 1,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 8,
+	  .call_ns = 5 * US,
+	  .apart = true},
+	 0.95},
+	{"four such ranks, long kernels",
+	 {.ranks = 4,
+	  .kernel_ns = 10 * MS,
+	  .kernels = 1,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 30,
+	  .ahead = 8,
+	  .call_ns = 5 * US,
+	  .apart = true},
+	 0.93},
+};
+
+static void test_shares(void **state)
+{
+	static const unsigned pcts[] = {30, 50, 80};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		for (unsigned k = 0; k < 3; k++) {
+			struct job job = rows[i].job;
+			double busy, got;
+
+			job.pct = pcts[k];
+			got = share(job, &busy);
+			print_message(
+				"%s, quota %u: %.1f %% of bare, busy %.1f %%, closing %.1f %%\n",
+				rows[i].what, pcts[k], got, busy, (double)closing_ns / 6e7);
+			if (got < rows[i].least * pcts[k] || got > pcts[k] + 2.5 ||
+			    busy > pcts[k] + 2.5)
+				fail_msg("%s, quota %u", rows[i].what, pcts[k]);
+		}
+}
+
+/* -- hosts that do something else ---------------------------------------------------------------
+ */
+
+static const struct job usual = {.ranks = 2,
+				 .pct = 50,
+				 .kernel_ns = 1000 * US,
+				 .kernels = 1,
+				 .collective_ns = 200 * US,
+				 .jitter_pct = 5,
+				 .ahead = 8,
+				 .call_ns = 5 * US};
+
+/* A rank that pauses holds its peer up as it does without a quota, and the peer's spinning is
+ * charged: the gang catches up with what the quota leaves. */
+static void test_late_rank(void **state)
+{
+	double part;
+
+	(void)state;
+	begin(&usual);
+	for (unsigned i = 0; i < 20; i++) {
+		run(&usual, 200 * MS);
+		ranks[1].stopped = true;
+		run(&usual, 100 * MS);
+		ranks[1].stopped = false;
+	}
+	part = (double)words.used_ns / (double)(20 * 300 * MS);
+	print_message("used %.1f %%, steps %u\n", part * 100, fewest_done(&usual));
+	assert_true(part < 0.51);
+	assert_true(fewest_done(&usual) > 800);
+}
+
+/* A rank that is stopped for long counts as idle after GANG_STALE_NS, whatever its device does; and
+ * behind the stop the gang pays no more than GANG_DEBT_NS. */
+static void test_stopped_rank(void **state)
+{
+	uint32_t done;
+
+	(void)state;
+	begin(&usual);
+	run(&usual, 1 * NS_PER_S);
+	ranks[1].stopped = true;
+	run(&usual, 10 * NS_PER_S);
+	ranks[1].stopped = false;
+	done = fewest_done(&usual);
+	run(&usual, (uint64_t)-GANG_DEBT_NS * 2);
+	run(&usual, 1 * NS_PER_S);
+	print_message("%u steps, then %u\n", done, fewest_done(&usual) - done);
+	assert_true(fewest_done(&usual) - done > 300);
+}
+
+/* Of a rank that is dead nothing is in flight, and its entry is another's. */
+static void test_dead_rank(void **state)
+{
+	struct job alone = usual;
+
+	(void)state;
+	alone.apart = true; /* what the driver does of a peer's death is not of this test */
+	begin(&alone);
+	run(&alone, 500 * MS);
+	ranks[1].stopped = dead[1] = true;
+	ranks[1].head = ranks[1].tail;
+	run(&alone, 1 * NS_PER_S);
+	assert_int_equal(gang_members(&gang), 1);
+	assert_int_equal(ranks[1].seat.member->owner, 0);
+	assert_true(ranks[0].done > 500);
+}
+
+/* -- single questions ---------------------------------------------------------------------------
+ */
+
+static struct gang_sight sight_of(int64_t level_ns, bool in_flight)
+{
+	return (struct gang_sight){.level_ns = level_ns,
+				   .ready_ns = level_ns < 0 ? (uint64_t)-level_ns : 0,
+				   .in_flight = in_flight};
+}
+
+static uint64_t ask_as(unsigned rank, int64_t level_ns, bool in_flight)
+{
+	struct gang_sight sight = sight_of(level_ns, in_flight);
+
+	if (in_flight)
+		gang_is_busy(&gang, &ranks[rank].seat, now_ns);
+	else
+		gang_is_idle(&gang, &ranks[rank].seat, now_ns, now_ns);
+	return gang_ask(&gang, &ranks[rank].seat, &sight, now_ns);
+}
+
+static void test_open(void **state)
+{
+	(void)state;
+	begin(&usual);
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_int_equal(ask_as(0, GANG_SHUT_NS + 1, true), 0);
+	assert_false(gang_is_shut(&gang));
+}
+
+/* A member whose device is at work waits; one whose device is idle goes on after the grace; and no
+ * member goes once all are idle, until the scarcest bucket has recovered. */
+static void test_closing(void **state)
+{
+	(void)state;
+	begin(&usual);
+	ask_as(1, 0, true);
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	assert_true(gang_is_shut(&gang));
+	assert_int_not_equal(ask_as(1, GANG_SHUT_NS, false), 0);
+	now_ns += GANG_GRACE_NS;
+	assert_int_equal(ask_as(1, GANG_SHUT_NS, false), 0);
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	assert_int_equal(ask_as(0, GANG_SHUT_NS, false), -GANG_SHUT_NS);
+	assert_int_equal(ask_as(1, -1000, false), -GANG_SHUT_NS);
+	now_ns += (uint64_t)-GANG_SHUT_NS;
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_false(gang_is_shut(&gang));
+	assert_int_equal(devices[0].throttled, 1);
+	assert_int_equal(devices[1].throttled, 1);
+	assert_true(devices[0].throttled_ns > (uint64_t)-GANG_SHUT_NS);
+}
+
+/* A thread that serves two devices may have to launch to the one that is at work first. */
+static void test_patience(void **state)
+{
+	(void)state;
+	begin(&usual);
+	ask_as(1, 0, true);
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	now_ns += GANG_PATIENCE_NS - 1;
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	now_ns += 1;
+	assert_int_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	now_ns += GANG_PATIENCE_NS;
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+	now_ns += GANG_PATIENCE_NS;
+	assert_int_equal(ask_as(0, GANG_SHUT_NS, true), 0);
+}
+
+/* The time in which any member has work in flight, once however many have. */
+static void test_time(void **state)
+{
+	uint64_t began_ns;
+
+	(void)state;
+	begin(&usual);
+	gang_count(&gang, now_ns);
+	began_ns = now_ns;
+	gang_is_busy(&gang, &ranks[0].seat, now_ns += 1 * MS);
+	gang_is_busy(&gang, &ranks[1].seat, now_ns += 1 * MS);
+	gang_is_idle(&gang, &ranks[0].seat, now_ns + 1 * MS, now_ns + 2 * MS);
+	gang_is_idle(&gang, &ranks[1].seat, now_ns + 3 * MS, now_ns + 10 * MS);
+	gang_count(&gang, now_ns + 20 * MS);
+	assert_int_equal(words.used_ns, now_ns + 3 * MS - began_ns - 1 * MS);
+	assert_int_equal(devices[0].bucket.charged, words.used_ns);
+	assert_int_equal(devices[1].bucket.charged, words.used_ns);
+}
+
+/* A device that joins later is not charged for what was before. */
+static void test_join(void **state)
+{
+	struct gang_seat seat = {.member = NULL};
+
+	(void)state;
+	begin(&usual);
+	run(&usual, 100 * MS);
+	assert_true(words.used_ns > 0);
+	assert_true(gang_join(&gang, &seat, 3, 2));
+	run(&usual, 1 * MS);
+	assert_true(devices[2].bucket.charged < (int64_t)(2 * MS));
+	gang_leave(&seat);
+	assert_int_equal(gang_members(&gang), 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open),      cmocka_unit_test(test_closing),
+		cmocka_unit_test(test_patience),  cmocka_unit_test(test_time),
+		cmocka_unit_test(test_join),      cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_late_rank), cmocka_unit_test(test_stopped_rank),
+		cmocka_unit_test(test_dead_rank),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

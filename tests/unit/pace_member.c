@@ -1,0 +1,170 @@
+/* A process whose two devices are a gang: what it gets, and what it is charged. */
+#include "pace_fake.h"
+
+static struct vgpu_region_gang *words;
+
+/* One process with a device each of the gang, at that quota. */
+static void begin(void **state, unsigned pct)
+{
+	joined(state, pct);
+	pace_set_gang(PACE_GANG_FOUND);
+	words = &region.file->own.gang;
+	pace_join_gang(0);
+	pace_join_gang(1);
+}
+
+static struct kernel kernel_on(int device, uint64_t ns)
+{
+	return (struct kernel){.function = 7 + (unsigned)device, .ns = ns, .device = device};
+}
+
+/* For how long any device was at work, as the devices know. */
+static uint64_t union_ns, union_until_ns;
+
+static void launch_on(int device, uint64_t ns)
+{
+	struct kernel kernel = kernel_on(device, ns);
+	uint64_t from_ns, until_ns;
+
+	assert_int_equal(launch(&kernel), 0);
+	until_ns = fake.done_ns[device];
+	from_ns = until_ns - ns > union_until_ns ? until_ns - ns : union_until_ns;
+	if (until_ns <= from_ns)
+		return;
+	union_ns += until_ns - from_ns;
+	union_until_ns = until_ns;
+}
+
+static void test_members(void **state)
+{
+	begin(state, 50);
+	assert_int_equal(words->members, 2);
+	assert_int_equal(words->member[0].device, 0);
+	assert_int_equal(words->member[1].device, 1);
+	pace_join_gang(0);
+	pace_join_gang(7);
+	pace_join_gang(-1);
+	assert_int_equal(words->members, 2);
+	left();
+}
+
+static void test_policy_says_no(void **state)
+{
+	joined(state, 50);
+	pace_set_gang(PACE_GANG_NO);
+	pace_join_gang(0);
+	launch_on(0, 10 * NS_PER_US);
+	assert_int_equal(words->members, 0);
+	left();
+	pace_set_gang(PACE_GANG_FOUND);
+}
+
+static void test_policy_says_yes(void **state)
+{
+	joined(state, 50);
+	pace_set_gang(PACE_GANG_YES);
+	launch_on(0, 10 * NS_PER_US);
+	launch_on(1, 10 * NS_PER_US);
+	assert_int_equal(words->members, 2);
+	left();
+	pace_set_gang(PACE_GANG_FOUND);
+}
+
+/* What is paced by a device's own costs: a gang of one member. */
+static void test_one_member_is_no_gang(void **state)
+{
+	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
+
+	joined(state, 50);
+	words = &region.file->own.gang;
+	pace_join_gang(0);
+	assert_share("a member alone", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
+	assert_int_equal(words->used_ns, 0);
+	left();
+}
+
+static const unsigned quotas[] = {10, 30, 50, 80};
+
+static void test_always_busy(void **state)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t began_ns;
+
+		begin(state, quotas[i]);
+		began_ns = time_ns;
+		while (time_ns - began_ns < 3 * NS_PER_S) {
+			launch_on(0, 300 * NS_PER_US);
+			launch_on(1, 300 * NS_PER_US);
+		}
+		assert_share("the gang",
+			     100.0 * (double)words->used_ns / (double)(time_ns - began_ns),
+			     quotas[i], 2, 2);
+		left();
+	}
+}
+
+/* Hosts that pause between launches: what a device did not do is not charged. */
+static void run_pausing(void **state, uint64_t kernel_ns, uint64_t pause_ns, bool waits)
+{
+	uint64_t began_ns;
+
+	begin(state, 99);
+	launch_on(0, kernel_ns);
+	launch_on(1, kernel_ns);
+	pace_will_wait(&context_a, true);
+	wait_until(fake.done_ns[0] > fake.done_ns[1] ? fake.done_ns[0] : fake.done_ns[1]);
+	began_ns = time_ns;
+	union_ns = words->used_ns = 0;
+	union_until_ns = time_ns;
+	while (time_ns - began_ns < 2 * NS_PER_S) {
+		launch_on(0, kernel_ns);
+		launch_on(1, kernel_ns);
+		if (waits) {
+			pace_will_wait(&context_a, true);
+			wait_until(fake.done_ns[1]);
+			pace_will_wait(&context_a, true);
+			wait_until(fake.done_ns[0]);
+		}
+		pass(pause_ns);
+	}
+}
+
+static void test_pauses(void **state)
+{
+	static const struct {
+		uint64_t kernel_ns, pause_ns;
+		bool waits;
+		double most; /* charged, of what was used */
+	} rows[] = {
+		{1000 * NS_PER_US, 1000 * NS_PER_US, true, 1.02},
+		{50 * NS_PER_US, 100 * NS_PER_US, true, 1.05},
+		{10 * MS, 10 * MS, true, 1.01},
+		{1000 * NS_PER_US, 1000 * NS_PER_US, false, 1.02},
+		{100 * NS_PER_US, 300 * NS_PER_US, false, 1.1},
+		{20 * NS_PER_US, 100 * NS_PER_US, false, 1.5},
+		{10 * NS_PER_US, 1000 * NS_PER_US, false, 1.5},
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		double part;
+
+		run_pausing(state, rows[i].kernel_ns, rows[i].pause_ns, rows[i].waits);
+		part = (double)words->used_ns / (double)union_ns;
+		print_message("%u: charged %.3f of what was used\n", i, part);
+		assert_true(part > 0.98 && part < rows[i].most);
+		left();
+	}
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_members),         TEST(test_policy_says_no),
+		TEST(test_policy_says_yes), TEST(test_one_member_is_no_gang),
+		TEST(test_always_busy),     TEST(test_pauses),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
