@@ -201,7 +201,7 @@ static CUresult map(const char *function, const CUarrayMapInfo *infos, unsigned 
 		return result;
 	if (!infos || !count)
 		return CUDA_ERROR_INVALID_VALUE;
-	timeline_sleep_until(stream_ready_at(stream));
+	stream_wait_ready(stream);
 	for (unsigned i = 0; !result && i < count; i++)
 		result = array_map(&infos[i]);
 	return result;

@@ -10,6 +10,8 @@
  *   VGPU_SIM_MODULE_MIB      what a loaded module or library costs; default 0
  *   VGPU_SIM_COPY_MB_S       how fast a GPU fills and copies its own memory, in MB/s; default
  * 2000000
+ *   VGPU_SIM_HOST_COPY_MB_S  how fast it copies from and to the host, in MB/s; default 0: in no
+ * time
  *
  * Read once a process, under pthread_once; constant afterwards. A value that makes no sense is
  * refused and never replaced by a default, or tests would run on a machine that they did not ask
@@ -135,17 +137,20 @@ static bool path_read(void)
 static void config_read(void)
 {
 	const char *gpus = getenv("VGPU_SIM_GPUS");
-	uint64_t version, context_mib, module_mib, copy_mb_s;
+	uint64_t version, context_mib, module_mib, copy_mb_s, host_copy_mb_s;
 
 	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
 		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
 		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) &&
 		number_env("VGPU_SIM_MODULE_MIB", 0, UINT32_MAX, &module_mib) &&
-		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) && path_read();
+		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) &&
+		number_env("VGPU_SIM_HOST_COPY_MB_S", 0, UINT32_MAX, &host_copy_mb_s) &&
+		path_read();
 	if (valid) {
 		config.driver_version = (int)version;
 		config.context_bytes = context_mib << 20;
 		config.module_bytes = module_mib << 20;
+		config.host_copy_mb_s = host_copy_mb_s;
 		config.copy_mb_s = copy_mb_s ? copy_mb_s : 1;
 	}
 }

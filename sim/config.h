@@ -22,10 +22,11 @@ enum {
 struct sim_config {
 	unsigned count;
 	uint64_t total_bytes[SIM_GPUS_MAX];
-	int driver_version;     /* as cuDriverGetVersion says it: 13000 is 13.0 */
-	uint64_t context_bytes; /* what a context adds to its process in NVML's eyes */
-	uint64_t module_bytes;  /* likewise a module or library */
-	uint64_t copy_mb_s;     /* how fast a device fills and copies its memory: 10^6 bytes/s */
+	int driver_version;      /* as cuDriverGetVersion says it: 13000 is 13.0 */
+	uint64_t context_bytes;  /* what a context adds to its process in NVML's eyes */
+	uint64_t module_bytes;   /* likewise a module or library */
+	uint64_t copy_mb_s;      /* how fast a device fills and copies its memory: 10^6 bytes/s */
+	uint64_t host_copy_mb_s; /* from and to the host; 0: in no time */
 	char state_path[4096];
 };
 

@@ -291,7 +291,7 @@ static CUresult synchronize(CUcontext context)
 
 	if (result)
 		return result;
-	timeline_sleep_until(atomic_load(&context->done_at_ns));
+	context_wait(context);
 	pools_synchronized(context, NULL, timeline_now());
 	return CUDA_SUCCESS;
 }

@@ -24,6 +24,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static void forked(void)
 {
 	state_forked();
+	backlogs_forked();
 	pthread_mutex_init(&init_lock, NULL);
 	if (atomic_load(&state) == DRIVER_READY)
 		atomic_store(&state, DRIVER_SPOILT);

@@ -3,9 +3,10 @@
  *
  * An exec has a copy of its graph, and of an allocating graph a hold (graph_memory.c). Launching
  * does its copies and fills at once and queues one piece of work that lasts as long as all its
- * kernels, fills and copies together, because the simulated GPU runs one at a time anyway. An exec
- * runs once at a time: a launch waits for the one before, whatever the stream. Under the graphs
- * lock.
+ * kernels, fills and copies together, because the simulated GPU runs one at a time anyway; or,
+ * where one of the kernels is a collective, as many pieces as there are nodes, in their order. An
+ * exec runs once at a time: a launch waits for the one before, whatever the stream. Under the
+ * graphs lock.
  */
 #include "graph.h"
 
@@ -18,7 +19,8 @@ struct CUgraphExec_st {
 	struct graph_hold *hold;
 	uint64_t flags;
 	uint64_t duration_ns;
-	uint64_t done_at_ns;
+	bool collects;
+	struct when done;
 };
 
 enum update_result {
@@ -53,8 +55,18 @@ static uint64_t duration_locked(CUgraph graph)
 	return duration_ns;
 }
 
+static bool collects_locked(CUgraph graph)
+{
+	for (CUgraphNode node = graph->first; node; node = node->next) {
+		if (node->child ? collects_locked(node->child) : node->work.ranks != 0)
+			return true;
+	}
+	return false;
+}
+
 void exec_free_locked(CUgraphExec exec)
 {
+	when_set(&exec->done, 0);
 	if (exec->hold)
 		graph_hold_close_locked(exec->hold);
 	if (exec->graph)
@@ -84,6 +96,7 @@ CUresult exec_new_locked(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec)
 	}
 	exec->body->embedded = true;
 	exec->duration_ns = duration_locked(exec->body);
+	exec->collects = collects_locked(exec->body);
 	if (graph->has_memory) {
 		exec->graph = graph;
 		graph->exec = exec;
@@ -135,6 +148,21 @@ static CUresult transfers_do_locked(CUgraph graph)
 	return result ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
+static CUresult nodes_queue_locked(CUgraph graph, CUstream stream)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (CUgraphNode node = graph->first; node && !result; node = node->next) {
+		if (node->child)
+			result = nodes_queue_locked(node->child, stream);
+		else if (node->work.ranks)
+			result = backlog_work(stream, &node->work);
+		else if (node->work.duration_ns)
+			stream_launch(stream, node->work.duration_ns);
+	}
+	return result;
+}
+
 CUresult exec_launch_locked(CUgraphExec exec, CUstream stream)
 {
 	CUresult result = launch_check_locked(exec);
@@ -145,18 +173,24 @@ CUresult exec_launch_locked(CUgraphExec exec, CUstream stream)
 		result = transfers_do_locked(exec->body);
 	if (result)
 		return result;
-	stream_mark(stream, exec->done_at_ns);
-	stream_launch(stream, exec->duration_ns);
-	exec->done_at_ns = stream_mark(stream, 0);
+	stream_after(stream, &exec->done);
+	if (exec->collects)
+		result = nodes_queue_locked(exec->body, stream);
+	else
+		stream_launch(stream, exec->duration_ns);
+	stream_end(stream, &exec->done);
+	uint64_t done_ns = when_at(&exec->done);
+	if (done_ns == TIME_UNKNOWN)
+		done_ns = timeline_now(); /* for the account of memory */
 	if (exec->hold)
-		graph_hold_run_locked(exec->hold, stream, exec->done_at_ns);
+		graph_hold_run_locked(exec->hold, stream, done_ns);
 	for (CUgraphNode node = exec->body->first; node; node = node->next) {
 		if (is_left(node))
 			graph_space_live_locked(node->space, exec->hold);
 		else if (node->frees_other)
-			graph_space_dead_locked(node->space, exec->done_at_ns);
+			graph_space_dead_locked(node->space, done_ns);
 	}
-	return CUDA_SUCCESS;
+	return result;
 }
 
 static bool same_dependencies(const struct CUgraphNode_st *a, const struct CUgraphNode_st *b)
@@ -218,5 +252,6 @@ CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRe
 		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 	work_copy_locked(exec->body, graph);
 	exec->duration_ns = duration_locked(exec->body);
+	exec->collects = collects_locked(exec->body);
 	return CUDA_SUCCESS;
 }

@@ -11,14 +11,14 @@ enum {
 	LAUNCH_BUFFER_POINTER = 1, /* CU_LAUNCH_PARAM_BUFFER_POINTER */
 };
 
-/* The first parameter of a kernel, as either way of passing them has it. */
-static const void *first_parameter(void **parameters, void **extra)
+/* A parameter of a kernel all of whose are of 64 bits, as either way of passing them has it. */
+static const uint64_t *parameter_of(unsigned i, void **parameters, void **extra)
 {
 	if (parameters)
-		return parameters[0];
+		return parameters[i];
 	for (; extra && *extra; extra += 2) {
 		if ((uintptr_t)extra[0] == LAUNCH_BUFFER_POINTER)
-			return extra[1];
+			return (const uint64_t *)extra[1] + i;
 	}
 	return NULL;
 }
@@ -35,24 +35,38 @@ static bool shape_valid(const unsigned shape[6])
 	       (uint64_t)block[0] * block[1] * block[2] <= BLOCK_THREADS_MAX;
 }
 
+/* The parameters of `collective`: communicator, ranks, nanoseconds. */
+static CUresult collective_read(void **parameters, void **extra, struct graph_work *work)
+{
+	const uint64_t *communicator = parameter_of(0, parameters, extra);
+
+	if (!communicator)
+		return CUDA_ERROR_INVALID_VALUE;
+	uint64_t ranks = *parameter_of(1, parameters, extra);
+	if (!*communicator || !ranks || ranks > STATE_RANKS_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	work->communicator = *communicator;
+	work->ranks = (unsigned)ranks;
+	work->duration_ns = *parameter_of(2, parameters, extra);
+	return CUDA_SUCCESS;
+}
+
 CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
 		     struct graph_work *ret_work)
 {
-	const uint64_t *first = NULL;
-
 	if (!function || function->kind != OBJECT_FUNCTION)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!shape_valid(shape))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (function->spins) {
-		first = first_parameter(parameters, extra);
-		if (!first)
-			return CUDA_ERROR_INVALID_VALUE;
-	}
-	*ret_work = (struct graph_work){
-		.type = CU_GRAPH_NODE_TYPE_KERNEL,
-		.duration_ns = first ? *first : 0,
-	};
+	*ret_work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	if (function->collects)
+		return collective_read(parameters, extra, ret_work);
+	if (!function->spins)
+		return CUDA_SUCCESS;
+	const uint64_t *duration_ns = parameter_of(0, parameters, extra);
+	if (!duration_ns)
+		return CUDA_ERROR_INVALID_VALUE;
+	ret_work->duration_ns = *duration_ns;
 	return CUDA_SUCCESS;
 }
 
@@ -69,6 +83,8 @@ static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], v
 		return result;
 	if (capturing)
 		return capture_work(stream, &work);
+	if (work.ranks)
+		return backlog_work(stream, &work);
 	stream_launch(stream, work.duration_ns);
 	return CUDA_SUCCESS;
 }

@@ -152,6 +152,7 @@ static bool functions_make(CUmodule module)
 			.kernel = &module->image.kernels[i],
 			.module = module,
 			.spins = !strcmp(module->image.kernels[i].name, "spin_ns"),
+			.collects = !strcmp(module->image.kernels[i].name, "collective"),
 			.carveout_pct = -1,
 		};
 	}

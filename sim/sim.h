@@ -21,6 +21,7 @@
  *   green.c           shares of a GPU
  *   timeline.c        when queued work is done                      (timeline_calls.c: their API,
  *                                                                    and launch_calls.c)
+ *   backlog.c         what is queued behind what is still to happen;  backlog_thread.c: its threads
  *   graph.c           graphs; graph_exec.c: ready to be launched    (graph_calls.c, graph_nodes.c:
  * their API) graph_memory.c    what graphs allocate capture.c         streams that record instead
  * (capture_calls.c: their API) procaddress.c     the index of everything exported (stub.c: what
@@ -29,9 +30,9 @@
  * which calls are to fail
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
- * pools (pool.c), arrays (array.c), virtual (virtual.c), memory (memory.c), the shared state's
- * (state_machine.c), and inside any of them those of region.c and handle.c. A context is never
- * freed, so a stale handle is always safe to look at.
+ * pools (pool.c), backlog (backlog.c), arrays (array.c), virtual (virtual.c), memory (memory.c),
+ * the shared state's (state_machine.c), and inside any of them those of region.c and handle.c. A
+ * context is never freed, so a stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.
@@ -229,7 +230,10 @@ struct transfer_side {
 /* What a stream is given, and a node of a graph does, but for memory and other graphs. */
 struct graph_work {
 	CUgraphNodeType type;
-	uint64_t duration_ns; /* on the device */
+	uint64_t duration_ns;  /* on the device */
+	uint64_t host_ns;      /* a copy from or to the host, which the device has no part in */
+	uint64_t communicator; /* a collective's, which has so many ranks; 0: it is none */
+	unsigned ranks;
 	/* Copies, and fills with elements of 1, 2 or 4 bytes: so many slices of rows of bytes. */
 	struct transfer_side target, source;
 	size_t bytes, rows, slices;
@@ -392,14 +396,23 @@ void arrays_close(CUcontext context);
 
 /* ---- timeline.c */
 
+#define TIME_UNKNOWN UINT64_MAX
+
+/* A moment of the timeline. All zeroes: long ago. */
+struct when {
+	_Atomic uint64_t at_ns; /* TIME_UNKNOWN: when `task` ends */
+	struct task *task;      /* backlog.c's */
+};
+
 struct CUstream_st {
 	_Atomic uint32_t kind; /* OBJECT_STREAM while it exists */
 	unsigned flags;
 	_Atomic(CUcontext) context;
 	int priority;
-	struct CUstream_st *next; /* in the free list */
-	_Atomic uint64_t thread;  /* whose per-thread default stream it is, 0 if nobody's */
-	_Atomic uint64_t done_at_ns;
+	struct CUstream_st *next;    /* in the free list */
+	_Atomic uint64_t thread;     /* whose per-thread default stream it is, 0 if nobody's */
+	_Atomic uint64_t done_at_ns; /* as far as is known */
+	_Atomic(struct backlog *) backlog; /* what is behind that, or NULL */
 };
 
 struct CUevent_st {
@@ -408,7 +421,7 @@ struct CUevent_st {
 	_Atomic(CUcontext) context;
 	struct CUevent_st *next;  /* in the free list */
 	_Atomic(CUstream) stream; /* recorded in; NULL: in all that the default stream waits for */
-	_Atomic uint64_t at_ns;   /* 0: never recorded */
+	struct when when;         /* at 0: never recorded */
 	_Atomic bool captured;    /* recorded last while its stream was */
 };
 
@@ -427,29 +440,94 @@ void timeline_sleep_until(uint64_t when_ns);
 
 /* What an application's handle means in that context; per_thread is true in the _pts variants. */
 CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUstream *ret_stream);
-/* When all is done that the stream has been given; the legacy default stream stands for all
- * blocking ones. */
-uint64_t stream_done_at(const struct CUstream_st *stream);
-/* When something given to it now could begin, as far as its context is concerned. */
+/* When something given to it now could begin, as far as its context is concerned and that is known.
+ */
 uint64_t stream_ready_at(const struct CUstream_st *stream);
+/* Whether all is done that the stream has been given, and until it is; the legacy default stream
+ * stands for all blocking ones. */
+bool stream_done(CUstream stream);
+void stream_wait(CUstream stream);
+/* Until something given to it now could begin. */
+void stream_wait_ready(CUstream stream);
+void context_wait(CUcontext context); /* for all its streams */
 /* Whether the legacy default stream waits for it. */
 bool stream_blocks(const struct CUstream_st *stream);
-/* Queues what takes no time and waits for its stream and until not_before_ns; when it happens. */
+/* Queues what takes no time and waits for its stream and until not_before_ns; when it happens, as
+ * far as is known. */
 uint64_t stream_mark(CUstream stream, uint64_t not_before_ns);
 /* Queues a kernel. */
 void stream_launch(CUstream stream, uint64_t duration_ns);
+/* What is queued from now on comes after that moment. */
+void stream_after(CUstream stream, struct when *when);
+/* The moment at which the stream, or all of the context, will have done what it has been given. */
+void stream_end(CUstream stream, struct when *ret_when);
+void context_end(CUcontext context, struct when *ret_when);
 CUresult stream_create(CUcontext context, unsigned flags, CUstream *ret_stream);
 CUresult stream_destroy(CUstream stream); /* what it has been given goes on */
 CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event);
 CUresult event_destroy(CUevent event);
 void timeline_open(CUcontext context);
 void timeline_close(CUcontext context); /* ends all its streams and events */
+/* For backlog.c: the stream, or a destroyed one of the context, is done at that time at the
+ * earliest. */
+void stream_extend(CUstream stream, uint64_t end_ns);
+void context_extend(CUcontext context, uint64_t end_ns);
+
+/* ---- backlog.c */
+
+/* A function of the host, of either kind. */
+struct stream_call {
+	CUhostFn function; /* or NULL */
+	CUstreamCallback callback;
+	CUstream handle; /* for the latter: the application's */
+	void *data;
+};
+
+/* A word of memory that is waited for, or written. */
+struct stream_value {
+	uint64_t address, value;
+	unsigned flags; /* CU_STREAM_WAIT_VALUE_... */
+	bool wide;      /* 64 bits, not 32 */
+	bool writes;
+};
+
+/* stream_calls.c: calls it; writes it, or says whether it is what is waited for. */
+void stream_call_make(const struct stream_call *call);
+bool stream_value_done(const struct stream_value *value);
+
+/* Queue: what ends at once, and has all the stream is given wait until not_before_ns or for that
+ * moment; a kernel, collective, copy or fill; and so on. CUDA_ERROR_OUT_OF_MEMORY also if there are
+ * too many communicators. */
+void backlog_mark(CUstream stream, uint64_t not_before_ns);
+void backlog_after(CUstream stream, struct when *when);
+CUresult backlog_work(CUstream stream, const struct graph_work *work);
+CUresult backlog_call(CUstream stream, const struct stream_call *call);
+CUresult backlog_value(CUstream stream, const struct stream_value *value);
+void backlog_end(CUstream stream, struct when *ret_when);
+void backlog_end_of_context(CUcontext context, struct when *ret_when);
+
+/* Whether there is anything whose end is not known: given to the stream, and to those that it
+ * stands for. Then, until all ends are known: of that; of what else its next task would wait for;
+ * of all in the context. */
+bool backlog_pending(CUstream stream);
+void backlog_wait(CUstream stream);
+void backlog_wait_ready(CUstream stream);
+void backlog_wait_context(CUcontext context);
+
+void backlog_leave(CUstream stream);   /* it ends; what it has been given goes on */
+void backlogs_drop(CUcontext context); /* likewise, and with it what it has been given */
+void backlogs_forked(void);
+
+uint64_t when_at(struct when *when); /* TIME_UNKNOWN as long as it is not known */
+void when_set(struct when *when, uint64_t at_ns);
+uint64_t when_wait(struct when *when); /* until it has come; when that was */
 
 /* ---- module.c */
 
 struct CUfunc_st {
 	uint32_t kind; /* OBJECT_FUNCTION */
 	bool spins;    /* spin_ns: lasts as long as its first parameter says */
+	bool collects; /* collective: of a communicator, so many ranks, for so many ns */
 	/* What cuLaunch goes by; of who launches so, one thread at a time. */
 	unsigned block[3];
 	uint64_t parameter; /* the first */
@@ -515,13 +593,20 @@ struct CUctx_st {
 	_Atomic uint32_t peers; /* a bit for each GPU whose memory may be used in it */
 	/* timeline.c's. */
 	struct CUstream_st legacy;   /* constant but for its time */
-	_Atomic uint64_t done_at_ns; /* everything in this context */
+	_Atomic uint64_t done_at_ns; /* everything in this context, as far as is known */
+	_Atomic unsigned backlogs;   /* backlog.c's, of this context */
 	_Atomic uint64_t
 		blocking_done_ns; /* the streams that the legacy default stream waits for */
 	CUarray arrays;           /* under the arrays' lock */
 	/* Under the memory lock. */
 	struct heap heap, array_heap;
 };
+
+/* Whether there may be a stream in the context whose end is not known. */
+static inline bool backlogs_any(CUcontext context)
+{
+	return atomic_load(&context->backlogs) != 0;
+}
 
 CUcontext context_current(void); /* NULL if the thread has none */
 /* Whether it is a context, alive or not. NULL is none. */

@@ -80,6 +80,7 @@ static void shares_clear(struct slot *slot)
 		atomic_store(&share->hidden_bytes, 0);
 		atomic_store(&share->contexts, 0);
 		atomic_store(&share->queued_until_ns, 0);
+		atomic_store(&share->queued_ns, 0);
 	}
 }
 
@@ -254,7 +255,7 @@ unsigned state_processes(unsigned gpu, struct state_process *ret_processes, unsi
 	return count;
 }
 
-static void raise_to(_Atomic uint64_t *word, uint64_t value)
+void state_raise(_Atomic uint64_t *word, uint64_t value)
 {
 	uint64_t seen = atomic_load(word);
 
@@ -273,8 +274,7 @@ static void busy_add(_Atomic uint64_t *word, uint64_t period, uint64_t add_ns)
 	} while (!atomic_compare_exchange_weak(word, &seen, next));
 }
 
-/* Writes down when the GPU does this process's work. */
-static void busy_record(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
+void state_busy(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t last = now_ns() / BUSY_PERIOD_NS + BUSY_PERIODS - BUSY_WINDOW - 1;
 
@@ -288,6 +288,21 @@ static void busy_record(unsigned gpu, uint64_t from_ns, uint64_t to_ns)
 	}
 }
 
+uint64_t state_worked_ns(unsigned gpu, uint64_t at_ns)
+{
+	const struct share *share = &state_own->shares[gpu];
+	uint64_t queued = atomic_load(&share->queued_ns);
+	uint64_t until = atomic_load(&share->queued_until_ns);
+	uint64_t left = until > at_ns ? until - at_ns : 0;
+
+	return left < queued ? queued - left : 0;
+}
+
+uint64_t state_busy_until(unsigned gpu)
+{
+	return atomic_load(&state_machine->busy_until_ns[gpu]);
+}
+
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 {
 	_Atomic uint64_t *busy = &state_machine->busy_until_ns[gpu];
@@ -297,8 +312,9 @@ uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 		end = (seen > not_before_ns ? seen : not_before_ns) + duration_ns;
 		if (!duration_ns)
 			return end;
-		raise_to(&state_own->shares[gpu].queued_until_ns, end);
+		state_raise(&state_own->shares[gpu].queued_until_ns, end);
 	} while (!atomic_compare_exchange_weak(busy, &seen, end));
-	busy_record(gpu, end - duration_ns, end);
+	atomic_fetch_add(&state_own->shares[gpu].queued_ns, duration_ns);
+	state_busy(gpu, end - duration_ns, end);
 	return end;
 }

@@ -55,6 +55,33 @@ unsigned state_busy_pct(unsigned gpu);
  * when it ends. Times are timeline_now()'s. Takes no lock and makes no system call.
  */
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns);
+/* When the GPU has done all that is queued; it may be over. */
+uint64_t state_busy_until(unsigned gpu);
+/* How long the GPU had done this process's work at that time, not counting what is queued later. No
+ * more than that, if other processes have work in between. */
+uint64_t state_worked_ns(unsigned gpu, uint64_t at_ns);
+/* Writes down that this process's work has the GPU in that time, for its utilisation. */
+void state_busy(unsigned gpu, uint64_t from_ns, uint64_t to_ns);
+
+/*
+ * Collectives: rounds of a communicator, which is a number that all its ranks know. The caller
+ * counts the rounds of each rank, from 0, and begins one when the one before is over.
+ */
+enum { STATE_RANKS_MAX = 64 };
+
+/* For each rank, before its first round. -EINVAL for the number 0, -ENOSPC if there are too many.
+ */
+int state_communicator_join(uint64_t number, unsigned *ret_place);
+/* A rank begins a round. If it is the last, the other ranks' processes have their bells rung. */
+void state_collective_begin(unsigned place, unsigned ranks, uint64_t round, uint64_t begin_ns);
+/* When the last rank began the round; UINT64_MAX until it has. */
+uint64_t state_collective_begun(unsigned place, unsigned ranks, uint64_t round);
+
+/* This process's bell. To wait for a ring from now on, ask for the bell before looking at what it
+ * is rung for, and wait with that; span_ns: no longer than that, unless it is UINT64_MAX. */
+uint32_t state_bell(void);
+void state_bell_wait(uint32_t seen, uint64_t span_ns);
+void state_bell_ring(void);
 
 /*
  * Memory that several processes may hold. It is in the figure of one of them, of who shared it as

@@ -1,6 +1,6 @@
 /*
- * The shared state file, for those who keep it: state_machine.c attaches to it, state.c and
- * state_objects.c change it.
+ * The shared state file, for those who keep it: state_machine.c attaches to it, state.c,
+ * state_objects.c and state_collective.c change it.
  *
  * Layout: struct machine, mapped by every process. A process that uses CUDA has a slot in it with
  * what it holds of each GPU (state.c); memory that several may hold is an object (state_objects.c).
@@ -34,6 +34,8 @@ enum {
 	BUSY_PERIOD_NS = 1 << 26, /* 67 ms */
 	BUSY_PERIODS = 512,       /* 34 s: work that is queued for later than that is not counted */
 	BUSY_WINDOW = 15,         /* periods in what NVML says: a second */
+	COMMUNICATORS = 1024,     /* since the file was initialised */
+	ROUNDS = 4,               /* of a communicator that have words of their own */
 };
 
 #define NOBODY UINT32_MAX
@@ -41,6 +43,7 @@ enum {
 struct share {
 	_Atomic uint64_t memory_bytes, managed_bytes, hidden_bytes, contexts;
 	_Atomic uint64_t queued_until_ns; /* end of the last work that the process queued */
+	_Atomic uint64_t queued_ns;       /* of all the work that it queued */
 	/* How long its work has the GPU in each period of BUSY_PERIOD_NS: the period's number in
 	 * the upper half, nanoseconds in the lower. A ring. */
 	_Atomic uint64_t busy[BUSY_PERIODS];
@@ -50,6 +53,7 @@ struct slot {
 	_Atomic uint32_t pid;        /* 0: free. Set last when a slot is claimed, cleared first */
 	_Atomic uint64_t pid_space;  /* of which pid namespace it is: pids_space() */
 	_Atomic uint64_t claimed_ns; /* what `busy` says of earlier periods is another process's */
+	_Atomic uint32_t bell;       /* a futex: rung when something that is waited for happens */
 	struct share shares[SIM_GPUS_MAX];
 };
 
@@ -61,6 +65,18 @@ struct object {
 	_Atomic uint64_t holders[HOLDER_WORDS]; /* a bit a slot */
 };
 
+struct round {
+	_Atomic uint64_t begun;     /* by how many ranks, in all rounds that have these words */
+	_Atomic uint64_t latest_ns; /* when the last of them began */
+};
+
+struct communicator {
+	_Atomic uint64_t number;                 /* 0: free. Never free again */
+	_Atomic uint64_t joined;                 /* ranks, at least as many as `slots` says */
+	_Atomic uint32_t slots[STATE_RANKS_MAX]; /* of each rank's process, plus 1 */
+	struct round rounds[ROUNDS];
+};
+
 struct machine {
 	_Atomic uint64_t magic;             /* set last */
 	uint64_t total_bytes[SIM_GPUS_MAX]; /* 0 for those that do not exist */
@@ -70,6 +86,7 @@ struct machine {
 	_Atomic uint64_t objects_made; /* since the file was initialised */
 	_Atomic uint64_t objects_seen; /* as slots_seen */
 	struct object objects[OBJECTS];
+	struct communicator communicators[COMMUNICATORS];
 };
 
 /* Written by attach, detach, claim and the fork handler, under the mutex; read by whoever is
@@ -90,6 +107,9 @@ static inline unsigned state_slots_seen(void)
 {
 	return (unsigned)atomic_load(&state_machine->slots_seen);
 }
+
+/* Makes the word at least that. */
+void state_raise(_Atomic uint64_t *word, uint64_t value);
 
 /* Frees the slots of the dead, and settles the objects. */
 void state_reap_locked(void);

@@ -1,11 +1,14 @@
 /*
- * More of the driver's functions about streams: waiting for events, functions of the host, copies
- * between devices, and what a stream is.
- *
- * A function of the host is called by the thread that queues it, after that has waited for the
- * stream. The order is the stream's, but the caller is held up, which no real driver does.
+ * More of the driver's functions about streams: waiting for events, functions of the host, waiting
+ * for words of memory and writing them, copies between devices, and what a stream is.
  */
 #include "sim.h"
+
+enum {
+	VALUE_CONDITIONS = 3, /* CU_STREAM_WAIT_VALUE_GEQ, _EQ, _AND, _NOR */
+	VALUE_FLUSH = 1 << 30,
+	VALUE_WRITE_FLAGS_KNOWN = 1, /* CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER */
+};
 
 #define TWICE(name, parameters, call, ...)                 \
 	CUresult name parameters                           \
@@ -46,35 +49,39 @@ static CUresult wait_event(const char *function, bool per_thread, CUstream handl
 	if (capturing != atomic_load(&event->captured))
 		return capturing ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_ERROR_NOT_SUPPORTED;
 	if (!capturing)
-		stream_mark(stream, atomic_load(&event->at_ns));
+		stream_after(stream, &event->when);
 	return CUDA_SUCCESS;
 }
 
 TWICE(cuStreamWaitEvent, (CUstream hStream, CUevent hEvent, unsigned int Flags), wait_event,
       hStream, hEvent, Flags)
 
-static CUresult host_wait(const char *function, bool per_thread, CUstream handle, const void *call)
+void stream_call_make(const struct stream_call *call)
+{
+	if (call->function)
+		call->function(call->data);
+	else
+		call->callback(call->handle, CUDA_SUCCESS, call->data);
+}
+
+static CUresult queue_call(const char *function, bool per_thread, bool good,
+			   const struct stream_call *call)
 {
 	CUstream stream;
-	CUresult result = enter_stream(function, per_thread, handle, &stream);
+	CUresult result = enter_stream(function, per_thread, call->handle, &stream);
 
-	if (!result && !call)
+	if (!result && !good)
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = capture_refuse(stream);
-	if (!result)
-		timeline_sleep_until(stream_ready_at(stream));
-	return result;
+	return result ? result : backlog_call(stream, call);
 }
 
 static CUresult host_call(const char *function, bool per_thread, CUstream handle, CUhostFn call,
 			  void *data)
 {
-	CUresult result = host_wait(function, per_thread, handle, (const void *)(uintptr_t)call);
-
-	if (!result)
-		call(data);
-	return result;
+	return queue_call(function, per_thread, call,
+			  &(struct stream_call){.function = call, .handle = handle, .data = data});
 }
 
 TWICE(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData), host_call, hStream, fn,
@@ -83,17 +90,76 @@ TWICE(cuLaunchHostFunc, (CUstream hStream, CUhostFn fn, void *userData), host_ca
 static CUresult callback_call(const char *function, bool per_thread, CUstream handle,
 			      CUstreamCallback call, void *data, unsigned flags)
 {
-	CUresult result = host_wait(function, per_thread, handle,
-				    flags ? NULL : (const void *)(uintptr_t)call);
-
-	if (!result)
-		call(handle, CUDA_SUCCESS, data);
-	return result;
+	return queue_call(function, per_thread, call && !flags,
+			  &(struct stream_call){.callback = call, .handle = handle, .data = data});
 }
 
 TWICE(cuStreamAddCallback,
       (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
       callback_call, hStream, callback, userData, flags)
+
+static void value_write(const struct stream_value *value)
+{
+	void *word = (void *)(uintptr_t)value->address;
+
+	if (value->wide)
+		atomic_store((_Atomic uint64_t *)word, value->value);
+	else
+		atomic_store((_Atomic uint32_t *)word, (uint32_t)value->value);
+}
+
+bool stream_value_done(const struct stream_value *value)
+{
+	const void *word = (const void *)(uintptr_t)value->address;
+
+	if (value->writes) {
+		value_write(value);
+		return true;
+	}
+	uint64_t seen = value->wide ? atomic_load((const _Atomic uint64_t *)word)
+				    : atomic_load((const _Atomic uint32_t *)word);
+	uint64_t more = seen - value->value;
+	switch (value->flags & ~(unsigned)VALUE_FLUSH) {
+	case 0:
+		return value->wide ? (int64_t)more >= 0 : (int32_t)(uint32_t)more >= 0;
+	case 1:
+		return seen == value->value;
+	case 2:
+		return (seen & value->value) != 0;
+	default:
+		return value->wide ? ~(seen | value->value) != 0
+				   : ~(uint32_t)(seen | value->value) != 0;
+	}
+}
+
+static CUresult queue_value(const char *function, bool per_thread, CUstream handle,
+			    const struct stream_value *value)
+{
+	unsigned flags = value->flags & ~(unsigned)(value->writes ? 0 : VALUE_FLUSH);
+	CUstream stream;
+	CUresult result = enter_stream(function, per_thread, handle, &stream);
+
+	if (!result && (!value->address || value->address % (value->wide ? 8 : 4) ||
+			flags > (value->writes ? VALUE_WRITE_FLAGS_KNOWN : VALUE_CONDITIONS)))
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		result = capture_refuse(stream);
+	return result ? result : backlog_value(stream, value);
+}
+
+#define VALUE(name, type, is_wide, is_write)                                             \
+	TWICE(name, (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), \
+	      queue_value, stream,                                                       \
+	      &(struct stream_value){addr, value, flags, .wide = is_wide, .writes = is_write})
+
+VALUE(cuStreamWaitValue32, cuuint32_t, false, false)
+VALUE(cuStreamWaitValue32_v2, cuuint32_t, false, false)
+VALUE(cuStreamWaitValue64, cuuint64_t, true, false)
+VALUE(cuStreamWaitValue64_v2, cuuint64_t, true, false)
+VALUE(cuStreamWriteValue32, cuuint32_t, false, true)
+VALUE(cuStreamWriteValue32_v2, cuuint32_t, false, true)
+VALUE(cuStreamWriteValue64, cuuint64_t, true, true)
+VALUE(cuStreamWriteValue64_v2, cuuint64_t, true, true)
 
 /* Managed memory is everybody's here. */
 static CUresult attach(const char *function, bool per_thread, CUstream handle, uint64_t address,

@@ -5,8 +5,10 @@
  * a time, first come first served among all processes, so it begins when the GPU has done all that
  * was queued before (state_queue), the stream is ready and the present has come. A stream is thus
  * one number, the time at which it has nothing left to do; an event is the time at which it
- * happens. Waiting is sleeping until then. All times are CLOCK_MONOTONIC_RAW, in nanoseconds: like
- * a GPU's clock, nobody makes it faster or slower.
+ * happens. Waiting is sleeping until then. Only what waits for something that is still to happen
+ * has no end yet, and is in a backlog (backlog.c) with what the stream is given after it; streams
+ * of a context without one never look there. All times are CLOCK_MONOTONIC_RAW, in nanoseconds:
+ * like a GPU's clock, nobody makes it faster or slower.
  *
  * A context's legacy default stream waits for its blocking streams and they wait for it; a thread's
  * own default stream is a blocking one.
@@ -84,7 +86,8 @@ static bool is_legacy(const struct CUstream_st *stream)
 	return stream == &stream->context->legacy;
 }
 
-uint64_t stream_done_at(const struct CUstream_st *stream)
+/* As far as is known. */
+static uint64_t stream_done_at(const struct CUstream_st *stream)
 {
 	uint64_t done = atomic_load(&stream->done_at_ns);
 
@@ -106,12 +109,17 @@ bool stream_blocks(const struct CUstream_st *stream)
 	return !(stream->flags & FLAG_NON_BLOCKING) && !is_legacy(stream);
 }
 
-static void stream_extend(CUstream stream, uint64_t end_ns)
+void context_extend(CUcontext context, uint64_t end_ns)
+{
+	raise_to(&context->done_at_ns, end_ns);
+}
+
+void stream_extend(CUstream stream, uint64_t end_ns)
 {
 	CUcontext context = stream->context;
 
 	raise_to(&stream->done_at_ns, end_ns);
-	raise_to(&context->done_at_ns, end_ns);
+	context_extend(context, end_ns);
 	if (stream_blocks(stream))
 		raise_to(&context->blocking_done_ns, end_ns);
 }
@@ -121,7 +129,10 @@ uint64_t stream_mark(CUstream stream, uint64_t not_before_ns)
 	uint64_t now = timeline_now();
 	uint64_t when = later(later(now, not_before_ns), stream_ready_at(stream));
 
-	if (when > now)
+	if (backlogs_any(stream->context)) {
+		if (not_before_ns > now)
+			backlog_mark(stream, not_before_ns);
+	} else if (when > now)
 		stream_extend(stream, when);
 	return when;
 }
@@ -130,10 +141,66 @@ void stream_launch(CUstream stream, uint64_t duration_ns)
 {
 	uint64_t now = timeline_now();
 	uint64_t ready = later(now, stream_ready_at(stream));
-	uint64_t end = state_queue(stream->context->gpu, ready, duration_ns);
+	unsigned gpu = stream->context->gpu;
 
+	/* A GPU that would be idle before it is not kept from others until then. */
+	if (backlogs_any(stream->context) || (ready > now && ready > state_busy_until(gpu))) {
+		backlog_work(stream, &(struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL,
+							  .duration_ns = duration_ns});
+		return;
+	}
+	uint64_t end = state_queue(gpu, ready, duration_ns);
 	if (end > now)
 		stream_extend(stream, end);
+}
+
+void stream_after(CUstream stream, struct when *when)
+{
+	uint64_t at = when_at(when);
+
+	if (at == TIME_UNKNOWN)
+		backlog_after(stream, when);
+	else
+		stream_mark(stream, at);
+}
+
+void stream_end(CUstream stream, struct when *ret_when)
+{
+	if (backlogs_any(stream->context))
+		backlog_end(stream, ret_when);
+	else
+		when_set(ret_when, later(timeline_now(), stream_ready_at(stream)));
+}
+
+void context_end(CUcontext context, struct when *ret_when)
+{
+	if (backlogs_any(context))
+		backlog_end_of_context(context, ret_when);
+	else
+		when_set(ret_when, later(timeline_now(), atomic_load(&context->done_at_ns)));
+}
+
+bool stream_done(CUstream stream)
+{
+	return !backlog_pending(stream) && stream_done_at(stream) <= timeline_now();
+}
+
+void stream_wait(CUstream stream)
+{
+	backlog_wait(stream);
+	timeline_sleep_until(stream_done_at(stream));
+}
+
+void stream_wait_ready(CUstream stream)
+{
+	backlog_wait_ready(stream);
+	timeline_sleep_until(stream_ready_at(stream));
+}
+
+void context_wait(CUcontext context)
+{
+	backlog_wait_context(context);
+	timeline_sleep_until(atomic_load(&context->done_at_ns));
 }
 
 static bool stream_slab_add_locked(void)
@@ -180,6 +247,7 @@ static CUresult stream_create_locked(CUcontext context, unsigned flags, uint64_t
 	stream->thread = thread;
 	stream->priority = 0;
 	stream->done_at_ns = 0;
+	stream->backlog = NULL;
 	atomic_store(&stream->kind, OBJECT_STREAM);
 	*ret_stream = stream;
 	return CUDA_SUCCESS;
@@ -188,6 +256,7 @@ static CUresult stream_create_locked(CUcontext context, unsigned flags, uint64_t
 static void stream_destroy_locked(CUstream stream)
 {
 	capture_abandon(stream);
+	backlog_leave(stream);
 	atomic_store(&stream->kind, 0);
 	stream->next = streams_free;
 	streams_free = stream;
@@ -196,6 +265,7 @@ static void stream_destroy_locked(CUstream stream)
 static void event_destroy_locked(CUevent event)
 {
 	atomic_store(&event->kind, 0);
+	when_set(&event->when, 0);
 	event->next = events_free;
 	events_free = event;
 }
@@ -235,7 +305,7 @@ CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event)
 		event->context = context;
 		event->flags = flags;
 		event->stream = NULL;
-		event->at_ns = 0;
+		when_set(&event->when, 0);
 		event->captured = false;
 		atomic_store(&event->kind, OBJECT_EVENT);
 		*ret_event = event;
@@ -269,6 +339,7 @@ void timeline_open(CUcontext context)
 
 void timeline_close(CUcontext context)
 {
+	backlogs_drop(context);
 	pthread_mutex_lock(&lock);
 	for (struct stream_slab *slab = stream_slabs; slab; slab = slab->next) {
 		for (unsigned i = 0; i < SLAB_OBJECTS; i++) {

@@ -103,7 +103,7 @@ static CUresult synchronize(const char *function, CUstream hStream, bool per_thr
 		result = capture_refuse(stream);
 	if (result)
 		return result;
-	timeline_sleep_until(stream_done_at(stream));
+	stream_wait(stream);
 	pools_synchronized(stream->context, stream_covering(stream), timeline_now());
 	return CUDA_SUCCESS;
 }
@@ -129,7 +129,7 @@ static CUresult query(const char *function, CUstream hStream, bool per_thread)
 		result = capture_unsafe();
 	if (result)
 		return result;
-	return stream_done_at(stream) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	return stream_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuStreamQuery(CUstream hStream)
@@ -190,9 +190,8 @@ static CUresult record(const char *function, CUevent hEvent, CUstream hStream, b
 	atomic_store(&hEvent->captured, capturing);
 	if (capturing)
 		return CUDA_SUCCESS;
-	uint64_t now = timeline_now(), ready = stream_ready_at(stream);
 	atomic_store(&hEvent->stream, stream_covering(stream));
-	atomic_store(&hEvent->at_ns, ready > now ? ready : now);
+	stream_end(stream, &hEvent->when);
 	return CUDA_SUCCESS;
 }
 
@@ -230,10 +229,9 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 	result = capture_refuse_context(context);
 	if (result)
 		return result;
-	uint64_t now = timeline_now(), done = atomic_load(&context->done_at_ns);
 	atomic_store(&hEvent->captured, false);
 	atomic_store(&hEvent->stream, NULL);
-	atomic_store(&hEvent->at_ns, done > now ? done : now);
+	context_end(context, &hEvent->when);
 	return CUDA_SUCCESS;
 }
 
@@ -243,8 +241,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 
 	if (result)
 		return result;
-	uint64_t at = atomic_load(&hEvent->at_ns);
-	timeline_sleep_until(at);
+	uint64_t at = when_wait(&hEvent->when);
 	pools_synchronized(hEvent->context, atomic_load(&hEvent->stream), at);
 	return CUDA_SUCCESS;
 }
@@ -257,7 +254,7 @@ CUresult cuEventQuery(CUevent hEvent)
 		result = capture_unsafe();
 	if (result)
 		return result;
-	return atomic_load(&hEvent->at_ns) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	return when_at(&hEvent->when) > timeline_now() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 static CUresult elapsed(const char *function, float *ret_ms, CUevent start, CUevent end)
@@ -271,7 +268,7 @@ static CUresult elapsed(const char *function, float *ret_ms, CUevent start, CUev
 	if (!end || atomic_load(&end->kind) != OBJECT_EVENT ||
 	    (start->flags | end->flags) & EVENT_DISABLE_TIMING)
 		return CUDA_ERROR_INVALID_HANDLE;
-	uint64_t from = atomic_load(&start->at_ns), to = atomic_load(&end->at_ns);
+	uint64_t from = when_at(&start->when), to = when_at(&end->when);
 	uint64_t now = timeline_now();
 	if (!from || !to)
 		return CUDA_ERROR_INVALID_HANDLE;

@@ -3,7 +3,11 @@
  *
  * What a GPU does in its own memory takes time on the timeline, VGPU_SIM_COPY_MB_S; memory changes
  * at once, which nobody can tell, as kernels neither read nor write any. What has to do with the
- * host takes none: it waits for its stream, the asynchronous ones too, and then is done at once.
+ * host takes none of the GPU's time, and without VGPU_SIM_HOST_COPY_MB_S none at all: it waits for
+ * its stream, the asynchronous ones too, and then is done at once. With it an asynchronous copy
+ * takes time in its stream, in the way of no other. In a stream whose end is not known (backlog.c)
+ * nothing is done before its time, and nobody waits for what is asynchronous; a copy in the default
+ * stream counts as synchronous.
  *
  * A device address that no allocation covers is refused; host addresses are the application's own
  * risk.
@@ -141,6 +145,44 @@ static uint64_t duration(const struct graph_work *work)
 	return bytes * 1000 / config_get()->copy_mb_s + 1;
 }
 
+/* Of what the device does not do; 0: no time. */
+static uint64_t host_duration(const struct graph_work *work)
+{
+	uint64_t speed = config_get()->host_copy_mb_s;
+
+	return work->duration_ns || is_empty(work) || !speed
+		       ? 0
+		       : work->bytes * work->rows * work->slices * 1000 / speed + 1;
+}
+
+static CUresult queue_behind_backlog(CUstream stream, bool waits, const struct graph_work *work)
+{
+	if (!transfer_valid(work))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = backlog_work(stream, work);
+	if (!result && waits && !work->duration_ns)
+		stream_wait(stream);
+	return result;
+}
+
+static CUresult queue(CUstream stream, bool waits, const struct graph_work *work)
+{
+	if (!work->duration_ns && !work->host_ns)
+		timeline_sleep_until(stream_ready_at(stream));
+	CUresult result = transfer_do(work);
+	if (result)
+		return result;
+	if (work->duration_ns)
+		stream_launch(stream, work->duration_ns);
+	if (!work->host_ns)
+		return CUDA_SUCCESS;
+	uint64_t now = timeline_now(), ready = stream_ready_at(stream);
+	uint64_t end = stream_mark(stream, (ready > now ? ready : now) + work->host_ns);
+	if (waits)
+		timeline_sleep_until(end);
+	return CUDA_SUCCESS;
+}
+
 CUresult transfer_prepare(struct graph_work *work)
 {
 	if (!transfer_valid(work))
@@ -166,10 +208,7 @@ CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
 	work->duration_ns = duration(work);
 	if (capturing)
 		return transfer_valid(work) ? capture_work(stream, work) : CUDA_ERROR_INVALID_VALUE;
-	if (!work->duration_ns)
-		timeline_sleep_until(stream_ready_at(stream));
-	result = transfer_do(work);
-	if (!result && work->duration_ns)
-		stream_launch(stream, work->duration_ns);
-	return result;
+	work->host_ns = host_duration(work);
+	return backlogs_any(context) ? queue_behind_backlog(stream, !handle, work)
+				     : queue(stream, !handle, work);
 }

@@ -1,0 +1,116 @@
+/*
+ * Collectives of ranks in any processes: the communicators of the shared state file.
+ *
+ * A communicator has its place in the file from the first use of its number on. Its collectives are
+ * rounds, which every rank counts for itself; round k has the words rounds[k % ROUNDS], which are
+ * never set back: `begun` only counts up and `latest_ns` is the latest time ever, so all ranks have
+ * begun round k if and only if `begun` is at least ranks * (k / ROUNDS + 1). A rank begins a round
+ * after its last one is over, which takes that all have begun it; so two rounds are in use at most,
+ * and ROUNDS could be 2.
+ *
+ * A rank stores its time before it counts itself. Killed between the two or before, it is missing,
+ * and the others wait for it for ever; likewise those that begin the next round. A rank cannot come
+ * back: a number is used once, as NCCL's unique identifiers are.
+ *
+ * The last rank to begin rings the bells of all others: a futex word in each process's slot.
+ */
+#include "state_machine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The number's place, taken for it if it has none; COMMUNICATORS if there is none left. */
+static unsigned place_of(uint64_t number)
+{
+	for (unsigned i = 0; i < COMMUNICATORS; i++) {
+		unsigned place =
+			(unsigned)((number * 0x9e3779b97f4a7c15u >> 32) + i) % COMMUNICATORS;
+		_Atomic uint64_t *word = &state_machine->communicators[place].number;
+		uint64_t seen = 0;
+
+		if (atomic_compare_exchange_strong(word, &seen, number) || seen == number)
+			return place;
+	}
+	return COMMUNICATORS;
+}
+
+int state_communicator_join(uint64_t number, unsigned *ret_place)
+{
+	if (!number)
+		return -EINVAL;
+	unsigned place = place_of(number);
+	if (place == COMMUNICATORS)
+		return -ENOSPC;
+	struct communicator *communicator = &state_machine->communicators[place];
+	uint64_t rank = atomic_fetch_add(&communicator->joined, 1);
+	if (rank >= STATE_RANKS_MAX)
+		return -ENOSPC;
+	atomic_store(&communicator->slots[rank], (uint32_t)(state_own - state_machine->slots) + 1);
+	*ret_place = place;
+	return 0;
+}
+
+static void bell_ring(struct slot *slot)
+{
+	atomic_fetch_add(&slot->bell, 1);
+	syscall(SYS_futex, &slot->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void state_bell_ring(void)
+{
+	bell_ring(state_own);
+}
+
+uint32_t state_bell(void)
+{
+	return atomic_load(&state_own->bell);
+}
+
+void state_bell_wait(uint32_t seen, uint64_t span_ns)
+{
+	struct timespec span = {.tv_sec = (time_t)(span_ns / 1000000000),
+				.tv_nsec = (long)(span_ns % 1000000000)};
+
+	syscall(SYS_futex, &state_own->bell, FUTEX_WAIT, seen, span_ns == UINT64_MAX ? NULL : &span,
+		NULL, 0);
+}
+
+/* Those of the ranks that have joined; this process sees for itself. */
+static void bells_ring(const struct communicator *communicator)
+{
+	for (unsigned i = 0; i < STATE_RANKS_MAX; i++) {
+		uint32_t member = atomic_load(&communicator->slots[i]);
+
+		if (!member)
+			return;
+		if (&state_machine->slots[member - 1] != state_own)
+			bell_ring(&state_machine->slots[member - 1]);
+	}
+}
+
+static uint64_t begun_when_all(unsigned ranks, uint64_t round)
+{
+	return ranks * (round / ROUNDS + 1);
+}
+
+void state_collective_begin(unsigned place, unsigned ranks, uint64_t round, uint64_t begin_ns)
+{
+	struct communicator *communicator = &state_machine->communicators[place];
+	struct round *words = &communicator->rounds[round % ROUNDS];
+
+	state_raise(&words->latest_ns, begin_ns);
+	if (atomic_fetch_add(&words->begun, 1) + 1 == begun_when_all(ranks, round))
+		bells_ring(communicator);
+}
+
+uint64_t state_collective_begun(unsigned place, unsigned ranks, uint64_t round)
+{
+	struct round *words = &state_machine->communicators[place].rounds[round % ROUNDS];
+
+	return atomic_load(&words->begun) < begun_when_all(ranks, round)
+		       ? UINT64_MAX
+		       : atomic_load(&words->latest_ns);
+}
