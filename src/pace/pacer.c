@@ -26,6 +26,7 @@
 #include "pacer.h"
 #include "sample.h"
 #include "sys.h"
+#include "trace.h"
 #include "waits.h"
 #include "window.h"
 #include "words.h"
@@ -127,6 +128,7 @@ void pacer_attach(struct region *region, const struct pace_quota *quotas, enum p
 	joined = region;
 	rule = new_rule;
 	pace_driver = driver;
+	trace_begin(region);
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter = &meters[device];
 		int index = quotas[device].index;
@@ -151,6 +153,7 @@ void pacer_forget(void)
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		meters[device] = (struct meter){.bucket = NULL};
 	joined = NULL;
+	trace_forget();
 	spans_forget();
 	costs_forget();
 	lease_forget();

@@ -1,0 +1,209 @@
+/* The trace: when there is a file, and what a process writes into it. */
+#include <pthread.h>
+
+#include "region_fixture.h"
+#include "trace.h"
+
+#define THREADS 4
+#define EACH    1000 /* fewer than fill the ring, all threads together */
+
+static struct region region;
+static char path[128];
+
+static void begin(void **state, const char *value)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_from(0, 2, GIB);
+
+	region = (struct region)REGION_CLOSED;
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
+	if (value)
+		assert_int_equal(setenv("VGPU_TRACE", value, 1), 0);
+	trace_begin(&region);
+	unsetenv("VGPU_TRACE");
+}
+
+static void end(void)
+{
+	trace_forget();
+	region_close(&region);
+	unlink(path);
+}
+
+/* The file, whole, as a reader that does not map it has it. */
+static const struct trace_file *seen(void)
+{
+	static struct trace_file file;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(sys_read(fd, &file, sizeof(file)), sizeof(file));
+	close(fd);
+	return &file;
+}
+
+static void check_off(void **state, const char *value)
+{
+	struct stat st;
+
+	begin(state, value);
+	assert_false(trace_is_on);
+	trace_write(TRACE_CHARGED, 0, 1, 2);
+	assert_int_equal(stat(path, &st), -1);
+	end();
+}
+
+static void test_off(void **state)
+{
+	check_off(state, NULL);
+	check_off(state, "");
+	check_off(state, "pacer");
+	check_off(state, "no,pac");
+}
+
+static void test_header(void **state)
+{
+	const struct trace_file *file;
+
+	begin(state, "other,pace");
+	file = seen();
+	assert_true(file->magic == TRACE_MAGIC);
+	assert_int_equal(file->entry_size, 32);
+	assert_int_equal(file->entry_count, TRACE_ENTRIES);
+	assert_int_equal(file->pid, getpid());
+	assert_int_equal(file->slot, region.slot);
+	assert_int_equal(file->next, 0);
+	end();
+}
+
+static void test_entries(void **state)
+{
+	const struct vgpu_region_bucket *bucket;
+	const struct trace_file *file;
+
+	begin(state, "pace");
+	bucket = &region.file->own.device[1].bucket;
+	trace_write(TRACE_HELD_SHUT, 0, -5, 7);
+	trace_write_of(TRACE_BUCKET_SHUT, bucket, -4000000, 0);
+	trace_write(TRACE_GANG_CUT, -1, INT64_MAX, INT64_MIN);
+	file = seen();
+	assert_int_equal(file->next, 3);
+	assert_int_equal(file->entry[0].kind, TRACE_HELD_SHUT);
+	assert_int_equal(file->entry[0].device, 0);
+	assert_int_equal(file->entry[0].lap, 0);
+	assert_int_equal(file->entry[0].thread, gettid());
+	assert_true(file->entry[0].a == -5 && file->entry[0].b == 7);
+	assert_int_equal(file->entry[1].kind, TRACE_BUCKET_SHUT);
+	assert_int_equal(file->entry[1].device, 1);
+	assert_int_equal(file->entry[2].device, -1);
+	assert_true(file->entry[2].a == INT64_MAX && file->entry[2].b == INT64_MIN);
+	assert_true(file->begun <= file->entry[0].at);
+	assert_true(file->entry[0].at <= file->entry[1].at);
+	assert_int_equal(file->entry[3].kind, TRACE_NONE);
+	end();
+}
+
+static void test_ring(void **state)
+{
+	const struct trace_file *file;
+
+	begin(state, "pace");
+	for (int64_t n = 0; n < 2 * TRACE_ENTRIES + 10; n++)
+		trace_write(TRACE_CHARGED, 0, n, 0);
+	file = seen();
+	assert_int_equal(file->next, 2 * TRACE_ENTRIES + 10);
+	assert_int_equal(file->entry[9].lap, 2);
+	assert_true(file->entry[9].a == 2 * TRACE_ENTRIES + 9);
+	assert_int_equal(file->entry[10].lap, 1);
+	assert_true(file->entry[10].a == TRACE_ENTRIES + 10);
+	end();
+}
+
+static void *writes(void *arg)
+{
+	for (int64_t n = 0; n < EACH; n++)
+		trace_write(TRACE_CHARGED, 0, *(int64_t *)arg, n);
+	return NULL;
+}
+
+/* Each thread's entries are all there, in its order. */
+static void test_threads(void **state)
+{
+	int64_t number[THREADS], next[THREADS] = {0};
+	const struct trace_file *file;
+	pthread_t threads[THREADS];
+
+	begin(state, "pace");
+	for (int i = 0; i < THREADS; i++) {
+		number[i] = i;
+		assert_int_equal(pthread_create(&threads[i], NULL, writes, &number[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	file = seen();
+	assert_int_equal(file->next, THREADS * EACH);
+	for (int i = 0; i < THREADS * EACH; i++) {
+		const struct trace_entry *entry = &file->entry[i];
+
+		assert_int_equal(entry->kind, TRACE_CHARGED);
+		assert_true(entry->a >= 0 && entry->a < THREADS);
+		assert_true(entry->b == next[entry->a]++);
+	}
+	end();
+}
+
+/* Another process's, of that slot before; and what must not be written through. */
+static void test_in_the_way(void **state)
+{
+	char other[160];
+	struct stat st;
+
+	begin(state, "pace");
+	trace_write(TRACE_CHARGED, 0, 1, 2);
+	trace_forget();
+	assert_false(trace_is_on);
+	snprintf(other, sizeof(other), "%s.other", path);
+	assert_int_equal(rename(path, other), 0);
+	assert_int_equal(symlink(other, path), 0);
+	setenv("VGPU_TRACE", "pace", 1);
+	trace_begin(&region);
+	unsetenv("VGPU_TRACE");
+	assert_true(trace_is_on);
+	assert_int_equal(lstat(path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(seen()->next, 0);
+	unlink(other);
+	end();
+}
+
+static void test_forked(void **state)
+{
+	pid_t child;
+	int status;
+
+	begin(state, "pace");
+	child = fork();
+	if (!child) {
+		trace_forget();
+		trace_write(TRACE_CHARGED, 0, 3, 4);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(seen()->next, 0);
+	trace_write(TRACE_CHARGED, 0, 1, 2);
+	assert_int_equal(seen()->next, 1);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_off),     TEST(test_header),     TEST(test_entries), TEST(test_ring),
+		TEST(test_threads), TEST(test_in_the_way), TEST(test_forked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
