@@ -1,24 +1,99 @@
 /*
- * The spans of a process: a fixed number, taken and given back by one word each, so that no thread
- * ever waits for another. When all are taken, work is not measured, and its learned cost stands.
+ * The spans of a process: a fixed number for each context, taken and given back by one word each,
+ * so that no thread ever waits for another. When all of a context's are taken, its work is not
+ * measured, and learned costs stand.
  *
- * Events belong to a context, and go with it. So only who is submitting work to a context, which
- * must not be destroyed meanwhile, touches the spans of it.
+ * Events belong to a context, and end with it. So a context's spans serve no other context while it
+ * lives, and only a thread that is submitting work to a context, which must not be destroyed
+ * meanwhile, touches its spans. However many contexts take turns, each makes events for as many
+ * spans as it had at one time, and no more.
  */
 #include "spans.h"
 
 #include "lock.h"
+#include "sys.h"
 #include "words.h"
 
-#define SPANS        64
-#define CONTEXT_MOST 16 /* on their way in one context, so that others have some */
+#define CONTEXTS     256
+#define SPANS        64 /* of a context */
+#define CONTEXT_MOST 16 /* closed ones at a time: more would tell little that these do not */
 
 enum span_state { FREE, HELD, CLOSED };
 
-static struct span spans[SPANS];
-static struct lock settling = LOCK_INIT; /* only ever tried: by who looks which are over */
-static uint32_t closed_count;            /* atomic */
+struct span_set {
+	const void *context;   /* whose they are, NULL: nobody's; atomic */
+	uint32_t closed_count; /* of them; atomic */
+	struct lock settling;  /* only ever tried: by a thread that looks which are over */
+	struct span span[SPANS];
+};
+
+/* Memory for one is mapped when a context first needs it, and serves others after that one. */
+static struct span_set *sets[CONTEXTS];  /* atomic */
+static uint32_t set_count;               /* below it, sets have been used; atomic */
+static struct lock claiming = LOCK_INIT; /* only ever tried: a context's first span */
+static uint32_t closed_count;            /* in all sets; atomic */
 static uint64_t turns;                   /* how many were closed, ever; atomic */
+
+static struct span_set *set_at(unsigned i)
+{
+	return __atomic_load_n(&sets[i], __ATOMIC_ACQUIRE); /* pairs with map_set's release */
+}
+
+/* NULL: the context has none. */
+static struct span_set *find_set(const void *context)
+{
+	for (unsigned i = 0, count = LOAD(set_count); i < count; i++) {
+		struct span_set *set = set_at(i);
+
+		if (set && LOAD(set->context) == context)
+			return set;
+	}
+	return NULL;
+}
+
+static struct span_set *map_set(unsigned i)
+{
+	struct span_set *set;
+
+	if (sys_map_private(sizeof(*set), (void **)&set) != 0)
+		return NULL;
+	for (unsigned n = 0; n < SPANS; n++)
+		set->span[n].set = set;
+	__atomic_store_n(&sets[i], set, __ATOMIC_RELEASE);
+	return set;
+}
+
+/* Under `claiming`. */
+static struct span_set *claim_set(const void *context)
+{
+	struct span_set *set = find_set(context);
+
+	for (unsigned i = 0; !set && i < CONTEXTS; i++) {
+		struct span_set *other = set_at(i);
+
+		if (other && LOAD(other->context))
+			continue;
+		set = other ? other : map_set(i);
+		if (!set)
+			return NULL;
+		STORE(set->context, context);
+		if (i >= LOAD(set_count))
+			STORE(set_count, i + 1);
+	}
+	return set;
+}
+
+/* NULL: there is none to be had, or another context has its first span at this moment. */
+static struct span_set *set_of(const void *context)
+{
+	struct span_set *set = find_set(context);
+
+	if (set || !lock_try(&claiming))
+		return set;
+	set = claim_set(context);
+	lock_release(&claiming);
+	return set;
+}
 
 static bool move(struct span *span, uint32_t from, uint32_t to)
 {
@@ -26,13 +101,12 @@ static bool move(struct span *span, uint32_t from, uint32_t to)
 					   __ATOMIC_RELAXED);
 }
 
-static void set(struct span *span, uint32_t to)
+static void set_state(struct span *span, uint32_t to)
 {
 	__atomic_store_n(&span->state, to, __ATOMIC_RELEASE); /* pairs with move's acquire */
 }
 
-/* Those of another context may be gone with it, or be in use there: they are let go of, and end
- * when it does. */
+/* It may have none yet, or those of a context that ended while a thread held the span. */
 static bool has_events(struct span *span, void *context)
 {
 	if (span->context == context)
@@ -48,45 +122,29 @@ static bool has_events(struct span *span, void *context)
 	return true;
 }
 
-/* A free one that is the context's or nobody's, or also another's; with events of it. */
-static struct span *take(void *context, bool from_others)
-{
-	for (unsigned i = 0; i < SPANS; i++) {
-		struct span *span = &spans[i];
-
-		if (!move(span, FREE, HELD))
-			continue;
-		if ((span->context == context || !span->context || from_others) &&
-		    has_events(span, context))
-			return span;
-		set(span, FREE);
-	}
-	return NULL;
-}
-
-/* Without holding it: a context that is not ours may be ending. */
+/* Without holding it. */
 static bool is_closed_of(const struct span *span, const void *context)
 {
 	return LOAD(span->state) == CLOSED && LOAD(span->context) == context;
 }
 
-static unsigned count_in_use(const void *context)
-{
-	unsigned count = 0;
-
-	for (unsigned i = 0; i < SPANS; i++)
-		count += is_closed_of(&spans[i], context);
-	return count;
-}
-
 struct span *span_take(void *context)
 {
-	struct span *span;
+	struct span_set *set = set_of(context);
 
-	if (LOAD(closed_count) >= CONTEXT_MOST && count_in_use(context) >= CONTEXT_MOST)
+	if (!set || LOAD(set->closed_count) >= CONTEXT_MOST)
 		return NULL;
-	span = take(context, false);
-	return span ? span : take(context, true);
+	for (unsigned i = 0; i < SPANS; i++) {
+		struct span *span = &set->span[i];
+
+		if (!move(span, FREE, HELD))
+			continue;
+		if (has_events(span, context))
+			return span;
+		set_state(span, FREE);
+		return NULL;
+	}
+	return NULL;
 }
 
 /* The two have one event, till it is only the other's. */
@@ -123,7 +181,7 @@ static void leave_begin(struct span *span)
 void span_drop(struct span *span)
 {
 	leave_begin(span);
-	set(span, FREE);
+	set_state(span, FREE);
 }
 
 static bool record(const struct span *span, void *event, const struct pace_work *work)
@@ -152,13 +210,20 @@ bool span_is_begun(const struct span *span)
 void span_close(struct span *span)
 {
 	span->turn = ADD(turns, 1);
+	ADD(span->set->closed_count, 1);
 	ADD(closed_count, 1);
-	set(span, CLOSED);
+	set_state(span, CLOSED);
 }
 
 bool spans_any(void)
 {
 	return LOAD(closed_count) > 0;
+}
+
+static void count_out(const struct span *span)
+{
+	SUB(span->set->closed_count, 1);
+	SUB(closed_count, 1);
 }
 
 /* Held. Whether it is over, and free; else it is closed again. */
@@ -169,33 +234,29 @@ static bool settle(struct span *span, span_done_fn *done)
 
 	if (answer == PACE_NOT_YET) {
 		done(span, SPANS_NOT_YET);
-		set(span, CLOSED);
+		set_state(span, CLOSED);
 		return false;
 	}
-	SUB(closed_count, 1);
+	count_out(span);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	leave_end(span);
 	leave_begin(span); /* what is before it is over, and settled, but for a moment at times */
-	set(span, FREE);
+	set_state(span, FREE);
 	return true;
 }
 
 /* Holds the closed ones of the context: how many, in the order of their turns. */
-static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
+static unsigned hold_closed(struct span_set *set, const void *context, struct span *ret_held[SPANS])
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0, left = LOAD(closed_count); i < SPANS && left; i++) {
-		struct span *span = &spans[i];
+	for (unsigned i = 0, left = LOAD(set->closed_count); i < SPANS && left; i++) {
+		struct span *span = &set->span[i];
 		unsigned at;
 
 		left -= LOAD(span->state) == CLOSED;
 		if (!is_closed_of(span, context) || !move(span, CLOSED, HELD))
 			continue;
-		if (span->context != context) {
-			set(span, CLOSED);
-			continue;
-		}
 		for (at = count++; at > 0 && ret_held[at - 1]->turn > span->turn; at--)
 			ret_held[at] = ret_held[at - 1];
 		ret_held[at] = span;
@@ -205,10 +266,11 @@ static unsigned hold_closed(const void *context, struct span *ret_held[SPANS])
 
 /* Each question costs as much as the rest: none is asked of what is behind something that is not
  * over, be it in its stream, or anywhere if it is fenced. */
-static struct spans_left settle_all(void *context, const struct cost *cost, span_done_fn *done)
+static struct spans_left settle_all(struct span_set *set, const void *context,
+				    const struct cost *cost, span_done_fn *done)
 {
 	struct span *held[SPANS];
-	unsigned count = hold_closed(context, held);
+	unsigned count = hold_closed(set, context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	unsigned left_count = 0;
 	bool any_is_waited_for = false, window_is_left = false;
@@ -223,7 +285,7 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 
 		if ((left_count && (span->fenced || its_stream == stream)) ||
 		    (is_window && window_is_left))
-			set(span, CLOSED);
+			set_state(span, CLOSED);
 		else if (settle(span, done))
 			continue;
 		if (due_ns == 0 && left.due_ns != 0)
@@ -243,23 +305,27 @@ static struct spans_left settle_all(void *context, const struct cost *cost, span
 
 struct spans_left spans_settle(void *context, const struct cost *cost, span_done_fn *done)
 {
-	struct spans_left left = {.contended = true};
+	struct spans_left left = {.due_ns = SPANS_NONE};
+	struct span_set *set = find_set(context);
 
-	if (!lock_try(&settling))
+	if (!set)
 		return left;
-	left = settle_all(context, cost, done);
-	lock_release(&settling);
+	if (!lock_try(&set->settling))
+		return (struct spans_left){.contended = true};
+	left = settle_all(set, context, cost, done);
+	lock_release(&set->settling);
 	return left;
 }
 
 unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns)
 {
+	struct span_set *set = find_set(context);
 	struct span *held[SPANS];
 	unsigned count, given_up = 0;
 
-	if (!lock_try(&settling))
+	if (!set || !lock_try(&set->settling))
 		return 0;
-	count = hold_closed(context, held);
+	count = hold_closed(set, context, held);
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
 
@@ -267,38 +333,41 @@ unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns
 			span->due_ns = SPANS_NONE;
 			span->in_vain_ns = given_up++ ? 0 : waited_ns;
 		}
-		set(span, CLOSED);
+		set_state(span, CLOSED);
 	}
-	lock_release(&settling);
+	lock_release(&set->settling);
 	return given_up;
 }
 
-/* What somebody holds is in use in that context, against the rules, or in another one. */
+/* A span that a thread holds meanwhile is used against the rules, and keeps its events. */
 void spans_end_context(const void *context, span_done_fn *done)
 {
-	for (unsigned i = 0; i < SPANS; i++) {
-		struct span *span = &spans[i];
+	struct span_set *set = find_set(context);
+
+	for (unsigned i = 0; set && i < SPANS; i++) {
+		struct span *span = &set->span[i];
 		bool closed = move(span, CLOSED, HELD);
 
 		if (!closed && !move(span, FREE, HELD))
 			continue;
-		if (span->context != context) {
-			set(span, closed ? CLOSED : FREE);
-			continue;
-		}
 		if (closed) {
-			SUB(closed_count, 1);
+			count_out(span);
 			done(span, SPANS_NONE);
 		}
 		STORE(span->context, NULL);
-		set(span, FREE);
+		set_state(span, FREE);
 	}
+	if (set) /* last: another context may have it now */
+		__atomic_store_n(&set->context, NULL, __ATOMIC_RELEASE);
 }
 
 void spans_forget(void)
 {
-	for (unsigned i = 0; i < SPANS; i++)
-		spans[i] = (struct span){.state = FREE};
-	closed_count = 0;
-	lock_init(&settling);
+	for (unsigned i = 0; i < CONTEXTS; i++) {
+		if (sets[i])
+			sys_unmap(sets[i], sizeof(*sets[i]));
+		sets[i] = NULL;
+	}
+	set_count = closed_count = 0;
+	lock_init(&claiming);
 }

@@ -19,10 +19,11 @@ struct span_mark {
 /*
  * A span is free; held by the thread that fills it in, or looks whether it is over; or closed: its
  * end is recorded, and the device has yet to get there. Events are kept for the next use, and
- * belong to a context.
+ * belong to a context, as spans do.
  */
 struct span {
-	uint32_t state; /* atomic: enum span_state, in spans.c */
+	uint32_t state;       /* atomic: enum span_state, in spans.c */
+	struct span_set *set; /* the context's, in spans.c */
 	enum span_kind kind;
 	struct meter *meter;
 	void *context;      /* of the events; NULL: there are none */
@@ -77,7 +78,7 @@ struct spans_left {
 	bool alike;      /* it is a sample of that cost */
 	bool behind;     /* nobody knows when, and there is something to be waited for before it */
 	bool full;       /* until one of them is, no more are to be had in the context */
-	bool contended;  /* another thread looks: nothing is known */
+	bool contended;  /* another thread looks at the context's: nothing is known */
 };
 
 /* Calls done for the closed ones of the context, as they were closed, and frees those that are

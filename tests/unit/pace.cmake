@@ -1,6 +1,6 @@
 # The tests of src/pace/.
 find_package(Threads REQUIRED)
-foreach(concern gate bucket gang member tally costs pacer pacer_odd sample gaps waits late lease
+foreach(concern gate bucket gang member tally costs spans pacer pacer_odd sample gaps waits late lease
     lease_programs threads trace)
   vgpu_unit_test(pace_${concern} pace)
   if(TARGET unit_pace_${concern})
