@@ -47,11 +47,18 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return a ^ a >> 32;
 }
 
+/*
+ * Each look-up marks its entry as used. A key that finds all its PROBES places taken gets the first
+ * of them that is not marked; where all are marked, all lose their marks, and the key gets the
+ * first place. So entries that are looked up again and again mostly stay, and those that nobody
+ * looks up any more go. The mark is a bit of the key: a look-up touches nothing but the entry, and
+ * writes only where the mark is missing.
+ */
+#define USED ((uint64_t)1)
+
 static uint64_t key_of(uint64_t function, uint64_t shape)
 {
-	uint64_t key = mix(mix(0, function), shape);
-
-	return key ? key : 1;
+	return mix(mix(0, function), shape) | USED;
 }
 
 static void start_over(struct cost *cost, uint64_t key)
@@ -64,18 +71,46 @@ static void start_over(struct cost *cost, uint64_t key)
 	__atomic_store_n(&cost->key, key, __ATOMIC_RELEASE); /* last; pairs with look_up's load */
 }
 
-/* make: takes a free place, or somebody's. */
+/* Where another thread has the place for another key meanwhile, it stays as it is. */
+static void set_used(struct cost *cost, uint64_t seen, bool used)
+{
+	uint64_t key = used ? seen | USED : seen & ~USED;
+
+	if (key != seen)
+		SWAP(cost->key, seen, key);
+}
+
+/* The place that a key takes where none is free. */
+static struct cost *give_up(struct cost *entries, uint64_t at)
+{
+	for (unsigned i = 0; i < PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % ENTRIES];
+
+		if (!(LOAD(cost->key) & USED))
+			return cost;
+	}
+	for (unsigned i = 0; i < PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % ENTRIES];
+
+		set_used(cost, LOAD(cost->key), false);
+	}
+	return &entries[at % ENTRIES];
+}
+
+/* make: takes a free place, or one that is given up. */
 static struct cost *look_up(uint64_t key, bool make)
 {
-	struct cost *entries = get_table();
+	struct cost *entries = get_table(), *given_up;
 	uint64_t at = key >> 20;
 
 	for (unsigned i = 0; entries && i < PROBES; i++) {
 		struct cost *cost = &entries[(at + i) % ENTRIES];
 		uint64_t seen = __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE);
 
-		if (seen == key)
+		if ((seen | USED) == key) {
+			set_used(cost, seen, true);
 			return cost;
+		}
 		if (seen)
 			continue;
 		if (make)
@@ -84,8 +119,9 @@ static struct cost *look_up(uint64_t key, bool make)
 	}
 	if (!make || !entries)
 		return NULL;
-	start_over(&entries[at % ENTRIES], key);
-	return &entries[at % ENTRIES];
+	given_up = give_up(entries, at);
+	start_over(given_up, key);
+	return given_up;
 }
 
 /* From the function's last sample, of another geometry; not of one that is far from it. */
@@ -151,7 +187,7 @@ static uint32_t low_of(const uint32_t *seen, uint32_t count)
 /* Or its place was taken. */
 static bool is_of(const struct cost *cost, const struct cost_of *what)
 {
-	return cost && LOAD(cost->key) == key_of(what->function, what->shape);
+	return cost && (LOAD(cost->key) | USED) == key_of(what->function, what->shape);
 }
 
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)

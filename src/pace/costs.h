@@ -10,9 +10,10 @@
  * unloaded, and a kernel can take another time with other arguments: a cost is a guess that lets a
  * launch go or wait, and measuring corrects the sums (bucket.h).
  *
- * No lock: a fixed table in which an entry is claimed by its key and never freed; when there is no
- * place, others' are taken. Words are atomic, and any mixture of two writers' is a cost that was
- * seen, or a guess of 16 times COST_GUESS_MOST_NS at most, until the next sample.
+ * No lock: a fixed table in which an entry is claimed by its key and never freed. Where a key finds
+ * no free place, an entry that was not looked up for longer than others is given up. Words are
+ * atomic, and any mixture of two writers' is a cost that was seen, or a guess of 16 times
+ * COST_GUESS_MOST_NS at most, until the next sample.
  */
 #pragma once
 
@@ -25,7 +26,7 @@
 #define COST_GUESS_MOST_NS ((uint64_t)1000000000) /* of a sample that one is made from */
 
 struct cost {
-	uint64_t key;             /* 0: free */
+	uint64_t key;             /* 0: free; its lowest bit: it was looked up of late (costs.c) */
 	uint64_t ns;              /* COST_UNKNOWN until learned */
 	uint64_t sample_at_ns;    /* when the next sample is due, clock_steady_ns() */
 	uint32_t blocks;          /* of the grid */
