@@ -282,7 +282,7 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 	    !lock_try(&window->lock))
 		return;
 	if (!is_good(meter, now_ns)) {
-		bool ends = window->span && window->launches > 0 && is_of(window, work) &&
+		bool ends = window->span && LOAD(window->launches) > 0 && is_of(window, work) &&
 			    window->breaks == LOAD(meter->breaks);
 
 		if (ends)
@@ -301,7 +301,8 @@ bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_
 
 	if (!lock_try(&window->lock))
 		return false;
-	begins = at_once || !window->span || (window->launches == 0 && span_is_begun(window->span));
+	begins = at_once || !window->span ||
+		 (LOAD(window->launches) == 0 && span_is_begun(window->span));
 	begins = begins && start_anew(meter, work, now_ns);
 	lock_release(&window->lock);
 	return begins;
@@ -343,7 +344,7 @@ bool window_split(struct meter *meter, const struct pace_work *work, uint64_t no
 
 	if (!lock_try(&window->lock))
 		return false;
-	done = window->span && is_of(window, work) && window->launches > 0 &&
+	done = window->span && is_of(window, work) && LOAD(window->launches) > 0 &&
 	       split(meter, work, now_ns);
 	lock_release(&window->lock);
 	return done;
