@@ -381,6 +381,7 @@ static bool may_go(struct meter *meter, struct pace_pass *pass)
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
+	bool held = false;
 	int error = 0;
 
 	while (!error) {
@@ -389,10 +390,13 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		unsigned pct = pacer_limit(meter);
 
 		if (!pct)
-			return 0;
+			break;
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (may_go(meter, pass))
-			return 0;
+			break;
+		if (!held)
+			bucket_count_held(meter->bucket);
+		held = true;
 		if (bucket_is_open(meter->bucket)) {
 			sys_sleep_ns(NAP_TURN_NS);
 		} else {

@@ -1,18 +1,42 @@
 # The tests of src/pace/.
 find_package(Threads REQUIRED)
-foreach(concern gate bucket gang member tally costs spans pacer pacer_odd sample gaps waits late lease
-    lease_programs threads trace)
+
+# Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
+set(pace_in_virtual_time
+  gaps
+  late
+  lease
+  lease_programs
+  member
+  pacer
+  pacer_odd
+  sample
+  threads
+  throttle
+  waits)
+
+foreach(concern
+  bucket
+  costs
+  gang
+  gate
+  spans
+  tally
+  trace
+  ${pace_in_virtual_time})
   vgpu_unit_test(pace_${concern} pace)
   if(TARGET unit_pace_${concern})
     target_link_libraries(unit_pace_${concern} PRIVATE Threads::Threads)
   endif()
 endforeach()
 
-# Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
-foreach(concern member pacer pacer_odd sample gaps waits late lease lease_programs threads)
+foreach(concern ${pace_in_virtual_time})
   if(TARGET unit_pace_${concern})
     foreach(function clock_now_ns clock_coarse_ns clock_steady_ns clock_unix_s sys_sleep_ns)
       target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=${function})
     endforeach()
   endif()
 endforeach()
+if(TARGET unit_pace_bucket)
+  target_link_options(unit_pace_bucket PRIVATE LINKER:--wrap=clock_steady_ns)
+endif()

@@ -6,20 +6,30 @@
 #define HOUR  (3600 * NS_PER_S)
 #define MS    ((int64_t)NS_PER_MS)
 
-static struct vgpu_region_bucket bucket;
+static struct vgpu_region_device device;
+static struct vgpu_region_bucket *const bucket = &device.bucket;
+
+/* What a look at the clock finds. */
+static uint64_t steady_ns = START;
+uint64_t __wrap_clock_steady_ns(void);
+uint64_t __wrap_clock_steady_ns(void)
+{
+	return steady_ns;
+}
 
 /* Empty, as of START. */
 static void begin(void)
 {
-	memset(&bucket, 0, sizeof(bucket));
-	bucket_refill(&bucket, 50, START);
+	memset(&device, 0, sizeof(device));
+	steady_ns = START;
+	bucket_refill(bucket, 50, START);
 }
 
 static void test_first_refill_is_none(void **state)
 {
 	(void)state;
 	begin();
-	assert_int_equal(bucket_level(&bucket), 0);
+	assert_int_equal(bucket_level(bucket), 0);
 }
 
 /* At the rate, however often it is asked. */
@@ -34,11 +44,11 @@ static void test_rate(void **state)
 			int64_t due = (int64_t)(NS_PER_S * rates[r] / 100);
 
 			begin();
-			bucket_charge(&bucket, 2 * NS_PER_S, START); /* far from full */
+			bucket_charge(bucket, 2 * NS_PER_S, START); /* far from full */
 			for (uint64_t t = 0; t <= NS_PER_S; t += steps[s])
-				bucket_refill(&bucket, rates[r], START + t);
-			assert_true(bucket_level(&bucket) + 2000 * MS <= due);
-			assert_true(bucket_level(&bucket) + 2000 * MS >=
+				bucket_refill(bucket, rates[r], START + t);
+			assert_true(bucket_level(bucket) + 2000 * MS <= due);
+			assert_true(bucket_level(bucket) + 2000 * MS >=
 				    due - due / 50 - (int64_t)(2 * steps[s]));
 		}
 }
@@ -48,12 +58,12 @@ static void test_cap(void **state)
 	(void)state;
 	begin();
 	for (uint64_t s = 1; s < 5; s++) {
-		bucket_refill(&bucket, 50, START + s * NS_PER_S);
-		assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS);
+		bucket_refill(bucket, 50, START + s * NS_PER_S);
+		assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS);
 	}
-	bucket_correct(&bucket, -5 * MS); /* more than full: that stays, and nothing comes to it */
-	bucket_refill(&bucket, 50, START + 10 * NS_PER_S);
-	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS + 5 * MS);
+	bucket_correct(bucket, -5 * MS); /* more than full: that stays, and nothing comes to it */
+	bucket_refill(bucket, 50, START + 10 * NS_PER_S);
+	assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS + 5 * MS);
 }
 
 /* Never forgiven, and paid at the rate. */
@@ -63,32 +73,32 @@ static void test_debt(void **state)
 
 	(void)state;
 	begin();
-	bucket_charge(&bucket, 3 * NS_PER_S, START);
+	bucket_charge(bucket, 3 * NS_PER_S, START);
 	for (unsigned i = 0; i < 5990; i++)
-		bucket_refill(&bucket, 50, now += NS_PER_MS);
-	assert_false(bucket_is_open(&bucket));
+		bucket_refill(bucket, 50, now += NS_PER_MS);
+	assert_false(bucket_is_open(bucket));
 	for (unsigned i = 0; i < 20; i++)
-		bucket_refill(&bucket, 50, now += NS_PER_MS);
-	assert_true(bucket_is_open(&bucket));
-	assert_in_range(bucket_level(&bucket) + 100 * MS, 95 * MS, 105 * MS);
+		bucket_refill(bucket, 50, now += NS_PER_MS);
+	assert_true(bucket_is_open(bucket));
+	assert_in_range(bucket_level(bucket) + 100 * MS, 95 * MS, 105 * MS);
 }
 
 static void test_hysteresis(void **state)
 {
 	(void)state;
 	begin();
-	assert_true(bucket_is_open(&bucket));
-	bucket_charge(&bucket, (uint64_t)-BUCKET_SHUT_NS - 1, START);
-	assert_true(bucket_is_open(&bucket));
-	bucket_charge(&bucket, 1, START);
-	assert_false(bucket_is_open(&bucket));
-	bucket_correct(&bucket, BUCKET_SHUT_NS - BUCKET_OPEN_NS + 1);
-	assert_int_equal(bucket_level(&bucket), BUCKET_OPEN_NS - 1);
-	assert_false(bucket_is_open(&bucket));
-	bucket_correct(&bucket, -1);
-	assert_true(bucket_is_open(&bucket));
-	bucket_correct(&bucket, 1);
-	assert_true(bucket_is_open(&bucket));
+	assert_true(bucket_is_open(bucket));
+	bucket_charge(bucket, (uint64_t)-BUCKET_SHUT_NS - 1, START);
+	assert_true(bucket_is_open(bucket));
+	bucket_charge(bucket, 1, START);
+	assert_false(bucket_is_open(bucket));
+	bucket_correct(bucket, BUCKET_SHUT_NS - BUCKET_OPEN_NS + 1);
+	assert_int_equal(bucket_level(bucket), BUCKET_OPEN_NS - 1);
+	assert_false(bucket_is_open(bucket));
+	bucket_correct(bucket, -1);
+	assert_true(bucket_is_open(bucket));
+	bucket_correct(bucket, 1);
+	assert_true(bucket_is_open(bucket));
 }
 
 /* After the time that it says, not much before. */
@@ -101,14 +111,14 @@ static void test_wait(void **state)
 		uint64_t wait;
 
 		begin();
-		assert_int_equal(bucket_wait_ns(&bucket, rates[r]), 0);
-		bucket_charge(&bucket, 30 * NS_PER_MS, START);
-		assert_false(bucket_is_open(&bucket));
-		wait = bucket_wait_ns(&bucket, rates[r]);
-		bucket_refill(&bucket, rates[r], START + wait - wait / 50);
-		assert_false(bucket_is_open(&bucket));
-		bucket_refill(&bucket, rates[r], START + wait + 2 * NS_PER_MS);
-		assert_true(bucket_is_open(&bucket));
+		assert_int_equal(bucket_wait_ns(bucket, rates[r]), 0);
+		bucket_charge(bucket, 30 * NS_PER_MS, START);
+		assert_false(bucket_is_open(bucket));
+		wait = bucket_wait_ns(bucket, rates[r]);
+		bucket_refill(bucket, rates[r], START + wait - wait / 50);
+		assert_false(bucket_is_open(bucket));
+		bucket_refill(bucket, rates[r], START + wait + 2 * NS_PER_MS);
+		assert_true(bucket_is_open(bucket));
 	}
 }
 
@@ -118,17 +128,17 @@ static void test_steps(void **state)
 {
 	(void)state;
 	begin();
-	bucket_charge(&bucket, 3 * NS_PER_MS, START);
-	bucket_refill(&bucket, 50, START + 5 * HOUR);
-	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS);
-	bucket_charge(&bucket, 5 * NS_PER_MS, START);
-	bucket_refill(&bucket, 50, START); /* back: nothing comes, */
-	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS - 5 * MS);
-	bucket_refill(&bucket, 50, START + 2 * NS_PER_MS); /* and it goes on from there */
-	assert_int_equal(bucket_level(&bucket), BUCKET_FULL_NS - 4 * MS);
+	bucket_charge(bucket, 3 * NS_PER_MS, START);
+	bucket_refill(bucket, 50, START + 5 * HOUR);
+	assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS);
+	bucket_charge(bucket, 5 * NS_PER_MS, START);
+	bucket_refill(bucket, 50, START); /* back: nothing comes, */
+	assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS - 5 * MS);
+	bucket_refill(bucket, 50, START + 2 * NS_PER_MS); /* and it goes on from there */
+	assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS - 4 * MS);
 	for (unsigned i = 0; i < 20; i++) {
-		bucket_refill(&bucket, 99, START + i % 2 * HOUR);
-		assert_true(bucket_level(&bucket) <= BUCKET_FULL_NS);
+		bucket_refill(bucket, 99, START + i % 2 * HOUR);
+		assert_true(bucket_level(bucket) <= BUCKET_FULL_NS);
 	}
 }
 
@@ -140,7 +150,7 @@ static void test_steps(void **state)
 #define UNIT      4096
 
 static struct shared {
-	struct vgpu_region_bucket bucket;
+	struct vgpu_region_device device;
 	uint64_t ready, time;
 } * shared;
 
@@ -151,10 +161,10 @@ static void in_process(void *arg)
 	while (FLAG_READ(shared->ready) < PROCESSES)
 		;
 	for (unsigned i = 0; i < ROUNDS; i++) {
-		bucket_refill(&shared->bucket, 50,
+		bucket_refill(&shared->device.bucket, 50,
 			      START + __atomic_fetch_add(&shared->time, STEP_NS, __ATOMIC_SEQ_CST));
-		bucket_charge(&shared->bucket, UNIT, START);
-		bucket_correct(&shared->bucket, -1);
+		bucket_charge(&shared->device.bucket, UNIT, START);
+		bucket_correct(&shared->device.bucket, -1);
 	}
 }
 
@@ -169,10 +179,101 @@ static void test_at_once(void **state)
 		pids[i] = spawn(in_process, NULL);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		assert_int_equal(reap_status(pids[i]), 0);
-	assert_int_equal(shared->bucket.charged, (int64_t)PROCESSES * ROUNDS * UNIT);
-	assert_int_equal(shared->bucket.corrected, -(int64_t)PROCESSES * ROUNDS);
-	assert_true(shared->bucket.credit <= (int64_t)(shared->time / 2));
-	assert_true(shared->bucket.credit >= (int64_t)(shared->time / 2 - shared->time / 50));
+	assert_int_equal(shared->device.bucket.charged, (int64_t)PROCESSES * ROUNDS * UNIT);
+	assert_int_equal(shared->device.bucket.corrected, -(int64_t)PROCESSES * ROUNDS);
+	assert_true(shared->device.bucket.credit <= (int64_t)(shared->time / 2));
+	assert_true(shared->device.bucket.credit >=
+		    (int64_t)(shared->time / 2 - shared->time / 50));
+	munmap(shared, sizeof(*shared));
+}
+
+/* -- how it was shut -------------------------------------------------------------------------- */
+
+/* Until it had recovered, whenever somebody looks, and once. */
+static void test_throttled(void **state)
+{
+	(void)state;
+	begin();
+	assert_true(bucket_is_open(bucket));
+	bucket_charge(bucket, 10 * NS_PER_MS, START);
+	for (int i = 0; i < 5; i++)
+		assert_false(bucket_is_open(bucket));
+	assert_int_equal(device.throttled, 1);
+	assert_int_equal(bucket->shut_at, START);
+	bucket_refill(bucket, 50, START + 10 * NS_PER_MS);
+	assert_false(bucket_is_open(bucket));
+	assert_int_equal(device.throttled_ns, 0);
+	steady_ns = START + HOUR;
+	bucket_refill(bucket, 50, START + HOUR);
+	for (int i = 0; i < 5; i++)
+		assert_true(bucket_is_open(bucket));
+	assert_int_equal(device.throttled, 1);
+	assert_int_equal(device.throttled_ns, 20 * NS_PER_MS); /* 10 ms of work, at a half */
+	assert_int_equal(bucket->shut_at, 0);
+	bucket_charge(bucket, 20 * NS_PER_MS, START + HOUR);
+	assert_false(bucket_is_open(bucket));
+	assert_int_equal(device.throttled, 2);
+	assert_int_equal(device.throttled_ns, 20 * NS_PER_MS);
+}
+
+/* What was charged turns out to have been less: it opens at that moment. */
+static void test_throttled_until_corrected(void **state)
+{
+	(void)state;
+	begin();
+	bucket_charge(bucket, 10 * NS_PER_MS, START);
+	assert_false(bucket_is_open(bucket));
+	bucket_correct(bucket, -10 * MS);
+	steady_ns = START + 3 * NS_PER_MS;
+	assert_true(bucket_is_open(bucket));
+	assert_int_equal(device.throttled_ns, 3 * NS_PER_MS);
+	assert_true(bucket_is_open(bucket));
+	assert_int_equal(device.throttled_ns, 3 * NS_PER_MS);
+}
+
+/* Neither a clock that was set back nor a process that died between two words adds any time. */
+static void test_throttled_odd(void **state)
+{
+	(void)state;
+	begin();
+	bucket_charge(bucket, 10 * NS_PER_MS, START);
+	assert_false(bucket_is_open(bucket));
+	steady_ns = START - HOUR;
+	bucket_correct(bucket, -10 * MS);
+	assert_true(bucket_is_open(bucket));
+	assert_int_equal(device.throttled_ns, 0);
+	bucket_charge(bucket, 10 * NS_PER_MS, START);
+	assert_false(bucket_is_open(bucket));
+	bucket->shut_at = 0;
+	bucket_correct(bucket, -10 * MS);
+	assert_true(bucket_is_open(bucket));
+	assert_int_equal(device.throttled_ns, 0);
+	assert_int_equal(bucket->shut, 0);
+}
+
+static void finds_it_shut(void *arg)
+{
+	(void)arg;
+	__atomic_fetch_add(&shared->ready, 1, __ATOMIC_SEQ_CST);
+	while (FLAG_READ(shared->ready) < PROCESSES)
+		;
+	for (unsigned i = 0; i < ROUNDS; i++)
+		MUST(!bucket_is_open(&shared->device.bucket));
+}
+
+/* Of many that find it shut, one counts. */
+static void test_throttled_at_once(void **state)
+{
+	pid_t pids[PROCESSES];
+
+	(void)state;
+	shared = shared_memory(sizeof(*shared));
+	shared->device.bucket.charged = -2 * BUCKET_SHUT_NS;
+	for (unsigned i = 0; i < PROCESSES; i++)
+		pids[i] = spawn(finds_it_shut, NULL);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		assert_int_equal(reap_status(pids[i]), 0);
+	assert_int_equal(shared->device.throttled, 1);
 	munmap(shared, sizeof(*shared));
 }
 
@@ -187,6 +288,10 @@ int main(void)
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_throttled),
+		cmocka_unit_test(test_throttled_until_corrected),
+		cmocka_unit_test(test_throttled_odd),
+		cmocka_unit_test(test_throttled_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
