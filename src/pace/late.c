@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "sys.h"
+#include "trace.h"
 #include "words.h"
 
 #define LATE_NS         (1 * NS_PER_MS)  /* after when it should be over */
@@ -149,16 +150,33 @@ static struct spans_left look(const struct meter *meter, const struct pace_work 
 	return left;
 }
 
+static void note_held(const struct meter *meter, const struct spans_left *left)
+{
+	uint64_t patience_ns = patience(meter, left);
+
+	if (!left->due_ns)
+		trace_write_of(TRACE_HELD_UNKNOWN, meter->bucket, (int64_t)patience_ns, 0);
+	else
+		trace_write_of(TRACE_HELD_OVERDUE, meter->bucket,
+			       left->due_ns == LONG_AGO
+				       ? -1
+				       : (int64_t)meter_since(clock_steady_ns(), left->due_ns),
+			       (int64_t)patience_ns);
+}
+
 /* Until it is over, or as long as patience lasts; or until there is no limit any more. */
 static int wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 		span_done_fn *settle, struct spans_left left)
 {
 	bool open = bucket_is_open(meter->bucket);
 	uint64_t began_ns = clock_now_ns(), late_ns;
+	const uint64_t held_ns = began_ns;
 	int32_t given_up = LOAD(meter->given_up);
 	unsigned naps = 0;
 	int error = 0;
 
+	if (trace_is_wanted())
+		note_held(meter, &left);
 	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_steady_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
 		struct spans_left now;
@@ -166,6 +184,9 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 
 		if (clock_now_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, late_ns, patience_ns, given_up);
+			if (trace_is_wanted())
+				trace_add_of(TRACE_GAVE_UP, meter->bucket, (int64_t)patience_ns,
+					     bucket_level(meter->bucket));
 			pass->goes = open;
 			pass->held = true;
 			break;
@@ -183,6 +204,9 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		if (behind && !is_behind(meter, &left))
 			began_ns = clock_now_ns();
 	}
+	if (trace_is_wanted())
+		trace_add_of(TRACE_RELEASED, meter->bucket, (int64_t)(clock_now_ns() - held_ns),
+			     bucket_level(meter->bucket));
 	return error;
 }
 

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "pace.h"
 #include "sample.h"
+#include "trace.h"
 #include "window.h"
 #include "words.h"
 
@@ -71,6 +72,7 @@ static void pay(void)
 	struct meter *meter = lease.meter;
 
 	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
+	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
 	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
 	ADD(meter->window.launches, unpaid());
 	launches += launches < METER_LEISURE * LEASE_AFTER ? unpaid() : 0;

@@ -197,6 +197,8 @@ static void settle(const struct span *span, uint64_t took_ns)
 	else if (took_ns != SPANS_NONE)
 		more_ns = window_settle(span, took_ns);
 	late_take_back(span, more_ns);
+	trace_write_of(span->kind == SPAN_SAMPLE ? TRACE_SAMPLE : TRACE_WINDOW, span->meter->bucket,
+		       took_ns == SPANS_NONE ? -1 : (int64_t)took_ns, more_ns);
 }
 
 /* -- now and then ----------------------------------------------------------------------------- */
@@ -378,26 +380,46 @@ static bool may_go(struct meter *meter, struct pace_pass *pass)
 	return false;
 }
 
+/* Once a launch, and only if it has to wait: *held_at_ns is 0 before. */
+static void note_held(struct meter *meter, bool open, unsigned pct, uint64_t *held_at_ns)
+{
+	if (*held_at_ns)
+		return;
+	*held_at_ns = clock_steady_ns();
+	bucket_count_held(meter->bucket);
+	trace_write_of(open ? TRACE_HELD_TURN : TRACE_HELD_SHUT, meter->bucket,
+		       bucket_level(meter->bucket),
+		       open ? 0 : (int64_t)bucket_wait_ns(meter->bucket, pct));
+}
+
+static void note_released(const struct meter *meter, uint64_t held_at_ns)
+{
+	if (held_at_ns && trace_is_wanted())
+		trace_add_of(TRACE_RELEASED, meter->bucket,
+			     (int64_t)meter_since(clock_steady_ns(), held_at_ns),
+			     bucket_level(meter->bucket));
+}
+
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
-	bool held = false;
+	uint64_t held_at_ns = 0;
 	int error = 0;
 
 	while (!error) {
 		uint64_t due_ns = spans_settle(work->context, NULL, settle).due_ns,
 			 now_ns = clock_steady_ns();
 		unsigned pct = pacer_limit(meter);
+		bool open;
 
 		if (!pct)
 			break;
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (may_go(meter, pass))
 			break;
-		if (!held)
-			bucket_count_held(meter->bucket);
-		held = true;
-		if (bucket_is_open(meter->bucket)) {
+		open = bucket_is_open(meter->bucket);
+		note_held(meter, open, pct, &held_at_ns);
+		if (open) {
 			sys_sleep_ns(NAP_TURN_NS);
 		} else {
 			if (meter_is_blind(meter, now_ns))
@@ -407,6 +429,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		pace_driver->look();
 		error = pace_wait();
 	}
+	note_released(meter, held_at_ns);
 	return error;
 }
 
@@ -556,6 +579,9 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!pass->idle)
 		tally_is_busy_while_due(&meter->tally, now_ns);
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
+	if (trace_is_wanted())
+		trace_add_of(unknown ? TRACE_CHARGED_LATER : TRACE_CHARGED, meter->bucket,
+			     (int64_t)charge_ns, bucket_level(meter->bucket));
 	if (sample && !sample_end(sample, work, unknown, now_ns) && unknown)
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
 	SUB(meter->entered, 1);

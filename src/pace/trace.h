@@ -21,6 +21,12 @@ extern bool trace_is_on;
 void trace_begin(const struct region *region);
 void trace_forget(void); /* in a forked child */
 
+/* Whether there is one: for figures that are not at hand. */
+static inline bool trace_is_wanted(void)
+{
+	return __builtin_expect(trace_is_on, false);
+}
+
 void trace_add(enum trace_kind kind, int device, int64_t a, int64_t b);
 void trace_add_of(enum trace_kind kind, const struct vgpu_region_bucket *bucket, int64_t a,
 		  int64_t b);
@@ -28,7 +34,7 @@ void trace_add_of(enum trace_kind kind, const struct vgpu_region_bucket *bucket,
 /* device: its number in the region (struct pace_quota's index), -1: none. a, b: see the kind. */
 static inline void trace_write(enum trace_kind kind, int device, int64_t a, int64_t b)
 {
-	if (__builtin_expect(trace_is_on, false))
+	if (trace_is_wanted())
 		trace_add(kind, device, a, b);
 }
 
@@ -36,6 +42,6 @@ static inline void trace_write(enum trace_kind kind, int device, int64_t a, int6
 static inline void trace_write_of(enum trace_kind kind, const struct vgpu_region_bucket *bucket,
 				  int64_t a, int64_t b)
 {
-	if (__builtin_expect(trace_is_on, false))
+	if (trace_is_wanted())
 		trace_add_of(kind, bucket, a, b);
 }

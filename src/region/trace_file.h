@@ -19,13 +19,13 @@
 
 /*
  * The decisions: a name, which `vgpu trace --json` shows and which never changes, what its figures
- * a and b are called there, and words for people. A figure whose name ends in _ns is a time. New
- * ones are added at the end, as numbers stay, too.
+ * a and b are called there, and words for people. A figure whose name ends in _ns is a time; a
+ * took_ns or overdue_ns of -1 is not known. New ones are added at the end: numbers stay, too.
  */
 #define TRACE_KINDS(KIND)                                                                       \
 	KIND(CHARGED, "charged", "cost_ns", "level_ns", "launch admitted and charged")          \
-	KIND(CHARGED_LATER, "charged-later", "level_ns", NULL,                                  \
-	     "launch admitted; its cost is not known yet")                                      \
+	KIND(CHARGED_LATER, "charged-later", "cost_ns", "level_ns",                             \
+	     "launch admitted; its cost is not known, and is charged when it is over")          \
 	KIND(CHARGED_MANY, "charged-many", "cost_ns", "launches",                               \
 	     "launches of a lease charged together")                                            \
 	KIND(HELD_SHUT, "held-shut", "level_ns", "wait_ns", "launch held: the bucket is shut")  \

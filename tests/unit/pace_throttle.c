@@ -1,5 +1,6 @@
-/* What the region says of how a device was throttled. */
+/* What the region and the trace say of how a device was throttled. */
 #include "pace_fake.h"
+#include "trace_file.h"
 
 static const struct vgpu_region_device *device_of(int device)
 {
@@ -57,11 +58,74 @@ static void test_none(void **state)
 	left();
 }
 
+/* -- the trace -------------------------------------------------------------------------------- */
+
+static const struct trace_file *trace_of(const struct place *place)
+{
+	static struct trace_file file;
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(sys_read(fd, &file, sizeof(file)), sizeof(file));
+	close(fd);
+	unlink(path);
+	return &file;
+}
+
+/* What is decided of a program that is held, in order and with its time; and the sum of what was
+ * charged is the region's. */
+static void test_traced(void **state)
+{
+	unsigned count[TRACE_KINDS_END] = {0};
+	const struct kernel kernel = {.function = 1, .ns = 2 * MS};
+	const struct vgpu_region_device *device;
+	const struct trace_file *file;
+	int64_t charged = 0, corrected = 0, shut_ns = 0;
+
+	setenv("VGPU_TRACE", "pace", 1);
+	joined(state, 50);
+	unsetenv("VGPU_TRACE");
+	device = device_of(0);
+	share_of(&kernel, 1, NS_PER_S);
+	file = trace_of(*state);
+	assert_in_range(file->next, 100, TRACE_ENTRIES);
+	for (unsigned i = 0; i < file->next; i++) {
+		const struct trace_entry *entry = &file->entry[i];
+
+		assert_in_range(entry->kind, 1, TRACE_KINDS_END - 1);
+		assert_int_equal(entry->device, 0);
+		assert_true(!i || entry[-1].at <= entry->at);
+		count[entry->kind]++;
+		if (entry->kind == TRACE_CHARGED || entry->kind == TRACE_CHARGED_LATER ||
+		    entry->kind == TRACE_CHARGED_MANY)
+			charged += entry->a;
+		if (entry->kind == TRACE_CORRECTED)
+			corrected += entry->a;
+		if (entry->kind == TRACE_BUCKET_OPENED)
+			shut_ns += entry->a;
+	}
+	assert_true(charged == device->bucket.charged);
+	assert_true(corrected == device->bucket.corrected);
+	assert_true((uint64_t)shut_ns == device->throttled_ns);
+	assert_int_equal(count[TRACE_BUCKET_SHUT], device->throttled);
+	assert_int_equal(count[TRACE_HELD_SHUT] + count[TRACE_HELD_TURN], device->held);
+	assert_true(count[TRACE_HELD_UNKNOWN] > 0);
+	assert_int_equal(count[TRACE_RELEASED], count[TRACE_HELD_SHUT] + count[TRACE_HELD_TURN] +
+							count[TRACE_HELD_UNKNOWN] +
+							count[TRACE_HELD_OVERDUE]);
+	assert_true(count[TRACE_SAMPLE] > 0 && count[TRACE_WINDOW] > 0);
+	left();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_counted),
 		TEST(test_none),
+		TEST(test_traced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
