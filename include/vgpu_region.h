@@ -121,7 +121,7 @@ struct vgpu_region_bucket {
 	uint64_t busy_until; /* when all that was submitted should be done: for those who look on */
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
 	uint32_t spare_word; /* zero */
-	uint64_t shut_at;    /* when `shut` became 1; means something while it is */
+	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
 	uint64_t spare;      /* zero */
 };
 

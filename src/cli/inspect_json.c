@@ -30,6 +30,7 @@ static struct json_object *devices_value(const struct inspection *found)
 					found->sight.device[i].limit_bytes);
 		json_add_number_or_null(device, "cores_limit_pct",
 					found->sight.device[i].cores_pct);
+		json_add_throttle(device, &found->sight.device[i]);
 		json_object_array_add(devices, device);
 	}
 	return devices;
@@ -97,5 +98,6 @@ int inspect_print_json(const struct inspection *found)
 	json_add(all, "processes", processes_value(found));
 	json_add(all, "whole", json_object_new_boolean(found->wrong_count == 0));
 	json_add(all, "wrong", wrong_value(found));
+	json_add(all, "gang", json_gang(&found->sight.gang));
 	return json_print(all);
 }

@@ -64,6 +64,26 @@ struct json_object *json_text(const char *text)
 	return value;
 }
 
+void json_add_throttle(struct json_object *device, const struct sight_device *from)
+{
+	json_add_number(device, "nr_throttled", from->throttled);
+	json_add_number(device, "throttled_ns", from->throttled_ns);
+	json_add_number(device, "launches_held", from->held);
+	json_add_number(device, "charged_ns", from->charged_ns);
+	json_add(device, "corrected_ns", json_object_new_int64(from->corrected_ns));
+	json_add_number(device, "gang_members", from->gang_members);
+}
+
+struct json_object *json_gang(const struct sight_gang *gang)
+{
+	struct json_object *value = json_object_new_object();
+
+	json_add_number(value, "members", gang->members);
+	json_add_number(value, "used_ns", gang->used_ns);
+	json_add(value, "shut", json_object_new_boolean(gang->shut));
+	return value;
+}
+
 /* DEL and the C1 control characters, which json-c prints as they are and a terminal may obey, stand
  * in strings alone: there \u00NN means the same. */
 static void print_document(const char *text)

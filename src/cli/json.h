@@ -4,6 +4,8 @@
 #include <json-c/json.h>
 #include <stdint.h>
 
+#include "sight.h"
+
 /* A member; value is the object's then. */
 void json_add(struct json_object *to, const char *name, struct json_object *value);
 void json_add_number(struct json_object *to, const char *name, uint64_t value);
@@ -12,6 +14,10 @@ void json_add_number_or_null(struct json_object *to, const char *name, uint64_t 
 
 /* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
 struct json_object *json_text(const char *text);
+
+/* How the pacer throttled the device, as members of its object; and the slice's gang. */
+void json_add_throttle(struct json_object *device, const struct sight_device *from);
+struct json_object *json_gang(const struct sight_gang *gang);
 
 /* Prints the document on one line and lets go of it, as json_print does. */
 int json_print_line(struct json_object *document);

@@ -113,6 +113,7 @@ static bool keep(const struct sight *sight, struct overview_slice *slice)
 	slice->paused = sight->paused;
 	slice->blocked = sight->blocked;
 	slice->lifted = sight->lifted;
+	slice->gang = sight->gang;
 	slice->launched_s = sight->launched_s > 0 ? sight->launched_s : 0;
 	return keep_devices(sight, slice) && keep_processes(sight, slice);
 }

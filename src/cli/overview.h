@@ -46,10 +46,11 @@ struct overview_process {
 struct overview_slice {
 	const struct slices_one *one;
 	enum overview_state state;
-	char *why;                                   /* NULL but for OVERVIEW_UNREADABLE */
-	bool paused;                                 /* vgpu pause has paused it */
-	bool blocked;                                /* a monitor lets nothing be launched */
-	bool lifted;                                 /* a monitor has lifted the compute limit */
+	char *why;    /* NULL but for OVERVIEW_UNREADABLE */
+	bool paused;  /* vgpu pause has paused it */
+	bool blocked; /* a monitor lets nothing be launched */
+	bool lifted;  /* a monitor has lifted the compute limit */
+	struct sight_gang gang;
 	int64_t launched_s;                          /* the last launch, unix seconds; 0: never */
 	uint64_t looked_ns;                          /* when, CLOCK_MONOTONIC */
 	unsigned running, paused_count, dying, dead; /* processes in these states */

@@ -83,6 +83,7 @@ static struct json_object *devices_value(const struct overview *overview,
 		add_known(device, "cores_used_pct", from->cores_used_pct);
 		add_text(device, "cores_used_by", counters[from->counter]);
 		json_add_number_or_null(device, "cores_limit_pct", from->seen.cores_pct);
+		json_add_throttle(device, &from->seen);
 		json_object_array_add(devices, device);
 	}
 	return devices;
@@ -145,6 +146,7 @@ static struct json_object *slice_value(const struct overview *overview,
 		 from->launched_s ? json_object_new_int64(from->launched_s) : NULL);
 	json_add(slice, "devices", devices_value(overview, from));
 	json_add(slice, "processes", processes_value(from));
+	json_add(slice, "gang", json_gang(&from->gang));
 	return slice;
 }
 

@@ -21,6 +21,65 @@ static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 								 : taken_ns;
 }
 
+/* While it is shut, until now; but no longer than until it has recovered, which nobody notes while
+ * the slice launches nothing (pace/bucket.c). In unsigned numbers, likewise. */
+static uint64_t throttled_ns_of(const struct vgpu_region_device *device, unsigned cores_pct)
+{
+	const struct vgpu_region_bucket *bucket = &device->bucket;
+	uint64_t ns = SEE(device->throttled_ns), since_ns = SEE(bucket->shut_at);
+	uint64_t until_ns = clock_steady_ns(), recovered_ns = SEE(bucket->refilled);
+	uint64_t debt_ns = (uint64_t)SEE(bucket->charged) + (uint64_t)SEE(bucket->corrected) -
+			   (uint64_t)SEE(bucket->credit);
+
+	if (!SEE(bucket->shut) || !since_ns)
+		return ns;
+	if ((int64_t)debt_ns > 0)
+		recovered_ns += debt_ns * 100 / (cores_pct ? cores_pct : 100);
+	if (until_ns > recovered_ns)
+		until_ns = recovered_ns;
+	return until_ns > since_ns ? ns + (until_ns - since_ns) : ns;
+}
+
+static void see_throttle(const struct vgpu_region_device *device, struct sight_device *ret_device)
+{
+	ret_device->throttled = SEE(device->throttled);
+	ret_device->throttled_ns = throttled_ns_of(device, ret_device->cores_pct);
+	ret_device->held = SEE(device->held);
+	ret_device->charged_ns = (uint64_t)SEE(device->bucket.charged);
+	ret_device->corrected_ns = SEE(device->bucket.corrected);
+}
+
+/* Whether the owner of a member is the living process of its slot. */
+static bool is_member(struct region *region, uint32_t owner)
+{
+	const uint32_t slot_mask = (1u << VGPU_GANG_OWNER_SLOTS) - 1, claim_mask = 0xfffff;
+	unsigned slot = (owner & slot_mask) - 1;
+	uint64_t claims;
+
+	if (slot >= VGPU_SLOTS_MAX)
+		return false;
+	claims = SEE(region->file->own.slots[slot].claims);
+	return (((owner >> VGPU_GANG_OWNER_SLOTS) ^ claims) & claim_mask) == 0 &&
+	       region_slot_alive(region, slot);
+}
+
+static void see_gang(struct region *region, struct sight *sight)
+{
+	const struct vgpu_region_gang *gang = &region->file->own.gang;
+	unsigned count = SEE(gang->members);
+
+	sight->gang =
+		(struct sight_gang){.used_ns = SEE(gang->used_ns), .shut = SEE(gang->shut_at) != 0};
+	for (unsigned i = 0; i < count && i < VGPU_GANG_MEMBERS_MAX; i++) {
+		unsigned device = SEE(gang->member[i].device);
+
+		if (device >= sight->device_count || !is_member(region, SEE(gang->member[i].owner)))
+			continue;
+		sight->gang.members++;
+		sight->device[device].gang_members++;
+	}
+}
+
 static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
@@ -40,6 +99,7 @@ static void see_device(struct region *region, unsigned index, struct sight_devic
 	cores = SEE(hami->sm_limit[index]);
 	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;
 	ret_device->done_ns = done_of(bucket);
+	see_throttle(&region->file->own.device[index], ret_device);
 }
 
 static const char *state_of(struct region *region, unsigned slot)
@@ -93,6 +153,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	ret_sight->device_count = devices > VGPU_DEVICES_MAX ? VGPU_DEVICES_MAX : (unsigned)devices;
 	for (unsigned i = 0; i < ret_sight->device_count; i++)
 		see_device(region, i, &ret_sight->device[i]);
+	see_gang(region, ret_sight);
 	ret_sight->process_count = 0;
 	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
 		ret_sight->process_count +=

@@ -30,6 +30,21 @@ struct sight_device {
 	 * while it has a compute limit. Without what was handed over and cannot be over yet. Only
 	 * the difference of two looks means something, modulo 2^64. */
 	uint64_t done_ns;
+	/* How the pacer throttled it: struct vgpu_region_device's and vgpu_region_bucket's figures,
+	 * any of which may be anything in a file that others write. */
+	uint64_t throttled;    /* how often its bucket was shut */
+	uint64_t throttled_ns; /* for how long, with the present time while it is */
+	uint64_t held;         /* launches that had to wait for the bucket */
+	uint64_t charged_ns;
+	int64_t corrected_ns;
+	unsigned gang_members; /* living processes whose work on it is in the slice's gang */
+};
+
+/* The slice's gang. */
+struct sight_gang {
+	unsigned members; /* the sum over devices */
+	uint64_t used_ns; /* for how long any of them had work in flight */
+	bool shut;
 };
 
 struct sight {
@@ -40,6 +55,7 @@ struct sight {
 	bool paused;        /* vgpu pause has paused the slice */
 	bool blocked;       /* HAMi's monitor lets nothing be launched (recent_kernel below 0) */
 	int64_t launched_s; /* of the last launch, unix seconds, true to about one; 0: never */
+	struct sight_gang gang;
 	unsigned device_count;
 	struct sight_device device[VGPU_DEVICES_MAX];
 	unsigned process_count;

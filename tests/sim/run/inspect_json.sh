@@ -8,15 +8,18 @@ make_slice x --memory 2G
 json inspect --json "$region"
 inspect 0 --json "$region"
 same 'the document of an idle slice' \
-    "[\"path\", \"version\", \"hami_version\", \"paused\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\"]
+    "[\"path\", \"version\", \"hami_version\", \"paused\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\", \"gang\"]
 \"$region\"
 [1, \"1.2\", false, {\"slot\": null, \"takeovers\": 0}, [], true, []]
 2
 {\"device\": 0, \"uuid\": \"$uuid0\", \"memory_used_bytes\": 0, \
-\"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null}" \
+\"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null, \
+\"nr_throttled\": 0, \"throttled_ns\": 0, \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \
+\"gang_members\": 0}
+{\"members\": 0, \"used_ns\": 0, \"shut\": false}" \
     "$(found 'list(d)' 'd["path"]' \
         '[d[k] for k in ("version", "hami_version", "paused", "lock", "processes", "whole", "wrong")]' \
-        'len(d["devices"])' 'd["devices"][0]')"
+        'len(d["devices"])' 'd["devices"][0]' 'd["gang"]')"
 
 member one x 3000000001
 inspect 0 --json "$region"

@@ -63,6 +63,26 @@ at_version=$((own + 8))
 at_lock=$((own + 16))
 at_share_count=$((own + 24))
 at_used=$((own + 64))
+at_throttled_ns=$((own + 96))
+at_throttled=$((own + 104))
+at_held=$((own + 112))
+at_refilled=$((own + 128))
+at_charged=$((own + 144))
+at_corrected=$((own + 152))
+at_shut=$((own + 168))
+at_shut_at=$((own + 176))
+at_gang=$((own + 2176))
+at_gang_shut_at=$((at_gang + 16))
+at_gang_members=$((at_gang + 32))
+at_gang_member=$((at_gang + 128))
+at_claims=$((own + 4096))
+
+# owner_of FILE: as the gang has it, the process in slot 0, whose slot was claimed fewer than 32 times:
+# for put.
+owner_of() {
+    claims=$(od -An -tu1 -j "$at_claims" -N1 "$1")
+    printf '\\1\\%o\\0\\0' $((claims * 8))
+}
 
 # put FILE OFFSET BYTES: BYTES as printf has them.
 put() {

@@ -21,13 +21,14 @@ same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated 
 \"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0}" \
     "$(found 'd["gpus"][1]')"
 same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"user\", \"state\", \"error\", \
-\"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\"]
+\"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\", \"gang\"]
 [\"x\", \"run\", \"$x\", \"$state/x/policy\", $(id -u), \"$(id -un)\", \"running\", null, false, false, false, null]" \
     "$(found 'list(s)' 'list(s.values())[:12]')"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
 \"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
 \"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
-\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30}
+\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"nr_throttled\": 0, \"throttled_ns\": 0, \
+\"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \"gang_members\": 0}
 1610612736
 1610612736" "$(found 's["devices"][1]' 's["devices"][0]["memory_used_bytes"]' \
     's["devices"][0]["data_bytes"]')"
@@ -39,6 +40,37 @@ true
     "$(found '[s["processes"][0][k] for k in ("slot", "pid", "host_pid", "state")]' \
         "s['processes'][0]['command'].endswith('run_member $root/one.ready 1610612736')" \
         's["processes"][0]["held"][0]' 'list(s["processes"][0])')"
+
+same 'its gang' '{"members": 0, "used_ns": 0, "shut": false}' "$(found 's["gang"]')"
+
+# What the pacer says: of a device, and of the gang. A bucket that has been shut since long ago counts
+# until it had recovered: 30 ms of debt at 30 % take 100 ms.
+put "$x" "$at_throttled_ns" '\100\102\017\0' # 1000000
+put "$x" "$at_throttled" '\3'
+put "$x" "$at_held" '\7'
+put "$x" "$at_refilled" '\350\3\0\0\0\0\0\0' # 1000
+put "$x" "$at_charged" '\201\303\311\1' # 30000001
+put "$x" "$at_corrected" '\377\377\377\377\377\377\377\377'
+put "$x" "$at_shut" '\1'
+put "$x" "$at_shut_at" '\350\3\0\0\0\0\0\0' # 1000
+put "$x" "$at_gang" '\100\102\017\0'
+put "$x" "$at_gang_shut_at" '\1'
+put "$x" "$at_gang_members" '\4'
+put "$x" "$at_gang_member" "$(owner_of "$x")\0\0\0\0"                   # device 0
+put "$x" "$((at_gang_member + 64))" "$(owner_of "$x")\1\0\0\0"           # device 1
+put "$x" "$((at_gang_member + 96))" '\2\0\0\0'                         # nobody is in slot 1
+ps 0 --json
+same 'how it was throttled' '[3, 101000000, 7, 30000001, -1, 1]
+[0, 0, 0, 0, 0, 1]
+{"members": 2, "used_ns": 1000000, "shut": true}' \
+    "$(found '[s["devices"][0][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
+        '[s["devices"][1][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
+        's["gang"]')"
+put "$x" "$at_shut" '\0'
+put "$x" "$at_gang_shut_at" '\0'
+ps 0 --json
+same 'the bucket is open' '[1000000, false]' \
+    "$(found '[s["devices"][0]["throttled_ns"], s["gang"]["shut"]]')"
 
 # One that cannot be read, one whose name is no UTF-8, and figures beyond a double's.
 container "$(printf 'a\377b')" "$x"
