@@ -120,6 +120,21 @@ static enum pace_rule rule_of(enum slice_cores cores)
 
 static struct lock attaching = LOCK_INIT;
 
+void launch_set_gang(void)
+{
+	switch (__atomic_load_n(&state_slice()->policy.gang, __ATOMIC_RELAXED)) {
+	case POLICY_GANG_YES:
+		pace_set_gang(PACE_GANG_YES);
+		break;
+	case POLICY_GANG_NO:
+		pace_set_gang(PACE_GANG_NO);
+		break;
+	case POLICY_GANG_FOUND:
+		pace_set_gang(PACE_GANG_FOUND);
+		break;
+	}
+}
+
 static void attach(void)
 {
 	struct pace_quota quotas[VGPU_DEVICES_MAX] = {{.index = -1}};
@@ -128,9 +143,11 @@ static void attach(void)
 		quotas[device].index =
 			quota_cores(device, &quotas[device].policy_pct, &quotas[device].own_pct);
 	lock_acquire(&attaching);
-	if (!pace_is_attached())
+	if (!pace_is_attached()) {
+		launch_set_gang();
 		pace_attach(quota_region(), quotas, rule_of(state_slice()->env.cores),
 			    &measure_driver);
+	}
 	lock_release(&attaching);
 }
 

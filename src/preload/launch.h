@@ -39,6 +39,9 @@ uint64_t launch_hash(const uint64_t *words, unsigned pairs);
 /* What an executable graph's launches cost. */
 struct cost_of launch_of_graph(CUgraphExec graph);
 
+/* The gate goes by what the slice's policy says of gangs now. */
+void launch_set_gang(void);
+
 void launch_forget(void); /* in a forked child */
 
 /*

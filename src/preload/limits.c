@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "launch.h"
 #include "lock.h"
 #include "log.h"
 #include "pace.h"
@@ -62,6 +63,8 @@ static void look(void)
 	old = state_slice()->policy;
 	state_renew_slice(&policy);
 	tell(&old, &policy);
+	if (policy.gang != old.gang)
+		launch_set_gang();
 }
 
 void limits_look(void)

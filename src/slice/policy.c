@@ -122,12 +122,39 @@ static int set_oversubscribe(const struct entry *entry, const char *value,
 	return 0;
 }
 
+const char *policy_gang_name(enum policy_gang gang)
+{
+	return gang == POLICY_GANG_YES ? "yes" : gang == POLICY_GANG_NO ? "no" : "found";
+}
+
+bool policy_gang_parse(const char *word, enum policy_gang *ret_gang)
+{
+	bool yes = strcmp(word, "yes") == 0;
+
+	if (!yes && strcmp(word, "no") != 0)
+		return false;
+	*ret_gang = yes ? POLICY_GANG_YES : POLICY_GANG_NO;
+	return true;
+}
+
+static int set_gang(const struct entry *entry, const char *value, const struct place *place,
+		    struct fault *fault)
+{
+	if (policy_gang_parse(value, &entry->policy->gang))
+		return 0;
+	return bad_value(place, value,
+			 "does not say whether the slice is a gang: write yes or no, or leave the "
+			 "line out, and gangs are found",
+			 fault);
+}
+
 static const struct key keys[] = {
 	{"memory", true, set_memory},
 	{"cores", true, set_cores},
 	{"region", false, set_region},
 	{"name", false, set_name},
 	{"oversubscribe", false, set_oversubscribe},
+	{"gang", false, set_gang},
 };
 
 #define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
@@ -178,7 +205,7 @@ static int set_key(struct entry *entry, const char *name, const char *value,
 	}
 	return fault_set(fault, -EINVAL, "%s, line %u: \"%s\" means nothing here: write %s",
 			 place->file, place->line, slice_quote(name, quoted),
-			 of_device ? "memory or cores" : "region, name or oversubscribe");
+			 of_device ? "memory or cores" : "region, name, oversubscribe or gang");
 }
 
 static int parse_line(struct entry *entry, char *line, const struct place *place,
@@ -426,7 +453,10 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "name = %s\n",
 				policy->name);
 	if (policy->oversubscribe)
-		snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
+	if (policy->gang != POLICY_GANG_FOUND)
+		snprintf(text + len, sizeof(text) - (size_t)len, "gang = %s\n",
+			 policy_gang_name(policy->gang));
 	return write_file(dir, SLICE_FILE, text, fault);
 }
 

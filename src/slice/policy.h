@@ -8,6 +8,10 @@
  *            name = NAME        for people
  *            oversubscribe = yes   what does not fit on the card may lie in the host's memory; yes
  *                                  or no, or true or false; no without it
+ *            gang = yes         whether a compute limit throttles all GPUs and processes of the
+ *                               slice as one: yes or no; without it, those whose kernels can wait
+ *                               for each other are found. Names are reserved for gangs of several
+ *                               slices, and an error
  *
  * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
  * understood must not be half obeyed. Names that begin with "." are skipped.
@@ -26,12 +30,20 @@ struct policy_device {
 	unsigned cores_pct;    /* 0: no limit */
 };
 
+/* What a policy says of gangs. */
+enum policy_gang {
+	POLICY_GANG_FOUND, /* nothing: they are found */
+	POLICY_GANG_YES,
+	POLICY_GANG_NO,
+};
+
 struct policy {
 	unsigned device_count;
 	struct policy_device device[VGPU_DEVICES_MAX];
 	char region_path[4096]; /* "" when it names none */
 	char name[64];
 	bool oversubscribe;
+	enum policy_gang gang;
 };
 
 /* Reads a directory. -ENOENT when there is none (no fault then), -EINVAL or another errno with a
@@ -44,6 +56,11 @@ int policy_parse(const char *name, const char *text, struct policy *policy, stru
 /* Makes the directory's files (the directory must exist): each written beside and renamed into
  * place, mode 0644, so that a reader sees a whole one. */
 int policy_write(const char *dir, const struct policy *policy, struct fault *fault);
+
+/* The word for it: what a policy has, "found" where it has none. */
+const char *policy_gang_name(enum policy_gang gang);
+/* What the word yes or no says. False: it is another word. */
+bool policy_gang_parse(const char *word, enum policy_gang *ret_gang);
 
 /* The device's index, or -1. */
 int policy_find(const struct policy *policy, const char *uuid);

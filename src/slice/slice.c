@@ -24,7 +24,7 @@
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
-/* Narrows policy to what other allows as well. Its own region and name go first. */
+/* Narrows policy to what other allows as well. Its own region, name and word on gangs go first. */
 static void narrow(struct policy *policy, const struct policy *other)
 {
 	unsigned kept = 0;
@@ -43,6 +43,8 @@ static void narrow(struct policy *policy, const struct policy *other)
 	}
 	policy->device_count = kept;
 	policy->oversubscribe = policy->oversubscribe && other->oversubscribe;
+	if (policy->gang == POLICY_GANG_FOUND)
+		policy->gang = other->gang;
 	if (!policy->region_path[0])
 		memcpy(policy->region_path, other->region_path, sizeof(policy->region_path));
 	if (!policy->name[0])
@@ -371,6 +373,7 @@ void slice_renew(struct slice *slice, const struct policy *policy)
 		__atomic_store_n(&slice->policy.device[i].cores_pct, policy->device[at].cores_pct,
 				 __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(&slice->policy.gang, policy->gang, __ATOMIC_RELAXED);
 }
 
 bool slice_narrows(const struct slice *slice)

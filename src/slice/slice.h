@@ -112,8 +112,9 @@ uint64_t slice_policy_stamp(const struct slice *slice);
  */
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault);
 
-/* What the policy says now: the limits of GPUs that it lists still, each by one store. One that it
- * lists no more keeps what it had. The caller serialises; others read meanwhile. */
+/* What the policy says now: of gangs, and the limits of GPUs that it lists still, each by one
+ * store. A GPU that it lists no more keeps the limits that it had. The caller serialises; others
+ * read meanwhile. */
 void slice_renew(struct slice *slice, const struct policy *policy);
 
 /* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES

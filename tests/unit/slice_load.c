@@ -280,6 +280,27 @@ static void test_oversubscribe(void **state)
 	oversubscribes(NULL, false);
 }
 
+/* The machine's policy goes first. */
+static void test_gang(void **state)
+{
+	(void)state;
+	loads();
+	assert_int_equal(slice.policy.gang, POLICY_GANG_FOUND);
+	make_dir("policy");
+	write_text("policy/" UUID_A, "");
+	make_dir("run");
+	write_text("run/" UUID_A, "");
+	write_text("run/slice", "gang = yes");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	assert_int_equal(slice.policy.gang, POLICY_GANG_YES);
+	write_text("policy/slice", "gang = no");
+	loads();
+	assert_int_equal(slice.policy.gang, POLICY_GANG_NO);
+	write_text("run/slice", "gang = train");
+	refuses(-EINVAL, "write yes or no");
+}
+
 static void test_nothing_in_common(void **state)
 {
 	(void)state;
@@ -400,6 +421,7 @@ int main(void)
 		TEST(test_named_policy),
 		TEST(test_both_policies),
 		TEST(test_oversubscribe),
+		TEST(test_gang),
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),

@@ -136,6 +136,23 @@ static void test_oversubscribe(void **state)
 	refuses(UUID_A, "oversubscribe = yes", "means nothing here");
 }
 
+static void test_gang(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("slice", "").gang, POLICY_GANG_FOUND);
+	assert_int_equal(parse("slice", "gang = yes").gang, POLICY_GANG_YES);
+	assert_int_equal(parse("slice", "gang=no # for now").gang, POLICY_GANG_NO);
+	refuses("slice", "gang = train",
+		"\"train\" does not say whether the slice is a gang: "
+		"write yes or no, or leave the line out");
+	refuses("slice", "gang = found", "write yes or no");
+	refuses("slice", "gang = true", "write yes or no");
+	refuses("slice", "gang = Yes", "write yes or no");
+	refuses("slice", "gang =", "write yes or no");
+	refuses("slice", "gang = yes\ngang = no", "is there a second time");
+	refuses(UUID_A, "gang = yes", "means nothing here: write memory or cores");
+}
+
 static void test_bad_lines(void **state)
 {
 	(void)state;
@@ -143,7 +160,7 @@ static void test_bad_lines(void **state)
 	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory or cores");
 	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
 	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
-	refuses("slice", "memory = 8G", "write region, name or oversubscribe");
+	refuses("slice", "memory = 8G", "write region, name, oversubscribe or gang");
 	refuses(UUID_A, "memory = 8G\ncores = 1\nmemory = 9G",
 		"line 3: \"memory\" is there a second time");
 	refuses(UUID_A, "a\tb\x01\x7f", "\"a?b??\" has no");
@@ -370,6 +387,7 @@ static struct policy example(void)
 	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
 	strcpy(policy.name, "example");
 	policy.oversubscribe = true;
+	policy.gang = POLICY_GANG_NO;
 	return policy;
 }
 
@@ -457,16 +475,13 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),          TEST(test_cores),
-		TEST(test_no_limits),      TEST(test_slice_file),
-		TEST(test_bad_values),     TEST(test_bad_lines),
-		TEST(test_oversubscribe),  TEST(test_long_region),
-		TEST(test_file_names),     TEST(test_many_devices),
-		TEST(test_read),           TEST(test_read_links),
-		TEST(test_read_missing),   TEST(test_read_refused),
-		TEST(test_read_long_file), TEST(test_read_fifo),
-		TEST(test_read_faults),    TEST(test_write),
-		TEST(test_write_faults),   TEST(test_write_unreadable),
+		TEST(test_sizes),          TEST(test_cores),        TEST(test_no_limits),
+		TEST(test_slice_file),     TEST(test_bad_values),   TEST(test_bad_lines),
+		TEST(test_oversubscribe),  TEST(test_gang),         TEST(test_long_region),
+		TEST(test_file_names),     TEST(test_many_devices), TEST(test_read),
+		TEST(test_read_links),     TEST(test_read_missing), TEST(test_read_refused),
+		TEST(test_read_long_file), TEST(test_read_fifo),    TEST(test_read_faults),
+		TEST(test_write),          TEST(test_write_faults), TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
