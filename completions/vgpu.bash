@@ -59,9 +59,10 @@ _vgpu() {
         --memory | -m) :; return ;;
         --cores | -c) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
+        --gang) _vgpu_words 'yes no'; return ;;
         --name | -n) _vgpu_slices; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --name --unlimited --allow-unheld --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --gang --name --unlimited --allow-unheld --help'; return; }
         _vgpu_command
         ;;
     ps | ls)
@@ -83,8 +84,9 @@ _vgpu() {
         --memory | -m) :; return ;;
         --cores | -c) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
+        --gang) _vgpu_words 'yes no'; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --json --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --gang --json --help'; return; }
         _vgpu_slices
         ;;
     pause)

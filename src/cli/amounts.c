@@ -172,3 +172,13 @@ int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VG
 {
 	return read_list(&cores_option, list, gpus, ret_pct);
 }
+
+int amounts_gang(const char *word, enum policy_gang *ret_gang)
+{
+	if (policy_gang_parse(word, ret_gang))
+		return 0;
+	return cli_fail(CLI_USAGE,
+			"--gang \"%s\" does not say whether the slice is a gang: write yes or no; "
+			"without --gang, gangs are found",
+			word);
+}

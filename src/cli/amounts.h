@@ -1,7 +1,8 @@
 /*
- * The values of --memory and --cores: an amount for each GPU, in the order of gpus, or one for all.
- * An amount of 0 is "none", no limit. Each function returns 0, or what to exit with after a line on
- * stderr: CLI_USAGE where the value is wrong whatever the GPUs are, else CLI_FAILED.
+ * The values of --memory, --cores and --gang. Those of the former two: an amount for each GPU, in
+ * the order of gpus, or one for all. An amount of 0 is "none", no limit. Each function returns 0,
+ * or what to exit with after a line on stderr: CLI_USAGE where the value is wrong whatever the GPUs
+ * are, else CLI_FAILED.
  */
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <stdint.h>
 
 #include "gpus.h"
+#include "policy.h"
 #include "vgpu_region.h"
 
 /* The value's form alone, for a look at the command line before one at the machine. ret_limits:
@@ -20,6 +22,9 @@ int amounts_check_cores(const char *list, bool *ret_limits);
  * rounded down to a multiple of 2 MiB. */
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX]);
+
+/* yes or no. */
+int amounts_gang(const char *word, enum policy_gang *ret_gang);
 
 /* Percent, 1 to 100. */
 int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX]);

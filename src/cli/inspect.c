@@ -16,6 +16,7 @@
 
 #include "commands.h"
 #include "inspect.h"
+#include "policy.h"
 #include "region.h"
 #include "size.h"
 #include "slices.h"
@@ -168,6 +169,8 @@ static void print_text(const struct inspection *found)
 	else
 		printf("lock: free; ");
 	printf("taken over from the dead: %u\n", found->sight.takeovers);
+	if (found->gang)
+		printf("gang: %s\n", found->gang);
 	if (found->sight.paused)
 		puts("paused: every process waits before its next launch");
 	print_devices(found);
@@ -196,8 +199,20 @@ static int print(bool json, const struct inspection *found)
 	return status;
 }
 
-/* The path of a slice's region. A file may be damaged, and also one without a "/" in its path. */
-static int find_region(const char *name, char ret_path[PATH_MAX], struct fault *fault)
+/* The policy's word, or NULL where no policy can be read. */
+static const char *gang_of(const char *policy_path)
+{
+	static struct policy policy;
+
+	if (!policy_path || policy_read(policy_path, &policy, NULL))
+		return NULL;
+	return policy_gang_name(policy.gang);
+}
+
+/* The path of a slice's region, and what its policy says of gangs. A file may be damaged, and also
+ * one without a "/" in its path. */
+static int find_region(const char *name, char ret_path[PATH_MAX], const char **ret_gang,
+		       struct fault *fault)
 {
 	bool is_file = access(name, F_OK) == 0;
 	const struct slices_one *one;
@@ -210,10 +225,12 @@ static int find_region(const char *name, char ret_path[PATH_MAX], struct fault *
 	error = slices_list(&slices, fault);
 	if (!error)
 		error = slices_find(&slices, name, &one, fault);
-	if (!error)
+	if (!error) {
 		snprintf(ret_path, PATH_MAX, "%s", one->region_path);
-	else if (error == -ENOENT && (is_file || strchr(name, '/')))
+		*ret_gang = gang_of(one->policy_path);
+	} else if (error == -ENOENT && (is_file || strchr(name, '/'))) {
 		error = 0; /* region_inspect says what is wrong with it */
+	}
 	slices_free(&slices);
 	return error;
 }
@@ -230,7 +247,8 @@ static int inspect(const struct cli_line *line)
 	if (line->count != 1)
 		return cli_fail(CLI_USAGE, "%s: vgpu inspect [OPTION...] NAME",
 				line->count > 1 ? "one slice at a time" : "no slice to inspect");
-	if (find_region(line->argument[0], path, &fault) || region_inspect(path, &region, &fault))
+	if (find_region(line->argument[0], path, &found.gang, &fault) ||
+	    region_inspect(path, &region, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	found.path = path;
 	check(&region, &found);

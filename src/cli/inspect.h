@@ -5,6 +5,7 @@
 
 struct inspection {
 	const char *path;
+	const char *gang; /* what the slice's policy says of gangs; NULL: no policy is known */
 	struct sight sight;
 	unsigned wrong_count;
 	char **wrong; /* a line each */

@@ -93,6 +93,7 @@ int inspect_print_json(const struct inspection *found)
 	json_add_number(all, "version", found->sight.version);
 	json_add(all, "hami_version", json_object_new_string(hami));
 	json_add(all, "paused", json_object_new_boolean(found->sight.paused));
+	json_add(all, "gang_policy", found->gang ? json_object_new_string(found->gang) : NULL);
 	json_add(all, "lock", lock_value(found));
 	json_add(all, "devices", devices_value(found));
 	json_add(all, "processes", processes_value(found));

@@ -161,6 +161,7 @@ static const char *bash_offer(enum cli_offer offer)
 		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_vgpu_command",
 		[CLI_NUMBER] = ":",
+		[CLI_YES_NO] = "_vgpu_words 'yes no'",
 	};
 
 	return offers[offer];
@@ -288,6 +289,7 @@ static const char *zsh_offer(enum cli_offer offer)
 		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_default",
 		[CLI_NUMBER] = " ",
+		[CLI_YES_NO] = "(yes no)",
 	};
 
 	return offers[offer];

@@ -25,7 +25,7 @@
 #include "state.h"
 #include "visible.h"
 
-enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, NAME, UNLIMITED, ALLOW_UNHELD };
+enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, GANG, NAME, UNLIMITED, ALLOW_UNHELD };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -45,6 +45,11 @@ static const struct cli_option options[] = {
 			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
 			   "be more than the GPU has",
 			   CLI_NOTHING, 0},
+	[GANG] = {"gang", "WORD",
+		  "whether a compute limit throttles all GPUs and processes of the slice as one "
+		  "(yes) or each GPU by itself (no); without this option, as one those whose "
+		  "kernels can wait for each other, as in a job on several GPUs",
+		  CLI_YES_NO, 0},
 	[NAME] = {"name", "NAME",
 		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
 		  "out",
@@ -125,12 +130,14 @@ static int read_limits(struct run_request *request)
 static int read_request(const struct cli_line *line, struct run_request *ret_request)
 {
 	struct fault fault = {""};
+	int status;
 
 	*ret_request = (struct run_request){
 		.memory = line->value[MEMORY],
 		.cores = line->value[CORES],
 		.gpus = line->value[GPUS],
 		.name = line->value[NAME],
+		.gang_word = line->value[GANG],
 		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
 		.unlimited = line->value[UNLIMITED] != NULL,
 		.allows_unheld = line->value[ALLOW_UNHELD] != NULL,
@@ -146,7 +153,9 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 					   "[ARGUMENT...]");
 	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
 		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
-	return read_limits(ret_request);
+	status = ret_request->gang_word ? amounts_gang(ret_request->gang_word, &ret_request->gang)
+					: 0;
+	return status ? status : read_limits(ret_request);
 }
 
 /* -- whether the command would be held --------------------------------------------------------- */
@@ -215,6 +224,7 @@ static int make_policy(const struct run_request *request, const struct gpus *all
 				VGPU_DEVICES_MAX, gpus.count);
 	memset(ret_policy, 0, sizeof(*ret_policy));
 	ret_policy->oversubscribe = request->oversubscribe;
+	ret_policy->gang = request->gang;
 	ret_policy->device_count = gpus.count;
 	status = request->memory ? amounts_memory(request->memory, &gpus, request->oversubscribe,
 						  memory_bytes)

@@ -62,6 +62,8 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 		return false;
 	if (request->oversubscribe && !has->oversubscribe)
 		return false;
+	if (request->gang_word && request->gang != has->gang)
+		return false;
 	if (request->unlimited && is_limited(has))
 		return false;
 	for (unsigned i = 0; i < wanted->device_count; i++) {
@@ -83,14 +85,17 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 
 static int refuse_to_join(const struct state_slice *slice, const struct gpus *all)
 {
+	bool has_gang = slice->policy.gang != POLICY_GANG_FOUND;
 	char has[1024];
 
 	describe(&slice->policy, all, has, sizeof(has));
 	return cli_fail(CLI_FAILED,
-			"the slice %s lives already and has %s%s: to join it, leave --memory, "
-			"--cores, --gpus, --oversubscribe and --unlimited out; for another slice, "
-			"choose another name",
-			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "");
+			"the slice %s lives already and has %s%s%s%s: to join it, leave --memory, "
+			"--cores, --gpus, --oversubscribe, --gang and --unlimited out; for another "
+			"slice, choose another name",
+			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "",
+			has_gang ? ", with --gang " : "",
+			has_gang ? policy_gang_name(slice->policy.gang) : "");
 }
 
 /* -- one that is not there --------------------------------------------------------------------- */

@@ -12,6 +12,8 @@ struct run_request {
 	const char *cores;
 	const char *gpus;
 	const char *name;
+	const char *gang_word; /* as written, or NULL */
+	enum policy_gang gang; /* what it says */
 	bool oversubscribe;
 	bool unlimited;
 	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */

@@ -25,7 +25,7 @@
 #include "slices.h"
 #include "targets.h"
 
-enum { MEMORY, CORES, GPUS, JSON };
+enum { MEMORY, CORES, GPUS, GANG, JSON };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -43,6 +43,10 @@ static const struct cli_option options[] = {
 		  "which of the slice's GPUs are meant: indices, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
 		  CLI_GPUS, 'g'},
+	[GANG] = {"gang", "WORD",
+		  "whether a compute limit throttles all GPUs and processes of the slice as one "
+		  "(yes) or each GPU by itself (no)",
+		  CLI_YES_NO, 0},
 	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
@@ -58,11 +62,13 @@ static const struct cli_row exits[] = {
 static const struct cli_row examples[] = {
 	{"vgpu set web --memory 6G --cores 50", "other limits for the slice web"},
 	{"vgpu set web --gpus 1 --cores none", "no compute limit on GPU 1"},
+	{"vgpu set web --gang no", "each GPU's compute limit holds by itself"},
 	{NULL, NULL},
 };
 
 /* A slice under change. Limits are those that it is to have. */
 struct change {
+	bool limits, gang; /* which of them change */
 	const struct slices_one *slice;
 	int lock; /* flock'ed, between those who change a policy; -1 */
 	struct policy policy;
@@ -197,6 +203,8 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 					memory_bytes);
 	if (!status && cores)
 		status = amounts_cores(cores, &change->gpus, cores_pct);
+	if (!status && line->value[GANG])
+		status = amounts_gang(line->value[GANG], &change->policy.gang);
 	for (unsigned i = 0; !status && i < change->gpus.count; i++) {
 		int at = policy_find(&change->policy, change->gpus.gpu[i].uuid);
 
@@ -270,6 +278,8 @@ static int report_json(struct change *change, struct target_document *document)
 	target.name = change->slice->name;
 	target.slice = change->slice;
 	target.changed = true;
+	if (change->slice->policy_path)
+		target.gang = policy_gang_name(change->policy.gang);
 	for (unsigned i = 0; i < change->gpus.count && i < VGPU_DEVICES_MAX; i++)
 		fill_gpu(change, &change->gpus.gpu[i], &target.gpu[target.gpu_count++]);
 	target_document_add(document, &target);
@@ -283,24 +293,37 @@ static int apply(struct change *change, struct target_document *document)
 	if (change->slice->policy_path &&
 	    policy_write(change->slice->policy_path, &change->policy, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
-	if (change->region.file)
+	if (change->limits && change->region.file)
 		tell_region(change);
 	if (document)
 		return report_json(change, document);
-	for (unsigned i = 0; i < change->gpus.count; i++)
+	for (unsigned i = 0; change->limits && i < change->gpus.count; i++)
 		report_gpu(change, &change->gpus.gpu[i]);
+	if (change->gang)
+		cli_say("%s: gang %s", change->slice->name, policy_gang_name(change->policy.gang));
 	return cli_written(0);
 }
 
 static int set_slice(const struct cli_line *line, const struct slices_one *slice)
 {
-	struct change change = {.slice = slice, .lock = -1, .region = REGION_CLOSED};
+	struct change change = {
+		.limits = line->value[MEMORY] || line->value[CORES],
+		.gang = line->value[GANG] != NULL,
+		.slice = slice,
+		.lock = -1,
+		.region = REGION_CLOSED,
+	};
 	struct target_document *document = NULL;
 	struct fault fault = {""};
 	int status = line->value[JSON] ? target_document_open(&document) : 0;
 
 	if (!status && slices_act_for(slice, &fault))
 		status = cli_fail(CLI_FAILED, "%s", fault.text);
+	if (!status && change.gang && !slice->policy_path)
+		status = cli_fail(CLI_FAILED,
+				  "the slice %s has no policy here, and its region does not say "
+				  "whether it is a gang: leave --gang out",
+				  slice->name);
 	if (!status)
 		status = open_slice(&change);
 	if (!status)
@@ -320,8 +343,10 @@ static int set(const struct cli_line *line)
 	if (line->count != 1)
 		return cli_fail(CLI_USAGE, "%s: vgpu set [OPTION...] NAME",
 				line->count > 1 ? "one slice at a time" : "no slice to set");
-	if (!line->value[MEMORY] && !line->value[CORES])
-		return cli_fail(CLI_USAGE, "nothing to set: give --memory, --cores or both");
+	if (!line->value[MEMORY] && !line->value[CORES] && !line->value[GANG])
+		return cli_fail(
+			CLI_USAGE,
+			"nothing to set: give --memory, --cores, --gang, or several of them");
 	status = slices_meant(line->argument[0], &slices, &slice);
 	if (!status)
 		status = set_slice(line, slice);

@@ -26,7 +26,8 @@ struct target {
 	unsigned processes;             /* how many were paused, resumed or ended */
 	char said[512];                 /* the line for people, without its line feed */
 	struct fault fault;             /* why it was not done; "" if it was */
-	unsigned gpu_count;             /* of vgpu set */
+	const char *gang;               /* of vgpu set: the policy's word; NULL: it has no policy */
+	unsigned gpu_count;             /* likewise */
 	struct target_gpu gpu[VGPU_DEVICES_MAX];
 };
 

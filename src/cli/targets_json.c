@@ -50,8 +50,10 @@ void target_document_add(struct target_document *document, const struct target *
 	json_add(slice, "error", error ? json_text(error) : NULL);
 	json_add(slice, "changed", json_object_new_boolean(target->changed));
 	json_add_number(slice, "processes", target->processes);
-	if (target->gpu_count > 0)
+	if (target->gpu_count > 0) {
 		json_add(slice, "gpus", gpus_value(target));
+		json_add(slice, "gang_policy", target->gang ? json_text(target->gang) : NULL);
+	}
 	json_object_array_add(document->slices, slice);
 }
 

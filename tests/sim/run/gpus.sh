@@ -45,6 +45,14 @@ name = big
 oversubscribe = yes" "$(cat "$out")"
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 
+# A word on gangs.
+for word in yes no; do
+    expect 0 --unlimited --name "gang-$word" --gang "$word" sh -c 'cat "$VGPU_POLICY/slice"'
+    same "--gang $word" "region = $state/gang-$word/region
+name = gang-$word
+gang = $word" "$(cat "$out")"
+done
+
 # Ranges, and percentages of each GPU's memory in whole granules of 2 MiB.
 VGPU_SIM_GPUS=4x24G VGPU_SIM_STATE=$root/sim5
 uuid=GPU-51300000-0000-4000-8000-00000000000

@@ -8,9 +8,9 @@ make_slice x --memory 2G
 json inspect --json "$region"
 inspect 0 --json "$region"
 same 'the document of an idle slice' \
-    "[\"path\", \"version\", \"hami_version\", \"paused\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\", \"gang\"]
+    "[\"path\", \"version\", \"hami_version\", \"paused\", \"gang_policy\", \"lock\", \"devices\", \"processes\", \"whole\", \"wrong\", \"gang\"]
 \"$region\"
-[1, \"1.2\", false, {\"slot\": null, \"takeovers\": 0}, [], true, []]
+[1, \"1.2\", false, null, {\"slot\": null, \"takeovers\": 0}, [], true, []]
 2
 {\"device\": 0, \"uuid\": \"$uuid0\", \"memory_used_bytes\": 0, \
 \"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null, \
@@ -18,8 +18,11 @@ same 'the document of an idle slice' \
 \"gang_members\": 0}
 {\"members\": 0, \"used_ns\": 0, \"shut\": false}" \
     "$(found 'list(d)' 'd["path"]' \
-        '[d[k] for k in ("version", "hami_version", "paused", "lock", "processes", "whole", "wrong")]' \
+        '[d[k] for k in ("version", "hami_version", "paused", "gang_policy", "lock", "processes", "whole", "wrong")]' \
         'len(d["devices"])' 'd["devices"][0]' 'd["gang"]')"
+
+inspect 0 --json x
+same 'what its policy does not say' '"found"' "$(found 'd["gang_policy"]')"
 
 member one x 3000000001
 inspect 0 --json "$region"

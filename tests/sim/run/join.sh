@@ -25,7 +25,7 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus, --oversubscribe and --unlimited out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus, --oversubscribe, --gang and --unlimited out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true
@@ -33,6 +33,7 @@ refuse 125 "$has" --name x --gpus all true
 refuse 125 "$has" --name x --gpus 1 --memory 4095m true
 refuse 125 "$has" --name x --oversubscribe true
 refuse 125 "$has" --name x --unlimited true
+refuse 125 "$has" --name x --gang no true
 
 # One more than one: the slice is there until the last has ended.
 hold_again() {
@@ -77,6 +78,13 @@ refuse 125 'has GPU 0 with 2 GiB and 30 % of its time, GPU 1 with 2 GiB and 60 %
     --name shares --cores 30 true
 refuse 125 "has 3 shares, and the number of the slice's GPUs is 2" --cores 1,2,3 true
 touch "$root/shares.end"
+wait "$pid"
+
+hold job --unlimited --gpus 0 --gang yes
+expect 0 --name job true
+expect 0 --name job --gang yes true
+refuse 125 'has GPU 0 without a memory limit, with --gang yes: to join it' --name job --gang no true
+touch "$root/job.end"
 wait "$pid"
 
 # Without a name nobody joins, even where the name is taken.

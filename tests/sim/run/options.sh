@@ -89,3 +89,10 @@ for share in '' 0 0% 101 100.5 30%% -1 '30.' '30,' 'x,30'; do
     refuse 2 "is no share of a GPU's time: write a percentage from 1 to 100" --cores "$share" true
 done
 refuse 2 '--cores needs a value' --cores
+
+for word in '' train true found YES; do
+    refuse 2 "--gang \"$word\" does not say whether the slice is a gang: write yes or no" \
+        --gang "$word" --memory 1G true
+done
+refuse 2 '--gang needs a value' --memory 1G --gang
+refuse 2 'a new slice wants a limit' --gang yes true

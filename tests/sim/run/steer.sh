@@ -39,6 +39,22 @@ make_slice one --gpus 1 --memory 4G
 wrong 125 'GPU 0 is not in the slice one' set one --gpus 0 --memory 1G
 same 'its policy' 'memory = 4G' "$(cat "$state/one/policy/$uuid1")"
 
+# Gangs.
+wrong 2 '--gang "some" does not say whether the slice is a gang: write yes or no' set one --gang some
+vgpu 0 set one --gang yes
+prints 'one: gang yes'
+same 'the policy' "region = $state/one/region
+name = one
+gang = yes" "$(cat "$state/one/policy/slice")"
+vgpu 0 inspect one
+grep -qx 'gang: yes' "$out" || fail 'inspect does not say what the policy says of gangs'
+vgpu 0 set one --gang no --memory 5G
+prints 'one: GPU 1: memory 5 GiB, cores no limit' 'one: gang no'
+vgpu 0 set one --memory 4G
+same 'the policy' "region = $state/one/region
+name = one
+gang = no" "$(cat "$state/one/policy/slice")"
+
 # Below what is held.
 member held one 3221225472
 vgpu 0 set one --memory 2G
@@ -50,6 +66,7 @@ mkdir -p "$root/hami/containers/pod-1_train"
 cp "$state/one/region" "$root/hami/containers/pod-1_train/$uuid1.cache"
 vgpu 0 set pod-1_train --memory 5G --cores 40
 prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %; no process is in it, and limits of the next one replace these'
+wrong 125 'the slice pod-1_train has no policy here' set pod-1_train --gang yes
 vgpu 0 inspect "$root/hami/containers/pod-1_train/$uuid1.cache" || :
 grep -q "$uuid1 .* 5 GiB .*40 %" "$out" || fail 'the container is not told'
 

@@ -36,6 +36,11 @@ vgpu 0 set --json -m 1G -c 40 web
 same 'set' "{\"index\": 1, \"uuid\": \"$uuid1\", \"memory_used_bytes\": 1048576, \
 \"memory_limit_bytes\": 1073741824, \"cores_limit_pct\": 40}
 [true, null, true]" "$(found 'd["slices"][0]["gpus"][0]' '[d["slices"][0][k] for k in ("done", "error", "changed")]')"
+same 'gangs' '"found"' "$(found 'd["slices"][0]["gang_policy"]')"
+vgpu 0 set --json --gang yes web
+same 'gangs' '["yes", true]' "$(found '[d["slices"][0][k] for k in ("gang_policy", "changed")]')"
+vgpu 0 inspect --json web
+same 'gangs' '"yes"' "$(found 'd["gang_policy"]')"
 wrong 125 'there is no slice "nobody"' set --json -m 1G nobody
 
 vgpu 0 top --batch --json -n 2 -i 0.1 web
