@@ -10,6 +10,7 @@ set(pace_in_virtual_time
   member
   pacer
   pacer_odd
+  programs
   sample
   threads
   throttle

@@ -32,7 +32,9 @@
 
 /* -- time ------------------------------------------------------------------------------------- */
 
-static uint64_t time_ns = 1000 * NS_PER_S;
+#define FIRST_NS (1000 * NS_PER_S)
+
+static uint64_t time_ns = FIRST_NS;
 static int64_t wall_ahead_ns = 1700000000 * (int64_t)NS_PER_S; /* of time_ns */
 
 /* What happens at some time, in somebody's sleep. */
@@ -127,6 +129,12 @@ static struct fake {
 	uint64_t gap_ns;    /* from one kernel to the next, which events around one do not show */
 	uint64_t copied_ns; /* when the last copy from the host is there, which only fences wait for
 			     */
+	uint64_t start_ns;  /* from the end of a launch's call until an idle device begins it, */
+	uint64_t jitter_ns; /* and up to so much more */
+	uint64_t event_ns;  /* an event takes the stream so long; then none is added for them */
+	uint64_t tick_ns;   /* of the device's clock; 0: as fine as the host's */
+	int64_t drift_ppm;  /* of the device's clock against the host's */
+	uint64_t chance;    /* of the jitter */
 	bool neighbours;    /* it says so, */
 	bool neighbour_works;
 	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
@@ -156,6 +164,21 @@ static uint64_t worked(uint64_t from_ns, uint64_t ns)
 	}
 }
 
+static uint64_t jitter(void)
+{
+	fake.chance = fake.chance * 6364136223846793005u + 1442695040888963407u;
+	return fake.jitter_ns ? (fake.chance >> 33) % fake.jitter_ns : 0;
+}
+
+/* What the device's clock says then. */
+static int64_t device_clock(uint64_t ns)
+{
+	int64_t since_ns = (int64_t)(ns - FIRST_NS);
+	int64_t clock_ns = since_ns + since_ns / 1000000 * fake.drift_ppm;
+
+	return fake.tick_ns ? clock_ns - clock_ns % (int64_t)fake.tick_ns : clock_ns;
+}
+
 static void submit(int device, struct fake_stream *stream, uint64_t ns)
 {
 	uint64_t from_ns = stream->done_ns, end_ns, free_ns = fake.done_ns[device];
@@ -163,8 +186,8 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 	if (!fake.beside && from_ns < free_ns)
 		from_ns = free_ns;
 	fake.came_to_idle = from_ns <= time_ns && worked(time_ns, 0) == time_ns;
-	if (from_ns < time_ns)
-		from_ns = time_ns;
+	if (from_ns < time_ns + fake.start_ns)
+		from_ns = time_ns + fake.start_ns + jitter();
 	ns += fake.came_to_idle ? 0 : fake.gap_ns;
 	end_ns = worked(from_ns, ns);
 	stream->done_ns = end_ns;
@@ -214,14 +237,14 @@ static void *fake_event_make(void *context)
 	return &fake.events[fake.event_count++];
 }
 
-static const struct fake_stream *stream_of(const struct pace_work *work)
+static struct fake_stream *stream_of(const struct pace_work *work)
 {
 	return work->stream ? work->stream : &fake.streams[work->device][0]; /* the default one */
 }
 
 static bool fake_record(void *event, const struct pace_work *work)
 {
-	const struct fake_stream *stream = stream_of(work);
+	struct fake_stream *stream = stream_of(work);
 	struct fake_event *it = event;
 
 	fake.records++;
@@ -232,6 +255,12 @@ static bool fake_record(void *event, const struct pace_work *work)
 		return false;
 	pass(fake.record_ns);
 	it->at_ns = worked(stream->done_ns > time_ns ? stream->done_ns : time_ns, 0);
+	if (fake.event_ns) {
+		it->at_ns += fake.event_ns + jitter();
+		stream->done_ns = it->at_ns;
+		if (!fake.beside && fake.done_ns[work->device] < it->at_ns)
+			fake.done_ns[work->device] = it->at_ns;
+	}
 	it->after_idle = fake.came_to_idle;
 	it->submitted = fake.submitted;
 	return true;
@@ -272,6 +301,7 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 {
 	const struct fake_event *from = begin, *to = end;
 	bool seen = to->at_ns + fake.seen_ns <= time_ns;
+	int64_t took_ns;
 
 	fake.calls++;
 	assert_false(from->context->gone || to->context->gone);
@@ -279,10 +309,13 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 		return PACE_UNKNOWN;
 	if (!seen)
 		return PACE_NOT_YET;
-	*ret_ns = to->at_ns - from->at_ns +
-		  (to->submitted - from->submitted != 1 ? EVENTS_NS
-		   : to->after_idle                     ? IDLE_EVENTS_NS
-							: kernel_events_ns - fake.gap_ns);
+	took_ns = device_clock(to->at_ns) - device_clock(from->at_ns);
+	*ret_ns = took_ns > 0 ? (uint64_t)took_ns : 0;
+	if (fake.event_ns)
+		return PACE_TOOK;
+	*ret_ns += (to->submitted - from->submitted != 1 ? EVENTS_NS
+		    : to->after_idle                     ? IDLE_EVENTS_NS
+							 : kernel_events_ns - fake.gap_ns);
 	return PACE_TOOK;
 }
 
