@@ -239,7 +239,7 @@ int member_enter(struct meter *meter, const struct pace_work *work)
 			now_ns = clock_steady_ns();
 		}
 	if (held)
-		ADD(gang.devices[meter->quota.index].held, 1);
+		bucket_count_held(meter->bucket);
 	if (error)
 		return error;
 	if (!LOAD(member->in_flight.is_busy))
