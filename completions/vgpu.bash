@@ -50,7 +50,7 @@ _vgpu() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
-        _vgpu_words 'run ps ls top set pause resume rm inspect doctor help --help --version'
+        _vgpu_words 'run ps ls top set pause resume rm trace inspect doctor help --help --version'
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -105,6 +105,12 @@ _vgpu() {
         case $before in
         esac
         [[ $word != -* ]] || { _vgpu_words '--all --force --json --help'; return; }
+        _vgpu_slices
+        ;;
+    trace)
+        case $before in
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--follow --json --help'; return; }
         _vgpu_slices
         ;;
     inspect)

@@ -12,3 +12,4 @@ extern const struct cli_command rm_command;
 extern const struct cli_command run_command;
 extern const struct cli_command set_command;
 extern const struct cli_command top_command;
+extern const struct cli_command trace_command;

@@ -4,6 +4,7 @@
 #include "inspect.h"
 #include "ps.h"
 #include "targets.h"
+#include "trace.h"
 
 static int missing(void)
 {
@@ -34,6 +35,18 @@ int ps_print_json_line(const struct overview *overview, bool all)
 {
 	(void)overview;
 	(void)all;
+	return missing();
+}
+
+int trace_print_json(const struct trace *trace)
+{
+	(void)trace;
+	return missing();
+}
+
+int trace_print_json_lines(const struct trace *trace)
+{
+	(void)trace;
 	return missing();
 }
 

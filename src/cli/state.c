@@ -30,6 +30,7 @@
 
 #include "env.h"
 #include "region.h"
+#include "trace_file.h"
 
 #define POLICY_NEW "policy.new"
 #define POLICY_OLD "policy.old"
@@ -242,7 +243,8 @@ static int has_living(const struct opened *slice, struct fault *fault)
 	return result;
 }
 
-static void remove_directory(int parent, const char *name)
+/* Those in a directory whose names begin so. */
+static void remove_files(int parent, const char *name, const char *prefix)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -254,8 +256,14 @@ static void remove_directory(int parent, const char *name)
 		return;
 	}
 	while ((entry = readdir(dir)))
-		unlinkat(fd, entry->d_name, 0);
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+			unlinkat(fd, entry->d_name, 0);
 	closedir(dir);
+}
+
+static void remove_directory(int parent, const char *name)
+{
+	remove_files(parent, name, "");
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
@@ -267,6 +275,7 @@ static void empty_slice_locked(const struct opened *slice)
 	remove_directory(slice->dir, POLICY_OLD);
 	remove_directory(slice->dir, POLICY_NEW);
 	unlinkat(slice->dir, STATE_REGION, 0);
+	remove_files(slice->dir, ".", STATE_REGION TRACE_SUFFIX); /* its processes wrote them */
 }
 
 static void remove_slice_locked(const struct opened *slice)

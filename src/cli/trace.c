@@ -1,0 +1,390 @@
+/*
+ * vgpu trace: what the pacers of a slice's processes decided, in the order of time.
+ *
+ * The files are the processes' own, and are read, not mapped: another process may cut them short.
+ * Each is read twice, and an entry counts if it is the same both times. A process that goes on
+ * writing meanwhile may have written over some entries before they are read: they are counted.
+ */
+#include "trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "commands.h"
+#include "size.h"
+#include "slices.h"
+#include "sys.h"
+#include "vgpu_region.h"
+
+#define FOLLOW_NS (200 * NS_PER_MS)
+
+enum { FOLLOW, JSON };
+
+static const struct cli_option options[] = {
+	[FOLLOW] = {"follow", NULL, "go on with what is decided from now on, until interrupted",
+		    CLI_NOTHING, 'f'},
+	[JSON] = {"json", NULL,
+		  "print one JSON document; with --follow, one on a line for each decision",
+		  CLI_NOTHING, 'j'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
+};
+
+static const struct cli_row exits[] = {
+	{"0", "the decisions are printed"},
+	{"1", "no process of the slice writes a trace, or did"},
+	{"125", "vgpu failed: there is no such slice, a trace cannot be read; or this vgpu has no "
+		"--json"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"VGPU_TRACE=pace vgpu run --name train --cores 30 python train.py",
+	 "a program that writes a trace"},
+	{"vgpu trace --follow train", "what its pacer decides, as it does"},
+	{NULL, NULL},
+};
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+/* What the entries of one look go to, and what is known of processes from the looks before. */
+struct reader {
+	struct trace trace;
+	unsigned process_room, line_room;
+	char dir[PATH_MAX]; /* where the files lie */
+	char prefix[PATH_MAX];
+	struct trace_file first, second; /* a file, as it was read twice */
+	int64_t unix_ahead_ns;           /* of clock_steady_ns */
+	bool follows;                    /* there will be another look */
+	int error;                       /* of the last file that could not be read, or 0 */
+};
+
+struct trace_words trace_words_of(const struct trace_entry *entry)
+{
+#define KIND(name, word, a, b, text) {word, a, b, text},
+	static const struct trace_words words[] = {{NULL, NULL, NULL, NULL}, TRACE_KINDS(KIND)};
+#undef KIND
+
+	return words[entry->kind < TRACE_KINDS_END ? entry->kind : 0];
+}
+
+static void *more_room(void *array, unsigned *room, size_t size)
+{
+	*room = *room ? 2 * *room : 64;
+	array = reallocarray(array, *room, size);
+	if (!array)
+		exit(cli_fail(CLI_FAILED, "out of memory"));
+	return array;
+}
+
+/* The one that wrote the file, as of the look before; else it is new. */
+static struct trace_process *process_of(struct reader *reader, const struct trace_file *file,
+					unsigned slot)
+{
+	struct trace *trace = &reader->trace;
+	struct trace_process *process;
+
+	for (unsigned i = 0; i < trace->process_count; i++)
+		if (trace->process[i].slot == slot && trace->process[i].pid == file->pid &&
+		    trace->process[i].begun == file->begun)
+			return &trace->process[i];
+	if (trace->process_count == reader->process_room)
+		trace->process =
+			more_room(trace->process, &reader->process_room, sizeof(*trace->process));
+	process = &trace->process[trace->process_count++];
+	*process = (struct trace_process){.slot = slot, .pid = file->pid, .begun = file->begun};
+	return process;
+}
+
+static bool is_whole(const struct reader *reader, uint64_t number)
+{
+	const struct trace_entry *entry = &reader->first.entry[number % TRACE_ENTRIES];
+
+	return entry->kind && entry->lap == (uint16_t)(number / TRACE_ENTRIES) &&
+	       memcmp(entry, &reader->second.entry[number % TRACE_ENTRIES], sizeof(*entry)) == 0;
+}
+
+static void add_line(struct reader *reader, const struct trace_process *process, uint64_t number)
+{
+	const struct trace_entry *entry = &reader->first.entry[number % TRACE_ENTRIES];
+	struct trace *trace = &reader->trace;
+
+	if (trace->line_count == reader->line_room)
+		trace->line = more_room(trace->line, &reader->line_room, sizeof(*trace->line));
+	trace->line[trace->line_count++] = (struct trace_line){
+		.slot = process->slot,
+		.pid = process->pid,
+		.number = number,
+		.unix_ns = entry->at + (uint64_t)reader->unix_ahead_ns,
+		.entry = *entry,
+	};
+}
+
+/* Entries that were there at the first reading. One that is not whole is looked at once more, if
+ * there is another look: its writer may just be at it, or has died, or been stopped. */
+static void read_entries(struct reader *reader, struct trace_process *process)
+{
+	uint64_t next = reader->first.next;
+
+	if (next < process->seen) /* nonsense, or written over */
+		return;
+	if (next - process->seen > TRACE_ENTRIES) {
+		process->lost += next - TRACE_ENTRIES - process->seen;
+		process->seen = next - TRACE_ENTRIES;
+	}
+	for (; process->seen < next; process->seen++) {
+		if (is_whole(reader, process->seen)) {
+			add_line(reader, process, process->seen);
+		} else if (reader->follows && process->stuck != process->seen + 1) {
+			process->stuck = process->seen + 1;
+			return;
+		} else {
+			process->lost++;
+		}
+	}
+}
+
+static bool read_once(int fd, struct trace_file *ret_file)
+{
+	return lseek(fd, 0, SEEK_SET) == 0 &&
+	       sys_read(fd, ret_file, sizeof(*ret_file)) == (long)sizeof(*ret_file) &&
+	       ret_file->magic == TRACE_MAGIC &&
+	       ret_file->entry_size == sizeof(struct trace_entry) &&
+	       ret_file->entry_count == TRACE_ENTRIES;
+}
+
+static int open_regular(const char *path)
+{
+	int fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+	struct stat st;
+
+	if (fd >= 0 && (sys_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
+		sys_close(fd);
+		return -EINVAL;
+	}
+	return fd;
+}
+
+static int read_file(void *arg, const char *name)
+{
+	struct reader *reader = arg;
+	size_t len = strlen(reader->prefix);
+	char path[2 * PATH_MAX];
+	uint64_t slot;
+	int fd;
+
+	if (strncmp(name, reader->prefix, len) != 0 ||
+	    number_parse(name + len, VGPU_SLOTS_MAX - 1, &slot) != 0)
+		return 0;
+	snprintf(path, sizeof(path), "%s/%s", reader->dir, name);
+	fd = open_regular(path);
+	if (fd < 0) {
+		reader->error = fd;
+		return 0;
+	}
+	if (read_once(fd, &reader->first) && read_once(fd, &reader->second))
+		read_entries(reader, process_of(reader, &reader->first, (unsigned)slot));
+	sys_close(fd);
+	return 0;
+}
+
+static int in_time(const void *left, const void *right)
+{
+	const struct trace_line *a = left, *b = right;
+
+	if (a->entry.at != b->entry.at)
+		return a->entry.at < b->entry.at ? -1 : 1;
+	if (a->slot != b->slot)
+		return a->slot < b->slot ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int look(struct reader *reader)
+{
+	int error;
+
+	reader->trace.line_count = 0;
+	reader->unix_ahead_ns = (int64_t)(clock_wall_ns() - clock_steady_ns());
+	error = sys_list_directory(reader->dir, read_file, reader);
+	if (reader->trace.line_count)
+		qsort(reader->trace.line, reader->trace.line_count, sizeof(*reader->trace.line),
+		      in_time);
+	return error;
+}
+
+/* -- printing ---------------------------------------------------------------------------------- */
+
+/* A figure's name is that of --json: "level_ns" is printed as "level -4.1 ms". */
+static void print_figure(const char *name, int64_t value, char *buf, size_t len)
+{
+	size_t name_len = name ? strlen(name) : 0, at = strlen(buf);
+	bool is_time = name_len > 3 && strcmp(name + name_len - 3, "_ns") == 0;
+	double ns = (double)value, size = ns < 0 ? -ns : ns;
+
+	if (!name || (is_time && value == -1))
+		return;
+	at += (size_t)snprintf(buf + at, len - at, "%s%.*s ", at ? ", " : "",
+			       (int)(is_time ? name_len - 3 : name_len), name);
+	if (!is_time)
+		snprintf(buf + at, len - at, "%lld", (long long)value);
+	else if (size < 1e3)
+		snprintf(buf + at, len - at, "%.0f ns", ns);
+	else if (size < 1e6)
+		snprintf(buf + at, len - at, "%.1f us", ns / 1e3);
+	else if (size < 1e9)
+		snprintf(buf + at, len - at, "%.2f ms", ns / 1e6);
+	else
+		snprintf(buf + at, len - at, "%.2f s", ns / 1e9);
+}
+
+static void print_line(const struct trace_line *line)
+{
+	const struct trace_entry *entry = &line->entry;
+	struct trace_words words = trace_words_of(entry);
+	time_t seconds = (time_t)(line->unix_ns / NS_PER_S);
+	char figures[128] = "", clock[16], device[8] = "-";
+	struct tm local;
+
+	print_figure(words.a, entry->a, figures, sizeof(figures));
+	print_figure(words.b, entry->b, figures, sizeof(figures));
+	if (!localtime_r(&seconds, &local) || !strftime(clock, sizeof(clock), "%T", &local))
+		snprintf(clock, sizeof(clock), "-");
+	if (entry->device >= 0)
+		snprintf(device, sizeof(device), "%d", entry->device);
+	printf("%s.%06u  %7d  %7u  %6s  %s%s%s%s\n", clock,
+	       (unsigned)(line->unix_ns % NS_PER_S / 1000), line->pid, entry->thread, device,
+	       words.text ? words.text : "a decision that this vgpu does not know",
+	       *figures ? " (" : "", figures, *figures ? ")" : "");
+}
+
+static int print(const struct trace *trace, bool json, bool follows, bool first)
+{
+	if (json)
+		return follows ? trace_print_json_lines(trace) : trace_print_json(trace);
+	if (first)
+		printf("%-15s  %7s  %7s  %6s  %s\n", "time", "pid", "thread", "device", "decision");
+	for (unsigned i = 0; i < trace->line_count; i++)
+		print_line(&trace->line[i]);
+	return cli_written(0);
+}
+
+/* -- the command ------------------------------------------------------------------------------- */
+
+static int find_files(const char *name, struct reader *reader, struct fault *fault)
+{
+	const struct slices_one *one;
+	struct slices slices = {0, NULL};
+	char path[PATH_MAX] = "";
+	const char *slash;
+	int error = slices_list(&slices, fault);
+
+	if (!error)
+		error = slices_find(&slices, name, &one, fault);
+	if (!error)
+		snprintf(path, sizeof(path), "%s", one->region_path);
+	slices_free(&slices);
+	slash = strrchr(path, '/');
+	if (error || !slash)
+		return error ? error : fault_set(fault, -EINVAL, "%.300s is no path", path);
+	snprintf(reader->dir, sizeof(reader->dir), "%.*s/", (int)(slash - path), path);
+	snprintf(reader->prefix, sizeof(reader->prefix), "%s" TRACE_SUFFIX, slash + 1);
+	return 0;
+}
+
+/* What was written over while we looked on. */
+static void report_lost(struct trace *trace, bool first)
+{
+	for (unsigned i = 0; i < trace->process_count; i++) {
+		struct trace_process *process = &trace->process[i];
+
+		if (!first && process->lost > process->reported)
+			cli_fail(0,
+				 "%llu decisions of process %d were overwritten before they were "
+				 "read",
+				 (unsigned long long)(process->lost - process->reported),
+				 process->pid);
+		process->reported = process->lost;
+	}
+}
+
+/* Until the directory is gone, and with it the slice. */
+static int follow(struct reader *reader, bool json)
+{
+	int status, error;
+
+	for (bool first = true;; first = false) {
+		error = look(reader);
+		if (error == -ENOENT)
+			return 0;
+		if (error)
+			return error;
+		status = print(&reader->trace, json, true, first);
+		report_lost(&reader->trace, first);
+		if (status)
+			return status;
+		sys_sleep_ns(FOLLOW_NS);
+	}
+}
+
+static int show(struct reader *reader, const char *name, bool json)
+{
+	int error = look(reader);
+
+	if (error)
+		return error;
+	if (!reader->trace.process_count && reader->error)
+		return reader->error;
+	if (!reader->trace.process_count)
+		return cli_fail(CLI_WRONG,
+				"no process of the slice %s writes a trace: start one with "
+				"VGPU_TRACE=pace in its environment",
+				name);
+	return print(&reader->trace, json, false, true);
+}
+
+static int trace(const struct cli_line *line)
+{
+	static struct reader reader;
+	bool json = line->value[JSON] != NULL;
+	struct fault fault = {""};
+	int status;
+
+	if (line->count != 1)
+		return cli_fail(CLI_USAGE, "%s: vgpu trace [OPTION...] NAME",
+				line->count > 1 ? "one slice at a time" : "no slice");
+	if (find_files(line->argument[0], &reader, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	reader.follows = line->value[FOLLOW] != NULL;
+	status = reader.follows ? follow(&reader, json) : show(&reader, line->argument[0], json);
+	free(reader.trace.process);
+	free(reader.trace.line);
+	return status < 0 ? cli_fail(CLI_FAILED, "a trace in %s cannot be read: %s", reader.dir,
+				     strerror(-status))
+			  : status;
+}
+
+const struct cli_command trace_command = {
+	.name = "trace",
+	.summary = "print what a slice's pacers decide, and why",
+	.arguments = "NAME",
+	.about =
+		"Prints the decisions about launches that processes of the slice NAME made, with "
+		"their reasons and figures, in the order of time. A process writes them down if it "
+		"was started with VGPU_TRACE=pace in its environment. The last 4096 of each are "
+		"kept, also after it has ended.",
+	.options = options,
+	.environment = slices_environment,
+	.exits = exits,
+	.examples = examples,
+	.offer = CLI_SLICE,
+	.run = trace,
+};
