@@ -11,10 +11,10 @@
  * for twice as long. */
 #define GANG_SHUT_NS ((int64_t)-20000000)
 
-/* ns of debt that a gang can have at most, so that a job that waited for a rank on another machine
- * goes on within seconds. Half: longer waits are forgiven sooner. Twice: a job pauses for longer
- * behind them. */
-#define GANG_DEBT_NS ((int64_t)-2000000000)
+/* ns of debt that a gang can have at most. A rank that begins late, or waits for another machine,
+ * keeps its peers spinning for seconds: the job goes on soon after all the same. Half: kernels of
+ * more than 0.5 s at a quota of 50 get more than it. Twice: a job pauses for longer behind them. */
+#define GANG_DEBT_NS ((int64_t)-500000000)
 
 /* ns without a look after which a member counts as idle. Half: hosts that compute for so long are
  * taken for stopped. Twice: a stopped rank is charged for longer. */

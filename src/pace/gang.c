@@ -2,6 +2,7 @@
 
 #include "bucket.h"
 #include "constants.h"
+#include "trace.h"
 #include "words.h"
 
 #define COUNT_MOST_NS (2 * NS_PER_S) /* more than that is a clock that was set forward */
@@ -251,6 +252,11 @@ static uint64_t quiet_for_ns(const struct gang_seat *seat, uint64_t now_ns)
 	return since(now_ns, LOAD(seat->quiet_ns));
 }
 
+static int device_of(const struct gang_seat *seat)
+{
+	return (int)LOAD(seat->member->device);
+}
+
 /* The member's own device is at work. */
 static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
 {
@@ -260,6 +266,8 @@ static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
 	STORE(seat->was_busy, true);
 	if (quiet_for_ns(seat, now_ns) < patience_ns << (let_go < 8 ? let_go : 8))
 		return GANG_POLL_NS;
+	trace_write(TRACE_GANG_LET_GO, device_of(seat), (int64_t)quiet_for_ns(seat, now_ns),
+		    let_go);
 	STORE(seat->let_go, let_go + 1);
 	STORE(seat->quiet_ns, now_ns);
 	return 0;
@@ -317,17 +325,42 @@ static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now
 		count_throttled(gang, shut_for_ns);
 }
 
+/* The gang is shut, or closing. others: another member has work in flight. */
+static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
+			 const struct gang_sight *sight, bool others, uint64_t now_ns)
+{
+	uint64_t shut_at_ns = LOAD(seat->closing), wait_ns;
+	int64_t shut_for_ns = (int64_t)since(now_ns, shut_at_ns);
+
+	if (sight->in_flight || others) {
+		wait_ns = sight->in_flight ? ask_busy(seat, sight->several, now_ns)
+					   : ask_idle(seat, since(now_ns, shut_at_ns), now_ns);
+		if (!wait_ns && !sight->in_flight)
+			trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
+		return wait_ns;
+	}
+	wait_ns = recovery_ns(gang, now_ns);
+	if (wait_ns) {
+		trace_write(TRACE_GANG_CUT, device_of(seat), shut_for_ns, (int64_t)wait_ns);
+		return wait_ns;
+	}
+	open_gang(gang, shut_at_ns, now_ns);
+	trace_write(TRACE_GANG_OPENED, device_of(seat), shut_for_ns, sight->level_ns);
+	return 0;
+}
+
 uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at), wait_ns;
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at);
 	uint32_t progress;
 	bool others;
 
 	if (!shut_at_ns) {
 		if (sight->level_ns > GANG_SHUT_NS)
 			return 0;
-		SWAP(gang->words->shut_at, shut_at_ns, now_ns);
+		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns))
+			trace_write(TRACE_GANG_SHUT, device_of(seat), sight->level_ns, 0);
 		shut_at_ns = LOAD(gang->words->shut_at);
 	}
 	others = any_in_flight(gang, seat->member, now_ns, &progress);
@@ -336,12 +369,5 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 	else
 		note_progress(seat, progress, now_ns);
 	STORE(seat->member->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
-	if (sight->in_flight)
-		return ask_busy(seat, sight->several, now_ns);
-	if (others)
-		return ask_idle(seat, since(now_ns, shut_at_ns), now_ns);
-	wait_ns = recovery_ns(gang, now_ns);
-	if (!wait_ns)
-		open_gang(gang, shut_at_ns, now_ns);
-	return wait_ns;
+	return ask_shut(gang, seat, sight, others, now_ns);
 }

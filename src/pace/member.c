@@ -6,6 +6,7 @@
 #include "in_flight.h"
 #include "pacer.h"
 #include "sys.h"
+#include "trace.h"
 
 #define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
 #define SPIN_NS    (2 * NS_PER_MS)  /* of closing, in which a waiting launch asks without a sleep */
@@ -86,6 +87,7 @@ static void take_seat(const struct meter *meter, int device)
 	if (is_wanted(device) && !seat->is_taken) {
 		gang_join(&gang, seat, owner_of(joined, (unsigned)joined->slot), index);
 		STORE(living_at_ns, 0);
+		trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(&gang), 0);
 	} else if (!is_wanted(device) && seat->is_taken) {
 		gang_leave(seat);
 	}
@@ -186,6 +188,8 @@ static uint64_t ahead_wait_ns(struct member *member, uint64_t now_ns)
 {
 	if (in_flight_ahead_ns(&member->in_flight) < GANG_AHEAD_NS)
 		return 0;
+	trace_write(TRACE_GANG_AHEAD, (int)member->seat.member->device,
+		    (int64_t)in_flight_ahead_ns(&member->in_flight), 0);
 	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
 	STORE(member->reached_ns, now_ns);

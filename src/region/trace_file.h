@@ -49,8 +49,13 @@
 	KIND(GANG_HELD, "gang-held", "level_ns", "wait_ns", "launch held: the gang is shut")    \
 	KIND(GANG_GOES_ON, "gang-goes-on", "level_ns", "in_flight",                             \
 	     "launch admitted: the gang is shut, and another member has work in flight")        \
-	KIND(GANG_CUT, "gang-cut", "shut_ns", NULL, "all members of the shut gang are idle")    \
-	KIND(GANG_OPENED, "gang-opened", "shut_ns", "level_ns", "the gang opens")
+	KIND(GANG_CUT, "gang-cut", "shut_ns", "wait_ns",                                        \
+	     "launch held: all members of the shut gang are idle")                              \
+	KIND(GANG_OPENED, "gang-opened", "shut_ns", "level_ns", "the gang opens")               \
+	KIND(GANG_LET_GO, "gang-let-go", "quiet_ns", "times",                                   \
+	     "launch admitted: the gang is shut, and makes no progress")                        \
+	KIND(GANG_AHEAD, "gang-ahead", "ahead_ns", NULL,                                        \
+	     "launch held: the gang is open, and much is in flight before it")
 
 enum trace_kind {
 	TRACE_NONE,
