@@ -4,6 +4,7 @@
  */
 #include "cuda.h"
 #include "hooks.h"
+#include "peers.h"
 #include "room.h"
 #include "share.h"
 
@@ -55,8 +56,10 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned 
 		return cuda.cuIpcOpenMemHandle(pdptr, handle, Flags);
 	result = cuda.cuIpcOpenMemHandle(&address, handle, Flags);
 	result = opened(result, &handle, address);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		*pdptr = address;
+		peers_opened(address);
+	}
 	return result;
 }
 
@@ -70,8 +73,10 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 		return cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
 	result = cuda.cuIpcOpenMemHandle_v2(&address, handle, Flags);
 	result = opened(result, &handle, address);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		*pdptr = address;
+		peers_opened(address);
+	}
 	return result;
 }
 

@@ -15,6 +15,7 @@
 #include "lock.h"
 #include "measure.h"
 #include "quota.h"
+#include "signs.h"
 #include "state.h"
 
 /* -- what is launched -------------------------------------------------------------------------- */
@@ -39,14 +40,14 @@ struct cost_of launch_of_graph(CUgraphExec graph)
 	return (struct cost_of){.function = (uintptr_t)graph | 1, .graph = true};
 }
 
-static uint64_t name_of(CUfunction function)
+uint64_t launch_name(const void *function)
 {
 	return (uintptr_t)function | 2;
 }
 
 static struct cost_of of_function(CUfunction function)
 {
-	return (struct cost_of){.function = name_of(function)};
+	return (struct cost_of){.function = launch_name(function)};
 }
 
 static inline struct cost_of of_grid(CUfunction function, unsigned grid_x, unsigned grid_y,
@@ -57,7 +58,7 @@ static inline struct cost_of of_grid(CUfunction function, unsigned grid_x, unsig
 				  (uint64_t)block_y << 32 | block_z, shared_bytes};
 
 	return (struct cost_of){
-		.function = name_of(function),
+		.function = launch_name(function),
 		.shape = launch_hash(words, 2),
 		.blocks = (uint64_t)grid_x * grid_y * grid_z,
 	};
@@ -91,7 +92,7 @@ static CUcontext context_of(CUstream stream)
 	return context;
 }
 
-static CUdevice device_of(CUcontext context)
+CUdevice launch_device(CUcontext context)
 {
 	CUdevice device = quota_only_device();
 	CUcontext current = NULL;
@@ -163,13 +164,23 @@ static CUresult lose(void)
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 
+/* The graph that it is captured for will be launched: then the device joins. */
+static void note_captured(CUstream stream, uint64_t function)
+{
+	CUcontext context = signs_is_collective(function) ? context_of(stream) : NULL;
+
+	if (context)
+		signs_see(launch_device(context));
+}
+
 /* What is limited is entered; the words were asked before. */
 static CUresult enter(struct launch *launch)
 {
 	struct pace_work *work = &launch->work;
 
 	work->context = context_of(work->stream);
-	work->device = work->context ? device_of(work->context) : -1;
+	work->device = work->context ? launch_device(work->context) : -1;
+	signs_launch(work->device, work->what.function);
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
@@ -203,8 +214,10 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 	if (error == 0 && !pace_asks_all())
 		return CUDA_SUCCESS;
 	captured = (error == 0 || error == -EAGAIN) && capture_has(stream, per_thread);
-	if (captured)
+	if (captured) {
+		note_captured(stream, what->function);
 		return CUDA_SUCCESS;
+	}
 	if (error == -EAGAIN)
 		error = pace_wait();
 	if (error)
@@ -314,6 +327,17 @@ static void end_all(struct launch *launches, unsigned count, CUresult result)
 		launch_end(&launches[--count], result);
 }
 
+/* Kernels of a launch on several devices can wait for each other. */
+static void note_devices(const CUDA_LAUNCH_PARAMS *list, unsigned count)
+{
+	for (unsigned i = 0; count > 1 && i < count && i < VGPU_DEVICES_MAX; i++) {
+		CUcontext context = context_of(list[i].hStream);
+
+		if (context)
+			signs_see(launch_device(context));
+	}
+}
+
 /* One after the other: nothing is submitted before all may go. */
 LAUNCH_ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags)
 {
@@ -321,6 +345,8 @@ LAUNCH_ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned coun
 	unsigned begun = 0;
 	CUresult result = CUDA_SUCCESS;
 
+	if (list)
+		note_devices(list, count);
 	while (list && begun < count && begun < VGPU_DEVICES_MAX && result == CUDA_SUCCESS) {
 		struct cost_of what = of_params(&list[begun]);
 

@@ -36,6 +36,12 @@ CUresult launch_end(struct launch *launch, CUresult result);
 /* A hash of some pairs of words that tell one thing from another; never 0. */
 uint64_t launch_hash(const uint64_t *words, unsigned pairs);
 
+/* A kernel's name in struct cost_of, from its CUfunction or CUkernel. */
+uint64_t launch_name(const void *function);
+
+/* The context's device, or -1. */
+CUdevice launch_device(CUcontext context);
+
 /* What an executable graph's launches cost. */
 struct cost_of launch_of_graph(CUgraphExec graph);
 

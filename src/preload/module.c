@@ -11,6 +11,7 @@
 #include "cuda.h"
 #include "growth.h"
 #include "hooks.h"
+#include "signs.h"
 
 /* -- handing it out -- */
 
@@ -27,6 +28,8 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 
 	cuda_bind();
 	result = cuda.cuModuleGetFunction(hfunc, hmod, name);
+	if (result == CUDA_SUCCESS)
+		signs_name(*hfunc, name);
 	return hand_out(result, result == CUDA_SUCCESS ? *hfunc : NULL);
 }
 
@@ -36,6 +39,8 @@ CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *na
 
 	cuda_bind();
 	result = cuda.cuLibraryGetKernel(pKernel, library, name);
+	if (result == CUDA_SUCCESS)
+		signs_name(*pKernel, name);
 	return hand_out(result, result == CUDA_SUCCESS ? *pKernel : NULL);
 }
 
@@ -54,6 +59,8 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 
 	cuda_bind();
 	result = cuda.cuKernelGetFunction(pFunc, kernel);
+	if (result == CUDA_SUCCESS)
+		signs_name_as(*pFunc, kernel);
 	return hand_out(result, result == CUDA_SUCCESS ? *pFunc : NULL);
 }
 

@@ -30,6 +30,7 @@
 #include "pools.h"
 #include "quota.h"
 #include "share.h"
+#include "signs.h"
 #include "view.h"
 
 #define STATE_UNKNOWN (-1)
@@ -73,6 +74,7 @@ static void forget_parent(void)
 	capture_forget();
 	launch_forget();
 	limits_forget();
+	signs_forget();
 	quota_forget();
 }
 

@@ -1,0 +1,31 @@
+/*
+ * Signs that kernels on one device may wait for kernels on another device, or of another process.
+ * A device of which there is a sign joins the slice's gang (pace.h) at the next launch to it that a
+ * compute quota concerns. A device to which this process never launches does not join: a rank of a
+ * job may give all devices access to its memory, and runs kernels on one.
+ *
+ * All functions are thread-safe, take no lock, and call no driver function.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* There is a sign for the device, a CUDA ordinal. A number that is no device's is ignored. */
+void signs_see(int device);
+
+/* The driver has handed out a CUfunction or CUkernel of that name. The kernel is remembered if it
+ * is one of a library for collectives. */
+void signs_name(const void *handle, const char *name);
+
+/* The driver has handed out the CUfunction of a CUkernel. */
+void signs_name_as(const void *function, const void *kernel);
+
+/* Whether a launch of that name (launch_name) is one of a library for collectives. */
+bool signs_is_collective(uint64_t function);
+
+/* Before work under that name goes to the device: if there is a sign for the device, or the work is
+ * a collective itself, the device joins the gang. */
+void signs_launch(int device, uint64_t function);
+
+void signs_forget(void); /* in a forked child */

@@ -1,0 +1,312 @@
+/* Memory that kernels on another device can reach makes members of the devices, and nothing else
+ * does. */
+#include "gang.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#define BYTES (4 * MIB)
+#define POSIX CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+static void start(void)
+{
+	machine("50");
+	start_all();
+	CHECK_EQUAL(members(), 0);
+}
+
+/* -- contexts ---------------------------------------------------------------------------------- */
+
+static void peer_access(void)
+{
+	start();
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(members(), 0);
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 1 | 2);
+	use(2);
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), ALL);
+}
+
+/* A device that this process never launches to does not join, nor does one while it does not. */
+static void without_a_launch(void)
+{
+	start();
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
+	CHECK_EQUAL(members_of(getpid()), 0);
+	CHECK_EQUAL(members(), 1 | 2);
+}
+
+/* Access may come before there is a limit. */
+static void before_the_limit(void)
+{
+	machine(NULL);
+	start_all();
+	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[2], 0), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 0);
+}
+
+/* -- addresses --------------------------------------------------------------------------------- */
+
+static CUmemGenericAllocationHandle created(CUdevice device)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .requestedHandleTypes = POSIX,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+	CUmemGenericAllocationHandle handle = 0;
+
+	CHECK_CUDA(cuMemCreate(&handle, BYTES, &prop, 0), CUDA_SUCCESS);
+	return handle;
+}
+
+static CUdeviceptr mapped(CUmemGenericAllocationHandle handle)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAddressReserve(&address, BYTES, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemMap(address, BYTES, 0, handle, 0), CUDA_SUCCESS);
+	return address;
+}
+
+static CUmemAccessDesc access_of(unsigned type, int id, unsigned flags)
+{
+	return (CUmemAccessDesc){{type, id}, flags};
+}
+
+static CUmemAccessDesc device_access(CUdevice device)
+{
+	return access_of(CU_MEM_LOCATION_TYPE_DEVICE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+static void mappings(void)
+{
+	CUmemAccessDesc harmless[] = {
+		device_access(0),
+		access_of(CU_MEM_LOCATION_TYPE_HOST, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+		access_of(CU_MEM_LOCATION_TYPE_DEVICE, 1, CU_MEM_ACCESS_FLAGS_PROT_NONE)};
+	CUmemAccessDesc wrong = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 1, 99), other;
+	CUdeviceptr first, second;
+
+	start();
+	first = mapped(created(0));
+	second = mapped(created(2));
+	for (unsigned i = 0; i < 3; i++)
+		CHECK_CUDA(cuMemSetAccess(first, BYTES, &harmless[i], 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemSetAccess(first, BYTES, &wrong, 1), CUDA_ERROR_INVALID_VALUE);
+	other = device_access(2);
+	CHECK_CUDA(cuMemSetAccess(second, BYTES, &other, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 0);
+	harmless[2] = device_access(1);
+	CHECK_CUDA(cuMemSetAccess(first, BYTES, harmless, 3), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 1 | 2);
+	other = access_of(CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	CHECK_CUDA(cuMemSetAccess(second, BYTES, &other, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), ALL);
+}
+
+static void pools(void)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
+	CUmemAccessDesc home = device_access(1), other = device_access(2);
+	CUmemoryPool pool;
+
+	start();
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAccess(pool, &home, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 0);
+	CHECK_CUDA(cuMemPoolSetAccess(pool, &other, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 2 | 4);
+}
+
+/* That of a device, which is there without being made. */
+static void default_pools(void)
+{
+	CUmemAccessDesc other = device_access(1);
+	CUmemoryPool pool;
+
+	start();
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAccess(pool, &other, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 1 | 2);
+}
+
+static void multicast(void)
+{
+	CUmulticastObjectProp prop = {.numDevices = 2, .size = BYTES};
+	CUmemGenericAllocationHandle object;
+
+	start();
+	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 0);
+	CHECK_CUDA(cuMulticastAddDevice(object, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuMulticastAddDevice(object, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuMulticastAddDevice(object, 2), CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 2 | 4);
+}
+
+/* -- other processes --------------------------------------------------------------------------- */
+
+static int parcel[2]; /* a descriptor goes from one end to the other */
+static CUipcMemHandle *board;
+
+static void send_fd(int fd)
+{
+	char control[CMSG_SPACE(sizeof(fd))] = {0}, byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	CHECK_EQUAL(sendmsg(parcel[0], &message, 0), 1);
+}
+
+static int receive_fd(void)
+{
+	char control[CMSG_SPACE(sizeof(int))], byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	int fd;
+
+	CHECK_EQUAL(recvmsg(parcel[1], &message, MSG_CMSG_CLOEXEC), 1);
+	CHECK(CMSG_FIRSTHDR(&message));
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	return fd;
+}
+
+/* Steps. */
+static uint64_t look(uint64_t unused)
+{
+	(void)unused;
+	return members();
+}
+
+static uint64_t export_from(uint64_t device)
+{
+	CUmemGenericAllocationHandle handle = created((CUdevice)device);
+	int fd = -1;
+
+	CHECK_CUDA(cuMemExportToShareableHandle(&fd, handle, POSIX, 0), CUDA_SUCCESS);
+	send_fd(fd);
+	return (uint64_t)close(fd);
+}
+
+static uint64_t import_for(uint64_t device)
+{
+	CUmemAccessDesc access = device_access((CUdevice)device);
+	CUmemGenericAllocationHandle handle = 0;
+	int fd = receive_fd();
+
+	CHECK_CUDA(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd, POSIX),
+		   CUDA_SUCCESS);
+	CHECK_EQUAL(members(), 0);
+	return (uint64_t)cuMemSetAccess(mapped(handle), BYTES, &access, 1);
+}
+
+static uint64_t hand_out(uint64_t device)
+{
+	use((CUdevice)device);
+	return (uint64_t)cuIpcGetMemHandle(board, take(BYTES));
+}
+
+static uint64_t open_from(uint64_t device)
+{
+	CUdeviceptr address;
+
+	use((CUdevice)device);
+	return (uint64_t)cuIpcOpenMemHandle_v2(&address, *board, 1);
+}
+
+static uint64_t open_old_from(uint64_t device)
+{
+	CUdeviceptr address;
+
+	use((CUdevice)device);
+	return (uint64_t)cuIpcOpenMemHandle(&address, *board, 1);
+}
+
+static void ranks(struct member *first, struct member *second)
+{
+	machine("50");
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	CHECK(board != MAP_FAILED);
+	CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, parcel) == 0);
+	*first = rank();
+	*second = rank();
+}
+
+static void dismiss_both(struct member *first, struct member *second)
+{
+	dismiss(first);
+	dismiss(second);
+}
+
+/* Memory of device 1, for device 1, and then for device 2. */
+static void imports(void)
+{
+	struct member a, b;
+
+	ranks(&a, &b);
+	order(&a, export_from, 1);
+	CHECK_CUDA(order(&b, import_for, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(order(&b, look, 0), 0);
+	order(&a, export_from, 1);
+	CHECK_CUDA(order(&b, import_for, 2), CUDA_SUCCESS);
+	CHECK_EQUAL(order(&b, look, 0), 2 | 4);
+	CHECK_EQUAL(order(&a, look, 0), 0); /* its own kernels have nothing to wait in */
+	dismiss_both(&a, &b);
+}
+
+static void opens(step_fn *open)
+{
+	struct member a, b;
+
+	ranks(&a, &b);
+	CHECK_CUDA(order(&a, hand_out, 1), CUDA_SUCCESS);
+	CHECK_CUDA(order(&b, open, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(order(&b, look, 0), 0);
+	CHECK_CUDA(order(&b, open, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(order(&b, look, 0), 1);
+	dismiss_both(&a, &b);
+}
+
+static void ipc(void)
+{
+	opens(open_from);
+}
+
+static void ipc_old(void)
+{
+	opens(open_old_from);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(peer_access),
+		SCENE(without_a_launch),
+		SCENE(before_the_limit),
+		SCENE(mappings),
+		SCENE(pools),
+		SCENE(default_pools),
+		SCENE(multicast),
+		SCENE(imports),
+		SCENE(ipc),
+		SCENE(ipc_old),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
