@@ -8,6 +8,7 @@
  *   busy 99.8 99.6
  */
 #include "rank.h"
+#include "watch.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -208,49 +209,6 @@ static void options_read(int argc, char **argv)
 		usage();
 }
 
-/* -- how busy the GPUs are: by a process that no slice has ------------------------------------ */
-
-static pid_t watcher;
-static FILE *watched;
-
-/* `busy` prints the sums of NVML's figures and how many there were, when it gets SIGTERM. */
-static void watch_begin(void)
-{
-	const char *program = getenv("BUSY");
-	char count[16];
-	int wires[2];
-
-	if (!program)
-		return;
-	snprintf(count, sizeof count, "%u", job.ranks);
-	CHECK(!pipe(wires));
-	watcher = fork();
-	CHECK(watcher >= 0);
-	if (!watcher) {
-		dup2(wires[1], STDOUT_FILENO);
-		close(wires[0]);
-		close(wires[1]);
-		unsetenv("LD_PRELOAD");
-		execl(program, program, count, (char *)NULL);
-		_exit(127);
-	}
-	close(wires[1]);
-	watched = fdopen(wires[0], "r");
-}
-
-static void watch_end(void)
-{
-	char line[256];
-
-	if (!watcher)
-		return;
-	kill(watcher, SIGTERM);
-	if (watched && fgets(line, sizeof line, watched))
-		printf("busy %s", line);
-	waitpid(watcher, NULL, 0);
-	watcher = 0;
-}
-
 /* -- ranks ------------------------------------------------------------------------------------ */
 
 static struct common *common;
@@ -345,16 +303,29 @@ static void processes_begin(void)
 	}
 }
 
+/* The rank that ends next, and how. */
+static pid_t process_end(int *ret_status)
+{
+	siginfo_t info;
+
+	for (;;) {
+		CHECK(!waitid(P_ALL, 0, &info, WEXITED | WNOWAIT));
+		for (unsigned i = 0; i < running; i++) {
+			if (pids[i] == info.si_pid)
+				return waitpid(info.si_pid, ret_status, 0);
+		}
+		waitpid(info.si_pid, NULL, 0); /* no rank's */
+	}
+}
+
 /* All must end well; when one does not, the others would wait for it. */
 static void processes_end(void)
 {
 	int status;
 
 	for (unsigned left = running; left > 0; left--) {
-		pid_t pid;
+		pid_t pid = process_end(&status);
 
-		while ((pid = waitpid(-1, &status, 0)) == watcher && pid)
-			watcher = 0;
 		for (unsigned i = 0; i < running; i++) {
 			if (pids[i] == pid)
 				pids[i] = 0;
@@ -441,7 +412,7 @@ int main(int argc, char **argv)
 	processes_begin();
 	if (!job.steps) {
 		measuring_wait();
-		watch_begin();
+		watch_begin(job.ranks);
 	}
 	if (stop_ms)
 		stop_last();

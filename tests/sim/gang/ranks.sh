@@ -1,7 +1,8 @@
 #!/bin/sh
 # ranks.sh CORES [OPTION...]: `ranks` with these options, bare and in a slice of CORES percent, by
 # turns; prints both rates, how they compare, and how busy each GPU was. Needs a build, whose
-# directory is BUILD. TIMES: how often, default 1. GPUS: the simulated machine's.
+# directory is BUILD. TIMES: how often, default 1. GPUS: the simulated machine's. PROGRAM: `stalls`
+# instead.
 set -u
 cores=${1:?usage: ranks.sh CORES [OPTION...]}
 shift
@@ -11,7 +12,7 @@ trap 'rm -rf "$root"' EXIT
 unset CUDA_VISIBLE_DEVICES LD_PRELOAD VGPU_POLICY CUDA_DEVICE_MEMORY_SHARED_CACHE
 export LD_LIBRARY_PATH="$build/sim" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS="${GPUS:-8x80G}"
 export VGPU_STATE="$root/state" VGPU_LIBRARY="$build/libvgpu.so"
-ranks=$build/tests/sim/gang/gang_ranks
+program=$build/tests/sim/gang/gang_${PROGRAM:-ranks}
 export BUSY="$build/tests/sim/gang/gang_busy"
 
 rate_of() {
@@ -19,8 +20,8 @@ rate_of() {
 }
 
 for turn in $(seq "${TIMES:-1}"); do
-    "$ranks" "$@" >"$root/bare" || exit 1
-    "$build/vgpu" run --name "gang$turn" --cores "$cores" -- "$ranks" "$@" >"$root/limited" || exit 1
+    "$program" "$@" >"$root/bare" || exit 1
+    "$build/vgpu" run --name "gang$turn" --cores "$cores" -- "$program" "$@" >"$root/limited" || exit 1
     bare=$(rate_of "$root/bare") limited=$(rate_of "$root/limited")
     echo "bare    $bare a second, busy $(sed -n 's/^busy //p' "$root/bare")"
     echo "limited $limited a second, busy $(sed -n 's/^busy //p' "$root/limited")"
