@@ -36,6 +36,7 @@
 #include "backlog.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define POLL_NS ((uint64_t)50000)    /* how often a word is looked at that is waited for */
 #define SPIN_NS ((uint64_t)16000000) /* how often a spin is written down */
@@ -49,9 +50,10 @@ struct rank {
 	uint64_t queued, over; /* rounds */
 };
 
-/* Until when the spins on a GPU of this process are written down, and how long it had done this
- * process's kernels then. */
+/* How many collectives spin on a GPU of this process; until when that is written down, and how long
+ * the GPU had done this process's kernels then. */
 struct spun {
+	unsigned spinning;
 	uint64_t until_ns, worked_ns;
 };
 
@@ -141,8 +143,10 @@ static void spin_begin_locked(unsigned gpu, uint64_t begin_ns)
 {
 	struct spun *spun = &spins[gpu];
 
-	if (begin_ns > spun->until_ns)
-		*spun = (struct spun){begin_ns, state_worked_ns(gpu, begin_ns)};
+	if (!spun->spinning++ && begin_ns > spun->until_ns) {
+		spun->until_ns = begin_ns;
+		spun->worked_ns = state_worked_ns(gpu, begin_ns);
+	}
 }
 
 /* The GPU has been busy with it all the time; for the utilisation it is what kernels leave. */
@@ -157,7 +161,8 @@ static void spin_record_locked(unsigned gpu, uint64_t to_ns)
 
 	if (counted < span)
 		state_busy(gpu, spun->until_ns + counted, to_ns);
-	*spun = (struct spun){to_ns, worked};
+	spun->until_ns = to_ns;
+	spun->worked_ns = worked;
 }
 
 static void collective_try_locked(struct backlog *backlog, struct task *task, uint64_t begin_ns,
@@ -175,11 +180,14 @@ static void collective_try_locked(struct backlog *backlog, struct task *task, ui
 		state_collective_begin(rank->place, task->work.ranks, task->round, task->begun_ns);
 	}
 	uint64_t latest = state_collective_begun(rank->place, task->work.ranks, task->round);
-	if (latest != UINT64_MAX) {
-		task->end_ns = latest + task->work.duration_ns;
-		rank->over++;
+	if (latest == UINT64_MAX) {
+		spin_record_locked(gpu, now_ns);
+		return;
 	}
-	spin_record_locked(gpu, latest == UINT64_MAX ? now_ns : task->end_ns);
+	task->end_ns = latest + task->work.duration_ns;
+	rank->over++;
+	spin_record_locked(gpu, task->end_ns);
+	spins[gpu].spinning--;
 }
 
 static void work_try_locked(struct backlog *backlog, struct task *task, uint64_t begin_ns,
@@ -488,6 +496,8 @@ void backlogs_drop(CUcontext context)
 
 		while (backlog->context == context && (task = backlog->head)) {
 			task->end_ns = now_ns;
+			if (task->rank && task->begun)
+				spins[context->gpu].spinning--;
 			backlog->head = task->next;
 			task_ended_locked(task);
 		}
@@ -702,5 +712,6 @@ void backlogs_forked(void)
 	pthread_cond_init(&ended, NULL);
 	backlogs = NULL;
 	ranks = NULL;
+	memset(spins, 0, sizeof spins);
 	backlog_thread_forked();
 }

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -245,13 +246,16 @@ static void ranks_in_process(void *argument)
 {
 	const struct in_process *how = argument;
 	struct gpu gpu = gpu_open(how->device);
+	uint64_t start = selftest_now_ns();
 
 	for (unsigned i = 0; i < how->rounds; i++) {
 		spin(&gpu, gpu.stream, 200000);
 		collective(&gpu, gpu.stream, how->communicator, 2, 200000);
 	}
-	if (how->waits)
-		CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
+	if (!how->waits)
+		return;
+	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
+	CHECK(selftest_now_ns() - start < 200 * MS);
 }
 
 /* The host of the first rank has queued everything and does nothing more. */
@@ -367,19 +371,22 @@ static void test_values(void *argument)
 	CHECK_EQ(cuMemFree_v2(word), CUDA_SUCCESS);
 }
 
-/* 20 ms from the host: the stream waits for it, and who waits for an event behind it, the host and
- * the GPU do not. */
+/* From the host in 20 of these milliseconds: the stream waits for it, and who waits for an event
+ * behind it; the host and the GPU do not. */
 static void test_copies(void *argument)
 {
 	enum { BYTES = 20000000 };
-	char *host = calloc(1, BYTES);
+	char *host = calloc(1, BYTES), speed[16];
 	uint64_t start = selftest_now_ns();
 	CUdeviceptr device;
+	CUstream third;
 	char back = 0;
 
 	(void)argument;
-	setenv("VGPU_SIM_HOST_COPY_MB_S", "1000", 1);
+	snprintf(speed, sizeof speed, "%llu", 1000000000ull / MS);
+	setenv("VGPU_SIM_HOST_COPY_MB_S", speed, 1);
 	struct gpu gpu = gpu_open(0);
+	CHECK_EQ(cuStreamCreate(&third, 1), CUDA_SUCCESS);
 	CHECK_EQ(cuMemAlloc_v2(&device, BYTES), CUDA_SUCCESS);
 	host[1] = 5;
 	CUevent begin = event_new(gpu.other);
@@ -389,13 +396,17 @@ static void test_copies(void *argument)
 	spin(&gpu, gpu.stream, MS);
 	CHECK_EQ(cuMemcpyDtoHAsync_v2(&back, device + 1, 1, gpu.stream), CUDA_SUCCESS);
 	CUevent end = event_new(gpu.stream);
+	spin(&gpu, third, MS);
+	CUevent beside = event_new(third);
 	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
-	CHECK(selftest_now_ns() - start >= 21000000);
+	CHECK(selftest_now_ns() - start >= 21 * MS);
 	CHECK_EQ(back, 5);
-	CHECK(between(begin, copied) >= 19.9e6 && between(copied, end) >= 0.9e6);
+	CHECK(between(begin, copied) >= 19.9 * (double)MS);
+	CHECK(between(copied, end) >= 0.9 * (double)MS);
+	CHECK(between(begin, beside) < between(begin, copied));
 	start = selftest_now_ns();
 	CHECK_EQ(cuMemcpyDtoH_v2(host, device, BYTES), CUDA_SUCCESS);
-	CHECK(selftest_now_ns() - start >= 20000000);
+	CHECK(selftest_now_ns() - start >= 20 * MS);
 	free(host);
 }
 
