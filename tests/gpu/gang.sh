@@ -1,0 +1,143 @@
+#!/bin/sh
+# gang.sh [OPTION…] BUILD [KIND…]: jobs on two GPUs (gang.py), bare and in a slice, on GPUs that nobody else uses: what
+# each gets of bare's steps, and for which part of the time each GPU was busy as NVML says, spinning included. It is not a
+# part of `make gpu-check`, and prints figures only: a job at 50 % is to have at least 0.47 of bare, at 30 and 60 at least
+# 0.28 (the policy's scarcer device counts), at 80 at least 0.77.
+set -eu
+
+usage() {
+    cat <<'TEXT'
+usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
+  --seconds S       of each run (6)
+  --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas
+  --apart           a slice for each rank, joined by a name
+  --beside          two jobs at once, at 30 and 60
+KIND is ddp, tp, graph, pipeline, fsdp, single or late.
+TEXT
+}
+
+seconds=6 quotas='30 50 80' apart=no beside=no
+while [ $# -gt 0 ]; do
+    case $1 in
+    --seconds) seconds=$2; shift ;;
+    --quotas) quotas=$2; shift ;;
+    --apart) apart=yes ;;
+    --beside) beside=yes ;;
+    --help) usage; exit 0 ;;
+    -*) usage >&2; exit 2 ;;
+    *) break ;;
+    esac
+    shift
+done
+build=$(cd "${1:-build}" && pwd)
+[ $# -eq 0 ] || shift
+here=$(cd "$(dirname "$0")" && pwd)
+if [ "$(nvidia-smi -L 2>/dev/null | wc -l)" -lt 2 ]; then
+    echo "gang.sh: skipped: there are not two GPUs"
+    exit 77
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export VGPU_STATE="$scratch/state" VGPU_LIBRARY="$build/libvgpu.so"
+# Multicast is NCCL's NVLS.
+export NCCL_NVLS_ENABLE=0 MASTER_ADDR=127.0.0.1
+
+# job PORT OUTPUT KIND COMMAND…: both ranks, each started by the command, %r in it being the rank.
+job() {
+    port=$1 output=$2 kind=$3
+    shift 3
+    world=2
+    [ "$kind" != single ] || world=1
+    rank=0
+    : >"$output"
+    while [ "$rank" -lt "$world" ]; do
+        command=$(echo "$*" | sed "s/%r/$rank/g")
+        # shellcheck disable=SC2086 # words
+        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world $command python3 "$here/gang.py" "$kind" "$seconds" >>"$output" 2>"$output.err.$rank" &
+        rank=$((rank + 1))
+    done
+}
+
+rate() {
+    sed -n 's/^rank 0 .*rate \([0-9.]*\) .*/\1/p' "$1"
+}
+
+slowest() {
+    sed -n 's/^rank 0 .*slowest four \([0-9]*\) .*/\1/p' "$1"
+}
+
+# The GPUs' busy time in the run's last five seconds but one, as NVML says.
+watch_gpus() {
+    while sleep 0.5; do
+        nvidia-smi --query-gpu=index,utilization.gpu --format=csv,noheader,nounits
+    done >"$scratch/busy"
+}
+
+busy() {
+    awk -F', ' -v runs="$seconds" '
+        { figure[$1, n[$1]++] = $2 }
+        END {
+            for (gpu = 0; gpu in n; gpu++) {
+                last = n[gpu] - 3; sum = count = 0
+                for (i = last - 2 * (runs - 2); i < last; i++)
+                    if (i >= 0) { sum += figure[gpu, i]; count++ }
+                printf "%s%.0f", gpu ? " " : "", count ? sum / count : -1
+            }
+        }' "$scratch/busy"
+}
+
+port=29600
+# run OUTPUT KIND COMMAND…
+run() {
+    port=$((port + 1))
+    watch_gpus &
+    watcher=$!
+    job "$port" "$@"
+    for pid in $(jobs -p); do
+        [ "$pid" = "$watcher" ] || wait "$pid" || :
+    done
+    kill "$watcher" 2>/dev/null || :
+    wait "$watcher" 2>/dev/null || :
+    [ -n "$(rate "$1")" ] || { echo "gang.sh: $2 failed:"; tail -n 5 "$1".err.*; }
+}
+
+policy() {
+    mkdir -p "$scratch/policy"
+    nvidia-smi --query-gpu=index,uuid --format=csv,noheader | while IFS=', ' read -r index uuid; do
+        echo "cores = $(echo "$1" | cut -d: -f$((index + 1)))" >"$scratch/policy/$uuid"
+    done
+    printf 'region = %s\nname = gang\n' "$scratch/region" >"$scratch/policy/slice"
+}
+
+say() {
+    awk -v kind="$1" -v quota="$2" -v limited="$(rate "$3")" -v bare="$4" -v slow="$(slowest "$3")" -v busy="$5" 'BEGIN {
+        if (limited == "" || bare == "") { print kind, quota ": failed"; exit }
+        printf "%-9s %-6s %8.2f of %8.2f steps a second: %.3f; slowest four %d ms; busy %s\n", kind, quota, limited, bare, limited / bare, slow, busy
+    }'
+}
+
+[ $# -gt 0 ] || set -- ddp tp graph pipeline fsdp single late
+for kind in "$@"; do
+    run "$scratch/bare" "$kind" env
+    bare=$(rate "$scratch/bare")
+    say "$kind" bare "$scratch/bare" "$bare" "$(busy)"
+    if [ "$beside" = yes ]; then
+        job 29800 "$scratch/one" "$kind" "$build/vgpu run --name one --cores 30 --"
+        job 29900 "$scratch/other" "$kind" "$build/vgpu run --name other --cores 60 --"
+        wait
+        say "$kind" '30of2' "$scratch/one" "$bare" -
+        say "$kind" '60of2' "$scratch/other" "$bare" -
+        continue
+    fi
+    for quota in $quotas; do
+        case $quota,$apart in
+        *,yes) run "$scratch/limited" "$kind" "$build/vgpu run --name rank%r-$quota --gang job --cores $quota --" ;;
+        *:*,no)
+            policy "$quota"
+            run "$scratch/limited" "$kind" "env VGPU_POLICY=$scratch/policy LD_PRELOAD=$build/libvgpu.so"
+            ;;
+        *) run "$scratch/limited" "$kind" "$build/vgpu run --name job-$quota --cores $quota --" ;;
+        esac
+        say "$kind" "$quota" "$scratch/limited" "$bare" "$(busy)"
+    done
+done
