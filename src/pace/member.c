@@ -2,11 +2,12 @@
 
 #include "clock.h"
 #include "constants.h"
+#include "cores.h"
 #include "gang.h"
 #include "in_flight.h"
-#include "pacer.h"
 #include "sys.h"
 #include "trace.h"
+#include "utilisation.h"
 
 #define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
 #define SPIN_NS    (2 * NS_PER_MS)  /* of closing, in which a waiting launch asks without a sleep */
@@ -101,12 +102,12 @@ void pace_set_gang(enum pace_gang new_rule)
 
 void pace_join_gang(int device)
 {
-	const struct meter *meter = pacer_meter(device);
+	const struct meter *meter = cores_meter(device);
 
 	if (device < 0 || device >= VGPU_DEVICES_MAX)
 		return;
 	__atomic_fetch_or(&wanted, 1u << device, __ATOMIC_RELAXED);
-	if (meter && !is_member(device) && pacer_has_region())
+	if (meter && !is_member(device) && cores_region())
 		take_seat(meter, device);
 }
 
@@ -177,7 +178,7 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 			continue;
 		several = true;
 		if (LOAD(members[device].in_flight.is_busy))
-			look(pacer_meter(device), &members[device], NULL, now_ns);
+			look(cores_meter(device), &members[device], NULL, now_ns);
 	}
 	return several;
 }
@@ -200,7 +201,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		    uint64_t now_ns)
 {
 	uint64_t wait_ns;
-	unsigned pct = pacer_limit(meter);
+	unsigned pct = cores_limit(meter);
 	struct gang_sight sight = {.several = look_at_others(member, now_ns),
 				   .level_ns = BUCKET_FULL_NS};
 
@@ -272,14 +273,14 @@ void members_will_wait(void)
 void members_waited(void)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX && joined; device++) {
-		struct meter *meter = pacer_meter(device);
+		struct meter *meter = cores_meter(device);
 		uint64_t now_ns;
 
 		if (!meter || !LOAD(members[device].in_flight.is_busy))
 			continue;
 		now_ns = clock_steady_ns();
 		if (!look(meter, &members[device], NULL, now_ns))
-			pacer_rest(meter, now_ns);
+			utilisation_rest(meter, now_ns);
 	}
 }
 

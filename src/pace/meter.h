@@ -23,7 +23,7 @@ struct window {
 	double busy_ns, untrimmed_ns;
 };
 
-/* A meter's words are atomic, and any thread's, but for those that pacer_attach writes. */
+/* A meter's words are atomic, and any thread's, but for those that cores_attach writes. */
 struct meter {
 	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
 	uint64_t *region_pct;
@@ -126,6 +126,20 @@ const void *meter_stream(const struct pace_work *work);
 
 /* Whether the calling thread gave it work last. */
 bool meter_is_own(const struct meter *meter);
+
+/* The driver took a launch. */
+void meter_note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+
+/* Whether the stream is at work, as the driver says. Where costs say that all is done, it is not:
+ * nothing was submitted since, so the device was at work all the time. */
+bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
+
+/* The window that is open tells nothing: a launch of unknown cost, a pause, costs that turn out
+ * wrong. */
+static inline void meter_break(struct meter *meter)
+{
+	ADD(meter->breaks, 1);
+}
 
 /*
  * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known

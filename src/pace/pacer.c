@@ -19,14 +19,16 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "cores.h"
+#include "gate.h"
 #include "late.h"
 #include "lease.h"
 #include "member.h"
 #include "meter.h"
-#include "pacer.h"
 #include "sample.h"
 #include "sys.h"
 #include "trace.h"
+#include "utilisation.h"
 #include "waits.h"
 #include "window.h"
 #include "words.h"
@@ -40,131 +42,6 @@
 #define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
 #define NAP_TURN_NS    (10 * NS_PER_US)
 #define TURN_NS        (NS_PER_MS / 2) /* a launch takes so long that others do not wait for it */
-
-static struct meter meters[VGPU_DEVICES_MAX];
-static struct region *joined; /* by pacer_attach */
-static enum pace_rule rule;
-const struct pace_driver *pace_driver;
-
-/* -- limits ----------------------------------------------------------------------------------- */
-
-static unsigned stricter(unsigned a, unsigned b)
-{
-	return a == 0 || (b != 0 && b < a) ? b : a;
-}
-
-/* 0: none. Read anew for each launch, as monitors and others change it. */
-unsigned pacer_limit(const struct meter *meter)
-{
-	unsigned policy = LOAD(meter->quota.policy_pct), own = 0;
-	uint64_t region;
-
-	if (rule == PACE_RULE_FORCE ||
-	    (rule == PACE_RULE_SWITCH && LOAD(joined->file->hami.utilization_switch))) {
-		region = LOAD(*meter->region_pct);
-		own = region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
-	}
-	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
-}
-
-static bool is_attached(const struct meter *meter)
-{
-	return __atomic_load_n(&meter->bucket, __ATOMIC_ACQUIRE) != NULL; /* pacer_attach's store */
-}
-
-/* NULL: it is not in the slice. */
-struct meter *pacer_meter(int device)
-{
-	bool any = device >= 0 && device < VGPU_DEVICES_MAX;
-
-	return any && is_attached(&meters[device]) ? &meters[device] : NULL;
-}
-
-bool pace_is_limited(int device)
-{
-	const struct meter *meter = pacer_meter(device);
-
-	return meter && pacer_limit(meter) != 0;
-}
-
-void pace_set_policy(int device, unsigned policy_pct)
-{
-	struct meter *meter = &meters[device];
-	uint64_t before = LOAD(meter->quota.policy_pct), now = policy_pct;
-
-	STORE(meter->quota.policy_pct, policy_pct);
-	if (is_attached(meter) && before != now)
-		SWAP(*meter->region_pct, before, now);
-}
-
-/* While there is no limit, nothing is charged: what is being measured has that in it. */
-static void note_limit(struct meter *meter, bool limited)
-{
-	if (LOAD(meter->limited) == limited)
-		return;
-	STORE(meter->limited, limited);
-	window_break(meter);
-}
-
-void pacer_lift(void)
-{
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		note_limit(&meters[device], false);
-}
-
-bool pacer_any_limit(void)
-{
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (pace_is_limited(device))
-			return true;
-	return false;
-}
-
-void pacer_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule new_rule,
-		  const struct pace_driver *driver)
-{
-	struct vgpu_region_file *file = region->file;
-
-	joined = region;
-	rule = new_rule;
-	pace_driver = driver;
-	trace_begin(region);
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {
-		struct meter *meter = &meters[device];
-		int index = quotas[device].index;
-
-		meter->quota = quotas[device];
-		window_reset(meter);
-		meter->fenced = true; /* until it turns out otherwise */
-		late_reset(meter);
-		if (index < 0)
-			continue;
-		meter->region_pct = &file->hami.sm_limit[index];
-		if (LOAD(*meter->region_pct)) /* which may be lifted later */
-			meter->quota.own_pct = 0;
-		meter->util = &file->hami.slots[region->slot].device_util[index];
-		__atomic_store_n(&meter->bucket, &file->own.device[index].bucket, __ATOMIC_RELEASE);
-	}
-	members_attach(region);
-}
-
-void pacer_forget(void)
-{
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		meters[device] = (struct meter){.bucket = NULL};
-	joined = NULL;
-	trace_forget();
-	spans_forget();
-	costs_forget();
-	lease_forget();
-	waits_forget();
-	members_forget();
-}
-
-bool pacer_has_region(void)
-{
-	return joined && region_is_there(joined);
-}
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
@@ -217,112 +94,7 @@ static void look_for_others(struct meter *meter, const struct pace_work *work, u
 	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
 	launch = others_ns - LOAD(meter->others_ns) > (int64_t)OTHERS_NS;
 	STORE(meter->others_ns, others_ns);
-	STORE(meter->peers, launch ? region_living(joined) - 1 : 0);
-}
-
-static PACE_OF_THREAD char own; /* its address names the thread */
-
-const void *meter_stream(const struct pace_work *work)
-{
-	static const char legacy;
-	uintptr_t stream = (uintptr_t)work->stream;
-
-	if (stream > PACE_LAST_DEFAULT_STREAM)
-		return work->stream;
-	return stream == PACE_PER_THREAD_STREAM || (!stream && work->per_thread) ? &own : &legacy;
-}
-
-bool meter_is_own(const struct meter *meter)
-{
-	return LOAD(meter->thread) == &own;
-}
-
-static void note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
-{
-	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
-	const void *last_context = LOAD(meter->context), *last_thread = LOAD(meter->thread);
-
-	if (last_thread != &own) {
-		STORE(meter->thread, &own);
-		if (last_thread)
-			STORE(meter->threads_at_ns, now_ns);
-	}
-	if (last_context != work->context) {
-		STORE(meter->context, work->context);
-		if (last_context)
-			STORE(meter->contexts_at_ns, now_ns);
-	}
-	if (last == stream)
-		return;
-	STORE(meter->stream, stream);
-	if (last)
-		STORE(meter->mixed_at_ns, now_ns);
-}
-
-/* -- device_util ------------------------------------------------------------------------------ */
-
-/*
- * HAMi's monitor reads the figure from the file, and nothing runs in this process while it sleeps.
- * So the figure is 0 whenever the process has waited for all that it launched, and comes back with
- * the next launch. While the process is at work, the figure is its part of the device's time since
- * it was at work for a second: so the mean of what a monitor reads is the process's part of all the
- * time, whatever pauses it makes.
- */
-
-static void store_utilisation(const struct meter *meter, uint64_t pct)
-{
-	STORE(meter->util->sm, pct);
-	/* An exiting process's slot is empty: region/exit.c stores `exiting` before the 0. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (LOAD(joined->exiting))
-		STORE(meter->util->sm, 0);
-}
-
-/* How long the process was at work, in all. */
-static uint64_t work_ns(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t at_ns = LOAD(meter->work_at_ns);
-
-	return LOAD(meter->work_ns) + (at_ns ? meter_since(now_ns, at_ns) : 0);
-}
-
-static void begin_work(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t none = 0;
-
-	if (LOAD(meter->work_at_ns) || !SWAP(meter->work_at_ns, none, now_ns))
-		return;
-	store_utilisation(meter, LOAD(meter->shown_pct));
-}
-
-void pacer_rest(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t at_ns = LOAD(meter->work_at_ns);
-	uint64_t took_ns = at_ns ? meter_since(now_ns, at_ns) : 0, none = 0;
-
-	if (!at_ns || !SWAP(meter->work_at_ns, at_ns, none))
-		return;
-	ADD(meter->work_ns, took_ns);
-	store_utilisation(meter, 0);
-}
-
-/* Once in a second of work. */
-void pacer_show(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t now_work_ns = work_ns(meter, now_ns), then_work_ns = LOAD(meter->shown_work_ns);
-	uint64_t took_ns = meter_since(now_work_ns, then_work_ns), pct;
-	int64_t own_ns, before_ns;
-
-	if (took_ns < NS_PER_S || !SWAP(meter->shown_work_ns, then_work_ns, now_work_ns))
-		return;
-	own_ns = LOAD(meter->tally.charged) + LOAD(meter->tally.corrected);
-	before_ns = __atomic_exchange_n(&meter->shown_ns, own_ns, __ATOMIC_RELAXED);
-	if (own_ns < before_ns)
-		return;
-	pct = (uint64_t)(own_ns - before_ns) * 100 / took_ns;
-	STORE(meter->shown_pct, pct < 100 ? pct : 100);
-	if (LOAD(meter->work_at_ns))
-		store_utilisation(meter, LOAD(meter->shown_pct));
+	STORE(meter->peers, launch ? region_living(cores_region()) - 1 : 0);
 }
 
 /* -- waiting ---------------------------------------------------------------------------------- */
@@ -409,7 +181,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 	while (!error) {
 		uint64_t due_ns = spans_settle(work->context, NULL, settle).due_ns,
 			 now_ns = clock_steady_ns();
-		unsigned pct = pacer_limit(meter);
+		unsigned pct = cores_limit(meter);
 		bool open;
 
 		if (!pct)
@@ -423,7 +195,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			sys_sleep_ns(NAP_TURN_NS);
 		} else {
 			if (meter_is_blind(meter, now_ns))
-				window_break(meter);
+				meter_break(meter);
 			sys_sleep_ns(nap_ns(bucket_wait_ns(meter->bucket, pct), due_ns, now_ns));
 		}
 		pace_driver->look();
@@ -433,19 +205,10 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 	return error;
 }
 
-bool pacer_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
-{
-	bool busy = pace_driver->is_busy(work);
-
-	if (busy && tally_is_idle(&meter->tally, now_ns))
-		tally_is_busy_after_all(&meter->tally, now_ns);
-	return busy;
-}
-
 /* What it says holds for a moment: to ask takes half as long as a launch. */
 static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	bool busy = pacer_is_busy(meter, work, now_ns);
+	bool busy = meter_is_busy(meter, work, now_ns);
 
 	STORE(meter->asked_at_ns, now_ns);
 	STORE(meter->was_busy, busy);
@@ -477,7 +240,7 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 		tally_is_idle_after_all(&meter->tally, now_ns);
 	}
 	if (!expected || waited)
-		window_break(meter);
+		meter_break(meter);
 	return true;
 }
 
@@ -488,8 +251,43 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
 		return;
 	window_cut(meter, work, now_ns,
-		   pacer_is_busy(meter, work, now_ns) || (meter_is_mixed(meter, now_ns) &&
+		   meter_is_busy(meter, work, now_ns) || (meter_is_mixed(meter, now_ns) &&
 							  !tally_is_idle(&meter->tally, now_ns)));
+}
+
+/* -- the region ------------------------------------------------------------------------------- */
+
+void pace_attach(struct region *region, const struct pace_quota *quotas, enum pace_rule rule,
+		 const struct pace_driver *driver)
+{
+	if (gate_is_at(region))
+		return;
+	if (region->slot < 0 || !region->writable) {
+		pace_open();
+		return;
+	}
+	pace_driver = driver;
+	trace_begin(region);
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		window_reset(cores_meter_at(device));
+		cores_meter_at(device)->fenced = true; /* until it turns out otherwise */
+		late_reset(cores_meter_at(device));
+	}
+	members_attach(region);
+	cores_attach(region, quotas, rule);
+	gate_attach(region);
+}
+
+void pace_forget(void)
+{
+	gate_forget();
+	cores_forget();
+	trace_forget();
+	spans_forget();
+	costs_forget();
+	lease_forget();
+	waits_forget();
+	members_forget();
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */
@@ -505,22 +303,22 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
 	lease_return();
-	meter = pacer_meter(work->device);
+	meter = cores_meter(work->device);
 	if (!meter)
 		return 0;
-	pct = pacer_limit(meter);
-	note_limit(meter, pct != 0);
+	pct = cores_limit(meter);
+	cores_note_limit(meter, pct != 0);
 	if (member_is(meter, work->device)) {
 		ret_pass->meter = meter;
 		ret_pass->gang = true;
-		begin_work(meter, clock_steady_ns());
+		utilisation_begin(meter, clock_steady_ns());
 		return member_enter(meter, work);
 	}
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
 	now_ns = clock_steady_ns();
-	begin_work(meter, now_ns);
+	utilisation_begin(meter, now_ns);
 	error = late_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
@@ -559,7 +357,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		return;
 	if (pass->gang) {
 		member_leave(work, submitted);
-		pacer_show(meter, clock_steady_ns());
+		utilisation_show(meter, clock_steady_ns());
 		return;
 	}
 	if (!submitted) {
@@ -571,7 +369,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	}
 	now_ns = clock_steady_ns(); /* the driver's call may have been long */
 	if (unknown) {
-		window_break(meter);
+		meter_break(meter);
 		cost_ns = charge_ns = sample ? 0 : SAMPLE_BLIND_NS;
 	} else {
 		charge_ns = window_trim(meter, cost_ns);
@@ -587,20 +385,20 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	SUB(meter->entered, 1);
 	end_turn(meter, pass);
 	late_let_go(meter, pass, now_ns);
-	note_stream(meter, work, now_ns);
+	meter_note_stream(meter, work, now_ns);
 	waits_submitted(meter, work);
 	window_close(meter, work, now_ns);
 	if (!meter_is_blind(meter, now_ns) || bucket_is_open(meter->bucket))
 		window_open(meter, work, now_ns, pass->idle);
-	pacer_show(meter, now_ns);
+	utilisation_show(meter, now_ns);
 	if (!unknown)
 		lease_take(meter, work, pass->at_ns, now_ns);
 }
 
 void pace_end_context(const void *context)
 {
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		window_end_context(&meters[device], context);
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		window_end_context(cores_meter_at(device), context);
 	spans_end_context(context, settle);
 	members_end_context(context);
 }

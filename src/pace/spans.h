@@ -95,4 +95,4 @@ bool spans_any(void);
 void spans_end_context(const void *context, span_done_fn *done);
 void spans_forget(void); /* in a forked child */
 
-extern const struct pace_driver *pace_driver; /* pacer.c: written when the process attaches */
+extern const struct pace_driver *pace_driver; /* meter.c: written when the process attaches */

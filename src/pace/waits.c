@@ -8,9 +8,10 @@
 #include "waits.h"
 
 #include "clock.h"
+#include "cores.h"
 #include "lease.h"
 #include "member.h"
-#include "pacer.h"
+#include "utilisation.h"
 #include "window.h"
 
 #define WAITS_NS      (250 * NS_PER_US) /* in the mean */
@@ -104,7 +105,7 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 		lock_release(&ending);
 		return NOTHING;
 	}
-	busy = pacer_is_busy(meter, &last.work, now_ns) ||
+	busy = meter_is_busy(meter, &last.work, now_ns) ||
 	       (meter_is_mixed(meter, now_ns) && !tally_is_idle(&meter->tally, now_ns));
 	ended = busy && window_split(meter, &last.work, now_ns);
 	lock_release(&ending);
@@ -123,7 +124,7 @@ void pace_will_wait(const void *current, bool of_all)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (!pacer_has_region())
+	if (!cores_region())
 		return;
 	members_will_wait();
 	if (!meter)
@@ -162,7 +163,7 @@ void pace_waited(void)
 	uint64_t now_ns;
 
 	pace_left = PACE_ANEW;
-	if (pacer_has_region())
+	if (cores_region())
 		members_waited();
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
@@ -170,7 +171,7 @@ void pace_waited(void)
 	if (meter_since(now_ns, last.began_ns) >= AT_ONCE_NS)
 		last.over_ns = now_ns;
 	if (is_drained(last.meter, now_ns))
-		pacer_rest(last.meter, now_ns);
+		utilisation_rest(last.meter, now_ns);
 }
 
 void pace_found_busy(void)
@@ -210,7 +211,7 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (bytes < COPY_BYTES || !pace_is_last(copy) || !pacer_has_region())
+	if (bytes < COPY_BYTES || !pace_is_last(copy) || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
 	if (!may_end(meter, copy->context, now_ns))

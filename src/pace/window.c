@@ -365,11 +365,6 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 	lock_release(&window->lock);
 }
 
-void window_break(struct meter *meter)
-{
-	ADD(meter->breaks, 1);
-}
-
 /*
  * By what the last windows found, together: the proportion of each would be too high on the whole,
  * where what lies between two events is a matter of chance. None counts for much more than others,

@@ -19,8 +19,6 @@ bool window_split(struct meter *meter, const struct pace_work *work, uint64_t no
 /* Ends it with what is in it, if it is of that stream: before a wait for the bucket, or where the
  * stream has come to its end. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
-/* What is open tells nothing: a launch of unknown cost, a pause, costs that turn out wrong. */
-void window_break(struct meter *meter);
 /* It is over, and took so long: sets right what was charged, by what it returns. */
 int64_t window_settle(const struct span *span, uint64_t took_ns);
 void window_end_context(struct meter *meter, const void *context);

@@ -1,0 +1,53 @@
+#include "meter.h"
+
+#include "clock.h"
+
+const struct pace_driver *pace_driver;
+
+static PACE_OF_THREAD char own; /* its address names the thread */
+
+const void *meter_stream(const struct pace_work *work)
+{
+	static const char legacy;
+	uintptr_t stream = (uintptr_t)work->stream;
+
+	if (stream > PACE_LAST_DEFAULT_STREAM)
+		return work->stream;
+	return stream == PACE_PER_THREAD_STREAM || (!stream && work->per_thread) ? &own : &legacy;
+}
+
+bool meter_is_own(const struct meter *meter)
+{
+	return LOAD(meter->thread) == &own;
+}
+
+void meter_note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	const void *stream = meter_stream(work), *last = LOAD(meter->stream);
+	const void *last_context = LOAD(meter->context), *last_thread = LOAD(meter->thread);
+
+	if (last_thread != &own) {
+		STORE(meter->thread, &own);
+		if (last_thread)
+			STORE(meter->threads_at_ns, now_ns);
+	}
+	if (last_context != work->context) {
+		STORE(meter->context, work->context);
+		if (last_context)
+			STORE(meter->contexts_at_ns, now_ns);
+	}
+	if (last == stream)
+		return;
+	STORE(meter->stream, stream);
+	if (last)
+		STORE(meter->mixed_at_ns, now_ns);
+}
+
+bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	bool busy = pace_driver->is_busy(work);
+
+	if (busy && tally_is_idle(&meter->tally, now_ns))
+		tally_is_busy_after_all(&meter->tally, now_ns);
+	return busy;
+}

@@ -1,0 +1,21 @@
+/*
+ * Inside pace/: device_util, a process's part of a device's time.
+ *
+ * HAMi's monitor reads the figure from the file, and nothing runs in this process while it sleeps.
+ * So the figure is 0 whenever the process has waited for all that it launched, and comes back with
+ * the next launch. While the process is at work, the figure is its part of the device's time since
+ * it was at work for a second: so the mean of what a monitor reads is the process's part of all the
+ * time, whatever pauses it makes.
+ */
+#pragma once
+
+#include "meter.h"
+
+/* A launch comes. Times are clock_steady_ns(), here as below. */
+void utilisation_begin(struct meter *meter, uint64_t now_ns);
+
+/* The process has waited for all that it launched: the figure is 0 until it launches again. */
+void utilisation_rest(struct meter *meter, uint64_t now_ns);
+
+/* Behind a launch: once in a second of work, the figure is made anew. */
+void utilisation_show(struct meter *meter, uint64_t now_ns);
