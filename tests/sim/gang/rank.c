@@ -121,11 +121,15 @@ static void capture(struct rank *rank)
 void rank_open(struct rank *rank, const struct job *job, struct common *common, unsigned number)
 {
 	CUmodule module;
+	int devices;
 
 	*rank = (struct rank){
 		.job = job, .common = common, .number = number, .random = number * 7919 + 1};
 	CHECK_CUDA(cuInit(0));
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&rank->context, (CUdevice)number));
+	CHECK_CUDA(cuDeviceGetCount(&devices));
+	CHECK(devices > 0);
+	/* A process may see its own device only. */
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&rank->context, (CUdevice)number % devices));
 	use(rank);
 	CHECK_CUDA(cuModuleLoadData(&module, ptx));
 	CHECK_CUDA(cuModuleGetFunction(&rank->spin, module, "spin_ns"));

@@ -370,17 +370,25 @@ static uint64_t done_by_others(void)
 	return done;
 }
 
-/* Half a second later the others must stand still, spinning. */
+/* Whether they do no step for a while. */
+static bool others_stand_still(void)
+{
+	uint64_t before = done_by_others();
+
+	sleep_ns(300000000);
+	return done_by_others() == before;
+}
+
+/* The others must come to a stop, spinning, with steps left to do. */
 static void kill_last(void)
 {
-	uint64_t before;
+	unsigned attempts = 0;
 
 	sleep_ns(kill_ms * 1000000);
 	kill(pids[job.ranks - 1], SIGKILL);
-	sleep_ns(500000000);
-	before = done_by_others();
-	sleep_ns(300000000);
-	CHECK(before > 0 && done_by_others() == before);
+	while (!others_stand_still())
+		CHECK(++attempts < 20);
+	CHECK(PEEK(common->end) == UINT64_MAX);
 	for (unsigned i = 0; i + 1 < job.ranks; i++)
 		CHECK(waitpid(pids[i], NULL, WNOHANG) == 0);
 	watch_end();
@@ -403,10 +411,15 @@ int main(int argc, char **argv)
 {
 	options_read(argc, argv);
 	common_open();
-	if (only >= 0) {
+	if (only > 0) {
 		one_rank((unsigned)only);
-		if (!only)
-			report();
+		return 0;
+	}
+	if (only == 0) {
+		watch_begin(job.ranks);
+		one_rank(0);
+		report();
+		watch_end();
 		return 0;
 	}
 	processes_begin();

@@ -2,7 +2,7 @@
 # ranks.sh CORES [OPTION...]: `ranks` with these options, bare and in a slice of CORES percent, by
 # turns; prints both rates, how they compare, and how busy each GPU was. Needs a build, whose
 # directory is BUILD. TIMES: how often, default 1. GPUS: the simulated machine's. PROGRAM: `stalls`
-# instead.
+# instead. OWN: each of so many ranks in a slice of its own, which has its GPU only.
 set -u
 cores=${1:?usage: ranks.sh CORES [OPTION...]}
 shift
@@ -19,9 +19,24 @@ rate_of() {
     sed -n 's/.*rate \([0-9.]*\).*/\1/p' "$1"
 }
 
+# limited_own TURN OPTION...: what the first rank prints.
+limited_own() {
+    turn=$1
+    shift
+    for rank in $(seq 0 $((OWN - 1))); do
+        "$build/vgpu" run --name "gang$turn-$rank" --gpus "$rank" --cores "$cores" -- \
+            "$program" --ranks "$OWN" --job "$root/job$turn" --rank "$rank" "$@" &
+    done
+    wait
+}
+
 for turn in $(seq "${TIMES:-1}"); do
-    "$program" "$@" >"$root/bare" || exit 1
-    "$build/vgpu" run --name "gang$turn" --cores "$cores" -- "$program" "$@" >"$root/limited" || exit 1
+    "$program" ${OWN:+--ranks "$OWN"} "$@" >"$root/bare" || exit 1
+    if [ "${OWN:-}" ]; then
+        limited_own "$turn" "$@" >"$root/limited"
+    else
+        "$build/vgpu" run --name "gang$turn" --cores "$cores" -- "$program" "$@" >"$root/limited" || exit 1
+    fi
     bare=$(rate_of "$root/bare") limited=$(rate_of "$root/limited")
     echo "bare    $bare a second, busy $(sed -n 's/^busy //p' "$root/bare")"
     echo "limited $limited a second, busy $(sed -n 's/^busy //p' "$root/limited")"
