@@ -160,12 +160,12 @@ struct vgpu_region_member {
 #define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */
 
 struct vgpu_region_gang {
-	uint64_t used_ns; /* for how long any member had work in flight, in all */
-	uint64_t counted; /* until when used_ns is known; 0: never */
-	uint64_t shut_at; /* since when the gang is shut; 0: it is open */
-	uint64_t spare_time;
-	uint32_t members; /* entries below it have been used: a high-water mark */
-	uint32_t spare_word;
+	uint64_t used_ns;    /* for how long any member had work in flight, in all */
+	uint64_t counted;    /* until when used_ns is known; 0: never */
+	uint64_t shut_at;    /* since when the gang is shut; 0: it is open */
+	uint64_t closing_ns; /* how long it takes from shut_at until no member has work in flight */
+	uint32_t members;    /* entries below it have been used: a high-water mark */
+	uint32_t cut;        /* 1: while it is shut, no member had work in flight at once */
 	uint64_t spare[11];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX];
 };

@@ -11,6 +11,12 @@
  * for twice as long. */
 #define GANG_SHUT_NS ((int64_t)-20000000)
 
+/* A gang that takes long to close runs and pauses for longer: its debt is so many times the time
+ * that it takes to close, but not more than so many ns. Half: closings cost more of the job's time.
+ * Twice: a job pauses for longer. */
+#define GANG_CLOSING_TIMES 8
+#define GANG_SHUT_MOST_NS  ((int64_t)-80000000)
+
 /* ns of debt that a gang can have at most. A rank that begins late, or waits for another machine,
  * keeps its peers spinning for seconds: the job goes on soon after all the same. Half: kernels of
  * more than 0.5 s at a quota of 50 get more than it. Twice: a job pauses for longer behind them. */

@@ -325,6 +325,26 @@ static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now
 		count_throttled(gang, shut_for_ns);
 }
 
+/* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */
+static int64_t shut_level_ns(const struct gang *gang)
+{
+	int64_t level_ns = -(int64_t)LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
+
+	return level_ns > GANG_SHUT_NS        ? GANG_SHUT_NS
+	       : level_ns < GANG_SHUT_MOST_NS ? GANG_SHUT_MOST_NS
+					      : level_ns;
+}
+
+/* The first member that sees the cut notes for how long the gang closed. */
+static void note_cut(const struct gang *gang, uint64_t closing_ns)
+{
+	uint64_t mean_ns = LOAD(gang->words->closing_ns), not_yet = 0;
+
+	if (!SWAP(gang->words->cut, not_yet, 1))
+		return;
+	STORE(gang->words->closing_ns, mean_ns - mean_ns / 4 + closing_ns / 4);
+}
+
 /* The gang is shut, or closing. others: another member has work in flight. */
 static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 			 const struct gang_sight *sight, bool others, uint64_t now_ns)
@@ -339,6 +359,7 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 			trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
 		return wait_ns;
 	}
+	note_cut(gang, (uint64_t)shut_for_ns);
 	wait_ns = recovery_ns(gang, now_ns);
 	if (wait_ns) {
 		trace_write(TRACE_GANG_CUT, device_of(seat), shut_for_ns, (int64_t)wait_ns);
@@ -357,10 +378,12 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 	bool others;
 
 	if (!shut_at_ns) {
-		if (sight->level_ns > GANG_SHUT_NS)
+		if (sight->level_ns > shut_level_ns(gang))
 			return 0;
-		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns))
+		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns)) {
+			STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(seat), sight->level_ns, 0);
+		}
 		shut_at_ns = LOAD(gang->words->shut_at);
 	}
 	others = any_in_flight(gang, seat->member, now_ns, &progress);
