@@ -60,6 +60,7 @@ typedef unsigned int CUmulticastGranularity_flags;
 typedef unsigned int CUarray_format;
 typedef unsigned int CUgraphMem_attribute;
 typedef unsigned int CUgraphNodeType;
+typedef unsigned int CUgraphExecUpdateResult;
 typedef unsigned int CUstreamCaptureMode;
 typedef unsigned int CUstreamCaptureStatus;
 typedef unsigned int CUlibraryOption;
@@ -260,10 +261,19 @@ typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 } CUDA_GRAPH_INSTANTIATE_PARAMS;
 
 typedef struct CUgraphExecUpdateResultInfo_st {
-	unsigned int result;
+	CUgraphExecUpdateResult result;
 	CUgraphNode errorNode;
 	CUgraphNode errorFromNode;
 } CUgraphExecUpdateResultInfo;
+
+typedef struct CUDA_KERNEL_NODE_PARAMS_st {
+	CUfunction func;
+	unsigned int gridDimX, gridDimY, gridDimZ;
+	unsigned int blockDimX, blockDimY, blockDimZ;
+	unsigned int sharedMemBytes;
+	void **kernelParams;
+	void **extra;
+} CUDA_KERNEL_NODE_PARAMS_v1;
 
 typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
 	CUfunction func;

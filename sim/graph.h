@@ -108,6 +108,8 @@ bool exec_valid(CUgraphExec exec);
 CUresult exec_upload_locked(CUgraphExec exec, CUstream stream);
 CUresult exec_launch_locked(CUgraphExec exec, CUstream stream);
 CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
+/* The node of the exec's own that was made of that one, of its graph, is of the same kind. */
+CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work);
 /* The graph is destroyed, and whatever was made of it goes on. */
 void exec_orphan_locked(CUgraphExec exec);
 /* The exec's own copy of its graph. */

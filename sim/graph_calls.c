@@ -130,6 +130,14 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return result;
 }
 
+static CUresult node_work(const CUDA_KERNEL_NODE_PARAMS *params, struct graph_work *ret_work)
+{
+	const unsigned shape[] = {params->gridDimX,  params->gridDimY,  params->gridDimZ,
+				  params->blockDimX, params->blockDimY, params->blockDimZ};
+
+	return kernel_work(params->func, shape, params->kernelParams, params->extra, ret_work);
+}
+
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 				 const CUgraphNode *dependencies, size_t numDependencies,
 				 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
@@ -140,11 +148,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 
 	if (result)
 		return result;
-	const unsigned shape[] = {nodeParams->gridDimX,  nodeParams->gridDimY,
-				  nodeParams->gridDimZ,  nodeParams->blockDimX,
-				  nodeParams->blockDimY, nodeParams->blockDimZ};
-	result = kernel_work(nodeParams->func, shape, nodeParams->kernelParams, nodeParams->extra,
-			     &work);
+	result = node_work(nodeParams, &work);
 	if (!result)
 		result = node_add_locked(hGraph, dependencies, numDependencies, work.type, &node);
 	if (!result) {
@@ -426,20 +430,86 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-			      CUgraphExecUpdateResultInfo *resultInfo)
+static CUresult update(const char *function, CUgraphExec exec, CUgraph graph,
+		       CUgraphExecUpdateResultInfo *ret_info)
 {
-	CUgraphExecUpdateResultInfo info;
-	CUresult result = enter_graph_locked(__func__, hGraph, hGraphExec);
+	CUresult result = enter_graph_locked(function, graph, exec);
 
 	if (result)
 		return result;
-	result = exec_valid(hGraphExec) ? exec_update_locked(hGraphExec, hGraph, &info)
-					: CUDA_ERROR_INVALID_VALUE;
-	if (resultInfo && exec_valid(hGraphExec))
-		*resultInfo = info;
+	result = exec_valid(exec) ? exec_update_locked(exec, graph, ret_info)
+				  : CUDA_ERROR_INVALID_VALUE;
 	graphs_unlock();
 	return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+			   CUgraphExecUpdateResult *updateResult_out)
+{
+	CUgraphExecUpdateResultInfo info = {0};
+	CUresult result = update(__func__, hGraphExec, hGraph, &info);
+
+	if (hErrorNode_out)
+		*hErrorNode_out = info.errorNode;
+	if (updateResult_out)
+		*updateResult_out = info.result;
+	return result;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+			      CUgraphExecUpdateResultInfo *resultInfo)
+{
+	CUgraphExecUpdateResultInfo info = {0};
+	CUresult result = update(__func__, hGraphExec, hGraph, &info);
+
+	if (resultInfo && exec_valid(hGraphExec))
+		*resultInfo = info;
+	return result;
+}
+
+static CUresult set_params(const char *function, CUgraphExec exec, CUgraphNode node,
+			   const CUDA_KERNEL_NODE_PARAMS *params)
+{
+	struct graph_work work;
+	CUresult result = enter(function);
+
+	if (result)
+		return result;
+	if (!exec_valid(exec) || !node || node->kind != OBJECT_NODE || !params)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = node_work(params, &work);
+	if (result)
+		return result;
+	graphs_lock();
+	result = exec_set_work_locked(exec, node, &work);
+	graphs_unlock();
+	return result;
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	const CUDA_KERNEL_NODE_PARAMS_v1 *p = nodeParams;
+	const CUDA_KERNEL_NODE_PARAMS params = {
+		.func = p ? p->func : NULL,
+		.gridDimX = p ? p->gridDimX : 0,
+		.gridDimY = p ? p->gridDimY : 0,
+		.gridDimZ = p ? p->gridDimZ : 0,
+		.blockDimX = p ? p->blockDimX : 0,
+		.blockDimY = p ? p->blockDimY : 0,
+		.blockDimZ = p ? p->blockDimZ : 0,
+		.sharedMemBytes = p ? p->sharedMemBytes : 0,
+		.kernelParams = p ? p->kernelParams : NULL,
+		.extra = p ? p->extra : NULL,
+	};
+
+	return set_params(__func__, hGraphExec, hNode, p ? &params : NULL);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	return set_params(__func__, hGraphExec, hNode, nodeParams);
 }
 
 static CUresult enter_device(const char *function, CUdevice device, const void *out)

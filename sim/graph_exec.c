@@ -255,3 +255,16 @@ CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRe
 	exec->collects = collects_locked(exec->body);
 	return CUDA_SUCCESS;
 }
+
+CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work)
+{
+	CUgraphNode own = exec->body->first;
+
+	while (own && own->index != node->index)
+		own = own->next;
+	if (!own || own->work.type != work->type)
+		return CUDA_ERROR_INVALID_VALUE;
+	own->work = *work;
+	exec->duration_ns = duration_locked(exec->body);
+	return CUDA_SUCCESS;
+}

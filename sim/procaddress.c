@@ -73,6 +73,7 @@ static const struct introduction {
 	{"cuGetProcAddress", 11030},
 	{"cuGetProcAddress_v2", 12000},
 	{"cuGraphAddKernelNode_v2", 12000},
+	{"cuGraphExecKernelNodeSetParams_v2", 12000},
 	{"cuGraphExecUpdate_v2", 12000},
 	{"cuGraphInstantiate_v2", 11000},
 	{"cuIpcOpenMemHandle_v2", 11000},

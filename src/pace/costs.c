@@ -239,6 +239,16 @@ void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t l
 		cost_learn(cost, what, long_ns, false);
 }
 
+void cost_doubt(const struct cost_of *what)
+{
+	struct cost *cost = look_up(key_of(what->function, what->shape), false);
+
+	if (!cost)
+		return;
+	STORE(cost->samples, 0);
+	STORE(cost->sample_at_ns, 0);
+}
+
 void cost_forget(const struct cost_of *what)
 {
 	uint64_t key = key_of(what->function, what->shape);

@@ -78,7 +78,12 @@ static inline bool cost_waits(const struct cost *cost)
 	return cost && __atomic_load_n(&cost->waits, __ATOMIC_RELAXED);
 }
 
-/* It is another thing now: an executable graph that was updated. */
+/* It may take another time from now on, as an executable graph that was updated does: what it cost
+ * is a guess, as new as one can be, and the next sample replaces it. An entry that is not there is
+ * not made. */
+void cost_doubt(const struct cost_of *what);
+
+/* It is gone, and its name may be another's: an executable graph that is destroyed. */
 void cost_forget(const struct cost_of *what);
 
 /* In a forked child. */

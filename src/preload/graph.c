@@ -420,6 +420,51 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 	return made(result, hGraph, phGraphExec);
 }
 
+/* -- updating ---------------------------------------------------------------------------------- */
+
+/* Its launches may take another time from now on. */
+static CUresult updated(CUresult result, CUgraphExec exec)
+{
+	const struct cost_of what = launch_of_graph(exec);
+
+	if (result == CUDA_SUCCESS)
+		cost_doubt(&what);
+	return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+			   CUgraphExecUpdateResult *updateResult_out)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
+		       hGraphExec);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+			      CUgraphExecUpdateResultInfo *resultInfo)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo), hGraphExec);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams),
+		       hGraphExec);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams),
+		       hGraphExec);
+}
+
+/* -- ending ------------------------------------------------------------------------------------ */
+
 /* Its handle may be another's at once, so it is forgotten first; and known again if the driver
  * keeps it. */
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)

@@ -197,6 +197,28 @@ static void test_forget(void **state)
 	costs_forget();
 }
 
+/* What was updated costs what it did until it is measured: then that alone. */
+static void test_doubt(void **state)
+{
+	struct cost_of what = {.function = 1}, never = {.function = 2};
+	struct cost *cost = cost_find(&what);
+
+	(void)state;
+	for (unsigned i = 0; i < COST_RING; i++)
+		cost_learn(cost, &what, MS, false);
+	assert_false(cost_is_new(cost));
+	cost_doubt(&never);
+	cost_doubt(&what);
+	assert_true(known(what) == MS);
+	assert_true(cost_is_new(cost));
+	cost_learn(cost, &what, 10 * MS, false);
+	assert_true(known(what) == 10 * MS);
+	cost_doubt(&what);
+	cost_learn(cost, &what, MS, true);
+	assert_true(known(what) == MS);
+	assert_true(known(never) == COST_UNKNOWN);
+}
+
 static long refuse_memory(long number)
 {
 	return number == SYS_mmap ? -ENOMEM : 0;
@@ -294,7 +316,7 @@ int main(void)
 		TEST(test_waits),      TEST(test_mean),     TEST(test_lean_low),
 		TEST(test_lean_short), TEST(test_extremes), TEST(test_full),
 		TEST(test_hot),        TEST(test_forget),   TEST(test_no_memory),
-		TEST(test_at_once),
+		TEST(test_at_once),    TEST(test_doubt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

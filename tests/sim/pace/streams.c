@@ -128,28 +128,85 @@ static uint64_t step_replay(void *arg)
 	return replay->ns;
 }
 
+static void update(const struct replay *replay)
+{
+	CUgraphExecUpdateResultInfo info;
+
+	CHECK_CUDA(cuGraphExecUpdate_v2(replay->exec, graph_of(replay->ns), &info), CUDA_SUCCESS);
+}
+
 /* An update makes another graph of it, ten times as long, and back. */
 static void graphs(void)
 {
 	struct replay replay = {.ns = MS};
-	CUgraphExecUpdateResultInfo info;
+	CUgraphExecUpdateResult result = 1;
+	CUgraphNode node = NULL;
 
 	pace_start("50");
 	CHECK_CUDA(cuGraphInstantiateWithFlags(&replay.exec, graph_of(MS), 0), CUDA_SUCCESS);
 	check_share("graph", step_replay, &replay, 50);
 	replay.ns = 10 * MS;
-	CHECK_CUDA(cuGraphExecUpdate_v2(replay.exec, graph_of(replay.ns), &info), CUDA_SUCCESS);
+	update(&replay);
 	check_share("graph, updated", step_replay, &replay, 50);
 	replay.ns = MS;
-	CHECK_CUDA(cuGraphExecUpdate_v2(replay.exec, graph_of(replay.ns), &info), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphExecUpdate(replay.exec, graph_of(replay.ns), &node, &result),
+		   CUDA_SUCCESS);
+	CHECK(!node && !result);
 	check_share("graph, updated again", step_replay, &replay, 50);
+	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
+}
+
+/* Gives a kernel of it another length, by the older function or the newer. */
+static void set_node(CUgraphExec exec, CUgraphNode node, uint64_t ns, bool older)
+{
+	void *parameters[] = {&ns};
+	const CUDA_KERNEL_NODE_PARAMS_v1 old = {.func = spin,
+						.gridDimX = 1,
+						.gridDimY = 1,
+						.gridDimZ = 1,
+						.blockDimX = 1,
+						.blockDimY = 1,
+						.blockDimZ = 1,
+						.kernelParams = parameters};
+	const CUDA_KERNEL_NODE_PARAMS new = {.func = spin,
+					     .gridDimX = 1,
+					     .gridDimY = 1,
+					     .gridDimZ = 1,
+					     .blockDimX = 1,
+					     .blockDimY = 1,
+					     .blockDimZ = 1,
+					     .kernelParams = parameters};
+
+	if (older)
+		CHECK_CUDA(cuGraphExecKernelNodeSetParams(exec, node, &old), CUDA_SUCCESS);
+	else
+		CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, node, &new), CUDA_SUCCESS);
+}
+
+static void graph_nodes(void)
+{
+	struct replay replay = {.ns = MS};
+	CUgraph made;
+	CUgraphNode nodes[NODES];
+	size_t count = NODES;
+
+	pace_start("50");
+	made = graph_of(MS);
+	CHECK_CUDA(cuGraphGetNodes(made, nodes, &count), CUDA_SUCCESS);
+	CHECK(count == NODES);
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&replay.exec, made, 0), CUDA_SUCCESS);
+	check_share("graph", step_replay, &replay, 50);
+	replay.ns = 10 * MS;
+	for (unsigned i = 0; i < NODES; i++)
+		set_node(replay.exec, nodes[i], replay.ns / NODES, i % 2);
+	check_share("graph, nodes set", step_replay, &replay, 50);
 	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {SCENE(two), SCENE(four), SCENE(per_thread),
-					      SCENE(graphs)};
+					      SCENE(graphs), SCENE(graph_nodes)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }

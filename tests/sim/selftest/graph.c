@@ -333,6 +333,29 @@ static void test_nodes(void)
 	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
+/* An exec of that graph, of one kernel, gets another one. */
+static void test_set(CUgraphExec exec, CUgraph graph)
+{
+	uint64_t ns = 40 * MS, begin;
+	void *first[] = {&ns};
+	CUDA_KERNEL_NODE_PARAMS_v1 kernel = {spin, 1, 1, 1, 1, 1, 1, 0, first, NULL};
+	CUgraphExecUpdateResult result = 1;
+	CUgraphNode node;
+	size_t count = 1;
+
+	CHECK_EQ(cuGraphGetNodes(graph, &node, &count), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphExecKernelNodeSetParams(exec, node, &kernel), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphExecKernelNodeSetParams(exec, NULL, &kernel), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphExecKernelNodeSetParams(NULL, node, &kernel), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(cuGraphExecKernelNodeSetParams_v2(exec, node, NULL), CUDA_ERROR_INVALID_VALUE);
+	begin = selftest_now_ns();
+	launch(exec, stream);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK(selftest_now_ns() - begin >= 40 * MS);
+	CHECK_EQ(cuGraphExecUpdate(exec, graph, &node, &result), CUDA_SUCCESS);
+	CHECK(!node && !result);
+}
+
 /* A launch takes as long as the kernels, those of children included; an update changes that. */
 static void test_time(void)
 {
@@ -368,6 +391,7 @@ static void test_time(void)
 	launch(again, stream);
 	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
 	CHECK(selftest_now_ns() - begin >= 90 * MS);
+	test_set(again, inner);
 	destroy(exec);
 	destroy(again);
 	CHECK_EQ(cuGraphDestroy(inner), CUDA_SUCCESS);
