@@ -158,7 +158,8 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 	}
 	if (!at_once && !is_mark_due(it, work, now_ns))
 		return;
-	lock_acquire(&it->lock);
+	if (!lock_try(&it->lock))
+		return; /* the next launch is marked, or the next look marks */
 	STORE(it->context, work->context);
 	it->device = work->device;
 	if (!mark_all(it, now_ns))
@@ -171,7 +172,8 @@ void in_flight_mark(struct in_flight *it, uint64_t now_ns)
 {
 	if (!LOAD(it->is_busy) || LOAD(it->marked) == LOAD(it->launches))
 		return;
-	lock_acquire(&it->lock);
+	if (!lock_try(&it->lock))
+		return;
 	mark_all(it, now_ns);
 	lock_release(&it->lock);
 }
@@ -212,7 +214,8 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 	*ret_ended_ns = 0;
 	if (!LOAD(it->is_busy))
 		return false;
-	lock_acquire(&it->lock);
+	if (!lock_try(&it->lock))
+		return true;
 	if (!it->is_busy) {
 		busy = false;
 	} else if (!any_pending(it)) {

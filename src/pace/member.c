@@ -263,16 +263,29 @@ void member_leave(const struct pace_work *work, bool submitted)
 				    clock_steady_ns());
 }
 
+/* Whether the process has a member, and the region is there. */
+static bool any_member(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (is_member(device))
+			return cores_region() != NULL;
+	return false;
+}
+
 void members_will_wait(void)
 {
-	for (int device = 0; device < VGPU_DEVICES_MAX && joined; device++)
+	if (!any_member())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_member(device))
 			in_flight_mark(&members[device].in_flight, clock_steady_ns());
 }
 
 void members_waited(void)
 {
-	for (int device = 0; device < VGPU_DEVICES_MAX && joined; device++) {
+	if (!any_member())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter = cores_meter(device);
 		uint64_t now_ns;
 

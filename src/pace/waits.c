@@ -124,10 +124,8 @@ void pace_will_wait(const void *current, bool of_all)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (!cores_region())
-		return;
 	members_will_wait();
-	if (!meter)
+	if (!meter || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
 	if (last.since == WAITS_NONE) {
@@ -163,8 +161,7 @@ void pace_waited(void)
 	uint64_t now_ns;
 
 	pace_left = PACE_ANEW;
-	if (cores_region())
-		members_waited();
+	members_waited();
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
 	now_ns = clock_steady_ns();
