@@ -125,6 +125,8 @@ struct vgpu_region_bucket {
 	uint64_t spare;      /* zero */
 };
 
+#define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */
+
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
@@ -134,7 +136,7 @@ struct vgpu_region_device {
 				*/
 	uint64_t throttled;    /* how often the bucket was shut */
 	uint64_t held;         /* launches that waited for the bucket */
-	uint64_t spare;        /* zero */
+	uint64_t burst_ns;     /* ns: the most credit that the bucket holds; 0: as vgpu has it */
 	struct vgpu_region_bucket bucket;
 };
 

@@ -35,6 +35,7 @@ struct region_setup {
 		char uuid[VGPU_UUID_LEN];
 		uint64_t memory_bytes; /* 0: no limit */
 		unsigned cores_pct;    /* 0: no limit */
+		uint64_t burst_ns;     /* 0: as vgpu has it */
 	} device[VGPU_DEVICES_MAX];
 	int priority; /* 0 high, 1 low */
 };

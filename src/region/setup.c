@@ -107,7 +107,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].throttled_ns, 0);
 	REGION_PUBLISH(file->own.device[device].throttled, 0);
 	REGION_PUBLISH(file->own.device[device].held, 0);
-	REGION_PUBLISH(file->own.device[device].spare, 0);
+	REGION_PUBLISH(file->own.device[device].burst_ns, setup->device[i].burst_ns);
 	clear_bucket(&file->own.device[device].bucket);
 }
 

@@ -66,6 +66,47 @@ static void test_cap(void **state)
 	assert_int_equal(bucket_level(bucket), BUCKET_FULL_NS + 5 * MS);
 }
 
+/* What the device's burst_ns says; a second at most. */
+static void test_burst(void **state)
+{
+	static const int64_t bursts[] = {1, 2 * MS, 300 * MS, 1000 * MS};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bursts) / sizeof(*bursts); i++) {
+		begin();
+		device.burst_ns = (uint64_t)bursts[i];
+		bucket_refill(bucket, 50, START + 10 * NS_PER_S);
+		assert_int_equal(bucket_level(bucket), bursts[i]);
+		device.burst_ns = 0; /* the default: what is more stays */
+		bucket_refill(bucket, 50, START + 20 * NS_PER_S);
+		assert_int_equal(bucket_level(bucket),
+				 bursts[i] > BUCKET_FULL_NS ? bursts[i] : BUCKET_FULL_NS);
+	}
+	begin();
+	device.burst_ns = UINT64_MAX;
+	bucket_refill(bucket, 50, START + 10 * NS_PER_S);
+	assert_int_equal(bucket_level(bucket), 1000 * MS);
+}
+
+/* With no credit but the smallest: it is shut and opens as ever. */
+static void test_no_burst(void **state)
+{
+	uint64_t now_ns = START, open_ns = 0;
+
+	(void)state;
+	begin();
+	device.burst_ns = 1;
+	for (unsigned i = 0; i < 10000; i++, now_ns += NS_PER_MS / 10) {
+		bucket_refill(bucket, 50, now_ns);
+		if (bucket_is_open(bucket)) {
+			bucket_charge(bucket, NS_PER_MS / 10, now_ns);
+			open_ns += NS_PER_MS / 10;
+		}
+		assert_true(bucket_level(bucket) <= 1);
+	}
+	assert_in_range(open_ns, 495 * NS_PER_MS, 505 * NS_PER_MS);
+}
+
 /* Never forgiven, and paid at the rate. */
 static void test_debt(void **state)
 {
@@ -283,6 +324,8 @@ int main(void)
 		cmocka_unit_test(test_first_refill_is_none),
 		cmocka_unit_test(test_rate),
 		cmocka_unit_test(test_cap),
+		cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_no_burst),
 		cmocka_unit_test(test_debt),
 		cmocka_unit_test(test_hysteresis),
 		cmocka_unit_test(test_wait),
