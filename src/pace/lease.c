@@ -9,6 +9,7 @@
 
 #define LEASE_PART     16 /* of what may be charged until the bucket is shut; and no more than */
 #define LEASE_NS       (128 * NS_PER_US) /* for each LEASE_AFTER launches of the thread */
+#define LEASE_MOST_NS  (500 * NS_PER_US) /* of one: what is not charged if the thread ends */
 #define LEASE_LAUNCHES 16
 #define LEASE_GAP_NS   (32 * NS_PER_US) /* from one to the next, at most */
 #define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
@@ -59,6 +60,8 @@ static uint64_t part_ns(const struct meter *meter)
 	uint64_t most_ns = LEASE_NS * (launches / LEASE_AFTER),
 		 part_ns = (uint64_t)bucket_room(meter->bucket) / LEASE_PART;
 
+	if (most_ns > LEASE_MOST_NS)
+		most_ns = LEASE_MOST_NS;
 	return part_ns < most_ns ? part_ns : most_ns;
 }
 

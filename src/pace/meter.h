@@ -79,6 +79,12 @@ struct meter {
 #define METER_LEISURE  8
 #define METER_DOUBT_NS ((uint64_t)100000)
 
+/* ns of credit above which measuring is relaxed (meter_leisure). Half: programs that are about to
+ * wait for the bucket are measured less closely. Twice, or five times: no difference to the random
+ * programs of tests/unit/pace_programs.c, and programs that want most of their quota are measured
+ * closely more often, which costs them time on the host. */
+#define METER_CREDIT_NS ((int64_t)2000000)
+
 /* How long ago that was. A thread may have read the clock before another did, and come after it; if
  * it was longer before, the clock was set back, and nobody knows. */
 static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
@@ -142,16 +148,16 @@ static inline void meter_break(struct meter *meter)
 }
 
 /*
- * Where the bucket is more than half full, nobody is about to wait for it, and how soon it is known
- * what things took matters little: windows, and leases by launches, are so many times longer,
- * samples so many times as far apart, and the driver is asked so many times more seldom whether the
- * device is idle and what is over. Programs that feed the device with all of a processor's time
- * would pay for it with their own. Not where waits are longer than costs can explain (waits.c): the
- * bucket may be full because they are wrong.
+ * Where the bucket has more than METER_CREDIT_NS, nobody is about to wait for it, and how soon it
+ * is known what things took matters little: windows, and leases by launches, are so many times
+ * longer, samples so many times as far apart, and the driver is asked so many times more seldom
+ * whether the device is idle and what is over. Programs that feed the device with all of a
+ * processor's time would pay for it with their own. Not where waits are longer than costs can
+ * explain (waits.c): the bucket may be full because they are wrong.
  */
 static inline unsigned meter_leisure(const struct meter *meter)
 {
-	return bucket_level(meter->bucket) > BUCKET_FULL_NS / 2 &&
+	return bucket_level(meter->bucket) > METER_CREDIT_NS &&
 			       LOAD(meter->doubt_ns) < METER_DOUBT_NS
 		       ? METER_LEISURE
 		       : 1;

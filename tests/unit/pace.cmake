@@ -3,6 +3,7 @@ find_package(Threads REQUIRED)
 
 # Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
 set(pace_in_virtual_time
+  bursts
   gaps
   late
   lease

@@ -251,7 +251,7 @@ static void test_throttled(void **state)
 	assert_int_equal(device.throttled, 1);
 	assert_int_equal(device.throttled_ns, 20 * NS_PER_MS); /* 10 ms of work, at a half */
 	assert_int_equal(bucket->shut_at, 0);
-	bucket_charge(bucket, 20 * NS_PER_MS, START + HOUR);
+	bucket_charge(bucket, (uint64_t)BUCKET_FULL_NS + 20 * NS_PER_MS, START + HOUR);
 	assert_false(bucket_is_open(bucket));
 	assert_int_equal(device.throttled, 2);
 	assert_int_equal(device.throttled_ns, 20 * NS_PER_MS);

@@ -1,9 +1,10 @@
 /* Under a compute quota fills and copies within the device are charged what they take. */
 #include "copy.h"
 
-#define QUOTA_PCT 20
-#define MB_S      1000 /* so fast is the GPU: more than a millisecond for a MiB */
-#define WORK_NS   (MIB * 1000 / MB_S)
+#define QUOTA_PCT   20
+#define MEASURED_MS 1000 /* of which what the bucket holds is a small part */
+#define MB_S        1000 /* so fast is the GPU: more than a millisecond for a MiB */
+#define WORK_NS     (MIB * 1000 / MB_S)
 
 static const struct vgpu_region_bucket *bucket;
 
@@ -77,7 +78,7 @@ static void keeps_to_quota(CUresult (*work)(void))
 
 	share_of(work, 100); /* learns */
 	for (unsigned tries = 0; tries < 5 && (share < 15 || share > 26); tries++)
-		share = share_of(work, 400);
+		share = share_of(work, MEASURED_MS);
 	CHECK_AT_MOST(15, share);
 	CHECK_AT_MOST(share, 26);
 }
@@ -122,7 +123,7 @@ static void sizes(void)
 	for (unsigned tries = 0; tries < 5 && (share < 15 || share > 26); tries++) {
 		began_ms = now_ms();
 		bytes = 0;
-		for (uint64_t i = 0; (ms = now_ms() - began_ms) < 500; i++) {
+		for (uint64_t i = 0; (ms = now_ms() - began_ms) < MEASURED_MS; i++) {
 			uint64_t size = 96 * KIB + i * 7919 % 900 * KIB;
 
 			CHECK_CUDA(cuMemsetD8Async(here, 1, size, stream), CUDA_SUCCESS);

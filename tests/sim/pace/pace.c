@@ -23,6 +23,8 @@ void pace_start(const char *cores)
 	env_set("CUDA_DEVICE_SM_LIMIT", cores);
 	launch_start("40g");
 	pace_map();
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		POKE(file->own.device[device].burst_ns, PACE_BURST_NS);
 }
 
 struct vgpu_region_bucket *bucket_of(unsigned gpu)

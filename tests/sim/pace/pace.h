@@ -12,12 +12,17 @@
 
 #define ATTEMPTS 8
 #define MORE_PCT 3 /* than the quota: what the bucket holds, by the time that is measured */
-#define LESS_PCT 6
-#define STALLED  4 /* a fourth of the quota is too little, twice in a row */
+
+/* What buckets hold here, ns: measurements are of parts of a second, in which the default would be
+ * more than MORE_PCT of the time after a pause that a busy machine makes. */
+#define PACE_BURST_NS ((uint64_t)4000000)
+#define LESS_PCT      6
+#define STALLED       4 /* a fourth of the quota is too little, twice in a row */
 
 extern struct vgpu_region_file *file; /* writable: after pace_start or pace_map */
 
-/* CUDA, a stream, spin_ns, and the slice's region; cores: CUDA_DEVICE_SM_LIMIT. */
+/* CUDA, a stream, spin_ns, buckets of PACE_BURST_NS, and the slice's region; cores:
+ * CUDA_DEVICE_SM_LIMIT. */
 void pace_start(const char *cores);
 void pace_map(void);
 struct vgpu_region_bucket *bucket_of(unsigned gpu);
