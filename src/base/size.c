@@ -168,3 +168,65 @@ char *size_format(uint64_t bytes, char *buf, size_t len)
 		snprintf(buf, len, "%llu.%02u %s", whole, hundredths, names[i]);
 	return buf;
 }
+
+/* -- times ------------------------------------------------------------------------------------- */
+
+static const struct time_unit {
+	const char *name;
+	uint64_t ns;
+} time_units[] = {{"s", 1000000000}, {"ms", 1000000}, {"us", 1000}, {"ns", 1}};
+
+#define TIME_UNITS (sizeof(time_units) / sizeof(time_units[0]))
+
+/* The one that the text is, with blanks behind it at most; NULL: none. */
+static const struct time_unit *find_time_unit(const char *text)
+{
+	for (size_t i = 0; i < TIME_UNITS; i++) {
+		size_t len = strlen(time_units[i].name);
+
+		if (strncmp(text, time_units[i].name, len) == 0 && !*skip_blanks(text + len))
+			return &time_units[i];
+	}
+	return NULL;
+}
+
+int time_parse(const char *text, uint64_t max_ns, uint64_t *ret_ns)
+{
+	const char *p = skip_blanks(text);
+	const struct time_unit *unit;
+	unsigned thousandths;
+	uint64_t whole, ns;
+	bool fraction;
+	int error = parse_digits(&p, SIZE_LIMIT, &whole);
+
+	if (!error)
+		error = parse_fraction(&p, &thousandths, &fraction);
+	if (error)
+		return error;
+	p = skip_blanks(p);
+	unit = find_time_unit(p);
+	if (!unit && (*p || whole || fraction))
+		return -EINVAL;
+	if (unit && whole > max_ns / unit->ns)
+		return -ERANGE;
+	ns = unit ? whole * unit->ns + thousandths * unit->ns / 1000 : 0;
+	if (ns > max_ns)
+		return -ERANGE;
+	if (ns == 0 && (whole || fraction))
+		return -EINVAL;
+	*ret_ns = ns;
+	return 0;
+}
+
+char *time_format(uint64_t ns, char *buf, size_t len)
+{
+	const struct time_unit *unit = time_units;
+
+	while (ns % unit->ns)
+		unit++;
+	if (ns == 0)
+		snprintf(buf, len, "0");
+	else
+		snprintf(buf, len, "%llu%s", (unsigned long long)(ns / unit->ns), unit->name);
+	return buf;
+}

@@ -1,4 +1,4 @@
-/* Sizes as people write them. */
+/* Sizes, shares and times as people write them. */
 #pragma once
 
 #include <stddef.h>
@@ -25,6 +25,16 @@ int number_parse(const char *text, uint64_t max, uint64_t *ret_number);
  * -EINVAL or -ERANGE.
  */
 int percent_parse(const char *text, uint64_t max, uint64_t *ret_pct);
+
+/*
+ * "25ms", "0.5s", "100us", "20000ns": a time from 0 to max_ns, in ns. A fraction is cut to
+ * thousandths of the unit. Only 0 needs no unit, and only a written 0 is 0. Blanks around it are
+ * skipped. 0, -EINVAL or -ERANGE.
+ */
+int time_parse(const char *text, uint64_t max_ns, uint64_t *ret_ns);
+
+/* "0", "25ms", "1500us": exactly, in the largest unit that gives a whole number. Returns buf. */
+char *time_format(uint64_t ns, char *buf, size_t len);
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)

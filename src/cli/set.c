@@ -228,7 +228,7 @@ static void tell_region(struct change *change)
 
 		if (index >= 0)
 			region_set_limits(&change->region, (unsigned)index, device->memory_bytes,
-					  device->cores_pct);
+					  device->cores_pct, device->burst_ns);
 	}
 }
 

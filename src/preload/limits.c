@@ -43,6 +43,7 @@ static void tell(const struct policy *before, const struct policy *now)
 		pace_set_policy(device, now->device[at].cores_pct);
 		quota_follow_policy(device, before->device[was].memory_bytes,
 				    now->device[at].memory_bytes);
+		quota_follow_burst(device, before->device[was].burst_ns, now->device[at].burst_ns);
 	}
 }
 

@@ -68,6 +68,7 @@ static void set_up_device(struct region_setup *setup, const struct slice *slice,
 	setup->device[i].memory_bytes = slice_memory(&limits, 0, 0);
 	setup->device[i].cores_pct =
 		(unsigned)slice_stricter(slice_policy_cores(&limits), limits.env_pct);
+	setup->device[i].burst_ns = slice_policy_burst(&limits);
 	strncpy(setup->device[i].uuid, uuid, VGPU_UUID_LEN - 1);
 	setup->device_count++;
 }
@@ -211,6 +212,14 @@ void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes)
 
 	if (d)
 		region_change_limit(&account_region, d->index, before_bytes, now_bytes);
+}
+
+void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns)
+{
+	const struct account_device *d = account_device(device);
+
+	if (d && before_ns != now_ns)
+		region_change_burst(&account_region, d->index, before_ns, now_ns);
 }
 
 uint64_t quota_used(int device)

@@ -62,6 +62,8 @@ bool quota_has_device(int device);
 uint64_t quota_limit(int device); /* bytes, 0: none; as of now */
 /* The policy's limit of the GPU has changed: where the region's was the policy's, that follows. */
 void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
+/* Likewise the credit that the GPU's bucket holds. */
+void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
 void quota_begin_exit(void);     /* region_begin_exit; nothing where we are not attached */
 void quota_reap(void);           /* empties the slots of the dead: 1 us a slot, 2 of a thousand */

@@ -302,14 +302,24 @@ bool region_change_limit(struct region *region, unsigned device, uint64_t before
 					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+bool region_change_burst(struct region *region, unsigned device, uint64_t before_ns,
+			 uint64_t now_ns)
+{
+	if (device >= VGPU_DEVICES_MAX || !region->writable || region_watch(region) != 0)
+		return false;
+	return __atomic_compare_exchange_n(&region->file->own.device[device].burst_ns, &before_ns,
+					   now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
-		       unsigned cores_pct)
+		       unsigned cores_pct, uint64_t burst_ns)
 {
 	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
 		return;
 	REGION_STORE(region->file->hami.limit[device], memory_bytes);
 	/* 0 is "as the environment says" to some, 100 is none to all. */
 	REGION_STORE(region->file->hami.sm_limit[device], cores_pct ? cores_pct : 100);
+	REGION_STORE(region->file->own.device[device].burst_ns, burst_ns);
 }
 
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)

@@ -219,10 +219,13 @@ uint64_t region_shown(struct region *region, unsigned device);
 uint64_t region_limit(struct region *region, unsigned device, uint64_t *ret_first);
 /* Writes it, if it is before still; whether it was. */
 bool region_change_limit(struct region *region, unsigned device, uint64_t before, uint64_t now);
-/* Writes the device's limits, each by one store: bytes and percent, 0 for none. The region must be
- * writable. */
+/* Writes how much credit its bucket holds (burst_ns), likewise. */
+bool region_change_burst(struct region *region, unsigned device, uint64_t before_ns,
+			 uint64_t now_ns);
+/* Writes the device's limits, each by one store: bytes and percent, 0 for none; and how much credit
+ * its bucket holds, 0 for the default. The region must be writable. */
 void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
-		       unsigned cores_pct);
+		       unsigned cores_pct, uint64_t burst_ns);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 

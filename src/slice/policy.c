@@ -86,6 +86,35 @@ static int set_cores(const struct entry *entry, const char *value, const struct 
 	return 0;
 }
 
+bool policy_burst_parse(const char *text, uint64_t *ret_burst_ns)
+{
+	uint64_t ns;
+
+	if (time_parse(text, VGPU_BURST_MAX_NS, &ns))
+		return false;
+	*ret_burst_ns = ns ? ns : POLICY_NO_BURST;
+	return true;
+}
+
+char *policy_burst_name(uint64_t burst_ns, char *buf, size_t len)
+{
+	if (burst_ns)
+		return time_format(burst_ns == POLICY_NO_BURST ? 0 : burst_ns, buf, len);
+	snprintf(buf, len, "default");
+	return buf;
+}
+
+static int set_burst(const struct entry *entry, const char *value, const struct place *place,
+		     struct fault *fault)
+{
+	if (policy_burst_parse(value, &entry->policy->device[entry->device].burst_ns))
+		return 0;
+	return bad_value(place, value,
+			 "is no time that a slice may save: write 0 to 1s, such as 25ms, or leave "
+			 "the line out",
+			 fault);
+}
+
 static int set_region(const struct entry *entry, const char *value, const struct place *place,
 		      struct fault *fault)
 {
@@ -149,11 +178,9 @@ static int set_gang(const struct entry *entry, const char *value, const struct p
 }
 
 static const struct key keys[] = {
-	{"memory", true, set_memory},
-	{"cores", true, set_cores},
-	{"region", false, set_region},
-	{"name", false, set_name},
-	{"oversubscribe", false, set_oversubscribe},
+	{"memory", true, set_memory}, {"cores", true, set_cores},
+	{"burst", true, set_burst},   {"region", false, set_region},
+	{"name", false, set_name},    {"oversubscribe", false, set_oversubscribe},
 	{"gang", false, set_gang},
 };
 
@@ -205,7 +232,8 @@ static int set_key(struct entry *entry, const char *name, const char *value,
 	}
 	return fault_set(fault, -EINVAL, "%s, line %u: \"%s\" means nothing here: write %s",
 			 place->file, place->line, slice_quote(name, quoted),
-			 of_device ? "memory or cores" : "region, name, oversubscribe or gang");
+			 of_device ? "memory, cores or burst"
+				   : "region, name, oversubscribe or gang");
 }
 
 static int parse_line(struct entry *entry, char *line, const struct place *place,
@@ -427,7 +455,7 @@ static void print_size(uint64_t bytes, char *buf, size_t len)
 static int write_device(const char *dir, const struct policy *policy, unsigned device,
 			struct fault *fault)
 {
-	char text[128], size[32];
+	char text[128], size[32], burst[32];
 	int len = 0;
 
 	text[0] = '\0';
@@ -436,8 +464,11 @@ static int write_device(const char *dir, const struct policy *policy, unsigned d
 		len = snprintf(text, sizeof(text), "memory = %s\n", size);
 	}
 	if (policy->device[device].cores_pct)
-		snprintf(text + len, sizeof(text) - (size_t)len, "cores = %u\n",
-			 policy->device[device].cores_pct);
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "cores = %u\n",
+				policy->device[device].cores_pct);
+	if (policy->device[device].burst_ns)
+		snprintf(text + len, sizeof(text) - (size_t)len, "burst = %s\n",
+			 policy_burst_name(policy->device[device].burst_ns, burst, sizeof(burst)));
 	return write_file(dir, policy->device[device].uuid, text, fault);
 }
 

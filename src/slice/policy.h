@@ -4,13 +4,12 @@
  *
  *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; without it, no memory limit
  *            cores = 30         percent of the GPU's time, 1 to 100; without it, no compute limit
- *   slice:   region = /path     where the slice's region lies
- *            name = NAME        for people
- *            oversubscribe = yes   what does not fit on the card may lie in the host's memory; yes
- *                                  or no, or true or false; no without it
- *            gang = yes         whether a compute limit throttles all GPUs and processes of the
- *                               slice as one: yes or no; without it, those whose kernels can wait
- *                               for each other are found. Names are reserved for gangs of several
+ *            burst = 25ms       how much unused GPU time the slice may save under its compute
+ * limit, and use at once: 0 to 1s; without it, as vgpu has it slice:   region = /path     where the
+ * slice's region lies name = NAME        for people oversubscribe = yes   what does not fit on the
+ * card may lie in the host's memory; yes or no, or true or false; no without it gang = yes whether
+ * a compute limit throttles all GPUs and processes of the slice as one: yes or no; without it,
+ * those whose kernels can wait for each other are found. Names are reserved for gangs of several
  *                               slices, and an error
  *
  * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
@@ -28,7 +27,10 @@ struct policy_device {
 	char uuid[VGPU_UUID_LEN];
 	uint64_t memory_bytes; /* 0: no limit */
 	unsigned cores_pct;    /* 0: no limit */
+	uint64_t burst_ns;     /* 0: as vgpu has it; POLICY_NO_BURST: none. As in the region */
 };
+
+#define POLICY_NO_BURST ((uint64_t)1) /* ns */
 
 /* What a policy says of gangs. */
 enum policy_gang {
@@ -61,6 +63,11 @@ int policy_write(const char *dir, const struct policy *policy, struct fault *fau
 const char *policy_gang_name(enum policy_gang gang);
 /* What the word yes or no says. False: it is another word. */
 bool policy_gang_parse(const char *word, enum policy_gang *ret_gang);
+
+/* burst_ns of a time, as a policy has it; false: it is no time, or too long. */
+bool policy_burst_parse(const char *text, uint64_t *ret_burst_ns);
+/* The time for it, or "default". Returns buf. */
+char *policy_burst_name(uint64_t burst_ns, char *buf, size_t len);
 
 /* The device's index, or -1. */
 int policy_find(const struct policy *policy, const char *uuid);

@@ -39,6 +39,8 @@ static void narrow(struct policy *policy, const struct policy *other)
 								   other->device[j].memory_bytes);
 		policy->device[kept].cores_pct = (unsigned)slice_stricter(
 			policy->device[i].cores_pct, other->device[j].cores_pct);
+		policy->device[kept].burst_ns =
+			slice_stricter(policy->device[i].burst_ns, other->device[j].burst_ns);
 		kept++;
 	}
 	policy->device_count = kept;
@@ -350,6 +352,11 @@ unsigned slice_policy_cores(const struct slice_limits *limits)
 	return pct >= 100 ? 0 : pct;
 }
 
+uint64_t slice_policy_burst(const struct slice_limits *limits)
+{
+	return limits->policy ? __atomic_load_n(&limits->policy->burst_ns, __ATOMIC_RELAXED) : 0;
+}
+
 uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region)
 {
 	uint64_t env = limits->env_bytes, policy = 0;
@@ -371,6 +378,8 @@ void slice_renew(struct slice *slice, const struct policy *policy)
 		__atomic_store_n(&slice->policy.device[i].memory_bytes,
 				 policy->device[at].memory_bytes, __ATOMIC_RELAXED);
 		__atomic_store_n(&slice->policy.device[i].cores_pct, policy->device[at].cores_pct,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&slice->policy.device[i].burst_ns, policy->device[at].burst_ns,
 				 __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&slice->policy.gang, policy->gang, __ATOMIC_RELAXED);

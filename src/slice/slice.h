@@ -97,6 +97,8 @@ bool slice_limits(const struct slice *slice, const char *uuid, int index,
 
 /* The policy's percent of now. */
 unsigned slice_policy_cores(const struct slice_limits *limits);
+/* Likewise its burst_ns; 0: it has none. */
+uint64_t slice_policy_burst(const struct slice_limits *limits);
 
 /*
  * The bytes that the slice may hold of the GPU, 0 for no limit: what the policy says now; what the

@@ -43,6 +43,7 @@ static void check_policy(const struct policy *policy)
 		check(memchr(uuid, '\0', VGPU_UUID_LEN) != NULL && uuid[0] != '\0');
 		check(i == 0 || strcmp(policy->device[i - 1].uuid, uuid) < 0);
 		check(policy->device[i].cores_pct <= 100);
+		check(policy->device[i].burst_ns <= VGPU_BURST_MAX_NS);
 		check(policy->device[i].memory_bytes <= (uint64_t)1 << 63);
 		check(policy_find(policy, uuid) == (int)i);
 	}

@@ -202,11 +202,12 @@ static void test_limits(void **state)
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
 	assert_int_equal(region_limit(&region, 0, &first), GIB);
 	assert_int_equal(first, GIB);
-	region_set_limits(&region, 0, 3 * GIB, 70);
+	region_set_limits(&region, 0, 3 * GIB, 70, 5);
 	assert_int_equal(region_limit(&region, 0, &first), 3 * GIB);
 	assert_int_equal(first, GIB);
 	assert_int_equal(region.file->hami.sm_limit[0], 70);
-	region_set_limits(&region, 0, 0, 0);
+	assert_int_equal(region.file->own.device[0].burst_ns, 5);
+	region_set_limits(&region, 0, 0, 0, 0);
 	assert_int_equal(region_limit(&region, 0, &first), 0);
 	assert_int_equal(region.file->hami.sm_limit[0], 100);
 	assert_true(region_change_limit(&region, 0, 0, 2 * GIB));
@@ -214,7 +215,12 @@ static void test_limits(void **state)
 	assert_int_equal(region_limit(&region, 0, &first), 2 * GIB);
 	assert_int_equal(region_limit(&region, VGPU_DEVICES_MAX, &first), 0);
 	assert_false(region_change_limit(&region, VGPU_DEVICES_MAX, 0, 1));
-	region_set_limits(&region, VGPU_DEVICES_MAX, 1, 1);
+	assert_int_equal(region.file->own.device[0].burst_ns, 0);
+	assert_true(region_change_burst(&region, 0, 0, 7));
+	assert_false(region_change_burst(&region, 0, 0, 8));
+	assert_int_equal(region.file->own.device[0].burst_ns, 7);
+	assert_false(region_change_burst(&region, VGPU_DEVICES_MAX, 0, 1));
+	region_set_limits(&region, VGPU_DEVICES_MAX, 1, 1, 1);
 	region_close(&region);
 }
 

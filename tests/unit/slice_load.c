@@ -301,6 +301,28 @@ static void test_gang(void **state)
 	refuses(-EINVAL, "write yes or no");
 }
 
+/* The shorter one. */
+static void test_burst(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "burst = 25ms");
+	write_text("policy/" UUID_B, "");
+	loads();
+	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
+	assert_int_equal(slice.policy.device[1].burst_ns, 0);
+	make_dir("run");
+	write_text("run/" UUID_A, "burst = 30ms");
+	write_text("run/" UUID_B, "burst = 30ms");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
+	assert_int_equal(slice.policy.device[1].burst_ns, 30000000);
+	write_text("run/" UUID_A, "burst = 0");
+	loads();
+	assert_int_equal(slice.policy.device[0].burst_ns, POLICY_NO_BURST);
+}
+
 static void test_nothing_in_common(void **state)
 {
 	(void)state;
@@ -422,6 +444,7 @@ int main(void)
 		TEST(test_both_policies),
 		TEST(test_oversubscribe),
 		TEST(test_gang),
+		TEST(test_burst),
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),

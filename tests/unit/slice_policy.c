@@ -77,6 +77,43 @@ static void test_cores(void **state)
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
 }
 
+static uint64_t burst_of(const char *text)
+{
+	return parse(UUID_A, text).device[0].burst_ns;
+}
+
+static void test_burst(void **state)
+{
+	(void)state;
+	assert_int_equal(burst_of("cores = 30"), 0);
+	assert_int_equal(burst_of("burst = 25ms"), 25000000);
+	assert_int_equal(burst_of("burst = 25 ms # for requests"), 25000000);
+	assert_int_equal(burst_of("burst = 1s"), 1000000000);
+	assert_int_equal(burst_of("burst = 0.05s"), 50000000);
+	assert_int_equal(burst_of("burst = 1500us"), 1500000);
+	assert_int_equal(burst_of("burst = 2.5ms"), 2500000);
+	assert_int_equal(burst_of("burst = 12345ns"), 12345);
+	assert_int_equal(burst_of("burst = 1000ms"), 1000000000);
+	assert_int_equal(burst_of("burst = 0"), POLICY_NO_BURST);
+	assert_int_equal(burst_of("burst = 0.0s"), POLICY_NO_BURST);
+	assert_int_equal(burst_of("burst = 0 ms"), POLICY_NO_BURST);
+	refuses(UUID_A, "burst = 25", "\"25\" is no time that a slice may save: write 0 to 1s");
+	refuses(UUID_A, "burst = 1.001s", "write 0 to 1s");
+	refuses(UUID_A, "burst = 1001ms", "write 0 to 1s");
+	refuses(UUID_A, "burst = 99999999999999999999s", "write 0 to 1s");
+	refuses(UUID_A, "burst = 10000000000s", "write 0 to 1s");
+	refuses(UUID_A, "burst = 0.0001ns", "write 0 to 1s");
+	refuses(UUID_A, "burst = -1ms", "write 0 to 1s");
+	refuses(UUID_A, "burst = 1m", "write 0 to 1s");
+	refuses(UUID_A, "burst = 1ms s", "write 0 to 1s");
+	refuses(UUID_A, "burst = .5s", "write 0 to 1s");
+	refuses(UUID_A, "burst = 1.s", "write 0 to 1s");
+	refuses(UUID_A, "burst = ms", "write 0 to 1s");
+	refuses(UUID_A, "burst = default", "or leave the line out");
+	refuses(UUID_A, "burst =", "write 0 to 1s");
+	refuses("slice", "burst = 25ms", "\"burst\" means nothing here");
+}
+
 static void test_no_limits(void **state)
 {
 	(void)state;
@@ -150,14 +187,14 @@ static void test_gang(void **state)
 	refuses("slice", "gang = Yes", "write yes or no");
 	refuses("slice", "gang =", "write yes or no");
 	refuses("slice", "gang = yes\ngang = no", "is there a second time");
-	refuses(UUID_A, "gang = yes", "means nothing here: write memory or cores");
+	refuses(UUID_A, "gang = yes", "means nothing here: write memory, cores or burst");
 }
 
 static void test_bad_lines(void **state)
 {
 	(void)state;
 	refuses(UUID_A, "memory 8G", "\"memory 8G\" has no \"=\"");
-	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory or cores");
+	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory, cores or burst");
 	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
 	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
 	refuses("slice", "memory = 8G", "write region, name, oversubscribe or gang");
@@ -381,9 +418,12 @@ static struct policy example(void)
 	strcpy(policy.device[1].uuid, "GPU-1");
 	policy.device[1].memory_bytes = 8192 * MIB + 4 * MIB;
 	policy.device[1].cores_pct = 30;
+	policy.device[1].burst_ns = 25000000;
 	strcpy(policy.device[2].uuid, "GPU-2");
 	policy.device[2].memory_bytes = 12345677;
+	policy.device[2].burst_ns = 12345678;
 	strcpy(policy.device[3].uuid, "GPU-3");
+	policy.device[3].burst_ns = POLICY_NO_BURST;
 	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
 	strcpy(policy.name, "example");
 	policy.oversubscribe = true;
@@ -475,13 +515,17 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),          TEST(test_cores),        TEST(test_no_limits),
-		TEST(test_slice_file),     TEST(test_bad_values),   TEST(test_bad_lines),
-		TEST(test_oversubscribe),  TEST(test_gang),         TEST(test_long_region),
-		TEST(test_file_names),     TEST(test_many_devices), TEST(test_read),
-		TEST(test_read_links),     TEST(test_read_missing), TEST(test_read_refused),
-		TEST(test_read_long_file), TEST(test_read_fifo),    TEST(test_read_faults),
-		TEST(test_write),          TEST(test_write_faults), TEST(test_write_unreadable),
+		TEST(test_sizes),          TEST(test_cores),
+		TEST(test_burst),          TEST(test_no_limits),
+		TEST(test_slice_file),     TEST(test_bad_values),
+		TEST(test_bad_lines),      TEST(test_oversubscribe),
+		TEST(test_gang),           TEST(test_long_region),
+		TEST(test_file_names),     TEST(test_many_devices),
+		TEST(test_read),           TEST(test_read_links),
+		TEST(test_read_missing),   TEST(test_read_refused),
+		TEST(test_read_long_file), TEST(test_read_fifo),
+		TEST(test_read_faults),    TEST(test_write),
+		TEST(test_write_faults),   TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
