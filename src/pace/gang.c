@@ -5,7 +5,6 @@
 #include "trace.h"
 #include "words.h"
 
-#define COUNT_MOST_NS (2 * NS_PER_S) /* more than that is a clock that was set forward */
 #define BACK_NS                                                                           \
 	(20 * NS_PER_MS) /* less than that is a thread that read the clock before another \
 			  */
@@ -143,7 +142,8 @@ static void charge(const struct gang *gang)
 	}
 }
 
-void gang_count(const struct gang *gang, uint64_t now_ns)
+/* Charges nothing yet. */
+static void count(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
 	uint32_t progress;
@@ -153,8 +153,13 @@ void gang_count(const struct gang *gang, uint64_t now_ns)
 	if (!SWAP(gang->words->counted, then_ns, now_ns))
 		return; /* another thread counts that time */
 	took_ns = since(now_ns, then_ns);
-	if (then_ns && took_ns < COUNT_MOST_NS && any_in_flight(gang, NULL, now_ns, &progress))
+	if (then_ns && any_in_flight(gang, NULL, now_ns, &progress))
 		ADD(gang->words->used_ns, took_ns);
+}
+
+void gang_count(const struct gang *gang, uint64_t now_ns)
+{
+	count(gang, now_ns);
 	charge(gang);
 }
 
@@ -190,23 +195,21 @@ static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
 }
 
 /* The time from the end until now was counted as the member's, by any process that asked meanwhile:
- * what of it no member used is taken back. */
+ * what of it no member used is taken back. Both are charged at once: a charge that ends at the most
+ * debt, and is taken back in full, would be credit. */
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
-	uint64_t back_ns;
 
 	STORE(member->seen, now_ns);
 	if (!LOAD(member->in_flight))
 		return;
-	gang_count(gang, now_ns);
+	count(gang, now_ns);
 	STORE(member->ended, ended_ns);
 	STORE(member->in_flight, 0);
 	ADD(member->progress, 1);
-	back_ns = idle_ns(gang, now_ns);
-	if (back_ns < COUNT_MOST_NS)
-		SUB(gang->words->used_ns, back_ns);
+	SUB(gang->words->used_ns, idle_ns(gang, now_ns));
 	charge(gang);
 }
 

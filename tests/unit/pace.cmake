@@ -9,6 +9,7 @@ set(pace_in_virtual_time
   lease
   lease_programs
   member
+  member_odd
   pacer
   pacer_odd
   programs

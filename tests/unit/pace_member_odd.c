@@ -1,0 +1,88 @@
+/* Odd programs whose two devices are a gang: none gets out of its quota, or loses by it. */
+#include "pace_fake.h"
+
+static struct vgpu_region_gang *words;
+
+/* One process with a device each of the gang, at that quota. */
+static void begin(void **state, unsigned pct)
+{
+	joined(state, pct);
+	pace_set_gang(PACE_GANG_FOUND);
+	words = &region.file->own.gang;
+	pace_join_gang(0);
+	pace_join_gang(1);
+}
+
+static void launch_on(int device, uint64_t ns)
+{
+	struct kernel kernel = {.function = 7 + (unsigned)device, .ns = ns, .device = device};
+
+	assert_int_equal(launch(&kernel), 0);
+}
+
+static void wait_for_both(void)
+{
+	for (int device = 0; device < DEVICES; device++) {
+		pace_will_wait(&context_a, true);
+		wait_until(fake.done_ns[device]);
+	}
+}
+
+/* For which part of so long the first device is busy, in percent, if there is enough to do. */
+static double busy_for(uint64_t for_ns)
+{
+	uint64_t began_ns = time_ns, busy_ns = fake.busy_ns[0];
+
+	while (time_ns - began_ns < for_ns) {
+		launch_on(0, 1 * MS);
+		launch_on(1, 1 * MS);
+	}
+	return 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
+}
+
+/* A host that pauses for long, and does not wait before: the time of which nobody knew that the
+ * device was idle is taken back, and is no credit. */
+static void test_pauses_are_no_credit(void **state)
+{
+	static const uint64_t pauses_ms[] = {900, 1500, 2050, 5000};
+
+	for (unsigned i = 0; i < sizeof(pauses_ms) / sizeof(*pauses_ms); i++) {
+		begin(state, 10);
+		for (unsigned k = 0; k < 10; k++) {
+			launch_on(0, 100 * MS);
+			launch_on(1, 100 * MS);
+			pass(pauses_ms[i] * MS);
+		}
+		assert_share("behind pauses", busy_for(5 * NS_PER_S), 10, 1, 1);
+		left();
+	}
+}
+
+/* A kernel that a host waits for is charged, however long nobody looks. */
+static void test_long_waits(void **state)
+{
+	uint64_t began_ns;
+
+	begin(state, 10);
+	began_ns = time_ns;
+	for (unsigned i = 0; i < 5; i++) {
+		launch_on(0, 2500 * MS);
+		launch_on(1, 2500 * MS);
+		wait_for_both();
+	}
+	launch_on(0, 1 * MS);
+	assert_true(fake.busy_ns[0] < (time_ns - began_ns) * 6 / 10);
+	left();
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_pauses_are_no_credit),
+		TEST(test_long_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
