@@ -122,7 +122,9 @@ static bool any_pending(struct in_flight *it)
 
 void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
-	if (LOAD(it->is_busy))
+	/* end_period writes and reads the two words in the other order. */
+	__atomic_add_fetch(&it->entered, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&it->is_busy, __ATOMIC_SEQ_CST))
 		return;
 	lock_acquire(&it->lock);
 	if (!it->is_busy) {
@@ -137,6 +139,11 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		STORE(it->is_busy, true);
 	}
 	lock_release(&it->lock);
+}
+
+void in_flight_left(struct in_flight *it)
+{
+	SUB(it->entered, 1);
 }
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
@@ -206,6 +213,16 @@ static bool is_through(struct in_flight *it, const struct pace_work *work)
 	       !pace_driver->is_busy(work);
 }
 
+/* False where the driver is just being given a launch, which is of the period. */
+static bool end_period(struct in_flight *it)
+{
+	__atomic_store_n(&it->is_busy, false, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&it->entered, __ATOMIC_SEQ_CST))
+		return true;
+	STORE(it->is_busy, true);
+	return false;
+}
+
 bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
 		    uint64_t *ret_ended_ns)
 {
@@ -222,11 +239,11 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 		busy = it->context && !is_through(it, work);
 		if (busy && marks)
 			mark_all(it, now_ns);
-		if (!busy)
+		busy = busy || !end_period(it);
+		if (!busy) {
 			*ret_ended_ns = ended_ns(it, now_ns);
-		STORE(it->is_busy, busy);
-		if (!busy)
 			STORE(it->reached, LOAD(it->launches));
+		}
 	}
 	lock_release(&it->lock);
 	return busy;

@@ -35,6 +35,7 @@ struct in_flight {
 	uint64_t mean_ns;   /* of a launch's time on the device; atomic */
 	uint64_t by_streams_ns; /* when a mark behind all streams was last refused; 0: never; atomic
 				 */
+	uint32_t entered;       /* launches that the driver is being given; atomic */
 	bool is_busy;           /* a period has begun, and was not seen to end; atomic */
 	uint64_t began_ns;      /* the period, */
 	uint64_t before;        /* and how many launches there were before it */
@@ -49,12 +50,15 @@ struct in_flight {
 	struct in_flight_mark mark[IN_FLIGHT_MARKS]; /* modulo their number */
 };
 
-/* Before a launch: begins a period if there is none. */
+/* Before a launch: begins a period if there is none, which does not end before in_flight_left. */
 void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_t now_ns);
 
 /* Behind a launch. at_once: a mark is recorded in any case; else now and then. */
 void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
 			 uint64_t now_ns);
+
+/* Behind in_flight_submitted, or where the driver did not take the launch. */
+void in_flight_left(struct in_flight *it);
 
 /* Before the thread waits for work: records a mark behind what has none. */
 void in_flight_mark(struct in_flight *it, uint64_t now_ns);

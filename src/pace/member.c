@@ -157,6 +157,8 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 	}
 	if (busy) {
 		gang_is_busy(&gang, &member->seat, now_ns);
+		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
+			gang_is_idle(&gang, &member->seat, now_ns, now_ns);
 		show_time(meter, member, now_ns);
 	} else {
 		gang_is_idle(&gang, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
@@ -257,10 +259,13 @@ int member_enter(struct meter *meter, const struct pace_work *work)
 void member_leave(const struct pace_work *work, bool submitted)
 {
 	struct member *member = &members[work->device];
+	uint64_t now_ns = clock_steady_ns();
 
 	if (submitted)
-		in_flight_submitted(&member->in_flight, work, gang_is_shut(&gang),
-				    clock_steady_ns());
+		in_flight_submitted(&member->in_flight, work, gang_is_shut(&gang), now_ns);
+	if (submitted && is_member(work->device)) /* another thread may have seen the last end */
+		gang_is_busy(&gang, &member->seat, now_ns);
+	in_flight_left(&member->in_flight);
 }
 
 /* Whether the process has a member, and the region is there. */

@@ -75,6 +75,48 @@ static void test_long_waits(void **state)
 	left();
 }
 
+/* A thread that looks while another gives the driver a launch does not take the device for idle. */
+static void test_looks_between(void **state)
+{
+	struct fake_stream *stream = &fake.streams[0][0];
+	struct pace_work work = {.context = &context_a,
+				 .stream = stream,
+				 .what = {.function = 9, .shape = 1, .blocks = 1}};
+	struct pace_pass pass_through;
+
+	begin(state, 50);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pace_enter(&pass_through, &work), 0);
+		pace_will_wait(&context_a, true);
+		pace_waited(); /* the other thread */
+		submit(0, stream, 200 * MS);
+		pace_leave(&pass_through, &work, true);
+		assert_int_equal(words->member[0].in_flight, 1);
+		synchronise_stream(0);
+		assert_int_equal(words->member[0].in_flight, 0);
+	}
+	assert_true(words->used_ns > 399 * MS && words->used_ns < 401 * MS);
+	left();
+}
+
+/* A launch that the driver refuses leaves nothing in flight. */
+static void test_refused(void **state)
+{
+	struct pace_work work = {.context = &context_a,
+				 .stream = &fake.streams[0][0],
+				 .what = {.function = 9, .shape = 1, .blocks = 1}};
+	struct pace_pass pass_through;
+
+	begin(state, 50);
+	assert_int_equal(pace_enter(&pass_through, &work), 0);
+	pace_leave(&pass_through, &work, false);
+	pace_will_wait(&context_a, true);
+	pace_waited();
+	assert_int_equal(words->member[0].in_flight, 0);
+	assert_true(words->used_ns < 1 * MS);
+	left();
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 int main(void)
@@ -82,6 +124,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_pauses_are_no_credit),
 		TEST(test_long_waits),
+		TEST(test_looks_between),
+		TEST(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
