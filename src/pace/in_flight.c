@@ -128,15 +128,17 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		return;
 	lock_acquire(&it->lock);
 	if (!it->is_busy) {
+		it->began_ns = now_ns;
+		it->before = LOAD(it->launches);
+		/* Other threads go past the lock from here on: the driver may keep this one until
+		 * they have launched. */
+		STORE(it->is_busy, true);
 		if (it->begin_context != work->context)
 			it->begin = NULL;
 		if (!it->begin)
 			it->begin = pace_driver->event_make(work->context);
 		it->begin_context = work->context;
 		it->begin_is_recorded = it->begin && pace_driver->record(it->begin, work);
-		it->began_ns = now_ns;
-		it->before = LOAD(it->launches);
-		STORE(it->is_busy, true);
 	}
 	lock_release(&it->lock);
 }

@@ -117,15 +117,38 @@ static void test_refused(void **state)
 	left();
 }
 
+static void launch_beside(void)
+{
+	struct kernel kernel = {.function = 8, .ns = 1 * MS, .stream = 1};
+
+	assert_int_equal(launch(&kernel), 0);
+}
+
+/* The driver may keep a thread that records the begin of a period until another has launched: the
+ * queue of its stream is full, and what is in it waits for that launch. Here, the other thread's
+ * launch is made within the driver's call. */
+static void test_kept_at_begin(void **state)
+{
+	begin(state, 50);
+	fake.record_ns = 1 * MS;
+	at_time(time_ns + MS / 2, launch_beside);
+	launch_on(0, 1 * MS);
+	assert_true(then_ns == UINT64_MAX);
+	fake.record_ns = 0;
+	synchronise_stream(0);
+	synchronise_stream(1);
+	assert_int_equal(words->member[0].in_flight, 0);
+	left();
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_pauses_are_no_credit),
-		TEST(test_long_waits),
-		TEST(test_looks_between),
-		TEST(test_refused),
+		TEST(test_pauses_are_no_credit), TEST(test_long_waits),
+		TEST(test_looks_between),        TEST(test_refused),
+		TEST(test_kept_at_begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
