@@ -295,7 +295,7 @@ void pace_forget(void)
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false;
+	bool waited = false, is_gangs;
 	enum waits since;
 	unsigned pct;
 	uint64_t now_ns;
@@ -307,8 +307,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	if (!meter)
 		return 0;
 	pct = cores_limit(meter);
-	cores_note_limit(meter, pct != 0);
-	if (member_is(meter, work->device)) {
+	is_gangs = member_is(meter, work->device);
+	cores_note_limit(meter, pct != 0 && !is_gangs); /* a gang charges by itself */
+	if (is_gangs) {
 		ret_pass->meter = meter;
 		ret_pass->gang = true;
 		utilisation_begin(meter, clock_steady_ns());

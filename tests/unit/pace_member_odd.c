@@ -141,6 +141,27 @@ static void test_kept_at_begin(void **state)
 	left();
 }
 
+/* What the gang has charged is in no window of the time before or behind it. */
+static void test_no_gang_any_more(void **state)
+{
+	struct kernel kernel = {.function = 7, .ns = 300 * NS_PER_US};
+
+	joined(state, 50);
+	pace_set_gang(PACE_GANG_FOUND);
+	words = &region.file->own.gang;
+	pace_join_gang(0);
+	for (unsigned i = 0; i < 3; i++) {
+		pace_set_gang(PACE_GANG_FOUND);
+		assert_share("one member", share_of(&kernel, 1, NS_PER_S), 50, 5, 1);
+		pace_join_gang(1);
+		assert_share("two members", busy_for(5 * NS_PER_S), 50, 2, 2);
+		pace_set_gang(PACE_GANG_NO);
+		assert_share("none", share_of(&kernel, 1, NS_PER_S), 50, 5, 1);
+	}
+	left();
+	pace_set_gang(PACE_GANG_FOUND);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 int main(void)
@@ -148,7 +169,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_pauses_are_no_credit), TEST(test_long_waits),
 		TEST(test_looks_between),        TEST(test_refused),
-		TEST(test_kept_at_begin),
+		TEST(test_kept_at_begin),        TEST(test_no_gang_any_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
