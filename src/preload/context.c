@@ -253,8 +253,9 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 /* -- ending -- */
 
 /* Whether ends of contexts are to be followed. Ends begun with true are finished with end_unlock.
- */
-static bool end_lock(void)
+ * context: the one that most likely ends, or NULL. Other threads ask the driver about the pacer's
+ * events in it, which must not be when they end with it. */
+static bool end_lock(CUcontext context)
 {
 	bool locked;
 
@@ -263,6 +264,8 @@ static bool end_lock(void)
 	if (locked)
 		lock_acquire(&making_lock);
 	pace_end_streams();
+	if (locked && context)
+		pace_end_context(context);
 	return locked;
 }
 
@@ -289,14 +292,14 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(ctx);
 
 	return ended(locked, cuda.cuCtxDestroy(ctx), true, ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(ctx);
 
 	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
 }
@@ -304,7 +307,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 /* The last of several detaches ends it; the driver knows a context that is gone. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(ctx);
 	CUresult result = cuda.cuCtxDetach(ctx);
 	unsigned int version;
 	bool gone = locked && result == CUDA_SUCCESS &&
@@ -321,6 +324,12 @@ static bool primary_is_active(CUdevice device)
 	int active = 0;
 
 	return cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/* The context as it was retained, or NULL. */
+static CUcontext primary_of(CUdevice device)
+{
+	return device >= 0 && device < VGPU_DEVICES_MAX ? making_primary(device) : NULL;
 }
 
 /* A first retain: settles, or undoes it. */
@@ -370,7 +379,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 /* After a release or a reset. */
 static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 {
-	CUcontext context = locked && dev >= 0 && dev < VGPU_DEVICES_MAX ? primary[dev] : NULL;
+	CUcontext context = locked ? primary_of(dev) : NULL;
 	bool gone = result == CUDA_SUCCESS && context && !primary_is_active(dev);
 
 	if (gone)
@@ -380,28 +389,28 @@ static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(NULL); /* there may be others who have retained it */
 
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(NULL); /* there may be others who have retained it */
 
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(primary_of(dev));
 
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset(dev), dev);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-	bool locked = end_lock();
+	bool locked = end_lock(primary_of(dev));
 
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset_v2(dev), dev);
 }
