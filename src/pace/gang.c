@@ -388,6 +388,8 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 			trace_write(TRACE_GANG_SHUT, device_of(seat), sight->level_ns, 0);
 		}
 		shut_at_ns = LOAD(gang->words->shut_at);
+		if (!shut_at_ns)
+			return 0; /* another member has opened it again */
 	}
 	others = any_in_flight(gang, seat->member, now_ns, &progress);
 	if (LOAD(seat->closing) != shut_at_ns)
