@@ -10,6 +10,7 @@
 #include "utilisation.h"
 
 #define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
+#define FULL_NS    (1 * NS_PER_S)   /* how often a gang is asked that had no entry left */
 #define SPIN_NS    (2 * NS_PER_MS)  /* of closing, in which a waiting launch asks without a sleep */
 #define SPIN_TIMES 50               /* empty loops between two questions */
 
@@ -29,6 +30,7 @@ static struct region *joined;
 static struct gang gang;
 static unsigned living;       /* members of the gang, as counted at: */
 static uint64_t living_at_ns; /* atomic, both */
+static uint64_t full_ns;      /* when the gang had no entry left last; 0: never; atomic */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -63,7 +65,7 @@ void members_forget(void)
 	joined = NULL;
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		members[device] = (struct member){.looked_ns = 0};
-	living_at_ns = 0;
+	living_at_ns = full_ns = 0;
 	lock_init(&joining);
 }
 
@@ -86,13 +88,29 @@ static void take_seat(const struct meter *meter, int device)
 
 	lock_acquire(&joining);
 	if (is_wanted(device) && !seat->is_taken) {
-		gang_join(&gang, seat, owner_of(joined, (unsigned)joined->slot), index);
+		if (gang_join(&gang, seat, owner_of(joined, (unsigned)joined->slot), index))
+			trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(&gang), 0);
+		else
+			STORE(full_ns, clock_steady_ns());
 		STORE(living_at_ns, 0);
-		trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(&gang), 0);
 	} else if (!is_wanted(device) && seat->is_taken) {
 		gang_leave(seat);
 	}
 	lock_release(&joining);
+}
+
+/* To ask a gang that is full takes a system call for each member. */
+static bool is_full(void)
+{
+	uint64_t then_ns = LOAD(full_ns);
+
+	return then_ns && meter_since(clock_steady_ns(), then_ns) < FULL_NS;
+}
+
+static void keep_seat(const struct meter *meter, int device)
+{
+	if (is_wanted(device) != is_member(device) && !is_full())
+		take_seat(meter, device);
 }
 
 void pace_set_gang(enum pace_gang new_rule)
@@ -107,8 +125,8 @@ void pace_join_gang(int device)
 	if (device < 0 || device >= VGPU_DEVICES_MAX)
 		return;
 	__atomic_fetch_or(&wanted, 1u << device, __ATOMIC_RELAXED);
-	if (meter && !is_member(device) && cores_region())
-		take_seat(meter, device);
+	if (meter && cores_region())
+		keep_seat(meter, device);
 }
 
 static unsigned count_living(uint64_t now_ns)
@@ -126,8 +144,7 @@ bool member_is(struct meter *meter, int device)
 {
 	if (!joined)
 		return false;
-	if (is_wanted(device) != is_member(device))
-		take_seat(meter, device);
+	keep_seat(meter, device);
 	return is_member(device) && count_living(clock_steady_ns()) > 1;
 }
 

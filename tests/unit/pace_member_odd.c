@@ -162,14 +162,50 @@ static void test_no_gang_any_more(void **state)
 	pace_set_gang(PACE_GANG_FOUND);
 }
 
+/* A gang that has no entry left is not asked with each launch: what is asked for shows in
+ * gang_charged, which a member's device has from the gang. */
+static void test_full(void **state)
+{
+	uint64_t *charged;
+	uint32_t owner;
+
+	begin(state, 50);
+	owner = words->member[0].owner;
+	left();
+	joined(state, 50);
+	words = &region.file->own.gang;
+	charged = &region.file->own.device[0].gang_charged;
+	words->members = VGPU_GANG_MEMBERS_MAX;
+	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
+		words->member[i].owner = owner;
+		words->member[i].device = 1;
+	}
+	words->used_ns = 1;
+	launch_on(0, 1 * MS);
+	assert_int_equal(*charged, 1);
+	words->used_ns = 2;
+	launch_on(0, 1 * MS);
+	assert_int_equal(*charged, 1);
+	pass(NS_PER_S);
+	words->member[5].owner = 0;
+	launch_on(0, 1 * MS);
+	assert_int_equal(words->member[5].owner, owner);
+	assert_int_equal(words->member[5].device, 0);
+	left();
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_pauses_are_no_credit), TEST(test_long_waits),
-		TEST(test_looks_between),        TEST(test_refused),
-		TEST(test_kept_at_begin),        TEST(test_no_gang_any_more),
+		TEST(test_pauses_are_no_credit),
+		TEST(test_long_waits),
+		TEST(test_looks_between),
+		TEST(test_refused),
+		TEST(test_kept_at_begin),
+		TEST(test_no_gang_any_more),
+		TEST(test_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
