@@ -123,7 +123,16 @@ static bool any_in_flight(const struct gang *gang, const struct vgpu_region_memb
 	return any;
 }
 
-static void charge(const struct gang *gang)
+/* The most debt that the device may have after the charge. A host that waited for its device for
+ * long has not refilled the bucket meanwhile: what is due to it comes on top. */
+static int64_t least_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
+{
+	unsigned pct = gang->quota ? gang->quota(device) : 0;
+
+	return GANG_DEBT_NS - (pct ? bucket_due_ns(&gang->devices[device].bucket, pct, now_ns) : 0);
+}
+
+static void charge(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t used_ns = LOAD(gang->words->used_ns);
 
@@ -138,7 +147,8 @@ static void charge(const struct gang *gang)
 		if (used_ns != before_ns &&
 		    SWAP(gang->devices[device].gang_charged, before_ns, used_ns))
 			bucket_charge_used(&gang->devices[device].bucket,
-					   (int64_t)(used_ns - before_ns), GANG_DEBT_NS);
+					   (int64_t)(used_ns - before_ns),
+					   least_ns(gang, device, now_ns));
 	}
 }
 
@@ -160,7 +170,7 @@ static void count(const struct gang *gang, uint64_t now_ns)
 void gang_count(const struct gang *gang, uint64_t now_ns)
 {
 	count(gang, now_ns);
-	charge(gang);
+	charge(gang, now_ns);
 }
 
 void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
@@ -210,7 +220,7 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 	STORE(member->in_flight, 0);
 	ADD(member->progress, 1);
 	SUB(gang->words->used_ns, idle_ns(gang, now_ns));
-	charge(gang);
+	charge(gang, now_ns);
 }
 
 /* -- whether a launch may go ------------------------------------------------------------------- */

@@ -38,6 +38,9 @@ struct gang {
 	struct vgpu_region_gang *words;
 	struct vgpu_region_device *devices; /* of the region */
 	bool (*lives)(uint32_t owner);      /* whether that process lives; may cost 1 us */
+	/* The device's quota in percent as far as the process knows it, else 0. NULL: it is always
+	 * 0. */
+	unsigned (*quota)(uint32_t device);
 };
 
 /* What a member alone knows; any thread of the process may write it. */

@@ -50,12 +50,24 @@ static bool lives(uint32_t owner)
 	       owner_of(joined, slot) == owner;
 }
 
+static unsigned quota(uint32_t index)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		const struct meter *meter = cores_meter(device);
+
+		if (meter && meter->quota.index == (int)index)
+			return cores_limit(meter);
+	}
+	return 0;
+}
+
 void members_attach(struct region *region)
 {
 	gang = (struct gang){
 		.words = &region->file->own.gang,
 		.devices = region->file->own.device,
 		.lives = lives,
+		.quota = quota,
 	};
 	joined = region;
 }

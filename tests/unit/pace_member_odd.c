@@ -58,21 +58,36 @@ static void test_pauses_are_no_credit(void **state)
 	}
 }
 
-/* A kernel that a host waits for is charged, however long nobody looks. */
-static void test_long_waits(void **state)
+/* A host that launches one kernel and waits for it. For which part of the time the device is busy,
+ * in percent, between launches. */
+static double busy_with_waits(void **state, unsigned pct, uint64_t kernel_ns)
 {
-	uint64_t began_ns;
+	uint64_t began_ns, busy_ns;
 
-	begin(state, 10);
+	begin(state, pct);
 	began_ns = time_ns;
-	for (unsigned i = 0; i < 5; i++) {
-		launch_on(0, 2500 * MS);
-		launch_on(1, 2500 * MS);
+	for (unsigned i = 0; i < 10; i++) {
+		launch_on(0, kernel_ns);
+		launch_on(1, kernel_ns);
 		wait_for_both();
 	}
+	busy_ns = fake.busy_ns[0];
 	launch_on(0, 1 * MS);
-	assert_true(fake.busy_ns[0] < (time_ns - began_ns) * 6 / 10);
 	left();
+	return 100.0 * (double)busy_ns / (double)(time_ns - began_ns);
+}
+
+/* A kernel that a host waits for is charged, however long nobody looks: in full as long as that is
+ * less than the most debt, and what the bucket gets meanwhile. */
+static void test_long_waits(void **state)
+{
+	assert_share("300 ms", busy_with_waits(state, 10, 300 * MS), 10, 1, 1);
+	assert_share("300 ms", busy_with_waits(state, 50, 300 * MS), 50, 1, 1);
+	assert_share("900 ms", busy_with_waits(state, 50, 900 * MS), 50, 1, 1);
+	assert_share("900 ms", busy_with_waits(state, 80, 900 * MS), 80, 1, 1);
+	assert_share("2 s", busy_with_waits(state, 80, 2000 * MS), 80, 1, 1);
+	assert_true(busy_with_waits(state, 10, 2500 * MS) < 40);
+	assert_true(busy_with_waits(state, 10, 5000 * MS) < 60);
 }
 
 /* A thread that looks while another gives the driver a launch does not take the device for idle. */
