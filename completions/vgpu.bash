@@ -58,11 +58,12 @@ _vgpu() {
         case $before in
         --memory | -m) :; return ;;
         --cores | -c) :; return ;;
+        --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
         --gang) _vgpu_words 'yes no'; return ;;
         --name | -n) _vgpu_slices; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --oversubscribe --gang --name --unlimited --allow-unheld --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --name --unlimited --allow-unheld --help'; return; }
         _vgpu_command
         ;;
     ps | ls)
@@ -83,10 +84,11 @@ _vgpu() {
         case $before in
         --memory | -m) :; return ;;
         --cores | -c) :; return ;;
+        --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
         --gang) _vgpu_words 'yes no'; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --gpus --gang --json --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --gang --json --help'; return; }
         _vgpu_slices
         ;;
     pause)

@@ -1,6 +1,7 @@
 /*
- * Lists of sizes and of shares, as --memory and --cores have them. What can be told without the
- * machine's GPUs is a wrong command line (CLI_USAGE); what depends on them is not (CLI_FAILED).
+ * Lists of sizes, of shares and of times, as --memory, --cores and --burst have them. What can be
+ * told without the machine's GPUs is a wrong command line (CLI_USAGE); what depends on them is not
+ * (CLI_FAILED).
  */
 #include "amounts.h"
 
@@ -82,8 +83,21 @@ static int read_share(const char *text, const struct gpu *gpu, uint64_t *ret_pct
 	return 0;
 }
 
+static int read_time(const char *text, const struct gpu *gpu, uint64_t *ret_ns)
+{
+	(void)gpu;
+	*ret_ns = 0;
+	if (strcmp(text, "default") == 0 || policy_burst_parse(text, ret_ns))
+		return 0;
+	return cli_fail(CLI_USAGE,
+			"--burst \"%s\" is no time that a slice may save: write 0 to 1s, such as "
+			"25ms, or default",
+			text);
+}
+
 static const struct list_option memory_option = {"--memory", "sizes", read_size};
 static const struct list_option cores_option = {"--cores", "shares", read_share};
+static const struct list_option burst_option = {"--burst", "times", read_time};
 
 /* The list's first entry; *list is NULL after the last one. */
 static int take_entry(const struct list_option *option, const char **list, const struct gpu *gpu,
@@ -149,6 +163,13 @@ int amounts_check_cores(const char *list, bool *ret_limits)
 	return check_list(&cores_option, list, ret_limits);
 }
 
+int amounts_check_burst(const char *list)
+{
+	bool limits;
+
+	return check_list(&burst_option, list, &limits);
+}
+
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX])
 {
@@ -171,6 +192,11 @@ int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe
 int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX])
 {
 	return read_list(&cores_option, list, gpus, ret_pct);
+}
+
+int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGPU_DEVICES_MAX])
+{
+	return read_list(&burst_option, list, gpus, ret_ns);
 }
 
 int amounts_gang(const char *word, enum policy_gang *ret_gang)

@@ -1,8 +1,8 @@
 /*
- * The values of --memory, --cores and --gang. Those of the former two: an amount for each GPU, in
- * the order of gpus, or one for all. An amount of 0 is "none", no limit. Each function returns 0,
- * or what to exit with after a line on stderr: CLI_USAGE where the value is wrong whatever the GPUs
- * are, else CLI_FAILED.
+ * The values of --memory, --cores, --burst and --gang. Those of the former three: an amount for
+ * each GPU, in the order of gpus, or one for all. An amount of 0 is "none", no limit, and of
+ * --burst the default. Each function returns 0, or what to exit with after a line on stderr:
+ * CLI_USAGE where the value is wrong whatever the GPUs are, else CLI_FAILED.
  */
 #pragma once
 
@@ -17,6 +17,7 @@
  * whether any amount in it is a limit. */
 int amounts_check_memory(const char *list, bool *ret_limits);
 int amounts_check_cores(const char *list, bool *ret_limits);
+int amounts_check_burst(const char *list);
 
 /* Bytes, at most what each GPU has, unless the slice oversubscribes. "50%" is of each GPU's memory,
  * rounded down to a multiple of 2 MiB. */
@@ -28,3 +29,6 @@ int amounts_gang(const char *word, enum policy_gang *ret_gang);
 
 /* Percent, 1 to 100. */
 int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX]);
+
+/* ns as a policy has them: POLICY_NO_BURST for a written 0. */
+int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGPU_DEVICES_MAX]);

@@ -95,9 +95,10 @@ static void check(struct region *region, struct inspection *found)
 
 static void print_devices(const struct inspection *found)
 {
-	char used[32], limit[32], cores[32];
+	char used[32], limit[32], cores[32], burst[32];
 
-	printf("\n%-6s  %-42s  %12s  %12s  %5s\n", "device", "uuid", "memory", "limit", "cores");
+	printf("\n%-6s  %-42s  %12s  %12s  %5s  %7s\n", "device", "uuid", "memory", "limit",
+	       "cores", "burst");
 	for (unsigned i = 0; i < found->sight.device_count; i++) {
 		const struct sight_device *device = &found->sight.device[i];
 
@@ -110,7 +111,9 @@ static void print_devices(const struct inspection *found)
 			snprintf(cores, sizeof(cores), "%u %%", (unsigned)device->cores_pct);
 		else
 			snprintf(cores, sizeof(cores), "none");
-		printf("%-6u  %-42s  %12s  %12s  %5s\n", i, device->uuid, used, limit, cores);
+		policy_burst_name(device->burst_ns, burst, sizeof(burst));
+		printf("%-6u  %-42s  %12s  %12s  %5s  %7s\n", i, device->uuid, used, limit, cores,
+		       burst);
 	}
 }
 

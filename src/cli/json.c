@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "policy.h"
 
 void json_add(struct json_object *to, const char *name, struct json_object *value)
 {
@@ -62,6 +63,13 @@ struct json_object *json_text(const char *text)
 	value = json_object_new_string(ascii);
 	free(ascii);
 	return value;
+}
+
+void json_add_burst(struct json_object *device, uint64_t burst_ns)
+{
+	json_add(device, "burst_ns",
+		 burst_ns ? json_object_new_uint64(burst_ns == POLICY_NO_BURST ? 0 : burst_ns)
+			  : NULL);
 }
 
 void json_add_throttle(struct json_object *device, const struct sight_device *from)

@@ -15,6 +15,9 @@ void json_add_number_or_null(struct json_object *to, const char *name, uint64_t 
 /* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
 struct json_object *json_text(const char *text);
 
+/* The member burst_ns, of what a policy has: null is the default. */
+void json_add_burst(struct json_object *device, uint64_t burst_ns);
+
 /* How the pacer throttled the device, as members of its object; and the slice's gang. */
 void json_add_throttle(struct json_object *device, const struct sight_device *from);
 struct json_object *json_gang(const struct sight_gang *gang);

@@ -25,7 +25,7 @@
 #include "state.h"
 #include "visible.h"
 
-enum { MEMORY, CORES, GPUS, OVERSUBSCRIBE, GANG, NAME, UNLIMITED, ALLOW_UNHELD };
+enum { MEMORY, CORES, BURST, GPUS, OVERSUBSCRIBE, GANG, NAME, UNLIMITED, ALLOW_UNHELD };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -37,6 +37,11 @@ static const struct cli_option options[] = {
 		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
 		   "or one for each",
 		   CLI_NUMBER, 'c'},
+	[BURST] =
+		{"burst", "TIME[,TIME...]",
+		 "how much unused GPU time the slice may save under its compute limit, and use at "
+		 "once, from 0 to 1s, for every GPU or one for each; 20ms is the default",
+		 CLI_NOTHING, 0},
 	[GPUS] = {"gpus", "LIST",
 		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
@@ -96,6 +101,8 @@ static int read_amounts(const struct run_request *request, bool *ret_limited)
 
 	if (!status && request->cores)
 		status = amounts_check_cores(request->cores, &cores);
+	if (!status && request->burst)
+		status = amounts_check_burst(request->burst);
 	*ret_limited = memory || cores;
 	return status;
 }
@@ -135,6 +142,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	*ret_request = (struct run_request){
 		.memory = line->value[MEMORY],
 		.cores = line->value[CORES],
+		.burst = line->value[BURST],
 		.gpus = line->value[GPUS],
 		.name = line->value[NAME],
 		.gang_word = line->value[GANG],
@@ -212,6 +220,7 @@ static int make_policy(const struct run_request *request, const struct gpus *all
 		       struct policy *ret_policy)
 {
 	uint64_t memory_bytes[VGPU_DEVICES_MAX] = {0}, cores_pct[VGPU_DEVICES_MAX] = {0};
+	uint64_t burst_ns[VGPU_DEVICES_MAX] = {0};
 	struct fault fault = {""};
 	struct gpus gpus;
 	int status;
@@ -231,10 +240,13 @@ static int make_policy(const struct run_request *request, const struct gpus *all
 				 : 0;
 	if (!status && request->cores)
 		status = amounts_cores(request->cores, &gpus, cores_pct);
+	if (!status && request->burst)
+		status = amounts_burst(request->burst, &gpus, burst_ns);
 	for (unsigned i = 0; i < gpus.count; i++) {
 		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
 		ret_policy->device[i].memory_bytes = memory_bytes[i];
 		ret_policy->device[i].cores_pct = (unsigned)cores_pct[i];
+		ret_policy->device[i].burst_ns = burst_ns[i];
 	}
 	return status;
 }

@@ -32,7 +32,7 @@ static void describe(const struct policy *policy, const struct gpus *all, char *
 		int device = policy_find(policy, all->gpu[i].uuid);
 		uint64_t bytes = device < 0 ? 0 : policy->device[device].memory_bytes;
 		unsigned pct = device < 0 ? 0 : policy->device[device].cores_pct;
-		char size[32], share[32] = "";
+		char size[32], share[32] = "", time[32], burst[64] = "";
 
 		if (device < 0)
 			continue;
@@ -40,9 +40,13 @@ static void describe(const struct policy *policy, const struct gpus *all, char *
 			size_format(bytes, size, sizeof(size));
 		if (pct)
 			snprintf(share, sizeof(share), " and %u %% of its time", pct);
-		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s%s", at ? ", " : "", i,
-				       bytes ? " " : "out a", bytes ? size : " memory limit",
-				       share);
+		if (policy->device[device].burst_ns)
+			snprintf(burst, sizeof(burst), " (--burst %s)",
+				 policy_burst_name(policy->device[device].burst_ns, time,
+						   sizeof(time)));
+		at += (size_t)snprintf(buf + at, len - at, "%sGPU %u with%s%s%s%s", at ? ", " : "",
+				       i, bytes ? " " : "out a", bytes ? size : " memory limit",
+				       share, burst);
 	}
 }
 
@@ -79,6 +83,8 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 			return false;
 		if (request->cores && has->device[device].cores_pct != wanted->device[i].cores_pct)
 			return false;
+		if (request->burst && has->device[device].burst_ns != wanted->device[i].burst_ns)
+			return false;
 	}
 	return true;
 }
@@ -91,7 +97,8 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 	describe(&slice->policy, all, has, sizeof(has));
 	return cli_fail(CLI_FAILED,
 			"the slice %s lives already and has %s%s%s%s: to join it, leave --memory, "
-			"--cores, --gpus, --oversubscribe, --gang and --unlimited out; for another "
+			"--cores, --burst, --gpus, --oversubscribe, --gang and --unlimited out; "
+			"for another "
 			"slice, choose another name",
 			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "",
 			has_gang ? ", with --gang " : "",

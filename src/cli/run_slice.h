@@ -8,8 +8,9 @@
 #include "state.h"
 
 struct run_request {
-	const char *memory; /* as written, or NULL; likewise the next three */
+	const char *memory; /* as written, or NULL; likewise the next four */
 	const char *cores;
+	const char *burst;
 	const char *gpus;
 	const char *name;
 	const char *gang_word; /* as written, or NULL */

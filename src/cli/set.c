@@ -25,7 +25,7 @@
 #include "slices.h"
 #include "targets.h"
 
-enum { MEMORY, CORES, GPUS, GANG, JSON };
+enum { MEMORY, CORES, BURST, GPUS, GANG, JSON };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -39,6 +39,12 @@ static const struct cli_option options[] = {
 		 "the most of the GPUs' time that the slice may take, in percent, for each of its "
 		 "GPUs or one for all; none for no limit",
 		 CLI_NOTHING, 'c'},
+	[BURST] =
+		{"burst", "TIME[,TIME...]",
+		 "how much unused GPU time the slice may save under its compute limit, and use at "
+		 "once, from 0 to 1s, such as 25ms, for each of its GPUs or one for all; default "
+		 "for 20ms",
+		 CLI_NOTHING, 0},
 	[GPUS] = {"gpus", "LIST",
 		  "which of the slice's GPUs are meant: indices, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
@@ -62,6 +68,8 @@ static const struct cli_row exits[] = {
 static const struct cli_row examples[] = {
 	{"vgpu set web --memory 6G --cores 50", "other limits for the slice web"},
 	{"vgpu set web --gpus 1 --cores none", "no compute limit on GPU 1"},
+	{"vgpu set web --burst 50ms",
+	 "a server's requests may use 50 ms of GPU time that it did not use before"},
 	{"vgpu set web --gang no", "each GPU's compute limit holds by itself"},
 	{NULL, NULL},
 };
@@ -111,6 +119,7 @@ static void read_region(struct change *change)
 		device->uuid[VGPU_UUID_LEN - 1] = '\0';
 		device->memory_bytes = sight.device[i].limit_bytes;
 		device->cores_pct = sight.device[i].cores_pct;
+		device->burst_ns = sight.device[i].burst_ns;
 	}
 }
 
@@ -195,7 +204,9 @@ static int select_gpus(struct change *change, const char *list)
 static int read_amounts(const struct cli_line *line, struct change *change)
 {
 	uint64_t memory_bytes[VGPU_DEVICES_MAX], cores_pct[VGPU_DEVICES_MAX];
+	uint64_t burst_ns[VGPU_DEVICES_MAX];
 	const char *memory = line->value[MEMORY], *cores = line->value[CORES];
+	const char *burst = line->value[BURST];
 	int status = select_gpus(change, line->value[GPUS]);
 
 	if (!status && memory)
@@ -203,6 +214,8 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 					memory_bytes);
 	if (!status && cores)
 		status = amounts_cores(cores, &change->gpus, cores_pct);
+	if (!status && burst)
+		status = amounts_burst(burst, &change->gpus, burst_ns);
 	if (!status && line->value[GANG])
 		status = amounts_gang(line->value[GANG], &change->policy.gang);
 	for (unsigned i = 0; !status && i < change->gpus.count; i++) {
@@ -212,6 +225,8 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 			change->policy.device[at].memory_bytes = memory_bytes[i];
 		if (cores)
 			change->policy.device[at].cores_pct = (unsigned)cores_pct[i];
+		if (burst)
+			change->policy.device[at].burst_ns = burst_ns[i];
 	}
 	return status;
 }
@@ -232,7 +247,7 @@ static void tell_region(struct change *change)
 	}
 }
 
-/* "6 GiB, 50 %", and what it means for who holds more. */
+/* "6 GiB, 50 %, burst 25ms", and what it means for who holds more. */
 static void report_gpu(struct change *change, const struct gpu *gpu)
 {
 	const struct policy_device *device =
@@ -240,19 +255,23 @@ static void report_gpu(struct change *change, const struct gpu *gpu)
 	int index = change->region.file ? region_find_device(&change->region, gpu->uuid) : -1;
 	uint64_t used = index < 0 ? 0 : region_used(&change->region, (unsigned)index);
 	char size[32] = "no limit", cores[32] = "no limit", held[96] = "", holds[32];
+	char burst[64] = "", time[32];
 
 	if (device->memory_bytes)
 		size_format(device->memory_bytes, size, sizeof(size));
 	if (device->cores_pct)
 		snprintf(cores, sizeof(cores), "%u %%", device->cores_pct);
+	if (device->burst_ns)
+		snprintf(burst, sizeof(burst), ", burst %s",
+			 policy_burst_name(device->burst_ns, time, sizeof(time)));
 	if (device->memory_bytes && used > device->memory_bytes)
 		snprintf(held, sizeof(held), "; it holds %s: no new memory until that fits",
 			 size_format(used, holds, sizeof(holds)));
 	else if (change->is_empty && !change->slice->policy_path)
 		snprintf(held, sizeof(held),
 			 "; no process is in it, and limits of the next one replace these");
-	cli_say("%s: GPU %u: memory %s, cores %s%s", change->slice->name, gpu->index, size, cores,
-		held);
+	cli_say("%s: GPU %u: memory %s, cores %s%s%s", change->slice->name, gpu->index, size, cores,
+		burst, held);
 }
 
 /* The same for programs. */
@@ -268,6 +287,7 @@ static void fill_gpu(struct change *change, const struct gpu *gpu, struct target
 		.memory_limit_bytes = device->memory_bytes,
 		.memory_used_bytes = index < 0 ? 0 : region_used(&change->region, (unsigned)index),
 		.cores_limit_pct = device->cores_pct,
+		.burst_ns = device->burst_ns,
 	};
 }
 
@@ -307,7 +327,7 @@ static int apply(struct change *change, struct target_document *document)
 static int set_slice(const struct cli_line *line, const struct slices_one *slice)
 {
 	struct change change = {
-		.limits = line->value[MEMORY] || line->value[CORES],
+		.limits = line->value[MEMORY] || line->value[CORES] || line->value[BURST],
 		.gang = line->value[GANG] != NULL,
 		.slice = slice,
 		.lock = -1,
@@ -343,10 +363,12 @@ static int set(const struct cli_line *line)
 	if (line->count != 1)
 		return cli_fail(CLI_USAGE, "%s: vgpu set [OPTION...] NAME",
 				line->count > 1 ? "one slice at a time" : "no slice to set");
-	if (!line->value[MEMORY] && !line->value[CORES] && !line->value[GANG])
+	if (!line->value[MEMORY] && !line->value[CORES] && !line->value[BURST] &&
+	    !line->value[GANG])
 		return cli_fail(
 			CLI_USAGE,
-			"nothing to set: give --memory, --cores, --gang, or several of them");
+			"nothing to set: give --memory, --cores, --burst, --gang, or several of "
+			"them");
 	status = slices_meant(line->argument[0], &slices, &slice);
 	if (!status)
 		status = set_slice(line, slice);

@@ -26,6 +26,7 @@ struct sight_device {
 	uint64_t used_bytes;          /* by the ledger: region_shown */
 	uint64_t limit_bytes;         /* 0 for none */
 	unsigned cores_pct;           /* the limit; 0 for none */
+	uint64_t burst_ns;            /* as a policy has it */
 	/* GPU time that the slice has taken since the region was made, ns, as far as it is counted:
 	 * while it has a compute limit. Without what was handed over and cannot be over yet. Only
 	 * the difference of two looks means something, modulo 2^64. */

@@ -15,6 +15,7 @@ struct target_gpu {
 	const char *uuid;
 	uint64_t memory_limit_bytes, memory_used_bytes; /* the former: 0 for none */
 	unsigned cores_limit_pct;                       /* 0 for none */
+	uint64_t burst_ns;                              /* as a policy has it */
 };
 
 /* What was done to a slice. */

@@ -45,6 +45,12 @@ name = big
 oversubscribe = yes" "$(cat "$out")"
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 
+# Times.
+same 'a time' "$uuid0: cores = 30 burst = 25ms" "$(policy --cores 30 --burst 25ms --gpus 0)"
+same 'one for each' "$uuid0: cores = 30 burst = 0
+$uuid1: cores = 30" "$(policy --cores 30 --burst 0,default --gpus 0,1)"
+refuse 125 'has 2 times' --cores 30 --burst 0,1s true
+
 # A word on gangs.
 for word in yes no; do
     expect 0 --unlimited --name "gang-$word" --gang "$word" sh -c 'cat "$VGPU_POLICY/slice"'

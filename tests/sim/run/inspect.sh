@@ -11,8 +11,8 @@ grep -qFx 'no process' "$out" || fail "a process: $(cat "$out")"
 squeeze() {
     tr -s ' ' <"$out"
 }
-squeeze | grep -qFx "0 $uuid0 0 B 2 GiB none" || fail "no GPU 0: $(cat "$out")"
-squeeze | grep -qFx "1 $uuid1 0 B 1 GiB none" || fail "no GPU 1: $(cat "$out")"
+squeeze | grep -qFx "0 $uuid0 0 B 2 GiB none default" || fail "no GPU 0: $(cat "$out")"
+squeeze | grep -qFx "1 $uuid1 0 B 1 GiB none default" || fail "no GPU 1: $(cat "$out")"
 
 # Two processes: whoever they are, their figures.
 member big x 1073741824
@@ -24,7 +24,7 @@ host() {
 }
 inspect 0 "$region"
 says whole
-squeeze | grep -qFx "0 $uuid0 1 GiB 2 GiB none" || fail "its sum: $(cat "$out")"
+squeeze | grep -qFx "0 $uuid0 1 GiB 2 GiB none default" || fail "its sum: $(cat "$out")"
 squeeze | grep -qFx "0 $big $(host "$big") 0 0 B 0 B 1 GiB 0 B 1 GiB running" || fail "its first: $(cat "$out")"
 squeeze | grep -qFx "1 $small $(host "$small") 0 0 B 0 B 4 KiB 0 B 4 KiB running" ||
     fail "its second: $(cat "$out")"
@@ -47,7 +47,7 @@ member next x 1
 inspect 0 "$region"
 grep -q '^lock: free; taken over from the dead: 1$' "$out" || fail "the lock: $(cat "$out")"
 says whole
-squeeze | grep -qFx "0 $uuid0 4 KiB 2 GiB none" || fail "what is left: $(cat "$out")"
+squeeze | grep -qFx "0 $uuid0 4 KiB 2 GiB none default" || fail "what is left: $(cat "$out")"
 
 # Those who change it all the time do not make it look wrong.
 member busy x 2097152 fast

@@ -25,7 +25,7 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --gpus, --oversubscribe, --gang and --unlimited out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --burst, --gpus, --oversubscribe, --gang and --unlimited out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true
@@ -85,6 +85,14 @@ expect 0 --name job true
 expect 0 --name job --gang yes true
 refuse 125 'has GPU 0 without a memory limit, with --gang yes: to join it' --name job --gang no true
 touch "$root/job.end"
+wait "$pid"
+
+hold bursts --cores 30 --gpus 0 --burst 50ms
+expect 0 --name bursts true
+expect 0 --name bursts --burst 50ms true
+refuse 125 'has GPU 0 without a memory limit and 30 % of its time (--burst 50ms): to join it' --name bursts --burst 0 true
+refuse 125 'has GPU 0 without a memory limit and 30 % of its time (--burst 50ms): to join it' --name bursts --burst default true
+touch "$root/bursts.end"
 wait "$pid"
 
 # Without a name nobody joins, even where the name is taken.

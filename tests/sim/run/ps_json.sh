@@ -27,7 +27,7 @@ same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
 \"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
 \"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
-\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"nr_throttled\": 0, \"throttled_ns\": 0, \
+\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"burst_ns\": null, \"nr_throttled\": 0, \"throttled_ns\": 0, \
 \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \"gang_members\": 0}
 1610612736
 1610612736" "$(found 's["devices"][1]' 's["devices"][0]["memory_used_bytes"]' \
@@ -45,6 +45,7 @@ same 'its gang' '{"members": 0, "used_ns": 0, "shut": false}' "$(found 's["gang"
 
 # What the pacer says: of a device, and of the gang. A bucket that has been shut since long ago counts
 # until it had recovered: 30 ms of debt at 30 % take 100 ms.
+put "$x" "$at_burst_ns" '\100\102\017\0' # 1000000
 put "$x" "$at_throttled_ns" '\100\102\017\0' # 1000000
 put "$x" "$at_throttled" '\3'
 put "$x" "$at_held" '\7'
@@ -60,6 +61,7 @@ put "$x" "$at_gang_member" "$(owner_of "$x")\0\0\0\0"                   # device
 put "$x" "$((at_gang_member + 64))" "$(owner_of "$x")\1\0\0\0"           # device 1
 put "$x" "$((at_gang_member + 96))" '\2\0\0\0'                         # nobody is in slot 1
 ps 0 --json
+same 'its burst' 1000000 "$(found 's["devices"][0]["burst_ns"]')"
 same 'how it was throttled' '[3, 101000000, 7, 30000001, -1, 1]
 [0, 0, 0, 0, 0, 1]
 {"members": 2, "used_ns": 1000000, "shut": true}' \

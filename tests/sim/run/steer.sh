@@ -39,6 +39,29 @@ make_slice one --gpus 1 --memory 4G
 wrong 125 'GPU 0 is not in the slice one' set one --gpus 0 --memory 1G
 same 'its policy' 'memory = 4G' "$(cat "$state/one/policy/$uuid1")"
 
+# Bursts.
+wrong 2 '--burst "25" is no time that a slice may save: write 0 to 1s, such as 25ms, or default' set one --burst 25
+wrong 2 'is no time that a slice may save' set one --burst 1.5s
+wrong 2 'is no time that a slice may save' set one --burst 25ms,
+wrong 125 'has 2 times' set one --burst 25ms,0
+vgpu 0 set one --burst 25ms
+prints 'one: GPU 1: memory 4 GiB, cores no limit, burst 25ms'
+same 'its policy' 'memory = 4G
+burst = 25ms' "$(cat "$state/one/policy/$uuid1")"
+vgpu 0 inspect one
+grep -q "$uuid1 .* 4 GiB .*25ms" "$out" || fail 'the region is not told of the burst'
+vgpu 0 set one --burst 0
+prints 'one: GPU 1: memory 4 GiB, cores no limit, burst 0'
+same 'its policy' 'memory = 4G
+burst = 0' "$(cat "$state/one/policy/$uuid1")"
+vgpu 0 inspect one
+grep -q "$uuid1 .* 4 GiB .* 0$" "$out" || fail 'inspect does not say that there is no burst'
+vgpu 0 set one --burst default
+prints 'one: GPU 1: memory 4 GiB, cores no limit'
+same 'its policy' 'memory = 4G' "$(cat "$state/one/policy/$uuid1")"
+vgpu 0 inspect one
+grep -q "$uuid1 .* 4 GiB .* default$" "$out" || fail 'the region is not told of the default'
+
 # Gangs.
 wrong 2 '--gang "some" does not say whether the slice is a gang: write yes or no' set one --gang some
 vgpu 0 set one --gang yes
@@ -66,9 +89,11 @@ mkdir -p "$root/hami/containers/pod-1_train"
 cp "$state/one/region" "$root/hami/containers/pod-1_train/$uuid1.cache"
 vgpu 0 set pod-1_train --memory 5G --cores 40
 prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %; no process is in it, and limits of the next one replace these'
+vgpu 0 set pod-1_train --burst 0.1s
+prints 'pod-1_train: GPU 1: memory 5 GiB, cores 40 %, burst 100ms; no process is in it, and limits of the next one replace these'
 wrong 125 'the slice pod-1_train has no policy here' set pod-1_train --gang yes
 vgpu 0 inspect "$root/hami/containers/pod-1_train/$uuid1.cache" || :
-grep -q "$uuid1 .* 5 GiB .*40 %" "$out" || fail 'the container is not told'
+grep -q "$uuid1 .* 5 GiB .*40 %.*100ms" "$out" || fail 'the container is not told'
 
 # -- rm --
 wrong 2 'no slice to remove' rm
