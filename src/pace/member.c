@@ -297,8 +297,7 @@ void member_leave(const struct pace_work *work, bool submitted)
 	in_flight_left(&member->in_flight);
 }
 
-/* Whether the process has a member, and the region is there. */
-static bool any_member(void)
+bool members_any(void)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_member(device))
@@ -308,7 +307,7 @@ static bool any_member(void)
 
 void members_will_wait(void)
 {
-	if (!any_member())
+	if (!members_any())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_member(device))
@@ -317,7 +316,7 @@ void members_will_wait(void)
 
 void members_waited(void)
 {
-	if (!any_member())
+	if (!members_any())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter = cores_meter(device);

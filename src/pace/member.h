@@ -21,6 +21,9 @@ int member_enter(struct meter *meter, const struct pace_work *work);
 /* Behind a launch, whether or not the driver took it. */
 void member_leave(const struct pace_work *work, bool submitted);
 
+/* Whether the process has a member, and the region is there. */
+bool members_any(void);
+
 /* Before the thread waits for work, and behind it. */
 void members_will_wait(void);
 void members_waited(void);

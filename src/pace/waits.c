@@ -171,6 +171,23 @@ void pace_waited(void)
 		utilisation_rest(last.meter, now_ns);
 }
 
+bool pace_has_waited(void)
+{
+	return last.meter && last.since != WAITS_NONE && meter_leisure(last.meter) > 1 &&
+	       !members_any();
+}
+
+void pace_found_over(void)
+{
+	uint64_t now_ns;
+
+	if (!LOAD(last.meter->work_at_ns))
+		return;
+	now_ns = clock_steady_ns();
+	if (is_drained(last.meter, now_ns))
+		utilisation_rest(last.meter, now_ns);
+}
+
 void pace_found_busy(void)
 {
 	pace_left = PACE_ANEW;

@@ -200,16 +200,21 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 
 /* -- synchronisation -- */
 
-static void look(void)
+static void look_at_books(void)
 {
 	CUdevice device = quota_only_device();
 
-	pace_waited();
 	deferred_poll();
 	pools_synchronised();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_has_device(device))
 			reconcile_books(device);
+}
+
+static void look(void)
+{
+	pace_waited();
+	look_at_books();
 }
 
 /* The default streams are each context's own. */
@@ -244,21 +249,37 @@ CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 				   per_thread_stream(hStream));
 }
 
-CUresult cuEventSynchronize(CUevent hEvent)
+/* Of which stream the event is, only NVML can tell. */
+static void event_synchronised(void)
 {
 	CUdevice device;
+
+	if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
+	    cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device))
+		reconcile_now(device);
+	look_at_books();
+}
+
+/* Programs that time their launches look at many events in a row, most of which are over. CUDA says
+ * that to be told so by a query is as good as to synchronise. */
+CUresult cuEventSynchronize(CUevent hEvent)
+{
 	CUresult result;
+	bool is_over;
 
 	cuda_bind();
-	launch_will_wait(false);
-	result = cuda.cuEventSynchronize(hEvent);
-	if (result == CUDA_SUCCESS && quota_attached()) {
-		if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
-		    cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device))
-			reconcile_now(device); /* of which stream it was, only NVML can tell */
-		look();
-	}
-	return result;
+	is_over = launch_has_waited() && cuda.cuEventQuery(hEvent) == CUDA_SUCCESS;
+	if (!is_over)
+		launch_will_wait(false);
+	result = is_over ? CUDA_SUCCESS : cuda.cuEventSynchronize(hEvent);
+	if (result != CUDA_SUCCESS || !quota_attached())
+		return result;
+	if (is_over)
+		pace_found_over();
+	else
+		pace_waited();
+	event_synchronised();
+	return CUDA_SUCCESS;
 }
 
 static CUresult context_synchronised(CUresult result, CUcontext context)

@@ -302,6 +302,11 @@ void launch_will_wait(bool of_all)
 	pace_will_wait(current, of_all);
 }
 
+bool launch_has_waited(void)
+{
+	return pace_asks_all() && !capture_any() && pace_has_waited();
+}
+
 void launch_will_wait_for(CUstream stream, bool per_thread)
 {
 	const struct pace_work work = {.stream = stream, .per_thread = per_thread};

@@ -27,6 +27,9 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 void launch_will_wait_for(CUstream stream, bool per_thread);
 void launch_will_wait(bool of_all);
 
+/* Whether pace_found_over serves for a look at something that is over (pace_has_waited). */
+bool launch_has_waited(void);
+
 /* The thread is about to submit a copy that is not held. */
 void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes);
 
