@@ -3,18 +3,14 @@
 #include "sys.h"
 #include "words.h"
 
-#define ENTRIES 4096 /* of 64 bytes; a power of two */
+#define ENTRIES 4096 /* of 32 bytes; a power of two */
 #define PROBES  8
-#define UNIT_NS 16
-
-#define SHORT_UNITS (100000 / UNIT_NS) /* a time slice is of a millisecond or two */
-#define NEAR        4
 
 #define GUESS_TIMES 16
 
 #define WAITS 32 /* runs, until it is seen anew; four long ones are as many */
 
-_Static_assert(sizeof(struct cost) == 64, "a cache line");
+_Static_assert(sizeof(struct cost) == 32, "two to a cache line");
 
 static struct cost *table; /* set once, by whoever comes first */
 
@@ -149,41 +145,6 @@ struct cost *cost_find(const struct cost_of *what)
 	return cost;
 }
 
-/*
- * The second of the lowest where there are several: the first may be an odd one. Short work is
- * seldom cut in two by a time slice, and then is several times as long: of all that is not, the
- * mean, since work of one key may differ.
- */
-static uint32_t low_of(const uint32_t *seen, uint32_t count)
-{
-	uint32_t lowest = UINT32_MAX, second = UINT32_MAX, near = 0;
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t value = LOAD(seen[i]);
-
-		if (value < lowest) {
-			second = lowest;
-			lowest = value;
-		} else if (value < second) {
-			second = value;
-		}
-	}
-	if (count > 3)
-		lowest = second;
-	if (lowest > SHORT_UNITS)
-		return lowest;
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t value = LOAD(seen[i]);
-
-		if (value <= NEAR * lowest) {
-			sum += value;
-			near++;
-		}
-	}
-	return near ? (uint32_t)(sum / near) : lowest;
-}
-
 /* Or its place was taken. */
 static bool is_of(const struct cost *cost, const struct cost_of *what)
 {
@@ -192,24 +153,24 @@ static bool is_of(const struct cost *cost, const struct cost_of *what)
 
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low)
 {
-	uint64_t units = took_ns / UNIT_NS, before_ns;
-	uint32_t samples, count;
+	uint64_t before_ns, most_ns;
 	struct cost *other;
+	uint16_t samples;
 
 	if (!is_of(cost, what))
 		return;
 	samples = LOAD(cost->samples);
-	STORE(cost->seen[samples % COST_RING], units < UINT32_MAX ? (uint32_t)units : UINT32_MAX);
-	STORE(cost->samples, (uint16_t)(samples < UINT16_MAX ? samples + 1 : COST_RING));
-	count = samples + 1 < COST_RING ? samples + 1 : COST_RING;
+	if (samples < UINT16_MAX)
+		STORE(cost->samples, (uint16_t)(samples + 1));
 	before_ns = LOAD(cost->ns);
-	if (lean_low)
-		took_ns = (uint64_t)low_of(cost->seen, count) * UNIT_NS;
-	if (lean_low || !samples ||
-	    before_ns == COST_UNKNOWN) /* its place may be taken meanwhile */
+	most_ns = before_ns + before_ns / 2 + 1;
+	if (!samples || before_ns == COST_UNKNOWN) { /* its place may be taken meanwhile */
 		STORE(cost->ns, took_ns);
-	else
+	} else {
+		if (lean_low && took_ns > most_ns)
+			took_ns = most_ns;
 		STORE(cost->ns, before_ns - before_ns / 4 + took_ns / 4);
+	}
 	if (!what->shape || !what->blocks)
 		return;
 	other = look_up(key_of(what->function, 0), true);

@@ -21,18 +21,16 @@
 #include <stdint.h>
 
 #define COST_UNKNOWN UINT64_MAX
-#define COST_RING    8
 
 #define COST_GUESS_MOST_NS ((uint64_t)1000000000) /* of a sample that one is made from */
 
 struct cost {
-	uint64_t key;             /* 0: free; its lowest bit: it was looked up of late (costs.c) */
-	uint64_t ns;              /* COST_UNKNOWN until learned */
-	uint64_t sample_at_ns;    /* when the next sample is due, clock_steady_ns() */
-	uint32_t blocks;          /* of the grid */
-	uint16_t samples;         /* how many there were, about */
-	uint16_t waits;           /* 0: it does not wait; else it is thought to for so long */
-	uint32_t seen[COST_RING]; /* the last of them, in units of 16 ns */
+	uint64_t key;          /* 0: free; its lowest bit: it was looked up of late (costs.c) */
+	uint64_t ns;           /* COST_UNKNOWN until learned */
+	uint64_t sample_at_ns; /* when the next sample is due, clock_steady_ns() */
+	uint32_t blocks;       /* of the grid */
+	uint16_t samples;      /* how many there were, about */
+	uint16_t waits;        /* 0: it does not wait; else it is thought to for so long */
 };
 
 /* What is launched. */
@@ -60,8 +58,8 @@ static inline bool cost_is_new(const struct cost *cost)
 	return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) < COST_SAMPLES_NEW;
 }
 
-/* It took so long. lean_low: samples may have others' work in them, so the shorter ones count; of
- * short work, the mean of what is near them. */
+/* It took so long. lean_low: that may have other streams' work in it, and counts for one and a half
+ * times the cost at most. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
 
 /* It ran until something was launched behind it. What it costs is not known, until it has not done

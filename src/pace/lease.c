@@ -74,7 +74,7 @@ static void pay(void)
 {
 	struct meter *meter = lease.meter;
 
-	bucket_charge(meter->bucket, lease.many.charged_ns, lease.at_ns);
+	meter_charge_slice(meter, lease.many.charged_ns, lease.at_ns);
 	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
 	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
 	ADD(meter->window.launches, unpaid());

@@ -11,10 +11,9 @@
  * that is not over when it should be: kernels that take ten times as long as they did are not
  * launched on and on.
  *
- * Company. Where streams take turns, a sample may contain others' work: costs lean to the low side
- * then, and windows set it right. Where other processes have work on the device, of the slice or of
- * other tenants, events contain their time slices: costs lean to the low side, too, and windows
- * tell only what it was at least, and at most.
+ * Company (others.c). Where other processes have work on the device, events contain their time
+ * slices. What peers of the slice had of a window, the bucket says; beside other tenants' work,
+ * windows tell only what it was at least, and at most.
  */
 #include <errno.h>
 
@@ -25,6 +24,7 @@
 #include "lease.h"
 #include "member.h"
 #include "meter.h"
+#include "others.h"
 #include "sample.h"
 #include "sys.h"
 #include "trace.h"
@@ -33,15 +33,13 @@
 #include "window.h"
 #include "words.h"
 
-#define OTHERS_NS      (1 * NS_PER_MS) /* in OTHERS_EACH_NS */
-#define ASK_EACH_NS    (200 * NS_PER_US)
-#define ASK_IDLE_NS    (50 * NS_PER_US)
-#define OTHERS_EACH_NS (200 * NS_PER_MS)
-#define NAP_LONG_NS    (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
-#define NAP_AFTER_NS   (100 * NS_PER_US) /* when something should be over, and is */
-#define NAP_SHORT_NS   (NS_PER_MS / 2)   /* it should be, and is not */
-#define NAP_TURN_NS    (10 * NS_PER_US)
-#define TURN_NS        (NS_PER_MS / 2) /* a launch takes so long that others do not wait for it */
+#define ASK_EACH_NS  (200 * NS_PER_US)
+#define ASK_IDLE_NS  (50 * NS_PER_US)
+#define NAP_LONG_NS  (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
+#define NAP_AFTER_NS (100 * NS_PER_US) /* when something should be over, and is */
+#define NAP_SHORT_NS (NS_PER_MS / 2)   /* it should be, and is not */
+#define NAP_TURN_NS  (10 * NS_PER_US)
+#define TURN_NS      (NS_PER_MS / 2) /* a launch takes so long that others do not wait for it */
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
@@ -76,25 +74,6 @@ static void settle(const struct span *span, uint64_t took_ns)
 	late_take_back(span, more_ns);
 	trace_write_of(span->kind == SPAN_SAMPLE ? TRACE_SAMPLE : TRACE_WINDOW, span->meter->bucket,
 		       took_ns == SPANS_NONE ? -1 : (int64_t)took_ns, more_ns);
-}
-
-/* -- now and then ----------------------------------------------------------------------------- */
-
-static void look_for_others(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
-{
-	uint64_t then_ns = LOAD(meter->others_at_ns);
-	int64_t others_ns;
-	bool launch;
-
-	if (then_ns && meter_since(now_ns, then_ns) < OTHERS_EACH_NS)
-		return;
-	if (!SWAP(meter->others_at_ns, then_ns, now_ns))
-		return;
-	STORE(meter->neighbours, pace_driver->neighbours(work));
-	others_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
-	launch = others_ns - LOAD(meter->others_ns) > (int64_t)OTHERS_NS;
-	STORE(meter->others_ns, others_ns);
-	STORE(meter->peers, launch ? region_living(cores_region()) - 1 : 0);
 }
 
 /* -- waiting ---------------------------------------------------------------------------------- */
@@ -330,7 +309,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	}
 	if (error)
 		return error;
-	look_for_others(meter, work, now_ns);
 	ret_pass->at_ns = now_ns;
 	ret_pass->meter = meter;
 	ret_pass->cost_ns = cost_ns(ret_pass->cost);
@@ -338,6 +316,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		cut_window(meter, work, now_ns);
 	since = waits_since(meter, work, now_ns);
 	ret_pass->idle = is_idle(meter, work, now_ns, waited);
+	others_look(meter, work, now_ns, ret_pass->idle);
 	if (since != WAITS_NONE && !meter_is_blind(meter, now_ns))
 		waits_open(meter, work, now_ns, since, ret_pass->idle);
 	else if (ret_pass->idle && !meter_is_blind(meter, now_ns))

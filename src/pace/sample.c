@@ -14,8 +14,8 @@
  * such a one is not done. How much of it was before the launch nobody knows, so that what is known
  * stands, as long as it may.
  *
- * Where streams take turns, and beside other processes, a sample may contain others' work: costs
- * lean to the low side then.
+ * Where streams take turns a sample may contain other streams' work. Windows set that right, if
+ * they can tell (meter_is_blind); else costs lean to the low side.
  */
 #include "sample.h"
 
@@ -214,12 +214,6 @@ static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 	return known_ns < least_ns ? least_ns : known_ns > most_ns ? most_ns : known_ns;
 }
 
-/* Whether there may be others' work in it. */
-static bool leans_low(const struct meter *meter)
-{
-	return meter_others(meter) || meter_is_mixed(meter, clock_steady_ns());
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -276,6 +270,6 @@ int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 	else if (cost_waits(cost))
 		cost_unlearn_wait(cost, &span->what, ns < LONG_WAIT_NS ? 0 : ns);
 	else
-		cost_learn(cost, &span->what, ns, leans_low(span->meter));
+		cost_learn(cost, &span->what, ns, meter_is_blind(span->meter, clock_steady_ns()));
 	return more;
 }

@@ -11,9 +11,11 @@
  * window is of one stream, too. Other streams' work that ran meanwhile was charged meanwhile, so
  * that is right on the whole, if it is a matter of chance what lies between the two.
  *
- * Where others have work on the device, be they of the slice or not, their time slices are in that
- * time, too. Nothing says how many, but that the device gives each the same: so the process's own
- * is all of it at most, and at least its fair part. Costs hold in between.
+ * Where other processes have work on the device (others.c), their time slices are in that time,
+ * too. Peers of the slice had the part of it that they were charged of all that the slice was: what
+ * is wrong with costs is shared in proportion then, and the slice's sum is right. Nothing says what
+ * neighbours had: the process's own is all of it at most, and half of it at least, over several
+ * windows. Costs hold in between.
  *
  * A window ends before the thread that launched last waits for the stream, if that is at work, and
  * the next begins before the first launch behind the wait: for how long the device was idle in
@@ -24,9 +26,9 @@
  * that its stream does not go on with is dropped after STALE_NS.
  *
  * Kernels that run beside each other take less of the device together than their samples say.
- * Windows show that: all costs are trimmed by the proportion that they find, as long as nobody else
- * has work on the device. Where the device was idle in one, the costs themselves said for how long,
- * and it confirms them whatever they are: so the more was idle, the less it counts.
+ * Windows show that: all costs are trimmed by the proportion that they find, as long as no
+ * neighbour has work on the device. Where the device was idle in one, the costs themselves said for
+ * how long, and it confirms them whatever they are: so the more was idle, the less it counts.
  *
  * The window is under its lock, which is held over the driver's recording of an event.
  */
@@ -41,7 +43,9 @@
 #define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
 #define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launches */
 #define DOUBT_PART      16                /* of one with less of it, costs are believed when */
-#define TURN_NS         (16 * NS_PER_MS) /* of another's, more than its fair part may be in a window */
+#define OWED_NS                                                                              \
+	((int64_t)(16 * NS_PER_MS))     /* beside neighbours: of chance, so much may be owed \
+					 */
 #define YOUNG_NS        (4 * NS_PER_MS) /* at leisure: none is opened so soon after another */
 #define STALE_NS        (20 * NS_PER_MS)
 #define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200), */
@@ -66,6 +70,7 @@ static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now
 {
 	STORE(mark->charged, LOAD(meter->tally.charged));
 	STORE(mark->sure, LOAD(meter->tally.sure));
+	STORE(mark->slice, LOAD(meter->bucket->charged));
 	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
 }
 
@@ -197,6 +202,7 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 		STORE(meter->fenced, span->fenced);
 	STORE(window->from.charged, last->to.charged);
 	STORE(window->from.sure, last->to.sure);
+	STORE(window->from.slice, last->to.slice);
 	STORE(window->from.idle_ns, last->to.idle_ns);
 	start(meter, span, work, now_ns);
 }
@@ -237,6 +243,7 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
+	STORE(span->to.slice, LOAD(meter->slice_ns)); /* later work of peers is behind it */
 	if (never_idle)
 		span->to.idle_ns = span->from.idle_ns;
 	span->clear = tells && window->breaks == breaks;
@@ -404,7 +411,7 @@ void window_reset(struct meter *meter)
 
 uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
 {
-	if (meter_others(meter)) /* costs lean low by themselves, and windows tell too little */
+	if (LOAD(meter->neighbours)) /* windows tell too little */
 		return cost_ns;
 	return (uint64_t)((double)cost_ns * LOAD(meter->trim) / TRIM_ONE);
 }
@@ -416,6 +423,29 @@ static int64_t idle_of(const struct span *span)
 	return idle > 0 ? idle : 0; /* or what was taken for it turned out to be none */
 }
 
+/* Which part of what the slice was charged in it is this process's: peers had the rest of its time.
+ */
+static double own_part(const struct span *span, int64_t seen)
+{
+	int64_t slice = span->to.slice - span->from.slice;
+
+	return seen > 0 && slice > seen ? (double)seen / (double)slice : 1;
+}
+
+/*
+ * What is charged of a window in which the device worked for the process, or for neighbours, and
+ * for the process for half of that at least. Neighbours come in time slices, which are whole in
+ * one window and missing in the next: so the least holds for the sum of windows.
+ */
+static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen)
+{
+	int64_t owed = LOAD(meter->owed_ns) + both / 2 - seen;
+	int64_t more = owed > OWED_NS ? owed - OWED_NS : 0;
+
+	STORE(meter->owed_ns, owed > more ? owed - more : 0);
+	return seen + more;
+}
+
 /*
  * How long the device worked for the process, which charged it `seen`; negative: as long as that.
  * It was idle for no longer than it would have been if what is sure was all that it did; for less,
@@ -423,18 +453,17 @@ static int64_t idle_of(const struct span *span)
  */
 static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 {
-	int64_t idle = idle_of(span), others = meter_others(span->meter), least, most;
+	int64_t idle = idle_of(span), least, most;
 	int64_t unsure = seen - (span->to.sure - span->from.sure);
+	double part = own_part(span, seen);
 
-	if (span->clear && idle * IDLE_PART <= took) {
-		least = (took - idle - others * (int64_t)TURN_NS) / (1 + others);
-		most = least + (int64_t)within((double)unsure, 0, (double)idle) + EVENT_SLACK_NS;
-		if (seen < least)
-			return least;
-		if (!others)
-			return seen < most ? seen : most;
-	}
-	return span->alone && seen > 2 * took ? took : -1;
+	if (!span->clear || idle * IDLE_PART > took)
+		return span->alone && seen > 2 * took ? took : -1;
+	least = (int64_t)((double)(took - idle) * part);
+	most = least + (int64_t)(within((double)unsure, 0, (double)idle) * part) + EVENT_SLACK_NS;
+	if (LOAD(span->meter->neighbours))
+		least = beside_neighbours(span->meter, least, seen);
+	return seen < least ? least : seen < most ? seen : most;
 }
 
 /* How much it tells of costs: 1 where the device was never idle, 0 where it was for too long. */
@@ -451,7 +480,7 @@ int64_t window_settle(const struct span *span, uint64_t took_ns)
 	int64_t more = tally_compare(&meter->tally, from, to, busy);
 
 	meter_correct(meter, more);
-	if (!meter_others(meter))
+	if (!LOAD(meter->neighbours))
 		trim(meter, busy, to - from, told_by(span, took));
 	return more;
 }

@@ -10,9 +10,6 @@
 #include "cuda.h"
 #include "limits.h"
 #include "pools.h"
-#include "quota.h"
-
-#define OTHERS_BYTES ((uint64_t)256 << 20) /* no context takes less */
 
 static void *event_make(void *context)
 {
@@ -78,25 +75,6 @@ static bool is_busy(const struct pace_work *work)
 	return result == CUDA_ERROR_NOT_READY;
 }
 
-/* Whoever has work there has a context, which takes memory that is not in our ledger. */
-static unsigned neighbours(const struct pace_work *work)
-{
-	uint64_t ours = quota_used(work->device), theirs;
-	CUstreamCaptureMode mode;
-	size_t available = 0, total = 0;
-	CUcontext context;
-	CUresult result;
-
-	if (cuda.cuCtxPushCurrent_v2(work->context) != CUDA_SUCCESS)
-		return 0;
-	mode = relaxed_begin();
-	result = cuda.cuMemGetInfo_v2(&available, &total);
-	relaxed_end(mode);
-	cuda.cuCtxPopCurrent_v2(&context);
-	theirs = total - available > ours ? total - available - ours : 0;
-	return result == CUDA_SUCCESS ? (unsigned)(theirs / OTHERS_BYTES) : 0;
-}
-
 const struct pace_driver measure_driver = {
 	.event_make = event_make,
 	.record = record,
@@ -105,5 +83,4 @@ const struct pace_driver measure_driver = {
 	.elapsed = elapsed,
 	.is_busy = is_busy,
 	.look = limits_look,
-	.neighbours = neighbours,
 };

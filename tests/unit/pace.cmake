@@ -12,6 +12,7 @@ set(pace_in_virtual_time
   member_odd
   pacer
   pacer_odd
+  peers
   programs
   sample
   threads

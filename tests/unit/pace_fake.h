@@ -56,6 +56,10 @@ static void pass(uint64_t ns)
 	then_do();
 }
 
+/* Of two processes that share the device, the one behind in time goes on first. Called before each
+ * use of the device, and after each sleep. */
+static void (*meet)(void);
+
 uint64_t __wrap_clock_now_ns(void);
 uint64_t __wrap_clock_coarse_ns(void);
 uint64_t __wrap_clock_steady_ns(void);
@@ -87,6 +91,8 @@ int64_t __wrap_clock_unix_s(void)
 void __wrap_sys_sleep_ns(uint64_t ns)
 {
 	pass(ns + LATE_WAKE_NS);
+	if (meet)
+		meet();
 }
 
 /* -- the device ------------------------------------------------------------------------------- */
@@ -109,6 +115,7 @@ struct fake_event {
 static struct fake {
 	struct fake_stream streams[DEVICES][STREAMS];
 	uint64_t done_ns[DEVICES];  /* all there is */
+	uint64_t others_until_ns;   /* another process has device 0 */
 	uint64_t busy_ns[DEVICES];  /* how long it did anything of ours, in all */
 	uint64_t given_ns[DEVICES]; /* what was submitted */
 	struct fake_event events[EVENTS];
@@ -135,7 +142,6 @@ static struct fake {
 	uint64_t tick_ns;   /* of the device's clock; 0: as fine as the host's */
 	int64_t drift_ppm;  /* of the device's clock against the host's */
 	uint64_t chance;    /* of the jitter */
-	bool neighbours;    /* it says so, */
 	bool neighbour_works;
 	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
 } fake;
@@ -144,23 +150,33 @@ static struct fake_context context_a, context_b;
 static uint64_t call_ns = CALL_NS, kernel_events_ns = KERNEL_EVENTS_NS;
 static bool refuse_fences; /* the next device does */
 
+/* When the neighbour begins in that of its turns: by chance, as programs do not fall in step. */
+static uint64_t neighbour_begins(uint64_t turn)
+{
+	uint64_t chance = turn * 0x9e3779b97f4a7c15u >> 40;
+
+	return turn * NEIGHBOUR_EACH_NS + chance % (NEIGHBOUR_EACH_NS - NEIGHBOUR_NS);
+}
+
 /* When so much of our work is done that begins then. */
 static uint64_t worked(uint64_t from_ns, uint64_t ns)
 {
 	if (!fake.neighbour_works)
 		return from_ns + ns;
 	for (;;) {
-		uint64_t in = from_ns % NEIGHBOUR_EACH_NS, room;
+		uint64_t turn = from_ns / NEIGHBOUR_EACH_NS;
+		uint64_t begins_ns = neighbour_begins(turn), ends_ns = begins_ns + NEIGHBOUR_NS;
 
-		if (in < NEIGHBOUR_NS) {
-			from_ns += NEIGHBOUR_NS - in;
-			in = NEIGHBOUR_NS;
-		}
-		room = NEIGHBOUR_EACH_NS - in;
-		if (ns <= room)
+		if (ends_ns <= from_ns)
+			begins_ns = neighbour_begins(turn + 1), ends_ns = begins_ns + NEIGHBOUR_NS;
+		if (from_ns >= begins_ns)
+			from_ns = ends_ns;
+		else if (ns <= begins_ns - from_ns)
 			return from_ns + ns;
-		ns -= room;
-		from_ns += room;
+		else {
+			ns -= begins_ns - from_ns;
+			from_ns = ends_ns;
+		}
 	}
 }
 
@@ -177,6 +193,14 @@ static int64_t device_clock(uint64_t ns)
 	int64_t clock_ns = since_ns + since_ns / 1000000 * fake.drift_ppm;
 
 	return fake.tick_ns ? clock_ns - clock_ns % (int64_t)fake.tick_ns : clock_ns;
+}
+
+/* The driver is called to measure. */
+static void called(void)
+{
+	fake.calls++;
+	if (meet)
+		meet();
 }
 
 static void submit(int device, struct fake_stream *stream, uint64_t ns)
@@ -248,13 +272,15 @@ static bool fake_record(void *event, const struct pace_work *work)
 	struct fake_event *it = event;
 
 	fake.records++;
-	fake.calls++;
+	called();
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records)
 		return false;
 	pass(fake.record_ns);
 	it->at_ns = worked(stream->done_ns > time_ns ? stream->done_ns : time_ns, 0);
+	if (stream->done_ns <= time_ns && it->at_ns < fake.others_until_ns)
+		it->at_ns = fake.others_until_ns;
 	if (fake.event_ns) {
 		it->at_ns += fake.event_ns + jitter();
 		stream->done_ns = it->at_ns;
@@ -272,7 +298,7 @@ static bool fake_fence(void *event, const struct pace_work *work)
 	struct fake_event *it = event;
 
 	fake.fences++;
-	fake.calls++;
+	called();
 	assert_false(it->context->gone);
 	assert_ptr_equal(it->context, work->context);
 	if (fake.no_records || fake.no_fences)
@@ -291,7 +317,7 @@ static bool fake_is_reached(void *event)
 	const struct fake_event *it = event;
 	bool seen = it->at_ns + fake.seen_ns <= time_ns;
 
-	fake.calls++;
+	called();
 	assert_false(it->context->gone);
 	pass(ASK_EVENT_NS);
 	return seen && !fake.no_times;
@@ -303,7 +329,7 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 	bool seen = to->at_ns + fake.seen_ns <= time_ns;
 	int64_t took_ns;
 
-	fake.calls++;
+	called();
 	assert_false(from->context->gone || to->context->gone);
 	if (fake.no_times)
 		return PACE_UNKNOWN;
@@ -323,15 +349,9 @@ static bool fake_is_busy(const struct pace_work *work)
 {
 	const struct fake_stream *stream = stream_of(work);
 
-	fake.calls++;
+	called();
 	pass(ASK_NS);
 	return stream->done_ns > time_ns;
-}
-
-static unsigned fake_neighbours(const struct pace_work *work)
-{
-	(void)work;
-	return fake.neighbours;
 }
 
 static void fake_look(void)
@@ -346,7 +366,6 @@ static const struct pace_driver fake_driver = {
 	.elapsed = fake_elapsed,
 	.is_busy = fake_is_busy,
 	.look = fake_look,
-	.neighbours = fake_neighbours,
 };
 
 /* -- a process -------------------------------------------------------------------------------- */
@@ -427,6 +446,8 @@ static int launch(const struct kernel *kernel)
 	struct pace_pass pace = {.meter = NULL};
 	int error = 0;
 
+	if (meet)
+		meet();
 	if (!pace_is_open()) {
 		bool leased = is_leased_for(&work);
 
@@ -442,6 +463,8 @@ static int launch(const struct kernel *kernel)
 		pass(fake.slow_ns);
 	pass(fake.early ? call_ns / 5 : call_ns);
 	fake.called_ns = time_ns;
+	if (meet)
+		meet();
 	submit(kernel->device, stream, kernel->ns);
 	if (fake.early)
 		pass(call_ns - call_ns / 5);

@@ -284,7 +284,7 @@ static void test_grown_beside_others(void **state)
 	unsigned turn = 0;
 
 	joined(state, 60);
-	fake.neighbours = true;
+	fake.neighbour_works = true;
 	for (unsigned ten = 1; ten <= 10; ten += 9) {
 		for (unsigned i = 1; i < 4; i++)
 			kernels[i] = (struct kernel){.function = 1 + i, .ns = ten * SHORT_NS};

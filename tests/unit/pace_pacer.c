@@ -230,7 +230,7 @@ static void test_neighbours(void **state)
 
 		call_ns = i % 2 ? 12000 : CALL_NS;
 		joined(state, 30);
-		fake.neighbours = fake.neighbour_works = true;
+		fake.neighbour_works = true;
 		share_of(&kernel, 1, NS_PER_S);
 		before = *bucket_of(0);
 		fake.given_ns[0] = 0;
@@ -256,7 +256,7 @@ static void test_queue_beside_neighbours(void **state)
 		uint64_t began_ns, most_ns = 0;
 
 		joined(state, 99);
-		fake.neighbours = fake.neighbour_works = true;
+		fake.neighbour_works = true;
 		began_ns = time_ns;
 		for (unsigned n = 0; time_ns - began_ns < 4 * NS_PER_S; n++) {
 			assert_int_equal(launch(&(struct kernel){.function = 1 + n % 3,
@@ -273,22 +273,6 @@ static void test_queue_beside_neighbours(void **state)
 	}
 }
 
-/* Where they are only said to be there, all is as ever, but for what is not known to be ours. */
-static void test_idle_neighbours(void **state)
-{
-	static const uint64_t lengths[] = {50000, MS, 20 * MS};
-
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-		const struct kernel kernel = {.function = 1, .ns = lengths[i]};
-
-		joined(state, 30);
-		fake.neighbours = true;
-		share_of(&kernel, 1, NS_PER_S);
-		assert_share("idle neighbours", share_of(&kernel, 1, 5 * NS_PER_S), 30, 6, 3);
-		left();
-	}
-}
-
 /* One function that is short or long: its cost is the lower, beside others, and what keeps it from
  * having all of the device is that it has had its fair part of a long window at least. */
 static void test_unlike_beside_others(void **state)
@@ -298,7 +282,7 @@ static void test_unlike_beside_others(void **state)
 	double share;
 
 	joined(state, 10);
-	fake.neighbours = true;
+	fake.neighbour_works = true;
 	share_of(kernels, 2, NS_PER_S);
 	share = share_of(kernels, 2, 5 * NS_PER_S);
 	if (getenv("VERBOSE"))
@@ -460,7 +444,6 @@ int main(void)
 		TEST(test_host_bound),
 		TEST(test_neighbours),
 		TEST(test_queue_beside_neighbours),
-		TEST(test_idle_neighbours),
 		TEST(test_unlike_beside_others),
 		TEST(test_one_far_off),
 		TEST(test_few_calls),

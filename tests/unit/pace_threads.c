@@ -249,12 +249,6 @@ static void look(void)
 {
 }
 
-static unsigned neighbours(const struct pace_work *work)
-{
-	(void)work;
-	return 0;
-}
-
 static const struct pace_driver driver = {
 	.event_make = make_event,
 	.record = record,
@@ -263,7 +257,6 @@ static const struct pace_driver driver = {
 	.elapsed = elapsed,
 	.is_busy = is_busy,
 	.look = look,
-	.neighbours = neighbours,
 };
 
 /* -- the process ------------------------------------------------------------------------------ */

@@ -1,0 +1,81 @@
+/*
+ * Two kinds of processes can share the device with this one, and each is found by its work: a
+ * process that only holds memory changes nothing.
+ *
+ * Peers are the slice's other processes. The bucket says what they were charged, and so their part
+ * of each window (window.c).
+ *
+ * Neighbours are everybody else. Nobody says what they do, so the device is probed: while this
+ * process has no work there, an event in one of its streams is reached within some 20 us, unless
+ * the device works for a neighbour. Then it is reached when the neighbour's time slice is over. A
+ * neighbour that works only now and then is missed by single probes, so one that is found is
+ * believed to be there until PROBES of them found none. Peers hold up events, too: beside them
+ * nothing is probed.
+ */
+#include "others.h"
+
+#include "clock.h"
+#include "words.h"
+
+#define PEERS_EACH_NS (200 * NS_PER_MS)
+#define PEERS_NS      (1 * NS_PER_MS) /* charged in PEERS_EACH_NS: less is as good as nothing */
+#define PROBE_EACH_NS (20 * NS_PER_MS)
+#define PROBE_NS      (40 * NS_PER_US) /* twice what an event takes on an idle device */
+#define PROBES        64
+
+static void look_for_peers(struct meter *meter, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->peers_at_ns);
+	int64_t peers_ns;
+	bool work;
+
+	if (then_ns && meter_since(now_ns, then_ns) < PEERS_EACH_NS)
+		return;
+	if (!SWAP(meter->peers_at_ns, then_ns, now_ns))
+		return;
+	peers_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
+	work = peers_ns - LOAD(meter->peers_ns) > (int64_t)PEERS_NS;
+	STORE(meter->peers_ns, peers_ns);
+	STORE(meter->peers, work);
+	if (work)
+		STORE(meter->neighbours, 0);
+}
+
+/* Whether the device comes to the event within PROBE_NS. */
+static bool is_reached_soon(const struct span *span)
+{
+	uint64_t began_ns = clock_steady_ns();
+	bool late = false;
+
+	while (!span_is_begun(span)) {
+		if (late)
+			return false;
+		late = meter_since(clock_steady_ns(), began_ns) >= PROBE_NS;
+	}
+	return true;
+}
+
+/* The stream is asked first: costs that are too low have a device idle that is at work. */
+static void probe(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(meter->probed_at_ns);
+	uint32_t left = LOAD(meter->neighbours);
+	struct span *span;
+
+	if (meter_since(now_ns, then_ns) < PROBE_EACH_NS ||
+	    !SWAP(meter->probed_at_ns, then_ns, now_ns))
+		return;
+	span = span_take(work->context);
+	if (!span)
+		return;
+	if (!pace_driver->is_busy(work) && span_begin(span, work, false))
+		STORE(meter->neighbours, !is_reached_soon(span) ? PROBES : left ? left - 1 : 0);
+	span_drop(span);
+}
+
+void others_look(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle)
+{
+	look_for_peers(meter, now_ns);
+	if (idle && !LOAD(meter->peers))
+		probe(meter, work, now_ns);
+}

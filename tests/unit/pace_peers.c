@@ -1,0 +1,161 @@
+/*
+ * Two processes of one slice on one device. Each is a real process with its own pacer and its own
+ * slot in the region; both share the fake's device. Only the process whose time is the earlier one
+ * runs, so a test gives the same figures each time.
+ *
+ * The device takes kernels in the order in which they are submitted. An event in a stream without
+ * work is reached when the other process's work is over, or its time slice is.
+ */
+#include <semaphore.h>
+
+#include "pace_fake.h"
+
+#define SLICE_NS (2 * MS) /* of a process, where another one waits */
+
+struct shared {
+	sem_t turn[2];
+	uint64_t time_ns[2];
+	bool ended[2];
+	uint64_t done_ns;    /* the device's */
+	unsigned last;       /* whose work that is */
+	uint64_t busy_ns[2]; /* between from_ns and until_ns */
+};
+
+static struct shared *shared;
+static unsigned self;
+
+static void meet_peer(void)
+{
+	unsigned other = !self;
+
+	shared->time_ns[self] = time_ns;
+	if (fake.done_ns[0] > shared->done_ns) {
+		shared->done_ns = fake.done_ns[0];
+		shared->last = self;
+	}
+	if (!shared->ended[other] && shared->time_ns[other] < time_ns) {
+		MUST(sem_post(&shared->turn[other]) == 0);
+		while (sem_wait(&shared->turn[self]) != 0)
+			;
+	}
+	fake.done_ns[0] = shared->done_ns;
+	fake.others_until_ns = 0;
+	if (shared->last == other) {
+		uint64_t slice_ns = time_ns - time_ns % SLICE_NS + SLICE_NS;
+
+		fake.others_until_ns = shared->done_ns < slice_ns ? shared->done_ns : slice_ns;
+	}
+}
+
+/* -- a process -------------------------------------------------------------------------------- */
+
+struct process {
+	const char *path;
+	unsigned quota;
+	const struct kernel *kernels;
+	unsigned count;
+	uint64_t warm_ns, for_ns;
+};
+
+/* Picks kernels at random: alternation would hide what chance shows. */
+static void run(void *arg)
+{
+	const struct process *process = arg;
+	struct region_setup setup = setup_from(0, DEVICES, GIB);
+	struct pace_quota quotas[VGPU_DEVICES_MAX];
+	uint64_t from_ns = FIRST_NS + process->warm_ns, until_ns = from_ns + process->for_ns;
+	uint64_t chance = 1 + self, busy_ns = 0;
+
+	while (sem_wait(&shared->turn[self]) != 0)
+		;
+	meet = meet_peer;
+	MUST(open_claimed(process->path, &setup, &region) == 0);
+	region.file->hami.sm_limit[0] = process->quota;
+	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
+		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
+	pace_forget();
+	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
+	while (time_ns < until_ns) {
+		chance = chance_after(chance);
+		MUST(launch(&process->kernels[(chance >> 33) % process->count]) == 0);
+		if (fake.streams[0][0].done_ns > time_ns + 50 * MS)
+			pass(fake.streams[0][0].done_ns - time_ns - 50 * MS);
+		if (!busy_ns && time_ns >= from_ns)
+			busy_ns = fake.busy_ns[0];
+	}
+	shared->busy_ns[self] = fake.busy_ns[0] - busy_ns;
+	shared->ended[self] = true;
+	sem_post(&shared->turn[!self]);
+}
+
+/* What both have of the device, percent. */
+static double sum_of(void **state, unsigned quota, const struct kernel *kernels, unsigned count)
+{
+	struct place *place = *state;
+	struct process process = {place->path, quota, kernels, count, NS_PER_S, 4 * NS_PER_S};
+	double share[2];
+	pid_t pids[2];
+
+	shared = shared_memory(sizeof(*shared));
+	*shared = (struct shared){.time_ns = {FIRST_NS, FIRST_NS}};
+	unlink(place->path);
+	for (unsigned i = 0; i < 2; i++) /* before either of them can give it to the other */
+		assert_int_equal(sem_init(&shared->turn[i], 1, i == 0), 0);
+	for (self = 0; self < 2; self++)
+		pids[self] = spawn(run, &process);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(reap_status(pids[i]), 0);
+	for (unsigned i = 0; i < 2; i++)
+		share[i] = 100.0 * (double)shared->busy_ns[i] / (double)process.for_ns;
+	if (getenv("VERBOSE"))
+		fprintf(stderr, "%lu us and %lu us: %.2f and %.2f, %.2f of %u\n",
+			(unsigned long)kernels[0].ns / 1000,
+			(unsigned long)kernels[count - 1].ns / 1000, share[0], share[1],
+			share[0] + share[1], quota);
+	munmap(shared, sizeof(*shared));
+	return share[0] + share[1];
+}
+
+/* -- programs --------------------------------------------------------------------------------- */
+
+/* Both have the same kernels: together they have the quota. */
+static void test_alike(void **state)
+{
+	static const uint64_t lengths[] = {20000, 200000, 2 * MS};
+	static const unsigned quotas[] = {30, 80};
+
+	for (unsigned i = 0; i < 6; i++) {
+		struct kernel kernel = {.function = 1, .ns = lengths[i / 2]};
+
+		double sum = sum_of(state, quotas[i % 2], &kernel, 1);
+
+		assert_share("alike", sum, quotas[i % 2], 3, 2);
+	}
+}
+
+/* One function takes now one time, now another. */
+static void test_unlike(void **state)
+{
+	static const struct kernel kernels[][2] = {
+		{{.function = 1, .ns = 20000}, {.function = 1, .ns = MS}},
+		{{.function = 1, .ns = 50000}, {.function = 1, .ns = 5 * MS}},
+		{{.function = 1, .ns = 4000}, {.function = 1, .ns = 100000}},
+	};
+	static const unsigned quotas[] = {30, 60};
+
+	for (unsigned i = 0; i < 6; i++) {
+		double sum = sum_of(state, quotas[i % 2], kernels[i / 2], 2);
+
+		assert_share("unlike", sum, quotas[i % 2], 3, 2);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_alike),
+		TEST(test_unlike),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
