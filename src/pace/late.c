@@ -83,7 +83,9 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 /* What should have been over by then is late at now_ns. */
 static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
 {
-	return now_ns - (meter_others(meter)             ? LATE_CROWDED_NS
+	bool crowded = meter_others(meter) || meter_stalls(meter, now_ns);
+
+	return now_ns - (crowded                         ? LATE_CROWDED_NS
 			 : meter_is_mixed(meter, now_ns) ? LATE_MIXED_NS
 							 : LATE_NS);
 }

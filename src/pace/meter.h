@@ -38,6 +38,7 @@ struct meter {
 	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
 	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
 	uint64_t mixed_at_ns;  /* when streams last took turns */
+	uint64_t stalls_at_ns; /* when the one stream was last made to wait (waits.c) */
 	uint64_t contexts_at_ns; /* when contexts last did */
 	uint64_t threads_at_ns;  /* when threads last did */
 	const void *context;     /* of the last that was given work, and */
@@ -109,6 +110,13 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 {
 	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
+}
+
+/* Its one stream may wait for something while the device is free: that it is not through with its
+ * work says nothing of the device. */
+static inline bool meter_stalls(const struct meter *meter, uint64_t now_ns)
+{
+	return meter_since(now_ns, LOAD(meter->stalls_at_ns)) < METER_MIXED_NS;
 }
 
 /* Its contexts took turns a moment ago. */

@@ -51,7 +51,7 @@ static void note_behind(const struct span *span)
 	struct meter *meter = span->meter;
 	uint64_t now_ns = clock_steady_ns();
 
-	if (!meter_others(meter) && LOAD(meter->stuck) <= 0 &&
+	if (!meter_others(meter) && !meter_stalls(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
 	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
 	    !meter_mixes_contexts(meter, now_ns))
 		tally_is_behind(&meter->tally, span->to.sure, now_ns);

@@ -238,6 +238,28 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 		last.since = WAITS_COPIED;
 }
 
+/* Where several streams have kernels, it is one of those that the other waits for, mostly, as
+ * libraries order their work by events: then the device is busy meanwhile. */
+void pace_will_stall(const struct pace_work *work)
+{
+	struct meter *meter = last.meter;
+	uint64_t now_ns;
+
+	if (!meter || !pace_is_last(work) || !cores_region())
+		return;
+	now_ns = clock_steady_ns();
+	if (meter_is_mixed(meter, now_ns))
+		return;
+	STORE(meter->stalls_at_ns, now_ns);
+	if (may_end(meter, work->context, now_ns) &&
+	    (meter_leisure(meter) == 1 || is_time(meter, now_ns)))
+		end_window(meter, now_ns);
+	if (LOAD(meter->window.launches)) /* what has the stall in it says nothing */
+		meter_break(meter);
+	else
+		last.since = WAITS_COPIED;
+}
+
 /* -- behind it -------------------------------------------------------------------------------- */
 
 enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)

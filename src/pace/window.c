@@ -230,7 +230,7 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	bool never_idle = false;
 
 	STORE(window->span, NULL);
-	if (is_doubted(meter, now_ns)) {
+	if (is_doubted(meter, now_ns) && !meter_stalls(meter, now_ns)) {
 		never_idle = !span_is_begun(span);
 		now_ns = clock_steady_ns(); /* which takes a while */
 	}

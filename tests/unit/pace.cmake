@@ -15,6 +15,7 @@ set(pace_in_virtual_time
   peers
   programs
   sample
+  stalls
   threads
   throttle
   waits)

@@ -566,3 +566,16 @@ UNUSED static void synchronise_stream(unsigned stream)
 	pace_will_wait(&context_a, true);
 	wait_until(fake.streams[0][stream].done_ns);
 }
+
+/* The stream waits for so long, behind what it has, while the device is free. */
+UNUSED static void stall(unsigned stream, uint64_t ns)
+{
+	struct fake_stream *it = &fake.streams[0][stream];
+	struct pace_work work = {.context = &context_a, .stream = it};
+
+	pace_will_stall(&work);
+	pass(CALL_NS);
+	it->done_ns = (it->done_ns > time_ns ? it->done_ns : time_ns) + ns;
+	if (!fake.beside && fake.done_ns[0] < it->done_ns)
+		fake.done_ns[0] = it->done_ns;
+}

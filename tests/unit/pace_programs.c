@@ -15,6 +15,7 @@ enum kind {
 	UNLIKE,     /* one stream, up to three lengths for a function */
 	IN_STREAMS, /* the same in two to four streams */
 	HARD,       /* as UNLIKE, on a device whose clock drifts and ticks, and whose starts vary */
+	STALLS,     /* as UNLIKE, with stalls in the stream, many of which take no time */
 	ACTIVE,     /* as STEADY, beside a neighbour that works for a third of the time */
 	ACTIVE_UNLIKE, /* as UNLIKE, beside such a one */
 };
@@ -36,6 +37,8 @@ struct program {
 	unsigned streams;
 	bool beside, early;
 	uint64_t call_ns, gap_ns, slow_ns;
+	unsigned stalls;   /* one in so many launches; 0: none */
+	uint64_t stall_ns; /* at most */
 	unsigned launches; /* between two waits */
 	enum wait wait;
 	uint64_t host_ns; /* without a launch, after each wait */
@@ -98,6 +101,10 @@ static struct program make(enum kind kind, uint64_t seed)
 	program.host_ns = percent(50) ? 0 : between(1000, MS);
 	program.quota = quotas[below(4)];
 	program.seed = below(UINT32_MAX);
+	if (kind == STALLS) {
+		program.stalls = (unsigned)between(1, 50);
+		program.stall_ns = percent(50) ? 0 : between(1000, MS);
+	}
 	return program;
 }
 
@@ -194,6 +201,8 @@ static struct figures play(void **state, const struct program *program, unsigned
 					.ns = ns * (990 + below(21)) / 1000,
 					.stream = stream};
 
+		if (program->stalls && launches % program->stalls == 0)
+			stall(stream, below(program->stall_ns + 1));
 		assert_int_equal(launch(&kernel), 0);
 		if (fake.done_ns[0] > time_ns + AHEAD_NS)
 			pass(fake.done_ns[0] - time_ns - AHEAD_NS);
@@ -304,6 +313,11 @@ static void test_hard(void **state)
 	play_many(state, HARD, 100, &(struct counts){3, 3, 2, 7, 6});
 }
 
+static void test_stalls(void **state)
+{
+	play_many(state, STALLS, 100, &(struct counts){6, 4, 3, 3, 5});
+}
+
 static void test_active_neighbour(void **state)
 {
 	play_many(state, ACTIVE, 100, &(struct counts){11, 8, 3, 9, 12});
@@ -311,14 +325,19 @@ static void test_active_neighbour(void **state)
 
 static void test_unlike_beside_active(void **state)
 {
-	play_many(state, ACTIVE_UNLIKE, 100, &(struct counts){25, 20, 4, 18, 14});
+	play_many(state, ACTIVE_UNLIKE, 100, &(struct counts){25, 20, 4, 21, 14});
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_steady), TEST(test_unlike),           TEST(test_streams),
-		TEST(test_hard),   TEST(test_active_neighbour), TEST(test_unlike_beside_active),
+		TEST(test_steady),
+		TEST(test_unlike),
+		TEST(test_streams),
+		TEST(test_hard),
+		TEST(test_stalls),
+		TEST(test_active_neighbour),
+		TEST(test_unlike_beside_active),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
