@@ -324,6 +324,16 @@ void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes)
 	pace_will_copy(&work, bytes);
 }
 
+void launch_will_stall(CUstream stream, bool per_thread)
+{
+	struct pace_work work = {.stream = stream, .per_thread = per_thread};
+
+	if (!pace_asks_all() || !pace_is_last(&work) || capture_any())
+		return;
+	cuda.cuCtxGetCurrent((CUcontext *)&work.context);
+	pace_will_stall(&work);
+}
+
 /* -- on several devices ------------------------------------------------------------------------ */
 
 static void end_all(struct launch *launches, unsigned count, CUresult result)

@@ -30,6 +30,9 @@ void launch_will_wait(bool of_all);
 /* Whether pace_found_over serves for a look at something that is over (pace_has_waited). */
 bool launch_has_waited(void);
 
+/* The thread is about to have the stream wait for what may be no work of the device. */
+void launch_will_stall(CUstream stream, bool per_thread);
+
 /* The thread is about to submit a copy that is not held. */
 void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes);
 

@@ -1,6 +1,7 @@
 /*
- * Questions whether a stream, or an event, is done, and the ends of streams: the pacer is told of
- * them. Who gets "not ready" waits, as who synchronises does (async_free.c).
+ * Questions whether a stream, or an event, is done, the ends of streams, and what a stream is made
+ * to wait for: the pacer is told of them. Who gets "not ready" waits, as who synchronises does
+ * (async_free.c).
  */
 #include "cuda.h"
 #include "hooks.h"
@@ -59,3 +60,41 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 	pace_end_streams();
 	return cuda.cuStreamDestroy_v2(hStream);
 }
+
+/* -- stalls ----------------------------------------------------------------------------------- */
+
+#define STALL(name, stream, per_thread, parameters, arguments) \
+	CUresult name parameters                               \
+	{                                                      \
+		cuda_bind();                                   \
+		launch_will_stall(stream, per_thread);         \
+		return cuda.name arguments;                    \
+	}
+
+STALL(cuStreamWaitEvent, hStream, false, (CUstream hStream, CUevent hEvent, unsigned int Flags),
+      (hStream, hEvent, Flags))
+STALL(cuStreamWaitEvent_ptsz, hStream, true, (CUstream hStream, CUevent hEvent, unsigned int Flags),
+      (hStream, hEvent, Flags))
+STALL(cuLaunchHostFunc, hStream, false, (CUstream hStream, CUhostFn fn, void *userData),
+      (hStream, fn, userData))
+STALL(cuLaunchHostFunc_ptsz, hStream, true, (CUstream hStream, CUhostFn fn, void *userData),
+      (hStream, fn, userData))
+STALL(cuStreamAddCallback, hStream, false,
+      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+      (hStream, callback, userData, flags))
+STALL(cuStreamAddCallback_ptsz, hStream, true,
+      (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),
+      (hStream, callback, userData, flags))
+
+#define VALUE_STALL(name, per_thread, type)                                        \
+	STALL(name, stream, per_thread,                                            \
+	      (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), \
+	      (stream, addr, value, flags))
+VALUE_STALL(cuStreamWaitValue32, false, cuuint32_t)
+VALUE_STALL(cuStreamWaitValue32_ptsz, true, cuuint32_t)
+VALUE_STALL(cuStreamWaitValue32_v2, false, cuuint32_t)
+VALUE_STALL(cuStreamWaitValue32_v2_ptsz, true, cuuint32_t)
+VALUE_STALL(cuStreamWaitValue64, false, cuuint64_t)
+VALUE_STALL(cuStreamWaitValue64_ptsz, true, cuuint64_t)
+VALUE_STALL(cuStreamWaitValue64_v2, false, cuuint64_t)
+VALUE_STALL(cuStreamWaitValue64_v2_ptsz, true, cuuint64_t)

@@ -78,6 +78,54 @@ static void copies(void)
 	for_stream();
 }
 
+static unsigned called;
+
+static void count(void *data)
+{
+	(void)data;
+	called++;
+}
+
+static void count_back(CUstream of, CUresult status, void *data)
+{
+	CHECK(of == stream);
+	CHECK_CUDA(status, CUDA_SUCCESS);
+	count(data);
+}
+
+#define WAITS_FOR(name) CHECK_CUDA(name(stream, there, 1, 0), CUDA_SUCCESS)
+
+/* For values that are there by then. */
+static void for_values(void)
+{
+	CHECK_CUDA(cuStreamWriteValue64_v2(stream, there, 1, 0), CUDA_SUCCESS);
+	WAITS_FOR(cuStreamWaitValue32);
+	WAITS_FOR(cuStreamWaitValue32_ptsz);
+	WAITS_FOR(cuStreamWaitValue32_v2);
+	WAITS_FOR(cuStreamWaitValue32_v2_ptsz);
+	WAITS_FOR(cuStreamWaitValue64);
+	WAITS_FOR(cuStreamWaitValue64_ptsz);
+	WAITS_FOR(cuStreamWaitValue64_v2);
+	WAITS_FOR(cuStreamWaitValue64_v2_ptsz);
+}
+
+/* The stream is made to wait, and the host for the stream. */
+static void stalls(void)
+{
+	unsigned before = called;
+
+	record();
+	CHECK_CUDA(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamWaitEvent_ptsz(stream, event, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuLaunchHostFunc(stream, count, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuLaunchHostFunc_ptsz(stream, count, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamAddCallback(stream, count_back, NULL, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamAddCallback_ptsz(stream, count_back, NULL, 0), CUDA_SUCCESS);
+	for_values();
+	for_stream();
+	CHECK(called == before + 4);
+}
+
 /* One function, one shape. */
 static uint64_t step(void *wait)
 {
@@ -110,6 +158,7 @@ WAY(asks_event)
 WAY(asks_stream)
 WAY(asks_stream_of_thread)
 WAY(copies)
+WAY(stalls)
 
 /* -- streams that end -------------------------------------------------------------------------- */
 
@@ -172,6 +221,7 @@ int main(int argc, char **argv)
 		SCENE(asks_stream_way),
 		SCENE(asks_stream_of_thread_way),
 		SCENE(copies_way),
+		SCENE(stalls_way),
 		SCENE(ended),
 	};
 
