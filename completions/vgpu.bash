@@ -60,7 +60,7 @@ _vgpu() {
         --cores | -c) :; return ;;
         --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
-        --gang) _vgpu_words 'yes no'; return ;;
+        --gang) _vgpu_words 'yes no found'; return ;;
         --name | -n) _vgpu_slices; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --name --unlimited --allow-unheld --help'; return; }
@@ -86,7 +86,7 @@ _vgpu() {
         --cores | -c) :; return ;;
         --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
-        --gang) _vgpu_words 'yes no'; return ;;
+        --gang) _vgpu_words 'yes no found'; return ;;
         esac
         [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --gang --json --help'; return; }
         _vgpu_slices

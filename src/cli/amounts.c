@@ -199,12 +199,17 @@ int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGP
 	return read_list(&burst_option, list, gpus, ret_ns);
 }
 
-int amounts_gang(const char *word, enum policy_gang *ret_gang)
+int amounts_gang(const char *word, struct policy_gang *ret_gang)
 {
+	if (strcmp(word, "found") == 0) {
+		*ret_gang = (struct policy_gang){.rule = POLICY_GANG_FOUND};
+		return 0;
+	}
 	if (policy_gang_parse(word, ret_gang))
 		return 0;
 	return cli_fail(CLI_USAGE,
-			"--gang \"%s\" does not say whether the slice is a gang: write yes or no; "
-			"without --gang, gangs are found",
+			"--gang \"%s\" does not say whether the slice is a gang: write yes or no, "
+			"or found for what holds without --gang, or a gang's name: 1 to 64 "
+			"letters, digits, \".\", \"_\" and \"-\", no \".\" first",
 			word);
 }

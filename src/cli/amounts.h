@@ -24,8 +24,8 @@ int amounts_check_burst(const char *list);
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX]);
 
-/* yes or no. */
-int amounts_gang(const char *word, enum policy_gang *ret_gang);
+/* yes, no, found, or a gang's name. */
+int amounts_gang(const char *word, struct policy_gang *ret_gang);
 
 /* Percent, 1 to 100. */
 int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX]);

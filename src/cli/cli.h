@@ -25,7 +25,7 @@ enum cli_offer {
 	CLI_GPUS, /* a list of GPUs, with commas between them */
 	CLI_COMMAND,
 	CLI_NUMBER,
-	CLI_YES_NO,
+	CLI_GANG, /* a word on gangs */
 };
 
 struct cli_option {

@@ -209,7 +209,7 @@ static const char *gang_of(const char *policy_path)
 
 	if (!policy_path || policy_read(policy_path, &policy, NULL))
 		return NULL;
-	return policy_gang_name(policy.gang);
+	return policy_gang_word(&policy.gang);
 }
 
 /* The path of a slice's region, and what its policy says of gangs. A file may be damaged, and also

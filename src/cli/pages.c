@@ -161,7 +161,7 @@ static const char *bash_offer(enum cli_offer offer)
 		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_vgpu_command",
 		[CLI_NUMBER] = ":",
-		[CLI_YES_NO] = "_vgpu_words 'yes no'",
+		[CLI_GANG] = "_vgpu_words 'yes no found'",
 	};
 
 	return offers[offer];
@@ -289,7 +289,7 @@ static const char *zsh_offer(enum cli_offer offer)
 		[CLI_GPUS] = "_vgpu_gpus",
 		[CLI_COMMAND] = "_default",
 		[CLI_NUMBER] = " ",
-		[CLI_YES_NO] = "(yes no)",
+		[CLI_GANG] = "(yes no found)",
 	};
 
 	return offers[offer];

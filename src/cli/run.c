@@ -52,9 +52,10 @@ static const struct cli_option options[] = {
 			   CLI_NOTHING, 0},
 	[GANG] = {"gang", "WORD",
 		  "whether a compute limit throttles all GPUs and processes of the slice as one "
-		  "(yes) or each GPU by itself (no); without this option, as one those whose "
-		  "kernels can wait for each other, as in a job on several GPUs",
-		  CLI_YES_NO, 0},
+		  "(yes), also together with other slices (the name of a gang), or each GPU by "
+		  "itself (no); without this option, as one those whose kernels can wait for each "
+		  "other, as in a job on several GPUs",
+		  CLI_GANG, 0},
 	[NAME] = {"name", "NAME",
 		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
 		  "out",

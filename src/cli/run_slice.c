@@ -66,7 +66,7 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 		return false;
 	if (request->oversubscribe && !has->oversubscribe)
 		return false;
-	if (request->gang_word && request->gang != has->gang)
+	if (request->gang_word && !policy_gang_equals(&request->gang, &has->gang))
 		return false;
 	if (request->unlimited && is_limited(has))
 		return false;
@@ -91,7 +91,7 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 
 static int refuse_to_join(const struct state_slice *slice, const struct gpus *all)
 {
-	bool has_gang = slice->policy.gang != POLICY_GANG_FOUND;
+	bool has_gang = slice->policy.gang.rule != POLICY_GANG_FOUND;
 	char has[1024];
 
 	describe(&slice->policy, all, has, sizeof(has));
@@ -102,7 +102,7 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 			"slice, choose another name",
 			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "",
 			has_gang ? ", with --gang " : "",
-			has_gang ? policy_gang_name(slice->policy.gang) : "");
+			has_gang ? policy_gang_word(&slice->policy.gang) : "");
 }
 
 /* -- one that is not there --------------------------------------------------------------------- */

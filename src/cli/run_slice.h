@@ -13,8 +13,8 @@ struct run_request {
 	const char *burst;
 	const char *gpus;
 	const char *name;
-	const char *gang_word; /* as written, or NULL */
-	enum policy_gang gang; /* what it says */
+	const char *gang_word;   /* as written, or NULL */
+	struct policy_gang gang; /* what it says */
 	bool oversubscribe;
 	bool unlimited;
 	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */

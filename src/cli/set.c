@@ -51,8 +51,9 @@ static const struct cli_option options[] = {
 		  CLI_GPUS, 'g'},
 	[GANG] = {"gang", "WORD",
 		  "whether a compute limit throttles all GPUs and processes of the slice as one "
-		  "(yes) or each GPU by itself (no)",
-		  CLI_YES_NO, 0},
+		  "(yes), also together with other slices (the name of a gang), each GPU by itself "
+		  "(no), or as one those whose kernels can wait for each other (found)",
+		  CLI_GANG, 0},
 	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
@@ -299,7 +300,7 @@ static int report_json(struct change *change, struct target_document *document)
 	target.slice = change->slice;
 	target.changed = true;
 	if (change->slice->policy_path)
-		target.gang = policy_gang_name(change->policy.gang);
+		target.gang = policy_gang_word(&change->policy.gang);
 	for (unsigned i = 0; i < change->gpus.count && i < VGPU_DEVICES_MAX; i++)
 		fill_gpu(change, &change->gpus.gpu[i], &target.gpu[target.gpu_count++]);
 	target_document_add(document, &target);
@@ -320,7 +321,7 @@ static int apply(struct change *change, struct target_document *document)
 	for (unsigned i = 0; change->limits && i < change->gpus.count; i++)
 		report_gpu(change, &change->gpus.gpu[i]);
 	if (change->gang)
-		cli_say("%s: gang %s", change->slice->name, policy_gang_name(change->policy.gang));
+		cli_say("%s: gang %s", change->slice->name, policy_gang_word(&change->policy.gang));
 	return cli_written(0);
 }
 

@@ -123,7 +123,8 @@ static struct lock attaching = LOCK_INIT;
 
 void launch_set_gang(void)
 {
-	switch (__atomic_load_n(&state_slice()->policy.gang, __ATOMIC_RELAXED)) {
+	switch (slice_gang(state_slice()).rule) {
+	case POLICY_GANG_NAMED: /* by itself, as long as others are not joined */
 	case POLICY_GANG_YES:
 		pace_set_gang(PACE_GANG_YES);
 		break;

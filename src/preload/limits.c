@@ -64,7 +64,7 @@ static void look(void)
 	old = state_slice()->policy;
 	state_renew_slice(&policy);
 	tell(&old, &policy);
-	if (policy.gang != old.gang)
+	if (!policy_gang_equals(&policy.gang, &old.gang))
 		launch_set_gang();
 }
 

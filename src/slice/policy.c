@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "size.h"
 #include "slice_internal.h"
@@ -151,19 +152,53 @@ static int set_oversubscribe(const struct entry *entry, const char *value,
 	return 0;
 }
 
-const char *policy_gang_name(enum policy_gang gang)
+const char *policy_gang_word(const struct policy_gang *gang)
 {
-	return gang == POLICY_GANG_YES ? "yes" : gang == POLICY_GANG_NO ? "no" : "found";
+	switch (gang->rule) {
+	case POLICY_GANG_YES:
+		return "yes";
+	case POLICY_GANG_NO:
+		return "no";
+	case POLICY_GANG_NAMED:
+		return gang->name;
+	case POLICY_GANG_FOUND:
+		break;
+	}
+	return "found";
 }
 
-bool policy_gang_parse(const char *word, enum policy_gang *ret_gang)
+static bool names_gang(const char *word)
 {
-	bool yes = strcmp(word, "yes") == 0;
+	static const char *const taken[] = {"yes", "no", "true", "false", "found"};
+	size_t len = strlen(word);
 
-	if (!yes && strcmp(word, "no") != 0)
+	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+		if (strcasecmp(word, taken[i]) == 0)
+			return false;
+	return len > 0 && len <= POLICY_GANG_MAX && word[0] != '.' &&
+	       strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+			    "0123456789._-") == len;
+}
+
+bool policy_gang_parse(const char *word, struct policy_gang *ret_gang)
+{
+	struct policy_gang gang = {POLICY_GANG_NAMED, ""};
+
+	if (strcmp(word, "yes") == 0)
+		gang.rule = POLICY_GANG_YES;
+	else if (strcmp(word, "no") == 0)
+		gang.rule = POLICY_GANG_NO;
+	else if (names_gang(word))
+		memcpy(gang.name, word, strlen(word));
+	else
 		return false;
-	*ret_gang = yes ? POLICY_GANG_YES : POLICY_GANG_NO;
+	*ret_gang = gang;
 	return true;
+}
+
+bool policy_gang_equals(const struct policy_gang *gang, const struct policy_gang *other)
+{
+	return gang->rule == other->rule && strcmp(gang->name, other->name) == 0;
 }
 
 static int set_gang(const struct entry *entry, const char *value, const struct place *place,
@@ -172,8 +207,9 @@ static int set_gang(const struct entry *entry, const char *value, const struct p
 	if (policy_gang_parse(value, &entry->policy->gang))
 		return 0;
 	return bad_value(place, value,
-			 "does not say whether the slice is a gang: write yes or no, or leave the "
-			 "line out, and gangs are found",
+			 "does not say whether the slice is a gang: write yes or no, a gang's "
+			 "name (1 to 64 letters, digits, \".\", \"_\" and \"-\", no \".\" first), "
+			 "or leave the line out, and gangs are found",
 			 fault);
 }
 
@@ -485,9 +521,9 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 				policy->name);
 	if (policy->oversubscribe)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
-	if (policy->gang != POLICY_GANG_FOUND)
+	if (policy->gang.rule != POLICY_GANG_FOUND)
 		snprintf(text + len, sizeof(text) - (size_t)len, "gang = %s\n",
-			 policy_gang_name(policy->gang));
+			 policy_gang_word(&policy->gang));
 	return write_file(dir, SLICE_FILE, text, fault);
 }
 

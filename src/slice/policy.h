@@ -4,13 +4,17 @@
  *
  *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; without it, no memory limit
  *            cores = 30         percent of the GPU's time, 1 to 100; without it, no compute limit
- *            burst = 25ms       how much unused GPU time the slice may save under its compute
- * limit, and use at once: 0 to 1s; without it, as vgpu has it slice:   region = /path     where the
- * slice's region lies name = NAME        for people oversubscribe = yes   what does not fit on the
- * card may lie in the host's memory; yes or no, or true or false; no without it gang = yes whether
- * a compute limit throttles all GPUs and processes of the slice as one: yes or no; without it,
- * those whose kernels can wait for each other are found. Names are reserved for gangs of several
- *                               slices, and an error
+ *            burst = 25ms       how much unused GPU time the slice may save under its limit, and
+ *                               use at once: 0 to 1s; without it, as vgpu has it
+ *   slice:   region = /path     where the slice's region lies
+ *            name = NAME        for people
+ *            oversubscribe = yes   what does not fit on the card may lie in the host's memory; yes
+ *                                  or no, or true or false; no without it
+ *            gang = yes         whether a compute limit throttles all GPUs and processes of the
+ *                               slice as one: yes or no; without it, those whose kernels can wait
+ *                               for each other are found
+ *            gang = NAME        the same as yes, together with the other slices of that gang: the
+ *                               name is 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "."
  *
  * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
  * understood must not be half obeyed. Names that begin with "." are skipped.
@@ -33,10 +37,18 @@ struct policy_device {
 #define POLICY_NO_BURST ((uint64_t)1) /* ns */
 
 /* What a policy says of gangs. */
-enum policy_gang {
+enum policy_gang_rule {
 	POLICY_GANG_FOUND, /* nothing: they are found */
 	POLICY_GANG_YES,
 	POLICY_GANG_NO,
+	POLICY_GANG_NAMED, /* the slice belongs to the gang of that name, as other slices may */
+};
+
+#define POLICY_GANG_MAX 64 /* bytes of a gang's name */
+
+struct policy_gang {
+	enum policy_gang_rule rule;
+	char name[POLICY_GANG_MAX + 4]; /* "" without POLICY_GANG_NAMED */
 };
 
 struct policy {
@@ -45,7 +57,7 @@ struct policy {
 	char region_path[4096]; /* "" when it names none */
 	char name[64];
 	bool oversubscribe;
-	enum policy_gang gang;
+	struct policy_gang gang;
 };
 
 /* Reads a directory. -ENOENT when there is none (no fault then), -EINVAL or another errno with a
@@ -60,9 +72,11 @@ int policy_parse(const char *name, const char *text, struct policy *policy, stru
 int policy_write(const char *dir, const struct policy *policy, struct fault *fault);
 
 /* The word for it: what a policy has, "found" where it has none. */
-const char *policy_gang_name(enum policy_gang gang);
-/* What the word yes or no says. False: it is another word. */
-bool policy_gang_parse(const char *word, enum policy_gang *ret_gang);
+const char *policy_gang_word(const struct policy_gang *gang);
+/* What a word says: yes, no, or a gang's name. False: it is none of these. "found", "true", "false"
+ * and the like are no names, in either case: whoever writes them means something else. */
+bool policy_gang_parse(const char *word, struct policy_gang *ret_gang);
+bool policy_gang_equals(const struct policy_gang *gang, const struct policy_gang *other);
 
 /* burst_ns of a time, as a policy has it; false: it is no time, or too long. */
 bool policy_burst_parse(const char *text, uint64_t *ret_burst_ns);

@@ -45,7 +45,7 @@ static void narrow(struct policy *policy, const struct policy *other)
 	}
 	policy->device_count = kept;
 	policy->oversubscribe = policy->oversubscribe && other->oversubscribe;
-	if (policy->gang == POLICY_GANG_FOUND)
+	if (policy->gang.rule == POLICY_GANG_FOUND)
 		policy->gang = other->gang;
 	if (!policy->region_path[0])
 		memcpy(policy->region_path, other->region_path, sizeof(policy->region_path));
@@ -368,6 +368,27 @@ uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, 
 	return slice_stricter(policy, slice_stricter(region, env));
 }
 
+/* By the byte, as others may read it meanwhile: they see a part of the new name at worst, and the
+ * caller tells them of the whole one afterwards. */
+static void renew_gang(struct policy_gang *gang, const struct policy_gang *from)
+{
+	for (unsigned i = 0; i <= POLICY_GANG_MAX; i++)
+		__atomic_store_n(&gang->name[i], from->name[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&gang->rule, from->rule, __ATOMIC_RELEASE);
+}
+
+struct policy_gang slice_gang(const struct slice *slice)
+{
+	struct policy_gang gang = {.name = ""};
+
+	/* Pairs with renew_gang's release. */
+	gang.rule = __atomic_load_n(&slice->policy.gang.rule, __ATOMIC_ACQUIRE);
+	for (unsigned i = 0; i <= POLICY_GANG_MAX; i++)
+		gang.name[i] = __atomic_load_n(&slice->policy.gang.name[i], __ATOMIC_RELAXED);
+	gang.name[POLICY_GANG_MAX] = '\0';
+	return gang;
+}
+
 void slice_renew(struct slice *slice, const struct policy *policy)
 {
 	for (unsigned i = 0; i < slice->policy.device_count; i++) {
@@ -382,7 +403,7 @@ void slice_renew(struct slice *slice, const struct policy *policy)
 		__atomic_store_n(&slice->policy.device[i].burst_ns, policy->device[at].burst_ns,
 				 __ATOMIC_RELAXED);
 	}
-	__atomic_store_n(&slice->policy.gang, policy->gang, __ATOMIC_RELAXED);
+	renew_gang(&slice->policy.gang, &policy->gang);
 }
 
 bool slice_narrows(const struct slice *slice)

@@ -118,6 +118,8 @@ int slice_read_policy(const struct slice *slice, struct policy *ret_policy, stru
  * store. A GPU that it lists no more keeps the limits that it had. The caller serialises; others
  * read meanwhile. */
 void slice_renew(struct slice *slice, const struct policy *policy);
+/* What the policy says of gangs now; any thread may ask. */
+struct policy_gang slice_gang(const struct slice *slice);
 
 /* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES
  * lists UUIDs. */

@@ -285,7 +285,7 @@ static void test_gang(void **state)
 {
 	(void)state;
 	loads();
-	assert_int_equal(slice.policy.gang, POLICY_GANG_FOUND);
+	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_FOUND);
 	make_dir("policy");
 	write_text("policy/" UUID_A, "");
 	make_dir("run");
@@ -293,11 +293,16 @@ static void test_gang(void **state)
 	write_text("run/slice", "gang = yes");
 	setenv("VGPU_POLICY", in_root("run"), 1);
 	loads();
-	assert_int_equal(slice.policy.gang, POLICY_GANG_YES);
+	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_YES);
 	write_text("policy/slice", "gang = no");
 	loads();
-	assert_int_equal(slice.policy.gang, POLICY_GANG_NO);
+	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_NO);
+	write_text("policy/slice", "");
 	write_text("run/slice", "gang = train");
+	loads();
+	assert_int_equal(slice_gang(&slice).rule, POLICY_GANG_NAMED);
+	assert_string_equal(slice_gang(&slice).name, "train");
+	write_text("run/slice", "gang = .train");
 	refuses(-EINVAL, "write yes or no");
 }
 

@@ -176,18 +176,52 @@ static void test_oversubscribe(void **state)
 static void test_gang(void **state)
 {
 	(void)state;
-	assert_int_equal(parse("slice", "").gang, POLICY_GANG_FOUND);
-	assert_int_equal(parse("slice", "gang = yes").gang, POLICY_GANG_YES);
-	assert_int_equal(parse("slice", "gang=no # for now").gang, POLICY_GANG_NO);
-	refuses("slice", "gang = train",
-		"\"train\" does not say whether the slice is a gang: "
-		"write yes or no, or leave the line out");
+	assert_int_equal(parse("slice", "").gang.rule, POLICY_GANG_FOUND);
+	assert_int_equal(parse("slice", "gang = yes").gang.rule, POLICY_GANG_YES);
+	assert_int_equal(parse("slice", "gang=no # for now").gang.rule, POLICY_GANG_NO);
+	refuses("slice", "gang = two words",
+		"\"two words\" does not say whether the slice is a gang: "
+		"write yes or no, a gang's name");
 	refuses("slice", "gang = found", "write yes or no");
 	refuses("slice", "gang = true", "write yes or no");
 	refuses("slice", "gang = Yes", "write yes or no");
 	refuses("slice", "gang =", "write yes or no");
 	refuses("slice", "gang = yes\ngang = no", "is there a second time");
 	refuses(UUID_A, "gang = yes", "means nothing here: write memory, cores or burst");
+}
+
+/* A word as the name of a gang of several slices. */
+static void check_gang_name(const char *name, bool good)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "gang = %s", name);
+	if (good) {
+		struct policy policy = parse("slice", text);
+
+		assert_int_equal(policy.gang.rule, POLICY_GANG_NAMED);
+		assert_string_equal(policy.gang.name, name);
+	} else {
+		refuses("slice", text, "does not say whether the slice is a gang");
+	}
+}
+
+static void test_gang_name(void **state)
+{
+	static const char *const good[] = {"train", "job-17.2_b", "0", "1", "-", "yes.", "nobody"};
+	static const char *const bad[] = {"...",      ".",   ".train", "a/b", "../a",  "a b",
+					  "\xc3\xa4", "a\"", "No",     "YES", "False", "FOUND"};
+	char longest[POLICY_GANG_MAX + 2] = "";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+		check_gang_name(good[i], true);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		check_gang_name(bad[i], false);
+	memset(longest, 'x', POLICY_GANG_MAX);
+	check_gang_name(longest, true);
+	memset(longest, 'x', POLICY_GANG_MAX + 1);
+	check_gang_name(longest, false);
 }
 
 static void test_bad_lines(void **state)
@@ -427,7 +461,8 @@ static struct policy example(void)
 	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
 	strcpy(policy.name, "example");
 	policy.oversubscribe = true;
-	policy.gang = POLICY_GANG_NO;
+	policy.gang.rule = POLICY_GANG_NAMED;
+	strcpy(policy.gang.name, "train-8");
 	return policy;
 }
 
@@ -515,17 +550,29 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),          TEST(test_cores),
-		TEST(test_burst),          TEST(test_no_limits),
-		TEST(test_slice_file),     TEST(test_bad_values),
-		TEST(test_bad_lines),      TEST(test_oversubscribe),
-		TEST(test_gang),           TEST(test_long_region),
-		TEST(test_file_names),     TEST(test_many_devices),
-		TEST(test_read),           TEST(test_read_links),
-		TEST(test_read_missing),   TEST(test_read_refused),
-		TEST(test_read_long_file), TEST(test_read_fifo),
-		TEST(test_read_faults),    TEST(test_write),
-		TEST(test_write_faults),   TEST(test_write_unreadable),
+		TEST(test_sizes),
+		TEST(test_cores),
+		TEST(test_burst),
+		TEST(test_no_limits),
+		TEST(test_slice_file),
+		TEST(test_bad_values),
+		TEST(test_bad_lines),
+		TEST(test_oversubscribe),
+		TEST(test_gang),
+		TEST(test_gang_name),
+		TEST(test_long_region),
+		TEST(test_file_names),
+		TEST(test_many_devices),
+		TEST(test_read),
+		TEST(test_read_links),
+		TEST(test_read_missing),
+		TEST(test_read_refused),
+		TEST(test_read_long_file),
+		TEST(test_read_fifo),
+		TEST(test_read_faults),
+		TEST(test_write),
+		TEST(test_write_faults),
+		TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

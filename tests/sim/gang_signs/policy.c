@@ -68,7 +68,7 @@ static void changed(void)
 	become(1 | 2);
 	write_policy("cores = 50\n", "gang = yes\n");
 	become(ALL);
-	write_policy("cores = 50\n", "gang = some\n"); /* is no policy: nothing changes */
+	write_policy("cores = 50\n", "gang = .some\n"); /* is no policy: nothing changes */
 	sleep_ms(200);
 	CHECK_EQUAL(members(), ALL);
 	write_policy("cores = 50\n", "gang = no\n");
@@ -86,11 +86,11 @@ static void limited_later(void)
 }
 
 /* What it does not understand, it refuses. */
-static void names_refused(void)
+static void words_refused(void)
 {
 	machine(NULL);
 	CHECK(mkdir(scene_path("policy"), 0700) == 0);
-	write_policy("cores = 50\n", "gang = train\n");
+	write_policy("cores = 50\n", "gang = .train\n");
 	env_set("VGPU_POLICY", scene_path("policy"));
 	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
 		SCENE(found),   SCENE(no_gang),       SCENE(all_a_gang),
-		SCENE(changed), SCENE(limited_later), SCENE(names_refused),
+		SCENE(changed), SCENE(limited_later), SCENE(words_refused),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);

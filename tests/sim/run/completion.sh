@@ -47,7 +47,7 @@ offers '0 1 all' vgpu run --gpus ''
 offers 'all' vgpu set -g a
 offers '0,1' vgpu run -g 0,
 offers '' vgpu run -g 0,1,
-offers 'yes no' vgpu run --gang ''
+offers 'yes no found' vgpu run --gang ''
 offers 'no' vgpu set web --gang n
 offers 'trueish' vgpu run -m8G -n x trueis
 VGPU_SIM_FAULTS=nvmlInit_v2=999 offers 'all' vgpu run --gpus ''

@@ -52,12 +52,15 @@ $uuid1: cores = 30" "$(policy --cores 30 --burst 0,default --gpus 0,1)"
 refuse 125 'has 2 times' --cores 30 --burst 0,1s true
 
 # A word on gangs.
-for word in yes no; do
+for word in yes no train-8; do
     expect 0 --unlimited --name "gang-$word" --gang "$word" sh -c 'cat "$VGPU_POLICY/slice"'
     same "--gang $word" "region = $state/gang-$word/region
 name = gang-$word
 gang = $word" "$(cat "$out")"
 done
+expect 0 --unlimited --name found --gang found sh -c 'cat "$VGPU_POLICY/slice"'
+same '--gang found' "region = $state/found/region
+name = found" "$(cat "$out")"
 
 # Ranges, and percentages of each GPU's memory in whole granules of 2 MiB.
 VGPU_SIM_GPUS=4x24G VGPU_SIM_STATE=$root/sim5

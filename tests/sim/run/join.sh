@@ -95,6 +95,13 @@ refuse 125 'has GPU 0 without a memory limit and 30 % of its time (--burst 50ms)
 touch "$root/bursts.end"
 wait "$pid"
 
+hold ranks --unlimited --gpus 0 --gang train-8
+expect 0 --name ranks --gang train-8 true
+refuse 125 'with --gang train-8: to join it' --name ranks --gang train true
+refuse 125 'with --gang train-8: to join it' --name ranks --gang found true
+touch "$root/ranks.end"
+wait "$pid"
+
 # Without a name nobody joins, even where the name is taken.
 hold z --unlimited
 expect 0 --unlimited sh -c 'echo $PPID; echo "$VGPU_POLICY"'

@@ -97,7 +97,7 @@ done
 refuse 2 '--burst needs a value' --memory 1G --burst
 refuse 2 'a new slice wants a limit' --burst 25ms true
 
-for word in '' train true found YES; do
+for word in '' .train 'two words' true Found YES; do
     refuse 2 "--gang \"$word\" does not say whether the slice is a gang: write yes or no" \
         --gang "$word" --memory 1G true
 done

@@ -63,7 +63,7 @@ vgpu 0 inspect one
 grep -q "$uuid1 .* 4 GiB .* default$" "$out" || fail 'the region is not told of the default'
 
 # Gangs.
-wrong 2 '--gang "some" does not say whether the slice is a gang: write yes or no' set one --gang some
+wrong 2 '--gang ".some" does not say whether the slice is a gang: write yes or no' set one --gang .some
 vgpu 0 set one --gang yes
 prints 'one: gang yes'
 same 'the policy' "region = $state/one/region
@@ -71,6 +71,14 @@ name = one
 gang = yes" "$(cat "$state/one/policy/slice")"
 vgpu 0 inspect one
 grep -qx 'gang: yes' "$out" || fail 'inspect does not say what the policy says of gangs'
+vgpu 0 set one --gang found
+prints 'one: gang found'
+same 'the policy' "region = $state/one/region
+name = one" "$(cat "$state/one/policy/slice")"
+vgpu 0 set one --gang train-8
+prints 'one: gang train-8'
+vgpu 0 inspect one
+grep -qx 'gang: train-8' "$out" || fail 'inspect does not say the name of the gang'
 vgpu 0 set one --gang no --memory 5G
 prints 'one: GPU 1: memory 5 GiB, cores no limit' 'one: gang no'
 vgpu 0 set one --memory 4G

@@ -43,6 +43,9 @@ same 'set' "{\"index\": 1, \"uuid\": \"$uuid1\", \"memory_used_bytes\": 1048576,
 same 'gangs' '"found"' "$(found 'd["slices"][0]["gang_policy"]')"
 vgpu 0 set --json --gang yes web
 same 'gangs' '["yes", true]' "$(found '[d["slices"][0][k] for k in ("gang_policy", "changed")]')"
+vgpu 0 set --json --gang train-8 web
+same 'gangs' '["train-8", true]' "$(found '[d["slices"][0][k] for k in ("gang_policy", "changed")]')"
+vgpu 0 set --json --gang yes web
 vgpu 0 inspect --json web
 same 'gangs' '"yes"' "$(found 'd["gang_policy"]')"
 wrong 125 'there is no slice "nobody"' set --json -m 1G nobody
