@@ -122,7 +122,7 @@ struct vgpu_region_bucket {
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
 	uint32_t spare_word; /* zero */
 	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
-	uint64_t spare;      /* zero */
+	uint64_t joint_charged; /* ns: the part of used_ns charged, of a gang of several slices */
 };
 
 #define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */
@@ -155,7 +155,8 @@ struct vgpu_region_member {
 	uint64_t began;     /* when `in_flight` became 1 last */
 	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
 	uint64_t ready;     /* when the device's bucket will have recovered; 0: it has */
-	uint64_t spare[2];  /* zero */
+	uint64_t slice;     /* in a gang of several slices, tells the member's from others; or 0 */
+	uint64_t spare;     /* zero */
 };
 
 #define VGPU_GANG_MEMBERS_MAX 28
@@ -168,7 +169,8 @@ struct vgpu_region_gang {
 	uint64_t closing_ns; /* how long it takes from shut_at until no member has work in flight */
 	uint32_t members;    /* entries below it have been used: a high-water mark */
 	uint32_t cut;        /* 1: while it is shut, no member had work in flight at once */
-	uint64_t spare[11];
+	uint64_t opened_at;  /* when it was last opened */
+	uint64_t spare[10];
 	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX];
 };
 
@@ -180,7 +182,8 @@ struct vgpu_region_slot {
 		pid_namespace; /* inode of the one that `pid` is of; 0 where it was not to be had */
 	int32_t exiting_pid;   /* not 0: the process of this pid has begun to exit; see above */
 	uint32_t spare_word;
-	uint64_t spare[5];
+	uint64_t joint_gang; /* tells the gang of several slices that the process is in; 0: none */
+	uint64_t spare[4];
 };
 
 #define VGPU_SHARES_MAX 512
@@ -252,6 +255,32 @@ struct vgpu_region_file {
 	(VGPU_REGION_OFFSET + offsetof(struct vgpu_region_own, slots)) /* + slot */
 #define VGPU_INIT_LOCK_OFFSET 0
 
+/* -- gangs of several slices ------------------------------------------------------------------ */
+
+/*
+ * Slices whose policies name the same gang share a file in a directory of their own. It is locked
+ * and made as a region is: the byte VGPU_INIT_LOCK_OFFSET while it is made, and while a process
+ * takes an entry; and for each member a byte, VGPU_GANG_LOCK_OFFSET + its entry, for the life of
+ * its process. It is a gang's file if and only if it has its full size and its magic, which is
+ * stored last. `owner` of a member is 1 + entry in VGPU_GANG_OWNER_SLOTS bits, and above them a
+ * number that tells it from who had the entry before; `device` counts in the member's own region.
+ */
+#define VGPU_GANG_MAGIC   0x3130474e41475056ull /* "VPGANG01" in the file's first eight bytes */
+#define VGPU_GANG_VERSION 1
+
+struct vgpu_gang_file {
+	uint64_t magic; /* VGPU_GANG_MAGIC */
+	uint32_t version;
+	uint32_t size; /* of the whole file, bytes */
+	uint32_t made; /* tells this making of the file from any other of it */
+	uint32_t spare_word;
+	uint64_t spare[13];
+	struct vgpu_region_gang gang;
+	uint8_t pad[2048]; /* nothing: bytes to lock */
+};
+
+#define VGPU_GANG_LOCK_OFFSET offsetof(struct vgpu_gang_file, pad) /* + entry */
+
 _Static_assert(sizeof(struct vgpu_hami_usage) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_hami_util) == 48, "layout");
 _Static_assert(sizeof(struct vgpu_hami_slot) == 1960, "layout");
@@ -261,6 +290,8 @@ _Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
 _Static_assert(sizeof(struct vgpu_region_member) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_gang) == 1920, "layout");
+_Static_assert(sizeof(struct vgpu_gang_file) == 4096, "layout");
+_Static_assert(VGPU_GANG_LOCK_OFFSET == 2048, "layout");
 _Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, shares) == 69632, "layout");

@@ -343,6 +343,11 @@ int sys_uname(struct utsname *ret_name)
 	return (int)CALL(SYS_uname, ret_name);
 }
 
+unsigned sys_geteuid(void)
+{
+	return (unsigned)CALL(SYS_geteuid);
+}
+
 int sys_getpid(void)
 {
 	return (int)CALL(SYS_getpid);

@@ -74,6 +74,7 @@ int sys_futex_wake(uint32_t *word, int waiters);
 
 int sys_uname(struct utsname *ret_name);
 int sys_getpid(void);
+unsigned sys_geteuid(void);
 bool sys_process_exists(int pid); /* a zombie does; so may one of which we may not know */
 int sys_gettid(void);
 void sys_sleep_ns(uint64_t ns);

@@ -89,7 +89,7 @@ static void clear_bucket(struct vgpu_region_bucket *bucket)
 	REGION_PUBLISH(bucket->shut, 0);
 	REGION_PUBLISH(bucket->spare_word, 0);
 	REGION_PUBLISH(bucket->shut_at, 0);
-	REGION_PUBLISH(bucket->spare, 0);
+	REGION_PUBLISH(bucket->joint_charged, 0);
 }
 
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
