@@ -23,7 +23,7 @@ static bool is_taken(const struct gang *gang, struct vgpu_region_member *member)
 
 	if (!owner)
 		return false;
-	if (gang->lives(owner))
+	if (gang->lives(gang, owner))
 		return true;
 	SWAP(member->owner, owner, nobody);
 	return false;
@@ -45,14 +45,37 @@ unsigned gang_members(const struct gang *gang)
 	return count;
 }
 
+/* A member of the process's slice: its device is one of gang->devices. */
+static bool is_of_slice(const struct gang *gang, const struct vgpu_region_member *member)
+{
+	return LOAD(member->slice) == gang->slice && LOAD(member->device) < VGPU_DEVICES_MAX;
+}
+
+/* The first living member of the process's slice on that device, or NULL. */
+static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t device)
+{
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		struct vgpu_region_member *member = &gang->words->member[i];
+
+		if (is_of_slice(gang, member) && LOAD(member->device) == device &&
+		    is_taken(gang, member))
+			return member;
+	}
+	return NULL;
+}
+
+/* The part of used_ns that the device's bucket has been charged. */
+static uint64_t *charged_of(const struct gang *gang, uint32_t device)
+{
+	return gang->slice ? &gang->devices[device].bucket.joint_charged
+			   : &gang->devices[device].gang_charged;
+}
+
 /* The time that the gang has used without a member on that device is not the device's. */
 static void begin_charging(const struct gang *gang, uint32_t device)
 {
-	for (unsigned i = 0; i < used_members(gang); i++)
-		if (is_taken(gang, &gang->words->member[i]) &&
-		    LOAD(gang->words->member[i].device) == device)
-			return;
-	STORE(gang->devices[device].gang_charged, LOAD(gang->words->used_ns));
+	if (!first_on(gang, device))
+		STORE(*charged_of(gang, device), LOAD(gang->words->used_ns));
 }
 
 static void raise_members(const struct gang *gang, uint32_t to)
@@ -61,6 +84,33 @@ static void raise_members(const struct gang *gang, uint32_t to)
 
 	while (seen < to && !SWAP(gang->words->members, seen, to))
 		;
+}
+
+/* Of an entry that is the caller's. */
+static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned entry,
+		     uint32_t device)
+{
+	struct vgpu_region_member *member = &gang->words->member[entry];
+
+	STORE(member->in_flight, 0);
+	STORE(member->began, 0);
+	STORE(member->ended, 0);
+	STORE(member->ready, 0);
+	STORE(member->slice, gang->slice);
+	STORE(member->device, device);
+	raise_members(gang, entry + 1);
+	STORE(seat->closing, 0);
+	STORE(seat->member, member);
+	__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
+}
+
+void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,
+		  uint32_t device)
+{
+	STORE(gang->words->member[entry].owner, 0); /* a dead one's, maybe */
+	begin_charging(gang, device);
+	sit_down(gang, seat, entry, device);
+	STORE(gang->words->member[entry].owner, owner);
 }
 
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
@@ -72,14 +122,7 @@ bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, 
 
 		if (is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
 			continue;
-		STORE(member->in_flight, 0);
-		STORE(member->began, 0);
-		STORE(member->ended, 0);
-		STORE(member->ready, 0);
-		STORE(member->device, device);
-		raise_members(gang, i + 1);
-		seat->member = member;
-		__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
+		sit_down(gang, seat, i, device);
 		return true;
 	}
 	return false;
@@ -141,11 +184,10 @@ static void charge(const struct gang *gang, uint64_t now_ns)
 		uint32_t device = LOAD(member->device);
 		uint64_t before_ns;
 
-		if (!LOAD(member->owner) || device >= VGPU_DEVICES_MAX)
+		if (!LOAD(member->owner) || !is_of_slice(gang, member))
 			continue;
-		before_ns = LOAD(gang->devices[device].gang_charged);
-		if (used_ns != before_ns &&
-		    SWAP(gang->devices[device].gang_charged, before_ns, used_ns))
+		before_ns = LOAD(*charged_of(gang, device));
+		if (used_ns != before_ns && SWAP(*charged_of(gang, device), before_ns, used_ns))
 			bucket_charge_used(&gang->devices[device].bucket,
 					   (int64_t)(used_ns - before_ns),
 					   least_ns(gang, device, now_ns));
@@ -153,7 +195,7 @@ static void charge(const struct gang *gang, uint64_t now_ns)
 }
 
 /* Charges nothing yet. */
-static void count(const struct gang *gang, uint64_t now_ns)
+static void count_used(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
 	uint32_t progress;
@@ -167,9 +209,10 @@ static void count(const struct gang *gang, uint64_t now_ns)
 		ADD(gang->words->used_ns, took_ns);
 }
 
+/* The process that has counted the time may be of another slice, so each process charges. */
 void gang_count(const struct gang *gang, uint64_t now_ns)
 {
-	count(gang, now_ns);
+	count_used(gang, now_ns);
 	charge(gang, now_ns);
 }
 
@@ -215,7 +258,7 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 	STORE(member->seen, now_ns);
 	if (!LOAD(member->in_flight))
 		return;
-	count(gang, now_ns);
+	count_used(gang, now_ns);
 	STORE(member->ended, ended_ns);
 	STORE(member->in_flight, 0);
 	ADD(member->progress, 1);
@@ -313,8 +356,14 @@ static uint64_t recovery_ns(const struct gang *gang, uint64_t now_ns)
 	return most_ns;
 }
 
-/* Counts for how long the devices of the gang were throttled. */
-static void count_throttled(const struct gang *gang, uint64_t ns)
+static void count_throttled(const struct gang *gang, uint32_t device, uint64_t ns)
+{
+	ADD(gang->devices[device].throttled, 1);
+	ADD(gang->devices[device].throttled_ns, ns);
+}
+
+/* Counts for how long the devices of the slice's own gang were throttled. */
+static void count_all_throttled(const struct gang *gang, uint64_t ns)
 {
 	uint32_t counted = 0;
 
@@ -325,17 +374,30 @@ static void count_throttled(const struct gang *gang, uint64_t ns)
 		if (!LOAD(member->owner) || device >= VGPU_DEVICES_MAX || counted >> device & 1)
 			continue;
 		counted |= 1u << device;
-		ADD(gang->devices[device].throttled, 1);
-		ADD(gang->devices[device].throttled_ns, ns);
+		count_throttled(gang, device, ns);
 	}
+}
+
+/* In a gang of several slices, whoever opens it does not know the others' devices. So each member
+ * counts for its own device, when it sees that the gang was opened; of several members of one slice
+ * on a device, the first. */
+static void end_closing(const struct gang *gang, struct gang_seat *seat, uint64_t closing_ns)
+{
+	const struct vgpu_region_member *member = seat->member;
+	uint64_t none = 0;
+
+	if (SWAP(seat->closing, closing_ns, none) && first_on(gang, LOAD(member->device)) == member)
+		count_throttled(gang, LOAD(member->device),
+				since(LOAD(gang->words->opened_at), closing_ns));
 }
 
 static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now_ns)
 {
 	uint64_t open = 0, shut_for_ns = since(now_ns, shut_at_ns);
 
-	if (SWAP(gang->words->shut_at, shut_at_ns, open))
-		count_throttled(gang, shut_for_ns);
+	STORE(gang->words->opened_at, now_ns);
+	if (SWAP(gang->words->shut_at, shut_at_ns, open) && !gang->slice)
+		count_all_throttled(gang, shut_for_ns);
 }
 
 /* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */
@@ -386,10 +448,12 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at);
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(seat->closing);
 	uint32_t progress;
 	bool others;
 
+	if (gang->slice && closing_ns && closing_ns != shut_at_ns)
+		end_closing(gang, seat, closing_ns);
 	if (!shut_at_ns) {
 		if (sight->level_ns > shut_level_ns(gang))
 			return 0;

@@ -33,11 +33,18 @@
 
 #include "vgpu_region.h"
 
-/* A gang, as one process sees it. */
+/*
+ * A gang, as one process sees it. It is the slice's own, and all of its words are in the region; or
+ * it is of several slices, and its words are in a file that they share, while each slice has its
+ * region and its devices' buckets. Then a process charges the devices of its own slice alone, and
+ * counts for how long they were throttled.
+ */
 struct gang {
 	struct vgpu_region_gang *words;
-	struct vgpu_region_device *devices; /* of the region */
-	bool (*lives)(uint32_t owner);      /* whether that process lives; may cost 1 us */
+	struct vgpu_region_device *devices; /* of the process's region */
+	uint64_t slice; /* of several slices, a number that tells the process's from others; or 0 */
+	/* Whether that process lives; may cost 1 us. */
+	bool (*lives)(const struct gang *gang, uint32_t owner);
 	/* The device's quota in percent as far as the process knows it, else 0. NULL: it is always
 	 * 0. */
 	unsigned (*quota)(uint32_t device);
@@ -56,6 +63,9 @@ struct gang_seat {
 
 /* Takes an entry for the owner's work on the device: false where there is none left. */
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
+/* The same with an entry that is the caller's already. */
+void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,
+		  uint32_t device);
 void gang_leave(struct gang_seat *seat);
 
 /* How many members live. */

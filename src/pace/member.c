@@ -42,10 +42,11 @@ static uint32_t owner_of(const struct region *region, unsigned slot)
 	return (slot + 1) | (uint32_t)(claims << VGPU_GANG_OWNER_SLOTS);
 }
 
-static bool lives(uint32_t owner)
+static bool lives(const struct gang *any, uint32_t owner)
 {
 	unsigned slot = (owner & ((1u << VGPU_GANG_OWNER_SLOTS) - 1)) - 1;
 
+	(void)any;
 	return slot < VGPU_SLOTS_MAX && region_slot_alive(joined, slot) &&
 	       owner_of(joined, slot) == owner;
 }

@@ -27,6 +27,8 @@ struct job {
 	uint64_t call_ns;    /* a launch takes the host */
 	bool apart;          /* no rank waits for another */
 	bool skewed;         /* one rank's host begins late */
+	bool joint;          /* each rank has a slice of its own */
+	unsigned second_pct; /* of the second rank's, if it is another than pct; 0: it is not */
 };
 
 struct work {
@@ -48,7 +50,8 @@ static struct rank {
 } ranks[RANKS_MAX];
 
 static struct vgpu_region_gang words;
-static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
+static struct vgpu_region_device regions[RANKS_MAX][VGPU_DEVICES_MAX];
+static struct vgpu_region_device *const devices = regions[0];
 static bool dead[RANKS_MAX];
 static uint64_t now_ns, seed;
 static uint64_t closing_ns, closed_ns; /* for how long the gang closed, and was shut */
@@ -61,12 +64,23 @@ static uint64_t chance(uint64_t below)
 	return below ? seed % below : 0;
 }
 
-static bool lives(uint32_t owner)
+static bool lives(const struct gang *gang, uint32_t owner)
 {
+	(void)gang;
 	return !dead[owner - 1];
 }
 
-static const struct gang gang = {.words = &words, .devices = devices, .lives = lives};
+static struct gang gangs[RANKS_MAX]; /* as each rank sees it */
+
+static const struct gang *gang_of(const struct rank *rank)
+{
+	return &gangs[rank - ranks];
+}
+
+static unsigned pct_of(const struct job *job, const struct rank *rank)
+{
+	return job->second_pct && rank == &ranks[1] ? job->second_pct : job->pct;
+}
 
 /* -- devices ---------------------------------------------------------------------------------- */
 
@@ -123,22 +137,24 @@ static void advance(const struct job *job, struct rank *rank)
 static void look(struct rank *rank)
 {
 	if (is_idle(rank))
-		gang_is_idle(&gang, &rank->seat, rank->ended_ns, now_ns);
+		gang_is_idle(gang_of(rank), &rank->seat, rank->ended_ns, now_ns);
 	else
-		gang_is_busy(&gang, &rank->seat, now_ns);
+		gang_is_busy(gang_of(rank), &rank->seat, now_ns);
 }
 
 static uint64_t ask(const struct job *job, struct rank *rank)
 {
-	struct vgpu_region_bucket *bucket = &devices[rank->seat.member->device].bucket;
+	struct vgpu_region_bucket *bucket =
+		&gang_of(rank)->devices[rank->seat.member->device].bucket;
+	unsigned pct = pct_of(job, rank);
 	struct gang_sight sight = {.in_flight = !is_idle(rank)};
 
 	look(rank);
-	gang_count(&gang, now_ns);
-	bucket_refill(bucket, job->pct, now_ns);
+	gang_count(gang_of(rank), now_ns);
+	bucket_refill(bucket, pct, now_ns);
 	sight.level_ns = bucket_level(bucket);
-	sight.ready_ns = bucket_wait_ns(bucket, job->pct);
-	return gang_ask(&gang, &rank->seat, &sight, now_ns);
+	sight.ready_ns = bucket_wait_ns(bucket, pct);
+	return gang_ask(gang_of(rank), &rank->seat, &sight, now_ns);
 }
 
 static void launch(const struct job *job, struct rank *rank)
@@ -155,7 +171,7 @@ static void launch(const struct job *job, struct rank *rank)
 		rank->phase = 0;
 		rank->launched++;
 	}
-	gang_is_busy(&gang, &rank->seat, now_ns);
+	gang_is_busy(gang_of(rank), &rank->seat, now_ns);
 	rank->tail++;
 	rank->host_ns = now_ns + job->call_ns + (chance(10) ? 0 : chance(job->stall_ns));
 }
@@ -171,7 +187,7 @@ static void step_host(const struct job *job, struct rank *rank)
 			look(rank);
 		return;
 	}
-	wait_ns = job->pct < 100 ? ask(job, rank) : 0;
+	wait_ns = pct_of(job, rank) < 100 ? ask(job, rank) : 0;
 	if (!wait_ns)
 		launch(job, rank);
 	else if (wait_ns > GANG_POLL_NS || now_ns - words.shut_at > 2 * MS)
@@ -184,14 +200,21 @@ static void begin(const struct job *job)
 {
 	memset(ranks, 0, sizeof(ranks));
 	memset(&words, 0, sizeof(words));
-	memset(devices, 0, sizeof(devices));
+	memset(regions, 0, sizeof(regions));
 	memset(dead, 0, sizeof(dead));
 	memset(joined_ns, 0, sizeof(joined_ns));
 	seed = 88172645463325252u;
 	now_ns = NS_PER_S;
 	closing_ns = closed_ns = 0;
 	for (unsigned i = 0; i < job->ranks; i++) {
-		assert_true(gang_join(&gang, &ranks[i].seat, i + 1, i));
+		gangs[i] = (struct gang){.words = &words, .devices = devices, .lives = lives};
+		if (job->joint) {
+			gangs[i].devices = regions[i];
+			gangs[i].slice = 1000 + i;
+			gang_join_at(&gangs[i], &ranks[i].seat, i, i + 1, 0);
+		} else {
+			assert_true(gang_join(&gangs[i], &ranks[i].seat, i + 1, i));
+		}
 		ranks[i].host_ns = now_ns + (job->skewed ? i * 20 * US : 0);
 	}
 }
@@ -225,15 +248,16 @@ static uint32_t fewest_done(const struct job *job)
 
 static double share(struct job job, double *ret_busy)
 {
-	unsigned pct = job.pct;
+	struct job limited = job;
 	uint64_t most_ns = 0;
 	double bare;
 
 	job.pct = 100;
+	job.second_pct = 0;
 	begin(&job);
 	run(&job, 2 * NS_PER_S);
 	bare = fewest_done(&job);
-	job.pct = pct;
+	job = limited;
 	begin(&job);
 	run(&job, 10 * NS_PER_S);
 	for (unsigned i = 0; i < job.ranks; i++)
@@ -395,6 +419,48 @@ static void test_shares(void **state)
 	assert_int_equal(beyond, 0);
 }
 
+/* The same jobs with a slice for each rank. */
+static void test_joint_shares(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		struct job job = rows[i].job;
+		double busy, got;
+
+		job.joint = true;
+		job.pct = 50;
+		got = share(job, &busy);
+		print_message("%s, slices of their own: %.1f %% of bare, busy %.1f %%\n",
+			      rows[i].what, got, busy);
+		if (got < rows[i].least * 50 || got > 52.5 || busy > 52.5)
+			fail_msg("%s, slices of their own", rows[i].what);
+	}
+}
+
+/* Of slices with different quotas in one gang, the scarcest quota holds for all. */
+static void test_joint_quotas(void **state)
+{
+	static const unsigned pcts[][2] = {{30, 60}, {60, 30}, {80, 20}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(pcts) / sizeof(*pcts); i++) {
+		struct job job = rows[0].job;
+		unsigned least = pcts[i][0] < pcts[i][1] ? pcts[i][0] : pcts[i][1];
+		double busy, got;
+
+		job.joint = true;
+		job.pct = pcts[i][0];
+		job.second_pct = pcts[i][1];
+		got = share(job, &busy);
+		print_message("quotas %u and %u: %.1f %% of bare, busy %.1f %%\n", pcts[i][0],
+			      pcts[i][1], got, busy);
+		assert_true(got > 0.97 * least && got < least + 2.5 && busy < least + 2.5);
+		for (unsigned k = 0; k < 2; k++) /* the rank may not have asked in a pause */
+			assert_true(llabs(regions[k][0].bucket.charged - (int64_t)words.used_ns) <
+				    (int64_t)(200 * MS));
+	}
+}
+
 /* -- hosts that do something else ---------------------------------------------------------------
  */
 
@@ -458,7 +524,7 @@ static void test_dead_rank(void **state)
 	ranks[1].stopped = dead[1] = true;
 	ranks[1].head = ranks[1].tail;
 	run(&alone, 1 * NS_PER_S);
-	assert_int_equal(gang_members(&gang), 1);
+	assert_int_equal(gang_members(&gangs[0]), 1);
 	assert_int_equal(ranks[1].seat.member->owner, 0);
 	assert_true(ranks[0].done > 500);
 }
@@ -478,10 +544,10 @@ static uint64_t ask_as(unsigned rank, int64_t level_ns, bool in_flight)
 	struct gang_sight sight = sight_of(level_ns, in_flight);
 
 	if (in_flight)
-		gang_is_busy(&gang, &ranks[rank].seat, now_ns);
+		gang_is_busy(&gangs[rank], &ranks[rank].seat, now_ns);
 	else
-		gang_is_idle(&gang, &ranks[rank].seat, now_ns, now_ns);
-	return gang_ask(&gang, &ranks[rank].seat, &sight, now_ns);
+		gang_is_idle(&gangs[rank], &ranks[rank].seat, now_ns, now_ns);
+	return gang_ask(&gangs[rank], &ranks[rank].seat, &sight, now_ns);
 }
 
 static void test_open(void **state)
@@ -490,7 +556,7 @@ static void test_open(void **state)
 	begin(&usual);
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(0, GANG_SHUT_NS + 1, true), 0);
-	assert_false(gang_is_shut(&gang));
+	assert_false(gang_is_shut(&gangs[0]));
 }
 
 /* A member whose device is at work waits; one whose device is idle goes on after the grace; and no
@@ -501,7 +567,7 @@ static void test_closing(void **state)
 	begin(&usual);
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
-	assert_true(gang_is_shut(&gang));
+	assert_true(gang_is_shut(&gangs[0]));
 	assert_int_not_equal(ask_as(1, GANG_SHUT_NS, false), 0);
 	now_ns += GANG_GRACE_NS;
 	assert_int_equal(ask_as(1, GANG_SHUT_NS, false), 0);
@@ -510,7 +576,7 @@ static void test_closing(void **state)
 	assert_int_equal(ask_as(1, -1000, false), -GANG_SHUT_NS);
 	now_ns += (uint64_t)-GANG_SHUT_NS;
 	assert_int_equal(ask_as(0, 0, false), 0);
-	assert_false(gang_is_shut(&gang));
+	assert_false(gang_is_shut(&gangs[0]));
 	assert_int_equal(devices[0].throttled, 1);
 	assert_int_equal(devices[1].throttled, 1);
 	assert_true(devices[0].throttled_ns > (uint64_t)-GANG_SHUT_NS);
@@ -540,13 +606,13 @@ static void test_time(void **state)
 
 	(void)state;
 	begin(&usual);
-	gang_count(&gang, now_ns);
+	gang_count(&gangs[0], now_ns);
 	began_ns = now_ns;
-	gang_is_busy(&gang, &ranks[0].seat, now_ns += 1 * MS);
-	gang_is_busy(&gang, &ranks[1].seat, now_ns += 1 * MS);
-	gang_is_idle(&gang, &ranks[0].seat, now_ns + 1 * MS, now_ns + 2 * MS);
-	gang_is_idle(&gang, &ranks[1].seat, now_ns + 3 * MS, now_ns + 10 * MS);
-	gang_count(&gang, now_ns + 20 * MS);
+	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns += 1 * MS);
+	gang_is_busy(&gangs[0], &ranks[1].seat, now_ns += 1 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns + 1 * MS, now_ns + 2 * MS);
+	gang_is_idle(&gangs[0], &ranks[1].seat, now_ns + 3 * MS, now_ns + 10 * MS);
+	gang_count(&gangs[0], now_ns + 20 * MS);
 	assert_int_equal(words.used_ns, now_ns + 3 * MS - began_ns - 1 * MS);
 	assert_int_equal(devices[0].bucket.charged, words.used_ns);
 	assert_int_equal(devices[1].bucket.charged, words.used_ns);
@@ -561,21 +627,79 @@ static void test_join(void **state)
 	begin(&usual);
 	run(&usual, 100 * MS);
 	assert_true(words.used_ns > 0);
-	assert_true(gang_join(&gang, &seat, 3, 2));
+	assert_true(gang_join(&gangs[0], &seat, 3, 2));
 	run(&usual, 1 * MS);
 	assert_true(devices[2].bucket.charged < (int64_t)(2 * MS));
 	gang_leave(&seat);
-	assert_int_equal(gang_members(&gang), 2);
+	assert_int_equal(gang_members(&gangs[0]), 2);
+}
+
+/* Members of several slices: each process charges its own slice's device, once however many
+ * members of the slice there are, and counts for how long that was throttled. */
+static void test_joint_devices(void **state)
+{
+	struct job job = usual;
+	struct gang_seat second = {.member = NULL};
+
+	(void)state;
+	job.joint = true;
+	begin(&job);
+	words.used_ns = 5 * MS; /* before a second process of the first slice comes */
+	gang_join_at(&gangs[0], &second, 2, 3, 0);
+	ask_as(1, 0, true);
+	gang_count(&gangs[0], now_ns += 10 * MS);
+	assert_int_equal(regions[0][0].bucket.charged, 15 * MS);
+	assert_int_equal(regions[0][0].bucket.joint_charged, words.used_ns);
+	assert_int_equal(regions[0][0].gang_charged, 0);
+	assert_int_equal(regions[1][0].bucket.charged, 5 * MS); /* as its process asked last */
+	gang_count(&gangs[1], now_ns += 1 * MS);
+	assert_int_equal(regions[1][0].bucket.charged, 16 * MS);
+	assert_int_equal(regions[0][1].bucket.charged, 0);
+
+	ask_as(0, GANG_SHUT_NS, false);
+	ask_as(1, 0, false);
+	assert_true(gang_is_shut(&gangs[0]));
+	now_ns += (uint64_t)-GANG_SHUT_NS;
+	assert_int_equal(ask_as(1, 0, false), 0);
+	assert_false(gang_is_shut(&gangs[0]));
+	now_ns += 100 * MS;
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_int_equal(ask_as(1, 0, false), 0);
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_int_equal(regions[0][0].throttled, 1);
+	assert_int_equal(regions[1][0].throttled, 1);
+	assert_int_equal(regions[0][0].throttled_ns, -GANG_SHUT_NS);
+	assert_int_equal(regions[1][0].throttled_ns, -GANG_SHUT_NS);
+}
+
+/* A slice that leaves and joins again is not charged for the time between. */
+static void test_joint_again(void **state)
+{
+	struct job job = usual;
+	int64_t before_ns;
+
+	(void)state;
+	job.joint = true;
+	begin(&job);
+	run(&job, 100 * MS);
+	before_ns = regions[1][0].bucket.charged;
+	gang_leave(&ranks[1].seat);
+	words.used_ns += 3 * NS_PER_S;
+	gang_join_at(&gangs[1], &ranks[1].seat, 1, 77, 0);
+	gang_count(&gangs[1], now_ns);
+	assert_true(regions[1][0].bucket.charged - before_ns < (int64_t)(1 * MS));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),      cmocka_unit_test(test_closing),
-		cmocka_unit_test(test_patience),  cmocka_unit_test(test_time),
-		cmocka_unit_test(test_join),      cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_late_rank), cmocka_unit_test(test_stopped_rank),
-		cmocka_unit_test(test_dead_rank),
+		cmocka_unit_test(test_open),         cmocka_unit_test(test_closing),
+		cmocka_unit_test(test_patience),     cmocka_unit_test(test_time),
+		cmocka_unit_test(test_join),         cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_late_rank),    cmocka_unit_test(test_stopped_rank),
+		cmocka_unit_test(test_dead_rank),    cmocka_unit_test(test_joint_shares),
+		cmocka_unit_test(test_joint_quotas), cmocka_unit_test(test_joint_devices),
+		cmocka_unit_test(test_joint_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
