@@ -38,6 +38,17 @@ struct meter *cores_meter(int device)
 	return any && is_attached(&meters[device]) ? &meters[device] : NULL;
 }
 
+unsigned cores_limit_at(uint32_t index)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		const struct meter *meter = cores_meter(device);
+
+		if (meter && meter->quota.index == (int)index)
+			return cores_limit(meter);
+	}
+	return 0;
+}
+
 bool pace_is_limited(int device)
 {
 	const struct meter *meter = cores_meter(device);

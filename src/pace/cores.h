@@ -22,6 +22,8 @@ struct meter *cores_meter_at(int device);
 
 /* The device's quota, percent; 0: none. */
 unsigned cores_limit(const struct meter *meter);
+/* The same, by the device's number in the region. */
+unsigned cores_limit_at(uint32_t index);
 
 /* Whether any device of the slice has a compute quota now. */
 bool cores_any_limit(void);

@@ -5,6 +5,7 @@
 #include "cores.h"
 #include "gang.h"
 #include "in_flight.h"
+#include "joint.h"
 #include "sys.h"
 #include "trace.h"
 #include "utilisation.h"
@@ -27,10 +28,11 @@ static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 static uint32_t wanted;                         /* a bit for each device that is to join; atomic */
 static enum pace_gang rule;
 static struct region *joined;
-static struct gang gang;
-static unsigned living;       /* members of the gang, as counted at: */
-static uint64_t living_at_ns; /* atomic, both */
-static uint64_t full_ns;      /* when the gang had no entry left last; 0: never; atomic */
+static struct gang own;                   /* the slice's */
+static const struct gang *present = &own; /* the gang that the members are in; atomic */
+static unsigned living;                   /* members of the gang, as counted at: */
+static uint64_t living_at_ns;             /* atomic, both */
+static uint64_t full_ns;                  /* when `own` had no entry left last; 0: never; atomic */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -42,33 +44,22 @@ static uint32_t owner_of(const struct region *region, unsigned slot)
 	return (slot + 1) | (uint32_t)(claims << VGPU_GANG_OWNER_SLOTS);
 }
 
-static bool lives(const struct gang *any, uint32_t owner)
+static bool lives(const struct gang *gang, uint32_t owner)
 {
 	unsigned slot = (owner & ((1u << VGPU_GANG_OWNER_SLOTS) - 1)) - 1;
 
-	(void)any;
+	(void)gang;
 	return slot < VGPU_SLOTS_MAX && region_slot_alive(joined, slot) &&
 	       owner_of(joined, slot) == owner;
 }
 
-static unsigned quota(uint32_t index)
-{
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		const struct meter *meter = cores_meter(device);
-
-		if (meter && meter->quota.index == (int)index)
-			return cores_limit(meter);
-	}
-	return 0;
-}
-
 void members_attach(struct region *region)
 {
-	gang = (struct gang){
+	own = (struct gang){
 		.words = &region->file->own.gang,
 		.devices = region->file->own.device,
 		.lives = lives,
-		.quota = quota,
+		.quota = cores_limit_at,
 	};
 	joined = region;
 }
@@ -78,8 +69,15 @@ void members_forget(void)
 	joined = NULL;
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
 		members[device] = (struct member){.looked_ns = 0};
+	present = &own;
+	joint_forget();
 	living_at_ns = full_ns = 0;
 	lock_init(&joining);
+}
+
+static const struct gang *gang(void)
+{
+	return __atomic_load_n(&present, __ATOMIC_ACQUIRE); /* pairs with choose_gang's release */
 }
 
 static bool is_member(int device)
@@ -90,25 +88,63 @@ static bool is_member(int device)
 
 static bool is_wanted(int device)
 {
-	return rule == PACE_GANG_YES || (rule == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
+	enum pace_gang now = LOAD(rule);
+
+	return now == PACE_GANG_YES || now == PACE_GANG_NAMED ||
+	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
 }
 
-/* Takes the seat, or gives it up. */
+static void leave(struct gang_seat *seat)
+{
+	if (gang() == &own)
+		gang_leave(seat);
+	else
+		joint_leave(gang(), seat);
+}
+
+/* All members leave their gang for another: each joins that with its next launch. */
+static void change_gang(const struct gang *to)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (is_member(device))
+			leave(&members[device].seat);
+	__atomic_store_n(&present, to, __ATOMIC_RELEASE);
+}
+
+static void choose_gang(void)
+{
+	const struct gang *joint = joint_is_due() ? joint_settle(joined) : gang();
+	const struct gang *to = joint ? joint : &own;
+
+	if (to != gang())
+		change_gang(to);
+}
+
+static void join(struct gang_seat *seat, const struct meter *meter)
+{
+	uint32_t index = (uint32_t)meter->quota.index;
+
+	if (gang() != &own && !joint_join(gang(), seat, index))
+		change_gang(&own);
+	if (gang() == &own &&
+	    !gang_join(&own, seat, owner_of(joined, (unsigned)joined->slot), index))
+		STORE(full_ns, clock_steady_ns());
+	else
+		trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang()), 0);
+	STORE(living_at_ns, 0);
+}
+
+/* Takes the seat, or gives it up, in the gang that the policy says. */
 static void take_seat(const struct meter *meter, int device)
 {
 	struct gang_seat *seat = &members[device].seat;
-	uint32_t index = (uint32_t)meter->quota.index;
 
 	lock_acquire(&joining);
-	if (is_wanted(device) && !seat->is_taken) {
-		if (gang_join(&gang, seat, owner_of(joined, (unsigned)joined->slot), index))
-			trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(&gang), 0);
-		else
-			STORE(full_ns, clock_steady_ns());
-		STORE(living_at_ns, 0);
-	} else if (!is_wanted(device) && seat->is_taken) {
-		gang_leave(seat);
-	}
+	choose_gang();
+	if (is_wanted(device) && !seat->is_taken)
+		join(seat, meter);
+	else if (!is_wanted(device) && seat->is_taken)
+		leave(seat);
 	lock_release(&joining);
 }
 
@@ -122,13 +158,20 @@ static bool is_full(void)
 
 static void keep_seat(const struct meter *meter, int device)
 {
-	if (is_wanted(device) != is_member(device) && !is_full())
+	if ((is_wanted(device) != is_member(device) && !is_full()) || joint_is_due())
 		take_seat(meter, device);
 }
 
 void pace_set_gang(enum pace_gang new_rule)
 {
+	joint_name(NULL, NULL);
 	STORE(rule, new_rule);
+}
+
+void pace_set_named_gang(const char *path, void (*say)(const char *line))
+{
+	joint_name(path, say);
+	STORE(rule, PACE_GANG_NAMED);
 }
 
 void pace_join_gang(int device)
@@ -148,7 +191,8 @@ static unsigned count_living(uint64_t now_ns)
 
 	if (!then_ns || meter_since(now_ns, then_ns) >= COUNT_NS) {
 		STORE(living_at_ns, now_ns);
-		STORE(living, gang_members(&gang));
+		joint_watch();
+		STORE(living, gang_members(gang()));
 	}
 	return LOAD(living);
 }
@@ -178,7 +222,7 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 {
 	uint64_t ended_ns, reached;
 	bool busy =
-		in_flight_look(&member->in_flight, work, gang_is_shut(&gang), now_ns, &ended_ns);
+		in_flight_look(&member->in_flight, work, gang_is_shut(gang()), now_ns, &ended_ns);
 
 	reached = LOAD(member->in_flight.reached);
 	if (LOAD(member->reached) != reached) {
@@ -186,12 +230,12 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 		STORE(member->reached_ns, now_ns);
 	}
 	if (busy) {
-		gang_is_busy(&gang, &member->seat, now_ns);
+		gang_is_busy(gang(), &member->seat, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
-			gang_is_idle(&gang, &member->seat, now_ns, now_ns);
+			gang_is_idle(gang(), &member->seat, now_ns, now_ns);
 		show_time(meter, member, now_ns);
 	} else {
-		gang_is_idle(&gang, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
+		gang_is_idle(gang(), &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
 			show_time(meter, member, ended_ns);
 	}
@@ -239,20 +283,21 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 
 	STORE(member->looked_ns, now_ns);
 	sight.in_flight = look(meter, member, work, now_ns);
-	gang_count(&gang, now_ns);
+	gang_count(gang(), now_ns);
 	if (pct) {
 		bucket_refill(meter->bucket, pct, now_ns);
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	wait_ns = gang_ask(&gang, &member->seat, &sight, now_ns);
-	return wait_ns || gang_is_shut(&gang) ? wait_ns : ahead_wait_ns(member, now_ns);
+	wait_ns = gang_ask(gang(), &member->seat, &sight, now_ns);
+	return wait_ns || gang_is_shut(gang()) ? wait_ns : ahead_wait_ns(member, now_ns);
 }
 
 /* A closing is short, and each member's launches are awaited by others: it is spun through. */
 static int nap(uint64_t wait_ns, uint64_t now_ns)
 {
-	if (wait_ns <= GANG_POLL_NS && meter_since(now_ns, LOAD(gang.words->shut_at)) < SPIN_NS) {
+	if (wait_ns <= GANG_POLL_NS &&
+	    meter_since(now_ns, LOAD(gang()->words->shut_at)) < SPIN_NS) {
 		for (unsigned i = 0; i < SPIN_TIMES; i++)
 			__asm__ volatile("" ::: "memory");
 		return 0;
@@ -269,7 +314,7 @@ int member_enter(struct meter *meter, const struct pace_work *work)
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(&gang) || meter_since(now_ns, looked_ns) >= MARK_EACH_NS / 2)
+	if (gang_is_shut(gang()) || meter_since(now_ns, looked_ns) >= MARK_EACH_NS / 2)
 		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
 			held = true;
 			error = nap(wait_ns, now_ns);
@@ -282,7 +327,7 @@ int member_enter(struct meter *meter, const struct pace_work *work)
 	if (!LOAD(member->in_flight.is_busy))
 		STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
-	gang_is_busy(&gang, &member->seat, now_ns);
+	gang_is_busy(gang(), &member->seat, now_ns);
 	return 0;
 }
 
@@ -292,9 +337,9 @@ void member_leave(const struct pace_work *work, bool submitted)
 	uint64_t now_ns = clock_steady_ns();
 
 	if (submitted)
-		in_flight_submitted(&member->in_flight, work, gang_is_shut(&gang), now_ns);
+		in_flight_submitted(&member->in_flight, work, gang_is_shut(gang()), now_ns);
 	if (submitted && is_member(work->device)) /* another thread may have seen the last end */
-		gang_is_busy(&gang, &member->seat, now_ns);
+		gang_is_busy(gang(), &member->seat, now_ns);
 	in_flight_left(&member->in_flight);
 }
 

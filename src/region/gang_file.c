@@ -9,6 +9,9 @@
  * have before: so another process that is about to free the entry of a dead owner, by an exchange
  * of that word, fails.
  *
+ * A file that nobody is in may be removed, under the same byte. A process that had opened it by
+ * then sees that when it takes an entry, and opens the file at the path once more.
+ *
  * If the process is killed on any line, the kernel unlocks its bytes. The next opener makes a file
  * without the magic once more.
  *
@@ -256,7 +259,7 @@ static int own_fd(const struct gang_file *file, struct stat *ret_st)
  * stay locked meanwhile, as the mapping holds on to the open file. */
 static int have_fd(struct gang_file *file, struct stat *ret_st)
 {
-	int fd = own_fd(file, ret_st);
+	int was = REGION_LOAD(file->fd), fd = own_fd(file, ret_st);
 
 	if (fd >= 0)
 		return fd;
@@ -268,8 +271,12 @@ static int have_fd(struct gang_file *file, struct stat *ret_st)
 		sys_close(fd);
 		return -ESTALE;
 	}
-	REGION_STORE(file->fd, fd); /* what has the old number is not this room's */
-	return fd;
+	/* The file that has the old number now is not this room's. */
+	if (__atomic_compare_exchange_n(&file->fd, &was, fd, false, __ATOMIC_RELAXED,
+					__ATOMIC_RELAXED))
+		return fd;
+	sys_close(fd); /* another thread was first */
+	return own_fd(file, ret_st);
 }
 
 int gang_file_watch(struct gang_file *file)
@@ -373,6 +380,31 @@ bool gang_file_lives(const struct gang_file *file, uint32_t owner)
 		return REGION_LOAD(file->owner[entry]) == owner;
 	fd = own_fd(file, &st);
 	return fd < 0 || sys_byte_is_locked(fd, VGPU_GANG_LOCK_OFFSET + entry) != 0;
+}
+
+/* Whether the file at the path is a whole one of this user's, and open as fd. */
+static bool is_own_gang(const char *path, int fd)
+{
+	struct stat st, named;
+	uint64_t magic = 0;
+
+	return sys_fstat(fd, &st) == 0 && check_owner(path, &st, NULL) == 0 &&
+	       st.st_uid == sys_geteuid() && st.st_size == (off_t)FILE_SIZE &&
+	       sys_read(fd, &magic, sizeof(magic)) == sizeof(magic) && magic == VGPU_GANG_MAGIC &&
+	       sys_stat(path, &named) == 0 && named.st_dev == st.st_dev &&
+	       named.st_ino == st.st_ino;
+}
+
+void gang_file_sweep(const char *path)
+{
+	int fd = sys_open(path, OPEN_FLAGS, 0);
+
+	if (fd < 0)
+		return;
+	if (sys_lock_byte(fd, VGPU_INIT_LOCK_OFFSET) == 0 && is_own_gang(path, fd) &&
+	    sys_bytes_are_locked(fd, VGPU_GANG_LOCK_OFFSET, VGPU_GANG_MEMBERS_MAX) == 0)
+		sys_unlink(path);
+	sys_close(fd);
 }
 
 void gang_file_forget(struct gang_file *file)

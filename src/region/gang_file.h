@@ -51,5 +51,8 @@ int gang_file_watch(struct gang_file *file);
 /* A number that tells this file from others; never 0. */
 uint64_t gang_file_number(const struct gang_file *file);
 
+/* Removes the file if it is a gang's, this user's, and no process is in it. */
+void gang_file_sweep(const char *path);
+
 /* Closes it. In a forked child: touches nothing of the parent's. */
 void gang_file_forget(struct gang_file *file);

@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 set(pace_in_virtual_time
   bursts
   gaps
+  joint
   late
   lease
   lease_programs

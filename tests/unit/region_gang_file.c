@@ -239,6 +239,28 @@ static void test_watched(void **state)
 	gang_file_forget(&theirs);
 }
 
+static void test_swept(void **state)
+{
+	const struct place *place = *state;
+	struct fault fault = {""};
+	uint32_t owner;
+
+	opens(place, &ours);
+	claims(&ours, &owner);
+	gang_file_sweep(place->path);
+	assert_int_equal(access(place->path, F_OK), 0);
+	gang_file_release(&ours, 0);
+	gang_file_sweep(place->path);
+	assert_int_equal(access(place->path, F_OK), -1);
+	assert_int_equal(gang_file_claim(&ours, &owner, &fault), -ESTALE);
+	gang_file_forget(&ours);
+	write_file(place->path, "something", 9, 0600);
+	gang_file_sweep(place->path);
+	assert_int_equal(access(place->path, F_OK), 0);
+	gang_file_sweep(place->dir);
+	gang_file_sweep("/nowhere/at/all");
+}
+
 /* Many processes that open and join at once: each finds it whole, and has an entry of its own. */
 static void test_race(void **state)
 {
@@ -281,9 +303,9 @@ static void test_race(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_made),       TEST(test_half_made), TEST(test_refused),
-		TEST(test_other_user), TEST(test_entries),   TEST(test_killed),
-		TEST(test_full),       TEST(test_watched),   TEST(test_race),
+		TEST(test_made),    TEST(test_half_made), TEST(test_refused), TEST(test_other_user),
+		TEST(test_entries), TEST(test_killed),    TEST(test_full),    TEST(test_watched),
+		TEST(test_race),    TEST(test_swept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
