@@ -71,6 +71,7 @@ static const struct cli_option options[] = {
 static const struct cli_row environment[] = {
 	{"VGPU_STATE", "the directory where slices are kept"},
 	{"VGPU_LIBRARY", "the path of libvgpu.so"},
+	{"VGPU_GANGS", "the directory where gangs of several slices are kept"},
 	{NULL, NULL},
 };
 
@@ -155,7 +156,8 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	if (ret_request->name && !state_name_is_good(ret_request->name))
 		return cli_fail(CLI_USAGE,
 				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
-				"digits, \".\", \"_\" and \"-\", no \".\" or \"-\" first",
+				"digits, \".\", \"_\" and \"-\", no \".\" or \"-\" first, and not "
+				"\"" STATE_GANGS "\"",
 				ret_request->name);
 	if (line->count == 0 || !*line->argument[0])
 		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
@@ -310,6 +312,20 @@ static void warn_if_hidden(const struct policy *has)
 			asked, has->device_count == 1 ? "is" : "are", has->device_count);
 }
 
+/* Also for a gang that `vgpu set` names later. */
+static int put_gangs(const struct state *state, const struct policy *has)
+{
+	struct fault fault = {""};
+	char path[PATH_MAX];
+
+	if (env_get("VGPU_GANGS"))
+		return 0;
+	if (has->gang.rule == POLICY_GANG_NAMED && state_make_gangs(state->path, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	snprintf(path, sizeof(path), "%s/" STATE_GANGS, state->path);
+	return put("VGPU_GANGS", path);
+}
+
 static int set_environment(const char *library, const struct run_request *request,
 			   const struct policy *wanted, const struct gpus *all,
 			   const struct state_slice *slice)
@@ -341,6 +357,8 @@ static int run_in_slice(const struct run_request *request, const char *program, 
 	if (status)
 		return status;
 	status = set_environment(library, request, &wanted, all, &slice);
+	if (!status)
+		status = put_gangs(&state, &slice.policy);
 	if (!status)
 		status = child_run(program, request->command);
 	state_slice_leave(&state, &slice);

@@ -23,6 +23,7 @@
 #include "sight.h"
 #include "size.h"
 #include "slices.h"
+#include "state.h"
 #include "targets.h"
 
 enum { MEMORY, CORES, BURST, GPUS, GANG, JSON };
@@ -311,6 +312,9 @@ static int apply(struct change *change, struct target_document *document)
 {
 	struct fault fault = {""};
 
+	if (change->gang && change->policy.gang.rule == POLICY_GANG_NAMED &&
+	    change->slice->state_path && state_make_gangs(change->slice->state_path, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
 	if (change->slice->policy_path &&
 	    policy_write(change->slice->policy_path, &change->policy, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "env.h"
+#include "gang_file.h"
 #include "region.h"
 #include "trace_file.h"
 
@@ -163,8 +164,21 @@ bool state_name_is_good(const char *name)
 	size_t len = strlen(name);
 
 	return len > 0 && len <= STATE_NAME_MAX && name[0] != '.' && name[0] != '-' &&
+	       strcmp(name, STATE_GANGS) != 0 &&
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 			    "0123456789._-") == len;
+}
+
+int state_make_gangs(const char *state_path, struct fault *fault)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" STATE_GANGS, state_path);
+	if (mkdir(path, directory_mode()) == 0)
+		chmod(path, directory_mode()); /* whatever the umask */
+	else if (errno != EEXIST)
+		return fault_set(fault, -errno, "%.300s cannot be made: %s", path, strerror(errno));
+	return 0;
 }
 
 /* -- one slice --------------------------------------------------------------------------------- */
@@ -498,6 +512,27 @@ void state_sweep_all(void)
 	}
 }
 
+static void sweep_gangs(const struct state *state)
+{
+	int fd = openat(state->fd, STATE_GANGS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	char path[PATH_MAX];
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "%s/" STATE_GANGS "/%.64s", state->path,
+			 entry->d_name);
+		if (entry->d_name[0] != '.')
+			gang_file_sweep(path);
+	}
+	closedir(dir);
+}
+
 void state_sweep(const struct state *state)
 {
 	int fd = openat(state->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -510,4 +545,5 @@ void state_sweep(const struct state *state)
 		if (state_name_is_good(entry->d_name))
 			state_slice_remove(state, entry->d_name, NULL);
 	closedir(dir);
+	sweep_gangs(state);
 }

@@ -7,6 +7,8 @@
  *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by whoever makes or
  *             removes it
  *
+ * and a directory `gangs`, with a file for each gang of several slices (region/gang_file.h).
+ *
  * A slice lives while a `vgpu run` holds its lock, or a process is in its region.
  */
 #pragma once
@@ -22,6 +24,7 @@
 #define STATE_POLICY   "policy"
 #define STATE_REGION   "region"
 #define STATE_LOCK     "lock"
+#define STATE_GANGS    "gangs"
 
 #define STATE_NAME_MAX 63
 #define STATE_OWN_MAX  3
@@ -57,8 +60,8 @@ int state_open(struct state *ret_state, struct fault *fault);
 /* Opens another one, which must be there, and this user's. */
 int state_open_at(const char *path, struct state *ret_state, struct fault *fault);
 
-/* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and neither "." nor "-" at the start.
- */
+/* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and neither "." nor "-" at the start;
+ * but not STATE_GANGS. */
 bool state_name_is_good(const char *name);
 
 enum state_taking {
@@ -66,6 +69,9 @@ enum state_taking {
 	STATE_JOIN_OR_MAKE, /* the one that lives, or else a new one */
 	STATE_JOIN,         /* the one that lives: -ENOENT, no fault, where there is none */
 };
+
+/* Makes the directory for gangs in a state directory, unless it is there. */
+int state_make_gangs(const char *state_path, struct fault *fault);
 
 /* Holds the slice of that name. A new one has the devices in wanted, in that order. */
 int state_slice_take(const struct state *state, const char *name, enum state_taking taking,
@@ -79,6 +85,6 @@ void state_slice_leave(const struct state *state, struct state_slice *slice);
  * that goes on from "it is not removed: ". */
 int state_slice_remove(const struct state *state, const char *name, struct fault *fault);
 
-/* Removes the slices in which nothing lives; in all of this user's state directories. */
+/* Removes the slices and gangs in which nothing lives; in all of this user's state directories. */
 void state_sweep(const struct state *state);
 void state_sweep_all(void);

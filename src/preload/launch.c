@@ -8,11 +8,13 @@
 #include "launch.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "capture.h"
 #include "cuda.h"
 #include "hooks.h"
 #include "lock.h"
+#include "log.h"
 #include "measure.h"
 #include "quota.h"
 #include "signs.h"
@@ -119,12 +121,32 @@ static enum pace_rule rule_of(enum slice_cores cores)
 					      : PACE_RULE_SWITCH;
 }
 
-static struct lock attaching = LOCK_INIT;
+static struct lock attaching = LOCK_INIT, naming = LOCK_INIT;
+
+static void say(const char *line)
+{
+	log_line(LOG_ERROR, "%s", line);
+}
+
+static void set_named_gang(const char *name)
+{
+	static char
+		path[SLICE_PATH_LEN + sizeof(struct policy_gang)]; /* too much for a small stack */
+
+	lock_acquire(&naming);
+	snprintf(path, sizeof(path), "%s/%s", state_slice()->gangs_dir, name);
+	pace_set_named_gang(path, say);
+	lock_release(&naming);
+}
 
 void launch_set_gang(void)
 {
-	switch (slice_gang(state_slice()).rule) {
-	case POLICY_GANG_NAMED: /* by itself, as long as others are not joined */
+	struct policy_gang gang = slice_gang(state_slice());
+
+	switch (gang.rule) {
+	case POLICY_GANG_NAMED:
+		set_named_gang(gang.name);
+		break;
 	case POLICY_GANG_YES:
 		pace_set_gang(PACE_GANG_YES);
 		break;
@@ -156,6 +178,7 @@ static void attach(void)
 void launch_forget(void)
 {
 	lock_init(&attaching);
+	lock_init(&naming);
 	pace_forget();
 }
 

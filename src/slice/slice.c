@@ -19,6 +19,7 @@
 #include "sys.h"
 
 #define POLICY_VARIABLE "VGPU_POLICY"
+#define GANGS_VARIABLE  "VGPU_GANGS"
 #define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define REGION_SUFFIX   ".cache"
 
@@ -102,6 +103,14 @@ static int remember(char to[SLICE_PATH_LEN], const char *from, struct fault *fau
 						 "policy's directory");
 	memcpy(to, from ? from : "", len + 1);
 	return 0;
+}
+
+/* A directory that cannot be is no reason to refuse the slice, which is a gang by itself then. */
+static void find_gangs(struct slice *slice)
+{
+	const char *named = env_get(GANGS_VARIABLE);
+
+	snprintf(slice->gangs_dir, sizeof(slice->gangs_dir), "%s", named ? named : SLICE_GANGS_DIR);
 }
 
 /* -- a policy that changes --------------------------------------------------------------------- */
@@ -279,6 +288,7 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 	slice.configured =
 		slice.has_policy || has_limit(&slice.env) || may_exist(slice.region_path);
 	slice.oversubscribe = may_oversubscribe(&slice);
+	find_gangs(&slice);
 	*ret_slice = slice;
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include "vgpu_region.h"
 
 #define SLICE_POLICY_DIR      "/etc/vgpu/policy"
+#define SLICE_GANGS_DIR       "/run/vgpu/gangs"     /* VGPU_GANGS names another */
 #define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
 #define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
 
@@ -61,6 +62,7 @@ struct slice {
 	char policy_dir[SLICE_PATH_LEN], policy_named[SLICE_PATH_LEN]; /* where it is read from */
 	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
 	struct slice_env env;
+	char gangs_dir[SLICE_PATH_LEN]; /* where the files of gangs of several slices are */
 	char region_path[4096];
 	const char *region_from; /* who says so, for error lines */
 };

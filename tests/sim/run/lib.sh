@@ -103,5 +103,5 @@ start() {
 
 # slices: what there is in the state directory.
 slices() {
-    ls "$state" | tr '\n' ' ' | sed 's/ $//'
+    ls "$state" | grep -vx gangs | tr '\n' ' ' | sed 's/ $//' # a directory for gangs may stay
 }
