@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cores.h"
 #include "clock.h"
+#include "cores.h"
 #include "gang_file.h"
 #include "lock.h"
 #include "words.h"
