@@ -103,5 +103,6 @@ start() {
 
 # slices: what there is in the state directory.
 slices() {
-    ls "$state" | grep -vx gangs | tr '\n' ' ' | sed 's/ $//' # a directory for gangs may stay
+    # A directory for gangs may stay.
+    find "$state" -mindepth 1 -maxdepth 1 ! -name gangs ! -name '.*' -printf '%f\n' | sort | tr '\n' ' ' | sed 's/ $//'
 }

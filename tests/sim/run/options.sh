@@ -90,7 +90,7 @@ for share in '' 0 0% 101 100.5 30%% -1 '30.' '30,' 'x,30'; do
 done
 refuse 2 '--cores needs a value' --cores
 
-for time in '' 25 25m 1.1s -1ms 25ms, ,25ms none; do
+for time in '' 25 25m 1.1s -1ms '25ms,' ',25ms' none; do
     refuse 2 "is no time that a slice may save: write 0 to 1s, such as 25ms, or default" \
         --burst "$time" --memory 1G true
 done
