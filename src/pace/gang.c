@@ -413,7 +413,8 @@ static int64_t shut_level_ns(const struct gang *gang)
 /* The first member that sees the cut notes for how long the gang closed. */
 static void note_cut(const struct gang *gang, uint64_t closing_ns)
 {
-	uint64_t mean_ns = LOAD(gang->words->closing_ns), not_yet = 0;
+	uint64_t mean_ns = LOAD(gang->words->closing_ns);
+	uint32_t not_yet = 0;
 
 	if (!SWAP(gang->words->cut, not_yet, 1))
 		return;

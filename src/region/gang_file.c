@@ -147,7 +147,8 @@ static int look(const struct gang_file *file, bool *ret_unmade, struct fault *fa
 		      all_zero(bytes + MADE_LAST, sizeof(bytes) - MADE_LAST);
 	if (*ret_unmade)
 		return 0;
-	if ((size_t)len != FILE_SIZE || memcmp(&found->magic, "VPGANG01", sizeof(found->magic)))
+	if ((size_t)len != FILE_SIZE ||
+	    memcmp(&found->magic, "VPGANG01", sizeof(found->magic)) != 0)
 		return refuse(fault, file->path, "it holds something else");
 	if (found->version != VGPU_GANG_VERSION || found->size != FILE_SIZE)
 		return refuse(fault, file->path, "another version made it");

@@ -31,13 +31,13 @@
 /* How a slice's devices are written into a new region. */
 struct region_setup {
 	unsigned device_count; /* at most VGPU_DEVICES_MAX */
+	int priority;          /* 0 high, 1 low */
 	struct {
 		char uuid[VGPU_UUID_LEN];
 		uint64_t memory_bytes; /* 0: no limit */
 		unsigned cores_pct;    /* 0: no limit */
 		uint64_t burst_ns;     /* 0: as vgpu has it */
 	} device[VGPU_DEVICES_MAX];
-	int priority; /* 0 high, 1 low */
 };
 
 /* Which of struct vgpu_hami_usage's fields a charge goes to. */
