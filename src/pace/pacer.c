@@ -151,6 +151,7 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
+/* Ends, too, when the device has no quota any more, or goes by a gang. */
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
@@ -163,7 +164,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		unsigned pct = cores_limit(meter);
 		bool open;
 
-		if (!pct)
+		if (!pct || member_is(meter, work->device))
 			break;
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (may_go(meter, pass))
@@ -271,10 +272,19 @@ void pace_forget(void)
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
+/* The gang charges by itself. */
+static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct pace_work *work)
+{
+	*pass = (struct pace_pass){.meter = meter, .gang = true};
+	cores_note_limit(meter, false);
+	utilisation_begin(meter, clock_steady_ns());
+	return member_enter(meter, work);
+}
+
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 {
 	struct meter *meter;
-	bool waited = false, is_gangs;
+	bool waited = false;
 	enum waits since;
 	unsigned pct;
 	uint64_t now_ns;
@@ -286,14 +296,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	if (!meter)
 		return 0;
 	pct = cores_limit(meter);
-	is_gangs = member_is(meter, work->device);
-	cores_note_limit(meter, pct != 0 && !is_gangs); /* a gang charges by itself */
-	if (is_gangs) {
-		ret_pass->meter = meter;
-		ret_pass->gang = true;
-		utilisation_begin(meter, clock_steady_ns());
-		return member_enter(meter, work);
-	}
+	if (member_is(meter, work->device))
+		return enter_gang(ret_pass, meter, work);
+	cores_note_limit(meter, pct != 0);
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
@@ -305,6 +310,8 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
+		if (!error && !ret_pass->turn_ns && member_is(meter, work->device))
+			return enter_gang(ret_pass, meter, work); /* peers may wait for it */
 		now_ns = clock_steady_ns();
 	}
 	if (error)

@@ -1,4 +1,5 @@
 /* A process whose two devices are a gang: what it gets, and what it is charged. */
+#include "bucket.h"
 #include "pace_fake.h"
 
 static struct vgpu_region_gang *words;
@@ -83,6 +84,30 @@ static void test_one_member_is_no_gang(void **state)
 	left();
 }
 
+static void join_second(void)
+{
+	pace_join_gang(1);
+}
+
+/* A launch that waits for the device's own bucket as the gang begins: its peers may wait for it, so
+ * it goes by the gang's rules from then on. */
+static void test_gang_begins_during_a_wait(void **state)
+{
+	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
+	uint64_t began_ns;
+
+	joined(state, 10);
+	pace_join_gang(0);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(launch(&kernel), 0);
+	bucket_of(0)->charged += bucket_level(bucket_of(0)) + (int64_t)(10 * MS);
+	began_ns = time_ns;
+	at_time(time_ns + 10 * MS, join_second);
+	assert_int_equal(launch(&kernel), 0);
+	assert_in_range(time_ns - began_ns, 10 * MS, 35 * MS);
+	left();
+}
+
 static const unsigned quotas[] = {10, 30, 50, 80};
 
 static void test_always_busy(void **state)
@@ -161,9 +186,13 @@ static void test_pauses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_members),         TEST(test_policy_says_no),
-		TEST(test_policy_says_yes), TEST(test_one_member_is_no_gang),
-		TEST(test_always_busy),     TEST(test_pauses),
+		TEST(test_members),
+		TEST(test_policy_says_no),
+		TEST(test_policy_says_yes),
+		TEST(test_one_member_is_no_gang),
+		TEST(test_gang_begins_during_a_wait),
+		TEST(test_always_busy),
+		TEST(test_pauses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
