@@ -9,6 +9,7 @@ usage() {
     cat <<'TEXT'
 usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --seconds S       of each run (6)
+  --turns N         bare and each quota N times, one after the other (1); then the median part of bare
   --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas
   --apart           a slice for each rank, joined by a name
   --beside          two jobs at once, at 30 and 60
@@ -16,10 +17,11 @@ KIND is ddp, tp, graph, pipeline, fsdp, single or late.
 TEXT
 }
 
-seconds=6 quotas='30 50 80' apart=no beside=no
+seconds=6 turns=1 quotas='30 50 80' apart=no beside=no
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2; shift ;;
+    --turns) turns=$2; shift ;;
     --quotas) quotas=$2; shift ;;
     --apart) apart=yes ;;
     --beside) beside=yes ;;
@@ -42,7 +44,7 @@ export VGPU_STATE="$scratch/state" VGPU_LIBRARY="$build/libvgpu.so"
 # Multicast is NCCL's NVLS.
 export NCCL_NVLS_ENABLE=0 MASTER_ADDR=127.0.0.1
 
-# job PORT OUTPUT KIND COMMAND…: both ranks, each started by the command, %r in it being the rank.
+# job PORT OUTPUT KIND COMMAND…: starts both ranks by the command, with %r in it for the rank; their pids are in $ranks.
 job() {
     port=$1 output=$2 kind=$3
     shift 3
@@ -50,10 +52,12 @@ job() {
     [ "$kind" != single ] || world=1
     rank=0
     : >"$output"
+    ranks=
     while [ "$rank" -lt "$world" ]; do
         command=$(echo "$*" | sed "s/%r/$rank/g")
         # shellcheck disable=SC2086 # words
-        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world $command python3 "$here/gang.py" "$kind" "$seconds" >>"$output" 2>"$output.err.$rank" &
+        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT 90 $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >>"$output" 2>"$output.err.$rank" &
+        ranks="$ranks $!"
         rank=$((rank + 1))
     done
 }
@@ -62,8 +66,9 @@ rate() {
     sed -n 's/^rank 0 .*rate \([0-9.]*\) .*/\1/p' "$1"
 }
 
-slowest() {
-    sed -n 's/^rank 0 .*slowest four \([0-9]*\) .*/\1/p' "$1"
+# How long four steps took, in ms: median or slowest.
+four() {
+    sed -n "s/^rank 0 .*$1 four \([0-9.]*\) .*/\1/p" "$2"
 }
 
 # The GPUs' busy time in the run's last five seconds but one, as NVML says.
@@ -93,8 +98,8 @@ run() {
     watch_gpus &
     watcher=$!
     job "$port" "$@"
-    for pid in $(jobs -p); do
-        [ "$pid" = "$watcher" ] || wait "$pid" || :
+    for pid in $ranks; do
+        wait "$pid" || :
     done
     kill "$watcher" 2>/dev/null || :
     wait "$watcher" 2>/dev/null || :
@@ -110,14 +115,18 @@ policy() {
 }
 
 say() {
-    awk -v kind="$1" -v quota="$2" -v limited="$(rate "$3")" -v bare="$4" -v slow="$(slowest "$3")" -v busy="$5" 'BEGIN {
+    awk -v kind="$1" -v quota="$2" -v limited="$(rate "$3")" -v bare="$4" -v middle="$(four median "$3")" \
+        -v slow="$(four slowest "$3")" -v busy="$5" -v parts="$scratch/parts" 'BEGIN {
         if (limited == "" || bare == "") { print kind, quota ": failed"; exit }
-        printf "%-9s %-6s %8.2f of %8.2f steps a second: %.3f; slowest four %d ms; busy %s\n", kind, quota, limited, bare, limited / bare, slow, busy
+        printf "%-9s %-6s %8.2f of %8.2f steps a second: %.3f; four steps %.2f ms, at most %d; busy %s\n", kind, quota, limited, bare, limited / bare, middle, slow, busy
+        print kind, quota, limited / bare >>parts
     }'
 }
 
 [ $# -gt 0 ] || set -- ddp tp graph pipeline fsdp single late
-for kind in "$@"; do
+# turn KIND
+turn() {
+    kind=$1
     run "$scratch/bare" "$kind" env
     bare=$(rate "$scratch/bare")
     say "$kind" bare "$scratch/bare" "$bare" "$(busy)"
@@ -127,7 +136,7 @@ for kind in "$@"; do
         wait
         say "$kind" '30of2' "$scratch/one" "$bare" -
         say "$kind" '60of2' "$scratch/other" "$bare" -
-        continue
+        return
     fi
     for quota in $quotas; do
         case $quota,$apart in
@@ -140,4 +149,23 @@ for kind in "$@"; do
         esac
         say "$kind" "$quota" "$scratch/limited" "$bare" "$(busy)"
     done
+}
+
+# The median part of bare for each kind and quota.
+medians() {
+    sort -k1,1 -k2,2 -k3,3n "$scratch/parts" | awk '
+        function flush() { if (n) printf "%-9s %-6s median %.3f of bare, %d turns\n", kind, quota, part[int((n + 1) / 2)], n; n = 0 }
+        $1 != kind || $2 != quota { flush(); kind = $1; quota = $2 }
+        { part[++n] = $3 }
+        END { flush() }'
+}
+
+for kind in "$@"; do
+    : >"$scratch/parts"
+    turn=0
+    while [ "$turn" -lt "$turns" ]; do
+        turn "$kind"
+        turn=$((turn + 1))
+    done
+    [ "$turns" -eq 1 ] || medians
 done
