@@ -134,17 +134,17 @@ static void join(struct gang_seat *seat, const struct meter *meter)
 	STORE(living_at_ns, 0);
 }
 
-/* Takes the seat, or gives it up, in the gang that the policy says. */
+/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are to
+ * have none: of them the process may never launch to one again. */
 static void take_seat(const struct meter *meter, int device)
 {
-	struct gang_seat *seat = &members[device].seat;
-
 	lock_acquire(&joining);
 	choose_gang();
-	if (is_wanted(device) && !seat->is_taken)
-		join(seat, meter);
-	else if (!is_wanted(device) && seat->is_taken)
-		leave(seat);
+	for (int other = 0; other < VGPU_DEVICES_MAX; other++)
+		if (!is_wanted(other) && is_member(other))
+			leave(&members[other].seat);
+	if (is_wanted(device) && !is_member(device))
+		join(&members[device].seat, meter);
 	lock_release(&joining);
 }
 
