@@ -51,19 +51,22 @@
  * their device run dry. Twice: a gang that closes uses so much more at once, and pauses longer. */
 #define GANG_AHEAD_NS (32 * NS_PER_MS)
 
+/* The same as the gang is about to close: what would be in flight then is not launched. Half: a
+ * device can run dry just before. Twice: ranks are further apart as the gang begins to close. */
+#define GANG_AHEAD_LEAST_NS (4 * NS_PER_MS)
+
 /* ns between two looks of such a launch. */
 #define GANG_AHEAD_POLL_NS (500 * NS_PER_US)
 
 /* ns between questions while a gang closes; a sleep of 20 us takes some 75. */
 #define GANG_POLL_NS (20 * NS_PER_US)
 
-/* ns from one mark to the next while a gang is open. Half: one more event a launch of 100 us.
- * Twice: hosts that do not wait are measured more coarsely. */
-#define MARK_EACH_NS (200 * NS_PER_US)
-
-/* ns of work, about, from one mark to the next where the host is faster than the device. Half: more
- * events. Twice: how much is in flight is known more coarsely. */
-#define MARK_WORK_NS (4 * NS_PER_MS)
+/* ns from one mark to the next, and from one look to the next, while a gang is open: the least
+ * where launches find the device idle, twice as long for each look that finds it busy. Half: a host
+ * that launches all the time loses 2 % more for marks. Twice: pauses of the device between launches
+ * that are shorter than that count as work. */
+#define MARK_LEAST_NS (100 * NS_PER_US)
+#define MARK_MOST_NS  (1 * NS_PER_MS)
 
 /* ns for which each launch is marked by itself after the driver refused a mark behind all streams:
  * it does so while a graph is captured. */

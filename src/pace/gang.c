@@ -446,6 +446,15 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 	return 0;
 }
 
+uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
+{
+	int64_t left_ns = level_ns - shut_level_ns(gang);
+
+	return left_ns < (int64_t)GANG_AHEAD_LEAST_NS ? GANG_AHEAD_LEAST_NS
+	       : left_ns > (int64_t)GANG_AHEAD_NS     ? GANG_AHEAD_NS
+						      : (uint64_t)left_ns;
+}
+
 uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {

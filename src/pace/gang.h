@@ -7,9 +7,9 @@
  * one process's work on one device.
  *
  *     open      Every launch goes.
- *     closing   A device's bucket has come down to GANG_SHUT_NS. A member launches only while its
- *               device has nothing of it in flight and another member has: that one may wait for
- *               the launch. Every other launch waits.
+ *     closing   A device's bucket has come down to GANG_SHUT_NS. A member launches only while
+ *               another member has work in flight, which may wait for the launch, and its own
+ *               device has nothing of it in flight. Every other launch waits.
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
@@ -80,11 +80,16 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns);
 
+/* The ns of work in flight with which a member waits although the gang is open: what would be in
+ * flight as the gang closes is not launched. level_ns: of the member's bucket. */
+uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns);
+
 /* What a member that wants to launch has seen just now. */
 struct gang_sight {
 	int64_t level_ns;  /* of its device's bucket */
 	uint64_t ready_ns; /* how long until that has recovered, if nothing is charged; 0: it has */
-	bool in_flight;    /* its device has work of it in flight */
+	bool in_flight;    /* its device has work of it in flight, */
+	uint64_t ahead_ns; /* and about how much */
 	bool several;      /* the process has other members: a thread may serve several devices */
 };
 

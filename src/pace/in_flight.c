@@ -148,11 +148,30 @@ void in_flight_left(struct in_flight *it)
 	SUB(it->entered, 1);
 }
 
+static uint64_t interval_of(const struct in_flight *it)
+{
+	uint64_t interval_ns = LOAD(it->interval_ns);
+
+	return interval_ns ? interval_ns : MARK_LEAST_NS;
+}
+
+/* Whether the host has taken a mark's distance since, or the launches since will. */
+static bool is_far(const struct in_flight *it, uint64_t took_ns, uint64_t launches)
+{
+	return took_ns >= interval_of(it) || launches * LOAD(it->mean_ns) >= MARK_MOST_NS;
+}
+
+bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
+{
+	return !LOAD(it->mean_ns) || is_far(it, meter_since(now_ns, LOAD(it->looked_ns)),
+					    LOAD(it->launches) - LOAD(it->looked_at));
+}
+
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
 	return LOAD(it->context) != work->context || LOAD(it->by_streams_ns) ||
-	       meter_since(now_ns, LOAD(it->marked_ns)) >= MARK_EACH_NS ||
-	       (LOAD(it->launches) - LOAD(it->marked)) * LOAD(it->mean_ns) >= MARK_WORK_NS;
+	       is_far(it, meter_since(now_ns, LOAD(it->marked_ns)),
+		      LOAD(it->launches) - LOAD(it->marked));
 }
 
 void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
@@ -225,12 +244,24 @@ static bool end_period(struct in_flight *it)
 	return false;
 }
 
+/* A launch has found the device busy, or idle. */
+static void adapt(struct in_flight *it, bool busy)
+{
+	uint64_t interval_ns = busy ? 2 * interval_of(it) : MARK_LEAST_NS;
+
+	STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
+}
+
 bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
 		    uint64_t *ret_ended_ns)
 {
 	bool busy = true;
 
 	*ret_ended_ns = 0;
+	if (work) {
+		STORE(it->looked_ns, now_ns);
+		STORE(it->looked_at, LOAD(it->launches));
+	}
 	if (!LOAD(it->is_busy))
 		return false;
 	if (!lock_try(&it->lock))
@@ -248,6 +279,8 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 		}
 	}
 	lock_release(&it->lock);
+	if (work && !marks)
+		adapt(it, busy);
 	return busy;
 }
 

@@ -17,7 +17,7 @@
 #include "lock.h"
 #include "pace.h"
 
-#define IN_FLIGHT_MARKS 16
+#define IN_FLIGHT_MARKS 64
 
 struct in_flight_mark {
 	void *event;         /* NULL: there is none yet */
@@ -27,12 +27,15 @@ struct in_flight_mark {
 };
 
 struct in_flight {
-	struct lock lock;   /* over all that follows; words that are atomic are read without it */
-	uint64_t launches;  /* ever; atomic */
-	uint64_t marked;    /* the first so many are before a mark; atomic */
-	uint64_t reached;   /* the device is through with the first so many; atomic */
-	uint64_t marked_ns; /* when a launch was marked last; atomic */
-	uint64_t mean_ns;   /* of a launch's time on the device; atomic */
+	struct lock lock;     /* over all that follows; words that are atomic are read without it */
+	uint64_t launches;    /* ever; atomic */
+	uint64_t marked;      /* the first so many are before a mark; atomic */
+	uint64_t reached;     /* the device is through with the first so many; atomic */
+	uint64_t marked_ns;   /* when a launch was marked last; atomic */
+	uint64_t mean_ns;     /* of a launch's time on the device; atomic */
+	uint64_t interval_ns; /* from one mark to the next; 0: MARK_LEAST_NS; atomic */
+	uint64_t looked_ns;   /* when a launch looked last, and */
+	uint64_t looked_at;   /* how many launches there were then; atomic, both */
 	uint64_t by_streams_ns; /* when a mark behind all streams was last refused; 0: never; atomic
 				 */
 	uint32_t entered;       /* launches that the driver is being given; atomic */
@@ -72,6 +75,9 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 
 /* About how long the device will be at work on what is launched, ns, as of the last look. */
 uint64_t in_flight_ahead_ns(const struct in_flight *it);
+
+/* Whether it is time to look again while the gang is open: two loads and a multiplication. */
+bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns);
 
 /* The context is gone, and its events with it. */
 void in_flight_end_context(struct in_flight *it, const void *context);

@@ -18,7 +18,6 @@
 struct member {
 	struct gang_seat seat;
 	struct in_flight in_flight;
-	uint64_t looked_ns;  /* when the driver was asked last; atomic */
 	uint64_t reached;    /* launches that the device was through with at: */
 	uint64_t reached_ns; /* atomic, both */
 	uint64_t shown_ns;   /* until when the process's time is in the meter's tally */
@@ -31,7 +30,7 @@ static struct region *joined;
 static struct gang own;                   /* the slice's */
 static const struct gang *present = &own; /* the gang that the members are in; atomic */
 static unsigned living;                   /* members of the gang, as counted at: */
-static uint64_t living_at_ns;             /* atomic, both */
+static uint64_t living_at_ns;             /* clock_coarse_ns(); atomic, both */
 static uint64_t full_ns;                  /* when `own` had no entry left last; 0: never; atomic */
 static struct lock joining = LOCK_INIT;
 
@@ -68,7 +67,7 @@ void members_forget(void)
 {
 	joined = NULL;
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		members[device] = (struct member){.looked_ns = 0};
+		members[device] = (struct member){.reached = 0};
 	present = &own;
 	joint_forget();
 	living_at_ns = full_ns = 0;
@@ -134,8 +133,8 @@ static void join(struct gang_seat *seat, const struct meter *meter)
 	STORE(living_at_ns, 0);
 }
 
-/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are to
- * have none: of them the process may never launch to one again. */
+/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are
+ * to have none: of them the process may never launch to one again. */
 static void take_seat(const struct meter *meter, int device)
 {
 	lock_acquire(&joining);
@@ -202,7 +201,7 @@ bool member_is(struct meter *meter, int device)
 	if (!joined)
 		return false;
 	keep_seat(meter, device);
-	return is_member(device) && count_living(clock_steady_ns()) > 1;
+	return is_member(device) && count_living(clock_coarse_ns()) > 1;
 }
 
 /* -- what it has in flight --------------------------------------------------------------------- */
@@ -261,12 +260,13 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 
 /* How long a launch is to wait as there is much in flight before it: not longer than patience
  * lasts while the device comes to no mark, as it may wait for this launch. */
-static uint64_t ahead_wait_ns(struct member *member, uint64_t now_ns)
+static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *sight,
+			      uint64_t now_ns)
 {
-	if (in_flight_ahead_ns(&member->in_flight) < GANG_AHEAD_NS)
+	if (sight->ahead_ns < gang_ahead_most_ns(gang(), sight->level_ns))
 		return 0;
-	trace_write(TRACE_GANG_AHEAD, (int)member->seat.member->device,
-		    (int64_t)in_flight_ahead_ns(&member->in_flight), 0);
+	trace_write(TRACE_GANG_AHEAD, (int)member->seat.member->device, (int64_t)sight->ahead_ns,
+		    0);
 	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
 	STORE(member->reached_ns, now_ns);
@@ -281,8 +281,8 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	struct gang_sight sight = {.several = look_at_others(member, now_ns),
 				   .level_ns = BUCKET_FULL_NS};
 
-	STORE(member->looked_ns, now_ns);
 	sight.in_flight = look(meter, member, work, now_ns);
+	sight.ahead_ns = sight.in_flight ? in_flight_ahead_ns(&member->in_flight) : 0;
 	gang_count(gang(), now_ns);
 	if (pct) {
 		bucket_refill(meter->bucket, pct, now_ns);
@@ -290,7 +290,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
 	wait_ns = gang_ask(gang(), &member->seat, &sight, now_ns);
-	return wait_ns || gang_is_shut(gang()) ? wait_ns : ahead_wait_ns(member, now_ns);
+	return wait_ns || gang_is_shut(gang()) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
 }
 
 /* A closing is short, and each member's launches are awaited by others: it is spun through. */
@@ -307,14 +307,14 @@ static int nap(uint64_t wait_ns, uint64_t now_ns)
 	return pace_wait();
 }
 
-int member_enter(struct meter *meter, const struct pace_work *work)
+int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
-	uint64_t now_ns = clock_steady_ns(), looked_ns = LOAD(member->looked_ns), wait_ns;
+	uint64_t wait_ns;
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang()) || meter_since(now_ns, looked_ns) >= MARK_EACH_NS / 2)
+	if (gang_is_shut(gang()) || in_flight_is_due(&member->in_flight, now_ns))
 		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
 			held = true;
 			error = nap(wait_ns, now_ns);
@@ -331,10 +331,9 @@ int member_enter(struct meter *meter, const struct pace_work *work)
 	return 0;
 }
 
-void member_leave(const struct pace_work *work, bool submitted)
+void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
-	uint64_t now_ns = clock_steady_ns();
 
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(gang()), now_ns);

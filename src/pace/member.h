@@ -15,11 +15,12 @@ void members_forget(void); /* in a forked child */
 /* Whether work of the process on the meter's device goes through the gang now. */
 bool member_is(struct meter *meter, int device);
 
-/* Before a launch: returns when it may go. 0, or what pace_wait says of a lost region. */
-int member_enter(struct meter *meter, const struct pace_work *work);
+/* Before a launch: returns when it may go. 0, or what pace_wait says of a lost region. now_ns:
+ * clock_steady_ns(), here as below. */
+int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* Behind a launch, whether or not the driver took it. */
-void member_leave(const struct pace_work *work, bool submitted);
+void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns);
 
 /* Whether the process has a member, and the region is there. */
 bool members_any(void);

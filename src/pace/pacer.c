@@ -275,10 +275,13 @@ void pace_forget(void)
 /* The gang charges by itself. */
 static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct pace_work *work)
 {
+	uint64_t now_ns = clock_steady_ns();
+
 	*pass = (struct pace_pass){.meter = meter, .gang = true};
 	cores_note_limit(meter, false);
-	utilisation_begin(meter, clock_steady_ns());
-	return member_enter(meter, work);
+	waits_go_by_gang();
+	utilisation_begin(meter, now_ns);
+	return member_enter(meter, work, now_ns);
 }
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
@@ -343,8 +346,9 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 	if (!meter)
 		return;
 	if (pass->gang) {
-		member_leave(work, submitted);
-		utilisation_show(meter, clock_steady_ns());
+		now_ns = clock_steady_ns();
+		member_leave(work, submitted, now_ns);
+		utilisation_show(meter, now_ns);
 		return;
 	}
 	if (!submitted) {

@@ -64,6 +64,12 @@ void waits_submitted(struct meter *meter, const struct pace_work *work)
 	last.partial = last.settled = false;
 }
 
+void waits_go_by_gang(void)
+{
+	last.meter = NULL;
+	last.since = WAITS_NONE;
+}
+
 bool pace_is_last(const struct pace_work *work)
 {
 	return last.meter && meter_stream(work) == meter_stream(&last.work);

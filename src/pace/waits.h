@@ -22,6 +22,9 @@
 /* The thread has submitted that. */
 void waits_submitted(struct meter *meter, const struct pace_work *work);
 
+/* The thread submits to a gang's device: windows need not hear of its waits, copies and stalls. */
+void waits_go_by_gang(void);
+
 /* What it has done since it submitted something last. */
 enum waits {
 	WAITS_NONE,

@@ -71,6 +71,34 @@ static void test_policy_says_yes(void **state)
 	pace_set_gang(PACE_GANG_FOUND);
 }
 
+/* Copies, and what stalls a stream, ask the driver nothing: windows need them, and a gang has none.
+ * So it is for a thread that launched before there was a gang, too. */
+static void test_stalls_ask_nothing(void **state)
+{
+	const struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][0]};
+	uint64_t asked = 0;
+
+	joined(state, 50);
+	pace_set_gang(PACE_GANG_FOUND);
+	words = &region.file->own.gang;
+	for (unsigned i = 0; i < 1000; i++)
+		launch_on(0, 20 * NS_PER_US);
+	pace_join_gang(0);
+	pace_join_gang(1);
+	launch_on(1, 20 * NS_PER_US);
+	for (unsigned i = 0; i < 1000; i++) {
+		uint64_t before;
+
+		launch_on(0, 20 * NS_PER_US);
+		before = fake.calls;
+		pace_will_stall(&work);
+		pace_will_copy(&work, 1 << 20);
+		asked += fake.calls - before;
+	}
+	assert_int_equal(asked, 0);
+	left();
+}
+
 /* What is paced by a device's own costs: a gang of one member. */
 static void test_one_member_is_no_gang(void **state)
 {
@@ -189,6 +217,7 @@ int main(void)
 		TEST(test_members),
 		TEST(test_policy_says_no),
 		TEST(test_policy_says_yes),
+		TEST(test_stalls_ask_nothing),
 		TEST(test_one_member_is_no_gang),
 		TEST(test_gang_begins_during_a_wait),
 		TEST(test_always_busy),
