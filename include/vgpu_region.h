@@ -156,7 +156,8 @@ struct vgpu_region_member {
 	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
 	uint64_t ready;     /* when the device's bucket will have recovered; 0: it has */
 	uint64_t slice;     /* in a gang of several slices, tells the member's from others; or 0 */
-	uint64_t spare;     /* zero */
+	uint64_t collectives; /* low half: how many the process has launched since the gang opened;
+			       * high half: the low half of the opened_at that they are of */
 };
 
 #define VGPU_GANG_MEMBERS_MAX 28

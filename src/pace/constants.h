@@ -34,6 +34,16 @@
  * Twice: each launch of a rank that is behind costs more. */
 #define GANG_GRACE_NS (50 * NS_PER_US)
 
+/* ns of work in flight, about, that a member may have while it catches up with the member that has
+ * launched the most collectives. Half: each launch waits for the one before it, and a closing is
+ * longer. Twice: members overtake each other by more. */
+#define GANG_CATCH_UP_NS (200 * NS_PER_US)
+
+/* ns of closing in which members catch up so: they are behind by their run-ahead, which is
+ * GANG_AHEAD_LEAST_NS. Half: members whose hosts pause go on launch by launch. Twice: members whose
+ * numbers of collectives cannot be compared spin for longer. */
+#define GANG_CATCH_UP_FOR_NS (20 * NS_PER_MS)
+
 /* ns of closing in which members go on, and of the first phase in which none does. Half: jobs whose
  * kernels are long spin in some closings. Twice: members that do not wait for each other close
  * later. */

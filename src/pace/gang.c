@@ -96,6 +96,7 @@ static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned e
 	STORE(member->began, 0);
 	STORE(member->ended, 0);
 	STORE(member->ready, 0);
+	STORE(member->collectives, 0);
 	STORE(member->slice, gang->slice);
 	STORE(member->device, device);
 	raise_members(gang, entry + 1);
@@ -266,6 +267,73 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 	charge(gang, now_ns);
 }
 
+/* -- who is behind ----------------------------------------------------------------------------- */
+
+#define PART_ONE 4096
+
+/* Names the time from one opening of the gang to the next, in the high half of a word. */
+static uint64_t epoch_of(const struct gang *gang)
+{
+	return LOAD(gang->words->opened_at) << 32;
+}
+
+void gang_launched_collective(const struct gang *gang, struct gang_seat *seat)
+{
+	uint64_t *word = &seat->member->collectives, epoch = epoch_of(gang);
+
+	if ((LOAD(*word) & ~(uint64_t)UINT32_MAX) == epoch)
+		ADD(*word, 1);
+	else /* of two threads at once, one is not counted */
+		STORE(*word, epoch | 1);
+}
+
+static uint32_t collectives_of(const struct gang *gang, const struct vgpu_region_member *member)
+{
+	uint64_t word = LOAD(member->collectives);
+
+	return (word & ~(uint64_t)UINT32_MAX) == epoch_of(gang) ? (uint32_t)word : 0;
+}
+
+static uint32_t most_collectives(const struct gang *gang)
+{
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		const struct vgpu_region_member *member = &gang->words->member[i];
+		uint32_t count = LOAD(member->owner) ? collectives_of(gang, member) : 0;
+
+		most = count > most ? count : most;
+	}
+	return most;
+}
+
+/* At a cut. Members need not have equally many: in a pipeline, those in the middle send and
+ * receive. So a member is compared with the part that it had at the last cuts. */
+static void learn_part(const struct gang *gang, struct gang_seat *seat)
+{
+	uint64_t most = most_collectives(gang), own = collectives_of(gang, seat->member);
+	uint32_t mean = LOAD(seat->part);
+	uint32_t part = most ? (uint32_t)(own * PART_ONE / most) : PART_ONE;
+
+	STORE(seat->part, mean ? mean - mean / 4 + part / 4 : part);
+}
+
+/* Whether another member waits for a collective that this one has yet to launch. */
+static bool is_behind(const struct gang *gang, const struct gang_seat *seat)
+{
+	uint64_t part = LOAD(seat->part) ? LOAD(seat->part) : PART_ONE;
+
+	return most_collectives(gang) * part / PART_ONE > collectives_of(gang, seat->member);
+}
+
+/* A member that is behind need not wait until its device is idle. */
+static bool may_catch_up(const struct gang *gang, const struct gang_seat *seat,
+			 const struct gang_sight *sight, uint64_t closing_ns)
+{
+	return closing_ns < GANG_CATCH_UP_FOR_NS && sight->ahead_ns < GANG_CATCH_UP_NS &&
+	       is_behind(gang, seat);
+}
+
 /* -- whether a launch may go ------------------------------------------------------------------- */
 
 bool gang_is_shut(const struct gang *gang)
@@ -293,6 +361,7 @@ static void begin_closing(struct gang_seat *seat, uint64_t shut_at_ns, uint32_t 
 	STORE(seat->quiet_ns, now_ns);
 	STORE(seat->let_go, 0);
 	STORE(seat->was_busy, false);
+	STORE(seat->is_cut, false);
 }
 
 static void note_progress(struct gang_seat *seat, uint32_t progress, uint64_t now_ns)
@@ -428,6 +497,11 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 	uint64_t shut_at_ns = LOAD(seat->closing), wait_ns;
 	int64_t shut_for_ns = (int64_t)since(now_ns, shut_at_ns);
 
+	if (others && may_catch_up(gang, seat, sight, (uint64_t)shut_for_ns)) {
+		STORE(seat->quiet_ns, now_ns);
+		trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
+		return 0;
+	}
 	if (sight->in_flight || others) {
 		wait_ns = sight->in_flight ? ask_busy(seat, sight->several, now_ns)
 					   : ask_idle(seat, since(now_ns, shut_at_ns), now_ns);
@@ -436,6 +510,10 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 		return wait_ns;
 	}
 	note_cut(gang, (uint64_t)shut_for_ns);
+	if (!LOAD(seat->is_cut)) {
+		STORE(seat->is_cut, true);
+		learn_part(gang, seat);
+	}
 	wait_ns = recovery_ns(gang, now_ns);
 	if (wait_ns) {
 		trace_write(TRACE_GANG_CUT, device_of(seat), shut_for_ns, (int64_t)wait_ns);

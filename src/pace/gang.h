@@ -8,8 +8,9 @@
  *
  *     open      Every launch goes.
  *     closing   A device's bucket has come down to GANG_SHUT_NS. A member launches only while
- *               another member has work in flight, which may wait for the launch, and its own
- *               device has nothing of it in flight. Every other launch waits.
+ *               another member has work in flight, which may wait for the launch, and if its own
+ *               device has nothing of it in flight, or if it has launched fewer collectives than
+ *               another member since the gang opened. Every other launch waits.
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
@@ -58,7 +59,9 @@ struct gang_seat {
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
 	uint32_t let_go;   /* launches that went as nothing made progress */
-	bool was_busy;     /* the member had work in flight when it asked last */
+	uint32_t part; /* of the collectives of the member with the most; 4096: all, 0: not known */
+	bool was_busy; /* the member had work in flight when it asked last */
+	bool is_cut;   /* the member has seen the cut */
 };
 
 /* Takes an entry for the owner's work on the device: false where there is none left. */
@@ -79,6 +82,9 @@ void gang_count(const struct gang *gang, uint64_t now_ns);
 void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns);
+
+/* The member has launched a kernel or graph that may wait for other members. */
+void gang_launched_collective(const struct gang *gang, struct gang_seat *seat);
 
 /* The ns of work in flight with which a member waits although the gang is open: what would be in
  * flight as the gang closes is not launched. level_ns: of the member's bucket. */

@@ -133,8 +133,8 @@ static void join(struct gang_seat *seat, const struct meter *meter)
 	STORE(living_at_ns, 0);
 }
 
-/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are
- * to have none: of them the process may never launch to one again. */
+/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are to
+ * have none: of them the process may never launch to one again. */
 static void take_seat(const struct meter *meter, int device)
 {
 	lock_acquire(&joining);
@@ -337,8 +337,12 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(gang()), now_ns);
-	if (submitted && is_member(work->device)) /* another thread may have seen the last end */
+	if (submitted && is_member(work->device)) {
+		/* another thread may have seen the last end */
 		gang_is_busy(gang(), &member->seat, now_ns);
+		if (work->collective)
+			gang_launched_collective(gang(), &member->seat);
+	}
 	in_flight_left(&member->in_flight);
 }
 

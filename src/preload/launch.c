@@ -204,7 +204,7 @@ static CUresult enter(struct launch *launch)
 
 	work->context = context_of(work->stream);
 	work->device = work->context ? launch_device(work->context) : -1;
-	signs_launch(work->device, work->what.function);
+	work->collective = signs_launch(work->device, work->what.function) || work->what.graph;
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 

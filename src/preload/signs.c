@@ -35,14 +35,17 @@ void signs_see(int device)
 		__atomic_fetch_or(&seen, 1u << device, __ATOMIC_RELAXED);
 }
 
-void signs_launch(int device, uint64_t function)
+bool signs_launch(int device, uint64_t function)
 {
+	bool is_collective = signs_is_collective(function);
+
 	if (device < 0 || device >= VGPU_DEVICES_MAX)
-		return;
-	if (signs_is_collective(function))
+		return is_collective;
+	if (is_collective)
 		signs_see(device);
 	if (LOAD(seen) & 1u << device)
 		pace_join_gang(device);
+	return is_collective;
 }
 
 /* -- names ------------------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ void signs_name_as(const void *function, const void *kernel);
 bool signs_is_collective(uint64_t function);
 
 /* Before work under that name goes to the device: if there is a sign for the device, or the work is
- * a collective itself, the device joins the gang. */
-void signs_launch(int device, uint64_t function);
+ * a collective itself, the device joins the gang. Whether it is a collective. */
+bool signs_launch(int device, uint64_t function);
 
 void signs_forget(void); /* in a forked child */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ablation.sh BUILD: what each constant of gangs is worth. Builds src/pace and the model of tests/unit/pace_gang.c with one
 # constant at half, at twice, or at a value that switches its rule off, and prints the table of docs/design/pacing.md: by
-# how many points a job falls short of its quota and a device is above it at most, and how many runs of 36 are beyond
+# how many points a job falls short of its quota and a device is above it at most, and how many runs of 42 are beyond
 # the test's bounds. Needs cmocka.
 set -eu
 build=$(cd "${1:-build}" && pwd)
@@ -48,6 +48,14 @@ row 'GANG_GRACE_NS: half' GANG_GRACE_NS 25000
 row 'twice' GANG_GRACE_NS 100000
 row 'off' GANG_GRACE_NS 0
 row 'no member goes on while the gang closes' GANG_GRACE_NS '10 * NS_PER_S'
+row 'GANG_CATCH_UP_NS: half' GANG_CATCH_UP_NS '100 * NS_PER_US'
+row 'twice' GANG_CATCH_UP_NS '400 * NS_PER_US'
+row 'off: members catch up launch by launch' GANG_CATCH_UP_NS 0
+row 'GANG_CATCH_UP_FOR_NS: half' GANG_CATCH_UP_FOR_NS '10 * NS_PER_MS'
+row 'twice' GANG_CATCH_UP_FOR_NS '40 * NS_PER_MS'
+row 'GANG_AHEAD_LEAST_NS: half' GANG_AHEAD_LEAST_NS '2 * NS_PER_MS'
+row 'twice' GANG_AHEAD_LEAST_NS '8 * NS_PER_MS'
+row 'off: as far ahead as ever' GANG_AHEAD_LEAST_NS GANG_AHEAD_NS
 row 'GANG_SOFT_NS: half' GANG_SOFT_NS '50 * NS_PER_MS'
 row 'twice' GANG_SOFT_NS '200 * NS_PER_MS'
 row 'off: members go on all the time' GANG_SOFT_NS '1000 * NS_PER_S'

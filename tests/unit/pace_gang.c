@@ -25,6 +25,7 @@ struct job {
 	unsigned ahead;      /* steps that a host runs ahead, then it waits for its device */
 	uint64_t stall_ns;   /* one launch in ten is late by up to that */
 	uint64_t call_ns;    /* a launch takes the host */
+	unsigned more;       /* kernels that the first rank has more of in a step */
 	bool apart;          /* no rank waits for another */
 	bool skewed;         /* one rank's host begins late */
 	bool joint;          /* each rank has a slice of its own */
@@ -147,14 +148,23 @@ static uint64_t ask(const struct job *job, struct rank *rank)
 	struct vgpu_region_bucket *bucket =
 		&gang_of(rank)->devices[rank->seat.member->device].bucket;
 	unsigned pct = pct_of(job, rank);
+	uint64_t wait_ns;
 	struct gang_sight sight = {.in_flight = !is_idle(rank)};
+
+	sight.ahead_ns =
+		(rank->tail - rank->head) *
+		((job->kernels * job->kernel_ns + job->collective_ns) / (job->kernels + 1));
 
 	look(rank);
 	gang_count(gang_of(rank), now_ns);
 	bucket_refill(bucket, pct, now_ns);
 	sight.level_ns = bucket_level(bucket);
 	sight.ready_ns = bucket_wait_ns(bucket, pct);
-	return gang_ask(gang_of(rank), &rank->seat, &sight, now_ns);
+	wait_ns = gang_ask(gang_of(rank), &rank->seat, &sight, now_ns);
+	if (!wait_ns && !gang_is_shut(gang_of(rank)) &&
+	    sight.ahead_ns > gang_ahead_most_ns(gang_of(rank), sight.level_ns))
+		return GANG_AHEAD_POLL_NS;
+	return wait_ns;
 }
 
 static void launch(const struct job *job, struct rank *rank)
@@ -163,7 +173,7 @@ static void launch(const struct job *job, struct rank *rank)
 	uint64_t jitter_ns = job->kernel_ns * job->jitter_pct / 100;
 
 	*work = (struct work){.number = rank->launched};
-	if (rank->phase < job->kernels) {
+	if (rank->phase < job->kernels + (rank == ranks ? job->more : 0)) {
 		work->left_ns = job->kernel_ns - jitter_ns + chance(2 * jitter_ns);
 		rank->phase++;
 	} else {
@@ -172,6 +182,8 @@ static void launch(const struct job *job, struct rank *rank)
 		rank->launched++;
 	}
 	gang_is_busy(gang_of(rank), &rank->seat, now_ns);
+	if (work->collective)
+		gang_launched_collective(gang_of(rank), &rank->seat);
 	rank->tail++;
 	rank->host_ns = now_ns + job->call_ns + (chance(10) ? 0 : chance(job->stall_ns));
 }
@@ -371,6 +383,27 @@ static const struct row rows[] = {
 	  .call_ns = 20 * US,
 	  .stall_ns = 100 * US},
 	 0.95},
+	{"a rank with more kernels",
+	 {.ranks = 2,
+	  .kernel_ns = 30 * US,
+	  .kernels = 60,
+	  .more = 6,
+	  .collective_ns = 200 * US,
+	  .jitter_pct = 10,
+	  .ahead = 8,
+	  .call_ns = 10 * US,
+	  .stall_ns = 100 * US},
+	 0.95},
+	{"training with hosts that run ahead by chance",
+	 {.ranks = 4,
+	  .kernel_ns = 30 * US,
+	  .kernels = 40,
+	  .collective_ns = 300 * US,
+	  .jitter_pct = 30,
+	  .ahead = 16,
+	  .call_ns = 25 * US,
+	  .stall_ns = 3000 * US},
+	 0.87},
 	{"ranks that do not wait for each other",
 	 {.ranks = 2,
 	  .kernel_ns = 1 * MS,
