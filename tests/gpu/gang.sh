@@ -11,19 +11,21 @@ usage: tests/gpu/gang.sh [OPTION...] BUILD [KIND...]
   --seconds S       of each run (6)
   --turns N         bare and each quota N times, one after the other (1); then the median part of bare
   --quotas "P..."   default "30 50 80"; a pair P:Q gives the GPUs unlike quotas
+  --pin             eight processors for each rank: its host's speed then varies less from run to run
   --apart           a slice for each rank, joined by a name
   --beside          two jobs at once, at 30 and 60
 KIND is ddp, tp, graph, pipeline, fsdp, single or late.
 TEXT
 }
 
-seconds=6 turns=1 quotas='30 50 80' apart=no beside=no
+seconds=6 turns=1 quotas='30 50 80' apart=no beside=no pin=no
 while [ $# -gt 0 ]; do
     case $1 in
     --seconds) seconds=$2; shift ;;
     --turns) turns=$2; shift ;;
     --quotas) quotas=$2; shift ;;
     --apart) apart=yes ;;
+    --pin) pin=yes ;;
     --beside) beside=yes ;;
     --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
@@ -55,6 +57,7 @@ job() {
     ranks=
     while [ "$rank" -lt "$world" ]; do
         command=$(echo "$*" | sed "s/%r/$rank/g")
+        [ "$pin" = no ] || command="taskset -c $((8 * rank))-$((8 * rank + 7)) $command"
         # shellcheck disable=SC2086 # words
         MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT 90 $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >>"$output" 2>"$output.err.$rank" &
         ranks="$ranks $!"
