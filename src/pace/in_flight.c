@@ -196,13 +196,15 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 	lock_release(&it->lock);
 }
 
-void in_flight_mark(struct in_flight *it, uint64_t now_ns)
+void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 {
-	if (!LOAD(it->is_busy) || LOAD(it->marked) == LOAD(it->launches))
+	if (!LOAD(it->is_busy) || LOAD(it->marked) == LOAD(it->launches) ||
+	    meter_since(now_ns, LOAD(it->marked_ns)) < each_ns)
 		return;
 	if (!lock_try(&it->lock))
 		return;
-	mark_all(it, now_ns);
+	if (mark_all(it, now_ns))
+		STORE(it->marked_ns, now_ns);
 	lock_release(&it->lock);
 }
 

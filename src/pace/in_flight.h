@@ -63,8 +63,9 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 /* Behind in_flight_submitted, or where the driver did not take the launch. */
 void in_flight_left(struct in_flight *it);
 
-/* Before the thread waits for work: records a mark behind what has none. */
-void in_flight_mark(struct in_flight *it, uint64_t now_ns);
+/* Before the thread waits for work: records a mark behind what has none, unless the last mark is
+ * less than each_ns ago. */
+void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns);
 
 /* Whether the device has work in flight. The first call that finds none ends the period:
  * *ret_ended_ns is when the device was through with it, else 0. work: what is to be launched, or

@@ -133,8 +133,8 @@ static void join(struct gang_seat *seat, const struct meter *meter)
 	STORE(living_at_ns, 0);
 }
 
-/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are to
- * have none: of them the process may never launch to one again. */
+/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are
+ * to have none: of them the process may never launch to one again. */
 static void take_seat(const struct meter *meter, int device)
 {
 	lock_acquire(&joining);
@@ -354,13 +354,24 @@ bool members_any(void)
 	return false;
 }
 
-void members_will_wait(void)
+static void mark_all(uint64_t each_ns)
 {
 	if (!members_any())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_member(device))
-			in_flight_mark(&members[device].in_flight, clock_steady_ns());
+			in_flight_mark(&members[device].in_flight, each_ns, clock_steady_ns());
+}
+
+void members_will_wait(void)
+{
+	mark_all(0);
+}
+
+/* Programs ask before each launch, too: PyTorch does where it takes memory. */
+void members_will_look(void)
+{
+	mark_all(MARK_LEAST_NS);
 }
 
 void members_waited(void)
@@ -368,10 +379,13 @@ void members_waited(void)
 	if (!members_any())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		struct meter *meter = cores_meter(device);
+		struct meter *meter;
 		uint64_t now_ns;
 
-		if (!meter || !LOAD(members[device].in_flight.is_busy))
+		if (!LOAD(members[device].in_flight.is_busy))
+			continue;
+		meter = cores_meter(device);
+		if (!meter)
 			continue;
 		now_ns = clock_steady_ns();
 		if (!look(meter, &members[device], NULL, now_ns))

@@ -25,8 +25,10 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 /* Whether the process has a member, and the region is there. */
 bool members_any(void);
 
-/* Before the thread waits for work, and behind it. */
+/* Before the thread waits for work, or after it has asked in vain whether work is over; and behind
+ * a wait. */
 void members_will_wait(void);
+void members_will_look(void);
 void members_waited(void);
 
 void members_end_context(const void *context);

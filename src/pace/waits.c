@@ -125,12 +125,11 @@ static bool may_end(struct meter *meter, const void *current, uint64_t now_ns)
 	return LOAD(meter->window.span) && is_all(meter, current, now_ns);
 }
 
-void pace_will_wait(const void *current, bool of_all)
+static void end_before_wait(const void *current, bool of_all)
 {
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	members_will_wait();
 	if (!meter || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
@@ -148,6 +147,18 @@ void pace_will_wait(const void *current, bool of_all)
 			last.since = WAITS_ENDED;
 	}
 	last.clean = false;
+}
+
+void pace_will_wait(const void *current, bool of_all)
+{
+	members_will_wait();
+	end_before_wait(current, of_all);
+}
+
+void pace_will_look(const void *current, bool of_all)
+{
+	members_will_look();
+	end_before_wait(current, of_all);
 }
 
 /* Whether the process has nothing on the device: this thread waited for all of it, or it should be

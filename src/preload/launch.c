@@ -316,14 +316,30 @@ LAUNCH(cuLaunchGridAsync, hStream, false,
 /* -- what is no launch --------------------------------------------------------------------------
  */
 
+/* Whether the pacer is told of waits now. */
+static bool hears_of_waits(CUcontext *ret_current)
+{
+	*ret_current = NULL;
+	if (!pace_asks_all() || capture_any())
+		return false;
+	cuda.cuCtxGetCurrent(ret_current);
+	return true;
+}
+
 void launch_will_wait(bool of_all)
 {
-	CUcontext current = NULL;
+	CUcontext current;
 
-	if (!pace_asks_all() || capture_any())
-		return;
-	cuda.cuCtxGetCurrent(&current);
-	pace_will_wait(current, of_all);
+	if (hears_of_waits(&current))
+		pace_will_wait(current, of_all);
+}
+
+void launch_will_look(bool of_all)
+{
+	CUcontext current;
+
+	if (hears_of_waits(&current))
+		pace_will_look(current, of_all);
 }
 
 bool launch_has_waited(void)
@@ -336,6 +352,13 @@ void launch_will_wait_for(CUstream stream, bool per_thread)
 	const struct pace_work work = {.stream = stream, .per_thread = per_thread};
 
 	launch_will_wait(pace_is_last(&work));
+}
+
+void launch_will_look_at(CUstream stream, bool per_thread)
+{
+	const struct pace_work work = {.stream = stream, .per_thread = per_thread};
+
+	launch_will_look(pace_is_last(&work));
 }
 
 void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes)

@@ -23,9 +23,13 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what);
 
 /* The thread is about to wait: for the stream; for something, which of_all says is all that it has
- * submitted. Or it has seen something that is not over. */
+ * submitted. */
 void launch_will_wait_for(CUstream stream, bool per_thread);
 void launch_will_wait(bool of_all);
+
+/* The same where it has asked whether that is over, which it is not. */
+void launch_will_look_at(CUstream stream, bool per_thread);
+void launch_will_look(bool of_all);
 
 /* Whether pace_found_over serves for a look at something that is over (pace_has_waited). */
 bool launch_has_waited(void);

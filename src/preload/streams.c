@@ -16,7 +16,7 @@ static bool is_told(CUresult result)
 static CUresult answered(CUresult result, CUstream stream, bool per_thread)
 {
 	if (is_told(result)) {
-		launch_will_wait_for(stream, per_thread);
+		launch_will_look_at(stream, per_thread);
 		pace_found_busy();
 	}
 	return result;
@@ -41,7 +41,7 @@ CUresult cuEventQuery(CUevent hEvent)
 	cuda_bind();
 	result = cuda.cuEventQuery(hEvent);
 	if (is_told(result)) {
-		launch_will_wait(false);
+		launch_will_look(false);
 		pace_found_busy();
 	}
 	return result;
