@@ -32,6 +32,7 @@ static const struct gang *present = &own; /* the gang that the members are in; a
 static unsigned living;                   /* members of the gang, as counted at: */
 static uint64_t living_at_ns;             /* clock_coarse_ns(); atomic, both */
 static uint64_t full_ns;                  /* when `own` had no entry left last; 0: never; atomic */
+static unsigned seats;                    /* that the process has taken; written under: */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -71,6 +72,7 @@ void members_forget(void)
 	present = &own;
 	joint_forget();
 	living_at_ns = full_ns = 0;
+	seats = 0;
 	lock_init(&joining);
 }
 
@@ -95,6 +97,7 @@ static bool is_wanted(int device)
 
 static void leave(struct gang_seat *seat)
 {
+	SUB(seats, 1);
 	if (gang() == &own)
 		gang_leave(seat);
 	else
@@ -130,6 +133,8 @@ static void join(struct gang_seat *seat, const struct meter *meter)
 		STORE(full_ns, clock_steady_ns());
 	else
 		trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang()), 0);
+	if (seat->is_taken)
+		ADD(seats, 1);
 	STORE(living_at_ns, 0);
 }
 
@@ -348,10 +353,7 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 
 bool members_any(void)
 {
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_member(device))
-			return cores_region() != NULL;
-	return false;
+	return LOAD(seats) && cores_region();
 }
 
 static void mark_all(uint64_t each_ns)
