@@ -89,6 +89,8 @@ struct json_object *json_gang(const struct sight_gang *gang)
 	json_add_number(value, "members", gang->members);
 	json_add_number(value, "used_ns", gang->used_ns);
 	json_add(value, "shut", json_object_new_boolean(gang->shut));
+	json_add_number(value, "joint_processes", gang->joint_processes);
+	json_add_number(value, "joint_used_ns", gang->joint_used_ns);
 	return value;
 }
 

@@ -80,6 +80,21 @@ static void see_gang(struct region *region, struct sight *sight)
 	}
 }
 
+static void see_joint_gang(struct region *region, struct sight *sight)
+{
+	const struct vgpu_region_own *own = &region->file->own;
+
+	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
+		sight->gang.joint_processes +=
+			SEE(own->slots[slot].joint_gang) && region_slot_alive(region, slot);
+	for (unsigned i = 0; i < sight->device_count; i++) {
+		uint64_t charged_ns = SEE(own->device[i].bucket.joint_charged);
+
+		if (charged_ns > sight->gang.joint_used_ns)
+			sight->gang.joint_used_ns = charged_ns;
+	}
+}
+
 static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
@@ -155,6 +170,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	for (unsigned i = 0; i < ret_sight->device_count; i++)
 		see_device(region, i, &ret_sight->device[i]);
 	see_gang(region, ret_sight);
+	see_joint_gang(region, ret_sight);
 	ret_sight->process_count = 0;
 	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
 		ret_sight->process_count +=

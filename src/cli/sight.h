@@ -41,11 +41,13 @@ struct sight_device {
 	unsigned gang_members; /* living processes whose work on it is in the slice's gang */
 };
 
-/* The slice's gang. */
+/* The slice's gang; and a gang of several slices, as far as this one's region says. */
 struct sight_gang {
 	unsigned members; /* the sum over devices */
 	uint64_t used_ns; /* for how long any of them had work in flight */
 	bool shut;
+	unsigned joint_processes; /* the slice's living processes in a gang of several slices */
+	uint64_t joint_used_ns;   /* what that gang used while the slice was in it */
 };
 
 struct sight {

@@ -12,6 +12,20 @@ export VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=8x80G VGPU_STATE="$root/state"
 
 pid0='' pid1=''
 
+# Whether `vgpu ps --json` shows the gang while its ranks run; yes where there is no --json.
+shows() {
+    "$VGPU" ps --json >/dev/null 2>&1 || { echo yes; return; }
+    while [ ! -e "$root/over" ]; do
+        "$VGPU" ps --json >"$root/ps" 2>/dev/null
+        if grep -q '"joint_processes": *1' "$root/ps" && grep -q '"joint_used_ns": *[1-9]' "$root/ps"; then
+            echo yes
+            return
+        fi
+        sleep 0.1
+    done
+    echo no
+}
+
 # rate NAME COMMAND...: of the two ranks of a job, each by `COMMAND... ranks`; %r is the rank.
 rate() {
     name=$1
@@ -35,7 +49,13 @@ for turn in 1 2 3; do
     command='env'
     bare=$(rate "bare$turn" "$@") || exit 1
     command="$VGPU run --name t$turn-%r --cores 50 --gang train-8 --"
+    rm -f "$root/over"
+    shows >"$root/shown" &
+    watcher=$!
     gang=$(rate "gang$turn" "$@") || exit 1
+    touch "$root/over"
+    wait "$watcher"
+    [ "$(cat "$root/shown")" = yes ] || { echo 'FAILED: vgpu ps does not show the gang' >&2; exit 1; }
     [ -s "$root/state/gangs/train-8" ] || { echo 'FAILED: no file for the gang' >&2; exit 1; }
     command="$VGPU run --name n$turn-%r --cores 50 --gang no --"
     apart=$(rate "apart$turn" "$@") || exit 1

@@ -41,7 +41,7 @@ true
         "s['processes'][0]['command'].endswith('run_member $root/one.ready 1610612736')" \
         's["processes"][0]["held"][0]' 'list(s["processes"][0])')"
 
-same 'its gang' '{"members": 0, "used_ns": 0, "shut": false}' "$(found 's["gang"]')"
+same 'its gang' '{"members": 0, "used_ns": 0, "shut": false, "joint_processes": 0, "joint_used_ns": 0}' "$(found 's["gang"]')"
 
 # What the pacer says: of a device, and of the gang. A bucket that has been shut since long ago counts
 # until it had recovered: 30 ms of debt at 30 % take 100 ms.
@@ -64,7 +64,7 @@ ps 0 --json
 same 'its burst' 1000000 "$(found 's["devices"][0]["burst_ns"]')"
 same 'how it was throttled' '[3, 101000000, 7, 30000001, -1, 1]
 [0, 0, 0, 0, 0, 1]
-{"members": 2, "used_ns": 1000000, "shut": true}' \
+{"members": 2, "used_ns": 1000000, "shut": true, "joint_processes": 0, "joint_used_ns": 0}' \
     "$(found '[s["devices"][0][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
         '[s["devices"][1][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
         's["gang"]')"
