@@ -1,12 +1,14 @@
 /*
  * A policy that is changed while programs of the slice run. Nobody is told: whoever allocates, asks
  * for figures or gives the device work looks at the files' times now and then, and one thread reads
- * what is new. What cannot be understood changes nothing, and is told once; so does a policy that
- * is gone, as when the slice ends. A GPU that is listed no more keeps the limits that it had.
+ * what is new. What cannot be understood, as a file that is not written to its end, changes
+ * nothing, and a line says so once; so does a policy that is gone, as when the slice ends. A GPU
+ * that is listed no more keeps the limits that it had.
  */
 #include "limits.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "clock.h"
 #include "launch.h"
@@ -47,6 +49,19 @@ static void tell(const struct policy *before, const struct policy *now)
 	}
 }
 
+/* Once as long as it stays the same: a file that was just written is read several times. */
+static void say(const struct fault *fault)
+{
+	static struct fault said; /* under `reading` */
+
+	if (strcmp(said.text, fault->text) == 0)
+		return;
+	said = *fault;
+	if (fault->text[0])
+		log_line(LOG_WARN, "%s; until that is mended, the limits stay as they were",
+			 fault->text);
+}
+
 static void look(void)
 {
 	static struct policy policy, old; /* under `reading` */
@@ -57,10 +72,10 @@ static void look(void)
 	if (now == before)
 		return;
 	if (slice_read_policy(state_slice(), &policy, &fault) != 0) {
-		log_line(LOG_WARN, "%s; until that is mended, the limits stay as they were",
-			 fault.text);
+		say(&fault);
 		return;
 	}
+	say(&(struct fault){""});
 	old = state_slice()->policy;
 	state_renew_slice(&policy);
 	tell(&old, &policy);

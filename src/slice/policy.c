@@ -25,6 +25,7 @@
 #define FILE_MAX   6144 /* bytes of one file: the longest path, and room for remarks */
 #define PATH_MAX_  4096
 #define SLICE_FILE "slice"
+#define UNLIMITED  "unlimited"
 
 /* Where we are, for faults. */
 struct place {
@@ -59,15 +60,18 @@ static int bad_value(const struct place *place, const char *value, const char *c
 static int set_memory(const struct entry *entry, const char *value, const struct place *place,
 		      struct fault *fault)
 {
-	uint64_t bytes;
+	uint64_t bytes = 0;
 
+	if (strcmp(value, UNLIMITED) == 0)
+		return 0;
 	if (size_parse(value, &bytes))
 		return bad_value(place, value,
-				 "is no size: write bytes or a number with k, m or g, such as 8G",
+				 "is no size: write bytes or a number with k, m or g, such as 8G, "
+				 "or " UNLIMITED,
 				 fault);
 	if (bytes == 0)
 		return bad_value(place, value,
-				 "would be no memory at all: for no limit, leave the line out",
+				 "would be no memory at all: for no limit, write " UNLIMITED,
 				 fault);
 	entry->policy->device[entry->device].memory_bytes = bytes;
 	return 0;
@@ -78,10 +82,12 @@ static int set_cores(const struct entry *entry, const char *value, const struct 
 {
 	uint64_t pct;
 
+	if (strcmp(value, UNLIMITED) == 0)
+		return 0;
 	if (percent_parse(value, 100, &pct) || pct == 0)
 		return bad_value(place, value,
 				 "is no share of the GPU's time: write a percentage from 1 to 100, "
-				 "or leave the line out for no limit",
+				 "or " UNLIMITED,
 				 fault);
 	entry->policy->device[entry->device].cores_pct = (unsigned)pct;
 	return 0;
@@ -213,6 +219,7 @@ static int set_gang(const struct entry *entry, const char *value, const struct p
 			 fault);
 }
 
+/* The one that a GPU's file must have comes first. */
 static const struct key keys[] = {
 	{"memory", true, set_memory}, {"cores", true, set_cores},
 	{"burst", true, set_burst},   {"region", false, set_region},
@@ -220,7 +227,8 @@ static const struct key keys[] = {
 	{"gang", false, set_gang},
 };
 
-#define KEY_COUNT (sizeof(keys) / sizeof(keys[0]))
+#define KEY_COUNT   (sizeof(keys) / sizeof(keys[0]))
+#define SEEN_MEMORY 1u /* its bit in struct entry's `seen` */
 
 static bool is_blank(char c)
 {
@@ -343,11 +351,30 @@ static int add_device(struct policy *policy, const char *uuid, const char *file,
 	return (int)at;
 }
 
+/*
+ * A reader may meet a GPU's file after it was emptied and before its text is written, or when only
+ * a part of it is. So a file without a word on memory is no policy: what is left of a text after
+ * its end is cut off limits the memory to as much or less, or is refused. A compute limit that is
+ * cut off is missed until the next look at the file.
+ */
+static int check_limits(const struct entry *entry, const char *file, struct fault *fault)
+{
+	if (entry->device < 0 || entry->seen & SEEN_MEMORY)
+		return 0;
+	return fault_set(
+		fault, -EINVAL,
+		"%s does not say how much memory the slice may hold: write \"memory = 8G\" "
+		"or the like, or \"memory = " UNLIMITED
+		"\"; rewrite a file by renaming another, which is whole, over it",
+		file);
+}
+
 /* One file's text, which is cut up; file is what faults call it. */
 static int parse_file(const char *file, const char *name, char *text, struct policy *policy,
 		      struct fault *fault)
 {
 	struct entry entry = {policy, -1, 0};
+	int error;
 
 	if (strcmp(name, SLICE_FILE) != 0) {
 		if (!names_device(name))
@@ -359,7 +386,8 @@ static int parse_file(const char *file, const char *name, char *text, struct pol
 		if (entry.device < 0)
 			return entry.device;
 	}
-	return parse_lines(&entry, file, text, fault);
+	error = parse_lines(&entry, file, text, fault);
+	return error ? error : check_limits(&entry, file, fault);
 }
 
 static int too_long(const char *file, struct fault *fault)
@@ -377,6 +405,28 @@ int policy_parse(const char *name, const char *text, struct policy *policy, stru
 		return too_long(name, fault);
 	memcpy(copy, text, len + 1);
 	return parse_file(name, name, copy, policy, fault);
+}
+
+/* A file that is there, or a link to one: to open a device may have effects of its own. */
+static int check_kind(const char *file, struct fault *fault)
+{
+	struct stat st;
+
+	if (sys_stat(file, &st) != 0 || S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))
+		return 0; /* where it cannot be opened or read, that says more */
+	return fault_set(fault, -EINVAL, "%s is not a regular file: remove it", file);
+}
+
+/* An empty `slice` would make the slice's region one that is named nowhere. */
+static int check_slice_text(const char *file, const char *name, const char *text,
+			    struct fault *fault)
+{
+	if (strcmp(name, SLICE_FILE) != 0 || text[0] != '\0')
+		return 0;
+	return fault_set(fault, -EINVAL,
+			 "%s is empty: write what it is to say, or remove it; rewrite a file by "
+			 "renaming another, which is whole, over it",
+			 file);
 }
 
 /* Reads the file whole into text, of FILE_MAX + 1 bytes. Never returns -ENOENT. */
@@ -418,7 +468,11 @@ static int read_entry(void *arg, const char *name)
 	if (snprintf(file, sizeof(file), "%s/%s", reader->dir, name) >= (int)sizeof(file))
 		return fault_set(reader->fault, -ENAMETOOLONG, "%.200s...: the path is too long",
 				 reader->dir);
-	error = read_text(file, text, reader->fault);
+	error = check_kind(file, reader->fault);
+	if (!error)
+		error = read_text(file, text, reader->fault);
+	if (!error)
+		error = check_slice_text(file, name, text, reader->fault);
 	if (error)
 		return error;
 	return parse_file(file, name, text, reader->policy, reader->fault);
@@ -491,14 +545,12 @@ static void print_size(uint64_t bytes, char *buf, size_t len)
 static int write_device(const char *dir, const struct policy *policy, unsigned device,
 			struct fault *fault)
 {
-	char text[128], size[32], burst[32];
-	int len = 0;
+	char text[128], size[32] = UNLIMITED, burst[32];
+	int len;
 
-	text[0] = '\0';
-	if (policy->device[device].memory_bytes) {
+	if (policy->device[device].memory_bytes)
 		print_size(policy->device[device].memory_bytes, size, sizeof(size));
-		len = snprintf(text, sizeof(text), "memory = %s\n", size);
-	}
+	len = snprintf(text, sizeof(text), "memory = %s\n", size);
 	if (policy->device[device].cores_pct)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "cores = %u\n",
 				policy->device[device].cores_pct);
@@ -522,8 +574,10 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 	if (policy->oversubscribe)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
 	if (policy->gang.rule != POLICY_GANG_FOUND)
-		snprintf(text + len, sizeof(text) - (size_t)len, "gang = %s\n",
-			 policy_gang_word(&policy->gang));
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "gang = %s\n",
+				policy_gang_word(&policy->gang));
+	if (len == 0)
+		snprintf(text, sizeof(text), "# nothing\n"); /* an empty file is refused */
 	return write_file(dir, SLICE_FILE, text, fault);
 }
 

@@ -2,8 +2,9 @@
  * A policy: a directory with one file per GPU of the slice, named by its UUID ("GPU-…"), and
  * optionally one named "slice". Lines "key = value", "#" starts a comment.
  *
- *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; without it, no memory limit
- *            cores = 30         percent of the GPU's time, 1 to 100; without it, no compute limit
+ *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; or unlimited. It must be there
+ *            cores = 30         percent of the GPU's time, 1 to 100; unlimited, or without it, no
+ *                               compute limit
  *            burst = 25ms       how much unused GPU time the slice may save under its limit, and
  *                               use at once: 0 to 1s; without it, as vgpu has it
  *   slice:   region = /path     where the slice's region lies
@@ -16,8 +17,9 @@
  *            gang = NAME        the same as yes, together with the other slices of that gang: the
  *                               name is 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "."
  *
- * An unknown key or file name is an error, as is a value that does not parse: a policy that is not
- * understood must not be half obeyed. Names that begin with "." are skipped.
+ * An unknown key or file name is an error, as is a value that does not parse, a GPU's file that
+ * does not speak of memory, or an empty file "slice": a policy that is not understood, or only half
+ * written, must not be half obeyed. Names that begin with "." are skipped.
  */
 #pragma once
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "env.h"
 #include "slice_internal.h"
 #include "sys.h"
@@ -22,6 +23,8 @@
 #define GANGS_VARIABLE  "VGPU_GANGS"
 #define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define REGION_SUFFIX   ".cache"
+
+#define FRESH_NS (100 * NS_PER_MS)
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
@@ -82,14 +85,15 @@ static int add_named_policy(const char *dir, struct policy *policy, bool *has_po
 	return 0;
 }
 
+/* ret_has_own: there is one in dir. */
 static int read_policies(const char *dir, const char *named, struct policy *policy,
-			 bool *ret_has_policy, struct fault *fault)
+			 bool *ret_has_own, bool *ret_has_policy, struct fault *fault)
 {
 	int error = policy_read(dir, policy, fault);
 
 	if (error && error != -ENOENT)
 		return error;
-	*ret_has_policy = error == 0;
+	*ret_has_own = *ret_has_policy = error == 0;
 	return named && *named ? add_named_policy(named, policy, ret_has_policy, fault) : 0;
 }
 
@@ -115,18 +119,24 @@ static void find_gangs(struct slice *slice)
 
 /* -- a policy that changes --------------------------------------------------------------------- */
 
+/* Times of files are those of the last tick, some ms ago. So a file that has just been written may
+ * change once more and keep its time: until it is older, each look finds another stamp. */
 static void stamp_file(uint64_t *stamp, const char *path)
 {
+	uint64_t now_ns = clock_wall_ns(), written_ns;
 	struct stat st;
 
 	if (sys_stat(path, &st) != 0)
 		return;
+	written_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+	if (now_ns - written_ns + FRESH_NS < 2 * FRESH_NS)
+		*stamp = (*stamp ^ now_ns) * 0x100000001b3u;
 	*stamp = (*stamp ^ (uint64_t)st.st_ino ^ (uint64_t)st.st_size << 40) * 0x100000001b3u;
 	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_sec) * 0x100000001b3u;
 	*stamp = (*stamp ^ (uint64_t)st.st_mtim.tv_nsec) * 0x100000001b3u;
 }
 
-/* Of a file that is written in place, its directory tells nothing. */
+/* Of a file that is written in place, its directory's time tells nothing. */
 static void stamp_policy(uint64_t *stamp, const char *dir, const struct policy *policy)
 {
 	char path[SLICE_PATH_LEN + VGPU_UUID_LEN + 2];
@@ -138,6 +148,8 @@ static void stamp_policy(uint64_t *stamp, const char *dir, const struct policy *
 		snprintf(path, sizeof(path), "%s/%s", dir, policy->device[i].uuid);
 		stamp_file(stamp, path);
 	}
+	snprintf(path, sizeof(path), "%s/slice", dir);
+	stamp_file(stamp, path);
 }
 
 uint64_t slice_policy_stamp(const struct slice *slice)
@@ -154,11 +166,11 @@ uint64_t slice_policy_stamp(const struct slice *slice)
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault)
 {
 	static struct policy policy;
-	bool has_policy;
-	int error =
-		read_policies(slice->policy_dir, slice->policy_named, &policy, &has_policy, fault);
+	bool has_own, has_policy;
+	int error = read_policies(slice->policy_dir, slice->policy_named, &policy, &has_own,
+				  &has_policy, fault);
 
-	if (!error && !has_policy)
+	if (!error && (!has_policy || (slice->has_own_policy && !has_own)))
 		error = fault_set(fault, -ENOENT, "the slice's policy in %.300s is gone",
 				  slice->policy_dir);
 	if (error)
@@ -280,7 +292,7 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 		error = remember(slice.policy_named, env_get(POLICY_VARIABLE), fault);
 	if (!error)
 		error = read_policies(slice.policy_dir, slice.policy_named, &slice.policy,
-				      &slice.has_policy, fault);
+				      &slice.has_own_policy, &slice.has_policy, fault);
 	if (!error)
 		error = find_region(paths, &slice, fault);
 	if (error)

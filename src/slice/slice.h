@@ -56,8 +56,9 @@ struct slice_env {
 #define SLICE_PATH_LEN 4096
 
 struct slice {
-	bool configured; /* false: no policy, no limit, no region to find: be inert */
-	bool has_policy; /* then GPUs that it does not list are not in the slice */
+	bool configured;     /* false: no policy, no limit, no region to find: be inert */
+	bool has_policy;     /* then GPUs that it does not list are not in the slice */
+	bool has_own_policy; /* in policy_dir: it stays, whatever VGPU_POLICY names */
 	struct policy policy;
 	char policy_dir[SLICE_PATH_LEN], policy_named[SLICE_PATH_LEN]; /* where it is read from */
 	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
@@ -110,10 +111,11 @@ uint64_t slice_policy_burst(const struct slice_limits *limits);
  */
 uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region);
 
-/* A number that changes when the policies' files do, 0 where there is no policy: some us. */
+/* A number that changes when the policies' files do, and from look to look while one of them was
+ * written within the last 100 ms; 0 where there is no policy. Some us. */
 uint64_t slice_policy_stamp(const struct slice *slice);
-/* Reads the policies of a slice that has one again. Errors as slice_load's. The caller serialises.
- */
+/* Reads the policies of a slice that has one again. Errors as slice_load's, also for one that was
+ * there and is gone. The caller serialises. */
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault);
 
 /* What the policy says now: of gangs, and the limits of GPUs that it lists still, each by one

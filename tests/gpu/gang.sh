@@ -112,7 +112,7 @@ run() {
 policy() {
     mkdir -p "$scratch/policy"
     nvidia-smi --query-gpu=index,uuid --format=csv,noheader | while IFS=', ' read -r index uuid; do
-        echo "cores = $(echo "$1" | cut -d: -f$((index + 1)))" >"$scratch/policy/$uuid"
+        printf 'memory = unlimited\ncores = %s\n' "$(echo "$1" | cut -d: -f$((index + 1)))" >"$scratch/policy/$uuid"
     done
     printf 'region = %s\nname = gang\n' "$scratch/region" >"$scratch/policy/slice"
 }

@@ -149,7 +149,7 @@ static void test_region_of_policy(void **state)
 	make_dir("hami");
 	write_text("hami/a.cache", "");
 	write_text("hami/b.cache", "");
-	write_text("policy/" UUID_A, "");
+	write_text("policy/" UUID_A, "memory = unlimited");
 	write_text("policy/slice", "region = /given/region\nname = web");
 	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
 	loads();
@@ -189,7 +189,7 @@ static void test_environment_lowers(void **state)
 	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
-	write_text("policy/" UUID_B, "");
+	write_text("policy/" UUID_B, "memory = unlimited");
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "8g", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
 	setenv("CUDA_DEVICE_SM_LIMIT", "0", 1);
@@ -223,12 +223,12 @@ static void test_both_policies(void **state)
 	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
-	write_text("policy/" UUID_B, "");
-	write_text("policy/GPU-3", "");
+	write_text("policy/" UUID_B, "memory = unlimited");
+	write_text("policy/GPU-3", "memory = unlimited");
 	make_dir("run");
 	write_text("run/" UUID_A, "memory = 8G\ncores = 20");
 	write_text("run/" UUID_B, "memory = 1G");
-	write_text("run/GPU-4", "");
+	write_text("run/GPU-4", "memory = unlimited");
 	write_text("run/slice", "region = /run/region\nname = run");
 	setenv("VGPU_POLICY", in_root("run"), 1);
 	loads();
@@ -243,6 +243,73 @@ static void test_both_policies(void **state)
 	loads();
 	assert_string_equal(slice.region_path, "/given");
 	assert_string_equal(slice.policy.name, "run");
+}
+
+/* -- a policy that changes --------------------------------------------------------------------- */
+
+static void reads(uint64_t memory)
+{
+	struct fault fault = {""};
+	static struct policy policy;
+
+	if (slice_read_policy(&slice, &policy, &fault) != 0)
+		fail_msg("refused: %s", fault.text);
+	assert_int_equal(policy.device[0].memory_bytes, memory);
+}
+
+static void reads_not(const char *words)
+{
+	struct fault fault = {""};
+	static struct policy policy;
+
+	assert_true(slice_read_policy(&slice, &policy, &fault) < 0);
+	assert_says(fault.text, words);
+}
+
+/* Of two policies, the one that VGPU_POLICY names does not stand alone when the other is gone. */
+static void test_read_again(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 1G");
+	make_dir("run");
+	write_text("run/" UUID_A, "memory = 8G");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	reads(GIB);
+	write_text("policy/" UUID_A, "memory = 2G");
+	reads(2 * GIB);
+	write_text("policy/" UUID_A, "");
+	reads_not("does not say how much memory");
+	assert_int_equal(rename(in_root("policy"), in_root("elsewhere")), 0);
+	reads_not("is gone");
+}
+
+/* Files of one length, written in place within one tick of the clock that files' times are of. */
+static void test_stamp(void **state)
+{
+	uint64_t stamp, other = 0;
+
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 1G");
+	write_text("policy/slice", "gang = no");
+	loads();
+	for (unsigned i = 0; i < 20; i++) {
+		write_text("policy/" UUID_A, "memory = 2G");
+		stamp = slice_policy_stamp(&slice);
+		write_text("policy/" UUID_A, "memory = 4G");
+		assert_int_not_equal(slice_policy_stamp(&slice), stamp);
+	}
+	for (unsigned tries = 0; tries < 1000; tries++) { /* and it comes to rest */
+		other = slice_policy_stamp(&slice);
+		usleep(20000);
+		if (slice_policy_stamp(&slice) == other)
+			break;
+	}
+	assert_int_equal(slice_policy_stamp(&slice), other);
+	write_text("policy/slice", "gang = yes");
+	assert_int_not_equal(slice_policy_stamp(&slice), other);
 }
 
 static void oversubscribes(const char *variable, bool wanted)
@@ -263,7 +330,7 @@ static void test_oversubscribe(void **state)
 	oversubscribes("true", true);
 	oversubscribes("false", false);
 	make_dir("policy");
-	write_text("policy/" UUID_A, "");
+	write_text("policy/" UUID_A, "memory = unlimited");
 	oversubscribes(NULL, false);
 	oversubscribes("true", false);
 	write_text("policy/slice", "oversubscribe = yes");
@@ -271,7 +338,7 @@ static void test_oversubscribe(void **state)
 	oversubscribes("true", true);
 	oversubscribes("0", false);
 	make_dir("other");
-	write_text("other/" UUID_A, "");
+	write_text("other/" UUID_A, "memory = unlimited");
 	setenv("VGPU_POLICY", in_root("other"), 1);
 	oversubscribes("true", false);
 	write_text("other/slice", "oversubscribe = yes");
@@ -287,9 +354,9 @@ static void test_gang(void **state)
 	loads();
 	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_FOUND);
 	make_dir("policy");
-	write_text("policy/" UUID_A, "");
+	write_text("policy/" UUID_A, "memory = unlimited");
 	make_dir("run");
-	write_text("run/" UUID_A, "");
+	write_text("run/" UUID_A, "memory = unlimited");
 	write_text("run/slice", "gang = yes");
 	setenv("VGPU_POLICY", in_root("run"), 1);
 	loads();
@@ -297,7 +364,7 @@ static void test_gang(void **state)
 	write_text("policy/slice", "gang = no");
 	loads();
 	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_NO);
-	write_text("policy/slice", "");
+	write_text("policy/slice", "# nothing");
 	write_text("run/slice", "gang = train");
 	loads();
 	assert_int_equal(slice_gang(&slice).rule, POLICY_GANG_NAMED);
@@ -311,19 +378,19 @@ static void test_burst(void **state)
 {
 	(void)state;
 	make_dir("policy");
-	write_text("policy/" UUID_A, "burst = 25ms");
-	write_text("policy/" UUID_B, "");
+	write_text("policy/" UUID_A, "memory = unlimited\nburst = 25ms");
+	write_text("policy/" UUID_B, "memory = unlimited");
 	loads();
 	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
 	assert_int_equal(slice.policy.device[1].burst_ns, 0);
 	make_dir("run");
-	write_text("run/" UUID_A, "burst = 30ms");
-	write_text("run/" UUID_B, "burst = 30ms");
+	write_text("run/" UUID_A, "memory = unlimited\nburst = 30ms");
+	write_text("run/" UUID_B, "memory = unlimited\nburst = 30ms");
 	setenv("VGPU_POLICY", in_root("run"), 1);
 	loads();
 	assert_int_equal(slice.policy.device[0].burst_ns, 25000000);
 	assert_int_equal(slice.policy.device[1].burst_ns, 30000000);
-	write_text("run/" UUID_A, "burst = 0");
+	write_text("run/" UUID_A, "memory = unlimited\nburst = 0");
 	loads();
 	assert_int_equal(slice.policy.device[0].burst_ns, POLICY_NO_BURST);
 }
@@ -332,9 +399,9 @@ static void test_nothing_in_common(void **state)
 {
 	(void)state;
 	make_dir("policy");
-	write_text("policy/" UUID_A, "");
+	write_text("policy/" UUID_A, "memory = unlimited");
 	make_dir("run");
-	write_text("run/" UUID_B, "");
+	write_text("run/" UUID_B, "memory = unlimited");
 	setenv("VGPU_POLICY", in_root("run"), 1);
 	refuses(-EINVAL, "no GPU is left");
 }
@@ -397,7 +464,7 @@ static void test_unreadable(void **state)
 	sys_fault = NULL;
 	assert_true(slice.configured); /* the region may be there */
 	make_dir("policy");
-	write_text("policy/" UUID_A, "");
+	write_text("policy/" UUID_A, "memory = unlimited");
 	with(refuse_to_list, -EACCES, "the policy directory");
 }
 
@@ -447,6 +514,8 @@ int main(void)
 		TEST(test_environment_lowers),
 		TEST(test_named_policy),
 		TEST(test_both_policies),
+		TEST(test_read_again),
+		TEST(test_stamp),
 		TEST(test_oversubscribe),
 		TEST(test_gang),
 		TEST(test_burst),

@@ -65,21 +65,31 @@ static void test_sizes(void **state)
 	}
 }
 
+/* Of a file that says so, and what it must say. */
+static struct policy_device device_of(const char *text)
+{
+	char whole[256];
+
+	snprintf(whole, sizeof(whole), "memory = 1G\n%s", text);
+	return parse(UUID_A, whole).device[0];
+}
+
 static void test_cores(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(UUID_A, "cores = 1").device[0].cores_pct, 1);
-	assert_int_equal(parse(UUID_A, "cores = 100").device[0].cores_pct, 100);
-	assert_int_equal(parse(UUID_A, "cores = 30%").device[0].cores_pct, 30);
-	assert_int_equal(parse(UUID_A, "cores = 50.5").device[0].cores_pct, 50);
-	assert_int_equal(parse(UUID_A, "cores = 0.2 %").device[0].cores_pct, 1);
+	assert_int_equal(device_of("cores = 1").cores_pct, 1);
+	assert_int_equal(device_of("cores = 100").cores_pct, 100);
+	assert_int_equal(device_of("cores = 30%").cores_pct, 30);
+	assert_int_equal(device_of("cores = 50.5").cores_pct, 50);
+	assert_int_equal(device_of("cores = 0.2 %").cores_pct, 1);
+	assert_int_equal(device_of("cores = unlimited").cores_pct, 0);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].cores_pct, 30);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
 }
 
 static uint64_t burst_of(const char *text)
 {
-	return parse(UUID_A, text).device[0].burst_ns;
+	return device_of(text).burst_ns;
 }
 
 static void test_burst(void **state)
@@ -117,9 +127,36 @@ static void test_burst(void **state)
 static void test_no_limits(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(UUID_A, "").device_count, 1);
-	assert_int_equal(parse(UUID_A, "").device[0].memory_bytes, 0);
-	assert_int_equal(parse(UUID_A, "\n\n# nothing\n").device[0].cores_pct, 0);
+	assert_int_equal(parse(UUID_A, "memory = unlimited").device_count, 1);
+	assert_int_equal(parse(UUID_A, "memory = unlimited").device[0].memory_bytes, 0);
+	assert_int_equal(parse(UUID_A, "\n# all\nmemory=unlimited # of it\n").device[0].cores_pct,
+			 0);
+	refuses(UUID_A, "",
+		"does not say how much memory the slice may hold: write \"memory = 8G\"");
+	refuses(UUID_A, "\n\n# nothing\n", "does not say how much memory");
+	refuses(UUID_A, "cores = 50\nburst = 25ms\n", "\"memory = unlimited\"");
+	refuses(UUID_A, "memory = Unlimited", "is no size");
+	refuses(UUID_A, "memory = unlimite", "is no size");
+}
+
+/* Whatever a text is cut off behind, what is left of it gives no more memory than the whole. */
+static void test_half_written(void **state)
+{
+	static const char *const texts[] = {
+		"memory = 2G\ncores = 50\n", "cores = 50\nburst = 25ms\nmemory = 2048 MiB # so\n",
+		"# memory = 8G\nmemory=2147483648\n", "memory = 1.5G", "memory = 2gib\n"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		for (size_t len = 0; len <= strlen(texts[i]); len++) {
+			struct policy policy;
+			char text[128];
+
+			memset(&policy, 0, sizeof(policy));
+			snprintf(text, sizeof(text), "%.*s", (int)len, texts[i]);
+			if (policy_parse(UUID_A, text, &policy, NULL) == 0)
+				assert_in_range(policy.device[0].memory_bytes, 1, 2 * GIB);
+		}
 }
 
 static void test_slice_file(void **state)
@@ -142,8 +179,8 @@ static void test_bad_values(void **state)
 	refuses(UUID_A, "memory = 99999999999999999999", "is no size");
 	refuses(UUID_A, "memory = 8G; cores = 3", "is no size");
 	refuses(UUID_A, "memory = 0.0001G", "is no size");
-	refuses(UUID_A, "memory = 0", "leave the line out");
-	refuses(UUID_A, "memory = 0.0G", "leave the line out");
+	refuses(UUID_A, "memory = 0", "for no limit, write unlimited");
+	refuses(UUID_A, "memory = 0.0G", "for no limit, write unlimited");
 	refuses(UUID_A, "cores = 0", "a percentage from 1 to 100");
 	refuses(UUID_A, "cores = 101", "a percentage from 1 to 100");
 	refuses(UUID_A, "cores = 0%", "a percentage from 1 to 100");
@@ -269,7 +306,7 @@ static void test_file_names(void **state)
 	memset(name + 4, '1', 92);
 	refuses(name, "", "a file here is named");
 	name[VGPU_UUID_LEN - 1] = '\0';
-	assert_string_equal(parse(name, "").device[0].uuid, name);
+	assert_string_equal(parse(name, "memory = 1").device[0].uuid, name);
 }
 
 static void test_many_devices(void **state)
@@ -282,7 +319,7 @@ static void test_many_devices(void **state)
 	memset(&policy, 0, sizeof(policy));
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
 		snprintf(uuid, sizeof(uuid), "GPU-%02u", (i * 7) % VGPU_DEVICES_MAX);
-		assert_int_equal(policy_parse(uuid, "", &policy, &fault), 0);
+		assert_int_equal(policy_parse(uuid, "memory = 1G", &policy, &fault), 0);
 	}
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
 		snprintf(uuid, sizeof(uuid), "GPU-%02u", i);
@@ -375,6 +412,11 @@ static void test_read_refused(void **state)
 	write_bytes("p/" UUID_A, "memory = 1G\0\n", 13);
 	read_refuses(-EINVAL, "is not text");
 	write_text("p/" UUID_A, "");
+	read_refuses(-EINVAL, "/p/" UUID_A " does not say how much memory");
+	write_text("p/" UUID_A, "memory = 1G");
+	write_text("p/slice", "");
+	read_refuses(-EINVAL, "/p/slice is empty");
+	write_text("p/slice", "region = /x");
 	make_dir("p/" UUID_B);
 	read_refuses(-EISDIR, "/p/" UUID_B " cannot be read");
 	assert_int_equal(rmdir(in_root("p/" UUID_B)), 0);
@@ -393,15 +435,16 @@ static void test_read_long_file(void **state)
 	read_refuses(-EINVAL, "longer than 6144 bytes");
 }
 
-/* A named pipe in place of a file: no waiting for somebody to write. */
-static void test_read_fifo(void **state)
+/* A named pipe or a device in place of a file is not opened: that may wait, or do something. */
+static void test_read_odd_files(void **state)
 {
-	struct policy policy;
-
 	(void)state;
 	make_dir("p");
 	assert_int_equal(mkfifo(in_root("p/" UUID_A), 0600), 0);
-	assert_int_equal(policy_read(in_root("p"), &policy, NULL), 0);
+	read_refuses(-EINVAL, "/p/" UUID_A " is not a regular file");
+	assert_int_equal(unlink(in_root("p/" UUID_A)), 0);
+	assert_int_equal(symlink("/dev/null", in_root("p/" UUID_A)), 0);
+	read_refuses(-EINVAL, "/p/" UUID_A " is not a regular file");
 }
 
 static long failing; /* the system call that fails, */
@@ -550,29 +593,14 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),
-		TEST(test_cores),
-		TEST(test_burst),
-		TEST(test_no_limits),
-		TEST(test_slice_file),
-		TEST(test_bad_values),
-		TEST(test_bad_lines),
-		TEST(test_oversubscribe),
-		TEST(test_gang),
-		TEST(test_gang_name),
-		TEST(test_long_region),
-		TEST(test_file_names),
-		TEST(test_many_devices),
-		TEST(test_read),
-		TEST(test_read_links),
-		TEST(test_read_missing),
-		TEST(test_read_refused),
-		TEST(test_read_long_file),
-		TEST(test_read_fifo),
-		TEST(test_read_faults),
-		TEST(test_write),
-		TEST(test_write_faults),
-		TEST(test_write_unreadable),
+		TEST(test_sizes),          TEST(test_cores),          TEST(test_burst),
+		TEST(test_no_limits),      TEST(test_half_written),   TEST(test_slice_file),
+		TEST(test_bad_values),     TEST(test_bad_lines),      TEST(test_oversubscribe),
+		TEST(test_gang),           TEST(test_gang_name),      TEST(test_long_region),
+		TEST(test_file_names),     TEST(test_many_devices),   TEST(test_read),
+		TEST(test_read_links),     TEST(test_read_missing),   TEST(test_read_refused),
+		TEST(test_read_long_file), TEST(test_read_odd_files), TEST(test_read_faults),
+		TEST(test_write),          TEST(test_write_faults),   TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,7 +124,7 @@ static void by_policy(void)
 /* A tenant's environment lifts nothing. */
 static void policy_does_not(void)
 {
-	policy("");
+	policy("# nothing\n");
 	env_set("CUDA_OVERSUBSCRIBE", "true");
 	assert_not_beyond();
 }

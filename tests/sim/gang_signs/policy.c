@@ -38,7 +38,7 @@ static void sign(void)
 
 static void found(void)
 {
-	start("cores = 50\n", "");
+	start("memory = unlimited\ncores = 50\n", "# nothing\n");
 	CHECK_EQUAL(members(), 0);
 	sign();
 	CHECK_EQUAL(members(), 1 | 2);
@@ -46,42 +46,43 @@ static void found(void)
 
 static void no_gang(void)
 {
-	start("cores = 50\n", "gang = no\n");
+	start("memory = unlimited\ncores = 50\n", "gang = no\n");
 	sign();
 	CHECK_EQUAL(members(), 0);
 }
 
 static void all_a_gang(void)
 {
-	start("cores = 50\n", "gang = yes\n");
+	start("memory = unlimited\ncores = 50\n", "gang = yes\n");
 	CHECK_EQUAL(members(), ALL);
 }
 
 static void changed(void)
 {
-	start("cores = 50\n", "");
+	start("memory = unlimited\ncores = 50\n", "# nothing\n");
 	sign();
 	CHECK_EQUAL(members(), 1 | 2);
-	write_policy("cores = 50\n", "gang = no\n");
+	write_policy("memory = unlimited\ncores = 50\n", "gang = no\n");
 	become(0);
-	write_policy("cores = 50\n", "");
+	write_policy("memory = unlimited\ncores = 50\n", "# nothing\n");
 	become(1 | 2);
-	write_policy("cores = 50\n", "gang = yes\n");
+	write_policy("memory = unlimited\ncores = 50\n", "gang = yes\n");
 	become(ALL);
-	write_policy("cores = 50\n", "gang = .some\n"); /* is no policy: nothing changes */
+	write_policy("memory = unlimited\ncores = 50\n",
+		     "gang = .some\n"); /* is no policy: nothing changes */
 	sleep_ms(200);
 	CHECK_EQUAL(members(), ALL);
-	write_policy("cores = 50\n", "gang = no\n");
+	write_policy("memory = unlimited\ncores = 50\n", "gang = no\n");
 	become(0);
 }
 
 /* The signs came first. */
 static void limited_later(void)
 {
-	start("memory = 8G\n", "");
+	start("memory = 8G\n", "# nothing\n");
 	sign();
 	CHECK_EQUAL(members(), 0);
-	write_policy("memory = 8G\ncores = 50\n", "");
+	write_policy("memory = 8G\ncores = 50\n", "# nothing\n");
 	become(1 | 2);
 }
 
@@ -90,7 +91,7 @@ static void words_refused(void)
 {
 	machine(NULL);
 	CHECK(mkdir(scene_path("policy"), 0700) == 0);
-	write_policy("cores = 50\n", "gang = .train\n");
+	write_policy("memory = unlimited\ncores = 50\n", "gang = .train\n");
 	env_set("VGPU_POLICY", scene_path("policy"));
 	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,12 +105,12 @@ static void given_and_taken(void)
 {
 	CUdeviceptr first;
 
-	start_with_policy("cores = 50\n");
+	start_with_policy("memory = unlimited\ncores = 50\n");
 	first = take(10 * GIB);
 	write_policy("cores = 50\nmemory = 11G\n");
 	holds_soon(11 * GIB);
 	refused(1 * GIB);
-	write_policy("cores = 50\n");
+	write_policy("memory = unlimited\ncores = 50\n");
 	holds_soon(80 * GIB);
 	give(take(20 * GIB));
 	give(first);
@@ -126,6 +127,65 @@ static void mistaken(void)
 	CHECK(rename(scene_path("policy"), scene_path("elsewhere")) == 0);
 	holds_soon(3 * GIB);
 	refused(3 * GIB);
+}
+
+/* Rewritten in place by a writer that is slow: what a reader meets meanwhile. */
+static const char *const parts[] = {"", "cores = 50\n", "memory = unlim", "# memory"};
+
+#define PARTS (sizeof(parts) / sizeof(*parts))
+
+static void half_written(void)
+{
+	start_with_policy("memory = 2G\n");
+	for (unsigned i = 0; i < PARTS; i++) {
+		write_policy(parts[i]);
+		holds_soon(2 * GIB);
+		refused(2 * GIB);
+	}
+	write_policy("memory = unlimited\n");
+	holds_soon(80 * GIB);
+}
+
+static void start_refused(void)
+{
+	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+}
+
+static void half_written_at_start(void)
+{
+	env_set("VGPU_POLICY", scene_path("policy"));
+	for (unsigned i = 0; i < PARTS; i++) {
+		struct said said;
+
+		write_policy(parts[i]);
+		said = member_listen(start_refused);
+		CHECK_EQUAL(said.status, 0);
+		CHECK_EQUAL(lines_in(said.err), 1);
+		CHECK(strstr(said.err, "memory"));
+	}
+}
+
+/* The same by a writer that never rests: at no moment is there more. */
+static void rewriter(int wire)
+{
+	tell(wire, 1);
+	for (;;)
+		write_policy("cores = 90\nmemory = 2G\n"); /* emptied first */
+}
+
+static void rewritten_all_the_time(void)
+{
+	struct member member;
+	CUdeviceptr first;
+
+	start_with_policy("cores = 90\nmemory = 2G\n");
+	first = take(1 * GIB);
+	member = member_start(rewriter);
+	hear(member.wire);
+	for (uint64_t began = now_ms(); now_ms() - began < 1000; sleep_ms(1))
+		refused(1 * GIB);
+	member_kill(&member);
+	give(first);
 }
 
 /* A region says less than the policy, or as much; never more. */
@@ -239,6 +299,9 @@ int main(int argc, char **argv)
 		SCENE(lowered),
 		SCENE(given_and_taken),
 		SCENE(mistaken),
+		SCENE(half_written),
+		SCENE(half_written_at_start),
+		SCENE(rewritten_all_the_time),
 		SCENE(region_alone),
 		SCENE(region_beside_policy),
 		SCENE(region_beside_less),

@@ -86,7 +86,7 @@ static void gpu_not_in_policy(void)
 /* A GPU that the policy lists without a limit is in the slice, and has none. */
 static void policy_without_memory(void)
 {
-	policy(0, "cores = 50\n");
+	policy(0, "memory = unlimited\ncores = 50\n");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK_EQUAL(total_of(0), 80 * GIB);
 	cuda_start(0);

@@ -157,20 +157,20 @@ static void of_policy(void)
 
 	CHECK(mkdir(scene_path("policy"), 0700) == 0);
 	env_set("VGPU_POLICY", scene_path("policy"));
-	write_policy("cores = 20\nburst = 4ms\n");
+	write_policy("memory = unlimited\ncores = 20\nburst = 4ms\n");
 	start(NULL);
 	change(20, step_waiting);
-	write_policy("cores = 60\nburst = 3ms\n");
+	write_policy("memory = unlimited\ncores = 60\nburst = 3ms\n");
 	while (!share_is_right("policy of 60", share_soon(step_waiting, &turn), 60, 10, attempt))
 		attempt++;
 	CHECK_EQUAL(PEEK(*sm_limit), 60);
 	CHECK_EQUAL(PEEK(file->own.device[ledger_index(0)].burst_ns), 3 * MS);
-	write_policy("cores = sixty\n");
+	write_policy("memory = unlimited\ncores = sixty\n");
 	share_soon(step_waiting, &turn);
 	CHECK_EQUAL(PEEK(*sm_limit), 60);
 	write_policy("memory = 4G\n");
 	is_lifted(step_waiting, 75);
-	write_policy("cores = 10\nburst = 4ms\n");
+	write_policy("memory = unlimited\ncores = 10\nburst = 4ms\n");
 	change(10, step_waiting);
 	POKE(*sm_limit, 50); /* the region cannot lift it */
 	CHECK(share_soon(step_waiting, &turn).pct < 10 + MORE_PCT);

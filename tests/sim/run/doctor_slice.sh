@@ -42,7 +42,7 @@ says ok slice 'this is in a slice, by a policy'
 says ok region "$root/region, which the first program to use CUDA makes"
 says ok state 'slices do not nest'
 says FAIL preload 'there are limits here'
-: >"$policy/GPU-none"
+echo 'memory = unlimited' >"$policy/GPU-none"
 doctor
 says warn policy "$policy lists GPU-none, which this machine has not"
 rm "$policy/$uuid0"

@@ -10,8 +10,8 @@ policy() {
 
 both="$uuid0: memory = 4G
 $uuid1: memory = 4G"
-same 'no limit' "$uuid0:
-$uuid1:" "$(policy --unlimited)"
+same 'no limit' "$uuid0: memory = unlimited
+$uuid1: memory = unlimited" "$(policy --unlimited)"
 same 'one for all' "$both" "$(policy --memory 4G)"
 same 'one for all' "$both" "$(policy --memory 4096m --gpus all)"
 same 'one for each' "$uuid0: memory = 1G
@@ -23,12 +23,12 @@ same 'to the byte' "$uuid0: memory = 5000001" "$(policy --gpus 0 --memory 500000
 same 'all of it' "$uuid0: memory = 80G" "$(policy --gpus 0 --memory 80G)"
 same 'by index' "$uuid1: memory = 1G" "$(policy --memory 1G --gpus 1)"
 same 'by UUID' "$uuid1: memory = 1G" "$(policy --memory 1G --gpus $uuid1)"
-same 'by the start of one' "$uuid1:" \
+same 'by the start of one' "$uuid1: memory = unlimited" \
     "$(VGPU_SIM_STATE=$root/sim2 policy --unlimited --gpus GPU-51300000-0000-4000-8000-000000000001)"
 same 'all by UUID' "$both" "$(policy --memory 4G --gpus $uuid1,$uuid0)"
 
 VGPU_SIM_GPUS=1x24G VGPU_SIM_STATE=$root/sim1
-same 'the start of the only one' "$uuid0:" "$(policy --unlimited --gpus GPU-5)"
+same 'the start of the only one' "$uuid0: memory = unlimited" "$(policy --unlimited --gpus GPU-5)"
 refuse 125 'is more than GPU 0 has, which is 24 GiB (24576m)' --memory 25G true
 
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
@@ -46,9 +46,9 @@ oversubscribe = yes" "$(cat "$out")"
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 
 # Times.
-same 'a time' "$uuid0: cores = 30 burst = 25ms" "$(policy --cores 30 --burst 25ms --gpus 0)"
-same 'one for each' "$uuid0: cores = 30 burst = 0
-$uuid1: cores = 30" "$(policy --cores 30 --burst 0,default --gpus 0,1)"
+same 'a time' "$uuid0: memory = unlimited cores = 30 burst = 25ms" "$(policy --cores 30 --burst 25ms --gpus 0)"
+same 'one for each' "$uuid0: memory = unlimited cores = 30 burst = 0
+$uuid1: memory = unlimited cores = 30" "$(policy --cores 30 --burst 0,default --gpus 0,1)"
 refuse 125 'has 2 times' --cores 30 --burst 0,1s true
 
 # A word on gangs.
@@ -65,11 +65,11 @@ name = found" "$(cat "$out")"
 # Ranges, and percentages of each GPU's memory in whole granules of 2 MiB.
 VGPU_SIM_GPUS=4x24G VGPU_SIM_STATE=$root/sim5
 uuid=GPU-51300000-0000-4000-8000-00000000000
-same 'a range' "${uuid}0: cores = 10
-${uuid}1: cores = 10" "$(policy --cores 10 --gpus 0-1)"
-same 'an index and a range' "${uuid}0: cores = 10
-${uuid}2: cores = 30
-${uuid}3: cores = 20" "$(policy --cores 10,20,30 --gpus 0,3,2-2)"
+same 'a range' "${uuid}0: memory = unlimited cores = 10
+${uuid}1: memory = unlimited cores = 10" "$(policy --cores 10 --gpus 0-1)"
+same 'an index and a range' "${uuid}0: memory = unlimited cores = 10
+${uuid}2: memory = unlimited cores = 30
+${uuid}3: memory = unlimited cores = 20" "$(policy --cores 10,20,30 --gpus 0,3,2-2)"
 refuse 2 'the range of GPUs 3-1 is empty' --cores 10 --gpus 3-1 true
 refuse 2 '"1-" names no GPU' --cores 10 --gpus 1- true
 refuse 2 '"0-1-2" names no GPU' --cores 10 --gpus 0-1-2 true

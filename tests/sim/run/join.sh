@@ -59,7 +59,8 @@ refuse 125 'the slice y lives already and has GPU 0 without a memory limit' \
 touch "$root/y.end"
 wait "$pid"
 expect 0 --unlimited --name y --gpus 1 sh -c "$policy"
-same 'the new one' "$uuid1
+same 'the new one' "memory = unlimited
+$uuid1
 slice" "$(cat "$out")"
 
 hold both --memory 2G,3G

@@ -9,9 +9,11 @@ refuse 2 'limit nothing here' --memory none true
 refuse 2 'limit nothing here' --name x --memory none,none --cores none true
 refuse 2 '--unlimited is for a slice without limits' --unlimited --memory 1G true
 expect 0 --unlimited --memory none sh -c 'cat "$VGPU_POLICY"/GPU-*'
-same 'an unlimited policy' '' "$(cat "$out")"
+same 'an unlimited policy' 'memory = unlimited
+memory = unlimited' "$(cat "$out")"
 expect 0 --memory 1G,none sh -c 'cat "$VGPU_POLICY"/GPU-*'
-same 'a limit for one of two' 'memory = 1G' "$(cat "$out")"
+same 'a limit for one of two' 'memory = 1G
+memory = unlimited' "$(cat "$out")"
 refuse 125 'there is no slice "lab": give --memory or --cores for a new one, or --unlimited for one without limits. This user has no slice' \
     --name lab true
 refuse 125 'there is no slice "lab"' --name lab --gpus 0 true

@@ -20,7 +20,8 @@ vgpu 0 set --cores 50,60 --memory 6G,7G web
 prints 'web: GPU 0: memory 6 GiB, cores 50 %' 'web: GPU 1: memory 7 GiB, cores 60 %'
 vgpu 0 set we --gpus 1 --memory none
 prints 'web: GPU 1: memory no limit, cores 60 %'
-same 'the policy' 'cores = 60' "$(cat "$state/web/policy/$uuid1")"
+same 'the policy' 'memory = unlimited
+cores = 60' "$(cat "$state/web/policy/$uuid1")"
 vgpu 0 inspect "$region"
 grep -q "$uuid0 .* 6 GiB .*50 %" "$out" || fail 'the region is not told of GPU 0'
 grep -q "$uuid1 .* none .*60 %" "$out" || fail 'the region is not told of GPU 1'
@@ -28,6 +29,7 @@ vgpu 0 set "$region" --cores none --gpus "$uuid0"
 prints 'web: GPU 0: memory 6 GiB, cores no limit'
 expect 0 --name web sh -c 'cat "$VGPU_POLICY"/GPU-*'
 same 'who joins finds' 'memory = 6G
+memory = unlimited
 cores = 60' "$(cat "$out")"
 
 wrong 2 'is no size' set web --memory lots
