@@ -231,7 +231,9 @@ struct vgpu_region_own {
 	uint32_t made;        /* tells this making of the file from any other of it */
 	uint32_t paused;      /* 1: the slice is paused; new slots are VGPU_SLOT_SUSPENDED */
 	uint32_t spare_word;
-	uint64_t spare[3];
+	uint64_t path; /* where the file was when it was made or reset: FNV-1a of its absolute path;
+			  0: not known */
+	uint64_t spare[2];
 	struct vgpu_region_device device[VGPU_DEVICES_MAX];
 	struct vgpu_region_move move;
 	struct vgpu_region_gang gang;

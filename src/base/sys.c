@@ -150,6 +150,24 @@ long sys_read(int fd, void *buf, size_t len)
 	return (long)done;
 }
 
+long sys_read_at(int fd, void *buf, size_t len, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		long n = CALL(SYS_pread64, fd, (char *)buf + done, len - done, offset + done);
+
+		if (n == -EINTR)
+			continue;
+		if (n < 0)
+			return n;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (long)done;
+}
+
 int sys_write_all(int fd, const void *buf, size_t len)
 {
 	size_t done = 0;

@@ -33,6 +33,8 @@ int sys_mkdir(const char *path, unsigned mode);
 
 /* Reads until len bytes or the end of the file; returns how many there were. */
 long sys_read(int fd, void *buf, size_t len);
+/* The same from an offset on; the file's own stays. */
+long sys_read_at(int fd, void *buf, size_t len, uint64_t offset);
 /* Writes it all, or returns a negative errno. */
 int sys_write_all(int fd, const void *buf, size_t len);
 

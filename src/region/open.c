@@ -132,7 +132,7 @@ static int open_existing(const char *path, enum access access, struct region *re
 static int check_file(const char *path, const struct region_setup *setup, struct region *region,
 		      struct fault *fault)
 {
-	struct stat st;
+	struct stat st, root;
 	int error = sys_fstat(region->fd, &st);
 
 	if (error)
@@ -143,6 +143,10 @@ static int check_file(const char *path, const struct region_setup *setup, struct
 		return refuse(fault, path, "it is not a regular file; name another path");
 	region->device = st.st_dev;
 	region->inode = st.st_ino;
+	if (path[0] == '/' && sys_stat("/", &root) == 0) {
+		region->root_device = root.st_dev;
+		region->root_inode = root.st_ino;
+	}
 	return setup && st.st_size != REGION_SIZE ? region_check_deleted(path, fault) : 0;
 }
 
@@ -340,7 +344,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 		if (error)
 			return error;
 	}
-	region_make(region->file, setup);
+	region_make(region->file, path, setup);
 	region->made = REGION_LOAD(region->file->own.made);
 	return 0;
 }

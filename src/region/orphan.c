@@ -1,10 +1,11 @@
 /*
- * A region that is about to be made although its predecessor is in use: its file was deleted, or
- * emptied, while processes of the slice run. What they hold would be in nobody's ledger, so the new
- * one is refused for as long as they live.
+ * A region that is about to be made although its predecessor is in use: its file was deleted,
+ * renamed or emptied, while processes of the slice run. What they hold would be in nobody's ledger,
+ * so the new one is refused for as long as they live.
  *
  * How it works. Of a file that was emptied, the slots' bytes are still locked. Of one that was
- * deleted, the living have the mapping, and /proc names it with " (deleted)" behind its path. To
+ * deleted, the living have the mapping, and /proc names it with " (deleted)" behind its path. Of
+ * one that was renamed, /proc names the new path, and own.path there says where the file was. To
  * read the maps of a process takes some 30 us, of a big one up to a millisecond, and /proc/locks
  * may take seconds on a busy machine; so this is done only when a region is made, which is once in
  * a slice's life, if /proc/locks shows that there is somebody in any region at all, and before the
@@ -23,8 +24,7 @@
 #include "region_internal.h"
 #include "sys.h"
 
-#define BEFORE    " "
-#define DELETED   " (deleted)\n"
+#define DELETED   " (deleted)"
 #define PATH_MOST 4096
 
 /* -- /proc/locks: "1: OFDLCK ADVISORY  WRITE -1 08:01:1234 2015232 2015232" a line ------------- */
@@ -60,30 +60,98 @@ static bool any_slot_is_locked(void)
 	return found || len < 0;
 }
 
-/* -- /proc/pid/maps --------------------------------------------------------------------------- */
+/* -- /proc/pid/maps: "7f1000000000-7f1000200000 rw-s 00000000 08:01 1234    /path" a line -------
+ */
 
-/* Looks for the mapping's line in a text that comes in pieces. */
+#define PATH_FIELD 5
+#define LINE_MOST  (PATH_MOST + 128)
+
 struct search {
-	char wanted[sizeof(BEFORE) + PATH_MOST + sizeof(DELETED)];
-	size_t len;
+	const char *path;
+	uint64_t hash; /* region_path_hash of it */
 	int pid, found_pid;
+	char renamed_to[PATH_MOST]; /* "": the file of found_pid was deleted */
 };
 
-static bool maps_file(const struct search *search, int fd)
+static uint64_t hex(const char **at)
 {
-	char buf[2 * sizeof(search->wanted)];
+	uint64_t number = 0;
+
+	for (;; (*at)++) {
+		if (**at >= '0' && **at <= '9')
+			number = number << 4 | (uint64_t)(**at - '0');
+		else if (**at >= 'a' && **at <= 'f')
+			number = number << 4 | (uint64_t)(**at - 'a' + 10);
+		else
+			return number;
+	}
+}
+
+/* As somebody in a region has it. */
+static bool maps_a_region(const char *line)
+{
+	const char *at = line, *rights = field_at(line, 1);
+	uint64_t start = hex(&at), end = *at == '-' ? (at++, hex(&at)) : 0;
+
+	return end - start == sizeof(struct vgpu_region_file) && rights &&
+	       strncmp(rights, "rw-s", 4) == 0;
+}
+
+/* Whether the file is a region that was made where the search's is to be. */
+static bool was_made_there(const char *path, const struct search *search)
+{
+	struct vgpu_region_own own;
+	size_t len = offsetof(struct vgpu_region_own, spare);
+	struct stat st;
+	int fd;
+
+	if (sys_stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+		return false;
+	fd = sys_open(path, REGION_OPEN_FLAGS(false), 0);
+	if (fd < 0)
+		return false;
+	if (sys_read_at(fd, &own, len, VGPU_REGION_OFFSET) != (long)len)
+		own.magic = 0;
+	sys_close(fd);
+	return own.magic == VGPU_REGION_MAGIC && own.path == search->hash;
+}
+
+/* A line without its line feed. Whether it is of a file that was at the search's path. */
+static bool is_wanted(struct search *search, const char *line)
+{
+	const char *path = maps_a_region(line) ? field_at(line, PATH_FIELD) : NULL;
+	size_t len = strlen(search->path);
+
+	if (!path || path[0] != '/')
+		return false;
+	if (strncmp(path, search->path, len) == 0 && strcmp(path + len, DELETED) == 0)
+		return true;
+	if (strcmp(path, search->path) == 0 || !was_made_there(path, search))
+		return false;
+	snprintf(search->renamed_to, sizeof(search->renamed_to), "%s", path);
+	return true;
+}
+
+/* A line that is too long is no region's. */
+static bool maps_file(struct search *search, int fd)
+{
+	char buf[LINE_MOST + 1], *line, *end;
 	size_t kept = 0;
+	bool found = false;
 	long len;
 
-	while ((len = sys_read(fd, buf + kept, sizeof(buf) - kept)) > 0) {
-		size_t have = kept + (size_t)len;
-
-		if (memmem(buf, have, search->wanted, search->len))
-			return true;
-		kept = have < search->len ? have : search->len - 1;
-		memmove(buf, buf + have - kept, kept);
+	while (!found && (len = sys_read(fd, buf + kept, sizeof(buf) - 1 - kept)) > 0) {
+		buf[kept + (size_t)len] = '\0';
+		for (line = buf; !found && (end = strchr(line, '\n')); line = end + 1) {
+			*end = '\0';
+			found = is_wanted(search, line);
+		}
+		kept = strlen(line);
+		if (kept == sizeof(buf) - 1)
+			kept = 0;
+		memmove(buf, line, kept);
 	}
-	return false;
+	return found;
 }
 
 /* For sys_list_directory: stops at the first that has it. */
@@ -110,30 +178,22 @@ static int look_at_process(void *arg, const char *name)
 	return search->found_pid != 0;
 }
 
-static int find_user_of_deleted(const char *path)
-{
-	struct search search = {.pid = sys_getpid()};
-	int len;
-
-	if (path[0] != '/')
-		return 0;
-	len = snprintf(search.wanted, sizeof(search.wanted), BEFORE "%s" DELETED, path);
-	if (len < 0 || (size_t)len >= sizeof(search.wanted))
-		return 0;
-	search.len = (size_t)len;
-	sys_list_directory("/proc", look_at_process, &search);
-	return search.found_pid;
-}
-
 int region_check_deleted(const char *path, struct fault *fault)
 {
-	int pid = any_slot_is_locked() ? find_user_of_deleted(path) : 0;
+	struct search search = {.path = path, .hash = region_path_hash(path), .pid = sys_getpid()};
 
-	if (!pid)
+	if (path[0] == '/' && any_slot_is_locked())
+		sys_list_directory("/proc", look_at_process, &search);
+	if (!search.found_pid)
 		return 0;
+	if (search.renamed_to[0])
+		return fault_set(fault, -EBUSY,
+				 "region %s was renamed to %s while process %d uses it: end that "
+				 "process first",
+				 path, search.renamed_to, search.found_pid);
 	return fault_set(fault, -EBUSY,
 			 "region %s was deleted while process %d uses it: end that process first",
-			 path, pid);
+			 path, search.found_pid);
 }
 
 int region_check_emptied(const char *path, int fd, struct fault *fault)

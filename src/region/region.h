@@ -13,7 +13,8 @@
  * every total is then computed anew from the slots of the living, and of the dying, whose memory
  * the device does not have back yet.
  *
- * A file that is deleted, replaced, truncated or written over while it is used is lost for good:
+ * A file that is deleted, renamed, replaced, truncated or written over while it is used is lost for
+ * good:
  * nothing more is to be had of it, and what touches it without looking first may be killed.
  *
  * No function prints, and none holds the region's lock when it returns. All are thread-safe but for
@@ -57,7 +58,8 @@ struct region {
 	uint32_t owner;       /* who we are to own.lock, 0: nobody yet */
 	unsigned borrowed;    /* the slot that lends an onlooker its byte, while it has the lock */
 	struct lock onlooker; /* between an onlooker's threads, for owner and borrowed */
-	uint64_t device, inode; /* of fd, to know it again */
+	uint64_t device, inode;           /* of fd, to know it again */
+	uint64_t root_device, root_inode; /* of "/" when it was opened; 0: its path is relative */
 	/* Refunds for which the lock was not to be had. Atomic: any thread adds, and the next that
 	 * holds the lock takes them out; is_late says that there are some. */
 	uint64_t late[VGPU_DEVICES_MAX][REGION_CLASSES];

@@ -202,8 +202,11 @@ struct vgpu_region_share *region_share_charge_of(struct vgpu_region_file *file,
 /* 0, or -EINVAL with a fault: too many devices, one twice, a uuid that is none. */
 int region_check_setup(const struct region_setup *setup, struct fault *fault);
 
-/* Turns zeros into a region of that setup. The caller holds the byte VGPU_INIT_LOCK_OFFSET. */
-void region_make(struct vgpu_region_file *file, const struct region_setup *setup);
+/* What own.path has for a path; 0 for one that is relative. */
+uint64_t region_path_hash(const char *path);
+/* Turns zeros into a region of that setup, at that path. The caller holds the byte
+ * VGPU_INIT_LOCK_OFFSET. */
+void region_make(struct vgpu_region_file *file, const char *path, const struct region_setup *setup);
 /* Gives the setup to a made region, under that byte: wholly when nobody living is in it, else the
  * devices that it lacks. */
 int region_adopt(const char *path, struct region *region, const struct region_setup *setup,

@@ -133,7 +133,18 @@ static uint32_t making_number(void)
 	return (uint32_t)(clock_now_ns() >> 10) | 1;
 }
 
-void region_make(struct vgpu_region_file *file, const struct region_setup *setup)
+uint64_t region_path_hash(const char *path)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	if (path[0] != '/')
+		return 0;
+	for (const char *at = path; *at; at++)
+		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+	return hash;
+}
+
+void region_make(struct vgpu_region_file *file, const char *path, const struct region_setup *setup)
 {
 	REGION_PUBLISH(file->own.magic, REGION_MAKING_MAGIC);
 	region_step(make_marked);
@@ -144,6 +155,7 @@ void region_make(struct vgpu_region_file *file, const struct region_setup *setup
 	REGION_STORE(file->hami.device_count, setup->device_count);
 	REGION_STORE(file->own.version, VGPU_REGION_VERSION);
 	REGION_STORE(file->own.made, making_number());
+	REGION_STORE(file->own.path, region_path_hash(path));
 	REGION_STORE(file->own.size, (uint32_t)sizeof(*file));
 	region_step(make_filled);
 	/* Each pairs with look_at_region's REGION_SEE of it. */
@@ -168,6 +180,7 @@ static void reset_locked(struct region *region, const struct region_setup *setup
 	REGION_STORE(file->hami.slot_count, 0);
 	region_step(reset_slots);
 	store_setup(file, setup);
+	REGION_STORE(file->own.path, region_path_hash(region->path));
 	region_step(reset_written);
 	REGION_PUBLISH(file->hami.device_count, setup->device_count);
 	region_step(reset_done);

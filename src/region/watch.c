@@ -2,13 +2,14 @@
  * Whether the file is still the region that was opened, and whether we can still ask the kernel
  * about it.
  *
- * How it works. A region in use can be taken away from below: deleted, replaced by another file,
- * truncated, written over. Then others keep another ledger, or none is left; to go on would be to
- * let the quota go. So the use of a region begins with a look at the file if the last one is older
- * than REGION_WATCH_NS: it must have its size and a name, and the file at our path must be it. And
- * whoever has taken the lock looks whether what is there is still what was opened
+ * How it works. A region in use can be taken away from below: deleted, renamed, replaced by another
+ * file, truncated, written over. Then others keep another ledger, or none is left; to go on would
+ * be to let the quota go. So the use of a region begins with a look at the file if the last one is
+ * older than REGION_WATCH_NS: it must have its size and a name, and the file at our path must be
+ * it. And whoever has taken the lock looks whether what is there is still what was opened
  * (region_is_as_opened). What is found wrong is final: `lost` says it, and the lock is had no more.
- * A file that was only renamed is as good as before, until there is another at its path.
+ * A path at which there is nothing says that the file was renamed, or its directory, unless the
+ * process sees other files by now: after a chroot, "/" is another directory than it was.
  *
  * Of a file that is truncated, the mapped pages are gone, and whoever touches one is killed
  * (SIGBUS). From when it is seen, zeros are mapped over them, so that nothing of ours touches
@@ -84,10 +85,20 @@ int region_lose(struct region *region, int error)
 	return error;
 }
 
+/* Whether paths lead where they did when the region was opened. */
+static bool has_its_root(const struct region *region)
+{
+	struct stat st;
+
+	return region->root_inode != 0 && sys_stat("/", &st) == 0 &&
+	       st.st_dev == region->root_device && st.st_ino == region->root_inode;
+}
+
 /* 0, -ESTALE or -EUCLEAN. Where nothing can be learnt, as after a chroot, nothing is wrong. */
 static int look(struct region *region)
 {
 	struct stat st;
+	int error;
 
 	if (region_has_fd(region) && sys_fstat(REGION_LOAD(region->fd), &st) == 0 &&
 	    is_same_file(region, &st)) {
@@ -96,9 +107,10 @@ static int look(struct region *region)
 		if (st.st_nlink == 0)
 			return -ESTALE;
 	}
-	if (sys_stat(region->path, &st) == 0 && !is_same_file(region, &st))
-		return -ESTALE;
-	return 0;
+	error = sys_stat(region->path, &st);
+	if (error == -ENOENT || error == -ENOTDIR)
+		return has_its_root(region) ? -ESTALE : 0;
+	return error || is_same_file(region, &st) ? 0 : -ESTALE;
 }
 
 static int look_and_lose(struct region *region)
@@ -153,5 +165,6 @@ int region_why_lost(const struct region *region, struct fault *fault)
 			 "region %s was %s while this process used it: end the programs of the "
 			 "slice and start them again",
 			 region->path,
-			 error == -ESTALE ? "deleted or replaced" : "truncated or overwritten");
+			 error == -ESTALE ? "deleted, renamed or replaced"
+					  : "truncated or overwritten");
 }

@@ -53,7 +53,7 @@ static void test_deleted(void **state)
 	open_one(state, &region);
 	assert_int_equal(unlink(place->path), 0);
 	let_time_pass();
-	assert_lost(&region, -ESTALE, "deleted or replaced");
+	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 }
 
 static void test_replaced(void **state)
@@ -68,28 +68,44 @@ static void test_replaced(void **state)
 	assert_int_equal(open_claimed(path, &setup, &other), 0);
 	assert_int_equal(rename(path, place->path), 0);
 	let_time_pass();
-	assert_lost(&region, -ESTALE, "deleted or replaced");
+	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 	region_close(&other);
 }
 
-/* Renamed, it is what it was, until there is another at its path. */
-static void test_moved(void **state)
+/* Renamed, or its directory is. */
+static void test_renamed(void **state)
 {
 	struct place *place = *state;
-	struct region_setup setup = setup_of(GIB);
-	struct region region, other = REGION_CLOSED;
+	struct region region;
 	char path[128];
 
 	open_one(state, &region);
 	snprintf(path, sizeof(path), "%s/other", place->dir);
 	assert_int_equal(rename(place->path, path), 0);
 	let_time_pass();
-	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), 0);
-	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, 2 * MIB), -EDQUOT);
-	assert_int_equal(open_claimed(place->path, &setup, &other), 0);
+	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
+	unlink(path);
+	open_one(state, &region);
+	snprintf(path, sizeof(path), "%s.other", place->dir);
+	assert_int_equal(rename(place->dir, path), 0);
 	let_time_pass();
-	assert_lost(&region, -ESTALE, "deleted or replaced");
-	region_close(&other);
+	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
+	assert_int_equal(rename(path, place->dir), 0);
+}
+
+/* Also where the descriptor was closed. */
+static void test_renamed_and_closed(void **state)
+{
+	struct place *place = *state;
+	struct region region;
+	char path[128];
+
+	open_one(state, &region);
+	close(region.fd);
+	snprintf(path, sizeof(path), "%s/other", place->dir);
+	assert_int_equal(rename(place->path, path), 0);
+	let_time_pass();
+	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 	unlink(path);
 }
 
@@ -253,6 +269,36 @@ static void test_deleted_in_use(void **state)
 	munmap(user, sizeof(*user));
 }
 
+/* Renamed as well; and one that was copied is another slice's. */
+static void test_renamed_in_use(void **state)
+{
+	struct place *place = *state;
+	struct user *user = shared_memory(sizeof(*user));
+	char words[192], other[128];
+	pid_t child;
+
+	user->path = place->path;
+	child = spawn(use, user);
+	assert_true(reached(&user->ready, 1, LONG_MS));
+	snprintf(other, sizeof(other), "%s/other", place->dir);
+	assert_int_equal(rename(place->path, other), 0);
+	snprintf(words, sizeof(words), "was renamed to %s while process %d uses it", other,
+		 (int)child);
+	assert_not_made(place->path, words);
+	assert_not_made(place->path, words); /* nor of the empty file that this left */
+	kill_child(child);
+	assert_made(place->path);
+	user->path = other; /* nobody lives there: a region of that path from now on */
+	user->ready = 0;
+	child = spawn(use, user);
+	assert_true(reached(&user->ready, 1, LONG_MS));
+	assert_int_equal(unlink(place->path), 0);
+	assert_made(place->path);
+	kill_child(child);
+	unlink(other);
+	munmap(user, sizeof(*user));
+}
+
 /* A path that ends in another one is not that one. */
 static void test_deleted_elsewhere(void **state)
 {
@@ -354,6 +400,7 @@ static void test_no_way_back(void **state)
 	open_one(state, &other);
 	close(region.fd);
 	region.path = "/nowhere/slice.cache";
+	region.root_inode++;
 	region_forget(&other);
 	let_time_pass();
 	assert_true(region_slot_alive(&region, 1));
@@ -365,20 +412,14 @@ static void test_no_way_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_deleted),
-		TEST(test_replaced),
-		TEST(test_moved),
-		TEST(test_truncated),
-		TEST(test_truncated_under_onlooker),
-		TEST(test_written_over),
-		TEST(test_made_again),
-		TEST(test_emptied_in_use),
-		TEST(test_deleted_in_use),
-		TEST(test_deleted_elsewhere),
-		TEST(test_number),
-		TEST(test_closed),
-		TEST(test_another_file),
-		TEST(test_no_way_back),
+		TEST(test_deleted),        TEST(test_replaced),
+		TEST(test_renamed),        TEST(test_renamed_and_closed),
+		TEST(test_truncated),      TEST(test_truncated_under_onlooker),
+		TEST(test_written_over),   TEST(test_made_again),
+		TEST(test_emptied_in_use), TEST(test_deleted_in_use),
+		TEST(test_renamed_in_use), TEST(test_deleted_elsewhere),
+		TEST(test_number),         TEST(test_closed),
+		TEST(test_another_file),   TEST(test_no_way_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,11 @@ static void delete (void)
 	CHECK(unlink(region_path()) == 0);
 }
 
+static void rename_it(void)
+{
+	CHECK(rename(region_path(), scene_path("elsewhere")) == 0);
+}
+
 static void replace(void)
 {
 	scene_write("other", "something else");
@@ -138,12 +143,17 @@ static void taken(void (*way)(void), const char *what)
 
 static void deleted(void)
 {
-	taken(delete, "deleted or replaced");
+	taken(delete, "deleted, renamed or replaced");
+}
+
+static void renamed(void)
+{
+	taken(rename_it, "deleted, renamed or replaced");
 }
 
 static void replaced(void)
 {
-	taken(replace, "deleted or replaced");
+	taken(replace, "deleted, renamed or replaced");
 }
 
 static void truncated(void)
@@ -254,14 +264,20 @@ static void no_other_while_used(void)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	no_other_meanwhile(delete, "was deleted while process");
+	no_other_meanwhile(rename_it, "was renamed to");
 	no_other_meanwhile(empty, "was emptied while processes");
 }
 
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(deleted),     SCENE(replaced),          SCENE(truncated),
-		SCENE(overwritten), SCENE(under_an_onlooker), SCENE(no_other_while_used),
+		SCENE(deleted),
+		SCENE(renamed),
+		SCENE(replaced),
+		SCENE(truncated),
+		SCENE(overwritten),
+		SCENE(under_an_onlooker),
+		SCENE(no_other_while_used),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
