@@ -6,7 +6,8 @@
  * those. What is not understood refuses the slice, and what cannot be looked at counts as there.
  *
  * The region is the one that the policy names: had the tenant the choice, each of its processes
- * could count for itself. The environment's, and then the well-known ones, come after.
+ * could count for itself. Without a policy, it has: a region that the environment names is a ledger
+ * of its own, with limits of its own.
  */
 #include "slice.h"
 
@@ -232,36 +233,13 @@ static int find_hami_region(const char *dir, char *path, size_t len, struct faul
 	return 0;
 }
 
-static int find_region(const struct slice_paths *paths, struct slice *slice, struct fault *fault)
+/* Whether path is that of a file in the directory. */
+static bool is_in(const char *path, const char *dir)
 {
-	const char *named = env_get(REGION_VARIABLE);
-	char *path = slice->region_path;
-	size_t len = sizeof(slice->region_path);
-	int error;
+	size_t len = strlen(dir);
 
-	if (slice->policy.region_path[0]) {
-		memcpy(path, slice->policy.region_path, sizeof(slice->policy.region_path));
-		slice->region_from = "the policy's";
-		return 0;
-	}
-	if (named) {
-		if (strlen(named) >= len)
-			return fault_set(fault, -EINVAL,
-					 REGION_VARIABLE " is longer than a path can be: write the "
-							 "path of this container's region");
-		memcpy(path, named, strlen(named) + 1);
-		slice->region_from = REGION_VARIABLE "'s";
-		return 0;
-	}
-	path[0] = '\0';
-	slice->region_from = "the default, " REGION_VARIABLE " names another";
-	error = find_hami_region(paths->region_hami_dir, path, len, fault);
-	if (!error && !path[0])
-		snprintf(path, len, "%s", paths->region_default);
-	return error;
+	return strncmp(path, dir, len) == 0 && path[len] == '/' && !strchr(path + len + 1, '/');
 }
-
-/* -- the whole --------------------------------------------------------------------------------- */
 
 static bool has_limit(const struct slice_env *env)
 {
@@ -270,6 +248,49 @@ static bool has_limit(const struct slice_env *env)
 			return true;
 	return false;
 }
+
+/* Whether the path that the environment names hides the region at a well-known path. It does not
+ * where there is nothing, and nothing that limits would be made. */
+static bool hides_default(const struct slice *slice, const char *named, const char *by_default)
+{
+	return slice->has_policy || has_limit(&slice->env) || may_exist(named) ||
+	       !may_exist(by_default);
+}
+
+/* The policy's; else HAMi's own, which the environment may only choose among; else the
+ * environment's or the default. */
+static int find_region(const struct slice_paths *paths, struct slice *slice, struct fault *fault)
+{
+	const char *named = env_get(REGION_VARIABLE);
+	char *path = slice->region_path;
+	size_t len = sizeof(slice->region_path);
+	int error = 0;
+
+	if (slice->policy.region_path[0]) {
+		memcpy(path, slice->policy.region_path, sizeof(slice->policy.region_path));
+		slice->region_from = "the policy's";
+		return 0;
+	}
+	if (named && strlen(named) >= len)
+		return fault_set(fault, -EINVAL,
+				 REGION_VARIABLE " is longer than a path can be: write the "
+						 "path of this container's region");
+	path[0] = '\0';
+	slice->region_from = "the default, " REGION_VARIABLE " names another";
+	if (!named || !is_in(named, paths->region_hami_dir))
+		error = find_hami_region(paths->region_hami_dir, path, len, fault);
+	if (error || path[0])
+		return error;
+	if (named && hides_default(slice, named, paths->region_default)) {
+		memcpy(path, named, strlen(named) + 1);
+		slice->region_from = REGION_VARIABLE "'s";
+	} else {
+		snprintf(path, len, "%s", paths->region_default);
+	}
+	return 0;
+}
+
+/* -- the whole --------------------------------------------------------------------------------- */
 
 /* A policy has to allow it, and the environment can do without. */
 static bool may_oversubscribe(const struct slice *loaded)

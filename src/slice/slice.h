@@ -75,7 +75,8 @@ struct slice {
  * configured is true as soon as there is a policy, any limit in the environment, an explicit
  * CUDA_DEVICE_MEMORY_SHARED_CACHE whose file exists, or a region at a well-known path
  * (SLICE_REGION_DEFAULT, or the only *.cache in SLICE_REGION_HAMI_DIR): a stripped environment
- * lifts nothing.
+ * lifts nothing. Nor does CUDA_DEVICE_MEMORY_SHARED_CACHE where it leads nowhere; where there is a
+ * *.cache in SLICE_REGION_HAMI_DIR, it counts only if it names a file there.
  */
 int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fault);
 

@@ -215,7 +215,8 @@ static void check_slice(const struct slice *slice)
 	must(memchr(slice->region_path, '\0', sizeof(slice->region_path)) != NULL);
 	must(slice->region_path[0] && slice->region_from);
 	if (get(SHARED_CACHE) && !slice->policy.region_path[0])
-		must(strcmp(get(SHARED_CACHE), slice->region_path) == 0);
+		must(strcmp(get(SHARED_CACHE), slice->region_path) == 0 ||
+		     (slice->configured && (get("HAMI") || get("REGION"))));
 	if (slice->has_policy && !slice->policy.oversubscribe)
 		must(!slice->oversubscribe);
 	slice_needs_order(slice);

@@ -96,13 +96,48 @@ static void test_region_named(void **state)
 	loads();
 	assert_false(slice.configured);
 	assert_string_equal(slice.region_path, in_root("mine"));
-	write_text("hami/other.cache", "");
-	loads();
-	assert_false(slice.configured);
 	write_text("mine", "");
 	loads();
 	assert_true(slice.configured);
 	assert_string_equal(slice.region_path, in_root("mine"));
+}
+
+/* A path at which there is nothing does not hide the region at a well-known one, and its limits. */
+static void test_region_named_nowhere(void **state)
+{
+	(void)state;
+	write_text("default.cache", "");
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("nowhere/x"), 1);
+	loads();
+	assert_true(slice.configured);
+	assert_string_equal(slice.region_path, in_root("default.cache"));
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "80g", 1); /* it would be made there */
+	loads();
+	assert_string_equal(slice.region_path, in_root("nowhere/x"));
+}
+
+/* A container's own region is in HAMi's directory: a variable chooses in it, and not another. */
+static void test_region_out_of_hami(void **state)
+{
+	(void)state;
+	make_dir("hami");
+	write_text("hami/own.cache", "");
+	write_text("mine", "");
+	setenv("CUDA_DEVICE_MEMORY_LIMIT", "80g", 1);
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const others[] = {"mine", "nowhere", "hami/../mine"};
+
+		setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root(others[i]), 1);
+		loads();
+		assert_true(slice.configured);
+		assert_string_equal(slice.region_path, in_root("hami/own.cache"));
+	}
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("hami/new.cache"), 1);
+	loads();
+	assert_string_equal(slice.region_path, in_root("hami/new.cache"));
+	write_text("hami/more.cache", "");
+	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
+	refuses(-EINVAL, "has 2 regions, and nothing says which");
 }
 
 static void test_region_of_hami(void **state)
@@ -506,6 +541,8 @@ int main(void)
 		TEST(test_nothing),
 		TEST(test_limit_configures),
 		TEST(test_region_named),
+		TEST(test_region_named_nowhere),
+		TEST(test_region_out_of_hami),
 		TEST(test_region_of_hami),
 		TEST(test_region_default),
 		TEST(test_region_of_policy),
