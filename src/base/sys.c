@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -55,6 +56,38 @@ int sys_open(const char *path, int flags, unsigned mode)
 		fd = CALL(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, mode);
 	while (fd == -EINTR);
 	return (int)fd;
+}
+
+static int check_regular(int fd)
+{
+	struct stat st;
+	int error = sys_fstat(fd, &st);
+
+	if (error)
+		return error;
+	return S_ISREG(st.st_mode)   ? 0
+	       : S_ISLNK(st.st_mode) ? -ELOOP
+	       : S_ISDIR(st.st_mode) ? -EISDIR
+				     : -ENXIO;
+}
+
+/* The file itself is held by a descriptor that opens nothing, and then opened by that. */
+int sys_open_regular(const char *path, int flags)
+{
+	int held = sys_open(path, O_PATH | O_NOFOLLOW, 0), fd;
+	char link[32];
+
+	if (held < 0)
+		return held;
+	fd = check_regular(held);
+	if (!fd) {
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", held);
+		fd = sys_open(link, flags & ~O_NOFOLLOW, 0);
+		if (fd == -ENOENT || fd == -ENOTDIR)
+			fd = sys_open(path, flags | O_NOFOLLOW, 0);
+	}
+	sys_close(held);
+	return fd;
 }
 
 int sys_close(int fd)

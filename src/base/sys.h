@@ -16,6 +16,10 @@
 #include <sys/utsname.h>
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
+/* Opens a regular file that is there. A link is not followed (-ELOOP), and what is neither is not
+ * opened at all (-ENXIO; a directory: -EISDIR), whatever is put in its place meanwhile: to open a
+ * device, or a pipe, may have effects of its own. Without /proc that is only looked at before. */
+int sys_open_regular(const char *path, int flags);
 int sys_close(int fd);
 /* The same open file under a number of 40 or more, as far as the limit allows, and never 0 to 2:
  * out of the way of programs that close and reuse the low ones. fd is closed. The new number, or

@@ -17,6 +17,7 @@
 
 #include "doctor.h"
 #include "env.h"
+#include "guard.h"
 #include "region.h"
 #include "size.h"
 #include "state.h"
@@ -296,6 +297,15 @@ static void say_region(struct doctor *doctor, const char *path, const struct sta
 	region_close(&region);
 }
 
+/* Others may truncate it meanwhile. */
+static void look_at_region(struct doctor *doctor, const char *path, const struct stat *st)
+{
+	guard_begin();
+	say_region(doctor, path, st);
+	if (guard_end())
+		doctor_found(doctor, DOCTOR_FAIL, "%s was truncated just now", path);
+}
+
 static void check_region(struct doctor *doctor)
 {
 	const char *path = doctor->slice.region_path;
@@ -308,7 +318,7 @@ static void check_region(struct doctor *doctor)
 	else if (lstat(path, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
 		say_place(doctor, path);
 	else
-		say_region(doctor, path, &st);
+		look_at_region(doctor, path, &st);
 }
 
 /* -- where slices are kept --------------------------------------------------------------------- */

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "guard.h"
 #include "held.h"
 #include "procs.h"
 #include "region.h"
@@ -142,9 +143,9 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 	struct keeper keeper = {.kind = "OFDLCK", .type = "WRITE"};
 	struct region region = REGION_CLOSED;
 
-	if (region_inspect(slice->region_path, &region, NULL))
-		return;
-	if (fstat(region.fd, &keeper.file) == 0)
+	guard_begin();
+	if (region_inspect(slice->region_path, &region, NULL) == 0 &&
+	    fstat(region.fd, &keeper.file) == 0)
 		for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++) {
 			const struct vgpu_hami_slot *at = &region.file->hami.slots[slot];
 			uint64_t space = region.file->own.slots[slot].pid_namespace;
@@ -157,6 +158,7 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 			visit(&keeper, number, keepers);
 		}
 	region_close(&region);
+	guard_end(); /* of a region that is gone, no process is seen */
 }
 
 /* -- vgpu run ---------------------------------------------------------------------------------- */

@@ -14,7 +14,8 @@
 #include "sys.h"
 
 /* Written by this file's functions alone, page_size before the handler is there. */
-static volatile sig_atomic_t guarding, lost;
+static volatile sig_atomic_t guarding; /* how many begins have no end yet */
+static volatile sig_atomic_t lost;
 static uintptr_t page_size;
 
 static void on_bus(int number, siginfo_t *info, void *context)
@@ -43,12 +44,18 @@ void guard_begin(void)
 {
 	if (!page_size)
 		install();
-	lost = 0;
-	guarding = 1;
+	if (guarding == 0)
+		lost = 0;
+	guarding = guarding + 1;
+}
+
+bool guard_lost(void)
+{
+	return lost != 0;
 }
 
 bool guard_end(void)
 {
-	guarding = 0;
+	guarding = guarding - 1;
 	return lost != 0;
 }

@@ -7,5 +7,7 @@
 #include <stdbool.h>
 
 void guard_begin(void);
-/* Whether pages were gone: then what was seen since guard_begin means nothing. */
+/* Whether pages are gone: then what was seen since the first guard_begin means nothing. */
+bool guard_lost(void);
+/* The same at the end of it. Each end goes with the last begin. */
 bool guard_end(void);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "state.h"
+#include "sys.h"
 
 /* Inodes that are flock'ed, of this look. One thread. */
 static unsigned long *inodes;
@@ -66,7 +67,7 @@ static void read_locks(void)
  */
 static bool is_locked(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = sys_open_regular(path, O_RDONLY | O_NONBLOCK);
 	bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 
 	if (fd >= 0)

@@ -5,7 +5,7 @@
  * dead process holds, stays as it was found. Where programs run in it, such a look may see a change
  * half done, and a slice that is busy always has one. So what seems wrong then is judged once more
  * under the lock, as any onlooker takes it: not from the dead, though, which would repair what
- * there is to see.
+ * there is to see. All of that is done under guard (guard.h), as others may truncate the file.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "guard.h"
 #include "inspect.h"
 #include "policy.h"
 #include "region.h"
@@ -202,14 +203,17 @@ static int print(bool json, const struct inspection *found)
 	return status;
 }
 
-/* The policy's word, or NULL where no policy can be read. */
-static const char *gang_of(const char *policy_path)
+/* The policy's word, or NULL where its owner has no policy there to read. */
+static const char *gang_of(const struct slices_one *one)
 {
 	static struct policy policy;
+	int error;
 
-	if (!policy_path || policy_read(policy_path, &policy, NULL))
+	if (!one->policy_path || slices_act_for(one, NULL))
 		return NULL;
-	return policy_gang_word(&policy.gang);
+	error = policy_read(one->policy_path, &policy, NULL);
+	slices_act_again();
+	return error ? NULL : policy_gang_word(&policy.gang);
 }
 
 /* The path of a slice's region, and what its policy says of gangs. A file may be damaged, and also
@@ -230,7 +234,7 @@ static int find_region(const char *name, char ret_path[PATH_MAX], const char **r
 		error = slices_find(&slices, name, &one, fault);
 	if (!error) {
 		snprintf(ret_path, PATH_MAX, "%s", one->region_path);
-		*ret_gang = gang_of(one->policy_path);
+		*ret_gang = gang_of(one);
 	} else if (error == -ENOENT && (is_file || strchr(name, '/'))) {
 		error = 0; /* region_inspect says what is wrong with it */
 	}
@@ -250,13 +254,20 @@ static int inspect(const struct cli_line *line)
 	if (line->count != 1)
 		return cli_fail(CLI_USAGE, "%s: vgpu inspect [OPTION...] NAME",
 				line->count > 1 ? "one slice at a time" : "no slice to inspect");
-	if (find_region(line->argument[0], path, &found.gang, &fault) ||
-	    region_inspect(path, &region, &fault))
+	if (find_region(line->argument[0], path, &found.gang, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	found.path = path;
-	check(&region, &found);
-	sight_take(&region, &found.sight);
+	guard_begin();
+	fault.text[0] = '\0';
+	if (region_inspect(path, &region, &fault) == 0) {
+		check(&region, &found);
+		sight_take(&region, &found.sight);
+	}
 	region_close(&region);
+	if (guard_end())
+		fault_set(&fault, 0, "region %.300s was truncated just now", path);
+	if (fault.text[0])
+		return cli_fail(CLI_FAILED, "%s", fault.text);
 	status = print(line->value[JSON] != NULL, &found);
 	forget_wrong(&found);
 	free(found.wrong);

@@ -24,6 +24,7 @@
 #include "held.h"
 #include "procs.h"
 #include "state.h"
+#include "sys.h"
 
 /* -- freeing ----------------------------------------------------------------------------------- */
 
@@ -162,15 +163,14 @@ static void name_processes(struct procs *procs, struct overview_slice *slice)
  * magic is stored last. */
 static bool lacks_region(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	int fd = sys_open_regular(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	uint64_t start = 0;
 	struct stat st;
 	bool lacks;
 
 	if (fd < 0)
-		return errno == ENOENT;
-	lacks = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-		st.st_size <= (off_t)sizeof(struct vgpu_region_file) &&
+		return fd == -ENOENT;
+	lacks = fstat(fd, &st) == 0 && st.st_size <= (off_t)sizeof(struct vgpu_region_file) &&
 		pread(fd, &start, sizeof(start), 0) >= 0 && start == 0;
 	close(fd);
 	return lacks;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "guard.h"
 #include "held.h"
 #include "policy.h"
 #include "region.h"
@@ -67,12 +68,7 @@ static int open_region(const struct slices_one *slice, struct region *ret_region
 	if (error != -ENOENT || !slice->policy_path)
 		return error;
 	fault->text[0] = '\0';
-	error = slices_act_for(slice, fault);
-	if (error)
-		return error;
-	error = make_region(slice, ret_region, fault);
-	slices_act_again();
-	return error;
+	return make_region(slice, ret_region, fault);
 }
 
 /* A monitor may have suspended processes of a slice that is not paused, or resumed some of a slice
@@ -94,7 +90,8 @@ static void report(struct target *target, bool paused, bool changed)
 			 paused ? "paused already" : "not paused");
 }
 
-static void turn(const struct target_action *action, struct target *target, bool paused)
+/* Under guard. */
+static void turn_guarded(const struct target_action *action, struct target *target, bool paused)
 {
 	struct region region = REGION_CLOSED;
 
@@ -118,6 +115,20 @@ static void turn(const struct target_action *action, struct target *target, bool
 			  "root",
 			  target->slice->region_path);
 	region_close(&region);
+}
+
+static void turn(const struct target_action *action, struct target *target, bool paused)
+{
+	if (slices_act_for(target->slice, &target->fault))
+		return;
+	guard_begin();
+	turn_guarded(action, target, paused);
+	slices_act_again();
+	if (!guard_end())
+		return;
+	target->changed = target->left_out = false;
+	fault_set(&target->fault, 0, "region %.300s was truncated just now",
+		  target->slice->region_path);
 }
 
 static void pause_one(const struct target_action *action, struct target *target)

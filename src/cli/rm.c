@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "escape.h"
 #include "force.h"
+#include "guard.h"
 #include "region.h"
 #include "slices.h"
 #include "state.h"
@@ -58,13 +59,18 @@ static int remove_run(const struct slices_one *slice, struct fault *fault)
 static int remove_region(const struct slices_one *slice, struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
-	int error = region_view(slice->region_path, &region, fault);
-	unsigned living;
+	unsigned living = 0;
+	int error;
 
+	guard_begin();
+	error = region_view(slice->region_path, &region, fault);
+	if (!error)
+		living = region_living(&region);
+	region_close(&region);
+	if (guard_end())
+		return fault_set(fault, -EUCLEAN, "its region was truncated just now");
 	if (error)
 		return error; /* also of what is no region: not ours to remove */
-	living = region_living(&region);
-	region_close(&region);
 	if (living > 0)
 		return fault_set(fault, -EBUSY, "%u process%s in it", living,
 				 living == 1 ? " is" : "es are");

@@ -4,7 +4,7 @@
  * Where the slice has a policy, that is rewritten, file by file, each replaced at once; its
  * processes see it within 100 ms. The region is told as well, for those who only look, and it is
  * all there is where a slice has no policy. Nothing is taken away from who holds more than the new
- * limit.
+ * limit. The region is used under guard (guard.h): its tenant may truncate it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include "amounts.h"
 #include "commands.h"
 #include "gpus.h"
+#include "guard.h"
 #include "held.h"
 #include "policy.h"
 #include "region.h"
@@ -125,12 +126,21 @@ static void read_region(struct change *change)
 	}
 }
 
+static int fail_truncated(const struct change *change)
+{
+	return cli_fail(CLI_FAILED, "region %.300s was truncated just now",
+			change->slice->region_path);
+}
+
 static int open_slice(struct change *change)
 {
 	struct fault fault = {""};
 	int error = region_view(change->slice->region_path, &change->region, &fault);
 	bool has_policy = change->slice->policy_path != NULL;
 
+	change->is_empty = error || region_living(&change->region) == 0;
+	if (guard_lost())
+		return fail_truncated(change);
 	if (error && !(has_policy && error == -ENOENT))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	if (!error && !change->region.writable)
@@ -138,7 +148,6 @@ static int open_slice(struct change *change)
 				"the region %.300s may not be written by this user: be its owner, "
 				"or root",
 				change->slice->region_path);
-	change->is_empty = error || region_living(&change->region) == 0;
 	if (change->is_empty && held_by_none(change->slice, 0))
 		return cli_fail(CLI_FAILED,
 				"nothing lives in the slice %s, and the next vgpu run removes it: "
@@ -147,7 +156,7 @@ static int open_slice(struct change *change)
 	if (has_policy)
 		return open_policy(change);
 	read_region(change);
-	return 0;
+	return guard_lost() ? fail_truncated(change) : 0;
 }
 
 static void close_slice(struct change *change)
@@ -320,6 +329,12 @@ static int apply(struct change *change, struct target_document *document)
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	if (change->limits && change->region.file)
 		tell_region(change);
+	if (guard_lost())
+		return fail_truncated(change);
+	if (change->region.file && region_examine(&change->region)) {
+		region_why_lost(&change->region, &fault);
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	}
 	if (document)
 		return report_json(change, document);
 	for (unsigned i = 0; change->limits && i < change->gpus.count; i++)
@@ -349,6 +364,7 @@ static int set_slice(const struct cli_line *line, const struct slices_one *slice
 				  "the slice %s has no policy here, and its region does not say "
 				  "whether it is a gang: leave --gang out",
 				  slice->name);
+	guard_begin();
 	if (!status)
 		status = open_slice(&change);
 	if (!status)
@@ -356,6 +372,7 @@ static int set_slice(const struct cli_line *line, const struct slices_one *slice
 	if (!status)
 		status = apply(&change, document);
 	close_slice(&change);
+	guard_end();
 	return status;
 }
 

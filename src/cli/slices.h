@@ -67,9 +67,9 @@ char *slices_word(const struct slices *slices, const struct slices_one *one, cha
 int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one);
 
 /*
- * Before root changes files in another user's directory: with that user's rights from now on, so
- * that no link of theirs leads it astray; and root again. Others stay who they are. 0, or -EPERM
- * with a fault.
+ * Before root changes files in another user's directory, or reads some for what they say: with that
+ * user's rights from now on, so that no link of theirs leads it astray; and root again. Others stay
+ * who they are. 0, or -EPERM with a fault.
  */
 int slices_act_for(const struct slices_one *one, struct fault *fault);
 void slices_act_again(void);

@@ -30,6 +30,7 @@
 
 #include "env.h"
 #include "gang_file.h"
+#include "guard.h"
 #include "region.h"
 #include "trace_file.h"
 
@@ -206,6 +207,10 @@ static int open_directory(struct opened *slice)
 
 static int open_lock(struct opened *slice, int flags)
 {
+	struct stat st;
+
+	if (fstatat(slice->dir, STATE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+		return -ENXIO; /* to open it may have effects of its own */
 	slice->lock = openat(slice->dir, STATE_LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 	return slice->lock < 0 ? -errno : 0;
 }
@@ -247,14 +252,14 @@ static int has_living(const struct opened *slice, struct fault *fault)
 	if (!is_whole(slice))
 		return 0;
 	path_in(slice, STATE_REGION, path);
+	guard_begin();
 	result = region_view(path, &region, fault);
-	if (result == -ENOENT)
-		return 0;
-	if (result < 0)
-		return result;
-	result = region_living(&region) > 0;
+	if (result == 0)
+		result = region_living(&region) > 0;
 	region_close(&region);
-	return result;
+	if (guard_end())
+		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
+	return result == -ENOENT ? 0 : result;
 }
 
 /* Those in a directory whose names begin so. */
@@ -316,8 +321,11 @@ static int make_region(const char *path, const struct policy *policy, struct fau
 		setup.device[i].cores_pct = policy->device[i].cores_pct;
 		setup.device[i].burst_ns = policy->device[i].burst_ns;
 	}
+	guard_begin();
 	error = region_open(path, &setup, &region, fault);
 	region_close(&region);
+	if (guard_end())
+		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
 	return error;
 }
 

@@ -164,14 +164,9 @@ static bool read_once(int fd, struct trace_file *ret_file)
 
 static int open_regular(const char *path)
 {
-	int fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-	struct stat st;
+	int fd = sys_open_regular(path, O_RDONLY | O_NONBLOCK);
 
-	if (fd >= 0 && (sys_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
-		sys_close(fd);
-		return -EINVAL;
-	}
-	return fd;
+	return fd == -ENXIO ? -EINVAL : fd;
 }
 
 static int read_file(void *arg, const char *name)

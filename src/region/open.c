@@ -3,7 +3,8 @@
  *
  * How it works. The file is opened; a missing one is created only with a setup, exclusively, so
  * that exactly one process has created it and gives it its mode (the umask is not touched). Links
- * are refused: the usual path is in /tmp, where anybody may plant one. Where there is no region
+ * are refused: the usual path is in /tmp, where anybody may plant one. Whoever only looks, as
+ * root's tools do at tenants' files, opens nothing but a regular file. Where there is no region
  * yet, /proc is asked whether its predecessor is in use (orphan.c). Then everybody takes the
  * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, one after the other, and under it
  * looks at what there is:
@@ -41,6 +42,8 @@
 #define HAMI_SIZE        sizeof(struct vgpu_hami_region)
 #define INIT_PATIENCE_NS (2 * NS_PER_S)
 #define INIT_POLL_NS     NS_PER_MS
+#define DIRECTORY        "it is a directory; name a file in it"
+#define NOT_REGULAR      "it is not a regular file; name another path"
 
 _Static_assert(REGION_SIZE == 2097152, "layout");
 _Static_assert(REGION_SIZE % 4096 == 0, "zeros are written by the page");
@@ -120,11 +123,12 @@ static int open_or_create(const char *path, struct region *region)
 /* Opens it as it is. */
 static int open_existing(const char *path, enum access access, struct region *region)
 {
-	region->fd = access == ACCESS_INSPECT ? -EROFS : sys_open(path, REGION_OPEN_FLAGS(true), 0);
+	region->fd =
+		access == ACCESS_INSPECT ? -EROFS : sys_open_regular(path, REGION_OPEN_FLAGS(true));
 	if (access != ACCESS_WRITE &&
 	    (region->fd == -EACCES || region->fd == -EPERM || region->fd == -EROFS)) {
 		region->writable = false;
-		region->fd = sys_open(path, REGION_OPEN_FLAGS(false), 0);
+		region->fd = sys_open_regular(path, REGION_OPEN_FLAGS(false));
 	}
 	return region->fd < 0 ? region->fd : 0;
 }
@@ -138,9 +142,9 @@ static int check_file(const char *path, const struct region_setup *setup, struct
 	if (error)
 		return fail(fault, error, "open", path);
 	if (S_ISDIR(st.st_mode))
-		return refuse(fault, path, "it is a directory; name a file in it");
+		return refuse(fault, path, DIRECTORY);
 	if (!S_ISREG(st.st_mode))
-		return refuse(fault, path, "it is not a regular file; name another path");
+		return refuse(fault, path, NOT_REGULAR);
 	region->device = st.st_dev;
 	region->inode = st.st_ino;
 	if (path[0] == '/' && sys_stat("/", &root) == 0) {
@@ -385,6 +389,10 @@ static int open_file(const char *path, const struct region_setup *setup, enum ac
 	if (region->fd < 0) {
 		error = region->fd;
 		region->fd = -1;
+		if (error == -ENXIO)
+			return refuse(fault, path, NOT_REGULAR);
+		if (error == -EISDIR && access == ACCESS_INSPECT)
+			return refuse(fault, path, DIRECTORY);
 		return fail(fault, error, "open", path);
 	}
 	return check_file(path, setup, region, fault);

@@ -272,11 +272,12 @@ static void test_view(void **state)
 	region_close(&region);
 }
 
+/* The file is held first, and then opened: to write it, which fails, and to read it. */
 static long no_writing(long number)
 {
-	static int opens;
+	static unsigned opens;
 
-	return number == SYS_openat && opens++ % 2 == 0 ? -EACCES : 0;
+	return number == SYS_openat && opens++ == 1 ? -EACCES : 0;
 }
 
 static void test_view_read_only(void **state)

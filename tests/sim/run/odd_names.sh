@@ -44,3 +44,36 @@ safe ps "--$odd"
 safe help "$odd"
 safe top --count "$odd" --batch
 safe pause "pod_$odd"
+safe rm "pod_$odd"
+safe rm --force "pod_$odd"
+safe resume --all
+safe set --memory 1G "pod_$odd"
+safe trace "pod_$odd"
+safe run --name "$odd" --memory 1G true
+safe run --memory 1G "$odd"
+safe top --count 1 --batch
+mkdir -m 777 "$root/dir$odd"
+VGPU_STATE=$root/dir$odd safe run --memory 1G true
+VGPU_STATE=$root/dir$odd safe doctor
+VGPU_STATE=$root/dir$odd safe doctor --json
+
+# What a policy says, in the name of a file and in a value, in a slice and to whoever looks at it from outside.
+mkdir "$state/odd" "$state/odd/policy"
+cp "$root/$odd" "$state/odd/region"
+: >"$state/odd/lock"
+for text in "memory = $odd" "$odd = 1G" "$odd"; do
+    echo "$text" >"$state/odd/policy/$uuid0"
+    for command in 'ps odd' 'inspect odd' 'set --memory 1G odd' 'pause odd' 'rm odd'; do
+        # shellcheck disable=SC2086 # words
+        safe $command
+    done
+    VGPU_POLICY=$state/odd/policy safe doctor
+done
+echo 'memory = 1G' >"$state/odd/policy/$uuid0"
+echo 'memory = 1G' >"$state/odd/policy/$odd"
+rm -f "$state/odd/region"
+safe set --memory 1G odd
+safe pause odd
+safe inspect odd
+VGPU_POLICY=$state/odd/policy safe doctor
+VGPU_POLICY=$state/odd/policy safe doctor --json
