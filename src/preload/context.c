@@ -6,7 +6,10 @@
  * finish() settles. The primary context is made by the first retain, and ended by the last release
  * or by a reset; the driver is asked which it was. One thread at a time makes or ends contexts
  * (`making_lock`, held over the driver's call: a tenth of a second when a context is made, and
- * nothing else waits on it).
+ * nothing else waits on it). Within the driver's call that thread may come here once more, by a
+ * wrapper between us and the driver, or by a callback of CUPTI's: it has the lock then, and the
+ * inner call is reserved and settled for itself. Where the inner call made the very context that
+ * the outer one returns, the context is counted already.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -37,16 +40,42 @@
 struct making {
 	bool counted; /* there is a claim to settle, and making_lock is held */
 	CUdevice device;
+	unsigned settled_before; /* `settled`, when it began */
 	struct quota_context_claim claim;
 };
 
 static struct lock making_lock = LOCK_INIT;
+static int making_thread;     /* which has making_lock, 0: none; atomic */
+static unsigned making_depth; /* how often that has taken it; under making_lock */
+static unsigned settled;      /* contexts that were counted so far; under making_lock */
 static CUcontext
 	primary[VGPU_DEVICES_MAX]; /* the handle, once retained; written under making_lock */
 
 void making_forget(void)
 {
 	lock_init(&making_lock);
+	making_thread = 0;
+	making_depth = 0;
+}
+
+/* No other thread stores the number of this one. */
+static void take_turn(void)
+{
+	int thread = sys_gettid();
+
+	if (__atomic_load_n(&making_thread, __ATOMIC_RELAXED) != thread) {
+		lock_acquire(&making_lock);
+		__atomic_store_n(&making_thread, thread, __ATOMIC_RELAXED);
+	}
+	making_depth++;
+}
+
+static void end_turn(void)
+{
+	if (--making_depth > 0)
+		return;
+	__atomic_store_n(&making_thread, 0, __ATOMIC_RELAXED);
+	lock_release(&making_lock);
 }
 
 CUcontext making_primary(CUdevice device)
@@ -110,6 +139,7 @@ static CUresult reserve(struct making *making)
 			 device);
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
+	making->settled_before = settled;
 	reconcile_books(device); /* one context at a time whose cost is a guess */
 	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
@@ -131,10 +161,10 @@ static CUresult begin(struct making *making, CUdevice device)
 	result = state_attach(&making->counted);
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
-	lock_acquire(&making_lock);
+	take_turn();
 	result = reserve(making);
 	if (result != CUDA_SUCCESS)
-		lock_release(&making_lock);
+		end_turn();
 	return result;
 }
 
@@ -169,14 +199,21 @@ static CUresult settle(struct making *making, CUcontext context)
 	unsigned naps = 0;
 	int error;
 
+	if (settled != making->settled_before &&
+	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* by a call within this one */
+		quota_context_cancel(&making->claim);
+		return CUDA_SUCCESS;
+	}
 	do {
 		uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
 
 		error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
 					     measure(making, at_most));
 	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
-	if (!error)
+	if (!error) {
 		growth_expected_anew(); /* in a context that is new */
+		settled++;
+	}
 	return error ? refuse(making->device, error) : CUDA_SUCCESS;
 }
 
@@ -193,7 +230,7 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 				quota_context_cancel(&making->claim);
 			}
 		}
-		lock_release(&making_lock);
+		end_turn();
 	}
 	if (result == CUDA_SUCCESS)
 		*pctx = context;
@@ -262,7 +299,7 @@ static bool end_lock(CUcontext context)
 	cuda_bind();
 	locked = quota_attached();
 	if (locked)
-		lock_acquire(&making_lock);
+		take_turn();
 	pace_end_streams();
 	if (locked && context)
 		pace_end_context(context);
@@ -272,7 +309,7 @@ static bool end_lock(CUcontext context)
 static void end_unlock(bool locked)
 {
 	if (locked)
-		lock_release(&making_lock);
+		end_turn();
 }
 
 /* Takes the context off the books if it is gone. */
@@ -360,7 +397,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return result;
 	if (!attached || !pctx)
 		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-	lock_acquire(&making_lock);
+	take_turn();
 	if (primary_is_active(dev)) {
 		result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
 	} else {
@@ -370,7 +407,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 			result = finish_primary(&making, result, context);
 		}
 	}
-	lock_release(&making_lock);
+	end_turn();
 	if (result == CUDA_SUCCESS)
 		*pctx = context;
 	return result;

@@ -1,0 +1,137 @@
+/*
+ * Contexts that are made and ended inside calls that make or end one, as a wrapper or a callback of
+ * CUPTI's does: nothing hangs, and each is counted once.
+ */
+#include "cuda_api.h"
+
+#include <unistd.h>
+
+#include "nesting.h"
+
+#define HANGS_S 60 /* a lock that is waited for by the thread that has it */
+
+static void start(void)
+{
+	alarm(HANGS_S);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+}
+
+/* The books after a look at NVML. Which of several contexts that were made at once cost how much is
+ * a guess: what one was thought to have less than it has, is counted as code when it is seen. */
+static void assert_contexts(unsigned count)
+{
+	struct vgpu_hami_usage usage;
+
+	give(take(1));
+	sleep_ms(60); /* the next comparison is due */
+	give(take(1));
+	usage = ledger_own(0);
+	CHECK_EQUAL(usage.context + usage.module, count * CONTEXT);
+	CHECK_EQUAL(usage.offset, HIDDEN + (count - 1) * HIDDEN_AGAIN);
+	CHECK_EQUAL(usage.total - usage.offset, outside_of(0, getpid()));
+}
+
+static CUcontext create(void)
+{
+	CUcontext context = NULL;
+
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	return context;
+}
+
+static void primary_in_create(void)
+{
+	CUcontext context;
+
+	start();
+	nesting_set(NESTING_PRIMARY);
+	context = create();
+	assert_contexts(2);
+	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	assert_contexts(1);
+	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+static void another_in_create(void)
+{
+	start();
+	nesting_set(NESTING_OTHER);
+	create();
+	assert_contexts(1);
+}
+
+static void another_in_retain(void)
+{
+	start();
+	nesting_set(NESTING_OTHER);
+	cuda_start(0);
+	assert_contexts(1);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+static void another_in_destroy(void)
+{
+	CUcontext context, other;
+
+	start();
+	context = create();
+	other = create();
+	assert_contexts(2);
+	nesting_set(NESTING_OTHER);
+	CHECK_CUDA(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	assert_contexts(1);
+}
+
+/* What a wrapper passes to the call that it stands in for comes by the library twice. */
+static void same_in_create(void)
+{
+	CUcontext context;
+
+	start();
+	nesting_set(NESTING_SAME);
+	context = create();
+	assert_contexts(1);
+	CHECK_CUDA(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+static void same_in_retain(void)
+{
+	start();
+	nesting_set(NESTING_SAME);
+	cuda_start(0);
+	assert_contexts(1);
+	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), 0);
+}
+
+/* The outer call, too, is refused then, and nothing stays counted. */
+static void refused_within(void)
+{
+	CUcontext context = NULL;
+
+	alarm(HANGS_S);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "900m");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	nesting_set(NESTING_PRIMARY);
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	create();
+	assert_contexts(1);
+	CHECK_AT_MOST(outside_used(0), 900 * MIB);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(primary_in_create),  SCENE(another_in_create), SCENE(another_in_retain),
+		SCENE(another_in_destroy), SCENE(same_in_create),    SCENE(same_in_retain),
+		SCENE(refused_within),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
