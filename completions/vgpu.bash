@@ -61,9 +61,10 @@ _vgpu() {
         --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
         --gang) _vgpu_words 'yes no found'; return ;;
+        --group) :; return ;;
         --name | -n) _vgpu_slices; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --name --unlimited --allow-unheld --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --group --name --unlimited --allow-unheld --help'; return; }
         _vgpu_command
         ;;
     ps | ls)
@@ -87,8 +88,9 @@ _vgpu() {
         --burst) :; return ;;
         --gpus | -g) _vgpu_gpus; return ;;
         --gang) _vgpu_words 'yes no found'; return ;;
+        --group) :; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --gang --json --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --gang --group --json --help'; return; }
         _vgpu_slices
         ;;
     pause)

@@ -139,6 +139,11 @@ int sys_fchmod(int fd, unsigned mode)
 	return (int)CALL(SYS_fchmod, fd, mode);
 }
 
+int sys_fchown(int fd, int user, int group)
+{
+	return (int)CALL(SYS_fchown, fd, user, group);
+}
+
 int sys_rename(const char *from, const char *to)
 {
 	return (int)CALL(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);

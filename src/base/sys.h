@@ -29,6 +29,7 @@ int sys_fstat(int fd, struct stat *ret_stat);
 int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links */
 int sys_ftruncate(int fd, uint64_t size_bytes);
 int sys_fchmod(int fd, unsigned mode);
+int sys_fchown(int fd, int user, int group); /* -1: stays */
 int sys_rename(const char *from, const char *to);
 int sys_unlink(const char *path);
 /* Where a symbolic link points, NUL-terminated; its length, or -ENAMETOOLONG. */

@@ -5,6 +5,7 @@
  */
 #include "amounts.h"
 
+#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -197,6 +198,21 @@ int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VG
 int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGPU_DEVICES_MAX])
 {
 	return read_list(&burst_option, list, gpus, ret_ns);
+}
+
+int amounts_group(const char *word, unsigned *ret_group)
+{
+	const struct group *group = getgrnam(word);
+	uint64_t number;
+
+	if (!group && number_parse(word, POLICY_GROUP_MAX, &number))
+		return cli_fail(
+			CLI_USAGE,
+			"--group \"%s\" is no group of this machine: write a group's name or "
+			"number",
+			word);
+	*ret_group = group ? (unsigned)group->gr_gid : (unsigned)number;
+	return 0;
 }
 
 int amounts_gang(const char *word, struct policy_gang *ret_gang)

@@ -1,6 +1,7 @@
 /*
- * The values of --memory, --cores, --burst and --gang. Those of the former three: an amount for
- * each GPU, in the order of gpus, or one for all. An amount of 0 is "none", no limit, and of
+ * The values of --memory, --cores, --burst, --group and --gang. Those of the former three: an
+ * amount for each GPU, in the order of gpus, or one for all. An amount of 0 is "none", no limit,
+ * and of
  * --burst the default. Each function returns 0, or what to exit with after a line on stderr:
  * CLI_USAGE where the value is wrong whatever the GPUs are, else CLI_FAILED.
  */
@@ -24,6 +25,8 @@ int amounts_check_burst(const char *list);
 int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe,
 		   uint64_t ret_bytes[VGPU_DEVICES_MAX]);
 
+/* A group's name or number. */
+int amounts_group(const char *word, unsigned *ret_group);
 /* yes, no, found, or a gang's name. */
 int amounts_gang(const char *word, struct policy_gang *ret_gang);
 

@@ -270,6 +270,7 @@ static void say_whole(struct doctor *doctor, const char *path, struct region *re
 
 static void say_region(struct doctor *doctor, const char *path, const struct stat *st)
 {
+	bool has_group = doctor->slice.has_policy && doctor->slice.policy.has_group;
 	struct region region = REGION_CLOSED;
 	struct fault fault = {""};
 
@@ -284,7 +285,7 @@ static void say_region(struct doctor *doctor, const char *path, const struct sta
 			     path, strerror(errno));
 		doctor_advise(doctor, "Give it the mode 0666, on a file system that can be "
 				      "written: programs of this user are refused CUDA");
-	} else if ((st->st_mode & 0666) != 0666) {
+	} else if ((st->st_mode & 0666) != 0666 && !has_group) {
 		doctor_found(doctor, DOCTOR_WARN,
 			     "not every user may write the region %s (mode "
 			     "%04o)",

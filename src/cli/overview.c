@@ -405,6 +405,20 @@ static int by_slice(const void *left, const void *right)
 	return slices_compare(a->one, b->one);
 }
 
+/* Whether it is another user's, who lets only the members of a group look at it. It is passed over
+ * as a directory is that cannot be read. */
+static bool is_foreign(const struct overview_slice *slice)
+{
+	return slice->state == OVERVIEW_UNREADABLE && slice->one->owner != geteuid() &&
+	       access(slice->one->region_path, R_OK) != 0 && errno == EACCES;
+}
+
+static void forget_slice(struct overview_slice *slice)
+{
+	free_slice(slice);
+	memset(slice, 0, sizeof(*slice));
+}
+
 static int look_at_slices(struct overview_looker *looker, struct overview *overview,
 			  struct fault *fault)
 {
@@ -421,6 +435,8 @@ static int look_at_slices(struct overview_looker *looker, struct overview *overv
 			continue;
 		overview->slice[overview->count].one = &overview->slices.one[i];
 		error = look_at_slice(looker, &overview->slice[overview->count++]);
+		if (!*looker->name && is_foreign(&overview->slice[overview->count - 1]))
+			forget_slice(&overview->slice[--overview->count]);
 	}
 	free(chosen);
 	for (unsigned i = 1; i < overview->count; i++)

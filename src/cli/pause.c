@@ -51,6 +51,8 @@ static int make_region(const struct slices_one *slice, struct region *ret_region
 	memset(&setup, 0, sizeof(setup));
 	setup.device_count = policy.device_count;
 	setup.priority = 1;
+	setup.has_group = policy.has_group;
+	setup.group = policy.group;
 	for (unsigned i = 0; i < policy.device_count; i++) {
 		memcpy(setup.device[i].uuid, policy.device[i].uuid, VGPU_UUID_LEN);
 		setup.device[i].memory_bytes = policy.device[i].memory_bytes;

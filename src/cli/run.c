@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "amounts.h"
 #include "child.h"
@@ -25,7 +26,7 @@
 #include "state.h"
 #include "visible.h"
 
-enum { MEMORY, CORES, BURST, GPUS, OVERSUBSCRIBE, GANG, NAME, UNLIMITED, ALLOW_UNHELD };
+enum { MEMORY, CORES, BURST, GPUS, OVERSUBSCRIBE, GANG, GROUP, NAME, UNLIMITED, ALLOW_UNHELD };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -56,6 +57,10 @@ static const struct cli_option options[] = {
 		  "itself (no); without this option, as one those whose kernels can wait for each "
 		  "other, as in a job on several GPUs",
 		  CLI_GANG, 0},
+	[GROUP] = {"group", "GROUP",
+		   "for root: the group whose processes may be in the slice as well, by name or "
+		   "number; without this option, root's alone",
+		   CLI_NOTHING, 0},
 	[NAME] = {"name", "NAME",
 		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
 		  "out",
@@ -148,6 +153,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 		.gpus = line->value[GPUS],
 		.name = line->value[NAME],
 		.gang_word = line->value[GANG],
+		.group_word = line->value[GROUP],
 		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
 		.unlimited = line->value[UNLIMITED] != NULL,
 		.allows_unheld = line->value[ALLOW_UNHELD] != NULL,
@@ -164,8 +170,14 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 					   "[ARGUMENT...]");
 	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
 		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
+	if (ret_request->group_word && geteuid() != 0)
+		return cli_fail(CLI_USAGE,
+				"--group is for slices of root: another user's are in a directory "
+				"that only this user enters; leave --group out");
 	status = ret_request->gang_word ? amounts_gang(ret_request->gang_word, &ret_request->gang)
 					: 0;
+	if (!status && ret_request->group_word)
+		status = amounts_group(ret_request->group_word, &ret_request->group);
 	return status ? status : read_limits(ret_request);
 }
 
@@ -237,6 +249,8 @@ static int make_policy(const struct run_request *request, const struct gpus *all
 	memset(ret_policy, 0, sizeof(*ret_policy));
 	ret_policy->oversubscribe = request->oversubscribe;
 	ret_policy->gang = request->gang;
+	ret_policy->has_group = geteuid() == 0; /* every user may enter root's directory */
+	ret_policy->group = request->group;
 	ret_policy->device_count = gpus.count;
 	status = request->memory ? amounts_memory(request->memory, &gpus, request->oversubscribe,
 						  memory_bytes)

@@ -68,6 +68,8 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 		return false;
 	if (request->gang_word && !policy_gang_equals(&request->gang, &has->gang))
 		return false;
+	if (request->group_word && (!has->has_group || has->group != request->group))
+		return false;
 	if (request->unlimited && is_limited(has))
 		return false;
 	for (unsigned i = 0; i < wanted->device_count; i++) {
@@ -95,14 +97,14 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 	char has[1024];
 
 	describe(&slice->policy, all, has, sizeof(has));
-	return cli_fail(CLI_FAILED,
-			"the slice %s lives already and has %s%s%s%s: to join it, leave --memory, "
-			"--cores, --burst, --gpus, --oversubscribe, --gang and --unlimited out; "
-			"for another "
-			"slice, choose another name",
-			slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "",
-			has_gang ? ", with --gang " : "",
-			has_gang ? policy_gang_word(&slice->policy.gang) : "");
+	return cli_fail(
+		CLI_FAILED,
+		"the slice %s lives already and has %s%s%s%s: to join it, leave --memory, "
+		"--cores, --burst, --gpus, --oversubscribe, --gang, --group and --unlimited "
+		"out; for another slice, choose another name",
+		slice->name, has, slice->policy.oversubscribe ? ", oversubscribed" : "",
+		has_gang ? ", with --gang " : "",
+		has_gang ? policy_gang_word(&slice->policy.gang) : "");
 }
 
 /* -- one that is not there --------------------------------------------------------------------- */

@@ -15,6 +15,8 @@ struct run_request {
 	const char *name;
 	const char *gang_word;   /* as written, or NULL */
 	struct policy_gang gang; /* what it says */
+	const char *group_word;  /* as written, or NULL */
+	unsigned group;          /* which that is */
 	bool oversubscribe;
 	bool unlimited;
 	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */

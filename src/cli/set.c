@@ -11,10 +11,10 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "amounts.h"
+#include "clock.h"
 #include "commands.h"
 #include "gpus.h"
 #include "guard.h"
@@ -25,9 +25,10 @@
 #include "size.h"
 #include "slices.h"
 #include "state.h"
+#include "sys.h"
 #include "targets.h"
 
-enum { MEMORY, CORES, BURST, GPUS, GANG, JSON };
+enum { MEMORY, CORES, BURST, GPUS, GANG, GROUP, JSON };
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -56,6 +57,10 @@ static const struct cli_option options[] = {
 		  "(yes), also together with other slices (the name of a gang), each GPU by itself "
 		  "(no), or as one those whose kernels can wait for each other (found)",
 		  CLI_GANG, 0},
+	[GROUP] = {"group", "GROUP",
+		   "for slices of root: the group whose processes may be in the slice, beside "
+		   "root's, by name or number; those that are in it stay",
+		   CLI_NOTHING, 0},
 	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
@@ -77,11 +82,13 @@ static const struct cli_row examples[] = {
 	{NULL, NULL},
 };
 
+#define PATIENCE_NS (10 * NS_PER_S) /* with another who changes the same slice */
+
 /* A slice under change. Limits are those that it is to have. */
 struct change {
-	bool limits, gang; /* which of them change */
+	bool limits, gang, group; /* which of them change */
 	const struct slices_one *slice;
-	int lock; /* flock'ed, between those who change a policy; -1 */
+	int lock; /* locked, between those who change a policy; -1 */
 	struct policy policy;
 	struct region region; /* REGION_CLOSED where it has none yet */
 	bool is_empty;        /* no process is in it */
@@ -90,17 +97,44 @@ struct change {
 
 /* -- what there is ----------------------------------------------------------------------------- */
 
+/* Between those who change a policy: a byte of the slice's lock file, which nobody but its owner
+ * may open. Who may read a file, as everybody may read the policies of root's slices, may have it
+ * flock'ed, too. */
+static int lock_policy(struct change *change)
+{
+	uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
+	char path[PATH_MAX];
+	int error;
+
+	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, change->slice->state_path,
+		 change->slice->name);
+	change->lock = error = sys_open_regular(path, O_RDWR | O_NONBLOCK);
+	if (change->lock < 0)
+		return error;
+	while ((error = sys_lock_byte(change->lock, 0)) == -EAGAIN) {
+		if (clock_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+		sys_sleep_ns(10 * NS_PER_MS);
+	}
+	return error;
+}
+
 static int open_policy(struct change *change)
 {
 	const char *path = change->slice->policy_path;
 	struct fault fault = {""};
+	int error = lock_policy(change);
 
-	change->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (change->lock < 0 || flock(change->lock, LOCK_EX) < 0)
+	if (error == -ETIMEDOUT)
+		return cli_fail(CLI_FAILED,
+				"another vgpu set changes the slice %s, and does not finish: is it "
+				"stopped? Continue or end it",
+				change->slice->name);
+	if (error)
 		return cli_fail(CLI_FAILED,
 				"the slice %s has no policy in %.300s (%s): vgpu ps "
 				"lists the slices that live",
-				change->slice->name, path, strerror(errno));
+				change->slice->name, path, strerror(-error));
 	if (policy_read(path, &change->policy, &fault))
 		return cli_fail(CLI_FAILED, "%s",
 				fault.text[0] ? fault.text : "the slice has just ended");
@@ -229,6 +263,10 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 		status = amounts_burst(burst, &change->gpus, burst_ns);
 	if (!status && line->value[GANG])
 		status = amounts_gang(line->value[GANG], &change->policy.gang);
+	if (!status && line->value[GROUP]) {
+		status = amounts_group(line->value[GROUP], &change->policy.group);
+		change->policy.has_group = true;
+	}
 	for (unsigned i = 0; !status && i < change->gpus.count; i++) {
 		int at = policy_find(&change->policy, change->gpus.gpu[i].uuid);
 
@@ -317,6 +355,25 @@ static int report_json(struct change *change, struct target_document *document)
 	return target_document_print(document);
 }
 
+/* The region's file is the policy's group's from now on. */
+static int give_group(const struct change *change)
+{
+	int fd = sys_open_regular(change->slice->region_path, O_RDWR | O_NONBLOCK), error = fd;
+
+	if (fd == -ENOENT)
+		return 0; /* whoever makes it goes by the policy */
+	if (fd >= 0) {
+		error = sys_fchown(fd, -1, (int)change->policy.group);
+		if (!error)
+			error = sys_fchmod(fd, 0660);
+		sys_close(fd);
+	}
+	if (error < 0)
+		return cli_fail(CLI_FAILED, "the region %.300s cannot be given to the group: %s",
+				change->slice->region_path, strerror(-error));
+	return 0;
+}
+
 static int apply(struct change *change, struct target_document *document)
 {
 	struct fault fault = {""};
@@ -327,6 +384,8 @@ static int apply(struct change *change, struct target_document *document)
 	if (change->slice->policy_path &&
 	    policy_write(change->slice->policy_path, &change->policy, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (change->group && give_group(change))
+		return CLI_FAILED;
 	if (change->limits && change->region.file)
 		tell_region(change);
 	if (guard_lost())
@@ -341,6 +400,8 @@ static int apply(struct change *change, struct target_document *document)
 		report_gpu(change, &change->gpus.gpu[i]);
 	if (change->gang)
 		cli_say("%s: gang %s", change->slice->name, policy_gang_word(&change->policy.gang));
+	if (change->group)
+		cli_say("%s: group %u", change->slice->name, change->policy.group);
 	return cli_written(0);
 }
 
@@ -349,6 +410,7 @@ static int set_slice(const struct cli_line *line, const struct slices_one *slice
 	struct change change = {
 		.limits = line->value[MEMORY] || line->value[CORES] || line->value[BURST],
 		.gang = line->value[GANG] != NULL,
+		.group = line->value[GROUP] != NULL,
 		.slice = slice,
 		.lock = -1,
 		.region = REGION_CLOSED,
@@ -364,6 +426,10 @@ static int set_slice(const struct cli_line *line, const struct slices_one *slice
 				  "the slice %s has no policy here, and its region does not say "
 				  "whether it is a gang: leave --gang out",
 				  slice->name);
+	if (!status && change.group && (!slice->policy_path || slice->owner != 0))
+		status =
+			cli_fail(CLI_FAILED, "the slice %s is not one of root's: leave --group out",
+				 slice->name);
 	guard_begin();
 	if (!status)
 		status = open_slice(&change);
@@ -386,11 +452,11 @@ static int set(const struct cli_line *line)
 		return cli_fail(CLI_USAGE, "%s: vgpu set [OPTION...] NAME",
 				line->count > 1 ? "one slice at a time" : "no slice to set");
 	if (!line->value[MEMORY] && !line->value[CORES] && !line->value[BURST] &&
-	    !line->value[GANG])
+	    !line->value[GANG] && !line->value[GROUP])
 		return cli_fail(
 			CLI_USAGE,
-			"nothing to set: give --memory, --cores, --burst, --gang, or several of "
-			"them");
+			"nothing to set: give --memory, --cores, --burst, --gang, --group, or "
+			"several of them");
 	status = slices_meant(line->argument[0], &slices, &slice);
 	if (!status)
 		status = set_slice(line, slice);

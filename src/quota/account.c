@@ -79,6 +79,8 @@ static void set_up(struct region_setup *setup, const struct slice *slice,
 {
 	*setup = (struct region_setup){.priority = slice->env.priority};
 	if (slice->has_policy) {
+		setup->has_group = slice->policy.has_group;
+		setup->group = slice->policy.group;
 		for (unsigned i = 0; i < slice->policy.device_count; i++)
 			set_up_device(setup, slice, slice->policy.device[i].uuid, -1);
 		return;

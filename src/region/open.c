@@ -60,8 +60,12 @@ static const struct reason reasons[] = {
 	{-ENOTDIR, "part of the path is no directory", "correct the path"},
 	{-EISDIR, "it is a directory", "name a file in it"},
 	{-ENAMETOOLONG, "the path is too long", "use a shorter one"},
-	{-EACCES, "permission denied", "make the file mode 0666 and its directory mode 0777"},
-	{-EPERM, "permission denied", "make the file mode 0666 and its directory mode 0777"},
+	{-EACCES, "permission denied",
+	 "let this user write it: by the group of the slice (vgpu set --group), or by mode 0666 of "
+	 "the file and 0777 of its directory"},
+	{-EPERM, "permission denied",
+	 "let this user write it: by the group of the slice (vgpu set --group), or by mode 0666 of "
+	 "the file and 0777 of its directory"},
 	{-EROFS, "the file system is read-only", "mount the slice's directory read-write"},
 	{-ELOOP, "it is a symbolic link", "name the file itself; a link there is not followed"},
 	{-ENOSPC, "the file system is full", "a region needs 2 MiB there"},
@@ -102,16 +106,26 @@ enum access { ACCESS_WRITE, ACCESS_VIEW, ACCESS_INSPECT };
  * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
  * though it exists and may be written.
  */
-static int open_or_create(const char *path, struct region *region)
+static void give_mode(int fd, const struct region_setup *setup)
 {
+	if (setup->has_group && sys_fchown(fd, -1, (int)setup->group) != 0)
+		return; /* it stays its owner's alone */
+	sys_fchmod(fd,
+		   setup->has_group ? 0660 : 0666); /* whose file system has no modes, so be it */
+}
+
+static int open_or_create(const char *path, const struct region_setup *setup, struct region *region)
+{
+	unsigned mode = setup->has_group ? 0600 : 0666;
+
 	for (int tries = 0; tries < 3; tries++) { /* it may come and go between the two */
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
 		if (region->fd != -ENOENT)
 			break;
-		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, 0666);
+		region->fd = sys_open(path, REGION_OPEN_FLAGS(true) | O_CREAT | O_EXCL, mode);
 		if (region->fd >= 0) {
 			region_step(file_created);
-			sys_fchmod(region->fd, 0666); /* whose file system has no modes, so be it */
+			give_mode(region->fd, setup);
 			region_step(file_opened);
 		}
 		if (region->fd != -EEXIST)
@@ -336,7 +350,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 
 	if (error)
 		return error;
-	sys_fchmod(region->fd, 0666); /* who created it may have died before that */
+	give_mode(region->fd, setup); /* who created it may have died before that */
 	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
 		error = write_zeros(region->fd);
 		if (error) {
@@ -383,7 +397,7 @@ static int open_file(const char *path, const struct region_setup *setup, enum ac
 
 	region->path = path;
 	region->writable = true;
-	error = setup ? open_or_create(path, region) : open_existing(path, access, region);
+	error = setup ? open_or_create(path, setup, region) : open_existing(path, access, region);
 	if (!error)
 		region->fd = sys_raise_fd(region->fd);
 	if (region->fd < 0) {

@@ -33,6 +33,8 @@
 struct region_setup {
 	unsigned device_count; /* at most VGPU_DEVICES_MAX */
 	int priority;          /* 0 high, 1 low */
+	bool has_group;        /* a new file is the owner's and the group's: mode 0660; else 0666 */
+	unsigned group;
 	struct {
 		char uuid[VGPU_UUID_LEN];
 		uint64_t memory_bytes; /* 0: no limit */
@@ -85,15 +87,15 @@ struct region {
 
 /*
  * Opens the region at path. With a setup, a missing or empty file becomes a region of that setup,
- * of mode 0666 (tenants run as several users), whoever comes first, or -EBUSY while what was there
- * before is in use; a region that nobody living or dying holds takes the setup's devices and
- * limits, as a container does that starts again over its old file, and waits for the dying for
- * REGION_DYING_PATIENCE_NS at most; and in one that is held, the setup's devices that it lacks are
- * appended. Without one, nothing is created. A file that is something else is left alone: -EINVAL,
- * and the fault says what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC, -EROFS … of open(2)
- * and mmap(2), each with the path and the cure in the fault. ret_region is untouched on failure.
- * The path is looked at again while the region is open: it must stay where it is, and is best
- * absolute.
+ * of mode 0666 (tenants run as several users), or 0660 with a group, whoever comes first, or -EBUSY
+ * while what was there before is in use; a region that nobody living or dying holds takes the
+ * setup's devices and limits, as a container does that starts again over its old file, and waits
+ * for the dying for REGION_DYING_PATIENCE_NS at most; and in one that is held, the setup's devices
+ * that it lacks are appended. Without one, nothing is created. A file that is something else is
+ * left alone: -EINVAL, and the fault says what it is. Errors: -ENOENT, -EACCES, -EINVAL, -ENOSPC,
+ * -EROFS … of open(2) and mmap(2), each with the path and the cure in the fault. ret_region is
+ * untouched on failure. The path is looked at again while the region is open: it must stay where it
+ * is, and is best absolute.
  */
 int region_open(const char *path, const struct region_setup *setup, struct region *ret_region,
 		struct fault *fault);

@@ -219,12 +219,24 @@ static int set_gang(const struct entry *entry, const char *value, const struct p
 			 fault);
 }
 
+static int set_group(const struct entry *entry, const char *value, const struct place *place,
+		     struct fault *fault)
+{
+	uint64_t group;
+
+	if (number_parse(value, POLICY_GROUP_MAX, &group))
+		return bad_value(place, value, "is no group: write its number", fault);
+	entry->policy->group = (unsigned)group;
+	entry->policy->has_group = true;
+	return 0;
+}
+
 /* The one that a GPU's file must have comes first. */
 static const struct key keys[] = {
 	{"memory", true, set_memory}, {"cores", true, set_cores},
 	{"burst", true, set_burst},   {"region", false, set_region},
 	{"name", false, set_name},    {"oversubscribe", false, set_oversubscribe},
-	{"gang", false, set_gang},
+	{"gang", false, set_gang},    {"group", false, set_group},
 };
 
 #define KEY_COUNT   (sizeof(keys) / sizeof(keys[0]))
@@ -277,7 +289,7 @@ static int set_key(struct entry *entry, const char *name, const char *value,
 	return fault_set(fault, -EINVAL, "%s, line %u: \"%s\" means nothing here: write %s",
 			 place->file, place->line, slice_quote(name, quoted),
 			 of_device ? "memory, cores or burst"
-				   : "region, name, oversubscribe or gang");
+				   : "region, name, oversubscribe, gang or group");
 }
 
 static int parse_line(struct entry *entry, char *line, const struct place *place,
@@ -573,6 +585,9 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 				policy->name);
 	if (policy->oversubscribe)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "oversubscribe = yes\n");
+	if (policy->has_group)
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "group = %u\n",
+				policy->group);
 	if (policy->gang.rule != POLICY_GANG_FOUND)
 		len += snprintf(text + len, sizeof(text) - (size_t)len, "gang = %s\n",
 				policy_gang_word(&policy->gang));

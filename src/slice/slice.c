@@ -29,7 +29,8 @@
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
-/* Narrows policy to what other allows as well. Its own region, name and word on gangs go first. */
+/* Narrows policy to what other allows as well. Its own region, name, group and word on gangs go
+ * first. */
 static void narrow(struct policy *policy, const struct policy *other)
 {
 	unsigned kept = 0;
@@ -52,6 +53,10 @@ static void narrow(struct policy *policy, const struct policy *other)
 	policy->oversubscribe = policy->oversubscribe && other->oversubscribe;
 	if (policy->gang.rule == POLICY_GANG_FOUND)
 		policy->gang = other->gang;
+	if (!policy->has_group) {
+		policy->has_group = other->has_group;
+		policy->group = other->group;
+	}
 	if (!policy->region_path[0])
 		memcpy(policy->region_path, other->region_path, sizeof(policy->region_path));
 	if (!policy->name[0])

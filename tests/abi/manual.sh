@@ -26,7 +26,7 @@ diff "$work/page" "$work/header" >"$work/diff" ||
 # file's mode, and two times.
 {
     "$manual" numbers
-    printf '%s\n' 100 0666 140 250
+    printf '%s\n' 100 0660 0666 140 250
 } | sort -u >"$work/known"
 sed -e '/^\.Dd/d' -e 's/\([0-9]\),\([0-9]\)/\1\2/g' "$page" | grep -owE '[0-9]{3,}' | sort -u >"$work/used"
 [ -s "$work/used" ] || fail 'no numbers found'

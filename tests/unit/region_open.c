@@ -39,6 +39,29 @@ static void test_create(void **state)
 	region_close(&region); /* also of a closed one */
 }
 
+/* Also where whoever created the file died before it had its mode. */
+static void test_create_for_a_group(void **state)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct stat st;
+
+	setup.has_group = true;
+	setup.group = geteuid() == 0 ? 100 : getegid();
+	for (int left_over = 0; left_over < 2; left_over++) {
+		struct region region = REGION_CLOSED;
+
+		if (left_over)
+			close(open(place->path, O_CREAT | O_WRONLY, 0600));
+		assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+		assert_int_equal(stat(place->path, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0660);
+		assert_int_equal(st.st_gid, setup.group);
+		region_close(&region);
+		unlink(place->path);
+	}
+}
+
 static void test_without_setup(void **state)
 {
 	struct place *place = *state;
@@ -305,6 +328,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_create),
+		TEST(test_create_for_a_group),
 		TEST(test_without_setup),
 		TEST(test_reset_when_nobody_lives),
 		TEST(test_reset_over_the_dead),

@@ -408,6 +408,24 @@ static void test_gang(void **state)
 	refuses(-EINVAL, "write yes or no");
 }
 
+/* The machine's policy goes first. */
+static void test_group(void **state)
+{
+	(void)state;
+	make_dir("policy");
+	write_text("policy/" UUID_A, "memory = 1G");
+	make_dir("run");
+	write_text("run/" UUID_A, "memory = 1G");
+	write_text("run/slice", "group = 100");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	loads();
+	assert_true(slice.policy.has_group);
+	assert_int_equal(slice.policy.group, 100);
+	write_text("policy/slice", "group = 101");
+	loads();
+	assert_int_equal(slice.policy.group, 101);
+}
+
 /* The shorter one. */
 static void test_burst(void **state)
 {
@@ -555,6 +573,7 @@ int main(void)
 		TEST(test_stamp),
 		TEST(test_oversubscribe),
 		TEST(test_gang),
+		TEST(test_group),
 		TEST(test_burst),
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),

@@ -210,6 +210,21 @@ static void test_oversubscribe(void **state)
 	refuses(UUID_A, "oversubscribe = yes", "means nothing here");
 }
 
+static void test_group(void **state)
+{
+	struct policy policy = parse("slice", "group = 100");
+
+	(void)state;
+	assert_true(policy.has_group);
+	assert_int_equal(policy.group, 100);
+	assert_true(parse("slice", "group=0").has_group);
+	assert_false(parse("slice", "# group = 1").has_group);
+	refuses("slice", "group = staff", "\"staff\" is no group: write its number");
+	refuses("slice", "group = 4294967295", "is no group");
+	refuses("slice", "group = -1", "is no group");
+	refuses("slice", "group =", "is no group");
+}
+
 static void test_gang(void **state)
 {
 	(void)state;
@@ -268,7 +283,7 @@ static void test_bad_lines(void **state)
 	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory, cores or burst");
 	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
 	refuses(UUID_A, "region = /x", "\"region\" means nothing here");
-	refuses("slice", "memory = 8G", "write region, name, oversubscribe or gang");
+	refuses("slice", "memory = 8G", "write region, name, oversubscribe, gang or group");
 	refuses(UUID_A, "memory = 8G\ncores = 1\nmemory = 9G",
 		"line 3: \"memory\" is there a second time");
 	refuses(UUID_A, "a\tb\x01\x7f", "\"a?b??\" has no");
@@ -504,6 +519,8 @@ static struct policy example(void)
 	strcpy(policy.region_path, "/run/vgpu/a b/region#1");
 	strcpy(policy.name, "example");
 	policy.oversubscribe = true;
+	policy.has_group = true;
+	policy.group = 100;
 	policy.gang.rule = POLICY_GANG_NAMED;
 	strcpy(policy.gang.name, "train-8");
 	return policy;
@@ -593,14 +610,31 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),          TEST(test_cores),          TEST(test_burst),
-		TEST(test_no_limits),      TEST(test_half_written),   TEST(test_slice_file),
-		TEST(test_bad_values),     TEST(test_bad_lines),      TEST(test_oversubscribe),
-		TEST(test_gang),           TEST(test_gang_name),      TEST(test_long_region),
-		TEST(test_file_names),     TEST(test_many_devices),   TEST(test_read),
-		TEST(test_read_links),     TEST(test_read_missing),   TEST(test_read_refused),
-		TEST(test_read_long_file), TEST(test_read_odd_files), TEST(test_read_faults),
-		TEST(test_write),          TEST(test_write_faults),   TEST(test_write_unreadable),
+		TEST(test_sizes),
+		TEST(test_cores),
+		TEST(test_burst),
+		TEST(test_no_limits),
+		TEST(test_half_written),
+		TEST(test_slice_file),
+		TEST(test_bad_values),
+		TEST(test_bad_lines),
+		TEST(test_oversubscribe),
+		TEST(test_group),
+		TEST(test_gang),
+		TEST(test_gang_name),
+		TEST(test_long_region),
+		TEST(test_file_names),
+		TEST(test_many_devices),
+		TEST(test_read),
+		TEST(test_read_links),
+		TEST(test_read_missing),
+		TEST(test_read_refused),
+		TEST(test_read_long_file),
+		TEST(test_read_odd_files),
+		TEST(test_read_faults),
+		TEST(test_write),
+		TEST(test_write_faults),
+		TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

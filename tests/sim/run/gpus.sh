@@ -42,7 +42,7 @@ same 'more than the GPU has' "$uuid0: memory = 100G" "$(policy --oversubscribe -
 expect 0 --name big --oversubscribe --memory 100G sh -c 'cat "$VGPU_POLICY/slice"'
 same 'oversubscribed' "region = $state/big/region
 name = big
-oversubscribe = yes" "$(cat "$out")"
+oversubscribe = yes$root_group" "$(cat "$out")"
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 
 # Times.
@@ -55,12 +55,12 @@ refuse 125 'has 2 times' --cores 30 --burst 0,1s true
 for word in yes no train-8; do
     expect 0 --unlimited --name "gang-$word" --gang "$word" sh -c 'cat "$VGPU_POLICY/slice"'
     same "--gang $word" "region = $state/gang-$word/region
-name = gang-$word
+name = gang-$word$root_group
 gang = $word" "$(cat "$out")"
 done
 expect 0 --unlimited --name found --gang found sh -c 'cat "$VGPU_POLICY/slice"'
 same '--gang found' "region = $state/found/region
-name = found" "$(cat "$out")"
+name = found$root_group" "$(cat "$out")"
 
 # Ranges, and percentages of each GPU's memory in whole granules of 2 MiB.
 VGPU_SIM_GPUS=4x24G VGPU_SIM_STATE=$root/sim5
@@ -89,7 +89,7 @@ VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 # The name and the region stand in the policy; the region has the slice's devices.
 expect 0 --unlimited --name web sh -c 'cat "$VGPU_POLICY/slice"'
 same 'the slice' "region = $state/web/region
-name = web" "$(cat "$out")"
+name = web$root_group" "$(cat "$out")"
 # 2 GPUs at byte 56; their UUIDs from 64 on, 96 bytes each; limits from 1600 on.
 expect 0 --gpus 2,0 --memory 1G,2G sh -c 'cat "$CUDA_DEVICE_MEMORY_SHARED_CACHE"'
 at() {

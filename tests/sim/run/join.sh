@@ -25,7 +25,7 @@ expect 0 --name x --gpus 1 --memory 4G true
 expect 0 --name x printenv CUDA_VISIBLE_DEVICES
 same 'its GPUs' "$uuid1" "$(cat "$out")"
 
-has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --burst, --gpus, --oversubscribe, --gang and --unlimited out'
+has='the slice x lives already and has GPU 1 with 4 GiB: to join it, leave --memory, --cores, --burst, --gpus, --oversubscribe, --gang, --group and --unlimited out'
 refuse 125 "$has" --name x --memory 5G true
 refuse 125 "$has" --name x --gpus 0 true
 refuse 125 "$has" --name x --gpus 0,1 true

@@ -15,6 +15,11 @@ err=$root/err
 export VGPU_STATE="$state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_LIBRARY="$NOTHING"
 unset LD_PRELOAD VGPU_POLICY CUDA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_SHARED_CACHE
 
+# What a slice's file of its policy has besides, where root made the slice.
+root_group=
+[ "$(id -u)" -ne 0 ] || root_group='
+group = 0'
+
 started= # processes to be killed at the end
 finish() {
     for pid in $started; do

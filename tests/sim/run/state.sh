@@ -6,8 +6,8 @@ mode() {
     stat -c %a "$1"
 }
 case $(id -u) in
-0) dir=755 ;;
-*) dir=700 ;;
+0) dir=755 file=660 ;;
+*) dir=700 file=666 ;;
 esac
 umask 0
 expect 0 --unlimited --name x sh -c 'cd "$VGPU_POLICY" && stat -c "%a %n" ../.. .. . slice ../region ../lock'
@@ -15,7 +15,7 @@ same 'modes with umask 0' "$dir ../..
 $dir ..
 $dir .
 644 slice
-666 ../region
+$file ../region
 600 ../lock" "$(cat "$out")"
 rm -rf "$state"
 umask 077
@@ -24,7 +24,7 @@ same 'modes with umask 077' "$dir ../..
 $dir ..
 $dir .
 644 slice
-666 ../region
+$file ../region
 600 ../lock" "$(cat "$out")"
 umask 022
 

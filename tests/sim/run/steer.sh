@@ -69,14 +69,14 @@ wrong 2 '--gang ".some" does not say whether the slice is a gang: write yes or n
 vgpu 0 set one --gang yes
 prints 'one: gang yes'
 same 'the policy' "region = $state/one/region
-name = one
+name = one$root_group
 gang = yes" "$(cat "$state/one/policy/slice")"
 vgpu 0 inspect one
 grep -qx 'gang: yes' "$out" || fail 'inspect does not say what the policy says of gangs'
 vgpu 0 set one --gang found
 prints 'one: gang found'
 same 'the policy' "region = $state/one/region
-name = one" "$(cat "$state/one/policy/slice")"
+name = one$root_group" "$(cat "$state/one/policy/slice")"
 vgpu 0 set one --gang train-8
 prints 'one: gang train-8'
 vgpu 0 inspect one
@@ -85,7 +85,7 @@ vgpu 0 set one --gang no --memory 5G
 prints 'one: GPU 1: memory 5 GiB, cores no limit' 'one: gang no'
 vgpu 0 set one --memory 4G
 same 'the policy' "region = $state/one/region
-name = one
+name = one$root_group
 gang = no" "$(cat "$state/one/policy/slice")"
 
 # Below what is held.
