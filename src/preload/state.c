@@ -9,6 +9,7 @@
  */
 #include "state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,7 +146,12 @@ static int list_gpus(int count, struct quota_gpu *gpus, unsigned *ret_count, str
 {
 	bool ordered = slice_needs_order(&slice);
 
-	for (int i = 0; i < count && i < VGPU_DEVICES_MAX; i++) {
+	if (count > VGPU_DEVICES_MAX)
+		return fault_set(fault, -EINVAL,
+				 "this program sees %d GPUs, and a slice has at most %d: choose "
+				 "with CUDA_VISIBLE_DEVICES",
+				 count, VGPU_DEVICES_MAX);
+	for (int i = 0; i < count; i++) {
 		if (!state_device_uuid(i, gpus[i].uuid))
 			return fault_set(fault, -1, "the driver does not say the UUID of GPU %d",
 					 i);

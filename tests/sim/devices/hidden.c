@@ -185,6 +185,25 @@ static void without_policy(void)
 	CHECK(!strcmp(devices_wrapper()->seen, "2,1"));
 }
 
+static void start_in_vain(void)
+{
+	devices_wrapper()->device_count = VGPU_DEVICES_MAX + 1;
+	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
+}
+
+/* A slice cannot count what is held of more GPUs than a region has room for. */
+static void more_than_a_slice_can_have(void)
+{
+	struct said said;
+
+	env_set("VGPU_SIM_GPUS", "16x8G");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
+	said = member_listen(start_in_vain);
+	CHECK_EQUAL(said.status, 0);
+	CHECK_EQUAL(lines_in(said.err), 1);
+	CHECK(strstr(said.err, "17 GPUs") && strstr(said.err, "CUDA_VISIBLE_DEVICES"));
+}
+
 static uint64_t total_of(CUdevice device)
 {
 	size_t bytes = 0;
@@ -400,6 +419,7 @@ int main(int argc, char **argv)
 		SCENE(all_of_them),
 		SCENE(no_nvml),
 		SCENE(without_policy),
+		SCENE(more_than_a_slice_can_have),
 		SCENE(limits_follow),
 		SCENE(limits_follow_all),
 		SCENE(two_orders),

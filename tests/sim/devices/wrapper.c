@@ -12,6 +12,8 @@
 EXPORT struct wrapper *devices_wrapper(void);
 EXPORT CUresult cuInit(unsigned int Flags);
 
+EXPORT CUresult cuDeviceGetCount(int *count);
+
 static struct wrapper wrapper;
 
 struct wrapper *devices_wrapper(void)
@@ -29,4 +31,15 @@ CUresult cuInit(unsigned int Flags)
 	if (wrapper.meanwhile)
 		wrapper.meanwhile();
 	return next(Flags);
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	__typeof__(cuDeviceGetCount) *next =
+		(__typeof__(cuDeviceGetCount) *)dlsym(RTLD_NEXT, "cuDeviceGetCount");
+	CUresult result = next(count);
+
+	if (result == CUDA_SUCCESS && wrapper.device_count)
+		*count = wrapper.device_count;
+	return result;
 }
