@@ -27,6 +27,9 @@
 #define WSL_NODE       "/dev/dxg"
 #define MODULE_VERSION "/proc/driver/nvidia/version"
 
+#define HMM_PARAMETER "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm"
+#define ATS_PARAMETER "/sys/module/nvidia_uvm/parameters/uvm_ats_mode"
+
 #define CUDA_OLDEST    11000 /* older drivers were never tried, not even simulated */
 #define CUDA_OF_TABLES 13000 /* api/symbols/cuda-13.0.txt */
 
@@ -378,6 +381,33 @@ static void check_persistence(struct doctor *doctor)
 	}
 }
 
+/* -- memory of the host ------------------------------------------------------------------------ */
+
+/* As its module's parameters say: to ask CUDA (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) would
+ * start it. The one for HMM is Y where the module was built without it; the one for ATS says
+ * nothing of whether the machine has that, as Grace has. */
+static void check_host_memory(struct doctor *doctor)
+{
+	char hmm[8] = "Y", ats[8] = "0";
+	struct utsname name;
+	bool has_ats = first_line(ATS_PARAMETER, ats, sizeof(ats)) && ats[0] != '0' &&
+		       uname(&name) == 0 && strcmp(name.machine, "x86_64") != 0;
+
+	first_line(HMM_PARAMETER, hmm, sizeof(hmm));
+	if (hmm[0] != 'N' && !has_ats) {
+		doctor_found(doctor, DOCTOR_OK, "the driver moves no plain memory of the host");
+		return;
+	}
+	doctor_found(doctor, DOCTOR_NOTE,
+		     "the driver may move plain memory of the host to GPUs (%s)",
+		     hmm[0] == 'N' ? "HMM" : "ATS");
+	doctor_advise(
+		doctor,
+		"Know that a GPU's memory which holds such pages is in no slice's figure, and "
+		"that the driver takes it back when others allocate%s",
+		hmm[0] == 'N' ? "; the module's option uvm_disable_hmm=1 switches it off" : "");
+}
+
 /* -- MPS --------------------------------------------------------------------------------------- */
 
 static bool is_mps(const char *pid)
@@ -446,6 +476,7 @@ const struct doctor_check doctor_machine[] = {
 	{"compute-mode", check_compute_mode},
 	{"mig", check_mig},
 	{"persistence", check_persistence},
+	{"host-memory", check_host_memory},
 	{"mps", check_mps},
 	{NULL, NULL},
 };

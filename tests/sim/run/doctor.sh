@@ -5,7 +5,7 @@
 sim=$LD_LIBRARY_PATH
 
 doctor
-for check in kernel libc devices driver compute-mode mig persistence mps library preload policy region \
+for check in kernel libc devices driver compute-mode mig persistence host-memory mps library preload policy region \
     state namespaces system-calls; do
     grep -q "^[^ ]*  *$check " "$out" || fail "says nothing of $check: $(cat "$out")"
 done

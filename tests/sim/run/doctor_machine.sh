@@ -51,6 +51,20 @@ says FAIL driver "the kernel has driver 570.86.15, and $root/driver/libnvidia-ml
 kernel 'nothing of the kind'
 says ok driver 'driver 580.0.sim'
 
+# Options of the module for unified memory.
+# module HMM ATS: doctor, where it has these.
+module() {
+    machine "mount -t tmpfs none /sys && mkdir -p /sys/module/nvidia_uvm/parameters || exit 99
+        echo '$1' >/sys/module/nvidia_uvm/parameters/uvm_disable_hmm
+        echo '$2' >/sys/module/nvidia_uvm/parameters/uvm_ats_mode"
+}
+module N 1
+says note host-memory 'the driver may move plain memory of the host to GPUs (HMM)'
+module Y 0
+says ok host-memory 'the driver moves no plain memory of the host'
+machine 'mount -t tmpfs none /sys'
+says ok host-memory 'the driver moves no plain memory of the host'
+
 # /proc
 machine 'mount -t tmpfs none /proc'
 says warn namespaces '/proc is not mounted'
