@@ -5,6 +5,8 @@
 #include "cuda.h"
 #include "hiding.h"
 #include "hooks.h"
+#include "log.h"
+#include "names.h"
 #include "state.h"
 
 CUresult cuInit(unsigned int Flags)
@@ -24,8 +26,25 @@ CUresult cuInit(unsigned int Flags)
 	return state_attach(&attached);
 }
 
+/* A driver may be newer than the list of its functions that hooks were made by. The line is for
+ * whoever wonders at figures: a runtime asks for all that it knows, whether it calls them or not.
+ */
+static void note_unknown(const char *name)
+{
+	static bool said; /* atomic */
+
+	if (__atomic_load_n(&said, __ATOMIC_RELAXED) || names_known(name) ||
+	    !names_sound_like_memory(name) || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		return;
+	log_line(LOG_INFO,
+		 "%s, and maybe others, is of a driver newer than this library: what it allocates "
+		 "is "
+		 "counted only as far as NVML shows it; update vgpu",
+		 name);
+}
+
 /* The driver has chosen by name, version and flags; we go by what it chose. */
-static void put_hook(CUresult result, void **pfn)
+static void put_hook(const char *symbol, CUresult result, void **pfn)
 {
 	const struct hook *hook;
 
@@ -34,6 +53,8 @@ static void put_hook(CUresult result, void **pfn)
 	hook = hook_of_pointer(HOOK_OF_CUDA, *pfn);
 	if (hook)
 		*pfn = hook->ours;
+	else if (*pfn && symbol)
+		note_unknown(symbol);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
@@ -42,7 +63,7 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
 
 	cuda_bind();
 	result = cuda.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
-	put_hook(result, pfn);
+	put_hook(symbol, result, pfn);
 	return result;
 }
 
@@ -53,6 +74,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cu
 
 	cuda_bind();
 	result = cuda.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
-	put_hook(result, pfn);
+	put_hook(symbol, result, pfn);
 	return result;
 }

@@ -1,0 +1,74 @@
+/*
+ * The names are one string, so that the loader has nothing to relocate; their hashes are put into a
+ * table at the first question. Threads may do that at the same time: an entry is stored once, and
+ * all store the same. Two names with one hash would make a name known that is not: the list has no
+ * such pair, and a new name that has the hash of an old one is not told.
+ */
+#include "names.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define ENTRIES 4096
+
+static const char known[] =
+#include "known_names.inc"
+	;
+
+static uint32_t hashes[ENTRIES]; /* 0: free; atomic */
+static bool filled;              /* release after hashes */
+
+static uint32_t hash_of(const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 16777619u;
+	return hash ? hash : 1;
+}
+
+/* The place of the hash, or the free one where it would be. */
+static uint32_t *place_of(uint32_t hash)
+{
+	uint32_t at = hash % ENTRIES, found;
+
+	while ((found = __atomic_load_n(&hashes[at], __ATOMIC_RELAXED)) != 0 && found != hash)
+		at = (at + 1) % ENTRIES;
+	return &hashes[at];
+}
+
+static void store(uint32_t hash)
+{
+	uint32_t nothing = 0, *place = place_of(hash);
+
+	while (*place != hash && !__atomic_compare_exchange_n(place, &nothing, hash, false,
+							      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		nothing = 0;
+		place = place_of(hash);
+	}
+}
+
+static void fill(void)
+{
+	for (const char *name = known; *name; name += strlen(name) + 1)
+		store(hash_of(name));
+	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
+}
+
+bool names_known(const char *name)
+{
+	if (!__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
+		fill();
+	return __atomic_load_n(place_of(hash_of(name)), __ATOMIC_RELAXED) != 0;
+}
+
+bool names_sound_like_memory(const char *name)
+{
+	static const char *const words[] = {"Alloc", "Create",      "Import", "Load",
+					    "Map",   "Instantiate", "Open",   "Reserve"};
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strstr(name, words[i]))
+			return true;
+	return false;
+}
