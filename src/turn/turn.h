@@ -1,0 +1,143 @@
+/*
+ * Turns on a GPU between the slices that want it at the same time. A turn is the right of one slice
+ * to submit work. It lasts from its begin until the work is over, and is paid for by that wall
+ * time, whatever the kernels are. docs/design/turns.md has the states and the formulas.
+ *
+ * The contract, for each process of a slice and each GPU:
+ *
+ *     turn_join        once
+ *     turn_is_alone    before each launch: one load; true: go, nothing else is to be done
+ *     turn_ask         else: the launch may go, or has to wait, and for how long
+ *     turn_sleep       waits for that long, or until the process is woken
+ *     turn_submitted   after each launch that did not go by turn_is_alone
+ *     turn_over        whenever the process sees that all of its work is over
+ *     turn_idle        the same, and it submits nothing now
+ *     turn_leave       at the process's end; without it, the kernel says that it is dead
+ *
+ * Times are clock_steady_ns(), and the caller gives them, so a test can have a time of its own. No
+ * function but turn_sleep and those that open the file waits, none takes a lock, and the room has
+ * no thread. All but turn_join, turn_leave and turn_forget may be called by several threads.
+ *
+ * What others can do to a process. Slices do not trust each other, and each can write anything into
+ * the file at any time. The limit and the account of a slice are in memory of its own (struct
+ * turn_account), so others cannot change them. A process that waits for a turn for longer than the
+ * bound (TURN_WAIT_MOST_NS at most, less with few slices), or whose slice has less than half of its
+ * part of the time for some seconds, goes without, and keeps out of turns for TURN_DOUBT_NS; each
+ * time that this happens again, for twice as long. It is then as if there were no turns: the driver
+ * divides the GPU, and the caller enforces the limit by itself.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "turn_file.h"
+
+#define TURN_WAIT_MOST_NS    ((uint64_t)2000000000)  /* for a turn; a limit's wait is extra */
+#define TURN_DOUBT_NS        ((uint64_t)1000000000)  /* without turns, after one such wait */
+#define TURN_DOUBT_MOST_NS   ((uint64_t)64000000000) /* after many */
+#define TURN_ASK_AGAIN_NS    ((uint64_t)20000000)    /* the longest wait_ns of an answer */
+#define TURN_CREDIT_NS       ((int64_t)20000000) /* of GPU time: an idle slice saves at most that, */
+#define TURN_CREDIT_WAITS_NS ((int64_t)200000000) /* and one that waits for turns */
+#define TURN_DEBT_NS         ((int64_t)10000000)  /* at which a slice stops in its turn */
+
+/* A slice's payments and its limit. In memory that the processes of the slice share and no other
+ * slice can write, or in a process's own if the slice has one process; zeros at first. */
+struct turn_account {
+	uint64_t held_from;  /* the slice has the turn, and has paid for it until then; 0: it has
+			      * not. Atomic, as the next */
+	uint64_t ready_at;   /* when the slice has neither credit nor debt under its limit */
+	uint64_t busy_until; /* when all that the slice has submitted should be over */
+	uint64_t paid_until; /* no time before that is paid for again */
+	uint64_t paid_ns;    /* what it paid, in all */
+};
+
+struct turn_slice {
+	uint64_t key;                 /* tells the slice from others; not 0 */
+	unsigned weight;              /* 1 to 100 */
+	unsigned limit_pct;           /* 1 to 100; 100: no limit */
+	struct turn_account *account; /* lives until turn_leave or turn_forget */
+};
+
+/* A process's part in the turns of a GPU. Atomic: other threads may read and write each field. */
+struct turn {
+	struct turn_file file;
+	struct turn_account *account;
+	unsigned weight, limit_pct;
+	bool is_idle;        /* it has told so, */
+	bool is_resting;     /* or it wants nothing for now, although it has work to do */
+	bool is_lost;        /* the file is */
+	uint64_t waits_from; /* since when it has waited for a turn; 0: it does not */
+	uint64_t asked_at;   /* it asked last */
+	uint64_t waited_ns;  /* for how long it waited for turns, and what its slice had paid when
+			      * that  began to count */
+	uint64_t paid_before;
+	uint64_t told_until;  /* until when it told that the device is busy, with its last turn */
+	uint64_t told_moved;  /* the file's moved_ns then */
+	uint64_t asked_life;  /* when it last asked whether the holder lives */
+	uint64_t rang;        /* when it last woke another slice as it became idle */
+	uint64_t doubt_until; /* without turns until then */
+	uint64_t doubt_ns;    /* for how long the last time */
+};
+
+/* 0, or a negative errno with a fault: then there are no turns for this process, and *ret_turn is
+ * not to be used. Waits for 0.2 s at most. */
+int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
+	      struct fault *fault);
+
+/* Another weight or limit, which hold from now on. */
+void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
+
+/*
+ * Whether no other slice is present: one load. The launch goes, and turn_submitted may be left out.
+ * The turn costs nothing then, and the caller enforces the slice's limit by itself.
+ */
+static inline bool turn_is_alone(const struct turn *turn)
+{
+	uint64_t word = __atomic_load_n(&turn->file.file->header.turn, __ATOMIC_RELAXED);
+
+	return (word & (VGPU_TURNS_HOLDER | VGPU_TURNS_SHARED)) == turn->file.slice + 1 &&
+	       !__atomic_load_n(&turn->is_idle, __ATOMIC_RELAXED);
+}
+
+enum turn_kind {
+	TURN_ALONE, /* go; the caller enforces the limit: nobody else is present, or the file is of
+		       no use */
+	TURN_MINE,  /* go; the limit is kept by turns */
+	TURN_WAIT,  /* ask again after wait_ns */
+};
+
+struct turn_answer {
+	enum turn_kind kind;
+	uint64_t wait_ns; /* 1 to TURN_ASK_AGAIN_NS */
+	uint32_t bell;    /* for turn_sleep */
+};
+
+/* Whether a launch of this process may go now. A process that has work in flight of which the turns
+ * do not know, as it was alone, calls turn_submitted first. */
+struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns);
+
+/* Sleeps for answer->wait_ns, or until a turn is given to the slice. */
+void turn_sleep(struct turn *turn, const struct turn_answer *answer);
+
+/*
+ * The process has submitted work, and the device should be through with all of its work by then,
+ * as if it had been the process's from now on: what is left of another slice's turn is added here.
+ * Call it again with a better figure whenever there is one.
+ */
+void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
+
+/* All of the process's work was over at ended_ns. A process that waits for a turn should look once
+ * in turn_ask's wait_ns: the next turns begin later or earlier by what was wrong in busy_until_ns.
+ */
+void turn_over(struct turn *turn, uint64_t ended_ns, uint64_t now_ns);
+
+/* The same, and the process submits nothing now. */
+void turn_idle(struct turn *turn, uint64_t ended_ns, uint64_t now_ns);
+
+/* Looks whether the file still is there: some 2 us. False: it is lost, turn_ask says TURN_ALONE
+ * from now on, and the caller may leave and join again. */
+bool turn_watch(struct turn *turn);
+
+void turn_leave(struct turn *turn, uint64_t now_ns);
+void turn_forget(struct turn *turn); /* in a forked child */

@@ -1,0 +1,64 @@
+/*
+ * The file of a GPU's turns (include/vgpu_turns.h), as one process has it open, and the process's
+ * seat in it.
+ *
+ * Slices of several users share the file, so any of them may write it and it may belong to any of
+ * them. Nothing in it is believed: turn.h says what a hostile user of the file can do at most.
+ *
+ * A process takes a seat in its slice's entry. It has the seat's byte locked from then on, and the
+ * kernel unlocks the byte at the process's death at the latest: so a dead process is known at once,
+ * in every pid namespace.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fault.h"
+#include "vgpu_turns.h"
+
+#define TURN_FILE_PATH_LEN 4096
+
+struct turn_file {
+	struct vgpu_turns_file *file; /* NULL: not open */
+	int fd;                       /* atomic */
+	uint64_t device, inode;       /* what the kernel knows the file by */
+	unsigned slice, seat;         /* the process's, after turn_file_join */
+	uint32_t owner;               /* of the seat; 0: the process has none */
+	char path[TURN_FILE_PATH_LEN];
+};
+
+/*
+ * Opens the file, which is made if it is missing, for all users to read and write. Its directory
+ * must be there. Refused: a symbolic link, a file with another name besides, one that holds
+ * something else. 0, or a negative errno with a fault; ret_file->file is NULL then. Waits for other
+ * processes for 0.1 s at most.
+ */
+int turn_file_open(const char *path, struct turn_file *ret_file, struct fault *fault);
+
+/*
+ * Takes a seat in the entry of the slice with that key (not 0). ret_first: no other process of the
+ * slice lives, so the caller fills in the entry. -ENOSPC with a fault where living slices or
+ * processes have all entries or seats; -ESTALE, where the file was deleted or replaced since it was
+ * opened; or another negative errno. Waits for other processes for 0.1 s at most.
+ */
+int turn_file_join(struct turn_file *file, uint64_t key, bool *ret_first, struct fault *fault);
+
+/* Gives the seat up. */
+void turn_file_leave(struct turn_file *file);
+
+/* Whether a process of that slice lives, or the process of that seat of the slice; true where that
+ * cannot be told. One system call, about 1 us, more with thousands of seats taken. */
+bool turn_file_slice_lives(const struct turn_file *file, unsigned slice);
+bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned seat);
+
+/* Frees a seat whose process is dead: any process may do so. */
+void turn_file_clear_seat(struct turn_file *file, unsigned slice, unsigned seat);
+
+/* 0 if the file still is the GPU's; -ESTALE: it was deleted or replaced, and processes that join
+ * now are in another; -EUCLEAN: it was truncated or written over. The mapping may be touched in any
+ * case. Some 2 us. */
+int turn_file_watch(struct turn_file *file);
+
+/* Closes it. In a forked child: touches nothing of the parent's. */
+void turn_file_forget(struct turn_file *file);

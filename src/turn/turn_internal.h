@@ -1,0 +1,165 @@
+/*
+ * What the files of src/turn/ share with each other and nobody else.
+ *
+ *     turn_file.c   the file: made, opened, validated; seats; which processes live
+ *     grant.c       the turn word: hand-overs, the order of slices, and their wishes
+ *     account.c     the slice's payments: its limit, its weighted time, its bursts
+ *     turn.c        the contract: may this process submit now
+ *
+ * Memory orders. The words by which processes agree (the turn word, `present`, `idle_since`,
+ * `active`) are read and written sequentially consistent: TURN_SEE, TURN_TELL and the builtins.
+ * Everything else is a hint that is checked where it is used: TURN_LOAD and TURN_STORE.
+ */
+#pragma once
+
+#include "clock.h"
+#include "turn.h"
+
+#define TURN_LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
+#define TURN_STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
+#define TURN_ADD(field, value)   __atomic_add_fetch(&(field), value, __ATOMIC_RELAXED)
+#define TURN_SEE(field)          __atomic_load_n(&(field), __ATOMIC_SEQ_CST)
+#define TURN_TELL(field, value)  __atomic_store_n(&(field), value, __ATOMIC_SEQ_CST)
+/* Whether it was `old`, which is what it is otherwise. */
+#define TURN_SWAP(field, old, new)                                                  \
+	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_SEQ_CST, \
+				    __ATOMIC_SEQ_CST)
+
+#define NOBODY VGPU_TURNS_FREE /* as a slice */
+
+/* -- constants: the unit, and what happens at half and at twice ------------------------------- */
+
+/* ns of a turn. Half of the least: hand-overs cost a tenth of the device. Twice: a server's
+ * requests wait for longer. Half of the most: two busy slices lose one more percent. Twice: each
+ * waits for 40 ms. */
+#define LENGTH_LEAST_NS (500 * NS_PER_US)
+#define LENGTH_MOST_NS  (20 * NS_PER_MS)
+
+/* ns before the device is free at which the next slice begins to submit: a sleep ends so late.
+ * Half: the device is idle at each hand-over. Twice: kernels of two slices are at the device. */
+#define LEAD_NS (60 * NS_PER_US)
+
+/* ns before the end of its work at which a holder hands its turn over: by then, it knows when that
+ * is. Half: the next slice may be woken too late. Twice: it knows less well. */
+#define NOTICE_NS (1 * NS_PER_MS)
+
+/* ns that the device takes to begin with another process's work. Half: the next slice's work is at
+ * the device before the last is over, and the driver divides the device between the two for some
+ * milliseconds. Twice: the device is idle for that long. */
+#define CHANGE_NS (60 * NS_PER_US)
+
+/* ns by which the begin of a turn is moved back at most when work was over too late. That time was
+ * divided with the next slice, so it says little of how wrong the begin was. */
+#define LATER_MOST_NS ((int64_t)(2 * CHANGE_NS))
+
+/* ns of idleness after which a turn is over. Half: a program that waits for each kernel loses its
+ * turn between two. Twice: so much more of the device is lost after each burst. */
+#define IDLE_NS (100 * NS_PER_US)
+
+/* ns after the end of a turn at which a waiter takes it, where the holder has not handed it over:
+ * it is in a call of the driver, which should not take longer. */
+#define GRACE_NS (200 * NS_PER_US)
+
+/* ns after the end of a turn at which a waiter goes although the device should still be busy, or
+ * although the holder was not seen. Half: kernels of 20 ms meet the neighbour's. Twice: longer
+ * kernels, and stopped processes, delay others for longer. */
+#define SOFT_NS (20 * NS_PER_MS)
+
+/* ns from now for which any value of the turn word may begin at most. */
+#define AHEAD_MOST_NS (LENGTH_MOST_NS + SOFT_NS)
+
+/* ns after which a slice that wants nothing plays no part any more. */
+#define PRESENT_NS (1 * NS_PER_S)
+
+/* ns of weighted time that a slice that comes back may have less than those that want the GPU, and
+ * that it may have more, at a weight of 100. */
+#define BEHIND_MOST_NS ((int64_t)(20 * NS_PER_MS))
+#define LEAD_MOST_NS   ((int64_t)(50 * NS_PER_MS))
+
+/* -- grant.c ---------------------------------------------------------------------------------- */
+
+/* The turn word, taken apart. */
+struct grant {
+	uint64_t word;
+	unsigned holder; /* a slice, or NOBODY, also where the word is nonsense */
+	bool is_shared;
+	uint64_t begin_ns; /* checked: at most AHEAD_MOST_NS from now on; nonsense is long ago */
+};
+
+struct grant grant_see(const struct turn *turn, uint64_t now_ns);
+
+/* Changes the word from what `grant` has to a turn of that slice, or of NOBODY, from begin_ns on,
+ * and wakes the slice. False: the word has changed meanwhile. */
+bool grant_pass(struct turn *turn, const struct grant *grant, unsigned slice, uint64_t begin_ns);
+/* Marks the holder's turn as shared, from now on. */
+void grant_share(struct turn *turn, const struct grant *grant, uint64_t now_ns);
+/* Marks the turn of this slice as not shared, as no other slice is present. False: one is. */
+bool grant_unshare(struct turn *turn, const struct grant *grant);
+
+/* Moves the begin of a turn that has not begun by so much, and not to before now. */
+void grant_move(struct turn *turn, int64_t later_ns, uint64_t now_ns);
+
+/* Which slice is next, of those that want the GPU and live, without that one; or NOBODY. */
+unsigned grant_next(struct turn *turn, unsigned except, uint64_t now_ns);
+/* The same, also of the dead: a guess that costs no system call. */
+unsigned grant_guess(const struct turn *turn, unsigned except);
+
+/* The wishes of all slices but one. */
+struct others {
+	bool are_present;   /* any wants the GPU, or wanted it in the last second */
+	bool want;          /* any wants it now */
+	uint64_t weight;    /* of those that are present, in all */
+	uint64_t length_ns; /* of a turn while those want the GPU */
+	uint64_t ahead_ns;  /* of work in flight while those are present */
+};
+
+struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);
+
+/* Says that this process wants the GPU; or that it does not, since that time. */
+void grant_want(struct turn *turn, uint64_t now_ns);
+void grant_idle(struct turn *turn, uint64_t since_ns);
+/* This slice is not present any more. */
+void grant_absent(struct turn *turn);
+/* Takes a slice that does not answer out of those that want the GPU, until it asks again. */
+void grant_drop(struct turn *turn, unsigned slice, uint64_t now_ns);
+
+/* Whether another process of this slice wants the GPU or has work in flight. */
+bool grant_has_peer(struct turn *turn);
+/* The process has work until then: the slice's words say so. */
+void grant_busy(struct turn *turn, uint64_t until_ns);
+
+void grant_wake(struct turn *turn, unsigned slice);
+
+static inline struct vgpu_turns_slice *turn_slice_at(const struct turn *turn, unsigned slice)
+{
+	return &turn->file.file->slice[slice];
+}
+
+static inline struct vgpu_turns_slice *turn_own(const struct turn *turn)
+{
+	return turn_slice_at(turn, turn->file.slice);
+}
+
+/* -- account.c -------------------------------------------------------------------------------- */
+
+/* The slice begins to want the GPU after it was idle since that time. False: the gap was so short
+ * that it counts as work. */
+bool account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns);
+/* Its weighted time comes within bounds of that of the slice that has least; keeps_debt: it may be
+ * ahead of that by any time. */
+void account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt);
+
+bool account_is_running(const struct turn *turn);
+/* The slice has the turn from that time on, and pays for no time twice. False: it was known to have
+ * the turn. */
+bool account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns);
+/* The slice pays until that time, and goes on; or has the turn no more. */
+void account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
+void account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
+/* The slice used so much more than it paid, or less. */
+void account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns);
+/* The slice used its turn up and wants another: its bursts are longer than a turn. */
+void account_used_up(struct turn *turn);
+
+/* For how long the slice may not go because of its limit: 0, or ns. */
+uint64_t account_wait_ns(const struct turn *turn, uint64_t now_ns);

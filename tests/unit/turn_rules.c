@@ -1,0 +1,365 @@
+/* When a slice gets a turn, keeps it and loses it: alone, with others, beside long kernels, beside
+ * the stopped, the dead and those that write nonsense. */
+#include "turn_world.h"
+
+static struct vgpu_turns_slice *slice_of(const struct actor *actor)
+{
+	return &actor->turn.file.file->slice[actor->turn.file.slice];
+}
+
+static struct vgpu_turns_header *header_of(const struct actor *actor)
+{
+	return &actor->turn.file.file->header;
+}
+
+static void test_alone(void **state)
+{
+	struct actor *it;
+
+	world_begin(state);
+	it = busy(100, 100, MS);
+	it->batch = 4;
+	go_on(NS_PER_S);
+	assert_between("share", share(it, NS_PER_S), 98, 100);
+	assert_false(header_of(it)->turn & VGPU_TURNS_SHARED);
+	assert_int_equal(slice_of(it)->used_ns, 0);
+	assert_true(slice_of(it)->turns <= 1);
+	world_end();
+}
+
+/* The second one to come gets the GPU within one turn's length. */
+static void test_second_comes(void **state)
+{
+	struct actor *first, *second;
+
+	world_begin(state);
+	first = busy(50, 100, MS);
+	first->batch = 4;
+	second = busy(50, 100, MS);
+	second->from_ns = time_ns + 100 * MS;
+	go_on(100 * MS + STEP_NS);
+	assert_int_equal(second->launches, 0);
+	go_on(20 * MS);
+	assert_true(second->launches > 0);
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(NS_PER_S);
+	assert_between("second", share(second, NS_PER_S), 47, 52);
+	world_end();
+}
+
+/* When the other leaves, or wants nothing for a second, the first is alone again. */
+static void test_other_goes(void **state)
+{
+	struct actor *first, *second;
+
+	world_begin(state);
+	first = busy(50, 100, MS);
+	first->batch = 4;
+	second = busy(50, 100, MS);
+	second->batch = 4;
+	second->think_ns = 10 * NS_PER_S;
+	go_on(2 * NS_PER_S);
+	assert_false(header_of(first)->turn & VGPU_TURNS_SHARED);
+	count_from_now();
+	go_on(NS_PER_S);
+	assert_between("first", share(first, NS_PER_S), 98, 100);
+	world_end();
+}
+
+/* A turn is kept while nobody else wants it, and given up by a slice that becomes idle. */
+static void test_idle_gives_up(void **state)
+{
+	struct actor *now_and_then, *other;
+	uint64_t turns;
+
+	world_begin(state);
+	now_and_then = busy(50, 100, MS);
+	now_and_then->batch = 2;
+	now_and_then->think_ns = 18 * MS;
+	other = busy(50, 100, MS);
+	go_on(NS_PER_S);
+	turns = slice_of(other)->turns;
+	count_from_now();
+	go_on(NS_PER_S);
+	assert_between("now and then", share(now_and_then, NS_PER_S), 8.5, 10.5);
+	assert_between("other", share(other, NS_PER_S), 87, 91.5);
+	assert_true(slice_of(other)->turns - turns < 60); /* one for each pause of the other */
+	world_end();
+}
+
+/* A kernel cannot be taken from the GPU: another slice waits for its own work, for a turn, and
+ * twice SOFT_NS, and goes. */
+static void test_long_kernels(void **state)
+{
+	struct actor *giant, *other;
+
+	world_begin(state);
+	giant = busy(50, 100, NS_PER_S);
+	other = busy(50, 100, MS);
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(20 * NS_PER_S);
+	assert_true(other->longest_ns <= 85 * MS);
+	assert_between("giant", share(giant, 20 * NS_PER_S), 30, 60);
+	assert_between("other", share(other, 20 * NS_PER_S), 35, 65);
+	world_end();
+}
+
+/* A stopped process delays others by one turn and SOFT_NS, twice: for the turn that it has, and for
+ * the one that it is given next. */
+static void test_stopped(void **state)
+{
+	for (unsigned part = 0; part < 40; part++) {
+		struct actor *stopped, *other;
+
+		world_begin(state);
+		stopped = busy(50, 100, MS);
+		other = busy(50, 100, MS);
+		go_on(500 * MS + part * MS);
+		stopped->is_stopped = true;
+		count_from_now();
+		go_on(NS_PER_S);
+		assert_true(other->longest_ns <= 62 * MS);
+		assert_between("other", share(other, NS_PER_S), 88, 100);
+		stopped->is_stopped = false;
+		go_on(NS_PER_S);
+		count_from_now();
+		go_on(NS_PER_S);
+		assert_between("it again", share(stopped, NS_PER_S), 47, 52);
+		world_end();
+	}
+}
+
+/* The dead are passed over as soon as somebody looks. */
+static void test_dead(void **state)
+{
+	for (unsigned part = 0; part < 40; part++) {
+		struct actor *dead, *other;
+
+		world_begin(state);
+		dead = busy(50, 100, MS);
+		other = busy(50, 100, MS);
+		go_on(500 * MS + part * MS);
+		end_of(dead);
+		count_from_now();
+		go_on(100 * MS);
+		assert_true(other->wait_from == 0 || time_ns - other->wait_from < 3 * MS);
+		assert_between("other", share(other, 100 * MS), 95, 100);
+		world_end();
+	}
+}
+
+/* With a third slice, which may be the one that takes the turn of the dead one. */
+static void test_dead_of_three(void **state)
+{
+	for (unsigned part = 0; part < 60; part++) {
+		struct actor *dead;
+
+		world_begin(state);
+		dead = busy(50, 100, MS);
+		busy(50, 100, MS);
+		busy(50, 100, MS);
+		go_on(500 * MS + part * MS);
+		end_of(dead);
+		count_from_now();
+		go_on(NS_PER_S);
+		assert_between("both", share(&actors[1], NS_PER_S) + share(&actors[2], NS_PER_S),
+			       97, 100);
+		assert_between("one", share(&actors[1], NS_PER_S), 46, 52);
+		world_end();
+	}
+}
+
+/* The processes of a slice have its turns together. */
+static void test_processes(void **state)
+{
+	world_begin(state);
+	busy(50, 50, MS)->batch = 3;
+	add((struct actor){
+		.weight = 50, .limit_pct = 50, .kernel_ns = 2 * MS, .batch = 1, .key = 1});
+	busy(50, 50, MS);
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(5 * NS_PER_S);
+	assert_between("slice", share(&actors[0], 5 * NS_PER_S) + share(&actors[1], 5 * NS_PER_S),
+		       46, 51);
+	assert_between("other", share(&actors[2], 5 * NS_PER_S), 47, 51);
+	end_of(&actors[1]); /* its seat was active */
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(5 * NS_PER_S);
+	assert_between("slice", share(&actors[0], 5 * NS_PER_S), 46, 51);
+	assert_between("other", share(&actors[2], 5 * NS_PER_S), 47, 51);
+	world_end();
+}
+
+static void test_changed(void **state)
+{
+	world_begin(state);
+	busy(50, 100, MS);
+	busy(50, 100, MS);
+	go_on(NS_PER_S);
+	turn_set(&actors[0].turn, 20, 100);
+	turn_set(&actors[1].turn, 80, 70);
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(5 * NS_PER_S);
+	assert_between("first", share(&actors[0], 5 * NS_PER_S), 28.5, 31);
+	assert_between("second", share(&actors[1], 5 * NS_PER_S), 69, 71);
+	world_end();
+}
+
+/* 64 of them, half of which come and go. */
+static void test_crowd(void **state)
+{
+	uint64_t longest_ns = 0;
+	double sum = 0;
+
+	world_begin(state);
+	for (unsigned i = 0; i < 64; i++) {
+		struct actor *it = busy(1 + i % 4, 100, i % 3 ? MS : 200 * US);
+
+		if (i % 2 == 0)
+			continue;
+		it->batch = 1 + i % 7;
+		it->think_ns = i * 100 * US;
+	}
+	go_on(3 * NS_PER_S);
+	count_from_now();
+	go_on(10 * NS_PER_S);
+	for (unsigned i = 0; i < 64; i++) {
+		sum += share(&actors[i], 10 * NS_PER_S);
+		if (actors[i].longest_ns > longest_ns)
+			longest_ns = actors[i].longest_ns;
+	}
+	if (is_verbose())
+		printf("64 slices: %.1f %%, longest wait %.0f ms\n", sum, (double)longest_ns / 1e6);
+	assert_between("all", sum, 75, 100);
+	assert_true(longest_ns <= TURN_WAIT_MOST_NS + 40 * MS);
+	world_end();
+}
+
+/* Slices that come, go, and die, one every 0.3 s. */
+static void test_come_and_go(void **state)
+{
+	uint64_t chance = 7, longest_ns = 0;
+	double sum = 0;
+
+	world_begin(state);
+	for (unsigned i = 0; i < 60; i++) {
+		struct actor *it = busy(10 + i, i % 4 ? 100 : 30, i % 3 ? MS : 4 * MS);
+
+		chance = chance * 6364136223846793005u + 1442695040888963407u;
+		it->from_ns = i ? time_ns + i * 300 * MS : 0;
+		it->until_ns = i ? it->from_ns + (chance >> 33) % (3 * NS_PER_S) : 0;
+		it->batch = i % 5 * 3;
+	}
+	for (unsigned i = 0; i < 60; i++) {
+		go_on(300 * MS);
+		if (i % 4 == 1 && actors[i].is_joined)
+			end_of(&actors[i]);
+	}
+	for (unsigned i = 0; i < 60; i++) {
+		sum += share(&actors[i], 18 * NS_PER_S);
+		if (actors[i].longest_ns > longest_ns)
+			longest_ns = actors[i].longest_ns;
+	}
+	if (is_verbose())
+		printf("60 come and go: %.1f %%, longest wait %.0f ms\n", sum,
+		       (double)longest_ns / 1e6);
+	assert_between("all", sum, 90, 100);
+	assert_true(longest_ns <= 700 * MS); /* a slice of 10 beside 200 in all */
+	world_end();
+}
+
+/* -- nonsense --------------------------------------------------------------------------------- */
+
+/* Every wait ends, whatever is in the file, and the slices still get most of the GPU. */
+static void test_garbage(void **state)
+{
+	uint64_t chance = 1;
+
+	world_begin(state);
+	busy(50, 100, MS);
+	busy(50, 100, 200 * US)->batch = 5;
+	go_on(100 * MS);
+	count_from_now();
+	for (unsigned i = 0; i < 20000; i++) {
+		uint64_t *words = (uint64_t *)&header_of(&actors[0])->turn;
+		size_t count = (sizeof(struct vgpu_turns_file) - 64) / sizeof(*words);
+
+		for (unsigned w = 0; w < 4; w++) {
+			chance = chance * 6364136223846793005u + 1442695040888963407u;
+			/* most of it where it tells */
+			words[(chance >> 33) % (w ? 1024 : count)] = chance * chance;
+		}
+		go_on(MS / 2);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(actors[i].longest_ns <= TURN_WAIT_MOST_NS + 40 * MS);
+		assert_between("one", share(&actors[i], 10 * NS_PER_S), 20, 80);
+	}
+	world_end();
+}
+
+static void be_greedy(struct actor *thief, unsigned how)
+{
+	struct vgpu_turns_slice *victim = slice_of(&actors[1]);
+
+	if (how == 0)
+		header_of(thief)->turn =
+			(thief->turn.file.slice + 1) | VGPU_TURNS_SHARED | time_ns >> 10 << 32;
+	if (how == 1)
+		slice_of(thief)->weighted_ns = victim->weighted_ns - 1000 * NS_PER_S;
+	if (how == 2)
+		victim->idle_since = time_ns;
+	if (how == 3)
+		header_of(thief)->present = 0;
+	if (how == 4)
+		slice_of(thief)->busy_until = time_ns + NS_PER_S;
+	if (how == 5)
+		victim->busy_until = time_ns + 1000 * NS_PER_S;
+	if (how == 6)
+		header_of(thief)->turn =
+			(victim->key + 1) | VGPU_TURNS_SHARED | (time_ns + 39 * MS) >> 10 << 32;
+	if (how == 7)
+		victim->weight = 0, slice_of(thief)->weight = UINT32_MAX;
+}
+
+/* A slice that writes words for its own good all the time: the other slice waits once for as long
+ * as the bound says, and then has its part by the driver's time slices. */
+static void test_greedy(void **state)
+{
+	for (unsigned how = 0; how < 8; how++) {
+		world_begin(state);
+		busy(50, 100, MS);
+		busy(50, 100, MS);
+		go_on(NS_PER_S);
+		count_from_now();
+		for (unsigned i = 0; i < 20000; i++) {
+			be_greedy(&actors[0], how);
+			go_on(MS / 2);
+		}
+		if (is_verbose())
+			printf("greedy %u: victim %.1f, longest wait %.1f ms\n", how,
+			       share(&actors[1], 10 * NS_PER_S),
+			       (double)actors[1].longest_ns / 1e6);
+		assert_true(actors[1].longest_ns <= 500 * MS);
+		assert_between("victim", share(&actors[1], 10 * NS_PER_S), 35, 100);
+		world_end();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_alone),         TEST(test_second_comes),  TEST(test_other_goes),
+		TEST(test_idle_gives_up), TEST(test_long_kernels),  TEST(test_stopped),
+		TEST(test_dead),          TEST(test_dead_of_three), TEST(test_processes),
+		TEST(test_changed),       TEST(test_crowd),         TEST(test_come_and_go),
+		TEST(test_garbage),       TEST(test_greedy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* What slices get of a GPU by turns, and how long a server's requests take beside a busy neighbour.
+ * VERBOSE=1 prints the figures. */
+#include "turn_world.h"
+
+static void say(const char *what, uint64_t of_ns)
+{
+	if (!is_verbose())
+		return;
+	printf("%-34s", what);
+	for (unsigned i = 0; i < actor_count && i < 8; i++)
+		printf(" %6.2f (%llu turns, waits %.1f ms)", share(&actors[i], of_ns),
+		       (unsigned long long)actors[i]
+			       .turn.file.file->slice[actors[i].turn.file.slice]
+			       .turns,
+		       (double)actors[i].longest_ns / 1e6);
+	printf(" overlap %.2f\n", 100.0 * (double)overlap_ns / (double)of_ns);
+}
+
+static double all_of(uint64_t of_ns)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < actor_count; i++)
+		sum += share(&actors[i], of_ns);
+	return sum;
+}
+
+static void measure(const char *what, uint64_t warm_ns, uint64_t of_ns)
+{
+	go_on(warm_ns);
+	count_from_now();
+	go_on(of_ns);
+	say(what, of_ns);
+}
+
+static const uint64_t kernels[] = {50 * US, 200 * US, MS, 5 * MS, 20 * MS};
+
+#define EACH_KERNEL(k)                          \
+	unsigned k = 0;                         \
+	k < sizeof(kernels) / sizeof(*kernels); \
+	k++
+
+static void test_two_halves(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		busy(50, 50, kernels[k]);
+		busy(50, 50, kernels[k]);
+		measure("50+50", NS_PER_S, 10 * NS_PER_S);
+		assert_between("together", all_of(10 * NS_PER_S), 98, 100.5);
+		assert_between("one", share(&actors[0], 10 * NS_PER_S), 49, 51);
+		world_end();
+	}
+}
+
+static void test_two_unlimited(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		busy(50, 100, kernels[k]);
+		busy(50, 100, kernels[k]);
+		measure("50-100 twice", NS_PER_S, 10 * NS_PER_S);
+		assert_between("together", all_of(10 * NS_PER_S), 98, 100);
+		assert_between("one", share(&actors[0], 10 * NS_PER_S), 49, 51);
+		world_end();
+	}
+}
+
+static void test_thirty_and_sixty(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		busy(30, 30, kernels[k]);
+		busy(60, 60, kernels[k]);
+		measure("30+60", NS_PER_S, 10 * NS_PER_S);
+		assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
+		assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
+		world_end();
+	}
+}
+
+static void test_weights(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		busy(20, 100, kernels[k]);
+		busy(60, 100, kernels[k]);
+		measure("20-100 + 60-100", NS_PER_S, 10 * NS_PER_S);
+		assert_between("20", share(&actors[0], 10 * NS_PER_S), 24, 26);
+		assert_between("60", share(&actors[1], 10 * NS_PER_S), 73.5, 76);
+		world_end();
+	}
+}
+
+static void test_four_quarters(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		for (unsigned i = 0; i < 4; i++)
+			busy(25, 25, kernels[k]);
+		measure("25 four times", NS_PER_S, 10 * NS_PER_S);
+		assert_between("together", all_of(10 * NS_PER_S), 96, 100.5);
+		for (unsigned i = 0; i < 4; i++)
+			assert_between("one", share(&actors[i], 10 * NS_PER_S), 24, 26);
+		world_end();
+	}
+}
+
+static void test_unlike_kernels(void **state)
+{
+	world_begin(state);
+	busy(30, 30, 50 * US);
+	busy(60, 60, 20 * MS);
+	measure("30 of 50 us + 60 of 20 ms", NS_PER_S, 10 * NS_PER_S);
+	assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
+	assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
+	world_end();
+	world_begin(state);
+	busy(30, 30, 20 * MS);
+	busy(70, 70, 20 * MS);
+	measure("30+70 of 20 ms", NS_PER_S, 10 * NS_PER_S);
+	assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
+	assert_between("70", share(&actors[1], 10 * NS_PER_S), 68.5, 71);
+	world_end();
+}
+
+/* A program that waits for each kernel keeps its turn over the gaps. */
+static void test_launch_and_wait(void **state)
+{
+	world_begin(state);
+	busy(50, 100, 200 * US)->batch = 1;
+	busy(50, 100, MS)->batch = 4;
+	measure("50+50, both wait", NS_PER_S, 5 * NS_PER_S);
+	assert_between("one", share(&actors[0], 5 * NS_PER_S), 43, 51);
+	assert_between("other", share(&actors[1], 5 * NS_PER_S), 47, 53);
+	world_end();
+}
+
+static struct actor *server(unsigned limit_pct, uint64_t request_ns)
+{
+	return add((struct actor){.weight = limit_pct,
+				  .limit_pct = limit_pct,
+				  .kernel_ns = 50 * US,
+				  .batch = 20,
+				  .request_ns = request_ns});
+}
+
+/* 15 % of the GPU, beside a neighbour that is always busy. */
+static void test_server(void **state)
+{
+	static const unsigned limits[] = {60, 100};
+
+	for (unsigned l = 0; l < 2; l++)
+		for (EACH_KERNEL(k)) {
+			double kernel_ms = (double)kernels[k] / 1e6;
+			struct actor *it;
+
+			world_begin(state);
+			it = server(30, 6667 * US);
+			busy(60, limits[l], kernels[k]);
+			measure(l ? "server beside 60-100" : "server beside 60", NS_PER_S,
+				10 * NS_PER_S);
+			if (is_verbose())
+				printf("    kernels of %.2f ms: p50 %.2f p99 %.2f ms\n", kernel_ms,
+				       quantile_ms(it, 50), quantile_ms(it, 99));
+			assert_between("p50", quantile_ms(it, 50), 1, 1.8 + kernel_ms / 2);
+			assert_between("p99", quantile_ms(it, 99), 1, 2.8 + kernel_ms);
+			assert_between("server", share(it, 10 * NS_PER_S), 14, 16);
+			if (l == 0)
+				assert_between("60", share(&actors[1], 10 * NS_PER_S), 59, 61);
+			world_end();
+		}
+}
+
+/* Costs that are wrong by a fifth, and stay so, cost both slices the same. */
+static void test_wrong_costs(void **state)
+{
+	for (int error_pct = -20; error_pct <= 20; error_pct += 40) {
+		world_begin(state);
+		for (unsigned i = 0; i < 2; i++) {
+			struct actor *it = busy(50, 100, MS);
+
+			it->error_pct = error_pct;
+			it->batch = 64;
+		}
+		measure("50-100 twice, wrong costs", NS_PER_S, 5 * NS_PER_S);
+		assert_between("one", share(&actors[0], 5 * NS_PER_S), 41, 51);
+		assert_between("other", share(&actors[1], 5 * NS_PER_S), 41, 51);
+		assert_between("both",
+			       share(&actors[0], 5 * NS_PER_S) - share(&actors[1], 5 * NS_PER_S),
+			       -1, 1);
+		world_end();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_two_halves),      TEST(test_two_unlimited), TEST(test_thirty_and_sixty),
+		TEST(test_weights),         TEST(test_four_quarters), TEST(test_unlike_kernels),
+		TEST(test_launch_and_wait), TEST(test_server),        TEST(test_wrong_costs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,421 @@
+/*
+ * What the tests of turns share: slices on a modelled GPU, in virtual time that goes on by STEP_NS.
+ * So a test of seconds takes milliseconds, and the machine's load changes nothing.
+ *
+ * The device runs the work of one process at a time. It changes to another process when the first
+ * has none left, or after QUANTUM_NS, and a change takes CHANGE_NS. A host launches a kernel in
+ * LAUNCH_NS; its sleeps end late, by LATE_NS. Each slice is a struct turn of its own, with a file
+ * descriptor of its own, which stands for a process.
+ */
+#pragma once
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "turn.h"
+
+#define UNUSED     __attribute__((unused))
+#define US         NS_PER_US
+#define MS         NS_PER_MS
+#define STEP_NS    (5 * US)
+#define LAUNCH_NS  (5 * US)
+#define LATE_NS    (60 * US)
+#define WAKE_NS    (30 * US) /* from a futex's wake-up until the sleeper runs */
+#define QUANTUM_NS (2 * MS)
+#define CHANGE_NS  (50 * US)
+#define ACTORS     64
+#define WAITS      20000
+
+/* -- a directory ------------------------------------------------------------------------------ */
+
+struct place {
+	char dir[64];
+	char path[96]; /* of the file of turns, not there yet */
+};
+
+UNUSED static int place_make(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	strcpy(place->dir, "/tmp/vgpu-turns-XXXXXX");
+	if (!mkdtemp(place->dir))
+		return -1;
+	snprintf(place->path, sizeof(place->path), "%s/GPU-0", place->dir);
+	*state = place;
+	return 0;
+}
+
+UNUSED static int place_remove(void **state)
+{
+	struct place *place = *state;
+
+	unlink(place->path);
+	rmdir(place->path);
+	rmdir(place->dir);
+	free(place);
+	return 0;
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
+
+/* -- actors ----------------------------------------------------------------------------------- */
+
+/* A process: its program, and its part of the GPU. Zeros: it has no limit and is always busy. */
+struct actor {
+	unsigned weight, limit_pct; /* 0: 100 */
+	uint64_t kernel_ns;
+	uint64_t key;        /* of its slice; 0: it has a slice of its own */
+	unsigned batch;      /* it waits for its work after so many launches; 0: never */
+	uint64_t think_ns;   /* then it computes for so long, */
+	uint64_t request_ns; /* or serves requests of `batch` kernels, one in so long in the mean */
+	uint64_t from_ns, until_ns; /* it is there; 0: from the first, to the last */
+	int error_pct;              /* its costs are too high by that, and it never learns better */
+	bool is_stopped;            /* it does nothing, and lives */
+	bool is_dead;
+	bool is_out; /* it is there, and submits without asking: no turns */
+
+	struct turn turn;
+	struct turn_account account; /* of a slice of its own */
+	bool is_joined;
+	uint64_t left_ns;  /* of its work, at the device */
+	uint64_t busy_ns;  /* the device worked for it, in all */
+	uint64_t ended_ns; /* when it last had none left */
+	uint64_t due_ns;   /* when it thinks that this will be */
+	uint64_t launches;
+	uint64_t next_ns; /* it goes on then, or when the bell rings */
+	uint32_t bell;
+	bool is_asleep, waits_for_device, was_mine;
+	int64_t credit_ns; /* of its own limit, without turns */
+	uint64_t credit_at;
+	uint64_t arrived_ns, chance; /* the request in service; 0: none */
+	uint64_t next_request_ns;
+	uint64_t waits[WAITS]; /* what requests took */
+	unsigned wait_count;
+	uint64_t longest_ns, wait_from; /* it waited for a turn */
+};
+
+static struct actor actors[ACTORS];
+static unsigned actor_count;
+static uint64_t time_ns, device_from;
+static unsigned device_of; /* whose work it runs */
+static uint64_t changing_ns, overlap_ns;
+static const char *world_path;
+
+static void world_begin(void **state)
+{
+	struct place *place = *state;
+
+	memset(actors, 0, sizeof(actors));
+	actor_count = 0;
+	time_ns = 1000 * NS_PER_S;
+	device_of = 0;
+	changing_ns = overlap_ns = 0;
+	world_path = place->path;
+	unlink(world_path);
+}
+
+UNUSED static struct actor *add(struct actor like)
+{
+	struct actor *actor = &actors[actor_count++];
+
+	assert_true(actor_count <= ACTORS);
+	*actor = like;
+	actor->weight = like.weight ? like.weight : 100;
+	actor->limit_pct = like.limit_pct ? like.limit_pct : 100;
+	actor->chance = actor_count * 0x9e3779b97f4a7c15u;
+	return actor;
+}
+
+UNUSED static struct actor *busy(unsigned weight, unsigned limit_pct, uint64_t kernel_ns)
+{
+	return add(
+		(struct actor){.weight = weight, .limit_pct = limit_pct, .kernel_ns = kernel_ns});
+}
+
+static void join(struct actor *actor)
+{
+	uint64_t index = actor->key ? actor->key - 1 : (uint64_t)(actor - actors);
+	struct turn_slice slice = {.key = index + 1,
+				   .weight = actor->weight,
+				   .limit_pct = actor->limit_pct,
+				   .account = &actors[index].account};
+	struct fault fault = {""};
+
+	if (turn_join(&actor->turn, world_path, &slice, &fault) != 0)
+		fail_msg("%s", fault.text);
+	actor->is_joined = true;
+	actor->next_ns = time_ns;
+	actor->next_request_ns = time_ns;
+	actor->credit_at = time_ns;
+}
+
+UNUSED static void world_end(void)
+{
+	for (unsigned i = 0; i < actor_count; i++)
+		if (actors[i].is_joined && !actors[i].is_dead)
+			turn_leave(&actors[i].turn, time_ns);
+}
+
+/* The process dies: the kernel closes its file, and the driver ends its work. */
+UNUSED static void end_of(struct actor *actor)
+{
+	turn_forget(&actor->turn);
+	actor->is_dead = true;
+	actor->left_ns = 0;
+}
+
+static uint32_t bell_of(const struct actor *actor)
+{
+	return actor->turn.file.file->slice[actor->turn.file.slice].bell;
+}
+
+static uint64_t chance_of(struct actor *actor)
+{
+	actor->chance = actor->chance * 6364136223846793005u + 1442695040888963407u;
+	return actor->chance >> 33;
+}
+
+/* -- the device ------------------------------------------------------------------------------- */
+
+static bool is_other_waiting(void)
+{
+	for (unsigned i = 0; i < actor_count; i++)
+		if (i != device_of && actors[i].left_ns)
+			return true;
+	return false;
+}
+
+static void device_change(void)
+{
+	for (unsigned i = 1; i <= actor_count; i++) {
+		unsigned next = (device_of + i) % actor_count;
+
+		if (!actors[next].left_ns)
+			continue;
+		if (next != device_of)
+			changing_ns = CHANGE_NS;
+		device_of = next;
+		device_from = time_ns;
+		return;
+	}
+}
+
+static void device_step(void)
+{
+	struct actor *at = &actors[device_of];
+
+	if (changing_ns) {
+		changing_ns -= STEP_NS < changing_ns ? STEP_NS : changing_ns;
+		return;
+	}
+	if (!at->left_ns || (time_ns - device_from >= QUANTUM_NS && is_other_waiting())) {
+		device_change();
+		return;
+	}
+	overlap_ns += is_other_waiting() ? STEP_NS : 0;
+	at->busy_ns += STEP_NS < at->left_ns ? STEP_NS : at->left_ns;
+	at->left_ns -= STEP_NS < at->left_ns ? STEP_NS : at->left_ns;
+	if (!at->left_ns)
+		at->ended_ns = time_ns;
+}
+
+/* -- hosts ------------------------------------------------------------------------------------ */
+
+static void sleep_for(struct actor *actor, uint64_t ns)
+{
+	actor->is_asleep = true;
+	actor->next_ns = time_ns + ns + LATE_NS;
+}
+
+/* The limit of a slice that nobody else is beside: 0, or for how long it waits. */
+static uint64_t own_limit_ns(struct actor *actor)
+{
+	int64_t gained_ns = (int64_t)(time_ns - actor->credit_at) * actor->limit_pct / 100;
+
+	actor->credit_at = time_ns;
+	actor->credit_ns += gained_ns;
+	if (actor->credit_ns > TURN_CREDIT_NS)
+		actor->credit_ns = TURN_CREDIT_NS;
+	if (actor->limit_pct >= 100 || actor->credit_ns > -4 * (int64_t)MS)
+		return 0;
+	return (uint64_t)-actor->credit_ns * 100 / actor->limit_pct;
+}
+
+static void submit(struct actor *actor, bool counts)
+{
+	uint64_t cost_ns = actor->kernel_ns * (uint64_t)(100 + actor->error_pct) / 100;
+
+	if (!actor->error_pct)
+		actor->due_ns = time_ns + actor->left_ns; /* its events tell */
+	actor->left_ns += actor->kernel_ns;
+	actor->due_ns = (actor->due_ns > time_ns ? actor->due_ns : time_ns) + cost_ns;
+	actor->launches++;
+	actor->next_ns = time_ns + LAUNCH_NS;
+	if (counts)
+		turn_submitted(&actor->turn, actor->due_ns, time_ns);
+	if (actor->batch && actor->launches % actor->batch == 0)
+		actor->waits_for_device = true;
+}
+
+static void launch(struct actor *actor)
+{
+	bool alone = actor->is_out || turn_is_alone(&actor->turn);
+	struct turn_answer answer = {.kind = TURN_ALONE};
+	uint64_t wait_ns;
+
+	if (actor->left_ns && !actor->error_pct && actor->wait_from)
+		turn_submitted(&actor->turn, time_ns + actor->left_ns, time_ns);
+	if (!actor->left_ns)
+		turn_over(&actor->turn, actor->ended_ns, time_ns);
+	if (!alone)
+		answer = turn_ask(&actor->turn, time_ns);
+	actor->was_mine = answer.kind == TURN_MINE;
+	actor->bell = answer.bell;
+	if (answer.kind == TURN_WAIT) {
+		if (!actor->wait_from)
+			actor->wait_from = time_ns;
+		sleep_for(actor, answer.wait_ns);
+		return;
+	}
+	if (actor->wait_from && time_ns - actor->wait_from > actor->longest_ns)
+		actor->longest_ns = time_ns - actor->wait_from;
+	actor->wait_from = 0;
+	wait_ns = own_limit_ns(actor);
+	if (answer.kind == TURN_ALONE && wait_ns && !actor->is_out) {
+		turn_idle(&actor->turn, time_ns, time_ns);
+		sleep_for(actor, wait_ns);
+		actor->bell = bell_of(actor);
+		return;
+	}
+	if (answer.kind == TURN_ALONE)
+		actor->credit_ns -= (int64_t)actor->kernel_ns;
+	submit(actor, !alone);
+}
+
+/* It has waited for its work. */
+static void finish(struct actor *actor)
+{
+	actor->waits_for_device = false;
+	actor->next_ns = time_ns + 2 * STEP_NS + actor->think_ns;
+	actor->due_ns = time_ns;
+	turn_idle(&actor->turn, actor->ended_ns, time_ns);
+	if (!actor->request_ns)
+		return;
+	if (actor->wait_count < WAITS)
+		actor->waits[actor->wait_count++] = time_ns - actor->arrived_ns;
+	actor->arrived_ns = 0;
+}
+
+/* Requests come by chance: the time between two is twice the mean at most. False: none is there. */
+static bool has_request(struct actor *actor)
+{
+	if (!actor->request_ns || actor->arrived_ns)
+		return true;
+	if (time_ns < actor->next_request_ns) {
+		actor->next_ns = actor->next_request_ns;
+		return false;
+	}
+	actor->arrived_ns = actor->next_request_ns;
+	actor->next_request_ns += chance_of(actor) % (2 * actor->request_ns);
+	return true;
+}
+
+static void leave(struct actor *actor)
+{
+	if (!actor->is_joined || actor->left_ns)
+		return;
+	turn_leave(&actor->turn, time_ns);
+	actor->is_joined = false;
+	actor->is_dead = true;
+}
+
+static void act(struct actor *actor)
+{
+	if (actor->is_dead || actor->is_stopped)
+		return;
+	if (actor->from_ns && time_ns < actor->from_ns)
+		return;
+	if (actor->until_ns && time_ns >= actor->until_ns) {
+		leave(actor);
+		return;
+	}
+	if (!actor->is_joined)
+		join(actor);
+	if (actor->is_asleep && bell_of(actor) != actor->bell && actor->next_ns > time_ns + WAKE_NS)
+		actor->next_ns = time_ns + WAKE_NS;
+	if (time_ns < actor->next_ns || (actor->waits_for_device && actor->left_ns))
+		return;
+	actor->is_asleep = false;
+	if (actor->waits_for_device)
+		finish(actor);
+	else if (has_request(actor))
+		launch(actor);
+}
+
+static void go_on(uint64_t for_ns)
+{
+	uint64_t end_ns = time_ns + for_ns;
+
+	while (time_ns < end_ns) {
+		device_step();
+		for (unsigned i = 0; i < actor_count; i++)
+			act(&actors[i]);
+		time_ns += STEP_NS;
+	}
+}
+
+/* -- what they got ---------------------------------------------------------------------------- */
+
+/* Begins to count. */
+UNUSED static void count_from_now(void)
+{
+	overlap_ns = 0;
+	for (unsigned i = 0; i < actor_count; i++) {
+		actors[i].busy_ns = 0;
+		actors[i].wait_count = 0;
+		actors[i].longest_ns = 0;
+	}
+}
+
+UNUSED static double share(const struct actor *actor, uint64_t of_ns)
+{
+	return 100.0 * (double)actor->busy_ns / (double)of_ns;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The time in ms that so many percent of the requests did not take. */
+UNUSED static double quantile_ms(struct actor *actor, double percent)
+{
+	assert_true(actor->wait_count > 0);
+	qsort(actor->waits, actor->wait_count, sizeof(*actor->waits), by_size);
+	return (double)actor->waits[(unsigned)((actor->wait_count - 1) * percent / 100)] / 1e6;
+}
+
+UNUSED static void assert_between(const char *what, double value, double least, double most)
+{
+	if (value < least || value > most)
+		fail_msg("%s: %.2f is not from %.2f to %.2f", what, value, least, most);
+}
+
+UNUSED static bool is_verbose(void)
+{
+	return getenv("VERBOSE") != NULL;
+}
