@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-300}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- policy environment region elf image
+[ $# -gt 0 ] || set -- policy environment region turns elf image
 build="build-fuzz"
 most_bytes=4096
 
