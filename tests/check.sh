@@ -71,6 +71,7 @@ part 'format (clang-format)' format
 part 'shell scripts (shellcheck)' shell
 part 'manual pages (mandoc)' manuals
 part "the lock's model (spin)" tests/model/check.sh
+part 'the model of turns (spin)' tests/model/turns.sh
 part 'clang, warnings are errors' build clang
 part 'lint (clang-tidy)' tidy
 part 'unit tests under AddressSanitizer' with_tests asan unit
