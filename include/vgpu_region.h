@@ -110,8 +110,8 @@ struct vgpu_hami_region {
  * The GPU time that the slice may take of a device, in nanoseconds. What it has is credit less
  * charged less corrected; below zero is debt. Words of their own, changed without the lock: who is
  * killed between two of them costs the slice some milliseconds. Times are of CLOCK_MONOTONIC_RAW,
- * as the first time namespace has it (before Linux 5.3, of CLOCK_REALTIME); where that steps, as
- * from one boot to the next, the slice loses or gains no more than what the bucket holds.
+ * as the first time namespace has it (before Linux 5.3, of CLOCK_MONOTONIC). Where they start
+ * again with the next boot, the slice loses or gains no more than what the bucket holds.
  */
 struct vgpu_region_bucket {
 	uint64_t refilled;   /* when credit was last added to, 0: never */

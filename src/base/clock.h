@@ -13,7 +13,8 @@ uint64_t clock_coarse_ns(void); /* the same, as of the last tick (1 to 4 ms): ab
 /*
  * For what is set against the time of a GPU, by whichever process: since some moment, the same in
  * all time namespaces. CLOCK_MONOTONIC_RAW, which neither steps nor runs faster or slower to put
- * the time of day right; before Linux 5.3 CLOCK_REALTIME, which does both. About 20 ns a call.
+ * the time of day right; before Linux 5.3 CLOCK_MONOTONIC, which does the latter. About 20 ns a
+ * call.
  */
 uint64_t clock_steady_ns(void);
 void clock_find_steady(void); /* as the first call does else; it opens a file of /proc's */

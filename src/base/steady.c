@@ -3,8 +3,11 @@
  * all processes of a slice.
  *
  * CLOCK_REALTIME and CLOCK_MONOTONIC run faster or slower while the time of day is put right: by a
- * twelfth at most with chrony, and a slice of 80 % then gets 86.7. CLOCK_MONOTONIC_RAW does not;
- * but each time namespace has it as far ahead as its CLOCK_MONOTONIC, which is taken off again
+ * twelfth at most with chrony, and a slice of 80 % then gets 86.7. CLOCK_MONOTONIC_RAW does not.
+ * Linux 5.3 brought the raw clock into the vDSO of all architectures; before, reading it may take a
+ * system call, and CLOCK_MONOTONIC stands in for it. Neither clock ever steps.
+ *
+ * Since Linux 5.6 each time namespace has both clocks ahead by an offset, which is subtracted
  * (time_namespaces(7)).
  */
 #include <fcntl.h>
@@ -21,7 +24,7 @@
 static int steady_id = UNKNOWN; /* atomic; written after ahead_ns, by all the same */
 static uint64_t ahead_ns;       /* modulo 2^64, as it may be behind; atomic */
 
-/* Linux 5.3 brought it into the vDSO of all architectures; before, it may take a system call. */
+/* Whether this is Linux 5.3 or later. */
 static bool is_raw_cheap(void)
 {
 	struct utsname name;
@@ -58,8 +61,8 @@ void clock_find_steady(void)
 	struct timespec t;
 	bool raw = is_raw_cheap() && clock_gettime(CLOCK_MONOTONIC_RAW, &t) == 0;
 
-	__atomic_store_n(&ahead_ns, raw ? namespace_ahead_ns() : 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&steady_id, raw ? CLOCK_MONOTONIC_RAW : CLOCK_REALTIME, __ATOMIC_RELEASE);
+	__atomic_store_n(&ahead_ns, namespace_ahead_ns(), __ATOMIC_RELAXED);
+	__atomic_store_n(&steady_id, raw ? CLOCK_MONOTONIC_RAW : CLOCK_MONOTONIC, __ATOMIC_RELEASE);
 }
 
 void clock_forget(void)
