@@ -113,9 +113,7 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
 /* Whether to see what is over: now and then, and at once when something unknown is under way. */
 static bool is_due(const struct meter *meter, uint64_t now_ns)
 {
-	uint64_t at_ns = LOAD(meter->settle_at_ns);
-
-	return now_ns >= at_ns || at_ns - now_ns > SETTLE_MOST_NS; /* the clock was set back */
+	return now_ns >= LOAD(meter->settle_at_ns);
 }
 
 /* What should be over later will hardly be now; what should be now, everybody waits for. */
@@ -171,7 +169,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		span_done_fn *settle, struct spans_left left)
 {
 	bool open = bucket_is_open(meter->bucket);
-	uint64_t began_ns = clock_now_ns(), late_ns;
+	uint64_t began_ns = clock_steady_ns(), late_ns;
 	const uint64_t held_ns = began_ns;
 	int32_t given_up = LOAD(meter->given_up);
 	unsigned naps = 0;
@@ -184,7 +182,7 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		struct spans_left now;
 		bool behind = is_behind(meter, &left);
 
-		if (clock_now_ns() - began_ns >= patience_ns) {
+		if (clock_steady_ns() - began_ns >= patience_ns) {
 			give_up(meter, work, late_ns, patience_ns, given_up);
 			if (trace_is_wanted())
 				trace_add_of(TRACE_GAVE_UP, meter->bucket, (int64_t)patience_ns,
@@ -204,10 +202,10 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 		if (!now.contended)
 			left = now;
 		if (behind && !is_behind(meter, &left))
-			began_ns = clock_now_ns();
+			began_ns = clock_steady_ns();
 	}
 	if (trace_is_wanted())
-		trace_add_of(TRACE_RELEASED, meter->bucket, (int64_t)(clock_now_ns() - held_ns),
+		trace_add_of(TRACE_RELEASED, meter->bucket, (int64_t)(clock_steady_ns() - held_ns),
 			     bucket_level(meter->bucket));
 	return error;
 }

@@ -107,7 +107,6 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
 	if (ns == COST_UNKNOWN || cost_is_new(cost))
 		return false;
 	now_ns = clock_steady_ns();
-	/* Where the clock was set back, that is a long time, too. */
 	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
 	    sample_is_due(lease.meter, cost, now_ns) ||
 	    !tally_many_is_alone(&lease.meter->tally, &lease.many) ||

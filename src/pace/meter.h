@@ -89,13 +89,10 @@ struct meter {
  * closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
 
-/* How long ago that was. A thread may have read the clock before another did, and come after it; if
- * it was longer before, the clock was set back, and nobody knows. */
+/* How long ago that was. A thread may have read the clock before another did, and come after it. */
 static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
 {
-	if (now_ns >= then_ns)
-		return now_ns - then_ns;
-	return then_ns - now_ns < METER_MIXED_NS ? 0 : UINT64_MAX / 2;
+	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
 /* The process's streams took turns a moment ago. */

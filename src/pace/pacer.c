@@ -98,7 +98,7 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
  */
 static bool takes_turn(struct meter *meter, struct pace_pass *pass)
 {
-	uint64_t then_ns = LOAD(meter->turn_ns), now_ns = clock_now_ns();
+	uint64_t then_ns = LOAD(meter->turn_ns), now_ns = clock_steady_ns();
 
 	if (then_ns && meter_since(now_ns, then_ns) < TURN_NS)
 		return false;

@@ -44,16 +44,9 @@
 
 /* -- when ------------------------------------------------------------------------------------- */
 
-/* Or the clock was set back. */
-static bool is_time(uint64_t at_ns, uint64_t now_ns)
-{
-	return now_ns >= at_ns || at_ns - now_ns > METER_LEISURE * (EVERY_NS + SPREAD_NS);
-}
-
 bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
 {
-	return is_time(LOAD(cost->sample_at_ns), now_ns) &&
-	       is_time(LOAD(meter->sample_at_ns), now_ns);
+	return now_ns >= LOAD(cost->sample_at_ns) && now_ns >= LOAD(meter->sample_at_ns);
 }
 
 /* Whichever is due first may be of a kind: the first behind each wait, say. */
@@ -70,14 +63,14 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 
 	if (cost_waits(cost))
 		return true;
-	if (!is_time(LOAD(cost->sample_at_ns), now_ns))
+	if (now_ns < LOAD(cost->sample_at_ns))
 		return false;
 	if (cost_is_new(cost))
 		return true;
 	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > OVERDUE_NS)
 		return is_chosen(now_ns, OVERDUE_LOG2);
 	return is_chosen(now_ns, DUE_LOG2) &&
-	       (is_time(LOAD(meter->sample_at_ns), now_ns) ||
+	       (now_ns >= LOAD(meter->sample_at_ns) ||
 		LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
 }
 
@@ -234,8 +227,6 @@ static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns
 	uint64_t paid_from_ns = meter->paid_from_ns, paid_until_ns = meter->paid_until_ns;
 	bool beside = span->at_once && meter->paid_stream != span->stream;
 
-	if (paid_until_ns > clock_steady_ns()) /* it was set back */
-		paid_until_ns = 0;
 	if (until_ns < paid_from_ns && paid_until_ns) /* before all of that */
 		return ns;
 	if (until_ns > paid_until_ns)

@@ -1,23 +1,6 @@
 #include "tally.h"
 
-#include "clock.h"
 #include "words.h"
-
-#define BEHIND_NS (20 * NS_PER_MS) /* who read the clock before another did, and came after it */
-#define AHEAD_NS  (60 * NS_PER_S)  /* nobody has submitted so much: the clock was set back */
-
-/* Where the clock was set back, the device is no busier for that. */
-static void keep_time(struct tally *tally, uint64_t now_ns)
-{
-	uint64_t then_ns = LOAD(tally->at);
-
-	if (now_ns > then_ns)
-		STORE(tally->at, now_ns);
-	else if (then_ns - now_ns >= BEHIND_NS && SWAP(tally->at, then_ns, now_ns)) {
-		ADD(tally->busy_until, now_ns - then_ns);
-		ADD(tally->due, now_ns - then_ns);
-	}
-}
 
 /* That much more is to be done, from now on or when the rest is; when it was. */
 static uint64_t add(uint64_t *until, uint64_t ns, uint64_t now_ns)
@@ -25,7 +8,7 @@ static uint64_t add(uint64_t *until, uint64_t ns, uint64_t now_ns)
 	uint64_t until_ns = LOAD(*until), from_ns;
 
 	do
-		from_ns = until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? until_ns : now_ns;
+		from_ns = until_ns > now_ns ? until_ns : now_ns;
 	while (!SWAP(*until, until_ns, from_ns + ns));
 	return until_ns;
 }
@@ -50,7 +33,6 @@ void tally_charge(struct tally *tally, uint64_t cost_ns, uint64_t sure_ns, uint6
 {
 	uint64_t until_ns;
 
-	keep_time(tally, now_ns);
 	until_ns = add(&tally->busy_until, sure_ns, now_ns);
 	add(&tally->due, cost_ns, now_ns);
 	if (until_ns < now_ns && until_ns)
@@ -90,7 +72,6 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 		tally_charge(tally, many->charged_ns, many->sure_ns, now_ns - many->charged_ns);
 		return;
 	}
-	keep_time(tally, now_ns);
 	ADD(tally->due, many->charged_ns);
 	no_sooner(&tally->due, many->until_ns);
 	ADD(tally->idle, many->idle_ns);

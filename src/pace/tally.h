@@ -19,7 +19,6 @@ struct tally {
 	uint64_t busy_until; /* until when the device is sure to be busy */
 	uint64_t due;        /* when all of it should be done */
 	uint64_t idle;       /* how long there was nothing, in all, ns */
-	uint64_t at;         /* the latest time that was given, lest the clock be set back */
 };
 
 /* Work of that cost was submitted, which takes the device sure_ns at least. */

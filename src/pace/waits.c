@@ -228,10 +228,8 @@ static void note(struct meter *meter, bool is_idle)
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t mean_ns = WAITS_NS * (meter_leisure(meter) > 1 ? LEISURE_TIMES : 1);
-	uint64_t at_ns = LOAD(meter->anew_at_ns);
 
-	if (at_ns > now_ns &&
-	    at_ns - now_ns <= 2 * WAITS_NS * LEISURE_TIMES) /* or it was set back */
+	if (now_ns < LOAD(meter->anew_at_ns))
 		return false;
 	STORE(meter->anew_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
 	return true;

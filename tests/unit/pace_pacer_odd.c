@@ -130,32 +130,6 @@ static void test_many_spans(void **state)
 	left();
 }
 
-/* -- the clock is set ------------------------------------------------------------------------- */
-
-static void set_clock(int64_t by_ns)
-{
-	wall_ahead_ns += by_ns;
-}
-
-static void test_steps(void **state)
-{
-	static const int64_t steps_s[] = {-3600, 3600, -30, 30, -7200, 86400, -1, 1};
-
-	joined(state, 50);
-	share_of(&short_one, 1, NS_PER_S);
-	for (size_t i = 0; i < sizeof(steps_s) / sizeof(*steps_s); i++) {
-		double share;
-
-		set_clock(steps_s[i] * (int64_t)NS_PER_S);
-		share = share_of(&short_one, 1, 3 * NS_PER_S);
-		assert_share("after a step", share, 50, 6, 3);
-		assert_true(bucket_of(0)->credit - bucket_of(0)->charged -
-				    bucket_of(0)->corrected <=
-			    5 * (int64_t)MS);
-	}
-	left();
-}
-
 /* -- waits ------------------------------------------------------------------------------------ */
 
 static const struct place *here;
@@ -399,7 +373,6 @@ int main(void)
 		TEST(test_contexts_end),
 		TEST(test_ends_with_unknown),
 		TEST(test_many_spans),
-		TEST(test_steps),
 		TEST(test_words_while_waiting),
 		TEST(test_lifted_while_held),
 		TEST(test_raised_while_waiting),

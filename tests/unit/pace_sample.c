@@ -306,23 +306,6 @@ static void test_loaded_one_after_the_other(void **state)
 	left();
 }
 
-/* And is paid for when the clock has been set back. */
-static void test_unknown_and_clock(void **state)
-{
-	joined(state, 99);
-	fake.beside = true;
-	for (unsigned n = 0; n < 4; n++) {
-		const struct kernel kernel = {.function = 1 + n, .ns = 20 * MS, .stream = n};
-
-		assert_int_equal(launch(&kernel), 0);
-		pass(NS_PER_S);
-		if (n == 0)
-			wall_ahead_ns -= 30 * (int64_t)NS_PER_S;
-	}
-	assert_share("behind a clock set back, ms", charged_ms(), 80, 1, 1);
-	left();
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -338,7 +321,6 @@ int main(void)
 		TEST(test_unlike_behind_waits),
 		TEST(test_short_beside_long),
 		TEST(test_loaded_one_after_the_other),
-		TEST(test_unknown_and_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

