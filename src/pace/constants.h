@@ -1,6 +1,6 @@
 /*
- * Inside pace/: the constants of gangs. Each line says the unit, where the value comes from, and
- * what happens at half and at twice of it.
+ * Inside pace/: the constants, of gangs and of one device. Each line says the unit, where the value
+ * comes from, and what happens at half and at twice of it.
  */
 #pragma once
 
@@ -84,3 +84,278 @@
 
 /* The mean time of a launch is of the last so many marks, about. */
 #define MEAN_PART 4
+
+/* -- one device ------------------------------------------------------------------------------- */
+
+/* ns of GPU time that a bucket holds at most, where its device's burst_ns says nothing: what a
+ * program saves while it wants less than its quota, and may use at once. In any second a slice gets
+ * at most its quota, this credit, the debt of BUCKET_SHUT_NS and the rest of its last kernel: with
+ * 20 ms, less than 3 points above the quota. A program that works for W, and then sleeps so that it
+ * takes as much as its quota q, needs W * (1 - q) of credit: 14 ms for 20 ms of work under a quota
+ * of 30. Half: such a program gets 0.88 of what it wants; a server of requests of 1 ms that takes
+ * 40 % under a quota of 50 has 1.25 times the p99 that it has without a quota, and 3 times the
+ * p99.9. Twice: 4 to 5 points above the quota in the second after a pause.
+ * tests/unit/pace_bursts.c prints these figures. */
+#define BUCKET_FULL_NS ((int64_t)20000000)
+
+/* ns of debt at which a bucket shuts. Half: a sleep for each 2 ms of work; four threads at 80 got
+ * 78.6 to 79.4 in place of 80.7 to 81.0 (H200). Twice: bursts are half a point longer. */
+#define BUCKET_SHUT_NS ((int64_t)-4000000)
+
+/* ns from one refill to the next. Each is a write of words that other processes read, too. Half:
+ * twice as many. Twice: a launch can wait for 50 us more. */
+#define BUCKET_REFILL_NS (50 * NS_PER_US)
+
+/* ns by which a refill can come with an older time than the one before it: threads read the clock,
+ * and come later. What is older is of another boot. Any value from 1 ms to some seconds does. */
+#define BUCKET_BEHIND_NS (20 * NS_PER_MS)
+
+/* ns without a refill that count at most: any bucket is full by then, if it has no debt. Half, or
+ * twice: no difference but to debts of seconds. */
+#define BUCKET_PAUSE_NS (10 * NS_PER_S)
+
+/* Entries of a process's table of costs, of 32 bytes; a power of two. Half: a program with more
+ * than some 1,500 kinds of launches forgets costs. Twice: 128 KiB more in each process. */
+#define COST_ENTRIES 4096
+
+/* Places for one key. Half: keys give each other up in a table that is half full. Twice: a look-up
+ * of an unknown key reads two more cache lines. */
+#define COST_PROBES 8
+
+/* By how many times the blocks of two grids of a function may differ for a guess. Half: more
+ * launches of unknown cost, each of which is waited for. Twice: guesses that are further off. */
+#define COST_GUESS_TIMES 16
+
+/* ns of a sample that a guess is made from, at most: its product with blocks fits into 64 bits. */
+#define COST_GUESS_MOST_NS ((uint64_t)1000000000)
+
+/* Samples until a cost is relied on. Less: a first launch, which loads code, decides alone. Twice:
+ * twice as many samples of each new kind of launch. */
+#define COST_SAMPLES_NEW 3
+
+/* Runs of a kernel that waits for launches until its cost is learned again; four long ones count
+ * as many. Half: a tuner's kernel is waited for twice as often. Twice: a kernel that was wrongly
+ * taken for one that waits is charged late for longer. */
+#define COST_WAITS 32
+
+/* Launches of a thread from one look at the clock to the next, at most; ns that may go by in
+ * between, and for which a lease lasts. last_kernel_time is to be true to a second. Half: more
+ * reads of the clock. Twice: a thread that launches rarely shows itself later. */
+#define GATE_LOOK_MOST 64
+#define GATE_LOOK_NS   (10 * NS_PER_MS)
+
+/* ns for which last_kernel_time may stand when it is looked at. Monitors read seconds. */
+#define GATE_NOTE_NS (NS_PER_S / 4)
+
+/* ns from when work should be over until it is overdue: of one stream; where streams take turns, as
+ * what came later may run first; and beside other processes or behind stalls. */
+#define LATE_NS         (1 * NS_PER_MS)
+#define LATE_MIXED_NS   (20 * NS_PER_MS)
+#define LATE_CROWDED_NS (50 * NS_PER_MS)
+
+/* ns for which a launch waits for what is unknown, at first, and what learning makes of that, from
+ * the least to the most; and ns for which any launch waits. XLA's tuner starts kernels that wait
+ * for launches, for 100 ms at most. */
+#define PATIENCE_NS       (4 * NS_PER_MS)
+#define PATIENCE_LEAST_NS (2 * NS_PER_MS)
+#define PATIENCE_MORE_NS  (32 * NS_PER_MS)
+#define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
+
+/* How many times as long it waits for what is overdue, as many more may be in flight; and for the
+ * same kernel again, which hardly waits for itself. Without them: of 300 random programs in streams
+ * 15 and 10 are 1.5 points above, in place of 5. */
+#define PATIENCE_KNOWN 32
+#define PATIENCE_ALIKE 64
+
+/* ns from one look at what is over to the next, at least and at most. Half: twice as many questions
+ * to the driver. Twice: corrections come later. */
+#define SETTLE_EACH_NS (100 * NS_PER_US)
+#define SETTLE_MOST_NS (1 * NS_PER_MS)
+
+/* ns: a kernel that ran for longer, and ended sooner after a launch was let go, waited for it.
+ * Half: kernels that wait are not found where the device is slow to see a launch. Twice: kernels
+ * that end by chance are taken for such. */
+#define LATE_WAITED_NS (2 * NS_PER_MS)
+
+/* Launches that go at once for the sake of a kernel that waits for them, and the debt in ns at
+ * which they do not. Half: XLA's tuner, which queues some ten, is held. Twice: a kernel that is
+ * wrongly taken for one that waits lets more launches go. */
+#define LATE_AWAITED    16
+#define LATE_AWAITED_NS ((int64_t)-32000000)
+
+/* Which part of what may be charged until the bucket is shut one lease may have; ns of charges for
+ * each LEASE_AFTER launches of the thread; and ns at most, which nobody pays for if the thread
+ * ends. Half of the part, twice of the ns: a slice can go further into debt. The reverse: more
+ * launches ask, at 0.5 to 1 us of a processor each. */
+#define LEASE_PART    16
+#define LEASE_NS      (128 * NS_PER_US)
+#define LEASE_MOST_NS (500 * NS_PER_US)
+
+/* Launches of a lease, eight times as many at leisure, and leases in a row then. Half: 0.03 to 0.1
+ * us more for each launch. Twice: no difference, as leases end for other reasons. */
+#define LEASE_LAUNCHES 16
+#define LEASE_PARTS    3
+
+/* ns from one launch with a lease to the next, at most, eight times as long at leisure: what the
+ * device did in a longer pause, only a launch that asks can find out. Half: programs that prepare
+ * each launch for longer have no leases. Twice: costs guess at longer pauses. */
+#define LEASE_GAP_NS (32 * NS_PER_US)
+
+/* ns: a launch whose call takes longer has waited for something, and the device had it before the
+ * call returned. Calls take 2 to 5 us. */
+#define LEASE_CALL_NS (8 * NS_PER_US)
+
+/* Launches of a thread until it has leases; longer ones after as many more. Half: threads that end
+ * soon leave more unpaid. Twice: short-lived threads ask for each launch. */
+#define LEASE_AFTER 256
+
+/* ns after which streams, contexts or threads that took turns, and stalls, are no longer believed
+ * to. Half: a program that changes streams each 0.3 s is measured as of one stream in between.
+ * Twice: one that has stopped doing so is measured by fences for longer. */
+#define METER_MIXED_NS (500 * NS_PER_MS)
+
+/* How many times as long windows and leases are at leisure, and how many times as seldom samples
+ * and questions. Half: programs that want less than their quota pay twice as much of a processor
+ * for being measured. Twice: costs that change are seen later. */
+#define METER_LEISURE 8
+
+/* ns by which waits take longer than costs explain, until the bucket's credit is no reason for
+ * leisure: costs may be too low. Off: the charge of random programs is wrong by 1.2 to 1.7 % in the
+ * mean, in place of 0.9 to 1.3. */
+#define METER_DOUBT_NS (100 * NS_PER_US)
+
+/* ns of credit above which measuring is relaxed (meter_leisure). Half: programs that are about to
+ * wait for the bucket are measured less closely. Twice, or five times: no difference to the random
+ * programs of tests/unit/pace_programs.c, and programs that want most of their quota are measured
+ * closely more often, which costs them time on the host. */
+#define METER_CREDIT_NS ((int64_t)2000000)
+
+/* ns from one look for peers to the next, and ns of theirs that are as good as nothing. Half: peers
+ * that work now and then are overlooked in between. Twice: peers are believed in for longer. */
+#define PEERS_EACH_NS (200 * NS_PER_MS)
+#define PEERS_NS      (1 * NS_PER_MS)
+
+/* ns from one probe for neighbours to the next, ns within which an idle device reaches an event,
+ * about twice what it takes, and probes that find none until a neighbour is gone. Half of the
+ * count: neighbours that work for a third of the time are missed. */
+#define PROBE_EACH_NS (20 * NS_PER_MS)
+#define PROBE_NS      (40 * NS_PER_US)
+#define PROBE_COUNT   64
+
+/* ns from one question to the driver whether its stream is busy to the next, where costs say that
+ * it is, and that it is not. A question takes half as long as a launch. */
+#define ASK_EACH_NS (200 * NS_PER_US)
+#define ASK_IDLE_NS (50 * NS_PER_US)
+
+/* ns of a sleep for the bucket: until a moment after something should be over; where it should be,
+ * and is not; and for another thread's turn. Half: more wake-ups. Twice: what is overdue is seen
+ * later, and threads leave the device idle. */
+#define NAP_AFTER_NS (100 * NS_PER_US)
+#define NAP_SHORT_NS (NS_PER_MS / 2)
+#define NAP_TURN_NS  (10 * NS_PER_US)
+
+/* ns that a launch may take until other threads' launches go before it has been charged: the driver
+ * keeps it, perhaps for what another thread launches. */
+#define TURN_NS (NS_PER_MS / 2)
+
+/* ns by which the time between two events around one kernel is more than the kernel takes: among
+ * other kernels on one H200, and on another; and where the device waited for the launch. Half or
+ * twice: kernels of 2 us are charged a third less or more. */
+#define EVENT_LEAST_NS 1400
+#define EVENT_MOST_NS  2050
+#define EVENT_IDLE_NS  420
+
+/* ns that a sample says at least: no kernel takes less. */
+#define SAMPLE_LEAST_NS ((int64_t)300)
+
+/* ns charged for a launch of unknown cost that cannot be measured. */
+#define SAMPLE_BLIND_NS (100 * NS_PER_US)
+
+/* ns from one sample of a cost to the next: of the first few; of the rest; what chance adds at
+ * most; and after which a sample that is due is not put off for others. ns from a sample of one
+ * cost to that of another. */
+#define SAMPLE_NEW_NS     (NS_PER_MS / 2)
+#define SAMPLE_EVERY_NS   (10 * NS_PER_MS)
+#define SAMPLE_SPREAD_NS  (5 * NS_PER_MS)
+#define SAMPLE_OVERDUE_NS (4 * SAMPLE_EVERY_NS)
+#define SAMPLE_APART_NS   (1 * NS_PER_MS)
+
+/* Of launches that are due, and that are overdue, one in 2 to the power of so many is sampled. */
+#define SAMPLE_DUE_LOG2     3
+#define SAMPLE_OVERDUE_LOG2 1
+
+/* ns of work before a launch: so much at least is taken to be there where the device is not idle;
+ * and with less the driver is asked so many times whether it is idle, for it soon will be. */
+#define SAMPLE_AHEAD_NS (100 * NS_PER_US)
+#define SAMPLE_SOON_NS  (10 * NS_PER_US)
+#define SAMPLE_ASKS     6
+
+/* Looks at a sample's begin beside other processes, of 100 ns at least: their time slices are a
+ * thousand times as long. */
+#define SAMPLE_ASKS_BEGUN 32
+
+/* ns: a launch whose call takes longer may return when the kernel is over. Calls take 2 to 5 us. */
+#define SAMPLE_CALL_NS (16 * NS_PER_US)
+
+/* Contexts of a process whose spans are kept; spans of one; and closed spans of one, of which more
+ * would tell little that these do not. */
+#define SPAN_CONTEXTS    256
+#define SPAN_COUNT       64
+#define SPAN_CLOSED_MOST 16
+
+/* ns between windows that end at waits, in the mean; times as much at leisure. */
+#define WAITS_NS      (250 * NS_PER_US)
+#define WAITS_LEISURE 4
+
+/* ns after which a window ends at a wait that may be for less than all; and waits that may be,
+ * until it is likely that they are not. */
+#define WAITS_PARTIAL_NS (1 * NS_PER_MS)
+#define WAITS_IDLE       8
+
+/* ns that a host takes to wake up; and of a wait that is so short that the work was over before. */
+#define WAITS_WAKE_NS    (20 * NS_PER_US)
+#define WAITS_AT_ONCE_NS (2 * NS_PER_US)
+
+/* Which part of the time that goes by is taken off the doubt in costs, and ns of doubt at most. */
+#define WAITS_DOUBT_PART    16
+#define WAITS_DOUBT_MOST_NS (10 * METER_DOUBT_NS)
+
+/* Bytes of a copy to or from the host that is no longer than a launch; and of one that takes 20 us
+ * and more. Off: of 300 random programs 8 get 3 points too little. */
+#define WAITS_COPY_BYTES ((uint64_t)64 << 10)
+#define WAITS_COPY_LONG  ((uint64_t)1 << 20)
+
+/* A window's ns of charges, eight times as many at leisure; ns of time; and launches. Half: twice
+ * as many events. Twice: costs that have changed are wrong for longer. */
+#define WINDOW_NS       (1 * NS_PER_MS)
+#define WINDOW_LONG_NS  (50 * NS_PER_MS)
+#define WINDOW_LAUNCHES 128
+
+/* A window with more than one in so many of its time idle tells nothing, but for ns of the host
+ * from its begin to the first launch; and one with more than one in so many has the driver asked
+ * whether it has begun. */
+#define WINDOW_IDLE_PART  4
+#define WINDOW_IDLE_NS    (100 * NS_PER_US)
+#define WINDOW_DOUBT_PART 16
+
+/* ns that windows beside neighbours may find too little, of chance. Half: chance is charged. Twice:
+ * costs that are too low hold for longer. */
+#define WINDOW_OWED_NS ((int64_t)16000000)
+
+/* ns of a window's age until another is opened behind it at leisure, where the device idles; and
+ * since its last launch until it is dropped. */
+#define WINDOW_YOUNG_NS (4 * NS_PER_MS)
+#define WINDOW_STALE_NS (20 * NS_PER_MS)
+
+/* ns between the two events of a window that are no work, and ns around little that came to an idle
+ * device that are missing (both on an H200). */
+#define WINDOW_EVENT_NS       1300
+#define WINDOW_EVENT_SLACK_NS 900
+
+/* The least and the most that windows trim costs to; windows whose findings count, about; ns that
+ * one counts for at most; and the part by which one that tells nothing takes the trim back. */
+#define TRIM_LEAST       (1 / 32.0)
+#define TRIM_MOST        2.0
+#define TRIM_WINDOWS     8
+#define WINDOW_WEIGHS_NS (2.0 * (double)WINDOW_NS)
+#define TRIM_BACK        64

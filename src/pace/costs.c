@@ -3,13 +3,6 @@
 #include "sys.h"
 #include "words.h"
 
-#define ENTRIES 4096 /* of 32 bytes; a power of two */
-#define PROBES  8
-
-#define GUESS_TIMES 16
-
-#define WAITS 32 /* runs, until it is seen anew; four long ones are as many */
-
 _Static_assert(sizeof(struct cost) == 32, "two to a cache line");
 
 static struct cost *table; /* set once, by whoever comes first */
@@ -21,19 +14,19 @@ static struct cost *get_table(void)
 
 	if (seen)
 		return seen;
-	if (sys_map_private(ENTRIES * sizeof(*table), &memory) != 0)
+	if (sys_map_private(COST_ENTRIES * sizeof(*table), &memory) != 0)
 		return NULL;
 	if (__atomic_compare_exchange_n(&table, &expected, memory, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE))
 		return memory;
-	sys_unmap(memory, ENTRIES * sizeof(*table));
+	sys_unmap(memory, COST_ENTRIES * sizeof(*table));
 	return expected;
 }
 
 void costs_forget(void)
 {
 	if (table)
-		sys_unmap(table, ENTRIES * sizeof(*table));
+		sys_unmap(table, COST_ENTRIES * sizeof(*table));
 	table = NULL;
 }
 
@@ -44,9 +37,9 @@ static uint64_t mix(uint64_t a, uint64_t b)
 }
 
 /*
- * Each look-up marks its entry as used. A key that finds all its PROBES places taken gets the first
- * of them that is not marked; where all are marked, all lose their marks, and the key gets the
- * first place. So entries that are looked up again and again mostly stay, and those that nobody
+ * Each look-up marks its entry as used. A key that finds all its COST_PROBES places taken gets the
+ * first of them that is not marked; where all are marked, all lose their marks, and the key gets
+ * the first place. So entries that are looked up again and again mostly stay, and those that nobody
  * looks up any more go. The mark is a bit of the key: a look-up touches nothing but the entry, and
  * writes only where the mark is missing.
  */
@@ -79,18 +72,18 @@ static void set_used(struct cost *cost, uint64_t seen, bool used)
 /* The place that a key takes where none is free. */
 static struct cost *give_up(struct cost *entries, uint64_t at)
 {
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct cost *cost = &entries[(at + i) % ENTRIES];
+	for (unsigned i = 0; i < COST_PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % COST_ENTRIES];
 
 		if (!(LOAD(cost->key) & USED))
 			return cost;
 	}
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct cost *cost = &entries[(at + i) % ENTRIES];
+	for (unsigned i = 0; i < COST_PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % COST_ENTRIES];
 
 		set_used(cost, LOAD(cost->key), false);
 	}
-	return &entries[at % ENTRIES];
+	return &entries[at % COST_ENTRIES];
 }
 
 /* make: takes a free place, or one that is given up. */
@@ -99,8 +92,8 @@ static struct cost *look_up(uint64_t key, bool make)
 	struct cost *entries = get_table(), *given_up;
 	uint64_t at = key >> 20;
 
-	for (unsigned i = 0; entries && i < PROBES; i++) {
-		struct cost *cost = &entries[(at + i) % ENTRIES];
+	for (unsigned i = 0; entries && i < COST_PROBES; i++) {
+		struct cost *cost = &entries[(at + i) % COST_ENTRIES];
 		uint64_t seen = __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE);
 
 		if ((seen | USED) == key) {
@@ -129,7 +122,7 @@ static uint64_t guess(const struct cost_of *what)
 	if (ns == COST_UNKNOWN || ns > COST_GUESS_MOST_NS)
 		return COST_UNKNOWN;
 	blocks = LOAD(other->blocks);
-	if (what->blocks > GUESS_TIMES * blocks || blocks > GUESS_TIMES * what->blocks)
+	if (what->blocks > COST_GUESS_TIMES * blocks || blocks > COST_GUESS_TIMES * what->blocks)
 		return COST_UNKNOWN;
 	return what->blocks <= blocks ? ns : ns * what->blocks / blocks;
 }
@@ -184,13 +177,13 @@ void cost_learn_wait(struct cost *cost, const struct cost_of *what)
 {
 	if (!is_of(cost, what))
 		return;
-	STORE(cost->waits, WAITS);
+	STORE(cost->waits, COST_WAITS);
 	STORE(cost->ns, COST_UNKNOWN);
 }
 
 void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t long_ns)
 {
-	uint16_t waits, less = long_ns ? WAITS / 4 : 1;
+	uint16_t waits, less = long_ns ? COST_WAITS / 4 : 1;
 
 	if (!is_of(cost, what))
 		return;

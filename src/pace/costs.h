@@ -20,9 +20,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define COST_UNKNOWN UINT64_MAX
+#include "constants.h"
 
-#define COST_GUESS_MOST_NS ((uint64_t)1000000000) /* of a sample that one is made from */
+#define COST_UNKNOWN UINT64_MAX
 
 struct cost {
 	uint64_t key;          /* 0: free; its lowest bit: it was looked up of late (costs.c) */
@@ -49,8 +49,6 @@ static inline uint64_t cost_ns(const struct cost *cost)
 {
 	return cost ? __atomic_load_n(&cost->ns, __ATOMIC_RELAXED) : COST_UNKNOWN;
 }
-
-#define COST_SAMPLES_NEW 3
 
 /* Whether it has been seen too seldom to be relied on. */
 static inline bool cost_is_new(const struct cost *cost)

@@ -14,22 +14,7 @@
 #include "trace.h"
 #include "words.h"
 
-#define LATE_NS         (1 * NS_PER_MS)  /* after when it should be over */
-#define LATE_MIXED_NS   (20 * NS_PER_MS) /* what came later, to other streams, may go first */
-#define LATE_CROWDED_NS (50 * NS_PER_MS)
-
-#define PATIENCE_NS       (4 * NS_PER_MS) /* at first; with what changes it */
-#define PATIENCE_LEAST_NS (2 * NS_PER_MS)
-#define PATIENCE_MORE_NS  (32 * NS_PER_MS)
-#define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
-#define PATIENCE_KNOWN    32 /* times that for what is late, as many more may be on their way */
-#define PATIENCE_ALIKE    64 /* and for the same kernel again, which hardly waits for itself */
-#define LONG_AGO          1  /* of a time; 0 would be unknown */
-#define SETTLE_EACH_NS    (100 * NS_PER_US)
-#define SETTLE_MOST_NS    (1 * NS_PER_MS)
-#define RELEASE_NS        (2 * NS_PER_MS) /* what waited for a launch is over so soon after it */
-#define AWAITED           16 /* launches, so many, go at once for the sake of what waits for them, */
-#define AWAITED_DEBT_NS   ((int64_t)-32000000) /* unless there is so much debt */
+#define LONG_AGO 1 /* of a time; 0 would be unknown */
 
 void late_reset(struct meter *meter)
 {
@@ -72,7 +57,7 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 		prepay(meter, -(int64_t)waited_ns);
 		return;
 	}
-	STORE(meter->awaited, AWAITED);
+	STORE(meter->awaited, LATE_AWAITED);
 	if (!count)
 		return;
 	ADD(meter->given_up, (int32_t)count);
@@ -132,7 +117,7 @@ static bool is_awaited(struct meter *meter, const struct cost *cost)
 	int32_t awaited = LOAD(meter->awaited);
 
 	if (awaited <= 0 || LOAD(meter->stuck) <= 0 || cost_ns(cost) == COST_UNKNOWN ||
-	    bucket_level(meter->bucket) < AWAITED_DEBT_NS)
+	    bucket_level(meter->bucket) < LATE_AWAITED_NS)
 		return false;
 	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
 	return true;
@@ -242,7 +227,8 @@ static bool learn(const struct span *span, uint64_t took_ns)
 	struct meter *meter = span->meter;
 	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
 
-	if (took_ns >= PATIENCE_LEAST_NS && span->closed_ns + took_ns - let_go_ns < RELEASE_NS) {
+	if (took_ns >= PATIENCE_LEAST_NS &&
+	    span->closed_ns + took_ns - let_go_ns < LATE_WAITED_NS) {
 		if (patience_ns > PATIENCE_LEAST_NS)
 			STORE(meter->patience_ns, patience_ns / 2);
 		return true;
@@ -270,7 +256,7 @@ void late_expect(struct span *span)
 	span->due_ns = SPANS_NONE;
 	span->expected = true;
 	ADD(meter->stuck, 1);
-	STORE(meter->awaited, AWAITED);
+	STORE(meter->awaited, LATE_AWAITED);
 }
 
 bool late_settle(const struct span *span, uint64_t took_ns)

@@ -7,16 +7,6 @@
 #include "window.h"
 #include "words.h"
 
-#define LEASE_PART     16 /* of what may be charged until the bucket is shut; and no more than */
-#define LEASE_NS       (128 * NS_PER_US) /* for each LEASE_AFTER launches of the thread */
-#define LEASE_MOST_NS  (500 * NS_PER_US) /* of one: what is not charged if the thread ends */
-#define LEASE_LAUNCHES 16
-#define LEASE_GAP_NS   (32 * NS_PER_US) /* from one to the next, at most */
-#define LEASE_LONG_NS  (10 * NS_PER_MS) /* who asks looks at the region's file, too */
-#define LEASE_CALL_NS  (8 * NS_PER_US)  /* a launch that takes longer has waited for something */
-#define LEASE_AFTER    256              /* launches of a thread; and so many more for longer ones */
-#define LEASE_PARTS    3                /* of a lease at leisure, each paid for before the next */
-
 static PACE_OF_THREAD struct lease {
 	struct meter *meter;    /* of the device that they are for */
 	const void *context;    /* on it, and */
@@ -140,7 +130,7 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.per_thread = work->per_thread,
 		.at_ns = at_ns,
 		.gap_ns = LEASE_GAP_NS * times,
-		.until_ns = now_ns + LEASE_LONG_NS,
+		.until_ns = now_ns + GATE_LOOK_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
 		.left_ns = part_ns(meter),
 		.parts = leisure > 1 ? LEASE_PARTS - 1 : 0,

@@ -79,16 +79,6 @@ struct meter {
 	bool was_busy; /* what the driver said at asked_at_ns */
 };
 
-#define METER_MIXED_NS ((uint64_t)500000000)
-#define METER_LEISURE  8
-#define METER_DOUBT_NS ((uint64_t)100000)
-
-/* ns of credit above which measuring is relaxed (meter_leisure). Half: programs that are about to
- * wait for the bucket are measured less closely. Twice, or five times: no difference to the random
- * programs of tests/unit/pace_programs.c, and programs that want most of their quota are measured
- * closely more often, which costs them time on the host. */
-#define METER_CREDIT_NS ((int64_t)2000000)
-
 /* How long ago that was. A thread may have read the clock before another did, and come after it. */
 static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
 {

@@ -9,19 +9,13 @@
  * process has no work there, an event in one of its streams is reached within some 20 us, unless
  * the device works for a neighbour. Then it is reached when the neighbour's time slice is over. A
  * neighbour that works only now and then is missed by single probes, so one that is found is
- * believed to be there until PROBES of them found none. Peers hold up events, too: beside them
+ * believed to be there until PROBE_COUNT of them found none. Peers hold up events, too: beside them
  * nothing is probed.
  */
 #include "others.h"
 
 #include "clock.h"
 #include "words.h"
-
-#define PEERS_EACH_NS (200 * NS_PER_MS)
-#define PEERS_NS      (1 * NS_PER_MS) /* charged in PEERS_EACH_NS: less is as good as nothing */
-#define PROBE_EACH_NS (20 * NS_PER_MS)
-#define PROBE_NS      (40 * NS_PER_US) /* twice what an event takes on an idle device */
-#define PROBES        64
 
 static void look_for_peers(struct meter *meter, uint64_t now_ns)
 {
@@ -69,7 +63,9 @@ static void probe(struct meter *meter, const struct pace_work *work, uint64_t no
 	if (!span)
 		return;
 	if (!pace_driver->is_busy(work) && span_begin(span, work, false))
-		STORE(meter->neighbours, !is_reached_soon(span) ? PROBES : left ? left - 1 : 0);
+		STORE(meter->neighbours, !is_reached_soon(span) ? PROBE_COUNT
+					 : left                 ? left - 1
+								: 0);
 	span_drop(span);
 }
 

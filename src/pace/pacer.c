@@ -33,14 +33,6 @@
 #include "window.h"
 #include "words.h"
 
-#define ASK_EACH_NS  (200 * NS_PER_US)
-#define ASK_IDLE_NS  (50 * NS_PER_US)
-#define NAP_LONG_NS  (20 * NS_PER_MS)  /* a wait looks at the words, and the limits */
-#define NAP_AFTER_NS (100 * NS_PER_US) /* when something should be over, and is */
-#define NAP_SHORT_NS (NS_PER_MS / 2)   /* it should be, and is not */
-#define NAP_TURN_NS  (10 * NS_PER_US)
-#define TURN_NS      (NS_PER_MS / 2) /* a launch takes so long that others do not wait for it */
-
 /* -- what was measured ------------------------------------------------------------------------ */
 
 /* What was submitted behind it is still to be done, too: costs that are too low would have it that
@@ -82,12 +74,12 @@ static void settle(const struct span *span, uint64_t took_ns)
  * not over by then is more: the sooner that is known, the less goes before it is paid for. */
 static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 {
-	uint64_t most_ns = NAP_LONG_NS;
+	uint64_t most_ns = PACE_POLL_NS;
 
 	if (due_ns != SPANS_NONE)
 		most_ns = due_ns > now_ns ? due_ns - now_ns + NAP_AFTER_NS : NAP_SHORT_NS;
-	if (most_ns > NAP_LONG_NS)
-		most_ns = NAP_LONG_NS;
+	if (most_ns > PACE_POLL_NS)
+		most_ns = PACE_POLL_NS;
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 

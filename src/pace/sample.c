@@ -1,6 +1,6 @@
 /*
  * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
- * EVERY_NS, at leisure (meter.h) more seldom. Of those that are due, chance takes one.
+ * SAMPLE_EVERY_NS, at leisure (meter.h) more seldom. Of those that are due, chance takes one.
  *
  * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
  * long the device waited for the launch, of which it knows when the driver is done with it: that
@@ -24,23 +24,6 @@
 #include "words.h"
 
 /* Around one kernel, more than it takes among others: on one H200 so much, on another that. */
-#define EVENT_LEAST_NS 1400
-#define EVENT_MOST_NS  2050
-#define EVENT_IDLE_NS  420 /* the same, where the device waited for the launch (there, too) */
-#define LEAST_NS       ((int64_t)300)
-#define NEW_EVERY_NS   (NS_PER_MS / 2)
-#define EVERY_NS       (10 * NS_PER_MS)
-#define SPREAD_NS      (5 * NS_PER_MS)   /* more than that, at most */
-#define OVERDUE_NS     (4 * EVERY_NS)    /* then it is not put off for others any more */
-#define APART_NS       (1 * NS_PER_MS)   /* of two that are not */
-#define DUE_LOG2       3                 /* one in so many that are due is sampled, */
-#define OVERDUE_LOG2   1                 /* and that are overdue */
-#define AHEAD_NS       (100 * NS_PER_US) /* of work: what costs are wrong by is not so much */
-#define SOON_NS        (10 * NS_PER_US)
-#define ASKS           6  /* of 1.5 us at least */
-#define ASKS_BEGUN     32 /* of 100 ns at least; others' time slices are a thousand times that */
-#define CALL_NS        (16 * NS_PER_US) /* a launch that takes longer may return when it is done */
-#define LONG_WAIT_NS   (2 * NS_PER_MS) /* of a kernel that waits, if the next are not held for it */
 
 /* -- when ------------------------------------------------------------------------------------- */
 
@@ -59,7 +42,7 @@ static bool is_chosen(uint64_t now_ns, unsigned one_in_log2)
  * that launches come all at once, or that costs are no longer what they were. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
 {
-	int64_t apart_ns = (int64_t)APART_NS * meter_leisure(meter);
+	int64_t apart_ns = (int64_t)SAMPLE_APART_NS * meter_leisure(meter);
 
 	if (cost_waits(cost))
 		return true;
@@ -67,9 +50,9 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return false;
 	if (cost_is_new(cost))
 		return true;
-	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > OVERDUE_NS)
-		return is_chosen(now_ns, OVERDUE_LOG2);
-	return is_chosen(now_ns, DUE_LOG2) &&
+	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > SAMPLE_OVERDUE_NS)
+		return is_chosen(now_ns, SAMPLE_OVERDUE_LOG2);
+	return is_chosen(now_ns, SAMPLE_DUE_LOG2) &&
 	       (now_ns >= LOAD(meter->sample_at_ns) ||
 		LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
 }
@@ -78,15 +61,15 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
  * at the same place. */
 static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 {
-	uint64_t spread_ns = meter_chance(now_ns, SPREAD_NS);
+	uint64_t spread_ns = meter_chance(now_ns, SAMPLE_SPREAD_NS);
 	unsigned leisure = meter_leisure(meter);
 
 	if (cost_is_new(cost)) {
-		STORE(cost->sample_at_ns, now_ns + NEW_EVERY_NS);
+		STORE(cost->sample_at_ns, now_ns + SAMPLE_NEW_NS);
 		return;
 	}
-	STORE(cost->sample_at_ns, now_ns + (EVERY_NS + spread_ns) * leisure);
-	STORE(meter->sample_at_ns, now_ns + APART_NS * leisure);
+	STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * leisure);
+	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * leisure);
 	STORE(meter->sampled, LOAD(meter->tally.charged));
 }
 
@@ -101,10 +84,10 @@ static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work
 {
 	uint64_t ns = tally_ahead_ns(&meter->tally, now_ns);
 
-	for (unsigned i = 0; i < ASKS && ns < SOON_NS; i++)
+	for (unsigned i = 0; i < SAMPLE_ASKS && ns < SAMPLE_SOON_NS; i++)
 		if (!pace_driver->is_busy(work))
 			return 0;
-	return ns > AHEAD_NS ? ns : AHEAD_NS;
+	return ns > SAMPLE_AHEAD_NS ? ns : SAMPLE_AHEAD_NS;
 }
 
 struct span *sample_begin(struct meter *meter, struct cost *cost, const struct pace_work *work,
@@ -147,12 +130,12 @@ static bool has_begun(const struct span *sample, unsigned asks)
 static void note_wait(struct span *sample, uint64_t call_ns, bool waited, bool slow)
 {
 	uint64_t ahead = sample->ahead_ns;
-	bool much = ahead > AHEAD_NS && ahead >= call_ns;
+	bool much = ahead > SAMPLE_AHEAD_NS && ahead >= call_ns;
 
 	if (ahead)
 		waited = waited && !much && has_begun(sample, 1);
 	else if (meter_others(sample->meter))
-		waited = waited && has_begun(sample, ASKS_BEGUN);
+		waited = waited && has_begun(sample, SAMPLE_ASKS_BEGUN);
 	sample->waited_most_ns = waited ? call_ns : 0;
 	sample->waited_least_ns = waited && !slow && call_ns > ahead ? call_ns - ahead : 0;
 }
@@ -162,7 +145,7 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	struct meter *meter = sample->meter;
 	uint64_t call_ns = meter_since(now_ns, sample->begun_ns);
 	bool at_first = !LOAD(sample->cost->samples); /* which may load it */
-	bool slow = !at_first && call_ns >= CALL_NS;
+	bool slow = !at_first && call_ns >= SAMPLE_CALL_NS;
 	bool waited = at_first || (!sample->what.graph && (!slow || pace_driver->is_busy(work)));
 
 	if (!span_end(sample, work)) {
@@ -187,7 +170,7 @@ static uint64_t less(uint64_t ns, uint64_t by_ns)
 {
 	int64_t left = meter_less(ns, by_ns);
 
-	return left > LEAST_NS ? (uint64_t)left : LEAST_NS;
+	return left > SAMPLE_LEAST_NS ? (uint64_t)left : SAMPLE_LEAST_NS;
 }
 
 /* What it is known to be, if that may be. */
@@ -200,7 +183,7 @@ static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 	uint64_t most_ns = less(took_ns, least_events_ns + span->waited_least_ns);
 	uint64_t known_ns = cost_ns(span->cost);
 
-	if (idle && took_ns < EVENT_IDLE_NS + span->waited_least_ns + (uint64_t)LEAST_NS)
+	if (idle && took_ns < EVENT_IDLE_NS + span->waited_least_ns + (uint64_t)SAMPLE_LEAST_NS)
 		return less(took_ns, EVENT_MOST_NS); /* the launch waited for it */
 	if (known_ns == COST_UNKNOWN)
 		return (least_ns + most_ns) / 2;
@@ -259,7 +242,7 @@ int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 	if (waited)
 		cost_learn_wait(cost, &span->what);
 	else if (cost_waits(cost))
-		cost_unlearn_wait(cost, &span->what, ns < LONG_WAIT_NS ? 0 : ns);
+		cost_unlearn_wait(cost, &span->what, ns < LATE_WAITED_NS ? 0 : ns);
 	else
 		cost_learn(cost, &span->what, ns, meter_is_blind(span->meter, clock_steady_ns()));
 	return more;

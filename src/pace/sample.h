@@ -16,5 +16,3 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 /* It is over, and took so long, or SPANS_NONE: teaches what the launch costs. waited: for what was
  * launched behind it. What is charged for it only now. */
 int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited);
-
-#define SAMPLE_BLIND_NS (100 * NS_PER_US) /* of what is not known, and cannot be measured */

@@ -10,13 +10,10 @@
  */
 #include "spans.h"
 
+#include "constants.h"
 #include "lock.h"
 #include "sys.h"
 #include "words.h"
-
-#define CONTEXTS     256
-#define SPANS        64 /* of a context */
-#define CONTEXT_MOST 16 /* closed ones at a time: more would tell little that these do not */
 
 enum span_state { FREE, HELD, CLOSED };
 
@@ -24,15 +21,15 @@ struct span_set {
 	const void *context;   /* whose they are, NULL: nobody's; atomic */
 	uint32_t closed_count; /* of them; atomic */
 	struct lock settling;  /* only ever tried: by a thread that looks which are over */
-	struct span span[SPANS];
+	struct span span[SPAN_COUNT];
 };
 
 /* Memory for one is mapped when a context first needs it, and serves others after that one. */
-static struct span_set *sets[CONTEXTS];  /* atomic */
-static uint32_t set_count;               /* below it, sets have been used; atomic */
-static struct lock claiming = LOCK_INIT; /* only ever tried: a context's first span */
-static uint32_t closed_count;            /* in all sets; atomic */
-static uint64_t turns;                   /* how many were closed, ever; atomic */
+static struct span_set *sets[SPAN_CONTEXTS]; /* atomic */
+static uint32_t set_count;                   /* below it, sets have been used; atomic */
+static struct lock claiming = LOCK_INIT;     /* only ever tried: a context's first span */
+static uint32_t closed_count;                /* in all sets; atomic */
+static uint64_t turns;                       /* how many were closed, ever; atomic */
 
 static struct span_set *set_at(unsigned i)
 {
@@ -57,7 +54,7 @@ static struct span_set *map_set(unsigned i)
 
 	if (sys_map_private(sizeof(*set), (void **)&set) != 0)
 		return NULL;
-	for (unsigned n = 0; n < SPANS; n++)
+	for (unsigned n = 0; n < SPAN_COUNT; n++)
 		set->span[n].set = set;
 	__atomic_store_n(&sets[i], set, __ATOMIC_RELEASE);
 	return set;
@@ -68,7 +65,7 @@ static struct span_set *claim_set(const void *context)
 {
 	struct span_set *set = find_set(context);
 
-	for (unsigned i = 0; !set && i < CONTEXTS; i++) {
+	for (unsigned i = 0; !set && i < SPAN_CONTEXTS; i++) {
 		struct span_set *other = set_at(i);
 
 		if (other && LOAD(other->context))
@@ -132,9 +129,9 @@ struct span *span_take(void *context)
 {
 	struct span_set *set = set_of(context);
 
-	if (!set || LOAD(set->closed_count) >= CONTEXT_MOST)
+	if (!set || LOAD(set->closed_count) >= SPAN_CLOSED_MOST)
 		return NULL;
-	for (unsigned i = 0; i < SPANS; i++) {
+	for (unsigned i = 0; i < SPAN_COUNT; i++) {
 		struct span *span = &set->span[i];
 
 		if (!move(span, FREE, HELD))
@@ -246,11 +243,12 @@ static bool settle(struct span *span, span_done_fn *done)
 }
 
 /* Holds the closed ones of the context: how many, in the order of their turns. */
-static unsigned hold_closed(struct span_set *set, const void *context, struct span *ret_held[SPANS])
+static unsigned hold_closed(struct span_set *set, const void *context,
+			    struct span *ret_held[SPAN_COUNT])
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0, left = LOAD(set->closed_count); i < SPANS && left; i++) {
+	for (unsigned i = 0, left = LOAD(set->closed_count); i < SPAN_COUNT && left; i++) {
 		struct span *span = &set->span[i];
 		unsigned at;
 
@@ -269,7 +267,7 @@ static unsigned hold_closed(struct span_set *set, const void *context, struct sp
 static struct spans_left settle_all(struct span_set *set, const void *context,
 				    const struct cost *cost, span_done_fn *done)
 {
-	struct span *held[SPANS];
+	struct span *held[SPAN_COUNT];
 	unsigned count = hold_closed(set, context, held);
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	unsigned left_count = 0;
@@ -299,7 +297,7 @@ static struct spans_left settle_all(struct span_set *set, const void *context,
 		else if (due_ns == left.due_ns)
 			left.alike |= alike;
 	}
-	left.full = left_count >= CONTEXT_MOST;
+	left.full = left_count >= SPAN_CLOSED_MOST;
 	return left;
 }
 
@@ -320,7 +318,7 @@ struct spans_left spans_settle(void *context, const struct cost *cost, span_done
 unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns)
 {
 	struct span_set *set = find_set(context);
-	struct span *held[SPANS];
+	struct span *held[SPAN_COUNT];
 	unsigned count, given_up = 0;
 
 	if (!set || !lock_try(&set->settling))
@@ -344,7 +342,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 {
 	struct span_set *set = find_set(context);
 
-	for (unsigned i = 0; set && i < SPANS; i++) {
+	for (unsigned i = 0; set && i < SPAN_COUNT; i++) {
 		struct span *span = &set->span[i];
 		bool closed = move(span, CLOSED, HELD);
 
@@ -363,7 +361,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 
 void spans_forget(void)
 {
-	for (unsigned i = 0; i < CONTEXTS; i++) {
+	for (unsigned i = 0; i < SPAN_CONTEXTS; i++) {
 		if (sets[i])
 			sys_unmap(sets[i], sizeof(*sets[i]));
 		sets[i] = NULL;

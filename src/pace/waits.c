@@ -1,7 +1,7 @@
 /*
  * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
  * for all that there is, as the device is idle behind them, each may end one; at leisure (meter.h)
- * only what has begun behind one, which is one in LEISURE_TIMES * WAITS_NS. Programs that keep the
+ * only what has begun behind one, which is one in WAITS_LEISURE * WAITS_NS. Programs that keep the
  * device busy wait for an event now and then, or before each launch: there only windows end that
  * are older.
  */
@@ -13,17 +13,6 @@
 #include "member.h"
 #include "utilisation.h"
 #include "window.h"
-
-#define WAITS_NS      (250 * NS_PER_US) /* in the mean */
-#define LEISURE_TIMES 4
-#define PARTIAL_NS    (1 * NS_PER_MS)
-#define IDLE_WAITS    8 /* waits may be for less than all until that is likely */
-#define WAKE_NS       (20 * NS_PER_US)
-#define AT_ONCE_NS    (2 * NS_PER_US) /* a wait that is shorter was for what was over already */
-#define DOUBT_PART    16
-#define DOUBT_MOST_NS (10 * METER_DOUBT_NS)
-#define COPY_BYTES    ((uint64_t)64 << 10) /* less is no more than a launch */
-#define COPY_LONG     ((uint64_t)1 << 20)  /* takes 20 us and more */
 
 static PACE_OF_THREAD struct {
 	struct meter *meter; /* of the device that was given something last; NULL: none */
@@ -96,7 +85,7 @@ static bool is_worth_it(const struct meter *meter, bool of_all, uint64_t now_ns)
 	if (of_all || LOAD(meter->idle_waits) > 0)
 		return last.clean || meter_leisure(meter) == 1;
 	return meter_since(now_ns, LOAD(meter->window.opened_ns)) >=
-	       PARTIAL_NS * meter_leisure(meter);
+	       WAITS_PARTIAL_NS * meter_leisure(meter);
 }
 
 /* With what has gone by a lease. What becomes of it: */
@@ -182,7 +171,7 @@ void pace_waited(void)
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
 	now_ns = clock_steady_ns();
-	if (meter_since(now_ns, last.began_ns) >= AT_ONCE_NS)
+	if (meter_since(now_ns, last.began_ns) >= WAITS_AT_ONCE_NS)
 		last.over_ns = now_ns;
 	if (is_drained(last.meter, now_ns))
 		utilisation_rest(last.meter, now_ns);
@@ -217,9 +206,9 @@ static void note(struct meter *meter, bool is_idle)
 {
 	int32_t idle_waits = LOAD(meter->idle_waits);
 
-	if (is_idle && idle_waits < IDLE_WAITS)
+	if (is_idle && idle_waits < WAITS_IDLE)
 		STORE(meter->idle_waits, idle_waits + 2);
-	else if (!is_idle && idle_waits > -IDLE_WAITS)
+	else if (!is_idle && idle_waits > -WAITS_IDLE)
 		STORE(meter->idle_waits, idle_waits - 1);
 }
 
@@ -227,7 +216,7 @@ static void note(struct meter *meter, bool is_idle)
  * place. */
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t mean_ns = WAITS_NS * (meter_leisure(meter) > 1 ? LEISURE_TIMES : 1);
+	uint64_t mean_ns = WAITS_NS * (meter_leisure(meter) > 1 ? WAITS_LEISURE : 1);
 
 	if (now_ns < LOAD(meter->anew_at_ns))
 		return false;
@@ -240,12 +229,12 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 	struct meter *meter = last.meter;
 	uint64_t now_ns;
 
-	if (bytes < COPY_BYTES || !pace_is_last(copy) || !cores_region())
+	if (bytes < WAITS_COPY_BYTES || !pace_is_last(copy) || !cores_region())
 		return;
 	now_ns = clock_steady_ns();
 	if (!may_end(meter, copy->context, now_ns))
 		return;
-	if ((bytes < COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))
+	if ((bytes < WAITS_COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))
 		return;
 	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && last.partial)
 		note(meter, true);
@@ -291,11 +280,12 @@ enum waits waits_since(const struct meter *meter, const struct pace_work *work, 
 static void doubt(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->doubt_ns);
-	uint64_t less_ns = meter_since(now_ns, LOAD(meter->doubted_at_ns)) / DOUBT_PART;
+	uint64_t less_ns = meter_since(now_ns, LOAD(meter->doubted_at_ns)) / WAITS_DOUBT_PART;
 
-	more_ns = more_ns > WAKE_NS ? more_ns - WAKE_NS : 0;
+	more_ns = more_ns > WAITS_WAKE_NS ? more_ns - WAITS_WAKE_NS : 0;
 	ns = ns > less_ns ? ns - less_ns : 0;
-	STORE(meter->doubt_ns, ns + more_ns < DOUBT_MOST_NS ? ns + more_ns : DOUBT_MOST_NS);
+	STORE(meter->doubt_ns,
+	      ns + more_ns < WAITS_DOUBT_MOST_NS ? ns + more_ns : WAITS_DOUBT_MOST_NS);
 	STORE(meter->doubted_at_ns, now_ns);
 }
 

@@ -23,7 +23,7 @@
  *
  * There is one window at a time for a device in a process. One that is over is followed by the
  * next, with the same event, but where it is to be of all streams and was not, or the reverse. One
- * that its stream does not go on with is dropped after STALE_NS.
+ * that its stream does not go on with is dropped after WINDOW_STALE_NS.
  *
  * Kernels that run beside each other take less of the device together than their samples say.
  * Windows show that: all costs are trimmed by the proportion that they find, as long as no
@@ -37,26 +37,7 @@
 #include "clock.h"
 #include "words.h"
 
-#define WINDOW_NS       (1 * NS_PER_MS)  /* of charges; what events cost is a thousandth of it */
-#define WINDOW_LONG_NS  (50 * NS_PER_MS) /* and of time */
-#define WINDOW_LAUNCHES 128 /* and of launches, lest many go whose cost is no longer that */
-#define IDLE_PART       4   /* a window with more of it tells nothing: what idles is a guess */
-#define IDLE_SLACK_NS   (100 * NS_PER_US) /* the host's, from opening one to its first launches */
-#define DOUBT_PART      16                /* of one with less of it, costs are believed when */
-#define OWED_NS                                                                              \
-	((int64_t)(16 * NS_PER_MS))     /* beside neighbours: of chance, so much may be owed \
-					 */
-#define YOUNG_NS        (4 * NS_PER_MS) /* at leisure: none is opened so soon after another */
-#define STALE_NS        (20 * NS_PER_MS)
-#define WINDOW_EVENT_NS 1300 /* what a pair adds that is no work (on an H200), */
-#define EVENT_SLACK_NS  900  /* or so much less, around little that came to an idle device */
-
-#define TRIM_ONE         (1u << 16)
-#define TRIM_PART_LEAST  (1 / 32.0)
-#define TRIM_PART_MOST   2.0
-#define WINDOW_WEIGHS_NS (2.0 * (double)WINDOW_NS) /* at most */
-#define TRIM_WINDOWS     8                         /* whose findings count, about */
-#define TRIM_BACK        64
+#define TRIM_ONE (1u << 16)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -89,9 +70,10 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
 	const struct window *window = &meter->window;
 	uint64_t since_ns = meter_since(now_ns, LOAD(window->opened_ns));
 
-	return LOAD(window->span) && meter_since(now_ns, LOAD(window->used_ns)) < STALE_NS &&
+	return LOAD(window->span) && meter_since(now_ns, LOAD(window->used_ns)) < WINDOW_STALE_NS &&
 	       LOAD(window->breaks) == LOAD(meter->breaks) &&
-	       idle_ns(meter, now_ns) * IDLE_PART <= since_ns + IDLE_PART * IDLE_SLACK_NS;
+	       idle_ns(meter, now_ns) * WINDOW_IDLE_PART <=
+		       since_ns + WINDOW_IDLE_PART * WINDOW_IDLE_NS;
 }
 
 /* Where the device idles much, one after the other would be opened, to tell nothing. */
@@ -99,7 +81,7 @@ static bool is_young(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(meter->window.opened_ns);
 
-	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < YOUNG_NS;
+	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < WINDOW_YOUNG_NS;
 }
 
 static double within(double value, double least, double most)
@@ -112,7 +94,7 @@ static void set_trim(struct meter *meter)
 	const struct window *window = &meter->window;
 	double now = window->busy_ns / window->untrimmed_ns;
 
-	STORE(meter->trim, (uint32_t)(TRIM_ONE * within(now, TRIM_PART_LEAST, TRIM_PART_MOST)));
+	STORE(meter->trim, (uint32_t)(TRIM_ONE * within(now, TRIM_LEAST, TRIM_MOST)));
 }
 
 /* Of a window that does not tell: slowly back. */
@@ -212,7 +194,7 @@ static bool is_doubted(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->window.opened_ns));
 
-	return idle_ns(meter, now_ns) * DOUBT_PART > since_ns;
+	return idle_ns(meter, now_ns) * WINDOW_DOUBT_PART > since_ns;
 }
 
 /*
@@ -388,7 +370,7 @@ static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double t
 	if (!lock_try(&window->lock))
 		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
-		busy = within((double)busy_ns / untrimmed, TRIM_PART_LEAST, TRIM_PART_MOST);
+		busy = within((double)busy_ns / untrimmed, TRIM_LEAST, TRIM_MOST);
 		rest = window->busy_ns / window->untrimmed_ns;
 		rest = rest > 1 ? rest + (1 - rest) * TRIM_WINDOWS / TRIM_BACK : 1;
 		busy = told * busy + (1 - told) * rest;
@@ -440,7 +422,7 @@ static double own_part(const struct span *span, int64_t seen)
 static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen)
 {
 	int64_t owed = LOAD(meter->owed_ns) + both / 2 - seen;
-	int64_t more = owed > OWED_NS ? owed - OWED_NS : 0;
+	int64_t more = owed > WINDOW_OWED_NS ? owed - WINDOW_OWED_NS : 0;
 
 	STORE(meter->owed_ns, owed > more ? owed - more : 0);
 	return seen + more;
@@ -457,10 +439,11 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 	int64_t unsure = seen - (span->to.sure - span->from.sure);
 	double part = own_part(span, seen);
 
-	if (!span->clear || idle * IDLE_PART > took)
+	if (!span->clear || idle * WINDOW_IDLE_PART > took)
 		return span->alone && seen > 2 * took ? took : -1;
 	least = (int64_t)((double)(took - idle) * part);
-	most = least + (int64_t)(within((double)unsure, 0, (double)idle) * part) + EVENT_SLACK_NS;
+	most = least + (int64_t)(within((double)unsure, 0, (double)idle) * part) +
+	       WINDOW_EVENT_SLACK_NS;
 	if (LOAD(span->meter->neighbours))
 		least = beside_neighbours(span->meter, least, seen);
 	return seen < least ? least : seen < most ? seen : most;
@@ -469,7 +452,8 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 /* How much it tells of costs: 1 where the device was never idle, 0 where it was for too long. */
 static double told_by(const struct span *span, int64_t took)
 {
-	return took > 0 ? within(1 - (double)idle_of(span) * IDLE_PART / (double)took, 0, 1) : 0;
+	return took > 0 ? within(1 - (double)idle_of(span) * WINDOW_IDLE_PART / (double)took, 0, 1)
+			: 0;
 }
 
 int64_t window_settle(const struct span *span, uint64_t took_ns)

@@ -133,8 +133,8 @@ static void test_hysteresis(void **state)
 	assert_true(bucket_is_open(bucket));
 	bucket_charge(bucket, 1, START);
 	assert_false(bucket_is_open(bucket));
-	bucket_correct(bucket, BUCKET_SHUT_NS - BUCKET_OPEN_NS + 1);
-	assert_int_equal(bucket_level(bucket), BUCKET_OPEN_NS - 1);
+	bucket_correct(bucket, BUCKET_SHUT_NS + 1);
+	assert_int_equal(bucket_level(bucket), -1);
 	assert_false(bucket_is_open(bucket));
 	bucket_correct(bucket, -1);
 	assert_true(bucket_is_open(bucket));

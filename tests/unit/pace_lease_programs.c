@@ -164,7 +164,7 @@ static void test_threads_end_at_leisure(void **state)
 static sem_t turns[2];
 static uint64_t turns_end_ns;
 
-#define TURN_NS (SHORT_NS * 2 * 100 / 65)
+#define EACH_TURN_NS (SHORT_NS * 2 * 100 / 65)
 
 static void *launch_in_turns(void *arg)
 {
@@ -178,7 +178,8 @@ static void *launch_in_turns(void *arg)
 		if (goes_on)
 			launch(&short_one);
 		if (goes_on && self) {
-			due_ns = due_ns + 10 * TURN_NS < time_ns ? time_ns : due_ns + TURN_NS;
+			due_ns = due_ns + 10 * EACH_TURN_NS < time_ns ? time_ns
+								      : due_ns + EACH_TURN_NS;
 			if (due_ns > time_ns)
 				pass(due_ns - time_ns);
 		}
