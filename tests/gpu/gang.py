@@ -1,7 +1,8 @@
 """One rank of a job on several GPUs, for gang.sh: gang.py KIND SECONDS; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are
 in the environment. Prints steps a second, and how long four steps took in the middle and at the slowest: four steps in the
 middle are without a pause in a slice, so they say what the library costs while a gang is open. The kind `single` is one process that
-has all GPUs."""
+has all GPUs. With GANG_PAUSE_MS in the environment, all ranks sleep for so long after as much time at work: what pauses cost
+a host without any slice."""
 
 import os
 import sys
@@ -11,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 KIND, SECONDS = sys.argv[1], float(sys.argv[2])
+PAUSE = float(os.environ.get("GANG_PAUSE_MS", 0)) / 1e3
 RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -146,6 +148,7 @@ def main():
         dist.barrier()
     stop = torch.zeros(1, device="cuda")
     began, count, took_each = time.time(), 0, []
+    awake = began
     while goes_on(began + SECONDS, stop):
         from_time = time.time()
         for _ in range(4):
@@ -153,6 +156,9 @@ def main():
         synchronize_all()
         count += 4
         took_each.append(time.time() - from_time)
+        if PAUSE and time.time() - awake >= PAUSE:
+            time.sleep(PAUSE)
+            awake = time.time()
     took = time.time() - began
     middle, worst = sorted(took_each)[len(took_each) // 2] * 1e3, max(took_each) * 1e3
     print(
