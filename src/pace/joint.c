@@ -30,7 +30,7 @@ static struct joint *at;  /* the present one, or NULL; atomic */
 static unsigned attempts; /* that failed for other processes of the slice */
 static char said[512];    /* the last line that was given to `say` */
 static struct lock naming = LOCK_INIT;
-static char named[GANG_FILE_PATH_LEN]; /* by the policy, or ""; under `naming` */
+static char named[SHARED_FILE_PATH_LEN]; /* by the policy, or ""; under `naming` */
 static void (*tell)(const char *line); /* likewise */
 static uint32_t asked, settled;        /* how often a name was given, and was seen to; atomic */
 static bool is_lost;                   /* the file of `at` is; atomic */
@@ -182,12 +182,12 @@ static int open_file(const char *path, struct fault *fault)
 /* Whether the gang is the present one already. */
 static bool is_at(const char *path)
 {
-	return at && !LOAD(is_lost) && strcmp(at->file.path, path) == 0;
+	return at && !LOAD(is_lost) && strcmp(at->file.shared.path, path) == 0;
 }
 
 const struct gang *joint_settle(struct region *region)
 {
-	static char path[GANG_FILE_PATH_LEN]; /* not on the stack, which may be a small thread's */
+	static char path[SHARED_FILE_PATH_LEN]; /* not on the stack, which may be a small thread's */
 	struct fault fault = {""};
 	int error;
 

@@ -11,26 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fault.h"
+#include "shared_file.h"
 #include "vgpu_region.h"
 
-#define GANG_FILE_PATH_LEN 4096
-
 struct gang_file {
-	struct vgpu_gang_file *file;           /* NULL: not open */
-	int fd;                                /* atomic */
-	uint64_t device, inode;                /* what the kernel knows the file by */
+	struct shared_file shared;
+	struct vgpu_gang_file *file;           /* its mapping; NULL: not open */
 	uint32_t owner[VGPU_GANG_MEMBERS_MAX]; /* of the entries that this process has, or 0; atomic
 						*/
-	char path[GANG_FILE_PATH_LEN];
 };
 
-/*
- * Opens the file, which is made if it is missing. Its directory must be there. Refused: a symbolic
- * link, a file with another name besides, one that is neither this user's nor root's, one that
- * others may write, one that holds something else. 0, or a negative errno with a fault;
- * ret_file->file is NULL then. Waits for other processes for 0.1 s at most.
- */
+/* As shared_file_open. Refused, too: a file that is neither this user's nor root's, and one that
+ * others may write. */
 int gang_file_open(const char *path, struct gang_file *ret_file, struct fault *fault);
 
 /* Takes an entry: its index; *ret_owner is what its `owner` is to be. -ENOSPC with a fault where
@@ -43,9 +35,7 @@ void gang_file_release(struct gang_file *file, unsigned entry);
 /* Whether the process that is the owner of an entry lives; true where that cannot be told. */
 bool gang_file_lives(const struct gang_file *file, uint32_t owner);
 
-/* 0 if the file still is the gang's; -ESTALE: it was deleted or replaced, and others that join now
- * are in another; -EUCLEAN: it was truncated or written over. The mapping may be touched in any
- * case. */
+/* As shared_file_watch. */
 int gang_file_watch(struct gang_file *file);
 
 /* A number that tells this file from others; never 0. */

@@ -639,5 +639,5 @@ void turn_forget(struct turn *turn)
 {
 	turn_file_forget(&turn->file);
 	memset(turn, 0, sizeof(*turn));
-	turn->file.fd = -1;
+	turn->file.shared.fd = -1;
 }

@@ -14,26 +14,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fault.h"
+#include "shared_file.h"
 #include "vgpu_turns.h"
 
-#define TURN_FILE_PATH_LEN 4096
-
 struct turn_file {
-	struct vgpu_turns_file *file; /* NULL: not open */
-	int fd;                       /* atomic */
-	uint64_t device, inode;       /* what the kernel knows the file by */
+	struct shared_file shared;
+	struct vgpu_turns_file *file; /* its mapping; NULL: not open */
 	unsigned slice, seat;         /* the process's, after turn_file_join */
 	uint32_t owner;               /* of the seat; 0: the process has none */
-	char path[TURN_FILE_PATH_LEN];
 };
 
-/*
- * Opens the file, which is made if it is missing, for all users to read and write. Its directory
- * must be there. Refused: a symbolic link, a file with another name besides, one that holds
- * something else. 0, or a negative errno with a fault; ret_file->file is NULL then. Waits for other
- * processes for 0.1 s at most.
- */
+/* As shared_file_open; all users may read and write a new file. */
 int turn_file_open(const char *path, struct turn_file *ret_file, struct fault *fault);
 
 /*
@@ -55,9 +46,7 @@ bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned
 /* Frees a seat whose process is dead: any process may do so. */
 void turn_file_clear_seat(struct turn_file *file, unsigned slice, unsigned seat);
 
-/* 0 if the file still is the GPU's; -ESTALE: it was deleted or replaced, and processes that join
- * now are in another; -EUCLEAN: it was truncated or written over. The mapping may be touched in any
- * case. Some 2 us. */
+/* As shared_file_watch. */
 int turn_file_watch(struct turn_file *file);
 
 /* Closes it. In a forked child: touches nothing of the parent's. */

@@ -23,7 +23,7 @@ static void refuses(const char *path, int error, const char *words)
 	if (!strstr(fault.text, path))
 		fail_msg("%s: not \"%s\"", fault.text, path);
 	assert_null(ours.file);
-	assert_int_equal(ours.fd, -1);
+	assert_int_equal(ours.shared.fd, -1);
 }
 
 static unsigned claims(struct gang_file *file, uint32_t *ret_owner)
@@ -221,7 +221,7 @@ static void test_watched(void **state)
 
 	opens(place, &ours);
 	assert_int_equal(gang_file_watch(&ours), 0);
-	close(ours.fd); /* as a program does that closes all it finds */
+	close(ours.shared.fd); /* as a program does that closes all it finds */
 	assert_true(gang_file_lives(&ours, 1));
 	assert_int_equal(gang_file_watch(&ours), 0);
 	claims(&ours, &owner);

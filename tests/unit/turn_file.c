@@ -38,7 +38,7 @@ static void refuses(const char *path, int error, const char *words)
 	if (!strstr(fault.text, words) || !strstr(fault.text, path))
 		fail_msg("%s: not \"%s\"", fault.text, words);
 	assert_null(ours.file);
-	assert_int_equal(ours.fd, -1);
+	assert_int_equal(ours.shared.fd, -1);
 }
 
 static void write_file(const char *path, const void *bytes, size_t len)
@@ -215,7 +215,7 @@ static void test_watched(void **state)
 
 	opens(place, &ours);
 	assert_int_equal(turn_file_watch(&ours), 0);
-	close(ours.fd); /* as a program does that closes all it finds */
+	close(ours.shared.fd); /* as a program does that closes all it finds */
 	assert_true(turn_file_slice_lives(&ours, 1));
 	assert_int_equal(turn_file_watch(&ours), 0);
 	joins(&ours, 7);
