@@ -170,12 +170,15 @@ int sys_mkdir(const char *path, unsigned mode)
 	return (int)CALL(SYS_mkdirat, AT_FDCWD, path, mode);
 }
 
-long sys_read(int fd, void *buf, size_t len)
+/* at: the first byte's offset; NULL: the file's own offset. */
+static long read_all(int fd, void *buf, size_t len, const uint64_t *at)
 {
 	size_t done = 0;
 
 	while (done < len) {
-		long n = CALL(SYS_read, fd, (char *)buf + done, len - done);
+		char *to = (char *)buf + done;
+		long n = at ? CALL(SYS_pread64, fd, to, len - done, *at + done)
+			    : CALL(SYS_read, fd, to, len - done);
 
 		if (n == -EINTR)
 			continue;
@@ -188,22 +191,14 @@ long sys_read(int fd, void *buf, size_t len)
 	return (long)done;
 }
 
+long sys_read(int fd, void *buf, size_t len)
+{
+	return read_all(fd, buf, len, NULL);
+}
+
 long sys_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
-	size_t done = 0;
-
-	while (done < len) {
-		long n = CALL(SYS_pread64, fd, (char *)buf + done, len - done, offset + done);
-
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return n;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-	return (long)done;
+	return read_all(fd, buf, len, &offset);
 }
 
 int sys_write_all(int fd, const void *buf, size_t len)

@@ -1,8 +1,7 @@
 /*
  * The values of --memory, --cores, --burst, --group and --gang. Those of the former three: an
  * amount for each GPU, in the order of gpus, or one for all. An amount of 0 is "none", no limit,
- * and of
- * --burst the default. Each function returns 0, or what to exit with after a line on stderr:
+ * and of --burst the default. Each function returns 0, or what to exit with after a line on stderr:
  * CLI_USAGE where the value is wrong whatever the GPUs are, else CLI_FAILED.
  */
 #pragma once

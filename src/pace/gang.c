@@ -269,8 +269,6 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 
 /* -- who is behind ----------------------------------------------------------------------------- */
 
-#define PART_ONE 4096
-
 /* Names the time from one opening of the gang to the next, in the high half of a word. */
 static uint64_t epoch_of(const struct gang *gang)
 {
@@ -313,7 +311,7 @@ static void learn_part(const struct gang *gang, struct gang_seat *seat)
 {
 	uint64_t most = most_collectives(gang), own = collectives_of(gang, seat->member);
 	uint32_t mean = LOAD(seat->part);
-	uint32_t part = most ? (uint32_t)(own * PART_ONE / most) : PART_ONE;
+	uint32_t part = most ? (uint32_t)(own * GANG_PART_ONE / most) : GANG_PART_ONE;
 
 	STORE(seat->part, mean ? mean - mean / 4 + part / 4 : part);
 }
@@ -321,9 +319,9 @@ static void learn_part(const struct gang *gang, struct gang_seat *seat)
 /* Whether another member waits for a collective that this one has yet to launch. */
 static bool is_behind(const struct gang *gang, const struct gang_seat *seat)
 {
-	uint64_t part = LOAD(seat->part) ? LOAD(seat->part) : PART_ONE;
+	uint64_t part = LOAD(seat->part) ? LOAD(seat->part) : GANG_PART_ONE;
 
-	return most_collectives(gang) * part / PART_ONE > collectives_of(gang, seat->member);
+	return most_collectives(gang) * part / GANG_PART_ONE > collectives_of(gang, seat->member);
 }
 
 /* A member that is behind need not wait until its device is idle. */

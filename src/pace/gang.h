@@ -59,7 +59,8 @@ struct gang_seat {
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
 	uint32_t let_go;   /* launches that went as nothing made progress */
-	uint32_t part; /* of the collectives of the member with the most; 4096: all, 0: not known */
+	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
+			  known */
 	bool was_busy; /* the member had work in flight when it asked last */
 	bool is_cut;   /* the member has seen the cut */
 };

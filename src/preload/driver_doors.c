@@ -38,8 +38,7 @@ static void note_unknown(const char *name)
 		return;
 	log_line(LOG_INFO,
 		 "%s, and maybe others, is of a driver newer than this library: what it allocates "
-		 "is "
-		 "counted only as far as NVML shows it; update vgpu",
+		 "is counted only as far as NVML shows it; update vgpu",
 		 name);
 }
 

@@ -102,18 +102,18 @@ static int refuse(struct fault *fault, const char *path, const char *what)
  * to read it alone, whatever figures it has. */
 enum access { ACCESS_WRITE, ACCESS_VIEW, ACCESS_INSPECT };
 
-/*
- * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
- * though it exists and may be written.
- */
 static void give_mode(int fd, const struct region_setup *setup)
 {
 	if (setup->has_group && sys_fchown(fd, -1, (int)setup->group) != 0)
 		return; /* it stays its owner's alone */
-	sys_fchmod(fd,
-		   setup->has_group ? 0660 : 0666); /* whose file system has no modes, so be it */
+	/* Where the file system has no modes, this changes nothing. */
+	sys_fchmod(fd, setup->has_group ? 0660 : 0666);
 }
 
+/*
+ * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
+ * though it exists and may be written.
+ */
 static int open_or_create(const char *path, const struct region_setup *setup, struct region *region)
 {
 	unsigned mode = setup->has_group ? 0600 : 0666;

@@ -14,8 +14,7 @@
  * the device does not have back yet.
  *
  * A file that is deleted, renamed, replaced, truncated or written over while it is used is lost for
- * good:
- * nothing more is to be had of it, and what touches it without looking first may be killed.
+ * good: nothing more is to be had of it, and what touches it without looking first may be killed.
  *
  * No function prints, and none holds the region's lock when it returns. All are thread-safe but for
  * open, close, claim and forget, which the caller serialises.

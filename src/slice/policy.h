@@ -14,10 +14,10 @@
  *            gang = yes         whether a compute limit throttles all GPUs and processes of the
  *                               slice as one: yes or no; without it, those whose kernels can wait
  *                               for each other are found
+ *            gang = NAME        the same as yes, together with the other slices of that gang: the
+ *                               name is 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "."
  *            group = 100        the number of the group whose processes may write the region,
- * beside its owner's; without it, all that can reach its file gang = NAME        the same as yes,
- * together with the other slices of that gang: the name is 1 to 64 of A-Z a-z 0-9 . _ - and does
- * not begin with "."
+ *                               beside its owner's; without it, all that can reach its file
  *
  * An unknown key or file name is an error, as is a value that does not parse, a GPU's file that
  * does not speak of memory, or an empty file "slice": a policy that is not understood, or only half

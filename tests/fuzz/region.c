@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "input.h"
 #include "region_world.h"
 #include "size.h"
 
@@ -49,26 +50,6 @@ static struct {
 } later;
 
 /* -- the input --------------------------------------------------------------------------------- */
-
-struct input {
-	const uint8_t *at;
-	size_t left;
-};
-
-static unsigned take(struct input *input)
-{
-	if (input->left == 0)
-		return 0;
-	input->left--;
-	return *input->at++;
-}
-
-static unsigned take_16(struct input *input)
-{
-	unsigned low = take(input);
-
-	return low | take(input) << 8;
-}
 
 /* A length, and as many bytes; returns the length. */
 static size_t take_bytes(struct input *input, uint8_t ret_bytes[256])

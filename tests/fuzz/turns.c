@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "input.h"
 #include "sys.h"
 #include "turn.h"
 
@@ -117,28 +118,6 @@ static void make_world(void)
 	memset(mapped, 0, sizeof(*mapped));
 	memset(processes, 0, sizeof(processes));
 	now_ns = 1000 * NS_PER_S;
-}
-
-/* -- the input --------------------------------------------------------------------------------- */
-
-struct input {
-	const uint8_t *at;
-	size_t left;
-};
-
-static unsigned take(struct input *input)
-{
-	if (input->left == 0)
-		return 0;
-	input->left--;
-	return *input->at++;
-}
-
-static unsigned take_16(struct input *input)
-{
-	unsigned low = take(input);
-
-	return low | take(input) << 8;
 }
 
 /* -- processes --------------------------------------------------------------------------------- */

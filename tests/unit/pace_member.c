@@ -99,6 +99,33 @@ static void test_stalls_ask_nothing(void **state)
 	left();
 }
 
+/* The driver is asked some times in a millisecond while the device is busy, however short launches
+ * are and however often the program asks whether they are over. */
+static void test_seldom_asks(void **state)
+{
+	uint64_t calls, marks, launches = 2000;
+
+	begin(state, 90);
+	launch_on(1, 20 * NS_PER_US);
+	for (unsigned i = 0; i < 200; i++)
+		launch_on(0, 20 * NS_PER_US);
+	calls = fake.calls;
+	marks = fake.fences;
+	for (unsigned i = 0; i < launches; i++) {
+		launch_on(0, 20 * NS_PER_US);
+		pace_will_look(&context_a, false);
+		pace_found_busy();
+		pass(18 * NS_PER_US);
+	}
+	calls = fake.calls - calls;
+	marks = fake.fences - marks;
+	print_message("%.2f calls of the driver for a launch, %.2f marks\n",
+		      (double)calls / (double)launches, (double)marks / (double)launches);
+	assert_true(calls < launches * 50 / 100);
+	assert_true(marks < launches * 20 / 100);
+	left();
+}
+
 /* What is paced by a device's own costs: a gang of one member. */
 static void test_one_member_is_no_gang(void **state)
 {
@@ -218,6 +245,7 @@ int main(void)
 		TEST(test_policy_says_no),
 		TEST(test_policy_says_yes),
 		TEST(test_stalls_ask_nothing),
+		TEST(test_seldom_asks),
 		TEST(test_one_member_is_no_gang),
 		TEST(test_gang_begins_during_a_wait),
 		TEST(test_always_busy),

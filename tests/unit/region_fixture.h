@@ -24,41 +24,10 @@
 
 #include "clock.h"
 #include "departure.h"
+#include "place.h"
 #include "region.h"
 #include "size.h"
 #include "sys.h"
-
-#define UNUSED __attribute__((unused))
-
-struct place {
-	char dir[64];
-	char path[96]; /* of the region, not there yet */
-};
-
-UNUSED static int place_make(void **state)
-{
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->dir, "/tmp/vgpu-region-XXXXXX");
-	if (!mkdtemp(place->dir))
-		return -1;
-	snprintf(place->path, sizeof(place->path), "%s/slice.cache", place->dir);
-	*state = place;
-	return 0;
-}
-
-UNUSED static int place_remove(void **state)
-{
-	struct place *place = *state;
-
-	unlink(place->path);
-	rmdir(place->path);
-	rmdir(place->dir);
-	free(place);
-	return 0;
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 /* Devices GPU-<first>, GPU-<first + 1> … of that much memory each. */
 UNUSED static struct region_setup setup_from(unsigned first, unsigned count, uint64_t memory_bytes)

@@ -24,9 +24,9 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "place.h"
 #include "turn.h"
 
-#define UNUSED     __attribute__((unused))
 #define US         NS_PER_US
 #define MS         NS_PER_MS
 #define STEP_NS    (5 * US)
@@ -37,38 +37,6 @@
 #define CHANGE_NS  (50 * US)
 #define ACTORS     64
 #define WAITS      20000
-
-/* -- a directory ------------------------------------------------------------------------------ */
-
-struct place {
-	char dir[64];
-	char path[96]; /* of the file of turns, not there yet */
-};
-
-UNUSED static int place_make(void **state)
-{
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->dir, "/tmp/vgpu-turns-XXXXXX");
-	if (!mkdtemp(place->dir))
-		return -1;
-	snprintf(place->path, sizeof(place->path), "%s/GPU-0", place->dir);
-	*state = place;
-	return 0;
-}
-
-UNUSED static int place_remove(void **state)
-{
-	struct place *place = *state;
-
-	unlink(place->path);
-	rmdir(place->path);
-	rmdir(place->dir);
-	free(place);
-	return 0;
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
 
 /* -- actors ----------------------------------------------------------------------------------- */
 

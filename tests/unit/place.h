@@ -1,0 +1,41 @@
+/*
+ * A directory of its own for each test. To be included behind cmocka.h and what that needs.
+ */
+#pragma once
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UNUSED __attribute__((unused))
+
+struct place {
+	char dir[64];
+	char path[96]; /* of a file in it that is not there yet */
+};
+
+UNUSED static int place_make(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	strcpy(place->dir, "/tmp/vgpu-unit-XXXXXX");
+	if (!mkdtemp(place->dir))
+		return -1;
+	snprintf(place->path, sizeof(place->path), "%s/slice.cache", place->dir);
+	*state = place;
+	return 0;
+}
+
+UNUSED static int place_remove(void **state)
+{
+	struct place *place = *state;
+
+	unlink(place->path);
+	rmdir(place->path);
+	rmdir(place->dir);
+	free(place);
+	return 0;
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
