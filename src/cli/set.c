@@ -97,9 +97,9 @@ struct change {
 
 /* -- what there is ----------------------------------------------------------------------------- */
 
-/* Between those who change a policy: a byte of the slice's lock file, which nobody but its owner
- * may open. Who may read a file, as everybody may read the policies of root's slices, may have it
- * flock'ed, too. */
+/* Commands that change a policy lock a byte of the slice's lock file, which only its owner may
+ * open. A file that others may read would not do: everybody may read the policies of root's slices,
+ * and a user who may read a file may flock it. */
 static int lock_policy(struct change *change)
 {
 	uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

@@ -31,10 +31,10 @@ static unsigned attempts; /* that failed for other processes of the slice */
 static char said[512];    /* the last line that was given to `say` */
 static struct lock naming = LOCK_INIT;
 static char named[SHARED_FILE_PATH_LEN]; /* by the policy, or ""; under `naming` */
-static void (*tell)(const char *line); /* likewise */
-static uint32_t asked, settled;        /* how often a name was given, and was seen to; atomic */
-static bool is_lost;                   /* the file of `at` is; atomic */
-static uint64_t again_ns;              /* when the next attempt is due; 0: none is. Atomic */
+static void (*tell)(const char *line);   /* likewise */
+static uint32_t asked, settled;          /* how often a name was given, and was seen to; atomic */
+static bool is_lost;                     /* the file of `at` is; atomic */
+static uint64_t again_ns;                /* when the next attempt is due; 0: none is. Atomic */
 
 /* -- what the policy says --------------------------------------------------------------------- */
 
@@ -187,7 +187,8 @@ static bool is_at(const char *path)
 
 const struct gang *joint_settle(struct region *region)
 {
-	static char path[SHARED_FILE_PATH_LEN]; /* not on the stack, which may be a small thread's */
+	static char
+		path[SHARED_FILE_PATH_LEN]; /* not on the stack, which may be a small thread's */
 	struct fault fault = {""};
 	int error;
 
