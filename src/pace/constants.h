@@ -75,10 +75,10 @@
 #define GANG_POLL_NS (20 * NS_PER_US)
 
 /* ns from one mark to the next, and from one look to the next, while a gang is open: the least
- * where launches find the device idle, twice as long for each look that finds it busy. Half:
- * twice as many marks, each of which takes a host 2.7 us (PyTorch, H100). Twice: pauses of the
+ * where launches find the device idle, twice as long for each look that finds it busy. Half: one
+ * thread that serves two devices loses a tenth of its speed (PyTorch, H100). Twice: pauses of the
  * device between launches that are shorter than that count as work. */
-#define MARK_LEAST_NS (100 * NS_PER_US)
+#define MARK_LEAST_NS (200 * NS_PER_US)
 #define MARK_MOST_NS  (1 * NS_PER_MS)
 
 /* ns for which each launch is marked by itself after the driver refused a mark behind all streams:
@@ -87,6 +87,15 @@
 
 /* The mean time of a launch is of the last so many marks, about. */
 #define MEAN_PART 4
+
+/* ns from one question how long launches took to the next: the driver takes 3 us for the answer
+ * (H100). Also the length of a period from which on it is measured in any case. Half: a host that
+ * finds its device idle every 100 us loses 1 % more of its time. Twice: what changes is seen later.
+ */
+#define LEARN_EACH_NS (1 * NS_PER_MS)
+
+/* ns of short periods that stand for those that are not measured. Half: more of chance. */
+#define PERIODS_NS (20 * NS_PER_MS)
 
 /* -- one device ------------------------------------------------------------------------------- */
 

@@ -82,7 +82,7 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
 
 /* What two marks in a row say of the launches between them; or the period's begin and its first
  * mark. */
-static void learn(struct in_flight *it, const struct in_flight_mark *to)
+static void learn(struct in_flight *it, const struct in_flight_mark *to, uint64_t now_ns)
 {
 	const struct in_flight_mark begin = {.event = it->begin_is_recorded ? it->begin : NULL,
 					     .context = it->begin_context,
@@ -90,27 +90,30 @@ static void learn(struct in_flight *it, const struct in_flight_mark *to)
 				    *from = mark_at(it, it->head - 1);
 	uint64_t took_ns, count, mean_ns = LOAD(it->mean_ns);
 
+	if (mean_ns && meter_since(now_ns, it->learned_ns) < LEARN_EACH_NS)
+		return;
 	if (!from->event || from->launches <= it->before)
 		from = &begin;
-	count = to->launches - from->launches;
 	if (!from->event || from->context != to->context || from->stream || to->stream ||
 	    to->launches <= from->launches ||
 	    pace_driver->elapsed(from->event, to->event, &took_ns) != PACE_TOOK)
 		return;
+	count = to->launches - from->launches;
 	STORE(it->mean_ns, mean_ns ? mean_ns - mean_ns / MEAN_PART + took_ns / count / MEAN_PART
 				   : took_ns / count);
+	it->learned_ns = now_ns;
 }
 
-/* Takes the marks that are reached; whether any is not. */
-static bool any_pending(struct in_flight *it)
+/* Takes the marks that are reached; whether any is not. over: all are. */
+static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 {
 	while (it->head != it->tail) {
 		struct in_flight_mark *mark = mark_at(it, it->head);
 
-		if (mark->event && !pace_driver->is_reached(mark->event))
+		if (mark->event && !over && !pace_driver->is_reached(mark->event))
 			return true;
 		if (mark->event) /* else its context is gone */
-			learn(it, mark);
+			learn(it, mark, now_ns);
 		if (!mark->stream)
 			STORE(it->reached, mark->launches);
 		it->head++;
@@ -130,6 +133,8 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 	if (!it->is_busy) {
 		it->began_ns = now_ns;
 		it->before = LOAD(it->launches);
+		STORE(it->stream, meter_stream(work));
+		STORE(it->mixed_period, false);
 		/* Other threads go past the lock from here on: the driver may keep this one until
 		 * they have launched. */
 		STORE(it->is_busy, true);
@@ -183,6 +188,7 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 	if (LOAD(it->stream) != stream) {
 		STORE(it->stream, stream);
 		STORE(it->mixed, true);
+		STORE(it->mixed_period, true);
 	}
 	if (!at_once && !is_mark_due(it, work, now_ns))
 		return;
@@ -208,22 +214,53 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 	lock_release(&it->lock);
 }
 
-/* When the device was through, as far as events tell: what is behind the last mark took as long as
- * what is before it, and where the period has no mark, as long as launches do in the mean. */
-static uint64_t ended_ns(struct in_flight *it, uint64_t now_ns)
+/* How long the period was, as events tell: what is behind the last mark took as long as what is
+ * before it, and where the period has no mark, as long as launches do in the mean. */
+static uint64_t measure_period(struct in_flight *it, uint64_t launches)
 {
 	const struct in_flight_mark *last = mark_at(it, it->head - 1);
-	uint64_t launches = LOAD(it->launches) - it->before, took_ns;
+	uint64_t took_ns;
 
-	if (it->begin_is_recorded && last->event && last->context == it->begin_context &&
-	    last->launches > it->before &&
-	    pace_driver->elapsed(it->begin, last->event, &took_ns) == PACE_TOOK)
-		took_ns = took_ns / (last->launches - it->before) * launches;
-	else
-		took_ns = LOAD(it->mean_ns) ? LOAD(it->mean_ns) * launches : UINT64_MAX;
+	if (!it->begin_is_recorded || !last->event || last->context != it->begin_context ||
+	    last->launches <= it->before ||
+	    pace_driver->elapsed(it->begin, last->event, &took_ns) != PACE_TOOK)
+		return LOAD(it->mean_ns) ? LOAD(it->mean_ns) * launches : UINT64_MAX;
+	return took_ns / (last->launches - it->before) * launches;
+}
+
+/* What the period was of the time until it was seen to have ended, for the periods to come. */
+static void note_period(struct in_flight *it, uint64_t took_ns, uint64_t lasted_ns, uint64_t now_ns)
+{
+	if (lasted_ns >= LEARN_EACH_NS)
+		return;
+	if (it->lasted_sum_ns >= PERIODS_NS) {
+		it->took_sum_ns /= 2;
+		it->lasted_sum_ns /= 2;
+	}
+	it->took_sum_ns += took_ns;
+	it->lasted_sum_ns += lasted_ns;
+	it->measured_ns = now_ns;
+}
+
+/* When the device was through. To ask events takes as long as a launch: so of short periods one is
+ * measured now and then, unless exact is set, and the others are as large a part of the time until
+ * they were seen to have ended. */
+static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
+{
+	uint64_t launches = LOAD(it->launches) - it->before;
+	uint64_t lasted_ns = meter_since(now_ns, it->began_ns), took_ns;
+
 	if (!launches)
-		took_ns = 0;
-	return took_ns < meter_since(now_ns, it->began_ns) ? it->began_ns + took_ns : now_ns;
+		return it->began_ns;
+	if (!exact && lasted_ns < LEARN_EACH_NS && it->lasted_sum_ns &&
+	    meter_since(now_ns, it->measured_ns) < LEARN_EACH_NS)
+		return it->began_ns + lasted_ns * it->took_sum_ns / it->lasted_sum_ns;
+	took_ns = measure_period(it, launches);
+	if (took_ns > lasted_ns)
+		took_ns = lasted_ns;
+	if (!exact)
+		note_period(it, took_ns, lasted_ns, now_ns);
+	return it->began_ns + took_ns;
 }
 
 /* Whether what was launched behind the last mark is over: known where it all went to the stream of
@@ -254,6 +291,28 @@ static void adapt(struct in_flight *it, bool busy)
 	STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
 }
 
+/* Whether one question about the next launch's stream is likely to tell that all is over: the last
+ * launch that looked found it so. */
+static bool is_soon_told(const struct in_flight *it, const struct pace_work *work)
+{
+	return work && !LOAD(it->mixed_period) && LOAD(it->stream) == meter_stream(work) &&
+	       interval_of(it) == MARK_LEAST_NS;
+}
+
+static bool any_in_period(struct in_flight *it, const struct pace_work *work, bool marks,
+			  uint64_t now_ns)
+{
+	bool over = !marks && is_soon_told(it, work) && !pace_driver->is_busy(work);
+
+	if (any_pending(it, over, now_ns))
+		return true;
+	if (over || !it->context || is_through(it, work))
+		return false;
+	if (marks)
+		mark_all(it, now_ns);
+	return true;
+}
+
 bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
 		    uint64_t *ret_ended_ns)
 {
@@ -270,15 +329,10 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 		return true;
 	if (!it->is_busy) {
 		busy = false;
-	} else if (!any_pending(it)) {
-		busy = it->context && !is_through(it, work);
-		if (busy && marks)
-			mark_all(it, now_ns);
-		busy = busy || !end_period(it);
-		if (!busy) {
-			*ret_ended_ns = ended_ns(it, now_ns);
-			STORE(it->reached, LOAD(it->launches));
-		}
+	} else if (!any_in_period(it, work, marks, now_ns) && end_period(it)) {
+		busy = false;
+		*ret_ended_ns = ended_ns(it, marks, now_ns);
+		STORE(it->reached, LOAD(it->launches));
 	}
 	lock_release(&it->lock);
 	if (work && !marks)

@@ -45,11 +45,17 @@ struct in_flight {
 	void *begin;            /* the event at its begin, of the context that follows; or NULL */
 	void *begin_context;
 	bool begin_is_recorded;
-	void *context;       /* of the last mark; NULL: there is none, or it is gone */
-	int device;          /* a CUDA ordinal */
-	const void *stream;  /* of the last launch; atomic */
-	bool mixed;          /* there were others since the last mark; atomic */
-	uint32_t head, tail; /* marks from head on to before tail have yet to be reached, */
+	void *context;          /* of the last mark; NULL: there is none, or it is gone */
+	int device;             /* a CUDA ordinal */
+	const void *stream;     /* of the last launch; atomic */
+	bool mixed;             /* there were others since the last mark; atomic */
+	bool mixed_period;      /* and since the period's begin; atomic */
+	uint64_t learned_ns;    /* when events told mean_ns last, */
+	uint64_t measured_ns;   /* and when they told how long a short period was */
+	uint64_t took_sum_ns;   /* of the last short periods that events measured, */
+	uint64_t lasted_sum_ns; /* and the time from their begin until they were seen to have ended
+				 */
+	uint32_t head, tail;    /* marks from head on to before tail have yet to be reached, */
 	struct in_flight_mark mark[IN_FLIGHT_MARKS]; /* modulo their number */
 };
 

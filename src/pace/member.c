@@ -248,6 +248,13 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 
 /* -- the way through --------------------------------------------------------------------------- */
 
+/* Whether an open gang needs a look at a device that others launch to: they look by themselves. */
+static bool is_look_due(const struct in_flight *in_flight, uint64_t now_ns)
+{
+	return LOAD(in_flight->is_busy) &&
+	       (gang_is_shut(gang()) || in_flight_is_due(in_flight, now_ns));
+}
+
 /* Sees what the process's other members have in flight; whether there are any. */
 static bool look_at_others(const struct member *but, uint64_t now_ns)
 {
@@ -257,7 +264,7 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 		if (&members[device] == but || !is_member(device))
 			continue;
 		several = true;
-		if (LOAD(members[device].in_flight.is_busy))
+		if (is_look_due(&members[device].in_flight, now_ns))
 			look(cores_meter(device), &members[device], NULL, now_ns);
 	}
 	return several;

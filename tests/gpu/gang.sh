@@ -53,25 +53,24 @@ job() {
     world=2
     [ "$kind" != single ] || world=1
     rank=0
-    : >"$output"
     ranks=
     while [ "$rank" -lt "$world" ]; do
         command=$(echo "$*" | sed "s/%r/$rank/g")
         [ "$pin" = no ] || command="taskset -c $((8 * rank))-$((8 * rank + 7)) $command"
         # shellcheck disable=SC2086 # words
-        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT 90 $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >>"$output" 2>"$output.err.$rank" &
+        MASTER_PORT=$port RANK=$rank WORLD_SIZE=$world timeout -s ABRT 90 $command python3 -X faulthandler "$here/gang.py" "$kind" "$seconds" >"$output.out.$rank" 2>"$output.err.$rank" &
         ranks="$ranks $!"
         rank=$((rank + 1))
     done
 }
 
 rate() {
-    sed -n 's/^rank 0 .*rate \([0-9.]*\) .*/\1/p' "$1"
+    sed -n 's/^rank 0 .*rate \([0-9.]*\) .*/\1/p' "$1.out.0"
 }
 
 # How long four steps took, in ms: median or slowest.
 four() {
-    sed -n "s/^rank 0 .*$1 four \([0-9.]*\) .*/\1/p" "$2"
+    sed -n "s/^rank 0 .*$1 four \([0-9.]*\) .*/\1/p" "$2.out.0"
 }
 
 # The GPUs' busy time in the run's last five seconds but one, as NVML says.
@@ -101,12 +100,15 @@ run() {
     watch_gpus &
     watcher=$!
     job "$port" "$@"
+    ended=
     for pid in $ranks; do
-        wait "$pid" || :
+        status=0
+        wait "$pid" || status=$?
+        ended="$ended $status"
     done
     kill "$watcher" 2>/dev/null || :
     wait "$watcher" 2>/dev/null || :
-    [ -n "$(rate "$1")" ] || { echo "gang.sh: $2 failed:"; tail -n 5 "$1".err.*; }
+    [ -n "$(rate "$1")" ] || { echo "gang.sh: $2 failed, the ranks' exit statuses are$ended:"; tail -n 5 "$1".out.* "$1".err.*; }
 }
 
 policy() {

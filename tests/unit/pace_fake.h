@@ -122,6 +122,7 @@ static struct fake {
 	uint64_t submitted;
 	bool came_to_idle; /* the last of them did */
 	uint64_t fences;
+	uint64_t elapsed;   /* questions for the time between two events */
 	uint64_t calls;     /* of the driver, to measure */
 	uint64_t records;   /* of these, events in a stream */
 	uint64_t leased;    /* launches that went with a lease */
@@ -328,6 +329,7 @@ static enum pace_answer fake_elapsed(void *begin, void *end, uint64_t *ret_ns)
 	bool seen = to->at_ns + fake.seen_ns <= time_ns;
 	int64_t took_ns;
 
+	fake.elapsed++;
 	called();
 	assert_false(from->context->gone || to->context->gone);
 	if (fake.no_times)

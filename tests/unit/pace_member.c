@@ -126,6 +126,36 @@ static void test_seldom_asks(void **state)
 	left();
 }
 
+/* Nor is a program slowed that waits for each launch, or whose device is idle between launches: a
+ * few calls for a launch say that it is over, and the length of only a few periods is asked for. */
+static void test_seldom_measures(void **state)
+{
+	uint64_t calls, elapsed, launches = 2000;
+
+	begin(state, 90);
+	launch_on(1, 20 * NS_PER_US);
+	for (unsigned i = 0; i < 200; i++)
+		launch_on(0, 20 * NS_PER_US);
+	calls = fake.calls;
+	elapsed = fake.elapsed;
+	for (unsigned i = 0; i < launches; i++) {
+		launch_on(0, 20 * NS_PER_US);
+		if (i % 2) {
+			pace_will_wait(&context_a, true);
+			wait_until(fake.done_ns[0]);
+		} else {
+			pass(80 * NS_PER_US);
+		}
+	}
+	calls = fake.calls - calls;
+	elapsed = fake.elapsed - elapsed;
+	print_message("%.2f calls of the driver for a launch, %.2f for a length\n",
+		      (double)calls / (double)launches, (double)elapsed / (double)launches);
+	assert_true(calls < launches * 4);
+	assert_true(elapsed < launches * 20 / 100);
+	left();
+}
+
 /* What is paced by a device's own costs: a gang of one member. */
 static void test_one_member_is_no_gang(void **state)
 {
@@ -246,6 +276,7 @@ int main(void)
 		TEST(test_policy_says_yes),
 		TEST(test_stalls_ask_nothing),
 		TEST(test_seldom_asks),
+		TEST(test_seldom_measures),
 		TEST(test_one_member_is_no_gang),
 		TEST(test_gang_begins_during_a_wait),
 		TEST(test_always_busy),
