@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "commands.h"
+#include "given.h"
 #include "guard.h"
 #include "inspect.h"
 #include "policy.h"
@@ -209,10 +210,10 @@ static const char *gang_of(const struct slices_one *one)
 	static struct policy policy;
 	int error;
 
-	if (!one->policy_path || slices_act_for(one, NULL))
+	if (!one->policy_path || given_act_for(one, NULL))
 		return NULL;
 	error = policy_read(one->policy_path, &policy, NULL);
-	slices_act_again();
+	given_act_again();
 	return error ? NULL : policy_gang_word(&policy.gang);
 }
 
@@ -282,7 +283,7 @@ const struct cli_command inspect_command = {
 		 "region's path as well. The region may be in use, or damaged; nothing in it is "
 		 "repaired.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = examples,
 	.offer = CLI_SLICE_OR_FILE,

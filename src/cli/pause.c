@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "given.h"
 #include "guard.h"
 #include "held.h"
 #include "policy.h"
@@ -121,11 +122,11 @@ static void turn_guarded(const struct target_action *action, struct target *targ
 
 static void turn(const struct target_action *action, struct target *target, bool paused)
 {
-	if (slices_act_for(target->slice, &target->fault))
+	if (given_act_for(target->slice, &target->fault))
 		return;
 	guard_begin();
 	turn_guarded(action, target, paused);
-	slices_act_again();
+	given_act_again();
 	if (!guard_end())
 		return;
 	target->changed = target->left_out = false;
@@ -165,7 +166,7 @@ const struct cli_command pause_command = {
 		 "launch next waits until vgpu resume. They keep their memory, and the GPU "
 		 "finishes the work that it has been given already.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = pause_examples,
 	.offer = CLI_SLICE,
@@ -179,7 +180,7 @@ const struct cli_command resume_command = {
 	.about = "Ends the pause of each slice NAME, whether vgpu pause or a monitor paused its "
 		 "processes: they go on within 100 ms.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = resume_examples,
 	.offer = CLI_SLICE,

@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "escape.h"
 #include "force.h"
+#include "given.h"
 #include "guard.h"
 #include "region.h"
 #include "slices.h"
@@ -104,12 +105,12 @@ static int end_living(struct target *target, struct fault *fault)
 
 static int remove_once(const struct slices_one *slice, struct fault *fault)
 {
-	int error = slices_act_for(slice, fault);
+	int error = given_act_for(slice, fault);
 
 	if (error)
 		return error;
 	error = slice->kind == SLICES_RUN ? remove_run(slice, fault) : remove_region(slice, fault);
-	slices_act_again();
+	given_act_again();
 	return error;
 }
 
@@ -167,7 +168,7 @@ const struct cli_command rm_command = {
 		 "in "
 		 "it is ended first.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = examples,
 	.offer = CLI_SLICE,

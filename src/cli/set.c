@@ -16,6 +16,7 @@
 #include "amounts.h"
 #include "clock.h"
 #include "commands.h"
+#include "given.h"
 #include "gpus.h"
 #include "guard.h"
 #include "held.h"
@@ -419,7 +420,7 @@ static int set_slice(const struct cli_line *line, const struct slices_one *slice
 	struct fault fault = {""};
 	int status = line->value[JSON] ? target_document_open(&document) : 0;
 
-	if (!status && slices_act_for(slice, &fault))
+	if (!status && given_act_for(slice, &fault))
 		status = cli_fail(CLI_FAILED, "%s", fault.text);
 	if (!status && change.gang && !slice->policy_path)
 		status = cli_fail(CLI_FAILED,
@@ -457,7 +458,7 @@ static int set(const struct cli_line *line)
 			CLI_USAGE,
 			"nothing to set: give --memory, --cores, --burst, --gang, --group, or "
 			"several of them");
-	status = slices_meant(line->argument[0], &slices, &slice);
+	status = given_find(line->argument[0], &slices, &slice);
 	if (!status)
 		status = set_slice(line, slice);
 	slices_free(&slices);
@@ -471,7 +472,7 @@ const struct cli_command set_command = {
 	.about = "Changes the limits of the slice NAME, or of the one whose region file NAME is. "
 		 "Its programs run on, and go by the new limits within 100 ms.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = examples,
 	.offer = CLI_SLICE,

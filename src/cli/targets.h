@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "cli.h"
 #include "slices.h"
 #include "vgpu_region.h"
 

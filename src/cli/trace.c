@@ -20,6 +20,7 @@
 
 #include "clock.h"
 #include "commands.h"
+#include "given.h"
 #include "size.h"
 #include "slices.h"
 #include "sys.h"
@@ -377,7 +378,7 @@ const struct cli_command trace_command = {
 		"was started with VGPU_TRACE=pace in its environment. The last 4096 of each are "
 		"kept, also after it has ended.",
 	.options = options,
-	.environment = slices_environment,
+	.environment = given_environment,
 	.exits = exits,
 	.examples = examples,
 	.offer = CLI_SLICE,

@@ -8,5 +8,4 @@ function(vgpu_cli_unit_test name)
   endif()
 endfunction()
 
-vgpu_cli_unit_test(escape escape.c)
 vgpu_cli_unit_test(program_words program_words.c)

@@ -23,7 +23,6 @@
 #include "guard.h"
 #include "held.h"
 #include "procs.h"
-#include "state.h"
 #include "sys.h"
 
 /* -- freeing ----------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * The slices on this machine, whoever made them:
  *
  *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
- *                     state directory and root's; for root, those of all users (state.h)
+ *                     state directory and root's; for root, those of all users (state_dir.h)
  *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what VGPU_HAMI
  *                     names, or else /usr/local/vgpu: where its device plugin keeps its containers'
  *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or a
@@ -13,11 +13,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "cli.h"
 #include "fault.h"
-
-/* The variables that say where to look, for help texts. */
-extern const struct cli_row slices_environment[];
 
 enum slices_kind { SLICES_RUN, SLICES_HAMI, SLICES_LOOSE };
 
@@ -61,15 +57,3 @@ char *slices_user(const struct slices_one *one, char *buf, size_t len);
 /* The shortest of NAME, USER/NAME and the path by which slices_find finds it, into buf, which is
  * returned. */
 char *slices_word(const struct slices *slices, const struct slices_one *one, char *buf, size_t len);
-
-/* The two for a command that has a NAME: 0, or what to exit with after a line on stderr. ret_slices
- * is to be freed in either case. */
-int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one);
-
-/*
- * Before root changes files in another user's directory, or reads some for what they say: with that
- * user's rights from now on, so that no link of theirs leads it astray; and root again. Others stay
- * who they are. 0, or -EPERM with a fault.
- */
-int slices_act_for(const struct slices_one *one, struct fault *fault);
-void slices_act_again(void);

@@ -1,10 +1,10 @@
 /*
- * A `vgpu run` has its slice's lock file flock'ed (state.h). To try a lock that is held would keep
- * others from it for that moment: a slice would not be removed that should, or not be joined. So
- * /proc/locks is read first, once a look and only if it is asked for; it takes the kernel long on a
- * machine with many locks. A lock is known by its file's inode: the device that /proc/locks names
- * is not always the one that stat(2) does. So another file of that number may make a leftover look
- * idle, no more.
+ * A `vgpu run` has its slice's lock file flock'ed (state_dir.h). To try a lock that is held would
+ * keep others from it for that moment: a slice would not be removed that should, or not be joined.
+ * So /proc/locks is read first, once a look and only if it is asked for; it takes the kernel long
+ * on a machine with many locks. A lock is known by its file's inode: the device that /proc/locks
+ * names is not always the one that stat(2) does. So another file of that number may make a leftover
+ * look idle, no more.
  */
 #include "held.h"
 
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "state.h"
+#include "state_dir.h"
 #include "sys.h"
 
 /* Inodes that are flock'ed, of this look. One thread. */

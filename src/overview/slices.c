@@ -11,24 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "env.h"
 #include "size.h"
 #include "slice.h"
-#include "state.h"
+#include "state_dir.h"
 
 #define HAMI_DIR       SLICE_REGION_HAMI_DIR /* on the host, as in its containers */
 #define CONTAINERS     "containers"
 #define REGION_ENDING  ".cache"
 #define RUN_USERS_DIR  "/run/user"
 #define TMP_DIR        "/tmp"
-#define TMP_STATE_NAME "vgpu-" /* with the user's number: state.c */
-
-const struct cli_row slices_environment[] = {
-	{"VGPU_STATE", "the directory where vgpu run keeps slices; only those are seen then"},
-	{"VGPU_HAMI", "the directory of HAMi's device plugin, instead of " HAMI_DIR},
-	{NULL, NULL},
-};
+#define TMP_STATE_NAME "vgpu-" /* with the user's number: state_dir.c */
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
@@ -429,38 +422,4 @@ int slices_find(struct slices *slices, const char *name, const struct slices_one
 		return find_path(slices, name, ret_one, fault);
 	return fault_set(fault, -ENOENT,
 			 "there is no slice \"%.200s\" here: vgpu ps lists those there are", name);
-}
-
-int slices_meant(const char *name, struct slices *ret_slices, const struct slices_one **ret_one)
-{
-	struct fault fault = {""};
-
-	*ret_slices = (struct slices){0, NULL};
-	if (slices_list(ret_slices, &fault) || slices_find(ret_slices, name, ret_one, &fault))
-		return cli_fail(CLI_FAILED, "%s", fault.text);
-	return 0;
-}
-
-/* -- with whose rights ------------------------------------------------------------------------- */
-
-int slices_act_for(const struct slices_one *one, struct fault *fault)
-{
-	if (geteuid() != 0 || one->owner == 0 || one->kind != SLICES_RUN)
-		return 0;
-	if (setegid(one->group) == 0 && seteuid(one->owner) == 0)
-		return 0;
-	slices_act_again();
-	return fault_set(fault, -EPERM,
-			 "the slice %s is user %u's, and acting for that user is not permitted: be "
-			 "that user",
-			 one->name, (unsigned)one->owner);
-}
-
-void slices_act_again(void)
-{
-	if (getuid() != 0 || geteuid() == 0)
-		return;
-	if (seteuid(0) < 0 || setegid(getgid()) < 0)
-		exit(cli_fail(CLI_FAILED, "this process cannot be root again: %s",
-			      strerror(errno)));
 }

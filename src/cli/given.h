@@ -1,0 +1,20 @@
+/* The slice that a command was given by name, and with whose rights the command works on it. */
+#pragma once
+
+#include "cli.h"
+#include "slices.h"
+
+/* The variables that say where slices are looked for, for help texts. */
+extern const struct cli_row given_environment[];
+
+/* slices_list and slices_find for a command that has a NAME: 0, or what to exit with after a line
+ * on stderr. ret_slices is to be freed in either case. */
+int given_find(const char *name, struct slices *ret_slices, const struct slices_one **ret_one);
+
+/*
+ * Before root changes files in another user's directory, or reads some for what they say: with that
+ * user's rights from now on, so that no link of theirs leads it astray; and root again. Others stay
+ * who they are. 0, or -EPERM with a fault.
+ */
+int given_act_for(const struct slices_one *one, struct fault *fault);
+void given_act_again(void);

@@ -1,0 +1,1 @@
+vgpu_unit_test(overview_escape overview)
