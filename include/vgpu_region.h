@@ -120,7 +120,7 @@ struct vgpu_region_bucket {
 	int64_t corrected;   /* what measuring has added to that or taken from it, in all */
 	uint64_t busy_until; /* when all that was submitted should be done: for those who look on */
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
-	uint32_t spare_word; /* zero */
+	uint32_t refused;    /* allocations refused because the slice was full, modulo 2^32 */
 	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
 	uint64_t joint_charged; /* ns: the part of used_ns charged, of a gang of several slices */
 };

@@ -31,7 +31,7 @@ static struct json_object *devices_value(const struct inspection *found)
 		json_add_number_or_null(device, "cores_limit_pct",
 					found->sight.device[i].cores_pct);
 		json_add_burst(device, found->sight.device[i].burst_ns);
-		json_add_throttle(device, &found->sight.device[i]);
+		json_add_counts(device, &found->sight.device[i]);
 		json_object_array_add(devices, device);
 	}
 	return devices;

@@ -72,7 +72,7 @@ void json_add_burst(struct json_object *device, uint64_t burst_ns)
 			  : NULL);
 }
 
-void json_add_throttle(struct json_object *device, const struct sight_device *from)
+void json_add_counts(struct json_object *device, const struct sight_device *from)
 {
 	json_add_number(device, "nr_throttled", from->throttled);
 	json_add_number(device, "throttled_ns", from->throttled_ns);
@@ -80,6 +80,7 @@ void json_add_throttle(struct json_object *device, const struct sight_device *fr
 	json_add_number(device, "charged_ns", from->charged_ns);
 	json_add(device, "corrected_ns", json_object_new_int64(from->corrected_ns));
 	json_add_number(device, "gang_members", from->gang_members);
+	json_add_number(device, "allocations_refused", from->refused);
 }
 
 struct json_object *json_gang(const struct sight_gang *gang)

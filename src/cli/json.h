@@ -18,8 +18,9 @@ struct json_object *json_text(const char *text);
 /* The member burst_ns, of what a policy has: null is the default. */
 void json_add_burst(struct json_object *device, uint64_t burst_ns);
 
-/* How the pacer throttled the device, as members of its object; and the slice's gang. */
-void json_add_throttle(struct json_object *device, const struct sight_device *from);
+/* How the pacer throttled the device and how much was refused, as members of its object; and the
+ * slice's gang. */
+void json_add_counts(struct json_object *device, const struct sight_device *from);
 struct json_object *json_gang(const struct sight_gang *gang);
 
 /* Prints the document on one line and lets go of it, as json_print does. */

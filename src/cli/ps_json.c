@@ -84,7 +84,7 @@ static struct json_object *devices_value(const struct overview *overview,
 		add_text(device, "cores_used_by", counters[from->counter]);
 		json_add_number_or_null(device, "cores_limit_pct", from->seen.cores_pct);
 		json_add_burst(device, from->seen.burst_ns);
-		json_add_throttle(device, &from->seen);
+		json_add_counts(device, &from->seen);
 		json_object_array_add(devices, device);
 	}
 	return devices;

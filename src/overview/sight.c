@@ -115,6 +115,7 @@ static void see_device(struct region *region, unsigned index, struct sight_devic
 	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;
 	ret_device->burst_ns = SEE(region->file->own.device[index].burst_ns);
 	ret_device->done_ns = done_of(bucket);
+	ret_device->refused = SEE(bucket->refused);
 	see_throttle(&region->file->own.device[index], ret_device);
 }
 

@@ -105,6 +105,7 @@ static CUresult refuse(CUdevice device, int error)
 
 	if (blocked != CUDA_SUCCESS)
 		return blocked;
+	quota_note_refusal(device);
 	log_line(LOG_WARN,
 		 "a context on GPU %d is refused: it does not fit, the slice holds %s of %s",
 		 device, size_format(quota_used(device), used, sizeof(used)),

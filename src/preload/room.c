@@ -86,6 +86,7 @@ CUresult room_refuse(CUdevice device, uint64_t size_bytes, int error)
 
 	if (blocked != CUDA_SUCCESS)
 		return blocked;
+	quota_note_refusal(device);
 	log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
 		 (unsigned long long)size_bytes, device, (unsigned long long)quota_used(device),
 		 (unsigned long long)quota_limit(device));

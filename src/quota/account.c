@@ -231,6 +231,14 @@ uint64_t quota_used(int device)
 	return d ? region_used(&account_region, d->index) : 0;
 }
 
+void quota_note_refusal(int device)
+{
+	const struct account_device *d = account_device(device);
+
+	if (d)
+		region_note_refusal(&account_region, d->index);
+}
+
 void quota_begin_exit(void)
 {
 	region_begin_exit(&account_region);

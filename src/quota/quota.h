@@ -65,8 +65,10 @@ void quota_follow_policy(int device, uint64_t before_bytes, uint64_t now_bytes);
 /* Likewise the credit that the GPU's bucket holds. */
 void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
-void quota_begin_exit(void);     /* region_begin_exit; nothing where we are not attached */
-void quota_reap(void);           /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
+/* Counts an allocation that was refused for want of room. */
+void quota_note_refusal(int device);
+void quota_begin_exit(void); /* region_begin_exit; nothing where we are not attached */
+void quota_reap(void);       /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held. */
 void quota_wait_dying(int device);
 /* What became of the region, when an error below was -ESTALE or -EUCLEAN. */

@@ -311,6 +311,13 @@ bool region_change_burst(struct region *region, unsigned device, uint64_t before
 					   now_ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+void region_note_refusal(struct region *region, unsigned device)
+{
+	if (device < VGPU_DEVICES_MAX && region->writable && region_watch(region) == 0)
+		__atomic_add_fetch(&region->file->own.device[device].bucket.refused, 1,
+				   __ATOMIC_RELAXED);
+}
+
 void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
 		       unsigned cores_pct, uint64_t burst_ns)
 {

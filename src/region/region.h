@@ -225,6 +225,8 @@ bool region_change_limit(struct region *region, unsigned device, uint64_t before
 /* Writes how much credit its bucket holds (burst_ns), likewise. */
 bool region_change_burst(struct region *region, unsigned device, uint64_t before_ns,
 			 uint64_t now_ns);
+/* Counts an allocation that was refused because the slice holds its limit of the device. */
+void region_note_refusal(struct region *region, unsigned device);
 /* Writes the device's limits, each by one store: bytes and percent, 0 for none; and how much credit
  * its bucket holds, 0 for the default. The region must be writable. */
 void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,

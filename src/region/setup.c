@@ -87,7 +87,7 @@ static void clear_bucket(struct vgpu_region_bucket *bucket)
 	REGION_PUBLISH(bucket->corrected, 0);
 	REGION_PUBLISH(bucket->busy_until, 0);
 	REGION_PUBLISH(bucket->shut, 0);
-	REGION_PUBLISH(bucket->spare_word, 0);
+	REGION_PUBLISH(bucket->refused, 0);
 	REGION_PUBLISH(bucket->shut_at, 0);
 	REGION_PUBLISH(bucket->joint_charged, 0);
 }

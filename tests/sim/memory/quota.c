@@ -55,6 +55,24 @@ static void whole_granules(void)
 	give_all(big);
 }
 
+/* What an application is refused is counted once, however often it is tried inside. */
+static void refusals_counted(void)
+{
+	const uint32_t *count;
+	CUdeviceptr address;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
+	cuda_start(0);
+	count = &ledger()->own.device[0].bucket.refused;
+	CHECK_EQUAL(*count, 0);
+	refused(2 * GIB);
+	refused(GIB);
+	CHECK_EQUAL(*count, 2);
+	address = take(GRANULE);
+	give(address);
+	CHECK_EQUAL(*count, 2);
+}
+
 /* When the quota is full, small pieces still go where room is: they take nothing. */
 static void shared_tails(void)
 {
@@ -118,8 +136,8 @@ static void to_and_fro(void)
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {SCENE(whole_granules), SCENE(shared_tails),
-					      SCENE(small_pieces), SCENE(odd_quota),
-					      SCENE(to_and_fro)};
+					      SCENE(small_pieces),   SCENE(odd_quota),
+					      SCENE(to_and_fro),     SCENE(refusals_counted)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
