@@ -10,6 +10,16 @@
 
 #define AHEAD_NS (60 * NS_PER_S)
 
+/* How many slots may have been used; all of them in a region that says what cannot be. A look at
+ * the others would have the kernel map most of the file. Pairs with fill_slot_locked
+ * (region/slot.c). */
+static unsigned slots_of(const struct vgpu_region_file *file)
+{
+	int32_t count = SEE(file->hami.slot_count);
+
+	return count >= 0 && count <= VGPU_SLOTS_MAX ? (unsigned)count : VGPU_SLOTS_MAX;
+}
+
 /* As unsigned numbers: the file may hold any. What lies further ahead than AHEAD_NS, nobody has
  * submitted (pace/tally.c). */
 static uint64_t done_of(const struct vgpu_region_bucket *bucket)
@@ -83,8 +93,9 @@ static void see_gang(struct region *region, struct sight *sight)
 static void see_joint_gang(struct region *region, struct sight *sight)
 {
 	const struct vgpu_region_own *own = &region->file->own;
+	unsigned slots = slots_of(region->file);
 
-	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
+	for (unsigned slot = 0; slot < slots; slot++)
 		sight->gang.joint_processes +=
 			SEE(own->slots[slot].joint_gang) && region_slot_alive(region, slot);
 	for (unsigned i = 0; i < sight->device_count; i++) {
@@ -157,6 +168,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 {
 	const struct vgpu_region_file *file = region->file;
 	uint64_t devices = SEE(file->hami.device_count);
+	unsigned slots = slots_of(file);
 
 	ret_sight->version = SEE(file->own.version);
 	ret_sight->hami_major = SEE(file->hami.version_major);
@@ -173,7 +185,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	see_gang(region, ret_sight);
 	see_joint_gang(region, ret_sight);
 	ret_sight->process_count = 0;
-	for (unsigned slot = 0; slot < VGPU_SLOTS_MAX; slot++)
+	for (unsigned slot = 0; slot < slots; slot++)
 		ret_sight->process_count +=
 			see_process(region, slot, &ret_sight->process[ret_sight->process_count]);
 }
