@@ -492,8 +492,8 @@ static void compare_device(struct overview_device *device, uint64_t now_ns, uint
 	device->counter = OVERVIEW_REGION;
 }
 
-static const struct overview_slice *find_slice(const struct overview *overview,
-					       const struct slices_one *one)
+const struct overview_slice *overview_find(const struct overview *overview,
+					   const struct slices_one *one)
 {
 	for (unsigned low = 0, high = overview->count; low < high;) {
 		unsigned middle = low + (high - low) / 2;
@@ -509,8 +509,8 @@ static const struct overview_slice *find_slice(const struct overview *overview,
 	return NULL;
 }
 
-static const struct overview_device *find_device(const struct overview_slice *slice,
-						 const char *uuid)
+const struct overview_device *overview_find_device(const struct overview_slice *slice,
+						   const char *uuid)
 {
 	for (unsigned i = 0; slice && i < slice->device_count; i++)
 		if (strcmp(slice->device[i].seen.uuid, uuid) == 0)
@@ -522,12 +522,13 @@ void overview_compare(struct overview *overview, const struct overview *earlier)
 {
 	for (unsigned i = 0; i < overview->count; i++) {
 		struct overview_slice *slice = &overview->slice[i];
-		const struct overview_slice *before = find_slice(earlier, slice->one);
+		const struct overview_slice *before = overview_find(earlier, slice->one);
 
 		for (unsigned d = 0;
 		     before && slice->state == OVERVIEW_RUNNING && d < slice->device_count; d++) {
 			struct overview_device *device = &slice->device[d];
-			const struct overview_device *then = find_device(before, device->seen.uuid);
+			const struct overview_device *then =
+				overview_find_device(before, device->seen.uuid);
 
 			if (then && is_limited(slice, device))
 				compare_device(device, slice->looked_ns, device->seen.done_ns,

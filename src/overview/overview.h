@@ -99,6 +99,13 @@ void overview_free(struct overview *overview); /* also of a zeroed one */
 /* Fills in the GPU time that slices took since the earlier look, of those that were there then. */
 void overview_compare(struct overview *overview, const struct overview *earlier);
 
+/* The same slice in another look, and the same GPU of a slice; NULL: it is not there, or slice is
+ * NULL. */
+const struct overview_slice *overview_find(const struct overview *overview,
+					   const struct slices_one *one);
+const struct overview_device *overview_find_device(const struct overview_slice *slice,
+						   const char *uuid);
+
 /* Whether overview_compare would tell something of a later look. */
 bool overview_has_limited(const struct overview *overview);
 /* Waits, looks once more at the slices whose time is counted, and fills it in. */

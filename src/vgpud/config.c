@@ -1,0 +1,204 @@
+/*
+ * The format is libconfig's, since neither Debian 12 nor Ubuntu 24.04 has a TOML library for C: it
+ * has groups, types, and errors with the line they are on. libconfig reads anything that has its
+ * form; which settings there are, of what type and in what range, is the table below.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <libconfig.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pods.h"
+
+/* What a member of struct config is: char *, unsigned, bool. */
+enum kind { TEXT, NUMBER, FLAG };
+
+struct row {
+	const char *group, *name;
+	enum kind kind;
+	size_t at;            /* in struct config */
+	const char *text;     /* of TEXT: the default */
+	unsigned number;      /* of the others: the default */
+	unsigned least, most; /* of NUMBER */
+};
+
+#define AT(member) offsetof(struct config, member)
+
+static const struct row rows[] = {
+	{"metrics", "listen", TEXT, AT(listen), "127.0.0.1:9742", 0, 0, 0},
+	{"metrics", "tls_certificate", TEXT, AT(tls_certificate), "", 0, 0, 0},
+	{"metrics", "tls_key", TEXT, AT(tls_key), "", 0, 0, 0},
+	{"metrics", "token_file", TEXT, AT(token_file), "", 0, 0, 0},
+	{"metrics", "connections", NUMBER, AT(connections), NULL, 32, 1, 1000},
+	{"metrics", "client_connections", NUMBER, AT(client_connections), NULL, 8, 1, 1000},
+	{"metrics", "timeout", NUMBER, AT(timeout_s), NULL, 10, 1, 300},
+	{"metrics", "hami", FLAG, AT(hami), NULL, true, 0, 0},
+	{"metrics", "pods", TEXT, AT(pods), PODS_LOGS, 0, 0, 0},
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void *member(struct config *config, const struct row *row)
+{
+	return (char *)config + row->at;
+}
+
+/* -- values ------------------------------------------------------------------------------------ */
+
+static int keep_text(struct config *config, const struct row *row, const char *text)
+{
+	char **at = member(config, row), *copy = strdup(text);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*at);
+	*at = copy;
+	return 0;
+}
+
+static int set_defaults(struct config *config)
+{
+	int error = 0;
+
+	memset(config, 0, sizeof(*config));
+	for (size_t i = 0; !error && i < ROWS; i++)
+		if (rows[i].kind == TEXT)
+			error = keep_text(config, &rows[i], rows[i].text);
+		else if (rows[i].kind == FLAG)
+			*(bool *)member(config, &rows[i]) = rows[i].number;
+		else
+			*(unsigned *)member(config, &rows[i]) = rows[i].number;
+	return error;
+}
+
+static int read_text(struct config *config, const struct row *row, const config_setting_t *setting,
+		     const char *path, struct fault *fault)
+{
+	if (config_setting_type(setting) == CONFIG_TYPE_STRING)
+		return keep_text(config, row, config_setting_get_string(setting));
+	return fault_set(fault, -EINVAL, "%.200s, line %u: %s is no text: write it in quotes", path,
+			 config_setting_source_line(setting), row->name);
+}
+
+static int read_flag(struct config *config, const struct row *row, const config_setting_t *setting,
+		     const char *path, struct fault *fault)
+{
+	if (config_setting_type(setting) == CONFIG_TYPE_BOOL) {
+		*(bool *)member(config, row) = config_setting_get_bool(setting);
+		return 0;
+	}
+	return fault_set(fault, -EINVAL, "%.200s, line %u: %s is neither true nor false", path,
+			 config_setting_source_line(setting), row->name);
+}
+
+static int read_number(struct config *config, const struct row *row,
+		       const config_setting_t *setting, const char *path, struct fault *fault)
+{
+	long long number = config_setting_get_int64(setting); /* 0 of another type */
+
+	if ((config_setting_type(setting) == CONFIG_TYPE_INT ||
+	     config_setting_type(setting) == CONFIG_TYPE_INT64) &&
+	    number >= row->least && number <= row->most) {
+		*(unsigned *)member(config, row) = (unsigned)number;
+		return 0;
+	}
+	return fault_set(fault, -EINVAL,
+			 "%.200s, line %u: %s is no number from %u to %u: write one", path,
+			 config_setting_source_line(setting), row->name, row->least, row->most);
+}
+
+/* -- settings ---------------------------------------------------------------------------------- */
+
+static int read_setting(struct config *config, const char *group, const config_setting_t *setting,
+			const char *path, struct fault *fault)
+{
+	static int (*const readers[])(struct config * config, const struct row *row,
+				      const config_setting_t *setting, const char *path,
+				      struct fault *fault) = {
+		[TEXT] = read_text, [NUMBER] = read_number, [FLAG] = read_flag};
+	const char *name = config_setting_name(setting);
+
+	for (size_t i = 0; i < ROWS; i++)
+		if (strcmp(rows[i].group, group) == 0 && strcmp(rows[i].name, name) == 0)
+			return readers[rows[i].kind](config, &rows[i], setting, path, fault);
+	return fault_set(
+		fault, -EINVAL,
+		"%.200s, line %u: there is no setting \"%.60s\" in %s: vgpud(8) lists them", path,
+		config_setting_source_line(setting), name, group);
+}
+
+static bool is_group(const config_setting_t *setting)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (strcmp(rows[i].group, config_setting_name(setting)) == 0)
+			return config_setting_is_group(setting);
+	return false;
+}
+
+static int read_group(struct config *config, const config_setting_t *group, const char *path,
+		      struct fault *fault)
+{
+	int error = 0;
+
+	if (!is_group(group))
+		return fault_set(fault, -EINVAL,
+				 "%.200s, line %u: \"%.60s\" is no group of settings: vgpud(8) "
+				 "lists them",
+				 path, config_setting_source_line(group),
+				 config_setting_name(group));
+	for (int i = 0; !error && i < config_setting_length(group); i++)
+		error = read_setting(config, config_setting_name(group),
+				     config_setting_get_elem(group, (unsigned)i), path, fault);
+	return error;
+}
+
+/* -- the file ---------------------------------------------------------------------------------- */
+
+static int read_all(config_t *library, FILE *file, const char *path, struct config *config,
+		    struct fault *fault)
+{
+	const config_setting_t *root;
+	int error = set_defaults(config);
+
+	if (!error && file && config_read(library, file) != CONFIG_TRUE)
+		return fault_set(fault, -EINVAL, "%.200s, line %d: %s: vgpud(8) has examples", path,
+				 config_error_line(library), config_error_text(library));
+	root = config_root_setting(library);
+	for (int i = 0; !error && i < config_setting_length(root); i++)
+		error = read_group(config, config_setting_get_elem(root, (unsigned)i), path, fault);
+	return error == -ENOMEM ? fault_set(fault, error, "there is no memory to read %.200s", path)
+				: error;
+}
+
+int config_load(const char *path, bool must_exist, struct config *ret_config, struct fault *fault)
+{
+	FILE *file = fopen(path, "re");
+	struct config config;
+	config_t library;
+	int error = errno;
+
+	if (!file && (error != ENOENT || must_exist))
+		return fault_set(fault, -error, "%.200s cannot be read: %s", path, strerror(error));
+	config_init(&library);
+	error = read_all(&library, file, path, &config, fault);
+	config_destroy(&library);
+	if (file)
+		fclose(file);
+	if (error)
+		config_free(&config);
+	else
+		*ret_config = config;
+	return error;
+}
+
+void config_free(struct config *config)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (rows[i].kind == TEXT)
+			free(*(char **)member(config, &rows[i]));
+	memset(config, 0, sizeof(*config));
+}

@@ -1,0 +1,24 @@
+#include "say.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "escape.h"
+
+#define LINE_MAX_LEN 2048
+
+void say(int level, const char *format, ...)
+{
+	char plain[LINE_MAX_LEN], line[2 * LINE_MAX_LEN];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(plain, sizeof(plain), format, args);
+	va_end(args);
+	escape(plain, line, sizeof(line));
+	if (getenv("JOURNAL_STREAM"))
+		fprintf(stderr, "<%d>%s\n", level, line);
+	else
+		fprintf(stderr, "vgpud: %s\n", line);
+}

@@ -1,0 +1,237 @@
+/*
+ * Labels are made when a slice is first seen, and stay: a slice does not get another name because
+ * another one of its name comes. No two slices have the same labels, and no two GPUs of a slice:
+ * Prometheus refuses a whole answer that has one series twice, and names are the tenants'.
+ */
+#include "track.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pods.h"
+#include "prom.h"
+
+static void free_slice(struct track_slice *slice)
+{
+	for (unsigned i = 0; i < slice->device_count; i++) {
+		free(slice->device[i].labels);
+		free(slice->device[i].hami_labels);
+	}
+	free(slice->device);
+	free(slice->labels);
+}
+
+void track_free(struct track *track)
+{
+	for (unsigned i = 0; i < track->count; i++)
+		free_slice(&track->slice[i]);
+	free(track->slice);
+	track->slice = NULL;
+	track->count = 0;
+}
+
+/* -- labels ------------------------------------------------------------------------------------ */
+
+static bool has_namesake(const struct overview *overview, const struct slices_one *one)
+{
+	for (unsigned i = 0; i < overview->count; i++) {
+		const struct slices_one *other = overview->slice[i].one;
+
+		if (other != one && other->kind == one->kind && other->owner == one->owner &&
+		    strcmp(other->name, one->name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What text holds, for the caller to free; NULL without memory. */
+static char *take_text(struct text *text)
+{
+	char *bytes = text->failed ? NULL : text->bytes;
+
+	if (!bytes)
+		text_free(text);
+	return bytes;
+}
+
+static char *slice_labels(const struct overview *overview, const struct slices_one *one)
+{
+	struct text labels = {0};
+	char user[64];
+
+	prom_label(&labels, "slice", has_namesake(overview, one) ? one->region_path : one->name);
+	prom_label(&labels, "kind", slices_kind_name(one->kind));
+	prom_label(&labels, "user", slices_user(one, user, sizeof(user)));
+	return take_text(&labels);
+}
+
+static char *device_labels(const char *slice, const char *uuid)
+{
+	struct text labels = {0};
+
+	text_add(&labels, "%s", slice);
+	prom_label(&labels, "device_uuid", uuid);
+	return take_text(&labels);
+}
+
+static char *pod_labels(const struct pods_one *pod, unsigned device, const char *uuid)
+{
+	struct text labels = {0};
+	char index[16];
+
+	snprintf(index, sizeof(index), "%u", device);
+	prom_label(&labels, "namespace", pod->name_space);
+	prom_label(&labels, "pod", pod->name);
+	prom_label(&labels, "container", pod->container);
+	prom_label(&labels, "vdevice_index", index);
+	prom_label(&labels, "device_uuid", uuid);
+	return take_text(&labels);
+}
+
+/* A container's directory may have several regions, after it was started again with other GPUs. */
+static bool is_same_container(const struct overview_slice *slice,
+			      const struct overview_slice *other)
+{
+	size_t len = strcspn(slice->one->name, "/");
+
+	return strcspn(other->one->name, "/") == len &&
+	       strncmp(slice->one->name, other->one->name, len) == 0;
+}
+
+/* Whether another region of the container speaks for its GPU of that index and UUID: the first that
+ * somebody uses, or else the first. */
+static bool is_spoken_for(const struct overview *overview, const struct overview_slice *slice,
+			  unsigned device)
+{
+	for (unsigned i = 0; i < overview->count; i++) {
+		const struct overview_slice *other = &overview->slice[i];
+
+		if (other == slice || other->one->kind != SLICES_HAMI ||
+		    device >= other->device_count || !is_same_container(slice, other) ||
+		    strcmp(other->device[device].seen.uuid, slice->device[device].seen.uuid) != 0)
+			continue;
+		if (other->state == slice->state ? other < slice : other->state == OVERVIEW_RUNNING)
+			return true;
+	}
+	return false;
+}
+
+/* Looks for the pod until it is found: a container's region may be there before its logs. */
+static bool label_container(const struct track *before, struct track_slice *track,
+			    const struct overview *overview, const struct overview_slice *slice)
+{
+	if (slice->one->kind != SLICES_HAMI)
+		return true;
+	if (!track->pod.found)
+		pods_find(before->pods, slice->one->name, &track->pod);
+	for (unsigned d = 0; d < slice->device_count; d++) {
+		struct track_device *device = &track->device[d];
+
+		if (!device->labels || is_spoken_for(overview, slice, d))
+			continue;
+		device->hami_labels = pod_labels(&track->pod, d, slice->device[d].seen.uuid);
+		if (!device->hami_labels)
+			return false;
+	}
+	return true;
+}
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+static bool is_listed_before(const struct overview_slice *slice, unsigned device)
+{
+	return overview_find_device(slice, slice->device[device].seen.uuid) !=
+	       &slice->device[device];
+}
+
+/* The GPU time that the slice took since the look before. */
+static uint64_t took_ns(const struct overview_device *device, const struct overview_device *then,
+			uint64_t wall_ns)
+{
+	int64_t took = (int64_t)(device->seen.done_ns - then->seen.done_ns);
+
+	if (device->counter == OVERVIEW_NVML)
+		return wall_ns / 100 * (uint64_t)device->cores_used_pct;
+	if (took < 0)
+		return 0;
+	return (uint64_t)took < wall_ns ? (uint64_t)took : wall_ns;
+}
+
+static void count_time(struct track_device *track, const struct overview_device *device,
+		       const struct overview_device *then, uint64_t wall_ns)
+{
+	uint64_t took;
+
+	track->share = -1;
+	if (device->counter == OVERVIEW_NOBODY || device->cores_used_pct < 0 || !then || !wall_ns)
+		return;
+	took = took_ns(device, then, wall_ns);
+	track->share = (double)took / (double)wall_ns;
+	track->compute_ns += took;
+}
+
+static bool follow_device(struct track_slice *track, unsigned index,
+			  const struct overview_slice *slice, const struct overview_slice *before,
+			  const struct track_slice *track_before)
+{
+	const struct overview_device *device = &slice->device[index];
+	const struct overview_device *then = overview_find_device(before, device->seen.uuid);
+	struct track_device *now = &track->device[index];
+
+	if (is_listed_before(slice, index))
+		return true;
+	if (then)
+		*now = track_before->device[then - before->device];
+	now->hami_labels = NULL;
+	now->labels = device_labels(track->labels, device->seen.uuid);
+	if (!now->labels)
+		return false;
+	count_time(now, device, then, before ? slice->looked_ns - before->looked_ns : 0);
+	return true;
+}
+
+/* -- slices ------------------------------------------------------------------------------------ */
+
+static bool follow_slice(struct track_slice *track, const struct track *track_before,
+			 const struct overview *overview, const struct overview *earlier,
+			 const struct overview_slice *slice)
+{
+	const struct overview_slice *before = overview_find(earlier, slice->one);
+	const struct track_slice *was =
+		before ? &track_before->slice[before - earlier->slice] : NULL;
+
+	if (was) {
+		track->lifted_looks = was->lifted_looks;
+		track->pod = was->pod;
+	}
+	track->labels = was ? strdup(was->labels) : slice_labels(overview, slice->one);
+	track->device = calloc(slice->device_count + 1, sizeof(*track->device));
+	if (!track->labels || !track->device)
+		return false;
+	track->device_count = slice->device_count;
+	for (unsigned d = 0; d < slice->device_count; d++)
+		if (!follow_device(track, d, slice, before, was))
+			return false;
+	return label_container(track_before, track, overview, slice);
+}
+
+int track_follow(struct track *track, const struct overview *earlier,
+		 const struct overview *overview)
+{
+	struct track now = {track->pods, 0, calloc(overview->count + 1, sizeof(*now.slice))};
+	bool going = now.slice != NULL;
+
+	for (unsigned i = 0; going && i < overview->count; i++) {
+		now.count++;
+		going = follow_slice(&now.slice[i], track, overview, earlier, &overview->slice[i]);
+	}
+	if (!going) {
+		track_free(&now);
+		return -ENOMEM;
+	}
+	track_free(track);
+	*track = now;
+	return 0;
+}

@@ -1,0 +1,40 @@
+/*
+ * What vgpud remembers of the slices from one look at the machine to the next: the GPU time that
+ * each took in all, findings of the audit, and the labels of its metrics.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "overview.h"
+#include "pods.h"
+
+struct track_device {
+	char *labels;        /* the slice's, and the GPU's; NULL: the region lists the GPU twice */
+	char *hami_labels;   /* as HAMi's monitor has them; NULL: it has no such metrics */
+	uint64_t compute_ns; /* GPU time that the slice took while vgpud looked */
+	double share;        /* of the GPU's time since the look before; below 0: not known */
+	uint64_t excess_bytes; /* what NVML counts for the slice's processes above the ledger */
+	unsigned excess_looks; /* for how many looks on end that was too much */
+};
+
+struct track_slice {
+	char *labels;
+	struct pods_one pod;   /* of a container of HAMi's; zeroed for others */
+	unsigned lifted_looks; /* for how many looks on end it may take more than its policy says */
+	unsigned device_count;
+	struct track_device *device; /* as the overview's, in its order */
+};
+
+struct track {
+	const char *pods; /* the kubelet's directory of logs (pods.h) */
+	unsigned count;
+	struct track_slice *slice; /* as the overview's, in its order */
+};
+
+/* Goes on from the earlier overview, which it is of, to a new one. Without an earlier one (zeroed),
+ * begins. -ENOMEM leaves it as it was. overview_compare has been called. */
+int track_follow(struct track *track, const struct overview *earlier,
+		 const struct overview *overview);
+void track_free(struct track *track); /* also of a zeroed one; pods stays */

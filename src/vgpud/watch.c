@@ -1,0 +1,100 @@
+/*
+ * NVML stays open from one look to the next. Where it is missing, or answers for no GPU any more
+ * as when the driver was loaded again, it is opened again now and then.
+ */
+#include "watch.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "metrics.h"
+#include "say.h"
+
+#define NVML_AGAIN_NS (30 * NS_PER_S)
+
+static char *all_slices[] = {NULL};
+
+int watch_open(struct watch *watch, const struct config *config, struct fault *fault)
+{
+	memset(watch, 0, sizeof(*watch));
+	watch_configure(watch, config);
+	watch->self.started_s = (double)clock_wall_ns() / (double)NS_PER_S;
+	watch->nvml_next_ns = clock_now_ns() + NVML_AGAIN_NS;
+	if (overview_open(&watch->looker, all_slices, fault))
+		return -1;
+	if (!watch->looker.usage)
+		say(LOG_WARNING, "the GPUs are not looked at: %s", watch->looker.no_usage.text);
+	return 0;
+}
+
+void watch_configure(struct watch *watch, const struct config *config)
+{
+	watch->config = config;
+	watch->track.pods = config->pods;
+}
+
+void watch_close(struct watch *watch)
+{
+	track_free(&watch->track);
+	overview_free(&watch->overview);
+	overview_close(&watch->looker);
+}
+
+/* Opens NVML again if it is time to. */
+static void renew_nvml(struct watch *watch)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	if (watch->self.has_nvml || now_ns < watch->nvml_next_ns)
+		return;
+	watch->nvml_next_ns = now_ns + NVML_AGAIN_NS;
+	usage_close(watch->looker.usage);
+	watch->looker.usage = usage_open(&watch->looker.no_usage);
+}
+
+static void note_nvml(struct watch *watch)
+{
+	bool has_nvml = watch->overview.usage.gpu_count > 0;
+
+	if (has_nvml != watch->self.has_nvml && watch->self.looks > 0)
+		say(has_nvml ? LOG_NOTICE : LOG_WARNING,
+		    has_nvml ? "NVML answers again" : "NVML answers no more: is the driver there?");
+	watch->self.has_nvml = has_nvml;
+}
+
+void watch_look(struct watch *watch)
+{
+	struct fault fault = {""};
+	struct overview overview;
+	uint64_t began_ns = clock_now_ns();
+
+	renew_nvml(watch);
+	if (overview_take(&watch->looker, &overview, &fault)) {
+		watch->self.failed_looks++;
+		return;
+	}
+	overview_compare(&overview, &watch->overview);
+	if (track_follow(&watch->track, &watch->overview, &overview)) {
+		overview_free(&overview);
+		watch->self.failed_looks++;
+		return;
+	}
+	overview_free(&watch->overview);
+	watch->overview = overview;
+	note_nvml(watch);
+	watch->self.looks++;
+	watch->self.look_ns = clock_now_ns() - began_ns;
+}
+
+void watch_write(struct text *text, void *arg)
+{
+	const struct watch *watch = arg;
+	struct metrics_source source = {
+		.overview = &watch->overview,
+		.track = &watch->track,
+		.self = &watch->self,
+		.with_hami = watch->config->hami,
+	};
+
+	metrics_write(text, &source);
+}
