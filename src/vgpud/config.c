@@ -38,6 +38,8 @@ static const struct row rows[] = {
 	{"metrics", "timeout", NUMBER, AT(timeout_s), NULL, 10, 1, 300},
 	{"metrics", "hami", FLAG, AT(hami), NULL, true, 0, 0},
 	{"metrics", "pods", TEXT, AT(pods), PODS_LOGS, 0, 0, 0},
+	{"events", "file", TEXT, AT(events_file), "", 0, 0, 0},
+	{"events", "journal", FLAG, AT(events_journal), NULL, true, 0, 0},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -22,6 +22,9 @@ struct config {
 	unsigned timeout_s;          /* how long a connection lives at most */
 	bool hami;                   /* also with HAMi's names */
 	char *pods;                  /* the kubelet's directory of logs */
+	/* events */
+	char *events_file;   /* for JSON lines; "-" is stdout, "": none are written */
+	bool events_journal; /* also entries of the journal, where there is one */
 };
 
 /* Reads it; must_exist: it is an error where there is no such file, else all are defaults then. 0,

@@ -165,13 +165,18 @@ static int reload_to(struct vgpud *vgpud, struct config *config, struct fault *f
 	int error = check(vgpud, config, &secrets, fault);
 
 	if (!error)
+		error = watch_configure(&vgpud->watch, config, fault);
+	if (!error) {
 		error = move_server(vgpud, config, &secrets, fault);
+		if (error)
+			watch_configure(&vgpud->watch, &vgpud->config, NULL);
+	}
 	secrets_free(&secrets);
 	if (error)
 		return error;
 	config_free(&vgpud->config);
 	vgpud->config = *config;
-	watch_configure(&vgpud->watch, &vgpud->config);
+	vgpud->watch.config = &vgpud->config; /* where its text is now */
 	return 0;
 }
 

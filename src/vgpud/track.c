@@ -184,6 +184,8 @@ static bool follow_device(struct track_slice *track, unsigned index,
 		return true;
 	if (then)
 		*now = track_before->device[then - before->device];
+	else
+		now->refused_told = device->seen.refused;
 	now->hami_labels = NULL;
 	now->labels = device_labels(track->labels, device->seen.uuid);
 	if (!now->labels)

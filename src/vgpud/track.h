@@ -15,6 +15,8 @@ struct track_device {
 	char *hami_labels;   /* as HAMi's monitor has them; NULL: it has no such metrics */
 	uint64_t compute_ns; /* GPU time that the slice took while vgpud looked */
 	double share;        /* of the GPU's time since the look before; below 0: not known */
+	uint32_t refused_told; /* allocations refused, as the last event of them had it */
+	uint64_t refused_ns;   /* when that was, 0: never */
 	uint64_t excess_bytes; /* what NVML counts for the slice's processes above the ledger */
 	unsigned excess_looks; /* for how many looks on end that was too much */
 };

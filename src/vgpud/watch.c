@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "changes.h"
 #include "clock.h"
 #include "metrics.h"
 #include "say.h"
@@ -17,7 +18,8 @@ static char *all_slices[] = {NULL};
 int watch_open(struct watch *watch, const struct config *config, struct fault *fault)
 {
 	memset(watch, 0, sizeof(*watch));
-	watch_configure(watch, config);
+	if (watch_configure(watch, config, fault))
+		return -1;
 	watch->self.started_s = (double)clock_wall_ns() / (double)NS_PER_S;
 	watch->nvml_next_ns = clock_now_ns() + NVML_AGAIN_NS;
 	if (overview_open(&watch->looker, all_slices, fault))
@@ -27,14 +29,20 @@ int watch_open(struct watch *watch, const struct config *config, struct fault *f
 	return 0;
 }
 
-void watch_configure(struct watch *watch, const struct config *config)
+int watch_configure(struct watch *watch, const struct config *config, struct fault *fault)
 {
+	int error = events_configure(&watch->events, config, fault);
+
+	if (error)
+		return error;
 	watch->config = config;
 	watch->track.pods = config->pods;
+	return 0;
 }
 
 void watch_close(struct watch *watch)
 {
+	events_close(&watch->events);
 	track_free(&watch->track);
 	overview_free(&watch->overview);
 	overview_close(&watch->looker);
@@ -79,6 +87,8 @@ void watch_look(struct watch *watch)
 		watch->self.failed_looks++;
 		return;
 	}
+	if (watch->self.looks > 0) /* what is there at first is no news */
+		changes_tell(&watch->events, &watch->overview, &overview, &watch->track);
 	overview_free(&watch->overview);
 	watch->overview = overview;
 	note_nvml(watch);
@@ -97,4 +107,5 @@ void watch_write(struct text *text, void *arg)
 	};
 
 	metrics_write(text, &source);
+	events_write(text, &watch->events);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config.h"
+#include "events.h"
 #include "overview.h"
 #include "self.h"
 #include "text.h"
@@ -16,13 +17,15 @@ struct watch {
 	struct overview overview; /* the last look */
 	struct track track;       /* of it */
 	struct self self;
+	struct events events;
 	uint64_t nvml_next_ns; /* when to try NVML again, where it is missing */
 };
 
 int watch_open(struct watch *watch, const struct config *config, struct fault *fault);
 void watch_close(struct watch *watch);
-/* Another configuration from now on. */
-void watch_configure(struct watch *watch, const struct config *config);
+/* Another configuration from now on: 0, or a negative errno with a fault, and the one before stays.
+ */
+int watch_configure(struct watch *watch, const struct config *config, struct fault *fault);
 
 void watch_look(struct watch *watch);
 

@@ -1,0 +1,60 @@
+/*
+ * What happened on the node, told once each: a JSON line in a file or on stdout, an entry of the
+ * journal with fields, and otherwise a line on stderr. vgpud(8) promises the events' names and
+ * members.
+ */
+#pragma once
+
+#include <json-c/json.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "config.h"
+#include "fault.h"
+#include "overview.h"
+#include "say.h"
+#include "text.h"
+
+/* KIND(kind, name, level) */
+#define EVENTS(KIND)                                                  \
+	KIND(EVENT_SLICE_MADE, "slice_made", LOG_INFO)                \
+	KIND(EVENT_SLICE_REMOVED, "slice_removed", LOG_INFO)          \
+	KIND(EVENT_SLICE_CHANGED, "slice_changed", LOG_NOTICE)        \
+	KIND(EVENT_SLICE_PAUSED, "slice_paused", LOG_NOTICE)          \
+	KIND(EVENT_SLICE_RESUMED, "slice_resumed", LOG_NOTICE)        \
+	KIND(EVENT_SLICE_UNREADABLE, "slice_unreadable", LOG_WARNING) \
+	KIND(EVENT_REFUSED, "allocation_refused", LOG_NOTICE)         \
+	KIND(EVENT_PROCESS_DIED, "process_died", LOG_NOTICE)          \
+	KIND(EVENT_OUTSIDE, "process_outside", LOG_WARNING)           \
+	KIND(EVENT_EXCESS, "slice_excess", LOG_WARNING)               \
+	KIND(EVENT_LIFTED, "policy_lifted", LOG_WARNING)              \
+	KIND(EVENT_ENDED, "process_ended", LOG_WARNING)
+
+#define EVENT_KIND(kind, name, level) kind,
+enum event_kind { EVENTS(EVENT_KIND) EVENT_KINDS };
+#undef EVENT_KIND
+
+struct events {
+	FILE *file; /* NULL: no JSON lines are written */
+	bool journal;
+	uint64_t count[EVENT_KINDS];
+};
+
+/* Writes where the configuration says, from now on; a file is opened again. 0, or a negative errno
+ * with a fault, and all is as it was. Of zeroed events at first. */
+int events_configure(struct events *events, const struct config *config, struct fault *fault);
+void events_close(struct events *events);
+
+/* The members of an event: a slice, or NULL; one of its GPUs, or NULL. NULL without memory, which
+ * the other functions take. */
+struct json_object *event_of(const struct slices_one *slice, const char *device_uuid);
+void event_add_number(struct json_object *event, const char *name, uint64_t number);
+void event_add_text(struct json_object *event, const char *name, const char *text);
+
+/* Tells it, with a sentence for people, and lets go of it. */
+__attribute__((format(printf, 4, 5))) void events_tell(struct events *events, enum event_kind kind,
+						       struct json_object *event,
+						       const char *format, ...);
+
+/* How many there were of each. */
+void events_write(struct text *text, const struct events *events);

@@ -1,0 +1,103 @@
+#!/bin/sh
+# Events: slices that come, change and go, what they are refused, and processes that are killed.
+# shellcheck source=tests/sim/vgpud/lib.sh
+. "$(dirname "$0")/lib.sh"
+events=$root/events
+
+# until_event NAME EXPRESSION: until there is such an event, for which the expression holds.
+until_event() {
+    tries=0
+    until python3 - "$events" "$1" "$2" >/dev/null 2>"$err" <<'PYTHON'
+import json, sys
+for line in open(sys.argv[1], "rb"):
+    e = json.loads(line.decode("utf-8", "strict"))
+    if e["event"] == sys.argv[2] and eval(sys.argv[3]):
+        sys.exit()
+sys.exit(1)
+PYTHON
+    do
+        tries=$((tries + 1))
+        [ "$tries" -lt 60 ] || fail "no event $1 with $2: $(cat "$events")"
+        sleep 0.2
+    done
+}
+
+# count NAME: how many of them there are.
+count() {
+    grep -c "\"event\":\"$1\"" "$events"
+}
+
+configure_events() {
+    printf 'metrics = {\n    listen = "127.0.0.1:0"\n}\nevents = {\n    file = "%s"\n    journal = false\n}\n' "$1" >"$config"
+}
+
+make_slice old --gpus 0 --memory 1G
+configure_events "$events"
+start_vgpud VGPUD_TEST=1
+make_slice x --gpus 0 --memory 2G --cores 30
+until_event slice_made "e['slice'] == 'x' and e['kind'] == 'run' and e['region'] == '$region'"
+grep -q 'vgpud: slice x was made$' "$log" || fail "no line: $(cat "$log")"
+same 'of the slice that was there' 0 "$(grep -c '"slice":"old"' "$events")"
+
+"$VGPU" set x --memory 3G --cores 40 >/dev/null || fail 'set'
+until_event slice_changed "e['memory_limit_bytes'] == 3 << 30 and e['cores_limit_pct'] == 40 and e['device_uuid'] == '$uuid0'"
+"$VGPU" pause x >/dev/null || fail 'pause'
+until_event slice_paused "e['slice'] == 'x'"
+"$VGPU" resume x >/dev/null || fail 'resume'
+until_event slice_resumed "e['slice'] == 'x'"
+same 'how often it was paused' 1 "$(count slice_paused)"
+
+# Refusals: the first at once, more of them in a minute.
+put "$region" $((at_shut + 4)) '\3'
+until_event allocation_refused "e['slice'] == 'x' and e['count'] == 3"
+put "$region" $((at_shut + 4)) '\11'
+
+# A region that is no more one.
+head -c 2097152 /dev/urandom >"$root/noise"
+dd if="$root/noise" of="$region" bs=4096 conv=notrunc 2>/dev/null
+until_event slice_unreadable "e['slice'] == 'x' and 'region' in e['error']"
+kill -9 "$holder" "$sleeper"
+wait_gone "$holder"
+rm -r "$state/x"
+until_event slice_removed "e['slice'] == 'x'"
+sleep 1.5
+same 'how often it was refused' 1 "$(count allocation_refused)"
+scrape
+same 'how many were counted' 1 "$(sample 'vgpud_events_total{event="slice_removed"}')"
+
+# The file is made again after it was rotated.
+mv "$events" "$events.1"
+kill -HUP "$vgpud"
+wait_log "has read $config again"
+mkdir "$state/odd"
+until_event slice_made "e['slice'] == 'odd'"
+
+# One that cannot be written to.
+configure_events /nowhere/events
+kill -HUP "$vgpud"
+wait_log 'goes on with the settings that it has: events cannot be written to /nowhere/events (No such file or directory)'
+rmdir "$state/odd"
+until_event slice_removed "e['slice'] == 'odd'"
+stop_vgpud
+
+# On stdout.
+configure_events -
+start_vgpud VGPUD_TEST=1
+mkdir "$state/odd"
+events=$root/vgpud.out
+until_event slice_made "e['slice'] == 'odd' and e['time'].endswith('Z') and e['message'] == 'slice odd was made'"
+stop_vgpud
+
+# A process is killed. Without NVML nobody can tell whether the GPU has its memory back.
+rmdir "$state/odd"
+events=$root/died
+configure_events "$events"
+start_vgpud VGPU_SIM_FAULTS=nvmlInit_v2=999
+make_slice y --gpus 0 --memory 2G
+member one y 4096
+until_sample "vgpu_slice_processes$(of y '' 'state="running"')" 1
+kill -9 "$pid"
+until_event process_died "e['slice'] == 'y' and e['pid'] == $pid and e['memory_held_bytes'] == 4096 and 'run_member' in e['command']"
+sleep 1.5
+same 'how often it died' 1 "$(count process_died)"
+stop_vgpud
