@@ -235,8 +235,7 @@ static int find_gpu(const struct usage *usage, const char *uuid)
 	return -1;
 }
 
-/* NVML's pids are of our pid namespace, or of the host's. */
-static bool is_process(const struct overview_process *process, unsigned pid)
+bool overview_is_process(const struct overview_process *process, unsigned pid)
 {
 	return lives(process) && pid > 0 &&
 	       ((unsigned)process->here == pid || (unsigned)process->seen.hostpid == pid);
@@ -245,7 +244,7 @@ static bool is_process(const struct overview_process *process, unsigned pid)
 static bool has_process(const struct overview_slice *slice, unsigned pid)
 {
 	for (unsigned i = 0; i < slice->process_count; i++)
-		if (is_process(&slice->process[i], pid))
+		if (overview_is_process(&slice->process[i], pid))
 			return true;
 	return false;
 }

@@ -106,6 +106,10 @@ const struct overview_slice *overview_find(const struct overview *overview,
 const struct overview_device *overview_find_device(const struct overview_slice *slice,
 						   const char *uuid);
 
+/* Whether NVML means the process, which lives, by that pid: of our pid namespace, or of the host's.
+ */
+bool overview_is_process(const struct overview_process *process, unsigned pid);
+
 /* Whether overview_compare would tell something of a later look. */
 bool overview_has_limited(const struct overview *overview);
 /* Waits, looks once more at the slices whose time is counted, and fills it in. */

@@ -13,16 +13,19 @@
 #include <string.h>
 
 #include "pods.h"
+#include "size.h"
 
-/* What a member of struct config is: char *, unsigned, bool. */
-enum kind { TEXT, NUMBER, FLAG };
+#define LIST_MAX 64 /* entries */
+
+/* What a member of struct config is: char *, unsigned, bool, uint64_t, char **. */
+enum kind { TEXT, NUMBER, FLAG, SIZE, LIST };
 
 struct row {
 	const char *group, *name;
 	enum kind kind;
 	size_t at;            /* in struct config */
-	const char *text;     /* of TEXT: the default */
-	unsigned number;      /* of the others: the default */
+	const char *text;     /* of TEXT and SIZE: the default; LIST: its only entry */
+	unsigned number;      /* of NUMBER and FLAG: the default */
 	unsigned least, most; /* of NUMBER */
 };
 
@@ -40,6 +43,11 @@ static const struct row rows[] = {
 	{"metrics", "pods", TEXT, AT(pods), PODS_LOGS, 0, 0, 0},
 	{"events", "file", TEXT, AT(events_file), "", 0, 0, 0},
 	{"events", "journal", FLAG, AT(events_journal), NULL, true, 0, 0},
+	{"audit", "excess", SIZE, AT(audit_excess_bytes), "512M", 0, 0, 0},
+	{"audit", "end_outside", FLAG, AT(audit_end_outside), NULL, false, 0, 0},
+	{"audit", "end_excess", FLAG, AT(audit_end_excess), NULL, false, 0, 0},
+	{"audit", "grace", NUMBER, AT(audit_grace_s), NULL, 30, 1, 86400},
+	{"audit", "allow", LIST, AT(audit_allow), "/usr/lib/xorg/Xorg", 0, 0, 0},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -62,18 +70,58 @@ static int keep_text(struct config *config, const struct row *row, const char *t
 	return 0;
 }
 
+static void free_list(char **list)
+{
+	for (char **at = list; at && *at; at++)
+		free(*at);
+	free(list);
+}
+
+static int keep_list(struct config *config, const struct row *row, const char *const *texts,
+		     unsigned count)
+{
+	char **list = calloc(count + 1, sizeof(*list)), ***at = member(config, row);
+
+	for (unsigned i = 0; list && i < count; i++) {
+		list[i] = strdup(texts[i]);
+		if (!list[i]) {
+			free_list(list);
+			list = NULL;
+		}
+	}
+	if (!list)
+		return -ENOMEM;
+	free_list(*at);
+	*at = list;
+	return 0;
+}
+
+static int set_default(struct config *config, const struct row *row)
+{
+	switch (row->kind) {
+	case TEXT:
+		return keep_text(config, row, row->text);
+	case LIST:
+		return keep_list(config, row, &row->text, 1);
+	case SIZE:
+		return size_parse(row->text, member(config, row));
+	case FLAG:
+		*(bool *)member(config, row) = row->number;
+		break;
+	case NUMBER:
+		*(unsigned *)member(config, row) = row->number;
+		break;
+	}
+	return 0;
+}
+
 static int set_defaults(struct config *config)
 {
 	int error = 0;
 
 	memset(config, 0, sizeof(*config));
 	for (size_t i = 0; !error && i < ROWS; i++)
-		if (rows[i].kind == TEXT)
-			error = keep_text(config, &rows[i], rows[i].text);
-		else if (rows[i].kind == FLAG)
-			*(bool *)member(config, &rows[i]) = rows[i].number;
-		else
-			*(unsigned *)member(config, &rows[i]) = rows[i].number;
+		error = set_default(config, &rows[i]);
 	return error;
 }
 
@@ -113,6 +161,36 @@ static int read_number(struct config *config, const struct row *row,
 			 config_setting_source_line(setting), row->name, row->least, row->most);
 }
 
+static int read_size(struct config *config, const struct row *row, const config_setting_t *setting,
+		     const char *path, struct fault *fault)
+{
+	if (config_setting_type(setting) == CONFIG_TYPE_STRING &&
+	    size_parse(config_setting_get_string(setting), member(config, row)) == 0)
+		return 0;
+	return fault_set(fault, -EINVAL,
+			 "%.200s, line %u: %s is no size: write one in quotes, such as \"512M\"",
+			 path, config_setting_source_line(setting), row->name);
+}
+
+static int read_list(struct config *config, const struct row *row, const config_setting_t *setting,
+		     const char *path, struct fault *fault)
+{
+	const char *texts[LIST_MAX];
+	int count = config_setting_length(setting);
+	bool good = config_setting_is_array(setting) && count <= LIST_MAX;
+
+	for (int i = 0; good && i < count; i++) {
+		texts[i] = config_setting_get_string_elem(setting, i);
+		good = texts[i] != NULL;
+	}
+	if (good)
+		return keep_list(config, row, texts, (unsigned)count);
+	return fault_set(fault, -EINVAL,
+			 "%.200s, line %u: %s is no list of up to %d texts: write one such as "
+			 "[\"/usr/bin/a\", \"/usr/bin/b\"]",
+			 path, config_setting_source_line(setting), row->name, LIST_MAX);
+}
+
 /* -- settings ---------------------------------------------------------------------------------- */
 
 static int read_setting(struct config *config, const char *group, const config_setting_t *setting,
@@ -120,8 +198,11 @@ static int read_setting(struct config *config, const char *group, const config_s
 {
 	static int (*const readers[])(struct config * config, const struct row *row,
 				      const config_setting_t *setting, const char *path,
-				      struct fault *fault) = {
-		[TEXT] = read_text, [NUMBER] = read_number, [FLAG] = read_flag};
+				      struct fault *fault) = {[TEXT] = read_text,
+							      [NUMBER] = read_number,
+							      [FLAG] = read_flag,
+							      [SIZE] = read_size,
+							      [LIST] = read_list};
 	const char *name = config_setting_name(setting);
 
 	for (size_t i = 0; i < ROWS; i++)
@@ -202,5 +283,7 @@ void config_free(struct config *config)
 	for (size_t i = 0; i < ROWS; i++)
 		if (rows[i].kind == TEXT)
 			free(*(char **)member(config, &rows[i]));
+		else if (rows[i].kind == LIST)
+			free_list(*(char ***)member(config, &rows[i]));
 	memset(config, 0, sizeof(*config));
 }

@@ -25,6 +25,11 @@ struct config {
 	/* events */
 	char *events_file;   /* for JSON lines; "-" is stdout, "": none are written */
 	bool events_journal; /* also entries of the journal, where there is one */
+	/* audit */
+	uint64_t audit_excess_bytes;              /* so much a slice may hold above its ledger */
+	bool audit_end_outside, audit_end_excess; /* which processes are ended */
+	unsigned audit_grace_s;                   /* how long after they were found */
+	char **audit_allow; /* programs that may be on a GPU without a slice; ends with NULL */
 };
 
 /* Reads it; must_exist: it is an error where there is no such file, else all are defaults then. 0,

@@ -183,6 +183,11 @@ static double refused(const struct overview_device *device, const struct track_d
 	return device->seen.refused;
 }
 
+static double excess(const struct overview_device *device, const struct track_device *track)
+{
+	return device->gpu >= 0 ? (double)track->excess_bytes : NAN;
+}
+
 static double gang_members(const struct overview_device *device, const struct track_device *track)
 {
 	(void)track;
@@ -220,6 +225,9 @@ static const struct {
 	{{"vgpu_slice_allocations_refused_total", PROM_COUNTER,
 	  "Allocations of the slice that did not fit."},
 	 refused},
+	{{"vgpu_slice_excess_bytes", PROM_GAUGE,
+	  "Memory of the GPU that NVML counts for the slice's processes above their ledger."},
+	 excess},
 	{{"vgpu_slice_gang_members", PROM_GAUGE,
 	  "Processes of the slice whose work on the GPU is in its gang."},
 	 gang_members},
@@ -362,6 +370,19 @@ static void write_enforcement(struct text *text, const struct metrics_source *so
 				    enforcement_of(&source->overview->slice[i]), 1);
 }
 
+static void write_lifted(struct text *text, const struct metrics_source *source)
+{
+	static const struct prom_family family = {
+		"vgpu_slice_policy_lifted", PROM_GAUGE,
+		"1 while the slice's region has limits above those of its policy."};
+
+	prom_begin(text, &family);
+	for (unsigned i = 0; i < source->overview->count; i++)
+		if (source->overview->slice[i].one->policy_path)
+			prom_sample(text, &family, source->track->slice[i].labels, "",
+				    source->track->slice[i].policy_lifted);
+}
+
 static void write_processes(struct text *text, const struct metrics_source *source)
 {
 	static const struct prom_family family = {"vgpu_slice_processes", PROM_GAUGE,
@@ -413,6 +434,7 @@ static void write_slices(struct text *text, const struct metrics_source *source)
 	}
 	write_processes(text, source);
 	write_enforcement(text, source);
+	write_lifted(text, source);
 }
 
 /* -- all --------------------------------------------------------------------------------------- */

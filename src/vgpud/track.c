@@ -205,8 +205,10 @@ static bool follow_slice(struct track_slice *track, const struct track *track_be
 		before ? &track_before->slice[before - earlier->slice] : NULL;
 
 	if (was) {
-		track->lifted_looks = was->lifted_looks;
-		track->pod = was->pod;
+		*track = *was;
+		track->labels = NULL;
+		track->device = NULL;
+		track->device_count = 0;
 	}
 	track->labels = was ? strdup(was->labels) : slice_labels(overview, slice->one);
 	track->device = calloc(slice->device_count + 1, sizeof(*track->device));

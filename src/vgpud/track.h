@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "overview.h"
 #include "pods.h"
@@ -19,12 +21,19 @@ struct track_device {
 	uint64_t refused_ns;   /* when that was, 0: never */
 	uint64_t excess_bytes; /* what NVML counts for the slice's processes above the ledger */
 	unsigned excess_looks; /* for how many looks on end that was too much */
+	uint64_t policy_bytes; /* the limits of the slice's policy, 0 for none */
+	unsigned policy_pct;
 };
 
 struct track_slice {
 	char *labels;
-	struct pods_one pod;   /* of a container of HAMi's; zeroed for others */
-	unsigned lifted_looks; /* for how many looks on end it may take more than its policy says */
+	struct pods_one pod; /* of a container of HAMi's; zeroed for others */
+	/* The audit's: the policy that policy_bytes and policy_pct are of, and for how many looks
+	 * on end the region has had limits above it; whether these were enough to say so. */
+	struct timespec policy_time;
+	ino_t policy_inode;
+	unsigned lifted_looks;
+	bool policy_lifted;
 	unsigned device_count;
 	struct track_device *device; /* as the overview's, in its order */
 };

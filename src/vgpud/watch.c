@@ -42,6 +42,7 @@ int watch_configure(struct watch *watch, const struct config *config, struct fau
 
 void watch_close(struct watch *watch)
 {
+	audit_close(&watch->audit);
 	events_close(&watch->events);
 	track_free(&watch->track);
 	overview_free(&watch->overview);
@@ -89,6 +90,8 @@ void watch_look(struct watch *watch)
 	}
 	if (watch->self.looks > 0) /* what is there at first is no news */
 		changes_tell(&watch->events, &watch->overview, &overview, &watch->track);
+	audit_look(&watch->audit, watch->config, &overview, watch->looker.procs, &watch->track,
+		   &watch->events);
 	overview_free(&watch->overview);
 	watch->overview = overview;
 	note_nvml(watch);

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "audit.h"
 #include "config.h"
 #include "events.h"
 #include "overview.h"
@@ -17,6 +18,7 @@ struct watch {
 	struct overview overview; /* the last look */
 	struct track track;       /* of it */
 	struct self self;
+	struct audit audit;
 	struct events events;
 	uint64_t nvml_next_ns; /* when to try NVML again, where it is missing */
 };

@@ -2,31 +2,6 @@
 # Events: slices that come, change and go, what they are refused, and processes that are killed.
 # shellcheck source=tests/sim/vgpud/lib.sh
 . "$(dirname "$0")/lib.sh"
-events=$root/events
-
-# until_event NAME EXPRESSION: until there is such an event, for which the expression holds.
-until_event() {
-    tries=0
-    until python3 - "$events" "$1" "$2" >/dev/null 2>"$err" <<'PYTHON'
-import json, sys
-for line in open(sys.argv[1], "rb"):
-    e = json.loads(line.decode("utf-8", "strict"))
-    if e["event"] == sys.argv[2] and eval(sys.argv[3]):
-        sys.exit()
-sys.exit(1)
-PYTHON
-    do
-        tries=$((tries + 1))
-        [ "$tries" -lt 60 ] || fail "no event $1 with $2: $(cat "$events")"
-        sleep 0.2
-    done
-}
-
-# count NAME: how many of them there are.
-count() {
-    grep -c "\"event\":\"$1\"" "$events"
-}
-
 configure_events() {
     printf 'metrics = {\n    listen = "127.0.0.1:0"\n}\nevents = {\n    file = "%s"\n    journal = false\n}\n' "$1" >"$config"
 }

@@ -18,6 +18,7 @@ command -v python3 >/dev/null || {
 config=$root/vgpud.conf
 log=$root/vgpud.log
 port=
+events=$root/events
 
 # configure LINE...: the settings, in the group "metrics"; it listens where there is room.
 # shellcheck disable=SC2120 # the tests give it some
@@ -93,6 +94,30 @@ until_sample() {
         sleep 0.2
         scrape
     done
+}
+
+# Of the events in the file $events:
+# until_event NAME EXPRESSION: until there is such an event, for which the expression holds.
+until_event() {
+    tries=0
+    until python3 - "$events" "$1" "$2" >/dev/null 2>"$err" <<'PYTHON'
+import json, sys
+for line in open(sys.argv[1], "rb"):
+    e = json.loads(line.decode("utf-8", "strict"))
+    if e["event"] == sys.argv[2] and eval(sys.argv[3]):
+        sys.exit()
+sys.exit(1)
+PYTHON
+    do
+        tries=$((tries + 1))
+        [ "$tries" -lt 60 ] || fail "no event $1 with $2: $(cat "$events")"
+        sleep 0.2
+    done
+}
+
+# count NAME: how many of them there are.
+count() {
+    grep -c "\"event\":\"$1\"" "$events"
 }
 
 user=$(id -un)
