@@ -62,7 +62,9 @@ static int check(const struct vgpud *vgpud, const struct config *config,
 	if (vgpud->handed_over < 0 && *config->listen)
 		error = listener_check(config->listen, fault);
 	if (!error && (vgpud->handed_over >= 0 || *config->listen))
-		error = secrets_suffice(config, is_local(vgpud, config), fault);
+		error = secrets_suffice(
+			config, vgpud->handed_over >= 0 ? "systemd's socket" : config->listen,
+			is_local(vgpud, config), fault);
 	return error ? error : secrets_read(config, ret_secrets, fault);
 }
 

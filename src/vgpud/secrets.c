@@ -11,7 +11,8 @@
 #define FILE_MAX      (64 * 1024)
 #define TOKEN_LEN_MIN 16
 
-int secrets_suffice(const struct config *config, bool is_local, struct fault *fault)
+int secrets_suffice(const struct config *config, const char *address, bool is_local,
+		    struct fault *fault)
 {
 	if (!*config->tls_certificate != !*config->tls_key)
 		return fault_set(fault, -EINVAL,
@@ -23,7 +24,7 @@ int secrets_suffice(const struct config *config, bool is_local, struct fault *fa
 	return fault_set(fault, -EINVAL,
 			 "other machines may reach %.100s, and %s is not set in vgpud.conf: set "
 			 "tls_certificate, tls_key and token_file, or listen on 127.0.0.1:9742",
-			 config->listen, *config->tls_key ? "token_file" : "tls_certificate");
+			 address, *config->tls_key ? "token_file" : "tls_certificate");
 }
 
 /* A secret must not be everybody's. */

@@ -32,6 +32,15 @@ dpkg-deb -c "$1" | grep 'libcuda\|libnvidia' && fail 'vgpu brings a driver'
 for deb; do
     dpkg-deb --ctrl-tarfile "$deb" | tar -tf - | grep -vxE '\./(control|md5sums)?' && fail "$deb: has scripts"
 done
+daemon=$(ls "$source"/build/deb/vgpud_*.deb 2>/dev/null)
+[ -n "$daemon" ] || fail 'there is no package vgpud'
+dpkg-deb -x "$daemon" "$work/vgpud" || exit 1
+"$work/vgpud/usr/sbin/vgpud" --config "$work/vgpud/etc/vgpu/vgpud.conf" --check || fail "vgpud's settings"
+for file in usr/share/man/man8/vgpud.8.gz; do
+    [ -e "$work/vgpud/$file" ] || fail "vgpud has no $file"
+done
+find "$work/vgpud" -name vgpud.service -exec cat {} + | grep -qFx 'ExecStart=/usr/sbin/vgpud' ||
+    fail "vgpud's unit does not start it"
 check_build_is_unknown "$build" "$readelf"
 check_header "$cc"
 check_run "$root/usr/$lib/libvgpu.so" "$version"
