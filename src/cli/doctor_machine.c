@@ -37,6 +37,8 @@
 #define MPS_DEFAULT  "/tmp/nvidia-mps"
 #define MPS_PROCESS  "nvidia-cuda-mps" /* of its daemon and its server, as /proc cuts names */
 
+#define VGPUD_UNIT "vgpud.service"
+
 /* The first line of a file; false: it cannot be read. */
 static bool first_line(const char *path, char *buf, size_t len)
 {
@@ -468,6 +470,40 @@ static void check_mps(struct doctor *doctor)
 	}
 }
 
+/* -- vgpud ------------------------------------------------------------------------------------- */
+
+static bool vgpud_is_installed(void)
+{
+	static const char *const places[] = {"/etc", "/usr/local/lib", "/usr/lib", "/lib"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "%s/systemd/system/" VGPUD_UNIT, places[i]);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* systemd has the link while the unit runs. */
+static void check_vgpud(struct doctor *doctor)
+{
+	struct stat st;
+
+	if (lstat("/run/systemd/units/invocation:" VGPUD_UNIT, &st) == 0) {
+		doctor_found(doctor, DOCTOR_OK, "vgpud runs");
+	} else if (vgpud_is_installed()) {
+		doctor_found(doctor, DOCTOR_NOTE, "vgpud is installed, and does not run");
+		doctor_advise(doctor,
+			      "Start it by systemctl enable --now vgpud for metrics of this "
+			      "machine, or see systemctl status vgpud; slices do not need "
+			      "it");
+	} else {
+		doctor_found(doctor, DOCTOR_OK, "vgpud is not installed, and no slice needs it");
+	}
+}
+
 const struct doctor_check doctor_machine[] = {
 	{"kernel", check_kernel},
 	{"libc", check_libc},
@@ -478,5 +514,6 @@ const struct doctor_check doctor_machine[] = {
 	{"persistence", check_persistence},
 	{"host-memory", check_host_memory},
 	{"mps", check_mps},
+	{"vgpud", check_vgpud},
 	{NULL, NULL},
 };

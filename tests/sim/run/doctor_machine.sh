@@ -65,6 +65,14 @@ says ok host-memory 'the driver moves no plain memory of the host'
 machine 'mount -t tmpfs none /sys'
 says ok host-memory 'the driver moves no plain memory of the host'
 
+# The daemon, where it is installed.
+machine 'mount -t tmpfs none /run; mount -t tmpfs none /etc'
+says ok vgpud 'vgpud is not installed, and no slice needs it'
+machine 'mount -t tmpfs none /run; mount -t tmpfs none /etc; mkdir -p /etc/systemd/system; : >/etc/systemd/system/vgpud.service'
+says note vgpud 'vgpud is installed, and does not run. Start it by systemctl enable --now vgpud'
+machine 'mount -t tmpfs none /run; mkdir -p /run/systemd/units; ln -s 0 /run/systemd/units/invocation:vgpud.service'
+says ok vgpud 'vgpud runs'
+
 # /proc
 machine 'mount -t tmpfs none /proc'
 says warn namespaces '/proc is not mounted'
