@@ -36,7 +36,7 @@ daemon=$(ls "$source"/build/deb/vgpud_*.deb 2>/dev/null)
 [ -n "$daemon" ] || fail 'there is no package vgpud'
 dpkg-deb -x "$daemon" "$work/vgpud" || exit 1
 "$work/vgpud/usr/sbin/vgpud" --config "$work/vgpud/etc/vgpu/vgpud.conf" --check || fail "vgpud's settings"
-for file in usr/share/man/man8/vgpud.8.gz; do
+for file in usr/share/man/man8/vgpud.8.gz usr/share/doc/vgpud/examples/prometheus/vgpud.rules.yml; do
     [ -e "$work/vgpud/$file" ] || fail "vgpud has no $file"
 done
 find "$work/vgpud" -name vgpud.service -exec cat {} + | grep -qFx 'ExecStart=/usr/sbin/vgpud' ||
