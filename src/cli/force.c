@@ -193,7 +193,7 @@ static bool is_kept(const struct slices_one *slice)
 	struct keepers keepers = {.count = 0};
 
 	visit_region(slice, NULL, 0, &keepers);
-	held_begin();
+	held_begin(true);
 	return keepers.count > 0 || (slice->kind == SLICES_RUN && held_by_run(slice));
 }
 

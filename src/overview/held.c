@@ -25,9 +25,11 @@
 static unsigned long *inodes;
 static unsigned count;
 static bool has_read;
+static bool tries;
 
-void held_begin(void)
+void held_begin(bool may_try)
 {
+	tries = may_try;
 	free(inodes);
 	inodes = NULL;
 	count = 0;
@@ -88,13 +90,13 @@ bool held_by_run(const struct slices_one *one)
 	for (unsigned i = 0; i < count; i++)
 		if (inodes[i] == st.st_ino)
 			return true;
-	return is_locked(path);
+	return tries && is_locked(path);
 }
 
 bool held_by_none(const struct slices_one *one, unsigned living)
 {
 	if (one->kind != SLICES_RUN || living > 0)
 		return false;
-	held_begin();
+	held_begin(true);
 	return !held_by_run(one);
 }

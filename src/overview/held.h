@@ -5,7 +5,9 @@
 
 #include "slices.h"
 
-void held_begin(void); /* a look begins */
+/* A look begins. may_try: a lock that /proc/locks does not list may be tried, which keeps others
+ * from it for a moment; else what is missing there counts as not held. */
+void held_begin(bool may_try);
 bool held_by_run(const struct slices_one *one);
 
 /* Whether it is a slice of vgpu run's that nothing keeps: the next vgpu run removes it. living: the

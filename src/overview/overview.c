@@ -453,7 +453,7 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 	int error = slices_list(&overview.slices, fault);
 
 	procs_begin(looker->procs);
-	held_begin();
+	held_begin(!looker->only_reads);
 	if (!error)
 		error = look_at_slices(looker, &overview, fault);
 	if (!error && looker->usage)

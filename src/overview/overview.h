@@ -82,7 +82,8 @@ struct usage_source;
 
 /* What to look at, and with what. Zeroed, and then overview_open'ed. */
 struct overview_looker {
-	char **name;                /* which slices, ends with NULL; none: all of them */
+	char **name;     /* which slices, ends with NULL; none: all of them */
+	bool only_reads; /* no lock is taken, not even to see whether it is held (held.h) */
 	struct usage_source *usage; /* NULL without NVML */
 	struct fault no_usage;      /* why */
 	struct procs *procs;

@@ -22,6 +22,7 @@ int watch_open(struct watch *watch, const struct config *config, struct fault *f
 		return -1;
 	watch->self.started_s = (double)clock_wall_ns() / (double)NS_PER_S;
 	watch->nvml_next_ns = clock_now_ns() + NVML_AGAIN_NS;
+	watch->looker.only_reads = true; /* vgpud may be stopped at any time, and holds up nobody */
 	if (overview_open(&watch->looker, all_slices, fault))
 		return -1;
 	if (!watch->looker.usage)
