@@ -304,6 +304,30 @@ neighbour() {
     done
 }
 
+# idle COUNT[-…] LENGTHS: so many processes of one slice, whose one function takes now one time and now another, beside a process
+# that holds gigabytes outside the slice and does nothing.
+idle() {
+    name=idle-$1 count=${1%%-*}
+    wanted "$name" || return 0
+    bare --kernel="$2" --alike
+    mkfifo "$scratch/idle"
+    "$build/tests/gpu/take" alloc 2048 <"$scratch/idle" >/dev/null 2>&1 &
+    beside=$!
+    exec 3>"$scratch/idle"
+    sleep 2
+    for percent in ${quotas:-30}; do
+        new_slice
+        to "$scratch/limited" together "$count" limited_share "$percent" --kernel="$2" --alike
+        limited_runs=$count
+        around "$name" "$percent" 1.5 3
+        limited_runs=1
+    done
+    kill "$beside" 2>/dev/null || :
+    exec 3>&-
+    wait "$beside" 2>/dev/null || :
+    rm "$scratch/idle"
+}
+
 # pair NAME LESS MORE COMMAND ARGUMENT…: two of COMMAND CORES ARGUMENT… at once, each in a slice of its own.
 pair() {
     name=$1 less=$2 more=$3 command=$4 pids=''
@@ -492,6 +516,9 @@ row change 1 '30 80' --kernel=200 --change
 seconds=$of_all
 processes 2
 processes 4
+idle 1 20,1000
+idle 1-long 50,5000
+idle 2 20,1000
 neighbour 200us 200
 neighbour 1ms 1000
 tenants 200us 200
