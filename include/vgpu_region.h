@@ -7,7 +7,8 @@
  *        offset      bytes
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
  *                            alike, so that monitors that know it keep working
- *     2,008,952      2,184   nothing, up to a page boundary
+ *     2,008,952      1,160   nothing
+ *     2,010,112      1,024   what the slice paid for its turns on each device
  *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
  *     2,097,152              the end: 2 MiB, whole pages
  *
@@ -126,6 +127,24 @@ struct vgpu_region_bucket {
 };
 
 #define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */
+
+/*
+ * The slice's account of its turns on a device (src/turn/turn.h): what it paid, and its quota while
+ * it takes turns with other slices. Times are as in a bucket.
+ */
+struct vgpu_region_turn {
+	uint64_t held_from;  /* the slice has the turn, and has paid for it until then; 0: it has
+			      * not */
+	uint64_t ready_at;   /* when the slice has neither credit nor debt */
+	uint64_t busy_until; /* when all that it has submitted should be over */
+	uint64_t paid_until; /* no time before that is paid for again */
+	uint64_t paid_ns;    /* what it paid, in all */
+	uint64_t charged_ns; /* the part of paid_ns that the bucket has been charged */
+	uint32_t shared; /* 1: the quota is kept by ready_at, as other slices use the device; 0: by
+			  * the bucket */
+	uint32_t spare_word;
+	uint64_t spare;
+};
 
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
@@ -248,7 +267,8 @@ struct vgpu_region_own {
 
 struct vgpu_region_file {
 	struct vgpu_hami_region hami;
-	uint8_t pad[VGPU_REGION_OFFSET - 2008952];
+	uint8_t pad[1160];
+	struct vgpu_region_turn turn[VGPU_DEVICES_MAX]; /* 64 bytes each */
 	struct vgpu_region_own own;
 };
 
@@ -290,6 +310,8 @@ _Static_assert(sizeof(struct vgpu_hami_slot) == 1960, "layout");
 _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
 _Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
+_Static_assert(sizeof(struct vgpu_region_turn) == 64, "layout");
+_Static_assert(offsetof(struct vgpu_region_file, turn) == 2010112, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
 _Static_assert(sizeof(struct vgpu_region_member) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_gang) == 1920, "layout");

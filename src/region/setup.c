@@ -92,6 +92,17 @@ static void clear_bucket(struct vgpu_region_bucket *bucket)
 	REGION_PUBLISH(bucket->joint_charged, 0);
 }
 
+static void clear_turn(struct vgpu_region_turn *turn)
+{
+	REGION_PUBLISH(turn->held_from, 0);
+	REGION_PUBLISH(turn->ready_at, 0);
+	REGION_PUBLISH(turn->busy_until, 0);
+	REGION_PUBLISH(turn->paid_until, 0);
+	REGION_PUBLISH(turn->paid_ns, 0);
+	REGION_PUBLISH(turn->charged_ns, 0);
+	REGION_PUBLISH(turn->shared, 0);
+}
+
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
  * a reader who sees any of them and looks again sees that device_count does not cover it. */
 static void store_device(struct vgpu_region_file *file, unsigned device,
@@ -109,6 +120,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].held, 0);
 	REGION_PUBLISH(file->own.device[device].burst_ns, setup->device[i].burst_ns);
 	clear_bucket(&file->own.device[device].bucket);
+	clear_turn(&file->turn[device]);
 }
 
 /* All but device_count, the magics and own.paused: a paused slice stays paused, whatever its

@@ -325,12 +325,14 @@ static const struct act closing = {act_close, false};
 /* What of the file is nobody's, or the pacer's, and stays as it is. */
 struct margins {
 	uint8_t pad[sizeof(((struct vgpu_region_file *)0)->pad)];
+	struct vgpu_region_turn turn[VGPU_DEVICES_MAX];
 	struct vgpu_region_gang gang;
 };
 
 static void save_margins(const struct region *region, struct margins *ret_margins)
 {
 	memcpy(ret_margins->pad, region->file->pad, sizeof(ret_margins->pad));
+	memcpy(ret_margins->turn, region->file->turn, sizeof(ret_margins->turn));
 	ret_margins->gang = region->file->own.gang;
 }
 
