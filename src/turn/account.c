@@ -53,14 +53,14 @@ static void charge_limit(struct turn *turn, int64_t paid_ns, uint64_t least_ns)
 }
 
 /* Work that the slice has submitted in its turn and not paid yet counts as debt. */
-uint64_t account_wait_ns(const struct turn *turn, uint64_t now_ns)
+uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns)
 {
 	unsigned limit_pct = TURN_LOAD(turn->limit_pct);
 	int64_t debt_ns = (int64_t)(TURN_LOAD(turn->account->ready_at) - now_ns), allowed_ns = 0;
 	int64_t unpaid_ns = (int64_t)(TURN_LOAD(turn->account->busy_until) -
 				      TURN_LOAD(turn->account->held_from));
 
-	if (account_is_running(turn)) {
+	if (turn_account_is_running(turn)) {
 		allowed_ns = over(TURN_DEBT_NS, limit_pct);
 		debt_ns += unpaid_ns > 0 ? over(unpaid_ns, limit_pct) : 0;
 	}
@@ -81,12 +81,12 @@ static void bill(struct turn *turn, int64_t paid_ns, uint64_t now_ns)
 	charge_limit(turn, paid_ns, floor_ns(turn, TURN_CREDIT_WAITS_NS, now_ns));
 }
 
-bool account_is_running(const struct turn *turn)
+bool turn_account_is_running(const struct turn *turn)
 {
 	return TURN_LOAD(turn->account->held_from) != 0;
 }
 
-bool account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns)
+bool turn_account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns)
 {
 	uint64_t none = 0, paid_ns = TURN_LOAD(turn->account->paid_until);
 
@@ -97,7 +97,7 @@ bool account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns)
 	return TURN_SWAP(turn->account->held_from, none, begin_ns ? begin_ns : 1);
 }
 
-void account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
+void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
 	uint64_t from_ns = TURN_LOAD(turn->account->held_from);
 
@@ -109,7 +109,7 @@ void account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 	TURN_STORE(turn->account->paid_until, until_ns);
 }
 
-void account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
+void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
 	uint64_t from_ns = TURN_LOAD(turn->account->held_from);
 
@@ -121,7 +121,7 @@ void account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 	TURN_STORE(turn->account->paid_until, until_ns);
 }
 
-void account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns)
+void turn_account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns)
 {
 	bill(turn, more_ns, now_ns);
 }
@@ -148,7 +148,7 @@ static void end_burst(struct vgpu_turns_slice *own)
 				   : this_ns);
 }
 
-void account_used_up(struct turn *turn)
+void turn_account_used_up(struct turn *turn)
 {
 	struct vgpu_turns_slice *own = turn_own(turn);
 	uint64_t at_least_ns = 2 * burst_so_far(own);
@@ -159,7 +159,7 @@ void account_used_up(struct turn *turn)
 }
 
 /* A gap that is too short to end a turn is paid for, and ends no burst. */
-bool account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
+bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 {
 	uint64_t from_ns = TURN_LOAD(turn->account->held_from);
 
@@ -172,7 +172,7 @@ bool account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 	return true;
 }
 
-void account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt)
+void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt)
 {
 	struct vgpu_turns_slice *own = turn_own(turn);
 	unsigned weight = TURN_LOAD(turn->weight);

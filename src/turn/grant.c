@@ -275,8 +275,8 @@ static void come_near(struct turn *turn)
 	unsigned least = grant_guess(turn, turn->file.slice);
 
 	if (least != NOBODY)
-		account_keep_near(turn, TURN_LOAD(turn_slice_at(turn, least)->weighted_ns),
-				  TURN_LOAD(turn->is_resting));
+		turn_account_keep_near(turn, TURN_LOAD(turn_slice_at(turn, least)->weighted_ns),
+				       TURN_LOAD(turn->is_resting));
 }
 
 void grant_want(struct turn *turn, uint64_t now_ns)
@@ -289,7 +289,7 @@ void grant_want(struct turn *turn, uint64_t now_ns)
 	TURN_STORE(turn->is_idle, false);
 	idle_since = TURN_SEE(own->idle_since);
 	if (idle_since) {
-		if (TURN_LOAD(turn->is_resting) || account_wake(turn, idle_since, now_ns))
+		if (TURN_LOAD(turn->is_resting) || turn_account_wake(turn, idle_since, now_ns))
 			come_near(turn);
 		TURN_STORE(own->wants_since, now_ns);
 		TURN_TELL(own->idle_since, 0);

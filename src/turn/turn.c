@@ -78,7 +78,7 @@ static struct turn_answer wait_for(uint64_t ns)
 /* The turn is another's, which begins then. */
 static void lose(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
-	account_end(turn, until_ns, now_ns);
+	turn_account_end(turn, until_ns, now_ns);
 	TURN_STORE(turn->told_moved, TURN_LOAD(turn->file.file->header.moved_ns));
 	TURN_STORE(turn->told_until, until_ns);
 }
@@ -109,9 +109,9 @@ static void notice_loss(struct turn *turn, uint64_t now_ns)
 {
 	uint64_t until_ns = least_of(TURN_LOAD(turn->account->busy_until), now_ns + AHEAD_MOST_NS);
 
-	if (!account_is_running(turn))
+	if (!turn_account_is_running(turn))
 		return;
-	account_used_up(turn);
+	turn_account_used_up(turn);
 	lose(turn, until_ns, now_ns);
 }
 
@@ -124,7 +124,7 @@ static void take_up(struct turn *turn, const struct grant *grant, uint64_t now_n
 	uint64_t waits_from = TURN_LOAD(turn->waits_from);
 
 	TURN_STORE(own->seen, now_ns);
-	if (!account_begin(turn, grant->begin_ns, now_ns))
+	if (!turn_account_begin(turn, grant->begin_ns, now_ns))
 		return;
 	TURN_ADD(own->turns, 1);
 	if (waits_from && waits_from < now_ns)
@@ -142,10 +142,11 @@ static bool use_up(struct turn *turn, const struct grant *grant, uint64_t end_ns
 	bool is_late = TURN_LOAD(turn->account->busy_until) > end_ns + SOFT_NS;
 	unsigned next;
 
-	account_pay(turn, free_at(turn, end_ns, now_ns), now_ns); /* the order goes by payments */
+	turn_account_pay(turn, free_at(turn, end_ns, now_ns),
+			 now_ns); /* the order goes by payments */
 	next = grant_next(turn, is_late ? turn->file.slice : NOBODY, now_ns);
 	*ret_is_mine = next == NOBODY || next == turn->file.slice;
-	account_used_up(turn);
+	turn_account_used_up(turn);
 	if (!*ret_is_mine)
 		return hand_over(turn, grant, next, end_ns, now_ns);
 	return grant_pass(turn, grant, turn->file.slice, now_ns);
@@ -179,7 +180,7 @@ static bool ask_as_holder(struct turn *turn, const struct grant *grant, const st
 			  uint64_t now_ns, struct turn_answer *ret_answer)
 {
 	if (!grant->is_shared) {
-		account_end(turn, now_ns, now_ns);
+		turn_account_end(turn, now_ns, now_ns);
 		*ret_answer = go(TURN_ALONE);
 		return true;
 	}
@@ -192,11 +193,11 @@ static bool ask_as_holder(struct turn *turn, const struct grant *grant, const st
 		*ret_answer = go(TURN_ALONE);
 		if (!grant_unshare(turn, grant))
 			return false;
-		account_end(turn, now_ns, now_ns);
+		turn_account_end(turn, now_ns, now_ns);
 		return true;
 	}
 	if (now_ns > TURN_LOAD(turn->account->held_from) + IDLE_NS)
-		account_pay(turn, now_ns, now_ns);
+		turn_account_pay(turn, now_ns, now_ns);
 	return in_turn(turn, grant, others, now_ns, ret_answer);
 }
 
@@ -397,7 +398,7 @@ static uint64_t overrun_ns(const struct turn *turn, uint64_t now_ns)
 {
 	uint64_t busy_ns = TURN_LOAD(turn->account->busy_until);
 
-	if (!TURN_LOAD(turn->told_until) || account_is_running(turn))
+	if (!TURN_LOAD(turn->told_until) || turn_account_is_running(turn))
 		return 0;
 	return busy_ns > now_ns + NOTICE_NS ? busy_ns - now_ns - NOTICE_NS : 0;
 }
@@ -424,7 +425,7 @@ static struct turn_answer ask(struct turn *turn, const struct others *others, ui
 /* Whether the answer is to wait for a turn, and not for work of the process's own. */
 static bool waits_for_turn(const struct turn *turn, const struct turn_answer *answer)
 {
-	return answer->kind == TURN_WAIT && !account_is_running(turn);
+	return answer->kind == TURN_WAIT && !turn_account_is_running(turn);
 }
 
 /* After which time the process should look whether its last turn is over (turn_over). */
@@ -447,7 +448,7 @@ struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns)
 	if (is_out(turn, now_ns) || turn_is_alone(turn))
 		return go(TURN_ALONE);
 	others = grant_others(turn, turn->file.slice, now_ns);
-	pause_ns = others.are_present ? account_wait_ns(turn, now_ns) : 0;
+	pause_ns = others.are_present ? turn_account_wait_ns(turn, now_ns) : 0;
 	overrun = overrun_ns(turn, now_ns);
 	if (pause_ns) {
 		answer = pause_for(turn, pause_ns, now_ns);
@@ -499,7 +500,7 @@ static void offer(struct turn *turn, const struct grant *grant, uint64_t ended_n
 		return;
 	if (now_ns >= end_ns || now_ns >= ended_ns + IDLE_NS) {
 		if (now_ns >= end_ns)
-			account_used_up(turn);
+			turn_account_used_up(turn);
 		next = grant_next(turn, turn->file.slice, now_ns);
 		if (next != NOBODY)
 			hand_over(turn, grant, next, end_ns, now_ns);
@@ -527,7 +528,7 @@ void turn_over(struct turn *turn, uint64_t ended_ns, uint64_t now_ns)
 	if (!told_ns || TURN_LOAD(turn->is_lost))
 		return;
 	TURN_STORE(turn->told_until, 0);
-	if (account_is_running(turn) || grant_has_peer(turn))
+	if (turn_account_is_running(turn) || grant_has_peer(turn))
 		return;
 	moved_ns = TURN_LOAD(turn->file.file->header.moved_ns) - TURN_LOAD(turn->told_moved);
 	later_ns = (int64_t)(least_of(ended_ns, now_ns) - told_ns);
@@ -535,7 +536,7 @@ void turn_over(struct turn *turn, uint64_t ended_ns, uint64_t now_ns)
 		later_ns -= (int64_t)moved_ns;
 	if (later_ns < -(int64_t)AHEAD_MOST_NS)
 		return;
-	account_correct(turn, later_ns > 0 ? later_ns / 2 : later_ns, now_ns);
+	turn_account_correct(turn, later_ns > 0 ? later_ns / 2 : later_ns, now_ns);
 	grant_move(turn, later_ns < LATER_MOST_NS ? later_ns : LATER_MOST_NS, now_ns);
 }
 
@@ -553,7 +554,7 @@ void turn_idle(struct turn *turn, uint64_t ended_ns, uint64_t now_ns)
 	grant = grant_see(turn, now_ns);
 	if (!is_mine(turn, &grant) || !grant.is_shared || grant_has_peer(turn))
 		return;
-	account_pay(turn, ended_ns, now_ns);
+	turn_account_pay(turn, ended_ns, now_ns);
 	offer(turn, &grant, ended_ns, now_ns);
 }
 
@@ -572,7 +573,8 @@ void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct)
 	TURN_STORE(turn_own(turn)->limit_pct, percent_of(limit_pct));
 }
 
-/* The entry of a slice of which no other process lives. */
+/* The entry and the account of a slice of which no other process lives: its last process may have
+ * died in its turn, hours or a boot ago. */
 static void begin_slice(struct turn *turn, uint64_t now_ns)
 {
 	struct vgpu_turns_slice *own = turn_own(turn);
@@ -587,6 +589,9 @@ static void begin_slice(struct turn *turn, uint64_t now_ns)
 	TURN_STORE(own->burst_ns, 0);
 	TURN_STORE(own->turns, 0);
 	TURN_STORE(own->waited_ns, 0);
+	TURN_STORE(turn->account->held_from, 0);
+	TURN_STORE(turn->account->busy_until, 0);
+	TURN_STORE(turn->account->paid_until, 0);
 }
 
 int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
@@ -606,6 +611,7 @@ int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *
 	}
 	ret_turn->account = slice->account;
 	ret_turn->is_idle = true;
+	ret_turn->is_first = is_first;
 	if (is_first)
 		begin_slice(ret_turn, 1);
 	turn_set(ret_turn, slice->weight, slice->limit_pct);

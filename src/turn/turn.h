@@ -67,6 +67,7 @@ struct turn {
 	bool is_idle;        /* it has told so, */
 	bool is_resting;     /* or it wants nothing for now, although it has work to do */
 	bool is_lost;        /* the file is */
+	bool is_first;       /* no other process of the slice lived when this one joined */
 	uint64_t waits_from; /* since when it has waited for a turn; 0: it does not */
 	uint64_t asked_at;   /* it asked last */
 	uint64_t waited_ns;  /* for how long it waited for turns, and what its slice had paid when

@@ -144,22 +144,22 @@ static inline struct vgpu_turns_slice *turn_own(const struct turn *turn)
 
 /* The slice begins to want the GPU after it was idle since that time. False: the gap was so short
  * that it counts as work. */
-bool account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns);
+bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns);
 /* Its weighted time comes within bounds of that of the slice that has least; keeps_debt: it may be
  * ahead of that by any time. */
-void account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt);
+void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt);
 
-bool account_is_running(const struct turn *turn);
+bool turn_account_is_running(const struct turn *turn);
 /* The slice has the turn from that time on, and pays for no time twice. False: it was known to have
  * the turn. */
-bool account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns);
+bool turn_account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns);
 /* The slice pays until that time, and goes on; or has the turn no more. */
-void account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
-void account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
+void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
+void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
 /* The slice used so much more than it paid, or less. */
-void account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns);
+void turn_account_correct(struct turn *turn, int64_t more_ns, uint64_t now_ns);
 /* The slice used its turn up and wants another: its bursts are longer than a turn. */
-void account_used_up(struct turn *turn);
+void turn_account_used_up(struct turn *turn);
 
 /* For how long the slice may not go because of its limit: 0, or ns. */
-uint64_t account_wait_ns(const struct turn *turn, uint64_t now_ns);
+uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns);
