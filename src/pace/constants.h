@@ -85,6 +85,17 @@
  * it does so while a graph is captured. */
 #define MARK_STREAMS_NS (500 * NS_PER_MS)
 
+/* ns for which a process's first launch in its turns is waited for, as it tells how long launches
+ * take. Half: longer ones are followed by others that may be as long. Twice: a launch that waits
+ * for the next one takes longer. */
+#define TURN_UNKNOWN_NS      (20 * NS_PER_MS)
+#define TURN_UNKNOWN_POLL_NS (20 * NS_PER_US)
+
+/* ns within which a device that is through with a stream comes to a mark behind all streams. Half:
+ * a slice that has become idle is not seen to be, and others wait for longer. Twice: a thread that
+ * has waited for a part of its work goes on later. */
+#define TURN_MARK_NS (10 * NS_PER_US)
+
 /* The mean time of a launch is of the last so many marks, about. */
 #define MEAN_PART 4
 

@@ -9,5 +9,8 @@ bool gate_is_at(const struct region *region);
 /* The gate is the region's from now on, in which the process has a slot. After cores_attach. */
 void gate_attach(struct region *region);
 
+/* Whether launches have to ask may have changed: looks at once, not with the next tick. */
+void gate_renew(void);
+
 /* In a forked child: it is nobody's. */
 void gate_forget(void);

@@ -80,9 +80,19 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
 	note_mark(it, mark, launches);
 }
 
+/* When the device came to the mark: so long after the last one, or its period's begin, if that is
+ * known; after the last look that did not find the mark reached, and before this one. */
+static void note_reached(struct in_flight *it, uint64_t at_ns, uint64_t now_ns)
+{
+	uint64_t least_ns = LOAD(it->pending_ns);
+
+	at_ns = at_ns < least_ns ? least_ns : at_ns;
+	STORE(it->reached_ns, at_ns < now_ns ? at_ns : now_ns);
+}
+
 /* What two marks in a row say of the launches between them; or the period's begin and its first
- * mark. */
-static void learn(struct in_flight *it, const struct in_flight_mark *to, uint64_t now_ns)
+ * mark. Returns the time between the two; UINT64_MAX: it is not known. */
+static uint64_t learn(struct in_flight *it, const struct in_flight_mark *to, uint64_t now_ns)
 {
 	const struct in_flight_mark begin = {.event = it->begin_is_recorded ? it->begin : NULL,
 					     .context = it->begin_context,
@@ -90,18 +100,19 @@ static void learn(struct in_flight *it, const struct in_flight_mark *to, uint64_
 				    *from = mark_at(it, it->head - 1);
 	uint64_t took_ns, count, mean_ns = LOAD(it->mean_ns);
 
-	if (mean_ns && meter_since(now_ns, it->learned_ns) < LEARN_EACH_NS)
-		return;
+	if (!it->is_exact && mean_ns && meter_since(now_ns, it->learned_ns) < LEARN_EACH_NS)
+		return UINT64_MAX;
 	if (!from->event || from->launches <= it->before)
 		from = &begin;
 	if (!from->event || from->context != to->context || from->stream || to->stream ||
 	    to->launches <= from->launches ||
 	    pace_driver->elapsed(from->event, to->event, &took_ns) != PACE_TOOK)
-		return;
+		return UINT64_MAX;
 	count = to->launches - from->launches;
 	STORE(it->mean_ns, mean_ns ? mean_ns - mean_ns / MEAN_PART + took_ns / count / MEAN_PART
 				   : took_ns / count);
 	it->learned_ns = now_ns;
+	return took_ns;
 }
 
 /* Takes the marks that are reached; whether any is not. over: all are. */
@@ -109,11 +120,15 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 {
 	while (it->head != it->tail) {
 		struct in_flight_mark *mark = mark_at(it, it->head);
+		uint64_t took_ns = UINT64_MAX;
 
-		if (mark->event && !over && !pace_driver->is_reached(mark->event))
+		if (mark->event && !over && !pace_driver->is_reached(mark->event)) {
+			STORE(it->pending_ns, now_ns);
 			return true;
+		}
 		if (mark->event) /* else its context is gone */
-			learn(it, mark, now_ns);
+			took_ns = learn(it, mark, now_ns);
+		note_reached(it, took_ns < NS_PER_S ? it->reached_ns + took_ns : now_ns, now_ns);
 		if (!mark->stream)
 			STORE(it->reached, mark->launches);
 		it->head++;
@@ -135,6 +150,7 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		it->before = LOAD(it->launches);
 		STORE(it->stream, meter_stream(work));
 		STORE(it->mixed_period, false);
+		STORE(it->reached_ns, now_ns);
 		/* Other threads go past the lock from here on: the driver may keep this one until
 		 * they have launched. */
 		STORE(it->is_busy, true);
@@ -331,7 +347,7 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 		busy = false;
 	} else if (!any_in_period(it, work, marks, now_ns) && end_period(it)) {
 		busy = false;
-		*ret_ended_ns = ended_ns(it, marks, now_ns);
+		*ret_ended_ns = ended_ns(it, marks || it->is_exact, now_ns);
 		STORE(it->reached, LOAD(it->launches));
 	}
 	lock_release(&it->lock);
@@ -343,6 +359,18 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 uint64_t in_flight_ahead_ns(const struct in_flight *it)
 {
 	return (LOAD(it->launches) - LOAD(it->reached)) * LOAD(it->mean_ns);
+}
+
+void in_flight_adopt(struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
+{
+	in_flight_begin(it, work, now_ns);
+	lock_acquire(&it->lock);
+	it->is_exact = true;
+	it->begin_is_recorded = false; /* it is behind what was launched before, */
+	STORE(it->mixed_period, true); /* which may be in any stream */
+	lock_release(&it->lock);
+	in_flight_submitted(it, work, true, now_ns);
+	in_flight_left(it);
 }
 
 void in_flight_end_context(struct in_flight *it, const void *context)

@@ -28,9 +28,12 @@ struct in_flight_mark {
 
 struct in_flight {
 	struct lock lock;     /* over all that follows; words that are atomic are read without it */
+	bool is_exact;        /* events tell when each period ended, short ones too */
 	uint64_t launches;    /* ever; atomic */
 	uint64_t marked;      /* the first so many are before a mark; atomic */
 	uint64_t reached;     /* the device is through with the first so many; atomic */
+	uint64_t reached_ns;  /* since about when; atomic */
+	uint64_t pending_ns;  /* when a look last found a mark that was not reached; atomic */
 	uint64_t marked_ns;   /* when a launch was marked last; atomic */
 	uint64_t mean_ns;     /* of a launch's time on the device; atomic */
 	uint64_t interval_ns; /* from one mark to the next; 0: MARK_LEAST_NS; atomic */
@@ -82,6 +85,11 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 
 /* About how long the device will be at work on what is launched, ns, as of the last look. */
 uint64_t in_flight_ahead_ns(const struct in_flight *it);
+
+/* Begins a period for what the process has in flight, of which nothing is known: it counts as one
+ * launch, which ends with all that the work's context has. From then on, events tell when each
+ * period ended, as each moment counts where the device is handed on. */
+void in_flight_adopt(struct in_flight *it, const struct pace_work *work, uint64_t now_ns);
 
 /* Whether it is time to look again while the gang is open: two loads and a multiplication. */
 bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns);

@@ -17,6 +17,7 @@
  */
 #include <errno.h>
 
+#include "by_turn.h"
 #include "clock.h"
 #include "cores.h"
 #include "gate.h"
@@ -260,6 +261,7 @@ void pace_forget(void)
 	lease_forget();
 	waits_forget();
 	members_forget();
+	by_turn_forget();
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */
@@ -270,10 +272,28 @@ static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct 
 	uint64_t now_ns = clock_steady_ns();
 
 	*pass = (struct pace_pass){.meter = meter, .gang = true};
+	by_turn_stop(meter, work->device);
 	cores_note_limit(meter, false);
 	waits_go_by_gang();
 	utilisation_begin(meter, now_ns);
 	return member_enter(meter, work, now_ns);
+}
+
+/* Where *ret_goes is false, the launch is still to be paced. */
+static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct pace_work *work,
+		      bool *ret_goes)
+{
+	uint64_t now_ns = clock_steady_ns();
+	int error;
+
+	cores_note_limit(meter, false);
+	utilisation_begin(meter, now_ns);
+	error = by_turn_enter(meter, work, now_ns, ret_goes);
+	if (*ret_goes) {
+		*pass = (struct pace_pass){.meter = meter, .turn = true};
+		waits_go_by_gang();
+	}
+	return error;
 }
 
 int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
@@ -283,6 +303,7 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	enum waits since;
 	unsigned pct;
 	uint64_t now_ns;
+	bool goes = false;
 	int error;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
@@ -293,6 +314,12 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	pct = cores_limit(meter);
 	if (member_is(meter, work->device))
 		return enter_gang(ret_pass, meter, work);
+	if (by_turn_is(meter, work->device)) {
+		error = enter_turn(ret_pass, meter, work, &goes);
+		if (error || goes)
+			return error;
+		pct = cores_limit(meter);
+	}
 	cores_note_limit(meter, pct != 0);
 	if (!pct)
 		return 0;
@@ -337,9 +364,12 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 
 	if (!meter)
 		return;
-	if (pass->gang) {
+	if (pass->gang || pass->turn) {
 		now_ns = clock_steady_ns();
-		member_leave(work, submitted, now_ns);
+		if (pass->gang)
+			member_leave(work, submitted, now_ns);
+		else
+			by_turn_leave(meter, work, submitted, now_ns);
 		utilisation_show(meter, now_ns);
 		return;
 	}
@@ -384,4 +414,5 @@ void pace_end_context(const void *context)
 		window_end_context(cores_meter_at(device), context);
 	spans_end_context(context, settle);
 	members_end_context(context);
+	by_turn_end_context(context);
 }

@@ -7,10 +7,12 @@
  */
 #include "waits.h"
 
+#include "by_turn.h"
 #include "clock.h"
 #include "cores.h"
 #include "lease.h"
 #include "member.h"
+#include "turns.h"
 #include "utilisation.h"
 #include "window.h"
 
@@ -141,12 +143,14 @@ static void end_before_wait(const void *current, bool of_all)
 void pace_will_wait(const void *current, bool of_all)
 {
 	members_will_wait();
+	by_turn_will_wait();
 	end_before_wait(current, of_all);
 }
 
 void pace_will_look(const void *current, bool of_all)
 {
 	members_will_look();
+	by_turn_will_look();
 	end_before_wait(current, of_all);
 }
 
@@ -168,6 +172,7 @@ void pace_waited(void)
 
 	pace_left = PACE_ANEW;
 	members_waited();
+	by_turn_waited();
 	if (!last.meter || last.since == WAITS_NONE)
 		return;
 	now_ns = clock_steady_ns();
@@ -180,7 +185,7 @@ void pace_waited(void)
 bool pace_has_waited(void)
 {
 	return last.meter && last.since != WAITS_NONE && meter_leisure(last.meter) > 1 &&
-	       !members_any();
+	       !members_any() && !turns_any_shared();
 }
 
 void pace_found_over(void)

@@ -169,6 +169,7 @@ static void attach(void)
 	lock_acquire(&attaching);
 	if (!pace_is_attached()) {
 		launch_set_gang();
+		pace_set_turns(state_slice()->turns_dir[0] ? state_slice()->turns_dir : NULL);
 		pace_attach(quota_region(), quotas, rule_of(state_slice()->env.cores),
 			    &measure_driver);
 	}
@@ -235,7 +236,7 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 	else if (!attached && state_get() == STATE_INERT)
 		pace_open();
 	error = pace_ask();
-	if (error == 0 && !pace_asks_all())
+	if (error == 0 && !pace_asks())
 		return CUDA_SUCCESS;
 	captured = (error == 0 || error == -EAGAIN) && capture_has(stream, per_thread);
 	if (captured) {
@@ -246,7 +247,7 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 		error = pace_wait();
 	if (error)
 		return lose();
-	return pace_asks_all() ? enter(launch) : CUDA_SUCCESS;
+	return pace_asks() ? enter(launch) : CUDA_SUCCESS;
 }
 
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,

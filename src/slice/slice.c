@@ -22,6 +22,7 @@
 
 #define POLICY_VARIABLE "VGPU_POLICY"
 #define GANGS_VARIABLE  "VGPU_GANGS"
+#define TURNS_VARIABLE  "VGPU_TURNS"
 #define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define REGION_SUFFIX   ".cache"
 
@@ -295,6 +296,17 @@ static int find_region(const struct slice_paths *paths, struct slice *slice, str
 	return 0;
 }
 
+/* Without a directory that the process can write, its slice takes no turns. */
+static void find_turns(struct slice *slice)
+{
+	const char *named = env_get(TURNS_VARIABLE), *path = named ? named : SLICE_TURNS_DIR;
+
+	if (!named && !may_exist(path) && may_exist(SLICE_REGION_HAMI_DIR))
+		path = SLICE_TURNS_HAMI_DIR;
+	if (may_exist(path))
+		snprintf(slice->turns_dir, sizeof(slice->turns_dir), "%s", path);
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* A policy has to allow it, and the environment can do without. */
@@ -327,6 +339,7 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 		slice.has_policy || has_limit(&slice.env) || may_exist(slice.region_path);
 	slice.oversubscribe = may_oversubscribe(&slice);
 	find_gangs(&slice);
+	find_turns(&slice);
 	*ret_slice = slice;
 	return 0;
 }

@@ -25,6 +25,8 @@
 
 #define SLICE_POLICY_DIR      "/etc/vgpu/policy"
 #define SLICE_GANGS_DIR       "/run/vgpu/gangs"     /* VGPU_GANGS names another */
+#define SLICE_TURNS_DIR       "/run/vgpu/turns"     /* VGPU_TURNS names another */
+#define SLICE_TURNS_HAMI_DIR  "/tmp/vgpulock"       /* HAMi's, in its containers */
 #define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
 #define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
 
@@ -64,6 +66,7 @@ struct slice {
 	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
 	struct slice_env env;
 	char gangs_dir[SLICE_PATH_LEN]; /* where the files of gangs of several slices are */
+	char turns_dir[SLICE_PATH_LEN]; /* where those of turns are; "": there are none */
 	char region_path[4096];
 	const char *region_from; /* who says so, for error lines */
 };

@@ -1,0 +1,411 @@
+/*
+ * How a launch goes by turns.
+ *
+ *     alone     no other slice is present: the launch is paced by itself, and nothing here counts
+ *     shared    each launch asks (turn_ask), and what is in flight is known by marks (in_flight.c)
+ *
+ * alone -> shared. What the process has in flight, of which nothing is known but a guess by costs,
+ * is taken up as one launch, and the turn is told of it before the first question. The slice's
+ * quota changes from the bucket to the account's ready_at, with the same credit or debt; work in
+ * flight was charged by its cost, and is given back, as it will be paid for by its time.
+ *
+ * shared -> alone. The bucket has been charged what was paid for turns all the time, so the quota
+ * goes on with it. What is in flight then is charged by its mean.
+ *
+ * While the process waits for its turn, the thread that waits asks the driver whether its last work
+ * is over, and tells: the next turn begins earlier or later by what was wrong in the guess.
+ */
+#include "by_turn.h"
+
+#include "bucket.h"
+#include "clock.h"
+#include "constants.h"
+#include "cores.h"
+#include "gate.h"
+#include "in_flight.h"
+#include "sys.h"
+#include "tally.h"
+#include "turns.h"
+#include "utilisation.h"
+
+#define PERCENT 100
+
+struct by_turn {
+	struct in_flight in_flight;
+	bool is_shared;        /* launches ask, and in_flight knows of them; atomic */
+	uint64_t taken_up;     /* launches up to which the following is a guess, */
+	uint64_t taken_up_due; /* of when the device is through with them; atomic, both */
+	uint64_t ended_ns;     /* when the device last was; atomic */
+	uint64_t mean_ns; /* of a launch's time on the device; 0: not known; atomic, as the next */
+	uint64_t seen, seen_ns; /* in_flight.reached and reached_ns, as they were last seen */
+	uint64_t shown_ns;      /* until when the process's time is in the meter's tally; atomic */
+};
+
+static struct by_turn devices[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
+
+void by_turn_forget(void)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		devices[device] = (struct by_turn){.is_shared = false};
+	turns_forget();
+}
+
+/* -- what it pays ----------------------------------------------------------------------------- */
+
+/* Charges the bucket what the slice has paid since. */
+static void charge_paid(struct meter *meter, struct vgpu_region_turn *account, unsigned pct,
+			uint64_t now_ns)
+{
+	uint64_t paid_ns = LOAD(account->paid_ns), before_ns = LOAD(account->charged_ns);
+
+	if (pct)
+		bucket_refill(meter->bucket, pct, now_ns);
+	if (paid_ns == before_ns || !SWAP(account->charged_ns, before_ns, paid_ns) || !pct)
+		return;
+	bucket_charge_used(meter->bucket, (int64_t)(paid_ns - before_ns), INT64_MIN / 2);
+}
+
+/* The quota goes on by ready_at, with what the bucket has. in_flight_ns has been charged, and will
+ * be paid for by its time. */
+static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
+			  uint64_t in_flight_ns, uint64_t now_ns)
+{
+	unsigned pct = cores_limit(meter);
+	uint32_t no = 0;
+	int64_t level_ns;
+
+	if (!SWAP(account->shared, no, 1))
+		return;
+	STORE(account->charged_ns, LOAD(account->paid_ns));
+	if (!pct) {
+		STORE(account->ready_at, now_ns);
+		return;
+	}
+	bucket_refill(meter->bucket, pct, now_ns);
+	level_ns = bucket_level(meter->bucket) + (int64_t)in_flight_ns;
+	bucket_charge_used(meter->bucket, -(int64_t)in_flight_ns, INT64_MIN / 2);
+	STORE(account->ready_at, now_ns - (uint64_t)(level_ns * PERCENT / (int64_t)pct));
+}
+
+/* device_util is made of the tally. */
+static void show_time(struct meter *meter, struct by_turn *by, uint64_t until_ns)
+{
+	uint64_t from_ns = LOAD(by->shown_ns);
+
+	if (until_ns > from_ns && SWAP(by->shown_ns, from_ns, until_ns) && from_ns)
+		ADD(meter->tally.charged, (int64_t)(until_ns - from_ns));
+}
+
+/* -- what it has in flight -------------------------------------------------------------------- */
+
+/* What the marks that were reached since the last look say of the time of a launch. Behind the
+ * begin of a period the device may still have had another slice's work: so that time says at most.
+ */
+static void learn(struct by_turn *by)
+{
+	const struct in_flight *it = &by->in_flight;
+	uint64_t reached = LOAD(it->reached), reached_ns = LOAD(it->reached_ns);
+	uint64_t seen = LOAD(by->seen), seen_ns = LOAD(by->seen_ns), mean_ns = LOAD(by->mean_ns);
+	uint64_t took_ns;
+
+	if (reached == seen)
+		return;
+	STORE(by->seen, reached);
+	STORE(by->seen_ns, reached_ns);
+	if (reached < seen || seen < LOAD(by->taken_up))
+		return;
+	took_ns = meter_since(reached_ns, seen_ns) / (reached - seen);
+	if (!mean_ns || (seen == LOAD(it->before) && took_ns < mean_ns))
+		STORE(by->mean_ns, took_ns);
+	else
+		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
+}
+
+/* When the device should be through with what the process has launched. */
+static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
+{
+	const struct in_flight *it = &by->in_flight;
+	uint64_t left = LOAD(it->launches) - LOAD(it->reached), mean_ns = LOAD(by->mean_ns);
+	uint64_t reached_ns = LOAD(it->reached_ns), due_ns = now_ns;
+
+	if (!LOAD(it->is_busy))
+		return now_ns;
+	if (mean_ns)
+		due_ns = reached_ns + left * mean_ns;
+	else /* the first one takes as long as it has taken, and as long again */
+		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
+	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
+		due_ns = LOAD(by->taken_up_due);
+	return due_ns > now_ns ? due_ns : now_ns;
+}
+
+/* Asks the driver, and tells the turn. */
+static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
+		 const struct pace_work *work, bool marks, uint64_t now_ns)
+{
+	struct in_flight *it = &by->in_flight;
+	uint64_t ended_ns;
+	bool was_busy = LOAD(it->is_busy);
+	bool busy = in_flight_look(it, work, marks, now_ns, &ended_ns);
+
+	learn(by);
+	if (ended_ns) {
+		if (LOAD(it->marked) == LOAD(it->launches))
+			ended_ns = LOAD(it->reached_ns);
+		STORE(by->ended_ns, ended_ns);
+		show_time(meter, by, ended_ns);
+	}
+	if (busy) {
+		show_time(meter, by, now_ns);
+		turn_submitted(turn, due_ns(by, now_ns), now_ns);
+	} else if (was_busy) {
+		turn_over(turn, LOAD(by->ended_ns), now_ns);
+	}
+	return busy;
+}
+
+/* -- alone, and shared ------------------------------------------------------------------------ */
+
+static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *turn,
+			 const struct pace_work *work, uint64_t now_ns)
+{
+	struct vgpu_region_turn *account = turns_account(meter);
+	uint64_t ahead_ns = tally_ahead_ns(&meter->tally, now_ns);
+	bool no = false;
+
+	if (!account || !SWAP(by->is_shared, no, true))
+		return;
+	in_flight_adopt(&by->in_flight, work, now_ns);
+	STORE(by->taken_up, LOAD(by->in_flight.launches));
+	STORE(by->taken_up_due, now_ns + ahead_ns);
+	STORE(by->shown_ns, now_ns);
+	begin_account(meter, account, ahead_ns, now_ns);
+	if (ahead_ns)
+		turn_submitted(turn, now_ns + ahead_ns, now_ns);
+	if (turns_note(work->device, true))
+		gate_renew();
+}
+
+/* is_over: no other slice is present, so the bucket keeps the quota for all of the slice. */
+static void end_shared(struct meter *meter, struct by_turn *by, int device, bool is_over,
+		       uint64_t now_ns)
+{
+	struct vgpu_region_turn *account = turns_account(meter);
+	uint64_t due = due_ns(by, now_ns);
+	bool yes = true;
+
+	if (!SWAP(by->is_shared, yes, false))
+		return;
+	show_time(meter, by, now_ns);
+	if (account && is_over) {
+		charge_paid(meter, account, cores_limit(meter), now_ns);
+		STORE(account->shared, 0);
+	}
+	if (due > now_ns)
+		meter_charge(meter, due - now_ns, 0, now_ns);
+	if (turns_note(device, false))
+		gate_renew();
+}
+
+bool by_turn_is(struct meter *meter, int device)
+{
+	struct turn *turn = turns_of(meter, device);
+
+	if (turn && !turn_is_alone(turn))
+		return true;
+	if (device >= 0 && device < VGPU_DEVICES_MAX && LOAD(devices[device].is_shared))
+		end_shared(meter, &devices[device], device, turn != NULL, clock_steady_ns());
+	return false;
+}
+
+void by_turn_stop(struct meter *meter, int device)
+{
+	struct by_turn *by = &devices[device];
+	struct turn *turn;
+	uint64_t now_ns;
+
+	if (!LOAD(by->is_shared))
+		return;
+	now_ns = clock_steady_ns();
+	turn = turns_of(meter, device);
+	end_shared(meter, by, device, false, now_ns);
+	if (turn)
+		turn_idle(turn, now_ns, now_ns);
+}
+
+/* -- the way through -------------------------------------------------------------------------- */
+
+static void set_limit(const struct meter *meter, struct turn *turn)
+{
+	unsigned pct = cores_limit(meter);
+
+	if (!pct)
+		pct = PERCENT;
+	if (LOAD(turn->limit_pct) != pct)
+		turn_set(turn, pct, pct);
+}
+
+/* Nothing is known yet of how long launches take: the first one tells, unless it takes long. */
+static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
+{
+	const struct in_flight *it = &by->in_flight;
+
+	return LOAD(it->is_busy) && !LOAD(by->mean_ns) &&
+	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
+}
+
+static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct turn *turn,
+			      const struct pace_work *work, bool waits, uint64_t now_ns)
+{
+	struct vgpu_region_turn *account = turns_account(meter);
+	struct turn_answer answer;
+
+	if (waits || in_flight_is_due(&by->in_flight, now_ns))
+		look(meter, by, turn, work, waits, now_ns);
+	set_limit(meter, turn);
+	answer = turn_ask(turn, now_ns);
+	if (account)
+		charge_paid(meter, account, cores_limit(meter), now_ns);
+	if (answer.kind == TURN_MINE && is_unknown(by, now_ns))
+		answer = (struct turn_answer){
+			.kind = TURN_WAIT, .wait_ns = TURN_UNKNOWN_POLL_NS, .bell = answer.bell};
+	return answer;
+}
+
+static void begin_launch(struct by_turn *by, const struct pace_work *work, uint64_t now_ns)
+{
+	if (!LOAD(by->in_flight.is_busy)) {
+		STORE(by->shown_ns, now_ns);
+		STORE(by->seen, LOAD(by->in_flight.launches));
+		STORE(by->seen_ns, now_ns);
+	}
+	in_flight_begin(&by->in_flight, work, now_ns);
+}
+
+int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		  bool *ret_goes)
+{
+	struct by_turn *by = &devices[work->device];
+	struct turn_answer answer;
+	bool held = false;
+	int error = 0;
+
+	*ret_goes = false;
+	for (;;) {
+		struct turn *turn = turns_of(meter, work->device);
+
+		if (!turn)
+			break;
+		if (!LOAD(by->is_shared))
+			begin_shared(meter, by, turn, work, now_ns);
+		answer = ask(meter, by, turn, work, held, now_ns);
+		if (answer.kind == TURN_MINE) {
+			begin_launch(by, work, now_ns);
+			*ret_goes = true;
+		}
+		if (answer.kind != TURN_WAIT)
+			break;
+		held = true;
+		turn_sleep(turn, &answer);
+		turns_watch(clock_steady_ns());
+		pace_driver->look();
+		error = pace_wait();
+		if (error)
+			return error;
+		now_ns = clock_steady_ns();
+	}
+	if (held)
+		bucket_count_held(meter->bucket);
+	if (!*ret_goes)
+		end_shared(meter, by, work->device, by_turn_is(meter, work->device), now_ns);
+	return 0;
+}
+
+void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submitted,
+		   uint64_t now_ns)
+{
+	struct by_turn *by = &devices[work->device];
+	struct turn *turn = turns_of(meter, work->device);
+
+	if (submitted) {
+		in_flight_submitted(&by->in_flight, work, false, now_ns);
+		if (turn)
+			turn_submitted(turn, due_ns(by, now_ns), now_ns);
+	}
+	in_flight_left(&by->in_flight);
+}
+
+/* -- waits ------------------------------------------------------------------------------------ */
+
+static void mark_all(uint64_t each_ns)
+{
+	if (!turns_any_shared())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (LOAD(devices[device].is_shared))
+			in_flight_mark(&devices[device].in_flight, each_ns, clock_steady_ns());
+}
+
+void by_turn_will_wait(void)
+{
+	mark_all(0);
+}
+
+void by_turn_will_look(void)
+{
+	mark_all(MARK_LEAST_NS);
+}
+
+/* A mark is behind all that the thread has waited for, so the device comes to it a moment later. */
+static bool is_over_soon(struct meter *meter, struct by_turn *by, struct turn *turn,
+			 uint64_t from_ns)
+{
+	uint64_t now_ns = from_ns;
+
+	while (look(meter, by, turn, NULL, false, now_ns)) {
+		if (LOAD(by->in_flight.marked) != LOAD(by->in_flight.launches) ||
+		    due_ns(by, now_ns) > now_ns + TURN_MARK_NS ||
+		    meter_since(now_ns, from_ns) > TURN_MARK_NS)
+			return false;
+		now_ns = clock_steady_ns();
+	}
+	return true;
+}
+
+static void waited(struct meter *meter, struct by_turn *by, struct turn *turn)
+{
+	uint64_t now_ns = clock_steady_ns();
+	struct vgpu_region_turn *account;
+
+	if (!is_over_soon(meter, by, turn, now_ns))
+		return;
+	now_ns = clock_steady_ns();
+	turn_idle(turn, LOAD(by->ended_ns), now_ns);
+	account = turns_account(meter);
+	if (account)
+		charge_paid(meter, account, cores_limit(meter), now_ns);
+	utilisation_rest(meter, now_ns);
+}
+
+void by_turn_waited(void)
+{
+	if (!turns_any_shared() || !cores_region())
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct by_turn *by = &devices[device];
+		struct meter *meter = cores_meter(device);
+		struct turn *turn;
+
+		if (!LOAD(by->is_shared) || !LOAD(by->in_flight.is_busy) || !meter)
+			continue;
+		turn = turns_of(meter, device);
+		if (turn)
+			waited(meter, by, turn);
+	}
+}
+
+void by_turn_end_context(const void *context)
+{
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		in_flight_end_context(&devices[device].in_flight, context);
+}

@@ -1,0 +1,37 @@
+/*
+ * Inside pace/: launches to a device that other slices use at the same time. They go by turns
+ * (src/turn/), and the slice pays for the wall time of its turns; the costs of single launches play
+ * no part (in_flight.h).
+ *
+ * A slice that is alone on the device is paced by itself, and so is one that gets no turns, or too
+ * few: for these, by_turn_is costs a load or two.
+ */
+#pragma once
+
+#include "meter.h"
+
+void by_turn_forget(void); /* in a forked child */
+
+/* Whether a launch to the device has to ask for a turn: another slice is there, or was. */
+bool by_turn_is(struct meter *meter, int device);
+
+/* Before such a launch: returns when it may go, 0 or what pace_wait says of a lost region.
+ * *ret_goes: it goes by the slice's turn, and by_turn_leave follows; else the launch is paced by
+ * itself. now_ns: clock_steady_ns(), here as below. */
+int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		  bool *ret_goes);
+
+/* Behind a launch that went by a turn, whether or not the driver took it. */
+void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submitted,
+		   uint64_t now_ns);
+
+/* The device's launches go by a gang, or by nothing, from now on. */
+void by_turn_stop(struct meter *meter, int device);
+
+/* Before the thread waits for work, or after it has asked in vain whether work is over; and behind
+ * a wait. */
+void by_turn_will_wait(void);
+void by_turn_will_look(void);
+void by_turn_waited(void);
+
+void by_turn_end_context(const void *context);

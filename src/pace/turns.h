@@ -1,0 +1,34 @@
+/*
+ * Inside pace/: this process's seats in the turns of its GPUs (src/turn/), one a device, and which
+ * devices go by turns at present.
+ *
+ * The turns of a GPU are in a file of its UUID, in a directory that all slices share
+ * (pace_set_turns). A seat is taken at the first launch to the device. Where that fails, or the
+ * file is lost, the device goes without turns, and another attempt follows after a second.
+ */
+#pragma once
+
+#include "meter.h"
+#include "region.h"
+#include "turn.h"
+
+void turns_forget(void); /* in a forked child */
+
+/* Whether there may be turns: one load. */
+bool turns_are_possible(void);
+
+/* The device's, by CUDA ordinal; NULL: there are none. Takes the seat at the first call, which
+ * waits for 0.2 s at most; a turn that was returned once stays mapped until turns_forget. */
+struct turn *turns_of(const struct meter *meter, int device);
+
+/* The slice's account of the device; NULL where the region is lost. */
+struct vgpu_region_turn *turns_account(const struct meter *meter);
+
+/* Looks whether the files still are there, at most each 20 ms. Any thread. */
+void turns_watch(uint64_t now_ns);
+
+/* Notes whether the process's launches to the device go by turns, as other slices use it. Whether
+ * that has changed. */
+bool turns_note(int device, bool are_shared);
+/* Whether any device's do. */
+bool turns_any_shared(void);
