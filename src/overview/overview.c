@@ -24,6 +24,7 @@
 #include "held.h"
 #include "procs.h"
 #include "sys.h"
+#include "tenants.h"
 
 /* -- freeing ----------------------------------------------------------------------------------- */
 
@@ -417,9 +418,31 @@ static void forget_slice(struct overview_slice *slice)
 	memset(slice, 0, sizeof(*slice));
 }
 
+/* -ENOMEM. */
+static int look_at_one(struct overview_looker *looker, struct overview *overview,
+		       struct tenants *tenants, unsigned index)
+{
+	struct overview_slice *slice = &overview->slice[overview->count];
+	int error;
+
+	slice->one = &overview->slices.one[index];
+	if (!tenants_admit(tenants, slice->one, looker->most_of_tenant)) {
+		overview->left_out++;
+		return 0;
+	}
+	overview->count++;
+	error = look_at_slice(looker, slice);
+	if (!*looker->name && is_foreign(slice)) {
+		forget_slice(slice);
+		overview->count--;
+	}
+	return error;
+}
+
 static int look_at_slices(struct overview_looker *looker, struct overview *overview,
 			  struct fault *fault)
 {
+	struct tenants tenants = {0, NULL};
 	bool *chosen = NULL;
 	int error = choose(looker, overview, &chosen, fault);
 
@@ -428,14 +451,10 @@ static int look_at_slices(struct overview_looker *looker, struct overview *overv
 	overview->slice = calloc(overview->slices.count + 1, sizeof(*overview->slice));
 	if (!overview->slice)
 		error = -ENOMEM;
-	for (unsigned i = 0; !error && i < overview->slices.count; i++) {
-		if (*looker->name && !chosen[i])
-			continue;
-		overview->slice[overview->count].one = &overview->slices.one[i];
-		error = look_at_slice(looker, &overview->slice[overview->count++]);
-		if (!*looker->name && is_foreign(&overview->slice[overview->count - 1]))
-			forget_slice(&overview->slice[--overview->count]);
-	}
+	for (unsigned i = 0; !error && i < overview->slices.count; i++)
+		if (!*looker->name || chosen[i])
+			error = look_at_one(looker, overview, &tenants, i);
+	tenants_free(&tenants);
 	free(chosen);
 	for (unsigned i = 1; i < overview->count; i++)
 		overview->many_users =

@@ -71,6 +71,7 @@ struct overview {
 	struct slices slices;
 	unsigned count; /* slices that are shown */
 	struct overview_slice *slice;
+	unsigned left_out;       /* slices that are too many of a tenant's */
 	bool many_users;         /* they are not all one user's */
 	struct usage usage;      /* empty without NVML */
 	unsigned stranger_count; /* 0 where only some slices are shown */
@@ -82,8 +83,9 @@ struct usage_source;
 
 /* What to look at, and with what. Zeroed, and then overview_open'ed. */
 struct overview_looker {
-	char **name;     /* which slices, ends with NULL; none: all of them */
-	bool only_reads; /* no lock is taken, not even to see whether it is held (held.h) */
+	char **name;             /* which slices, ends with NULL; none: all of them */
+	unsigned most_of_tenant; /* slices that are looked at of one (tenants.h); 0: all */
+	bool only_reads;         /* no lock is taken, not even to see whether it is held (held.h) */
 	struct usage_source *usage; /* NULL without NVML */
 	struct fault no_usage;      /* why */
 	struct procs *procs;

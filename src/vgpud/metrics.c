@@ -421,9 +421,20 @@ static void write_states(struct text *text, const struct overview *overview)
 	}
 }
 
+static void write_left_out(struct text *text, const struct overview *overview)
+{
+	static const struct prom_family family = {
+		"vgpu_slices_left_out", PROM_GAUGE,
+		"Slices that are not looked at, as a user or container has too many."};
+
+	prom_begin(text, &family);
+	prom_sample(text, &family, "", "", overview->left_out);
+}
+
 static void write_slices(struct text *text, const struct metrics_source *source)
 {
 	write_states(text, source->overview);
+	write_left_out(text, source->overview);
 	for (size_t f = 0; f < COUNT(slice_families); f++) {
 		prom_begin(text, &slice_families[f].family);
 		for (unsigned i = 0; i < source->overview->count; i++)

@@ -90,31 +90,39 @@ static char *pod_labels(const struct pods_one *pod, unsigned device, const char 
 	return take_text(&labels);
 }
 
-/* A container's directory may have several regions, after it was started again with other GPUs. */
+/* Whether the slice is of that container, which has the same name as far as a "/". */
 static bool is_same_container(const struct overview_slice *slice,
 			      const struct overview_slice *other)
 {
 	size_t len = strcspn(slice->one->name, "/");
 
-	return strcspn(other->one->name, "/") == len &&
+	return other->one->kind == SLICES_HAMI && strcspn(other->one->name, "/") == len &&
 	       strncmp(slice->one->name, other->one->name, len) == 0;
 }
 
-/* Whether another region of the container speaks for its GPU of that index and UUID: the first that
- * somebody uses, or else the first. */
+/* Whether the other region of the container speaks for its GPU of that index. */
+static bool speaks_for(const struct overview_slice *other, const struct overview_slice *slice,
+		       unsigned device)
+{
+	if (device >= other->device_count ||
+	    strcmp(other->device[device].seen.uuid, slice->device[device].seen.uuid) != 0)
+		return false;
+	return other->state == slice->state ? other < slice : other->state == OVERVIEW_RUNNING;
+}
+
+/* A container's directory may have several regions, after it was started again with other GPUs. The
+ * first that somebody uses speaks for a GPU that is in several, or else the first. They stand
+ * together (slices_compare). */
 static bool is_spoken_for(const struct overview *overview, const struct overview_slice *slice,
 			  unsigned device)
 {
-	for (unsigned i = 0; i < overview->count; i++) {
-		const struct overview_slice *other = &overview->slice[i];
+	const struct overview_slice *end = overview->slice + overview->count, *first = slice;
 
-		if (other == slice || other->one->kind != SLICES_HAMI ||
-		    device >= other->device_count || !is_same_container(slice, other) ||
-		    strcmp(other->device[device].seen.uuid, slice->device[device].seen.uuid) != 0)
-			continue;
-		if (other->state == slice->state ? other < slice : other->state == OVERVIEW_RUNNING)
+	while (first > overview->slice && is_same_container(slice, first - 1))
+		first--;
+	for (; first < end && is_same_container(slice, first); first++)
+		if (first != slice && speaks_for(first, slice, device))
 			return true;
-	}
 	return false;
 }
 

@@ -11,7 +11,8 @@
 #include "metrics.h"
 #include "say.h"
 
-#define NVML_AGAIN_NS (30 * NS_PER_S)
+#define NVML_AGAIN_NS  (30 * NS_PER_S)
+#define MOST_OF_TENANT 256
 
 static char *all_slices[] = {NULL};
 
@@ -22,6 +23,7 @@ int watch_open(struct watch *watch, const struct config *config, struct fault *f
 		return -1;
 	watch->self.started_s = (double)clock_wall_ns() / (double)NS_PER_S;
 	watch->nvml_next_ns = clock_now_ns() + NVML_AGAIN_NS;
+	watch->looker.most_of_tenant = MOST_OF_TENANT;
 	watch->looker.only_reads = true; /* vgpud may be stopped at any time, and holds up nobody */
 	if (overview_open(&watch->looker, all_slices, fault))
 		return -1;
@@ -72,6 +74,15 @@ static void note_nvml(struct watch *watch)
 	watch->self.has_nvml = has_nvml;
 }
 
+static void note_left_out(const struct overview *before, const struct overview *now)
+{
+	if (now->left_out > 0 && before->left_out == 0)
+		say(LOG_WARNING,
+		    "%u slices are not looked at: a user or container has more than %u of them; "
+		    "vgpu ps lists all",
+		    now->left_out, MOST_OF_TENANT);
+}
+
 void watch_look(struct watch *watch)
 {
 	struct fault fault = {""};
@@ -91,6 +102,7 @@ void watch_look(struct watch *watch)
 	}
 	if (watch->self.looks > 0) /* what is there at first is no news */
 		changes_tell(&watch->events, &watch->overview, &overview, &watch->track);
+	note_left_out(&watch->overview, &overview);
 	audit_look(&watch->audit, watch->config, &overview, watch->looker.procs, &watch->track,
 		   &watch->events);
 	overview_free(&watch->overview);

@@ -55,6 +55,25 @@ rm -r "$state/x"
 until_sample 'vgpu_slices{state="running"}' 0
 stop_vgpud
 
+# A tenant that makes slices without end does not hide others', and vgpud stays small.
+python3 - "$hami/containers" <<'PYTHON'
+import os, sys
+os.makedirs(sys.argv[1] + "/greedy")
+for i in range(3000):
+    open(sys.argv[1] + "/greedy/%d.cache" % i, "w").close()
+os.makedirs(sys.argv[1] + "/modest")
+open(sys.argv[1] + "/modest/0.cache", "w").close()
+PYTHON
+start_vgpud VGPUD_TEST=1
+wait_log '2744 slices are not looked at: a user or container has more than 256 of them'
+scrape
+same 'left out' 2744 "$(sample vgpu_slices_left_out)"
+grep -q '^vgpu_slice_paused{slice="modest",' "$out" || fail 'the other one is hidden'
+[ "$(sample process_resident_memory_bytes)" -lt 33554432 ] || fail "large: $(grep resident "$out")"
+rm -r "$hami/containers/greedy"
+until_sample vgpu_slices_left_out 0
+stop_vgpud
+
 # Without NVML all but the GPUs is there.
 start_vgpud VGPU_SIM_FAULTS=nvmlInit_v2=999
 grep -q 'the GPUs are not looked at: NVML does not start' "$log" || fail "silent: $(cat "$log")"
