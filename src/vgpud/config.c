@@ -22,9 +22,9 @@ enum kind { TEXT, NUMBER, FLAG, SIZE, LIST };
 
 struct row {
 	const char *group, *name;
+	const char *text; /* of TEXT and SIZE: the default; of LIST: its only entry */
+	size_t at;        /* in struct config */
 	enum kind kind;
-	size_t at;            /* in struct config */
-	const char *text;     /* of TEXT and SIZE: the default; LIST: its only entry */
 	unsigned number;      /* of NUMBER and FLAG: the default */
 	unsigned least, most; /* of NUMBER */
 };
@@ -32,22 +32,22 @@ struct row {
 #define AT(member) offsetof(struct config, member)
 
 static const struct row rows[] = {
-	{"metrics", "listen", TEXT, AT(listen), "127.0.0.1:9742", 0, 0, 0},
-	{"metrics", "tls_certificate", TEXT, AT(tls_certificate), "", 0, 0, 0},
-	{"metrics", "tls_key", TEXT, AT(tls_key), "", 0, 0, 0},
-	{"metrics", "token_file", TEXT, AT(token_file), "", 0, 0, 0},
-	{"metrics", "connections", NUMBER, AT(connections), NULL, 32, 1, 1000},
-	{"metrics", "client_connections", NUMBER, AT(client_connections), NULL, 8, 1, 1000},
-	{"metrics", "timeout", NUMBER, AT(timeout_s), NULL, 10, 1, 300},
-	{"metrics", "hami", FLAG, AT(hami), NULL, true, 0, 0},
-	{"metrics", "pods", TEXT, AT(pods), PODS_LOGS, 0, 0, 0},
-	{"events", "file", TEXT, AT(events_file), "", 0, 0, 0},
-	{"events", "journal", FLAG, AT(events_journal), NULL, true, 0, 0},
-	{"audit", "excess", SIZE, AT(audit_excess_bytes), "512M", 0, 0, 0},
-	{"audit", "end_outside", FLAG, AT(audit_end_outside), NULL, false, 0, 0},
-	{"audit", "end_excess", FLAG, AT(audit_end_excess), NULL, false, 0, 0},
-	{"audit", "grace", NUMBER, AT(audit_grace_s), NULL, 30, 1, 86400},
-	{"audit", "allow", LIST, AT(audit_allow), "/usr/lib/xorg/Xorg", 0, 0, 0},
+	{"metrics", "listen", "127.0.0.1:9742", AT(listen), TEXT, 0, 0, 0},
+	{"metrics", "tls_certificate", "", AT(tls_certificate), TEXT, 0, 0, 0},
+	{"metrics", "tls_key", "", AT(tls_key), TEXT, 0, 0, 0},
+	{"metrics", "token_file", "", AT(token_file), TEXT, 0, 0, 0},
+	{"metrics", "connections", NULL, AT(connections), NUMBER, 32, 1, 1000},
+	{"metrics", "client_connections", NULL, AT(client_connections), NUMBER, 8, 1, 1000},
+	{"metrics", "timeout", NULL, AT(timeout_s), NUMBER, 10, 1, 300},
+	{"metrics", "hami", NULL, AT(hami), FLAG, true, 0, 0},
+	{"metrics", "pods", PODS_LOGS, AT(pods), TEXT, 0, 0, 0},
+	{"events", "file", "", AT(events_file), TEXT, 0, 0, 0},
+	{"events", "journal", NULL, AT(events_journal), FLAG, true, 0, 0},
+	{"audit", "excess", "512M", AT(audit_excess_bytes), SIZE, 0, 0, 0},
+	{"audit", "end_outside", NULL, AT(audit_end_outside), FLAG, false, 0, 0},
+	{"audit", "end_excess", NULL, AT(audit_end_excess), FLAG, false, 0, 0},
+	{"audit", "grace", NULL, AT(audit_grace_s), NUMBER, 30, 1, 86400},
+	{"audit", "allow", "/usr/lib/xorg/Xorg", AT(audit_allow), LIST, 0, 0, 0},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

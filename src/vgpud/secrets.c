@@ -8,7 +8,7 @@
 
 #include "sys.h"
 
-#define FILE_MAX      (64 * 1024)
+#define FILE_MAX      65536
 #define TOKEN_LEN_MIN 16
 
 int secrets_suffice(const struct config *config, const char *address, bool is_local,
