@@ -33,6 +33,7 @@ static void free_slice(struct overview_slice *slice)
 	free(slice->why);
 	free(slice->device);
 	free(slice->process);
+	free(slice->exiting);
 }
 
 void overview_free(struct overview *overview)
@@ -106,6 +107,20 @@ static bool keep_processes(const struct sight *sight, struct overview_slice *sli
 	slice->process_count = sight->process_count;
 	for (unsigned i = 0; i < sight->process_count; i++)
 		slice->process[i].seen = sight->process[i];
+	return true;
+}
+
+/* By the pids that /proc has for them. */
+static bool keep_exiting(const struct sight *sight, struct procs *procs,
+			 struct overview_slice *slice)
+{
+	slice->exiting = calloc(sight->exiting_count + 1, sizeof(*slice->exiting));
+	if (!slice->exiting)
+		return false;
+	slice->exiting_count = sight->exiting_count;
+	for (unsigned i = 0; i < sight->exiting_count; i++)
+		slice->exiting[i] =
+			procs_find(procs, sight->exiting[i].pid_namespace, sight->exiting[i].pid);
 	return true;
 }
 
@@ -186,7 +201,7 @@ static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret
 	if (!error)
 		return 0;
 	if (lacks_region(path)) {
-		ret_sight->device_count = ret_sight->process_count = 0;
+		ret_sight->device_count = ret_sight->process_count = ret_sight->exiting_count = 0;
 		return 0;
 	}
 	return see(path, ret_sight, ret_looked_ns, fault);
@@ -203,7 +218,8 @@ static enum overview_state state_without_process(const struct slices_one *one)
 static int look_at_slice(struct overview_looker *looker, struct overview_slice *slice)
 {
 	static struct sight_process processes[VGPU_SLOTS_MAX];
-	struct sight sight = {.process = processes};
+	static struct sight_exiting exiting[VGPU_SLOTS_MAX];
+	struct sight sight = {.process = processes, .exiting = exiting};
 	struct fault fault = {""};
 
 	if (see_if_there(slice->one->region_path, &sight, &slice->looked_ns, &fault)) {
@@ -211,7 +227,7 @@ static int look_at_slice(struct overview_looker *looker, struct overview_slice *
 		slice->why = strdup(fault.text);
 		return slice->why ? 0 : -ENOMEM;
 	}
-	if (!keep(&sight, slice))
+	if (!keep(&sight, slice) || !keep_exiting(&sight, looker->procs, slice))
 		return -ENOMEM;
 	name_processes(looker->procs, slice);
 	slice->state = slice->running + slice->paused_count > 0 ? OVERVIEW_RUNNING
@@ -291,6 +307,22 @@ static int by_number(const void *left, const void *right)
 	return (*a > *b) - (*a < *b);
 }
 
+/* Those of a slice's processes, also of such as exit. How many: at most two of each. */
+static size_t add_pids(const struct overview_slice *slice, unsigned *pids)
+{
+	size_t count = 0;
+
+	for (unsigned i = 0; i < slice->process_count; i++) {
+		if (has_state(&slice->process[i], "dead"))
+			continue;
+		pids[count++] = (unsigned)slice->process[i].here;
+		pids[count++] = (unsigned)slice->process[i].seen.hostpid;
+	}
+	for (unsigned i = 0; i < slice->exiting_count; i++)
+		pids[count++] = (unsigned)slice->exiting[i];
+	return count;
+}
+
 /* The pids of all shown slices' processes, sorted: *ret_count of them. */
 static unsigned *list_pids(const struct overview *overview, size_t *ret_count)
 {
@@ -298,17 +330,11 @@ static unsigned *list_pids(const struct overview *overview, size_t *ret_count)
 	unsigned *pids;
 
 	for (unsigned i = 0; i < overview->count; i++)
-		most += 2 * (size_t)overview->slice[i].process_count;
+		most += 2 * (size_t)overview->slice[i].process_count +
+			overview->slice[i].exiting_count;
 	pids = calloc(most, sizeof(*pids));
 	for (unsigned i = 0; pids && i < overview->count; i++)
-		for (unsigned p = 0; p < overview->slice[i].process_count; p++) {
-			const struct overview_process *process = &overview->slice[i].process[p];
-
-			if (has_state(process, "dead"))
-				continue;
-			pids[count++] = (unsigned)process->here;
-			pids[count++] = (unsigned)process->seen.hostpid;
-		}
+		count += add_pids(&overview->slice[i], pids + count);
 	if (pids)
 		qsort(pids, count, sizeof(*pids), by_number);
 	*ret_count = count;

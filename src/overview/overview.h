@@ -58,6 +58,8 @@ struct overview_slice {
 	struct overview_device *device;
 	unsigned process_count;
 	struct overview_process *process;
+	unsigned exiting_count;
+	int *exiting; /* processes that have begun to exit: their pids in our pid namespace, or 0 */
 };
 
 /* A process on a GPU that is in none of the machine's slices. */

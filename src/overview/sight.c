@@ -164,6 +164,18 @@ static bool see_process(struct region *region, unsigned slot, struct sight_proce
 	return SEE(at->status) != VGPU_SLOT_FREE;
 }
 
+static void see_exiting(struct region *region, unsigned slots, struct sight *sight)
+{
+	for (unsigned slot = 0; slot < slots; slot++) {
+		const struct vgpu_region_slot *own = &region->file->own.slots[slot];
+		int pid = SEE(own->exiting_pid);
+
+		if (pid > 0 && (region_slot_alive(region, slot) || region_slot_dying(region, slot)))
+			sight->exiting[sight->exiting_count++] =
+				(struct sight_exiting){pid, SEE(own->pid_namespace)};
+	}
+}
+
 void sight_take(struct region *region, struct sight *ret_sight)
 {
 	const struct vgpu_region_file *file = region->file;
@@ -188,6 +200,9 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	for (unsigned slot = 0; slot < slots; slot++)
 		ret_sight->process_count +=
 			see_process(region, slot, &ret_sight->process[ret_sight->process_count]);
+	ret_sight->exiting_count = 0;
+	if (ret_sight->exiting)
+		see_exiting(region, slots, ret_sight);
 }
 
 bool sight_holds(const struct sight_process *process, unsigned device)

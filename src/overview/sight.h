@@ -21,6 +21,12 @@ struct sight_process {
 	struct sight_held held[VGPU_DEVICES_MAX];
 };
 
+/* A process that has begun to exit: its slot is empty, and it may be on a GPU yet. */
+struct sight_exiting {
+	int pid; /* in its own pid namespace */
+	uint64_t pid_namespace;
+};
+
 struct sight_device {
 	char uuid[VGPU_UUID_LEN + 1]; /* printable ASCII, whatever the file has */
 	uint64_t used_bytes;          /* by the ledger: region_shown */
@@ -64,10 +70,12 @@ struct sight {
 	struct sight_device device[VGPU_DEVICES_MAX];
 	unsigned process_count;
 	struct sight_process *process; /* the caller's: VGPU_SLOTS_MAX of them */
+	unsigned exiting_count;
+	struct sight_exiting *exiting; /* likewise; NULL: they are not looked for */
 };
 
 /* Looks once, without the lock: figures are each true, and together to within one change in
- * progress. ret_sight->process is set by the caller. */
+ * progress. ret_sight->process and ret_sight->exiting are set by the caller. */
 void sight_take(struct region *region, struct sight *ret_sight);
 
 /* Whether the process has anything of the device. */

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
 . "$(dirname "$0")/ps_lib.sh"
-: "${SHARES:?}" "${LIBRARY:?}" # from CMakeLists.txt
+: "${SHARES:?}" "${LIBRARY:?}" "${LINGERS:?}" # from CMakeLists.txt
 export VGPU_LIBRARY="$LIBRARY"
 
 # runs_until PATTERN ARGUMENT...: ps, until it prints such a line.
@@ -89,5 +89,15 @@ fi
 kill -9 "$stranger" "$second"
 wait_gone "$stranger"
 wait_gone "$second"
+ps 0 --all
+no_line 'in no slice'
+
+# A process that has begun to exit is out of its slot, and on the GPU yet.
+start lingers --name lingers --gpus 0 --memory 2G "$LINGERS" "$root/lingers"
+wait_for "$root/lingers"
+lingers=$(cat "/proc/$pid/task/$pid/children")
+started="$started $lingers"
+VGPU_STATE=$root/elsewhere ps 0 --all
+grep -q "^${lingers% } .*in no slice$" "$root/words" || fail "it is not on the GPU: $(cat "$out")"
 ps 0 --all
 no_line 'in no slice'
