@@ -4,9 +4,11 @@
  * of HAMi's are not in them.
  */
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "env.h"
 #include "metrics.h"
 #include "prom.h"
 
@@ -28,9 +30,13 @@ static void write_host(struct text *text, const struct usage *usage,
 		       const struct prom_family *family,
 		       double (*value)(const struct usage_gpu *gpu))
 {
+	const char *named = env_get("NODE_NAME");
 	char node[256] = "";
 
-	gethostname(node, sizeof(node) - 1);
+	if (named)
+		snprintf(node, sizeof(node), "%s", named);
+	else
+		gethostname(node, sizeof(node) - 1);
 	prom_begin(text, family);
 	for (unsigned g = 0; g < usage->gpu_count; g++) {
 		struct text labels = {0};

@@ -51,6 +51,11 @@ same 'one of the two' 1 "$(grep -c '^hami_vgpu_memory_used_bytes' "$out")"
 same 'the living one' 1610612736 "$(sample "hami_vgpu_memory_used_bytes$(labels ml train-0)")"
 stop_vgpud
 
+start_vgpud NODE_NAME=worker-1
+scrape
+same 'a named node' 0 "$(sample "hami_host_gpu_memory_used_bytes{node=\"worker-1\",device_uuid=\"$uuid1\"}")"
+stop_vgpud
+
 configure 'hami = false'
 start_vgpud VGPUD_TEST=1
 scrape
