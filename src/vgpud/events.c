@@ -18,6 +18,9 @@
 #include "escape.h"
 #include "prom.h"
 
+#define EACH_LOOK 10  /* how many limited events may be told a look in the mean */
+#define AT_ONCE   200 /* and at one, after looks with fewer */
+
 #define TEXT_LEN   1024
 #define FIELDS_MAX 24
 #define FIELD_LEN  1200
@@ -25,8 +28,9 @@
 static const struct {
 	const char *name;
 	int level;
+	bool limited;
 } kinds[] = {
-#define EVENT_ROW(kind, name, level) [kind] = {name, level},
+#define EVENT_ROW(kind, name, level, limited) [kind] = {name, level, limited},
 	EVENTS(EVENT_ROW)
 #undef EVENT_ROW
 };
@@ -160,6 +164,34 @@ static void write_line(FILE *file, struct json_object *event)
 	clearerr(file);
 }
 
+void events_begin(struct events *events)
+{
+	struct json_object *event;
+	unsigned dropped = events->dropped;
+
+	events->left = events->left + EACH_LOOK < AT_ONCE ? events->left + EACH_LOOK : AT_ONCE;
+	if (dropped == 0)
+		return;
+	events->dropped = 0;
+	event = event_of(NULL, NULL);
+	event_add_number(event, "count", dropped);
+	events_tell(events, EVENT_DROPPED, event, "%u events were not told: too many at once",
+		    dropped);
+}
+
+/* Whether it is one too many. */
+static bool is_too_many(struct events *events, enum event_kind kind)
+{
+	if (!kinds[kind].limited)
+		return false;
+	if (events->left == 0) {
+		events->dropped++;
+		return true;
+	}
+	events->left--;
+	return false;
+}
+
 void events_tell(struct events *events, enum event_kind kind, struct json_object *event,
 		 const char *format, ...)
 {
@@ -171,6 +203,10 @@ void events_tell(struct events *events, enum event_kind kind, struct json_object
 	va_end(args);
 	escape(plain, message, sizeof(message));
 	events->count[kind]++;
+	if (is_too_many(events, kind)) {
+		json_object_put(event);
+		return;
+	}
 	if (!events->journal || !event)
 		say(kinds[kind].level, "%s", plain);
 	if (!event)

@@ -15,22 +15,23 @@
 #include "say.h"
 #include "text.h"
 
-/* KIND(kind, name, level) */
-#define EVENTS(KIND)                                                  \
-	KIND(EVENT_SLICE_MADE, "slice_made", LOG_INFO)                \
-	KIND(EVENT_SLICE_REMOVED, "slice_removed", LOG_INFO)          \
-	KIND(EVENT_SLICE_CHANGED, "slice_changed", LOG_NOTICE)        \
-	KIND(EVENT_SLICE_PAUSED, "slice_paused", LOG_NOTICE)          \
-	KIND(EVENT_SLICE_RESUMED, "slice_resumed", LOG_NOTICE)        \
-	KIND(EVENT_SLICE_UNREADABLE, "slice_unreadable", LOG_WARNING) \
-	KIND(EVENT_REFUSED, "allocation_refused", LOG_NOTICE)         \
-	KIND(EVENT_PROCESS_DIED, "process_died", LOG_NOTICE)          \
-	KIND(EVENT_OUTSIDE, "process_outside", LOG_WARNING)           \
-	KIND(EVENT_EXCESS, "slice_excess", LOG_WARNING)               \
-	KIND(EVENT_LIFTED, "policy_lifted", LOG_WARNING)              \
-	KIND(EVENT_ENDED, "process_ended", LOG_WARNING)
+/* KIND(kind, name, level, limited): limited: tenants can cause any number of them. */
+#define EVENTS(KIND)                                                        \
+	KIND(EVENT_SLICE_MADE, "slice_made", LOG_INFO, true)                \
+	KIND(EVENT_SLICE_REMOVED, "slice_removed", LOG_INFO, true)          \
+	KIND(EVENT_SLICE_CHANGED, "slice_changed", LOG_NOTICE, true)        \
+	KIND(EVENT_SLICE_PAUSED, "slice_paused", LOG_NOTICE, true)          \
+	KIND(EVENT_SLICE_RESUMED, "slice_resumed", LOG_NOTICE, true)        \
+	KIND(EVENT_SLICE_UNREADABLE, "slice_unreadable", LOG_WARNING, true) \
+	KIND(EVENT_REFUSED, "allocation_refused", LOG_NOTICE, true)         \
+	KIND(EVENT_PROCESS_DIED, "process_died", LOG_NOTICE, true)          \
+	KIND(EVENT_OUTSIDE, "process_outside", LOG_WARNING, true)           \
+	KIND(EVENT_EXCESS, "slice_excess", LOG_WARNING, true)               \
+	KIND(EVENT_LIFTED, "policy_lifted", LOG_WARNING, true)              \
+	KIND(EVENT_ENDED, "process_ended", LOG_WARNING, false)              \
+	KIND(EVENT_DROPPED, "events_dropped", LOG_WARNING, false)
 
-#define EVENT_KIND(kind, name, level) kind,
+#define EVENT_KIND(kind, name, level, limited) kind,
 enum event_kind { EVENTS(EVENT_KIND) EVENT_KINDS };
 #undef EVENT_KIND
 
@@ -38,12 +39,17 @@ struct events {
 	FILE *file; /* NULL: no JSON lines are written */
 	bool journal;
 	uint64_t count[EVENT_KINDS];
+	unsigned left;    /* limited ones that may be told; the others are counted */
+	unsigned dropped; /* since an event said how many */
 };
 
 /* Writes where the configuration says, from now on; a file is opened again. 0, or a negative errno
  * with a fault, and all is as it was. Of zeroed events at first. */
 int events_configure(struct events *events, const struct config *config, struct fault *fault);
 void events_close(struct events *events);
+
+/* A look begins: some more events may be told, and how many were not is told first. */
+void events_begin(struct events *events);
 
 /* The members of an event: a slice, or NULL; one of its GPUs, or NULL. NULL without memory, which
  * the other functions take. */

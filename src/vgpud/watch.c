@@ -90,6 +90,7 @@ void watch_look(struct watch *watch)
 	uint64_t began_ns = clock_now_ns();
 
 	renew_nvml(watch);
+	events_begin(&watch->events);
 	if (overview_take(&watch->looker, &overview, &fault)) {
 		watch->self.failed_looks++;
 		return;

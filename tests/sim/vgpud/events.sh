@@ -47,10 +47,21 @@ wait_log "has read $config again"
 mkdir "$state/odd"
 until_event slice_made "e['slice'] == 'odd'"
 
+# Too many at once: some are told, all are counted, and how many are not is told.
+scrape
+made=$(sample 'vgpud_events_total{event="slice_made"}')
+(cd "$state" && seq -f 'flood%g' 250 | xargs mkdir)
+until_event events_dropped "e['count'] >= 1"
+until_sample 'vgpud_events_total{event="slice_made"}' $((made + 250))
+[ "$(count slice_made)" -le 221 ] || fail "too many are told: $(count slice_made)"
+[ "$(count slice_made)" -ge 10 ] || fail "few are told: $(count slice_made)"
+rm -r "$state"/flood*
+
 # One that cannot be written to.
 configure_events /nowhere/events
 kill -HUP "$vgpud"
 wait_log 'goes on with the settings that it has: events cannot be written to /nowhere/events (No such file or directory)'
+sleep 3
 rmdir "$state/odd"
 until_event slice_removed "e['slice'] == 'odd'"
 stop_vgpud
