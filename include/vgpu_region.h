@@ -213,14 +213,17 @@ enum vgpu_share_state {
 	VGPU_SHARE_EXPORT = 1, /* the slot holds memory, charged to it, that others can import */
 	VGPU_SHARE_MOVED = 2,  /* the same, after who exported it gave it up: the slot imports it */
 	VGPU_SHARE_IMPORT = 3, /* the slot has opened it; the charge is another entry, `of` */
+	VGPU_SHARE_KEPT = 4,   /* a charge: file descriptors alone keep it; in the offset class */
 };
 
 /* Memory that processes of the slice share, and who of them: charged once. */
 struct vgpu_region_share {
-	uint64_t key;   /* a hash of what was handed out, never 0 */
-	uint64_t bytes; /* in the slot's data class; 0 in an import */
+	uint64_t key;   /* a hash of what was handed out, never 0; of file descriptors a number
+			   with bit 62 alone of the highest two, and zeros in the lowest six */
+	uint64_t bytes; /* in the slot's data class, or offset; 0 in an import */
 	uint32_t claim; /* own.slots[slot].claims, its low bits: whose of the slot's processes */
-	uint32_t count; /* of an import: how often it is open */
+	uint32_t count; /* of an import: how often it is open; of file descriptors' memory: a hash
+			   of their inode */
 	uint16_t slot;
 	uint16_t of;    /* of an import: the index of the entry that has the charge */
 	uint8_t state;  /* enum vgpu_share_state */

@@ -334,6 +334,13 @@ int sys_lock_byte(int fd, uint64_t offset)
 	return (int)lock_call(fd, F_OFD_SETLK, &lock);
 }
 
+int sys_share_byte(int fd, uint64_t offset)
+{
+	struct flock lock = bytes_lock(F_RDLCK, offset, 1);
+
+	return (int)lock_call(fd, F_OFD_SETLK, &lock);
+}
+
 int sys_unlock_byte(int fd, uint64_t offset)
 {
 	struct flock lock = bytes_lock(F_UNLCK, offset, 1);

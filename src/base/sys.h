@@ -61,7 +61,8 @@ int sys_map_private(size_t len, void **ret_addr);
 
 /* One byte of a file as an open-file-description lock (fcntl(2), F_OFD_SETLK): it belongs to the
  * open file and goes when its last descriptor does, at death at the latest. */
-int sys_lock_byte(int fd, uint64_t offset); /* 0, or -EAGAIN while another open file has it */
+int sys_lock_byte(int fd, uint64_t offset);  /* 0, or -EAGAIN while another open file has it */
+int sys_share_byte(int fd, uint64_t offset); /* the same shared; the file is open for reading */
 int sys_unlock_byte(int fd, uint64_t offset);
 /* Whether another open file than fd's own holds the byte: 1, 0, or a negative errno. */
 int sys_byte_is_locked(int fd, uint64_t offset);

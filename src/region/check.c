@@ -202,7 +202,7 @@ static void check_share(struct vgpu_region_file *file, unsigned index, struct re
 	unsigned state = REGION_LOAD(share->state), slot = REGION_LOAD(share->slot);
 	unsigned device = REGION_LOAD(share->device);
 
-	if (state > VGPU_SHARE_IMPORT)
+	if (state > VGPU_SHARE_KEPT)
 		SAY(report, "share %u: state %u means nothing", index, state);
 	else if (slot >= VGPU_SLOTS_MAX)
 		SAY(report, "share %u: there is no slot %u", index, slot);
@@ -216,6 +216,8 @@ static void check_share(struct vgpu_region_file *file, unsigned index, struct re
 		check_exported(file, index, report);
 	else if (state == VGPU_SHARE_MOVED)
 		check_moved(file, index, report);
+	else if (state == VGPU_SHARE_KEPT)
+		return;
 	else if (!region_share_charge_of(file, share))
 		SAY(report, "share %u: nobody has charged what slot %u imports", index, slot);
 	else if (!REGION_LOAD(share->count))

@@ -139,6 +139,12 @@ void region_refund_locked(struct region *region, unsigned device, enum region_cl
 	refund_locked(region, device, class, bytes);
 }
 
+void region_charge_locked(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes)
+{
+	set_class_locked(region, device, class, held_locked(region, device, class) + bytes);
+}
+
 /* 0, or why nothing can be charged there, whatever the limit. */
 static int check_target(struct region *region, unsigned device, enum region_class class)
 {

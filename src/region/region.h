@@ -188,11 +188,47 @@ int region_share_export(struct region *region, unsigned device, uint64_t key, ui
 
 /* Our slot is about to give the memory up, for which bytes are charged by now. If another living
  * slot of the slice imports it, the charge moves there: our data class goes down by bytes, its data
- * class up, the device's total stays, no limit is asked; or if nobody does but our own slot, it
- * stays for as long as that has it open. Returns 1 then: the caller must not refund. 0: nobody has
- * it open; the caller refunds as usual. -ETIMEDOUT: unknown; the caller refunds. */
+ * class up, the device's total stays, no limit is asked; or if nobody does but our own slot, or
+ * a descriptor, it stays for as long as that is so. Returns 1 then: the caller must not refund. 0:
+ * nobody has it open; the caller refunds as usual. -ETIMEDOUT: unknown; the caller refunds. */
 int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes);
 #define REGION_SHARE_AS_EXPORTED UINT64_MAX /* as many as when it was exported */
+
+/*
+ * Memory that goes to others as a file descriptor, which keeps it on the device by itself. `key`
+ * tells the memory from any other that was or will be, in this slice or another; 0: it has none
+ * yet. `file` tells which inode its descriptors are of.
+ */
+struct region_descriptors {
+	uint64_t key;
+	uint32_t file;
+};
+
+/* One more descriptor of the memory, which is given a key if it has none: it keeps the memory, and
+ * is known by region_descriptor_key, wherever it or a copy goes. 0; or a negative errno, and then
+ * nobody can tell how long it is open. */
+int region_descriptor_mark(int fd, struct region_descriptors *descriptors);
+
+/* What `file` is for a descriptor; 0: not to be had. */
+uint32_t region_descriptor_file(int fd);
+bool region_is_descriptor_key(uint64_t key);
+
+/* Whether a descriptor of the memory is left anywhere: 1, 0, or a negative errno for "not to be
+ * learnt", which callers take for 1. Some 10 us. */
+int region_descriptors_left(struct region *region, const struct region_descriptors *descriptors);
+
+/* The key of the charge of our slice that the descriptor's memory has; 0: it has none. */
+uint64_t region_descriptor_key(struct region *region, int fd);
+
+/* region_share_export for such memory. When our slot withdraws it, or dies, or the last importer
+ * closes it, and a descriptor may be left, the charge stays: in our slot's offset class, and when
+ * that dies in another's. */
+int region_share_export_descriptors(struct region *region, unsigned device,
+				    const struct region_descriptors *descriptors, uint64_t bytes);
+
+/* Gives back what only descriptors kept and our slot has charged, where none is left. Whether there
+ * was any. */
+bool region_share_look(struct region *region);
 
 /* Our slot has opened what is exported under key. 1: somebody of the slice (another slot, or our
  * own) has it charged: ours is not charged; *ret_device, *ret_bytes say what. Counted: each import

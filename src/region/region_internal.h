@@ -11,6 +11,7 @@
  *     exit.c     a slot is emptied while its process exits
  *     ledger.c   charges and refunds
  *     share.c    memory that several slots hold together: whose charge it is
+ *     descriptor.c  file descriptors that keep memory: which memory, and whether any is left
  *     check.c    whether everything that always holds does hold
  *     steps.h    where a test may kill us
  *
@@ -171,7 +172,9 @@ static inline uint64_t region_less(uint64_t from, uint64_t bytes)
 int region_lock_slot(struct region *region);
 /* Makes late refunds. */
 void region_settle_late_locked(struct region *region);
-/* Lowers a class of our slot, with all totals. */
+/* Raises a class of our slot, with all totals, whatever the limit; and lowers it. */
+void region_charge_locked(struct region *region, unsigned device, enum region_class class,
+			  uint64_t bytes);
 void region_refund_locked(struct region *region, unsigned device, enum region_class class,
 			  uint64_t bytes);
 
@@ -192,6 +195,13 @@ bool region_share_is_charge(const struct vgpu_region_share *share);
 /* The entry with the charge that an import belongs to, or NULL where it names none. */
 struct vgpu_region_share *region_share_charge_of(struct vgpu_region_file *file,
 						 const struct vgpu_region_share *import);
+
+/* Whether something in the table is surely kept by a descriptor. */
+bool region_share_any_kept(struct region *region);
+/* Whether clearing the slot takes a slot to charge for what descriptors keep of its memory. */
+bool region_share_needs_keeper(struct region *region, unsigned slot);
+/* Our slot was filled, and is charged for what it took over from the slot's last owner. */
+void region_share_keep_again_locked(struct region *region);
 
 /* -- setup.c ---------------------------------------------------------------------------------- */
 

@@ -247,7 +247,8 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 	error = region_enter(region);
 	if (error)
 		return region_cannot_lock(region, error, fault);
-	if (!region_anybody_lives(region) && !region_any_ending(region))
+	if (!region_anybody_lives(region) && !region_any_ending(region) &&
+	    !region_share_any_kept(region))
 		reset_locked(region, setup);
 	else if (region_devices_in_use(region->file) + lacking > VGPU_DEVICES_MAX)
 		error = fault_set(

@@ -28,6 +28,13 @@
  * takes over does all of it again (region_share_repair_locked) before anything else is looked at,
  * and as nobody had the lock meanwhile, the figures are still those of that moment.
  *
+ * Memory of which file descriptors are left (descriptor.c) is charged on when nobody has it open
+ * any more. The charge is KEPT then, in the offset class, as no process's NVML figure has it. It
+ * stays with its slot until there is no importer and no descriptor left (region_share_look). When
+ * that slot's process dies, whoever clears the slot is charged first, and then takes the entry
+ * over: a kill in between leaves it to the next. An onlooker, who has no slot to charge, leaves
+ * such a slot as it is. Only classes of the own slot change, so own.move is not used.
+ *
  * What it is not: a judge of keys. Whether memory is the same is what the keys say.
  */
 #include <errno.h>
@@ -50,7 +57,8 @@ static bool has_state(const struct vgpu_region_share *share, enum vgpu_share_sta
 
 bool region_share_is_charge(const struct vgpu_region_share *share)
 {
-	return (has_state(share, VGPU_SHARE_EXPORT) || has_state(share, VGPU_SHARE_MOVED)) &&
+	return (has_state(share, VGPU_SHARE_EXPORT) || has_state(share, VGPU_SHARE_MOVED) ||
+		has_state(share, VGPU_SHARE_KEPT)) &&
 	       REGION_LOAD(share->slot) < VGPU_SLOTS_MAX &&
 	       REGION_LOAD(share->device) < VGPU_DEVICES_MAX;
 }
@@ -300,12 +308,175 @@ static struct vgpu_region_share *find_heir(struct region *region,
 	return NULL;
 }
 
+/* -- descriptors ------------------------------------------------------------------------------ */
+
+/* 1, 0, or negative for "not to be learnt". */
+static int descriptors_left(struct region *region, const struct vgpu_region_share *charge)
+{
+	const struct region_descriptors descriptors = {REGION_LOAD(charge->key),
+						       REGION_LOAD(charge->count)};
+
+	return region_is_descriptor_key(descriptors.key)
+		       ? region_descriptors_left(region, &descriptors)
+		       : 0;
+}
+
+/* What our slot has charged as data is kept by descriptors from now on. */
+static void keep_locked(struct region *region, struct vgpu_region_share *charge)
+{
+	unsigned device = REGION_LOAD(charge->device) % VGPU_DEVICES_MAX;
+	uint64_t bytes = REGION_LOAD(charge->bytes);
+
+	region_charge_locked(region, device, REGION_OFFSET, bytes);
+	region_refund_locked(region, device, REGION_DATA, bytes);
+	REGION_PUBLISH(charge->state, VGPU_SHARE_KEPT);
+	region_step(share_kept);
+}
+
+/* Whether a living slot, ours or another, has it open. Imports of the dead go on the way. */
+static bool is_open(struct region *region, const struct vgpu_region_share *charge)
+{
+	return find_our_import(region, charge) || find_heir(region, charge);
+}
+
+/* Whether the charge must stay although its slot is over and it moved to no importer. An onlooker
+ * that cannot tell leaves that to those who live in the region, if anybody does. */
+static bool must_keep(struct region *region, const struct vgpu_region_share *charge)
+{
+	int left;
+
+	if (has_state(charge, VGPU_SHARE_KEPT) && is_open(region, charge))
+		return true;
+	left = descriptors_left(region, charge);
+	return left > 0 || (left < 0 && (region->slot >= 0 || region_anybody_lives(region)));
+}
+
+/* Our slot takes over what descriptors keep. While it is not filled, region_share_keep_again_locked
+ * charges it. */
+static void take_over_locked(struct region *region, struct vgpu_region_share *charge)
+{
+	unsigned slot = (unsigned)region->slot;
+
+	if (REGION_LOAD(charge->slot) != slot && !region_slot_is_free(region->file, slot))
+		region_charge_locked(region, REGION_LOAD(charge->device) % VGPU_DEVICES_MAX,
+				     REGION_OFFSET, REGION_LOAD(charge->bytes));
+	REGION_PUBLISH(charge->state, VGPU_SHARE_KEPT);
+	REGION_PUBLISH(charge->claim, claim_of(region->file, slot));
+	REGION_PUBLISH(charge->slot, (uint16_t)slot);
+	region_step(share_kept);
+}
+
+static bool is_kept_by_us(struct region *region, const struct vgpu_region_share *share)
+{
+	return has_state(share, VGPU_SHARE_KEPT) && region_share_is_charge(share) &&
+	       is_ours(region, share);
+}
+
+static bool let_go_of_kept(struct region *region, struct vgpu_region_share *charge)
+{
+	bool gone;
+
+	if (descriptors_left(region, charge) != 0 || region_lock_slot(region) != 0)
+		return false;
+	gone = is_kept_by_us(region, charge) && !is_open(region, charge) &&
+	       descriptors_left(region, charge) == 0;
+	if (gone) {
+		free_locked(charge);
+		region_refund_locked(region, REGION_LOAD(charge->device) % VGPU_DEVICES_MAX,
+				     REGION_OFFSET, REGION_LOAD(charge->bytes));
+	}
+	region_unlock(region);
+	return gone;
+}
+
+/* Whether somebody died from whose slot descriptors may keep something. */
+static bool any_dead_exporter(struct region *region)
+{
+	unsigned count = region_shares_in_use(region->file), asked = VGPU_SLOTS_MAX;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (!region_is_descriptor_key(REGION_LOAD(share->key)) ||
+		    !region_share_is_charge(share) || REGION_LOAD(share->slot) == asked)
+			continue;
+		asked = REGION_LOAD(share->slot);
+		if (!is_living(region, share))
+			return true;
+	}
+	return false;
+}
+
+bool region_share_look(struct region *region)
+{
+	bool ours = region->slot >= 0 && region_watch(region) == 0, gone = false;
+	unsigned count = ours ? region_shares_in_use(region->file) : 0;
+
+	if (count && any_dead_exporter(region))
+		region_reap(region);
+	for (unsigned i = 0; i < count; i++)
+		if (is_kept_by_us(region, &region->file->own.shares[i]))
+			gone |= let_go_of_kept(region, &region->file->own.shares[i]);
+	return gone;
+}
+
+bool region_share_any_kept(struct region *region)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++)
+		if (region_share_is_charge(&region->file->own.shares[i]) &&
+		    descriptors_left(region, &region->file->own.shares[i]) == 1)
+			return true;
+	return false;
+}
+
+bool region_share_needs_keeper(struct region *region, unsigned slot)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (region_share_is_charge(share) && REGION_LOAD(share->slot) == slot &&
+		    (has_state(share, VGPU_SHARE_KEPT) || !find_heir(region, share)) &&
+		    must_keep(region, share))
+			return true;
+	}
+	return false;
+}
+
+void region_share_keep_again_locked(struct region *region)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (is_kept_by_us(region, share))
+			region_charge_locked(region, REGION_LOAD(share->device) % VGPU_DEVICES_MAX,
+					     REGION_OFFSET, REGION_LOAD(share->bytes));
+	}
+}
+
 /* -- the contract ----------------------------------------------------------------------------- */
 
 int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes)
 {
-	struct vgpu_region_share entry = {
-		.key = key, .bytes = bytes, .state = VGPU_SHARE_EXPORT, .device = (uint8_t)device};
+	const struct region_descriptors none = {key, 0};
+
+	return region_share_export_descriptors(region, device, &none, bytes);
+}
+
+int region_share_export_descriptors(struct region *region, unsigned device,
+				    const struct region_descriptors *descriptors, uint64_t bytes)
+{
+	uint64_t key = descriptors->key;
+	struct vgpu_region_share entry = {.key = key,
+					  .bytes = bytes,
+					  .count = descriptors->file,
+					  .state = VGPU_SHARE_EXPORT,
+					  .device = (uint8_t)device};
 	int error;
 
 	if (region->slot < 0)
@@ -333,6 +504,10 @@ static bool withdraw_locked(struct region *region, struct vgpu_region_share *cha
 	if (find_our_import(region, charge)) {
 		REGION_PUBLISH(charge->state, VGPU_SHARE_MOVED);
 		region_step(share_kept);
+		return true;
+	}
+	if (descriptors_left(region, charge) != 0) {
+		keep_locked(region, charge);
 		return true;
 	}
 	free_locked(charge);
@@ -420,6 +595,10 @@ static void import_end_locked(struct region *region, struct vgpu_region_share *i
 		move_locked(region, charge, heir);
 		return;
 	}
+	if (descriptors_left(region, charge) != 0) {
+		keep_locked(region, charge);
+		return;
+	}
 	free_locked(charge);
 	device = REGION_LOAD(charge->device);
 	if (device < VGPU_DEVICES_MAX)
@@ -448,7 +627,7 @@ static void clear_import_locked(struct region *region, struct vgpu_region_share 
 	struct vgpu_region_share *charge = region_share_charge_of(region->file, import);
 
 	if (charge && REGION_LOAD(import->slot) != slot) {
-		if (REGION_LOAD(charge->slot) != slot)
+		if (REGION_LOAD(charge->slot) != slot || has_state(charge, VGPU_SHARE_KEPT))
 			return; /* none of its business, or given to somebody just now */
 		if (is_living(region, import)) {
 			move_locked(region, charge, import);
@@ -470,10 +649,17 @@ void region_share_clear_locked(struct region *region, unsigned slot)
 			charges += REGION_LOAD(shares[i].slot) == slot;
 	}
 	region_step(share_imports_cleared);
-	/* What is the slot's still, nobody imports. */
-	for (unsigned i = 0; charges && i < count; i++)
-		if (!has_state(&shares[i], VGPU_SHARE_FREE) && REGION_LOAD(shares[i].slot) == slot)
+	/* What is the slot's still, nobody imports, or it is kept. Our own slot is cleared when we
+	 * leave it, and then nobody keeps anything. */
+	for (unsigned i = 0; charges && i < count; i++) {
+		if (has_state(&shares[i], VGPU_SHARE_FREE) || REGION_LOAD(shares[i].slot) != slot)
+			continue;
+		if (region->slot >= 0 && !is_ours(region, &shares[i]) &&
+		    region_share_is_charge(&shares[i]) && must_keep(region, &shares[i]))
+			take_over_locked(region, &shares[i]);
+		else
 			free_locked(&shares[i]);
+	}
 	region_step(share_all_cleared);
 }
 
@@ -505,7 +691,7 @@ void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_el
 			here += REGION_LOAD(share->bytes);
 		if (has_state(share, VGPU_SHARE_IMPORT))
 			charge = region_share_charge_of(region->file, share);
-		if (charge && !is_ours(region, charge))
+		if (charge && (!is_ours(region, charge) || has_state(charge, VGPU_SHARE_KEPT)))
 			elsewhere += REGION_LOAD(charge->bytes);
 	}
 	*ret_elsewhere = elsewhere;

@@ -249,7 +249,8 @@ static int clear_over_locked(struct region *region, const struct slot_set *over)
 
 	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
 		if (over->bits[slot / 64] >> slot % 64 & 1 &&
-		    region_slot_is_over(region, (unsigned)slot)) {
+		    region_slot_is_over(region, (unsigned)slot) &&
+		    (region->slot >= 0 || !region_share_needs_keeper(region, (unsigned)slot))) {
 			region_clear_slot_locked(region, (unsigned)slot);
 			cleared++;
 		}
@@ -321,6 +322,7 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	/* Last: now it counts. Pairs with region_pause, as well as with who reads. */
 	__atomic_store_n(&slot->status, VGPU_SLOT_RUNNING, __ATOMIC_SEQ_CST);
 	region_pause_newcomer(file, index);
+	region_share_keep_again_locked(region);
 	region_step(claim_published);
 }
 

@@ -372,7 +372,7 @@ static void test_check(void **state)
 	ASSERT_SEEN(own->share_count, 513, "513 shares: 512 is the most");
 	ASSERT_SEEN(own->share_count, 3, "share 3 is used, and the high-water mark is 3");
 	ASSERT_SEEN(own->move.active, 1, "a charge is half moved, from slot 0 to slot 1");
-	ASSERT_SEEN(shares[0].state, 4, "share 0: state 4 means nothing");
+	ASSERT_SEEN(shares[0].state, 5, "share 0: state 5 means nothing");
 	ASSERT_SEEN(shares[1].slot, 1024, "share 1: there is no slot 1024");
 	ASSERT_SEEN(shares[1].device, 2, "share 1: there is no device 2");
 	ASSERT_SEEN(shares[0].slot, 5, "share 0: slot 5 is free");

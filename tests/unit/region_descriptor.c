@@ -1,0 +1,168 @@
+/*
+ * File descriptors that keep memory: a file of the test's stands for the driver's, and a descriptor
+ * of it for exported memory.
+ */
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "region_internal.h"
+#include "region_share_fixture.h"
+
+static char driver_path[256];
+
+/* As the driver exports: an open file of its own. */
+static int new_descriptor(void)
+{
+	int fd = open(driver_path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* The driver's file, which every process has open. */
+static int begin(void **state)
+{
+	struct place *place = *state;
+	int fd;
+
+	snprintf(driver_path, sizeof(driver_path), "%s.driver", place->path);
+	fd = open(driver_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	make_slots(state);
+	return fd;
+}
+
+static void end(int driver)
+{
+	assert_int_equal(unlink(driver_path), 0);
+	close(driver);
+	close_slots();
+}
+
+static void test_left(void **state)
+{
+	struct region_descriptors first = {0}, second = {0};
+	int driver = begin(state), fd = new_descriptor(), again = new_descriptor(), copy, other;
+
+	assert_int_equal(region_descriptor_mark(fd, &first), 0);
+	assert_true(region_is_descriptor_key(first.key));
+	other = new_descriptor();
+	assert_int_equal(region_descriptor_mark(other, &second), 0);
+	assert_true(second.key != first.key);
+	assert_int_equal(region_descriptor_mark(again, &first), 0);
+	copy = dup(fd);
+	assert_int_equal(region_descriptors_left(&regions[0], &first), 1);
+	close(fd);
+	assert_int_equal(region_descriptors_left(&regions[0], &first), 1);
+	close(again);
+	assert_int_equal(region_descriptors_left(&regions[0], &first), 1);
+	close(copy);
+	assert_int_equal(region_descriptors_left(&regions[0], &first), 0);
+	assert_int_equal(region_descriptors_left(&regions[0], &second), 1);
+	close(other);
+	assert_int_equal(region_descriptors_left(&regions[0], &second), 0);
+	end(driver);
+}
+
+static long refused; /* the number of a system call */
+
+static long refuse(long number)
+{
+	return number == refused ? -EINVAL : 0;
+}
+
+/* What cannot be learnt is no "no". */
+static void test_in_doubt(void **state)
+{
+	struct region_descriptors key = {0}, none = {0};
+	int driver = begin(state), fd = new_descriptor();
+
+	refused = SYS_fcntl;
+	sys_fault = refuse;
+	assert_int_equal(region_descriptor_mark(fd, &none), -EINVAL);
+	sys_fault = NULL;
+	assert_int_equal(none.key, 0);
+	assert_int_equal(region_descriptor_mark(fd, &key), 0);
+	sys_fault = refuse;
+	assert_true(region_descriptors_left(&regions[0], &key) < 0);
+	refused = SYS_getdents64;
+	assert_true(region_descriptors_left(&regions[0], &key) < 0);
+	sys_fault = NULL;
+	close(fd);
+	close(driver);
+	assert_true(region_descriptors_left(&regions[0], &key) < 0); /* nobody has the file */
+	end(-1);
+}
+
+/* A descriptor is known by itself, not by its number or its file. */
+static void test_key(void **state)
+{
+	struct region_descriptors keys[3] = {0};
+	int driver = begin(state), fds[3], stranger = new_descriptor(), copy;
+
+	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 3 * UNIT, 0), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		fds[i] = new_descriptor();
+		assert_int_equal(region_descriptor_mark(fds[i], &keys[i]), 0);
+		assert_int_equal(region_share_export_descriptors(&regions[0], 1, &keys[i], UNIT),
+				 0);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(region_descriptor_key(&regions[1], fds[i]) == keys[i].key);
+	copy = dup(fds[1]);
+	close(fds[1]);
+	assert_true(region_descriptor_key(&regions[1], copy) == keys[1].key);
+	assert_int_equal(region_descriptor_key(&regions[1], stranger), 0);
+	assert_int_equal(sys_mark_file(stranger, 5), 0);
+	assert_int_equal(region_descriptor_key(&regions[1], stranger), 0);
+	close(copy);
+	close(stranger);
+	close(fds[0]);
+	close(fds[2]);
+	end(driver);
+}
+
+/* Kept when it is withdrawn, and by the next slot when its own is over. */
+static void test_kept(void **state)
+{
+	struct region_descriptors key = {0};
+	int driver = begin(state), fd = new_descriptor();
+	unsigned device;
+	uint64_t bytes;
+
+	assert_int_equal(region_descriptor_mark(fd, &key), 0);
+	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, UNIT, 0), 0);
+	assert_int_equal(region_share_export_descriptors(&regions[0], 1, &key, UNIT), 0);
+	assert_int_equal(region_share_withdraw(&regions[0], key.key, UNIT), 1);
+	assert_int_equal(entries(VGPU_SHARE_KEPT), 1);
+	assert_int_equal(region_own_usage(&regions[0], 1).data, 0);
+	assert_int_equal(region_own_usage(&regions[0], 1).offset, UNIT);
+	assert_false(region_share_look(&regions[0]));
+	assert_int_equal(count_wrong(&regions[0]), 0);
+	region_forget(&regions[0]);
+	assert_false(region_share_look(&regions[1]));
+	assert_int_equal(region_own_usage(&regions[1], 1).offset, UNIT);
+	assert_int_equal(region_used(&regions[1], 1), UNIT);
+	assert_int_equal(count_wrong(&regions[1]), 0);
+	assert_int_equal(region_share_import(&regions[2], key.key, &device, &bytes), 1);
+	close(fd);
+	assert_false(region_share_look(&regions[1]));
+	region_share_import_end(&regions[2], key.key);
+	assert_true(region_share_look(&regions[1]));
+	assert_int_equal(region_used(&regions[1], 1), 0);
+	assert_int_equal(entries(VGPU_SHARE_FREE), VGPU_SHARES_MAX);
+	end(driver);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_left),
+		TEST(test_in_doubt),
+		TEST(test_key),
+		TEST(test_kept),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
