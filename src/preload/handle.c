@@ -14,6 +14,15 @@
 
 /* -- VMM allocations -- */
 
+/* Nothing is charged for what was imported itself. */
+static CUresult export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	if (bytes)
+		return share_export_fd(what, fd, device, bytes, context);
+	share_export_import(what, fd);
+	return CUDA_SUCCESS;
+}
+
 CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType handleType,
 				      unsigned long long flags)
@@ -26,67 +35,80 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	cuda_bind();
 	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
 	if (result != CUDA_SUCCESS || !quota_attached() ||
-	    !quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes) ||
-	    bytes == 0) /* it was imported itself: who gets it from here counts it */
+	    !quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
 		return result;
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		memcpy(&fd, shareableHandle, sizeof(fd));
-		share_export_fd(handle, fd, device, bytes, NULL);
-	} else if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) {
-		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
+		return export_fd(handle, fd, device, bytes, NULL);
 	}
+	/* What was imported itself is counted by who gets it from here. */
+	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && bytes)
+		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
 	return result;
 }
 
 /* Counts its references like those of our own, at no charge. */
-static CUresult imported(CUmemGenericAllocationHandle handle, void *osHandle,
-			 CUmemAllocationHandleType type)
+static CUresult hold_import(CUmemGenericAllocationHandle handle, CUdevice device)
+{
+	const struct place place = {NULL, device};
+	struct holding_claim claim;
+	CUresult result = room_hold(HOLDING_PHYSICAL, &place, 0, &claim);
+
+	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
+		quota_hold_cancel(&claim);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return result;
+}
+
+/* The driver imported it, and it may be known to be the slice's already. */
+static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 {
 	CUmemAllocationProp prop;
-	struct place place = {.context = NULL};
-	struct holding_claim claim;
-	CUresult result;
-	bool counted;
+	bool counted = false;
+	CUresult result = CUDA_SUCCESS;
 
-	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS ||
-	    prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-		return CUDA_SUCCESS;
-	place.device = prop.location.id;
-	result = room_on(place.device, &counted);
-	if (result != CUDA_SUCCESS || !counted)
-		return result;
-	result = room_hold(HOLDING_PHYSICAL, &place, 0, &claim);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (quota_hold(&claim, handle) != 0) {
-		quota_hold_cancel(&claim);
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) == CUDA_SUCCESS &&
+	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		result = room_on(prop.location.id, &counted);
+	if (result == CUDA_SUCCESS && counted) {
+		if (!known && !share_import_later(handle))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		result = hold_import(handle, prop.location.id);
 	}
-	if (!(type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-		      ? share_import_fd(handle, (int)(intptr_t)osHandle)
-		      : share_import_handle(handle, osHandle, HANDLE_BYTES, NULL)))
-		share_import_later(handle);
-	return CUDA_SUCCESS;
+	if (result != CUDA_SUCCESS || !counted)
+		share_end_import(handle);
+	return result;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					CUmemAllocationHandleType shHandleType)
 {
 	CUresult result;
+	bool known = false;
 
 	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+	quota_share_begin();
 	result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
-	if (result != CUDA_SUCCESS || !quota_attached())
+	if (result == CUDA_SUCCESS)
+		known = shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+				? share_import_fd(*handle, (int)(intptr_t)osHandle)
+				: share_import_handle(*handle, osHandle, HANDLE_BYTES, 0, NULL);
+	quota_share_end();
+	if (result != CUDA_SUCCESS)
 		return result;
-	result = imported(*handle, osHandle, shHandleType);
+	result = imported(*handle, known);
 	if (result != CUDA_SUCCESS)
 		cuda.cuMemRelease(*handle);
 	return result;
 }
 
 /* A DMA-BUF keeps the memory that it is of: a block, or what is mapped there. */
-static void export_range(CUdeviceptr address, int fd)
+static CUresult export_range(CUdeviceptr address, int fd)
 {
+	CUresult result = CUDA_SUCCESS;
 	CUmemGenericAllocationHandle handle;
 	struct place place;
 	CUdeviceptr base;
@@ -98,13 +120,14 @@ static void export_range(CUdeviceptr address, int fd)
 	if (room_find(&place, &counted) == CUDA_SUCCESS && counted &&
 	    cuda.cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS &&
 	    quota_charge_of(base, &device, &bytes)) {
-		share_export_fd(base, fd, device, bytes, place.context);
+		result = share_export_fd(base, fd, device, bytes, place.context);
 	} else if (cuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) ==
 		   CUDA_SUCCESS) {
 		if (quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
-			share_export_fd(handle, fd, device, bytes, NULL);
+			result = export_fd(handle, fd, device, bytes, NULL);
 		cuda.cuMemRelease(handle);
 	}
+	return result;
 }
 
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
@@ -118,7 +141,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	if (result == CUDA_SUCCESS && quota_attached() &&
 	    handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
 		memcpy(&fd, handle, sizeof(fd));
-		export_range(dptr, fd);
+		result = export_range(dptr, fd);
 	}
 	return result;
 }
@@ -152,7 +175,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	result = cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
 	if (result != CUDA_SUCCESS || !quota_attached() ||
 	    room_find(&place, &counted) != CUDA_SUCCESS || !counted ||
-	    share_import_handle(*ptr_out, shareData, HANDLE_BYTES, NULL) ||
+	    share_import_handle(*ptr_out, shareData, HANDLE_BYTES, 0, NULL) ||
 	    cuda.cuMemGetAddressRange_v2(&base, &size, *ptr_out) != CUDA_SUCCESS)
 		return result;
 	result = share_import_outside(*ptr_out, place.device, size, NULL);

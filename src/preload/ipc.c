@@ -28,56 +28,68 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return result;
 }
 
-/* The driver opened it; what is not the slice's is charged, or closed again. */
-static CUresult opened(CUresult result, const CUipcMemHandle *handle, CUdeviceptr address)
+typedef CUresult open_handle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
+
+/* Opens it. ret_known: the slice has it charged already; if not, and it is device memory, ret_size
+ * is not 0. */
+static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMemHandle handle,
+			   unsigned int flags, CUcontext context, size_t *ret_size, bool *ret_known)
+{
+	CUdeviceptr base;
+	CUresult result;
+
+	quota_share_begin();
+	result = open(ret_address, handle, flags);
+	if (result == CUDA_SUCCESS &&
+	    cuda.cuMemGetAddressRange_v2(&base, ret_size, *ret_address) == CUDA_SUCCESS)
+		*ret_known = share_import_handle(*ret_address, &handle, sizeof(handle), *ret_size,
+						 context);
+	quota_share_end();
+	return result;
+}
+
+/* What is not the slice's is charged, or closed again. */
+static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHandle handle,
+			     unsigned int flags)
 {
 	struct place place;
-	CUdeviceptr base;
-	size_t size;
-	bool counted;
+	CUdeviceptr address = 0;
+	size_t size = 0;
+	bool counted, known = false;
+	CUresult result = room_find(&place, &counted);
 
-	if (result != CUDA_SUCCESS || room_find(&place, &counted) != CUDA_SUCCESS || !counted ||
-	    share_import_handle(address, handle, sizeof(*handle), place.context) ||
-	    cuda.cuMemGetAddressRange_v2(&base, &size, address) != CUDA_SUCCESS)
-		return result;
-	result = share_import_outside(address, place.device, size, place.context);
+	if (result == CUDA_SUCCESS && counted)
+		result = open_known(open, &address, handle, flags, place.context, &size, &known);
+	else if (result == CUDA_SUCCESS)
+		result = open(&address, handle, flags);
 	if (result != CUDA_SUCCESS)
-		cuda.cuIpcCloseMemHandle(address);
-	return result;
+		return result;
+	if (size && !known) {
+		result = share_import_outside(address, place.device, size, place.context);
+		if (result != CUDA_SUCCESS) {
+			cuda.cuIpcCloseMemHandle(address);
+			return result;
+		}
+	}
+	*pdptr = address;
+	peers_opened(address);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	CUdeviceptr address = 0;
-	CUresult result;
-
 	cuda_bind();
 	if (!quota_attached() || !pdptr)
 		return cuda.cuIpcOpenMemHandle(pdptr, handle, Flags);
-	result = cuda.cuIpcOpenMemHandle(&address, handle, Flags);
-	result = opened(result, &handle, address);
-	if (result == CUDA_SUCCESS) {
-		*pdptr = address;
-		peers_opened(address);
-	}
-	return result;
+	return open_counted(cuda.cuIpcOpenMemHandle, pdptr, handle, Flags);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
-	CUdeviceptr address = 0;
-	CUresult result;
-
 	cuda_bind();
 	if (!quota_attached() || !pdptr)
 		return cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
-	result = cuda.cuIpcOpenMemHandle_v2(&address, handle, Flags);
-	result = opened(result, &handle, address);
-	if (result == CUDA_SUCCESS) {
-		*pdptr = address;
-		peers_opened(address);
-	}
-	return result;
+	return open_counted(cuda.cuIpcOpenMemHandle_v2, pdptr, handle, Flags);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)

@@ -3,39 +3,42 @@
  * fabric handles, pools, DMA-BUFs, and memory of other APIs (cuImportExternalMemory).
  *
  * Within a slice it is charged once. The exporter has it charged and puts a key into the region's
- * share table, a hash of what it hands out; who imports it looks the key up, and is not charged. If
- * the exporter lets go first, or dies, the charge moves to an importer (region_share_…). What
- * nobody of the slice exports is charged to the importer for as long as it has it. The hash of a
- * file descriptor is a mark on its open file that goes with it to any process (sys_mark_file).
+ * share table: of a handle a hash, of file descriptors a number that is never used again. Who
+ * imports it looks the key up, and is not charged if it is there and the memory is not bigger than
+ * the charge. If the exporter lets go first, or dies, the charge moves to an importer
+ * (region_share_…). What nobody of the slice exports is charged to the importer for as long as it
+ * has it.
  *
- * A file descriptor keeps the memory on the device by itself, in no process's NVML figure: as long
- * as this process has it open after the last reference, its memory stays charged, as `offset`
- * (share_look). A copy that was sent away and not imported is not seen.
+ * A file descriptor keeps the memory on the device by itself, in no process's NVML figure. So the
+ * memory stays charged while any descriptor of it is left, in whatever process (region/descriptor.c
+ * can tell). Where that cannot be told, it stays charged for the life of this process; and an
+ * export that cannot be recorded is refused. A block keeps all granules that it lies in, and is
+ * charged on with all of them, also with those that a neighbour has charged, too.
  *
  * All that is known is in the tables below, under one lock, which is not held while the driver is
  * called, and comes before the region's.
  */
 #include "share.h"
 
+#include "hooks.h"
 #include "lock.h"
+#include "region.h"
 #include "room.h"
 #include "sys.h"
 
 #define EXPORTS_MAX 4096
 #define IMPORTS_MAX 4096
-#define NUMBERS     64 /* that a mark has */
 
 /* What this process handed out of its own. */
 struct export
 {
-	uint64_t what; /* the address of a block, or a VMM handle; 0: only its descriptor is left */
-	CUcontext context; /* with which it ends, or NULL */
-	uint64_t key;      /* in the share table, 0: not there */
-	uint64_t bytes;    /* charged as hidden, of what only descriptors keep */
-	unsigned group;    /* several descriptors of one thing, of which one has the bytes */
+	uint64_t what; /* the address of a block, or a VMM handle; 0: only descriptors are left */
+	CUcontext context;             /* with which it ends, or NULL */
+	struct region_descriptors key; /* file is 0 where it is none of descriptors */
+	uint64_t bytes;                /* charged as hidden, of what only descriptors keep */
 	int device;
-	int fd;     /* its descriptor, or -1 */
-	int number; /* the mark on it */
+	bool listed; /* in the share table */
+	bool unsure; /* nobody can tell whether a descriptor is left */
 };
 
 /* What it got from others. */
@@ -43,6 +46,8 @@ struct import {
 	uint64_t what;     /* the address, the VMM handle or the pool */
 	CUcontext context; /* with which it ends, or NULL */
 	uint64_t key;      /* 0: an outsider's */
+	uint64_t bytes;    /* what the key's charge is */
+	bool for_good;     /* it was exported again, so that nobody can tell when it ends */
 };
 
 static struct lock lock = LOCK_INIT;
@@ -50,8 +55,6 @@ static struct export exports[EXPORTS_MAX]; /* under `lock` */
 static unsigned export_count;              /* written under `lock`, read without */
 static struct import imports[IMPORTS_MAX]; /* under `lock` */
 static unsigned import_count;              /* written under `lock`, read without */
-static unsigned last_group;                /* under `lock` */
-static int last_number;                    /* under `lock` */
 
 void share_forget(void)
 {
@@ -60,7 +63,7 @@ void share_forget(void)
 	import_count = 0;
 }
 
-/* FNV-1a; never 0. */
+/* FNV-1a; never 0, and no key of descriptors, which are even. */
 static uint64_t hash_of(const void *bytes, size_t len)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
@@ -70,28 +73,16 @@ static uint64_t hash_of(const void *bytes, size_t len)
 	return hash | 1;
 }
 
-static uint64_t hash_of_mark(int pid, int number)
-{
-	const int mark[3] = {0x6b72616d, pid, number};
-
-	return hash_of(mark, sizeof(mark));
-}
-
 /* -- what we hand out -------------------------------------------------------------------------- */
 
-static void add_export(const struct export *export)
+/* False: there is no room. */
+static bool add_export_locked(const struct export *export)
 {
-	bool room;
-
-	lock_acquire(&lock);
-	room = export_count < EXPORTS_MAX;
-	if (room) {
-		exports[export_count] = *export;
-		__atomic_store_n(&export_count, export_count + 1, __ATOMIC_RELEASE);
-	}
-	lock_release(&lock);
-	if (!room && export->key)
-		quota_share_withdraw(export->key, 0); /* importers count it for themselves */
+	if (export_count == EXPORTS_MAX)
+		return false;
+	exports[export_count] = *export;
+	__atomic_store_n(&export_count, export_count + 1, __ATOMIC_RELEASE);
+	return true;
 }
 
 static void remove_export_locked(unsigned i)
@@ -100,36 +91,12 @@ static void remove_export_locked(unsigned i)
 	__atomic_store_n(&export_count, export_count - 1, __ATOMIC_RELEASE);
 }
 
-static bool is_exported(uint64_t what, uint64_t key)
+static bool is_exported_locked(uint64_t what, uint64_t key)
 {
-	bool found = false;
-
-	lock_acquire(&lock);
-	for (unsigned i = 0; i < export_count && !found; i++)
-		found = exports[i].what == what && exports[i].key == key;
-	lock_release(&lock);
-	return found;
-}
-
-/* A number that no mark has; 0: all are taken, and the descriptor cannot be known again elsewhere.
- */
-static int free_number(void)
-{
-	uint64_t taken = 0;
-	int number = 0;
-
-	lock_acquire(&lock);
 	for (unsigned i = 0; i < export_count; i++)
-		if (exports[i].fd >= 0 && exports[i].key)
-			taken |= (uint64_t)1 << (exports[i].number - 1);
-	/* In turn: one that was used before may live on in the share table, at an heir's. */
-	for (int i = 0; i < NUMBERS && ~taken && !number; i++) {
-		last_number = last_number % NUMBERS + 1;
-		if (!(taken >> (last_number - 1) & 1))
-			number = last_number;
-	}
-	lock_release(&lock);
-	return number;
+		if (exports[i].what == what && exports[i].key.key == key)
+			return true;
+	return false;
 }
 
 void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice device,
@@ -137,130 +104,119 @@ void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice
 {
 	struct export export = {.what = what,
 				.context = context,
-				.key = hash_of(handle, len),
+				.key = {hash_of(handle, len), 0},
 				.device = device,
-				.fd = -1};
-
-	if (!is_exported(what, export.key) && quota_share_export(device, export.key, bytes) == 0)
-		add_export(&export);
-}
-
-static int number_of(uint64_t what)
-{
-	int number = 0;
+				.listed = true};
 
 	lock_acquire(&lock);
-	for (unsigned i = 0; i < export_count && !number; i++)
-		if (exports[i].what == what && exports[i].fd >= 0 && exports[i].key)
-			number = exports[i].number;
+	/* Where there is no room for it, importers count it for themselves. */
+	if (!is_exported_locked(what, export.key.key) &&
+	    quota_share_export(device, &export.key, bytes) == 0 && !add_export_locked(&export))
+		quota_share_withdraw(device, export.key.key, 0, 0);
 	lock_release(&lock);
-	return number;
 }
 
-void share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+/* The record of the descriptors of what is exported, or NULL. */
+static struct export *find_descriptors_locked(uint64_t what)
 {
-	struct export export = {.what = what, .context = context, .device = device, .fd = fd};
-	int number = number_of(what); /* all descriptors of it have one mark, and one key */
-	bool first = !number;
-
-	if (first)
-		number = free_number();
-	export.number = number ? number : NUMBERS;
-	if (sys_mark_file(fd, export.number) < 0)
-		return;
-	export.key = hash_of_mark(sys_getpid(), number);
-	if (!first || !number || quota_share_export(device, export.key, bytes) != 0)
-		export.key = 0;
-	add_export(&export);
-}
-
-static bool is_open(const struct export *export)
-{
-	int pid, number;
-
-	return export->fd >= 0 && sys_read_mark(export->fd, &pid, &number) == 0 &&
-	       pid == sys_getpid() && number == export->number;
-}
-
-/* Takes the keys out of the share table. True: the charge is another process's. */
-static bool withdraw_locked(uint64_t what, uint64_t bytes)
-{
-	bool moved = false;
-
 	for (unsigned i = 0; i < export_count; i++)
-		if (exports[i].what == what && exports[i].key) {
-			moved |= quota_share_withdraw(exports[i].key, moved ? 0 : bytes);
-			exports[i].key = 0;
-		}
-	return moved;
+		if (exports[i].what == what && exports[i].key.file)
+			return &exports[i];
+	return NULL;
 }
 
-/* The descriptors that are open keep it, and are one group. False: there are none. */
-static bool keep_open_locked(uint64_t what, uint64_t bytes)
+/* The first descriptor of it. */
+static bool export_fd_locked(int fd, uint64_t bytes, struct export *export)
 {
-	bool kept = false;
+	bool added;
 
-	last_group++;
-	for (unsigned i = export_count; i-- > 0;) {
-		if (exports[i].what != what)
-			continue;
-		if (!is_open(&exports[i])) {
-			remove_export_locked(i);
-			continue;
-		}
-		exports[i].what = 0;
-		exports[i].group = last_group;
-		exports[i].bytes = kept ? 0 : bytes;
-		kept = true;
+	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
+	if (export->unsure)
+		export->key.file = 1; /* of descriptors all the same */
+	added = add_export_locked(export);
+	if (added && !export->unsure)
+		exports[export_count - 1].listed =
+			quota_share_export(export->device, &export->key, bytes) == 0;
+	return added;
+}
+
+CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	struct export export = {.what = what, .context = context, .device = device}, *known;
+	bool recorded = true;
+
+	lock_acquire(&lock);
+	known = find_descriptors_locked(what);
+	if (!known)
+		recorded = export_fd_locked(fd, bytes, &export);
+	else if (region_descriptor_mark(fd, &known->key) != 0)
+		known->unsure = true;
+	lock_release(&lock);
+	if (recorded)
+		return CUDA_SUCCESS;
+	sys_close(fd);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static bool is_left(const struct export *export)
+{
+	return export->unsure || quota_share_left(&export->key);
+}
+
+/* One of the exports of what is gone as far as this process goes. Whether bytes stay charged for
+ * it, in place of charged_bytes: in the share table, or else here as hidden. */
+static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes)
+{
+	struct export *export = &exports[i];
+	bool listed = export->listed, unsure = export->unsure;
+
+	export->listed = false;
+	if (listed && quota_share_withdraw(export->device, export->key.key, bytes, charged_bytes) &&
+	    !unsure) {
+		remove_export_locked(i);
+		return true;
 	}
-	return kept;
+	if (!export->key.file || !is_left(export)) {
+		remove_export_locked(i);
+		return false;
+	}
+	export->what = 0;
+	export->bytes = bytes;
+	quota_hide(export->device, bytes, charged_bytes);
+	return true;
 }
 
 /*
- * What was exported is gone as far as this process goes. Returns how much stays charged for it: to
- * another process, or here as hidden, while a descriptor is open.
+ * What was exported is gone as far as this process goes, and can be kept by others with `bytes`.
+ * Returns how much of charged_bytes is not to be refunded.
  */
-static uint64_t end_exports(uint64_t what, int device, uint64_t bytes)
+static uint64_t end_exports(uint64_t what, uint64_t bytes, uint64_t charged_bytes)
 {
-	bool moved, hidden;
+	uint64_t left = charged_bytes;
 
 	lock_acquire(&lock);
-	moved = withdraw_locked(what, bytes);
-	hidden = keep_open_locked(what, moved ? 0 : bytes);
-	if (hidden && !moved)
-		quota_hide(device, bytes);
+	for (unsigned i = export_count; i-- > 0;)
+		if (exports[i].what == what && end_export_locked(i, bytes, left))
+			left = 0;
 	lock_release(&lock);
-	return moved || hidden ? bytes : 0;
-}
-
-/* Whether another descriptor of the group takes over the bytes. */
-static bool pass_on_locked(const struct export *closed)
-{
-	for (unsigned i = 0; i < export_count; i++)
-		if (!exports[i].what && exports[i].group == closed->group &&
-		    &exports[i] != closed) {
-			exports[i].bytes += closed->bytes;
-			return true;
-		}
-	return false;
+	return charged_bytes - left;
 }
 
 bool share_look(void)
 {
-	bool gone = false;
+	bool gone;
 
 	if (__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
 		quota_reap(); /* what a dead exporter had is the importers' now */
+	gone = quota_share_look();
 	if (!__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
-		return false;
+		return gone;
 	lock_acquire(&lock);
 	for (unsigned i = export_count; i-- > 0;)
-		if (!exports[i].what && !is_open(&exports[i])) {
-			if (!pass_on_locked(&exports[i])) {
-				quota_hidden_gone(exports[i].device, exports[i].bytes);
-				gone = true;
-			}
+		if (!exports[i].what && !is_left(&exports[i])) {
+			quota_hidden_gone(exports[i].device, exports[i].bytes);
 			remove_export_locked(i);
+			gone = true;
 		}
 	lock_release(&lock);
 	return gone;
@@ -271,8 +227,8 @@ void share_free(const struct quota_release *release)
 	struct quota_release left = *release;
 
 	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
-		left.bytes -=
-			end_exports(release->block.address, release->block.device, release->bytes);
+		left.bytes -= end_exports(release->block.address, blocks_span(&release->block),
+					  release->bytes);
 	quota_free_commit(&left);
 }
 
@@ -281,21 +237,21 @@ void share_end_physical(const struct holding_release *release)
 	struct holding_release left = *release;
 
 	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
-		left.bytes -= end_exports(release->handle, release->device, release->bytes);
+		left.bytes -= end_exports(release->handle, release->bytes, release->bytes);
 	share_end_import(release->handle);
 	quota_let_go_commit(&left);
 }
 
 /* -- what we get ------------------------------------------------------------------------------- */
 
-static bool add_import(uint64_t what, uint64_t key, CUcontext context)
+static bool add_import(uint64_t what, uint64_t key, uint64_t bytes, CUcontext context)
 {
 	bool room;
 
 	lock_acquire(&lock);
 	room = import_count < IMPORTS_MAX;
 	if (room) {
-		imports[import_count] = (struct import){what, context, key};
+		imports[import_count] = (struct import){what, context, key, bytes, false};
 		__atomic_store_n(&import_count, import_count + 1, __ATOMIC_RELEASE);
 	}
 	lock_release(&lock);
@@ -321,42 +277,74 @@ static bool remove_import(uint64_t what, struct import *ret_import)
 	return found;
 }
 
-static bool is_outsiders(uint64_t what)
+static struct import *find_import_locked(uint64_t what)
 {
-	bool found = false;
+	for (unsigned i = 0; i < import_count; i++)
+		if (imports[i].what == what)
+			return &imports[i];
+	return NULL;
+}
+
+/* Whether it is an outsider's. What is bigger than the charge that it was taken for is one, too. */
+static bool is_outsiders(uint64_t what, uint64_t size_bytes)
+{
+	struct import *import;
+	bool found;
+	uint64_t wrong_key = 0;
 
 	if (!__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
 		return false;
 	lock_acquire(&lock);
-	for (unsigned i = 0; i < import_count && !found; i++)
-		found = imports[i].what == what && imports[i].key == 0;
+	import = find_import_locked(what);
+	if (import && import->key && size_bytes > import->bytes) {
+		wrong_key = import->key;
+		import->key = 0;
+	}
+	found = import && import->key == 0;
 	lock_release(&lock);
+	if (wrong_key)
+		quota_share_import_end(wrong_key);
 	return found;
 }
 
-static bool import_key(uint64_t what, uint64_t key, CUcontext context)
+static bool import_key(uint64_t what, uint64_t key, uint64_t size_bytes, CUcontext context)
 {
 	uint64_t bytes;
 
 	if (!quota_share_import(key, &bytes))
 		return false;
-	if (add_import(what, key, context))
+	if (size_bytes <= bytes && add_import(what, key, bytes, context))
 		return true;
 	quota_share_import_end(key);
 	return false;
 }
 
-bool share_import_handle(uint64_t what, const void *handle, size_t len, CUcontext context)
+bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
+			 CUcontext context)
 {
-	return import_key(what, hash_of(handle, len), context);
+	return import_key(what, hash_of(handle, len), size_bytes, context);
 }
 
 bool share_import_fd(uint64_t what, int fd)
 {
-	int pid, number;
+	uint64_t key = quota_share_key(fd);
 
-	return sys_read_mark(fd, &pid, &number) == 0 && pid > 0 && number > 0 &&
-	       import_key(what, hash_of_mark(pid, number), NULL);
+	return key && import_key(what, key, 0, NULL);
+}
+
+void share_export_import(uint64_t what, int fd)
+{
+	struct region_descriptors key = {0, region_descriptor_file(fd)};
+	struct import *import;
+
+	lock_acquire(&lock);
+	import = find_import_locked(what);
+	if (import) {
+		key.key = import->key;
+		if (!region_is_descriptor_key(key.key) || region_descriptor_mark(fd, &key) != 0)
+			import->for_good = true;
+	}
+	lock_release(&lock);
 }
 
 static void end_holding(uint64_t what)
@@ -373,7 +361,7 @@ CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext
 		quota_hold_cancel(claim);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (add_import(what, 0, context))
+	if (add_import(what, 0, 0, context))
 		return CUDA_SUCCESS;
 	end_holding(what);
 	return CUDA_ERROR_OUT_OF_MEMORY;
@@ -388,18 +376,23 @@ CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CU
 	return result == CUDA_SUCCESS ? share_adopt(&claim, what, context) : result;
 }
 
-void share_import_later(uint64_t what)
+bool share_import_later(uint64_t what)
 {
-	add_import(what, 0, NULL);
+	return add_import(what, 0, 0, NULL);
 }
 
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes)
 {
 	const struct place place = {NULL, device};
 	struct holding_claim claim;
+	uint64_t charged = 0;
 	CUresult result;
+	int unused;
 
-	if (!is_outsiders(handle) || quota_holds(HOLDING_IMPORT, handle))
+	if (!is_outsiders(handle, size_bytes))
+		return CUDA_SUCCESS;
+	if (quota_holding_charge(HOLDING_IMPORT, handle, &unused, &charged) &&
+	    charged >= size_bytes)
 		return CUDA_SUCCESS;
 	result = room_hold(HOLDING_IMPORT, &place, size_bytes, &claim);
 	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
@@ -413,7 +406,7 @@ void share_end_import(uint64_t what)
 {
 	struct import import;
 
-	if (!remove_import(what, &import))
+	if (!remove_import(what, &import) || import.for_good)
 		return;
 	if (import.key)
 		quota_share_import_end(import.key);

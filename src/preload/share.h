@@ -21,7 +21,11 @@
 /* context: with which it ends; NULL: with none. */
 void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice device,
 			 uint64_t bytes, CUcontext context);
-void share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context);
+/* The same of a descriptor; where it cannot be recorded, it is closed, and an error returned. */
+CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context);
+
+/* fd is one more descriptor of what this process has imported itself. */
+void share_export_import(uint64_t what, int fd);
 
 /* The driver has freed the block, or the last reference to physical memory is gone: refunds it, as
  * far as no other process and no descriptor still has it. */
@@ -31,14 +35,14 @@ void share_end_physical(const struct holding_release *release);
 /* A pool's pointer is freed, which may have been handed out, or come from another process. */
 void share_end_pointer(CUdeviceptr address);
 
-/* Looks after memory that nothing but a file descriptor of ours keeps on the device. True: some is
- * gone. */
+/* Looks after memory that nothing but file descriptors keep on the device. True: some is gone. */
 bool share_look(void);
 
 /* -- what it gets -- */
 
 /* Whether somebody of the slice exports it: then it is charged there, until share_end_import. */
-bool share_import_handle(uint64_t what, const void *handle, size_t len, CUcontext context);
+bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
+			 CUcontext context);
 bool share_import_fd(uint64_t what, int fd);
 
 /* An outsider's: charged here until share_end_import, or the context (NULL: none) ends. */
@@ -47,8 +51,9 @@ CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CU
 /* The same with room that is reserved already, by room_hold; on failure it is given back. */
 CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext context);
 
-/* The same of unknown size, charged when it is mapped (share_map). */
-void share_import_later(uint64_t what);
+/* The same of unknown size, charged when it is mapped or bound (share_map). False: there is no
+ * room for the record. */
+bool share_import_later(uint64_t what);
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes);
 
 void share_end_import(uint64_t what);

@@ -160,7 +160,7 @@ bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 		entry = table_find(&granules, address >> GRANULE_SHIFT);
 		if (entry) {
 			*ret_block = block_of(address, 1, entry);
-			*ret_bytes = entry->amount == 1 ? GRANULE_BYTES : 0;
+			*ret_bytes = GRANULE_BYTES;
 		}
 	}
 	lock_release(&lock);

@@ -47,11 +47,19 @@ bool blocks_remove(uint64_t address, struct block *ret_block, uint64_t *ret_byte
 /* Whether there is one there, or in its granule. */
 bool blocks_known(uint64_t address);
 
-/* The same without taking it out. */
+/* The same without taking it out. ret_bytes: of all granules that it lies in, alone or not. */
 bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes);
 
 /* Takes out all that a context frees when it ends: bytes of device memory, and of managed memory.
  */
 void blocks_remove_context(uint64_t context, uint64_t *ret_bytes, uint64_t *ret_managed_bytes);
+
+/* Bytes of all granules that the block lies in. */
+static inline uint64_t blocks_span(const struct block *block)
+{
+	uint64_t last = (block->address + block->size_bytes - 1) / GRANULE_BYTES;
+
+	return (last - block->address / GRANULE_BYTES + 1) * GRANULE_BYTES;
+}
 
 void blocks_forget(void); /* all, without a lock: for the forked child */

@@ -26,6 +26,8 @@
 #include "fault.h"
 #include "slice.h"
 
+struct region_descriptors; /* region.h */
+
 /* A GPU as this process sees it. */
 struct quota_gpu {
 	char uuid[VGPU_UUID_LEN];
@@ -101,7 +103,8 @@ void quota_cancel(const struct quota_claim *claim);
  * cancels. */
 int quota_settle(const struct quota_claim *claim, const struct block *block);
 
-/* What would go back to the device if the block that begins there were freed. False: not known. */
+/* What whoever gets the block that begins there can keep: all granules that it lies in, alone or
+ * not. False: not known. */
 bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes);
 
 struct quota_release {
@@ -179,14 +182,28 @@ void quota_own_return(int device, uint64_t bytes);
 /* -- memory that processes share (region_share_… has the contract; keys are hashes of what is
  * handed out) -- */
 
-int quota_share_export(int device, uint64_t key, uint64_t bytes);
-bool quota_share_withdraw(uint64_t key, uint64_t bytes); /* true: the charge moved, or stays */
+/* Around the driver's call and the import's record: a comparison with NVML in between would take
+ * the memory for something that the driver took on its own account. */
+void quota_share_begin(void);
+void quota_share_end(void);
+
+/* key->file is 0 where nothing but the handle is handed out. */
+int quota_share_export(int device, const struct region_descriptors *key, uint64_t bytes);
+/* The process gives the memory up, of which charged_bytes are charged for nothing else. True: bytes
+ * are charged for it from now on, here or to another process, in place of charged_bytes. */
+bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t charged_bytes);
 bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
 void quota_share_import_end(uint64_t key);
+/* The key of what the slice has charged for the descriptor's memory; 0: it has not. */
+uint64_t quota_share_key(int fd);
+/* Whether a descriptor of it may be left anywhere. */
+bool quota_share_left(const struct region_descriptors *key);
+/* Whether memory that only descriptors kept was found gone, and given back. */
+bool quota_share_look(void);
 
-/* What is charged as data is on the device, but in no process's NVML figure from now on, and back.
- */
-void quota_hide(int device, uint64_t bytes);
+/* bytes are on the device and in no process's NVML figure from now on, of which charged_bytes are
+ * charged as data; and the reverse, when they are gone. */
+void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes);
 void quota_hidden_gone(int device, uint64_t bytes);
 
 /* -- reconciling -- */

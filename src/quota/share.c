@@ -1,14 +1,35 @@
 /* Memory that goes from process to process: the region's share table, by this process's devices. */
 #include "account.h"
 
-int quota_share_export(int device, uint64_t key, uint64_t bytes)
+void quota_share_begin(void)
 {
-	return region_share_export(&account_region, account_device(device)->index, key, bytes);
+	account_begin();
 }
 
-bool quota_share_withdraw(uint64_t key, uint64_t bytes)
+void quota_share_end(void)
 {
-	return region_share_withdraw(&account_region, key, bytes) == 1;
+	account_end();
+}
+
+int quota_share_export(int device, const struct region_descriptors *key, uint64_t bytes)
+{
+	return region_share_export_descriptors(&account_region, account_device(device)->index, key,
+					       bytes);
+}
+
+bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t charged_bytes)
+{
+	uint64_t more = bytes > charged_bytes ? bytes - charged_bytes : 0;
+	bool stays;
+
+	account_begin();
+	if (more)
+		account_charge_held(device, more);
+	stays = region_share_withdraw(&account_region, key, bytes) == 1;
+	if (!stays && more)
+		account_refund(device, more);
+	account_end();
+	return stays;
 }
 
 bool quota_share_import(uint64_t key, uint64_t *ret_bytes)
@@ -25,10 +46,30 @@ void quota_share_import_end(uint64_t key)
 	account_end();
 }
 
-void quota_hide(int device, uint64_t bytes)
+uint64_t quota_share_key(int fd)
+{
+	return region_descriptor_key(&account_region, fd);
+}
+
+bool quota_share_left(const struct region_descriptors *key)
+{
+	return region_descriptors_left(&account_region, key) != 0;
+}
+
+bool quota_share_look(void)
+{
+	bool gone;
+
+	account_begin();
+	gone = region_share_look(&account_region);
+	account_end();
+	return gone;
+}
+
+void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes)
 {
 	region_charge(&account_region, account_device(device)->index, REGION_OFFSET, bytes, 0);
-	account_refund(device, bytes);
+	account_refund(device, charged_bytes);
 }
 
 void quota_hidden_gone(int device, uint64_t bytes)

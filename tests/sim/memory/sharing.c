@@ -5,6 +5,10 @@
  */
 #include "sharing_fixture.h"
 
+#include <unistd.h>
+
+#define MANY 70 /* more exports than a signal's number could tell apart */
+
 static CUdeviceptr spaces[THINGS]; /* each actor's own */
 
 /* What the driver, or the library, answers. */
@@ -149,7 +153,7 @@ static void several_importers(void)
 	}
 }
 
-/* Who got it sends it on, and lets go: to the last it is charged at least once. */
+/* Who got it sends it on, and lets go: it is charged once to the last. */
 static void sent_on(void)
 {
 	struct member a, b, c;
@@ -167,8 +171,10 @@ static void sent_on(void)
 	order(&c, fetch, 0);
 	order(&c, map, 0);
 	assert_charged(&b, SIZE, 0);
-	assert_charged(&c, 0, SIZE);
+	assert_charged(&c, 0, 0);
+	assert_held(3, SIZE);
 	order(&b, release, 0);
+	assert_charged(&c, SIZE, 0);
 	assert_held(3, SIZE);
 	order(&c, release, 0);
 	assert_held(3, SIZE);
@@ -232,6 +238,258 @@ static void kept_by_descriptor(void)
 	order(&a, export, 0);
 	order(&a, release, 0);
 	member_kill(&a);
+	assert_held(0, 0);
+}
+
+/* -- descriptors ------------------------------------------------------------------------------ */
+
+static int copies[THINGS]; /* each actor's own, of files */
+
+static uint64_t copy(uint64_t i)
+{
+	copies[i] = dup(files[i]);
+	CHECK(copies[i] >= 0);
+	return 0;
+}
+
+static uint64_t copy_close(uint64_t i)
+{
+	CHECK(close(copies[i]) == 0);
+	return 0;
+}
+
+static uint64_t copy_import(uint64_t i)
+{
+	CHECK_CUDA(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)copies[i], POSIX),
+		   CUDA_SUCCESS);
+	return 0;
+}
+
+static uint64_t copy_post(uint64_t i)
+{
+	parcel_send(copies[i]);
+	return copy_close(i);
+}
+
+/* A copy of the descriptor keeps the memory as well as the first, and is known again. */
+static void kept_by_copy(void)
+{
+	struct member a;
+
+	begin();
+	a = actor();
+	for (unsigned round = 0; round < 2; round++) {
+		order(&a, create, 0);
+		order(&a, export, 0);
+		order(&a, copy, 0);
+		order(&a, file_close, 0);
+		order(&a, release, 0);
+		assert_held(1, SIZE);
+		order(&a, look, 0);
+		assert_held(1, SIZE);
+		if (round) {
+			order(&a, copy_import, 0);
+			order(&a, map, 0);
+			order(&a, look, 0);
+			assert_held(1, SIZE);
+			order(&a, unmap, 0);
+			order(&a, release, 0);
+			assert_held(1, SIZE);
+		}
+		order(&a, copy_close, 0);
+		order(&a, look, 0);
+		assert_held(1, 0);
+		assert_charged(&a, 0, 0);
+	}
+	dismiss(&a);
+	assert_held(0, 0);
+}
+
+/* So does one that was sent and that nobody has received, and one that somebody has received and
+ * not imported. */
+static void kept_on_the_way(void)
+{
+	struct member a, b;
+
+	begin();
+	a = actor();
+	b = actor();
+	order(&a, create, 0);
+	order(&a, send_off, 0);
+	order(&a, release, 0);
+	assert_held(2, SIZE);
+	order(&b, receive, 0);
+	order(&a, look, 0);
+	assert_held(2, SIZE);
+	order(&b, import, 0);
+	order(&b, file_close, 0);
+	order(&a, look, 0);
+	assert_held(2, SIZE);
+	order(&b, release, 0);
+	order(&a, look, 0);
+	assert_held(2, 0);
+	dismiss(&a);
+	dismiss(&b);
+	assert_held(0, 0);
+}
+
+/* The exporter ends, killed or not, and a descriptor is left elsewhere. */
+static void kept_after_exporter(void)
+{
+	struct member a, b;
+
+	begin();
+	b = actor();
+	for (unsigned killed = 0; killed < 2; killed++) {
+		a = actor();
+		order(&a, create, 0);
+		order(&a, send_off, 0);
+		order(&b, receive, 0);
+		if (killed) {
+			order(&a, release, 0);
+			member_kill(&a);
+		} else {
+			dismiss(&a);
+		}
+		CHECK_AT_MOST(outside_used(0), ledger_used(0));
+		order(&b, look, 0);
+		assert_held(1, SIZE);
+		order(&b, import, 0);
+		assert_held(1, SIZE);
+		order(&b, map, 0);
+		order(&b, release, 0);
+		order(&b, file_close, 0);
+		order(&b, look, 0);
+		assert_held(1, SIZE);
+		order(&b, unmap, 0);
+		order(&b, look, 0);
+		assert_held(1, 0);
+	}
+	dismiss(&b);
+	assert_held(0, 0);
+}
+
+/* The importer lets go, and its own descriptor is left. */
+static void kept_by_importer(void)
+{
+	struct member a, b;
+
+	begin();
+	a = actor();
+	b = actor();
+	order(&a, create, 0);
+	order(&a, send_off, 0);
+	order(&b, receive, 0);
+	order(&b, import, 0);
+	order(&a, release, 0);
+	order(&b, export, 0); /* in place of the received one, which stays open */
+	order(&b, release, 0);
+	order(&b, look, 0);
+	assert_held(2, SIZE);
+	member_kill(&b);
+	assert_held(1, 0);
+	dismiss(&a);
+	assert_held(0, 0);
+}
+
+static CUmemGenericAllocationHandle many[MANY]; /* each actor's own */
+static int many_files[MANY];                    /* likewise */
+
+static uint64_t many_make(uint64_t unused)
+{
+	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				    .requestedHandleTypes = POSIX,
+				    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	for (unsigned i = 0; i < MANY; i++) {
+		CHECK_CUDA(cuMemCreate(&many[i], GRANULE, &prop, 0), CUDA_SUCCESS);
+		CHECK_CUDA(cuMemExportToShareableHandle(&many_files[i], many[i], POSIX, 0),
+			   CUDA_SUCCESS);
+	}
+	return unused;
+}
+
+static uint64_t many_post(uint64_t i)
+{
+	parcel_send(many_files[i]);
+	return 0;
+}
+
+static uint64_t many_fetch(uint64_t i)
+{
+	int fd = parcel_receive();
+
+	CHECK_CUDA(cuMemImportFromShareableHandle(&many[i], (void *)(intptr_t)fd, POSIX),
+		   CUDA_SUCCESS);
+	CHECK(close(fd) == 0);
+	return 0;
+}
+
+static uint64_t many_release(uint64_t i)
+{
+	CHECK_CUDA(cuMemRelease(many[i]), CUDA_SUCCESS);
+	return 0;
+}
+
+static uint64_t many_close(uint64_t i)
+{
+	CHECK(close(many_files[i]) == 0);
+	return 0;
+}
+
+/* Each of many exports that live at once is known again. */
+static void many_exports(void)
+{
+	struct member a, b;
+
+	begin();
+	a = actor();
+	b = actor();
+	order(&a, many_make, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		order(&a, many_post, i);
+		order(&b, many_fetch, i);
+	}
+	assert_held(2, MANY * GRANULE);
+	assert_charged(&a, MANY * GRANULE, 0);
+	assert_charged(&b, 0, 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		order(&a, many_close, i);
+		order(&a, many_release, i);
+	}
+	assert_held(2, MANY * GRANULE);
+	assert_charged(&b, MANY * GRANULE, 0);
+	for (unsigned i = 0; i < MANY; i++)
+		order(&b, many_release, i);
+	assert_held(2, 0);
+	dismiss(&a);
+	dismiss(&b);
+}
+
+/* What was let go of as a descriptor is not taken for what was exported since. */
+static void never_used_again(void)
+{
+	struct member a, b;
+
+	begin();
+	b = outsider("2g");
+	a = actor();
+	order(&a, create, 0);
+	order(&a, export, 0);
+	order(&a, copy, 0);
+	order(&a, file_close, 0);
+	order(&a, release, 0);
+	order(&a, many_make, 0);
+	CHECK_EQUAL(ledger_used(0), CHARGE + SIZE + MANY * GRANULE);
+	order(&a, copy_import, 0);
+	order(&a, map, 0);
+	CHECK_EQUAL(ledger_used(0), CHARGE + SIZE + MANY * GRANULE);
+	order(&a, copy_post, 0);
+	order(&b, fetch, 0);
+	order(&b, map, 0); /* another slice's, that counts it too */
+	assert_outsider(&b, 0, SIZE);
+	dismiss(&b);
+	dismiss(&a);
 	assert_held(0, 0);
 }
 
@@ -342,11 +600,14 @@ static void handle_mapped_twice(void)
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(importer_lets_go),  SCENE(exporter_lets_go),
-		SCENE(several_importers), SCENE(sent_on),
-		SCENE(own_import),        SCENE(kept_by_descriptor),
-		SCENE(contexts_end),      SCENE(handle_of_outsider),
-		SCENE(handle_too_big),    SCENE(handle_mapped_twice),
+		SCENE(importer_lets_go),    SCENE(exporter_lets_go),
+		SCENE(several_importers),   SCENE(sent_on),
+		SCENE(own_import),          SCENE(kept_by_descriptor),
+		SCENE(kept_by_copy),        SCENE(kept_on_the_way),
+		SCENE(kept_after_exporter), SCENE(kept_by_importer),
+		SCENE(many_exports),        SCENE(never_used_again),
+		SCENE(contexts_end),        SCENE(handle_of_outsider),
+		SCENE(handle_too_big),      SCENE(handle_mapped_twice),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);

@@ -203,13 +203,13 @@ uint64_t send_off(uint64_t i)
 	return file_close(i);
 }
 
-static uint64_t receive(uint64_t i)
+uint64_t receive(uint64_t i)
 {
 	files[i] = parcel_receive();
 	return 0;
 }
 
-static uint64_t import(uint64_t i)
+uint64_t import(uint64_t i)
 {
 	CHECK_CUDA(cuMemImportFromShareableHandle(&handles[i], (void *)(intptr_t)files[i], POSIX),
 		   CUDA_SUCCESS);
@@ -233,6 +233,18 @@ uint64_t allocate(uint64_t i)
 {
 	addresses[i] = take(SIZE);
 	return 0;
+}
+
+uint64_t allocate_small(uint64_t i)
+{
+	addresses[i] = take(256 * KIB);
+	return 0;
+}
+
+uint64_t tidy(uint64_t unused)
+{
+	give(take(1));
+	return unused;
 }
 
 uint64_t give_back_address(uint64_t i)

@@ -57,9 +57,11 @@ step look; /* the books are compared with NVML's figure: due once a second */
 step context_reset;
 
 /* Memory by handle: send_off exports it, sends the descriptor and keeps none, fetch receives and
- * imports it, and keeps no descriptor either. */
-step create, export, send_off, fetch, release;
+ * imports it, and keeps no descriptor either; receive and import are the first two of these. */
+step create, export, send_off, receive, import, fetch, release;
 step file_close;
 
 /* Memory by address. */
 step allocate, give_back_address;
+step allocate_small; /* two of these share a granule */
+step tidy;           /* no granule is charged that none of these needs */

@@ -45,6 +45,41 @@ static void dma_buf(void)
 	dismiss(&a);
 }
 
+static uint64_t granule_export(uint64_t i)
+{
+	CUdeviceptr page = addresses[i] / 4096 * 4096;
+
+	CHECK_CUDA(cuMemGetHandleForAddressRange(&files[i], page, 4096, DMA_BUF, 0), CUDA_SUCCESS);
+	return 0;
+}
+
+/* A dma-buf of one of two blocks in a granule keeps the granule, whichever goes first. */
+static void dma_buf_of_neighbours(void)
+{
+	struct member a;
+
+	begin();
+	a = actor();
+	for (unsigned first = 0; first < 2; first++) {
+		order(&a, allocate_small, 0);
+		order(&a, allocate_small, 1);
+		order(&a, granule_export, 0);
+		CHECK_EQUAL(outside_used(0), FIGURE + GRANULE);
+		order(&a, give_back_address, first);
+		CHECK_EQUAL(outside_used(0), FIGURE + GRANULE);
+		CHECK_AT_MOST(CHARGE + GRANULE, ledger_used(0));
+		order(&a, give_back_address, !first);
+		order(&a, tidy, 0);
+		assert_held(1, GRANULE);
+		assert_charged(&a, 0, GRANULE);
+		order(&a, file_close, 0);
+		order(&a, look, 0);
+		assert_held(1, 0);
+	}
+	dismiss(&a);
+	assert_held(0, 0);
+}
+
 /* -- other APIs ------------------------------------------------------------------------------- */
 
 static CUexternalMemory externals[THINGS];
@@ -99,6 +134,7 @@ int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
 		SCENE(dma_buf),
+		SCENE(dma_buf_of_neighbours),
 		SCENE(external_memory),
 	};
 

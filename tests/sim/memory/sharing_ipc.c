@@ -9,6 +9,12 @@ static uint64_t ipc_get(uint64_t i)
 	return 0;
 }
 
+static uint64_t ipc_get_small(uint64_t i)
+{
+	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[0], addresses[i]), CUDA_SUCCESS);
+	return 0;
+}
+
 static uint64_t allocate_and_get(uint64_t i)
 {
 	allocate(i);
@@ -205,6 +211,45 @@ static void ipc_of_outsider(void)
 	dismiss(&b);
 }
 
+/* A block and its neighbour share a granule, and b has opened the block as 0. */
+static void open_small(struct member *a, struct member *b)
+{
+	order(a, allocate_small, 1);
+	order(a, allocate_small, 2);
+	order(a, ipc_get_small, 1);
+	order(b, ipc_open, 0);
+	CHECK_EQUAL(outside_used(0), 2 * FIGURE + GRANULE);
+}
+
+/* It keeps the whole granule, whichever goes first. */
+static void ipc_neighbours(void)
+{
+	struct member a, b;
+
+	begin();
+	a = actor();
+	b = actor();
+	for (unsigned first = 1; first < 3; first++) {
+		open_small(&a, &b);
+		order(&a, give_back_address, first);
+		CHECK_EQUAL(outside_used(0), 2 * FIGURE + GRANULE);
+		CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0));
+		order(&a, give_back_address, 3 - first);
+		order(&a, tidy, 0);
+		assert_held(2, GRANULE);
+		assert_charged(&b, GRANULE, 0);
+		order(&b, ipc_close, 0);
+		assert_held(2, 0);
+	}
+	open_small(&a, &b);
+	member_kill(&a);
+	assert_held(1, GRANULE);
+	order(&b, ipc_close, 0);
+	assert_held(1, 0);
+	dismiss(&b);
+	assert_held(0, 0);
+}
+
 /* It does not fit: it is closed again, and refused as the driver refuses. */
 static void ipc_too_big(void)
 {
@@ -230,6 +275,7 @@ int main(int argc, char **argv)
 	static const struct scene scenes[] = {
 		SCENE(ipc_closed_first), SCENE(ipc_freed_first), SCENE(ipc_exporter_dies),
 		SCENE(ipc_at_the_quota), SCENE(ipc_of_outsider), SCENE(ipc_too_big),
+		SCENE(ipc_neighbours),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
