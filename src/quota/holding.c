@@ -250,16 +250,44 @@ void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle)
 	lock_release(&lock);
 }
 
+/* The first mapping that begins in the range, or NULL. The range may be any that an application
+ * thinks of: where it has more granules than there are mappings, those are looked at. */
+static struct entry *first_mapping_locked(uint64_t address, uint64_t end)
+{
+	struct entry *first = NULL;
+
+	if (!mappings.count || address >= end)
+		return NULL;
+	if ((end - address) / GRANULE_BYTES <= mappings.capacity) {
+		for (; !first && address < end; address += GRANULE_BYTES)
+			first = table_find(&mappings, address);
+		return first;
+	}
+	for (size_t i = 0; i < mappings.capacity; i++) {
+		struct entry *entry = &mappings.entries[i];
+
+		if (entry->key >= address && entry->key < end && entry->key &&
+		    (!first || entry->key < first->key))
+			first = entry;
+	}
+	return first;
+}
+
+/* Where the next mapping may begin. */
+static uint64_t end_of(const struct entry *mapping)
+{
+	return mapping->key + (mapping->amount ? mapping->amount : GRANULE_BYTES);
+}
+
 size_t quota_mappings(uint64_t address, uint64_t end)
 {
 	const struct entry *mapping;
 	size_t count = 0;
 
 	lock_acquire(&lock);
-	for (uint64_t at = address; at < end && mappings.count;) {
-		mapping = table_find(&mappings, at);
-		count += mapping != NULL;
-		at += mapping && mapping->amount ? mapping->amount : GRANULE_BYTES;
+	while ((mapping = first_mapping_locked(address, end))) {
+		address = end_of(mapping);
+		count++;
 	}
 	lock_release(&lock);
 	return count;
@@ -267,20 +295,16 @@ size_t quota_mappings(uint64_t address, uint64_t end)
 
 bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release)
 {
-	struct entry *mapping = NULL;
+	struct entry *mapping;
 	bool known = false;
 
 	account_begin();
 	lock_acquire(&lock);
-	for (; !known && *address < end && mappings.count; *address += GRANULE_BYTES) {
-		mapping = table_find(&mappings, *address);
-		if (!mapping)
-			continue;
+	while (!known && (mapping = first_mapping_locked(*address, end))) {
 		known = let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release);
 		ret_release->address = mapping->key;
 		ret_release->mapped_bytes = mapping->amount;
-		/* the next granule is the next mapping's first */
-		*address += mapping->amount - GRANULE_BYTES;
+		*address = end_of(mapping);
 		table_remove(&mappings, mapping);
 	}
 	lock_release(&lock);

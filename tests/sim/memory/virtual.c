@@ -354,6 +354,27 @@ static void threads(void)
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 }
 
+/* The driver refuses a range that nothing fills at once, and so do we, however long it is. */
+static void unmapped_nowhere(void)
+{
+	CUdeviceptr space;
+	memory handle;
+
+	start("1g");
+	handle = created(2 * MIB);
+	space = reserve(2 * MIB);
+	map(space, 2 * MIB, handle);
+	release(handle);
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK_CUDA(cuMemUnmap(0, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemUnmap(space, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemUnmap(space, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+	}
+	assert_data(2 * MIB);
+	unmap(space, 2 * MIB);
+	assert_data(0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
@@ -365,6 +386,7 @@ int main(int argc, char **argv)
 		SCENE(every_order),
 		SCENE(retained),
 		SCENE(unmapped_together),
+		SCENE(unmapped_nowhere),
 		SCENE(refused_by_the_driver),
 		SCENE(threads),
 	};
