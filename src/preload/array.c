@@ -5,13 +5,15 @@
  * all formats tried). Where that cannot be had, because the driver is older than CUDA 11.6 or the
  * flags do not go together, the size is reckoned from the descriptor.
  *
- * Sparse arrays, and those whose memory is mapped later, take nothing by themselves (virtual.c).
+ * Sparse arrays, and those whose memory is mapped later, take nothing by themselves. They are
+ * recorded all the same: with one ends what is mapped into it (virtual.c).
  */
 #include "cuda.h"
 #include "hooks.h"
 #include "pools.h"
 #include "quota.h"
 #include "room.h"
+#include "virtual.h"
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 #define ALIGNMENT       ((uint64_t)64 << 10)
@@ -149,10 +151,12 @@ static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	uint64_t bytes;
 	bool known;
 
-	if (!out || !descriptor || descriptor->Flags & NO_MEMORY_FLAGS)
+	if (!out || !descriptor)
 		making->counted = false;
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
+	if (descriptor->Flags & NO_MEMORY_FLAGS)
+		return room_hold(HOLDING_ARRAY, &making->place, 0, &making->claim);
 	mode = relaxed_begin();
 	known = ask(*descriptor, levels, making->place.device, &bytes);
 	relaxed_end(mode);
@@ -290,10 +294,12 @@ static bool begin_end(const void *array, struct holding_release *ret_release)
 
 static CUresult finish_end(const struct holding_release *release, CUresult result)
 {
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		quota_let_go_commit(release);
-	else
+		virtual_end_owner(release->handle);
+	} else {
 		quota_let_go_undo(release);
+	}
 	return result;
 }
 

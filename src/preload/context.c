@@ -32,6 +32,7 @@
 #include "size.h"
 #include "state.h"
 #include "sys.h"
+#include "virtual.h"
 
 #define PATIENCE_MS       1000 /* with others who make contexts whose cost is a guess */
 #define PATIENCE_KNOWN_MS 200  /* or was one a moment ago */
@@ -322,6 +323,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		share_end_context(context);
 		async_free_end_context(context);
 		deferred_end_context(context);
+		virtual_end_context(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
 	}
 	end_unlock(locked);

@@ -11,6 +11,7 @@
 #include "hooks.h"
 #include "room.h"
 #include "share.h"
+#include "virtual.h"
 
 /* -- VMM allocations -- */
 
@@ -37,6 +38,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	if (result != CUDA_SUCCESS || !quota_attached() ||
 	    !quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
 		return result;
+	quota_hold_exported(handle);
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
 		memcpy(&fd, shareableHandle, sizeof(fd));
 		return export_fd(handle, fd, device, bytes, NULL);
@@ -47,20 +49,6 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	return result;
 }
 
-/* Counts its references like those of our own, at no charge. */
-static CUresult hold_import(CUmemGenericAllocationHandle handle, CUdevice device)
-{
-	const struct place place = {NULL, device};
-	struct holding_claim claim;
-	CUresult result = room_hold(HOLDING_PHYSICAL, &place, 0, &claim);
-
-	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
-		quota_hold_cancel(&claim);
-		result = CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	return result;
-}
-
 /* The driver imported it, and it may be known to be the slice's already. */
 static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 {
@@ -68,13 +56,14 @@ static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 	bool counted = false;
 	CUresult result = CUDA_SUCCESS;
 
-	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) == CUDA_SUCCESS &&
-	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS)
+		return virtual_hold_object(handle, true); /* a multicast object */
+	if (prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		result = room_on(prop.location.id, &counted);
 	if (result == CUDA_SUCCESS && counted) {
 		if (!known && !share_import_later(handle))
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		result = hold_import(handle, prop.location.id);
+		result = virtual_hold_free(handle, prop.location.id, true);
 	}
 	if (result != CUDA_SUCCESS || !counted)
 		share_end_import(handle);

@@ -402,6 +402,11 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
 	return result;
 }
 
+bool share_is_charged(uint64_t what)
+{
+	return !is_outsiders(what, 0) || quota_holds(HOLDING_IMPORT, what);
+}
+
 void share_end_import(uint64_t what)
 {
 	struct import import;

@@ -56,6 +56,9 @@ CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext
 bool share_import_later(uint64_t what);
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes);
 
+/* Whether it is charged, to whomever; false of an outsider's that has not been mapped yet. */
+bool share_is_charged(uint64_t what);
+
 void share_end_import(uint64_t what);
 
 /* The context is gone, and what was exported and imported in it. */

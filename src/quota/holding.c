@@ -1,6 +1,7 @@
 /*
- * A table for each kind, handle to what is charged for it; and one of mappings, address to physical
- * handle. All under one lock, which is never held while the driver is called.
+ * A table for each kind, handle to what is charged for it; one of mappings, address to physical
+ * handle; and one of bindings, place to physical handle and owner. All under one lock, which is
+ * never held while the driver is called.
  *
  * Always: the charge of a kind is the sum over its entries and claims; for what shares granules, by
  * small.c. A reference that could not be recorded is one too many for good: then
@@ -20,6 +21,7 @@
 static struct lock lock = LOCK_INIT;
 static struct table tables[HOLDING_KINDS]; /* under `lock` */
 static struct table mappings;              /* address to handle (context); under `lock` */
+static struct table bindings; /* place to handle (context) and owner (amount); under `lock` */
 
 void holdings_forget(void)
 {
@@ -27,6 +29,7 @@ void holdings_forget(void)
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
 		table_clear(&tables[kind]);
 	table_clear(&mappings);
+	table_clear(&bindings);
 	small_forget();
 }
 
@@ -120,6 +123,7 @@ int quota_hold(const struct holding_claim *claim, uint64_t handle)
 		entry->amount = claim->bytes;
 		entry->device = (uint16_t)claim->device;
 		entry->shared = claim->shared;
+		entry->exported = false;
 		entry->references = 1;
 	}
 	lock_release(&lock);
@@ -142,6 +146,17 @@ int quota_hold_again(enum holding_kind kind, uint64_t handle)
 	}
 	lock_release(&lock);
 	return device;
+}
+
+void quota_hold_exported(uint64_t handle)
+{
+	struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(&tables[HOLDING_PHYSICAL], handle);
+	if (entry)
+		entry->exported = true;
+	lock_release(&lock);
 }
 
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
@@ -182,6 +197,7 @@ static bool let_go_locked(enum holding_kind kind, uint64_t handle,
 						.device = entry->device,
 						.last = entry->references == 1,
 						.shared = entry->shared,
+						.exported = entry->exported,
 						.bytes = entry->amount};
 	if (ret_release->last)
 		table_remove(&tables[kind], entry);
@@ -226,6 +242,7 @@ void quota_let_go_undo(const struct holding_release *release)
 		entry->context = release->context;
 		entry->device = (uint16_t)release->device;
 		entry->shared = release->shared;
+		entry->exported = release->exported;
 		entry->amount = release->bytes;
 		entry->references++;
 	}
@@ -311,6 +328,116 @@ bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret
 	if (!known)
 		account_end();
 	return known;
+}
+
+/* -- bindings ---------------------------------------------------------------------------------- */
+
+bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
+		 struct holding_release *ret_before)
+{
+	struct entry *binding;
+	bool before = false;
+
+	account_begin();
+	lock_acquire(&lock);
+	binding = table_find(&bindings, place);
+	if (binding)
+		before = let_go_locked(HOLDING_PHYSICAL, binding->context, ret_before);
+	else
+		binding = table_add(&bindings, place);
+	if (binding) {
+		binding->context = handle;
+		binding->amount = owner;
+	}
+	lock_release(&lock);
+	if (!before)
+		account_end();
+	return before;
+}
+
+bool quota_unbound(uint64_t place, struct holding_release *ret_release)
+{
+	struct entry *binding;
+	bool known = false;
+
+	account_begin();
+	lock_acquire(&lock);
+	binding = table_find(&bindings, place);
+	if (binding) {
+		known = let_go_locked(HOLDING_PHYSICAL, binding->context, ret_release);
+		table_remove(&bindings, binding);
+	}
+	lock_release(&lock);
+	if (!known)
+		account_end();
+	return known;
+}
+
+/* What is to be unbound, and what of it goes. */
+struct unbinding {
+	uint64_t owner, context; /* the one that is not 0 */
+	struct holding_release *releases;
+	size_t most, count;
+};
+
+static bool is_unbound(const struct unbinding *unbinding, const struct entry *binding)
+{
+	const struct entry *array;
+
+	if (unbinding->owner)
+		return binding->amount == unbinding->owner;
+	array = table_find(&tables[HOLDING_ARRAY], binding->amount);
+	return array && array->context == unbinding->context;
+}
+
+static bool unbind(void *arg, const struct entry *binding)
+{
+	struct unbinding *unbinding = arg;
+	struct holding_release *release = &unbinding->releases[unbinding->count];
+
+	if (unbinding->count == unbinding->most || !is_unbound(unbinding, binding))
+		return false;
+	if (let_go_locked(HOLDING_PHYSICAL, binding->context, release) && release->last) {
+		account_begin();
+		unbinding->count++;
+	}
+	return true;
+}
+
+static size_t unbind_all(struct unbinding *unbinding)
+{
+	lock_acquire(&lock);
+	if (bindings.count)
+		table_remove_if(&bindings, unbind, unbinding);
+	lock_release(&lock);
+	return unbinding->count;
+}
+
+size_t quota_unbind_owner(uint64_t owner, struct holding_release *ret_releases, size_t most)
+{
+	struct unbinding unbinding = {owner, 0, ret_releases, most, 0};
+
+	return unbind_all(&unbinding);
+}
+
+size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releases, size_t most)
+{
+	struct unbinding unbinding = {0, context, ret_releases, most, 0};
+
+	return unbind_all(&unbinding);
+}
+
+static bool is_of_owner(void *arg, const struct entry *binding)
+{
+	return binding->amount == *(const uint64_t *)arg;
+}
+
+void quota_unbind_never(uint64_t owner)
+{
+	lock_acquire(&lock);
+	if (bindings.count)
+		table_remove_if(&bindings, is_of_owner, &owner);
+	lock_release(&lock);
 }
 
 /* -- contexts ---------------------------------------------------------------------------------- */

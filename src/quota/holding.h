@@ -2,9 +2,11 @@
  * What holds device memory under a handle of its own, as a whole, until the last reference to it is
  * gone:
  *
- *   HOLDING_PHYSICAL  cuMemCreate. References: its handles, its mappings, what multicast objects
- *                     have bound. It belongs to the process, not to a context.
- *   HOLDING_ARRAY     arrays and mipmapped arrays; end with their context. Those of up to 1 MiB
+ *   HOLDING_PHYSICAL  cuMemCreate. References: its handles, its mappings, and its bindings to
+ *                     multicast objects and sparse arrays. It belongs to the process, not to a
+ *                     context. Multicast objects are of this kind too, at no charge.
+ *   HOLDING_ARRAY     arrays and mipmapped arrays; end with their context. Sparse ones have no
+ *                     charge. Those of up to 1 MiB
  *                     share granules among themselves (seen on an H200 with driver 580), and the
  *                     driver does not say which: see small.h.
  *   HOLDING_IMPORT    memory of somebody outside of the slice, imported; ends with its context. It
@@ -42,6 +44,9 @@ int quota_hold(const struct holding_claim *claim, uint64_t handle);
 /* One more reference. Returns its device, or -1: not known. */
 int quota_hold_again(enum holding_kind kind, uint64_t handle);
 
+/* Other processes may have references of their own to physical memory, or to a multicast object. */
+void quota_hold_exported(uint64_t handle);
+
 /* Whether it is known; and what is charged for it. */
 bool quota_holds(enum holding_kind kind, uint64_t handle);
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
@@ -53,6 +58,7 @@ struct holding_release {
 	uint64_t handle, context;
 	int device;
 	bool last, shared;
+	bool exported; /* other processes may refer to it */
 	uint64_t bytes;
 	uint64_t address, mapped_bytes; /* of a mapping's reference: where it was */
 };
@@ -71,6 +77,23 @@ size_t quota_mappings(uint64_t address, uint64_t end);
  * at or after *address out of it and begins to let go of its reference. False: there is none
  * left. */
 bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release);
+
+/*
+ * A reference that quota_hold_again made is an owner's from now on, a multicast object's or an
+ * array's, at a place that is a hash of where in it. The owner's end ends it. True: what was bound
+ * there before is to go, as by quota_let_go_begin. Where there is no memory for the record, the
+ * reference stays for good.
+ */
+bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
+		 struct holding_release *ret_before);
+bool quota_unbound(uint64_t place, struct holding_release *ret_release);
+
+/* The owner is gone, or the context with all its arrays: takes its references away, and returns how
+ * many, up to `most`, were the last to their memory and are to go, as above. Until it returns 0. */
+size_t quota_unbind_owner(uint64_t owner, struct holding_release *ret_releases, size_t most);
+size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releases, size_t most);
+/* The owner is gone from this process and may be in others: its references stay for good. */
+void quota_unbind_never(uint64_t owner);
 
 /* What small arrays are charged that they may not take; and giving so much of it back. */
 uint64_t holdings_doubt(int device);

@@ -15,8 +15,9 @@ struct entry {
 	uint64_t context; /* the CUcontext that it goes with */
 	uint64_t amount;
 	uint16_t device; /* CUDA ordinal */
-	bool managed;
-	bool shared;         /* takes a part of a granule (holding.c) */
+	bool managed : 1;
+	bool shared : 1;     /* takes a part of a granule (holding.c) */
+	bool exported : 1;   /* holding.c */
 	uint32_t references; /* holding.c */
 };
 

@@ -574,6 +574,68 @@ static void handle_too_big(void)
 	dismiss(&b);
 }
 
+/* -- bound, not mapped -- */
+
+static CUmemGenericAllocationHandle object; /* each actor's own */
+
+static uint64_t try_bind(uint64_t i)
+{
+	CUmulticastObjectProp prop = {.numDevices = 1, .size = SIZE};
+
+	if (!object) {
+		CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
+		CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
+	}
+	return cuMulticastBindMem(object, 0, handles[i], 0, SIZE, 0);
+}
+
+static uint64_t unbind(uint64_t unused)
+{
+	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, SIZE), CUDA_SUCCESS);
+	return unused;
+}
+
+/* Nothing says how big the memory is. */
+static uint64_t try_tile(uint64_t i)
+{
+	CUDA_ARRAY3D_DESCRIPTOR desc = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
+	CUarrayMapInfo info = {.memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+			       .memHandle = handles[i]};
+	CUarray array;
+
+	CHECK_CUDA(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
+	info.resource = array;
+	return cuMemMapArrayAsync(&info, 1, NULL);
+}
+
+/* Memory of another slice that is bound to something is charged like what is mapped. */
+static void handle_bound(void)
+{
+	struct member a, b;
+
+	begin();
+	b = outsider("628m"); /* a context and 100 MiB */
+	a = actor();
+	for (unsigned i = 0; i < 2; i++) {
+		order(&a, create, i);
+		order(&a, send_off, i);
+		order(&b, fetch, i);
+	}
+	CHECK_CUDA(order(&b, try_tile, 0), CUDA_ERROR_NOT_SUPPORTED);
+	assert_outsider(&b, 0, 0);
+	CHECK_CUDA(order(&b, try_bind, 0), CUDA_SUCCESS);
+	order(&b, release, 0);
+	assert_outsider(&b, 0, SIZE);
+	CHECK_CUDA(order(&b, try_bind, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	order(&b, unbind, 0);
+	assert_outsider(&b, 0, 0);
+	CHECK_CUDA(order(&b, try_bind, 1), CUDA_SUCCESS);
+	assert_outsider(&b, 0, SIZE);
+	dismiss(&b);
+	dismiss(&a);
+	assert_held(0, 0);
+}
+
 /* There is room for it once, and it can be mapped twice. */
 static void handle_mapped_twice(void)
 {
@@ -608,6 +670,7 @@ int main(int argc, char **argv)
 		SCENE(many_exports),        SCENE(never_used_again),
 		SCENE(contexts_end),        SCENE(handle_of_outsider),
 		SCENE(handle_too_big),      SCENE(handle_mapped_twice),
+		SCENE(handle_bound),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
