@@ -329,15 +329,24 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 
 /* -- pools -- */
 
+static bool first_device(CUdevice *ret_device)
+{
+	*ret_device = 0;
+	while (*ret_device < VGPU_DEVICES_MAX && !quota_has_device(*ret_device))
+		++*ret_device;
+	return *ret_device < VGPU_DEVICES_MAX;
+}
+
 /* Whether a pool takes device memory of the slice, and of which device. */
 static bool is_counted(const CUmemPoolProps *props, CUdevice *ret_device)
 {
 	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		*ret_device = props->location.id;
 	else if (props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED ||
-		 props->location.type != CU_MEM_LOCATION_TYPE_INVALID ||
-		 cuda.cuCtxGetDevice(ret_device) != CUDA_SUCCESS)
+		 props->location.type != CU_MEM_LOCATION_TYPE_INVALID)
 		return false; /* the host's */
+	else if (cuda.cuCtxGetDevice(ret_device) != CUDA_SUCCESS)
+		return first_device(ret_device); /* as the driver's own pool of that kind */
 	return quota_has_device(*ret_device);
 }
 

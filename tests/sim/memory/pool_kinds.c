@@ -176,6 +176,27 @@ static void managed_pool(void)
 	give_async(a, stream);
 }
 
+/* It counts although no context says on which device. */
+static void managed_pool_without_context(void)
+{
+	CUmemoryPool pool;
+	CUcontext context;
+	CUdeviceptr a;
+
+	start("2g");
+	CHECK_CUDA(cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_INVALID, 0);
+	CHECK_CUDA(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+	a = take_from(pool, 600 * MIB);
+	synchronise(stream);
+	CHECK_AT_MOST(600 * MIB, ledger_own(0).data);
+	refused_from(pool, 1000 * MIB);
+	give_async(a, stream);
+	synchronise(stream);
+	destroy(pool);
+	assert_data(0);
+}
+
 /* Memory of the host is not the slice's affair, however much it is. */
 static void host_pool(void)
 {
@@ -440,6 +461,7 @@ int main(int argc, char **argv)
 		SCENE(explicit_pool),
 		SCENE(current_pool),
 		SCENE(managed_pool),
+		SCENE(managed_pool_without_context),
 		SCENE(host_pool),
 		SCENE(two_devices),
 		SCENE(destroyed_with_allocations),
