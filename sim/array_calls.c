@@ -17,13 +17,13 @@ static CUresult create(const char *function, void **out, const CUDA_ARRAY3D_DESC
 	result = array_make(context, desc, levels, kind, true, &array);
 	if (!result)
 		*out = array;
-	return result;
+	return leave(function, result);
 }
 
 static CUresult create_array(const char *function, CUarray *out,
 			     const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
-	void *array;
+	void *array = NULL;
 	CUresult result = create(function, out ? &array : NULL, desc, 1, HANDLE_ARRAY);
 
 	if (!result)
@@ -83,7 +83,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 {
 	const unsigned levels_max = 17; /* of the widest */
 	unsigned levels = numMipmapLevels < levels_max ? numMipmapLevels : levels_max;
-	void *array;
+	void *array = NULL;
 	CUresult result = create(__func__, pHandle ? &array : NULL, pMipmappedArrayDesc, levels,
 				 HANDLE_MIPMAP);
 

@@ -51,6 +51,13 @@ CUresult enter(const char *function)
 		       : CUDA_ERROR_NOT_INITIALIZED;
 }
 
+CUresult leave(const char *function, CUresult result)
+{
+	if (atomic_load_explicit(&faults_armed, memory_order_acquire) > 0)
+		faults_done(function);
+	return result;
+}
+
 CUresult enter_context(const char *function, CUcontext *ret_context)
 {
 	CUresult result = enter(function);

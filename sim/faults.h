@@ -13,6 +13,9 @@ extern _Atomic int faults_armed;
 /* Counts a call of `function`; the result that it must return at once, 0 if none. */
 int faults_due(const char *function);
 
+/* The call is about to return: waits where it is to be parked. */
+void faults_done(const char *function);
+
 /* VGPU_SIM_MISSING lists the name. */
 bool faults_missing(const char *function);
 

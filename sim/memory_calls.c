@@ -22,7 +22,7 @@ static CUresult allocate(const char *function, const void *out, size_t bytes, en
 	result = capture_unsafe();
 	if (result)
 		return result;
-	return memory_take(context, bytes, kind, ret_address);
+	return leave(function, memory_take(context, bytes, kind, ret_address));
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -112,7 +112,7 @@ static CUresult release(const char *function, uint64_t address)
 	if (result || graph_give(address, NULL, &result))
 		return result;
 	result = pool_give(address);
-	return result ? external_give(address) : result;
+	return leave(function, result ? external_give(address) : result);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)

@@ -214,7 +214,7 @@ static CUresult ipc_open(const char *function, CUdeviceptr *pdptr, const CUipcMe
 	pthread_mutex_unlock(&lock);
 	if (!alive)
 		opened_close(it);
-	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return leave(function, alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED);
 }
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)

@@ -64,6 +64,8 @@
 CUresult enter(const char *function);                                 /* after cuInit */
 CUresult enter_early(const char *function);                           /* at any time */
 CUresult enter_context(const char *function, CUcontext *ret_context); /* with a current context */
+/* Last in those that a test may want to stop there. Returns the result. */
+CUresult leave(const char *function, CUresult result);
 
 /* ---- device.c */
 

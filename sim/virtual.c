@@ -301,7 +301,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 		handle_settle(found);
 	}
 	virtual_unlock();
-	return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return leave(__func__, found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
