@@ -30,6 +30,7 @@ struct making {
 	bool counted;
 	struct place place;
 	struct holding_claim claim;
+	uint64_t ends; /* contexts that had ended when it began */
 };
 
 static bool is_compressed(CUarray_format format)
@@ -151,6 +152,7 @@ static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	uint64_t bytes;
 	bool known;
 
+	making->ends = quota_context_ends();
 	if (!out || !descriptor)
 		making->counted = false;
 	if (result != CUDA_SUCCESS || !making->counted)
@@ -165,13 +167,25 @@ static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	return room_hold(HOLDING_ARRAY, &making->place, bytes, &making->claim);
 }
 
+/* Another thread may have ended the context, and the array with it, before it was recorded. */
+static void drop_if_ended(const struct making *making, uint64_t handle)
+{
+	struct holding_release release;
+
+	if (quota_context_has_ended((uintptr_t)making->place.context, making->ends) &&
+	    quota_let_go_begin(HOLDING_ARRAY, handle, &release))
+		quota_let_go_commit(&release);
+}
+
 /* False: it cannot be counted, and must go. */
 static bool finish(const struct making *making, CUresult result, const void *handle)
 {
 	if (!making->counted)
 		return true;
-	if (result == CUDA_SUCCESS && quota_hold(&making->claim, (uintptr_t)handle) == 0)
+	if (result == CUDA_SUCCESS && quota_hold(&making->claim, (uintptr_t)handle) == 0) {
+		drop_if_ended(making, (uintptr_t)handle);
 		return true;
+	}
 	quota_hold_cancel(&making->claim);
 	return result != CUDA_SUCCESS;
 }

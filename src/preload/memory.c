@@ -23,6 +23,7 @@ struct making {
 	bool counted; /* there is a claim to settle */
 	struct quota_claim claim;
 	struct block block; /* address and size follow from the driver */
+	uint64_t ends;      /* contexts that had ended when it began */
 };
 
 /* Before a refusal there is made room; before a try whether a small block fits somewhere, pools
@@ -50,6 +51,7 @@ static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 	CUresult result = room_find(&place, &making->counted);
 	int error;
 
+	making->ends = quota_context_ends();
 	making->counted = making->counted && size_bytes;
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
@@ -75,6 +77,16 @@ static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_
 	return oversubscribe_take(making->block.device, size_bytes, address);
 }
 
+/* Another thread may have ended the context, and the memory with it, before it was recorded. */
+static void drop_if_ended(const struct making *making)
+{
+	struct quota_release release;
+
+	if (quota_context_has_ended(making->block.context, making->ends) &&
+	    quota_free_begin(making->block.address, &release))
+		quota_free_commit(&release);
+}
+
 /* The driver answered; size_bytes is what it really gave. */
 static CUresult finish(struct making *making, CUresult result, CUdeviceptr address,
 		       uint64_t size_bytes)
@@ -87,8 +99,10 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	}
 	making->block.address = address;
 	making->block.size_bytes = size_bytes;
-	if (quota_settle(&making->claim, &making->block) == 0)
+	if (quota_settle(&making->claim, &making->block) == 0) {
+		drop_if_ended(making);
 		return CUDA_SUCCESS;
+	}
 	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
 	quota_cancel(&making->claim);
 	return room_refuse(making->block.device, size_bytes, -EDQUOT);

@@ -25,6 +25,7 @@
 #include "pool.h"
 
 #define RECORDS_MAX           256
+#define ENDED_MAX             64 /* that are remembered */
 #define PROCESS_HIDDEN_BYTES  ((uint64_t)4 << 20)
 #define CONTEXT_HIDDEN_BYTES  ((uint64_t)6 << 20)
 #define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
@@ -43,10 +44,12 @@ struct record {
 };
 
 static struct lock lock = LOCK_INIT;
-static struct record records[RECORDS_MAX];       /* under `lock` */
-static unsigned living[VGPU_DEVICES_MAX];        /* contexts, and those being made; under `lock` */
-static unsigned all_living;                      /* their sum; under `lock` */
-static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
+static struct record records[RECORDS_MAX]; /* under `lock` */
+static unsigned living[VGPU_DEVICES_MAX];  /* contexts, and those being made; under `lock` */
+static unsigned all_living;                /* their sum; under `lock` */
+static uint64_t last_ended[ENDED_MAX];     /* the last contexts that ended, in turn; under `lock` */
+static uint64_t ends;                      /* how many have; written under `lock`, atomic */
+static bool unmeasured[VGPU_DEVICES_MAX];  /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
@@ -255,6 +258,25 @@ int quota_context_settle(const struct quota_context_claim *claim, uint64_t conte
 	return 0;
 }
 
+uint64_t quota_context_ends(void)
+{
+	return __atomic_load_n(&ends, __ATOMIC_SEQ_CST);
+}
+
+/* Its handle may be another context's by now, which has what is recorded for it. */
+bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
+{
+	bool ended = false;
+
+	if (quota_context_ends() == ends_before || quota_knows_context(context))
+		return false;
+	lock_acquire(&lock);
+	for (uint64_t i = ends_before; i < ends && ends - ends_before <= ENDED_MAX; i++)
+		ended |= last_ended[i % ENDED_MAX] == context;
+	lock_release(&lock);
+	return ended;
+}
+
 void quota_context_end(uint64_t context)
 {
 	struct record ended = {0};
@@ -266,6 +288,11 @@ void quota_context_end(uint64_t context)
 			ended = records[i];
 			records[i].context = 0;
 		}
+	if (ended.context) {
+		last_ended[ends % ENDED_MAX] = context;
+		/* Before what it had is taken off the books: who records more afterwards looks. */
+		__atomic_store_n(&ends, ends + 1, __ATOMIC_SEQ_CST);
+	}
 	lock_release(&lock);
 	if (!ended.context)
 		return;

@@ -164,6 +164,12 @@ bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at
 /* The context is gone, with all that was allocated in it. Unknown ones are ignored. */
 void quota_context_end(uint64_t context);
 
+/* How many contexts have ended so far: to be asked before the driver is asked for something that
+ * belongs to a context. Whether that one has ended since: what was recorded for it afterwards is
+ * gone. False where too many have ended to tell. */
+uint64_t quota_context_ends(void);
+bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
+
 #define CONTEXT_BYTES_MOST ((uint64_t)1 << 30)
 
 /* -- what the driver takes on its own account -- */

@@ -1,0 +1,289 @@
+/*
+ * What happens while a call is in the driver: one thread's is parked there (VGPU_SIM_PARK), before
+ * the driver does it or after, and another thread or process goes on meanwhile.
+ */
+#include "sharing_fixture.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+/* -- a thread whose call is parked ------------------------------------------------------------- */
+
+static const char *parked_at;
+
+/* Parks the calls that the rule names: before CUDA starts. */
+static void park(const char *rule)
+{
+	char text[512];
+
+	parked_at = strdup(scene_path("parked"));
+	snprintf(text, sizeof(text), "%s=%s", rule, parked_at);
+	env_set("VGPU_SIM_PARK", text);
+}
+
+static void wait_parked(void)
+{
+	uint64_t began = now_ms();
+
+	while (access(parked_at, F_OK) != 0) {
+		CHECK(now_ms() - began < WAIT_S * 1000);
+		sleep_ms(1);
+	}
+}
+
+static void go_on(void)
+{
+	CHECK(unlink(parked_at) == 0);
+}
+
+struct call {
+	pthread_t thread;
+	CUcontext context;
+	CUresult (*make)(void);
+	CUresult result;
+};
+
+static void *call_thread(void *arg)
+{
+	struct call *call = arg;
+
+	CHECK_CUDA(cuCtxSetCurrent(call->context), CUDA_SUCCESS);
+	call->result = call->make();
+	return NULL;
+}
+
+/* Makes the call in a thread, in the current context, and returns when it is parked. */
+static void begin_call(struct call *call, CUresult (*make)(void))
+{
+	call->make = make;
+	CHECK_CUDA(cuCtxGetCurrent(&call->context), CUDA_SUCCESS);
+	CHECK(pthread_create(&call->thread, NULL, call_thread, call) == 0);
+	wait_parked();
+}
+
+static CUresult end_call(struct call *call)
+{
+	go_on();
+	CHECK(pthread_join(call->thread, NULL) == 0);
+	return call->result;
+}
+
+static CUdeviceptr taken;
+
+static CUresult take_much(void)
+{
+	return cuMemAlloc_v2(&taken, 300 * MIB);
+}
+
+static CUresult give_much(void)
+{
+	return cuMemFree_v2(taken);
+}
+
+static CUresult make_array(void)
+{
+	CUDA_ARRAY_DESCRIPTOR desc = {1024, 1024, CU_AD_FORMAT_FLOAT, 4};
+	CUarray array;
+
+	return cuArrayCreate_v2(&array, &desc);
+}
+
+/* -- scenes ------------------------------------------------------------------------------------ */
+
+static void start(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	cuda_start(0);
+	give(take(1));
+}
+
+/* What the driver is asked for counts before it has answered. */
+static void asked_for(void)
+{
+	struct call call;
+
+	park("cuMemAlloc_v2@2");
+	start("1g"); /* a context, and 496 MiB */
+	begin_call(&call, take_much);
+	CHECK_EQUAL(outside_used(0), FIGURE);
+	CHECK_EQUAL(ledger_used(0), CHARGE + 300 * MIB);
+	refused(300 * MIB);
+	give(take(150 * MIB));
+	CHECK_CUDA(end_call(&call), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_used(0), CHARGE + 300 * MIB);
+	CHECK_EQUAL(outside_used(0), FIGURE + 300 * MIB);
+}
+
+/* What is given back counts until the driver has it, and as long as it does not say so. */
+static void given_back(const char *rule, uint64_t held)
+{
+	struct call call;
+
+	park(rule);
+	start("1g");
+	CHECK_CUDA(take_much(), CUDA_SUCCESS);
+	begin_call(&call, give_much);
+	CHECK_EQUAL(outside_used(0), FIGURE + held);
+	CHECK_EQUAL(ledger_used(0), CHARGE + 300 * MIB);
+	refused(300 * MIB);
+	CHECK_CUDA(end_call(&call), CUDA_SUCCESS);
+	give(take(300 * MIB));
+	CHECK_EQUAL(ledger_used(0), CHARGE);
+}
+
+static void given_back_before(void)
+{
+	given_back("cuMemFree_v2@2", 300 * MIB);
+}
+
+static void given_back_after(void)
+{
+	given_back("cuMemFree_v2@2:done", 0);
+}
+
+/* The context ends after the driver gave the memory, and before it is recorded. */
+static void context_ends(const char *rule, CUresult (*make)(void))
+{
+	CUcontext first, second;
+	struct call call;
+
+	park(rule);
+	start("3g");
+	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	begin_call(&call, make);
+	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	CHECK_CUDA(end_call(&call), CUDA_SUCCESS);
+	CHECK_EQUAL(outside_used(0), FIGURE);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+	give(take(MIB));
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
+
+static void block_outlived(void)
+{
+	context_ends("cuMemAlloc_v2@2:done", take_much);
+}
+
+static void array_outlived(void)
+{
+	context_ends("cuArrayCreate_v2@1:done", make_array);
+}
+
+/* -- two processes ----------------------------------------------------------------------------- */
+
+static uint64_t allocate_and_get(uint64_t i)
+{
+	allocate(i);
+	CHECK_CUDA(cuIpcGetMemHandle(&board->ipc[0], addresses[i]), CUDA_SUCCESS);
+	return 0;
+}
+
+static CUresult open_it(void)
+{
+	return cuIpcOpenMemHandle_v2(&addresses[0], board->ipc[0], 1);
+}
+
+static struct call opening;
+
+static uint64_t begin_open(uint64_t unused)
+{
+	begin_call(&opening, open_it);
+	return unused;
+}
+
+static uint64_t end_open(uint64_t unused)
+{
+	CHECK_CUDA(end_call(&opening), CUDA_SUCCESS);
+	return unused;
+}
+
+static uint64_t close_it(uint64_t unused)
+{
+	CHECK_CUDA(cuIpcCloseMemHandle(addresses[0]), CUDA_SUCCESS);
+	return unused;
+}
+
+/* The exporter frees it when the importer's driver has opened it, and nobody has written that down.
+ */
+static void freed_while_opened(void)
+{
+	struct member a, b;
+
+	park("cuIpcOpenMemHandle_v2@1:done");
+	begin();
+	a = actor();
+	b = actor();
+	order(&a, allocate_and_get, 0);
+	order(&b, begin_open, 0);
+	order(&a, give_back_address, 0);
+	order(&b, end_open, 0);
+	CHECK_EQUAL(outside_used(0), 2 * FIGURE + SIZE);
+	CHECK_EQUAL(ledger_used(0), 2 * CHARGE + SIZE);
+	order(&b, close_it, 0);
+	assert_held(2, 0);
+	dismiss(&a);
+	dismiss(&b);
+}
+
+static CUresult release_it(void)
+{
+	return cuMemRelease(handles[0]);
+}
+
+static struct call releasing;
+
+static uint64_t begin_release(uint64_t unused)
+{
+	begin_call(&releasing, release_it);
+	return unused;
+}
+
+static uint64_t end_release(uint64_t unused)
+{
+	CHECK_CUDA(end_call(&releasing), CUDA_SUCCESS);
+	return unused;
+}
+
+/* The exporter's last reference is gone from the driver and not from the books, and the importer
+ * opens it: it counts all the while, and once. */
+static void imported_while_released(void)
+{
+	struct member a, b;
+
+	park("cuMemRelease@1:done");
+	begin();
+	a = actor();
+	env_set("VGPU_SIM_PARK", NULL);
+	b = actor();
+	order(&a, create, 0);
+	order(&a, send_off, 0);
+	order(&a, begin_release, 0);
+	CHECK_EQUAL(ledger_used(0), 2 * CHARGE + SIZE);
+	order(&b, fetch, 0);
+	CHECK_EQUAL(ledger_used(0), 2 * CHARGE + SIZE);
+	order(&a, end_release, 0);
+	assert_held(2, SIZE);
+	assert_charged(&b, SIZE, 0);
+	order(&b, release, 0);
+	assert_held(2, 0);
+	dismiss(&a);
+	dismiss(&b);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(asked_for),
+		SCENE(given_back_before),
+		SCENE(given_back_after),
+		SCENE(block_outlived),
+		SCENE(array_outlived),
+		SCENE(freed_while_opened),
+		SCENE(imported_while_released),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
