@@ -151,6 +151,9 @@ CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes,
 		recorded = export_fd_locked(fd, bytes, &export);
 	else if (region_descriptor_mark(fd, &known->key) != 0)
 		known->unsure = true;
+	else if (known->listed)
+		quota_share_export(device, &known->key, bytes); /* its descriptors are of another
+								   file, too */
 	lock_release(&lock);
 	if (recorded)
 		return CUDA_SUCCESS;

@@ -16,21 +16,33 @@
  * the open file (sys_mark_file). Two open files of a key that have the same number are of no key:
  * then whoever imports one counts it.
  *
- * What it is not: able to ask about a file that this process has not open, as a DMA-BUF of another
- * process, or one that cannot be opened again. Then the answer is that a descriptor may be left.
+ * A DMA-BUF has an inode of its own and cannot be opened again, and its file may be open in some
+ * other process alone. Then /proc/locks is left, which has the locks of all processes. To read it
+ * takes the kernel long and keeps everybody from locking, so it is read once a second at most, for
+ * all keys at once (region_descriptors_listed). The kernel writes it page by page and can miss a
+ * lock where others come or go in between: a lock is gone if two readings in a row have not got it.
+ * Where nothing can be learnt, the answer is that a descriptor may be left.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/auxv.h>
 
+#include "fields.h"
 #include "region_internal.h"
 #include "sys.h"
 
 #define KEY_BIT ((uint64_t)1 << 62) /* keys are offsets in a file: the highest bit is 0 */
 #define NUMBERS 64                  /* that a key has; the first is the key itself, and unused */
 
-static unsigned exports; /* atomic: how many this process has marked */
+#define FILES_SEVERAL    1 /* a `file` that none is of */
+#define ONLOOKER_LOOKS   8 /* at the descriptors of so many processes */
+#define LIST_INTERVAL_NS NS_PER_S
+#define READINGS         2
+
+static uint64_t list_next_ns; /* atomic */
+static unsigned exports;      /* atomic: how many this process has marked */
 
 static uint64_t mix(uint64_t word)
 {
@@ -56,7 +68,7 @@ bool region_is_descriptor_key(uint64_t key)
 
 static uint32_t hash_of(const struct stat *st)
 {
-	return (uint32_t)mix(mix(st->st_dev) ^ st->st_ino) | 1;
+	return (uint32_t)mix(mix(st->st_dev) ^ st->st_ino) | 2;
 }
 
 uint32_t region_descriptor_file(int fd)
@@ -74,8 +86,8 @@ int region_descriptor_mark(int fd, struct region_descriptors *descriptors)
 
 	if (!marked.key)
 		marked = (struct region_descriptors){new_key(count), region_descriptor_file(fd)};
-	if (!marked.file || marked.file != region_descriptor_file(fd))
-		return -ENOENT;
+	if (marked.file != region_descriptor_file(fd))
+		marked.file = FILES_SEVERAL;
 	error = sys_share_byte(fd, marked.key + (unsigned)number);
 	if (!error)
 		error = sys_mark_file(fd, number);
@@ -98,6 +110,12 @@ struct search {
 	int fd;             /* opened again, or negative */
 };
 
+/* To open a pipe may have effects of its own; the driver's files are devices. */
+static bool is_harmless(const struct stat *st)
+{
+	return S_ISCHR(st->st_mode) || S_ISREG(st->st_mode);
+}
+
 /* For sys_list_directory: stops at the first that is of the file. */
 static int look_at_fd(void *arg, const char *name)
 {
@@ -106,7 +124,7 @@ static int look_at_fd(void *arg, const char *name)
 	struct stat st;
 
 	if (snprintf(path, sizeof(path), "%s/%s", search->directory, name) >= (int)sizeof(path) ||
-	    sys_stat(path, &st) != 0 || hash_of(&st) != search->file)
+	    sys_stat(path, &st) != 0 || hash_of(&st) != search->file || !is_harmless(&st))
 		return 0;
 	search->fd = open_again(path);
 	if (search->fd >= 0 && region_descriptor_file(search->fd) != search->file) {
@@ -128,13 +146,17 @@ static bool find(struct search *search, int pid)
 /* The same among the descriptors of those who live in the region: for an onlooker. */
 static bool find_elsewhere(struct region *region, struct search *search)
 {
-	uint64_t ours = region_pid_namespace();
+	uint64_t ours = region->slot < 0 ? region_pid_namespace() : 0;
+	unsigned looks = ours ? ONLOOKER_LOOKS : 0;
 
-	for (int slot = -1; ours && (slot = region_next_slot(region->file, slot)) >= 0;)
-		if (REGION_LOAD(region->file->own.slots[slot].pid_namespace) == ours &&
-		    region_slot_alive(region, (unsigned)slot) &&
-		    find(search, REGION_LOAD(region->file->hami.slots[slot].pid)))
+	for (int slot = -1; looks && (slot = region_next_slot(region->file, slot)) >= 0;) {
+		if (REGION_LOAD(region->file->own.slots[slot].pid_namespace) != ours ||
+		    !region_slot_alive(region, (unsigned)slot))
+			continue;
+		if (find(search, REGION_LOAD(region->file->hami.slots[slot].pid)))
 			return true;
+		looks--;
+	}
 	return false;
 }
 
@@ -148,6 +170,67 @@ int region_descriptors_left(struct region *region, const struct region_descripto
 	left = sys_bytes_are_locked(search.fd, descriptors->key, NUMBERS);
 	sys_close(search.fd);
 	return left;
+}
+
+/* -- /proc/locks: "1: OFDLCK ADVISORY  READ -1 00:0b:1234 4611686018427387905 …" a line ---------
+ */
+
+struct listing {
+	const uint64_t *keys;
+	size_t count;
+	bool *found;
+	bool any; /* lock of an open file: that they are listed at all */
+};
+
+static void look_at_line(struct listing *listing, const char *line)
+{
+	uint64_t byte;
+
+	if (!strstr(line, " OFDLCK "))
+		return;
+	listing->any = true;
+	byte = field_number(line, 6);
+	for (size_t i = 0; i < listing->count; i++)
+		if (byte - listing->keys[i] < NUMBERS)
+			listing->found[i] = true;
+}
+
+static int read_locks(struct listing *listing)
+{
+	char buf[4096 + 1], *line, *end;
+	int fd = sys_open("/proc/locks", O_RDONLY, 0);
+	size_t kept = 0;
+	long len = fd < 0 ? fd : 0;
+
+	while (fd >= 0 && (len = sys_read(fd, buf + kept, sizeof(buf) - 1 - kept)) > 0) {
+		buf[kept + (size_t)len] = '\0';
+		for (line = buf; (end = strchr(line, '\n')); line = end + 1) {
+			*end = '\0';
+			look_at_line(listing, line);
+		}
+		kept = strlen(line);
+		if (kept == sizeof(buf) - 1)
+			kept = 0; /* no line is so long */
+		memmove(buf, line, kept);
+	}
+	if (fd >= 0)
+		sys_close(fd);
+	return (int)len;
+}
+
+int region_descriptors_listed(const uint64_t *keys, size_t count, bool *ret_found)
+{
+	struct listing listing = {keys, count, ret_found, false};
+	uint64_t now = clock_coarse_ns(), next = __atomic_load_n(&list_next_ns, __ATOMIC_RELAXED);
+	int error = 0;
+
+	if (now < next || !__atomic_compare_exchange_n(&list_next_ns, &next, now + LIST_INTERVAL_NS,
+						       false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return -EAGAIN;
+	memset(ret_found, 0, count * sizeof(*ret_found));
+	for (unsigned i = 0; i < READINGS && !error; i++)
+		error = read_locks(&listing);
+	return error ? error : listing.any ? 0 : -ENOENT;
 }
 
 /* Whether the byte is locked by fd's open file: another finds it so, and it does not itself. */

@@ -201,7 +201,7 @@ int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes);
  */
 struct region_descriptors {
 	uint64_t key;
-	uint32_t file;
+	uint32_t file; /* 1: of several */
 };
 
 /* One more descriptor of the memory, which is given a key if it has none: it keeps the memory, and
@@ -216,6 +216,11 @@ bool region_is_descriptor_key(uint64_t key);
 /* Whether a descriptor of the memory is left anywhere: 1, 0, or a negative errno for "not to be
  * learnt", which callers take for 1. Some 10 us. */
 int region_descriptors_left(struct region *region, const struct region_descriptors *descriptors);
+
+/* The same for several keys, of DMA-BUFs and of what nobody here has open: which of them have a
+ * descriptor somewhere. 0; or a negative errno where that is not to be learnt, as -EAGAIN when the
+ * last call is less than a second old: this is dear. */
+int region_descriptors_listed(const uint64_t *keys, size_t count, bool *ret_found);
 
 /* The key of the charge of our slice that the descriptor's memory has; 0: it has none. */
 uint64_t region_descriptor_key(struct region *region, int fd);

@@ -41,6 +41,8 @@
 
 #include "region_internal.h"
 
+#define DOUBTFUL_MOST 64 /* that are looked at together */
+
 unsigned region_shares_in_use(const struct vgpu_region_file *file)
 {
 	uint32_t count = REGION_LOAD(file->own.share_count);
@@ -372,14 +374,16 @@ static bool is_kept_by_us(struct region *region, const struct vgpu_region_share 
 	       is_ours(region, share);
 }
 
-static bool let_go_of_kept(struct region *region, struct vgpu_region_share *charge)
+/* No descriptor was left of that key. */
+static bool let_go_of_kept(struct region *region, struct vgpu_region_share *charge, uint64_t key)
 {
 	bool gone;
 
-	if (descriptors_left(region, charge) != 0 || region_lock_slot(region) != 0)
+	if (region_lock_slot(region) != 0)
 		return false;
-	gone = is_kept_by_us(region, charge) && !is_open(region, charge) &&
-	       descriptors_left(region, charge) == 0;
+	/* Descriptors can only become more where somebody has the memory open. */
+	gone = is_kept_by_us(region, charge) && REGION_LOAD(charge->key) == key &&
+	       !is_open(region, charge) && descriptors_left(region, charge) <= 0;
 	if (gone) {
 		free_locked(charge);
 		region_refund_locked(region, REGION_LOAD(charge->device) % VGPU_DEVICES_MAX,
@@ -407,16 +411,61 @@ static bool any_dead_exporter(struct region *region)
 	return false;
 }
 
+/* What our slot keeps and nothing but /proc/locks tells of. */
+struct doubtful {
+	uint64_t keys[DOUBTFUL_MOST];
+	unsigned entries[DOUBTFUL_MOST];
+	unsigned count;
+};
+
+static bool look_at_kept(struct region *region, unsigned i, struct doubtful *doubtful)
+{
+	struct vgpu_region_share *charge = &region->file->own.shares[i];
+	uint64_t key = REGION_LOAD(charge->key);
+	int left = descriptors_left(region, charge);
+
+	if (left == 0)
+		return let_go_of_kept(region, charge, key);
+	if (left < 0 && doubtful->count < DOUBTFUL_MOST) {
+		doubtful->keys[doubtful->count] = key;
+		doubtful->entries[doubtful->count++] = i;
+	}
+	return false;
+}
+
+static bool look_at_doubtful(struct region *region, const struct doubtful *doubtful)
+{
+	bool found[DOUBTFUL_MOST], open[DOUBTFUL_MOST], gone = false;
+
+	/* Before they are listed: what nobody has open then, nobody can export again. */
+	if (region_lock_slot(region) != 0)
+		return false;
+	for (unsigned i = 0; i < doubtful->count; i++)
+		open[i] = is_open(region, &region->file->own.shares[doubtful->entries[i]]);
+	region_unlock(region);
+	if (region_descriptors_listed(doubtful->keys, doubtful->count, found) != 0)
+		return false;
+	for (unsigned i = 0; i < doubtful->count; i++)
+		if (!found[i] && !open[i])
+			gone |= let_go_of_kept(region,
+					       &region->file->own.shares[doubtful->entries[i]],
+					       doubtful->keys[i]);
+	return gone;
+}
+
 bool region_share_look(struct region *region)
 {
 	bool ours = region->slot >= 0 && region_watch(region) == 0, gone = false;
 	unsigned count = ours ? region_shares_in_use(region->file) : 0;
+	struct doubtful doubtful = {.count = 0};
 
 	if (count && any_dead_exporter(region))
 		region_reap(region);
 	for (unsigned i = 0; i < count; i++)
 		if (is_kept_by_us(region, &region->file->own.shares[i]))
-			gone |= let_go_of_kept(region, &region->file->own.shares[i]);
+			gone |= look_at_kept(region, i, &doubtful);
+	if (doubtful.count)
+		gone |= look_at_doubtful(region, &doubtful);
 	return gone;
 }
 
@@ -477,6 +526,7 @@ int region_share_export_descriptors(struct region *region, unsigned device,
 					  .count = descriptors->file,
 					  .state = VGPU_SHARE_EXPORT,
 					  .device = (uint8_t)device};
+	struct vgpu_region_share *ours;
 	int error;
 
 	if (region->slot < 0)
@@ -486,8 +536,10 @@ int region_share_export_descriptors(struct region *region, unsigned device,
 		return error;
 	if (key == 0 || device >= region_devices_in_use(region->file))
 		error = -EINVAL;
-	else if (!find_ours(region, key, VGPU_SHARE_EXPORT))
+	else if (!(ours = find_ours(region, key, VGPU_SHARE_EXPORT)))
 		error = add_locked(region, &entry);
+	else
+		REGION_STORE(ours->count, descriptors->file);
 	region_unlock(region);
 	return error;
 }

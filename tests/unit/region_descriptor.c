@@ -3,6 +3,7 @@
  * of it for exported memory.
  */
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,11 @@ static int begin(void **state)
 	assert_true(fd >= 0);
 	make_slots(state);
 	return fd;
+}
+
+static void clock_step(void)
+{
+	sys_sleep_ns(NS_PER_S + 20 * NS_PER_MS);
 }
 
 static void end(int driver)
@@ -155,13 +161,52 @@ static void test_kept(void **state)
 	end(driver);
 }
 
+/* As DMA-BUFs are: of an inode of its own, that nobody can open again. */
+static int new_dma_buf(void)
+{
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	close(pair[1]);
+	return pair[0];
+}
+
+/* Two of one piece of memory: /proc/locks tells, once a second. */
+static void test_listed(void **state)
+{
+	struct region_descriptors key = {0};
+	int driver = begin(state), fds[] = {new_dma_buf(), new_dma_buf()};
+
+	assert_int_equal(region_descriptor_mark(fds[0], &key), 0);
+	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, UNIT, 0), 0);
+	assert_int_equal(region_share_export_descriptors(&regions[0], 1, &key, UNIT), 0);
+	assert_int_equal(region_descriptor_mark(fds[1], &key), 0);
+	assert_int_equal(region_share_export_descriptors(&regions[0], 1, &key, UNIT), 0);
+	assert_true(region_descriptors_left(&regions[0], &key) < 0);
+	assert_int_equal(region_share_withdraw(&regions[0], key.key, UNIT), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		clock_step();
+		assert_false(region_share_look(&regions[0]));
+		assert_int_equal(region_own_usage(&regions[0], 1).offset, UNIT);
+		close(fds[i]);
+		assert_false(region_share_look(&regions[0])); /* too soon */
+	}
+	clock_step();
+	refused = SYS_read;
+	sys_fault = refuse;
+	assert_false(region_share_look(&regions[0]));
+	sys_fault = NULL;
+	clock_step();
+	assert_true(region_share_look(&regions[0]));
+	assert_int_equal(region_used(&regions[0], 1), 0);
+	end(driver);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_left),
-		TEST(test_in_doubt),
-		TEST(test_key),
-		TEST(test_kept),
+		TEST(test_left), TEST(test_in_doubt), TEST(test_key),
+		TEST(test_kept), TEST(test_listed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
