@@ -235,6 +235,7 @@ static void act_import(struct region *region, const struct args *args)
 static void act_import_end(struct region *region, const struct args *args)
 {
 	region_share_import_end(region, args->key);
+	region_share_look(region);
 }
 
 static void act_read(struct region *region, const struct args *args)
