@@ -149,6 +149,7 @@ void quota_forget(void)
 	memset(devices, 0, sizeof(devices));
 	region_forget(&account_region);
 	contexts_forget();
+	compare_forget();
 	quota_pools_forget();
 	holdings_forget();
 	blocks_forget();
@@ -237,6 +238,13 @@ void quota_note_refusal(int device)
 
 	if (d)
 		region_note_refusal(&account_region, d->index);
+}
+
+struct vgpu_hami_usage account_usage(int device)
+{
+	if (!region_is_there(&account_region))
+		return (struct vgpu_hami_usage){0};
+	return region_own_usage(&account_region, account_device(device)->index);
 }
 
 void quota_begin_exit(void)

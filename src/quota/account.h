@@ -1,4 +1,4 @@
-/* Inside quota/: the process's account, which account.c and context.c share. */
+/* Inside quota/: the process's account, which the files of this room share. */
 #pragma once
 
 #include "quota.h"
@@ -48,5 +48,23 @@ uint64_t account_managed_charge(int device);
 uint64_t account_spare_charge(int device);
 void account_return_spare(int device);
 
+/* What the process's slot holds; nothing, if the region is lost. */
+struct vgpu_hami_usage account_usage(int device);
+
 /* Starts context.c's records over, in a forked child. */
 void contexts_forget(void);
+
+/*
+ * All contexts of the device together take context_bytes: so the one whose cost was a guess takes
+ * what the others do not. False if that cannot be, because it is less than contexts can take: then
+ * the figure is another process's, whose pid is ours in another namespace.
+ */
+bool contexts_settle(int device, uint64_t context_bytes);
+
+/* A context was made whose cost is a guess: the comparison with NVML is due. */
+void compare_new_context(int device);
+
+/* The charged data that NVML counts, too. */
+uint64_t compare_data(int device, const struct vgpu_hami_usage *usage);
+
+void compare_forget(void); /* in a forked child */

@@ -1,5 +1,5 @@
 /*
- * Contexts against the slice, and the comparison of the books with NVML.
+ * Contexts against the slice.
  *
  * What a context costs depends on the GPU and the driver (518 MiB on an H200 with driver 580), and
  * only NVML says it exactly, which takes 12 ms the first time in a process: too dear on the way of
@@ -19,21 +19,14 @@
 #include <errno.h>
 #include <string.h>
 
-#include "clock.h"
 #include "holding.h"
 #include "lock.h"
 #include "pool.h"
 
-#define RECORDS_MAX           256
-#define ENDED_MAX             64 /* that are remembered */
-#define PROCESS_HIDDEN_BYTES  ((uint64_t)4 << 20)
-#define CONTEXT_HIDDEN_BYTES  ((uint64_t)6 << 20)
-#define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
-#define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
-#define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
-#define NARROW_BYTES          ((uint64_t)512 << 20)
-#define LONG_AGO_NS           ((uint64_t)1)
-#define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
+#define RECORDS_MAX          256
+#define ENDED_MAX            64 /* that are remembered */
+#define PROCESS_HIDDEN_BYTES ((uint64_t)4 << 20)
+#define CONTEXT_HIDDEN_BYTES ((uint64_t)6 << 20)
 
 struct record {
 	uint64_t context;     /* 0: free */
@@ -49,10 +42,6 @@ static unsigned living[VGPU_DEVICES_MAX];  /* contexts, and those being made; un
 static unsigned all_living;                /* their sum; under `lock` */
 static uint64_t last_ended[ENDED_MAX];     /* the last contexts that ended, in turn; under `lock` */
 static uint64_t ends;                      /* how many have; written under `lock`, atomic */
-static bool unmeasured[VGPU_DEVICES_MAX];  /* the newest context's cost is a guess */
-static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
-static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
-static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 
 void contexts_forget(void)
 {
@@ -60,9 +49,6 @@ void contexts_forget(void)
 	memset(records, 0, sizeof(records));
 	memset(living, 0, sizeof(living));
 	all_living = 0;
-	memset(unmeasured, 0, sizeof(unmeasured));
-	memset(believed, 0, sizeof(believed));
-	memset(odd, 0, sizeof(odd));
 }
 
 static uint64_t *learned_cost(int device)
@@ -75,14 +61,6 @@ static uint64_t known_cost(int device)
 	return region_is_there(&account_region)
 		       ? __atomic_load_n(learned_cost(device), __ATOMIC_RELAXED)
 		       : 0;
-}
-
-/* Nothing, if the region is lost. */
-static struct vgpu_hami_usage own_usage(int device)
-{
-	if (!region_is_there(&account_region))
-		return (struct vgpu_hami_usage){0};
-	return region_own_usage(&account_region, account_device(device)->index);
 }
 
 bool quota_context_cost_known(int device)
@@ -107,11 +85,6 @@ static int charge(int device, enum region_class class, uint64_t least, uint64_t 
 
 	return region_charge_range(&account_region, d->index, class, least, most,
 				   quota_limit(device), ret_bytes);
-}
-
-static void book(int device, enum region_class class, uint64_t bytes)
-{
-	region_book(&account_region, account_device(device)->index, class, bytes);
 }
 
 /* -- making one -- */
@@ -142,7 +115,7 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 	last = --living[device] == 0;
 	all_living--;
 	lock_release(&lock);
-	usage = own_usage(device);
+	usage = account_usage(device);
 	account_refund_as(REGION_CONTEXT, device, last ? usage.context : context_bytes);
 	if (hidden_is_charged)
 		account_refund_as(REGION_OFFSET, device,
@@ -208,21 +181,12 @@ bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at
 	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;
 }
 
-/* The charged data that NVML counts, too. */
-static uint64_t device_data(int device, const struct vgpu_hami_usage *usage)
-{
-	uint64_t apart = account_managed_charge(device) + account_spare_charge(device) +
-			 pool_spare_charge(device);
-
-	return usage->data - (apart < usage->data ? apart : usage->data);
-}
-
 /* What NVML would count for the process's other contexts and their contents, by the books. */
 static uint64_t counted_otherwise(const struct quota_context_claim *claim)
 {
-	struct vgpu_hami_usage usage = own_usage(claim->device);
+	struct vgpu_hami_usage usage = account_usage(claim->device);
 
-	return usage.context - claim->bytes + usage.module + device_data(claim->device, &usage);
+	return usage.context - claim->bytes + usage.module + compare_data(claim->device, &usage);
 }
 
 int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
@@ -250,10 +214,8 @@ int quota_context_settle(const struct quota_context_claim *claim, uint64_t conte
 				    .least_bytes = claim->least_bytes,
 				    .device = claim->device,
 				    .guess = !claim->known});
-	if (!claim->known) {
-		__atomic_store_n(&reconciled_ns[claim->device], 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&unmeasured[claim->device], true, __ATOMIC_RELEASE);
-	}
+	if (!claim->known)
+		compare_new_context(claim->device);
 	account_end();
 	return 0;
 }
@@ -340,79 +302,9 @@ void quota_own_return(int device, uint64_t bytes)
 	account_refund_as(REGION_MODULE, device, bytes);
 }
 
-/* -- reconciling -- */
+/* -- what they turn out to take -- */
 
-/* Whether so little room is left that code which the driver has loaded meanwhile may fill it. */
-static bool is_narrow(int device)
-{
-	uint64_t limit = quota_limit(device), used = quota_used(device);
-	uint64_t margin = limit / 8 > NARROW_BYTES ? limit / 8 : NARROW_BYTES;
-
-	return limit && (used >= limit || limit - used < margin);
-}
-
-static bool is_believed(int device)
-{
-	return __atomic_load_n(&believed[device], __ATOMIC_RELAXED);
-}
-
-bool quota_reconcile_due(int device)
-{
-	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
-	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
-	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
-
-	if (last == 0 && !guess) {
-		/* The first look starts the clock: a short program never pays for NVML. */
-		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
-		return false;
-	}
-	if (guess)
-		interval = GUESS_INTERVAL_NS;
-	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
-		interval = NARROW_INTERVAL_NS;
-	if (now - last < interval)
-		return false;
-	/* One thread takes the turn; the others see the new time. */
-	return __atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
-					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
-/* Not later than it is due already. */
-void quota_reconcile_soon(int device)
-{
-	uint64_t then = clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS;
-	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
-
-	if (last == 0 || last > then)
-		__atomic_store_n(&reconciled_ns[device], then, __ATOMIC_RELAXED);
-}
-
-/* Not before NVML was asked once: its start is left to the clock. */
-void quota_expect_code(void)
-{
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_believed(device))
-			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
-}
-
-struct quota_ticket quota_reconcile_ticket(int device)
-{
-	struct quota_ticket ticket = {.stamp = account_stamp()};
-
-	/* Data that are freed and still charged would be taken off what the contexts take. */
-	if (region_is_late(&account_region))
-		ticket.stamp = QUOTA_NO_STAMP;
-	ticket.data_bytes = own_usage(device).data;
-	return ticket;
-}
-
-/*
- * All contexts of the device together take context_bytes: so the one whose cost was a guess takes
- * what the others do not. False if that cannot be, because it is less than contexts can take: then
- * the figure is another process's, whose pid is ours in another namespace.
- */
-static bool settle_contexts(int device, uint64_t context_bytes)
+bool contexts_settle(int device, uint64_t context_bytes)
 {
 	uint64_t known = 0, least = 0;
 	struct record *guess = NULL;
@@ -436,100 +328,4 @@ static bool settle_contexts(int device, uint64_t context_bytes)
 	}
 	lock_release(&lock);
 	return plausible;
-}
-
-/* What NVML does not show of all that is charged was too much for small arrays, as far as that can
- * be. Returns how much it was. */
-static uint64_t lower_doubts(int device, const struct vgpu_hami_usage *usage, uint64_t data,
-			     uint64_t nvml_bytes)
-{
-	uint64_t charged = usage->context + usage->module + data, doubt = holdings_doubt(device);
-	uint64_t less = charged > nvml_bytes ? charged - nvml_bytes : 0;
-
-	if (less > doubt)
-		less = doubt;
-	less = granules_of(less);
-	holdings_lower(device, less);
-	return less;
-}
-
-static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
-{
-	bool guess = __atomic_exchange_n(&unmeasured[device], false, __ATOMIC_ACQ_REL);
-	uint64_t modules = guess && usage->module < own ? usage->module : 0;
-
-	if (!settle_contexts(device, own - modules)) {
-		odd[device]++; /* or the books are too high by something: soon again */
-		if (guess)
-			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
-		return;
-	}
-	odd[device] = 0;
-	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
-	if (guess || own < usage->context) {
-		book(device, REGION_MODULE, modules);
-		book(device, REGION_CONTEXT, own - modules);
-	} else {
-		book(device, REGION_MODULE, own - usage->context);
-	}
-}
-
-/* A figure that cannot be is another process's, if nothing else was ever seen. */
-static bool is_distrusted(int device)
-{
-	return !is_believed(device) && odd[device] >= ODD_MOST;
-}
-
-/* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
- * they are, as far as it reaches. */
-static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
-			  uint64_t nvml_bytes)
-{
-	uint64_t own = nvml_bytes > data ? nvml_bytes - data : 0;
-	uint64_t booked = usage->context + usage->module, elsewhere, here;
-
-	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
-	if (own < booked && here)
-		return own + here < booked ? own + here : booked;
-	if (own > booked && elsewhere)
-		return own > booked + elsewhere ? own - elsewhere : booked;
-	return own;
-}
-
-/* The stamp is our own changes'; another process may have moved a charge to us. */
-static bool is_quiet(int device, struct quota_ticket ticket)
-{
-	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
-	       own_usage(device).data == ticket.data_bytes;
-}
-
-uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes)
-{
-	struct vgpu_hami_usage usage = own_usage(device);
-	uint64_t books = usage.context + usage.module + device_data(device, &usage);
-
-	if (!is_quiet(device, ticket)) /* after the books were read */
-		return 0;
-	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
-		return 0; /* a context is reckoned too high */
-	return books > nvml_bytes ? books - nvml_bytes : 0;
-}
-
-bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes)
-{
-	struct vgpu_hami_usage usage = own_usage(device);
-	uint64_t data = device_data(device, &usage);
-
-	if (!nvml_bytes || is_distrusted(device)) {
-		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
-		return true;
-	}
-	if (!is_quiet(device, ticket)) {
-		quota_reconcile_soon(device);
-		return false;
-	}
-	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
-		data -= lower_doubts(device, &usage, data, *nvml_bytes);
-	reconcile_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
-	return true;
 }

@@ -1,0 +1,222 @@
+/*
+ * The comparison of the books with NVML: what NVML counts for the process is the truth of all that
+ * no hook can tell, as code, local memory, and the cost of a context.
+ *
+ * What NVML counts, less what is charged as data and is in its figure, is what the driver holds on
+ * its own account; the contexts are settled by it, and the rest is booked as module memory. The two
+ * figures are of one moment only if nothing of the process was under way between the ticket, which
+ * is taken before NVML is asked, and the booking.
+ *
+ * A figure that is less than the process's contexts can take is another process's, whose pid is
+ * ours in another namespace. Where nothing else was ever seen, NVML is not believed any more.
+ */
+#include "account.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "holding.h"
+#include "pool.h"
+
+#define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
+#define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
+#define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
+#define NARROW_BYTES          ((uint64_t)512 << 20)
+#define LONG_AGO_NS           ((uint64_t)1)
+#define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
+
+static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
+static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
+static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
+static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
+
+void compare_forget(void)
+{
+	memset(unmeasured, 0, sizeof(unmeasured));
+	memset(believed, 0, sizeof(believed));
+	memset(odd, 0, sizeof(odd));
+}
+
+void compare_new_context(int device)
+{
+	__atomic_store_n(&reconciled_ns[device], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
+}
+
+uint64_t compare_data(int device, const struct vgpu_hami_usage *usage)
+{
+	uint64_t apart = account_managed_charge(device) + account_spare_charge(device) +
+			 pool_spare_charge(device);
+
+	return usage->data - (apart < usage->data ? apart : usage->data);
+}
+
+static void book(int device, enum region_class class, uint64_t bytes)
+{
+	region_book(&account_region, account_device(device)->index, class, bytes);
+}
+
+/* -- when -- */
+
+/* Whether so little room is left that code which the driver has loaded meanwhile may fill it. */
+static bool is_narrow(int device)
+{
+	uint64_t limit = quota_limit(device), used = quota_used(device);
+	uint64_t margin = limit / 8 > NARROW_BYTES ? limit / 8 : NARROW_BYTES;
+
+	return limit && (used >= limit || limit - used < margin);
+}
+
+static bool is_believed(int device)
+{
+	return __atomic_load_n(&believed[device], __ATOMIC_RELAXED);
+}
+
+bool quota_reconcile_due(int device)
+{
+	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
+	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
+	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+
+	if (last == 0 && !guess) {
+		/* The first look starts the clock: a short program never pays for NVML. */
+		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
+		return false;
+	}
+	if (guess)
+		interval = GUESS_INTERVAL_NS;
+	else if (now - last >= NARROW_INTERVAL_NS && is_narrow(device))
+		interval = NARROW_INTERVAL_NS;
+	if (now - last < interval)
+		return false;
+	/* One thread takes the turn; the others see the new time. */
+	return __atomic_compare_exchange_n(&reconciled_ns[device], &last, now, false,
+					   __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Not later than it is due already. */
+void quota_reconcile_soon(int device)
+{
+	uint64_t then = clock_coarse_ns() - RECONCILE_INTERVAL_NS + GUESS_INTERVAL_NS;
+	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
+
+	if (last == 0 || last > then)
+		__atomic_store_n(&reconciled_ns[device], then, __ATOMIC_RELAXED);
+}
+
+/* Not before NVML was asked once: its start is left to the clock. */
+void quota_expect_code(void)
+{
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (is_believed(device))
+			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
+}
+
+/* -- what -- */
+
+struct quota_ticket quota_reconcile_ticket(int device)
+{
+	struct quota_ticket ticket = {.stamp = account_stamp()};
+
+	/* Data that are freed and still charged would be taken off what the contexts take. */
+	if (region_is_late(&account_region))
+		ticket.stamp = QUOTA_NO_STAMP;
+	ticket.data_bytes = account_usage(device).data;
+	return ticket;
+}
+
+/* What NVML does not show of all that is charged was too much for small arrays, as far as that can
+ * be. Returns how much it was. */
+static uint64_t lower_doubts(int device, const struct vgpu_hami_usage *usage, uint64_t data,
+			     uint64_t nvml_bytes)
+{
+	uint64_t charged = usage->context + usage->module + data, doubt = holdings_doubt(device);
+	uint64_t less = charged > nvml_bytes ? charged - nvml_bytes : 0;
+
+	if (less > doubt)
+		less = doubt;
+	less = granules_of(less);
+	holdings_lower(device, less);
+	return less;
+}
+
+static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
+{
+	bool guess = __atomic_exchange_n(&unmeasured[device], false, __ATOMIC_ACQ_REL);
+	uint64_t modules = guess && usage->module < own ? usage->module : 0;
+
+	if (!contexts_settle(device, own - modules)) {
+		odd[device]++; /* or the books are too high by something: soon again */
+		if (guess)
+			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
+		return;
+	}
+	odd[device] = 0;
+	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
+	if (guess || own < usage->context) {
+		book(device, REGION_MODULE, modules);
+		book(device, REGION_CONTEXT, own - modules);
+	} else {
+		book(device, REGION_MODULE, own - usage->context);
+	}
+}
+
+/* A figure that cannot be is another process's, if nothing else was ever seen. */
+static bool is_distrusted(int device)
+{
+	return !is_believed(device) && odd[device] >= ODD_MOST;
+}
+
+/* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
+ * they are, as far as it reaches. */
+static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
+			  uint64_t nvml_bytes)
+{
+	uint64_t own = nvml_bytes > data ? nvml_bytes - data : 0;
+	uint64_t booked = usage->context + usage->module, elsewhere, here;
+
+	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
+	if (own < booked && here)
+		return own + here < booked ? own + here : booked;
+	if (own > booked && elsewhere)
+		return own > booked + elsewhere ? own - elsewhere : booked;
+	return own;
+}
+
+/* The stamp is our own changes'; another process may have moved a charge to us. */
+static bool is_quiet(int device, struct quota_ticket ticket)
+{
+	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
+	       account_usage(device).data == ticket.data_bytes;
+}
+
+uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t books = usage.context + usage.module + compare_data(device, &usage);
+
+	if (!is_quiet(device, ticket)) /* after the books were read */
+		return 0;
+	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
+		return 0; /* a context is reckoned too high */
+	return books > nvml_bytes ? books - nvml_bytes : 0;
+}
+
+bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t data = compare_data(device, &usage);
+
+	if (!nvml_bytes || is_distrusted(device)) {
+		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
+		return true;
+	}
+	if (!is_quiet(device, ticket)) {
+		quota_reconcile_soon(device);
+		return false;
+	}
+	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
+		data -= lower_doubts(device, &usage, data, *nvml_bytes);
+	reconcile_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
+	return true;
+}
