@@ -8,6 +8,7 @@
  *   VGPU_SIM_DRIVER_VERSION  what cuDriverGetVersion says; default 13000
  *   VGPU_SIM_CONTEXT_MIB     what a context costs; default 518
  *   VGPU_SIM_MODULE_MIB      what a loaded module or library costs; default 0
+ *   VGPU_SIM_MODULE_LAZY     1: one without variables costs that from its first use on
  *   VGPU_SIM_COPY_MB_S       how fast a GPU fills and copies its own memory, in MB/s; default
  * 2000000
  *   VGPU_SIM_HOST_COPY_MB_S  how fast it copies from and to the host, in MB/s; default 0: in no
@@ -137,17 +138,19 @@ static bool path_read(void)
 static void config_read(void)
 {
 	const char *gpus = getenv("VGPU_SIM_GPUS");
-	uint64_t version, context_mib, module_mib, copy_mb_s, host_copy_mb_s;
+	uint64_t version, context_mib, module_mib, module_lazy, copy_mb_s, host_copy_mb_s;
 
 	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
 		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
 		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) &&
 		number_env("VGPU_SIM_MODULE_MIB", 0, UINT32_MAX, &module_mib) &&
+		number_env("VGPU_SIM_MODULE_LAZY", 0, 1, &module_lazy) &&
 		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) &&
 		number_env("VGPU_SIM_HOST_COPY_MB_S", 0, UINT32_MAX, &host_copy_mb_s) &&
 		path_read();
 	if (valid) {
 		config.driver_version = (int)version;
+		config.module_lazy = module_lazy != 0;
 		config.context_bytes = context_mib << 20;
 		config.module_bytes = module_mib << 20;
 		config.host_copy_mb_s = host_copy_mb_s;

@@ -25,6 +25,7 @@ struct sim_config {
 	int driver_version;      /* as cuDriverGetVersion says it: 13000 is 13.0 */
 	uint64_t context_bytes;  /* what a context adds to its process in NVML's eyes */
 	uint64_t module_bytes;   /* likewise a module or library */
+	bool module_lazy;        /* one without variables only from its first use on */
 	uint64_t copy_mb_s;      /* how fast a device fills and copies its memory: 10^6 bytes/s */
 	uint64_t host_copy_mb_s; /* from and to the host; 0: in no time */
 	char state_path[4096];

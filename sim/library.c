@@ -27,7 +27,7 @@ static CUresult load(CUlibrary *ret_library, const void *image, size_t bytes)
 	}
 	contexts_lock();
 	if (context && context->alive)
-		result = module_take(library->module, context->gpu);
+		result = module_load(library->module, context->gpu);
 	if (!result && !handle_add(library, HANDLE_LIBRARY))
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!result && !handle_add(library->module, HANDLE_MODULE)) {

@@ -3,7 +3,8 @@
  *
  * A module costs its process what VGPU_SIM_MODULE_MIB says of the GPU of its context, and the
  * granules of its variables; a library's (library.c), which has no context, of each GPU that it is
- * used on. All contexts on a GPU share a library's variables.
+ * used on. With VGPU_SIM_MODULE_LAZY one without variables costs that when it is first used. All
+ * contexts on a GPU share a library's variables.
  *
  * No instruction is run. A kernel named spin_ns lasts as many nanoseconds as its first parameter, a
  * u64, says; any other takes no time and changes no memory. Modules are guarded by the contexts
@@ -85,6 +86,13 @@ CUresult module_take(CUmodule module, unsigned gpu)
 	}
 	__atomic_store_n(&module->taken[gpu], true, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
+}
+
+CUresult module_load(CUmodule module, unsigned gpu)
+{
+	return config_get()->module_lazy && !module->image.variable_bytes
+		       ? CUDA_SUCCESS
+		       : module_take(module, gpu);
 }
 
 CUresult function_load(CUfunction function, unsigned gpu)
@@ -188,7 +196,7 @@ static CUresult load_into(CUcontext context, CUmodule *ret_module, const void *i
 		return result;
 	context = context_owner(context);
 	contexts_lock();
-	result = context->alive ? module_take(module, context->gpu)
+	result = context->alive ? module_load(module, context->gpu)
 				: CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!result) {
 		module->next = context->modules;

@@ -560,6 +560,8 @@ CUresult module_make(const void *image, size_t bytes, CUmodule *ret_module);
 void module_free(CUmodule module); /* gives back all that it has taken */
 /* Takes what it costs on that GPU, once; contexts lock. */
 CUresult module_take(CUmodule module, unsigned gpu);
+/* The same, when it is loaded, unless it is to be taken when it is used. */
+CUresult module_load(CUmodule module, unsigned gpu);
 /* Likewise what the function is of; not with the contexts lock. */
 CUresult function_load(CUfunction function, unsigned gpu);
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
