@@ -13,3 +13,5 @@ void reconcile_books(CUdevice device);
 /* At once, and at the next occasion: when the driver took, or gave up, what nobody can tell. */
 void reconcile_now(CUdevice device);
 void reconcile_soon(CUdevice device);
+
+void reconcile_forget(void); /* in a forked child */

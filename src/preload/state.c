@@ -30,6 +30,7 @@
 #include "nvml_view.h"
 #include "pools.h"
 #include "quota.h"
+#include "reconcile.h"
 #include "share.h"
 #include "signs.h"
 #include "view.h"
@@ -76,6 +77,7 @@ static void forget_parent(void)
 	launch_forget();
 	limits_forget();
 	signs_forget();
+	reconcile_forget();
 	quota_forget();
 }
 

@@ -32,8 +32,11 @@ static int only_device = -1; /* likewise */
 static struct lock managed = LOCK_INIT;
 static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations; under `managed` */
 
+static uint64_t managed_returns; /* atomic */
+
 static bool spare[VGPU_DEVICES_MAX];      /* a granule is charged and in nobody's claim; atomic */
 static struct lock tentative = LOCK_INIT; /* held by the thread whose claim is tentative */
+static uint64_t tentatives;               /* begun and ended; written under `tentative`, atomic */
 static uint64_t changes;                  /* begun: upper half; begun and not ended: lower half */
 
 void account_begin(void)
@@ -144,6 +147,7 @@ void quota_forget(void)
 	changes = 0;
 	memset(spare, 0, sizeof(spare));
 	lock_init(&tentative);
+	tentatives = 0;
 	lock_init(&managed);
 	memset(managed_bytes, 0, sizeof(managed_bytes));
 	memset(devices, 0, sizeof(devices));
@@ -302,6 +306,11 @@ static int charge_anyway(enum region_class class, int device, uint64_t bytes)
 	return region_charge(&account_region, account_device(device)->index, class, bytes, 0);
 }
 
+void account_charge_anyway(enum region_class class, int device, uint64_t bytes)
+{
+	charge_anyway(class, device, bytes);
+}
+
 int account_charge_held(int device, uint64_t bytes)
 {
 	return charge_anyway(REGION_DATA, device, bytes);
@@ -336,11 +345,22 @@ void account_return_managed(int device, uint64_t bytes)
 {
 	uint64_t *sum = &managed_bytes[device], before;
 
+	account_managed_returning();
 	lock_acquire(&managed);
 	before = chunks_of(*sum);
 	*sum -= bytes < *sum ? bytes : *sum;
 	account_refund(device, before - chunks_of(*sum));
 	lock_release(&managed);
+}
+
+void account_managed_returning(void)
+{
+	__atomic_fetch_add(&managed_returns, 1, __ATOMIC_SEQ_CST);
+}
+
+uint64_t account_managed_returns(void)
+{
+	return __atomic_load_n(&managed_returns, __ATOMIC_SEQ_CST);
 }
 
 uint64_t account_managed_charge(int device)
@@ -394,6 +414,17 @@ void account_return_spare(int device)
 
 /* -- allocations -- */
 
+uint64_t account_tentatives(void)
+{
+	return __atomic_load_n(&tentatives, __ATOMIC_SEQ_CST);
+}
+
+static void begin_tentative(void)
+{
+	lock_acquire(&tentative);
+	__atomic_fetch_add(&tentatives, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Whether the driver may fit it into a granule that is held. */
 static bool is_small(bool is_managed, uint64_t size_bytes)
 {
@@ -402,8 +433,10 @@ static bool is_small(bool is_managed, uint64_t size_bytes)
 
 static void end_tentative(const struct quota_claim *claim)
 {
-	if (claim->tentative)
-		lock_release(&tentative);
+	if (!claim->tentative)
+		return;
+	__atomic_fetch_add(&tentatives, 1, __ATOMIC_SEQ_CST);
+	lock_release(&tentative);
 }
 
 int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota_claim *ret_claim)
@@ -419,7 +452,7 @@ int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota
 	if (!small || !take_spare(device))
 		error = charge_as(is_managed, device, claim.bytes);
 	if (error == -EDQUOT && small) {
-		lock_acquire(&tentative);
+		begin_tentative();
 		claim.tentative = true;
 		claim.bytes = 0;
 		error = 0;

@@ -15,7 +15,7 @@ extern struct region account_region;
 
 const struct account_device *account_device(int device); /* NULL: not in the slice */
 
-/* Brackets of every change of the books: quota_reconcile believes NVML only while there is none. */
+/* Brackets of every change of the books: quota_reconcile lowers them only while there is none. */
 void account_begin(void);
 void account_end(void);
 
@@ -38,11 +38,20 @@ int account_charge_held(int device, uint64_t bytes);
  * NVML finds it gone. */
 void account_orphan(int device, uint64_t bytes);
 
+void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
+
+/* How many tentative claims have begun and ended: odd while there is one. */
+uint64_t account_tentatives(void);
+
 /* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
 void account_return_managed(int device, uint64_t bytes);
 
 /* What is charged for managed memory, which NVML does not count for a process. */
 uint64_t account_managed_charge(int device);
+
+/* Counts the times that some of it was given back, each before it is: pool.c says so, too. */
+uint64_t account_managed_returns(void);
+void account_managed_returning(void);
 
 /* What is charged ahead for the next small allocation, and giving it back. */
 uint64_t account_spare_charge(int device);
@@ -60,6 +69,9 @@ void contexts_forget(void);
  * the figure is another process's, whose pid is ours in another namespace.
  */
 bool contexts_settle(int device, uint64_t context_bytes);
+
+/* What the device's contexts take at least. */
+uint64_t contexts_least(int device);
 
 /* A context was made whose cost is a guess: the comparison with NVML is due. */
 void compare_new_context(int device);

@@ -3,9 +3,13 @@
  * no hook can tell, as code, local memory, and the cost of a context.
  *
  * What NVML counts, less what is charged as data and is in its figure, is what the driver holds on
- * its own account; the contexts are settled by it, and the rest is booked as module memory. The two
- * figures are of one moment only if nothing of the process was under way between the ticket, which
- * is taken before NVML is asked, and the booking.
+ * its own account; the contexts are settled by it, and the rest is booked as module memory.
+ *
+ * The two figures are of one moment only if nothing of the process was under way between the
+ * ticket, which is taken before NVML is asked, and the booking. Else the ledger's peak since the
+ * ticket says how much the books were at most: what NVML counts above that is held in any case, and
+ * is booked at once. So a thread that is in the driver for long, or threads that allocate all the
+ * time, keep the comparison from lowering the books, never from raising them.
  *
  * A figure that is less than the process's contexts can take is another process's, whose pid is
  * ours in another namespace. Where nothing else was ever seen, NVML is not believed any more.
@@ -43,20 +47,7 @@ void compare_new_context(int device)
 	__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
 }
 
-uint64_t compare_data(int device, const struct vgpu_hami_usage *usage)
-{
-	uint64_t apart = account_managed_charge(device) + account_spare_charge(device) +
-			 pool_spare_charge(device);
-
-	return usage->data - (apart < usage->data ? apart : usage->data);
-}
-
-static void book(int device, enum region_class class, uint64_t bytes)
-{
-	region_book(&account_region, account_device(device)->index, class, bytes);
-}
-
-/* -- when -- */
+/* -- when ------------------------------------------------------------------------------------- */
 
 /* Whether so little room is left that code which the driver has loaded meanwhile may fill it. */
 static bool is_narrow(int device)
@@ -112,17 +103,104 @@ void quota_expect_code(void)
 			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
 }
 
-/* -- what -- */
+/* -- what the books say ----------------------------------------------------------------------- */
+
+uint64_t compare_data(int device, const struct vgpu_hami_usage *usage)
+{
+	uint64_t apart = account_managed_charge(device) + account_spare_charge(device) +
+			 pool_spare_charge(device);
+
+	return usage->data - (apart < usage->data ? apart : usage->data);
+}
+
+static uint64_t sum_of(const struct vgpu_hami_usage *usage)
+{
+	return usage->context + usage->module + usage->data;
+}
+
+static uint64_t max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
 
 struct quota_ticket quota_reconcile_ticket(int device)
 {
 	struct quota_ticket ticket = {.stamp = account_stamp()};
+	struct vgpu_hami_usage usage;
 
 	/* Data that are freed and still charged would be taken off what the contexts take. */
 	if (region_is_late(&account_region))
 		ticket.stamp = QUOTA_NO_STAMP;
-	ticket.data_bytes = account_usage(device).data;
+	ticket.managed_returns = account_managed_returns();
+	ticket.managed_bytes = account_managed_charge(device);
+	ticket.tentatives = account_tentatives();
+	ticket.tried_bytes = pool_tried(device, &ticket.tries_bytes);
+	ticket.watched = region_peak_begin(&account_region, account_device(device)->index) == 0;
+	usage = account_usage(device);
+	ticket.data_bytes = usage.data;
+	ticket.sum_bytes = sum_of(&usage);
 	return ticket;
+}
+
+/* What the driver may have taken since the ticket without a charge, to see whether there is room in
+ * what it has. */
+static uint64_t unreserved_since(int device, const struct quota_ticket *ticket)
+{
+	bool tentative = ticket->tentatives & 1 || account_tentatives() != ticket->tentatives;
+	uint64_t tries_bytes;
+
+	pool_tried(device, &tries_bytes);
+	return (tentative ? GRANULE_BYTES : 0) + ticket->tried_bytes +
+	       (tries_bytes - ticket->tries_bytes);
+}
+
+/* The most that NVML can have counted since the ticket if all that the device holds for the process
+ * is in the books. Spare granules and pools' are left in: somebody may just use them. */
+static uint64_t most_since(int device, const struct quota_ticket *ticket)
+{
+	unsigned index = account_device(device)->index;
+	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t most =
+		max(max(ticket->sum_bytes, sum_of(&usage)), region_peak(&account_region, index));
+	bool returned = account_managed_returns() != ticket->managed_returns;
+	uint64_t managed = returned ? 0 : ticket->managed_bytes;
+
+	return most - min(managed, most) + unreserved_since(device, ticket);
+}
+
+/* The stamp is our own changes'; another process may have moved a charge to us. */
+static bool is_quiet(int device, const struct quota_ticket *ticket)
+{
+	return ticket->stamp != QUOTA_NO_STAMP && account_stamp() == ticket->stamp &&
+	       account_usage(device).data == ticket->data_bytes;
+}
+
+/* -- what NVML says --------------------------------------------------------------------------- */
+
+/* A figure that cannot be is another process's, if nothing else was ever seen. */
+static bool is_distrusted(int device)
+{
+	return !is_believed(device) && odd[device] >= ODD_MOST;
+}
+
+static void believe(int device)
+{
+	odd[device] = 0;
+	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
+}
+
+/* A class is now_bytes where it was taken to be was_bytes; others may have changed it meanwhile. */
+static void adjust(int device, enum region_class class, uint64_t was_bytes, uint64_t now_bytes)
+{
+	if (now_bytes < was_bytes)
+		account_refund_as(class, device, was_bytes - now_bytes);
+	else
+		account_charge_anyway(class, device, now_bytes - was_bytes);
 }
 
 /* What NVML does not show of all that is charged was too much for small arrays, as far as that can
@@ -140,7 +218,7 @@ static uint64_t lower_doubts(int device, const struct vgpu_hami_usage *usage, ui
 	return less;
 }
 
-static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
+static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64_t own)
 {
 	bool guess = __atomic_exchange_n(&unmeasured[device], false, __ATOMIC_ACQ_REL);
 	uint64_t modules = guess && usage->module < own ? usage->module : 0;
@@ -151,20 +229,13 @@ static void reconcile_quiet(int device, const struct vgpu_hami_usage *usage, uin
 			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
 		return;
 	}
-	odd[device] = 0;
-	__atomic_store_n(&believed[device], true, __ATOMIC_RELAXED);
+	believe(device);
 	if (guess || own < usage->context) {
-		book(device, REGION_MODULE, modules);
-		book(device, REGION_CONTEXT, own - modules);
+		adjust(device, REGION_MODULE, usage->module, modules);
+		adjust(device, REGION_CONTEXT, usage->context, own - modules);
 	} else {
-		book(device, REGION_MODULE, own - usage->context);
+		adjust(device, REGION_MODULE, usage->module, own - usage->context);
 	}
-}
-
-/* A figure that cannot be is another process's, if nothing else was ever seen. */
-static bool is_distrusted(int device)
-{
-	return !is_believed(device) && odd[device] >= ODD_MOST;
 }
 
 /* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
@@ -183,14 +254,9 @@ static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint6
 	return own;
 }
 
-/* The stamp is our own changes'; another process may have moved a charge to us. */
-static bool is_quiet(int device, struct quota_ticket ticket)
-{
-	return ticket.stamp != QUOTA_NO_STAMP && account_stamp() == ticket.stamp &&
-	       account_usage(device).data == ticket.data_bytes;
-}
+/* -- comparing -------------------------------------------------------------------------------- */
 
-uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes)
+uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
 {
 	struct vgpu_hami_usage usage = account_usage(device);
 	uint64_t books = usage.context + usage.module + compare_data(device, &usage);
@@ -202,7 +268,23 @@ uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_byte
 	return books > nvml_bytes ? books - nvml_bytes : 0;
 }
 
-bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes)
+/* Something moved meanwhile: what NVML counts above all that the books said at any time is held,
+ * and booked; what it counts below may be of another moment. */
+static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
+{
+	uint64_t most = most_since(device, ticket), elsewhere, here;
+
+	if (!ticket->watched)
+		return;
+	if (nvml_bytes >= contexts_least(device))
+		believe(device);
+	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
+	most += elsewhere;
+	if (nvml_bytes > most)
+		account_orphan(device, nvml_bytes - most);
+}
+
+bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
 	struct vgpu_hami_usage usage = account_usage(device);
 	uint64_t data = compare_data(device, &usage);
@@ -212,11 +294,12 @@ bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvm
 		return true;
 	}
 	if (!is_quiet(device, ticket)) {
+		raise_moving(device, ticket, *nvml_bytes);
 		quota_reconcile_soon(device);
 		return false;
 	}
 	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
 		data -= lower_doubts(device, &usage, data, *nvml_bytes);
-	reconcile_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
+	settle_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
 	return true;
 }

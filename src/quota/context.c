@@ -304,6 +304,18 @@ void quota_own_return(int device, uint64_t bytes)
 
 /* -- what they turn out to take -- */
 
+uint64_t contexts_least(int device)
+{
+	uint64_t least = 0;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX; i++)
+		if (records[i].context && records[i].device == device)
+			least += records[i].least_bytes;
+	lock_release(&lock);
+	return least;
+}
+
 bool contexts_settle(int device, uint64_t context_bytes)
 {
 	uint64_t known = 0, least = 0;

@@ -38,6 +38,8 @@ static unsigned count;                     /* under `lock` */
  * goes, and NVML does not count it. It stays charged. */
 static uint64_t managed_left[VGPU_DEVICES_MAX]; /* under `lock` */
 
+static uint64_t tried_ever[VGPU_DEVICES_MAX]; /* the sum of all tries; under `lock` */
+
 void quota_pools_forget(void)
 {
 	lock_init(&lock);
@@ -129,6 +131,19 @@ uint64_t pool_spare_charge(int device)
 	for (unsigned i = 0; i < count; i++)
 		if (!pools[i].managed && pools[i].device == device)
 			bytes += pools[i].charged_bytes - charged_reserved_locked(&pools[i]);
+	lock_release(&lock);
+	return bytes;
+}
+
+uint64_t pool_tried(int device, uint64_t *ret_ever)
+{
+	uint64_t bytes = 0;
+
+	lock_acquire(&lock);
+	*ret_ever = tried_ever[device];
+	for (unsigned i = 0; i < count; i++)
+		if (pools[i].device == device)
+			bytes += pools[i].tried_bytes;
 	lock_release(&lock);
 	return bytes;
 }
@@ -230,6 +245,8 @@ static bool adjust_locked(struct pool *pool)
 	if (pool->charged_bytes <= needed)
 		return raise_locked(pool);
 	account_begin();
+	if (pool->managed)
+		account_managed_returning();
 	account_refund(pool->device, pool->charged_bytes - needed);
 	pool->charged_bytes = needed;
 	account_end();
@@ -323,6 +340,7 @@ void quota_pool_try(uint64_t handle, uint64_t size_bytes)
 	pool = find_locked(handle);
 	if (pool) {
 		pool->tried_bytes = chunks_of(pool, size_bytes);
+		tried_ever[pool->device] += pool->tried_bytes;
 		pool->figures++; /* one that is being read may not have what was tried */
 	}
 	lock_release(&lock);
@@ -363,6 +381,8 @@ void quota_pool_close(uint64_t handle, bool is_empty)
 	if (!pool)
 		return;
 	account_begin();
+	if (closed.managed)
+		account_managed_returning();
 	if (closed.managed && !is_empty)
 		closed.charged_bytes -= closed.reserved_bytes;
 	else if (!is_empty)

@@ -80,4 +80,7 @@ uint64_t pool_managed_charge(int device);
  */
 uint64_t pool_spare_charge(int device);
 
+/* What quota_pool_try lets pools of the device take right now, and ever has. */
+uint64_t pool_tried(int device, uint64_t *ret_ever);
+
 void quota_pools_forget(void); /* in a forked child */

@@ -227,22 +227,27 @@ void quota_reconcile_soon(int device);
  * fills its slice in less than 20 ms and then rests is not to do it before that is in the books. */
 void quota_expect_code(void);
 
-/* What the books say, and when: to be taken before NVML is read. */
+/* What the books say, and when: to be taken before NVML is read, by one thread at a time. */
 struct quota_ticket {
 	uint64_t stamp;
 	uint64_t data_bytes;
+	uint64_t sum_bytes; /* of all classes that NVML may count */
+	uint64_t managed_bytes, managed_returns;
+	uint64_t tentatives, tried_bytes, tries_bytes; /* of what is taken without a charge */
+	bool watched; /* the ledger notes the most that it says from then on */
 };
 struct quota_ticket quota_reconcile_ticket(int device);
 #define QUOTA_NO_STAMP UINT64_MAX /* for figures that are of different moments */
 
 /* By how much the books are above NVML's figure; 0 if something has changed since the ticket. */
-uint64_t quota_excess(int device, struct quota_ticket ticket, uint64_t nvml_bytes);
+uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 
 /*
  * NVML counts *nvml_bytes for this process (NULL: it cannot say; the books stay as they are). What
  * the driver holds on its own account (modules, local memory, what no hook has seen) is booked as
- * module memory; a context that was reckoned too high is lowered. Does nothing but to be due again
- * soon, and returns false, if any allocation or free was under way since the ticket: then the two
- * figures are of different moments.
+ * module memory; a context that was reckoned too high is lowered. If any allocation or free was
+ * under way since the ticket, the two figures are of different moments: then the books are raised
+ * by what is above the most that they said meanwhile, a comparison is due again soon, and the
+ * answer is false.
  */
-bool quota_reconcile(int device, struct quota_ticket ticket, const uint64_t *nvml_bytes);
+bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes);

@@ -42,6 +42,22 @@ static uint64_t *class_of(struct vgpu_hami_usage *usage, enum region_class class
 	return &usage->offset;
 }
 
+/* What the device's own figure for the process may have in it: `offset` is in no figure. */
+static uint64_t counted_locked(const struct region *region, unsigned device)
+{
+	const struct vgpu_hami_usage *usage = &region->file->hami.slots[region->slot].used[device];
+
+	return REGION_LOAD(usage->context) + REGION_LOAD(usage->module) + REGION_LOAD(usage->data);
+}
+
+static inline void note_peak_locked(struct region *region, unsigned device)
+{
+	uint64_t bytes = counted_locked(region, device);
+
+	if (bytes > REGION_LOAD(region->peak[device]))
+		REGION_STORE(region->peak[device], bytes);
+}
+
 /* Puts a class of our slot at bytes, and what follows from it. No sum may overflow: see room(). */
 static void set_class_locked(struct region *region, unsigned device, enum region_class class,
 			     uint64_t bytes)
@@ -63,6 +79,7 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 		REGION_PUBLISH(*held, bytes); /* each pairs with readers that load in this order
 						 turned round: class, total, used */
 		region_step(raise_class);
+		note_peak_locked(region, device);
 	} else {
 		REGION_STORE(*held, bytes);
 		region_step(lower_class);
@@ -270,6 +287,24 @@ int region_book(struct region *region, unsigned device, enum region_class class,
 }
 
 /* -- figures ---------------------------------------------------------------------------------- */
+
+int region_peak_begin(struct region *region, unsigned device)
+{
+	int error = check_target(region, device, REGION_DATA);
+
+	if (!error)
+		error = lock_slot(region);
+	if (error)
+		return error;
+	REGION_STORE(region->peak[device], counted_locked(region, device));
+	region_unlock(region);
+	return 0;
+}
+
+uint64_t region_peak(struct region *region, unsigned device)
+{
+	return device < VGPU_DEVICES_MAX ? REGION_LOAD(region->peak[device]) : 0;
+}
 
 uint64_t region_used(struct region *region, unsigned device)
 {

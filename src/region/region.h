@@ -69,6 +69,9 @@ struct region {
 	/* What our slot's classes were when it was emptied, and became since: written under the
 	 * lock. REGION_DATA is not used, as another process may change exiting_data. */
 	uint64_t exiting_class[VGPU_DEVICES_MAX][REGION_CLASSES];
+	/* The most that our slot's classes but `offset` held together since region_peak_begin:
+	 * written under the lock. */
+	uint64_t peak[VGPU_DEVICES_MAX];
 	uint32_t made;          /* own.made when it was opened */
 	int lost;               /* why it can be used no more, 0 while it can; atomic */
 	uint64_t watch_next_ns; /* when to look at the file again; atomic */
@@ -274,6 +277,12 @@ void region_set_limits(struct region *region, unsigned device, uint64_t memory_b
 		       unsigned cores_pct, uint64_t burst_ns);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
+
+/* Begins to note the most that our slot holds of the device in all classes but REGION_OFFSET: one
+ * caller at a time. 0, or why the lock cannot be had; then nothing is noted. */
+int region_peak_begin(struct region *region, unsigned device);
+/* The most since then, by our own charges: what another process moves to our slot is not in it. */
+uint64_t region_peak(struct region *region, unsigned device);
 
 /* Whether the slot's process lives; "may live" counts as alive. */
 bool region_slot_alive(struct region *region, unsigned slot);

@@ -25,9 +25,16 @@ static uint64_t learnt(void)
 	return account_region.file->own.device[0].context_cost;
 }
 
+static void reconcile_with(int device, const uint64_t *nvml_bytes)
+{
+	struct quota_ticket ticket = quota_reconcile_ticket(device);
+
+	quota_reconcile(device, &ticket, nvml_bytes);
+}
+
 static void reconcile(uint64_t nvml_bytes)
 {
-	quota_reconcile(0, quota_reconcile_ticket(0), &nvml_bytes);
+	reconcile_with(0, &nvml_bytes);
 }
 
 static void make(uint64_t context, uint64_t at_most)
@@ -62,7 +69,7 @@ static void test_first(void **state)
 	assert_int_equal(learnt(), 0);
 	assert_true(quota_reconcile_due(0)); /* at once: it is a guess */
 	ticket = quota_reconcile_ticket(0);
-	quota_reconcile(0, ticket, &(uint64_t){COST});
+	quota_reconcile(0, &ticket, &(uint64_t){COST});
 	assert_books(COST, 0, 0, HIDDEN);
 	assert_int_equal(learnt(), COST);
 	assert_false(quota_reconcile_due(0));
@@ -272,18 +279,46 @@ static void test_in_motion(void **state)
 	attach(8 * GIB);
 	make_known(1);
 	before = quota_reconcile_ticket(0);
-	allocate(BASE, 2 * MIB); /* since the ticket */
-	quota_reconcile(0, before, &(uint64_t){COST + 70 * MIB});
+	allocate(BASE, 2 * MIB);                                  /* since the ticket */
+	quota_reconcile(0, &before, &(uint64_t){COST + 2 * MIB}); /* its, or of before */
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	quota_reconcile(0, &before, &(uint64_t){COST + 12 * MIB});
+	assert_books(COST, 10 * MIB, 2 * MIB, HIDDEN);
 	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
 	assert_int_equal(account_stamp(), UINT64_MAX);
-	reconcile(COST + 70 * MIB); /* one is under way */
-	assert_books(COST, 0, 4 * MIB, HIDDEN);
+	reconcile(COST + 2 * MIB); /* one is under way */
+	assert_books(COST, 10 * MIB, 4 * MIB, HIDDEN);
+	reconcile(COST + 34 * MIB);
+	assert_books(COST, 30 * MIB, 4 * MIB, HIDDEN);
 	quota_cancel(&claim);
-	quota_reconcile(0, quota_reconcile_ticket(0), NULL); /* it cannot say */
-	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	quota_reconcile(0, &before, &(uint64_t){COST + 30 * MIB}); /* what is gone was most */
+	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
+	reconcile_with(0, NULL); /* it cannot say */
+	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
 	reconcile(COST + 72 * MIB);
 	assert_books(COST, 70 * MIB, 2 * MIB, HIDDEN);
+}
+
+/* Managed memory is in no figure, also where it comes and goes meanwhile. */
+static void test_managed_in_motion(void **state)
+{
+	struct quota_ticket before;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	allocate_as(true, BASE + GIB, 1);
+	before = quota_reconcile_ticket(0);
+	allocate_as(true, BASE + 2 * GIB, 128 * MIB);
+	quota_reconcile(0, &before, &(uint64_t){COST + 130 * MIB});
+	assert_books(COST, 2 * MIB, 256 * MIB, HIDDEN);
+	before = quota_reconcile_ticket(0);
+	release(BASE + GIB);
+	allocate(BASE, 100 * MIB);
+	quota_reconcile(0, &before, &(uint64_t){COST + 102 * MIB});
+	assert_books(COST, 2 * MIB, 228 * MIB, HIDDEN);
+	reconcile(COST + 100 * MIB + 50 * MIB);
+	assert_books(COST, 50 * MIB, 228 * MIB, HIDDEN);
 }
 
 /* Not more than once a second, and then for one caller. */
@@ -310,11 +345,11 @@ static void test_distrust(void **state)
 	assert_int_equal(quota_context_reserve(1, LEAST, &claim), 0);
 	assert_int_equal(quota_context_settle(&claim, 5, COST + 9 * MIB, 0), 0);
 	for (int i = 0; i < 5; i++) /* in a row, and nothing else ever */
-		quota_reconcile(1, quota_reconcile_ticket(1), &(uint64_t){LEAST - 1});
+		reconcile_with(1, &(uint64_t){LEAST - 1});
 	assert_int_equal(own_usage(1).context, COST + 9 * MIB);
 	assert_int_equal(account_region.file->own.device[1].context_cost, 0);
-	quota_reconcile(1, quota_reconcile_ticket(1), &(uint64_t){COST});
-	quota_reconcile(1, quota_reconcile_ticket(1), &(uint64_t){4 * GIB});
+	reconcile_with(1, &(uint64_t){COST});
+	reconcile_with(1, &(uint64_t){4 * GIB});
 	assert_int_equal(own_usage(1).context, COST + 9 * MIB);
 	assert_int_equal(own_usage(1).module, 0);
 	quota_context_end(5);
@@ -337,6 +372,7 @@ int main(void)
 		TEST(test_spare_is_left_out),
 		TEST(test_beyond_the_limit),
 		TEST(test_in_motion),
+		TEST(test_managed_in_motion),
 		TEST(test_due),
 		TEST(test_distrust),
 	};

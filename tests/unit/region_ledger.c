@@ -131,6 +131,25 @@ static void test_book(void **state)
 	region_close(&region);
 }
 
+/* The most that was held together, `offset` aside, since one began to look. */
+static void test_peak(void **state)
+{
+	struct region region = make_with(state, 1);
+
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 70, 0), 0);
+	assert_int_equal(region_peak_begin(&region, 0), 0);
+	assert_int_equal(region_peak(&region, 0), 70);
+	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 20, 0), 0);
+	region_refund(&region, 0, REGION_DATA, 60);
+	assert_int_equal(region_charge(&region, 0, REGION_OFFSET, 500, 0), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_CONTEXT, 30, 0), 0);
+	assert_int_equal(region_peak(&region, 0), 90);
+	assert_int_equal(region_peak_begin(&region, 0), 0);
+	assert_int_equal(region_peak(&region, 0), 60);
+	assert_int_not_equal(region_peak_begin(&region, 1), 0);
+	region_close(&region);
+}
+
 static void test_devices_out_of_range(void **state)
 {
 	struct region region = make_with(state, 2);
@@ -212,6 +231,7 @@ int main(void)
 		TEST(test_overflow),
 		TEST(test_range),
 		TEST(test_book),
+		TEST(test_peak),
 		TEST(test_devices_out_of_range),
 		TEST(test_the_dead_make_room),
 		TEST(test_never_too_low),
