@@ -1,8 +1,9 @@
 /*
- * The device's free memory is looked at before and after: 3 us each, and without NVML, whose start
- * would cost every program 12 ms on the way of its first module. What has gone in between may be
- * others', and what came back, too; it is put right by the next comparison with NVML, which is made
- * soon. Only when it does not fit is NVML asked at once.
+ * How much it took is told by NVML's figure for the process, which nobody else moves. Its start
+ * would cost every program 12 ms on the way of its first module. So as long as NVML was not asked,
+ * the device's free memory is looked at before and after, 3 us each: if little has gone in between,
+ * that is charged until the next comparison, which is made soon. If it was more, of which others
+ * may have taken any part, NVML is asked at once; where it cannot tell, all of it is charged.
  */
 #include "growth.h"
 
@@ -14,6 +15,8 @@
 #include "quota.h"
 #include "reconcile.h"
 #include "room.h"
+
+#define LITTLE_BYTES ((uint64_t)32 << 20)
 
 static bool look(CUdevice device, uint64_t *ret_free_bytes)
 {
@@ -49,34 +52,53 @@ CUresult growth_begin(struct growth *growth, CUdevice device, uint64_t least_byt
 	}
 	if (error)
 		return room_refuse(growth->device, least_bytes, error);
-	growth->looked = look(growth->device, &growth->free_bytes);
+	growth->own_bytes = quota_own(growth->device) - growth->held_bytes;
+	growth->looked =
+		!quota_is_compared(growth->device) && look(growth->device, &growth->free_bytes);
 	return CUDA_SUCCESS;
 }
 
-/* What has gone of the device since. */
-static uint64_t taken(const struct growth *growth)
+/* What has gone of the device since, beyond what was reserved; 0 where NVML is to say it. */
+static uint64_t gone(const struct growth *growth)
 {
-	uint64_t free_bytes;
+	uint64_t free_bytes, bytes;
 
 	if (!growth->looked || !look(growth->device, &free_bytes))
-		return growth->held_bytes;
-	return growth->free_bytes > free_bytes ? growth->free_bytes - free_bytes : 0;
+		return 0;
+	bytes = growth->free_bytes > free_bytes ? growth->free_bytes - free_bytes : 0;
+	return bytes > growth->held_bytes ? bytes - growth->held_bytes : 0;
+}
+
+/* Has what was taken beyond the reservation booked. */
+static void book(const struct growth *growth)
+{
+	uint64_t bytes = gone(growth);
+
+	if (growth->looked && bytes <= LITTLE_BYTES &&
+	    quota_own_charge(growth->device, bytes) == 0) {
+		reconcile_soon(growth->device);
+		return;
+	}
+	reconcile_now(growth->device);
+	if (!quota_is_compared(growth->device))
+		quota_own_book(growth->device, bytes);
 }
 
 bool growth_end(struct growth *growth, CUresult result)
 {
-	uint64_t limit = quota_limit(growth->device), bytes;
+	uint64_t limit = quota_limit(growth->device), own;
 
 	if (!growth->counted)
 		return true;
-	bytes = result == CUDA_SUCCESS ? taken(growth) : 0;
-	if (quota_own_settle(growth->device, growth->held_bytes, bytes) == 0) {
-		reconcile_soon(growth->device);
+	if (result != CUDA_SUCCESS) {
+		quota_own_settle(growth->device, growth->held_bytes, 0);
 		return true;
 	}
-	growth->held_bytes = bytes;
-	reconcile_now(growth->device);
-	return limit == 0 || quota_used(growth->device) <= limit;
+	quota_own_settle(growth->device, growth->held_bytes, growth->held_bytes);
+	book(growth);
+	own = quota_own(growth->device);
+	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
+	return !growth->held_bytes || limit == 0 || quota_used(growth->device) <= limit;
 }
 
 CUresult growth_refuse(const struct growth *growth)

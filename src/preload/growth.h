@@ -12,7 +12,8 @@ struct growth {
 	bool looked; /* free_bytes is known */
 	CUdevice device;
 	uint64_t free_bytes; /* of the device, before */
-	uint64_t held_bytes; /* reserved for it */
+	uint64_t own_bytes;  /* quota_own, before */
+	uint64_t held_bytes; /* reserved for it; after growth_end, what was booked meanwhile */
 };
 
 /* Before the driver is asked: there must be room for least_bytes; as much as there is, up to

@@ -1,10 +1,10 @@
 /*
  * Code: loading a module or a library takes the device memory of its code and variables, which
- * nobody can tell before. So it is measured (growth.h), and what does not fit is unloaded again and
- * refused: for that moment the slice may hold more than its limit. What is loaded later, at the
- * first launch of a function, is booked by a comparison with NVML: the next allocation or
- * synchronisation behind a function's being handed out makes one. With it may come local memory,
- * which is kept: 90 MiB on an H200 for a sum in PyTorch.
+ * nobody can tell before. So NVML is asked after it (growth.h), and what does not fit is unloaded
+ * again and refused: for that moment the slice may hold more than its limit. What is loaded later,
+ * at the first launch of a function, is booked by a comparison with NVML: the next allocation or
+ * synchronisation after a function was handed out makes one. With it may come local memory, which
+ * is kept: 90 MiB on an H200 for a sum in PyTorch.
  *
  * Libraries are not of a context; what one takes is looked for on the current context's device.
  */

@@ -63,6 +63,11 @@ static bool is_believed(int device)
 	return __atomic_load_n(&believed[device], __ATOMIC_RELAXED);
 }
 
+bool quota_is_compared(int device)
+{
+	return is_believed(device);
+}
+
 bool quota_reconcile_due(int device)
 {
 	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;

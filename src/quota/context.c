@@ -282,19 +282,37 @@ int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uin
 	return error;
 }
 
-int quota_own_settle(int device, uint64_t reserved_bytes, uint64_t taken_bytes)
+void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes)
 {
-	uint64_t more = taken_bytes > reserved_bytes ? taken_bytes - reserved_bytes : 0, got;
+	if (kept_bytes < reserved_bytes)
+		account_refund_as(REGION_MODULE, device, reserved_bytes - kept_bytes);
+	account_end();
+}
+
+int quota_own_charge(int device, uint64_t bytes)
+{
+	uint64_t got;
 	int error = 0;
 
-	if (taken_bytes < reserved_bytes)
-		account_refund_as(REGION_MODULE, device, reserved_bytes - taken_bytes);
-	else if (more)
-		error = charge(device, REGION_MODULE, more, more, &got);
-	if (error)
-		account_orphan(device, more);
+	account_begin();
+	if (bytes)
+		error = charge(device, REGION_MODULE, bytes, bytes, &got);
 	account_end();
 	return error;
+}
+
+void quota_own_book(int device, uint64_t bytes)
+{
+	account_begin();
+	account_orphan(device, bytes);
+	account_end();
+}
+
+uint64_t quota_own(int device)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+
+	return usage.context + usage.module;
 }
 
 void quota_own_return(int device, uint64_t bytes)

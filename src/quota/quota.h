@@ -178,9 +178,17 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
  * -ETIMEDOUT. */
 int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes);
 
-/* It took at most taken_bytes, of which reserved_bytes are reserved. -EDQUOT: there is no room for
- * the rest; all of taken_bytes is booked all the same, because it is held. */
-int quota_own_settle(int device, uint64_t reserved_bytes, uint64_t taken_bytes);
+/* It is there, or not: at most kept_bytes of what was reserved stay charged. What it took beyond
+ * that is the comparison's. */
+void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
+
+/* What it took beyond that, where the comparison does not say it: charged if there is room, 0,
+ * -EDQUOT, -ETIMEDOUT; and whatever the limit, because it is held. */
+int quota_own_charge(int device, uint64_t bytes);
+void quota_own_book(int device, uint64_t bytes);
+
+/* What is charged for the process's contexts and modules. */
+uint64_t quota_own(int device);
 
 /* It was undone. */
 void quota_own_return(int device, uint64_t bytes);
@@ -221,6 +229,10 @@ void quota_hidden_gone(int device, uint64_t bytes);
  * takes a ticket, reads NVML and calls quota_reconcile.
  */
 bool quota_reconcile_due(int device);
+
+/* Whether NVML has said something plausible of this process on the device: then a comparison finds
+ * what the driver takes. */
+bool quota_is_compared(int device);
 void quota_reconcile_soon(int device);
 
 /* The driver is about to load code on some device, for as much memory as it takes: a program that

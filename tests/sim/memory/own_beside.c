@@ -1,0 +1,160 @@
+/*
+ * Code that is loaded while others take and give up the device's memory: neighbours that are in no
+ * slice, and threads of the same process. What has room is not refused, and what is theirs is not
+ * charged.
+ */
+#include "own_fixture.h"
+
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LOADS 200
+
+static void be_neighbour(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	env_set("VGPU_SIM_PARK", NULL);
+	cuda_start(0);
+	tell(wire, 0);
+}
+
+/* It takes and gives up 512 MiB until it is told to end. */
+static void be_restless(int wire)
+{
+	char byte;
+
+	be_neighbour(wire);
+	while (recv(wire, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0)
+		give(take(512 * MIB));
+}
+
+static void load_and_unload(void)
+{
+	for (unsigned i = 0; i < LOADS; i++) {
+		union loaded loaded = {.any = NULL};
+
+		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+		CHECK_AT_MOST(ledger_own(0).module, MODULE);
+		give(take(GRANULE));
+		unload(i, loaded);
+	}
+}
+
+/* Also where the slice has room for what is the neighbour's. */
+static void beside_a_neighbour(void)
+{
+	struct member neighbour = member_start(be_restless);
+
+	hear(neighbour.wire);
+	start("1200m");
+	load_and_unload();
+	rest();
+	assert_books(0, 0);
+	tell(neighbour.wire, 0);
+	member_end(&neighbour);
+}
+
+/* The first code of a process, before NVML was asked anything. */
+static void be_first(int wire)
+{
+	union loaded loaded = {.any = NULL};
+	struct member neighbour = member_start(be_restless);
+
+	hear(neighbour.wire);
+	start("1200m");
+	load_and_unload();
+	CHECK_CUDA(load(0, &loaded), CUDA_SUCCESS);
+	rest();
+	assert_books(MODULE, 0);
+	tell(neighbour.wire, 0);
+	member_end(&neighbour);
+	tell(wire, 0);
+}
+
+static void the_first(void)
+{
+	struct member first = member_start(be_first);
+
+	hear(first.wire);
+	member_end(&first);
+	first = member_start(be_first); /* what a context costs is known by now */
+	hear(first.wire);
+	member_end(&first);
+}
+
+/* Takes it while the other's call is in the driver. */
+static void be_big(int wire)
+{
+	be_neighbour(wire);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	take(8 * GIB);
+	CHECK(unlink(scene_path("parked")) == 0);
+	hear(wire);
+}
+
+/* Eight GiB go within the driver's call. */
+static void beside_a_big_one(void)
+{
+	union loaded loaded = {.any = NULL};
+	struct member neighbour;
+	char rule[512];
+
+	snprintf(rule, sizeof(rule), "cuModuleLoadData=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	neighbour = member_start(be_big);
+	hear(neighbour.wire);
+	start("16g");
+	CHECK_CUDA(load(1, &loaded), CUDA_SUCCESS);
+	assert_books(MODULE, 0);
+	unload(1, loaded);
+	rest();
+	assert_books(0, 0);
+	tell(neighbour.wire, 0);
+	member_end(&neighbour);
+}
+
+static CUcontext its_context;
+static int at_work; /* atomic */
+
+static void *allocate(void *none)
+{
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE))
+		give(take(64 * MIB));
+	return none;
+}
+
+static void beside_threads(void)
+{
+	pthread_t threads[2];
+
+	its_context = start("696m"); /* 148 MiB and the code */
+	at_work = 1;
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(pthread_create(&threads[i], NULL, allocate, NULL) == 0);
+	for (unsigned i = 0; i < LOADS; i++) {
+		union loaded loaded = {.any = NULL};
+
+		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+		unload(i, loaded);
+	}
+	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	rest();
+	assert_books(0, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(beside_a_neighbour),
+		SCENE(the_first),
+		SCENE(beside_a_big_one),
+		SCENE(beside_threads),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
