@@ -7,9 +7,10 @@
  * on a GPU, which the process keeps to its end.
  *
  * The stack of a thread costs as much for each that the GPU can have at a time, beyond the 1 KiB
- * that is in a context's cost. A green context is another door to the primary one, with a timeline
- * of its own: what is made in it is the primary one's, and its cost too, which it keeps when the
- * green one ends, and the next green one has.
+ * that is in a context's cost. So does the local memory of a kernel when it is first launched, as
+ * far as it is more than that; it is kept. A green context is another door to the primary one, with
+ * a timeline of its own: what is made in it is the primary one's, and its cost too, which it keeps
+ * when the green one ends, and the next green one has.
  *
  * The handle is the struct's address. Created contexts are never freed and their addresses never
  * given out again, because other threads may have them on their stacks: there they are found dead.
@@ -305,6 +306,23 @@ static CUresult set_stack_locked(CUcontext context, size_t bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	context->stack_bytes = need;
 	return CUDA_SUCCESS;
+}
+
+CUresult context_take_local(CUcontext context, uint32_t bytes)
+{
+	CUresult result = CUDA_SUCCESS;
+	uint64_t need;
+
+	context = context_owner(context);
+	if (bytes <= STACK_SIZE || !stacks_bytes(bytes, &need))
+		return CUDA_SUCCESS;
+	contexts_lock();
+	if (!context->alive)
+		result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	else if (need > context->stack_bytes)
+		result = set_stack_locked(context, bytes);
+	contexts_unlock();
+	return result;
 }
 
 CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value)

@@ -206,6 +206,16 @@ static CUresult variable_read(struct text *text, bool external, struct image *im
 	return CUDA_SUCCESS;
 }
 
+/* What a thread of the kernel has for itself, in whose body we are. */
+static void local_read(struct text *text, struct image *image)
+{
+	struct declaration declaration;
+
+	declaration_read(text, &declaration);
+	if (image->kernel_count)
+		image->kernels[image->kernel_count - 1].local_bytes += (uint32_t)declaration.bytes;
+}
+
 static CUresult version_read(struct text *text, struct image *image)
 {
 	struct word word;
@@ -239,6 +249,8 @@ CUresult ptx_read(struct image_bytes bytes, struct image *image)
 			depth -= depth ? 1 : 0;
 		else if (is(&word, ".entry"))
 			result = kernel_read(&text, image);
+		else if (depth && is(&word, ".local"))
+			local_read(&text, image);
 		else if (!depth && is(&word, ".extern"))
 			external = true;
 		else if (!depth && (is(&word, ".global") || is(&word, ".const"))) {

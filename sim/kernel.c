@@ -32,6 +32,11 @@ static CUfunction function_of(CUkernel kernel)
 	return (CUfunction)(void *)kernel;
 }
 
+uint32_t function_local_bytes(CUfunction function)
+{
+	return function->kernel->local_bytes;
+}
+
 static int registers_of(CUfunction function)
 {
 	return function->kernel->registers ? (int)function->kernel->registers : REGISTERS_UNKNOWN;

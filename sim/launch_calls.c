@@ -107,6 +107,8 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 	if (!result)
 		result = function_load(request->function, context->gpu);
 	if (!result)
+		result = context_take_local(context, function_local_bytes(request->function));
+	if (!result)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
 	return result ? result
 		      : launch(stream, request->function, request->shape, request->parameters,

@@ -564,6 +564,7 @@ CUresult module_take(CUmodule module, unsigned gpu);
 CUresult module_load(CUmodule module, unsigned gpu);
 /* Likewise what the function is of; not with the contexts lock. */
 CUresult function_load(CUfunction function, unsigned gpu);
+uint32_t function_local_bytes(CUfunction function);            /* of a thread */
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
 /* Writes at most so many handles; how many there are. */
 unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most);
@@ -622,6 +623,8 @@ CUresult context_detach(CUcontext context);
 /* Whose is what is made in the context: the primary one if it is green, or itself. */
 CUcontext context_owner(CUcontext context);
 CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value);
+/* A kernel whose threads have so many bytes of local memory is launched in it. */
+CUresult context_take_local(CUcontext context, uint32_t bytes);
 /* A green context, that costs so much and is current nowhere. */
 CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_context);
 CUresult context_destroy_green(CUcontext context);
