@@ -19,6 +19,7 @@
 #include "deferred.h"
 #include "growth.h"
 #include "hooks.h"
+#include "local.h"
 #include "lock.h"
 #include "log.h"
 #include "making.h"
@@ -91,12 +92,7 @@ CUcontext making_primary(CUdevice device)
  */
 static uint64_t least_bytes(CUdevice device)
 {
-	int processors = 0, threads = 0;
-
-	cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-	cuda.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-				  device);
-	return processors > 0 && threads > 0 ? (uint64_t)processors * (uint64_t)threads * 1024 : 0;
+	return local_threads(device) * 1024;
 }
 
 static CUresult refuse(CUdevice device, int error)
@@ -324,6 +320,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		async_free_end_context(context);
 		deferred_end_context(context);
 		virtual_end_context(context);
+		local_end_context(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
 	}
 	end_unlock(locked);

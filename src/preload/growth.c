@@ -123,15 +123,26 @@ void growth_undone(CUdevice device)
 /* Those that were handed out, each in its place; what finds another there takes it. Atomic. */
 static const void *handed_out[HANDLES];
 
-void growth_expected(const void *handle)
+static const void **place_of(const void *handle)
 {
-	const void **place =
-		&handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
+	return &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
+}
+
+bool growth_expected(const void *handle)
+{
+	const void **place = place_of(handle);
 
 	if (__atomic_load_n(place, __ATOMIC_RELAXED) == handle || !quota_attached())
-		return;
+		return false;
 	__atomic_store_n(place, handle, __ATOMIC_RELAXED);
 	quota_expect_code();
+	return true;
+}
+
+void growth_unexpected(const void *handle)
+{
+	__atomic_compare_exchange_n(place_of(handle), &handle, NULL, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
 }
 
 void growth_expected_anew(void)

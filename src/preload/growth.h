@@ -30,8 +30,10 @@ CUresult growth_refuse(const struct growth *growth);
 void growth_undone(CUdevice device);
 
 /* The driver hands out what it may load later, as a rule when it is first launched. Who asks for
- * what it has is not about to do that: libraries ask again and again. */
-void growth_expected(const void *handle);
+ * what it has is not about to do that: libraries ask again and again. Whether it is new. */
+bool growth_expected(const void *handle);
+/* It is not given to the application after all. */
+void growth_unexpected(const void *handle);
 
 /* What was handed out may be loaded anew: a handle may be another function's by now, or there is a
  * context that has not used it. */

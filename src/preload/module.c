@@ -3,14 +3,15 @@
  * nobody can tell before. So NVML is asked after it (growth.h), and what does not fit is unloaded
  * again and refused: for that moment the slice may hold more than its limit. What is loaded later,
  * at the first launch of a function, is booked by a comparison with NVML: the next allocation or
- * synchronisation after a function was handed out makes one. With it may come local memory, which
- * is kept: 90 MiB on an H200 for a sum in PyTorch.
+ * synchronisation after a function was handed out makes one: 90 MiB on an H200 for a sum in
+ * PyTorch. Local memory, which comes with it and is kept, is reserved before (local.h).
  *
  * Libraries are not of a context; what one takes is looked for on the current context's device.
  */
 #include "cuda.h"
 #include "growth.h"
 #include "hooks.h"
+#include "local.h"
 #include "signs.h"
 
 /* -- handing it out -- */
@@ -22,26 +23,52 @@ static CUresult hand_out(CUresult result, const void *handle)
 	return result;
 }
 
+static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
+{
+	CUresult result = growth_expected(made) ? local_of_function(made) : CUDA_SUCCESS;
+
+	if (result == CUDA_SUCCESS)
+		*ret_function = made;
+	else
+		growth_unexpected(made);
+	return result;
+}
+
+static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
+{
+	CUresult result = growth_expected(made) ? local_of_kernel(made) : CUDA_SUCCESS;
+
+	if (result == CUDA_SUCCESS)
+		*ret_kernel = made;
+	else
+		growth_unexpected(made);
+	return result;
+}
+
 CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
+	CUfunction made = NULL;
 	CUresult result;
 
 	cuda_bind();
-	result = cuda.cuModuleGetFunction(hfunc, hmod, name);
-	if (result == CUDA_SUCCESS)
-		signs_name(*hfunc, name);
-	return hand_out(result, result == CUDA_SUCCESS ? *hfunc : NULL);
+	result = cuda.cuModuleGetFunction(hfunc ? &made : NULL, hmod, name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name(made, name);
+	return hand_out_function(made, hfunc);
 }
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
+	CUkernel made = NULL;
 	CUresult result;
 
 	cuda_bind();
-	result = cuda.cuLibraryGetKernel(pKernel, library, name);
-	if (result == CUDA_SUCCESS)
-		signs_name(*pKernel, name);
-	return hand_out(result, result == CUDA_SUCCESS ? *pKernel : NULL);
+	result = cuda.cuLibraryGetKernel(pKernel ? &made : NULL, library, name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name(made, name);
+	return hand_out_kernel(made, pKernel);
 }
 
 CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
@@ -55,13 +82,15 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
+	CUfunction made = NULL;
 	CUresult result;
 
 	cuda_bind();
-	result = cuda.cuKernelGetFunction(pFunc, kernel);
-	if (result == CUDA_SUCCESS)
-		signs_name_as(*pFunc, kernel);
-	return hand_out(result, result == CUDA_SUCCESS ? *pFunc : NULL);
+	result = cuda.cuKernelGetFunction(pFunc ? &made : NULL, kernel);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name_as(made, kernel);
+	return hand_out_function(made, pFunc);
 }
 
 CUresult cuFuncLoad(CUfunction function)
@@ -214,15 +243,11 @@ CUresult cuLibraryUnload(CUlibrary library)
 /* A larger stack is taken at once, for every thread that the GPU can hold. */
 static uint64_t stack_bytes(size_t before, size_t after)
 {
-	int processors = 0, threads = 0;
 	CUdevice device;
 
 	if (after <= before || after > STACK_MOST || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
 		return 0; /* no more than before, or more than there can be: the driver says so */
-	cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-	cuda.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
-				  device);
-	return (uint64_t)(after - before) * (uint64_t)processors * (uint64_t)threads;
+	return (uint64_t)(after - before) * local_threads(device);
 }
 
 /* The other limits take memory when the first kernel that wants it is loaded. */
@@ -240,8 +265,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuCtxSetLimit(limit, value);
-	if (growth_end(&growth, result))
+	if (growth_end(&growth, result)) {
+		if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+			local_of_stacks(value);
 		return result;
+	}
 	cuda.cuCtxSetLimit(limit, before);
 	return growth_refuse(&growth);
 }

@@ -23,6 +23,7 @@
 #include "hooks.h"
 #include "launch.h"
 #include "limits.h"
+#include "local.h"
 #include "lock.h"
 #include "log.h"
 #include "making.h"
@@ -76,6 +77,7 @@ static void forget_parent(void)
 	capture_forget();
 	launch_forget();
 	limits_forget();
+	local_forget();
 	signs_forget();
 	reconcile_forget();
 	quota_forget();

@@ -76,6 +76,9 @@ uint64_t contexts_least(int device);
 /* A context was made whose cost is a guess: the comparison with NVML is due. */
 void compare_new_context(int device);
 
+/* The device's last context ended: nothing is taken later (quota_expect). */
+void compare_expect_nothing(int device);
+
 /* The charged data that NVML counts, too. */
 uint64_t compare_data(int device, const struct vgpu_hami_usage *usage);
 

@@ -20,6 +20,7 @@
 
 #include "clock.h"
 #include "holding.h"
+#include "lock.h"
 #include "pool.h"
 
 #define RECONCILE_INTERVAL_NS (20 * NS_PER_MS) /* NVML takes 10 us: 0.05 % of the time */
@@ -34,8 +35,17 @@ static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse 
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 
+/* What is charged and will be taken later, in one piece each: under `expecting`. */
+static struct lock expecting = LOCK_INIT;
+static uint64_t expected_bytes[VGPU_DEVICES_MAX];
+static uint64_t piece_bytes[VGPU_DEVICES_MAX]; /* the smallest of them */
+static uint64_t seen_bytes[VGPU_DEVICES_MAX];  /* what NVML last showed beside contexts and data */
+
 void compare_forget(void)
 {
+	lock_init(&expecting);
+	memset(expected_bytes, 0, sizeof(expected_bytes));
+
 	memset(unmeasured, 0, sizeof(unmeasured));
 	memset(believed, 0, sizeof(believed));
 	memset(odd, 0, sizeof(odd));
@@ -185,6 +195,60 @@ static bool is_quiet(int device, const struct quota_ticket *ticket)
 	       account_usage(device).data == ticket->data_bytes;
 }
 
+/* -- what is expected ------------------------------------------------------------------------- */
+
+void quota_expect(int device, uint64_t bytes)
+{
+	lock_acquire(&expecting);
+	if (!expected_bytes[device] || bytes < piece_bytes[device])
+		piece_bytes[device] = bytes;
+	expected_bytes[device] += bytes;
+	lock_release(&expecting);
+}
+
+void compare_expect_nothing(int device)
+{
+	lock_acquire(&expecting);
+	expected_bytes[device] = 0;
+	seen_bytes[device] = 0;
+	lock_release(&expecting);
+}
+
+static uint64_t expected(int device)
+{
+	uint64_t bytes;
+
+	lock_acquire(&expecting);
+	bytes = expected_bytes[device];
+	lock_release(&expecting);
+	return bytes;
+}
+
+/* NVML shows so many bytes beside contexts and data. If that is more than it was by a piece of what
+ * is expected, the piece was taken: its charge is the comparison's from now on. */
+static void look_for_pieces(int device, uint64_t bytes)
+{
+	uint64_t grown, taken = 0;
+
+	lock_acquire(&expecting);
+	grown = bytes - min(bytes, seen_bytes[device]);
+	if (expected_bytes[device] && grown >= piece_bytes[device])
+		taken = min(grown, expected_bytes[device]);
+	expected_bytes[device] -= taken;
+	seen_bytes[device] = bytes;
+	lock_release(&expecting);
+	account_refund_as(REGION_MODULE, device, taken);
+}
+
+/* What the slot holds, less what is only expected. */
+static struct vgpu_hami_usage usage_without_expected(int device)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+
+	usage.module -= min(expected(device), usage.module);
+	return usage;
+}
+
 /* -- what NVML says --------------------------------------------------------------------------- */
 
 /* A figure that cannot be is another process's, if nothing else was ever seen. */
@@ -263,7 +327,7 @@ static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint6
 
 uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
 {
-	struct vgpu_hami_usage usage = account_usage(device);
+	struct vgpu_hami_usage usage = usage_without_expected(device);
 	uint64_t books = usage.context + usage.module + compare_data(device, &usage);
 
 	if (!is_quiet(device, ticket)) /* after the books were read */
@@ -291,8 +355,8 @@ static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t
 
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
-	struct vgpu_hami_usage usage = account_usage(device);
-	uint64_t data = compare_data(device, &usage);
+	struct vgpu_hami_usage usage = usage_without_expected(device);
+	uint64_t data = compare_data(device, &usage), own;
 
 	if (!nvml_bytes || is_distrusted(device)) {
 		__atomic_store_n(&unmeasured[device], false, __ATOMIC_RELEASE);
@@ -305,6 +369,8 @@ bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64
 	}
 	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
 		data -= lower_doubts(device, &usage, data, *nvml_bytes);
-	settle_quiet(device, &usage, own_bytes(device, &usage, data, *nvml_bytes));
+	own = own_bytes(device, &usage, data, *nvml_bytes);
+	settle_quiet(device, &usage, own);
+	look_for_pieces(device, own - min(own, account_usage(device).context));
 	return true;
 }

@@ -115,6 +115,8 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 	last = --living[device] == 0;
 	all_living--;
 	lock_release(&lock);
+	if (last)
+		compare_expect_nothing(device);
 	usage = account_usage(device);
 	account_refund_as(REGION_CONTEXT, device, last ? usage.context : context_bytes);
 	if (hidden_is_charged)

@@ -187,6 +187,11 @@ void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
 int quota_own_charge(int device, uint64_t bytes);
 void quota_own_book(int device, uint64_t bytes);
 
+/* So many of the bytes that quota_own_reserve reserved will be taken later, in one piece: before
+ * quota_own_settle, which keeps them. They stay charged beside what NVML shows until its figure
+ * went up by as much at a time. */
+void quota_expect(int device, uint64_t bytes);
+
 /* What is charged for the process's contexts and modules. */
 uint64_t quota_own(int device);
 

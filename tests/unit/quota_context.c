@@ -321,6 +321,50 @@ static void test_managed_in_motion(void **state)
 	assert_books(COST, 50 * MIB, 228 * MIB, HIDDEN);
 }
 
+static void expect(uint64_t bytes)
+{
+	uint64_t got;
+
+	assert_int_equal(quota_own_reserve(0, bytes, bytes, &got), 0);
+	quota_expect(0, bytes);
+	quota_own_settle(0, bytes, bytes);
+}
+
+/* What the driver will take later stays charged until it has. */
+static void test_expected(void **state)
+{
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	reconcile(COST + 10 * MIB);
+	expect(100 * MIB);
+	expect(300 * MIB);
+	assert_books(COST, 410 * MIB, 0, HIDDEN);
+	reconcile(COST + 10 * MIB);
+	assert_books(COST, 410 * MIB, 0, HIDDEN);
+	reconcile(COST + 70 * MIB); /* code */
+	assert_books(COST, 470 * MIB, 0, HIDDEN);
+	reconcile(COST + 170 * MIB); /* the first */
+	assert_books(COST, 470 * MIB, 0, HIDDEN);
+	allocate(BASE, 200 * MIB); /* is no reason to think so of the second */
+	reconcile(COST + 370 * MIB);
+	assert_books(COST, 470 * MIB, 200 * MIB, HIDDEN);
+	make(2, UNKNOWN);
+	reconcile(2 * COST + 370 * MIB);
+	assert_books(2 * COST, 470 * MIB, 200 * MIB, HIDDEN + HIDDEN_AGAIN);
+	reconcile(2 * COST + 670 * MIB);
+	assert_books(2 * COST, 470 * MIB, 200 * MIB, HIDDEN + HIDDEN_AGAIN);
+	reconcile(2 * COST + 370 * MIB);
+	assert_books(2 * COST, 170 * MIB, 200 * MIB, HIDDEN + HIDDEN_AGAIN);
+	expect(300 * MIB);
+	quota_context_end(1);
+	quota_context_end(2);
+	assert_books(0, 0, 0, 0);
+	make(3, UNKNOWN);
+	reconcile(COST);
+	assert_books(COST, 0, 0, HIDDEN);
+}
+
 /* Not more than once a second, and then for one caller. */
 static void test_due(void **state)
 {
@@ -373,6 +417,7 @@ int main(void)
 		TEST(test_beyond_the_limit),
 		TEST(test_in_motion),
 		TEST(test_managed_in_motion),
+		TEST(test_expected),
 		TEST(test_due),
 		TEST(test_distrust),
 	};

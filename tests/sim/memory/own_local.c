@@ -1,0 +1,156 @@
+/* Local memory of kernels, which the driver takes at their first launch: it is reserved when their
+ * functions are handed out, and refused then. */
+#include "own_fixture.h"
+
+#include <unistd.h>
+
+static const char kernels[] = ".version 8.0\n.target sm_90\n"
+			      ".visible .entry small() { .local .align 4 .b8 mine[2048]; ret; }\n"
+			      ".visible .entry middle() { .local .align 4 .b8 mine[4096]; ret; }\n"
+			      ".visible .entry big() { .local .align 4 .b8 mine[524288]; ret; }\n";
+
+#define SMALL  (1024 * STACK)
+#define MIDDLE (3072 * STACK)
+
+static CUmodule module;
+static CUlibrary library;
+
+static CUcontext start_with(const char *limit)
+{
+	CUcontext context = start(limit);
+
+	CHECK_CUDA(cuModuleLoadData(&module, kernels), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryLoadData(&library, kernels, NULL, NULL, 0, NULL, NULL, 0),
+		   CUDA_SUCCESS);
+	return context;
+}
+
+static CUfunction fetch(const char *name)
+{
+	CUfunction function;
+
+	CHECK_CUDA(cuModuleGetFunction(&function, module, name), CUDA_SUCCESS);
+	return function;
+}
+
+static void launch(CUfunction function)
+{
+	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+}
+
+/* So much is charged for code and local memory; of the latter, so much is taken. */
+static void assert_local(uint64_t charged, uint64_t taken)
+{
+	CHECK_EQUAL(ledger_own(0).module, 2 * MODULE + charged);
+	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + 2 * MODULE + taken + ledger_own(0).data);
+}
+
+static void reserved(void)
+{
+	CUfunction middle;
+
+	start_with("2g");
+	assert_local(0, 0);
+	middle = fetch("middle");
+	assert_local(MIDDLE, 0);
+	fetch("small"); /* which fits into that */
+	rest();
+	rest();
+	assert_local(MIDDLE, 0);
+	launch(middle);
+	assert_local(MIDDLE, MIDDLE);
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+	launch(fetch("small"));
+	launch(fetch("middle"));
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+}
+
+static void in_steps(void)
+{
+	CUfunction small, middle;
+
+	start_with("2g");
+	small = fetch("small");
+	assert_local(SMALL, 0);
+	middle = fetch("middle");
+	assert_local(MIDDLE, 0);
+	launch(small);
+	rest();
+	assert_local(MIDDLE, SMALL);
+	launch(middle);
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+}
+
+static void full(void)
+{
+	static CUdeviceptr pieces[1024];
+	CUfunction middle;
+	unsigned count;
+
+	start_with("2g");
+	middle = fetch("middle");
+	count = fill(pieces, 1024, 8 * MIB);
+	CHECK(count > 0 && count < 1024);
+	launch(middle);
+	CHECK_AT_MOST(outside_used(0), 2 * GIB + GRANULE);
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+	while (count)
+		give(pieces[--count]);
+}
+
+static void refused_when_handed_out(void)
+{
+	CUfunction function = (CUfunction)UNTOUCHED;
+	CUkernel kernel = (CUkernel)UNTOUCHED;
+
+	start_with("4g"); /* 512 KiB of each thread are 132 GiB */
+	for (unsigned i = 0; i < 3; i++) {
+		CHECK_CUDA(cuModuleGetFunction(&function, module, "big"), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "big"), CUDA_ERROR_OUT_OF_MEMORY);
+		assert_local(0, 0);
+	}
+	CHECK(function == (CUfunction)UNTOUCHED && kernel == (CUkernel)UNTOUCHED);
+	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "middle"), CUDA_SUCCESS);
+	assert_local(MIDDLE, 0);
+	CHECK_CUDA(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
+	launch(function);
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+}
+
+/* What the stacks have is there for local memory; and all of it ends with the context. */
+static void with_stacks(void)
+{
+	CUcontext context;
+
+	start_with("2g");
+	CHECK_CUDA(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+	rest();
+	assert_local(SMALL, SMALL);
+	fetch("small");
+	assert_local(SMALL, SMALL);
+	launch(fetch("middle"));
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).total, 0);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleLoadData(&module, kernels), CUDA_SUCCESS);
+	fetch("middle");
+	CHECK_AT_MOST(MIDDLE, ledger_own(0).module);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct scene scenes[] = {
+		SCENE(reserved),    SCENE(in_steps), SCENE(full), SCENE(refused_when_handed_out),
+		SCENE(with_stacks),
+	};
+
+	return SCENES_PLAY(scenes, argc, argv);
+}
