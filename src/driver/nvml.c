@@ -9,8 +9,6 @@
 #include "library.h"
 #include "sys.h"
 
-#define PROCESSES_MAX 1024 /* asked for at once */
-
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define NVML_HOOK(name, parameters, arguments)        \
@@ -46,6 +44,7 @@ static struct library library = {
 	.count = COUNT,
 };
 
+static unsigned self; /* this process's pid in NVML's lists, 0: its own; atomic */
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* under `starting` */
 
@@ -58,6 +57,7 @@ void nvml_forget(void)
 {
 	library_forget(&library);
 	lock_init(&starting);
+	self = 0;
 }
 
 void *nvml_driver_symbol(const char *name)
@@ -107,19 +107,51 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned *count,
 }
 
 /* Between enter and leave. */
-static int own_usage(const char *uuid, uint64_t *ret_bytes)
+static int list_figures(const char *uuid, struct nvml_figure *ret_figures, unsigned *ret_count)
 {
-	static nvmlProcessInfo_v2_t processes[PROCESSES_MAX];
-	unsigned count = PROCESSES_MAX, pid = (unsigned)sys_getpid();
+	static nvmlProcessInfo_v2_t processes[NVML_FIGURES_MAX];
+	unsigned listed = NVML_FIGURES_MAX, count = 0;
 	nvmlDevice_t device;
 
 	if (nvml.nvmlDeviceGetHandleByUUID(uuid, &device) != NVML_SUCCESS ||
-	    list_processes(device, &count, processes) != NVML_SUCCESS)
+	    list_processes(device, &listed, processes) != NVML_SUCCESS)
 		return -ENOENT;
-	for (unsigned i = 0; i < count; i++)
-		if (processes[i].pid == pid &&
-		    processes[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE) {
-			*ret_bytes = processes[i].usedGpuMemory;
+	for (unsigned i = 0; i < listed; i++)
+		if (processes[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE)
+			ret_figures[count++] =
+				(struct nvml_figure){processes[i].pid, processes[i].usedGpuMemory};
+	*ret_count = count;
+	return 0;
+}
+
+int nvml_figures(const char *uuid, struct nvml_figure ret_figures[NVML_FIGURES_MAX],
+		 unsigned *ret_count)
+{
+	int error = enter();
+
+	if (error)
+		return error;
+	error = list_figures(uuid, ret_figures, ret_count);
+	leave();
+	return error;
+}
+
+void nvml_know_self(unsigned pid)
+{
+	__atomic_store_n(&self, pid, __ATOMIC_RELAXED);
+}
+
+/* Between enter and leave. */
+static int own_usage(const char *uuid, uint64_t *ret_bytes)
+{
+	static struct nvml_figure figures[NVML_FIGURES_MAX];
+	unsigned count, known = __atomic_load_n(&self, __ATOMIC_RELAXED);
+	unsigned pid = known ? known : (unsigned)sys_getpid();
+	int error = list_figures(uuid, figures, &count);
+
+	for (unsigned i = 0; !error && i < count; i++)
+		if (figures[i].pid == pid) {
+			*ret_bytes = figures[i].bytes;
 			return 0;
 		}
 	return -ENOENT;

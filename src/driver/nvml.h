@@ -33,6 +33,20 @@ void nvml_forget(void);
  */
 int nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
 
+/* What NVML counts for one process. */
+struct nvml_figure {
+	unsigned pid; /* of whichever namespace */
+	uint64_t bytes;
+};
+#define NVML_FIGURES_MAX 1024
+
+/* All of them on that GPU; how many there are is *ret_count. -EAGAIN, -ENOENT as above. */
+int nvml_figures(const char *uuid, struct nvml_figure ret_figures[NVML_FIGURES_MAX],
+		 unsigned *ret_count);
+
+/* NVML lists this process under that pid, which is not its own: nvml_own_usage goes by it. */
+void nvml_know_self(unsigned pid);
+
 /* The GPU's place in NVML's order, and how many GPUs there are. -ENODEV when there is no such GPU,
  * or it is a MIG instance; -EAGAIN, -ENOENT as above. */
 int nvml_place(const char *uuid, unsigned *ret_count);

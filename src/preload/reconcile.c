@@ -14,6 +14,7 @@
 #include "nvml.h"
 #include "pools.h"
 #include "quota.h"
+#include "self.h"
 #include "share.h"
 #include "state.h"
 #include "sys.h"
@@ -57,6 +58,8 @@ static bool compare_locked(CUdevice device)
 
 	share_look();
 	error = look(device, &ticket, &bytes);
+	if (error == -ENOENT && self_find(device))
+		error = look(device, &ticket, &bytes);
 	if (!error && async_free_found_gone(device, quota_excess(device, &ticket, bytes)))
 		error = look(device, &ticket, &bytes);
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);

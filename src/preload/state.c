@@ -32,6 +32,7 @@
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
+#include "self.h"
 #include "share.h"
 #include "signs.h"
 #include "view.h"
@@ -80,6 +81,7 @@ static void forget_parent(void)
 	local_forget();
 	signs_forget();
 	reconcile_forget();
+	self_forget();
 	quota_forget();
 }
 

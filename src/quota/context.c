@@ -178,6 +178,17 @@ bool quota_knows_context(uint64_t context)
 	return known;
 }
 
+bool quota_has_context(int device)
+{
+	bool has = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < RECORDS_MAX && !has; i++)
+		has = records[i].context && records[i].device == device;
+	lock_release(&lock);
+	return has;
+}
+
 bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes)
 {
 	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;

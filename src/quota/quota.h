@@ -146,6 +146,9 @@ void quota_context_cancel(const struct quota_context_claim *claim);
 /* Whether a context of the device has been measured in this slice. */
 bool quota_context_cost_known(int device);
 
+/* Whether the process has one on the device that was settled and has not ended. */
+bool quota_has_context(int device);
+
 /* Whether it has been settled and has not ended. */
 bool quota_knows_context(uint64_t context);
 

@@ -2,6 +2,8 @@
 #include "own_fixture.h"
 
 #include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
 
 /* -- code ------------------------------------------------------------------------------------- */
 
@@ -254,6 +256,61 @@ static void unseen_for_faults(void)
 	unseen();
 }
 
+/* As an older driver in a pid namespace: the process finds itself by what it takes. */
+static void found_under_another_pid(void)
+{
+	env_set("VGPU_SIM_NVML_PIDS", "foreign");
+	loaded_and_unloaded();
+}
+
+/* Others are on the device, and take and give up all the time. */
+static void be_restless(int wire)
+{
+	char byte;
+
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	cuda_start(0);
+	tell(wire, 0);
+	while (recv(wire, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0)
+		give(take(6 * MIB));
+}
+
+static void found_among_others(void)
+{
+	struct member other = member_start(be_restless);
+	union loaded loaded;
+
+	hear(other.wire);
+	env_set("VGPU_SIM_NVML_PIDS", "foreign");
+	start("4g"); /* until it is found, a context is charged what all hold */
+	for (unsigned i = 0; i < LOADERS; i++) {
+		rest();
+		CHECK_CUDA(load(i, &loaded), CUDA_SUCCESS);
+	}
+	rest();
+	assert_books(LOADERS * MODULE, 0);
+	tell(other.wire, 0);
+	member_end(&other);
+}
+
+static void be_unseen(void)
+{
+	env_set("VGPU_SIM_NVML_PIDS", "none");
+	env_set("LIBCUDA_LOG_LEVEL", "1");
+	start("1g");
+	for (unsigned i = 0; i < 20; i++)
+		rest();
+}
+
+static void not_found_is_said(void)
+{
+	struct said said = member_listen(be_unseen);
+
+	CHECK_EQUAL(said.status, 0);
+	CHECK_EQUAL(lines_in(said.err), 1);
+	CHECK(strstr(said.err, "NVML shows no memory of this process on GPU 0"));
+}
+
 /* All lists name us: it is the same memory. */
 static void seen_thrice(void)
 {
@@ -381,6 +438,9 @@ int main(int argc, char **argv)
 		SCENE(unseen_list),
 		SCENE(unseen_figure),
 		SCENE(unseen_for_faults),
+		SCENE(found_under_another_pid),
+		SCENE(found_among_others),
+		SCENE(not_found_is_said),
 		SCENE(seen_thrice),
 		SCENE(stack),
 		SCENE(stack_refused),
