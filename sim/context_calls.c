@@ -42,6 +42,33 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 	return create(__func__, pctx, flags, dev, API_NEW);
 }
 
+/* Nothing is shared with OpenGL or VDPAU here. */
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+	return create(__func__, pCtx, Flags, device, API_OLD);
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+	return create(__func__, pCtx, Flags, device, API_NEW);
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			  unsigned int vdpDevice, void *vdpGetProcAddress)
+{
+	(void)vdpDevice;
+	(void)vdpGetProcAddress;
+	return create(__func__, pCtx, flags, device, API_OLD);
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			     unsigned int vdpDevice, void *vdpGetProcAddress)
+{
+	(void)vdpDevice;
+	(void)vdpGetProcAddress;
+	return create(__func__, pCtx, flags, device, API_NEW);
+}
+
 CUresult cuCtxDestroy(CUcontext ctx)
 {
 	CUresult result = enter(__func__);

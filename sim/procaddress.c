@@ -68,6 +68,7 @@ static const struct introduction {
 	{"cuDeviceTotalMem_v2", 3020},
 	{"cuEventDestroy_v2", 4000},
 	{"cuEventElapsedTime_v2", 12080},
+	{"cuGLCtxCreate_v2", 3020},
 	{"cuGetErrorName", 6000},
 	{"cuGetErrorString", 6000},
 	{"cuGetProcAddress", 11030},
@@ -111,6 +112,7 @@ static const struct introduction {
 	{"cuStreamBeginCapture_v2", 10010},
 	{"cuModuleGetGlobal_v2", 3020},
 	{"cuStreamDestroy_v2", 4000},
+	{"cuVDPAUCtxCreate_v2", 3020},
 };
 
 enum {

@@ -285,6 +285,59 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 	return finish(&making, result, context, pctx);
 }
 
+/* With OpenGL and VDPAU. */
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuGLCtxCreate(pCtx ? &context : NULL, Flags, device);
+	return finish(&making, result, context, pCtx);
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuGLCtxCreate_v2(pCtx ? &context : NULL, Flags, device);
+	return finish(&making, result, context, pCtx);
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			  unsigned int vdpDevice, void *vdpGetProcAddress)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuVDPAUCtxCreate(pCtx ? &context : NULL, flags, device, vdpDevice,
+				       vdpGetProcAddress);
+	return finish(&making, result, context, pCtx);
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			     unsigned int vdpDevice, void *vdpGetProcAddress)
+{
+	struct making making;
+	CUcontext context = NULL;
+	CUresult result = begin(&making, device);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuVDPAUCtxCreate_v2(pCtx ? &context : NULL, flags, device, vdpDevice,
+					  vdpGetProcAddress);
+	return finish(&making, result, context, pCtx);
+}
+
 /* -- ending -- */
 
 /* Whether ends of contexts are to be followed. Ends begun with true are finished with end_unlock.

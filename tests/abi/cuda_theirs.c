@@ -7,6 +7,17 @@
 
 #include "layout.h"
 
+/* As cudaGL.h and cudaVDPAU.h have them, which want the headers of OpenGL and VDPAU: VdpDevice is
+ * an uint32_t. */
+#undef cuGLCtxCreate
+#undef cuVDPAUCtxCreate
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device);
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			  unsigned int vdpDevice, void *vdpGetProcAddress);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+			     unsigned int vdpDevice, void *vdpGetProcAddress);
+
 #define ROW(name, parameters)                                                                   \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) parameters), \
 		       #name " has other parameters in cuda.h");

@@ -76,6 +76,18 @@ static CUcontext create(unsigned version)
 	case 4:
 		result = cuCtxCreate_v4(&context, NULL, 0, 0);
 		break;
+	case 5:
+		result = cuGLCtxCreate(&context, 0, 0);
+		break;
+	case 6:
+		result = cuGLCtxCreate_v2(&context, 0, 0);
+		break;
+	case 7:
+		result = cuVDPAUCtxCreate(&context, 0, 0, 1, NULL);
+		break;
+	case 8:
+		result = cuVDPAUCtxCreate_v2(&context, 0, 0, 1, NULL);
+		break;
 	}
 	CHECK_EQUAL(result, CUDA_SUCCESS);
 	return context;
@@ -85,8 +97,8 @@ static void created(void)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
-	for (unsigned round = 0; round < 12; round++) {
-		CUcontext context = create(round % 4 + 1), attached;
+	for (unsigned round = 0; round < 24; round++) {
+		CUcontext context = create(round % 8 + 1), attached;
 
 		take(20 * MIB);
 		take(KIB);
@@ -164,6 +176,10 @@ static void create_refused(void)
 	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_CUDA(cuCtxCreate_v3(&context, NULL, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_CUDA(cuCtxCreate_v4(&context, NULL, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuGLCtxCreate(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuGLCtxCreate_v2(&context, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuVDPAUCtxCreate(&context, 0, 0, 1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuVDPAUCtxCreate_v2(&context, 0, 0, 1, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(context == (CUcontext)UNTOUCHED);
 }
 
