@@ -353,7 +353,7 @@ static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t
 		account_orphan(device, nvml_bytes - most);
 }
 
-bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
+static bool reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
 	struct vgpu_hami_usage usage = usage_without_expected(device);
 	uint64_t data = compare_data(device, &usage), own;
@@ -373,4 +373,12 @@ bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64
 	settle_quiet(device, &usage, own);
 	look_for_pieces(device, own - min(own, account_usage(device).context));
 	return true;
+}
+
+bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
+{
+	bool compared = reconcile(device, ticket, nvml_bytes);
+
+	region_peak_end(&account_region, account_device(device)->index);
+	return compared;
 }

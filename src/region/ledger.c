@@ -50,12 +50,13 @@ static uint64_t counted_locked(const struct region *region, unsigned device)
 	return REGION_LOAD(usage->context) + REGION_LOAD(usage->module) + REGION_LOAD(usage->data);
 }
 
+/* Where nobody looks at the peak this is one load. */
 static inline void note_peak_locked(struct region *region, unsigned device)
 {
-	uint64_t bytes = counted_locked(region, device);
+	uint64_t peak = REGION_LOAD(region->peak[device]);
 
-	if (bytes > REGION_LOAD(region->peak[device]))
-		REGION_STORE(region->peak[device], bytes);
+	if (__builtin_expect(peak != 0, 0) && counted_locked(region, device) >= peak)
+		REGION_STORE(region->peak[device], counted_locked(region, device) + 1);
 }
 
 /* Puts a class of our slot at bytes, and what follows from it. No sum may overflow: see room(). */
@@ -296,14 +297,22 @@ int region_peak_begin(struct region *region, unsigned device)
 		error = lock_slot(region);
 	if (error)
 		return error;
-	REGION_STORE(region->peak[device], counted_locked(region, device));
+	REGION_STORE(region->peak[device], counted_locked(region, device) + 1);
 	region_unlock(region);
 	return 0;
 }
 
-uint64_t region_peak(struct region *region, unsigned device)
+uint64_t region_peak(const struct region *region, unsigned device)
 {
-	return device < VGPU_DEVICES_MAX ? REGION_LOAD(region->peak[device]) : 0;
+	uint64_t peak = device < VGPU_DEVICES_MAX ? REGION_LOAD(region->peak[device]) : 0;
+
+	return peak ? peak - 1 : 0;
+}
+
+void region_peak_end(struct region *region, unsigned device)
+{
+	if (device < VGPU_DEVICES_MAX)
+		REGION_STORE(region->peak[device], 0);
 }
 
 uint64_t region_used(struct region *region, unsigned device)

@@ -282,7 +282,8 @@ struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned de
  * caller at a time. 0, or why the lock cannot be had; then nothing is noted. */
 int region_peak_begin(struct region *region, unsigned device);
 /* The most since then, by our own charges: what another process moves to our slot is not in it. */
-uint64_t region_peak(struct region *region, unsigned device);
+uint64_t region_peak(const struct region *region, unsigned device);
+void region_peak_end(struct region *region, unsigned device);
 
 /* Whether the slot's process lives; "may live" counts as alive. */
 bool region_slot_alive(struct region *region, unsigned slot);

@@ -290,8 +290,14 @@ static void test_in_motion(void **state)
 	assert_books(COST, 10 * MIB, 4 * MIB, HIDDEN);
 	reconcile(COST + 34 * MIB);
 	assert_books(COST, 30 * MIB, 4 * MIB, HIDDEN);
+	before = quota_reconcile_ticket(0);
 	quota_cancel(&claim);
-	quota_reconcile(0, &before, &(uint64_t){COST + 30 * MIB}); /* what is gone was most */
+	quota_reconcile(0, &before, &(uint64_t){COST + 34 * MIB}); /* may be of before */
+	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
+	before = quota_reconcile_ticket(0);
+	allocate(BASE + GIB, 20 * MIB);
+	release(BASE + GIB);
+	quota_reconcile(0, &before, &(uint64_t){COST + 52 * MIB}); /* or of when it was there */
 	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
 	reconcile_with(0, NULL); /* it cannot say */
 	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);

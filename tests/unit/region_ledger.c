@@ -146,6 +146,9 @@ static void test_peak(void **state)
 	assert_int_equal(region_peak(&region, 0), 90);
 	assert_int_equal(region_peak_begin(&region, 0), 0);
 	assert_int_equal(region_peak(&region, 0), 60);
+	region_peak_end(&region, 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 0), 0);
+	assert_int_equal(region_peak(&region, 0), 0);
 	assert_int_not_equal(region_peak_begin(&region, 1), 0);
 	region_close(&region);
 }
