@@ -149,6 +149,11 @@ int sys_rename(const char *from, const char *to)
 	return (int)CALL(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }
 
+int sys_may_write(const char *path)
+{
+	return (int)CALL(SYS_faccessat, AT_FDCWD, path, W_OK);
+}
+
 int sys_unlink(const char *path)
 {
 	return (int)CALL(SYS_unlinkat, AT_FDCWD, path, 0);

@@ -35,6 +35,8 @@ int sys_unlink(const char *path);
 /* Where a symbolic link points, NUL-terminated; its length, or -ENAMETOOLONG. */
 long sys_readlink(const char *path, char *buf, size_t len);
 int sys_mkdir(const char *path, unsigned mode);
+/* 0 where this user may write the file, or make files in the directory; else a negative errno. */
+int sys_may_write(const char *path);
 
 /* Reads until len bytes or the end of the file; returns how many there were. */
 long sys_read(int fd, void *buf, size_t len);

@@ -296,14 +296,30 @@ static int find_region(const struct slice_paths *paths, struct slice *slice, str
 	return 0;
 }
 
-/* Without a directory that the process can write, its slice takes no turns. */
+const char *slice_turns_path(void)
+{
+	const char *named = env_get(TURNS_VARIABLE);
+
+	if (named)
+		return named;
+	return !may_exist(SLICE_TURNS_DIR) && may_exist(SLICE_REGION_HAMI_DIR)
+		       ? SLICE_TURNS_HAMI_DIR
+		       : SLICE_TURNS_DIR;
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return sys_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Without a directory in which the process may make files, its slice takes no turns. */
 static void find_turns(struct slice *slice)
 {
-	const char *named = env_get(TURNS_VARIABLE), *path = named ? named : SLICE_TURNS_DIR;
+	const char *path = slice_turns_path();
 
-	if (!named && !may_exist(path) && may_exist(SLICE_REGION_HAMI_DIR))
-		path = SLICE_TURNS_HAMI_DIR;
-	if (may_exist(path))
+	if (strlen(path) < SLICE_PATH_LEN && is_directory(path) && sys_may_write(path) == 0)
 		snprintf(slice->turns_dir, sizeof(slice->turns_dir), "%s", path);
 }
 

@@ -83,6 +83,10 @@ struct slice {
  */
 int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fault);
 
+/* Where the files of turns should be, by the environment or by default; turns_dir is empty where
+ * this is no directory that the process may write. */
+const char *slice_turns_path(void);
+
 /* Whether limits depend on an index that only NVML's order can give (they differ, and
  * NVIDIA_VISIBLE_DEVICES lists no UUIDs). */
 bool slice_needs_order(const struct slice *slice);

@@ -521,6 +521,32 @@ static void test_unreadable(void **state)
 	with(refuse_to_list, -EACCES, "the policy directory");
 }
 
+static long refuse_to_ask(long number)
+{
+	return number == SYS_faccessat ? -EACCES : 0;
+}
+
+/* A directory for turns that the process cannot write is none. */
+static void test_turns(void **state)
+{
+	(void)state;
+	setenv("VGPU_TURNS", in_root("turns"), 1);
+	loads();
+	assert_string_equal(slice.turns_dir, "");
+	make_dir("turns");
+	loads();
+	assert_string_equal(slice.turns_dir, in_root("turns"));
+	assert_string_equal(slice_turns_path(), in_root("turns"));
+	sys_fault = refuse_to_ask;
+	loads();
+	sys_fault = NULL;
+	assert_string_equal(slice.turns_dir, "");
+	write_text("file", "");
+	setenv("VGPU_TURNS", in_root("file"), 1);
+	loads();
+	assert_string_equal(slice.turns_dir, "");
+}
+
 /* With the environment stripped, the policy and the region still say what they said. */
 static void test_stripped(void **state)
 {
@@ -578,6 +604,7 @@ int main(void)
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),
+		TEST(test_turns),
 		TEST(test_stripped),
 		TEST(test_well_known),
 	};

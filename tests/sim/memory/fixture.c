@@ -123,6 +123,7 @@ static void set_scene(void)
 	env_set("LIBCUDA_LOG_LEVEL", "0"); /* refusals are what is tested, not news */
 	env_set("VGPU_SIM_STATE", scene_path("machine"));
 	env_set(CACHE, scene_path("slice.cache"));
+	env_set("VGPU_TURNS", scene_path("turns")); /* a scene that wants some makes it */
 }
 
 static bool play(const struct scene *scene)

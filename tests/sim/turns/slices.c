@@ -62,7 +62,6 @@ static struct member begin(unsigned slice)
 			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		CHECK(common != MAP_FAILED);
 		CHECK(mkdir(scene_path("turns"), 0777) == 0);
-		env_set("VGPU_TURNS", scene_path("turns"));
 	}
 	self = slice;
 	POKE(common->enough[slice], false);
