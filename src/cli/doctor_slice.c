@@ -322,6 +322,54 @@ static void check_region(struct doctor *doctor)
 		look_at_region(doctor, path, &st);
 }
 
+/* -- turns ------------------------------------------------------------------------------------- */
+
+/* Another user's file in the directory, that this user may not write: NULL, or its GPU. */
+static const char *locked_out(const struct doctor *doctor, const char *dir)
+{
+	char path[PATH_MAX];
+
+	for (unsigned i = 0; doctor->has_gpus && i < doctor->gpus.count; i++)
+		if (snprintf(path, sizeof(path), "%s/%s", dir, doctor->gpus.gpu[i].uuid) <
+			    (int)sizeof(path) &&
+		    access(path, F_OK) == 0 && access(path, R_OK | W_OK) != 0)
+			return doctor->gpus.gpu[i].uuid;
+	return NULL;
+}
+
+static void say_turns(struct doctor *doctor, const char *dir)
+{
+	const char *gpu = locked_out(doctor, dir);
+
+	if (access(dir, W_OK | X_OK) != 0) {
+		doctor_found(doctor, DOCTOR_NOTE,
+			     "off: %s, where slices take turns, cannot be used: %s", dir,
+			     strerror(errno));
+		doctor_advise(doctor,
+			      "Make or mount a directory there that all slices may write (mode "
+			      "1777), or set VGPU_TURNS to one: slices that use a GPU at the same "
+			      "time get less than their compute limits without");
+	} else if (gpu) {
+		doctor_found(doctor, DOCTOR_WARN, "off for a GPU: this user may not write %s/%s",
+			     dir, gpu);
+		doctor_advise(doctor, "Give the file the mode 0666");
+	} else {
+		doctor_found(doctor, DOCTOR_OK, "on: slices take turns by files in %s", dir);
+	}
+}
+
+static void check_turns(struct doctor *doctor)
+{
+	if (!doctor->has_slice)
+		return;
+	if (doctor->slice.configured)
+		say_turns(doctor, slice_turns_path());
+	else if (env_get("VGPU_TURNS"))
+		say_turns(doctor, env_get("VGPU_TURNS"));
+	else
+		doctor_found(doctor, DOCTOR_OK, "vgpu run makes a directory for them");
+}
+
 /* -- where slices are kept --------------------------------------------------------------------- */
 
 static void say_no_state(struct doctor *doctor, const char *path)
@@ -374,5 +422,5 @@ static void check_state(struct doctor *doctor)
 
 const struct doctor_check doctor_slice[] = {
 	{"policy", check_policy}, {"slice", check_slice}, {"region", check_region},
-	{"state", check_state},   {NULL, NULL},
+	{"turns", check_turns},   {"state", check_state}, {NULL, NULL},
 };

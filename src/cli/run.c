@@ -23,6 +23,7 @@
 #include "policy.h"
 #include "program.h"
 #include "run_slice.h"
+#include "slice.h"
 #include "state.h"
 #include "visible.h"
 
@@ -77,6 +78,7 @@ static const struct cli_row environment[] = {
 	{"VGPU_STATE", "the directory where slices are kept"},
 	{"VGPU_LIBRARY", "the path of libvgpu.so"},
 	{"VGPU_GANGS", "the directory where gangs of several slices are kept"},
+	{"VGPU_TURNS", "the directory where slices that use the same GPU take turns"},
 	{NULL, NULL},
 };
 
@@ -163,7 +165,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 		return cli_fail(CLI_USAGE,
 				"--name \"%s\" is no name for a slice: write 1 to 63 letters, "
 				"digits, \".\", \"_\" and \"-\", no \".\" or \"-\" first, and not "
-				"\"" STATE_GANGS "\"",
+				"\"" STATE_GANGS "\" or \"" STATE_TURNS "\"",
 				ret_request->name);
 	if (line->count == 0 || !*line->argument[0])
 		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
@@ -340,6 +342,25 @@ static int put_gangs(const struct state *state, const struct policy *has)
 	return put("VGPU_GANGS", path);
 }
 
+/* The machine's directory, where this user may write it: slices of several users take turns there.
+ * Without a directory, the slice takes none, and is held to its limits all the same. */
+static int put_turns(const struct state *state)
+{
+	struct fault fault = {""};
+	char path[PATH_MAX];
+
+	if (env_get("VGPU_TURNS"))
+		return 0;
+	if (!env_get("VGPU_STATE") && access(SLICE_TURNS_DIR, W_OK | X_OK) == 0)
+		return put("VGPU_TURNS", SLICE_TURNS_DIR);
+	if (state_make_turns(state->path, &fault)) {
+		cli_fail(0, "warning: %s: the slice takes no turns with others", fault.text);
+		return 0;
+	}
+	snprintf(path, sizeof(path), "%s/" STATE_TURNS, state->path);
+	return put("VGPU_TURNS", path);
+}
+
 static int set_environment(const char *library, const struct run_request *request,
 			   const struct policy *wanted, const struct gpus *all,
 			   const struct state_slice *slice)
@@ -373,6 +394,8 @@ static int run_in_slice(const struct run_request *request, const char *program, 
 	status = set_environment(library, request, &wanted, all, &slice);
 	if (!status)
 		status = put_gangs(&state, &slice.policy);
+	if (!status)
+		status = put_turns(&state);
 	if (!status)
 		status = child_run(program, request->command);
 	state_slice_leave(&state, &slice);

@@ -113,16 +113,27 @@ int state_open(struct state *ret_state, struct fault *fault)
 	return state_open_at(path, ret_state, fault);
 }
 
-int state_make_gangs(const char *state_path, struct fault *fault)
+static int make_directory(const char *state_path, const char *name, mode_t mode,
+			  struct fault *fault)
 {
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/" STATE_GANGS, state_path);
-	if (mkdir(path, directory_mode()) == 0)
-		chmod(path, directory_mode()); /* whatever the umask */
+	snprintf(path, sizeof(path), "%s/%s", state_path, name);
+	if (mkdir(path, mode) == 0)
+		chmod(path, mode); /* whatever the umask */
 	else if (errno != EEXIST)
 		return fault_set(fault, -errno, "%.300s cannot be made: %s", path, strerror(errno));
 	return 0;
+}
+
+int state_make_gangs(const char *state_path, struct fault *fault)
+{
+	return make_directory(state_path, STATE_GANGS, directory_mode(), fault);
+}
+
+int state_make_turns(const char *state_path, struct fault *fault)
+{
+	return make_directory(state_path, STATE_TURNS, geteuid() == 0 ? 01777 : 0700, fault);
 }
 
 /* -- one slice --------------------------------------------------------------------------------- */

@@ -43,6 +43,10 @@ enum state_taking {
 /* Makes the directory for gangs in a state directory, unless it is there. */
 int state_make_gangs(const char *state_path, struct fault *fault);
 
+/* The same for turns. Root's is for the slices of all users: they make files there, and remove none
+ * of each other's. */
+int state_make_turns(const char *state_path, struct fault *fault);
+
 /* Holds the slice of that name. A new one has the devices in wanted, in that order. */
 int state_slice_take(const struct state *state, const char *name, enum state_taking taking,
 		     const struct policy *wanted, struct state_slice *ret_slice,

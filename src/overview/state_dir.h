@@ -7,7 +7,8 @@
  *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by whoever makes or
  *             removes it
  *
- * and a directory `gangs`, with a file for each gang of several slices (region/gang_file.h).
+ * and two directories: `gangs`, with a file for each gang of several slices (region/gang_file.h),
+ * and `turns`, with a file for each GPU (turn/turn_file.h).
  */
 #pragma once
 
@@ -19,6 +20,7 @@
 #define STATE_REGION   "region"
 #define STATE_LOCK     "lock"
 #define STATE_GANGS    "gangs"
+#define STATE_TURNS    "turns"
 
 #define STATE_NAME_MAX 63
 #define STATE_OWN_MAX  3
@@ -34,5 +36,5 @@ bool state_path(char ret_path[STATE_PATH_MAX]);
 unsigned state_own_paths(char ret_paths[STATE_OWN_MAX][STATE_PATH_MAX]);
 
 /* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and neither "." nor "-" at the start;
- * but not STATE_GANGS. */
+ * but neither STATE_GANGS nor STATE_TURNS. */
 bool state_name_is_good(const char *name);

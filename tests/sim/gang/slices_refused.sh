@@ -5,7 +5,7 @@ set -u
 : "${VGPU:?}" "${RANKS:?}"
 root=$(mktemp -d) || exit 1
 trap 'rm -rf "$root"' EXIT
-unset CUDA_VISIBLE_DEVICES LD_PRELOAD VGPU_POLICY VGPU_GANGS CUDA_DEVICE_MEMORY_SHARED_CACHE
+unset CUDA_VISIBLE_DEVICES LD_PRELOAD VGPU_POLICY VGPU_GANGS VGPU_TURNS CUDA_DEVICE_MEMORY_SHARED_CACHE
 export VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_STATE="$root/state"
 gang=$root/state/gangs/train-8
 
@@ -72,6 +72,8 @@ wait "$running" || fail "exit status $?"
 "$VGPU" run --name gangs --cores 50 true 2>"$root/err"
 [ $? = 2 ] || fail 'a slice may have the name of the directory of gangs'
 grep -q 'and not "gangs"' "$root/err" || fail "$(cat "$root/err")"
+"$VGPU" run --name turns --cores 50 true 2>"$root/err"
+[ $? = 2 ] || fail 'a slice may have the name of the directory of turns'
 "$VGPU" ps >"$root/out" 2>&1
 grep -q gangs "$root/out" && fail "vgpu ps: $(cat "$root/out")"
 [ -s "$root/state/gangs/later" ] || fail 'vgpu ps swept a gang away'

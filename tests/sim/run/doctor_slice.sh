@@ -9,6 +9,7 @@
 doctor
 says ok state "$state, which vgpu run makes"
 [ ! -e "$state" ] || fail 'it was made'
+says ok turns 'vgpu run makes a directory for them'
 mkdir "$state"
 doctor
 says ok state "$state"
@@ -54,6 +55,15 @@ says FAIL policy 'which this machine has not'
 through="env VGPU_POLICY=$policy VGPU_SIM_NVML_MIG=1"
 doctor
 grep -q "^\(ok   \|note \) policy .*$policy" "$out" || fail "a MIG instance's: $(cat "$out")"
+
+# Turns.
+turns=$root/turns
+through="env VGPU_POLICY=$policy VGPU_SIM_NVML_MIG=1 VGPU_TURNS=$turns"
+doctor
+says note turns "off: $turns, where slices take turns, cannot be used: No such file or directory"
+mkdir "$turns"
+doctor
+says ok turns "on: slices take turns by files in $turns"
 
 # HAMi's variables.
 through='env CUDA_DEVICE_MEMORY_LIMIT=8x'

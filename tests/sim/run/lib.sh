@@ -13,7 +13,7 @@ out=$root/out
 err=$root/err
 : "${VGPU:?}" "${NOTHING:?}" "${MEMBER:?}" "${SIGNALS:?}" "${IGNORING:?}" "${TERMINAL:?}" # from CMakeLists.txt
 export VGPU_STATE="$state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_LIBRARY="$NOTHING"
-unset LD_PRELOAD VGPU_POLICY CUDA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_SHARED_CACHE
+unset LD_PRELOAD VGPU_POLICY VGPU_TURNS CUDA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_SHARED_CACHE
 
 # What a slice's file of its policy has besides, where root made the slice.
 root_group=
@@ -108,6 +108,6 @@ start() {
 
 # slices: what there is in the state directory.
 slices() {
-    # A directory for gangs may stay.
-    find "$state" -mindepth 1 -maxdepth 1 ! -name gangs ! -name '.*' -printf '%f\n' | sort | tr '\n' ' ' | sed 's/ $//'
+    # Directories for gangs and turns may stay.
+    find "$state" -mindepth 1 -maxdepth 1 ! -name gangs ! -name turns ! -name '.*' -printf '%f\n' | sort | tr '\n' ' ' | sed 's/ $//'
 }

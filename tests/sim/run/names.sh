@@ -1,6 +1,7 @@
 #!/bin/sh
 # A slice's name: which slice it leads to, and what is said where there is none.
 . "$(dirname "$0")/lib.sh"
+export VGPU_TURNS="$root/turns" # so that none are made in /run
 
 refuse 2 'a new slice wants a limit: give --memory or --cores, or --unlimited' hog
 refuse 2 'a new slice wants a limit' --gpus 0 hog
