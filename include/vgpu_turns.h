@@ -71,7 +71,7 @@ struct vgpu_turns_header {
 struct vgpu_turns_slice {
 	uint64_t key;       /* tells the slice from others; 0: the entry is free */
 	uint32_t weight;    /* 1 to 100: its part of the GPU among those that want it */
-	uint32_t limit_pct; /* 1 to 100: its most; for monitors */
+	uint32_t limit_pct; /* 1 to 100: its most; 100: it has no limit, and others leave it room */
 	uint32_t bell;      /* a futex: counts the turns given to it, and other wake-ups */
 	uint32_t spare_word;
 	uint64_t wants_since; /* when it began to want the GPU */

@@ -239,10 +239,8 @@ static void set_limit(const struct meter *meter, struct turn *turn)
 {
 	unsigned pct = cores_limit(meter);
 
-	if (!pct)
-		pct = PERCENT;
-	if (LOAD(turn->limit_pct) != pct)
-		turn_set(turn, pct, pct);
+	if (LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
+		turn_set(turn, pct, pct ? pct : PERCENT);
 }
 
 /* Nothing is known yet of how long launches take: the first one tells, unless it takes long. */

@@ -110,7 +110,7 @@ static bool join(const struct meter *meter, struct turn *turn)
 		return false;
 	snprintf(path, sizeof(path), "%.3900s/%.95s", directory, uuid);
 	const struct turn_slice slice = {.key = key_of(region),
-					 .weight = pct ? pct : 100,
+					 .weight = pct,
 					 .limit_pct = pct ? pct : 100,
 					 .account = (struct turn_account *)(void *)account};
 

@@ -438,6 +438,23 @@ static uint64_t look_after_ns(const struct turn *turn, uint64_t now_ns)
 	return told_ns > now_ns ? told_ns - now_ns : POLL_NEXT_NS;
 }
 
+static void set_weight(struct turn *turn, unsigned weight)
+{
+	TURN_STORE(turn->weight, weight);
+	TURN_STORE(turn_own(turn)->weight, weight);
+}
+
+/* Those without a limit have equal parts of what the limits leave. */
+static void take_rest(struct turn *turn, const struct others *others)
+{
+	uint64_t left = others->limit_pct < WEIGHT_MOST ? WEIGHT_MOST - others->limit_pct : 0;
+	unsigned weight = (unsigned)most_of(left, REST_LEAST) / (others->unlimited + 1);
+
+	weight = weight ? weight : 1;
+	if (TURN_LOAD(turn->takes_rest) && TURN_LOAD(turn->weight) != weight)
+		set_weight(turn, weight);
+}
+
 struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns)
 {
 	uint32_t bell = TURN_SEE(turn_own(turn)->bell); /* before the word: see grant.c */
@@ -448,6 +465,7 @@ struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns)
 	if (is_out(turn, now_ns) || turn_is_alone(turn))
 		return go(TURN_ALONE);
 	others = grant_others(turn, turn->file.slice, now_ns);
+	take_rest(turn, &others);
 	pause_ns = others.are_present ? turn_account_wait_ns(turn, now_ns) : 0;
 	overrun = overrun_ns(turn, now_ns);
 	if (pause_ns) {
@@ -567,9 +585,9 @@ static unsigned percent_of(unsigned value)
 
 void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct)
 {
-	TURN_STORE(turn->weight, percent_of(weight));
+	TURN_STORE(turn->takes_rest, weight == 0);
+	set_weight(turn, weight ? percent_of(weight) : WEIGHT_MOST);
 	TURN_STORE(turn->limit_pct, percent_of(limit_pct));
-	TURN_STORE(turn_own(turn)->weight, percent_of(weight));
 	TURN_STORE(turn_own(turn)->limit_pct, percent_of(limit_pct));
 }
 

@@ -54,7 +54,7 @@ struct turn_account {
 
 struct turn_slice {
 	uint64_t key;                 /* tells the slice from others; not 0 */
-	unsigned weight;              /* 1 to 100 */
+	unsigned weight;              /* 1 to 100; 0: what the limits of others leave of 100 */
 	unsigned limit_pct;           /* 1 to 100; 100: no limit */
 	struct turn_account *account; /* lives until turn_leave or turn_forget */
 };
@@ -64,6 +64,7 @@ struct turn {
 	struct turn_file file;
 	struct turn_account *account;
 	unsigned weight, limit_pct;
+	bool takes_rest;     /* its weight is what the limits of others leave */
 	bool is_idle;        /* it has told so, */
 	bool is_resting;     /* or it wants nothing for now, although it has work to do */
 	bool is_lost;        /* the file is */
@@ -86,7 +87,7 @@ struct turn {
 int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
 	      struct fault *fault);
 
-/* Another weight or limit, which hold from now on. */
+/* Another weight or limit, which hold from now on; as in struct turn_slice. */
 void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
 
 /*

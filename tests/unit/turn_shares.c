@@ -92,6 +92,39 @@ static void test_weights(void **state)
 	}
 }
 
+/* Slices without a limit have equal parts of what the limits of others leave. */
+static void test_rest(void **state)
+{
+	for (EACH_KERNEL(k)) {
+		world_begin(state);
+		busy(30, 30, kernels[k]);
+		busy(0, 0, kernels[k])->takes_rest = true;
+		measure("30 + no limit", NS_PER_S, 10 * NS_PER_S);
+		assert_between("30", share(&actors[0], 10 * NS_PER_S), 29, 31);
+		assert_between("the rest", share(&actors[1], 10 * NS_PER_S), 68, 71);
+		busy(0, 0, kernels[k])->takes_rest = true;
+		measure("30 + twice no limit", NS_PER_S, 10 * NS_PER_S);
+		assert_between("30", share(&actors[0], 10 * NS_PER_S), 28.5, 31);
+		assert_between("half", share(&actors[1], 10 * NS_PER_S), 33.5, 36.5);
+		assert_between("half", share(&actors[2], 10 * NS_PER_S), 33.5, 36.5);
+		world_end();
+	}
+}
+
+/* Limits of all of the GPU leave a slice without one a tenth as much. */
+static void test_no_rest(void **state)
+{
+	world_begin(state);
+	busy(40, 40, MS);
+	busy(60, 60, MS);
+	busy(0, 0, MS)->takes_rest = true;
+	measure("40+60 + no limit", NS_PER_S, 10 * NS_PER_S);
+	assert_between("40", share(&actors[0], 10 * NS_PER_S), 35, 38);
+	assert_between("60", share(&actors[1], 10 * NS_PER_S), 53, 56);
+	assert_between("no limit", share(&actors[2], 10 * NS_PER_S), 8, 11);
+	world_end();
+}
+
 static void test_four_quarters(void **state)
 {
 	for (EACH_KERNEL(k)) {
@@ -196,9 +229,10 @@ static void test_wrong_costs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_two_halves),      TEST(test_two_unlimited), TEST(test_thirty_and_sixty),
-		TEST(test_weights),         TEST(test_four_quarters), TEST(test_unlike_kernels),
-		TEST(test_launch_and_wait), TEST(test_server),        TEST(test_wrong_costs),
+		TEST(test_two_halves),    TEST(test_two_unlimited),  TEST(test_thirty_and_sixty),
+		TEST(test_weights),       TEST(test_rest),           TEST(test_no_rest),
+		TEST(test_four_quarters), TEST(test_unlike_kernels), TEST(test_launch_and_wait),
+		TEST(test_server),        TEST(test_wrong_costs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

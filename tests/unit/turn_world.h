@@ -43,6 +43,7 @@
 /* A process: its program, and its part of the GPU. Zeros: it has no limit and is always busy. */
 struct actor {
 	unsigned weight, limit_pct; /* 0: 100 */
+	bool takes_rest;            /* its weight is what the limits of others leave */
 	uint64_t kernel_ns;
 	uint64_t key;        /* of its slice; 0: it has a slice of its own */
 	unsigned batch;      /* it waits for its work after so many launches; 0: never */
@@ -116,7 +117,7 @@ static void join(struct actor *actor)
 {
 	uint64_t index = actor->key ? actor->key - 1 : (uint64_t)(actor - actors);
 	struct turn_slice slice = {.key = index + 1,
-				   .weight = actor->weight,
+				   .weight = actor->takes_rest ? 0 : actor->weight,
 				   .limit_pct = actor->limit_pct,
 				   .account = &actors[index].account};
 	struct fault fault = {""};

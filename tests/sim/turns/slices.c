@@ -22,7 +22,8 @@
 #define STOPS     8   /* in one of so many times */
 #define SETTLE_MS 300
 
-static const char *const quotas[SLICES] = {"30", "60"};
+static const char *quotas[SLICES] = {"30", "60"};
+static double wanted[SLICES] = {30, 60}; /* of the time that both want, percent */
 
 /* Shared by all. */
 static struct common {
@@ -134,10 +135,10 @@ static bool are_right(void)
 	for (unsigned slice = 0; slice < SLICES; slice++) {
 		struct share share = share_in(&before, &after, slice, elapsed_ns);
 
-		printf("  %.2f %% of a quota of %s (%.2f of the time it had)\n", share.pct,
-		       quotas[slice], share.fair);
+		printf("  %.2f %% where it is to have %.0f (%.2f of the time it had)\n", share.pct,
+		       wanted[slice], share.fair);
 		CHECK(share.pct > 0);
-		right &= share.fair >= atof(quotas[slice]) - NEAR_PCT;
+		right &= share.fair >= wanted[slice] - NEAR_PCT;
 	}
 	fflush(stdout);
 	return right;
@@ -167,6 +168,21 @@ static void shares(void)
 		CHECK_AT_MOST(after.of[slice].given, (uint64_t)most_ns + SAVED_MS * MS);
 		CHECK(paid_ns(slice) > 0);
 	}
+	for (unsigned slice = 0; slice < SLICES; slice++)
+		end(&members[slice], slice);
+}
+
+/* A slice without a quota has what that of the other leaves. */
+static void rest(void)
+{
+	struct member members[SLICES];
+
+	quotas[1] = "0";
+	wanted[1] = 70;
+	for (unsigned slice = 0; slice < SLICES; slice++)
+		members[slice] = begin(slice);
+	sleep_ms(SETTLE_MS);
+	wait_for_shares();
 	for (unsigned slice = 0; slice < SLICES; slice++)
 		end(&members[slice], slice);
 }
@@ -314,8 +330,9 @@ static void forked(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(shares),  SCENE(alone),  SCENE(leaves),
-					      SCENE(stopped), SCENE(killed), SCENE(forked)};
+	static const struct scene scenes[] = {SCENE(shares), SCENE(rest),    SCENE(alone),
+					      SCENE(leaves), SCENE(stopped), SCENE(killed),
+					      SCENE(forked)};
 
 	return SCENES_PLAY(scenes, argc, argv);
 }
