@@ -52,6 +52,7 @@ struct region {
 	const char *path; /* the caller's, who keeps it */
 	int fd;           /* atomic: any thread opens it again when it is lost */
 	int slot;      /* ours, or -1: an onlooker, who may read, reap and check but not charge */
+	bool counts;   /* what is charged to our slot does; the slot is ours a while before that */
 	bool writable; /* the mapping may be written */
 	bool exiting;  /* region_begin_exit has emptied our slot; atomic */
 

@@ -200,8 +200,6 @@ struct vgpu_region_share *region_share_charge_of(struct vgpu_region_file *file,
 bool region_share_any_kept(struct region *region);
 /* Whether clearing the slot takes a slot to charge for what descriptors keep of its memory. */
 bool region_share_needs_keeper(struct region *region, unsigned slot);
-/* Our slot was filled, and is charged for what it took over from the slot's last owner. */
-void region_share_keep_again_locked(struct region *region);
 
 /* -- setup.c ---------------------------------------------------------------------------------- */
 

@@ -32,8 +32,9 @@
  * any more. The charge is KEPT then, in the offset class, as no process's NVML figure has it. It
  * stays with its slot until there is no importer and no descriptor left (region_share_look). When
  * that slot's process dies, whoever clears the slot is charged first, and then takes the entry
- * over: a kill in between leaves it to the next. An onlooker, who has no slot to charge, leaves
- * such a slot as it is. Only classes of the own slot change, so own.move is not used.
+ * over: a kill in between leaves it to the next. An onlooker, or a newcomer whose slot does not
+ * count yet, leaves such a slot as it is. Only classes of the own slot change, so own.move is not
+ * used.
  *
  * What it is not: a judge of keys. Whether memory is the same is what the keys say.
  */
@@ -353,15 +354,13 @@ static bool must_keep(struct region *region, const struct vgpu_region_share *cha
 	return left > 0 || (left < 0 && (region->slot >= 0 || region_anybody_lives(region)));
 }
 
-/* Our slot takes over what descriptors keep. While it is not filled, region_share_keep_again_locked
- * charges it. */
+/* Our slot, which counts, takes over what descriptors keep. */
 static void take_over_locked(struct region *region, struct vgpu_region_share *charge)
 {
 	unsigned slot = (unsigned)region->slot;
 
-	if (REGION_LOAD(charge->slot) != slot && !region_slot_is_free(region->file, slot))
-		region_charge_locked(region, REGION_LOAD(charge->device) % VGPU_DEVICES_MAX,
-				     REGION_OFFSET, REGION_LOAD(charge->bytes));
+	region_charge_locked(region, REGION_LOAD(charge->device) % VGPU_DEVICES_MAX, REGION_OFFSET,
+			     REGION_LOAD(charge->bytes));
 	REGION_PUBLISH(charge->state, VGPU_SHARE_KEPT);
 	REGION_PUBLISH(charge->claim, claim_of(region->file, slot));
 	REGION_PUBLISH(charge->slot, (uint16_t)slot);
@@ -493,19 +492,6 @@ bool region_share_needs_keeper(struct region *region, unsigned slot)
 			return true;
 	}
 	return false;
-}
-
-void region_share_keep_again_locked(struct region *region)
-{
-	unsigned count = region_shares_in_use(region->file);
-
-	for (unsigned i = 0; i < count; i++) {
-		struct vgpu_region_share *share = &region->file->own.shares[i];
-
-		if (is_kept_by_us(region, share))
-			region_charge_locked(region, REGION_LOAD(share->device) % VGPU_DEVICES_MAX,
-					     REGION_OFFSET, REGION_LOAD(share->bytes));
-	}
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */
@@ -706,7 +692,7 @@ void region_share_clear_locked(struct region *region, unsigned slot)
 	for (unsigned i = 0; charges && i < count; i++) {
 		if (has_state(&shares[i], VGPU_SHARE_FREE) || REGION_LOAD(shares[i].slot) != slot)
 			continue;
-		if (region->slot >= 0 && !is_ours(region, &shares[i]) &&
+		if (region->counts && !is_ours(region, &shares[i]) &&
 		    region_share_is_charge(&shares[i]) && must_keep(region, &shares[i]))
 			take_over_locked(region, &shares[i]);
 		else

@@ -250,7 +250,7 @@ static int clear_over_locked(struct region *region, const struct slot_set *over)
 	for (int slot = -1; (slot = region_next_slot(region->file, slot)) >= 0;)
 		if (over->bits[slot / 64] >> slot % 64 & 1 &&
 		    region_slot_is_over(region, (unsigned)slot) &&
-		    (region->slot >= 0 || !region_share_needs_keeper(region, (unsigned)slot))) {
+		    (region->counts || !region_share_needs_keeper(region, (unsigned)slot))) {
 			region_clear_slot_locked(region, (unsigned)slot);
 			cleared++;
 		}
@@ -322,7 +322,7 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	/* Last: now it counts. Pairs with region_pause, as well as with who reads. */
 	__atomic_store_n(&slot->status, VGPU_SLOT_RUNNING, __ATOMIC_SEQ_CST);
 	region_pause_newcomer(file, index);
-	region_share_keep_again_locked(region);
+	region->counts = true;
 	region_step(claim_published);
 }
 
@@ -358,8 +358,19 @@ int region_claim(struct region *region, struct fault *fault)
 		give_byte(region, (unsigned)slot);
 		return region_cannot_lock(region, error, fault);
 	}
-	fill_slot_locked(region, (unsigned)slot, pid, pid_namespace, &over);
+	/* Where no other slot was free, it may be one that nobody can clear and not be charged. */
+	if (!is_free(region, (unsigned)slot) && region_share_needs_keeper(region, (unsigned)slot))
+		error = -EUSERS;
+	else
+		fill_slot_locked(region, (unsigned)slot, pid, pid_namespace, &over);
 	region_unlock(region);
+	if (error) {
+		region->slot = -1;
+		give_byte(region, (unsigned)slot);
+		return fault_set(fault, error,
+				 "no slot of the region is free: the last one counts memory that a "
+				 "descriptor keeps");
+	}
 	return 0;
 }
 
