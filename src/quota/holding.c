@@ -373,7 +373,7 @@ bool quota_unbound(uint64_t place, struct holding_release *ret_release)
 	return known;
 }
 
-/* What is to be unbound, and what of it goes. */
+/* What is to be unbound, and the last references among it. */
 struct unbinding {
 	uint64_t owner, context; /* the one that is not 0 */
 	struct holding_release *releases;
