@@ -38,6 +38,7 @@ static bool spare[VGPU_DEVICES_MAX];      /* a granule is charged and in nobody'
 static struct lock tentative = LOCK_INIT; /* held by the thread whose claim is tentative */
 static uint64_t tentatives;               /* begun and ended; written under `tentative`, atomic */
 static uint64_t changes;                  /* begun: upper half; begun and not ended: lower half */
+static uint64_t frees_in_part;            /* the same; atomic */
 
 void account_begin(void)
 {
@@ -148,6 +149,7 @@ void quota_forget(void)
 	memset(spare, 0, sizeof(spare));
 	lock_init(&tentative);
 	tentatives = 0;
+	frees_in_part = 0;
 	lock_init(&managed);
 	memset(managed_bytes, 0, sizeof(managed_bytes));
 	memset(devices, 0, sizeof(devices));
@@ -507,6 +509,24 @@ bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes)
 	return !block.managed;
 }
 
+uint64_t account_frees_in_part(void)
+{
+	return __atomic_load_n(&frees_in_part, __ATOMIC_SEQ_CST);
+}
+
+static void begin_free(struct quota_release *release)
+{
+	release->in_part = release->bytes < blocks_span(&release->block);
+	if (release->in_part)
+		__atomic_fetch_add(&frees_in_part, ((uint64_t)1 << 32) + 1, __ATOMIC_SEQ_CST);
+}
+
+static void end_free(const struct quota_release *release)
+{
+	if (release->in_part)
+		__atomic_fetch_sub(&frees_in_part, 1, __ATOMIC_SEQ_CST);
+}
+
 bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 {
 	struct quota_release release;
@@ -518,12 +538,14 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 		account_end();
 		return false;
 	}
+	begin_free(&release);
 	*ret_release = release;
 	return true;
 }
 
 void quota_free_commit(const struct quota_release *release)
 {
+	end_free(release);
 	if (release->bytes) {
 		refund_as(release->block.managed, release->block.device, release->bytes);
 		account_return_spare(release->block.device);
@@ -541,6 +563,7 @@ void quota_free_orphan(const struct quota_release *release)
 	const struct block *block = &release->block;
 
 	account_begin();
+	end_free(release);
 	if (!block->managed) /* which no comparison would find gone */
 		account_orphan(block->device, release->bytes);
 	refund_as(block->managed, block->device, release->bytes);
@@ -565,5 +588,6 @@ void quota_free_undo(const struct quota_release *release)
 		else if (!release->block.managed)
 			account_charge_held(release->block.device, taken - release->bytes);
 	}
+	end_free(release);
 	account_end();
 }

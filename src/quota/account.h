@@ -40,6 +40,11 @@ void account_orphan(int device, uint64_t bytes);
 
 void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
 
+/* Frees of allocations that share a granule with others: how many have begun, in the upper half,
+ * and not ended, in the lower. The last of the others may give the granule back while the driver
+ * still holds it for such a free: two granules each are held beyond the books at most. */
+uint64_t account_frees_in_part(void);
+
 /* How many tentative claims have begun and ended: odd while there is one. */
 uint64_t account_tentatives(void);
 

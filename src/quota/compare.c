@@ -154,6 +154,7 @@ struct quota_ticket quota_reconcile_ticket(int device)
 	ticket.managed_returns = account_managed_returns();
 	ticket.managed_bytes = account_managed_charge(device);
 	ticket.tentatives = account_tentatives();
+	ticket.frees_in_part = account_frees_in_part();
 	ticket.tried_bytes = pool_tried(device, &ticket.tries_bytes);
 	ticket.watched = region_peak_begin(&account_region, account_device(device)->index) == 0;
 	usage = account_usage(device);
@@ -174,6 +175,16 @@ static uint64_t unreserved_since(int device, const struct quota_ticket *ticket)
 	       (tries_bytes - ticket->tries_bytes);
 }
 
+/* What the driver may have held since the ticket for frees of which others gave the granules back.
+ */
+static uint64_t freed_in_part_since(const struct quota_ticket *ticket)
+{
+	uint32_t begun =
+		(uint32_t)(account_frees_in_part() >> 32) - (uint32_t)(ticket->frees_in_part >> 32);
+
+	return 2 * GRANULE_BYTES * ((uint64_t)begun + (uint32_t)ticket->frees_in_part);
+}
+
 /* The most that NVML can have counted since the ticket if all that the device holds for the process
  * is in the books. Spare granules and pools' are left in: somebody may just use them. */
 static uint64_t most_since(int device, const struct quota_ticket *ticket)
@@ -185,7 +196,8 @@ static uint64_t most_since(int device, const struct quota_ticket *ticket)
 	bool returned = account_managed_returns() != ticket->managed_returns;
 	uint64_t managed = returned ? 0 : ticket->managed_bytes;
 
-	return most - min(managed, most) + unreserved_since(device, ticket);
+	return most - min(managed, most) + unreserved_since(device, ticket) +
+	       freed_in_part_since(ticket);
 }
 
 /* The stamp is our own changes'; another process may have moved a charge to us. */

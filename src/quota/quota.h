@@ -110,6 +110,7 @@ bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes);
 struct quota_release {
 	struct block block;
 	uint64_t bytes; /* to give back */
+	bool in_part;   /* a granule of it is other allocations', too, and stays charged for them */
 };
 
 /* False: the address is none that was settled; the driver decides what it is. */
@@ -254,6 +255,7 @@ struct quota_ticket {
 	uint64_t sum_bytes; /* of all classes that NVML may count */
 	uint64_t managed_bytes, managed_returns;
 	uint64_t tentatives, tried_bytes, tries_bytes; /* of what is taken without a charge */
+	uint64_t frees_in_part;                        /* account_frees_in_part() */
 	bool watched; /* the ledger notes the most that it says from then on */
 };
 struct quota_ticket quota_reconcile_ticket(int device);

@@ -208,7 +208,7 @@ static void test_tentative(void **state)
 	assert_int_equal(quota_settle(&claim, &does_not), -EDQUOT);
 	quota_cancel(&claim);
 	assert_int_equal(data(), 2 * MIB);
-	assert_false(quota_free_begin(does_not.address, &(struct quota_release){{0}, 0}));
+	assert_false(quota_free_begin(does_not.address, &(struct quota_release){{0}, 0, false}));
 
 	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
 	quota_cancel(&claim);

@@ -305,6 +305,31 @@ static void test_in_motion(void **state)
 	assert_books(COST, 70 * MIB, 2 * MIB, HIDDEN);
 }
 
+/* Two blocks in one granule: the free of the first is still in the driver when the second's has
+ * given the granule back. The driver holds it, and it is no growth. */
+static void test_frees_of_a_granule(void **state)
+{
+	struct quota_release first, second;
+
+	(void)state;
+	attach(8 * GIB);
+	make_known(1);
+	allocate(BASE, KIB);
+	allocate(BASE + 4 * KIB, KIB);
+	assert_books(COST, 0, 4 * MIB, HIDDEN); /* and a spare one */
+	assert_true(quota_free_begin(BASE, &first));
+	assert_true(quota_free_begin(BASE + 4 * KIB, &second));
+	quota_free_commit(&second);
+	assert_books(COST, 0, 0, HIDDEN);
+	reconcile(COST + 2 * MIB);
+	assert_books(COST, 0, 0, HIDDEN);
+	reconcile(COST + 20 * MIB); /* more than it can hold */
+	assert_books(COST, 16 * MIB, 0, HIDDEN);
+	quota_free_commit(&first);
+	reconcile(COST + 16 * MIB);
+	assert_books(COST, 16 * MIB, 0, HIDDEN);
+}
+
 /* Managed memory is in no figure, also where it comes and goes meanwhile. */
 static void test_managed_in_motion(void **state)
 {
@@ -422,6 +447,7 @@ int main(void)
 		TEST(test_spare_is_left_out),
 		TEST(test_beyond_the_limit),
 		TEST(test_in_motion),
+		TEST(test_frees_of_a_granule),
 		TEST(test_managed_in_motion),
 		TEST(test_expected),
 		TEST(test_due),
