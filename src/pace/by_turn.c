@@ -252,11 +252,24 @@ static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
 	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
 }
 
+/* For how long the launch is to wait as it would keep the device busy for too long, with what is in
+ * flight; 0: it goes, also where that should be over by now, as it may wait for the launch. */
+static uint64_t ahead_wait_ns(const struct by_turn *by, uint64_t now_ns)
+{
+	uint64_t due = due_ns(by, now_ns), until_ns = due + LOAD(by->mean_ns);
+	uint64_t most_ns = now_ns + TURN_AHEAD_NS;
+
+	if (due <= now_ns || until_ns <= most_ns)
+		return 0;
+	return due - now_ns < until_ns - most_ns ? due - now_ns : until_ns - most_ns;
+}
+
 static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct turn *turn,
 			      const struct pace_work *work, bool waits, uint64_t now_ns)
 {
 	struct vgpu_region_turn *account = turns_account(meter);
 	struct turn_answer answer;
+	uint64_t ahead_ns;
 
 	if (waits || in_flight_is_due(&by->in_flight, now_ns))
 		look(meter, by, turn, work, waits, now_ns);
@@ -267,6 +280,10 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 	if (answer.kind == TURN_MINE && is_unknown(by, now_ns))
 		answer = (struct turn_answer){
 			.kind = TURN_WAIT, .wait_ns = TURN_UNKNOWN_POLL_NS, .bell = answer.bell};
+	ahead_ns = answer.kind == TURN_MINE ? ahead_wait_ns(by, now_ns) : 0;
+	if (ahead_ns)
+		answer = (struct turn_answer){
+			.kind = TURN_WAIT, .wait_ns = ahead_ns, .bell = answer.bell};
 	return answer;
 }
 

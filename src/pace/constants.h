@@ -91,6 +91,11 @@
 #define TURN_UNKNOWN_NS      (20 * NS_PER_MS)
 #define TURN_UNKNOWN_POLL_NS (20 * NS_PER_US)
 
+/* ns of work that a process has in flight in its turn at most, with the launch that is to go. Half:
+ * the device waits for the host between kernels of 20 ms. Twice: two such kernels are in flight
+ * when another slice begins to want the device, and the two slices' kernels meet. */
+#define TURN_AHEAD_NS (21 * NS_PER_MS)
+
 /* ns within which a device that is through with a stream comes to a mark behind all streams. Half:
  * a slice that has become idle is not seen to be, and others wait for longer. Twice: a thread that
  * has waited for a part of its work goes on later. */

@@ -4,6 +4,7 @@ find_package(Threads REQUIRED)
 # Over a device that is reckoned, in time that is: nothing that they see depends on the machine.
 set(pace_in_virtual_time
   bursts
+  by_turn
   gaps
   joint
   late
@@ -42,6 +43,9 @@ foreach(concern ${pace_in_virtual_time})
     endforeach()
   endif()
 endforeach()
+if(TARGET unit_pace_by_turn)
+  target_link_options(unit_pace_by_turn PRIVATE LINKER:--wrap=sys_futex_wait)
+endif()
 if(TARGET unit_pace_bucket)
   target_link_options(unit_pace_bucket PRIVATE LINKER:--wrap=clock_steady_ns)
 endif()

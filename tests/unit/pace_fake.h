@@ -455,7 +455,7 @@ static int launch(const struct kernel *kernel)
 		fake.leased += leased;
 		if (!leased)
 			error = pace_wait();
-		if (!leased && !error && pace_asks_all())
+		if (!leased && !error && pace_asks())
 			error = pace_enter(&pace, &work);
 	}
 	if (error)

@@ -1,51 +1,5 @@
-/*
- * Two processes of one slice on one device. Each is a real process with its own pacer and its own
- * slot in the region; both share the fake's device. Only the process whose time is the earlier one
- * runs, so a test gives the same figures each time.
- *
- * The device takes kernels in the order in which they are submitted. An event in a stream without
- * work is reached when the other process's work is over, or its time slice is.
- */
-#include <semaphore.h>
-
-#include "pace_fake.h"
-
-#define SLICE_NS (2 * MS) /* of a process, where another one waits */
-
-struct shared {
-	sem_t turn[2];
-	uint64_t time_ns[2];
-	bool ended[2];
-	uint64_t done_ns;    /* the device's */
-	unsigned last;       /* whose work that is */
-	uint64_t busy_ns[2]; /* between from_ns and until_ns */
-};
-
-static struct shared *shared;
-static unsigned self;
-
-static void meet_peer(void)
-{
-	unsigned other = !self;
-
-	shared->time_ns[self] = time_ns;
-	if (fake.done_ns[0] > shared->done_ns) {
-		shared->done_ns = fake.done_ns[0];
-		shared->last = self;
-	}
-	if (!shared->ended[other] && shared->time_ns[other] < time_ns) {
-		MUST(sem_post(&shared->turn[other]) == 0);
-		while (sem_wait(&shared->turn[self]) != 0)
-			;
-	}
-	fake.done_ns[0] = shared->done_ns;
-	fake.others_until_ns = 0;
-	if (shared->last == other) {
-		uint64_t slice_ns = time_ns - time_ns % SLICE_NS + SLICE_NS;
-
-		fake.others_until_ns = shared->done_ns < slice_ns ? shared->done_ns : slice_ns;
-	}
-}
+/* Two processes of one slice on one device: together they have the slice's quota. */
+#include "pace_two.h"
 
 /* -- a process -------------------------------------------------------------------------------- */
 
@@ -66,9 +20,7 @@ static void run(void *arg)
 	uint64_t from_ns = FIRST_NS + process->warm_ns, until_ns = from_ns + process->for_ns;
 	uint64_t chance = 1 + self, busy_ns = 0;
 
-	while (sem_wait(&shared->turn[self]) != 0)
-		;
-	meet = meet_peer;
+	two_begin();
 	MUST(open_claimed(process->path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = process->quota;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
@@ -84,8 +36,7 @@ static void run(void *arg)
 			busy_ns = fake.busy_ns[0];
 	}
 	shared->busy_ns[self] = fake.busy_ns[0] - busy_ns;
-	shared->ended[self] = true;
-	sem_post(&shared->turn[!self]);
+	two_end();
 }
 
 /* What both have of the device, percent. */
@@ -94,17 +45,9 @@ static double sum_of(void **state, unsigned quota, const struct kernel *kernels,
 	struct place *place = *state;
 	struct process process = {place->path, quota, kernels, count, NS_PER_S, 4 * NS_PER_S};
 	double share[2];
-	pid_t pids[2];
 
-	shared = shared_memory(sizeof(*shared));
-	*shared = (struct shared){.time_ns = {FIRST_NS, FIRST_NS}};
 	unlink(place->path);
-	for (unsigned i = 0; i < 2; i++) /* before either of them can give it to the other */
-		assert_int_equal(sem_init(&shared->turn[i], 1, i == 0), 0);
-	for (self = 0; self < 2; self++)
-		pids[self] = spawn(run, &process);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(reap_status(pids[i]), 0);
+	two_play(run, &process);
 	for (unsigned i = 0; i < 2; i++)
 		share[i] = 100.0 * (double)shared->busy_ns[i] / (double)process.for_ns;
 	if (getenv("VERBOSE"))
