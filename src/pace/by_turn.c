@@ -158,6 +158,9 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 	if (busy) {
 		show_time(meter, by, now_ns);
 		turn_submitted(turn, due_ns(by, now_ns), now_ns);
+	} else if (was_busy && work && !marks &&
+		   meter_since(now_ns, LOAD(by->ended_ns)) >= TURN_GAP_NS) {
+		turn_idle(turn, LOAD(by->ended_ns), now_ns); /* the host had other things to do */
 	} else if (was_busy) {
 		turn_over(turn, LOAD(by->ended_ns), now_ns);
 	}

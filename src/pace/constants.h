@@ -91,6 +91,11 @@
 #define TURN_UNKNOWN_NS      (20 * NS_PER_MS)
 #define TURN_UNKNOWN_POLL_NS (20 * NS_PER_US)
 
+/* ns between the end of a process's work and its next launch from which on it wanted nothing in
+ * between, and pays nothing. Half: the slice gives turns up for shorter gaps. Twice: it pays for
+ * longer ones. */
+#define TURN_GAP_NS (100 * NS_PER_US)
+
 /* ns of work that a process has in flight in its turn at most, with the launch that is to go. Half:
  * the device waits for the host between kernels of 20 ms. Twice: two such kernels are in flight
  * when another slice begins to want the device, and the two slices' kernels meet. */

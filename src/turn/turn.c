@@ -520,8 +520,10 @@ static void offer(struct turn *turn, const struct grant *grant, uint64_t ended_n
 		if (now_ns >= end_ns)
 			turn_account_used_up(turn);
 		next = grant_next(turn, turn->file.slice, now_ns);
-		if (next != NOBODY)
+		if (next != NOBODY) {
+			turn_account_end(turn, ended_ns, now_ns); /* not the time since */
 			hand_over(turn, grant, next, end_ns, now_ns);
+		}
 	} else if (now_ns >= TURN_LOAD(turn->rang) + WAKE_EACH_NS) {
 		TURN_STORE(turn->rang, now_ns);
 		next = grant_guess(turn, turn->file.slice);
