@@ -25,6 +25,7 @@
 #include "in_flight.h"
 #include "sys.h"
 #include "tally.h"
+#include "trace.h"
 #include "turns.h"
 #include "utilisation.h"
 
@@ -182,6 +183,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 	STORE(by->taken_up, LOAD(by->in_flight.launches));
 	STORE(by->taken_up_due, now_ns + ahead_ns);
 	STORE(by->shown_ns, now_ns);
+	trace_write(TRACE_TURNS_BEGIN, meter->quota.index, (int64_t)ahead_ns, 0);
 	begin_account(meter, account, ahead_ns, now_ns);
 	if (ahead_ns)
 		turn_submitted(turn, now_ns + ahead_ns, now_ns);
@@ -199,6 +201,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 
 	if (!SWAP(by->is_shared, yes, false))
 		return;
+	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
 	show_time(meter, by, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
@@ -305,6 +308,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 {
 	struct by_turn *by = &devices[work->device];
 	struct turn_answer answer;
+	uint64_t from_ns = now_ns;
 	bool held = false;
 	int error = 0;
 
@@ -323,6 +327,9 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 		}
 		if (answer.kind != TURN_WAIT)
 			break;
+		if (!held)
+			trace_write(TRACE_TURN_HELD, meter->quota.index, (int64_t)answer.wait_ns,
+				    0);
 		held = true;
 		turn_sleep(turn, &answer);
 		turns_watch(clock_steady_ns());
@@ -334,6 +341,8 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 	}
 	if (held)
 		bucket_count_held(meter->bucket);
+	if (held && *ret_goes)
+		trace_write(TRACE_TURN_GOES, meter->quota.index, (int64_t)(now_ns - from_ns), 0);
 	if (!*ret_goes)
 		end_shared(meter, by, work->device, by_turn_is(meter, work->device), now_ns);
 	return 0;

@@ -55,7 +55,14 @@
 	KIND(GANG_LET_GO, "gang-let-go", "quiet_ns", "times",                                   \
 	     "launch admitted: the gang is shut, and makes no progress")                        \
 	KIND(GANG_AHEAD, "gang-ahead", "ahead_ns", NULL,                                        \
-	     "launch held: the gang is open, and much is in flight before it")
+	     "launch held: the gang is open, and much is in flight before it")                  \
+	KIND(TURNS_BEGIN, "turns-begin", "in_flight_ns", NULL,                                  \
+	     "another slice uses the device: launches go by turns")                             \
+	KIND(TURN_HELD, "turn-held", "wait_ns", NULL,                                           \
+	     "launch held: the slice has not the turn, or enough in flight")                    \
+	KIND(TURN_GOES, "turn-goes", "held_ns", NULL, "held launch admitted by a turn")         \
+	KIND(TURNS_END, "turns-end", "in_flight_ns", NULL,                                      \
+	     "no other slice uses the device, or there are no turns")
 
 enum trace_kind {
 	TRACE_NONE,
