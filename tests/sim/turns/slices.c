@@ -21,6 +21,7 @@
 #define QUICK_MS  100 /* a neighbour that is stopped or killed costs less, usually, */
 #define STOPS     8   /* in one of so many times */
 #define SETTLE_MS 300
+#define FIRST     100 /* launches of a slice, each of which it waits for */
 
 static const char *quotas[SLICES] = {"30", "60"};
 static double wanted[SLICES] = {30, 60}; /* of the time that both want, percent */
@@ -47,6 +48,10 @@ static void launches_on(int wire)
 
 	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", region_of(self));
 	pace_start(quotas[self]);
+	for (unsigned i = 0; i < FIRST; i++) { /* sees the other slice before it queues work */
+		step_alone(&ns);
+		synchronise(stream);
+	}
 	tell(wire, 1);
 	while (!PEEK(common->enough[self])) {
 		__atomic_fetch_add(&common->of[self].given, step_alone(&ns), __ATOMIC_SEQ_CST);
