@@ -346,9 +346,10 @@ static void say_turns(struct doctor *doctor, const char *dir)
 			     "off: %s, where slices take turns, cannot be used: %s", dir,
 			     strerror(errno));
 		doctor_advise(doctor,
-			      "Make or mount a directory there that all slices may write (mode "
-			      "1777), or set VGPU_TURNS to one: slices that use a GPU at the same "
-			      "time get less than their compute limits without");
+			      "Make or mount a directory there that the slices may write, or "
+			      "set VGPU_TURNS to one: slices that use a GPU at the same time get "
+			      "less than their compute limits without. Whoever may write it can "
+			      "end the programs that take turns");
 	} else if (gpu) {
 		doctor_found(doctor, DOCTOR_WARN, "off for a GPU: this user may not write %s/%s",
 			     dir, gpu);

@@ -133,7 +133,7 @@ int state_make_gangs(const char *state_path, struct fault *fault)
 
 int state_make_turns(const char *state_path, struct fault *fault)
 {
-	return make_directory(state_path, STATE_TURNS, geteuid() == 0 ? 01777 : 0700, fault);
+	return make_directory(state_path, STATE_TURNS, 0700, fault);
 }
 
 /* -- one slice --------------------------------------------------------------------------------- */

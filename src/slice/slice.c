@@ -300,11 +300,7 @@ const char *slice_turns_path(void)
 {
 	const char *named = env_get(TURNS_VARIABLE);
 
-	if (named)
-		return named;
-	return !may_exist(SLICE_TURNS_DIR) && may_exist(SLICE_REGION_HAMI_DIR)
-		       ? SLICE_TURNS_HAMI_DIR
-		       : SLICE_TURNS_DIR;
+	return named ? named : SLICE_TURNS_DIR;
 }
 
 static bool is_directory(const char *path)

@@ -26,7 +26,6 @@
 #define SLICE_POLICY_DIR      "/etc/vgpu/policy"
 #define SLICE_GANGS_DIR       "/run/vgpu/gangs"     /* VGPU_GANGS names another */
 #define SLICE_TURNS_DIR       "/run/vgpu/turns"     /* VGPU_TURNS names another */
-#define SLICE_TURNS_HAMI_DIR  "/tmp/vgpulock"       /* HAMi's, in its containers */
 #define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
 #define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
 

@@ -19,11 +19,10 @@ cache=CUDA_DEVICE_MEMORY_SHARED_CACHE
 same "$cache" "$state/x/region" "$(value $cache --name x)"
 same "$cache" "$state/x/region" "$(CUDA_DEVICE_MEMORY_SHARED_CACHE=/y value $cache --name x)"
 
-# Slices take turns by files in the state directory; root's are for all users.
+# Slices of one user take turns by files in the state directory.
 same VGPU_TURNS "$state/turns" "$(value VGPU_TURNS --name x)"
 same VGPU_TURNS /y "$(VGPU_TURNS=/y value VGPU_TURNS --name x)"
-if [ "$(id -u)" -eq 0 ]; then turns_mode=1777; else turns_mode=700; fi
-same 'the mode of turns' "$turns_mode" "$(stat -c %a "$state/turns")"
+same 'the mode of turns' 700 "$(stat -c %a "$state/turns")"
 
 # Relative or through links, the state directory is what it is.
 mkdir "$root/there" && ln -s there "$root/link"
