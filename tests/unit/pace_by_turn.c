@@ -53,7 +53,7 @@ static void join(const struct tenant *tenant)
 {
 	struct region_setup setup = setup_from(0, DEVICES, GIB);
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
-	char path[128];
+	static char path[128]; /* the region keeps it */
 
 	snprintf(path, sizeof(path), "%s/region.%u", place->dir, self);
 	MUST(open_claimed(path, &setup, &region) == 0);
