@@ -53,9 +53,12 @@ static uint64_t mix(uint64_t word)
 
 static uint64_t new_key(unsigned count)
 {
-	const uint64_t *random = (const uint64_t *)getauxval(AT_RANDOM);
-	uint64_t key = random ? mix(random[0]) ^ random[1] : 0;
+	const void *bytes = (const void *)getauxval(AT_RANDOM); /* 16, not aligned */
+	uint64_t random[2] = {0, 0}, key;
 
+	if (bytes)
+		memcpy(random, bytes, sizeof(random));
+	key = mix(random[0]) ^ random[1];
 	key = mix(key ^ (uint64_t)sys_getpid() << 32 ^ count);
 	key = mix(key ^ clock_now_ns());
 	return KEY_BIT | (key & (KEY_BIT - 1) & ~(uint64_t)(NUMBERS - 1));
