@@ -88,15 +88,6 @@ static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 	STORE(account->ready_at, now_ns - (uint64_t)(level_ns * PERCENT / (int64_t)pct));
 }
 
-/* device_util is made of the tally. */
-static void show_time(struct meter *meter, struct by_turn *by, uint64_t until_ns)
-{
-	uint64_t from_ns = LOAD(by->shown_ns);
-
-	if (until_ns > from_ns && SWAP(by->shown_ns, from_ns, until_ns) && from_ns)
-		ADD(meter->tally.charged, (int64_t)(until_ns - from_ns));
-}
-
 /* -- what it has in flight -------------------------------------------------------------------- */
 
 /* What the marks that were reached since the last look say of the time of a launch. Behind the
@@ -154,10 +145,10 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		if (LOAD(it->marked) == LOAD(it->launches))
 			ended_ns = LOAD(it->reached_ns);
 		STORE(by->ended_ns, ended_ns);
-		show_time(meter, by, ended_ns);
+		tally_show(&meter->tally, &by->shown_ns, ended_ns);
 	}
 	if (busy) {
-		show_time(meter, by, now_ns);
+		tally_show(&meter->tally, &by->shown_ns, now_ns);
 		turn_submitted(turn, due_ns(by, now_ns), now_ns);
 	} else if (was_busy && work && !marks &&
 		   meter_since(now_ns, LOAD(by->ended_ns)) >= TURN_GAP_NS) {
@@ -202,7 +193,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	if (!SWAP(by->is_shared, yes, false))
 		return;
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
-	show_time(meter, by, now_ns);
+	tally_show(&meter->tally, &by->shown_ns, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
 		STORE(account->shared, 0);

@@ -75,9 +75,9 @@
 #define GANG_POLL_NS (20 * NS_PER_US)
 
 /* ns from one mark to the next, and from one look to the next, while a gang is open: the least
- * where launches find the device idle, twice as long for each look that finds it busy. Half: one
- * thread that serves two devices loses a tenth of its speed (PyTorch, H100). Twice: pauses of the
- * device between launches that are shorter than that count as work. */
+ * where launches find the device idle, twice as long for each look that finds it busy. Half, and
+ * compared with twice: one thread that serves two devices is a tenth slower (PyTorch, H100). Twice:
+ * pauses of the device between launches that are shorter than that count as work. */
 #define MARK_LEAST_NS (200 * NS_PER_US)
 #define MARK_MOST_NS  (1 * NS_PER_MS)
 
@@ -110,9 +110,9 @@
 #define MEAN_PART 4
 
 /* ns from one question how long launches took to the next: the driver takes 3 us for the answer
- * (H100). Also the length of a period from which on it is measured in any case. Half: a host that
- * finds its device idle every 100 us loses 1 % more of its time. Twice: what changes is seen later.
- */
+ * (H100). Also the length of a period from which on it is measured in any case. Half: a host
+ * whose device is often idle loses 0.6 % more of its time, as reckoned. Twice: what changes is seen
+ * later. */
 #define LEARN_EACH_NS (1 * NS_PER_MS)
 
 /* ns of short periods that stand for those that are not measured. Half: more of chance. */

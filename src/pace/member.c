@@ -211,15 +211,6 @@ bool member_is(struct meter *meter, int device)
 
 /* -- what it has in flight --------------------------------------------------------------------- */
 
-/* device_util is made of the tally. */
-static void show_time(struct meter *meter, struct member *member, uint64_t until_ns)
-{
-	uint64_t from_ns = LOAD(member->shown_ns);
-
-	if (until_ns > from_ns && SWAP(member->shown_ns, from_ns, until_ns) && from_ns)
-		ADD(meter->tally.charged, (int64_t)(until_ns - from_ns));
-}
-
 /* Asks the driver, and tells the gang. */
 static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
 		 uint64_t now_ns)
@@ -237,11 +228,11 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 		gang_is_busy(gang(), &member->seat, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
 			gang_is_idle(gang(), &member->seat, now_ns, now_ns);
-		show_time(meter, member, now_ns);
+		tally_show(&meter->tally, &member->shown_ns, now_ns);
 	} else {
 		gang_is_idle(gang(), &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
-			show_time(meter, member, ended_ns);
+			tally_show(&meter->tally, &member->shown_ns, ended_ns);
 	}
 	return busy;
 }

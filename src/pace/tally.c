@@ -79,6 +79,14 @@ void tally_charge_many(struct tally *tally, const struct tally_many *many, uint6
 	ADD(tally->sure, (int64_t)many->sure_ns);
 }
 
+void tally_show(struct tally *tally, uint64_t *shown_ns, uint64_t until_ns)
+{
+	uint64_t from_ns = LOAD(*shown_ns);
+
+	if (until_ns > from_ns && SWAP(*shown_ns, from_ns, until_ns) && from_ns)
+		ADD(tally->charged, (int64_t)(until_ns - from_ns));
+}
+
 void tally_correct(struct tally *tally, int64_t more_ns)
 {
 	ADD(tally->corrected, more_ns);

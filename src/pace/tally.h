@@ -37,6 +37,10 @@ void tally_many_add(struct tally_many *many, uint64_t cost_ns, uint64_t sure_ns,
  * over by then. */
 void tally_charge_many(struct tally *tally, const struct tally_many *many, uint64_t now_ns);
 
+/* Where work is paced by wall time, costs say nothing: the process had work on the device from
+ * *shown_ns until until_ns, which *shown_ns becomes. device_util is made of that. */
+void tally_show(struct tally *tally, uint64_t *shown_ns, uint64_t until_ns);
+
 /* What was submitted takes so much longer, or shorter. */
 void tally_correct(struct tally *tally, int64_t more_ns);
 
