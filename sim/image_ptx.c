@@ -206,7 +206,7 @@ static CUresult variable_read(struct text *text, bool external, struct image *im
 	return CUDA_SUCCESS;
 }
 
-/* What a thread of the kernel has for itself, in whose body we are. */
+/* The bytes of local memory that the kernel whose body is being read declares for a thread. */
 static void local_read(struct text *text, struct image *image)
 {
 	struct declaration declaration;
