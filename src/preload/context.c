@@ -235,108 +235,53 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 	return result;
 }
 
-CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, dev);
+/* A call that makes a context of the device, whose handle goes to *out. */
+#define MAKER(name, out, device, parameters, arguments)       \
+	CUresult name parameters                              \
+	{                                                     \
+		struct making making;                         \
+		CUcontext context = NULL;                     \
+		CUresult result = begin(&making, device);     \
+                                                              \
+		if (result != CUDA_SUCCESS)                   \
+			return result;                        \
+		result = cuda.name arguments;                 \
+		return finish(&making, result, context, out); \
+	}
+/* Where the driver puts the handle. Without a place for it the driver refuses the call itself. */
+#define MADE(out) ((out) ? &context : NULL)
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuCtxCreate(pctx ? &context : NULL, flags, dev);
-	return finish(&making, result, context, pctx);
-}
+MAKER(cuCtxCreate, pctx, dev, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+      (MADE(pctx), flags, dev))
 
-CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, dev);
+MAKER(cuCtxCreate_v2, pctx, dev, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+      (MADE(pctx), flags, dev))
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuCtxCreate_v2(pctx ? &context : NULL, flags, dev);
-	return finish(&making, result, context, pctx);
-}
+MAKER(cuCtxCreate_v3, pctx, dev,
+      (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+       CUdevice dev),
+      (MADE(pctx), paramsArray, numParams, flags, dev))
 
-CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-			unsigned int flags, CUdevice dev)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, dev);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuCtxCreate_v3(pctx ? &context : NULL, paramsArray, numParams, flags, dev);
-	return finish(&making, result, context, pctx);
-}
-
-CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags,
-			CUdevice dev)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, dev);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuCtxCreate_v4(pctx ? &context : NULL, ctxCreateParams, flags, dev);
-	return finish(&making, result, context, pctx);
-}
+MAKER(cuCtxCreate_v4, pctx, dev,
+      (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+      (MADE(pctx), ctxCreateParams, flags, dev))
 
 /* With OpenGL and VDPAU. */
-CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, device);
+MAKER(cuGLCtxCreate, pCtx, device, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
+      (MADE(pCtx), Flags, device))
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuGLCtxCreate(pCtx ? &context : NULL, Flags, device);
-	return finish(&making, result, context, pCtx);
-}
+MAKER(cuGLCtxCreate_v2, pCtx, device, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
+      (MADE(pCtx), Flags, device))
 
-CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, device);
+MAKER(cuVDPAUCtxCreate, pCtx, device,
+      (CUcontext * pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+       void *vdpGetProcAddress),
+      (MADE(pCtx), flags, device, vdpDevice, vdpGetProcAddress))
 
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuGLCtxCreate_v2(pCtx ? &context : NULL, Flags, device);
-	return finish(&making, result, context, pCtx);
-}
-
-CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
-			  unsigned int vdpDevice, void *vdpGetProcAddress)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, device);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuVDPAUCtxCreate(pCtx ? &context : NULL, flags, device, vdpDevice,
-				       vdpGetProcAddress);
-	return finish(&making, result, context, pCtx);
-}
-
-CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
-			     unsigned int vdpDevice, void *vdpGetProcAddress)
-{
-	struct making making;
-	CUcontext context = NULL;
-	CUresult result = begin(&making, device);
-
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = cuda.cuVDPAUCtxCreate_v2(pCtx ? &context : NULL, flags, device, vdpDevice,
-					  vdpGetProcAddress);
-	return finish(&making, result, context, pCtx);
-}
+MAKER(cuVDPAUCtxCreate_v2, pCtx, device,
+      (CUcontext * pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+       void *vdpGetProcAddress),
+      (MADE(pCtx), flags, device, vdpDevice, vdpGetProcAddress))
 
 /* -- ending -- */
 
