@@ -21,7 +21,7 @@
 #define DYNAMIC_MAX      8192  /* entries of a dynamic section: real ones have some hundred */
 #define VERSIONS_MAX     65536 /* that are needed */
 #define GLIBC_PREFIX     "GLIBC_2."
-#define VGPU_NOTE_OWNER  "vgpu" /* preload/note.S */
+#define VGPU_NOTE_OWNER  "vgpu" /* preload/interpose/note.S */
 #define VGPU_NOTE_TYPE   1
 #define ROUND_UP_4(size) (((uint64_t)(size) + 3) & ~(uint64_t)3)
 

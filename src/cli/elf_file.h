@@ -57,7 +57,7 @@ unsigned elf_glibc_minor(const struct elf *elf);
 /* Whether the bytes of the text, without its NUL, are anywhere in the file. */
 bool elf_contains(const struct elf_file *file, const char *text);
 
-/* The version in the note by which libvgpu.so is known (preload/note.S), into buf; false: it has
- * none. The other is for such notes in memory, those of a segment aligned to 4 bytes. */
+/* The version in the note by which libvgpu.so is known (preload/interpose/note.S), into buf; false:
+ * it has none. The other is for such notes in memory, those of a segment aligned to 4 bytes. */
 bool elf_vgpu_version(const struct elf *elf, char *buf, size_t len);
 bool elf_vgpu_note(const void *notes, size_t size, char *buf, size_t len);

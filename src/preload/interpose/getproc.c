@@ -1,0 +1,78 @@
+/*
+ * The driver's own doors: cuInit, where a process joins its slice, and cuGetProcAddress, which
+ * hands out the driver's functions.
+ */
+#include "cuda.h"
+#include "hooks.h"
+#include "log.h"
+#include "names.h"
+#include "state.h"
+#include "visible_devices.h"
+
+CUresult cuInit(unsigned int Flags)
+{
+	bool attached, hiding;
+	CUresult result;
+
+	if (state_get() == STATE_REFUSED)
+		return CUDA_ERROR_NOT_PERMITTED; /* said on stderr when it came to that */
+	cuda_bind();
+	hiding = visible_devices_begin();
+	result = cuda.cuInit(Flags);
+	if (hiding)
+		visible_devices_end(result == CUDA_SUCCESS);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return state_attach(&attached);
+}
+
+/* A driver may be newer than the list of its functions that hooks were made by. The line is for
+ * whoever wonders at figures: a runtime asks for all that it knows, whether it calls them or not.
+ */
+static void note_unknown(const char *name)
+{
+	static bool said; /* atomic */
+
+	if (__atomic_load_n(&said, __ATOMIC_RELAXED) || names_known(name) ||
+	    !names_sound_like_memory(name) || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
+		return;
+	log_line(LOG_INFO,
+		 "%s, and maybe others, is of a driver newer than this library: what it allocates "
+		 "is counted only as far as NVML shows it; update vgpu",
+		 name);
+}
+
+/* The driver has chosen by name, version and flags; we go by what it chose. */
+static void put_hook(const char *symbol, CUresult result, void **pfn)
+{
+	const struct hook *hook;
+
+	if (result != CUDA_SUCCESS || !pfn || state_get() == STATE_INERT)
+		return;
+	hook = hook_of_pointer(HOOK_OF_CUDA, *pfn);
+	if (hook)
+		*pfn = hook->ours;
+	else if (*pfn && symbol)
+		note_unknown(symbol);
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuGetProcAddress(symbol, pfn, cudaVersion, flags);
+	put_hook(symbol, result, pfn);
+	return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *symbolStatus)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, symbolStatus);
+	put_hook(symbol, result, pfn);
+	return result;
+}

@@ -1,6 +1,0 @@
-/* The driver, as src/pace measures with it. */
-#pragma once
-
-#include "pace.h"
-
-extern const struct pace_driver measure_driver;

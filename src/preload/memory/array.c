@@ -1,0 +1,336 @@
+/*
+ * Arrays: what one takes depends on the format and on how the GPU tiles it, which only the driver
+ * knows. So a twin is made first that has no memory (CUDA_ARRAY3D_DEFERRED_MAPPING), and the driver
+ * asked what it would need (cuArrayGetMemoryRequirements: 40 us on an H200, right to the byte for
+ * all formats tried). Where that cannot be had, because the driver is older than CUDA 11.6 or the
+ * flags do not go together, the size is reckoned from the descriptor.
+ *
+ * Sparse arrays, and those whose memory is mapped later, take nothing by themselves. They are
+ * recorded all the same: with one ends what is mapped into it (virtual.c).
+ */
+#include "cuda.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "pools.h"
+#include "quota.h"
+#include "virtual.h"
+
+#define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
+#define ALIGNMENT       ((uint64_t)64 << 10)
+#define SIZE_MOST       ((uint64_t)1 << 40) /* of a dimension: sums must not wrap round */
+
+/* Seen on an H200 with driver 580. */
+#define TILE_BYTES      64
+#define TILE_ROWS_LEAST 8
+#define TILE_ROWS_MOST  128
+#define TILE_DEPTH_MOST 8
+
+/* An array on its way. */
+struct making {
+	bool counted;
+	struct place place;
+	struct holding_claim claim;
+	uint64_t ends; /* contexts that had ended when it began */
+};
+
+static bool is_compressed(CUarray_format format)
+{
+	return format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
+}
+
+/* Of a texel at most, of a compressed block of 4x4 texels. */
+static uint64_t bytes_of(CUarray_format format, uint64_t channels)
+{
+	switch (format) {
+	case CU_AD_FORMAT_UNSIGNED_INT8:
+	case CU_AD_FORMAT_SIGNED_INT8:
+		return channels;
+	case CU_AD_FORMAT_UNSIGNED_INT16:
+	case CU_AD_FORMAT_SIGNED_INT16:
+	case CU_AD_FORMAT_HALF:
+		return 2 * channels;
+	case CU_AD_FORMAT_UNSIGNED_INT32:
+	case CU_AD_FORMAT_SIGNED_INT32:
+	case CU_AD_FORMAT_FLOAT:
+		return 4 * channels;
+	default: /* those that have several samples in themselves, 8 bytes at most */
+		return is_compressed(format) ? 16 : channels > 2 ? 4 * channels : 8;
+	}
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t round_up(uint64_t size, uint64_t to)
+{
+	return (size + to - 1) / to * to;
+}
+
+/* To whole tiles: of a power of two that holds it all, between those. */
+static uint64_t tiled(uint64_t size, uint64_t least, uint64_t most)
+{
+	uint64_t tile = least;
+
+	while (tile < size && tile < most)
+		tile *= 2;
+	return round_up(size, tile);
+}
+
+static uint64_t at_level(uint64_t size, unsigned level)
+{
+	return size >> level ? size >> level : 1;
+}
+
+static uint64_t reckon_level(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level)
+{
+	bool layers = descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
+	uint64_t block = is_compressed(descriptor->Format) ? 4 : 1, bytes;
+	uint64_t width = round_up(at_level(descriptor->Width, level), block) / block;
+	uint64_t rows = round_up(at_level(descriptor->Height, level), block) / block;
+	uint64_t depth = at_level(descriptor->Depth, layers ? 0 : level);
+
+	width = times(width, bytes_of(descriptor->Format, descriptor->NumChannels));
+	if (width > SIZE_MOST)
+		return UINT64_MAX;
+	bytes = times(tiled(width, TILE_BYTES, TILE_BYTES),
+		      tiled(rows, TILE_ROWS_LEAST, TILE_ROWS_MOST));
+	return times(bytes, layers ? depth : tiled(depth, 1, TILE_DEPTH_MOST));
+}
+
+/* At most: of volumes it is not known how high the tiles are. */
+static uint64_t reckon(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)
+{
+	uint64_t bytes = 0, more;
+
+	if (descriptor->Width > SIZE_MOST || descriptor->Height > SIZE_MOST ||
+	    descriptor->Depth > SIZE_MOST)
+		return UINT64_MAX;
+	for (unsigned level = 0; level < 32 && (level == 0 || level < levels); level++) {
+		more = reckon_level(descriptor, level);
+		if (more > UINT64_MAX / 2 - bytes)
+			return UINT64_MAX;
+		bytes += more;
+	}
+	return round_up(bytes, ALIGNMENT);
+}
+
+/* levels 0: an array, else a mipmapped one. */
+static bool ask(CUDA_ARRAY3D_DESCRIPTOR descriptor, unsigned levels, CUdevice device,
+		uint64_t *ret_bytes)
+{
+	CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {.size = 0};
+	CUmipmappedArray mipmapped;
+	CUarray array;
+	CUresult result;
+
+	descriptor.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
+	if (levels) {
+		if (cuda.cuMipmappedArrayCreate(&mipmapped, &descriptor, levels) != CUDA_SUCCESS)
+			return false;
+		result = cuda.cuMipmappedArrayGetMemoryRequirements(&needs, mipmapped, device);
+		cuda.cuMipmappedArrayDestroy(mipmapped);
+	} else {
+		if (cuda.cuArray3DCreate_v2(&array, &descriptor) != CUDA_SUCCESS)
+			return false;
+		result = cuda.cuArrayGetMemoryRequirements(&needs, array, device);
+		cuda.cuArrayDestroy(array);
+	}
+	*ret_bytes = needs.size;
+	return result == CUDA_SUCCESS && needs.size;
+}
+
+/* CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+		      unsigned levels, const void *out)
+{
+	CUresult result = headroom_find(&making->place, &making->counted);
+	CUstreamCaptureMode mode;
+	uint64_t bytes;
+	bool known;
+
+	making->ends = quota_context_ends();
+	if (!out || !descriptor)
+		making->counted = false;
+	if (result != CUDA_SUCCESS || !making->counted)
+		return result;
+	if (descriptor->Flags & NO_MEMORY_FLAGS)
+		return headroom_hold(HOLDING_ARRAY, &making->place, 0, &making->claim);
+	mode = relaxed_begin();
+	known = ask(*descriptor, levels, making->place.device, &bytes);
+	relaxed_end(mode);
+	if (!known)
+		bytes = reckon(descriptor, levels);
+	return headroom_hold(HOLDING_ARRAY, &making->place, bytes, &making->claim);
+}
+
+/* Another thread may have ended the context, and the array with it, before it was recorded. */
+static void drop_if_ended(const struct making *making, uint64_t handle)
+{
+	struct holding_release release;
+
+	if (quota_context_has_ended((uintptr_t)making->place.context, making->ends) &&
+	    quota_let_go_begin(HOLDING_ARRAY, handle, &release))
+		quota_let_go_commit(&release);
+}
+
+/* False: it cannot be counted, and must go. */
+static bool finish(const struct making *making, CUresult result, const void *handle)
+{
+	if (!making->counted)
+		return true;
+	if (result == CUDA_SUCCESS && quota_hold(&making->claim, (uintptr_t)handle) == 0) {
+		drop_if_ended(making, (uintptr_t)handle);
+		return true;
+	}
+	quota_hold_cancel(&making->claim);
+	return result != CUDA_SUCCESS;
+}
+
+static CUresult finish_array(const struct making *making, CUresult result, CUarray array,
+			     CUarray *pHandle)
+{
+	if (!finish(making, result, array)) {
+		cuda.cuArrayDestroy(array);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (result == CUDA_SUCCESS)
+		*pHandle = array;
+	return result;
+}
+
+CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
+{
+	const CUDA_ARRAY_DESCRIPTOR *asked = pAllocateArray;
+	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
+	struct making making;
+	CUarray array = NULL;
+	CUresult result;
+
+	if (asked)
+		descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = asked->Width,
+						       .Height = asked->Height,
+						       .Format = asked->Format,
+						       .NumChannels = asked->NumChannels};
+	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuArrayCreate_v2(pHandle ? &array : NULL, pAllocateArray);
+	return finish_array(&making, result, array, pHandle);
+}
+
+CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+{
+	const CUDA_ARRAY_DESCRIPTOR_v1 *asked = pAllocateArray;
+	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
+	struct making making;
+	CUarray array = NULL;
+	CUresult result;
+
+	if (asked)
+		descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = asked->Width,
+						       .Height = asked->Height,
+						       .Format = asked->Format,
+						       .NumChannels = asked->NumChannels};
+	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuArrayCreate(pHandle ? &array : NULL, pAllocateArray);
+	return finish_array(&making, result, array, pHandle);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
+{
+	struct making making;
+	CUarray array = NULL;
+	CUresult result = begin(&making, pAllocateArray, 0, pHandle);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuArray3DCreate_v2(pHandle ? &array : NULL, pAllocateArray);
+	return finish_array(&making, result, array, pHandle);
+}
+
+CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+{
+	const CUDA_ARRAY3D_DESCRIPTOR_v1 *asked = pAllocateArray;
+	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
+	struct making making;
+	CUarray array = NULL;
+	CUresult result;
+
+	if (asked)
+		descriptor = (CUDA_ARRAY3D_DESCRIPTOR){.Width = asked->Width,
+						       .Height = asked->Height,
+						       .Depth = asked->Depth,
+						       .Format = asked->Format,
+						       .NumChannels = asked->NumChannels,
+						       .Flags = asked->Flags};
+	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuArray3DCreate(pHandle ? &array : NULL, pAllocateArray);
+	return finish_array(&making, result, array, pHandle);
+}
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+				const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+				unsigned int numMipmapLevels)
+{
+	struct making making;
+	CUmipmappedArray array = NULL;
+	CUresult result = begin(&making, numMipmapLevels ? pMipmappedArrayDesc : NULL,
+				numMipmapLevels, pHandle);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMipmappedArrayCreate(pHandle ? &array : NULL, pMipmappedArrayDesc,
+					     numMipmapLevels);
+	if (!finish(&making, result, array)) {
+		cuda.cuMipmappedArrayDestroy(array);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (result == CUDA_SUCCESS)
+		*pHandle = array;
+	return result;
+}
+
+/* -- ending -- */
+
+static bool begin_end(const void *array, struct holding_release *ret_release)
+{
+	cuda_bind();
+	return quota_attached() && quota_let_go_begin(HOLDING_ARRAY, (uintptr_t)array, ret_release);
+}
+
+static CUresult finish_end(const struct holding_release *release, CUresult result)
+{
+	if (result == CUDA_SUCCESS) {
+		quota_let_go_commit(release);
+		virtual_end_owner(release->handle);
+	} else {
+		quota_let_go_undo(release);
+	}
+	return result;
+}
+
+CUresult cuArrayDestroy(CUarray hArray)
+{
+	struct holding_release release;
+
+	if (!begin_end(hArray, &release))
+		return cuda.cuArrayDestroy(hArray);
+	return finish_end(&release, cuda.cuArrayDestroy(hArray));
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+	struct holding_release release;
+
+	if (!begin_end(hMipmappedArray, &release))
+		return cuda.cuMipmappedArrayDestroy(hMipmappedArray);
+	return finish_end(&release, cuda.cuMipmappedArrayDestroy(hMipmappedArray));
+}

@@ -1,0 +1,407 @@
+/*
+ * Stream-ordered allocation: cuMemAllocAsync and its kin. What is charged is what the pool reserves
+ * (quota/pool.h). Most allocations find what they may add charged ahead, and take two locks of our
+ * own; every eighth or so asks the driver what the pool reserves, and the region for more.
+ *
+ * When the worst does not fit, the pool may still have enough that is free, and only the driver
+ * knows whether this stream may have it. Then it is tried, and what it has taken beyond the limit
+ * is freed again and refused; the device gives that back when the stream gets there.
+ *
+ * An allocation on a capturing stream becomes a node of a graph, and takes nothing here (graph.c):
+ * the pool has not grown.
+ */
+#include <errno.h>
+
+#include "capture.h"
+#include "cuda.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "lock.h"
+#include "log.h"
+#include "oversubscribe.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "state.h"
+
+/* -- which pool -- */
+
+static bool is_special(CUstream stream) /* the default stream, in whichever flavour */
+{
+	return (uintptr_t)stream <= 2;
+}
+
+static bool device_of_context(CUcontext context, CUdevice *ret_device)
+{
+	CUcontext current = NULL;
+	bool known;
+
+	if (cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+		return cuda.cuCtxGetDevice(ret_device) == CUDA_SUCCESS;
+	if (cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return false;
+	known = cuda.cuCtxGetDevice(ret_device) == CUDA_SUCCESS;
+	cuda.cuCtxPopCurrent_v2(&context);
+	return known;
+}
+
+static bool device_of_stream(CUstream stream, CUdevice *ret_device)
+{
+	CUcontext context;
+
+	*ret_device = quota_only_device();
+	if (*ret_device >= 0)
+		return true;
+	if (is_special(stream))
+		return cuda.cuCtxGetDevice(ret_device) == CUDA_SUCCESS;
+	return cuda.cuStreamGetCtx(stream, &context) == CUDA_SUCCESS &&
+	       device_of_context(context, ret_device);
+}
+
+/* Managed memory of no device in particular goes to whichever uses it: it counts on the first. */
+static void open_managed_pool(CUdevice device, unsigned location_type)
+{
+	CUmemLocation location = {.type = location_type, .id = device};
+	CUmemoryPool pool;
+
+	if (cuda.cuMemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED) ==
+	    CUDA_SUCCESS)
+		quota_pool_open((uintptr_t)pool, device, POOL_MANAGED | POOL_OF_DRIVER);
+}
+
+static void open_default_pools_of(CUdevice device)
+{
+	CUmemoryPool pool;
+
+	if (cuda.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
+		quota_pool_open((uintptr_t)pool, device, POOL_OF_DRIVER);
+	open_managed_pool(device, CU_MEM_LOCATION_TYPE_DEVICE);
+	open_managed_pool(device, CU_MEM_LOCATION_TYPE_INVALID); /* which is NONE, too */
+}
+
+/* The pools that the driver makes by itself are known once somebody uses one. One that is not known
+ * then is of host memory, or imported. */
+static void open_default_pools(void)
+{
+	static bool opened; /* release after the pools */
+
+	if (__atomic_load_n(&opened, __ATOMIC_ACQUIRE))
+		return;
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (quota_has_device(device))
+			open_default_pools_of(device);
+	__atomic_store_n(&opened, true, __ATOMIC_RELEASE);
+}
+
+/* The driver takes 15 ns to say; so it is asked once, and after every change. */
+static CUmemoryPool current[VGPU_DEVICES_MAX]; /* atomic */
+static unsigned current_changes;               /* atomic */
+
+static CUmemoryPool current_pool(CUdevice device)
+{
+	CUmemoryPool pool = __atomic_load_n(&current[device], __ATOMIC_ACQUIRE);
+	unsigned changes;
+
+	if (pool)
+		return pool;
+	changes = __atomic_load_n(&current_changes, __ATOMIC_SEQ_CST);
+	if (cuda.cuDeviceGetMemPool(&pool, device) != CUDA_SUCCESS)
+		return NULL;
+	__atomic_store_n(&current[device], pool, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&current_changes, __ATOMIC_SEQ_CST) != changes)
+		__atomic_store_n(&current[device], NULL, __ATOMIC_SEQ_CST);
+	return pool;
+}
+
+static CUresult current_changed(CUresult result)
+{
+	__atomic_fetch_add(&current_changes, 1, __ATOMIC_SEQ_CST);
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
+		__atomic_store_n(&current[device], NULL, __ATOMIC_SEQ_CST);
+	return result;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+	cuda_bind();
+	return current_changed(cuda.cuDeviceSetMemPool(dev, pool));
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	cuda_bind();
+	return current_changed(cuda.cuMemSetMemPool(location, type, pool));
+}
+
+/* -- allocations -- */
+
+/* An allocation on its way. */
+struct taking {
+	bool counted;   /* to be settled */
+	bool tentative; /* nothing is reserved */
+	uint64_t pool, size_bytes;
+	struct pool_claim claim;
+};
+
+static struct lock trying = LOCK_INIT; /* held by the thread whose allocation is tentative */
+
+void async_alloc_forget(void)
+{
+	lock_init(&trying);
+}
+
+static bool is_too_much(const struct taking *taking)
+{
+	uint64_t limit = quota_limit(taking->claim.device);
+
+	return limit && quota_used(taking->claim.device) > limit;
+}
+
+/* One at a time in a process, and only while the slice holds no more than it may. */
+static bool begin_tentative(const struct taking *taking)
+{
+	lock_acquire(&trying);
+	quota_pool_try(taking->pool, taking->size_bytes);
+	if (pool_has_free(taking->pool, taking->size_bytes) && !is_too_much(taking))
+		return true;
+	quota_pool_try(taking->pool, 0);
+	lock_release(&trying);
+	return false;
+}
+
+/* Whether what the pool has taken for it is too much. */
+static bool end_tentative(const struct taking *taking)
+{
+	bool too_much;
+
+	quota_pool_try(taking->pool, 0);
+	pool_correct(taking->pool);
+	too_much = is_too_much(taking);
+	lock_release(&trying);
+	return too_much;
+}
+
+/* What is charged ahead is used up. */
+static CUresult grow(struct taking *taking, CUstream stream)
+{
+	CUdevice device = taking->claim.device;
+	int error;
+
+	if (capture_has(stream, false))
+		return CUDA_SUCCESS;
+	reconcile_books(device);
+	error = pool_grow(taking->pool, taking->size_bytes, &taking->claim);
+	if (error == -EDQUOT)
+		taking->tentative = begin_tentative(taking);
+	if (error && error != -ENOENT && !taking->tentative)
+		return headroom_refuse(device, taking->size_bytes, error);
+	taking->counted = error == 0;
+	return CUDA_SUCCESS;
+}
+
+static int reserve(struct taking *taking)
+{
+	return quota_pool_reserve(taking->pool, taking->size_bytes, &taking->claim);
+}
+
+/* pool NULL: the stream's device's current one. CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct taking *taking, CUmemoryPool pool, uint64_t size_bytes,
+		      CUstream stream)
+{
+	bool attached;
+	CUdevice device;
+	CUresult result = state_attach(&attached);
+	int error;
+
+	taking->counted = taking->tentative = false;
+	if (result != CUDA_SUCCESS || !attached || !size_bytes)
+		return result;
+	if (!pool && device_of_stream(stream, &device))
+		pool = current_pool(device);
+	if (!pool)
+		return CUDA_SUCCESS; /* the driver says what is wrong */
+	taking->pool = (uintptr_t)pool;
+	taking->size_bytes = size_bytes;
+	error = reserve(taking);
+	if (error == -ENOENT) {
+		open_default_pools();
+		error = reserve(taking);
+	}
+	taking->counted = error == 0;
+	return error == -EAGAIN ? grow(taking, stream) : CUDA_SUCCESS;
+}
+
+static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr address,
+		       CUstream stream, CUdeviceptr *dptr)
+{
+	if (taking->counted)
+		quota_pool_settle(taking->pool, &taking->claim, NULL);
+	if (taking->tentative && end_tentative(taking) && result == CUDA_SUCCESS) {
+		cuda.cuMemFreeAsync(address, stream);
+		return headroom_refuse(taking->claim.device, taking->size_bytes, -EDQUOT);
+	}
+	if (result == CUDA_SUCCESS)
+		*dptr = address;
+	return result;
+}
+
+/* Whether the driver made the pool: then nothing is said about where its memory lies. */
+static bool is_of_driver(const struct taking *taking)
+{
+	unsigned flags;
+	int device;
+
+	return quota_pool_is_known(taking->pool, &device, &flags) && (flags & POOL_OF_DRIVER) &&
+	       !(flags & POOL_MANAGED);
+}
+
+/* The driver answered to a request for memory of the current pool; what came of it, after a second
+ * try as managed memory where the slice may have that. */
+static CUresult elsewhere(struct taking *taking, CUresult result, CUstream stream,
+			  CUdeviceptr *ret_address)
+{
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !taking->counted || !oversubscribe_allowed() ||
+	    !is_of_driver(taking) || capture_has(stream, false))
+		return result;
+	quota_pool_settle(taking->pool, &taking->claim, NULL);
+	taking->counted = false;
+	pool_correct(taking->pool); /* its charge goes before the other is made */
+	return oversubscribe_make(taking->claim.device, taking->size_bytes, ret_address);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	CUdeviceptr address = 0;
+	struct taking taking;
+	CUresult result = begin(&taking, NULL, bytesize, hStream);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocAsync(dptr ? &address : NULL, bytesize, hStream);
+	result = elsewhere(&taking, result, hStream, &address);
+	return finish(&taking, result, address, hStream, dptr);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+	CUdeviceptr address = 0;
+	struct taking taking;
+	CUresult result = begin(&taking, NULL, bytesize, per_thread_stream(hStream));
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocAsync_ptsz(dptr ? &address : NULL, bytesize, hStream);
+	result = elsewhere(&taking, result, per_thread_stream(hStream), &address);
+	return finish(&taking, result, address, per_thread_stream(hStream), dptr);
+}
+
+static bool pool_refused; /* oversubscribe_cannot's */
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				 CUstream hStream)
+{
+	CUdeviceptr address = 0;
+	struct taking taking;
+	CUresult result = begin(&taking, pool, pool ? bytesize : 0, hStream);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocFromPoolAsync(dptr ? &address : NULL, bytesize, pool, hStream);
+	if (taking.counted)
+		oversubscribe_cannot(result, &pool_refused, "cuMemAllocFromPoolAsync");
+	return finish(&taking, result, address, hStream, dptr);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool,
+				      CUstream hStream)
+{
+	CUdeviceptr address = 0;
+	struct taking taking;
+	CUresult result = begin(&taking, pool, pool ? bytesize : 0, per_thread_stream(hStream));
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemAllocFromPoolAsync_ptsz(dptr ? &address : NULL, bytesize, pool, hStream);
+	if (taking.counted)
+		oversubscribe_cannot(result, &pool_refused, "cuMemAllocFromPoolAsync");
+	return finish(&taking, result, address, per_thread_stream(hStream), dptr);
+}
+
+/* -- pools -- */
+
+static bool first_device(CUdevice *ret_device)
+{
+	*ret_device = 0;
+	while (*ret_device < VGPU_DEVICES_MAX && !quota_has_device(*ret_device))
+		++*ret_device;
+	return *ret_device < VGPU_DEVICES_MAX;
+}
+
+/* Whether a pool takes device memory of the slice, and of which device. */
+static bool is_counted(const CUmemPoolProps *props, CUdevice *ret_device)
+{
+	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		*ret_device = props->location.id;
+	else if (props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED ||
+		 props->location.type != CU_MEM_LOCATION_TYPE_INVALID)
+		return false; /* the host's */
+	else if (cuda.cuCtxGetDevice(ret_device) != CUDA_SUCCESS)
+		return first_device(ret_device); /* as the driver's own pool of that kind */
+	return quota_has_device(*ret_device);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+	CUmemoryPool made = NULL;
+	CUdevice device;
+	bool attached;
+	CUresult result = state_attach(&attached);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemPoolCreate(pool ? &made : NULL, poolProps);
+	if (result == CUDA_SUCCESS && attached && is_counted(poolProps, &device) &&
+	    quota_pool_open((uintptr_t)made, device,
+			    poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED ? POOL_MANAGED
+										   : 0) != 0) {
+		cuda.cuMemPoolDestroy(made);
+		log_line(LOG_WARN, "a memory pool is refused: this process has as many as can be "
+				   "counted");
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (result == CUDA_SUCCESS)
+		*pool = made;
+	return result;
+}
+
+/* Its handle may be given to another pool as soon as the driver has it, so it is forgotten first;
+ * and known again if the driver keeps it, as it does its own. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	uint64_t handle = (uintptr_t)pool;
+	unsigned flags;
+	CUdevice device;
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !quota_pool_is_known(handle, &device, &flags))
+		return current_changed(cuda.cuMemPoolDestroy(pool));
+	quota_pool_close(handle, pool_empty(handle));
+	pools_wait_for_lookers();
+	result = current_changed(cuda.cuMemPoolDestroy(pool));
+	if (result != CUDA_SUCCESS && quota_pool_open(handle, device, flags | POOL_OF_DRIVER) == 0)
+		pool_correct(handle);
+	reconcile_soon(device);
+	return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
+	if (result == CUDA_SUCCESS && quota_attached())
+		pool_correct((uintptr_t)pool);
+	return result;
+}

@@ -1,0 +1,311 @@
+/*
+ * Frees in stream order, and the synchronisations at which their memory really goes; before one,
+ * the pacer is told (launch.h).
+ *
+ * A pool gives back what exceeds its release threshold when a stream, event or context is
+ * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory the
+ * next synchronisations look at the pools. They are an occasion for the comparison with NVML, too:
+ * a program that goes to rest has synchronised before.
+ *
+ * A block of cuMemAlloc may be freed in stream order, too. It leaves the books at once, and its
+ * charge when its stream is synchronised, or its context is synchronised or ends: until then it is
+ * one of `awaited`. Of an event nobody knows the stream, and a stream may be destroyed: then it is
+ * the comparison with NVML that finds the memory gone (async_free_found_gone). What `awaited` has
+ * no room for is that comparison's from the start (quota_free_orphan).
+ */
+#include "cuda.h"
+#include "deferred.h"
+#include "exports.h"
+#include "hooks.h"
+#include "launch.h"
+#include "lock.h"
+#include "oversubscribe.h"
+#include "pace.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "sys.h"
+
+static struct lock lock = LOCK_INIT;
+static struct {
+	CUstream stream;
+	struct quota_release release;
+} awaited[64];         /* under `lock` */
+static unsigned count; /* written under `lock`, read without */
+
+void async_free_forget(void)
+{
+	lock_init(&lock);
+	count = 0;
+}
+
+/* Takes one out that is of the context, or of that stream in it. NULL: of any. */
+static bool take_awaited(CUcontext context, const CUstream *stream,
+			 struct quota_release *ret_release)
+{
+	bool found = false;
+
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
+		return false;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count && !found; i++) {
+		if ((context && awaited[i].release.block.context != (uintptr_t)context) ||
+		    (stream && awaited[i].stream != *stream))
+			continue;
+		found = true;
+		*ret_release = awaited[i].release;
+		awaited[i] = awaited[count - 1];
+		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return found;
+}
+
+static bool add_awaited(CUstream stream, const struct quota_release *release)
+{
+	bool room;
+
+	lock_acquire(&lock);
+	room = count < sizeof(awaited) / sizeof(awaited[0]);
+	if (room) {
+		awaited[count].stream = stream;
+		awaited[count].release = *release;
+		__atomic_store_n(&count, count + 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return room;
+}
+
+static void await(CUstream stream, const struct quota_release *release)
+{
+	quota_free_postpone();
+	if (!add_awaited(stream, release))
+		quota_free_orphan(release);
+}
+
+/* All that was given to the stream is done, or to all of the context's streams (stream NULL). */
+static void settle(CUcontext context, const CUstream *stream)
+{
+	struct quota_release release;
+
+	while (take_awaited(context, stream, &release)) {
+		quota_free_resume();
+		share_free(&release);
+	}
+}
+
+void async_free_end_context(CUcontext context)
+{
+	settle(context, NULL);
+}
+
+/* Takes one out of the device's that has at most so many bytes. */
+static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release *ret_release)
+{
+	bool found = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < count && !found; i++) {
+		if (awaited[i].release.block.device != device || !awaited[i].release.bytes ||
+		    awaited[i].release.bytes > bytes)
+			continue;
+		found = true;
+		*ret_release = awaited[i].release;
+		awaited[i] = awaited[count - 1];
+		__atomic_store_n(&count, count - 1, __ATOMIC_RELAXED);
+	}
+	lock_release(&lock);
+	return found;
+}
+
+bool async_free_found_gone(CUdevice device, uint64_t bytes)
+{
+	struct quota_release release;
+	bool found = false;
+
+	while (__atomic_load_n(&count, __ATOMIC_RELAXED) && bytes &&
+	       take_that_fits(device, bytes, &release)) {
+		bytes -= release.bytes;
+		quota_free_resume();
+		share_free(&release);
+		found = true;
+	}
+	return found;
+}
+
+/* -- frees -- */
+
+/* One name for each stream of a context, whichever function it is said to. A per-thread default
+ * stream's has the thread in it, and is no address. */
+static CUstream named(CUstream stream)
+{
+	if ((uintptr_t)stream > 2)
+		return stream;
+	if ((uintptr_t)stream == 2)
+		return (CUstream)(uintptr_t)((unsigned)sys_gettid() << 8 | 2);
+	return NULL;
+}
+
+/* Managed memory may be what cuMemAllocAsync has given in the place of a pool's. The driver refuses
+ * to free such memory in stream order (seen with driver 580). */
+static CUresult free_known(const struct quota_release *release, CUdeviceptr address,
+			   CUresult result, CUstream stream)
+{
+	if (result == CUDA_ERROR_NOT_SUPPORTED && release->block.managed &&
+	    oversubscribe_allowed() && deferred_free(address, stream, release))
+		return CUDA_SUCCESS;
+	if (result == CUDA_SUCCESS)
+		await(named(stream), release);
+	else
+		quota_free_undo(release);
+	return result;
+}
+
+/* One of a pool, or of another process, was freed. */
+static CUresult free_unknown(CUdeviceptr address, CUresult result)
+{
+	if (result == CUDA_SUCCESS) {
+		share_end_pointer(address);
+		pools_note_free();
+	}
+	return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+	struct quota_release release;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemFreeAsync(dptr, hStream);
+	deferred_poll();
+	if (!quota_free_begin(dptr, &release))
+		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream));
+	return free_known(&release, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+	struct quota_release release;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
+	deferred_poll();
+	if (!quota_free_begin(dptr, &release))
+		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream));
+	return free_known(&release, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
+			  per_thread_stream(hStream));
+}
+
+/* -- synchronisation -- */
+
+static void look_at_books(void)
+{
+	CUdevice device = quota_only_device();
+
+	deferred_poll();
+	pools_synchronised();
+	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		if (quota_has_device(device))
+			reconcile_books(device);
+}
+
+static void look(void)
+{
+	pace_waited();
+	look_at_books();
+}
+
+/* The default streams are each context's own. */
+static CUresult stream_synchronised(CUresult result, CUstream stream)
+{
+	CUcontext context = NULL;
+
+	if (result != CUDA_SUCCESS || !quota_attached())
+		return result;
+	if (__atomic_load_n(&count, __ATOMIC_RELAXED)) {
+		if ((uintptr_t)stream <= 2)
+			cuda.cuCtxGetCurrent(&context);
+		stream = named(stream);
+		settle(context, &stream);
+	}
+	look();
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+	cuda_bind();
+	launch_will_wait_for(hStream, false);
+	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream hStream)
+{
+	cuda_bind();
+	launch_will_wait_for(hStream, true);
+	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream),
+				   per_thread_stream(hStream));
+}
+
+/* Of which stream the event is, only NVML can tell. */
+static void event_synchronised(void)
+{
+	CUdevice device;
+
+	if (__atomic_load_n(&count, __ATOMIC_RELAXED) &&
+	    cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS && quota_has_device(device))
+		reconcile_now(device);
+	look_at_books();
+}
+
+/* Programs that time their launches look at many events in a row, most of which are over. CUDA says
+ * that to be told so by a query is as good as to synchronise. */
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+	CUresult result;
+	bool is_over;
+
+	cuda_bind();
+	is_over = launch_has_waited() && cuda.cuEventQuery(hEvent) == CUDA_SUCCESS;
+	if (!is_over)
+		launch_will_wait(false);
+	result = is_over ? CUDA_SUCCESS : cuda.cuEventSynchronize(hEvent);
+	if (result != CUDA_SUCCESS || !quota_attached())
+		return result;
+	if (is_over)
+		pace_found_over();
+	else
+		pace_waited();
+	event_synchronised();
+	return CUDA_SUCCESS;
+}
+
+static CUresult context_synchronised(CUresult result, CUcontext context)
+{
+	if (result == CUDA_SUCCESS && quota_attached()) {
+		if (context)
+			settle(context, NULL);
+		look();
+	}
+	return result;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+	CUcontext context = NULL;
+
+	cuda_bind();
+	if (quota_attached())
+		cuda.cuCtxGetCurrent(&context);
+	launch_will_wait(true);
+	return context_synchronised(cuda.cuCtxSynchronize(), context);
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+	cuda_bind();
+	launch_will_wait(true);
+	return context_synchronised(cuda.cuCtxSynchronize_v2(ctx), ctx);
+}

@@ -1,0 +1,451 @@
+/*
+ * Contexts: making one takes hundreds of MiB of the device, ending one gives back all that lives in
+ * it.
+ *
+ * The way of making one: begin() reserves what it may cost, or refuses; the driver makes it;
+ * finish() settles. The primary context is made by the first retain, and ended by the last release
+ * or by a reset; the driver is asked which it was. One thread at a time makes or ends contexts
+ * (`context_making_lock`, held over the driver's call: a tenth of a second when a context is made,
+ * and nothing else waits on it). Within the driver's call that thread may come here once more, by a
+ * wrapper between us and the driver, or by a callback of CUPTI's: it has the lock then, and the
+ * inner call is reserved and settled for itself. Where the inner call made the very context that
+ * the outer one returns, the context is counted already.
+ */
+#include <errno.h>
+#include <stdint.h>
+
+#include "clock.h"
+#include "context_making.h"
+#include "cuda.h"
+#include "deferred.h"
+#include "driver_memory.h"
+#include "exports.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "local.h"
+#include "lock.h"
+#include "log.h"
+#include "nvml.h"
+#include "pace.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "size.h"
+#include "state.h"
+#include "sys.h"
+#include "virtual.h"
+
+#define PATIENCE_MS       1000 /* with others who make contexts whose cost is a guess */
+#define PATIENCE_KNOWN_MS 200  /* or was one a moment ago */
+#define NAP_MS            10
+
+struct making {
+	bool counted; /* there is a claim to settle, and context_making_lock is held */
+	CUdevice device;
+	unsigned settled_before; /* `settled`, when it began */
+	struct quota_context_claim claim;
+};
+
+static struct lock context_making_lock = LOCK_INIT;
+static int context_making_thread;     /* which has context_making_lock, 0: none; atomic */
+static unsigned context_making_depth; /* how often that has taken it; under context_making_lock */
+static unsigned settled; /* contexts that were counted so far; under context_making_lock */
+static CUcontext primary[VGPU_DEVICES_MAX]; /* the handle, once retained; written under
+					       context_making_lock */
+
+void context_making_forget(void)
+{
+	lock_init(&context_making_lock);
+	context_making_thread = 0;
+	context_making_depth = 0;
+}
+
+/* No other thread stores the number of this one. */
+static void take_turn(void)
+{
+	int thread = sys_gettid();
+
+	if (__atomic_load_n(&context_making_thread, __ATOMIC_RELAXED) != thread) {
+		lock_acquire(&context_making_lock);
+		__atomic_store_n(&context_making_thread, thread, __ATOMIC_RELAXED);
+	}
+	context_making_depth++;
+}
+
+static void end_turn(void)
+{
+	if (--context_making_depth > 0)
+		return;
+	__atomic_store_n(&context_making_thread, 0, __ATOMIC_RELAXED);
+	lock_release(&context_making_lock);
+}
+
+CUcontext context_making_primary(CUdevice device)
+{
+	return __atomic_load_n(&primary[device], __ATOMIC_RELAXED);
+}
+
+/*
+ * The least that a context can take: local memory for the default stack of 1 KiB of every thread
+ * that the GPU can hold. It is half of the cost on an H200; the rest is not to be had from the
+ * driver.
+ */
+static uint64_t least_bytes(CUdevice device)
+{
+	return local_threads(device) * 1024;
+}
+
+static CUresult refuse(CUdevice device, int error)
+{
+	CUresult blocked = headroom_blocked("a context", error);
+	char used[32], limit[32];
+
+	if (blocked != CUDA_SUCCESS)
+		return blocked;
+	quota_note_refusal(device);
+	log_line(LOG_WARN,
+		 "a context on GPU %d is refused: it does not fit, the slice holds %s of %s",
+		 device, size_format(quota_used(device), used, sizeof(used)),
+		 size_format(quota_limit(device), limit, sizeof(limit)));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* While nobody knows what a context costs, everyone who makes one holds more than it takes, and for
+ * a moment after: those who start at the same time wait for each other. False: long enough. */
+static bool wait_for_others(unsigned naps, bool known)
+{
+	if (naps >= (known ? PATIENCE_KNOWN_MS : PATIENCE_MS) / NAP_MS ||
+	    region_living(quota_region()) <= 1)
+		return false;
+	sys_sleep_ns(NAP_MS * NS_PER_MS);
+	return true;
+}
+
+/* Under context_making_lock: the room for a context. */
+static CUresult reserve(struct making *making)
+{
+	CUdevice device = making->device;
+	char uuid[VGPU_UUID_LEN];
+	bool known;
+	int error;
+
+	if (!quota_has_device(device)) {
+		if (!state_device_uuid(device, uuid))
+			return CUDA_ERROR_INVALID_DEVICE; /* there is none of that number */
+		log_line(LOG_ERROR,
+			 "GPU %d is not in this slice; choose another with CUDA_VISIBLE_DEVICES",
+			 device);
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
+	}
+	making->settled_before = settled;
+	reconcile_books(device); /* one context at a time whose cost is a guess */
+	known = quota_context_cost_known(device);
+	error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	if (error == -EDQUOT) {
+		headroom_make(device);
+		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	}
+	for (unsigned naps = 0; error == -EDQUOT && wait_for_others(naps, known); naps++)
+		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	return error ? refuse(device, error) : CUDA_SUCCESS;
+}
+
+/* For a cuCtxCreate. CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct making *making, CUdevice device)
+{
+	CUresult result;
+
+	making->device = device;
+	result = state_attach(&making->counted);
+	if (result != CUDA_SUCCESS || !making->counted)
+		return result;
+	take_turn();
+	result = reserve(making);
+	if (result != CUDA_SUCCESS)
+		end_turn();
+	return result;
+}
+
+/* What the device holds, for whomever: so much the new context takes at most. */
+static uint64_t device_used(CUcontext context)
+{
+	size_t available = 0, total = 0;
+	bool known;
+
+	if (cuda.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+		return UINT64_MAX;
+	known = cuda.cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS;
+	cuda.cuCtxPopCurrent_v2(&context);
+	return known && total > available ? total - available : UINT64_MAX;
+}
+
+/* What NVML counts, where it is worth its price: when the context may not have fitted. */
+static uint64_t measure(const struct making *making, uint64_t at_most)
+{
+	char uuid[VGPU_UUID_LEN];
+	uint64_t bytes;
+
+	if (!quota_context_is_tight(&making->claim, at_most) ||
+	    !state_device_uuid(making->device, uuid) || nvml_own_usage(uuid, &bytes) != 0)
+		return 0;
+	return bytes;
+}
+
+/* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it is there, and must go. */
+static CUresult settle(struct making *making, CUcontext context)
+{
+	unsigned naps = 0;
+	int error;
+
+	if (settled != making->settled_before &&
+	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* by a call within this one */
+		quota_context_cancel(&making->claim);
+		return CUDA_SUCCESS;
+	}
+	do {
+		uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
+
+		error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
+					     measure(making, at_most));
+	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
+	if (!error) {
+		driver_memory_expected_anew(); /* in a context that is new */
+		settled++;
+	}
+	return error ? refuse(making->device, error) : CUDA_SUCCESS;
+}
+
+/* The driver answered to a cuCtxCreate. */
+static CUresult finish(struct making *making, CUresult result, CUcontext context, CUcontext *pctx)
+{
+	if (making->counted) {
+		if (result != CUDA_SUCCESS) {
+			quota_context_cancel(&making->claim);
+		} else {
+			result = settle(making, context);
+			if (result != CUDA_SUCCESS) {
+				cuda.cuCtxDestroy_v2(context);
+				quota_context_cancel(&making->claim);
+			}
+		}
+		end_turn();
+	}
+	if (result == CUDA_SUCCESS)
+		*pctx = context;
+	return result;
+}
+
+/* A call that makes a context of the device, whose handle goes to *out. */
+#define MAKER(name, out, device, parameters, arguments)       \
+	CUresult name parameters                              \
+	{                                                     \
+		struct making making;                         \
+		CUcontext context = NULL;                     \
+		CUresult result = begin(&making, device);     \
+                                                              \
+		if (result != CUDA_SUCCESS)                   \
+			return result;                        \
+		result = cuda.name arguments;                 \
+		return finish(&making, result, context, out); \
+	}
+/* Where the driver puts the handle. Without a place for it the driver refuses the call itself. */
+#define MADE(out) ((out) ? &context : NULL)
+
+MAKER(cuCtxCreate, pctx, dev, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+      (MADE(pctx), flags, dev))
+
+MAKER(cuCtxCreate_v2, pctx, dev, (CUcontext * pctx, unsigned int flags, CUdevice dev),
+      (MADE(pctx), flags, dev))
+
+MAKER(cuCtxCreate_v3, pctx, dev,
+      (CUcontext * pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+       CUdevice dev),
+      (MADE(pctx), paramsArray, numParams, flags, dev))
+
+MAKER(cuCtxCreate_v4, pctx, dev,
+      (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
+      (MADE(pctx), ctxCreateParams, flags, dev))
+
+/* With OpenGL and VDPAU. */
+MAKER(cuGLCtxCreate, pCtx, device, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
+      (MADE(pCtx), Flags, device))
+
+MAKER(cuGLCtxCreate_v2, pCtx, device, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
+      (MADE(pCtx), Flags, device))
+
+MAKER(cuVDPAUCtxCreate, pCtx, device,
+      (CUcontext * pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+       void *vdpGetProcAddress),
+      (MADE(pCtx), flags, device, vdpDevice, vdpGetProcAddress))
+
+MAKER(cuVDPAUCtxCreate_v2, pCtx, device,
+      (CUcontext * pCtx, unsigned int flags, CUdevice device, unsigned int vdpDevice,
+       void *vdpGetProcAddress),
+      (MADE(pCtx), flags, device, vdpDevice, vdpGetProcAddress))
+
+/* -- ending -- */
+
+/* Whether ends of contexts are to be followed. Ends begun with true are finished with end_unlock.
+ * context: the one that most likely ends, or NULL. Other threads ask the driver about the pacer's
+ * events in it, which must not be when they end with it. */
+static bool end_lock(CUcontext context)
+{
+	bool locked;
+
+	cuda_bind();
+	locked = quota_attached();
+	if (locked)
+		take_turn();
+	pace_end_streams();
+	if (locked && context)
+		pace_end_context(context);
+	return locked;
+}
+
+static void end_unlock(bool locked)
+{
+	if (locked)
+		end_turn();
+}
+
+/* Takes the context off the books if it is gone. */
+static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
+{
+	if (locked && result == CUDA_SUCCESS && gone) {
+		pace_end_streams(); /* what was launched meanwhile was launched to nothing */
+		pace_end_context(context);
+		share_end_context(context);
+		async_free_end_context(context);
+		deferred_end_context(context);
+		virtual_end_context(context);
+		local_end_context(context);
+		quota_context_end((uint64_t)(uintptr_t)context);
+	}
+	end_unlock(locked);
+	return result;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx)
+{
+	bool locked = end_lock(ctx);
+
+	return ended(locked, cuda.cuCtxDestroy(ctx), true, ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	bool locked = end_lock(ctx);
+
+	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
+}
+
+/* The last of several detaches ends it; the driver knows a context that is gone. */
+CUresult cuCtxDetach(CUcontext ctx)
+{
+	bool locked = end_lock(ctx);
+	CUresult result = cuda.cuCtxDetach(ctx);
+	unsigned int version;
+	bool gone = locked && result == CUDA_SUCCESS &&
+		    cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
+
+	return ended(locked, result, gone, ctx);
+}
+
+/* -- the primary context -- */
+
+static bool primary_is_active(CUdevice device)
+{
+	unsigned int flags;
+	int active = 0;
+
+	return cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/* The context as it was retained, or NULL. */
+static CUcontext primary_of(CUdevice device)
+{
+	return device >= 0 && device < VGPU_DEVICES_MAX ? context_making_primary(device) : NULL;
+}
+
+/* A first retain: settles, or undoes it. */
+static CUresult finish_primary(struct making *making, CUresult result, CUcontext context)
+{
+	if (result != CUDA_SUCCESS) {
+		quota_context_cancel(&making->claim);
+		return result;
+	}
+	result = settle(making, context);
+	if (result == CUDA_SUCCESS) {
+		__atomic_store_n(&primary[making->device], context, __ATOMIC_RELAXED);
+	} else {
+		cuda.cuDevicePrimaryCtxRelease_v2(making->device);
+		quota_context_cancel(&making->claim);
+	}
+	return result;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+	struct making making = {.device = dev};
+	CUcontext context = NULL;
+	bool attached;
+	CUresult result = state_attach(&attached);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!attached || !pctx)
+		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
+	take_turn();
+	if (primary_is_active(dev)) {
+		result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
+	} else {
+		result = reserve(&making);
+		if (result == CUDA_SUCCESS) {
+			result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
+			result = finish_primary(&making, result, context);
+		}
+	}
+	end_turn();
+	if (result == CUDA_SUCCESS)
+		*pctx = context;
+	return result;
+}
+
+/* After a release or a reset. */
+static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
+{
+	CUcontext context = locked ? primary_of(dev) : NULL;
+	bool gone = result == CUDA_SUCCESS && context && !primary_is_active(dev);
+
+	if (gone)
+		__atomic_store_n(&primary[dev], NULL, __ATOMIC_RELAXED);
+	return ended(locked, result, gone, context);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+	bool locked = end_lock(NULL); /* there may be others who have retained it */
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	bool locked = end_lock(NULL); /* there may be others who have retained it */
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+	bool locked = end_lock(primary_of(dev));
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+	bool locked = end_lock(primary_of(dev));
+
+	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset_v2(dev), dev);
+}

@@ -1,0 +1,152 @@
+/*
+ * How much it took is told by NVML's figure for the process, which nobody else moves. Its start
+ * would cost every program 12 ms on the way of its first module. So as long as NVML was not asked,
+ * the device's free memory is looked at before and after, 3 us each: if little has gone in between,
+ * that is charged until the next comparison, which is made soon. If it was more, of which others
+ * may have taken any part, NVML is asked at once; where it cannot tell, all of it is charged.
+ */
+#include "driver_memory.h"
+
+#include <errno.h>
+
+#include "cuda.h"
+#include "headroom.h"
+#include "launch.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+
+#define LITTLE_BYTES ((uint64_t)32 << 20)
+
+static bool look(CUdevice device, uint64_t *ret_free_bytes)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	size_t free_bytes, total_bytes;
+	CUdevice current;
+	bool known = cuda.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device &&
+		     cuda.cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS;
+
+	relaxed_end(mode);
+	if (known)
+		*ret_free_bytes = free_bytes;
+	return known;
+}
+
+CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint64_t least_bytes,
+			     uint64_t most_bytes)
+{
+	CUresult result;
+	int error;
+
+	*growth = (struct driver_memory){.device = device};
+	if (device < 0 && cuda.cuCtxGetDevice(&growth->device) != CUDA_SUCCESS)
+		return CUDA_SUCCESS;
+	result = headroom_on(growth->device, &growth->counted);
+	if (result != CUDA_SUCCESS || !growth->counted)
+		return result;
+	error = quota_own_reserve(growth->device, least_bytes, most_bytes, &growth->held_bytes);
+	if (error == -EDQUOT) {
+		headroom_make(growth->device);
+		error = quota_own_reserve(growth->device, least_bytes, most_bytes,
+					  &growth->held_bytes);
+	}
+	if (error)
+		return headroom_refuse(growth->device, least_bytes, error);
+	growth->own_bytes = quota_own(growth->device) - growth->held_bytes;
+	growth->looked =
+		!quota_is_compared(growth->device) && look(growth->device, &growth->free_bytes);
+	return CUDA_SUCCESS;
+}
+
+/* What has gone of the device since, beyond what was reserved; 0 where NVML is to say it. */
+static uint64_t gone(const struct driver_memory *growth)
+{
+	uint64_t free_bytes, bytes;
+
+	if (!growth->looked || !look(growth->device, &free_bytes))
+		return 0;
+	bytes = growth->free_bytes > free_bytes ? growth->free_bytes - free_bytes : 0;
+	return bytes > growth->held_bytes ? bytes - growth->held_bytes : 0;
+}
+
+/* Has what was taken beyond the reservation booked. */
+static void book(const struct driver_memory *growth)
+{
+	uint64_t bytes = gone(growth);
+
+	if (growth->looked && bytes <= LITTLE_BYTES &&
+	    quota_own_charge(growth->device, bytes) == 0) {
+		reconcile_soon(growth->device);
+		return;
+	}
+	reconcile_now(growth->device);
+	if (!quota_is_compared(growth->device))
+		quota_own_book(growth->device, bytes);
+}
+
+bool driver_memory_end(struct driver_memory *growth, CUresult result)
+{
+	uint64_t limit = quota_limit(growth->device), own;
+
+	if (!growth->counted)
+		return true;
+	if (result != CUDA_SUCCESS) {
+		quota_own_settle(growth->device, growth->held_bytes, 0);
+		return true;
+	}
+	quota_own_settle(growth->device, growth->held_bytes, growth->held_bytes);
+	book(growth);
+	own = quota_own(growth->device);
+	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
+	return !growth->held_bytes || limit == 0 || quota_used(growth->device) <= limit;
+}
+
+CUresult driver_memory_refuse(const struct driver_memory *growth)
+{
+	quota_own_return(growth->device, growth->held_bytes);
+	reconcile_now(growth->device);
+	return headroom_refuse(growth->device, growth->held_bytes, -EDQUOT);
+}
+
+void driver_memory_undone(CUdevice device)
+{
+	driver_memory_expected_anew();
+	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		if (quota_attached() && quota_has_device(device))
+			reconcile_soon(device);
+}
+
+/* -- what is loaded later --------------------------------------------------------------------- */
+
+#define HANDLES 1024
+
+/* Those that were handed out, each in its place; what finds another there takes it. Atomic. */
+static const void *handed_out[HANDLES];
+
+static const void **place_of(const void *handle)
+{
+	return &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
+}
+
+bool driver_memory_expected(const void *handle)
+{
+	const void **place = place_of(handle);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) == handle || !quota_attached())
+		return false;
+	__atomic_store_n(place, handle, __ATOMIC_RELAXED);
+	quota_expect_code();
+	return true;
+}
+
+void driver_memory_unexpected(const void *handle)
+{
+	__atomic_compare_exchange_n(place_of(handle), &handle, NULL, false, __ATOMIC_RELAXED,
+				    __ATOMIC_RELAXED);
+}
+
+void driver_memory_expected_anew(void)
+{
+	for (unsigned i = 0; i < HANDLES; i++)
+		__atomic_store_n(&handed_out[i], NULL, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,474 @@
+/*
+ * Device memory that goes from process to process: CUDA IPC, VMM handles as file descriptors or
+ * fabric handles, pools, DMA-BUFs, and memory of other APIs (cuImportExternalMemory).
+ *
+ * Within a slice it is charged once. The exporter has it charged and puts a key into the region's
+ * share table: of a handle a hash, of file descriptors a number that is never used again. Who
+ * imports it looks the key up, and is not charged if it is there and the memory is not bigger than
+ * the charge. If the exporter lets go first, or dies, the charge moves to an importer
+ * (region_share_…). What nobody of the slice exports is charged to the importer for as long as it
+ * has it.
+ *
+ * A file descriptor keeps the memory on the device by itself, in no process's NVML figure. So the
+ * memory stays charged while any descriptor of it is left, in whatever process (region/descriptor.c
+ * can tell). Where that cannot be told, it stays charged for the life of this process; and an
+ * export that cannot be recorded is refused. A block keeps all granules that it lies in, and is
+ * charged on with all of them, also with those that a neighbour has charged, too.
+ *
+ * All that is known is in the tables below, under one lock, which is not held while the driver is
+ * called, and comes before the region's.
+ */
+#include "exports.h"
+
+#include "headroom.h"
+#include "hooks.h"
+#include "lock.h"
+#include "region.h"
+#include "sys.h"
+
+#define EXPORTS_MAX 4096
+#define IMPORTS_MAX 4096
+
+/* What this process handed out of its own. */
+struct export
+{
+	uint64_t what; /* the address of a block, or a VMM handle; 0: only descriptors are left */
+	CUcontext context;             /* with which it ends, or NULL */
+	struct region_descriptors key; /* file is 0 where it is none of descriptors */
+	uint64_t bytes;                /* charged as hidden, of what only descriptors keep */
+	int device;
+	bool listed; /* in the share table */
+	bool unsure; /* nobody can tell whether a descriptor is left */
+};
+
+/* What it got from others. */
+struct import {
+	uint64_t what;     /* the address, the VMM handle or the pool */
+	CUcontext context; /* with which it ends, or NULL */
+	uint64_t key;      /* 0: an outsider's */
+	uint64_t bytes;    /* what the key's charge is */
+	bool for_good;     /* it was exported again, so that nobody can tell when it ends */
+};
+
+static struct lock lock = LOCK_INIT;
+static struct export exports[EXPORTS_MAX]; /* under `lock` */
+static unsigned export_count;              /* written under `lock`, read without */
+static struct import imports[IMPORTS_MAX]; /* under `lock` */
+static unsigned import_count;              /* written under `lock`, read without */
+
+void share_forget(void)
+{
+	lock_init(&lock);
+	export_count = 0;
+	import_count = 0;
+}
+
+/* FNV-1a; never 0, and no key of descriptors, which are even. */
+static uint64_t hash_of(const void *bytes, size_t len)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+	return hash | 1;
+}
+
+/* -- what we hand out -------------------------------------------------------------------------- */
+
+/* False: there is no room. */
+static bool add_export_locked(const struct export *export)
+{
+	if (export_count == EXPORTS_MAX)
+		return false;
+	exports[export_count] = *export;
+	__atomic_store_n(&export_count, export_count + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+static void remove_export_locked(unsigned i)
+{
+	exports[i] = exports[export_count - 1];
+	__atomic_store_n(&export_count, export_count - 1, __ATOMIC_RELEASE);
+}
+
+static bool is_exported_locked(uint64_t what, uint64_t key)
+{
+	for (unsigned i = 0; i < export_count; i++)
+		if (exports[i].what == what && exports[i].key.key == key)
+			return true;
+	return false;
+}
+
+void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice device,
+			 uint64_t bytes, CUcontext context)
+{
+	struct export export = {.what = what,
+				.context = context,
+				.key = {hash_of(handle, len), 0},
+				.device = device,
+				.listed = true};
+
+	lock_acquire(&lock);
+	/* Where there is no room for it, importers count it for themselves. */
+	if (!is_exported_locked(what, export.key.key) &&
+	    quota_share_export(device, &export.key, bytes) == 0 && !add_export_locked(&export))
+		quota_share_withdraw(device, export.key.key, 0, 0);
+	lock_release(&lock);
+}
+
+/* The record of the descriptors of what is exported, or NULL. */
+static struct export *find_descriptors_locked(uint64_t what)
+{
+	for (unsigned i = 0; i < export_count; i++)
+		if (exports[i].what == what && exports[i].key.file)
+			return &exports[i];
+	return NULL;
+}
+
+/* The first descriptor of it. */
+static bool export_fd_locked(int fd, uint64_t bytes, struct export *export)
+{
+	bool added;
+
+	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
+	if (export->unsure)
+		export->key.file = 1; /* of descriptors all the same */
+	added = add_export_locked(export);
+	if (added && !export->unsure)
+		exports[export_count - 1].listed =
+			quota_share_export(export->device, &export->key, bytes) == 0;
+	return added;
+}
+
+CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	struct export export = {.what = what, .context = context, .device = device}, *known;
+	bool recorded = true;
+
+	lock_acquire(&lock);
+	known = find_descriptors_locked(what);
+	if (!known)
+		recorded = export_fd_locked(fd, bytes, &export);
+	else if (region_descriptor_mark(fd, &known->key) != 0)
+		known->unsure = true;
+	else if (known->listed)
+		quota_share_export(device, &known->key, bytes); /* its descriptors are of another
+								   file, too */
+	lock_release(&lock);
+	if (recorded)
+		return CUDA_SUCCESS;
+	sys_close(fd);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static bool is_left(const struct export *export)
+{
+	return export->unsure || quota_share_left(&export->key);
+}
+
+/* One of the exports of what is gone as far as this process goes. Whether bytes stay charged for
+ * it, in place of charged_bytes: in the share table, or else here as hidden. */
+static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes)
+{
+	struct export *export = &exports[i];
+	bool listed = export->listed, unsure = export->unsure;
+
+	export->listed = false;
+	if (listed && quota_share_withdraw(export->device, export->key.key, bytes, charged_bytes) &&
+	    !unsure) {
+		remove_export_locked(i);
+		return true;
+	}
+	if (!export->key.file || !is_left(export)) {
+		remove_export_locked(i);
+		return false;
+	}
+	export->what = 0;
+	export->bytes = bytes;
+	quota_hide(export->device, bytes, charged_bytes);
+	return true;
+}
+
+/*
+ * What was exported is gone as far as this process goes, and can be kept by others with `bytes`.
+ * Returns how much of charged_bytes is not to be refunded.
+ */
+static uint64_t end_exports(uint64_t what, uint64_t bytes, uint64_t charged_bytes)
+{
+	uint64_t left = charged_bytes;
+
+	lock_acquire(&lock);
+	for (unsigned i = export_count; i-- > 0;)
+		if (exports[i].what == what && end_export_locked(i, bytes, left))
+			left = 0;
+	lock_release(&lock);
+	return charged_bytes - left;
+}
+
+bool share_look(void)
+{
+	bool gone;
+
+	if (__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
+		quota_reap(); /* what a dead exporter had is the importers' now */
+	gone = quota_share_look();
+	if (!__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
+		return gone;
+	lock_acquire(&lock);
+	for (unsigned i = export_count; i-- > 0;)
+		if (!exports[i].what && !is_left(&exports[i])) {
+			quota_hidden_gone(exports[i].device, exports[i].bytes);
+			remove_export_locked(i);
+			gone = true;
+		}
+	lock_release(&lock);
+	return gone;
+}
+
+void share_free(const struct quota_release *release)
+{
+	struct quota_release left = *release;
+
+	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
+		left.bytes -= end_exports(release->block.address, blocks_span(&release->block),
+					  release->bytes);
+	quota_free_commit(&left);
+}
+
+void share_end_physical(const struct holding_release *release)
+{
+	struct holding_release left = *release;
+
+	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
+		left.bytes -= end_exports(release->handle, release->bytes, release->bytes);
+	share_end_import(release->handle);
+	quota_let_go_commit(&left);
+}
+
+/* -- what we get ------------------------------------------------------------------------------- */
+
+static bool add_import(uint64_t what, uint64_t key, uint64_t bytes, CUcontext context)
+{
+	bool room;
+
+	lock_acquire(&lock);
+	room = import_count < IMPORTS_MAX;
+	if (room) {
+		imports[import_count] = (struct import){what, context, key, bytes, false};
+		__atomic_store_n(&import_count, import_count + 1, __ATOMIC_RELEASE);
+	}
+	lock_release(&lock);
+	return room;
+}
+
+/* Takes an import out of the table. */
+static bool remove_import(uint64_t what, struct import *ret_import)
+{
+	bool found = false;
+
+	if (!__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
+		return false;
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < import_count && !found; i++)
+		if (imports[i].what == what) {
+			found = true;
+			*ret_import = imports[i];
+			imports[i] = imports[import_count - 1];
+			__atomic_store_n(&import_count, import_count - 1, __ATOMIC_RELEASE);
+		}
+	lock_release(&lock);
+	return found;
+}
+
+static struct import *find_import_locked(uint64_t what)
+{
+	for (unsigned i = 0; i < import_count; i++)
+		if (imports[i].what == what)
+			return &imports[i];
+	return NULL;
+}
+
+/* Whether it is an outsider's. What is bigger than the charge that it was taken for is one, too. */
+static bool is_outsiders(uint64_t what, uint64_t size_bytes)
+{
+	struct import *import;
+	bool found;
+	uint64_t wrong_key = 0;
+
+	if (!__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
+		return false;
+	lock_acquire(&lock);
+	import = find_import_locked(what);
+	if (import && import->key && size_bytes > import->bytes) {
+		wrong_key = import->key;
+		import->key = 0;
+	}
+	found = import && import->key == 0;
+	lock_release(&lock);
+	if (wrong_key)
+		quota_share_import_end(wrong_key);
+	return found;
+}
+
+static bool import_key(uint64_t what, uint64_t key, uint64_t size_bytes, CUcontext context)
+{
+	uint64_t bytes;
+
+	if (!quota_share_import(key, &bytes))
+		return false;
+	if (size_bytes <= bytes && add_import(what, key, bytes, context))
+		return true;
+	quota_share_import_end(key);
+	return false;
+}
+
+bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
+			 CUcontext context)
+{
+	return import_key(what, hash_of(handle, len), size_bytes, context);
+}
+
+bool share_import_fd(uint64_t what, int fd)
+{
+	uint64_t key = quota_share_key(fd);
+
+	return key && import_key(what, key, 0, NULL);
+}
+
+void share_export_import(uint64_t what, int fd)
+{
+	struct region_descriptors key = {0, region_descriptor_file(fd)};
+	struct import *import;
+
+	lock_acquire(&lock);
+	import = find_import_locked(what);
+	if (import) {
+		key.key = import->key;
+		if (!region_is_descriptor_key(key.key) || region_descriptor_mark(fd, &key) != 0)
+			import->for_good = true;
+	}
+	lock_release(&lock);
+}
+
+static void end_holding(uint64_t what)
+{
+	struct holding_release release;
+
+	if (quota_let_go_begin(HOLDING_IMPORT, what, &release))
+		quota_let_go_commit(&release);
+}
+
+CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext context)
+{
+	if (quota_hold(claim, what) != 0) {
+		quota_hold_cancel(claim);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (add_import(what, 0, 0, context))
+		return CUDA_SUCCESS;
+	end_holding(what);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	const struct place place = {context, device};
+	struct holding_claim claim;
+	CUresult result = headroom_hold(HOLDING_IMPORT, &place, bytes, &claim);
+
+	return result == CUDA_SUCCESS ? share_adopt(&claim, what, context) : result;
+}
+
+bool share_import_later(uint64_t what)
+{
+	return add_import(what, 0, 0, NULL);
+}
+
+CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes)
+{
+	const struct place place = {NULL, device};
+	struct holding_claim claim;
+	uint64_t charged = 0;
+	CUresult result;
+	int unused;
+
+	if (!is_outsiders(handle, size_bytes))
+		return CUDA_SUCCESS;
+	if (quota_holding_charge(HOLDING_IMPORT, handle, &unused, &charged) &&
+	    charged >= size_bytes)
+		return CUDA_SUCCESS;
+	result = headroom_hold(HOLDING_IMPORT, &place, size_bytes, &claim);
+	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
+		quota_hold_cancel(&claim);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return result;
+}
+
+bool share_is_charged(uint64_t what)
+{
+	return !is_outsiders(what, 0) || quota_holds(HOLDING_IMPORT, what);
+}
+
+void share_end_import(uint64_t what)
+{
+	struct import import;
+
+	if (!remove_import(what, &import) || import.for_good)
+		return;
+	if (import.key)
+		quota_share_import_end(import.key);
+	else
+		end_holding(what);
+}
+
+void share_end_pointer(CUdeviceptr address)
+{
+	if (__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
+		end_exports(address, 0, 0);
+	share_end_import(address);
+}
+
+/* -- contexts ---------------------------------------------------------------------------------- */
+
+static bool find_export_of(CUcontext context, uint64_t *ret_what)
+{
+	bool found = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < export_count && !found; i++)
+		if (exports[i].context == context && exports[i].what) {
+			found = true;
+			*ret_what = exports[i].what;
+		}
+	lock_release(&lock);
+	return found;
+}
+
+static bool find_import_of(CUcontext context, uint64_t *ret_what)
+{
+	bool found = false;
+
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < import_count && !found; i++)
+		if (imports[i].context == context) {
+			found = true;
+			*ret_what = imports[i].what;
+		}
+	lock_release(&lock);
+	return found;
+}
+
+void share_end_context(CUcontext context)
+{
+	struct quota_release release;
+	uint64_t what;
+
+	while (context && find_export_of(context, &what))
+		if (quota_free_begin(what, &release))
+			share_free(&release);
+		else
+			end_exports(what, 0, 0);
+	while (context && find_import_of(context, &what))
+		share_end_import(what);
+}

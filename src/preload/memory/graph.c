@@ -1,0 +1,498 @@
+/*
+ * Graphs whose memory nodes take device memory: cuGraphAddMemAllocNode, or what a capture makes of
+ * cuMemAllocAsync. The node takes addresses; memory is taken by the upload or the launch of an
+ * executable graph, into the device's graph memory, which keeps it until it is trimmed
+ * (cuDeviceGraphMemTrim). It is charged as a pool is (quota/pool.h), by what it reserves.
+ *
+ * What a launch may take at most is the sum of the graph's nodes: it is reckoned at instantiation,
+ * reserved before each launch and given back after it, as far as the driver did not take it. An
+ * executable graph that was launched since the last trim has what it needs, and is launched also
+ * when there is no room for the worst. Graphs without memory nodes cost a look at one word.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cuda.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "launch.h"
+#include "lock.h"
+#include "pace.h"
+#include "pools.h"
+#include "quota.h"
+#include "sys.h"
+#include "table.h"
+
+#define DEPTH_MOST 16 /* of graphs in graphs */
+
+static struct lock lock = LOCK_INIT;
+static struct table needs; /* executable graph and device to bytes; under `lock` */
+static size_t need_count;  /* of entries; written under `lock`, read without */
+static uint32_t trims;   /* how often graph memory was given back, or turned out short; likewise */
+static unsigned devices; /* a bit for each that some graph needs; likewise */
+
+void graphs_forget(void)
+{
+	lock_init(&lock);
+	table_clear(&needs);
+	need_count = 0;
+	devices = 0;
+}
+
+/* -- what a graph needs ------------------------------------------------------------------------ */
+
+/* Bytes that its nodes may take of each device. */
+struct need {
+	uint64_t bytes[VGPU_DEVICES_MAX];
+	bool any;
+};
+
+static void add_graph(struct need *need, CUgraph graph, unsigned depth);
+
+static void add_node(struct need *need, CUgraphNode node, unsigned depth)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
+	CUgraphNodeType type;
+	CUgraph child;
+
+	if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+		return;
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MOST &&
+	    cuda.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+		add_graph(need, child, depth + 1);
+	if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+	    cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
+	    params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    !quota_has_device(params.poolProps.location.id))
+		return;
+	need->bytes[params.poolProps.location.id] += granules_of(params.bytesize);
+	need->any = true;
+}
+
+static void add_graph(struct need *need, CUgraph graph, unsigned depth)
+{
+	size_t count = 0;
+	void *nodes;
+
+	if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0 ||
+	    sys_map_private(count * sizeof(CUgraphNode), &nodes) != 0)
+		return;
+	if (cuda.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
+		for (size_t i = 0; i < count; i++)
+			add_node(need, ((CUgraphNode *)nodes)[i], depth);
+	sys_unmap(nodes, count * sizeof(CUgraphNode));
+}
+
+/* An executable graph's handle is a pointer, whose low bits name the device here. */
+static uint64_t key_of(CUgraphExec exec, CUdevice device)
+{
+	return (uint64_t)(uintptr_t)exec | (uint64_t)device;
+}
+
+static void remember(CUgraphExec exec, const struct need *need)
+{
+	lock_acquire(&lock);
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct entry *entry = NULL;
+
+		if (!need->bytes[device])
+			continue;
+		quota_pool_open(GRAPH_POOL(device), device, POOL_OF_DRIVER);
+		entry = table_find(&needs, key_of(exec, device));
+		if (!entry)
+			entry = table_add(&needs, key_of(exec, device));
+		if (entry)
+			entry->amount = need->bytes[device];
+		devices |= 1u << device;
+	}
+	__atomic_store_n(&need_count, needs.count, __ATOMIC_RELEASE);
+	lock_release(&lock);
+}
+
+/* Takes it out, and says what it needed. */
+static void forget(CUgraphExec exec, struct need *ret_need)
+{
+	memset(ret_need, 0, sizeof(*ret_need));
+	lock_acquire(&lock);
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct entry *entry = table_find(&needs, key_of(exec, device));
+
+		if (!entry)
+			continue;
+		ret_need->bytes[device] = entry->amount;
+		ret_need->any = true;
+		table_remove(&needs, entry);
+	}
+	__atomic_store_n(&need_count, needs.count, __ATOMIC_RELEASE);
+	lock_release(&lock);
+}
+
+/* -- launching --------------------------------------------------------------------------------- */
+
+/* What is reserved for a launch, by device. */
+struct launching {
+	uint64_t needs[VGPU_DEVICES_MAX];           /* bytes, 0: nothing of that device */
+	bool has[VGPU_DEVICES_MAX];                 /* it was launched since the last trim */
+	struct pool_claim claims[VGPU_DEVICES_MAX]; /* worst_bytes 0: none */
+};
+
+/* Whether the graph takes memory. One look under the lock for all devices. */
+static bool look_up(struct launching *launching, CUgraphExec exec)
+{
+	bool any = false;
+
+	lock_acquire(&lock);
+	for (CUdevice device = 0; devices >> device; device++) {
+		const struct entry *entry = table_find(&needs, key_of(exec, device));
+
+		launching->needs[device] = entry ? entry->amount : 0;
+		launching->has[device] = entry && entry->references == trims + 1;
+		any |= entry != NULL;
+	}
+	lock_release(&lock);
+	return any;
+}
+
+static void note_launch(CUgraphExec exec, CUdevice device)
+{
+	struct entry *entry;
+
+	lock_acquire(&lock);
+	entry = table_find(&needs, key_of(exec, device));
+	if (entry)
+		entry->references = trims + 1;
+	lock_release(&lock);
+}
+
+/* Whoever is launched next may need memory anew. */
+static void note_trim(void)
+{
+	lock_acquire(&lock);
+	trims++;
+	lock_release(&lock);
+}
+
+/* One that took nothing is none: the graphs have what they had. */
+CUresult graphs_trim(CUdevice device)
+{
+	struct pool_figure before = {.reserved_bytes = 1}, after = {.reserved_bytes = 0};
+	CUstreamCaptureMode mode;
+	CUresult result;
+
+	pool_read(GRAPH_POOL(device), &before);
+	mode = relaxed_begin();
+	result = cuda.cuDeviceGraphMemTrim(device);
+	relaxed_end(mode);
+	pool_read(GRAPH_POOL(device), &after);
+	if (after.reserved_bytes < before.reserved_bytes)
+		note_trim();
+	return result;
+}
+
+static void settle(const struct launching *launching)
+{
+	struct pool_figure figure;
+
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (launching->claims[device].worst_bytes)
+			quota_pool_settle(GRAPH_POOL(device), &launching->claims[device],
+					  pool_read(GRAPH_POOL(device), &figure) ? &figure : NULL);
+}
+
+/* has_memory: it needs no more than the device has for it already, most likely. */
+static int reserve(CUdevice device, uint64_t bytes, bool has_memory, struct pool_claim *claim)
+{
+	struct pool_figure figure;
+	int error = quota_pool_reserve(GRAPH_POOL(device), bytes, claim);
+
+	if (error != -EAGAIN)
+		return error;
+	if (!has_memory)
+		return pool_grow(GRAPH_POOL(device), bytes, claim);
+	return pool_read(GRAPH_POOL(device), &figure)
+		       ? quota_pool_grow(GRAPH_POOL(device), bytes, &figure, claim)
+		       : -ENOENT;
+}
+
+/* Reserves what is needed, on all devices or none. */
+static CUresult begin_needs(struct launching *launching)
+{
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct pool_claim claim;
+		int error;
+
+		if (!launching->needs[device])
+			continue;
+		error = reserve(device, launching->needs[device], launching->has[device], &claim);
+		if (error == 0) {
+			launching->claims[device] = claim;
+		} else if (error != -ENOENT && !(error == -EDQUOT && launching->has[device])) {
+			settle(launching);
+			return headroom_refuse(device, launching->needs[device], error);
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+/* CUDA_SUCCESS: call the driver, then finish. */
+static CUresult begin(struct launching *launching, CUgraphExec exec, bool *ret_counted)
+{
+	*ret_counted = false;
+	if (!__atomic_load_n(&need_count, __ATOMIC_ACQUIRE))
+		return CUDA_SUCCESS;
+	memset(launching->claims, 0, sizeof(launching->claims));
+	memset(launching->needs, 0, sizeof(launching->needs));
+	*ret_counted = look_up(launching, exec);
+	return *ret_counted ? begin_needs(launching) : CUDA_SUCCESS;
+}
+
+static CUresult finish(const struct launching *launching, CUgraphExec exec, bool counted,
+		       CUresult result)
+{
+	if (!counted)
+		return result;
+	settle(launching);
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
+		if (!launching->needs[device])
+			continue;
+		/* It was let through without a claim, and did need more: no other is. */
+		if (!launching->claims[device].worst_bytes && pool_correct(GRAPH_POOL(device)))
+			note_trim();
+		else if (result == CUDA_SUCCESS)
+			note_launch(exec, device);
+	}
+	return result;
+}
+
+static CUresult begin_held(struct launch *launch, CUgraphExec exec, CUstream stream,
+			   bool per_thread)
+{
+	const struct cost_of what = launch_of_graph(exec);
+
+	return launch_begin(launch, stream, per_thread, &what);
+}
+
+CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
+{
+	struct launching launching;
+	struct launch launch;
+	bool counted, held = !pace_is_open();
+	CUresult result = held ? begin_held(&launch, hGraph, hStream, false) : CUDA_SUCCESS;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = begin(&launching, hGraph, &counted);
+	if (result == CUDA_SUCCESS)
+		result = finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
+	return held ? launch_end(&launch, result) : result;
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
+{
+	struct launching launching;
+	struct launch launch;
+	bool counted, held = !pace_is_open();
+	CUresult result = held ? begin_held(&launch, hGraph, hStream, true) : CUDA_SUCCESS;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = begin(&launching, hGraph, &counted);
+	if (result == CUDA_SUCCESS)
+		result = finish(&launching, hGraph, counted,
+				cuda.cuGraphLaunch_ptsz(hGraph, hStream));
+	return held ? launch_end(&launch, result) : result;
+}
+
+CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
+{
+	struct launching launching;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = begin(&launching, hGraph, &counted);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return finish(&launching, hGraph, counted, cuda.cuGraphUpload(hGraph, hStream));
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
+{
+	struct launching launching;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = begin(&launching, hGraph, &counted);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return finish(&launching, hGraph, counted, cuda.cuGraphUpload_ptsz(hGraph, hStream));
+}
+
+/* -- instantiating ----------------------------------------------------------------------------- */
+
+/* The driver has made it. */
+static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
+{
+	struct need need = {.any = false};
+
+	if (result == CUDA_SUCCESS && quota_attached()) {
+		add_graph(&need, graph, 0);
+		if (need.any)
+			remember(*exec, &need);
+	}
+	return result;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+			    char *logBuffer, size_t bufferSize)
+{
+	cuda_bind();
+	return made(
+		cuda.cuGraphInstantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+		hGraph, phGraphExec);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
+			       char *logBuffer, size_t bufferSize)
+{
+	cuda_bind();
+	return made(
+		cuda.cuGraphInstantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+		hGraph, phGraphExec);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
+				     unsigned long long flags)
+{
+	cuda_bind();
+	return made(cuda.cuGraphInstantiateWithFlags(phGraphExec, hGraph, flags), hGraph,
+		    phGraphExec);
+}
+
+/* May upload at once: then there must be room before it is made. */
+static CUresult begin_upload(struct launching *launching, CUgraph graph,
+			     const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	struct need need = {.any = false};
+
+	memset(launching, 0, sizeof(*launching));
+	if (!quota_attached() || !params || !(params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
+		return CUDA_SUCCESS;
+	add_graph(&need, graph, 0);
+	if (!need.any)
+		return CUDA_SUCCESS;
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
+		launching->needs[device] = need.bytes[device];
+		if (need.bytes[device])
+			quota_pool_open(GRAPH_POOL(device), device, POOL_OF_DRIVER);
+	}
+	return begin_needs(launching);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+				      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+	struct launching launching;
+	CUresult result;
+
+	cuda_bind();
+	result = begin_upload(&launching, hGraph, instantiateParams);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
+	settle(&launching);
+	return made(result, hGraph, phGraphExec);
+}
+
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
+					   CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+	struct launching launching;
+	CUresult result;
+
+	cuda_bind();
+	result = begin_upload(&launching, hGraph, instantiateParams);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
+	settle(&launching);
+	return made(result, hGraph, phGraphExec);
+}
+
+/* -- updating ---------------------------------------------------------------------------------- */
+
+/* Its launches may take another time from now on. */
+static CUresult updated(CUresult result, CUgraphExec exec)
+{
+	const struct cost_of what = launch_of_graph(exec);
+
+	if (result == CUDA_SUCCESS)
+		cost_doubt(&what);
+	return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+			   CUgraphExecUpdateResult *updateResult_out)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
+		       hGraphExec);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+			      CUgraphExecUpdateResultInfo *resultInfo)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo), hGraphExec);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams),
+		       hGraphExec);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+	cuda_bind();
+	return updated(cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams),
+		       hGraphExec);
+}
+
+/* -- ending ------------------------------------------------------------------------------------ */
+
+/* Its handle may be another's at once, so it is forgotten first; and known again if the driver
+ * keeps it. */
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+	const struct cost_of what = launch_of_graph(hGraphExec);
+	struct need need;
+	CUresult result;
+
+	cuda_bind();
+	cost_forget(&what);
+	if (!__atomic_load_n(&need_count, __ATOMIC_ACQUIRE))
+		return cuda.cuGraphExecDestroy(hGraphExec);
+	forget(hGraphExec, &need);
+	result = cuda.cuGraphExecDestroy(hGraphExec);
+	if (result != CUDA_SUCCESS && need.any)
+		remember(hGraphExec, &need);
+	return result;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !quota_has_device(device))
+		return cuda.cuDeviceGraphMemTrim(device);
+	result = graphs_trim(device);
+	if (result == CUDA_SUCCESS)
+		pool_correct(GRAPH_POOL(device));
+	return result;
+}

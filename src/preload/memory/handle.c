@@ -1,0 +1,174 @@
+/*
+ * VMM allocations, address ranges and pools as handles for other processes, and back (exports.c
+ * says how they are charged).
+ *
+ * The driver does not tell how big an imported allocation is. One that nobody of the slice exports
+ * is charged when it is mapped, which it must be to be of any use.
+ */
+#include <string.h>
+
+#include "cuda.h"
+#include "exports.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "virtual.h"
+
+/* -- VMM allocations -- */
+
+/* Nothing is charged for what was imported itself. */
+static CUresult export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
+{
+	if (bytes)
+		return share_export_fd(what, fd, device, bytes, context);
+	share_export_import(what, fd);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType handleType,
+				      unsigned long long flags)
+{
+	CUdevice device;
+	CUresult result;
+	uint64_t bytes;
+	int fd;
+
+	cuda_bind();
+	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
+	if (result != CUDA_SUCCESS || !quota_attached() ||
+	    !quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
+		return result;
+	quota_hold_exported(handle);
+	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+		memcpy(&fd, shareableHandle, sizeof(fd));
+		return export_fd(handle, fd, device, bytes, NULL);
+	}
+	/* What was imported itself is counted by who gets it from here. */
+	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && bytes)
+		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
+	return result;
+}
+
+/* The driver imported it, and it may be known to be the slice's already. */
+static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
+{
+	CUmemAllocationProp prop;
+	bool counted = false;
+	CUresult result = CUDA_SUCCESS;
+
+	if (cuda.cuMemGetAllocationPropertiesFromHandle(&prop, handle) != CUDA_SUCCESS)
+		return virtual_hold_object(handle, true); /* a multicast object */
+	if (prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+		result = headroom_on(prop.location.id, &counted);
+	if (result == CUDA_SUCCESS && counted) {
+		if (!known && !share_import_later(handle))
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		result = virtual_hold_free(handle, prop.location.id, true);
+	}
+	if (result != CUDA_SUCCESS || !counted)
+		share_end_import(handle);
+	return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+					CUmemAllocationHandleType shHandleType)
+{
+	CUresult result;
+	bool known = false;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+	quota_share_begin();
+	result = cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
+	if (result == CUDA_SUCCESS)
+		known = shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+				? share_import_fd(*handle, (int)(intptr_t)osHandle)
+				: share_import_handle(*handle, osHandle, HANDLE_BYTES, 0, NULL);
+	quota_share_end();
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = imported(*handle, known);
+	if (result != CUDA_SUCCESS)
+		cuda.cuMemRelease(*handle);
+	return result;
+}
+
+/* A DMA-BUF keeps the memory that it is of: a block, or what is mapped there. */
+static CUresult export_range(CUdeviceptr address, int fd)
+{
+	CUresult result = CUDA_SUCCESS;
+	CUmemGenericAllocationHandle handle;
+	struct place place;
+	CUdeviceptr base;
+	CUdevice device;
+	uint64_t bytes;
+	size_t size;
+	bool counted;
+
+	if (headroom_find(&place, &counted) == CUDA_SUCCESS && counted &&
+	    cuda.cuMemGetAddressRange_v2(&base, &size, address) == CUDA_SUCCESS &&
+	    quota_charge_of(base, &device, &bytes)) {
+		result = share_export_fd(base, fd, device, bytes, place.context);
+	} else if (cuda.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address) ==
+		   CUDA_SUCCESS) {
+		if (quota_holding_charge(HOLDING_PHYSICAL, handle, &device, &bytes))
+			result = export_fd(handle, fd, device, bytes, NULL);
+		cuda.cuMemRelease(handle);
+	}
+	return result;
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+				       CUmemRangeHandleType handleType, unsigned long long flags)
+{
+	CUresult result;
+	int fd;
+
+	cuda_bind();
+	result = cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+	if (result == CUDA_SUCCESS && quota_attached() &&
+	    handleType == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) {
+		memcpy(&fd, handle, sizeof(fd));
+		result = export_range(dptr, fd);
+	}
+	return result;
+}
+
+/* -- pointers of pools: charged with the pool, by whoever has it -- */
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+	struct place place;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuMemPoolExportPointer(shareData_out, ptr);
+	if (result == CUDA_SUCCESS && quota_attached() &&
+	    headroom_find(&place, &counted) == CUDA_SUCCESS && counted)
+		share_export_handle(ptr, shareData_out, HANDLE_BYTES, place.device, 0, NULL);
+	return result;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+				CUmemPoolPtrExportData *shareData)
+{
+	struct place place;
+	CUdeviceptr base;
+	size_t size;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
+	if (result != CUDA_SUCCESS || !quota_attached() ||
+	    headroom_find(&place, &counted) != CUDA_SUCCESS || !counted ||
+	    share_import_handle(*ptr_out, shareData, HANDLE_BYTES, 0, NULL) ||
+	    cuda.cuMemGetAddressRange_v2(&base, &size, *ptr_out) != CUDA_SUCCESS)
+		return result;
+	result = share_import_outside(*ptr_out, place.device, size, NULL);
+	if (result != CUDA_SUCCESS)
+		cuda.cuMemFree_v2(*ptr_out);
+	return result;
+}

@@ -1,0 +1,94 @@
+#include "headroom.h"
+
+#include <errno.h>
+
+#include "cuda.h"
+#include "deferred.h"
+#include "green.h"
+#include "log.h"
+#include "pools.h"
+#include "quota.h"
+#include "reconcile.h"
+#include "state.h"
+
+CUresult headroom_on(CUdevice device, bool *ret_counted)
+{
+	CUresult result = state_attach(ret_counted);
+
+	if (result != CUDA_SUCCESS || !*ret_counted)
+		return result;
+	*ret_counted = quota_has_device(device);
+	if (*ret_counted)
+		reconcile_books(device);
+	return CUDA_SUCCESS;
+}
+
+CUresult headroom_find(struct place *ret_place, bool *ret_counted)
+{
+	struct place place;
+	CUresult result = state_attach(ret_counted);
+
+	if (result != CUDA_SUCCESS || !*ret_counted)
+		return result;
+	*ret_counted = cuda.cuCtxGetCurrent(&place.context) == CUDA_SUCCESS && place.context &&
+		       cuda.cuCtxGetDevice(&place.device) == CUDA_SUCCESS &&
+		       quota_has_device(place.device);
+	if (!*ret_counted)
+		return CUDA_SUCCESS;
+	place.context = green_owner(place.context, place.device);
+	reconcile_books(place.device);
+	*ret_place = place;
+	return CUDA_SUCCESS;
+}
+
+void headroom_make(CUdevice device)
+{
+	uint64_t before = quota_used(device);
+
+	deferred_poll();
+	pools_give_back(device);
+	reconcile_now(device);
+	if (quota_used(device) >= before)
+		quota_wait_dying(device);
+}
+
+CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
+		       struct holding_claim *ret_claim)
+{
+	uint64_t context = (uintptr_t)place->context;
+	int error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
+
+	if (error == -EDQUOT) {
+		headroom_make(place->device);
+		error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
+	}
+	return error ? headroom_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
+}
+
+CUresult headroom_blocked(const char *what, int error)
+{
+	if (error == -ESTALE || error == -EUCLEAN) {
+		state_lose();
+		return CUDA_ERROR_NOT_PERMITTED;
+	}
+	if (error != -ETIMEDOUT)
+		return CUDA_SUCCESS;
+	log_line(LOG_ERROR,
+		 "%s is refused because another process of the slice holds the region's lock and "
+		 "is stopped; continue or kill it",
+		 what);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error)
+{
+	CUresult blocked = headroom_blocked("an allocation", error);
+
+	if (blocked != CUDA_SUCCESS)
+		return blocked;
+	quota_note_refusal(device);
+	log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
+		 (unsigned long long)size_bytes, device, (unsigned long long)quota_used(device),
+		 (unsigned long long)quota_limit(device));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}

@@ -1,0 +1,147 @@
+/*
+ * CUDA IPC: blocks of cuMemAlloc that other processes open; and memory of other APIs (Vulkan and
+ * its like), which is imported as a whole. exports.c says how it is charged.
+ */
+#include "cuda.h"
+#include "exports.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "peers.h"
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+	struct place place;
+	CUdeviceptr base;
+	CUdevice device;
+	uint64_t bytes;
+	size_t size;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuIpcGetMemHandle(pHandle, dptr);
+	if (result == CUDA_SUCCESS && quota_attached() &&
+	    headroom_find(&place, &counted) == CUDA_SUCCESS && counted &&
+	    cuda.cuMemGetAddressRange_v2(&base, &size, dptr) == CUDA_SUCCESS &&
+	    quota_charge_of(base, &device, &bytes))
+		share_export_handle(base, pHandle, sizeof(*pHandle), device, bytes, place.context);
+	return result;
+}
+
+typedef CUresult open_handle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
+
+/* Opens it. ret_known: the slice has it charged already; if not, and it is device memory, ret_size
+ * is not 0. */
+static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMemHandle handle,
+			   unsigned int flags, CUcontext context, size_t *ret_size, bool *ret_known)
+{
+	CUdeviceptr base;
+	CUresult result;
+
+	quota_share_begin();
+	result = open(ret_address, handle, flags);
+	if (result == CUDA_SUCCESS &&
+	    cuda.cuMemGetAddressRange_v2(&base, ret_size, *ret_address) == CUDA_SUCCESS)
+		*ret_known = share_import_handle(*ret_address, &handle, sizeof(handle), *ret_size,
+						 context);
+	quota_share_end();
+	return result;
+}
+
+/* What is not the slice's is charged, or closed again. */
+static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHandle handle,
+			     unsigned int flags)
+{
+	struct place place;
+	CUdeviceptr address = 0;
+	size_t size = 0;
+	bool counted, known = false;
+	CUresult result = headroom_find(&place, &counted);
+
+	if (result == CUDA_SUCCESS && counted)
+		result = open_known(open, &address, handle, flags, place.context, &size, &known);
+	else if (result == CUDA_SUCCESS)
+		result = open(&address, handle, flags);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (size && !known) {
+		result = share_import_outside(address, place.device, size, place.context);
+		if (result != CUDA_SUCCESS) {
+			cuda.cuIpcCloseMemHandle(address);
+			return result;
+		}
+	}
+	*pdptr = address;
+	peers_opened(address);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	cuda_bind();
+	if (!quota_attached() || !pdptr)
+		return cuda.cuIpcOpenMemHandle(pdptr, handle, Flags);
+	return open_counted(cuda.cuIpcOpenMemHandle, pdptr, handle, Flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+	cuda_bind();
+	if (!quota_attached() || !pdptr)
+		return cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+	return open_counted(cuda.cuIpcOpenMemHandle_v2, pdptr, handle, Flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuIpcCloseMemHandle(dptr);
+	if (result == CUDA_SUCCESS && quota_attached())
+		share_end_import(dptr);
+	return result;
+}
+
+/* -- other APIs -- */
+
+CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
+				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+	CUexternalMemory memory = NULL;
+	struct holding_claim claim;
+	struct place place;
+	bool counted;
+	CUresult result = headroom_find(&place, &counted);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!counted || !extMem_out || !memHandleDesc)
+		return cuda.cuImportExternalMemory(extMem_out, memHandleDesc);
+	/* First: the driver keeps a descriptor that it has taken. */
+	result = headroom_hold(HOLDING_IMPORT, &place, memHandleDesc->size, &claim);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuImportExternalMemory(&memory, memHandleDesc);
+	if (result != CUDA_SUCCESS) {
+		quota_hold_cancel(&claim);
+		return result;
+	}
+	result = share_adopt(&claim, (uintptr_t)memory, place.context);
+	if (result == CUDA_SUCCESS)
+		*extMem_out = memory;
+	else
+		cuda.cuDestroyExternalMemory(memory);
+	return result;
+}
+
+CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuDestroyExternalMemory(extMem);
+	if (result == CUDA_SUCCESS && quota_attached())
+		share_end_import((uintptr_t)extMem);
+	return result;
+}

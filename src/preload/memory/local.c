@@ -1,0 +1,173 @@
+/*
+ * The driver takes local memory when a kernel is first launched that wants more of it than any
+ * before in its context: so many bytes for each thread that the device can have, and keeps it until
+ * the context ends. A launch can not be refused for it, as launches are not looked into. So it is
+ * reserved when the function is handed out: the most that any function of the context may take,
+ * beyond its stacks, which a context is charged with. The reservation is known to the comparison
+ * with NVML (quota_expect), which would find it too much until the launch.
+ *
+ * A function that comes another way (cuModuleEnumerateFunctions, cuLibraryEnumerateKernels), or
+ * with no context current, is booked when the comparison sees what it took.
+ *
+ * Contexts that the table has no place for share the last one: the most of any of them is reserved
+ * for all. `lock` guards the table; it is not held while the driver is asked or room is made.
+ */
+#include "local.h"
+
+#include <errno.h>
+
+#include "cuda.h"
+#include "green.h"
+#include "headroom.h"
+#include "lock.h"
+#include "quota.h"
+#include "state.h"
+
+#define CONTEXTS_MAX 64
+
+static struct lock lock = LOCK_INIT;
+static struct {
+	CUcontext context; /* NULL: free */
+	uint64_t bytes;    /* of a thread, that are taken or reserved */
+} known[CONTEXTS_MAX];     /* under `lock` */
+
+void local_forget(void)
+{
+	lock_init(&lock);
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++)
+		known[i].context = NULL;
+}
+
+uint64_t local_threads(CUdevice device)
+{
+	int processors = 0, threads = 0;
+
+	cuda.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+	cuda.cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+				  device);
+	return processors > 0 && threads > 0 ? (uint64_t)processors * (uint64_t)threads : 0;
+}
+
+/* Its place, or a free one. */
+static unsigned place_of_locked(CUcontext context)
+{
+	unsigned place = CONTEXTS_MAX - 1;
+
+	for (unsigned i = CONTEXTS_MAX; i-- > 0;) {
+		if (known[i].context == context)
+			return i;
+		if (!known[i].context)
+			place = i;
+	}
+	return place;
+}
+
+/* Raises what the context has to bytes; what it had, or stack_bytes if it is new. */
+static uint64_t raise_to(CUcontext context, uint64_t stack_bytes, uint64_t bytes)
+{
+	uint64_t had;
+	unsigned i;
+
+	lock_acquire(&lock);
+	i = place_of_locked(context);
+	if (!known[i].context) {
+		known[i].context = context;
+		known[i].bytes = stack_bytes;
+	}
+	had = known[i].bytes;
+	if (bytes > had)
+		known[i].bytes = bytes;
+	lock_release(&lock);
+	return had;
+}
+
+/* It was refused. Another thread may have raised it further. */
+static void lower_from(CUcontext context, uint64_t bytes, uint64_t had)
+{
+	unsigned i;
+
+	lock_acquire(&lock);
+	i = place_of_locked(context);
+	if (known[i].context == context && known[i].bytes == bytes)
+		known[i].bytes = had;
+	lock_release(&lock);
+}
+
+void local_end_context(CUcontext context)
+{
+	lock_acquire(&lock);
+	for (unsigned i = 0; i < CONTEXTS_MAX; i++)
+		if (known[i].context == context)
+			known[i].context = NULL;
+	lock_release(&lock);
+}
+
+static CUresult reserve(CUdevice device, uint64_t bytes)
+{
+	uint64_t got;
+	int error = quota_own_reserve(device, bytes, bytes, &got);
+
+	if (error == -EDQUOT) {
+		headroom_make(device);
+		error = quota_own_reserve(device, bytes, bytes, &got);
+	}
+	if (error)
+		return headroom_refuse(device, bytes, error);
+	quota_expect(device, bytes);
+	quota_own_settle(device, bytes, bytes);
+	return CUDA_SUCCESS;
+}
+
+/* So many bytes a thread are wanted in the current context. */
+static CUresult want(uint64_t bytes)
+{
+	size_t stack_bytes = 0;
+	struct place place;
+	bool counted;
+	CUresult result = headroom_find(&place, &counted);
+	uint64_t had;
+
+	quota_expect_code(); /* still: that may have compared the books, before the launch */
+	if (result != CUDA_SUCCESS || !counted ||
+	    cuda.cuCtxGetLimit(&stack_bytes, CU_LIMIT_STACK_SIZE) != CUDA_SUCCESS)
+		return result;
+	had = raise_to(place.context, stack_bytes, bytes);
+	if (bytes <= had)
+		return CUDA_SUCCESS;
+	result = reserve(place.device, (bytes - had) * local_threads(place.device));
+	if (result != CUDA_SUCCESS)
+		lower_from(place.context, bytes, had);
+	return result;
+}
+
+void local_of_stacks(uint64_t bytes)
+{
+	CUcontext context = NULL;
+	CUdevice device;
+
+	if (quota_attached() && cuda.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context &&
+	    cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
+		raise_to(green_owner(context, device), bytes, bytes);
+}
+
+CUresult local_of_function(CUfunction function)
+{
+	int bytes = 0;
+
+	if (!quota_attached() || cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+							 function) != CUDA_SUCCESS)
+		return CUDA_SUCCESS;
+	return bytes > 0 ? want((uint64_t)bytes) : CUDA_SUCCESS;
+}
+
+CUresult local_of_kernel(CUkernel kernel)
+{
+	CUdevice device;
+	int bytes = 0;
+
+	if (!quota_attached() || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+	    cuda.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, device) !=
+		    CUDA_SUCCESS)
+		return CUDA_SUCCESS;
+	return bytes > 0 ? want((uint64_t)bytes) : CUDA_SUCCESS;
+}

@@ -1,0 +1,276 @@
+/*
+ * Code: loading a module or a library takes the device memory of its code and variables, which
+ * nobody can tell before. So NVML is asked after it (driver_memory.h), and what does not fit is
+ * unloaded again and refused: for that moment the slice may hold more than its limit. What is
+ * loaded later, at the first launch of a function, is booked by a comparison with NVML: the next
+ * allocation or synchronisation after a function was handed out makes one: 90 MiB on an H200 for a
+ * sum in PyTorch. Local memory, which comes with it and is kept, is reserved before (local.h).
+ *
+ * Libraries are not of a context; what one takes is looked for on the current context's device.
+ */
+#include "cuda.h"
+#include "driver_memory.h"
+#include "hooks.h"
+#include "local.h"
+#include "signs.h"
+
+/* -- handing it out -- */
+
+static CUresult hand_out(CUresult result, const void *handle)
+{
+	if (result == CUDA_SUCCESS)
+		driver_memory_expected(handle);
+	return result;
+}
+
+static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
+{
+	CUresult result = driver_memory_expected(made) ? local_of_function(made) : CUDA_SUCCESS;
+
+	if (result == CUDA_SUCCESS)
+		*ret_function = made;
+	else
+		driver_memory_unexpected(made);
+	return result;
+}
+
+static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
+{
+	CUresult result = driver_memory_expected(made) ? local_of_kernel(made) : CUDA_SUCCESS;
+
+	if (result == CUDA_SUCCESS)
+		*ret_kernel = made;
+	else
+		driver_memory_unexpected(made);
+	return result;
+}
+
+CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+	CUfunction made = NULL;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuModuleGetFunction(hfunc ? &made : NULL, hmod, name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name(made, name);
+	return hand_out_function(made, hfunc);
+}
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+	CUkernel made = NULL;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuLibraryGetKernel(pKernel ? &made : NULL, library, name);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name(made, name);
+	return hand_out_kernel(made, pKernel);
+}
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuLibraryGetModule(pMod, library);
+	return hand_out(result, result == CUDA_SUCCESS ? *pMod : NULL);
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+	CUfunction made = NULL;
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuKernelGetFunction(pFunc ? &made : NULL, kernel);
+	if (result != CUDA_SUCCESS)
+		return result;
+	signs_name_as(made, kernel);
+	return hand_out_function(made, pFunc);
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+	cuda_bind();
+	return hand_out(cuda.cuFuncLoad(function), function);
+}
+
+/* -- loading and unloading it -- */
+
+/* The driver has loaded it. */
+static CUresult loaded(struct driver_memory *growth, CUresult result, CUmodule made,
+		       CUmodule *ret_module)
+{
+	if (!driver_memory_end(growth, result)) {
+		if (result == CUDA_SUCCESS)
+			cuda.cuModuleUnload(made);
+		return driver_memory_refuse(growth);
+	}
+	if (result == CUDA_SUCCESS)
+		*ret_module = made;
+	return result;
+}
+
+static CUresult loaded_library(struct driver_memory *growth, CUresult result, CUlibrary made,
+			       CUlibrary *ret_library)
+{
+	if (!driver_memory_end(growth, result)) {
+		if (result == CUDA_SUCCESS)
+			cuda.cuLibraryUnload(made);
+		return driver_memory_refuse(growth);
+	}
+	if (result == CUDA_SUCCESS)
+		*ret_library = made;
+	return result;
+}
+
+static CUresult begin(struct driver_memory *growth)
+{
+	cuda_bind();
+	return driver_memory_begin(growth, -1, 0, 0);
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+	struct driver_memory growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoad(module ? &made : NULL, fname);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+	struct driver_memory growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadData(module ? &made : NULL, image);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+			    CUjit_option *options, void **optionValues)
+{
+	struct driver_memory growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadDataEx(module ? &made : NULL, image, numOptions, options,
+					 optionValues);
+	return loaded(&growth, result, made, module);
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+	struct driver_memory growth;
+	CUmodule made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleLoadFatBinary(module ? &made : NULL, fatCubin);
+	return loaded(&growth, result, made, module);
+}
+
+static CUresult unloaded(CUresult result)
+{
+	if (result == CUDA_SUCCESS)
+		driver_memory_undone(-1);
+	return result;
+}
+
+CUresult cuModuleUnload(CUmodule hmod)
+{
+	cuda_bind();
+	return unloaded(cuda.cuModuleUnload(hmod));
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+			   void **jitOptionsValues, unsigned int numJitOptions,
+			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			   unsigned int numLibraryOptions)
+{
+	struct driver_memory growth;
+	CUlibrary made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuLibraryLoadData(library ? &made : NULL, code, jitOptions, jitOptionsValues,
+					numJitOptions, libraryOptions, libraryOptionValues,
+					numLibraryOptions);
+	return loaded_library(&growth, result, made, library);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+			       void **jitOptionsValues, unsigned int numJitOptions,
+			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
+			       unsigned int numLibraryOptions)
+{
+	struct driver_memory growth;
+	CUlibrary made = NULL;
+	CUresult result = begin(&growth);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuLibraryLoadFromFile(library ? &made : NULL, fileName, jitOptions,
+					    jitOptionsValues, numJitOptions, libraryOptions,
+					    libraryOptionValues, numLibraryOptions);
+	return loaded_library(&growth, result, made, library);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+	cuda_bind();
+	return unloaded(cuda.cuLibraryUnload(library));
+}
+
+/* -- what a context may take for its kernels -- */
+
+#define STACK_MOST ((size_t)512 << 10) /* bytes of local memory that a thread can have */
+
+/* A larger stack is taken at once, for every thread that the GPU can hold. */
+static uint64_t stack_bytes(size_t before, size_t after)
+{
+	CUdevice device;
+
+	if (after <= before || after > STACK_MOST || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		return 0; /* no more than before, or more than there can be: the driver says so */
+	return (uint64_t)(after - before) * local_threads(device);
+}
+
+/* The other limits take memory when the first kernel that wants it is loaded. */
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	struct driver_memory growth;
+	size_t before = 0;
+	uint64_t bytes = 0;
+	CUresult result;
+
+	cuda_bind();
+	if (cuda.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+		bytes = stack_bytes(before, value);
+	result = driver_memory_begin(&growth, -1, bytes, bytes);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuCtxSetLimit(limit, value);
+	if (driver_memory_end(&growth, result)) {
+		if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+			local_of_stacks(value);
+		return result;
+	}
+	cuda.cuCtxSetLimit(limit, before);
+	return driver_memory_refuse(&growth);
+}

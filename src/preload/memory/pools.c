@@ -1,0 +1,219 @@
+/*
+ * What the driver's pools keep, read and charged (quota/pool.h has the rule).
+ *
+ * Reading a pool's figure while some thread captures a stream would end that capture, unless the
+ * reading thread says that it does not care: every question is bracketed by relaxed_begin and
+ * relaxed_end.
+ *
+ * A pool may be destroyed by another thread. So whoever is about to ask about pools counts as a
+ * looker before it takes their handles, and cuMemPoolDestroy takes the pool off the list and waits
+ * until nobody is looking (pools_wait_for_lookers) before the driver has it.
+ */
+#include "pools.h"
+
+#include <errno.h>
+
+#include "clock.h"
+#include "cuda.h"
+#include "exports.h"
+#include "headroom.h"
+#include "quota.h"
+#include "sys.h"
+
+#define TRIES 8 /* to be the only one who looks */
+#define LOOKS 8 /* synchronisations that look, after a free: the first may not be of its stream */
+
+static int looks_left;   /* atomic */
+static unsigned lookers; /* threads that have pools' handles; atomic */
+
+void pools_note_free(void)
+{
+	if (__atomic_load_n(&looks_left, __ATOMIC_RELAXED) != LOOKS)
+		__atomic_store_n(&looks_left, LOOKS, __ATOMIC_RELAXED);
+}
+
+void pools_forget(void)
+{
+	looks_left = 0;
+	lookers = 0;
+}
+
+CUstreamCaptureMode relaxed_begin(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	cuda.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+void relaxed_end(CUstreamCaptureMode mode)
+{
+	cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static void look_begin(void)
+{
+	__atomic_fetch_add(&lookers, 1, __ATOMIC_SEQ_CST);
+}
+
+static void look_end(void)
+{
+	__atomic_fetch_sub(&lookers, 1, __ATOMIC_SEQ_CST);
+}
+
+void pools_wait_for_lookers(void)
+{
+	while (__atomic_load_n(&lookers, __ATOMIC_SEQ_CST))
+		sys_sleep_ns(20 * NS_PER_US);
+}
+
+static bool is_graph_pool(uint64_t pool)
+{
+	return pool <= VGPU_DEVICES_MAX;
+}
+
+static CUmemoryPool handle_of(uint64_t pool)
+{
+	return (CUmemoryPool)(uintptr_t)pool;
+}
+
+static bool ask(uint64_t pool, CUmemPool_attribute attribute, uint64_t *ret_bytes)
+{
+	CUstreamCaptureMode mode = relaxed_begin();
+	CUresult result =
+		is_graph_pool(pool)
+			? cuda.cuDeviceGetGraphMemAttribute((CUdevice)pool - 1,
+							    CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+							    ret_bytes)
+			: cuda.cuMemPoolGetAttribute(handle_of(pool), attribute, ret_bytes);
+
+	relaxed_end(mode);
+	return result == CUDA_SUCCESS;
+}
+
+bool pool_read(uint64_t pool, struct pool_figure *ret_figure)
+{
+	bool managed;
+
+	ret_figure->ticket = quota_pool_ticket(pool, &managed);
+	return ask(pool,
+		   managed ? CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+			   : CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+		   &ret_figure->reserved_bytes);
+}
+
+bool pool_has_free(uint64_t pool, uint64_t size_bytes)
+{
+	uint64_t reserved, used;
+
+	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+	       ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used <= reserved &&
+	       size_bytes <= reserved - used;
+}
+
+static bool correct(uint64_t pool)
+{
+	struct pool_figure figure;
+
+	return pool_read(pool, &figure) && quota_pool_correct(pool, &figure);
+}
+
+bool pool_correct(uint64_t pool)
+{
+	bool changed, again;
+
+	look_begin();
+	changed = again = correct(pool);
+	for (unsigned i = 0; i < TRIES && again; i++)
+		again = correct(pool);
+	look_end();
+	return changed;
+}
+
+bool pools_correct(CUdevice device)
+{
+	uint64_t pools[QUOTA_POOLS_MAX];
+	bool changed = false;
+	unsigned count;
+
+	look_begin();
+	count = quota_pools(device, pools, QUOTA_POOLS_MAX);
+	for (unsigned i = 0; i < count; i++)
+		changed |= correct(pools[i]);
+	look_end();
+	return changed;
+}
+
+void pools_synchronised(void)
+{
+	int left = __atomic_load_n(&looks_left, __ATOMIC_RELAXED);
+
+	if (left > 0) {
+		__atomic_store_n(&looks_left, left - 1, __ATOMIC_RELAXED);
+		pools_correct(-1);
+	}
+}
+
+/* -- giving back -- */
+
+static void trim(uint64_t pool)
+{
+	CUstreamCaptureMode mode;
+
+	if (is_graph_pool(pool)) {
+		graphs_trim((CUdevice)pool - 1);
+		return;
+	}
+	mode = relaxed_begin();
+	cuda.cuMemPoolTrimTo(handle_of(pool), 0);
+	relaxed_end(mode);
+}
+
+bool pool_empty(uint64_t pool)
+{
+	uint64_t reserved;
+
+	trim(pool);
+	pool_correct(pool);
+	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved == 0;
+}
+
+bool pools_give_back(CUdevice device)
+{
+	uint64_t pools[QUOTA_POOLS_MAX];
+	bool changed = share_look();
+	unsigned count;
+
+	look_begin();
+	count = quota_pools(device, pools, QUOTA_POOLS_MAX);
+	for (unsigned i = 0; i < count; i++) {
+		if (is_graph_pool(pools[i]) || pool_has_free(pools[i], 1))
+			trim(pools[i]);
+		changed |= correct(pools[i]);
+	}
+	look_end();
+	return changed;
+}
+
+/* -- allocations -- */
+
+static int grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
+{
+	struct pool_figure figure;
+
+	return pool_read(pool, &figure) ? quota_pool_grow(pool, size_bytes, &figure, claim)
+					: -ENOENT;
+}
+
+int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
+{
+	int error = grow(pool, size_bytes, claim);
+
+	if (error == -EDQUOT) {
+		headroom_make(claim->device);
+		error = grow(pool, size_bytes, claim);
+	}
+	if (error == 0)
+		pools_note_free(); /* what is charged ahead goes back at the next look */
+	return error;
+}

@@ -1,0 +1,445 @@
+/*
+ * Virtual memory management: cuMemCreate takes device memory, and it is charged until the last
+ * reference of any kind is gone: handles, those that were asked for again with
+ * cuMemRetainAllocationHandle, mappings, what is mapped into sparse arrays, and what multicast
+ * objects have bound. The driver gives the memory back then and no sooner. The end of an array, or
+ * of its context, or of the last reference to a multicast object ends what is bound to it; of an
+ * object that other processes may have, only unbinding does.
+ *
+ * Addresses (cuMemAddressReserve) cost nothing. Memory of the host (CU_MEM_LOCATION_TYPE_HOST…) is
+ * not the GPU's. exports.c has what goes to other processes and comes from them.
+ */
+#include "virtual.h"
+#include "cuda.h"
+#include "exports.h"
+#include "headroom.h"
+#include "hooks.h"
+#include "oversubscribe.h"
+#include "quota.h"
+#include "sys.h"
+
+/* What cuMemCreate is asked for: whether it is of a device in the slice. */
+static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_counted,
+		      struct holding_claim *ret_claim)
+{
+	struct place place = {.context = NULL};
+	CUresult result;
+
+	*ret_counted = false;
+	if (!prop || !size || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_SUCCESS;
+	place.device = prop->location.id;
+	result = headroom_on(place.device, ret_counted);
+	if (result == CUDA_SUCCESS && *ret_counted)
+		result = headroom_hold(HOLDING_PHYSICAL, &place, size, ret_claim);
+	return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	static bool said; /* oversubscribe_cannot's */
+	CUmemGenericAllocationHandle made = 0;
+	struct holding_claim claim;
+	bool counted;
+	CUresult result;
+
+	cuda_bind();
+	result = begin(prop, handle ? size : 0, &counted, &claim);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMemCreate(handle ? &made : NULL, size, prop, flags);
+	if (counted)
+		oversubscribe_cannot(result, &said, "cuMemCreate");
+	if (counted && result == CUDA_SUCCESS && quota_hold(&claim, made) != 0) {
+		cuda.cuMemRelease(made);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (counted && result != CUDA_SUCCESS)
+		quota_hold_cancel(&claim);
+	if (result == CUDA_SUCCESS)
+		*handle = made;
+	return result;
+}
+
+/* The last reference is gone: to memory, or to a multicast object and so to what is bound to it. */
+static void end_physical(const struct holding_release *release)
+{
+	share_end_physical(release);
+	if (release->exported)
+		quota_unbind_never(release->handle);
+	else
+		virtual_end_owner(release->handle);
+}
+
+/* A reference that the driver was asked to drop. */
+static CUresult dropped(const struct holding_release *release, CUresult result)
+{
+	if (result != CUDA_SUCCESS)
+		quota_let_go_undo(release);
+	else if (release->last)
+		end_physical(release);
+	else
+		quota_let_go_commit(release);
+	return result;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct holding_release release;
+
+	cuda_bind();
+	if (!quota_attached() || !quota_let_go_begin(HOLDING_PHYSICAL, handle, &release))
+		return cuda.cuMemRelease(handle);
+	return dropped(&release, cuda.cuMemRelease(handle));
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuMemRetainAllocationHandle(handle, addr);
+	if (result == CUDA_SUCCESS && quota_attached())
+		quota_hold_again(HOLDING_PHYSICAL, *handle);
+	return result;
+}
+
+/* -- mappings -- */
+
+/* The reference is counted before the driver makes it, so that no release in between is taken for
+ * the last. */
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	struct holding_release release;
+	CUdevice device = -1;
+	CUresult result;
+
+	cuda_bind();
+	if (quota_attached())
+		device = quota_hold_again(HOLDING_PHYSICAL, handle);
+	if (device < 0)
+		return cuda.cuMemMap(ptr, size, offset, handle, flags);
+	result = share_map(handle, device, size);
+	if (result == CUDA_SUCCESS)
+		result = cuda.cuMemMap(ptr, size, offset, handle, flags);
+	if (result == CUDA_SUCCESS)
+		quota_mapped(ptr, size, handle);
+	else if (quota_let_go_begin(HOLDING_PHYSICAL, handle, &release))
+		dropped(&release, CUDA_SUCCESS);
+	return result;
+}
+
+/* What an unmapping takes, and puts back where the driver refuses. */
+static void unmapped(const struct holding_release *releases, size_t count, CUresult result)
+{
+	for (size_t i = 0; i < count; i++)
+		if (dropped(&releases[i], result) != CUDA_SUCCESS)
+			quota_mapped(releases[i].address, releases[i].mapped_bytes,
+				     releases[i].handle);
+}
+
+/* The references go first: with the last of them the driver may give the handle to another. */
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+	struct holding_release few[16], *releases = few;
+	size_t most = sizeof(few) / sizeof(few[0]), known, count = 0;
+	uint64_t at = ptr;
+	void *many;
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached())
+		return cuda.cuMemUnmap(ptr, size);
+	known = quota_mappings(ptr, ptr + size);
+	if (known > most && sys_map_private(known * sizeof(*releases), &many) == 0) {
+		releases = many;
+		most = known;
+	}
+	while (count < most && quota_unmapped(&at, ptr + size, &releases[count]))
+		count++;
+	result = cuda.cuMemUnmap(ptr, size);
+	unmapped(releases, count, result);
+	/* More than there was memory for. */
+	while (result == CUDA_SUCCESS && count == most && known > most &&
+	       quota_unmapped(&at, ptr + size, &few[0]))
+		dropped(&few[0], CUDA_SUCCESS);
+	if (releases != few)
+		sys_unmap(releases, most * sizeof(*releases));
+	return result;
+}
+
+/* -- bindings: sparse arrays and multicast objects refer to what is bound to them -- */
+
+#define AT_ONCE 16
+
+/* The last references to some memory, which went with their owner. */
+static void drop_last(const struct holding_release *releases, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		share_end_physical(&releases[i]);
+}
+
+void virtual_end_owner(uint64_t owner)
+{
+	struct holding_release releases[AT_ONCE];
+	size_t count;
+
+	while ((count = quota_unbind_owner(owner, releases, AT_ONCE)))
+		drop_last(releases, count);
+}
+
+void virtual_end_context(CUcontext context)
+{
+	struct holding_release releases[AT_ONCE];
+	size_t count;
+
+	while (context && (count = quota_unbind_context((uintptr_t)context, releases, AT_ONCE)))
+		drop_last(releases, count);
+}
+
+/* Memory for which a reference is counted is bound at the place, in place of what was there. */
+static void bind_place(uint64_t place, uint64_t owner, CUmemGenericAllocationHandle memory)
+{
+	struct holding_release before;
+
+	if (quota_bound(place, owner, memory, &before))
+		dropped(&before, CUDA_SUCCESS);
+}
+
+static void unbind_place(uint64_t place)
+{
+	struct holding_release release;
+
+	if (quota_unbound(place, &release))
+		dropped(&release, CUDA_SUCCESS);
+}
+
+/* A reference that came to nothing. */
+static void drop_reference(CUmemGenericAllocationHandle memory)
+{
+	struct holding_release release;
+
+	if (quota_let_go_begin(HOLDING_PHYSICAL, memory, &release))
+		dropped(&release, CUDA_SUCCESS);
+}
+
+static uint64_t hash(uint64_t hash, uint64_t word)
+{
+	return (hash ^ word) * 0x100000001b3u;
+}
+
+/* -- sparse arrays -- */
+
+/* Names the place in an array where memory is mapped. */
+static uint64_t place_of(const CUarrayMapInfo *info)
+{
+	uint64_t place = hash(0xcbf29ce484222325u, (uintptr_t)info->resource);
+
+	place = hash(place, info->subresourceType);
+	for (unsigned i = 0; i < 4; i++)
+		place = hash(place, info->subresource[i]);
+	return place | (uint64_t)1 << 63;
+}
+
+static bool maps(const CUarrayMapInfo *info)
+{
+	return info->memOperationType == CU_MEM_OPERATION_TYPE_MAP;
+}
+
+/* References are counted before the driver makes them. An outsider's memory is refused where
+ * nothing says how big it is. */
+static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (maps(&list[i]) && !share_is_charged(list[i].memHandle))
+			return CUDA_ERROR_NOT_SUPPORTED;
+	for (unsigned i = 0; i < count; i++)
+		if (maps(&list[i]))
+			quota_hold_again(HOLDING_PHYSICAL, list[i].memHandle);
+	return CUDA_SUCCESS;
+}
+
+/* What the driver unmaps, it unmaps in stream order, and it is let go of now. */
+static void mapped_one(const CUarrayMapInfo *info)
+{
+	if (!maps(info))
+		unbind_place(place_of(info));
+	else if (quota_holds(HOLDING_PHYSICAL, info->memHandle))
+		bind_place(place_of(info), (uintptr_t)info->resource, info->memHandle);
+}
+
+/* Of several, the driver may have mapped some: they count until the array ends. */
+static void refused_one(const CUarrayMapInfo *info, unsigned count)
+{
+	static uint64_t refusals;
+	uint64_t number = __atomic_fetch_add(&refusals, 1, __ATOMIC_RELAXED);
+
+	if (!maps(info) || !quota_holds(HOLDING_PHYSICAL, info->memHandle))
+		return;
+	if (count > 1)
+		bind_place(hash(place_of(info), number) | (uint64_t)1 << 63,
+			   (uintptr_t)info->resource, info->memHandle);
+	else
+		drop_reference(info->memHandle);
+}
+
+static CUresult mapped(const CUarrayMapInfo *list, unsigned count, CUresult result)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (result == CUDA_SUCCESS)
+			mapped_one(&list[i]);
+		else
+			refused_one(&list[i], count);
+	return result;
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !mapInfoList)
+		return cuda.cuMemMapArrayAsync(mapInfoList, count, hStream);
+	result = hold_mapped(mapInfoList, count);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return mapped(mapInfoList, count, cuda.cuMemMapArrayAsync(mapInfoList, count, hStream));
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
+{
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !mapInfoList)
+		return cuda.cuMemMapArrayAsync_ptsz(mapInfoList, count, hStream);
+	result = hold_mapped(mapInfoList, count);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return mapped(mapInfoList, count,
+		      cuda.cuMemMapArrayAsync_ptsz(mapInfoList, count, hStream));
+}
+
+/* -- multicast objects: handles that are counted as memory's are, at no charge -- */
+
+CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device, bool exported)
+{
+	const struct place place = {NULL, device};
+	struct holding_claim claim;
+	CUresult result = headroom_hold(HOLDING_PHYSICAL, &place, 0, &claim);
+
+	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
+		quota_hold_cancel(&claim);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (result == CUDA_SUCCESS && exported)
+		quota_hold_exported(handle);
+	return result;
+}
+
+CUresult virtual_hold_object(CUmemGenericAllocationHandle handle, bool exported)
+{
+	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
+		if (quota_has_device(device))
+			return virtual_hold_free(handle, device, exported);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+			   const CUmulticastObjectProp *prop)
+{
+	CUmemGenericAllocationHandle made = 0;
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !mcHandle)
+		return cuda.cuMulticastCreate(mcHandle, prop);
+	result = cuda.cuMulticastCreate(&made, prop);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = virtual_hold_object(made, false);
+	if (result == CUDA_SUCCESS)
+		*mcHandle = made;
+	else
+		cuda.cuMemRelease(made);
+	return result;
+}
+
+static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, uint64_t offset)
+{
+	return hash(hash(hash(object, 0), offset), (unsigned)device) | (uint64_t)1 << 63;
+}
+
+/* A reference is counted before the driver makes it. False: the memory is not ours to count. */
+static bool hold_bound(CUmemGenericAllocationHandle memory, size_t end, CUdevice *ret_device,
+		       CUresult *ret_result)
+{
+	*ret_result = CUDA_SUCCESS;
+	*ret_device = quota_hold_again(HOLDING_PHYSICAL, memory);
+	if (*ret_device < 0)
+		return false;
+	*ret_result = share_map(memory, *ret_device, end);
+	if (*ret_result != CUDA_SUCCESS)
+		drop_reference(memory);
+	return true;
+}
+
+static CUresult bound(CUresult result, CUmemGenericAllocationHandle object, size_t offset,
+		      CUmemGenericAllocationHandle memory, CUdevice device)
+{
+	if (result == CUDA_SUCCESS)
+		bind_place(bound_at(object, device, offset), object, memory);
+	else
+		drop_reference(memory);
+	return result;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+			    CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
+			    unsigned long long flags)
+{
+	CUdevice device;
+	CUresult result;
+
+	cuda_bind();
+	if (!quota_attached() || !hold_bound(memHandle, memOffset + size, &device, &result))
+		return cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size,
+					       flags);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+	return bound(result, mcHandle, mcOffset, memHandle, device);
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+			     CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+	CUmemGenericAllocationHandle memory;
+	CUdevice device = -1;
+	CUresult result;
+
+	cuda_bind();
+	if (quota_attached() &&
+	    cuda.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS) {
+		device = quota_hold_again(HOLDING_PHYSICAL, memory);
+		cuda.cuMemRelease(memory);
+	}
+	result = cuda.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
+	return device < 0 ? result : bound(result, mcHandle, mcOffset, memory, device);
+}
+
+/* All that is bound in the range goes; bindings begin at whole granules. */
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
+			   size_t size)
+{
+	CUresult result;
+
+	cuda_bind();
+	result = cuda.cuMulticastUnbind(mcHandle, dev, mcOffset, size);
+	if (result == CUDA_SUCCESS && quota_attached())
+		for (size_t at = 0; at < size; at += GRANULE_BYTES)
+			unbind_place(bound_at(mcHandle, dev, mcOffset + at));
+	return result;
+}
