@@ -8,6 +8,7 @@
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
  *                            alike, so that monitors that know it keep working
  *     2,008,952      1,160   nothing
+ *     2,009,088      1,024   on each device, what the processes of the slice share that use it
  *     2,010,112      1,024   what the slice paid for its turns on each device
  *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
  *     2,097,152              the end: 2 MiB, whole pages
@@ -150,7 +151,8 @@ struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
 	uint64_t first_limit;  /* bytes: hami.limit as the device was added, 0 for none */
-	uint64_t gang_charged; /* ns: the part of gang.used_ns that the bucket has been charged */
+	uint64_t gang_charged; /* ns: the part of gang.group.used_ns that the bucket has been
+				  charged */
 	uint64_t throttled_ns; /* for how long the bucket was shut, in all; without the present time
 				*/
 	uint64_t throttled;    /* how often the bucket was shut */
@@ -160,10 +162,11 @@ struct vgpu_region_device {
 };
 
 /*
- * The gang: the slice's processes and devices whose kernels may wait for each other, as those of a
- * job on several GPUs do. A member is one process's work on one device. The gang is throttled as
- * one (docs/design/pacing.md). Changed without the lock, by atomic stores of single words; times
- * are as in a bucket. A member counts if its owner is the living process of its slot.
+ * Groups of members that are throttled as one (docs/design/pacing.md). A member is one process's
+ * work on one device. The gang has the members whose kernels may wait for each other, as those of a
+ * job on several GPUs do. Where several processes of the slice use one device, they are the
+ * device's group. Changed without the lock, by atomic stores of single words; times are as in a
+ * bucket. A member counts if its owner is the living process of its slot.
  */
 struct vgpu_region_member {
 	uint32_t owner;     /* 1 + slot, and the low bits of the slot's claims above; 0: free */
@@ -174,7 +177,8 @@ struct vgpu_region_member {
 	uint64_t began;     /* when `in_flight` became 1 last */
 	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
 	uint64_t ready;     /* when the device's bucket will have recovered; 0: it has */
-	uint64_t slice;     /* in a gang of several slices, tells the member's from others; or 0 */
+	uint64_t slice;     /* in a gang of several slices, tells the member's from others; in a
+			     * device's group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
 	uint64_t collectives; /* low half: how many the process has launched since the gang opened;
 			       * high half: the low half of the opened_at that they are of */
 };
@@ -182,16 +186,30 @@ struct vgpu_region_member {
 #define VGPU_GANG_MEMBERS_MAX 28
 #define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */
 
-struct vgpu_region_gang {
-	uint64_t used_ns;    /* for how long any member had work in flight, in all */
+#define VGPU_MEMBER_OF_DEVICE ((uint64_t)1 << 63)
+
+/* What the members of a group share. */
+struct vgpu_region_group {
+	uint64_t used_ns;    /* for how long any member had work in flight: in all; of a device,
+			      * what of it the bucket has not been charged yet */
 	uint64_t counted;    /* until when used_ns is known; 0: never */
-	uint64_t shut_at;    /* since when the gang is shut; 0: it is open */
+	uint64_t shut_at;    /* since when the group is shut; 0: it is open */
 	uint64_t closing_ns; /* how long it takes from shut_at until no member has work in flight */
-	uint32_t members;    /* entries below it have been used: a high-water mark */
+	uint32_t members;    /* of the gang: entries below it have been used, a high-water mark */
 	uint32_t cut;        /* 1: while it is shut, no member had work in flight at once */
 	uint64_t opened_at;  /* when it was last opened */
-	uint64_t spare[10];
-	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX];
+	uint64_t met_at;     /* of a device: when two processes of the slice last launched to it
+			      * shortly after each other; 0: never */
+	uint32_t launcher; /* of a device: 1 + the slot of the process that was last seen to launch
+			    */
+	uint32_t holder; /* of a device: 1 + the entry of the member whose work goes alone; 0: none
+			  */
+};
+
+struct vgpu_region_gang {
+	struct vgpu_region_group group;
+	uint64_t spare[8];
+	struct vgpu_region_member member[VGPU_GANG_MEMBERS_MAX]; /* of all groups */
 };
 
 struct vgpu_region_slot {
@@ -270,8 +288,9 @@ struct vgpu_region_own {
 
 struct vgpu_region_file {
 	struct vgpu_hami_region hami;
-	uint8_t pad[1160];
-	struct vgpu_region_turn turn[VGPU_DEVICES_MAX]; /* 64 bytes each */
+	uint8_t pad[136];
+	struct vgpu_region_group group[VGPU_DEVICES_MAX]; /* 64 bytes each */
+	struct vgpu_region_turn turn[VGPU_DEVICES_MAX];   /* 64 bytes each */
 	struct vgpu_region_own own;
 };
 
@@ -317,6 +336,8 @@ _Static_assert(sizeof(struct vgpu_region_turn) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, turn) == 2010112, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
 _Static_assert(sizeof(struct vgpu_region_member) == 64, "layout");
+_Static_assert(sizeof(struct vgpu_region_group) == 64, "layout");
+_Static_assert(offsetof(struct vgpu_region_file, group) == 2009088, "layout");
 _Static_assert(sizeof(struct vgpu_region_gang) == 1920, "layout");
 _Static_assert(sizeof(struct vgpu_gang_file) == 4096, "layout");
 _Static_assert(VGPU_GANG_LOCK_OFFSET == 2048, "layout");

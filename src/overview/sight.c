@@ -76,13 +76,15 @@ static bool is_member(struct region *region, uint32_t owner)
 static void see_gang(struct region *region, struct sight *sight)
 {
 	const struct vgpu_region_gang *gang = &region->file->own.gang;
-	unsigned count = SEE(gang->members);
+	unsigned count = SEE(gang->group.members);
 
-	sight->gang =
-		(struct sight_gang){.used_ns = SEE(gang->used_ns), .shut = SEE(gang->shut_at) != 0};
+	sight->gang = (struct sight_gang){.used_ns = SEE(gang->group.used_ns),
+					  .shut = SEE(gang->group.shut_at) != 0};
 	for (unsigned i = 0; i < count && i < VGPU_GANG_MEMBERS_MAX; i++) {
 		unsigned device = SEE(gang->member[i].device);
 
+		if (SEE(gang->member[i].slice) & VGPU_MEMBER_OF_DEVICE)
+			continue; /* of no gang, but of processes that share a device */
 		if (device >= sight->device_count || !is_member(region, SEE(gang->member[i].owner)))
 			continue;
 		sight->gang.members++;

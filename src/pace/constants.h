@@ -74,6 +74,30 @@
 /* ns between questions while a gang closes; a sleep of 20 us takes some 75. */
 #define GANG_POLL_NS (20 * NS_PER_US)
 
+/* ns from one launch of a process to the next that it shows to the slice's other processes; and ns
+ * for which two processes that launch in turn are taken to share the device. Half of the first:
+ * more of each launch's time. Twice: processes that begin together are found later. Half of the
+ * second: a slice that waits for a second under a small quota goes back to costs. Twice: one
+ * process that is alone again pays longer for pauses between its launches. */
+#define MEET_EACH_NS (1 * NS_PER_MS)
+#define MEET_NS      (1 * NS_PER_S)
+
+/* ns for which one process of several that share a device launches to it while another one waits.
+ * Half: the device switches between them twice as often, some 0.5 ms each (H100). Twice: the others
+ * wait for twice as long. */
+#define GANG_HOLD_NS (10 * NS_PER_MS)
+
+/* ns of debt at which such a group begins to close. Half: one process in a group of several
+ * launches between two pauses. Twice: the slice is further off its quota at times. */
+#define GANG_DEVICE_SHUT_NS ((int64_t)-10000000)
+
+/* ns after which a process that waits launches beside the holder. Half: kernels of 20 ms run beside
+ * others. Twice: behind longer kernels, the others wait for longer. */
+#define GANG_HOLD_SOFT_NS (40 * NS_PER_MS)
+
+/* ns within which a process that is woken takes the device that another one gave up. */
+#define GANG_HOLD_GAVE_NS (200 * NS_PER_US)
+
 /* ns from one mark to the next, and from one look to the next, while a gang is open: the least
  * where launches find the device idle, twice as long for each look that finds it busy. Half, and
  * compared with twice: one thread that serves two devices is a tenth slower (PyTorch, H100). Twice:
@@ -264,11 +288,6 @@
  * programs of tests/unit/pace_programs.c, and programs that want most of their quota are measured
  * closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
-
-/* ns from one look for peers to the next, and ns of theirs that are as good as nothing. Half: peers
- * that work now and then are overlooked in between. Twice: peers are believed in for longer. */
-#define PEERS_EACH_NS (200 * NS_PER_MS)
-#define PEERS_NS      (1 * NS_PER_MS)
 
 /* ns from one probe for neighbours to the next, ns within which an idle device reaches an event,
  * about twice what it takes, and probes that find none until a neighbour is gone. Half of the

@@ -1,7 +1,10 @@
 #include "gang.h"
 
+#include <limits.h>
+
 #include "bucket.h"
 #include "constants.h"
+#include "sys.h"
 #include "trace.h"
 #include "words.h"
 
@@ -31,17 +34,30 @@ static bool is_taken(const struct gang *gang, struct vgpu_region_member *member)
 
 static unsigned used_members(const struct gang *gang)
 {
-	uint32_t count = LOAD(gang->words->members);
+	uint32_t count = LOAD(gang->table->group.members);
 
 	return count < VGPU_GANG_MEMBERS_MAX ? count : VGPU_GANG_MEMBERS_MAX;
+}
+
+/* The gang's member in that entry; NULL: the entry is free, or another gang's. */
+static struct vgpu_region_member *member_at(const struct gang *gang, unsigned entry)
+{
+	struct vgpu_region_member *member = &gang->table->member[entry];
+	bool any_slice = gang->kind == GANG_OF_SLICES;
+
+	return LOAD(member->owner) && (any_slice || LOAD(member->slice) == gang->slice) ? member
+											: NULL;
 }
 
 unsigned gang_members(const struct gang *gang)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < used_members(gang); i++)
-		count += is_taken(gang, &gang->words->member[i]);
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		struct vgpu_region_member *member = member_at(gang, i);
+
+		count += member && is_taken(gang, member);
+	}
 	return count;
 }
 
@@ -55,9 +71,9 @@ static bool is_of_slice(const struct gang *gang, const struct vgpu_region_member
 static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t device)
 {
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = &gang->words->member[i];
+		struct vgpu_region_member *member = member_at(gang, i);
 
-		if (is_of_slice(gang, member) && LOAD(member->device) == device &&
+		if (member && is_of_slice(gang, member) && LOAD(member->device) == device &&
 		    is_taken(gang, member))
 			return member;
 	}
@@ -67,22 +83,22 @@ static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t dev
 /* The part of used_ns that the device's bucket has been charged. */
 static uint64_t *charged_of(const struct gang *gang, uint32_t device)
 {
-	return gang->slice ? &gang->devices[device].bucket.joint_charged
-			   : &gang->devices[device].gang_charged;
+	return gang->kind == GANG_OF_SLICES ? &gang->devices[device].bucket.joint_charged
+					    : &gang->devices[device].gang_charged;
 }
 
 /* The time that the gang has used without a member on that device is not the device's. */
 static void begin_charging(const struct gang *gang, uint32_t device)
 {
-	if (!first_on(gang, device))
+	if (gang->kind != GANG_OF_DEVICE && !first_on(gang, device))
 		STORE(*charged_of(gang, device), LOAD(gang->words->used_ns));
 }
 
 static void raise_members(const struct gang *gang, uint32_t to)
 {
-	uint32_t seen = LOAD(gang->words->members);
+	uint32_t seen = LOAD(gang->table->group.members);
 
-	while (seen < to && !SWAP(gang->words->members, seen, to))
+	while (seen < to && !SWAP(gang->table->group.members, seen, to))
 		;
 }
 
@@ -90,7 +106,7 @@ static void raise_members(const struct gang *gang, uint32_t to)
 static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned entry,
 		     uint32_t device)
 {
-	struct vgpu_region_member *member = &gang->words->member[entry];
+	struct vgpu_region_member *member = &gang->table->member[entry];
 
 	STORE(member->in_flight, 0);
 	STORE(member->began, 0);
@@ -108,17 +124,17 @@ static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned e
 void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,
 		  uint32_t device)
 {
-	STORE(gang->words->member[entry].owner, 0); /* a dead one's, maybe */
+	STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
 	begin_charging(gang, device);
 	sit_down(gang, seat, entry, device);
-	STORE(gang->words->member[entry].owner, owner);
+	STORE(gang->table->member[entry].owner, owner);
 }
 
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
 {
 	begin_charging(gang, device);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
-		struct vgpu_region_member *member = &gang->words->member[i];
+		struct vgpu_region_member *member = &gang->table->member[i];
 		uint32_t nobody = 0;
 
 		if (is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
@@ -157,9 +173,9 @@ static bool any_in_flight(const struct gang *gang, const struct vgpu_region_memb
 
 	*ret_progress = 0;
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = &gang->words->member[i];
+		struct vgpu_region_member *member = member_at(gang, i);
 
-		if (member == but)
+		if (!member || member == but)
 			continue;
 		any |= is_in_flight(gang, member, now_ns);
 		*ret_progress += LOAD(member->progress);
@@ -173,20 +189,41 @@ static int64_t least_ns(const struct gang *gang, uint32_t device, uint64_t now_n
 {
 	unsigned pct = gang->quota ? gang->quota(device) : 0;
 
+	if (gang->kind == GANG_OF_DEVICE) /* nothing spins there */
+		return INT64_MIN / 2;
+
 	return GANG_DEBT_NS - (pct ? bucket_due_ns(&gang->devices[device].bucket, pct, now_ns) : 0);
+}
+
+/* Of a device, used_ns is what has yet to be charged. */
+static void charge_device(const struct gang *gang, uint64_t now_ns)
+{
+	uint32_t device = (uint32_t)(gang->slice - VGPU_MEMBER_OF_DEVICE);
+	int64_t used_ns;
+
+	if (LOAD(gang->words->used_ns) == 0)
+		return;
+	used_ns = (int64_t)__atomic_exchange_n(&gang->words->used_ns, 0, __ATOMIC_RELAXED);
+	bucket_charge_used(&gang->devices[device].bucket, used_ns, least_ns(gang, device, now_ns));
 }
 
 static void charge(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t used_ns = LOAD(gang->words->used_ns);
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = &gang->words->member[i];
-		uint32_t device = LOAD(member->device);
-		uint64_t before_ns;
+	if (gang->kind == GANG_OF_DEVICE) {
+		charge_device(gang, now_ns);
+		return;
+	}
 
-		if (!LOAD(member->owner) || !is_of_slice(gang, member))
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		const struct vgpu_region_member *member = member_at(gang, i);
+		uint64_t before_ns;
+		uint32_t device;
+
+		if (!member || !is_of_slice(gang, member))
 			continue;
+		device = LOAD(member->device);
 		before_ns = LOAD(*charged_of(gang, device));
 		if (used_ns != before_ns && SWAP(*charged_of(gang, device), before_ns, used_ns))
 			bucket_charge_used(&gang->devices[device].bucket,
@@ -236,16 +273,104 @@ static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
 	uint64_t ended_ns = 0, began_ns = now_ns;
 
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = &gang->words->member[i];
-		uint64_t end_ns = LOAD(member->ended), begin_ns = LOAD(member->began);
+		struct vgpu_region_member *member = member_at(gang, i);
+		uint64_t end_ns, begin_ns;
 
-		if (!LOAD(member->owner))
+		if (!member)
 			continue;
+		end_ns = LOAD(member->ended);
+		begin_ns = LOAD(member->began);
 		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
 		if (begin_ns < began_ns && is_in_flight(gang, member, now_ns))
 			began_ns = begin_ns;
 	}
 	return since(began_ns, ended_ns);
+}
+
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat)
+{
+	uint64_t last_ns = LOAD(seat->member->began), began_ns = last_ns;
+
+	for (unsigned i = 0; i < used_members(gang); i++) {
+		const struct vgpu_region_member *member = member_at(gang, i);
+
+		if (member && member != seat->member && LOAD(member->ended) > last_ns)
+			last_ns = LOAD(member->ended);
+	}
+	return last_ns > began_ns ? last_ns : 0;
+}
+
+/* -- one at a time ---------------------------------------------------------------------------- */
+
+#define WANTED 0x80000000u /* in `holder`: another member waits */
+
+static uint32_t number_of(const struct gang *gang, const struct gang_seat *seat)
+{
+	return 1 + (uint32_t)(seat->member - gang->table->member);
+}
+
+bool gang_is_held(const struct gang *gang, const struct gang_seat *seat)
+{
+	return gang->kind == GANG_OF_DEVICE &&
+	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, seat);
+}
+
+/* The device is anybody's. */
+static void release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+{
+	uint32_t word = number_of(gang, seat) | WANTED, nobody = 0;
+
+	if (!SWAP(gang->words->holder, word, nobody))
+		return;
+	STORE(seat->gave_ns, now_ns);
+	sys_futex_wake(&gang->words->holder, INT_MAX);
+}
+
+/* Whether the holder of that number keeps others waiting. */
+static bool keeps(const struct gang *gang, uint32_t number, uint64_t now_ns)
+{
+	struct vgpu_region_member *member =
+		number && number <= VGPU_GANG_MEMBERS_MAX ? member_at(gang, number - 1) : NULL;
+
+	return member && is_in_flight(gang, member, now_ns);
+}
+
+static uint64_t ask_holder(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+			   uint64_t now_ns)
+{
+	uint32_t self = number_of(gang, seat), word = LOAD(gang->words->holder);
+	uint64_t waits_ns = LOAD(seat->waits_ns);
+
+	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS) {
+		if (!in_flight)
+			release(gang, seat, now_ns);
+		return GANG_POLL_NS;
+	}
+	if ((word & ~WANTED) == self)
+		return 0;
+	if (!waits_ns)
+		STORE(seat->waits_ns, waits_ns = now_ns);
+	if (keeps(gang, word & ~WANTED, now_ns) && since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS) {
+		SWAP(gang->words->holder, word, word | WANTED);
+		return GANG_HOLD_NS;
+	}
+	if (!word && since(now_ns, LOAD(seat->gave_ns)) < GANG_HOLD_GAVE_NS)
+		return GANG_POLL_NS; /* another member is about to take it */
+	if (!SWAP(gang->words->holder, word, self))
+		return GANG_POLL_NS;
+	STORE(seat->waits_ns, 0);
+	STORE(seat->holds_ns, now_ns);
+	return 0;
+}
+
+void gang_sleep(const struct gang *gang, uint64_t wait_ns)
+{
+	uint32_t word = LOAD(gang->words->holder);
+
+	if (gang->kind == GANG_OF_DEVICE && word & WANTED)
+		sys_futex_wait(&gang->words->holder, word, wait_ns);
+	else
+		sys_sleep_ns(wait_ns);
 }
 
 /* The time from the end until now was counted as the member's, by any process that asked meanwhile:
@@ -265,6 +390,8 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 	ADD(member->progress, 1);
 	SUB(gang->words->used_ns, idle_ns(gang, now_ns));
 	charge(gang, now_ns);
+	if (gang->kind == GANG_OF_DEVICE)
+		release(gang, seat, now_ns);
 }
 
 /* -- who is behind ----------------------------------------------------------------------------- */
@@ -297,8 +424,8 @@ static uint32_t most_collectives(const struct gang *gang)
 	uint32_t most = 0;
 
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = &gang->words->member[i];
-		uint32_t count = LOAD(member->owner) ? collectives_of(gang, member) : 0;
+		const struct vgpu_region_member *member = member_at(gang, i);
+		uint32_t count = member ? collectives_of(gang, member) : 0;
 
 		most = count > most ? count : most;
 	}
@@ -397,12 +524,14 @@ static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
 }
 
 /* The member's device is idle, and another one is not. */
-static uint64_t ask_idle(struct gang_seat *seat, uint64_t closing_ns, uint64_t now_ns)
+static uint64_t ask_idle(const struct gang *gang, struct gang_seat *seat, uint64_t closing_ns,
+			 uint64_t now_ns)
 {
 	if (LOAD(seat->was_busy))
 		STORE(seat->quiet_ns, now_ns);
 	STORE(seat->was_busy, false);
-	if (is_hard(closing_ns) || quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
+	if (gang->kind == GANG_OF_DEVICE || is_hard(closing_ns) ||
+	    quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;
 	STORE(seat->quiet_ns, now_ns);
 	return 0;
@@ -414,8 +543,8 @@ static uint64_t recovery_ns(const struct gang *gang, uint64_t now_ns)
 	uint64_t most_ns = 0;
 
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = &gang->words->member[i];
-		uint64_t wait_ns = since(LOAD(member->ready), now_ns);
+		struct vgpu_region_member *member = member_at(gang, i);
+		uint64_t wait_ns = member ? since(LOAD(member->ready), now_ns) : 0;
 
 		if (wait_ns > most_ns && is_taken(gang, member))
 			most_ns = wait_ns;
@@ -435,10 +564,10 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 	uint32_t counted = 0;
 
 	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = &gang->words->member[i];
-		uint32_t device = LOAD(member->device);
+		const struct vgpu_region_member *member = member_at(gang, i);
+		uint32_t device = member ? LOAD(member->device) : VGPU_DEVICES_MAX;
 
-		if (!LOAD(member->owner) || device >= VGPU_DEVICES_MAX || counted >> device & 1)
+		if (device >= VGPU_DEVICES_MAX || counted >> device & 1)
 			continue;
 		counted |= 1u << device;
 		count_throttled(gang, device, ns);
@@ -463,7 +592,7 @@ static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now
 	uint64_t open = 0, shut_for_ns = since(now_ns, shut_at_ns);
 
 	STORE(gang->words->opened_at, now_ns);
-	if (SWAP(gang->words->shut_at, shut_at_ns, open) && !gang->slice)
+	if (SWAP(gang->words->shut_at, shut_at_ns, open) && gang->kind != GANG_OF_SLICES)
 		count_all_throttled(gang, shut_for_ns);
 }
 
@@ -472,6 +601,8 @@ static int64_t shut_level_ns(const struct gang *gang)
 {
 	int64_t level_ns = -(int64_t)LOAD(gang->words->closing_ns) * GANG_CLOSING_TIMES;
 
+	if (gang->kind == GANG_OF_DEVICE) /* nothing is lost while it closes */
+		return GANG_DEVICE_SHUT_NS;
 	return level_ns > GANG_SHUT_NS        ? GANG_SHUT_NS
 	       : level_ns < GANG_SHUT_MOST_NS ? GANG_SHUT_MOST_NS
 					      : level_ns;
@@ -501,8 +632,9 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 		return 0;
 	}
 	if (sight->in_flight || others) {
-		wait_ns = sight->in_flight ? ask_busy(seat, sight->several, now_ns)
-					   : ask_idle(seat, since(now_ns, shut_at_ns), now_ns);
+		wait_ns = sight->in_flight
+				  ? ask_busy(seat, sight->several, now_ns)
+				  : ask_idle(gang, seat, since(now_ns, shut_at_ns), now_ns);
 		if (!wait_ns && !sight->in_flight)
 			trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
 		return wait_ns;
@@ -526,6 +658,8 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 {
 	int64_t left_ns = level_ns - shut_level_ns(gang);
 
+	if (gang->kind == GANG_OF_DEVICE)
+		return GANG_HOLD_NS;
 	return left_ns < (int64_t)GANG_AHEAD_LEAST_NS ? GANG_AHEAD_LEAST_NS
 	       : left_ns > (int64_t)GANG_AHEAD_NS     ? GANG_AHEAD_NS
 						      : (uint64_t)left_ns;
@@ -538,11 +672,13 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 	uint32_t progress;
 	bool others;
 
-	if (gang->slice && closing_ns && closing_ns != shut_at_ns)
+	if (gang->kind == GANG_OF_SLICES && closing_ns && closing_ns != shut_at_ns)
 		end_closing(gang, seat, closing_ns);
 	if (!shut_at_ns) {
 		if (sight->level_ns > shut_level_ns(gang))
-			return 0;
+			return gang->kind == GANG_OF_DEVICE
+				       ? ask_holder(gang, seat, sight->in_flight, now_ns)
+				       : 0;
 		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns)) {
 			STORE(gang->words->cut, 0);
 			trace_write(TRACE_GANG_SHUT, device_of(seat), sight->level_ns, 0);

@@ -34,16 +34,24 @@
 
 #include "vgpu_region.h"
 
-/*
- * A gang, as one process sees it. It is the slice's own, and all of its words are in the region; or
- * it is of several slices, and its words are in a file that they share, while each slice has its
- * region and its devices' buckets. Then a process charges the devices of its own slice alone, and
- * counts for how long they were throttled.
- */
+enum gang_kind {
+	GANG_OF_SLICE,  /* the slice's own; all of its words are in the region */
+	GANG_OF_SLICES, /* of several slices: its words are in a file that they share, while each
+			 * slice has its region and its devices' buckets. A process charges the
+			 * devices of its own slice alone, and counts for how long they were
+			 * throttled */
+	GANG_OF_DEVICE, /* the processes of the slice that use one device. None of their kernels
+			 * waits for another process's, so while the gang closes, no launch goes */
+};
+
+/* A gang, as one process sees it. */
 struct gang {
-	struct vgpu_region_gang *words;
+	enum gang_kind kind;
+	struct vgpu_region_group *words;
+	struct vgpu_region_gang *table;     /* has the members, of this gang and of others */
 	struct vgpu_region_device *devices; /* of the process's region */
-	uint64_t slice; /* of several slices, a number that tells the process's from others; or 0 */
+	uint64_t slice; /* what its members have in `slice`; GANG_OF_SLICES: those of the process's
+			   slice */
 	/* Whether that process lives; may cost 1 us. */
 	bool (*lives)(const struct gang *gang, uint32_t owner);
 	/* The device's quota in percent as far as the process knows it, else 0. NULL: it is always
@@ -63,7 +71,24 @@ struct gang_seat {
 			  known */
 	bool was_busy; /* the member had work in flight when it asked last */
 	bool is_cut;   /* the member has seen the cut */
+	/* of a device's gang: */
+	uint64_t holds_ns; /* since when the member is the holder */
+	uint64_t waits_ns; /* since when it waits for another one; 0: it does not */
+	uint64_t gave_ns;  /* when it gave way last */
 };
+
+/*
+ * The members of a device's gang have the device one at a time while it is open, as the driver
+ * loses time where it switches between processes. The holder launches for GANG_HOLD_NS, or as long
+ * as no other member wants to; then it lets its work come to an end, and another member takes the
+ * device. A member that has waited for GANG_HOLD_SOFT_NS launches beside the holder.
+ */
+
+/* Whether another member is the holder, so that the member has to ask before its next launch. */
+bool gang_is_held(const struct gang *gang, const struct gang_seat *seat);
+
+/* Sleeps for wait_ns, or until the holder changes. */
+void gang_sleep(const struct gang *gang, uint64_t wait_ns);
 
 /* Takes an entry for the owner's work on the device: false where there is none left. */
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
@@ -83,6 +108,10 @@ void gang_count(const struct gang *gang, uint64_t now_ns);
 void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns);
+
+/* When work of other members last ended that was in flight together with the member's present work;
+ * 0: there was none. */
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat);
 
 /* The member has launched a kernel or graph that may wait for other members. */
 void gang_launched_collective(const struct gang *gang, struct gang_seat *seat);

@@ -166,7 +166,9 @@ static int open_file(const char *path, struct fault *fault)
 				 path);
 	}
 	joint->gang = (struct gang){
-		.words = &joint->file.file->gang,
+		.kind = GANG_OF_SLICES,
+		.words = &joint->file.file->gang.group,
+		.table = &joint->file.file->gang,
 		.devices = joined->file->own.device,
 		.slice = slice_number(joined),
 		.lives = lives,
@@ -232,7 +234,7 @@ bool joint_join(const struct gang *gang, struct gang_seat *seat, uint32_t device
 
 void joint_leave(const struct gang *gang, struct gang_seat *seat)
 {
-	unsigned entry = (unsigned)(seat->member - gang->words->member);
+	unsigned entry = (unsigned)(seat->member - gang->table->member);
 
 	gang_leave(seat);
 	gang_file_release(&joint_of(gang)->file, entry);

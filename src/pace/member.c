@@ -17,22 +17,25 @@
 
 struct member {
 	struct gang_seat seat;
+	const struct gang *gang; /* that the seat is in; NULL: it never was in one; atomic */
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device was through with at: */
 	uint64_t reached_ns; /* atomic, both */
 	uint64_t shown_ns;   /* until when the process's time is in the meter's tally */
+	uint64_t noted_ns;   /* when the process last said that it launches; atomic */
 };
 
 static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 static uint32_t wanted;                         /* a bit for each device that is to join; atomic */
 static enum pace_gang rule;
 static struct region *joined;
-static struct gang own;                   /* the slice's */
-static const struct gang *present = &own; /* the gang that the members are in; atomic */
-static unsigned living;                   /* members of the gang, as counted at: */
-static uint64_t living_at_ns;             /* clock_coarse_ns(); atomic, both */
-static uint64_t full_ns;                  /* when `own` had no entry left last; 0: never; atomic */
-static unsigned seats;                    /* that the process has taken; written under: */
+static struct gang own;                         /* the slice's */
+static const struct gang *present = &own;       /* it, or the one of several slices; atomic */
+static struct gang of_device[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
+static unsigned living;                         /* members of the gang, as counted at: */
+static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic, both */
+static uint64_t full_ns; /* when `own` had no entry left last; 0: never; atomic */
+static unsigned seats;   /* that the process has taken; written under: */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -56,11 +59,22 @@ static bool lives(const struct gang *gang, uint32_t owner)
 void members_attach(struct region *region)
 {
 	own = (struct gang){
-		.words = &region->file->own.gang,
+		.kind = GANG_OF_SLICE,
+		.words = &region->file->own.gang.group,
+		.table = &region->file->own.gang,
 		.devices = region->file->own.device,
 		.lives = lives,
 		.quota = cores_limit_at,
 	};
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		const struct meter *meter = cores_meter(device);
+		unsigned index = meter ? (unsigned)meter->quota.index : 0;
+
+		of_device[device] = own;
+		of_device[device].kind = GANG_OF_DEVICE;
+		of_device[device].words = &region->file->group[index];
+		of_device[device].slice = VGPU_MEMBER_OF_DEVICE + index;
+	}
 	joined = region;
 }
 
@@ -76,15 +90,27 @@ void members_forget(void)
 	lock_init(&joining);
 }
 
+/* What a device that is to be in a gang joins. */
 static const struct gang *gang(void)
 {
-	return __atomic_load_n(&present, __ATOMIC_ACQUIRE); /* pairs with choose_gang's release */
+	return __atomic_load_n(&present, __ATOMIC_ACQUIRE); /* pairs with change_gang's release */
+}
+
+static const struct gang *gang_of(const struct member *member)
+{
+	return __atomic_load_n(&member->gang, __ATOMIC_ACQUIRE); /* pairs with join's release */
 }
 
 static bool is_member(int device)
 {
 	/* Pairs with gang_join's release: the seat's entry is there. */
 	return __atomic_load_n(&members[device].seat.is_taken, __ATOMIC_ACQUIRE);
+}
+
+static bool is_in(int device, bool of_one_device)
+{
+	return is_member(device) &&
+	       (gang_of(&members[device])->kind == GANG_OF_DEVICE) == of_one_device;
 }
 
 static bool is_wanted(int device)
@@ -95,21 +121,24 @@ static bool is_wanted(int device)
 	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
 }
 
-static void leave(struct gang_seat *seat)
+static void leave(struct member *member)
 {
+	const struct gang *from = gang_of(member);
+
 	SUB(seats, 1);
-	if (gang() == &own)
-		gang_leave(seat);
+	gang_count(from, clock_steady_ns());
+	if (from->kind == GANG_OF_SLICES)
+		joint_leave(from, &member->seat);
 	else
-		joint_leave(gang(), seat);
+		gang_leave(&member->seat);
 }
 
 /* All members leave their gang for another: each joins that with its next launch. */
 static void change_gang(const struct gang *to)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_member(device))
-			leave(&members[device].seat);
+		if (is_in(device, false))
+			leave(&members[device]);
 	__atomic_store_n(&present, to, __ATOMIC_RELEASE);
 }
 
@@ -122,33 +151,50 @@ static void choose_gang(void)
 		change_gang(to);
 }
 
-static void join(struct gang_seat *seat, const struct meter *meter)
+static bool sit_down(struct member *member, const struct gang *in, uint32_t index)
 {
-	uint32_t index = (uint32_t)meter->quota.index;
-
-	if (gang() != &own && !joint_join(gang(), seat, index))
-		change_gang(&own);
-	if (gang() == &own &&
-	    !gang_join(&own, seat, owner_of(joined, (unsigned)joined->slot), index))
-		STORE(full_ns, clock_steady_ns());
-	else
-		trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang()), 0);
-	if (seat->is_taken)
-		ADD(seats, 1);
-	STORE(living_at_ns, 0);
+	__atomic_store_n(&member->gang, in, __ATOMIC_RELEASE);
+	if (in->kind == GANG_OF_SLICES)
+		return joint_join(in, &member->seat, index);
+	return gang_join(in, &member->seat, owner_of(joined, (unsigned)joined->slot), index);
 }
 
-/* Takes the device's seat in the gang that the policy says, and gives up those of devices that are
- * to have none: of them the process may never launch to one again. */
-static void take_seat(const struct meter *meter, int device)
+static void join(struct member *member, const struct gang *in, const struct meter *meter)
 {
+	uint32_t index = (uint32_t)meter->quota.index;
+	bool done = sit_down(member, in, index);
+
+	if (!done && in->kind == GANG_OF_SLICES) {
+		change_gang(&own);
+		done = sit_down(member, &own, index);
+	}
+	STORE(living_at_ns, 0);
+	if (!done) {
+		STORE(full_ns, clock_steady_ns());
+		return;
+	}
+	ADD(seats, 1);
+	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang_of(member)), 0);
+}
+
+/* Takes the device's seat: in the gang that the policy says; or, shares, in its device's; or none.
+ * Gives up those of devices that are to have none: of them the process may never launch to one
+ * again. */
+static void take_seat(const struct meter *meter, int device, bool shares)
+{
+	struct member *member = &members[device];
+	const struct gang *in;
+
 	lock_acquire(&joining);
 	choose_gang();
 	for (int other = 0; other < VGPU_DEVICES_MAX; other++)
-		if (!is_wanted(other) && is_member(other))
-			leave(&members[other].seat);
-	if (is_wanted(device) && !is_member(device))
-		join(&members[device].seat, meter);
+		if (!is_wanted(other) && is_in(other, false))
+			leave(&members[other]);
+	in = is_wanted(device) ? gang() : shares ? &of_device[device] : NULL;
+	if (is_member(device) && gang_of(member) != in)
+		leave(member);
+	if (in && !is_member(device))
+		join(member, in, meter);
 	lock_release(&joining);
 }
 
@@ -162,8 +208,47 @@ static bool is_full(void)
 
 static void keep_seat(const struct meter *meter, int device)
 {
-	if ((is_wanted(device) != is_member(device) && !is_full()) || joint_is_due())
-		take_seat(meter, device);
+	if ((is_wanted(device) != is_in(device, false) && !is_full()) || joint_is_due())
+		take_seat(meter, device, is_in(device, true));
+}
+
+/* Says that this process launches to the device; whether another process of the slice has, too,
+ * not long ago. */
+static bool meets(struct member *member, const struct meter *meter, uint64_t now_ns)
+{
+	struct vgpu_region_group *group = &joined->file->group[meter->quota.index];
+	uint32_t self = 1 + (uint32_t)joined->slot, last;
+	uint64_t met_ns;
+
+	if (meter_since(now_ns, LOAD(member->noted_ns)) >= MEET_EACH_NS) {
+		STORE(member->noted_ns, now_ns);
+		last = LOAD(group->launcher);
+		if (last != self) {
+			STORE(group->launcher, self);
+			if (last)
+				STORE(group->met_at, now_ns);
+		}
+	}
+	met_ns = LOAD(group->met_at);
+	return met_ns && meter_since(now_ns, met_ns) < MEET_NS;
+}
+
+bool member_shares(struct meter *meter, int device, uint64_t now_ns)
+{
+	bool shares;
+
+	if (!joined || is_wanted(device))
+		return false;
+	shares = meets(&members[device], meter, now_ns);
+	if (shares != is_in(device, true) && !(shares && is_full()))
+		take_seat(meter, device, shares);
+	return is_in(device, true);
+}
+
+void member_stop_sharing(const struct meter *meter, int device)
+{
+	if (joined && is_in(device, true))
+		take_seat(meter, device, false);
 }
 
 void pace_set_gang(enum pace_gang new_rule)
@@ -206,31 +291,47 @@ bool member_is(struct meter *meter, int device)
 	if (!joined)
 		return false;
 	keep_seat(meter, device);
-	return is_member(device) && count_living(clock_coarse_ns()) > 1;
+	return is_in(device, false) && count_living(clock_coarse_ns()) > 1;
 }
 
 /* -- what it has in flight --------------------------------------------------------------------- */
+
+/* When the member's work ended, on a device that others use, too: events tell how long it took from
+ * when the device came to it, which may have been when the others' work was over. What the device
+ * needs to switch to this process is not charged. */
+static uint64_t end_beside(const struct member *member, const struct gang *in, uint64_t ended_ns,
+			   uint64_t now_ns)
+{
+	uint64_t took_ns = meter_since(ended_ns, member->in_flight.began_ns);
+	uint64_t others_ns = gang_others_ended_ns(in, &member->seat);
+
+	if (others_ns && others_ns + took_ns > ended_ns)
+		ended_ns = others_ns + took_ns;
+	return ended_ns < now_ns ? ended_ns : now_ns;
+}
 
 /* Asks the driver, and tells the gang. */
 static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
 		 uint64_t now_ns)
 {
 	uint64_t ended_ns, reached;
-	bool busy =
-		in_flight_look(&member->in_flight, work, gang_is_shut(gang()), now_ns, &ended_ns);
+	const struct gang *in = gang_of(member);
+	bool busy = in_flight_look(&member->in_flight, work, gang_is_shut(in), now_ns, &ended_ns);
 
+	if (ended_ns && in->kind == GANG_OF_DEVICE)
+		ended_ns = end_beside(member, in, ended_ns, now_ns);
 	reached = LOAD(member->in_flight.reached);
 	if (LOAD(member->reached) != reached) {
 		STORE(member->reached, reached);
 		STORE(member->reached_ns, now_ns);
 	}
 	if (busy) {
-		gang_is_busy(gang(), &member->seat, now_ns);
+		gang_is_busy(in, &member->seat, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
-			gang_is_idle(gang(), &member->seat, now_ns, now_ns);
+			gang_is_idle(in, &member->seat, now_ns, now_ns);
 		tally_show(&meter->tally, &member->shown_ns, now_ns);
 	} else {
-		gang_is_idle(gang(), &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
+		gang_is_idle(in, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
 			tally_show(&meter->tally, &member->shown_ns, ended_ns);
 	}
@@ -240,22 +341,23 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 /* -- the way through --------------------------------------------------------------------------- */
 
 /* Whether an open gang needs a look at a device that others launch to: they look by themselves. */
-static bool is_look_due(const struct in_flight *in_flight, uint64_t now_ns)
+static bool is_look_due(const struct member *member, uint64_t now_ns)
 {
-	return LOAD(in_flight->is_busy) &&
-	       (gang_is_shut(gang()) || in_flight_is_due(in_flight, now_ns));
+	return LOAD(member->in_flight.is_busy) &&
+	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
-/* Sees what the process's other members have in flight; whether there are any. */
+/* Sees what the process's other members of the gang have in flight; whether there are any. */
 static bool look_at_others(const struct member *but, uint64_t now_ns)
 {
 	bool several = false;
 
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		if (&members[device] == but || !is_member(device))
+		if (&members[device] == but || !is_member(device) ||
+		    gang_of(&members[device]) != gang_of(but))
 			continue;
 		several = true;
-		if (is_look_due(&members[device].in_flight, now_ns))
+		if (is_look_due(&members[device], now_ns))
 			look(cores_meter(device), &members[device], NULL, now_ns);
 	}
 	return several;
@@ -266,7 +368,7 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *sight,
 			      uint64_t now_ns)
 {
-	if (sight->ahead_ns < gang_ahead_most_ns(gang(), sight->level_ns))
+	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns))
 		return 0;
 	trace_write(TRACE_GANG_AHEAD, (int)member->seat.member->device, (int64_t)sight->ahead_ns,
 		    0);
@@ -276,36 +378,49 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 	return 0;
 }
 
+/* Nothing is known yet of how long launches take, and nobody waits for the launch: the first one
+ * tells, unless it takes long. */
+static bool is_unknown(const struct member *member, uint64_t now_ns)
+{
+	const struct in_flight *it = &member->in_flight;
+
+	return gang_of(member)->kind == GANG_OF_DEVICE && LOAD(it->is_busy) && !LOAD(it->mean_ns) &&
+	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
+}
+
 static uint64_t ask(struct meter *meter, struct member *member, const struct pace_work *work,
 		    uint64_t now_ns)
 {
-	uint64_t wait_ns;
+	const struct gang *in = gang_of(member);
 	unsigned pct = cores_limit(meter);
+	uint64_t wait_ns;
 	struct gang_sight sight = {.several = look_at_others(member, now_ns),
 				   .level_ns = BUCKET_FULL_NS};
 
 	sight.in_flight = look(meter, member, work, now_ns);
 	sight.ahead_ns = sight.in_flight ? in_flight_ahead_ns(&member->in_flight) : 0;
-	gang_count(gang(), now_ns);
+	gang_count(in, now_ns);
 	if (pct) {
 		bucket_refill(meter->bucket, pct, now_ns);
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
-	wait_ns = gang_ask(gang(), &member->seat, &sight, now_ns);
-	return wait_ns || gang_is_shut(gang()) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
+	wait_ns = gang_ask(in, &member->seat, &sight, now_ns);
+	if (!wait_ns && is_unknown(member, now_ns))
+		return TURN_UNKNOWN_POLL_NS;
+	return wait_ns || gang_is_shut(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
 }
 
 /* A closing is short, and each member's launches are awaited by others: it is spun through. */
-static int nap(uint64_t wait_ns, uint64_t now_ns)
+static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 {
-	if (wait_ns <= GANG_POLL_NS &&
-	    meter_since(now_ns, LOAD(gang()->words->shut_at)) < SPIN_NS) {
+	if (wait_ns <= GANG_POLL_NS && in->kind != GANG_OF_DEVICE &&
+	    meter_since(now_ns, LOAD(in->words->shut_at)) < SPIN_NS) {
 		for (unsigned i = 0; i < SPIN_TIMES; i++)
 			__asm__ volatile("" ::: "memory");
 		return 0;
 	}
-	sys_sleep_ns(wait_ns < PACE_POLL_NS ? wait_ns : PACE_POLL_NS);
+	gang_sleep(in, wait_ns < PACE_POLL_NS ? wait_ns : PACE_POLL_NS);
 	pace_driver->look();
 	return pace_wait();
 }
@@ -317,10 +432,11 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang()) || in_flight_is_due(&member->in_flight, now_ns))
+	if (gang_is_shut(gang_of(member)) || gang_is_held(gang_of(member), &member->seat) ||
+	    in_flight_is_due(&member->in_flight, now_ns))
 		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
 			held = true;
-			error = nap(wait_ns, now_ns);
+			error = nap(gang_of(member), wait_ns, now_ns);
 			now_ns = clock_steady_ns();
 		}
 	if (held)
@@ -330,21 +446,22 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (!LOAD(member->in_flight.is_busy))
 		STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
-	gang_is_busy(gang(), &member->seat, now_ns);
+	gang_is_busy(gang_of(member), &member->seat, now_ns);
 	return 0;
 }
 
 void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
+	const struct gang *in = gang_of(member);
 
 	if (submitted)
-		in_flight_submitted(&member->in_flight, work, gang_is_shut(gang()), now_ns);
+		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
 	if (submitted && is_member(work->device)) {
 		/* another thread may have seen the last end */
-		gang_is_busy(gang(), &member->seat, now_ns);
+		gang_is_busy(in, &member->seat, now_ns);
 		if (work->collective)
-			gang_launched_collective(gang(), &member->seat);
+			gang_launched_collective(in, &member->seat);
 	}
 	in_flight_left(&member->in_flight);
 }

@@ -1,9 +1,12 @@
 /*
- * Inside pace/: this process's members of the slice's gang, one a device, and their way through
- * the gate. A member's launch asks the gang (gang.h) and is charged by the gang's time; the costs
- * of single launches play no part (in_flight.h).
+ * Inside pace/: this process's members of gangs, one a device, and their way through the gate. A
+ * member's launch asks the gang (gang.h) and is charged by the gang's time; the costs of single
+ * launches play no part (in_flight.h).
  *
- * A gang with fewer than two living members throttles nobody: then the device is paced by itself.
+ * A device is in the slice's gang if its kernels may wait for those of other devices. Else it is
+ * shared if several processes of the slice launch to it: events of one process contain the time
+ * slices of the others, so nothing but the time of all of them together is known. A gang with fewer
+ * than two living members throttles nobody: then the device is paced by itself.
  */
 #pragma once
 
@@ -15,8 +18,15 @@ void members_forget(void); /* in a forked child */
 /* Whether work of the process on the meter's device goes through the gang now. */
 bool member_is(struct meter *meter, int device);
 
-/* Before a launch: returns when it may go. 0, or what pace_wait says of a lost region. now_ns:
- * clock_steady_ns(), here as below. */
+/* The same of the processes of the slice that share the device. Before each launch that is paced by
+ * neither a gang nor turns. */
+bool member_shares(struct meter *meter, int device, uint64_t now_ns);
+
+/* The device's launches go by turns from now on. */
+void member_stop_sharing(const struct meter *meter, int device);
+
+/* Before a launch for which one of them is true: returns when it may go. 0, or what pace_wait says
+ * of a lost region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* Behind a launch, whether or not the driver took it. */

@@ -33,7 +33,6 @@ struct meter {
 	uint64_t breaks;       /* what happened that makes a window say nothing */
 	uint64_t sample_at_ns; /* when to sample something known again, or after so many charges */
 	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
-	uint64_t peers_at_ns;  /* when peers were looked for (others.c), */
 	uint64_t probed_at_ns; /* and neighbours */
 	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
 	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
@@ -48,8 +47,6 @@ struct meter {
 	const void *paid_stream;              /* as they were settled; the last one's */
 	int64_t prepaid_ns; /* charged for waits that timed out, and not refunded yet */
 	int64_t sampled;    /* what had been charged when something known was sampled */
-	int64_t slice_ns;   /* what the slice had been charged when this process last was */
-	int64_t peers_ns;   /* what peers had been charged at peers_at_ns */
 	int64_t owed_ns;    /* what windows beside neighbours found too little, by their least */
 	/* What device_util says (pacer.c). The process is at work from a launch until it has waited
 	 * for all that it launched. */
@@ -71,7 +68,6 @@ struct meter {
 	int32_t stuck;       /* with those of kernels that are known to wait */
 	uint32_t trim;       /* what costs are multiplied by (window.c) */
 	uint32_t neighbours; /* have work there: so many probes until that is no longer believed */
-	bool peers;          /* other processes of the slice have work there */
 	struct pace_quota quota;
 	bool limited;  /* the last launch was */
 	bool futile;   /* a launch waited for a span, and none was over, nor is since then */
@@ -118,10 +114,10 @@ static inline bool meter_mixes_threads(const struct meter *meter, uint64_t now_n
 	return meter_since(now_ns, LOAD(meter->threads_at_ns)) < METER_MIXED_NS;
 }
 
-/* Whether other processes have work on the device. */
+/* Whether processes of other slices, or of none, have work on the device. */
 static inline bool meter_others(const struct meter *meter)
 {
-	return LOAD(meter->peers) || LOAD(meter->neighbours);
+	return LOAD(meter->neighbours) != 0;
 }
 
 /* Which stream of its context it is: per-thread default streams have one handle for all threads,
@@ -178,7 +174,6 @@ static inline uint64_t meter_sure(uint64_t cost_ns, uint64_t charge_ns)
 static inline void meter_charge_slice(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)
 {
 	bucket_charge(meter->bucket, cost_ns, now_ns);
-	STORE(meter->slice_ns, LOAD(meter->bucket->charged));
 }
 
 /* To the slice, and to the process. sure_ns: as in tally.h. */

@@ -1,39 +1,15 @@
 /*
- * Two kinds of processes can share the device with this one, and each is found by its work: a
- * process that only holds memory changes nothing.
- *
- * Peers are the slice's other processes. The bucket says what they were charged, and so their part
- * of each window (window.c).
- *
- * Neighbours are everybody else. Nobody says what they do, so the device is probed: while this
- * process has no work there, an event in one of its streams is reached within some 20 us, unless
- * the device works for a neighbour. Then it is reached when the neighbour's time slice is over. A
- * neighbour that works only now and then is missed by single probes, so one that is found is
- * believed to be there until PROBE_COUNT of them found none. Peers hold up events, too: beside them
- * nothing is probed.
+ * Neighbours are processes of other slices, or of none, that use the device at the same time. They
+ * are found by their work: a process that only holds memory changes nothing. Nobody says what they
+ * do, so the device is probed: while this process has no work there, an event in one of its streams
+ * is reached within some 20 us, unless the device works for a neighbour. Then it is reached when
+ * the neighbour's time slice is over. A neighbour that works only now and then is missed by single
+ * probes, so one that is found is believed to be there until PROBE_COUNT of them found none.
  */
 #include "others.h"
 
 #include "clock.h"
 #include "words.h"
-
-static void look_for_peers(struct meter *meter, uint64_t now_ns)
-{
-	uint64_t then_ns = LOAD(meter->peers_at_ns);
-	int64_t peers_ns;
-	bool work;
-
-	if (then_ns && meter_since(now_ns, then_ns) < PEERS_EACH_NS)
-		return;
-	if (!SWAP(meter->peers_at_ns, then_ns, now_ns))
-		return;
-	peers_ns = LOAD(meter->bucket->charged) - LOAD(meter->tally.charged);
-	work = peers_ns - LOAD(meter->peers_ns) > (int64_t)PEERS_NS;
-	STORE(meter->peers_ns, peers_ns);
-	STORE(meter->peers, work);
-	if (work)
-		STORE(meter->neighbours, 0);
-}
 
 /* Whether the device comes to the event within PROBE_NS. */
 static bool is_reached_soon(const struct span *span)
@@ -71,7 +47,6 @@ static void probe(struct meter *meter, const struct pace_work *work, uint64_t no
 
 void others_look(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool idle)
 {
-	look_for_peers(meter, now_ns);
-	if (idle && !LOAD(meter->peers))
+	if (idle)
 		probe(meter, work, now_ns);
 }

@@ -11,9 +11,8 @@
  * that is not over when it should be: kernels that take ten times as long as they did are not
  * launched on and on.
  *
- * Company (others.c). Where other processes have work on the device, events contain their time
- * slices. What peers of the slice had of a window, the bucket says; beside other tenants' work,
- * windows tell only what it was at least, and at most.
+ * Neighbours (others.c). Where other tenants have work on the device, events contain their time
+ * slices, and windows tell only what it was at least, and at most.
  */
 #include <errno.h>
 
@@ -144,6 +143,12 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
+/* Whether the launch goes by a gang, of whatever kind: then the bucket opens and shuts for that. */
+static bool goes_by_gang(struct meter *meter, int device, uint64_t now_ns)
+{
+	return member_is(meter, device) || member_shares(meter, device, now_ns);
+}
+
 /* Ends, too, when the device has no quota any more, or goes by a gang. */
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
@@ -157,7 +162,7 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		unsigned pct = cores_limit(meter);
 		bool open;
 
-		if (!pct || member_is(meter, work->device))
+		if (!pct || goes_by_gang(meter, work->device, now_ns))
 			break;
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (may_go(meter, pass))
@@ -246,8 +251,8 @@ void pace_attach(struct region *region, const struct pace_quota *quotas, enum pa
 		cores_meter_at(device)->fenced = true; /* until it turns out otherwise */
 		late_reset(cores_meter_at(device));
 	}
-	members_attach(region);
 	cores_attach(region, quotas, rule);
+	members_attach(region);
 	gate_attach(region);
 }
 
@@ -290,6 +295,7 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 	utilisation_begin(meter, now_ns);
 	error = by_turn_enter(meter, work, now_ns, ret_goes);
 	if (*ret_goes) {
+		member_stop_sharing(meter, work->device);
 		*pass = (struct pace_pass){.meter = meter, .turn = true};
 		waits_go_by_gang();
 	}
@@ -320,11 +326,13 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 			return error;
 		pct = cores_limit(meter);
 	}
+	now_ns = clock_steady_ns();
+	if (pct && member_shares(meter, work->device, now_ns))
+		return enter_gang(ret_pass, meter, work);
 	cores_note_limit(meter, pct != 0);
 	if (!pct)
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
-	now_ns = clock_steady_ns();
 	utilisation_begin(meter, now_ns);
 	error = late_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
@@ -332,9 +340,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 		cut_window(meter, work, now_ns);
 		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
-		if (!error && !ret_pass->turn_ns && member_is(meter, work->device))
-			return enter_gang(ret_pass, meter, work); /* peers may wait for it */
 		now_ns = clock_steady_ns();
+		if (!error && !ret_pass->turn_ns && goes_by_gang(meter, work->device, now_ns))
+			return enter_gang(ret_pass, meter, work);
 	}
 	if (error)
 		return error;

@@ -13,7 +13,6 @@ enum span_kind {
 /* A moment of a device, as one end of a window. */
 struct span_mark {
 	int64_t charged, sure; /* the tally's */
-	int64_t slice;         /* what all processes of the slice had been charged */
 	uint64_t idle_ns;      /* tally_idle_ns */
 };
 

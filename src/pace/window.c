@@ -11,11 +11,10 @@
  * window is of one stream, too. Other streams' work that ran meanwhile was charged meanwhile, so
  * that is right on the whole, if it is a matter of chance what lies between the two.
  *
- * Where other processes have work on the device (others.c), their time slices are in that time,
- * too. Peers of the slice had the part of it that they were charged of all that the slice was: what
- * is wrong with costs is shared in proportion then, and the slice's sum is right. Nothing says what
- * neighbours had: the process's own is all of it at most, and half of it at least, over several
- * windows. Costs hold in between.
+ * Where other tenants have work on the device (others.c), their time slices are in that time, too.
+ * Nothing says what they had: the process's own is all of it at most, and half of it at least, over
+ * several windows. Costs hold in between. Where other processes of the slice use the device, there
+ * are no windows (member.h).
  *
  * A window ends before the thread that launched last waits for the stream, if that is at work, and
  * the next begins before the first launch behind the wait: for how long the device was idle in
@@ -51,7 +50,6 @@ static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now
 {
 	STORE(mark->charged, LOAD(meter->tally.charged));
 	STORE(mark->sure, LOAD(meter->tally.sure));
-	STORE(mark->slice, LOAD(meter->bucket->charged));
 	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
 }
 
@@ -184,7 +182,6 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 		STORE(meter->fenced, span->fenced);
 	STORE(window->from.charged, last->to.charged);
 	STORE(window->from.sure, last->to.sure);
-	STORE(window->from.slice, last->to.slice);
 	STORE(window->from.idle_ns, last->to.idle_ns);
 	start(meter, span, work, now_ns);
 }
@@ -225,7 +222,6 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
-	STORE(span->to.slice, LOAD(meter->slice_ns)); /* later work of peers is behind it */
 	if (never_idle)
 		span->to.idle_ns = span->from.idle_ns;
 	span->clear = tells && window->breaks == breaks;
@@ -405,15 +401,6 @@ static int64_t idle_of(const struct span *span)
 	return idle > 0 ? idle : 0; /* or what was taken for it turned out to be none */
 }
 
-/* Which part of what the slice was charged in it is this process's: peers had the rest of its time.
- */
-static double own_part(const struct span *span, int64_t seen)
-{
-	int64_t slice = span->to.slice - span->from.slice;
-
-	return seen > 0 && slice > seen ? (double)seen / (double)slice : 1;
-}
-
 /*
  * What is charged of a window in which the device worked for the process, or for neighbours, and
  * for the process for half of that at least. Neighbours come in time slices, which are whole in
@@ -437,13 +424,11 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 {
 	int64_t idle = idle_of(span), least, most;
 	int64_t unsure = seen - (span->to.sure - span->from.sure);
-	double part = own_part(span, seen);
 
 	if (!span->clear || idle * WINDOW_IDLE_PART > took)
 		return span->alone && seen > 2 * took ? took : -1;
-	least = (int64_t)((double)(took - idle) * part);
-	most = least + (int64_t)(within((double)unsure, 0, (double)idle) * part) +
-	       WINDOW_EVENT_SLACK_NS;
+	least = took - idle;
+	most = least + (unsure < 0 ? 0 : unsure < idle ? unsure : idle) + WINDOW_EVENT_SLACK_NS;
 	if (LOAD(span->meter->neighbours))
 		least = beside_neighbours(span->meter, least, seen);
 	return seen < least ? least : seen < most ? seen : most;

@@ -103,6 +103,19 @@ static void clear_turn(struct vgpu_region_turn *turn)
 	REGION_PUBLISH(turn->shared, 0);
 }
 
+static void clear_group(struct vgpu_region_group *group)
+{
+	REGION_PUBLISH(group->used_ns, 0);
+	REGION_PUBLISH(group->counted, 0);
+	REGION_PUBLISH(group->shut_at, 0);
+	REGION_PUBLISH(group->closing_ns, 0);
+	REGION_PUBLISH(group->cut, 0);
+	REGION_PUBLISH(group->opened_at, 0);
+	REGION_PUBLISH(group->met_at, 0);
+	REGION_PUBLISH(group->launcher, 0);
+	REGION_PUBLISH(group->holder, 0);
+}
+
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
  * a reader who sees any of them and looks again sees that device_count does not cover it. */
 static void store_device(struct vgpu_region_file *file, unsigned device,
@@ -114,12 +127,14 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].used, 0);
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
 	REGION_PUBLISH(file->own.device[device].first_limit, setup->device[i].memory_bytes);
-	REGION_PUBLISH(file->own.device[device].gang_charged, REGION_LOAD(file->own.gang.used_ns));
+	REGION_PUBLISH(file->own.device[device].gang_charged,
+		       REGION_LOAD(file->own.gang.group.used_ns));
 	REGION_PUBLISH(file->own.device[device].throttled_ns, 0);
 	REGION_PUBLISH(file->own.device[device].throttled, 0);
 	REGION_PUBLISH(file->own.device[device].held, 0);
 	REGION_PUBLISH(file->own.device[device].burst_ns, setup->device[i].burst_ns);
 	clear_bucket(&file->own.device[device].bucket);
+	clear_group(&file->group[device]);
 	clear_turn(&file->turn[device]);
 }
 

@@ -326,6 +326,7 @@ static const struct act closing = {act_close, false};
 /* What of the file is nobody's, or the pacer's, and stays as it is. */
 struct margins {
 	uint8_t pad[sizeof(((struct vgpu_region_file *)0)->pad)];
+	struct vgpu_region_group group[VGPU_DEVICES_MAX];
 	struct vgpu_region_turn turn[VGPU_DEVICES_MAX];
 	struct vgpu_region_gang gang;
 };
@@ -333,6 +334,7 @@ struct margins {
 static void save_margins(const struct region *region, struct margins *ret_margins)
 {
 	memcpy(ret_margins->pad, region->file->pad, sizeof(ret_margins->pad));
+	memcpy(ret_margins->group, region->file->group, sizeof(ret_margins->group));
 	memcpy(ret_margins->turn, region->file->turn, sizeof(ret_margins->turn));
 	ret_margins->gang = region->file->own.gang;
 }

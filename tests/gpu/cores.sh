@@ -273,14 +273,14 @@ unbounded() {
     under_quotas unbounded 1 '30 80' --kernel=200 --in-flight=0
 }
 
-# Processes of one slice: their sum, of what one alone gets.
+# processes COUNT[-…] LENGTH: processes of one slice: their sum, of what one alone gets.
 processes() {
-    name=processes-$1 count=$1
+    name=processes-$1 count=${1%%-*}
     wanted "$name" || return 0
-    bare --kernel=1000
+    bare --kernel="$2"
     for percent in ${quotas:-30 80}; do
         new_slice
-        to "$scratch/limited" together "$count" limited_share "$percent" --kernel=1000
+        to "$scratch/limited" together "$count" limited_share "$percent" --kernel="$2"
         limited_runs=$count
         around "$name" "$percent" 1.5 3
         limited_runs=1
@@ -514,8 +514,10 @@ row graph 1 '30 80' --kernel=50 --graph
 of_all=$seconds seconds=$(echo "$seconds" | awk '{ print $1 < 4 ? 4 : $1 }')
 row change 1 '30 80' --kernel=200 --change
 seconds=$of_all
-processes 2
-processes 4
+processes 2 1000
+processes 4 1000
+processes 4-short 50
+processes 4-long 5000
 idle 1 20,1000
 idle 1-long 50,5000
 idle 2 20,1000

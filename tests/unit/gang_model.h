@@ -204,7 +204,7 @@ static void step_host(const struct job *job, struct rank *rank)
 	wait_ns = pct_of(job, rank) < 100 ? ask(job, rank) : 0;
 	if (!wait_ns)
 		launch(job, rank);
-	else if (wait_ns > GANG_POLL_NS || now_ns - words.shut_at > 2 * MS)
+	else if (wait_ns > GANG_POLL_NS || now_ns - words.group.shut_at > 2 * MS)
 		rank->host_ns = now_ns + (wait_ns > NAP_NS ? wait_ns : NAP_NS);
 }
 
@@ -221,9 +221,11 @@ static void begin(const struct job *job)
 	now_ns = NS_PER_S;
 	closing_ns = closed_ns = 0;
 	for (unsigned i = 0; i < job->ranks; i++) {
-		gangs[i] = (struct gang){.words = &words, .devices = devices, .lives = lives};
+		gangs[i] = (struct gang){
+			.words = &words.group, .table = &words, .devices = devices, .lives = lives};
 		if (job->joint) {
 			gangs[i].devices = regions[i];
+			gangs[i].kind = GANG_OF_SLICES;
 			gangs[i].slice = 1000 + i;
 			gang_join_at(&gangs[i], &ranks[i].seat, i, i + 1, 0);
 		} else {
@@ -246,8 +248,8 @@ static void run(const struct job *job, uint64_t for_ns)
 		}
 		for (unsigned i = 0; i < job->ranks; i++)
 			step_host(job, &ranks[i]);
-		closing_ns += words.shut_at && any ? STEP_NS : 0;
-		closed_ns += words.shut_at && !any ? STEP_NS : 0;
+		closing_ns += words.group.shut_at && any ? STEP_NS : 0;
+		closed_ns += words.group.shut_at && !any ? STEP_NS : 0;
 	}
 }
 

@@ -4,27 +4,7 @@
  */
 #include <sys/stat.h>
 
-#include "pace_two.h"
-#include "sys.h"
-
-#define WAKE_NS 50000 /* from one look of a sleeper at its bell to the next */
-
-int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
-
-int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
-{
-	uint64_t until_ns = time_ns + timeout_ns;
-
-	while (time_ns < until_ns && __atomic_load_n(word, __ATOMIC_SEQ_CST) == expected) {
-		uint64_t left_ns = until_ns - time_ns;
-
-		pass(left_ns < WAKE_NS ? left_ns : WAKE_NS);
-		meet();
-	}
-	pass(LATE_WAKE_NS / 2);
-	meet();
-	return 0;
-}
+#include "pace_many.h"
 
 /* -- a slice ---------------------------------------------------------------------------------- */
 
@@ -112,7 +92,7 @@ static void run(void *arg)
 	uint64_t paused_ns = FIRST_NS, busy_ns = UINT64_MAX, paid_ns = 0;
 
 	(void)arg;
-	two_begin();
+	many_begin();
 	join(tenant);
 	while (time_ns < FIRST_NS + played->until_ns) {
 		go_on(tenant, &paused_ns);
@@ -123,7 +103,7 @@ static void run(void *arg)
 	}
 	results[self].busy_ns = fake.busy_ns[0] - busy_ns;
 	results[self].paid_ns = region.file->turn[0].paid_ns - paid_ns;
-	two_end();
+	many_end();
 }
 
 static void remove_files(void)
@@ -143,7 +123,7 @@ static void play(void **state, const struct case_of *which, double ret_share[2])
 	place = *state;
 	played = which;
 	results = shared_memory(2 * sizeof(*results));
-	two_play(run, NULL);
+	many_play(2, run, NULL);
 	for (unsigned i = 0; i < 2; i++)
 		ret_share[i] = 100.0 * (double)results[i].busy_ns /
 			       (double)(which->until_ns - which->from_ns);

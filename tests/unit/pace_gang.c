@@ -213,8 +213,8 @@ static void test_joint_quotas(void **state)
 			      pcts[i][1], got, busy);
 		assert_true(got > 0.97 * least && got < least + 2.5 && busy < least + 2.5);
 		for (unsigned k = 0; k < 2; k++) /* the rank may not have asked in a pause */
-			assert_true(llabs(regions[k][0].bucket.charged - (int64_t)words.used_ns) <
-				    (int64_t)(200 * MS));
+			assert_true(llabs(regions[k][0].bucket.charged -
+					  (int64_t)words.group.used_ns) < (int64_t)(200 * MS));
 	}
 }
 
@@ -244,7 +244,7 @@ static void test_late_rank(void **state)
 		run(&usual, 100 * MS);
 		ranks[1].stopped = false;
 	}
-	part = (double)words.used_ns / (double)(20 * 300 * MS);
+	part = (double)words.group.used_ns / (double)(20 * 300 * MS);
 	print_message("used %.1f %%, steps %u\n", part * 100, fewest_done(&usual));
 	assert_true(part < 0.51);
 	assert_true(fewest_done(&usual) > 800);
@@ -370,9 +370,9 @@ static void test_time(void **state)
 	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns + 1 * MS, now_ns + 2 * MS);
 	gang_is_idle(&gangs[0], &ranks[1].seat, now_ns + 3 * MS, now_ns + 10 * MS);
 	gang_count(&gangs[0], now_ns + 20 * MS);
-	assert_int_equal(words.used_ns, now_ns + 3 * MS - began_ns - 1 * MS);
-	assert_int_equal(devices[0].bucket.charged, words.used_ns);
-	assert_int_equal(devices[1].bucket.charged, words.used_ns);
+	assert_int_equal(words.group.used_ns, now_ns + 3 * MS - began_ns - 1 * MS);
+	assert_int_equal(devices[0].bucket.charged, words.group.used_ns);
+	assert_int_equal(devices[1].bucket.charged, words.group.used_ns);
 }
 
 /* A device that joins later is not charged for what was before. */
@@ -383,7 +383,7 @@ static void test_join(void **state)
 	(void)state;
 	begin(&usual);
 	run(&usual, 100 * MS);
-	assert_true(words.used_ns > 0);
+	assert_true(words.group.used_ns > 0);
 	assert_true(gang_join(&gangs[0], &seat, 3, 2));
 	run(&usual, 1 * MS);
 	assert_true(devices[2].bucket.charged < (int64_t)(2 * MS));
@@ -401,12 +401,12 @@ static void test_joint_devices(void **state)
 	(void)state;
 	job.joint = true;
 	begin(&job);
-	words.used_ns = 5 * MS; /* before a second process of the first slice comes */
+	words.group.used_ns = 5 * MS; /* before a second process of the first slice comes */
 	gang_join_at(&gangs[0], &second, 2, 3, 0);
 	ask_as(1, 0, true);
 	gang_count(&gangs[0], now_ns += 10 * MS);
 	assert_int_equal(regions[0][0].bucket.charged, 15 * MS);
-	assert_int_equal(regions[0][0].bucket.joint_charged, words.used_ns);
+	assert_int_equal(regions[0][0].bucket.joint_charged, words.group.used_ns);
 	assert_int_equal(regions[0][0].gang_charged, 0);
 	assert_int_equal(regions[1][0].bucket.charged, 5 * MS); /* as its process asked last */
 	gang_count(&gangs[1], now_ns += 1 * MS);
@@ -441,7 +441,7 @@ static void test_joint_again(void **state)
 	run(&job, 100 * MS);
 	before_ns = regions[1][0].bucket.charged;
 	gang_leave(&ranks[1].seat);
-	words.used_ns += 3 * NS_PER_S;
+	words.group.used_ns += 3 * NS_PER_S;
 	gang_join_at(&gangs[1], &ranks[1].seat, 1, 77, 0);
 	gang_count(&gangs[1], now_ns);
 	assert_true(regions[1][0].bucket.charged - before_ns < (int64_t)(1 * MS));

@@ -25,8 +25,12 @@ static const struct gang *others_gang(void)
 {
 	static struct gang gang;
 
-	gang = (struct gang){
-		.words = &other.file->gang, .devices = elsewhere, .slice = 17, .lives = lives};
+	gang = (struct gang){.kind = GANG_OF_SLICES,
+			     .words = &other.file->gang.group,
+			     .table = &other.file->gang,
+			     .devices = elsewhere,
+			     .slice = 17,
+			     .lives = lives};
 	return &gang;
 }
 
@@ -75,7 +79,7 @@ static unsigned own_members(void)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < own_words()->members; i++)
+	for (unsigned i = 0; i < own_words()->group.members; i++)
 		count += own_words()->member[i].owner != 0;
 	return count;
 }
@@ -113,10 +117,10 @@ static void test_two_slices(void **state)
 	assert_int_equal(gang_members(others_gang()), 2);
 	assert_int_equal(own_members(), 0);
 	began_ns = time_ns;
-	charged = other.file->gang.used_ns;
+	charged = other.file->gang.group.used_ns;
 	launch_for(3 * NS_PER_S);
 	assert_share("the gang",
-		     100.0 * (double)(other.file->gang.used_ns - charged) /
+		     100.0 * (double)(other.file->gang.group.used_ns - charged) /
 			     (double)(time_ns - began_ns),
 		     50, 2, 2);
 	assert_int_equal(elsewhere[0].bucket.joint_charged, 0);
@@ -141,9 +145,9 @@ static void test_dead_member(void **state)
 	launch_for(100 * MS);
 	assert_int_equal(gang_file_open(path, &other, NULL), 0);
 	assert_int_equal(gang_members(others_gang()), 1);
-	used_ns = other.file->gang.used_ns;
+	used_ns = other.file->gang.group.used_ns;
 	assert_share("a member alone", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
-	assert_int_equal(other.file->gang.used_ns, used_ns);
+	assert_int_equal(other.file->gang.group.used_ns, used_ns);
 	end();
 }
 
@@ -161,7 +165,7 @@ static void test_no_directory(void **state)
 	assert_non_null(strstr(line, path));
 	assert_non_null(strstr(line, "its directory is not there; make or mount it"));
 	assert_non_null(strstr(line, "until then its slice is throttled by itself"));
-	assert_true(own_words()->used_ns > NS_PER_S);
+	assert_true(own_words()->group.used_ns > NS_PER_S);
 	mkdir(dir, 0700);
 	launch_for(1100 * MS);
 	other_joins();

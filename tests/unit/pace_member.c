@@ -39,13 +39,13 @@ static void launch_on(int device, uint64_t ns)
 static void test_members(void **state)
 {
 	begin(state, 50);
-	assert_int_equal(words->members, 2);
+	assert_int_equal(words->group.members, 2);
 	assert_int_equal(words->member[0].device, 0);
 	assert_int_equal(words->member[1].device, 1);
 	pace_join_gang(0);
 	pace_join_gang(7);
 	pace_join_gang(-1);
-	assert_int_equal(words->members, 2);
+	assert_int_equal(words->group.members, 2);
 	left();
 }
 
@@ -55,7 +55,7 @@ static void test_policy_says_no(void **state)
 	pace_set_gang(PACE_GANG_NO);
 	pace_join_gang(0);
 	launch_on(0, 10 * NS_PER_US);
-	assert_int_equal(words->members, 0);
+	assert_int_equal(words->group.members, 0);
 	left();
 	pace_set_gang(PACE_GANG_FOUND);
 }
@@ -66,7 +66,7 @@ static void test_policy_says_yes(void **state)
 	pace_set_gang(PACE_GANG_YES);
 	launch_on(0, 10 * NS_PER_US);
 	launch_on(1, 10 * NS_PER_US);
-	assert_int_equal(words->members, 2);
+	assert_int_equal(words->group.members, 2);
 	left();
 	pace_set_gang(PACE_GANG_FOUND);
 }
@@ -165,7 +165,7 @@ static void test_one_member_is_no_gang(void **state)
 	words = &region.file->own.gang;
 	pace_join_gang(0);
 	assert_share("a member alone", share_of(&kernel, 1, NS_PER_S), 50, 1, 1);
-	assert_int_equal(words->used_ns, 0);
+	assert_int_equal(words->group.used_ns, 0);
 	left();
 }
 
@@ -207,7 +207,7 @@ static void test_always_busy(void **state)
 			launch_on(1, 300 * NS_PER_US);
 		}
 		assert_share("the gang",
-			     100.0 * (double)words->used_ns / (double)(time_ns - began_ns),
+			     100.0 * (double)words->group.used_ns / (double)(time_ns - began_ns),
 			     quotas[i], 2, 2);
 		left();
 	}
@@ -224,7 +224,7 @@ static void run_pausing(void **state, uint64_t kernel_ns, uint64_t pause_ns, boo
 	pace_will_wait(&context_a, true);
 	wait_until(fake.done_ns[0] > fake.done_ns[1] ? fake.done_ns[0] : fake.done_ns[1]);
 	began_ns = time_ns;
-	union_ns = words->used_ns = 0;
+	union_ns = words->group.used_ns = 0;
 	union_until_ns = time_ns;
 	while (time_ns - began_ns < 2 * NS_PER_S) {
 		launch_on(0, kernel_ns);
@@ -259,7 +259,7 @@ static void test_pauses(void **state)
 		double part;
 
 		run_pausing(state, rows[i].kernel_ns, rows[i].pause_ns, rows[i].waits);
-		part = (double)words->used_ns / (double)union_ns;
+		part = (double)words->group.used_ns / (double)union_ns;
 		print_message("%u: charged %.3f of what was used\n", i, part);
 		assert_true(part > 0.98 && part < rows[i].most);
 		left();

@@ -110,7 +110,7 @@ static void test_looks_between(void **state)
 		synchronise_stream(0);
 		assert_int_equal(words->member[0].in_flight, 0);
 	}
-	assert_true(words->used_ns > 399 * MS && words->used_ns < 401 * MS);
+	assert_true(words->group.used_ns > 399 * MS && words->group.used_ns < 401 * MS);
 	left();
 }
 
@@ -128,7 +128,7 @@ static void test_refused(void **state)
 	pace_will_wait(&context_a, true);
 	pace_waited();
 	assert_int_equal(words->member[0].in_flight, 0);
-	assert_true(words->used_ns < 1 * MS);
+	assert_true(words->group.used_ns < 1 * MS);
 	left();
 }
 
@@ -190,15 +190,15 @@ static void test_full(void **state)
 	joined(state, 50);
 	words = &region.file->own.gang;
 	charged = &region.file->own.device[0].gang_charged;
-	words->members = VGPU_GANG_MEMBERS_MAX;
+	words->group.members = VGPU_GANG_MEMBERS_MAX;
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
 		words->member[i].owner = owner;
 		words->member[i].device = 1;
 	}
-	words->used_ns = 1;
+	words->group.used_ns = 1;
 	launch_on(0, 1 * MS);
 	assert_int_equal(*charged, 1);
-	words->used_ns = 2;
+	words->group.used_ns = 2;
 	launch_on(0, 1 * MS);
 	assert_int_equal(*charged, 1);
 	pass(NS_PER_S);

@@ -59,9 +59,9 @@ static void test_made(void **state)
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(ours.file->magic, VGPU_GANG_MAGIC);
 	assert_int_equal(ours.file->size, st.st_size);
-	ours.file->gang.used_ns = 17;
+	ours.file->gang.group.used_ns = 17;
 	opens(place, &theirs);
-	assert_int_equal(theirs.file->gang.used_ns, 17);
+	assert_int_equal(theirs.file->gang.group.used_ns, 17);
 	assert_int_equal(gang_file_number(&ours), gang_file_number(&theirs));
 	gang_file_forget(&ours);
 	gang_file_forget(&theirs);

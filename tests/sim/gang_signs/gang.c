@@ -37,7 +37,8 @@ unsigned members_of(pid_t pid)
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
 		uint32_t owner = __atomic_load_n(&gang->member[i].owner, __ATOMIC_SEQ_CST);
 
-		if ((owner & slots) != (unsigned)slot + 1)
+		if ((owner & slots) != (unsigned)slot + 1 ||
+		    gang->member[i].slice & VGPU_MEMBER_OF_DEVICE)
 			continue;
 		for (unsigned device = 0; device < DEVICES; device++)
 			if (ledger_index(device) == gang->member[i].device)
