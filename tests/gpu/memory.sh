@@ -1,7 +1,7 @@
 #!/bin/sh
 # make gpu-check: what must hold on a real GPU, with figures. Each slice is 8 GiB; what it holds is read
-# from outside, with nvidia-smi, by nobody that is in it. Bounds are those of the promises in
-# ARCHITECTURE.md: one granule (2 MiB) a process above the quota, 99 % of it below.
+# from outside, with nvidia-smi, by nobody that is in it. Bounds are what is promised: one
+# granule (2 MiB) a process above the quota, 99 % of it below.
 # Other users of the GPU make the figures meaningless: take an idle one.
 set -eu
 . "$(dirname "$0")/lib.sh"
