@@ -4,7 +4,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
 
-.PHONY: all demo test check aarch64 fuzz bench gpu-check docs install deb clean help
+.PHONY: all demo test check aarch64 fuzz bench gpu-check docs site install deb clean help
 all:
 	@cmake -S . -B $(BUILD) >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -41,6 +41,9 @@ docs: all
 	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md
 	@docs/pages.sh $(BUILD)/src/cli/vgpu_pages .
 
+site:
+	@docs/site/build.sh $(BUILD)
+
 install: all
 	@cmake --install $(BUILD) $(if $(DESTDIR),,$(if $(PREFIX),--prefix $(PREFIX)))
 
@@ -60,5 +63,6 @@ help:
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU that nobody else uses, some 20 minutes'
 	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
+	@echo 'site       the documents as a site in build/site; needs mkdocs and mandoc'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
 	@echo 'deb        Debian packages in build/deb; needs debhelper'
