@@ -9,20 +9,21 @@ for table in classes names rows paths; do
 done
 
 cat <<'TEXT'
-# What is covered
+# Functions of the driver
 
-Every function that libcuda exports in CUDA 13.0, what it means to a slice, and what vgpu does
-about it. The CUDA runtime and all libraries above it come down to these. Generated from `api/` by
-`make docs`: change the tables there, not this page.
+This page lists every function that libcuda exports in CUDA 13.0, and says what the library does about
+it. The CUDA runtime and all libraries above it use these functions. The page is generated from
+`api/` by `make docs`: change the tables there.
 
-*Hooked* means that libvgpu.so stands in front of the function: memory is charged before the driver
-is asked, and refused when it does not fit. What is taken in another way is *booked by comparison*:
-once a second, at the process's next hooked call, what NVML counts for it is compared with what is
-charged, and the difference is charged too. It is not refused itself, but what comes after it is.
+*Hooked* means that the application gets a hook of the library instead of the function. Memory that is
+taken in another way is *booked by comparison*: the library compares what NVML counts for the process
+with what is charged, and charges the difference
+([memory.md](design/memory.md#the-comparison-with-nvml)). Such memory cannot be refused, but later
+allocations are.
 
-*v1*, *v2* are a function's versions, of which applications call the newest that they know; *ptsz*
-and *ptds* are its flavours for programs that are compiled with a default stream per thread. A
-*name* is one such version or flavour.
+*v1* and *v2* are versions of a function; an application calls the newest that it knows. *ptsz* and
+*ptds* are flavours for programs that are compiled with a default stream per thread. A *name* is one
+version or flavour.
 TEXT
 cd "$work" && awk -F'\t' '
 function add(list, item) { return (list == "") ? item : list ", " item }
