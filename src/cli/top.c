@@ -26,7 +26,7 @@ static const struct cli_option options[] = {
 		 CLI_NOTHING, 'a'},
 	[INTERVAL] = {"interval", "SECONDS",
 		      "look so often, from 0.1 to 3600 seconds; 1 is the default", CLI_NUMBER, 'i'},
-	[COUNT] = {"count", "N", "end after so many looks", CLI_NUMBER, 'n'},
+	[COUNT] = {"count", "N", "end after N looks", CLI_NUMBER, 'n'},
 	[BATCH] = {"batch", NULL, "print each look as vgpu ps does, for a file or a pipe",
 		   CLI_NOTHING, 'b'},
 	[JSON] = {"json", NULL, "with --batch, print each look as one JSON document on a line",
