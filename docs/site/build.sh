@@ -35,7 +35,7 @@ copy_manual() {
 rm -rf "$pages" "$to/site"
 mkdir -p "$pages"
 cd "$source"
-for page in README.md ARCHITECTURE.md SECURITY.md CONTRIBUTING.md CHANGELOG.md docs/*.md docs/design/*.md docs/how-to/*.md; do
+for page in README.md ARCHITECTURE.md SECURITY.md CONTRIBUTING.md CHANGELOG.md docs/*.md docs/design/*.md docs/how-to/*.md sim/README.md; do
     mkdir -p "$pages/$(dirname "$page")"
     copy_markdown "$page"
 done
