@@ -221,7 +221,10 @@ struct vgpu_region_slot {
 	int32_t exiting_pid;   /* not 0: the process of this pid has begun to exit; see above */
 	uint32_t spare_word;
 	uint64_t joint_gang; /* tells the gang of several slices that the process is in; 0: none */
-	uint64_t spare[4];
+	/* Low 16 bits: a bit for each device on which the charge for the process's contexts is a
+	 * guess. Above them: when the newest guess began, milliseconds of CLOCK_MONOTONIC. */
+	uint64_t guess;
+	uint64_t spare[3];
 };
 
 #define VGPU_SHARES_MAX 512

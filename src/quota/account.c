@@ -271,6 +271,14 @@ void quota_wait_dying(int device)
 		region_wait_dying(&account_region, d->index);
 }
 
+void quota_wait_guesses(int device)
+{
+	const struct account_device *d = account_device(device);
+
+	if (d)
+		region_wait_guesses(&account_region, d->index);
+}
+
 void quota_why_lost(struct fault *fault)
 {
 	region_why_lost(&account_region, fault);

@@ -80,6 +80,9 @@ uint64_t contexts_least(int device);
 
 /* A context was made whose cost is a guess: the comparison with NVML is due. */
 void compare_new_context(int device);
+/* What the device's contexts are charged is no guess any more, if it was corrected, or no context
+ * is left. */
+void compare_guess_over(int device, bool none_left);
 
 /* The device's last context ended: nothing is taken later (quota_expect). */
 void compare_expect_nothing(int device);

@@ -55,6 +55,13 @@ void compare_new_context(int device)
 {
 	__atomic_store_n(&reconciled_ns[device], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
+	region_guess_begin(&account_region, account_device(device)->index);
+}
+
+void compare_guess_over(int device, bool none_left)
+{
+	if (none_left || !__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
+		region_guess_end(&account_region, account_device(device)->index);
 }
 
 /* -- when ------------------------------------------------------------------------------------- */
@@ -391,6 +398,7 @@ bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64
 {
 	bool compared = reconcile(device, ticket, nvml_bytes);
 
+	compare_guess_over(device, false);
 	region_peak_end(&account_region, account_device(device)->index);
 	return compared;
 }

@@ -123,6 +123,7 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 		account_refund_as(REGION_OFFSET, device,
 				  CONTEXT_HIDDEN_BYTES + (last ? PROCESS_HIDDEN_BYTES : 0));
 	account_refund_as(REGION_MODULE, device, last ? usage.module : 0);
+	compare_guess_over(device, last);
 }
 
 int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim)
@@ -134,6 +135,8 @@ int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context
 	if (!enter_living(device, &hidden))
 		return -EDQUOT;
 	account_begin();
+	if (!known)
+		region_guess_begin(&account_region, account_device(device)->index);
 	error = charge(device, REGION_OFFSET, hidden, hidden, &claim.hidden_bytes);
 	if (!error)
 		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,

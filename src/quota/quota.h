@@ -73,6 +73,8 @@ void quota_begin_exit(void); /* region_begin_exit; nothing where we are not atta
 void quota_reap(void);       /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held. */
 void quota_wait_dying(int device);
+/* Waits, 2 s at most, for other processes of the slice to find what their first contexts cost. */
+void quota_wait_guesses(int device);
 /* What became of the region, when an error below was -ESTALE or -EUCLEAN. */
 void quota_why_lost(struct fault *fault);
 

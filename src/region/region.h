@@ -316,6 +316,18 @@ bool region_is_paused(const struct region *region);
  */
 bool region_wait_dying(struct region *region, unsigned device);
 
+/* The charge of our slot for its contexts on the device is a guess, most likely too high: before it
+ * is charged, and when the context is there. And it is none any more: after it was corrected. */
+void region_guess_begin(struct region *region, unsigned device);
+void region_guess_end(struct region *region, unsigned device);
+
+/*
+ * Waits while another living process has charged a guess for a context on the device: its process
+ * corrects the guess when it first allocates there, which may make room. A guess is waited for
+ * until it is REGION_GUESS_PATIENCE_NS old; no lock is held. Whether there was any.
+ */
+bool region_wait_guesses(struct region *region, unsigned device);
+
 /* Once a call has returned -ESTALE or -EUCLEAN: says what happened to the file, and returns that.
  */
 int region_why_lost(const struct region *region, struct fault *fault);
@@ -347,6 +359,10 @@ unsigned region_check(struct region *region, void (*say)(void *arg, const char *
 
 /* How long to wait for the dying. On an H200, 60 to 140 ms go by between a kill and the memory. */
 #define REGION_DYING_PATIENCE_NS ((uint64_t)1000000000)
+
+/* How long a process may take from its first context to its first allocation before others that
+ * find no room are refused, though its charge is most likely too high. */
+#define REGION_GUESS_PATIENCE_NS ((uint64_t)2000000000)
 
 /* How old a look at the file may be when the region is used. */
 #define REGION_WATCH_NS ((uint64_t)20000000)

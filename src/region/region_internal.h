@@ -7,6 +7,7 @@
  *     watch.c    whether the file is still the region that was opened
  *     lock.c     own.lock, who holds it, and what happens when the holder dies
  *     life.c     who lives, who is dying, who is dead
+ *     guess.c    whose charge for contexts is a guess
  *     slot.c     claims, onlookers, reaping; totals computed anew
  *     exit.c     a slot is emptied while its process exits
  *     ledger.c   charges and refunds

@@ -315,6 +315,7 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	REGION_STORE(slot->hostpid, pid_namespace == INITIAL_PID_NAMESPACE ? pid : 0);
 	REGION_STORE(file->own.slots[index].pid_namespace, pid_namespace);
 	REGION_STORE(file->own.slots[index].joint_gang, 0);
+	REGION_STORE(file->own.slots[index].guess, 0);
 	/* A mark left by the dead may be too low, but never below a slot that counts. */
 	if (region_slots_in_use(file) < index + 1)
 		REGION_PUBLISH(file->hami.slot_count, (int32_t)index + 1);

@@ -264,6 +264,9 @@ static void act_reap(struct region *region, const struct args *args)
 	must(result <= VGPU_SLOTS_MAX);
 	must(result >= 0 || result == -ETIMEDOUT || result == -EUSERS || result == -EUCLEAN);
 	region_wait_dying(region, args->device);
+	region_guess_begin(region, args->device);
+	region_wait_guesses(region, args->device);
+	region_guess_end(region, args->device);
 }
 
 /* What is wrong, but for what a tenant that refunds more than it has brings about. */

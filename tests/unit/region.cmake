@@ -1,4 +1,4 @@
 # The tests of src/region/.
-foreach(concern layout open files faults watch life slot ledger share share_deaths descriptor contention lock check steer exit gang_file)
+foreach(concern layout open files faults watch life guess slot ledger share share_deaths descriptor contention lock check steer exit gang_file)
   vgpu_unit_test(region_${concern} region)
 endforeach()

@@ -50,6 +50,7 @@ void headroom_make(CUdevice device)
 	reconcile_now(device);
 	if (quota_used(device) >= before)
 		quota_wait_dying(device);
+	quota_wait_guesses(device);
 }
 
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,

@@ -25,8 +25,9 @@ CUresult headroom_on(CUdevice device, bool *ret_counted);
 
 /* Before a refusal: has the pools of the device give back what they keep for later, compares the
  * books with NVML, and waits for processes of the slice that were killed and whose memory the
- * device does not have back yet, a second at most. Try once more behind it, whatever it found:
- * another process may have made room between the first try and this. */
+ * device does not have back yet, a second at most, and for those that were charged a guess for
+ * their first context, two seconds at most. Try once more after it, whatever it found: another
+ * process may have made room between the first try and this. */
 void headroom_make(CUdevice device);
 
 /* quota_hold_reserve, with room made before it is refused. CUDA_SUCCESS: there is a claim. */

@@ -440,6 +440,63 @@ static void by_threads(void)
 	assert_books(0, 0, 0);
 }
 
+#define GUESS_PATIENCE_MS 2000
+
+/* A first context, which is charged 1 GiB until its process allocates. */
+static void first_context(int wire)
+{
+	hear(wire);
+	cuda_start(0);
+	tell(wire, 1);
+	hear(wire);
+	sleep_ms(100);
+	give(take(1));
+	tell(wire, 1);
+	hear(wire);
+}
+
+static struct member start_beside_first_context(void)
+{
+	struct member other;
+
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
+	other = member_start(first_context);
+	cuda_start(0);
+	tell(other.wire, 1);
+	hear(other.wire);
+	CHECK_EQUAL(ledger_of(other.pid, 0).context, 1024 * MIB);
+	return other;
+}
+
+/* There is room but for the guess: the allocation waits until the guess is corrected. */
+static void room_but_for_a_guess(void)
+{
+	uint64_t began = now_ms();
+	struct member other = start_beside_first_context();
+	CUdeviceptr address = 0;
+
+	tell(other.wire, 1);
+	if (cuMemAlloc_v2(&address, 600 * MIB) != CUDA_SUCCESS)
+		CHECK(now_ms() - began >= GUESS_PATIENCE_MS); /* this machine is too busy */
+	hear(other.wire);
+	refused(1500 * MIB);
+	tell(other.wire, 1);
+	member_end(&other);
+}
+
+/* A process that makes a context and nothing else is not waited for again and again. */
+static void guess_that_stays(void)
+{
+	struct member other = start_beside_first_context();
+	uint64_t began = now_ms();
+
+	for (unsigned i = 0; i < 20; i++)
+		refused(600 * MIB);
+	CHECK(now_ms() - began < 10 * GUESS_PATIENCE_MS);
+	CHECK_EQUAL(ledger_of(other.pid, 0).context, 1024 * MIB);
+	member_kill(&other);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
@@ -453,7 +510,8 @@ int main(int argc, char **argv)
 		SCENE(learnt_big),        SCENE(learnt_huge),
 		SCENE(rejected),          SCENE(no_such_device),
 		SCENE(too_early),         SCENE(come_and_go),
-		SCENE(by_threads),
+		SCENE(by_threads),        SCENE(room_but_for_a_guess),
+		SCENE(guess_that_stays),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
