@@ -253,6 +253,27 @@ typedef struct CUDA_MEMSET_NODE_PARAMS_st {
 	size_t width, height; /* elements, rows */
 } CUDA_MEMSET_NODE_PARAMS;
 
+typedef enum CUgraphChildGraphNodeOwnership_enum {
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0,
+	CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1, /* the child may have memory nodes */
+} CUgraphChildGraphNodeOwnership;
+
+typedef struct CUDA_CHILD_GRAPH_NODE_PARAMS_st {
+	CUgraph graph;
+	CUgraphChildGraphNodeOwnership ownership;
+} CUDA_CHILD_GRAPH_NODE_PARAMS;
+
+/* Of its kinds only the one that is used here. */
+typedef struct CUgraphNodeParams_st {
+	CUgraphNodeType type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_CHILD_GRAPH_NODE_PARAMS graph;
+	};
+	long long reserved2;
+} CUgraphNodeParams;
+
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 	cuuint64_t flags;
 	CUstream hUploadStream;

@@ -233,6 +233,33 @@ CUresult node_add_child_locked(CUgraph graph, const CUgraphNode *dependencies, s
 	return CUDA_SUCCESS;
 }
 
+/* Whether all that it allocates is freed in it, and nothing else is. */
+static bool frees_its_own(CUgraph graph)
+{
+	for (CUgraphNode node = graph->first; node; node = node->next) {
+		if (node->frees_other ||
+		    (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !node->freed))
+			return false;
+	}
+	return true;
+}
+
+CUresult node_move_child_locked(CUgraph graph, const CUgraphNode *dependencies, size_t count,
+				CUgraph child, CUgraphNode *ret_node)
+{
+	if (!graph_valid(graph) || !graph_valid(child) || child->embedded || child->exec ||
+	    child == graph || !frees_its_own(child))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result =
+		node_add_locked(graph, dependencies, count, CU_GRAPH_NODE_TYPE_GRAPH, ret_node);
+	if (result)
+		return result;
+	child->embedded = true;
+	graph->has_memory |= child->has_memory;
+	(*ret_node)->child = child;
+	return CUDA_SUCCESS;
+}
+
 /* What the node does, for a new one that is in the same place of a copy. */
 static bool node_copy_locked(CUgraphNode to, const struct CUgraphNode_st *from)
 {

@@ -80,6 +80,9 @@ CUresult node_add_free_locked(CUgraph graph, const CUgraphNode *dependencies, si
 			      uint64_t address, CUgraphNode *ret_node);
 CUresult node_add_child_locked(CUgraph graph, const CUgraphNode *dependencies, size_t count,
 			       CUgraph child, CUgraphNode *ret_node);
+/* The child becomes the node's. It may allocate what it frees itself. */
+CUresult node_move_child_locked(CUgraph graph, const CUgraphNode *dependencies, size_t count,
+				CUgraph child, CUgraphNode *ret_node);
 /* Which nodes that one comes after: a byte each, by index. NULL: no memory. */
 unsigned char *node_ancestors_locked(CUgraphNode node);
 

@@ -175,6 +175,32 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return result;
 }
 
+/* Child graphs alone, which cuGraphAddChildGraphNode only copies. */
+CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
+			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
+			   size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+	CUgraphNode node;
+	CUresult result = enter_graph_locked(__func__, hGraph, phGraphNode);
+
+	if (result)
+		return result;
+	if (!nodeParams)
+		result = CUDA_ERROR_INVALID_VALUE;
+	else if (dependencyData || nodeParams->type != CU_GRAPH_NODE_TYPE_GRAPH)
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	else if (nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+		result = node_move_child_locked(hGraph, dependencies, numDependencies,
+						nodeParams->graph.graph, &node);
+	else
+		result = node_add_child_locked(hGraph, dependencies, numDependencies,
+					       nodeParams->graph.graph, &node);
+	if (!result)
+		*phGraphNode = node;
+	graphs_unlock();
+	return result;
+}
+
 /* Into an array with room for *count, of which what is too many becomes NULL; or only how many. */
 static void nodes_put(CUgraphNode node, size_t i, CUgraphNode *nodes, const size_t *room)
 {

@@ -104,6 +104,26 @@ static uint64_t reuse(uint64_t *freed_bytes, const unsigned char *ancestors, siz
 	return found;
 }
 
+static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes);
+
+/* What the node allocates, and what of that is free after it. */
+static CUresult node_bytes_locked(CUgraphNode node, uint64_t *ret_bytes, uint64_t *ret_freed)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	*ret_bytes = 0;
+	*ret_freed = 0;
+	if (node->child) {
+		result = peak_locked(node->child, ret_bytes);
+		*ret_freed = *ret_bytes;
+	} else if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+		*ret_bytes = node->space->space.bytes;
+	} else if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && !node->frees_other) {
+		*ret_freed = node->space->space.bytes;
+	}
+	return result;
+}
+
 /* An allocation can have the memory of another if that is freed by a node that it comes after. */
 static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes)
 {
@@ -111,17 +131,15 @@ static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes)
 	CUresult result = freed_bytes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (CUgraphNode node = graph->first; node && !result; node = node->next) {
-		if (node->work.type == CU_GRAPH_NODE_TYPE_MEM_FREE && !node->frees_other)
-			freed_bytes[node->index] = node->space->space.bytes;
-		if (node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-			continue;
-		unsigned char *ancestors = node_ancestors_locked(node);
-		if (!ancestors) {
+		uint64_t bytes, freed;
+
+		result = node_bytes_locked(node, &bytes, &freed);
+		unsigned char *ancestors = bytes ? node_ancestors_locked(node) : NULL;
+		if (bytes && !ancestors)
 			result = CUDA_ERROR_OUT_OF_MEMORY;
-			continue;
-		}
-		uint64_t bytes = node->space->space.bytes;
-		peak += bytes - reuse(freed_bytes, ancestors, graph->count, bytes);
+		if (ancestors)
+			peak += bytes - reuse(freed_bytes, ancestors, graph->count, bytes);
+		freed_bytes[node->index] = freed;
 		free(ancestors);
 	}
 	free(freed_bytes);
@@ -129,13 +147,22 @@ static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes)
 	return result;
 }
 
+static CUgraphNode first_alloc_locked(CUgraph graph)
+{
+	for (CUgraphNode node = graph->first; node; node = node->next) {
+		CUgraphNode inner = node->child ? first_alloc_locked(node->child) : NULL;
+
+		if (inner || node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			return inner ? inner : node;
+	}
+	return NULL;
+}
+
 CUresult graph_hold_open_locked(CUgraph graph, struct graph_hold **ret_hold)
 {
-	CUgraphNode node = graph->first;
+	CUgraphNode node = first_alloc_locked(graph);
 
 	*ret_hold = NULL;
-	while (node && node->work.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-		node = node->next;
 	if (!node)
 		return CUDA_SUCCESS;
 	struct graph_hold *hold = calloc(1, sizeof *hold);

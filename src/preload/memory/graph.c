@@ -23,8 +23,6 @@
 #include "sys.h"
 #include "table.h"
 
-#define DEPTH_MOST 16 /* of graphs in graphs */
-
 static struct lock lock = LOCK_INIT;
 static struct table needs; /* executable graph and device to bytes; under `lock` */
 static size_t need_count;  /* of entries; written under `lock`, read without */
@@ -47,21 +45,48 @@ struct need {
 	bool any;
 };
 
-static void add_graph(struct need *need, CUgraph graph, unsigned depth);
+/* A graph whose nodes are looked at, and the one that it is in: they are as deep as there is
+ * memory for. */
+struct level {
+	struct level *outer;
+	size_t size_bytes; /* of the mapping */
+	size_t count, next;
+	CUgraphNode nodes[];
+};
 
-static void add_node(struct need *need, CUgraphNode node, unsigned depth)
+/* Adds the nodes of a graph to those to be looked at. False: there is no memory for that. */
+static bool enter(struct level **level, CUgraph graph)
+{
+	size_t count = 0, size;
+	struct level *inner;
+	void *address;
+
+	if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
+		return true;
+	size = sizeof(*inner) + count * sizeof(CUgraphNode);
+	if (sys_map_private(size, &address) != 0)
+		return false;
+	inner = address;
+	*inner = (struct level){.outer = *level, .size_bytes = size, .count = count};
+	if (cuda.cuGraphGetNodes(graph, inner->nodes, &inner->count) != CUDA_SUCCESS)
+		inner->count = 0;
+	*level = inner;
+	return true;
+}
+
+static void leave(struct level **level)
+{
+	struct level *inner = *level;
+
+	*level = inner->outer;
+	sys_unmap(inner, inner->size_bytes);
+}
+
+static void add_allocation(struct need *need, CUgraphNode node)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
-	CUgraphNodeType type;
-	CUgraph child;
 
-	if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-		return;
-	if (type == CU_GRAPH_NODE_TYPE_GRAPH && depth < DEPTH_MOST &&
-	    cuda.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
-		add_graph(need, child, depth + 1);
-	if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-	    cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
+	if (cuda.cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS ||
 	    params.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    !quota_has_device(params.poolProps.location.id))
 		return;
@@ -69,18 +94,32 @@ static void add_node(struct need *need, CUgraphNode node, unsigned depth)
 	need->any = true;
 }
 
-static void add_graph(struct need *need, CUgraph graph, unsigned depth)
+static bool add_node(struct need *need, struct level **level, CUgraphNode node)
 {
-	size_t count = 0;
-	void *nodes;
+	CUgraphNodeType type;
+	CUgraph child;
 
-	if (cuda.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0 ||
-	    sys_map_private(count * sizeof(CUgraphNode), &nodes) != 0)
-		return;
-	if (cuda.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
-		for (size_t i = 0; i < count; i++)
-			add_node(need, ((CUgraphNode *)nodes)[i], depth);
-	sys_unmap(nodes, count * sizeof(CUgraphNode));
+	if (cuda.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+		return true;
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		add_allocation(need, node);
+	return type != CU_GRAPH_NODE_TYPE_GRAPH ||
+	       cuda.cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS ||
+	       enter(level, child);
+}
+
+/* False: there is no memory to look at all of it. */
+static bool add_graph(struct need *need, CUgraph graph)
+{
+	struct level *level = NULL;
+	bool good = enter(&level, graph);
+
+	while (level)
+		if (good && level->next < level->count)
+			good = add_node(need, &level, level->nodes[level->next++]);
+		else
+			leave(&level);
+	return good;
 }
 
 /* An executable graph's handle is a pointer, whose low bits name the device here. */
@@ -331,17 +370,21 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
 
 /* -- instantiating ----------------------------------------------------------------------------- */
 
-/* The driver has made it. */
+/* The driver has made it. Where nobody can tell what it needs, it is refused: the host has no
+ * memory left. */
 static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
 {
 	struct need need = {.any = false};
 
-	if (result == CUDA_SUCCESS && quota_attached()) {
-		add_graph(&need, graph, 0);
-		if (need.any)
-			remember(*exec, &need);
+	if (result != CUDA_SUCCESS || !quota_attached())
+		return result;
+	if (!add_graph(&need, graph)) {
+		cuda.cuGraphExecDestroy(*exec);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return result;
+	if (need.any)
+		remember(*exec, &need);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
@@ -379,7 +422,8 @@ static CUresult begin_upload(struct launching *launching, CUgraph graph,
 	memset(launching, 0, sizeof(*launching));
 	if (!quota_attached() || !params || !(params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
 		return CUDA_SUCCESS;
-	add_graph(&need, graph, 0);
+	if (!add_graph(&need, graph))
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!need.any)
 		return CUDA_SUCCESS;
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {

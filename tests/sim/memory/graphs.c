@@ -450,6 +450,43 @@ static void many_nodes(void)
 	CHECK_CUDA(cuGraphDestroy(child), CUDA_SUCCESS);
 }
 
+/* In graphs in graphs, so many of them. */
+static CUgraph nested(CUgraph graph, unsigned depth)
+{
+	for (unsigned i = 0; i < depth; i++) {
+		CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+		CUgraph outer = graph_new();
+		CUgraphNode node;
+
+		params.graph.graph = graph;
+		params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+		CHECK_CUDA(cuGraphAddNode_v2(&node, outer, NULL, NULL, 0, &params), CUDA_SUCCESS);
+		graph = outer;
+	}
+	return graph;
+}
+
+/* However deep: what a graph needs is reserved before it is launched, or it is refused. */
+static void nested_deeply(void)
+{
+	static const unsigned depths[] = {1, 15, 16, 17, 40, 1000};
+
+	start("2g");
+	for (unsigned i = 0; i < sizeof(depths) / sizeof(*depths); i++) {
+		CUgraphExec exec = instantiate(nested(graph_of(500 * MIB, NULL), depths[i]), 0);
+		CUgraphExec big = instantiate(nested(graph_of(1600 * MIB, NULL), depths[i]), 0);
+
+		CHECK_CUDA(cuGraphLaunch(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
+		launch(exec);
+		assert_data(512 * MIB);
+		synchronise(stream);
+		destroy(exec);
+		destroy(big);
+		trim();
+		assert_data(0);
+	}
+}
+
 /* -- threads -- */
 
 static CUcontext context;
@@ -569,6 +606,7 @@ int main(int argc, char **argv)
 		SCENE(given_back_when_needed),
 		SCENE(left_allocations),
 		SCENE(freed_by_launch),
+		SCENE(nested_deeply),
 		SCENE(many_nodes),
 		SCENE(many_threads),
 		SCENE(refusals_cost_nothing),

@@ -260,6 +260,35 @@ static void test_auto_free(void)
 	trim(0);
 }
 
+/* A graph that is moved into another one may allocate, if it frees all of that. */
+static void test_moved(void)
+{
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	CUgraph graph = graph_new(), parent = graph_new();
+	CUgraphNode node = NULL, child;
+	CUdeviceptr p = add_take(graph, &node, 40 * MIB);
+	CUgraphExec exec;
+
+	params.graph.graph = graph;
+	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		 CUDA_ERROR_NOT_SUPPORTED);
+	params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		 CUDA_ERROR_INVALID_VALUE);
+	add_give(graph, &node, p);
+	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params), CUDA_SUCCESS);
+	CHECK_EQ(cuGraphAddNode_v2(&child, parent, NULL, NULL, 0, &params),
+		 CUDA_ERROR_INVALID_VALUE); /* it is in one */
+	exec = instantiate(parent);
+	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 64 * MIB);
+	destroy(exec);
+	CHECK_EQ(cuGraphDestroy(parent), CUDA_SUCCESS);
+	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+	CHECK_EQ(reserved(), 0);
+}
+
 /* Restrictions of graphs with memory nodes. */
 static void test_refused(void)
 {
@@ -476,6 +505,7 @@ static void test_all(void)
 	test_sharing();
 	test_left();
 	test_auto_free();
+	test_moved();
 	test_refused();
 	test_nodes();
 	test_time();
