@@ -6,8 +6,9 @@
  * beyond its stacks, which a context is charged with. The reservation is known to the comparison
  * with NVML (quota_expect), which would find it too much until the launch.
  *
- * A function that comes another way (cuModuleEnumerateFunctions, cuLibraryEnumerateKernels), or
- * with no context current, is booked when the comparison sees what it took.
+ * A function that is handed out with no context current, or by cuModuleEnumerateFunctions before it
+ * is loaded (the driver does not tell its local memory then) and launched without cuFuncLoad, is
+ * booked when the comparison sees what it took.
  *
  * Contexts that the table has no place for share the last one: the most of any of them is reserved
  * for all. `lock` guards the table; it is not held while the driver is asked or room is made.
@@ -150,24 +151,29 @@ void local_of_stacks(uint64_t bytes)
 		raise_to(green_owner(context, device), bytes, bytes);
 }
 
-CUresult local_of_function(CUfunction function)
+CUresult local_of_functions(const CUfunction *functions, unsigned count)
 {
-	int bytes = 0;
+	int bytes, most = 0;
 
-	if (!quota_attached() || cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-							 function) != CUDA_SUCCESS)
-		return CUDA_SUCCESS;
-	return bytes > 0 ? want((uint64_t)bytes) : CUDA_SUCCESS;
+	for (unsigned i = 0; i < count && quota_attached(); i++)
+		if (cuda.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+					    functions[i]) == CUDA_SUCCESS &&
+		    bytes > most)
+			most = bytes;
+	return most > 0 ? want((uint64_t)most) : CUDA_SUCCESS;
 }
 
-CUresult local_of_kernel(CUkernel kernel)
+CUresult local_of_kernels(const CUkernel *kernels, unsigned count)
 {
+	int bytes, most = 0;
 	CUdevice device;
-	int bytes = 0;
 
-	if (!quota_attached() || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-	    cuda.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel, device) !=
-		    CUDA_SUCCESS)
+	if (!quota_attached() || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
 		return CUDA_SUCCESS;
-	return bytes > 0 ? want((uint64_t)bytes) : CUDA_SUCCESS;
+	for (unsigned i = 0; i < count; i++)
+		if (cuda.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+					      kernels[i], device) == CUDA_SUCCESS &&
+		    bytes > most)
+			most = bytes;
+	return most > 0 ? want((uint64_t)most) : CUDA_SUCCESS;
 }

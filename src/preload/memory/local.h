@@ -9,11 +9,12 @@
 uint64_t local_threads(CUdevice device);
 
 /*
- * The application is to be given a function, or a kernel, that may be launched in the current
- * context: reserves what its local memory will take. CUDA_SUCCESS, or that there is no room.
+ * The application is to be given functions, or kernels, that may be launched in the current
+ * context: reserves what local memory the most demanding of them will take. CUDA_SUCCESS, or that
+ * there is no room.
  */
-CUresult local_of_function(CUfunction function);
-CUresult local_of_kernel(CUkernel kernel);
+CUresult local_of_functions(const CUfunction *functions, unsigned count);
+CUresult local_of_kernels(const CUkernel *kernels, unsigned count);
 
 /* The current context's stacks have so many bytes now, and the memory for them is taken. */
 void local_of_stacks(uint64_t bytes);

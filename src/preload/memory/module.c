@@ -12,7 +12,9 @@
 #include "driver_memory.h"
 #include "hooks.h"
 #include "local.h"
+#include "quota.h"
 #include "signs.h"
+#include "sys.h"
 
 /* -- handing it out -- */
 
@@ -25,8 +27,10 @@ static CUresult hand_out(CUresult result, const void *handle)
 
 static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 {
-	CUresult result = driver_memory_expected(made) ? local_of_function(made) : CUDA_SUCCESS;
+	CUresult result = CUDA_SUCCESS;
 
+	if (driver_memory_expected(made))
+		result = local_of_functions(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_function = made;
 	else
@@ -36,8 +40,10 @@ static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 
 static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
 {
-	CUresult result = driver_memory_expected(made) ? local_of_kernel(made) : CUDA_SUCCESS;
+	CUresult result = CUDA_SUCCESS;
 
+	if (driver_memory_expected(made))
+		result = local_of_kernels(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_kernel = made;
 	else
@@ -93,10 +99,82 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	return hand_out_function(made, pFunc);
 }
 
+/* Of one that came with cuModuleEnumerateFunctions the driver tells the local memory only now. */
 CUresult cuFuncLoad(CUfunction function)
 {
+	CUresult result;
+
 	cuda_bind();
-	return hand_out(cuda.cuFuncLoad(function), function);
+	result = hand_out(cuda.cuFuncLoad(function), function);
+	return result == CUDA_SUCCESS ? local_of_functions(&function, 1) : result;
+}
+
+/* -- handing out all of it -- */
+
+/* So many handles, before the application gets them. */
+struct handles {
+	void **handle;
+	unsigned count;
+};
+
+static CUresult make_handles(struct handles *handles, unsigned wanted, unsigned there)
+{
+	void *address;
+
+	handles->count = wanted < there ? wanted : there;
+	if (sys_map_private(handles->count * sizeof(void *), &address) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	handles->handle = address;
+	return CUDA_SUCCESS;
+}
+
+/* All or none: an application may launch any of them. */
+static CUresult hand_out_handles(const struct handles *handles, CUresult result, void *ret_handles)
+{
+	for (unsigned i = 0; i < handles->count && result == CUDA_SUCCESS; i++) {
+		driver_memory_expected(handles->handle[i]);
+		((void **)ret_handles)[i] = handles->handle[i];
+	}
+	sys_unmap(handles->handle, handles->count * sizeof(void *));
+	return result;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod)
+{
+	struct handles made;
+	unsigned int there = 0;
+	CUresult result;
+
+	cuda_bind();
+	if (!functions || !numFunctions || !quota_attached() ||
+	    cuda.cuModuleGetFunctionCount(&there, mod) != CUDA_SUCCESS || !there)
+		return cuda.cuModuleEnumerateFunctions(functions, numFunctions, mod);
+	result = make_handles(&made, numFunctions, there);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuModuleEnumerateFunctions((CUfunction *)made.handle, made.count, mod);
+	if (result == CUDA_SUCCESS)
+		result = local_of_functions((CUfunction *)made.handle, made.count);
+	return hand_out_handles(&made, result, functions);
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+	struct handles made;
+	unsigned int there = 0;
+	CUresult result;
+
+	cuda_bind();
+	if (!kernels || !numKernels || !quota_attached() ||
+	    cuda.cuLibraryGetKernelCount(&there, lib) != CUDA_SUCCESS || !there)
+		return cuda.cuLibraryEnumerateKernels(kernels, numKernels, lib);
+	result = make_handles(&made, numKernels, there);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuLibraryEnumerateKernels((CUkernel *)made.handle, made.count, lib);
+	if (result == CUDA_SUCCESS)
+		result = local_of_kernels((CUkernel *)made.handle, made.count);
+	return hand_out_handles(&made, result, kernels);
 }
 
 /* -- loading and unloading it -- */

@@ -9,6 +9,10 @@ static const char kernels[] = ".version 8.0\n.target sm_90\n"
 			      ".visible .entry middle() { .local .align 4 .b8 mine[4096]; ret; }\n"
 			      ".visible .entry big() { .local .align 4 .b8 mine[524288]; ret; }\n";
 
+static const char without_big[] = ".version 8.0\n.target sm_90\n"
+				  ".visible .entry small() { .local .align 4 .b8 a[2048]; ret; }\n"
+				  ".visible .entry mid() { .local .align 4 .b8 a[4096]; ret; }\n";
+
 #define SMALL  (1024 * STACK)
 #define MIDDLE (3072 * STACK)
 
@@ -145,11 +149,55 @@ static void with_stacks(void)
 	CHECK_AT_MOST(MIDDLE, ledger_own(0).module);
 }
 
+/* Those that are handed out all at once. */
+static void enumerated(void)
+{
+	CUfunction functions[4] = {0};
+	CUkernel kernel[1] = {0};
+	CUmodule two;
+
+	start_with("4g");
+	functions[0] = (CUfunction)UNTOUCHED;
+	CHECK_CUDA(cuModuleEnumerateFunctions(functions, 4, module), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuLibraryEnumerateKernels((CUkernel *)functions, 4, library),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(functions[0] == (CUfunction)UNTOUCHED && !functions[1]);
+	CHECK_CUDA(cuModuleLoadData(&two, without_big), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE); /* nothing is left of the refused */
+	CHECK_CUDA(cuLibraryEnumerateKernels(kernel, 1, library), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(functions, 4, two), CUDA_SUCCESS);
+	CHECK(functions[0] && functions[1] && !functions[2] && kernel[0]);
+	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE + MIDDLE);
+	launch(functions[1]);
+	rest();
+	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE + MIDDLE);
+	CHECK_CUDA(cuModuleEnumerateFunctions(NULL, 4, two), CUDA_ERROR_INVALID_VALUE);
+	CHECK_CUDA(cuModuleEnumerateFunctions(functions, 0, two), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryEnumerateKernels(NULL, 1, library), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* One that the driver has not loaded, of which it does not tell the local memory. */
+static void loaded_later(void)
+{
+	CUfunction functions[2];
+	CUmodule two;
+
+	env_set("VGPU_SIM_FAULTS", "cuFuncGetAttribute@1=913,cuFuncGetAttribute@2=913");
+	start_with("4g");
+	CHECK_CUDA(cuModuleLoadData(&two, without_big), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(functions, 2, two), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE);
+	CHECK_CUDA(cuFuncLoad(functions[1]), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE + MIDDLE);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct scene scenes[] = {
-		SCENE(reserved),    SCENE(in_steps), SCENE(full), SCENE(refused_when_handed_out),
-		SCENE(with_stacks),
+		SCENE(reserved),     SCENE(in_steps),
+		SCENE(full),         SCENE(refused_when_handed_out),
+		SCENE(with_stacks),  SCENE(enumerated),
+		SCENE(loaded_later),
 	};
 
 	return SCENES_PLAY(scenes, argc, argv);
