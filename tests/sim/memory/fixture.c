@@ -24,33 +24,6 @@
 
 char scene_dir[64];
 
-/* -- checks ----------------------------------------------------------------------------------- */
-
-static const char *scene_name = "";
-
-_Noreturn void check_failed(const char *file, int line, const char *what)
-{
-	fprintf(stderr, "%s: %s:%d: %s\n", scene_name, file, line, what);
-	_exit(1);
-}
-
-void check_equal(const char *file, int line, const char *what, long long a, long long b)
-{
-	if (a == b)
-		return;
-	fprintf(stderr, "%s: %s:%d: %s: %lld and %lld\n", scene_name, file, line, what, a, b);
-	_exit(1);
-}
-
-void check_at_most(const char *file, int line, const char *what, uint64_t a, uint64_t b)
-{
-	if (a <= b)
-		return;
-	fprintf(stderr, "%s: %s:%d: %s: %llu and %llu\n", scene_name, file, line, what,
-		(unsigned long long)a, (unsigned long long)b);
-	_exit(1);
-}
-
 /* -- scenes ----------------------------------------------------------------------------------- */
 
 void env_set(const char *name, const char *value)
@@ -121,69 +94,38 @@ static void set_scene(void)
 		env_set(limit, NULL);
 	}
 	env_set("LIBCUDA_LOG_LEVEL", "0"); /* refusals are what is tested, not news */
+	env_set("SCENE_DIR", scene_dir);
 	env_set("VGPU_SIM_STATE", scene_path("machine"));
 	env_set(CACHE, scene_path("slice.cache"));
 	env_set("VGPU_TURNS", scene_path("turns")); /* a scene that wants some makes it */
 }
 
-static bool play(const struct scene *scene)
+static void remove_scene(void)
 {
-	int status = -1;
-	pid_t pid;
-
-	scene_name = scene->name;
-	set_scene();
-	fflush(NULL);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		scene->play();
-		fflush(NULL);
-		_exit(0);
-	}
-	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
 	remove_tree(scene_dir);
-	if (status == 0)
-		return true;
-	fprintf(stderr, "%s: failed, status %#x\n", scene->name, (unsigned)status);
-	return false;
 }
 
-/* A name that a test's CMake line misspells must not make a test of nothing. */
-static bool is_known(const char *name, const struct scene *scenes, size_t count)
+static void enter_scene(void)
 {
-	for (size_t i = 0; i < count; i++)
-		if (!strcmp(name, scenes[i].name))
-			return true;
-	fprintf(stderr, "there is no scene \"%s\" in this program\n", name);
-	return false;
+	strcpy(scene_dir, getenv("SCENE_DIR"));
 }
 
-static bool is_wanted(const char *name, int argc, char **argv)
-{
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(name, argv[i]))
-			return true;
-	return argc < 2;
-}
+const struct harness_fixture scene_fixture = {set_scene, remove_scene, enter_scene};
 
 int scenes_play(const struct scene *scenes, size_t count, int argc, char **argv)
 {
-	unsigned failures = 0;
+	struct harness_test *tests = calloc(count, sizeof(*tests));
 
-	for (int i = 1; i < argc; i++)
-		if (!is_known(argv[i], scenes, count))
-			return 1;
-	signal(SIGPIPE, SIG_IGN);
+	CHECK(tests);
 	for (size_t i = 0; i < count; i++) {
-		uint64_t began = now_ms();
-
-		if (!is_wanted(scenes[i].name, argc, argv))
-			continue;
-		failures += !play(&scenes[i]);
-		printf("%s: %llu ms\n", scenes[i].name, (unsigned long long)(now_ms() - began));
+		tests[i] = (struct harness_test){.name = scenes[i].name,
+						 .file = "",
+						 .line = (unsigned)i,
+						 .play = scenes[i].play,
+						 .fixture = &scene_fixture};
+		harness_add(&tests[i]);
 	}
-	return failures > 0;
+	return harness_main(argc, argv);
 }
 
 /* -- other processes -------------------------------------------------------------------------- */
@@ -452,7 +394,7 @@ unsigned ledger_index(unsigned gpu)
 	for (unsigned i = 0; i < count; i++)
 		if (!strcmp(ledger()->hami.uuids[i], gpu_uuid(gpu)))
 			return i;
-	check_failed(__FILE__, __LINE__, "the region has not that GPU");
+	check_failed_saying(__FILE__, __LINE__, "the region has no GPU %u", gpu);
 }
 
 int ledger_slot(pid_t pid)
@@ -498,7 +440,7 @@ static void region_look(struct region *region)
 static void say_wrong(void *arg, const char *line)
 {
 	(void)arg;
-	fprintf(stderr, "%s: the region: %s\n", scene_name, line);
+	fprintf(stderr, "%s: the region: %s\n", harness_name, line);
 }
 
 unsigned ledger_reap(void)

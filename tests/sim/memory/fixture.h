@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
+#include "harness.h"
 #include "vgpu_region.h"
 
 #define KIB     ((uint64_t)1 << 10)
@@ -28,42 +29,14 @@
 #define HIDDEN       (10 * MIB)
 #define HIDDEN_AGAIN (6 * MIB)
 
-/* -- checks: the first that fails ends the process -------------------------------------------- */
-
-#define CHECK(condition)                                              \
-	do {                                                          \
-		if (!(condition))                                     \
-			check_failed(__FILE__, __LINE__, #condition); \
-	} while (0)
-
-#define CHECK_EQUAL(a, b) \
-	check_equal(__FILE__, __LINE__, #a " == " #b, (long long)(a), (long long)(b))
-#define CHECK_AT_MOST(a, b) \
-	check_at_most(__FILE__, __LINE__, #a " <= " #b, (uint64_t)(a), (uint64_t)(b))
-
-/*
- * Of what a death changes: as soon as the kernel is through with the dead one, which may take a
- * busy machine a while (tests/unit/departure.h).
- */
-#define CHECK_SOON_EQUAL(a, b)                                                          \
-	do {                                                                            \
-		uint64_t check_began = now_ms();                                        \
-		long long check_a = (long long)(a);                                     \
-		while (check_a != (long long)(b) && now_ms() - check_began < SOON_MS) { \
-			sleep_ms(1);                                                    \
-			check_a = (long long)(a);                                       \
-		}                                                                       \
-		check_equal(__FILE__, __LINE__, #a " == " #b, check_a, (long long)(b)); \
-	} while (0)
-
-#define SOON_MS 10000
-
-_Noreturn void check_failed(const char *file, int line, const char *what);
-void check_equal(const char *file, int line, const char *what, long long a, long long b);
-void check_at_most(const char *file, int line, const char *what, uint64_t a, uint64_t b);
-
 /* -- scenes ----------------------------------------------------------------------------------- */
 
+/* A test is a scene: it gets a machine and a slice of its own. */
+extern const struct harness_fixture scene_fixture;
+#undef TEST_FIXTURE
+#define TEST_FIXTURE &scene_fixture
+
+/* Programs that list their scenes, and their main function. */
 struct scene {
 	const char *name;
 	void (*play)(void);
@@ -74,7 +47,6 @@ struct scene {
 #function, function \
 	}
 
-/* Plays them all, or those that the arguments name. For main to return. */
 int scenes_play(const struct scene *scenes, size_t count, int argc, char **argv);
 #define SCENES_PLAY(scenes, argc, argv) \
 	scenes_play(scenes, sizeof(scenes) / sizeof(*(scenes)), argc, argv)
