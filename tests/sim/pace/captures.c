@@ -24,7 +24,7 @@ static CUgraph capture_all(CUstreamCaptureMode mode)
 }
 
 /* As deep in debt as for 200 s; the graph's launch waits for that. */
-static void in_debt(void)
+TEST(in_debt)
 {
 	for (unsigned i = 0; i < MODES; i++) {
 		struct vgpu_region_bucket before;
@@ -56,7 +56,7 @@ static void in_debt(void)
 }
 
 /* Without any debt: the sums are the same. */
-static void not_charged(void)
+TEST(not_charged)
 {
 	struct vgpu_region_bucket before;
 
@@ -97,7 +97,7 @@ static void *capture_on(void *arg)
 }
 
 /* Kernels of many kinds, so that all is asked: events, streams, neighbours. */
-static void beside(void)
+TEST(beside)
 {
 	pace_start("50");
 	for (unsigned i = 0; i < MODES; i++) {
@@ -146,7 +146,7 @@ static CUresult begin_v2_ptsz(CUstream on)
 
 /* What fails to begin is none: nobody asks the driver, which would say that it does not know,
  * whether a stream is captured. */
-static void failed(void)
+TEST(failed)
 {
 	struct vgpu_region_bucket before;
 	char faults[2048] = "";
@@ -169,7 +169,7 @@ static void failed(void)
 }
 
 /* Which may be tried where one goes on, or none. */
-static void every_way(void)
+TEST(every_way)
 {
 	static CUresult (*const begins[])(CUstream) = {
 		cuStreamBeginCapture, cuStreamBeginCapture_ptsz, begin_v2, begin_v2_ptsz};
@@ -198,12 +198,4 @@ static void every_way(void)
 		for (unsigned n = 0; n < 100; n++)
 			busy(spin, 20000, n % 2 ? stream : other);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(in_debt), SCENE(not_charged), SCENE(beside),
-					      SCENE(failed), SCENE(every_way)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

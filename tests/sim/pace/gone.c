@@ -14,7 +14,7 @@ static void goes_on(const char *what)
 	check_share(what, step_alone, &ms1, 50);
 }
 
-static void streams(void)
+TEST(streams)
 {
 	pace_start("50");
 	for (unsigned i = 0; i < ROUNDS; i++) {
@@ -29,7 +29,7 @@ static void streams(void)
 }
 
 /* The application's own, of which the library has some, too. */
-static void events(void)
+TEST(events)
 {
 	CUevent kept[32];
 	float ms;
@@ -51,7 +51,7 @@ static void events(void)
 }
 
 /* With work on its way, and things being measured in it. */
-static void contexts(void)
+TEST(contexts)
 {
 	pace_start("50");
 	for (unsigned i = 0; i < 60; i++) {
@@ -94,7 +94,7 @@ static CUgreenCtx green_make(void)
 }
 
 /* Theirs have addresses, too, that others have next. */
-static void green_contexts(void)
+TEST(green_contexts)
 {
 	pace_start("50");
 	for (unsigned i = 0; i < 60; i++) {
@@ -115,7 +115,7 @@ static void green_contexts(void)
 }
 
 /* A function's address may be another's next. */
-static void modules(void)
+TEST(modules)
 {
 	static const char ptx[] = ".version 7.0\n.entry spin_ns(.param .u64 ns) { ret; }\n";
 
@@ -165,7 +165,7 @@ static uint64_t step_in_places(void *arg)
 
 /* One quota for both. A sample in one contains the other's kernels, and windows are rarely full:
  * what is delivered is less than the quota, by up to a third as seen. */
-static void two_contexts(void)
+TEST(two_contexts)
 {
 	struct places places = {.turn = 0};
 	unsigned attempt = 0;
@@ -204,7 +204,7 @@ static void *launch_there(void *arg)
 }
 
 /* Each has its own, and the general one where it has none. */
-static void two_devices(void)
+TEST(two_devices)
 {
 	struct device devices[] = {{0, 20}, {1, 70}, {2, 40}};
 	pthread_t threads[3];
@@ -225,7 +225,7 @@ static void two_devices(void)
 
 /* One thread, by turns, short kernels, which are charged some at a time, to the device that they
  * are for. As it waits each time, it is the first device's launches that are charged at once. */
-static void devices_in_turns(void)
+TEST(devices_in_turns)
 {
 	CUcontext there;
 	CUstream stream_there;
@@ -257,7 +257,7 @@ static void devices_in_turns(void)
 /* -- fork ------------------------------------------------------------------------------------- */
 
 /* A child waits for nothing and charges nothing: its CUDA is none. */
-static void forked(void)
+TEST(forked)
 {
 	struct vgpu_region_bucket before;
 
@@ -269,15 +269,4 @@ static void forked(void)
 	CHECK_EQUAL(PEEK(bucket_of(0)->charged), before.charged);
 	out_of_debt(0);
 	goes_on("after a fork");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(streams),        SCENE(events),           SCENE(contexts),
-		SCENE(green_contexts), SCENE(modules),          SCENE(two_contexts),
-		SCENE(two_devices),    SCENE(devices_in_turns), SCENE(forked),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -49,7 +49,7 @@ static void change(uint64_t to, step_fn *step)
 		attempt++;
 }
 
-static void changed(void)
+TEST(changed)
 {
 	start("20");
 	change(20, step_waiting);
@@ -72,7 +72,7 @@ static void is_lifted(step_fn *step, double least_pct)
 }
 
 /* From some to none, and from none to some: however the program launches. */
-static void lifted(void)
+TEST(lifted)
 {
 	unsigned turn = 0;
 
@@ -104,7 +104,7 @@ static void run_for(uint64_t ns)
 }
 
 /* What went without a limit is not paid for when there is one: that would take 3 s. */
-static void again(void)
+TEST(again)
 {
 	uint64_t began, delayed;
 
@@ -121,7 +121,7 @@ static void again(void)
 
 /* -- the monitor's switch --------------------------------------------------------------------- */
 
-static void switched(void)
+TEST(switched)
 {
 	start("20");
 	change(20, step_waiting);
@@ -131,7 +131,7 @@ static void switched(void)
 	change(20, step_waiting);
 }
 
-static void forced(void)
+TEST(forced)
 {
 	env_set("GPU_CORE_UTILIZATION_POLICY", "force");
 	start("20");
@@ -151,7 +151,7 @@ static void write_policy(const char *text)
 }
 
 /* Both ways, by whoever may write it; and what makes no sense changes nothing. */
-static void of_policy(void)
+TEST(of_policy)
 {
 	unsigned turn = 0, attempt = 0;
 
@@ -245,7 +245,7 @@ static void check_policies(const struct policy *policies, size_t count)
 #define ALWAYS  3
 #define REFUSED 4
 
-static void values(void)
+TEST(values)
 {
 	static const struct policy policies[] = {
 		{"", "10", DEFAULT},        {"default", "10", DEFAULT}, {"0", "10", DEFAULT},
@@ -258,7 +258,7 @@ static void values(void)
 	check_policies(policies, sizeof(policies) / sizeof(*policies));
 }
 
-static void none(void)
+TEST(none)
 {
 	static const struct policy policies[] = {
 		{"force", "", NEVER},      {"force", "0", NEVER},
@@ -270,13 +270,4 @@ static void none(void)
 	};
 
 	check_policies(policies, sizeof(policies) / sizeof(*policies));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(changed),  SCENE(lifted), SCENE(again),
-					      SCENE(switched), SCENE(forced), SCENE(of_policy),
-					      SCENE(values),   SCENE(none)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

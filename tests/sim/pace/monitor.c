@@ -160,7 +160,7 @@ static void touches_cuda(int wire)
 }
 
 /* However early it looks, it sees no file, one without the magic, or a whole one. */
-static void made(void)
+TEST(made)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (unsigned i = 0; i < 20; i++) {
@@ -204,7 +204,7 @@ static void check_uuid(void)
 	CHECK(memcmp(map + AT_region_uuids, key, sizeof(key)) == 0);
 }
 
-static void reads(void)
+TEST(reads)
 {
 	struct member a = start("40"), b;
 	time_t began = time(NULL);
@@ -251,7 +251,7 @@ static int32_t count_down(void)
 	return count > 0 ? count - 1 : count;
 }
 
-static void blocks(void)
+TEST(blocks)
 {
 	struct member a = start(NULL);
 	int32_t *recent = word(AT_region_recent_kernel);
@@ -285,7 +285,7 @@ static void blocks(void)
 /* With 10 % of the time, 60 ms of kernels take 600; some go at once. */
 #define SLOW_MS 200
 
-static void lifted(void)
+TEST(lifted)
 {
 	struct member a = start("10");
 
@@ -299,12 +299,4 @@ static void lifted(void)
 			CHECK_AT_MOST(attempt, ATTEMPTS);
 	}
 	member_kill(&a);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(made), SCENE(reads), SCENE(blocks),
-					      SCENE(lifted)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -2,29 +2,25 @@
  */
 #include "pace.h"
 
-static void held_to(const char *cores, uint64_t ns)
+/* By the kernels' length, and the quota. */
+static const struct row {
+	const char *name, *cores;
+	uint64_t ns;
+} rows[] = {
+	{"us50_20", "20", 50000},   {"us50_50", "50", 50000},   {"us50_80", "80", 50000},
+	{"ms1_20", "20", MS},       {"ms1_50", "50", MS},       {"ms1_80", "80", MS},
+	{"ms20_20", "20", 20 * MS}, {"ms20_50", "50", 20 * MS}, {"ms20_80", "80", 20 * MS},
+};
+
+static void is_held(const struct row *row)
 {
-	pace_start(cores);
-	check_share(cores, step_alone, &ns, atof(cores));
+	uint64_t ns = row->ns;
+
+	pace_start(row->cores);
+	check_share(row->cores, step_alone, &ns, atof(row->cores));
 	CHECK(level_of(0) <= 5 * (int64_t)MS);
 }
-
-/* Scenes by the kernels' length, and the quota. */
-#define HELD(name, ns, cores)            \
-	static void name##_##cores(void) \
-	{                                \
-		held_to(#cores, ns);     \
-	}
-
-HELD(us50, 50000, 20)
-HELD(us50, 50000, 50)
-HELD(us50, 50000, 80)
-HELD(ms1, MS, 20)
-HELD(ms1, MS, 50)
-HELD(ms1, MS, 80)
-HELD(ms20, 20 * MS, 20)
-HELD(ms20, 20 * MS, 50)
-HELD(ms20, 20 * MS, 80)
+TEST_TABLE(rows, is_held);
 
 /* 20 % of the GPU's time, as the host has other things to do: how much of all time is spent in
  * launches, percent. */
@@ -44,7 +40,7 @@ static double in_launches(void)
 	       (double)(now_ns() - began);
 }
 
-static void host_bound(void)
+TEST(host_bound)
 {
 	double best = 100;
 
@@ -60,7 +56,7 @@ static void host_bound(void)
 }
 
 /* The slot's utilisation is what it was given. */
-static void shown(void)
+TEST(shown)
 {
 	const struct vgpu_hami_util *util;
 	uint64_t ns = MS, sm = 0;
@@ -83,7 +79,7 @@ static uint64_t shown_now(void)
 
 /* It is 0 as soon as the process has waited for its work, and comes back with the next launch; of a
  * process that works a fifth of the time it is the figure of the time in which it works. */
-static void rests(void)
+TEST(rests)
 {
 	uint64_t ns = MS, sm = 0;
 
@@ -106,15 +102,4 @@ static void rests(void)
 		CHECK_EQUAL(shown_now(), 0);
 		sleep_ms(80);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(us50_20), SCENE(us50_50), SCENE(us50_80),    SCENE(ms1_20),
-		SCENE(ms1_50),  SCENE(ms1_80),  SCENE(ms20_20),    SCENE(ms20_50),
-		SCENE(ms20_80), SCENE(shown),   SCENE(host_bound), SCENE(rests),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

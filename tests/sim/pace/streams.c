@@ -27,12 +27,12 @@ static void several(unsigned count, uint64_t ns)
 	check_share("streams in turns", step_in_turns, &turns, 50);
 }
 
-static void two(void)
+TEST(two)
 {
 	several(2, MS);
 }
 
-static void four(void)
+TEST(four)
 {
 	several(4, MS / 5);
 }
@@ -84,7 +84,7 @@ static struct share share_of_threads(unsigned ms)
 }
 
 /* Each on its own default stream. */
-static void per_thread(void)
+TEST(per_thread)
 {
 	pthread_t threads[THREADS];
 	unsigned attempt = 0;
@@ -136,7 +136,7 @@ static void update(const struct replay *replay)
 }
 
 /* An update makes another graph of it, ten times as long, and back. */
-static void graphs(void)
+TEST(graphs)
 {
 	struct replay replay = {.ns = MS};
 	CUgraphExecUpdateResult result = 1;
@@ -183,7 +183,7 @@ static void set_node(CUgraphExec exec, CUgraphNode node, uint64_t ns, bool older
 		CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, node, &new), CUDA_SUCCESS);
 }
 
-static void graph_nodes(void)
+TEST(graph_nodes)
 {
 	struct replay replay = {.ns = MS};
 	CUgraph made;
@@ -201,12 +201,4 @@ static void graph_nodes(void)
 		set_node(replay.exec, nodes[i], replay.ns / NODES, i % 2);
 	check_share("graph, nodes set", step_replay, &replay, 50);
 	CHECK_CUDA(cuGraphExecDestroy(replay.exec), CUDA_SUCCESS);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(two), SCENE(four), SCENE(per_thread),
-					      SCENE(graphs), SCENE(graph_nodes)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -99,12 +99,12 @@ static void several(unsigned count)
 	end_all(members, count);
 }
 
-static void two(void)
+TEST(two)
 {
 	several(2);
 }
 
-static void four(void)
+TEST(four)
 {
 	several(4);
 }
@@ -115,7 +115,7 @@ static void check_sane(void)
 	CHECK(level_of(0) <= 20 * (int64_t)MS && level_of(0) >= -500 * (int64_t)MS);
 }
 
-static void killed(void)
+TEST(killed)
 {
 	struct member members[3];
 
@@ -135,11 +135,4 @@ static void killed(void)
 	check_all("after deaths", 3);
 	check_sane();
 	end_all(members, 3);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(two), SCENE(four), SCENE(killed)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

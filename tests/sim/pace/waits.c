@@ -136,29 +136,32 @@ static uint64_t step(void *wait)
 	return ROUND_SHORTS * SHORT_NS + LONG_NS;
 }
 
-static void holds(const char *what, wait_fn *wait)
-{
-	pace_start("40");
-	CHECK_CUDA(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	there = take(COPIED);
-	check_share(what, step, &wait, 40);
-}
+static const struct way {
+	const char *name;
+	wait_fn *wait;
+} all_ways[] = {
+	{"for_event_way", for_event},
+	{"for_stream_way", for_stream},
+	{"for_stream_of_thread_way", for_stream_of_thread},
+	{"for_context_way", for_context},
+	{"for_that_context_way", for_that_context},
+	{"asks_event_way", asks_event},
+	{"asks_stream_way", asks_stream},
+	{"asks_stream_of_thread_way", asks_stream_of_thread},
+	{"copies_way", copies},
+	{"stalls_way", stalls},
+};
 
-#define WAY(name)                    \
-	static void name##_way(void) \
-	{                            \
-		holds(#name, name);  \
-	}
-WAY(for_event)
-WAY(for_stream)
-WAY(for_stream_of_thread)
-WAY(for_context)
-WAY(for_that_context)
-WAY(asks_event)
-WAY(asks_stream)
-WAY(asks_stream_of_thread)
-WAY(copies)
-WAY(stalls)
+static void is_held(const struct way *way)
+{
+	wait_fn *wait = way->wait;
+
+	pace_start("40");
+	CHECK_OK(cuEventCreate(&event, 0));
+	there = take(COPIED);
+	check_share(way->name, step, &wait, 40);
+}
+TEST_TABLE(all_ways, is_held);
 
 /* -- streams that end -------------------------------------------------------------------------- */
 
@@ -186,7 +189,7 @@ static void *waits(void *arg)
 	return NULL;
 }
 
-static void ended(void)
+TEST(ended)
 {
 	wait_fn *wait = for_event;
 	unsigned count = 300;
@@ -207,23 +210,4 @@ static void ended(void)
 	step(&wait);
 	sleep_ms(600); /* until then, threads have taken turns */
 	check_share("after streams ended", step, &wait, 40);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(for_event_way),
-		SCENE(for_stream_way),
-		SCENE(for_stream_of_thread_way),
-		SCENE(for_context_way),
-		SCENE(for_that_context_way),
-		SCENE(asks_event_way),
-		SCENE(asks_stream_way),
-		SCENE(asks_stream_of_thread_way),
-		SCENE(copies_way),
-		SCENE(stalls_way),
-		SCENE(ended),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -48,14 +48,14 @@ static void both(void (*hold)(void), void (*let_go)(void))
 	attempt_ends(&attempt, CUDA_SUCCESS);
 }
 
-static void suspended(void)
+TEST(suspended)
 {
 	pace_start("50");
 	CHECK_CUDA(launch(), CUDA_SUCCESS);
 	both(hold_by_status, let_go_by_status);
 }
 
-static void blocked(void)
+TEST(blocked)
 {
 	pace_start("50");
 	CHECK_CUDA(launch(), CUDA_SUCCESS);
@@ -63,7 +63,7 @@ static void blocked(void)
 }
 
 /* Each function that launches waits for the bucket. */
-static void all_ways(void)
+TEST(all_ways)
 {
 	struct attempt attempts[LAUNCHERS];
 
@@ -81,7 +81,7 @@ static void all_ways(void)
 }
 
 /* Who waits is at work, to the monitor, as far as it was let go before. */
-static void taken_away(void)
+TEST(taken_away)
 {
 	struct attempt attempt;
 
@@ -94,7 +94,7 @@ static void taken_away(void)
 }
 
 /* Its other calls are not held. */
-static void other_calls_go(void)
+TEST(other_calls_go)
 {
 	struct attempt attempt;
 
@@ -107,12 +107,4 @@ static void other_calls_go(void)
 	attempt_waits(&attempt);
 	out_of_debt(0);
 	attempt_ends(&attempt, CUDA_SUCCESS);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(suspended), SCENE(blocked), SCENE(all_ways),
-					      SCENE(taken_away), SCENE(other_calls_go)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
