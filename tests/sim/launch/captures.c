@@ -14,7 +14,7 @@ static CUgraph capture_all(CUstream where, CUstreamCaptureMode mode)
 	return captured;
 }
 
-static void captured(void)
+TEST(captured)
 {
 	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
 						    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
@@ -40,7 +40,7 @@ static void captured(void)
 }
 
 /* The thread's default stream by its name, which is NULL to functions of the other flavour. */
-static void captured_per_thread(void)
+TEST(captured_per_thread)
 {
 	CUgraph graph_of_it;
 
@@ -57,7 +57,7 @@ static void captured_per_thread(void)
 
 /* Nobody waits for a launch that the driver refuses, as it does on the default stream while a
  * stream is captured that this would wait for. */
-static void implicit(void)
+TEST(implicit)
 {
 	CUgraph none;
 	CUstream blocking;
@@ -73,7 +73,7 @@ static void implicit(void)
 }
 
 /* A spoilt capture is told at once. */
-static void invalidated(void)
+TEST(invalidated)
 {
 	CUgraph none;
 
@@ -86,7 +86,7 @@ static void invalidated(void)
 }
 
 /* Another stream's capture is no excuse. */
-static void others_wait(void)
+TEST(others_wait)
 {
 	struct attempt attempt;
 	CUstream other;
@@ -107,7 +107,7 @@ static void others_wait(void)
 }
 
 /* Nor is that of one which the default stream would wait for, to a thread's own default stream. */
-static void per_thread_waits(void)
+TEST(per_thread_waits)
 {
 	struct attempt attempts[LAUNCHERS];
 	CUstream blocking;
@@ -129,13 +129,4 @@ static void per_thread_waits(void)
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		if (launchers[i].per_thread)
 			attempt_ends(&attempts[i], CUDA_SUCCESS);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(captured),    SCENE(captured_per_thread),
-					      SCENE(implicit),    SCENE(invalidated),
-					      SCENE(others_wait), SCENE(per_thread_waits)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

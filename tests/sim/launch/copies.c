@@ -6,14 +6,14 @@
 
 #include <dlfcn.h>
 
-static void blocked(void)
+TEST(blocked)
 {
 	copies_start("4g");
 	held(copiers, COPIERS, block, unblock);
 	CHECK_EQUAL(PEEK(words->recent_kernel), 2);
 }
 
-static void suspended(void)
+TEST(suspended)
 {
 	copies_start("4g");
 	held(copiers, COPIERS, suspend_self, resume_self);
@@ -42,7 +42,7 @@ static bool is_copied(const unsigned char *bytes)
 }
 
 /* They arrive, by whatever way. */
-static void arguments_arrive(void)
+TEST(arguments_arrive)
 {
 	unsigned char bytes[1024];
 
@@ -63,7 +63,7 @@ static void arguments_arrive(void)
 }
 
 /* The driver hears what it would have heard, and says what it says. */
-static void refused_by_driver(void)
+TEST(refused_by_driver)
 {
 	const CUDA_MEMCPY2D nowhere = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
 				       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -131,7 +131,7 @@ static void copy_with(unsigned char *host)
 }
 
 /* Host memory of whatever kind, however often; and no work at all. */
-static void host_goes(void)
+TEST(host_goes)
 {
 	static unsigned char any[4096];
 	struct attempt attempt;
@@ -161,7 +161,7 @@ static CUresult copy_within(void *function, CUstream where)
 	return cuMemcpyDtoDAsync_v2(over_there, over_there + 4096, 4096, where);
 }
 
-static void devices_go(void)
+TEST(devices_go)
 {
 	static const struct launcher within = {.name = "within", .call = copy_within};
 	CUDA_MEMCPY2D plane = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
@@ -193,7 +193,7 @@ static void devices_go(void)
 /* -- captures -- */
 
 /* Nodes, of all that can be given a stream. */
-static void captured(void)
+TEST(captured)
 {
 	CUgraph graph_of_it;
 	size_t nodes = 0, called = 0;
@@ -214,7 +214,7 @@ static void captured(void)
 }
 
 /* The default stream's work is refused by the driver while another's is captured. */
-static void implicit(void)
+TEST(implicit)
 {
 	CUgraph none;
 	CUstream blocking;
@@ -229,7 +229,7 @@ static void implicit(void)
 }
 
 /* Another stream's capture is no excuse, to a thread's own default stream either. */
-static void per_thread_waits(void)
+TEST(per_thread_waits)
 {
 	static struct attempt attempts[COPIERS];
 	CUstream blocking;
@@ -255,7 +255,7 @@ static void per_thread_waits(void)
 
 /* -- no slice -- */
 
-static void inert(void)
+TEST(inert)
 {
 	Dl_info where;
 
@@ -270,7 +270,7 @@ static void inert(void)
 }
 
 /* Before cuInit. */
-static void not_attached(void)
+TEST(not_attached)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (size_t i = 0; i < 3; i++) {
@@ -279,18 +279,4 @@ static void not_attached(void)
 	}
 	copies_start("4g");
 	CHECK_CUDA(cuMemsetD8_v2(here, 0, 1), CUDA_SUCCESS);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(blocked),          SCENE(suspended),
-		SCENE(arguments_arrive), SCENE(refused_by_driver),
-		SCENE(host_goes),        SCENE(devices_go),
-		SCENE(captured),         SCENE(implicit),
-		SCENE(per_thread_waits), SCENE(inert),
-		SCENE(not_attached),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -83,38 +83,38 @@ static void keeps_to_quota(CUresult (*work)(void))
 	CHECK_AT_MOST(share, 26);
 }
 
-static void fills_async(void)
+TEST(fills_async)
 {
 	start();
 	keeps_to_quota(fill_async);
 }
 
-static void fills_default(void)
+TEST(fills_default)
 {
 	start();
 	keeps_to_quota(fill_default);
 }
 
-static void copies_async(void)
+TEST(copies_async)
 {
 	start();
 	keeps_to_quota(copy_async);
 }
 
-static void copies_unified(void)
+TEST(copies_unified)
 {
 	start();
 	keeps_to_quota(copy_unified);
 }
 
-static void copies_rows(void)
+TEST(copies_rows)
 {
 	start();
 	keeps_to_quota(copy_rows);
 }
 
 /* Sizes that come and go: a cost that is learned of one is taken for others. */
-static void sizes(void)
+TEST(sizes)
 {
 	uint64_t began_ms, bytes = 0, ms;
 	unsigned share = 0;
@@ -146,7 +146,7 @@ static CUresult fill_in(void *function, CUstream where)
 }
 
 /* While others wait, for a second, as the slice is in debt. */
-static void host_copies(void)
+TEST(host_copies)
 {
 	static const struct launcher fill = {.name = "fill", .call = fill_in};
 	struct attempt attempt;
@@ -174,7 +174,7 @@ static void host_copies(void)
 #define NODES 20
 
 /* Captured work costs nothing; its graph does, when it is launched. */
-static void captures(void)
+TEST(captures)
 {
 	CUgraph fills;
 	CUgraphExec all;
@@ -197,15 +197,4 @@ static void captures(void)
 		CHECK_CUDA(cuStreamSynchronize(stream), CUDA_SUCCESS);
 	}
 	CHECK_AT_MOST(3 * NODES * WORK_NS, charged() - before);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(fills_async),    SCENE(fills_default), SCENE(copies_async),
-		SCENE(copies_unified), SCENE(copies_rows),   SCENE(sizes),
-		SCENE(host_copies),    SCENE(captures),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

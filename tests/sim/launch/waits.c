@@ -43,7 +43,7 @@ static void stands_still(void)
 	CHECK_AT_MOST(PEEK(launched), before + THREADS);
 }
 
-static void many_threads(void)
+TEST(many_threads)
 {
 	pthread_t threads[THREADS];
 
@@ -67,7 +67,7 @@ static void many_threads(void)
 }
 
 /* Its other calls are not held. */
-static void other_calls_go(void)
+TEST(other_calls_go)
 {
 	struct attempt attempt;
 
@@ -89,7 +89,7 @@ static void nothing(int number)
 }
 
 /* Signals neither end a wait nor spoil errno. */
-static void signals(void)
+TEST(signals)
 {
 	struct attempt attempt;
 	struct sigaction action = {.sa_handler = nothing};
@@ -151,7 +151,7 @@ static void waits(struct member *member)
 }
 
 /* One is suspended, the other goes on; or both are blocked. */
-static void one_or_all(void)
+TEST(one_or_all)
 {
 	struct member a, b;
 
@@ -178,7 +178,7 @@ static void one_or_all(void)
 }
 
 /* Who is killed as it waits leaves its slot to the next, who does not inherit the wait. */
-static void killed(void)
+TEST(killed)
 {
 	struct member a, b;
 	int slot;
@@ -199,7 +199,7 @@ static void killed(void)
 /* -- fork -- */
 
 /* A child has its parent's CUDA, which is none, and not its suspension. */
-static void forked(void)
+TEST(forked)
 {
 	struct attempt attempt;
 
@@ -219,7 +219,7 @@ static void forked(void)
 
 /* -- a region that is taken away -- */
 
-static void taken_away(void)
+TEST(taken_away)
 {
 	struct attempt attempt;
 
@@ -233,14 +233,4 @@ static void taken_away(void)
 	for (size_t i = 0; i < LAUNCHERS; i++)
 		CHECK_CUDA(launchers[i].call(launchers[i].linked, stream),
 			   CUDA_ERROR_NOT_PERMITTED);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(many_threads), SCENE(other_calls_go), SCENE(signals),    SCENE(one_or_all),
-		SCENE(killed),       SCENE(forked),         SCENE(taken_away),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

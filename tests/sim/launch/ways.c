@@ -4,14 +4,14 @@
 #include <dlfcn.h>
 #include <time.h>
 
-static void suspended(void)
+TEST(suspended)
 {
 	launch_start("4g");
 	held(launchers, LAUNCHERS, suspend_self, resume_self);
 	CHECK_CUDA(launch(), CUDA_SUCCESS);
 }
 
-static void blocked(void)
+TEST(blocked)
 {
 	launch_start("4g");
 	held(launchers, LAUNCHERS, block, unblock);
@@ -19,7 +19,7 @@ static void blocked(void)
 }
 
 /* The process that has launched nothing yet is held all the same. */
-static void suspended_before(void)
+TEST(suspended_before)
 {
 	struct attempt attempt;
 
@@ -38,7 +38,7 @@ static void suspended_before(void)
 }
 
 /* What the monitor counted down is 2 again after any launch, and the time is shown. */
-static void shown(void)
+TEST(shown)
 {
 	launch_start("4g");
 	for (size_t w = 0; w < WAYS; w++)
@@ -56,7 +56,7 @@ static void shown(void)
 }
 
 /* Without a monitor, however many launches there are between waits for them. */
-static void time_shown(void)
+TEST(time_shown)
 {
 	launch_start("4g");
 	for (unsigned i = 0; i < 1000; i++)
@@ -76,7 +76,7 @@ static void time_shown(void)
 }
 
 /* The driver hears what it would have heard, and says what it says. */
-static void refused_by_driver(void)
+TEST(refused_by_driver)
 {
 	CUlaunchConfig config = {1, 1, 1, 2048, 1, 1, 0, NULL, NULL, 0};
 
@@ -96,7 +96,7 @@ static void refused_by_driver(void)
 }
 
 /* All arguments arrive: a kernel lasts as long as its parameter says, by whatever way. */
-static void arguments_arrive(void)
+TEST(arguments_arrive)
 {
 	uint64_t ns = 20 * MS, began;
 	CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, NULL, NULL, 0};
@@ -120,7 +120,7 @@ static void arguments_arrive(void)
 }
 
 /* No slice: the driver's own functions, and those that are linked go straight to them. */
-static void inert(void)
+TEST(inert)
 {
 	Dl_info where;
 
@@ -136,7 +136,7 @@ static void inert(void)
 }
 
 /* Before cuInit, and with a driver that says so. */
-static void not_attached(void)
+TEST(not_attached)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	for (size_t i = 0; i < 3; i++)
@@ -144,17 +144,4 @@ static void not_attached(void)
 	launch_start("4g");
 	CHECK_CUDA(launch(), CUDA_SUCCESS);
 	CHECK(ledger_slot(getpid()) >= 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(suspended),        SCENE(blocked),
-		SCENE(suspended_before), SCENE(shown),
-		SCENE(time_shown),       SCENE(refused_by_driver),
-		SCENE(arguments_arrive), SCENE(inert),
-		SCENE(not_attached),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
