@@ -173,7 +173,7 @@ static void policy_of_odd(void)
 /* -- scenes --------------------------------------------------------------------------------------
  */
 
-static void by_policy(void)
+TEST(by_policy)
 {
 	nvmlMemory_t memory;
 	nvmlDevice_t device;
@@ -185,7 +185,7 @@ static void by_policy(void)
 	CHECK_EQUAL(memory.total, 2 * GIB);
 }
 
-static void by_environment(void)
+TEST(by_environment)
 {
 	char list[256];
 
@@ -197,14 +197,14 @@ static void by_environment(void)
 }
 
 /* The environment does not lift a policy, nor does it narrow one. */
-static void policy_before_environment(void)
+TEST(policy_before_environment)
 {
 	env_set("NVIDIA_VISIBLE_DEVICES", gpu_uuid(0));
 	policy_of_odd();
 	assert_shown(odd, 2);
 }
 
-static void whole_machine(void)
+TEST(whole_machine)
 {
 	env_set("NVIDIA_VISIBLE_DEVICES", "all");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
@@ -212,14 +212,14 @@ static void whole_machine(void)
 	assert_shown(all, 4);
 }
 
-static void not_by_cuda(void)
+TEST(not_by_cuda)
 {
 	env_set("CUDA_VISIBLE_DEVICES", "3");
 	policy_of_odd();
 	assert_shown(odd, 2);
 }
 
-static void no_slice(void)
+TEST(no_slice)
 {
 	env_set("NVIDIA_VISIBLE_DEVICES", gpu_uuid(2)); /* is not enough to be a slice */
 	machine_of_four();
@@ -227,7 +227,7 @@ static void no_slice(void)
 }
 
 /* A GPU of the policy that this machine has not. */
-static void none_there(void)
+TEST(none_there)
 {
 	nvmlDevice_t device = NOBODY;
 	unsigned count = UNTOUCHED;
@@ -243,7 +243,7 @@ static void none_there(void)
 }
 
 /* What NVML refuses, it refuses with a slice as without. */
-static void rejected(void)
+TEST(rejected)
 {
 	nvmlDevice_t device = NOBODY;
 	unsigned number = UNTOUCHED;
@@ -277,7 +277,7 @@ static void rejected(void)
 }
 
 /* A GPU that does not answer once is not gone for good. */
-static void one_stumbles(void)
+TEST(one_stumbles)
 {
 	unsigned count = 0;
 
@@ -289,7 +289,7 @@ static void one_stumbles(void)
 }
 
 /* What NVML itself cannot tell is not told. */
-static void count_fails(void)
+TEST(count_fails)
 {
 	nvmlDevice_t device = NOBODY;
 	unsigned count = UNTOUCHED;
@@ -313,7 +313,7 @@ static void count_fails(void)
 static const unsigned cut[] = {2};
 
 /* Its GPU is shown, and it is found by its UUID; the other one on that GPU is not. */
-static void instance_in_policy(void)
+TEST(instance_in_policy)
 {
 	nvmlDevice_t device = NOBODY, instance;
 	unsigned index = UNTOUCHED, is = 0;
@@ -338,7 +338,7 @@ static void instance_in_policy(void)
 }
 
 /* Who has the GPU has all that it is cut into. */
-static void gpu_with_instances_in_policy(void)
+TEST(gpu_with_instances_in_policy)
 {
 	nvmlDevice_t device = NOBODY;
 
@@ -353,7 +353,7 @@ static void gpu_with_instances_in_policy(void)
 /* -- processes and threads -----------------------------------------------------------------------
  */
 
-static void after_fork(void)
+TEST(after_fork)
 {
 	int status = -1;
 	pid_t child;
@@ -396,7 +396,7 @@ static void join_threads(const pthread_t threads[THREADS])
 }
 
 /* The first questions of the process come all at once. */
-static void threads_at_once(void)
+TEST(threads_at_once)
 {
 	pthread_t threads[THREADS];
 
@@ -407,7 +407,7 @@ static void threads_at_once(void)
 
 /* Not amid the very first question: a child forked while a thread is in the loader, which that
  * takes, cannot use the loader, with us or without. */
-static void forks_amid_threads(void)
+TEST(forks_amid_threads)
 {
 	pthread_t threads[THREADS];
 	int status = -1;
@@ -427,27 +427,4 @@ static void forks_amid_threads(void)
 		CHECK_EQUAL(status, 0);
 	}
 	join_threads(threads);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(by_policy),
-		SCENE(by_environment),
-		SCENE(policy_before_environment),
-		SCENE(whole_machine),
-		SCENE(not_by_cuda),
-		SCENE(no_slice),
-		SCENE(none_there),
-		SCENE(rejected),
-		SCENE(one_stumbles),
-		SCENE(count_fails),
-		SCENE(instance_in_policy),
-		SCENE(gpu_with_instances_in_policy),
-		SCENE(after_fork),
-		SCENE(threads_at_once),
-		SCENE(forks_amid_threads),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

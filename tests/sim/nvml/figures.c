@@ -9,7 +9,7 @@ static bool is_ours(unsigned pid)
 	return pid == (unsigned)members[0].pid || pid == (unsigned)members[1].pid;
 }
 
-static void samples(void)
+TEST(samples)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	nvmlProcessUtilizationSample_t seen[4];
@@ -43,7 +43,7 @@ static void samples(void)
 	end(&stranger);
 }
 
-static void samples_of_all(void)
+TEST(samples_of_all)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	nvmlProcessUtilizationInfo_v1_t seen[4];
@@ -77,7 +77,7 @@ static void samples_of_all(void)
 /* -- accounting and names ------------------------------------------------------------------------
  */
 
-static void accounting(void)
+TEST(accounting)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	unsigned count = 0, pids[4] = {0};
@@ -103,7 +103,7 @@ static void accounting(void)
 	disperse();
 }
 
-static void names(void)
+TEST(names)
 {
 	char name[256] = "";
 
@@ -123,7 +123,7 @@ static void names(void)
 }
 
 /* Figures of others are given to who has no slice. */
-static void no_slice_to_ask(void)
+TEST(no_slice_to_ask)
 {
 	nvmlDevice_t device = crowd();
 	unsigned count = 4, pids[4];
@@ -147,14 +147,4 @@ static void no_slice_to_ask(void)
 	CHECK_NVML(nvmlSystemGetProcessName((unsigned)stranger.pid, name, sizeof(name)),
 		   NVML_SUCCESS);
 	disperse();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(samples), SCENE(samples_of_all),  SCENE(accounting),
-		SCENE(names),   SCENE(no_slice_to_ask),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

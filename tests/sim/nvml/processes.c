@@ -159,7 +159,7 @@ static void list_ours(struct process ret_processes[2])
 /* -- lists ---------------------------------------------------------------------------------------
  */
 
-static void beside_a_stranger(void)
+TEST(beside_a_stranger)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	struct process ours[2];
@@ -182,7 +182,7 @@ static void beside_a_stranger(void)
 }
 
 /* A stranger alone: there is nobody, and no region either. */
-static void stranger_alone(void)
+TEST(stranger_alone)
 {
 	nvmlDevice_t device;
 
@@ -194,7 +194,7 @@ static void stranger_alone(void)
 	end(&stranger);
 }
 
-static void gpu_by_gpu(void)
+TEST(gpu_by_gpu)
 {
 	struct process ours[2];
 
@@ -218,7 +218,7 @@ static void gpu_by_gpu(void)
 }
 
 /* In the process that itself uses the GPU. */
-static void myself(void)
+TEST(myself)
 {
 	struct process own = {0};
 
@@ -232,7 +232,7 @@ static void myself(void)
 	end(&stranger);
 }
 
-static void no_slice(void)
+TEST(no_slice)
 {
 	nvmlDevice_t device = crowd();
 	struct process everybody[3];
@@ -245,7 +245,7 @@ static void no_slice(void)
 	disperse();
 }
 
-static void rejected(void)
+TEST(rejected)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	nvmlProcessDetailList_t list = {.version = NVML_PROCESS_DETAIL_LIST_V1, .mode = 3};
@@ -275,7 +275,7 @@ static void rejected(void)
  */
 
 /* What NVML says cannot be matched: the region's word, of who holds something of the GPU. */
-static void unknown_pids(void)
+TEST(unknown_pids)
 {
 	static const char *const pids[] = {"foreign", "none"};
 	nvmlDevice_t device = crowd_in_slice();
@@ -313,7 +313,7 @@ static struct vgpu_region_file *writable_ledger(void)
  * NVML lists the host's pids, and a monitor has written those of our processes into the region. The
  * second of them has in its container the number that the stranger has on the host.
  */
-static void host_pids(void)
+TEST(host_pids)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	struct vgpu_region_file *file = writable_ledger();
@@ -339,7 +339,7 @@ static void host_pids(void)
 }
 
 /* Without a figure of NVML's the ledger's is shown; in a list without memory it is no matter. */
-static void no_figures(void)
+TEST(no_figures)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	struct process ours[2];
@@ -356,7 +356,7 @@ static void no_figures(void)
 }
 
 /* More than NVML is first asked for: the list is the slice's all the same. */
-static void long_list(void)
+TEST(long_list)
 {
 	nvmlDevice_t device;
 	struct process ours[2];
@@ -371,7 +371,7 @@ static void long_list(void)
 /* -- processes and threads that ask --------------------------------------------------------------
  */
 
-static void after_fork(void)
+TEST(after_fork)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	struct process ours[2];
@@ -411,7 +411,7 @@ static void *watch(void *device)
 }
 
 /* It attaches for itself; started by a process that has read the slice, so it is one of ours. */
-static void threads_at_once(void)
+TEST(threads_at_once)
 {
 	nvmlDevice_t device = crowd_in_slice();
 	pthread_t threads[THREADS];
@@ -430,18 +430,4 @@ static void threads_at_once(void)
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	disperse();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(beside_a_stranger), SCENE(stranger_alone),
-		SCENE(gpu_by_gpu),        SCENE(myself),
-		SCENE(no_slice),          SCENE(rejected),
-		SCENE(unknown_pids),      SCENE(host_pids),
-		SCENE(no_figures),        SCENE(long_list),
-		SCENE(after_fork),        SCENE(threads_at_once),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
