@@ -84,17 +84,17 @@ static void sees(const char *asked, const char *gpus)
 	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
 }
 
-static void by_default(void)
+TEST(by_default)
 {
 	sees(NULL, "123");
 }
 
-static void by_number(void)
+TEST(by_number)
 {
 	sees("2,0", "31");
 }
 
-static void by_uuid(void)
+TEST(by_uuid)
 {
 	char list[256];
 
@@ -103,7 +103,7 @@ static void by_uuid(void)
 	CHECK(!strcmp(devices_wrapper()->seen, list)); /* nothing was to be changed */
 }
 
-static void outside_ends(void)
+TEST(outside_ends)
 {
 	char list[256];
 
@@ -111,28 +111,28 @@ static void outside_ends(void)
 	sees(list, "2");
 }
 
-static void beyond_ends(void)
+TEST(beyond_ends)
 {
 	sees("1,3,0", "2");
 }
 
-static void none(void)
+TEST(none)
 {
 	sees("", "!100");
 }
 
-static void garbage(void)
+TEST(garbage)
 {
 	sees("NoDevFiles", "!100");
 }
 
-static void twice(void)
+TEST(twice)
 {
 	sees("1,1", "!101");
 }
 
 /* As with the driver alone, cuInit may be tried again, with another list. */
-static void again(void)
+TEST(again)
 {
 	sees("-1", "!100");
 	env_set(VISIBLE, NULL);
@@ -144,7 +144,7 @@ static void again(void)
 }
 
 /* The order is by bus, however the files are listed, and one that is missing hides no other. */
-static void one_missing(void)
+TEST(one_missing)
 {
 	env_set("VGPU_SIM_GPUS", "3x8G");
 	policy(1, "memory = 1G\n");
@@ -155,7 +155,7 @@ static void one_missing(void)
 }
 
 /* With all cards in the slice the driver is left alone. */
-static void all_of_them(void)
+TEST(all_of_them)
 {
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	policy(1, "memory = 1G\n");
@@ -164,7 +164,7 @@ static void all_of_them(void)
 	CHECK(!strcmp(devices_wrapper()->seen, "(none)"));
 }
 
-static void no_nvml(void)
+TEST(no_nvml)
 {
 	three_of_four();
 	env_set("VGPU_SIM_FAULTS", "nvmlInit_v2=999");
@@ -172,7 +172,7 @@ static void no_nvml(void)
 }
 
 /* Without a policy the container runtime has hidden what is not ours: HAMi's environment. */
-static void without_policy(void)
+TEST(without_policy)
 {
 	char list[256];
 
@@ -192,7 +192,7 @@ static void start_in_vain(void)
 }
 
 /* A slice cannot count what is held of more GPUs than a region has room for. */
-static void more_than_a_slice_can_have(void)
+TEST(more_than_a_slice_can_have)
 {
 	struct said said;
 
@@ -229,7 +229,7 @@ static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 }
 
 /* Limits go with the GPUs, in whatever order. */
-static void limits_follow(void)
+TEST(limits_follow)
 {
 	three_of_four();
 	env_set(VISIBLE, "1,0");
@@ -238,7 +238,7 @@ static void limits_follow(void)
 	assert_held(1, 1, GIB);
 }
 
-static void limits_follow_all(void)
+TEST(limits_follow_all)
 {
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	policy(0, "memory = 1G\n");
@@ -259,7 +259,7 @@ static void other_order(int wire)
 	hear(wire);
 }
 
-static void two_orders(void)
+TEST(two_orders)
 {
 	struct member other;
 
@@ -284,7 +284,7 @@ static void show_all(void)
 }
 
 /* The second line: what is seen all the same cannot be used. */
-static void seen_all_the_same(void)
+TEST(seen_all_the_same)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 
@@ -305,7 +305,7 @@ static void set_own(void)
 }
 
 /* What is set while cuInit runs stays. */
-static void set_meanwhile(void)
+TEST(set_meanwhile)
 {
 	three_of_four();
 	devices_wrapper()->meanwhile = set_own;
@@ -329,12 +329,12 @@ static void another_meanwhile(const char *asked)
 	CHECK(asked ? !strcmp(getenv(VISIBLE), asked) : !getenv(VISIBLE));
 }
 
-static void another_where_unset(void)
+TEST(another_where_unset)
 {
 	another_meanwhile(NULL);
 }
 
-static void another_where_set(void)
+TEST(another_where_set)
 {
 	another_meanwhile("0,1,2");
 }
@@ -351,7 +351,7 @@ static void fork_one(void)
 }
 
 /* A child that is forked in that moment has its parent's own environment. */
-static void forked_meanwhile(void)
+TEST(forked_meanwhile)
 {
 	three_of_four();
 	devices_wrapper()->meanwhile = fork_one;
@@ -384,7 +384,7 @@ static void *read_on(void *done)
 	return NULL;
 }
 
-static void many_threads(void)
+TEST(many_threads)
 {
 	pthread_t threads[8], reader;
 	bool done = false;
@@ -401,35 +401,4 @@ static void many_threads(void)
 	assert_sees("123");
 	__atomic_store_n(&done, true, __ATOMIC_RELEASE);
 	CHECK(pthread_join(reader, NULL) == 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(by_default),
-		SCENE(by_number),
-		SCENE(by_uuid),
-		SCENE(outside_ends),
-		SCENE(beyond_ends),
-		SCENE(none),
-		SCENE(garbage),
-		SCENE(twice),
-		SCENE(again),
-		SCENE(one_missing),
-		SCENE(all_of_them),
-		SCENE(no_nvml),
-		SCENE(without_policy),
-		SCENE(more_than_a_slice_can_have),
-		SCENE(limits_follow),
-		SCENE(limits_follow_all),
-		SCENE(two_orders),
-		SCENE(seen_all_the_same),
-		SCENE(set_meanwhile),
-		SCENE(another_where_unset),
-		SCENE(another_where_set),
-		SCENE(forked_meanwhile),
-		SCENE(many_threads),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

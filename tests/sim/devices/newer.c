@@ -40,7 +40,7 @@ static void start(void)
 	env_set("LIBCUDA_LOG_LEVEL", "2");
 }
 
-static void known(void)
+TEST(known)
 {
 	struct said said;
 
@@ -50,7 +50,7 @@ static void known(void)
 	CHECK(!strstr(said.err, "newer"));
 }
 
-static void unknown(void)
+TEST(unknown)
 {
 	struct said said;
 	const char *line;
@@ -61,11 +61,4 @@ static void unknown(void)
 	line = strstr(said.err, "cuMemAlloc" WRAPPER_TOMORROW);
 	CHECK(line && strstr(line, "newer than this library"));
 	CHECK(!strstr(line + strlen("cuMemAlloc" WRAPPER_TOMORROW), WRAPPER_TOMORROW));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(known), SCENE(unknown)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

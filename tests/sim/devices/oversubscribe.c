@@ -84,37 +84,37 @@ static void assert_not_beyond(void)
 	CHECK_EQUAL(inside(0, 1).total, CARD);
 }
 
-static void switched_on(void)
+TEST(switched_on)
 {
 	card_and_quota("true");
 	assert_beyond();
 }
 
-static void in_capitals(void)
+TEST(in_capitals)
 {
 	card_and_quota("TRUE");
 	assert_beyond();
 }
 
-static void by_number(void)
+TEST(by_number)
 {
 	card_and_quota("1");
 	assert_beyond();
 }
 
-static void not_asked_for(void)
+TEST(not_asked_for)
 {
 	card_and_quota(NULL);
 	assert_not_beyond();
 }
 
-static void switched_off(void)
+TEST(switched_off)
 {
 	card_and_quota("false");
 	assert_not_beyond();
 }
 
-static void by_policy(void)
+TEST(by_policy)
 {
 	policy("oversubscribe = yes\n");
 	env_set("VGPU_SIM_CONTEXT_MIB", "300");
@@ -122,21 +122,21 @@ static void by_policy(void)
 }
 
 /* A tenant's environment lifts nothing. */
-static void policy_does_not(void)
+TEST(policy_does_not)
 {
 	policy("# nothing\n");
 	env_set("CUDA_OVERSUBSCRIBE", "true");
 	assert_not_beyond();
 }
 
-static void wrong_word(void)
+TEST(wrong_word)
 {
 	card_and_quota("perhaps");
 	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
 /* While there is room on the card, nothing is managed: the process's figure has it. */
-static void card_first(void)
+TEST(card_first)
 {
 	CUdeviceptr p;
 
@@ -150,7 +150,7 @@ static void card_first(void)
 }
 
 /* Rows are as the driver lays them out, and the charge is theirs. */
-static void pitched(void)
+TEST(pitched)
 {
 	CUdeviceptr p = UNTOUCHED;
 	size_t pitch = UNTOUCHED;
@@ -172,7 +172,7 @@ static void pitched(void)
 }
 
 /* The driver that has no managed memory either refuses as it did, and all is given back. */
-static void no_managed(void)
+TEST(no_managed)
 {
 	uint64_t before;
 
@@ -187,7 +187,7 @@ static void no_managed(void)
 }
 
 /* The advice is only that. */
-static void no_advice(void)
+TEST(no_advice)
 {
 	card_and_quota("true");
 	env_set("VGPU_SIM_FAULTS", "cuMemAdvise=801");
@@ -196,7 +196,7 @@ static void no_advice(void)
 }
 
 /* The quota counts in chunks then: what the granules had room for, they may not. */
-static void full_by_chunks(void)
+TEST(full_by_chunks)
 {
 	CUdeviceptr odd;
 	uint64_t before;
@@ -215,7 +215,7 @@ static void full_by_chunks(void)
 }
 
 /* It goes with its context. */
-static void with_its_context(void)
+TEST(with_its_context)
 {
 	card_and_quota("true");
 	cuda_start(0);
@@ -234,7 +234,7 @@ static void neighbour(int wire)
 	hear(wire);
 }
 
-static void beside_another(void)
+TEST(beside_another)
 {
 	struct member other;
 
@@ -255,7 +255,7 @@ static void beside_another(void)
 /* -- stream-ordered memory --------------------------------------------------------------------- */
 
 /* It goes beyond the card, and comes back when the stream has come to the free, not before. */
-static void stream_ordered(void)
+TEST(stream_ordered)
 {
 	CUfunction spin;
 	CUstream stream;
@@ -286,7 +286,7 @@ static void stream_ordered(void)
 }
 
 /* More frees at a time than are kept in mind, and what is left of them goes with the context. */
-static void many_frees(void)
+TEST(many_frees)
 {
 	CUstream stream;
 	uint64_t bare;
@@ -328,7 +328,7 @@ static void explicit_child(void)
 	}
 }
 
-static void explicit_refused(void)
+TEST(explicit_refused)
 {
 	struct said said;
 
@@ -341,18 +341,4 @@ static void explicit_refused(void)
 	CHECK_EQUAL(lines_in(said.err), 2);
 	CHECK(strstr(said.err, "cuMemAllocFromPoolAsync is refused because the card has no room"));
 	CHECK(strstr(said.err, "cuMemCreate is refused because the card has no room"));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(switched_on),     SCENE(in_capitals),      SCENE(by_number),
-		SCENE(not_asked_for),   SCENE(switched_off),     SCENE(by_policy),
-		SCENE(policy_does_not), SCENE(wrong_word),       SCENE(card_first),
-		SCENE(pitched),         SCENE(no_managed),       SCENE(no_advice),
-		SCENE(full_by_chunks),  SCENE(with_its_context), SCENE(beside_another),
-		SCENE(stream_ordered),  SCENE(many_frees),       SCENE(explicit_refused),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
