@@ -57,32 +57,32 @@ static void makes_member(const char *kernel)
 	CHECK_EQUAL(members(), 2);
 }
 
-static void nccl(void)
+TEST(nccl)
 {
 	makes_member(NCCL_PLAIN);
 }
 
-static void nccl_mangled(void)
+TEST(nccl_mangled)
 {
 	makes_member(NCCL_MANGLED);
 }
 
-static void nccl_static(void)
+TEST(nccl_static)
 {
 	makes_member(NCCL_STATIC);
 }
 
-static void nvshmem(void)
+TEST(nvshmem)
 {
 	makes_member(NVSHMEM);
 }
 
-static void mscclpp(void)
+TEST(mscclpp)
 {
 	makes_member(MSCCLPP);
 }
 
-static void other_names(void)
+TEST(other_names)
 {
 	static const char *const others[] = {"no_nccl",      "ncc",
 					     "_ncclKernel",  "_Z3ncc8ncclType",
@@ -113,7 +113,7 @@ static CUkernel kernel_of(const char *name)
 	return kernel;
 }
 
-static void library_kernel(void)
+TEST(library_kernel)
 {
 	CUkernel kernel;
 
@@ -127,7 +127,7 @@ static void library_kernel(void)
 	CHECK_EQUAL(members(), 1 | 4);
 }
 
-static void library_function(void)
+TEST(library_function)
 {
 	CUfunction found;
 
@@ -139,7 +139,7 @@ static void library_function(void)
 }
 
 /* Other functions that launch. */
-static void extended(void)
+TEST(extended)
 {
 	CUlaunchConfig config = {.gridDimX = 1,
 				 .gridDimY = 1,
@@ -158,7 +158,7 @@ static void extended(void)
 }
 
 /* The handle of code that is unloaded may be another kernel's next. */
-static void handle_again(void)
+TEST(handle_again)
 {
 	CUfunction before, after;
 	CUmodule module;
@@ -180,7 +180,7 @@ static void handle_again(void)
 }
 
 /* More handles than are kept; whatever becomes of the last ones, the first are known. */
-static void many_kernels(void)
+TEST(many_kernels)
 {
 	CUfunction first;
 
@@ -194,7 +194,7 @@ static void many_kernels(void)
 }
 
 /* A graph that a collective is captured in: when it is launched. */
-static void captured(void)
+TEST(captured)
 {
 	CUgraphExec exec;
 	CUstream stream;
@@ -215,7 +215,7 @@ static void captured(void)
 }
 
 /* One launch on two devices. */
-static void on_several_devices(void)
+TEST(on_several_devices)
 {
 	CUDA_LAUNCH_PARAMS list[2] = {{.gridDimX = 1,
 				       .gridDimY = 1,
@@ -238,7 +238,7 @@ static void on_several_devices(void)
 }
 
 /* Without a limit nothing is looked at; with the first launch after there is one it is. */
-static void no_limit(void)
+TEST(no_limit)
 {
 	CUfunction found;
 
@@ -248,26 +248,4 @@ static void no_limit(void)
 	for (unsigned i = 0; i < 200; i++)
 		launch(found, NULL);
 	CHECK_EQUAL(members(), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(nccl),
-		SCENE(nccl_mangled),
-		SCENE(nccl_static),
-		SCENE(nvshmem),
-		SCENE(mscclpp),
-		SCENE(other_names),
-		SCENE(library_kernel),
-		SCENE(library_function),
-		SCENE(extended),
-		SCENE(handle_again),
-		SCENE(many_kernels),
-		SCENE(captured),
-		SCENE(on_several_devices),
-		SCENE(no_limit),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -18,7 +18,7 @@ static void start(void)
 
 /* -- contexts ---------------------------------------------------------------------------------- */
 
-static void peer_access(void)
+TEST(peer_access)
 {
 	start();
 	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 1), CUDA_ERROR_INVALID_VALUE);
@@ -32,7 +32,7 @@ static void peer_access(void)
 }
 
 /* A device that this process never launches to does not join, nor does one while it does not. */
-static void without_a_launch(void)
+TEST(without_a_launch)
 {
 	start();
 	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
@@ -41,7 +41,7 @@ static void without_a_launch(void)
 }
 
 /* Access may come before there is a limit. */
-static void before_the_limit(void)
+TEST(before_the_limit)
 {
 	machine(NULL);
 	start_all();
@@ -81,7 +81,7 @@ static CUmemAccessDesc device_access(CUdevice device)
 	return access_of(CU_MEM_LOCATION_TYPE_DEVICE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-static void mappings(void)
+TEST(mappings)
 {
 	CUmemAccessDesc harmless[] = {
 		device_access(0),
@@ -107,7 +107,7 @@ static void mappings(void)
 	CHECK_EQUAL(members(), ALL);
 }
 
-static void pools(void)
+TEST(pools)
 {
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 1}};
@@ -123,7 +123,7 @@ static void pools(void)
 }
 
 /* That of a device, which is there without being made. */
-static void default_pools(void)
+TEST(default_pools)
 {
 	CUmemAccessDesc other = device_access(1);
 	CUmemoryPool pool;
@@ -134,7 +134,7 @@ static void default_pools(void)
 	CHECK_EQUAL(members(), 1 | 2);
 }
 
-static void multicast(void)
+TEST(multicast)
 {
 	CUmulticastObjectProp prop = {.numDevices = 2, .size = BYTES};
 	CUmemGenericAllocationHandle object;
@@ -255,7 +255,7 @@ static void dismiss_both(struct member *first, struct member *second)
 }
 
 /* Memory of device 1, for device 1, and then for device 2. */
-static void imports(void)
+TEST(imports)
 {
 	struct member a, b;
 
@@ -283,30 +283,12 @@ static void opens(step_fn *open)
 	dismiss_both(&a, &b);
 }
 
-static void ipc(void)
+TEST(ipc)
 {
 	opens(open_from);
 }
 
-static void ipc_old(void)
+TEST(ipc_old)
 {
 	opens(open_old_from);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(peer_access),
-		SCENE(without_a_launch),
-		SCENE(before_the_limit),
-		SCENE(mappings),
-		SCENE(pools),
-		SCENE(default_pools),
-		SCENE(multicast),
-		SCENE(imports),
-		SCENE(ipc),
-		SCENE(ipc_old),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -36,7 +36,7 @@ static void sign(void)
 	CHECK_CUDA(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_SUCCESS);
 }
 
-static void found(void)
+TEST(found)
 {
 	start("memory = unlimited\ncores = 50\n", "# nothing\n");
 	CHECK_EQUAL(members(), 0);
@@ -44,20 +44,20 @@ static void found(void)
 	CHECK_EQUAL(members(), 1 | 2);
 }
 
-static void no_gang(void)
+TEST(no_gang)
 {
 	start("memory = unlimited\ncores = 50\n", "gang = no\n");
 	sign();
 	CHECK_EQUAL(members(), 0);
 }
 
-static void all_a_gang(void)
+TEST(all_a_gang)
 {
 	start("memory = unlimited\ncores = 50\n", "gang = yes\n");
 	CHECK_EQUAL(members(), ALL);
 }
 
-static void changed(void)
+TEST(changed)
 {
 	start("memory = unlimited\ncores = 50\n", "# nothing\n");
 	sign();
@@ -77,7 +77,7 @@ static void changed(void)
 }
 
 /* The signs came first. */
-static void limited_later(void)
+TEST(limited_later)
 {
 	start("memory = 8G\n", "# nothing\n");
 	sign();
@@ -87,21 +87,11 @@ static void limited_later(void)
 }
 
 /* What it does not understand, it refuses. */
-static void words_refused(void)
+TEST(words_refused)
 {
 	machine(NULL);
 	CHECK(mkdir(scene_path("policy"), 0700) == 0);
 	write_policy("memory = unlimited\ncores = 50\n", "gang = .train\n");
 	env_set("VGPU_POLICY", scene_path("policy"));
 	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(found),   SCENE(no_gang),       SCENE(all_a_gang),
-		SCENE(changed), SCENE(limited_later), SCENE(words_refused),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
