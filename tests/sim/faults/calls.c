@@ -173,7 +173,7 @@ static bool is_started(int wire)
 	return true;
 }
 
-static void start(int argc, char **argv)
+TEST_ROLE(start)
 {
 	int wire = atoi(argv[0]);
 
@@ -182,7 +182,7 @@ static void start(int argc, char **argv)
 		ask(wire, WORD_LOOK);
 }
 
-static void live(int argc, char **argv)
+TEST_ROLE(live)
 {
 	int wire = atoi(argv[0]);
 	CUstream stream;
@@ -435,22 +435,13 @@ static void play_all(bool made)
 }
 
 /* Up to the context; there is no region yet. */
-static void start_in_a_new_slice(void)
+TEST(start_in_a_new_slice)
 {
 	play_all(false);
 }
 
 /* The region is there, and was the dead's. */
-static void live_in_a_used_slice(void)
+TEST(live_in_a_used_slice)
 {
 	play_all(true);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(live), ROLE(start)};
-	static const struct scene scenes[] = {SCENE(start_in_a_new_slice),
-					      SCENE(live_in_a_used_slice)};
-
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

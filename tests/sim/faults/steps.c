@@ -388,7 +388,7 @@ static bool is_never(enum region_step step)
 }
 
 /* The list of those that no program comes to is right, too. */
-static void all_are_come_to(void)
+TEST(all_are_come_to)
 {
 	bool wrong = false;
 
@@ -505,44 +505,32 @@ static void to_each_step_in_a_crowd(enum action action)
 	CHECK(findings->looks > findings->walks); /* the device was watched */
 }
 
-static void killed_alone(void)
+TEST(killed_alone)
 {
 	to_each_step_alone(ACTION_KILL);
 }
 
-static void stopped_alone(void)
+TEST(stopped_alone)
 {
 	to_each_step_alone(ACTION_STOP);
 }
 
-static void delayed_alone(void)
+TEST(delayed_alone)
 {
 	to_each_step_alone(ACTION_DELAY);
 }
 
-static void killed_in_a_crowd(void)
+TEST(killed_in_a_crowd)
 {
 	to_each_step_in_a_crowd(ACTION_KILL);
 }
 
-static void stopped_in_a_crowd(void)
+TEST(stopped_in_a_crowd)
 {
 	to_each_step_in_a_crowd(ACTION_STOP);
 }
 
-static void delayed_in_a_crowd(void)
+TEST(delayed_in_a_crowd)
 {
 	to_each_step_in_a_crowd(ACTION_DELAY);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(walk), ROLE(holder)};
-	static const struct scene scenes[] = {
-		SCENE(all_are_come_to),    SCENE(killed_alone),      SCENE(stopped_alone),
-		SCENE(delayed_alone),      SCENE(killed_in_a_crowd), SCENE(stopped_in_a_crowd),
-		SCENE(delayed_in_a_crowd),
-	};
-
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

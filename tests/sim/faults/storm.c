@@ -239,7 +239,7 @@ static void be(unsigned number, unsigned place)
 	churn(NULL);
 }
 
-static void program(int argc, char **argv)
+TEST_ROLE(program)
 {
 	unsigned both = (unsigned)atoi(argv[0]);
 
@@ -404,7 +404,7 @@ static void print_findings(uint64_t took_ms, const struct figures *device)
 	fflush(stdout);
 }
 
-static void storm(void)
+TEST(storm)
 {
 	const char *wanted = getenv("STORM");
 	unsigned count = wanted ? (unsigned)atoi(wanted) : STORM_DEFAULT;
@@ -432,12 +432,4 @@ static void storm(void)
 	began = now_ms();
 	place_check_whole(QUOTA);
 	printf("  the next has all of it in %llu ms\n", (unsigned long long)(now_ms() - began));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(program)};
-	static const struct scene scenes[] = {SCENE(storm)};
-
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

@@ -64,7 +64,7 @@ void partner(int wire)
 	}
 }
 
-void holder(int argc, char **argv)
+TEST_ROLE(holder)
 {
 	(void)argc;
 	(void)argv;
@@ -156,7 +156,7 @@ static void go_on_at_exit(void)
 	give(take(SHARED));
 }
 
-void walk(int argc, char **argv)
+TEST_ROLE(walk)
 {
 	int wire = atoi(argv[0]);
 

@@ -33,8 +33,7 @@ CUipcMemHandle hear_handle(int wire);
 /* A process that shares memory with the walker, and does orders. */
 void partner(int wire);
 
-/* Roles. */
-void walk(int argc, char **argv);
-/* Who is killed, or delayed, at its first charge, with the lock. It sees one GPU of two, for the
- * walker to add the other. */
-void holder(int argc, char **argv);
+/*
+ * The roles that walk.c registers: `walk`; and `holder`, which is killed or delayed at its first
+ * charge, with the lock. The holder sees one GPU of two, for the walker to add the other.
+ */

@@ -59,7 +59,7 @@ static void closes_all(int wire)
 	hear(wire);
 }
 
-static void closed(void)
+TEST(closed)
 {
 	struct member member = member_start(closes_all);
 
@@ -72,7 +72,7 @@ static void closed(void)
 }
 
 /* A child of it, forked with the parent's descriptor lost, and one that is run. */
-static void closed_and_forked(void)
+TEST(closed_and_forked)
 {
 	pid_t child;
 
@@ -93,7 +93,7 @@ static void closed_and_forked(void)
 	}
 }
 
-static void once(int argc, char **argv)
+TEST_ROLE(once)
 {
 	(void)argc;
 	(void)argv;
@@ -126,7 +126,7 @@ static int replace_descriptor(void)
 }
 
 /* The file is the application's: nobody writes it, locks it, or closes it, in a child neither. */
-static void replaced(void)
+TEST(replaced)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int theirs, other;
@@ -152,7 +152,7 @@ static void replaced(void)
 }
 
 /* Who cannot ask whether a neighbour lives takes it for alive. */
-static void neighbours_live(void)
+TEST(neighbours_live)
 {
 	struct member other;
 
@@ -218,7 +218,7 @@ static void refused_for_good(void)
 }
 
 /* No descriptor for the policy; or one, which the driver takes, and none for the region. */
-static void none_left_before(void)
+TEST(none_left_before)
 {
 	set_quota(1, GIB);
 	for (room = 0; room < 2; room++) {
@@ -249,7 +249,7 @@ static void go_on_with_none_left(void)
 	}
 }
 
-static void none_left_after(void)
+TEST(none_left_after)
 {
 	struct said said;
 
@@ -290,7 +290,7 @@ static void neighbours_die(void)
 	}
 }
 
-static void closed_and_neighbours_die(void)
+TEST(closed_and_neighbours_die)
 {
 	start_neighbours();
 	cuda_start(0);
@@ -300,7 +300,7 @@ static void closed_and_neighbours_die(void)
 	neighbours_die();
 }
 
-static void replaced_and_neighbours_die(void)
+TEST(replaced_and_neighbours_die)
 {
 	int theirs;
 
@@ -337,7 +337,7 @@ static void assert_closed(const struct look *look)
 }
 
 /* None of what is opened for the library's own use comes in their places, at the start or later. */
-static void first_three_closed(void)
+TEST(first_three_closed)
 {
 	int saved = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);
 	struct look at_start, later;
@@ -359,22 +359,4 @@ static void first_three_closed(void)
 	assert_closed(&later);
 	give(address);
 	neighbours_die();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(once)};
-	static const struct scene scenes[] = {
-		SCENE(closed),          SCENE(closed_and_forked), SCENE(replaced),
-		SCENE(neighbours_live), SCENE(none_left_before),  SCENE(none_left_after),
-	};
-	static const struct scene lost[] = {
-		SCENE(closed_and_neighbours_die),
-		SCENE(replaced_and_neighbours_die),
-		SCENE(first_three_closed),
-	};
-
-	if (argc > 1 && !strcmp(argv[1], "lost"))
-		return LIFE_PLAY(roles, lost, argc - 1, argv + 1);
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

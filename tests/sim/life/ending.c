@@ -152,12 +152,12 @@ static void end_in_every_way(void)
 	}
 }
 
-static void quiet(void)
+TEST(quiet)
 {
 	end_in_every_way();
 }
 
-static void while_threads_allocate(void)
+TEST(while_threads_allocate)
 {
 	busy = true;
 	for (unsigned round = 0; round < 5; round++)
@@ -188,7 +188,7 @@ static void *use_key(void *arg)
 	return NULL;
 }
 
-static void key_destructors(void)
+TEST(key_destructors)
 {
 	pthread_t threads[THREADS];
 
@@ -203,12 +203,4 @@ static void key_destructors(void)
 			CHECK(pthread_join(threads[i], NULL) == 0);
 	}
 	assert_alone_with(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(quiet), SCENE(while_threads_allocate),
-					      SCENE(key_destructors)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -152,7 +152,7 @@ static const struct {
 	{by_last_thread, 0, true}, {by_a_thread, 0, false},
 };
 
-static void is_not_shown(void)
+TEST(is_not_shown)
 {
 	board_open();
 	set_quota(1, 2 * HELD);
@@ -177,7 +177,7 @@ static void is_not_shown(void)
 }
 
 /* It stays as it is until the next process of the slice comes. */
-static void the_killed_are_shown(void)
+TEST(the_killed_are_shown)
 {
 	board_open();
 	set_quota(1, 2 * HELD);
@@ -240,7 +240,7 @@ static void spawned_child_exits(void)
 	expect_ended(child);
 }
 
-static void children_leave_the_parent_alone(void)
+TEST(children_leave_the_parent_alone)
 {
 	static void (*const children[])(void) = {child_exits, vfork_child_exits, raw_child_exits,
 						 spawned_child_exits};
@@ -299,7 +299,7 @@ static void fill_all_the_time(int wire)
 	}
 }
 
-static void quota_holds(void)
+TEST(quota_holds)
 {
 	uint64_t quota = 3 * (CONTEXT + HIDDEN) + 3 * HELD;
 	struct member filler, leavers[2];
@@ -326,13 +326,4 @@ static void quota_holds(void)
 	CHECK(figures.used > quota / 2);
 	CHECK_EQUAL(bytes_shown(), 0);
 	assert_nobody();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(is_not_shown), SCENE(the_killed_are_shown),
-					      SCENE(children_leave_the_parent_alone),
-					      SCENE(quota_holds)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -8,34 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define AS "as" /* the first argument of a program that plays a role */
-
-static char *own_program;
-
 /* -- roles ------------------------------------------------------------------------------------- */
-
-int life_play(const struct role *roles, size_t role_count, const struct scene *scenes,
-	      size_t scene_count, int argc, char **argv)
-{
-	own_program = argv[0];
-	if (argc < 3 || strcmp(argv[1], AS) != 0)
-		return scenes_play(scenes, scene_count, argc, argv);
-	for (size_t i = 0; i < role_count; i++)
-		if (!strcmp(roles[i].name, argv[2])) {
-			strcpy(scene_dir, getenv("SCENE_DIR"));
-			roles[i].play(argc - 3, argv + 3);
-			return 0;
-		}
-	return 2;
-}
 
 char **role_arguments(const char *role, const char *first, const char *second)
 {
 	static char *arguments[6];
 
-	env_set("SCENE_DIR", scene_dir);
-	arguments[0] = own_program;
-	arguments[1] = (char *)(uintptr_t)AS;
+	arguments[0] = (char *)(uintptr_t)harness_program;
+	arguments[1] = (char *)(uintptr_t)HARNESS_AS;
 	arguments[2] = (char *)(uintptr_t)role;
 	arguments[3] = (char *)(uintptr_t)first;
 	arguments[4] = (char *)(uintptr_t)second;
@@ -44,7 +24,7 @@ char **role_arguments(const char *role, const char *first, const char *second)
 
 _Noreturn void role_exec(const char *role, const char *first)
 {
-	execv(own_program, role_arguments(role, first, NULL));
+	execv(harness_program, role_arguments(role, first, NULL));
 	_exit(127);
 }
 
@@ -56,7 +36,7 @@ pid_t role_spawn(const char *role, const char *first, const char *preload)
 
 	if (preload)
 		env_set("LD_PRELOAD", preload);
-	CHECK_EQUAL(posix_spawn(&pid, own_program, NULL, NULL, arguments, environ), 0);
+	CHECK_EQUAL(posix_spawn(&pid, harness_program, NULL, NULL, arguments, environ), 0);
 	env_set("LD_PRELOAD", before);
 	free(before);
 	return pid;

@@ -10,24 +10,7 @@
  */
 #define OUTSIDE (CONTEXT + 9 * MIB)
 
-/* -- roles: what the program is when it was started by a scene --------------------------------- */
-
-struct role {
-	const char *name;
-	void (*play)(int argc, char **argv);
-};
-
-#define ROLE(function)              \
-	{                           \
-#function, function \
-	}
-
-/* For main: plays the role that the arguments name, or scenes. */
-int life_play(const struct role *roles, size_t role_count, const struct scene *scenes,
-	      size_t scene_count, int argc, char **argv);
-#define LIFE_PLAY(roles, scenes, argc, argv)                       \
-	life_play(roles, sizeof(roles) / sizeof(*(roles)), scenes, \
-		  sizeof(scenes) / sizeof(*(scenes)), argc, argv)
+/* -- roles (TEST_ROLE of harness.h): what the program is when a scene started it --------------- */
 
 /* The arguments of this program in a role, with up to two of the role's own. */
 char **role_arguments(const char *role, const char *first, const char *second);

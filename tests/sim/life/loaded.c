@@ -49,7 +49,7 @@ static CUresult release(void *driver, CUdeviceptr address)
 }
 
 /* Unloaded with memory in use, and loaded again: it is held, charged, and may be freed. */
-static void again_and_again(void)
+TEST(again_and_again)
 {
 	CUdeviceptr address, other;
 
@@ -70,7 +70,7 @@ static void again_and_again(void)
 }
 
 /* Loaded and unloaded by somebody who only looks whether it is there. */
-static void looked_at_first(void)
+TEST(looked_at_first)
 {
 	CUdeviceptr address;
 	void *driver;
@@ -91,7 +91,7 @@ static void looked_at_first(void)
 }
 
 /* With NVML, which the library uses as well. */
-static void nvml_comes_and_goes(void)
+TEST(nvml_comes_and_goes)
 {
 	CUdeviceptr address;
 	void *driver = load();
@@ -111,12 +111,4 @@ static void nvml_comes_and_goes(void)
 	}
 	CHECK_EQUAL(outside_used(0), OUTSIDE);
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(again_and_again), SCENE(looked_at_first),
-					      SCENE(nvml_comes_and_goes)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -38,7 +38,7 @@ static void *take_and_leave(void *arg)
 }
 
 /* What a thread has allocated stays when it ends, and another may free it. */
-static void threads_leave_memory(void)
+TEST(threads_leave_memory)
 {
 	CUdeviceptr left[THREADS];
 
@@ -66,7 +66,7 @@ static void *outlive_main(void *arg)
 }
 
 /* The main thread ends, and the others go on. */
-static void main_thread_ends(void)
+TEST(main_thread_ends)
 {
 	static pthread_t main_thread;
 
@@ -80,7 +80,7 @@ static void main_thread_ends(void)
 /* -- exec -------------------------------------------------------------------------------------- */
 
 /* The program again and again in the place of itself: argv[0] is how often yet. */
-static void again(int argc, char **argv)
+TEST_ROLE(again)
 {
 	int left = argc ? atoi(argv[0]) : 0;
 	char fewer[16];
@@ -102,7 +102,7 @@ static void again(int argc, char **argv)
 
 /* The quota has room for the program once: was its old self counted, the new one would be refused.
  */
-static void exec_with_cuda(void)
+TEST(exec_with_cuda)
 {
 	pid_t child;
 
@@ -120,7 +120,7 @@ static void exec_with_cuda(void)
 
 /* -- fork -------------------------------------------------------------------------------------- */
 
-static void use_cuda(int argc, char **argv)
+TEST_ROLE(use_cuda)
 {
 	(void)argc;
 	(void)argv;
@@ -131,7 +131,7 @@ static void use_cuda(int argc, char **argv)
 	refused(4 * GIB);
 }
 
-static void do_nothing(int argc, char **argv)
+TEST_ROLE(do_nothing)
 {
 	(void)argc;
 	(void)argv;
@@ -177,7 +177,7 @@ static void *fork_and_exec(void *arg)
 	return NULL;
 }
 
-static void forks_of_a_thread(void)
+TEST(forks_of_a_thread)
 {
 	set_quota(2, GIB);
 	thread_join(thread_start(fork_and_use, NULL));
@@ -218,7 +218,7 @@ static void *spawn_many(void *arg)
 	return NULL;
 }
 
-static void spawns_of_threads(void)
+TEST(spawns_of_threads)
 {
 	pthread_t allocators[THREADS], spawners[2];
 
@@ -266,7 +266,7 @@ static void trainer(int wire)
 	pause();
 }
 
-static void workers_outlive_a_kill(void)
+TEST(workers_outlive_a_kill)
 {
 	struct member parent;
 	pid_t workers[WORKERS + WORKERS / 2];
@@ -303,7 +303,7 @@ static void parent_of_a_raw_child(int wire)
 }
 
 /* It holds the device's descriptors and ours: memory and charge stay as long as it is there. */
-static void raw_child_outlives(void)
+TEST(raw_child_outlives)
 {
 	struct member parent;
 	pid_t child;
@@ -338,7 +338,7 @@ static void daemonise(void)
 	CHECK(null == 0 && dup(null) == 1 && dup(null) == 2);
 }
 
-static void daemon_before_cuda(void)
+TEST(daemon_before_cuda)
 {
 	pid_t child;
 
@@ -362,7 +362,7 @@ static void daemon_before_cuda(void)
 }
 
 /* CUDA does not survive a fork; the daemon is told so, and holds nothing of its forebear's. */
-static void daemon_after_cuda(void)
+TEST(daemon_after_cuda)
 {
 	pid_t child;
 
@@ -389,18 +389,4 @@ static void daemon_after_cuda(void)
 	cuda_start(0);
 	give(take(390 * MIB));
 	board_write(0, 2);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(again), ROLE(use_cuda), ROLE(do_nothing)};
-	static const struct scene scenes[] = {
-		SCENE(threads_leave_memory), SCENE(main_thread_ends),
-		SCENE(exec_with_cuda),       SCENE(forks_of_a_thread),
-		SCENE(spawns_of_threads),    SCENE(workers_outlive_a_kill),
-		SCENE(raw_child_outlives),   SCENE(daemon_before_cuda),
-		SCENE(daemon_after_cuda),
-	};
-
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

@@ -29,8 +29,6 @@
 #define F_OFD_SETLK 37
 #endif
 
-#define SKIPPED 77
-
 /* -- filters ----------------------------------------------------------------------------------- */
 
 #define ANY_COMMAND (-1)
@@ -220,12 +218,12 @@ static void with_each_denied(void (*body)(void), bool at_start)
 	}
 }
 
-static void denied_at_start(void)
+TEST(denied_at_start)
 {
 	with_each_denied(start_denied, true);
 }
 
-static void denied_later(void)
+TEST(denied_later)
 {
 	with_each_denied(go_on_denied, false);
 }
@@ -233,7 +231,7 @@ static void denied_later(void)
 #define PIECES 100
 
 /* Without memory for its tables the library refuses; what it has handed out stays in the books. */
-static void tables_cannot_grow(void)
+TEST(tables_cannot_grow)
 {
 	CUdeviceptr held[PIECES];
 	unsigned count = 0;
@@ -263,7 +261,7 @@ static void contend(int wire)
 }
 
 /* Without futex, whoever finds the lock taken asks again at once, rather than sleep. */
-static void contended_without_futex(void)
+TEST(contended_without_futex)
 {
 	struct member members[2];
 	CUdeviceptr held;
@@ -291,7 +289,7 @@ static void contended_without_futex(void)
  */
 
 /* No files after cuInit: NVML cannot be loaded, and the context is charged as it was guessed. */
-static void no_files_after_init(void)
+TEST(no_files_after_init)
 {
 	CUdeviceptr held;
 
@@ -330,7 +328,7 @@ static void strict_later(void)
 }
 
 /* A program that is killed for opening a file: after its first allocation none is opened. */
-static void killed_on_open(void)
+TEST(killed_on_open)
 {
 	struct said said;
 
@@ -351,6 +349,8 @@ static void make_root(void)
 {
 	char path[256];
 
+	if (geteuid() != 0)
+		SKIP("chroot needs root");
 	scene_write("machine", "");
 	snprintf(path, sizeof(path), "root");
 	CHECK_EQUAL(mkdir(scene_path("root"), 0755), 0);
@@ -392,7 +392,7 @@ static void assert_refused_in_root(const char *what)
 }
 
 /* The region's path, or the policy's, leads nowhere there. */
-static void root_before(void)
+TEST(root_before)
 {
 	char text[512];
 
@@ -430,7 +430,7 @@ static void neighbour(int wire)
 }
 
 /* After cuInit all that is needed is open; NVML is not there, and the context stays a guess. */
-static void root_after(void)
+TEST(root_after)
 {
 	struct member other, member;
 
@@ -448,22 +448,4 @@ static void root_after(void)
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	member_kill(&member);
 	assert_nobody();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(denied_at_start),     SCENE(denied_later),
-		SCENE(tables_cannot_grow),  SCENE(contended_without_futex),
-		SCENE(no_files_after_init), SCENE(killed_on_open),
-	};
-	static const struct scene roots[] = {SCENE(root_before), SCENE(root_after)};
-
-	if (argc > 1 && !strcmp(argv[1], "roots")) {
-		if (geteuid() == 0)
-			return SCENES_PLAY(roots, argc - 1, argv + 1);
-		printf("skipped: chroot needs root\n");
-		return SKIPPED;
-	}
-	return SCENES_PLAY(scenes, argc, argv);
 }

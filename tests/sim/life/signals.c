@@ -101,7 +101,7 @@ static void stormy(int wire)
 	hear(wire);
 }
 
-static void storms(void)
+TEST(storms)
 {
 	struct member members[PROCESSES];
 
@@ -165,7 +165,7 @@ static void go_on(pid_t pid)
 }
 
 /* At random moments, for a little while: the others wait or go on, and all is kept. */
-static void stopped_now_and_then(void)
+TEST(stopped_now_and_then)
 {
 	struct member members[3];
 	unsigned seed = 11;
@@ -216,7 +216,7 @@ static bool stop_with_lock(pid_t pid)
 #define PATIENCE_MS 2000
 
 /* A program that starts meanwhile: it waits as long, and is refused as a whole. */
-static void start_in_vain(int argc, char **argv)
+TEST_ROLE(start_in_vain)
 {
 	uint64_t began = now_ms();
 
@@ -258,7 +258,7 @@ static void stderr_said(const char *what)
 
 /* Where it holds the region's lock: others wait for two seconds, and are then refused with a line;
  * when it goes on, so do they. */
-static void stopped_with_the_lock(void)
+TEST(stopped_with_the_lock)
 {
 	struct member member;
 	CUdeviceptr held;
@@ -374,12 +374,33 @@ static void holder(int wire)
 	hear(wire);
 }
 
+static void set_up_frozen(void)
+{
+	scene_fixture.set_up();
+	if (!make_cgroup())
+		cgroup[0] = '\0';
+}
+
+static void tear_down_frozen(void)
+{
+	write_text("cgroup.freeze", "0");
+	rmdir(cgroup);
+	scene_fixture.tear_down();
+}
+
+static const struct harness_fixture frozen_fixture = {.set_up = set_up_frozen,
+						      .tear_down = tear_down_frozen};
+#undef TEST_FIXTURE
+#define TEST_FIXTURE &frozen_fixture
+
 /* Frozen, it holds what it holds; the others go on beside it; thawed, so does it. */
-static void frozen(void)
+TEST(frozen)
 {
 	struct member member;
 	uint64_t began = now_ms();
 
+	if (!cgroup[0])
+		SKIP("no cgroup of version 2 with a freezer can be made here");
 	set_quota(2, 500 * MIB);
 	member = member_start(holder);
 	move_into_cgroup(member.pid);
@@ -402,30 +423,4 @@ static void frozen(void)
 	member_kill(&member); /* a frozen process can be killed, and is dead then */
 	give(take_soon(490 * MIB));
 	assert_alone_with(0);
-}
-
-static int play_frozen(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(frozen)};
-	int result;
-
-	if (!make_cgroup()) {
-		printf("skipped: no cgroup of version 2 with a freezer can be made here\n");
-		return 77;
-	}
-	result = SCENES_PLAY(scenes, argc, argv);
-	write_text("cgroup.freeze", "0");
-	rmdir(cgroup);
-	return result;
-}
-
-int main(int argc, char **argv)
-{
-	static const struct role roles[] = {ROLE(start_in_vain)};
-	static const struct scene scenes[] = {SCENE(storms), SCENE(stopped_now_and_then),
-					      SCENE(stopped_with_the_lock)};
-
-	if (argc > 1 && !strcmp(argv[1], "frozen"))
-		return play_frozen(argc, argv);
-	return LIFE_PLAY(roles, scenes, argc, argv);
 }

@@ -105,6 +105,11 @@ static void become_nobody(void)
 /* The directory and the driver's state are there for every user, as a GPU is. */
 static void let_everybody(void)
 {
+	const char *obstacle =
+		geteuid() ? "to be another user needs root" : space_user_obstacle(NOBODY);
+
+	if (obstacle)
+		SKIP("%s", obstacle);
 	set_quota(2, 600 * MIB);
 	CHECK_EQUAL(chmod(scene_dir, 0777), 0);
 	scene_write("machine", "");
@@ -118,13 +123,13 @@ static void hold_as_nobody(int wire)
 	hold(wire);
 }
 
-static void another_user_first(void)
+TEST(another_user_first)
 {
 	let_everybody();
 	beside_plain(hold_as_nobody, true);
 }
 
-static void another_user_second(void)
+TEST(another_user_second)
 {
 	let_everybody();
 	beside_plain(hold_as_nobody, false);
@@ -139,13 +144,13 @@ static void drop_rights_and_hold(int wire)
 	hold(wire);
 }
 
-static void rights_dropped_first(void)
+TEST(rights_dropped_first)
 {
 	let_everybody();
 	beside_plain(drop_rights_and_hold, true);
 }
 
-static void rights_dropped_second(void)
+TEST(rights_dropped_second)
 {
 	let_everybody();
 	beside_plain(drop_rights_and_hold, false);
@@ -170,7 +175,7 @@ static void copy_library(const char *to, bool different)
 
 static char library[256];
 
-static void hold_executed(int argc, char **argv)
+TEST_ROLE(hold_executed)
 {
 	CHECK_EQUAL(argc, 1);
 	hold(atoi(argv[0]));
@@ -204,7 +209,7 @@ static bool has_old_library(pid_t pid)
 }
 
 /* Under the programs that run with it: they go on with theirs, new ones start with the new. */
-static void library_replaced(void)
+TEST(library_replaced)
 {
 	struct member old, new;
 
@@ -253,28 +258,6 @@ static void hold_later(int wire)
 }
 
 /* In a time namespace of its own: what is held has nothing to do with the time. */
-static void beside_another_clock(bool is_first)
-{
-	struct member plain, different;
-
-	set_quota(2, 600 * MIB);
-	scene_began = now_ms();
-	plain = member_start(hold_plainly);
-	CHECK(shift_clock());
-	different = member_start(hold_later);
-	hold_together(is_first ? &different : &plain, is_first ? &plain : &different);
-}
-
-static void another_clock_first(void)
-{
-	beside_another_clock(true);
-}
-
-static void another_clock_second(void)
-{
-	beside_another_clock(false);
-}
-
 static bool can_shift_clock(void)
 {
 	int status;
@@ -285,33 +268,26 @@ static bool can_shift_clock(void)
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
-static int skip(const char *why)
+static void beside_another_clock(bool is_first)
 {
-	printf("skipped: %s\n", why);
-	return 77;
+	struct member plain, different;
+
+	if (!can_shift_clock())
+		SKIP("no time namespace can be made here");
+	set_quota(2, 600 * MIB);
+	scene_began = now_ms();
+	plain = member_start(hold_plainly);
+	CHECK(shift_clock());
+	different = member_start(hold_later);
+	hold_together(is_first ? &different : &plain, is_first ? &plain : &different);
 }
 
-int main(int argc, char **argv)
+TEST(another_clock_first)
 {
-	static const struct role roles[] = {ROLE(hold_executed)};
-	static const struct scene users[] = {SCENE(another_user_first), SCENE(another_user_second),
-					     SCENE(rights_dropped_first),
-					     SCENE(rights_dropped_second)};
-	static const struct scene libraries[] = {SCENE(library_replaced)};
-	static const struct scene clocks[] = {SCENE(another_clock_first),
-					      SCENE(another_clock_second)};
-	const char *subject = argc > 1 ? argv[1] : "libraries";
+	beside_another_clock(true);
+}
 
-	if (!strcmp(subject, "users")) {
-		const char *obstacle =
-			geteuid() ? "to be another user needs root" : space_user_obstacle(NOBODY);
-
-		return obstacle ? skip(obstacle) : SCENES_PLAY(users, argc - 1, argv + 1);
-	}
-	if (!strcmp(subject, "clocks"))
-		return can_shift_clock() ? SCENES_PLAY(clocks, argc - 1, argv + 1)
-					 : skip("no time namespace can be made here");
-	return LIFE_PLAY(roles, libraries, argc, argv);
+TEST(another_clock_second)
+{
+	beside_another_clock(false);
 }
