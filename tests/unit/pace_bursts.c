@@ -4,7 +4,7 @@
  * quota, be it the first after a long pause.
  *
  * BURST=NS gives the bucket so much credit at most, in place of the default; then the figures are
- * not judged. VERBOSE=1 prints them.
+ * not judged. VGPU_TEST_VERBOSE=1 prints them.
  */
 #include "bucket.h"
 #include "pace_fake.h"
@@ -112,12 +112,10 @@ static void test_server(void **state)
 		struct latencies bare = serve(state, rows[i].load_pct, 0);
 		struct latencies got = serve(state, rows[i].load_pct, rows[i].quota);
 
-		if (getenv("VERBOSE"))
-			fprintf(stderr,
-				"server, load %u %%, quota %u: p50 %.2f, p99 %.2f, p99.9 %.2f ms; "
-				"without one %.2f, %.2f, %.2f\n",
-				rows[i].load_pct, rows[i].quota, got.p50, got.p99, got.p999,
-				bare.p50, bare.p99, bare.p999);
+		harness_note("server, load %u %%, quota %u: p50 %.2f, p99 %.2f, p99.9 %.2f ms; "
+			     "without one %.2f, %.2f, %.2f",
+			     rows[i].load_pct, rows[i].quota, got.p50, got.p99, got.p999, bare.p50,
+			     bare.p99, bare.p999);
 		assert_true(!is_judged() || got.p50 <= 1.1 * bare.p50);
 		assert_true(!is_judged() || got.p99 <= 1.5 * bare.p99);
 	}
@@ -159,10 +157,8 @@ static void test_work_and_sleep(void **state)
 			double bare = work_and_sleep(state, work_ns, sleep_ns, 0);
 			double got = work_and_sleep(state, work_ns, sleep_ns, quotas[j]);
 
-			if (getenv("VERBOSE"))
-				fprintf(stderr,
-					"work of %u ms, quota %u: wants %.1f %%, gets %.3f of it\n",
-					(unsigned)work_ms[i], quotas[j], 100 * bare, got / bare);
+			harness_note("work of %u ms, quota %u: wants %.1f %%, gets %.3f of it",
+				     (unsigned)work_ms[i], quotas[j], 100 * bare, got / bare);
 			assert_true(!is_judged() || got >= 0.98 * bare);
 		}
 }
@@ -212,11 +208,10 @@ static double load_for_a_second(const struct load *load, unsigned *turn)
 static void judge(const struct load *load, unsigned quota, bool paused, unsigned second,
 		  double share)
 {
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "full load of %.3f and %.3f ms%s%s, quota %u%s, second %u: %.2f\n",
-			in_ms(load->ns), in_ms(load->other_ns), load->waits ? ", waits" : "",
-			load->streams ? ", two streams" : "", quota,
-			paused ? ", after a pause" : "", second + 1, share);
+	harness_note("full load of %.3f and %.3f ms%s%s, quota %u%s, second %u: %.2f",
+		     in_ms(load->ns), in_ms(load->other_ns), load->waits ? ", waits" : "",
+		     load->streams ? ", two streams" : "", quota, paused ? ", after a pause" : "",
+		     second + 1, share);
 	if (is_judged())
 		assert_share("full load", share, quota, 3, 3);
 }

@@ -127,12 +127,11 @@ static void play(void **state, const struct case_of *which, double ret_share[2])
 	for (unsigned i = 0; i < 2; i++)
 		ret_share[i] = 100.0 * (double)results[i].busy_ns /
 			       (double)(which->until_ns - which->from_ns);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "%u and %u, %lu and %lu us: %.2f and %.2f, paid %.1f and %.1f ms\n",
-			which->tenants[0].quota, which->tenants[1].quota,
-			(unsigned long)which->tenants[0].ns / 1000,
-			(unsigned long)which->tenants[1].ns / 1000, ret_share[0], ret_share[1],
-			(double)results[0].paid_ns / 1e6, (double)results[1].paid_ns / 1e6);
+	harness_note("%u and %u, %lu and %lu us: %.2f and %.2f, paid %.1f and %.1f ms",
+		     which->tenants[0].quota, which->tenants[1].quota,
+		     (unsigned long)which->tenants[0].ns / 1000,
+		     (unsigned long)which->tenants[1].ns / 1000, ret_share[0], ret_share[1],
+		     (double)results[0].paid_ns / 1e6, (double)results[1].paid_ns / 1e6);
 	munmap(shared, sizeof(*shared));
 	remove_files();
 }

@@ -34,9 +34,7 @@ static void test_gaps(void **state)
 				then = sums_now();
 		}
 		share = share_since(&then);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "gaps, %lu ns: %.2f of %u\n", (unsigned long)kernel.ns,
-				share, quota);
+		harness_note("gaps, %lu ns: %.2f of %u", (unsigned long)kernel.ns, share, quota);
 		assert_share("gaps", share, quota, 0.5, 0.5);
 		left();
 	}
@@ -68,10 +66,9 @@ static void test_copies_beside(void **state)
 			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
 				then = sums_now();
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "copies of %lu us beside, at %u: %.2f, charged %.3f\n",
-				(unsigned long)copy_ns / 1000, quota, share_since(&then),
-				charged_since(&then));
+		harness_note("copies of %lu us beside, at %u: %.2f, charged %.3f",
+			     (unsigned long)copy_ns / 1000, quota, share_since(&then),
+			     charged_since(&then));
 		assert_share("copies beside", share_since(&then), quota, 1, 1);
 		left();
 	}
@@ -189,10 +186,8 @@ static void test_gaps_and_late_wakes(void **state)
 			if (!then.at_ns && end_ns - time_ns < 3 * NS_PER_S)
 				then = sums_now();
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr,
-				"gaps and late wakes, %u in flight at %u: %.2f, charged %.3f\n",
-				ring, quota, share_since(&then), charged_since(&then));
+		harness_note("gaps and late wakes, %u in flight at %u: %.2f, charged %.3f", ring,
+			     quota, share_since(&then), charged_since(&then));
 		assert_share("charged for gaps and late wakes", 100 * charged_since(&then), 100, 2,
 			     1);
 		left();
@@ -255,9 +250,7 @@ static void test_gaps_are_behind(void **state)
 				then = sums_now();
 		}
 		share = share_since(&then);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "gaps behind, %lu: %.2f of 99\n", (unsigned long)host_ns[i],
-				share);
+		harness_note("gaps behind, %lu: %.2f of 99", (unsigned long)host_ns[i], share);
 		assert_share("gaps behind", share, 99, 0.5, 0.5);
 		left();
 	}
@@ -312,8 +305,7 @@ static void test_running_on_beside(void **state)
 		share = 100.0 * (double)(fake.given_ns[0] - given_ns) /
 			(double)(time_ns - began_ns);
 	}
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "running on beside: %.2f of 30\n", share);
+	harness_note("running on beside: %.2f of 30", share);
 	assert_share("running on beside", share, 30, 3, 3);
 	call_ns = CALL_NS;
 	left();

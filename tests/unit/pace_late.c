@@ -160,9 +160,8 @@ static void test_tuner(void **state)
 		began_ns = time_ns;
 		longest_ns = tune(100, behind, ns);
 		share = 100.0 * (double)fake.busy_ns[0] / (double)(time_ns - began_ns);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "tuner at %u, %u of %.2f ms: %.2f ms, %.1f %%\n", quota,
-				behind, (double)ns / 1e6, (double)longest_ns / 1e6, share);
+		harness_note("tuner at %u, %u of %.2f ms: %.2f ms, %.1f %%", quota, behind,
+			     (double)ns / 1e6, (double)longest_ns / 1e6, share);
 		assert_true(longest_ns < GIVES_UP_NS);
 		assert_true(share < quota + 2);
 		left();
@@ -198,9 +197,8 @@ static void test_wrongly_taken_to_wait(void **state)
 				longest_ns = fake.done_ns[0] - time_ns;
 		}
 		share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) / (double)(time_ns - began_ns);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "wrongly: %.2f ms at %u: %.1f %%, at most %.1f ms\n",
-				(double)kernel.ns / 1e6, quota, share, (double)longest_ns / 1e6);
+		harness_note("wrongly: %.2f ms at %u: %.1f %%, at most %.1f ms",
+			     (double)kernel.ns / 1e6, quota, share, (double)longest_ns / 1e6);
 		assert_share("wrongly", share, quota, 2, 2);
 		assert_true(longest_ns < 20 * MS);
 		left();

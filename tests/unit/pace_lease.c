@@ -86,8 +86,7 @@ static void test_leisure(void **state)
 		if (i == 99)
 			fake.leased = 0;
 	}
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "at leisure: %lu leased of 45000\n", (unsigned long)fake.leased);
+	harness_note("at leisure: %lu leased of 45000", (unsigned long)fake.leased);
 	assert_true(fake.leased > 45000 * 95 / 100);
 	left();
 }
@@ -119,8 +118,7 @@ static unsigned leased_in_a_row(uint64_t ns, unsigned empty_at)
 		}
 		pass(2 * ns);
 	}
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "leased in a row, of %lu ns: %u\n", (unsigned long)ns, count);
+	harness_note("leased in a row, of %lu ns: %u", (unsigned long)ns, count);
 	return count;
 }
 

@@ -22,9 +22,8 @@ static void test_shares(void **state)
 			share_of(kernels, kinds, NS_PER_S);
 			fake.leased = 0;
 			share = share_of(kernels, kinds, 2 * NS_PER_S);
-			if (getenv("VERBOSE"))
-				fprintf(stderr, "%u kinds: %.2f of %u, %lu leased\n", kinds, share,
-					quotas[q], (unsigned long)fake.leased);
+			harness_note("%u kinds: %.2f of %u, %lu leased", kinds, share, quotas[q],
+				     (unsigned long)fake.leased);
 			assert_true(fake.leased > 0);
 			assert_share("short kernels", share, quotas[q], 3, 2);
 			left();
@@ -79,9 +78,8 @@ static void test_pauses(void **state)
 				then = sums_now();
 		}
 		charged = charged_since(&then);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u of %lu ns, wants %u: %.2f, charged %.3f\n", burst,
-				(unsigned long)kernel.ns, want, share_since(&then), charged);
+		harness_note("%u of %lu ns, wants %u: %.2f, charged %.3f", burst,
+			     (unsigned long)kernel.ns, want, share_since(&then), charged);
 		assert_share("has pauses", share_since(&then), want, 0.5, 0.5);
 		assert_share("charged for pauses", 100 * charged, 100, 4, 4);
 		left();
@@ -114,9 +112,8 @@ static void test_threads_end(void **state)
 			assert_int_equal(pthread_join(thread, NULL), 0);
 			synchronise(0);
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "threads of %lu launches: %.2f of 50, charged %.3f\n",
-				(unsigned long)counts[i], share_since(&then), charged_since(&then));
+		harness_note("threads of %lu launches: %.2f of 50, charged %.3f",
+			     (unsigned long)counts[i], share_since(&then), charged_since(&then));
 		assert_share("threads that end", share_since(&then), 50, 3, 3);
 		left();
 	}
@@ -151,10 +148,8 @@ static void test_threads_end_at_leisure(void **state)
 					 0);
 			assert_int_equal(pthread_join(thread, NULL), 0);
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr,
-				"threads of %lu launches at leisure: %.2f of 70, charged %.3f\n",
-				(unsigned long)counts[i], share_since(&then), charged_since(&then));
+		harness_note("threads of %lu launches at leisure: %.2f of 70, charged %.3f",
+			     (unsigned long)counts[i], share_since(&then), charged_since(&then));
 		assert_share("threads that end at leisure", share_since(&then), 70, 4, 4);
 		left();
 	}
@@ -212,9 +207,8 @@ static void test_threads_in_turns(void **state)
 	in_turns_for(NS_PER_S / 10);
 	then = sums_now();
 	in_turns_for(NS_PER_S / 5);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "threads in turns: %.2f of 65, charged %.3f\n", share_since(&then),
-			charged_since(&then));
+	harness_note("threads in turns: %.2f of 65, charged %.3f", share_since(&then),
+		     charged_since(&then));
 	assert_share("threads in turns", share_since(&then), 65, 1, 1);
 	assert_share("charged", 100 * charged_since(&then), 100, 10, 5);
 	left();
@@ -268,8 +262,7 @@ static void test_all_are_sampled(void **state)
 			least = samples < least ? samples : least;
 			most = samples > most ? samples : most;
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "samples: %u to %u\n", least, most);
+		harness_note("samples: %u to %u", least, most);
 		assert_true(least > most / 2);
 		if (how == 0) /* what is not sampled now is put off for all */
 			assert_true(fake.leased > fake.submitted / 2);
@@ -292,8 +285,7 @@ static void test_grown_beside_others(void **state)
 		then = sums_now();
 		while (time_ns < then.at_ns + 3 * NS_PER_S)
 			launch_each(kernels, 4, &turn);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "beside others: %.2f of 60\n", share_since(&then));
+		harness_note("beside others: %.2f of 60", share_since(&then));
 		assert_share("grown", share_since(&then), 60, 6, 6);
 	}
 	left();

@@ -16,8 +16,7 @@ static void delivers(void **state, const char *what, const struct kernel *kernel
 		joined(state, quotas[q]);
 		share_of(kernels, count, NS_PER_S);
 		share = share_of(kernels, count, 5 * NS_PER_S);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%s: %.2f of %u\n", what, share, quotas[q]);
+		harness_note("%s: %.2f of %u", what, share, quotas[q]);
 		assert_share(what, share, quotas[q], less, more);
 		left();
 	}
@@ -112,8 +111,7 @@ static void test_tenfold(void **state)
 			}
 			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
 				(double)(time_ns - began_ns);
-			if (getenv("VERBOSE"))
-				fprintf(stderr, "tenfold: %.2f of %u\n", share, quotas[q]);
+			harness_note("tenfold: %.2f of %u", share, quotas[q]);
 			assert_share("tenfold", share, quotas[q], 2, 1);
 			left();
 		}
@@ -153,9 +151,8 @@ static void beside(void **state, unsigned streams, uint64_t ns, double off)
 		fake.beside = true;
 		share_of(kernels, streams, NS_PER_S);
 		share = share_of(kernels, streams, 5 * NS_PER_S);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u beside, %llu: %.2f of %u\n", streams,
-				(unsigned long long)ns, share, quotas[q]);
+		harness_note("%u beside, %llu: %.2f of %u", streams, (unsigned long long)ns, share,
+			     quotas[q]);
 		assert_share("beside each other", share, quotas[q], quotas[q] * off,
 			     quotas[q] * off);
 		left();
@@ -197,8 +194,7 @@ static void host_bound(uint64_t kernel_ns, uint64_t host_ns, bool waits, uint64_
 		pass(host_ns);
 	}
 	each_ns = (time_ns - began_ns) / count;
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "host bound: %llu\n", (unsigned long long)each_ns);
+	harness_note("host bound: %llu", (unsigned long long)each_ns);
 	assert_true(each_ns < (host_ns + (waits ? kernel_ns : 0)) * 106 / 100 + 3 * CALL_NS);
 }
 
@@ -238,8 +234,7 @@ static void test_neighbours(void **state)
 		wrong = (double)(bucket_of(0)->charged + bucket_of(0)->corrected - before.charged -
 				 before.corrected) /
 			(double)fake.given_ns[0];
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "neighbours: %.2f of 30, charged %.2f\n", share, wrong);
+		harness_note("neighbours: %.2f of 30, charged %.2f", share, wrong);
 		assert_share("neighbours", share, 30, 8, 3);
 		assert_true(wrong < 1.3);
 		call_ns = CALL_NS;
@@ -265,9 +260,7 @@ static void test_queue_beside_neighbours(void **state)
 			if (fake.done_ns[0] > time_ns + most_ns)
 				most_ns = fake.done_ns[0] - time_ns;
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "queue beside neighbours: %lu us\n",
-				(unsigned long)most_ns / 1000);
+		harness_note("queue beside neighbours: %lu us", (unsigned long)most_ns / 1000);
 		assert_in_range(most_ns, 0, 150 * MS);
 		left();
 	}
@@ -285,8 +278,7 @@ static void test_unlike_beside_others(void **state)
 	fake.neighbour_works = true;
 	share_of(kernels, 2, NS_PER_S);
 	share = share_of(kernels, 2, 5 * NS_PER_S);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "unlike, beside others: %.2f of 10\n", share);
+	harness_note("unlike, beside others: %.2f of 10", share);
 	assert_true(share < 50);
 	left();
 }
@@ -330,9 +322,7 @@ static void test_few_calls(void **state)
 		fake.calls = 0;
 		share_of(kernels, kinds, NS_PER_S);
 		calls = (double)fake.calls / ((double)(time_ns - began_ns) / MS);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u kinds at %u: %.2f calls a ms\n", kinds, limits[i % 2],
-				calls);
+		harness_note("%u kinds at %u: %.2f calls a ms", kinds, limits[i % 2], calls);
 		assert_true(calls < (limits[i % 2] == 30 ? 3.1 : 9.6));
 		left();
 	}
@@ -363,10 +353,9 @@ static void test_few_calls_at_leisure(void **state)
 		}
 		calls = (double)fake.calls / 1000;
 		assert_true(calls < (i == 0 ? 13 : 4));
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "at leisure, %llu ns: %.2f calls a ms, busy %.2f %%\n",
-				(unsigned long long)lengths[i], calls,
-				(double)(fake.busy_ns[0] - busy_ns) / 1e7);
+		harness_note("at leisure, %llu ns: %.2f calls a ms, busy %.2f %%",
+			     (unsigned long long)lengths[i], calls,
+			     (double)(fake.busy_ns[0] - busy_ns) / 1e7);
 		left();
 	}
 }
@@ -392,8 +381,7 @@ static void test_fewer_calls_where_idle(void **state)
 			synchronise(0);
 	}
 	calls = (double)fake.calls / 1000;
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "at leisure, mostly idle: %.2f calls a ms\n", calls);
+	harness_note("at leisure, mostly idle: %.2f calls a ms", calls);
 	assert_true(calls < 2.9);
 	left();
 }
@@ -421,9 +409,8 @@ static void test_leisure_ends(void **state)
 				assert_int_equal(launch(&kernel), 0);
 			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
 				(double)(time_ns - began_ns);
-			if (getenv("VERBOSE"))
-				fprintf(stderr, "leisure ends, %llu ns: %.2f of %u\n",
-					(unsigned long long)lengths[i], share, quotas[q]);
+			harness_note("leisure ends, %llu ns: %.2f of %u",
+				     (unsigned long long)lengths[i], share, quotas[q]);
 			assert_share("leisure ends", share, quotas[q], 3, 3);
 			left();
 		}

@@ -51,10 +51,9 @@ static double sum_of(void **state, unsigned processes, unsigned quota, const str
 	many_play(processes, run, &process);
 	for (unsigned i = 0; i < processes; i++)
 		sum += 100.0 * (double)shared->busy_ns[i] / (double)process.for_ns;
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "%u: %lu us and %lu us: %.2f of %u\n", processes,
-			(unsigned long)kernels[0].ns / 1000,
-			(unsigned long)kernels[count - 1].ns / 1000, sum, quota);
+	harness_note("%u: %lu us and %lu us: %.2f of %u", processes,
+		     (unsigned long)kernels[0].ns / 1000,
+		     (unsigned long)kernels[count - 1].ns / 1000, sum, quota);
 	munmap(shared, sizeof(*shared));
 	return sum;
 }

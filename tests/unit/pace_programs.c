@@ -6,7 +6,8 @@
  *
  * Programs are made from fixed seeds with integers only, and time is the fake's, so a run gives the
  * same figures each time. PROGRAMS=N plays N programs of each kind, SEED=N begins with another
- * seed, VERBOSE=1 prints the figures of each kind, and VERBOSE=2 those of each program.
+ * seed, VGPU_TEST_VERBOSE=1 prints the figures of each kind, and VGPU_TEST_VERBOSE=2 those of each
+ * program.
  */
 #include "pace_fake.h"
 
@@ -247,7 +248,7 @@ static void judge(struct counts *counts, const struct program *program, uint64_t
 	counts->below_3 += got->share < want - 3;
 	off = off < 0 ? -off : off;
 	counts->charge_pct += off > 100 ? 100 : off;
-	if (number("VERBOSE", 0) > 1)
+	if (number("VGPU_TEST_VERBOSE", 0) > 1)
 		fprintf(stderr,
 			"%u kind %d: %u names, %u streams%s, a wait (%d) in %u, host %u us, call "
 			"%u, gap %u, slow %u: wants %.1f, got %.2f of %u, charged %.3f\n",
@@ -275,12 +276,10 @@ static void play_many(void **state, enum kind kind, unsigned count, const struct
 		judge(&counts, &program, seed + i, bare.share, &got);
 	}
 	counts.charge_pct /= count;
-	if (getenv("VERBOSE"))
-		fprintf(stderr,
-			"kind %d, %u programs: above by 1.5: %u, by 3: %u, by 10: %u, below by 3: "
-			"%u; charged wrong by %.2f %%\n",
-			kind, count, counts.above_1, counts.above_3, counts.above_10,
-			counts.below_3, counts.charge_pct);
+	harness_note("kind %d, %u programs: above by 1.5: %u, by 3: %u, by 10: %u, below by 3: "
+		     "%u; charged wrong by %.2f %%",
+		     kind, count, counts.above_1, counts.above_3, counts.above_10, counts.below_3,
+		     counts.charge_pct);
 	if (!as_written)
 		return;
 	assert_in_range(counts.above_1, 0, most->above_1);

@@ -31,10 +31,9 @@ static void test_short_on_idle(void **state)
 				then = sums_now();
 		}
 		part = 100.0 * charged_since(&then);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "%u of %lu ns, %lu a call: cost %lu, charged %.1f %%\n",
-				burst, (unsigned long)kernel.ns, (unsigned long)call_ns,
-				(unsigned long)cost_find(&what)->ns, part);
+		harness_note("%u of %lu ns, %lu a call: cost %lu, charged %.1f %%", burst,
+			     (unsigned long)kernel.ns, (unsigned long)call_ns,
+			     (unsigned long)cost_find(&what)->ns, part);
 		assert_share("charged of what is short", part, 100, 4, 4);
 		call_ns = CALL_NS;
 		kernel_events_ns = KERNEL_EVENTS_NS;
@@ -59,9 +58,8 @@ static void test_blocking(void **state)
 			fake.blocks = true;
 			share_of(&kernel, 1, NS_PER_S);
 			share = share_of(&kernel, 1, 2 * NS_PER_S);
-			if (getenv("VERBOSE"))
-				fprintf(stderr, "blocks, %lu ns: %.2f of %u\n",
-					(unsigned long)kernel.ns, share, quotas[q]);
+			harness_note("blocks, %lu ns: %.2f of %u", (unsigned long)kernel.ns, share,
+				     quotas[q]);
 			assert_share("blocks", share, quotas[q] < most ? quotas[q] : most,
 				     3 + quotas[q] / 10.0, 2);
 			left();
@@ -109,9 +107,8 @@ static void test_slow_after_pauses(void **state)
 			if (n > 100 && ns > most_ns)
 				most_ns = ns;
 		}
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "slow after pauses, %u: cost %lu to %lu\n", quotas[i],
-				(unsigned long)least_ns, (unsigned long)most_ns);
+		harness_note("slow after pauses, %u: cost %lu to %lu", quotas[i],
+			     (unsigned long)least_ns, (unsigned long)most_ns);
 		assert_in_range(least_ns, 19000, 21000);
 		assert_in_range(most_ns, 19000, 21000);
 		left();
@@ -156,8 +153,7 @@ static void test_handed_over_early(void **state)
 		synchronise(0);
 	}
 	share = share_since(&then);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "handed over early: %.2f of 30\n", share);
+	harness_note("handed over early: %.2f of 30", share);
 	assert_share("handed over early", share, 30, 5, 3);
 	call_ns = CALL_NS;
 	left();
@@ -193,8 +189,7 @@ static void test_grown_on_idle(void **state)
 	kernel.ns = 4000;
 	share_of(&kernel, 1, 2 * NS_PER_S);
 	share = share_of(&kernel, 1, 2 * NS_PER_S);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "grown on an idle device: %.2f of 40\n", share);
+	harness_note("grown on an idle device: %.2f of 40", share);
 	assert_share("grown on an idle device", share, 40, 3, 3);
 	call_ns = CALL_NS;
 	left();

@@ -39,13 +39,11 @@ static void play(void **state, const struct pipeline *pipeline)
 			then = sums_now();
 	}
 	share = share_since(&then);
-	if (getenv("VERBOSE"))
-		fprintf(stderr,
-			"kernel %lu us, stall %lu us, %u ahead%s: %.2f of %.1f wanted, quota %u; "
-			"charged %.3f\n",
-			(unsigned long)kernel.ns / 1000, (unsigned long)pipeline->stall_ns / 1000,
-			pipeline->ahead, pipeline->waits ? ", waits" : "", share, wants,
-			pipeline->quota, charged_since(&then));
+	harness_note("kernel %lu us, stall %lu us, %u ahead%s: %.2f of %.1f wanted, quota %u; "
+		     "charged %.3f",
+		     (unsigned long)kernel.ns / 1000, (unsigned long)pipeline->stall_ns / 1000,
+		     pipeline->ahead, pipeline->waits ? ", waits" : "", share, wants,
+		     pipeline->quota, charged_since(&then));
 	if (!getenv("KEEP"))
 		assert_share("with stalls", share, least, least / 10, 2);
 	left();

@@ -385,9 +385,8 @@ static double share_of(void **state, const struct program *it)
 		pthread_join(threads[i], NULL);
 	pace_forget();
 	region_close(&region);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "%u threads: %.2f of %u, lowest %.1f ms\n", it->threads, share,
-			it->quota, (double)lowest_ns / MS);
+	harness_note("%u threads: %.2f of %u, lowest %.1f ms", it->threads, share, it->quota,
+		     (double)lowest_ns / MS);
 	return share;
 }
 

@@ -25,10 +25,9 @@ static void test_counted(void **state)
 		while (time_ns - began_ns < 5 * NS_PER_S)
 			held += launch_timed(&kernel) > MS;
 		shut = 100.0 * (double)device->throttled_ns / (double)(time_ns - began_ns);
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "quota %u: shut %llu times, %.1f %%, held %llu of %llu\n",
-				quotas[q], (unsigned long long)device->throttled, shut,
-				(unsigned long long)device->held, (unsigned long long)held);
+		harness_note("quota %u: shut %llu times, %.1f %%, held %llu of %llu", quotas[q],
+			     (unsigned long long)device->throttled, shut,
+			     (unsigned long long)device->held, (unsigned long long)held);
 		assert_true(device->throttled > 10);
 		assert_true(device->held > 10);
 		assert_true(shut > 0 && shut < 100);

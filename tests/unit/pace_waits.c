@@ -170,10 +170,9 @@ static double play(void **state, const struct round *round, unsigned quota, doub
 	}
 	share = share_since(&then);
 	*ret_charged = 100 * charged_since(&then);
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "%u x %.0f us, %u x %.0f us, wait %d: %.2f of %u, charged %.1f\n",
-			round->shorts, (double)round->short_ns / 1e3, round->longs,
-			(double)round->long_ns / 1e3, round->wait, share, quota, *ret_charged);
+	harness_note("%u x %.0f us, %u x %.0f us, wait %d: %.2f of %u, charged %.1f", round->shorts,
+		     (double)round->short_ns / 1e3, round->longs, (double)round->long_ns / 1e3,
+		     round->wait, share, quota, *ret_charged);
 	call_ns = CALL_NS;
 	left();
 	return share;
@@ -351,9 +350,8 @@ static void test_waits_at_leisure(void **state)
 	for (unsigned second = 0; second < 3; second++) {
 		unsigned count = count_begun(behind);
 
-		if (getenv("VERBOSE"))
-			fprintf(stderr, "begun: %u, behind each %u %u %u %u\n", count, behind[0],
-				behind[1], behind[2], behind[3]);
+		harness_note("begun: %u, behind each %u %u %u %u", count, behind[0], behind[1],
+			     behind[2], behind[3]);
 		if (second > 0)
 			assert_in_range(count, 500, 1100);
 		for (unsigned k = 0; second > 0 && k < WAITS; k++)
@@ -458,9 +456,8 @@ static void play_many_copies(void **state, unsigned quota, unsigned kib)
 		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
 			then = sums_now();
 	}
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "copies of %u KiB: %.2f of %u, charged %.1f\n", kib,
-			share_since(&then), quota, 100 * charged_since(&then));
+	harness_note("copies of %u KiB: %.2f of %u, charged %.1f", kib, share_since(&then), quota,
+		     100 * charged_since(&then));
 	assert_share("many copies", share_since(&then), quota, 4, 1);
 	left();
 }
@@ -493,9 +490,8 @@ static void test_costs_too_high(void **state)
 		if (!then.at_ns && end_ns - time_ns < 4 * NS_PER_S)
 			then = sums_now();
 	}
-	if (getenv("VERBOSE"))
-		fprintf(stderr, "too high: %.2f, charged %.1f\n", share_since(&then),
-			100 * charged_since(&then));
+	harness_note("too high: %.2f, charged %.1f", share_since(&then),
+		     100 * charged_since(&then));
 	assert_share("costs too high", 100 * charged_since(&then), 100, 0.5, 0.5);
 	left();
 }

@@ -24,6 +24,7 @@
 
 #include "clock.h"
 #include "departure.h"
+#include "note.h"
 #include "place.h"
 #include "region.h"
 #include "size.h"

@@ -233,8 +233,7 @@ static void test_crowd(void **state)
 		if (actors[i].longest_ns > longest_ns)
 			longest_ns = actors[i].longest_ns;
 	}
-	if (is_verbose())
-		printf("64 slices: %.1f %%, longest wait %.0f ms\n", sum, (double)longest_ns / 1e6);
+	harness_note("64 slices: %.1f %%, longest wait %.0f ms", sum, (double)longest_ns / 1e6);
 	assert_between("all", sum, 75, 100);
 	assert_true(longest_ns <= TURN_WAIT_MOST_NS + 40 * MS);
 	world_end();
@@ -265,9 +264,8 @@ static void test_come_and_go(void **state)
 		if (actors[i].longest_ns > longest_ns)
 			longest_ns = actors[i].longest_ns;
 	}
-	if (is_verbose())
-		printf("60 come and go: %.1f %%, longest wait %.0f ms\n", sum,
-		       (double)longest_ns / 1e6);
+	harness_note("60 come and go: %.1f %%, longest wait %.0f ms", sum,
+		     (double)longest_ns / 1e6);
 	assert_between("all", sum, 90, 100);
 	assert_true(longest_ns <= 700 * MS); /* a slice of 10 beside 200 in all */
 	world_end();
@@ -341,10 +339,8 @@ static void test_greedy(void **state)
 			be_greedy(&actors[0], how);
 			go_on(MS / 2);
 		}
-		if (is_verbose())
-			printf("greedy %u: victim %.1f, longest wait %.1f ms\n", how,
-			       share(&actors[1], 10 * NS_PER_S),
-			       (double)actors[1].longest_ns / 1e6);
+		harness_note("greedy %u: victim %.1f, longest wait %.1f ms", how,
+			     share(&actors[1], 10 * NS_PER_S), (double)actors[1].longest_ns / 1e6);
 		assert_true(actors[1].longest_ns <= 500 * MS);
 		assert_between("victim", share(&actors[1], 10 * NS_PER_S), 35, 100);
 		world_end();

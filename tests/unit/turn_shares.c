@@ -1,10 +1,10 @@
 /* What slices get of a GPU by turns, and how long a server's requests take beside a busy neighbour.
- * VERBOSE=1 prints the figures. */
+ * VGPU_TEST_VERBOSE=1 prints the figures. */
 #include "turn_world.h"
 
 static void say(const char *what, uint64_t of_ns)
 {
-	if (!is_verbose())
+	if (!harness_is_verbose())
 		return;
 	printf("%-34s", what);
 	for (unsigned i = 0; i < actor_count && i < 8; i++)
@@ -193,9 +193,8 @@ static void test_server(void **state)
 			busy(60, limits[l], kernels[k]);
 			measure(l ? "server beside 60-100" : "server beside 60", NS_PER_S,
 				10 * NS_PER_S);
-			if (is_verbose())
-				printf("    kernels of %.2f ms: p50 %.2f p99 %.2f ms\n", kernel_ms,
-				       quantile_ms(it, 50), quantile_ms(it, 99));
+			harness_note("    kernels of %.2f ms: p50 %.2f p99 %.2f ms", kernel_ms,
+				     quantile_ms(it, 50), quantile_ms(it, 99));
 			assert_between("p50", quantile_ms(it, 50), 1, 1.8 + kernel_ms / 2);
 			assert_between("p99", quantile_ms(it, 99), 1, 2.8 + kernel_ms);
 			assert_between("server", share(it, 10 * NS_PER_S), 14, 16);

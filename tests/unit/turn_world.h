@@ -24,6 +24,7 @@
 #include <cmocka.h>
 
 #include "clock.h"
+#include "note.h"
 #include "place.h"
 #include "turn.h"
 
@@ -382,9 +383,4 @@ UNUSED static void assert_between(const char *what, double value, double least, 
 {
 	if (value < least || value > most)
 		fail_msg("%s: %.2f is not from %.2f to %.2f", what, value, least, most);
-}
-
-UNUSED static bool is_verbose(void)
-{
-	return getenv("VERBOSE") != NULL;
 }
