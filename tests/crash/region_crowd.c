@@ -5,7 +5,6 @@
  * REGION_LOCK_PATIENCE_NS; the limit is never passed; and afterwards the region's figures are those
  * of the living, to the byte, with what they share counted once, and what the dead one had is free.
  */
-#include "choose.h"
 #include "crowd.h"
 #include "doomed.h"
 
@@ -344,7 +343,15 @@ static uint64_t time_to_go_on_ns(void)
 
 /* -- killed ----------------------------------------------------------------------------------- */
 
-static void test_killed(void **state)
+static int end_all(void **state)
+{
+	crowd_kill();
+	return place_remove(state);
+}
+#undef UNIT_TEAR_DOWN
+#define UNIT_TEAR_DOWN end_all
+
+UNIT_TEST(test_killed)
 {
 	slowest_ns = 0;
 	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
@@ -362,7 +369,7 @@ static void test_killed(void **state)
 }
 
 /* Before a store or a call, wherever that is; others are killed anywhere (below). */
-static void test_killed_at_stores(void **state)
+UNIT_TEST(test_killed_at_stores)
 {
 	unsigned seed = 3;
 
@@ -388,7 +395,7 @@ static void test_killed_at_stores(void **state)
 	end_crowd();
 }
 
-static void test_killed_at_random(void **state)
+UNIT_TEST(test_killed_at_random)
 {
 	unsigned seed = 1;
 
@@ -445,19 +452,19 @@ static void stop_at(void **state, enum region_step step)
 	end_crowd();
 }
 
-static void test_stopped(void **state)
+UNIT_TEST(test_stopped)
 {
 	for (unsigned step = 0; step < REGION_STEP_lock_taken; step++)
 		stop_at(state, (enum region_step)step);
 }
 
-static void test_stopped_with_the_lock(void **state)
+UNIT_TEST(test_stopped_with_the_lock)
 {
 	for (unsigned step = REGION_STEP_lock_taken; step < REGION_STEP_COUNT; step++)
 		stop_at(state, (enum region_step)step);
 }
 
-static void test_delayed(void **state)
+UNIT_TEST(test_delayed)
 {
 	for (unsigned step = 0; step < REGION_STEP_COUNT; step++) {
 		start_crowd(state, DELAYED, (enum region_step)step);
@@ -507,7 +514,7 @@ static void try_patience_at(void **state, enum region_step step)
 	end_crowd();
 }
 
-static void test_patience(void **state)
+UNIT_TEST(test_patience)
 {
 	static const enum region_step steps[] = {
 		REGION_STEP_make_filled, REGION_STEP_reset_slots, REGION_STEP_lock_taken,
@@ -518,31 +525,9 @@ static void test_patience(void **state)
 		try_patience_at(state, steps[i]);
 }
 
-/* -----------------------------------------------------------------------------------------------
- */
-
-static int end_all(void **state)
-{
-	crowd_kill();
-	return place_remove(state);
-}
-
-#define TEST_OF_CROWD(function) cmocka_unit_test_setup_teardown(function, place_make, end_all)
-
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		TEST_OF_CROWD(test_killed),
-		TEST_OF_CROWD(test_killed_at_stores),
-		TEST_OF_CROWD(test_killed_at_random),
-		TEST_OF_CROWD(test_stopped),
-		TEST_OF_CROWD(test_stopped_with_the_lock),
-		TEST_OF_CROWD(test_delayed),
-		TEST_OF_CROWD(test_patience),
-	};
-
 	if (argc > 1 && strcmp(argv[1], "test_killed_at_stores") == 0 && !watched_is_possible())
 		return 77;
-	choose_test(tests, sizeof(tests) / sizeof(*tests), argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_main(argc, argv);
 }

@@ -161,28 +161,17 @@ static void walk(void **state, void (*first)(void *), void (*play)(void *))
 	end();
 }
 
-static void test_exporter(void **state)
+UNIT_TEST(test_exporter)
 {
 	walk(state, NULL, play_exporter);
 }
 
-static void test_reaper(void **state)
+UNIT_TEST(test_reaper)
 {
 	walk(state, leave_exported, play_reaper);
 }
 
-static void test_importer(void **state)
+UNIT_TEST(test_importer)
 {
 	walk(state, leave_exported, play_importer);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_exporter),
-		TEST(test_reaper),
-		TEST(test_importer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,7 +164,7 @@ static void start(void **state)
 
 /* -- the tests -------------------------------------------------------------------------------- */
 
-static void test_killed_at_each(void **state)
+UNIT_TEST(test_killed_at_each)
 {
 	uint64_t kill_at;
 	int status;
@@ -198,7 +198,7 @@ static void reap_counted(void *arg)
 
 /* Who clears up after it is killed over that as well, and so is who clears up after both, and so
  * on, each a few steps later than the one before. */
-static void test_killed_over_repairs(void **state)
+UNIT_TEST(test_killed_over_repairs)
 {
 	uint64_t kill_at;
 
@@ -213,14 +213,4 @@ static void test_killed_over_repairs(void **state)
 		keeper_give_up(where());
 	}
 	region_close(&keeper);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_killed_at_each),
-		TEST(test_killed_over_repairs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,7 +216,7 @@ static void assert_figures(unsigned dead, unsigned round)
 			usleep(100);
 }
 
-static void test_killed_in_turn(void **state)
+UNIT_TEST(test_killed_in_turn)
 {
 	struct place *place = *state;
 	unsigned seed = 5;
@@ -239,7 +239,7 @@ static void test_killed_in_turn(void **state)
 }
 
 /* The one on the host kills itself at the step: no signal from outside, no waiting. */
-static void test_killed_on_the_host(void **state)
+UNIT_TEST(test_killed_on_the_host)
 {
 	struct place *place = *state;
 
@@ -261,18 +261,7 @@ static void test_killed_on_the_host(void **state)
 		kill_child(pod->workers[i].pid);
 }
 
-static int play(int argc, char **argv)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_killed_in_turn),
-		TEST(test_killed_on_the_host),
-	};
-
-	(void)argc, (void)argv;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
 int main(int argc, char **argv)
 {
-	return spaces_main(play, argc, argv);
+	return spaces_main(unit_main, argc, argv);
 }

@@ -153,7 +153,7 @@ static void start(void **state)
 }
 
 /* The list in steps.h is what is passed: all of it. */
-static void test_all_steps_are_reached(void **state)
+UNIT_TEST(test_all_steps_are_reached)
 {
 	start(state);
 	assert_int_equal(work_out_until(0), 0);
@@ -162,7 +162,7 @@ static void test_all_steps_are_reached(void **state)
 			fail_msg("step %s is never reached", step_names[step]);
 }
 
-static void test_killed_at_each(void **state)
+UNIT_TEST(test_killed_at_each)
 {
 	uint64_t kill_at;
 	int status;
@@ -182,7 +182,7 @@ static void test_killed_at_each(void **state)
 }
 
 /* Killed, and the one that comes after killed at its first steps as well. */
-static void test_killed_twice(void **state)
+UNIT_TEST(test_killed_twice)
 {
 	start(state);
 	for (uint64_t kill_at = 1; kill_at < 40; kill_at++) {
@@ -196,15 +196,4 @@ static void test_killed_twice(void **state)
 		}
 		assert_whole_for_the_next(run->path, where());
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_all_steps_are_reached),
-		TEST(test_killed_at_each),
-		TEST(test_killed_twice),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,6 @@
  * leaves is whole for whoever comes next, or was there.
  */
 #include "aftermath.h"
-#include "choose.h"
 #include "keeper.h"
 #include "region_internal.h"
 #include "watched.h"
@@ -459,7 +458,7 @@ static void walk(void **state, const struct scene *scene)
 		.prepare = prepare_, .meanwhile = meanwhile_, .act = act_                     \
 	}
 
-static void test_made(void **state)
+UNIT_TEST(test_made)
 {
 	static const struct scene scene = {
 		.name = "making it", .on_new_file = true, .least = 512 + SETUP_WORDS, .act = make};
@@ -467,7 +466,7 @@ static void test_made(void **state)
 	walk(state, &scene);
 }
 
-static void test_reset(void **state)
+UNIT_TEST(test_reset)
 {
 	static const struct scene scene =
 		ALONE("resetting it", SETUP_WORDS + 2 * SLOT_WORDS, leave_only_charged, make);
@@ -475,7 +474,7 @@ static void test_reset(void **state)
 	walk(state, &scene);
 }
 
-static void test_claimed(void **state)
+UNIT_TEST(test_claimed)
 {
 	static const struct scene scene =
 		ALONE("claiming and closing", 2 * SLOT_WORDS, only_open, claim_and_close);
@@ -483,14 +482,14 @@ static void test_claimed(void **state)
 	walk(state, &scene);
 }
 
-static void test_charged(void **state)
+UNIT_TEST(test_charged)
 {
 	static const struct scene scene = ALONE("charging", 40, open_mine, charge_in_all_ways);
 
 	walk(state, &scene);
 }
 
-static void test_taken_over(void **state)
+UNIT_TEST(test_taken_over)
 {
 	static const struct scene scenes[] = {
 		ALONE("taking over a charge", SLOT_WORDS, leave_charging, charge_after_the_dead),
@@ -501,7 +500,7 @@ static void test_taken_over(void **state)
 		walk(state, &scenes[i]);
 }
 
-static void test_reaped(void **state)
+UNIT_TEST(test_reaped)
 {
 	static const struct scene scenes[] = {
 		ALONE("reaping", 2 * SLOT_WORDS, leave_charged, charge_after_the_dead),
@@ -512,7 +511,7 @@ static void test_reaped(void **state)
 		walk(state, &scenes[i]);
 }
 
-static void test_shared(void **state)
+UNIT_TEST(test_shared)
 {
 	/* On a new file, all that a half written entry could say is 0: the keeper's slot. */
 	static const struct scene scenes[] = {
@@ -535,7 +534,7 @@ static void test_shared(void **state)
 		walk(state, &scenes[i]);
 }
 
-static void test_left_to_the_keeper(void **state)
+UNIT_TEST(test_left_to_the_keeper)
 {
 	static const struct scene scenes[] = {
 		BESIDE("ending", SLOT_WORDS, NULL, export_one, keeper_imports_one, close_mine),
@@ -549,7 +548,7 @@ static void test_left_to_the_keeper(void **state)
 		walk(state, &scenes[i]);
 }
 
-static void test_exited(void **state)
+UNIT_TEST(test_exited)
 {
 	static const struct scene scenes[] = {
 		ALONE("exiting", 16 * 10, open_mine, exit_and_go_on),
@@ -564,7 +563,7 @@ static void test_exited(void **state)
 		walk(state, &scenes[i]);
 }
 
-static void test_appended(void **state)
+UNIT_TEST(test_appended)
 {
 	static const struct scene scene = {.name = "appending",
 					   .beside_keeper = true,
@@ -578,16 +577,5 @@ static void test_appended(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(test_made),       TEST(test_reset),
-		TEST(test_claimed),    TEST(test_charged),
-		TEST(test_taken_over), TEST(test_reaped),
-		TEST(test_shared),     TEST(test_left_to_the_keeper),
-		TEST(test_appended),   TEST(test_exited),
-	};
-
-	if (!watched_is_possible())
-		return 77;
-	choose_test(tests, sizeof(tests) / sizeof(*tests), argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return watched_is_possible() ? unit_main(argc, argv) : 77;
 }

@@ -47,9 +47,22 @@ function(vgpu_sim_test name)
     ENVIRONMENT "${environment};${IT_ENVIRONMENT}" ${IT_PROPERTIES})
 endfunction()
 
+# Unit tests (unit.h).
+if(CMOCKA_FOUND)
+  add_library(vgpu_test_unit STATIC EXCLUDE_FROM_ALL
+    ${CMAKE_CURRENT_LIST_DIR}/unit.c ${CMAKE_CURRENT_LIST_DIR}/unit_main.c)
+  target_link_libraries(vgpu_test_unit PUBLIC vgpu_test_checks PkgConfig::CMOCKA
+    PRIVATE vgpu_warnings vgpu_sanitize)
+endif()
+
 # The harness itself.
 add_executable(harness_sample ${CMAKE_CURRENT_LIST_DIR}/selftest/sample.c)
 target_link_libraries(harness_sample PRIVATE vgpu_warnings vgpu_sanitize vgpu_test_harness)
+if(CMOCKA_FOUND)
+  add_executable(harness_unit_sample ${CMAKE_CURRENT_LIST_DIR}/selftest/unit_sample.c)
+  target_link_libraries(harness_unit_sample PRIVATE vgpu_warnings vgpu_sanitize vgpu_test_unit)
+endif()
 add_test(NAME unit.harness COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/selftest/harness.sh)
 set_tests_properties(unit.harness PROPERTIES LABELS unit TIMEOUT 60
-  ENVIRONMENT "SAMPLE=$<TARGET_FILE:harness_sample>")
+  ENVIRONMENT
+    "SAMPLE=$<TARGET_FILE:harness_sample>;UNIT_SAMPLE=$<$<TARGET_EXISTS:harness_unit_sample>:$<TARGET_FILE:harness_unit_sample>>")

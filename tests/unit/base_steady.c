@@ -17,6 +17,7 @@
 
 #include "clock.h"
 #include "sys.h"
+#include "unit.h"
 
 #define LONG_NS (100 * NS_PER_S) /* any machine has got from one line to the next by then */
 
@@ -54,11 +55,10 @@ static uint64_t ns_of(clockid_t id)
 
 /* Without /proc it is the raw clock, as if there was one namespace; without a version it is the
  * clock that cannot be set either, and that NTP slews. */
-static void test_without(void **state)
+UNIT_TEST(test_without)
 {
 	uint64_t raw = ns_of(CLOCK_MONOTONIC_RAW), slewed = ns_of(CLOCK_MONOTONIC);
 
-	(void)state;
 	assert_in_range(steady_without(SYS_openat), raw, raw + LONG_NS);
 	assert_in_range(steady_without(SYS_uname), slewed, slewed + LONG_NS);
 	clock_forget();
@@ -93,12 +93,11 @@ static uint64_t steady_elsewhere(const char *offsets)
 	return ns;
 }
 
-static void test_namespaces(void **state)
+UNIT_TEST(test_namespaces)
 {
 	static const char *const offsets[] = {"monotonic 864000 5\n", "monotonic 1 999999999\n",
 					      "monotonic -1 1\n", "boottime 1000 0\n"};
 
-	(void)state;
 	clock_forget();
 	for (unsigned i = 0; i < sizeof(offsets) / sizeof(*offsets); i++) {
 		uint64_t here = clock_steady_ns(), there = steady_elsewhere(offsets[i]);
@@ -107,14 +106,4 @@ static void test_namespaces(void **state)
 			skip();
 		assert_in_range(there, here, clock_steady_ns());
 	}
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_without),
-		cmocka_unit_test(test_namespaces),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

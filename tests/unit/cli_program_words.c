@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "program_words.h"
+#include "unit.h"
 
 #define ARGUMENTS_MAX 16
 
@@ -39,7 +40,7 @@ static void assert_read(const struct example *example)
 	same(surroundings.dir, example->dir);
 }
 
-static void commands(void **state)
+UNIT_TEST(commands)
 {
 	static const struct example examples[] = {
 		{.argument = {"prog", "-x"}, .command = "prog", .next = "-x", .path = "/bin"},
@@ -61,12 +62,11 @@ static void commands(void **state)
 		{.argument = {"--help", "prog"}, .path = "/bin"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		assert_read(&examples[i]);
 }
 
-static void lost(void **state)
+UNIT_TEST(lost)
 {
 	static const struct example examples[] = {
 		{.argument = {"-i", "prog"}, .command = "prog", .lost = "-i"},
@@ -88,12 +88,11 @@ static void lost(void **state)
 		{.argument = {"LD_PRELOADED=", "p"}, .command = "p", .path = "/bin"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		assert_read(&examples[i]);
 }
 
-static void split_strings(void **state)
+UNIT_TEST(split_strings)
 {
 	static const struct example examples[] = {
 		{.argument = {"-S", "prog -x", "y"},
@@ -114,12 +113,11 @@ static void split_strings(void **state)
 		{.argument = {"-S", "'a"}, .unreadable = "'a", .path = "/bin"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		assert_read(&examples[i]);
 }
 
-static void not_understood(void **state)
+UNIT_TEST(not_understood)
 {
 	static const struct example examples[] = {
 		{.argument = {"-x", "prog"}, .unreadable = "-x", .path = "/bin"},
@@ -129,20 +127,18 @@ static void not_understood(void **state)
 		{.argument = {"--unset"}, .unreadable = "--unset", .path = "/bin"},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++)
 		assert_read(&examples[i]);
 }
 
 /* What does not fit is refused, and nothing is written past the end. */
-static void too_much(void **state)
+UNIT_TEST(too_much)
 {
 	static char *const none[] = {NULL};
 	struct program_words words = {.more = none};
 	struct program_surroundings surroundings = {.path = NULL};
 	char text[2 * PROGRAM_TEXT_MAX], *argument[] = {"-S", text, NULL};
 
-	(void)state;
 	for (size_t len = 1; len < sizeof(text) - 2; len += 997) {
 		memset(text, 'a', len);
 		text[len] = '\0';
@@ -159,15 +155,4 @@ static void too_much(void **state)
 	for (unsigned i = 0; i < PROGRAM_WORDS_MAX; i++)
 		assert_true(program_words_put(&words, "w", 1));
 	assert_false(program_words_put(&words, "w", 1));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(commands),      cmocka_unit_test(lost),
-		cmocka_unit_test(split_strings), cmocka_unit_test(not_understood),
-		cmocka_unit_test(too_much),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

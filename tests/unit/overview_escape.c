@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "escape.h"
+#include "unit.h"
 
 static void assert_escaped(const char *text, const char *expected)
 {
@@ -18,9 +19,8 @@ static void assert_escaped(const char *text, const char *expected)
 	assert_string_equal(buf, expected);
 }
 
-static void printable(void **state)
+UNIT_TEST(printable)
 {
-	(void)state;
 	assert_escaped("", "");
 	assert_escaped("lab-1 \\ \"x\" ~", "lab-1 \\ \"x\" ~");
 	assert_escaped("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
@@ -28,9 +28,8 @@ static void printable(void **state)
 	assert_escaped("\xc2\xa0\xf4\x8f\xbf\xbf", "\xc2\xa0\xf4\x8f\xbf\xbf");
 }
 
-static void controls(void **state)
+UNIT_TEST(controls)
 {
-	(void)state;
 	assert_escaped("a\033[2Jb", "a\\x1b[2Jb");
 	assert_escaped("\x01\n\t\x7f", "\\x01\\x0a\\x09\\x7f");
 	assert_escaped("\xc2\x9b"
@@ -40,9 +39,8 @@ static void controls(void **state)
 	assert_escaped("\xe2\x80\x8b", "\\xe2\\x80\\x8b"); /* zero width space */
 }
 
-static void invalid(void **state)
+UNIT_TEST(invalid)
 {
-	(void)state;
 	assert_escaped("\x9b"
 		       "2J",
 		       "\\x9b2J"); /* C1 as a byte */
@@ -55,25 +53,12 @@ static void invalid(void **state)
 	assert_escaped("\xc3\xc3\xa4", "\\xc3\xc3\xa4");
 }
 
-static void cut_off(void **state)
+UNIT_TEST(cut_off)
 {
 	char buf[8];
 
-	(void)state;
 	assert_string_equal(escape("abcdefgh", buf, sizeof(buf)), "abcdefg");
 	assert_string_equal(escape("abcd\033", buf, sizeof(buf)), "abcd");
 	assert_string_equal(escape("abcdef\xc3\xa4", buf, sizeof(buf)), "abcdef");
 	assert_string_equal(escape("abc", buf, 1), "");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(printable),
-		cmocka_unit_test(controls),
-		cmocka_unit_test(invalid),
-		cmocka_unit_test(cut_off),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,20 +25,18 @@ static void begin(void)
 	bucket_refill(bucket, 50, START);
 }
 
-static void test_first_refill_is_none(void **state)
+UNIT_TEST_ALONE(test_first_refill_is_none)
 {
-	(void)state;
 	begin();
 	assert_int_equal(bucket_level(bucket), 0);
 }
 
 /* At the rate, however often it is asked. */
-static void test_rate(void **state)
+UNIT_TEST_ALONE(test_rate)
 {
 	static const unsigned rates[] = {1, 10, 37, 50, 99};
 	static const uint64_t steps[] = {1000, 49999, 70001, NS_PER_MS, 3 * NS_PER_MS};
 
-	(void)state;
 	for (size_t r = 0; r < sizeof(rates) / sizeof(*rates); r++)
 		for (size_t s = 0; s < sizeof(steps) / sizeof(*steps); s++) {
 			int64_t due = (int64_t)(NS_PER_S * rates[r] / 100);
@@ -53,9 +51,8 @@ static void test_rate(void **state)
 		}
 }
 
-static void test_cap(void **state)
+UNIT_TEST_ALONE(test_cap)
 {
-	(void)state;
 	begin();
 	for (uint64_t s = 1; s < 5; s++) {
 		bucket_refill(bucket, 50, START + s * NS_PER_S);
@@ -67,11 +64,10 @@ static void test_cap(void **state)
 }
 
 /* What the device's burst_ns says; a second at most. */
-static void test_burst(void **state)
+UNIT_TEST_ALONE(test_burst)
 {
 	static const int64_t bursts[] = {1, 2 * MS, 300 * MS, 1000 * MS};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bursts) / sizeof(*bursts); i++) {
 		begin();
 		device.burst_ns = (uint64_t)bursts[i];
@@ -89,11 +85,10 @@ static void test_burst(void **state)
 }
 
 /* With no credit but the smallest: it is shut and opens as ever. */
-static void test_no_burst(void **state)
+UNIT_TEST_ALONE(test_no_burst)
 {
 	uint64_t now_ns = START, open_ns = 0;
 
-	(void)state;
 	begin();
 	device.burst_ns = 1;
 	for (unsigned i = 0; i < 10000; i++, now_ns += NS_PER_MS / 10) {
@@ -108,11 +103,10 @@ static void test_no_burst(void **state)
 }
 
 /* Never forgiven, and paid at the rate. */
-static void test_debt(void **state)
+UNIT_TEST_ALONE(test_debt)
 {
 	uint64_t now = START;
 
-	(void)state;
 	begin();
 	bucket_charge(bucket, 3 * NS_PER_S, START);
 	for (unsigned i = 0; i < 5990; i++)
@@ -124,9 +118,8 @@ static void test_debt(void **state)
 	assert_in_range(bucket_level(bucket) + 100 * MS, 95 * MS, 105 * MS);
 }
 
-static void test_hysteresis(void **state)
+UNIT_TEST_ALONE(test_hysteresis)
 {
-	(void)state;
 	begin();
 	assert_true(bucket_is_open(bucket));
 	bucket_charge(bucket, (uint64_t)-BUCKET_SHUT_NS - 1, START);
@@ -143,11 +136,10 @@ static void test_hysteresis(void **state)
 }
 
 /* After the time that it says, not much before. */
-static void test_wait(void **state)
+UNIT_TEST_ALONE(test_wait)
 {
 	static const unsigned rates[] = {1, 50, 99};
 
-	(void)state;
 	for (size_t r = 0; r < sizeof(rates) / sizeof(*rates); r++) {
 		uint64_t wait;
 
@@ -165,9 +157,8 @@ static void test_wait(void **state)
 
 /* -- the clock is set ------------------------------------------------------------------------- */
 
-static void test_steps(void **state)
+UNIT_TEST_ALONE(test_steps)
 {
-	(void)state;
 	begin();
 	bucket_charge(bucket, 3 * NS_PER_MS, START);
 	bucket_refill(bucket, 50, START + 5 * HOUR);
@@ -210,11 +201,10 @@ static void in_process(void *arg)
 }
 
 /* Nothing is lost, and time that two see comes once. */
-static void test_at_once(void **state)
+UNIT_TEST_ALONE(test_at_once)
 {
 	pid_t pids[PROCESSES];
 
-	(void)state;
 	shared = shared_memory(sizeof(*shared));
 	for (unsigned i = 0; i < PROCESSES; i++)
 		pids[i] = spawn(in_process, NULL);
@@ -231,9 +221,8 @@ static void test_at_once(void **state)
 /* -- how it was shut -------------------------------------------------------------------------- */
 
 /* Until it had recovered, whenever somebody looks, and once. */
-static void test_throttled(void **state)
+UNIT_TEST_ALONE(test_throttled)
 {
-	(void)state;
 	begin();
 	assert_true(bucket_is_open(bucket));
 	bucket_charge(bucket, 10 * NS_PER_MS, START);
@@ -258,9 +247,8 @@ static void test_throttled(void **state)
 }
 
 /* What was charged turns out to have been less: it opens at that moment. */
-static void test_throttled_until_corrected(void **state)
+UNIT_TEST_ALONE(test_throttled_until_corrected)
 {
-	(void)state;
 	begin();
 	bucket_charge(bucket, 10 * NS_PER_MS, START);
 	assert_false(bucket_is_open(bucket));
@@ -273,9 +261,8 @@ static void test_throttled_until_corrected(void **state)
 }
 
 /* Neither a clock that was set back nor a process that died between two words adds any time. */
-static void test_throttled_odd(void **state)
+UNIT_TEST_ALONE(test_throttled_odd)
 {
-	(void)state;
 	begin();
 	bucket_charge(bucket, 10 * NS_PER_MS, START);
 	assert_false(bucket_is_open(bucket));
@@ -303,11 +290,10 @@ static void finds_it_shut(void *arg)
 }
 
 /* Of many that find it shut, one counts. */
-static void test_throttled_at_once(void **state)
+UNIT_TEST_ALONE(test_throttled_at_once)
 {
 	pid_t pids[PROCESSES];
 
-	(void)state;
 	shared = shared_memory(sizeof(*shared));
 	shared->device.bucket.charged = -2 * BUCKET_SHUT_NS;
 	for (unsigned i = 0; i < PROCESSES; i++)
@@ -316,26 +302,4 @@ static void test_throttled_at_once(void **state)
 		assert_int_equal(reap_status(pids[i]), 0);
 	assert_int_equal(shared->device.throttled, 1);
 	munmap(shared, sizeof(*shared));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_first_refill_is_none),
-		cmocka_unit_test(test_rate),
-		cmocka_unit_test(test_cap),
-		cmocka_unit_test(test_burst),
-		cmocka_unit_test(test_no_burst),
-		cmocka_unit_test(test_debt),
-		cmocka_unit_test(test_hysteresis),
-		cmocka_unit_test(test_wait),
-		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_at_once),
-		cmocka_unit_test(test_throttled),
-		cmocka_unit_test(test_throttled_until_corrected),
-		cmocka_unit_test(test_throttled_odd),
-		cmocka_unit_test(test_throttled_at_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static struct latencies serve(void **state, unsigned load_pct, unsigned quota)
 				  in_ms(took_ns[count * 999 / 1000])};
 }
 
-static void test_server(void **state)
+UNIT_TEST(test_server)
 {
 	static const struct {
 		unsigned load_pct, quota;
@@ -145,7 +145,7 @@ static double work_and_sleep(void **state, uint64_t work_ns, uint64_t sleep_ns, 
 	return (double)busy_ns / (double)took_ns;
 }
 
-static void test_work_and_sleep(void **state)
+UNIT_TEST(test_work_and_sleep)
 {
 	static const uint64_t work_ms[] = {1, 5, 10, 20};
 	static const unsigned quotas[] = {30, 50, 80};
@@ -233,7 +233,7 @@ static void load_fully(void **state, const struct load *load, unsigned quota, bo
 	left();
 }
 
-static void test_full_load(void **state)
+UNIT_TEST(test_full_load)
 {
 	static const unsigned quotas[] = {10, 30, 80};
 	static const struct load loads[] = {
@@ -253,15 +253,4 @@ static void test_full_load(void **state)
 			load_fully(state, &loads[i], quotas[j], false);
 			load_fully(state, &loads[i], quotas[j], true);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_server),
-		TEST(test_work_and_sleep),
-		TEST(test_full_load),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,11 +30,15 @@ static int anew(void **state)
 	return 0;
 }
 
-static void test_unknown(void **state)
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    anew
+#define UNIT_TEAR_DOWN NULL
+
+UNIT_TEST(test_unknown)
 {
 	struct cost_of what = grid(7, 3);
 
-	(void)state;
 	assert_true(known(what) == COST_UNKNOWN);
 	assert_true(known(grid(7, 0)) == COST_UNKNOWN);
 	assert_ptr_equal(cost_find(&what), cost_find(&what));
@@ -42,11 +46,10 @@ static void test_unknown(void **state)
 	cost_learn(NULL, &what, 5, false);
 }
 
-static void test_no_shape(void **state)
+UNIT_TEST(test_no_shape)
 {
 	struct cost_of graph = {.function = 9};
 
-	(void)state;
 	assert_true(known(graph) == COST_UNKNOWN);
 	learn(graph, 3 * MS, false);
 	assert_true(known(graph) == 3 * MS);
@@ -54,9 +57,8 @@ static void test_no_shape(void **state)
 }
 
 /* More blocks take longer, fewer take as long at most; who has none says nothing. */
-static void test_guess(void **state)
+UNIT_TEST(test_guess)
 {
-	(void)state;
 	learn(grid(1, 100), MS, false);
 	assert_true(known(grid(1, 200)) == 2 * MS);
 	assert_true(known(grid(1, 50)) == MS);
@@ -72,11 +74,10 @@ static void test_guess(void **state)
 	assert_true(known(grid(3, 90)) == COST_UNKNOWN);
 }
 
-static void test_mean(void **state)
+UNIT_TEST(test_mean)
 {
 	struct cost_of what = grid(1, 1);
 
-	(void)state;
 	learn(what, 10 * MS, false);
 	assert_true(known(what) == 10 * MS);
 	for (unsigned i = 0; i < 20; i++) {
@@ -90,11 +91,10 @@ static void test_mean(void **state)
 }
 
 /* One that is long adds an eighth at most then. */
-static void test_lean_low(void **state)
+UNIT_TEST(test_lean_low)
 {
 	struct cost_of what = grid(1, 1);
 
-	(void)state;
 	learn(what, 8 * MS, true);
 	learn(what, 800 * MS, true);
 	assert_in_range(known(what), 8 * MS, 9 * MS + 1);
@@ -104,11 +104,10 @@ static void test_lean_low(void **state)
 }
 
 /* Times that no sample should have. */
-static void test_extremes(void **state)
+UNIT_TEST(test_extremes)
 {
 	struct cost_of what = grid(1, UINT64_MAX / 2);
 
-	(void)state;
 	learn(what, 0, true);
 	assert_true(known(what) == 0);
 	learn(what, UINT64_MAX / 2, false);
@@ -120,14 +119,13 @@ static void test_extremes(void **state)
 }
 
 /* Whoever comes finds a place, and who has lost it neither writes there nor reads another's. */
-static void test_full(void **state)
+UNIT_TEST(test_full)
 {
 	struct cost_of first = grid(1, 1);
 	struct cost *mine = cost_find(&first);
 	uint64_t key = mine->key | 1; /* whatever the mark says */
 	unsigned lost = 0;
 
-	(void)state;
 	cost_learn(mine, &first, MS, false);
 	for (uint64_t i = 2; i < 50000; i++) {
 		struct cost_of what = grid(i, 1);
@@ -147,12 +145,11 @@ static void test_full(void **state)
 
 /* Kernels that were launched once, each several times, do not drive out those that are launched
  * now: in each round all of them are looked up once, and few are found to be unknown. */
-static void test_hot(void **state)
+UNIT_TEST(test_hot)
 {
 	const unsigned dead = 20000, hot = 1000, rounds = 20;
 	unsigned unknown = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 4 * dead; i++)
 		learn(grid(1 + i / 4, 1), MS, false);
 	for (unsigned round = 0; round < rounds; round++)
@@ -167,11 +164,10 @@ static void test_hot(void **state)
 	assert_in_range(unknown, 0, hot * (rounds / 2) / 100);
 }
 
-static void test_forget(void **state)
+UNIT_TEST(test_forget)
 {
 	struct cost_of one = grid(1, 1), other = grid(2, 2), never = grid(3, 3);
 
-	(void)state;
 	learn(one, MS, false);
 	learn(other, MS, false);
 	cost_forget(&never);
@@ -186,12 +182,11 @@ static void test_forget(void **state)
 }
 
 /* What was updated costs what it did until it is measured: then that alone. */
-static void test_doubt(void **state)
+UNIT_TEST(test_doubt)
 {
 	struct cost_of what = {.function = 1}, never = {.function = 2};
 	struct cost *cost = cost_find(&what);
 
-	(void)state;
 	for (unsigned i = 0; i < COST_SAMPLES_NEW; i++)
 		cost_learn(cost, &what, MS, false);
 	assert_false(cost_is_new(cost));
@@ -212,11 +207,10 @@ static long refuse_memory(long number)
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
 	struct cost_of what = grid(1, 1);
 
-	(void)state;
 	sys_fault = refuse_memory;
 	assert_null(cost_find(&what));
 	cost_forget(&what);
@@ -227,13 +221,12 @@ static void test_no_memory(void **state)
 
 /* What waits has no cost, not even a guess; it is new again after some runs that were short, and
  * has the cost of the last of a few that were long. */
-static void test_waits(void **state)
+UNIT_TEST(test_waits)
 {
 	struct cost_of what = grid(5, 100);
 	struct cost *cost = cost_find(&what);
 	unsigned runs;
 
-	(void)state;
 	assert_false(cost_waits(NULL));
 	learn(grid(5, 50), MS, false);
 	cost_learn_wait(cost, &what);
@@ -283,28 +276,12 @@ static void *learn_on(void *arg)
 	return NULL;
 }
 
-static void test_at_once(void **state)
+UNIT_TEST(test_at_once)
 {
 	pthread_t threads[THREADS];
 
-	(void)state;
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, learn_on, (void *)(i + 1)), 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
-}
-
-#undef TEST
-#define TEST(function) cmocka_unit_test_setup(function, anew)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_unknown), TEST(test_no_shape), TEST(test_guess),     TEST(test_waits),
-		TEST(test_mean),    TEST(test_lean_low), TEST(test_extremes),  TEST(test_full),
-		TEST(test_hot),     TEST(test_forget),   TEST(test_no_memory), TEST(test_at_once),
-		TEST(test_doubt),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,12 +163,11 @@ static bool is_within(const struct row *row, unsigned pct)
 	return got >= row->least * pct && got <= pct + 2 && busy <= pct + 2;
 }
 
-static void test_shares(void **state)
+UNIT_TEST_ALONE(test_shares)
 {
 	static const unsigned pcts[] = {30, 50, 80};
 	unsigned beyond = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		for (unsigned k = 0; k < 3; k++)
 			beyond += !is_within(&rows[i], pcts[k]);
@@ -177,9 +176,8 @@ static void test_shares(void **state)
 }
 
 /* The same jobs with a slice for each rank. */
-static void test_joint_shares(void **state)
+UNIT_TEST_ALONE(test_joint_shares)
 {
-	(void)state;
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		struct job job = rows[i].job;
 		double busy, got;
@@ -195,11 +193,10 @@ static void test_joint_shares(void **state)
 }
 
 /* Of slices with different quotas in one gang, the scarcest quota holds for all. */
-static void test_joint_quotas(void **state)
+UNIT_TEST_ALONE(test_joint_quotas)
 {
 	static const unsigned pcts[][2] = {{30, 60}, {60, 30}, {80, 20}};
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(pcts) / sizeof(*pcts); i++) {
 		struct job job = rows[0].job;
 		unsigned least = pcts[i][0] < pcts[i][1] ? pcts[i][0] : pcts[i][1];
@@ -232,11 +229,10 @@ static const struct job usual = {.ranks = 2,
 
 /* A rank that pauses holds its peer up as it does without a quota, and the peer's spinning is
  * charged: the gang catches up with what the quota leaves. */
-static void test_late_rank(void **state)
+UNIT_TEST_ALONE(test_late_rank)
 {
 	double part;
 
-	(void)state;
 	begin(&usual);
 	for (unsigned i = 0; i < 20; i++) {
 		run(&usual, 200 * MS);
@@ -252,11 +248,10 @@ static void test_late_rank(void **state)
 
 /* A rank that is stopped for long counts as idle after GANG_STALE_NS, whatever its device does; and
  * behind the stop the gang pays no more than GANG_DEBT_NS. */
-static void test_stopped_rank(void **state)
+UNIT_TEST_ALONE(test_stopped_rank)
 {
 	uint32_t done;
 
-	(void)state;
 	begin(&usual);
 	run(&usual, 1 * NS_PER_S);
 	ranks[1].stopped = true;
@@ -270,11 +265,10 @@ static void test_stopped_rank(void **state)
 }
 
 /* Of a rank that is dead nothing is in flight, and its entry is another's. */
-static void test_dead_rank(void **state)
+UNIT_TEST_ALONE(test_dead_rank)
 {
 	struct job alone = usual;
 
-	(void)state;
 	alone.apart = true; /* what the driver does of a peer's death is not of this test */
 	begin(&alone);
 	run(&alone, 500 * MS);
@@ -307,9 +301,8 @@ static uint64_t ask_as(unsigned rank, int64_t level_ns, bool in_flight)
 	return gang_ask(&gangs[rank], &ranks[rank].seat, &sight, now_ns);
 }
 
-static void test_open(void **state)
+UNIT_TEST_ALONE(test_open)
 {
-	(void)state;
 	begin(&usual);
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(0, GANG_SHUT_NS + 1, true), 0);
@@ -318,9 +311,8 @@ static void test_open(void **state)
 
 /* A member whose device is at work waits; one whose device is idle goes on after the grace; and no
  * member goes once all are idle, until the scarcest bucket has recovered. */
-static void test_closing(void **state)
+UNIT_TEST_ALONE(test_closing)
 {
-	(void)state;
 	begin(&usual);
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
@@ -340,9 +332,8 @@ static void test_closing(void **state)
 }
 
 /* A thread that serves two devices may have to launch to the one that is at work first. */
-static void test_patience(void **state)
+UNIT_TEST_ALONE(test_patience)
 {
-	(void)state;
 	begin(&usual);
 	ask_as(1, 0, true);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, true), 0);
@@ -357,11 +348,10 @@ static void test_patience(void **state)
 }
 
 /* The time in which any member has work in flight, once however many have. */
-static void test_time(void **state)
+UNIT_TEST_ALONE(test_time)
 {
 	uint64_t began_ns;
 
-	(void)state;
 	begin(&usual);
 	gang_count(&gangs[0], now_ns);
 	began_ns = now_ns;
@@ -376,11 +366,10 @@ static void test_time(void **state)
 }
 
 /* A device that joins later is not charged for what was before. */
-static void test_join(void **state)
+UNIT_TEST_ALONE(test_join)
 {
 	struct gang_seat seat = {.member = NULL};
 
-	(void)state;
 	begin(&usual);
 	run(&usual, 100 * MS);
 	assert_true(words.group.used_ns > 0);
@@ -393,12 +382,11 @@ static void test_join(void **state)
 
 /* Members of several slices: each process charges its own slice's device, once however many
  * members of the slice there are, and counts for how long that was throttled. */
-static void test_joint_devices(void **state)
+UNIT_TEST_ALONE(test_joint_devices)
 {
 	struct job job = usual;
 	struct gang_seat second = {.member = NULL};
 
-	(void)state;
 	job.joint = true;
 	begin(&job);
 	words.group.used_ns = 5 * MS; /* before a second process of the first slice comes */
@@ -430,12 +418,11 @@ static void test_joint_devices(void **state)
 }
 
 /* A slice that leaves and joins again is not charged for the time between. */
-static void test_joint_again(void **state)
+UNIT_TEST_ALONE(test_joint_again)
 {
 	struct job job = usual;
 	int64_t before_ns;
 
-	(void)state;
 	job.joint = true;
 	begin(&job);
 	run(&job, 100 * MS);
@@ -445,19 +432,4 @@ static void test_joint_again(void **state)
 	gang_join_at(&gangs[1], &ranks[1].seat, 1, 77, 0);
 	gang_count(&gangs[1], now_ns);
 	assert_true(regions[1][0].bucket.charged - before_ns < (int64_t)(1 * MS));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_open),         cmocka_unit_test(test_closing),
-		cmocka_unit_test(test_patience),     cmocka_unit_test(test_time),
-		cmocka_unit_test(test_join),         cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_late_rank),    cmocka_unit_test(test_stopped_rank),
-		cmocka_unit_test(test_dead_rank),    cmocka_unit_test(test_joint_shares),
-		cmocka_unit_test(test_joint_quotas), cmocka_unit_test(test_joint_devices),
-		cmocka_unit_test(test_joint_again),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "pace_fake.h"
 
 /* Of a device that is never idle, all is charged, though samples show only part of it. */
-static void test_gaps(void **state)
+UNIT_TEST(test_gaps)
 {
 	static const uint64_t lengths[] = {8000, 50000};
 	static const unsigned quotas_of_gaps[] = {80, 99};
@@ -43,7 +43,7 @@ static void test_gaps(void **state)
 
 /* Copies from the host are not the quota's, and take none of it: they go beside kernels, from a
  * stream of their own. */
-static void test_copies_beside(void **state)
+UNIT_TEST(test_copies_beside)
 {
 	static const unsigned quotas_of_copies[] = {30, 50, 80};
 	static const uint64_t copies_ns[] = {400000, MS, 5 * MS};
@@ -77,7 +77,7 @@ static void test_copies_beside(void **state)
 
 /* What is between two waits is measured as a whole: lengths that are unlike, under one name, and
  * few at a time, are charged as what they are together. */
-static void test_unlike_between_waits(void **state)
+UNIT_TEST(test_unlike_between_waits)
 {
 	static const uint64_t lengths[] = {5000,    20000, 100000,  1500000, 3000,  60000,
 					   2400000, 8000,  1100000, 30000,   700000};
@@ -110,7 +110,7 @@ static void *wait_for_stream(void *context)
 }
 
 /* That another thread waits changes nothing: what went with this one's lease is not counted yet. */
-static void test_others_wait(void **state)
+UNIT_TEST(test_others_wait)
 {
 	static const struct kernel kernel = {.function = 1, .ns = 10000};
 	struct sums then;
@@ -132,7 +132,7 @@ static void test_others_wait(void **state)
 
 /* Kernels that ran beside each other took less than their samples; alone, they do not, and where
  * the device is taken to be idle for that, no window tells. */
-static void test_no_longer_beside(void **state)
+UNIT_TEST(test_no_longer_beside)
 {
 	static const struct kernel kernels[] = {
 		{.function = 1, .ns = 200000},
@@ -158,7 +158,7 @@ static void test_no_longer_beside(void **state)
 
 /* Nor where the host sometimes is back from a wait only after the device was through with all: when
  * that was, nobody knows, and by what samples show it was too early. */
-static void test_gaps_and_late_wakes(void **state)
+UNIT_TEST(test_gaps_and_late_wakes)
 {
 	static const unsigned quotas_of_wakes[] = {10, 30, 50, 80};
 	static const unsigned in_flight[] = {8, 16};
@@ -196,7 +196,7 @@ static void test_gaps_and_late_wakes(void **state)
 }
 
 /* An idle device gets to an event when that is recorded: the time until then is not in a window. */
-static void test_slow_records(void **state)
+UNIT_TEST(test_slow_records)
 {
 	const struct kernel kernel = {.function = 1, .ns = 24000};
 	struct sums then = {.at_ns = 0};
@@ -222,7 +222,7 @@ static void test_slow_records(void **state)
 
 /* Also where launches come no faster than the device works on them, and it always has some
  * milliseconds of work before it: a model's steps, of which four are on their way. */
-static void test_gaps_are_behind(void **state)
+UNIT_TEST(test_gaps_are_behind)
 {
 	static const uint64_t lengths[] = {60000, 30000, 6000, 5000, 45000, 4000,
 					   6000,  70000, 5000, 8000, 12000};
@@ -258,7 +258,7 @@ static void test_gaps_are_behind(void **state)
 }
 
 /* Nor is something late by what its samples show: nobody waits for it. */
-static void test_gaps_are_not_late(void **state)
+UNIT_TEST(test_gaps_are_not_late)
 {
 	const struct kernel kernel = {.function = 1, .ns = 8000};
 
@@ -282,7 +282,7 @@ static void test_gaps_are_not_late(void **state)
 }
 
 /* A kernel that runs on in another stream says nothing of what is behind it. */
-static void test_running_on_beside(void **state)
+UNIT_TEST(test_running_on_beside)
 {
 	const struct kernel on_and_on = {.function = 9, .ns = 100 * NS_PER_S, .stream = 1};
 	const struct kernel kernel = {.function = 1, .ns = 2000};
@@ -309,22 +309,4 @@ static void test_running_on_beside(void **state)
 	assert_share("running on beside", share, 30, 3, 3);
 	call_ns = CALL_NS;
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_gaps),
-		TEST(test_copies_beside),
-		TEST(test_unlike_between_waits),
-		TEST(test_others_wait),
-		TEST(test_no_longer_beside),
-		TEST(test_gaps_and_late_wakes),
-		TEST(test_slow_records),
-		TEST(test_gaps_are_behind),
-		TEST(test_gaps_are_not_late),
-		TEST(test_running_on_beside),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static int launch(void)
 	return pace_is_open() ? 0 : pace_ask();
 }
 
-static void test_nobodys(void **state)
+UNIT_TEST(test_nobodys)
 {
-	(void)state;
 	pace_forget();
 	for (int i = 0; i < LAUNCHES; i++) {
 		assert_false(pace_is_open());
@@ -81,15 +80,14 @@ static unsigned let_through(void)
 	return count;
 }
 
-static void test_of_no_slice(void **state)
+UNIT_TEST(test_of_no_slice)
 {
-	(void)state;
 	pace_forget();
 	pace_open();
 	assert_true(let_through() > LAUNCHES / 2);
 }
 
-static void test_open(void **state)
+UNIT_TEST(test_open)
 {
 	joined(state);
 	assert_true(let_through() > LAUNCHES / 2);
@@ -100,7 +98,7 @@ static void test_open(void **state)
 }
 
 /* However the launches come, one in 64 looks at the clock. */
-static void test_looks(void **state)
+UNIT_TEST(test_looks)
 {
 	unsigned unseen = 0;
 
@@ -114,7 +112,7 @@ static void test_looks(void **state)
 	left();
 }
 
-static void test_counted_down(void **state)
+UNIT_TEST(test_counted_down)
 {
 	static const int32_t counts[] = {1, 0, 3, INT32_MAX};
 
@@ -129,7 +127,7 @@ static void test_counted_down(void **state)
 	left();
 }
 
-static void test_blocked(void **state)
+UNIT_TEST(test_blocked)
 {
 	static const int32_t blocks[] = {-1, -2, INT32_MIN};
 
@@ -148,7 +146,7 @@ static void test_blocked(void **state)
 }
 
 /* Nothing of it is work, to the monitor. */
-static void test_suspended(void **state)
+UNIT_TEST(test_suspended)
 {
 	int64_t now;
 
@@ -173,7 +171,7 @@ static void test_suspended(void **state)
 }
 
 /* Other slots' status is not ours. */
-static void test_others_suspended(void **state)
+UNIT_TEST(test_others_suspended)
 {
 	joined(state);
 	assert_int_equal(launch(), 0);
@@ -205,7 +203,7 @@ static void launch_for(uint64_t ns, uint64_t pause_ns)
 }
 
 /* Launches follow each other at once, after some milliseconds, or rarely. */
-static void test_time(void **state)
+UNIT_TEST(test_time)
 {
 	static const uint64_t pauses[] = {0, 2 * NS_PER_MS, 300 * NS_PER_MS};
 
@@ -220,7 +218,7 @@ static void test_time(void **state)
 }
 
 /* The first launch after a wait for work is shown. */
-static void test_time_after_waiting(void **state)
+UNIT_TEST(test_time_after_waiting)
 {
 	joined(state);
 	launch_for(NS_PER_S / 10, 0); /* so that looks are rare */
@@ -276,7 +274,7 @@ static void ends(struct waiter *waiter, int error)
 	assert_true(waiter->cpu_ns < NS_PER_S / 20);
 }
 
-static void test_waits(void **state)
+UNIT_TEST(test_waits)
 {
 	struct waiter a, b;
 
@@ -318,7 +316,7 @@ static void written_over(const char *path)
 	close(fd);
 }
 
-static void test_lost(void **state)
+UNIT_TEST(test_lost)
 {
 	static void (*const ways[])(const char *) = {deleted, truncated, written_over};
 	static const int errors[] = {-ESTALE, -EUCLEAN, -EUCLEAN};
@@ -341,7 +339,7 @@ static void test_lost(void **state)
 }
 
 /* One that launches fast, and never waits, is told as well. */
-static void test_lost_while_open(void **state)
+UNIT_TEST(test_lost_while_open)
 {
 	struct place *place = *state;
 	uint64_t end = clock_now_ns() + PATIENT;
@@ -357,7 +355,7 @@ static void test_lost_while_open(void **state)
 
 /* -- who has no slot -- */
 
-static void test_onlooker(void **state)
+UNIT_TEST(test_onlooker)
 {
 	struct place *place = *state;
 	struct region view = REGION_CLOSED;
@@ -384,7 +382,7 @@ static void in_child(void *arg)
 	MUST(pace_wait() == 0);
 }
 
-static void test_forked(void **state)
+UNIT_TEST(test_forked)
 {
 	joined(state);
 	assert_int_equal(launch(), 0);
@@ -393,27 +391,4 @@ static void test_forked(void **state)
 	assert_int_equal(launch(), -EAGAIN);
 	assert_int_equal(PEEK(hami->recent_kernel), -1);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_nobodys),
-		TEST(test_of_no_slice),
-		TEST(test_open),
-		TEST(test_looks),
-		TEST(test_counted_down),
-		TEST(test_blocked),
-		TEST(test_suspended),
-		TEST(test_others_suspended),
-		TEST(test_time),
-		TEST(test_time_after_waiting),
-		TEST(test_waits),
-		TEST(test_lost),
-		TEST(test_lost_while_open),
-		TEST(test_onlooker),
-		TEST(test_forked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static void end(void)
 }
 
 /* The gang's time is charged to the device that the process has, and to no other slice's. */
-static void test_two_slices(void **state)
+UNIT_TEST(test_two_slices)
 {
 	uint64_t began_ns, charged;
 
@@ -133,7 +133,7 @@ static void test_two_slices(void **state)
 }
 
 /* Alone in the gang, the process is paced by its costs. */
-static void test_dead_member(void **state)
+UNIT_TEST(test_dead_member)
 {
 	struct kernel kernel = {.function = 7, .ns = 100 * NS_PER_US};
 	uint64_t used_ns;
@@ -153,7 +153,7 @@ static void test_dead_member(void **state)
 
 /* Where the gang cannot be joined, a line says so once, the slice's own gang stands in, and within
  * a second of its cause being mended the gang is joined. */
-static void test_no_directory(void **state)
+UNIT_TEST(test_no_directory)
 {
 	begin(state);
 	rmdir(dir);
@@ -175,7 +175,7 @@ static void test_no_directory(void **state)
 	end();
 }
 
-static void test_full(void **state)
+UNIT_TEST(test_full)
 {
 	struct fault fault;
 	uint32_t owner;
@@ -198,7 +198,7 @@ static void test_full(void **state)
 }
 
 /* A file that is deleted, or truncated, is made once more, and the process is in the new one. */
-static void test_lost(void **state)
+UNIT_TEST(test_lost)
 {
 	begin(state);
 	for (unsigned i = 0; i < 2; i++) {
@@ -217,7 +217,7 @@ static void test_lost(void **state)
 }
 
 /* The policy changes while the process runs. */
-static void test_changes(void **state)
+UNIT_TEST(test_changes)
 {
 	char second[192];
 
@@ -255,7 +255,7 @@ static void test_changes(void **state)
 }
 
 /* While another process of the slice is in another gang, this one is in the slice's own. */
-static void test_two_gangs(void **state)
+UNIT_TEST(test_two_gangs)
 {
 	struct region second = REGION_CLOSED;
 	struct fault fault;
@@ -277,17 +277,4 @@ static void test_two_gangs(void **state)
 	assert_int_equal(gang_members(others_gang()), 2);
 	region_close(&second);
 	end();
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_two_slices), TEST(test_dead_member), TEST(test_no_directory),
-		TEST(test_full),       TEST(test_lost),        TEST(test_changes),
-		TEST(test_two_gangs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

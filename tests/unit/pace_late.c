@@ -14,7 +14,7 @@
 static const struct kernel short_one = {.function = 1, .ns = MS};
 
 /* It is known, and charged, before it goes again, or a short one before anything else does. */
-static void test_unknown_is_waited_for(void **state)
+UNIT_TEST(test_unknown_is_waited_for)
 {
 	static const uint64_t lengths[] = {MS, 3 * MS, 10 * MS, 30 * MS, 200 * MS};
 
@@ -34,7 +34,7 @@ static void test_unknown_is_waited_for(void **state)
 }
 
 /* Not for ever, as it may wait for what comes later; and who knows it does not wait so. */
-static void test_patience(void **state)
+UNIT_TEST(test_patience)
 {
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
 	struct kernel others[] = {{.function = 1, .ns = 1000, .stream = 1},
@@ -54,7 +54,7 @@ static void test_patience(void **state)
 }
 
 /* Each kernel is a new one, and takes longer than anybody waits: ever fewer are on their way. */
-static void test_patience_grows(void **state)
+UNIT_TEST(test_patience_grows)
 {
 	uint64_t began_ns;
 
@@ -72,7 +72,7 @@ static void test_patience_grows(void **state)
 }
 
 /* A kernel that ends when the one behind it is launched: ever less is waited for it. */
-static void test_patience_shrinks(void **state)
+UNIT_TEST(test_patience_shrinks)
 {
 	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
 	uint64_t waited_ns = 0;
@@ -94,7 +94,7 @@ static void test_patience_shrinks(void **state)
 
 /* The same one again and again, as with tuners that time what comes behind it: the time that it was
  * kept waiting for that is not what it costs. */
-static void test_waiting_is_no_cost(void **state)
+UNIT_TEST(test_waiting_is_no_cost)
 {
 	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
 	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
@@ -146,7 +146,7 @@ static uint64_t tune(unsigned rounds, unsigned behind, uint64_t ns)
 	return longest_ns;
 }
 
-static void test_tuner(void **state)
+UNIT_TEST(test_tuner)
 {
 	static const unsigned quotas[] = {5, 10, 30, 50, 90};
 	static const uint64_t lengths[] = {10000, 200000, 3 * MS};
@@ -170,7 +170,7 @@ static void test_tuner(void **state)
 
 /* A kernel that ended by chance just when one was let go that was held for it; and that is a short
  * one from then on, or not. */
-static void test_wrongly_taken_to_wait(void **state)
+UNIT_TEST(test_wrongly_taken_to_wait)
 {
 	static const uint64_t lengths[] = {20000, 300000, 1500000, 2500000, 5 * MS};
 	static const unsigned quotas[] = {10, 50, 90};
@@ -206,7 +206,7 @@ static void test_wrongly_taken_to_wait(void **state)
 }
 
 /* What was given up and is over leaves nothing behind: all streams are measured at once again. */
-static void test_waiting_is_over(void **state)
+UNIT_TEST(test_waiting_is_over)
 {
 	struct kernel waiting = {.function = 7, .ns = 100 * NS_PER_S};
 	struct kernel behind = {.function = 2, .ns = 1000, .stream = 1};
@@ -230,7 +230,7 @@ static void test_waiting_is_over(void **state)
 /* A known kernel that takes a thousand times as long as ever: some are on their way by then, and
  * are paid for. How many is a matter of chance: of lengths from 40 to 60 us, 97 in the mean and 125
  * at most. */
-static void test_late_is_waited_for(void **state)
+UNIT_TEST(test_late_is_waited_for)
 {
 	struct kernel kernel = {.function = 1, .ns = 50000};
 	uint64_t began_ns, busy_ns;
@@ -252,7 +252,7 @@ static void test_late_is_waited_for(void **state)
 
 /* What took turns in two streams takes much longer: work is given up in which several windows are,
  * and what was waited for pays for all of them, not for the first that is over alone. */
-static void test_wait_pays_for_all(void **state)
+UNIT_TEST(test_wait_pays_for_all)
 {
 	for (uint64_t ns = 100000; ns < 120000; ns += 1000) {
 		struct kernel two[] = {{.function = 1, .ns = ns, .stream = 1},
@@ -272,7 +272,7 @@ static void test_wait_pays_for_all(void **state)
 }
 
 /* Nor when nobody will ever know how long it took. */
-static void test_nothing_stays_paid(void **state)
+UNIT_TEST(test_nothing_stays_paid)
 {
 	struct kernel kernel = {.function = 1, .ns = 50000};
 	int64_t level_ns;
@@ -313,7 +313,7 @@ static double share_of_mixture(uint64_t short_ns, uint64_t long_ns, unsigned unk
 
 /* Windows of so many launches are all in use soon: what went then would be paid for by costs alone.
  */
-static void test_unmeasured_is_held(void **state)
+UNIT_TEST(test_unmeasured_is_held)
 {
 	joined(state, 30);
 	assert_share("unmeasured", share_of_mixture(2000, 1024000, 0), 30, 2, 2);
@@ -322,7 +322,7 @@ static void test_unmeasured_is_held(void **state)
 
 /* What nobody knows is in no window, nor are they lost for that; and for what is before it, it is
  * not given up. */
-static void test_unknown_among_known(void **state)
+UNIT_TEST(test_unknown_among_known)
 {
 	joined(state, 30);
 	assert_share("one in twenty", share_of_mixture(32000, 320000, 20), 30, 4, 1);
@@ -333,7 +333,7 @@ static void test_unknown_among_known(void **state)
 }
 
 /* As long as there is something known before it, which takes its time, and then as long as ever. */
-static void test_unknown_behind_known(void **state)
+UNIT_TEST(test_unknown_behind_known)
 {
 	struct kernel known = {.function = 1, .ns = 50000};
 	const struct kernel unknown = {.function = 2, .ns = 3 * MS};
@@ -355,7 +355,7 @@ static void test_unknown_behind_known(void **state)
 }
 
 /* Nor for ever: where all that is under way never ends, that is waited for once. */
-static void test_unmeasured_goes(void **state)
+UNIT_TEST(test_unmeasured_goes)
 {
 	const struct kernel other = {.function = 1, .ns = 1000, .stream = 2};
 	uint64_t began_ns;
@@ -374,20 +374,4 @@ static void test_unmeasured_goes(void **state)
 		launch_timed(&other);
 	assert_true(time_ns - began_ns < 2 * NS_PER_S);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_unknown_is_waited_for), TEST(test_patience),
-		TEST(test_patience_grows),        TEST(test_patience_shrinks),
-		TEST(test_waiting_is_no_cost),    TEST(test_tuner),
-		TEST(test_wrongly_taken_to_wait), TEST(test_waiting_is_over),
-		TEST(test_late_is_waited_for),    TEST(test_wait_pays_for_all),
-		TEST(test_nothing_stays_paid),    TEST(test_unmeasured_is_held),
-		TEST(test_unmeasured_goes),       TEST(test_unknown_among_known),
-		TEST(test_unknown_behind_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

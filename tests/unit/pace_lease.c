@@ -35,7 +35,7 @@ static bool is_leased(const struct cost_of *what)
 	return is_leased_of(&context_a, 0, what);
 }
 
-static void test_most_are_leased(void **state)
+UNIT_TEST(test_most_are_leased)
 {
 	struct sums then;
 
@@ -61,7 +61,7 @@ static unsigned leased_at(uint64_t apart_ns, unsigned launches, int64_t level_ns
 }
 
 /* What comes now and then asks; a thousand times a second, where measuring is relaxed. */
-static void test_rare(void **state)
+UNIT_TEST(test_rare)
 {
 	joined_and_known(state, 99);
 	assert_in_range(leased_at(40000, 1000, METER_CREDIT_NS / 2), 0, 2);
@@ -74,7 +74,7 @@ static void test_rare(void **state)
 
 /* At leisure, leases are longer, and only pauses end them, not the clock's turn: also in a program
  * that waits for its work again and again. */
-static void test_leisure(void **state)
+UNIT_TEST(test_leisure)
 {
 	joined_and_known(state, 99);
 	for (unsigned i = 0; i < 1000; i++) {
@@ -124,7 +124,7 @@ static unsigned leased_in_a_row(uint64_t ns, unsigned empty_at)
 
 /* Then a lease goes on, too, three times, each time that what was launched is paid for; not where
  * the bucket is emptied meanwhile. */
-static void test_goes_on(void **state)
+UNIT_TEST(test_goes_on)
 {
 	joined_and_known(state, 99);
 	assert_in_range(leased_in_a_row(SHORT_NS, 0), 128, 128);
@@ -133,7 +133,7 @@ static void test_goes_on(void **state)
 	left();
 }
 
-static void test_for_whom(void **state)
+UNIT_TEST(test_for_whom)
 {
 	const struct cost_of unknown = {.function = 9, .shape = 1, .blocks = 1};
 	const struct cost_of guessed = {.function = 1, .shape = 2, .blocks = 1};
@@ -181,7 +181,7 @@ static uint64_t longest_of(unsigned launches, int64_t level_ns)
 
 /* The longer a thread has launched, the more may go at a time, up to a part of what the bucket has.
  */
-static void test_seniority(void **state)
+UNIT_TEST(test_seniority)
 {
 	joined_and_known(state, 99);
 	for (unsigned i = 0; i < 30; i++) {
@@ -199,7 +199,7 @@ static void test_seniority(void **state)
 }
 
 /* The monitor's words hold at the next launch. */
-static void test_words(void **state)
+UNIT_TEST(test_words)
 {
 	joined_and_known(state, 99);
 	until_leased();
@@ -219,7 +219,7 @@ static void test_words(void **state)
 }
 
 /* Who has waited for work asks. */
-static void test_waited(void **state)
+UNIT_TEST(test_waited)
 {
 	joined_and_known(state, 99);
 	until_leased();
@@ -229,7 +229,7 @@ static void test_waited(void **state)
 }
 
 /* Where the bucket is shut, everybody asks; and is charged what was leased. */
-static void test_shut(void **state)
+UNIT_TEST(test_shut)
 {
 	const struct kernel long_one = {.function = 2, .ns = MS};
 	int64_t charged;
@@ -255,7 +255,7 @@ static void test_shut(void **state)
 }
 
 /* While something that was waited for in vain is not over, each launch counts. */
-static void test_stuck(void **state)
+UNIT_TEST(test_stuck)
 {
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S, .stream = 1};
 
@@ -273,7 +273,7 @@ static void test_stuck(void **state)
 }
 
 /* A thread that paused has kept nobody busy meanwhile. */
-static void test_old(void **state)
+UNIT_TEST(test_old)
 {
 	static const struct kernel other = {.function = 2, .ns = MS};
 
@@ -288,7 +288,7 @@ static void test_old(void **state)
 }
 
 /* A forked child has none, and returns none. */
-static void test_forgotten(void **state)
+UNIT_TEST(test_forgotten)
 {
 	joined_and_known(state, 99);
 	until_leased();
@@ -296,16 +296,4 @@ static void test_forgotten(void **state)
 	assert_false(pace_has_lease());
 	lease_return();
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_most_are_leased), TEST(test_rare),     TEST(test_leisure),
-		TEST(test_goes_on),         TEST(test_for_whom), TEST(test_seniority),
-		TEST(test_words),           TEST(test_waited),   TEST(test_shut),
-		TEST(test_stuck),           TEST(test_old),      TEST(test_forgotten),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "pace_lease_fixture.h"
 
 /* Whatever is mixed with whatever, and whether the device is always busy or not. */
-static void test_shares(void **state)
+UNIT_TEST(test_shares)
 {
 	static const unsigned quotas[] = {10, 30, 50, 80};
 
@@ -31,7 +31,7 @@ static void test_shares(void **state)
 }
 
 /* One that leaves the device idle by itself, and wants more than its quota nevertheless. */
-static void test_wants_more(void **state)
+UNIT_TEST(test_wants_more)
 {
 	const struct kernel kernel = {.function = 1, .ns = 5000};
 	struct sums then;
@@ -54,7 +54,7 @@ static void test_wants_more(void **state)
 
 /* Bursts, and pauses in which nobody waits for anything: they are not charged, wherever in a burst
  * it is that the thread asks. */
-static void test_pauses(void **state)
+UNIT_TEST(test_pauses)
 {
 	static const uint64_t lengths[] = {2000, 5000, 12000};
 	static const unsigned bursts[] = {1, 4, 10, 20, 100}, wants[] = {30, 45, 80};
@@ -94,7 +94,7 @@ static void *launch_some(void *count)
 }
 
 /* Threads that end: what they have not returned is hardly anything. */
-static void test_threads_end(void **state)
+UNIT_TEST(test_threads_end)
 {
 	static const uintptr_t counts[] = {15, 40, 200, 1000};
 
@@ -129,7 +129,7 @@ static void *launch_some_at_leisure(void *count)
 }
 
 /* Nor is it where a program wants more than its quota, and would be thought to want less. */
-static void test_threads_end_at_leisure(void **state)
+UNIT_TEST(test_threads_end_at_leisure)
 {
 	static const uintptr_t counts[] = {280, 400, 600, 1000, 3000};
 
@@ -199,7 +199,7 @@ static void in_turns_for(uint64_t ns)
 }
 
 /* Neither knows from its own launches when the device is idle. */
-static void test_threads_in_turns(void **state)
+UNIT_TEST(test_threads_in_turns)
 {
 	struct sums then;
 
@@ -214,7 +214,7 @@ static void test_threads_in_turns(void **state)
 	left();
 }
 
-static void test_streams_in_turns(void **state)
+UNIT_TEST(test_streams_in_turns)
 {
 	const struct kernel others[] = {short_one, {.function = 1, .ns = SHORT_NS, .stream = 1}};
 	unsigned turn = 0;
@@ -238,7 +238,7 @@ static unsigned samples_of(uint64_t function)
 
 /* Of all kinds that take turns, each is measured by itself now and then: also where each step is
  * waited for, and beside longer ones. */
-static void test_all_are_sampled(void **state)
+UNIT_TEST(test_all_are_sampled)
 {
 	for (unsigned how = 0; how < 3; how++) {
 		struct kernel kernels[40];
@@ -271,7 +271,7 @@ static void test_all_are_sampled(void **state)
 }
 
 /* So what they cost is learned anew, where windows tell little. */
-static void test_grown_beside_others(void **state)
+UNIT_TEST(test_grown_beside_others)
 {
 	struct kernel kernels[4] = {{.function = 1, .ns = 50000}};
 	struct sums then;
@@ -292,7 +292,7 @@ static void test_grown_beside_others(void **state)
 }
 
 /* A hundred times as long all at once: no more go before that is seen than if each had asked. */
-static void test_hundredfold(void **state)
+UNIT_TEST(test_hundredfold)
 {
 	struct kernel kernel = {.function = 1, .ns = 600};
 
@@ -308,7 +308,7 @@ static void test_hundredfold(void **state)
 }
 
 /* As all costs are, which are too high for what is shorter than its sample's events. */
-static void test_trimmed(void **state)
+UNIT_TEST(test_trimmed)
 {
 	const struct kernel tiny = {.function = 1, .ns = 600};
 	int64_t charged, corrected;
@@ -324,23 +324,4 @@ static void test_trimmed(void **state)
 	assert_true(fake.leased > 1000);
 	assert_true(corrected > -charged / 10 && corrected < charged / 10);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_shares),
-		TEST(test_wants_more),
-		TEST(test_pauses),
-		TEST(test_threads_end),
-		TEST(test_threads_end_at_leisure),
-		TEST(test_threads_in_turns),
-		TEST(test_streams_in_turns),
-		TEST(test_all_are_sampled),
-		TEST(test_grown_beside_others),
-		TEST(test_hundredfold),
-		TEST(test_trimmed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

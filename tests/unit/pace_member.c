@@ -36,7 +36,7 @@ static void launch_on(int device, uint64_t ns)
 	union_until_ns = until_ns;
 }
 
-static void test_members(void **state)
+UNIT_TEST(test_members)
 {
 	begin(state, 50);
 	assert_int_equal(words->group.members, 2);
@@ -49,7 +49,7 @@ static void test_members(void **state)
 	left();
 }
 
-static void test_policy_says_no(void **state)
+UNIT_TEST(test_policy_says_no)
 {
 	joined(state, 50);
 	pace_set_gang(PACE_GANG_NO);
@@ -60,7 +60,7 @@ static void test_policy_says_no(void **state)
 	pace_set_gang(PACE_GANG_FOUND);
 }
 
-static void test_policy_says_yes(void **state)
+UNIT_TEST(test_policy_says_yes)
 {
 	joined(state, 50);
 	pace_set_gang(PACE_GANG_YES);
@@ -73,7 +73,7 @@ static void test_policy_says_yes(void **state)
 
 /* Copies, and what stalls a stream, ask the driver nothing: windows need them, and a gang has none.
  * So it is for a thread that launched before there was a gang, too. */
-static void test_stalls_ask_nothing(void **state)
+UNIT_TEST(test_stalls_ask_nothing)
 {
 	const struct pace_work work = {.context = &context_a, .stream = &fake.streams[0][0]};
 	uint64_t asked = 0;
@@ -101,7 +101,7 @@ static void test_stalls_ask_nothing(void **state)
 
 /* The driver is asked some times in a millisecond while the device is busy, however short launches
  * are and however often the program asks whether they are over. */
-static void test_seldom_asks(void **state)
+UNIT_TEST(test_seldom_asks)
 {
 	uint64_t calls, marks, launches = 2000;
 
@@ -128,7 +128,7 @@ static void test_seldom_asks(void **state)
 
 /* Nor is a program slowed that waits for each launch, or whose device is idle between launches: a
  * few calls for a launch say that it is over, and the length of only a few periods is asked for. */
-static void test_seldom_measures(void **state)
+UNIT_TEST(test_seldom_measures)
 {
 	uint64_t calls, elapsed, launches = 2000;
 
@@ -157,7 +157,7 @@ static void test_seldom_measures(void **state)
 }
 
 /* What is paced by a device's own costs: a gang of one member. */
-static void test_one_member_is_no_gang(void **state)
+UNIT_TEST(test_one_member_is_no_gang)
 {
 	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
 
@@ -176,7 +176,7 @@ static void join_second(void)
 
 /* A launch that waits for the device's own bucket as the gang begins: its peers may wait for it, so
  * it goes by the gang's rules from then on. */
-static void test_gang_begins_during_a_wait(void **state)
+UNIT_TEST(test_gang_begins_during_a_wait)
 {
 	struct kernel kernel = kernel_on(0, 100 * NS_PER_US);
 	uint64_t began_ns;
@@ -195,7 +195,7 @@ static void test_gang_begins_during_a_wait(void **state)
 
 static const unsigned quotas[] = {10, 30, 50, 80};
 
-static void test_always_busy(void **state)
+UNIT_TEST(test_always_busy)
 {
 	for (unsigned i = 0; i < 4; i++) {
 		uint64_t began_ns;
@@ -239,7 +239,7 @@ static void run_pausing(void **state, uint64_t kernel_ns, uint64_t pause_ns, boo
 	}
 }
 
-static void test_pauses(void **state)
+UNIT_TEST(test_pauses)
 {
 	static const struct {
 		uint64_t kernel_ns, pause_ns;
@@ -264,24 +264,4 @@ static void test_pauses(void **state)
 		assert_true(part > 0.98 && part < rows[i].most);
 		left();
 	}
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_members),
-		TEST(test_policy_says_no),
-		TEST(test_policy_says_yes),
-		TEST(test_stalls_ask_nothing),
-		TEST(test_seldom_asks),
-		TEST(test_seldom_measures),
-		TEST(test_one_member_is_no_gang),
-		TEST(test_gang_begins_during_a_wait),
-		TEST(test_always_busy),
-		TEST(test_pauses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

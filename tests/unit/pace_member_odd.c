@@ -42,7 +42,7 @@ static double busy_for(uint64_t for_ns)
 
 /* A host that pauses for long, and does not wait before: the time of which nobody knew that the
  * device was idle is taken back, and is no credit. */
-static void test_pauses_are_no_credit(void **state)
+UNIT_TEST(test_pauses_are_no_credit)
 {
 	static const uint64_t pauses_ms[] = {900, 1500, 2050, 5000};
 
@@ -79,7 +79,7 @@ static double busy_with_waits(void **state, unsigned pct, uint64_t kernel_ns)
 
 /* A kernel that a host waits for is charged, however long nobody looks: in full as long as that is
  * less than the most debt, and what the bucket gets meanwhile. */
-static void test_long_waits(void **state)
+UNIT_TEST(test_long_waits)
 {
 	assert_share("300 ms", busy_with_waits(state, 10, 300 * MS), 10, 1, 1);
 	assert_share("300 ms", busy_with_waits(state, 50, 300 * MS), 50, 1, 1);
@@ -91,7 +91,7 @@ static void test_long_waits(void **state)
 }
 
 /* A thread that looks while another gives the driver a launch does not take the device for idle. */
-static void test_looks_between(void **state)
+UNIT_TEST(test_looks_between)
 {
 	struct fake_stream *stream = &fake.streams[0][0];
 	struct pace_work work = {.context = &context_a,
@@ -115,7 +115,7 @@ static void test_looks_between(void **state)
 }
 
 /* A launch that the driver refuses leaves nothing in flight. */
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	struct pace_work work = {.context = &context_a,
 				 .stream = &fake.streams[0][0],
@@ -142,7 +142,7 @@ static void launch_beside(void)
 /* The driver may keep a thread that records the begin of a period until another has launched: the
  * queue of its stream is full, and what is in it waits for that launch. Here, the other thread's
  * launch is made within the driver's call. */
-static void test_kept_at_begin(void **state)
+UNIT_TEST(test_kept_at_begin)
 {
 	begin(state, 50);
 	fake.record_ns = 1 * MS;
@@ -157,7 +157,7 @@ static void test_kept_at_begin(void **state)
 }
 
 /* What the gang has charged is in no window of the time before or behind it. */
-static void test_no_gang_any_more(void **state)
+UNIT_TEST(test_no_gang_any_more)
 {
 	struct kernel kernel = {.function = 7, .ns = 300 * NS_PER_US};
 
@@ -179,7 +179,7 @@ static void test_no_gang_any_more(void **state)
 
 /* A gang that has no entry left is not asked with each launch: what is asked for shows in
  * gang_charged, which a member's device has from the gang. */
-static void test_full(void **state)
+UNIT_TEST(test_full)
 {
 	uint64_t *charged;
 	uint32_t owner;
@@ -207,21 +207,4 @@ static void test_full(void **state)
 	assert_int_equal(words->member[5].owner, owner);
 	assert_int_equal(words->member[5].device, 0);
 	left();
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_pauses_are_no_credit),
-		TEST(test_long_waits),
-		TEST(test_looks_between),
-		TEST(test_refused),
-		TEST(test_kept_at_begin),
-		TEST(test_no_gang_any_more),
-		TEST(test_full),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

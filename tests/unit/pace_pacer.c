@@ -22,7 +22,7 @@ static void delivers(void **state, const char *what, const struct kernel *kernel
 	}
 }
 
-static void test_lengths(void **state)
+UNIT_TEST(test_lengths)
 {
 	static const uint64_t lengths[] = {5000, 50000, MS, 20 * MS, 200 * MS};
 
@@ -34,7 +34,7 @@ static void test_lengths(void **state)
 }
 
 /* From the first launch on, when nothing is known yet. */
-static void test_at_first(void **state)
+UNIT_TEST(test_at_first)
 {
 	static const uint64_t lengths[] = {50000, MS, 20 * MS};
 
@@ -48,7 +48,7 @@ static void test_at_first(void **state)
 		}
 }
 
-static void test_many_kernels(void **state)
+UNIT_TEST(test_many_kernels)
 {
 	struct kernel kernels[40];
 
@@ -59,7 +59,7 @@ static void test_many_kernels(void **state)
 
 /* Under one key: nothing tells them apart beforehand. None takes exactly as long each time, as on a
  * GPU: what recurs to the nanosecond may meet windows at the same place for seconds. */
-static void test_mixed_lengths(void **state)
+UNIT_TEST(test_mixed_lengths)
 {
 	static const uint64_t lengths[] = {10000, 12000, 2 * MS, 300000, 15000, 9000, 9 * MS};
 	static struct kernel kernels[7 * 41];
@@ -73,7 +73,7 @@ static void test_mixed_lengths(void **state)
 	delivers(state, "mixed", kernels, 7 * 41, 4, 1);
 }
 
-static void test_random_lengths(void **state)
+UNIT_TEST(test_random_lengths)
 {
 	static struct kernel kernels[977];
 	uint64_t seed = 7;
@@ -88,7 +88,7 @@ static void test_random_lengths(void **state)
 }
 
 /* Ten times as long as it was, and back, several times. */
-static void test_tenfold(void **state)
+UNIT_TEST(test_tenfold)
 {
 	static const uint64_t shortest[] = {50000, MS};
 
@@ -132,7 +132,7 @@ static void in_turns(void **state, double less)
 	delivers(state, "four streams", kernels, 4, less, 1);
 }
 
-static void test_streams_in_turns(void **state)
+UNIT_TEST(test_streams_in_turns)
 {
 	in_turns(state, 1);
 }
@@ -159,7 +159,7 @@ static void beside(void **state, unsigned streams, uint64_t ns, double off)
 	}
 }
 
-static void test_streams_beside(void **state)
+UNIT_TEST(test_streams_beside)
 {
 	beside(state, 2, 500000, 0.01);
 	beside(state, 4, 500000, 0.01);
@@ -168,7 +168,7 @@ static void test_streams_beside(void **state)
 
 /* Where only one stream can be measured at a time, no window may ever be full, and one ends with
  * the work of its stream while others' may go on. */
-static void test_streams_without_fences(void **state)
+UNIT_TEST(test_streams_without_fences)
 {
 	refuse_fences = true;
 	in_turns(state, 15);
@@ -198,7 +198,7 @@ static void host_bound(uint64_t kernel_ns, uint64_t host_ns, bool waits, uint64_
 	assert_true(each_ns < (host_ns + (waits ? kernel_ns : 0)) * 106 / 100 + 3 * CALL_NS);
 }
 
-static void test_host_bound(void **state)
+UNIT_TEST(test_host_bound)
 {
 	static const uint64_t lengths[] = {50000, MS, 5 * MS};
 
@@ -215,7 +215,7 @@ static void test_host_bound(void **state)
 /* -- others on the device --------------------------------------------------------------------- */
 
 /* What they take of it is not the slice's: it has its share of what they leave, nearly. */
-static void test_neighbours(void **state)
+UNIT_TEST(test_neighbours)
 {
 	static const uint64_t lengths[] = {20000, 100000, 200000, 400000};
 
@@ -243,7 +243,7 @@ static void test_neighbours(void **state)
 }
 
 /* What waits for them is not so much that it would go on for long when the quota changes. */
-static void test_queue_beside_neighbours(void **state)
+UNIT_TEST(test_queue_beside_neighbours)
 {
 	static const uint64_t lengths[] = {20000, 50000, 200000};
 
@@ -268,7 +268,7 @@ static void test_queue_beside_neighbours(void **state)
 
 /* One function that is short or long: its cost is the lower, beside others, and what keeps it from
  * having all of the device is that it has had its fair part of a long window at least. */
-static void test_unlike_beside_others(void **state)
+UNIT_TEST(test_unlike_beside_others)
 {
 	static const struct kernel kernels[] = {{.function = 1, .ns = 50000},
 						{.function = 1, .ns = 5 * MS}};
@@ -285,7 +285,7 @@ static void test_unlike_beside_others(void **state)
 
 /* One launch that takes next to nothing of what it was thought to: the others' costs stay, and no
  * more of them are on their way than before. */
-static void test_one_far_off(void **state)
+UNIT_TEST(test_one_far_off)
 {
 	struct kernel odd = {.function = 9, .ns = 500 * MS};
 	const struct kernel usual = {.function = 1, .ns = 200000};
@@ -304,7 +304,7 @@ static void test_one_far_off(void **state)
 
 /* However many kinds of kernels there are: each call takes a thousandth of a millisecond, about. Of
  * kernels that fill a window without a rest, the last digit of their cost says how many do. */
-static void test_few_calls(void **state)
+UNIT_TEST(test_few_calls)
 {
 	static const unsigned limits[] = {30, 99};
 
@@ -329,7 +329,7 @@ static void test_few_calls(void **state)
 }
 
 /* A program that leaves some of the GPU idle, and wants less than its quota: it could not tell. */
-static void test_few_calls_at_leisure(void **state)
+UNIT_TEST(test_few_calls_at_leisure)
 {
 	static const uint64_t lengths[] = {2000, 20000, 200000};
 
@@ -361,7 +361,7 @@ static void test_few_calls_at_leisure(void **state)
 }
 
 /* One that uses little of it: there is nothing to measure but each kind of kernel now and then. */
-static void test_fewer_calls_where_idle(void **state)
+UNIT_TEST(test_fewer_calls_where_idle)
 {
 	struct kernel kernels[40];
 	uint64_t began_ns;
@@ -387,7 +387,7 @@ static void test_fewer_calls_where_idle(void **state)
 }
 
 /* And then takes ten times as long for everything: within a second it is held to its quota. */
-static void test_leisure_ends(void **state)
+UNIT_TEST(test_leisure_ends)
 {
 	static const uint64_t lengths[] = {2000, 20000, 200000};
 
@@ -414,30 +414,4 @@ static void test_leisure_ends(void **state)
 			assert_share("leisure ends", share, quotas[q], 3, 3);
 			left();
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_lengths),
-		TEST(test_at_first),
-		TEST(test_many_kernels),
-		TEST(test_mixed_lengths),
-		TEST(test_random_lengths),
-		TEST(test_tenfold),
-		TEST(test_streams_in_turns),
-		TEST(test_streams_beside),
-		TEST(test_streams_without_fences),
-		TEST(test_host_bound),
-		TEST(test_neighbours),
-		TEST(test_queue_beside_neighbours),
-		TEST(test_unlike_beside_others),
-		TEST(test_one_far_off),
-		TEST(test_few_calls),
-		TEST(test_few_calls_at_leisure),
-		TEST(test_fewer_calls_where_idle),
-		TEST(test_leisure_ends),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,23 +29,23 @@ static void blindly(void **state, bool *refusal)
 	left();
 }
 
-static void test_no_events(void **state)
+UNIT_TEST(test_no_events)
 {
 	blindly(state, &fake.no_events);
 }
 
-static void test_no_records(void **state)
+UNIT_TEST(test_no_records)
 {
 	blindly(state, &fake.no_records);
 }
 
-static void test_no_times(void **state)
+UNIT_TEST(test_no_times)
 {
 	blindly(state, &fake.no_times);
 }
 
 /* It refuses the launches themselves: nothing is charged. */
-static void test_not_submitted(void **state)
+UNIT_TEST(test_not_submitted)
 {
 	struct pace_work work = {.device = 0,
 				 .context = &context_a,
@@ -75,7 +75,7 @@ static void end(struct fake_context *context)
 
 static struct fake_context no_context = {true};
 
-static void test_contexts_end(void **state)
+UNIT_TEST(test_contexts_end)
 {
 	struct kernel in_a = {.function = 1, .ns = 300000}, in_b = in_a;
 
@@ -100,7 +100,7 @@ static void test_contexts_end(void **state)
 }
 
 /* With a launch on its way that is unknown: nobody waits for it any more. */
-static void test_ends_with_unknown(void **state)
+UNIT_TEST(test_ends_with_unknown)
 {
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S};
 	struct kernel other = {.function = 1, .ns = 1000, .stream = 1, .context = &context_b};
@@ -114,7 +114,7 @@ static void test_ends_with_unknown(void **state)
 }
 
 /* Two contexts, and as much to be measured in one of them as there are spans. */
-static void test_many_spans(void **state)
+UNIT_TEST(test_many_spans)
 {
 	struct kernel kernels[100], in_b = {.function = 1000, .ns = MS, .context = &context_b};
 
@@ -188,7 +188,7 @@ static void turn_off(void)
 }
 
 /* While it waits for a bucket that would take seconds to fill. */
-static void test_words_while_waiting(void **state)
+UNIT_TEST(test_words_while_waiting)
 {
 	static void (*const ways[])(void) = {suspend, block, lift, turn_off};
 
@@ -204,7 +204,7 @@ static void test_words_while_waiting(void **state)
 }
 
 /* And while it waits for what is not known. */
-static void test_lifted_while_held(void **state)
+UNIT_TEST(test_lifted_while_held)
 {
 	static const struct kernel unknown = {.function = 8, .ns = 900 * MS};
 
@@ -215,7 +215,7 @@ static void test_lifted_while_held(void **state)
 	left();
 }
 
-static void test_raised_while_waiting(void **state)
+UNIT_TEST(test_raised_while_waiting)
 {
 	joined(state, 10);
 	then_do = raise_limit;
@@ -226,7 +226,7 @@ static void test_raised_while_waiting(void **state)
 }
 
 /* What went while there was none is not paid for when there is one again. */
-static void test_limited_again(void **state)
+UNIT_TEST(test_limited_again)
 {
 	const struct kernel kernel = {.function = 1, .ns = 200000};
 	uint64_t until_ns;
@@ -257,7 +257,7 @@ static void delete_file(void)
 	changed_ns = time_ns;
 }
 
-static void test_lost_while_waiting(void **state)
+UNIT_TEST(test_lost_while_waiting)
 {
 	here = *state;
 	joined(state, 10);
@@ -278,7 +278,7 @@ struct limit_case {
 	unsigned expected;
 };
 
-static void test_limits(void **state)
+UNIT_TEST(test_limits)
 {
 	static const struct limit_case cases[] = {
 		{0, 0, 40, PACE_RULE_SWITCH, 1, 40},  {0, 0, 40, PACE_RULE_SWITCH, 0, 0},
@@ -317,14 +317,13 @@ static void *own_stream_of_another(void *arg)
 }
 
 /* Threads share the legacy default stream, by whatever handle, and have one each of their own. */
-static void test_default_streams(void **state)
+UNIT_TEST(test_default_streams)
 {
 	const void *legacy = meter_stream(&(struct pace_work){.stream = NULL});
 	const void *own = meter_stream(&(struct pace_work){.per_thread = true});
 	void *another;
 	pthread_t thread;
 
-	(void)state;
 	assert_int_equal(pthread_create(&thread, NULL, own_stream_of_another, NULL), 0);
 	assert_int_equal(pthread_join(thread, &another), 0);
 	assert_ptr_equal(legacy, meter_stream(&(struct pace_work){.stream = (void *)1}));
@@ -337,7 +336,7 @@ static void test_default_streams(void **state)
 	assert_ptr_equal(meter_stream(&(struct pace_work){.stream = &thread}), &thread);
 }
 
-static void test_no_such_device(void **state)
+UNIT_TEST(test_no_such_device)
 {
 	joined(state, 50);
 	assert_false(pace_is_limited(-1));
@@ -349,7 +348,7 @@ static void test_no_such_device(void **state)
 }
 
 /* One device's quota is not the other's. */
-static void test_two_devices(void **state)
+UNIT_TEST(test_two_devices)
 {
 	const struct kernel first = {.function = 1, .ns = MS};
 	const struct kernel second = {.function = 1, .ns = MS, .device = 1, .context = &context_b};
@@ -361,28 +360,4 @@ static void test_two_devices(void **state)
 	hami->sm_limit[0] = 0; /* asked all the same, for the other's sake */
 	assert_true(share_of(&first, 1, NS_PER_S / 10) > 200);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_no_events),
-		TEST(test_no_records),
-		TEST(test_no_times),
-		TEST(test_not_submitted),
-		TEST(test_contexts_end),
-		TEST(test_ends_with_unknown),
-		TEST(test_many_spans),
-		TEST(test_words_while_waiting),
-		TEST(test_lifted_while_held),
-		TEST(test_raised_while_waiting),
-		TEST(test_limited_again),
-		TEST(test_lost_while_waiting),
-		TEST(test_limits),
-		TEST(test_default_streams),
-		TEST(test_no_such_device),
-		TEST(test_two_devices),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static double sum_of(void **state, unsigned processes, unsigned quota, const str
 /* -- programs --------------------------------------------------------------------------------- */
 
 /* All have the same kernels: together they have the quota. */
-static void test_alike(void **state)
+UNIT_TEST(test_alike)
 {
 	static const struct {
 		unsigned processes;
@@ -78,7 +78,7 @@ static void test_alike(void **state)
 }
 
 /* One function takes now one time, now another. */
-static void test_unlike(void **state)
+UNIT_TEST(test_unlike)
 {
 	static const struct kernel kernels[][2] = {
 		{{.function = 1, .ns = 20000}, {.function = 1, .ns = MS}},
@@ -91,14 +91,4 @@ static void test_unlike(void **state)
 
 		assert_share("unlike", sum, quotas[i % 2], 1.5, 1);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_alike),
-		TEST(test_unlike),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,52 +292,37 @@ static void play_many(void **state, enum kind kind, unsigned count, const struct
 /* The bounds are what was seen when they were written, and a tenth or two programs more: what looks
  * like chance comes out differently wherever a constant changes. */
 
-static void test_steady(void **state)
+UNIT_TEST(test_steady)
 {
 	play_many(state, STEADY, 100, &(struct counts){7, 6, 5, 2, 3.5});
 }
 
-static void test_unlike(void **state)
+UNIT_TEST(test_unlike)
 {
 	play_many(state, UNLIKE, 100, &(struct counts){6, 4, 3, 2, 4.5});
 }
 
-static void test_streams(void **state)
+UNIT_TEST(test_streams)
 {
 	play_many(state, IN_STREAMS, 100, &(struct counts){4, 2, 2, 4, 4});
 }
 
-static void test_hard(void **state)
+UNIT_TEST(test_hard)
 {
 	play_many(state, HARD, 100, &(struct counts){3, 3, 2, 7, 6});
 }
 
-static void test_stalls(void **state)
+UNIT_TEST(test_stalls)
 {
 	play_many(state, STALLS, 100, &(struct counts){6, 4, 3, 3, 5});
 }
 
-static void test_active_neighbour(void **state)
+UNIT_TEST(test_active_neighbour)
 {
 	play_many(state, ACTIVE, 100, &(struct counts){11, 8, 3, 9, 12});
 }
 
-static void test_unlike_beside_active(void **state)
+UNIT_TEST(test_unlike_beside_active)
 {
 	play_many(state, ACTIVE_UNLIKE, 100, &(struct counts){25, 20, 4, 21, 14});
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_steady),
-		TEST(test_unlike),
-		TEST(test_streams),
-		TEST(test_hard),
-		TEST(test_stalls),
-		TEST(test_active_neighbour),
-		TEST(test_unlike_beside_active),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "pace_fake.h"
 
 /* An idle device waits for each launch for longer than it works on it: that is not charged. */
-static void test_short_on_idle(void **state)
+UNIT_TEST(test_short_on_idle)
 {
 	static const uint64_t lengths[] = {600, 1500, 2500, 6000, 20000};
 	static const uint64_t calls[] = {1000, 3000, 8000};
@@ -42,7 +42,7 @@ static void test_short_on_idle(void **state)
 }
 
 /* As with CUDA_LAUNCH_BLOCKING=1: the driver's call is as long as the kernel. */
-static void test_blocking(void **state)
+UNIT_TEST(test_blocking)
 {
 	static const uint64_t lengths[] = {8000, 20000, 200000, 2 * MS};
 	static const unsigned quotas[] = {10, 30, 50, 80};
@@ -68,7 +68,7 @@ static void test_blocking(void **state)
 }
 
 /* And so is the cost that is learned, when the kernel takes longer than it did. */
-static void test_grown_and_blocking(void **state)
+UNIT_TEST(test_grown_and_blocking)
 {
 	struct kernel kernel = {.function = 1, .ns = 20000};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
@@ -84,7 +84,7 @@ static void test_grown_and_blocking(void **state)
 
 /* A driver that was not called for a while is slow: the device waits for such a launch as it does
  * for others. With a low quota most samples are of these. */
-static void test_slow_after_pauses(void **state)
+UNIT_TEST(test_slow_after_pauses)
 {
 	const struct kernel kernel = {.function = 1, .ns = 20000};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
@@ -119,7 +119,7 @@ static void test_slow_after_pauses(void **state)
 /* Or its thread was not let run for a while, behind the launch: that is none of the device's
  * waiting.
  */
-static void test_slow_behind_launches(void **state)
+UNIT_TEST(test_slow_behind_launches)
 {
 	const struct kernel kernel = {.function = 1, .ns = 50000};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1};
@@ -138,7 +138,7 @@ static void test_slow_behind_launches(void **state)
 }
 
 /* As a graph may be handed over: much of a long call is the device's time, too. */
-static void test_handed_over_early(void **state)
+UNIT_TEST(test_handed_over_early)
 {
 	const struct kernel kernel = {.function = 1, .ns = 50000, .graph = true};
 	struct sums then;
@@ -160,7 +160,7 @@ static void test_handed_over_early(void **state)
 }
 
 /* A small graph is there soon, while its launch goes on. */
-static void test_graph(void **state)
+UNIT_TEST(test_graph)
 {
 	const struct kernel graph = {.function = 1, .ns = 10000, .graph = true};
 	const struct cost_of what = {.function = 1, .shape = 1, .blocks = 1, .graph = true};
@@ -178,7 +178,7 @@ static void test_graph(void **state)
 }
 
 /* What takes longer than it did, but not longer than its launch, is noticed. */
-static void test_grown_on_idle(void **state)
+UNIT_TEST(test_grown_on_idle)
 {
 	struct kernel kernel = {.function = 1, .ns = 1500};
 	double share;
@@ -197,7 +197,7 @@ static void test_grown_on_idle(void **state)
 
 /* What a kernel's first launch takes to load it is the host's time, be the device idle or nearly.
  */
-static void test_loaded_at_first(void **state)
+UNIT_TEST(test_loaded_at_first)
 {
 	const struct kernel known = {.function = 1, .ns = 20000};
 	const struct cost_of new_one = {.function = 2, .shape = 1, .blocks = 1};
@@ -221,7 +221,7 @@ static void test_loaded_at_first(void **state)
 }
 
 /* The first behind each wait is short, and the others of that name are not. */
-static void test_unlike_behind_waits(void **state)
+UNIT_TEST(test_unlike_behind_waits)
 {
 	static const uint64_t lengths[] = {100000, 2500000, 400000};
 	static const unsigned counts[] = {40, 40, 5}, quotas[] = {10, 30, 50};
@@ -262,7 +262,7 @@ static double charged_ms(void)
 }
 
 /* The time of short ones is paid for once, but not all that is between them. */
-static void test_short_beside_long(void **state)
+UNIT_TEST(test_short_beside_long)
 {
 	static const struct kernel kernels[] = {
 		{.function = 1, .ns = 100 * MS},
@@ -282,7 +282,7 @@ static void test_short_beside_long(void **state)
 }
 
 /* A kernel runs at the end of a call that loads it. */
-static void test_loaded_one_after_the_other(void **state)
+UNIT_TEST(test_loaded_one_after_the_other)
 {
 	static const struct kernel kernels[] = {
 		{.function = 1, .ns = 20 * MS},
@@ -299,24 +299,4 @@ static void test_loaded_one_after_the_other(void **state)
 	pass(30 * MS);
 	assert_share("one after the other, ms", charged_ms(), 40, 1, 1);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_short_on_idle),
-		TEST(test_blocking),
-		TEST(test_grown_and_blocking),
-		TEST(test_slow_after_pauses),
-		TEST(test_slow_behind_launches),
-		TEST(test_handed_over_early),
-		TEST(test_graph),
-		TEST(test_grown_on_idle),
-		TEST(test_loaded_at_first),
-		TEST(test_unlike_behind_waits),
-		TEST(test_short_beside_long),
-		TEST(test_loaded_one_after_the_other),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,13 +124,17 @@ static unsigned events_made(void)
 	return count;
 }
 
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    begin
+#define UNIT_TEAR_DOWN end
+
 /* As one process that keeps several GPUs busy: each context has what it needs, and as many events
  * as it needs at one time, however long it goes on. */
-static void test_many_contexts(void **state)
+UNIT_TEST(test_many_contexts)
 {
 	unsigned after_first = 0;
 
-	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		is_over = false;
 		for (unsigned i = 0; i < CONTEXTS; i++)
@@ -147,9 +151,8 @@ static void test_many_contexts(void **state)
 }
 
 /* One context's spans say nothing of another's. */
-static void test_apart(void **state)
+UNIT_TEST(test_apart)
 {
-	(void)state;
 	assert_int_equal(measure_most(&contexts[0]), AT_ONCE);
 	assert_true(spans_settle(&contexts[0], NULL, done).full);
 	assert_true(spans_settle(&contexts[1], NULL, done).due_ns == SPANS_NONE);
@@ -165,9 +168,8 @@ static void test_apart(void **state)
 }
 
 /* A context that ended took its events along: the next one at its address makes new ones. */
-static void test_ended(void **state)
+UNIT_TEST(test_ended)
 {
-	(void)state;
 	assert_int_equal(measure_most(&contexts[0]), AT_ONCE);
 	spans_end_context(&contexts[0], done);
 	assert_int_equal(lost, AT_ONCE);
@@ -179,11 +181,10 @@ static void test_ended(void **state)
 }
 
 /* Contexts that come and go leave room for others; what there is no room for is not measured. */
-static void test_come_and_go(void **state)
+UNIT_TEST(test_come_and_go)
 {
 	unsigned count = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 3000; i++) {
 		assert_true(measure(&contexts[i % 300]));
 		spans_end_context(&contexts[i % 300], done);
@@ -196,9 +197,8 @@ static void test_come_and_go(void **state)
 	assert_true(measure(&contexts[299]));
 }
 
-static void test_no_events(void **state)
+UNIT_TEST(test_no_events)
 {
-	(void)state;
 	contexts[0].refuses = true;
 	assert_int_equal(measure_most(&contexts[0]), 0);
 	contexts[0].refuses = false;
@@ -210,25 +210,10 @@ static long refuse_memory(long number)
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
-	(void)state;
 	sys_fault = refuse_memory;
 	assert_null(span_take(&contexts[0]));
 	sys_fault = NULL;
 	assert_non_null(span_take(&contexts[0]));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_many_contexts, begin, end),
-		cmocka_unit_test_setup_teardown(test_apart, begin, end),
-		cmocka_unit_test_setup_teardown(test_ended, begin, end),
-		cmocka_unit_test_setup_teardown(test_come_and_go, begin, end),
-		cmocka_unit_test_setup_teardown(test_no_events, begin, end),
-		cmocka_unit_test_setup_teardown(test_no_memory, begin, end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static void play(void **state, const struct pipeline *pipeline)
 	left();
 }
 
-static void test_pipelines(void **state)
+UNIT_TEST(test_pipelines)
 {
 	static const struct pipeline pipelines[] = {
 		{500000, 500000, 0, false, 60}, {100000, 300000, 0, false, 30},
@@ -65,13 +65,4 @@ static void test_pipelines(void **state)
 		pipeline.waits = i % 2;
 		play(state, &pipeline);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_pipelines),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

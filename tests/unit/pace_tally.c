@@ -15,11 +15,10 @@ static void begin(void)
 	memset(&tally, 0, sizeof(tally));
 }
 
-static void test_idle(void **state)
+UNIT_TEST_ALONE(test_idle)
 {
 	uint64_t before;
 
-	(void)state;
 	begin();
 	assert_true(tally_is_idle(&tally, START));
 	tally_charge(&tally, 2 * NS_PER_MS, 2 * NS_PER_MS, START);
@@ -43,11 +42,10 @@ static void test_idle(void **state)
 }
 
 /* What is sure says when the device may be idle, what was charged when nothing should be left. */
-static void test_due(void **state)
+UNIT_TEST_ALONE(test_due)
 {
 	struct tally_many many;
 
-	(void)state;
 	begin();
 	for (unsigned i = 0; i < 10; i++)
 		tally_charge(&tally, 3 * NS_PER_MS, 2 * NS_PER_MS, START);
@@ -88,11 +86,10 @@ static void test_due(void **state)
 
 /* What a thread tells at the end is as if it had told it at once: whether the device was idle, for
  * some of it or not at all. */
-static void test_many(void **state)
+UNIT_TEST_ALONE(test_many)
 {
 	static const uint64_t pauses[] = {0, 1000, 7000};
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct tally one_by_one = {0};
 		struct tally_many many;
@@ -113,11 +110,10 @@ static void test_many(void **state)
 }
 
 /* Others' work came in between: then it is over by the end, at the latest. */
-static void test_many_beside_others(void **state)
+UNIT_TEST_ALONE(test_many_beside_others)
 {
 	struct tally_many many;
 
-	(void)state;
 	begin();
 	tally_charge(&tally, 5000, 5000, START);
 	many = tally_many_begin(&tally);
@@ -136,9 +132,8 @@ static void measure(int64_t from, int64_t to, int64_t busy_ns)
 	tally_correct(&tally, tally_compare(&tally, from, to, busy_ns));
 }
 
-static void test_measured(void **state)
+UNIT_TEST_ALONE(test_measured)
 {
-	(void)state;
 	begin();
 	tally_charge(&tally, 100 * NS_PER_MS, 100 * NS_PER_MS, START);
 	measure(0, 10 * MS, 20 * MS); /* twice what was charged */
@@ -154,9 +149,8 @@ static void test_measured(void **state)
 	assert_false(tally_is_idle(&tally, START + 105 * NS_PER_MS));
 }
 
-static void test_overlap(void **state)
+UNIT_TEST_ALONE(test_overlap)
 {
-	(void)state;
 	begin();
 	tally_charge(&tally, 100 * NS_PER_MS, 100 * NS_PER_MS, START);
 	measure(0, 10 * MS, 20 * MS);
@@ -197,12 +191,11 @@ static void *work(void *arg)
 }
 
 /* Most of what was charged is corrected, and none of it twice. */
-static void test_at_once(void **state)
+UNIT_TEST_ALONE(test_at_once)
 {
 	int64_t charged = (int64_t)THREADS * ROUNDS * UNIT;
 	pthread_t threads[THREADS];
 
-	(void)state;
 	begin();
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
@@ -211,16 +204,4 @@ static void test_at_once(void **state)
 	assert_int_equal(tally.charged, charged);
 	assert_int_equal(tally.measured, charged);
 	assert_in_range(tally.corrected, charged / 2, charged);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_many),     cmocka_unit_test(test_many_beside_others),
-		cmocka_unit_test(test_idle),     cmocka_unit_test(test_due),
-		cmocka_unit_test(test_measured), cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_at_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -402,7 +402,7 @@ static void assert_share(void **state, const struct program *it, double within)
 /* -- tests ------------------------------------------------------------------------------------ */
 
 /* What one window has too much, the next has too little. */
-static void test_beside_each_other(void **state)
+UNIT_TEST(test_beside_each_other)
 {
 	for (unsigned quota = 30; quota <= 80; quota += 50) {
 		const struct program alike = {4, quota, 8, {200000, 200000}};
@@ -414,7 +414,7 @@ static void test_beside_each_other(void **state)
 }
 
 /* Whose own stream has nothing to do takes the device to be idle where it is not. */
-static void test_each_waits(void **state)
+UNIT_TEST(test_each_waits)
 {
 	static const struct program unlike = {8, 80, 1, {20000, MS}};
 	static const struct program shorter = {8, 80, 1, {10000, MS / 2}};
@@ -424,7 +424,7 @@ static void test_each_waits(void **state)
 }
 
 /* What ran at once is not paid for as often as there were threads. */
-static void test_first_launches(void **state)
+UNIT_TEST(test_first_launches)
 {
 	static const struct program unlike = {8, 30, 8, {50000, 5 * MS}};
 
@@ -432,25 +432,11 @@ static void test_first_launches(void **state)
 }
 
 /* Of those that wait, one goes when there is room for one. */
-static void test_one_at_a_time(void **state)
+UNIT_TEST(test_one_at_a_time)
 {
 	static const struct program each = {8, 30, 8, {20 * MS, 20 * MS}};
 
 	assert_share(state, &each, 3);
 	if (lowest_ns < -200 * (int64_t)MS)
 		fail_msg("%.1f ms of debts", -(double)lowest_ns / MS);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_beside_each_other),
-		TEST(test_each_waits),
-		TEST(test_first_launches),
-		TEST(test_one_at_a_time),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

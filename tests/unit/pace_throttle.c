@@ -8,7 +8,7 @@ static const struct vgpu_region_device *device_of(int device)
 }
 
 /* A program that wants all of the device: launches go in bursts, and wait in between. */
-static void test_counted(void **state)
+UNIT_TEST(test_counted)
 {
 	static const unsigned quotas[] = {20, 50, 80};
 	const struct kernel kernel = {.function = 1, .ns = 2 * MS};
@@ -39,7 +39,7 @@ static void test_counted(void **state)
 }
 
 /* Of a program that wants less than its quota no launch is held. */
-static void test_none(void **state)
+UNIT_TEST(test_none)
 {
 	const struct kernel kernel = {.function = 1, .ns = MS / 10};
 	uint64_t began_ns;
@@ -76,7 +76,7 @@ static const struct trace_file *trace_of(const struct place *place)
 
 /* What is decided of a program that is held, in order and with its time; and the sum of what was
  * charged is the region's. */
-static void test_traced(void **state)
+UNIT_TEST(test_traced)
 {
 	unsigned count[TRACE_KINDS_END] = {0};
 	const struct kernel kernel = {.function = 1, .ns = 2 * MS};
@@ -117,15 +117,4 @@ static void test_traced(void **state)
 							count[TRACE_HELD_OVERDUE]);
 	assert_true(count[TRACE_SAMPLE] > 0 && count[TRACE_WINDOW] > 0);
 	left();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_counted),
-		TEST(test_none),
-		TEST(test_traced),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void check_off(void **state, const char *value)
 	end();
 }
 
-static void test_off(void **state)
+UNIT_TEST(test_off)
 {
 	check_off(state, NULL);
 	check_off(state, "");
@@ -62,7 +62,7 @@ static void test_off(void **state)
 	check_off(state, "no,pac");
 }
 
-static void test_header(void **state)
+UNIT_TEST(test_header)
 {
 	const struct trace_file *file;
 
@@ -77,7 +77,7 @@ static void test_header(void **state)
 	end();
 }
 
-static void test_entries(void **state)
+UNIT_TEST(test_entries)
 {
 	const struct vgpu_region_bucket *bucket;
 	const struct trace_file *file;
@@ -104,7 +104,7 @@ static void test_entries(void **state)
 	end();
 }
 
-static void test_ring(void **state)
+UNIT_TEST(test_ring)
 {
 	const struct trace_file *file;
 
@@ -128,7 +128,7 @@ static void *writes(void *arg)
 }
 
 /* Each thread's entries are all there, in its order. */
-static void test_threads(void **state)
+UNIT_TEST(test_threads)
 {
 	int64_t number[THREADS], next[THREADS] = {0};
 	const struct trace_file *file;
@@ -154,7 +154,7 @@ static void test_threads(void **state)
 }
 
 /* Another process's, of that slot before; and what must not be written through. */
-static void test_in_the_way(void **state)
+UNIT_TEST(test_in_the_way)
 {
 	char other[160];
 	struct stat st;
@@ -178,7 +178,7 @@ static void test_in_the_way(void **state)
 	end();
 }
 
-static void test_forked(void **state)
+UNIT_TEST(test_forked)
 {
 	pid_t child;
 	int status;
@@ -196,14 +196,4 @@ static void test_forked(void **state)
 	trace_write(TRACE_CHARGED, 0, 1, 2);
 	assert_int_equal(seen()->next, 1);
 	end();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_off),     TEST(test_header),     TEST(test_entries), TEST(test_ring),
-		TEST(test_threads), TEST(test_in_the_way), TEST(test_forked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,13 +214,13 @@ static void check_charged(void **state, const char *what, const struct round *ro
 #define UNLIKE      .shorts = 5, .short_ns = 20000, .longs = 1, .long_ns = 300000
 #define BRIEF       .shorts = 2, .short_ns = 20000, .longs = 1, .long_ns = 100000
 
-static void test_stream(void **state)
+UNIT_TEST(test_stream)
 {
 	CHECK("waits for its stream", check, {MUCH_UNLIKE}, {UNLIKE}, {BRIEF});
 }
 
 /* Which says nothing of what it is behind. */
-static void test_event(void **state)
+UNIT_TEST(test_event)
 {
 	CHECK("waits for an event", check, {MUCH_UNLIKE, .wait = FOR_EVENT},
 	      {UNLIKE, .wait = FOR_EVENT}, {BRIEF, .wait = FOR_EVENT},
@@ -233,14 +233,14 @@ static void test_event(void **state)
 }
 
 /* As where the host has slept: for how long the device waits, costs say. */
-static void test_slow_calls(void **state)
+UNIT_TEST(test_slow_calls)
 {
 	CHECK("slow calls", check, {MUCH_UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT},
 	      {UNLIKE, .slow_ns = 40000, .wait = FOR_EVENT});
 }
 
 /* Costs lean to those that are short, and say that the device is idle where it is not. */
-static void test_unlike_and_slow(void **state)
+UNIT_TEST(test_unlike_and_slow)
 {
 	CHECK("unlike and slow", check_charged,
 	      {.shorts = 20,
@@ -267,14 +267,14 @@ static void test_unlike_and_slow(void **state)
 	       .wait = FOR_EVENT});
 }
 
-static void test_questions(void **state)
+UNIT_TEST(test_questions)
 {
 	CHECK("copies", check, {MUCH_UNLIKE, .wait = BY_COPY}, {UNLIKE, .wait = BY_COPY});
 	CHECK("asks", check, {MUCH_UNLIKE, .wait = BY_QUESTIONS}, {UNLIKE, .wait = BY_QUESTIONS});
 }
 
 /* There is always something on its way. */
-static void test_earlier(void **state)
+UNIT_TEST(test_earlier)
 {
 	CHECK("waits for what is long gone", check, {MUCH_UNLIKE, .wait = FOR_EARLIER},
 	      {UNLIKE, .wait = FOR_EARLIER}, {UNLIKE, .wait = FOR_LONG_GONE},
@@ -282,7 +282,7 @@ static void test_earlier(void **state)
 }
 
 /* Fences are behind all of them. */
-static void test_streams(void **state)
+UNIT_TEST(test_streams)
 {
 	CHECK("streams in turns", check, {MUCH_UNLIKE, .streams = 2, .wait = FOR_EVENT},
 	      {UNLIKE, .streams = 2, .wait = FOR_EVENT}, {UNLIKE, .streams = 3},
@@ -292,14 +292,14 @@ static void test_streams(void **state)
 }
 
 /* The device is idle for a quarter of the time and more, of the host's accord. */
-static void test_idle_between(void **state)
+UNIT_TEST(test_idle_between)
 {
 	CHECK("idle between", check_charged, {UNLIKE, .wait = FOR_EVENT, .host_ns = 100000},
 	      {UNLIKE, .host_ns = 300000}, {MUCH_UNLIKE, .wait = FOR_EVENT, .host_ns = 3 * MS});
 }
 
 /* At leisure, it is looked at more seldom, and not always at the same place. */
-static void test_pauses(void **state)
+UNIT_TEST(test_pauses)
 {
 	CHECK("after pauses", check_charged, {MUCH_UNLIKE, .pauses = true},
 	      {MUCH_UNLIKE, .pauses = true, .wait = FOR_EVENT},
@@ -341,7 +341,7 @@ static unsigned count_begun(unsigned ret_behind[WAITS])
 
 /* At leisure that is once in a millisecond in the mean, and behind each at times, mostly where time
  * has gone by. */
-static void test_waits_at_leisure(void **state)
+UNIT_TEST(test_waits_at_leisure)
 {
 	unsigned behind[WAITS];
 
@@ -361,7 +361,7 @@ static void test_waits_at_leisure(void **state)
 }
 
 /* More waits than spans. */
-static void test_many_waits(void **state)
+UNIT_TEST(test_many_waits)
 {
 	CHECK("many waits", check_charged,
 	      {.shorts = 16, .short_ns = 20000, .longs = 1, .long_ns = 3800000, .waits_each = true},
@@ -396,7 +396,7 @@ static void *go_long(void *unused)
 }
 
 /* What it launches behind a copy of this one's is in a window. */
-static void test_copy_and_other(void **state)
+UNIT_TEST(test_copy_and_other)
 {
 	struct sums then = {.at_ns = 0};
 	pthread_t other;
@@ -419,7 +419,7 @@ static void test_copy_and_other(void **state)
 }
 
 /* Host copies are not charged, and kernels are, however many copies there are. */
-static void test_copies(void **state)
+UNIT_TEST(test_copies)
 {
 	CHECK("copies behind", check_charged,
 	      {.longs = 10, .long_ns = 20000, .behind_kib = 5 << 10, .wait = FOR_STREAM},
@@ -463,7 +463,7 @@ static void play_many_copies(void **state, unsigned quota, unsigned kib)
 }
 
 /* More than there are spans, with long ones behind them. */
-static void test_many_copies(void **state)
+UNIT_TEST(test_many_copies)
 {
 	play_many_copies(state, 10, 64);
 	play_many_copies(state, 80, 64);
@@ -472,7 +472,7 @@ static void test_many_copies(void **state)
 }
 
 /* It was long for a while, and is short: costs have it that the device is at work yet. */
-static void test_costs_too_high(void **state)
+UNIT_TEST(test_costs_too_high)
 {
 	static const struct round rounds[] = {
 		{.longs = 3, .long_ns = 300000},
@@ -507,7 +507,7 @@ static uint64_t calls_of_wait(void *context)
 }
 
 /* A stream that may be gone; but one that the thread has launched to since. */
-static void test_ended_streams(void **state)
+UNIT_TEST(test_ended_streams)
 {
 	joined(state, 30);
 	stream = &fake.streams[0][0];
@@ -541,7 +541,7 @@ static void go_to_default(unsigned count, uint64_t ns)
 }
 
 /* The default stream, while the thread is in another context: it would be that one's. */
-static void test_other_context(void **state)
+UNIT_TEST(test_other_context)
 {
 	joined(state, 30);
 	go_to_default(5000, 20000);
@@ -554,7 +554,7 @@ static void test_other_context(void **state)
  * it: those waits are for nothing that could leave the device idle, whatever costs say. Streams
  * take turns, and one function takes now a little and now long, so that costs are too low by far.
  */
-static void test_half(void **state)
+UNIT_TEST(test_half)
 {
 	static const uint64_t long_ns[] = {200000, 1000000, 5000000};
 
@@ -612,7 +612,7 @@ static uint64_t calls_of_looks(void **state, unsigned quota)
 
 /* The process is at work until it has seen that the last of its work is over, be it by a look after
  * a wait for something else. */
-static void test_look_at_the_last(void **state)
+UNIT_TEST(test_look_at_the_last)
 {
 	const uint64_t *shown;
 	uint64_t first_ns;
@@ -642,38 +642,8 @@ static void test_look_at_the_last(void **state)
 	left();
 }
 
-static void test_looks(void **state)
+UNIT_TEST(test_looks)
 {
 	assert_in_range(calls_of_looks(state, 99), 1, 5); /* at leisure */
 	assert_in_range(calls_of_looks(state, 12), 1, 16);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_stream),
-		TEST(test_event),
-		TEST(test_look_at_the_last),
-		TEST(test_slow_calls),
-		TEST(test_unlike_and_slow),
-		TEST(test_questions),
-		TEST(test_earlier),
-		TEST(test_streams),
-		TEST(test_idle_between),
-		TEST(test_pauses),
-		TEST(test_waits_at_leisure),
-		TEST(test_copies),
-		TEST(test_many_copies),
-		TEST(test_costs_too_high),
-		TEST(test_ended_streams),
-		TEST(test_many_waits),
-		TEST(test_copy_and_other),
-		TEST(test_other_context),
-		TEST(test_half),
-		TEST(test_looks),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

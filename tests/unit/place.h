@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "unit.h"
+
 #define UNUSED __attribute__((unused))
 
 struct place {
@@ -38,4 +40,8 @@ UNUSED static int place_remove(void **state)
 	return 0;
 }
 
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    place_make
+#define UNIT_TEAR_DOWN place_remove
 #define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)

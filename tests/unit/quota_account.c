@@ -5,13 +5,12 @@
 #include "quota_fixture.h"
 #include "sys.h"
 
-static void test_attach(void **state)
+UNIT_TEST(test_attach)
 {
 	static struct slice elsewhere;
 	struct quota_gpu gpu = {"GPU-a", 0};
 	struct fault fault = {""};
 
-	(void)state;
 	assert_false(quota_attached());
 	attach(GIB);
 	assert_true(quota_has_device(0));
@@ -32,13 +31,12 @@ static void test_attach(void **state)
 }
 
 /* What a living process holds is kept to, whoever asks for more. */
-static void test_attach_keeps_the_stricter(void **state)
+UNIT_TEST(test_attach_keeps_the_stricter)
 {
 	struct region_setup setup = {.device_count = 1,
 				     .device = {{.uuid = "GPU-a", .memory_bytes = 64 * MIB}}};
 	struct region other = REGION_CLOSED;
 
-	(void)state;
 	assert_int_equal(region_open(quota_slice.region_path, &setup, &other, NULL), 0);
 	assert_int_equal(region_claim(&other, NULL), 0);
 	attach(GIB);
@@ -50,11 +48,10 @@ static void test_attach_keeps_the_stricter(void **state)
 	region_close(&other);
 }
 
-static void test_exact(void **state)
+UNIT_TEST(test_exact)
 {
 	struct quota_claim claim;
 
-	(void)state;
 	attach(10 * MIB);
 	allocate(BASE, 2 * MIB + 1);
 	assert_int_equal(data(), 4 * MIB);
@@ -74,11 +71,10 @@ static void test_exact(void **state)
 	assert_int_equal(own_usage(1).total, 0);
 }
 
-static void test_cancel(void **state)
+UNIT_TEST(test_cancel)
 {
 	struct quota_claim claim;
 
-	(void)state;
 	attach(10 * MIB);
 	for (unsigned round = 0; round < 20; round++) {
 		assert_int_equal(quota_reserve(0, false, 9 * MIB, &claim), 0);
@@ -90,13 +86,12 @@ static void test_cancel(void **state)
 	assert_true(account_stamp() != UINT64_MAX); /* none is open */
 }
 
-static void test_overflowing(void **state)
+UNIT_TEST(test_overflowing)
 {
 	static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2 * MIB + 2,
 					 (uint64_t)1 << 63};
 	struct quota_claim claim;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		assert_int_equal(quota_reserve(0, false, sizes[i], &claim), -EDQUOT);
@@ -107,11 +102,10 @@ static void test_overflowing(void **state)
 }
 
 /* The same where there is no limit to stop them. */
-static void test_overflowing_without_limit(void **state)
+UNIT_TEST(test_overflowing_without_limit)
 {
 	struct quota_claim a, b;
 
-	(void)state;
 	quota_slice.env.cores_pct[0] = 50; /* a slice all the same */
 	attach(0);
 	assert_int_equal(quota_reserve(0, false, UINT64_MAX, &a), -EDQUOT);
@@ -124,9 +118,8 @@ static void test_overflowing_without_limit(void **state)
 
 /* -- the spare granule ------------------------------------------------------------------------ */
 
-static void test_spare(void **state)
+UNIT_TEST(test_spare)
 {
-	(void)state;
 	attach(GIB);
 	allocate(BASE, KIB);
 	assert_int_equal(data(), 2 * MIB);
@@ -152,13 +145,12 @@ static void test_spare(void **state)
 }
 
 /* Two that fit at once leave one spare, not two. */
-static void test_one_spare(void **state)
+UNIT_TEST(test_one_spare)
 {
 	struct quota_claim a, b;
 	struct block one = block_at(BASE + 4 * KIB, KIB, false);
 	struct block two = block_at(BASE + 8 * KIB, KIB, false);
 
-	(void)state;
 	attach(GIB);
 	allocate(BASE, KIB);
 	assert_int_equal(quota_reserve(0, false, KIB, &a), 0);
@@ -173,11 +165,10 @@ static void test_one_spare(void **state)
 }
 
 /* A spare that was taken for a claim goes back with it. */
-static void test_spare_cancelled(void **state)
+UNIT_TEST(test_spare_cancelled)
 {
 	struct quota_claim claim;
 
-	(void)state;
 	attach(GIB);
 	allocate(BASE, KIB);
 	allocate(BASE + 4 * KIB, KIB);
@@ -189,13 +180,12 @@ static void test_spare_cancelled(void **state)
 
 /* -- at the limit ----------------------------------------------------------------------------- */
 
-static void test_tentative(void **state)
+UNIT_TEST(test_tentative)
 {
 	struct block fits = block_at(BASE + MIB, KIB, false);
 	struct block does_not = block_at(BASE + 64 * MIB, KIB, false);
 	struct quota_claim claim;
 
-	(void)state;
 	attach(2 * MIB);
 	allocate(BASE, KIB);
 	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
@@ -223,12 +213,11 @@ static void test_tentative(void **state)
 }
 
 /* The driver took more than was reckoned with: two granules, for an odd address. */
-static void test_took_more(void **state)
+UNIT_TEST(test_took_more)
 {
 	struct block odd = block_at(BASE + MIB, 2 * MIB, false);
 	struct quota_claim claim;
 
-	(void)state;
 	attach(6 * MIB);
 	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
 	assert_int_equal(quota_settle(&claim, &odd), 0);
@@ -244,11 +233,10 @@ static void test_took_more(void **state)
 
 /* -- frees ------------------------------------------------------------------------------------ */
 
-static void test_free_undone(void **state)
+UNIT_TEST(test_free_undone)
 {
 	struct quota_release going;
 
-	(void)state;
 	attach(GIB);
 	allocate(BASE, 5 * MIB);
 	assert_true(quota_free_begin(BASE, &going));
@@ -260,11 +248,10 @@ static void test_free_undone(void **state)
 }
 
 /* Another came to its granule meanwhile, and was charged for it. */
-static void test_free_undone_after_another(void **state)
+UNIT_TEST(test_free_undone_after_another)
 {
 	struct quota_release going;
 
-	(void)state;
 	attach(GIB);
 	allocate(BASE, KIB);
 	assert_true(quota_free_begin(BASE, &going));
@@ -276,11 +263,10 @@ static void test_free_undone_after_another(void **state)
 	assert_int_equal(data(), 0);
 }
 
-static void test_unknown(void **state)
+UNIT_TEST(test_unknown)
 {
 	struct quota_release going;
 
-	(void)state;
 	attach(GIB);
 	assert_false(quota_free_begin(BASE, &going));
 	allocate(BASE, 3 * MIB);
@@ -294,11 +280,10 @@ static void test_unknown(void **state)
 
 #define CHUNK (128 * MIB)
 
-static void test_managed(void **state)
+UNIT_TEST(test_managed)
 {
 	struct quota_claim claim;
 
-	(void)state;
 	attach(3 * CHUNK);
 	allocate_as(true, BASE, 1);
 	assert_int_equal(data(), CHUNK);
@@ -322,9 +307,8 @@ static void test_managed(void **state)
 }
 
 /* Small managed allocations do not use the device's spare granule, nor leave one. */
-static void test_managed_apart(void **state)
+UNIT_TEST(test_managed_apart)
 {
-	(void)state;
 	attach(GIB);
 	allocate(BASE, KIB);
 	allocate(BASE + KIB, KIB);
@@ -349,12 +333,11 @@ static long no_memory(long number)
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
 	struct block block = block_at(BASE, 5 * MIB, false);
 	struct quota_claim claim;
 
-	(void)state;
 	attach(GIB);
 	assert_int_equal(quota_reserve(0, false, 5 * MIB, &claim), 0);
 	sys_fault = no_memory;
@@ -407,11 +390,10 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+UNIT_TEST(test_threads)
 {
 	pthread_t threads[THREADS];
 
-	(void)state;
 	attach(LIMIT);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
@@ -425,30 +407,4 @@ static void test_threads(void **state)
 	assert_int_equal(data(), 0);
 	assert_int_equal(quota_used(0), 0);
 	assert_true(account_stamp() != UINT64_MAX);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_attach),
-		TEST(test_attach_keeps_the_stricter),
-		TEST(test_exact),
-		TEST(test_cancel),
-		TEST(test_overflowing),
-		TEST(test_overflowing_without_limit),
-		TEST(test_spare),
-		TEST(test_one_spare),
-		TEST(test_spare_cancelled),
-		TEST(test_tentative),
-		TEST(test_took_more),
-		TEST(test_free_undone),
-		TEST(test_free_undone_after_another),
-		TEST(test_unknown),
-		TEST(test_managed),
-		TEST(test_managed_apart),
-		TEST(test_no_memory),
-		TEST(test_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

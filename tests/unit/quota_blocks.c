@@ -13,6 +13,7 @@
 #include "blocks.h"
 #include "size.h"
 #include "sys.h"
+#include "unit.h"
 
 #define KIB  ((uint64_t)1024)
 #define BASE ((uint64_t)0x7f0000000000) /* a granule begins there */
@@ -48,9 +49,13 @@ static int forget(void **state)
 	return 0;
 }
 
-static void test_granules_of(void **state)
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    NULL
+#define UNIT_TEAR_DOWN forget
+
+UNIT_TEST(test_granules_of)
 {
-	(void)state;
 	assert_int_equal(granules_of(0), 0);
 	assert_int_equal(granules_of(1), 2 * MIB);
 	assert_int_equal(granules_of(2 * MIB), 2 * MIB);
@@ -58,9 +63,8 @@ static void test_granules_of(void **state)
 }
 
 /* As it was measured on a device. */
-static void test_measured(void **state)
+UNIT_TEST(test_measured)
 {
-	(void)state;
 	assert_int_equal(enter(BASE, 1), 2 * MIB);
 	assert_int_equal(enter(BASE + 512, 4 * KIB), 0);
 	assert_int_equal(enter(BASE + MIB, MIB), 0);
@@ -74,9 +78,8 @@ static void test_measured(void **state)
 }
 
 /* A small one at the end of a big one, which goes first; and the other way about. */
-static void test_shared_tail(void **state)
+UNIT_TEST(test_shared_tail)
 {
-	(void)state;
 	for (unsigned turn = 0; turn < 2; turn++) {
 		assert_int_equal(enter(BASE, 7 * MIB), 8 * MIB);
 		assert_int_equal(enter(BASE + 7 * MIB, KIB), 0);
@@ -91,9 +94,8 @@ static void test_shared_tail(void **state)
 }
 
 /* One that begins in the middle of a granule and ends in the middle of another. */
-static void test_shared_head(void **state)
+UNIT_TEST(test_shared_head)
 {
-	(void)state;
 	assert_int_equal(enter(BASE + MIB, 2 * MIB), 4 * MIB);
 	assert_int_equal(enter(BASE, KIB), 0);
 	assert_int_equal(enter(BASE + 3 * MIB, 10 * MIB), 10 * MIB);
@@ -102,12 +104,11 @@ static void test_shared_head(void **state)
 	assert_int_equal(leave(BASE + 3 * MIB), 12 * MIB);
 }
 
-static void test_unknown(void **state)
+UNIT_TEST(test_unknown)
 {
 	struct block block = {.address = 77};
 	uint64_t bytes = 77;
 
-	(void)state;
 	assert_false(blocks_remove(BASE, &block, &bytes));
 	enter(BASE, 6 * MIB);
 	assert_false(blocks_remove(BASE + 2 * MIB, &block, &bytes)); /* inside: nothing begins */
@@ -121,12 +122,11 @@ static void test_unknown(void **state)
 }
 
 /* The driver refused to free it: it goes back in, as it was. */
-static void test_put_back(void **state)
+UNIT_TEST(test_put_back)
 {
 	struct block block;
 	uint64_t bytes, taken;
 
-	(void)state;
 	for (uint64_t size = KIB; size <= 64 * MIB; size *= 2) {
 		enter(BASE, size);
 		assert_true(blocks_remove(BASE, &block, &bytes));
@@ -136,7 +136,7 @@ static void test_put_back(void **state)
 	}
 }
 
-static void test_what_is_kept(void **state)
+UNIT_TEST(test_what_is_kept)
 {
 	struct block in = {.address = BASE,
 			   .size_bytes = 5 * MIB,
@@ -146,7 +146,6 @@ static void test_what_is_kept(void **state)
 	struct block out;
 	uint64_t bytes;
 
-	(void)state;
 	for (unsigned turn = 0; turn < 2; turn++) {
 		in.size_bytes = turn ? KIB : 5 * MIB;
 		assert_int_equal(blocks_enter(&in, &bytes), 0);
@@ -167,12 +166,11 @@ static void enter_managed(uint64_t context, uint64_t address, uint64_t size_byte
 	assert_int_equal(blocks_enter(&block, &bytes), 0);
 }
 
-static void test_remove_context(void **state)
+UNIT_TEST(test_remove_context)
 {
 	uint64_t bytes, managed;
 	struct block block;
 
-	(void)state;
 	enter_in(1, BASE, 7 * MIB);
 	enter_in(1, BASE + 7 * MIB, KIB);
 	enter_in(2, BASE + 64 * MIB, 3 * MIB);
@@ -228,12 +226,11 @@ static bool overlaps(uint64_t address, uint64_t size_bytes)
 	return false;
 }
 
-static void test_model(void **state)
+UNIT_TEST(test_model)
 {
 	const uint64_t end = GRANULES * GRANULE_BYTES;
 	unsigned seed = 21, entered = 0;
 
-	(void)state;
 	for (unsigned step = 0; step < 60000; step++) {
 		unsigned i = (unsigned)rand_r(&seed) % LIVE;
 		uint64_t size = 1 + (uint64_t)rand_r(&seed) % (step % 4 ? 200 * KIB : 9 * MIB);
@@ -269,13 +266,12 @@ static long few_maps(long number)
 }
 
 /* Nothing is entered, not half a span either. */
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
 	struct block span = {.address = BASE, .size_bytes = 9 * MIB, .context = 1};
 	uint64_t bytes = 77, managed;
 	struct block removed;
 
-	(void)state;
 	sys_fault = few_maps;
 	for (int maps = 0; maps < 2; maps++) { /* the spans' table, then the granules' */
 		maps_left = maps;
@@ -291,13 +287,12 @@ static void test_no_memory(void **state)
 }
 
 /* There is room for the first granule of a span, and not for its last. */
-static void test_no_memory_for_the_end(void **state)
+UNIT_TEST(test_no_memory_for_the_end)
 {
 	struct block span = {.address = BASE, .size_bytes = 9 * MIB, .context = 1};
 	uint64_t bytes = 77;
 	unsigned before = 0;
 
-	(void)state;
 	enter(BASE + GIB, 3 * MIB); /* both tables are there */
 	do {
 		sys_fault = few_maps;
@@ -310,23 +305,4 @@ static void test_no_memory_for_the_end(void **state)
 	assert_int_equal(bytes, 77);
 	assert_int_equal(enter(BASE, KIB), 2 * MIB); /* its first granule is not taken */
 	assert_int_equal(enter(BASE + 8 * MIB, KIB), 2 * MIB);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(test_granules_of, forget),
-		cmocka_unit_test_teardown(test_measured, forget),
-		cmocka_unit_test_teardown(test_shared_tail, forget),
-		cmocka_unit_test_teardown(test_shared_head, forget),
-		cmocka_unit_test_teardown(test_unknown, forget),
-		cmocka_unit_test_teardown(test_put_back, forget),
-		cmocka_unit_test_teardown(test_what_is_kept, forget),
-		cmocka_unit_test_teardown(test_remove_context, forget),
-		cmocka_unit_test_teardown(test_model, forget),
-		cmocka_unit_test_teardown(test_no_memory, forget),
-		cmocka_unit_test_teardown(test_no_memory_for_the_end, forget),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

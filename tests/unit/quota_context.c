@@ -53,12 +53,11 @@ static void make_known(uint64_t context)
 	assert_int_equal(learnt(), COST);
 }
 
-static void test_first(void **state)
+UNIT_TEST(test_first)
 {
 	struct quota_context_claim claim;
 	struct quota_ticket ticket;
 
-	(void)state;
 	attach(8 * GIB);
 	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
 	assert_false(claim.known);
@@ -78,11 +77,10 @@ static void test_first(void **state)
 	assert_int_equal(learnt(), COST);
 }
 
-static void test_known(void **state)
+UNIT_TEST(test_known)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
@@ -97,11 +95,10 @@ static void test_known(void **state)
 	assert_books(0, 0, 0, 0);
 }
 
-static void test_cancel(void **state)
+UNIT_TEST(test_cancel)
 {
 	struct quota_context_claim claim, second;
 
-	(void)state;
 	attach(8 * GIB);
 	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
 	quota_context_cancel(&claim);
@@ -113,11 +110,10 @@ static void test_cancel(void **state)
 	assert_true(account_stamp() != UINT64_MAX);
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(LEAST + HIDDEN - 1);
 	assert_int_equal(quota_context_reserve(0, LEAST, &claim), -EDQUOT);
 	assert_books(0, 0, 0, 0);
@@ -129,11 +125,10 @@ static void test_refused(void **state)
 	assert_books(0, 0, 0, 0);
 }
 
-static void test_second_refused(void **state)
+UNIT_TEST(test_second_refused)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(800 * MIB);
 	make_known(1);
 	for (unsigned round = 0; round < 3; round++) {
@@ -143,11 +138,10 @@ static void test_second_refused(void **state)
 }
 
 /* Less than a guess wants is left: then it is measured, and fits or does not. */
-static void test_tight(void **state)
+UNIT_TEST(test_tight)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(600 * MIB);
 	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
 	assert_books(590 * MIB, 0, 0, HIDDEN);
@@ -164,11 +158,10 @@ static void test_tight(void **state)
 }
 
 /* What NVML counts has the other contexts and their contents in it. */
-static void test_tight_beside_another(void **state)
+UNIT_TEST(test_tight_beside_another)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(1100 * MIB);
 	make(1, COST);
 	allocate(BASE, 10 * MIB);
@@ -179,9 +172,8 @@ static void test_tight_beside_another(void **state)
 	assert_books(2 * COST, 0, 10 * MIB, HIDDEN + HIDDEN_AGAIN);
 }
 
-static void test_least_is_learnt(void **state)
+UNIT_TEST(test_least_is_learnt)
 {
-	(void)state;
 	attach(8 * GIB);
 	make(1, GIB);
 	reconcile(600 * MIB); /* with a module in it */
@@ -194,13 +186,12 @@ static void test_least_is_learnt(void **state)
 	assert_int_equal(learnt(), COST);
 }
 
-static void test_end(void **state)
+UNIT_TEST(test_end)
 {
 	struct block big = block_at(BASE, 7 * MIB, false), other = block_at(BASE + GIB, 1, false);
 	struct quota_claim claim;
 	struct quota_release going;
 
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	make(2, UNKNOWN);
@@ -225,9 +216,8 @@ static void test_end(void **state)
 
 /* -- reconciling ------------------------------------------------------------------------------ */
 
-static void test_module(void **state)
+UNIT_TEST(test_module)
 {
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, 10 * MIB);
@@ -243,9 +233,8 @@ static void test_module(void **state)
 }
 
 /* The granule that is charged ahead is not on the device. */
-static void test_spare_is_left_out(void **state)
+UNIT_TEST(test_spare_is_left_out)
 {
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, KIB);
@@ -256,11 +245,10 @@ static void test_spare_is_left_out(void **state)
 }
 
 /* What is measured is booked even where the quota is passed by it. */
-static void test_beyond_the_limit(void **state)
+UNIT_TEST(test_beyond_the_limit)
 {
 	struct quota_claim claim;
 
-	(void)state;
 	attach(600 * MIB);
 	make_known(1);
 	reconcile(COST + 100 * MIB);
@@ -270,12 +258,11 @@ static void test_beyond_the_limit(void **state)
 	allocate(BASE, 2 * MIB);
 }
 
-static void test_in_motion(void **state)
+UNIT_TEST(test_in_motion)
 {
 	struct quota_claim claim;
 	struct quota_ticket before;
 
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	before = quota_reconcile_ticket(0);
@@ -307,11 +294,10 @@ static void test_in_motion(void **state)
 
 /* Two blocks in one granule: the free of the first is still in the driver when the second's has
  * given the granule back. The driver holds it, and it is no growth. */
-static void test_frees_of_a_granule(void **state)
+UNIT_TEST(test_frees_of_a_granule)
 {
 	struct quota_release first, second;
 
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	allocate(BASE, KIB);
@@ -331,11 +317,10 @@ static void test_frees_of_a_granule(void **state)
 }
 
 /* Managed memory is in no figure, also where it comes and goes meanwhile. */
-static void test_managed_in_motion(void **state)
+UNIT_TEST(test_managed_in_motion)
 {
 	struct quota_ticket before;
 
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	allocate_as(true, BASE + GIB, 1);
@@ -362,9 +347,8 @@ static void expect(uint64_t bytes)
 }
 
 /* What the driver will take later stays charged until it has. */
-static void test_expected(void **state)
+UNIT_TEST(test_expected)
 {
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	reconcile(COST + 10 * MIB);
@@ -397,9 +381,8 @@ static void test_expected(void **state)
 }
 
 /* Not more than once a second, and then for one caller. */
-static void test_due(void **state)
+UNIT_TEST(test_due)
 {
-	(void)state;
 	attach(8 * GIB);
 	make_known(1);
 	quota_reconcile_due(0); /* starts the clock */
@@ -411,11 +394,10 @@ static void test_due(void **state)
 
 /* A figure below what a context can take is another process's: NVML is not believed from then on,
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
-static void test_distrust(void **state)
+UNIT_TEST(test_distrust)
 {
 	struct quota_context_claim claim;
 
-	(void)state;
 	attach(8 * GIB);
 	assert_int_equal(quota_context_reserve(1, LEAST, &claim), 0);
 	assert_int_equal(quota_context_settle(&claim, 5, COST + 9 * MIB, 0), 0);
@@ -429,30 +411,4 @@ static void test_distrust(void **state)
 	assert_int_equal(own_usage(1).module, 0);
 	quota_context_end(5);
 	assert_int_equal(own_usage(1).total, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_first),
-		TEST(test_known),
-		TEST(test_cancel),
-		TEST(test_refused),
-		TEST(test_second_refused),
-		TEST(test_tight),
-		TEST(test_tight_beside_another),
-		TEST(test_least_is_learnt),
-		TEST(test_end),
-		TEST(test_module),
-		TEST(test_spare_is_left_out),
-		TEST(test_beyond_the_limit),
-		TEST(test_in_motion),
-		TEST(test_frees_of_a_granule),
-		TEST(test_managed_in_motion),
-		TEST(test_expected),
-		TEST(test_due),
-		TEST(test_distrust),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

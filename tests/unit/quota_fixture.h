@@ -15,6 +15,7 @@
 
 #include "account.h"
 #include "size.h"
+#include "unit.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -46,6 +47,10 @@ UNUSED static int slice_remove(void **state)
 	return 0;
 }
 
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    slice_make
+#define UNIT_TEAR_DOWN slice_remove
 #define TEST(function) cmocka_unit_test_setup_teardown(function, slice_make, slice_remove)
 
 /* Attaches two GPUs with that limit each. */

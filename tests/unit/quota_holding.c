@@ -25,12 +25,11 @@ static unsigned unmap(uint64_t address, uint64_t end)
 
 /* -- charging --------------------------------------------------------------------------------- */
 
-static void test_kinds(void **state)
+UNIT_TEST(test_kinds)
 {
 	uint64_t bytes = 0;
 	int device = -1;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) /* each has handles of its own */
 		hold_on(kind, 0, CONTEXT, (kind + 1) * 4 * MIB - 1, HANDLE);
@@ -55,11 +54,10 @@ static void test_kinds(void **state)
 	assert_true(is_quiet());
 }
 
-static void test_cancel(void **state)
+UNIT_TEST(test_cancel)
 {
 	struct holding_claim claim;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
 		for (uint64_t size = UNIT; size < 64 * MIB; size *= 2) {
@@ -72,12 +70,11 @@ static void test_cancel(void **state)
 		}
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	static const uint64_t sizes[] = {1, 2 * MIB, GIB, ((uint64_t)1 << 60) + 1, UINT64_MAX};
 	struct holding_claim claim = {.device = 99};
 
-	(void)state;
 	attach(10 * MIB);
 	hold(9 * MIB, HANDLE);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
@@ -95,9 +92,8 @@ static void test_refused(void **state)
 }
 
 /* The driver will refuse it, or take nothing. */
-static void test_nothing(void **state)
+UNIT_TEST(test_nothing)
 {
-	(void)state;
 	attach(GIB);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
 		hold_on(kind, 0, CONTEXT, 0, HANDLE);
@@ -108,9 +104,8 @@ static void test_nothing(void **state)
 }
 
 /* The driver gives a handle again whose end went past us. */
-static void test_held_again_by_another(void **state)
+UNIT_TEST(test_held_again_by_another)
 {
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
@@ -131,11 +126,10 @@ static long no_memory(long number)
 	return number == SYS_mmap ? -ENOMEM : 0;
 }
 
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
 	struct holding_claim claim;
 
-	(void)state;
 	attach(GIB);
 	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim), 0);
 	sys_fault = no_memory;
@@ -153,11 +147,10 @@ static void test_no_memory(void **state)
 
 /* -- references ------------------------------------------------------------------------------- */
 
-static void test_references(void **state)
+UNIT_TEST(test_references)
 {
 	struct holding_release going;
 
-	(void)state;
 	attach(GIB);
 	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), -1);
 	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
@@ -183,11 +176,10 @@ static void test_references(void **state)
 	assert_true(is_quiet());
 }
 
-static void test_undone(void **state)
+UNIT_TEST(test_undone)
 {
 	struct holding_release going;
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
@@ -209,11 +201,10 @@ static void test_undone(void **state)
 }
 
 /* An unmapping of two that are all that is left of it, and which the driver refuses. */
-static void test_undone_together(void **state)
+UNIT_TEST(test_undone_together)
 {
 	struct holding_release first, second;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned turned_round = 0; turned_round < 2; turned_round++) {
 		hold(6 * MIB, HANDLE);
@@ -234,12 +225,11 @@ static void test_undone_together(void **state)
 
 /* -- mappings --------------------------------------------------------------------------------- */
 
-static void test_mapping(void **state)
+UNIT_TEST(test_mapping)
 {
 	struct holding_release going;
 	uint64_t at = BASE;
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	map(BASE + 4 * MIB, 6 * MIB, HANDLE);
@@ -262,9 +252,8 @@ static void test_mapping(void **state)
 	assert_true(is_quiet());
 }
 
-static void test_ranges(void **state)
+UNIT_TEST(test_ranges)
 {
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	hold(2 * MIB, OTHER);
@@ -287,12 +276,11 @@ static void test_ranges(void **state)
 }
 
 /* What a multicast object has bound is known by a place that is no address, to its end. */
-static void test_binding(void **state)
+UNIT_TEST(test_binding)
 {
 	static const uint64_t places[] = {(uint64_t)1 << 63 | 12345, (uint64_t)1 << 63 | 12346,
 					  UINT64_MAX - 1};
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	for (unsigned i = 0; i < 3; i++)
@@ -306,9 +294,8 @@ static void test_binding(void **state)
 }
 
 /* A mapping of memory that is not known any more is none of ours. */
-static void test_mapping_of_unknown(void **state)
+UNIT_TEST(test_mapping_of_unknown)
 {
-	(void)state;
 	attach(GIB);
 	hold(2 * MIB, HANDLE);
 	quota_mapped(BASE, 2 * MIB, OTHER);
@@ -329,11 +316,10 @@ static void make_context(uint64_t context)
 	assert_int_equal(quota_context_settle(&claim, context, 100 * MIB, 0), 0);
 }
 
-static void test_context_ends(void **state)
+UNIT_TEST(test_context_ends)
 {
 	struct holding_release going;
 
-	(void)state;
 	attach(4 * GIB);
 	make_context(CONTEXT);
 	hold(6 * MIB, HANDLE); /* of the process */
@@ -392,12 +378,11 @@ static int look_in_child(void)
 
 /* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back with
  * the next change. */
-static void test_lock_held(void **state)
+UNIT_TEST(test_lock_held)
 {
 	pthread_t thread;
 	void *result = NULL;
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	lock_elsewhere();
@@ -415,11 +400,10 @@ static void test_lock_held(void **state)
 	assert_int_equal(data(), 2 * MIB);
 }
 
-static void test_lost(void **state)
+UNIT_TEST(test_lost)
 {
 	struct holding_claim claim;
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	hold_array(UNIT, OTHER);
@@ -450,12 +434,11 @@ static int live_as_child(void)
 	return data() == 2 * MIB && quota_hold(&claim, OTHER) == 0 ? 0 : 4;
 }
 
-static void test_forked(void **state)
+UNIT_TEST(test_forked)
 {
 	int status = -1;
 	pid_t pid;
 
-	(void)state;
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	map(BASE, 6 * MIB, HANDLE);
@@ -527,11 +510,10 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+UNIT_TEST(test_threads)
 {
 	pthread_t threads[THREADS];
 
-	(void)state;
 	attach(LIMIT);
 	hold(2 * MIB, HANDLE);
 	for (uintptr_t i = 0; i < THREADS; i++)
@@ -546,30 +528,4 @@ static void test_threads(void **state)
 	assert_true(let_go(HANDLE));
 	assert_int_equal(quota_used(0), 0);
 	assert_true(is_quiet());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_kinds),
-		TEST(test_cancel),
-		TEST(test_refused),
-		TEST(test_nothing),
-		TEST(test_held_again_by_another),
-		TEST(test_no_memory),
-		TEST(test_references),
-		TEST(test_undone),
-		TEST(test_undone_together),
-		TEST(test_mapping),
-		TEST(test_ranges),
-		TEST(test_binding),
-		TEST(test_mapping_of_unknown),
-		TEST(test_context_ends),
-		TEST(test_lock_held),
-		TEST(test_lost),
-		TEST(test_forked),
-		TEST(test_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,13 @@
 
 /* -- which there are -------------------------------------------------------------------------- */
 
-static void test_known(void **state)
+UNIT_TEST(test_known)
 {
 	uint64_t found[4];
 	unsigned flags = 99;
 	bool managed = true;
 	int device = 99;
 
-	(void)state;
 	attach(GIB);
 	assert_false(quota_pool_is_known(POOL, &device, &flags));
 	assert_int_equal(device, 99);
@@ -38,13 +37,12 @@ static void test_known(void **state)
 	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
 }
 
-static void test_unknown(void **state)
+UNIT_TEST(test_unknown)
 {
 	struct pool_figure figure = {0, 10 * CHUNK};
 	struct pool_claim claim = {5, 5};
 	bool managed = true;
 
-	(void)state;
 	attach(GIB);
 	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -ENOENT);
 	assert_int_equal(quota_pool_grow(POOL, 1, &figure, &claim), -ENOENT);
@@ -61,12 +59,11 @@ static void test_unknown(void **state)
 }
 
 /* The application's do not take the places of those that the driver has anyway. */
-static void test_many(void **state)
+UNIT_TEST(test_many)
 {
 	uint64_t handle = POOL, found[QUOTA_POOLS_MAX + 1];
 	unsigned count = 0;
 
-	(void)state;
 	attach(GIB);
 	while (quota_pool_open(handle + count, 0, 0) == 0)
 		count++;
@@ -84,13 +81,12 @@ static void test_many(void **state)
 
 /* -- what is charged when --------------------------------------------------------------------- */
 
-static void test_chunks(void **state)
+UNIT_TEST(test_chunks)
 {
 	static const struct {
 		uint64_t size_bytes, chunks;
 	} cases[] = {{1, 1}, {CHUNK, 1}, {CHUNK + 1, 2}, {5 * CHUNK - 1, 5}, {8 * CHUNK, 8}};
 
-	(void)state;
 	open_pool(NARROW);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct pool_claim claim;
@@ -110,7 +106,7 @@ static void test_chunks(void **state)
 }
 
 /* A sixteenth of the room at most, and eight chunks; and nothing for what needs several. */
-static void test_ahead(void **state)
+UNIT_TEST(test_ahead)
 {
 	static const struct {
 		uint64_t limit_bytes, size_bytes, chunks;
@@ -134,11 +130,10 @@ static void test_ahead(void **state)
 }
 
 /* Others of the slice leave less room. */
-static void test_ahead_beside_others(void **state)
+UNIT_TEST(test_ahead_beside_others)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(2 * GIB);
 	allocate(BASE, GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
@@ -147,11 +142,10 @@ static void test_ahead_beside_others(void **state)
 }
 
 /* What is charged ahead does for the next ones, in which nobody is asked. */
-static void test_ahead_is_used(void **state)
+UNIT_TEST(test_ahead_is_used)
 {
 	struct pool_claim claims[9], more;
 
-	(void)state;
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claims[0]), 0);
 	for (unsigned i = 1; i < 9; i++)
@@ -170,11 +164,10 @@ static void test_ahead_is_used(void **state)
 }
 
 /* A synchronisation while an allocation is under way leaves what that may add. */
-static void test_correct_under_way(void **state)
+UNIT_TEST(test_correct_under_way)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
 	assert_true(correct(POOL, 0));
@@ -188,11 +181,10 @@ static void test_correct_under_way(void **state)
 }
 
 /* Free memory of the pool is no room: the order of streams decides whether it will do. */
-static void test_worst_beyond_reserved(void **state)
+UNIT_TEST(test_worst_beyond_reserved)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(NARROW);
 	allocate_from(POOL, 4 * CHUNK, 4 * CHUNK);
 	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -EAGAIN);
@@ -202,9 +194,8 @@ static void test_worst_beyond_reserved(void **state)
 	assert_int_equal(data(), 4 * CHUNK);
 }
 
-static void test_apart(void **state)
+UNIT_TEST(test_apart)
 {
-	(void)state;
 	open_pool(NARROW);
 	assert_int_equal(quota_pool_open(OTHER, 1, 0), 0);
 	allocate_from(POOL, CHUNK, CHUNK);
@@ -220,14 +211,13 @@ static void test_apart(void **state)
 
 /* -- refusals --------------------------------------------------------------------------------- */
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	static const uint64_t sizes[] = {
 		2 * CHUNK + 1,          3 * CHUNK, GIB, ((uint64_t)1 << 60) + 1,
 		UINT64_MAX - CHUNK + 2, UINT64_MAX};
 	struct pool_claim claim = {7, 7};
 
-	(void)state;
 	open_pool(3 * CHUNK);
 	allocate_from(POOL, CHUNK, CHUNK);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -244,11 +234,10 @@ static void test_refused(void **state)
 }
 
 /* What is there is charged, whatever the limit, and nothing beside it. */
-static void test_more_than_charged(void **state)
+UNIT_TEST(test_more_than_charged)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(3 * CHUNK);
 	assert_true(correct(POOL, 5 * CHUNK));
 	assert_int_equal(data(), 5 * CHUNK);
@@ -266,11 +255,10 @@ static void test_more_than_charged(void **state)
 
 /* -- tickets ---------------------------------------------------------------------------------- */
 
-static void test_stale_figures(void **state)
+UNIT_TEST(test_stale_figures)
 {
 	struct pool_figure low, high;
 
-	(void)state;
 	open_pool(NARROW);
 	low = figure_of(POOL, 0);
 	high = figure_of(POOL, 7 * CHUNK);
@@ -284,12 +272,11 @@ static void test_stale_figures(void **state)
 }
 
 /* One that is being read while an allocation is settled does not have it. */
-static void test_settled_meanwhile(void **state)
+UNIT_TEST(test_settled_meanwhile)
 {
 	struct pool_figure before;
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(NARROW);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
 	before = figure_of(POOL, 0);
@@ -302,12 +289,11 @@ static void test_settled_meanwhile(void **state)
 }
 
 /* Two are settled by the figures of both: the one that was read first is ignored. */
-static void test_two_settle(void **state)
+UNIT_TEST(test_two_settle)
 {
 	struct pool_claim a, b;
 	struct pool_figure figure_a, figure_b;
 
-	(void)state;
 	open_pool(NARROW);
 	assert_int_equal(grow(POOL, 1, 0, &a), 0);
 	assert_int_equal(grow(POOL, CHUNK + 1, 0, &b), 0);
@@ -324,12 +310,11 @@ static void test_two_settle(void **state)
 
 /* -- trying ----------------------------------------------------------------------------------- */
 
-static void test_try(void **state)
+UNIT_TEST(test_try)
 {
 	struct pool_figure before;
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
 	quota_pool_settle(POOL, &claim, NULL); /* 8 are ahead */
@@ -352,11 +337,10 @@ static void test_try(void **state)
 }
 
 /* A figure that is read from before a try has ended does not count after it. */
-static void test_try_ended_meanwhile(void **state)
+UNIT_TEST(test_try_ended_meanwhile)
 {
 	struct pool_figure during;
 
-	(void)state;
 	open_pool(NARROW);
 	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
 	quota_pool_try(POOL, CHUNK);
@@ -368,11 +352,10 @@ static void test_try_ended_meanwhile(void **state)
 
 /* -- managed ---------------------------------------------------------------------------------- */
 
-static void test_managed(void **state)
+UNIT_TEST(test_managed)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
@@ -393,11 +376,10 @@ static void test_managed(void **state)
 }
 
 /* Nobody can tell when it goes. */
-static void test_managed_closed_in_use(void **state)
+UNIT_TEST(test_managed_closed_in_use)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 1, MANAGED_CHUNK);
@@ -413,11 +395,10 @@ static void test_managed_closed_in_use(void **state)
 
 /* -- closing ---------------------------------------------------------------------------------- */
 
-static void test_closed_empty(void **state)
+UNIT_TEST(test_closed_empty)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(64 * GIB);
 	allocate_from(POOL, CHUNK, CHUNK);
 	assert_int_equal(grow(POOL, 1, CHUNK, &claim), 0);
@@ -427,9 +408,8 @@ static void test_closed_empty(void **state)
 	assert_int_equal(pool_spare_charge(0), 0);
 }
 
-static void test_closed_in_use(void **state)
+UNIT_TEST(test_closed_in_use)
 {
-	(void)state;
 	open_pool(NARROW);
 	allocate_from(POOL, 3 * CHUNK, 2 * CHUNK);
 	quota_pool_close(POOL, false);
@@ -439,11 +419,10 @@ static void test_closed_in_use(void **state)
 }
 
 /* An allocation under way finds the pool closed, or another under its handle. */
-static void test_closed_under_way(void **state)
+UNIT_TEST(test_closed_under_way)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
 	quota_pool_close(POOL, true);
@@ -452,34 +431,4 @@ static void test_closed_under_way(void **state)
 	settle(POOL, &claim, CHUNK);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_true(is_quiet());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_known),
-		TEST(test_unknown),
-		TEST(test_many),
-		TEST(test_chunks),
-		TEST(test_ahead),
-		TEST(test_ahead_beside_others),
-		TEST(test_ahead_is_used),
-		TEST(test_correct_under_way),
-		TEST(test_worst_beyond_reserved),
-		TEST(test_apart),
-		TEST(test_refused),
-		TEST(test_more_than_charged),
-		TEST(test_stale_figures),
-		TEST(test_settled_meanwhile),
-		TEST(test_two_settle),
-		TEST(test_try),
-		TEST(test_try_ended_meanwhile),
-		TEST(test_managed),
-		TEST(test_managed_closed_in_use),
-		TEST(test_closed_empty),
-		TEST(test_closed_in_use),
-		TEST(test_closed_under_way),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,12 +36,11 @@ static int look_in_child(void)
 
 /* What waits for the region's lock in vain is refused, and what goes back meanwhile goes back
  * later. */
-static void test_lock_held(void **state)
+UNIT_TEST(test_lock_held)
 {
 	pthread_t thread;
 	void *result = NULL;
 
-	(void)state;
 	open_pool(NARROW);
 	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
 	lock_elsewhere();
@@ -58,9 +57,8 @@ static void test_lock_held(void **state)
 }
 
 /* What could not be charged is not thought to be: else its end would be taken off others'. */
-static void test_lock_held_while_raised(void **state)
+UNIT_TEST(test_lock_held_while_raised)
 {
-	(void)state;
 	open_pool(NARROW);
 	allocate(BASE, 10 * MIB);
 	lock_elsewhere();
@@ -74,11 +72,10 @@ static void test_lock_held_while_raised(void **state)
 	assert_int_equal(data(), 10 * MIB);
 }
 
-static void test_lost(void **state)
+UNIT_TEST(test_lost)
 {
 	struct pool_claim claim;
 
-	(void)state;
 	open_pool(GIB);
 	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
 	delete_region();
@@ -92,12 +89,11 @@ static void test_lost(void **state)
 }
 
 /* The child attaches for itself, and nothing of the parent's moves. */
-static void test_forked(void **state)
+UNIT_TEST(test_forked)
 {
 	pid_t pid;
 	int status = -1;
 
-	(void)state;
 	open_pool(NARROW);
 	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
@@ -210,12 +206,11 @@ static void *work(void *arg)
 }
 
 /* Always enough is charged, and never more than the limit. */
-static void test_threads(void **state)
+UNIT_TEST(test_threads)
 {
 	pthread_t threads[THREADS];
 	struct pool_figure figure;
 
-	(void)state;
 	open_pool(LIMIT);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)i), 0);
@@ -231,15 +226,4 @@ static void test_threads(void **state)
 	assert_int_equal(data(), 0);
 	assert_int_equal(quota_used(0), 0);
 	assert_true(is_quiet());
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_lock_held), TEST(test_lock_held_while_raised),
-		TEST(test_lost),      TEST(test_forked),
-		TEST(test_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

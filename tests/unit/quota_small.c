@@ -2,12 +2,11 @@
 #include "quota_holding_fixture.h"
 
 /* Of one size, they are charged what they take: as many as fit share a granule. */
-static void test_small_alike(void **state)
+UNIT_TEST(test_small_alike)
 {
 	static const uint64_t sizes[] = {1, UNIT, UNIT + 1, 5 * UNIT, 11 * UNIT, MIB};
 	static const uint64_t fitting[] = {32, 32, 16, 6, 2, 2};
 
-	(void)state;
 	attach(GIB);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		uint64_t count = 3 * fitting[i] + 1;
@@ -26,9 +25,8 @@ static void test_small_alike(void **state)
 }
 
 /* Freed but for two in each granule, which leave no room for a third of one. */
-static void test_small_scattered(void **state)
+UNIT_TEST(test_small_scattered)
 {
-	(void)state;
 	attach(GIB);
 	for (unsigned i = 0; i < 64; i++)
 		hold_array(UNIT, HANDLE + i);
@@ -45,9 +43,8 @@ static void test_small_scattered(void **state)
 }
 
 /* They fill a granule to the end, and no count of them says so: the next needs one. */
-static void test_small_full(void **state)
+UNIT_TEST(test_small_full)
 {
-	(void)state;
 	attach(GIB);
 	for (unsigned i = 0; i < 16; i++)
 		hold_array(UNIT, HANDLE + i);
@@ -59,9 +56,8 @@ static void test_small_full(void **state)
 	assert_int_equal(data(), 4 * MIB);
 }
 
-static void test_small_or_not(void **state)
+UNIT_TEST(test_small_or_not)
 {
-	(void)state;
 	attach(GIB);
 	hold_array(MIB, HANDLE);
 	hold_array(MIB, HANDLE + 1);
@@ -75,9 +71,8 @@ static void test_small_or_not(void **state)
 }
 
 /* Not with those of another context, nor of another device. */
-static void test_small_apart(void **state)
+UNIT_TEST(test_small_apart)
 {
-	(void)state;
 	attach(GIB);
 	hold_array(UNIT, HANDLE);
 	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, UNIT, HANDLE + 1);
@@ -91,11 +86,10 @@ static void test_small_apart(void **state)
 	assert_int_equal(own_usage(1).data, 0);
 }
 
-static void test_small_undone(void **state)
+UNIT_TEST(test_small_undone)
 {
 	struct holding_release going;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned i = 0; i < 33; i++)
 		hold_array(UNIT, HANDLE + i);
@@ -110,12 +104,11 @@ static void test_small_undone(void **state)
 }
 
 /* More contexts than there can be; and each that goes leaves a place. */
-static void test_small_places(void **state)
+UNIT_TEST(test_small_places)
 {
 	struct holding_claim claim;
 	unsigned count = 256;
 
-	(void)state;
 	attach(4 * GIB);
 	for (unsigned i = 0; i < count; i++)
 		hold_on(HOLDING_ARRAY, 0, CONTEXT + i, UNIT, HANDLE + i);
@@ -165,7 +158,7 @@ static void place(unsigned units, unsigned seed, unsigned *ret_granule, uint32_t
 
 #define ARRAYS 40
 
-static void test_small_random(void **state)
+UNIT_TEST(test_small_random)
 {
 	struct {
 		unsigned granule;
@@ -173,7 +166,6 @@ static void test_small_random(void **state)
 	} arrays[ARRAYS] = {{0, 0}};
 	unsigned seed = 1, most = 1;
 
-	(void)state;
 	attach(GIB);
 	for (unsigned step = 0; step < 20000; step++) {
 		unsigned i = (unsigned)rand_r(&seed) % ARRAYS;
@@ -201,9 +193,8 @@ static void test_small_random(void **state)
 	assert_int_equal(data(), 0);
 }
 
-static void test_doubt(void **state)
+UNIT_TEST(test_doubt)
 {
-	(void)state;
 	attach(GIB);
 	assert_int_equal(holdings_doubt(0), 0);
 	hold_array(UNIT, HANDLE);
@@ -226,15 +217,4 @@ static void test_doubt(void **state)
 		let_go_of(HOLDING_ARRAY, HANDLE + i);
 	assert_int_equal(own_usage(0).data, 0);
 	assert_int_equal(own_usage(1).data, 2 * MIB);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_small_alike),  TEST(test_small_scattered), TEST(test_small_full),
-		TEST(test_small_or_not), TEST(test_small_apart),     TEST(test_small_undone),
-		TEST(test_small_places), TEST(test_small_random),    TEST(test_doubt),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "sys.h"
 #include "table.h"
+#include "unit.h"
 
 #define KEYS 4000 /* more than the table begins with, and few enough to be met again */
 
@@ -75,22 +76,25 @@ static int forget_model(void **state)
 	return 0;
 }
 
-static void test_empty(void **state)
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    forget_model
+#define UNIT_TEAR_DOWN NULL
+
+UNIT_TEST(test_empty)
 {
 	struct table table = {NULL, 0, 0};
 
-	(void)state;
 	assert_null(table_find(&table, key_of(1)));
 	table_clear(&table);
 	assert_null(table_find(&table, key_of(1)));
 }
 
-static void test_random(void **state)
+UNIT_TEST(test_random)
 {
 	struct table table = {NULL, 0, 0};
 	unsigned seed = 11;
 
-	(void)state;
 	for (unsigned step = 0; step < 200000; step++) {
 		/* Up to many, down to few: the range of keys that is played with breathes. */
 		unsigned range = step / 20000 % 2 ? 50 : KEYS;
@@ -104,11 +108,10 @@ static void test_random(void **state)
 	assert_null(table_find(&table, key_of(1)));
 }
 
-static void test_growth(void **state)
+UNIT_TEST(test_growth)
 {
 	struct table table = {NULL, 0, 0};
 
-	(void)state;
 	for (unsigned i = 1; i <= KEYS; i++) {
 		add(&table, i, i);
 		assert_int_equal(table.capacity & (table.capacity - 1), 0);
@@ -137,12 +140,11 @@ static uint64_t key_at(size_t wanted, unsigned *at)
 }
 
 /* A run that goes round the end: whichever of it goes, the others are found. */
-static void test_wraps_around(void **state)
+UNIT_TEST(test_wraps_around)
 {
 	uint64_t keys[6];
 	unsigned at = 1;
 
-	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		keys[i] = key_at(i < 4 ? SIZE_MAX : i - 4, &at);
 	for (unsigned gone = 0; gone < 1u << 6; gone++) {
@@ -169,12 +171,11 @@ static bool of_context(void *arg, const struct entry *entry)
 	return entry->context == *(const uint64_t *)arg;
 }
 
-static void test_remove_if(void **state)
+UNIT_TEST(test_remove_if)
 {
 	struct table table = {NULL, 0, 0};
 	unsigned seed = 3;
 
-	(void)state;
 	for (unsigned round = 0; round < 200; round++) {
 		uint64_t context = round % 7;
 		unsigned most = round % 5 ? KEYS : 60; /* crowded, and nearly empty */
@@ -199,13 +200,12 @@ static void test_remove_if(void **state)
 }
 
 /* All of a run goes that wraps round the end. */
-static void test_remove_if_wraps_around(void **state)
+UNIT_TEST(test_remove_if_wraps_around)
 {
 	unsigned at = 1;
 	struct table table = {NULL, 0, 0};
 	uint64_t context = 5;
 
-	(void)state;
 	for (unsigned i = 0; i < 8; i++)
 		table_add(&table, key_at(i % 2 ? 0 : SIZE_MAX, &at))->context = i < 6 ? 5 : 6;
 	table_remove_if(&table, of_context, &context);
@@ -222,12 +222,11 @@ static long no_memory(long number)
 }
 
 /* No memory: the table is as it was. */
-static void test_no_memory(void **state)
+UNIT_TEST(test_no_memory)
 {
 	struct table table = {NULL, 0, 0};
 	unsigned i = 1;
 
-	(void)state;
 	sys_fault = no_memory;
 	assert_null(table_add(&table, key_of(1)));
 	assert_int_equal(table.count, 0);
@@ -242,19 +241,4 @@ static void test_no_memory(void **state)
 	add(&table, i, i);
 	assert_same(&table);
 	table_clear(&table);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_empty, forget_model),
-		cmocka_unit_test_setup(test_random, forget_model),
-		cmocka_unit_test_setup(test_growth, forget_model),
-		cmocka_unit_test_setup(test_wraps_around, forget_model),
-		cmocka_unit_test_setup(test_remove_if, forget_model),
-		cmocka_unit_test_setup(test_remove_if_wraps_around, forget_model),
-		cmocka_unit_test_setup(test_no_memory, forget_model),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void make_pair(void **state, struct region *a, struct region *b)
 		assert_int_equal(count_wrong(&a), 0); \
 	} while (0)
 
-static void test_header(void **state)
+UNIT_TEST(test_header)
 {
 	struct region a, b;
 
@@ -59,7 +59,7 @@ static void test_header(void **state)
 	region_close(&a);
 }
 
-static void test_device_count(void **state)
+UNIT_TEST(test_device_count)
 {
 	struct region a, b;
 
@@ -72,7 +72,7 @@ static void test_device_count(void **state)
 	region_close(&a);
 }
 
-static void test_uuids(void **state)
+UNIT_TEST(test_uuids)
 {
 	struct region a, b;
 
@@ -85,7 +85,7 @@ static void test_uuids(void **state)
 	region_close(&a);
 }
 
-static void test_sums(void **state)
+UNIT_TEST(test_sums)
 {
 	struct region a, b;
 
@@ -98,7 +98,7 @@ static void test_sums(void **state)
 	region_close(&a);
 }
 
-static void test_the_dead(void **state)
+UNIT_TEST(test_the_dead)
 {
 	struct region a, b;
 
@@ -111,7 +111,7 @@ static void test_the_dead(void **state)
 }
 
 /* To inspect is to see what the dead left, counts that are out of bounds too, and to leave it. */
-static void test_inspected(void **state)
+UNIT_TEST(test_inspected)
 {
 	struct place *place = *state;
 	struct region a, b, seen = REGION_CLOSED;
@@ -135,14 +135,4 @@ static void test_inspected(void **state)
 	assert_int_equal(region_reap(&seen), -EROFS);
 	region_close(&seen);
 	free(before);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_header), TEST(test_device_count), TEST(test_uuids),
-		TEST(test_sums),   TEST(test_the_dead),     TEST(test_inspected),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

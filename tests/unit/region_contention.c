@@ -110,7 +110,7 @@ static void assert_held_to(struct crowd *crowd, struct region *region)
 	assert_int_equal(count_wrong(region), 0);
 }
 
-static void test_threads(void **state)
+UNIT_TEST(test_threads)
 {
 	struct place *place = *state;
 	struct crowd *crowd = crowd_make(place->path);
@@ -123,7 +123,7 @@ static void test_threads(void **state)
 	munmap(crowd, sizeof(*crowd));
 }
 
-static void test_processes(void **state)
+UNIT_TEST(test_processes)
 {
 	struct place *place = *state;
 	struct crowd *crowd = crowd_make(place->path);
@@ -164,7 +164,7 @@ static void *look_on(void *arg)
 	return NULL;
 }
 
-static void test_onlookers(void **state)
+UNIT_TEST(test_onlookers)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
@@ -194,15 +194,4 @@ static void test_onlookers(void **state)
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&view);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_threads),
-		TEST(test_processes),
-		TEST(test_onlookers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void end(int driver)
 	close_slots();
 }
 
-static void test_left(void **state)
+UNIT_TEST(test_left)
 {
 	struct region_descriptors first = {0}, second = {0};
 	int driver = begin(state), fd = new_descriptor(), again = new_descriptor(), copy, other;
@@ -79,7 +79,7 @@ static long refuse(long number)
 }
 
 /* What cannot be learnt is no "no". */
-static void test_in_doubt(void **state)
+UNIT_TEST(test_in_doubt)
 {
 	struct region_descriptors key = {0}, none = {0};
 	int driver = begin(state), fd = new_descriptor();
@@ -102,7 +102,7 @@ static void test_in_doubt(void **state)
 }
 
 /* A descriptor is known by itself, not by its number or its file. */
-static void test_key(void **state)
+UNIT_TEST(test_key)
 {
 	struct region_descriptors keys[3] = {0};
 	int driver = begin(state), fds[3], stranger = new_descriptor(), copy;
@@ -130,7 +130,7 @@ static void test_key(void **state)
 }
 
 /* Kept when it is withdrawn, and by the next slot when its own is over. */
-static void test_kept(void **state)
+UNIT_TEST(test_kept)
 {
 	struct region_descriptors key = {0};
 	int driver = begin(state), fd = new_descriptor();
@@ -172,7 +172,7 @@ static int new_dma_buf(void)
 }
 
 /* Two of one piece of memory: /proc/locks tells, once a second. */
-static void test_listed(void **state)
+UNIT_TEST(test_listed)
 {
 	struct region_descriptors key = {0};
 	int driver = begin(state), fds[] = {new_dma_buf(), new_dma_buf()};
@@ -200,14 +200,4 @@ static void test_listed(void **state)
 	assert_true(region_share_look(&regions[0]));
 	assert_int_equal(region_used(&regions[0], 1), 0);
 	end(driver);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_left), TEST(test_in_doubt), TEST(test_key),
-		TEST(test_kept), TEST(test_listed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void charge_all(struct region *region)
 	region->file->hami.slots[region->slot].monitor_used[0] = 7;
 }
 
-static void test_is_emptied(void **state)
+UNIT_TEST(test_is_emptied)
 {
 	struct region region, other = REGION_CLOSED;
 	struct place *place = *state;
@@ -83,7 +83,7 @@ static void test_is_emptied(void **state)
 	region_close(&other);
 }
 
-static void test_goes_on(void **state)
+UNIT_TEST(test_goes_on)
 {
 	struct vgpu_hami_usage own;
 	struct region region;
@@ -109,7 +109,7 @@ static void test_goes_on(void **state)
 }
 
 /* The slot's next process has nothing of it. */
-static void test_is_given_back(void **state)
+UNIT_TEST(test_is_given_back)
 {
 	struct region region;
 
@@ -134,7 +134,7 @@ static void begin_exit_of(void *arg)
 	MUST(!((struct region *)arg)->exiting);
 }
 
-static void test_of_the_claimer_alone(void **state)
+UNIT_TEST(test_of_the_claimer_alone)
 {
 	struct region region, view = REGION_CLOSED, none = REGION_CLOSED;
 	struct place *place = *state;
@@ -159,7 +159,7 @@ static long no_futex(long number)
 }
 
 /* As in a handler of a signal that came while the lock was held: the exit goes on. */
-static void test_is_not_kept(void **state)
+UNIT_TEST(test_is_not_kept)
 {
 	struct region region;
 	uint64_t began_ns;
@@ -179,7 +179,7 @@ static void test_is_not_kept(void **state)
 }
 
 /* What is paused stays so for the others. */
-static void test_paused(void **state)
+UNIT_TEST(test_paused)
 {
 	struct region region, other = REGION_CLOSED;
 	struct place *place = *state;
@@ -197,7 +197,7 @@ static void test_paused(void **state)
 }
 
 /* A monitor's word of suspension that came too late is seen. */
-static void test_is_checked(void **state)
+UNIT_TEST(test_is_checked)
 {
 	struct region region;
 
@@ -212,15 +212,4 @@ static void test_is_checked(void **state)
 	region.file->hami.slots[0].used[0].exiting_other -= 1;
 	assert_int_equal(region_check(&region, NULL, NULL), 0);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_is_emptied),           TEST(test_goes_on),     TEST(test_is_given_back),
-		TEST(test_of_the_claimer_alone), TEST(test_is_not_kept), TEST(test_paused),
-		TEST(test_is_checked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

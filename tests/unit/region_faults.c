@@ -119,17 +119,17 @@ static void fail_each(const char *path, enum before before)
 	}
 }
 
-static void test_making(void **state)
+UNIT_TEST(test_making)
 {
 	fail_each(((struct place *)*state)->path, MISSING);
 }
 
-static void test_resetting(void **state)
+UNIT_TEST(test_resetting)
 {
 	fail_each(((struct place *)*state)->path, UNHELD);
 }
 
-static void test_appending(void **state)
+UNIT_TEST(test_appending)
 {
 	fail_each(((struct place *)*state)->path, HELD);
 }
@@ -167,7 +167,7 @@ static void assert_reported(const char *path, long number, int error, const char
 		fail_msg("\"%s\" lacks \"%s\" or the path", fault.text, words);
 }
 
-static void test_words(void **state)
+UNIT_TEST(test_words)
 {
 	struct place *place = *state;
 	struct stat st;
@@ -184,7 +184,7 @@ static void test_words(void **state)
 }
 
 /* The lock of somebody who is stopped in the middle of making a region. */
-static void test_stopped_initialiser(void **state)
+UNIT_TEST(test_stopped_initialiser)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -220,7 +220,7 @@ static long interrupt(long number)
 }
 
 /* By signals: nothing comes of it. */
-static void test_interrupted(void **state)
+UNIT_TEST(test_interrupted)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -244,7 +244,7 @@ static void test_interrupted(void **state)
 /* -- at work ---------------------------------------------------------------------------------- */
 
 /* A kernel that does not answer who lives: everybody may. */
-static void test_no_answer(void **state)
+UNIT_TEST(test_no_answer)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -265,15 +265,4 @@ static void test_no_answer(void **state)
 	assert_int_equal(region_charge(&a, 0, REGION_DATA, 1, GIB), 0);
 	assert_int_equal(region_used(&a, 0), 1);
 	region_close(&a);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_making),      TEST(test_resetting),           TEST(test_appending),
-		TEST(test_words),       TEST(test_stopped_initialiser), TEST(test_no_answer),
-		TEST(test_interrupted),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

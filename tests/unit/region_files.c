@@ -53,7 +53,7 @@ static void assert_refused(const char *path, const char *words)
 	assert_int_equal(checksum(path), before);
 }
 
-static void test_noise(void **state)
+UNIT_TEST(test_noise)
 {
 	static const size_t sizes[] = {
 		1, 4096, 2008951, 2008952, 2008953, REGION_SIZE - 1, REGION_SIZE, REGION_SIZE + 1};
@@ -71,7 +71,7 @@ static void test_noise(void **state)
 }
 
 /* Zeros at the start are not enough to be one that nobody finished. */
-static void test_zeros_and_then_something(void **state)
+UNIT_TEST(test_zeros_and_then_something)
 {
 	static const size_t sizes[] = {8192, REGION_SIZE, REGION_SIZE + 4096};
 	struct place *place = *state;
@@ -86,7 +86,7 @@ static void test_zeros_and_then_something(void **state)
 	free(bytes);
 }
 
-static void test_hami_core(void **state)
+UNIT_TEST(test_hami_core)
 {
 	struct place *place = *state;
 	int32_t header[] = {19920718, 1, 2};
@@ -118,7 +118,7 @@ static void patch(const char *path, off_t offset, uint32_t word)
 	close(fd);
 }
 
-static void test_other_versions(void **state)
+UNIT_TEST(test_other_versions)
 {
 	struct place *place = *state;
 
@@ -136,7 +136,7 @@ static void test_other_versions(void **state)
 	assert_refused(place->path, "is of version 1");
 }
 
-static void test_damaged(void **state)
+UNIT_TEST(test_damaged)
 {
 	struct place *place = *state;
 
@@ -169,7 +169,7 @@ static void assert_never_opens(const char *path, int error, const char *words)
 	assert_int_equal(region.fd, -1);
 }
 
-static void test_directory(void **state)
+UNIT_TEST(test_directory)
 {
 	struct place *place = *state;
 
@@ -178,7 +178,7 @@ static void test_directory(void **state)
 	rmdir(place->path);
 }
 
-static void test_symbolic_link(void **state)
+UNIT_TEST(test_symbolic_link)
 {
 	struct place *place = *state;
 	char target[128];
@@ -192,7 +192,7 @@ static void test_symbolic_link(void **state)
 	assert_int_equal(access(target, F_OK), -1);
 }
 
-static void test_fifo(void **state)
+UNIT_TEST(test_fifo)
 {
 	struct place *place = *state;
 
@@ -200,7 +200,7 @@ static void test_fifo(void **state)
 	assert_never_opens(place->path, -EINVAL, "not a regular file");
 }
 
-static void test_no_directory(void **state)
+UNIT_TEST(test_no_directory)
 {
 	struct place *place = *state;
 	char path[128];
@@ -220,7 +220,7 @@ static void open_as_nobody(void *arg)
 	MUST(strstr(fault.text, "0666"));
 }
 
-static void test_no_permission(void **state)
+UNIT_TEST(test_no_permission)
 {
 	struct place *place = *state;
 
@@ -244,7 +244,7 @@ static void open_as_other(void *arg)
 	region_close(&region);
 }
 
-static void test_several_users(void **state)
+UNIT_TEST(test_several_users)
 {
 	struct place *place = *state;
 
@@ -272,7 +272,7 @@ static void assert_made(const char *path)
 }
 
 /* What a process leaves that dies while it makes a region; and what an administrator touches. */
-static void test_unfinished(void **state)
+UNIT_TEST(test_unfinished)
 {
 	static const size_t sizes[] = {0, 1, 4096, 5000, 2008952, REGION_SIZE - 1, REGION_SIZE};
 	static const uint64_t making = 0x30304e4f49474552u, made = 0x31304e4f49474552u;
@@ -296,18 +296,4 @@ static void test_unfinished(void **state)
 	patch(place->path, 0, 0); /* HAMi's magic alone is missing */
 	patch(place->path, 2011136, (uint32_t)made);
 	assert_made(place->path);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_noise),         TEST(test_zeros_and_then_something),
-		TEST(test_hami_core),     TEST(test_other_versions),
-		TEST(test_damaged),       TEST(test_directory),
-		TEST(test_symbolic_link), TEST(test_fifo),
-		TEST(test_no_directory),  TEST(test_no_permission),
-		TEST(test_several_users), TEST(test_unfinished),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

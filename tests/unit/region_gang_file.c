@@ -47,7 +47,7 @@ static void write_file(const char *path, const void *bytes, size_t len, mode_t m
 	close(fd);
 }
 
-static void test_made(void **state)
+UNIT_TEST(test_made)
 {
 	const struct place *place = *state;
 	struct stat st;
@@ -68,7 +68,7 @@ static void test_made(void **state)
 }
 
 /* A process that was killed while it made the file. */
-static void test_half_made(void **state)
+UNIT_TEST(test_half_made)
 {
 	const struct place *place = *state;
 	static char bytes[sizeof(struct vgpu_gang_file)];
@@ -89,7 +89,7 @@ static void test_half_made(void **state)
 	refuses(place->path, -EINVAL, "holds something else");
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	const struct place *place = *state;
 	struct vgpu_gang_file other = {
@@ -124,7 +124,7 @@ static void test_refused(void **state)
 }
 
 /* Another user's file, where this test may make one. */
-static void test_other_user(void **state)
+UNIT_TEST(test_other_user)
 {
 	const struct place *place = *state;
 
@@ -136,7 +136,7 @@ static void test_other_user(void **state)
 	refuses(place->path, -EPERM, "is user 12345's, and this program runs as user 0: remove it");
 }
 
-static void test_entries(void **state)
+UNIT_TEST(test_entries)
 {
 	const struct place *place = *state;
 	uint32_t first, second, third, again;
@@ -169,7 +169,7 @@ static void test_entries(void **state)
 }
 
 /* A killed process's entries are free at once, also where a child of it holds on to nothing. */
-static void test_killed(void **state)
+UNIT_TEST(test_killed)
 {
 	const struct place *place = *state;
 	uint32_t *owner =
@@ -196,7 +196,7 @@ static void test_killed(void **state)
 	munmap(owner, 4096);
 }
 
-static void test_full(void **state)
+UNIT_TEST(test_full)
 {
 	const struct place *place = *state;
 	struct fault fault = {""};
@@ -213,7 +213,7 @@ static void test_full(void **state)
 	gang_file_forget(&ours);
 }
 
-static void test_watched(void **state)
+UNIT_TEST(test_watched)
 {
 	const struct place *place = *state;
 	struct fault fault = {""};
@@ -239,7 +239,7 @@ static void test_watched(void **state)
 	gang_file_forget(&theirs);
 }
 
-static void test_swept(void **state)
+UNIT_TEST(test_swept)
 {
 	const struct place *place = *state;
 	struct fault fault = {""};
@@ -262,7 +262,7 @@ static void test_swept(void **state)
 }
 
 /* Many processes that open and join at once: each finds it whole, and has an entry of its own. */
-static void test_race(void **state)
+UNIT_TEST(test_race)
 {
 	const struct place *place = *state;
 	enum { MANY = 12 };
@@ -296,17 +296,4 @@ static void test_race(void **state)
 		close(ready[0]);
 		close(ready[1]);
 	}
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_made),    TEST(test_half_made), TEST(test_refused), TEST(test_other_user),
-		TEST(test_entries), TEST(test_killed),    TEST(test_full),    TEST(test_watched),
-		TEST(test_race),    TEST(test_swept),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

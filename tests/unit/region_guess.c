@@ -55,7 +55,7 @@ static bool is_waited_for(struct two *two)
 	return waited && took_ns >= 90 * NS_PER_MS;
 }
 
-static void test_is_waited_for(void **state)
+UNIT_TEST(test_is_waited_for)
 {
 	struct two two;
 
@@ -67,7 +67,7 @@ static void test_is_waited_for(void **state)
 }
 
 /* Nor is our own, nor one of another device. */
-static void test_of_others_on_the_device(void **state)
+UNIT_TEST(test_of_others_on_the_device)
 {
 	struct two two;
 
@@ -86,7 +86,7 @@ static void test_of_others_on_the_device(void **state)
 	close_two(&two);
 }
 
-static void test_not_for_ever(void **state)
+UNIT_TEST(test_not_for_ever)
 {
 	struct two two;
 	uint64_t began_ns;
@@ -102,7 +102,7 @@ static void test_not_for_ever(void **state)
 }
 
 /* Of a word that says a time to come, as after a boot, nothing is waited for. */
-static void test_odd_times(void **state)
+UNIT_TEST(test_odd_times)
 {
 	struct two two;
 	uint64_t *word;
@@ -117,7 +117,7 @@ static void test_odd_times(void **state)
 }
 
 /* The dead have none, and who gets the slot next has not theirs. */
-static void test_death(void **state)
+UNIT_TEST(test_death)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, LIMIT);
@@ -135,15 +135,4 @@ static void test_death(void **state)
 	assert_int_equal(two.other.slot, slot);
 	assert_false(region_wait_guesses(&two.own, 1));
 	close_two(&two);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_is_waited_for), TEST(test_of_others_on_the_device),
-		TEST(test_not_for_ever),  TEST(test_odd_times),
-		TEST(test_death),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
 
 #define AT(type, field, offset) assert_int_equal(offsetof(struct type, field), offset)
 
-static void test_hami_header(void **state)
+UNIT_TEST_ALONE(test_hami_header)
 {
-	(void)state;
 	AT(vgpu_hami_region, magic, 0);
 	AT(vgpu_hami_region, version_major, 4);
 	AT(vgpu_hami_region, version_minor, 8);
@@ -29,9 +28,8 @@ static void test_hami_header(void **state)
 	assert_int_equal(VGPU_HAMI_MAGIC, 19920718);
 }
 
-static void test_hami_slot(void **state)
+UNIT_TEST_ALONE(test_hami_slot)
 {
-	(void)state;
 	AT(vgpu_hami_slot, pid, 0);
 	AT(vgpu_hami_slot, hostpid, 4);
 	AT(vgpu_hami_slot, used, 8);
@@ -52,9 +50,8 @@ static void test_hami_slot(void **state)
 	AT(vgpu_hami_util, sm, 16);
 }
 
-static void test_own_part(void **state)
+UNIT_TEST_ALONE(test_own_part)
 {
-	(void)state;
 	AT(vgpu_region_file, own, 2011136);
 	AT(vgpu_region_own, magic, 0);
 	AT(vgpu_region_own, version, 8);
@@ -88,7 +85,7 @@ static void test_own_part(void **state)
 }
 
 /* The same, as a monitor finds them: bytes of a file. */
-static void test_made_file(void **state)
+UNIT_TEST(test_made_file)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_from(7, 2, 3 * GIB);
@@ -129,16 +126,4 @@ static void test_made_file(void **state)
 	assert_int_equal(word, 2);
 	assert_memory_equal(bytes + 2011136, "REGION01", 8);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hami_header),
-		cmocka_unit_test(test_hami_slot),
-		cmocka_unit_test(test_own_part),
-		TEST(test_made_file),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void assert_usage(const struct region *region, unsigned device, uint64_t 
 	assert_int_equal(usage.total, context + module + data + offset);
 }
 
-static void test_classes(void **state)
+UNIT_TEST(test_classes)
 {
 	struct region region = make_with(state, 2);
 
@@ -45,7 +45,7 @@ static void test_classes(void **state)
 	region_close(&region);
 }
 
-static void test_limit(void **state)
+UNIT_TEST(test_limit)
 {
 	struct region region = make_with(state, 1), other = REGION_CLOSED;
 	struct place *place = *state;
@@ -69,7 +69,7 @@ static void test_limit(void **state)
 	region_close(&region);
 }
 
-static void test_overflow(void **state)
+UNIT_TEST(test_overflow)
 {
 	struct region region = make_with(state, 1);
 
@@ -89,7 +89,7 @@ static void test_overflow(void **state)
 	region_close(&region);
 }
 
-static void test_range(void **state)
+UNIT_TEST(test_range)
 {
 	struct region region = make_with(state, 1);
 	uint64_t got = 12345;
@@ -113,7 +113,7 @@ static void test_range(void **state)
 	region_close(&region);
 }
 
-static void test_book(void **state)
+UNIT_TEST(test_book)
 {
 	struct region region = make_with(state, 1);
 
@@ -132,7 +132,7 @@ static void test_book(void **state)
 }
 
 /* The most that was held together, `offset` aside, since one began to look. */
-static void test_peak(void **state)
+UNIT_TEST(test_peak)
 {
 	struct region region = make_with(state, 1);
 
@@ -153,7 +153,7 @@ static void test_peak(void **state)
 	region_close(&region);
 }
 
-static void test_devices_out_of_range(void **state)
+UNIT_TEST(test_devices_out_of_range)
 {
 	struct region region = make_with(state, 2);
 
@@ -170,7 +170,7 @@ static void test_devices_out_of_range(void **state)
 }
 
 /* What a dead process held is there for the next one that needs it. */
-static void test_the_dead_make_room(void **state)
+UNIT_TEST(test_the_dead_make_room)
 {
 	struct region region = make_with(state, 1), dead = REGION_CLOSED;
 	struct place *place = *state;
@@ -210,7 +210,7 @@ static void watch(enum region_step step)
 	steps_watched++;
 }
 
-static void test_never_too_low(void **state)
+UNIT_TEST(test_never_too_low)
 {
 	watched = make_with(state, 1);
 	region_step_hook = watch;
@@ -224,21 +224,4 @@ static void test_never_too_low(void **state)
 	assert_int_equal(region_used(&watched, 0), 4);
 	assert_true(steps_watched > 50);
 	region_close(&watched);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_classes),
-		TEST(test_limit),
-		TEST(test_overflow),
-		TEST(test_range),
-		TEST(test_book),
-		TEST(test_peak),
-		TEST(test_devices_out_of_range),
-		TEST(test_the_dead_make_room),
-		TEST(test_never_too_low),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static pid_t start(void **state, struct region *region)
 }
 
 /* It does nothing more, and nothing of it is anybody else's yet. */
-static void test_counts(void **state)
+UNIT_TEST(test_counts)
 {
 	struct region region, next = REGION_CLOSED;
 	pid_t pid = start(state, &region);
@@ -90,7 +90,7 @@ static void *end_soon(void *arg)
 	return NULL;
 }
 
-static void test_is_waited_for(void **state)
+UNIT_TEST(test_is_waited_for)
 {
 	struct region region;
 	pid_t pid = start(state, &region);
@@ -107,7 +107,7 @@ static void test_is_waited_for(void **state)
 	region_close(&region);
 }
 
-static void test_not_for_ever(void **state)
+UNIT_TEST(test_not_for_ever)
 {
 	struct region region;
 	pid_t pid = start(state, &region);
@@ -122,7 +122,7 @@ static void test_not_for_ever(void **state)
 }
 
 /* A program that is killed and started again at once finds what its predecessor still has. */
-static void test_outlives_a_reset(void **state)
+UNIT_TEST(test_outlives_a_reset)
 {
 	struct region_setup more = setup_of(2 * LIMIT);
 	struct region region, next = REGION_CLOSED;
@@ -156,7 +156,7 @@ static void leave_charge(void **state, struct region *region)
 }
 
 /* A pid that somebody living has. */
-static void test_reused_pid(void **state)
+UNIT_TEST(test_reused_pid)
 {
 	struct region region;
 
@@ -171,7 +171,7 @@ static void test_reused_pid(void **state)
 
 /* Of another namespace, or of a version of vgpu that did not say: for a while after it was first
  * seen dead. */
-static void test_unknown(void **state)
+UNIT_TEST(test_unknown)
 {
 	static const uint64_t namespaces[] = {0, 1};
 
@@ -194,7 +194,7 @@ static void test_unknown(void **state)
 }
 
 /* But one that held nothing is over in any case. */
-static void test_nothing_held(void **state)
+UNIT_TEST(test_nothing_held)
 {
 	struct region region;
 
@@ -219,7 +219,7 @@ static void become_another(void *arg)
 }
 
 /* A process that goes on as another program has given back what it had. */
-static void test_exec(void **state)
+UNIT_TEST(test_exec)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(LIMIT);
@@ -235,15 +235,4 @@ static void test_exec(void **state)
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, LIMIT, LIMIT), 0);
 	kill_child(pid);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_counts),     TEST(test_is_waited_for),    TEST(test_not_for_ever),
-		TEST(test_reused_pid), TEST(test_outlives_a_reset), TEST(test_unknown),
-		TEST(test_exec),       TEST(test_nothing_held),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

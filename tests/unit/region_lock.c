@@ -66,7 +66,7 @@ static long count_futex(long number)
 	return 0;
 }
 
-static void test_dead_holder(void **state)
+UNIT_TEST(test_dead_holder)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -95,7 +95,7 @@ static void count_line(void *arg, const char *line)
 	lines_about_the_dead += strstr(line, arg) != NULL;
 }
 
-static void test_dead_holder_and_onlooker(void **state)
+UNIT_TEST(test_dead_holder_and_onlooker)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -116,7 +116,7 @@ static void test_dead_holder_and_onlooker(void **state)
 }
 
 /* Whoever has the dead holder's slot next knows at once. */
-static void test_successor_does_not_wait(void **state)
+UNIT_TEST(test_successor_does_not_wait)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -164,7 +164,7 @@ static void usurp(enum region_step step)
 	}
 }
 
-static void test_successor_is_not_mistaken(void **state)
+UNIT_TEST(test_successor_is_not_mistaken)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -196,7 +196,7 @@ static long interrupt_futex(long number)
 }
 
 /* A profiler's signals end every wait early; the dead are found all the same. */
-static void test_signals(void **state)
+UNIT_TEST(test_signals)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -214,7 +214,7 @@ static void test_signals(void **state)
 }
 
 /* A word that no process can have stored is nobody's. */
-static void test_damaged_word(void **state)
+UNIT_TEST(test_damaged_word)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -267,7 +267,7 @@ static void *claim_in_thread(void *arg)
 	return NULL;
 }
 
-static void test_stopped_holder(void **state)
+UNIT_TEST(test_stopped_holder)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -322,7 +322,7 @@ static void linger(enum region_step step)
 }
 
 /* A thread of our own that is slow is no dead process, though the kernel says our byte is free. */
-static void test_slow_sibling(void **state)
+UNIT_TEST(test_slow_sibling)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -346,20 +346,4 @@ static void test_slow_sibling(void **state)
 	assert_int_equal(region_used(&region, 0), 2);
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_dead_holder),
-		TEST(test_dead_holder_and_onlooker),
-		TEST(test_successor_does_not_wait),
-		TEST(test_successor_is_not_mistaken),
-		TEST(test_signals),
-		TEST(test_damaged_word),
-		TEST(test_stopped_holder),
-		TEST(test_slow_sibling),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include "region_fixture.h"
 
-static void test_create(void **state)
+UNIT_TEST(test_create)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
@@ -40,7 +40,7 @@ static void test_create(void **state)
 }
 
 /* Also where whoever created the file died before it had its mode. */
-static void test_create_for_a_group(void **state)
+UNIT_TEST(test_create_for_a_group)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -62,7 +62,7 @@ static void test_create_for_a_group(void **state)
 	}
 }
 
-static void test_without_setup(void **state)
+UNIT_TEST(test_without_setup)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -82,7 +82,7 @@ static void test_without_setup(void **state)
 	region_close(&region);
 }
 
-static void test_reset_when_nobody_lives(void **state)
+UNIT_TEST(test_reset_when_nobody_lives)
 {
 	struct place *place = *state;
 	struct region_setup old = setup_from(0, 3, GIB), new = setup_from(5, 1, 2 * GIB);
@@ -126,7 +126,7 @@ static void hold_and_die(void *arg)
 	kill(getpid(), SIGKILL);
 }
 
-static void test_reset_over_the_dead(void **state)
+UNIT_TEST(test_reset_over_the_dead)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
@@ -145,7 +145,7 @@ static void test_reset_over_the_dead(void **state)
 	region_close(&region);
 }
 
-static void test_append_to_the_living(void **state)
+UNIT_TEST(test_append_to_the_living)
 {
 	struct place *place = *state;
 	struct region_setup first = setup_from(0, 2, GIB), second = setup_from(1, 2, 4 * GIB);
@@ -166,7 +166,7 @@ static void test_append_to_the_living(void **state)
 	region_close(&region);
 }
 
-static void test_more_devices_than_fit(void **state)
+UNIT_TEST(test_more_devices_than_fit)
 {
 	struct place *place = *state;
 	struct region_setup first = setup_from(0, 16, GIB), second = setup_from(15, 2, GIB);
@@ -181,7 +181,7 @@ static void test_more_devices_than_fit(void **state)
 	region_close(&region);
 }
 
-static void test_setups_that_are_none(void **state)
+UNIT_TEST(test_setups_that_are_none)
 {
 	struct place *place = *state;
 	struct region_setup setup;
@@ -233,7 +233,7 @@ static void race_to_open(void *arg)
 }
 
 /* Whoever is first makes it, and everybody is in the same one, each in a slot of its own. */
-static void test_all_open_at_once(void **state)
+UNIT_TEST(test_all_open_at_once)
 {
 	struct place *place = *state;
 	struct race *race = shared_memory(sizeof(*race));
@@ -269,7 +269,7 @@ static void test_all_open_at_once(void **state)
 
 /* -- onlookers -------------------------------------------------------------------------------- */
 
-static void test_view(void **state)
+UNIT_TEST(test_view)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -303,7 +303,7 @@ static long no_writing(long number)
 	return number == SYS_openat && opens++ == 1 ? -EACCES : 0;
 }
 
-static void test_view_read_only(void **state)
+UNIT_TEST(test_view_read_only)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -322,23 +322,4 @@ static void test_view_read_only(void **state)
 	region_close(&region);
 	assert_int_equal(region_living(&view), 0);
 	region_close(&view);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_create),
-		TEST(test_create_for_a_group),
-		TEST(test_without_setup),
-		TEST(test_reset_when_nobody_lives),
-		TEST(test_reset_over_the_dead),
-		TEST(test_append_to_the_living),
-		TEST(test_more_devices_than_fit),
-		TEST(test_setups_that_are_none),
-		TEST(test_all_open_at_once),
-		TEST(test_view),
-		TEST(test_view_read_only),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

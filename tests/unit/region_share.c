@@ -150,7 +150,7 @@ static void assert_held(const struct row *row, unsigned step)
 		fail_msg("%s, step %u: not whole", row->name, step);
 }
 
-static void test_every_order(void **state)
+UNIT_TEST(test_every_order)
 {
 	struct place *place = *state;
 
@@ -169,7 +169,7 @@ static void test_every_order(void **state)
 
 /* -- figures ---------------------------------------------------------------------------------- */
 
-static void test_arguments(void **state)
+UNIT_TEST(test_arguments)
 {
 	struct place *place = *state;
 	struct region view = REGION_CLOSED;
@@ -196,7 +196,7 @@ static void test_arguments(void **state)
 }
 
 /* What others hold, and other classes and devices, stay out of it; and no limit is asked. */
-static void test_only_that_charge_moves(void **state)
+UNIT_TEST(test_only_that_charge_moves)
 {
 	struct vgpu_hami_usage usage;
 	unsigned device;
@@ -230,7 +230,7 @@ static void test_only_that_charge_moves(void **state)
 }
 
 /* Refunded without a withdrawal: what is not there any more does not move. */
-static void test_no_more_than_there_is(void **state)
+UNIT_TEST(test_no_more_than_there_is)
 {
 	unsigned device;
 	uint64_t bytes;
@@ -251,7 +251,7 @@ static void test_no_more_than_there_is(void **state)
 	close_slots();
 }
 
-static void test_full_table(void **state)
+UNIT_TEST(test_full_table)
 {
 	unsigned device;
 	uint64_t bytes;
@@ -300,7 +300,7 @@ static void *try_one(void *arg)
 	return NULL;
 }
 
-static void test_timeouts(void **state)
+UNIT_TEST(test_timeouts)
 {
 	pthread_t threads[4];
 
@@ -361,7 +361,7 @@ static void make_entries(void **state)
 	assert_int_equal(region_share_export(&regions[0], 1, 3, 30), 0);
 }
 
-static void test_check(void **state)
+UNIT_TEST(test_check)
 {
 	struct vgpu_region_share *shares;
 	struct vgpu_region_own *own;
@@ -386,7 +386,7 @@ static void test_check(void **state)
 }
 
 /* Whatever stands in the table, nothing outside it is touched for it, and a death clears it. */
-static void test_damaged_table(void **state)
+UNIT_TEST(test_damaged_table)
 {
 	unsigned seed = 1, device;
 	uint64_t bytes;
@@ -414,20 +414,4 @@ static void test_damaged_table(void **state)
 	}
 	for (int i = 0; i < SLOTS; i++)
 		region_forget(&regions[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_every_order),
-		TEST(test_arguments),
-		TEST(test_only_that_charge_moves),
-		TEST(test_no_more_than_there_is),
-		TEST(test_full_table),
-		TEST(test_timeouts),
-		TEST(test_check),
-		TEST(test_damaged_table),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 /* -- slots that are used again ---------------------------------------------------------------- */
 
-static void test_reused_slot(void **state)
+UNIT_TEST(test_reused_slot)
 {
 	struct place *place = *state;
 	unsigned device;
@@ -33,7 +33,7 @@ static void test_reused_slot(void **state)
 }
 
 /* Dead, its slot taken by one who has counted its claim, and has not cleared the slot yet. */
-static void test_successor_is_not_mistaken(void **state)
+UNIT_TEST(test_successor_is_not_mistaken)
 {
 	unsigned device;
 	uint64_t bytes;
@@ -59,7 +59,7 @@ static void test_successor_is_not_mistaken(void **state)
 }
 
 /* No free slot: the dead exporter's own is taken, and the charge saved before it. */
-static void test_claim_over_the_exporter(void **state)
+UNIT_TEST(test_claim_over_the_exporter)
 {
 	struct place *place = *state;
 	struct region next = REGION_CLOSED;
@@ -82,7 +82,7 @@ static void test_claim_over_the_exporter(void **state)
 }
 
 /* Imported of one who is dead and not reaped: its charge is there, and comes to us. */
-static void test_import_from_the_dead(void **state)
+UNIT_TEST(test_import_from_the_dead)
 {
 	make_slots(state);
 	act_export(&regions[0]);
@@ -97,7 +97,7 @@ static void test_import_from_the_dead(void **state)
 }
 
 /* Between one who is dead and one who lives, the living one's is meant. */
-static void test_import_from_the_living(void **state)
+UNIT_TEST(test_import_from_the_living)
 {
 	make_slots(state);
 	act_export(&regions[0]);
@@ -111,7 +111,7 @@ static void test_import_from_the_living(void **state)
 }
 
 /* Nobody living has the region: the next one's setup finds no shares. */
-static void test_reset(void **state)
+UNIT_TEST(test_reset)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_from(0, 2, GIB);
@@ -156,7 +156,7 @@ static void import_until_killed(void *arg)
 }
 
 /* Two children import what the test exports, in two ways each to go: killed, or closed. */
-static void test_processes(void **state)
+UNIT_TEST(test_processes)
 {
 	struct place *place = *state;
 	struct importer *importers = shared_memory(2 * sizeof(*importers));
@@ -207,7 +207,7 @@ static void export_and_die(void *arg)
 }
 
 /* What the dead had exported is no room for others, until its importer closes it. */
-static void test_charge_after_death(void **state)
+UNIT_TEST(test_charge_after_death)
 {
 	struct place *place = *state;
 
@@ -220,20 +220,4 @@ static void test_charge_after_death(void **state)
 	assert_int_equal(region_charge(&regions[0], 1, REGION_DATA, 10, UNIT), 0);
 	assert_int_equal(count_wrong(&regions[0]), 0);
 	close_slots();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_reused_slot),
-		TEST(test_successor_is_not_mistaken),
-		TEST(test_claim_over_the_exporter),
-		TEST(test_import_from_the_dead),
-		TEST(test_import_from_the_living),
-		TEST(test_reset),
-		TEST(test_processes),
-		TEST(test_charge_after_death),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

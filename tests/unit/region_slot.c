@@ -32,7 +32,7 @@ static void hold_until_killed(void *arg)
 		pause();
 }
 
-static void test_claim_and_close(void **state)
+UNIT_TEST(test_claim_and_close)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -71,7 +71,7 @@ static void test_claim_and_close(void **state)
 	region_close(&a);
 }
 
-static void test_every_slot(void **state)
+UNIT_TEST(test_every_slot)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -109,7 +109,7 @@ static void test_every_slot(void **state)
 }
 
 /* A dead process's slot is only taken when none is free, and its holdings go at once. */
-static void test_claim_over_the_dead(void **state)
+UNIT_TEST(test_claim_over_the_dead)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -133,7 +133,7 @@ static void test_claim_over_the_dead(void **state)
 	region_close(&a);
 }
 
-static void test_reap(void **state)
+UNIT_TEST(test_reap)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -181,7 +181,7 @@ static void assert_hidden(enum region_step step)
 }
 
 /* No monitor takes what is left of a slot, while it is emptied, for what a process holds. */
-static void test_emptied_slot_is_hidden(void **state)
+UNIT_TEST(test_emptied_slot_is_hidden)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -199,7 +199,7 @@ static void test_emptied_slot_is_hidden(void **state)
 	region_close(&a);
 }
 
-static void test_suspended_counts(void **state)
+UNIT_TEST(test_suspended_counts)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -251,7 +251,7 @@ static void fork_a_child(void *arg)
 		pause();
 }
 
-static void test_fork(void **state)
+UNIT_TEST(test_fork)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -296,7 +296,7 @@ static void open_again(void *arg)
 	region_close(&family->region);
 }
 
-static void test_child_opens_its_own(void **state)
+UNIT_TEST(test_child_opens_its_own)
 {
 	struct family family = {*state, REGION_CLOSED};
 	struct region_setup setup = setup_of(GIB);
@@ -311,7 +311,7 @@ static void test_child_opens_its_own(void **state)
 
 /* -- an application that closes descriptors that are not its own ------------------------------ */
 
-static void test_descriptor_closed_by_others(void **state)
+UNIT_TEST(test_descriptor_closed_by_others)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -335,21 +335,4 @@ static void test_descriptor_closed_by_others(void **state)
 	assert_false(region_slot_alive(&b, 0));
 	assert_int_equal(region_used(&b, 0), 5);
 	region_close(&b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_claim_and_close),
-		TEST(test_every_slot),
-		TEST(test_claim_over_the_dead),
-		TEST(test_reap),
-		TEST(test_emptied_slot_is_hidden),
-		TEST(test_suspended_counts),
-		TEST(test_fork),
-		TEST(test_child_opens_its_own),
-		TEST(test_descriptor_closed_by_others),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static void turn(struct region *region, bool paused, bool changes, unsigned proc
 	assert_int_equal(region_is_paused(region), paused);
 }
 
-static void test_pause(void **state)
+UNIT_TEST(test_pause)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -47,7 +47,7 @@ static void test_pause(void **state)
 
 /* A pause before the first process comes, and after the last one is gone, when the next process
  * resets the region. */
-static void test_pause_of_nobody(void **state)
+UNIT_TEST(test_pause_of_nobody)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB), other = setup_of(2 * GIB);
@@ -95,7 +95,7 @@ static void come(void *arg)
 #define GUESTS 3
 
 /* Whoever comes while the slice is being paused and resumed ends as it ends. */
-static void test_pause_while_others_come(void **state)
+UNIT_TEST(test_pause_while_others_come)
 {
 	struct place *place = *state;
 	struct guests *guests = shared_memory(sizeof(*guests));
@@ -164,7 +164,7 @@ static void play_resume(void *arg)
 	play(arg, false);
 }
 
-static void test_pause_and_resume_at_once(void **state)
+UNIT_TEST(test_pause_and_resume_at_once)
 {
 	struct place *place = *state;
 	struct match *match = shared_memory(sizeof(*match));
@@ -192,7 +192,7 @@ static void test_pause_and_resume_at_once(void **state)
 		region_close(&regions[i]);
 }
 
-static void test_limits(void **state)
+UNIT_TEST(test_limits)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -222,17 +222,4 @@ static void test_limits(void **state)
 	assert_false(region_change_burst(&region, VGPU_DEVICES_MAX, 0, 1));
 	region_set_limits(&region, VGPU_DEVICES_MAX, 1, 1, 1);
 	region_close(&region);
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(test_pause),
-		TEST(test_pause_of_nobody),
-		TEST(test_pause_while_others_come),
-		TEST(test_pause_and_resume_at_once),
-		TEST(test_limits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

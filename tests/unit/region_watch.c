@@ -45,7 +45,7 @@ static void assert_lost(struct region *region, int error, const char *words)
 	region_close(region);
 }
 
-static void test_deleted(void **state)
+UNIT_TEST(test_deleted)
 {
 	struct place *place = *state;
 	struct region region;
@@ -56,7 +56,7 @@ static void test_deleted(void **state)
 	assert_lost(&region, -ESTALE, "deleted, renamed or replaced");
 }
 
-static void test_replaced(void **state)
+UNIT_TEST(test_replaced)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -73,7 +73,7 @@ static void test_replaced(void **state)
 }
 
 /* Renamed, or its directory is. */
-static void test_renamed(void **state)
+UNIT_TEST(test_renamed)
 {
 	struct place *place = *state;
 	struct region region;
@@ -94,7 +94,7 @@ static void test_renamed(void **state)
 }
 
 /* Also where the descriptor was closed. */
-static void test_renamed_and_closed(void **state)
+UNIT_TEST(test_renamed_and_closed)
 {
 	struct place *place = *state;
 	struct region region;
@@ -109,7 +109,7 @@ static void test_renamed_and_closed(void **state)
 	unlink(path);
 }
 
-static void test_truncated(void **state)
+UNIT_TEST(test_truncated)
 {
 	static const off_t sizes[] = {0, 1, 4096, 2008952, REGION_SIZE - 1, REGION_SIZE + 1};
 	struct place *place = *state;
@@ -126,7 +126,7 @@ static void test_truncated(void **state)
 }
 
 /* An onlooker, too. */
-static void test_truncated_under_onlooker(void **state)
+UNIT_TEST(test_truncated_under_onlooker)
 {
 	struct place *place = *state;
 	struct region region, view = REGION_CLOSED;
@@ -156,7 +156,7 @@ static void write_over(const char *path, int seed)
 	free(bytes);
 }
 
-static void test_written_over(void **state)
+UNIT_TEST(test_written_over)
 {
 	struct place *place = *state;
 
@@ -171,7 +171,7 @@ static void test_written_over(void **state)
 }
 
 /* Emptied and made again, before anybody looked: the same file, and all that we had is gone. */
-static void test_made_again(void **state)
+UNIT_TEST(test_made_again)
 {
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
@@ -220,7 +220,7 @@ static void assert_made(const char *path)
 	region_close(&region);
 }
 
-static void test_emptied_in_use(void **state)
+UNIT_TEST(test_emptied_in_use)
 {
 	struct place *place = *state;
 	struct region region;
@@ -250,7 +250,7 @@ static void use(void *arg)
 	pause();
 }
 
-static void test_deleted_in_use(void **state)
+UNIT_TEST(test_deleted_in_use)
 {
 	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
@@ -270,7 +270,7 @@ static void test_deleted_in_use(void **state)
 }
 
 /* Renamed as well; and one that was copied is another slice's. */
-static void test_renamed_in_use(void **state)
+UNIT_TEST(test_renamed_in_use)
 {
 	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
@@ -300,7 +300,7 @@ static void test_renamed_in_use(void **state)
 }
 
 /* A path that ends in another one is not that one. */
-static void test_deleted_elsewhere(void **state)
+UNIT_TEST(test_deleted_elsewhere)
 {
 	struct place *place = *state;
 	struct user *user = shared_memory(sizeof(*user));
@@ -323,7 +323,7 @@ static void test_deleted_elsewhere(void **state)
 
 /* -- the descriptor --------------------------------------------------------------------------- */
 
-static void test_number(void **state)
+UNIT_TEST(test_number)
 {
 	struct region region;
 	struct rlimit before, low = {30, 30};
@@ -381,18 +381,18 @@ static void open_over_it(int fd)
 	close(other);
 }
 
-static void test_closed(void **state)
+UNIT_TEST(test_closed)
 {
 	assert_dead_are_found(state, close_it);
 }
 
-static void test_another_file(void **state)
+UNIT_TEST(test_another_file)
 {
 	assert_dead_are_found(state, open_over_it);
 }
 
 /* With the path gone as well, as after a chroot, everybody is taken for alive; charges go on. */
-static void test_no_way_back(void **state)
+UNIT_TEST(test_no_way_back)
 {
 	struct region region, other;
 
@@ -407,20 +407,4 @@ static void test_no_way_back(void **state)
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, MIB, GIB), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, GIB - 2 * MIB, GIB), -EDQUOT);
 	region_close(&region);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_deleted),        TEST(test_replaced),
-		TEST(test_renamed),        TEST(test_renamed_and_closed),
-		TEST(test_truncated),      TEST(test_truncated_under_onlooker),
-		TEST(test_written_over),   TEST(test_made_again),
-		TEST(test_emptied_in_use), TEST(test_deleted_in_use),
-		TEST(test_renamed_in_use), TEST(test_deleted_elsewhere),
-		TEST(test_number),         TEST(test_closed),
-		TEST(test_another_file),   TEST(test_no_way_back),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

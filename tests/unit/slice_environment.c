@@ -36,9 +36,8 @@ static void refuses(const char *name, const char *value, const char *words)
 	unsetenv(name);
 }
 
-static void test_empty(void **state)
+UNIT_TEST(test_empty)
 {
-	(void)state;
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "", 1);
 	setenv("CUDA_DEVICE_SM_LIMIT_3", "", 1);
 	setenv("CUDA_TASK_PRIORITY", "", 1);
@@ -53,7 +52,7 @@ static void test_empty(void **state)
 	assert_int_equal(env.priority, 1);
 }
 
-static void test_memory(void **state)
+UNIT_TEST(test_memory)
 {
 	static const struct {
 		const char *text;
@@ -67,7 +66,6 @@ static void test_memory(void **state)
 		{"1.5Gi", 1536 * MIB},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("CUDA_DEVICE_MEMORY_LIMIT", cases[i].text, 1);
 		reads();
@@ -76,9 +74,8 @@ static void test_memory(void **state)
 	}
 }
 
-static void test_indexed_wins(void **state)
+UNIT_TEST(test_indexed_wins)
 {
-	(void)state;
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "1g", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "2g", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_2", "0", 1);
@@ -95,7 +92,7 @@ static void test_indexed_wins(void **state)
 	assert_int_equal(env.cores_pct[1], 60);
 }
 
-static void test_cores(void **state)
+UNIT_TEST(test_cores)
 {
 	static const struct {
 		const char *text;
@@ -105,7 +102,6 @@ static void test_cores(void **state)
 		     {"0.5", 1},   {"0.0001%", 1}, {"0%", 0},    {"0.0", 0},      {"100%", 0},
 		     {"100.5", 0}, {"30 %", 30}};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("CUDA_DEVICE_SM_LIMIT_7", cases[i].text, 1);
 		reads();
@@ -114,9 +110,8 @@ static void test_cores(void **state)
 	}
 }
 
-static void test_priority(void **state)
+UNIT_TEST(test_priority)
 {
-	(void)state;
 	setenv("CUDA_TASK_PRIORITY", "0", 1);
 	reads();
 	assert_int_equal(env.priority, 0);
@@ -125,7 +120,7 @@ static void test_priority(void **state)
 	assert_int_equal(env.priority, 1);
 }
 
-static void test_oversubscribe(void **state)
+UNIT_TEST(test_oversubscribe)
 {
 	static const struct {
 		const char *text;
@@ -133,7 +128,6 @@ static void test_oversubscribe(void **state)
 	} cases[] = {{"true", 1},  {"TRUE", 1}, {"1", 1},  {"yes", 1},
 		     {"false", 0}, {"0", 0},    {"No", 0}, {"", -1}};
 
-	(void)state;
 	reads();
 	assert_int_equal(env.oversubscribe, -1);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -145,7 +139,7 @@ static void test_oversubscribe(void **state)
 	refuses("CUDA_OVERSUBSCRIBE", "2", "write true or false");
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	static const char *const sizes[] = {
 		"8gigs", "-1",     "m",   "1 2",  "0x10",  "8,5g", "all",  "0.0001g", "0.0009t",
@@ -157,7 +151,6 @@ static void test_refused(void **state)
 					     "5 0",  "1e1",  "50%x",
 					     "50g",  "+50"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		refuses("CUDA_DEVICE_MEMORY_LIMIT", sizes[i], "which is no size");
 		refuses("CUDA_DEVICE_MEMORY_LIMIT_15", sizes[i], "which is no size");
@@ -175,11 +168,10 @@ static void test_refused(void **state)
 }
 
 /* A wrong general value is refused even where each GPU has one of its own. */
-static void test_refused_behind(void **state)
+UNIT_TEST(test_refused_behind)
 {
 	char name[64];
 
-	(void)state;
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
 		snprintf(name, sizeof(name), "CUDA_DEVICE_MEMORY_LIMIT_%u", i);
 		setenv(name, "1g", 1);
@@ -187,11 +179,10 @@ static void test_refused_behind(void **state)
 	refuses("CUDA_DEVICE_MEMORY_LIMIT", "x", "no size");
 }
 
-static void test_refused_in_one_line(void **state)
+UNIT_TEST(test_refused_in_one_line)
 {
 	char longest[2000];
 
-	(void)state;
 	refuses("CUDA_DEVICE_MEMORY_LIMIT", "1g\nvgpu: all is well", "\"1g?vgpu: all is well\"");
 	memset(longest, '7', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
@@ -207,11 +198,10 @@ static void visible(const char *value, unsigned count)
 		assert_string_equal(env.visible[0], "");
 }
 
-static void test_visible(void **state)
+UNIT_TEST(test_visible)
 {
 	char many[4096] = UUID_A;
 
-	(void)state;
 	visible(UUID_B "," UUID_A, 2);
 	assert_string_equal(env.visible[0], UUID_B);
 	assert_string_equal(env.visible[1], UUID_A);
@@ -255,11 +245,10 @@ static struct slice from_environment(void)
 	return slice;
 }
 
-static void test_limits_by_index(void **state)
+UNIT_TEST(test_limits_by_index)
 {
 	struct slice slice;
 
-	(void)state;
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "4g", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
 	setenv("CUDA_DEVICE_SM_LIMIT", "30", 1);
@@ -272,11 +261,10 @@ static void test_limits_by_index(void **state)
 	limits(&slice, UUID_A, 16, 2 * GIB, 30);
 }
 
-static void test_limits_by_uuid(void **state)
+UNIT_TEST(test_limits_by_uuid)
 {
 	struct slice slice;
 
-	(void)state;
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "4g", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_1", "2g", 1);
 	setenv("NVIDIA_VISIBLE_DEVICES", UUID_B "," UUID_A, 1);
@@ -293,11 +281,10 @@ static void test_limits_by_uuid(void **state)
 	limits(&slice, UUID_A, -1, 2 * GIB, 0);
 }
 
-static void test_order_not_needed(void **state)
+UNIT_TEST(test_order_not_needed)
 {
 	struct slice slice = from_environment();
 
-	(void)state;
 	assert_false(slice_needs_order(&slice));
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "4g", 1);
 	setenv("CUDA_DEVICE_SM_LIMIT", "50", 1);
@@ -307,27 +294,4 @@ static void test_order_not_needed(void **state)
 	setenv("CUDA_DEVICE_SM_LIMIT_15", "51", 1);
 	slice = from_environment();
 	assert_true(slice_needs_order(&slice));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_empty),
-		TEST(test_memory),
-		TEST(test_indexed_wins),
-		TEST(test_cores),
-		TEST(test_priority),
-		TEST(test_refused),
-		TEST(test_oversubscribe),
-		TEST(test_refused_behind),
-		TEST(test_refused_in_one_line),
-		TEST(test_visible),
-		TEST(test_limits_by_index),
-		TEST(test_limits_by_uuid),
-		TEST(test_order_not_needed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

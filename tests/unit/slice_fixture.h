@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "unit.h"
+
 static char root[64]; /* the directory; each test's own */
 
 static int fixture_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -36,6 +38,11 @@ static int fixture_drop(void **state)
 	(void)state;
 	return nftw(root, fixture_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
+
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    fixture_make
+#define UNIT_TEAR_DOWN fixture_drop
 
 /* root/name; the last eight stay. */
 static inline char *in_root(const char *name)

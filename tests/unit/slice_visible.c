@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "unit.h"
 #include "visible.h"
 
 #define A "GPU-51300000-0000-4000-8000-00000000000a"
@@ -48,7 +49,7 @@ static void assert_lists(const struct policy *policy, const struct visible_order
 #define ASSERT_LISTS(policy, order, examples) \
 	assert_lists(policy, order, examples, sizeof(examples) / sizeof(examples[0]))
 
-static void test_numbers(void **state)
+UNIT_TEST(test_numbers)
 {
 	static const struct example examples[] = {
 		{NULL, C "," A "," B},
@@ -85,11 +86,10 @@ static void test_numbers(void **state)
 		{"-", ""},
 	};
 
-	(void)state;
 	ASSERT_LISTS(&three, &four, examples);
 }
 
-static void test_uuids(void **state)
+UNIT_TEST(test_uuids)
 {
 	static const struct example examples[] = {
 		{A, A},
@@ -116,12 +116,11 @@ static void test_uuids(void **state)
 		{C ",," A, C},
 	};
 
-	(void)state;
 	ASSERT_LISTS(&three, &four, examples);
 	ASSERT_LISTS(&three, &unknown, examples); /* no matter what the machine is */
 }
 
-static void test_both_kinds(void **state)
+UNIT_TEST(test_both_kinds)
 {
 	static const struct example examples[] = {
 		{A ",0", A},
@@ -130,12 +129,11 @@ static void test_both_kinds(void **state)
 		{"0,GPU-6", C},
 	};
 
-	(void)state;
 	ASSERT_LISTS(&three, &four, examples);
 }
 
 /* The driver fails cuInit then, and is let do it. */
-static void test_twice(void **state)
+UNIT_TEST(test_twice)
 {
 	static const struct example examples[] = {
 		{"0,0", C "," C},
@@ -144,33 +142,30 @@ static void test_twice(void **state)
 		{"0,4,0", C},
 	};
 
-	(void)state;
 	ASSERT_LISTS(&three, &four, examples);
 }
 
-static void test_single(void **state)
+UNIT_TEST(test_single)
 {
 	static const struct example examples[] = {
 		{NULL, B}, {"0", B}, {"1", ""},    {"0,1", B},
 		{B, B},    {A, ""},  {"GPU-5", B}, {"0,0", B "," B},
 	};
 
-	(void)state;
 	ASSERT_LISTS(&one, &unknown, examples);
 }
 
 /* Without NVML, as the policy has them. */
-static void test_order_unknown(void **state)
+UNIT_TEST(test_order_unknown)
 {
 	static const struct example examples[] = {
 		{NULL, A "," B "," C}, {"2,0", C "," A}, {"3", ""}};
 
-	(void)state;
 	ASSERT_LISTS(&three, &unknown, examples);
 }
 
 /* One that the machine has not hides no other, and has no number. */
-static void test_missing(void **state)
+UNIT_TEST(test_missing)
 {
 	static const struct visible_order no_a = {.gpu_count = 3, .place = {-1, 2, 0}};
 	static const struct visible_order none = {.gpu_count = 3, .place = {-1, -1, -1}};
@@ -178,29 +173,26 @@ static void test_missing(void **state)
 		{NULL, C "," B}, {"1", B}, {"2", ""}, {A "," B, A "," B}};
 	static const struct example nothing[] = {{NULL, ""}, {"0", ""}};
 
-	(void)state;
 	ASSERT_LISTS(&three, &no_a, without_a);
 	ASSERT_LISTS(&three, &none, nothing);
 }
 
-static void test_mig(void **state)
+UNIT_TEST(test_mig)
 {
 	static const struct visible_order order = {.gpu_count = 3, .place = {1, 0, -1}};
 	static const struct example examples[] = {
 		{NULL, C "," A "," M}, {"2", M}, {M, M}, {"MIG-7," A, M "," A}, {"GPU-7", M}};
 
-	(void)state;
 	ASSERT_LISTS(&mixed, &order, examples);
 }
 
 /* A slice of all cards leaves the driver its own order. */
-static void test_all(void **state)
+UNIT_TEST(test_all)
 {
 	static const struct visible_order all = {.gpu_count = 3, .place = {2, 1, 0}};
 	static const struct visible_order alone = {.gpu_count = 1, .place = {0}};
 	char list[VISIBLE_LIST_LEN] = "untouched";
 
-	(void)state;
 	assert_false(visible_compose(&three, NULL, &all, list));
 	assert_false(visible_compose(&three, "2,0", &all, list));
 	assert_false(visible_compose(&one, NULL, &alone, list));
@@ -208,12 +200,11 @@ static void test_all(void **state)
 	assert_true(visible_compose(&three, NULL, &four, list));
 }
 
-static void test_needs_order(void **state)
+UNIT_TEST(test_needs_order)
 {
 	static const char *const needing[] = {NULL, "0", "1,0", " 2", "0x", "7"};
 	static const char *const others[] = {"", "-1", "NoDevFiles", A, A ",0", "MIG-1", ","};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(needing) / sizeof(needing[0]); i++) {
 		assert_true(visible_needs_order(&three, needing[i]));
 		assert_false(visible_needs_order(&one, needing[i]));
@@ -223,12 +214,11 @@ static void test_needs_order(void **state)
 }
 
 /* As many as there can be, with names as long as they can be. */
-static void test_longest(void **state)
+UNIT_TEST(test_longest)
 {
 	struct policy policy = {.device_count = VGPU_DEVICES_MAX};
 	char list[VISIBLE_LIST_LEN + 1];
 
-	(void)state;
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
 		snprintf(policy.device[i].uuid, VGPU_UUID_LEN, "GPU-%091u", i);
 	list[VISIBLE_LIST_LEN] = '!';
@@ -238,18 +228,4 @@ static void test_longest(void **state)
 				    list));
 	assert_int_equal(strlen(list), VISIBLE_LIST_LEN - 1);
 	assert_int_equal(list[VISIBLE_LIST_LEN], '!');
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_numbers),    cmocka_unit_test(test_uuids),
-		cmocka_unit_test(test_both_kinds), cmocka_unit_test(test_twice),
-		cmocka_unit_test(test_single),     cmocka_unit_test(test_order_unknown),
-		cmocka_unit_test(test_missing),    cmocka_unit_test(test_mig),
-		cmocka_unit_test(test_all),        cmocka_unit_test(test_needs_order),
-		cmocka_unit_test(test_longest),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void write_file(const char *path, const void *bytes, size_t len)
 	close(fd);
 }
 
-static void test_made(void **state)
+UNIT_TEST(test_made)
 {
 	const struct place *place = *state;
 	struct stat st;
@@ -71,7 +71,7 @@ static void test_made(void **state)
 }
 
 /* A process that was killed while it made the file. */
-static void test_half_made(void **state)
+UNIT_TEST(test_half_made)
 {
 	const struct place *place = *state;
 	static char bytes[sizeof(struct vgpu_turns_file)];
@@ -89,7 +89,7 @@ static void test_half_made(void **state)
 	turn_file_forget(&ours);
 }
 
-static void test_refused(void **state)
+UNIT_TEST(test_refused)
 {
 	const struct place *place = *state;
 	static struct vgpu_turns_file other = {.header = {.magic = VGPU_TURNS_MAGIC,
@@ -122,7 +122,7 @@ static void test_refused(void **state)
 	refuses(place->path, -EISDIR, "it is a directory");
 }
 
-static void test_seats(void **state)
+UNIT_TEST(test_seats)
 {
 	const struct place *place = *state;
 	struct turn_file third;
@@ -155,7 +155,7 @@ static void test_seats(void **state)
 }
 
 /* As many slices and processes as there may be; then the entries of the dead are taken. */
-static void test_full(void **state)
+UNIT_TEST(test_full)
 {
 	const struct place *place = *state;
 	static struct turn_file file[VGPU_TURNS_SLICES + 1];
@@ -185,7 +185,7 @@ static void test_full(void **state)
 }
 
 /* 4,000 processes, or as many as this one may have files open. */
-static void test_many(void **state)
+UNIT_TEST(test_many)
 {
 	static struct turn_file file[4000];
 	const struct place *place = *state;
@@ -207,7 +207,7 @@ static void test_many(void **state)
 		turn_file_forget(&file[i]);
 }
 
-static void test_watched(void **state)
+UNIT_TEST(test_watched)
 {
 	const struct place *place = *state;
 	struct fault fault = {""};
@@ -232,7 +232,7 @@ static void test_watched(void **state)
 }
 
 /* A file that is lost: its processes go on without turns. */
-static void test_lost(void **state)
+UNIT_TEST(test_lost)
 {
 	struct actor *it;
 
@@ -319,7 +319,7 @@ static void wait_for_launches(const struct shared *shared, unsigned number, uint
 	}
 }
 
-static void test_processes(void **state)
+UNIT_TEST(test_processes)
 {
 	const struct place *place = *state;
 	struct shared *shared =
@@ -348,15 +348,4 @@ static void test_processes(void **state)
 		assert_int_equal(status, 0);
 	}
 	munmap(shared, 4096);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_made),    TEST(test_half_made), TEST(test_refused),
-		TEST(test_seats),   TEST(test_full),      TEST(test_many),
-		TEST(test_watched), TEST(test_lost),      TEST(test_processes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

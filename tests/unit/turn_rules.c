@@ -12,7 +12,7 @@ static struct vgpu_turns_header *header_of(const struct actor *actor)
 	return &actor->turn.file.file->header;
 }
 
-static void test_alone(void **state)
+UNIT_TEST(test_alone)
 {
 	struct actor *it;
 
@@ -28,7 +28,7 @@ static void test_alone(void **state)
 }
 
 /* The second one to come gets the GPU within one turn's length. */
-static void test_second_comes(void **state)
+UNIT_TEST(test_second_comes)
 {
 	struct actor *first, *second;
 
@@ -49,7 +49,7 @@ static void test_second_comes(void **state)
 }
 
 /* When the other leaves, or wants nothing for a second, the first is alone again. */
-static void test_other_goes(void **state)
+UNIT_TEST(test_other_goes)
 {
 	struct actor *first, *second;
 
@@ -68,7 +68,7 @@ static void test_other_goes(void **state)
 }
 
 /* A turn is kept while nobody else wants it, and given up by a slice that becomes idle. */
-static void test_idle_gives_up(void **state)
+UNIT_TEST(test_idle_gives_up)
 {
 	struct actor *now_and_then, *other;
 	uint64_t turns;
@@ -90,7 +90,7 @@ static void test_idle_gives_up(void **state)
 
 /* A kernel cannot be taken from the GPU: another slice waits for its own work, for a turn, and
  * twice SOFT_NS, and goes. */
-static void test_long_kernels(void **state)
+UNIT_TEST(test_long_kernels)
 {
 	struct actor *giant, *other;
 
@@ -108,7 +108,7 @@ static void test_long_kernels(void **state)
 
 /* A stopped process delays others by one turn and SOFT_NS, twice: for the turn that it has, and for
  * the one that it is given next. */
-static void test_stopped(void **state)
+UNIT_TEST(test_stopped)
 {
 	for (unsigned part = 0; part < 40; part++) {
 		struct actor *stopped, *other;
@@ -132,7 +132,7 @@ static void test_stopped(void **state)
 }
 
 /* The dead are passed over as soon as somebody looks. */
-static void test_dead(void **state)
+UNIT_TEST(test_dead)
 {
 	for (unsigned part = 0; part < 40; part++) {
 		struct actor *dead, *other;
@@ -151,7 +151,7 @@ static void test_dead(void **state)
 }
 
 /* With a third slice, which may be the one that takes the turn of the dead one. */
-static void test_dead_of_three(void **state)
+UNIT_TEST(test_dead_of_three)
 {
 	for (unsigned part = 0; part < 60; part++) {
 		struct actor *dead;
@@ -172,7 +172,7 @@ static void test_dead_of_three(void **state)
 }
 
 /* The processes of a slice have its turns together. */
-static void test_processes(void **state)
+UNIT_TEST(test_processes)
 {
 	world_begin(state);
 	busy(50, 50, MS)->batch = 3;
@@ -194,7 +194,7 @@ static void test_processes(void **state)
 	world_end();
 }
 
-static void test_changed(void **state)
+UNIT_TEST(test_changed)
 {
 	world_begin(state);
 	busy(50, 100, MS);
@@ -211,7 +211,7 @@ static void test_changed(void **state)
 }
 
 /* 64 of them, half of which come and go. */
-static void test_crowd(void **state)
+UNIT_TEST(test_crowd)
 {
 	uint64_t longest_ns = 0;
 	double sum = 0;
@@ -240,7 +240,7 @@ static void test_crowd(void **state)
 }
 
 /* Slices that come, go, and die, one every 0.3 s. */
-static void test_come_and_go(void **state)
+UNIT_TEST(test_come_and_go)
 {
 	uint64_t chance = 7, longest_ns = 0;
 	double sum = 0;
@@ -274,7 +274,7 @@ static void test_come_and_go(void **state)
 /* -- nonsense --------------------------------------------------------------------------------- */
 
 /* Every wait ends, whatever is in the file, and the slices still get most of the GPU. */
-static void test_garbage(void **state)
+UNIT_TEST(test_garbage)
 {
 	uint64_t chance = 1;
 
@@ -327,7 +327,7 @@ static void be_greedy(struct actor *thief, unsigned how)
 
 /* A slice that writes words for its own good all the time: the other slice waits once for as long
  * as the bound says, and then has its part by the driver's time slices. */
-static void test_greedy(void **state)
+UNIT_TEST(test_greedy)
 {
 	for (unsigned how = 0; how < 8; how++) {
 		world_begin(state);
@@ -345,17 +345,4 @@ static void test_greedy(void **state)
 		assert_between("victim", share(&actors[1], 10 * NS_PER_S), 35, 100);
 		world_end();
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_alone),         TEST(test_second_comes),  TEST(test_other_goes),
-		TEST(test_idle_gives_up), TEST(test_long_kernels),  TEST(test_stopped),
-		TEST(test_dead),          TEST(test_dead_of_three), TEST(test_processes),
-		TEST(test_changed),       TEST(test_crowd),         TEST(test_come_and_go),
-		TEST(test_garbage),       TEST(test_greedy),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,7 +40,7 @@ static const uint64_t kernels[] = {50 * US, 200 * US, MS, 5 * MS, 20 * MS};
 	k < sizeof(kernels) / sizeof(*kernels); \
 	k++
 
-static void test_two_halves(void **state)
+UNIT_TEST(test_two_halves)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -53,7 +53,7 @@ static void test_two_halves(void **state)
 	}
 }
 
-static void test_two_unlimited(void **state)
+UNIT_TEST(test_two_unlimited)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -66,7 +66,7 @@ static void test_two_unlimited(void **state)
 	}
 }
 
-static void test_thirty_and_sixty(void **state)
+UNIT_TEST(test_thirty_and_sixty)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -79,7 +79,7 @@ static void test_thirty_and_sixty(void **state)
 	}
 }
 
-static void test_weights(void **state)
+UNIT_TEST(test_weights)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -93,7 +93,7 @@ static void test_weights(void **state)
 }
 
 /* Slices without a limit have equal parts of what the limits of others leave. */
-static void test_rest(void **state)
+UNIT_TEST(test_rest)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -112,7 +112,7 @@ static void test_rest(void **state)
 }
 
 /* Limits of all of the GPU leave a slice without one a tenth as much. */
-static void test_no_rest(void **state)
+UNIT_TEST(test_no_rest)
 {
 	world_begin(state);
 	busy(40, 40, MS);
@@ -125,7 +125,7 @@ static void test_no_rest(void **state)
 	world_end();
 }
 
-static void test_four_quarters(void **state)
+UNIT_TEST(test_four_quarters)
 {
 	for (EACH_KERNEL(k)) {
 		world_begin(state);
@@ -139,7 +139,7 @@ static void test_four_quarters(void **state)
 	}
 }
 
-static void test_unlike_kernels(void **state)
+UNIT_TEST(test_unlike_kernels)
 {
 	world_begin(state);
 	busy(30, 30, 50 * US);
@@ -158,7 +158,7 @@ static void test_unlike_kernels(void **state)
 }
 
 /* A program that waits for each kernel keeps its turn over the gaps. */
-static void test_launch_and_wait(void **state)
+UNIT_TEST(test_launch_and_wait)
 {
 	world_begin(state);
 	busy(50, 100, 200 * US)->batch = 1;
@@ -179,7 +179,7 @@ static struct actor *server(unsigned limit_pct, uint64_t request_ns)
 }
 
 /* 15 % of the GPU, beside a neighbour that is always busy. */
-static void test_server(void **state)
+UNIT_TEST(test_server)
 {
 	static const unsigned limits[] = {60, 100};
 
@@ -205,7 +205,7 @@ static void test_server(void **state)
 }
 
 /* Costs that are wrong by a fifth, and stay so, cost both slices the same. */
-static void test_wrong_costs(void **state)
+UNIT_TEST(test_wrong_costs)
 {
 	for (int error_pct = -20; error_pct <= 20; error_pct += 40) {
 		world_begin(state);
@@ -223,16 +223,4 @@ static void test_wrong_costs(void **state)
 			       -1, 1);
 		world_end();
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_two_halves),    TEST(test_two_unlimited),  TEST(test_thirty_and_sixty),
-		TEST(test_weights),       TEST(test_rest),           TEST(test_no_rest),
-		TEST(test_four_quarters), TEST(test_unlike_kernels), TEST(test_launch_and_wait),
-		TEST(test_server),        TEST(test_wrong_costs),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The harness reports what its tests do: SAMPLE is the program of sample.c.
+# The harness reports what its tests do. SAMPLE is the program of sample.c, and UNIT_SAMPLE that of
+# unit_sample.c; without cmocka there is none of the latter.
 set -u
 
 failures=0
@@ -48,5 +49,14 @@ if "$SAMPLE" passes 2>&1 | grep -q measured; then
 fi
 export VGPU_TEST_VERBOSE=1
 expect 0 '^measured 17$' passes
+
+SAMPLE=${UNIT_SAMPLE:-}
+if [ "$SAMPLE" ]; then
+    expect 0 'PASSED +\] 3 test' passes without_fixture alone
+    expect 1 'FAILED +\] fails$' fails passes
+    expect 1 'FAILED +\] fails$' # all of them
+    expect 1 '^there is no test "mispelt" in this program$' passes mispelt
+    expect 0 '^alone$' --list
+fi
 
 exit $((failures > 0))

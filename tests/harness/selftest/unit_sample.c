@@ -1,0 +1,40 @@
+/* Unit tests that pass and fail, for harness.sh. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "unit.h"
+
+static int set_up(void **state)
+{
+	static char made[] = "a place";
+
+	*state = made;
+	return 0;
+}
+
+UNIT_TEST(without_fixture)
+{
+	assert_null(*state);
+}
+
+#undef UNIT_SET_UP
+#define UNIT_SET_UP set_up
+
+UNIT_TEST(passes)
+{
+	assert_string_equal(*state, "a place");
+}
+
+UNIT_TEST_ALONE(alone)
+{
+	assert_null(*state);
+}
+
+UNIT_TEST(fails)
+{
+	assert_int_equal(1, 2);
+}
