@@ -25,18 +25,18 @@ static void filled(unsigned first, unsigned last)
 	}
 }
 
-static void filled_with_each(void)
+TEST(filled_with_each)
 {
 	filled(0, KINDS / 2);
 }
 
-static void filled_with_each_other(void)
+TEST(filled_with_each_other)
 {
 	filled(KINDS / 2, KINDS);
 }
 
 /* At the limit, what one gives back another has: arrays, linear memory, mipmapped arrays. */
-static void to_and_fro(void)
+TEST(to_and_fro)
 {
 	static const struct kind flat = {"4 MiB", {1024, 1024, 0, FLOAT, 1, 0}, 0};
 	static const struct kind mips = {"4 MiB", {512, 1024, 0, FLOAT, 1, 0}, 3};
@@ -69,7 +69,7 @@ static void to_and_fro(void)
 /* -- a driver that does not say what an array would take --------------------------------------- */
 
 /* Too much is charged, then, and never too little. */
-static void reckoned(void)
+TEST(reckoned)
 {
 	start("2g");
 	for (unsigned i = 0; i < KINDS; i++) {
@@ -84,7 +84,7 @@ static void reckoned(void)
 	}
 }
 
-static void reckoned_unanswered(void)
+TEST(reckoned_unanswered)
 {
 	env_set("VGPU_SIM_FAULTS", "cuArrayGetMemoryRequirements=999,"
 				   "cuMipmappedArrayGetMemoryRequirements=999");
@@ -92,7 +92,7 @@ static void reckoned_unanswered(void)
 }
 
 /* Every format, in shapes that fill tiles badly and well. */
-static void reckoned_formats(void)
+TEST(reckoned_formats)
 {
 	static const size_t shapes[][3] = {{1, 1, 0},     {1, 0, 0},      {1000, 0, 0},
 					   {1, 5000, 0},  {5, 700, 0},    {129, 129, 0},
@@ -122,14 +122,4 @@ static void reckoned_formats(void)
 		}
 	CHECK_AT_MOST(36 * 12 * 3, tried);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(filled_with_each), SCENE(filled_with_each_other), SCENE(to_and_fro),
-		SCENE(reckoned),         SCENE(reckoned_unanswered),    SCENE(reckoned_formats),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -37,7 +37,7 @@ static CUresult end_by_door(unsigned door, CUarray array)
 			: cuMipmappedArrayDestroy((CUmipmappedArray)(void *)array);
 }
 
-static void by_each_door(void)
+TEST(by_each_door)
 {
 	CUarray arrays[DOORS], refused_one = (CUarray)UNTOUCHED;
 
@@ -58,7 +58,7 @@ static void by_each_door(void)
 }
 
 /* All dimensions are told the driver as they came: a volume of the old function, and its flags. */
-static void old_volume(void)
+TEST(old_volume)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR_v1 volume = {100, 100, 100, FLOAT, 1, 0};
 	const CUDA_ARRAY3D_DESCRIPTOR_v1 layers = {500, 500, 7, FLOAT, 1, LAYER};
@@ -79,7 +79,7 @@ static void old_volume(void)
 
 /* -- what takes nothing ----------------------------------------------------------------------- */
 
-static void without_memory(void)
+TEST(without_memory)
 {
 	static const unsigned flags[] = {CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING};
 	struct kind flat = {"flat", {16384, 16384, 0, FLOAT, 4, 0}, 0}; /* 4 GiB */
@@ -108,7 +108,7 @@ static void without_memory(void)
 /* -- destroying ------------------------------------------------------------------------------- */
 
 /* A level is a handle into the whole: it costs nothing, and is none to be destroyed. */
-static void levels(void)
+TEST(levels)
 {
 	static const struct kind mips = {"mips", {4096, 4096, 0, FLOAT, 1, 0}, 13};
 	CUarray level[13], again;
@@ -132,7 +132,7 @@ static void levels(void)
 	assert_data(0);
 }
 
-static void destroyed_wrongly(void)
+TEST(destroyed_wrongly)
 {
 	const struct kind *flat = &kinds[0], mips = {"mips", {1024, 1024, 0, FLOAT, 1, 0}, 11};
 	union made a, b, little;
@@ -173,7 +173,7 @@ static void make_some(unsigned count)
 	}
 }
 
-static void with_their_context(void)
+TEST(with_their_context)
 {
 	CUcontext first, second;
 	uint64_t before;
@@ -194,7 +194,7 @@ static void with_their_context(void)
 	CHECK_EQUAL(outside_of(0, getpid()), 0);
 }
 
-static void reset(void)
+TEST(reset)
 {
 	CUcontext context;
 
@@ -212,7 +212,7 @@ static void reset(void)
 
 /* -- what the driver refuses ------------------------------------------------------------------ */
 
-static void rejected(void)
+TEST(rejected)
 {
 	static const struct kind wrong[] = {
 		{"no width", {0, 10, 0, FLOAT, 1, 0}, 0},
@@ -256,7 +256,7 @@ static void rejected(void)
 
 /* What cannot fit is refused unasked; what the driver refuses costs nothing. The twin that is asked
  * about goes by the same function, so only every other call of that is told to fail. */
-static void injected(void)
+TEST(injected)
 {
 	CUarray array = (CUarray)UNTOUCHED;
 
@@ -276,7 +276,7 @@ static void injected(void)
 }
 
 /* The driver does not destroy it, and then does: it is charged until then. */
-static void not_destroyed(void)
+TEST(not_destroyed)
 {
 	static const struct kind mips = {"mips", {1024, 1024, 0, FLOAT, 1, 0}, 2};
 	union made a, b, little;
@@ -299,16 +299,4 @@ static void not_destroyed(void)
 	CHECK_CUDA(end(&small, little), CUDA_SUCCESS);
 	CHECK_CUDA(end(&mips, b), CUDA_SUCCESS);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(by_each_door),  SCENE(old_volume),        SCENE(without_memory),
-		SCENE(levels),        SCENE(destroyed_wrongly), SCENE(with_their_context),
-		SCENE(reset),         SCENE(rejected),          SCENE(injected),
-		SCENE(not_destroyed),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

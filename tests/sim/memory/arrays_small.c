@@ -10,7 +10,7 @@
 
 /* Small arrays share granules: all of the quota is given out, and the granule that is not charged
  * is not taken. */
-static void filled_with_small(void)
+TEST(filled_with_small)
 {
 	unsigned count;
 
@@ -24,7 +24,7 @@ static void filled_with_small(void)
 }
 
 /* The small arrays of all sizes, each with its like. */
-static void small_of_each_size(void)
+TEST(small_of_each_size)
 {
 	start("700m");
 	for (size_t width = 32; width <= 512; width += 32) {
@@ -51,7 +51,7 @@ static CUresult make_units(unsigned units, union made *ret_made)
 }
 
 /* Few are left, one in each granule: which nobody else can have. */
-static void scattered(void)
+TEST(scattered)
 {
 	static CUdeviceptr pieces[1024];
 	unsigned count, kept = 0;
@@ -88,7 +88,7 @@ static void assert_no_less(void)
 	CHECK_AT_MOST(outside_of(0, getpid()) - CONTEXT, ledger_own(0).data);
 }
 
-static void scattered_unseen(void)
+TEST(scattered_unseen)
 {
 	static CUdeviceptr pieces[1024];
 	unsigned count;
@@ -103,7 +103,7 @@ static void scattered_unseen(void)
 }
 
 /* What is alike is charged to the granule, without NVML's help. */
-static void alike_unseen(void)
+TEST(alike_unseen)
 {
 	start_unseen();
 	for (unsigned units = 1; units <= 16; units++) {
@@ -124,7 +124,7 @@ static void alike_unseen(void)
 }
 
 /* Gaps of every size that are one too short for what comes then. */
-static void gaps_unseen(void)
+TEST(gaps_unseen)
 {
 	start_unseen();
 	for (unsigned units = 2; units <= 16; units++) {
@@ -148,7 +148,7 @@ static void gaps_unseen(void)
 }
 
 /* The first is like the last, and those in between fill the granules. */
-static void unlike_unseen(void)
+TEST(unlike_unseen)
 {
 	unsigned count = 0;
 
@@ -165,7 +165,7 @@ static void unlike_unseen(void)
 }
 
 /* In turns, of sizes that do not go together as well as each does with its like, or better. */
-static void in_turns(void)
+TEST(in_turns)
 {
 	static const unsigned turns[][4] = {{16, 9, 16, 9},   {11, 11, 10, 11}, {9, 16, 12, 16},
 					    {16, 6, 11, 1},   {1, 16, 1, 16},   {5, 7, 3, 13},
@@ -187,7 +187,7 @@ static void in_turns(void)
 	}
 }
 
-static void at_random(void)
+TEST(at_random)
 {
 	unsigned seed = 7, refusals = 0;
 	struct figures seen;
@@ -215,7 +215,7 @@ static void at_random(void)
 }
 
 /* Contexts do not share. */
-static void small_in_two_contexts(void)
+TEST(small_in_two_contexts)
 {
 	CUcontext first, second;
 	union made one, other;
@@ -235,16 +235,4 @@ static void small_in_two_contexts(void)
 	CHECK_EQUAL(ledger_own(0).data, GRANULE);
 	CHECK_CUDA(end(&small, other), CUDA_SUCCESS);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(filled_with_small),     SCENE(small_of_each_size), SCENE(scattered),
-		SCENE(scattered_unseen),      SCENE(alike_unseen),       SCENE(gaps_unseen),
-		SCENE(unlike_unseen),         SCENE(in_turns),           SCENE(at_random),
-		SCENE(small_in_two_contexts),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -12,7 +12,7 @@ static void start(const char *limit)
 	assert_data(0);
 }
 
-static void with_its_stream(void)
+TEST(with_its_stream)
 {
 	CUdeviceptr big, small;
 	CUevent event;
@@ -42,7 +42,7 @@ static void with_its_stream(void)
 	assert_data(0);
 }
 
-static void with_its_context(void)
+TEST(with_its_context)
 {
 	CUcontext first, second;
 	CUstream inside_it;
@@ -71,7 +71,7 @@ static void with_its_context(void)
 }
 
 /* More at once than are kept in mind: the rest is compared with NVML, and charged until then. */
-static void very_many(void)
+TEST(very_many)
 {
 	start("4g");
 	for (unsigned i = 0; i < 300; i++) {
@@ -90,7 +90,7 @@ static void very_many(void)
 	assert_data(0);
 }
 
-static void managed_block(void)
+TEST(managed_block)
 {
 	CUdeviceptr address;
 
@@ -116,7 +116,7 @@ static void *synchronise_own(void *context)
 }
 
 /* NULL is one stream in the one function and another in the other, and another in each context. */
-static void default_streams(void)
+TEST(default_streams)
 {
 	CUcontext first, second;
 	pthread_t thread;
@@ -145,7 +145,7 @@ static void default_streams(void)
 
 /* -- faults -- */
 
-static void refused_frees(void)
+TEST(refused_frees)
 {
 	CUdeviceptr a, b;
 
@@ -165,14 +165,4 @@ static void refused_frees(void)
 	synchronise(stream);
 	assert_data(0);
 	CHECK_CUDA(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(with_its_stream), SCENE(with_its_context), SCENE(very_many),
-		SCENE(managed_block),   SCENE(default_streams),  SCENE(refused_frees),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

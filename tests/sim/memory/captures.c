@@ -44,7 +44,7 @@ static CUresult (*const beginners[])(CUstream) = {cuStreamBeginCapture, cuStream
 						  global_v2, local_v2, relaxed_v2_ptsz};
 
 /* Far more than there is room for is allocated; launching it is what is refused. */
-static void takes_nothing(void)
+TEST(takes_nothing)
 {
 	start("1g");
 	for (unsigned i = 0; i < sizeof(beginners) / sizeof(*beginners); i++) {
@@ -72,7 +72,7 @@ static void takes_nothing(void)
 }
 
 /* The driver's answer, whatever it is. */
-static void to_a_graph(void)
+TEST(to_a_graph)
 {
 	CUgraph graph;
 
@@ -109,7 +109,7 @@ static void *use_pools(void *arg)
 	return arg;
 }
 
-static void others_go_on(void)
+TEST(others_go_on)
 {
 	start("2g");
 	for (unsigned i = 0; i < sizeof(beginners) / sizeof(*beginners); i++) {
@@ -126,7 +126,7 @@ static void others_go_on(void)
 }
 
 /* NULL of the per-thread functions is not the stream that waits for the captured one. */
-static void per_thread_is_counted(void)
+TEST(per_thread_is_counted)
 {
 	CUdeviceptr address = UNTOUCHED;
 	CUstream blocking;
@@ -142,12 +142,4 @@ static void per_thread_is_counted(void)
 	CHECK_CUDA(cuMemFreeAsync_ptsz(address, NULL), CUDA_SUCCESS);
 	CHECK_CUDA(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(takes_nothing), SCENE(to_a_graph),
-					      SCENE(others_go_on), SCENE(per_thread_is_counted)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

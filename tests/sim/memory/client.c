@@ -95,7 +95,7 @@ static void plain_name(const char *exported, char plain[64])
 }
 
 /* Every exported name by dlsym: ours if and only if there is a hook of that very name. */
-static void by_dlsym(void)
+TEST(by_dlsym)
 {
 	static char names[NAMES_MAX][64];
 	unsigned count = read_names(names), hooks = 0;
@@ -126,7 +126,7 @@ static bool stands_for(void *function, const char *plain, char names[NAMES_MAX][
 	return false;
 }
 
-static void by_get_proc_address(void)
+TEST(by_get_proc_address)
 {
 	static const int versions[] = {0,     2000,  3020,  4000,  7000,
 				       10000, 11030, 12000, 12050, 13000};
@@ -265,7 +265,7 @@ static void train(unsigned steps, unsigned *ret_failures)
 			live[i]->used = false;
 }
 
-static void caching_allocator(void)
+TEST(caching_allocator)
 {
 	struct figures seen;
 	unsigned failures = 0;
@@ -281,12 +281,4 @@ static void caching_allocator(void)
 	CHECK(empty_cache() > 10);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(by_dlsym), SCENE(by_get_proc_address),
-					      SCENE(caching_allocator)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

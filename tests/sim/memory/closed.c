@@ -43,7 +43,7 @@ static void assert_refused(const char *what, const char *where)
 	CHECK_EQUAL(outside_used(0), 0);
 }
 
-static void unparsable(void)
+TEST(unparsable)
 {
 	static const char *const values[] = {
 		"banana", "-1", "0x10", "1 2", "g", "1gg", "1.2.3g", "1e9", "99999999999999999999"};
@@ -54,14 +54,14 @@ static void unparsable(void)
 	}
 }
 
-static void unparsable_of_one_gpu(void)
+TEST(unparsable_of_one_gpu)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_3", "1x"); /* of a GPU that there is not */
 	assert_refused("1x", "CUDA_DEVICE_MEMORY_LIMIT_3");
 }
 
-static void unparsable_cores(void)
+TEST(unparsable_cores)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	env_set("CUDA_DEVICE_SM_LIMIT", "half");
@@ -78,7 +78,7 @@ static void make_noise(size_t bytes)
 	CHECK(fclose(file) == 0);
 }
 
-static void noise(void)
+TEST(noise)
 {
 	static const size_t sizes[] = {1, 4096, sizeof(struct vgpu_hami_region),
 				       sizeof(struct vgpu_region_file), 3000000};
@@ -94,27 +94,27 @@ static void noise(void)
 	}
 }
 
-static void noise_without_limit(void)
+TEST(noise_without_limit)
 {
 	make_noise(5000);
 	assert_refused("slice.cache", scene_dir);
 }
 
-static void directory(void)
+TEST(directory)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	CHECK_EQUAL(mkdir(scene_path("slice.cache"), 0777), 0);
 	assert_refused("directory", "slice.cache");
 }
 
-static void no_directory(void)
+TEST(no_directory)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("not/there/slice.cache"));
 	assert_refused("no such", "not/there/slice.cache");
 }
 
-static void symbolic_link(void)
+TEST(symbolic_link)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
 	CHECK_EQUAL(symlink(scene_path("elsewhere"), scene_path("slice.cache")), 0);
@@ -122,28 +122,16 @@ static void symbolic_link(void)
 	CHECK_EQUAL(access(scene_path("elsewhere"), F_OK), -1);
 }
 
-static void no_policy(void)
+TEST(no_policy)
 {
 	env_set("VGPU_POLICY", scene_path("policy"));
 	assert_refused("VGPU_POLICY", scene_path("policy"));
 }
 
-static void bad_policy(void)
+TEST(bad_policy)
 {
 	CHECK_EQUAL(mkdir(scene_path("policy"), 0755), 0);
 	scene_write("policy/GPU-51300000-0000-4000-8000-000000000000", "memory = lots\n");
 	env_set("VGPU_POLICY", scene_path("policy"));
 	assert_refused("lots", "GPU-51300000-0000-4000-8000-000000000000");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(unparsable),   SCENE(unparsable_of_one_gpu), SCENE(unparsable_cores),
-		SCENE(noise),        SCENE(noise_without_limit),   SCENE(directory),
-		SCENE(no_directory), SCENE(symbolic_link),         SCENE(no_policy),
-		SCENE(bad_policy),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

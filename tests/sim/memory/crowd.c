@@ -69,7 +69,7 @@ static void member(int wire)
 }
 
 /* Each has its context before the next one comes. */
-static void everyone(void)
+TEST(everyone)
 {
 	const uint64_t quota = CONTEXTS + 640 * MIB;
 	struct member members[PROCESSES];
@@ -120,7 +120,7 @@ static void starter(int wire)
 }
 
 /* All at once, in a slice in which nobody has seen a context yet: there is room for each. */
-static void all_at_once(void)
+TEST(all_at_once)
 {
 	struct member members[PROCESSES];
 	char limit[32];
@@ -160,7 +160,7 @@ static void late_starter(int wire)
 	hear(wire);
 }
 
-static void too_many(void)
+TEST(too_many)
 {
 	const uint64_t quota = 3 * GIB;
 	struct member members[PROCESSES];
@@ -184,11 +184,4 @@ static void too_many(void)
 		tell(members[i].wire, 1);
 		member_end(&members[i]);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(everyone), SCENE(all_at_once), SCENE(too_many)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -10,8 +10,6 @@
 #define WORKERS 4
 #define THREADS 4
 
-static const char *own_program;
-
 static void expect_ended(pid_t child)
 {
 	int status;
@@ -46,7 +44,7 @@ static void try_parents_cuda(CUdeviceptr address)
 	CHECK_EQUAL(other, UNTOUCHED);
 }
 
-static void after_init(void)
+TEST(after_init)
 {
 	CUdeviceptr address;
 	int slot;
@@ -89,7 +87,7 @@ static void parent_that_dies(int wire)
 	hear(wire);
 }
 
-static void parent_dies(void)
+TEST(parent_dies)
 {
 	struct member parent;
 	unsigned slot;
@@ -111,7 +109,7 @@ static void parent_dies(void)
 }
 
 /* Two that share nothing but the slice. */
-static void before_init(void)
+TEST(before_init)
 {
 	pid_t child;
 
@@ -136,7 +134,7 @@ static void twin(int wire)
 	hear(wire);
 }
 
-static void two_slots(void)
+TEST(two_slots)
 {
 	struct member a, b;
 
@@ -157,7 +155,7 @@ static void two_slots(void)
 }
 
 /* The slice was asked for by NVML's view of it, say, before fork; CUDA comes afterwards. */
-static void child_of_an_onlooker(void)
+TEST(child_of_an_onlooker)
 {
 	pid_t child;
 	size_t bytes;
@@ -178,8 +176,9 @@ static void child_of_an_onlooker(void)
 }
 
 /* What the program does when it is run by after_exec. */
-static void executed(void)
+TEST_ROLE(executed)
 {
+	(void)argc, (void)argv;
 	cuda_start(0);
 	take(100 * MIB);
 	CHECK_EQUAL(ledger_own(0).data, 100 * MIB);
@@ -187,7 +186,7 @@ static void executed(void)
 	refused(GIB);
 }
 
-static void after_exec(void)
+TEST(after_exec)
 {
 	pid_t child;
 
@@ -196,7 +195,7 @@ static void after_exec(void)
 	take(200 * MIB);
 	child = fork();
 	if (child == 0) {
-		execl(own_program, own_program, "executed", (char *)NULL);
+		execl(harness_program, harness_program, HARNESS_AS, "executed", (char *)NULL);
 		_exit(127);
 	}
 	expect_ended(child);
@@ -239,7 +238,7 @@ static pid_t worker_start(unsigned ms)
 }
 
 /* A program whose data loaders come and go while its threads allocate. */
-static void data_loaders(void)
+TEST(data_loaders)
 {
 	pthread_t threads[THREADS];
 	pid_t workers[WORKERS];
@@ -263,7 +262,7 @@ static void data_loaders(void)
 }
 
 /* The child of a process with threads uses what libvgpu.so has, whatever lock a thread had. */
-static void spoilt_children_of_threads(void)
+TEST(spoilt_children_of_threads)
 {
 	pthread_t threads[THREADS];
 
@@ -286,21 +285,4 @@ static void spoilt_children_of_threads(void)
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	assert_books(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(after_init),           SCENE(parent_dies),
-		SCENE(before_init),          SCENE(two_slots),
-		SCENE(child_of_an_onlooker), SCENE(after_exec),
-		SCENE(data_loaders),         SCENE(spoilt_children_of_threads),
-	};
-
-	own_program = argv[0];
-	if (argc > 1 && !strcmp(argv[1], "executed")) {
-		executed();
-		return 0;
-	}
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -51,19 +51,19 @@ static void as_the_driver(void)
 	assert_no_region();
 }
 
-static void nothing_set(void)
+TEST(nothing_set)
 {
 	as_the_driver();
 }
 
 /* Neither by default. */
-static void no_path_set(void)
+TEST(no_path_set)
 {
 	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", NULL);
 	as_the_driver();
 }
 
-static void limits_of_zero(void)
+TEST(limits_of_zero)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "0");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "0");
@@ -73,12 +73,7 @@ static void limits_of_zero(void)
 
 int main(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(nothing_set), SCENE(no_path_set),
-					      SCENE(limits_of_zero)};
-
-	if (access(DEFAULT_REGION, F_OK) == 0 || access("/usr/local/vgpu", F_OK) == 0) {
-		fprintf(stderr, "this machine has a region at a well-known path: it is a tenant\n");
-		return 77;
-	}
-	return SCENES_PLAY(scenes, argc, argv);
+	if (access(DEFAULT_REGION, F_OK) == 0 || access("/usr/local/vgpu", F_OK) == 0)
+		SKIP("this machine has a region at a well-known path: it is a tenant");
+	return harness_main(argc, argv);
 }

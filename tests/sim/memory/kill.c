@@ -84,7 +84,7 @@ static void end(struct member *member)
 	member_end(member);
 }
 
-static void holds_half(void)
+TEST(holds_half)
 {
 	struct member lives = start(), victim;
 
@@ -120,7 +120,7 @@ static void busy(int wire)
 }
 
 /* At any moment of what it does. */
-static void killed_busy(void)
+TEST(killed_busy)
 {
 	struct member lives = start(), victim;
 	unsigned seed = 9;
@@ -148,7 +148,7 @@ static void starting(int wire)
 	}
 }
 
-static void killed_starting(void)
+TEST(killed_starting)
 {
 	struct member lives = start(), victim;
 	unsigned seed = 10;
@@ -164,12 +164,4 @@ static void killed_starting(void)
 		hear(lives.wire);
 	}
 	end(&lives);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(holds_half), SCENE(killed_busy),
-					      SCENE(killed_starting)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -44,7 +44,7 @@ static void assert_libraries(unsigned count)
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + ledger_own(0).data + count * LIBRARY);
 }
 
-static void given_back(void)
+TEST(given_back)
 {
 	CUlibrary libraries[5];
 
@@ -79,7 +79,7 @@ static uint64_t time_of_unload_ms(void)
 
 /* An unload has the books compared earlier than their turn, which is after 20 ms. On a busy machine
  * not every try shows it. */
-static void looked_at_soon(void)
+TEST(looked_at_soon)
 {
 	unsigned tries = 1;
 
@@ -89,7 +89,7 @@ static void looked_at_soon(void)
 }
 
 /* Where the slice is full, whoever wants the room has it. */
-static void room_at_once(void)
+TEST(room_at_once)
 {
 	CUlibrary library;
 	size_t available, total;
@@ -114,7 +114,7 @@ static void room_at_once(void)
 }
 
 /* The driver refuses: the library is there, and charged. */
-static void not_unloaded(void)
+TEST(not_unloaded)
 {
 	CUlibrary library, none = (CUlibrary)UNTOUCHED;
 	CUdeviceptr most;
@@ -148,7 +148,7 @@ static void not_unloaded(void)
 }
 
 /* Without a current context, too: a library is of none. */
-static void without_context(void)
+TEST(without_context)
 {
 	CUlibrary library;
 	CUcontext context;
@@ -222,7 +222,7 @@ static void use_load(CUlibrary library)
 
 /* Whoever is quick, and then rests, has it in the books all the same: behind it comes one
  * allocation, or one synchronisation. */
-static void loaded_at_use(void)
+TEST(loaded_at_use)
 {
 	static void (*const uses[])(CUlibrary) = {use_kernel, use_function, use_module, use_load};
 	CUlibrary libraries[8];
@@ -245,7 +245,7 @@ static void loaded_at_use(void)
 }
 
 /* A handle that was another's, before that was unloaded, is as good as new. */
-static void handle_used_again(void)
+TEST(handle_used_again)
 {
 	start("1g");
 	for (unsigned i = 0; i < 20; i++) {
@@ -261,7 +261,7 @@ static void handle_used_again(void)
 }
 
 /* In a context on another GPU, which is new, the same handles have it loaded once more. */
-static void used_in_another_context(void)
+TEST(used_in_another_context)
 {
 	CUlibrary library;
 	CUcontext other;
@@ -278,15 +278,4 @@ static void used_in_another_context(void)
 	use_kernel(library);
 	take(GRANULE);
 	CHECK_EQUAL(ledger_own(1).module, LIBRARY);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(given_back),        SCENE(looked_at_soon),          SCENE(room_at_once),
-		SCENE(not_unloaded),      SCENE(without_context),         SCENE(loaded_at_use),
-		SCENE(handle_used_again), SCENE(used_in_another_context),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -63,7 +63,7 @@ static void holds_soon(uint64_t bytes)
 	CHECK_EQUAL(inside(0, 2).total, bytes);
 }
 
-static void raised(void)
+TEST(raised)
 {
 	CUdeviceptr first;
 
@@ -79,7 +79,7 @@ static void raised(void)
 }
 
 /* Below what is held: nothing is taken away, and there is nothing new until it fits. */
-static void lowered(void)
+TEST(lowered)
 {
 	CUdeviceptr first, second;
 	uint64_t total, left;
@@ -101,7 +101,7 @@ static void lowered(void)
 }
 
 /* A limit where there was none, and none where there was one. */
-static void given_and_taken(void)
+TEST(given_and_taken)
 {
 	CUdeviceptr first;
 
@@ -117,7 +117,7 @@ static void given_and_taken(void)
 }
 
 /* What makes no sense, or is gone, changes nothing. */
-static void mistaken(void)
+TEST(mistaken)
 {
 	start_with_policy("memory = 2G\n");
 	write_policy("memory = lots\n");
@@ -134,7 +134,7 @@ static const char *const parts[] = {"", "cores = 50\n", "memory = unlim", "# mem
 
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
-static void half_written(void)
+TEST(half_written)
 {
 	start_with_policy("memory = 2G\n");
 	for (unsigned i = 0; i < PARTS; i++) {
@@ -151,7 +151,7 @@ static void start_refused(void)
 	CHECK_CUDA(cuInit(0), CUDA_ERROR_NOT_PERMITTED);
 }
 
-static void half_written_at_start(void)
+TEST(half_written_at_start)
 {
 	env_set("VGPU_POLICY", scene_path("policy"));
 	for (unsigned i = 0; i < PARTS; i++) {
@@ -173,7 +173,7 @@ static void rewriter(int wire)
 		write_policy("cores = 90\nmemory = 2G\n"); /* emptied first */
 }
 
-static void rewritten_all_the_time(void)
+TEST(rewritten_all_the_time)
 {
 	struct member member;
 	CUdeviceptr first;
@@ -189,7 +189,7 @@ static void rewritten_all_the_time(void)
 }
 
 /* A region says less than the policy, or as much; never more. */
-static void region_beside_policy(void)
+TEST(region_beside_policy)
 {
 	start_with_policy("memory = 2G\n");
 	write_limit(1 * GIB);
@@ -204,7 +204,7 @@ static void region_beside_policy(void)
 }
 
 /* Without a policy, the region's word is for all who did not ask for less; zero is no word. */
-static void region_alone(void)
+TEST(region_alone)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	cuda_start(0);
@@ -235,7 +235,7 @@ static void modest(int wire)
 	refused(1 * GIB);
 }
 
-static void region_beside_less(void)
+TEST(region_beside_less)
 {
 	struct member member = member_start(modest);
 
@@ -265,7 +265,7 @@ static void filler(int wire)
 	hear(wire);
 }
 
-static void shared(void)
+TEST(shared)
 {
 	struct member members[3];
 	uint64_t count = 0;
@@ -290,23 +290,4 @@ static void shared(void)
 		tell(members[i].wire, 1);
 		member_end(&members[i]);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(raised),
-		SCENE(lowered),
-		SCENE(given_and_taken),
-		SCENE(mistaken),
-		SCENE(half_written),
-		SCENE(half_written_at_start),
-		SCENE(rewritten_all_the_time),
-		SCENE(region_alone),
-		SCENE(region_beside_policy),
-		SCENE(region_beside_less),
-		SCENE(shared),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

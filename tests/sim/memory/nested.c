@@ -41,7 +41,7 @@ static CUcontext create(void)
 	return context;
 }
 
-static void primary_in_create(void)
+TEST(primary_in_create)
 {
 	CUcontext context;
 
@@ -55,7 +55,7 @@ static void primary_in_create(void)
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
-static void another_in_create(void)
+TEST(another_in_create)
 {
 	start();
 	nesting_set(NESTING_OTHER);
@@ -63,7 +63,7 @@ static void another_in_create(void)
 	assert_contexts(1);
 }
 
-static void another_in_retain(void)
+TEST(another_in_retain)
 {
 	start();
 	nesting_set(NESTING_OTHER);
@@ -73,7 +73,7 @@ static void another_in_retain(void)
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
-static void another_in_destroy(void)
+TEST(another_in_destroy)
 {
 	CUcontext context, other;
 
@@ -88,7 +88,7 @@ static void another_in_destroy(void)
 }
 
 /* What a wrapper passes to the call that it stands in for comes by the library twice. */
-static void same_in_create(void)
+TEST(same_in_create)
 {
 	CUcontext context;
 
@@ -100,7 +100,7 @@ static void same_in_create(void)
 	CHECK_EQUAL(ledger_used(0), 0);
 }
 
-static void same_in_retain(void)
+TEST(same_in_retain)
 {
 	start();
 	nesting_set(NESTING_SAME);
@@ -111,7 +111,7 @@ static void same_in_retain(void)
 }
 
 /* The outer call, too, is refused then, and nothing stays counted. */
-static void refused_within(void)
+TEST(refused_within)
 {
 	CUcontext context = NULL;
 
@@ -123,15 +123,4 @@ static void refused_within(void)
 	create();
 	assert_contexts(1);
 	CHECK_AT_MOST(outside_used(0), 900 * MIB);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(primary_in_create),  SCENE(another_in_create), SCENE(another_in_retain),
-		SCENE(another_in_destroy), SCENE(same_in_create),    SCENE(same_in_retain),
-		SCENE(refused_within),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

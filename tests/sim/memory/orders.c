@@ -99,7 +99,7 @@ static void start(const char *limit)
 }
 
 /* What the driver is asked for counts before it has answered. */
-static void asked_for(void)
+TEST(asked_for)
 {
 	struct call call;
 
@@ -132,12 +132,12 @@ static void given_back(const char *rule, uint64_t held)
 	CHECK_EQUAL(ledger_used(0), CHARGE);
 }
 
-static void given_back_before(void)
+TEST(given_back_before)
 {
 	given_back("cuMemFree_v2@2", 300 * MIB);
 }
 
-static void given_back_after(void)
+TEST(given_back_after)
 {
 	given_back("cuMemFree_v2@2:done", 0);
 }
@@ -162,12 +162,12 @@ static void context_ends(const char *rule, CUresult (*make)(void))
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
 
-static void block_outlived(void)
+TEST(block_outlived)
 {
 	context_ends("cuMemAlloc_v2@2:done", take_much);
 }
 
-static void array_outlived(void)
+TEST(array_outlived)
 {
 	context_ends("cuArrayCreate_v2@1:done", make_array);
 }
@@ -208,7 +208,7 @@ static uint64_t close_it(uint64_t unused)
 
 /* The exporter frees it when the importer's driver has opened it, and nobody has written that down.
  */
-static void freed_while_opened(void)
+TEST(freed_while_opened)
 {
 	struct member a, b;
 
@@ -249,7 +249,7 @@ static uint64_t end_release(uint64_t unused)
 
 /* The exporter's last reference is gone from the driver and not from the books, and the importer
  * opens it: it counts all the while, and once. */
-static void imported_while_released(void)
+TEST(imported_while_released)
 {
 	struct member a, b;
 
@@ -271,19 +271,4 @@ static void imported_while_released(void)
 	assert_held(2, 0);
 	dismiss(&a);
 	dismiss(&b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(asked_for),
-		SCENE(given_back_before),
-		SCENE(given_back_after),
-		SCENE(block_outlived),
-		SCENE(array_outlived),
-		SCENE(freed_while_opened),
-		SCENE(imported_while_released),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -15,7 +15,7 @@ static void load_refused(unsigned loader)
 	CHECK(none.any == (void *)UNTOUCHED);
 }
 
-static void loaded_and_unloaded(void)
+TEST(loaded_and_unloaded)
 {
 	union loaded loaded[LOADERS];
 
@@ -35,7 +35,7 @@ static void loaded_and_unloaded(void)
 
 /* It does not fit, and is unloaded again: nothing of it stays, and what is left is there for
  * others. */
-static void too_big(void)
+TEST(too_big)
 {
 	CUdeviceptr most;
 	uint64_t used;
@@ -56,7 +56,7 @@ static void too_big(void)
 }
 
 /* One that just fits; the next does not, until the first is gone. */
-static void just_fits(void)
+TEST(just_fits)
 {
 	for (unsigned i = 0; i < LOADERS; i++) {
 		union loaded first = {.any = NULL}, second;
@@ -79,7 +79,7 @@ static void just_fits(void)
 	}
 }
 
-static void until_full(void)
+TEST(until_full)
 {
 	static union loaded loaded[64];
 	unsigned count = 0;
@@ -101,7 +101,7 @@ static void until_full(void)
 }
 
 /* What the driver refuses costs nothing. */
-static void not_loaded(void)
+TEST(not_loaded)
 {
 	static const CUresult wrong = CUDA_ERROR_UNKNOWN;
 	union loaded none = {.any = (void *)UNTOUCHED};
@@ -133,7 +133,7 @@ static void not_loaded(void)
 }
 
 /* A module goes with its context, a library may be loaded without one. */
-static void ended_with_context(void)
+TEST(ended_with_context)
 {
 	CUcontext context;
 	union loaded loaded;
@@ -170,7 +170,7 @@ static void *load_many(void *arg)
 }
 
 /* Each measures the others as well; in the end it is all right again. */
-static void by_threads(void)
+TEST(by_threads)
 {
 	pthread_t threads[4];
 	CUcontext context = start("1g");
@@ -230,25 +230,25 @@ static void unseen(void)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
-static void unseen_pid(void)
+TEST(unseen_pid)
 {
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");
 	unseen();
 }
 
-static void unseen_list(void)
+TEST(unseen_list)
 {
 	env_set("VGPU_SIM_NVML_PIDS", "none");
 	unseen();
 }
 
-static void unseen_figure(void)
+TEST(unseen_figure)
 {
 	env_set("VGPU_SIM_NVML_FIGURES", "none");
 	unseen();
 }
 
-static void unseen_for_faults(void)
+TEST(unseen_for_faults)
 {
 	env_set("VGPU_SIM_FAULTS", "nvmlDeviceGetComputeRunningProcesses=999,"
 				   "nvmlDeviceGetComputeRunningProcesses_v2=999,"
@@ -257,7 +257,7 @@ static void unseen_for_faults(void)
 }
 
 /* As an older driver in a pid namespace: the process finds itself by what it takes. */
-static void found_under_another_pid(void)
+TEST(found_under_another_pid)
 {
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");
 	loaded_and_unloaded();
@@ -275,7 +275,7 @@ static void be_restless(int wire)
 		give(take(6 * MIB));
 }
 
-static void found_among_others(void)
+TEST(found_among_others)
 {
 	struct member other = member_start(be_restless);
 	union loaded loaded;
@@ -302,7 +302,7 @@ static void be_unseen(void)
 		rest();
 }
 
-static void not_found_is_said(void)
+TEST(not_found_is_said)
 {
 	struct said said = member_listen(be_unseen);
 
@@ -312,7 +312,7 @@ static void not_found_is_said(void)
 }
 
 /* All lists name us: it is the same memory. */
-static void seen_thrice(void)
+TEST(seen_thrice)
 {
 	env_set("VGPU_SIM_NVML_LISTS", "all");
 	loaded_and_unloaded();
@@ -320,7 +320,7 @@ static void seen_thrice(void)
 
 /* -- limits ----------------------------------------------------------------------------------- */
 
-static void stack(void)
+TEST(stack)
 {
 	static const size_t sizes[] = {2048, 4096, 3072, 1536, 1024, 8192, 512, 1024};
 
@@ -336,7 +336,7 @@ static void stack(void)
 	}
 }
 
-static void stack_refused(void)
+TEST(stack_refused)
 {
 	static const size_t sizes[] = {2048, 8192, 100000, (size_t)1 << 40, SIZE_MAX / 2, SIZE_MAX};
 	CUdeviceptr rest_of_it;
@@ -364,7 +364,7 @@ static void stack_refused(void)
 }
 
 /* What cannot fit is refused unasked; and what takes more than it should is undone. */
-static void stack_unasked(void)
+TEST(stack_unasked)
 {
 	env_set("VGPU_SIM_FAULTS", "cuCtxSetLimit=999");
 	start("700m");
@@ -373,7 +373,7 @@ static void stack_unasked(void)
 	assert_books(0, 0);
 }
 
-static void stack_undone(void)
+TEST(stack_undone)
 {
 	CUdeviceptr most;
 	uint64_t data;
@@ -387,7 +387,7 @@ static void stack_undone(void)
 	give(most);
 }
 
-static void other_limits(void)
+TEST(other_limits)
 {
 	size_t value = 0;
 
@@ -409,7 +409,7 @@ static void other_limits(void)
 	assert_books(0, 0);
 }
 
-static void streams(void)
+TEST(streams)
 {
 	CUstream stream[100];
 
@@ -422,33 +422,4 @@ static void streams(void)
 		CHECK_CUDA(cuStreamDestroy_v2(stream[i]), CUDA_SUCCESS);
 	rest();
 	assert_books(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(loaded_and_unloaded),
-		SCENE(too_big),
-		SCENE(just_fits),
-		SCENE(until_full),
-		SCENE(not_loaded),
-		SCENE(ended_with_context),
-		SCENE(by_threads),
-		SCENE(unseen_pid),
-		SCENE(unseen_list),
-		SCENE(unseen_figure),
-		SCENE(unseen_for_faults),
-		SCENE(found_under_another_pid),
-		SCENE(found_among_others),
-		SCENE(not_found_is_said),
-		SCENE(seen_thrice),
-		SCENE(stack),
-		SCENE(stack_refused),
-		SCENE(stack_unasked),
-		SCENE(stack_undone),
-		SCENE(other_limits),
-		SCENE(streams),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

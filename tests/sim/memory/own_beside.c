@@ -42,7 +42,7 @@ static void load_and_unload(void)
 }
 
 /* Also where the slice has room for what is the neighbour's. */
-static void beside_a_neighbour(void)
+TEST(beside_a_neighbour)
 {
 	struct member neighbour = member_start(be_restless);
 
@@ -72,7 +72,7 @@ static void be_first(int wire)
 	tell(wire, 0);
 }
 
-static void the_first(void)
+TEST(the_first)
 {
 	struct member first = member_start(be_first);
 
@@ -95,7 +95,7 @@ static void be_big(int wire)
 }
 
 /* Eight GiB go within the driver's call. */
-static void beside_a_big_one(void)
+TEST(beside_a_big_one)
 {
 	union loaded loaded = {.any = NULL};
 	struct member neighbour;
@@ -126,7 +126,7 @@ static void *allocate(void *none)
 	return none;
 }
 
-static void beside_threads(void)
+TEST(beside_threads)
 {
 	pthread_t threads[2];
 
@@ -145,16 +145,4 @@ static void beside_threads(void)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	rest();
 	assert_books(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(beside_a_neighbour),
-		SCENE(the_first),
-		SCENE(beside_a_big_one),
-		SCENE(beside_threads),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -45,7 +45,7 @@ static CUdeviceptr take_in(CUcontext context, CUcontext back, uint64_t bytes)
 	return address;
 }
 
-static void green_one(void)
+TEST(green_one)
 {
 	CUcontext primary = start("1g"), context;
 	CUdeviceptr address, again;
@@ -72,7 +72,7 @@ static void green_one(void)
 }
 
 /* All kinds of things in more green contexts than anybody needs, twice over. */
-static void green_many(void)
+TEST(green_many)
 {
 	static const CUDA_ARRAY_DESCRIPTOR flat = {1024, 512, CU_AD_FORMAT_FLOAT, 1};
 	CUcontext primary = start("2g"), contexts[GREENS];
@@ -102,7 +102,7 @@ static void green_many(void)
 }
 
 /* The same context, asked for time and again, is one. */
-static void green_asked_again(void)
+TEST(green_asked_again)
 {
 	CUcontext primary = start("1g"), context, first, other;
 	CUgreenCtx a, b;
@@ -121,7 +121,7 @@ static void green_asked_again(void)
 }
 
 /* Contexts that are none of these keep their own. */
-static void green_beside_created(void)
+TEST(green_beside_created)
 {
 	CUcontext primary = start("3g"), created, context;
 	CUgreenCtx one;
@@ -138,7 +138,7 @@ static void green_beside_created(void)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
-static void green_refused(void)
+TEST(green_refused)
 {
 	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
 	CUdevResourceDesc desc;
@@ -162,7 +162,7 @@ static void green_refused(void)
 	give(most);
 }
 
-static void green_rejected(void)
+TEST(green_rejected)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
@@ -193,7 +193,7 @@ static void green_rejected(void)
 }
 
 /* Destroying fails once: what is made in it then is the primary context's all the same. */
-static void green_not_destroyed(void)
+TEST(green_not_destroyed)
 {
 	CUcontext primary, context;
 	CUgreenCtx one;
@@ -209,7 +209,7 @@ static void green_not_destroyed(void)
 }
 
 /* Without a current context there is no looking: the comparison does it. */
-static void green_without_current(void)
+TEST(green_without_current)
 {
 	CUcontext primary = start("1g");
 	CUgreenCtx one;
@@ -224,7 +224,7 @@ static void green_without_current(void)
 }
 
 /* What is loaded in a green context, and its stack, are the primary one's. */
-static void green_and_others(void)
+TEST(green_and_others)
 {
 	CUcontext primary = start("1g"), context;
 	union loaded loaded;
@@ -276,7 +276,7 @@ static void take_everything(CUcontext primary)
 }
 
 /* A reset ends all but what belongs to no context: pools, and memory with a handle. */
-static void reset_with_everything(void)
+TEST(reset_with_everything)
 {
 	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -310,17 +310,4 @@ static void reset_with_everything(void)
 	}
 	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
 	assert_books(0, POOL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(green_one),           SCENE(green_many),
-		SCENE(green_asked_again),   SCENE(green_beside_created),
-		SCENE(green_refused),       SCENE(green_rejected),
-		SCENE(green_not_destroyed), SCENE(green_without_current),
-		SCENE(green_and_others),    SCENE(reset_with_everything),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

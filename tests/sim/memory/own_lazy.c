@@ -98,14 +98,14 @@ static void park(const char *call)
 	env_set("VGPU_SIM_PARK", rule);
 }
 
-static void beside_a_free(void)
+TEST(beside_a_free)
 {
 	park("cuMemFree_v2@2"); /* start_lazy() makes the first */
 	its_context = start_lazy("1g");
 	beside(in_free, take(32 * MIB));
 }
 
-static void beside_a_load(void)
+TEST(beside_a_load)
 {
 	park("cuModuleLoadData");
 	its_context = start_lazy("1g");
@@ -125,7 +125,7 @@ static void *alloc_and_free(void *none)
 }
 
 /* Two threads that allocate and free all the time: no figure is of one moment. */
-static void beside_allocations(void)
+TEST(beside_allocations)
 {
 	pthread_t threads[2];
 
@@ -138,15 +138,4 @@ static void beside_allocations(void)
 	for (unsigned i = 0; i < 2; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
 	fill_with_code(GIB);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(beside_a_free),
-		SCENE(beside_a_load),
-		SCENE(beside_allocations),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -21,7 +21,7 @@ static void assert_data(uint64_t bytes)
 	CHECK_EQUAL(outside_of(0, getpid()), usage.context + usage.module + usage.data);
 }
 
-static void linear(void)
+TEST(linear)
 {
 	CUdeviceptr a;
 	CUdeviceptr_v1 b = 0, c = 0;
@@ -41,7 +41,7 @@ static void linear(void)
 	assert_data(0);
 }
 
-static void refused_linear_v1(void)
+TEST(refused_linear_v1)
 {
 	CUdeviceptr_v1 address = UNTOUCHED;
 
@@ -70,7 +70,7 @@ static void pitched_once(uint64_t width, uint64_t height, unsigned element)
 	assert_data(before);
 }
 
-static void pitched(void)
+TEST(pitched)
 {
 	static const uint64_t widths[] = {1, 3, 511, 512, 513, 1000, 4095, 4097, 65537};
 	CUdeviceptr_v1 address = 0;
@@ -88,7 +88,7 @@ static void pitched(void)
 }
 
 /* What is left takes rows of the pitch, and no more of them. */
-static void pitched_to_the_limit(void)
+TEST(pitched_to_the_limit)
 {
 	CUdeviceptr address = UNTOUCHED, held;
 	size_t pitch = UNTOUCHED;
@@ -105,7 +105,7 @@ static void pitched_to_the_limit(void)
 	give(held);
 }
 
-static void pitched_too_big(void)
+TEST(pitched_too_big)
 {
 	static const struct {
 		size_t width, height;
@@ -128,7 +128,7 @@ static void pitched_too_big(void)
 	}
 }
 
-static void pitched_rejected(void)
+TEST(pitched_rejected)
 {
 	CUdeviceptr address = UNTOUCHED;
 	CUdeviceptr_v1 address_v1 = UNTOUCHED;
@@ -161,7 +161,7 @@ static CUdeviceptr take_managed(uint64_t bytes)
 	return address;
 }
 
-static void managed(void)
+TEST(managed)
 {
 	CUdeviceptr a, b, c, refused_one = UNTOUCHED;
 
@@ -187,7 +187,7 @@ static void managed(void)
 	assert_data(0);
 }
 
-static void managed_rejected(void)
+TEST(managed_rejected)
 {
 	CUdeviceptr address = UNTOUCHED;
 
@@ -202,7 +202,7 @@ static void managed_rejected(void)
 }
 
 /* Managed memory and the rest, side by side and mixed: each goes back as it was charged. */
-static void managed_with_others(void)
+TEST(managed_with_others)
 {
 	CUdeviceptr device, shared;
 
@@ -218,7 +218,7 @@ static void managed_with_others(void)
 	}
 }
 
-static void freed_wrongly(void)
+TEST(freed_wrongly)
 {
 	CUdeviceptr small, big;
 
@@ -247,7 +247,7 @@ static void freed_wrongly(void)
 
 /* A small allocation in the rest of a bigger one's granule keeps that granule; nothing is ever put
  * into the rest of one that has several. */
-static void tail_outlives_head(void)
+TEST(tail_outlives_head)
 {
 	CUdeviceptr big, small;
 	uint64_t bare;
@@ -270,7 +270,7 @@ static void tail_outlives_head(void)
 }
 
 /* The driver frees nothing without a context; the charge stays until it does. */
-static void freed_without_context(void)
+TEST(freed_without_context)
 {
 	CUdeviceptr address;
 	CUcontext context;
@@ -287,7 +287,7 @@ static void freed_without_context(void)
 	assert_data(0);
 }
 
-static void linear_rejected(void)
+TEST(linear_rejected)
 {
 	CUdeviceptr address = UNTOUCHED;
 	CUdeviceptr_v1 address_v1 = UNTOUCHED;
@@ -311,7 +311,7 @@ static void linear_rejected(void)
  * What cannot fit is refused before the driver is asked, which here answers 999 to everything; and
  * what the driver refuses costs nothing.
  */
-static void refused_unasked(void)
+TEST(refused_unasked)
 {
 	CUdeviceptr address = UNTOUCHED;
 	CUdeviceptr_v1 address_v1 = UNTOUCHED;
@@ -341,7 +341,7 @@ static void refused_unasked(void)
 }
 
 /* The GPU is full before the quota is: its answer, and the reservation goes back. */
-static void refused_by_the_driver(void)
+TEST(refused_by_the_driver)
 {
 	env_set("VGPU_SIM_GPUS", "1x1G");
 	start("8g");
@@ -349,27 +349,4 @@ static void refused_by_the_driver(void)
 	assert_data(0);
 	give(take(400 * MIB));
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(linear),
-		SCENE(linear_rejected),
-		SCENE(refused_linear_v1),
-		SCENE(refused_by_the_driver),
-		SCENE(refused_unasked),
-		SCENE(pitched),
-		SCENE(pitched_to_the_limit),
-		SCENE(pitched_too_big),
-		SCENE(pitched_rejected),
-		SCENE(managed),
-		SCENE(managed_rejected),
-		SCENE(managed_with_others),
-		SCENE(tail_outlives_head),
-		SCENE(freed_wrongly),
-		SCENE(freed_without_context),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

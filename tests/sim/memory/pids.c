@@ -29,12 +29,12 @@ static void held_without(const char *pids)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
-static void foreign(void)
+TEST(foreign)
 {
 	held_without("foreign");
 }
 
-static void none(void)
+TEST(none)
 {
 	held_without("none");
 }
@@ -48,7 +48,7 @@ static void blind_member(int wire)
 }
 
 /* Nobody's context is ever measured; each is charged what it can be at most, and that fits. */
-static void three_of_them(void)
+TEST(three_of_them)
 {
 	struct member members[3];
 
@@ -68,7 +68,7 @@ static void three_of_them(void)
 }
 
 /* A context that cannot be measured, and may not fit: refused rather than let in. */
-static void too_small(void)
+TEST(too_small)
 {
 	CUcontext context;
 
@@ -77,12 +77,4 @@ static void too_small(void)
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(outside_used(0), 4 * MIB);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(foreign), SCENE(none), SCENE(three_of_them),
-					      SCENE(too_small)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -55,7 +55,7 @@ static void keeper(int wire)
 	}
 }
 
-static void one_shrinks(void)
+TEST(one_shrinks)
 {
 	struct member member;
 	CUstream stream;
@@ -147,7 +147,7 @@ static void worker(int wire)
 
 /* While all of them allocate and free. Another than in the driver's order is not to be had: a
  * tentative allocation may pass the limit, for as long as it takes to see it, by what was asked. */
-static void everyone(void)
+TEST(everyone)
 {
 	const uint64_t quota = PROCESSES * (CONTEXT + HIDDEN) + 2 * GIB;
 	struct member members[PROCESSES];
@@ -202,7 +202,7 @@ static void *first_of_many(void *arg)
 }
 
 /* The pool is seen for the first time, by all at once: none of them slips by. */
-static void first_at_once(void)
+TEST(first_at_once)
 {
 	pthread_t threads[THREADS];
 	unsigned in = 0;
@@ -230,7 +230,7 @@ static void expect_ended(pid_t child)
 }
 
 /* The child's CUDA is spoilt, as the driver has it; the parent's books do not change. */
-static void after_fork(void)
+TEST(after_fork)
 {
 	CUstream stream = stream_start("2g");
 	CUdeviceptr held = take_async(500 * MIB, stream), address = UNTOUCHED, late = take(MIB);
@@ -257,7 +257,7 @@ static void after_fork(void)
 	assert_data(0);
 }
 
-static void before_init(void)
+TEST(before_init)
 {
 	CUstream stream;
 	pid_t child = fork();
@@ -272,13 +272,4 @@ static void before_init(void)
 	expect_ended(child);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN + 128 * MIB);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(one_shrinks), SCENE(everyone),
-					      SCENE(first_at_once), SCENE(after_fork),
-					      SCENE(before_init)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -52,7 +52,7 @@ static void destroy(CUmemoryPool pool)
 
 /* -- whose memory it is -- */
 
-static void explicit_pool(void)
+TEST(explicit_pool)
 {
 	CUmemoryPool pools[3];
 	CUdeviceptr held[3];
@@ -129,7 +129,7 @@ static void current_once(void (*set)(CUmemoryPool))
 	assert_data(0);
 }
 
-static void current_pool(void)
+TEST(current_pool)
 {
 	start("2g");
 	current_once(set_device);
@@ -137,7 +137,7 @@ static void current_pool(void)
 }
 
 /* Managed memory is in no process's figure, and the driver keeps it until the pool is destroyed. */
-static void managed_pool(void)
+TEST(managed_pool)
 {
 	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
 	CUmemoryPool pool, by_default;
@@ -177,7 +177,7 @@ static void managed_pool(void)
 }
 
 /* It counts although no context says on which device. */
-static void managed_pool_without_context(void)
+TEST(managed_pool_without_context)
 {
 	CUmemoryPool pool;
 	CUcontext context;
@@ -198,7 +198,7 @@ static void managed_pool_without_context(void)
 }
 
 /* Memory of the host is not the slice's affair, however much it is. */
-static void host_pool(void)
+TEST(host_pool)
 {
 	static const unsigned locations[] = {CU_MEM_LOCATION_TYPE_HOST,
 					     CU_MEM_LOCATION_TYPE_HOST_NUMA};
@@ -217,7 +217,7 @@ static void host_pool(void)
 }
 
 /* The pool's device counts, not the stream's or the context's. */
-static void two_devices(void)
+TEST(two_devices)
 {
 	CUcontext contexts[2];
 	CUstream streams[2];
@@ -257,7 +257,7 @@ static void two_devices(void)
 /* -- pools that end -- */
 
 /* What lives in it stays charged, without any comparison, until it is gone and NVML has said so. */
-static void destroyed_with_allocations(void)
+TEST(destroyed_with_allocations)
 {
 	CUmemoryPool pool;
 	CUdeviceptr held;
@@ -279,7 +279,7 @@ static void destroyed_with_allocations(void)
 }
 
 /* Nothing lives in it, but the work that uses it is not over: it is held until somebody waits. */
-static void destroyed_before_it_is_over(void)
+TEST(destroyed_before_it_is_over)
 {
 	CUmemoryPool pool;
 	CUfunction spin;
@@ -297,7 +297,7 @@ static void destroyed_before_it_is_over(void)
 	assert_books(0);
 }
 
-static void destroyed_empty(void)
+TEST(destroyed_empty)
 {
 	start("8g");
 	for (unsigned i = 0; i < 600; i++) { /* more than there may be at a time */
@@ -315,7 +315,7 @@ static void destroyed_empty(void)
 }
 
 /* The driver does not destroy it: it goes on to be charged. */
-static void not_destroyed(void)
+TEST(not_destroyed)
 {
 	CUdeviceptr held;
 	CUmemoryPool pool;
@@ -341,7 +341,7 @@ static void not_destroyed(void)
 	CHECK_CUDA(cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void too_many(void)
+TEST(too_many)
 {
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
@@ -363,7 +363,7 @@ static void too_many(void)
 	assert_data(0);
 }
 
-static void create_rejected(void)
+TEST(create_rejected)
 {
 	CUmemPoolProps wrong = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
 	CUmemoryPool pool = (CUmemoryPool)UNTOUCHED;
@@ -382,7 +382,7 @@ static void create_rejected(void)
 /* -- faults -- */
 
 /* What the driver refuses costs nothing, whatever it says. */
-static void refusals_cost_nothing(void)
+TEST(refusals_cost_nothing)
 {
 	CUdeviceptr address = UNTOUCHED, held;
 
@@ -414,7 +414,7 @@ static void refusals_cost_nothing(void)
 }
 
 /* A figure cannot be had: the allocation is made, and the comparison with NVML finds it. */
-static void no_figures(void)
+TEST(no_figures)
 {
 	CUdeviceptr held;
 
@@ -433,7 +433,7 @@ static void no_figures(void)
 }
 
 /* A driver from before these came. */
-static void old_driver(void)
+TEST(old_driver)
 {
 	CUmemoryPool pool;
 	CUdeviceptr held;
@@ -453,27 +453,4 @@ static void old_driver(void)
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 	destroy(pool);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(explicit_pool),
-		SCENE(current_pool),
-		SCENE(managed_pool),
-		SCENE(managed_pool_without_context),
-		SCENE(host_pool),
-		SCENE(two_devices),
-		SCENE(destroyed_with_allocations),
-		SCENE(destroyed_before_it_is_over),
-		SCENE(destroyed_empty),
-		SCENE(not_destroyed),
-		SCENE(too_many),
-		SCENE(create_rejected),
-		SCENE(refusals_cost_nothing),
-		SCENE(no_figures),
-		SCENE(old_driver),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

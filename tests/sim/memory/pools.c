@@ -140,7 +140,7 @@ static void filled(const struct door *door, uint64_t bytes, unsigned expected)
 	give_all(door, count);
 }
 
-static void to_the_quota(void)
+TEST(to_the_quota)
 {
 	start("8g");
 	for (unsigned i = 0; i < sizeof(doors) / sizeof(*doors); i++) {
@@ -151,7 +151,7 @@ static void to_the_quota(void)
 	}
 }
 
-static void rejected(void)
+TEST(rejected)
 {
 	CUdeviceptr address = UNTOUCHED;
 
@@ -172,7 +172,7 @@ static void rejected(void)
 }
 
 /* The GPU is full before the quota is. */
-static void refused_by_the_driver(void)
+TEST(refused_by_the_driver)
 {
 	env_set("VGPU_SIM_GPUS", "1x1G");
 	start("8g");
@@ -186,7 +186,7 @@ static void refused_by_the_driver(void)
 /* -- in a full slice -- */
 
 /* What is freed is had again in the same stream, without a synchronisation. */
-static void reused_when_full(void)
+TEST(reused_when_full)
 {
 	static const uint64_t sizes[] = {32 * MIB, 96 * MIB, 5 * MIB};
 	unsigned count;
@@ -212,7 +212,7 @@ static void reused_when_full(void)
  * The pool has room by its sums, but not for this stream: the driver takes more of the device, and
  * that is given back, and refused with the caller's variable as it was.
  */
-static void not_for_this_stream(void)
+TEST(not_for_this_stream)
 {
 	CUdeviceptr found[2] = {UNTOUCHED, UNTOUCHED};
 	uint64_t ns = 300 * MS;
@@ -257,7 +257,7 @@ static void not_for_this_stream(void)
 
 /* -- giving back -- */
 
-static void trimmed(void)
+TEST(trimmed)
 {
 	CUdeviceptr held;
 
@@ -336,7 +336,7 @@ static void by_another_pool(void)
 }
 
 /* What a pool keeps by its release threshold is somebody else's who needs it. */
-static void kept_until_needed(void)
+TEST(kept_until_needed)
 {
 	static void (*const needs[])(void) = {by_linear,  by_physical, by_array,
 					      by_managed, by_context,  by_another_pool};
@@ -366,7 +366,7 @@ static void kept_until_needed(void)
 }
 
 /* Freed by the other door, which may give it back at once. */
-static void freed_as_linear(void)
+TEST(freed_as_linear)
 {
 	CUdeviceptr address;
 
@@ -381,7 +381,7 @@ static void freed_as_linear(void)
 }
 
 /* The pool is the device's: contexts end, what it has stays charged. */
-static void survives_contexts(void)
+TEST(survives_contexts)
 {
 	CUdeviceptr address;
 
@@ -398,7 +398,7 @@ static void survives_contexts(void)
 }
 
 /* Allocations in two streams, random, are charged at any time. */
-static void always_covered(void)
+TEST(always_covered)
 {
 	CUdeviceptr held[16] = {0};
 	CUstream streams[2];
@@ -425,17 +425,4 @@ static void always_covered(void)
 	synchronise(streams[1]);
 	synchronise(stream);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(to_the_quota),          SCENE(rejected),
-		SCENE(refused_by_the_driver), SCENE(reused_when_full),
-		SCENE(not_for_this_stream),   SCENE(trimmed),
-		SCENE(kept_until_needed),     SCENE(freed_as_linear),
-		SCENE(survives_contexts),     SCENE(always_covered),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -35,7 +35,7 @@ static void give_all(unsigned count)
 }
 
 /* Fills with granules, then with what may still fit into one. */
-static void whole_granules(void)
+TEST(whole_granules)
 {
 	unsigned big, small;
 
@@ -56,7 +56,7 @@ static void whole_granules(void)
 }
 
 /* What an application is refused is counted once, however often it is tried inside. */
-static void refusals_counted(void)
+TEST(refusals_counted)
 {
 	const uint32_t *count;
 	CUdeviceptr address;
@@ -74,7 +74,7 @@ static void refusals_counted(void)
 }
 
 /* When the quota is full, small pieces still go where room is: they take nothing. */
-static void shared_tails(void)
+TEST(shared_tails)
 {
 	unsigned big, small;
 
@@ -88,7 +88,7 @@ static void shared_tails(void)
 	give_all(big + small);
 }
 
-static void small_pieces(void)
+TEST(small_pieces)
 {
 	unsigned count;
 
@@ -101,7 +101,7 @@ static void small_pieces(void)
 }
 
 /* A quota that is no multiple of anything, with allocations of many granules first. */
-static void odd_quota(void)
+TEST(odd_quota)
 {
 	const uint64_t quota = 3000000001;
 	unsigned count = 0;
@@ -115,7 +115,7 @@ static void odd_quota(void)
 }
 
 /* Freeing each and taking it again, at the limit, many times over. */
-static void to_and_fro(void)
+TEST(to_and_fro)
 {
 	unsigned count;
 
@@ -131,13 +131,4 @@ static void to_and_fro(void)
 	}
 	assert_held_to(600 * MIB);
 	give_all(count);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(whole_granules), SCENE(shared_tails),
-					      SCENE(small_pieces),   SCENE(odd_quota),
-					      SCENE(to_and_fro),     SCENE(refusals_counted)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -98,45 +98,37 @@ static void walk(unsigned steps, const char *limit, bool must_refuse)
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);
 }
 
-static void small(void)
+TEST(small)
 {
 	seed = 1;
 	sizes = SIZES_SMALL;
 	walk(4000, "560m", true);
 }
 
-static void big(void)
+TEST(big)
 {
 	seed = 2;
 	sizes = SIZES_BIG;
 	walk(4000, "1g", true);
 }
 
-static void roomy(void)
+TEST(roomy)
 {
 	seed = 3;
 	sizes = SIZES_ALL;
 	walk(6000, "8g", false);
 }
 
-static void tight(void)
+TEST(tight)
 {
 	seed = 4;
 	sizes = SIZES_ALL;
 	walk(6000, "700m", true);
 }
 
-static void tight_again(void)
+TEST(tight_again)
 {
 	seed = 5;
 	sizes = SIZES_ALL;
 	walk(6000, "1000001k", true);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(small), SCENE(big), SCENE(roomy), SCENE(tight),
-					      SCENE(tight_again)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

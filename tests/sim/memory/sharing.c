@@ -56,7 +56,7 @@ static void hand_over(struct member *a, struct member *b)
 	assert_charged(b, 0, 0);
 }
 
-static void importer_lets_go(void)
+TEST(importer_lets_go)
 {
 	struct member a, b;
 
@@ -79,7 +79,7 @@ static void importer_lets_go(void)
 	assert_held(0, 0);
 }
 
-static void exporter_lets_go(void)
+TEST(exporter_lets_go)
 {
 	struct member a, b;
 
@@ -127,7 +127,7 @@ static void hand_round(struct member members[4])
 }
 
 /* Whichever goes first, it is charged until the last one's end. */
-static void several_importers(void)
+TEST(several_importers)
 {
 	struct member members[4];
 
@@ -154,7 +154,7 @@ static void several_importers(void)
 }
 
 /* Who got it sends it on, and lets go: it is charged once to the last. */
-static void sent_on(void)
+TEST(sent_on)
 {
 	struct member a, b, c;
 
@@ -186,7 +186,7 @@ static void sent_on(void)
 }
 
 /* Importing what one has oneself gives a second handle to the same memory. */
-static void own_import(void)
+TEST(own_import)
 {
 	struct member a;
 
@@ -210,7 +210,7 @@ static void own_import(void)
 }
 
 /* A descriptor keeps the memory on the device, in nobody's figure. */
-static void kept_by_descriptor(void)
+TEST(kept_by_descriptor)
 {
 	struct member a;
 
@@ -272,7 +272,7 @@ static uint64_t copy_post(uint64_t i)
 }
 
 /* A copy of the descriptor keeps the memory as well as the first, and is known again. */
-static void kept_by_copy(void)
+TEST(kept_by_copy)
 {
 	struct member a;
 
@@ -307,7 +307,7 @@ static void kept_by_copy(void)
 
 /* So does one that was sent and that nobody has received, and one that somebody has received and
  * not imported. */
-static void kept_on_the_way(void)
+TEST(kept_on_the_way)
 {
 	struct member a, b;
 
@@ -334,7 +334,7 @@ static void kept_on_the_way(void)
 }
 
 /* The exporter ends, killed or not, and a descriptor is left elsewhere. */
-static void kept_after_exporter(void)
+TEST(kept_after_exporter)
 {
 	struct member a, b;
 
@@ -370,7 +370,7 @@ static void kept_after_exporter(void)
 }
 
 /* The importer lets go, and its own descriptor is left. */
-static void kept_by_importer(void)
+TEST(kept_by_importer)
 {
 	struct member a, b;
 
@@ -438,7 +438,7 @@ static uint64_t many_close(uint64_t i)
 }
 
 /* Each of many exports that live at once is known again. */
-static void many_exports(void)
+TEST(many_exports)
 {
 	struct member a, b;
 
@@ -467,7 +467,7 @@ static void many_exports(void)
 }
 
 /* What was let go of as a descriptor is not taken for what was exported since. */
-static void never_used_again(void)
+TEST(never_used_again)
 {
 	struct member a, b;
 
@@ -494,7 +494,7 @@ static void never_used_again(void)
 }
 
 /* The end of the last context takes nothing of what is of none. */
-static void contexts_end(void)
+TEST(contexts_end)
 {
 	struct member a, b;
 
@@ -523,7 +523,7 @@ static void contexts_end(void)
 
 /* -- another slice ---------------------------------------------------------------------------- */
 
-static void handle_of_outsider(void)
+TEST(handle_of_outsider)
 {
 	struct member a, b;
 
@@ -552,7 +552,7 @@ static void handle_of_outsider(void)
 }
 
 /* Its quota is not enough for it. */
-static void handle_too_big(void)
+TEST(handle_too_big)
 {
 	struct member a, b;
 
@@ -609,7 +609,7 @@ static uint64_t try_tile(uint64_t i)
 }
 
 /* Memory of another slice that is bound to something is charged like what is mapped. */
-static void handle_bound(void)
+TEST(handle_bound)
 {
 	struct member a, b;
 
@@ -637,7 +637,7 @@ static void handle_bound(void)
 }
 
 /* There is room for it once, and it can be mapped twice. */
-static void handle_mapped_twice(void)
+TEST(handle_mapped_twice)
 {
 	struct member a, b;
 
@@ -657,21 +657,4 @@ static void handle_mapped_twice(void)
 	dismiss(&b);
 	dismiss(&a);
 	assert_held(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(importer_lets_go),    SCENE(exporter_lets_go),
-		SCENE(several_importers),   SCENE(sent_on),
-		SCENE(own_import),          SCENE(kept_by_descriptor),
-		SCENE(kept_by_copy),        SCENE(kept_on_the_way),
-		SCENE(kept_after_exporter), SCENE(kept_by_importer),
-		SCENE(many_exports),        SCENE(never_used_again),
-		SCENE(contexts_end),        SCENE(handle_of_outsider),
-		SCENE(handle_too_big),      SCENE(handle_mapped_twice),
-		SCENE(handle_bound),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -20,7 +20,7 @@ static uint64_t range_export(uint64_t i)
 	return 0;
 }
 
-static void dma_buf(void)
+TEST(dma_buf)
 {
 	struct member a;
 
@@ -54,7 +54,7 @@ static uint64_t granule_export(uint64_t i)
 }
 
 /* A dma-buf of one of two blocks in a granule keeps the granule, whichever goes first. */
-static void dma_buf_of_neighbours(void)
+TEST(dma_buf_of_neighbours)
 {
 	struct member a;
 
@@ -102,7 +102,7 @@ static uint64_t external_destroy(uint64_t i)
 	return 0;
 }
 
-static void external_memory(void)
+TEST(external_memory)
 {
 	struct member a;
 
@@ -128,15 +128,4 @@ static void external_memory(void)
 	CHECK_EQUAL(ledger_used(0), CHARGE);
 	dismiss(&a);
 	assert_held(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(dma_buf),
-		SCENE(dma_buf_of_neighbours),
-		SCENE(external_memory),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

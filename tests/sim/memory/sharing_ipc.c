@@ -65,7 +65,7 @@ static void open_twice(struct member *a, struct member *b)
 	assert_charged(b, 0, 0);
 }
 
-static void ipc_closed_first(void)
+TEST(ipc_closed_first)
 {
 	struct member a, b;
 
@@ -99,7 +99,7 @@ static void ipc_closed_first(void)
 	dismiss(&a);
 }
 
-static void ipc_freed_first(void)
+TEST(ipc_freed_first)
 {
 	struct member a, b;
 
@@ -131,7 +131,7 @@ static void ipc_freed_first(void)
 	dismiss(&b);
 }
 
-static void ipc_exporter_dies(void)
+TEST(ipc_exporter_dies)
 {
 	struct member a, b;
 
@@ -160,7 +160,7 @@ static void ipc_exporter_dies(void)
 }
 
 /* The quota is one for all: what is shared is not in the way twice. */
-static void ipc_at_the_quota(void)
+TEST(ipc_at_the_quota)
 {
 	struct member a, b;
 
@@ -183,7 +183,7 @@ static void ipc_at_the_quota(void)
 	dismiss(&b);
 }
 
-static void ipc_of_outsider(void)
+TEST(ipc_of_outsider)
 {
 	struct member a, b;
 
@@ -222,7 +222,7 @@ static void open_small(struct member *a, struct member *b)
 }
 
 /* It keeps the whole granule, whichever goes first. */
-static void ipc_neighbours(void)
+TEST(ipc_neighbours)
 {
 	struct member a, b;
 
@@ -251,7 +251,7 @@ static void ipc_neighbours(void)
 }
 
 /* It does not fit: it is closed again, and refused as the driver refuses. */
-static void ipc_too_big(void)
+TEST(ipc_too_big)
 {
 	struct member a, b;
 
@@ -268,15 +268,4 @@ static void ipc_too_big(void)
 	CHECK_EQUAL(outside_used(0), 2 * FIGURE); /* nobody has it open */
 	dismiss(&a);
 	dismiss(&b);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(ipc_closed_first), SCENE(ipc_freed_first), SCENE(ipc_exporter_dies),
-		SCENE(ipc_at_the_quota), SCENE(ipc_of_outsider), SCENE(ipc_too_big),
-		SCENE(ipc_neighbours),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -62,7 +62,7 @@ static uint64_t pool_destroy(uint64_t unused)
 	return 0;
 }
 
-static void pool_pointers(void)
+TEST(pool_pointers)
 {
 	struct member a, b;
 
@@ -94,7 +94,7 @@ static void pool_pointers(void)
 }
 
 /* The exporter goes while the other has the pointer: at the next look the other is charged. */
-static void pool_outlived(void)
+TEST(pool_outlived)
 {
 	struct member a, b;
 
@@ -120,7 +120,7 @@ static void pool_outlived(void)
 	dismiss(&b);
 }
 
-static void pool_of_outsider(void)
+TEST(pool_of_outsider)
 {
 	struct member a, b, poor;
 
@@ -155,15 +155,4 @@ static void pool_of_outsider(void)
 	dismiss(&poor);
 	dismiss(&a);
 	assert_held(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(pool_pointers),
-		SCENE(pool_outlived),
-		SCENE(pool_of_outsider),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

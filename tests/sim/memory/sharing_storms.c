@@ -66,7 +66,7 @@ static void storm_step(struct storm *storm)
 }
 
 /* Who has what is known all the time, and so what must be charged. */
-static void orderly_storm(void)
+TEST(orderly_storm)
 {
 	struct storm storm = {.seed = 17};
 
@@ -132,7 +132,7 @@ static struct member rager(unsigned seed)
 	return member;
 }
 
-static void disorderly_storm(void)
+TEST(disorderly_storm)
 {
 	struct member members[ACTORS];
 	struct member witness;
@@ -154,14 +154,4 @@ static void disorderly_storm(void)
 	assert_charged(&witness, 0, 0);
 	dismiss(&witness);
 	assert_held(0, 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(orderly_storm),
-		SCENE(disorderly_storm),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -32,14 +32,14 @@ static void policy(unsigned gpu, const char *text)
 	env_set("VGPU_POLICY", scene_path("policy"));
 }
 
-static void policy_alone(void)
+TEST(policy_alone)
 {
 	policy(0, "# a slice\nmemory = 1G\n");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	assert_quota(GIB);
 }
 
-static void policy_and_lower(void)
+TEST(policy_and_lower)
 {
 	policy(0, "memory = 2G\n");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
@@ -47,7 +47,7 @@ static void policy_and_lower(void)
 	assert_quota(GIB);
 }
 
-static void policy_and_higher(void)
+TEST(policy_and_higher)
 {
 	policy(0, "memory = 1G\n");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
@@ -56,7 +56,7 @@ static void policy_and_higher(void)
 	assert_quota(GIB);
 }
 
-static void policy_names_region(void)
+TEST(policy_names_region)
 {
 	char text[512];
 
@@ -69,7 +69,7 @@ static void policy_names_region(void)
 	CHECK_EQUAL(access(scene_path("slice.cache"), F_OK), -1);
 }
 
-static void gpu_not_in_policy(void)
+TEST(gpu_not_in_policy)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 
@@ -84,7 +84,7 @@ static void gpu_not_in_policy(void)
 }
 
 /* A GPU that the policy lists without a limit is in the slice, and has none. */
-static void policy_without_memory(void)
+TEST(policy_without_memory)
 {
 	policy(0, "memory = unlimited\ncores = 50\n");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
@@ -122,14 +122,14 @@ static void leave_region(const char *limit, uint64_t bytes)
 }
 
 /* No limit in the environment, as after env -i: the region that is found is kept to. */
-static void stripped(void)
+TEST(stripped)
 {
 	leave_region("1g", GIB);
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	assert_quota(GIB);
 }
 
-static void stripped_beside_another(void)
+TEST(stripped_beside_another)
 {
 	struct member first;
 
@@ -145,7 +145,7 @@ static void stripped_beside_another(void)
 }
 
 /* A limit of 0 is no limit: it must not lift what is there either. */
-static void zero_limit(void)
+TEST(zero_limit)
 {
 	leave_region("1g", GIB);
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "0");
@@ -153,7 +153,7 @@ static void zero_limit(void)
 	assert_quota(GIB);
 }
 
-static void asks_for_more(void)
+TEST(asks_for_more)
 {
 	struct member first;
 
@@ -171,7 +171,7 @@ static void asks_for_more(void)
 }
 
 /* Its own limit holds for it; the others keep theirs. */
-static void asks_for_less(void)
+TEST(asks_for_less)
 {
 	struct member first;
 
@@ -188,7 +188,7 @@ static void asks_for_less(void)
 }
 
 /* A container that starts again over its old file, with other limits. */
-static void restarted(void)
+TEST(restarted)
 {
 	leave_region("1g", GIB);
 	leave_region("3g", 3 * GIB);
@@ -197,7 +197,7 @@ static void restarted(void)
 	assert_quota(2 * GIB);
 }
 
-static void restarted_after_kill(void)
+TEST(restarted_after_kill)
 {
 	struct member first;
 
@@ -208,25 +208,4 @@ static void restarted_after_kill(void)
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "3g");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
 	assert_quota(3 * GIB);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(policy_alone),
-		SCENE(policy_and_lower),
-		SCENE(policy_and_higher),
-		SCENE(policy_names_region),
-		SCENE(gpu_not_in_policy),
-		SCENE(policy_without_memory),
-		SCENE(stripped),
-		SCENE(stripped_beside_another),
-		SCENE(zero_limit),
-		SCENE(asks_for_more),
-		SCENE(asks_for_less),
-		SCENE(restarted),
-		SCENE(restarted_after_kill),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -141,22 +141,22 @@ static void taken(void (*way)(void), const char *what)
 	assert_told(with_a_context, what);
 }
 
-static void deleted(void)
+TEST(deleted)
 {
 	taken(delete, "deleted, renamed or replaced");
 }
 
-static void renamed(void)
+TEST(renamed)
 {
 	taken(rename_it, "deleted, renamed or replaced");
 }
 
-static void replaced(void)
+TEST(replaced)
 {
 	taken(replace, "deleted, renamed or replaced");
 }
 
-static void truncated(void)
+TEST(truncated)
 {
 	taken(empty, "truncated or overwritten");
 	unlink(region_path());
@@ -165,7 +165,7 @@ static void truncated(void)
 	taken(lengthen, "truncated or overwritten");
 }
 
-static void overwritten(void)
+TEST(overwritten)
 {
 	taken(write_zeros, "truncated or overwritten");
 	unlink(region_path());
@@ -208,7 +208,7 @@ static void looks_on(void)
 	look(device);
 }
 
-static void under_an_onlooker(void)
+TEST(under_an_onlooker)
 {
 	static void (*const ways[])(void) = {empty, shorten, delete, write_zeros, write_noise};
 
@@ -260,25 +260,10 @@ static void no_other_meanwhile(void (*way)(void), const char *what)
 	CHECK_EQUAL(lines_in(said.err), 0);
 }
 
-static void no_other_while_used(void)
+TEST(no_other_while_used)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	no_other_meanwhile(delete, "was deleted while process");
 	no_other_meanwhile(rename_it, "was renamed to");
 	no_other_meanwhile(empty, "was emptied while processes");
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(deleted),
-		SCENE(renamed),
-		SCENE(replaced),
-		SCENE(truncated),
-		SCENE(overwritten),
-		SCENE(under_an_onlooker),
-		SCENE(no_other_while_used),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -17,7 +17,7 @@ static uint64_t total_of(CUdevice device)
 	return bytes;
 }
 
-static void by_cuda(void)
+TEST(by_cuda)
 {
 	size_t available = UNTOUCHED, total = UNTOUCHED;
 	unsigned total_v1 = UNTOUCHED, available_v1 = UNTOUCHED;
@@ -37,7 +37,7 @@ static void by_cuda(void)
 	CHECK_EQUAL(available_v1, available);
 }
 
-static void one_output(void)
+TEST(one_output)
 {
 	size_t available = UNTOUCHED, total = UNTOUCHED;
 	unsigned available_v1 = UNTOUCHED, total_v1 = UNTOUCHED;
@@ -56,7 +56,7 @@ static void one_output(void)
 }
 
 /* What the driver rejects is rejected by it, and nothing is written. */
-static void rejected(void)
+TEST(rejected)
 {
 	size_t available = UNTOUCHED, total = UNTOUCHED;
 	nvmlMemory_v2_t memory = {.version = 7, .total = UNTOUCHED};
@@ -82,7 +82,7 @@ static void rejected(void)
 }
 
 /* NVML in the process that uses CUDA, of which it must say the same. */
-static void by_nvml_beside_cuda(void)
+TEST(by_nvml_beside_cuda)
 {
 	nvmlMemory_v2_t v2 = {.version = NVML_MEMORY_V2};
 	nvmlMemory_t v1;
@@ -132,7 +132,7 @@ static void holder(int wire)
 }
 
 /* A monitor that starts before anyone, and sees each come and go; two tenants that see the same. */
-static void by_several(void)
+TEST(by_several)
 {
 	struct member a, b;
 	uint64_t used;
@@ -160,7 +160,7 @@ static void by_several(void)
 }
 
 /* What the dead had is free again, to CUDA as to NVML, though nobody was refused meanwhile. */
-static void after_a_death(void)
+TEST(after_a_death)
 {
 	struct member a, b;
 	uint64_t used;
@@ -181,7 +181,7 @@ static void after_a_death(void)
 }
 
 /* A limit that is more than there is changes nothing that is shown. */
-static void above_physical(void)
+TEST(above_physical)
 {
 	size_t available, total;
 	struct figures seen;
@@ -212,7 +212,7 @@ static void other_tenant(int wire)
 	hear(wire);
 }
 
-static void neighbour(void)
+TEST(neighbour)
 {
 	struct member other;
 	size_t available, total;
@@ -232,7 +232,7 @@ static void neighbour(void)
 	CHECK_EQUAL(available, 3 * GIB - ledger_used(0));
 }
 
-static void one_gpu_limited(void)
+TEST(one_gpu_limited)
 {
 	CUcontext context;
 
@@ -267,7 +267,7 @@ static void assert_held(CUdevice device, unsigned gpu, uint64_t quota)
 	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS);
 }
 
-static void renumbered(void)
+TEST(renumbered)
 {
 	env_set("VGPU_SIM_GPUS", "2x8G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
@@ -279,7 +279,7 @@ static void renumbered(void)
 }
 
 /* Hiding the limited GPU does not hand its limit to another one. */
-static void one_hidden(void)
+TEST(one_hidden)
 {
 	env_set("VGPU_SIM_GPUS", "3x8G");
 	env_set("CUDA_DEVICE_MEMORY_LIMIT_0", "1g");
@@ -291,7 +291,7 @@ static void one_hidden(void)
 }
 
 /* The i-th limit is that of the i-th UUID listed. */
-static void listed_by_uuid(void)
+TEST(listed_by_uuid)
 {
 	char list[256];
 
@@ -315,7 +315,7 @@ static void other_order(int wire)
 	hear(wire);
 }
 
-static void two_orders(void)
+TEST(two_orders)
 {
 	struct member other;
 
@@ -331,17 +331,4 @@ static void two_orders(void)
 	CHECK_EQUAL(ledger_used(0), 0);
 	tell(other.wire, 1);
 	member_end(&other);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(by_cuda),       SCENE(one_output),      SCENE(rejected),
-		SCENE(by_several),    SCENE(above_physical),  SCENE(by_nvml_beside_cuda),
-		SCENE(neighbour),     SCENE(one_gpu_limited), SCENE(renumbered),
-		SCENE(one_hidden),    SCENE(listed_by_uuid),  SCENE(two_orders),
-		SCENE(after_a_death),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

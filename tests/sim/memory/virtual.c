@@ -19,7 +19,7 @@ static void create_refused(uint64_t bytes, CUdevice device, CUresult expected)
 	CHECK_EQUAL(handle, UNTOUCHED);
 }
 
-static void created_and_released(void)
+TEST(created_and_released)
 {
 	CUmemAllocationProp prop = at(CU_MEM_LOCATION_TYPE_DEVICE, 0);
 	memory a, b, handle = UNTOUCHED;
@@ -52,7 +52,7 @@ static void created_and_released(void)
 
 #define PIECES_MAX 512
 
-static void to_the_quota(void)
+TEST(to_the_quota)
 {
 	static memory pieces[PIECES_MAX];
 	unsigned count = 0;
@@ -75,7 +75,7 @@ static void to_the_quota(void)
 	assert_data(0);
 }
 
-static void on_the_host(void)
+TEST(on_the_host)
 {
 	static const unsigned types[] = {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA,
 					 CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT};
@@ -100,7 +100,7 @@ static void on_the_host(void)
 }
 
 /* Whatever context is current, it is the device of the properties that pays. */
-static void several_devices(void)
+TEST(several_devices)
 {
 	memory a, b;
 
@@ -124,7 +124,7 @@ static void several_devices(void)
 }
 
 /* It belongs to the process. */
-static void contexts_end(void)
+TEST(contexts_end)
 {
 	CUdeviceptr address;
 	memory handle;
@@ -172,7 +172,7 @@ static void go_in_order(unsigned order, CUdeviceptr space)
 	assert_data(0);
 }
 
-static void every_order(void)
+TEST(every_order)
 {
 	CUdeviceptr space;
 
@@ -184,7 +184,7 @@ static void every_order(void)
 }
 
 /* A handle that was released comes back through the mapping; then it is one again. */
-static void retained(void)
+TEST(retained)
 {
 	memory handle = UNTOUCHED;
 	CUdeviceptr space;
@@ -216,7 +216,7 @@ static void retained(void)
 }
 
 /* One call unmaps several mappings, of several memories, and no part of one. */
-static void unmapped_together(void)
+TEST(unmapped_together)
 {
 	memory handles[3];
 	CUdeviceptr space;
@@ -244,7 +244,7 @@ static void unmapped_together(void)
 /* -- the driver refuses -- */
 
 /* Nothing is charged for what was not made, and nothing lost of what did not go. */
-static void refused_by_the_driver(void)
+TEST(refused_by_the_driver)
 {
 	CUdeviceptr space;
 	memory handle;
@@ -336,7 +336,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void threads(void)
+TEST(threads)
 {
 	pthread_t workers[THREADS];
 	struct figures seen;
@@ -355,7 +355,7 @@ static void threads(void)
 }
 
 /* The driver refuses a range that nothing fills at once, and so do we, however long it is. */
-static void unmapped_nowhere(void)
+TEST(unmapped_nowhere)
 {
 	CUdeviceptr space;
 	memory handle;
@@ -373,23 +373,4 @@ static void unmapped_nowhere(void)
 	assert_data(2 * MIB);
 	unmap(space, 2 * MIB);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(created_and_released),
-		SCENE(to_the_quota),
-		SCENE(on_the_host),
-		SCENE(several_devices),
-		SCENE(contexts_end),
-		SCENE(every_order),
-		SCENE(retained),
-		SCENE(unmapped_together),
-		SCENE(unmapped_nowhere),
-		SCENE(refused_by_the_driver),
-		SCENE(threads),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -26,7 +26,7 @@ static CUarrayMapInfo place(void *array, unsigned number, unsigned operation, me
 				.memHandle = handle};
 }
 
-static void sparse_mappings(void)
+TEST(sparse_mappings)
 {
 	memory a, b;
 	CUarrayMapInfo list[2];
@@ -59,7 +59,7 @@ static void sparse_mappings(void)
 }
 
 /* What is mapped where something is mapped already takes its place; it goes. */
-static void sparse_remapped(void)
+TEST(sparse_remapped)
 {
 	memory a, b;
 	CUarrayMapInfo info;
@@ -98,7 +98,7 @@ static void fill_tiles(void *array, unsigned type, unsigned tiles)
 }
 
 /* Its mappings go with the array. */
-static void sparse_destroyed(void)
+TEST(sparse_destroyed)
 {
 	CUDA_ARRAY3D_DESCRIPTOR desc = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
 	CUmipmappedArray levels;
@@ -122,7 +122,7 @@ static void sparse_destroyed(void)
 }
 
 /* Or with its context. */
-static void sparse_context_ends(void)
+TEST(sparse_context_ends)
 {
 	CUcontext first, second;
 	CUarray array;
@@ -142,7 +142,7 @@ static void sparse_context_ends(void)
 }
 
 /* The driver does what comes before the one that it refuses. */
-static void sparse_half_done(void)
+TEST(sparse_half_done)
 {
 	CUarrayMapInfo list[2];
 	CUarray array;
@@ -172,7 +172,7 @@ static memory multicast(uint64_t bytes)
 	return object;
 }
 
-static void multicast_bindings(void)
+TEST(multicast_bindings)
 {
 	CUdeviceptr space;
 	memory object, a, b;
@@ -206,7 +206,7 @@ static void multicast_bindings(void)
 }
 
 /* Its bindings go with the object, which may be mapped: they keep their memory that long. */
-static void multicast_released(void)
+TEST(multicast_released)
 {
 	CUdeviceptr space;
 	memory object, handle;
@@ -226,7 +226,7 @@ static void multicast_released(void)
 }
 
 /* One call unbinds several. */
-static void multicast_range(void)
+TEST(multicast_range)
 {
 	memory object, a, b;
 
@@ -246,7 +246,7 @@ static void multicast_range(void)
 
 /* -- the driver refuses -- */
 
-static void bindings_refused(void)
+TEST(bindings_refused)
 {
 	CUarrayMapInfo info;
 	CUdeviceptr space;
@@ -276,15 +276,4 @@ static void bindings_refused(void)
 	assert_data(2 * MIB);
 	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_SUCCESS);
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(sparse_mappings),    SCENE(sparse_remapped),     SCENE(sparse_destroyed),
-		SCENE(multicast_bindings), SCENE(multicast_released),  SCENE(bindings_refused),
-		SCENE(multicast_range),    SCENE(sparse_context_ends), SCENE(sparse_half_done),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
