@@ -217,7 +217,7 @@ static void set_quota(void)
 
 #define ROUNDS 100
 
-static void killed_in_turn(void)
+TEST(killed_in_turn)
 {
 	struct member members[TENANTS];
 	struct figures seen;
@@ -306,7 +306,7 @@ static void compare(const struct member members[TENANTS], pid_t host)
 		thaw(i);
 }
 
-static void monitored(void)
+TEST(monitored)
 {
 	struct member members[TENANTS], host;
 	struct monitor_findings findings;
@@ -359,7 +359,7 @@ static void looks_at_itself(int wire)
 
 /* NVML asked from within says pid 1 of each, and means itself: nobody's books are compared with
  * the other's figure. */
-static void each_its_own(void)
+TEST(each_its_own)
 {
 	struct member members[TENANTS];
 
@@ -382,15 +382,7 @@ static void each_its_own(void)
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }
 
-static int play(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(each_its_own), SCENE(killed_in_turn),
-					      SCENE(monitored)};
-
-	return SCENES_PLAY(scenes, argc, argv);
-}
-
 int main(int argc, char **argv)
 {
-	return spaces_main(play, argc, argv);
+	return spaces_main(harness_main, argc, argv);
 }

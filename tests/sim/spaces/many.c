@@ -149,7 +149,7 @@ static bool raise_files(void)
 	return setrlimit(RLIMIT_NOFILE, &files) == 0;
 }
 
-static void every_slot(void)
+TEST(every_slot)
 {
 	struct member reals[REAL], holders[HOLDERS];
 	uint64_t began;
@@ -194,16 +194,4 @@ static void every_slot(void)
 			member_end(&reals[i]);
 		}
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
-}
-
-static int play(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(every_slot)};
-
-	return SCENES_PLAY(scenes, argc, argv);
-}
-
-int main(int argc, char **argv)
-{
-	return play(argc, argv);
 }

@@ -47,7 +47,7 @@ static void by_relative_path(int wire)
 	hold(wire);
 }
 
-static void by_several_paths(void)
+TEST(by_several_paths)
 {
 	static void (*const bodies[])(int wire) = {hold, by_bound_directory, by_bound_file,
 						   by_relative_path};
@@ -119,7 +119,7 @@ static void on_small_disks(int wire)
 	refused_with("the file system is read-only; mount the slice's directory read-write");
 }
 
-static void small_disks(void)
+TEST(small_disks)
 {
 	struct member member;
 
@@ -205,27 +205,23 @@ static void beside_a_plain_one(void (*body)(int wire))
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }
 
-static void no_proc(void)
+TEST(no_proc)
 {
 	beside_a_plain_one(without_proc);
 }
 
-static void anothers_proc(void)
+TEST(anothers_proc)
 {
 	beside_a_plain_one(with_anothers_proc);
 }
 
 static int play(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(by_several_paths), SCENE(small_disks),
-					      SCENE(no_proc), SCENE(anothers_proc)};
 	const char *obstacle = space_mounts_obstacle();
 
-	if (obstacle) {
-		printf("skipped: %s\n", obstacle);
-		return 77;
-	}
-	return SCENES_PLAY(scenes, argc, argv);
+	if (obstacle)
+		SKIP("%s", obstacle);
+	return harness_main(argc, argv);
 }
 
 int main(int argc, char **argv)

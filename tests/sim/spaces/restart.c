@@ -115,7 +115,7 @@ static void only_one(unsigned gpu, uint64_t limit)
 
 /* -- scenes ----------------------------------------------------------------------------------- */
 
-static void over_the_dead(void)
+TEST(over_the_dead)
 {
 	static const struct {
 		const char *limit, *visible;
@@ -148,7 +148,7 @@ static void over_the_dead(void)
 }
 
 /* All at once, in the middle of whatever they do. */
-static void killed_while_starting(void)
+TEST(killed_while_starting)
 {
 	static const char *const limits[] = {"8g", "20g", "5g"};
 	struct member member;
@@ -179,7 +179,7 @@ static void sidecar(int wire)
 }
 
 /* A sidecar lives on over the restart: its limit, its slot and its GPU's index stay. */
-static void beside_the_living(void)
+TEST(beside_the_living)
 {
 	struct member lives, member;
 	int slot;
@@ -252,7 +252,7 @@ static void residents_stay(const struct member members[RESIDENTS], const int slo
 }
 
 /* Hundreds come and go, some of them killed: what the living have stays where it is. */
-static void nobody_is_moved(void)
+TEST(nobody_is_moved)
 {
 	struct member residents[RESIDENTS], visitors[AT_ONCE];
 	int slots[RESIDENTS];
@@ -298,15 +298,7 @@ static void nobody_is_moved(void)
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
 }
 
-static int play(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(over_the_dead), SCENE(killed_while_starting),
-					      SCENE(beside_the_living), SCENE(nobody_is_moved)};
-
-	return SCENES_PLAY(scenes, argc, argv);
-}
-
 int main(int argc, char **argv)
 {
-	return spaces_main(play, argc, argv);
+	return spaces_main(harness_main, argc, argv);
 }

@@ -55,7 +55,7 @@ static void open_to_all(const char *name)
 	CHECK(chmod(scene_path(name), 0666) == 0);
 }
 
-static void one_quota(void)
+TEST(one_quota)
 {
 	static void (*const bodies[])(int wire) = {with_umask, root_in_its_own, hold,
 						   root_in_a_space};
@@ -94,7 +94,7 @@ static void one_quota(void)
 }
 
 /* The region is from another user's former life: whoever comes next resets it. */
-static void restarted_by_another(void)
+TEST(restarted_by_another)
 {
 	struct member member;
 
@@ -113,16 +113,13 @@ static void restarted_by_another(void)
 
 static int play(int argc, char **argv)
 {
-	static const struct scene scenes[] = {SCENE(one_quota), SCENE(restarted_by_another)};
 	const char *obstacle = space_user_obstacle(ONE_USER);
 
 	if (!obstacle)
 		obstacle = space_root_obstacle(OTHER_USER);
-	if (obstacle) {
-		printf("skipped: %s\n", obstacle);
-		return 77;
-	}
-	return SCENES_PLAY(scenes, argc, argv);
+	if (obstacle)
+		SKIP("%s", obstacle);
+	return harness_main(argc, argv);
 }
 
 int main(int argc, char **argv)
