@@ -237,25 +237,74 @@ static int open_checked(struct shared_file *file, struct fault *fault)
 	return error;
 }
 
+static int begin(const char *path, const struct shared_file_kind *kind, struct shared_file *file,
+		 struct fault *fault)
+{
+	size_t len = strlen(path), most = sizeof(file->path) - 1;
+
+	memset(file, 0, sizeof(*file));
+	file->kind = kind;
+	file->fd = -1;
+	memcpy(file->path, path, len < most ? len : most);
+	return len > most ? shared_file_fail(file, -ENAMETOOLONG, fault) : 0;
+}
+
+/* Closes what cannot be used, and hands the error on. */
+static int end(struct shared_file *file, int error)
+{
+	if (error && file->fd >= 0)
+		sys_close(file->fd);
+	if (error)
+		file->fd = -1;
+	return error;
+}
+
 int shared_file_open(const char *path, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault)
 {
-	size_t len = strlen(path), most = sizeof(ret_file->path) - 1;
-	int error;
+	int error = begin(path, kind, ret_file, fault);
 
-	memset(ret_file, 0, sizeof(*ret_file));
-	ret_file->kind = kind;
-	ret_file->fd = -1;
-	memcpy(ret_file->path, path, len < most ? len : most);
-	if (len > most)
-		return shared_file_fail(ret_file, -ENAMETOOLONG, fault);
-	error = open_checked(ret_file, fault);
-	if (error) {
-		if (ret_file->fd >= 0)
-			sys_close(ret_file->fd);
-		ret_file->fd = -1;
+	return error ? error : end(ret_file, open_checked(ret_file, fault));
+}
+
+/* -- one that is handed over ------------------------------------------------------------------ */
+
+static int check_sealed(struct shared_file *file, struct fault *fault)
+{
+	struct stat st;
+	int error = sys_fstat(file->fd, &st), seals;
+
+	if (error)
+		return shared_file_fail(file, error, fault);
+	seals = sys_seals(file->fd);
+	if (seals < 0 || (seals & SHARED_FILE_SEALS) != SHARED_FILE_SEALS)
+		return fault_set(fault, -EINVAL, "%.300s %s: it is not sealed", file->path,
+				 file->kind->not_one);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != file->kind->size_bytes)
+		return fault_set(fault, -EINVAL, "%.300s %s: it has another size", file->path,
+				 file->kind->not_one);
+	file->device = st.st_dev;
+	file->inode = st.st_ino;
+	return 0;
+}
+
+int shared_file_take(int fd, const char *name, const struct shared_file_kind *kind,
+		     struct shared_file *ret_file, struct fault *fault)
+{
+	int error = begin(name, kind, ret_file, fault);
+
+	ret_file->is_sealed = true;
+	ret_file->fd = sys_raise_fd(fd);
+	if (!error && ret_file->fd < 0)
+		error = shared_file_fail(ret_file, ret_file->fd, fault);
+	if (!error)
+		error = check_sealed(ret_file, fault);
+	if (!error) {
+		error = sys_map_shared(ret_file->fd, kind->size_bytes, true, &ret_file->at);
+		if (error)
+			shared_file_fail(ret_file, error, fault);
 	}
-	return error;
+	return end(ret_file, error);
 }
 
 /* -- whether it is still there ---------------------------------------------------------------- */
@@ -307,8 +356,11 @@ int shared_file_watch(struct shared_file *file)
 {
 	const struct shared_file_header *header = file->at;
 	struct stat st;
-	int fd = have_fd(file, &st);
+	int fd;
 
+	if (file->is_sealed)
+		return 0;
+	fd = have_fd(file, &st);
 	if (fd == -ESTALE)
 		return fd;
 	if (fd >= 0 && (uint64_t)st.st_size != file->kind->size_bytes) {

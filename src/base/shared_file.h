@@ -51,6 +51,7 @@ struct shared_file {
 	void *at;               /* the mapping; NULL: not open */
 	int fd;                 /* atomic; -1: not open */
 	uint64_t device, inode; /* what the kernel knows the file by */
+	bool is_sealed;         /* it was handed over (shared_file_take), and cannot be lost */
 	char path[SHARED_FILE_PATH_LEN];
 };
 
@@ -62,6 +63,16 @@ struct shared_file {
  */
 int shared_file_open(const char *path, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault);
+
+/*
+ * The same of a file that another process has made and handed over, under that name for messages:
+ * a memfd of the kind's size that is sealed, so that nobody can truncate it. What it holds is not
+ * looked at. Takes the descriptor, also where it fails. The descriptor has to be an open file of
+ * this process alone, as locks belong to the open file.
+ */
+int shared_file_take(int fd, const char *name, const struct shared_file_kind *kind,
+		     struct shared_file *ret_file, struct fault *fault);
+#define SHARED_FILE_SEALS 0x0007 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW (fcntl(2)) */
 
 /* Opens what is there, and makes nothing: a descriptor, or a negative errno. */
 int shared_file_open_existing(const char *path);
@@ -75,9 +86,9 @@ void shared_file_unlock(const struct shared_file *file);
  * theirs. */
 int shared_file_fd(const struct shared_file *file);
 
-/* 0 if the file still is the one that was opened; -ESTALE: it was deleted or replaced, and
- * processes that open it now have another; -EUCLEAN: it was truncated or written over. The mapping
- * may be touched in any case. Some 2 us. */
+/* 0 if the file still is the one that was opened, or is sealed; -ESTALE: it was deleted or
+ * replaced, and processes that open it now have another; -EUCLEAN: it was truncated or written
+ * over. The mapping may be touched in any case. Some 2 us. */
 int shared_file_watch(struct shared_file *file);
 
 /* Puts the error into words, and returns it. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +26,10 @@
 #ifndef F_OFD_GETLK /* glibc 2.17 has not heard of them */
 #define F_OFD_GETLK 36
 #define F_OFD_SETLK 37
+#endif
+
+#ifndef F_GET_SEALS /* nor of these */
+#define F_GET_SEALS 1034
 #endif
 
 long (*sys_fault)(long number);
@@ -386,6 +393,121 @@ int sys_read_mark(int fd, int *ret_pid, int *ret_number)
 	*ret_number = (int)number;
 	return 0;
 }
+
+int sys_seals(int fd)
+{
+	return (int)CALL(SYS_fcntl, fd, F_GET_SEALS, 0);
+}
+
+/* -- sockets ---------------------------------------------------------------------------------- */
+
+int sys_connect(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t len = strlen(path);
+	long fd, error;
+
+	if (len >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	memcpy(address.sun_path, path, len);
+	fd = CALL(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return (int)fd;
+	fd = sys_raise_fd((int)fd);
+	if (fd < 0)
+		return (int)fd;
+	error = CALL(SYS_connect, fd, &address, sizeof(address));
+	if (error < 0)
+		sys_close((int)fd);
+	return error < 0 ? (int)error : (int)fd;
+}
+
+/* Room for a descriptor along with a message. */
+union passed {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+int sys_send(int fd, const void *buf, size_t len, int passed)
+{
+	struct iovec part = {(void *)(uintptr_t)buf, len};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	union passed control;
+	long sent;
+
+	if (passed >= 0) {
+		memset(&control, 0, sizeof(control));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &passed, sizeof(passed));
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	sent = CALL(SYS_sendmsg, fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? (int)sent : 0;
+}
+
+/* Closes all descriptors that came along but one; how many there were. */
+static size_t take_passed(const struct msghdr *message, const union passed *control,
+			  int *ret_passed)
+{
+	const unsigned char *bytes = CMSG_DATA(&control->header);
+	size_t count;
+
+	if (message->msg_controllen < sizeof(control->header) ||
+	    control->header.cmsg_level != SOL_SOCKET || control->header.cmsg_type != SCM_RIGHTS)
+		return 0;
+	count = (control->header.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	for (size_t i = 0; i < count; i++) {
+		int fd;
+
+		memcpy(&fd, bytes + i * sizeof(fd), sizeof(fd));
+		if (i == 0)
+			*ret_passed = fd;
+		else
+			sys_close(fd);
+	}
+	return count;
+}
+
+long sys_receive(int fd, void *buf, size_t len, int *ret_passed)
+{
+	struct iovec part = {buf, len};
+	union passed control;
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+	size_t count;
+	long got;
+
+	*ret_passed = -1;
+	do
+		got = CALL(SYS_recvmsg, fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	while (got == -EINTR);
+	if (got < 0)
+		return got;
+	count = take_passed(&message, &control, ret_passed);
+	if (count <= 1 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+		return got;
+	if (count)
+		sys_close(*ret_passed);
+	*ret_passed = -1;
+	return message.msg_flags & MSG_TRUNC ? -EMSGSIZE : -EPROTO;
+}
+
+int sys_wait_readable(int fd, uint64_t timeout_ns)
+{
+	struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+				   .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+	struct pollfd poll = {.fd = fd, .events = POLLIN};
+	long result = CALL(SYS_ppoll, &poll, 1, &timeout, NULL, 0);
+
+	return result == -EINTR ? 0 : (int)result;
+}
+
+/* -- futexes, and the process ------------------------------------------------------------------ */
 
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {

@@ -77,6 +77,23 @@ int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count);
 int sys_mark_file(int fd, int number);
 int sys_read_mark(int fd, int *ret_pid, int *ret_number);
 
+/* The seals of a memfd (F_GET_SEALS of fcntl(2)), -EINVAL where the file has none. */
+int sys_seals(int fd);
+
+/*
+ * Sockets of one machine, of whole messages (SOCK_SEQPACKET). None of these calls waits but the
+ * last. sys_connect: a descriptor, or a negative errno, -EAGAIN while the peer has too many to
+ * accept. sys_send takes a descriptor along where passed is not -1; the caller's stays open.
+ * sys_receive: the length of a message, 0 where the peer has closed, -EAGAIN where there is none
+ * yet, -EMSGSIZE for one that is longer than len, -EPROTO for one with several descriptors;
+ * ret_passed is what came along, for the caller to close, or -1.
+ */
+int sys_connect(const char *path);
+int sys_send(int fd, const void *buf, size_t len, int passed);
+long sys_receive(int fd, void *buf, size_t len, int *ret_passed);
+/* Waits until something can be read, for that long at most: 1, 0, or a negative errno. */
+int sys_wait_readable(int fd, uint64_t timeout_ns);
+
 /* Futex of a word in shared memory. wait returns 0 when woken, -EAGAIN when *word is not expected,
  * -ETIMEDOUT, or -EINTR. */
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);

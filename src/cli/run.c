@@ -79,6 +79,7 @@ static const struct cli_row environment[] = {
 	{"VGPU_LIBRARY", "the path of libvgpu.so"},
 	{"VGPU_GANGS", "the directory where gangs of several slices are kept"},
 	{"VGPU_TURNS", "the directory where slices that use the same GPU take turns"},
+	{"VGPU_SOCKET", "the socket at which vgpud is asked for the files of turns"},
 	{NULL, NULL},
 };
 

@@ -3,10 +3,17 @@
  * pointer, which is stored last.
  *
  * A turn whose file is lost stays mapped, as another thread may be at work in it, and is never used
- * again. So a process can lose SPARE_TURNS files, and then goes without turns.
+ * again. So a process can lose SPARE_TURNS files, and then goes without turns; and once it has
+ * moved so often, it stays with the file that it has.
+ *
+ * How long vgpud is waited for. A process that joins waits for ASK_FIRST_NS, once: vgpud may be at
+ * work. After that, a process waits for ask_ns at a time, which is doubled whenever vgpud did not
+ * answer within it, and asks again ASK_PART times as late.
  */
 #include "turns.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,11 +21,19 @@
 #include "cores.h"
 #include "lock.h"
 #include "pace.h"
+#include "sys.h"
+#include "turn_offer.h"
 
 #define AGAIN_NS    (1 * NS_PER_S)   /* from one attempt to the next */
 #define WATCH_NS    (20 * NS_PER_MS) /* from one look at the files to the next */
-#define SPARE_TURNS 8
+#define SPARE_TURNS 24
 #define TURNS       (VGPU_DEVICES_MAX + SPARE_TURNS)
+#define SOCKET_LEN  108 /* of a socket's path, as sockaddr_un has it */
+
+#define ASK_FIRST_NS (200 * NS_PER_MS)
+#define ASK_LEAST_NS (2 * NS_PER_MS)
+#define ASK_MOST_NS  (64 * NS_PER_MS)
+#define ASK_PART     1000
 
 static struct turn turns[TURNS];
 static unsigned used;                        /* of them; under `joining` */
@@ -28,20 +43,33 @@ static uint64_t watched_ns;                  /* atomic */
 static uint32_t shared;                      /* a bit for each device that goes by turns; atomic */
 static bool are_possible;                    /* atomic */
 static char directory[SHARED_FILE_PATH_LEN]; /* "": none. Under `joining` */
+static char socket_path[SOCKET_LEN];         /* vgpud's; "": it is not asked. Likewise */
+static bool is_slow;                         /* vgpud has not answered in time. Likewise */
+static uint64_t ask_ns = ASK_LEAST_NS;       /* how long it is waited for. Likewise */
+static uint64_t ask_next_ns;                 /* when it is asked again; atomic */
 static struct lock joining = LOCK_INIT;
 
 /* -- seats ------------------------------------------------------------------------------------ */
 
-void pace_set_turns(const char *path)
+static void keep(const char *path, char *ret_path, size_t most)
 {
-	size_t len = path ? strlen(path) : 0;
+	size_t len = strlen(path);
+
+	if (len >= most)
+		len = 0;
+	memcpy(ret_path, path, len);
+	ret_path[len] = '\0';
+}
+
+/* A program that finds neither a directory nor vgpud pays nothing for turns, and has none. */
+void pace_set_turns(const char *files, const char *socket)
+{
+	struct stat st;
 
 	lock_acquire(&joining);
-	if (len + VGPU_UUID_LEN + 2 > sizeof(directory))
-		len = 0;
-	memcpy(directory, path ? path : "", len);
-	directory[len] = '\0';
-	STORE(are_possible, len != 0);
+	keep(files, directory, sizeof(directory) - VGPU_UUID_LEN - 2);
+	keep(socket, socket_path, sizeof(socket_path));
+	STORE(are_possible, directory[0] || (socket_path[0] && sys_stat(socket_path, &st) == 0));
 	lock_release(&joining);
 }
 
@@ -51,8 +79,10 @@ void turns_forget(void)
 		turn_forget(&turns[i]);
 	memset(at, 0, sizeof(at));
 	memset(again_ns, 0, sizeof(again_ns));
-	watched_ns = 0;
+	watched_ns = ask_next_ns = 0;
 	shared = used = 0;
+	is_slow = false;
+	ask_ns = ASK_LEAST_NS;
 	lock_init(&joining);
 }
 
@@ -66,15 +96,6 @@ struct vgpu_region_turn *turns_account(const struct meter *meter)
 	struct region *region = cores_region();
 
 	return region ? &region->file->turn[meter->quota.index] : NULL;
-}
-
-/* Tells the slice from others, on this machine. */
-static uint64_t key_of(const struct region *region)
-{
-	uint64_t key = (region->inode ^ region->device << 40 ^ (uint64_t)region->made << 32) *
-		       0x9e3779b97f4a7c15u;
-
-	return key ? key : 1;
 }
 
 static bool is_name(const char *uuid)
@@ -93,32 +114,80 @@ SAME(busy_until);
 SAME(paid_until);
 SAME(paid_ns);
 
-static bool join(const struct meter *meter, struct turn *turn)
+/* -- vgpud ------------------------------------------------------------------------------------ */
+
+/* What vgpud's answer says about the next question. */
+static void note_answer(int answer)
+{
+	is_slow = answer == -ETIMEDOUT;
+	if (!is_slow)
+		ask_ns = ASK_LEAST_NS;
+	else if (ask_ns < ASK_MOST_NS)
+		ask_ns *= 2;
+	STORE(ask_next_ns, clock_coarse_ns() + ASK_PART * ask_ns);
+}
+
+/* vgpud's file, for a process that has that one, or NULL: as turn_offer_ask. Under `joining`. */
+static int ask_vgpud(const struct region *region, const char *uuid, const struct turn_file *have)
+{
+	uint64_t patience_ns = is_slow || have ? ask_ns : ASK_FIRST_NS;
+	int answer = -ENOENT, region_fd;
+
+	if (!socket_path[0] || (is_slow && clock_coarse_ns() < LOAD(ask_next_ns)))
+		return answer;
+	region_fd = sys_open_regular(region->path, O_RDWR);
+	if (region_fd >= 0) {
+		answer = turn_offer_ask(socket_path, uuid, region_fd, have, patience_ns);
+		sys_close(region_fd);
+	}
+	note_answer(answer);
+	return answer;
+}
+
+/* -- seats ------------------------------------------------------------------------------------ */
+
+/* The device's name in the slice's region; NULL: there is none. */
+static const char *uuid_of(const struct meter *meter, const struct region *region)
+{
+	const char *uuid = region ? region->file->hami.uuids[meter->quota.index] : "";
+
+	return is_name(uuid) ? uuid : NULL;
+}
+
+/* Takes a seat in the file that vgpud has handed over, or in that of the directory. */
+static bool join(const struct meter *meter, struct turn *turn, const char *uuid, int offered)
 {
 	static char
 		path[SHARED_FILE_PATH_LEN]; /* not on the stack, which may be a small thread's */
 	struct vgpu_region_turn *account = turns_account(meter);
-	struct region *region = cores_region();
 	struct fault fault = {""};
 	unsigned pct = cores_limit(meter);
-	const char *uuid;
-
-	if (!region || !account)
-		return false;
-	uuid = region->file->hami.uuids[meter->quota.index];
-	if (!is_name(uuid))
-		return false;
-	snprintf(path, sizeof(path), "%.3900s/%.95s", directory, uuid);
-	const struct turn_slice slice = {.key = key_of(region),
+	const struct turn_slice slice = {.key = region_key(cores_region()),
 					 .weight = pct,
 					 .limit_pct = pct ? pct : 100,
 					 .account = (struct turn_account *)(void *)account};
+	int error;
 
-	if (turn_join(turn, path, &slice, &fault) != 0)
+	snprintf(path, sizeof(path), "%.3900s/%.95s", directory, uuid);
+	if (offered >= 0)
+		error = turn_join_offered(turn, offered, &slice, &fault);
+	else
+		error = directory[0] ? turn_join(turn, path, &slice, &fault) : -ENOENT;
+	if (error)
 		return false;
 	if (turn->is_first)
 		STORE(account->shared, 0);
 	return true;
+}
+
+static bool join_any(const struct meter *meter, struct turn *turn)
+{
+	const char *uuid = uuid_of(meter, cores_region());
+	int offered = uuid ? ask_vgpud(cores_region(), uuid, NULL) : -ENOENT;
+
+	if (!uuid)
+		return false;
+	return (offered >= 0 && join(meter, turn, uuid, offered)) || join(meter, turn, uuid, -1);
 }
 
 static struct turn *take_seat(const struct meter *meter, int device)
@@ -126,7 +195,7 @@ static struct turn *take_seat(const struct meter *meter, int device)
 	lock_acquire(&joining);
 	if (!at[device] && clock_coarse_ns() >= LOAD(again_ns[device]) && used < TURNS) {
 		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
-		if (join(meter, &turns[used]))
+		if (join_any(meter, &turns[used]))
 			__atomic_store_n(&at[device], &turns[used++], __ATOMIC_RELEASE);
 	}
 	lock_release(&joining);
@@ -145,6 +214,31 @@ struct turn *turns_of(const struct meter *meter, int device)
 	return take_seat(meter, device);
 }
 
+/* Under `joining`: moves to vgpud's file, if that is another. */
+static void renew(int device, struct turn *turn)
+{
+	const struct meter *meter = cores_meter(device);
+	const char *uuid = meter ? uuid_of(meter, cores_region()) : NULL;
+	int offered = uuid ? ask_vgpud(cores_region(), uuid, &turn->file) : -ENOENT;
+
+	if (offered < 0)
+		return;
+	turn_retire(turn, clock_steady_ns());
+	turn = join(meter, &turns[used], uuid, offered) ? &turns[used++] : NULL;
+	STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+	__atomic_store_n(&at[device], turn, __ATOMIC_RELEASE);
+}
+
+static void renew_all(void)
+{
+	if (clock_coarse_ns() < LOAD(ask_next_ns) || !lock_try(&joining))
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX && socket_path[0]; device++)
+		if (at[device] && used < TURNS)
+			renew(device, at[device]);
+	lock_release(&joining);
+}
+
 void turns_watch(uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(watched_ns);
@@ -160,6 +254,7 @@ void turns_watch(uint64_t now_ns)
 			__atomic_store_n(&at[device], NULL, __ATOMIC_RELEASE);
 		}
 	}
+	renew_all();
 }
 
 /* -- which devices go by turns ----------------------------------------------------------------- */

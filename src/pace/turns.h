@@ -2,9 +2,14 @@
  * Inside pace/: this process's seats in the turns of its GPUs (src/turn/), one a device, and which
  * devices go by turns at present.
  *
- * The turns of a GPU are in a file of its UUID, in a directory that all slices share
- * (pace_set_turns). A seat is taken at the first launch to the device. Where that fails, or the
- * file is lost, the device goes without turns, and another attempt follows after a second.
+ * The turns of a GPU are in a file that vgpud hands over, or without vgpud in a file of the GPU's
+ * UUID in a directory that all slices share (pace_set_turns). A seat is taken at the first launch
+ * to the device. Where that fails, or the file is lost, the device goes without turns, and another
+ * attempt follows after a second.
+ *
+ * A process that runs asks vgpud again every 2 s. Where vgpud has another file, as it was started
+ * after the program or lost its files when it was restarted, the process moves to that one. No
+ * answer, or none that makes sense, changes nothing.
  */
 #pragma once
 
@@ -18,13 +23,15 @@ void turns_forget(void); /* in a forked child */
 bool turns_are_possible(void);
 
 /* The device's, by CUDA ordinal; NULL: there are none. Takes the seat at the first call, which
- * waits for 0.2 s at most; a turn that was returned once stays mapped until turns_forget. */
+ * waits for 0.4 s at most; a turn that was returned once stays mapped until turns_forget. */
 struct turn *turns_of(const struct meter *meter, int device);
 
 /* The slice's account of the device; NULL where the region is lost. */
 struct vgpu_region_turn *turns_account(const struct meter *meter);
 
-/* Looks whether the files still are there, at most each 20 ms. Any thread. */
+/* Looks whether the files still are there, at most each 20 ms, and asks vgpud for its own. Any
+ * thread. Waits for 2 ms at most, and for longer if vgpud is slow: for a thousandth of the time, 64
+ * ms at once. */
 void turns_watch(uint64_t now_ns);
 
 /* Notes whether the process's launches to the device go by turns, as other slices use it. Whether

@@ -132,6 +132,15 @@ void region_begin_exit(struct region *region);
  */
 void region_forget(struct region *region);
 
+/* Tells the slice from others on this machine, by its region; not 0. */
+static inline uint64_t region_key(const struct region *region)
+{
+	uint64_t key = (region->inode ^ region->device << 40 ^ (uint64_t)region->made << 32) *
+		       0x9e3779b97f4a7c15u;
+
+	return key ? key : 1;
+}
+
 /* Takes a slot for the calling process: -EUSERS when all VGPU_SLOTS_MAX are held by the living.
  * Look devices up after it: only a claim keeps others from resetting the region. */
 int region_claim(struct region *region, struct fault *fault);

@@ -23,6 +23,7 @@
 #define POLICY_VARIABLE "VGPU_POLICY"
 #define GANGS_VARIABLE  "VGPU_GANGS"
 #define TURNS_VARIABLE  "VGPU_TURNS"
+#define SOCKET_VARIABLE "VGPU_SOCKET"
 #define REGION_VARIABLE "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 #define REGION_SUFFIX   ".cache"
 
@@ -319,6 +320,21 @@ static void find_turns(struct slice *slice)
 		snprintf(slice->turns_dir, sizeof(slice->turns_dir), "%s", path);
 }
 
+const char *slice_socket_path(void)
+{
+	const char *named = env_get(SOCKET_VARIABLE);
+
+	return named ? named : SLICE_SOCKET;
+}
+
+static void find_socket(struct slice *slice)
+{
+	const char *path = slice_socket_path();
+
+	if (strlen(path) < SLICE_PATH_LEN)
+		snprintf(slice->socket, sizeof(slice->socket), "%s", path);
+}
+
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* A policy has to allow it, and the environment can do without. */
@@ -352,6 +368,7 @@ int slice_load_from(const struct slice_paths *paths, struct slice *ret_slice, st
 	slice.oversubscribe = may_oversubscribe(&slice);
 	find_gangs(&slice);
 	find_turns(&slice);
+	find_socket(&slice);
 	*ret_slice = slice;
 	return 0;
 }

@@ -24,10 +24,11 @@
 #include "vgpu_region.h"
 
 #define SLICE_POLICY_DIR      "/etc/vgpu/policy"
-#define SLICE_GANGS_DIR       "/run/vgpu/gangs"     /* VGPU_GANGS names another */
-#define SLICE_TURNS_DIR       "/run/vgpu/turns"     /* VGPU_TURNS names another */
-#define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache" /* HAMi-core's */
-#define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"     /* HAMi's, in its containers */
+#define SLICE_GANGS_DIR       "/run/vgpu/gangs"      /* VGPU_GANGS names another */
+#define SLICE_TURNS_DIR       "/run/vgpu/turns"      /* VGPU_TURNS names another */
+#define SLICE_SOCKET          "/run/vgpu/vgpud.sock" /* VGPU_SOCKET names another */
+#define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache"  /* HAMi-core's */
+#define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"      /* HAMi's, in its containers */
 
 /* The stricter of two limits, of which 0 is none. */
 static inline uint64_t slice_stricter(uint64_t a, uint64_t b)
@@ -66,6 +67,7 @@ struct slice {
 	struct slice_env env;
 	char gangs_dir[SLICE_PATH_LEN]; /* where the files of gangs of several slices are */
 	char turns_dir[SLICE_PATH_LEN]; /* where those of turns are; "": there are none */
+	char socket[SLICE_PATH_LEN];    /* vgpud's, which may not be there; "": its path is too long */
 	char region_path[4096];
 	const char *region_from; /* who says so, for error lines */
 };
@@ -85,6 +87,9 @@ int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fa
 /* Where the files of turns should be, by the environment or by default; turns_dir is empty where
  * this is no directory that the process may write. */
 const char *slice_turns_path(void);
+
+/* Where vgpud's socket should be, by the environment or by default. */
+const char *slice_socket_path(void);
 
 /* Whether limits depend on an index that only NVML's order can give (they differ, and
  * NVIDIA_VISIBLE_DEVICES lists no UUIDs). */

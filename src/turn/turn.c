@@ -614,16 +614,12 @@ static void begin_slice(struct turn *turn, uint64_t now_ns)
 	TURN_STORE(turn->account->paid_until, 0);
 }
 
-int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
-	      struct fault *fault)
+/* Takes a seat in the file that is open. */
+static int join(struct turn *ret_turn, const struct turn_slice *slice, struct fault *fault)
 {
 	bool is_first = false;
 	int error;
 
-	memset(ret_turn, 0, sizeof(*ret_turn));
-	error = turn_file_open(path, &ret_turn->file, fault);
-	if (error)
-		return error;
 	error = turn_file_join(&ret_turn->file, slice->key, &is_first, fault);
 	if (error) {
 		turn_file_forget(&ret_turn->file);
@@ -638,6 +634,26 @@ int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *
 	return 0;
 }
 
+int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
+	      struct fault *fault)
+{
+	int error;
+
+	memset(ret_turn, 0, sizeof(*ret_turn));
+	error = turn_file_open(path, &ret_turn->file, fault);
+	return error ? error : join(ret_turn, slice, fault);
+}
+
+int turn_join_offered(struct turn *ret_turn, int fd, const struct turn_slice *slice,
+		      struct fault *fault)
+{
+	int error;
+
+	memset(ret_turn, 0, sizeof(*ret_turn));
+	error = turn_file_take(fd, &ret_turn->file, fault);
+	return error ? error : join(ret_turn, slice, fault);
+}
+
 bool turn_watch(struct turn *turn)
 {
 	if (!TURN_LOAD(turn->is_lost) && turn_file_watch(&turn->file) != 0)
@@ -645,7 +661,8 @@ bool turn_watch(struct turn *turn)
 	return !TURN_LOAD(turn->is_lost);
 }
 
-void turn_leave(struct turn *turn, uint64_t now_ns)
+/* Gives the turn and the seat up. */
+static void resign(struct turn *turn, uint64_t now_ns)
 {
 	struct grant grant = grant_see(turn, now_ns);
 
@@ -658,7 +675,18 @@ void turn_leave(struct turn *turn, uint64_t now_ns)
 				  now_ns);
 	}
 	turn_file_leave(&turn->file);
+}
+
+void turn_leave(struct turn *turn, uint64_t now_ns)
+{
+	resign(turn, now_ns);
 	turn_file_forget(&turn->file);
+}
+
+void turn_retire(struct turn *turn, uint64_t now_ns)
+{
+	resign(turn, now_ns);
+	TURN_STORE(turn->is_lost, true);
 }
 
 void turn_forget(struct turn *turn)

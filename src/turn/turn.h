@@ -87,6 +87,10 @@ struct turn {
 int turn_join(struct turn *ret_turn, const char *path, const struct turn_slice *slice,
 	      struct fault *fault);
 
+/* The same in a file that vgpud has handed over; takes the descriptor, also where it fails. */
+int turn_join_offered(struct turn *ret_turn, int fd, const struct turn_slice *slice,
+		      struct fault *fault);
+
 /* Another weight or limit, which hold from now on; as in struct turn_slice. */
 void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
 
@@ -142,4 +146,7 @@ void turn_idle(struct turn *turn, uint64_t ended_ns, uint64_t now_ns);
 bool turn_watch(struct turn *turn);
 
 void turn_leave(struct turn *turn, uint64_t now_ns);
+/* The same while other threads may be at work in the turn: its memory stays until turn_forget, and
+ * turn_ask says TURN_ALONE. */
+void turn_retire(struct turn *turn, uint64_t now_ns);
 void turn_forget(struct turn *turn); /* in a forked child */

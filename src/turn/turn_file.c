@@ -10,8 +10,8 @@
  * What a hostile user can do. One that stores owners in all seats, or has all bytes or the init
  * byte locked, keeps others from joining: they get an error after 0.1 s at most, and have no turns.
  * One that truncates the file kills a process that touches the mapping before turn_file_watch has
- * seen it (SIGBUS); from then on there are zeros in its place. Only a file that no tenant can open
- * by a path, such as a sealed one that a daemon hands out, prevents that.
+ * seen it (SIGBUS); from then on there are zeros in its place. A file that vgpud hands over is
+ * sealed, and cannot be truncated.
  */
 #include "turn_file.h"
 
@@ -56,6 +56,16 @@ int turn_file_open(const char *path, struct turn_file *ret_file, struct fault *f
 
 	memset(ret_file, 0, sizeof(*ret_file));
 	error = shared_file_open(path, &kind, &ret_file->shared, fault);
+	ret_file->file = ret_file->shared.at;
+	return error;
+}
+
+int turn_file_take(int fd, struct turn_file *ret_file, struct fault *fault)
+{
+	int error;
+
+	memset(ret_file, 0, sizeof(*ret_file));
+	error = shared_file_take(fd, "that vgpud handed over", &kind, &ret_file->shared, fault);
 	ret_file->file = ret_file->shared.at;
 	return error;
 }

@@ -27,6 +27,9 @@ struct turn_file {
 /* As shared_file_open; all users may read and write a new file. */
 int turn_file_open(const char *path, struct turn_file *ret_file, struct fault *fault);
 
+/* As shared_file_take: of a file that vgpud has handed over (turn_offer.h). */
+int turn_file_take(int fd, struct turn_file *ret_file, struct fault *fault);
+
 /*
  * Takes a seat in the entry of the slice with that key (not 0). ret_first: no other process of the
  * slice lives, so the caller fills in the entry. -ENOSPC with a fault where living slices or

@@ -41,7 +41,7 @@ static void join(const struct tenant *tenant)
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
 	pace_forget();
-	pace_set_turns(place->dir);
+	pace_set_turns(place->dir, "");
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 }
 

@@ -547,6 +547,23 @@ static void test_turns(void **state)
 	assert_string_equal(slice.turns_dir, "");
 }
 
+/* Where vgpud is asked; with a path that is too long, nowhere. */
+static void test_socket(void **state)
+{
+	static char path[SLICE_PATH_LEN + 1];
+
+	(void)state;
+	loads();
+	assert_string_equal(slice.socket, "/run/vgpu/vgpud.sock");
+	setenv("VGPU_SOCKET", "/x/y", 1);
+	loads();
+	assert_string_equal(slice.socket, "/x/y");
+	memset(path, 'x', sizeof(path) - 1);
+	setenv("VGPU_SOCKET", path, 1);
+	loads();
+	assert_string_equal(slice.socket, "");
+}
+
 /* With the environment stripped, the policy and the region still say what they said. */
 static void test_stripped(void **state)
 {
@@ -604,7 +621,7 @@ int main(void)
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),
-		TEST(test_turns),
+		TEST(test_turns), TEST(test_socket),
 		TEST(test_stripped),
 		TEST(test_well_known),
 	};

@@ -169,7 +169,7 @@ static void attach(void)
 	lock_acquire(&attaching);
 	if (!pace_is_attached()) {
 		launch_set_gang();
-		pace_set_turns(state_slice()->turns_dir[0] ? state_slice()->turns_dir : NULL);
+		pace_set_turns(state_slice()->turns_dir, state_slice()->socket);
 		pace_attach(quota_region(), quotas, rule_of(state_slice()->env.cores),
 			    &gpu_events_driver);
 	}

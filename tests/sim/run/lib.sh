@@ -13,6 +13,7 @@ out=$root/out
 err=$root/err
 : "${VGPU:?}" "${NOTHING:?}" "${MEMBER:?}" "${SIGNALS:?}" "${IGNORING:?}" "${TERMINAL:?}" # from CMakeLists.txt
 export VGPU_STATE="$state" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_LIBRARY="$NOTHING"
+export VGPU_SOCKET="$root/vgpud.sock" # where there is no vgpud, but in the tests that start one
 unset LD_PRELOAD VGPU_POLICY VGPU_TURNS CUDA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_SHARED_CACHE
 
 # What a slice's file of its policy has besides, where root made the slice.
