@@ -14,6 +14,7 @@
 
 #include "pods.h"
 #include "size.h"
+#include "slice.h"
 
 #define LIST_MAX 64 /* entries */
 
@@ -22,7 +23,8 @@ enum kind { TEXT, NUMBER, FLAG, SIZE, LIST };
 
 struct row {
 	const char *group, *name;
-	const char *text; /* of TEXT and SIZE: the default; of LIST: its only entry */
+	const char *text; /* of TEXT and SIZE: the default, NULL: where programs look for the
+			   * socket; of LIST: its only entry */
 	size_t at;        /* in struct config */
 	enum kind kind;
 	unsigned number;      /* of NUMBER and FLAG: the default */
@@ -41,6 +43,7 @@ static const struct row rows[] = {
 	{"metrics", "timeout", NULL, AT(timeout_s), NUMBER, 10, 1, 300},
 	{"metrics", "hami", NULL, AT(hami), FLAG, true, 0, 0},
 	{"metrics", "pods", PODS_LOGS, AT(pods), TEXT, 0, 0, 0},
+	{"turns", "socket", NULL, AT(socket), TEXT, 0, 0, 0},
 	{"events", "file", "", AT(events_file), TEXT, 0, 0, 0},
 	{"events", "journal", NULL, AT(events_journal), FLAG, true, 0, 0},
 	{"audit", "excess", "512M", AT(audit_excess_bytes), SIZE, 0, 0, 0},
@@ -100,7 +103,7 @@ static int set_default(struct config *config, const struct row *row)
 {
 	switch (row->kind) {
 	case TEXT:
-		return keep_text(config, row, row->text);
+		return keep_text(config, row, row->text ? row->text : slice_socket_path());
 	case LIST:
 		return keep_list(config, row, &row->text, 1);
 	case SIZE:

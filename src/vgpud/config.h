@@ -22,6 +22,8 @@ struct config {
 	unsigned timeout_s;          /* how long a connection lives at most */
 	bool hami;                   /* also with HAMi's names */
 	char *pods;                  /* the kubelet's directory of logs */
+	/* turns */
+	char *socket; /* where programs are handed files of turns; "": they are not */
 	/* events */
 	char *events_file;   /* for JSON lines; "-" is stdout, "": none are written */
 	bool events_journal; /* also entries of the journal, where there is one */

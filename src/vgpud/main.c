@@ -1,9 +1,11 @@
 /*
- * vgpud: looks at a node's GPUs and slices once a second, and serves what it found. No program
- * depends on it: regions are only read, and nothing waits for vgpud. So it may be killed, stopped
- * or started at any time.
+ * vgpud: looks at a node's GPUs and slices once a second, and serves what it found; and hands out
+ * the files by which slices take turns. No program depends on it: regions are only read, a program
+ * keeps the file that it has, and asks for one with a short time limit. So vgpud may be killed,
+ * stopped or started at any time.
  *
- * One thread, one loop over poll(2): the HTTP server's descriptor, signals, and a timer. systemd's
+ * One thread, one loop over poll(2): the descriptors of the HTTP server and of the socket for
+ * turns, signals, and a timer. systemd's
  * watchdog is told of each look, so a look that hangs in the driver ends vgpud, which systemd
  * starts again.
  */
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -28,11 +31,14 @@
 #include "say.h"
 #include "secrets.h"
 #include "server.h"
+#include "turns_server.h"
 #include "watch.h"
+
+#define FILES_MOST 4096
 
 enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
-enum { POLL_SIGNAL, POLL_TIMER, POLL_SERVER, POLLS };
+enum { POLL_SIGNAL, POLL_TIMER, POLL_SERVER, POLL_TURNS, POLLS };
 
 struct vgpud {
 	const char *config_path;
@@ -42,6 +48,7 @@ struct vgpud {
 	int handed_over; /* systemd's socket, or -1: config.listen */
 	int listener;    /* where it listens, or -1 */
 	struct server *server;
+	struct turns_server turns;
 	int signals, timer;
 	bool ends;
 };
@@ -86,6 +93,15 @@ static void say_address(int listener, bool tls)
 		    address.ss_family == AF_INET6 ? "]" : "", port);
 }
 
+/* What /metrics answers; arg is the struct vgpud. */
+static void write_metrics(struct text *text, void *arg)
+{
+	struct vgpud *vgpud = arg;
+
+	watch_write(text, &vgpud->watch);
+	turns_server_write(text, &vgpud->turns);
+}
+
 /* Starts the server on vgpud->listener, which stays open for the next one. */
 static int serve(struct vgpud *vgpud, const struct config *config, const struct secrets *secrets,
 		 struct fault *fault)
@@ -98,8 +114,8 @@ static int serve(struct vgpud *vgpud, const struct config *config, const struct 
 		.certificate = secrets->certificate,
 		.key = secrets->key,
 		.token = secrets->token,
-		.write = watch_write,
-		.arg = &vgpud->watch,
+		.write = write_metrics,
+		.arg = vgpud,
 	};
 
 	vgpud->server = server_start(&settings, fault);
@@ -138,6 +154,15 @@ static void stop_serving(struct vgpud *vgpud)
 {
 	server_stop(vgpud->server);
 	vgpud->server = NULL;
+}
+
+/* Without the socket for turns, slices take theirs by files in a directory. */
+static void serve_turns(struct vgpud *vgpud)
+{
+	struct fault fault = {""};
+
+	if (turns_server_listen(&vgpud->turns, vgpud->config.socket, &fault) != 0)
+		say(LOG_WARNING, "%s", fault.text);
 }
 
 /* -- reloading --------------------------------------------------------------------------------- */
@@ -179,6 +204,7 @@ static int reload_to(struct vgpud *vgpud, struct config *config, struct fault *f
 	config_free(&vgpud->config);
 	vgpud->config = *config;
 	vgpud->watch.config = &vgpud->config; /* where its text is now */
+	serve_turns(vgpud);
 	return 0;
 }
 
@@ -247,6 +273,7 @@ static void on_timer(struct vgpud *vgpud)
 	look(vgpud);
 	if (vgpud->server)
 		server_tick(vgpud->server);
+	turns_server_tick(&vgpud->turns);
 }
 
 static void loop(struct vgpud *vgpud)
@@ -257,17 +284,31 @@ static void loop(struct vgpud *vgpud)
 			[POLL_TIMER] = {.fd = vgpud->timer, .events = POLLIN},
 			[POLL_SERVER] = {.fd = vgpud->server ? server_fd(vgpud->server) : -1,
 					 .events = POLLIN},
+			[POLL_TURNS] = {.fd = vgpud->turns.epoll, .events = POLLIN},
 		};
 
 		if (poll(polls, POLLS, vgpud->server ? server_wait_ms(vgpud->server) : -1) < 0)
 			continue;
 		if (vgpud->server)
 			server_run(vgpud->server);
+		if (polls[POLL_TURNS].revents)
+			turns_server_run(&vgpud->turns, &vgpud->watch.overview);
 		if (polls[POLL_TIMER].revents)
 			on_timer(vgpud);
 		if (polls[POLL_SIGNAL].revents)
 			on_signal(vgpud);
 	}
+}
+
+/* Clients that hold files (turns_server.c) are many, at worst. */
+static void raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MOST)
+		return;
+	limit.rlim_cur = limit.rlim_max < FILES_MOST ? limit.rlim_max : FILES_MOST;
+	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* Signals are read from a descriptor; a client that goes away is no reason to end. */
@@ -302,24 +343,38 @@ static int fail(int status, const struct fault *fault)
 	return status;
 }
 
-/* The socket that systemd hands over: one that listens, or -1 without one. */
-static int take_socket(struct fault *fault)
+/* What systemd hands over: a socket for HTTP, which listens; and what vgpud had it keep for the
+ * socket and the files of turns. */
+static int take_descriptors(struct vgpud *vgpud, struct fault *fault)
 {
-	int count = sd_listen_fds(1);
+	char **names = NULL;
+	int count = sd_listen_fds_with_names(1, &names), error = 0;
 
-	if (count <= 0)
-		return -1;
-	if (count > 1 || sd_is_socket(SD_LISTEN_FDS_START, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
-		return fault_set(fault, -EINVAL,
+	for (int i = 0; i < count; i++) {
+		int fd = SD_LISTEN_FDS_START + i;
+
+		if (!turns_server_take(&vgpud->turns, names ? names[i] : "", fd)) {
+			if (vgpud->handed_over >= 0 ||
+			    sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
+				error = -EINVAL;
+			vgpud->handed_over = fd;
+		}
+		if (names)
+			free(names[i]);
+	}
+	free(names);
+	if (error)
+		return fault_set(fault, error,
 				 "systemd hands over something else than one socket that listens: "
 				 "write one ListenStream= in vgpud.socket");
-	return SD_LISTEN_FDS_START;
+	return 0;
 }
 
 static int run(struct vgpud *vgpud, const struct secrets *secrets)
 {
 	struct fault fault = {""};
 
+	raise_limit();
 	vgpud->signals = open_signals();
 	vgpud->timer = open_timer();
 	if (vgpud->signals < 0 || vgpud->timer < 0) {
@@ -331,11 +386,13 @@ static int run(struct vgpud *vgpud, const struct secrets *secrets)
 	look(vgpud);
 	if (start_serving(vgpud, &vgpud->config, secrets, &fault))
 		return fail(EXIT_FAILED, &fault);
+	serve_turns(vgpud);
 	sd_notify(0, "READY=1");
 	loop(vgpud);
 	sd_notify(0, "STOPPING=1");
 	stop_serving(vgpud);
 	close_listener(vgpud, vgpud->listener);
+	turns_server_close(&vgpud->turns);
 	watch_close(&vgpud->watch);
 	return 0;
 }
@@ -346,9 +403,7 @@ static int start(struct vgpud *vgpud, bool only_check)
 	struct fault fault = {""};
 	int status = 0;
 
-	if (!only_check)
-		vgpud->handed_over = take_socket(&fault);
-	if (*fault.text)
+	if (!only_check && take_descriptors(vgpud, &fault))
 		return fail(EXIT_CONFIG, &fault);
 	if (config_load(vgpud->config_path, vgpud->config_named, &vgpud->config, &fault) ||
 	    check(vgpud, &vgpud->config, &secrets, &fault))
@@ -363,7 +418,8 @@ static int start(struct vgpud *vgpud, bool only_check)
 static int help(void)
 {
 	puts("Usage: vgpud [--config FILE] [--check]\n\n"
-	     "Watches a node's GPUs and slices, and serves metrics for Prometheus.\n\n"
+	     "Watches a node's GPUs and slices, serves metrics for Prometheus, and hands out the\n"
+	     "files by which slices take turns.\n\n"
 	     "  --config FILE   its settings, instead of " CONFIG_PATH "\n"
 	     "  --check         only say whether they are good\n"
 	     "  -h, --help      this text\n"
@@ -383,10 +439,11 @@ int main(int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
-	struct vgpud vgpud = {.config_path = CONFIG_PATH, .handed_over = -1, .listener = -1};
+	static struct vgpud vgpud = {.config_path = CONFIG_PATH, .handed_over = -1, .listener = -1};
 	bool only_check = false;
 	int option;
 
+	turns_server_init(&vgpud.turns);
 	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
 		switch (option) {
 		case 'c':

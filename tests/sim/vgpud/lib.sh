@@ -28,7 +28,7 @@ configure() {
         for setting in "$@"; do
             printf '    %s\n' "$setting"
         done
-        printf '}\n'
+        printf '}\nturns = {\n    socket = "%s"\n}\n' "$VGPU_SOCKET"
     } >"$config"
 }
 

@@ -1,0 +1,461 @@
+/*
+ * Which slice a client is of. It sends a descriptor of the slice's region, opened for reading and
+ * writing, and the file that this descriptor is of is looked for among the regions of the machine's
+ * slices. A slice that is younger than the last look is found by listing them again, LISTS_A_SECOND
+ * times a second at most: a client that is refused asks again.
+ *
+ * What a client can do. Nothing is waited for: a client that sends nothing, or stays after its
+ * answer, is ended after PATIENCE or when the table is full, the oldest first; a client that sends
+ * something else than a request, at once. A client that never reads the descriptor that it was
+ * given keeps it in flight, and the kernel lets a user have as many of these as the limit of open
+ * files. vgpud cannot take it back, so such a client keeps its place in the table, and a tenant has
+ * TENANT_MOST of these places: after that, it is given nothing. A tenant can have MADE_MOST files
+ * made for GPUs of which NVML does not tell (MIG instances), by what it writes into its regions.
+ */
+#include "turns_server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "prom.h"
+#include "say.h"
+#include "sys.h"
+#include "turn_offer.h"
+
+#define BACKLOG        128
+#define AT_ONCE        64 /* events in one turns_server_run */
+#define PATIENCE_NS    NS_PER_S
+#define LISTS_A_SECOND 4
+#define TENANT_MOST    64 /* processes of a job that all begin at once */
+#define MADE_MOST      8
+
+/* -- clients ----------------------------------------------------------------------------------- */
+
+static void end(struct turns_client *client)
+{
+	if (client->fd >= 0)
+		close(client->fd); /* which takes it out of the epoll */
+	*client = (struct turns_client){.fd = -1};
+}
+
+/* A place that is free, or that of the oldest client without a file; NULL: all have one. */
+static struct turns_client *place(struct turns_server *server)
+{
+	struct turns_client *oldest = NULL;
+
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++) {
+		struct turns_client *client = &server->client[i];
+
+		if (client->fd < 0)
+			return client;
+		if (!client->holds_file && (!oldest || client->since_ns < oldest->since_ns))
+			oldest = client;
+	}
+	if (oldest)
+		end(oldest);
+	return oldest;
+}
+
+static bool has_read(const struct turns_client *client)
+{
+	int unread = 0;
+
+	return ioctl(client->fd, SIOCOUTQ, &unread) == 0 && unread == 0;
+}
+
+/* How many clients of the tenant have not read the file that they were given. */
+static unsigned unread_of(const struct turns_server *server, uint64_t tenant)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		count += server->client[i].holds_file && server->client[i].tenant == tenant &&
+			 !has_read(&server->client[i]);
+	return count;
+}
+
+/* -- who asks ---------------------------------------------------------------------------------- */
+
+/* The user, or the container, that a slice is of: tenants.h has them. Not 0. */
+static uint64_t tenant_of(const struct slices_one *one)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	if (one->kind != SLICES_HAMI)
+		return (uint64_t)1 << 32 | one->owner;
+	for (const char *at = one->name; *at && *at != '/'; at++)
+		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+	return hash | (uint64_t)1 << 63;
+}
+
+static const struct slices_one *find_region(const struct slices *slices, const struct stat *st)
+{
+	struct stat of;
+
+	for (unsigned i = 0; i < slices->count; i++)
+		if (sys_stat(slices->one[i].region_path, &of) == 0 && of.st_ino == st->st_ino &&
+		    of.st_dev == st->st_dev)
+			return &slices->one[i];
+	return NULL;
+}
+
+/* The same among the slices of this moment: its tenant, or 0. */
+static uint64_t find_young(struct turns_server *server, const struct stat *st)
+{
+	const struct slices_one *one;
+	struct fault fault = {""};
+	struct slices slices;
+	uint64_t tenant;
+
+	if (clock_now_ns() < server->lists_next_ns)
+		return 0;
+	server->lists_next_ns = clock_now_ns() + NS_PER_S / LISTS_A_SECOND;
+	if (slices_list(&slices, &fault) != 0)
+		return 0;
+	one = find_region(&slices, st);
+	tenant = one ? tenant_of(one) : 0;
+	slices_free(&slices);
+	return tenant;
+}
+
+/* The tenant whose slice has the region that is open there for writing; 0: none. */
+static uint64_t identify(struct turns_server *server, const struct overview *overview, int fd)
+{
+	const struct slices_one *one;
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || (flags & O_ACCMODE) != O_RDWR || flags & O_PATH ||
+	    sys_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return 0;
+	one = find_region(&overview->slices, &st);
+	return one ? tenant_of(one) : find_young(server, &st);
+}
+
+static bool is_gpu(const struct overview *overview, const char *uuid)
+{
+	for (unsigned i = 0; i < overview->usage.gpu_count; i++)
+		if (strcmp(overview->usage.gpu[i].uuid, uuid) == 0)
+			return true;
+	return false;
+}
+
+static bool is_in_a_region(const struct overview *overview, const char *uuid)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		if (overview_find_device(&overview->slice[i], uuid))
+			return true;
+	return false;
+}
+
+/* The GPU's file; NULL: this tenant has none made. */
+static struct turns_file *file_for(struct turns_server *server, const struct overview *overview,
+				   const char *uuid, uint64_t tenant)
+{
+	struct turns_file *file = turns_store_find(&server->store, uuid);
+	struct fault fault = {""};
+	bool is_known;
+
+	if (file)
+		return file;
+	is_known = is_gpu(overview, uuid);
+	if (!is_known && (!is_in_a_region(overview, uuid) ||
+			  turns_store_made_by(&server->store, tenant) >= MADE_MOST))
+		return NULL;
+	file = turns_store_get(&server->store, uuid, is_known ? 0 : tenant, &fault);
+	if (!file)
+		say(LOG_WARNING, "%s", fault.text);
+	return file;
+}
+
+/* -- answers ----------------------------------------------------------------------------------- */
+
+static void send_answer(struct turns_server *server, struct turns_client *client,
+			enum turn_offer_kind kind, int passed)
+{
+	struct turn_offer_answer answer = {
+		.magic = TURN_OFFER_MAGIC, .version = VGPU_TURNS_VERSION, .kind = kind};
+
+	client->is_answered = true;
+	client->holds_file = passed >= 0;
+	client->since_ns = clock_now_ns();
+	if (sys_send(client->fd, &answer, sizeof(answer), passed) != 0) {
+		end(client);
+		return;
+	}
+	if (kind == TURN_OFFER_REFUSED)
+		server->refused++;
+	else if (kind == TURN_OFFER_SAME)
+		server->same++;
+	else
+		server->given++;
+}
+
+static void answer(struct turns_server *server, const struct overview *overview,
+		   struct turns_client *client, const struct turn_offer_request *request,
+		   int region_fd)
+{
+	uint64_t tenant = identify(server, overview, region_fd);
+	struct turns_file *file = NULL;
+	int fd;
+
+	client->tenant = tenant;
+	if (tenant && unread_of(server, tenant) < TENANT_MOST)
+		file = file_for(server, overview, request->uuid, tenant);
+	if (!file) {
+		send_answer(server, client, TURN_OFFER_REFUSED, -1);
+		return;
+	}
+	if (file->device == request->device && file->inode == request->inode) {
+		send_answer(server, client, TURN_OFFER_SAME, -1);
+		return;
+	}
+	fd = turns_store_open(file);
+	send_answer(server, client, fd < 0 ? TURN_OFFER_REFUSED : TURN_OFFER_FILE, fd);
+	if (fd >= 0)
+		sys_close(fd);
+}
+
+/* A message of the client's has come, or its end. */
+static void hear(struct turns_server *server, const struct overview *overview,
+		 struct turns_client *client)
+{
+	struct turn_offer_request request;
+	int region_fd = -1;
+	long len = sys_receive(client->fd, &request, sizeof(request), &region_fd);
+
+	if (len == -EAGAIN)
+		return;
+	if (client->is_answered || len == 0) {
+		end(client);
+	} else if (len < 0 || region_fd < 0 || !turn_offer_is_request(&request, (size_t)len)) {
+		server->garbled++;
+		end(client);
+	} else {
+		answer(server, overview, client, &request, region_fd);
+	}
+	if (region_fd >= 0)
+		sys_close(region_fd);
+}
+
+static bool meet(struct turns_server *server, const struct overview *overview)
+{
+	int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+	struct turns_client *client;
+
+	if (fd < 0)
+		return false;
+	client = place(server);
+	if (client)
+		*client = (struct turns_client){.fd = fd, .since_ns = clock_now_ns()};
+	event.data.u32 = client ? (uint32_t)(client - server->client) : 0;
+	if (!client || epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) < 0) {
+		close(fd);
+		if (client)
+			client->fd = -1;
+		return true;
+	}
+	hear(server, overview, client); /* which has sent its request, if it is an honest one */
+	return true;
+}
+
+void turns_server_run(struct turns_server *server, const struct overview *overview)
+{
+	struct epoll_event events[AT_ONCE];
+	int count = server->listener < 0 ? 0 : epoll_wait(server->epoll, events, AT_ONCE, 0);
+
+	for (int i = 0; i < count; i++) {
+		if (events[i].data.u32 < TURNS_CLIENTS_MAX) {
+			struct turns_client *client = &server->client[events[i].data.u32];
+
+			if (client->fd >= 0)
+				hear(server, overview, client);
+			continue;
+		}
+		for (unsigned n = 0; n < AT_ONCE && meet(server, overview); n++)
+			;
+	}
+}
+
+void turns_server_tick(struct turns_server *server)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++) {
+		struct turns_client *client = &server->client[i];
+
+		if (client->fd >= 0 && now_ns - client->since_ns >= PATIENCE_NS &&
+		    (!client->holds_file || has_read(client)))
+			end(client);
+	}
+}
+
+/* -- the socket -------------------------------------------------------------------------------- */
+
+void turns_server_init(struct turns_server *server)
+{
+	memset(server, 0, sizeof(*server));
+	server->listener = server->epoll = -1;
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		server->client[i].fd = -1;
+}
+
+static bool is_at(int listener, const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t len = sizeof(address) - 1;
+
+	return getsockname(listener, (struct sockaddr *)&address, &len) == 0 &&
+	       strcmp(address.sun_path, path) == 0;
+}
+
+bool turns_server_take(struct turns_server *server, const char *name, int fd)
+{
+	if (strcmp(name, TURNS_SOCKET_NAME) != 0)
+		return turns_store_take(&server->store, name, fd);
+	if (server->listener >= 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0)
+		return false;
+	server->listener = fd;
+	return true;
+}
+
+/* Whether somebody listens there. */
+static bool is_served(const char *path)
+{
+	int fd = sys_connect(path);
+
+	if (fd >= 0)
+		sys_close(fd);
+	return fd >= 0 || fd == -EAGAIN;
+}
+
+/* The directory may be missing where no unit makes it. */
+static void make_directory(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char directory[sizeof(((struct turns_server *)NULL)->path)];
+
+	if (!slash || slash == path)
+		return;
+	snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+	mkdir(directory, 0755);
+}
+
+static int bind_to(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(address.sun_path, path, strlen(path));
+	make_directory(path);
+	unlink(path);
+	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && chmod(path, 0666) == 0 &&
+	    listen(fd, BACKLOG) == 0) {
+		sd_pid_notify_with_fds(0, 0, "FDSTORE=1\nFDNAME=" TURNS_SOCKET_NAME, &fd, 1);
+		return fd;
+	}
+	error = -errno;
+	close(fd);
+	return error;
+}
+
+static int begin(struct turns_server *server)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = TURNS_CLIENTS_MAX};
+
+	if (server->epoll < 0)
+		server->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (server->epoll < 0 ||
+	    epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &event) < 0)
+		return -errno;
+	return 0;
+}
+
+static void end_all(struct turns_server *server)
+{
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		end(&server->client[i]);
+	if (server->listener >= 0)
+		close(server->listener);
+	if (server->epoll >= 0)
+		close(server->epoll);
+	server->listener = server->epoll = -1;
+}
+
+static int listen_at(struct turns_server *server, const char *path)
+{
+	if (strlen(path) >= sizeof(server->path))
+		return -ENAMETOOLONG;
+	if (server->listener >= 0 && (!is_at(server->listener, path) || !is_served(path)))
+		end_all(server);
+	if (server->listener < 0) {
+		if (is_served(path))
+			return -EADDRINUSE;
+		server->listener = bind_to(path);
+	}
+	if (server->listener < 0)
+		return server->listener;
+	snprintf(server->path, sizeof(server->path), "%s", path);
+	return begin(server);
+}
+
+int turns_server_listen(struct turns_server *server, const char *path, struct fault *fault)
+{
+	int error;
+
+	if (server->epoll >= 0 && strcmp(server->path, path) == 0)
+		return 0;
+	if (server->epoll >= 0) {
+		unlink(server->path);
+		end_all(server);
+	}
+	if (!*path) {
+		end_all(server);
+		return 0;
+	}
+	error = listen_at(server, path);
+	if (!error)
+		return 0;
+	end_all(server);
+	return fault_set(fault, error, "no turns are handed out at %.200s: %s", path,
+			 error == -EADDRINUSE ? "another vgpud does" : strerror(-error));
+}
+
+void turns_server_close(struct turns_server *server)
+{
+	end_all(server);
+	turns_store_close(&server->store);
+}
+
+/* -- metrics ----------------------------------------------------------------------------------- */
+
+void turns_server_write(struct text *text, const struct turns_server *server)
+{
+	static const struct prom_family files = {"vgpud_turns_files", PROM_GAUGE,
+						 "GPUs whose turns are in a file of vgpud's."};
+	static const struct prom_family requests = {
+		"vgpud_turns_requests_total", PROM_COUNTER,
+		"Requests of programs for a file of turns, by vgpud's answer."};
+
+	prom_begin(text, &files);
+	prom_sample(text, &files, "", "", server->store.count);
+	prom_begin(text, &requests);
+	prom_sample(text, &requests, "", "answer=\"given\"", (double)server->given);
+	prom_sample(text, &requests, "", "answer=\"same\"", (double)server->same);
+	prom_sample(text, &requests, "", "answer=\"refused\"", (double)server->refused);
+	prom_sample(text, &requests, "", "answer=\"none\"", (double)server->garbled);
+}

@@ -1,0 +1,220 @@
+"""What a program asks vgpud for, and hostile programs (turn_offer.h has the messages).
+
+turns.py COMMAND SOCKET REGION UUID [MORE]: exits with 0 if all was as it should be."""
+
+import array
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import random
+import resource
+import socket
+import struct
+import sys
+import time
+
+MAGIC = 0x314F4E5255545056
+SIZE = 331776
+FILE, SAME, REFUSED = range(3)
+F_GET_SEALS = 1034
+F_OFD_GETLK, F_OFD_SETLK = 36, 37
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def connect(path):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.settimeout(10)
+    for _ in range(5000):
+        try:
+            s.connect(path)
+            return s
+        except BlockingIOError:  # vgpud's queue is full
+            time.sleep(0.002)
+    raise AssertionError("vgpud accepts nobody")
+
+
+def request(uuid, have=(0, 0), version=1, magic=MAGIC):
+    return struct.pack("<QIIQQ96s", magic, version, 0, have[0], have[1], uuid.encode())
+
+
+def send(path, message, fds):
+    s = connect(path)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    s.sendmsg([message], rights)
+    return s
+
+
+def hear(s):
+    """The answer's kind and descriptor; None where vgpud has ended the connection."""
+    message, fds, _, _ = socket.recv_fds(s, 4096, 4)
+    if not message:
+        return None, None
+    magic, version, kind = struct.unpack("<QII", message)
+    assert magic == MAGIC and version == 1 and len(fds) == (kind == FILE)
+    return kind, fds[0] if fds else None
+
+
+def ask(path, uuid, region, flags=os.O_RDWR, **more):
+    fd = os.open(region, flags)
+    with send(path, request(uuid, **more), [fd]) as s:
+        os.close(fd)
+        return hear(s)
+
+
+def given(path, region, uuid):
+    kind, fd = ask(path, uuid, region)
+    assert kind == FILE, kind
+    return fd
+
+
+def lock(fd, command, byte):
+    """Whether the byte is this open file's now, or no other's."""
+    query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SIZE + byte, 1, 0)
+    try:
+        return struct.unpack("hhqqi4x", fcntl.fcntl(fd, command, query))[0] == fcntl.F_UNLCK or command == F_OFD_SETLK
+    except BlockingIOError:
+        return False
+
+
+def fails(error, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as e:
+        assert e.errno == error, e
+    else:
+        raise AssertionError("it did not fail")
+
+
+def sealed(path, region, uuid):
+    """Nobody can change the file's size, and each open file has locks of its own."""
+    fd = given(path, region, uuid)
+    assert fcntl.fcntl(fd, F_GET_SEALS) & 7 == 7 and os.fstat(fd).st_size == SIZE
+    fails(errno.EPERM, os.ftruncate, fd, 0)
+    fails(errno.EPERM, os.ftruncate, fd, SIZE + 4096)
+    fails(errno.EPERM, os.posix_fallocate, fd, SIZE, 4096)
+    fails(errno.EPERM, fcntl.fcntl, fd, 1033, 8)
+    other = given(path, region, uuid)
+    assert lock(fd, F_OFD_SETLK, 7) and not lock(other, F_OFD_GETLK, 7) and not lock(other, F_OFD_SETLK, 7)
+    os.close(fd)
+    assert lock(other, F_OFD_SETLK, 7)
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        fd = given(path, region, uuid)
+        memory = mmap.mmap(fd, SIZE)
+        memory[4000] = 17
+        assert not lock(fd, F_OFD_SETLK, 7)
+        fails(errno.EPERM, os.ftruncate, fd, 0)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0 or os.getuid() != 0
+    assert os.getuid() != 0 or mmap.mmap(other, SIZE)[4000] == 17
+    st = os.fstat(other)
+    assert ask(path, uuid, region, have=(st.st_dev, st.st_ino))[0] == SAME
+    assert ask(path, uuid, region, have=(st.st_dev, st.st_ino + 1))[0] == FILE
+
+
+def identity(path, region, uuid):
+    """The device and inode of the file."""
+    st = os.fstat(given(path, region, uuid))
+    print(st.st_dev, st.st_ino)
+
+
+def strangers(path, region, uuid):
+    """Who is of no slice, or asks for no GPU, is given nothing."""
+    other = region + ".copy"
+    with open(region, "rb") as source, open(other, "wb") as copy:
+        copy.write(source.read())
+    assert ask(path, uuid, other)[0] == REFUSED
+    assert ask(path, uuid, region, flags=os.O_RDONLY)[0] == REFUSED
+    assert ask(path, uuid, region, flags=os.O_PATH)[0] == REFUSED
+    assert ask(path, uuid, "/dev/null")[0] == REFUSED
+    assert ask(path, "GPU-none", region)[0] == REFUSED
+    os.unlink(other)
+
+
+def garbage(path, region, uuid):
+    """What is no request ends its connection."""
+    fd = os.open(region, os.O_RDWR)
+    good = request(uuid)
+    for message, fds in (
+        (good, []),
+        (good, [fd, fd]),
+        (good, [fd, fd, fd, fd]),
+        (good[:-1], [fd]),
+        (good + b"x", [fd]),
+        (b"x", [fd]),
+        (request(uuid, version=2), [fd]),
+        (request(uuid, magic=1), [fd]),
+        (request("../x"), [fd]),
+        (request(""), [fd]),
+        (request("x" * 96), [fd]),
+        (os.urandom(128), []),
+        (os.urandom(60000), [fd]),
+    ):
+        with send(path, message, fds) as s:
+            assert hear(s) == (None, None), message
+    for seed in range(300):
+        noise = random.Random(seed)
+        message = bytearray(good)
+        message[noise.randrange(len(good))] = noise.randrange(256)
+        with send(path, bytes(message), [fd]) as s:
+            hear(s)
+    os.close(fd)
+    os.close(given(path, region, uuid))
+
+
+def hold(path, region, uuid, other):
+    """REGION's slice is hostile, and OTHER's is another user's: connections that say nothing, and
+    clients that never read."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    held = []
+    for _ in range(1500):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.setblocking(False)
+        try:
+            s.connect(path)
+        except BlockingIOError:
+            time.sleep(0.01)
+        held.append(s)
+    os.close(given(path, other, uuid))
+    fd = os.open(region, os.O_RDWR)
+    for _ in range(500):
+        held.append(send(path, request(uuid), [fd]))
+    time.sleep(2.5)
+    for _ in range(20):
+        os.close(given(path, other, uuid))
+    files = 0
+    for s in held[1500:]:
+        try:
+            files += hear(s)[0] == FILE
+        except ConnectionResetError:
+            pass
+    assert 1 <= files <= 64, files
+    os.close(given(path, region, uuid))
+
+
+def flood(path, region, uuid, other, seconds):
+    """As fast as it can."""
+    end = time.monotonic() + float(seconds)
+    child = os.fork()
+    if child == 0:
+        fd = os.open(region, os.O_RDWR)
+        while time.monotonic() < end:
+            try:
+                with send(path, random.choice([b"x", request(uuid)]), [fd]):
+                    pass
+            except OSError:
+                pass
+        os._exit(0)
+    count = 0
+    while time.monotonic() < end:
+        os.close(given(path, other, uuid))
+        count += 1
+        time.sleep(0.01)
+    assert os.waitpid(child, 0)[1] == 0 and count > 10
+
+
+globals()[sys.argv[1]](*sys.argv[2:])

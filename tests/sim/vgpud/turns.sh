@@ -1,0 +1,49 @@
+#!/bin/sh
+# vgpud owns the files of turns, and hands out descriptors of them: to whom, of what, and what hostile
+# programs can do.
+# shellcheck source=tests/sim/vgpud/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/sim/vgpud/turns_lib.sh
+. "$(dirname "$0")/turns_lib.sh"
+
+# Slices without programs: one that is this user's, one of somebody else.
+for name in ours theirs; do
+    start "$name" --name "$name" --gpus 0 --memory 1G sh -c ": >$root/$name.up; exec sleep 600"
+    wait_for "$root/$name.up"
+done
+ours=$state/ours/region
+theirs=$state/theirs/region
+[ "$(id -u)" -ne 0 ] || chown 65533 "$state/theirs"
+chmod 711 "$root" # other users are of the slice, too
+chmod 666 "$ours"
+
+configure
+start_vgpud
+asks sealed "$ours" "$uuid0"
+asks strangers "$ours" "$uuid0"
+asks garbage "$ours" "$uuid0"
+[ "$(id -u)" -ne 0 ] || asks hold "$theirs" "$uuid0" "$ours"
+asks flood "$theirs" "$uuid0" "$ours" 3
+scrape
+same 'the files' 1 "$(sample vgpud_turns_files)"
+[ "$(sample 'vgpud_turns_requests_total{answer="none"}')" -gt 300 ] || fail 'what is no request is not counted'
+stop_vgpud
+
+python3 "$(dirname "$0")/turns_kept.py" "$VGPUD" "$config" "$VGPU_SOCKET" "$ours" "$uuid0" >"$out" 2>"$err" ||
+    fail 'systemd keeps nothing'
+
+# What does not work is said, and all else goes on.
+configure
+sed -i "s|$VGPU_SOCKET|/proc/none/sock|" "$config"
+start_vgpud
+wait_log 'no turns are handed out at /proc/none/sock: No such file or directory'
+configure
+kill -HUP "$vgpud"
+wait_log 'has read'
+asks identity "$ours" "$uuid0"
+other=$vgpud
+started="$started $other"
+start_vgpud
+wait_log 'no turns are handed out at .*: another vgpud does'
+kill "$other"
+stop_vgpud

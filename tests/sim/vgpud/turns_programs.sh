@@ -1,0 +1,96 @@
+#!/bin/sh
+# Programs take turns by the file that vgpud hands out, move to it, and do not notice a vgpud that is
+# stopped, killed or started again.
+# shellcheck source=tests/sim/vgpud/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/sim/vgpud/turns_lib.sh
+. "$(dirname "$0")/turns_lib.sh"
+export VGPU_LIBRARY="$LIBRARY"
+
+# launches NAME: starts a slice whose program launches, and waits for its first launch.
+launches() {
+    start "$1" --name "$1" --gpus 0 --memory 1G --cores 40 "$STEERED" "$root/$1.seen"
+    wait_for "$root/$1.seen"
+}
+
+# file_of NAME: in which file of turns its program has a seat: "/memfd:NAME INODE", "PATH INODE", or "".
+file_of() {
+    python3 - "$root/$1.seen" "$uuid0" <<'PYTHON'
+import glob, os, sys
+for fd in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        if sys.argv[2] not in os.readlink(fd):
+            continue
+        process = os.path.dirname(os.path.dirname(fd))
+        with open(process + "/cmdline") as file:
+            if file.read().split("\0")[1:2] != sys.argv[1:2]:
+                continue
+        with open(process + "/fdinfo/" + os.path.basename(fd)) as file:
+            if "lock:" in file.read():
+                print(os.readlink(fd).split(" ")[0], os.stat(fd).st_ino)
+    except OSError:
+        pass
+PYTHON
+}
+
+# until_file NAME PATTERN: until its program's file is such a one.
+until_file() {
+    tries=0
+    until file_of "$1" | grep -q "$2"; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail "$1 has the file \"$(file_of "$1")\", not $2"
+        sleep 0.2
+    done
+}
+
+# goes_on NAME: its program launches.
+goes_on() {
+    launched=$(cut -d ' ' -f 2 "$root/$1.seen")
+    tries=0
+    until [ "$(cut -d ' ' -f 2 "$root/$1.seen")" -gt $((launched + 20)) ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 500 ] || fail "$1 launches no more"
+        sleep 0.02
+    done
+}
+
+# Without vgpud, by the directory; when vgpud comes, by its file.
+launches first
+until_file first "^$state/turns/$uuid0 "
+start_vgpud
+until_file first '^/memfd:vgpu-turns-'
+launches second
+until_file second "^$(file_of first)$"
+before=$(file_of first)
+
+# Stopped: programs go on, and one that starts waits for 0.2 s at most, and has the directory.
+kill -STOP "$vgpud"
+launches third
+until_file third "^$state/turns/$uuid0 "
+for name in first second third; do
+    goes_on $name
+done
+kill -CONT "$vgpud"
+until_file third "^$before$"
+
+# Killed: the same. The next vgpud has another file.
+kill -9 "$vgpud"
+wait "$vgpud"
+launches fourth
+until_file fourth "^$state/turns/$uuid0 "
+same 'the file after the death' "$before" "$(file_of first)"
+goes_on first
+start_vgpud
+for name in first second third fourth; do
+    until_file $name '^/memfd:vgpu-turns-'
+    tries=0
+    while [ "$(file_of $name)" = "$before" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail "$name stays with the file of the former vgpud"
+        sleep 0.2
+    done
+    goes_on $name
+done
+same 'the file of all' "$(file_of first)" "$(file_of second)"
+stop_vgpud
+goes_on first
