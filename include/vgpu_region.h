@@ -7,7 +7,7 @@
  *        offset      bytes
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
  *                            alike, so that monitors that know it keep working
- *     2,008,952      1,160   nothing
+ *     2,008,952        136   nothing
  *     2,009,088      1,024   on each device, what the processes of the slice share that use it
  *     2,010,112      1,024   what the slice paid for its turns on each device
  *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
@@ -147,6 +147,21 @@ struct vgpu_region_turn {
 	uint64_t spare;
 };
 
+/*
+ * How often the slice had a turn on a device, and for how long it waited for them. A wait is
+ * counted in the first place whose bound it does not exceed, and in the last place if it exceeds
+ * all; a wait that was given up counts, too.
+ */
+#define VGPU_WAITS 12
+#define VGPU_WAITS_BOUNDS_US \
+	100, 300, 1000, 3000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000
+
+struct vgpu_region_waits {
+	uint64_t turns;             /* how many it had */
+	uint64_t waited_ns;         /* the sum of its waits */
+	uint32_t count[VGPU_WAITS]; /* of waits, modulo 2^32 */
+};
+
 struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
@@ -227,7 +242,7 @@ struct vgpu_region_slot {
 	uint64_t spare[3];
 };
 
-#define VGPU_SHARES_MAX 512
+#define VGPU_SHARES_MAX 480
 
 enum vgpu_share_state {
 	VGPU_SHARE_FREE = 0,   /* whatever else it says means nothing */
@@ -282,6 +297,7 @@ struct vgpu_region_own {
 	struct vgpu_region_gang gang;
 	struct vgpu_region_slot slots[VGPU_SLOTS_MAX];
 	struct vgpu_region_share shares[VGPU_SHARES_MAX];
+	struct vgpu_region_waits waits[VGPU_DEVICES_MAX]; /* 64 bytes each */
 };
 
 /* own.lock: 1 + the holder's slot, the low bits of that slot's claims, and whether somebody waits.
@@ -336,6 +352,7 @@ _Static_assert(sizeof(struct vgpu_hami_region) == 2008952, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, own) == VGPU_REGION_OFFSET, "layout");
 _Static_assert(sizeof(struct vgpu_region_bucket) == 64, "layout");
 _Static_assert(sizeof(struct vgpu_region_turn) == 64, "layout");
+_Static_assert(sizeof(struct vgpu_region_waits) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_file, turn) == 2010112, "layout");
 _Static_assert(sizeof(struct vgpu_region_share) == 32, "layout");
 _Static_assert(sizeof(struct vgpu_region_member) == 64, "layout");
@@ -347,4 +364,5 @@ _Static_assert(VGPU_GANG_LOCK_OFFSET == 2048, "layout");
 _Static_assert(sizeof(struct vgpu_region_move) == 64, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, slots) == 4096, "layout");
 _Static_assert(offsetof(struct vgpu_region_own, shares) == 69632, "layout");
+_Static_assert(offsetof(struct vgpu_region_own, waits) == 84992, "layout");
 _Static_assert(sizeof(struct vgpu_region_own) == 86016, "layout");

@@ -79,6 +79,9 @@ void json_add_counts(struct json_object *device, const struct sight_device *from
 	json_add_number(device, "launches_held", from->held);
 	json_add_number(device, "charged_ns", from->charged_ns);
 	json_add(device, "corrected_ns", json_object_new_int64(from->corrected_ns));
+	json_add_number(device, "turns", from->turns.turns);
+	json_add_number(device, "turn_ns", from->turn_ns);
+	json_add_number(device, "turn_waited_ns", from->turns.waited_ns);
 	json_add_number(device, "gang_members", from->gang_members);
 	json_add_number(device, "allocations_refused", from->refused);
 }

@@ -108,6 +108,17 @@ static void see_joint_gang(struct region *region, struct sight *sight)
 	}
 }
 
+static void see_turns(const struct region *region, unsigned index, struct sight_device *ret_device)
+{
+	const struct vgpu_region_waits *waits = &region->file->own.waits[index];
+
+	ret_device->turn_ns = SEE(region->file->turn[index].paid_ns);
+	ret_device->turns.turns = SEE(waits->turns);
+	ret_device->turns.waited_ns = SEE(waits->waited_ns);
+	for (unsigned i = 0; i < VGPU_WAITS; i++)
+		ret_device->turns.count[i] = SEE(waits->count[i]);
+}
+
 static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
@@ -130,6 +141,7 @@ static void see_device(struct region *region, unsigned index, struct sight_devic
 	ret_device->done_ns = done_of(bucket);
 	ret_device->refused = SEE(bucket->refused);
 	see_throttle(&region->file->own.device[index], ret_device);
+	see_turns(region, index, ret_device);
 }
 
 static const char *state_of(struct region *region, unsigned slot)

@@ -44,7 +44,9 @@ struct sight_device {
 	uint64_t held;         /* launches that had to wait for the bucket */
 	uint64_t charged_ns;
 	int64_t corrected_ns;
-	unsigned refused;      /* allocations refused for want of room, modulo 2^32 */
+	uint64_t turn_ns;               /* what it paid for turns among slices */
+	struct vgpu_region_waits turns; /* its turns, and its waits for them */
+	unsigned refused;               /* allocations refused for want of room, modulo 2^32 */
 	unsigned gang_members; /* living processes whose work on it is in the slice's gang */
 };
 

@@ -98,6 +98,12 @@ struct vgpu_region_turn *turns_account(const struct meter *meter)
 	return region ? &region->file->turn[meter->quota.index] : NULL;
 }
 
+/* Where the waits of the slice for its turns are counted. */
+static struct vgpu_region_waits *waits_of(const struct meter *meter)
+{
+	return &cores_region()->file->own.waits[meter->quota.index];
+}
+
 static bool is_name(const char *uuid)
 {
 	return uuid[0] != '\0' && uuid[0] != '.' && !memchr(uuid, '/', VGPU_UUID_LEN);
@@ -165,7 +171,8 @@ static bool join(const struct meter *meter, struct turn *turn, const char *uuid,
 	const struct turn_slice slice = {.key = region_key(cores_region()),
 					 .weight = pct,
 					 .limit_pct = pct ? pct : 100,
-					 .account = (struct turn_account *)(void *)account};
+					 .account = (struct turn_account *)(void *)account,
+					 .waits = waits_of(meter)};
 	int error;
 
 	snprintf(path, sizeof(path), "%.3900s/%.95s", directory, uuid);

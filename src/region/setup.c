@@ -116,6 +116,14 @@ static void clear_group(struct vgpu_region_group *group)
 	REGION_PUBLISH(group->holder, 0);
 }
 
+static void clear_waits(struct vgpu_region_waits *waits)
+{
+	REGION_PUBLISH(waits->turns, 0);
+	REGION_PUBLISH(waits->waited_ns, 0);
+	for (unsigned i = 0; i < VGPU_WAITS; i++)
+		REGION_PUBLISH(waits->count[i], 0);
+}
+
 /* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
  * a reader who sees any of them and looks again sees that device_count does not cover it. */
 static void store_device(struct vgpu_region_file *file, unsigned device,
@@ -136,6 +144,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	clear_bucket(&file->own.device[device].bucket);
 	clear_group(&file->group[device]);
 	clear_turn(&file->turn[device]);
+	clear_waits(&file->own.waits[device]);
 }
 
 /* All but device_count, the magics and own.paused: a paused slice stays paused, whatever its

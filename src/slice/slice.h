@@ -67,7 +67,7 @@ struct slice {
 	struct slice_env env;
 	char gangs_dir[SLICE_PATH_LEN]; /* where the files of gangs of several slices are */
 	char turns_dir[SLICE_PATH_LEN]; /* where those of turns are; "": there are none */
-	char socket[SLICE_PATH_LEN];    /* vgpud's, which may not be there; "": its path is too long */
+	char socket[SLICE_PATH_LEN]; /* vgpud's, which may not be there; "": its path is too long */
 	char region_path[4096];
 	const char *region_from; /* who says so, for error lines */
 };

@@ -117,6 +117,21 @@ static void notice_loss(struct turn *turn, uint64_t now_ns)
 
 /* -- the holder ------------------------------------------------------------------------------- */
 
+/* The process has waited for so long. */
+static void count_waited(struct turn *turn, uint64_t waited_ns)
+{
+	static const uint32_t bounds_us[] = {VGPU_WAITS_BOUNDS_US};
+	unsigned place = 0;
+
+	TURN_ADD(turn_own(turn)->waited_ns, waited_ns);
+	if (!turn->waits)
+		return;
+	while (place < VGPU_WAITS - 1 && waited_ns > bounds_us[place] * NS_PER_US)
+		place++;
+	TURN_ADD(turn->waits->waited_ns, waited_ns);
+	TURN_ADD(turn->waits->count[place], 1);
+}
+
 /* It has the turn, and may submit. */
 static void take_up(struct turn *turn, const struct grant *grant, uint64_t now_ns)
 {
@@ -127,8 +142,9 @@ static void take_up(struct turn *turn, const struct grant *grant, uint64_t now_n
 	if (!turn_account_begin(turn, grant->begin_ns, now_ns))
 		return;
 	TURN_ADD(own->turns, 1);
-	if (waits_from && waits_from < now_ns)
-		TURN_ADD(own->waited_ns, now_ns - waits_from);
+	if (turn->waits)
+		TURN_ADD(turn->waits->turns, 1);
+	count_waited(turn, waits_from && waits_from < now_ns ? now_ns - waits_from : 0);
 	TURN_STORE(turn->told_until, 0);
 	if (now_ns >= TURN_LOAD(turn->doubt_until) + TURN_DOUBT_MOST_NS)
 		TURN_STORE(turn->doubt_ns, 0);
@@ -318,6 +334,8 @@ static void doubt(struct turn *turn, uint64_t now_ns)
 	for_ns = least_of(for_ns, TURN_DOUBT_MOST_NS);
 	TURN_STORE(turn->doubt_ns, for_ns);
 	TURN_STORE(turn->doubt_until, now_ns + for_ns);
+	if (TURN_LOAD(turn->waits_from))
+		count_waited(turn, now_ns - TURN_LOAD(turn->waits_from));
 	TURN_STORE(turn->waits_from, 0);
 	grant_idle(turn, now_ns);
 }
@@ -626,6 +644,7 @@ static int join(struct turn *ret_turn, const struct turn_slice *slice, struct fa
 		return error;
 	}
 	ret_turn->account = slice->account;
+	ret_turn->waits = slice->waits;
 	ret_turn->is_idle = true;
 	ret_turn->is_first = is_first;
 	if (is_first)

@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "turn_file.h"
+#include "vgpu_region.h"
 
 #define TURN_WAIT_MOST_NS    ((uint64_t)2000000000)  /* for a turn; a limit's wait is extra */
 #define TURN_DOUBT_NS        ((uint64_t)1000000000)  /* without turns, after one such wait */
@@ -53,16 +54,18 @@ struct turn_account {
 };
 
 struct turn_slice {
-	uint64_t key;                 /* tells the slice from others; not 0 */
-	unsigned weight;              /* 1 to 100; 0: what the limits of others leave of 100 */
-	unsigned limit_pct;           /* 1 to 100; 100: no limit */
-	struct turn_account *account; /* lives until turn_leave or turn_forget */
+	uint64_t key;                    /* tells the slice from others; not 0 */
+	unsigned weight;                 /* 1 to 100; 0: what the limits of others leave of 100 */
+	unsigned limit_pct;              /* 1 to 100; 100: no limit */
+	struct turn_account *account;    /* lives until turn_leave or turn_forget */
+	struct vgpu_region_waits *waits; /* likewise; NULL: waits are not counted */
 };
 
 /* A process's part in the turns of a GPU. Atomic: other threads may read and write each field. */
 struct turn {
 	struct turn_file file;
 	struct turn_account *account;
+	struct vgpu_region_waits *waits; /* NULL: waits are not counted */
 	unsigned weight, limit_pct;
 	bool takes_rest;     /* its weight is what the limits of others leave */
 	bool is_idle;        /* it has told so, */

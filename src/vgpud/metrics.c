@@ -158,6 +158,18 @@ static double compute_limit(const struct overview_device *device, const struct t
 	return device->seen.cores_pct ? device->seen.cores_pct / 100.0 : NAN;
 }
 
+static double turns(const struct overview_device *device, const struct track_device *track)
+{
+	(void)track;
+	return (double)device->seen.turns.turns;
+}
+
+static double turn_seconds(const struct overview_device *device, const struct track_device *track)
+{
+	(void)track;
+	return seconds(device->seen.turn_ns);
+}
+
 static double throttled(const struct overview_device *device, const struct track_device *track)
 {
 	(void)track;
@@ -228,10 +240,43 @@ static const struct {
 	{{"vgpu_slice_excess_bytes", PROM_GAUGE,
 	  "Memory of the GPU that NVML counts for the slice's processes above their ledger."},
 	 excess},
+	{{"vgpu_slice_turns_total", PROM_COUNTER,
+	  "Turns that the slice had on the GPU while other slices used it."},
+	 turns},
+	{{"vgpu_slice_turn_seconds_total", PROM_COUNTER, "How long these turns were, in all."},
+	 turn_seconds},
 	{{"vgpu_slice_gang_members", PROM_GAUGE,
 	  "Processes of the slice whose work on the GPU is in its gang."},
 	 gang_members},
 };
+
+static void add_waits(struct text *text, const struct prom_family *family, const char *labels,
+		      const struct vgpu_region_waits *waits)
+{
+	static const uint32_t bounds_us[] = {VGPU_WAITS_BOUNDS_US};
+	double bounds[VGPU_WAITS - 1], counts[VGPU_WAITS];
+
+	for (unsigned i = 0; i < VGPU_WAITS; i++)
+		counts[i] = waits->count[i];
+	for (unsigned i = 0; i < VGPU_WAITS - 1; i++)
+		bounds[i] = bounds_us[i] / 1e6;
+	prom_histogram(text, family, labels, bounds, counts, VGPU_WAITS - 1,
+		       seconds(waits->waited_ns));
+}
+
+static void write_waits(struct text *text, const struct metrics_source *source)
+{
+	static const struct prom_family family = {
+		"vgpu_slice_turn_wait_seconds", PROM_HISTOGRAM,
+		"How long the slice's processes waited for a turn on the GPU."};
+
+	prom_begin(text, &family);
+	for (unsigned i = 0; i < source->overview->count; i++)
+		for (unsigned d = 0; d < source->overview->slice[i].device_count; d++)
+			if (source->track->slice[i].device[d].labels)
+				add_waits(text, &family, source->track->slice[i].device[d].labels,
+					  &source->overview->slice[i].device[d].seen.turns);
+}
 
 static void write_device_family(struct text *text, const struct metrics_source *source,
 				const struct prom_family *family, device_value *value)
@@ -276,6 +321,7 @@ static void write_devices(struct text *text, const struct metrics_source *source
 	for (size_t f = 0; f < COUNT(device_families); f++)
 		write_device_family(text, source, &device_families[f].family,
 				    device_families[f].value);
+	write_waits(text, source);
 }
 
 /* -- slices ------------------------------------------------------------------------------------ */

@@ -369,7 +369,7 @@ UNIT_TEST(test_check)
 	make_entries(state);
 	own = &regions[0].file->own;
 	shares = own->shares;
-	ASSERT_SEEN(own->share_count, 513, "513 shares: 512 is the most");
+	ASSERT_SEEN(own->share_count, 481, "481 shares: 480 is the most");
 	ASSERT_SEEN(own->share_count, 3, "share 3 is used, and the high-water mark is 3");
 	ASSERT_SEEN(own->move.active, 1, "a charge is half moved, from slot 0 to slot 1");
 	ASSERT_SEEN(shares[0].state, 5, "share 0: state 5 means nothing");

@@ -621,7 +621,8 @@ int main(void)
 		TEST(test_nothing_in_common),
 		TEST(test_fail_closed),
 		TEST(test_unreadable),
-		TEST(test_turns), TEST(test_socket),
+		TEST(test_turns),
+		TEST(test_socket),
 		TEST(test_stripped),
 		TEST(test_well_known),
 	};

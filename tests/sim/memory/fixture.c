@@ -98,7 +98,7 @@ static void set_scene(void)
 	env_set("VGPU_SIM_STATE", scene_path("machine"));
 	env_set(CACHE, scene_path("slice.cache"));
 	env_set("VGPU_SOCKET", scene_path("vgpud.sock")); /* there is no vgpud */
-	env_set("VGPU_TURNS", scene_path("turns")); /* a scene that wants some makes it */
+	env_set("VGPU_TURNS", scene_path("turns"));       /* a scene that wants some makes it */
 }
 
 static void remove_scene(void)

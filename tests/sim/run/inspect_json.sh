@@ -15,6 +15,7 @@ same 'the document of an idle slice' \
 {\"device\": 0, \"uuid\": \"$uuid0\", \"memory_used_bytes\": 0, \
 \"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null, \"burst_ns\": null, \
 \"nr_throttled\": 0, \"throttled_ns\": 0, \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \
+\"turns\": 0, \"turn_ns\": 0, \"turn_waited_ns\": 0, \
 \"gang_members\": 0, \"allocations_refused\": 0}
 {\"members\": 0, \"used_ns\": 0, \"shut\": false, \"joint_processes\": 0, \"joint_used_ns\": 0}" \
     "$(found 'list(d)' 'd["path"]' \

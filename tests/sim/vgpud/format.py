@@ -7,7 +7,7 @@ import sys
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
 HELP = re.compile(rf"# HELP ({NAME}) (?:[^\\]|\\\\|\\n)+")
-TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge)")
+TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|histogram)")
 SAMPLE = re.compile(rf"({NAME})(\{{{LABEL}(?:,{LABEL})*\}})? ([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)")
 
 helped, families, series = set(), {}, set()
@@ -34,15 +34,18 @@ for line in text[:-1].split("\n"):
         if (match[2] == "counter") != family.endswith("_total"):
             wrong(line, "only counters end with _total")
     elif match := SAMPLE.fullmatch(line):
-        if match[1] != family:
+        suffix = match[1][len(family) :] if families[family] == "histogram" else ""
+        if match[1] != family + suffix or suffix not in ("", "_bucket", "_sum", "_count"):
             wrong(line, "a sample that is not with its family")
+        if (suffix == "") == (families[family] == "histogram"):
+            wrong(line, "a histogram has buckets, a sum and a count alone")
         labels = tuple(sorted(re.findall(LABEL, match[2] or "")))
         names = [label.split("=")[0] for label in labels]
         if len(set(names)) != len(names):
             wrong(line, "a label twice")
-        if (family, labels) in series:
+        if (match[1], labels) in series:
             wrong(line, "a series twice")
-        series.add((family, labels))
+        series.add((match[1], labels))
         if families[family] == "counter" and float(match[3]) < 0:
             wrong(line, "a counter below 0")
     else:

@@ -63,6 +63,19 @@ launches second
 until_file second "^$(file_of first)$"
 before=$(file_of first)
 
+# What they have, and wait for: of both, as they use the GPU at the same time.
+for name in first second; do
+    tries=0
+    scrape
+    until [ "$(sample "vgpu_slice_turns_total$(of $name "$uuid0")")" != 0 ] &&
+        [ "$(sample "vgpu_slice_turn_wait_seconds_count$(of $name "$uuid0")")" != 0 ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail "$name has no turns: $(grep turn "$out")"
+        sleep 0.2
+        scrape
+    done
+done
+
 # Stopped: programs go on, and one that starts waits for 0.2 s at most, and has the directory.
 kill -STOP "$vgpud"
 launches third
