@@ -196,6 +196,18 @@ def hold(path, region, uuid, other):
     os.close(given(path, region, uuid))
 
 
+def taken(path, region, uuid):
+    """A client takes the file away from vgpud: the others have another then."""
+    fd = given(path, region, uuid)
+    os.fchmod(fd, 0)
+    assert os.fstat(given(path, region, uuid)).st_ino == os.fstat(fd).st_ino
+    os.fchown(fd, 65534, 65534)
+    os.fchmod(fd, 0)
+    other = given(path, region, uuid)
+    assert os.fstat(other).st_ino != os.fstat(fd).st_ino
+    assert os.fstat(given(path, region, uuid)).st_ino == os.fstat(other).st_ino
+
+
 def flood(path, region, uuid, other, seconds):
     """As fast as it can."""
     end = time.monotonic() + float(seconds)
