@@ -343,13 +343,16 @@ static void say_turns(struct doctor *doctor, const char *dir)
 
 	if (access(dir, W_OK | X_OK) != 0) {
 		doctor_found(doctor, DOCTOR_NOTE,
-			     "off: %s, where slices take turns, cannot be used: %s", dir,
-			     strerror(errno));
-		doctor_advise(doctor,
-			      "Make or mount a directory there that the slices may write, or "
-			      "set VGPU_TURNS to one: slices that use a GPU at the same time get "
-			      "less than their compute limits without. Whoever may write it can "
-			      "end the programs that take turns");
+			     "off: there is no vgpud, and %s, where slices take turns, cannot be "
+			     "used: %s",
+			     dir, strerror(errno));
+		doctor_advise(
+			doctor,
+			"Start vgpud, or mount its socket. Or make or mount a directory there "
+			"that the slices may write, or set VGPU_TURNS to one: slices that use a "
+			"GPU at the same time get "
+			"less than their compute limits without. Whoever may write it can "
+			"end the programs that take turns");
 	} else if (gpu) {
 		doctor_found(doctor, DOCTOR_WARN, "off for a GPU: this user may not write %s/%s",
 			     dir, gpu);
@@ -359,11 +362,24 @@ static void say_turns(struct doctor *doctor, const char *dir)
 	}
 }
 
+/* Whether vgpud listens there. */
+static bool has_vgpud(const char *socket)
+{
+	int fd = sys_connect(socket);
+
+	if (fd >= 0)
+		sys_close(fd);
+	return fd >= 0 || fd == -EAGAIN;
+}
+
 static void check_turns(struct doctor *doctor)
 {
 	if (!doctor->has_slice)
 		return;
-	if (doctor->slice.configured)
+	if (has_vgpud(slice_socket_path()))
+		doctor_found(doctor, DOCTOR_OK, "on: vgpud hands out their files at %s",
+			     slice_socket_path());
+	else if (doctor->slice.configured)
 		say_turns(doctor, slice_turns_path());
 	else if (env_get("VGPU_TURNS"))
 		say_turns(doctor, env_get("VGPU_TURNS"));

@@ -60,10 +60,23 @@ grep -q "^\(ok   \|note \) policy .*$policy" "$out" || fail "a MIG instance's: $
 turns=$root/turns
 through="env VGPU_POLICY=$policy VGPU_SIM_NVML_MIG=1 VGPU_TURNS=$turns"
 doctor
-says note turns "off: $turns, where slices take turns, cannot be used: No such file or directory"
+says note turns "off: there is no vgpud, and $turns, where slices take turns, cannot be used: No such file or directory"
 mkdir "$turns"
 doctor
 says ok turns "on: slices take turns by files in $turns"
+if command -v python3 >/dev/null; then
+    python3 -c 'import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1] + ".new")
+s.listen()
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)' "$VGPU_SOCKET" &
+    started="$started $!"
+    wait_for "$VGPU_SOCKET"
+    doctor
+    says ok turns "on: vgpud hands out their files at $VGPU_SOCKET"
+    rm "$VGPU_SOCKET"
+fi
 
 # HAMi's variables.
 through='env CUDA_DEVICE_MEMORY_LIMIT=8x'
