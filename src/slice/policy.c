@@ -18,6 +18,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "file.h"
 #include "size.h"
 #include "slice_internal.h"
 #include "sys.h"
@@ -518,31 +519,6 @@ int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-/* Writes text beside its place and renames it there. */
-static int write_file(const char *dir, const char *name, const char *text, struct fault *fault)
-{
-	char file[PATH_MAX_], beside[PATH_MAX_];
-	int fd, error;
-
-	if (snprintf(beside, sizeof(beside), "%s/.%s.%d", dir, name, sys_getpid()) >=
-		    (int)sizeof(beside) ||
-	    snprintf(file, sizeof(file), "%s/%s", dir, name) >= (int)sizeof(file))
-		return fault_set(fault, -ENAMETOOLONG, "%.200s...: the path is too long", dir);
-	fd = error = sys_open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
-	if (fd >= 0) {
-		error = sys_write_all(fd, text, strlen(text));
-		if (!error)
-			error = sys_fchmod(fd, 0644); /* whatever the umask */
-		sys_close(fd);
-		if (!error)
-			error = sys_rename(beside, file);
-		if (error)
-			sys_unlink(beside);
-	}
-	return error ? fault_set(fault, error, "%s cannot be written: %s", file, strerror(-error))
-		     : 0;
-}
-
 /* The size as size_parse reads it, without rounding. */
 static void print_size(uint64_t bytes, char *buf, size_t len)
 {
@@ -569,7 +545,7 @@ static int write_device(const char *dir, const struct policy *policy, unsigned d
 	if (policy->device[device].burst_ns)
 		snprintf(text + len, sizeof(text) - (size_t)len, "burst = %s\n",
 			 policy_burst_name(policy->device[device].burst_ns, burst, sizeof(burst)));
-	return write_file(dir, policy->device[device].uuid, text, fault);
+	return file_write(dir, policy->device[device].uuid, text, fault);
 }
 
 static int write_slice(const char *dir, const struct policy *policy, struct fault *fault)
@@ -593,7 +569,7 @@ static int write_slice(const char *dir, const struct policy *policy, struct faul
 				policy_gang_word(&policy->gang));
 	if (len == 0)
 		snprintf(text, sizeof(text), "# nothing\n"); /* an empty file is refused */
-	return write_file(dir, SLICE_FILE, text, fault);
+	return file_write(dir, SLICE_FILE, text, fault);
 }
 
 /* Whether reading would give the same: a line break, a comment or an outer blank would not. */

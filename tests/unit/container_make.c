@@ -1,0 +1,294 @@
+/* Slices for containers: made, made otherwise, made by two at once, removed; their mounts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "container.h"
+#include "place.h"
+#include "size.h"
+#include "slice.h"
+#include "sys.h"
+
+#define UUID_A "GPU-51300000-0000-4000-8000-000000000000"
+#define UUID_B "GPU-51300000-0000-4000-8000-000000000001"
+
+static const struct policy two = {
+	.device_count = 2,
+	.device = {{.uuid = UUID_A, .memory_bytes = 2 * GIB, .cores_pct = 30},
+		   {.uuid = UUID_B, .memory_bytes = 4 * GIB}},
+};
+static const struct policy one = {
+	.device_count = 1,
+	.device = {{.uuid = UUID_B, .memory_bytes = GIB}},
+};
+
+static struct container_places places;
+
+static int make_place(void **state)
+{
+	struct fault fault = {""};
+
+	if (place_make(state))
+		return -1;
+	setenv("VGPU_CONTAINERS", ((struct place *)*state)->dir, 1);
+	return container_find_places(&places, &fault);
+}
+
+static int remove_place(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s/*", ((struct place *)*state)->dir);
+	return system(command) || place_remove(state);
+}
+
+static struct container_slice slice_of(const struct policy *policy)
+{
+	return (struct container_slice){
+		.name = "alice", .policy = policy, .library = "/usr/lib/vgpu/libvgpu.so"};
+}
+
+static void make(const struct policy *policy)
+{
+	struct container_slice slice = slice_of(policy);
+	struct fault fault = {""};
+
+	if (container_make(&places, &slice, &fault))
+		fail_msg("%s", fault.text);
+}
+
+/* The mode of the path below the test's directory; 0: nothing is there. */
+static unsigned mode_of(const struct place *place, const char *name)
+{
+	char path[256];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", place->dir, name);
+	return lstat(path, &st) == 0 ? st.st_mode & 07777 : 0;
+}
+
+static void assert_policy(const struct policy *expected)
+{
+	char path[PATH_MAX];
+	struct policy found;
+
+	container_policy_path(&places, "alice", path);
+	assert_int_equal(policy_read(path, &found, NULL), 0);
+	assert_string_equal(found.region_path, CONTAINER_REGION);
+	assert_string_equal(found.name, "alice");
+	assert_int_equal(found.device_count, expected->device_count);
+	for (unsigned i = 0; i < found.device_count; i++) {
+		assert_string_equal(found.device[i].uuid, expected->device[i].uuid);
+		assert_int_equal(found.device[i].memory_bytes, expected->device[i].memory_bytes);
+		assert_int_equal(found.device[i].cores_pct, expected->device[i].cores_pct);
+	}
+}
+
+static void test_makes(void **state)
+{
+	mode_t mask = umask(0077);
+
+	make(&two);
+	umask(mask);
+	assert_policy(&two);
+	assert_int_equal(mode_of(*state, "slices/alice"), 0755);
+	assert_int_equal(mode_of(*state, "slices/alice/" UUID_A), 0644);
+	assert_int_equal(mode_of(*state, "run"), 0755);
+	assert_int_equal(mode_of(*state, "run/alice"), 0700);
+	assert_int_equal(mode_of(*state, "run/alice/shared"), 01777);
+	assert_int_equal(mode_of(*state, "ld.so.preload"), 0644);
+	assert_int_equal(mode_of(*state, "tmpfiles.d"), 0); /* it was not there */
+}
+
+static void test_makes_otherwise(void **state)
+{
+	make(&two);
+	make(&one);
+	assert_policy(&one);
+	assert_int_equal(mode_of(*state, "slices/alice/" UUID_A), 0);
+	make(&two);
+	assert_policy(&two);
+}
+
+static void test_keeps_directories_for_a_start(void **state)
+{
+	struct container_slice slice = slice_of(&two);
+	struct place *place = *state;
+	char path[128], gangs[128], expected[512];
+	int owner;
+
+	snprintf(path, sizeof(path), "%s/tmpfiles.d", place->dir);
+	assert_int_equal(mkdir(path, 0755), 0);
+	snprintf(gangs, sizeof(gangs), "%s/gangs", place->dir);
+	assert_int_equal(mkdir(gangs, 0700), 0);
+	owner = chown(gangs, 4711, 4712) == 0 ? 4711 : (int)getuid(); /* another user's, for root */
+	slice.gangs = gangs;
+	assert_int_equal(container_make(&places, &slice, NULL), 0);
+	assert_int_equal(mode_of(place, "tmpfiles.d/vgpu-alice.conf"), 0644);
+	snprintf(expected, sizeof(expected), "grep -q '^d %s 0700 %d ' %s/vgpu-alice.conf", gangs,
+		 owner, path);
+	assert_int_equal(system(expected), 0);
+	assert_int_equal(container_remove(&places, "alice", NULL), 0);
+	assert_int_equal(mode_of(place, "tmpfiles.d/vgpu-alice.conf"), 0);
+}
+
+static void test_removes(void **state)
+{
+	char path[PATH_MAX];
+
+	assert_int_equal(container_remove(&places, "alice", NULL), -ENOENT);
+	make(&two);
+	container_region_path(&places, "alice", path);
+	close(open(path, O_CREAT | O_WRONLY, 0666));
+	assert_int_equal(container_remove(&places, "alice", NULL), 0);
+	assert_int_equal(mode_of(*state, "slices/alice"), 0);
+	assert_int_equal(mode_of(*state, "run/alice"), 0);
+	assert_int_equal(container_remove(&places, "alice", NULL), -ENOENT);
+	assert_int_equal(container_remove(&places, "..", NULL), -ENOENT);
+}
+
+/* As after a start of the machine without systemd. */
+static void test_completes_what_is_left(void **state)
+{
+	struct place *place = *state;
+	char command[128];
+
+	make(&two);
+	snprintf(command, sizeof(command), "rm -r %s/run", place->dir);
+	assert_int_equal(system(command), 0);
+	make(&two);
+	assert_int_equal(mode_of(place, "run/alice/shared"), 01777);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(container_remove(&places, "alice", NULL), 0);
+	assert_int_equal(mode_of(place, "slices/alice"), 0);
+}
+
+/* A tenant, who may write the region's directory, sets traps in it. */
+static void test_follows_no_tenant(void **state)
+{
+	struct place *place = *state;
+	struct container_slice slice = slice_of(&two);
+	char trap[160], target[128];
+	struct stat before, after;
+
+	make(&two);
+	snprintf(target, sizeof(target), "%s/mine", place->dir);
+	snprintf(trap, sizeof(trap), "%s/run/alice/shared/turns", place->dir);
+	close(open(target, O_CREAT | O_WRONLY, 0600));
+	assert_int_equal(stat(target, &before), 0);
+	assert_int_equal(symlink(target, trap), 0);
+	slice.turns = place->dir;
+	container_make(&places, &slice, NULL);
+	assert_int_equal(stat(target, &after), 0);
+	assert_int_equal(after.st_mode, before.st_mode);
+	assert_int_equal(container_remove(&places, "alice", NULL), 0);
+	assert_int_equal(access(target, F_OK), 0);
+}
+
+static void test_made_and_removed_at_once(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		if (fork() == 0) {
+			for (int round = 0; round < 100; round++) {
+				struct container_slice slice = slice_of(i % 2 ? &one : &two);
+				struct fault fault = {""};
+				int error = i < 2 ? container_make(&places, &slice, &fault)
+						  : container_remove(&places, "alice", &fault);
+
+				if (error && !(i >= 2 && error == -ENOENT))
+					_exit(1);
+			}
+			_exit(0);
+		}
+	for (int i = 0; i < 4; i++) {
+		int status;
+
+		wait(&status);
+		assert_int_equal(status, 0);
+	}
+	make(&one);
+	assert_policy(&one);
+}
+
+static void test_mounts(void **state)
+{
+	struct container_slice slice = slice_of(&two);
+	struct container_mount mount[CONTAINER_MOUNTS_MAX];
+	unsigned count = container_mounts(&places, &slice, mount);
+
+	(void)state;
+	assert_int_equal(count, 4);
+	assert_string_equal(mount[0].host, slice.library);
+	assert_string_equal(mount[0].container, CONTAINER_LIBRARY);
+	assert_true(mount[0].holds_code);
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(mount[i].writable,
+				 strcmp(mount[i].container, CONTAINER_REGION_DIR) == 0);
+	slice.turns = "/run/turns";
+	slice.gangs = "/run/gangs";
+	assert_int_equal(container_mounts(&places, &slice, mount), CONTAINER_MOUNTS_MAX);
+	assert_string_equal(mount[4].container, SLICE_TURNS_DIR);
+	assert_true(mount[4].writable);
+	assert_string_equal(mount[5].host, "/run/gangs");
+}
+
+static void test_names(void **state)
+{
+	static const char *const good[] = {"a", "alice", "7", "a.b_c-d", "Train-8"};
+	static const char *const bad[] = {"",   ".",   "..",  "a/b",     "-a",
+					  "a-", "a b", "a:b", "\xc3\xa4"};
+	char longest[CONTAINER_NAME_MAX + 2] = "";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(container_name_is_good(good[i]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(container_name_is_good(bad[i]));
+	memset(longest, 'a', CONTAINER_NAME_MAX);
+	assert_true(container_name_is_good(longest));
+	longest[CONTAINER_NAME_MAX] = 'a';
+	assert_false(container_name_is_good(longest));
+}
+
+static void test_paths_refused(void **state)
+{
+	static const char *const bad[] = {"relative", "/a b", "/a:b", "/a,b", "/a\nb", "/a%b"};
+	struct container_slice slice = slice_of(&two);
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct fault fault = {""};
+
+		slice.turns = bad[i];
+		assert_int_equal(container_make(&places, &slice, &fault), -EINVAL);
+		assert_non_null(strstr(fault.text, "cannot be mounted"));
+	}
+	assert_int_equal(mode_of(*state, "run"), 0);
+}
+
+#define CASE(function) cmocka_unit_test_setup_teardown(function, make_place, remove_place)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_makes),
+		CASE(test_makes_otherwise),
+		CASE(test_keeps_directories_for_a_start),
+		CASE(test_removes),
+		CASE(test_completes_what_is_left),
+		CASE(test_follows_no_tenant),
+		CASE(test_made_and_removed_at_once),
+		CASE(test_mounts),
+		CASE(test_names),
+		CASE(test_paths_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
