@@ -50,7 +50,7 @@ _vgpu() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $before == help) ]]; then
-        _vgpu_words 'run ps ls top set pause resume rm trace inspect doctor help --help --version'
+        _vgpu_words 'run ps ls top set pause resume rm trace inspect cdi doctor help --help --version'
         return
     fi
     case ${COMP_WORDS[1]} in
@@ -122,6 +122,20 @@ _vgpu() {
         esac
         [[ $word != -* ]] || { _vgpu_words '--json --help'; return; }
         _vgpu_slices_and_files
+        ;;
+    cdi)
+        case $before in
+        --memory | -m) :; return ;;
+        --cores | -c) :; return ;;
+        --burst) :; return ;;
+        --gpus | -g) _vgpu_gpus; return ;;
+        --gang) _vgpu_words 'yes no found'; return ;;
+        --gangs) :; return ;;
+        --turns) :; return ;;
+        --output | -o) :; return ;;
+        esac
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --gangs --turns --unlimited --output --flags --list --remove --json --help'; return; }
+        _vgpu_slices
         ;;
     doctor)
         case $before in

@@ -4,9 +4,9 @@
 #include <string.h>
 
 const struct cli_command *const cli_commands[] = {
-	&run_command,     &ps_command,     &top_command, &set_command,
-	&pause_command,   &resume_command, &rm_command,  &trace_command,
-	&inspect_command, &doctor_command, NULL,
+	&run_command,     &ps_command,     &top_command,    &set_command,
+	&pause_command,   &resume_command, &rm_command,     &trace_command,
+	&inspect_command, &cdi_command,    &doctor_command, NULL,
 };
 
 const struct cli_command *cli_find(const char *name)

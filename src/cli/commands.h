@@ -3,6 +3,7 @@
 
 #include "cli.h"
 
+extern const struct cli_command cdi_command;
 extern const struct cli_command doctor_command;
 extern const struct cli_command inspect_command;
 extern const struct cli_command pause_command;

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "guard.h"
+#include "region.h"
 #include "slice.h"
 
 const struct cli_row given_environment[] = {
@@ -21,6 +23,21 @@ int given_find(const char *name, struct slices *ret_slices, const struct slices_
 	if (slices_list(ret_slices, &fault) || slices_find(ret_slices, name, ret_one, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	return 0;
+}
+
+int given_count_living(const char *region_path, unsigned *ret_living, struct fault *fault)
+{
+	struct region region = REGION_CLOSED;
+	int error;
+
+	guard_begin();
+	error = region_view(region_path, &region, fault);
+	if (!error)
+		*ret_living = region_living(&region);
+	region_close(&region);
+	if (guard_end())
+		return fault_set(fault, -EUCLEAN, "its region was truncated just now");
+	return error;
 }
 
 /* -- with whose rights ------------------------------------------------------------------------- */

@@ -11,6 +11,10 @@ extern const struct cli_row given_environment[];
  * on stderr. ret_slices is to be freed in either case. */
 int given_find(const char *name, struct slices *ret_slices, const struct slices_one **ret_one);
 
+/* How many processes live in the region. The tenant may damage the file meanwhile. Errors as
+ * region_view's; -EUCLEAN: it was truncated. ret_living is untouched then. */
+int given_count_living(const char *region_path, unsigned *ret_living, struct fault *fault);
+
 /*
  * Before root changes files in another user's directory, or reads some for what they say: with that
  * user's rights from now on, so that no link of theirs leads it astray; and root again. Others stay

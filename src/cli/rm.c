@@ -10,8 +10,6 @@
 #include "escape.h"
 #include "force.h"
 #include "given.h"
-#include "guard.h"
-#include "region.h"
 #include "slices.h"
 #include "state.h"
 #include "targets.h"
@@ -59,17 +57,9 @@ static int remove_run(const struct slices_one *slice, struct fault *fault)
  */
 static int remove_region(const struct slices_one *slice, struct fault *fault)
 {
-	struct region region = REGION_CLOSED;
 	unsigned living = 0;
-	int error;
+	int error = given_count_living(slice->region_path, &living, fault);
 
-	guard_begin();
-	error = region_view(slice->region_path, &region, fault);
-	if (!error)
-		living = region_living(&region);
-	region_close(&region);
-	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "its region was truncated just now");
 	if (error)
 		return error; /* also of what is no region: not ours to remove */
 	if (living > 0)

@@ -1,0 +1,375 @@
+/*
+ * vgpu cdi: slices for containers.
+ *
+ * A slice is made or changed (container.h), and its CDI specification is written last, so that a
+ * runtime that knows the device finds all of its mounts. With the same command line, all is as
+ * before; with another one, the slice is as that says. A slice is removed in the other order.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amounts.h"
+#include "cdi.h"
+#include "commands.h"
+#include "env.h"
+#include "given.h"
+#include "gpus.h"
+#include "library.h"
+#include "request.h"
+
+enum {
+	MEMORY,
+	CORES,
+	BURST,
+	GPUS,
+	OVERSUBSCRIBE,
+	GANG,
+	GANGS,
+	TURNS,
+	UNLIMITED,
+	OUTPUT,
+	FLAGS,
+	LIST,
+	REMOVE,
+	JSON
+};
+
+static const struct cli_option options[] = {
+	[MEMORY] = {"memory", "SIZE[,SIZE...]",
+		    "the most GPU memory that the slice may hold, for every GPU or one size for "
+		    "each: bytes, or with k, m, g or t, such as 8G, or a percentage of the GPU's, "
+		    "such as 50%",
+		    CLI_NOTHING, 'm'},
+	[CORES] = {"cores", "PCT[,PCT...]",
+		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
+		   "or one for each",
+		   CLI_NUMBER, 'c'},
+	[BURST] = {"burst", "TIME[,TIME...]",
+		   "how much unused GPU time the slice may save under its compute limit, and use "
+		   "at once, from 0 to 1s, for every GPU or one for each; 20ms is the default",
+		   CLI_NOTHING, 0},
+	[GPUS] = {"gpus", "LIST",
+		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
+		  "commas between them, or all (the default)",
+		  CLI_GPUS, 'g'},
+	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
+			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
+			   "be more than the GPU has",
+			   CLI_NOTHING, 0},
+	[GANG] = {"gang", "WORD",
+		  "whether a compute limit throttles all GPUs and processes of the slice as one "
+		  "(yes), also together with other slices (the name of a gang), or each GPU by "
+		  "itself (no); without this option, as one those whose kernels can wait for each "
+		  "other",
+		  CLI_GANG, 0},
+	[GANGS] = {"gangs", "DIR",
+		   "a directory of the host that the slices of a gang have in common; their "
+		   "containers must run as its owner",
+		   CLI_NOTHING, 0},
+	[TURNS] = {"turns", "DIR",
+		   "a directory of the host: the slices that have it take turns on the GPUs that "
+		   "they share; only for tenants that trust each other",
+		   CLI_NOTHING, 0},
+	[UNLIMITED] = {"unlimited", NULL, "make a slice without limits", CLI_NOTHING, 0},
+	[OUTPUT] = {"output", "FILE",
+		    "write the specification to FILE instead of /etc/cdi/vgpu-NAME.json; - is "
+		    "standard output",
+		    CLI_NOTHING, 'o'},
+	[FLAGS] = {"flags", NULL,
+		   "write no specification, and print what does the same as flags of podman run, "
+		   "docker run and nerdctl run",
+		   CLI_NOTHING, 0},
+	[LIST] = {"list", NULL, "list the slices for containers", CLI_NOTHING, 'l'},
+	[REMOVE] = {"remove", NULL,
+		    "remove the slices, with their specifications, unless a process is in one",
+		    CLI_NOTHING, 0},
+	[JSON] = {"json", NULL, "with --list: print one JSON document", CLI_NOTHING, 'j'},
+	{NULL, NULL, NULL, CLI_NOTHING, 0},
+};
+
+static const struct cli_row environment[] = {
+	{"VGPU_LIBRARY", "the path of libvgpu.so"},
+	{"VGPU_CONTAINERS",
+	 "a directory to keep all in, instead of /etc/vgpu, /run/vgpu-slices and /etc/cdi"},
+	{NULL, NULL},
+};
+
+static const struct cli_row exits[] = {
+	{"0", "the slices are as the command line says"},
+	{"125", "vgpu failed: there is no NVIDIA driver, this user is not root, or a slice to be "
+		"removed has processes; a line on standard error says why"},
+	{"2", "the command line is wrong"},
+	{NULL, NULL},
+};
+
+static const struct cli_row examples[] = {
+	{"vgpu cdi alice --memory 8G --cores 30 --gpus 0",
+	 "a slice, as the CDI device vgpu.local/slice=alice"},
+	{"podman run --device nvidia.com/gpu=0 --device vgpu.local/slice=alice IMAGE",
+	 "a container in the slice"},
+	{"docker run --gpus device=0 $(vgpu cdi alice -m 8G -g 0 --flags) IMAGE",
+	 "the same without CDI"},
+	{"vgpu cdi --remove alice", "removes the slice"},
+	{NULL, NULL},
+};
+
+/* -- the command line -------------------------------------------------------------------------- */
+
+static int refuse_name(const char *name)
+{
+	return cli_fail(CLI_USAGE,
+			"\"%s\" is no name for a slice: write 1 to 63 letters, digits, \".\", "
+			"\"_\" and \"-\", with a letter or a digit first and last",
+			name);
+}
+
+static int read_limits(struct run_request *request)
+{
+	bool limited;
+	int status = request_check(request, &limited);
+
+	if (status)
+		return status;
+	if (limited == request->unlimited)
+		return cli_fail(CLI_USAGE,
+				limited ? "--unlimited is for a slice without limits: leave it, or "
+					  "--memory and --cores, out"
+					: "a slice wants a limit: give --memory or --cores, or "
+					  "--unlimited for one without limits");
+	return 0;
+}
+
+static int read_request(const struct cli_line *line, struct run_request *ret_request)
+{
+	struct fault fault = {""};
+	int status = 0;
+
+	*ret_request = (struct run_request){
+		.memory = line->value[MEMORY],
+		.cores = line->value[CORES],
+		.burst = line->value[BURST],
+		.gpus = line->value[GPUS],
+		.name = line->argument[0],
+		.gang_word = line->value[GANG],
+		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
+		.unlimited = line->value[UNLIMITED] != NULL,
+	};
+	if (line->count != 1)
+		return cli_fail(CLI_USAGE, "%s: vgpu cdi [OPTION...] NAME",
+				line->count ? "one slice at a time" : "no name for the slice");
+	if (!container_name_is_good(ret_request->name))
+		return refuse_name(ret_request->name);
+	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
+		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
+	if (line->value[FLAGS] && line->value[OUTPUT])
+		return cli_fail(CLI_USAGE, "--flags writes no specification: leave --output out");
+	if (ret_request->gang_word)
+		status = amounts_gang(ret_request->gang_word, &ret_request->gang);
+	return status ? status : read_limits(ret_request);
+}
+
+/* A slice binds nobody who may write its policy. */
+static int check_user(void)
+{
+	if (geteuid() == 0 || env_get("VGPU_CONTAINERS"))
+		return 0;
+	return cli_fail(CLI_FAILED, "slices for containers are root's: run this as root");
+}
+
+/* -- making ------------------------------------------------------------------------------------ */
+
+static int print_flags(const struct container_places *places, const struct container_slice *slice)
+{
+	struct container_mount mount[CONTAINER_MOUNTS_MAX];
+	unsigned count = container_mounts(places, slice, mount);
+
+	for (unsigned i = 0; i < count; i++)
+		cli_say("--volume=%s:%s%s", mount[i].host, mount[i].container,
+			mount[i].writable ? "" : ":ro");
+	return cli_written(0);
+}
+
+/* To standard output, to a file of the caller's, or to where runtimes look for it. */
+static int put_spec(const struct container_places *places, const struct container_slice *slice,
+		    const char *output, const char *text)
+{
+	struct fault fault = {""};
+	char path[PATH_MAX];
+
+	if (output && strcmp(output, "-") == 0) {
+		fputs(text, stdout);
+		return cli_written(0);
+	}
+	container_spec_path(places, slice->name, path);
+	if (output)
+		snprintf(path, sizeof(path), "%s%s", strchr(output, '/') ? "" : "./", output);
+	if (container_spec_write(path, text, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	cli_say(CONTAINER_SPEC_KIND "=%s", slice->name);
+	return cli_written(0);
+}
+
+static int make_slice(const struct cli_line *line, const struct container_places *places,
+		      const struct container_slice *slice)
+{
+	struct fault fault = {""};
+	char *text = NULL;
+	int status;
+
+	if (!line->value[FLAGS] && container_spec_text(places, slice, &text, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (container_make(places, slice, &fault))
+		status = cli_fail(CLI_FAILED, "%s", fault.text);
+	else if (line->value[FLAGS])
+		status = print_flags(places, slice);
+	else
+		status = put_spec(places, slice, line->value[OUTPUT], text);
+	free(text);
+	return status;
+}
+
+static int make(const struct cli_line *line, const struct container_places *places)
+{
+	char library[PATH_MAX];
+	struct fault fault = {""};
+	struct run_request request;
+	struct policy policy;
+	struct gpus all;
+	int status = read_request(line, &request);
+
+	if (!status)
+		status = check_user();
+	if (status)
+		return status;
+	if (library_find(library, &fault) || library_check(library, &fault) ||
+	    gpus_find(&all, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	status = request_policy(&request, &all, &policy);
+	if (status)
+		return status;
+	policy.has_group = false; /* every user in the container may write the region */
+	return make_slice(line, places,
+			  &(struct container_slice){
+				  .name = request.name,
+				  .policy = &policy,
+				  .library = library,
+				  .turns = line->value[TURNS],
+				  .gangs = line->value[GANGS],
+			  });
+}
+
+/* -- removing ---------------------------------------------------------------------------------- */
+
+static int remove_slice(const struct container_places *places, const char *name,
+			struct fault *fault)
+{
+	char region[PATH_MAX], spec[PATH_MAX];
+	unsigned living = 0;
+	int error;
+
+	container_region_path(places, name, region);
+	given_count_living(region, &living,
+			   NULL); /* a tenant who damages it keeps nobody from it */
+	if (living > 0)
+		return fault_set(fault, -EBUSY, "%u process%s in it: stop its containers", living,
+				 living == 1 ? " is" : "es are");
+	container_spec_path(places, name, spec);
+	if (unlink(spec) < 0 && errno != ENOENT)
+		return fault_set(fault, -errno, "%.300s cannot be removed: %s", spec,
+				 strerror(errno));
+	error = container_remove(places, name, fault);
+	if (error == -ENOENT && !fault->text[0])
+		fault_set(fault, error, "there is none: vgpu cdi --list lists those there are");
+	return error;
+}
+
+static int remove_all(const struct cli_line *line, const struct container_places *places)
+{
+	int status = check_user();
+
+	if (status)
+		return status;
+	if (line->count == 0)
+		return cli_fail(CLI_USAGE, "no slice to remove: vgpu cdi --remove NAME...");
+	for (int i = 0; i < line->count; i++)
+		if (!container_name_is_good(line->argument[i]))
+			return refuse_name(line->argument[i]);
+	for (int i = 0; i < line->count; i++) {
+		struct fault fault = {""};
+
+		if (remove_slice(places, line->argument[i], &fault))
+			status = cli_fail(CLI_FAILED, "the slice %s is not removed: %s",
+					  line->argument[i], fault.text);
+		else
+			cli_say("%s: removed", line->argument[i]);
+	}
+	return cli_written(status);
+}
+
+/* -- which of the three ------------------------------------------------------------------------ */
+
+static int list(const struct cli_line *line, const struct container_places *places)
+{
+	struct cdi_slices slices;
+	int status;
+
+	if (line->count > 0)
+		return cli_fail(CLI_USAGE, "--list lists all slices: leave the name out");
+	status = cdi_find(places, &slices);
+	if (status)
+		return status;
+	status = line->value[JSON] ? cdi_print_json(&slices) : cdi_print(&slices);
+	cdi_free(&slices);
+	return status;
+}
+
+/* --list and --remove stand alone. */
+static int check_options(const struct cli_line *line)
+{
+	const char *mode = line->value[LIST] ? "--list" : "--remove";
+
+	if (!line->value[LIST] && line->value[JSON])
+		return cli_fail(CLI_USAGE, "--json is for --list");
+	if (!line->value[LIST] && !line->value[REMOVE])
+		return 0;
+	for (int i = 0; options[i].name; i++)
+		if (line->value[i] && i != LIST && i != JSON &&
+		    !(i == REMOVE && !line->value[LIST]))
+			return cli_fail(CLI_USAGE, "--%s and %s do not go together",
+					options[i].name, mode);
+	return 0;
+}
+
+static int cdi(const struct cli_line *line)
+{
+	struct container_places places;
+	struct fault fault = {""};
+	int status = check_options(line);
+
+	if (status)
+		return status;
+	if (container_find_places(&places, &fault))
+		return cli_fail(CLI_FAILED, "%s", fault.text);
+	if (line->value[LIST])
+		return list(line, &places);
+	return line->value[REMOVE] ? remove_all(line, &places) : make(line, &places);
+}
+
+const struct cli_command cdi_command = {
+	.name = "cdi",
+	.summary = "make slices for containers, as CDI devices",
+	.arguments = "[NAME...]",
+	.about = "Makes the slice NAME for containers, or changes it: its policy, the directory "
+		 "of its region, and a CDI specification with the device "
+		 "vgpu.local/slice=NAME, which brings the library and the slice into a container. "
+		 "The GPU itself comes by another device, such as nvidia.com/gpu=0.",
+	.options = options,
+	.environment = environment,
+	.exits = exits,
+	.examples = examples,
+	.offer = CLI_SLICE,
+	.run = cdi,
+};

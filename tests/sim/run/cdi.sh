@@ -1,0 +1,117 @@
+#!/bin/sh
+# vgpu cdi: slices for containers, their specifications, and command lines that are wrong. tests/container/ has containers.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/json_lib.sh"
+. "$(dirname "$0")/steer_lib.sh"
+containers=$root/containers
+export VGPU_CONTAINERS="$containers"
+umask 077
+
+# -- without a specification --
+vgpu 0 cdi --flags alice --memory 8G --cores 30 --gpus 0
+prints "--volume=$NOTHING:/usr/local/lib/libvgpu.so:ro" "--volume=$containers/ld.so.preload:/etc/ld.so.preload:ro" \
+    "--volume=$containers/slices/alice:/etc/vgpu/policy:ro" "--volume=$containers/run/alice/shared:/run/vgpu"
+same 'the policy' 'memory = 8G
+cores = 30' "$(cat "$containers/slices/alice/$uuid0")"
+same 'the slice' 'region = /run/vgpu/region
+name = alice' "$(cat "$containers/slices/alice/slice")"
+same 'what is preloaded' /usr/local/lib/libvgpu.so "$(cat "$containers/ld.so.preload")"
+same 'the modes' '755 755 644 644 1777 700' "$(cd "$containers" &&
+    stat -c %a slices slices/alice "slices/alice/$uuid0" ld.so.preload run/alice/shared run/alice | xargs)"
+
+# Other limits and GPUs take the place of the former.
+vgpu 0 cdi --flags alice --memory 25% --gpus 1 --turns "$root/turns" --gangs "$root/gangs" --gang train
+same 'the policy' "$uuid1 slice" "$(cd "$containers/slices/alice" && echo *)"
+same 'the memory' 'memory = 20G' "$(cat "$containers/slices/alice/$uuid1")"
+grep -qx 'gang = train' "$containers/slices/alice/slice" || fail 'the gang is missing'
+grep -qx -- "--volume=$root/turns:/run/vgpu/turns" "$out" || fail 'turns are not mounted'
+grep -qx -- "--volume=$root/gangs:/run/vgpu/gangs" "$out" || fail 'gangs are not mounted'
+same 'the directories' '1777 700' "$(stat -c %a "$root/turns" "$root/gangs" | xargs)"
+
+# -- a slice in which a process lives stays --
+# shellcheck disable=SC2016 # the slice's shell expands it
+expect 0 --memory 1G --gpus 1 sh -c 'cp "$CUDA_DEVICE_MEMORY_SHARED_CACHE" "$1"' sh "$containers/run/alice/shared/region"
+CUDA_DEVICE_MEMORY_SHARED_CACHE=$containers/run/alice/shared/region "$MEMBER" "$root/there" &
+started="$started $!"
+wait_for "$root/there"
+wrong 125 'the slice alice is not removed: 1 process is in it: stop its containers' cdi --remove alice
+[ -e "$containers/slices/alice/slice" ] || fail 'the policy is gone'
+kill -9 "$!"
+wait "$!" 2>/dev/null
+echo noise >"$containers/run/alice/shared/region" # nor does a region that is none keep a slice
+vgpu 0 cdi --remove alice
+prints 'alice: removed'
+same 'what is left' '' "$(find "$containers/slices" "$containers/run" -mindepth 1)"
+wrong 125 'there is none: vgpu cdi --list' cdi --remove alice
+
+# -- wrong command lines --
+wrong 2 'no name for the slice' cdi --memory 1G
+wrong 2 'one slice at a time' cdi --memory 1G a b
+wrong 2 'is no name for a slice' cdi --memory 1G a/b
+wrong 2 'is no name for a slice' cdi --remove ..
+wrong 2 'no slice to remove' cdi --remove
+wrong 2 'a slice wants a limit' cdi alice
+wrong 2 '--unlimited is for a slice without limits' cdi alice --unlimited --cores 30
+wrong 2 'is no size' cdi alice --memory lots
+wrong 2 'names no GPU' cdi alice --memory 1G --gpus 1x
+wrong 125 'there is no GPU 7' cdi alice --memory 1G --gpus 7
+wrong 125 'is more than GPU 0 has' cdi alice --memory 81G
+wrong 2 'leave --output out' cdi alice --memory 1G --flags --output -
+wrong 2 '--json is for --list' cdi alice --memory 1G --json
+wrong 2 '--memory and --list do not go together' cdi --list --memory 1G
+wrong 2 'leave the name out' cdi --list alice
+wrong 125 'take an absolute path' cdi --flags alice --memory 1G --turns here
+VGPU_CONTAINERS=here wrong 125 'VGPU_CONTAINERS is no absolute path' cdi alice --memory 1G
+[ ! -e "$containers/slices/alice" ] || fail 'a wrong command line made a slice'
+if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
+    chmod 755 "$root"
+    env -u VGPU_CONTAINERS setpriv --reuid 65534 --clear-groups "$VGPU" cdi alice --memory 1G >"$out" 2>"$err"
+    same 'the status of another user' 125 "$?"
+    grep -q 'run this as root' "$err" || fail 'another user is not told to be root'
+fi
+
+# -- the specification --
+json cdi --list --json
+same 'what is found' '[]' "$(found 'd["slices"]')"
+vgpu 0 cdi bob --memory 2G --gpus 0
+prints vgpu.local/slice=bob
+vgpu 0 cdi alice --memory 4G,8G --cores 10,none --burst 30ms
+same 'the files' 'vgpu-alice.json vgpu-bob.json' "$(cd "$containers/cdi" && echo *)"
+same 'the mode' 644 "$(stat -c %a "$containers/cdi/vgpu-bob.json")"
+cp "$containers/cdi/vgpu-bob.json" "$out"
+mounts='d["devices"][0]["containerEdits"]["mounts"]'
+same 'the specification' '"0.5.0"
+"vgpu.local/slice"
+["bob"]
+["cdiVersion", "devices", "kind"]
+["/usr/local/lib/libvgpu.so", "/etc/ld.so.preload", "/etc/vgpu/policy", "/run/vgpu"]
+["ro", "ro", "ro", "rw"]
+[false, true, true, true]' "$(found 'd["cdiVersion"]' 'd["kind"]' '[one["name"] for one in d["devices"]]' 'sorted(d)' \
+    "[m['containerPath'] for m in $mounts]" "[m['options'][0] for m in $mounts]" "['noexec' in m['options'] for m in $mounts]")"
+same 'the host paths' "[\"$NOTHING\", \"$containers/ld.so.preload\", \"$containers/slices/bob\", \"$containers/run/bob/shared\"]" \
+    "$(found "[m['hostPath'] for m in $mounts]")"
+vgpu 0 cdi bob --memory 2G --gpus 0 --output -
+cmp -s "$out" "$containers/cdi/vgpu-bob.json" || fail 'standard output has another specification than the file'
+(cd "$root" && vgpu 0 cdi bob --memory 2G --gpus 0 --output bob.json) || exit 1
+cmp -s "$root/bob.json" "$containers/cdi/vgpu-bob.json" || fail '--output writes another specification'
+
+vgpu 0 cdi --list
+same 'the list' 'SLICE GPU MEMORY CORES SPECIFICATION
+alice 0 4 GiB 10 % CDI/vgpu-alice.json
+alice 1 8 GiB none CDI/vgpu-alice.json
+bob 0 2 GiB none CDI/vgpu-bob.json' "$(sed "s|$containers/cdi|CDI|; s/  */ /g" "$out")"
+json cdi --list --json
+same 'the document' '["alice", "bob"]
+["vgpu.local/slice=alice", "vgpu.local/slice=bob"]
+[4294967296, 8589934592]
+[10, null]
+[30000000, 30000000]
+null' "$(found '[s["name"] for s in d["slices"]]' '[s["device"] for s in d["slices"]]' \
+    '[g["memory_limit_bytes"] for g in d["slices"][0]["gpus"]]' '[g["cores_limit_pct"] for g in d["slices"][0]["gpus"]]' \
+    '[g["burst_ns"] for g in d["slices"][0]["gpus"]]' 'd["slices"][0]["error"]')"
+: >"$containers/slices/bob/$uuid0"
+vgpu 0 cdi --list
+grep -q '^bob .*does not say how much memory' "$out" || fail 'a policy that cannot be read is not listed'
+vgpu 0 cdi --remove alice bob
+prints 'alice: removed' 'bob: removed'
+same 'the files' '' "$(ls -A "$containers/cdi")"
