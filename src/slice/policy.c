@@ -491,6 +491,20 @@ static int read_entry(void *arg, const char *name)
 	return parse_file(file, name, text, reader->policy, reader->fault);
 }
 
+/* There is no directory: -ENOENT. One that was removed and is mounted is there still, and lists
+ * nothing. */
+static int check_missing(const char *dir, struct fault *fault)
+{
+	struct stat st;
+
+	if (sys_stat(dir, &st) != 0)
+		return -ENOENT;
+	return fault_set(fault, -EIO,
+			 "the policy directory %s was removed: its slice has ended; start the "
+			 "container in another",
+			 dir);
+}
+
 /* What read_entry left in the fault stays; a directory that cannot be listed has none yet. */
 int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault)
 {
@@ -502,7 +516,7 @@ int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault)
 	memset(&policy, 0, sizeof(policy));
 	error = sys_list_directory(dir, read_entry, &reader);
 	if (error == -ENOENT)
-		return error;
+		return check_missing(dir, fault);
 	if (error)
 		return why.text[0] ? fault_set(fault, error, "%s", why.text)
 				   : fault_set(fault, error,

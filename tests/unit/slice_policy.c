@@ -2,6 +2,7 @@
 #include "slice_fixture.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 
 #include "policy.h"
@@ -462,6 +463,25 @@ static void test_read_odd_files(void **state)
 	read_refuses(-EINVAL, "/p/" UUID_A " is not a regular file");
 }
 
+/* As in a container that has it mounted: the name leads to it still, and it lists no files. */
+static void test_read_removed(void **state)
+{
+	struct fault fault = {""};
+	struct policy policy;
+	char path[64];
+	int fd;
+
+	(void)state;
+	make_dir("p");
+	fd = open(in_root("p"), O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	assert_int_equal(rmdir(in_root("p")), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_int_equal(policy_read(path, &policy, &fault), -EIO);
+	assert_says(fault.text, "was removed");
+	close(fd);
+}
+
 static long failing; /* the system call that fails, */
 static long failure; /* with this, */
 static int passing;  /* after so many that do not */
@@ -610,31 +630,19 @@ static void test_write_unreadable(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),
-		TEST(test_cores),
-		TEST(test_burst),
-		TEST(test_no_limits),
-		TEST(test_half_written),
-		TEST(test_slice_file),
-		TEST(test_bad_values),
-		TEST(test_bad_lines),
-		TEST(test_oversubscribe),
-		TEST(test_group),
-		TEST(test_gang),
-		TEST(test_gang_name),
-		TEST(test_long_region),
-		TEST(test_file_names),
-		TEST(test_many_devices),
-		TEST(test_read),
-		TEST(test_read_links),
-		TEST(test_read_missing),
-		TEST(test_read_refused),
-		TEST(test_read_long_file),
-		TEST(test_read_odd_files),
-		TEST(test_read_faults),
-		TEST(test_write),
-		TEST(test_write_faults),
-		TEST(test_write_unreadable),
+		TEST(test_sizes),          TEST(test_cores),
+		TEST(test_burst),          TEST(test_no_limits),
+		TEST(test_half_written),   TEST(test_slice_file),
+		TEST(test_bad_values),     TEST(test_bad_lines),
+		TEST(test_oversubscribe),  TEST(test_group),
+		TEST(test_gang),           TEST(test_gang_name),
+		TEST(test_long_region),    TEST(test_file_names),
+		TEST(test_many_devices),   TEST(test_read),
+		TEST(test_read_links),     TEST(test_read_missing),
+		TEST(test_read_refused),   TEST(test_read_long_file),
+		TEST(test_read_odd_files), TEST(test_read_removed),
+		TEST(test_read_faults),    TEST(test_write),
+		TEST(test_write_faults),   TEST(test_write_unreadable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
