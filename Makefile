@@ -4,7 +4,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
 
-.PHONY: all demo test check aarch64 fuzz bench gpu-check docs site install deb clean help
+.PHONY: all demo test check check-containers aarch64 fuzz bench gpu-check docs site install deb clean help
 all:
 	@cmake -S . -B $(BUILD) >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -18,6 +18,9 @@ test: all
 
 check:
 	@tests/check.sh
+
+check-containers: all
+	@tests/container/check.sh $(BUILD)
 
 aarch64:
 	@cmake --preset aarch64 >/dev/null
@@ -58,6 +61,7 @@ help:
 	@echo 'demo       a program held to its slice, on the GPU or, without one, the simulated driver'
 	@echo 'test       every test that needs no GPU'
 	@echo 'check      format, lint, warnings of gcc and clang, and the unit tests under sanitizers'
+	@echo 'check-containers  slices in Podman, containerd and Docker, as root; needs podman, runc, containerd, debootstrap'
 	@echo 'aarch64    the cross-compiled library, and its doors, memory and launches under qemu; needs gcc-aarch64-linux-gnu and qemu-user-static'
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'

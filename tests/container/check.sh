@@ -1,0 +1,78 @@
+#!/bin/sh
+# check.sh BUILD: container runtimes, and images of other releases. It needs root; Docker and the images also need debootstrap
+# and Debian's mirrors, and are left out without them.
+#
+#   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, docker.sh)
+#   2. the same in Debian 13: Docker 26, containerd 1.7, Podman 5
+#   3. images of several releases of glibc, with a program that was built there (releases.sh)
+#
+# Root directories are made once, and kept in ~/.cache/vgpu; VGPU_ROOTS names another place.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+build=$(cd "$1" && pwd)
+source=$PWD
+roots=${VGPU_ROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/vgpu}
+failed=0
+
+report() {
+    case $1 in
+    0) echo "ok    $2" ;;
+    77) echo "none  $2" ;;
+    *) echo "FAIL  $2" && failed=1 ;;
+    esac
+}
+
+# make_root SUITE NAME PACKAGES
+make_root() {
+    [ ! -d "$roots/$2" ] || return 0
+    command -v debootstrap >/dev/null || return 77
+    script=/usr/share/debootstrap/scripts/$1
+    [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # of a release that is newer than debootstrap
+    mkdir -p "$roots"
+    rm -rf "$roots/$2.new"
+    debootstrap --variant=minbase --include="$3" "$1" "$roots/$2.new" http://deb.debian.org/debian "$script" \
+        >"$roots/$2.log" 2>&1 || return 77
+    mv "$roots/$2.new" "$roots/$2"
+}
+
+# in_root ROOT SCRIPT: a test, in that root, with this tree and the build at their places.
+in_root() {
+    # shellcheck disable=SC2016 # the inner shell expands them
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root unshare --mount --pid --fork --kill-child sh -euc '
+        root=$1 source=$2 build=$3 script=$4
+        mount --bind "$root" "$root"
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        mount --rbind /sys "$root/sys"
+        for dir in "$source" "$build"; do
+            mkdir -p "$root$dir"
+            mount --bind "$dir" "$root$dir"
+        done
+        cd "$root"
+        pivot_root . mnt
+        umount -l /mnt
+        cd "$source"
+        exec sh "$script" "$build"' sh "$1" "$source" "$build" "$2"
+}
+
+for runtime in podman containerd docker; do
+    sh "tests/container/$runtime.sh" "$build"
+    report $? "$runtime, on this machine"
+done
+if make_root trixie trixie-containers docker.io,docker-cli,containerd,runc,podman,python3-minimal,libjson-c5,libncursesw6,busybox-static; then
+    for runtime in podman containerd docker; do
+        in_root "$roots/trixie-containers" "tests/container/$runtime.sh"
+        report $? "$runtime, in Debian 13"
+    done
+else
+    report 77 'Docker: no root of Debian 13 can be made'
+fi
+for suite in bullseye bookworm trixie forky; do
+    make_root "$suite" "$suite-images" gcc,libc6-dev,musl-tools || {
+        report 77 "an image of $suite: it cannot be made"
+        continue
+    }
+    sh tests/container/releases.sh "$build" "$roots/$suite-images"
+    report $? "an image of $suite"
+done
+exit "$failed"
