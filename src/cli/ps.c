@@ -134,7 +134,7 @@ const struct cli_command ps_command = {
 	.alias = "ls",
 	.summary = "list the slices on this machine, and who is in them",
 	.arguments = "[NAME...]",
-	.about = "Lists the slices on this machine, those of vgpu run and those of HAMi's "
+	.about = "Lists the slices on this machine, those of vgpu run, of vgpu cdi and of HAMi's "
 		 "containers: for each GPU what the slice holds and may hold, and its processes. "
 		 "NAME is a slice's name or the beginning of one, or a region's path; without "
 		 "any, all are listed.",

@@ -120,14 +120,21 @@ static int remove_forced(struct target *target, struct fault *fault)
 	return error == -ENOENT ? 0 : error;
 }
 
+static int refuse_container(struct fault *fault)
+{
+	return fault_set(fault, -EPERM, "it is for containers: vgpu cdi --remove removes it");
+}
+
 static void remove_one(const struct target_action *action, struct target *target)
 {
+	bool is_container = target->slice->kind == SLICES_CONTAINER;
 	struct fault fault = {""};
-	int error =
-		action->force ? remove_forced(target, &fault) : remove_once(target->slice, &fault);
+	int error = is_container    ? refuse_container(&fault)
+		    : action->force ? remove_forced(target, &fault)
+				    : remove_once(target->slice, &fault);
 
 	target->changed = !error;
-	target->left_out = error == -EBUSY && action->all && !action->force;
+	target->left_out = action->all && (is_container || (error == -EBUSY && !action->force));
 	if (error)
 		fault_set(&target->fault, error, "the slice %.200s is not removed: %.300s",
 			  target->name, fault.text);

@@ -20,7 +20,7 @@
 enum overview_state {
 	OVERVIEW_RUNNING,    /* a process of it lives */
 	OVERVIEW_IDLE,       /* none, but a `vgpu run` has it */
-	OVERVIEW_EMPTY,      /* no process of HAMi's or a loose one lives */
+	OVERVIEW_EMPTY,      /* no process lives of a slice that is not vgpu run's */
 	OVERVIEW_LEFTOVER,   /* nothing of vgpu run's lives: the next one removes it */
 	OVERVIEW_UNREADABLE, /* nothing is known: `why` says why */
 };

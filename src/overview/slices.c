@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "container.h"
 #include "env.h"
 #include "size.h"
 #include "slice.h"
@@ -44,7 +45,8 @@ void slices_free(struct slices *slices)
 /* Takes what is in one; false without memory. */
 static bool append(struct slices *slices, struct slices_one one)
 {
-	bool whole = one.name && one.region_path && (one.kind != SLICES_RUN || one.policy_path);
+	bool whole = one.name && one.region_path &&
+		     (one.kind > SLICES_CONTAINER || (one.policy_path && one.state_path));
 	struct slices_one *more =
 		whole ? realloc(slices->one, (slices->count + 1) * sizeof(*more)) : NULL;
 
@@ -155,6 +157,43 @@ static bool list_run(struct slices *slices)
 	       each_entry(TMP_DIR, add_temporary, slices);
 }
 
+/* -- for containers ---------------------------------------------------------------------------- */
+
+struct containers {
+	const struct container_places *places;
+	struct slices *slices;
+};
+
+static int add_for_containers(void *arg, const char *name)
+{
+	const struct containers *containers = arg;
+	struct slices_one one = {.kind = SLICES_CONTAINER};
+	char region[PATH_MAX], policy[PATH_MAX], lock[PATH_MAX];
+	struct stat st;
+
+	container_policy_path(containers->places, name, policy);
+	container_region_path(containers->places, name, region);
+	container_lock_path(containers->places, name, lock);
+	if (!is_directory(policy, &st) || access(lock, F_OK) < 0)
+		return 0;
+	one.name = strdup(name);
+	one.region_path = strdup(region);
+	one.policy_path = strdup(policy);
+	one.state_path = strdup(containers->places->slices);
+	one.owner = st.st_uid;
+	one.group = st.st_gid;
+	return append(containers->slices, one) ? 0 : -ENOMEM;
+}
+
+static bool list_containers(struct slices *slices)
+{
+	struct container_places places;
+	struct containers containers = {&places, slices};
+
+	return container_find_places(&places, NULL) ||
+	       container_each(&places, add_for_containers, &containers) != -ENOMEM;
+}
+
 /* -- HAMi's ------------------------------------------------------------------------------------ */
 
 static bool is_region_name(const char *name)
@@ -239,7 +278,7 @@ static int by_name(const void *left, const void *right)
 int slices_list(struct slices *ret_slices, struct fault *fault)
 {
 	*ret_slices = (struct slices){0, NULL};
-	if (!list_run(ret_slices) || !list_hami(ret_slices) ||
+	if (!list_run(ret_slices) || !list_containers(ret_slices) || !list_hami(ret_slices) ||
 	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
 		slices_free(ret_slices);
 		fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
@@ -252,7 +291,7 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 
 const char *slices_kind_name(enum slices_kind kind)
 {
-	static const char *const names[] = {"run", "hami", "loose"};
+	static const char *const names[] = {"run", "container", "hami", "loose"};
 
 	return names[kind];
 }

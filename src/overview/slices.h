@@ -3,6 +3,7 @@
  *
  *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
  *                     state directory and root's; for root, those of all users (state_dir.h)
+ *   for containers    those of vgpu cdi (container.h), for users who may enter their directories
  *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what VGPU_HAMI
  *                     names, or else /usr/local/vgpu: where its device plugin keeps its containers'
  *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or a
@@ -15,7 +16,7 @@
 
 #include "fault.h"
 
-enum slices_kind { SLICES_RUN, SLICES_HAMI, SLICES_LOOSE };
+enum slices_kind { SLICES_RUN, SLICES_CONTAINER, SLICES_HAMI, SLICES_LOOSE };
 
 struct slices_one {
 	enum slices_kind kind;
@@ -23,7 +24,8 @@ struct slices_one {
 	char *region_path; /* there may be no file yet, or any more */
 	char *policy_path; /* NULL: it has none, its limits are the region's and the environment's
 			    */
-	char *state_path;  /* of SLICES_RUN: the state directory that it is in; else NULL */
+	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
+			    * SLICES_RUN  it is the state directory */
 	uid_t owner;       /* who made it, as far as files tell */
 	gid_t group;       /* of SLICES_RUN, likewise */
 };
@@ -39,7 +41,7 @@ int slices_list(struct slices *ret_slices, struct fault *fault);
 int slices_compare(const struct slices_one *left, const struct slices_one *right);
 void slices_free(struct slices *slices); /* also of a zeroed one */
 
-/* "run", "hami" or "loose": stable, for --json. */
+/* "run", "container", "hami" or "loose": stable, for --json. */
 const char *slices_kind_name(enum slices_kind kind);
 
 /*

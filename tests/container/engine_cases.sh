@@ -110,6 +110,9 @@ sees 1024
 container 'the same slice, which is full' $alice -- hog
 says 'CUDA_ERROR_OUT_OF_MEMORY'
 grep -q 'it took' "$work/out" && fail "$what: it gets memory"
+what='vgpu ps on the host'
+vgpu ps alice >"$work/out" 2>&1
+says '^alice .* 2 GiB .* 1 running'
 what='removing a slice in use'
 vgpu cdi --remove alice >"$work/out" 2>&1 && fail "$what: it is removed"
 says 'stop its containers'

@@ -3,8 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/json_lib.sh"
 . "$(dirname "$0")/steer_lib.sh"
+. "$(dirname "$0")/inspect_lib.sh"
+. "$(dirname "$0")/ps_lib.sh"
 containers=$root/containers
-export VGPU_CONTAINERS="$containers"
 umask 077
 
 # -- without a specification --
@@ -28,12 +29,28 @@ grep -qx -- "--volume=$root/turns:/run/vgpu/turns" "$out" || fail 'turns are not
 grep -qx -- "--volume=$root/gangs:/run/vgpu/gangs" "$out" || fail 'gangs are not mounted'
 same 'the directories' '1777 700' "$(stat -c %a "$root/turns" "$root/gangs" | xargs)"
 
+# -- to the other commands it is a slice --
+ps 0
+line 'alice empty'
+vgpu 0 set alice --memory 10G --cores 40
+prints 'alice: GPU 1: memory 10 GiB, cores 40 %'
+same 'the policy' 'memory = 10G
+cores = 40' "$(cat "$containers/slices/alice/$uuid1")"
+vgpu 0 pause alice
+ps 0
+line 'alice 1 0 B 10 GiB 0 % 0 B 0 B 0 B -/40 % paused, empty'
+vgpu 0 resume alice
+wrong 125 'it is for containers: vgpu cdi --remove removes it' rm alice
+wrong 125 'it is for containers' rm --force alice
+vgpu 0 rm --all
+[ -e "$containers/slices/alice/slice" ] || fail 'vgpu rm removed a slice for containers'
+
 # -- a slice in which a process lives stays --
-# shellcheck disable=SC2016 # the slice's shell expands it
-expect 0 --memory 1G --gpus 1 sh -c 'cp "$CUDA_DEVICE_MEMORY_SHARED_CACHE" "$1"' sh "$containers/run/alice/shared/region"
 CUDA_DEVICE_MEMORY_SHARED_CACHE=$containers/run/alice/shared/region "$MEMBER" "$root/there" &
 started="$started $!"
 wait_for "$root/there"
+ps 0
+grep -q '^alice 1 .* 1 running$' "$root/words" || fail "the process is not listed: $(cat "$out")"
 wrong 125 'the slice alice is not removed: 1 process is in it: stop its containers' cdi --remove alice
 [ -e "$containers/slices/alice/slice" ] || fail 'the policy is gone'
 kill -9 "$!"
@@ -65,6 +82,10 @@ VGPU_CONTAINERS=here wrong 125 'VGPU_CONTAINERS is no absolute path' cdi alice -
 [ ! -e "$containers/slices/alice" ] || fail 'a wrong command line made a slice'
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$root"
+    vgpu 0 cdi --flags alice --memory 1G
+    setpriv --reuid 65534 --clear-groups "$VGPU" ps >"$out" 2>"$err"
+    grep -q alice "$out" && fail 'another user sees a slice whose directory is not open to it'
+    vgpu 0 cdi --remove alice
     env -u VGPU_CONTAINERS setpriv --reuid 65534 --clear-groups "$VGPU" cdi alice --memory 1G >"$out" 2>"$err"
     same 'the status of another user' 125 "$?"
     grep -q 'run this as root' "$err" || fail 'another user is not told to be root'
