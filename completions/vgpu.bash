@@ -35,7 +35,7 @@ _vgpu_command() {
     while [[ $first -lt $COMP_CWORD && ${COMP_WORDS[first]} == -* ]]; do
         case ${COMP_WORDS[first]} in
         --) first=$((first + 1)) && break ;;
-        --*=* | -[!-]?* | --help | -h | --oversubscribe | --unlimited | --allow-unheld | --json | -j) first=$((first + 1)) ;;
+        --*=* | -[!-]?* | --help | -h | --oversubscribe | --unlimited | --allow-unheld | --container | --json | -j) first=$((first + 1)) ;;
         *) first=$((first + 2)) ;;
         esac
     done
@@ -64,7 +64,7 @@ _vgpu() {
         --group) :; return ;;
         --name | -n) _vgpu_slices; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --group --name --unlimited --allow-unheld --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --group --name --unlimited --allow-unheld --container --help'; return; }
         _vgpu_command
         ;;
     ps | ls)

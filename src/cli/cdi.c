@@ -14,7 +14,6 @@
 #include "amounts.h"
 #include "cdi.h"
 #include "commands.h"
-#include "env.h"
 #include "given.h"
 #include "gpus.h"
 #include "library.h"
@@ -171,24 +170,15 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	return status ? status : read_limits(ret_request);
 }
 
-/* A slice binds nobody who may write its policy. */
-static int check_user(void)
-{
-	if (geteuid() == 0 || env_get("VGPU_CONTAINERS"))
-		return 0;
-	return cli_fail(CLI_FAILED, "slices for containers are root's: run this as root");
-}
-
 /* -- making ------------------------------------------------------------------------------------ */
 
 static int print_flags(const struct container_places *places, const struct container_slice *slice)
 {
-	struct container_mount mount[CONTAINER_MOUNTS_MAX];
-	unsigned count = container_mounts(places, slice, mount);
+	char flag[CONTAINER_MOUNTS_MAX][CDI_FLAG_LEN];
+	unsigned count = cdi_flags(places, slice, flag);
 
 	for (unsigned i = 0; i < count; i++)
-		cli_say("--volume=%s:%s%s", mount[i].host, mount[i].container,
-			mount[i].writable ? "" : ":ro");
+		cli_say("%s", flag[i]);
 	return cli_written(0);
 }
 
@@ -241,7 +231,7 @@ static int make(const struct cli_line *line, const struct container_places *plac
 	int status = read_request(line, &request);
 
 	if (!status)
-		status = check_user();
+		status = cdi_check_user();
 	if (status)
 		return status;
 	if (library_find(library, &fault) || library_check(library, &fault) ||
@@ -288,7 +278,7 @@ static int remove_slice(const struct container_places *places, const char *name,
 
 static int remove_all(const struct cli_line *line, const struct container_places *places)
 {
-	int status = check_user();
+	int status = cdi_check_user();
 
 	if (status)
 		return status;

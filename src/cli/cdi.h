@@ -1,4 +1,4 @@
-/* Slices for containers, for those who print them. */
+/* Slices for containers: what the commands on them share. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,6 +6,16 @@
 #include "cli.h"
 #include "policy.h"
 #include "spec.h"
+
+#define CDI_FLAG_LEN (PATH_MAX + 128)
+
+/* A slice binds nobody who may write its policy: 0 where this user may make one, else what to exit
+ * with after a line on stderr. */
+int cdi_check_user(void);
+
+/* The mounts of the slice as flags of podman run, docker run and nerdctl run. Returns how many. */
+unsigned cdi_flags(const struct container_places *places, const struct container_slice *slice,
+		   char ret_flags[CONTAINER_MOUNTS_MAX][CDI_FLAG_LEN]);
 
 struct cdi_slice {
 	char name[CONTAINER_NAME_MAX + 1];

@@ -493,7 +493,7 @@ static void judge_search(const struct search *search)
 	if (starts_elsewhere(program->path)) {
 		judge(program, PROGRAM_NOT_HELD, "",
 		      "Write vgpu run after it instead, before the program that it starts; for "
-		      "containers see docs/containers.md");
+		      "containers see vgpu run --container, and vgpu cdi");
 		fault_set(&program->what, 0,
 			  "what %s starts does not get the environment of the slice",
 			  program_base_name(program->path));

@@ -20,6 +20,7 @@ struct run_request {
 	bool unlimited;
 	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */
 	bool allows_unheld;
+	bool container; /* the command starts a container */
 	char **command;
 };
 

@@ -22,12 +22,25 @@
 #include "library.h"
 #include "policy.h"
 #include "program.h"
+#include "run_container.h"
 #include "run_slice.h"
 #include "slice.h"
 #include "state.h"
 #include "visible.h"
 
-enum { MEMORY, CORES, BURST, GPUS, OVERSUBSCRIBE, GANG, GROUP, NAME, UNLIMITED, ALLOW_UNHELD };
+enum {
+	MEMORY,
+	CORES,
+	BURST,
+	GPUS,
+	OVERSUBSCRIBE,
+	GANG,
+	GROUP,
+	NAME,
+	UNLIMITED,
+	ALLOW_UNHELD,
+	CONTAINER
+};
 
 static const struct cli_option options[] = {
 	[MEMORY] = {"memory", "SIZE[,SIZE...]",
@@ -71,6 +84,10 @@ static const struct cli_option options[] = {
 	[ALLOW_UNHELD] = {"allow-unheld", NULL,
 			  "start COMMAND, after a warning, also where the slice does not hold it",
 			  CLI_NOTHING, 0},
+	[CONTAINER] = {"container", NULL,
+		       "for root: COMMAND is podman run, docker run or nerdctl run; the container "
+		       "is in the slice, and gets its GPU by a flag in COMMAND",
+		       CLI_NOTHING, 0},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
 };
 
@@ -98,6 +115,8 @@ static const struct cli_row examples[] = {
 	{"vgpu run -m 4G -c 30 -g 0 -n web ./serve",
 	 "a slice with the name web: 4 GiB of GPU 0, and 30 % of its time"},
 	{"vgpu run --name web ./worker", "another program in the slice web"},
+	{"vgpu run -m 8G --container podman run --rm --device nvidia.com/gpu=0 IMAGE",
+	 "a container in a slice of its own"},
 	{NULL, NULL},
 };
 
@@ -146,6 +165,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
 		.unlimited = line->value[UNLIMITED] != NULL,
 		.allows_unheld = line->value[ALLOW_UNHELD] != NULL,
+		.container = line->value[CONTAINER] != NULL,
 		.command = line->argument,
 	};
 	if (ret_request->name && !state_name_is_good(ret_request->name))
@@ -199,7 +219,8 @@ static int check_program(const struct run_request *request, char ret_path[PATH_M
 	struct program program;
 	int error = program_find(request->command, &program), status = 0;
 	bool is_held = !error &&
-		       (program.standing == PROGRAM_HELD || program.standing == PROGRAM_HELD_HERE);
+		       (program.standing == PROGRAM_HELD || program.standing == PROGRAM_HELD_HERE ||
+			request->container); /* what it starts is */
 	bool insists = request->allows_unheld && (!error || error == -ENOEXEC);
 
 	memcpy(ret_path, program.command, PATH_MAX);
@@ -334,6 +355,8 @@ static int run_in_slice(const struct run_request *request, const char *program, 
 	struct state state;
 	int status = request_policy(request, all, &wanted);
 
+	if (!status && request->container)
+		return run_container(request, &wanted, program, library);
 	if (!status)
 		status = run_slice_take(request, &wanted, all, &state, &slice);
 	if (status)
@@ -365,7 +388,10 @@ static int run(const struct cli_line *line)
 				"command as it is",
 				env_get("VGPU_POLICY") ? "VGPU_POLICY is set"
 						       : "LD_PRELOAD has vgpu's library");
-	status = check_program(&request, program);
+	if (request.container)
+		status = run_container_check(&request);
+	if (!status)
+		status = check_program(&request, program);
 	if (status)
 		return status;
 	if (library_find(library, &fault) || library_check(library, &fault) ||

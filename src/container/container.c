@@ -269,6 +269,19 @@ static int check_paths(const struct container_slice *slice, struct fault *fault)
 	return 0;
 }
 
+static int check_new_locked(const struct container_places *places,
+			    const struct container_slice *slice, struct fault *fault)
+{
+	char path[PATH_MAX];
+
+	container_policy_path(places, slice->name, path);
+	if (!slice->must_be_new || access(path, F_OK) < 0)
+		return 0;
+	return fault_set(fault, -EEXIST,
+			 "there is a slice %s for containers already: choose another name",
+			 slice->name);
+}
+
 int container_make(const struct container_places *places, const struct container_slice *slice,
 		   struct fault *fault)
 {
@@ -279,7 +292,9 @@ int container_make(const struct container_places *places, const struct container
 	lock = lock_slice(places, slice->name, true, fault);
 	if (lock < 0)
 		return lock;
-	error = make_shared(places, slice, fault);
+	error = check_new_locked(places, slice, fault);
+	if (!error)
+		error = make_shared(places, slice, fault);
 	if (!error)
 		error = directory_write_file(places->preload, CONTAINER_LIBRARY "\n", fault);
 	if (!error)

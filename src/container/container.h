@@ -54,6 +54,7 @@ struct container_slice {
 	const char *turns;           /* a directory of the host, absolute: the slices that have it
 				      * take turns on their GPUs; NULL: none */
 	const char *gangs;           /* likewise: for the files of gangs of several slices */
+	bool must_be_new;            /* one that is there already is left as it is */
 };
 
 /* Whether it may name a slice for containers, and a CDI device: 1 to 63 of A-Z a-z 0-9 . _ -, with
@@ -62,7 +63,7 @@ bool container_name_is_good(const char *name);
 
 /* Makes what the slice has on the host, or changes it to be so. Running containers follow a changed
  * policy. 0, or a negative errno with a fault; -ETIMEDOUT: another process changes the slice, and
- * does not finish. */
+ * does not finish; -EEXIST: there is one, and it must be new. */
 int container_make(const struct container_places *places, const struct container_slice *slice,
 		   struct fault *fault);
 

@@ -5,8 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 needs dockerd docker tar
 
+engine_command="docker --host unix://$work/docker.sock"
 engine() {
-    docker --host "unix://$work/docker.sock" "$@"
+    $engine_command "$@"
 }
 flags='--network none'
 

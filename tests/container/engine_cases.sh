@@ -1,6 +1,6 @@
 #!/bin/sh
-# The cases for Podman and Docker, which take the same flags; to be sourced after lib.sh. The test has defined `engine`,
-# which is podman or docker with options, and $flags, which each container needs.
+# The cases for Podman and Docker, which take the same flags; to be sourced after lib.sh. The test has defined `engine` and
+# $engine_command, which is podman or docker with options, and $flags, which each container needs.
 # shellcheck disable=SC2154 # lib.sh and the test have set these
 # shellcheck disable=SC2086,SC2317 # $flags holds several; until_it calls functions
 gpu="--device nvidia.com/gpu=0 $driver_flags"
@@ -76,6 +76,11 @@ sees 2048
 # shellcheck disable=SC2046 # flags
 container 'flags instead of a device' $(vgpu cdi bob --memory 1G --gpus 0 --flags) -- hog
 sees 1024
+
+what='a slice for a single run'
+vgpu run --container --memory 3G --gpus 0 -- $engine_command run --rm $flags $gpu vgpu-test hog </dev/null >"$work/out" 2>&1
+sees 3072
+[ "$(cd "$work/containers/slices" && echo *)" = 'alice bob' ] || fail "$what: it is still there"
 
 # -- what the tenant may not --
 for attempt in 'echo memory = 80G >/etc/vgpu/policy/slice' 'echo >/etc/ld.so.preload' 'umount /etc/vgpu/policy' \

@@ -5,9 +5,10 @@
 needs podman tar
 
 # runc: the crun of Debian 12 wants cgroups of one version alone.
+engine_command="podman --root $work/storage --runroot $work/runroot --tmpdir $work/libpod --events-backend none \
+    --cgroup-manager cgroupfs --runtime runc"
 engine() {
-    podman --root "$work/storage" --runroot "$work/runroot" --tmpdir "$work/libpod" --events-backend none \
-        --cgroup-manager cgroupfs --runtime runc "$@"
+    $engine_command "$@"
 }
 flags='--network none --ulimit nofile=1024:1024 --ulimit nproc=1024:1024'
 

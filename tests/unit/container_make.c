@@ -117,6 +117,18 @@ static void test_makes_otherwise(void **state)
 	assert_policy(&two);
 }
 
+static void test_must_be_new(void **state)
+{
+	struct container_slice slice = slice_of(&one);
+
+	(void)state;
+	slice.must_be_new = true;
+	assert_int_equal(container_make(&places, &slice, NULL), 0);
+	slice.policy = &two;
+	assert_int_equal(container_make(&places, &slice, NULL), -EEXIST);
+	assert_policy(&one);
+}
+
 static void test_keeps_directories_for_a_start(void **state)
 {
 	struct container_slice slice = slice_of(&two);
@@ -280,6 +292,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_makes),
 		CASE(test_makes_otherwise),
+		CASE(test_must_be_new),
 		CASE(test_keeps_directories_for_a_start),
 		CASE(test_removes),
 		CASE(test_completes_what_is_left),

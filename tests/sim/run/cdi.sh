@@ -136,3 +136,36 @@ grep -q '^bob .*does not say how much memory' "$out" || fail 'a policy that cann
 vgpu 0 cdi --remove alice bob
 prints 'alice: removed' 'bob: removed'
 same 'the files' '' "$(ls -A "$containers/cdi")"
+
+# -- a container for a single run --
+# shellcheck disable=SC2016 # the shell of that name expands them
+printf '#!/bin/sh\nprintf "%%s\\n" "$@"\nls "$VGPU_CONTAINERS/slices"\nexit 7\n' >"$root/podman"
+chmod 755 "$root/podman"
+expect 7 --container --name single --memory 1G --gpus 1 "$root/podman" --log-level error run --rm IMAGE run
+prints --log-level error run "--volume=$NOTHING:/usr/local/lib/libvgpu.so:ro" "--volume=$containers/ld.so.preload:/etc/ld.so.preload:ro" \
+    "--volume=$containers/slices/single:/etc/vgpu/policy:ro" "--volume=$containers/run/single/shared:/run/vgpu" --rm IMAGE run single
+same 'what is left' '' "$(find "$containers/slices" "$containers/run" -mindepth 1)"
+expect 7 --container --memory 1G "$root/podman" run IMAGE
+grep -q '^run-[0-9]*$' "$out" || fail 'a slice without a name has none'
+refuse 2 'has no "run" or "create"' --container --memory 1G "$root/podman" ps
+refuse 2 '--group and --container do not go together' --container --memory 1G --group 0 "$root/podman" run IMAGE
+refuse 2 '--container makes a slice' --container --name single "$root/podman" run IMAGE
+refuse 2 'is no name for a slice for containers' --container --name _x --memory 1G "$root/podman" run IMAGE
+refuse 127 'not found: check' --container --memory 1G "$root/nowhere" run IMAGE
+vgpu 0 cdi --flags single --memory 2G
+refuse 125 'there is a slice single for containers already' --container --name single --memory 1G "$root/podman" run IMAGE
+same 'the policy' 'memory = 2G' "$(cat "$containers/slices/single/$uuid0")"
+
+# A process that outlives the command keeps the slice.
+cat >"$root/podman" <<SCRIPT
+#!/bin/sh
+"$VGPU" run --memory 1G sh -c 'cp "\$CUDA_DEVICE_MEMORY_SHARED_CACHE" "$containers/run/late/shared/region"'
+CUDA_DEVICE_MEMORY_SHARED_CACHE=$containers/run/late/shared/region "$MEMBER" "$root/late" &
+echo \$! >"$root/late.pid"
+until [ -e "$root/late" ]; do sleep 0.02; done
+SCRIPT
+"$VGPU" run --container --name late --memory 1G "$root/podman" run IMAGE >"$out" 2>"$err"
+same 'the status' 0 "$?"
+started="$started $(cat "$root/late.pid")"
+grep -q 'warning: 1 process is in the slice late still, and it stays: vgpu cdi --remove late' "$err" || fail 'no warning'
+[ -e "$containers/slices/late/slice" ] || fail 'a slice in use was removed'
