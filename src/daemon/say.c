@@ -1,5 +1,6 @@
 #include "say.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,5 +21,5 @@ void say(int level, const char *format, ...)
 	if (getenv("JOURNAL_STREAM"))
 		fprintf(stderr, "<%d>%s\n", level, line);
 	else
-		fprintf(stderr, "vgpud: %s\n", line);
+		fprintf(stderr, "%s: %s\n", program_invocation_short_name, line);
 }
