@@ -1,0 +1,165 @@
+/*
+ * A GPU is healthy while NVML finds it by its UUID and says how much memory it has: a GPU that fell
+ * off the bus, or was taken from the machine, does neither. The handle is asked for at each look,
+ * as NVML may give a GPU that was reset another one.
+ */
+#include "gpus.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvml_library.h"
+
+struct gpus_library {
+	void *handle;
+	nvmlDeviceGetCount_v2_fn *count;
+	nvmlDeviceGetHandleByIndex_v2_fn *by_index;
+	nvmlDeviceGetHandleByUUID_fn *by_uuid;
+	nvmlDeviceGetUUID_fn *uuid;
+	nvmlDeviceGetMemoryInfo_fn *memory;
+	/* Drivers may lack these. */
+	nvmlDeviceGetMigMode_fn *mig_mode;
+	nvmlDeviceGetMinorNumber_fn *minor;
+	nvmlDeviceGetPciInfo_v3_fn *pci;
+};
+
+#define FIND(library, name) ((name##_fn *)dlsym((library)->handle, #name))
+
+static bool find_functions(struct gpus_library *library)
+{
+	library->count = FIND(library, nvmlDeviceGetCount_v2);
+	library->by_index = FIND(library, nvmlDeviceGetHandleByIndex_v2);
+	library->by_uuid = FIND(library, nvmlDeviceGetHandleByUUID);
+	library->uuid = FIND(library, nvmlDeviceGetUUID);
+	library->memory = FIND(library, nvmlDeviceGetMemoryInfo);
+	library->mig_mode = FIND(library, nvmlDeviceGetMigMode);
+	library->minor = FIND(library, nvmlDeviceGetMinorNumber);
+	library->pci = FIND(library, nvmlDeviceGetPciInfo_v3);
+	return library->count && library->by_index && library->by_uuid && library->uuid &&
+	       library->memory;
+}
+
+/* -- a GPU ------------------------------------------------------------------------------------- */
+
+/* NVML's bus ID has eight digits of a domain, and sysfs four, in small letters. */
+static int numa_node_of(const struct gpus_library *library, nvmlDevice_t device)
+{
+	nvmlPciInfo_t pci;
+	char path[128];
+	FILE *file;
+	int node = -1;
+
+	if (!library->pci || library->pci(device, &pci) != NVML_SUCCESS)
+		return -1;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", pci.domain,
+		 pci.bus, pci.device);
+	file = fopen(path, "re");
+	if (!file)
+		return -1;
+	if (fscanf(file, "%d", &node) != 1 || node < 0)
+		node = -1;
+	fclose(file);
+	return node;
+}
+
+static bool is_mig(const struct gpus_library *library, nvmlDevice_t device)
+{
+	unsigned current, pending;
+
+	return library->mig_mode && library->mig_mode(device, &current, &pending) == NVML_SUCCESS &&
+	       current;
+}
+
+static bool ask(const struct gpus_library *library, unsigned index, struct gpu *ret_gpu)
+{
+	nvmlMemory_t memory;
+	nvmlDevice_t device;
+	unsigned minor;
+
+	*ret_gpu = (struct gpu){.index = index, .minor = -1, .numa = -1};
+	if (library->by_index(index, &device) != NVML_SUCCESS || is_mig(library, device) ||
+	    library->uuid(device, ret_gpu->uuid, sizeof(ret_gpu->uuid)) != NVML_SUCCESS)
+		return false;
+	ret_gpu->healthy = library->memory(device, &memory) == NVML_SUCCESS;
+	if (ret_gpu->healthy)
+		ret_gpu->total_bytes = memory.total;
+	if (library->minor && library->minor(device, &minor) == NVML_SUCCESS)
+		ret_gpu->minor = (int)minor;
+	ret_gpu->numa = numa_node_of(library, device);
+	return true;
+}
+
+static bool is_healthy(const struct gpus_library *library, const struct gpu *gpu)
+{
+	nvmlMemory_t memory;
+	nvmlDevice_t device;
+
+	return library->by_uuid(gpu->uuid, &device) == NVML_SUCCESS &&
+	       library->memory(device, &memory) == NVML_SUCCESS;
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+static int find_gpus(struct gpus *gpus, struct fault *fault)
+{
+	unsigned count = 0;
+
+	if (gpus->library->count(&count) != NVML_SUCCESS)
+		return fault_set(fault, -EIO,
+				 "NVML does not count the GPUs: see whether nvidia-smi works here");
+	for (unsigned i = 0; i < count; i++) {
+		struct gpu gpu;
+
+		if (gpus->count < VGPU_DEVICES_MAX && ask(gpus->library, i, &gpu))
+			gpus->gpu[gpus->count++] = gpu;
+		else
+			gpus->left_out++;
+	}
+	return 0;
+}
+
+int gpus_open(struct gpus *ret_gpus, struct fault *fault)
+{
+	struct gpus gpus = {.library = calloc(1, sizeof(*gpus.library))};
+	int error;
+
+	if (!gpus.library)
+		return fault_set(fault, -ENOMEM, "there is no memory to open NVML");
+	error = nvml_library_open(&gpus.library->handle, fault);
+	if (error) {
+		free(gpus.library);
+		return error;
+	}
+	error = find_functions(gpus.library) ? find_gpus(&gpus, fault) : nvml_library_lacks(fault);
+	if (error)
+		gpus_close(&gpus);
+	else
+		*ret_gpus = gpus;
+	return error;
+}
+
+void gpus_close(struct gpus *gpus)
+{
+	if (gpus->library) {
+		nvml_library_close(gpus->library->handle);
+		free(gpus->library);
+	}
+	gpus->library = NULL;
+}
+
+bool gpus_look(struct gpus *gpus)
+{
+	bool changed = false;
+
+	for (unsigned i = 0; i < gpus->count; i++) {
+		bool healthy = is_healthy(gpus->library, &gpus->gpu[i]);
+
+		changed |= healthy != gpus->gpu[i].healthy;
+		gpus->gpu[i].healthy = healthy;
+	}
+	return changed;
+}

@@ -1,0 +1,186 @@
+/*
+ * Answers are kept in two parts: those of this span of grace_s, and those of the one before. When
+ * there is a whole span before, both together are the devices of the last grace_s at least. A look
+ * that fails ends what is known, as pods may have come and gone meanwhile.
+ */
+#include "in_use.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define LIST       "/v1.PodResourcesLister/List"
+#define CALL_MS    10000
+#define LOOKS      10 /* in a span */
+#define PERIOD_MIN 1  /* s */
+
+struct in_use {
+	struct loop *loop;
+	struct loop_watch timer;
+	const char *socket;
+	struct grpc_call *call;
+	uint64_t span_ns, began_ns; /* of a span; when this one began, 0: at the next look */
+	struct bytes now, before;
+	bool has_before;
+	void (*looked)(void *arg, const struct bytes *ids);
+	void *arg;
+};
+
+/* -- messages ---------------------------------------------------------------------------------- */
+
+/* Calls each for every message in that field. 0, or -EBADMSG. */
+static int walk(struct pb_message message, unsigned number,
+		int (*each)(struct pb_message within, struct bytes *ids), struct bytes *ids)
+{
+	struct pb_field field;
+	int more, error = 0;
+
+	while (!error && (more = pb_next(&message, &field)) != 0) {
+		if (more < 0)
+			error = more;
+		else if (pb_is(&field, number, PB_BYTES))
+			error = each(field.within, ids);
+	}
+	return error;
+}
+
+static int add_id(struct pb_message id, struct bytes *ids)
+{
+	size_t len = (size_t)(id.end - id.at);
+
+	if (!memchr(id.at, '\0', len)) {
+		bytes_add(ids, id.at, len);
+		bytes_add(ids, "", 1);
+	}
+	return 0;
+}
+
+/* ContainerDevices: device_ids. */
+static int add_devices(struct pb_message devices, struct bytes *ids)
+{
+	return walk(devices, 2, add_id, ids);
+}
+
+/* ContainerResources: devices. */
+static int add_container(struct pb_message container, struct bytes *ids)
+{
+	return walk(container, 2, add_devices, ids);
+}
+
+/* PodResources: containers. */
+static int add_pod(struct pb_message pod, struct bytes *ids)
+{
+	return walk(pod, 3, add_container, ids);
+}
+
+/* -- looking ----------------------------------------------------------------------------------- */
+
+void in_use_forget(struct in_use *in_use)
+{
+	in_use->began_ns = 0;
+	in_use->has_before = false;
+	bytes_clear(&in_use->now);
+	bytes_clear(&in_use->before);
+}
+
+/* This span becomes the one before, when it is over. */
+static void turn(struct in_use *in_use)
+{
+	uint64_t now_ns = clock_now_ns();
+	struct bytes spare = in_use->before;
+
+	if (in_use->began_ns && now_ns - in_use->began_ns < in_use->span_ns)
+		return;
+	if (in_use->began_ns) {
+		in_use->before = in_use->now;
+		in_use->has_before = true;
+		in_use->now = spare;
+		bytes_clear(&in_use->now);
+	}
+	in_use->began_ns = now_ns;
+}
+
+static void tell(struct in_use *in_use)
+{
+	struct bytes all = {0};
+
+	bytes_add(&all, in_use->before.data, in_use->before.len);
+	bytes_add(&all, in_use->now.data, in_use->now.len);
+	all.failed |= in_use->before.failed || in_use->now.failed;
+	in_use->looked(in_use->arg, in_use->has_before && !all.failed ? &all : NULL);
+	bytes_free(&all);
+}
+
+static void on_answer(void *arg, enum grpc_status status, struct pb_message answer, const char *why)
+{
+	struct in_use *in_use = arg;
+
+	(void)why;
+	in_use->call = NULL;
+	turn(in_use);
+	if (status != GRPC_OK || walk(answer, 1, add_pod, &in_use->now) < 0)
+		in_use_forget(in_use);
+	tell(in_use);
+}
+
+static void on_timer(void *arg, uint32_t events)
+{
+	static const struct bytes empty;
+	struct in_use *in_use = arg;
+
+	(void)events;
+	loop_timer_read(in_use->timer.fd);
+	if (in_use->call)
+		return;
+	in_use->call = grpc_call(in_use->loop, in_use->socket, LIST, &empty, CALL_MS, on_answer,
+				 in_use, NULL);
+	if (!in_use->call) {
+		in_use_forget(in_use);
+		tell(in_use);
+	}
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
+struct in_use *in_use_begin(struct loop *loop, const char *socket, unsigned grace_s,
+			    void (*looked)(void *arg, const struct bytes *ids), void *arg,
+			    struct fault *fault)
+{
+	struct in_use *in_use = calloc(1, sizeof(*in_use));
+	uint64_t period_ms = (uint64_t)(grace_s > LOOKS ? grace_s / LOOKS : PERIOD_MIN) * 1000;
+	int error = in_use ? 0 : -ENOMEM;
+
+	if (!error) {
+		*in_use = (struct in_use){
+			.loop = loop,
+			.timer = {loop_timer(period_ms, period_ms), on_timer, in_use},
+			.socket = socket,
+			.span_ns = grace_s * NS_PER_S,
+			.looked = looked,
+			.arg = arg,
+		};
+		error = in_use->timer.fd < 0 ? in_use->timer.fd : loop_add(loop, &in_use->timer);
+	}
+	if (!error)
+		return in_use;
+	if (in_use && in_use->timer.fd >= 0)
+		close(in_use->timer.fd);
+	free(in_use);
+	fault_set(fault, error, "cannot ask the kubelet for pods: %s", strerror(-error));
+	return NULL;
+}
+
+void in_use_end(struct in_use *in_use)
+{
+	if (!in_use)
+		return;
+	grpc_call_cancel(in_use->call);
+	loop_remove(in_use->loop, &in_use->timer);
+	close(in_use->timer.fd);
+	bytes_free(&in_use->now);
+	bytes_free(&in_use->before);
+	free(in_use);
+}

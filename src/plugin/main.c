@@ -1,0 +1,306 @@
+/*
+ * vgpu-device-plugin: offers slices of a node's GPUs to the kubelet. One thread, one loop. It may
+ * be killed at any time: containers go on without it, as their limits are files, and what the
+ * kubelet must know is said again by the next one.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "containers.h"
+#include "in_use.h"
+#include "kubelet.h"
+#include "say.h"
+#include "size.h"
+
+enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
+
+#define HEALTH_MS   2000
+#define GRACE_S     300
+#define GRACE_MAX_S 86400
+
+struct options {
+	const char *config_path, *kubelet_dir, *pods_socket, *state;
+	unsigned grace_s;
+	bool only_check;
+};
+
+struct plugin {
+	struct options options;
+	struct config config;
+	struct gpus gpus;
+	struct loop *loop;
+	struct loop_watch signals, health;
+	struct kubelet *kubelet;
+	struct in_use *in_use;
+	struct resource resource[CONFIG_SLICES_MAX];
+};
+
+/* -- the loop's functions ---------------------------------------------------------------------- */
+
+static void on_signal(void *arg, uint32_t events)
+{
+	struct plugin *plugin = arg;
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(plugin->signals.fd, &info, sizeof(info)) == sizeof(info))
+		loop_end(plugin->loop);
+}
+
+static void say_health(const struct gpus *gpus)
+{
+	for (unsigned i = 0; i < gpus->count; i++)
+		if (!gpus->gpu[i].healthy)
+			say(LOG_ERR,
+			    "NVML does not answer for GPU %u (%s): it gets no new containers",
+			    gpus->gpu[i].index, gpus->gpu[i].uuid);
+}
+
+static void on_health(void *arg, uint32_t events)
+{
+	struct plugin *plugin = arg;
+
+	(void)events;
+	loop_timer_read(plugin->health.fd);
+	if (!gpus_look(&plugin->gpus))
+		return;
+	say(LOG_NOTICE, "the health of GPUs has changed");
+	say_health(&plugin->gpus);
+	kubelet_renew(plugin->kubelet);
+}
+
+static void on_pods(void *arg, const struct bytes *ids)
+{
+	const struct plugin *plugin = arg;
+	int removed = containers_sweep(plugin->options.state, ids, plugin->options.grace_s);
+
+	if (removed > 0)
+		say(LOG_INFO, "has removed what %d containers had that are gone", removed);
+	else if (removed < 0)
+		say(LOG_WARNING, "cannot look at %s: %s", plugin->options.state,
+		    strerror(-removed));
+}
+
+static void on_restart(void *arg)
+{
+	const struct plugin *plugin = arg;
+
+	in_use_forget(plugin->in_use);
+}
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+static int open_signals(void)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int open_watches(struct plugin *plugin)
+{
+	int error;
+
+	plugin->loop = loop_new();
+	if (!plugin->loop)
+		return -errno;
+	plugin->signals = (struct loop_watch){open_signals(), on_signal, plugin};
+	plugin->health = (struct loop_watch){loop_timer(HEALTH_MS, HEALTH_MS), on_health, plugin};
+	if (plugin->signals.fd < 0 || plugin->health.fd < 0)
+		return -EMFILE;
+	error = loop_add(plugin->loop, &plugin->signals);
+	return error ? error : loop_add(plugin->loop, &plugin->health);
+}
+
+static int find_devices(struct plugin *plugin, struct fault *fault)
+{
+	struct config *config = &plugin->config;
+	int error = config->overcommit ? 0 : devices_fit(config, &plugin->gpus, fault);
+
+	for (unsigned i = 0; !error && i < config->slice_count; i++) {
+		struct resource *resource = &plugin->resource[i];
+
+		resource->config = config;
+		resource->state = plugin->options.state;
+		error = devices_find(&config->slice[i], &plugin->gpus, &resource->devices, fault);
+		if (!error)
+			say(LOG_INFO, "%s: %u of each of %u GPUs", config->slice[i].resource,
+			    config->slice[i].replicas, resource->devices.gpu_count);
+	}
+	return error;
+}
+
+/* The loader ignores a library that is not there: containers would have no limits. */
+static int check_library(const char *path, struct fault *fault)
+{
+	if (access(path, R_OK) == 0)
+		return 0;
+	return fault_set(
+		fault, -errno,
+		"there is no library %.200s (%s): install the package vgpu on the node, or "
+		"write where it is under library",
+		path, strerror(errno));
+}
+
+static int begin(struct plugin *plugin, struct fault *fault)
+{
+	const struct options *options = &plugin->options;
+	int error = open_watches(plugin);
+
+	if (error)
+		return fault_set(fault, error, "cannot start: %s", strerror(-error));
+	plugin->in_use = in_use_begin(plugin->loop, options->pods_socket, options->grace_s, on_pods,
+				      plugin, fault);
+	if (!plugin->in_use)
+		return -EIO;
+	plugin->kubelet = kubelet_begin(plugin->loop, options->kubelet_dir, plugin->resource,
+					plugin->config.slice_count, on_restart, plugin, fault);
+	return plugin->kubelet ? 0 : -EIO;
+}
+
+static void end(struct plugin *plugin)
+{
+	kubelet_end(plugin->kubelet);
+	in_use_end(plugin->in_use);
+	loop_free(plugin->loop);
+	gpus_close(&plugin->gpus);
+}
+
+static int fail(int status, const struct fault *fault)
+{
+	say(LOG_ERR, "%s", fault->text);
+	return status;
+}
+
+static int run(struct plugin *plugin)
+{
+	struct fault fault = {""};
+	int status = 0;
+
+	if (check_library(plugin->config.library, &fault))
+		return fail(EXIT_CONFIG, &fault);
+	if (gpus_open(&plugin->gpus, &fault))
+		return fail(EXIT_FAILED, &fault);
+	say_health(&plugin->gpus);
+	if (find_devices(plugin, &fault))
+		status = fail(EXIT_CONFIG, &fault);
+	else if (containers_prepare(plugin->options.state, RESOURCE_LIBRARY, &fault) ||
+		 begin(plugin, &fault))
+		status = fail(EXIT_FAILED, &fault);
+	else
+		loop_run(plugin->loop);
+	end(plugin);
+	return status;
+}
+
+static int start(struct plugin *plugin)
+{
+	struct fault fault = {""};
+
+	if (config_load(plugin->options.config_path, &plugin->config, &fault))
+		return fail(EXIT_CONFIG, &fault);
+	return plugin->options.only_check ? 0 : run(plugin);
+}
+
+/* -- the command line -------------------------------------------------------------------------- */
+
+static int help(void)
+{
+	puts("Usage: vgpu-device-plugin [OPTION]...\n\n"
+	     "Offers slices of a node's GPUs to Kubernetes' kubelet.\n\n"
+	     "  --config FILE      the settings, instead of " CONFIG_PATH "\n"
+	     "  --check            only say whether they are good\n"
+	     "  --kubelet DIR      the kubelet's directory of plugins, instead of\n"
+	     "                     " KUBELET_DIR "\n"
+	     "  --pods SOCKET      the kubelet's socket for pod resources, instead of\n"
+	     "                     " IN_USE_SOCKET "\n"
+	     "  --state DIR        where containers' policies and regions are, instead of\n"
+	     "                     " CONTAINERS_STATE "\n"
+	     "  --grace SECONDS    for how long what a container had is kept when no pod has\n"
+	     "                     its devices any more: 300\n"
+	     "  -h, --help         this text\n"
+	     "  -V, --version      which vgpu-device-plugin this is\n\n"
+	     "Exit status: 0 on success; 1 if the settings are wrong; 2 if the command line is;\n"
+	     "125 if it failed.\n\n"
+	     "vgpu-device-plugin(8) says more.");
+	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+}
+
+static bool read_grace(const char *text, unsigned *ret_grace_s)
+{
+	uint64_t grace_s;
+
+	if (number_parse(text, GRACE_MAX_S, &grace_s) || grace_s == 0) {
+		say(LOG_ERR, "--grace \"%s\" is no number of seconds: write 1 to 86400", text);
+		return false;
+	}
+	*ret_grace_s = (unsigned)grace_s;
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"check", no_argument, NULL, 'n'},
+		{"kubelet", required_argument, NULL, 'k'},
+		{"pods", required_argument, NULL, 'p'},
+		{"state", required_argument, NULL, 's'},
+		{"grace", required_argument, NULL, 'g'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
+	};
+	static struct plugin plugin = {
+		.options = {CONFIG_PATH, KUBELET_DIR, IN_USE_SOCKET, CONTAINERS_STATE, GRACE_S,
+			    false},
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
+		switch (option) {
+		case 'c':
+			plugin.options.config_path = optarg;
+			break;
+		case 'n':
+			plugin.options.only_check = true;
+			break;
+		case 'k':
+			plugin.options.kubelet_dir = optarg;
+			break;
+		case 'p':
+			plugin.options.pods_socket = optarg;
+			break;
+		case 's':
+			plugin.options.state = optarg;
+			break;
+		case 'g':
+			if (!read_grace(optarg, &plugin.options.grace_s))
+				return EXIT_USAGE;
+			break;
+		case 'h':
+			return help();
+		case 'V':
+			puts("vgpu-device-plugin " VGPU_VERSION);
+			return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+		default:
+			return EXIT_USAGE;
+		}
+	if (optind < argc) {
+		say(LOG_ERR, "\"%s\" is too much: see vgpu-device-plugin --help", argv[optind]);
+		return EXIT_USAGE;
+	}
+	return start(&plugin);
+}

@@ -1,0 +1,201 @@
+#include "resource.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prefer.h"
+
+/* -- options ----------------------------------------------------------------------------------- */
+
+void resource_put_options(struct bytes *bytes)
+{
+	pb_put_varint(bytes, 2, true); /* get_preferred_allocation_available */
+}
+
+static enum grpc_status get_options(void *arg, struct pb_message request, struct bytes *ret_message,
+				    struct fault *fault)
+{
+	(void)arg, (void)request, (void)fault;
+	resource_put_options(ret_message);
+	return GRPC_OK;
+}
+
+/* -- the list ---------------------------------------------------------------------------------- */
+
+static void put_topology(struct bytes *device, int numa)
+{
+	struct bytes node = {0}, topology = {0};
+
+	pb_put_varint(&node, 1, (uint64_t)numa);
+	pb_put_message(&topology, 1, &node);
+	pb_put_message(device, 3, &topology);
+	bytes_free(&node);
+	bytes_free(&topology);
+}
+
+static void put_device(struct bytes *list, const struct devices *devices, unsigned gpu,
+		       unsigned replica)
+{
+	const struct gpu *of = &devices->gpus->gpu[gpu];
+	char id[DEVICES_ID_LEN];
+	struct bytes device = {0};
+
+	devices_id(devices, gpu, replica, id);
+	pb_put_string(&device, 1, id);
+	pb_put_string(&device, 2, of->healthy ? "Healthy" : "Unhealthy");
+	if (of->numa >= 0)
+		put_topology(&device, of->numa);
+	pb_put_message(list, 1, &device);
+	bytes_free(&device);
+}
+
+static enum grpc_status list(void *arg, struct pb_message request, struct bytes *ret_message,
+			     struct fault *fault)
+{
+	const struct resource *resource = arg;
+	const struct devices *devices = &resource->devices;
+
+	(void)request, (void)fault;
+	for (unsigned i = 0; i < devices->gpu_count; i++)
+		for (unsigned replica = 0; replica < devices->slice->replicas; replica++)
+			put_device(ret_message, devices, devices->gpu[i], replica);
+	return GRPC_OK;
+}
+
+/* -- preferred allocation ---------------------------------------------------------------------- */
+
+/* What the kubelet offers for a container. */
+struct offer {
+	struct prefer_gpu gpu[VGPU_DEVICES_MAX];
+	bool available[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX];
+	bool must[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX]; /* the container has it already */
+	uint64_t size;
+};
+
+/* An ID that is none of ours is passed over: the kubelet may know devices from before a change of
+ * the configuration. */
+static void mark(const struct resource *resource, const struct pb_field *field,
+		 bool marks[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX])
+{
+	char id[DEVICES_ID_LEN];
+	unsigned gpu, replica;
+
+	if (pb_string(field, id, sizeof(id)) &&
+	    devices_parse(&resource->devices, id, &gpu, &replica))
+		marks[gpu][replica] = true;
+}
+
+static int read_offer(const struct resource *resource, struct pb_message request,
+		      struct offer *ret_offer)
+{
+	struct pb_field field;
+	int more;
+
+	memset(ret_offer, 0, sizeof(*ret_offer));
+	while ((more = pb_next(&request, &field)) > 0) {
+		if (pb_is(&field, 1, PB_BYTES))
+			mark(resource, &field, ret_offer->available);
+		else if (pb_is(&field, 2, PB_BYTES))
+			mark(resource, &field, ret_offer->must);
+		else if (pb_is(&field, 3, PB_VARINT))
+			ret_offer->size = field.varint;
+	}
+	return more;
+}
+
+/* How many of each GPU the container has, and could have. */
+static unsigned count(const struct gpus *gpus, struct offer *offer)
+{
+	unsigned taken = 0;
+
+	for (unsigned i = 0; i < gpus->count; i++) {
+		offer->gpu[i].numa = gpus->gpu[i].numa;
+		for (unsigned r = 0; r < CONFIG_REPLICAS_MAX; r++) {
+			offer->gpu[i].taken += offer->must[i][r];
+			offer->gpu[i].available += offer->available[i][r] && !offer->must[i][r];
+		}
+		taken += offer->gpu[i].taken;
+	}
+	return taken;
+}
+
+/* Of each GPU those that the container has, and then the first ones. */
+static void put_chosen(const struct resource *resource, const struct offer *offer,
+		       struct bytes *chosen)
+{
+	for (unsigned i = 0; i < resource->devices.gpus->count; i++) {
+		unsigned left = offer->gpu[i].taken;
+		char id[DEVICES_ID_LEN];
+
+		for (unsigned r = 0; r < CONFIG_REPLICAS_MAX; r++)
+			left -= offer->must[i][r];
+		for (unsigned r = 0; r < CONFIG_REPLICAS_MAX; r++) {
+			bool take = left && offer->available[i][r] && !offer->must[i][r];
+
+			if (!take && !offer->must[i][r])
+				continue;
+			left -= take;
+			devices_id(&resource->devices, i, r, id);
+			pb_put_string(chosen, 1, id);
+		}
+	}
+}
+
+static int prefer_for_container(const struct resource *resource, struct pb_message request,
+				struct offer *offer, struct bytes *ret_message)
+{
+	const struct gpus *gpus = resource->devices.gpus;
+	struct bytes chosen = {0};
+	unsigned taken;
+
+	if (read_offer(resource, request, offer) < 0)
+		return -EBADMSG;
+	taken = count(gpus, offer);
+	if (offer->size > taken && offer->size <= (uint64_t)VGPU_DEVICES_MAX * CONFIG_REPLICAS_MAX)
+		prefer(resource->devices.slice->placement, offer->gpu, gpus->count,
+		       (unsigned)offer->size - taken);
+	put_chosen(resource, offer, &chosen);
+	pb_put_message(ret_message, 1, &chosen);
+	bytes_free(&chosen);
+	return 0;
+}
+
+static enum grpc_status get_preferred(void *arg, struct pb_message request,
+				      struct bytes *ret_message, struct fault *fault)
+{
+	struct offer *offer = malloc(sizeof(*offer));
+	struct pb_field field;
+	int more = 0, error = offer ? 0 : -ENOMEM;
+
+	while (!error && (more = pb_next(&request, &field)) > 0)
+		if (pb_is(&field, 1, PB_BYTES))
+			error = prefer_for_container(arg, field.within, offer, ret_message);
+	free(offer);
+	if (!error && more == 0)
+		return GRPC_OK;
+	fault_set(fault, -EBADMSG, "the request is no PreferredAllocationRequest");
+	return GRPC_INVALID_ARGUMENT;
+}
+
+/* -- the rest ---------------------------------------------------------------------------------- */
+
+/* The kubelet asks for it only where the options say so. */
+static enum grpc_status pre_start(void *arg, struct pb_message request, struct bytes *ret_message,
+				  struct fault *fault)
+{
+	(void)arg, (void)request, (void)ret_message, (void)fault;
+	return GRPC_OK;
+}
+
+#define METHOD(name) "/v1beta1.DevicePlugin/" name
+
+const struct grpc_method resource_methods[] = {
+	{METHOD("GetDevicePluginOptions"), get_options, false},
+	{METHOD("ListAndWatch"), list, true},
+	{METHOD("GetPreferredAllocation"), get_preferred, false},
+	{METHOD("Allocate"), resource_allocate, false},
+	{METHOD("PreStartContainer"), pre_start, false},
+	{NULL, NULL, false},
+};

@@ -1,0 +1,128 @@
+"""Registration, the list, Allocate and preferred allocation, as a kubelet meets them."""
+import os
+import stat
+
+import fake
+from fake import SLICE, World
+
+
+def uuids(devices):
+    return sorted({i.split("::")[0] for i in devices})
+
+
+def registers_and_lists():
+    with World() as world:
+        world.configure(SLICE + "  - {name: vgpu.dev/half, memory: 16Gi, replicas: 2, devices: [1]}\n")
+        world.kubelet.start()
+        world.start()
+        paths = world.kubelet.wait(2)
+        assert sorted(paths) == ["vgpu.dev/half", "vgpu.dev/slice-8g-30c"]
+        for path in paths.values():
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        slices = fake.Endpoint(paths["vgpu.dev/slice-8g-30c"])
+        assert fake.fields(slices.call("GetDevicePluginOptions")) == {2: [1]}
+        devices = slices.watch().get(timeout=fake.PATIENCE_S)
+        assert len(devices) == 8 and len(uuids(devices)) == 2
+        assert all(health == "Healthy" for health, _ in devices.values())
+        assert all(i.split("::")[1:] == ["slice-8g-30c", str(n % 4)] for n, i in
+                   enumerate(sorted(devices)))
+        halves = fake.Endpoint(paths["vgpu.dev/half"]).watch().get(timeout=fake.PATIENCE_S)
+        assert len(halves) == 2 and len(uuids(halves)) == 1
+        world.stop()
+        assert os.listdir(world.kubelet.dir) == ["kubelet.sock"]
+
+
+def answers_before_register_does():
+    with World(asks_first=True) as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        world.start()
+        world.kubelet.wait()
+
+
+def allocates():
+    with World() as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        world.start()
+        endpoint = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"])
+        devices = sorted(endpoint.watch().get(timeout=fake.PATIENCE_S))
+        one, both = endpoint.allocate([devices[0]], [devices[1], devices[2], devices[4]])
+        first, second = uuids(devices)
+        assert one.envs == {"NVIDIA_VISIBLE_DEVICES": first}
+        assert one.policy() == {
+            first: {"memory": "8G", "cores": "30"},
+            "slice": {"region": "/run/vgpu/region", "name": "slice-8g-30c"}}, one.policy()
+        assert {inside: mount[1] for inside, mount in one.mounts.items()} == {
+            "/usr/local/lib/libvgpu.so": 1, "/etc/ld.so.preload": 1, "/etc/vgpu/policy": 1,
+            "/run/vgpu": 0}
+        assert one.host("/usr/local/lib/libvgpu.so") == fake.LIBRARY
+        with open(one.host("/etc/ld.so.preload")) as preload:
+            assert preload.read() == "/usr/local/lib/libvgpu.so\n"
+        assert stat.S_IMODE(os.stat(one.host("/run/vgpu")).st_mode) == 0o1777
+        assert both.envs == {"NVIDIA_VISIBLE_DEVICES": first + "," + second}
+        assert both.policy()[first] == {"memory": "16G", "cores": "60"}
+        assert both.policy()[second] == {"memory": "8G", "cores": "30"}
+        assert one.name() != both.name() and world.directories() == sorted([one.name(), both.name()])
+
+
+def refuses_what_is_not_there():
+    with World() as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        world.start()
+        endpoint = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"])
+        device = sorted(endpoint.watch().get(timeout=fake.PATIENCE_S))[0]
+        for ids in [[device[:-1] + "4"], [device[:-1] + "00"], ["../../../etc"], [""], [],
+                    [device, device], [device + "\0"], ["GPU-" + "x" * 5000]]:
+            try:
+                endpoint.allocate(ids)
+            except fake.grpc.RpcError as error:
+                assert error.code() == fake.grpc.StatusCode.INVALID_ARGUMENT, error
+            else:
+                raise AssertionError(f"{ids} is allocated")
+        try:
+            endpoint.call("Nothing")
+        except fake.grpc.RpcError as error:
+            assert error.code() == fake.grpc.StatusCode.UNIMPLEMENTED, error
+        assert world.directories() == []
+
+
+def hands_gpus_over_in_other_ways():
+    with World() as world:
+        world.configure(
+            SLICE, "    deviceListStrategy: [volume-mounts, cdi-cri, cdi-annotations]\n"
+            "    passDeviceSpecs: true\n    turns: /run/vgpu-turns\n")
+        world.kubelet.start()
+        world.start()
+        endpoint = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"])
+        devices = sorted(endpoint.watch().get(timeout=fake.PATIENCE_S))
+        container = endpoint.allocate([devices[0], devices[4]])[0]
+        names = ["nvidia.com/gpu=" + uuid for uuid in uuids(devices)]
+        assert container.cdi == names
+        assert container.annotations == {"cdi.k8s.io/vgpu_" + container.name(): ",".join(names)}
+        assert container.envs == {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}
+        for uuid in uuids(devices):
+            assert container.host("/var/run/nvidia-container-devices/" + uuid) == "/dev/null"
+        assert container.mounts["/run/vgpu/turns"] == ("/run/vgpu-turns", 0)
+
+
+def prefers():
+    with World() as world:
+        world.configure(SLICE + "  - {name: vgpu.dev/packed, memory: 1Gi, replicas: 4, placement: pack}\n")
+        world.kubelet.start()
+        world.start()
+        paths = world.kubelet.wait(2)
+        spread = fake.Endpoint(paths["vgpu.dev/slice-8g-30c"])
+        pack = fake.Endpoint(paths["vgpu.dev/packed"])
+        devices = sorted(spread.watch().get(timeout=fake.PATIENCE_S))
+        assert sorted(spread.prefer(devices, [], 2)) == [devices[0], devices[4]]
+        assert spread.prefer(devices[2:], [], 1) == [devices[4]]
+        assert sorted(spread.prefer(devices, [devices[3]], 2)) == [devices[3], devices[4]]
+        devices = sorted(pack.watch().get(timeout=fake.PATIENCE_S))
+        assert sorted(pack.prefer(devices, [], 2)) == devices[:2]
+        assert pack.prefer(devices[:4] + devices[6:], [], 1) == [devices[6]]
+
+
+fake.run([registers_and_lists, answers_before_register_does, allocates, refuses_what_is_not_there,
+          hands_gpus_over_in_other_ways, prefers])
