@@ -16,7 +16,7 @@ import grpc
 PLUGIN = os.environ["PLUGIN"]
 LIBRARY = os.environ["LIBRARY"]
 API = "/v1beta1.DevicePlugin/"
-PATIENCE_S = 60
+PATIENCE_S = int(os.environ.get("PATIENCE_S", 60))
 
 
 # -- protobuf ---------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def until(holds, what):
 
 def dial(path):
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(PATIENCE_S)
     connection.connect(path)
+    connection.settimeout(PATIENCE_S)
     return connection
 
 

@@ -124,5 +124,21 @@ def prefers():
         assert pack.prefer(devices[:4] + devices[6:], [], 1) == [devices[6]]
 
 
+def health_changes():
+    """NVML answers for the first GPU only from the third look on."""
+    with World() as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        world.start(VGPU_SIM_FAULTS=",".join(f"nvmlDeviceGetMemoryInfo@{n}=15" for n in [1, 3, 5]))
+        lists = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"]).watch()
+        seen = lists.get(timeout=fake.PATIENCE_S)
+        while any(health != "Healthy" for health, _ in seen.values()):
+            first = uuids(seen)[0]
+            assert all(health == ("Unhealthy" if i.startswith(first) else "Healthy")
+                       for i, (health, _) in seen.items()), seen
+            seen = lists.get(timeout=fake.PATIENCE_S)
+        assert "NVML does not answer for GPU 0" in world.said()
+
+
 fake.run([registers_and_lists, answers_before_register_does, allocates, refuses_what_is_not_there,
-          hands_gpus_over_in_other_ways, prefers])
+          hands_gpus_over_in_other_ways, prefers, health_changes])
