@@ -41,6 +41,15 @@ for file in usr/share/man/man8/vgpud.8.gz usr/share/doc/vgpud/examples/prometheu
 done
 find "$work/vgpud" -name vgpud.service -exec cat {} + | grep -qFx 'ExecStart=/usr/sbin/vgpud' ||
     fail "vgpud's unit does not start it"
+plugin=$(ls "$source"/build/deb/vgpu-device-plugin_*.deb 2>/dev/null)
+[ -n "$plugin" ] || fail 'there is no package vgpu-device-plugin'
+dpkg-deb -x "$plugin" "$work/plugin" || exit 1
+"$work/plugin/usr/sbin/vgpu-device-plugin" --check \
+    --config "$work/plugin/usr/share/doc/vgpu-device-plugin/examples/device-plugin.yaml" ||
+    fail "the device plugin's settings"
+[ -e "$work/plugin/usr/share/man/man8/vgpu-device-plugin.8.gz" ] || fail 'the device plugin has no page'
+find "$work/plugin" -name vgpu-device-plugin.service -exec cat {} + |
+    grep -qFx 'ExecStart=/usr/sbin/vgpu-device-plugin' || fail "the device plugin's unit does not start it"
 check_build_is_unknown "$build" "$readelf"
 check_header "$cc"
 check_run "$root/usr/$lib/libvgpu.so" "$version"
