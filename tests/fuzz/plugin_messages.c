@@ -1,0 +1,118 @@
+/*
+ * Fuzzes the device plugin's methods: the first byte of the input chooses one, the rest is its
+ * request. An answer must be a message, and have no device that is not there, or was not offered.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "containers.h"
+#include "resource.h"
+#include "say.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct gpus gpus = {
+	.count = 3,
+	.gpu = {{.uuid = "GPU-a", .numa = 0, .healthy = true},
+		{.uuid = "GPU-b", .numa = 1},
+		{.uuid = "GPU-c", .numa = -1, .healthy = true}},
+};
+
+static struct config config = {
+	.lists = {true, false, true, true},
+	.cdi_kind = "nvidia.com/gpu",
+	.library = "/lib",
+	.slice_count = 1,
+	.slice = {{.resource = "vgpu.dev/s", .name = "s", .memory_bytes = 1, .replicas = 4}},
+};
+
+static void check(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+/* In the place of containers.c's: no file is made. */
+int containers_make(const char *state, const char *resource, const char *const *ids,
+		    const struct policy *policy, char ret_name[CONTAINERS_NAME_LEN],
+		    struct fault *fault)
+{
+	(void)state, (void)resource, (void)fault;
+	check(ids[0] != NULL && policy->device_count >= 1 && policy->device_count <= gpus.count);
+	for (unsigned i = 0; i < policy->device_count; i++)
+		check(policy->device[i].memory_bytes >= 1 && policy->device[i].memory_bytes <= 4);
+	memset(ret_name, 'a', CONTAINERS_NAME_LEN - 1);
+	ret_name[CONTAINERS_NAME_LEN - 1] = '\0';
+	return 0;
+}
+
+void say(int level, const char *format, ...)
+{
+	(void)level, (void)format;
+}
+
+static void check_chosen(const struct resource *resource, struct pb_message container)
+{
+	bool seen[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX] = {{false}};
+	struct pb_field field;
+	int more;
+
+	while ((more = pb_next(&container, &field)) > 0) {
+		char id[DEVICES_ID_LEN];
+		unsigned gpu, replica;
+
+		check(pb_is(&field, 1, PB_BYTES) && pb_string(&field, id, sizeof(id)));
+		check(devices_parse(&resource->devices, id, &gpu, &replica));
+		check(!seen[gpu][replica]);
+		seen[gpu][replica] = true;
+	}
+	check(more == 0);
+}
+
+static void check_answer(const struct resource *resource, const char *path,
+			 struct pb_message answer)
+{
+	bool chooses = strstr(path, "GetPreferredAllocation"), is_options = strstr(path, "Options");
+	struct pb_field field;
+	int more;
+
+	while ((more = pb_next(&answer, &field)) > 0) {
+		check(is_options || pb_is(&field, 1, PB_BYTES));
+		if (chooses)
+			check_chosen(resource, field.within);
+	}
+	check(more == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct resource resource = {.config = &config, .state = "/state"};
+	struct bytes answer = {0};
+	struct fault fault = {""};
+	unsigned chosen = size ? data[0] : 0;
+	const struct grpc_method *method = &resource_methods[chosen % 5];
+
+	config.slice[0].placement = (enum config_placement)(chosen / 5 % 4);
+	config.slice[0].single = chosen / 20 % 2;
+	check(devices_find(&config.slice[0], &gpus, &resource.devices, NULL) == 0);
+	if (size) {
+		/* A copy of its own, so that a read beyond its end is seen. */
+		uint8_t *request = malloc(size);
+		enum grpc_status status;
+
+		check(request != NULL);
+		memcpy(request, data, size);
+		status = method->answer(&resource, (struct pb_message){request + 1, request + size},
+					&answer, &fault);
+		check((status == GRPC_OK) == (fault.text[0] == '\0'));
+		if (status == GRPC_OK && answer.len)
+			check_answer(&resource, method->path,
+				     (struct pb_message){answer.data, answer.data + answer.len});
+		free(request);
+	}
+	bytes_free(&answer);
+	return 0;
+}
