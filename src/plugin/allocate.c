@@ -128,25 +128,25 @@ static void put_mount(struct bytes *answer, const char *inside, const char *host
 	bytes_free(&mount);
 }
 
-static void put_mount_of(struct bytes *answer, const struct resource *resource, const char *name,
-			 const char *part, const char *inside, bool read_only)
+static void put_mount_below(struct bytes *answer, const char *dir, const char *name,
+			    const char *part, const char *inside, bool read_only)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
 
-	snprintf(path, sizeof(path), "%s/%s%s%s", resource->state, name, *part ? "/" : "", part);
+	snprintf(path, sizeof(path), "%s/%s%s", dir, name, part);
 	put_mount(answer, inside, path, read_only);
 }
 
 static void put_mounts(struct bytes *answer, const struct resource *resource, const char *name)
 {
-	const struct config *config = resource->config;
+	const struct containers_places *places = resource->places;
 
-	put_mount(answer, RESOURCE_LIBRARY, config->library, true);
-	put_mount_of(answer, resource, CONTAINERS_PRELOAD, "", LIST_INSIDE, true);
-	put_mount_of(answer, resource, name, CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
-	put_mount_of(answer, resource, name, CONTAINERS_REGION, CONTAINERS_REGION_DIR, false);
-	if (*config->turns)
-		put_mount(answer, SLICE_TURNS_DIR, config->turns, false);
+	put_mount_below(answer, places->state, CONTAINERS_LIBRARY, "", RESOURCE_LIBRARY, true);
+	put_mount_below(answer, places->state, CONTAINERS_PRELOAD, "", LIST_INSIDE, true);
+	put_mount_below(answer, places->state, name, "/" CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
+	put_mount_below(answer, places->regions, name, "", CONTAINERS_REGION_DIR, false);
+	if (*resource->config->turns)
+		put_mount(answer, SLICE_TURNS_DIR, resource->config->turns, false);
 }
 
 static void put_node(struct bytes *answer, const char *path)
@@ -271,7 +271,7 @@ static int make(const struct resource *resource, const struct request *request,
 	for (unsigned i = 0; i < request->count; i++)
 		ids[i] = request->id[i];
 	make_policy(resource, request, policy);
-	error = containers_make(resource->state, resource->devices.slice->resource, ids, policy,
+	error = containers_make(resource->places, resource->devices.slice->resource, ids, policy,
 				ret_name, fault);
 	free(ids);
 	free(policy);

@@ -11,8 +11,13 @@
  *   another one, which was made grace_s or more after it, has one of its devices;
  *
  * and neither does a process live in its region, nor has one that /proc shows the directory
- * mounted. What is removed is first renamed to .gone-NAME. All below region/ may be the tenant's
- * doing, so no link is followed there, and ENTRIES_MAX files are removed in a look at most.
+ * mounted. What is removed is first renamed to .gone-NAME. All below a region's directory may be
+ * the tenant's doing, so no link is followed there, and ENTRIES_MAX files are removed in a look at
+ * most.
+ *
+ * containerd makes a directory of whatever it is to mount and does not find. So the library that
+ * containers get is a copy beside the policies, which no package removes; and a region's directory
+ * is given its mode at a start even if it is there.
  */
 #include "containers.h"
 
@@ -44,11 +49,13 @@ static int fail(struct fault *fault, int error, const char *verb, const char *pa
 	return fault_set(fault, error, "cannot %s %.300s: %s", verb, path, strerror(-error));
 }
 
-/* Makes the directory and those above it, mode 0755. */
+/* Makes the directory and those above it, mode 0755. The path leaves room for names. */
 static int make_directories(const char *path)
 {
 	char part[CONTAINERS_PATH_MAX];
 
+	if (*path != '/' || strlen(path) > CONTAINERS_PATH_MAX - 96)
+		return -EINVAL;
 	for (const char *at = path + 1;; at++)
 		if (*at == '/' || *at == '\0') {
 			snprintf(part, sizeof(part), "%.*s", (int)(at - path), path);
@@ -105,38 +112,48 @@ static int write_record(const char *dir, const char *resource, const char *const
 	return error;
 }
 
-static int make_directory(const char *dir, const char *name, unsigned mode)
+static int make_directory(const char *path, unsigned mode)
 {
-	char path[CONTAINERS_PATH_MAX + 64];
+	return mkdir(path, 0755) < 0 || chmod(path, mode) < 0 ? -errno : 0;
+}
 
-	snprintf(path, sizeof(path), "%s%s%s", dir, *name ? "/" : "", name);
-	if (mkdir(path, 0755) < 0 || chmod(path, mode) < 0)
+/* Also where the directory is there, whoever made it. */
+static int make_region_directory(const char *regions, const char *name)
+{
+	char path[CONTAINERS_PATH_MAX];
+	struct stat st;
+	int error;
+
+	snprintf(path, sizeof(path), "%s/%s", regions, name);
+	error = make_directory(path, 01777);
+	if (error != -EEXIST)
+		return error;
+	if (lstat(path, &st) < 0)
 		return -errno;
-	return 0;
+	if (!S_ISDIR(st.st_mode))
+		return -ENOTDIR;
+	return chmod(path, 01777) < 0 ? -errno : 0;
 }
 
 static int fill(const char *dir, const char *resource, const char *const *ids,
 		const struct policy *policy, struct fault *fault)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
-	int error = make_directory(dir, "", 0755);
+	int error = make_directory(dir, 0755);
 
+	snprintf(path, sizeof(path), "%s/" CONTAINERS_POLICY, dir);
 	if (!error)
-		error = make_directory(dir, CONTAINERS_POLICY, 0755);
-	if (!error)
-		error = make_directory(dir, CONTAINERS_REGION, 01777);
+		error = make_directory(path, 0755);
 	if (!error)
 		error = write_record(dir, resource, ids);
-	if (error)
-		return fail(fault, error, "make", dir);
-	snprintf(path, sizeof(path), "%s/" CONTAINERS_POLICY, dir);
-	return policy_write(path, policy, fault);
+	return error ? fail(fault, error, "make", dir) : policy_write(path, policy, fault);
 }
 
-int containers_make(const char *state, const char *resource, const char *const *ids,
-		    const struct policy *policy, char ret_name[CONTAINERS_NAME_LEN],
-		    struct fault *fault)
+int containers_make(const struct containers_places *places, const char *resource,
+		    const char *const *ids, const struct policy *policy,
+		    char ret_name[CONTAINERS_NAME_LEN], struct fault *fault)
 {
+	const char *state = places->state;
 	char made[CONTAINERS_PATH_MAX], path[CONTAINERS_PATH_MAX], name[CONTAINERS_NAME_LEN];
 	int error = make_name(name);
 
@@ -145,6 +162,11 @@ int containers_make(const char *state, const char *resource, const char *const *
 	snprintf(made, sizeof(made), "%s/" NEW "%s", state, name);
 	snprintf(path, sizeof(path), "%s/%s", state, name);
 	error = fill(made, resource, ids, policy, fault);
+	if (!error) {
+		error = make_region_directory(places->regions, name);
+		if (error)
+			fail(fault, error, "make a directory in", places->regions);
+	}
 	if (!error && rename(made, path) < 0)
 		error = fail(fault, -errno, "make", path);
 	if (!error)
@@ -312,14 +334,14 @@ static bool is_superseded(const struct record *record, const struct records *rec
 }
 
 /* In doubt somebody does. */
-static bool lives(const char *state, const struct record *record)
+static bool lives(const char *regions, const struct record *record)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
 	struct region region = REGION_CLOSED;
 	unsigned living = 0;
 	int error;
 
-	snprintf(path, sizeof(path), "%s/%s/" CONTAINERS_REGION "/region", state, record->name);
+	snprintf(path, sizeof(path), "%s/%s/region", regions, record->name);
 	guard_begin();
 	error = region_inspect(path, &region, NULL);
 	if (!error)
@@ -356,13 +378,13 @@ static bool is_mounted(const char *name)
 	return found || !proc;
 }
 
-static bool is_gone(const char *state, const struct record *record, const struct records *records,
+static bool is_gone(const char *regions, const struct record *record, const struct records *records,
 		    const struct bytes *in_use, unsigned grace_s)
 {
 	bool unused = in_use && clock_unix_s() - record->made_s >= (int64_t)grace_s &&
 		      !any_id(record, is_in_use, in_use);
 
-	return (unused || is_superseded(record, records, grace_s)) && !lives(state, record) &&
+	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record) &&
 	       !is_mounted(record->name);
 }
 
@@ -379,12 +401,12 @@ static bool is_name(const char *name)
 	       strspn(name, "0123456789abcdef") == CONTAINERS_NAME_LEN - 1;
 }
 
-/* Lists the containers' records, and removes what is half made or half removed. */
-static int list(int state, const char *half, struct records *ret_records)
+/* Calls each for every name in the directory, until it returns an error. */
+static int list(int parent, int (*each)(int parent, const char *name, const void *arg),
+		const void *arg)
 {
-	unsigned budget = ENTRIES_MAX;
+	int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
 	const struct dirent *entry;
-	int fd = openat(state, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 
 	if (!dir) {
@@ -393,77 +415,161 @@ static int list(int state, const char *half, struct records *ret_records)
 			close(fd);
 		return error;
 	}
-	while (!error && (entry = readdir(dir))) {
-		if (has_prefix(entry->d_name, half))
-			remove_entry(state, entry->d_name, DEPTH_MAX, &budget);
-		else if (ret_records && is_name(entry->d_name))
-			error = add_record(state, entry->d_name, ret_records);
-	}
+	while (!error && (entry = readdir(dir)))
+		error = each(parent, entry->d_name, arg);
 	closedir(dir);
 	return error;
 }
 
-static int sweep(const char *path, int state, const struct bytes *in_use, unsigned grace_s)
+/* Removes what has the prefix. */
+static int remove_half(int parent, const char *name, const void *prefix)
 {
-	struct records records = {0};
-	int error = list(state, GONE, &records), removed = 0;
+	unsigned budget = ENTRIES_MAX;
+
+	if (has_prefix(name, prefix))
+		remove_entry(parent, name, DEPTH_MAX, &budget);
+	return 0;
+}
+
+static int keep_record(int parent, const char *name, const void *records)
+{
+	return is_name(name) ? add_record(parent, name, *(struct records *const *)records) : 0;
+}
+
+static int make_region_again(int parent, const char *name, const void *regions)
+{
+	(void)parent;
+	return is_name(name) ? make_region_directory(regions, name) : 0;
+}
+
+/* The name goes in one step, and then what is in it. Whether it is gone. */
+static bool remove_name(int parent, const char *name)
+{
+	char gone[CONTAINERS_NAME_LEN + sizeof(GONE)];
+
+	snprintf(gone, sizeof(gone), GONE "%s", name);
+	return renameat(parent, name, parent, gone) == 0 || errno == ENOENT;
+}
+
+/* The region's directory goes first, as nobody looks for one without a record. */
+static int sweep(int state, int regions, const struct containers_places *places,
+		 const struct bytes *in_use, unsigned grace_s)
+{
+	struct records records = {0}, *const kept = &records;
+	int error = list(state, keep_record, &kept), removed = 0;
 
 	for (unsigned i = 0; !error && i < records.count; i++) {
 		const struct record *record = &records.record[i];
-		char gone[CONTAINERS_NAME_LEN + sizeof(GONE)];
-		unsigned budget = ENTRIES_MAX;
 
-		if (!is_gone(path, record, &records, in_use, grace_s))
-			continue;
-		snprintf(gone, sizeof(gone), GONE "%s", record->name);
-		if (renameat(state, record->name, state, gone) < 0)
-			continue;
-		remove_entry(state, gone, DEPTH_MAX, &budget);
-		removed++;
+		if (is_gone(places->regions, record, &records, in_use, grace_s))
+			removed += remove_name(regions, record->name) &&
+				   remove_name(state, record->name);
 	}
 	free_records(&records);
+	list(state, remove_half, GONE);
+	list(regions, remove_half, GONE);
 	return error ? error : removed;
 }
 
-int containers_sweep(const char *state, const struct bytes *in_use, unsigned grace_s)
+static int open_directory(const char *path)
 {
-	int fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result;
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	if (fd < 0)
-		return -errno;
-	result = sweep(state, fd, in_use && !in_use->failed ? in_use : NULL, grace_s);
-	close(fd);
+	return fd < 0 ? -errno : fd;
+}
+
+int containers_sweep(const struct containers_places *places, const struct bytes *in_use,
+		     unsigned grace_s)
+{
+	int state = open_directory(places->state), regions = open_directory(places->regions);
+	int result = state < 0 ? state : regions;
+
+	if (state >= 0 && regions >= 0)
+		result = sweep(state, regions, places, in_use && !in_use->failed ? in_use : NULL,
+			       grace_s);
+	if (state >= 0)
+		close(state);
+	if (regions >= 0)
+		close(regions);
 	return result;
 }
 
-static int write_preload(const char *state, const char *library)
+/* -- what all containers get ------------------------------------------------------------------- */
+
+/* Replaces the file in one step: containers that run keep the one that they have mounted. */
+static int replace(const char *state, const char *name, const void *data, size_t len)
 {
-	char path[CONTAINERS_PATH_MAX], made[CONTAINERS_PATH_MAX], line[CONTAINERS_PATH_MAX];
+	char path[CONTAINERS_PATH_MAX], made[CONTAINERS_PATH_MAX];
 	int error;
 
-	snprintf(path, sizeof(path), "%s/" CONTAINERS_PRELOAD, state);
-	snprintf(made, sizeof(made), "%s/" NEW CONTAINERS_PRELOAD, state);
-	snprintf(line, sizeof(line), "%s\n", library);
-	error = write_file(made, line, strlen(line));
+	snprintf(path, sizeof(path), "%s/%s", state, name);
+	snprintf(made, sizeof(made), "%s/" NEW "%s", state, name);
+	error = write_file(made, data, len);
 	return !error && rename(made, path) < 0 ? -errno : error;
 }
 
-int containers_prepare(const char *state, const char *library, struct fault *fault)
+static int read_all(const char *path, struct bytes *ret_text)
 {
-	int error, fd;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
+	char buf[65536];
+	ssize_t len;
 
-	if (*state != '/' || strlen(state) > CONTAINERS_PATH_MAX - 96)
-		return fault_set(fault, -EINVAL, "\"%.100s\" is no absolute path, or too long",
-				 state);
-	error = make_directories(state);
-	fd = error ? -1 : open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (!error && fd < 0)
+	if (fd < 0)
+		return -errno;
+	while ((len = read(fd, buf, sizeof(buf))) > 0)
+		bytes_add(ret_text, buf, (size_t)len);
+	if (len < 0)
 		error = -errno;
+	close(fd);
+	return ret_text->failed ? -ENOMEM : error;
+}
+
+static int copy_library(const char *state, const char *library)
+{
+	char path[CONTAINERS_PATH_MAX];
+	struct bytes there = {0}, wanted = {0};
+	int error = read_all(library, &wanted);
+
+	snprintf(path, sizeof(path), "%s/" CONTAINERS_LIBRARY, state);
+	if (!error && (read_all(path, &there) < 0 || there.len != wanted.len ||
+		       memcmp(there.data, wanted.data, wanted.len) != 0))
+		error = replace(state, CONTAINERS_LIBRARY, wanted.data, wanted.len);
+	bytes_free(&there);
+	bytes_free(&wanted);
+	return error;
+}
+
+static int write_preload(const char *state, const char *inside)
+{
+	char line[CONTAINERS_PATH_MAX];
+
+	snprintf(line, sizeof(line), "%s\n", inside);
+	return replace(state, CONTAINERS_PRELOAD, line, strlen(line));
+}
+
+int containers_prepare(const struct containers_places *places, const char *library,
+		       const char *inside, struct fault *fault)
+{
+	int error = make_directories(places->state), fd;
+
+	if (error)
+		return fail(fault, error, "make", places->state);
+	error = make_directories(places->regions);
+	if (error)
+		return fail(fault, error, "make", places->regions);
+	error = copy_library(places->state, library);
+	if (error)
+		return fault_set(fault, error,
+				 "cannot copy %.200s: %s; install the package vgpu on the node, or "
+				 "write where the library is under library",
+				 library, strerror(-error));
+	error = write_preload(places->state, inside);
+	fd = error ? error : open_directory(places->state);
+	if (fd < 0)
+		return fail(fault, fd, "prepare", places->state);
+	error = list(fd, remove_half, NEW);
 	if (!error)
-		error = list(fd, NEW, NULL);
-	if (fd >= 0)
-		close(fd);
-	if (!error)
-		error = write_preload(state, library);
-	return error ? fail(fault, error, "prepare", state) : 0;
+		error = list(fd, make_region_again, places->regions);
+	close(fd);
+	return error ? fail(fault, error, "prepare", places->regions) : 0;
 }

@@ -26,7 +26,8 @@ enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
 #define GRACE_MAX_S 86400
 
 struct options {
-	const char *config_path, *kubelet_dir, *pods_socket, *state;
+	const char *config_path, *kubelet_dir, *pods_socket;
+	struct containers_places places;
 	unsigned grace_s;
 	bool only_check;
 };
@@ -79,12 +80,12 @@ static void on_health(void *arg, uint32_t events)
 static void on_pods(void *arg, const struct bytes *ids)
 {
 	const struct plugin *plugin = arg;
-	int removed = containers_sweep(plugin->options.state, ids, plugin->options.grace_s);
+	int removed = containers_sweep(&plugin->options.places, ids, plugin->options.grace_s);
 
 	if (removed > 0)
 		say(LOG_INFO, "has removed what %d containers had that are gone", removed);
 	else if (removed < 0)
-		say(LOG_WARNING, "cannot look at %s: %s", plugin->options.state,
+		say(LOG_WARNING, "cannot look at %s: %s", plugin->options.places.state,
 		    strerror(-removed));
 }
 
@@ -133,25 +134,13 @@ static int find_devices(struct plugin *plugin, struct fault *fault)
 		struct resource *resource = &plugin->resource[i];
 
 		resource->config = config;
-		resource->state = plugin->options.state;
+		resource->places = &plugin->options.places;
 		error = devices_find(&config->slice[i], &plugin->gpus, &resource->devices, fault);
 		if (!error)
 			say(LOG_INFO, "%s: %u of each of %u GPUs", config->slice[i].resource,
 			    config->slice[i].replicas, resource->devices.gpu_count);
 	}
 	return error;
-}
-
-/* The loader ignores a library that is not there: containers would have no limits. */
-static int check_library(const char *path, struct fault *fault)
-{
-	if (access(path, R_OK) == 0)
-		return 0;
-	return fault_set(
-		fault, -errno,
-		"there is no library %.200s (%s): install the package vgpu on the node, or "
-		"write where it is under library",
-		path, strerror(errno));
 }
 
 static int begin(struct plugin *plugin, struct fault *fault)
@@ -189,14 +178,13 @@ static int run(struct plugin *plugin)
 	struct fault fault = {""};
 	int status = 0;
 
-	if (check_library(plugin->config.library, &fault))
-		return fail(EXIT_CONFIG, &fault);
 	if (gpus_open(&plugin->gpus, &fault))
 		return fail(EXIT_FAILED, &fault);
 	say_health(&plugin->gpus);
 	if (find_devices(plugin, &fault))
 		status = fail(EXIT_CONFIG, &fault);
-	else if (containers_prepare(plugin->options.state, RESOURCE_LIBRARY, &fault) ||
+	else if (containers_prepare(&plugin->options.places, plugin->config.library,
+				    RESOURCE_LIBRARY, &fault) ||
 		 begin(plugin, &fault))
 		status = fail(EXIT_FAILED, &fault);
 	else
@@ -226,8 +214,10 @@ static int help(void)
 	     "                     " KUBELET_DIR "\n"
 	     "  --pods SOCKET      the kubelet's socket for pod resources, instead of\n"
 	     "                     " IN_USE_SOCKET "\n"
-	     "  --state DIR        where containers' policies and regions are, instead of\n"
+	     "  --state DIR        where containers' policies are, instead of\n"
 	     "                     " CONTAINERS_STATE "\n"
+	     "  --regions DIR      where their regions are, instead of\n"
+	     "                     " CONTAINERS_REGIONS "\n"
 	     "  --grace SECONDS    for how long what a container had is kept when no pod has\n"
 	     "                     its devices any more: 300\n"
 	     "  -h, --help         this text\n"
@@ -258,13 +248,18 @@ int main(int argc, char **argv)
 		{"kubelet", required_argument, NULL, 'k'},
 		{"pods", required_argument, NULL, 'p'},
 		{"state", required_argument, NULL, 's'},
+		{"regions", required_argument, NULL, 'r'},
 		{"grace", required_argument, NULL, 'g'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
 	};
 	static struct plugin plugin = {
-		.options = {CONFIG_PATH, KUBELET_DIR, IN_USE_SOCKET, CONTAINERS_STATE, GRACE_S,
+		.options = {CONFIG_PATH,
+			    KUBELET_DIR,
+			    IN_USE_SOCKET,
+			    {CONTAINERS_STATE, CONTAINERS_REGIONS},
+			    GRACE_S,
 			    false},
 	};
 	int option;
@@ -284,7 +279,10 @@ int main(int argc, char **argv)
 			plugin.options.pods_socket = optarg;
 			break;
 		case 's':
-			plugin.options.state = optarg;
+			plugin.options.places.state = optarg;
+			break;
+		case 'r':
+			plugin.options.places.regions = optarg;
 			break;
 		case 'g':
 			if (!read_grace(optarg, &plugin.options.grace_s))

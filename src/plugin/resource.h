@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config.h"
+#include "containers.h"
 #include "devices.h"
 #include "grpc.h"
 
@@ -12,7 +13,7 @@
 
 struct resource {
 	const struct config *config;
-	const char *state; /* the containers' directory (containers.h) */
+	const struct containers_places *places;
 	struct devices devices;
 };
 

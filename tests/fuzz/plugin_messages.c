@@ -14,6 +14,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static const struct containers_places places = {"/state", "/regions"};
+
 static const struct gpus gpus = {
 	.count = 3,
 	.gpu = {{.uuid = "GPU-a", .numa = 0, .healthy = true},
@@ -36,11 +38,11 @@ static void check(bool holds)
 }
 
 /* In the place of containers.c's: no file is made. */
-int containers_make(const char *state, const char *resource, const char *const *ids,
-		    const struct policy *policy, char ret_name[CONTAINERS_NAME_LEN],
-		    struct fault *fault)
+int containers_make(const struct containers_places *where, const char *resource,
+		    const char *const *ids, const struct policy *policy,
+		    char ret_name[CONTAINERS_NAME_LEN], struct fault *fault)
 {
-	(void)state, (void)resource, (void)fault;
+	(void)where, (void)resource, (void)fault;
 	check(ids[0] != NULL && policy->device_count >= 1 && policy->device_count <= gpus.count);
 	for (unsigned i = 0; i < policy->device_count; i++)
 		check(policy->device[i].memory_bytes >= 1 && policy->device[i].memory_bytes <= 4);
@@ -89,7 +91,7 @@ static void check_answer(const struct resource *resource, const char *path,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct resource resource = {.config = &config, .state = "/state"};
+	struct resource resource = {.config = &config, .places = &places};
 	struct bytes answer = {0};
 	struct fault fault = {""};
 	unsigned chosen = size ? data[0] : 0;

@@ -207,7 +207,7 @@ class Kubelet:
 class World:
     def __init__(self, gpus="2x80G", **kubelet):
         self.root = tempfile.mkdtemp(prefix="vgpu-plugin-")
-        self.state = self.root + "/state"
+        self.state, self.regions = self.root + "/state", self.root + "/regions"
         self.kubelet = Kubelet(self.root, **kubelet)
         self.config = self.root + "/config.yaml"
         self.log = self.root + "/log"
@@ -223,7 +223,7 @@ class World:
     def start(self, *options, **env):
         self.plugin = subprocess.Popen(
             [PLUGIN, "--config", self.config, "--kubelet", self.kubelet.dir, "--state", self.state,
-             "--pods", self.kubelet.pods_socket, *options],
+             "--regions", self.regions, "--pods", self.kubelet.pods_socket, *options],
             env=dict(self.env, **env), stderr=open(self.log, "a"))
         return self.plugin
 

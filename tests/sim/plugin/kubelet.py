@@ -56,7 +56,9 @@ def allocates():
         assert {inside: mount[1] for inside, mount in one.mounts.items()} == {
             "/usr/local/lib/libvgpu.so": 1, "/etc/ld.so.preload": 1, "/etc/vgpu/policy": 1,
             "/run/vgpu": 0}
-        assert one.host("/usr/local/lib/libvgpu.so") == fake.LIBRARY
+        with open(one.host("/usr/local/lib/libvgpu.so"), "rb") as ours, \
+                open(fake.LIBRARY, "rb") as library:
+            assert ours.read() == library.read()
         with open(one.host("/etc/ld.so.preload")) as preload:
             assert preload.read() == "/usr/local/lib/libvgpu.so\n"
         assert stat.S_IMODE(os.stat(one.host("/run/vgpu")).st_mode) == 0o1777

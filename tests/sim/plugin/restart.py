@@ -2,6 +2,7 @@
 import os
 import shutil
 import signal
+import stat
 import threading
 import time
 
@@ -103,7 +104,7 @@ def plugin_is_killed_under_load():
         there = world.directories()
         assert set(names) <= set(there), "a container's directory is missing"
         for name in there:
-            assert sorted(os.listdir(f"{world.state}/{name}")) == ["policy", "record", "region"]
+            assert sorted(os.listdir(f"{world.state}/{name}")) == ["policy", "record"]
             assert len(os.listdir(f"{world.state}/{name}/policy")) == 2
         world.stop()
         world.start()
@@ -111,5 +112,29 @@ def plugin_is_killed_under_load():
         assert not [n for n in os.listdir(world.state) if n.startswith(".new")]
 
 
+def node_restarts():
+    """Regions are in memory; what has a policy has a region's directory again, for every user."""
+    with World() as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        world.start()
+        path = world.kubelet.wait()[RESOURCE]
+        devices = sorted(fake.Endpoint(path).watch().get(timeout=fake.PATIENCE_S))
+        containers = fake.Endpoint(path).allocate([devices[0]], [devices[1]])
+        world.stop()
+        shutil.rmtree(world.regions)
+        # As containerd makes what it does not find.
+        os.makedirs(containers[1].host("/run/vgpu"), mode=0o755)
+        with open(containers[0].host("/usr/local/lib/libvgpu.so"), "w") as library:
+            library.write("an older one")
+        world.start()
+        world.kubelet.wait()
+        for container in containers:
+            assert stat.S_IMODE(os.stat(container.host("/run/vgpu")).st_mode) == 0o1777
+        with open(containers[0].host("/usr/local/lib/libvgpu.so"), "rb") as ours, \
+                open(fake.LIBRARY, "rb") as library:
+            assert ours.read() == library.read()
+
+
 fake.run([kubelet_restarts, kubelet_comes_later, socket_is_removed, kubelet_forgets,
-          plugin_is_killed_under_load])
+          plugin_is_killed_under_load, node_restarts])

@@ -28,16 +28,15 @@ def removes_what_no_pod_has():
         kept, gone = [c.name() for c in endpoint.allocate([devices[0]], [devices[1]])]
         world.kubelet.pods = [[devices[0]]]
         # All that a tenant may have made: links, pipes, directories without rights.
-        region = f"{world.state}/{gone}/region"
+        region = f"{world.regions}/{gone}"
         os.symlink("/", region + "/root")
         os.symlink(f"{world.state}/{kept}", region + "/kept")
         os.mkfifo(region + "/pipe")
         os.makedirs(region + "/a/b/c")
         os.chmod(region + "/a", 0)
         fake.until(lambda: world.directories() == [kept], "one that is left")
-        fake.until(lambda: not [n for n in os.listdir(world.state) if n.startswith(".gone")],
-                   "one that is removed wholly")
-        assert sorted(os.listdir(f"{world.state}/{kept}")) == ["policy", "record", "region"]
+        fake.until(lambda: os.listdir(world.regions) == [kept], "one that is removed wholly")
+        assert sorted(os.listdir(f"{world.state}/{kept}")) == ["policy", "record"]
 
 
 def keeps_what_a_process_has():
