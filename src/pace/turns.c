@@ -8,7 +8,8 @@
  *
  * How long vgpud is waited for. A process that joins waits for ASK_FIRST_NS, once: vgpud may be at
  * work. After that, a process waits for ask_ns at a time, which is doubled whenever vgpud did not
- * answer within it, and asks again ASK_PART times as late.
+ * answer within it, up to ASK_MOST_NS. It asks again after RENEW_NS, or ASK_PART times what it
+ * waits for. So a process comes back to a vgpud that was stopped within seconds.
  */
 #include "turns.h"
 
@@ -32,8 +33,9 @@
 
 #define ASK_FIRST_NS (200 * NS_PER_MS)
 #define ASK_LEAST_NS (2 * NS_PER_MS)
-#define ASK_MOST_NS  (64 * NS_PER_MS)
-#define ASK_PART     1000
+#define ASK_MOST_NS  (8 * NS_PER_MS)
+#define RENEW_NS     (2 * NS_PER_S)
+#define ASK_PART     500
 
 static struct turn turns[TURNS];
 static unsigned used;                        /* of them; under `joining` */
@@ -130,7 +132,8 @@ static void note_answer(int answer)
 		ask_ns = ASK_LEAST_NS;
 	else if (ask_ns < ASK_MOST_NS)
 		ask_ns *= 2;
-	STORE(ask_next_ns, clock_coarse_ns() + ASK_PART * ask_ns);
+	STORE(ask_next_ns,
+	      clock_coarse_ns() + (ASK_PART * ask_ns > RENEW_NS ? ASK_PART * ask_ns : RENEW_NS));
 }
 
 /* vgpud's file, for a process that has that one, or NULL: as turn_offer_ask. Under `joining`. */

@@ -30,8 +30,7 @@ struct turn *turns_of(const struct meter *meter, int device);
 struct vgpu_region_turn *turns_account(const struct meter *meter);
 
 /* Looks whether the files still are there, at most each 20 ms, and asks vgpud for its own. Any
- * thread. Waits for 2 ms at most, and for longer if vgpud is slow: for a thousandth of the time, 64
- * ms at once. */
+ * thread. Waits for 2 ms of 2 s at most, and for 8 ms of 4 s if vgpud does not answer. */
 void turns_watch(uint64_t now_ns);
 
 /* Notes whether the process's launches to the device go by turns, as other slices use it. Whether
