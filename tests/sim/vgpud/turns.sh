@@ -18,7 +18,7 @@ chmod 711 "$root" # other users are of the slice, too
 chmod 666 "$ours"
 
 configure
-start_vgpud
+start_vgpud VGPUD_TEST=1
 asks sealed "$ours" "$uuid0"
 asks strangers "$ours" "$uuid0"
 asks garbage "$ours" "$uuid0"
@@ -38,7 +38,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     VGPUD=$root/weak
     printf '#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-fowner "%s" "$@"\n' "$program" >"$VGPUD"
     chmod +x "$VGPUD"
-    start_vgpud
+    start_vgpud VGPUD_TEST=1
     asks taken "$ours" "$uuid0"
     wait_log 'a program has taken the file of turns of .* away: there is another now'
     stop_vgpud
@@ -48,7 +48,7 @@ fi
 # What does not work is said, and all else goes on.
 configure
 sed -i "s|$VGPU_SOCKET|/proc/none/sock|" "$config"
-start_vgpud
+start_vgpud VGPUD_TEST=1
 wait_log 'no turns are handed out at /proc/none/sock: No such file or directory'
 configure
 kill -HUP "$vgpud"
@@ -56,7 +56,7 @@ wait_log 'has read'
 asks identity "$ours" "$uuid0"
 other=$vgpud
 started="$started $other"
-start_vgpud
+start_vgpud VGPUD_TEST=1
 wait_log 'no turns are handed out at .*: another vgpud does'
 kill "$other"
 stop_vgpud

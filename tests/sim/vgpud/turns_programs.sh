@@ -57,7 +57,7 @@ goes_on() {
 # Without vgpud, by the directory; when vgpud comes, by its file.
 launches first
 until_file first "^$state/turns/$uuid0 "
-start_vgpud
+start_vgpud VGPUD_TEST=1
 until_file first '^/memfd:vgpu-turns-'
 launches second
 until_file second "^$(file_of first)$"
@@ -93,7 +93,7 @@ launches fourth
 until_file fourth "^$state/turns/$uuid0 "
 same 'the file after the death' "$before" "$(file_of first)"
 goes_on first
-start_vgpud
+start_vgpud VGPUD_TEST=1
 for name in first second third fourth; do
     until_file $name '^/memfd:vgpu-turns-'
     tries=0
