@@ -159,6 +159,7 @@ void quota_forget(void)
 	quota_pools_forget();
 	holdings_forget();
 	blocks_forget();
+	moved_forget();
 }
 
 bool quota_attached(void)
@@ -336,7 +337,7 @@ static uint64_t chunks_of(uint64_t bytes)
 	return (bytes + MANAGED_CHUNK_BYTES - 1) / MANAGED_CHUNK_BYTES * MANAGED_CHUNK_BYTES;
 }
 
-static int charge_managed(int device, uint64_t bytes)
+int account_charge_managed(int device, uint64_t bytes)
 {
 	uint64_t *sum = &managed_bytes[device], more;
 	int error = 0;
@@ -385,7 +386,7 @@ uint64_t account_managed_charge(int device)
 
 static int charge_as(bool is_managed, int device, uint64_t bytes)
 {
-	return is_managed ? charge_managed(device, bytes) : account_charge(device, bytes);
+	return is_managed ? account_charge_managed(device, bytes) : account_charge(device, bytes);
 }
 
 static void refund_as(bool is_managed, int device, uint64_t bytes)
@@ -554,6 +555,8 @@ bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
 void quota_free_commit(const struct quota_release *release)
 {
 	end_free(release);
+	if (release->block.managed)
+		moved_end(release->block.address);
 	if (release->bytes) {
 		refund_as(release->block.managed, release->block.device, release->bytes);
 		account_return_spare(release->block.device);
@@ -574,6 +577,8 @@ void quota_free_orphan(const struct quota_release *release)
 	end_free(release);
 	if (!block->managed) /* which no comparison would find gone */
 		account_orphan(block->device, release->bytes);
+	else
+		moved_end(block->address);
 	refund_as(block->managed, block->device, release->bytes);
 	account_end();
 }

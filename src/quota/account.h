@@ -48,6 +48,9 @@ uint64_t account_frees_in_part(void);
 /* How many tentative claims have begun and ended: odd while there is one. */
 uint64_t account_tentatives(void);
 
+/* Charges managed memory: 0, -EDQUOT, -ETIMEDOUT. */
+int account_charge_managed(int device, uint64_t bytes);
+
 /* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
 void account_return_managed(int device, uint64_t bytes);
 
@@ -91,3 +94,10 @@ void compare_expect_nothing(int device);
 uint64_t compare_data(int device, const struct vgpu_hami_usage *usage);
 
 void compare_forget(void); /* in a forked child */
+
+/* -- moved.c: managed memory on other GPUs than its own -- */
+
+/* The allocation, or all of the context, is gone from every GPU. */
+void moved_end(uint64_t base);
+void moved_end_context(uint64_t context);
+void moved_forget(void); /* in a forked child */

@@ -279,6 +279,7 @@ void quota_context_end(uint64_t context)
 	holdings_end_context(context);
 	account_refund_as(REGION_DATA, ended.device, bytes);
 	account_return_managed(ended.device, managed_bytes);
+	moved_end_context(context);
 	account_return_spare(ended.device);
 	leave_living(ended.device, ended.bytes, true);
 	account_end();

@@ -15,7 +15,8 @@
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
  * quota_forget everything is thread-safe. Locks: those of
- * the files of this room come before the region's, and exclude each other.
+ * the files of this room come before the region's, and exclude each other, but for moved.c's, which
+ * comes before account.c's.
  */
 #pragma once
 
@@ -126,6 +127,27 @@ void quota_free_undo(const struct quota_release *release);
 void quota_free_postpone(void);
 void quota_free_resume(void);
 void quota_free_orphan(const struct quota_release *release);
+
+/* -- managed memory that is moved -- */
+
+/* What was charged for a move. */
+struct quota_move {
+	int device;
+	bool charged; /* there is something to undo */
+	uint64_t base;
+	uint64_t first, bytes; /* the range on the device before: its first granule, and how much */
+};
+
+/*
+ * A range of the managed allocation that begins at base is to be moved to the device: charged there
+ * as well, until the allocation is freed. 0, -EDQUOT, -ETIMEDOUT. What is no managed memory, or is
+ * the device's own, costs nothing.
+ */
+int quota_move(int device, uint64_t base, uint64_t address, uint64_t bytes,
+	       struct quota_move *ret_move);
+
+/* The driver refused. */
+void quota_move_undo(const struct quota_move *move);
 
 /* -- contexts -- */
 
