@@ -4,7 +4,7 @@ BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
 
-.PHONY: all demo test check check-containers aarch64 fuzz bench gpu-check docs site install deb clean help
+.PHONY: all demo test check check-containers aarch64 fuzz bench gpu-check check-kubernetes docs site install deb clean help
 all:
 	@cmake -S . -B $(BUILD) >/dev/null # every time: what is installed may have changed
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS)
@@ -40,6 +40,11 @@ gpu-check: all
 	@tests/gpu/cores.sh $(BUILD)
 	@tests/gpu/two.sh $(BUILD) || [ $$? = 77 ]
 
+check-kubernetes:
+	@cmake -S . -B $(BUILD) >/dev/null
+	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(JOBS) --target demo_all vgpud vgpu-device-plugin
+	@VGPU_BUILD=$(BUILD) tests/kubernetes/run.sh
+
 docs: all
 	@api/coverage.sh >docs/coverage.md.new && mv docs/coverage.md.new docs/coverage.md
 	@docs/pages.sh $(BUILD)/src/cli/vgpu_pages .
@@ -66,6 +71,7 @@ help:
 	@echo 'fuzz       the fuzzers, five minutes each; needs clang'
 	@echo 'bench      what the library costs, reported'
 	@echo 'gpu-check  the tests that need a GPU that nobody else uses, some 20 minutes'
+	@echo 'check-kubernetes  pods in a real cluster of this one machine, with a simulated GPU; needs root'
 	@echo 'docs       docs/coverage.md, from the tables in api/; of the manual pages and the completions what the commands' tables say'
 	@echo 'site       the documents as a site in build/site; needs mkdocs and mandoc'
 	@echo 'install    PREFIX=/usr/local DESTDIR= as usual'
