@@ -30,7 +30,7 @@ static void act(int from, int to)
 	selftest_context();
 	while (read(from, &step, sizeof step) == (ssize_t)sizeof step) {
 		step();
-		CHECK_EQ(write(to, "", 1), 1);
+		CHECK_EQUAL(write(to, "", 1), 1);
 	}
 	_exit(0);
 }
@@ -58,8 +58,8 @@ void tell(const struct actor *actor, void (*step)(void))
 {
 	char byte;
 
-	CHECK_EQ(write(actor->to, &step, sizeof step), sizeof step);
-	CHECK_EQ(read(actor->from, &byte, 1), 1);
+	CHECK_EQUAL(write(actor->to, &step, sizeof step), sizeof step);
+	CHECK_EQUAL(read(actor->from, &byte, 1), 1);
 }
 
 void actor_kill(const struct actor *actor)
@@ -67,7 +67,7 @@ void actor_kill(const struct actor *actor)
 	int status;
 
 	kill(actor->pid, SIGKILL);
-	CHECK_EQ(waitpid(actor->pid, &status, 0), actor->pid);
+	CHECK_EQUAL(waitpid(actor->pid, &status, 0), actor->pid);
 	departure_wait(actor->departure);
 	close(actor->to);
 	close(actor->from);
@@ -87,22 +87,20 @@ void actors_start(void)
 
 void check_mib(long long exporters, long long importers, long long device, int line)
 {
+	const long long context = CONTEXT, mib = MIB;
 	size_t fixed = 0;
 
 	if (exporters >= 0) {
 		fixed += CONTEXT + FIRST;
-		selftest_check_eq(selftest_process_bytes(0, exporter.pid),
-				  (long long)CONTEXT + exporters * (long long)MIB, "exporter",
-				  __FILE__, line);
+		check_equal(__FILE__, line, "exporter", selftest_process_bytes(0, exporter.pid),
+			    context + exporters * mib);
 	}
 	if (importers >= 0) {
 		fixed += CONTEXT + FIRST;
-		selftest_check_eq(selftest_process_bytes(0, importer.pid),
-				  (long long)CONTEXT + importers * (long long)MIB, "importer",
-				  __FILE__, line);
+		check_equal(__FILE__, line, "importer", selftest_process_bytes(0, importer.pid),
+			    context + importers * mib);
 	}
-	selftest_check_eq((long long)(selftest_used(0) - fixed) / (long long)MIB, device, "device",
-			  __FILE__, line);
+	check_equal(__FILE__, line, "device", (long long)(selftest_used(0) - fixed) / mib, device);
 }
 
 void fd_send(int fd)
@@ -119,7 +117,7 @@ void fd_send(int fd)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof fd);
 	memcpy(CMSG_DATA(header), &fd, sizeof fd);
-	CHECK_EQ(sendmsg(sockets[0], &message, 0), 1);
+	CHECK_EQUAL(sendmsg(sockets[0], &message, 0), 1);
 	close(fd);
 }
 
@@ -133,7 +131,7 @@ int fd_receive(void)
 				 .msg_controllen = sizeof control};
 	int fd;
 
-	CHECK_EQ(recvmsg(sockets[1], &message, 0), 1);
+	CHECK_EQUAL(recvmsg(sockets[1], &message, 0), 1);
 	CHECK(CMSG_FIRSTHDR(&message));
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
 	return fd;

@@ -13,7 +13,7 @@ static uint64_t held(void)
 {
 	uint64_t used = selftest_used(0);
 
-	CHECK_EQ(selftest_process_bytes(0, getpid()), used - FIRST);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), used - FIRST);
 	return used - start;
 }
 
@@ -50,30 +50,31 @@ static void test_size(unsigned i)
 	CUarray array;
 
 	if (measured[i].levels) {
-		CHECK_EQ(cuMipmappedArrayCreate(&mipmap, &desc, measured[i].levels), CUDA_SUCCESS);
-		CHECK_EQ(held(), granules(bytes));
-		CHECK_EQ(cuMipmappedArrayDestroy(mipmap), CUDA_SUCCESS);
-		CHECK_EQ(cuMipmappedArrayDestroy(mipmap), CUDA_ERROR_INVALID_HANDLE);
+		CHECK_OK(cuMipmappedArrayCreate(&mipmap, &desc, measured[i].levels));
+		CHECK_EQUAL(held(), granules(bytes));
+		CHECK_OK(cuMipmappedArrayDestroy(mipmap));
+		CHECK_EQUAL(cuMipmappedArrayDestroy(mipmap), CUDA_ERROR_INVALID_HANDLE);
 		desc.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
-		CHECK_EQ(cuMipmappedArrayCreate(&mipmap, &desc, measured[i].levels), CUDA_SUCCESS);
-		CHECK_EQ(cuMipmappedArrayGetMemoryRequirements(&need, mipmap, 0), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
-		CHECK_EQ(cuMipmappedArrayDestroy(mipmap), CUDA_SUCCESS);
+		CHECK_OK(cuMipmappedArrayCreate(&mipmap, &desc, measured[i].levels));
+		CHECK_OK(cuMipmappedArrayGetMemoryRequirements(&need, mipmap, 0));
+		CHECK_EQUAL(held(), 0);
+		CHECK_OK(cuMipmappedArrayDestroy(mipmap));
 	} else {
-		CHECK_EQ(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-		CHECK_EQ(held(), granules(bytes));
-		CHECK_EQ(cuArrayGetMemoryRequirements(&need, array, 0), CUDA_ERROR_INVALID_VALUE);
-		CHECK_EQ(cuArrayDestroy(array), CUDA_SUCCESS);
-		CHECK_EQ(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
+		CHECK_OK(cuArray3DCreate_v2(&array, &desc));
+		CHECK_EQUAL(held(), granules(bytes));
+		CHECK_EQUAL(cuArrayGetMemoryRequirements(&need, array, 0),
+			    CUDA_ERROR_INVALID_VALUE);
+		CHECK_OK(cuArrayDestroy(array));
+		CHECK_EQUAL(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
 		desc.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
-		CHECK_EQ(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-		CHECK_EQ(cuArrayGetMemoryRequirements(&need, array, 0), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
-		CHECK_EQ(cuArrayDestroy(array), CUDA_SUCCESS);
+		CHECK_OK(cuArray3DCreate_v2(&array, &desc));
+		CHECK_OK(cuArrayGetMemoryRequirements(&need, array, 0));
+		CHECK_EQUAL(held(), 0);
+		CHECK_OK(cuArrayDestroy(array));
 	}
-	CHECK_EQ(need.size, bytes);
-	CHECK_EQ(need.alignment, 65536);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(need.size, bytes);
+	CHECK_EQUAL(need.alignment, 65536);
+	CHECK_EQUAL(held(), 0);
 }
 
 /* Those of up to 1 MiB share granules with each other, and with nothing else. */
@@ -85,28 +86,28 @@ static void test_small(void)
 	CUarray a, b, c;
 	CUdeviceptr p;
 
-	CHECK_EQ(cuArrayCreate_v2(&a, &desc), CUDA_SUCCESS);
-	CHECK_EQ(held(), 2 * MIB);
-	CHECK_EQ(cuArrayCreate(&b, &old), CUDA_SUCCESS);
-	CHECK_EQ(held(), 2 * MIB);
-	CHECK_EQ(cuArray3DCreate(&c, &old_3d), CUDA_SUCCESS); /* 1.25 MiB */
-	CHECK_EQ(held(), 4 * MIB);
-	CHECK_EQ(cuArrayDestroy(b), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&p, KIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 6 * MIB);
+	CHECK_OK(cuArrayCreate_v2(&a, &desc));
+	CHECK_EQUAL(held(), 2 * MIB);
+	CHECK_OK(cuArrayCreate(&b, &old));
+	CHECK_EQUAL(held(), 2 * MIB);
+	CHECK_OK(cuArray3DCreate(&c, &old_3d)); /* 1.25 MiB */
+	CHECK_EQUAL(held(), 4 * MIB);
+	CHECK_OK(cuArrayDestroy(b));
+	CHECK_OK(cuMemAlloc_v2(&p, KIB));
+	CHECK_EQUAL(held(), 6 * MIB);
 	desc.Height = 256;
-	CHECK_EQ(cuArrayCreate_v2(&b, &desc), CUDA_SUCCESS);
-	CHECK_EQ(held(), 6 * MIB);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
-	CHECK_EQ(held(), 4 * MIB);
-	CHECK_EQ(cuArrayDestroy(c), CUDA_SUCCESS);
-	CHECK_EQ(cuArrayDestroy(a), CUDA_SUCCESS);
-	CHECK_EQ(held(), 2 * MIB);
-	CHECK_EQ(cuArrayGetDescriptor_v2(&desc, b), CUDA_SUCCESS);
-	CHECK_EQ(desc.Width, 512);
-	CHECK_EQ(desc.Height, 256);
-	CHECK_EQ(cuArrayDestroy(b), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
+	CHECK_OK(cuArrayCreate_v2(&b, &desc));
+	CHECK_EQUAL(held(), 6 * MIB);
+	CHECK_OK(cuMemFree_v2(p));
+	CHECK_EQUAL(held(), 4 * MIB);
+	CHECK_OK(cuArrayDestroy(c));
+	CHECK_OK(cuArrayDestroy(a));
+	CHECK_EQUAL(held(), 2 * MIB);
+	CHECK_OK(cuArrayGetDescriptor_v2(&desc, b));
+	CHECK_EQUAL(desc.Width, 512);
+	CHECK_EQUAL(desc.Height, 256);
+	CHECK_OK(cuArrayDestroy(b));
+	CHECK_EQUAL(held(), 0);
 }
 
 static void test_refused(void)
@@ -126,9 +127,9 @@ static void test_refused(void)
 	CUarray array;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		CHECK_EQ(cuArray3DCreate_v2(&array, &bad[i]), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuArray3DCreate_v2(&array, &huge), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(held(), 0);
+		CHECK_EQUAL(cuArray3DCreate_v2(&array, &bad[i]), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArray3DCreate_v2(&array, &huge), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(held(), 0);
 }
 
 static void test_levels(void)
@@ -137,18 +138,18 @@ static void test_levels(void)
 	CUmipmappedArray mipmap;
 	CUarray level, same;
 
-	CHECK_EQ(cuMipmappedArrayCreate(&mipmap, &desc, 10), CUDA_SUCCESS);
-	CHECK_EQ(cuMipmappedArrayGetLevel(&level, mipmap, 3), CUDA_SUCCESS);
-	CHECK_EQ(cuMipmappedArrayGetLevel(&same, mipmap, 3), CUDA_SUCCESS);
+	CHECK_OK(cuMipmappedArrayCreate(&mipmap, &desc, 10));
+	CHECK_OK(cuMipmappedArrayGetLevel(&level, mipmap, 3));
+	CHECK_OK(cuMipmappedArrayGetLevel(&same, mipmap, 3));
 	CHECK(level == same);
-	CHECK_EQ(cuArray3DGetDescriptor_v2(&desc, level), CUDA_SUCCESS);
-	CHECK_EQ(desc.Width, 125);
-	CHECK_EQ(desc.Height, 75);
-	CHECK_EQ(cuMipmappedArrayGetLevel(&same, mipmap, 10), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuArrayDestroy(level), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuMipmappedArrayDestroy(mipmap), CUDA_SUCCESS);
-	CHECK_EQ(cuArray3DGetDescriptor_v2(&desc, level), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(held(), 0);
+	CHECK_OK(cuArray3DGetDescriptor_v2(&desc, level));
+	CHECK_EQUAL(desc.Width, 125);
+	CHECK_EQUAL(desc.Height, 75);
+	CHECK_EQUAL(cuMipmappedArrayGetLevel(&same, mipmap, 10), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuArrayDestroy(level), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuMipmappedArrayDestroy(mipmap));
+	CHECK_EQUAL(cuArray3DGetDescriptor_v2(&desc, level), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(held(), 0);
 }
 
 /* Sparse arrays and those that are mapped later take nothing, and keep what is bound to them. */
@@ -165,26 +166,26 @@ static void test_bound(void)
 		CUarray array;
 
 		desc.Flags = flags[i];
-		CHECK_EQ(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
-		CHECK_EQ(cuMemCreate(&memory, 4 * MIB, &prop, 0), CUDA_SUCCESS);
+		CHECK_OK(cuArray3DCreate_v2(&array, &desc));
+		CHECK_EQUAL(held(), 0);
+		CHECK_OK(cuMemCreate(&memory, 4 * MIB, &prop, 0));
 		info.resource = array;
 		info.memHandle = memory;
-		CHECK_EQ(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-		CHECK_EQ(cuMemMapArrayAsync_ptsz(&info, 1, NULL), CUDA_SUCCESS);
-		CHECK_EQ(cuMemRelease(memory), CUDA_SUCCESS);
-		CHECK_EQ(held(), 4 * MIB);
+		CHECK_OK(cuMemMapArrayAsync(&info, 1, NULL));
+		CHECK_OK(cuMemMapArrayAsync_ptsz(&info, 1, NULL));
+		CHECK_OK(cuMemRelease(memory));
+		CHECK_EQUAL(held(), 4 * MIB);
 		info.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
-		CHECK_EQ(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
-		CHECK_EQ(cuMemCreate(&memory, 4 * MIB, &prop, 0), CUDA_SUCCESS);
+		CHECK_OK(cuMemMapArrayAsync(&info, 1, NULL));
+		CHECK_EQUAL(held(), 0);
+		CHECK_OK(cuMemCreate(&memory, 4 * MIB, &prop, 0));
 		info.memOperationType = CU_MEM_OPERATION_TYPE_MAP;
 		info.memHandle = memory;
-		CHECK_EQ(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-		CHECK_EQ(cuMemRelease(memory), CUDA_SUCCESS);
-		CHECK_EQ(held(), 4 * MIB);
-		CHECK_EQ(cuArrayDestroy(array), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
+		CHECK_OK(cuMemMapArrayAsync(&info, 1, NULL));
+		CHECK_OK(cuMemRelease(memory));
+		CHECK_EQUAL(held(), 4 * MIB);
+		CHECK_OK(cuArrayDestroy(array));
+		CHECK_EQUAL(held(), 0);
 	}
 }
 
@@ -194,11 +195,11 @@ static void test_context_ends(void)
 	CUcontext context;
 	CUarray array;
 
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(held(), 0);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuArray3DCreate_v2(&array, &desc));
+	CHECK_OK(cuCtxDestroy_v2(context));
+	CHECK_EQUAL(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(held(), 0);
 }
 
 int main(void)

@@ -27,7 +27,7 @@ struct gpu {
 
 static void gpu_use(const struct gpu *gpu)
 {
-	CHECK_EQ(cuCtxSetCurrent(gpu->context), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSetCurrent(gpu->context));
 }
 
 static struct gpu gpu_open(CUdevice device)
@@ -35,14 +35,14 @@ static struct gpu gpu_open(CUdevice device)
 	struct gpu gpu;
 	CUmodule module;
 
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuDevicePrimaryCtxRetain(&gpu.context, device), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&gpu.context, device));
 	gpu_use(&gpu);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&gpu.spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&gpu.collective, module, "collective"), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&gpu.stream, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&gpu.other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&gpu.spin, module, "spin_ns"));
+	CHECK_OK(cuModuleGetFunction(&gpu.collective, module, "collective"));
+	CHECK_OK(cuStreamCreate(&gpu.stream, 1));
+	CHECK_OK(cuStreamCreate(&gpu.other, 1));
 	return gpu;
 }
 
@@ -50,8 +50,7 @@ static void spin(const struct gpu *gpu, CUstream stream, uint64_t ns)
 {
 	void *parameters[] = {&ns};
 
-	CHECK_EQ(cuLaunchKernel(gpu->spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(gpu->spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
 static CUresult try_collective(const struct gpu *gpu, CUstream stream, uint64_t communicator,
@@ -65,15 +64,15 @@ static CUresult try_collective(const struct gpu *gpu, CUstream stream, uint64_t 
 static void collective(const struct gpu *gpu, CUstream stream, uint64_t communicator,
 		       uint64_t ranks, uint64_t ns)
 {
-	CHECK_EQ(try_collective(gpu, stream, communicator, ranks, ns), CUDA_SUCCESS);
+	CHECK_OK(try_collective(gpu, stream, communicator, ranks, ns));
 }
 
 static CUevent event_new(CUstream stream)
 {
 	CUevent event;
 
-	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuEventRecord(event, stream));
 	return event;
 }
 
@@ -82,7 +81,7 @@ static double between(CUevent from, CUevent to)
 {
 	float ms = -1;
 
-	CHECK_EQ(cuEventElapsedTime(&ms, from, to), CUDA_SUCCESS);
+	CHECK_OK(cuEventElapsedTime(&ms, from, to));
 	return (double)ms * 1e6;
 }
 
@@ -109,29 +108,29 @@ static void test_devices(void *argument)
 	collective(&a, a.stream, 7, 2, 2 * MS);
 	spin(&a, a.stream, MS);
 	end = event_new(a.stream);
-	CHECK_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuEventQuery(end), CUDA_ERROR_NOT_READY);
 	spin(&a, a.other, MS);
-	CHECK_EQ(cuStreamSynchronize(a.other), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitEvent(a.other, end, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(a.other));
+	CHECK_OK(cuStreamWaitEvent(a.other, end, 0));
 	spin(&a, a.other, MS);
 	joined = event_new(a.other);
 	sleep_ns(30 * MS);
-	CHECK_EQ(cuStreamQuery(a.stream), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamQuery(a.other), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuEventQuery(joined), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuStreamQuery(a.stream), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuStreamQuery(a.other), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuEventQuery(joined), CUDA_ERROR_NOT_READY);
 	gpu_use(&b);
 	spin(&b, b.stream, 10 * MS);
 	collective(&b, b.stream, 7, 2, 2 * MS);
-	CHECK_EQ(cuStreamSynchronize(b.stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(b.stream));
 	gpu_use(&a);
-	CHECK_EQ(cuEventSynchronize(joined), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(end), CUDA_SUCCESS);
+	CHECK_OK(cuEventSynchronize(joined));
+	CHECK_OK(cuEventQuery(end));
 	CHECK(between(begin, end) >= 42.9 * (double)MS);
 	CHECK(between(end, joined) >= (double)MS * 0.99);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK_EQ(try_collective(&a, a.stream, 0, 2, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(try_collective(&a, a.stream, 7, 0, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(try_collective(&a, a.stream, 7, 65, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_EQUAL(try_collective(&a, a.stream, 0, 2, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(try_collective(&a, a.stream, 7, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(try_collective(&a, a.stream, 7, 65, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Many rounds ahead of the host, of two communicators in turn: as long as the slower rank takes. */
@@ -152,11 +151,11 @@ static void test_rounds(void *argument)
 		collective(&b, b.stream, 21 + i % 2, 2, MS / 4);
 	}
 	end = event_new(b.stream);
-	CHECK_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+	CHECK_OK(cuEventSynchronize(end));
 	double took = between(begin, end), all = ROUNDS * 0.75 * (double)MS;
 	CHECK(took >= all * 0.99 && took < 2 * all + 100.0 * (double)MS);
 	gpu_use(&a);
-	CHECK_EQ(cuStreamSynchronize(a.stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(a.stream));
 }
 
 /* The same captured: launched twice, it is two rounds. */
@@ -171,33 +170,32 @@ static void test_graphs(void *argument)
 		const struct gpu *gpu = &gpus[i];
 
 		gpu_use(gpu);
-		CHECK_EQ(cuStreamBeginCapture_v2(gpu->stream, CU_STREAM_CAPTURE_MODE_RELAXED),
-			 CUDA_SUCCESS);
+		CHECK_OK(cuStreamBeginCapture_v2(gpu->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 		spin(gpu, gpu->stream, MS);
 		collective(gpu, gpu->stream, 31, 2, MS);
 		spin(gpu, gpu->stream, MS);
-		CHECK_EQ(cuStreamEndCapture(gpu->stream, &graph), CUDA_SUCCESS);
-		CHECK_EQ(cuGraphInstantiateWithFlags(&execs[i], graph, 0), CUDA_SUCCESS);
+		CHECK_OK(cuStreamEndCapture(gpu->stream, &graph));
+		CHECK_OK(cuGraphInstantiateWithFlags(&execs[i], graph, 0));
 	}
 	gpu_use(&gpus[0]);
 	CUevent begin = event_new(gpus[0].stream);
-	CHECK_EQ(cuGraphLaunch(execs[0], gpus[0].stream), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphLaunch(execs[0], gpus[0].other), CUDA_SUCCESS); /* after the first */
+	CHECK_OK(cuGraphLaunch(execs[0], gpus[0].stream));
+	CHECK_OK(cuGraphLaunch(execs[0], gpus[0].other)); /* after the first */
 	CUevent end = event_new(gpus[0].other);
 	sleep_ns(10 * MS);
-	CHECK_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuEventQuery(end), CUDA_ERROR_NOT_READY);
 	gpu_use(&gpus[1]);
-	CHECK_EQ(cuGraphLaunch(execs[1], gpus[1].stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(gpus[1].stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(execs[1], gpus[1].stream));
+	CHECK_OK(cuStreamSynchronize(gpus[1].stream));
 	gpu_use(&gpus[0]);
-	CHECK_EQ(cuStreamSynchronize(gpus[0].stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(end), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuStreamSynchronize(gpus[0].stream));
+	CHECK_EQUAL(cuEventQuery(end), CUDA_ERROR_NOT_READY);
 	gpu_use(&gpus[1]);
-	CHECK_EQ(cuGraphLaunch(execs[1], gpus[1].stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(execs[1], gpus[1].stream));
 	gpu_use(&gpus[0]);
-	CHECK_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+	CHECK_OK(cuEventSynchronize(end));
 	CHECK(between(begin, end) >= 13.9 * (double)MS);
-	CHECK_EQ(cuGraphExecDestroy(execs[0]), CUDA_SUCCESS);
+	CHECK_OK(cuGraphExecDestroy(execs[0]));
 }
 
 static void *ranks_in_thread(void *argument)
@@ -209,7 +207,7 @@ static void *ranks_in_thread(void *argument)
 		spin(gpu, gpu->stream, 100000);
 		collective(gpu, gpu->stream, 41, 2, 100000);
 		if (i % 5 == 4)
-			CHECK_EQ(cuStreamSynchronize(gpu->stream), CUDA_SUCCESS);
+			CHECK_OK(cuStreamSynchronize(gpu->stream));
 	}
 	return NULL;
 }
@@ -220,9 +218,9 @@ static void test_threads(void *argument)
 	pthread_t thread;
 
 	(void)argument;
-	CHECK_EQ(pthread_create(&thread, NULL, ranks_in_thread, &b), 0);
+	CHECK_EQUAL(pthread_create(&thread, NULL, ranks_in_thread, &b), 0);
 	ranks_in_thread(&a);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
 }
 
 static unsigned busy_pct(unsigned index)
@@ -230,8 +228,8 @@ static unsigned busy_pct(unsigned index)
 	nvmlUtilization_t utilization;
 	nvmlDevice_t device;
 
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(index, &device), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetUtilizationRates(device, &utilization), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(index, &device));
+	CHECK_OK(nvmlDeviceGetUtilizationRates(device, &utilization));
 	return utilization.gpu;
 }
 
@@ -254,7 +252,7 @@ static void ranks_in_process(void *argument)
 	}
 	if (!how->waits)
 		return;
-	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(gpu.stream));
 	CHECK(selftest_now_ns() - start < 200 * MS);
 }
 
@@ -290,7 +288,7 @@ static void test_busy(void *argument)
 	struct gpu a = gpu_open(0), b = gpu_open(1);
 
 	(void)argument;
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 	gpu_use(&a);
 	CUevent begin = event_new(a.stream);
 	collective(&a, a.stream, 81, 2, 1);
@@ -302,11 +300,11 @@ static void test_busy(void *argument)
 	collective(&b, b.stream, 81, 2, 1);
 	collective(&b, b.stream, 82, 2, 1);
 	gpu_use(&a);
-	CHECK_EQ(cuEventSynchronize(end), CUDA_SUCCESS);
+	CHECK_OK(cuEventSynchronize(end));
 	sleep_ns(70000000); /* the period in which that was is over */
 	double expected = between(begin, end) / 1e7, pct = busy_pct(0);
 	CHECK(pct + 8 >= expected && pct <= expected + 8);
-	CHECK_EQ(busy_pct(1), 0);
+	CHECK_EQUAL(busy_pct(1), 0);
 }
 
 /* -- stalls ----------------------------------------------------------------------------------- */
@@ -316,7 +314,7 @@ static _Atomic unsigned called;
 static void call_slowly(void *data)
 {
 	sleep_ns(20 * MS);
-	CHECK_EQ(atomic_fetch_add(&called, 1) + 1, *(unsigned *)data);
+	CHECK_EQUAL(atomic_fetch_add(&called, 1) + 1, *(unsigned *)data);
 }
 
 static void callback(CUstream stream, CUresult status, void *data)
@@ -334,15 +332,15 @@ static void test_calls(void *argument)
 
 	(void)argument;
 	spin(&gpu, gpu.stream, MS);
-	CHECK_EQ(cuLaunchHostFunc(gpu.stream, call_slowly, &first), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamAddCallback(gpu.stream, callback, &second, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamAddCallback(gpu.stream, NULL, &second, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuLaunchHostFunc(gpu.stream, call_slowly, &first));
+	CHECK_OK(cuStreamAddCallback(gpu.stream, callback, &second, 0));
+	CHECK_EQUAL(cuStreamAddCallback(gpu.stream, NULL, &second, 0), CUDA_ERROR_INVALID_VALUE);
 	spin(&gpu, gpu.stream, MS);
-	CHECK_EQ(cuStreamQuery(gpu.stream), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuStreamQuery(gpu.stream), CUDA_ERROR_NOT_READY);
 	spin(&gpu, gpu.other, MS);
-	CHECK_EQ(cuStreamSynchronize(gpu.other), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
-	CHECK_EQ(atomic_load(&called), 2);
+	CHECK_OK(cuStreamSynchronize(gpu.other));
+	CHECK_OK(cuStreamSynchronize(gpu.stream));
+	CHECK_EQUAL(atomic_load(&called), 2);
 	CHECK(selftest_now_ns() - start >= 42 * MS);
 }
 
@@ -353,22 +351,22 @@ static void test_values(void *argument)
 	uint64_t wide = 0;
 
 	(void)argument;
-	CHECK_EQ(cuMemAlloc_v2(&word, 16), CUDA_SUCCESS);
-	CHECK_EQ(cuMemsetD32_v2(word, 0, 4), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitValue32(gpu.stream, word, 2, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitValue32_v2(gpu.stream, word + 2, 2, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuStreamWaitValue32(gpu.stream, word, 2, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuStreamWriteValue64(gpu.stream, word + 8, (uint64_t)7 << 40, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWriteValue32(gpu.other, word, 1, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(gpu.other), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamQuery(gpu.stream), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuMemAlloc_v2(&word, 16));
+	CHECK_OK(cuMemsetD32_v2(word, 0, 4));
+	CHECK_OK(cuStreamWaitValue32(gpu.stream, word, 2, 0));
+	CHECK_EQUAL(cuStreamWaitValue32_v2(gpu.stream, word + 2, 2, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuStreamWaitValue32(gpu.stream, word, 2, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuStreamWriteValue64(gpu.stream, word + 8, (uint64_t)7 << 40, 0));
+	CHECK_OK(cuStreamWriteValue32(gpu.other, word, 1, 0));
+	CHECK_OK(cuStreamSynchronize(gpu.other));
+	CHECK_EQUAL(cuStreamQuery(gpu.stream), CUDA_ERROR_NOT_READY);
 	spin(&gpu, gpu.other, 10 * MS);
-	CHECK_EQ(cuStreamWriteValue32(gpu.other, word, 3, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitValue64(gpu.stream, word + 8, (uint64_t)7 << 40, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(&wide, word + 8, 8), CUDA_SUCCESS);
+	CHECK_OK(cuStreamWriteValue32(gpu.other, word, 3, 0));
+	CHECK_OK(cuStreamWaitValue64(gpu.stream, word + 8, (uint64_t)7 << 40, 1));
+	CHECK_OK(cuStreamSynchronize(gpu.stream));
+	CHECK_OK(cuMemcpyDtoH_v2(&wide, word + 8, 8));
 	CHECK(wide == (uint64_t)7 << 40);
-	CHECK_EQ(cuMemFree_v2(word), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(word));
 }
 
 /* From the host in 20 of these milliseconds: the stream waits for it, and who waits for an event
@@ -386,26 +384,26 @@ static void test_copies(void *argument)
 	snprintf(speed, sizeof speed, "%llu", 1000000000ull / MS);
 	setenv("VGPU_SIM_HOST_COPY_MB_S", speed, 1);
 	struct gpu gpu = gpu_open(0);
-	CHECK_EQ(cuStreamCreate(&third, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&device, BYTES), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&third, 1));
+	CHECK_OK(cuMemAlloc_v2(&device, BYTES));
 	host[1] = 5;
 	CUevent begin = event_new(gpu.other);
-	CHECK_EQ(cuMemcpyHtoDAsync_v2(device, host, BYTES, gpu.other), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyHtoDAsync_v2(device, host, BYTES, gpu.other));
 	CUevent copied = event_new(gpu.other);
-	CHECK_EQ(cuStreamWaitEvent(gpu.stream, copied, 0), CUDA_SUCCESS);
+	CHECK_OK(cuStreamWaitEvent(gpu.stream, copied, 0));
 	spin(&gpu, gpu.stream, MS);
-	CHECK_EQ(cuMemcpyDtoHAsync_v2(&back, device + 1, 1, gpu.stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyDtoHAsync_v2(&back, device + 1, 1, gpu.stream));
 	CUevent end = event_new(gpu.stream);
 	spin(&gpu, third, MS);
 	CUevent beside = event_new(third);
-	CHECK_EQ(cuStreamSynchronize(gpu.stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(gpu.stream));
 	CHECK(selftest_now_ns() - start >= 21 * MS);
-	CHECK_EQ(back, 5);
+	CHECK_EQUAL(back, 5);
 	CHECK(between(begin, copied) >= 19.9 * (double)MS);
 	CHECK(between(copied, end) >= 0.9 * (double)MS);
 	CHECK(between(begin, beside) < between(begin, copied));
 	start = selftest_now_ns();
-	CHECK_EQ(cuMemcpyDtoH_v2(host, device, BYTES), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyDtoH_v2(host, device, BYTES));
 	CHECK(selftest_now_ns() - start >= 20 * MS);
 	free(host);
 }
@@ -419,18 +417,18 @@ static void test_end(void *argument)
 	CUevent event;
 
 	(void)argument;
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuStreamCreate(&stream, 0));
 	collective(&gpu, stream, 71, 2, MS);
-	CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
 	event = event_new(NULL);
-	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuCtxRecordEvent(context, event), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
+	CHECK_OK(cuStreamDestroy_v2(stream));
+	CHECK_EQUAL(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuCtxRecordEvent(context, event));
+	CHECK_EQUAL(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuCtxDestroy_v2(context));
 	gpu_use(&gpu);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 static void test_all(void)
@@ -441,7 +439,7 @@ static void test_all(void)
 
 	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
 		selftest_child_run(tests[i], NULL);
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 	test_processes();
 	test_killed();
 }

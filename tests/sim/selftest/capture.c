@@ -17,15 +17,15 @@ static CUstream stream;
 
 static void begin(CUstreamCaptureMode mode)
 {
-	CHECK_EQ(cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
+	CHECK_OK(cuStreamBeginCapture_v2(stream, mode));
 }
 
 static void is(CUstreamCaptureStatus expected)
 {
 	CUstreamCaptureStatus status = 9;
 
-	CHECK_EQ(cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
-	CHECK_EQ(status, expected);
+	CHECK_OK(cuStreamIsCapturing(stream, &status));
+	CHECK_EQUAL(status, expected);
 }
 
 static CUresult launch(CUstream where)
@@ -43,13 +43,14 @@ static void end(bool good)
 
 	if (!good) {
 		is(CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-		CHECK_EQ(launch(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-		CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		CHECK_EQUAL(launch(stream), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		CHECK_EQUAL(cuStreamEndCapture(stream, &graph),
+			    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		CHECK(!graph);
 	} else {
 		is(CU_STREAM_CAPTURE_STATUS_ACTIVE);
-		CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-		CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+		CHECK_OK(cuStreamEndCapture(stream, &graph));
+		CHECK_OK(cuGraphDestroy(graph));
 	}
 	is(CU_STREAM_CAPTURE_STATUS_NONE);
 }
@@ -77,36 +78,36 @@ static void test_nodes(void)
 	size_t count = 5, one = 1;
 
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	CHECK_EQ(cuMemAllocAsync(&p, 40 * MIB, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemsetD8Async(p, 7, 40 * MIB, stream), CUDA_SUCCESS);
-	CHECK_EQ(launch(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoHAsync_v2(&byte, p + 5, 1, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
-	CHECK_EQ(byte, 0);
-	CHECK_EQ(cuGraphGetNodes(graph, nodes, &count), CUDA_SUCCESS);
-	CHECK_EQ(count, 5);
+	CHECK_OK(cuMemAllocAsync(&p, 40 * MIB, stream));
+	CHECK_OK(cuMemsetD8Async(p, 7, 40 * MIB, stream));
+	CHECK_OK(launch(stream));
+	CHECK_OK(cuMemcpyDtoHAsync_v2(&byte, p + 5, 1, stream));
+	CHECK_OK(cuMemFreeAsync(p, stream));
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuStreamEndCapture(stream, &graph));
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_OK(cuStreamQuery(stream));
+	CHECK_EQUAL(byte, 0);
+	CHECK_OK(cuGraphGetNodes(graph, nodes, &count));
+	CHECK_EQUAL(count, 5);
 	for (int i = 0; i < 5; i++) {
-		CHECK_EQ(cuGraphNodeGetType(nodes[i], &type), CUDA_SUCCESS);
-		CHECK_EQ(type, expected[i]);
-		CHECK_EQ(cuGraphNodeGetDependencies(nodes[i], &before, &one), CUDA_SUCCESS);
+		CHECK_OK(cuGraphNodeGetType(nodes[i], &type));
+		CHECK_EQUAL(type, expected[i]);
+		CHECK_OK(cuGraphNodeGetDependencies(nodes[i], &before, &one));
 		CHECK(i ? one == 1 && before == nodes[i - 1] : one == 0);
 		one = 1;
 	}
-	CHECK_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	CHECK_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	uint64_t since = selftest_now_ns();
-	CHECK_EQ(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuGraphLaunch(exec, stream));
+	CHECK_OK(cuStreamSynchronize(stream));
 	CHECK(selftest_now_ns() - since >= 40 * MS);
-	CHECK_EQ(byte, 7);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 64 * MIB); /* not the pool's */
-	CHECK_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-	CHECK_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_EQUAL(byte, 7);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT + 64 * MIB); /* not the pool's */
+	CHECK_OK(cuGraphExecDestroy(exec));
+	CHECK_OK(cuGraphDestroy(graph));
+	CHECK_OK(cuDeviceGraphMemTrim(0));
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT);
 }
 
 static void test_unsafe(void)
@@ -115,25 +116,25 @@ static void test_unsafe(void)
 	CUdeviceptr p;
 
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	CHECK_EQ(reserved_get(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_EQUAL(reserved_get(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	end(false);
 	begin(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 1), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	end(false);
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-	CHECK_EQ(reserved_get(), CUDA_SUCCESS);
+	CHECK_OK(reserved_get());
 	end(true);
-	CHECK_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
-	CHECK_EQ(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	CHECK_EQ(reserved_get(), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_OK(reserved_get());
+	CHECK_OK(cuMemAlloc_v2(&p, 1));
+	CHECK_OK(cuMemFree_v2(p));
 	end(true);
-	CHECK_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
-	CHECK_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+	CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
 	mode = 3;
-	CHECK_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuThreadExchangeStreamCaptureMode(&mode), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* In another thread: what it asks, and in which mode it is. */
@@ -148,8 +149,8 @@ static void *ask(void *argument)
 	CUstreamCaptureMode mode = asker->mode;
 	CUgraph graph;
 
-	CHECK_EQ(cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuThreadExchangeStreamCaptureMode(&mode));
+	CHECK_OK(cuCtxSetCurrent(context));
 	asker->result = reserved_get();
 	asker->ended = cuStreamEndCapture(stream, &graph);
 	return NULL;
@@ -163,8 +164,8 @@ static void other_thread(CUstreamCaptureMode capture, CUstreamCaptureMode mode, 
 	begin(capture);
 	CHECK(!pthread_create(&thread, NULL, ask, &asker));
 	CHECK(!pthread_join(thread, NULL));
-	CHECK_EQ(asker.result, spoils ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
-	CHECK_EQ(asker.ended, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+	CHECK_EQUAL(asker.result, spoils ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+	CHECK_EQUAL(asker.ended, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 	end(!spoils);
 }
 
@@ -183,11 +184,11 @@ static void test_harmless(void)
 	CUdevice device;
 
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	CHECK_EQ(cuStreamGetCtx(stream, &found), CUDA_SUCCESS);
+	CHECK_OK(cuStreamGetCtx(stream, &found));
 	CHECK(found == context);
-	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxGetCurrent(&found), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxGetDevice(&device), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetMemPool(&current, 0));
+	CHECK_OK(cuCtxGetCurrent(&found));
+	CHECK_OK(cuCtxGetDevice(&device));
 	end(true);
 }
 
@@ -199,34 +200,34 @@ static void test_refused(void)
 	CUevent event;
 	CUgraph graph;
 
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
-	CHECK_EQ(cuStreamBeginCapture_v2(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	CHECK_EQ(cuStreamBeginCapture_v2(stream, 3), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemAlloc_v2(&p, 1));
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(stream, 3), CUDA_ERROR_INVALID_VALUE);
 	begin(CU_STREAM_CAPTURE_MODE_GLOBAL);
-	CHECK_EQ(cuStreamBeginCapture_v2(stream, 0), CUDA_ERROR_ILLEGAL_STATE);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE); /* not the graph's */
-	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
-	CHECK_EQ(launch(NULL), CUDA_SUCCESS); /* it does not wait for this one */
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_EQUAL(cuStreamBeginCapture_v2(stream, 0), CUDA_ERROR_ILLEGAL_STATE);
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE); /* not the graph's */
+	CHECK_OK(cuEventRecord(event, stream));
+	CHECK_EQUAL(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
+	CHECK_OK(launch(NULL)); /* it does not wait for this one */
+	CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	end(false);
 	begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	end(false);
-	CHECK_EQ(cuStreamCreate(&blocking, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamBeginCapture_v2(blocking, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAllocAsync(&q, 100, blocking), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_EQ(cuStreamIsCapturing(blocking, &status), CUDA_SUCCESS);
-	CHECK_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	CHECK_EQ(cuMemsetD8_v2(p, 1, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-	CHECK_EQ(cuStreamIsCapturing(blocking, &status), CUDA_SUCCESS);
-	CHECK_EQ(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-	CHECK_EQ(cuStreamDestroy_v2(blocking), CUDA_SUCCESS); /* ends it, too */
-	CHECK_EQ(cuMemsetD8_v2(p, 1, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&blocking, 0));
+	CHECK_OK(cuStreamBeginCapture_v2(blocking, 0));
+	CHECK_OK(cuMemAllocAsync(&q, 100, blocking));
+	CHECK_EQUAL(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_OK(cuStreamIsCapturing(blocking, &status));
+	CHECK_EQUAL(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	CHECK_EQUAL(cuMemsetD8_v2(p, 1, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	CHECK_OK(cuStreamIsCapturing(blocking, &status));
+	CHECK_EQUAL(status, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	CHECK_OK(cuStreamDestroy_v2(blocking)); /* ends it, too */
+	CHECK_OK(cuMemsetD8_v2(p, 1, 1));
+	CHECK_OK(cuMemFree_v2(p));
 }
 
 static void test_all(void)
@@ -234,10 +235,10 @@ static void test_all(void)
 	CUmodule module;
 
 	context = selftest_context();
-	CHECK_EQ(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuStreamCreate(&stream, 1));
 	test_nodes();
 	test_unsafe();
 	test_threads();

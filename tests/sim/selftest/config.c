@@ -11,7 +11,7 @@
 static void runs(void *gpus)
 {
 	setenv("VGPU_SIM_GPUS", gpus, 1);
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 }
 
 /* The driver says on stderr what is wrong; that is not this test's failure. */
@@ -32,14 +32,14 @@ static void versions(void *argument)
 	(void)argument;
 	setenv("VGPU_SIM_DRIVER_VERSION", "11020", 1);
 	setenv("VGPU_SIM_CONTEXT_MIB", "100", 1);
-	CHECK_EQ(cuDriverGetVersion(&version), CUDA_SUCCESS);
-	CHECK_EQ(version, 11020);
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), 100 * MIB);
-	CHECK_EQ(selftest_used(0), 100 * MIB + FIRST);
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(0), 200 * MIB + FIRST + 6 * MIB);
+	CHECK_OK(cuDriverGetVersion(&version));
+	CHECK_EQUAL(version, 11020);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), 100 * MIB);
+	CHECK_EQUAL(selftest_used(0), 100 * MIB + FIRST);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_EQUAL(selftest_used(0), 200 * MIB + FIRST + 6 * MIB);
 }
 
 /* A file that is none, and one that a crash has left half made. */

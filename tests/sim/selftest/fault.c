@@ -17,17 +17,17 @@ static void nth(void *argument)
 	setenv("VGPU_SIM_FAULTS",
 	       "cuMemAlloc_v2@3=2,cuMemGetInfo_v2=999,nvmlDeviceGetCount_v2@1=15", 1);
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p[0], 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&p[1], 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&p[2], 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuMemAlloc_v2(&p[0], 1));
+	CHECK_OK(cuMemAlloc_v2(&p[1], 1));
+	CHECK_EQUAL(cuMemAlloc_v2(&p[2], 1), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!p[2]);
-	CHECK_EQ(cuMemAlloc_v2(&p[3], 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p[3], 1));
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_UNKNOWN);
+		CHECK_EQUAL(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_UNKNOWN);
 	unsigned count;
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetCount_v2(&count), 15);
-	CHECK_EQ(nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_EQUAL(nvmlDeviceGetCount_v2(&count), 15);
+	CHECK_OK(nvmlDeviceGetCount_v2(&count));
 }
 
 /* With a fault for it no function looks at its arguments, so none need be right. */
@@ -61,7 +61,7 @@ static void obeys(void *argument)
 	int result = function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 	if (result != 777)
 		fprintf(stderr, "%s gave %d\n", name, result);
-	CHECK_EQ(result, 777);
+	CHECK_EQUAL(result, 777);
 }
 
 /* What is not implemented says so, also before cuInit. */
@@ -70,7 +70,7 @@ static void test_stub(void)
 	CUresult (*stub)(void) = (CUresult(*)(void))dlsym(RTLD_DEFAULT, "cuTexRefCreate");
 
 	CHECK(stub);
-	CHECK_EQ(stub(), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(stub(), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int main(void)

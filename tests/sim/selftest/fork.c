@@ -13,11 +13,11 @@ static void spoilt(void *argument)
 	CUdeviceptr p;
 	int version;
 
-	CHECK_EQ(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_EQ(cuMemFree_v2(*(CUdeviceptr *)argument), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_EQ(cuDriverGetVersion(&version), CUDA_SUCCESS);
-	CHECK_EQ(selftest_process_bytes(0, getppid()), CONTEXT + 2 * MIB);
+	CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 1), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemFree_v2(*(CUdeviceptr *)argument), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_OK(cuDriverGetVersion(&version));
+	CHECK_EQUAL(selftest_process_bytes(0, getppid()), CONTEXT + 2 * MIB);
 }
 
 /* Takes memory, leaves a child behind that writes its pid, and ends. */
@@ -26,12 +26,12 @@ static void parent(int out)
 	CUdeviceptr p;
 
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, 1));
 	selftest_child_run(spoilt, &p);
 	if (!fork()) {
 		pid_t self = getpid();
 
-		CHECK_EQ(write(out, &self, sizeof self), sizeof self);
+		CHECK_EQUAL(write(out, &self, sizeof self), sizeof self);
 		alarm(30); /* whatever becomes of the test */
 		for (;;)
 			pause();
@@ -43,7 +43,7 @@ static void child_first(void *argument)
 {
 	(void)argument;
 	selftest_context();
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT);
 }
 
 int main(void)
@@ -57,10 +57,10 @@ int main(void)
 	pid_t pid = fork();
 	if (!pid)
 		parent(out[1]);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
-	CHECK_EQ(read(out[0], &orphan, sizeof orphan), sizeof orphan);
-	CHECK_EQ(selftest_used(0), 0); /* though the orphan lives */
+	CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+	CHECK_EQUAL(status, 0);
+	CHECK_EQUAL(read(out[0], &orphan, sizeof orphan), sizeof orphan);
+	CHECK_EQUAL(selftest_used(0), 0); /* though the orphan lives */
 	CHECK(!kill(orphan, 0));
 	CHECK(!kill(orphan, SIGKILL));
 	return 0;

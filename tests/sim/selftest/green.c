@@ -12,7 +12,7 @@ static uint64_t held(void)
 {
 	uint64_t used = selftest_used(0);
 
-	CHECK_EQ(selftest_process_bytes(0, getpid()), used - FIRST);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), used - FIRST);
 	return used - start;
 }
 
@@ -23,18 +23,18 @@ static CUdevResourceDesc share(unsigned count)
 	CUdevResourceDesc desc;
 	unsigned groups = 0;
 
-	CHECK_EQ(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
-	CHECK_EQ(all.smCount, 132);
-	CHECK_EQ(cuDevSmResourceSplitByCount(NULL, &groups, &all, NULL, 0, count), CUDA_SUCCESS);
-	CHECK_EQ(groups, 132 / ((count + 7) / 8 * 8));
+	CHECK_OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CHECK_EQUAL(all.smCount, 132);
+	CHECK_OK(cuDevSmResourceSplitByCount(NULL, &groups, &all, NULL, 0, count));
+	CHECK_EQUAL(groups, 132 / ((count + 7) / 8 * 8));
 	groups = 1;
-	CHECK_EQ(cuDevSmResourceSplitByCount(&group, &groups, &all, &rest, 0, count), CUDA_SUCCESS);
-	CHECK_EQ(groups, 1);
-	CHECK_EQ(group.smCount, (count + 7) / 8 * 8);
-	CHECK_EQ(rest.smCount, 132 - group.smCount);
-	CHECK_EQ(cuDevSmResourceSplitByCount(&group, &groups, &rest, NULL, 0, 132),
-		 CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
-	CHECK_EQ(cuDevResourceGenerateDesc(&desc, &group, 1), CUDA_SUCCESS);
+	CHECK_OK(cuDevSmResourceSplitByCount(&group, &groups, &all, &rest, 0, count));
+	CHECK_EQUAL(groups, 1);
+	CHECK_EQUAL(group.smCount, (count + 7) / 8 * 8);
+	CHECK_EQUAL(rest.smCount, 132 - group.smCount);
+	CHECK_EQUAL(cuDevSmResourceSplitByCount(&group, &groups, &rest, NULL, 0, 132),
+		    CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+	CHECK_OK(cuDevResourceGenerateDesc(&desc, &group, 1));
 	return desc;
 }
 
@@ -43,11 +43,11 @@ static void test_refused(void)
 	CUdevResourceDesc desc = share(16);
 	CUgreenCtx green;
 
-	CHECK_EQ(cuGreenCtxCreate(&green, desc, 0, 1), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_EQ(cuGreenCtxCreate(&green, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGreenCtxCreate(&green, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGreenCtxCreate(&green, desc, 1, 1), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 0, 1), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGreenCtxCreate(&green, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 1, 1), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 static void test_cost(void)
@@ -55,21 +55,21 @@ static void test_cost(void)
 	CUgreenCtx green, other;
 	uint64_t cost;
 
-	CHECK_EQ(cuGreenCtxCreate(&green, share(128), 0, 1), CUDA_SUCCESS);
+	CHECK_OK(cuGreenCtxCreate(&green, share(128), 0, 1));
 	cost = held();
 	CHECK(cost >= 4 * MIB && cost <= 18 * MIB);
-	CHECK_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
-	CHECK_EQ(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(held(), cost); /* the primary context keeps it */
-	CHECK_EQ(cuGreenCtxCreate(&green, share(128), 0, 1), CUDA_SUCCESS);
-	CHECK_EQ(held(), cost);
-	CHECK_EQ(cuGreenCtxCreate(&other, share(8), 0, 1), CUDA_SUCCESS);
-	CHECK_EQ(held(), cost + 4 * MIB);
-	CHECK_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(0), 3 * MIB);
-	CHECK_EQ(cuGreenCtxDestroy(green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CHECK_OK(cuGreenCtxDestroy(green));
+	CHECK_EQUAL(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(held(), cost); /* the primary context keeps it */
+	CHECK_OK(cuGreenCtxCreate(&green, share(128), 0, 1));
+	CHECK_EQUAL(held(), cost);
+	CHECK_OK(cuGreenCtxCreate(&other, share(8), 0, 1));
+	CHECK_EQUAL(held(), cost + 4 * MIB);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	CHECK_EQUAL(selftest_used(0), 3 * MIB);
+	CHECK_EQUAL(cuGreenCtxDestroy(green), CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	selftest_context();
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(held(), 0);
 }
 
 /* What is made in it outlives it. */
@@ -84,35 +84,35 @@ static void test_memory(void)
 	CUfunction function;
 	uint64_t cost;
 
-	CHECK_EQ(cuCtxGetCurrent(&primary), CUDA_SUCCESS);
-	CHECK_EQ(cuGreenCtxCreate(&green, share(16), 0, 1), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetCurrent(&primary));
+	CHECK_OK(cuGreenCtxCreate(&green, share(16), 0, 1));
 	cost = held();
-	CHECK_EQ(cuCtxFromGreenCtx(&context, green), CUDA_SUCCESS);
+	CHECK_OK(cuCtxFromGreenCtx(&context, green));
 	CHECK(context != primary);
-	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_ERROR_INVALID_CONTEXT);
-	CHECK_EQ(cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuPointerGetAttribute(&whose, CU_POINTER_ATTRIBUTE_CONTEXT, p), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxDestroy_v2(context), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuCtxPushCurrent_v2(context));
+	CHECK_OK(cuMemAlloc_v2(&p, 64 * MIB));
+	CHECK_OK(cuPointerGetAttribute(&whose, CU_POINTER_ATTRIBUTE_CONTEXT, p));
 	CHECK(whose == primary);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
-	CHECK_EQ(cuGreenCtxStreamCreate(&stream, green, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGreenCtxStreamCreate(&stream, green, 1, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxPopCurrent_v2(NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuGreenCtxDestroy(green), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxPushCurrent_v2(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	CHECK_EQ(held(), cost + 64 * MIB);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
-	CHECK_EQ(held(), cost);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&function, module, "nothing"));
+	CHECK_EQUAL(cuGreenCtxStreamCreate(&stream, green, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuGreenCtxStreamCreate(&stream, green, 1, 0));
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+	CHECK_OK(cuStreamSynchronize(stream));
+	CHECK_OK(cuCtxPopCurrent_v2(NULL));
+	CHECK_OK(cuGreenCtxDestroy(green));
+	CHECK_EQUAL(cuCtxPushCurrent_v2(context), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CHECK_EQUAL(held(), cost + 64 * MIB);
+	CHECK_OK(cuMemFree_v2(p));
+	CHECK_OK(cuModuleUnload(module));
+	CHECK_EQUAL(held(), cost);
 }
 
 int main(void)
 {
 	selftest_begin("1x8G");
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	test_refused();
 	selftest_context();
 	start = selftest_used(0);

@@ -14,35 +14,34 @@ static void test_registered(void)
 	unsigned flags, type;
 	void *mine;
 
-	CHECK_EQ(cuMemHostRegister_v2(memory, sizeof memory, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemHostRegister_v2(memory, sizeof memory, 0),
-		 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-	CHECK_EQ(cuMemHostRegister_v2(memory + 4096, 1, 0),
-		 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-	CHECK_EQ(cuMemHostGetDevicePointer_v2(&address, memory + 8, 0), CUDA_SUCCESS);
-	CHECK_EQ(address, (uintptr_t)memory + 8);
-	CHECK_EQ(cuMemHostGetFlags(&flags, memory), CUDA_SUCCESS);
-	CHECK_EQ(flags, CU_MEMHOSTALLOC_DEVICEMAP);
-	CHECK_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)memory),
-		 CUDA_SUCCESS);
-	CHECK_EQ(type, CU_MEMORYTYPE_HOST);
-	CHECK_EQ(cuMemFreeHost(memory), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemHostUnregister(memory + 8), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemHostUnregister(memory), CUDA_SUCCESS);
-	CHECK_EQ(cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	CHECK_EQ(cuMemHostGetDevicePointer_v2(&address, memory, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemHostAlloc(&mine, 4096, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemHostGetFlags(&flags, mine), CUDA_SUCCESS);
-	CHECK_EQ(flags, 1 | CU_MEMHOSTALLOC_DEVICEMAP);
-	CHECK_EQ(cuMemHostUnregister(mine), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-	CHECK_EQ(cuMemFreeHost(mine), CUDA_SUCCESS);
+	CHECK_OK(cuMemHostRegister_v2(memory, sizeof memory, 0));
+	CHECK_EQUAL(cuMemHostRegister_v2(memory, sizeof memory, 0),
+		    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	CHECK_EQUAL(cuMemHostRegister_v2(memory + 4096, 1, 0),
+		    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	CHECK_OK(cuMemHostGetDevicePointer_v2(&address, memory + 8, 0));
+	CHECK_EQUAL(address, (uintptr_t)memory + 8);
+	CHECK_OK(cuMemHostGetFlags(&flags, memory));
+	CHECK_EQUAL(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+	CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t)memory));
+	CHECK_EQUAL(type, CU_MEMORYTYPE_HOST);
+	CHECK_EQUAL(cuMemFreeHost(memory), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemHostUnregister(memory + 8), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemHostUnregister(memory));
+	CHECK_EQUAL(cuMemHostUnregister(memory), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	CHECK_EQUAL(cuMemHostGetDevicePointer_v2(&address, memory, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemHostAlloc(&mine, 4096, 1));
+	CHECK_OK(cuMemHostGetFlags(&flags, mine));
+	CHECK_EQUAL(flags, 1 | CU_MEMHOSTALLOC_DEVICEMAP);
+	CHECK_EQUAL(cuMemHostUnregister(mine), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	CHECK_OK(cuMemFreeHost(mine));
 }
 
 static int range_attribute(CUdeviceptr address, CUmem_range_attribute attribute)
 {
 	int value = 77;
 
-	CHECK_EQ(cuMemRangeGetAttribute(&value, sizeof value, attribute, address, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemRangeGetAttribute(&value, sizeof value, attribute, address, 1));
 	return value;
 }
 
@@ -52,29 +51,28 @@ static void test_advice(void)
 	CUdeviceptr address, plain;
 	int by[3];
 
-	CHECK_EQ(cuMemAllocManaged(&address, MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&plain, MIB), CUDA_SUCCESS);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 0);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), -2);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), -2);
-	CHECK_EQ(cuMemAdvise(address, MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAdvise(address, MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAdvise_v2(address, MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, host), CUDA_SUCCESS);
-	CHECK_EQ(cuMemPrefetchAsync(address, MIB, -1, NULL), CUDA_SUCCESS);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), 1);
-	CHECK_EQ(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), -1);
-	CHECK_EQ(cuMemRangeGetAttribute(by, sizeof by, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, address,
-					MIB),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocManaged(&address, MIB, CU_MEM_ATTACH_GLOBAL));
+	CHECK_OK(cuMemAlloc_v2(&plain, MIB));
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 0);
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), -2);
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), -2);
+	CHECK_OK(cuMemAdvise(address, MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+	CHECK_OK(cuMemAdvise(address, MIB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 1));
+	CHECK_OK(cuMemAdvise_v2(address, MIB, CU_MEM_ADVISE_SET_ACCESSED_BY, host));
+	CHECK_OK(cuMemPrefetchAsync(address, MIB, -1, NULL));
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY), 1);
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION), 1);
+	CHECK_EQUAL(range_attribute(address, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), -1);
+	CHECK_OK(cuMemRangeGetAttribute(by, sizeof by, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, address,
+					MIB));
 	CHECK(by[0] == -1 && by[1] == -2 && by[2] == -2);
-	CHECK_EQ(cuMemPrefetchAsync_v2(address, MIB, (CUmemLocation){1, 9}, 0, NULL),
-		 CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(cuMemPrefetchAsync(plain, MIB, 0, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAdvise(address, 2 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(plain), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPrefetchAsync_v2(address, MIB, (CUmemLocation){1, 9}, 0, NULL),
+		    CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuMemPrefetchAsync(plain, MIB, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAdvise(address, 2 * MIB, CU_MEM_ADVISE_SET_READ_MOSTLY, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(address));
+	CHECK_OK(cuMemFree_v2(plain));
 }
 
 static void test_pointers(void)
@@ -88,18 +86,18 @@ static void test_pointers(void)
 	size_t bytes = 9;
 	void *data[] = {&type, &ordinal, &start, &bytes};
 
-	CHECK_EQ(cuMemAlloc_v2(&address, 4 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuPointerGetAttributes(4, attributes, data, address + 100), CUDA_SUCCESS);
-	CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
-	CHECK_EQ(ordinal, 0);
-	CHECK_EQ(start, address);
-	CHECK_EQ(bytes, 4 * MIB);
-	CHECK_EQ(cuPointerGetAttributes(4, attributes, data, (uintptr_t)&type), CUDA_SUCCESS);
-	CHECK_EQ(type, 0);
-	CHECK_EQ(ordinal, -2);
-	CHECK_EQ(start, 0);
-	CHECK_EQ(bytes, 0);
-	CHECK_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&address, 4 * MIB));
+	CHECK_OK(cuPointerGetAttributes(4, attributes, data, address + 100));
+	CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
+	CHECK_EQUAL(ordinal, 0);
+	CHECK_EQUAL(start, address);
+	CHECK_EQUAL(bytes, 4 * MIB);
+	CHECK_OK(cuPointerGetAttributes(4, attributes, data, (uintptr_t)&type));
+	CHECK_EQUAL(type, 0);
+	CHECK_EQUAL(ordinal, -2);
+	CHECK_EQUAL(start, 0);
+	CHECK_EQUAL(bytes, 0);
+	CHECK_OK(cuMemFree_v2(address));
 }
 
 static void test_peers(CUcontext first)
@@ -109,27 +107,27 @@ static void test_peers(CUcontext first)
 	char back[4] = "";
 	int can;
 
-	CHECK_EQ(cuDeviceCanAccessPeer(&can, 0, 1), CUDA_SUCCESS);
-	CHECK_EQ(can, 1);
-	CHECK_EQ(cuDeviceCanAccessPeer(&can, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(can, 0);
-	CHECK_EQ(cuDeviceCanAccessPeer(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(cuCtxCreate_v2(&second, 0, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&there, 4096), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxDisablePeerAccess(second), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
-	CHECK_EQ(cuCtxEnablePeerAccess(second, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-	CHECK_EQ(cuCtxDisablePeerAccess(second), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAlloc_v2(&here, 4096), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyHtoD_v2(here, "abc", 4), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyPeer(there, second, here, first, 4), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(back, there, 4), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceCanAccessPeer(&can, 0, 1));
+	CHECK_EQUAL(can, 1);
+	CHECK_OK(cuDeviceCanAccessPeer(&can, 0, 0));
+	CHECK_EQUAL(can, 0);
+	CHECK_EQUAL(cuDeviceCanAccessPeer(&can, 0, 2), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 1));
+	CHECK_OK(cuMemAlloc_v2(&there, 4096));
+	CHECK_EQUAL(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_OK(cuCtxSetCurrent(first));
+	CHECK_EQUAL(cuCtxDisablePeerAccess(second), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+	CHECK_OK(cuCtxEnablePeerAccess(second, 0));
+	CHECK_EQUAL(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+	CHECK_OK(cuCtxDisablePeerAccess(second));
+	CHECK_OK(cuMemAlloc_v2(&here, 4096));
+	CHECK_OK(cuMemcpyHtoD_v2(here, "abc", 4));
+	CHECK_OK(cuMemcpyPeer(there, second, here, first, 4));
+	CHECK_OK(cuMemcpyDtoH_v2(back, there, 4));
 	CHECK(!strcmp(back, "abc"));
-	CHECK_EQ(cuMemFree_v2(here), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuMemFree_v2(here));
+	CHECK_OK(cuCtxDestroy_v2(second));
+	CHECK_EQUAL(cuCtxEnablePeerAccess(second, 0), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 static void note(void *data)
@@ -150,29 +148,29 @@ static void test_streams(void)
 	CUevent event;
 	CUdevice device;
 
-	CHECK_EQ(cuCtxGetStreamPriorityRange(&least, &greatest), CUDA_SUCCESS);
+	CHECK_OK(cuCtxGetStreamPriorityRange(&least, &greatest));
 	CHECK(least == 0 && greatest == -5);
-	CHECK_EQ(cuStreamCreateWithPriority(&busy, 1, -9), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamGetPriority(busy, &priority), CUDA_SUCCESS);
-	CHECK_EQ(priority, -5);
-	CHECK_EQ(cuStreamCreate(&waiting, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamGetId(busy, &id), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamGetId(waiting, &other), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreateWithPriority(&busy, 1, -9));
+	CHECK_OK(cuStreamGetPriority(busy, &priority));
+	CHECK_EQUAL(priority, -5);
+	CHECK_OK(cuStreamCreate(&waiting, 1));
+	CHECK_OK(cuStreamGetId(busy, &id));
+	CHECK_OK(cuStreamGetId(waiting, &other));
 	CHECK(id != other);
-	CHECK_EQ(cuStreamGetDevice(busy, &device), CUDA_SUCCESS);
-	CHECK_EQ(device, 0);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, parameters, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuEventRecordWithFlags(event, busy, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitEvent(waiting, event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchHostFunc(waiting, note, &called), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(waiting), CUDA_SUCCESS);
+	CHECK_OK(cuStreamGetDevice(busy, &device));
+	CHECK_EQUAL(device, 0);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, parameters, NULL));
+	CHECK_OK(cuEventRecordWithFlags(event, busy, 0));
+	CHECK_OK(cuStreamWaitEvent(waiting, event, 0));
+	CHECK_OK(cuLaunchHostFunc(waiting, note, &called));
+	CHECK_OK(cuStreamSynchronize(waiting));
 	CHECK(selftest_now_ns() - start >= duration_ns);
-	CHECK_EQ(called, 1);
-	CHECK_EQ(cuStreamBeginCapture_v2(waiting, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamWaitEvent(waiting, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+	CHECK_EQUAL(called, 1);
+	CHECK_OK(cuStreamBeginCapture_v2(waiting, CU_STREAM_CAPTURE_MODE_RELAXED));
+	CHECK_EQUAL(cuStreamWaitEvent(waiting, event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
 }
 
 static void test_textures(void)
@@ -182,16 +180,16 @@ static void test_textures(void)
 	CUdeviceptr address;
 	CUtexObject object;
 
-	CHECK_EQ(cuMemAlloc_v2(&address, 4096), CUDA_SUCCESS);
-	CHECK_EQ(cuTexObjectCreate(&object, &resource, &how, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemAlloc_v2(&address, 4096));
+	CHECK_EQUAL(cuTexObjectCreate(&object, &resource, &how, NULL), CUDA_ERROR_INVALID_VALUE);
 	resource.resource[0] = (void *)(uintptr_t)address;
-	CHECK_EQ(cuTexObjectCreate(&object, &resource, &how, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuTexObjectGetResourceDesc(&back, object), CUDA_SUCCESS);
+	CHECK_OK(cuTexObjectCreate(&object, &resource, &how, NULL));
+	CHECK_OK(cuTexObjectGetResourceDesc(&back, object));
 	CHECK(back.resource[0] == resource.resource[0]);
-	CHECK_EQ(cuSurfObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuTexObjectDestroy(object), CUDA_SUCCESS);
-	CHECK_EQ(cuTexObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+	CHECK_EQUAL(cuSurfObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuTexObjectDestroy(object));
+	CHECK_EQUAL(cuTexObjectDestroy(object), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(address));
 }
 
 int main(void)

@@ -41,7 +41,7 @@ static void guard_make(void)
 
 	CHECK(room != MAP_FAILED);
 	guard = room + ROOM;
-	CHECK_EQ(mprotect(guard, page, PROT_NONE), 0);
+	CHECK_EQUAL(mprotect(guard, page, PROT_NONE), 0);
 }
 
 static void check_function(CUfunction function, const int attributes[8],
@@ -51,15 +51,15 @@ static void check_function(CUfunction function, const int attributes[8],
 	int value;
 
 	for (unsigned i = 0; i < 8; i++) {
-		CHECK_EQ(cuFuncGetAttribute(&value, i, function), CUDA_SUCCESS);
-		CHECK_EQ(value, attributes[i]);
+		CHECK_OK(cuFuncGetAttribute(&value, i, function));
+		CHECK_EQUAL(value, attributes[i]);
 	}
 	for (size_t i = 0; i < count; i++) {
-		CHECK_EQ(cuFuncGetParamInfo(function, i, &offset, &bytes), CUDA_SUCCESS);
-		CHECK_EQ(offset, parameters[i][0]);
-		CHECK_EQ(bytes, parameters[i][1]);
+		CHECK_OK(cuFuncGetParamInfo(function, i, &offset, &bytes));
+		CHECK_EQUAL(offset, parameters[i][0]);
+		CHECK_EQUAL(bytes, parameters[i][1]);
 	}
-	CHECK_EQ(cuFuncGetParamInfo(function, count, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuFuncGetParamInfo(function, count, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_cubin(void)
@@ -75,31 +75,30 @@ static void test_cubin(void)
 	CUmodule module;
 	int value;
 
-	CHECK_EQ(cuModuleLoadData(&module, before_guard(cubin.bytes, count)), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, before_guard(cubin.bytes, count)));
 	memset(guard - count, 0, count); /* the driver has its own copy of what it needs */
-	CHECK_EQ(cuModuleGetFunction(&function, module, "k"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetFunction(&function, module, "k"));
 	check_function(function, attributes, parameters, 3);
-	CHECK_EQ(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-				    function),
-		 CUDA_SUCCESS);
-	CHECK_EQ(value, 48 * KIB - 400);
-	CHECK_EQ(cuFuncGetName(&name, function), CUDA_SUCCESS);
+	CHECK_OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				    function));
+	CHECK_EQUAL(value, 48 * KIB - 400);
+	CHECK_OK(cuFuncGetName(&name, function));
 	CHECK(!strcmp(name, "k"));
-	CHECK_EQ(cuModuleGetFunctionCount(&functions, module), CUDA_SUCCESS);
-	CHECK_EQ(functions, 1);
-	CHECK_EQ(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetFunctionCount(&functions, module));
+	CHECK_EQUAL(functions, 1);
+	CHECK_OK(cuModuleEnumerateFunctions(&listed, 1, module));
 	CHECK(listed == function);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "zeroes"), CUDA_SUCCESS);
-	CHECK_EQ(bytes, 20);
-	CHECK_EQ(cuMemsetD8_v2(address, 7, 20), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "values"), CUDA_SUCCESS);
-	CHECK_EQ(bytes, 8);
-	CHECK_EQ(cuMemcpyDtoH_v2(copy, address, 8), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetGlobal_v2(&address, &bytes, module, "zeroes"));
+	CHECK_EQUAL(bytes, 20);
+	CHECK_OK(cuMemsetD8_v2(address, 7, 20));
+	CHECK_OK(cuModuleGetGlobal_v2(&address, &bytes, module, "values"));
+	CHECK_EQUAL(bytes, 8);
+	CHECK_OK(cuMemcpyDtoH_v2(copy, address, 8));
 	CHECK(!memcmp(copy, "\1\2\3\4\5\6\7\10", 8));
-	CHECK_EQ(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "k"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "values"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuModuleGetGlobal_v2(&address, &bytes, module, "k"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQUAL(cuModuleGetFunction(&function, module, "values"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuModuleUnload(module));
 }
 
 static void test_ptx(void)
@@ -111,18 +110,19 @@ static void test_ptx(void)
 	CUmodule module;
 	size_t bytes;
 
-	CHECK_EQ(cuModuleLoadData(&module, before_guard(ptx, sizeof ptx)), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "k"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, before_guard(ptx, sizeof ptx)));
+	CHECK_OK(cuModuleGetFunction(&function, module, "k"));
 	check_function(function, attributes, parameters, 3);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "second"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "no"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "table"), CUDA_SUCCESS);
-	CHECK_EQ(bytes, 20);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "pi"), CUDA_SUCCESS);
-	CHECK_EQ(bytes, 8);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "elsewhere"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleGetGlobal_v2(&address, &bytes, module, "inner"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+	CHECK_OK(cuModuleGetFunction(&function, module, "second"));
+	CHECK_EQUAL(cuModuleGetFunction(&function, module, "no"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuModuleGetGlobal_v2(&address, &bytes, module, "table"));
+	CHECK_EQUAL(bytes, 20);
+	CHECK_OK(cuModuleGetGlobal_v2(&address, &bytes, module, "pi"));
+	CHECK_EQUAL(bytes, 8);
+	CHECK_EQUAL(cuModuleGetGlobal_v2(&address, &bytes, module, "elsewhere"),
+		    CUDA_ERROR_NOT_FOUND);
+	CHECK_EQUAL(cuModuleGetGlobal_v2(&address, &bytes, module, "inner"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuModuleUnload(module));
 }
 
 static void put(unsigned char *at, uint64_t value, size_t bytes)
@@ -178,12 +178,12 @@ static CUresult load_entries(const unsigned char *entries, size_t bytes, const c
 	} wrapper = {0x466243b1, 1, before_guard(fatbin, count), NULL};
 	CUresult result = cuModuleLoadFatBinary(&module, &wrapper);
 	CUresult bare = cuModuleLoadData(&unwrapped, wrapper.data);
-	CHECK_EQ(result, bare);
+	CHECK_EQUAL(result, bare);
 	if (result)
 		return result;
-	CHECK_EQ(cuModuleUnload(unwrapped), CUDA_SUCCESS);
+	CHECK_OK(cuModuleUnload(unwrapped));
 	result = cuModuleGetFunction(&function, module, kernel);
-	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+	CHECK_OK(cuModuleUnload(module));
 	return result;
 }
 
@@ -194,23 +194,23 @@ static void test_fatbin(void)
 	size_t bytes = cubin_make(&cubin, 80), used;
 
 	used = entry_put(entries, 2, 80, cubin.bytes, bytes, 0);
-	CHECK_EQ(load_entries(entries, used, "k"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	CHECK_EQUAL(load_entries(entries, used, "k"), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	used += entry_put(entries + used, 1, 100, ptx, sizeof ptx, 0);
-	CHECK_EQ(load_entries(entries, used, "k"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	CHECK_EQUAL(load_entries(entries, used, "k"), CUDA_ERROR_NO_BINARY_FOR_GPU);
 	used += entry_put(entries + used, 1, 75, packed_ptx, sizeof packed_ptx, unpacked_ptx_bytes);
-	CHECK_EQ(load_entries(entries, used, "xyxyxyxyxy"), CUDA_SUCCESS);
+	CHECK_OK(load_entries(entries, used, "xyxyxyxyxy"));
 	used += entry_put(entries + used, 1, 80, ptx, sizeof ptx, 0);
-	CHECK_EQ(load_entries(entries, used, "second"), CUDA_SUCCESS);
+	CHECK_OK(load_entries(entries, used, "second"));
 	bytes = cubin_make(&cubin, 90);
 	used += entry_put(entries + used, 2, 90, cubin.bytes, bytes, 0);
-	CHECK_EQ(load_entries(entries, used, "second"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(load_entries(entries, used, "k"), CUDA_SUCCESS);
+	CHECK_EQUAL(load_entries(entries, used, "second"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(load_entries(entries, used, "k"));
 	used = entry_put(entries, 1, 75, packed_ptx, sizeof packed_ptx, unpacked_ptx_bytes + 1);
-	CHECK_EQ(load_entries(entries, used, "xyxyxyxyxy"), CUDA_ERROR_INVALID_IMAGE);
-	CHECK_EQ(cuModuleLoadData(&(CUmodule){NULL}, before_guard("\177ELF", 5)),
-		 CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQUAL(load_entries(entries, used, "xyxyxyxyxy"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQUAL(cuModuleLoadData(&(CUmodule){NULL}, before_guard("\177ELF", 5)),
+		    CUDA_ERROR_INVALID_IMAGE);
 	cubin_make(&cubin, 80);
-	CHECK_EQ(cuModuleLoadData(&(CUmodule){NULL}, cubin.bytes), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	CHECK_EQUAL(cuModuleLoadData(&(CUmodule){NULL}, cubin.bytes), CUDA_ERROR_NO_BINARY_FOR_GPU);
 }
 
 static CUresult load_file(const unsigned char *image, size_t bytes)
@@ -220,12 +220,12 @@ static CUresult load_file(const unsigned char *image, size_t bytes)
 	CUmodule module;
 
 	CHECK(fd >= 0);
-	CHECK_EQ(write(fd, image, bytes), (long long)bytes);
+	CHECK_EQUAL(write(fd, image, bytes), (long long)bytes);
 	close(fd);
 	CUresult result = cuModuleLoad(&module, path);
 	unlink(path);
 	if (!result)
-		CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+		CHECK_OK(cuModuleUnload(module));
 	return result;
 }
 
@@ -239,9 +239,9 @@ static void test_damaged(void)
 	used += entry_put(fatbin + FATBIN_HEADER + used, 1, 75, packed_ptx, sizeof packed_ptx,
 			  unpacked_ptx_bytes);
 	used = fatbin_put(fatbin, used);
-	CHECK_EQ(load_file(fatbin, used), CUDA_SUCCESS);
+	CHECK_OK(load_file(fatbin, used));
 	for (size_t cut = 1; cut < used; cut += 37)
-		CHECK_EQ(load_file(fatbin, cut), CUDA_ERROR_INVALID_IMAGE);
+		CHECK_EQUAL(load_file(fatbin, cut), CUDA_ERROR_INVALID_IMAGE);
 	for (unsigned i = 0; i < 2000; i++) {
 		memcpy(damaged, i % 2 ? fatbin : cubin.bytes, i % 2 ? used : bytes);
 		for (unsigned k = 0; k < 1 + i % 3; k++)
@@ -264,6 +264,6 @@ int main(void)
 	test_ptx();
 	test_fatbin();
 	test_damaged();
-	CHECK_EQ(selftest_used(0), start);
+	CHECK_EQUAL(selftest_used(0), start);
 	return 0;
 }

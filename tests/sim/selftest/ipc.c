@@ -22,16 +22,15 @@ static void memory_make(void)
 		.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
 	};
 
-	CHECK_EQ(cuMemCreate(&memory, 64 * MIB, &prop, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&memory, 64 * MIB, &prop, 0));
 }
 
 static int memory_fd(void)
 {
 	int fd = -1;
 
-	CHECK_EQ(cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					      0),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					      0));
 	CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	return fd;
 }
@@ -43,16 +42,15 @@ static void memory_send(void)
 
 static void memory_release(void)
 {
-	CHECK_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+	CHECK_OK(cuMemRelease(memory));
 }
 
 static CUmemGenericAllocationHandle import(int fd)
 {
 	CUmemGenericAllocationHandle handle;
 
-	CHECK_EQ(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 	return handle;
 }
 
@@ -62,12 +60,12 @@ static void memory_receive(void)
 
 	received = fd_receive();
 	memory = import(received);
-	CHECK_EQ(cuMemGetAllocationPropertiesFromHandle(&prop, memory), CUDA_SUCCESS);
-	CHECK_EQ(prop.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
-	CHECK_EQ(prop.location.id, 0);
-	CHECK_EQ(cuMemAddressReserve(&address, 64 * MIB, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(address, 64 * MIB, 0, memory, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetAllocationPropertiesFromHandle(&prop, memory));
+	CHECK_EQUAL(prop.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	CHECK_EQUAL(prop.location.id, 0);
+	CHECK_OK(cuMemAddressReserve(&address, 64 * MIB, 0, 0, 0));
+	CHECK_OK(cuMemMap(address, 64 * MIB, 0, memory, 0));
+	CHECK_OK(cuMemRelease(memory));
 }
 
 static void received_close(void)
@@ -77,7 +75,7 @@ static void received_close(void)
 
 static void memory_unmap(void)
 {
-	CHECK_EQ(cuMemUnmap(address, 64 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemUnmap(address, 64 * MIB));
 }
 
 /* Who imports what it has itself gets another handle, and it counts once. */
@@ -93,21 +91,21 @@ static void import_own(void)
 	memory_make();
 	fd = memory_fd();
 	CHECK(!fcntl(fd, F_SETOWN, owner) && !fcntl(fd, F_SETSIG, 12));
-	CHECK_EQ(fcntl(fd, F_GETOWN), owner);
-	CHECK_EQ(fcntl(fd, F_GETSIG), 12);
+	CHECK_EQUAL(fcntl(fd, F_GETOWN), owner);
+	CHECK_EQUAL(fcntl(fd, F_GETSIG), 12);
 	again = import(fd);
 	close(fd);
 	CHECK(again != memory);
-	CHECK_EQ(cuMemAddressReserve(&p, 128 * MIB, 0, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(p, 64 * MIB, 0, memory, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(p + 64 * MIB, 64 * MIB, 0, again, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemSetAccess(p, 128 * MIB, &access, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyHtoD_v2(p, &word, sizeof word), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(&back, p + 64 * MIB, sizeof back), CUDA_SUCCESS);
-	CHECK_EQ(back, 4711);
-	CHECK_EQ(cuMemUnmap(p, 128 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAddressFree(p, 128 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&p, 128 * MIB, 0, 0, 0));
+	CHECK_OK(cuMemMap(p, 64 * MIB, 0, memory, 0));
+	CHECK_OK(cuMemMap(p + 64 * MIB, 64 * MIB, 0, again, 0));
+	CHECK_OK(cuMemSetAccess(p, 128 * MIB, &access, 1));
+	CHECK_OK(cuMemcpyHtoD_v2(p, &word, sizeof word));
+	CHECK_OK(cuMemcpyDtoH_v2(&back, p + 64 * MIB, sizeof back));
+	CHECK_EQUAL(back, 4711);
+	CHECK_OK(cuMemUnmap(p, 128 * MIB));
+	CHECK_OK(cuMemAddressFree(p, 128 * MIB));
+	CHECK_OK(cuMemRelease(memory));
 	memory = again;
 }
 
@@ -118,14 +116,14 @@ static void export_refused(void)
 	CUmemGenericAllocationHandle handle;
 	int fd, zero = open("/dev/zero", O_RDONLY);
 
-	CHECK_EQ(cuMemCreate(&handle, 2 * MIB, &prop, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-					      0),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)zero,
-						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
+	CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle,
+						 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)zero,
+						   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		    CUDA_ERROR_INVALID_VALUE);
 	close(zero);
 }
 
@@ -164,7 +162,7 @@ static void test_handles(void)
 		CHECK_MIB(dies ? -1 : 0, 0, 0);
 	}
 	actor_kill(&importer);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 /* All who knew it are dead, but somebody has the descriptor. */
@@ -177,7 +175,7 @@ static void test_orphan(void)
 	tell(&exporter, memory_send);
 	actor_kill(&exporter);
 	actor_kill(&importer);
-	CHECK_EQ(selftest_used(0), 64 * MIB);
+	CHECK_EQUAL(selftest_used(0), 64 * MIB);
 	actors_start(); /* the state is not made anew for them */
 	CHECK_MIB(0, 0, 64);
 	fd = fd_receive();
@@ -195,20 +193,19 @@ static void range_send(void)
 	CUdeviceptr p;
 	int fd = -1;
 
-	CHECK_EQ(cuMemAlloc_v2(&p, 10 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemGetHandleForAddressRange(&fd, p, 11 * MIB,
-					       CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemGetHandleForAddressRange(&fd, p, 4 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
-					       0),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, 10 * MIB));
+	CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, p, 11 * MIB,
+						  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemGetHandleForAddressRange(&fd, p, 4 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+					       0));
 	fd_send(fd);
 	address = p;
 }
 
 static void free_address(void)
 {
-	CHECK_EQ(cuMemFree_v2(address), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(address));
 }
 
 static void test_range(void)
@@ -233,11 +230,11 @@ static void ipc_get(void)
 	CUipcMemHandle again;
 	CUdeviceptr p;
 
-	CHECK_EQ(cuMemAlloc_v2(&address, 10 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuIpcGetMemHandle(&board->ipc, address), CUDA_SUCCESS);
-	CHECK_EQ(cuIpcGetMemHandle(&again, address + 5 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&address, 10 * MIB));
+	CHECK_OK(cuIpcGetMemHandle(&board->ipc, address));
+	CHECK_OK(cuIpcGetMemHandle(&again, address + 5 * MIB));
 	CHECK(!memcmp(&again, &board->ipc, sizeof again));
-	CHECK_EQ(cuIpcOpenMemHandle_v2(&p, board->ipc, 1), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuIpcOpenMemHandle_v2(&p, board->ipc, 1), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 static void ipc_open(void)
@@ -246,38 +243,38 @@ static void ipc_open(void)
 	size_t size;
 
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(cuIpcOpenMemHandle_v2(&opened[i], board->ipc, 1), CUDA_SUCCESS);
-		CHECK_EQ(cuMemGetAddressRange_v2(&base, &size, opened[i] + MIB), CUDA_SUCCESS);
-		CHECK_EQ(base, opened[i]);
-		CHECK_EQ(size, 10 * MIB);
-		CHECK_EQ(cuMemsetD8_v2(opened[i], 1, size), CUDA_SUCCESS);
-		CHECK_EQ(cuMemFree_v2(opened[i]), CUDA_ERROR_INVALID_VALUE);
+		CHECK_OK(cuIpcOpenMemHandle_v2(&opened[i], board->ipc, 1));
+		CHECK_OK(cuMemGetAddressRange_v2(&base, &size, opened[i] + MIB));
+		CHECK_EQUAL(base, opened[i]);
+		CHECK_EQUAL(size, 10 * MIB);
+		CHECK_OK(cuMemsetD8_v2(opened[i], 1, size));
+		CHECK_EQUAL(cuMemFree_v2(opened[i]), CUDA_ERROR_INVALID_VALUE);
 	}
 	CHECK(opened[0] != opened[1]);
 }
 
 static void ipc_close_first(void)
 {
-	CHECK_EQ(cuIpcCloseMemHandle(opened[0]), CUDA_SUCCESS);
-	CHECK_EQ(cuIpcCloseMemHandle(opened[0]), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuIpcCloseMemHandle(opened[0]));
+	CHECK_EQUAL(cuIpcCloseMemHandle(opened[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void ipc_close_second(void)
 {
-	CHECK_EQ(cuIpcCloseMemHandle(opened[1]), CUDA_SUCCESS);
+	CHECK_OK(cuIpcCloseMemHandle(opened[1]));
 }
 
 static void ipc_open_gone(void)
 {
 	CUdeviceptr p;
 
-	CHECK_EQ(cuIpcOpenMemHandle_v2(&p, board->ipc, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuIpcOpenMemHandle_v2(&p, board->ipc, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void context_reset(void)
 {
-	CHECK_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQ(cuIpcCloseMemHandle(opened[0]), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	CHECK_EQUAL(cuIpcCloseMemHandle(opened[0]), CUDA_ERROR_INVALID_CONTEXT);
 	selftest_context();
 }
 
@@ -321,23 +318,24 @@ static void external(void)
 	CUdeviceptr p;
 
 	memcpy(desc.handle, &fd, sizeof fd);
-	CHECK_EQ(cuImportExternalMemory(&outside, &desc), CUDA_SUCCESS);
-	CHECK_EQ(fcntl(fd, F_GETFD), -1); /* the driver has it */
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
-	CHECK_EQ(cuExternalMemoryGetMappedBuffer(&p, outside, &buffer), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuImportExternalMemory(&outside, &desc));
+	CHECK_EQUAL(fcntl(fd, F_GETFD), -1); /* the driver has it */
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_EQUAL(cuExternalMemoryGetMappedBuffer(&p, outside, &buffer),
+		    CUDA_ERROR_INVALID_VALUE);
 	buffer.size = 10 * MIB;
-	CHECK_EQ(cuExternalMemoryGetMappedBuffer(&p, outside, &buffer), CUDA_SUCCESS);
-	CHECK_EQ(cuMemsetD8_v2(p, 1, 10 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuExternalMemoryGetMappedMipmappedArray(&array, outside, &mipmap), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
-	CHECK_EQ(cuMipmappedArrayDestroy(array), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
-	CHECK_EQ(cuDestroyExternalMemory(outside), CUDA_SUCCESS);
-	CHECK_EQ(cuDestroyExternalMemory(outside), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST);
+	CHECK_OK(cuExternalMemoryGetMappedBuffer(&p, outside, &buffer));
+	CHECK_OK(cuMemsetD8_v2(p, 1, 10 * MIB));
+	CHECK_OK(cuExternalMemoryGetMappedMipmappedArray(&array, outside, &mipmap));
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
+	CHECK_OK(cuMipmappedArrayDestroy(array));
+	CHECK_OK(cuMemFree_v2(p));
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST + 20 * MIB);
+	CHECK_OK(cuDestroyExternalMemory(outside));
+	CHECK_EQUAL(cuDestroyExternalMemory(outside), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST);
 }
 
 static void test_external(void)

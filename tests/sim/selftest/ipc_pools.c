@@ -18,47 +18,45 @@ static void pool_make(void)
 	CUmemoryPool standard;
 	int fd = -1;
 
-	CHECK_EQ(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemPoolExportToShareableHandle(&fd, standard,
-						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAllocAsync(&pieces[0], MIB, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuMemPoolExportPointer(&data, pieces[0]), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(pieces[0]), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetDefaultMemPool(&standard, 0));
+	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, standard,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemAllocAsync(&pieces[0], MIB, NULL));
+	CHECK_EQUAL(cuMemPoolExportPointer(&data, pieces[0]), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(pieces[0]));
 	properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	CHECK_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(cuMemAllocFromPoolAsync(&pieces[i], 40 * MIB, pool, NULL), CUDA_SUCCESS);
+		CHECK_OK(cuMemAllocFromPoolAsync(&pieces[i], 40 * MIB, pool, NULL));
 }
 
 static void pool_send(void)
 {
 	int fd = -1;
 
-	CHECK_EQ(cuMemPoolExportToShareableHandle(&fd, pool,
-						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolExportToShareableHandle(&fd, pool,
+						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	fd_send(fd);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(cuMemPoolExportPointer(&board->pointers[i], pieces[i]), CUDA_SUCCESS);
+		CHECK_OK(cuMemPoolExportPointer(&board->pointers[i], pieces[i]));
 	CHECK(memcmp(&board->pointers[0], &board->pointers[1], sizeof board->pointers[0]));
-	CHECK_EQ(cuMemPoolExportPointer(&board->pointers[1], pieces[1] + 1),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolExportPointer(&board->pointers[1], pieces[1] + 1),
+		    CUDA_ERROR_INVALID_VALUE);
 }
 
 static void pool_receive(void)
 {
 	int fd = fd_receive();
 
-	CHECK_EQ(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
-						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	close(fd);
-	CHECK_EQ(cuMemAllocFromPoolAsync(&pieces[0], 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemPoolExportToShareableHandle(&fd, pool,
-						  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&pieces[0], 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceSetMemPool(0, pool), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolExportToShareableHandle(&fd, pool,
+						     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+		    CUDA_ERROR_INVALID_VALUE);
 }
 
 /* The second is imported twice. */
@@ -68,46 +66,45 @@ static void pieces_import(void)
 	size_t size;
 
 	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(cuMemPoolImportPointer(&pieces[i], pool, &board->pointers[1]),
-			 CUDA_SUCCESS);
-		CHECK_EQ(cuMemGetAddressRange_v2(&base, &size, pieces[i]), CUDA_SUCCESS);
-		CHECK_EQ(size, 40 * MIB);
-		CHECK_EQ(cuMemsetD8_v2(pieces[i], 1, size), CUDA_SUCCESS);
+		CHECK_OK(cuMemPoolImportPointer(&pieces[i], pool, &board->pointers[1]));
+		CHECK_OK(cuMemGetAddressRange_v2(&base, &size, pieces[i]));
+		CHECK_EQUAL(size, 40 * MIB);
+		CHECK_OK(cuMemsetD8_v2(pieces[i], 1, size));
 	}
 	CHECK(pieces[0] != pieces[1]);
 	board->pointers[0].reserved[0] ^= 1;
-	CHECK_EQ(cuMemPoolImportPointer(&base, pool, &board->pointers[0]),
-		 CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolImportPointer(&base, pool, &board->pointers[0]),
+		    CUDA_ERROR_INVALID_VALUE);
 }
 
 static void first_give(void)
 {
-	CHECK_EQ(cuMemFree_v2(pieces[0]), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFree_v2(pieces[0]), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(pieces[0]));
+	CHECK_EQUAL(cuMemFree_v2(pieces[0]), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void second_give_async(void)
 {
-	CHECK_EQ(cuMemFreeAsync(pieces[1], NULL), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(pieces[1], NULL));
 }
 
 static void synchronize(void)
 {
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 static void pool_end(void)
 {
-	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolDestroy(pool));
 }
 
 static void pool_grow(void)
 {
 	CUdeviceptr more;
 
-	CHECK_EQ(cuMemAllocFromPoolAsync(&more, 100 * MIB, pool, NULL), CUDA_SUCCESS);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 192 * MIB);
-	CHECK_EQ(cuMemAllocFromPoolAsync(&more, 8 * GIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuMemAllocFromPoolAsync(&more, 100 * MIB, pool, NULL));
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT + 192 * MIB);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&more, 8 * GIB, pool, NULL), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 static void test_pools(void)
@@ -167,7 +164,7 @@ static void test_pool_given_back(void)
 		actor_kill(&exporter);
 		if (!dies)
 			actor_kill(&importer);
-		CHECK_EQ(selftest_used(0), 0);
+		CHECK_EQUAL(selftest_used(0), 0);
 	}
 }
 

@@ -27,7 +27,7 @@ static void path_write(void)
 
 	CHECK(fd >= 0);
 	atexit(path_remove);
-	CHECK_EQ(write(fd, ptx, sizeof ptx - 1), sizeof ptx - 1);
+	CHECK_EQUAL(write(fd, ptx, sizeof ptx - 1), sizeof ptx - 1);
 	close(fd);
 }
 
@@ -39,28 +39,28 @@ static void test_modules(void)
 	CUdeviceptr p;
 	size_t size;
 
-	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoadDataEx(&modules[1], ptx, 0, NULL, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoadFatBinary(&modules[2], ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoad(&modules[3], path), CUDA_SUCCESS);
-	CHECK_EQ(held(0), 4 * 30 * MIB);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT + 4 * 30 * MIB);
-	CHECK_EQ(cuModuleGetFunction(&function, modules[3], "nothing"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetGlobal_v2(&p, &size, modules[3], "nothing"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuModuleLoadData(&modules[0], ptx));
+	CHECK_OK(cuModuleLoadDataEx(&modules[1], ptx, 0, NULL, NULL));
+	CHECK_OK(cuModuleLoadFatBinary(&modules[2], ptx));
+	CHECK_OK(cuModuleLoad(&modules[3], path));
+	CHECK_EQUAL(held(0), 4 * 30 * MIB);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT + 4 * 30 * MIB);
+	CHECK_OK(cuModuleGetFunction(&function, modules[3], "nothing"));
+	CHECK_EQUAL(cuModuleGetGlobal_v2(&p, &size, modules[3], "nothing"), CUDA_ERROR_NOT_FOUND);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(cuModuleUnload(modules[i]), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleUnload(modules[0]), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(held(0), 0);
-	CHECK_EQ(cuModuleLoad(&modules[0], "/nowhere"), CUDA_ERROR_FILE_NOT_FOUND);
-	CHECK_EQ(cuModuleLoadData(&modules[0], "no code"), CUDA_ERROR_INVALID_IMAGE);
-	CHECK_EQ(held(0), 0);
-	CHECK_EQ(cuMemAlloc_v2(&p, 8 * GIB - start - 28 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleLoadData(&modules[0], ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(held(0), 0);
+		CHECK_OK(cuModuleUnload(modules[i]));
+	CHECK_EQUAL(cuModuleUnload(modules[0]), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(held(0), 0);
+	CHECK_EQUAL(cuModuleLoad(&modules[0], "/nowhere"), CUDA_ERROR_FILE_NOT_FOUND);
+	CHECK_EQUAL(cuModuleLoadData(&modules[0], "no code"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_EQUAL(held(0), 0);
+	CHECK_OK(cuMemAlloc_v2(&p, 8 * GIB - start - 28 * MIB));
+	CHECK_EQUAL(cuModuleLoadData(&modules[0], ptx), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuMemFree_v2(p));
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
+	CHECK_OK(cuModuleLoadData(&modules[0], ptx));
+	CHECK_OK(cuCtxDestroy_v2(context));
+	CHECK_EQUAL(held(0), 0);
 }
 
 /* Loaded where the context is, and elsewhere when it is wanted there; and it outlives contexts. */
@@ -74,35 +74,34 @@ static void test_libraries(void)
 	CUdeviceptr p;
 	size_t size;
 
-	CHECK_EQ(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_EQ(held(0), 30 * MIB);
-	CHECK_EQ(cuLibraryLoadFromFile(&file, path, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
-	CHECK_EQ(held(0), 2 * 30 * MIB);
-	CHECK_EQ(cuLibraryUnload(file), CUDA_SUCCESS);
-	CHECK_EQ(cuLibraryUnload(file), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(held(0), 30 * MIB);
-	CHECK_EQ(cuLibraryGetKernel(&kernel, library, "absent"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
-	CHECK_EQ(cuLibraryGetGlobal(&p, &size, library, "nothing"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuLibraryGetModule(&module, library), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		 CUDA_SUCCESS);
-	CHECK_EQ(held(0), 30 * MIB);
-	CHECK_EQ(selftest_used(1), 0);
-	CHECK_EQ(cuCtxCreate_v2(&second, 0, 1), CUDA_SUCCESS);
-	CHECK_EQ(held(1), 0);
-	CHECK_EQ(cuKernelGetFunction(&function, kernel), CUDA_SUCCESS);
-	CHECK_EQ(held(1), 30 * MIB);
-	CHECK_EQ(cuCtxDestroy_v2(second), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(1), 3 * MIB + 30 * MIB);
-	CHECK_EQ(cuLibraryUnload(library), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(1), 3 * MIB);
-	CHECK_EQ(held(0), 0);
-	CHECK_EQ(cuModuleGetFunction(&function, module, "nothing"), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_EQUAL(held(0), 30 * MIB);
+	CHECK_OK(cuLibraryLoadFromFile(&file, path, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_EQUAL(held(0), 2 * 30 * MIB);
+	CHECK_OK(cuLibraryUnload(file));
+	CHECK_EQUAL(cuLibraryUnload(file), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(held(0), 30 * MIB);
+	CHECK_EQUAL(cuLibraryGetKernel(&kernel, library, "absent"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "nothing"));
+	CHECK_EQUAL(cuLibraryGetGlobal(&p, &size, library, "nothing"), CUDA_ERROR_NOT_FOUND);
+	CHECK_OK(cuLibraryGetModule(&module, library));
+	CHECK_OK(cuModuleGetFunction(&function, module, "nothing"));
+	CHECK_EQUAL(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuKernelGetFunction(&function, kernel));
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	CHECK_OK(cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+	CHECK_EQUAL(held(0), 30 * MIB);
+	CHECK_EQUAL(selftest_used(1), 0);
+	CHECK_OK(cuCtxCreate_v2(&second, 0, 1));
+	CHECK_EQUAL(held(1), 0);
+	CHECK_OK(cuKernelGetFunction(&function, kernel));
+	CHECK_EQUAL(held(1), 30 * MIB);
+	CHECK_OK(cuCtxDestroy_v2(second));
+	CHECK_EQUAL(selftest_used(1), 3 * MIB + 30 * MIB);
+	CHECK_OK(cuLibraryUnload(library));
+	CHECK_EQUAL(selftest_used(1), 3 * MIB);
+	CHECK_EQUAL(held(0), 0);
+	CHECK_EQUAL(cuModuleGetFunction(&function, module, "nothing"), CUDA_ERROR_INVALID_HANDLE);
 }
 
 int main(void)

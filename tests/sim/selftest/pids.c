@@ -11,7 +11,7 @@ static void hold(void *arg)
 	CUdeviceptr p;
 
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p, *(size_t *)arg), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, *(size_t *)arg));
 }
 
 static unsigned listed(nvmlDevice_t device)
@@ -19,7 +19,7 @@ static unsigned listed(nvmlDevice_t device)
 	nvmlProcessInfo_t infos[8];
 	unsigned count = 8;
 
-	CHECK_EQ(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, infos), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, infos));
 	return count;
 }
 
@@ -28,14 +28,14 @@ static void look_inside(void *arg)
 {
 	nvmlDevice_t device;
 
-	CHECK_EQ(getpid(), 1);
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
-	CHECK_EQ(listed(device), 0);
+	CHECK_EQUAL(getpid(), 1);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	CHECK_EQUAL(listed(device), 0);
 	hold(arg);
-	CHECK_EQ(listed(device), 1);
-	CHECK_EQ(selftest_process_bytes(0, 1), CONTEXT + *(size_t *)arg);
-	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS); /* NVML's own file of the machine is closed */
+	CHECK_EQUAL(listed(device), 1);
+	CHECK_EQUAL(selftest_process_bytes(0, 1), CONTEXT + *(size_t *)arg);
+	CHECK_OK(nvmlShutdown()); /* NVML's own file of the machine is closed */
 }
 
 static int test(int argc, char **argv)
@@ -52,16 +52,16 @@ static int test(int argc, char **argv)
 		children[i] = selftest_child_start(look_inside, &sizes[i]);
 		space_end();
 	}
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
-	CHECK_EQ(listed(device), 3);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	CHECK_EQUAL(listed(device), 3);
 	for (int i = 0; i < 3; i++)
-		CHECK_EQ(selftest_process_bytes(0, children[i].pid), CONTEXT + sizes[i]);
+		CHECK_EQUAL(selftest_process_bytes(0, children[i].pid), CONTEXT + sizes[i]);
 	selftest_child_kill(&children[1]);
-	CHECK_EQ(selftest_process_bytes(0, children[2].pid), CONTEXT + sizes[2]);
+	CHECK_EQUAL(selftest_process_bytes(0, children[2].pid), CONTEXT + sizes[2]);
 	selftest_child_end(&children[0]);
 	selftest_child_end(&children[2]);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 	return 0;
 }
 

@@ -25,7 +25,7 @@ static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
 	cuuint64_t value = 0;
 
-	CHECK_EQ(cuMemPoolGetAttribute(pool, attribute, &value), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolGetAttribute(pool, attribute, &value));
 	return value;
 }
 
@@ -34,8 +34,8 @@ static long long reserved(void)
 {
 	long long bytes = (long long)attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 
-	CHECK_EQ(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
-	CHECK_EQ(held(), bytes);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), (long long)CONTEXT + bytes);
+	CHECK_EQUAL(held(), bytes);
 	return bytes;
 }
 
@@ -48,61 +48,60 @@ static CUdeviceptr take(size_t bytes)
 {
 	CUdeviceptr address = 0;
 
-	CHECK_EQ(cuMemAllocAsync(&address, bytes, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync(&address, bytes, stream));
 	CHECK(address && address % 512 == 0);
 	return address;
 }
 
 static void give(CUdeviceptr address)
 {
-	CHECK_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemFreeAsync(address, stream));
 }
 
 static void synchronize(void)
 {
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(stream));
 }
 
 static void launch(CUstream where, uint64_t ns)
 {
 	void *parameters[] = {&ns};
 
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, where, parameters, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, where, parameters, NULL));
 }
 
 static void threshold_set(uint64_t bytes)
 {
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes));
 }
 
 static void reserves(size_t bytes, size_t expected)
 {
 	CUdeviceptr p = take(bytes);
 
-	CHECK_EQ(reserved(), expected);
+	CHECK_EQUAL(reserved(), expected);
 	give(p);
-	CHECK_EQ(used(), 0);
-	CHECK_EQ(reserved(), expected);
+	CHECK_EQUAL(used(), 0);
+	CHECK_EQUAL(reserved(), expected);
 	synchronize();
-	CHECK_EQ(reserved(), 0);
+	CHECK_EQUAL(reserved(), 0);
 }
 
 static void test_rounding(void)
 {
 	CUdeviceptr p[32];
 
-	CHECK_EQ(reserved(), 0);
+	CHECK_EQUAL(reserved(), 0);
 	reserves(1, 32 * MIB);
 	reserves(1000 * MIB, 1024 * MIB);
 	reserves(32 * MIB, 32 * MIB);
 	reserves(32 * MIB + 1, 64 * MIB);
 	p[0] = take(513);
-	CHECK_EQ(used(), KIB);
+	CHECK_EQUAL(used(), KIB);
 	give(p[0]);
 	for (int i = 0; i < 16; i++)
 		p[i] = take(3 * MIB);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	for (int i = 0; i < 16; i++)
 		give(p[i]);
 	synchronize();
@@ -110,16 +109,16 @@ static void test_rounding(void)
 		p[i] = take(32 * MIB);
 	for (int i = 0; i < 32; i += 2)
 		give(p[i]);
-	CHECK_EQ(reserved(), 1024 * MIB);
+	CHECK_EQUAL(reserved(), 1024 * MIB);
 	p[0] = take(256 * MIB);
-	CHECK_EQ(reserved(), 1024 * MIB);
+	CHECK_EQUAL(reserved(), 1024 * MIB);
 	synchronize();
-	CHECK_EQ(reserved(), (16 * 32 + 256) * MIB);
+	CHECK_EQUAL(reserved(), (16 * 32 + 256) * MIB);
 	give(p[0]);
 	for (int i = 1; i < 32; i += 2)
 		give(p[i]);
 	synchronize();
-	CHECK_EQ(reserved(), 0);
+	CHECK_EQUAL(reserved(), 0);
 }
 
 /* Whom one must wait for that a pool gives back what is free. */
@@ -128,35 +127,35 @@ static void test_release(void)
 	CUevent early, event;
 	CUdeviceptr p = take(100 * MIB);
 
-	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuEventCreate(&early, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuEventRecord(early, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuEventCreate(&early, 0));
+	CHECK_OK(cuEventRecord(early, stream));
 	usleep(1000);
 	give(p);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
-	CHECK_EQ(cuEventSynchronize(early), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 128 * MIB);
-	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 0);
+	CHECK_OK(cuStreamQuery(stream));
+	CHECK_OK(cuStreamSynchronize(other));
+	CHECK_OK(cuEventSynchronize(early));
+	CHECK_EQUAL(reserved(), 128 * MIB);
+	CHECK_OK(cuEventRecord(event, stream));
+	CHECK_OK(cuEventSynchronize(event));
+	CHECK_EQUAL(reserved(), 0);
 	p = take(100 * MIB);
 	give(p);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 0);
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_EQUAL(reserved(), 0);
 	p = take(100 * MIB);
 	launch(stream, 50 * MS);
-	CHECK_EQ(cuEventRecord(event, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventRecord(event, stream));
 	launch(stream, 50 * MS);
 	give(p);
-	CHECK_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 128 * MIB); /* what was free then was not yet */
-	CHECK_EQ(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 128 * MIB);
+	CHECK_OK(cuEventSynchronize(event));
+	CHECK_EQUAL(reserved(), 128 * MIB); /* what was free then was not yet */
+	CHECK_OK(cuMemPoolTrimTo(standard, 0));
+	CHECK_EQUAL(reserved(), 128 * MIB);
 	synchronize();
-	CHECK_EQ(reserved(), 0);
-	CHECK_EQ(cuEventDestroy(event), CUDA_SUCCESS);
-	CHECK_EQ(cuEventDestroy(early), CUDA_SUCCESS);
+	CHECK_EQUAL(reserved(), 0);
+	CHECK_OK(cuEventDestroy(event));
+	CHECK_OK(cuEventDestroy(early));
 }
 
 static void test_threshold_and_trim(void)
@@ -166,23 +165,23 @@ static void test_threshold_and_trim(void)
 	threshold_set(40 * MIB);
 	give(p);
 	synchronize();
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	threshold_set(0);
-	CHECK_EQ(reserved(), 64 * MIB);
+	CHECK_EQUAL(reserved(), 64 * MIB);
 	synchronize();
-	CHECK_EQ(reserved(), 32 * MIB);
+	CHECK_EQUAL(reserved(), 32 * MIB);
 	threshold_set(UINT64_MAX);
 	give(take(500 * MIB));
 	give(q);
 	synchronize();
-	CHECK_EQ(reserved(), 512 * MIB);
-	CHECK_EQ(cuMemPoolTrimTo(standard, 65 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 96 * MIB);
+	CHECK_EQUAL(reserved(), 512 * MIB);
+	CHECK_OK(cuMemPoolTrimTo(standard, 65 * MIB));
+	CHECK_EQUAL(reserved(), 96 * MIB);
 	q = take(MIB);
-	CHECK_EQ(reserved(), 96 * MIB);
+	CHECK_EQUAL(reserved(), 96 * MIB);
 	give(q);
-	CHECK_EQ(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS); /* without waiting */
-	CHECK_EQ(reserved(), 0);
+	CHECK_OK(cuMemPoolTrimTo(standard, 0)); /* without waiting */
+	CHECK_EQUAL(reserved(), 0);
 	threshold_set(0);
 }
 
@@ -195,28 +194,26 @@ static void test_reuse(void)
 
 	launch(stream, 60 * MS);
 	give(p);
-	CHECK_EQ(cuMemAllocAsync(&q, 64 * MIB, other), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 64 * MIB);
-	CHECK_EQ(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuMemFreeAsync(q, other), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync(&q, 64 * MIB, other));
+	CHECK_EQUAL(reserved(), 64 * MIB);
+	CHECK_EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuMemFreeAsync(q, other));
+	CHECK_OK(cuStreamSynchronize(other));
 	CHECK(selftest_now_ns() - begin >= 60 * MS);
-	CHECK_EQ(reserved(), 0);
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
-				       &no),
-		 CUDA_SUCCESS);
+	CHECK_EQUAL(reserved(), 0);
+	CHECK_OK(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+				       &no));
 	p = take(64 * MIB);
 	launch(stream, 60 * MS);
 	give(p);
-	CHECK_EQ(cuMemAllocAsync(&q, 64 * MIB, other), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 128 * MIB);
-	CHECK_EQ(cuStreamQuery(other), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFreeAsync(q, other), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 0);
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
-				       &yes),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocAsync(&q, 64 * MIB, other));
+	CHECK_EQUAL(reserved(), 128 * MIB);
+	CHECK_OK(cuStreamQuery(other));
+	CHECK_OK(cuMemFreeAsync(q, other));
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_EQUAL(reserved(), 0);
+	CHECK_OK(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+				       &yes));
 }
 
 static void test_attributes(void)
@@ -225,22 +222,21 @@ static void test_attributes(void)
 	CUdeviceptr p;
 	int flag = 0;
 
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), 0);
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero), 0);
-	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 0);
+	CHECK_EQUAL(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), 0);
+	CHECK_EQUAL(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero), 0);
+	CHECK_EQUAL(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 0);
 	p = take(5 * MIB);
 	give(p);
 	synchronize();
-	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 32 * MIB);
-	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 5 * MIB);
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag),
-		 CUDA_SUCCESS);
-	CHECK_EQ(flag, 1);
-	CHECK_EQ(cuMemPoolGetAttribute(standard, 99, &flag), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 32 * MIB);
+	CHECK_EQUAL(attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 5 * MIB);
+	CHECK_EQUAL(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolSetAttribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemPoolGetAttribute(standard, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
+	CHECK_EQUAL(flag, 1);
+	CHECK_EQUAL(cuMemPoolGetAttribute(standard, 99, &flag), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* A pointer from a pool is one like others. */
@@ -253,31 +249,29 @@ static void test_pointers(void)
 	int device = -1;
 	size_t bytes;
 
-	CHECK_EQ(cuMemsetD32_v2(p, 7, 3 * MIB / 4), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(words, p + 3 * MIB - 8, 8), CUDA_SUCCESS);
+	CHECK_OK(cuMemsetD32_v2(p, 7, 3 * MIB / 4));
+	CHECK_OK(cuMemcpyDtoH_v2(words, p + 3 * MIB - 8, 8));
 	CHECK(words[0] == 7 && words[1] == 7);
-	CHECK_EQ(cuMemsetD8_v2(p, 0, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemGetAddressRange_v2(&base, &bytes, p + MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemsetD8_v2(p, 0, 3 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemGetAddressRange_v2(&base, &bytes, p + MIB));
 	CHECK(base == p && bytes == 3 * MIB);
-	CHECK_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), CUDA_SUCCESS);
-	CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
-	CHECK_EQ(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p), CUDA_SUCCESS);
-	CHECK_EQ(managed, 0);
-	CHECK_EQ(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p),
-		 CUDA_SUCCESS);
-	CHECK_EQ(device, 0);
-	CHECK_EQ(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p + 5),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+	CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
+	CHECK_OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+	CHECK_EQUAL(managed, 0);
+	CHECK_OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+	CHECK_EQUAL(device, 0);
+	CHECK_OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p + 5));
 	CHECK(pool == standard);
-	CHECK_EQ(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p), CUDA_SUCCESS);
+	CHECK_OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, p));
 	CHECK(!context);
-	CHECK_EQ(cuMemFreeAsync(p + 512, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
-	CHECK_EQ(used(), 0);
-	CHECK_EQ(reserved(), 0);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(p + 512, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(p));
+	CHECK_EQUAL(used(), 0);
+	CHECK_EQUAL(reserved(), 0);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFreeAsync(0, stream), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Memory that is from no pool goes in the order of a stream, too, unless it is managed. */
@@ -285,32 +279,32 @@ static void test_late(void)
 {
 	CUdeviceptr p, q;
 
-	CHECK_EQ(cuMemAlloc_v2(&p, 10 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAllocManaged(&q, 10 * MIB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, 10 * MIB));
+	CHECK_OK(cuMemAllocManaged(&q, 10 * MIB, CU_MEM_ATTACH_GLOBAL));
 	give(p);
-	CHECK_EQ(cuMemFreeAsync(q, stream), CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(held(), 20 * MIB);
-	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
-	CHECK_EQ(held(), 20 * MIB);
+	CHECK_EQUAL(cuMemFreeAsync(q, stream), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuMemFreeAsync(p, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(held(), 20 * MIB);
+	CHECK_OK(cuStreamSynchronize(other));
+	CHECK_EQUAL(held(), 20 * MIB);
 	synchronize();
-	CHECK_EQ(held(), 10 * MIB);
-	CHECK_EQ(cuMemFree_v2(q), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(held(), 10 * MIB);
+	CHECK_OK(cuMemFree_v2(q));
+	CHECK_EQUAL(held(), 0);
 }
 
 static void test_refused(void)
 {
 	CUdeviceptr p;
 
-	CHECK_EQ(cuMemAllocAsync(&p, 0, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAllocAsync(NULL, 1, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAllocFromPoolAsync(&p, 1, NULL, stream), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAllocAsync(&p, (size_t)1 << 40, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(cuMemAllocAsync(&p, SIZE_MAX, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	CHECK_EQ(reserved(), 0);
-	CHECK_EQ(used(), 0);
+	CHECK_EQUAL(cuMemAllocAsync(&p, 0, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocAsync(NULL, 1, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, 1, NULL, stream), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocAsync(&p, (size_t)1 << 40, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocAsync(&p, SIZE_MAX, stream), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(reserved(), 0);
+	CHECK_EQUAL(used(), 0);
 }
 
 static CUmemoryPool pool_new(CUmemAllocationType type, unsigned location)
@@ -318,7 +312,7 @@ static CUmemoryPool pool_new(CUmemAllocationType type, unsigned location)
 	CUmemPoolProps properties = {.allocType = type, .location = {location, 0}};
 	CUmemoryPool pool;
 
-	CHECK_EQ(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	CHECK_OK(cuMemPoolCreate(&pool, &properties));
 	return pool;
 }
 
@@ -326,7 +320,7 @@ static CUdeviceptr take_from(CUmemoryPool pool, size_t bytes)
 {
 	CUdeviceptr p;
 
-	CHECK_EQ(cuMemAllocFromPoolAsync(&p, bytes, pool, stream), CUDA_SUCCESS);
+	CHECK_OK(cuMemAllocFromPoolAsync(&p, bytes, pool, stream));
 	return p;
 }
 
@@ -336,32 +330,32 @@ static void test_own_pool(void)
 	CUmemoryPool current;
 	CUdeviceptr p, q;
 
-	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceGetMemPool(&current, 0));
 	CHECK(current == standard);
-	CHECK_EQ(cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK_OK(cuDeviceSetMemPool(0, pool));
+	CHECK_OK(cuDeviceGetMemPool(&current, 0));
 	CHECK(current == pool);
-	CHECK_EQ(cuDeviceSetMemPool(1, pool), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuDeviceSetMemPool(2, pool), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuDeviceSetMemPool(1, pool), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuDeviceSetMemPool(2, pool), CUDA_ERROR_INVALID_DEVICE);
 	p = take(40 * MIB);
 	q = take_from(pool, 100);
-	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
-	CHECK_EQ(held(), 64 * MIB);
-	CHECK_EQ(used(), 0);
-	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
-	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuDeviceGetMemPool(&current, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_EQUAL(used(), 0);
+	CHECK_OK(cuMemPoolDestroy(pool));
+	CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuDeviceGetMemPool(&current, 0));
 	CHECK(current == standard);
 	synchronize();
-	CHECK_EQ(held(), 64 * MIB);
-	CHECK_EQ(cuMemsetD8_v2(p, 1, 40 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_OK(cuMemsetD8_v2(p, 1, 40 * MIB));
 	give(p);
 	give(q);
-	CHECK_EQ(held(), 64 * MIB);
+	CHECK_EQUAL(held(), 64 * MIB);
 	synchronize();
-	CHECK_EQ(held(), 0);
-	CHECK_EQ(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(held(), 0);
+	CHECK_EQUAL(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_managed_pool(void)
@@ -370,17 +364,17 @@ static void test_managed_pool(void)
 	CUdeviceptr p = take_from(pool, 40 * MIB);
 	unsigned managed = 0;
 
-	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
-	CHECK_EQ(held(), 64 * MIB);
-	CHECK_EQ(selftest_process_bytes(0, getpid()), CONTEXT);
-	CHECK_EQ(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p), CUDA_SUCCESS);
-	CHECK_EQ(managed, 1);
+	CHECK_EQUAL(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), CONTEXT);
+	CHECK_OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+	CHECK_EQUAL(managed, 1);
 	give(p);
 	synchronize();
-	CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
-	CHECK_EQ(held(), 64 * MIB);
-	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_OK(cuMemPoolDestroy(pool));
+	CHECK_EQUAL(held(), 0);
 }
 
 static void test_host_pool(void)
@@ -393,15 +387,15 @@ static void test_host_pool(void)
 		CUmemoryPool pool = pool_new(CU_MEM_ALLOCATION_TYPE_PINNED, locations[i]);
 		CUdeviceptr p = take_from(pool, 40 * MIB);
 
-		CHECK_EQ(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
-		CHECK_EQ(held(), 0);
+		CHECK_EQUAL(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+		CHECK_EQUAL(held(), 0);
 		*(char *)p = 1;
 		give(p);
-		CHECK_EQ(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+		CHECK_OK(cuMemPoolDestroy(pool));
 	}
-	CHECK_EQ(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
 	wrong.location = (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 2};
-	CHECK_EQ(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolCreate(&standard, &wrong), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_by_location(void)
@@ -411,21 +405,21 @@ static void test_by_location(void)
 	CUmemoryPool pool = NULL, managed = NULL;
 	CUmemAccess_flags flags = 9;
 
-	CHECK_EQ(cuMemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED), 0);
+	CHECK_EQUAL(cuMemGetDefaultMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED), 0);
 	CHECK(pool == standard);
-	CHECK_EQ(cuMemGetDefaultMemPool(&managed, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
+	CHECK_EQUAL(cuMemGetDefaultMemPool(&managed, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
 	CHECK(managed != standard);
-	CHECK_EQ(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, managed),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemGetMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
+	CHECK_EQUAL(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, managed),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemGetMemPool(&pool, &location, CU_MEM_ALLOCATION_TYPE_MANAGED), 0);
 	CHECK(pool == managed);
-	CHECK_EQ(cuMemPoolGetAccess(&flags, standard, &peer), CUDA_SUCCESS);
-	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
-	CHECK_EQ(cuMemPoolSetAccess(standard, &access, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemPoolGetAccess(&flags, standard, &peer), CUDA_SUCCESS);
-	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CHECK_OK(cuMemPoolGetAccess(&flags, standard, &peer));
+	CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	CHECK_OK(cuMemPoolSetAccess(standard, &access, 1));
+	CHECK_OK(cuMemPoolGetAccess(&flags, standard, &peer));
+	CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	access = (CUmemAccessDesc){location, CU_MEM_ACCESS_FLAGS_PROT_NONE};
-	CHECK_EQ(cuMemPoolSetAccess(standard, &access, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemPoolSetAccess(standard, &access, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
 /* Pools are the device's: contexts end, they stay. Last: it ends the primary context. */
@@ -435,26 +429,26 @@ static void test_contexts_end(void)
 	CUstream fresh[2];
 	CUcontext context;
 
-	CHECK_EQ(cuMemAlloc_v2(&late, 2 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&late, 2 * MIB));
 	q = take(60 * MIB);
 	give(late);
 	give(q);
-	CHECK_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQ(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 96 * MIB);
-	CHECK_EQ(selftest_used(0), start - CONTEXT - 6 * MIB + 96 * MIB);
-	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 96 * MIB);
-	CHECK_EQ(used(), 10 * MIB);
-	CHECK_EQ(cuMemAlloc_v2(&again, 2 * MIB), CUDA_SUCCESS); /* where the late one was, mostly */
-	CHECK_EQ(cuStreamCreate(&fresh[0], 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&fresh[1], 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(fresh[fresh[0] == stream]), CUDA_SUCCESS);
-	CHECK_EQ(held(), 34 * MIB); /* nobody else could wait for that free any more */
-	CHECK_EQ(cuMemFree_v2(again), CUDA_SUCCESS);
-	CHECK_EQ(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
-	CHECK_EQ(reserved(), 0);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	CHECK_EQUAL(attribute(standard, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 96 * MIB);
+	CHECK_EQUAL(selftest_used(0), start - CONTEXT - 6 * MIB + 96 * MIB);
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_EQUAL(reserved(), 96 * MIB);
+	CHECK_EQUAL(used(), 10 * MIB);
+	CHECK_OK(cuMemAlloc_v2(&again, 2 * MIB)); /* where the late one was, mostly */
+	CHECK_OK(cuStreamCreate(&fresh[0], 1));
+	CHECK_OK(cuStreamCreate(&fresh[1], 1));
+	CHECK_OK(cuStreamSynchronize(fresh[fresh[0] == stream]));
+	CHECK_EQUAL(held(), 34 * MIB); /* nobody else could wait for that free any more */
+	CHECK_OK(cuMemFree_v2(again));
+	CHECK_OK(cuMemFreeAsync(p, NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
+	CHECK_EQUAL(reserved(), 0);
 }
 
 static void test_all(void)
@@ -462,16 +456,16 @@ static void test_all(void)
 	CUmodule module;
 	CUdeviceptr p;
 
-	CHECK_EQ(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS); /* needs no context */
-	CHECK_EQ(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
+	CHECK_EQUAL(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDeviceGetDefaultMemPool(&standard, 0)); /* needs no context */
+	CHECK_EQUAL(cuMemAllocAsync(&p, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
 	selftest_context();
 	start = selftest_used(0);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuStreamCreate(&stream, 1));
+	CHECK_OK(cuStreamCreate(&other, 1));
 	test_rounding();
 	test_release();
 	test_threshold_and_trim();

@@ -14,11 +14,11 @@ static void finds(const char *name, int version, cuuint64_t flags, const char *e
 	CUdriverProcAddressQueryResult status = 99;
 	void *pointer = &status, *old = &status;
 
-	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, flags, &status), CUDA_SUCCESS);
-	CHECK_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
-	CHECK_EQ((uintptr_t)pointer, (uintptr_t)dlsym(library, expected));
+	CHECK_OK(cuGetProcAddress_v2(name, &pointer, version, flags, &status));
+	CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
+	CHECK_EQUAL((uintptr_t)pointer, (uintptr_t)dlsym(library, expected));
 	CHECK(pointer);
-	CHECK_EQ(cuGetProcAddress(name, &old, version, flags), CUDA_SUCCESS);
+	CHECK_OK(cuGetProcAddress(name, &old, version, flags));
 	CHECK(old == pointer);
 }
 
@@ -27,14 +27,14 @@ static void lacks(const char *name, int version, unsigned expected)
 	CUdriverProcAddressQueryResult status = 99;
 	void *pointer = &status;
 
-	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, &status), CUDA_SUCCESS);
-	CHECK_EQ(status, expected);
+	CHECK_OK(cuGetProcAddress_v2(name, &pointer, version, 0, &status));
+	CHECK_EQUAL(status, expected);
 	CHECK(!pointer);
 	pointer = &status;
-	CHECK_EQ(cuGetProcAddress_v2(name, &pointer, version, 0, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuGetProcAddress_v2(name, &pointer, version, 0, NULL));
 	CHECK(!pointer);
 	pointer = &status;
-	CHECK_EQ(cuGetProcAddress(name, &pointer, version, 0), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQUAL(cuGetProcAddress(name, &pointer, version, 0), CUDA_ERROR_NOT_FOUND);
 	CHECK(pointer == &status);
 }
 
@@ -71,9 +71,9 @@ static void test_flavours(void)
 	finds("cuLaunchKernel", 13000, legacy, "cuLaunchKernel");
 	finds("cuMemcpyHtoD", 13000, thread, "cuMemcpyHtoD_v2_ptds");
 	finds("cuMemAlloc", 13000, thread, "cuMemAlloc_v2");
-	CHECK_EQ(cuGetProcAddress("cuInit", &pointer, 13000, 4), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGetProcAddress(NULL, &pointer, 13000, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuGetProcAddress("cuInit", NULL, 13000, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGetProcAddress("cuInit", &pointer, 13000, 4), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGetProcAddress(NULL, &pointer, 13000, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuGetProcAddress("cuInit", NULL, 13000, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void test_missing(void)
@@ -111,7 +111,7 @@ static void test_old_driver(void)
 		CHECK(dlsym(old, there[i]));
 	CUresult (*init)(unsigned) = (CUresult(*)(unsigned))dlsym(old, "cuInit");
 	CHECK(init != cuInit);
-	CHECK_EQ(init(0), CUDA_SUCCESS);
+	CHECK_OK(init(0));
 }
 
 int main(void)

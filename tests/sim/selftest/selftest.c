@@ -16,23 +16,6 @@
 static char folder[] = "/tmp/vgpu-selftest-XXXXXX";
 static pid_t owner; /* of the folder: children must not remove it */
 
-void selftest_check(bool good, const char *what, const char *file, int line)
-{
-	if (good)
-		return;
-	fprintf(stderr, "%s:%d: failed: %s\n", file, line, what);
-	exit(1);
-}
-
-void selftest_check_eq(long long actual, long long expected, const char *what, const char *file,
-		       int line)
-{
-	if (actual == expected)
-		return;
-	fprintf(stderr, "%s:%d: %s is %lld, not %lld\n", file, line, what, actual, expected);
-	exit(1);
-}
-
 static void folder_remove(void)
 {
 	char path[sizeof folder + 16];
@@ -70,9 +53,9 @@ CUcontext selftest_context(void)
 {
 	CUcontext context;
 
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
 	return context;
 }
 
@@ -80,8 +63,8 @@ static nvmlDevice_t handle(unsigned gpu)
 {
 	nvmlDevice_t device;
 
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(gpu, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(gpu, &device));
 	return device;
 }
 
@@ -89,10 +72,10 @@ uint64_t selftest_used(unsigned gpu)
 {
 	nvmlMemory_t memory;
 
-	CHECK_EQ(nvmlDeviceGetMemoryInfo(handle(gpu), &memory), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetMemoryInfo(handle(gpu), &memory));
 	CHECK(memory.used <= memory.total);
-	CHECK_EQ(memory.used + memory.free, memory.total);
-	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	CHECK_EQUAL(memory.used + memory.free, memory.total);
+	CHECK_OK(nvmlShutdown());
 	return memory.used;
 }
 
@@ -102,12 +85,12 @@ long long selftest_process_bytes(unsigned gpu, pid_t pid)
 	unsigned count = 64;
 	long long bytes = -1;
 
-	CHECK_EQ(nvmlDeviceGetComputeRunningProcesses_v3(handle(gpu), &count, infos), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetComputeRunningProcesses_v3(handle(gpu), &count, infos));
 	for (unsigned i = 0; i < count; i++) {
 		if (infos[i].pid == (unsigned)pid)
 			bytes = (long long)infos[i].usedGpuMemory;
 	}
-	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	CHECK_OK(nvmlShutdown());
 	return bytes;
 }
 
@@ -138,7 +121,7 @@ int selftest_unhurried(void (*test)(void))
 			test();
 			exit(0);
 		}
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK_EQUAL(waitpid(pid, &status, 0), pid);
 		departure_wait(departure);
 		if (!status || selftest_ms >= LONGEST_MS)
 			return status != 0;
@@ -161,12 +144,12 @@ struct selftest_child selftest_child_start(void (*body)(void *argument), void *a
 		close(to[1]);
 		close(from[0]);
 		body(argument);
-		CHECK_EQ(write(from[1], &byte, 1), 1);
+		CHECK_EQUAL(write(from[1], &byte, 1), 1);
 		exit(read(to[0], &byte, 1) == 1 ? 0 : 1);
 	}
 	close(to[0]);
 	close(from[1]);
-	CHECK_EQ(read(from[0], &byte, 1), 1);
+	CHECK_EQUAL(read(from[0], &byte, 1), 1);
 	return (struct selftest_child){pid, to[1], from[0], departure};
 }
 
@@ -174,7 +157,7 @@ static int child_wait(struct selftest_child *child)
 {
 	int status;
 
-	CHECK_EQ(waitpid(child->pid, &status, 0), child->pid);
+	CHECK_EQUAL(waitpid(child->pid, &status, 0), child->pid);
 	departure_wait(child->departure);
 	close(child->to);
 	close(child->from);
@@ -185,8 +168,8 @@ void selftest_child_end(struct selftest_child *child)
 {
 	char byte = 0;
 
-	CHECK_EQ(write(child->to, &byte, 1), 1);
-	CHECK_EQ(child_wait(child), 0);
+	CHECK_EQUAL(write(child->to, &byte, 1), 1);
+	CHECK_EQUAL(child_wait(child), 0);
 }
 
 void selftest_child_kill(struct selftest_child *child)

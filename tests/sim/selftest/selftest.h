@@ -14,7 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
+
+#define CHECK_END exit /* whose handlers remove the folder */
+#include "check.h"
 
 #define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
 #define CU_CALL(name, class, parameters)            CUresult name parameters;
@@ -25,19 +29,14 @@
 #define NVML_SIM(name, parameters)             nvmlReturn_t name parameters;
 #include "nvml.def"
 
-#define CHECK(condition) selftest_check(condition, #condition, __FILE__, __LINE__)
-#define CHECK_EQ(actual, expected) \
-	selftest_check_eq((long long)(actual), (long long)(expected), #actual, __FILE__, __LINE__)
+/* The name of CHECK_EQUAL in graph.c. */
+#define CHECK_EQ(actual, expected) CHECK_EQUAL(actual, expected)
 
 #define KIB     ((size_t)1 << 10)
 #define MIB     ((size_t)1 << 20)
 #define GIB     ((size_t)1 << 30)
 #define CONTEXT (518 * MIB) /* what one costs in its process's figure */
 #define FIRST   (9 * MIB)   /* and what the first costs beyond that */
-
-void selftest_check(bool good, const char *what, const char *file, int line);
-void selftest_check_eq(long long actual, long long expected, const char *what, const char *file,
-		       int line);
 
 /* VGPU_SIM_GPUS; NULL for the default. */
 void selftest_begin(const char *gpus);

@@ -19,7 +19,7 @@ static void hold(void *argument)
 	CUdeviceptr p;
 
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p, *(size_t *)argument), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, *(size_t *)argument));
 }
 
 /* More than is left with the first one alive, but not with it dead. */
@@ -29,7 +29,7 @@ static void hold_after_death(void *argument)
 	CUdeviceptr p;
 
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 5 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK(!kill(first->pid, SIGKILL));
 	/* Our parent, not we, can wait for it; its memory comes back when the kernel is done with
 	 * it. */
@@ -45,15 +45,15 @@ static void test_totals(void)
 	struct selftest_child a = selftest_child_start(hold, &bytes[0]);
 	struct selftest_child b = selftest_child_start(hold, &bytes[1]);
 
-	CHECK_EQ(selftest_process_bytes(0, a.pid), CONTEXT + 3 * GIB);
-	CHECK_EQ(selftest_process_bytes(0, b.pid), CONTEXT + GIB);
-	CHECK_EQ(selftest_used(0), 2 * (CONTEXT + FIRST) + 4 * GIB);
-	CHECK_EQ(selftest_used(1), 0);
+	CHECK_EQUAL(selftest_process_bytes(0, a.pid), CONTEXT + 3 * GIB);
+	CHECK_EQUAL(selftest_process_bytes(0, b.pid), CONTEXT + GIB);
+	CHECK_EQUAL(selftest_used(0), 2 * (CONTEXT + FIRST) + 4 * GIB);
+	CHECK_EQUAL(selftest_used(1), 0);
 	selftest_child_kill(&b);
-	CHECK_EQ(selftest_process_bytes(0, b.pid), -1);
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 3 * GIB);
+	CHECK_EQUAL(selftest_process_bytes(0, b.pid), -1);
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST + 3 * GIB);
 	selftest_child_end(&a);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 static void test_death_makes_room(void)
@@ -63,9 +63,9 @@ static void test_death_makes_room(void)
 
 	b = selftest_child_start(hold_after_death, &a);
 	selftest_child_kill(&a);
-	CHECK_EQ(selftest_used(0), CONTEXT + FIRST + 5 * GIB);
+	CHECK_EQUAL(selftest_used(0), CONTEXT + FIRST + 5 * GIB);
 	selftest_child_end(&b);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 enum {
@@ -81,23 +81,23 @@ static void *allocate_at_random(void *argument)
 	unsigned seed = *(unsigned *)argument ^ (unsigned)getpid();
 	CUcontext context;
 
-	CHECK_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
 	for (int step = 0; step < STEPS; step++) {
 		unsigned i = (unsigned)rand_r(&seed) % LIVE;
 		if (live[i]) {
-			CHECK_EQ(cuMemFree_v2(live[i]), CUDA_SUCCESS);
+			CHECK_OK(cuMemFree_v2(live[i]));
 			live[i] = 0;
 			continue;
 		}
 		size_t bytes = 1 + (size_t)rand_r(&seed) % ((size_t)1 << rand_r(&seed) % 27);
 		CUresult result = cuMemAlloc_v2(&live[i], bytes);
 		if (result)
-			CHECK_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+			CHECK_EQUAL(result, CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	for (unsigned i = 0; i < LIVE; i++)
-		CHECK_EQ(cuMemFree_v2(live[i]), CUDA_SUCCESS);
-	CHECK_EQ(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+		CHECK_OK(cuMemFree_v2(live[i]));
+	CHECK_OK(cuDevicePrimaryCtxRelease_v2(0));
 	return NULL;
 }
 
@@ -107,7 +107,7 @@ static void crowd(void *argument)
 	unsigned seeds[THREADS];
 
 	(void)argument;
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
+	CHECK_OK(cuInit(0));
 	for (unsigned i = 0; i < THREADS; i++) {
 		seeds[i] = i;
 		CHECK(!pthread_create(&threads[i], NULL, allocate_at_random, &seeds[i]));
@@ -142,13 +142,13 @@ static void test_crowd(void)
 		waitpid(victim, &status, 0);
 		departure_wait(departure);
 		CHECK(selftest_used(0) <= 8 * GIB);
-		CHECK_EQ(selftest_process_bytes(0, victim), -1);
+		CHECK_EQUAL(selftest_process_bytes(0, victim), -1);
 	}
 	for (int i = 0; i < PROCESSES; i++) {
-		CHECK_EQ(waitpid(pids[i], &status, 0), pids[i]);
-		CHECK_EQ(status, 0);
+		CHECK_EQUAL(waitpid(pids[i], &status, 0), pids[i]);
+		CHECK_EQUAL(status, 0);
 	}
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 enum {
@@ -168,7 +168,7 @@ static void grab(pthread_barrier_t *ready)
 		if (count < SCARCE && !cuMemAlloc_v2(&pieces[count], 2 * MIB))
 			count++;
 		else if (count)
-			CHECK_EQ(cuMemFree_v2(pieces[--count]), CUDA_SUCCESS);
+			CHECK_OK(cuMemFree_v2(pieces[--count]));
 	}
 }
 
@@ -195,11 +195,11 @@ static void test_limit(void)
 	while (running) {
 		CHECK(selftest_used(0) >= most); /* and it looks whether it is more than there is */
 		pid_t ended = waitpid(-1, &status, WNOHANG);
-		CHECK_EQ(ended ? status : 0, 0);
+		CHECK_EQUAL(ended ? status : 0, 0);
 		running -= ended > 0;
 	}
 	selftest_child_end(&holder);
-	CHECK_EQ(selftest_used(0), 0);
+	CHECK_EQUAL(selftest_used(0), 0);
 }
 
 static _Atomic bool *let_go; /* in shared memory */
@@ -230,13 +230,13 @@ static void test_lock(void)
 	let_go = mmap(NULL, sizeof *let_go, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	CHECK(let_go != MAP_FAILED);
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
 	struct selftest_child locker = selftest_child_start(lock_for_a_while, NULL);
-	CHECK_EQ(nvmlDeviceGetMemoryInfo(device, &memory), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetMemoryInfo(device, &memory));
 	CHECK(*let_go);
 	selftest_child_end(&locker);
-	CHECK_EQ(nvmlShutdown(), NVML_SUCCESS);
+	CHECK_OK(nvmlShutdown());
 }
 
 int main(void)

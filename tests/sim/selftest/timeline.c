@@ -24,16 +24,16 @@ static void load(void)
 	CUmodule module;
 	CUfunction none = NULL;
 
-	CHECK_EQ(cuModuleLoadData(&module, "\177ELF"), CUDA_ERROR_INVALID_IMAGE);
-	CHECK_EQ(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleUnload(module), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&nop, module, "nop"), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&none, module, "hidden"), CUDA_ERROR_NOT_FOUND);
-	CHECK_EQ(cuModuleGetFunction(&none, module, "in"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQUAL(cuModuleLoadData(&module, "\177ELF"), CUDA_ERROR_INVALID_IMAGE);
+	CHECK_OK(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL));
+	CHECK_OK(cuModuleGetFunction(&nop, module, "nop"));
+	CHECK_OK(cuModuleUnload(module));
+	CHECK_EQUAL(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuModuleGetFunction(&nop, module, "nop"));
+	CHECK_EQUAL(cuModuleGetFunction(&none, module, "hidden"), CUDA_ERROR_NOT_FOUND);
+	CHECK_EQUAL(cuModuleGetFunction(&none, module, "in"), CUDA_ERROR_NOT_FOUND);
 	CHECK(!none);
 }
 
@@ -41,15 +41,14 @@ static void launch(CUstream stream, uint64_t ns)
 {
 	void *parameters[] = {&ns};
 
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL),
-		 CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
 }
 
 static CUstream stream_new(unsigned flags)
 {
 	CUstream stream;
 
-	CHECK_EQ(cuStreamCreate(&stream, flags), CUDA_SUCCESS);
+	CHECK_OK(cuStreamCreate(&stream, flags));
 	return stream;
 }
 
@@ -69,23 +68,23 @@ static void test_stream(void)
 
 	launch(stream, 30 * MS);
 	launch(stream, 30 * MS);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamQuery(idle), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuStreamQuery(idle));
+	CHECK_OK(cuStreamSynchronize(stream));
 	took(start, 60 * MS);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_SUCCESS);
+	CHECK_OK(cuStreamQuery(stream));
 	start = selftest_now_ns();
 	launch(stream, 20 * MS); /* one GPU, one kernel at a time */
 	launch(idle, 20 * MS);
-	CHECK_EQ(cuStreamSynchronize(idle), CUDA_SUCCESS);
+	CHECK_OK(cuStreamSynchronize(idle));
 	took(start, 40 * MS);
 	launch(stream, 20 * MS);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	took(start, 60 * MS);
-	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuStreamDestroy_v2(NULL), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuStreamDestroy_v2(stream));
+	CHECK_EQUAL(cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuStreamDestroy_v2(NULL), CUDA_ERROR_INVALID_HANDLE);
 }
 
 static void test_default_streams(void)
@@ -97,28 +96,27 @@ static void test_default_streams(void)
 	CUdeviceptr p;
 
 	launch(free_one, ns);
-	CHECK_EQ(cuStreamQuery(NULL), CUDA_SUCCESS); /* does not wait for that one */
+	CHECK_OK(cuStreamQuery(NULL)); /* does not wait for that one */
 	launch(blocking, ns);
-	CHECK_EQ(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamQuery_ptsz(NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuStreamQuery_ptsz(NULL));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	took(start, 2 * ns);
 	start = selftest_now_ns();
-	CHECK_EQ(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL),
-		 CUDA_SUCCESS);
-	CHECK_EQ(cuStreamQuery_ptsz(NULL), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamQuery((CUstream)2), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuStreamQuery(blocking), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize_ptsz(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
+	CHECK_EQUAL(cuStreamQuery_ptsz(NULL), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuStreamQuery((CUstream)2), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuStreamQuery(blocking));
+	CHECK_OK(cuStreamSynchronize_ptsz(NULL));
 	took(start, ns);
-	CHECK_EQ(cuMemAlloc_v2(&p, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, 1));
 	start = selftest_now_ns();
 	launch(NULL, ns);
-	CHECK_EQ(cuMemsetD8_v2(p, 7, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(&byte, p, 1), CUDA_SUCCESS); /* in order */
-	CHECK_EQ(byte, 7);
+	CHECK_OK(cuMemsetD8_v2(p, 7, 1));
+	CHECK_OK(cuMemcpyDtoH_v2(&byte, p, 1)); /* in order */
+	CHECK_EQUAL(byte, 7);
 	took(start, ns);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_OK(cuMemFree_v2(p));
 }
 
 static void test_launches(void)
@@ -130,37 +128,35 @@ static void test_launches(void)
 	CUDA_LAUNCH_PARAMS list[] = {{spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters},
 				     {spin, 1, 1, 1, 1, 1, 1, 0, other, parameters}};
 
-	CHECK_EQ(cuLaunchKernelEx(&config, spin, parameters, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernelEx_ptsz(&config, spin, parameters, NULL), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchKernelEx(NULL, spin, parameters, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
-		 CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters),
-		 CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernelEx(&config, spin, parameters, NULL));
+	CHECK_OK(cuLaunchKernelEx_ptsz(&config, spin, parameters, NULL));
+	CHECK_EQUAL(cuLaunchKernelEx(NULL, spin, parameters, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuLaunchCooperativeKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters));
+	CHECK_OK(cuLaunchCooperativeKernel_ptsz(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters));
+	CHECK_OK(cuLaunchCooperativeKernelMultiDevice(list, 2, 0));
+	CHECK_OK(cuStreamSynchronize(stream));
+	CHECK_OK(cuStreamSynchronize(other));
 	took(start, 6 * ns);
 	list[1].hStream = NULL;
-	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuLaunchCooperativeKernelMultiDevice(list, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(list, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuStreamSynchronize(stream));
 
-	CHECK_EQ(cuLaunch(spin), CUDA_ERROR_INVALID_VALUE); /* of which shape? */
-	CHECK_EQ(cuFuncSetBlockShape(spin, 2048, 1, 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuFuncSetBlockShape(spin, 32, 1, 1), CUDA_SUCCESS);
-	CHECK_EQ(cuParamSetSize(spin, sizeof(ns)), CUDA_SUCCESS);
-	CHECK_EQ(cuParamSetv(spin, 0, &ns, sizeof(ns)), CUDA_SUCCESS);
+	CHECK_EQUAL(cuLaunch(spin), CUDA_ERROR_INVALID_VALUE); /* of which shape? */
+	CHECK_EQUAL(cuFuncSetBlockShape(spin, 2048, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuFuncSetBlockShape(spin, 32, 1, 1));
+	CHECK_OK(cuParamSetSize(spin, sizeof(ns)));
+	CHECK_OK(cuParamSetv(spin, 0, &ns, sizeof(ns)));
 	start = selftest_now_ns();
-	CHECK_EQ(cuLaunch(spin), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchGrid(spin, 2, 2), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchGridAsync(spin, 2, 2, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuLaunchGrid(spin, 0, 2), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuLaunchGrid(NULL, 1, 1), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuLaunch(spin));
+	CHECK_OK(cuLaunchGrid(spin, 2, 2));
+	CHECK_OK(cuLaunchGridAsync(spin, 2, 2, stream));
+	CHECK_EQUAL(cuLaunchGrid(spin, 0, 2), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLaunchGrid(NULL, 1, 1), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuCtxSynchronize());
 	took(start, 3 * ns);
-	CHECK_EQ(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamDestroy_v2(other), CUDA_SUCCESS);
+	CHECK_OK(cuStreamDestroy_v2(stream));
+	CHECK_OK(cuStreamDestroy_v2(other));
 }
 
 static void test_events(void)
@@ -169,25 +165,25 @@ static void test_events(void)
 	CUevent a, b, untimed;
 	float ms = -1;
 
-	CHECK_EQ(cuEventCreate(&a, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuEventCreate(&b, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuEventCreate(&untimed, 2), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(a), CUDA_SUCCESS);
-	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuEventRecord(a, stream), CUDA_SUCCESS);
+	CHECK_OK(cuEventCreate(&a, 0));
+	CHECK_OK(cuEventCreate(&b, 0));
+	CHECK_OK(cuEventCreate(&untimed, 2));
+	CHECK_OK(cuEventQuery(a));
+	CHECK_EQUAL(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuEventRecord(a, stream));
 	launch(stream, 40 * MS);
-	CHECK_EQ(cuEventRecord(b, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventRecord(untimed, stream), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(b), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
-	CHECK_EQ(cuEventSynchronize(b), CUDA_SUCCESS);
-	CHECK_EQ(cuEventQuery(b), CUDA_SUCCESS);
-	CHECK_EQ(cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS);
+	CHECK_OK(cuEventRecord(b, stream));
+	CHECK_OK(cuEventRecord(untimed, stream));
+	CHECK_EQUAL(cuEventQuery(b), CUDA_ERROR_NOT_READY);
+	CHECK_EQUAL(cuEventElapsedTime(&ms, a, b), CUDA_ERROR_NOT_READY);
+	CHECK_OK(cuEventSynchronize(b));
+	CHECK_OK(cuEventQuery(b));
+	CHECK_OK(cuEventElapsedTime(&ms, a, b));
 	CHECK((double)ms * 1e6 >= 40.0 * (double)MS && (double)ms * 1e6 < 60.0 * (double)MS);
-	CHECK_EQ(cuEventElapsedTime_v2(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuEventDestroy_v2(a), CUDA_SUCCESS);
-	CHECK_EQ(cuEventDestroy_v2(a), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuEventRecord(a, stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuEventElapsedTime_v2(&ms, a, untimed), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuEventDestroy_v2(a));
+	CHECK_EQUAL(cuEventDestroy_v2(a), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuEventRecord(a, stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
 /* Streams and events end with their context; their handles are refused, not followed. */
@@ -196,12 +192,12 @@ static void test_end(void)
 	CUcontext context;
 	CUevent event;
 
-	CHECK_EQ(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuCtxCreate_v2(&context, 0, 0));
 	CUstream stream = stream_new(0);
-	CHECK_EQ(cuEventCreate(&event, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuCtxDestroy_v2(context), CUDA_SUCCESS);
-	CHECK_EQ(cuEventDestroy_v2(event), CUDA_ERROR_INVALID_HANDLE);
-	CHECK_EQ(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_OK(cuEventCreate(&event, 0));
+	CHECK_OK(cuCtxDestroy_v2(context));
+	CHECK_EQUAL(cuEventDestroy_v2(event), CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
 static void test_launch(void)
@@ -209,17 +205,17 @@ static void test_launch(void)
 	uint64_t ns = 5 * MS, size = sizeof ns, start = selftest_now_ns();
 	void *extra[] = {(void *)1, &ns, (void *)2, &size, NULL};
 
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_SUCCESS);
-	CHECK_EQ(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra));
+	CHECK_OK(cuStreamSynchronize(NULL));
 	took(start, ns);
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuLaunchKernel(nop, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuLaunchKernel(nop, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
-		 CUDA_ERROR_INVALID_HANDLE);
+	CHECK_EQUAL(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLaunchKernel(nop, 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLaunchKernel(nop, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		    CUDA_ERROR_INVALID_HANDLE);
 }
 
 static uint64_t ran_ns(void)
@@ -281,7 +277,7 @@ static void queues_behind(void *argument)
 
 	begin();
 	launch(NULL, 10 * MS);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	took(start, *(uint64_t *)argument);
 }
 
@@ -290,7 +286,7 @@ static void test_processes(void)
 	uint64_t ns = 150 * MS, rest = 100 * MS, long_time = 20000 * MS, nothing = 0;
 	struct selftest_child first;
 
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS); /* who comes when nobody is there begins afresh */
+	CHECK_OK(nvmlInit_v2()); /* who comes when nobody is there begins afresh */
 	first = selftest_child_start(occupies, &ns);
 	selftest_child_run(queues_behind, &rest);
 	selftest_child_end(&first);

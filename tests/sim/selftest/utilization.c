@@ -24,8 +24,8 @@ static CUfunction spin_get(void)
 	CUfunction spin;
 	CUmodule module;
 
-	CHECK_EQ(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
-	CHECK_EQ(cuModuleGetFunction(&spin, module, "spin_ns"), CUDA_SUCCESS);
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
 	return spin;
 }
 
@@ -33,7 +33,7 @@ static void launch(CUfunction spin, uint64_t ns)
 {
 	void *parameters[] = {&ns};
 
-	CHECK_EQ(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL), CUDA_SUCCESS);
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
 }
 
 static unsigned gpu_pct(unsigned index)
@@ -41,8 +41,8 @@ static unsigned gpu_pct(unsigned index)
 	nvmlUtilization_t utilization;
 	nvmlDevice_t device;
 
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(index, &device), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetUtilizationRates(device, &utilization), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(index, &device));
+	CHECK_OK(nvmlDeviceGetUtilizationRates(device, &utilization));
 	return utilization.gpu;
 }
 
@@ -52,8 +52,8 @@ static unsigned process_pct(pid_t pid)
 	unsigned count = 4;
 	nvmlDevice_t device;
 
-	CHECK_EQ(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
-	CHECK_EQ(nvmlDeviceGetProcessUtilization(device, samples, &count, 0), NVML_SUCCESS);
+	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(0, &device));
+	CHECK_OK(nvmlDeviceGetProcessUtilization(device, samples, &count, 0));
 	for (unsigned i = 0; i < count; i++) {
 		if (samples[i].pid == (unsigned)pid)
 			return samples[i].smUtil;
@@ -72,13 +72,13 @@ static void work(void *argument)
 	(void)argument;
 	selftest_context();
 	launch(spin_get(), 300 * ms);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 }
 
 int main(void)
 {
 	selftest_begin("2x8G");
-	CHECK_EQ(nvmlInit_v2(), NVML_SUCCESS);
+	CHECK_OK(nvmlInit_v2());
 	struct selftest_child child = selftest_child_start(work, NULL);
 	sleep_ms(70); /* the period in which its work ended is over */
 	near(process_pct(child.pid), 30);
@@ -87,17 +87,17 @@ int main(void)
 	CUfunction spin = spin_get();
 	for (int i = 0; i < 20; i++)
 		launch(spin, 10 * ms);
-	CHECK_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_OK(cuCtxSynchronize());
 	sleep_ms(70);
 	near(process_pct(getpid()), 20);
-	CHECK_EQ(gpu_pct(1), 0);
+	CHECK_EQUAL(gpu_pct(1), 0);
 	launch(spin, 2000 * ms);
 	sleep_ms(1100);
 	near(gpu_pct(0), 100);
 	near(process_pct(getpid()), 100);
-	CHECK_EQ(process_pct(child.pid), 0);
+	CHECK_EQUAL(process_pct(child.pid), 0);
 	sleep_ms(2000);
-	CHECK_EQ(gpu_pct(0), 0);
+	CHECK_EQUAL(gpu_pct(0), 0);
 	selftest_child_end(&child);
 	return 0;
 }

@@ -12,7 +12,7 @@ static uint64_t held(void)
 {
 	uint64_t used = selftest_used(0);
 
-	CHECK_EQ(selftest_process_bytes(0, getpid()), used - FIRST);
+	CHECK_EQUAL(selftest_process_bytes(0, getpid()), used - FIRST);
 	return used - start;
 }
 
@@ -25,7 +25,7 @@ static CUmemGenericAllocationHandle create(size_t bytes)
 {
 	CUmemGenericAllocationHandle handle;
 
-	CHECK_EQ(cuMemCreate(&handle, bytes, &on_device, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemCreate(&handle, bytes, &on_device, 0));
 	return handle;
 }
 
@@ -33,7 +33,7 @@ static CUdeviceptr reserve(size_t bytes)
 {
 	CUdeviceptr p;
 
-	CHECK_EQ(cuMemAddressReserve(&p, bytes, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAddressReserve(&p, bytes, 0, 0, 0));
 	return p;
 }
 
@@ -42,7 +42,7 @@ static void access_give(CUdeviceptr p, size_t bytes)
 	CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
 				  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
-	CHECK_EQ(cuMemSetAccess(p, bytes, &access, 1), CUDA_SUCCESS);
+	CHECK_OK(cuMemSetAccess(p, bytes, &access, 1));
 }
 
 static void test_create(void)
@@ -51,25 +51,24 @@ static void test_create(void)
 	CUmemAllocationProp prop = on_device;
 	size_t granularity;
 
-	CHECK_EQ(cuMemGetAllocationGranularity(&granularity, &prop,
-					       CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-		 CUDA_SUCCESS);
-	CHECK_EQ(granularity, 2 * MIB);
-	CHECK_EQ(cuMemCreate(&handle, 3 * MIB, &prop, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemCreate(&handle, 0, &prop, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemCreate(&handle, 8 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_OK(cuMemGetAllocationGranularity(&granularity, &prop,
+					       CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	CHECK_EQUAL(granularity, 2 * MIB);
+	CHECK_EQUAL(cuMemCreate(&handle, 3 * MIB, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemCreate(&handle, 0, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemCreate(&handle, 8 * GIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	prop.location.id = 1;
-	CHECK_EQ(cuMemCreate(&handle, 2 * MIB, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(cuMemCreate(&handle, 2 * MIB, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(held(), 0);
 	handle = create(64 * MIB);
-	CHECK_EQ(held(), 64 * MIB);
-	CHECK_EQ(cuMemGetAllocationPropertiesFromHandle(&prop, handle), CUDA_SUCCESS);
-	CHECK_EQ(prop.type, CU_MEM_ALLOCATION_TYPE_PINNED);
-	CHECK_EQ(prop.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
-	CHECK_EQ(prop.location.id, 0);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(held(), 64 * MIB);
+	CHECK_OK(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
+	CHECK_EQUAL(prop.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+	CHECK_EQUAL(prop.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	CHECK_EQUAL(prop.location.id, 0);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(held(), 0);
 }
 
 static void test_host(void)
@@ -80,11 +79,11 @@ static void test_host(void)
 
 	for (int i = 0; i < 2; i++) {
 		prop.location = (CUmemLocation){types[i], 0};
-		CHECK_EQ(cuMemCreate(&handle, 64 * MIB, &prop, 0), CUDA_SUCCESS);
-		CHECK_EQ(held(), 0);
-		CHECK_EQ(cuMemGetAllocationPropertiesFromHandle(&prop, handle), CUDA_SUCCESS);
-		CHECK_EQ(prop.location.type, types[i]);
-		CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+		CHECK_OK(cuMemCreate(&handle, 64 * MIB, &prop, 0));
+		CHECK_EQUAL(held(), 0);
+		CHECK_OK(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
+		CHECK_EQUAL(prop.location.type, types[i]);
+		CHECK_OK(cuMemRelease(handle));
 	}
 }
 
@@ -94,33 +93,33 @@ static void test_references(void)
 	CUmemGenericAllocationHandle handle = create(8 * MIB), again, third;
 	CUdeviceptr p = reserve(16 * MIB);
 
-	CHECK_EQ(cuMemMap(p, 8 * MIB, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(p + 8 * MIB, 8 * MIB, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(held(), 8 * MIB);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(held(), 8 * MIB);
-	CHECK_EQ(cuMemRetainAllocationHandle(&again, (void *)(p + MIB)), CUDA_SUCCESS);
-	CHECK_EQ(again, handle);
-	CHECK_EQ(cuMemRetainAllocationHandle(&third, (void *)p), CUDA_SUCCESS);
-	CHECK_EQ(third, handle);
-	CHECK_EQ(cuMemUnmap(p, 8 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemUnmap(p + 8 * MIB, 8 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 8 * MIB);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(held(), 8 * MIB);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
-	CHECK_EQ(cuMemRetainAllocationHandle(&again, (void *)p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemMap(p, 8 * MIB, 0, handle, 0));
+	CHECK_OK(cuMemMap(p + 8 * MIB, 8 * MIB, 0, handle, 0));
+	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_OK(cuMemRetainAllocationHandle(&again, (void *)(p + MIB)));
+	CHECK_EQUAL(again, handle);
+	CHECK_OK(cuMemRetainAllocationHandle(&third, (void *)p));
+	CHECK_EQUAL(third, handle);
+	CHECK_OK(cuMemUnmap(p, 8 * MIB));
+	CHECK_OK(cuMemUnmap(p + 8 * MIB, 8 * MIB));
+	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(held(), 0);
+	CHECK_EQUAL(cuMemRetainAllocationHandle(&again, (void *)p), CUDA_ERROR_INVALID_VALUE);
 	handle = create(8 * MIB);
-	CHECK_EQ(cuMemMap(p, 8 * MIB, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(held(), 8 * MIB);
-	CHECK_EQ(cuMemAddressFree(p, 16 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p, 8 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
-	CHECK_EQ(cuMemAddressFree(p, 8 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAddressFree(p, 16 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemMap(p, 8 * MIB, 0, handle, 0));
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(held(), 8 * MIB);
+	CHECK_EQUAL(cuMemAddressFree(p, 16 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemUnmap(p, 8 * MIB));
+	CHECK_EQUAL(held(), 0);
+	CHECK_EQUAL(cuMemAddressFree(p, 8 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemAddressFree(p, 16 * MIB));
 }
 
 static void test_mapping(void)
@@ -128,26 +127,26 @@ static void test_mapping(void)
 	CUmemGenericAllocationHandle handle = create(4 * MIB);
 	CUdeviceptr p = reserve(16 * MIB), elsewhere;
 
-	CHECK_EQ(cuMemMap(p, 2 * MIB, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuMemMap(p, 2 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	CHECK_EQ(cuMemMap(p + 14 * MIB, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemAlloc_v2(&elsewhere, 4 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(elsewhere, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(elsewhere), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemMap(p, 2 * MIB, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuMemMap(p, 2 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK_EQUAL(cuMemMap(p + 14 * MIB, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemAlloc_v2(&elsewhere, 4 * MIB));
+	CHECK_EQUAL(cuMemMap(elsewhere, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemFree_v2(elsewhere));
 	for (size_t at = 0; at < 16 * MIB; at += 4 * MIB)
-		CHECK_EQ(cuMemMap(p + at, 4 * MIB, 0, handle, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(p, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p + 2 * MIB, 4 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p, 6 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p, 12 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemUnmap(p, 16 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(held(), 4 * MIB);
-	CHECK_EQ(cuMemUnmap(p + 12 * MIB, 4 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
-	CHECK_EQ(cuMemAddressFree(p, 16 * MIB), CUDA_SUCCESS);
+		CHECK_OK(cuMemMap(p + at, 4 * MIB, 0, handle, 0));
+	CHECK_EQUAL(cuMemMap(p, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemUnmap(p, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemUnmap(p + 2 * MIB, 4 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemUnmap(p, 6 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemUnmap(p, 12 * MIB));
+	CHECK_EQUAL(cuMemUnmap(p, 16 * MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(held(), 4 * MIB);
+	CHECK_OK(cuMemUnmap(p + 12 * MIB, 4 * MIB));
+	CHECK_EQUAL(held(), 0);
+	CHECK_OK(cuMemAddressFree(p, 16 * MIB));
 }
 
 /* Across a border of two mappings; the same memory at two addresses; and still there when it is
@@ -162,36 +161,36 @@ static void test_contents(void)
 	size_t size;
 	unsigned type;
 
-	CHECK_EQ(cuMemMap(p, 2 * MIB, 0, a, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemMap(p + 2 * MIB, 2 * MIB, 0, b, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemsetD8_v2(p, 1, MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemcpy(p, (uintptr_t)words, sizeof words), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemGetAccess(&flags, &location, p), CUDA_SUCCESS);
-	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	CHECK_OK(cuMemMap(p, 2 * MIB, 0, a, 0));
+	CHECK_OK(cuMemMap(p + 2 * MIB, 2 * MIB, 0, b, 0));
+	CHECK_EQUAL(cuMemsetD8_v2(p, 1, MIB), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemcpy(p, (uintptr_t)words, sizeof words), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemGetAccess(&flags, &location, p));
+	CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
 	access_give(p, 4 * MIB);
-	CHECK_EQ(cuMemGetAccess(&flags, &location, p), CUDA_SUCCESS);
-	CHECK_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-	CHECK_EQ(cuMemsetD8_v2(p, 0, 4 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemsetD8_v2(p, 0, 4 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemcpyHtoD_v2(p + 2 * MIB - 8, words, sizeof words), CUDA_SUCCESS);
-	CHECK_EQ(cuMemcpyDtoH_v2(back, p + 2 * MIB - 8, sizeof back), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetAccess(&flags, &location, p));
+	CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	CHECK_OK(cuMemsetD8_v2(p, 0, 4 * MIB));
+	CHECK_EQUAL(cuMemsetD8_v2(p, 0, 4 * MIB + 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemcpyHtoD_v2(p + 2 * MIB - 8, words, sizeof words));
+	CHECK_OK(cuMemcpyDtoH_v2(back, p + 2 * MIB - 8, sizeof back));
 	CHECK(back[0] == 1 && back[3] == 4);
-	CHECK_EQ(cuMemGetAddressRange_v2(&base, &size, p + 3 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(base, p + 2 * MIB);
-	CHECK_EQ(size, 2 * MIB);
-	CHECK_EQ(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), CUDA_SUCCESS);
-	CHECK_EQ(type, CU_MEMORYTYPE_DEVICE);
-	CHECK_EQ(cuMemMap(p + 4 * MIB, 2 * MIB, 0, b, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemUnmap(p, 4 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMemGetAddressRange_v2(&base, &size, p + 3 * MIB));
+	CHECK_EQUAL(base, p + 2 * MIB);
+	CHECK_EQUAL(size, 2 * MIB);
+	CHECK_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+	CHECK_EQUAL(type, CU_MEMORYTYPE_DEVICE);
+	CHECK_OK(cuMemMap(p + 4 * MIB, 2 * MIB, 0, b, 0));
+	CHECK_OK(cuMemUnmap(p, 4 * MIB));
 	access_give(p + 4 * MIB, 2 * MIB);
-	CHECK_EQ(cuMemcpyDtoH_v2(back, p + 4 * MIB, 8), CUDA_SUCCESS);
+	CHECK_OK(cuMemcpyDtoH_v2(back, p + 4 * MIB, 8));
 	CHECK(back[0] == 3 && back[1] == 4);
-	CHECK_EQ(cuMemcpyDtoH_v2(back, p, 8), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemUnmap(p + 4 * MIB, 2 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(a), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(b), CUDA_SUCCESS);
-	CHECK_EQ(cuMemAddressFree(p, 6 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
+	CHECK_EQUAL(cuMemcpyDtoH_v2(back, p, 8), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemUnmap(p + 4 * MIB, 2 * MIB));
+	CHECK_OK(cuMemRelease(a));
+	CHECK_OK(cuMemRelease(b));
+	CHECK_OK(cuMemAddressFree(p, 6 * MIB));
+	CHECK_EQUAL(held(), 0);
 }
 
 /* A multicast object takes nothing, but keeps what is bound to it. */
@@ -201,25 +200,25 @@ static void test_multicast(void)
 	CUmemGenericAllocationHandle multicast, a = create(2 * MIB), b = create(4 * MIB);
 	CUdeviceptr p = reserve(4 * MIB);
 
-	CHECK_EQ(cuMulticastCreate(&multicast, &prop), CUDA_SUCCESS);
-	CHECK_EQ(held(), 6 * MIB);
-	CHECK_EQ(cuMulticastBindMem(multicast, 0, a, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMulticastAddDevice(multicast, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMulticastAddDevice(multicast, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMulticastBindMem(multicast, 0, a, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMulticastBindMem(multicast, 6 * MIB, b, 0, 4 * MIB, 0),
-		 CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQ(cuMemMap(p, 4 * MIB, 0, b, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMulticastBindAddr(multicast, 2 * MIB, p, 4 * MIB, 0), CUDA_SUCCESS);
-	CHECK_EQ(cuMemUnmap(p, 4 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(a), CUDA_SUCCESS);
-	CHECK_EQ(cuMemRelease(b), CUDA_SUCCESS);
-	CHECK_EQ(held(), 6 * MIB);
-	CHECK_EQ(cuMulticastUnbind(multicast, 0, 0, 2 * MIB), CUDA_SUCCESS);
-	CHECK_EQ(held(), 4 * MIB);
-	CHECK_EQ(cuMemRelease(multicast), CUDA_SUCCESS);
-	CHECK_EQ(held(), 0);
-	CHECK_EQ(cuMemAddressFree(p, 4 * MIB), CUDA_SUCCESS);
+	CHECK_OK(cuMulticastCreate(&multicast, &prop));
+	CHECK_EQUAL(held(), 6 * MIB);
+	CHECK_EQUAL(cuMulticastBindMem(multicast, 0, a, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMulticastAddDevice(multicast, 0));
+	CHECK_EQUAL(cuMulticastAddDevice(multicast, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMulticastBindMem(multicast, 0, a, 0, 2 * MIB, 0));
+	CHECK_EQUAL(cuMulticastBindMem(multicast, 6 * MIB, b, 0, 4 * MIB, 0),
+		    CUDA_ERROR_INVALID_VALUE);
+	CHECK_OK(cuMemMap(p, 4 * MIB, 0, b, 0));
+	CHECK_OK(cuMulticastBindAddr(multicast, 2 * MIB, p, 4 * MIB, 0));
+	CHECK_OK(cuMemUnmap(p, 4 * MIB));
+	CHECK_OK(cuMemRelease(a));
+	CHECK_OK(cuMemRelease(b));
+	CHECK_EQUAL(held(), 6 * MIB);
+	CHECK_OK(cuMulticastUnbind(multicast, 0, 0, 2 * MIB));
+	CHECK_EQUAL(held(), 4 * MIB);
+	CHECK_OK(cuMemRelease(multicast));
+	CHECK_EQUAL(held(), 0);
+	CHECK_OK(cuMemAddressFree(p, 4 * MIB));
 }
 
 /* It belongs to the process. */
@@ -227,10 +226,10 @@ static void test_contexts_end(void)
 {
 	CUmemGenericAllocationHandle handle = create(32 * MIB);
 
-	CHECK_EQ(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(0), 3 * MIB + 32 * MIB);
-	CHECK_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(0), 3 * MIB);
+	CHECK_OK(cuDevicePrimaryCtxReset_v2(0));
+	CHECK_EQUAL(selftest_used(0), 3 * MIB + 32 * MIB);
+	CHECK_OK(cuMemRelease(handle));
+	CHECK_EQUAL(selftest_used(0), 3 * MIB);
 }
 
 int main(void)
@@ -238,7 +237,7 @@ int main(void)
 	CUmemGenericAllocationHandle handle;
 
 	selftest_begin("1x8G");
-	CHECK_EQ(cuMemCreate(&handle, 2 * MIB, &on_device, 0), CUDA_ERROR_NOT_INITIALIZED);
+	CHECK_EQUAL(cuMemCreate(&handle, 2 * MIB, &on_device, 0), CUDA_ERROR_NOT_INITIALIZED);
 	selftest_context();
 	start = selftest_used(0);
 	test_create();

@@ -23,19 +23,19 @@ static void sees(void *argument)
 
 	setenv("CUDA_VISIBLE_DEVICES", wanted->list, 1);
 	if (!wanted_count || *wanted->gpus == '!') {
-		CHECK_EQ(cuInit(0),
-			 wanted_count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE);
-		CHECK_EQ(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuInit(0),
+			    wanted_count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE);
+		CHECK_EQUAL(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
 		return;
 	}
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
-	CHECK_EQ(count, wanted_count);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDeviceGetCount(&count));
+	CHECK_EQUAL(count, wanted_count);
 	for (int i = 0; i < count; i++) {
-		CHECK_EQ(cuDeviceGetUuid_v2(&uuid, i), CUDA_SUCCESS);
-		CHECK_EQ(uuid.bytes[15], wanted->gpus[i] - '0');
+		CHECK_OK(cuDeviceGetUuid_v2(&uuid, i));
+		CHECK_EQUAL(uuid.bytes[15], wanted->gpus[i] - '0');
 	}
-	CHECK_EQ(cuDeviceGetUuid(&uuid, count), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_EQUAL(cuDeviceGetUuid(&uuid, count), CUDA_ERROR_INVALID_DEVICE);
 }
 
 /* A cuInit that failed reads it again, one that succeeded does not. */
@@ -48,9 +48,9 @@ static void again(void *argument)
 	sees(&none);
 	sees(&one);
 	setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
-	CHECK_EQ(cuInit(0), CUDA_SUCCESS);
-	CHECK_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
-	CHECK_EQ(count, 1);
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDeviceGetCount(&count));
+	CHECK_EQUAL(count, 1);
 }
 
 /* What is taken through a number is taken from the GPU that it means. */
@@ -65,25 +65,23 @@ static void takes(void *argument)
 	(void)argument;
 	setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
 	selftest_context();
-	CHECK_EQ(cuMemAlloc_v2(&p, GIB), CUDA_SUCCESS);
-	CHECK_EQ(selftest_used(2), CONTEXT + FIRST + GIB);
-	CHECK_EQ(selftest_used(0), 0);
-	CHECK_EQ(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
-	CHECK_EQ(total, 16 * GIB);
-	CHECK_EQ(cuDeviceTotalMem_v2(&total, 1), CUDA_SUCCESS);
-	CHECK_EQ(total, 80 * GIB);
-	CHECK_EQ(cuDeviceGetPCIBusId(bus, sizeof bus, 0), CUDA_SUCCESS);
+	CHECK_OK(cuMemAlloc_v2(&p, GIB));
+	CHECK_EQUAL(selftest_used(2), CONTEXT + FIRST + GIB);
+	CHECK_EQUAL(selftest_used(0), 0);
+	CHECK_OK(cuDeviceTotalMem_v2(&total, 0));
+	CHECK_EQUAL(total, 16 * GIB);
+	CHECK_OK(cuDeviceTotalMem_v2(&total, 1));
+	CHECK_EQUAL(total, 80 * GIB);
+	CHECK_OK(cuDeviceGetPCIBusId(bus, sizeof bus, 0));
 	CHECK(!strcmp(bus, "0000:03:00.0"));
-	CHECK_EQ(cuDeviceGetByPCIBusId(&device, bus), CUDA_SUCCESS);
-	CHECK_EQ(device, 0);
-	CHECK_EQ(cuDeviceGetByPCIBusId(&device, "0000:02:00.0"), CUDA_ERROR_INVALID_DEVICE);
-	CHECK_EQ(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
-		 CUDA_SUCCESS);
-	CHECK_EQ(value, 132);
-	CHECK_EQ(
-		cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 1),
-		CUDA_SUCCESS);
-	CHECK_EQ(value, 2048);
+	CHECK_OK(cuDeviceGetByPCIBusId(&device, bus));
+	CHECK_EQUAL(device, 0);
+	CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "0000:02:00.0"), CUDA_ERROR_INVALID_DEVICE);
+	CHECK_OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	CHECK_EQUAL(value, 132);
+	CHECK_OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+				      1));
+	CHECK_EQUAL(value, 2048);
 }
 
 int main(void)
