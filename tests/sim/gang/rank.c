@@ -37,24 +37,16 @@ void sleep_ns(uint64_t ns)
 		;
 }
 
-void rank_check(int actual, int expected, const char *what, const char *file, int line)
-{
-	if (actual == expected)
-		return;
-	fprintf(stderr, "%s:%d: %s: %d\n", file, line, what, actual);
-	exit(1);
-}
-
 static void use(const struct rank *rank)
 {
-	CHECK_CUDA(cuCtxSetCurrent(rank->context));
+	CHECK_OK(cuCtxSetCurrent(rank->context));
 }
 
 /* -- what the GPU is given -------------------------------------------------------------------- */
 
 static void launch(CUfunction function, CUstream stream, void **parameters)
 {
-	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+	CHECK_OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
 }
 
 static void work(const struct rank *rank, uint64_t ns)
@@ -97,23 +89,23 @@ static void step_overlapped(const struct rank *rank)
 		CUstream stream = rank->comm_streams[i];
 
 		work(rank, job->work_ns / job->comms);
-		CHECK_CUDA(cuEventRecord(rank->worked, rank->stream));
-		CHECK_CUDA(cuStreamWaitEvent(stream, rank->worked, 0));
+		CHECK_OK(cuEventRecord(rank->worked, rank->stream));
+		CHECK_OK(cuStreamWaitEvent(stream, rank->worked, 0));
 		meet(rank, stream, i, job->ranks);
-		CHECK_CUDA(cuEventRecord(rank->reduced[i], stream));
+		CHECK_OK(cuEventRecord(rank->reduced[i], stream));
 	}
 	for (unsigned i = 0; i < job->comms; i++)
-		CHECK_CUDA(cuStreamWaitEvent(rank->stream, rank->reduced[i], 0));
+		CHECK_OK(cuStreamWaitEvent(rank->stream, rank->reduced[i], 0));
 }
 
 static void capture(struct rank *rank)
 {
 	CUgraph graph;
 
-	CHECK_CUDA(cuStreamBeginCapture_v2(rank->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	CHECK_OK(cuStreamBeginCapture_v2(rank->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	step_in_line(rank);
-	CHECK_CUDA(cuStreamEndCapture(rank->stream, &graph));
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&rank->graph, graph, 0));
+	CHECK_OK(cuStreamEndCapture(rank->stream, &graph));
+	CHECK_OK(cuGraphInstantiateWithFlags(&rank->graph, graph, 0));
 }
 
 /* -- before the first step -------------------------------------------------------------------- */
@@ -125,23 +117,23 @@ void rank_open(struct rank *rank, const struct job *job, struct common *common, 
 
 	*rank = (struct rank){
 		.job = job, .common = common, .number = number, .random = number * 7919 + 1};
-	CHECK_CUDA(cuInit(0));
-	CHECK_CUDA(cuDeviceGetCount(&devices));
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDeviceGetCount(&devices));
 	CHECK(devices > 0);
 	/* A process may see its own device only. */
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&rank->context, (CUdevice)number % devices));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&rank->context, (CUdevice)number % devices));
 	use(rank);
-	CHECK_CUDA(cuModuleLoadData(&module, ptx));
-	CHECK_CUDA(cuModuleGetFunction(&rank->spin, module, "spin_ns"));
-	CHECK_CUDA(cuModuleGetFunction(&rank->collective, module, "collective"));
-	CHECK_CUDA(cuStreamCreate(&rank->stream, 1));
-	CHECK_CUDA(cuEventCreate(&rank->worked, 2));
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&rank->spin, module, "spin_ns"));
+	CHECK_OK(cuModuleGetFunction(&rank->collective, module, "collective"));
+	CHECK_OK(cuStreamCreate(&rank->stream, 1));
+	CHECK_OK(cuEventCreate(&rank->worked, 2));
 	for (unsigned i = 0; i < job->comms; i++) {
-		CHECK_CUDA(cuStreamCreate(&rank->comm_streams[i], 1));
-		CHECK_CUDA(cuEventCreate(&rank->reduced[i], 2));
+		CHECK_OK(cuStreamCreate(&rank->comm_streams[i], 1));
+		CHECK_OK(cuEventCreate(&rank->reduced[i], 2));
 	}
 	for (unsigned i = 0; i <= job->ahead; i++)
-		CHECK_CUDA(cuEventCreate(&rank->steps[i], 2));
+		CHECK_OK(cuEventCreate(&rank->steps[i], 2));
 	if (job->graph)
 		capture(rank);
 }
@@ -160,7 +152,7 @@ static void sign_by_peers(struct rank *ranks, unsigned count)
 		use(&ranks[i]);
 		for (unsigned j = 0; j < count; j++) {
 			if (i != j)
-				CHECK_CUDA(cuCtxEnablePeerAccess(ranks[j].context, 0));
+				CHECK_OK(cuCtxEnablePeerAccess(ranks[j].context, 0));
 		}
 	}
 }
@@ -180,10 +172,10 @@ static void sign_by_access(struct rank *ranks, unsigned count)
 		CUmemGenericAllocationHandle handle;
 		CUdeviceptr address;
 
-		CHECK_CUDA(cuMemCreate(&handle, 2 * MIB, &where, 0));
-		CHECK_CUDA(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
-		CHECK_CUDA(cuMemMap(address, 2 * MIB, 0, handle, 0));
-		CHECK_CUDA(cuMemSetAccess(address, 2 * MIB, access, count));
+		CHECK_OK(cuMemCreate(&handle, 2 * MIB, &where, 0));
+		CHECK_OK(cuMemAddressReserve(&address, 2 * MIB, 0, 0, 0));
+		CHECK_OK(cuMemMap(address, 2 * MIB, 0, handle, 0));
+		CHECK_OK(cuMemSetAccess(address, 2 * MIB, access, count));
 	}
 }
 
@@ -194,12 +186,12 @@ static void sign_by_ipc(struct rank *rank)
 	CUdeviceptr buffer;
 
 	use(rank);
-	CHECK_CUDA(cuMemAlloc_v2(&buffer, 2 * MIB));
-	CHECK_CUDA(cuIpcGetMemHandle(&common->handles[rank->number], buffer));
+	CHECK_OK(cuMemAlloc_v2(&buffer, 2 * MIB));
+	CHECK_OK(cuIpcGetMemHandle(&common->handles[rank->number], buffer));
 	all_here(common, rank->job->ranks, 1, 1);
 	for (unsigned i = 0; i < rank->job->ranks; i++) {
 		if (i != rank->number)
-			CHECK_CUDA(cuIpcOpenMemHandle_v2(&buffer, common->handles[i], 1));
+			CHECK_OK(cuIpcOpenMemHandle_v2(&buffer, common->handles[i], 1));
 	}
 }
 
@@ -244,12 +236,12 @@ void rank_begin(struct rank *rank, uint64_t step)
 	pause_host(rank, step);
 	POKE(rank->common->begun[rank->number], step + 1);
 	if (job->graph)
-		CHECK_CUDA(cuGraphLaunch(rank->graph, rank->stream));
+		CHECK_OK(cuGraphLaunch(rank->graph, rank->stream));
 	else if (job->comms > 1 && !job->pipeline)
 		step_overlapped(rank);
 	else
 		step_in_line(rank);
-	CHECK_CUDA(cuEventRecord(rank->steps[step % (job->ahead + 1)], rank->stream));
+	CHECK_OK(cuEventRecord(rank->steps[step % (job->ahead + 1)], rank->stream));
 }
 
 static bool meets(const struct rank *rank, unsigned other)
@@ -262,7 +254,7 @@ void rank_end(struct rank *rank, uint64_t step)
 	struct common *common = rank->common;
 
 	use(rank);
-	CHECK_CUDA(cuEventSynchronize(rank->steps[step % (rank->job->ahead + 1)]));
+	CHECK_OK(cuEventSynchronize(rank->steps[step % (rank->job->ahead + 1)]));
 	POKE(common->done[rank->number], step + 1);
 	for (unsigned i = 0; i < rank->job->ranks; i++)
 		CHECK(!meets(rank, i) || PEEK(common->begun[i]) > step);

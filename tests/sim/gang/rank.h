@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "check.h"
 #include "cuda_abi.h"
 
 #include <stdbool.h>
@@ -14,9 +15,6 @@
 #define CU_CALL(name, class, parameters)            CUresult name parameters;
 #define CU_SIM(name, class, parameters)             CUresult name parameters;
 #include "cuda.def"
-
-#define CHECK(condition) rank_check((condition) ? 0 : 1, 0, #condition, __FILE__, __LINE__)
-#define CHECK_CUDA(call) rank_check((int)(call), 0, #call, __FILE__, __LINE__)
 
 enum {
 	RANKS_MAX = 16,
@@ -75,7 +73,6 @@ struct rank {
 
 uint64_t now_ns(void);
 void sleep_ns(uint64_t ns);
-void rank_check(int actual, int expected, const char *what, const char *file, int line);
 
 /* A context on the device, code, streams and events; current in the thread. */
 void rank_open(struct rank *rank, const struct job *job, struct common *common, unsigned number);

@@ -115,19 +115,19 @@ static void begin(void)
 	CUmodule module;
 
 	setenv("VGPU_SIM_HOST_COPY_MB_S", "1000", 1); /* a byte in a nanosecond */
-	CHECK_CUDA(cuInit(0));
-	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-	CHECK_CUDA(cuCtxSetCurrent(context));
-	CHECK_CUDA(cuModuleLoadData(&module, ptx));
-	CHECK_CUDA(cuModuleGetFunction(&spin, module, "spin_ns"));
-	CHECK_CUDA(cuStreamCreate(&stream, 1));
-	CHECK_CUDA(cuStreamCreate(&other, 1));
-	CHECK_CUDA(cuEventCreate(&worked, 2));
-	CHECK_CUDA(cuEventCreate(&over, 2));
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
+	CHECK_OK(cuModuleLoadData(&module, ptx));
+	CHECK_OK(cuModuleGetFunction(&spin, module, "spin_ns"));
+	CHECK_OK(cuStreamCreate(&stream, 1));
+	CHECK_OK(cuStreamCreate(&other, 1));
+	CHECK_OK(cuEventCreate(&worked, 2));
+	CHECK_OK(cuEventCreate(&over, 2));
 	for (unsigned i = 0; i <= ahead; i++)
-		CHECK_CUDA(cuEventCreate(&ends[i], 2));
-	CHECK_CUDA(cuMemAlloc_v2(&memory, wait_ns + 256));
-	CHECK_CUDA(cuMemsetD32_v2(memory, 0, 1));
+		CHECK_OK(cuEventCreate(&ends[i], 2));
+	CHECK_OK(cuMemAlloc_v2(&memory, wait_ns + 256));
+	CHECK_OK(cuMemsetD32_v2(memory, 0, 1));
 	copied = calloc(1, wait_ns + 1);
 	CHECK(copied);
 }
@@ -142,20 +142,20 @@ static void call_host(void *data)
 static void wait_in_stream(uint64_t step)
 {
 	if (stall == STALL_CALL) {
-		CHECK_CUDA(cuLaunchHostFunc(stream, call_host, NULL));
+		CHECK_OK(cuLaunchHostFunc(stream, call_host, NULL));
 		return;
 	}
-	CHECK_CUDA(cuEventRecord(worked, stream));
-	CHECK_CUDA(cuStreamWaitEvent(other, worked, 0));
+	CHECK_OK(cuEventRecord(worked, stream));
+	CHECK_OK(cuStreamWaitEvent(other, worked, 0));
 	if (stall == STALL_COPY) {
-		CHECK_CUDA(cuMemcpyHtoDAsync_v2(memory + 256, copied, wait_ns, other));
-		CHECK_CUDA(cuEventRecord(over, other));
-		CHECK_CUDA(cuStreamWaitEvent(stream, over, 0));
+		CHECK_OK(cuMemcpyHtoDAsync_v2(memory + 256, copied, wait_ns, other));
+		CHECK_OK(cuEventRecord(over, other));
+		CHECK_OK(cuStreamWaitEvent(stream, over, 0));
 		return;
 	}
-	CHECK_CUDA(cuLaunchHostFunc(other, call_host, NULL));
-	CHECK_CUDA(cuStreamWriteValue32(other, memory, (cuuint32_t)step + 1, 0));
-	CHECK_CUDA(cuStreamWaitValue32(stream, memory, (cuuint32_t)step + 1, 0));
+	CHECK_OK(cuLaunchHostFunc(other, call_host, NULL));
+	CHECK_OK(cuStreamWriteValue32(other, memory, (cuuint32_t)step + 1, 0));
+	CHECK_OK(cuStreamWaitValue32(stream, memory, (cuuint32_t)step + 1, 0));
 }
 
 static void step_begin(uint64_t step)
@@ -163,13 +163,13 @@ static void step_begin(uint64_t step)
 	void *parameters[] = {&work_ns};
 
 	wait_in_stream(step);
-	CHECK_CUDA(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
-	CHECK_CUDA(cuEventRecord(ends[step % (ahead + 1)], stream));
+	CHECK_OK(cuLaunchKernel(spin, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
+	CHECK_OK(cuEventRecord(ends[step % (ahead + 1)], stream));
 }
 
 static void step_end(uint64_t step)
 {
-	CHECK_CUDA(cuEventSynchronize(ends[step % (ahead + 1)]));
+	CHECK_OK(cuEventSynchronize(ends[step % (ahead + 1)]));
 }
 
 /* So many steps, or for so long; how many. */
