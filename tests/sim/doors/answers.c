@@ -9,12 +9,12 @@ int main(int argc, char **argv)
 	void (*run)(const char *argument);
 	void *plugin;
 
-	CHECK(argc == 2, "usage: answers PLUGIN");
+	CHECK_SAYING(argc == 2, "usage: answers PLUGIN");
 	answers_print("program", NULL);
 	plugin = opened(argv[1], RTLD_LAZY | RTLD_LOCAL);
 	answers_print("handle of the plugin", plugin);
 	run = (void (*)(const char *))dlsym(plugin, "plugin_run");
-	CHECK(run, "%s", dlerror());
+	CHECK_SAYING(run, "%s", dlerror());
 	run(NULL);
 	/* Its own function under a name of the driver's is its own. */
 	print_place("handle of the plugin", "cuMemAlloc_v2", dlsym(plugin, "cuMemAlloc_v2"));

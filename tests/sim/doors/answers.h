@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "driver.h"
+#include "export.h"
 #include "place.h"
 #include "ways.h"
 

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 	const struct way *way;
 	int mode;
 
-	CHECK(argc == 3, "usage: ask MODE WAY");
+	CHECK_SAYING(argc == 3, "usage: ask MODE WAY");
 	mode = mode_named(argv[1]);
 	if (mode)
 		opened(DRIVER, mode);

@@ -13,15 +13,15 @@ static void check(const struct way *way, const char *symbol)
 	dlerror();
 	answer = way->find(symbol);
 	error = dlerror();
-	CHECK(answer, "%s is not found", symbol);
-	CHECK(!error, "%s is found, and yet dlerror says: %s", symbol, error);
+	CHECK_SAYING(answer, "%s is not found", symbol);
+	CHECK_SAYING(!error, "%s is found, and yet dlerror says: %s", symbol, error);
 }
 
 int main(int argc, char **argv)
 {
 	const struct way *way;
 
-	CHECK(argc == 3, "usage: dlerror MODE WAY");
+	CHECK_SAYING(argc == 3, "usage: dlerror MODE WAY");
 	if (strcmp(argv[1], "as_is") != 0)
 		opened(DRIVER, strcmp(argv[1], "global") ? RTLD_LAZY : RTLD_LAZY | RTLD_GLOBAL);
 	way = way_named(argv[2]);

@@ -14,6 +14,7 @@
 
 #include "check.h"
 #include "cuda_abi.h"
+#include "export.h"
 
 #define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
 #define CU_CALL(name, class, parameters)            CUresult name parameters;
@@ -48,7 +49,7 @@ static inline void find_driver(void *(*find)(const char *symbol))
 {
 #define X(name)                                           \
 	found.name = (__typeof__(found.name))find(#name); \
-	CHECK(found.name, "%s is not found this way", #name);
+	CHECK_SAYING(found.name, "%s is not found this way", #name);
 	DRIVER_FUNCTIONS(X)
 #undef X
 }
@@ -69,13 +70,13 @@ static inline void start_driver(void)
 	CUcontext context;
 	CUresult result = CALL(cuInit)(0);
 
-	CHECK(result == CUDA_SUCCESS, "cuInit says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuInit says %d", result);
 	result = CALL(cuDeviceGet)(&device, 0);
-	CHECK(result == CUDA_SUCCESS, "cuDeviceGet says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuDeviceGet says %d", result);
 	result = CALL(cuDevicePrimaryCtxRetain)(&context, device);
-	CHECK(result == CUDA_SUCCESS, "cuDevicePrimaryCtxRetain says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuDevicePrimaryCtxRetain says %d", result);
 	result = CALL(cuCtxSetCurrent)(context);
-	CHECK(result == CUDA_SUCCESS, "cuCtxSetCurrent says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuCtxSetCurrent says %d", result);
 }
 
 /* After start_driver. */
@@ -85,12 +86,12 @@ static inline void check_allocations(void)
 	CUdeviceptr small = 0, large = 0;
 	CUresult result = CALL(cuMemAlloc_v2)(&small, SMALL_BYTES);
 
-	CHECK(result == CUDA_SUCCESS, "cuMemAlloc_v2 of 256 MiB says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuMemAlloc_v2 of 256 MiB says %d", result);
 	result = CALL(cuMemAlloc_v2)(&large, LARGE_BYTES);
-	CHECK(result == expected, "not held: cuMemAlloc_v2 of 2 GiB says %d instead of %d", result,
-	      expected);
+	CHECK_SAYING(result == expected, "not held: cuMemAlloc_v2 of 2 GiB says %d instead of %d",
+		     result, expected);
 	result = CALL(cuMemFree_v2)(small);
-	CHECK(result == CUDA_SUCCESS, "cuMemFree_v2 says %d", result);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuMemFree_v2 says %d", result);
 	if (large)
 		CALL(cuMemFree_v2)(large);
 }

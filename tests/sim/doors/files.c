@@ -12,7 +12,7 @@ static void print_open(void)
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *entry;
 
-	CHECK(dir, "no /proc/self/fd");
+	CHECK_SAYING(dir, "no /proc/self/fd");
 	while ((entry = readdir(dir))) {
 		char link[64], target[PATH_MAX];
 		ssize_t length;
@@ -32,7 +32,7 @@ static void print_mapped(void)
 	FILE *maps = fopen("/proc/self/maps", "re");
 	char line[PATH_MAX + 128], last[PATH_MAX + 128] = "";
 
-	CHECK(maps, "no /proc/self/maps");
+	CHECK_SAYING(maps, "no /proc/self/maps");
 	while (fgets(line, sizeof(line), maps)) {
 		char *path = strchr(line, '/');
 

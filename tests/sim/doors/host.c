@@ -19,12 +19,12 @@ int main(int argc, char **argv)
 	void (*run)(const char *argument);
 	void *plugin;
 
-	CHECK(argc >= 3, "usage: host MODE PLUGIN [ARGUMENT]");
+	CHECK_SAYING(argc >= 3, "usage: host MODE PLUGIN [ARGUMENT]");
 	plugin = strstr(argv[1], "base") ? dlmopen(LM_ID_BASE, argv[2], flags_of(argv[1]))
 					 : dlopen(argv[2], flags_of(argv[1]));
-	CHECK(plugin, "%s", dlerror());
+	CHECK_SAYING(plugin, "%s", dlerror());
 	run = (void (*)(const char *))dlsym(plugin, "plugin_run");
-	CHECK(run, "%s", dlerror());
+	CHECK_SAYING(run, "%s", dlerror());
 	run(argv[3]);
 	return 0;
 }

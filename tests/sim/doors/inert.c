@@ -19,11 +19,12 @@ static void *by_call(const char *symbol)
 
 int main(int argc, char **argv)
 {
-	CHECK(argc == 2, "usage: inert WAY");
+	CHECK_SAYING(argc == 2, "usage: inert WAY");
 	find_driver(FINDER(argv[1]));
-#define X(name)                                                   \
-	CHECK(strcmp(object_of((void *)found.name), DRIVER) == 0, \
-	      "%s is not the driver's own, but in %s", #name, object_of((void *)found.name));
+#define X(name)                                                          \
+	CHECK_SAYING(strcmp(object_of((void *)found.name), DRIVER) == 0, \
+		     "%s is not the driver's own, but in %s", #name,     \
+		     object_of((void *)found.name));
 	DRIVER_FUNCTIONS(X)
 #undef X
 	check_held(); /* or rather not: a control */

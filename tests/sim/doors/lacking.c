@@ -14,16 +14,16 @@ static void check(const struct way *way, const char *symbol)
 	dlerror();
 	answer = way->find(symbol);
 	error = dlerror();
-	CHECK(!answer, "%s is found", symbol);
-	CHECK(error, "%s is not found, and dlerror does not say so", symbol);
-	CHECK(strstr(error, symbol), "dlerror does not say %s, but: %s", symbol, error);
+	CHECK_SAYING(!answer, "%s is found", symbol);
+	CHECK_SAYING(error, "%s is not found, and dlerror does not say so", symbol);
+	CHECK_SAYING(strstr(error, symbol), "dlerror does not say %s, but: %s", symbol, error);
 }
 
 int main(int argc, char **argv)
 {
 	const struct way *way;
 
-	CHECK(argc == 4, "usage: lacking SYMBOL MODE WAY");
+	CHECK_SAYING(argc == 4, "usage: lacking SYMBOL MODE WAY");
 	if (strcmp(argv[2], "absent") == 0) {
 		if (dlopen(DRIVER, RTLD_LAZY))
 			SKIP("this machine has a driver");
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	check(way, argv[1]);
 	check(way, argv[1]);
 	if (strcmp(argv[2], "absent") != 0)
-		CHECK(way->find("cuMemAlloc_v2"), "cuMemAlloc_v2 is not found");
+		CHECK_SAYING(way->find("cuMemAlloc_v2"), "cuMemAlloc_v2 is not found");
 	check(way, argv[1]);
 	return 0;
 }

@@ -20,7 +20,7 @@ static void *find(const char *name)
 {
 	void *found = dlsym(handle, name);
 
-	CHECK(found, "%s", dlerror());
+	CHECK_SAYING(found, "%s", dlerror());
 	return found;
 }
 
@@ -49,7 +49,7 @@ static void check_size(unsigned long long total)
 {
 	unsigned long long expected = getenv("DOORS_CONTROL") ? 8ULL << 30 : 1ULL << 30;
 
-	CHECK(total == expected, "not held: the GPU has %llu bytes", total);
+	CHECK_SAYING(total == expected, "not held: the GPU has %llu bytes", total);
 }
 
 /* The slice has one of the two. */
@@ -57,7 +57,7 @@ static void check_count(unsigned count)
 {
 	unsigned expected = getenv("DOORS_CONTROL") ? 2 : 1;
 
-	CHECK(count == expected, "not held: there are %u GPUs", count);
+	CHECK_SAYING(count == expected, "not held: there are %u GPUs", count);
 }
 
 /* Found where it should be. */
@@ -66,9 +66,9 @@ static void check_place(const char *name, void *function)
 	Dl_info place;
 	bool ours;
 
-	CHECK(dladdr(function, &place), "%s is nowhere", name);
+	CHECK_SAYING(dladdr(function, &place), "%s is nowhere", name);
 	ours = strstr(place.dli_fname, "libvgpu.so") != NULL;
-	CHECK(ours == !getenv("DOORS_CONTROL"), "%s is in %s", name, place.dli_fname);
+	CHECK_SAYING(ours == !getenv("DOORS_CONTROL"), "%s is in %s", name, place.dli_fname);
 }
 
 int main(int argc, char **argv)
@@ -78,15 +78,16 @@ int main(int argc, char **argv)
 	nvmlDevice_t device;
 	unsigned count = 0;
 
-	CHECK(argc == 2, "usage: nvml WAY");
+	CHECK_SAYING(argc == 2, "usage: nvml WAY");
 	choose(argv[1]);
-	CHECK(FIND(nvmlInit_v2)() == NVML_SUCCESS, "nvmlInit_v2 fails");
-	CHECK(FIND(nvmlDeviceGetHandleByIndex_v2)(0, &device) == NVML_SUCCESS, "no GPU");
-	CHECK(REACH(nvmlDeviceGetMemoryInfo)(device, &memory) == NVML_SUCCESS, "no answer");
-	CHECK(REACH(nvmlDeviceGetMemoryInfo_v2)(device, &memory_v2) == NVML_SUCCESS, "no answer");
+	CHECK_SAYING(FIND(nvmlInit_v2)() == NVML_SUCCESS, "nvmlInit_v2 fails");
+	CHECK_SAYING(FIND(nvmlDeviceGetHandleByIndex_v2)(0, &device) == NVML_SUCCESS, "no GPU");
+	CHECK_SAYING(REACH(nvmlDeviceGetMemoryInfo)(device, &memory) == NVML_SUCCESS, "no answer");
+	CHECK_SAYING(REACH(nvmlDeviceGetMemoryInfo_v2)(device, &memory_v2) == NVML_SUCCESS,
+		     "no answer");
 	check_size(memory.total);
 	check_size(memory_v2.total);
-	CHECK(REACH(nvmlDeviceGetCount_v2)(&count) == NVML_SUCCESS, "no answer");
+	CHECK_SAYING(REACH(nvmlDeviceGetCount_v2)(&count) == NVML_SUCCESS, "no answer");
 	check_count(count);
 #define NVML_HOOK(name, parameters, arguments) check_place(#name, (void *)FIND(name));
 #include "nvml.def"

@@ -12,7 +12,7 @@ static void check_error(const struct way *way)
 	dlerror();
 	way->find("cuMemAlloc_v2");
 	error = dlerror();
-	CHECK(!error, "cuMemAlloc_v2 is found, and yet dlerror says: %s", error);
+	CHECK_SAYING(!error, "cuMemAlloc_v2 is found, and yet dlerror says: %s", error);
 }
 
 void plugin_run(const char *argument)

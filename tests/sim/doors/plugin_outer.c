@@ -1,5 +1,5 @@
 /* A plugin that knows nothing of the driver, but is linked with one that does. */
-#include "check.h"
+#include "export.h"
 
 EXPORT void plugin_run(const char *argument);
 void inner_run(const char *argument);

@@ -25,8 +25,8 @@ static void *get_v1(const char *symbol, int version, cuuint64_t flags)
 	void *got = NULL;
 	CUresult result = DOOR(cuGetProcAddress)(symbol, &got, version, flags);
 
-	CHECK(result == CUDA_SUCCESS && got, "cuGetProcAddress of %s, %d, %d says %d", symbol,
-	      version, (int)flags, result);
+	CHECK_SAYING(result == CUDA_SUCCESS && got, "cuGetProcAddress of %s, %d, %d says %d",
+		     symbol, version, (int)flags, result);
 	return got;
 }
 
@@ -36,9 +36,10 @@ static void *get_v2(const char *symbol, int version, cuuint64_t flags)
 	CUdriverProcAddressQueryResult status = 77;
 	CUresult result = DOOR(cuGetProcAddress_v2)(symbol, &got, version, flags, &status);
 
-	CHECK(result == CUDA_SUCCESS && got, "cuGetProcAddress_v2 of %s, %d, %d says %d", symbol,
-	      version, (int)flags, result);
-	CHECK(status == CU_GET_PROC_ADDRESS_SUCCESS, "the status of %s is %u", symbol, status);
+	CHECK_SAYING(result == CUDA_SUCCESS && got, "cuGetProcAddress_v2 of %s, %d, %d says %d",
+		     symbol, version, (int)flags, result);
+	CHECK_SAYING(status == CU_GET_PROC_ADDRESS_SUCCESS, "the status of %s is %u", symbol,
+		     status);
 	return got;
 }
 
@@ -63,8 +64,8 @@ static void check_oldest(void)
 	CUdeviceptr_v1 address = 0;
 	CUresult result = allocate(&address, (unsigned)LARGE_BYTES);
 
-	CHECK(result == CUDA_ERROR_OUT_OF_MEMORY, "not held: cuMemAlloc of CUDA 3.1 says %d",
-	      result);
+	CHECK_SAYING(result == CUDA_ERROR_OUT_OF_MEMORY, "not held: cuMemAlloc of CUDA 3.1 says %d",
+		     result);
 }
 
 static void check_itself(void)
@@ -75,10 +76,10 @@ static void check_itself(void)
 
 	old("cuMemAlloc", &got, CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_DEFAULT);
 	found.cuMemAlloc_v2 = (__typeof__(found.cuMemAlloc_v2))got;
-	CHECK(got, "cuGetProcAddress of CUDA 11.3 finds no cuMemAlloc");
+	CHECK_SAYING(got, "cuGetProcAddress of CUDA 11.3 finds no cuMemAlloc");
 	check_allocations();
-	CHECK(get_v2("cuInit", CUDA_OF_TODAY, 0) == SETUP("cuInit"),
-	      "cuInit is not the same function to cuGetProcAddress and dlsym");
+	CHECK_SAYING(get_v2("cuInit", CUDA_OF_TODAY, 0) == SETUP("cuInit"),
+		     "cuInit is not the same function to cuGetProcAddress and dlsym");
 }
 
 /* A function that is none of ours, in the flavour that was asked for. */
@@ -86,14 +87,17 @@ static void check_flavour(void *(*get)(const char *symbol, int version, cuuint64
 {
 	void *legacy = SETUP("cuStreamGetFlags"), *per_thread = SETUP("cuStreamGetFlags_ptsz");
 
-	CHECK(legacy && per_thread && legacy != per_thread, "the driver lacks cuStreamGetFlags");
-	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY, 0) == legacy,
-	      "cuStreamGetFlags is not the driver's own");
-	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == legacy,
-	      "cuStreamGetFlags for legacy streams is not the driver's own");
-	CHECK(get("cuStreamGetFlags", CUDA_OF_TODAY,
-		  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == per_thread,
-	      "cuStreamGetFlags for per-thread streams is not the driver's cuStreamGetFlags_ptsz");
+	CHECK_SAYING(legacy && per_thread && legacy != per_thread,
+		     "the driver lacks cuStreamGetFlags");
+	CHECK_SAYING(get("cuStreamGetFlags", CUDA_OF_TODAY, 0) == legacy,
+		     "cuStreamGetFlags is not the driver's own");
+	CHECK_SAYING(get("cuStreamGetFlags", CUDA_OF_TODAY, CU_GET_PROC_ADDRESS_LEGACY_STREAM) ==
+			     legacy,
+		     "cuStreamGetFlags for legacy streams is not the driver's own");
+	CHECK_SAYING(get("cuStreamGetFlags", CUDA_OF_TODAY,
+			 CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == per_thread,
+		     "cuStreamGetFlags for per-thread streams is not the driver's "
+		     "cuStreamGetFlags_ptsz");
 }
 
 int main(void)

@@ -10,11 +10,11 @@ int main(void)
 	find_driver(by_handle);
 	for (int i = 0; i < 3; i++) {
 		result = found.cuInit(0);
-		CHECK(result == CUDA_ERROR_NOT_PERMITTED, "cuInit says %d", result);
+		CHECK_SAYING(result == CUDA_ERROR_NOT_PERMITTED, "cuInit says %d", result);
 	}
 	result = found.cuMemAlloc_v2(&address, SMALL_BYTES);
-	CHECK(result != CUDA_SUCCESS, "cuMemAlloc_v2 succeeds");
+	CHECK_SAYING(result != CUDA_SUCCESS, "cuMemAlloc_v2 succeeds");
 	result = found.cuMemAlloc_v2(&address, LARGE_BYTES);
-	CHECK(result != CUDA_SUCCESS, "cuMemAlloc_v2 succeeds");
+	CHECK_SAYING(result != CUDA_SUCCESS, "cuMemAlloc_v2 succeeds");
 	return 0;
 }

@@ -40,14 +40,14 @@ static void round_of_lookups(bool with_allocations)
 	pthread_t threads[THREADS];
 
 	for (size_t i = 0; i < THREADS; i++)
-		CHECK(!pthread_create(&threads[i], NULL, look_up, &answers[i]), "no thread");
+		CHECK_SAYING(!pthread_create(&threads[i], NULL, look_up, &answers[i]), "no thread");
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	find_driver(by_handle);
 	for (size_t i = 0; i < THREADS; i++)
-		CHECK(answers[i].late == by_handle("cuDeviceTotalMem_v2") &&
-			      answers[i].allocate == (void *)found.cuMemAlloc_v2,
-		      "thread %zu finds something else", i);
+		CHECK_SAYING(answers[i].late == by_handle("cuDeviceTotalMem_v2") &&
+				     answers[i].allocate == (void *)found.cuMemAlloc_v2,
+			     "thread %zu finds something else", i);
 	if (with_allocations) {
 		usleep(100000); /* the kernel may let go of the last one's files a little after its
 				   death */
@@ -61,14 +61,14 @@ int main(void)
 		int status;
 		pid_t child = fork();
 
-		CHECK(child >= 0, "no process");
+		CHECK_SAYING(child >= 0, "no process");
 		if (!child) {
 			round_of_lookups(i % HELD_EVERY == 0);
 			exit(0);
 		}
 		waitpid(child, &status, 0);
-		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-		      "round %d ends with status %#x", i, (unsigned)status);
+		CHECK_SAYING(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+			     "round %d ends with status %#x", i, (unsigned)status);
 	}
 	return 0;
 }

@@ -29,7 +29,7 @@ static void *opened(const char *path, int mode)
 {
 	void *handle = dlopen(path, mode);
 
-	CHECK(handle, "dlopen: %s", dlerror());
+	CHECK_SAYING(handle, "dlopen: %s", dlerror());
 	return handle;
 }
 
@@ -85,7 +85,7 @@ static void *by_base_namespace(const char *symbol)
 {
 	void *handle = dlmopen(LM_ID_BASE, DRIVER, RTLD_LAZY);
 
-	CHECK(handle, "dlmopen: %s", dlerror());
+	CHECK_SAYING(handle, "dlmopen: %s", dlerror());
 	return dlsym(handle, symbol);
 }
 
@@ -95,7 +95,7 @@ static void *by_new_namespace(const char *symbol)
 
 	if (!handle)
 		handle = dlmopen(LM_ID_NEWLM, DRIVER, RTLD_LAZY);
-	CHECK(handle, "dlmopen: %s", dlerror());
+	CHECK_SAYING(handle, "dlmopen: %s", dlerror());
 	return dlsym(handle, symbol);
 }
 
@@ -103,7 +103,7 @@ static void *by_new_namespace(const char *symbol)
 
 static void *through(void *function, const char *symbol)
 {
-	CHECK(function, "there is no dlsym this way");
+	CHECK_SAYING(function, "there is no dlsym this way");
 	return ((dlsym_function *)function)(driver_opened(), symbol);
 }
 
@@ -136,7 +136,7 @@ static void *by_libc_dlopen(const char *symbol)
 {
 	void *function = dlsym(libc_opened(), "dlopen");
 
-	CHECK(function, "there is no dlopen");
+	CHECK_SAYING(function, "there is no dlopen");
 	return dlsym(((dlopen_function *)function)(DRIVER, RTLD_LAZY | RTLD_DEEPBIND), symbol);
 }
 
@@ -166,7 +166,7 @@ static void *by_procaddress(const char *symbol)
 {
 	get_function *get = (get_function *)by_handle("cuGetProcAddress_v2");
 
-	CHECK(get, "there is no cuGetProcAddress_v2");
+	CHECK_SAYING(get, "there is no cuGetProcAddress_v2");
 	return asked_of(get, symbol);
 }
 
@@ -175,7 +175,7 @@ static void *by_procaddress_of_procaddress(const char *symbol)
 {
 	get_function *get = (get_function *)by_procaddress("cuGetProcAddress");
 
-	CHECK(get, "cuGetProcAddress does not find itself");
+	CHECK_SAYING(get, "cuGetProcAddress does not find itself");
 	return asked_of(get, symbol);
 }
 
@@ -206,5 +206,5 @@ static inline const struct way *way_named(const char *name)
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (strcmp(ways[i].name, name) == 0)
 			return &ways[i];
-	give_up(EXIT_FAILURE, "no such way: %s", name);
+	check_failed_saying(__FILE__, __LINE__, "no such way: %s", name);
 }

@@ -33,7 +33,7 @@ void *dlsym(void *handle, const char *name)
 	static __thread int depth;
 	void *answer;
 
-	CHECK(depth < 10, "dlsym goes in circles");
+	CHECK_SAYING(depth < 10, "dlsym goes in circles");
 	if (strcmp(name, "cuMemAlloc_v2") == 0)
 		return (void *)cuMemAlloc_v2;
 	depth++;
@@ -61,8 +61,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 	if (!next)
 		return CUDA_ERROR_UNKNOWN;
-	CHECK(next != cuMemAlloc_v2, "the wrapper finds itself below itself");
-	CHECK(depth < 10, "cuMemAlloc_v2 goes in circles");
+	CHECK_SAYING(next != cuMemAlloc_v2, "the wrapper finds itself below itself");
+	CHECK_SAYING(depth < 10, "cuMemAlloc_v2 goes in circles");
 	calls++;
 	depth++;
 	result = next(dptr, bytesize);

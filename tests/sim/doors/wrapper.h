@@ -18,10 +18,10 @@ static inline void check_wrapper(void)
 
 	if (!expected)
 		return;
-	CHECK(calls, "the wrapper is not preloaded");
+	CHECK_SAYING(calls, "the wrapper is not preloaded");
 	before = calls();
 	result = CALL(cuMemAlloc_v2)(&address, 1 << 20);
-	CHECK(result == CUDA_SUCCESS, "cuMemAlloc_v2 of 1 MiB says %d", result);
-	CHECK(calls() - before == (unsigned)atoi(expected), "the wrapper saw %u calls, not %s",
-	      calls() - before, expected);
+	CHECK_SAYING(result == CUDA_SUCCESS, "cuMemAlloc_v2 of 1 MiB says %d", result);
+	CHECK_SAYING(calls() - before == (unsigned)atoi(expected),
+		     "the wrapper saw %u calls, not %s", calls() - before, expected);
 }
