@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "check.h"
 #include "runtime_abi.h"
 
 #define RT_CALL(name, parameters, call)   cudaError_t name parameters;
@@ -22,31 +23,22 @@
 
 cudaError_t cudaGraphicsMapResources(void); /* a stub: any parameters */
 
-#define CHECK_EQ(found, expected) check_eq(__LINE__, #found, (long)(found), (long)(expected))
-
 static const char ptx[] = ".version 7.0\n"
 			  ".visible .global .align 4 .b8 words[64];\n"
 			  ".visible .entry spin_ns(.param .u64 ns) { ret; }\n";
 static char spin_host, words_host; /* their addresses stand for the kernel and the variable */
 
-static void check_eq(int line, const char *what, long found, long expected)
-{
-	if (found == expected)
-		return;
-	fprintf(stderr, "%d: %s is %ld, not %ld\n", line, what, found, expected);
-	exit(1);
-}
-
 static void no_error_yet(void)
 {
-	CHECK_EQ(cudaPeekAtLastError(), cudaSuccess);
-	CHECK_EQ(cudaGetDeviceCount(NULL), cudaErrorInvalidValue);
-	CHECK_EQ(cudaPeekAtLastError(), cudaErrorInvalidValue);
-	CHECK_EQ(cudaGetLastError(), cudaErrorInvalidValue);
-	CHECK_EQ(cudaGetLastError(), cudaSuccess);
-	CHECK_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
-	CHECK_EQ(strcmp(cudaGetErrorName((cudaError_t)12345), "unrecognized error code"), 0);
-	CHECK_EQ(strcmp(cudaGetErrorString(cudaErrorNotSupported), "operation not supported"), 0);
+	CHECK_OK(cudaPeekAtLastError());
+	CHECK_EQUAL(cudaGetDeviceCount(NULL), cudaErrorInvalidValue);
+	CHECK_EQUAL(cudaPeekAtLastError(), cudaErrorInvalidValue);
+	CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidValue);
+	CHECK_OK(cudaGetLastError());
+	CHECK_EQUAL(cudaSetDevice(-1), cudaErrorInvalidDevice);
+	CHECK_EQUAL(strcmp(cudaGetErrorName((cudaError_t)12345), "unrecognized error code"), 0);
+	CHECK_EQUAL(strcmp(cudaGetErrorString(cudaErrorNotSupported), "operation not supported"),
+		    0);
 }
 
 /* The thread begins on device 0 and without the other thread's error. */
@@ -55,12 +47,12 @@ static void *other_thread(void *unused)
 	int device = -1;
 
 	(void)unused;
-	CHECK_EQ(cudaPeekAtLastError(), cudaSuccess);
-	CHECK_EQ(cudaGetDevice(&device), cudaSuccess);
-	CHECK_EQ(device, 0);
-	CHECK_EQ(cudaSetDevice(1), cudaSuccess);
-	CHECK_EQ(cudaGetDevice(&device), cudaSuccess);
-	CHECK_EQ(device, 1);
+	CHECK_OK(cudaPeekAtLastError());
+	CHECK_OK(cudaGetDevice(&device));
+	CHECK_EQUAL(device, 0);
+	CHECK_OK(cudaSetDevice(1));
+	CHECK_OK(cudaGetDevice(&device));
+	CHECK_EQUAL(device, 1);
 	return NULL;
 }
 
@@ -69,12 +61,12 @@ static void threads(void)
 	pthread_t thread;
 	int device = -1;
 
-	CHECK_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
-	CHECK_EQ(pthread_create(&thread, NULL, other_thread, NULL), 0);
-	CHECK_EQ(pthread_join(thread, NULL), 0);
-	CHECK_EQ(cudaGetDevice(&device), cudaSuccess);
-	CHECK_EQ(device, 0);
-	CHECK_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+	CHECK_EQUAL(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+	CHECK_EQUAL(pthread_create(&thread, NULL, other_thread, NULL), 0);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
+	CHECK_OK(cudaGetDevice(&device));
+	CHECK_EQUAL(device, 0);
+	CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
 }
 
 /* Launches the kernel for `ns` as nvcc's host code does, in the thread's stream if `per_thread`. */
@@ -86,13 +78,12 @@ static void spin(uint64_t ns, CUstream stream, bool per_thread)
 	size_t shared_bytes;
 	CUstream popped;
 
-	CHECK_EQ(__cudaPushCallConfiguration((dim3){2, 1, 1}, (dim3){32, 1, 1}, 16, stream), 0);
-	CHECK_EQ(__cudaPopCallConfiguration(&grid, &block, &shared_bytes, &popped), cudaSuccess);
-	CHECK_EQ(grid.x == 2 && block.x == 32 && shared_bytes == 16 && popped == stream, 1);
-	CHECK_EQ(__cudaGetKernel(&kernel, &spin_host), cudaSuccess);
-	CHECK_EQ((per_thread ? __cudaLaunchKernel_ptsz : __cudaLaunchKernel)(
-			 kernel, grid, block, arguments, shared_bytes, popped),
-		 cudaSuccess);
+	CHECK_EQUAL(__cudaPushCallConfiguration((dim3){2, 1, 1}, (dim3){32, 1, 1}, 16, stream), 0);
+	CHECK_OK(__cudaPopCallConfiguration(&grid, &block, &shared_bytes, &popped));
+	CHECK_EQUAL(grid.x == 2 && block.x == 32 && shared_bytes == 16 && popped == stream, 1);
+	CHECK_OK(__cudaGetKernel(&kernel, &spin_host));
+	CHECK_OK((per_thread ? __cudaLaunchKernel_ptsz : __cudaLaunchKernel)(
+		kernel, grid, block, arguments, shared_bytes, popped));
 }
 
 static double now_ms(void)
@@ -117,36 +108,36 @@ static void host_code(void)
 			       NULL, NULL);
 	__cudaRegisterVar(fatbin, &words_host, &words_host, "words", 0, 64, 0, 0);
 	__cudaRegisterFatBinaryEnd(fatbin);
-	CHECK_EQ(cudaGetSymbolSize(&bytes, &words_host), cudaSuccess);
-	CHECK_EQ(bytes, 64);
-	CHECK_EQ(cudaMemcpyToSymbol(&words_host, written, 64, 0, cudaMemcpyHostToDevice), 0);
-	CHECK_EQ(cudaMemcpyFromSymbol_ptds(back, &words_host, 64, 0, cudaMemcpyDeviceToHost), 0);
-	CHECK_EQ(memcmp(back, written, 64), 0);
+	CHECK_OK(cudaGetSymbolSize(&bytes, &words_host));
+	CHECK_EQUAL(bytes, 64);
+	CHECK_EQUAL(cudaMemcpyToSymbol(&words_host, written, 64, 0, cudaMemcpyHostToDevice), 0);
+	CHECK_EQUAL(cudaMemcpyFromSymbol_ptds(back, &words_host, 64, 0, cudaMemcpyDeviceToHost), 0);
+	CHECK_EQUAL(memcmp(back, written, 64), 0);
 
-	CHECK_EQ(cudaStreamCreateWithFlags(&stream, 1), cudaSuccess);
-	CHECK_EQ(cudaEventCreate(&start), cudaSuccess);
-	CHECK_EQ(cudaEventCreate(&end), cudaSuccess);
+	CHECK_OK(cudaStreamCreateWithFlags(&stream, 1));
+	CHECK_OK(cudaEventCreate(&start));
+	CHECK_OK(cudaEventCreate(&end));
 	double began = now_ms();
-	CHECK_EQ(cudaEventRecord(start, stream), cudaSuccess);
+	CHECK_OK(cudaEventRecord(start, stream));
 	spin(50000000, stream, false);
-	CHECK_EQ(cudaEventRecord(end, stream), cudaSuccess);
-	CHECK_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
-	CHECK_EQ(cudaEventSynchronize(end), cudaSuccess);
-	CHECK_EQ(cudaEventElapsedTime(&ms, start, end), cudaSuccess);
-	CHECK_EQ(ms > 49.9 && ms < now_ms() - began + 1, 1);
+	CHECK_OK(cudaEventRecord(end, stream));
+	CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorNotReady);
+	CHECK_OK(cudaEventSynchronize(end));
+	CHECK_OK(cudaEventElapsedTime(&ms, start, end));
+	CHECK_EQUAL(ms > 49.9 && ms < now_ms() - began + 1, 1);
 	/* The thread's stream is not the legacy null stream. */
 	unsigned long long legacy, own;
-	CHECK_EQ(cudaStreamGetId(NULL, &legacy), cudaSuccess);
-	CHECK_EQ(cudaStreamGetId_ptsz(NULL, &own), cudaSuccess);
-	CHECK_EQ(legacy != own, 1);
+	CHECK_OK(cudaStreamGetId(NULL, &legacy));
+	CHECK_OK(cudaStreamGetId_ptsz(NULL, &own));
+	CHECK_EQUAL(legacy != own, 1);
 	spin(200000000, NULL, true);
-	CHECK_EQ(cudaStreamQuery_ptsz(NULL), cudaErrorNotReady);
-	CHECK_EQ(cudaStreamSynchronize_ptsz(NULL), cudaSuccess);
-	CHECK_EQ(cudaStreamQuery_ptsz(NULL), cudaSuccess);
-	CHECK_EQ(cudaDeviceSynchronize(), cudaSuccess);
+	CHECK_EQUAL(cudaStreamQuery_ptsz(NULL), cudaErrorNotReady);
+	CHECK_OK(cudaStreamSynchronize_ptsz(NULL));
+	CHECK_OK(cudaStreamQuery_ptsz(NULL));
+	CHECK_OK(cudaDeviceSynchronize());
 	__cudaUnregisterFatBinary(fatbin);
-	CHECK_EQ(__cudaGetKernel(&kernel, &spin_host), cudaErrorInvalidDeviceFunction);
-	CHECK_EQ(cudaGetSymbolSize(&bytes, &words_host), cudaErrorInvalidSymbol);
+	CHECK_EQUAL(__cudaGetKernel(&kernel, &spin_host), cudaErrorInvalidDeviceFunction);
+	CHECK_EQUAL(cudaGetSymbolSize(&bytes, &words_host), cudaErrorInvalidSymbol);
 }
 
 static void rest(void)
@@ -154,18 +145,18 @@ static void rest(void)
 	size_t left, total;
 	void *memory;
 
-	CHECK_EQ(cudaMalloc(&memory, 1 << 20), cudaSuccess);
-	CHECK_EQ(cudaMemset_ptds(memory, 3, 1 << 20), cudaSuccess);
-	CHECK_EQ(((char *)memory)[(1 << 20) - 1], 3);
-	CHECK_EQ(cudaMemGetInfo(&left, &total), cudaSuccess);
-	CHECK_EQ(left < total, 1);
-	CHECK_EQ(cudaMalloc(&memory, SIZE_MAX / 2), cudaErrorMemoryAllocation);
-	CHECK_EQ(memory == NULL, 1);
-	CHECK_EQ(cudaMalloc(&memory, 0), cudaSuccess);
-	CHECK_EQ(cudaGraphicsMapResources(), cudaErrorNotSupported);
-	CHECK_EQ(cudaGetLastError(), cudaErrorNotSupported);
-	CHECK_EQ(cudaDeviceReset(), cudaSuccess);
-	CHECK_EQ(cudaFree(NULL), cudaSuccess);
+	CHECK_OK(cudaMalloc(&memory, 1 << 20));
+	CHECK_OK(cudaMemset_ptds(memory, 3, 1 << 20));
+	CHECK_EQUAL(((char *)memory)[(1 << 20) - 1], 3);
+	CHECK_OK(cudaMemGetInfo(&left, &total));
+	CHECK_EQUAL(left < total, 1);
+	CHECK_EQUAL(cudaMalloc(&memory, SIZE_MAX / 2), cudaErrorMemoryAllocation);
+	CHECK_EQUAL(memory == NULL, 1);
+	CHECK_OK(cudaMalloc(&memory, 0));
+	CHECK_EQUAL(cudaGraphicsMapResources(), cudaErrorNotSupported);
+	CHECK_EQUAL(cudaGetLastError(), cudaErrorNotSupported);
+	CHECK_OK(cudaDeviceReset());
+	CHECK_OK(cudaFree(NULL));
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "cuda_abi.h"
 
 #define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
@@ -15,25 +16,15 @@
 #define CU_SIM(name, class, parameters)             CUresult name parameters;
 #include "cuda.def"
 
-#define MUST(call) must(call, #call)
-
-static void must(CUresult result, const char *what)
-{
-	if (!result)
-		return;
-	fprintf(stderr, "%s is %d\n", what, (int)result);
-	exit(1);
-}
-
 static void describe(CUfunction function)
 {
 	const char *name;
 	size_t offset, bytes;
 	int threads, shared;
 
-	MUST(cuFuncGetName(&name, function));
-	MUST(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
-	MUST(cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function));
+	CHECK_OK(cuFuncGetName(&name, function));
+	CHECK_OK(cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
+	CHECK_OK(cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function));
 	printf("%s threads=%d shared=%d", name, threads, shared);
 	for (size_t i = 0; !cuFuncGetParamInfo(function, i, &offset, &bytes); i++)
 		printf(" %zu+%zu", offset, bytes);
@@ -46,8 +37,8 @@ static void describe_variable(CUmodule module, const char *name)
 	uint32_t first;
 	size_t bytes;
 
-	MUST(cuModuleGetGlobal_v2(&address, &bytes, module, name));
-	MUST(cuMemcpyDtoH_v2(&first, address, sizeof first));
+	CHECK_OK(cuModuleGetGlobal_v2(&address, &bytes, module, name));
+	CHECK_OK(cuMemcpyDtoH_v2(&first, address, sizeof first));
 	printf("%s bytes=%zu first=%" PRIx32 "\n", name, bytes, first);
 }
 
@@ -61,24 +52,23 @@ static void load(const char *path)
 	uint64_t parameter = 0;
 	void *parameters[] = {&parameter, &parameter, &parameter};
 
-	MUST(cuModuleLoad(&module, path));
-	MUST(cuModuleGetFunctionCount(&count, module));
-	MUST(cuModuleEnumerateFunctions(functions, 8, module));
+	CHECK_OK(cuModuleLoad(&module, path));
+	CHECK_OK(cuModuleGetFunctionCount(&count, module));
+	CHECK_OK(cuModuleEnumerateFunctions(functions, 8, module));
 	for (unsigned i = 0; i < count && i < 8; i++)
 		describe(functions[i]);
 	describe_variable(module, "counters");
 	describe_variable(module, "started");
 	describe_variable(module, "weights");
-	MUST(cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
-	MUST(cuLibraryGetKernelCount(&kernels, library));
-	if (kernels != count)
-		must(CUDA_ERROR_UNKNOWN, "the library's number of kernels");
-	MUST(cuLibraryGetKernel(&kernel, library, "first"));
-	MUST(cuKernelGetFunction(&launched, kernel));
-	MUST(cuLaunchKernel(launched, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
-	MUST(cuCtxSynchronize());
-	MUST(cuLibraryUnload(library));
-	MUST(cuModuleUnload(module));
+	CHECK_OK(cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_OK(cuLibraryGetKernelCount(&kernels, library));
+	CHECK_EQUAL(kernels, count);
+	CHECK_OK(cuLibraryGetKernel(&kernel, library, "first"));
+	CHECK_OK(cuKernelGetFunction(&launched, kernel));
+	CHECK_OK(cuLaunchKernel(launched, 1, 1, 1, 32, 1, 1, 0, NULL, parameters, NULL));
+	CHECK_OK(cuCtxSynchronize());
+	CHECK_OK(cuLibraryUnload(library));
+	CHECK_OK(cuModuleUnload(module));
 }
 
 static void memory(void)
@@ -86,7 +76,7 @@ static void memory(void)
 	size_t left, total;
 	CUdeviceptr address;
 
-	MUST(cuMemGetInfo_v2(&left, &total));
+	CHECK_OK(cuMemGetInfo_v2(&left, &total));
 	printf("total=%zu MiB", total >> 20);
 	printf(" 2GiB=%d\n", (int)cuMemAlloc_v2(&address, (size_t)2 << 30));
 }
@@ -95,9 +85,9 @@ int main(int argc, char **argv)
 {
 	CUcontext context;
 
-	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&context, 0));
-	MUST(cuCtxSetCurrent(context));
+	CHECK_OK(cuInit(0));
+	CHECK_OK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK_OK(cuCtxSetCurrent(context));
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--memory"))
 			memory();

@@ -10,15 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LEN ((size_t)1 << 21)
+#include "check.h"
 
-#define CHECK(what)                                                        \
-	do {                                                               \
-		if (!(what)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #what); \
-			exit(1);                                           \
-		}                                                          \
-	} while (0)
+#define LEN ((size_t)1 << 21)
 
 static volatile unsigned char *map_file(FILE *file)
 {
