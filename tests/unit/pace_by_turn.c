@@ -142,7 +142,7 @@ static const uint64_t lengths[] = {50000, MS, 20 * MS};
 
 #define LENGTHS (sizeof(lengths) / sizeof(*lengths))
 
-static void test_quotas(void **state)
+UNIT_TEST(test_quotas)
 {
 	for (size_t i = 0; i < LENGTHS; i++) {
 		const struct case_of both = {
@@ -157,7 +157,7 @@ static void test_quotas(void **state)
 	}
 }
 
-static void test_unlike(void **state)
+UNIT_TEST(test_unlike)
 {
 	const struct case_of both = {
 		{{.quota = 30, .ns = 50000}, {.quota = 60, .ns = 20 * MS}}, NS_PER_S, 4 * NS_PER_S};
@@ -168,7 +168,7 @@ static void test_unlike(void **state)
 	assert_share("20 ms beside 50 us", share[1], 60, 2, 1);
 }
 
-static void test_rest(void **state)
+UNIT_TEST(test_rest)
 {
 	for (size_t i = 0; i < LENGTHS; i++) {
 		const struct case_of both = {
@@ -187,7 +187,7 @@ static void test_rest(void **state)
 
 /* The first slice is alone at first and at last: nothing is paid for turns then, and the quota
  * holds throughout. */
-static void test_comes_and_goes(void **state)
+UNIT_TEST(test_comes_and_goes)
 {
 	static const struct {
 		uint64_t from_ns, until_ns;
@@ -215,7 +215,7 @@ static void test_comes_and_goes(void **state)
 
 /* A host that does something else pays nothing for that time, and costs the other slice a turn's
  * length, 20 ms, for each pause at most. */
-static void test_host_pauses(void **state)
+UNIT_TEST(test_host_pauses)
 {
 	const struct case_of both = {
 		{{.quota = 60, .ns = MS},
@@ -227,14 +227,4 @@ static void test_host_pauses(void **state)
 	play(state, &both, share);
 	assert_share("60 beside one that pauses", share[0], 60, 10, 1);
 	assert_share("30 with pauses", share[1], 30, 6, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_quotas),         TEST(test_unlike),      TEST(test_rest),
-		TEST(test_comes_and_goes), TEST(test_host_pauses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,8 @@ static void lacks(const char *uuid)
 	assert_false(slice_limits(&slice, uuid, 0, &limits));
 }
 
-static void test_nothing(void **state)
+UNIT_TEST(test_nothing)
 {
-	(void)state;
 	setenv("NVIDIA_VISIBLE_DEVICES", "all", 1);
 	setenv("CUDA_TASK_PRIORITY", "0", 1);
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "0", 1);
@@ -72,9 +71,8 @@ static void test_nothing(void **state)
 	limits(UUID_A, 0, 0, 0);
 }
 
-static void test_limit_configures(void **state)
+UNIT_TEST(test_limit_configures)
 {
-	(void)state;
 	setenv("CUDA_DEVICE_MEMORY_LIMIT_3", "1g", 1);
 	loads();
 	assert_true(slice.configured);
@@ -88,9 +86,8 @@ static void test_limit_configures(void **state)
 
 /* -- where the region lies --------------------------------------------------------------------- */
 
-static void test_region_named(void **state)
+UNIT_TEST(test_region_named)
 {
-	(void)state;
 	make_dir("hami");
 	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("mine"), 1);
 	loads();
@@ -103,9 +100,8 @@ static void test_region_named(void **state)
 }
 
 /* A path at which there is nothing does not hide the region at a well-known one, and its limits. */
-static void test_region_named_nowhere(void **state)
+UNIT_TEST(test_region_named_nowhere)
 {
-	(void)state;
 	write_text("default.cache", "");
 	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", in_root("nowhere/x"), 1);
 	loads();
@@ -117,9 +113,8 @@ static void test_region_named_nowhere(void **state)
 }
 
 /* A container's own region is in HAMi's directory: a variable chooses in it, and not another. */
-static void test_region_out_of_hami(void **state)
+UNIT_TEST(test_region_out_of_hami)
 {
-	(void)state;
 	make_dir("hami");
 	write_text("hami/own.cache", "");
 	write_text("mine", "");
@@ -140,9 +135,8 @@ static void test_region_out_of_hami(void **state)
 	refuses(-EINVAL, "has 2 regions, and nothing says which");
 }
 
-static void test_region_of_hami(void **state)
+UNIT_TEST(test_region_of_hami)
 {
-	(void)state;
 	make_dir("hami");
 	write_text("hami/libvgpu.so", "");
 	write_text("hami/.cache", "");
@@ -165,9 +159,8 @@ static void test_region_of_hami(void **state)
 	assert_string_equal(slice.region_path, in_root("hami/4567.cache"));
 }
 
-static void test_region_default(void **state)
+UNIT_TEST(test_region_default)
 {
-	(void)state;
 	write_text("default.cache", "");
 	loads();
 	assert_true(slice.configured);
@@ -177,9 +170,8 @@ static void test_region_default(void **state)
 	assert_string_equal(slice.region_path, in_root("default.cache"));
 }
 
-static void test_region_of_policy(void **state)
+UNIT_TEST(test_region_of_policy)
 {
-	(void)state;
 	make_dir("policy");
 	make_dir("hami");
 	write_text("hami/a.cache", "");
@@ -193,11 +185,10 @@ static void test_region_of_policy(void **state)
 	assert_string_equal(slice.policy.name, "web");
 }
 
-static void test_region_too_long(void **state)
+UNIT_TEST(test_region_too_long)
 {
 	static char path[5000];
 
-	(void)state;
 	memset(path, 'x', sizeof(path) - 1);
 	path[0] = '/';
 	setenv("CUDA_DEVICE_MEMORY_SHARED_CACHE", path, 1);
@@ -206,9 +197,8 @@ static void test_region_too_long(void **state)
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
-static void test_policy(void **state)
+UNIT_TEST(test_policy)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 100\n");
 	loads();
@@ -219,9 +209,8 @@ static void test_policy(void **state)
 	assert_string_equal(slice.region_path, in_root("default.cache"));
 }
 
-static void test_environment_lowers(void **state)
+UNIT_TEST(test_environment_lowers)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
 	write_text("policy/" UUID_B, "memory = unlimited");
@@ -239,9 +228,8 @@ static void test_environment_lowers(void **state)
 	lacks("GPU-51300000");
 }
 
-static void test_named_policy(void **state)
+UNIT_TEST(test_named_policy)
 {
-	(void)state;
 	make_dir("run");
 	write_text("run/" UUID_B, "memory = 1G");
 	write_text("run/slice", "region = /run/region");
@@ -253,9 +241,8 @@ static void test_named_policy(void **state)
 	assert_string_equal(slice.region_path, "/run/region");
 }
 
-static void test_both_policies(void **state)
+UNIT_TEST(test_both_policies)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G\ncores = 50\n");
 	write_text("policy/" UUID_B, "memory = unlimited");
@@ -302,9 +289,8 @@ static void reads_not(const char *words)
 }
 
 /* Of two policies, the one that VGPU_POLICY names does not stand alone when the other is gone. */
-static void test_read_again(void **state)
+UNIT_TEST(test_read_again)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 1G");
 	make_dir("run");
@@ -321,11 +307,10 @@ static void test_read_again(void **state)
 }
 
 /* Files of one length, written in place within one tick of the clock that files' times are of. */
-static void test_stamp(void **state)
+UNIT_TEST(test_stamp)
 {
 	uint64_t stamp, other = 0;
 
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 1G");
 	write_text("policy/slice", "gang = no");
@@ -358,9 +343,8 @@ static void oversubscribes(const char *variable, bool wanted)
 }
 
 /* The environment's to choose without a policy, else only to do without. */
-static void test_oversubscribe(void **state)
+UNIT_TEST(test_oversubscribe)
 {
-	(void)state;
 	oversubscribes(NULL, false);
 	oversubscribes("true", true);
 	oversubscribes("false", false);
@@ -383,9 +367,8 @@ static void test_oversubscribe(void **state)
 }
 
 /* The machine's policy goes first. */
-static void test_gang(void **state)
+UNIT_TEST(test_gang)
 {
-	(void)state;
 	loads();
 	assert_int_equal(slice.policy.gang.rule, POLICY_GANG_FOUND);
 	make_dir("policy");
@@ -409,9 +392,8 @@ static void test_gang(void **state)
 }
 
 /* The machine's policy goes first. */
-static void test_group(void **state)
+UNIT_TEST(test_group)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 1G");
 	make_dir("run");
@@ -427,9 +409,8 @@ static void test_group(void **state)
 }
 
 /* The shorter one. */
-static void test_burst(void **state)
+UNIT_TEST(test_burst)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = unlimited\nburst = 25ms");
 	write_text("policy/" UUID_B, "memory = unlimited");
@@ -448,9 +429,8 @@ static void test_burst(void **state)
 	assert_int_equal(slice.policy.device[0].burst_ns, POLICY_NO_BURST);
 }
 
-static void test_nothing_in_common(void **state)
+UNIT_TEST(test_nothing_in_common)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = unlimited");
 	make_dir("run");
@@ -461,9 +441,8 @@ static void test_nothing_in_common(void **state)
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-static void test_fail_closed(void **state)
+UNIT_TEST(test_fail_closed)
 {
-	(void)state;
 	make_dir("policy");
 	refuses(-EINVAL, "policy has no GPU");
 	write_text("policy/" UUID_A, "memory = 1Q");
@@ -506,9 +485,8 @@ static void with(long (*fault)(long number), int error, const char *words)
 }
 
 /* A directory that may not be read is not one that is empty. */
-static void test_unreadable(void **state)
+UNIT_TEST(test_unreadable)
 {
-	(void)state;
 	make_dir("hami");
 	with(refuse_to_open, -EACCES, "the policy directory");
 	with(refuse_to_list, -EACCES, "hami, where this container's region would be");
@@ -527,9 +505,8 @@ static long refuse_to_ask(long number)
 }
 
 /* A directory for turns that the process cannot write is none. */
-static void test_turns(void **state)
+UNIT_TEST(test_turns)
 {
-	(void)state;
 	setenv("VGPU_TURNS", in_root("turns"), 1);
 	loads();
 	assert_string_equal(slice.turns_dir, "");
@@ -548,11 +525,10 @@ static void test_turns(void **state)
 }
 
 /* Where vgpud is asked; with a path that is too long, nowhere. */
-static void test_socket(void **state)
+UNIT_TEST(test_socket)
 {
 	static char path[SLICE_PATH_LEN + 1];
 
-	(void)state;
 	loads();
 	assert_string_equal(slice.socket, "/run/vgpu/vgpud.sock");
 	setenv("VGPU_SOCKET", "/x/y", 1);
@@ -565,9 +541,8 @@ static void test_socket(void **state)
 }
 
 /* With the environment stripped, the policy and the region still say what they said. */
-static void test_stripped(void **state)
+UNIT_TEST(test_stripped)
 {
-	(void)state;
 	make_dir("policy");
 	write_text("policy/" UUID_A, "memory = 4G");
 	setenv("CUDA_DEVICE_MEMORY_LIMIT", "8g", 1);
@@ -577,12 +552,11 @@ static void test_stripped(void **state)
 }
 
 /* The places that programs get; nothing there on a machine that builds. */
-static void test_well_known(void **state)
+UNIT_TEST(test_well_known)
 {
 	struct fault fault = {""};
 	struct stat st;
 
-	(void)state;
 	if (stat(SLICE_POLICY_DIR, &st) == 0 || stat(SLICE_REGION_HAMI_DIR, &st) == 0)
 		skip();
 	assert_int_equal(slice_load(NULL, &slice, &fault), 0);
@@ -592,40 +566,4 @@ static void test_well_known(void **state)
 	write_text("policy/" UUID_A, "memory = 4G");
 	assert_int_equal(slice_load(in_root("policy"), &slice, &fault), 0);
 	assert_true(slice.has_policy);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_nothing),
-		TEST(test_limit_configures),
-		TEST(test_region_named),
-		TEST(test_region_named_nowhere),
-		TEST(test_region_out_of_hami),
-		TEST(test_region_of_hami),
-		TEST(test_region_default),
-		TEST(test_region_of_policy),
-		TEST(test_region_too_long),
-		TEST(test_policy),
-		TEST(test_environment_lowers),
-		TEST(test_named_policy),
-		TEST(test_both_policies),
-		TEST(test_read_again),
-		TEST(test_stamp),
-		TEST(test_oversubscribe),
-		TEST(test_gang),
-		TEST(test_group),
-		TEST(test_burst),
-		TEST(test_nothing_in_common),
-		TEST(test_fail_closed),
-		TEST(test_unreadable),
-		TEST(test_turns),
-		TEST(test_socket),
-		TEST(test_stripped),
-		TEST(test_well_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

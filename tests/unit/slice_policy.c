@@ -36,7 +36,7 @@ static void refuses(const char *name, const char *text, const char *words)
 	assert_int_equal(policy_parse(name, text, &policy, NULL), -EINVAL);
 }
 
-static void test_sizes(void **state)
+UNIT_TEST(test_sizes)
 {
 	static const struct {
 		const char *text;
@@ -55,7 +55,6 @@ static void test_sizes(void **state)
 		{"# all of it\n\nmemory = 8G # or so\n   # end", 8 * GIB},
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct policy policy = parse(UUID_A, cases[i].text);
 
@@ -75,9 +74,8 @@ static struct policy_device device_of(const char *text)
 	return parse(UUID_A, whole).device[0];
 }
 
-static void test_cores(void **state)
+UNIT_TEST(test_cores)
 {
-	(void)state;
 	assert_int_equal(device_of("cores = 1").cores_pct, 1);
 	assert_int_equal(device_of("cores = 100").cores_pct, 100);
 	assert_int_equal(device_of("cores = 30%").cores_pct, 30);
@@ -93,9 +91,8 @@ static uint64_t burst_of(const char *text)
 	return device_of(text).burst_ns;
 }
 
-static void test_burst(void **state)
+UNIT_TEST(test_burst)
 {
-	(void)state;
 	assert_int_equal(burst_of("cores = 30"), 0);
 	assert_int_equal(burst_of("burst = 25ms"), 25000000);
 	assert_int_equal(burst_of("burst = 25 ms # for requests"), 25000000);
@@ -125,9 +122,8 @@ static void test_burst(void **state)
 	refuses("slice", "burst = 25ms", "\"burst\" means nothing here");
 }
 
-static void test_no_limits(void **state)
+UNIT_TEST(test_no_limits)
 {
-	(void)state;
 	assert_int_equal(parse(UUID_A, "memory = unlimited").device_count, 1);
 	assert_int_equal(parse(UUID_A, "memory = unlimited").device[0].memory_bytes, 0);
 	assert_int_equal(parse(UUID_A, "\n# all\nmemory=unlimited # of it\n").device[0].cores_pct,
@@ -141,13 +137,12 @@ static void test_no_limits(void **state)
 }
 
 /* Whatever a text is cut off behind, what is left of it gives no more memory than the whole. */
-static void test_half_written(void **state)
+UNIT_TEST(test_half_written)
 {
 	static const char *const texts[] = {
 		"memory = 2G\ncores = 50\n", "cores = 50\nburst = 25ms\nmemory = 2048 MiB # so\n",
 		"# memory = 8G\nmemory=2147483648\n", "memory = 1.5G", "memory = 2gib\n"};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		for (size_t len = 0; len <= strlen(texts[i]); len++) {
 			struct policy policy;
@@ -160,19 +155,17 @@ static void test_half_written(void **state)
 		}
 }
 
-static void test_slice_file(void **state)
+UNIT_TEST(test_slice_file)
 {
 	struct policy policy = parse("slice", "region = /run/a b/x#1.cache # here\nname=training");
 
-	(void)state;
 	assert_string_equal(policy.region_path, "/run/a b/x#1.cache");
 	assert_string_equal(policy.name, "training");
 	assert_int_equal(policy.device_count, 0);
 }
 
-static void test_bad_values(void **state)
+UNIT_TEST(test_bad_values)
 {
-	(void)state;
 	refuses(UUID_A, "memory = lots", "line 1: \"lots\" is no size");
 	refuses(UUID_A, "\nmemory = 8gigs\n", "line 2: \"8gigs\" is no size");
 	refuses(UUID_A, "memory = -1", "\"-1\" is no size");
@@ -198,9 +191,8 @@ static void test_bad_values(void **state)
 		"is no name");
 }
 
-static void test_oversubscribe(void **state)
+UNIT_TEST(test_oversubscribe)
 {
-	(void)state;
 	assert_false(parse("slice", "").oversubscribe);
 	assert_true(parse("slice", "oversubscribe = yes").oversubscribe);
 	assert_true(parse("slice", "oversubscribe=True").oversubscribe);
@@ -211,11 +203,10 @@ static void test_oversubscribe(void **state)
 	refuses(UUID_A, "oversubscribe = yes", "means nothing here");
 }
 
-static void test_group(void **state)
+UNIT_TEST(test_group)
 {
 	struct policy policy = parse("slice", "group = 100");
 
-	(void)state;
 	assert_true(policy.has_group);
 	assert_int_equal(policy.group, 100);
 	assert_true(parse("slice", "group=0").has_group);
@@ -226,9 +217,8 @@ static void test_group(void **state)
 	refuses("slice", "group =", "is no group");
 }
 
-static void test_gang(void **state)
+UNIT_TEST(test_gang)
 {
-	(void)state;
 	assert_int_equal(parse("slice", "").gang.rule, POLICY_GANG_FOUND);
 	assert_int_equal(parse("slice", "gang = yes").gang.rule, POLICY_GANG_YES);
 	assert_int_equal(parse("slice", "gang=no # for now").gang.rule, POLICY_GANG_NO);
@@ -259,14 +249,13 @@ static void check_gang_name(const char *name, bool good)
 	}
 }
 
-static void test_gang_name(void **state)
+UNIT_TEST(test_gang_name)
 {
 	static const char *const good[] = {"train", "job-17.2_b", "0", "1", "-", "yes.", "nobody"};
 	static const char *const bad[] = {"...",      ".",   ".train", "a/b", "../a",  "a b",
 					  "\xc3\xa4", "a\"", "No",     "YES", "False", "FOUND"};
 	char longest[POLICY_GANG_MAX + 2] = "";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
 		check_gang_name(good[i], true);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
@@ -277,9 +266,8 @@ static void test_gang_name(void **state)
 	check_gang_name(longest, false);
 }
 
-static void test_bad_lines(void **state)
+UNIT_TEST(test_bad_lines)
 {
-	(void)state;
 	refuses(UUID_A, "memory 8G", "\"memory 8G\" has no \"=\"");
 	refuses(UUID_A, "= 8G", "\"\" means nothing here: write memory, cores or burst");
 	refuses(UUID_A, "Memory = 8G", "\"Memory\" means nothing here");
@@ -291,11 +279,10 @@ static void test_bad_lines(void **state)
 	refuses(UUID_A, "memory#8G=1", "means nothing here");
 }
 
-static void test_long_region(void **state)
+UNIT_TEST(test_long_region)
 {
 	char text[8000];
 
-	(void)state;
 	memset(text, 'x', sizeof(text));
 	memcpy(text, "region = /", 10);
 	text[9 + 4095] = '\0';
@@ -308,7 +295,7 @@ static void test_long_region(void **state)
 	refuses("slice", text, "longer than 6144 bytes");
 }
 
-static void test_file_names(void **state)
+UNIT_TEST(test_file_names)
 {
 	static const char *const names[] = {
 		"default",   "0",         "GPU-", "gpu-51300000", "Slice",
@@ -316,7 +303,6 @@ static void test_file_names(void **state)
 	};
 	char name[200] = "GPU-";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		refuses(names[i], "", "a file here is named");
 	memset(name + 4, '1', 92);
@@ -325,13 +311,12 @@ static void test_file_names(void **state)
 	assert_string_equal(parse(name, "memory = 1").device[0].uuid, name);
 }
 
-static void test_many_devices(void **state)
+UNIT_TEST(test_many_devices)
 {
 	struct fault fault = {""};
 	struct policy policy;
 	char uuid[32];
 
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++) {
 		snprintf(uuid, sizeof(uuid), "GPU-%02u", (i * 7) % VGPU_DEVICES_MAX);
@@ -364,12 +349,11 @@ static void read_refuses(int error, const char *words)
 	assert_int_equal(policy.device_count, 0x5a5a5a5a);
 }
 
-static void test_read(void **state)
+UNIT_TEST(test_read)
 {
 	struct fault fault = {""};
 	struct policy policy;
 
-	(void)state;
 	make_dir("p");
 	write_text("p/" UUID_B, "memory = 2G\n");
 	write_text("p/" UUID_A, "memory = 1G\ncores = 50\n");
@@ -388,11 +372,10 @@ static void test_read(void **state)
 }
 
 /* As in a Kubernetes ConfigMap: the files are links to a directory that is skipped. */
-static void test_read_links(void **state)
+UNIT_TEST(test_read_links)
 {
 	struct policy policy;
 
-	(void)state;
 	make_dir("p");
 	make_dir("p/..data");
 	write_text("p/..data/" UUID_A, "memory = 1G");
@@ -403,19 +386,17 @@ static void test_read_links(void **state)
 	read_refuses(-EIO, "cannot be read (No such file or directory)");
 }
 
-static void test_read_missing(void **state)
+UNIT_TEST(test_read_missing)
 {
 	struct fault fault = {""};
 	struct policy policy;
 
-	(void)state;
 	assert_int_equal(policy_read(in_root("p"), &policy, &fault), -ENOENT);
 	assert_string_equal(fault.text, "");
 }
 
-static void test_read_refused(void **state)
+UNIT_TEST(test_read_refused)
 {
-	(void)state;
 	write_text("p", "memory = 1G");
 	read_refuses(-ENOTDIR, "the policy directory");
 	assert_int_equal(unlink(in_root("p")), 0);
@@ -440,11 +421,10 @@ static void test_read_refused(void **state)
 	read_refuses(-EINVAL, "/p/README: a file here is named");
 }
 
-static void test_read_long_file(void **state)
+UNIT_TEST(test_read_long_file)
 {
 	char text[7000];
 
-	(void)state;
 	memset(text, '#', sizeof(text));
 	make_dir("p");
 	write_bytes("p/" UUID_A, text, sizeof(text));
@@ -452,9 +432,8 @@ static void test_read_long_file(void **state)
 }
 
 /* A named pipe or a device in place of a file is not opened: that may wait, or do something. */
-static void test_read_odd_files(void **state)
+UNIT_TEST(test_read_odd_files)
 {
-	(void)state;
 	make_dir("p");
 	assert_int_equal(mkfifo(in_root("p/" UUID_A), 0600), 0);
 	read_refuses(-EINVAL, "/p/" UUID_A " is not a regular file");
@@ -464,14 +443,13 @@ static void test_read_odd_files(void **state)
 }
 
 /* As in a container that has it mounted: the name leads to it still, and it lists no files. */
-static void test_read_removed(void **state)
+UNIT_TEST(test_read_removed)
 {
 	struct fault fault = {""};
 	struct policy policy;
 	char path[64];
 	int fd;
 
-	(void)state;
 	make_dir("p");
 	fd = open(in_root("p"), O_RDONLY | O_DIRECTORY);
 	assert_true(fd >= 0);
@@ -499,9 +477,8 @@ static void inject(long number, int after, int error)
 	sys_fault = fail_call;
 }
 
-static void test_read_faults(void **state)
+UNIT_TEST(test_read_faults)
 {
-	(void)state;
 	make_dir("p");
 	write_text("p/" UUID_A, "memory = 1G");
 	inject(SYS_openat, 0, -EACCES);
@@ -546,13 +523,12 @@ static struct policy example(void)
 	return policy;
 }
 
-static void test_write(void **state)
+UNIT_TEST(test_write)
 {
 	struct policy policy = example(), back;
 	struct fault fault = {""};
 	struct stat st;
 
-	(void)state;
 	make_dir("p");
 	umask(077);
 	for (int times = 0; times < 2; times++) {
@@ -589,12 +565,11 @@ static unsigned files_in(const char *name)
 	return count - 2;
 }
 
-static void test_write_faults(void **state)
+UNIT_TEST(test_write_faults)
 {
 	static const long calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_renameat};
 	struct policy policy = example();
 
-	(void)state;
 	write_refuses(&policy, -ENOENT, "/p/slice cannot be written");
 	make_dir("p");
 	for (unsigned i = 0; i < 4; i++) {
@@ -609,11 +584,10 @@ static void test_write_faults(void **state)
 	assert_int_equal(files_in("p"), 2);
 }
 
-static void test_write_unreadable(void **state)
+UNIT_TEST(test_write_unreadable)
 {
 	static const char *const paths[] = {"/a\nmemory = 1", "/a #b", " /a", "/a\t"};
 
-	(void)state;
 	make_dir("p");
 	for (unsigned i = 0; i < 4; i++) {
 		struct policy policy = example();
@@ -623,27 +597,4 @@ static void test_write_unreadable(void **state)
 		assert_int_equal(policy_write(in_root("p"), &policy, &fault), -EINVAL);
 		assert_non_null(strstr(fault.text, "cannot stand in a policy"));
 	}
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_make, fixture_drop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_sizes),          TEST(test_cores),
-		TEST(test_burst),          TEST(test_no_limits),
-		TEST(test_half_written),   TEST(test_slice_file),
-		TEST(test_bad_values),     TEST(test_bad_lines),
-		TEST(test_oversubscribe),  TEST(test_group),
-		TEST(test_gang),           TEST(test_gang_name),
-		TEST(test_long_region),    TEST(test_file_names),
-		TEST(test_many_devices),   TEST(test_read),
-		TEST(test_read_links),     TEST(test_read_missing),
-		TEST(test_read_refused),   TEST(test_read_long_file),
-		TEST(test_read_odd_files), TEST(test_read_removed),
-		TEST(test_read_faults),    TEST(test_write),
-		TEST(test_write_faults),   TEST(test_write_unreadable),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

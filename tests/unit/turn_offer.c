@@ -144,7 +144,7 @@ static int joins(int fd, struct turn *turn)
 	return error;
 }
 
-static void test_given(void **state)
+UNIT_TEST(test_given)
 {
 	static struct turn turn;
 	int file = make_file(sizeof(struct vgpu_turns_file), SEALS), fd;
@@ -162,13 +162,12 @@ static void test_given(void **state)
 }
 
 /* What a vgpud that is no vgpud, or of another version, may hand over. */
-static void test_not_taken(void **state)
+UNIT_TEST(test_not_taken)
 {
 	static struct turn turn;
 	size_t size = sizeof(struct vgpu_turns_file);
 	int pipes[2];
 
-	(void)state;
 	assert_int_equal(joins(make_file(size, F_SEAL_SHRINK | F_SEAL_GROW), &turn), -EINVAL);
 	assert_int_equal(joins(make_file(size, F_SEAL_SEAL | F_SEAL_GROW), &turn), -EINVAL);
 	assert_int_equal(joins(make_file(size - 4096, SEALS), &turn), -EINVAL);
@@ -191,7 +190,7 @@ static unsigned count_files(void)
 	return count;
 }
 
-static void test_answers(void **state)
+UNIT_TEST(test_answers)
 {
 	struct turn_offer_answer answer = good;
 	char more[sizeof(good) + 1] = {0};
@@ -242,7 +241,7 @@ static uint64_t asks_in_vain(const struct place *place, int error)
 }
 
 /* There is none; it is dead; it is stopped; its queue is full. */
-static void test_silent(void **state)
+UNIT_TEST(test_silent)
 {
 	const struct place *place = *state;
 	unsigned before = count_files();
@@ -265,12 +264,11 @@ static void test_silent(void **state)
 }
 
 /* The process may go on with others in the former file for a moment; that file is nobody's. */
-static void test_retired(void **state)
+UNIT_TEST(test_retired)
 {
 	static struct turn old, new;
 	size_t size = sizeof(struct vgpu_turns_file);
 
-	(void)state;
 	assert_int_equal(joins(make_file(size, SEALS), &old), 0);
 	turn_ask(&old, 1000 * NS_PER_S);
 	turn_retire(&old, 1000 * NS_PER_S);
@@ -279,14 +277,4 @@ static void test_retired(void **state)
 	assert_int_equal(joins(make_file(size, SEALS), &new), 0);
 	turn_forget(&old);
 	turn_forget(&new);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_given),  TEST(test_not_taken), TEST(test_answers),
-		TEST(test_silent), TEST(test_retired),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }
