@@ -155,7 +155,7 @@ static void wait_for_shares(void)
 		CHECK(attempt + 1 < ATTEMPTS);
 }
 
-static void shares(void)
+TEST(shares)
 {
 	uint64_t began_ns = now_ns(), elapsed_ns;
 	struct member members[SLICES];
@@ -178,7 +178,7 @@ static void shares(void)
 }
 
 /* A slice without a quota has what that of the other leaves. */
-static void rest(void)
+TEST(rest)
 {
 	struct member members[SLICES];
 
@@ -207,7 +207,7 @@ static void wait_until_alone(unsigned slice)
 	} while (is_shared() || paid_ns(slice) != paid || PEEK(common->of[slice].given) == given);
 }
 
-static void alone(void)
+TEST(alone)
 {
 	struct member member = begin(1);
 	uint64_t paid;
@@ -221,7 +221,7 @@ static void alone(void)
 	end(&member, 1);
 }
 
-static void leaves(void)
+TEST(leaves)
 {
 	struct member stays = begin(1), leaves = begin(0);
 
@@ -254,7 +254,7 @@ static void check_quick(uint64_t best_ms)
 	CHECK_AT_MOST(best_ms, QUICK_MS);
 }
 
-static void stopped(void)
+TEST(stopped)
 {
 	struct member stays = begin(1), stops = begin(0);
 	uint64_t best_ms = UINT64_MAX;
@@ -276,7 +276,7 @@ static void stopped(void)
 	end(&stays, 1);
 }
 
-static void killed(void)
+TEST(killed)
 {
 	struct member stays = begin(1), dies = begin(0);
 	uint64_t best_ms = UINT64_MAX;
@@ -320,7 +320,7 @@ static void forks_on(int wire)
 		__atomic_fetch_add(&common->of[0].given, step_alone(&ns), __ATOMIC_SEQ_CST);
 }
 
-static void forked(void)
+TEST(forked)
 {
 	struct member stays = begin(1), forks = member_start(forks_on);
 	pid_t child = (pid_t)hear(forks.wire);
@@ -331,13 +331,4 @@ static void forked(void)
 	CHECK(kill(child, SIGKILL) == 0);
 	CHECK_EQUAL(member_wait(&forks), SIGKILL);
 	end(&stays, 1);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(shares), SCENE(rest),    SCENE(alone),
-					      SCENE(leaves), SCENE(stopped), SCENE(killed),
-					      SCENE(forked)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
