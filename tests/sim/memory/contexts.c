@@ -20,7 +20,7 @@ static void assert_books(uint64_t context, uint64_t data, uint64_t offset)
 	CHECK_EQUAL(outside_of(0, getpid()), context + data);
 }
 
-static void primary_retained(void)
+TEST(primary_retained)
 {
 	CUcontext context;
 
@@ -39,7 +39,7 @@ static void primary_retained(void)
 	assert_books(0, 0, 0);
 }
 
-static void primary_reset(void)
+TEST(primary_reset)
 {
 	CUcontext context;
 
@@ -93,7 +93,7 @@ static CUcontext create(unsigned version)
 	return context;
 }
 
-static void created(void)
+TEST(created)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "2g");
 	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
@@ -119,7 +119,7 @@ static void created(void)
 	}
 }
 
-static void two(void)
+TEST(two)
 {
 	CUcontext a, b;
 	CUdeviceptr in_b;
@@ -142,7 +142,7 @@ static void two(void)
 }
 
 /* Managed memory goes with its context as well. */
-static void two_with_managed(void)
+TEST(two_with_managed)
 {
 	CUcontext a, b;
 	CUdeviceptr address;
@@ -209,22 +209,22 @@ static void none_fits(const char *limit)
 	}
 }
 
-static void far_too_small(void)
+TEST(far_too_small)
 {
 	none_fits("100m");
 }
 
-static void too_small(void)
+TEST(too_small)
 {
 	none_fits("400m");
 }
 
-static void too_small_by_little(void)
+TEST(too_small_by_little)
 {
 	none_fits("526m");
 }
 
-static void just_enough(void)
+TEST(just_enough)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "540m");
 	cuda_start(0);
@@ -257,17 +257,17 @@ static void one_fits(const char *limit, bool learnt)
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-static void one_fits_learnt(void)
+TEST(one_fits_learnt)
 {
 	one_fits("800m", true);
 }
 
-static void one_fits_unlearnt(void)
+TEST(one_fits_unlearnt)
 {
 	one_fits("800m", false);
 }
 
-static void one_fits_measured(void)
+TEST(one_fits_measured)
 {
 	one_fits("1030m", false);
 }
@@ -290,23 +290,23 @@ static void learnt(const char *mib)
 	assert_books(2 * cost, 2 * MIB, HIDDEN + HIDDEN_AGAIN);
 }
 
-static void learnt_usual(void)
+TEST(learnt_usual)
 {
 	learnt("518");
 }
 
-static void learnt_small(void)
+TEST(learnt_small)
 {
 	learnt("300");
 }
 
-static void learnt_big(void)
+TEST(learnt_big)
 {
 	learnt("1000");
 }
 
 /* Costs more than is ever reserved for a guess: it is charged in the end all the same. */
-static void learnt_huge(void)
+TEST(learnt_huge)
 {
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
 	env_set("VGPU_SIM_CONTEXT_MIB", "1500");
@@ -316,7 +316,7 @@ static void learnt_huge(void)
 }
 
 /* What the driver rejects is its to reject, and costs nothing. */
-static void rejected(void)
+TEST(rejected)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 
@@ -335,7 +335,7 @@ static void rejected(void)
 	assert_books(0, 0, 0);
 }
 
-static void no_such_device(void)
+TEST(no_such_device)
 {
 	static const CUdevice devices[] = {1, 7, 100, -1};
 	CUcontext context = (CUcontext)UNTOUCHED;
@@ -355,7 +355,7 @@ static void no_such_device(void)
 }
 
 /* Programs that call first and initialise then are told so, and can. */
-static void too_early(void)
+TEST(too_early)
 {
 	CUcontext context = (CUcontext)UNTOUCHED;
 	CUdeviceptr address = UNTOUCHED;
@@ -377,7 +377,7 @@ static void too_early(void)
 #define CONTEXTS 12
 
 /* Nothing else: contexts come and go in some order, the books follow. */
-static void come_and_go(void)
+TEST(come_and_go)
 {
 	CUcontext contexts[CONTEXTS] = {NULL};
 	unsigned seed = 5, living = 0;
@@ -418,7 +418,7 @@ static void *make_and_end(void *arg)
 	return NULL;
 }
 
-static void by_threads(void)
+TEST(by_threads)
 {
 	pthread_t threads[4];
 	CUcontext first;
@@ -469,7 +469,7 @@ static struct member start_beside_first_context(void)
 }
 
 /* There is room but for the guess: the allocation waits until the guess is corrected. */
-static void room_but_for_a_guess(void)
+TEST(room_but_for_a_guess)
 {
 	uint64_t began = now_ms();
 	struct member other = start_beside_first_context();
@@ -485,7 +485,7 @@ static void room_but_for_a_guess(void)
 }
 
 /* A process that makes a context and nothing else is not waited for again and again. */
-static void guess_that_stays(void)
+TEST(guess_that_stays)
 {
 	struct member other = start_beside_first_context();
 	uint64_t began = now_ms();
@@ -495,24 +495,4 @@ static void guess_that_stays(void)
 	CHECK(now_ms() - began < 10 * GUESS_PATIENCE_MS);
 	CHECK_EQUAL(ledger_of(other.pid, 0).context, 1024 * MIB);
 	member_kill(&other);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(primary_retained),  SCENE(primary_reset),
-		SCENE(created),           SCENE(two),
-		SCENE(two_with_managed),  SCENE(far_too_small),
-		SCENE(too_small),         SCENE(too_small_by_little),
-		SCENE(just_enough),       SCENE(one_fits_learnt),
-		SCENE(one_fits_unlearnt), SCENE(one_fits_measured),
-		SCENE(learnt_usual),      SCENE(learnt_small),
-		SCENE(learnt_big),        SCENE(learnt_huge),
-		SCENE(rejected),          SCENE(no_such_device),
-		SCENE(too_early),         SCENE(come_and_go),
-		SCENE(by_threads),        SCENE(room_but_for_a_guess),
-		SCENE(guess_that_stays),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -121,7 +121,7 @@ static CUresult (*const takers[])(CUgraphExec, CUstream) = {cuGraphUpload, cuGra
 							    cuGraphLaunch, cuGraphLaunch_ptsz};
 
 /* Nothing when it is made, its need when it is uploaded or launched, all back by a trim. */
-static void each_door(void)
+TEST(each_door)
 {
 	static const uint64_t sizes[] = {MIB, 33 * MIB, 500 * MIB};
 	static const uint64_t needs[] = {32 * MIB, 64 * MIB, 512 * MIB};
@@ -147,7 +147,7 @@ static void each_door(void)
 }
 
 /* A graph that does not fit is refused however it is made or started, and costs nothing. */
-static void refused_graphs(void)
+TEST(refused_graphs)
 {
 	start("2g");
 	for (unsigned i = 0; i < 5 * 4; i++) {
@@ -172,7 +172,7 @@ static void refused_graphs(void)
 	}
 }
 
-static void uploaded_when_made(void)
+TEST(uploaded_when_made)
 {
 	start("2g");
 	for (unsigned i = 3; i < 5; i++) {
@@ -204,7 +204,7 @@ static CUdeviceptr fill_up(uint64_t quota)
 }
 
 /* To the quota, graph by graph, which all keep their memory. */
-static void to_the_quota(void)
+TEST(to_the_quota)
 {
 	CUdeviceptr left[300];
 	CUgraphExec execs[300];
@@ -233,7 +233,7 @@ static void to_the_quota(void)
 }
 
 /* It has its memory, and goes on when there is no more. */
-static void relaunched_when_full(void)
+TEST(relaunched_when_full)
 {
 	CUgraphExec exec, second;
 
@@ -259,7 +259,7 @@ static void relaunched_when_full(void)
 }
 
 /* A trim cannot take what is not freed: it has its memory even after refusals. */
-static void relaunched_after_refusals(void)
+TEST(relaunched_after_refusals)
 {
 	CUdeviceptr left, address;
 	CUgraphExec exec;
@@ -283,7 +283,7 @@ static void relaunched_after_refusals(void)
 }
 
 /* What graphs keep is given to whoever needs it; then the graph must find room anew. */
-static void given_back_when_needed(void)
+TEST(given_back_when_needed)
 {
 	CUgraphExec exec;
 	CUdeviceptr address;
@@ -331,7 +331,7 @@ static CUgraphExec busy_exec(CUfunction spin, uint64_t ns, uint64_t bytes)
 
 /* Two that have shared memory run side by side, for the first time when there is none left. The
  * driver takes more for that, which nobody can know before; but it is charged at once. */
-static void side_by_side_when_full(void)
+TEST(side_by_side_when_full)
 {
 	CUgraphExec execs[2];
 	CUdeviceptr address;
@@ -361,7 +361,7 @@ static void side_by_side_when_full(void)
 
 /* -- what a graph leaves -- */
 
-static void left_allocations(void)
+TEST(left_allocations)
 {
 	CUdeviceptr left;
 	CUgraphExec exec;
@@ -396,7 +396,7 @@ static void left_allocations(void)
 	}
 }
 
-static void freed_by_launch(void)
+TEST(freed_by_launch)
 {
 	CUdeviceptr left;
 	CUgraphExec exec;
@@ -416,7 +416,7 @@ static void freed_by_launch(void)
 }
 
 /* Several nodes, on all of which the need depends; and a graph in a graph. */
-static void many_nodes(void)
+TEST(many_nodes)
 {
 	CUgraph graph, child;
 	CUgraphNode node = NULL, inner = NULL;
@@ -467,7 +467,7 @@ static CUgraph nested(CUgraph graph, unsigned depth)
 }
 
 /* However deep: what a graph needs is reserved before it is launched, or it is refused. */
-static void nested_deeply(void)
+TEST(nested_deeply)
 {
 	static const unsigned depths[] = {1, 15, 16, 17, 40, 1000};
 
@@ -513,7 +513,7 @@ static void *launch_often(void *arg)
 	return NULL;
 }
 
-static void many_threads(void)
+TEST(many_threads)
 {
 	pthread_t threads[4];
 
@@ -532,7 +532,7 @@ static void many_threads(void)
 
 /* -- faults -- */
 
-static void refusals_cost_nothing(void)
+TEST(refusals_cost_nothing)
 {
 	CUgraphExec exec = NULL;
 	CUgraph graph;
@@ -571,7 +571,7 @@ static void refusals_cost_nothing(void)
 }
 
 /* A driver that does not tell what graphs need, or hold: they run, and NVML's figure is booked. */
-static void nothing_to_be_known(void)
+TEST(nothing_to_be_known)
 {
 	CUgraphExec exec;
 
@@ -591,27 +591,4 @@ static void nothing_to_be_known(void)
 	sleep_ms(1100);
 	give(take(1400 * MIB));
 	assert_data(0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(each_door),
-		SCENE(refused_graphs),
-		SCENE(uploaded_when_made),
-		SCENE(to_the_quota),
-		SCENE(relaunched_when_full),
-		SCENE(relaunched_after_refusals),
-		SCENE(side_by_side_when_full),
-		SCENE(given_back_when_needed),
-		SCENE(left_allocations),
-		SCENE(freed_by_launch),
-		SCENE(nested_deeply),
-		SCENE(many_nodes),
-		SCENE(many_threads),
-		SCENE(refusals_cost_nothing),
-		SCENE(nothing_to_be_known),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }

@@ -49,7 +49,7 @@ static void assert_local(uint64_t charged, uint64_t taken)
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT + 2 * MODULE + taken + ledger_own(0).data);
 }
 
-static void reserved(void)
+TEST(reserved)
 {
 	CUfunction middle;
 
@@ -71,7 +71,7 @@ static void reserved(void)
 	assert_local(MIDDLE, MIDDLE);
 }
 
-static void in_steps(void)
+TEST(in_steps)
 {
 	CUfunction small, middle;
 
@@ -88,7 +88,7 @@ static void in_steps(void)
 	assert_local(MIDDLE, MIDDLE);
 }
 
-static void full(void)
+TEST(full)
 {
 	static CUdeviceptr pieces[1024];
 	CUfunction middle;
@@ -106,7 +106,7 @@ static void full(void)
 		give(pieces[--count]);
 }
 
-static void refused_when_handed_out(void)
+TEST(refused_when_handed_out)
 {
 	CUfunction function = (CUfunction)UNTOUCHED;
 	CUkernel kernel = (CUkernel)UNTOUCHED;
@@ -127,7 +127,7 @@ static void refused_when_handed_out(void)
 }
 
 /* What the stacks have is there for local memory; and all of it ends with the context. */
-static void with_stacks(void)
+TEST(with_stacks)
 {
 	CUcontext context;
 
@@ -150,7 +150,7 @@ static void with_stacks(void)
 }
 
 /* Those that are handed out all at once. */
-static void enumerated(void)
+TEST(enumerated)
 {
 	CUfunction functions[4] = {0};
 	CUkernel kernel[1] = {0};
@@ -177,7 +177,7 @@ static void enumerated(void)
 }
 
 /* One that the driver has not loaded, of which it does not tell the local memory. */
-static void loaded_later(void)
+TEST(loaded_later)
 {
 	CUfunction functions[2];
 	CUmodule two;
@@ -189,16 +189,4 @@ static void loaded_later(void)
 	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE);
 	CHECK_CUDA(cuFuncLoad(functions[1]), CUDA_SUCCESS);
 	CHECK_EQUAL(ledger_own(0).module, 3 * MODULE + MIDDLE);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {
-		SCENE(reserved),     SCENE(in_steps),
-		SCENE(full),         SCENE(refused_when_handed_out),
-		SCENE(with_stacks),  SCENE(enumerated),
-		SCENE(loaded_later),
-	};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
