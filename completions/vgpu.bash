@@ -134,7 +134,7 @@ _vgpu() {
         --turns) :; return ;;
         --output | -o) :; return ;;
         esac
-        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --gangs --turns --unlimited --output --flags --list --remove --json --help'; return; }
+        [[ $word != -* ]] || { _vgpu_words '--memory --cores --burst --gpus --oversubscribe --gang --gangs --turns --vgpud --unlimited --output --flags --list --remove --json --help'; return; }
         _vgpu_slices
         ;;
     doctor)

@@ -18,6 +18,7 @@
 #include "gpus.h"
 #include "library.h"
 #include "request.h"
+#include "slice.h"
 
 enum {
 	MEMORY,
@@ -28,6 +29,7 @@ enum {
 	GANG,
 	GANGS,
 	TURNS,
+	VGPUD,
 	UNLIMITED,
 	OUTPUT,
 	FLAGS,
@@ -72,6 +74,10 @@ static const struct cli_option options[] = {
 		   "a directory of the host: the slices that have it take turns on the GPUs that "
 		   "they share; only for tenants that trust each other",
 		   CLI_NOTHING, 0},
+	[VGPUD] = {"vgpud", NULL,
+		   "the slice takes turns by vgpud, whose socket is mounted; vgpud must run when a "
+		   "container starts",
+		   CLI_NOTHING, 0},
 	[UNLIMITED] = {"unlimited", NULL, "make a slice without limits", CLI_NOTHING, 0},
 	[OUTPUT] = {"output", "FILE",
 		    "write the specification to FILE instead of /etc/cdi/vgpu-NAME.json; - is "
@@ -91,6 +97,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_row environment[] = {
 	{"VGPU_LIBRARY", "the path of libvgpu.so"},
+	{"VGPU_SOCKET", "the socket of vgpud"},
 	{"VGPU_CONTAINERS",
 	 "a directory to keep all in, instead of /etc/vgpu, /run/vgpu-slices and /etc/cdi"},
 	{NULL, NULL},
@@ -234,6 +241,11 @@ static int make(const struct cli_line *line, const struct container_places *plac
 		status = cdi_check_user();
 	if (status)
 		return status;
+	if (line->value[VGPUD] && access(slice_socket_path(), F_OK) < 0)
+		return cli_fail(
+			CLI_FAILED,
+			"vgpud's socket %.300s is not there: start vgpud, or leave --vgpud out",
+			slice_socket_path());
 	if (library_find(library, &fault) || library_check(library, &fault) ||
 	    gpus_find(&all, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
@@ -248,6 +260,7 @@ static int make(const struct cli_line *line, const struct container_places *plac
 				  .library = library,
 				  .turns = line->value[TURNS],
 				  .gangs = line->value[GANGS],
+				  .socket = line->value[VGPUD] ? slice_socket_path() : NULL,
 			  });
 }
 

@@ -257,7 +257,7 @@ static int make_tmpfiles(const struct container_places *places, const struct con
 /* The host's paths end up in lines of their own, and in flags of programs. */
 static int check_paths(const struct container_slice *slice, struct fault *fault)
 {
-	const char *const paths[] = {slice->library, slice->turns, slice->gangs};
+	const char *const paths[] = {slice->library, slice->turns, slice->gangs, slice->socket};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
 		if (paths[i] && (paths[i][0] != '/' || strpbrk(paths[i], " \t\n:,%\\\"'") ||
@@ -401,6 +401,10 @@ unsigned container_mounts(const struct container_places *places,
 	if (slice->gangs) {
 		*mount = (struct container_mount){.container = SLICE_GANGS_DIR, .writable = true};
 		snprintf(mount++->host, PATH_MAX, "%s", slice->gangs);
+	}
+	if (slice->socket) { /* read-only: nobody in the container changes its mode */
+		*mount = (struct container_mount){.container = SLICE_SOCKET};
+		snprintf(mount++->host, PATH_MAX, "%s", slice->socket);
 	}
 	return (unsigned)(mount - ret_mounts);
 }

@@ -54,6 +54,8 @@ struct container_slice {
 	const char *turns;           /* a directory of the host, absolute: the slices that have it
 				      * take turns on their GPUs; NULL: none */
 	const char *gangs;           /* likewise: for the files of gangs of several slices */
+	const char *socket;          /* vgpud's on the host, absolute: the slice takes turns by it;
+				      * NULL: it does not. No container starts while it is missing */
 	bool must_be_new;            /* one that is there already is left as it is */
 };
 
@@ -87,7 +89,7 @@ struct container_mount {
 	bool holds_code; /* else it may be mounted noexec */
 };
 
-#define CONTAINER_MOUNTS_MAX 6
+#define CONTAINER_MOUNTS_MAX 7
 
 /* Those of the slice; returns how many. A mount below another comes after it. */
 unsigned container_mounts(const struct container_places *places,

@@ -246,7 +246,10 @@ static void test_mounts(void **state)
 				 strcmp(mount[i].container, CONTAINER_REGION_DIR) == 0);
 	slice.turns = "/run/turns";
 	slice.gangs = "/run/gangs";
+	slice.socket = "/run/vgpud.sock";
 	assert_int_equal(container_mounts(&places, &slice, mount), CONTAINER_MOUNTS_MAX);
+	assert_string_equal(mount[6].container, SLICE_SOCKET);
+	assert_false(mount[6].writable);
 	assert_string_equal(mount[4].container, SLICE_TURNS_DIR);
 	assert_true(mount[4].writable);
 	assert_string_equal(mount[5].host, "/run/gangs");

@@ -29,6 +29,12 @@ grep -qx -- "--volume=$root/turns:/run/vgpu/turns" "$out" || fail 'turns are not
 grep -qx -- "--volume=$root/gangs:/run/vgpu/gangs" "$out" || fail 'gangs are not mounted'
 same 'the directories' '1777 700' "$(stat -c %a "$root/turns" "$root/gangs" | xargs)"
 
+: >"$VGPU_SOCKET"
+vgpu 0 cdi --flags bob --memory 1G --vgpud
+grep -qx -- "--volume=$VGPU_SOCKET:/run/vgpu/vgpud.sock:ro" "$out" || fail "vgpud's socket is not mounted"
+rm "$VGPU_SOCKET"
+vgpu 0 cdi --remove bob
+
 # -- to the other commands it is a slice --
 ps 0
 line 'alice empty'
@@ -77,6 +83,7 @@ wrong 2 'leave --output out' cdi alice --memory 1G --flags --output -
 wrong 2 '--json is for --list' cdi alice --memory 1G --json
 wrong 2 '--memory and --list do not go together' cdi --list --memory 1G
 wrong 2 'leave the name out' cdi --list alice
+wrong 125 "vgpud's socket $VGPU_SOCKET is not there" cdi alice --memory 1G --vgpud
 wrong 125 'take an absolute path' cdi --flags alice --memory 1G --turns here
 VGPU_CONTAINERS=here wrong 125 'VGPU_CONTAINERS is no absolute path' cdi alice --memory 1G
 [ ! -e "$containers/slices/alice" ] || fail 'a wrong command line made a slice'
