@@ -63,7 +63,8 @@ static uint64_t delayed_ns(void)
 
 int main(int argc, char **argv)
 {
-	static const char ptx[] = ".version 7.0\n.visible .entry spin_ns(.param .u64 ns) { ret; }\n";
+	static const char ptx[] =
+		".version 7.0\n.visible .entry spin_ns(.param .u64 ns) { ret; }\n";
 	uint64_t ns = argc == 3 ? (uint64_t)strtoull(argv[2], NULL, 10) * 1000 : 0;
 	void *parameters[] = {&ns};
 	CUcontext context;
