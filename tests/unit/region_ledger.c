@@ -225,3 +225,25 @@ UNIT_TEST(test_never_too_low)
 	assert_true(steps_watched > 50);
 	region_close(&watched);
 }
+
+/* The lock is not to be had: the refund is made by the next change that gets it. */
+UNIT_TEST(test_late_refund)
+{
+	struct region region = make_with(state, 1), holder = REGION_CLOSED;
+	struct place *place = *state;
+
+	assert_int_equal(open_claimed(place->path, NULL, &holder), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 200), 0);
+	assert_int_equal(region_lock(&holder), 0);
+	region_refund(&region, 0, REGION_DATA, 60);
+	region_unlock(&holder);
+	assert_true(region_is_late(&region));
+	assert_int_equal(region_used(&region, 0), 100);
+	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 160, 200), 0);
+	assert_false(region_is_late(&region));
+	assert_usage(&region, 0, 0, 160, 40, 0);
+	assert_int_equal(region_used(&region, 0), 200);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&holder);
+	region_close(&region);
+}
