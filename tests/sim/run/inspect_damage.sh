@@ -21,7 +21,7 @@ damage() {
 damage "$at_used" '\1' 'wrong: device 0: its total is 1, its slots are 0'
 damage "$at_lock" '\3' 'wrong: a dead process, of slot 2, holds the lock'
 damage "$at_slot_count" '\377\377\377\377' 'wrong: -1 slots: 1024 is the most'
-damage "$at_share_count" '\1\2' 'wrong: 513 shares: 512 is the most'
+damage "$at_share_count" '\1\2' 'wrong: 513 shares: 480 is the most'
 damage "$at_first_uuid" '\33[31m' 'wrong: device 0: its uuid is none'
 grep -q '?\[31m1300000' "$out" || fail "the uuid is not printed safely: $(cat "$out")"
 cp "$root/whole" "$root/copy"
