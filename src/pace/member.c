@@ -425,22 +425,41 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 	return pace_wait();
 }
 
+/* Of a device's gang; the slice's has decisions of its own. */
+static void trace_held(const struct meter *meter, const struct member *member, uint64_t wait_ns)
+{
+	if (gang_of(member)->kind == GANG_OF_DEVICE)
+		trace_write_of(TRACE_HELD_SHUT, meter->bucket, bucket_level(meter->bucket),
+			       (int64_t)wait_ns);
+}
+
+static void trace_released(const struct meter *meter, const struct member *member, uint64_t held_ns)
+{
+	if (gang_of(member)->kind == GANG_OF_DEVICE)
+		trace_write_of(TRACE_RELEASED, meter->bucket, (int64_t)held_ns,
+			       bucket_level(meter->bucket));
+}
+
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
-	uint64_t wait_ns;
+	uint64_t wait_ns, from_ns = now_ns;
 	bool held = false;
 	int error = 0;
 
 	if (gang_is_shut(gang_of(member)) || gang_is_held(gang_of(member), &member->seat) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
+			if (!held)
+				trace_held(meter, member, wait_ns);
 			held = true;
 			error = nap(gang_of(member), wait_ns, now_ns);
 			now_ns = clock_steady_ns();
 		}
-	if (held)
+	if (held) {
 		bucket_count_held(meter->bucket);
+		trace_released(meter, member, now_ns - from_ns);
+	}
 	if (error)
 		return error;
 	if (!LOAD(member->in_flight.is_busy))
