@@ -120,16 +120,19 @@ static int remove_forced(struct target *target, struct fault *fault)
 	return error == -ENOENT ? 0 : error;
 }
 
-static int refuse_container(struct fault *fault)
+static int refuse_container(const struct slices_one *slice, struct fault *fault)
 {
-	return fault_set(fault, -EPERM, "it is for containers: vgpu cdi --remove removes it");
+	return fault_set(fault, -EPERM, "it is for containers: %s removes it",
+			 slice->kind == SLICES_CONTAINER ? "vgpu cdi --remove"
+							 : "vgpu-device-plugin");
 }
 
 static void remove_one(const struct target_action *action, struct target *target)
 {
-	bool is_container = target->slice->kind == SLICES_CONTAINER;
+	bool is_container =
+		target->slice->kind == SLICES_CONTAINER || target->slice->kind == SLICES_KUBERNETES;
 	struct fault fault = {""};
-	int error = is_container    ? refuse_container(&fault)
+	int error = is_container    ? refuse_container(target->slice, &fault)
 		    : action->force ? remove_forced(target, &fault)
 				    : remove_once(target->slice, &fault);
 

@@ -124,7 +124,14 @@ static int open_policy(struct change *change)
 {
 	const char *path = change->slice->policy_path;
 	struct fault fault = {""};
-	int error = lock_policy(change);
+	int error;
+
+	if (change->slice->kind == SLICES_KUBERNETES)
+		return cli_fail(CLI_FAILED,
+				"the slice %s is a container's of Kubernetes: its limits are those "
+				"of its resource, in the configuration of vgpu-device-plugin",
+				change->slice->name);
+	error = lock_policy(change);
 
 	if (error == -ETIMEDOUT)
 		return cli_fail(CLI_FAILED,

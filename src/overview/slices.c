@@ -17,12 +17,14 @@
 #include "slice.h"
 #include "state_dir.h"
 
-#define HAMI_DIR       SLICE_REGION_HAMI_DIR /* on the host, as in its containers */
-#define CONTAINERS     "containers"
-#define REGION_ENDING  ".cache"
-#define RUN_USERS_DIR  "/run/user"
-#define TMP_DIR        "/tmp"
-#define TMP_STATE_NAME "vgpu-" /* with the user's number: state_dir.c */
+#define HAMI_DIR            SLICE_REGION_HAMI_DIR /* on the host, as in its containers */
+#define CONTAINERS          "containers"
+#define KUBERNETES_POLICIES "/var/lib/vgpu/kubernetes" /* as vgpu-device-plugin makes them */
+#define KUBERNETES_REGIONS  "/run/vgpu-kubernetes"
+#define REGION_ENDING       ".cache"
+#define RUN_USERS_DIR       "/run/user"
+#define TMP_DIR             "/tmp"
+#define TMP_STATE_NAME      "vgpu-" /* with the user's number: state_dir.c */
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
@@ -194,6 +196,58 @@ static bool list_containers(struct slices *slices)
 	       container_each(&places, add_for_containers, &containers) != -ENOMEM;
 }
 
+/* -- of Kubernetes ----------------------------------------------------------------------------- */
+
+struct kubernetes {
+	char *policies, *regions;
+};
+
+static bool add_of_kubernetes(struct slices *slices, const struct kubernetes *places,
+			      const char *name)
+{
+	struct slices_one one = {.kind = SLICES_KUBERNETES};
+	char *dir = joined(places->policies, name), *region_dir = joined(places->regions, name);
+	bool going = dir && region_dir;
+	struct stat st;
+
+	if (going)
+		one.policy_path = joined(dir, "policy");
+	if (one.policy_path && is_directory(one.policy_path, &st)) {
+		one.name = strdup(name);
+		one.region_path = joined(region_dir, "region");
+		one.owner = st.st_uid;
+		one.group = st.st_gid;
+		going = append(slices, one);
+	} else {
+		going = going && one.policy_path;
+		free_one(&one);
+	}
+	free(dir);
+	free(region_dir);
+	return going;
+}
+
+static bool list_kubernetes(struct slices *slices)
+{
+	const char *named = env_get("VGPU_KUBERNETES");
+	struct kubernetes places = {
+		.policies = named ? joined(named, "policies") : strdup(KUBERNETES_POLICIES),
+		.regions = named ? joined(named, "regions") : strdup(KUBERNETES_REGIONS),
+	};
+	bool going = places.policies && places.regions;
+	DIR *dir = going ? opendir(places.policies) : NULL;
+	const struct dirent *entry;
+
+	while (dir && going && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			going = add_of_kubernetes(slices, &places, entry->d_name);
+	if (dir)
+		closedir(dir);
+	free(places.policies);
+	free(places.regions);
+	return going;
+}
+
 /* -- HAMi's ------------------------------------------------------------------------------------ */
 
 static bool is_region_name(const char *name)
@@ -278,8 +332,8 @@ static int by_name(const void *left, const void *right)
 int slices_list(struct slices *ret_slices, struct fault *fault)
 {
 	*ret_slices = (struct slices){0, NULL};
-	if (!list_run(ret_slices) || !list_containers(ret_slices) || !list_hami(ret_slices) ||
-	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
+	if (!list_run(ret_slices) || !list_containers(ret_slices) || !list_kubernetes(ret_slices) ||
+	    !list_hami(ret_slices) || !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
 		slices_free(ret_slices);
 		fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
 		return -ENOMEM;
@@ -289,9 +343,14 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 	return 0;
 }
 
+bool slices_is_of_container(const struct slices_one *slice)
+{
+	return slice->kind == SLICES_HAMI || slice->kind == SLICES_KUBERNETES;
+}
+
 const char *slices_kind_name(enum slices_kind kind)
 {
-	static const char *const names[] = {"run", "container", "hami", "loose"};
+	static const char *const names[] = {"run", "container", "kubernetes", "hami", "loose"};
 
 	return names[kind];
 }

@@ -4,10 +4,12 @@
  *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
  *                     state directory and root's; for root, those of all users (state_dir.h)
  *   for containers    those of vgpu cdi (container.h), for users who may enter their directories
- *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what VGPU_HAMI
- *                     names, or else /usr/local/vgpu: where its device plugin keeps its containers'
- *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or a
- *                     file that somebody names
+ *   of Kubernetes     those of vgpu-device-plugin, a slice for each container, for root: policies
+ * in /var/lib/vgpu/kubernetes and regions in /run/vgpu-kubernetes, or policies/ and regions/ in the
+ * directory that VGPU_KUBERNETES names HAMi's HAMI/containers/POD-UID_CONTAINER/UUID.cache, where
+ * HAMI is what VGPU_HAMI names, or else /usr/local/vgpu: where its device plugin keeps its
+ * containers' a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a
+ * slice; or a file that somebody names
  */
 #pragma once
 
@@ -16,7 +18,7 @@
 
 #include "fault.h"
 
-enum slices_kind { SLICES_RUN, SLICES_CONTAINER, SLICES_HAMI, SLICES_LOOSE };
+enum slices_kind { SLICES_RUN, SLICES_CONTAINER, SLICES_KUBERNETES, SLICES_HAMI, SLICES_LOOSE };
 
 struct slices_one {
 	enum slices_kind kind;
@@ -41,8 +43,12 @@ int slices_list(struct slices *ret_slices, struct fault *fault);
 int slices_compare(const struct slices_one *left, const struct slices_one *right);
 void slices_free(struct slices *slices); /* also of a zeroed one */
 
-/* "run", "container", "hami" or "loose": stable, for --json. */
+/* "run", "container", "kubernetes", "hami" or "loose": stable, for --json. */
 const char *slices_kind_name(enum slices_kind kind);
+
+/* Whether each container is a tenant of its own, whoever owns its files. The container's name ends
+ * at the first slash of the slice's. */
+bool slices_is_of_container(const struct slices_one *slice);
 
 /*
  * The one that is meant by NAME, the beginning of one name, USER/NAME, or the path of a region,

@@ -11,7 +11,7 @@ static bool is_same(const struct slices_one *slice, const struct slices_one *oth
 
 	if (slice->kind != other->kind)
 		return false;
-	if (slice->kind != SLICES_HAMI)
+	if (!slices_is_of_container(slice))
 		return slice->owner == other->owner;
 	return strcspn(other->name, "/") == len && strncmp(slice->name, other->name, len) == 0;
 }
@@ -21,7 +21,7 @@ static struct tenant *find(const struct tenants *tenants, const struct slices_on
 	for (unsigned i = tenants->count; i-- > 0;) {
 		if (is_same(slice, tenants->tenant[i].slice))
 			return &tenants->tenant[i];
-		if (slice->kind == SLICES_HAMI)
+		if (slices_is_of_container(slice))
 			break;
 	}
 	return NULL;

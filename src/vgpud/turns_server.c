@@ -92,7 +92,7 @@ static uint64_t tenant_of(const struct slices_one *one)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
 
-	if (one->kind != SLICES_HAMI)
+	if (!slices_is_of_container(one))
 		return (uint64_t)1 << 32 | one->owner;
 	for (const char *at = one->name; *at && *at != '/'; at++)
 		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;

@@ -12,7 +12,7 @@ state=$root/state
 out=$root/out
 err=$root/err
 : "${VGPU:?}" "${NOTHING:?}" "${MEMBER:?}" "${SIGNALS:?}" "${IGNORING:?}" "${TERMINAL:?}" # from CMakeLists.txt
-export VGPU_STATE="$state" VGPU_CONTAINERS="$root/containers" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_LIBRARY="$NOTHING"
+export VGPU_STATE="$state" VGPU_CONTAINERS="$root/containers" VGPU_KUBERNETES="$root/kubernetes" VGPU_SIM_STATE="$root/sim" VGPU_SIM_GPUS=2x80G VGPU_LIBRARY="$NOTHING"
 export VGPU_SOCKET="$root/vgpud.sock" # where there is no vgpud, but in the tests that start one
 unset LD_PRELOAD VGPU_POLICY VGPU_TURNS CUDA_VISIBLE_DEVICES CUDA_DEVICE_MEMORY_SHARED_CACHE
 
