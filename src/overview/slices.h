@@ -4,12 +4,14 @@
  *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
  *                     state directory and root's; for root, those of all users (state_dir.h)
  *   for containers    those of vgpu cdi (container.h), for users who may enter their directories
- *   of Kubernetes     those of vgpu-device-plugin, a slice for each container, for root: policies
- * in /var/lib/vgpu/kubernetes and regions in /run/vgpu-kubernetes, or policies/ and regions/ in the
- * directory that VGPU_KUBERNETES names HAMi's HAMI/containers/POD-UID_CONTAINER/UUID.cache, where
- * HAMI is what VGPU_HAMI names, or else /usr/local/vgpu: where its device plugin keeps its
- * containers' a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a
- * slice; or a file that somebody names
+ *   of Kubernetes     those of vgpu-device-plugin, a slice for each container, for root:
+ *                     policies in /var/lib/vgpu/kubernetes and regions in /run/vgpu-kubernetes,
+ *                     or policies/ and regions/ in the directory that VGPU_KUBERNETES names
+ *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what
+ *                     VGPU_HAMI names, or else /usr/local/vgpu: where its device plugin keeps
+ *                     its containers'
+ *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or
+ *                     a file that somebody names
  */
 #pragma once
 
