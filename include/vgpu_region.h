@@ -213,8 +213,8 @@ struct vgpu_region_group {
 	uint32_t members;    /* of the gang: entries below it have been used, a high-water mark */
 	uint32_t cut;        /* 1: while it is shut, no member had work in flight at once */
 	uint64_t opened_at;  /* when it was last opened */
-	uint64_t met_at;     /* of a device: when two processes of the slice last launched to it
-			      * shortly after each other; 0: never */
+	uint64_t met_at;     /* of a device: when the launching process was last another one than
+			      * before; 0: never */
 	uint32_t launcher; /* of a device: 1 + the slot of the process that was last seen to launch
 			    */
 	uint32_t holder; /* of a device: 1 + the entry of the member whose work goes alone; 0: none

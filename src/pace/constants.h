@@ -95,7 +95,9 @@
  * others. Twice: behind longer kernels, the others wait for longer. */
 #define GANG_HOLD_SOFT_NS (40 * NS_PER_MS)
 
-/* ns within which a process that is woken takes the device that another one gave up. */
+/* ns for which a process that gave the device up leaves it to another one. Half: it takes the
+ * device again before the other is awake. Twice: the device is idle for longer if the other has
+ * gone. */
 #define GANG_HOLD_GAVE_NS (200 * NS_PER_US)
 
 /* ns from one mark to the next, and from one look to the next, while a gang is open: the least

@@ -1,10 +1,9 @@
 #include "gang.h"
 
-#include <limits.h>
-
 #include "bucket.h"
 #include "constants.h"
-#include "sys.h"
+#include "gang_table.h"
+#include "holder.h"
 #include "trace.h"
 #include "words.h"
 
@@ -14,49 +13,14 @@
 
 /* -- members ---------------------------------------------------------------------------------- */
 
-static uint64_t since(uint64_t now_ns, uint64_t then_ns)
-{
-	return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
-/* Whether the entry has a living owner; a dead one's is freed. */
-static bool is_taken(const struct gang *gang, struct vgpu_region_member *member)
-{
-	uint32_t owner = LOAD(member->owner), nobody = 0;
-
-	if (!owner)
-		return false;
-	if (gang->lives(gang, owner))
-		return true;
-	SWAP(member->owner, owner, nobody);
-	return false;
-}
-
-static unsigned used_members(const struct gang *gang)
-{
-	uint32_t count = LOAD(gang->table->group.members);
-
-	return count < VGPU_GANG_MEMBERS_MAX ? count : VGPU_GANG_MEMBERS_MAX;
-}
-
-/* The gang's member in that entry; NULL: the entry is free, or another gang's. */
-static struct vgpu_region_member *member_at(const struct gang *gang, unsigned entry)
-{
-	struct vgpu_region_member *member = &gang->table->member[entry];
-	bool any_slice = gang->kind == GANG_OF_SLICES;
-
-	return LOAD(member->owner) && (any_slice || LOAD(member->slice) == gang->slice) ? member
-											: NULL;
-}
-
 unsigned gang_members(const struct gang *gang)
 {
 	unsigned count = 0;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
 
-		count += member && is_taken(gang, member);
+		count += member && gang_table_is_taken(gang, member);
 	}
 	return count;
 }
@@ -70,11 +34,11 @@ static bool is_of_slice(const struct gang *gang, const struct vgpu_region_member
 /* The first living member of the process's slice on that device, or NULL. */
 static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t device)
 {
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
 
 		if (member && is_of_slice(gang, member) && LOAD(member->device) == device &&
-		    is_taken(gang, member))
+		    gang_table_is_taken(gang, member))
 			return member;
 	}
 	return NULL;
@@ -137,7 +101,7 @@ bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, 
 		struct vgpu_region_member *member = &gang->table->member[i];
 		uint32_t nobody = 0;
 
-		if (is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
+		if (gang_table_is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
 			continue;
 		sit_down(gang, seat, i, device);
 		return true;
@@ -154,17 +118,6 @@ void gang_leave(struct gang_seat *seat)
 
 /* -- the gang's time -------------------------------------------------------------------------- */
 
-static bool is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
-			 uint64_t now_ns)
-{
-	uint64_t ago_ns;
-
-	if (!LOAD(member->owner) || !LOAD(member->in_flight))
-		return false;
-	ago_ns = since(now_ns, LOAD(member->seen));
-	return ago_ns < GANG_STALE_NS && (ago_ns < GANG_DEAD_NS || is_taken(gang, member));
-}
-
 /* Whether any member has work in flight, but for one; and the progress of all those. */
 static bool any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
 			  uint64_t now_ns, uint32_t *ret_progress)
@@ -172,12 +125,12 @@ static bool any_in_flight(const struct gang *gang, const struct vgpu_region_memb
 	bool any = false;
 
 	*ret_progress = 0;
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
 
 		if (!member || member == but)
 			continue;
-		any |= is_in_flight(gang, member, now_ns);
+		any |= gang_table_is_in_flight(gang, member, now_ns);
 		*ret_progress += LOAD(member->progress);
 	}
 	return any;
@@ -216,8 +169,8 @@ static void charge(const struct gang *gang, uint64_t now_ns)
 		return;
 	}
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint64_t before_ns;
 		uint32_t device;
 
@@ -272,8 +225,8 @@ static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t ended_ns = 0, began_ns = now_ns;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint64_t end_ns, begin_ns;
 
 		if (!member)
@@ -281,7 +234,7 @@ static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
 		end_ns = LOAD(member->ended);
 		begin_ns = LOAD(member->began);
 		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
-		if (begin_ns < began_ns && is_in_flight(gang, member, now_ns))
+		if (begin_ns < began_ns && gang_table_is_in_flight(gang, member, now_ns))
 			began_ns = begin_ns;
 	}
 	return since(began_ns, ended_ns);
@@ -291,86 +244,13 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *s
 {
 	uint64_t last_ns = LOAD(seat->member->began), began_ns = last_ns;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
 
 		if (member && member != seat->member && LOAD(member->ended) > last_ns)
 			last_ns = LOAD(member->ended);
 	}
 	return last_ns > began_ns ? last_ns : 0;
-}
-
-/* -- one at a time ---------------------------------------------------------------------------- */
-
-#define WANTED 0x80000000u /* in `holder`: another member waits */
-
-static uint32_t number_of(const struct gang *gang, const struct gang_seat *seat)
-{
-	return 1 + (uint32_t)(seat->member - gang->table->member);
-}
-
-bool gang_is_held(const struct gang *gang, const struct gang_seat *seat)
-{
-	return gang->kind == GANG_OF_DEVICE &&
-	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, seat);
-}
-
-/* The device is anybody's. */
-static void release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
-{
-	uint32_t word = number_of(gang, seat) | WANTED, nobody = 0;
-
-	if (!SWAP(gang->words->holder, word, nobody))
-		return;
-	STORE(seat->gave_ns, now_ns);
-	sys_futex_wake(&gang->words->holder, INT_MAX);
-}
-
-/* Whether the holder of that number keeps others waiting. */
-static bool keeps(const struct gang *gang, uint32_t number, uint64_t now_ns)
-{
-	struct vgpu_region_member *member =
-		number && number <= VGPU_GANG_MEMBERS_MAX ? member_at(gang, number - 1) : NULL;
-
-	return member && is_in_flight(gang, member, now_ns);
-}
-
-static uint64_t ask_holder(const struct gang *gang, struct gang_seat *seat, bool in_flight,
-			   uint64_t now_ns)
-{
-	uint32_t self = number_of(gang, seat), word = LOAD(gang->words->holder);
-	uint64_t waits_ns = LOAD(seat->waits_ns);
-
-	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS) {
-		if (!in_flight)
-			release(gang, seat, now_ns);
-		return GANG_POLL_NS;
-	}
-	if ((word & ~WANTED) == self)
-		return 0;
-	if (!waits_ns)
-		STORE(seat->waits_ns, waits_ns = now_ns);
-	if (keeps(gang, word & ~WANTED, now_ns) && since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS) {
-		SWAP(gang->words->holder, word, word | WANTED);
-		return GANG_HOLD_NS;
-	}
-	if (!word && since(now_ns, LOAD(seat->gave_ns)) < GANG_HOLD_GAVE_NS)
-		return GANG_POLL_NS; /* another member is about to take it */
-	if (!SWAP(gang->words->holder, word, self))
-		return GANG_POLL_NS;
-	STORE(seat->waits_ns, 0);
-	STORE(seat->holds_ns, now_ns);
-	return 0;
-}
-
-void gang_sleep(const struct gang *gang, uint64_t wait_ns)
-{
-	uint32_t word = LOAD(gang->words->holder);
-
-	if (gang->kind == GANG_OF_DEVICE && word & WANTED)
-		sys_futex_wait(&gang->words->holder, word, wait_ns);
-	else
-		sys_sleep_ns(wait_ns);
 }
 
 /* The time from the end until now was counted as the member's, by any process that asked meanwhile:
@@ -391,7 +271,7 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 	SUB(gang->words->used_ns, idle_ns(gang, now_ns));
 	charge(gang, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
-		release(gang, seat, now_ns);
+		holder_release(gang, seat, now_ns);
 }
 
 /* -- who is behind ----------------------------------------------------------------------------- */
@@ -423,8 +303,8 @@ static uint32_t most_collectives(const struct gang *gang)
 {
 	uint32_t most = 0;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint32_t count = member ? collectives_of(gang, member) : 0;
 
 		most = count > most ? count : most;
@@ -542,11 +422,11 @@ static uint64_t recovery_ns(const struct gang *gang, uint64_t now_ns)
 {
 	uint64_t most_ns = 0;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint64_t wait_ns = member ? since(LOAD(member->ready), now_ns) : 0;
 
-		if (wait_ns > most_ns && is_taken(gang, member))
+		if (wait_ns > most_ns && gang_table_is_taken(gang, member))
 			most_ns = wait_ns;
 	}
 	return most_ns;
@@ -563,8 +443,8 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 {
 	uint32_t counted = 0;
 
-	for (unsigned i = 0; i < used_members(gang); i++) {
-		const struct vgpu_region_member *member = member_at(gang, i);
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint32_t device = member ? LOAD(member->device) : VGPU_DEVICES_MAX;
 
 		if (device >= VGPU_DEVICES_MAX || counted >> device & 1)
@@ -677,7 +557,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 	if (!shut_at_ns) {
 		if (sight->level_ns > shut_level_ns(gang))
 			return gang->kind == GANG_OF_DEVICE
-				       ? ask_holder(gang, seat, sight->in_flight, now_ns)
+				       ? holder_ask(gang, seat, sight->in_flight, now_ns)
 				       : 0;
 		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns)) {
 			STORE(gang->words->cut, 0);

@@ -40,8 +40,9 @@ enum gang_kind {
 			 * slice has its region and its devices' buckets. A process charges the
 			 * devices of its own slice alone, and counts for how long they were
 			 * throttled */
-	GANG_OF_DEVICE, /* the processes of the slice that use one device. None of their kernels
-			 * waits for another process's, so while the gang closes, no launch goes */
+	GANG_OF_DEVICE, /* the processes of the slice that use one device, one after the other
+			 * (holder.h). Their kernels are taken not to wait for each other: while the
+			 * gang closes, a member without work in flight waits until it opens */
 };
 
 /* A gang, as one process sees it. */
@@ -71,24 +72,11 @@ struct gang_seat {
 			  known */
 	bool was_busy; /* the member had work in flight when it asked last */
 	bool is_cut;   /* the member has seen the cut */
-	/* of a device's gang: */
+	/* Of a device's gang, for holder.h: */
 	uint64_t holds_ns; /* since when the member is the holder */
 	uint64_t waits_ns; /* since when it waits for another one; 0: it does not */
 	uint64_t gave_ns;  /* when it gave way last */
 };
-
-/*
- * The members of a device's gang have the device one at a time while it is open, as the driver
- * loses time where it switches between processes. The holder launches for GANG_HOLD_NS, or as long
- * as no other member wants to; then it lets its work come to an end, and another member takes the
- * device. A member that has waited for GANG_HOLD_SOFT_NS launches beside the holder.
- */
-
-/* Whether another member is the holder, so that the member has to ask before its next launch. */
-bool gang_is_held(const struct gang *gang, const struct gang_seat *seat);
-
-/* Sleeps for wait_ns, or until the holder changes. */
-void gang_sleep(const struct gang *gang, uint64_t wait_ns);
 
 /* Takes an entry for the owner's work on the device: false where there is none left. */
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);

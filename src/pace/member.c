@@ -4,6 +4,7 @@
 #include "constants.h"
 #include "cores.h"
 #include "gang.h"
+#include "holder.h"
 #include "in_flight.h"
 #include "joint.h"
 #include "sys.h"
@@ -420,7 +421,11 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 			__asm__ volatile("" ::: "memory");
 		return 0;
 	}
-	gang_sleep(in, wait_ns < PACE_POLL_NS ? wait_ns : PACE_POLL_NS);
+	wait_ns = wait_ns < PACE_POLL_NS ? wait_ns : PACE_POLL_NS;
+	if (in->kind == GANG_OF_DEVICE)
+		holder_sleep(in, wait_ns);
+	else
+		sys_sleep_ns(wait_ns);
 	pace_driver->look();
 	return pace_wait();
 }
@@ -447,7 +452,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang_of(member)) || gang_is_held(gang_of(member), &member->seat) ||
+	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), &member->seat) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
 			if (!held)

@@ -5,8 +5,8 @@
  *
  * A device is in the slice's gang if its kernels may wait for those of other devices. Else it is
  * shared if several processes of the slice launch to it: events of one process contain the time
- * slices of the others, so nothing but the time of all of them together is known. A gang with fewer
- * than two living members throttles nobody: then the device is paced by itself.
+ * slices of the others, so nothing but the time of all of them together is known. The slice's gang
+ * throttles nobody while it has fewer than two living members: then the device is paced by itself.
  */
 #pragma once
 

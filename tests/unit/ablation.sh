@@ -20,8 +20,8 @@ row() {
     fi
     (
         cd "$work/src"
-        cc -std=gnu11 -D_GNU_SOURCE -O2 -w -I. -I"$top/src/base" -I"$top/src/region" -I"$top/include" pace_gang.c gang.c \
-            bucket.c trace.c "$build/src/region/libvgpu_region.a" "$build/src/base/libvgpu_base.a" -lcmocka -o "$work/model"
+        cc -std=gnu11 -D_GNU_SOURCE -O2 -w -I. -I"$top/src/base" -I"$top/src/region" -I"$top/include" -I"$top/tests/harness" pace_gang.c "$top"/tests/harness/unit*.c gang.c gang_table.c \
+            holder.c bucket.c trace.c "$build/src/region/libvgpu_region.a" "$build/src/base/libvgpu_base.a" -lcmocka -o "$work/model"
     )
     timeout 120 "$work/model" 2>&1 | awk -v label="$1" '
         / quota [0-9]+: / {

@@ -1,0 +1,26 @@
+/*
+ * Inside pace/: the members of gangs. The entries of one table are those of all gangs that have
+ * their words in the same file (gang.h): a gang sees its own.
+ */
+#pragma once
+
+#include "gang.h"
+
+static inline uint64_t since(uint64_t now_ns, uint64_t then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* How many entries have been used: the members are below. */
+unsigned gang_table_used(const struct gang *gang);
+
+/* The gang's member in that entry, dead or alive; NULL: the entry is free, or another gang's. */
+struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry);
+
+/* Whether the entry has a living owner; a dead one's is freed. May take a system call. */
+bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *member);
+
+/* Whether the member has work in flight. A member that has not looked for GANG_STALE_NS, or that is
+ * dead, has none. now_ns: clock_steady_ns(). */
+bool gang_table_is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
+			     uint64_t now_ns);

@@ -1,0 +1,34 @@
+/*
+ * Inside pace/: which member of a device's gang has the device, while the gang is open. The device
+ * loses time where it switches between processes, so the members have it one after the other.
+ *
+ *     free      The next member that asks becomes the holder.
+ *     held      The holder launches. Another member that asks marks the word as wanted, and waits.
+ *     wanted    When the holder has held the device for GANG_HOLD_NS, it launches no more, and the
+ *               device is free when the holder's work is over; or sooner, whenever the holder has
+ *               no work in flight.
+ *
+ * A member that has waited for GANG_HOLD_SOFT_NS becomes the holder in any case, and so does one
+ * that meets a holder without work in flight. The order among members that wait is by chance.
+ *
+ * The word is in the region, and any process of the slice may write anything into it: then members
+ * launch beside each other, or wait for GANG_HOLD_SOFT_NS. Times are clock_steady_ns().
+ */
+#pragma once
+
+#include "gang.h"
+
+/* Whether the member has to ask before its next launch: of a device's gang, and not the holder. */
+bool holder_is_other(const struct gang *gang, const struct gang_seat *seat);
+
+/* Whether the member may launch: 0; or for how long it should wait until it asks again, in ns.
+ * in_flight: the member has work in flight. */
+uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+		    uint64_t now_ns);
+
+/* The member has no work in flight: if it is the holder, and another member waits, the device is
+ * free. */
+void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+
+/* Sleeps for wait_ns, or until the device is free. */
+void holder_sleep(const struct gang *gang, uint64_t wait_ns);
