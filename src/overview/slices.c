@@ -198,53 +198,45 @@ static bool list_containers(struct slices *slices)
 
 /* -- of Kubernetes ----------------------------------------------------------------------------- */
 
-struct kubernetes {
-	char *policies, *regions;
-};
+/* The usual directory, or the one of that name below the directory that VGPU_KUBERNETES names. */
+static char *kubernetes_place(const char *usual, const char *below)
+{
+	const char *named = env_get("VGPU_KUBERNETES");
 
-static bool add_of_kubernetes(struct slices *slices, const struct kubernetes *places,
-			      const char *name)
+	return named ? joined(named, below) : strdup(usual);
+}
+
+static bool add_of_kubernetes(struct slices *slices, const char *dir, const char *name)
 {
 	struct slices_one one = {.kind = SLICES_KUBERNETES};
-	char *dir = joined(places->policies, name), *region_dir = joined(places->regions, name);
-	bool going = dir && region_dir;
-	struct stat st;
+	char *container = joined(dir, name), *region_dir = NULL, *regions;
+	struct stat st = {.st_mode = 0};
 
-	if (going)
-		one.policy_path = joined(dir, "policy");
-	if (one.policy_path && is_directory(one.policy_path, &st)) {
-		one.name = strdup(name);
-		one.region_path = joined(region_dir, "region");
-		one.owner = st.st_uid;
-		one.group = st.st_gid;
-		going = append(slices, one);
-	} else {
-		going = going && one.policy_path;
+	one.policy_path = container ? joined(container, "policy") : NULL;
+	free(container);
+	if (!one.policy_path || !is_directory(one.policy_path, &st)) {
+		bool going = one.policy_path != NULL;
+
 		free_one(&one);
+		return going;
 	}
-	free(dir);
+	regions = kubernetes_place(KUBERNETES_REGIONS, "regions");
+	region_dir = regions ? joined(regions, name) : NULL;
+	one.region_path = region_dir ? joined(region_dir, "region") : NULL;
+	one.name = strdup(name);
+	one.owner = st.st_uid;
+	one.group = st.st_gid;
+	free(regions);
 	free(region_dir);
-	return going;
+	return append(slices, one);
 }
 
 static bool list_kubernetes(struct slices *slices)
 {
-	const char *named = env_get("VGPU_KUBERNETES");
-	struct kubernetes places = {
-		.policies = named ? joined(named, "policies") : strdup(KUBERNETES_POLICIES),
-		.regions = named ? joined(named, "regions") : strdup(KUBERNETES_REGIONS),
-	};
-	bool going = places.policies && places.regions;
-	DIR *dir = going ? opendir(places.policies) : NULL;
-	const struct dirent *entry;
+	char *policies = kubernetes_place(KUBERNETES_POLICIES, "policies");
+	bool going = policies && each_entry(policies, add_of_kubernetes, slices);
 
-	while (dir && going && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.')
-			going = add_of_kubernetes(slices, &places, entry->d_name);
-	if (dir)
-		closedir(dir);
-	free(places.policies);
-	free(places.regions);
+	free(policies);
 	return going;
 }
 
