@@ -15,6 +15,7 @@ typedef enum nvmlReturn_enum {
 	NVML_ERROR_NOT_FOUND = 6,
 	NVML_ERROR_INSUFFICIENT_SIZE = 7,
 	NVML_ERROR_DRIVER_NOT_LOADED = 9,
+	NVML_ERROR_TIMEOUT = 10,
 	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
 	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
 	NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
@@ -158,3 +159,14 @@ typedef struct nvmlAccountingStats_st {
 	unsigned int isRunning;
 	unsigned int reserved[5];
 } nvmlAccountingStats_t;
+
+typedef struct nvmlEventSet_st *nvmlEventSet_t;
+
+typedef struct nvmlEventData_st {
+	nvmlDevice_t device;
+	unsigned long long eventType;
+	unsigned long long eventData;                  /* the number of the XID */
+	unsigned int gpuInstanceId, computeInstanceId; /* UINT_MAX: of the whole GPU */
+} nvmlEventData_t;
+
+#define nvmlEventTypeXidCriticalError 0x8ULL

@@ -6,6 +6,7 @@
  *   VGPU_SIM_NVML_COMPUTE_MODE, VGPU_SIM_NVML_PERSISTENCE   how GPUs are set   (likewise)
  *   VGPU_SIM_NVML_PIDS   what pids the process lists have               (nvml_processes.c)
  *   VGPU_SIM_NVML_LISTS  which of them have any                         (likewise)
+ *   VGPU_SIM_NVML_XIDS   errors of GPUs                                 (nvml_events.c)
  *
  * nvmlInit counts; between the last nvmlShutdown and the next nvmlInit nothing else works. One lock
  * is held for the whole of every call. A forked child has what its parent had, over a file of its

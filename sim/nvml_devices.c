@@ -48,7 +48,7 @@ static unsigned instance_of(nvmlDevice_t device)
 	return (unsigned)(device - handles) % HANDLES;
 }
 
-static nvmlDevice_t handle_of(unsigned gpu)
+nvmlDevice_t nvml_device(unsigned gpu)
 {
 	return &handles[gpu * HANDLES];
 }
@@ -101,7 +101,7 @@ static nvmlReturn_t handle_get(const char *function, unsigned index, nvmlDevice_
 		return result;
 	if (!ret_device || index >= config_get()->count)
 		return nvml_leave(NVML_ERROR_INVALID_ARGUMENT);
-	*ret_device = handle_of(index);
+	*ret_device = nvml_device(index);
 	return nvml_leave(NVML_SUCCESS);
 }
 
@@ -358,7 +358,7 @@ static nvmlReturn_t store_all_but(unsigned except, unsigned *count, nvmlDevice_t
 		if (i == except)
 			continue;
 		if (found < room)
-			devices[found] = handle_of(i);
+			devices[found] = nvml_device(i);
 		found++;
 	}
 	*count = room && room < found ? room : found;
@@ -426,7 +426,7 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned i
 		return result;
 	if (!is_cut(gpu) || index >= INSTANCES)
 		return nvml_leave(NVML_ERROR_NOT_FOUND);
-	*migDevice = handle_of(gpu) + 1 + index;
+	*migDevice = nvml_device(gpu) + 1 + index;
 	return nvml_leave(NVML_SUCCESS);
 }
 
@@ -438,6 +438,6 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice
 
 	if (result)
 		return result;
-	*device = handle_of(gpu);
+	*device = nvml_device(gpu);
 	return nvml_leave(NVML_SUCCESS);
 }

@@ -1,7 +1,8 @@
 /*
  * A GPU is healthy while NVML finds it by its UUID and says how much memory it has: a GPU that fell
  * off the bus, or was taken from the machine, does neither. The handle is asked for at each look,
- * as NVML may give a GPU that was reset another one.
+ * as NVML may give a GPU that was reset another one. A critical error makes a GPU unhealthy for as
+ * long as the plugin runs, as NVML does not say when the error is mended.
  */
 #include "gpus.h"
 
@@ -26,6 +27,8 @@ struct gpus_library {
 	nvmlDeviceGetMinorNumber_fn *minor;
 	nvmlDeviceGetPciInfo_v3_fn *pci;
 };
+
+#define ERRORS_A_LOOK 64
 
 #define FIND(library, name) ((name##_fn *)dlsym((library)->handle, #name))
 
@@ -102,7 +105,37 @@ static bool is_healthy(const struct gpus_library *library, const struct gpu *gpu
 	       library->memory(device, &memory) == NVML_SUCCESS;
 }
 
+static struct gpu *find(struct gpus *gpus, const char *uuid)
+{
+	for (unsigned i = 0; i < gpus->count; i++)
+		if (!strcmp(gpus->gpu[i].uuid, uuid))
+			return &gpus->gpu[i];
+	return NULL;
+}
+
+/* A GPU that has one error has many: the rest is read at the next look. */
+static void read_errors(struct gpus *gpus)
+{
+	char uuid[VGPU_UUID_LEN];
+	unsigned xid;
+
+	for (int i = 0; gpus->xids && i < ERRORS_A_LOOK && xids_next(gpus->xids, uuid, &xid); i++) {
+		struct gpu *gpu = find(gpus, uuid);
+
+		if (gpu && !gpu->xid && !xids_is_ignored(gpus->ignored, xid))
+			gpu->xid = xid;
+	}
+}
+
 /* -- all of them ------------------------------------------------------------------------------- */
+
+/* GPUs without such events stay without them: what NVML answers tells their health. */
+static void listen(struct gpus *gpus)
+{
+	gpus->xids = xids_open(gpus->library->handle);
+	for (unsigned i = 0; gpus->xids && i < gpus->count; i++)
+		xids_listen(gpus->xids, gpus->gpu[i].uuid);
+}
 
 static int find_gpus(struct gpus *gpus, struct fault *fault)
 {
@@ -119,12 +152,13 @@ static int find_gpus(struct gpus *gpus, struct fault *fault)
 		else
 			gpus->left_out++;
 	}
+	listen(gpus);
 	return 0;
 }
 
-int gpus_open(struct gpus *ret_gpus, struct fault *fault)
+int gpus_open(struct gpus *ret_gpus, const struct xids_ignored *ignored, struct fault *fault)
 {
-	struct gpus gpus = {.library = calloc(1, sizeof(*gpus.library))};
+	struct gpus gpus = {.library = calloc(1, sizeof(*gpus.library)), .ignored = ignored};
 	int error;
 
 	if (!gpus.library)
@@ -145,6 +179,7 @@ int gpus_open(struct gpus *ret_gpus, struct fault *fault)
 void gpus_close(struct gpus *gpus)
 {
 	if (gpus->library) {
+		xids_close(gpus->xids);
 		nvml_library_close(gpus->library->handle);
 		free(gpus->library);
 	}
@@ -155,8 +190,9 @@ bool gpus_look(struct gpus *gpus)
 {
 	bool changed = false;
 
+	read_errors(gpus);
 	for (unsigned i = 0; i < gpus->count; i++) {
-		bool healthy = is_healthy(gpus->library, &gpus->gpu[i]);
+		bool healthy = !gpus->gpu[i].xid && is_healthy(gpus->library, &gpus->gpu[i]);
 
 		changed |= healthy != gpus->gpu[i].healthy;
 		gpus->gpu[i].healthy = healthy;

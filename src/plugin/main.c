@@ -29,6 +29,7 @@ struct options {
 	const char *config_path, *kubelet_dir, *pods_socket;
 	struct containers_places places;
 	unsigned grace_s;
+	struct xids_ignored ignored;
 	bool only_check;
 };
 
@@ -57,11 +58,19 @@ static void on_signal(void *arg, uint32_t events)
 
 static void say_health(const struct gpus *gpus)
 {
-	for (unsigned i = 0; i < gpus->count; i++)
-		if (!gpus->gpu[i].healthy)
+	for (unsigned i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->gpu[i];
+
+		if (gpu->xid)
+			say(LOG_ERR,
+			    "GPU %u (%s) has had the error XID %u: it gets no new containers until "
+			    "it is reset and the plugin is started again",
+			    gpu->index, gpu->uuid, gpu->xid);
+		else if (!gpu->healthy)
 			say(LOG_ERR,
 			    "NVML does not answer for GPU %u (%s): it gets no new containers",
-			    gpus->gpu[i].index, gpus->gpu[i].uuid);
+			    gpu->index, gpu->uuid);
+	}
 }
 
 static void on_health(void *arg, uint32_t events)
@@ -178,7 +187,7 @@ static int run(struct plugin *plugin)
 	struct fault fault = {""};
 	int status = 0;
 
-	if (gpus_open(&plugin->gpus, &fault))
+	if (gpus_open(&plugin->gpus, &plugin->options.ignored, &fault))
 		return fail(EXIT_FAILED, &fault);
 	say_health(&plugin->gpus);
 	if (find_devices(plugin, &fault))
@@ -220,6 +229,8 @@ static int help(void)
 	     "                     " CONTAINERS_REGIONS "\n"
 	     "  --grace SECONDS    for how long what a container had is kept when no pod has\n"
 	     "                     its devices any more: 300\n"
+	     "  --ignore-xids LIST errors that leave a GPU healthy, by their numbers as\n"
+	     "                     74,119; or all\n"
 	     "  -h, --help         this text\n"
 	     "  -V, --version      which vgpu-device-plugin this is\n\n"
 	     "Exit status: 0 on success; 1 if the settings are wrong; 2 if the command line is;\n"
@@ -250,6 +261,7 @@ int main(int argc, char **argv)
 		{"state", required_argument, NULL, 's'},
 		{"regions", required_argument, NULL, 'r'},
 		{"grace", required_argument, NULL, 'g'},
+		{"ignore-xids", required_argument, NULL, 'x'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -260,6 +272,7 @@ int main(int argc, char **argv)
 			    IN_USE_SOCKET,
 			    {CONTAINERS_STATE, CONTAINERS_REGIONS},
 			    GRACE_S,
+			    {.all = false},
 			    false},
 	};
 	int option;
@@ -287,6 +300,15 @@ int main(int argc, char **argv)
 		case 'g':
 			if (!read_grace(optarg, &plugin.options.grace_s))
 				return EXIT_USAGE;
+			break;
+		case 'x':
+			if (!xids_ignore(&plugin.options.ignored, optarg)) {
+				say(LOG_ERR,
+				    "--ignore-xids \"%s\" is no list of XIDs: write numbers with "
+				    "commas, as 74,119, or all",
+				    optarg);
+				return EXIT_USAGE;
+			}
 			break;
 		case 'h':
 			return help();

@@ -142,5 +142,31 @@ def health_changes():
         assert "NVML does not answer for GPU 0" in world.said()
 
 
+def errors_make_unhealthy():
+    """GPU 0 has an error of a program and one that is ignored, then one of its own; it stays unhealthy."""
+    with World() as world:
+        world.configure(SLICE)
+        world.kubelet.start()
+        errors = os.path.join(world.root, "xids")
+        with open(errors, "w") as file:
+            file.write("0 31\n0 74\n0 43\n")
+        world.start("--ignore-xids", "74,119", VGPU_SIM_NVML_XIDS=errors)
+        lists = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"]).watch()
+        seen = lists.get(timeout=fake.PATIENCE_S)
+        assert all(health == "Healthy" for health, _ in seen.values()), seen
+        with open(errors, "a") as file:
+            file.write("0 48\n0 31\n")
+        seen = lists.get(timeout=fake.PATIENCE_S)
+        first = uuids(seen)[0]
+        assert all(health == ("Unhealthy" if i.startswith(first) else "Healthy")
+                   for i, (health, _) in seen.items()), seen
+        assert "has had the error XID 48" in world.said() and "XID 74" not in world.said()
+    with World() as world:
+        world.configure(SLICE)
+        assert world.start("--ignore-xids", "74,x").wait(fake.PATIENCE_S) == 2
+        assert "is no list of XIDs" in world.said()
+
+
 fake.run([registers_and_lists, answers_before_register_does, allocates, refuses_what_is_not_there,
-          hands_gpus_over_in_other_ways, prefers, health_changes])
+          hands_gpus_over_in_other_ways, prefers, health_changes,
+          errors_make_unhealthy])

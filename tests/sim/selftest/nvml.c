@@ -3,8 +3,10 @@
  */
 #include "selftest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void hold(void *argument)
 {
@@ -110,6 +112,36 @@ static void test_list(nvmlDevice_t device, const struct selftest_child *children
 	unsetenv("VGPU_SIM_NVML_PIDS");
 }
 
+static void add_line(const char *path, const char *line)
+{
+	FILE *file = fopen(path, "a");
+
+	CHECK(file && fputs(line, file) >= 0 && fclose(file) == 0);
+}
+
+/* Each line of the file is an event once, if its GPU is registered. */
+static void test_events(nvmlDevice_t device)
+{
+	char path[] = "/tmp/vgpu-xids-XXXXXX";
+	int file = mkstemp(path);
+	nvmlEventData_t event;
+	nvmlEventSet_t set;
+
+	CHECK(file >= 0 && close(file) == 0);
+	setenv("VGPU_SIM_NVML_XIDS", path, 1);
+	CHECK_OK(nvmlEventSetCreate(&set));
+	CHECK_OK(nvmlDeviceRegisterEvents(device, nvmlEventTypeXidCriticalError, set));
+	CHECK_EQUAL(nvmlEventSetWait_v2(set, &event, 0), NVML_ERROR_TIMEOUT);
+	add_line(path, "0 13\n1 79\n");
+	CHECK_OK(nvmlEventSetWait_v2(set, &event, 0));
+	CHECK(event.device == device);
+	CHECK_EQUAL(event.eventData, 79);
+	CHECK_EQUAL(nvmlEventSetWait_v2(set, &event, 0), NVML_ERROR_TIMEOUT);
+	CHECK_OK(nvmlEventSetFree(set));
+	unlink(path);
+	unsetenv("VGPU_SIM_NVML_XIDS");
+}
+
 int main(void)
 {
 	nvmlDevice_t device;
@@ -121,6 +153,7 @@ int main(void)
 	test_init();
 	test_lookup();
 	CHECK_OK(nvmlDeviceGetHandleByIndex_v2(1, &device));
+	test_events(device);
 	test_memory(device, 0);
 	struct selftest_child children[3] = {
 		selftest_child_start(hold, NULL),
