@@ -77,7 +77,7 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 	uint64_t most_ns = PACE_POLL_NS;
 
 	if (due_ns != SPANS_NONE)
-		most_ns = due_ns > now_ns ? due_ns - now_ns + NAP_AFTER_NS : NAP_SHORT_NS;
+		most_ns = (due_ns > now_ns ? due_ns - now_ns : 0) + NAP_AFTER_NS;
 	if (most_ns > PACE_POLL_NS)
 		most_ns = PACE_POLL_NS;
 	return wait_ns < most_ns ? wait_ns : most_ns;

@@ -33,9 +33,9 @@ bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t 
 }
 
 /* Whichever is due first may be of a kind: the first behind each wait, say. */
-static bool is_chosen(uint64_t now_ns, unsigned one_in_log2)
+static bool is_chosen(uint64_t now_ns)
 {
-	return meter_chance(now_ns, 1u << one_in_log2) == 0;
+	return meter_chance(now_ns, 1u << SAMPLE_DUE_LOG2) == 0;
 }
 
 /* What is known is not sampled soon after something else that is, by the clock or by charges: be it
@@ -50,11 +50,8 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return false;
 	if (cost_is_new(cost))
 		return true;
-	if (meter_since(now_ns, LOAD(cost->sample_at_ns)) > SAMPLE_OVERDUE_NS)
-		return is_chosen(now_ns, SAMPLE_OVERDUE_LOG2);
-	return is_chosen(now_ns, SAMPLE_DUE_LOG2) &&
-	       (now_ns >= LOAD(meter->sample_at_ns) ||
-		LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
+	return is_chosen(now_ns) && (now_ns >= LOAD(meter->sample_at_ns) ||
+				     LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
 }
 
 /* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met

@@ -1,9 +1,8 @@
 /*
  * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
  * for all that there is, as the device is idle behind them, each may end one; at leisure (meter.h)
- * only what has begun behind one, which is one in WAITS_LEISURE * WAITS_NS. Programs that keep the
- * device busy wait for an event now and then, or before each launch: there only windows end that
- * are older.
+ * only what has begun behind one, which is one in WAITS_LEISURE * WAITS_NS. A program that keeps
+ * the device busy waits for an event now and then, or before each launch: such waits end no window.
  */
 #include "waits.h"
 
@@ -82,12 +81,9 @@ static bool is_all(const struct meter *meter, const void *current, uint64_t now_
 	       (LOAD(meter->fenced) && !meter_mixes_threads(meter, now_ns));
 }
 
-static bool is_worth_it(const struct meter *meter, bool of_all, uint64_t now_ns)
+static bool is_worth_it(const struct meter *meter, bool of_all)
 {
-	if (of_all || LOAD(meter->idle_waits) > 0)
-		return last.clean || meter_leisure(meter) == 1;
-	return meter_since(now_ns, LOAD(meter->window.opened_ns)) >=
-	       WAITS_PARTIAL_NS * meter_leisure(meter);
+	return (of_all || LOAD(meter->idle_waits) > 0) && (last.clean || meter_leisure(meter) == 1);
 }
 
 /* With what has gone by a lease. What becomes of it: */
@@ -131,8 +127,8 @@ static void end_before_wait(const void *current, bool of_all)
 	last.began_ns = now_ns;
 	last.partial |= !of_all;
 	last.whole = of_all;
-	if (!last.settled && may_end(meter, current, now_ns) &&
-	    is_worth_it(meter, of_all, now_ns) && end_window(meter, now_ns) == ENDED) {
+	if (!last.settled && may_end(meter, current, now_ns) && is_worth_it(meter, of_all) &&
+	    end_window(meter, now_ns) == ENDED) {
 		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
 		if (last.since == WAITS_MAYBE)
 			last.since = WAITS_ENDED;
