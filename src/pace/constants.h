@@ -59,6 +59,11 @@
 #define GANG_PATIENCE_NS         (20 * NS_PER_MS)
 #define GANG_PATIENCE_SEVERAL_NS (1 * NS_PER_MS)
 
+/* The same of a process without work in flight, in a device's group, whose launch another process's
+ * kernel may wait for. Half: behind kernels of more than 0.5 s, another process's launch goes while
+ * the group closes. Twice: processes that wait for each other stand still for longer. */
+#define GANG_PATIENCE_IDLE_NS (1 * NS_PER_S)
+
 /* ns of work in flight, about, with which a member's launches wait although the gang is open: what
  * a host has launched ahead is debt once the gang closes. Half: hosts that pause for so long let
  * their device run dry. Twice: a gang that closes uses so much more at once, and pauses longer. */

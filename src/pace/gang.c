@@ -387,31 +387,41 @@ static int device_of(const struct gang_seat *seat)
 	return (int)LOAD(seat->member->device);
 }
 
+/* Whether nothing has made progress for that long, twice as long for each launch that went so, but
+ * 2^most_doublings times as long at most: then one more goes. */
+static bool is_impatient(struct gang_seat *seat, uint64_t patience_ns, unsigned most_doublings,
+			 uint64_t now_ns)
+{
+	uint32_t let_go = LOAD(seat->let_go);
+	uint64_t quiet_ns = quiet_for_ns(seat, now_ns);
+
+	if (quiet_ns < patience_ns << (let_go < most_doublings ? let_go : most_doublings))
+		return false;
+	trace_write(TRACE_GANG_LET_GO, device_of(seat), (int64_t)quiet_ns, let_go);
+	STORE(seat->let_go, let_go + 1);
+	STORE(seat->quiet_ns, now_ns);
+	return true;
+}
+
 /* The member's own device is at work. */
 static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
 {
 	uint64_t patience_ns = several ? GANG_PATIENCE_SEVERAL_NS : GANG_PATIENCE_NS;
-	uint32_t let_go = LOAD(seat->let_go);
 
 	STORE(seat->was_busy, true);
-	if (quiet_for_ns(seat, now_ns) < patience_ns << (let_go < 8 ? let_go : 8))
-		return GANG_POLL_NS;
-	trace_write(TRACE_GANG_LET_GO, device_of(seat), (int64_t)quiet_for_ns(seat, now_ns),
-		    let_go);
-	STORE(seat->let_go, let_go + 1);
-	STORE(seat->quiet_ns, now_ns);
-	return 0;
+	return is_impatient(seat, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
 }
 
-/* The member's device is idle, and another one is not. */
+/* The member's device is idle, and another one is not; or it is at work for another member. */
 static uint64_t ask_idle(const struct gang *gang, struct gang_seat *seat, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
 	if (LOAD(seat->was_busy))
 		STORE(seat->quiet_ns, now_ns);
 	STORE(seat->was_busy, false);
-	if (gang->kind == GANG_OF_DEVICE || is_hard(closing_ns) ||
-	    quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
+	if (gang->kind == GANG_OF_DEVICE)
+		return is_impatient(seat, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0 : GANG_POLL_NS;
+	if (is_hard(closing_ns) || quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;
 	STORE(seat->quiet_ns, now_ns);
 	return 0;

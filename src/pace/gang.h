@@ -42,7 +42,8 @@ enum gang_kind {
 			 * throttled */
 	GANG_OF_DEVICE, /* the processes of the slice that use one device, one after the other
 			 * (holder.h). Their kernels are taken not to wait for each other: while the
-			 * gang closes, a member without work in flight waits until it opens */
+			 * gang closes, a member without work in flight waits until it opens, but
+			 * for one launch after GANG_PATIENCE_IDLE_NS without progress */
 };
 
 /* A gang, as one process sees it. */

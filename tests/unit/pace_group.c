@@ -1,0 +1,85 @@
+/* A device's group, question by question: processes of one slice that share a device. */
+#include "bucket.h"
+#include "clock.h"
+#include "constants.h"
+#include "gang.h"
+#include "region_fixture.h"
+
+#define MS      NS_PER_MS
+#define MEMBERS 3
+
+static struct vgpu_region_gang table;
+static struct vgpu_region_group words;
+static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
+static struct gang_seat seats[MEMBERS];
+static bool dead[MEMBERS + 1];
+static uint64_t now_ns;
+
+static bool lives(const struct gang *gang, uint32_t owner)
+{
+	(void)gang;
+	return owner <= MEMBERS && !dead[owner];
+}
+
+static const struct gang group = {.kind = GANG_OF_DEVICE,
+				  .words = &words,
+				  .table = &table,
+				  .devices = devices,
+				  .slice = VGPU_MEMBER_OF_DEVICE,
+				  .lives = lives};
+
+static void begin(void)
+{
+	memset(&table, 0, sizeof(table));
+	memset(&words, 0, sizeof(words));
+	memset(devices, 0, sizeof(devices));
+	memset(seats, 0, sizeof(seats));
+	memset(dead, 0, sizeof(dead));
+	now_ns = 1000 * NS_PER_S;
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		assert_true(gang_join(&group, &seats[i], i + 1, 0));
+	gang_count(&group, now_ns);
+}
+
+static void look(unsigned member, bool in_flight)
+{
+	if (in_flight)
+		gang_is_busy(&group, &seats[member], now_ns);
+	else
+		gang_is_idle(&group, &seats[member], now_ns, now_ns);
+}
+
+/* How long the member is to wait, whose bucket has that level. */
+static uint64_t ask(unsigned member, int64_t level_ns, bool in_flight)
+{
+	const struct gang_sight sight = {.level_ns = level_ns,
+					 .ready_ns = level_ns < 0 ? (uint64_t)-level_ns : 0,
+					 .in_flight = in_flight};
+
+	look(member, in_flight);
+	gang_count(&group, now_ns);
+	return gang_ask(&group, &seats[member], &sight, now_ns);
+}
+
+/* For how long the member waits until one of its launches goes, at most most_ns, while another
+ * one's kernel runs; both ask each millisecond. */
+static uint64_t waits_beside(unsigned member, unsigned other, uint64_t most_ns)
+{
+	uint64_t from_ns = now_ns;
+
+	while (ask(member, GANG_DEVICE_SHUT_NS, false) && now_ns - from_ns < most_ns) {
+		now_ns += MS;
+		look(other, true);
+	}
+	return now_ns - from_ns;
+}
+
+/* A kernel may wait for one that another process has yet to launch: so that launch goes some time,
+ * although the group closes. */
+UNIT_TEST_ALONE(test_idle_member_is_patient)
+{
+	begin();
+	look(1, true);
+	assert_int_equal(waits_beside(0, 1, 10 * NS_PER_S), GANG_PATIENCE_IDLE_NS);
+	assert_int_equal(waits_beside(0, 1, 10 * NS_PER_S), 2 * GANG_PATIENCE_IDLE_NS);
+}
