@@ -207,16 +207,60 @@ void gang_count(const struct gang *gang, uint64_t now_ns)
 	charge(gang, now_ns);
 }
 
+/* -- what members have in flight --------------------------------------------------------------- */
+
+/* What the gang has paid in all; of a device, what its bucket was charged, for whatever. */
+static int64_t paid_ns(const struct gang *gang)
+{
+	const struct vgpu_region_bucket *bucket;
+
+	if (gang->kind != GANG_OF_DEVICE)
+		return (int64_t)LOAD(gang->words->used_ns);
+	bucket = &gang->devices[gang->slice - VGPU_MEMBER_OF_DEVICE].bucket;
+	return LOAD(bucket->charged) + LOAD(bucket->corrected);
+}
+
+/* The member looks, and has work in flight. */
+static void note_paid(const struct gang *gang, struct gang_seat *seat)
+{
+	STORE(seat->paid_ns, paid_ns(gang));
+	STORE(seat->paid_until_ns, LOAD(gang->words->counted));
+}
+
+/* A member that others took to be idle, as it did not look, had work in flight until until_ns: pays
+ * what nobody has paid of the time since its last look. The member is idle then. False: it was not
+ * taken to be idle. */
+static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
+		     uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+	int64_t owed_ns, paid_since_ns;
+	uint32_t busy = 1;
+
+	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
+		return false;
+	gang_count(gang, now_ns);
+	owed_ns = (int64_t)since(until_ns, LOAD(seat->paid_until_ns));
+	paid_since_ns = paid_ns(gang) - LOAD(seat->paid_ns);
+	owed_ns -= paid_since_ns > 0 ? paid_since_ns : 0;
+	if (owed_ns > 0)
+		ADD(gang->words->used_ns, (uint64_t)owed_ns);
+	charge(gang, now_ns);
+	return true;
+}
+
 void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
 
+	pay_late(gang, seat, now_ns, now_ns);
 	STORE(member->seen, now_ns);
-	if (LOAD(member->in_flight))
-		return;
-	gang_count(gang, now_ns);
-	STORE(member->began, now_ns);
-	STORE(member->in_flight, 1);
+	if (!LOAD(member->in_flight)) {
+		gang_count(gang, now_ns);
+		STORE(member->began, now_ns);
+		STORE(member->in_flight, 1);
+	}
+	note_paid(gang, seat);
 }
 
 /* For how long no member has had anything in flight, of the time that ends now: from the last end
@@ -260,15 +304,19 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
+	bool late;
 
+	late = pay_late(gang, seat, ended_ns, now_ns);
 	STORE(member->seen, now_ns);
-	if (!LOAD(member->in_flight))
+	if (!late && !LOAD(member->in_flight))
 		return;
-	count_used(gang, now_ns);
+	if (!late)
+		count_used(gang, now_ns);
 	STORE(member->ended, ended_ns);
 	STORE(member->in_flight, 0);
 	ADD(member->progress, 1);
-	SUB(gang->words->used_ns, idle_ns(gang, now_ns));
+	if (!late)
+		SUB(gang->words->used_ns, idle_ns(gang, now_ns));
 	charge(gang, now_ns);
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_release(gang, seat, now_ns);

@@ -24,8 +24,9 @@
  * may have to come first for another one of the same thread.
  *
  * What it relies on. A member that has not looked for GANG_STALE_NS, as a stopped process does not,
- * counts as idle; so does a dead one. No lock: each word is stored by itself, and a process that
- * dies between two of them costs the gang some milliseconds.
+ * counts as idle; so does a dead one. A member that looks again after so long pays for the time in
+ * which it had work in flight and nobody paid. No lock: each word is stored by itself, and a
+ * process that dies between two of them costs the gang some milliseconds.
  */
 #pragma once
 
@@ -69,10 +70,12 @@ struct gang_seat {
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
 	uint32_t let_go;   /* launches that went as nothing made progress */
-	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
-			  known */
-	bool was_busy; /* the member had work in flight when it asked last */
-	bool is_cut;   /* the member has seen the cut */
+	uint32_t part;   /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
+			    known */
+	bool was_busy;   /* the member had work in flight when it asked last */
+	bool is_cut;     /* the member has seen the cut */
+	int64_t paid_ns; /* what the gang had paid in all when the member looked last, */
+	uint64_t paid_until_ns; /* for the time until then */
 	/* Of a device's gang, for holder.h: */
 	uint64_t holds_ns; /* since when the member is the holder */
 	uint64_t waits_ns; /* since when it waits for another one; 0: it does not */

@@ -83,3 +83,62 @@ UNIT_TEST_ALONE(test_idle_member_is_patient)
 	assert_int_equal(waits_beside(0, 1, 10 * NS_PER_S), GANG_PATIENCE_IDLE_NS);
 	assert_int_equal(waits_beside(0, 1, 10 * NS_PER_S), 2 * GANG_PATIENCE_IDLE_NS);
 }
+
+/* -- members that do not look ----------------------------------------------------------------- */
+
+/* Time goes by, in which that member looks each millisecond and has nothing in flight. */
+static void pass_beside(unsigned other, uint64_t ns)
+{
+	for (uint64_t until_ns = now_ns + ns; now_ns < until_ns; now_ns += MS)
+		ask(other, 0, false);
+	ask(other, 0, false);
+}
+
+static int64_t charged_ms(void)
+{
+	return devices[0].bucket.charged / (int64_t)MS;
+}
+
+/* A member that is in the driver for long counts as idle meanwhile: it pays when it comes back. */
+UNIT_TEST_ALONE(test_long_wait_is_paid)
+{
+	begin();
+	look(0, true);
+	pass_beside(1, 10 * NS_PER_S);
+	assert_in_range(charged_ms(), GANG_STALE_NS / MS - 1, GANG_STALE_NS / MS);
+	look(0, false);
+	assert_int_equal(charged_ms(), 10000);
+	look(0, true);
+	pass_beside(1, 5 * NS_PER_S);
+	look(0, true);
+	assert_int_equal(charged_ms(), 15000);
+}
+
+/* Two whose waits were at the same time pay for it once. */
+UNIT_TEST_ALONE(test_long_waits_are_paid_once)
+{
+	begin();
+	look(0, true);
+	pass_beside(2, 1 * NS_PER_S);
+	look(0, true);
+	look(1, true);
+	pass_beside(2, 10 * NS_PER_S);
+	look(0, false);
+	look(1, false);
+	assert_int_equal(charged_ms(), 11000);
+}
+
+/* Work that was over long before is paid until then, and what others paid meanwhile stays paid. */
+UNIT_TEST_ALONE(test_stopped_members)
+{
+	uint64_t from_ns;
+
+	begin();
+	from_ns = now_ns;
+	look(0, true);
+	look(1, true);
+	pass_beside(2, 10 * NS_PER_S);
+	gang_is_idle(&group, &seats[0], from_ns + 100 * MS, now_ns);
+	gang_is_idle(&group, &seats[1], from_ns + 1500 * MS, now_ns);
+	assert_int_equal(charged_ms(), 1500);
+}
