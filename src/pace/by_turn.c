@@ -109,7 +109,7 @@ static void learn(struct by_turn *by)
 	took_ns = meter_since(reached_ns, seen_ns) / (reached - seen);
 	if (!mean_ns || (seen == LOAD(it->before) && took_ns < mean_ns))
 		STORE(by->mean_ns, took_ns);
-	else
+	else if (seen != LOAD(it->before))
 		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
 }
 

@@ -5,6 +5,8 @@
 #include "meter.h"
 #include "words.h"
 
+#define LEARN_PARTS 8
+
 /* -- marks ------------------------------------------------------------------------------------ */
 
 static struct in_flight_mark *mark_at(struct in_flight *it, uint32_t number)
@@ -32,6 +34,19 @@ static struct in_flight_mark *next(struct in_flight *it, void *context)
 	return mark->event ? mark : NULL;
 }
 
+/* The last mark, if it is to be behind the next launch instead: it was only to be behind the last
+ * one, or there are no others left. NULL: it stays. */
+static struct in_flight_mark *moving(struct in_flight *it)
+{
+	struct in_flight_mark *last = mark_at(it, it->tail - 1);
+	uint32_t pending = it->tail - it->head;
+
+	return pending && last->context == it->context && !last->stream &&
+			       (last->moves || pending == IN_FLIGHT_MARKS)
+		       ? last
+		       : NULL;
+}
+
 static void note_mark(struct in_flight *it, struct in_flight_mark *mark, uint64_t launches)
 {
 	mark->launches = launches;
@@ -39,25 +54,32 @@ static void note_mark(struct in_flight *it, struct in_flight_mark *mark, uint64_
 	STORE(it->mixed, false);
 }
 
-/* Behind all streams of the context. */
-static bool mark_all(struct in_flight *it, uint64_t now_ns)
+/* Behind all streams of the context. stays: the mark is not moved behind the next launch. */
+static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 {
 	const struct pace_work all = {.device = it->device, .context = it->context};
 	uint64_t launches = LOAD(it->launches);
-	struct in_flight_mark *mark;
+	struct in_flight_mark *mark = moving(it);
+	bool is_new = !mark;
 
 	if (!it->context || records_by_streams(it, now_ns))
 		return false;
-	mark = next(it, it->context);
+	if (is_new)
+		mark = next(it, it->context);
 	if (!mark)
-		return true; /* behind one that there is, a later one will be */
-	mark->stream = NULL;
+		return false;
 	if (!pace_driver->fence(mark->event, &all)) {
 		STORE(it->by_streams_ns, now_ns);
 		return false;
 	}
-	it->tail++;
+	mark->stream = NULL;
+	mark->moves = !stays;
+	it->tail += is_new;
 	note_mark(it, mark, launches);
+	if (stays) {
+		STORE(it->marked_ns, now_ns);
+		STORE(it->marked_at, launches);
+	}
 	return true;
 }
 
@@ -66,17 +88,20 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
 {
 	const void *stream = meter_stream(work);
 	uint64_t launches = LOAD(it->launches);
-	struct in_flight_mark *mark = NULL;
+	struct in_flight_mark *mark;
 	uint32_t number = it->head;
+	bool is_new;
 
 	while (number != it->tail && (mark_at(it, number)->stream != stream ||
 				      mark_at(it, number)->context != work->context))
 		number++;
-	mark = number != it->tail ? mark_at(it, number) : next(it, work->context);
+	is_new = number == it->tail;
+	mark = is_new ? next(it, work->context) : mark_at(it, number);
 	if (!mark || !pace_driver->record(mark->event, work))
 		return;
 	mark->stream = stream;
-	it->tail += number == it->tail;
+	mark->moves = false;
+	it->tail += is_new;
 	note_mark(it, mark, launches);
 }
 
@@ -138,6 +163,20 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 
 /* -- periods ---------------------------------------------------------------------------------- */
 
+/* Whether the period that begins is measured, if it turns out to be short: of the parts of
+ * LEARN_EACH_NS chance takes some, in the mean one in LEARN_EACH_NS, and then the first period in
+ * it. They are the same for all devices, as periods of unlike length on two devices that begin
+ * together would be charged as if the devices had worked one after the other. */
+static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
+{
+	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;
+
+	if (it->is_exact || !it->lasted_sum_ns)
+		return true;
+	return meter_since(now_ns, it->measured_ns) >= part_ns &&
+	       meter_chance(now_ns / part_ns, LEARN_PARTS) == 0;
+}
+
 void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
 	/* end_period writes and reads the two words in the other order. */
@@ -146,10 +185,11 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		return;
 	lock_acquire(&it->lock);
 	if (!it->is_busy) {
-		it->began_ns = now_ns;
+		STORE(it->began_ns, now_ns);
 		it->before = LOAD(it->launches);
 		STORE(it->stream, meter_stream(work));
 		STORE(it->mixed_period, false);
+		STORE(it->is_measured, is_chosen(it, now_ns));
 		STORE(it->reached_ns, now_ns);
 		/* Other threads go past the lock from here on: the driver may keep this one until
 		 * they have launched. */
@@ -182,23 +222,32 @@ static bool is_far(const struct in_flight *it, uint64_t took_ns, uint64_t launch
 	return took_ns >= interval_of(it) || launches * LOAD(it->mean_ns) >= MARK_MOST_NS;
 }
 
+/* Whether the period is measured, if it turns out to be short: then pauses between its launches end
+ * it, and each launch has a mark. */
+static bool is_watched(const struct in_flight *it, uint64_t now_ns)
+{
+	return LOAD(it->is_measured) && meter_since(now_ns, LOAD(it->began_ns)) < LEARN_EACH_NS;
+}
+
 bool in_flight_is_due(const struct in_flight *it, uint64_t now_ns)
 {
-	return !LOAD(it->mean_ns) || is_far(it, meter_since(now_ns, LOAD(it->looked_ns)),
-					    LOAD(it->launches) - LOAD(it->looked_at));
+	return !LOAD(it->mean_ns) || is_watched(it, now_ns) ||
+	       is_far(it, meter_since(now_ns, LOAD(it->looked_ns)),
+		      LOAD(it->launches) - LOAD(it->looked_at));
 }
 
 static bool is_mark_due(const struct in_flight *it, const struct pace_work *work, uint64_t now_ns)
 {
 	return LOAD(it->context) != work->context || LOAD(it->by_streams_ns) ||
 	       is_far(it, meter_since(now_ns, LOAD(it->marked_ns)),
-		      LOAD(it->launches) - LOAD(it->marked));
+		      LOAD(it->launches) - LOAD(it->marked_at));
 }
 
 void in_flight_submitted(struct in_flight *it, const struct pace_work *work, bool at_once,
 			 uint64_t now_ns)
 {
 	const void *stream = meter_stream(work);
+	bool due, each;
 
 	ADD(it->launches, 1);
 	if (LOAD(it->stream) != stream) {
@@ -206,15 +255,18 @@ void in_flight_submitted(struct in_flight *it, const struct pace_work *work, boo
 		STORE(it->mixed, true);
 		STORE(it->mixed_period, true);
 	}
-	if (!at_once && !is_mark_due(it, work, now_ns))
+	each = now_ns < LOAD(it->each_until_ns) || is_watched(it, now_ns);
+	due = at_once || is_mark_due(it, work, now_ns);
+	if (!due && !each)
 		return;
-	if (!lock_try(&it->lock))
+	if (each)
+		lock_acquire(&it->lock);
+	else if (!lock_try(&it->lock))
 		return; /* the next launch is marked, or the next look marks */
 	STORE(it->context, work->context);
 	it->device = work->device;
-	if (!mark_all(it, now_ns))
+	if (!mark_all(it, due, now_ns))
 		mark_stream(it, work);
-	STORE(it->marked_ns, now_ns);
 	lock_release(&it->lock);
 }
 
@@ -225,14 +277,12 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 		return;
 	if (!lock_try(&it->lock))
 		return;
-	if (mark_all(it, now_ns))
-		STORE(it->marked_ns, now_ns);
+	mark_all(it, true, now_ns);
 	lock_release(&it->lock);
 }
 
-/* How long the period was, as events tell: what is behind the last mark took as long as what is
- * before it, and where the period has no mark, as long as launches do in the mean. */
-static uint64_t measure_period(struct in_flight *it, uint64_t launches)
+/* From the period's begin to its last mark, as events tell; UINT64_MAX: they do not. */
+static uint64_t took_until_mark(struct in_flight *it)
 {
 	const struct in_flight_mark *last = mark_at(it, it->head - 1);
 	uint64_t took_ns;
@@ -240,8 +290,25 @@ static uint64_t measure_period(struct in_flight *it, uint64_t launches)
 	if (!it->begin_is_recorded || !last->event || last->context != it->begin_context ||
 	    last->launches <= it->before ||
 	    pace_driver->elapsed(it->begin, last->event, &took_ns) != PACE_TOOK)
-		return LOAD(it->mean_ns) ? LOAD(it->mean_ns) * launches : UINT64_MAX;
-	return took_ns / (last->launches - it->before) * launches;
+		return UINT64_MAX;
+	return took_ns;
+}
+
+/* How long the period was, which was seen to have ended after lasted_ns. */
+static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns, uint64_t now_ns)
+{
+	bool is_marked = LOAD(it->marked) == LOAD(it->launches);
+	uint64_t took_ns = took_until_mark(it), tail_ns;
+
+	if (took_ns == UINT64_MAX)
+		took_ns = is_marked ? meter_since(LOAD(it->reached_ns), it->began_ns) : 0;
+	if (took_ns > lasted_ns)
+		took_ns = lasted_ns;
+	if (is_marked)
+		return took_ns;
+	tail_ns = lasted_ns - took_ns;
+	STORE(it->each_until_ns, now_ns + TAIL_TIMES * tail_ns);
+	return took_ns + (tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS);
 }
 
 /* What the period was of the time until it was seen to have ended, for the periods to come. */
@@ -258,22 +325,17 @@ static void note_period(struct in_flight *it, uint64_t took_ns, uint64_t lasted_
 	it->measured_ns = now_ns;
 }
 
-/* When the device was through. To ask events takes as long as a launch: so of short periods one is
- * measured now and then, unless exact is set, and the others are as large a part of the time until
- * they were seen to have ended. */
+/* When the device was through. To ask events takes as long as a launch, so not each short period is
+ * measured, unless exact is set. */
 static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
 {
-	uint64_t launches = LOAD(it->launches) - it->before;
 	uint64_t lasted_ns = meter_since(now_ns, it->began_ns), took_ns;
 
-	if (!launches)
+	if (LOAD(it->launches) == it->before)
 		return it->began_ns;
-	if (!exact && lasted_ns < LEARN_EACH_NS && it->lasted_sum_ns &&
-	    meter_since(now_ns, it->measured_ns) < LEARN_EACH_NS)
+	if (!exact && !LOAD(it->is_measured) && lasted_ns < LEARN_EACH_NS && it->lasted_sum_ns)
 		return it->began_ns + lasted_ns * it->took_sum_ns / it->lasted_sum_ns;
-	took_ns = measure_period(it, launches);
-	if (took_ns > lasted_ns)
-		took_ns = lasted_ns;
+	took_ns = measure_period(it, lasted_ns, now_ns);
 	if (!exact)
 		note_period(it, took_ns, lasted_ns, now_ns);
 	return it->began_ns + took_ns;
@@ -325,7 +387,7 @@ static bool any_in_period(struct in_flight *it, const struct pace_work *work, bo
 	if (over || !it->context || is_through(it, work))
 		return false;
 	if (marks)
-		mark_all(it, now_ns);
+		mark_all(it, true, now_ns);
 	return true;
 }
 
@@ -349,6 +411,7 @@ bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool mar
 		busy = false;
 		*ret_ended_ns = ended_ns(it, marks || it->is_exact, now_ns);
 		STORE(it->reached, LOAD(it->launches));
+		STORE(it->reached_ns, *ret_ended_ns);
 	}
 	lock_release(&it->lock);
 	if (work && !marks)

@@ -7,6 +7,11 @@
  * mark is reached and nothing was launched behind it. Two events give the period its length: one
  * before its first launch, and the last mark. Two marks in a row give the mean time of a launch.
  *
+ * Nothing tells when launches behind the last mark were over, so they are taken to have been until
+ * a look finds the device idle, and each launch is marked for a good while from then on. Of periods
+ * of less than LEARN_EACH_NS, chance takes some in which each launch is marked; the others are as
+ * large a part of the time until they were seen to have ended.
+ *
  * Where the driver cannot record an event behind all streams of a context (before CUDA 12.8, and
  * while the process captures a graph), each launch is followed by an event in its own stream.
  *
@@ -24,6 +29,7 @@ struct in_flight_mark {
 	const void *context; /* the event's */
 	const void *stream;  /* NULL: the event is behind all streams of the context */
 	uint64_t launches;   /* how many are before it */
+	bool moves;          /* behind the next launch */
 };
 
 struct in_flight {
@@ -34,7 +40,8 @@ struct in_flight {
 	uint64_t reached;     /* the device is through with the first so many; atomic */
 	uint64_t reached_ns;  /* since about when; atomic */
 	uint64_t pending_ns;  /* when a look last found a mark that was not reached; atomic */
-	uint64_t marked_ns;   /* when a launch was marked last; atomic */
+	uint64_t marked_ns;   /* when a mark was last made that stays where it is, */
+	uint64_t marked_at;   /* and how many launches there were then; atomic, both */
 	uint64_t mean_ns;     /* of a launch's time on the device; atomic */
 	uint64_t interval_ns; /* from one mark to the next; 0: MARK_LEAST_NS; atomic */
 	uint64_t looked_ns;   /* when a launch looked last, and */
@@ -42,8 +49,10 @@ struct in_flight {
 	uint64_t by_streams_ns; /* when a mark behind all streams was last refused; 0: never; atomic
 				 */
 	uint32_t entered;       /* launches that the driver is being given; atomic */
-	bool is_busy;           /* a period has begun, and was not seen to end; atomic */
-	uint64_t began_ns;      /* the period, */
+	uint64_t each_until_ns; /* until when each launch is marked; atomic, as the next two */
+	bool is_busy;           /* a period has begun, and was not seen to end */
+	bool is_measured;       /* the period is, even if it turns out to be short */
+	uint64_t began_ns;      /* the period; atomic, */
 	uint64_t before;        /* and how many launches there were before it */
 	void *begin;            /* the event at its begin, of the context that follows; or NULL */
 	void *begin_context;

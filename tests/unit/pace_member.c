@@ -265,3 +265,65 @@ UNIT_TEST(test_pauses)
 		left();
 	}
 }
+
+/* -- what has no mark ------------------------------------------------------------------------- */
+
+/* For two seconds, a short kernel and so many others of long_ns, at once; then the host does
+ * something else until pause_ns after the device is through, and waits for nothing. */
+static double charged_of_bursts(void **state, unsigned many, uint64_t long_ns, uint64_t pause_ns)
+{
+	uint64_t began_ns;
+	double part;
+
+	begin(state, 99);
+	launch_on(1, 1 * NS_PER_US);
+	launch_on(0, 1 * NS_PER_US);
+	pass(10 * MS);
+	began_ns = time_ns;
+	union_ns = words->group.used_ns = 0;
+	union_until_ns = time_ns;
+	while (time_ns - began_ns < 2 * NS_PER_S) {
+		launch_on(0, 1 * NS_PER_US);
+		for (unsigned i = 0; i < many; i++)
+			launch_on(0, long_ns);
+		pass(fake.done_ns[0] > time_ns ? fake.done_ns[0] - time_ns + pause_ns : pause_ns);
+	}
+	launch_on(0, 1 * NS_PER_US);
+	part = (double)words->group.used_ns / (double)union_ns;
+	print_message("1 us and %u of %lu us, pauses of %lu us: charged %.3f of what was used\n",
+		      many, (unsigned long)(long_ns / 1000), (unsigned long)(pause_ns / 1000),
+		      part);
+	left();
+	return part;
+}
+
+/* A kernel behind the last mark is not charged as if it took as long as the ones before it. */
+UNIT_TEST(test_long_behind_short)
+{
+	static const uint64_t long_ns[] = {100 * NS_PER_US, 400 * NS_PER_US, 900 * NS_PER_US,
+					   2 * MS, 100 * MS};
+
+	for (unsigned i = 0; i < sizeof(long_ns) / sizeof(*long_ns); i++)
+		assert_true(charged_of_bursts(state, 1, long_ns[i], 20 * NS_PER_US) > 0.95);
+}
+
+/* Nor is a host that pauses charged for its pauses, but for the first one. */
+UNIT_TEST(test_bursts)
+{
+	assert_true(charged_of_bursts(state, 50, 20 * NS_PER_US, 2 * MS) < 1.1);
+	assert_true(charged_of_bursts(state, 500, 20 * NS_PER_US, 10 * MS) < 1.1);
+}
+
+/* A process that is stopped as it launches: what it launched last may have taken long, but it pays
+ * for no more than TAIL_MOST_NS. */
+UNIT_TEST(test_stopped_as_it_launches)
+{
+	begin(state, 99);
+	launch_on(1, 1 * NS_PER_US);
+	launch_on(0, 1 * NS_PER_US);
+	launch_on(0, 1 * NS_PER_US);
+	pass(1000 * NS_PER_S);
+	launch_on(0, 1 * NS_PER_US);
+	assert_in_range(words->group.used_ns, 5 * NS_PER_S, 11 * NS_PER_S);
+	left();
+}
