@@ -337,7 +337,8 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 
 bool slices_is_of_container(const struct slices_one *slice)
 {
-	return slice->kind == SLICES_HAMI || slice->kind == SLICES_KUBERNETES;
+	return slice->kind == SLICES_CONTAINER || slice->kind == SLICES_KUBERNETES ||
+	       slice->kind == SLICES_HAMI;
 }
 
 const char *slices_kind_name(enum slices_kind kind)

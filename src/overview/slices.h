@@ -48,8 +48,8 @@ void slices_free(struct slices *slices); /* also of a zeroed one */
 /* "run", "container", "kubernetes", "hami" or "loose": stable, for --json. */
 const char *slices_kind_name(enum slices_kind kind);
 
-/* Whether each container is a tenant of its own, whoever owns its files. The container's name ends
- * at the first slash of the slice's. */
+/* Whether each slice, or each container, of that kind is a tenant of its own, whoever owns its
+ * files. The container's name ends at the first slash of the slice's. */
 bool slices_is_of_container(const struct slices_one *slice);
 
 /*

@@ -1,8 +1,8 @@
 /*
  * How many slices of each tenant there are, for a look that goes on for ever: a tenant makes
  * directories and files as it likes, and must not keep others' slices from being looked at. A
- * tenant is a user, with the slices that its vgpu run made, or a container of HAMi's or of
- * Kubernetes'.
+ * tenant is a user, with the slices that its vgpu run made, or a container of `vgpu cdi`, of
+ * Kubernetes or of HAMi.
  */
 #pragma once
 

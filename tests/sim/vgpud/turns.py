@@ -69,6 +69,22 @@ def given(path, region, uuid):
     return fd
 
 
+def until_known(path, region, uuid):
+    """Of a slice that is younger than its last look, vgpud knows nothing most of the time."""
+    row = 0
+    for _ in range(200):
+        kind, fd = ask(path, uuid, region)
+        if kind == FILE:
+            os.close(fd)
+            row += 1
+            if row == 3:
+                return
+        else:
+            row = 0
+            time.sleep(0.05)
+    raise AssertionError("vgpud does not know the slice")
+
+
 def lock(fd, command, byte):
     """Whether the byte is this open file's now, or no other's."""
     query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SIZE + byte, 1, 0)
@@ -194,6 +210,18 @@ def hold(path, region, uuid, other):
             pass
     assert 1 <= files <= 64, files
     os.close(given(path, region, uuid))
+
+
+def unread(path, region, uuid, other):
+    """REGION's container reads no answer. OTHER is another container's."""
+    until_known(path, region, uuid)
+    until_known(path, other, uuid)
+    fd = os.open(region, os.O_RDWR)
+    held = [send(path, request(uuid), [fd]) for _ in range(80)]
+    assert ask(path, uuid, region)[0] == REFUSED
+    os.close(given(path, other, uuid))
+    for s in held:
+        s.close()
 
 
 def taken(path, region, uuid):

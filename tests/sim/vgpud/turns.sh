@@ -24,6 +24,16 @@ asks strangers "$ours" "$uuid0"
 asks garbage "$ours" "$uuid0"
 [ "$(id -u)" -ne 0 ] || asks hold "$theirs" "$uuid0" "$ours"
 asks flood "$theirs" "$uuid0" "$ours" 3
+
+# Each container of `vgpu cdi` is a tenant.
+if [ "$(id -u)" -eq 0 ]; then
+    for name in alice bob; do
+        "$VGPU" cdi --flags "$name" --memory 1G --gpus 0 >"$out" 2>"$err" || fail "no slice $name"
+    done
+    cp "$ours" "$VGPU_CONTAINERS/run/alice/shared/region"
+    cp "$ours" "$VGPU_CONTAINERS/run/bob/shared/region"
+    asks unread "$VGPU_CONTAINERS/run/alice/shared/region" "$uuid0" "$VGPU_CONTAINERS/run/bob/shared/region"
+fi
 scrape
 same 'the files' 1 "$(sample vgpud_turns_files)"
 [ "$(sample 'vgpud_turns_requests_total{answer="none"}')" -gt 300 ] || fail 'what is no request is not counted'
