@@ -99,13 +99,14 @@ static uint64_t tenant_of(const struct slices_one *one)
 	return hash | (uint64_t)1 << 63;
 }
 
+/* A tenant can put a link in the place of its region: it is not followed. */
 static const struct slices_one *find_region(const struct slices *slices, const struct stat *st)
 {
 	struct stat of;
 
 	for (unsigned i = 0; i < slices->count; i++)
-		if (sys_stat(slices->one[i].region_path, &of) == 0 && of.st_ino == st->st_ino &&
-		    of.st_dev == st->st_dev)
+		if (lstat(slices->one[i].region_path, &of) == 0 && S_ISREG(of.st_mode) &&
+		    of.st_ino == st->st_ino && of.st_dev == st->st_dev)
 			return &slices->one[i];
 	return NULL;
 }

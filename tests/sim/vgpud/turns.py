@@ -224,6 +224,11 @@ def unread(path, region, uuid, other):
         s.close()
 
 
+def refused(path, region, uuid):
+    kind, _ = ask(path, uuid, region)
+    assert kind == REFUSED, kind
+
+
 def taken(path, region, uuid):
     """A client takes the file away from vgpud: the others have another then."""
     fd = given(path, region, uuid)

@@ -25,14 +25,17 @@ asks garbage "$ours" "$uuid0"
 [ "$(id -u)" -ne 0 ] || asks hold "$theirs" "$uuid0" "$ours"
 asks flood "$theirs" "$uuid0" "$ours" 3
 
-# Each container of `vgpu cdi` is a tenant.
+# Each container of `vgpu cdi` is a tenant. A link in the place of a region leads to no region.
 if [ "$(id -u)" -eq 0 ]; then
-    for name in alice bob; do
+    for name in alice bob carol; do
         "$VGPU" cdi --flags "$name" --memory 1G --gpus 0 >"$out" 2>"$err" || fail "no slice $name"
     done
     cp "$ours" "$VGPU_CONTAINERS/run/alice/shared/region"
     cp "$ours" "$VGPU_CONTAINERS/run/bob/shared/region"
     asks unread "$VGPU_CONTAINERS/run/alice/shared/region" "$uuid0" "$VGPU_CONTAINERS/run/bob/shared/region"
+    cp "$ours" "$root/nobodys"
+    ln -s "$root/nobodys" "$VGPU_CONTAINERS/run/carol/shared/region"
+    asks refused "$root/nobodys" "$uuid0"
 fi
 scrape
 same 'the files' 1 "$(sample vgpud_turns_files)"
