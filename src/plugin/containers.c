@@ -555,6 +555,8 @@ int containers_prepare(const struct containers_places *places, const char *libra
 	if (error)
 		return fail(fault, error, "make", places->state);
 	error = make_directories(places->regions);
+	if (!error && chmod(places->regions, 0700) < 0) /* any user may write what is below */
+		error = -errno;
 	if (error)
 		return fail(fault, error, "make", places->regions);
 	error = copy_library(places->state, library);

@@ -43,9 +43,11 @@ def answers_before_register_does():
 def allocates():
     with World() as world:
         world.configure(SLICE)
+        os.mkdir(world.regions, 0o755)  # as for a hostPath that was not there
         world.kubelet.start()
         world.start()
         endpoint = fake.Endpoint(world.kubelet.wait()["vgpu.dev/slice-8g-30c"])
+        assert stat.S_IMODE(os.stat(world.regions).st_mode) == 0o700
         devices = sorted(endpoint.watch().get(timeout=fake.PATIENCE_S))
         one, both = endpoint.allocate([devices[0]], [devices[1], devices[2], devices[4]])
         first, second = uuids(devices)
