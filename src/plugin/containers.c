@@ -11,9 +11,8 @@
  *   another one, which was made grace_s or more after it, has one of its devices;
  *
  * and neither does a process live in its region, nor has one that /proc shows the directory
- * mounted. What is removed is first renamed to .gone-NAME. All below a region's directory may be
- * the tenant's doing, so no link is followed there, and ENTRIES_MAX files are removed in a look at
- * most.
+ * mounted. What is removed is first moved away in one step (gone.h), as all below a region's
+ * directory may be the tenant's doing; ENTRIES_MAX files are then removed in a round at most.
  *
  * containerd makes a directory of whatever it is to mount and does not find. So the library that
  * containers get is a copy beside the policies, which no package removes; and a region's directory
@@ -32,15 +31,14 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "gone.h"
 #include "guard.h"
 #include "region.h"
 
 #define RECORD      "record"
 #define NEW         ".new-"
-#define GONE        ".gone-"
 #define RECORD_MAX  ((size_t)256 * 1024)
 #define ENTRIES_MAX 4096
-#define DEPTH_MAX   32
 
 /* -- making ------------------------------------------------------------------------------------ */
 
@@ -172,35 +170,6 @@ int containers_make(const struct containers_places *places, const char *resource
 	if (!error)
 		memcpy(ret_name, name, sizeof(name));
 	return error;
-}
-
-/* -- removing ---------------------------------------------------------------------------------- */
-
-/* Removes a file or a directory; budget: how many more files may go. Whether nothing is left. */
-static bool remove_entry(int parent, const char *name, unsigned depth, unsigned *budget)
-{
-	const struct dirent *entry;
-	bool whole = true;
-	DIR *dir;
-	int fd;
-
-	if (*budget == 0)
-		return false;
-	(*budget)--;
-	if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
-		return true;
-	fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
-		return false;
-	}
-	while (whole && depth > 0 && (entry = readdir(dir)))
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			whole = remove_entry(fd, entry->d_name, depth - 1, budget);
-	closedir(dir);
-	return unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
 /* -- which are gone ---------------------------------------------------------------------------- */
@@ -421,13 +390,11 @@ static int list(int parent, int (*each)(int parent, const char *name, const void
 	return error;
 }
 
-/* Removes what has the prefix. */
-static int remove_half(int parent, const char *name, const void *prefix)
+/* Moves away what has the prefix. */
+static int move_half(int parent, const char *name, const void *prefix)
 {
-	unsigned budget = ENTRIES_MAX;
-
 	if (has_prefix(name, prefix))
-		remove_entry(parent, name, DEPTH_MAX, &budget);
+		gone_move(parent, name);
 	return 0;
 }
 
@@ -442,15 +409,6 @@ static int make_region_again(int parent, const char *name, const void *regions)
 	return is_name(name) ? make_region_directory(regions, name) : 0;
 }
 
-/* The name goes in one step, and then what is in it. Whether it is gone. */
-static bool remove_name(int parent, const char *name)
-{
-	char gone[CONTAINERS_NAME_LEN + sizeof(GONE)];
-
-	snprintf(gone, sizeof(gone), GONE "%s", name);
-	return renameat(parent, name, parent, gone) == 0 || errno == ENOENT;
-}
-
 /* The region's directory goes first, as nobody looks for one without a record. */
 static int sweep(int state, int regions, const struct containers_places *places,
 		 const struct bytes *in_use, unsigned grace_s)
@@ -462,12 +420,10 @@ static int sweep(int state, int regions, const struct containers_places *places,
 		const struct record *record = &records.record[i];
 
 		if (is_gone(places->regions, record, &records, in_use, grace_s))
-			removed += remove_name(regions, record->name) &&
-				   remove_name(state, record->name);
+			removed +=
+				gone_move(regions, record->name) && gone_move(state, record->name);
 	}
 	free_records(&records);
-	list(state, remove_half, GONE);
-	list(regions, remove_half, GONE);
 	return error ? error : removed;
 }
 
@@ -476,6 +432,14 @@ static int open_directory(const char *path)
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
+}
+
+static void close_both(int state, int regions)
+{
+	if (state >= 0)
+		close(state);
+	if (regions >= 0)
+		close(regions);
 }
 
 int containers_sweep(const struct containers_places *places, const struct bytes *in_use,
@@ -487,11 +451,19 @@ int containers_sweep(const struct containers_places *places, const struct bytes 
 	if (state >= 0 && regions >= 0)
 		result = sweep(state, regions, places, in_use && !in_use->failed ? in_use : NULL,
 			       grace_s);
-	if (state >= 0)
-		close(state);
-	if (regions >= 0)
-		close(regions);
+	close_both(state, regions);
 	return result;
+}
+
+bool containers_remove(const struct containers_places *places)
+{
+	int state = open_directory(places->state), regions = open_directory(places->regions);
+	unsigned budget = ENTRIES_MAX;
+	bool whole = gone_remove(state, &budget);
+
+	whole = gone_remove(regions, &budget) && whole;
+	close_both(state, regions);
+	return whole;
 }
 
 /* -- what all containers get ------------------------------------------------------------------- */
@@ -569,7 +541,7 @@ int containers_prepare(const struct containers_places *places, const char *libra
 	fd = error ? error : open_directory(places->state);
 	if (fd < 0)
 		return fail(fault, fd, "prepare", places->state);
-	error = list(fd, remove_half, NEW);
+	error = list(fd, move_half, NEW);
 	if (!error)
 		error = list(fd, make_region_again, places->regions);
 	close(fd);

@@ -49,8 +49,12 @@ int containers_make(const struct containers_places *places, const char *resource
 		    const char *const *ids, const struct policy *policy,
 		    char ret_name[CONTAINERS_NAME_LEN], struct fault *fault);
 
-/* Removes the directories of containers that are gone. in_use: the IDs of devices that pods had in
- * the last grace_s seconds, a string after the other, with their NULs; NULL: not known. How many
- * were removed, or a negative errno. */
+/* Moves the directories of containers that are gone to where containers_remove finds them. in_use:
+ * the IDs of devices that pods had in the last grace_s seconds, a string after the other, with
+ * their NULs; NULL: not known. How many there were, or a negative errno. */
 int containers_sweep(const struct containers_places *places, const struct bytes *in_use,
 		     unsigned grace_s);
+
+/* Removes some of what is in these directories: it is called again and again, and takes some ms at
+ * most. Whether nothing is left. */
+bool containers_remove(const struct containers_places *places);

@@ -79,6 +79,7 @@ static void on_health(void *arg, uint32_t events)
 
 	(void)events;
 	loop_timer_read(plugin->health.fd);
+	containers_remove(&plugin->options.places);
 	if (!gpus_look(&plugin->gpus))
 		return;
 	say(LOG_NOTICE, "the health of GPUs has changed");

@@ -1,0 +1,179 @@
+/* What containers have on the host: how it is removed, whatever a tenant has made of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka.h wants those four before it. */
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "containers.h"
+#include "place.h"
+#include "size.h"
+
+#define RESOURCE "vgpu.dev/s"
+#define DEPTH    1000 /* of directories: their path is longer than a path may be */
+#define MANY     5000
+#define ROUNDS   100
+
+static char state_dir[96], regions_dir[96], library[96];
+static const struct containers_places places = {state_dir, regions_dir};
+static const struct policy policy = {
+	.device_count = 1,
+	.device = {{.uuid = "GPU-a", .memory_bytes = GIB}},
+	.region_path = "/run/vgpu/region",
+	.name = "s",
+};
+
+static void prepare(void)
+{
+	struct fault fault = {""};
+
+	if (containers_prepare(&places, library, "/usr/local/lib/libvgpu.so", &fault))
+		fail_msg("%s", fault.text);
+}
+
+static int make_place(void **state)
+{
+	struct place *place;
+	int fd;
+
+	if (place_make(state))
+		return -1;
+	place = *state;
+	snprintf(state_dir, sizeof(state_dir), "%s/state", place->dir);
+	snprintf(regions_dir, sizeof(regions_dir), "%s/regions", place->dir);
+	snprintf(library, sizeof(library), "%s/library", place->dir);
+	fd = open(library, O_WRONLY | O_CREAT, 0644);
+	if (fd < 0 || write(fd, "library", 7) != 7 || close(fd) < 0)
+		return -1;
+	prepare();
+	return 0;
+}
+
+static int remove_place(void **state)
+{
+	struct place *place = *state;
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s/*", place->dir);
+	return system(command) || place_remove(state);
+}
+
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    make_place
+#define UNIT_TEAR_DOWN remove_place
+
+static void make(const char *id, char name[CONTAINERS_NAME_LEN])
+{
+	const char *const ids[] = {id, NULL};
+	struct fault fault = {""};
+
+	if (containers_make(&places, RESOURCE, ids, &policy, name, &fault))
+		fail_msg("%s", fault.text);
+}
+
+/* How many names the directory has. */
+static unsigned count(const char *path)
+{
+	const struct dirent *entry;
+	unsigned found = 0;
+	DIR *dir = opendir(path);
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir)))
+		found += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+	closedir(dir);
+	return found;
+}
+
+static int open_region(const char *name)
+{
+	char path[192];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", regions_dir, name);
+	fd = open(path, O_RDONLY | O_DIRECTORY);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* A directory in dir, and so on, with a file in each. dir is closed. */
+static void nest(int dir, unsigned depth)
+{
+	while (depth-- > 0) {
+		int below, file = openat(dir, "file", O_WRONLY | O_CREAT, 0600);
+
+		assert_true(file >= 0);
+		close(file);
+		assert_int_equal(mkdirat(dir, "below", 0700), 0);
+		below = openat(dir, "below", O_RDONLY | O_DIRECTORY);
+		assert_true(below >= 0);
+		close(dir);
+		dir = below;
+	}
+	close(dir);
+}
+
+/* Takes all containers to be gone, as no pod has any device. */
+static void sweep(void)
+{
+	const struct bytes none = {0};
+
+	assert_true(containers_sweep(&places, &none, 0) >= 0);
+}
+
+static void remove_all(void)
+{
+	for (unsigned i = 0; i < ROUNDS && !containers_remove(&places); i++)
+		;
+	assert_int_equal(count(regions_dir), 0);
+}
+
+UNIT_TEST(test_removes_what_is_nested_deeply)
+{
+	char name[CONTAINERS_NAME_LEN];
+
+	make("a", name);
+	nest(open_region(name), DEPTH);
+	sweep();
+	remove_all();
+}
+
+UNIT_TEST(test_removes_many_files_in_several_rounds)
+{
+	char name[CONTAINERS_NAME_LEN], file[16];
+	int dir;
+
+	make("a", name);
+	dir = open_region(name);
+	for (unsigned i = 0; i < MANY; i++) {
+		snprintf(file, sizeof(file), "%u", i);
+		assert_int_equal(mkdirat(dir, file, 0), 0);
+	}
+	close(dir);
+	sweep();
+	assert_false(containers_remove(&places));
+	remove_all();
+}
+
+UNIT_TEST(test_follows_no_link)
+{
+	struct place *place = *state;
+	char name[CONTAINERS_NAME_LEN];
+	int dir;
+
+	make("a", name);
+	dir = open_region(name);
+	assert_int_equal(symlinkat(place->dir, dir, "link"), 0);
+	assert_int_equal(mkdirat(dir, "below", 0700), 0);
+	assert_int_equal(symlinkat(place->dir, dir, "below/link"), 0);
+	close(dir);
+	sweep();
+	remove_all();
+	assert_int_equal(access(library, F_OK), 0);
+}
