@@ -34,6 +34,8 @@ static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
+/* The growth that the last comparison saw and did not believe yet; who compares writes it. */
+static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
 
 /* What is charged and will be taken later, in one piece each: under `expecting`. */
 static struct lock expecting = LOCK_INIT;
@@ -49,6 +51,7 @@ void compare_forget(void)
 	memset(unmeasured, 0, sizeof(unmeasured));
 	memset(believed, 0, sizeof(believed));
 	memset(odd, 0, sizeof(odd));
+	memset(suspect_bytes, 0, sizeof(suspect_bytes));
 }
 
 void compare_new_context(int device)
@@ -326,20 +329,40 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 	}
 }
 
+/*
+ * How much of what NVML counts above `most` is the process's own. The figure may have in it what
+ * the doubt names as elsewhere. What is lent is in the figure of the process that made it, and in
+ * ours only if that process has given it up and its books do not say so yet, which they do in a
+ * moment: so growth that only that could explain is believed when two comparisons show it.
+ */
+static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
+			     const struct region_doubt *doubt)
+{
+	uint64_t above = nvml_bytes - min(nvml_bytes, most);
+	uint64_t growth = above - min(above, doubt->elsewhere_bytes);
+	uint64_t suspect = min(growth, doubt->lent_bytes);
+	uint64_t before = suspect_bytes[device];
+
+	suspect_bytes[device] = suspect;
+	if (suspect > before)
+		quota_reconcile_soon(device);
+	return growth - suspect + min(suspect, before);
+}
+
 /* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
  * they are, as far as it reaches. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 			  uint64_t nvml_bytes)
 {
+	struct region_doubt doubt =
+		region_share_doubt(&account_region, account_device(device)->index);
 	uint64_t own = nvml_bytes > data ? nvml_bytes - data : 0;
-	uint64_t booked = usage->context + usage->module, elsewhere, here;
+	uint64_t booked = usage->context + usage->module;
+	uint64_t growth = growth_above(device, booked + data, nvml_bytes, &doubt);
 
-	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
-	if (own < booked && here)
-		return own + here < booked ? own + here : booked;
-	if (own > booked && elsewhere)
-		return own > booked + elsewhere ? own - elsewhere : booked;
-	return own;
+	if (own < booked && doubt.here_bytes)
+		return min(own + doubt.here_bytes, booked);
+	return own > booked ? booked + growth : own;
 }
 
 /* -- comparing -------------------------------------------------------------------------------- */
@@ -360,16 +383,17 @@ uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nv
  * and booked; what it counts below may be of another moment. */
 static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
 {
-	uint64_t most = most_since(device, ticket), elsewhere, here;
+	struct region_doubt doubt =
+		region_share_doubt(&account_region, account_device(device)->index);
+	uint64_t growth;
 
 	if (!ticket->watched)
 		return;
 	if (nvml_bytes >= contexts_least(device))
 		believe(device);
-	region_share_doubt(&account_region, account_device(device)->index, &elsewhere, &here);
-	most += elsewhere;
-	if (nvml_bytes > most)
-		account_orphan(device, nvml_bytes - most);
+	growth = growth_above(device, most_since(device, ticket), nvml_bytes, &doubt);
+	if (growth)
+		account_orphan(device, growth);
 }
 
 static bool reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)

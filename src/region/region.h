@@ -260,11 +260,19 @@ int region_share_import(struct region *region, uint64_t key, unsigned *ret_devic
  * stays for the rest of our slot's life, which counts too much rather than too little. */
 void region_share_import_end(struct region *region, uint64_t key);
 
-/* Of the device's memory that our slot shares: bytes that it has open and others have charged, and
- * bytes that were others' and are charged to it now. Which of those who have such memory open
- * NVML counts it for is not known. No lock is taken. */
-void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_elsewhere,
-			uint64_t *ret_here);
+/* What NVML may count for our slot's process, or for another one, of memory that several processes
+ * have open. NVML counts such memory once: for the process that made it, and after that process has
+ * given it up, for one of the others. */
+struct region_doubt {
+	uint64_t lent_bytes; /* open here; the process that made it lives, has it charged, and has
+				it in its figure until it gives the memory up */
+	uint64_t elsewhere_bytes; /* open here, and charged to another slot or as kept; it may be
+				     in our figure */
+	uint64_t here_bytes;      /* charged to our slot; it may be in no figure or in another's */
+};
+
+/* Of the device's memory. No lock is taken. */
+struct region_doubt region_share_doubt(struct region *region, unsigned device);
 
 /* What the slice holds of the device, bytes: its own total, no lock taken. */
 uint64_t region_used(struct region *region, unsigned device);

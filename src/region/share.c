@@ -713,25 +713,52 @@ void region_share_reset_locked(struct vgpu_region_file *file)
 	REGION_PUBLISH(file->own.move.active, 0);
 }
 
-void region_share_doubt(struct region *region, unsigned device, uint64_t *ret_elsewhere,
-			uint64_t *ret_here)
+/* Whether another process that may live has it open. No entry is freed: no lock is held. */
+static bool others_have_it_open(struct region *region, const struct vgpu_region_share *charge)
+{
+	unsigned count = region_shares_in_use(region->file);
+
+	for (unsigned i = 0; i < count; i++) {
+		struct vgpu_region_share *share = &region->file->own.shares[i];
+
+		if (region_share_charge_of(region->file, share) == charge &&
+		    !is_ours(region, share) && is_living(region, share))
+			return true;
+	}
+	return false;
+}
+
+/* Our slot has the entry. */
+static void doubt_one(struct region *region, const struct vgpu_region_share *share,
+		      struct region_doubt *doubt)
+{
+	const struct vgpu_region_share *charge;
+
+	if (has_state(share, VGPU_SHARE_MOVED) &&
+	    (others_have_it_open(region, share) || descriptors_left(region, share) != 0))
+		doubt->here_bytes += REGION_LOAD(share->bytes);
+	if (!has_state(share, VGPU_SHARE_IMPORT))
+		return;
+	charge = region_share_charge_of(region->file, share);
+	if (!charge || (is_ours(region, charge) && !has_state(charge, VGPU_SHARE_KEPT)))
+		return;
+	if (has_state(charge, VGPU_SHARE_EXPORT) && is_living(region, charge))
+		doubt->lent_bytes += REGION_LOAD(charge->bytes);
+	else
+		doubt->elsewhere_bytes += REGION_LOAD(charge->bytes);
+}
+
+struct region_doubt region_share_doubt(struct region *region, unsigned device)
 {
 	bool ours = region->slot >= 0 && region_is_there(region);
 	unsigned count = ours ? region_shares_in_use(region->file) : 0;
-	uint64_t elsewhere = 0, here = 0;
+	struct region_doubt doubt = {0, 0, 0};
 
 	for (unsigned i = 0; i < count; i++) {
-		struct vgpu_region_share *share = &region->file->own.shares[i], *charge = NULL;
+		const struct vgpu_region_share *share = &region->file->own.shares[i];
 
-		if (REGION_LOAD(share->device) != device || !is_ours(region, share))
-			continue;
-		if (has_state(share, VGPU_SHARE_MOVED))
-			here += REGION_LOAD(share->bytes);
-		if (has_state(share, VGPU_SHARE_IMPORT))
-			charge = region_share_charge_of(region->file, share);
-		if (charge && (!is_ours(region, charge) || has_state(charge, VGPU_SHARE_KEPT)))
-			elsewhere += REGION_LOAD(charge->bytes);
+		if (REGION_LOAD(share->device) == device && is_ours(region, share))
+			doubt_one(region, share, &doubt);
 	}
-	*ret_elsewhere = elsewhere;
-	*ret_here = here;
+	return doubt;
 }

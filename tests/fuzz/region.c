@@ -241,10 +241,9 @@ static void act_import_end(struct region *region, const struct args *args)
 static void act_read(struct region *region, const struct args *args)
 {
 	static struct region_process processes[VGPU_SLOTS_MAX];
-	uint64_t elsewhere, here;
 	int device;
 
-	region_share_doubt(region, args->device, &elsewhere, &here);
+	region_share_doubt(region, args->device);
 	region_used(region, args->device);
 	region_shown(region, args->device);
 	region_own_usage(region, args->device);
