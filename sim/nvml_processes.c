@@ -4,7 +4,7 @@
  * (pids.h).
  *
  *   VGPU_SIM_NVML_PIDS   foreign: process lists have each pid plus 1000000, as if they were of
- * another pid namespace; none: they are empty
+ * another pid namespace; others: the same, and the caller is not in them; none: they are empty
  *   VGPU_SIM_NVML_LISTS  all: the lists of graphics and MPS processes are as that of compute
  * processes; otherwise they are empty
  *   VGPU_SIM_NVML_FIGURES  none: no process's memory is known
@@ -44,6 +44,16 @@ static unsigned many_add(struct state_process list[PROCESSES_MAX], unsigned coun
 	return count + many;
 }
 
+static unsigned caller_remove(struct state_process list[PROCESSES_MAX], unsigned count)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		if (list[i].pid != (unsigned)getpid())
+			list[kept++] = list[i];
+	return kept;
+}
+
 /* The processes on the GPU with the pids to be shown. */
 static unsigned processes_get(enum mode mode, unsigned gpu,
 			      struct state_process list[PROCESSES_MAX])
@@ -55,7 +65,9 @@ static unsigned processes_get(enum mode mode, unsigned gpu,
 	if (mode != COMPUTE && (!lists || strcmp(lists, "all")))
 		return 0;
 	unsigned count = state_processes(gpu, list, PROCESSES_MAX);
-	if (pids && !strcmp(pids, "foreign")) {
+	if (pids && !strcmp(pids, "others"))
+		count = caller_remove(list, count);
+	if (pids && (!strcmp(pids, "foreign") || !strcmp(pids, "others"))) {
 		for (unsigned i = 0; i < count; i++)
 			list[i].pid += FOREIGN_PIDS;
 	}

@@ -263,6 +263,23 @@ UNIT_TEST(test_free_undone_after_another)
 	assert_int_equal(data(), 0);
 }
 
+/* Another went from its granule meanwhile, and gave the charge back. */
+UNIT_TEST(test_free_undone_after_another_went)
+{
+	struct quota_release going;
+
+	attach(GIB);
+	allocate(BASE, KIB);
+	allocate(BASE + MIB, KIB);
+	assert_true(quota_free_begin(BASE, &going));
+	release(BASE + MIB);
+	assert_int_equal(data(), 0);
+	quota_free_undo(&going);
+	assert_int_equal(data(), 2 * MIB);
+	release(BASE);
+	assert_int_equal(data(), 0);
+}
+
 UNIT_TEST(test_unknown)
 {
 	struct quota_release going;

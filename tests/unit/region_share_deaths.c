@@ -129,6 +129,36 @@ UNIT_TEST(test_reset)
 	close_slots();
 }
 
+/* The holder of the lock dies after it has written down what the charge's move comes to. */
+UNIT_TEST(test_move_of_the_dead)
+{
+	struct vgpu_region_own *own;
+
+	make_slots(state);
+	act_export(&regions[0]);
+	act_import(&regions[1], 1);
+	own = &regions[0].file->own;
+	assert_int_equal(own->shares[0].state, VGPU_SHARE_EXPORT);
+	own->move = (struct vgpu_region_move){.bytes = UNIT,
+					      .from_data = 0,
+					      .to_data = UNIT,
+					      .to_claim = own->shares[1].claim,
+					      .share = 0,
+					      .from = 0,
+					      .to = 1,
+					      .device = 1,
+					      .active = 1};
+	own->lock = regions[2].owner;
+	region_forget(&regions[2]);
+	assert_int_equal(region_charge(&regions[1], 1, REGION_DATA, 10, GIB), 0);
+	assert_int_equal(own->move.active, 0);
+	assert_int_equal(own->shares[0].state, VGPU_SHARE_MOVED);
+	assert_int_equal(region_own_usage(&regions[0], 1).data, 0);
+	assert_int_equal(region_own_usage(&regions[1], 1).data, UNIT + 10);
+	assert_int_equal(count_wrong(&regions[0]), 0);
+	close_slots();
+}
+
 /* -- processes -------------------------------------------------------------------------------- */
 
 struct importer {

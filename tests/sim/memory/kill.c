@@ -2,6 +2,10 @@
  */
 #include "cuda_api.h"
 
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define QUOTA (GIB + 2 * (CONTEXT + HIDDEN))
@@ -164,4 +168,100 @@ TEST(killed_starting)
 		hear(lives.wire);
 	}
 	end(&lives);
+}
+
+/* -- what a process held whose files are being released -----------------------------------------
+ */
+
+/* The process has the region's file open no more, and its slot's lock is gone with that. */
+static void let_go_of_region(void)
+{
+	const char *region = getenv("CUDA_DEVICE_MEMORY_SHARED_CACHE");
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long first, end;
+	char line[512], path[64], target[256];
+
+	CHECK(region && maps);
+	while (fgets(line, sizeof(line), maps))
+		if (strstr(line, region) && sscanf(line, "%lx-%lx", &first, &end) == 2)
+			CHECK(munmap((void *)first, end - first) == 0);
+	fclose(maps);
+	for (int fd = 3; fd < 1024; fd++) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		len = readlink(path, target, sizeof(target) - 1);
+		target[len > 0 ? len : 0] = '\0';
+		if (len > 0 && strcmp(target, region) == 0)
+			close(fd);
+	}
+}
+
+/* The last thread, which stands for a driver at work on the files of the dead. */
+static void *linger(void *arg)
+{
+	hear((int)(intptr_t)arg);
+	syscall(SYS_exit_group, 0);
+	return NULL;
+}
+
+static void be_dying(int wire)
+{
+	pthread_t thread;
+
+	cuda_start(0);
+	take(512 * MIB);
+	tell(wire, 1);
+	hear(wire);
+	let_go_of_region();
+	CHECK(pthread_create(&thread, NULL, linger, (void *)(intptr_t)wire) == 0);
+	syscall(SYS_exit, 0);
+}
+
+/* Its first thread has exited, as /proc says. */
+static void await_dying(const struct member *member)
+{
+	char path[64], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)member->pid);
+	for (;;) {
+		FILE *stat = fopen(path, "re");
+
+		CHECK(stat && fgets(line, sizeof(line), stat));
+		fclose(stat);
+		if (strstr(line, ") Z "))
+			return;
+		sleep_ms(1);
+	}
+}
+
+static void be_patient(int wire)
+{
+	cuda_start(0);
+	give(take(1));
+	tell(wire, 1);
+	hear(wire);
+	tell(wire, 1);
+	give(take(768 * MIB)); /* with what the other held */
+	tell(wire, 1);
+}
+
+TEST(room_after_the_dying)
+{
+	struct member victim, lives;
+
+	set_quota();
+	victim = member_start(be_dying);
+	hear(victim.wire);
+	lives = member_start(be_patient);
+	hear(lives.wire);
+	tell(victim.wire, 1);
+	await_dying(&victim);
+	tell(lives.wire, 1);
+	hear(lives.wire);
+	sleep_ms(100);
+	tell(victim.wire, 1);
+	hear(lives.wire);
+	member_end(&lives);
+	member_end(&victim);
 }

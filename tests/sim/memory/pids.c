@@ -78,3 +78,67 @@ TEST(too_small)
 	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_AT_MOST(outside_used(0), 4 * MIB);
 }
+
+/* -- another process that moves as we do ------------------------------------------------------- */
+
+static void await(const char *parked)
+{
+	while (access(scene_path(parked), F_OK) != 0)
+		sleep_ms(1);
+}
+
+/* Takes and gives back just what a process takes to find itself, while that does; then grows. */
+static void mimic(int wire)
+{
+	CUdeviceptr same;
+
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	env_set("VGPU_SIM_NVML_PIDS", NULL);
+	env_set("VGPU_SIM_PARK", NULL);
+	cuda_start(0);
+	tell(wire, 1);
+	await("taking");
+	same = take(6 * MIB);
+	CHECK(unlink(scene_path("taking")) == 0);
+	await("giving");
+	give(same);
+	CHECK(unlink(scene_path("giving")) == 0);
+	hear(wire);
+	take(GIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+static void compare_twice(void)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		sleep_ms(25);
+		give(take(GRANULE));
+	}
+}
+
+/* One size that fits may be chance: nothing of the other is taken for ours. */
+TEST(chance)
+{
+	struct vgpu_hami_usage before;
+	struct member other;
+	char rule[512];
+
+	snprintf(rule, sizeof(rule), "cuMemCreate@1=%s,cuMemRelease@1=%s", scene_path("taking"),
+		 scene_path("giving"));
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
+	env_set("VGPU_SIM_NVML_PIDS", "others");
+	env_set("VGPU_SIM_PARK", rule);
+	other = member_start(mimic);
+	hear(other.wire);
+	cuda_start(0);
+	compare_twice();
+	before = ledger_own(0);
+	tell(other.wire, 1);
+	hear(other.wire);
+	compare_twice();
+	CHECK_EQUAL(ledger_own(0).module, before.module);
+	CHECK_EQUAL(ledger_own(0).context, before.context);
+	tell(other.wire, 1);
+	member_end(&other);
+}
