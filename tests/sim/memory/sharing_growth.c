@@ -129,3 +129,39 @@ TEST(growth_is_booked)
 	dismiss(&a);
 	dismiss(&b);
 }
+
+/* The charge went to one of two who have the memory open, and NVML counts it for the other: the
+ * books of neither are changed for that. */
+TEST(charge_and_figure_apart)
+{
+	struct vgpu_hami_usage usage;
+	struct member a, b, c;
+
+	begin_lazy();
+	a = actor();
+	b = actor(); /* whose figure gets it: the simulated driver takes the first */
+	c = actor(); /* who gets the charge: the region takes the first that imported it */
+	for (unsigned i = 0; i < 5; i++)
+		order(&c, grow_once, 0);
+	order(&c, look, 0);
+	order(&a, create, 0);
+	order(&a, send_off, 0);
+	order(&c, fetch, 0);
+	order(&a, send_off, 0);
+	order(&b, fetch, 0);
+	order(&a, release, 0);
+	CHECK_EQUAL(outside_of(0, b.pid), CONTEXT + SIZE);
+	CHECK_EQUAL(outside_of(0, c.pid), CONTEXT + 5 * MODULE);
+	order(&b, look, 0);
+	order(&b, look, 0);
+	usage = ledger_of(b.pid, 0);
+	CHECK_EQUAL(usage.module, 0);
+	CHECK_EQUAL(usage.data, 0);
+	order(&c, look, 0);
+	usage = ledger_of(c.pid, 0);
+	CHECK_EQUAL(usage.module, 5 * MODULE);
+	CHECK_EQUAL(usage.data, SIZE);
+	dismiss(&a);
+	dismiss(&b);
+	dismiss(&c);
+}
