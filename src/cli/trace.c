@@ -1,5 +1,5 @@
 /*
- * vgpu trace: what the pacers of a slice's processes decided, in the order of time.
+ * vgpu trace: what a slice's processes decided and saw, in the order of time.
  *
  * The files are the processes' own, and are read, not mapped: another process may cut them short.
  * Each is read twice, and an entry counts if it is the same both times. A process that goes on
@@ -7,6 +7,7 @@
  */
 #include "trace.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +22,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "given.h"
+#include "region.h"
 #include "size.h"
 #include "slices.h"
 #include "sys.h"
@@ -49,9 +51,9 @@ static const struct cli_row exits[] = {
 };
 
 static const struct cli_row examples[] = {
-	{"VGPU_TRACE=pace vgpu run --name train --cores 30 python train.py",
+	{"VGPU_TRACE=pace,memory,region vgpu run --name train --memory 8G python train.py",
 	 "a program that writes a trace"},
-	{"vgpu trace --follow train", "what its pacer decides, as it does"},
+	{"vgpu trace --follow train", "what it decides and sees, as it does"},
 	{NULL, NULL},
 };
 
@@ -71,11 +73,43 @@ struct reader {
 
 struct trace_words trace_words_of(const struct trace_entry *entry)
 {
-#define KIND(name, word, a, b, text) {word, a, b, text},
-	static const struct trace_words words[] = {{NULL, NULL, NULL, NULL}, TRACE_KINDS(KIND)};
+#define KIND(name, word, a, b, c, text) [TRACE_##name] = {word, a, b, c, text},
+	static const struct trace_words words[UINT8_MAX + 1] = {
+		TRACE_PACE_KINDS(KIND) TRACE_MEMORY_KINDS(KIND) TRACE_REGION_KINDS(KIND)};
 #undef KIND
 
-	return words[entry->kind < TRACE_KINDS_END ? entry->kind : 0];
+	return words[entry->kind];
+}
+
+const char *trace_subject_word(const struct trace_entry *entry)
+{
+#define SUBJECT(name, word) [TRACE_##name] = word,
+	static const char *const words[TRACE_SUBJECT_COUNT] = {TRACE_SUBJECTS(SUBJECT)};
+#undef SUBJECT
+	unsigned subject = entry->kind / TRACE_KINDS_OF_SUBJECT;
+
+	return subject < TRACE_SUBJECT_COUNT ? words[subject] : NULL;
+}
+
+const char *trace_reason_word(const struct trace_entry *entry)
+{
+#define REASON(name, word, text) [TRACE_REASON_##name] = word,
+	static const char *const words[UINT8_MAX + 1] = {TRACE_REASONS(REASON)};
+#undef REASON
+
+	return words[entry->reason];
+}
+
+const char *trace_class_word(const struct trace_entry *entry)
+{
+	static const char *const words[UINT8_MAX + 1] = {
+		[1 + REGION_CONTEXT] = "context",
+		[1 + REGION_MODULE] = "module",
+		[1 + REGION_DATA] = "data",
+		[1 + REGION_OFFSET] = "other",
+	};
+
+	return words[entry->class];
 }
 
 static void *more_room(void *array, unsigned *room, size_t size)
@@ -114,6 +148,21 @@ static bool is_whole(const struct reader *reader, uint64_t number)
 	       memcmp(entry, &reader->second.entry[number % TRACE_ENTRIES], sizeof(*entry)) == 0;
 }
 
+/* A tenant can write the file: what is no name of a function is none. */
+static void copy_call(const struct trace_file *file, unsigned number, char call[TRACE_CALL_LEN])
+{
+	const char *name = number < TRACE_CALLS ? file->call[number] : "";
+	size_t len = strnlen(name, TRACE_CALL_LEN);
+
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)name[i]) && name[i] != '_')
+			len = 0;
+	if (len == TRACE_CALL_LEN)
+		len = 0;
+	memcpy(call, name, len);
+	call[len] = '\0';
+}
+
 static void add_line(struct reader *reader, const struct trace_process *process, uint64_t number)
 {
 	const struct trace_entry *entry = &reader->first.entry[number % TRACE_ENTRIES];
@@ -128,6 +177,7 @@ static void add_line(struct reader *reader, const struct trace_process *process,
 		.unix_ns = entry->at + (uint64_t)reader->unix_ahead_ns,
 		.entry = *entry,
 	};
+	copy_call(&reader->first, entry->call, trace->line[trace->line_count - 1].call);
 }
 
 /* Entries that were there at the first reading. One that is not whole is looked at once more, if
@@ -219,27 +269,67 @@ static int look(struct reader *reader)
 
 /* -- printing ---------------------------------------------------------------------------------- */
 
-/* A figure's name is that of --json: "level_ns" is printed as "level -4.1 ms". */
-static void print_figure(const char *name, int64_t value, char *buf, size_t len)
+static void print_time(int64_t value, char *buf, size_t len)
 {
-	size_t name_len = name ? strlen(name) : 0, at = strlen(buf);
-	bool is_time = name_len > 3 && strcmp(name + name_len - 3, "_ns") == 0;
 	double ns = (double)value, size = ns < 0 ? -ns : ns;
 
-	if (!name || (is_time && value == -1))
-		return;
-	at += (size_t)snprintf(buf + at, len - at, "%s%.*s ", at ? ", " : "",
-			       (int)(is_time ? name_len - 3 : name_len), name);
-	if (!is_time)
-		snprintf(buf + at, len - at, "%lld", (long long)value);
-	else if (size < 1e3)
-		snprintf(buf + at, len - at, "%.0f ns", ns);
+	if (size < 1e3)
+		snprintf(buf, len, "%.0f ns", ns);
 	else if (size < 1e6)
-		snprintf(buf + at, len - at, "%.1f us", ns / 1e3);
+		snprintf(buf, len, "%.1f us", ns / 1e3);
 	else if (size < 1e9)
-		snprintf(buf + at, len - at, "%.2f ms", ns / 1e6);
+		snprintf(buf, len, "%.2f ms", ns / 1e6);
 	else
-		snprintf(buf + at, len - at, "%.2f s", ns / 1e9);
+		snprintf(buf, len, "%.2f s", ns / 1e9);
+}
+
+static void print_bytes(int64_t value, char *buf, size_t len)
+{
+	if (value < 0 && len) {
+		*buf++ = '-';
+		len--;
+	}
+	size_format(value < 0 ? -(uint64_t)value : (uint64_t)value, buf, len);
+}
+
+/* The length of the name without that end; 0: it does not end so. */
+static size_t stem_len(const char *name, const char *end)
+{
+	size_t name_len = strlen(name), end_len = strlen(end);
+	bool ends_so = name_len > end_len && strcmp(name + name_len - end_len, end) == 0;
+
+	return ends_so ? name_len - end_len : 0;
+}
+
+/* A figure's name is that of --json: "level_ns" is printed as "level -4.1 ms". "bytes" has no name
+ * in print. */
+static void print_figure(const char *name, int64_t value, char *buf, size_t len)
+{
+	size_t at = strlen(buf), time_len = name ? stem_len(name, "_ns") : 0;
+	size_t bytes_len = name ? stem_len(name, "_bytes") : 0;
+	bool is_bytes = bytes_len || (name && strcmp(name, "bytes") == 0);
+
+	if (!name || (time_len && value == -1))
+		return;
+	at += (size_t)snprintf(buf + at, len - at, "%s", at ? ", " : "");
+	if (is_bytes) {
+		at += (size_t)snprintf(buf + at, len - at, "%.*s%s", (int)bytes_len, name,
+				       bytes_len ? " " : "");
+		print_bytes(value, buf + at, len - at);
+	} else if (time_len) {
+		at += (size_t)snprintf(buf + at, len - at, "%.*s ", (int)time_len, name);
+		print_time(value, buf + at, len - at);
+	} else {
+		snprintf(buf + at, len - at, "%s %lld", name, (long long)value);
+	}
+}
+
+static void print_word(const char *before, const char *word, char *buf, size_t len)
+{
+	size_t at = strlen(buf);
+
+	if (word && *word)
+		snprintf(buf + at, len - at, "%s%s%s", at ? ", " : "", before, word);
 }
 
 static void print_line(const struct trace_line *line)
@@ -247,11 +337,15 @@ static void print_line(const struct trace_line *line)
 	const struct trace_entry *entry = &line->entry;
 	struct trace_words words = trace_words_of(entry);
 	time_t seconds = (time_t)(line->unix_ns / NS_PER_S);
-	char figures[128] = "", clock[16], device[8] = "-";
+	char figures[256] = "", clock[16], device[8] = "-";
 	struct tm local;
 
+	print_word("", line->call, figures, sizeof(figures));
+	print_word("", trace_class_word(entry), figures, sizeof(figures));
 	print_figure(words.a, entry->a, figures, sizeof(figures));
 	print_figure(words.b, entry->b, figures, sizeof(figures));
+	print_figure(words.c, entry->c, figures, sizeof(figures));
+	print_word("why: ", trace_reason_word(entry), figures, sizeof(figures));
 	if (!localtime_r(&seconds, &local) || !strftime(clock, sizeof(clock), "%T", &local))
 		snprintf(clock, sizeof(clock), "-");
 	if (entry->device >= 0)
@@ -342,7 +436,7 @@ static int show(struct reader *reader, const char *name, bool json)
 	if (!reader->trace.process_count)
 		return cli_fail(CLI_WRONG,
 				"no process of the slice %s writes a trace: start one with "
-				"VGPU_TRACE=pace in its environment",
+				"VGPU_TRACE=pace,memory,region in its environment",
 				name);
 	return print(&reader->trace, json, false, true);
 }
@@ -370,13 +464,13 @@ static int trace(const struct cli_line *line)
 
 const struct cli_command trace_command = {
 	.name = "trace",
-	.summary = "print what a slice's pacers decide, and why",
+	.summary = "print what a slice's processes decide, and why",
 	.arguments = "NAME",
-	.about =
-		"Prints the decisions about launches that processes of the slice NAME made, with "
-		"their reasons and figures, in the order of time. A process writes them down if it "
-		"was started with VGPU_TRACE=pace in its environment. The last 4096 of each are "
-		"kept, also after it has ended.",
+	.about = "Prints what processes of the slice NAME decided about launches and memory, and "
+		 "what they saw of the slice, with reasons and figures, in the order of time. A "
+		 "process writes that down if it was started with VGPU_TRACE in its environment, a "
+		 "list of the subjects pace, memory and region. The last 4096 entries of each "
+		 "process are kept, also after it has ended.",
 	.options = options,
 	.environment = given_environment,
 	.exits = exits,

@@ -1,4 +1,4 @@
-/* vgpu trace: what it found in the traces of a slice's processes (region/trace_file.h). */
+/* vgpu trace: what it found in the traces of a slice's processes (trace/trace_file.h). */
 #pragma once
 
 #include <stdint.h>
@@ -8,10 +8,11 @@
 /* One entry, and whose. */
 struct trace_line {
 	unsigned slot;
-	int pid;                  /* in its own pid namespace */
-	uint64_t number;          /* of the process's entries, from 0 */
-	uint64_t unix_ns;         /* when, CLOCK_REALTIME */
-	struct trace_entry entry; /* .kind is not 0, and may be one that this vgpu does not know */
+	int pid;                   /* in its own pid namespace */
+	uint64_t number;           /* of the process's entries, from 0 */
+	uint64_t unix_ns;          /* when, CLOCK_REALTIME */
+	struct trace_entry entry;  /* .kind is not 0, and may be one that this vgpu does not know */
+	char call[TRACE_CALL_LEN]; /* the driver's function, or empty */
 };
 
 /* A process that has a trace. */
@@ -33,9 +34,14 @@ struct trace {
 
 /* What the entry's kind is called, and its figures; NULL: there is none, or it is not known. */
 struct trace_words {
-	const char *name, *a, *b, *text;
+	const char *name, *a, *b, *c, *text;
 };
 struct trace_words trace_words_of(const struct trace_entry *entry);
+
+/* The names of what an entry has, or NULL where it has none, or one that is not known. */
+const char *trace_subject_word(const struct trace_entry *entry);
+const char *trace_reason_word(const struct trace_entry *entry);
+const char *trace_class_word(const struct trace_entry *entry);
 
 /* As one document, or as one line for each entry: 0, or what to exit with after a line on stderr.
  * vgpu-trace(1) promises the names. */

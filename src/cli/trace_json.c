@@ -9,6 +9,11 @@ static void add_figure(struct json_object *to, const char *name, int64_t value)
 		json_add(to, name, json_object_new_int64(value));
 }
 
+static void add_word(struct json_object *to, const char *name, const char *word)
+{
+	json_add(to, name, word ? json_object_new_string(word) : NULL);
+}
+
 static struct json_object *line_value(const struct trace_line *line)
 {
 	const struct trace_entry *entry = &line->entry;
@@ -21,9 +26,17 @@ static struct json_object *line_value(const struct trace_line *line)
 	json_add(value, "pid", json_object_new_int(line->pid));
 	json_add_number(value, "thread", entry->thread);
 	json_add(value, "device", entry->device < 0 ? NULL : json_object_new_int(entry->device));
-	json_add(value, "decision", words.name ? json_object_new_string(words.name) : NULL);
+	add_word(value, "subject", trace_subject_word(entry));
+	add_word(value, "decision", words.name);
+	if (entry->call)
+		add_word(value, "call", *line->call ? line->call : NULL);
+	if (entry->class)
+		add_word(value, "class", trace_class_word(entry));
+	if (entry->reason)
+		add_word(value, "reason", trace_reason_word(entry));
 	add_figure(value, words.a, entry->a);
 	add_figure(value, words.b, entry->b);
+	add_figure(value, words.c, entry->c);
 	return value;
 }
 

@@ -3,7 +3,7 @@
  *
  *   policy/   what the slice may have (slice/policy.h); there whole or not at all
  *   region    what it has (include/vgpu_region.h)
- *   region.trace.N   what the process in slot N had its pacer write down (region/trace_file.h)
+ *   region.trace.N   what the process in slot N decided and saw (trace/trace_file.h)
  *   lock      flock'ed shared by every `vgpu run` of the slice, exclusively by whoever makes or
  *             removes it
  *

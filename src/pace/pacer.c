@@ -245,7 +245,6 @@ void pace_attach(struct region *region, const struct pace_quota *quotas, enum pa
 		return;
 	}
 	pace_driver = driver;
-	trace_begin(region);
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		window_reset(cores_meter_at(device));
 		cores_meter_at(device)->fenced = true; /* until it turns out otherwise */
@@ -260,7 +259,6 @@ void pace_forget(void)
 {
 	gate_forget();
 	cores_forget();
-	trace_forget();
 	spans_forget();
 	costs_forget();
 	lease_forget();

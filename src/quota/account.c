@@ -29,6 +29,8 @@ static struct account_device devices[VGPU_DEVICES_MAX];
 static bool attached;        /* written by quota_attach and quota_forget */
 static int only_device = -1; /* likewise */
 
+static uint64_t traced_limit[VGPU_DEVICES_MAX]; /* of devices of the region; atomic */
+
 static struct lock managed = LOCK_INIT;
 static uint64_t managed_bytes[VGPU_DEVICES_MAX]; /* granules, with reservations; under `managed` */
 
@@ -147,6 +149,7 @@ void quota_forget(void)
 	attached = false;
 	changes = 0;
 	memset(spare, 0, sizeof(spare));
+	memset(traced_limit, 0, sizeof(traced_limit));
 	lock_init(&tentative);
 	tentatives = 0;
 	frees_in_part = 0;
@@ -202,11 +205,23 @@ bool quota_has_device(int device)
 	return account_device(device) != NULL;
 }
 
+/* The first look finds the limit that the process starts with. */
+static void trace_limit(const struct account_device *d, uint64_t limit)
+{
+	uint64_t before = __atomic_exchange_n(&traced_limit[d->index], limit, __ATOMIC_RELAXED);
+
+	if (before != limit)
+		trace_add(TRACE_LIMIT, (int)d->index, (int64_t)before, (int64_t)limit);
+}
+
 static uint64_t limit_of(const struct account_device *d)
 {
 	uint64_t first, now = region_limit(&account_region, d->index, &first);
+	uint64_t limit = slice_memory(&d->limits, first, now);
 
-	return slice_memory(&d->limits, first, now);
+	if (trace_wants(TRACE_REGION))
+		trace_limit(d, limit);
+	return limit;
 }
 
 uint64_t quota_limit(int device)
@@ -245,6 +260,27 @@ void quota_note_refusal(int device)
 
 	if (d)
 		region_note_refusal(&account_region, d->index);
+}
+
+void quota_trace_refused(int device, uint64_t bytes, enum trace_reason reason)
+{
+	const struct account_device *d = account_device(device);
+
+	trace_add_event(&(struct trace_event){
+		.kind = TRACE_REFUSED,
+		.device = d ? (int)d->index : -1,
+		.reason = reason,
+		.a = (int64_t)bytes,
+		.b = (int64_t)quota_used(device),
+		.c = (int64_t)quota_limit(device),
+	});
+}
+
+void quota_trace_room(int device, uint64_t room_bytes, uint64_t took_ns)
+{
+	const struct account_device *d = account_device(device);
+
+	trace_add(TRACE_ROOM, d ? (int)d->index : -1, (int64_t)room_bytes, (int64_t)took_ns);
 }
 
 struct vgpu_hami_usage account_usage(int device)
@@ -476,8 +512,15 @@ int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota
 	return 0;
 }
 
+static void trace_allocation(enum trace_kind kind, int device, uint64_t bytes, uint64_t charged)
+{
+	trace_add(kind, (int)account_device(device)->index, (int64_t)bytes, (int64_t)charged);
+}
+
 void quota_cancel(const struct quota_claim *claim)
 {
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_CANCELLED, claim->device, claim->bytes, 0);
 	refund_as(claim->managed, claim->device, claim->bytes);
 	end_tentative(claim);
 	account_end();
@@ -503,6 +546,8 @@ int quota_settle(const struct quota_claim *claim, const struct block *block)
 			account_charge_held(claim->device, taken - left);
 		return -EDQUOT;
 	}
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_ALLOCATED, claim->device, block->size_bytes, taken);
 	end_tentative(claim);
 	account_end();
 	return 0;
@@ -561,6 +606,9 @@ void quota_free_commit(const struct quota_release *release)
 		refund_as(release->block.managed, release->block.device, release->bytes);
 		account_return_spare(release->block.device);
 	}
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_FREED, release->block.device, release->block.size_bytes,
+				 release->bytes);
 	account_end();
 }
 

@@ -43,8 +43,11 @@ static uint64_t expected_bytes[VGPU_DEVICES_MAX];
 static uint64_t piece_bytes[VGPU_DEVICES_MAX]; /* the smallest of them */
 static uint64_t seen_bytes[VGPU_DEVICES_MAX];  /* what NVML last showed beside contexts and data */
 
+static uint64_t traced_bytes[VGPU_DEVICES_MAX]; /* NVML's figure in the last entry; atomic */
+
 void compare_forget(void)
 {
+	memset(traced_bytes, 0, sizeof(traced_bytes));
 	lock_init(&expecting);
 	memset(expected_bytes, 0, sizeof(expected_bytes));
 
@@ -418,10 +421,36 @@ static bool reconcile(int device, const struct quota_ticket *ticket, const uint6
 	return true;
 }
 
+/* A comparison that finds the same as the one before, and books nothing, is not written. */
+static void trace_compared(int device, uint64_t books_before, const uint64_t *nvml_bytes,
+			   bool compared)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t seen = nvml_bytes ? *nvml_bytes : UINT64_MAX;
+
+	if (__atomic_exchange_n(&traced_bytes[device], seen, __ATOMIC_RELAXED) == seen &&
+	    sum_of(&usage) == books_before)
+		return;
+	trace_add_event(&(struct trace_event){
+		.kind = TRACE_COMPARED,
+		.device = (int)account_device(device)->index,
+		.reason = !nvml_bytes ? TRACE_REASON_SILENT
+			  : !compared ? TRACE_REASON_MOVING
+				      : TRACE_NO_REASON,
+		.a = nvml_bytes ? (int64_t)*nvml_bytes : 0,
+		.b = (int64_t)books_before,
+		.c = (int64_t)(sum_of(&usage) - books_before),
+	});
+}
+
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
+	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t before = sum_of(&usage);
 	bool compared = reconcile(device, ticket, nvml_bytes);
 
+	if (trace_wants(TRACE_MEMORY))
+		trace_compared(device, before, nvml_bytes, compared);
 	compare_guess_over(device, false);
 	region_peak_end(&account_region, account_device(device)->index);
 	return compared;

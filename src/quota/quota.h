@@ -26,6 +26,7 @@
 #include "blocks.h"
 #include "fault.h"
 #include "slice.h"
+#include "trace.h"
 
 struct region_descriptors; /* region.h */
 
@@ -70,6 +71,10 @@ void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
 /* Counts an allocation that was refused for want of room. */
 void quota_note_refusal(int device);
+/* For trace_wants(TRACE_MEMORY): a call that wanted so many bytes is refused; room was made, which
+ * took so long, and so many bytes of it came back. */
+void quota_trace_refused(int device, uint64_t bytes, enum trace_reason reason);
+void quota_trace_room(int device, uint64_t room_bytes, uint64_t took_ns);
 void quota_begin_exit(void); /* region_begin_exit; nothing where we are not attached */
 void quota_reap(void);       /* empties the slots of the dead: 1 us a slot, 2 of a thousand */
 /* Waits, a second at most, for the device to have back what killed processes of the slice held. */

@@ -25,6 +25,7 @@
  */
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 /* -- the slot as monitors see it -------------------------------------------------------------- */
 
@@ -128,6 +129,15 @@ static void copy_locked(struct region *region)
 	region_step(exit_copied);
 }
 
+static void trace_exiting(const struct region *region)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		bytes += region_slot_bytes(region->file, (unsigned)region->slot, device);
+	trace_add(TRACE_EXITING, -1, region->slot, (int64_t)bytes);
+}
+
 void region_begin_exit(struct region *region)
 {
 	struct vgpu_region_own *own;
@@ -145,6 +155,8 @@ void region_begin_exit(struct region *region)
 		/* Pairs with region_own_usage, which looks before and after it reads the slot. */
 		REGION_PUBLISH(region->exiting, true);
 		hide_locked(&region->file->hami.slots[region->slot]);
+		if (trace_wants(TRACE_REGION))
+			trace_exiting(region);
 	}
 	region_unlock(region);
 }

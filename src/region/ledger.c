@@ -26,6 +26,7 @@
 #include <errno.h>
 
 #include "region_internal.h"
+#include "trace.h"
 
 static uint64_t *class_of(struct vgpu_hami_usage *usage, enum region_class class)
 {
@@ -224,6 +225,53 @@ charge_after_reaping(struct region *region, const struct request *request, uint6
 	return try_charge(region, request, ret_bytes);
 }
 
+static enum trace_reason reason_of(int error)
+{
+	switch (error) {
+	case 0:
+		return TRACE_NO_REASON;
+	case -EDQUOT:
+		return TRACE_REASON_QUOTA;
+	case -ETIMEDOUT:
+		return TRACE_REASON_LOCK;
+	case -ESTALE:
+	case -EUCLEAN:
+		return TRACE_REASON_LOST;
+	default:
+		return TRACE_REASON_OTHER;
+	}
+}
+
+__attribute__((noinline, cold)) static void
+trace_charge(const struct region *region, const struct request *request, int error, uint64_t bytes)
+{
+	enum trace_reason reason = reason_of(error);
+	unsigned device = request->device;
+	bool known = device < VGPU_DEVICES_MAX && reason != TRACE_REASON_LOST;
+
+	trace_add_event(&(struct trace_event){
+		.kind = error ? TRACE_CHARGE_FAILED : TRACE_CHARGE,
+		.device = known ? (int)device : -1,
+		.reason = reason,
+		.class = 1 + request->class,
+		.a = (int64_t)(error ? request->least_bytes : bytes),
+		.b = known ? (int64_t)REGION_LOAD(region->file->own.device[device].used) : 0,
+		.c = (int64_t)request->limit_bytes,
+	});
+}
+
+__attribute__((noinline, cold)) static void
+trace_refund(const struct region *region, unsigned device, enum region_class class, uint64_t bytes)
+{
+	trace_add_event(&(struct trace_event){
+		.kind = TRACE_REFUND,
+		.device = (int)device,
+		.class = 1 + class,
+		.a = (int64_t)bytes,
+		.b = (int64_t)REGION_LOAD(region->file->own.device[device].used),
+	});
+}
+
 static inline __attribute__((always_inline)) int
 charge(struct region *region, const struct request *request, uint64_t *ret_bytes)
 {
@@ -233,6 +281,8 @@ charge(struct region *region, const struct request *request, uint64_t *ret_bytes
 		error = try_charge(region, request, ret_bytes);
 	if (__builtin_expect(error == -EDQUOT, 0))
 		error = charge_after_reaping(region, request, ret_bytes);
+	if (trace_wants(TRACE_MEMORY))
+		trace_charge(region, request, error, error ? 0 : *ret_bytes);
 	return error;
 }
 
@@ -266,6 +316,8 @@ void region_refund(struct region *region, unsigned device, enum region_class cla
 	}
 	refund_locked(region, device, class, bytes);
 	region_unlock(region);
+	if (trace_wants(TRACE_MEMORY))
+		trace_refund(region, device, class, bytes);
 }
 
 int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes)

@@ -33,6 +33,7 @@
 #include "fields.h"
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 #define GRACE_MS   250
 #define PF_EXITING 0x4 /* linux/sched.h; in the 9th field of /proc/pid/stat, proc(5) */
@@ -132,8 +133,7 @@ static bool holds_any(const struct vgpu_region_file *file, unsigned slot)
 	return false;
 }
 
-/* An emptied slot has its process's pid elsewhere. */
-static int pid_of(const struct vgpu_region_file *file, unsigned slot)
+int region_slot_pid(const struct vgpu_region_file *file, unsigned slot)
 {
 	int exiting = REGION_LOAD(file->own.slots[slot].exiting_pid);
 
@@ -148,7 +148,7 @@ enum region_end region_slot_end(struct region *region, unsigned slot)
 	if (!holds_any(region->file, slot))
 		return REGION_END_OVER;
 	if (theirs && theirs == region_pid_namespace())
-		end = ask_proc(pid_of(region->file, slot));
+		end = ask_proc(region_slot_pid(region->file, slot));
 	if (end == REGION_END_UNKNOWN && !in_grace(region, slot))
 		return REGION_END_OVER;
 	return end;
@@ -185,15 +185,18 @@ static bool any_dying(struct region *region, unsigned device)
 
 bool region_wait_dying(struct region *region, unsigned device)
 {
-	uint64_t deadline_ns;
+	uint64_t deadline_ns, from_ns;
 
 	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0 || !any_dying(region, device))
 		return false;
-	deadline_ns = clock_now_ns() + REGION_DYING_PATIENCE_NS;
+	from_ns = clock_now_ns();
+	deadline_ns = from_ns + REGION_DYING_PATIENCE_NS;
 	do
 		sys_sleep_ns(NS_PER_MS);
 	while (region_watch(region) == 0 && any_dying(region, device) &&
 	       clock_now_ns() < deadline_ns);
+	if (trace_wants(TRACE_REGION))
+		trace_add(TRACE_WAITED_DYING, (int)device, (int64_t)(clock_now_ns() - from_ns), 0);
 	region_reap(region);
 	return true;
 }

@@ -38,6 +38,7 @@
 #include "clock.h"
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 #define SLOT_BITS  11
 #define SLOT_MASK  VGPU_LOCK_SLOT_MASK
@@ -107,10 +108,15 @@ bool region_holder_lives(struct region *region, uint32_t word)
 
 static void repair(struct region *region)
 {
+	uint64_t from_ns = trace_wants(TRACE_REGION) ? clock_now_ns() : 0;
+	int cleared;
+
 	region_share_repair_locked(region->file); /* first: its figures are those of that moment */
 	region_finish_exits_locked(region->file);
-	region_clear_dead_locked(region);
+	cleared = region_clear_dead_locked(region);
 	region_compute_totals_locked(region->file);
+	if (trace_wants(TRACE_REGION))
+		trace_add(TRACE_REPAIRED, -1, cleared, (int64_t)(clock_now_ns() - from_ns));
 }
 
 /* From the dead holder that left the word; false when somebody else was first. */
@@ -122,6 +128,8 @@ static bool take_over(struct region *region, uint32_t word)
 	if (!swap(&own->lock, word, region->owner | VGPU_LOCK_WAITERS))
 		return false;
 	region_step(lock_taken_over);
+	if (trace_wants(TRACE_REGION))
+		trace_add(TRACE_TAKEN_OVER, -1, (int64_t)(word & SLOT_MASK) - 1, 0);
 	REGION_STORE(own->takeovers, own->takeovers + 1);
 	repair(region);
 	return true;

@@ -37,6 +37,7 @@
 #include "clock.h"
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 #define REGION_SIZE      sizeof(struct vgpu_region_file)
 #define HAMI_SIZE        sizeof(struct vgpu_hami_region)
@@ -463,6 +464,8 @@ void region_forget(struct region *region)
 	bool ours = region_fd_is_ours(region);
 	int fd = region->fd;
 
+	if (region->slot >= 0)
+		trace_forget();
 	unmap_file(region);
 	if (ours)
 		sys_close(fd);
@@ -482,7 +485,10 @@ static void give_slot(struct region *region)
 
 void region_close(struct region *region)
 {
-	if (region->file && region->slot >= 0)
+	if (region->file && region->slot >= 0) {
 		give_slot(region);
+		if (trace_wants(TRACE_REGION))
+			trace_add(TRACE_LEFT, -1, region->slot, 0);
+	}
 	region_forget(region);
 }

@@ -102,6 +102,8 @@ enum region_end {
 
 /* Of a slot that is not free and whose process is not alive. */
 enum region_end region_slot_end(struct region *region, unsigned slot);
+/* The pid of the slot's process; an emptied slot has it elsewhere. */
+int region_slot_pid(const struct vgpu_region_file *file, unsigned slot);
 /* Whether the slot, which is not free, can be cleared. */
 bool region_slot_is_over(struct region *region, unsigned slot);
 /* Whether some slot's process is alive: for those who have no slot themselves. */

@@ -44,6 +44,7 @@
 
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 #define CLAIM_LOOKS 16 /* 15 us, or 40 among a thousand living */
 
@@ -209,6 +210,29 @@ void region_clear_slot_locked(struct region *region, unsigned slot)
 	region_step(clear_done);
 }
 
+static void trace_cleared(const struct region *region, unsigned slot)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		bytes += region_slot_bytes(region->file, slot, device);
+	trace_add_event(&(struct trace_event){
+		.kind = TRACE_CLEARED,
+		.device = -1,
+		.a = slot,
+		.b = region_slot_pid(region->file, slot),
+		.c = (int64_t)bytes,
+	});
+}
+
+/* Of a process that is over. */
+static void clear_dead_slot_locked(struct region *region, unsigned slot)
+{
+	if (trace_wants(TRACE_REGION))
+		trace_cleared(region, slot);
+	region_clear_slot_locked(region, slot);
+}
+
 /* Slots, to be cleared. */
 struct slot_set {
 	uint64_t bits[VGPU_SLOTS_MAX / 64];
@@ -251,7 +275,7 @@ static int clear_over_locked(struct region *region, const struct slot_set *over)
 		if (over->bits[slot / 64] >> slot % 64 & 1 &&
 		    region_slot_is_over(region, (unsigned)slot) &&
 		    (region->counts || !region_share_needs_keeper(region, (unsigned)slot))) {
-			region_clear_slot_locked(region, (unsigned)slot);
+			clear_dead_slot_locked(region, (unsigned)slot);
 			cleared++;
 		}
 	return cleared;
@@ -308,7 +332,10 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	struct vgpu_hami_slot *slot = &file->hami.slots[index];
 	bool was_counted = !is_free(region, index); /* a dead owner's */
 
-	region_clear_slot_locked(region, index);
+	if (was_counted)
+		clear_dead_slot_locked(region, index);
+	else
+		region_clear_slot_locked(region, index);
 	if (clear_over_locked(region, over) || was_counted)
 		region_compute_totals_locked(file);
 	REGION_STORE(slot->pid, pid);
@@ -325,6 +352,24 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	region_pause_newcomer(file, index);
 	region->counts = true;
 	region_step(claim_published);
+}
+
+static void trace_joined(struct region *region)
+{
+	struct trace_event event = {.kind = TRACE_JOINED, .device = -1, .a = region->slot};
+
+	event.b = region_living(region);
+	trace_add_event(&event);
+}
+
+/* A claim that failed. */
+static void give_up_claim(struct region *region)
+{
+	unsigned slot = (unsigned)region->slot;
+
+	trace_forget();
+	region->slot = -1;
+	give_byte(region, slot);
 }
 
 int region_claim(struct region *region, struct fault *fault)
@@ -352,11 +397,11 @@ int region_claim(struct region *region, struct fault *fault)
 	region_step(claim_byte);
 	region->slot = slot;
 	region->pid = pid;
+	trace_begin(region->path, slot, region->file->own.device);
 	find_some_over(region, &over);
 	error = region_lock(region);
 	if (error) {
-		region->slot = -1;
-		give_byte(region, (unsigned)slot);
+		give_up_claim(region);
 		return region_cannot_lock(region, error, fault);
 	}
 	/* Where no other slot was free, it may be one that nobody can clear and not be charged. */
@@ -366,12 +411,13 @@ int region_claim(struct region *region, struct fault *fault)
 		fill_slot_locked(region, (unsigned)slot, pid, pid_namespace, &over);
 	region_unlock(region);
 	if (error) {
-		region->slot = -1;
-		give_byte(region, (unsigned)slot);
+		give_up_claim(region);
 		return fault_set(fault, error,
 				 "no slot of the region is free: the last one counts memory that a "
 				 "descriptor keeps");
 	}
+	if (trace_wants(TRACE_REGION))
+		trace_joined(region);
 	return 0;
 }
 

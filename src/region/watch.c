@@ -28,6 +28,7 @@
 #include "clock.h"
 #include "region_internal.h"
 #include "sys.h"
+#include "trace.h"
 
 static bool is_same_file(const struct region *region, const struct stat *st)
 {
@@ -81,6 +82,8 @@ bool region_has_fd(struct region *region)
 
 int region_lose(struct region *region, int error)
 {
+	if (trace_wants(TRACE_REGION) && !REGION_LOAD(region->lost))
+		trace_add(TRACE_LOST, -1, error, 0);
 	REGION_STORE(region->lost, error);
 	return error;
 }

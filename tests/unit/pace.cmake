@@ -22,7 +22,7 @@ set(pace_in_virtual_time
   throttle
   waits)
 
-set(pace_concerns bucket costs gang gate group spans tally trace ${pace_in_virtual_time})
+set(pace_concerns bucket costs gang gate group spans tally ${pace_in_virtual_time})
 
 # ThreadSanitizer takes minutes for these, and finds nothing: they have one thread.
 if(VGPU_SANITIZE STREQUAL "thread")

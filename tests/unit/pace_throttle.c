@@ -78,7 +78,7 @@ static const struct trace_file *trace_of(const struct place *place)
  * charged is the region's. */
 UNIT_TEST(test_traced)
 {
-	unsigned count[TRACE_KINDS_END] = {0};
+	unsigned count[TRACE_PACE_KINDS_END] = {0};
 	const struct kernel kernel = {.function = 1, .ns = 2 * MS};
 	const struct vgpu_region_device *device;
 	const struct trace_file *file;
@@ -94,7 +94,7 @@ UNIT_TEST(test_traced)
 	for (unsigned i = 0; i < file->next; i++) {
 		const struct trace_entry *entry = &file->entry[i];
 
-		assert_in_range(entry->kind, 1, TRACE_KINDS_END - 1);
+		assert_in_range(entry->kind, 1, TRACE_PACE_KINDS_END - 1);
 		assert_int_equal(entry->device, 0);
 		assert_true(!i || entry[-1].at <= entry->at);
 		count[entry->kind]++;

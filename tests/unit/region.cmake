@@ -1,4 +1,5 @@
-# The tests of src/region/.
+# The tests of src/trace/ and src/region/.
+vgpu_unit_test(trace region)
 foreach(concern layout open files faults watch life guess slot ledger share share_deaths descriptor contention lock check steer exit gang_file)
   vgpu_unit_test(region_${concern} region)
 endforeach()

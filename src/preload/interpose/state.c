@@ -34,6 +34,7 @@
 #include "reconcile.h"
 #include "self.h"
 #include "signs.h"
+#include "trace.h"
 #include "view.h"
 #include "visible_devices.h"
 
@@ -167,6 +168,16 @@ static int list_gpus(int count, struct quota_gpu *gpus, unsigned *ret_count, str
 	return 0;
 }
 
+/* The process has its slot. */
+static void follow(void)
+{
+	const struct fault *no_trace = trace_fault();
+
+	if (no_trace)
+		log_line(LOG_WARN, "%s", no_trace->text);
+	exit_follow();
+}
+
 /*
  * Does nothing while the driver is not initialised, or not to be used at all, as in a child forked
  * after cuInit: then the driver itself refuses whatever is asked of it. The GPUs are asked for
@@ -189,7 +200,7 @@ static void attach(void)
 		if (error)
 			refuse(&fault);
 		else
-			exit_follow();
+			follow();
 	}
 	lock_release(&changing);
 }

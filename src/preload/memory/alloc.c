@@ -17,6 +17,7 @@
 #include "oversubscribe.h"
 #include "pools.h"
 #include "quota.h"
+#include "trace.h"
 
 /* An allocation on its way. */
 struct making {
@@ -94,6 +95,7 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	if (!making->counted)
 		return result;
 	if (result != CUDA_SUCCESS) {
+		headroom_note_answer(making->block.device, making->claim.bytes, result);
 		quota_cancel(&making->claim);
 		return result;
 	}
@@ -105,7 +107,8 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	}
 	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
 	quota_cancel(&making->claim);
-	return headroom_refuse(making->block.device, size_bytes, -EDQUOT);
+	return headroom_refuse(making->block.device, size_bytes,
+			       making->claim.tentative ? -EDQUOT : -EOVERFLOW);
 }
 
 CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)
@@ -131,7 +134,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 	CUdeviceptr address = 0;
 	CUresult result;
 
-	result = begin(&making, dptr ? bytesize : 0, false);
+	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
@@ -148,7 +151,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 	CUdeviceptr_v1 address = 0;
 	CUresult result;
 
-	result = begin(&making, dptr ? bytesize : 0, false);
+	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAlloc(dptr ? &address : NULL, bytesize);
@@ -164,7 +167,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 	CUdeviceptr address = 0;
 	CUresult result;
 
-	result = begin(&making, dptr ? bytesize : 0, true);
+	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, true));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocManaged(dptr ? &address : NULL, bytesize, flags);
@@ -204,8 +207,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 	size_t pitch = 0;
 	CUresult result;
 
-	result = begin(&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0,
-		       false);
+	result = TRACE_CALLED(begin(
+		&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
@@ -230,8 +233,8 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 	unsigned int pitch = 0;
 	CUresult result;
 
-	result = begin(&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0,
-		       false);
+	result = TRACE_CALLED(begin(
+		&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocPitch(dptr ? &address : NULL, pPitch ? &pitch : NULL, WidthInBytes,
@@ -276,7 +279,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
 	struct quota_release release;
 
-	if (!begin_free(dptr, &release))
+	if (!TRACE_CALLED(begin_free(dptr, &release)))
 		return free_unknown(dptr, cuda.cuMemFree_v2(dptr));
 	return finish_free(&release, cuda.cuMemFree_v2(dptr));
 }
@@ -285,7 +288,7 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
 	struct quota_release release;
 
-	if (!begin_free(dptr, &release))
+	if (!TRACE_CALLED(begin_free(dptr, &release)))
 		return free_unknown(dptr, cuda.cuMemFree(dptr));
 	return finish_free(&release, cuda.cuMemFree(dptr));
 }

@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "pools.h"
 #include "quota.h"
+#include "trace.h"
 #include "virtual.h"
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
@@ -186,6 +187,7 @@ static bool finish(const struct making *making, CUresult result, const void *han
 		drop_if_ended(making, (uintptr_t)handle);
 		return true;
 	}
+	headroom_note_answer(making->place.device, making->claim.bytes, result);
 	quota_hold_cancel(&making->claim);
 	return result != CUDA_SUCCESS;
 }
@@ -215,7 +217,7 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 						       .Height = asked->Height,
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels};
-	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArrayCreate_v2(pHandle ? &array : NULL, pAllocateArray);
@@ -235,7 +237,7 @@ CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAlloca
 						       .Height = asked->Height,
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels};
-	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArrayCreate(pHandle ? &array : NULL, pAllocateArray);
@@ -246,7 +248,7 @@ CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAl
 {
 	struct making making;
 	CUarray array = NULL;
-	CUresult result = begin(&making, pAllocateArray, 0, pHandle);
+	CUresult result = TRACE_CALLED(begin(&making, pAllocateArray, 0, pHandle));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -269,7 +271,7 @@ CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAl
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels,
 						       .Flags = asked->Flags};
-	result = begin(&making, asked ? &descriptor : NULL, 0, pHandle);
+	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArray3DCreate(pHandle ? &array : NULL, pAllocateArray);
@@ -282,8 +284,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 {
 	struct making making;
 	CUmipmappedArray array = NULL;
-	CUresult result = begin(&making, numMipmapLevels ? pMipmappedArrayDesc : NULL,
-				numMipmapLevels, pHandle);
+	CUresult result = TRACE_CALLED(begin(&making, numMipmapLevels ? pMipmappedArrayDesc : NULL,
+					     numMipmapLevels, pHandle));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -321,7 +323,7 @@ CUresult cuArrayDestroy(CUarray hArray)
 {
 	struct holding_release release;
 
-	if (!begin_end(hArray, &release))
+	if (!TRACE_CALLED(begin_end(hArray, &release)))
 		return cuda.cuArrayDestroy(hArray);
 	return finish_end(&release, cuda.cuArrayDestroy(hArray));
 }
@@ -330,7 +332,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
 	struct holding_release release;
 
-	if (!begin_end(hMipmappedArray, &release))
+	if (!TRACE_CALLED(begin_end(hMipmappedArray, &release)))
 		return cuda.cuMipmappedArrayDestroy(hMipmappedArray);
 	return finish_end(&release, cuda.cuMipmappedArrayDestroy(hMipmappedArray));
 }

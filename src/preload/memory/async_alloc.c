@@ -23,6 +23,7 @@
 #include "quota.h"
 #include "reconcile.h"
 #include "state.h"
+#include "trace.h"
 
 /* -- which pool -- */
 
@@ -240,6 +241,8 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 		cuda.cuMemFreeAsync(address, stream);
 		return headroom_refuse(taking->claim.device, taking->size_bytes, -EDQUOT);
 	}
+	if (taking->counted)
+		headroom_note_answer(taking->claim.device, taking->size_bytes, result);
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -273,7 +276,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, NULL, bytesize, hStream);
+	CUresult result = TRACE_CALLED(begin(&taking, NULL, bytesize, hStream));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -286,7 +289,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStre
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, NULL, bytesize, per_thread_stream(hStream));
+	CUresult result = TRACE_CALLED(begin(&taking, NULL, bytesize, per_thread_stream(hStream)));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -302,7 +305,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPoo
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, pool, pool ? bytesize : 0, hStream);
+	CUresult result = TRACE_CALLED(begin(&taking, pool, pool ? bytesize : 0, hStream));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -317,7 +320,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 {
 	CUdeviceptr address = 0;
 	struct taking taking;
-	CUresult result = begin(&taking, pool, pool ? bytesize : 0, per_thread_stream(hStream));
+	CUresult result =
+		TRACE_CALLED(begin(&taking, pool, pool ? bytesize : 0, per_thread_stream(hStream)));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -355,7 +359,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	CUmemoryPool made = NULL;
 	CUdevice device;
 	bool attached;
-	CUresult result = state_attach(&attached);
+	CUresult result = TRACE_CALLED(state_attach(&attached));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -383,6 +387,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 	CUdevice device;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !quota_pool_is_known(handle, &device, &flags))
 		return current_changed(cuda.cuMemPoolDestroy(pool));
@@ -399,6 +404,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemPoolTrimTo(pool, minBytesToKeep);
 	if (result == CUDA_SUCCESS && quota_attached())

@@ -25,6 +25,7 @@
 #include "quota.h"
 #include "reconcile.h"
 #include "sys.h"
+#include "trace.h"
 
 static struct lock lock = LOCK_INIT;
 static struct {
@@ -175,6 +176,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync(dptr, hStream);
@@ -188,6 +190,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	struct quota_release release;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
@@ -236,6 +239,7 @@ static CUresult stream_synchronised(CUresult result, CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream hStream)
 {
+	trace_call(__func__);
 	cuda_bind();
 	launch_will_wait_for(hStream, false);
 	return stream_synchronised(cuda.cuStreamSynchronize(hStream), hStream);
@@ -243,6 +247,7 @@ CUresult cuStreamSynchronize(CUstream hStream)
 
 CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
+	trace_call(__func__);
 	cuda_bind();
 	launch_will_wait_for(hStream, true);
 	return stream_synchronised(cuda.cuStreamSynchronize_ptsz(hStream),
@@ -267,6 +272,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 	CUresult result;
 	bool is_over;
 
+	trace_call(__func__);
 	cuda_bind();
 	is_over = launch_has_waited() && cuda.cuEventQuery(hEvent) == CUDA_SUCCESS;
 	if (!is_over)
@@ -296,6 +302,7 @@ CUresult cuCtxSynchronize(void)
 {
 	CUcontext context = NULL;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (quota_attached())
 		cuda.cuCtxGetCurrent(&context);
@@ -305,6 +312,7 @@ CUresult cuCtxSynchronize(void)
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
+	trace_call(__func__);
 	cuda_bind();
 	launch_will_wait(true);
 	return context_synchronised(cuda.cuCtxSynchronize_v2(ctx), ctx);

@@ -33,6 +33,7 @@
 #include "size.h"
 #include "state.h"
 #include "sys.h"
+#include "trace.h"
 #include "virtual.h"
 
 #define PATIENCE_MS       1000 /* with others who make contexts whose cost is a guess */
@@ -100,6 +101,7 @@ static CUresult refuse(CUdevice device, int error)
 	CUresult blocked = headroom_blocked("a context", error);
 	char used[32], limit[32];
 
+	headroom_trace_refusal(device, least_bytes(device), error);
 	if (blocked != CUDA_SUCCESS)
 		return blocked;
 	quota_note_refusal(device);
@@ -236,17 +238,17 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 }
 
 /* A call that makes a context of the device, whose handle goes to *out. */
-#define MAKER(name, out, device, parameters, arguments)       \
-	CUresult name parameters                              \
-	{                                                     \
-		struct making making;                         \
-		CUcontext context = NULL;                     \
-		CUresult result = begin(&making, device);     \
-                                                              \
-		if (result != CUDA_SUCCESS)                   \
-			return result;                        \
-		result = cuda.name arguments;                 \
-		return finish(&making, result, context, out); \
+#define MAKER(name, out, device, parameters, arguments)                 \
+	CUresult name parameters                                        \
+	{                                                               \
+		struct making making;                                   \
+		CUcontext context = NULL;                               \
+		CUresult result = TRACE_CALLED(begin(&making, device)); \
+                                                                        \
+		if (result != CUDA_SUCCESS)                             \
+			return result;                                  \
+		result = cuda.name arguments;                           \
+		return finish(&making, result, context, out);           \
 	}
 /* Where the driver puts the handle. Without a place for it the driver refuses the call itself. */
 #define MADE(out) ((out) ? &context : NULL)
@@ -329,6 +331,7 @@ CUresult cuCtxDestroy(CUcontext ctx)
 {
 	bool locked = end_lock(ctx);
 
+	trace_call(__func__);
 	return ended(locked, cuda.cuCtxDestroy(ctx), true, ctx);
 }
 
@@ -336,6 +339,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	bool locked = end_lock(ctx);
 
+	trace_call(__func__);
 	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
 }
 
@@ -348,6 +352,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 	bool gone = locked && result == CUDA_SUCCESS &&
 		    cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
 
+	trace_call(__func__);
 	return ended(locked, result, gone, ctx);
 }
 
@@ -389,7 +394,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	struct making making = {.device = dev};
 	CUcontext context = NULL;
 	bool attached;
-	CUresult result = state_attach(&attached);
+	CUresult result = TRACE_CALLED(state_attach(&attached));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -426,6 +431,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
 	bool locked = end_lock(NULL); /* there may be others who have retained it */
 
+	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
 }
 
@@ -433,6 +439,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	bool locked = end_lock(NULL); /* there may be others who have retained it */
 
+	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);
 }
 
@@ -440,6 +447,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
 	bool locked = end_lock(primary_of(dev));
 
+	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset(dev), dev);
 }
 
@@ -447,5 +455,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	bool locked = end_lock(primary_of(dev));
 
+	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset_v2(dev), dev);
 }

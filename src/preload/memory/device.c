@@ -8,6 +8,7 @@
 #include "quota.h"
 #include "reconcile.h"
 #include "state.h"
+#include "trace.h"
 
 static uint64_t lesser(uint64_t a, uint64_t b)
 {
@@ -33,7 +34,7 @@ static uint64_t total_of(uint64_t card, uint64_t limit)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
 	uint64_t limit;
-	CUresult result = limit_of(dev, &limit);
+	CUresult result = TRACE_CALLED(limit_of(dev, &limit));
 
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuDeviceTotalMem_v2(bytes, dev);
@@ -45,7 +46,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 {
 	uint64_t limit;
-	CUresult result = limit_of(dev, &limit);
+	CUresult result = TRACE_CALLED(limit_of(dev, &limit));
 
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuDeviceTotalMem(bytes, dev);
@@ -86,7 +87,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
 	size_t shown_free, shown_total;
 	bool attached;
-	CUresult result = state_attach(&attached);
+	CUresult result = TRACE_CALLED(state_attach(&attached));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -104,7 +105,7 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 {
 	size_t shown_free, shown_total;
 	bool attached;
-	CUresult result = state_attach(&attached);
+	CUresult result = TRACE_CALLED(state_attach(&attached));
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -105,7 +105,7 @@ CUresult driver_memory_refuse(const struct driver_memory *growth)
 {
 	quota_own_return(growth->device, growth->held_bytes);
 	reconcile_now(growth->device);
-	return headroom_refuse(growth->device, growth->held_bytes, -EDQUOT);
+	return headroom_refuse(growth->device, growth->held_bytes, -EOVERFLOW);
 }
 
 void driver_memory_undone(CUdevice device)

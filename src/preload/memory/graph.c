@@ -22,6 +22,7 @@
 #include "quota.h"
 #include "sys.h"
 #include "table.h"
+#include "trace.h"
 
 static struct lock lock = LOCK_INIT;
 static struct table needs; /* executable graph and device to bytes; under `lock` */
@@ -320,7 +321,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = begin(&launching, hGraph, &counted);
+	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
 	return held ? launch_end(&launch, result) : result;
@@ -335,7 +336,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = begin(&launching, hGraph, &counted);
+	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted,
 				cuda.cuGraphLaunch_ptsz(hGraph, hStream));
@@ -349,7 +350,7 @@ CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 	CUresult result;
 
 	cuda_bind();
-	result = begin(&launching, hGraph, &counted);
+	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result != CUDA_SUCCESS)
 		return result;
 	return finish(&launching, hGraph, counted, cuda.cuGraphUpload(hGraph, hStream));
@@ -362,7 +363,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
 	CUresult result;
 
 	cuda_bind();
-	result = begin(&launching, hGraph, &counted);
+	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result != CUDA_SUCCESS)
 		return result;
 	return finish(&launching, hGraph, counted, cuda.cuGraphUpload_ptsz(hGraph, hStream));
@@ -441,7 +442,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 	CUresult result;
 
 	cuda_bind();
-	result = begin_upload(&launching, hGraph, instantiateParams);
+	result = TRACE_CALLED(begin_upload(&launching, hGraph, instantiateParams));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
@@ -456,7 +457,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 	CUresult result;
 
 	cuda_bind();
-	result = begin_upload(&launching, hGraph, instantiateParams);
+	result = TRACE_CALLED(begin_upload(&launching, hGraph, instantiateParams));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
@@ -513,6 +514,7 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
  * keeps it. */
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
+	trace_call(__func__);
 	const struct cost_of what = launch_of_graph(hGraphExec);
 	struct need need;
 	CUresult result;
@@ -532,6 +534,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !quota_has_device(device))
 		return cuda.cuDeviceGraphMemTrim(device);

@@ -11,6 +11,7 @@
 #include "hooks.h"
 #include "pace.h"
 #include "quota.h"
+#include "trace.h"
 
 #define LEAST_BYTES ((uint64_t)32 << 20) /* what there must be room for */
 #define MOST_BYTES  ((uint64_t)128 << 20)
@@ -41,6 +42,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	CUgreenCtx made = NULL;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = driver_memory_begin(&growth, dev, LEAST_BYTES, MOST_BYTES);
 	if (result != CUDA_SUCCESS)
@@ -62,6 +64,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	CUcontext context = NULL;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	pace_end_streams();
 	if (pace_asks_all() && cuda.cuCtxFromGreenCtx(&context, hCtx) == CUDA_SUCCESS && context)

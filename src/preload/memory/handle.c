@@ -11,6 +11,7 @@
 #include "exports.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "trace.h"
 #include "virtual.h"
 
 /* -- VMM allocations -- */
@@ -33,6 +34,7 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 	uint64_t bytes;
 	int fd;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemExportToShareableHandle(shareableHandle, handle, handleType, flags);
 	if (result != CUDA_SUCCESS || !quota_attached() ||
@@ -76,6 +78,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	CUresult result;
 	bool known = false;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemImportFromShareableHandle(handle, osHandle, shHandleType);
@@ -125,6 +128,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	CUresult result;
 	int fd;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
 	if (result == CUDA_SUCCESS && quota_attached() &&
@@ -143,6 +147,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
 	bool counted;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemPoolExportPointer(shareData_out, ptr);
 	if (result == CUDA_SUCCESS && quota_attached() &&
@@ -160,6 +165,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	bool counted;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuMemPoolImportPointer(ptr_out, pool, shareData);
 	if (result != CUDA_SUCCESS || !quota_attached() ||

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "clock.h"
 #include "cuda.h"
 #include "deferred.h"
 #include "green.h"
@@ -41,7 +42,7 @@ CUresult headroom_find(struct place *ret_place, bool *ret_counted)
 	return CUDA_SUCCESS;
 }
 
-void headroom_make(CUdevice device)
+static void make_room(CUdevice device)
 {
 	uint64_t before = quota_used(device);
 
@@ -51,6 +52,21 @@ void headroom_make(CUdevice device)
 	if (quota_used(device) >= before)
 		quota_wait_dying(device);
 	quota_wait_guesses(device);
+}
+
+void headroom_make(CUdevice device)
+{
+	uint64_t before, now, from_ns;
+
+	if (!trace_wants(TRACE_MEMORY)) {
+		make_room(device);
+		return;
+	}
+	before = quota_used(device);
+	from_ns = clock_now_ns();
+	make_room(device);
+	now = quota_used(device);
+	quota_trace_room(device, before > now ? before - now : 0, clock_now_ns() - from_ns);
 }
 
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
@@ -64,6 +80,31 @@ CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64
 		error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
 	}
 	return error ? headroom_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
+}
+
+static enum trace_reason reason_of(int error)
+{
+	switch (error) {
+	case -EDQUOT:
+		return TRACE_REASON_QUOTA;
+	case -EOVERFLOW:
+		return TRACE_REASON_BOOKS;
+	case -ETIMEDOUT:
+		return TRACE_REASON_LOCK;
+	default:
+		return TRACE_REASON_LOST;
+	}
+}
+
+void headroom_trace_refusal(CUdevice device, uint64_t size_bytes, int error)
+{
+	if (trace_wants(TRACE_MEMORY))
+		quota_trace_refused(device, size_bytes, reason_of(error));
+}
+
+void headroom_trace_driver(CUdevice device, uint64_t size_bytes)
+{
+	quota_trace_refused(device, size_bytes, TRACE_REASON_DEVICE);
 }
 
 CUresult headroom_blocked(const char *what, int error)
@@ -85,6 +126,7 @@ CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error)
 {
 	CUresult blocked = headroom_blocked("an allocation", error);
 
+	headroom_trace_refusal(device, size_bytes, error);
 	if (blocked != CUDA_SUCCESS)
 		return blocked;
 	quota_note_refusal(device);

@@ -6,6 +6,7 @@
 
 #include "cuda_abi.h"
 #include "holding.h"
+#include "trace.h"
 
 /* Where the calling thread's allocations go. */
 struct place {
@@ -38,5 +39,17 @@ CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64
  * CUDA_SUCCESS where there merely is no room. error: of a charge. */
 CUresult headroom_blocked(const char *what, int error);
 
-/* Says why, and returns what the driver says when there is no memory. error: of a charge. */
+/* Says why, and returns what the driver says when there is no memory. error: of a charge, or
+ * -EOVERFLOW: the driver took more than was reserved, and that did not fit. */
 CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error);
+
+/* For the trace: the call is refused. error: as above. */
+void headroom_trace_refusal(CUdevice device, uint64_t size_bytes, int error);
+void headroom_trace_driver(CUdevice device, uint64_t size_bytes);
+
+/* What the driver answered to an allocation that has its room in the slice: for the trace. */
+static inline void headroom_note_answer(CUdevice device, uint64_t size_bytes, CUresult result)
+{
+	if (trace_wants(TRACE_MEMORY) && result == CUDA_ERROR_OUT_OF_MEMORY)
+		headroom_trace_driver(device, size_bytes);
+}

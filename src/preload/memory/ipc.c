@@ -7,6 +7,7 @@
 #include "headroom.h"
 #include "hooks.h"
 #include "peers.h"
+#include "trace.h"
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
@@ -18,6 +19,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	bool counted;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuIpcGetMemHandle(pHandle, dptr);
 	if (result == CUDA_SUCCESS && quota_attached() &&
@@ -78,6 +80,7 @@ static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHand
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !pdptr)
 		return cuda.cuIpcOpenMemHandle(pdptr, handle, Flags);
@@ -86,6 +89,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned 
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !pdptr)
 		return cuda.cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
@@ -96,6 +100,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuIpcCloseMemHandle(dptr);
 	if (result == CUDA_SUCCESS && quota_attached())
@@ -112,7 +117,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	struct holding_claim claim;
 	struct place place;
 	bool counted;
-	CUresult result = headroom_find(&place, &counted);
+	CUresult result = TRACE_CALLED(headroom_find(&place, &counted));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -139,6 +144,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 {
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	result = cuda.cuDestroyExternalMemory(extMem);
 	if (result == CUDA_SUCCESS && quota_attached())

@@ -12,6 +12,7 @@
 #include "headroom.h"
 #include "hooks.h"
 #include "quota.h"
+#include "trace.h"
 
 #define NO_DEVICE (-1)
 
@@ -58,17 +59,17 @@ static int device_of_advice(CUmem_advise advice, int device)
 }
 
 /* A call that moves memory to the device, which is none where it is negative. */
-#define MOVER(name, device, parameters, arguments)            \
-	CUresult name parameters                              \
-	{                                                     \
-		struct quota_move move;                       \
-		CUresult result;                              \
-                                                              \
-		cuda_bind();                                  \
-		result = begin(&move, devPtr, count, device); \
-		if (result != CUDA_SUCCESS)                   \
-			return result;                        \
-		return finish(&move, cuda.name arguments);    \
+#define MOVER(name, device, parameters, arguments)                          \
+	CUresult name parameters                                            \
+	{                                                                   \
+		struct quota_move move;                                     \
+		CUresult result;                                            \
+                                                                            \
+		cuda_bind();                                                \
+		result = TRACE_CALLED(begin(&move, devPtr, count, device)); \
+		if (result != CUDA_SUCCESS)                                 \
+			return result;                                      \
+		return finish(&move, cuda.name arguments);                  \
 	}
 
 MOVER(cuMemPrefetchAsync, dstDevice,

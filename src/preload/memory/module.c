@@ -15,6 +15,7 @@
 #include "quota.h"
 #include "signs.h"
 #include "sys.h"
+#include "trace.h"
 
 /* -- handing it out -- */
 
@@ -216,7 +217,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
 	struct driver_memory growth;
 	CUmodule made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -228,7 +229,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
 	struct driver_memory growth;
 	CUmodule made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -241,7 +242,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
 {
 	struct driver_memory growth;
 	CUmodule made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -254,7 +255,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
 	struct driver_memory growth;
 	CUmodule made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -271,6 +272,7 @@ static CUresult unloaded(CUresult result)
 
 CUresult cuModuleUnload(CUmodule hmod)
 {
+	trace_call(__func__);
 	cuda_bind();
 	return unloaded(cuda.cuModuleUnload(hmod));
 }
@@ -282,7 +284,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 {
 	struct driver_memory growth;
 	CUlibrary made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -299,7 +301,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 {
 	struct driver_memory growth;
 	CUlibrary made = NULL;
-	CUresult result = begin(&growth);
+	CUresult result = TRACE_CALLED(begin(&growth));
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -311,6 +313,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
+	trace_call(__func__);
 	cuda_bind();
 	return unloaded(cuda.cuLibraryUnload(library));
 }
@@ -337,6 +340,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	uint64_t bytes = 0;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (cuda.cuCtxGetLimit(&before, limit) == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
 		bytes = stack_bytes(before, value);

@@ -17,6 +17,7 @@
 #include "oversubscribe.h"
 #include "quota.h"
 #include "sys.h"
+#include "trace.h"
 
 /* What cuMemCreate is asked for: whether it is of a device in the slice. */
 static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_counted,
@@ -45,12 +46,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	CUresult result;
 
 	cuda_bind();
-	result = begin(prop, handle ? size : 0, &counted, &claim);
+	result = TRACE_CALLED(begin(prop, handle ? size : 0, &counted, &claim));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemCreate(handle ? &made : NULL, size, prop, flags);
-	if (counted)
+	if (counted) {
+		headroom_note_answer(prop->location.id, size, result);
 		oversubscribe_cannot(result, &said, "cuMemCreate");
+	}
 	if (counted && result == CUDA_SUCCESS && quota_hold(&claim, made) != 0) {
 		cuda.cuMemRelease(made);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -88,6 +91,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	struct holding_release release;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !quota_let_go_begin(HOLDING_PHYSICAL, handle, &release))
 		return cuda.cuMemRelease(handle);
@@ -149,6 +153,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	void *many;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached())
 		return cuda.cuMemUnmap(ptr, size);
@@ -353,6 +358,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
 	CUmemGenericAllocationHandle made = 0;
 	CUresult result;
 
+	trace_call(__func__);
 	cuda_bind();
 	if (!quota_attached() || !mcHandle)
 		return cuda.cuMulticastCreate(mcHandle, prop);

@@ -2,7 +2,7 @@
 # `vgpu trace`: what the pacers of a slice's processes decide, while they live and after.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/inspect_lib.sh"
-: "${SHARES:?}" "${LIBRARY:?}" # from CMakeLists.txt
+: "${SHARES:?}" "${LIBRARY:?}" "${STEERED:?}" # from CMakeLists.txt
 export VGPU_HAMI="$root/hami"
 
 # wrong STATUS WORDS ARGUMENT...: it ends with STATUS and one line on stderr that has WORDS.
@@ -36,7 +36,7 @@ wrong 2 'no slice' --json
 wrong 2 'one slice at a time' a b
 wrong 125 'no slice' nothing
 make_slice t --gpus 0 --memory 2G --cores 30
-wrong 1 'no process of the slice t writes a trace: start one with VGPU_TRACE=pace' t
+wrong 1 'no process of the slice t writes a trace: start one with VGPU_TRACE=pace,memory,region' t
 
 # Without the variable, or with another word in it, there is no file.
 export VGPU_LIBRARY="$LIBRARY"
@@ -93,6 +93,34 @@ head -c 100000 "$file" >"$state/t/region.trace.17"
 same 'the second look' '' "$(cut -c 16- "$out" | diff "$root/dead" -)"
 rm "$file"
 wrong 125 'cannot be read' t
+rm "$state/t"/region.trace.*
+
+# A program's memory, and what it sees of the slice; and another's, which has too little of it.
+entries() {
+    "$VGPU" trace t >"$root/entries" 2>"$err" || fail 'a trace is not printed'
+    sed -e 1d -e 's/^[^ ]* *[^ ]* *[^ ]* *[^ ]* *//' "$root/entries"
+}
+# has PATTERN: there is such an entry, by now.
+has() {
+    entries | grep -q "^$1$" || fail "no entry \"$1\": $(entries)"
+}
+VGPU_TRACE=memory,region
+export VGPU_TRACE
+start second --name t "$STEERED" "$root/told"
+wait_for "$root/told"
+child=$(tr -d ' ' <"/proc/$pid/task/$pid/children")
+started="$started $child"
+has 'the process joins the slice (slot [0-9]*, living 1)'
+has 'memory is charged (cuDevicePrimaryCtxRetain, context, 1 GiB, used 1 GiB, limit 2 GiB)'
+has 'memory is charged (cuMemAlloc_v2, data, 2 MiB, used [0-9.]* MiB, limit 2 GiB)'
+has 'allocation made (cuMemAlloc_v2, 4 KiB, charged 2 MiB)'
+"$VGPU" set t --memory 300M >"$out" 2>"$err" || fail 'the limit is not changed'
+vgpu_run --name t "$STEERED" "$root/told.2"
+[ "$status" -ne 0 ] || fail 'a context fits into nothing'
+has 'the memory limit changes ([a-zA-Z0-9_]*, before 2 GiB, limit 300 MiB)'
+has 'call refused (cuDevicePrimaryCtxRetain, [0-9.]* MiB, used [0-9.]* MiB, limit 300 MiB, why: quota)'
+kill -9 "$child"
+wait "$pid"
 
 # All of it goes with the slice.
 kill "$sleeper"

@@ -57,7 +57,7 @@ true
     'all(i["decision"] for i in e)' \
     'abs(e[-1]["unix_ns"] / 1e9 - __import__("time").time()) < 600' \
     'sorted(set(i["device"] for i in e))')"
-same 'figures' '["time_ns", "unix_ns", "slot", "pid", "thread", "device", "decision", "cost_ns", "level_ns"]
+same 'figures' '["time_ns", "unix_ns", "slot", "pid", "thread", "device", "subject", "decision", "cost_ns", "level_ns"]
 true
 true' "$(found 'list([i for i in e if i["decision"] == "charged"][0])' \
     'all(isinstance(i["level_ns"], int) and i["wait_ns"] >= 0 for i in e if i["decision"] == "held-shut")' \

@@ -16,18 +16,19 @@ static void begin(void **state, const char *value)
 	struct region_setup setup = setup_from(0, 2, GIB);
 
 	region = (struct region)REGION_CLOSED;
-	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
-	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
 	if (value)
 		assert_int_equal(setenv("VGPU_TRACE", value, 1), 0);
-	trace_begin(&region);
+	else
+		unsetenv("VGPU_TRACE");
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	snprintf(path, sizeof(path), "%s" TRACE_SUFFIX "%d", place->path, region.slot);
 	unsetenv("VGPU_TRACE");
 }
 
 static void end(void)
 {
-	trace_forget();
 	region_close(&region);
+	assert_int_equal(trace_subjects, TRACE_UNDECIDED);
 	unlink(path);
 }
 
@@ -48,8 +49,9 @@ static void check_off(void **state, const char *value)
 	struct stat st;
 
 	begin(state, value);
-	assert_false(trace_is_on);
+	assert_int_equal(trace_subjects, 0);
 	trace_write(TRACE_CHARGED, 0, 1, 2);
+	trace_call(__func__);
 	assert_int_equal(stat(path, &st), -1);
 	end();
 }
@@ -69,7 +71,7 @@ UNIT_TEST(test_header)
 	begin(state, "other,pace");
 	file = seen();
 	assert_true(file->magic == TRACE_MAGIC);
-	assert_int_equal(file->entry_size, 32);
+	assert_int_equal(file->entry_size, 48);
 	assert_int_equal(file->entry_count, TRACE_ENTRIES);
 	assert_int_equal(file->pid, getpid());
 	assert_int_equal(file->slot, region.slot);
@@ -162,14 +164,15 @@ UNIT_TEST(test_in_the_way)
 	begin(state, "pace");
 	trace_write(TRACE_CHARGED, 0, 1, 2);
 	trace_forget();
-	assert_false(trace_is_on);
+	assert_int_equal(trace_subjects, TRACE_UNDECIDED);
 	snprintf(other, sizeof(other), "%s.other", path);
 	assert_int_equal(rename(path, other), 0);
 	assert_int_equal(symlink(other, path), 0);
 	setenv("VGPU_TRACE", "pace", 1);
-	trace_begin(&region);
+	trace_begin(region.path, region.slot, region.file->own.device);
+	assert_null(trace_fault());
 	unsetenv("VGPU_TRACE");
-	assert_true(trace_is_on);
+	assert_int_equal(trace_subjects, 1u << TRACE_PACE);
 	assert_int_equal(lstat(path, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 	assert_int_equal(st.st_mode & 0777, 0600);
@@ -196,4 +199,107 @@ UNIT_TEST(test_forked)
 	trace_write(TRACE_CHARGED, 0, 1, 2);
 	assert_int_equal(seen()->next, 1);
 	end();
+}
+
+static const struct trace_entry *entry_of(const struct trace_file *file, enum trace_kind kind)
+{
+	for (uint64_t i = 0; i < file->next; i++)
+		if (file->entry[i].kind == kind)
+			return &file->entry[i];
+	return NULL;
+}
+
+/* What the ledger charges, refuses and returns, and the call for which it does. */
+UNIT_TEST(test_memory)
+{
+	const struct trace_entry *entry;
+	const struct trace_file *file;
+
+	begin(state, "memory");
+	trace_call("cuMemAlloc_v2");
+	assert_int_equal(region_charge(&region, 1, REGION_DATA, 3 * MIB, GIB), 0);
+	assert_int_equal(region_charge(&region, 1, REGION_CONTEXT, GIB, GIB), -EDQUOT);
+	trace_call("cuMemFree_v2");
+	region_refund(&region, 1, REGION_DATA, MIB);
+	trace_write(TRACE_CHARGED, 0, 1, 2); /* of another subject */
+	file = seen();
+	assert_int_equal(file->next, 3);
+	entry = &file->entry[0];
+	assert_int_equal(entry->kind, TRACE_CHARGE);
+	assert_int_equal(entry->device, 1);
+	assert_int_equal(entry->class, 1 + REGION_DATA);
+	assert_int_equal(entry->reason, TRACE_NO_REASON);
+	assert_true(entry->a == 3 * MIB && entry->b == 3 * MIB && entry->c == GIB);
+	assert_string_equal(file->call[entry->call], "cuMemAlloc_v2");
+	entry = &file->entry[1];
+	assert_int_equal(entry->kind, TRACE_CHARGE_FAILED);
+	assert_int_equal(entry->class, 1 + REGION_CONTEXT);
+	assert_int_equal(entry->reason, TRACE_REASON_QUOTA);
+	assert_true(entry->a == GIB && entry->b == 3 * MIB && entry->c == GIB);
+	assert_int_equal(entry->call, file->entry[0].call);
+	entry = &file->entry[2];
+	assert_int_equal(entry->kind, TRACE_REFUND);
+	assert_true(entry->a == MIB && entry->b == 2 * MIB);
+	assert_string_equal(file->call[entry->call], "cuMemFree_v2");
+	end();
+}
+
+/* More calls than there is room for: the later ones have no name. */
+UNIT_TEST(test_many_calls)
+{
+	static char names[TRACE_CALLS + 5][8];
+	const struct trace_file *file;
+
+	begin(state, "memory");
+	for (int i = 0; i < TRACE_CALLS + 5; i++) {
+		snprintf(names[i], sizeof(names[i]), "c%d", i);
+		trace_call(names[i]);
+		assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+	}
+	file = seen();
+	for (int i = 0; i < TRACE_CALLS - 1; i++)
+		assert_string_equal(file->call[file->entry[i].call], names[i]);
+	for (int i = TRACE_CALLS - 1; i < TRACE_CALLS + 5; i++)
+		assert_int_equal(file->entry[i].call, 0);
+	assert_string_equal(file->call[0], "");
+	end();
+}
+
+/* A process dies in the region, and the next one clears its slot. */
+UNIT_TEST(test_region)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_from(0, 2, GIB);
+	struct region keeper = REGION_CLOSED; /* else the region is made anew */
+	const struct trace_entry *entry;
+	const struct trace_file *file;
+	pid_t child;
+
+	assert_int_equal(open_claimed(place->path, &setup, &keeper), 0);
+	trace_forget();
+	child = fork();
+	if (!child) {
+		struct region other = REGION_CLOSED;
+
+		if (open_claimed(place->path, &setup, &other) ||
+		    region_charge(&other, 0, REGION_DATA, 7 * MIB, 0))
+			_exit(1);
+		raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	begin(state, "region");
+	assert_true(region_reap(&region) >= 0);
+	region_begin_exit(&region);
+	file = seen();
+	entry = entry_of(file, TRACE_CLEARED);
+	assert_non_null(entry);
+	assert_true(entry->b == child && entry->c == 7 * MIB);
+	entry = entry_of(file, TRACE_JOINED);
+	assert_non_null(entry);
+	assert_true(entry->a == region.slot && entry->b == 2);
+	entry = entry_of(file, TRACE_EXITING);
+	assert_non_null(entry);
+	assert_true(entry->a == region.slot);
+	end();
+	region_close(&keeper);
 }
