@@ -26,6 +26,11 @@ static int threshold(void)
 	return seen;
 }
 
+bool log_wants(enum log_level level)
+{
+	return (int)level <= threshold();
+}
+
 void log_line(enum log_level level, const char *format, ...)
 {
 	char line[640] = "vgpu: ";
@@ -33,7 +38,7 @@ void log_line(enum log_level level, const char *format, ...)
 	int saved = errno, len;
 	va_list args;
 
-	if ((int)level > threshold())
+	if (!log_wants(level))
 		return;
 	va_start(args, format);
 	len = vsnprintf(line + start, sizeof(line) - start - 1, format, args);

@@ -79,6 +79,8 @@ static void look(void)
 	old = state_slice()->policy;
 	state_renew_slice(&policy);
 	tell(&old, &policy);
+	log_line(LOG_INFO, "the policy %.400s has changed, and holds from now on",
+		 state_slice()->policy_dir);
 	if (!policy_gang_equals(&policy.gang, &old.gang))
 		launch_set_gang();
 }

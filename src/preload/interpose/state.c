@@ -34,6 +34,8 @@
 #include "reconcile.h"
 #include "self.h"
 #include "signs.h"
+#include "size.h"
+#include "sys.h"
 #include "trace.h"
 #include "view.h"
 #include "visible_devices.h"
@@ -168,13 +170,39 @@ static int list_gpus(int count, struct quota_gpu *gpus, unsigned *ret_count, str
 	return 0;
 }
 
+static void say_limits(int device)
+{
+	unsigned policy_pct = 0, env_pct = 0, pct;
+	uint64_t limit = quota_limit(device);
+	char memory[32] = "no limit", cores[32] = "no limit";
+
+	if (limit)
+		size_format(limit, memory, sizeof(memory));
+	quota_cores(device, &policy_pct, &env_pct);
+	pct = (unsigned)slice_stricter(policy_pct, env_pct);
+	if (pct)
+		snprintf(cores, sizeof(cores), "%u %%", pct);
+	log_line(LOG_INFO, "GPU %d: memory %s, time %s", device, memory, cores);
+}
+
+static void say_joined(int devices)
+{
+	log_line(LOG_INFO, "process %d joins the slice with the region %.400s (that path is %s)",
+		 sys_getpid(), slice.region_path, slice.region_from);
+	for (int device = 0; device < devices; device++)
+		if (quota_has_device(device))
+			say_limits(device);
+}
+
 /* The process has its slot. */
-static void follow(void)
+static void follow(int devices)
 {
 	const struct fault *no_trace = trace_fault();
 
 	if (no_trace)
 		log_line(LOG_WARN, "%s", no_trace->text);
+	if (log_wants(LOG_INFO))
+		say_joined(devices);
 	exit_follow();
 }
 
@@ -200,7 +228,7 @@ static void attach(void)
 		if (error)
 			refuse(&fault);
 		else
-			follow();
+			follow((int)count);
 	}
 	lock_release(&changing);
 }

@@ -103,6 +103,7 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	making->block.size_bytes = size_bytes;
 	if (quota_settle(&making->claim, &making->block) == 0) {
 		drop_if_ended(making);
+		headroom_note_taken(making->block.device, size_bytes);
 		return CUDA_SUCCESS;
 	}
 	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
@@ -268,11 +269,13 @@ static CUresult free_unknown(CUdeviceptr address, CUresult result)
 
 static CUresult finish_free(const struct quota_release *release, CUresult result)
 {
-	if (result == CUDA_SUCCESS)
-		share_free(release);
-	else
+	if (result != CUDA_SUCCESS) {
 		quota_free_undo(release);
-	return result;
+		return result;
+	}
+	share_free(release);
+	headroom_note_freed(release->block.device, release->block.size_bytes);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)

@@ -185,6 +185,7 @@ static bool finish(const struct making *making, CUresult result, const void *han
 		return true;
 	if (result == CUDA_SUCCESS && quota_hold(&making->claim, (uintptr_t)handle) == 0) {
 		drop_if_ended(making, (uintptr_t)handle);
+		headroom_note_taken(making->place.device, making->claim.bytes);
 		return true;
 	}
 	headroom_note_answer(making->place.device, making->claim.bytes, result);
@@ -313,6 +314,7 @@ static CUresult finish_end(const struct holding_release *release, CUresult resul
 	if (result == CUDA_SUCCESS) {
 		quota_let_go_commit(release);
 		virtual_end_owner(release->handle);
+		headroom_note_freed(release->device, release->bytes);
 	} else {
 		quota_let_go_undo(release);
 	}

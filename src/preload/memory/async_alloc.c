@@ -243,8 +243,11 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 	}
 	if (taking->counted)
 		headroom_note_answer(taking->claim.device, taking->size_bytes, result);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		*dptr = address;
+		if (taking->counted || taking->tentative)
+			headroom_note_taken(taking->claim.device, taking->size_bytes);
+	}
 	return result;
 }
 

@@ -213,6 +213,7 @@ static CUresult settle(struct making *making, CUcontext context)
 	if (!error) {
 		driver_memory_expected_anew(); /* in a context that is new */
 		settled++;
+		log_line(LOG_TRACE, "made a context on GPU %d", making->device);
 	}
 	return error ? refuse(making->device, error) : CUDA_SUCCESS;
 }

@@ -122,6 +122,13 @@ CUresult headroom_blocked(const char *what, int error)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+void headroom_log(enum log_level level, const char *what, CUdevice device, uint64_t size_bytes)
+{
+	log_line(level, "%s %llu bytes on GPU %d: the slice holds %llu of %llu", what,
+		 (unsigned long long)size_bytes, device, (unsigned long long)quota_used(device),
+		 (unsigned long long)quota_limit(device));
+}
+
 CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error)
 {
 	CUresult blocked = headroom_blocked("an allocation", error);
@@ -130,8 +137,7 @@ CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error)
 	if (blocked != CUDA_SUCCESS)
 		return blocked;
 	quota_note_refusal(device);
-	log_line(LOG_DEBUG, "refused %llu bytes on GPU %d: the slice holds %llu of %llu",
-		 (unsigned long long)size_bytes, device, (unsigned long long)quota_used(device),
-		 (unsigned long long)quota_limit(device));
+	if (log_wants(LOG_DEBUG))
+		headroom_log(LOG_DEBUG, "refused", device, size_bytes);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -6,6 +6,7 @@
 
 #include "cuda_abi.h"
 #include "holding.h"
+#include "log.h"
 #include "trace.h"
 
 /* Where the calling thread's allocations go. */
@@ -46,6 +47,20 @@ CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error);
 /* For the trace: the call is refused. error: as above. */
 void headroom_trace_refusal(CUdevice device, uint64_t size_bytes, int error);
 void headroom_trace_driver(CUdevice device, uint64_t size_bytes);
+
+void headroom_log(enum log_level level, const char *what, CUdevice device, uint64_t size_bytes);
+
+/* An allocation of that size is made, or freed: for the log. */
+static inline void headroom_note_taken(CUdevice device, uint64_t size_bytes)
+{
+	if (log_wants(LOG_TRACE))
+		headroom_log(LOG_TRACE, "allocated", device, size_bytes);
+}
+static inline void headroom_note_freed(CUdevice device, uint64_t size_bytes)
+{
+	if (log_wants(LOG_TRACE))
+		headroom_log(LOG_TRACE, "freed", device, size_bytes);
+}
 
 /* What the driver answered to an allocation that has its room in the slice: for the trace. */
 static inline void headroom_note_answer(CUdevice device, uint64_t size_bytes, CUresult result)

@@ -60,8 +60,11 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	}
 	if (counted && result != CUDA_SUCCESS)
 		quota_hold_cancel(&claim);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		*handle = made;
+		if (counted)
+			headroom_note_taken(prop->location.id, size);
+	}
 	return result;
 }
 
@@ -84,6 +87,8 @@ static CUresult dropped(const struct holding_release *release, CUresult result)
 		end_physical(release);
 	else
 		quota_let_go_commit(release);
+	if (result == CUDA_SUCCESS && release->last)
+		headroom_note_freed(release->device, release->bytes);
 	return result;
 }
 
