@@ -49,6 +49,11 @@ static int remove_place(void **state)
 	return system(command) || place_remove(state);
 }
 
+#undef UNIT_SET_UP
+#undef UNIT_TEAR_DOWN
+#define UNIT_SET_UP    make_place
+#define UNIT_TEAR_DOWN remove_place
+
 static struct container_slice slice_of(const struct policy *policy)
 {
 	return (struct container_slice){
@@ -91,7 +96,7 @@ static void assert_policy(const struct policy *expected)
 	}
 }
 
-static void test_makes(void **state)
+UNIT_TEST(test_makes)
 {
 	mode_t mask = umask(0077);
 
@@ -107,7 +112,7 @@ static void test_makes(void **state)
 	assert_int_equal(mode_of(*state, "tmpfiles.d"), 0); /* it was not there */
 }
 
-static void test_makes_otherwise(void **state)
+UNIT_TEST(test_makes_otherwise)
 {
 	make(&two);
 	make(&one);
@@ -117,11 +122,10 @@ static void test_makes_otherwise(void **state)
 	assert_policy(&two);
 }
 
-static void test_must_be_new(void **state)
+UNIT_TEST(test_must_be_new)
 {
 	struct container_slice slice = slice_of(&one);
 
-	(void)state;
 	slice.must_be_new = true;
 	assert_int_equal(container_make(&places, &slice, NULL), 0);
 	slice.policy = &two;
@@ -129,7 +133,7 @@ static void test_must_be_new(void **state)
 	assert_policy(&one);
 }
 
-static void test_keeps_directories_for_a_start(void **state)
+UNIT_TEST(test_keeps_directories_for_a_start)
 {
 	struct container_slice slice = slice_of(&two);
 	struct place *place = *state;
@@ -151,7 +155,7 @@ static void test_keeps_directories_for_a_start(void **state)
 	assert_int_equal(mode_of(place, "tmpfiles.d/vgpu-alice.conf"), 0);
 }
 
-static void test_removes(void **state)
+UNIT_TEST(test_removes)
 {
 	char path[PATH_MAX];
 
@@ -167,7 +171,7 @@ static void test_removes(void **state)
 }
 
 /* As after a start of the machine without systemd. */
-static void test_completes_what_is_left(void **state)
+UNIT_TEST(test_completes_what_is_left)
 {
 	struct place *place = *state;
 	char command[128];
@@ -183,7 +187,7 @@ static void test_completes_what_is_left(void **state)
 }
 
 /* A tenant, who may write the region's directory, sets traps in it. */
-static void test_follows_no_tenant(void **state)
+UNIT_TEST(test_follows_no_tenant)
 {
 	struct place *place = *state;
 	struct container_slice slice = slice_of(&two);
@@ -204,9 +208,8 @@ static void test_follows_no_tenant(void **state)
 	assert_int_equal(access(target, F_OK), 0);
 }
 
-static void test_made_and_removed_at_once(void **state)
+UNIT_TEST(test_made_and_removed_at_once)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		if (fork() == 0) {
 			for (int round = 0; round < 100; round++) {
@@ -230,13 +233,12 @@ static void test_made_and_removed_at_once(void **state)
 	assert_policy(&one);
 }
 
-static void test_mounts(void **state)
+UNIT_TEST(test_mounts)
 {
 	struct container_slice slice = slice_of(&two);
 	struct container_mount mount[CONTAINER_MOUNTS_MAX];
 	unsigned count = container_mounts(&places, &slice, mount);
 
-	(void)state;
 	assert_int_equal(count, 4);
 	assert_string_equal(mount[0].host, slice.library);
 	assert_string_equal(mount[0].container, CONTAINER_LIBRARY);
@@ -255,14 +257,13 @@ static void test_mounts(void **state)
 	assert_string_equal(mount[5].host, "/run/gangs");
 }
 
-static void test_names(void **state)
+UNIT_TEST(test_names)
 {
 	static const char *const good[] = {"a", "alice", "7", "a.b_c-d", "Train-8"};
 	static const char *const bad[] = {"",   ".",   "..",  "a/b",     "-a",
 					  "a-", "a b", "a:b", "\xc3\xa4"};
 	char longest[CONTAINER_NAME_MAX + 2] = "";
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
 		assert_true(container_name_is_good(good[i]));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -273,7 +274,7 @@ static void test_names(void **state)
 	assert_false(container_name_is_good(longest));
 }
 
-static void test_paths_refused(void **state)
+UNIT_TEST(test_paths_refused)
 {
 	static const char *const bad[] = {"relative", "/a b", "/a:b", "/a,b", "/a\nb", "/a%b"};
 	struct container_slice slice = slice_of(&two);
@@ -286,25 +287,4 @@ static void test_paths_refused(void **state)
 		assert_non_null(strstr(fault.text, "cannot be mounted"));
 	}
 	assert_int_equal(mode_of(*state, "run"), 0);
-}
-
-#define CASE(function) cmocka_unit_test_setup_teardown(function, make_place, remove_place)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(test_makes),
-		CASE(test_makes_otherwise),
-		CASE(test_must_be_new),
-		CASE(test_keeps_directories_for_a_start),
-		CASE(test_removes),
-		CASE(test_completes_what_is_left),
-		CASE(test_follows_no_tenant),
-		CASE(test_made_and_removed_at_once),
-		CASE(test_mounts),
-		CASE(test_names),
-		CASE(test_paths_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,4 +44,3 @@ UNUSED static int place_remove(void **state)
 #undef UNIT_TEAR_DOWN
 #define UNIT_SET_UP    place_make
 #define UNIT_TEAR_DOWN place_remove
-#define TEST(function) cmocka_unit_test_setup_teardown(function, place_make, place_remove)

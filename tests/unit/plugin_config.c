@@ -12,6 +12,7 @@
 
 #include "config.h"
 #include "size.h"
+#include "unit.h"
 
 #define SLICE "{name: vgpu.dev/s, memory: 8Gi, replicas: 4}"
 
@@ -55,11 +56,10 @@ static void refuse_in_slice(const char *settings, const char *says)
 	refuse(text, says);
 }
 
-static void defaults(void **state)
+UNIT_TEST(test_defaults)
 {
 	const struct config_slice *slice = &config.slice[0];
 
-	(void)state;
 	accept("sharing: {slices: [" SLICE "]}");
 	assert_int_equal(config.slice_count, 1);
 	assert_string_equal(slice->resource, "vgpu.dev/s");
@@ -79,11 +79,10 @@ static void defaults(void **state)
 	assert_string_equal(config.turns, "");
 }
 
-static void all_settings(void **state)
+UNIT_TEST(test_all_settings)
 {
 	const struct config_slice *slice = &config.slice[0];
 
-	(void)state;
 	accept("version: v1\n"
 	       "flags:\n"
 	       "  migStrategy: none\n"
@@ -123,9 +122,8 @@ static void all_settings(void **state)
 	assert_string_equal(config.turns, "/run/turns");
 }
 
-static void mistakes_have_their_line(void **state)
+UNIT_TEST(test_mistakes_have_their_line)
 {
-	(void)state;
 	refuse("", "no slices");
 	refuse("version: v1\n", "no slices");
 	refuse("sharing: {slices: []}", "no slices");
@@ -145,9 +143,8 @@ static void mistakes_have_their_line(void **state)
 	refuse("flags: {migStrategy: mixed}", "\"mixed\"");
 }
 
-static void slices_are_whole(void **state)
+UNIT_TEST(test_slices_are_whole)
 {
-	(void)state;
 	refuse_in_slice("name: a/t, memory: 8Gi", "needs name, memory and replicas");
 	refuse_in_slice("name: a/t, replicas: 1", "needs name, memory and replicas");
 	refuse_in_slice("memory: 8Gi, replicas: 1", "needs name, memory and replicas");
@@ -156,7 +153,7 @@ static void slices_are_whole(void **state)
 	refuse_in_slice("name: a/t, memory: 8Gi, memory: 9Gi, replicas: 1", "twice");
 }
 
-static void values_are_in_range(void **state)
+UNIT_TEST(test_values_are_in_range)
 {
 	static const char *const names[] = {"t",    "/t",    "a/",        "a/t/u", "a/-t",
 					    "a/t-", "a b/t", "a/../",     "a/..",  "a/t:u",
@@ -167,7 +164,6 @@ static void values_are_in_range(void **state)
 	static const char *const replicas[] = {"0", "257", "-1", "1.5", "many"};
 	char text[256];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(text, sizeof(text), "name: %s, memory: 8Gi, replicas: 1", names[i]);
 		refuse_in_slice(text, "is no name of a resource");
@@ -191,12 +187,11 @@ static void values_are_in_range(void **state)
 	refuse_in_slice("name: a/t, memory: 8Gi, replicas: 1, devices: [-1]", "\"-1\"");
 }
 
-static void lists_have_an_end(void **state)
+UNIT_TEST(test_lists_have_an_end)
 {
 	char text[4096] = "sharing:\n  slices:\n";
 	size_t len;
 
-	(void)state;
 	for (unsigned i = 0; i <= CONFIG_SLICES_MAX; i++) {
 		len = strlen(text);
 		snprintf(text + len, sizeof(text) - len,
@@ -210,26 +205,10 @@ static void lists_have_an_end(void **state)
 			"one GPU too many");
 }
 
-static void the_example_is_good(void **state)
+UNIT_TEST(test_the_example_is_good)
 {
-	(void)state;
 	assert_int_equal(config_load(EXAMPLE, &config, &fault), 0);
 	assert_string_equal(config.slice[0].resource, "vgpu.dev/slice-8g-30c");
 	assert_int_equal(config_load("/nowhere", &config, &fault), -ENOENT);
 	assert_non_null(strstr(fault.text, "/nowhere"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(defaults),
-		cmocka_unit_test(all_settings),
-		cmocka_unit_test(mistakes_have_their_line),
-		cmocka_unit_test(slices_are_whole),
-		cmocka_unit_test(values_are_in_range),
-		cmocka_unit_test(lists_have_an_end),
-		cmocka_unit_test(the_example_is_good),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

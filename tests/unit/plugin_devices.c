@@ -11,6 +11,7 @@
 
 #include "devices.h"
 #include "size.h"
+#include "unit.h"
 
 static const struct gpus gpus = {
 	.count = 3,
@@ -31,13 +32,12 @@ static struct config_slice slice_of(const char *first, const char *second)
 	return slice;
 }
 
-static void all_gpus_or_those_that_are_named(void **state)
+UNIT_TEST(test_all_gpus_or_those_that_are_named)
 {
 	struct config_slice all = slice_of(NULL, NULL), some = slice_of("GPU-c", "0"),
 			    twice = slice_of("GPU-b", "2");
 	struct devices devices;
 
-	(void)state;
 	assert_int_equal(devices_find(&all, &gpus, &devices, NULL), 0);
 	assert_int_equal(devices.gpu_count, 3);
 	assert_int_equal(devices_find(&some, &gpus, &devices, NULL), 0);
@@ -49,25 +49,23 @@ static void all_gpus_or_those_that_are_named(void **state)
 	assert_int_equal(devices.gpu[0], 1);
 }
 
-static void gpus_that_are_not_there_are_an_error(void **state)
+UNIT_TEST(test_gpus_that_are_not_there_are_an_error)
 {
 	struct config_slice index = slice_of("1", NULL), uuid = slice_of("GPU-a", "GPU-");
 	struct devices devices;
 	struct fault fault = {""};
 
-	(void)state;
 	assert_int_equal(devices_find(&index, &gpus, &devices, &fault), -ENODEV);
 	assert_non_null(strstr(fault.text, "\"1\""));
 	assert_int_equal(devices_find(&uuid, &gpus, &devices, &fault), -ENODEV);
 	assert_non_null(strstr(fault.text, "\"GPU-\""));
 }
 
-static void slices_fit_or_do_not(void **state)
+UNIT_TEST(test_slices_fit_or_do_not)
 {
 	static struct config config;
 	struct fault fault = {""};
 
-	(void)state;
 	config.slice[config.slice_count++] = slice_of(NULL, NULL);
 	assert_int_equal(devices_fit(&config, &gpus, &fault), 0); /* 24 GiB of 24 */
 	config.slice[config.slice_count++] = slice_of("GPU-a", NULL);
@@ -81,13 +79,12 @@ static void slices_fit_or_do_not(void **state)
 	assert_int_equal(devices_fit(&config, &gpus, &fault), -ENOSPC);
 }
 
-static void ids_come_back(void **state)
+UNIT_TEST(test_ids_come_back)
 {
 	struct config_slice slice = slice_of(NULL, NULL);
 	struct devices devices;
 	char id[DEVICES_ID_LEN];
 
-	(void)state;
 	devices_find(&slice, &gpus, &devices, NULL);
 	devices_id(&devices, 1, 2, id);
 	assert_string_equal(id, "GPU-b::s::2");
@@ -102,7 +99,7 @@ static void ids_come_back(void **state)
 		}
 }
 
-static void other_ids_are_none(void **state)
+UNIT_TEST(test_other_ids_are_none)
 {
 	static const char *const others[] = {
 		"",
@@ -126,21 +123,7 @@ static void other_ids_are_none(void **state)
 	struct devices devices;
 	unsigned gpu, replica;
 
-	(void)state;
 	devices_find(&slice, &gpus, &devices, NULL);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		assert_false(devices_parse(&devices, others[i], &gpu, &replica));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_gpus_or_those_that_are_named),
-		cmocka_unit_test(gpus_that_are_not_there_are_an_error),
-		cmocka_unit_test(slices_fit_or_do_not),
-		cmocka_unit_test(ids_come_back),
-		cmocka_unit_test(other_ids_are_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "prefer.h"
+#include "unit.h"
 
 #define GPUS 4
 
@@ -29,9 +30,8 @@ static void check(enum config_placement placement, const unsigned available[GPUS
 #define FOUR(a, b, c, d) ((const unsigned[GPUS]){a, b, c, d})
 #define NONE             FOUR(0, 0, 0, 0)
 
-static void spread(void **state)
+UNIT_TEST(test_spread)
 {
-	(void)state;
 	check(CONFIG_SPREAD, FOUR(1, 3, 2, 4), NONE, 1, FOUR(0, 0, 0, 1));
 	check(CONFIG_SPREAD, FOUR(1, 3, 2, 4), NONE, 2, FOUR(0, 1, 0, 1));
 	check(CONFIG_SPREAD, FOUR(4, 4, 4, 4), NONE, 4, FOUR(1, 1, 1, 1));
@@ -39,63 +39,44 @@ static void spread(void **state)
 	check(CONFIG_SPREAD, FOUR(1, 0, 0, 4), NONE, 4, FOUR(1, 0, 0, 3));
 }
 
-static void pack(void **state)
+UNIT_TEST(test_pack)
 {
-	(void)state;
 	check(CONFIG_PACK, FOUR(4, 3, 2, 4), NONE, 1, FOUR(0, 0, 1, 0));
 	check(CONFIG_PACK, FOUR(4, 3, 2, 4), NONE, 3, FOUR(0, 1, 2, 0));
 	check(CONFIG_PACK, FOUR(4, 3, 2, 4), FOUR(1, 0, 0, 0), 2, FOUR(3, 0, 0, 0));
 	check(CONFIG_PACK, FOUR(0, 0, 2, 4), NONE, 2, FOUR(0, 0, 2, 0));
 }
 
-static void same_gpu(void **state)
+UNIT_TEST(test_same_gpu)
 {
-	(void)state;
 	check(CONFIG_SAME_GPU, FOUR(4, 3, 2, 4), NONE, 3, FOUR(0, 3, 0, 0));
 	check(CONFIG_SAME_GPU, FOUR(4, 3, 2, 4), FOUR(0, 0, 0, 1), 3, FOUR(0, 0, 0, 4));
 	check(CONFIG_SAME_GPU, FOUR(4, 3, 2, 4), NONE, 5, FOUR(0, 3, 2, 0)); /* none has five */
 }
 
-static void numa(void **state)
+UNIT_TEST(test_numa)
 {
-	(void)state;
 	check(CONFIG_NUMA, FOUR(2, 2, 1, 2), NONE, 2, FOUR(0, 0, 1, 1));
 	check(CONFIG_NUMA, FOUR(2, 2, 1, 2), NONE, 4, FOUR(2, 2, 0, 0));
 	check(CONFIG_NUMA, FOUR(2, 2, 1, 2), FOUR(1, 0, 0, 0), 1, FOUR(1, 1, 0, 0));
 	check(CONFIG_NUMA, FOUR(1, 1, 1, 2), NONE, 4, FOUR(1, 1, 1, 1)); /* no node has four */
 }
 
-static void unknown_nodes_are_apart(void **state)
+UNIT_TEST(test_unknown_nodes_are_apart)
 {
 	struct prefer_gpu gpus[2] = {{1, 0, -1}, {2, 0, -1}};
 
-	(void)state;
 	prefer(CONFIG_NUMA, gpus, 2, 2);
 	assert_int_equal(gpus[0].taken, 0);
 	assert_int_equal(gpus[1].taken, 2);
 }
 
-static void takes_no_more_than_there_is(void **state)
+UNIT_TEST(test_takes_no_more_than_there_is)
 {
-	(void)state;
 	for (int placement = CONFIG_SPREAD; placement <= CONFIG_NUMA; placement++) {
 		check((enum config_placement)placement, FOUR(1, 0, 2, 0), NONE, 100,
 		      FOUR(1, 0, 2, 0));
 		check((enum config_placement)placement, NONE, NONE, 1, NONE);
 		check((enum config_placement)placement, FOUR(1, 1, 1, 1), NONE, 0, NONE);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(spread),
-		cmocka_unit_test(pack),
-		cmocka_unit_test(same_gpu),
-		cmocka_unit_test(numa),
-		cmocka_unit_test(unknown_nodes_are_apart),
-		cmocka_unit_test(takes_no_more_than_there_is),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

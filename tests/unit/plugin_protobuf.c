@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "protobuf.h"
+#include "unit.h"
 
 static struct pb_message message_of(const void *data, size_t len)
 {
@@ -28,11 +29,10 @@ static void assert_bytes(struct bytes *bytes, const char *expected, size_t len)
 
 #define ASSERT_BYTES(bytes, expected) assert_bytes(bytes, expected, sizeof(expected) - 1)
 
-static void writes(void **state)
+UNIT_TEST(test_writes)
 {
 	struct bytes bytes = {0}, within = {0};
 
-	(void)state;
 	pb_put_varint(&bytes, 1, 0);
 	pb_put_varint(&bytes, 1, 150);
 	pb_put_varint(&bytes, 16, UINT64_MAX);
@@ -51,7 +51,7 @@ static void writes(void **state)
 	bytes_free(&within);
 }
 
-static void reads(void **state)
+UNIT_TEST(test_reads)
 {
 	struct pb_message message = MESSAGE("\x08\x96\x01\x12\x03"
 					    "abc\x1d"
@@ -60,7 +60,6 @@ static void reads(void **state)
 	struct pb_field field;
 	char text[4];
 
-	(void)state;
 	assert_int_equal(pb_next(&message, &field), 1);
 	assert_true(pb_is(&field, 1, PB_VARINT));
 	assert_int_equal(field.varint, 150);
@@ -86,9 +85,8 @@ static void refuse(struct pb_message message)
 	assert_int_equal(field.number, 7);
 }
 
-static void refuses(void **state)
+UNIT_TEST(test_refuses)
 {
-	(void)state;
 	refuse(MESSAGE("\x80"));                                         /* a key without an end */
 	refuse(MESSAGE("\x00\x01"));                                     /* field 0 */
 	refuse(MESSAGE("\x80\x80\x80\x80\x10\x01"));                     /* field 2^29 */
@@ -108,26 +106,13 @@ static void refuses(void **state)
 	refuse(MESSAGE("\x0f\x00"));
 }
 
-static void strings_with_nul_are_refused(void **state)
+UNIT_TEST(test_strings_with_nul_are_refused)
 {
 	struct pb_message message = MESSAGE("\x0a\x03"
 					    "a\0b");
 	struct pb_field field;
 	char text[8];
 
-	(void)state;
 	assert_int_equal(pb_next(&message, &field), 1);
 	assert_false(pb_string(&field, text, sizeof(text)));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(writes),
-		cmocka_unit_test(reads),
-		cmocka_unit_test(refuses),
-		cmocka_unit_test(strings_with_nul_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

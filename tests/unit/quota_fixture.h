@@ -51,7 +51,6 @@ UNUSED static int slice_remove(void **state)
 #undef UNIT_TEAR_DOWN
 #define UNIT_SET_UP    slice_make
 #define UNIT_TEAR_DOWN slice_remove
-#define TEST(function) cmocka_unit_test_setup_teardown(function, slice_make, slice_remove)
 
 /* Attaches two GPUs with that limit each. */
 UNUSED static void attach(uint64_t limit_bytes)

@@ -115,22 +115,6 @@ static void enter_scene(void)
 
 const struct harness_fixture scene_fixture = {set_scene, remove_scene, enter_scene};
 
-int scenes_play(const struct scene *scenes, size_t count, int argc, char **argv)
-{
-	struct harness_test *tests = calloc(count, sizeof(*tests));
-
-	CHECK(tests);
-	for (size_t i = 0; i < count; i++) {
-		tests[i] = (struct harness_test){.name = scenes[i].name,
-						 .file = "",
-						 .line = (unsigned)i,
-						 .play = scenes[i].play,
-						 .fixture = &scene_fixture};
-		harness_add(&tests[i]);
-	}
-	return harness_main(argc, argv);
-}
-
 /* -- other processes -------------------------------------------------------------------------- */
 
 struct member member_start(void (*body)(int wire))

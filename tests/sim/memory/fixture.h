@@ -36,21 +36,6 @@ extern const struct harness_fixture scene_fixture;
 #undef TEST_FIXTURE
 #define TEST_FIXTURE &scene_fixture
 
-/* Programs that list their scenes, and their main function. */
-struct scene {
-	const char *name;
-	void (*play)(void);
-};
-
-#define SCENE(function)             \
-	{                           \
-#function, function \
-	}
-
-int scenes_play(const struct scene *scenes, size_t count, int argc, char **argv);
-#define SCENES_PLAY(scenes, argc, argv) \
-	scenes_play(scenes, sizeof(scenes) / sizeof(*(scenes)), argc, argv)
-
 extern char scene_dir[64]; /* the scene's own; emptied and removed when it is over */
 
 /* A path in scene_dir. The buffer is one of a few that take turns. */

@@ -57,7 +57,7 @@ static CUresult (*const moves[])(CUdeviceptr, size_t, int) = {
 
 #define MOVES (sizeof(moves) / sizeof(*moves))
 
-static void each_way(void)
+TEST(each_way)
 {
 	CUdeviceptr address = start(2 * CHUNK);
 
@@ -78,7 +78,7 @@ static void each_way(void)
 }
 
 /* As far as it is moved: a half of it is no more, however often; and from the middle on. */
-static void in_part(void)
+TEST(in_part)
 {
 	CUdeviceptr address = start(8 * CHUNK);
 
@@ -95,7 +95,7 @@ static void in_part(void)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
-static void no_room(void)
+TEST(no_room)
 {
 	CUdeviceptr address = start(16 * CHUNK);
 	int32_t where = 7;
@@ -117,7 +117,7 @@ static void no_room(void)
 }
 
 /* What the driver refuses costs nothing, and what is no managed memory is its business. */
-static void rejected(void)
+TEST(rejected)
 {
 	CUdeviceptr address = start(4 * CHUNK), plain = take(CHUNK);
 
@@ -134,12 +134,4 @@ static void rejected(void)
 	CHECK_CUDA(cuMemPrefetchAsync_v2(address, 4 * CHUNK, on(1), 1, NULL),
 		   CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(ledger_own(1).data, CHUNK);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct scene scenes[] = {SCENE(each_way), SCENE(in_part), SCENE(no_room),
-					      SCENE(rejected)};
-
-	return SCENES_PLAY(scenes, argc, argv);
 }
