@@ -4,6 +4,7 @@
  */
 #include "lock.h"
 
+#include "lock_order.h"
 #include "sys.h"
 
 #define SPINS 100 /* about 1 us: what the lock guards takes less */
@@ -11,28 +12,35 @@
 void lock_init(struct lock *lock)
 {
 	__atomic_store_n(&lock->word, 0, __ATOMIC_RELAXED);
+	lock_order_forget(lock);
 }
 
 bool lock_try(struct lock *lock)
 {
 	uint32_t expected = 0;
-
 	/* Acquire pairs with the release in lock_release. */
-	return __atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE,
-					   __ATOMIC_RELAXED);
+	bool taken = __atomic_compare_exchange_n(&lock->word, &expected, 1, false, __ATOMIC_ACQUIRE,
+						 __ATOMIC_RELAXED);
+
+	if (taken)
+		lock_order_taken(lock);
+	return taken;
 }
 
 void lock_acquire(struct lock *lock)
 {
+	lock_order_wait(lock, true);
 	for (int i = 0; i < SPINS; i++)
 		if (lock_try(lock))
 			return;
 	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
 		sys_futex_wait(&lock->word, 2, UINT64_MAX);
+	lock_order_taken(lock);
 }
 
 void lock_release(struct lock *lock)
 {
+	lock_order_released(lock);
 	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
 		sys_futex_wake(&lock->word, 1);
 }

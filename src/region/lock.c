@@ -36,6 +36,7 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "lock_order.h"
 #include "region_internal.h"
 #include "sys.h"
 #include "trace.h"
@@ -193,8 +194,11 @@ int region_lock_within(struct region *region, uint64_t patience_ns)
 {
 	int error = 0;
 
+	lock_order_wait(&region->file->own.lock, false);
 	if (!swap(&region->file->own.lock, 0, region->owner))
 		error = lock_slowly(region, patience_ns);
+	if (!error)
+		lock_order_taken(&region->file->own.lock);
 	if (!region_is_as_opened(region))
 		return found_lost(region, !error);
 	if (!error)
@@ -224,6 +228,7 @@ void region_unlock(struct region *region)
 	uint32_t *word = &region->file->own.lock, was;
 
 	region_step(lock_releasing);
+	lock_order_released(word);
 	was = __atomic_exchange_n(word, 0, __ATOMIC_RELEASE); /* pairs with swap() */
 	region_step(lock_released);
 	if (was & VGPU_LOCK_WAITERS)
