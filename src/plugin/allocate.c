@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "containers.h"
+#include "library.h"
 #include "resource.h"
 #include "say.h"
 #include "slice.h"
@@ -141,7 +142,7 @@ static void put_mounts(struct bytes *answer, const struct resource *resource, co
 {
 	const struct containers_places *places = resource->places;
 
-	put_mount_below(answer, places->state, CONTAINERS_LIBRARY, "", RESOURCE_LIBRARY, true);
+	put_mount_below(answer, places->state, LIBRARY_NAME, "", RESOURCE_LIBRARY, true);
 	put_mount_below(answer, places->state, CONTAINERS_PRELOAD, "", LIST_INSIDE, true);
 	put_mount_below(answer, places->state, name, "/" CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
 	put_mount_below(answer, places->regions, name, "", CONTAINERS_REGION_DIR, false);

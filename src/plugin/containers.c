@@ -33,6 +33,7 @@
 #include "clock.h"
 #include "gone.h"
 #include "guard.h"
+#include "library.h"
 #include "region.h"
 
 #define RECORD      "record"
@@ -480,37 +481,6 @@ static int replace(const char *state, const char *name, const void *data, size_t
 	return !error && rename(made, path) < 0 ? -errno : error;
 }
 
-static int read_all(const char *path, struct bytes *ret_text)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), error = 0;
-	char buf[65536];
-	ssize_t len;
-
-	if (fd < 0)
-		return -errno;
-	while ((len = read(fd, buf, sizeof(buf))) > 0)
-		bytes_add(ret_text, buf, (size_t)len);
-	if (len < 0)
-		error = -errno;
-	close(fd);
-	return ret_text->failed ? -ENOMEM : error;
-}
-
-static int copy_library(const char *state, const char *library)
-{
-	char path[CONTAINERS_PATH_MAX];
-	struct bytes there = {0}, wanted = {0};
-	int error = read_all(library, &wanted);
-
-	snprintf(path, sizeof(path), "%s/" CONTAINERS_LIBRARY, state);
-	if (!error && (read_all(path, &there) < 0 || there.len != wanted.len ||
-		       memcmp(there.data, wanted.data, wanted.len) != 0))
-		error = replace(state, CONTAINERS_LIBRARY, wanted.data, wanted.len);
-	bytes_free(&there);
-	bytes_free(&wanted);
-	return error;
-}
-
 static int write_preload(const char *state, const char *inside)
 {
 	char line[CONTAINERS_PATH_MAX];
@@ -531,12 +501,9 @@ int containers_prepare(const struct containers_places *places, const char *libra
 		error = -errno;
 	if (error)
 		return fail(fault, error, "make", places->regions);
-	error = copy_library(places->state, library);
+	error = library_copy(places->state, library, fault);
 	if (error)
-		return fault_set(fault, error,
-				 "cannot copy %.200s: %s; install the package vgpu on the node, or "
-				 "write where the library is under library",
-				 library, strerror(-error));
+		return error;
 	error = write_preload(places->state, inside);
 	fd = error ? error : open_directory(places->state);
 	if (fd < 0)

@@ -27,7 +27,6 @@
 #define CONTAINERS_REGIONS    "/run/vgpu-kubernetes"
 #define CONTAINERS_POLICY     "policy"
 #define CONTAINERS_PRELOAD    "ld.so.preload"
-#define CONTAINERS_LIBRARY    "libvgpu.so"
 #define CONTAINERS_NAME_LEN   33 /* 32 digits and a NUL */
 #define CONTAINERS_PATH_MAX   256
 #define CONTAINERS_REGION_DIR "/run/vgpu" /* in the container */
