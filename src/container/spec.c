@@ -28,7 +28,7 @@ static struct json_object *make_mount(const struct container_mount *from)
 	return mount;
 }
 
-/* {"mounts": [...]} */
+/* {"env": [...], "mounts": [...]} */
 static struct json_object *make_edits(const struct container_places *places,
 				      const struct container_slice *slice)
 {
@@ -38,6 +38,12 @@ static struct json_object *make_edits(const struct container_places *places,
 
 	for (unsigned i = 0; i < count; i++)
 		json_object_array_add(mounts, make_mount(&mount[i]));
+	if (slice->environment) {
+		struct json_object *env = json_object_new_array();
+
+		json_object_array_add(env, json_object_new_string(slice->environment));
+		json_object_object_add(edits, "env", env);
+	}
 	json_object_object_add(edits, "mounts", mounts);
 	return edits;
 }

@@ -26,6 +26,7 @@ struct gpus_library {
 	nvmlDeviceGetMigMode_fn *mig_mode;
 	nvmlDeviceGetMinorNumber_fn *minor;
 	nvmlDeviceGetPciInfo_v3_fn *pci;
+	nvmlDeviceGetName_fn *name;
 };
 
 #define ERRORS_A_LOOK 64
@@ -42,6 +43,7 @@ static bool find_functions(struct gpus_library *library)
 	library->mig_mode = FIND(library, nvmlDeviceGetMigMode);
 	library->minor = FIND(library, nvmlDeviceGetMinorNumber);
 	library->pci = FIND(library, nvmlDeviceGetPciInfo_v3);
+	library->name = FIND(library, nvmlDeviceGetName);
 	return library->count && library->by_index && library->by_uuid && library->uuid &&
 	       library->memory;
 }
@@ -92,6 +94,8 @@ static bool ask(const struct gpus_library *library, unsigned index, struct gpu *
 		ret_gpu->total_bytes = memory.total;
 	if (library->minor && library->minor(device, &minor) == NVML_SUCCESS)
 		ret_gpu->minor = (int)minor;
+	if (library->name)
+		library->name(device, ret_gpu->name, sizeof(ret_gpu->name) - 1);
 	ret_gpu->numa = numa_node_of(library, device);
 	return true;
 }

@@ -10,6 +10,7 @@
 
 struct gpu {
 	char uuid[VGPU_UUID_LEN];
+	char name[96];        /* the product's, or "": not known */
 	unsigned index;       /* NVML's */
 	int minor;            /* of /dev/nvidiaN, or -1: not known */
 	int numa;             /* its NUMA node, or -1: not known */

@@ -1,0 +1,196 @@
+/*
+ * The strings of a claim end up in paths, in files and in messages whose strings must be UTF-8. So
+ * each is taken only if it has the form that the API demands of it: DNS labels and subdomains.
+ *
+ * A capacity of 0 is refused, as 0 means "no limit" in a policy. A share with adminAccess is
+ * refused, too: it consumes nothing, and would be a GPU without limits beside the shares of others.
+ */
+#include "claim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+#include "quantity.h"
+
+#define RESULTS "status.allocation.devices.results"
+
+/* Lower-case letters, digits and "-", and "." where dots are allowed, with a letter or a digit at
+ * both ends. */
+static bool is_dns(const char *text, size_t room, bool dots)
+{
+	static const char ends[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	size_t len = text ? strlen(text) : 0;
+
+	if (len == 0 || len >= room || !strchr(ends, text[0]) || !strchr(ends, text[len - 1]))
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!strchr(ends, text[i]) && text[i] != '-' && !(dots && text[i] == '.'))
+			return false;
+	return !strstr(text, "..");
+}
+
+bool claim_id_is_good(const struct claim_id *id)
+{
+	return is_dns(id->namespace, CLAIM_LABEL_LEN, false) &&
+	       is_dns(id->name, CLAIM_NAME_LEN, true) &&
+	       is_dns(id->uid, CLAIM_LABEL_LEN - 16, false);
+}
+
+/* -- a result ---------------------------------------------------------------------------------- */
+
+/* The part of a request's name before a "/": after it is a subrequest's. */
+static bool copy_request(const char *request, char ret_request[CLAIM_LABEL_LEN])
+{
+	char name[CLAIM_LABEL_LEN];
+
+	if (!request)
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(request, "/"), request);
+	memcpy(ret_request, name, sizeof(name));
+	return strcspn(request, "/") < sizeof(name) && is_dns(name, sizeof(name), false);
+}
+
+/* What of the capacity is consumed, at most max; 0 where nothing is said. The name may have the
+ * driver's before it. */
+static int read_capacity(struct json_object *result, const char *driver, const char *name,
+			 uint64_t max, uint64_t *ret_value, struct fault *fault)
+{
+	char whole[CLAIM_LABEL_LEN + 32];
+	struct json_object *consumed = json_at(result, "consumedCapacity"), *found;
+	uint64_t value;
+
+	*ret_value = 0;
+	snprintf(whole, sizeof(whole), "%s/%s", driver, name);
+	if (!json_object_is_type(consumed, json_type_object) ||
+	    (!json_object_object_get_ex(consumed, name, &found) &&
+	     !json_object_object_get_ex(consumed, whole, &found)))
+		return 0;
+	if (!json_object_is_type(found, json_type_string) ||
+	    quantity_parse(json_object_get_string(found), &value) || value == 0 || value > max)
+		return fault_set(
+			fault, -EINVAL,
+			"the claim's consumedCapacity of %s is no quantity that a GPU has: "
+			"ask for at least 1%s",
+			name, max == 100 ? ", and at most 100" : "");
+	*ret_value = value;
+	return 0;
+}
+
+static int read_result(struct json_object *result, const char *driver, struct claim_device *device,
+		       struct fault *fault)
+{
+	const char *pool = json_text_at(result, "pool"), *name = json_text_at(result, "device");
+	uint64_t cores;
+	int error;
+
+	if (json_object_get_boolean(json_at(result, "adminAccess")))
+		return fault_set(fault, -EINVAL,
+				 "the claim has adminAccess, which would be a GPU without limits: "
+				 "ask without it");
+	if (!copy_request(json_text_at(result, "request"), device->request) ||
+	    !is_dns(pool, CLAIM_NAME_LEN, true) || !is_dns(name, CLAIM_LABEL_LEN, false))
+		return fault_set(fault, -EINVAL, "the claim's allocation has a bad name in it");
+	snprintf(device->pool, sizeof(device->pool), "%s", pool);
+	snprintf(device->device, sizeof(device->device), "%s", name);
+	error = read_capacity(result, driver, "memory", INT64_MAX, &device->memory_bytes, fault);
+	if (!error)
+		error = read_capacity(result, driver, "cores", 100, &cores, fault);
+	if (!error)
+		device->cores_pct = (unsigned)cores;
+	return error;
+}
+
+/* -- the claim --------------------------------------------------------------------------------- */
+
+static bool is_same(const char *text, const char *wanted)
+{
+	return text && strcmp(text, wanted) == 0;
+}
+
+static int read_results(struct json_object *results, const char *driver, struct claim *claim,
+			struct fault *fault)
+{
+	int error = 0;
+
+	for (size_t i = 0; !error && i < json_object_array_length(results); i++) {
+		struct json_object *result = json_object_array_get_idx(results, i);
+
+		if (!is_same(json_text_at(result, "driver"), driver))
+			continue;
+		if (claim->count == CLAIM_DEVICES_MAX)
+			return fault_set(fault, -EINVAL, "the claim has more than %d devices",
+					 CLAIM_DEVICES_MAX);
+		error = read_result(result, driver, &claim->device[claim->count], fault);
+		claim->count++;
+	}
+	return error;
+}
+
+static int read_claim(struct json_object *object, const struct claim_id *id, const char *driver,
+		      struct claim *claim, struct fault *fault)
+{
+	struct json_object *results = json_at(object, RESULTS);
+	int error = 0;
+
+	if (!json_text_at(object, "metadata.uid"))
+		return fault_set(fault, -EBADMSG, "what the API server has is no ResourceClaim");
+	if (!is_same(json_text_at(object, "metadata.uid"), id->uid) ||
+	    !is_same(json_text_at(object, "metadata.name"), id->name) ||
+	    !is_same(json_text_at(object, "metadata.namespace"), id->namespace))
+		return fault_set(fault, -ESTALE,
+				 "the claim %s/%.100s is another one by now: delete the pod",
+				 id->namespace, id->name);
+	if (json_object_is_type(results, json_type_array))
+		error = read_results(results, driver, claim, fault);
+	if (!error && claim->count == 0)
+		error = fault_set(fault, -ENODATA,
+				  "nothing is allocated to the claim %s/%.100s from %s",
+				  id->namespace, id->name, driver);
+	return error;
+}
+
+int claim_parse(const char *text, size_t len, const struct claim_id *id, const char *driver,
+		struct claim *ret_claim, struct fault *fault)
+{
+	struct json_object *object = json_read(text, len);
+	struct claim claim = {0};
+	int error = read_claim(object, id, driver, &claim, fault);
+
+	json_object_put(object);
+	if (!error)
+		*ret_claim = claim;
+	return error;
+}
+
+/* -- the excerpt ------------------------------------------------------------------------------- */
+
+/* An object whose one member is the value. */
+static struct json_object *within(const char *name, struct json_object *value)
+{
+	struct json_object *object = json_object_new_object();
+
+	json_object_object_add(object, name, value);
+	return object;
+}
+
+char *claim_excerpt(const char *text, size_t len)
+{
+	static const char *const names[] = {"namespace", "name", "uid"};
+	struct json_object *object = json_read(text, len), *results = json_at(object, RESULTS);
+	struct json_object *metadata = json_object_new_object(), *excerpt;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		json_object_object_add(
+			metadata, names[i],
+			json_object_get(json_at(json_at(object, "metadata"), names[i])));
+	excerpt = within("metadata", metadata);
+	json_object_object_add(
+		excerpt, "status",
+		within("allocation",
+		       within("devices", within("results", json_object_get(results)))));
+	json_object_put(object);
+	return json_write(excerpt);
+}

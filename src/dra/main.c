@@ -1,0 +1,319 @@
+/*
+ * vgpu-dra: the driver by which Kubernetes' Dynamic Resource Allocation gives parts of a node's
+ * GPUs to claims. One thread, one loop. A request to the API server is waited for in it: what the
+ * kubelet calls meanwhile is answered afterwards, and it calls again where that is too late.
+ *
+ * It may be killed at any time: containers go on without it, as their limits are files, and the
+ * kubelet calls again for what was not answered.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "directory.h"
+#include "env.h"
+#include "methods.h"
+#include "publish.h"
+#include "say.h"
+
+enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
+
+#define DRIVER      "gpu.vgpu.dev"
+#define KUBELET_DIR "/var/lib/kubelet"
+#define LOOK_MS     1000
+#define PATH_LEN    256
+
+struct options {
+	const char *node, *kubelet_dir, *state, *regions, *cdi, *library;
+	struct api_settings api;
+};
+
+/* A socket that is served, and again where somebody has removed it. */
+struct service {
+	char path[PATH_LEN];
+	const struct grpc_method *methods;
+	void *arg;
+	struct grpc_server *server;
+	char said[sizeof(((struct fault *)0)->text)];
+};
+
+struct driver {
+	struct options options;
+	struct gpus gpus;
+	struct loop *loop;
+	struct loop_watch signals, timer;
+	struct service dra, registration;
+	struct methods_registration registered;
+	struct prepare prepare;
+	struct publish publish;
+};
+
+/* -- the loop's functions ---------------------------------------------------------------------- */
+
+static void on_signal(void *arg, uint32_t events)
+{
+	struct driver *driver = arg;
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(driver->signals.fd, &info, sizeof(info)) == sizeof(info))
+		loop_end(driver->loop);
+}
+
+static bool serve(struct loop *loop, struct service *service)
+{
+	struct fault fault = {""};
+	char dir[PATH_LEN];
+
+	if (service->server && grpc_server_is_there(service->server))
+		return true;
+	grpc_server_stop(service->server);
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(service->path, '/') - service->path),
+		 service->path);
+	service->server =
+		directory_make_all(dir, 0750, &fault)
+			? NULL
+			: grpc_serve(loop, service->path, service->methods, service->arg, &fault);
+	if (!service->server && strcmp(service->said, fault.text) != 0)
+		say(LOG_WARNING, "is not to be reached yet: %s", fault.text);
+	snprintf(service->said, sizeof(service->said), "%s", fault.text);
+	return service->server != NULL;
+}
+
+/* The kubelet calls at the one socket as soon as it sees the other. */
+static void on_timer(void *arg, uint32_t events)
+{
+	struct driver *driver = arg;
+
+	(void)events;
+	loop_timer_read(driver->timer.fd);
+	if (serve(driver->loop, &driver->dra))
+		serve(driver->loop, &driver->registration);
+	if (gpus_look(&driver->gpus)) {
+		say(LOG_NOTICE, "the health of GPUs has changed");
+		publish_soon(&driver->publish);
+	}
+	publish_look(&driver->publish);
+}
+
+/* The kubelet may have deleted the node's slices as it started. */
+static void on_registered(void *arg)
+{
+	struct driver *driver = arg;
+
+	publish_soon(&driver->publish);
+}
+
+/* -- starting ---------------------------------------------------------------------------------- */
+
+static int open_signals(void)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int open_watches(struct driver *driver)
+{
+	int error;
+
+	driver->loop = loop_new();
+	if (!driver->loop)
+		return -errno;
+	driver->signals = (struct loop_watch){open_signals(), on_signal, driver};
+	driver->timer = (struct loop_watch){loop_timer(1, LOOK_MS), on_timer, driver};
+	if (driver->signals.fd < 0 || driver->timer.fd < 0)
+		return -EMFILE;
+	error = loop_add(driver->loop, &driver->signals);
+	return error ? error : loop_add(driver->loop, &driver->timer);
+}
+
+static void set_services(struct driver *driver)
+{
+	const char *dir = driver->options.kubelet_dir;
+
+	snprintf(driver->dra.path, PATH_LEN, "%s/plugins/" DRIVER "/dra.sock", dir);
+	driver->dra.methods = methods_dra;
+	driver->dra.arg = &driver->prepare;
+	driver->registered =
+		(struct methods_registration){DRIVER, driver->dra.path, on_registered, driver};
+	snprintf(driver->registration.path, PATH_LEN, "%s/plugins_registry/" DRIVER "-reg.sock",
+		 dir);
+	driver->registration.methods = methods_registration;
+	driver->registration.arg = &driver->registered;
+}
+
+static int begin(struct driver *driver, struct fault *fault)
+{
+	const struct options *options = &driver->options;
+	struct api_server *server = api_server_open(&options->api, fault);
+	int error;
+
+	driver->publish = (struct publish){
+		.server = server, .gpus = &driver->gpus, .driver = DRIVER, .node = options->node};
+	driver->prepare.server = server;
+	driver->prepare.gpus = &driver->gpus;
+	driver->prepare.driver = DRIVER;
+	driver->prepare.node = options->node;
+	if (!server)
+		return -EINVAL;
+	error = prepare_open(&driver->prepare, options->state, options->regions, options->cdi,
+			     options->library, fault);
+	if (error)
+		return error;
+	set_services(driver);
+	error = open_watches(driver);
+	return error ? fault_set(fault, error, "cannot start: %s", strerror(-error)) : 0;
+}
+
+/* The ResourceSlice stays, as the driver may be there again soon; the kubelet deletes the slices of
+ * a driver that does not come back. */
+static void end(struct driver *driver)
+{
+	grpc_server_stop(driver->registration.server);
+	grpc_server_stop(driver->dra.server);
+	if (driver->loop)
+		loop_free(driver->loop);
+	api_server_close(driver->publish.server);
+	gpus_close(&driver->gpus);
+}
+
+static int run(struct driver *driver)
+{
+	static const struct xids_ignored ignored;
+	struct fault fault = {""};
+	int error = gpus_open(&driver->gpus, &ignored, &fault);
+
+	if (!error)
+		error = begin(driver, &fault);
+	if (error)
+		say(LOG_ERR, "%s", fault.text);
+	else
+		loop_run(driver->loop);
+	end(driver);
+	return error ? EXIT_FAILED : 0;
+}
+
+/* -- the command line -------------------------------------------------------------------------- */
+
+static int help(void)
+{
+	puts("Usage: vgpu-dra [OPTION]...\n\n"
+	     "Gives parts of a node's GPUs to ResourceClaims: Kubernetes' Dynamic Resource\n"
+	     "Allocation, as the driver " DRIVER ".\n\n"
+	     "  --node NAME        the node's name, instead of the variable NODE_NAME\n"
+	     "  --server URL       the API server, instead of the one that pods know\n"
+	     "  --token FILE       what it knows this driver by, instead of\n"
+	     "                     " API_TOKEN "\n"
+	     "  --ca FILE          the certificates to know it by, instead of\n"
+	     "                     " API_CA "\n"
+	     "  --kubelet DIR      the kubelet's directory, instead of " KUBELET_DIR "\n"
+	     "  --state DIR        where claims' policies are, instead of " PREPARE_STATE "\n"
+	     "  --regions DIR      where their regions are, instead of " PREPARE_REGIONS "\n"
+	     "  --cdi DIR          where container runtimes look for CDI devices, instead of\n"
+	     "                     " PREPARE_CDI "\n"
+	     "  --cdi-kind KIND    GPUs are the CDI devices KIND=UUID; without it NVIDIA's "
+	     "runtime\n"
+	     "                     gets their UUIDs\n"
+	     "  --library FILE     libvgpu.so, instead of\n"
+	     "                     " VGPU_LIBDIR "/vgpu/libvgpu.so\n"
+	     "  --turns DIR        a directory by which all claims take turns on a GPU\n"
+	     "  -h, --help         this text\n"
+	     "  -V, --version      which vgpu-dra this is\n\n"
+	     "Exit status: 0 on success; 2 if the command line is wrong; 125 if it failed.\n\n"
+	     "vgpu-dra(8) says more.");
+	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+}
+
+/* A name that may stand in a path of the API server. */
+static bool is_node_name(const char *name)
+{
+	return name && *name && strlen(name) < CLAIM_NAME_LEN - sizeof(DRIVER) &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
+}
+
+static int check(const struct options *options)
+{
+	if (!is_node_name(options->node)) {
+		say(LOG_ERR, "the node has no name, or one that Kubernetes' nodes cannot have: "
+			     "write --node NAME");
+		return EXIT_USAGE;
+	}
+	if (strlen(options->kubelet_dir) > 48) {
+		say(LOG_ERR, "--kubelet \"%s\" is too long for the path of a socket",
+		    options->kubelet_dir);
+		return EXIT_USAGE;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"node", required_argument, NULL, 'n'},
+		{"server", required_argument, NULL, 's'},
+		{"token", required_argument, NULL, 't'},
+		{"ca", required_argument, NULL, 'a'},
+		{"kubelet", required_argument, NULL, 'k'},
+		{"state", required_argument, NULL, 'p'},
+		{"regions", required_argument, NULL, 'r'},
+		{"cdi", required_argument, NULL, 'c'},
+		{"cdi-kind", required_argument, NULL, 'd'},
+		{"library", required_argument, NULL, 'l'},
+		{"turns", required_argument, NULL, 'u'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0},
+	};
+	static struct driver driver = {
+		.options = {NULL,
+			    KUBELET_DIR,
+			    PREPARE_STATE,
+			    PREPARE_REGIONS,
+			    PREPARE_CDI,
+			    VGPU_LIBDIR "/vgpu/libvgpu.so",
+			    {NULL, API_TOKEN, API_CA}},
+	};
+	const struct {
+		int option;
+		const char **value;
+	} values[] = {
+		{'n', &driver.options.node},        {'s', &driver.options.api.url},
+		{'t', &driver.options.api.token},   {'a', &driver.options.api.ca},
+		{'k', &driver.options.kubelet_dir}, {'p', &driver.options.state},
+		{'r', &driver.options.regions},     {'c', &driver.options.cdi},
+		{'d', &driver.prepare.cdi_kind},    {'l', &driver.options.library},
+		{'u', &driver.prepare.turns},
+	};
+	int option;
+
+	driver.options.node = env_get("NODE_NAME");
+	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		if (option == 'h')
+			return help();
+		if (option == 'V') {
+			puts("vgpu-dra " VGPU_VERSION);
+			return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+		}
+		if (option == '?')
+			return EXIT_USAGE;
+		for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+			if (values[i].option == option)
+				*values[i].value = optarg;
+	}
+	if (optind < argc) {
+		say(LOG_ERR, "\"%s\" is too much: see vgpu-dra --help", argv[optind]);
+		return EXIT_USAGE;
+	}
+	return check(&driver.options) ? EXIT_USAGE : run(&driver);
+}

@@ -1,0 +1,299 @@
+/*
+ * The CDI device is written after all that it mounts, and removed before it. Killed on any line,
+ * the process leaves a claim that the kubelet asks for again, to prepare it or to undo that.
+ *
+ * The kubelet asks again for the claims of all pods after it was started again, also where the API
+ * server is away. So what the server said is kept on the disk. It counts only while the server does
+ * not answer: a claim that was deleted, or allocated in another way, is seen whenever it does.
+ *
+ * Several shares of one GPU in a claim are one with the sum of their limits. A GPU without a file
+ * in the policy is refused to the container, whatever devices the container sees.
+ */
+#include "prepare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "directory.h"
+#include "gone.h"
+#include "library.h"
+#include "resource_slice.h"
+#include "spec.h"
+
+#define CLAIMS       "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
+#define NAME_PREFIX  "claim-"
+#define VISIBLE      "NVIDIA_VISIBLE_DEVICES="
+#define VISIBLE_LEN  (sizeof(VISIBLE) + VGPU_DEVICES_MAX * VGPU_UUID_LEN)
+#define KEPT_MAX     ((size_t)1024 * 1024)
+#define SLICE_SHARED "shared"
+#define FILES_MAX    4096 /* that are removed for one call of the kubelet */
+
+int prepare_open(struct prepare *prepare, const char *state, const char *regions, const char *cdi,
+		 const char *library, struct fault *fault)
+{
+	struct container_places *places = &prepare->places;
+	const char *const paths[] = {state, regions, cdi};
+	int error;
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (paths[i][0] != '/' || strlen(paths[i]) > CONTAINER_DIR_LEN - 32)
+			return fault_set(fault, -EINVAL, "%.300s is no absolute path, or too long",
+					 paths[i]);
+	memset(places, 0, sizeof(*places));
+	snprintf(places->policies, sizeof(places->policies), "%s/policies", state);
+	snprintf(places->preload, sizeof(places->preload), "%s/ld.so.preload", state);
+	snprintf(places->slices, sizeof(places->slices), "%s", regions);
+	snprintf(places->specs, sizeof(places->specs), "%s", cdi);
+	snprintf(places->tmpfiles, sizeof(places->tmpfiles), "/nonexistent");
+	snprintf(prepare->claims, sizeof(prepare->claims), "%s/claims", state);
+	snprintf(prepare->library, sizeof(prepare->library), "%s/" LIBRARY_NAME, state);
+	error = directory_make_all(prepare->claims, 0700, fault);
+	if (!error)
+		error = directory_make_all(regions, 0755, fault);
+	return error ? error : library_copy(state, library, fault);
+}
+
+/* -- what the API server says of a claim ------------------------------------------------------- */
+
+static int fetch(const struct prepare *prepare, const struct claim_id *id, struct bytes *ret_text,
+		 struct fault *fault)
+{
+	char path[2 * CLAIM_NAME_LEN];
+	int status;
+
+	snprintf(path, sizeof(path), CLAIMS, id->namespace, id->name);
+	status = api_server_ask(prepare->server, "GET", path, NULL, ret_text, fault);
+	if (status < 0 || status == API_OK)
+		return status < 0 ? status : 0;
+	/* 429 and 5xx: the server answers, but not about the claim. */
+	return api_server_refused("GET", path, status, ret_text,
+				  status == 429 || status >= 500 ? -EIO : -ENOENT, fault);
+}
+
+static void kept_path(const struct prepare *prepare, const struct claim_id *id,
+		      char ret_path[PATH_MAX])
+{
+	snprintf(ret_path, PATH_MAX, "%s/%s.json", prepare->claims, id->uid);
+}
+
+/* What was kept of it. False: nothing. */
+static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
+		      struct bytes *ret_text)
+{
+	char path[PATH_MAX], buf[4096];
+	size_t len;
+	FILE *file;
+
+	kept_path(prepare, id, path);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while ((len = fread(buf, 1, sizeof(buf), file)) > 0 && ret_text->len < KEPT_MAX)
+		bytes_add(ret_text, buf, len);
+	fclose(file);
+	return ret_text->len > 0 && !ret_text->failed;
+}
+
+static int keep(const struct prepare *prepare, const struct claim_id *id, const struct bytes *text,
+		struct fault *fault)
+{
+	char *excerpt = claim_excerpt((const char *)text->data, text->len), path[PATH_MAX];
+	int error;
+
+	kept_path(prepare, id, path);
+	error = excerpt ? directory_write_file(path, excerpt, fault)
+			: fault_set(fault, -ENOMEM, "there is no memory for a claim");
+	free(excerpt);
+	return error;
+}
+
+/* The claim, from the API server or as it was kept; ret_text is what it was read from. */
+static int find_claim(const struct prepare *prepare, const struct claim_id *id,
+		      struct claim *ret_claim, struct bytes *ret_text, struct fault *fault)
+{
+	int error = fetch(prepare, id, ret_text, fault);
+
+	if (error == -EIO) {
+		bytes_clear(ret_text);
+		error = read_kept(prepare, id, ret_text) ? 0 : -EIO;
+	}
+	return error ? error
+		     : claim_parse((const char *)ret_text->data, ret_text->len, id, prepare->driver,
+				   ret_claim, fault);
+}
+
+/* -- its slice --------------------------------------------------------------------------------- */
+
+static void slice_name(const struct claim_id *id, char ret_name[CLAIM_LABEL_LEN])
+{
+	snprintf(ret_name, CLAIM_LABEL_LEN, NAME_PREFIX "%.*s",
+		 (int)(CLAIM_LABEL_LEN - sizeof(NAME_PREFIX)), id->uid);
+}
+
+/* 0 is "all of it", and so is a sum with it. */
+static uint64_t sum(uint64_t one, uint64_t other, uint64_t max)
+{
+	if (one == 0 || other == 0)
+		return 0;
+	return one < max - other ? one + other : max;
+}
+
+static void add_share(struct policy *policy, const struct gpu *gpu,
+		      const struct claim_device *share)
+{
+	int at = policy_find(policy, gpu->uuid);
+	struct policy_device *device = &policy->device[at < 0 ? (int)policy->device_count : at];
+
+	if (at < 0) {
+		policy->device_count++;
+		memcpy(device->uuid, gpu->uuid, sizeof(device->uuid));
+		device->memory_bytes = share->memory_bytes;
+		device->cores_pct = share->cores_pct;
+		return;
+	}
+	device->memory_bytes = sum(device->memory_bytes, share->memory_bytes, INT64_MAX);
+	device->cores_pct = (unsigned)sum(device->cores_pct, share->cores_pct, 100);
+}
+
+static int make_policy(const struct prepare *prepare, const struct claim *claim,
+		       struct policy *policy, struct fault *fault)
+{
+	memset(policy, 0, sizeof(*policy));
+	for (unsigned i = 0; i < claim->count; i++) {
+		const struct claim_device *device = &claim->device[i];
+		const struct gpu *gpu = resource_slice_find(prepare->gpus, device->device);
+
+		if (strcmp(device->pool, prepare->node) != 0 || !gpu)
+			return fault_set(fault, -ENODEV,
+					 "there is no device %s of the pool %.150s on this node",
+					 device->device, device->pool);
+		add_share(policy, gpu, device);
+	}
+	return 0;
+}
+
+/* The pod's image may name all GPUs to NVIDIA's runtime: the claim's own replace them. */
+static void make_visible(const struct prepare *prepare, const struct policy *policy,
+			 char ret_text[VISIBLE_LEN])
+{
+	size_t len = (size_t)snprintf(ret_text, VISIBLE_LEN, VISIBLE "%s",
+				      prepare->cdi_kind ? "void" : "");
+
+	for (unsigned i = 0; i < policy->device_count && !prepare->cdi_kind; i++)
+		len += (size_t)snprintf(ret_text + len, VISIBLE_LEN - len, "%s%.*s", i ? "," : "",
+					VGPU_UUID_LEN - 1, policy->device[i].uuid);
+}
+
+static int make_slice(const struct prepare *prepare, const struct claim_id *id,
+		      const struct policy *policy, struct fault *fault)
+{
+	char name[CLAIM_LABEL_LEN], visible[VISIBLE_LEN], path[PATH_MAX], *text = NULL;
+	const struct container_slice slice = {
+		.name = name,
+		.policy = policy,
+		.library = prepare->library,
+		.turns = prepare->turns,
+		.environment = visible,
+	};
+	int error;
+
+	slice_name(id, name);
+	make_visible(prepare, policy, visible);
+	error = container_make(&prepare->places, &slice, fault);
+	if (!error)
+		error = container_spec_text(&prepare->places, &slice, &text, fault);
+	container_spec_path(&prepare->places, name, path);
+	if (!error)
+		error = container_spec_write(path, text, fault);
+	free(text);
+	return error;
+}
+
+/* -- the claim --------------------------------------------------------------------------------- */
+
+int prepare_claim(const struct prepare *prepare, const struct claim_id *id, struct claim *ret_claim,
+		  struct fault *fault)
+{
+	struct policy *policy = malloc(sizeof(*policy));
+	struct bytes text = {0};
+	int error = policy ? find_claim(prepare, id, ret_claim, &text, fault)
+			   : fault_set(fault, -ENOMEM, "there is no memory for a claim");
+
+	if (!error)
+		error = make_policy(prepare, ret_claim, policy, fault);
+	if (!error)
+		error = make_slice(prepare, id, policy, fault);
+	if (!error)
+		error = keep(prepare, id, &text, fault);
+	bytes_free(&text);
+	free(policy);
+	return error;
+}
+
+/* What the tenant has put into the region's directory. Whether nothing is left. */
+static bool remove_shared(const struct prepare *prepare, const char *name)
+{
+	char path[CONTAINER_DIR_LEN + CLAIM_LABEL_LEN];
+	unsigned budget = FILES_MAX;
+	bool gone;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", prepare->places.slices, name);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT;
+	gone = gone_move(fd, SLICE_SHARED) && gone_remove(fd, &budget);
+	close(fd);
+	return gone;
+}
+
+static int remove_file(const char *path, struct fault *fault)
+{
+	return unlink(path) == 0 || errno == ENOENT
+		       ? 0
+		       : fault_set(fault, -errno, "cannot remove %.300s: %s", path,
+				   strerror(errno));
+}
+
+int prepare_undo(const struct prepare *prepare, const struct claim_id *id, struct fault *fault)
+{
+	char name[CLAIM_LABEL_LEN], path[PATH_MAX];
+	int error;
+
+	slice_name(id, name);
+	container_spec_path(&prepare->places, name, path);
+	error = remove_file(path, fault);
+	if (!error && !remove_shared(prepare, name))
+		error = fault_set(fault, -EAGAIN,
+				  "%s has too many files in %.200s: more of them are "
+				  "removed each time",
+				  name, prepare->places.slices);
+	if (!error)
+		error = container_remove(&prepare->places, name, fault);
+	if (error == -ENOENT)
+		error = 0;
+	kept_path(prepare, id, path);
+	return error ? error : remove_file(path, fault);
+}
+
+void prepare_claim_cdi(const struct claim_id *id, char ret_name[PREPARE_ID_LEN])
+{
+	char name[CLAIM_LABEL_LEN];
+
+	slice_name(id, name);
+	snprintf(ret_name, PREPARE_ID_LEN, CONTAINER_SPEC_KIND "=%s", name);
+}
+
+void prepare_gpu_cdi(const struct prepare *prepare, const struct claim_device *device,
+		     char ret_name[PREPARE_ID_LEN])
+{
+	const struct gpu *gpu = resource_slice_find(prepare->gpus, device->device);
+
+	*ret_name = '\0';
+	if (prepare->cdi_kind && gpu)
+		snprintf(ret_name, PREPARE_ID_LEN, "%s=%s", prepare->cdi_kind, gpu->uuid);
+}

@@ -1,0 +1,179 @@
+/*
+ * The kubelet deletes the slices of a driver that is not registered, and anybody with the rights
+ * may change them. So the slice is read each LOOK_NS, and is written if it lacks anything. A change
+ * is a new generation of the pool.
+ *
+ * An API server without the feature gate DRAConsumableCapacity drops fields that it does not know.
+ * Such a slice is not written again while its resourceVersion is the one of this program's writing.
+ */
+#include "publish.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "json.h"
+#include "resource_slice.h"
+#include "say.h"
+
+#define LOOK_NS     (30 * NS_PER_S)
+#define WAIT_NS     NS_PER_S /* after a failure; twice as long after each further one */
+#define WAIT_MAX_NS (60 * NS_PER_S)
+
+/* Asks, and takes the answer as JSON if its status is wanted or NOT_FOUND. The status, or a
+ * negative errno with a fault. */
+static int ask(struct publish *publish, const char *method, const char *path, const char *body,
+	       int wanted, struct json_object **ret_object, struct fault *fault)
+{
+	struct bytes answer = {0};
+	int status = api_server_ask(publish->server, method, path, body, &answer, fault);
+
+	*ret_object = NULL;
+	if (status == wanted) {
+		*ret_object = json_read((const char *)answer.data, answer.len);
+		if (!*ret_object)
+			status = fault_set(fault, -EBADMSG, "the API server's answer is no JSON");
+	} else if (status >= 0 && (status != API_NOT_FOUND || body)) {
+		status = api_server_refused(method, path, status, &answer, -EIO, fault);
+	}
+	bytes_free(&answer);
+	return status;
+}
+
+static int find_node(struct publish *publish, struct fault *fault)
+{
+	char path[512];
+	struct json_object *node;
+	const char *uid;
+	int status;
+
+	if (*publish->node_uid)
+		return 0;
+	snprintf(path, sizeof(path), "/api/v1/nodes/%s", publish->node);
+	status = ask(publish, "GET", path, NULL, API_OK, &node, fault);
+	if (status < 0)
+		return status;
+	uid = json_text_at(node, "metadata.uid");
+	if (uid)
+		snprintf(publish->node_uid, sizeof(publish->node_uid), "%s", uid);
+	json_object_put(node);
+	return uid ? 0
+		   : fault_set(fault, -ENOENT, "there is no node %s: see --node", publish->node);
+}
+
+/* Whether the server kept what makes a GPU one that several claims may have. */
+static bool is_kept(struct json_object *slice)
+{
+	struct json_object *devices = json_at(slice, "spec.devices");
+	bool kept = true;
+
+	if (json_object_is_type(devices, json_type_array))
+		for (size_t i = 0; i < json_object_array_length(devices); i++)
+			kept &= json_object_get_boolean(json_at(
+				json_object_array_get_idx(devices, i), "allowMultipleAllocations"));
+	return kept;
+}
+
+static void note_written(struct publish *publish, struct json_object *slice)
+{
+	const char *version = json_text_at(slice, "metadata.resourceVersion");
+	bool lost = !is_kept(slice);
+
+	snprintf(publish->version, sizeof(publish->version), "%s", version ? version : "");
+	say(LOG_NOTICE, "has published the node's GPUs, generation %lld",
+	    (long long)json_object_get_int64(json_at(slice, "spec.pool.generation")));
+	if (lost && !publish->says_lost)
+		say(LOG_WARNING, "the cluster has no consumable capacity, so each GPU is given "
+				 "whole: enable the feature gate DRAConsumableCapacity in the API "
+				 "server, the scheduler and the kubelets");
+	publish->says_lost = lost;
+}
+
+/* Makes the slice, or replaces the one that is there. */
+static int write_slice(struct publish *publish, struct json_object *there,
+		       struct json_object *devices, struct fault *fault)
+{
+	const struct resource_slice_owner owner = {publish->driver, publish->node,
+						   publish->node_uid};
+	int64_t generation = json_object_get_int64(json_at(there, "spec.pool.generation"));
+	char path[1024] = RESOURCE_SLICES, name[512];
+	char *body =
+		json_write(resource_slice_make(&owner, json_object_get(devices), generation + 1,
+					       json_text_at(there, "metadata.resourceVersion")));
+	struct json_object *written;
+	int status;
+
+	if (!body)
+		return fault_set(fault, -ENOMEM, "there is no memory for a ResourceSlice");
+	resource_slice_name(&owner, name, sizeof(name));
+	if (there)
+		snprintf(path, sizeof(path), RESOURCE_SLICES "/%s", name);
+	status = ask(publish, there ? "PUT" : "POST", path, body, there ? API_OK : API_CREATED,
+		     &written, fault);
+	free(body);
+	if (status < 0)
+		return status;
+	note_written(publish, written);
+	json_object_put(written);
+	return 0;
+}
+
+static bool is_current(const struct publish *publish, struct json_object *there,
+		       struct json_object *devices)
+{
+	const char *version = json_text_at(there, "metadata.resourceVersion");
+	bool own = version && *version && strcmp(version, publish->version) == 0;
+
+	return json_contains(json_at(there, "spec.devices"), devices) ||
+	       (own && publish->says_lost);
+}
+
+static int look(struct publish *publish, struct fault *fault)
+{
+	const struct resource_slice_owner owner = {publish->driver, publish->node, ""};
+	char path[1024], name[512];
+	struct json_object *there, *devices;
+	int error = find_node(publish, fault);
+
+	if (error)
+		return error;
+	resource_slice_name(&owner, name, sizeof(name));
+	snprintf(path, sizeof(path), RESOURCE_SLICES "/%s", name);
+	error = ask(publish, "GET", path, NULL, API_OK, &there, fault);
+	if (error < 0)
+		return error;
+	devices = resource_slice_devices(publish->gpus);
+	error = is_current(publish, there, devices) ? 0
+						    : write_slice(publish, there, devices, fault);
+	json_object_put(devices);
+	json_object_put(there);
+	return error;
+}
+
+void publish_look(struct publish *publish)
+{
+	struct fault fault = {""};
+	uint64_t now_ns = clock_now_ns();
+
+	if (now_ns < publish->next_ns)
+		return;
+	if (!look(publish, &fault)) {
+		publish->wait_ns = 0;
+		publish->next_ns = now_ns + LOOK_NS;
+		publish->said[0] = '\0';
+		return;
+	}
+	publish->wait_ns = publish->wait_ns ? 2 * publish->wait_ns : WAIT_NS;
+	if (publish->wait_ns > WAIT_MAX_NS)
+		publish->wait_ns = WAIT_MAX_NS;
+	publish->next_ns = now_ns + publish->wait_ns;
+	if (strcmp(publish->said, fault.text) != 0)
+		say(LOG_WARNING, "the node's GPUs are not published yet: %s", fault.text);
+	snprintf(publish->said, sizeof(publish->said), "%s", fault.text);
+}
+
+void publish_soon(struct publish *publish)
+{
+	publish->next_ns = 0;
+}

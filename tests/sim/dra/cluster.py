@@ -1,0 +1,330 @@
+"""A kubelet and an API server for the tests of vgpu-dra, as the documents of Kubernetes' v1 APIs describe
+them. No real one was at hand. The codec is that of the device plugin's tests."""
+import copy
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "plugin"))
+import fake  # noqa: E402
+from fake import PATIENCE_S, field, fields, text, until  # noqa: E402
+
+DRIVER, NODE = "gpu.vgpu.dev", "node-1"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
+SLICE = f"{SLICES}/{NODE}-{DRIVER}"
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def quantity(value):
+    number, suffix = re.fullmatch(r"(\d+)(|Ki|Mi|Gi|Ti)", value).groups()
+    return int(number) << {"": 0, "Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[suffix]
+
+
+# -- the API server ---------------------------------------------------------------------------------
+
+def check_slice(obj):
+    """What the documents of v1 demand of a ResourceSlice."""
+    spec = obj["spec"]
+    assert (obj["apiVersion"], obj["kind"]) == ("resource.k8s.io/v1", "ResourceSlice")
+    assert spec["driver"] == DRIVER and spec["nodeName"] == NODE
+    assert set(spec) == {"driver", "nodeName", "pool", "devices"}, spec
+    assert spec["pool"]["name"] == NODE and spec["pool"]["resourceSliceCount"] == 1
+    assert spec["pool"]["generation"] >= 1
+    names = [device["name"] for device in spec["devices"]]
+    assert len(set(names)) == len(names) <= 128
+    for device in spec["devices"]:
+        assert LABEL.fullmatch(device["name"]), device
+        assert set(device) == {"name", "attributes", "capacity", "allowMultipleAllocations"}, device
+        for attribute in device["attributes"].values():
+            (kind, value), = attribute.items()
+            assert {"string": str, "int": int}[kind] is type(value) and len(str(value)) <= 64
+        for capacity in device["capacity"].values():
+            policy = capacity["requestPolicy"]
+            least, step = (quantity(policy["validRange"][n]) for n in ("min", "step"))
+            default, value = quantity(policy["default"]), quantity(capacity["value"])
+            assert least <= default <= value and least + step <= value
+            assert (default - least) % step == 0
+
+
+class ApiServer:
+    """Keeps objects by their paths; counts writes. It knows one token, and gives what vgpu-dra's
+    ClusterRole allows. consumable: the feature gate DRAConsumableCapacity. broken: a status and a
+    body that answer everything."""
+
+    def __init__(self, root):
+        self.root, self.objects, self.token = root, {}, "first"
+        self.consumable, self.broken, self.version, self.writes = True, None, 0, 0
+        self.ca = root + "/ca.crt"
+        self.server = None
+        self.port = 0
+        self.objects["/api/v1/nodes/" + NODE] = {"metadata": {"name": NODE, "uid": "node-uid"}}
+
+    def start(self):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, obj):
+                body = obj if isinstance(obj, bytes) else json.dumps(obj).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def ask(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                self.answer(*outer.ask(self.command, self.path, body,
+                                       self.headers.get("Authorization")))
+
+            do_GET = do_POST = do_PUT = do_DELETE = ask
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_port
+        self.secure()
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def secure(self):
+        key = self.root + "/key"
+        if not os.path.exists(self.ca):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                            "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", self.ca,
+                            "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"],
+                           check=True, stderr=subprocess.DEVNULL)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.ca, key)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    @staticmethod
+    def status(code, message):
+        return code, {"kind": "Status", "code": code, "message": message}
+
+    def ask(self, method, path, body, authorization):
+        if self.broken:
+            return self.broken
+        if authorization != "Bearer " + self.token:
+            return self.status(401, "Unauthorized")
+        allowed = {"/api/v1/nodes/": ["GET"], SLICES: ["GET", "POST", "PUT"],
+                   "/apis/resource.k8s.io/v1/namespaces/": ["GET"]}
+        if not any(path.startswith(p) and method in methods for p, methods in allowed.items()):
+            return self.status(403, "Forbidden")
+        if method == "GET":
+            return (200, self.objects[path]) if path in self.objects else self.status(404, "not found")
+        return self.write(method, path, json.loads(body))
+
+    def write(self, method, path, obj):
+        try:
+            check_slice(obj)
+        except (AssertionError, KeyError) as error:
+            return self.status(422, f"invalid: {error!r}")
+        metadata = obj["metadata"]
+        if method == "POST":
+            path, old = f"{path}/{metadata['name']}", None
+            if path in self.objects:
+                return self.status(409, "exists")
+        else:
+            old = self.objects.get(path)
+            if not old:
+                return self.status(404, "not found")
+            if metadata.get("resourceVersion") != old["metadata"]["resourceVersion"]:
+                return self.status(409, "conflict")
+        self.put(path, obj)
+        return 201 if method == "POST" else 200, self.objects[path]
+
+    def put(self, path, obj):
+        obj = copy.deepcopy(obj)
+        self.version += 1
+        self.writes += 1
+        obj["metadata"].update(resourceVersion=str(self.version), managedFields=[{"f:spec": {}}])
+        if not self.consumable:
+            for device in obj["spec"]["devices"]:
+                del device["allowMultipleAllocations"]
+                for capacity in device["capacity"].values():
+                    del capacity["requestPolicy"]
+        self.objects[path] = obj
+
+    def allocate(self, name, *results, namespace="team", uid=None):
+        """A claim with these results of the scheduler."""
+        uid = uid or str(uuid.uuid4())
+        self.objects[CLAIMS % (namespace, name)] = {
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "spec": {"devices": {"config": [{"opaque": {"driver": DRIVER, "parameters": {
+                "memory": "unlimited"}}}]}},
+            "status": {"allocation": {"devices": {"results": list(results)}}}}
+        return namespace, uid, name
+
+
+def share(device, memory=None, cores=None, request="gpu", **more):
+    """A DeviceRequestAllocationResult."""
+    result = {"request": request, "driver": DRIVER, "pool": NODE, "device": device}
+    if memory:
+        result.update(shareID=str(uuid.uuid4()), consumedCapacity={"memory": memory, "cores": cores})
+    result.update(more)
+    return result
+
+
+# -- the kubelet ------------------------------------------------------------------------------------
+
+class Kubelet:
+    def __init__(self, root):
+        self.dir = root + "/kubelet"
+        self.registry = self.dir + "/plugins_registry"
+        self.channel = None
+        os.makedirs(self.registry)
+
+    def call(self, method, request=b""):
+        return self.channel.unary_unary(method)(request, timeout=PATIENCE_S)
+
+    def register(self, error=""):
+        """As the kubelet does with each socket that it finds."""
+        until(lambda: os.listdir(self.registry), "a socket in the registry")
+        name, = os.listdir(self.registry)
+        channel = fake.grpc.insecure_channel(f"unix:{self.registry}/{name}")
+        call = lambda method, request: channel.unary_unary(  # noqa: E731, and a driver that was killed leaves its socket
+            "/pluginregistration.Registration/" + method)(request, timeout=PATIENCE_S, wait_for_ready=True)
+        info = fields(call("GetInfo", b""))
+        assert text(info, 1) == "DRAPlugin" and text(info, 2) == DRIVER, info
+        assert info[4] == [b"v1.DRAPlugin"]
+        assert os.stat(text(info, 3)).st_mode & 0o777 == 0o600
+        self.close()
+        self.channel = fake.grpc.insecure_channel("unix:" + text(info, 3))
+        call("NotifyRegistrationStatus", field(2, error) if error else field(1, 1))
+        channel.close()
+
+    def ask(self, method, claims):
+        request = b"".join(field(1, field(1, n) + field(2, u) + field(3, name))
+                           for n, u, name in claims)
+        answer = fields(self.call("/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/" + method, request))
+        entries = [fields(entry) for entry in answer.get(1, [])]
+        assert sorted(text(e, 1) for e in entries) == sorted(u for _, u, _ in claims)
+        return {text(e, 1): fields(e[2][0]) for e in entries}
+
+    def prepare(self, *claims):
+        """{uid: an error, or a list of (requests, pool, device, CDI devices)}"""
+        found = {}
+        for uid, answer in self.ask("NodePrepareResources", claims).items():
+            devices = [fields(device) for device in answer.get(1, [])]
+            found[uid] = text(answer, 2) or [
+                ([r.decode() for r in d[1]], text(d, 2), text(d, 3), [c.decode() for c in d.get(4, [])])
+                for d in devices]
+        return found
+
+    def unprepare(self, *claims):
+        return {uid: text(answer, 1) for uid, answer in
+                self.ask("NodeUnprepareResources", claims).items()}
+
+    def close(self):
+        if self.channel:
+            self.channel.close()
+        self.channel = None
+
+
+# -- a test's world ---------------------------------------------------------------------------------
+
+class World:
+    def __init__(self, gpus="2x80G"):
+        self.root = tempfile.mkdtemp(prefix="vgpu-dra-")
+        self.log, self.token = self.root + "/log", self.root + "/token"
+        self.api, self.kubelet = ApiServer(self.root), Kubelet(self.root)
+        self.env = dict(os.environ, VGPU_SIM_GPUS=gpus, VGPU_SIM_STATE=self.root + "/sim",
+                        NODE_NAME=NODE, KUBERNETES_SERVICE_HOST="127.0.0.1")
+        self.driver = None
+        self.give_token("first")
+        self.api.start()
+
+    def give_token(self, token):
+        with open(self.token, "w") as file:
+            file.write(token + "\n")
+
+    def start(self, *options, register=True, **env):
+        """Until the GPUs are published. ca: another file of certificates than the server's."""
+        ca = env.pop("ca", self.api.ca)
+        self.env["KUBERNETES_SERVICE_PORT"] = str(self.api.port)
+        self.driver = subprocess.Popen(
+            [fake.PLUGIN, "--token", self.token, "--ca", ca, "--kubelet", self.kubelet.dir,
+             "--state", self.root + "/state", "--regions", self.root + "/regions", "--cdi",
+             self.root + "/cdi", "--library", fake.LIBRARY, *options],
+            env=dict(self.env, **env), stderr=open(self.log, "a"))
+        if register:
+            self.kubelet.register()
+        return self
+
+    def ready(self):
+        self.start()
+        until(lambda: SLICE in self.api.objects, "a ResourceSlice")
+        return self.devices()
+
+    def devices(self):
+        return [d["name"] for d in self.api.objects[SLICE]["spec"]["devices"]]
+
+    def stop(self, how=signal.SIGTERM):
+        self.driver.send_signal(how)
+        assert self.driver.wait(PATIENCE_S) == (0 if how == signal.SIGTERM else -how)
+
+    def said(self):
+        with open(self.log) as log:
+            return log.read()
+
+    def spec(self, uid):
+        """The container edits of a claim's CDI device."""
+        with open(f"{self.root}/cdi/vgpu-claim-{uid}.json") as file:
+            spec = json.load(file)
+        device, = spec["devices"]
+        assert (spec["kind"], device["name"]) == ("vgpu.local/slice", "claim-" + uid)
+        return device["containerEdits"]
+
+    def host(self, uid, inside):
+        return {m["containerPath"]: m["hostPath"] for m in self.spec(uid)["mounts"]}[inside]
+
+    def policy(self, uid):
+        """{file: {key: value}}"""
+        found, path = {}, self.host(uid, "/etc/vgpu/policy")
+        for name in os.listdir(path):
+            with open(path + "/" + name) as lines:
+                pairs = [line.split("#")[0].split("=", 1) for line in lines]
+            found[name] = {p[0].strip(): p[1].strip() for p in pairs if len(p) == 2}
+        return found
+
+    def left(self):
+        """All files and directories of claims."""
+        return [entry for place in ("cdi", "regions", "state/policies", "state/claims")
+                for entry in (os.listdir(f"{self.root}/{place}")
+                              if os.path.isdir(f"{self.root}/{place}") else [])]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        if self.driver and self.driver.poll() is None:
+            self.driver.kill()
+            self.driver.wait()
+        self.kubelet.close()
+        if kind and os.path.exists(self.log):
+            print(self.said())
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def run(tests):
+    if not shutil.which("openssl"):
+        print("skipped: there is no openssl to make the API server's certificate with")
+        os._exit(77)
+    fake.run(tests)
