@@ -143,7 +143,8 @@ struct vgpu_region_turn {
 	uint64_t charged_ns; /* the part of paid_ns that the bucket has been charged */
 	uint32_t shared; /* 1: the quota is kept by ready_at, as other slices use the device; 0: by
 			  * the bucket */
-	uint32_t spare_word;
+	uint32_t cores_most; /* percent, more than hami.sm_limit: what the slice may take while no
+			      * other wants the device; 0: sm_limit */
 	uint64_t spare;
 };
 

@@ -69,10 +69,11 @@ struct vgpu_turns_header {
  * only if its bit in `present` is 1 and its `idle_since` is 0.
  */
 struct vgpu_turns_slice {
-	uint64_t key;       /* tells the slice from others; 0: the entry is free */
-	uint32_t weight;    /* 1 to 100: its part of the GPU among those that want it */
-	uint32_t limit_pct; /* 1 to 100: its most; 100: it has no limit, and others leave it room */
-	uint32_t bell;      /* a futex: counts the turns given to it, and other wake-ups */
+	uint64_t key;         /* tells the slice from others; 0: the entry is free */
+	uint32_t weight;      /* 1 to 100: its part of the GPU among those that want it */
+	uint32_t assured_pct; /* 1 to 99: its share where all want the GPU; 100: it has none, and
+			       * gets what the others leave */
+	uint32_t bell;        /* a futex: counts the turns given to it, and other wake-ups */
 	uint32_t spare_word;
 	uint64_t wants_since; /* when it began to want the GPU */
 	uint64_t idle_since;  /* since when it has had no work and wanted nothing; 0: it wants */

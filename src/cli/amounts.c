@@ -14,7 +14,8 @@
 
 #define GRANULE_BYTES (2 * MIB) /* what the driver hands out at once */
 #define NONE          "none"
-#define PERCENT_MAX   10000 /* of a GPU's memory: more than 100 is for --oversubscribe */
+#define SHARE_MOST    ((uint64_t)1000) /* by which the second figure of a share is multiplied */
+#define PERCENT_MAX   10000            /* of a GPU's memory: more than 100 is for --oversubscribe */
 
 /* An option whose value is a list, of one for each GPU or one for all. */
 struct list_option {
@@ -70,17 +71,22 @@ static int read_size(const char *text, const struct gpu *gpu, uint64_t *ret_byte
 	return 0;
 }
 
-static int read_share(const char *text, const struct gpu *gpu, uint64_t *ret_pct)
+/* The value of a list has both figures of a share in one number. */
+static int read_share(const char *text, const struct gpu *gpu, uint64_t *ret_share)
 {
+	struct policy_cores cores;
+
 	(void)gpu;
-	*ret_pct = 0;
+	*ret_share = 0;
 	if (strcmp(text, NONE) == 0)
 		return 0;
-	if (percent_parse(text, 100, ret_pct) || *ret_pct == 0)
+	if (!policy_cores_parse(text, &cores))
 		return cli_fail(CLI_USAGE,
 				"--cores \"%s\" is no share of a GPU's time: write a percentage "
-				"from 1 to 100, or none",
+				"from 1 to 100, or two such as 30-100, what is assured and the "
+				"most, or none",
 				text);
+	*ret_share = cores.pct + SHARE_MOST * cores.most_pct;
 	return 0;
 }
 
@@ -190,9 +196,16 @@ int amounts_memory(const char *list, const struct gpus *gpus, bool oversubscribe
 	return status;
 }
 
-int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX])
+int amounts_cores(const char *list, const struct gpus *gpus,
+		  struct policy_cores ret_cores[VGPU_DEVICES_MAX])
 {
-	return read_list(&cores_option, list, gpus, ret_pct);
+	uint64_t share[VGPU_DEVICES_MAX];
+	int status = read_list(&cores_option, list, gpus, share);
+
+	for (unsigned i = 0; !status && i < gpus->count; i++)
+		ret_cores[i] = (struct policy_cores){.pct = (unsigned)(share[i] % SHARE_MOST),
+						     .most_pct = (unsigned)(share[i] / SHARE_MOST)};
+	return status;
 }
 
 int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGPU_DEVICES_MAX])

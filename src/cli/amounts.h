@@ -29,8 +29,9 @@ int amounts_group(const char *word, unsigned *ret_group);
 /* yes, no, found, or a gang's name. */
 int amounts_gang(const char *word, struct policy_gang *ret_gang);
 
-/* Percent, 1 to 100. */
-int amounts_cores(const char *list, const struct gpus *gpus, uint64_t ret_pct[VGPU_DEVICES_MAX]);
+/* A pct of 0 is no limit. */
+int amounts_cores(const char *list, const struct gpus *gpus,
+		  struct policy_cores ret_cores[VGPU_DEVICES_MAX]);
 
 /* ns as a policy has them: POLICY_NO_BURST for a written 0. */
 int amounts_burst(const char *list, const struct gpus *gpus, uint64_t ret_ns[VGPU_DEVICES_MAX]);

@@ -16,7 +16,8 @@ static struct json_object *devices_value(const struct policy *policy)
 		json_add(device, "uuid", json_object_new_string(policy->device[i].uuid));
 		json_add_number_or_null(device, "memory_limit_bytes",
 					policy->device[i].memory_bytes);
-		json_add_number_or_null(device, "cores_limit_pct", policy->device[i].cores_pct);
+		json_add_cores(device, policy->device[i].cores_pct,
+			       policy->device[i].cores_most_pct);
 		json_add_burst(device, policy->device[i].burst_ns);
 		json_object_array_add(devices, device);
 	}

@@ -100,7 +100,7 @@ static void add_device(struct table *table, const struct cdi_slice *slice, unsig
 {
 	const struct policy_device *device = &slice->policy.device[d];
 	struct table_row *row = table_add(table);
-	char size[32] = "none";
+	char size[32] = "none", pcts[32];
 
 	if (device->memory_bytes)
 		size_format(device->memory_bytes, size, sizeof(size));
@@ -108,7 +108,9 @@ static void add_device(struct table *table, const struct cdi_slice *slice, unsig
 	set_gpu(&row->cell[GPU], gpus, device->uuid);
 	table_set(&row->cell[MEMORY], TABLE_PLAIN, "%s", size);
 	if (device->cores_pct)
-		table_set(&row->cell[CORES], TABLE_PLAIN, "%u %%", device->cores_pct);
+		table_set(&row->cell[CORES], TABLE_PLAIN, "%s %%",
+			  policy_cores_name(device->cores_pct, device->cores_most_pct, pcts,
+					    sizeof(pcts)));
 	else
 		table_set(&row->cell[CORES], TABLE_PLAIN, "none");
 	table_set(&row->cell[SPEC], slice->has_spec ? TABLE_PLAIN : TABLE_YELLOW, "%s",

@@ -97,7 +97,7 @@ static void check(struct region *region, struct inspection *found)
 
 static void print_devices(const struct inspection *found)
 {
-	char used[32], limit[32], cores[32], burst[32];
+	char used[32], limit[32], cores[32], burst[32], pcts[32];
 
 	printf("\n%-6s  %-42s  %12s  %12s  %5s  %7s\n", "device", "uuid", "memory", "limit",
 	       "cores", "burst");
@@ -110,7 +110,9 @@ static void print_devices(const struct inspection *found)
 		else
 			snprintf(limit, sizeof(limit), "none");
 		if (device->cores_pct)
-			snprintf(cores, sizeof(cores), "%u %%", (unsigned)device->cores_pct);
+			snprintf(cores, sizeof(cores), "%.28s %%",
+				 policy_cores_name(device->cores_pct, device->cores_most_pct, pcts,
+						   sizeof(pcts)));
 		else
 			snprintf(cores, sizeof(cores), "none");
 		policy_burst_name(device->burst_ns, burst, sizeof(burst));

@@ -28,8 +28,8 @@ static struct json_object *devices_value(const struct inspection *found)
 		json_add_number(device, "memory_used_bytes", found->sight.device[i].used_bytes);
 		json_add_number_or_null(device, "memory_limit_bytes",
 					found->sight.device[i].limit_bytes);
-		json_add_number_or_null(device, "cores_limit_pct",
-					found->sight.device[i].cores_pct);
+		json_add_cores(device, found->sight.device[i].cores_pct,
+			       found->sight.device[i].cores_most_pct);
 		json_add_burst(device, found->sight.device[i].burst_ns);
 		json_add_counts(device, &found->sight.device[i]);
 		json_object_array_add(devices, device);

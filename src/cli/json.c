@@ -13,6 +13,7 @@
 
 #include "cli.h"
 #include "policy.h"
+#include "slice.h"
 
 void json_add(struct json_object *to, const char *name, struct json_object *value)
 {
@@ -63,6 +64,12 @@ struct json_object *json_text(const char *text)
 	value = json_object_new_string(ascii);
 	free(ascii);
 	return value;
+}
+
+void json_add_cores(struct json_object *device, unsigned pct, unsigned most_pct)
+{
+	json_add_number_or_null(device, "cores_limit_pct", slice_cores_most(pct, most_pct));
+	json_add_number_or_null(device, "cores_assured_pct", pct);
 }
 
 void json_add_burst(struct json_object *device, uint64_t burst_ns)

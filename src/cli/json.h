@@ -15,6 +15,9 @@ void json_add_number_or_null(struct json_object *to, const char *name, uint64_t 
 /* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
 struct json_object *json_text(const char *text);
 
+/* The members cores_limit_pct and cores_assured_pct, of what a policy has: null is no limit. */
+void json_add_cores(struct json_object *device, unsigned pct, unsigned most_pct);
+
 /* The member burst_ns, of what a policy has: null is the default. */
 void json_add_burst(struct json_object *device, uint64_t burst_ns);
 

@@ -58,6 +58,7 @@ static int make_region(const struct slices_one *slice, struct region *ret_region
 		memcpy(setup.device[i].uuid, policy.device[i].uuid, VGPU_UUID_LEN);
 		setup.device[i].memory_bytes = policy.device[i].memory_bytes;
 		setup.device[i].cores_pct = policy.device[i].cores_pct;
+		setup.device[i].cores_most_pct = policy.device[i].cores_most_pct;
 		setup.device[i].burst_ns = policy.device[i].burst_ns;
 	}
 	return region_open(slice->region_path, &setup, ret_region, fault);

@@ -82,7 +82,7 @@ static struct json_object *devices_value(const struct overview *overview,
 		add_held(device, &from->held);
 		add_known(device, "cores_used_pct", from->cores_used_pct);
 		add_text(device, "cores_used_by", counters[from->counter]);
-		json_add_number_or_null(device, "cores_limit_pct", from->seen.cores_pct);
+		json_add_cores(device, from->seen.cores_pct, from->seen.cores_most_pct);
 		json_add_burst(device, from->seen.burst_ns);
 		json_add_counts(device, &from->seen);
 		json_object_array_add(devices, device);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy.h"
+
 char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
 		  size_t len)
 {
@@ -18,13 +20,15 @@ char *ps_gpu_word(const struct overview *overview, const struct overview_device 
 char *ps_cores_word(const struct overview_slice *slice, const struct overview_device *device,
 		    char *buf, size_t len)
 {
-	char used[16] = "-";
+	char used[16] = "-", limit[32];
 
 	if (device->counter != OVERVIEW_NOBODY)
 		snprintf(used, sizeof(used), "%s%d", device->counter == OVERVIEW_NVML ? "~" : "",
 			 device->cores_used_pct);
 	if (device->seen.cores_pct && !slice->lifted)
-		snprintf(buf, len, "%s/%u %%", used, device->seen.cores_pct);
+		snprintf(buf, len, "%s/%s %%", used,
+			 policy_cores_name(device->seen.cores_pct, device->seen.cores_most_pct,
+					   limit, sizeof(limit)));
 	else
 		snprintf(buf, len, "%s%s", used, device->counter == OVERVIEW_NOBODY ? "" : " %");
 	return buf;

@@ -23,8 +23,8 @@ int request_check(const struct run_request *request, bool *ret_limits)
 int request_policy(const struct run_request *request, const struct gpus *all,
 		   struct policy *ret_policy)
 {
-	uint64_t memory_bytes[VGPU_DEVICES_MAX] = {0}, cores_pct[VGPU_DEVICES_MAX] = {0};
-	uint64_t burst_ns[VGPU_DEVICES_MAX] = {0};
+	uint64_t memory_bytes[VGPU_DEVICES_MAX] = {0}, burst_ns[VGPU_DEVICES_MAX] = {0};
+	struct policy_cores cores[VGPU_DEVICES_MAX] = {{0}};
 	struct fault fault = {""};
 	struct gpus gpus;
 	int status;
@@ -45,13 +45,14 @@ int request_policy(const struct run_request *request, const struct gpus *all,
 						  memory_bytes)
 				 : 0;
 	if (!status && request->cores)
-		status = amounts_cores(request->cores, &gpus, cores_pct);
+		status = amounts_cores(request->cores, &gpus, cores);
 	if (!status && request->burst)
 		status = amounts_burst(request->burst, &gpus, burst_ns);
 	for (unsigned i = 0; i < gpus.count; i++) {
 		memcpy(ret_policy->device[i].uuid, gpus.gpu[i].uuid, VGPU_UUID_LEN);
 		ret_policy->device[i].memory_bytes = memory_bytes[i];
-		ret_policy->device[i].cores_pct = (unsigned)cores_pct[i];
+		ret_policy->device[i].cores_pct = cores[i].pct;
+		ret_policy->device[i].cores_most_pct = cores[i].most_pct;
 		ret_policy->device[i].burst_ns = burst_ns[i];
 	}
 	return status;

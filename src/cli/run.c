@@ -49,8 +49,9 @@ static const struct cli_option options[] = {
 		    "such as 50%",
 		    CLI_NOTHING, 'm'},
 	[CORES] = {"cores", "PCT[,PCT...]",
-		   "the most of the GPUs' time that the slice may take, in percent, for every GPU "
-		   "or one for each",
+		   "the most of the GPUs' time that the slice may take, in percent, or two figures "
+		   "such as 30-100: what is assured, and the most while no other slice wants it; "
+		   "for every GPU or one for each",
 		   CLI_NUMBER, 'c'},
 	[BURST] =
 		{"burst", "TIME[,TIME...]",

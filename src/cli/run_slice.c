@@ -32,14 +32,16 @@ static void describe(const struct policy *policy, const struct gpus *all, char *
 		int device = policy_find(policy, all->gpu[i].uuid);
 		uint64_t bytes = device < 0 ? 0 : policy->device[device].memory_bytes;
 		unsigned pct = device < 0 ? 0 : policy->device[device].cores_pct;
-		char size[32], share[32] = "", time[32], burst[64] = "";
+		char size[32], pcts[32], share[64] = "", time[32], burst[64] = "";
 
 		if (device < 0)
 			continue;
 		if (bytes)
 			size_format(bytes, size, sizeof(size));
 		if (pct)
-			snprintf(share, sizeof(share), " and %u %% of its time", pct);
+			snprintf(share, sizeof(share), " and %s %% of its time",
+				 policy_cores_name(pct, policy->device[device].cores_most_pct, pcts,
+						   sizeof(pcts)));
 		if (policy->device[device].burst_ns)
 			snprintf(burst, sizeof(burst), " (--burst %s)",
 				 policy_burst_name(policy->device[device].burst_ns, time,
@@ -56,6 +58,11 @@ static bool is_limited(const struct policy *policy)
 		if (policy->device[i].memory_bytes || policy->device[i].cores_pct)
 			return true;
 	return false;
+}
+
+static bool same_cores(const struct policy_device *a, const struct policy_device *b)
+{
+	return a->cores_pct == b->cores_pct && a->cores_most_pct == b->cores_most_pct;
 }
 
 /* Whether the slice has what was asked for, as far as anything was. */
@@ -83,7 +90,7 @@ static bool fits(const struct run_request *request, const struct policy *wanted,
 		if (request->memory &&
 		    has->device[device].memory_bytes != wanted->device[i].memory_bytes)
 			return false;
-		if (request->cores && has->device[device].cores_pct != wanted->device[i].cores_pct)
+		if (request->cores && !same_cores(&has->device[device], &wanted->device[i]))
 			return false;
 		if (request->burst && has->device[device].burst_ns != wanted->device[i].burst_ns)
 			return false;

@@ -40,8 +40,9 @@ static const struct cli_option options[] = {
 		    CLI_NOTHING, 'm'},
 	[CORES] =
 		{"cores", "PCT[,PCT...]",
-		 "the most of the GPUs' time that the slice may take, in percent, for each of its "
-		 "GPUs or one for all; none for no limit",
+		 "the most of the GPUs' time that the slice may take, in percent, or two figures "
+		 "such as 30-100: what is assured, and the most while no other slice wants it; for "
+		 "each of its GPUs or one for all; none for no limit",
 		 CLI_NOTHING, 'c'},
 	[BURST] =
 		{"burst", "TIME[,TIME...]",
@@ -164,6 +165,7 @@ static void read_region(struct change *change)
 		device->uuid[VGPU_UUID_LEN - 1] = '\0';
 		device->memory_bytes = sight.device[i].limit_bytes;
 		device->cores_pct = sight.device[i].cores_pct;
+		device->cores_most_pct = sight.device[i].cores_most_pct;
 		device->burst_ns = sight.device[i].burst_ns;
 	}
 }
@@ -256,8 +258,8 @@ static int select_gpus(struct change *change, const char *list)
 
 static int read_amounts(const struct cli_line *line, struct change *change)
 {
-	uint64_t memory_bytes[VGPU_DEVICES_MAX], cores_pct[VGPU_DEVICES_MAX];
-	uint64_t burst_ns[VGPU_DEVICES_MAX];
+	uint64_t memory_bytes[VGPU_DEVICES_MAX], burst_ns[VGPU_DEVICES_MAX];
+	struct policy_cores share[VGPU_DEVICES_MAX];
 	const char *memory = line->value[MEMORY], *cores = line->value[CORES];
 	const char *burst = line->value[BURST];
 	int status = select_gpus(change, line->value[GPUS]);
@@ -266,7 +268,7 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 		status = amounts_memory(memory, &change->gpus, change->policy.oversubscribe,
 					memory_bytes);
 	if (!status && cores)
-		status = amounts_cores(cores, &change->gpus, cores_pct);
+		status = amounts_cores(cores, &change->gpus, share);
 	if (!status && burst)
 		status = amounts_burst(burst, &change->gpus, burst_ns);
 	if (!status && line->value[GANG])
@@ -280,8 +282,10 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 
 		if (memory)
 			change->policy.device[at].memory_bytes = memory_bytes[i];
-		if (cores)
-			change->policy.device[at].cores_pct = (unsigned)cores_pct[i];
+		if (cores) {
+			change->policy.device[at].cores_pct = share[i].pct;
+			change->policy.device[at].cores_most_pct = share[i].most_pct;
+		}
 		if (burst)
 			change->policy.device[at].burst_ns = burst_ns[i];
 	}
@@ -298,9 +302,13 @@ static void tell_region(struct change *change)
 			&change->policy.device[policy_find(&change->policy, uuid)];
 		int index = region_find_device(&change->region, uuid);
 
+		const struct region_limits limits = {.memory_bytes = device->memory_bytes,
+						     .cores_pct = device->cores_pct,
+						     .cores_most_pct = device->cores_most_pct,
+						     .burst_ns = device->burst_ns};
+
 		if (index >= 0)
-			region_set_limits(&change->region, (unsigned)index, device->memory_bytes,
-					  device->cores_pct, device->burst_ns);
+			region_set_limits(&change->region, (unsigned)index, &limits);
 	}
 }
 
@@ -312,12 +320,14 @@ static void report_gpu(struct change *change, const struct gpu *gpu)
 	int index = change->region.file ? region_find_device(&change->region, gpu->uuid) : -1;
 	uint64_t used = index < 0 ? 0 : region_used(&change->region, (unsigned)index);
 	char size[32] = "no limit", cores[32] = "no limit", held[96] = "", holds[32];
-	char burst[64] = "", time[32];
+	char burst[64] = "", time[32], pcts[32];
 
 	if (device->memory_bytes)
 		size_format(device->memory_bytes, size, sizeof(size));
 	if (device->cores_pct)
-		snprintf(cores, sizeof(cores), "%u %%", device->cores_pct);
+		snprintf(cores, sizeof(cores), "%.28s %%",
+			 policy_cores_name(device->cores_pct, device->cores_most_pct, pcts,
+					   sizeof(pcts)));
 	if (device->burst_ns)
 		snprintf(burst, sizeof(burst), ", burst %s",
 			 policy_burst_name(device->burst_ns, time, sizeof(time)));
@@ -343,7 +353,8 @@ static void fill_gpu(struct change *change, const struct gpu *gpu, struct target
 		.uuid = gpu->uuid,
 		.memory_limit_bytes = device->memory_bytes,
 		.memory_used_bytes = index < 0 ? 0 : region_used(&change->region, (unsigned)index),
-		.cores_limit_pct = device->cores_pct,
+		.cores_pct = device->cores_pct,
+		.cores_most_pct = device->cores_most_pct,
 		.burst_ns = device->burst_ns,
 	};
 }

@@ -275,6 +275,7 @@ static int make_region(const char *path, const struct policy *policy, struct fau
 		memcpy(setup.device[i].uuid, policy->device[i].uuid, VGPU_UUID_LEN);
 		setup.device[i].memory_bytes = policy->device[i].memory_bytes;
 		setup.device[i].cores_pct = policy->device[i].cores_pct;
+		setup.device[i].cores_most_pct = policy->device[i].cores_most_pct;
 		setup.device[i].burst_ns = policy->device[i].burst_ns;
 	}
 	guard_begin();

@@ -15,7 +15,7 @@ struct target_gpu {
 	unsigned index;
 	const char *uuid;
 	uint64_t memory_limit_bytes, memory_used_bytes; /* the former: 0 for none */
-	unsigned cores_limit_pct;                       /* 0 for none */
+	unsigned cores_pct, cores_most_pct;             /* as in a policy */
 	uint64_t burst_ns;                              /* as a policy has it */
 };
 

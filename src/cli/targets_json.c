@@ -28,7 +28,7 @@ static struct json_object *gpus_value(const struct target *target)
 		json_add(gpu, "uuid", json_text(from->uuid));
 		json_add_number(gpu, "memory_used_bytes", from->memory_used_bytes);
 		json_add_number_or_null(gpu, "memory_limit_bytes", from->memory_limit_bytes);
-		json_add_number_or_null(gpu, "cores_limit_pct", from->cores_limit_pct);
+		json_add_cores(gpu, from->cores_pct, from->cores_most_pct);
 		json_add_burst(gpu, from->burst_ns);
 		json_object_array_add(gpus, gpu);
 	}

@@ -16,11 +16,13 @@
 #include "escape.h"
 #include "ps.h"
 #include "size.h"
+#include "slice.h"
 #include "table.h"
 #include "top.h"
 
 #define NEARLY_FULL_PCT 95
 #define PRETTY_FULL_PCT 80
+#define CORES_WIDTH     12 /* "100/30-100 %" */
 
 enum pair { PAIR_YELLOW = 1, PAIR_RED, PAIR_GREEN };
 
@@ -211,7 +213,7 @@ static struct place *sort_slices(const struct top *top)
 /* Each part and a blank; what is left goes to bars and histories, in thirds. */
 static struct layout lay_out(int width)
 {
-	enum { GPU = 4, MEMORY = 20, CORES = 9, NAME_LEAST = 16, NAME_MOST = 40 };
+	enum { GPU = 4, MEMORY = 20, CORES = CORES_WIDTH, NAME_LEAST = 16, NAME_MOST = 40 };
 	struct layout at = {.name = width / 5};
 	int left, x, state = width < 100 ? 16 : 18;
 
@@ -267,6 +269,16 @@ static int next_line(struct drawing *drawing)
 	return y < drawing->end ? y : -1;
 }
 
+/* The most that the slice may take, percent. */
+static unsigned cores_most(const struct overview_slice *slice, const struct overview_device *device)
+{
+	const struct sight_device *seen = &device->seen;
+
+	if (!seen->cores_pct || slice->lifted)
+		return 100;
+	return slice_cores_most(seen->cores_pct, seen->cores_most_pct);
+}
+
 static void draw_history(const struct drawing *drawing, int y, const struct overview_slice *slice,
 			 const struct overview_device *device)
 {
@@ -277,7 +289,7 @@ static void draw_history(const struct drawing *drawing, int y, const struct over
 
 	if (!history || width == 0)
 		return;
-	most = device->seen.cores_pct ? (int)device->seen.cores_pct : 100;
+	most = (int)cores_most(slice, device);
 	for (int i = 0; i < width && drawing->layout.history_at + i < COLS; i++) {
 		int pct = history->pct[TOP_HISTORY - width + i], level;
 
@@ -311,7 +323,7 @@ static void draw_device(struct drawing *drawing, const struct overview_slice *sl
 {
 	const struct layout *at = &drawing->layout;
 	int y = next_line(drawing), full = ps_full_pct(device);
-	unsigned cores = device->seen.cores_pct && !slice->lifted ? device->seen.cores_pct : 100;
+	unsigned cores = cores_most(slice, device);
 	char word[80];
 
 	if (y < 0)
@@ -328,7 +340,8 @@ static void draw_device(struct drawing *drawing, const struct overview_slice *sl
 		put_bar(y, at->cores_bar_at, at->cores_bar,
 			device->cores_used_pct * 100 / (int)cores,
 			drawing->screen->colour ? (attr_t)COLOR_PAIR(PAIR_GREEN) : A_NORMAL);
-	put(y, at->cores_at, 9, A_NORMAL, "%s", ps_cores_word(slice, device, word, sizeof(word)));
+	put(y, at->cores_at, CORES_WIDTH, A_NORMAL, "%s",
+	    ps_cores_word(slice, device, word, sizeof(word)));
 	draw_history(drawing, y, slice, device);
 }
 
@@ -405,7 +418,7 @@ static void draw_stranger(struct drawing *drawing, const struct overview_strange
 		put(y, at->memory_at, 20, A_NORMAL, "%s",
 		    size_format(stranger->seen.bytes, word, sizeof(word)));
 	if (stranger->seen.busy_pct >= 0)
-		put(y, at->cores_at, 9, A_NORMAL, "~%d %%", stranger->seen.busy_pct);
+		put(y, at->cores_at, CORES_WIDTH, A_NORMAL, "~%d %%", stranger->seen.busy_pct);
 	put(y, at->state_at, COLS, colour_of(drawing->screen, PAIR_YELLOW), "in no slice");
 }
 

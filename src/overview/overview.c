@@ -266,9 +266,11 @@ static bool has_process(const struct overview_slice *slice, unsigned pid)
 	return false;
 }
 
+/* Whether the slice counts what it takes. One that may take all while no other wants it does not.
+ */
 static bool is_limited(const struct overview_slice *slice, const struct overview_device *device)
 {
-	return device->seen.cores_pct > 0 && !slice->lifted;
+	return device->seen.cores_pct > 0 && device->seen.cores_most_pct < 100 && !slice->lifted;
 }
 
 static void add_nvml_time(const struct overview_slice *slice, struct overview_device *device,

@@ -119,11 +119,21 @@ static void see_turns(const struct region *region, unsigned index, struct sight_
 		ret_device->turns.count[i] = SEE(waits->count[i]);
 }
 
+static void see_cores(const struct region *region, unsigned index, struct sight_device *ret_device)
+{
+	uint64_t pct = SEE(region->file->hami.sm_limit[index]);
+	uint32_t most_pct = SEE(region->file->turn[index].cores_most);
+
+	ret_device->cores_pct = pct < 100 ? (unsigned)pct : 0;
+	most_pct = most_pct < 100 ? most_pct : 100;
+	ret_device->cores_most_pct =
+		ret_device->cores_pct && most_pct > ret_device->cores_pct ? most_pct : 0;
+}
+
 static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
 	const struct vgpu_hami_region *hami = &region->file->hami;
-	uint64_t cores;
 
 	memset(ret_device, 0, sizeof(*ret_device));
 	for (unsigned i = 0; i < VGPU_UUID_LEN; i++) {
@@ -135,8 +145,7 @@ static void see_device(struct region *region, unsigned index, struct sight_devic
 	}
 	ret_device->used_bytes = region_shown(region, index);
 	ret_device->limit_bytes = SEE(hami->limit[index]);
-	cores = SEE(hami->sm_limit[index]);
-	ret_device->cores_pct = cores < 100 ? (unsigned)cores : 0;
+	see_cores(region, index, ret_device);
 	ret_device->burst_ns = SEE(region->file->own.device[index].burst_ns);
 	ret_device->done_ns = done_of(bucket);
 	ret_device->refused = SEE(bucket->refused);

@@ -31,7 +31,8 @@ struct sight_device {
 	char uuid[VGPU_UUID_LEN + 1]; /* printable ASCII, whatever the file has */
 	uint64_t used_bytes;          /* by the ledger: region_shown */
 	uint64_t limit_bytes;         /* 0 for none */
-	unsigned cores_pct;           /* the limit; 0 for none */
+	unsigned cores_pct;           /* the limit, or what is assured; 0 for none */
+	unsigned cores_most_pct;      /* as a policy has it */
 	uint64_t burst_ns;            /* as a policy has it */
 	/* GPU time that the slice has taken since the region was made, ns, as far as it is counted:
 	 * while it has a compute limit. Without what was handed over and cannot be over yet. Only

@@ -234,10 +234,12 @@ void by_turn_stop(struct meter *meter, int device)
 
 static void set_limit(const struct meter *meter, struct turn *turn)
 {
-	unsigned pct = cores_limit(meter);
+	unsigned weight = cores_assured(meter), pct = cores_limit(meter);
+	bool weighs = weight ? !LOAD(turn->takes_rest) && LOAD(turn->weight) == weight
+			     : LOAD(turn->takes_rest);
 
-	if (LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
-		turn_set(turn, pct, pct ? pct : PERCENT);
+	if (!weighs || LOAD(turn->limit_pct) != (pct ? pct : PERCENT))
+		turn_set(turn, weight, pct ? pct : PERCENT);
 }
 
 /* Nothing is known yet of how long launches take: the first one tells, unless it takes long. */

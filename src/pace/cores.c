@@ -1,5 +1,7 @@
 #include "cores.h"
 
+#include "clock.h"
+#include "turn.h"
 #include "words.h"
 
 static struct meter meters[VGPU_DEVICES_MAX];
@@ -11,18 +13,75 @@ static unsigned stricter(unsigned a, unsigned b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* Whether the limits hold that are not the policy's. */
+static bool own_hold(void)
+{
+	return rule == PACE_RULE_FORCE ||
+	       (rule == PACE_RULE_SWITCH && LOAD(joined->file->hami.utilization_switch));
+}
+
+/* The region's, or the environment's where the region has none. */
+static unsigned own_pct(const struct meter *meter)
+{
+	uint64_t region = LOAD(*meter->region_pct);
+
+	return region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
+}
+
 /* 0: none. Read anew for each launch, as monitors and others change it. */
+unsigned cores_assured(const struct meter *meter)
+{
+	unsigned policy = LOAD(meter->quota.policy_pct), own = own_hold() ? own_pct(meter) : 0;
+
+	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
+}
+
+/* The most by one who says so; 0: no limit. It is not less than what is assured. */
+static unsigned most_of(unsigned pct, unsigned most_pct)
+{
+	unsigned most = most_pct > pct ? most_pct : pct;
+
+	return pct && most < 100 ? most : 0;
+}
+
+/* The most while no other slice wants the device. */
+static unsigned cores_most(const struct meter *meter)
+{
+	unsigned policy =
+		most_of(LOAD(meter->quota.policy_pct), LOAD(meter->quota.policy_most_pct));
+	unsigned own = own_hold() ? most_of(own_pct(meter), LOAD(*meter->region_most)) : 0;
+
+	return stricter(policy, own);
+}
+
+static bool has_most(const struct meter *meter)
+{
+	return LOAD(meter->quota.policy_most_pct) || LOAD(*meter->region_most);
+}
+
+/* Whether turns show what other slices want of the device. One that never doubted needs no clock.
+ */
+static bool sees_others(const struct meter *meter)
+{
+	const struct turn *turn = __atomic_load_n(&meter->turn, __ATOMIC_ACQUIRE);
+
+	return turn && !LOAD(meter->ganged) &&
+	       turn_takes_part(turn, LOAD(turn->doubt_until) ? clock_steady_ns() : 0);
+}
+
+void cores_note_gang(struct meter *meter, bool goes_by_gang)
+{
+	if (LOAD(meter->ganged) != goes_by_gang)
+		STORE(meter->ganged, goes_by_gang);
+}
+
 unsigned cores_limit(const struct meter *meter)
 {
-	unsigned policy = LOAD(meter->quota.policy_pct), own = 0;
-	uint64_t region;
+	unsigned pct = cores_assured(meter);
 
-	if (rule == PACE_RULE_FORCE ||
-	    (rule == PACE_RULE_SWITCH && LOAD(joined->file->hami.utilization_switch))) {
-		region = LOAD(*meter->region_pct);
-		own = region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
-	}
-	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
+	if (!pct || !has_most(meter) || !sees_others(meter))
+		return pct;
+	return cores_most(meter);
 }
 
 static bool is_attached(const struct meter *meter)
@@ -56,14 +115,18 @@ bool pace_is_limited(int device)
 	return meter && cores_limit(meter) != 0;
 }
 
-void pace_set_policy(int device, unsigned policy_pct)
+void pace_set_policy(int device, unsigned policy_pct, unsigned policy_most_pct)
 {
 	struct meter *meter = &meters[device];
 	uint64_t before = LOAD(meter->quota.policy_pct), now = policy_pct;
+	uint32_t most_before = LOAD(meter->quota.policy_most_pct), most_now = policy_most_pct;
 
+	STORE(meter->quota.policy_most_pct, policy_most_pct);
 	STORE(meter->quota.policy_pct, policy_pct);
 	if (is_attached(meter) && before != now)
 		SWAP(*meter->region_pct, before, now);
+	if (is_attached(meter) && most_before != most_now)
+		SWAP(*meter->region_most, most_before, most_now);
 }
 
 /* While there is no limit, nothing is charged: what is being measured has that in it. */
@@ -113,6 +176,7 @@ void cores_attach(struct region *region, const struct pace_quota *quotas, enum p
 		if (index < 0)
 			continue;
 		meter->region_pct = &file->hami.sm_limit[index];
+		meter->region_most = &file->turn[index].cores_most;
 		if (LOAD(*meter->region_pct)) /* which may be lifted later */
 			meter->quota.own_pct = 0;
 		meter->util = &file->hami.slots[region->slot].device_util[index];

@@ -4,6 +4,10 @@
  * A quota may come from the slice's policy, from the region, and from the process's environment;
  * the strictest holds. Monitors and `vgpu set` change those of the region, so they are read anew
  * for each launch.
+ *
+ * A quota of two figures, such as 30-100, is the first one wherever the process cannot see what
+ * other slices want: a slice never takes more than that beside others that it
+ * does not see.
  */
 #pragma once
 
@@ -20,9 +24,15 @@ struct meter *cores_meter(int device);
 /* The same, of any ordinal from 0 to VGPU_DEVICES_MAX - 1: also where it is not in the slice. */
 struct meter *cores_meter_at(int device);
 
-/* The device's quota, percent; 0: none. */
+/* The device's quota, percent; 0: none. It is the most that the slice may take while no other
+ * wants the device where that can be seen, and else what it is assured. */
 unsigned cores_limit(const struct meter *meter);
-/* The same, by the device's number in the region. */
+/* What the slice is assured of the device where others want it, percent: its weight among them. 0:
+ * what their quotas leave. */
+unsigned cores_assured(const struct meter *meter);
+/* Launches to the device go by a gang, which takes no turns; or do again. */
+void cores_note_gang(struct meter *meter, bool goes_by_gang);
+/* cores_limit, by the device's number in the region. */
 unsigned cores_limit_at(uint32_t index);
 
 /* Whether any device of the slice has a compute quota now. */

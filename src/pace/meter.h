@@ -27,6 +27,9 @@ struct window {
 struct meter {
 	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
 	uint64_t *region_pct;
+	uint32_t *region_most;       /* likewise, the most: vgpu_region_turn.cores_most */
+	const struct turn *turn;     /* the process's seat in the device's turns; NULL: none */
+	bool ganged;                 /* launches go by a gang, and take no turns */
 	struct vgpu_hami_util *util; /* our slot's */
 	struct window window;
 	struct tally tally;

@@ -269,6 +269,15 @@ void pace_forget(void)
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
+/* Such launches take no turns, whatever other slices want. */
+static bool goes_by_own_gang(struct meter *meter, int device)
+{
+	bool goes = member_is(meter, device);
+
+	cores_note_gang(meter, goes);
+	return goes;
+}
+
 /* The gang charges by itself. */
 static int enter_gang(struct pace_pass *pass, struct meter *meter, const struct pace_work *work)
 {
@@ -315,9 +324,9 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	meter = cores_meter(work->device);
 	if (!meter)
 		return 0;
-	pct = cores_limit(meter);
-	if (member_is(meter, work->device))
+	if (goes_by_own_gang(meter, work->device))
 		return enter_gang(ret_pass, meter, work);
+	pct = cores_limit(meter);
 	if (by_turn_is(meter, work->device)) {
 		error = enter_turn(ret_pass, meter, work, &goes);
 		if (error || goes)

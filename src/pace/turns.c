@@ -172,7 +172,7 @@ static bool join(const struct meter *meter, struct turn *turn, const char *uuid,
 	struct fault fault = {""};
 	unsigned pct = cores_limit(meter);
 	const struct turn_slice slice = {.key = region_key(cores_region()),
-					 .weight = pct,
+					 .weight = cores_assured(meter),
 					 .limit_pct = pct ? pct : 100,
 					 .account = (struct turn_account *)(void *)account,
 					 .waits = waits_of(meter)};
@@ -200,13 +200,20 @@ static bool join_any(const struct meter *meter, struct turn *turn)
 	return (offered >= 0 && join(meter, turn, uuid, offered)) || join(meter, turn, uuid, -1);
 }
 
+/* The device's turn is that one from now on, or none. */
+static void set_turn(int device, struct turn *turn)
+{
+	__atomic_store_n(&at[device], turn, __ATOMIC_RELEASE);
+	__atomic_store_n(&cores_meter_at(device)->turn, turn, __ATOMIC_RELEASE);
+}
+
 static struct turn *take_seat(const struct meter *meter, int device)
 {
 	lock_acquire(&joining);
 	if (!at[device] && clock_coarse_ns() >= LOAD(again_ns[device]) && used < TURNS) {
 		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
 		if (join_any(meter, &turns[used]))
-			__atomic_store_n(&at[device], &turns[used++], __ATOMIC_RELEASE);
+			set_turn(device, &turns[used++]);
 	}
 	lock_release(&joining);
 	return at[device];
@@ -218,7 +225,7 @@ struct turn *turns_of(const struct meter *meter, int device)
 
 	if (!LOAD(are_possible) || device < 0 || device >= VGPU_DEVICES_MAX)
 		return NULL;
-	turn = __atomic_load_n(&at[device], __ATOMIC_ACQUIRE); /* pairs with take_seat's release */
+	turn = __atomic_load_n(&at[device], __ATOMIC_ACQUIRE); /* pairs with set_turn's release */
 	if (turn || clock_coarse_ns() < LOAD(again_ns[device]))
 		return turn;
 	return take_seat(meter, device);
@@ -236,7 +243,7 @@ static void renew(int device, struct turn *turn)
 	turn_retire(turn, clock_steady_ns());
 	turn = join(meter, &turns[used], uuid, offered) ? &turns[used++] : NULL;
 	STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
-	__atomic_store_n(&at[device], turn, __ATOMIC_RELEASE);
+	set_turn(device, turn);
 }
 
 static void renew_all(void)
@@ -261,7 +268,7 @@ void turns_watch(uint64_t now_ns)
 
 		if (turn && !turn_watch(turn)) {
 			STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
-			__atomic_store_n(&at[device], NULL, __ATOMIC_RELEASE);
+			set_turn(device, NULL);
 		}
 	}
 	renew_all();

@@ -108,6 +108,9 @@ static void make_policy(const struct resource *resource, const struct request *r
 		memcpy(device->uuid, gpus->gpu[i].uuid, sizeof(device->uuid));
 		device->memory_bytes = slice->memory_bytes * request->slices[i];
 		device->cores_pct = times_pct(slice->cores_pct, request->slices[i]);
+		device->cores_most_pct = times_pct(slice->cores_most_pct, request->slices[i]);
+		if (device->cores_most_pct <= device->cores_pct)
+			device->cores_most_pct = 0;
 		device->burst_ns = slice->burst_ns;
 		policy->device_count++;
 	}

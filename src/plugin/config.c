@@ -182,13 +182,16 @@ static int set_cores(struct reader *reader, const yaml_node_t *node, void *into)
 {
 	struct config_slice *slice = into;
 	const char *text = text_of(node);
-	uint64_t pct;
+	struct policy_cores cores;
 
 	if (text && strcmp(text, UNLIMITED) == 0)
 		return 0;
-	if (!text || number_parse(text, 100, &pct) || pct == 0)
-		return bad_value(reader, node, "is no percentage: write 1 to 100, or " UNLIMITED);
-	slice->cores_pct = (unsigned)pct;
+	if (!text || strchr(text, '%') || !policy_cores_parse(text, &cores))
+		return bad_value(reader, node,
+				 "is no percentage: write 1 to 100, or two such as 30-100, what is "
+				 "assured and the most, or " UNLIMITED);
+	slice->cores_pct = cores.pct;
+	slice->cores_most_pct = cores.most_pct;
 	return 0;
 }
 

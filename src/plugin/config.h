@@ -44,6 +44,7 @@ struct config_slice {
 	char name[CONFIG_NAME_LEN]; /* what is after its "/" */
 	uint64_t memory_bytes;      /* 0: no limit */
 	unsigned cores_pct;         /* 0: no limit */
+	unsigned cores_most_pct;    /* as in a policy */
 	uint64_t burst_ns;          /* as a policy has it */
 	unsigned replicas;          /* of each GPU */
 	enum config_placement placement;

@@ -63,6 +63,17 @@ uint64_t account_stamp(void)
 
 /* -- attaching -- */
 
+static void set_up_cores(struct region_setup *setup, unsigned i, const struct slice_limits *limits)
+{
+	unsigned policy_pct = slice_policy_cores(limits);
+	unsigned pct = (unsigned)slice_stricter(policy_pct, limits->env_pct);
+	unsigned most_pct = (unsigned)slice_stricter(
+		slice_cores_most(policy_pct, slice_policy_cores_most(limits)), limits->env_pct);
+
+	setup->device[i].cores_pct = pct;
+	setup->device[i].cores_most_pct = most_pct > pct ? most_pct : 0;
+}
+
 static void set_up_device(struct region_setup *setup, const struct slice *slice, const char *uuid,
 			  int nvml_index)
 {
@@ -72,8 +83,7 @@ static void set_up_device(struct region_setup *setup, const struct slice *slice,
 	if (i == VGPU_DEVICES_MAX || !slice_limits(slice, uuid, nvml_index, &limits))
 		return;
 	setup->device[i].memory_bytes = slice_memory(&limits, 0, 0);
-	setup->device[i].cores_pct =
-		(unsigned)slice_stricter(slice_policy_cores(&limits), limits.env_pct);
+	set_up_cores(setup, i, &limits);
 	setup->device[i].burst_ns = slice_policy_burst(&limits);
 	strncpy(setup->device[i].uuid, uuid, VGPU_UUID_LEN - 1);
 	setup->device_count++;
@@ -189,14 +199,15 @@ const struct account_device *account_device(int device)
 	return &devices[device];
 }
 
-int quota_cores(int device, unsigned *ret_policy_pct, unsigned *ret_env_pct)
+int quota_cores(int device, struct quota_cores *ret_cores)
 {
 	const struct account_device *known = account_device(device);
 
 	if (!known)
 		return -1;
-	*ret_policy_pct = slice_policy_cores(&known->limits);
-	*ret_env_pct = known->limits.env_pct;
+	ret_cores->policy_pct = slice_policy_cores(&known->limits);
+	ret_cores->policy_most_pct = slice_policy_cores_most(&known->limits);
+	ret_cores->env_pct = known->limits.env_pct;
 	return (int)known->index;
 }
 

@@ -56,9 +56,14 @@ struct region *quota_region(void);
 /* The GPU of a process that sees just one; else -1. */
 int quota_only_device(void);
 
-/* The compute limits that the policy and the environment give the GPU, percent, 0 for none; its
- * index in the region, or -1 and nothing else when it is not in the slice. */
-int quota_cores(int device, unsigned *ret_policy_pct, unsigned *ret_env_pct);
+/* The compute limits that the policy and the environment give a GPU, percent, 0 for none. */
+struct quota_cores {
+	unsigned policy_pct, policy_most_pct; /* the latter as in struct policy_device */
+	unsigned env_pct;
+};
+
+/* The GPU's index in the region, or -1 and nothing else when it is not in the slice. */
+int quota_cores(int device, struct quota_cores *ret_cores);
 
 /* Whether the GPU is in the slice at all. Contexts on others are refused. */
 bool quota_has_device(int device);

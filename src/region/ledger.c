@@ -420,15 +420,16 @@ void region_note_refusal(struct region *region, unsigned device)
 				   __ATOMIC_RELAXED);
 }
 
-void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
-		       unsigned cores_pct, uint64_t burst_ns)
+void region_set_limits(struct region *region, unsigned device, const struct region_limits *limits)
 {
 	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
 		return;
-	REGION_STORE(region->file->hami.limit[device], memory_bytes);
+	REGION_STORE(region->file->hami.limit[device], limits->memory_bytes);
 	/* 0 is "as the environment says" to some, 100 is none to all. */
-	REGION_STORE(region->file->hami.sm_limit[device], cores_pct ? cores_pct : 100);
-	REGION_STORE(region->file->own.device[device].burst_ns, burst_ns);
+	REGION_STORE(region->file->hami.sm_limit[device],
+		     limits->cores_pct ? limits->cores_pct : 100);
+	REGION_STORE(region->file->turn[device].cores_most, limits->cores_most_pct);
+	REGION_STORE(region->file->own.device[device].burst_ns, limits->burst_ns);
 }
 
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device)

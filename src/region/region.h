@@ -36,9 +36,10 @@ struct region_setup {
 	unsigned group;
 	struct {
 		char uuid[VGPU_UUID_LEN];
-		uint64_t memory_bytes; /* 0: no limit */
-		unsigned cores_pct;    /* 0: no limit */
-		uint64_t burst_ns;     /* 0: as vgpu has it */
+		uint64_t memory_bytes;   /* 0: no limit */
+		unsigned cores_pct;      /* 0: no limit */
+		unsigned cores_most_pct; /* while no other slice wants it; 0: cores_pct */
+		uint64_t burst_ns;       /* 0: as vgpu has it */
 	} device[VGPU_DEVICES_MAX];
 };
 
@@ -289,10 +290,15 @@ bool region_change_burst(struct region *region, unsigned device, uint64_t before
 			 uint64_t now_ns);
 /* Counts an allocation that was refused because the slice holds its limit of the device. */
 void region_note_refusal(struct region *region, unsigned device);
-/* Writes the device's limits, each by one store: bytes and percent, 0 for none; and how much credit
- * its bucket holds, 0 for the default. The region must be writable. */
-void region_set_limits(struct region *region, unsigned device, uint64_t memory_bytes,
-		       unsigned cores_pct, uint64_t burst_ns);
+/* A device's limits, 0 for none. */
+struct region_limits {
+	uint64_t memory_bytes;
+	unsigned cores_pct, cores_most_pct; /* percent; the latter as in struct region_setup */
+	uint64_t burst_ns;                  /* the credit that its bucket holds; 0: the default */
+};
+
+/* Writes them, each by one store. The region must be writable. */
+void region_set_limits(struct region *region, unsigned device, const struct region_limits *limits);
 /* What our slot holds of it. */
 struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned device);
 

@@ -132,6 +132,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	store_uuid(file->hami.uuids[device], setup->device[i].uuid);
 	REGION_PUBLISH(file->hami.limit[device], setup->device[i].memory_bytes);
 	REGION_PUBLISH(file->hami.sm_limit[device], setup->device[i].cores_pct);
+	REGION_PUBLISH(file->turn[device].cores_most, setup->device[i].cores_most_pct);
 	REGION_PUBLISH(file->own.device[device].used, 0);
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
 	REGION_PUBLISH(file->own.device[device].first_limit, setup->device[i].memory_bytes);

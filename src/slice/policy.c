@@ -78,19 +78,50 @@ static int set_memory(const struct entry *entry, const char *value, const struct
 	return 0;
 }
 
+bool policy_cores_parse(const char *text, struct policy_cores *ret_cores)
+{
+	const char *dash = strchr(text, '-');
+	char first[32];
+	uint64_t pct, most_pct;
+
+	if (snprintf(first, sizeof(first), "%.*s", (int)(dash ? dash - text : (long)strlen(text)),
+		     text) >= (int)sizeof(first))
+		return false;
+	if (percent_parse(first, 100, &pct) || pct == 0)
+		return false;
+	most_pct = pct;
+	if (dash && (percent_parse(dash + 1, 100, &most_pct) || most_pct < pct))
+		return false;
+	ret_cores->pct = (unsigned)pct;
+	ret_cores->most_pct = most_pct > pct ? (unsigned)most_pct : 0;
+	return true;
+}
+
+char *policy_cores_name(unsigned pct, unsigned most_pct, char *buf, size_t len)
+{
+	if (most_pct)
+		snprintf(buf, len, "%u-%u", pct, most_pct);
+	else
+		snprintf(buf, len, "%u", pct);
+	return buf;
+}
+
 static int set_cores(const struct entry *entry, const char *value, const struct place *place,
 		     struct fault *fault)
 {
-	uint64_t pct;
+	struct policy_device *device = &entry->policy->device[entry->device];
+	struct policy_cores cores;
 
 	if (strcmp(value, UNLIMITED) == 0)
 		return 0;
-	if (percent_parse(value, 100, &pct) || pct == 0)
+	if (!policy_cores_parse(value, &cores))
 		return bad_value(place, value,
 				 "is no share of the GPU's time: write a percentage from 1 to 100, "
+				 "or two with a \"-\" between them, what is assured and the most, "
 				 "or " UNLIMITED,
 				 fault);
-	entry->policy->device[entry->device].cores_pct = (unsigned)pct;
+	device->cores_pct = cores.pct;
+	device->cores_most_pct = cores.most_pct;
 	return 0;
 }
 
@@ -547,15 +578,17 @@ static void print_size(uint64_t bytes, char *buf, size_t len)
 static int write_device(const char *dir, const struct policy *policy, unsigned device,
 			struct fault *fault)
 {
-	char text[128], size[32] = UNLIMITED, burst[32];
+	char text[128], size[32] = UNLIMITED, cores[32], burst[32];
 	int len;
 
 	if (policy->device[device].memory_bytes)
 		print_size(policy->device[device].memory_bytes, size, sizeof(size));
 	len = snprintf(text, sizeof(text), "memory = %s\n", size);
 	if (policy->device[device].cores_pct)
-		len += snprintf(text + len, sizeof(text) - (size_t)len, "cores = %u\n",
-				policy->device[device].cores_pct);
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "cores = %s\n",
+				policy_cores_name(policy->device[device].cores_pct,
+						  policy->device[device].cores_most_pct, cores,
+						  sizeof(cores)));
 	if (policy->device[device].burst_ns)
 		snprintf(text + len, sizeof(text) - (size_t)len, "burst = %s\n",
 			 policy_burst_name(policy->device[device].burst_ns, burst, sizeof(burst)));

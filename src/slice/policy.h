@@ -5,6 +5,7 @@
  *   GPU-…:   memory = 8G        bytes, k m g t for powers of 1024; or unlimited. It must be there
  *            cores = 30         percent of the GPU's time, 1 to 100; unlimited, or without it, no
  *                               compute limit
+ *            cores = 30-100     30 assured, and up to 100 as long as no other slice wants it
  *            burst = 25ms       how much unused GPU time the slice may save under its limit, and
  *                               use at once: 0 to 1s; without it, as vgpu has it
  *   slice:   region = /path     where the slice's region lies
@@ -26,6 +27,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fault.h"
@@ -33,9 +35,11 @@
 
 struct policy_device {
 	char uuid[VGPU_UUID_LEN];
-	uint64_t memory_bytes; /* 0: no limit */
-	unsigned cores_pct;    /* 0: no limit */
-	uint64_t burst_ns;     /* 0: as vgpu has it; POLICY_NO_BURST: none. As in the region */
+	uint64_t memory_bytes;   /* 0: no limit */
+	unsigned cores_pct;      /* 0: no limit */
+	unsigned cores_most_pct; /* what the slice may take while no other wants it, more than
+				  * cores_pct; 0: no more than that */
+	uint64_t burst_ns;       /* 0: as vgpu has it; POLICY_NO_BURST: none. As in the region */
 };
 
 #define POLICY_NO_BURST ((uint64_t)1) /* ns */
@@ -85,6 +89,17 @@ const char *policy_gang_word(const struct policy_gang *gang);
  * and the like are no names, in either case: whoever writes them means something else. */
 bool policy_gang_parse(const char *word, struct policy_gang *ret_gang);
 bool policy_gang_equals(const struct policy_gang *gang, const struct policy_gang *other);
+
+/* A compute limit as people write it: "30", or "30-100". */
+struct policy_cores {
+	unsigned pct;      /* 1 to 100 */
+	unsigned most_pct; /* as in a policy */
+};
+
+/* False: it is no share of a GPU's time, and no two of which the second is not less. */
+bool policy_cores_parse(const char *text, struct policy_cores *ret_cores);
+/* "30" or "30-100". Returns buf. */
+char *policy_cores_name(unsigned pct, unsigned most_pct, char *buf, size_t len);
 
 /* burst_ns of a time, as a policy has it; false: it is no time, or too long. */
 bool policy_burst_parse(const char *text, uint64_t *ret_burst_ns);

@@ -31,6 +31,17 @@
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
+/* A limit of 30-100 and one of 50 are one of 30-50. */
+static void narrow_cores(struct policy_device *device, const struct policy_device *other)
+{
+	unsigned most_pct = (unsigned)slice_stricter(
+		slice_cores_most(device->cores_pct, device->cores_most_pct),
+		slice_cores_most(other->cores_pct, other->cores_most_pct));
+
+	device->cores_pct = (unsigned)slice_stricter(device->cores_pct, other->cores_pct);
+	device->cores_most_pct = most_pct > device->cores_pct ? most_pct : 0;
+}
+
 /* Narrows policy to what other allows as well. Its own region, name, group and word on gangs go
  * first. */
 static void narrow(struct policy *policy, const struct policy *other)
@@ -45,8 +56,7 @@ static void narrow(struct policy *policy, const struct policy *other)
 		policy->device[kept] = policy->device[i];
 		policy->device[kept].memory_bytes = slice_stricter(policy->device[i].memory_bytes,
 								   other->device[j].memory_bytes);
-		policy->device[kept].cores_pct = (unsigned)slice_stricter(
-			policy->device[i].cores_pct, other->device[j].cores_pct);
+		narrow_cores(&policy->device[kept], &other->device[j]);
 		policy->device[kept].burst_ns =
 			slice_stricter(policy->device[i].burst_ns, other->device[j].burst_ns);
 		kept++;
@@ -442,6 +452,13 @@ unsigned slice_policy_cores(const struct slice_limits *limits)
 	return pct >= 100 ? 0 : pct;
 }
 
+unsigned slice_policy_cores_most(const struct slice_limits *limits)
+{
+	if (!limits->policy)
+		return 0;
+	return __atomic_load_n(&limits->policy->cores_most_pct, __ATOMIC_RELAXED);
+}
+
 uint64_t slice_policy_burst(const struct slice_limits *limits)
 {
 	return limits->policy ? __atomic_load_n(&limits->policy->burst_ns, __ATOMIC_RELAXED) : 0;
@@ -490,6 +507,8 @@ void slice_renew(struct slice *slice, const struct policy *policy)
 				 policy->device[at].memory_bytes, __ATOMIC_RELAXED);
 		__atomic_store_n(&slice->policy.device[i].cores_pct, policy->device[at].cores_pct,
 				 __ATOMIC_RELAXED);
+		__atomic_store_n(&slice->policy.device[i].cores_most_pct,
+				 policy->device[at].cores_most_pct, __ATOMIC_RELAXED);
 		__atomic_store_n(&slice->policy.device[i].burst_ns, policy->device[at].burst_ns,
 				 __ATOMIC_RELAXED);
 	}

@@ -36,6 +36,12 @@ static inline uint64_t slice_stricter(uint64_t a, uint64_t b)
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
+/* The most that a compute limit allows: while no other slice wants the GPU, or all the time. */
+static inline unsigned slice_cores_most(unsigned pct, unsigned most_pct)
+{
+	return most_pct ? most_pct : pct;
+}
+
 /* When compute limits hold that no policy gives. */
 enum slice_cores {
 	SLICE_CORES_DEFAULT, /* while the monitor does not lift them */
@@ -112,6 +118,8 @@ bool slice_limits(const struct slice *slice, const char *uuid, int index,
 
 /* The policy's percent of now. */
 unsigned slice_policy_cores(const struct slice_limits *limits);
+/* Likewise the most while no other slice wants the GPU, as in a policy. */
+unsigned slice_policy_cores_most(const struct slice_limits *limits);
 /* Likewise its burst_ns; 0: it has none. */
 uint64_t slice_policy_burst(const struct slice_limits *limits);
 

@@ -217,14 +217,14 @@ static uint64_t weight_of(const struct vgpu_turns_slice *slice)
 	return weight == 0 ? 1 : weight < WEIGHT_MOST ? weight : WEIGHT_MOST;
 }
 
-static void count_limit(const struct vgpu_turns_slice *slice, struct others *others)
+static void count_share(const struct vgpu_turns_slice *slice, struct others *others)
 {
-	uint32_t limit_pct = TURN_LOAD(slice->limit_pct);
+	uint32_t assured_pct = TURN_LOAD(slice->assured_pct);
 
-	if (limit_pct == 0 || limit_pct >= WEIGHT_MOST)
-		others->unlimited++;
+	if (assured_pct == 0 || assured_pct >= WEIGHT_MOST)
+		others->rest++;
 	else
-		others->limit_pct += limit_pct;
+		others->assured_pct += assured_pct;
 }
 
 static uint64_t least_of(uint64_t a, uint64_t b)
@@ -263,7 +263,7 @@ struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 			continue;
 		others.are_present = true;
 		others.weight += weight_of(slice);
-		count_limit(slice, &others);
+		count_share(slice, &others);
 		others.ahead_ns = least_of(others.ahead_ns, ahead_beside(slice));
 		if (idle_since)
 			continue;

@@ -327,6 +327,11 @@ static bool is_out(const struct turn *turn, uint64_t now_ns)
 	return TURN_LOAD(turn->is_lost) || now_ns < TURN_LOAD(turn->doubt_until);
 }
 
+bool turn_takes_part(const struct turn *turn, uint64_t now_ns)
+{
+	return !is_out(turn, now_ns);
+}
+
 static void doubt(struct turn *turn, uint64_t now_ns)
 {
 	uint64_t for_ns = most_of(2 * TURN_LOAD(turn->doubt_ns), TURN_DOUBT_NS);
@@ -462,11 +467,11 @@ static void set_weight(struct turn *turn, unsigned weight)
 	TURN_STORE(turn_own(turn)->weight, weight);
 }
 
-/* Those without a limit have equal parts of what the limits leave. */
+/* Those without a share of their own have equal parts of what those of others leave. */
 static void take_rest(struct turn *turn, const struct others *others)
 {
-	uint64_t left = others->limit_pct < WEIGHT_MOST ? WEIGHT_MOST - others->limit_pct : 0;
-	unsigned weight = (unsigned)most_of(left, REST_LEAST) / (others->unlimited + 1);
+	uint64_t left = others->assured_pct < WEIGHT_MOST ? WEIGHT_MOST - others->assured_pct : 0;
+	unsigned weight = (unsigned)most_of(left, REST_LEAST) / (others->rest + 1);
 
 	weight = weight ? weight : 1;
 	if (TURN_LOAD(turn->takes_rest) && TURN_LOAD(turn->weight) != weight)
@@ -608,7 +613,7 @@ void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct)
 	TURN_STORE(turn->takes_rest, weight == 0);
 	set_weight(turn, weight ? percent_of(weight) : WEIGHT_MOST);
 	TURN_STORE(turn->limit_pct, percent_of(limit_pct));
-	TURN_STORE(turn_own(turn)->limit_pct, percent_of(limit_pct));
+	TURN_STORE(turn_own(turn)->assured_pct, weight ? percent_of(weight) : WEIGHT_MOST);
 }
 
 /* The entry and the account of a slice of which no other process lives: its last process may have

@@ -55,7 +55,7 @@ struct turn_account {
 
 struct turn_slice {
 	uint64_t key;                    /* tells the slice from others; not 0 */
-	unsigned weight;                 /* 1 to 100; 0: what the limits of others leave of 100 */
+	unsigned weight;                 /* 1 to 100; 0: what the weights of others leave of 100 */
 	unsigned limit_pct;              /* 1 to 100; 100: no limit */
 	struct turn_account *account;    /* lives until turn_leave or turn_forget */
 	struct vgpu_region_waits *waits; /* likewise; NULL: waits are not counted */
@@ -67,7 +67,7 @@ struct turn {
 	struct turn_account *account;
 	struct vgpu_region_waits *waits; /* NULL: waits are not counted */
 	unsigned weight, limit_pct;
-	bool takes_rest;     /* its weight is what the limits of others leave */
+	bool takes_rest;     /* its weight is what those of others leave */
 	bool is_idle;        /* it has told so, */
 	bool is_resting;     /* or it wants nothing for now, although it has work to do */
 	bool is_lost;        /* the file is */
@@ -96,6 +96,9 @@ int turn_join_offered(struct turn *ret_turn, int fd, const struct turn_slice *sl
 
 /* Another weight or limit, which hold from now on; as in struct turn_slice. */
 void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
+
+/* Whether the process takes turns: the file is there, and it does not doubt. */
+bool turn_takes_part(const struct turn *turn, uint64_t now_ns);
 
 /*
  * Whether no other slice is present: one load. The launch goes, and turn_submitted may be left out.

@@ -76,8 +76,8 @@
 #define BEHIND_MOST_NS ((int64_t)(20 * NS_PER_MS))
 #define LEAD_MOST_NS   ((int64_t)(50 * NS_PER_MS))
 
-/* The weight of a slice without a limit where the limits of others leave less. Half: it waits for
- * twice as long where limits are given out more than once. Twice: others get less than their limits
+/* The weight of a slice without a share where the shares of others leave less. Half: it waits for
+ * twice as long where shares are given out more than once. Twice: others get less than their shares
  * where those are all of the GPU. */
 #define REST_LEAST 10
 
@@ -111,13 +111,13 @@ unsigned grant_guess(const struct turn *turn, unsigned except);
 
 /* The wishes of all slices but one. */
 struct others {
-	bool are_present;   /* any wants the GPU, or wanted it in the last second */
-	bool want;          /* any wants it now */
-	uint64_t weight;    /* of those that are present, in all */
-	uint64_t limit_pct; /* of those of them that have a limit, in all */
-	unsigned unlimited; /* how many have none */
-	uint64_t length_ns; /* of a turn while those want the GPU */
-	uint64_t ahead_ns;  /* of work in flight while those are present */
+	bool are_present;     /* any wants the GPU, or wanted it in the last second */
+	bool want;            /* any wants it now */
+	uint64_t weight;      /* of those that are present, in all */
+	uint64_t assured_pct; /* of those of them that have a share of their own, in all */
+	unsigned rest;        /* how many have none, and what the others leave */
+	uint64_t length_ns;   /* of a turn while those want the GPU */
+	uint64_t ahead_ns;    /* of work in flight while those are present */
 };
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);

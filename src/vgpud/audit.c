@@ -22,6 +22,7 @@
 #include "policy.h"
 #include "procs.h"
 #include "size.h"
+#include "slice.h"
 
 #define OUTSIDE_LOOKS 3 /* for how many looks on end before it is told */
 #define EXCESS_LOOKS  5
@@ -319,6 +320,12 @@ static void look_excess(struct audit *audit, const struct config *config,
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
+/* The most of a compute limit, percent; 0: no limit. */
+static unsigned most_pct(unsigned pct, unsigned cores_most_pct)
+{
+	return slice_cores_most(pct, cores_most_pct) % 100;
+}
+
 /* Reads the policy again when its directory has changed: its files are renamed into place. */
 static void read_policy(const struct overview_slice *slice, struct track_slice *track)
 {
@@ -336,11 +343,13 @@ static void read_policy(const struct overview_slice *slice, struct track_slice *
 	for (unsigned d = 0; d < track->device_count; d++) {
 		struct track_device *device = &track->device[d];
 
-		device->policy_bytes = device->policy_pct = 0;
+		device->policy_bytes = device->policy_pct = device->policy_most_pct = 0;
 		for (unsigned p = 0; p < policy.device_count; p++)
 			if (strcmp(policy.device[p].uuid, slice->device[d].seen.uuid) == 0) {
 				device->policy_bytes = policy.device[p].memory_bytes;
 				device->policy_pct = policy.device[p].cores_pct % 100;
+				device->policy_most_pct = most_pct(policy.device[p].cores_pct,
+								   policy.device[p].cores_most_pct);
 			}
 	}
 }
@@ -357,7 +366,9 @@ static bool is_lifted(const struct overview_slice *slice, const struct track_sli
 		const struct sight_device *seen = &slice->device[d].seen;
 
 		if (is_above(seen->limit_bytes, track->device[d].policy_bytes) ||
-		    is_above(seen->cores_pct, track->device[d].policy_pct))
+		    is_above(seen->cores_pct, track->device[d].policy_pct) ||
+		    is_above(most_pct(seen->cores_pct, seen->cores_most_pct),
+			     track->device[d].policy_most_pct))
 			return true;
 	}
 	return false;

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "size.h"
+#include "slice.h"
 
 #define REFUSALS_AGAIN_NS (60 * NS_PER_S)
 
@@ -50,30 +51,40 @@ static const char *size_word(uint64_t bytes, char *buf, size_t len)
 	return bytes ? size_format(bytes, buf, len) : "no limit";
 }
 
+/* The most of the compute limit, percent; 0: none. */
+static unsigned cores_most(const struct sight_device *device)
+{
+	return slice_cores_most(device->cores_pct, device->cores_most_pct);
+}
+
 static void tell_changed(struct events *events, const struct overview_slice *slice,
 			 const struct sight_device *then, const struct sight_device *now)
 {
 	struct json_object *event = event_of(slice->one, now->uuid);
-	char before[32], after[32];
+	char before[32], after[32], cores[32], cores_before[32];
 
 	event_add_number(event, "memory_limit_bytes_before", then->limit_bytes);
 	event_add_number(event, "memory_limit_bytes", now->limit_bytes);
-	event_add_number(event, "cores_limit_pct_before", then->cores_pct);
-	event_add_number(event, "cores_limit_pct", now->cores_pct);
+	event_add_number(event, "cores_limit_pct_before", cores_most(then));
+	event_add_number(event, "cores_limit_pct", cores_most(now));
+	event_add_number(event, "cores_assured_pct_before", then->cores_pct);
+	event_add_number(event, "cores_assured_pct", now->cores_pct);
 	event_add_number(event, "burst_ns_before", then->burst_ns);
 	event_add_number(event, "burst_ns", now->burst_ns);
 	events_tell(events, EVENT_SLICE_CHANGED, event,
-		    "slice %s has other limits on %s: memory %s, was %s; cores %u %%, were %u %% "
+		    "slice %s has other limits on %s: memory %s, was %s; cores %s %%, were %s %% "
 		    "(0: no limit)",
 		    slice->one->name, now->uuid, size_word(now->limit_bytes, after, sizeof(after)),
-		    size_word(then->limit_bytes, before, sizeof(before)), now->cores_pct,
-		    then->cores_pct);
+		    size_word(then->limit_bytes, before, sizeof(before)),
+		    policy_cores_name(now->cores_pct, now->cores_most_pct, cores, sizeof(cores)),
+		    policy_cores_name(then->cores_pct, then->cores_most_pct, cores_before,
+				      sizeof(cores_before)));
 }
 
 static bool has_changed(const struct sight_device *then, const struct sight_device *now)
 {
 	return then->limit_bytes != now->limit_bytes || then->cores_pct != now->cores_pct ||
-	       then->burst_ns != now->burst_ns;
+	       then->cores_most_pct != now->cores_most_pct || then->burst_ns != now->burst_ns;
 }
 
 /* -- refusals ---------------------------------------------------------------------------------- */

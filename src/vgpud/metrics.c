@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "prom.h"
+#include "slice.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -154,6 +155,15 @@ static double compute_seconds(const struct overview_device *device,
 
 static double compute_limit(const struct overview_device *device, const struct track_device *track)
 {
+	unsigned pct = slice_cores_most(device->seen.cores_pct, device->seen.cores_most_pct);
+
+	(void)track;
+	return pct ? pct / 100.0 : NAN;
+}
+
+static double compute_assured(const struct overview_device *device,
+			      const struct track_device *track)
+{
 	(void)track;
 	return device->seen.cores_pct ? device->seen.cores_pct / 100.0 : NAN;
 }
@@ -222,6 +232,10 @@ static const struct {
 	{{"vgpu_slice_compute_limit_ratio", PROM_GAUGE,
 	  "Part of the GPU's time that the slice may take, 0 to 1; absent without a limit."},
 	 compute_limit},
+	{{"vgpu_slice_compute_assured_ratio", PROM_GAUGE,
+	  "Part of the GPU's time that the slice gets where all slices want it, 0 to 1; absent "
+	  "without a limit."},
+	 compute_assured},
 	{{"vgpu_slice_compute_seconds_total", PROM_COUNTER,
 	  "GPU time that the slice took since vgpud first saw it."},
 	 compute_seconds},

@@ -16,7 +16,7 @@ usage: tests/gpu/turns.sh [OPTION...] BUILD [ROW...]
   --seconds S      of each run (2)
   --kernels "US.." lengths of kernels (50 200 1000 5000 20000)
   --without        each row without turns, too
-ROW is 30+60, 50+50, 4x20, 4x25, 25+75, 30+free, server or unlike; all of them by default.
+ROW is 30+60, 50+50, 4x20, 4x25, 25+75, 30+free, elastic, server or unlike; all of them by default.
 TEXT
 }
 
@@ -36,7 +36,7 @@ done
 [ $# -gt 0 ] || { usage >&2; exit 2; }
 . "$(dirname "$0")/lib.sh"
 shift
-rows=${*:-30+60 50+50 4x20 4x25 25+75 30+free server unlike}
+rows=${*:-30+60 50+50 4x20 4x25 25+75 30+free elastic server unlike}
 unset LD_PRELOAD VGPU_POLICY CUDA_DEVICE_SM_LIMIT CUDA_DEVICE_MEMORY_LIMIT GPU_CORE_UTILIZATION_POLICY
 mkdir "$scratch/turns"
 calibrated=$("$build/bench/shares" --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
@@ -47,7 +47,7 @@ wanted() {
     return 1
 }
 
-# in_slice NAME CORES COMMAND…: CORES is a percentage, or `free` for a slice without a quota.
+# in_slice NAME CORES COMMAND…: CORES is a percentage, or two, or `free` for a slice without a quota.
 in_slice() {
     name=$1 cores=$2
     shift 2
@@ -118,6 +118,16 @@ for kernel in $kernels; do
     if wanted 4x20; then shares 4x20 "$kernel" 20 20 20 20; fi
     if wanted 4x25; then shares 4x25 "$kernel" 25 25 25 25; fi
     if wanted 30+free; then shares 30+free "$kernel" 30 free; fi
+    if wanted elastic; then
+        shares 30-100 "$kernel" 30-100
+        shares 30-60 "$kernel" 30-60
+        shares elastic "$kernel" 30-100 70
+        shares elastic "$kernel" 30-100 40
+        shares elastic "$kernel" 30-100 free
+        shares elastic "$kernel" 30-100 70-100
+        shares elastic "$kernel" 30-100 30-100
+        shares elastic "$kernel" 30-60 20
+    fi
 done
 if wanted unlike; then
     shares 30+60 50,20000 30 60

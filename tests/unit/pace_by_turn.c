@@ -4,12 +4,16 @@
  */
 #include <sys/stat.h>
 
+#include "cores.h"
 #include "pace_many.h"
+#include "turn.h"
 
 /* -- a slice ---------------------------------------------------------------------------------- */
 
 struct tenant {
 	unsigned quota; /* 0: none */
+	unsigned most;  /* while the other wants nothing; 0: quota */
+	bool is_blind;  /* it has no file of turns */
 	uint64_t ns;    /* of a kernel */
 	/* When it has work, from the first second on; until_ns 0: always. */
 	uint64_t from_ns, until_ns;
@@ -38,10 +42,11 @@ static void join(const struct tenant *tenant)
 	snprintf(path, sizeof(path), "%s/region.%u", place->dir, self);
 	MUST(open_claimed(path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = region.file->hami.sm_limit[1] = tenant->quota;
+	region.file->turn[0].cores_most = region.file->turn[1].cores_most = tenant->most;
 	for (int i = 0; i < VGPU_DEVICES_MAX; i++)
 		quotas[i] = (struct pace_quota){.index = i < DEVICES ? i : -1};
 	pace_forget();
-	pace_set_turns(place->dir, "");
+	pace_set_turns(tenant->is_blind ? "" : place->dir, "");
 	pace_attach(&region, quotas, PACE_RULE_SWITCH, &fake_driver);
 }
 
@@ -227,4 +232,139 @@ UNIT_TEST(test_host_pauses)
 	play(state, &both, share);
 	assert_share("60 beside one that pauses", share[0], 60, 10, 1);
 	assert_share("30 with pauses", share[1], 30, 6, 1);
+}
+
+/* -- what nobody else wants ------------------------------------------------------------------- */
+
+/* What a slice with two figures gets beside another, of kernels of that length. */
+static double elastic(void **state, const struct tenant *tenant, const struct tenant *other,
+		      uint64_t ns, double *ret_other)
+{
+	struct case_of both = {{*tenant, *other}, NS_PER_S, 4 * NS_PER_S};
+	double share[2];
+
+	both.tenants[0].ns = both.tenants[1].ns = ns;
+	play(state, &both, share);
+	*ret_other = share[1];
+	return share[0];
+}
+
+static const struct tenant nobody = {.from_ns = 100 * NS_PER_S};
+
+UNIT_TEST(test_elastic_alone)
+{
+	const struct tenant to_100 = {.quota = 30, .most = 100}, to_60 = {.quota = 30, .most = 60};
+	double other;
+
+	for (size_t i = 0; i < LENGTHS; i++) {
+		assert_share("30-100 alone", elastic(state, &to_100, &nobody, lengths[i], &other),
+			     100, 1, 1);
+		assert_share("30-60 alone", elastic(state, &to_60, &nobody, lengths[i], &other), 60,
+			     1, 1);
+	}
+}
+
+/* Without turns, nothing shows what others want. */
+UNIT_TEST(test_elastic_blind)
+{
+	const struct tenant to_100 = {.quota = 30, .most = 100, .is_blind = true};
+	double other;
+
+	assert_share("30-100 without turns", elastic(state, &to_100, &nobody, MS, &other), 30, 1,
+		     1);
+}
+
+/* Beside one that always wants the device, it gets what it is assured, and what the other may not
+ * take. */
+UNIT_TEST(test_elastic_beside)
+{
+	static const struct {
+		struct tenant other;
+		double share, other_share;
+	} cases[] = {
+		{{.quota = 70}, 30, 70},
+		{{.quota = 40}, 60, 40},
+		{{.quota = 0}, 30, 70},
+		{{.quota = 70, .most = 100}, 30, 70},
+		{{.quota = 30, .most = 100}, 50, 50},
+	};
+	const struct tenant tenant = {.quota = 30, .most = 100};
+	double other;
+
+	/* Not of 50 us, where a device that is busy all the time loses some with each turn. */
+	for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+		size_t at = i / 2;
+		double share =
+			elastic(state, &tenant, &cases[at].other, lengths[1 + i % 2], &other);
+
+		assert_share("30-100 beside another", share, cases[at].share, 3, 3);
+		assert_share("the other", other, cases[at].other_share, 3, 2);
+	}
+}
+
+/* The most holds beside others, too. */
+UNIT_TEST(test_elastic_most)
+{
+	const struct tenant tenant = {.quota = 30, .most = 60}, light = {.quota = 20};
+	double other;
+
+	assert_share("30-60 beside 20", elastic(state, &tenant, &light, MS, &other), 60, 2, 3);
+	assert_share("20", other, 20, 1, 1);
+}
+
+/* Another slice that comes gets its share from then on, and what it gives up is taken again. */
+UNIT_TEST(test_elastic_comes_and_goes)
+{
+	const struct case_of parts[] = {
+		{{{.quota = 30, .most = 100, .ns = MS},
+		  {.quota = 70, .ns = MS, .from_ns = 2 * NS_PER_S, .until_ns = 3 * NS_PER_S}},
+		 2200 * MS,
+		 3 * NS_PER_S},
+		{{{.quota = 30, .most = 100, .ns = MS},
+		  {.quota = 70, .ns = MS, .from_ns = NS_PER_S, .until_ns = 2 * NS_PER_S}},
+		 2500 * MS,
+		 4 * NS_PER_S},
+	};
+	double share[2];
+
+	play(state, &parts[0], share);
+	assert_share("30-100 beside one that came", share[0], 30, 2, 4);
+	assert_share("one that came", share[1], 70, 5, 1);
+	play(state, &parts[1], share);
+	assert_share("30-100 after one that went", share[0], 100, 2, 4);
+}
+
+static void doubt(void *arg)
+{
+	const struct tenant tenant = {.quota = 30, .most = 100};
+	const struct kernel kernel = {.function = 1, .ns = MS};
+	struct meter *meter = cores_meter_at(0);
+	struct turn *turn;
+
+	(void)arg;
+	many_begin();
+	join(&tenant);
+	MUST(launch(&kernel) == 0);
+	MUST(cores_limit(meter) == 0);
+	turn = (struct turn *)(uintptr_t)meter->turn;
+	turn->doubt_until = time_ns + NS_PER_S;
+	MUST(cores_limit(meter) == 30);
+	pass(NS_PER_S);
+	MUST(cores_limit(meter) == 0);
+	cores_note_gang(meter, true);
+	MUST(cores_limit(meter) == 30);
+	cores_note_gang(meter, false);
+	turn->is_lost = true;
+	MUST(cores_limit(meter) == 30);
+	many_end();
+}
+
+/* While it doubts that it gets its turns, launches go by a gang, or the file is lost, turns do not
+ * show what others want. */
+UNIT_TEST(test_elastic_doubts)
+{
+	place = *state;
+	many_play(1, doubt, NULL);
+	munmap(shared, sizeof(*shared));
+	remove_files();
 }

@@ -104,8 +104,11 @@ UNIT_TEST(test_all_settings)
 	       "    devices: [0, GPU-abc, 12]\n"
 	       "    placement: same-gpu\n"
 	       "    failRequestsGreaterThanOne: true\n"
-	       "  - {name: a/b, memory: unlimited, cores: unlimited, replicas: 1, devices: all}\n");
-	assert_int_equal(config.slice_count, 2);
+	       "  - {name: a/b, memory: unlimited, cores: unlimited, replicas: 1, devices: all}\n"
+	       "  - {name: a/c, memory: 8Gi, cores: 30-100, replicas: 1}\n");
+	assert_int_equal(config.slice_count, 3);
+	assert_int_equal(slice[2].cores_pct, 30);
+	assert_int_equal(slice[2].cores_most_pct, 100);
 	assert_int_equal(slice->memory_bytes, 512 * MIB);
 	assert_int_equal(slice->cores_pct, 30);
 	assert_int_equal(slice->burst_ns, 25000000);
@@ -160,7 +163,8 @@ UNIT_TEST(test_values_are_in_range)
 					    "\"\"", "[]",    "\"a/t\\0\""};
 	static const char *const sizes[] = {"8G", "8GB",  "0",   "-1",      "8Xi",
 					    "[]", "\"\"", "1e9", "8 Ki Ki", "99999999999Gi"};
-	static const char *const cores[] = {"0", "101", "-1", "30%", "x", "{}"};
+	static const char *const cores[] = {"0",  "101", "-1",    "30%",   "x",
+					    "{}", "30-", "60-30", "30-60%"};
 	static const char *const replicas[] = {"0", "257", "-1", "1.5", "many"};
 	char text[256];
 

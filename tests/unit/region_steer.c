@@ -197,17 +197,21 @@ UNIT_TEST(test_limits)
 	struct place *place = *state;
 	struct region_setup setup = setup_of(GIB);
 	struct region region = REGION_CLOSED;
+	struct region_limits limits;
 	uint64_t first;
 
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
 	assert_int_equal(region_limit(&region, 0, &first), GIB);
 	assert_int_equal(first, GIB);
-	region_set_limits(&region, 0, 3 * GIB, 70, 5);
+	limits = (struct region_limits){3 * GIB, 70, 90, 5};
+	region_set_limits(&region, 0, &limits);
 	assert_int_equal(region_limit(&region, 0, &first), 3 * GIB);
 	assert_int_equal(first, GIB);
 	assert_int_equal(region.file->hami.sm_limit[0], 70);
 	assert_int_equal(region.file->own.device[0].burst_ns, 5);
-	region_set_limits(&region, 0, 0, 0, 0);
+	assert_int_equal(region.file->turn[0].cores_most, 90);
+	limits = (struct region_limits){0};
+	region_set_limits(&region, 0, &limits);
 	assert_int_equal(region_limit(&region, 0, &first), 0);
 	assert_int_equal(region.file->hami.sm_limit[0], 100);
 	assert_true(region_change_limit(&region, 0, 0, 2 * GIB));
@@ -220,6 +224,8 @@ UNIT_TEST(test_limits)
 	assert_false(region_change_burst(&region, 0, 0, 8));
 	assert_int_equal(region.file->own.device[0].burst_ns, 7);
 	assert_false(region_change_burst(&region, VGPU_DEVICES_MAX, 0, 1));
-	region_set_limits(&region, VGPU_DEVICES_MAX, 1, 1, 1);
+	assert_int_equal(region.file->turn[0].cores_most, 0);
+	limits = (struct region_limits){1, 1, 1, 1};
+	region_set_limits(&region, VGPU_DEVICES_MAX, &limits);
 	region_close(&region);
 }

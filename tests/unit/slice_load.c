@@ -267,6 +267,37 @@ UNIT_TEST(test_both_policies)
 	assert_string_equal(slice.policy.name, "run");
 }
 
+UNIT_TEST(test_both_shares)
+{
+	static const struct {
+		const char *own, *named;
+		unsigned pct, most_pct;
+	} cases[] = {
+		{"cores = 30-100", "cores = 50", 30, 50},
+		{"cores = 50", "cores = 30-100", 30, 50},
+		{"cores = 30-100", "cores = 20", 20, 0},
+		{"cores = 20", "cores = 30-100", 20, 0},
+		{"cores = 30-60", "cores = 50-100", 30, 60},
+		{"", "cores = 30-100", 30, 100},
+		{"cores = 100", "cores = 30-100", 30, 100},
+	};
+
+	make_dir("policy");
+	make_dir("run");
+	setenv("VGPU_POLICY", in_root("run"), 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "memory = 4G\n%s\n", cases[i].own);
+		write_text("policy/" UUID_A, text);
+		snprintf(text, sizeof(text), "memory = 4G\n%s\n", cases[i].named);
+		write_text("run/" UUID_A, text);
+		loads();
+		assert_int_equal(slice.policy.device[0].cores_pct, cases[i].pct);
+		assert_int_equal(slice.policy.device[0].cores_most_pct, cases[i].most_pct);
+	}
+}
+
 /* -- a policy that changes --------------------------------------------------------------------- */
 
 static void reads(uint64_t memory)

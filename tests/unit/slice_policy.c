@@ -82,6 +82,13 @@ UNIT_TEST(test_cores)
 	assert_int_equal(device_of("cores = 50.5").cores_pct, 50);
 	assert_int_equal(device_of("cores = 0.2 %").cores_pct, 1);
 	assert_int_equal(device_of("cores = unlimited").cores_pct, 0);
+	assert_int_equal(device_of("cores = 30-100").cores_pct, 30);
+	assert_int_equal(device_of("cores = 30-100").cores_most_pct, 100);
+	assert_int_equal(device_of("cores = 30% - 60.5%").cores_pct, 30);
+	assert_int_equal(device_of("cores = 30% - 60.5%").cores_most_pct, 60);
+	assert_int_equal(device_of("cores = 30-30").cores_pct, 30);
+	assert_int_equal(device_of("cores = 30-30").cores_most_pct, 0);
+	assert_int_equal(device_of("cores = 30").cores_most_pct, 0);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].cores_pct, 30);
 	assert_int_equal(parse(UUID_M, "cores = 30\nmemory = 1g").device[0].memory_bytes, GIB);
 }
@@ -184,6 +191,14 @@ UNIT_TEST(test_bad_values)
 	refuses(UUID_A, "memory = 50%", "\"50%\" is no size");
 	refuses(UUID_A, "cores = 4294967297", "a percentage from 1 to 100");
 	refuses(UUID_A, "cores = half", "\"half\" is no share");
+	refuses(UUID_A, "cores = 30-", "is no share");
+	refuses(UUID_A, "cores = -30", "is no share");
+	refuses(UUID_A, "cores = 0-30", "is no share");
+	refuses(UUID_A, "cores = 60-30", "is no share");
+	refuses(UUID_A, "cores = 30-101", "is no share");
+	refuses(UUID_A, "cores = 30-60-90", "is no share");
+	refuses(UUID_A, "cores = 30-unlimited", "is no share");
+	refuses(UUID_A, "cores = 000000000000000000000000000000030-60", "is no share");
 	refuses("slice", "region = there", "\"there\" is not where a region can lie");
 	refuses("slice", "region =", "absolute path");
 	refuses("slice", "name =", "is no name");
@@ -507,6 +522,7 @@ static struct policy example(void)
 	strcpy(policy.device[1].uuid, "GPU-1");
 	policy.device[1].memory_bytes = 8192 * MIB + 4 * MIB;
 	policy.device[1].cores_pct = 30;
+	policy.device[1].cores_most_pct = 100;
 	policy.device[1].burst_ns = 25000000;
 	strcpy(policy.device[2].uuid, "GPU-2");
 	policy.device[2].memory_bytes = 12345677;

@@ -159,13 +159,23 @@ void launch_set_gang(void)
 	}
 }
 
+static struct pace_quota quota_of(int device)
+{
+	struct quota_cores cores = {0};
+	int index = quota_cores(device, &cores);
+
+	return (struct pace_quota){.index = index,
+				   .policy_pct = cores.policy_pct,
+				   .policy_most_pct = cores.policy_most_pct,
+				   .own_pct = cores.env_pct};
+}
+
 static void attach(void)
 {
-	struct pace_quota quotas[VGPU_DEVICES_MAX] = {{.index = -1}};
+	struct pace_quota quotas[VGPU_DEVICES_MAX];
 
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		quotas[device].index =
-			quota_cores(device, &quotas[device].policy_pct, &quotas[device].own_pct);
+		quotas[device] = quota_of(device);
 	lock_acquire(&attaching);
 	if (!pace_is_attached()) {
 		launch_set_gang();

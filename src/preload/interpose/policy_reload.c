@@ -42,7 +42,7 @@ static void tell(const struct policy *before, const struct policy *now)
 
 		if (at < 0 || was < 0)
 			continue;
-		pace_set_policy(device, now->device[at].cores_pct);
+		pace_set_policy(device, now->device[at].cores_pct, now->device[at].cores_most_pct);
 		quota_follow_policy(device, before->device[was].memory_bytes,
 				    now->device[at].memory_bytes);
 		quota_follow_burst(device, before->device[was].burst_ns, now->device[at].burst_ns);

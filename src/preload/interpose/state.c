@@ -172,14 +172,15 @@ static int list_gpus(int count, struct quota_gpu *gpus, unsigned *ret_count, str
 
 static void say_limits(int device)
 {
-	unsigned policy_pct = 0, env_pct = 0, pct;
+	struct quota_cores of = {0};
 	uint64_t limit = quota_limit(device);
 	char memory[32] = "no limit", cores[32] = "no limit";
+	unsigned pct;
 
 	if (limit)
 		size_format(limit, memory, sizeof(memory));
-	quota_cores(device, &policy_pct, &env_pct);
-	pct = (unsigned)slice_stricter(policy_pct, env_pct);
+	quota_cores(device, &of);
+	pct = (unsigned)slice_stricter(of.policy_pct, of.env_pct);
 	if (pct)
 		snprintf(cores, sizeof(cores), "%u %%", pct);
 	log_line(LOG_INFO, "GPU %d: memory %s, time %s", device, memory, cores);

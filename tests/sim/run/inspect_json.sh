@@ -13,7 +13,7 @@ same 'the document of an idle slice' \
 [1, \"1.2\", false, null, {\"slot\": null, \"takeovers\": 0}, [], true, []]
 2
 {\"device\": 0, \"uuid\": \"$uuid0\", \"memory_used_bytes\": 0, \
-\"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null, \"burst_ns\": null, \
+\"memory_limit_bytes\": 2147483648, \"cores_limit_pct\": null, \"cores_assured_pct\": null, \"burst_ns\": null, \
 \"nr_throttled\": 0, \"throttled_ns\": 0, \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \
 \"turns\": 0, \"turn_ns\": 0, \"turn_waited_ns\": 0, \
 \"gang_members\": 0, \"allocations_refused\": 0}

@@ -27,7 +27,7 @@ same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
 \"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
 \"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
-\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"burst_ns\": null, \"nr_throttled\": 0, \"throttled_ns\": 0, \
+\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"cores_assured_pct\": 30, \"burst_ns\": null, \"nr_throttled\": 0, \"throttled_ns\": 0, \
 \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \"turns\": 0, \"turn_ns\": 0, \"turn_waited_ns\": 0, \
 \"gang_members\": 0, \"allocations_refused\": 0}
 1610612736

@@ -38,7 +38,7 @@ vgpu 0 set --json --burst default web
 same 'the default' null "$(found 'd["slices"][0]["gpus"][0]["burst_ns"]')"
 vgpu 0 set --json --burst 1.5ms web
 same 'set' "{\"index\": 1, \"uuid\": \"$uuid1\", \"memory_used_bytes\": 1048576, \
-\"memory_limit_bytes\": 1073741824, \"cores_limit_pct\": 40, \"burst_ns\": 1500000}
+\"memory_limit_bytes\": 1073741824, \"cores_limit_pct\": 40, \"cores_assured_pct\": 40, \"burst_ns\": 1500000}
 [true, null, true]" "$(found 'd["slices"][0]["gpus"][0]' '[d["slices"][0][k] for k in ("done", "error", "changed")]')"
 same 'gangs' '"found"' "$(found 'd["slices"][0]["gang_policy"]')"
 vgpu 0 set --json --gang yes web
