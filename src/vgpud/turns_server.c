@@ -4,13 +4,15 @@
  * slices. A slice that is younger than the last look is found by listing them again, LISTS_A_SECOND
  * times a second at most: a client that is refused asks again.
  *
- * What a client can do. Nothing is waited for: a client that sends nothing, or stays after its
- * answer, is ended after PATIENCE or when the table is full, the oldest first; a client that sends
- * something else than a request, at once. A client that never reads the descriptor that it was
- * given keeps it in flight, and the kernel lets a user have as many of these as the limit of open
- * files. vgpud cannot take it back, so such a client keeps its place in the table, and a tenant has
- * TENANT_MOST of these places: after that, it is given nothing. A tenant can have MADE_MOST files
- * made for GPUs of which NVML does not tell (MIG instances), by what it writes into its regions.
+ * What a client can do. vgpud neither receives messages nor closes connections itself
+ * (turns_reader.h). A client that sends nothing, or stays after its answer, is ended after PATIENCE
+ * or when the table is full, the oldest first; a client that sends something else than a request,
+ * at once. A user has USER_MOST connections at once, and PEER_MOST of one PID namespace. A client
+ * that never reads the descriptor that it was given keeps it in flight, and the kernel lets a user
+ * have as many of these as the limit of open files. vgpud cannot take it back, so such a client
+ * keeps its place in the table, and a tenant has TENANT_MOST of these places: after that, it is
+ * given nothing. A tenant can have MADE_MOST files made for GPUs of which NVML does not tell (MIG
+ * instances), by what it writes into its regions.
  */
 #include "turns_server.h"
 
@@ -38,33 +40,100 @@
 #define PATIENCE_NS    NS_PER_S
 #define LISTS_A_SECOND 4
 #define TENANT_MOST    64 /* processes of a job that all begin at once */
+#define PEER_MOST      (TURNS_CLIENTS_MAX / 4)
+#define USER_MOST      (TURNS_CLIENTS_MAX / 2)
 #define MADE_MOST      8
 
 /* -- clients ----------------------------------------------------------------------------------- */
 
-static void end(struct turns_client *client)
+/* The client sees the end at once, and can send no more. */
+static void end(struct turns_server *server, struct turns_client *client)
 {
-	if (client->fd >= 0)
-		close(client->fd); /* which takes it out of the epoll */
-	*client = (struct turns_client){.fd = -1};
+	if (client->fd < 0 || client->is_ended)
+		return;
+	shutdown(client->fd, SHUT_RDWR);
+	epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
+	client->is_ended = true;
+	client->holds_file = false;
 }
 
-/* A place that is free, or that of the oldest client without a file; NULL: all have one. */
-static struct turns_client *place(struct turns_server *server)
+/* Whether all connections that have ended are closed. */
+static bool close_ended(struct turns_server *server)
+{
+	int fds[TURNS_CLIENTS_MAX];
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		if (server->client[i].fd >= 0 && server->client[i].is_ended)
+			fds[count++] = server->client[i].fd;
+	if (count > 0 && turns_reader_end(&server->reader, fds, count) != 0)
+		return false;
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		if (server->client[i].is_ended)
+			server->client[i] = (struct turns_client){.fd = -1};
+	return true;
+}
+
+static bool is_of_user(const struct turns_client *client, const struct turns_peer *peer)
+{
+	return client->peer.uid == peer->uid;
+}
+
+static bool is_of_peer(const struct turns_client *client, const struct turns_peer *peer)
+{
+	return is_of_user(client, peer) && client->peer.space == peer->space;
+}
+
+static bool is_of_anybody(const struct turns_client *client, const struct turns_peer *peer)
+{
+	(void)client;
+	(void)peer;
+	return true;
+}
+
+/* Ends the oldest client without a file, of those that are the peer's, where these are `most` or
+ * more: whether they are fewer now. */
+static bool make_room(struct turns_server *server, const struct turns_peer *peer,
+		      bool (*is_of)(const struct turns_client *client,
+				    const struct turns_peer *peer),
+		      unsigned most)
 {
 	struct turns_client *oldest = NULL;
+	unsigned count = 0;
 
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++) {
 		struct turns_client *client = &server->client[i];
 
-		if (client->fd < 0)
-			return client;
+		if (client->fd < 0 || client->is_ended || !is_of(client, peer))
+			continue;
+		count++;
 		if (!client->holds_file && (!oldest || client->since_ns < oldest->since_ns))
 			oldest = client;
 	}
+	if (count < most)
+		return true;
 	if (oldest)
-		end(oldest);
-	return oldest;
+		end(server, oldest);
+	return oldest != NULL;
+}
+
+static struct turns_client *find_place(struct turns_server *server)
+{
+	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
+		if (server->client[i].fd < 0)
+			return &server->client[i];
+	return NULL;
+}
+
+/* NULL: no place can be made free at the moment. */
+static struct turns_client *place(struct turns_server *server)
+{
+	struct turns_client *client = find_place(server);
+
+	if (client)
+		return client;
+	make_room(server, NULL, is_of_anybody, TURNS_CLIENTS_MAX);
+	return close_ended(server) ? find_place(server) : NULL;
 }
 
 static bool has_read(const struct turns_client *client)
@@ -100,19 +169,20 @@ static uint64_t tenant_of(const struct slices_one *one)
 }
 
 /* A tenant can put a link in the place of its region: it is not followed. */
-static const struct slices_one *find_region(const struct slices *slices, const struct stat *st)
+static const struct slices_one *find_region(const struct slices *slices,
+					    const struct turns_message *message)
 {
 	struct stat of;
 
 	for (unsigned i = 0; i < slices->count; i++)
 		if (lstat(slices->one[i].region_path, &of) == 0 && S_ISREG(of.st_mode) &&
-		    of.st_ino == st->st_ino && of.st_dev == st->st_dev)
+		    of.st_ino == message->inode && of.st_dev == message->device)
 			return &slices->one[i];
 	return NULL;
 }
 
 /* The same among the slices of this moment: its tenant, or 0. */
-static uint64_t find_young(struct turns_server *server, const struct stat *st)
+static uint64_t find_young(struct turns_server *server, const struct turns_message *message)
 {
 	const struct slices_one *one;
 	struct fault fault = {""};
@@ -124,24 +194,22 @@ static uint64_t find_young(struct turns_server *server, const struct stat *st)
 	server->lists_next_ns = clock_now_ns() + NS_PER_S / LISTS_A_SECOND;
 	if (slices_list(&slices, &fault) != 0)
 		return 0;
-	one = find_region(&slices, st);
+	one = find_region(&slices, message);
 	tenant = one ? tenant_of(one) : 0;
 	slices_free(&slices);
 	return tenant;
 }
 
-/* The tenant whose slice has the region that is open there for writing; 0: none. */
-static uint64_t identify(struct turns_server *server, const struct overview *overview, int fd)
+/* The tenant whose slice has the region that came with the message; 0: none. */
+static uint64_t identify(struct turns_server *server, const struct overview *overview,
+			 const struct turns_message *message)
 {
 	const struct slices_one *one;
-	struct stat st;
-	int flags = fcntl(fd, F_GETFL);
 
-	if (flags < 0 || (flags & O_ACCMODE) != O_RDWR || flags & O_PATH ||
-	    sys_fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+	if (!message->may_be_region)
 		return 0;
-	one = find_region(&overview->slices, &st);
-	return one ? tenant_of(one) : find_young(server, &st);
+	one = find_region(&overview->slices, message);
+	return one ? tenant_of(one) : find_young(server, message);
 }
 
 static bool is_gpu(const struct overview *overview, const char *uuid)
@@ -192,7 +260,7 @@ static void send_answer(struct turns_server *server, struct turns_client *client
 	client->holds_file = passed >= 0;
 	client->since_ns = clock_now_ns();
 	if (sys_send(client->fd, &answer, sizeof(answer), passed) != 0) {
-		end(client);
+		end(server, client);
 		return;
 	}
 	if (kind == TURN_OFFER_REFUSED)
@@ -204,10 +272,10 @@ static void send_answer(struct turns_server *server, struct turns_client *client
 }
 
 static void answer(struct turns_server *server, const struct overview *overview,
-		   struct turns_client *client, const struct turn_offer_request *request,
-		   int region_fd)
+		   struct turns_client *client, const struct turns_message *message)
 {
-	uint64_t tenant = identify(server, overview, region_fd);
+	const struct turn_offer_request *request = &message->request;
+	uint64_t tenant = identify(server, overview, message);
 	struct turns_file *file = NULL;
 	int fd;
 
@@ -228,48 +296,73 @@ static void answer(struct turns_server *server, const struct overview *overview,
 		sys_close(fd);
 }
 
-/* A message of the client's has come, or its end. */
+/* A message of the client's has come, or its end; or neither has yet. */
 static void hear(struct turns_server *server, const struct overview *overview,
 		 struct turns_client *client)
 {
-	struct turn_offer_request request;
-	int region_fd = -1;
-	long len = sys_receive(client->fd, &request, sizeof(request), &region_fd);
+	struct turns_message message;
 
-	if (len == -EAGAIN)
+	if (sys_wait_readable(client->fd, 0) <= 0)
 		return;
-	if (client->is_answered || len == 0) {
-		end(client);
-	} else if (len < 0 || region_fd < 0 || !turn_offer_is_request(&request, (size_t)len)) {
+	if (client->is_answered ||
+	    turns_reader_receive(&server->reader, client->fd, &client->peer, &message) != 0) {
+		end(server, client);
+	} else if (message.len == 0) {
+		end(server, client);
+	} else if (message.len < 0 || !message.has_descriptor ||
+		   !turn_offer_is_request(&message.request, (size_t)message.len)) {
 		server->garbled++;
-		end(client);
+		end(server, client);
 	} else {
-		answer(server, overview, client, &request, region_fd);
+		answer(server, overview, client, &message);
 	}
-	if (region_fd >= 0)
-		sys_close(region_fd);
+}
+
+/* Nobody is accepted until a tick. */
+static void close_door(struct turns_server *server)
+{
+	server->is_full = true;
+	epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->listener, NULL);
+}
+
+static int open_door(struct turns_server *server)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.u32 = TURNS_CLIENTS_MAX};
+
+	server->is_full = false;
+	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &event) < 0 ? -errno : 0;
+}
+
+/* The place is the client's, whatever comes of it. */
+static void admit(struct turns_server *server, const struct overview *overview,
+		  struct turns_client *client, int fd)
+{
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
+				    .data.u32 = (uint32_t)(client - server->client)};
+	struct turns_peer peer = turns_reader_peer(fd);
+	bool has_room = make_room(server, &peer, is_of_peer, PEER_MOST) &&
+			make_room(server, &peer, is_of_user, USER_MOST);
+
+	*client = (struct turns_client){.fd = fd, .since_ns = clock_now_ns(), .peer = peer};
+	if (!has_room || epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+		end(server, client);
+	else
+		hear(server, overview, client); /* an honest client has sent its request */
 }
 
 static bool meet(struct turns_server *server, const struct overview *overview)
 {
-	int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
-	struct turns_client *client;
+	struct turns_client *client = place(server);
+	int fd;
 
-	if (fd < 0)
+	if (!client) {
+		close_door(server);
 		return false;
-	client = place(server);
-	if (client)
-		*client = (struct turns_client){.fd = fd, .since_ns = clock_now_ns()};
-	event.data.u32 = client ? (uint32_t)(client - server->client) : 0;
-	if (!client || epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) < 0) {
-		close(fd);
-		if (client)
-			client->fd = -1;
-		return true;
 	}
-	hear(server, overview, client); /* which has sent its request, if it is an honest one */
-	return true;
+	fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0)
+		admit(server, overview, client, fd);
+	return fd >= 0;
 }
 
 void turns_server_run(struct turns_server *server, const struct overview *overview)
@@ -281,7 +374,7 @@ void turns_server_run(struct turns_server *server, const struct overview *overvi
 		if (events[i].data.u32 < TURNS_CLIENTS_MAX) {
 			struct turns_client *client = &server->client[events[i].data.u32];
 
-			if (client->fd >= 0)
+			if (client->fd >= 0 && !client->is_ended)
 				hear(server, overview, client);
 			continue;
 		}
@@ -299,8 +392,11 @@ void turns_server_tick(struct turns_server *server)
 
 		if (client->fd >= 0 && now_ns - client->since_ns >= PATIENCE_NS &&
 		    (!client->holds_file || has_read(client)))
-			end(client);
+			end(server, client);
 	}
+	turns_reader_tick(&server->reader);
+	if (close_ended(server) && server->is_full && server->listener >= 0)
+		open_door(server);
 }
 
 /* -- the socket -------------------------------------------------------------------------------- */
@@ -309,6 +405,7 @@ void turns_server_init(struct turns_server *server)
 {
 	memset(server, 0, sizeof(*server));
 	server->listener = server->epoll = -1;
+	turns_reader_init(&server->reader);
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
 		server->client[i].fd = -1;
 }
@@ -376,25 +473,23 @@ static int bind_to(const char *path)
 
 static int begin(struct turns_server *server)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.u32 = TURNS_CLIENTS_MAX};
-
 	if (server->epoll < 0)
 		server->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (server->epoll < 0 ||
-	    epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &event) < 0)
-		return -errno;
-	return 0;
+	return server->epoll < 0 ? -errno : open_door(server);
 }
 
+/* Those who have not been accepted may have sent something, too. */
 static void end_all(struct turns_server *server)
 {
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
-		end(&server->client[i]);
-	if (server->listener >= 0)
+		end(server, &server->client[i]);
+	close_ended(server);
+	if (server->listener >= 0 && turns_reader_end(&server->reader, &server->listener, 1) != 0)
 		close(server->listener);
 	if (server->epoll >= 0)
 		close(server->epoll);
 	server->listener = server->epoll = -1;
+	server->is_full = false;
 }
 
 static int listen_at(struct turns_server *server, const char *path)
@@ -439,6 +534,7 @@ int turns_server_listen(struct turns_server *server, const char *path, struct fa
 void turns_server_close(struct turns_server *server)
 {
 	end_all(server);
+	turns_reader_close(&server->reader);
 	turns_store_close(&server->store);
 }
 

@@ -11,23 +11,28 @@
 #include "fault.h"
 #include "overview.h"
 #include "text.h"
+#include "turns_reader.h"
 #include "turns_store.h"
 
 #define TURNS_SOCKET_NAME "turns-socket" /* what systemd knows the socket by */
 #define TURNS_CLIENTS_MAX 1024
 
 struct turns_client {
-	int fd; /* -1: free */
+	int fd;        /* -1: free */
+	bool is_ended; /* nobody is served there, and an ender has yet to close it */
 	bool is_answered;
 	bool holds_file; /* its answer has a descriptor, and may be unread */
 	uint64_t since_ns;
+	struct turns_peer peer;
 	uint64_t tenant; /* after the answer */
 };
 
 struct turns_server {
 	struct turns_store store;
+	struct turns_reader reader;
 	int listener; /* -1: nobody is served */
 	int epoll;    /* readable: turns_server_run has something to do */
+	bool is_full; /* nobody is accepted until the next tick, as no connection can be closed */
 	char path[108];
 	struct turns_client client[TURNS_CLIENTS_MAX];
 	uint64_t lists_next_ns;                 /* when slices may be listed for a stranger again */

@@ -10,6 +10,7 @@ import mmap
 import os
 import random
 import resource
+import signal
 import socket
 import struct
 import sys
@@ -222,6 +223,47 @@ def unread(path, region, uuid, other):
     os.close(given(path, other, uuid))
     for s in held:
         s.close()
+
+
+def lingering():
+    """A socket whose close takes ten minutes, and what keeps it from being shorter."""
+    server = socket.create_server(("127.0.0.1", 0))
+    slow = socket.create_connection(server.getsockname())
+    peer = server.accept()[0]
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
+    slow.setblocking(False)
+    try:
+        while True:
+            slow.send(bytes(65536))
+    except BlockingIOError:
+        return slow, peer
+
+
+def slow_close(path, region, uuid, vgpud):
+    """Descriptors whose last close, which is vgpud's to do, takes long: in a request, in a message that
+    vgpud has no use for, in one after that, and in connections that their program has closed."""
+    kept = []
+    for message in (request(uuid), b"x") * 2:
+        os.kill(int(vgpud), signal.SIGSTOP)
+        s = connect(path)
+        for part in (message, b"y"):
+            slow, peer = lingering()
+            s.sendmsg([part], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [slow.fileno()]))])
+            slow.close()
+            kept.append(peer)
+        if len(kept) > 4:
+            s.close()
+        kept.append(s)
+        os.kill(int(vgpud), signal.SIGCONT)
+        time.sleep(1.2)  # vgpud ends what stays
+    child = os.fork()
+    if child == 0:  # as another user: root is refused for a while
+        os.setgid(65534)
+        os.setuid(65534)
+        for _ in range(20):
+            os.close(given(path, region, uuid))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def refused(path, region, uuid):

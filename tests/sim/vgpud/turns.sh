@@ -37,6 +37,7 @@ if [ "$(id -u)" -eq 0 ]; then
     ln -s "$root/nobodys" "$VGPU_CONTAINERS/run/carol/shared/region"
     asks refused "$root/nobodys" "$uuid0"
 fi
+[ "$(id -u)" -ne 0 ] || asks slow_close "$ours" "$uuid0" "$vgpud"
 scrape
 same 'the files' 1 "$(sample vgpud_turns_files)"
 [ "$(sample 'vgpud_turns_requests_total{answer="none"}')" -gt 300 ] || fail 'what is no request is not counted'
