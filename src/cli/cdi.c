@@ -19,6 +19,7 @@
 #include "library.h"
 #include "request.h"
 #include "slice.h"
+#include "sys.h"
 
 enum {
 	MEMORY,
@@ -75,10 +76,11 @@ static const struct cli_option options[] = {
 		   "a directory of the host: the slices that have it take turns on the GPUs that "
 		   "they share; only for tenants that trust each other",
 		   CLI_NOTHING, 0},
-	[VGPUD] = {"vgpud", NULL,
-		   "the slice takes turns by vgpud, whose socket is mounted; vgpud must run when a "
-		   "container starts",
-		   CLI_NOTHING, 0},
+	[VGPUD] =
+		{"vgpud", NULL,
+		 "the slice takes turns by vgpud: the directory of its socket is mounted, and must "
+		 "have nothing else",
+		 CLI_NOTHING, 0},
 	[UNLIMITED] = {"unlimited", NULL, "make a slice without limits", CLI_NOTHING, 0},
 	[OUTPUT] = {"output", "FILE",
 		    "write the specification to FILE instead of /etc/cdi/vgpu-NAME.json; - is "
@@ -229,6 +231,42 @@ static int make_slice(const struct cli_line *line, const struct container_places
 	return status;
 }
 
+static int count_other(void *arg, const char *name)
+{
+	unsigned *others = arg;
+
+	*others += strcmp(name, SLICE_SOCKET_NAME) != 0 && strcmp(name, ".") != 0 &&
+		   strcmp(name, "..") != 0;
+	return 0;
+}
+
+/* Its directory goes into containers, where the library knows the socket's name. */
+static int check_socket(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+	unsigned others = 0;
+
+	if (access(path, F_OK) < 0)
+		return cli_fail(
+			CLI_FAILED,
+			"vgpud's socket %.300s is not there: start vgpud, or leave --vgpud out",
+			path);
+	if (!slash || strcmp(slash + 1, SLICE_SOCKET_NAME) != 0)
+		return cli_fail(CLI_FAILED,
+				"vgpud's socket %.300s is not called " SLICE_SOCKET_NAME
+				": change it in vgpud.conf",
+				path);
+	snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path);
+	if (sys_list_directory(dir, count_other, &others) != 0 || others > 0)
+		return cli_fail(CLI_FAILED,
+				"%.300s, the directory of vgpud's socket, has other files, and "
+				"containers would have them: choose another for the socket in "
+				"vgpud.conf",
+				dir);
+	return 0;
+}
+
 static int make(const struct cli_line *line, const struct container_places *places)
 {
 	char library[PATH_MAX];
@@ -242,11 +280,9 @@ static int make(const struct cli_line *line, const struct container_places *plac
 		status = cdi_check_user();
 	if (status)
 		return status;
-	if (line->value[VGPUD] && access(slice_socket_path(), F_OK) < 0)
-		return cli_fail(
-			CLI_FAILED,
-			"vgpud's socket %.300s is not there: start vgpud, or leave --vgpud out",
-			slice_socket_path());
+	status = line->value[VGPUD] ? check_socket(slice_socket_path()) : 0;
+	if (status)
+		return status;
 	if (library_find(library, &fault) || library_check(library, &fault) ||
 	    gpus_find(&all, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);

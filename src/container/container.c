@@ -162,26 +162,6 @@ static int lock_slice(const struct container_places *places, const char *name, b
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-/* Directories for mounts below the region's: a runtime would make them itself, with other modes. */
-static int make_mount_points(const char *shared, const struct container_slice *slice,
-			     struct fault *fault)
-{
-	const struct {
-		const char *wanted, *name;
-	} points[] = {{slice->turns, "turns"}, {slice->gangs, "gangs"}};
-	int dir = open(shared, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = 0;
-
-	if (dir < 0)
-		return fault_set(fault, -errno, "%.300s cannot be opened: %s", shared,
-				 strerror(errno));
-	for (size_t i = 0; !error && i < sizeof(points) / sizeof(points[0]); i++)
-		if (points[i].wanted && mkdirat(dir, points[i].name, 0755) < 0 && errno != EEXIST)
-			error = fault_set(fault, -errno, "%.300s/%s cannot be made: %s", shared,
-					  points[i].name, strerror(errno));
-	close(dir);
-	return error;
-}
-
 static int make_shared(const struct container_places *places, const struct container_slice *slice,
 		       struct fault *fault)
 {
@@ -190,8 +170,6 @@ static int make_shared(const struct container_places *places, const struct conta
 
 	join(places->slices, slice->name, SHARED, shared);
 	error = directory_make(shared, SHARED_MODE, fault);
-	if (!error)
-		error = make_mount_points(shared, slice, fault);
 	if (!error && slice->turns)
 		error = directory_make_all(slice->turns, SHARED_MODE, fault);
 	if (!error && slice->gangs)
@@ -240,16 +218,15 @@ static int make_tmpfiles(const struct container_places *places, const struct con
 			       places->slices, places->slices, slice->name, places->slices,
 			       slice->name, SHARED_MODE, places->slices, slice->name);
 	if (slice->turns)
-		len += (size_t)snprintf(text + len, sizeof(text) - len,
-					"d %s %o - - -\n"
-					"d %s/%s/" SHARED "/turns 0755 - - -\n",
-					slice->turns, SHARED_MODE, places->slices, slice->name);
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "d %s %o - - -\n",
+					slice->turns, SHARED_MODE);
+	if (slice->socket)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "d %.*s 0755 - - -\n",
+					(int)(strrchr(slice->socket, '/') - slice->socket),
+					slice->socket);
 	if (slice->gangs && stat(slice->gangs, &gangs) == 0)
-		snprintf(text + len, sizeof(text) - len,
-			 "d %s 0700 %u %u -\n"
-			 "d %s/%s/" SHARED "/gangs 0755 - - -\n",
-			 slice->gangs, (unsigned)gangs.st_uid, (unsigned)gangs.st_gid,
-			 places->slices, slice->name);
+		snprintf(text + len, sizeof(text) - len, "d %s 0700 %u %u -\n", slice->gangs,
+			 (unsigned)gangs.st_uid, (unsigned)gangs.st_gid);
 	tmpfiles_name(slice->name, name);
 	return file_write(places->tmpfiles, name, text, fault);
 }
@@ -312,18 +289,13 @@ int container_make(const struct container_places *places, const struct container
 static int remove_shared(const struct container_places *places, const char *name,
 			 struct fault *fault)
 {
-	static const char *const points[] = {SHARED "/turns", SHARED "/gangs", SHARED};
 	char path[PATH_MAX];
 
 	join(places->slices, name, SHARED, path);
 	directory_remove_files(path, NULL);
-	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
-		join(places->slices, name, points[i], path);
-		if (rmdir(path) < 0 && errno != ENOENT && errno != ENOTDIR)
-			return fault_set(fault, -errno, "%.300s cannot be removed: %s", path,
-					 strerror(errno));
-	}
-	return 0;
+	if (rmdir(path) == 0 || errno == ENOENT)
+		return 0;
+	return fault_set(fault, -errno, "%.300s cannot be removed: %s", path, strerror(errno));
 }
 
 /* The policy goes first: without it, no program starts in the slice. */
@@ -395,16 +367,17 @@ unsigned container_mounts(const struct container_places *places,
 	*mount = (struct container_mount){.container = CONTAINER_REGION_DIR, .writable = true};
 	join(places->slices, slice->name, SHARED, mount++->host);
 	if (slice->turns) {
-		*mount = (struct container_mount){.container = SLICE_TURNS_DIR, .writable = true};
+		*mount = (struct container_mount){.container = SLICE_TURNS_MOUNT, .writable = true};
 		snprintf(mount++->host, PATH_MAX, "%s", slice->turns);
 	}
 	if (slice->gangs) {
-		*mount = (struct container_mount){.container = SLICE_GANGS_DIR, .writable = true};
+		*mount = (struct container_mount){.container = SLICE_GANGS_MOUNT, .writable = true};
 		snprintf(mount++->host, PATH_MAX, "%s", slice->gangs);
 	}
-	if (slice->socket) { /* read-only: nobody in the container changes its mode */
-		*mount = (struct container_mount){.container = SLICE_SOCKET};
-		snprintf(mount++->host, PATH_MAX, "%s", slice->socket);
+	if (slice->socket) { /* its directory, where a vgpud that starts again makes another */
+		*mount = (struct container_mount){.container = SLICE_SOCKET_DIR};
+		snprintf(mount++->host, PATH_MAX, "%.*s",
+			 (int)(strrchr(slice->socket, '/') - slice->socket), slice->socket);
 	}
 	return (unsigned)(mount - ret_mounts);
 }

@@ -54,8 +54,9 @@ struct container_slice {
 	const char *turns;           /* a directory of the host, absolute: the slices that have it
 				      * take turns on their GPUs; NULL: none */
 	const char *gangs;           /* likewise: for the files of gangs of several slices */
-	const char *socket;          /* vgpud's on the host, absolute: the slice takes turns by it;
-				      * NULL: it does not. No container starts while it is missing */
+	const char *socket;          /* vgpud's on the host, absolute: the slice takes turns by it,
+				      * and gets its directory; NULL: it does not. No container
+				      * starts while the directory is missing */
 	const char *environment;     /* "NAME=VALUE" that its CDI device sets; NULL: nothing */
 	bool must_be_new;            /* one that is there already is left as it is */
 };

@@ -60,7 +60,6 @@ bool state_name_is_good(const char *name)
 
 	return len > 0 && len <= STATE_NAME_MAX && name[0] != '.' && name[0] != '-' &&
 	       strcmp(name, STATE_GANGS) != 0 && strcmp(name, STATE_TURNS) != 0 &&
-	       strcmp(name, STATE_SOCKET) != 0 &&
 	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 			    "0123456789._-") == len;
 }

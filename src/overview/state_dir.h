@@ -8,7 +8,7 @@
  *             removes it
  *
  * and two directories: `gangs`, with a file for each gang of several slices (region/gang_file.h),
- * and `turns`, with a file for each GPU (turn/turn_file.h). In root's is vgpud's socket, too.
+ * and `turns`, with a file for each GPU (turn/turn_file.h).
  */
 #pragma once
 
@@ -21,7 +21,6 @@
 #define STATE_LOCK     "lock"
 #define STATE_GANGS    "gangs"
 #define STATE_TURNS    "turns"
-#define STATE_SOCKET   "vgpud.sock"
 
 #define STATE_NAME_MAX 63
 #define STATE_OWN_MAX  3
@@ -37,5 +36,5 @@ bool state_path(char ret_path[STATE_PATH_MAX]);
 unsigned state_own_paths(char ret_paths[STATE_OWN_MAX][STATE_PATH_MAX]);
 
 /* Whether it may name a slice: 1 to 63 of A-Z a-z 0-9 . _ - and neither "." nor "-" at the start;
- * but not STATE_GANGS, STATE_TURNS or STATE_SOCKET. */
+ * but not STATE_GANGS or STATE_TURNS. */
 bool state_name_is_good(const char *name);

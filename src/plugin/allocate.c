@@ -150,7 +150,7 @@ static void put_mounts(struct bytes *answer, const struct resource *resource, co
 	put_mount_below(answer, places->state, name, "/" CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
 	put_mount_below(answer, places->regions, name, "", CONTAINERS_REGION_DIR, false);
 	if (*resource->config->turns)
-		put_mount(answer, SLICE_TURNS_DIR, resource->config->turns, false);
+		put_mount(answer, SLICE_TURNS_MOUNT, resource->config->turns, false);
 }
 
 static void put_node(struct bytes *answer, const char *path)

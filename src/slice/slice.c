@@ -127,12 +127,28 @@ static int remember(char to[SLICE_PATH_LEN], const char *from, struct fault *fau
 	return 0;
 }
 
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return sys_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* What the environment names; else what the container has mounted; else the host's. */
+static const char *choose(const char *variable, const char *mounted, const char *on_host)
+{
+	const char *named = env_get(variable);
+
+	if (named)
+		return named;
+	return is_directory(mounted) ? mounted : on_host;
+}
+
 /* A directory that cannot be is no reason to refuse the slice, which is a gang by itself then. */
 static void find_gangs(struct slice *slice)
 {
-	const char *named = env_get(GANGS_VARIABLE);
-
-	snprintf(slice->gangs_dir, sizeof(slice->gangs_dir), "%s", named ? named : SLICE_GANGS_DIR);
+	snprintf(slice->gangs_dir, sizeof(slice->gangs_dir), "%s",
+		 choose(GANGS_VARIABLE, SLICE_GANGS_MOUNT, SLICE_GANGS_DIR));
 }
 
 /* -- a policy that changes --------------------------------------------------------------------- */
@@ -309,16 +325,7 @@ static int find_region(const struct slice_paths *paths, struct slice *slice, str
 
 const char *slice_turns_path(void)
 {
-	const char *named = env_get(TURNS_VARIABLE);
-
-	return named ? named : SLICE_TURNS_DIR;
-}
-
-static bool is_directory(const char *path)
-{
-	struct stat st;
-
-	return sys_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	return choose(TURNS_VARIABLE, SLICE_TURNS_MOUNT, SLICE_TURNS_DIR);
 }
 
 /* Without a directory in which the process may make files, its slice takes no turns. */

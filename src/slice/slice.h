@@ -26,9 +26,13 @@
 #define SLICE_POLICY_DIR      "/etc/vgpu/policy"
 #define SLICE_GANGS_DIR       "/run/vgpu/gangs"      /* VGPU_GANGS names another */
 #define SLICE_TURNS_DIR       "/run/vgpu/turns"      /* VGPU_TURNS names another */
-#define SLICE_SOCKET          "/run/vgpu/vgpud.sock" /* VGPU_SOCKET names another */
-#define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache"  /* HAMi-core's */
-#define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"      /* HAMi's, in its containers */
+#define SLICE_GANGS_MOUNT     "/run/vgpu-host/gangs" /* in a container that has it mounted */
+#define SLICE_TURNS_MOUNT     "/run/vgpu-host/turns" /* likewise */
+#define SLICE_SOCKET_DIR      "/run/vgpud"           /* on the host, and in containers */
+#define SLICE_SOCKET_NAME     "vgpud.sock"
+#define SLICE_SOCKET          SLICE_SOCKET_DIR "/" SLICE_SOCKET_NAME /* VGPU_SOCKET names another */
+#define SLICE_REGION_DEFAULT  "/tmp/cudevshr.cache"                  /* HAMi-core's */
+#define SLICE_REGION_HAMI_DIR "/usr/local/vgpu"                      /* HAMi's, in its containers */
 
 /* The stricter of two limits, of which 0 is none. */
 static inline uint64_t slice_stricter(uint64_t a, uint64_t b)

@@ -448,7 +448,8 @@ static void make_directory(const char *path)
 	if (!slash || slash == path)
 		return;
 	snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
-	mkdir(directory, 0755);
+	if (mkdir(directory, 0755) == 0)
+		chmod(directory, 0755); /* whatever the umask is */
 }
 
 static int bind_to(const char *path)

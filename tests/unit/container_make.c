@@ -248,13 +248,19 @@ UNIT_TEST(test_mounts)
 				 strcmp(mount[i].container, CONTAINER_REGION_DIR) == 0);
 	slice.turns = "/run/turns";
 	slice.gangs = "/run/gangs";
-	slice.socket = "/run/vgpud.sock";
+	slice.socket = "/run/vgpud/vgpud.sock";
 	assert_int_equal(container_mounts(&places, &slice, mount), CONTAINER_MOUNTS_MAX);
-	assert_string_equal(mount[6].container, SLICE_SOCKET);
+	assert_string_equal(mount[6].container, SLICE_SOCKET_DIR);
+	assert_string_equal(mount[6].host, "/run/vgpud");
 	assert_false(mount[6].writable);
-	assert_string_equal(mount[4].container, SLICE_TURNS_DIR);
+	assert_string_equal(mount[4].container, SLICE_TURNS_MOUNT);
 	assert_true(mount[4].writable);
 	assert_string_equal(mount[5].host, "/run/gangs");
+	for (unsigned i = 4; i < CONTAINER_MOUNTS_MAX;
+	     i++) /* the tenant's directory is no part of it */
+		assert_int_not_equal(strncmp(mount[i].container, CONTAINER_REGION_DIR "/",
+					     strlen(CONTAINER_REGION_DIR "/")),
+				     0);
 }
 
 UNIT_TEST(test_names)

@@ -561,7 +561,7 @@ UNIT_TEST(test_socket)
 	static char path[SLICE_PATH_LEN + 1];
 
 	loads();
-	assert_string_equal(slice.socket, "/run/vgpu/vgpud.sock");
+	assert_string_equal(slice.socket, "/run/vgpud/vgpud.sock");
 	setenv("VGPU_SOCKET", "/x/y", 1);
 	loads();
 	assert_string_equal(slice.socket, "/x/y");

@@ -66,7 +66,7 @@ def names_gpus_by_cdi():
         (_, _, _, cdi), = world.kubelet.prepare(claim)[claim[1]]
         assert cdi[1].lower() == "nvidia.com/gpu=" + device, cdi
         assert world.spec(claim[1])["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
-        assert world.host(claim[1], "/run/vgpu/turns") == world.root + "/turns"
+        assert world.host(claim[1], "/run/vgpu-host/turns") == world.root + "/turns"
 
 
 def refuses():

@@ -108,7 +108,7 @@ def hands_gpus_over_in_other_ways():
         assert container.envs == {"NVIDIA_VISIBLE_DEVICES": "/var/run/nvidia-container-devices"}
         for uuid in uuids(devices):
             assert container.host("/var/run/nvidia-container-devices/" + uuid) == "/dev/null"
-        assert container.mounts["/run/vgpu/turns"] == ("/run/vgpu-turns", 0)
+        assert container.mounts["/run/vgpu-host/turns"] == ("/run/vgpu-turns", 0)
 
 
 def prefers():

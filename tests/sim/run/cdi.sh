@@ -25,15 +25,22 @@ vgpu 0 cdi --flags alice --memory 25% --gpus 1 --turns "$root/turns" --gangs "$r
 same 'the policy' "$uuid1 slice" "$(cd "$containers/slices/alice" && echo *)"
 same 'the memory' 'memory = 20G' "$(cat "$containers/slices/alice/$uuid1")"
 grep -qx 'gang = train' "$containers/slices/alice/slice" || fail 'the gang is missing'
-grep -qx -- "--volume=$root/turns:/run/vgpu/turns" "$out" || fail 'turns are not mounted'
-grep -qx -- "--volume=$root/gangs:/run/vgpu/gangs" "$out" || fail 'gangs are not mounted'
+grep -qx -- "--volume=$root/turns:/run/vgpu-host/turns" "$out" || fail 'turns are not mounted'
+grep -qx -- "--volume=$root/gangs:/run/vgpu-host/gangs" "$out" || fail 'gangs are not mounted'
 same 'the directories' '1777 700' "$(stat -c %a "$root/turns" "$root/gangs" | xargs)"
 
+# The directory of vgpud's socket is mounted, so it must have nothing else.
+[ ! -e "$containers/run/alice/shared/turns" ] || fail "a mount point is the tenant's"
 : >"$VGPU_SOCKET"
-vgpu 0 cdi --flags bob --memory 1G --vgpud
-grep -qx -- "--volume=$VGPU_SOCKET:/run/vgpu/vgpud.sock:ro" "$out" || fail "vgpud's socket is not mounted"
+wrong 125 'other files' cdi --flags bob --memory 1G --vgpud
 rm "$VGPU_SOCKET"
+mkdir "$root/vgpud"
+: >"$root/vgpud/vgpud.sock"
+VGPU_SOCKET=$root/vgpud/vgpud.sock vgpu 0 cdi --flags bob --memory 1G --vgpud
+grep -qx -- "--volume=$root/vgpud:/run/vgpud:ro" "$out" || fail "vgpud's socket is not mounted"
 vgpu 0 cdi --remove bob
+: >"$root/vgpud/other.sock"
+VGPU_SOCKET=$root/vgpud/other.sock wrong 125 'is not called vgpud.sock' cdi --flags bob --memory 1G --vgpud
 
 # -- to the other commands it is a slice --
 ps 0
