@@ -45,6 +45,7 @@ static struct library library = {
 };
 
 static unsigned self; /* this process's pid in NVML's lists, 0: its own; atomic */
+static bool absent;   /* the loader does not find it, and is not asked again; atomic */
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* under `starting` */
 
@@ -58,6 +59,7 @@ void nvml_forget(void)
 	library_forget(&library);
 	lock_init(&starting);
 	self = 0;
+	absent = false;
 }
 
 void *nvml_driver_symbol(const char *name)
@@ -65,19 +67,24 @@ void *nvml_driver_symbol(const char *name)
 	return library_symbol(&library, name);
 }
 
-/* Loads it where the process has not. */
-static bool load(void)
+bool nvml_load(void)
 {
 	const struct libc_functions *libc = libc_functions();
 
-	return nvml_bind() || (libc->dlopen &&
-			       libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) && nvml_bind());
+	if (nvml_bind())
+		return true;
+	if (__atomic_load_n(&absent, __ATOMIC_RELAXED))
+		return false;
+	if (libc->dlopen && libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) && nvml_bind())
+		return true;
+	__atomic_store_n(&absent, true, __ATOMIC_RELAXED);
+	return false;
 }
 
 /* NVML opens files and may call the loader, so who finds the lock taken does not wait for it. */
 static int enter(void)
 {
-	if (!load())
+	if (!nvml_load())
 		return -ENOENT;
 	if (!lock_try(&starting))
 		return -EAGAIN;

@@ -22,6 +22,11 @@ bool nvml_bind(void);
 void *nvml_driver_symbol(const char *name);
 void nvml_forget(void);
 
+/* The same, and loads the library if the process has not. A thread that holds a lock which a
+ * library's constructor may wait for calls it before it takes the lock: the constructor's thread
+ * has the loader's lock. Whether NVML can be asked. */
+bool nvml_load(void);
+
 /*
  * NVML for our own questions. They load the library and start it, once, if need be (about 12 ms on
  * an H200; therefore never on the way of a first context, and on that of cuInit only where the

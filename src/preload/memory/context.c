@@ -73,6 +73,14 @@ static void take_turn(void)
 	context_making_depth++;
 }
 
+/* To make a context. NVML may be asked meanwhile, and is loaded before: the constructor of a
+ * library that is being loaded may make a context, and wait for its turn with the loader's lock. */
+static void take_turn_to_make(void)
+{
+	nvml_load();
+	take_turn();
+}
+
 static void end_turn(void)
 {
 	if (--context_making_depth > 0)
@@ -161,7 +169,7 @@ static CUresult begin(struct making *making, CUdevice device)
 	result = state_attach(&making->counted);
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
-	take_turn();
+	take_turn_to_make();
 	result = reserve(making);
 	if (result != CUDA_SUCCESS)
 		end_turn();
@@ -401,7 +409,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return result;
 	if (!attached || !pctx)
 		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-	take_turn();
+	take_turn_to_make();
 	if (primary_is_active(dev)) {
 		result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
 	} else {

@@ -1,0 +1,62 @@
+/*
+ * A library's constructor makes a context, while another thread makes one: the constructor's thread
+ * has the loader's lock. So whoever has the lock of contexts must not load a library.
+ */
+#include "cuda_api.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define HANGS_S 60
+
+static void *load(void *none)
+{
+	CHECK(dlopen(getenv("CONSTRUCTING"), RTLD_NOW));
+	return none;
+}
+
+static void *make(void *none)
+{
+	CUcontext context = NULL;
+
+	CHECK_CUDA(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+	return none;
+}
+
+/* The context may not fit, by what others have of the device: only NVML can tell. */
+static void be_neighbour(int wire)
+{
+	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", scene_path("other.cache"));
+	env_set("VGPU_SIM_PARK", NULL);
+	cuda_start(0);
+	take(GIB);
+	tell(wire, 1);
+	hear(wire);
+}
+
+TEST(in_a_constructor)
+{
+	struct member neighbour;
+	pthread_t makes, loads;
+	char rule[512];
+
+	alarm(HANGS_S);
+	snprintf(rule, sizeof(rule), "cuCtxCreate_v2@1=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "8g");
+	neighbour = member_start(be_neighbour);
+	hear(neighbour.wire);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "600m");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	CHECK(pthread_create(&loads, NULL, load, NULL) == 0);
+	sleep_ms(50); /* it has the loader's lock */
+	CHECK(unlink(scene_path("parked")) == 0);
+	CHECK(pthread_join(makes, NULL) == 0);
+	CHECK(pthread_join(loads, NULL) == 0);
+	tell(neighbour.wire, 1);
+	member_end(&neighbour);
+}
