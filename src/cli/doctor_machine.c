@@ -274,7 +274,8 @@ static void say_version(struct doctor *doctor)
 			     driver->version, cuda, CUDA_OF_TABLES / 1000,
 			     CUDA_OF_TABLES % 1000 / 10);
 		doctor_advise(doctor, "Know that functions which are new in it are the driver's "
-				      "own: what a program allocates by them is not counted");
+				      "own: what a program allocates by them is counted only "
+				      "as far as NVML shows it");
 	} else {
 		doctor_found(doctor, DOCTOR_OK, "driver %s%s, %u GPU%s", driver->version, cuda,
 			     doctor->gpus.count, doctor->gpus.count == 1 ? "" : "s");

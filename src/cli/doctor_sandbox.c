@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,7 @@
 
 #include "doctor.h"
 #include "sys.h"
+#include "usage.h"
 
 /* The inodes that the kernel gives the machine's first namespaces. */
 #define FIRST_PID_NAMESPACE  0xeffffffcu
@@ -57,6 +59,57 @@ static void check_namespaces(struct doctor *doctor)
 		doctor_found(doctor, DOCTOR_OK, "pids are %s, users are %s",
 			     doctor_in_namespace("pid") ? "of a namespace" : "the machine's",
 			     doctor_in_namespace("user") ? "of a namespace" : "the machine's");
+	}
+}
+
+/* -- pids of NVML ------------------------------------------------------------------------------ */
+
+/* How many processes NVML lists; a pid of which there is no process here goes to *ret_foreign, and
+ * *ret_known is whether any of them is here. */
+static unsigned count_listed(const struct usage *usage, unsigned *ret_foreign, bool *ret_known)
+{
+	unsigned count = 0;
+
+	*ret_known = false;
+	for (unsigned i = 0; i < usage->gpu_count; i++)
+		for (unsigned j = 0; j < usage->gpu[i].process_count; j++) {
+			unsigned pid = usage->gpu[i].process[j].pid;
+
+			count++;
+			if (pid && (kill((pid_t)pid, 0) == 0 || errno != ESRCH))
+				*ret_known = true;
+			else
+				*ret_foreign = pid;
+		}
+	return count;
+}
+
+/* The library compares its books with what NVML lists under its own pid. */
+static void check_nvml_pids(struct doctor *doctor)
+{
+	struct fault fault = {""};
+	struct usage_source *source = doctor->has_gpus ? usage_open(&fault) : NULL;
+	unsigned count, foreign = 0;
+	struct usage usage;
+	bool known;
+
+	if (!source)
+		return;
+	usage_take(source, &usage);
+	count = count_listed(&usage, &foreign, &known);
+	usage_free(&usage);
+	usage_close(source);
+	if (!count) {
+		doctor_found(doctor, DOCTOR_OK, "NVML lists no process, so its pids tell nothing");
+	} else if (known) {
+		doctor_found(doctor, DOCTOR_OK, "NVML's pids are of this pid namespace");
+	} else {
+		doctor_found(doctor, DOCTOR_WARN,
+			     "NVML lists processes by pids that are none here, as %u", foreign);
+		doctor_advise(doctor, "Run in the host's pid namespace, or update the driver, if a "
+				      "program in a slice says that NVML shows no memory of it: "
+				      "what the driver takes of itself, as for code at its first "
+				      "use, is then not held");
 	}
 }
 
@@ -168,6 +221,7 @@ static void check_system_calls(struct doctor *doctor)
 
 const struct doctor_check doctor_sandbox[] = {
 	{"namespaces", check_namespaces},
+	{"nvml-pids", check_nvml_pids},
 	{"system-calls", check_system_calls},
 	{NULL, NULL},
 };

@@ -6,7 +6,7 @@ sim=$LD_LIBRARY_PATH
 
 doctor
 for check in kernel libc devices driver compute-mode mig persistence host-memory mps library preload policy region \
-    state namespaces system-calls; do
+    state namespaces nvml-pids system-calls; do
     grep -q "^[^ ]*  *$check " "$out" || fail "says nothing of $check: $(cat "$out")"
 done
 says ok kernel Linux
@@ -14,6 +14,7 @@ says ok driver 'driver 580.0.sim, CUDA 13.0, 2 GPUs'
 says ok compute-mode 'any number'
 says ok mig 'no GPU'
 says ok persistence 'stay started'
+says ok nvml-pids 'lists no process'
 says ok system-calls 'all that are needed work'
 silent held
 grep -q "$(printf '\033')" "$out" && fail 'colours in a file'
@@ -42,6 +43,8 @@ says warn compute-mode 'GPU 0 is one process'
 says warn compute-mode 'GPU 1 is one process'
 with VGPU_SIM_NVML_COMPUTE_MODE=2
 says FAIL compute-mode 'GPU 1 lets no process compute'
+with VGPU_SIM_NVML_MANY=2
+says warn nvml-pids 'pids that are none here, as 10000000'
 with VGPU_SIM_NVML_PERSISTENCE=0
 says note persistence 'off on GPU 0 and others'
 with VGPU_SIM_NVML_MIG=1
