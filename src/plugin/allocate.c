@@ -149,6 +149,8 @@ static void put_mounts(struct bytes *answer, const struct resource *resource, co
 	put_mount_below(answer, places->state, CONTAINERS_PRELOAD, "", LIST_INSIDE, true);
 	put_mount_below(answer, places->state, name, "/" CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
 	put_mount_below(answer, places->regions, name, "", CONTAINERS_REGION_DIR, false);
+	/* vgpud's socket is there, or comes later. Runtimes make a directory that is missing. */
+	put_mount(answer, SLICE_SOCKET_DIR, SLICE_SOCKET_DIR, true);
 	if (*resource->config->turns)
 		put_mount(answer, SLICE_TURNS_MOUNT, resource->config->turns, false);
 }

@@ -57,7 +57,8 @@ def allocates():
             "slice": {"region": "/run/vgpu/region", "name": "slice-8g-30c"}}, one.policy()
         assert {inside: mount[1] for inside, mount in one.mounts.items()} == {
             "/usr/local/lib/libvgpu.so": 1, "/etc/ld.so.preload": 1, "/etc/vgpu/policy": 1,
-            "/run/vgpu": 0}
+            "/run/vgpud": 1, "/run/vgpu": 0}
+        assert one.mounts["/run/vgpud"][0] == "/run/vgpud"
         with open(one.host("/usr/local/lib/libvgpu.so"), "rb") as ours, \
                 open(fake.LIBRARY, "rb") as library:
             assert ours.read() == library.read()
