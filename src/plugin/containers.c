@@ -11,8 +11,10 @@
  *   another one, which was made grace_s or more after it, has one of its devices;
  *
  * and neither does a process live in its region, nor has one that /proc shows the directory
- * mounted. What is removed is first moved away in one step (gone.h), as all below a region's
- * directory may be the tenant's doing; ENTRIES_MAX files are then removed in a round at most.
+ * mounted. The time of day may be set, so a record has a number, which is higher than those of all
+ * earlier ones, and the time since the machine's start. Between two starts, grace_s is over. What
+ * is removed is first moved away in one step (gone.h), as all below a region's directory may be the
+ * tenant's doing; ENTRIES_MAX files are then removed in a round at most.
  *
  * containerd makes a directory of whatever it is to mount and does not find. So the library that
  * containers get is a copy beside the policies, which no package removes; and a region's directory
@@ -37,9 +39,162 @@
 #include "region.h"
 
 #define RECORD      "record"
+#define BOOT_LEN    37 /* of the ID of a start, with a NUL */
 #define NEW         ".new-"
 #define RECORD_MAX  ((size_t)256 * 1024)
 #define ENTRIES_MAX 4096
+
+/* -- records ----------------------------------------------------------------------------------- */
+
+static uint64_t uptime_s(void)
+{
+	return clock_now_ns() / NS_PER_S;
+}
+
+/* Which start of the machine this is. */
+static void read_boot(char boot[BOOT_LEN])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? 0 : read(fd, boot, BOOT_LEN - 1);
+
+	boot[len > 0 ? len : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+}
+
+struct record {
+	char name[CONTAINERS_NAME_LEN];
+	uint64_t number;     /* above those of all that were there when it was made */
+	uint64_t made_s;     /* when, since the start of the machine */
+	char boot[BOOT_LEN]; /* which start: the kernel's ID of it, "" where that is not known */
+	char *text;          /* of the file */
+	char *ids;           /* its IDs, a line each */
+};
+
+struct records {
+	unsigned count;
+	struct record *record;
+};
+
+static void free_records(struct records *records)
+{
+	for (unsigned i = 0; i < records->count; i++)
+		free(records->record[i].text);
+	free(records->record);
+}
+
+static char *read_text(int state, const char *name)
+{
+	char path[CONTAINERS_NAME_LEN + sizeof("/" RECORD)], *text = NULL;
+	ssize_t len;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/" RECORD, name);
+	fd = openat(state, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return NULL;
+	text = malloc(RECORD_MAX + 1);
+	len = text ? read(fd, text, RECORD_MAX) : -1;
+	close(fd);
+	if (len < 0) {
+		free(text);
+		return NULL;
+	}
+	text[len] = '\0';
+	return text;
+}
+
+/* One whose record is not to be read stays. */
+static bool read_record(int state, const char *name, struct record *ret_record)
+{
+	struct record record = {.text = read_text(state, name)};
+	char *end, *resource = record.text ? strchr(record.text, '\n') : NULL;
+
+	record.ids = resource ? strchr(resource + 1, '\n') : NULL;
+	if (!record.ids) {
+		free(record.text);
+		return false;
+	}
+	record.number = strtoull(record.text, &end, 10);
+	record.made_s = *end == ' ' ? strtoull(end, &end, 10) : 0;
+	if (*end == ' ')
+		snprintf(record.boot, sizeof(record.boot), "%.*s", (int)strcspn(end + 1, "\n"),
+			 end + 1);
+	snprintf(record.name, sizeof(record.name), "%s", name);
+	*ret_record = record;
+	return true;
+}
+
+static int add_record(int state, const char *name, struct records *records)
+{
+	struct record *more =
+		realloc(records->record, (records->count + 1) * sizeof(*records->record));
+
+	if (!more)
+		return -ENOMEM;
+	records->record = more;
+	if (read_record(state, name, &records->record[records->count]))
+		records->count++;
+	return 0;
+}
+
+static bool is_name(const char *name)
+{
+	return strlen(name) == CONTAINERS_NAME_LEN - 1 &&
+	       strspn(name, "0123456789abcdef") == CONTAINERS_NAME_LEN - 1;
+}
+
+/* Calls each for every name in the directory, until it returns an error. */
+static int list(int parent, int (*each)(int parent, const char *name, const void *arg),
+		const void *arg)
+{
+	int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
+	const struct dirent *entry;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir) {
+		error = -errno;
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	while (!error && (entry = readdir(dir)))
+		error = each(parent, entry->d_name, arg);
+	closedir(dir);
+	return error;
+}
+
+static int keep_record(int parent, const char *name, const void *records)
+{
+	return is_name(name) ? add_record(parent, name, *(struct records *const *)records) : 0;
+}
+
+static int open_directory(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* A number above those of all records. */
+static int next_number(const char *path, uint64_t *ret_number)
+{
+	struct records records = {0}, *const kept = &records;
+	int state = open_directory(path), error = state < 0 ? state : 0;
+	uint64_t last = 0;
+
+	if (!error)
+		error = list(state, keep_record, &kept);
+	for (unsigned i = 0; i < records.count; i++)
+		if (records.record[i].number > last)
+			last = records.record[i].number;
+	free_records(&records);
+	if (state >= 0)
+		close(state);
+	if (!error)
+		*ret_number = last + 1;
+	return error;
+}
 
 /* -- making ------------------------------------------------------------------------------------ */
 
@@ -90,14 +245,17 @@ static int make_name(char ret_name[CONTAINERS_NAME_LEN])
 	return 0;
 }
 
-/* A time and a resource, and then IDs. */
-static int write_record(const char *dir, const char *resource, const char *const *ids)
+/* A number, a time, the start that it is of, and a resource, and then IDs. */
+static int write_record(const char *dir, uint64_t number, const char *resource,
+			const char *const *ids)
 {
-	char path[CONTAINERS_PATH_MAX + 64], line[64];
+	char path[CONTAINERS_PATH_MAX + 64], line[128], boot[BOOT_LEN];
 	struct bytes text = {0};
 	int error;
 
-	snprintf(line, sizeof(line), "%lld\n", (long long)clock_unix_s());
+	read_boot(boot);
+	snprintf(line, sizeof(line), "%llu %llu %s\n", (unsigned long long)number,
+		 (unsigned long long)uptime_s(), boot);
 	bytes_add(&text, line, strlen(line));
 	bytes_add(&text, resource, strlen(resource));
 	for (; *ids; ids++) {
@@ -134,7 +292,7 @@ static int make_region_directory(const char *regions, const char *name)
 	return chmod(path, 01777) < 0 ? -errno : 0;
 }
 
-static int fill(const char *dir, const char *resource, const char *const *ids,
+static int fill(const char *dir, uint64_t number, const char *resource, const char *const *ids,
 		const struct policy *policy, struct fault *fault)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
@@ -144,7 +302,7 @@ static int fill(const char *dir, const char *resource, const char *const *ids,
 	if (!error)
 		error = make_directory(path, 0755);
 	if (!error)
-		error = write_record(dir, resource, ids);
+		error = write_record(dir, number, resource, ids);
 	return error ? fail(fault, error, "make", dir) : policy_write(path, policy, fault);
 }
 
@@ -154,13 +312,16 @@ int containers_make(const struct containers_places *places, const char *resource
 {
 	const char *state = places->state;
 	char made[CONTAINERS_PATH_MAX], path[CONTAINERS_PATH_MAX], name[CONTAINERS_NAME_LEN];
+	uint64_t number = 0;
 	int error = make_name(name);
 
+	if (!error)
+		error = next_number(state, &number);
 	if (error)
 		return fail(fault, error, "name a directory in", state);
 	snprintf(made, sizeof(made), "%s/" NEW "%s", state, name);
 	snprintf(path, sizeof(path), "%s/%s", state, name);
-	error = fill(made, resource, ids, policy, fault);
+	error = fill(made, number, resource, ids, policy, fault);
 	if (!error) {
 		error = make_region_directory(places->regions, name);
 		if (error)
@@ -174,76 +335,6 @@ int containers_make(const struct containers_places *places, const char *resource
 }
 
 /* -- which are gone ---------------------------------------------------------------------------- */
-
-struct record {
-	char name[CONTAINERS_NAME_LEN];
-	int64_t made_s;
-	char *text; /* of the file */
-	char *ids;  /* its IDs, a line each */
-};
-
-struct records {
-	unsigned count;
-	struct record *record;
-};
-
-static void free_records(struct records *records)
-{
-	for (unsigned i = 0; i < records->count; i++)
-		free(records->record[i].text);
-	free(records->record);
-}
-
-static char *read_text(int state, const char *name)
-{
-	char path[CONTAINERS_NAME_LEN + sizeof("/" RECORD)], *text = NULL;
-	ssize_t len;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/" RECORD, name);
-	fd = openat(state, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return NULL;
-	text = malloc(RECORD_MAX + 1);
-	len = text ? read(fd, text, RECORD_MAX) : -1;
-	close(fd);
-	if (len < 0) {
-		free(text);
-		return NULL;
-	}
-	text[len] = '\0';
-	return text;
-}
-
-/* One whose record is not to be read stays. */
-static bool read_record(int state, const char *name, struct record *ret_record)
-{
-	struct record record = {.text = read_text(state, name)};
-	char *end, *resource = record.text ? strchr(record.text, '\n') : NULL;
-
-	record.ids = resource ? strchr(resource + 1, '\n') : NULL;
-	if (!record.ids) {
-		free(record.text);
-		return false;
-	}
-	record.made_s = strtoll(record.text, &end, 10);
-	snprintf(record.name, sizeof(record.name), "%s", name);
-	*ret_record = record;
-	return true;
-}
-
-static int add_record(int state, const char *name, struct records *records)
-{
-	struct record *more =
-		realloc(records->record, (records->count + 1) * sizeof(*records->record));
-
-	if (!more)
-		return -ENOMEM;
-	records->record = more;
-	if (read_record(state, name, &records->record[records->count]))
-		records->count++;
-	return 0;
-}
 
 /* Whether ids has that line. */
 static bool has_line(const char *ids, const char *line, size_t len)
@@ -290,14 +381,30 @@ static bool is_in_record(const void *arg, const char *id, size_t len)
 	return has_line(record->ids, id, len);
 }
 
+/* Whether the other one was made grace_s or more after the record. */
+static bool is_later(const struct record *other, const struct record *record, unsigned grace_s)
+{
+	if (other->number <= record->number)
+		return false;
+	return strcmp(other->boot, record->boot) != 0 || other->made_s >= record->made_s + grace_s;
+}
+
+/* Whether it was made grace_s or more ago. */
+static bool is_old(const struct record *record, unsigned grace_s)
+{
+	char boot[BOOT_LEN];
+
+	read_boot(boot);
+	return (*boot && strcmp(boot, record->boot) != 0) || uptime_s() >= record->made_s + grace_s;
+}
+
 static bool is_superseded(const struct record *record, const struct records *records,
 			  unsigned grace_s)
 {
 	for (unsigned i = 0; i < records->count; i++) {
 		const struct record *other = &records->record[i];
 
-		if (other->made_s - record->made_s >= (int64_t)grace_s &&
-		    any_id(record, is_in_record, other))
+		if (is_later(other, record, grace_s) && any_id(record, is_in_record, other))
 			return true;
 	}
 	return false;
@@ -320,39 +427,50 @@ static bool lives(const char *regions, const struct record *record)
 	return !guard_end() && living > 0;
 }
 
-/* Whether a process has a file or directory of that name mounted, as its mountinfo says; in doubt
- * one has. Where this process does not see the machine's processes, those in regions must do. */
+/* Whether the process has a file or directory of that name mounted, as its mountinfo says. One that
+ * ends meanwhile has not; where its mountinfo cannot be read otherwise, it has. */
+static bool has_mounted(const char *pid, const char *name)
+{
+	char path[64], *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/mountinfo", pid);
+	errno = 0;
+	file = fopen(path, "re");
+	while (file && !found && getline(&line, &room, file) > 0)
+		found = strstr(line, name) != NULL;
+	if (!found && errno != ENOENT && errno != ESRCH && errno != EINVAL)
+		found = !file || !feof(file);
+	if (file)
+		fclose(file);
+	free(line);
+	return found;
+}
+
+/* Whether any process has; in doubt one has. Where this process does not see the machine's
+ * processes, those in regions must do. */
 static bool is_mounted(const char *name)
 {
 	const struct dirent *entry;
 	bool found = false;
 	DIR *proc = opendir("/proc");
 
-	while (proc && !found && (entry = readdir(proc))) {
-		char path[64], *line = NULL;
-		size_t room = 0;
-		FILE *file;
-
-		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%.20s/mountinfo", entry->d_name);
-		file = fopen(path, "re");
-		while (file && !found && getline(&line, &room, file) > 0)
-			found = strstr(line, name) != NULL;
-		if (file)
-			fclose(file);
-		free(line);
-	}
-	if (proc)
-		closedir(proc);
-	return found || !proc;
+	if (!proc)
+		return true;
+	while (!found && (errno = 0, entry = readdir(proc)))
+		found = strspn(entry->d_name, "0123456789") == strlen(entry->d_name) &&
+			has_mounted(entry->d_name, name);
+	found = found || errno != 0;
+	closedir(proc);
+	return found;
 }
 
 static bool is_gone(const char *regions, const struct record *record, const struct records *records,
 		    const struct bytes *in_use, unsigned grace_s)
 {
-	bool unused = in_use && clock_unix_s() - record->made_s >= (int64_t)grace_s &&
-		      !any_id(record, is_in_use, in_use);
+	bool unused = in_use && is_old(record, grace_s) && !any_id(record, is_in_use, in_use);
 
 	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record) &&
 	       !is_mounted(record->name);
@@ -365,43 +483,12 @@ static bool has_prefix(const char *name, const char *prefix)
 	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_name(const char *name)
-{
-	return strlen(name) == CONTAINERS_NAME_LEN - 1 &&
-	       strspn(name, "0123456789abcdef") == CONTAINERS_NAME_LEN - 1;
-}
-
-/* Calls each for every name in the directory, until it returns an error. */
-static int list(int parent, int (*each)(int parent, const char *name, const void *arg),
-		const void *arg)
-{
-	int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-	const struct dirent *entry;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-
-	if (!dir) {
-		error = -errno;
-		if (fd >= 0)
-			close(fd);
-		return error;
-	}
-	while (!error && (entry = readdir(dir)))
-		error = each(parent, entry->d_name, arg);
-	closedir(dir);
-	return error;
-}
-
 /* Moves away what has the prefix. */
 static int move_half(int parent, const char *name, const void *prefix)
 {
 	if (has_prefix(name, prefix))
 		gone_move(parent, name);
 	return 0;
-}
-
-static int keep_record(int parent, const char *name, const void *records)
-{
-	return is_name(name) ? add_record(parent, name, *(struct records *const *)records) : 0;
 }
 
 static int make_region_again(int parent, const char *name, const void *regions)
@@ -426,13 +513,6 @@ static int sweep(int state, int regions, const struct containers_places *places,
 	}
 	free_records(&records);
 	return error ? error : removed;
-}
-
-static int open_directory(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
 }
 
 static void close_both(int state, int regions)

@@ -14,6 +14,8 @@ vgpu_plugin_unit_test(prefer prefer.c)
 vgpu_plugin_unit_test(containers containers.c)
 if(TARGET unit_plugin_containers)
   target_link_libraries(unit_plugin_containers PRIVATE vgpu_overview_faulty)
+  target_link_options(unit_plugin_containers PRIVATE
+    LINKER:--wrap=clock_unix_s LINKER:--wrap=clock_now_ns LINKER:--wrap=fopen)
 endif()
 if(PKG_CONFIG_FOUND)
   pkg_check_modules(YAML QUIET IMPORTED_TARGET yaml-0.1>=0.2)

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "clock.h"
 #include "containers.h"
 #include "place.h"
 #include "size.h"
@@ -18,6 +19,42 @@
 #define DEPTH    1000 /* of directories: their path is longer than a path may be */
 #define MANY     5000
 #define ROUNDS   100
+
+#define GRACE_S 300
+
+/* The clocks are this machine's and the test's. clock_unix_s is the time of day. */
+static int64_t wall_ahead_s;
+static uint64_t ahead_s;
+int64_t __real_clock_unix_s(void);
+int64_t __wrap_clock_unix_s(void);
+uint64_t __real_clock_now_ns(void);
+uint64_t __wrap_clock_now_ns(void);
+
+int64_t __wrap_clock_unix_s(void)
+{
+	return __real_clock_unix_s() + wall_ahead_s;
+}
+
+uint64_t __wrap_clock_now_ns(void)
+{
+	return __real_clock_now_ns() + ahead_s * NS_PER_S;
+}
+
+/* Files of this name cannot be opened by fopen. */
+static const char *unreadable;
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+	const char *name = strrchr(path, '/');
+
+	if (unreadable && name && strcmp(name + 1, unreadable) == 0) {
+		errno = EACCES;
+		return NULL;
+	}
+	return __real_fopen(path, mode);
+}
 
 static char state_dir[96], regions_dir[96], library[96];
 static const struct containers_places places = {state_dir, regions_dir};
@@ -44,6 +81,9 @@ static int make_place(void **state)
 	if (place_make(state))
 		return -1;
 	place = *state;
+	wall_ahead_s = 0;
+	ahead_s = 0;
+	unreadable = NULL;
 	snprintf(state_dir, sizeof(state_dir), "%s/state", place->dir);
 	snprintf(regions_dir, sizeof(regions_dir), "%s/regions", place->dir);
 	snprintf(library, sizeof(library), "%s/library", place->dir);
@@ -127,6 +167,24 @@ static void sweep(void)
 	assert_true(containers_sweep(&places, &none, 0) >= 0);
 }
 
+/* What is gone while a pod has the device "a" all the time. */
+static void sweep_in_use(void)
+{
+	struct bytes used = {0};
+
+	bytes_add(&used, "a", 2);
+	assert_true(containers_sweep(&places, &used, GRACE_S) >= 0);
+	bytes_free(&used);
+}
+
+static bool is_there(const char *name)
+{
+	char path[192];
+
+	snprintf(path, sizeof(path), "%s/%s/policy", state_dir, name);
+	return access(path, F_OK) == 0;
+}
+
 static void remove_all(void)
 {
 	for (unsigned i = 0; i < ROUNDS && !containers_remove(&places); i++)
@@ -176,4 +234,58 @@ UNIT_TEST(test_follows_no_link)
 	sweep();
 	remove_all();
 	assert_int_equal(access(library, F_OK), 0);
+}
+
+/* -- the newer of two ---------------------------------------------------------------------------
+ */
+
+UNIT_TEST(test_the_older_of_two_is_gone)
+{
+	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN];
+
+	make("a", older);
+	make("a", newer); /* an init container and another one of the same pod */
+	sweep_in_use();
+	assert_true(is_there(older) && is_there(newer));
+	ahead_s += GRACE_S;
+	make("a", newer);
+	sweep_in_use();
+	assert_true(!is_there(older) && is_there(newer));
+}
+
+UNIT_TEST(test_the_newer_stays_when_the_clock_is_set_back)
+{
+	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN];
+
+	make("a", older);
+	wall_ahead_s = -2 * GRACE_S;
+	ahead_s = GRACE_S;
+	make("a", newer);
+	sweep_in_use();
+	assert_true(!is_there(older) && is_there(newer));
+}
+
+UNIT_TEST(test_what_is_new_stays_when_the_clock_is_set_forward)
+{
+	char name[CONTAINERS_NAME_LEN];
+
+	make("b", name);
+	wall_ahead_s = 2 * GRACE_S;
+	sweep_in_use();
+	assert_true(is_there(name));
+}
+
+UNIT_TEST(test_what_cannot_be_seen_is_mounted)
+{
+	char name[CONTAINERS_NAME_LEN];
+
+	make("b", name);
+	ahead_s = GRACE_S;
+	wall_ahead_s = GRACE_S;
+	unreadable = "mountinfo";
+	sweep_in_use();
+	assert_true(is_there(name));
+	unreadable = NULL;
+	sweep_in_use();
+	assert_false(is_there(name));
 }

@@ -70,7 +70,7 @@ def as_seen_here(world, container):
 
 def made_s(world, name):
     with open(f"{world.state}/{name}/record") as record:
-        return int(record.readline())
+        return int(record.readline().split()[1])
 
 
 def keeps_init_containers():
