@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX   18 /* so that the number has less than 60 bits */
+#define DIGITS_MAX   19 /* so that the number has less than 64 bits */
 #define EXPONENT_MAX 40
 
 typedef unsigned __int128 wide;
