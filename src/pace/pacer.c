@@ -28,6 +28,7 @@
 #include "sample.h"
 #include "sys.h"
 #include "trace.h"
+#include "turns.h"
 #include "utilisation.h"
 #include "waits.h"
 #include "window.h"
@@ -265,6 +266,11 @@ void pace_forget(void)
 	waits_forget();
 	members_forget();
 	by_turn_forget();
+}
+
+void pace_begin_exit(void)
+{
+	turns_leave(clock_steady_ns());
 }
 
 /* -- the contract ----------------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ static struct turn *at[VGPU_DEVICES_MAX];    /* by CUDA ordinal; atomic */
 static uint64_t again_ns[VGPU_DEVICES_MAX];  /* when the next attempt is due; atomic */
 static uint64_t watched_ns;                  /* atomic */
 static uint32_t shared;                      /* a bit for each device that goes by turns; atomic */
+static int seated_pid;                       /* the process whose the seats are; atomic */
 static bool are_possible;                    /* atomic */
 static char directory[SHARED_FILE_PATH_LEN]; /* "": none. Under `joining` */
 static char socket_path[SOCKET_LEN];         /* vgpud's; "": it is not asked. Likewise */
@@ -212,6 +213,7 @@ static struct turn *take_seat(const struct meter *meter, int device)
 	lock_acquire(&joining);
 	if (!at[device] && clock_coarse_ns() >= LOAD(again_ns[device]) && used < TURNS) {
 		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+		STORE(seated_pid, sys_getpid());
 		if (join_any(meter, &turns[used]))
 			set_turn(device, &turns[used++]);
 	}
@@ -244,6 +246,23 @@ static void renew(int device, struct turn *turn)
 	turn = join(meter, &turns[used], uuid, offered) ? &turns[used++] : NULL;
 	STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
 	set_turn(device, turn);
+}
+
+/* A vfork child has the memory of its parent, whose the seats are. */
+void turns_leave(uint64_t now_ns)
+{
+	if (LOAD(seated_pid) != sys_getpid() || !lock_try(&joining))
+		return;
+	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
+		struct turn *turn = at[device];
+
+		if (!turn)
+			continue;
+		STORE(again_ns[device], clock_coarse_ns() + AGAIN_NS);
+		set_turn(device, NULL);
+		turn_retire(turn, now_ns);
+	}
+	lock_release(&joining);
 }
 
 static void renew_all(void)

@@ -19,6 +19,10 @@
 
 void turns_forget(void); /* in a forked child */
 
+/* Gives all seats up, in the process that took them and if no other thread takes or changes one.
+ * now_ns: clock_steady_ns(). */
+void turns_leave(uint64_t now_ns);
+
 /* Whether there may be turns: one load. */
 bool turns_are_possible(void);
 

@@ -234,6 +234,45 @@ UNIT_TEST(test_host_pauses)
 	assert_share("30 with pauses", share[1], 30, 6, 1);
 }
 
+/* -- the end ---------------------------------------------------------------------------------- */
+
+static void leave(void *arg)
+{
+	const struct tenant tenant = {.quota = 30};
+	const struct kernel kernel = {.function = 1, .ns = MS};
+	const struct vgpu_turns_file *file;
+	const struct turn *turn;
+	unsigned seat, slice;
+
+	(void)arg;
+	many_begin();
+	join(&tenant);
+	MUST(launch(&kernel) == 0);
+	turn = cores_meter_at(0)->turn;
+	file = turn->file.file;
+	seat = turn->file.seat;
+	slice = turn->file.slice;
+	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
+	MUST((file->header.turn & VGPU_TURNS_HOLDER) == slice + 1);
+	pace_begin_exit();
+	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == 0);
+	MUST((file->header.turn & VGPU_TURNS_HOLDER) == 0);
+	MUST((file->header.present >> slice & 1) == 0);
+	MUST(!cores_meter_at(0)->turn);
+	pace_begin_exit();
+	MUST(launch(&kernel) == 0);
+	many_end();
+}
+
+/* A process that exits gives its turn and its seat up; a launch after that goes all the same. */
+UNIT_TEST(test_exit)
+{
+	place = *state;
+	many_play(1, leave, NULL);
+	munmap(shared, sizeof(*shared));
+	remove_files();
+}
+
 /* -- what nobody else wants ------------------------------------------------------------------- */
 
 /* What a slice with two figures gets beside another, of kernels of that length. */

@@ -1,6 +1,7 @@
 /*
  * When the process exits, its slot is emptied (region_begin_exit), so that monitors do not count
- * a process that has ended.
+ * a process that has ended, and its turns are given up (pace_begin_exit), so that other slices need
+ * not find it dead.
  *
  * How it works. exit, a return from main and the end of the last thread run the destructors of the
  * loaded objects, ours among them. quick_exit runs none, but the handlers that were registered for
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "hooks.h"
+#include "pace.h"
 #include "quota.h"
 
 static bool begun; /* atomic: any thread may exit */
@@ -32,6 +34,7 @@ static void begin(void)
 {
 	__atomic_store_n(&begun, true, __ATOMIC_SEQ_CST);
 	quota_begin_exit();
+	pace_begin_exit();
 }
 
 __attribute__((destructor)) static void begin_at_exit(void)
@@ -45,11 +48,12 @@ static void begin_at_quick_exit(void *arg)
 	begin();
 }
 
-/* In a vfork child, which has the parent's memory, quota_begin_exit does nothing, and neither may
- * anything else here. */
+/* In a vfork child, which has the parent's memory, quota_begin_exit and pace_begin_exit do nothing,
+ * and neither may anything else here. */
 void _exit(int status)
 {
 	quota_begin_exit();
+	pace_begin_exit();
 	_Exit(status);
 }
 
