@@ -56,7 +56,8 @@ struct vgpu_turns_header {
 	uint32_t size; /* of the whole file, bytes */
 	uint32_t made; /* tells this making of the file from any other of it; not 0 */
 	uint32_t spare_word;
-	uint64_t spare[5];
+	uint64_t pressure_ns; /* vgpud's: a turn's least length, as each moves memory; 0: none */
+	uint64_t spare[4];
 	uint64_t turn;     /* at offset 64: the turn word */
 	uint64_t present;  /* bit i: slice i wants the GPU, or has wanted it in the last second */
 	uint64_t moved_ns; /* by how much begins of turns were moved back, in all; modulo 2^64 */

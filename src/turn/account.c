@@ -52,6 +52,14 @@ static void charge_limit(struct turn *turn, int64_t paid_ns, uint64_t least_ns)
 	} while (is != was && !TURN_SWAP(turn->account->ready_at, was, is));
 }
 
+/* At which a slice stops in its turn: under memory pressure, after a turn's length at the least. */
+static int64_t allowed_debt_ns(const struct turn *turn)
+{
+	int64_t pressure_ns = (int64_t)grant_pressure_ns(turn);
+
+	return pressure_ns > TURN_DEBT_NS ? pressure_ns : TURN_DEBT_NS;
+}
+
 /* Work that the slice has submitted in its turn and not paid yet counts as debt. */
 uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns)
 {
@@ -61,7 +69,7 @@ uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns)
 				      TURN_LOAD(turn->account->held_from));
 
 	if (turn_account_is_running(turn)) {
-		allowed_ns = over(TURN_DEBT_NS, limit_pct);
+		allowed_ns = over(allowed_debt_ns(turn), limit_pct);
 		debt_ns += unpaid_ns > 0 ? over(unpaid_ns, limit_pct) : 0;
 	}
 	if (limit_pct >= PERCENT || debt_ns <= allowed_ns)

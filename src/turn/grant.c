@@ -247,10 +247,16 @@ static bool is_gone(struct turn *turn, unsigned slice, uint64_t idle_since, uint
 	return false;
 }
 
+uint64_t grant_pressure_ns(const struct turn *turn)
+{
+	return least_of(TURN_LOAD(turn->file.file->header.pressure_ns), PRESSURE_MOST_NS);
+}
+
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 {
 	struct others others = {.length_ns = LENGTH_MOST_NS, .ahead_ns = LENGTH_MOST_NS};
 	uint64_t left = TURN_SEE(turn->file.file->header.present);
+	uint64_t pressure_ns = grant_pressure_ns(turn);
 
 	if (than < VGPU_TURNS_SLICES)
 		left &= ~BIT(than);
@@ -270,6 +276,8 @@ struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 		others.want = true;
 		others.length_ns = least_of(others.length_ns, length_beside(slice));
 	}
+	if (others.length_ns < pressure_ns)
+		others.length_ns = pressure_ns;
 	return others;
 }
 

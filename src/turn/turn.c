@@ -45,6 +45,11 @@
 #define SHORT_LEAST_NS (1 * NS_PER_S)
 #define SHORT_TURNS    4
 
+/* Turns of the length under memory pressure for which a slice waits beyond TURN_WAIT_MOST_NS. Half:
+ * a slice with a fifth of the GPU doubts. Twice: a length that is not true delays a slice for twice
+ * as long. */
+#define PRESSURE_WAITS 8
+
 static uint64_t least_of(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -312,14 +317,22 @@ static bool ask_as_waiter(struct turn *turn, const struct grant *grant, uint64_t
 
 /* -- doubt ------------------------------------------------------------------------------------ */
 
+/* The length of a turn where every slice is busy. */
+static uint64_t longest_ns(const struct turn *turn)
+{
+	return most_of(LENGTH_MOST_NS, grant_pressure_ns(turn));
+}
+
 /* For how long a process waits for a turn at most: twice as long as it can take where every slice
  * tells the truth. */
 static uint64_t bound_ns(const struct turn *turn, const struct others *others)
 {
-	uint64_t round_ns = LENGTH_MOST_NS + (uint64_t)LEAD_MOST_NS + (uint64_t)BEHIND_MOST_NS;
+	uint64_t length_ns = longest_ns(turn);
+	uint64_t round_ns = length_ns + (uint64_t)LEAD_MOST_NS + (uint64_t)BEHIND_MOST_NS;
 	uint64_t turns_ns = round_ns * others->weight / TURN_LOAD(turn->weight);
+	uint64_t most_ns = TURN_WAIT_MOST_NS + PRESSURE_WAITS * grant_pressure_ns(turn);
 
-	return least_of(2 * (turns_ns + LENGTH_MOST_NS + SOFT_NS), TURN_WAIT_MOST_NS);
+	return least_of(2 * (turns_ns + length_ns + SOFT_NS), most_ns);
 }
 
 static bool is_out(const struct turn *turn, uint64_t now_ns)
@@ -371,7 +384,7 @@ static bool is_short(struct turn *turn, const struct others *others)
 	uint64_t waited_ns = TURN_LOAD(turn->waited_ns);
 	uint64_t paid_ns = TURN_LOAD(turn->account->paid_ns) - TURN_LOAD(turn->paid_before);
 
-	if (waited_ns < most_of(SHORT_LEAST_NS, SHORT_TURNS * LENGTH_MOST_NS * all / own))
+	if (waited_ns < most_of(SHORT_LEAST_NS, SHORT_TURNS * longest_ns(turn) * all / own))
 		return false;
 	TURN_STORE(turn->waited_ns, 0);
 	TURN_STORE(turn->paid_before, TURN_LOAD(turn->account->paid_ns));

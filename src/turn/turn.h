@@ -21,10 +21,10 @@
  * What others can do to a process. Slices do not trust each other, and each can write anything into
  * the file at any time. The limit and the account of a slice are in memory of its own (struct
  * turn_account), so others cannot change them. A process that waits for a turn for longer than the
- * bound (TURN_WAIT_MOST_NS at most, less with few slices), or whose slice has less than half of its
- * part of the time for some seconds, goes without, and keeps out of turns for TURN_DOUBT_NS; each
- * time that this happens again, for twice as long. It is then as if there were no turns: the driver
- * divides the GPU, and the caller enforces the limit by itself.
+ * bound (TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure), or whose
+ * slice has less than half of its part of the time for some seconds, goes without, and keeps out of
+ * turns for TURN_DOUBT_NS; each time that this happens again, for twice as long. It is then as if
+ * there were no turns: the driver divides the GPU, and the caller enforces the limit by itself.
  */
 #pragma once
 
@@ -34,7 +34,7 @@
 #include "turn_file.h"
 #include "vgpu_region.h"
 
-#define TURN_WAIT_MOST_NS    ((uint64_t)2000000000)  /* for a turn; a limit's wait is extra */
+#define TURN_WAIT_MOST_NS    ((uint64_t)2000000000)  /* for a turn; limits and pressure are extra */
 #define TURN_DOUBT_NS        ((uint64_t)1000000000)  /* without turns, after one such wait */
 #define TURN_DOUBT_MOST_NS   ((uint64_t)64000000000) /* after many */
 #define TURN_ASK_AGAIN_NS    ((uint64_t)20000000)    /* the longest wait_ns of an answer */

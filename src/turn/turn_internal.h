@@ -35,6 +35,11 @@
 #define LENGTH_LEAST_NS (500 * NS_PER_US)
 #define LENGTH_MOST_NS  (20 * NS_PER_MS)
 
+/* ns of a turn under memory pressure at most, whatever the file says. Half: moving memory takes a
+ * larger part of the time where much of it does not fit. Twice: a slice waits for 8 s, also where
+ * another slice has written a length that is not true. */
+#define PRESSURE_MOST_NS (4 * NS_PER_S)
+
 /* ns before the device is free at which the next slice begins to submit: a sleep ends so late.
  * Half: the device is idle at each hand-over. Twice: kernels of two slices are at the device. */
 #define LEAD_NS (60 * NS_PER_US)
@@ -116,11 +121,13 @@ struct others {
 	uint64_t weight;      /* of those that are present, in all */
 	uint64_t assured_pct; /* of those of them that have a share of their own, in all */
 	unsigned rest;        /* how many have none, and what the others leave */
-	uint64_t length_ns;   /* of a turn while those want the GPU */
+	uint64_t length_ns;   /* of a turn while those want the GPU, memory pressure included */
 	uint64_t ahead_ns;    /* of work in flight while those are present */
 };
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);
+/* The least length of a turn because of memory pressure, PRESSURE_MOST_NS at most; 0: none. */
+uint64_t grant_pressure_ns(const struct turn *turn);
 
 /* Says that this process wants the GPU; or that it does not, since that time. */
 void grant_want(struct turn *turn, uint64_t now_ns);

@@ -224,3 +224,51 @@ UNIT_TEST(test_wrong_costs)
 		world_end();
 	}
 }
+
+/* -- memory pressure -------------------------------------------------------------------------- */
+
+/* Writes the length into the file, which exists once a slice has joined. */
+static void press(uint64_t length_ns)
+{
+	go_on(MS);
+	actors[0].turn.file.file->header.pressure_ns = length_ns;
+}
+
+/* Memory that takes 20 ms to move at each change of turns costs a tenth of the time where turns are
+ * 200 ms long, and about half where they are 20 ms long. */
+UNIT_TEST(test_pressure)
+{
+	for (unsigned limit_pct = 50; limit_pct <= 100; limit_pct += 50)
+		for (unsigned pressed = 0; pressed < 2; pressed++) {
+			world_begin(state);
+			moving_ns = 20 * MS;
+			busy(50, limit_pct, 5 * MS);
+			busy(50, limit_pct, 5 * MS);
+			press(pressed ? 200 * MS : 0);
+			measure(pressed ? "memory moves, long turns" : "memory moves", NS_PER_S,
+				20 * NS_PER_S);
+			if (pressed)
+				assert_between("together", all_of(20 * NS_PER_S), 85, 92);
+			else
+				assert_between("together", all_of(20 * NS_PER_S), 5, 70);
+			assert_between("one less the other",
+				       share(&actors[0], 20 * NS_PER_S) -
+					       share(&actors[1], 20 * NS_PER_S),
+				       -3, 3);
+			world_end();
+		}
+}
+
+/* A slice that is idle gives its turn up at once, so its neighbour has the rest; a length that
+ * nobody can mean delays a slice for a bounded time. */
+UNIT_TEST(test_pressure_is_bounded)
+{
+	world_begin(state);
+	server(30, 6667 * US);
+	busy(60, 100, 5 * MS);
+	press(UINT64_MAX);
+	measure("a length without end", NS_PER_S, 40 * NS_PER_S);
+	assert_between("the longest wait", (double)actors[0].longest_ns / 1e9, 0, 34);
+	assert_between("the busy slice", share(&actors[1], 40 * NS_PER_S), 50, 100);
+	world_end();
+}

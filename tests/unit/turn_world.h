@@ -81,6 +81,7 @@ static unsigned actor_count;
 static uint64_t time_ns, device_from;
 static unsigned device_of; /* whose work it runs */
 static uint64_t changing_ns, overlap_ns;
+static uint64_t moving_ns; /* what a change to another process's work takes for its memory */
 static const char *world_path;
 
 static void world_begin(void **state)
@@ -91,7 +92,7 @@ static void world_begin(void **state)
 	actor_count = 0;
 	time_ns = 1000 * NS_PER_S;
 	device_of = 0;
-	changing_ns = overlap_ns = 0;
+	changing_ns = overlap_ns = moving_ns = 0;
 	world_path = place->path;
 	unlink(world_path);
 }
@@ -174,10 +175,12 @@ static void device_change(void)
 
 		if (!actors[next].left_ns)
 			continue;
-		if (next != device_of)
-			changing_ns = CHANGE_NS;
-		device_of = next;
 		device_from = time_ns;
+		if (next != device_of) {
+			changing_ns = CHANGE_NS + moving_ns;
+			device_from += moving_ns;
+		}
+		device_of = next;
 		return;
 	}
 }
