@@ -28,6 +28,8 @@
 	KIND(EVENT_OUTSIDE, "process_outside", LOG_WARNING, true)           \
 	KIND(EVENT_EXCESS, "slice_excess", LOG_WARNING, true)               \
 	KIND(EVENT_LIFTED, "policy_lifted", LOG_WARNING, true)              \
+	KIND(EVENT_PRESSURE, "memory_pressure", LOG_NOTICE, true)           \
+	KIND(EVENT_PRESSURE_OVER, "memory_pressure_over", LOG_INFO, true)   \
 	KIND(EVENT_ENDED, "process_ended", LOG_WARNING, false)              \
 	KIND(EVENT_DROPPED, "events_dropped", LOG_WARNING, false)
 

@@ -28,6 +28,7 @@
 #include "clock.h"
 #include "config.h"
 #include "listener.h"
+#include "pressure.h"
 #include "say.h"
 #include "secrets.h"
 #include "server.h"
@@ -49,6 +50,7 @@ struct vgpud {
 	int listener;    /* where it listens, or -1 */
 	struct server *server;
 	struct turns_server turns;
+	struct pressure pressure;
 	int signals, timer;
 	bool ends;
 };
@@ -100,6 +102,7 @@ static void write_metrics(struct text *text, void *arg)
 
 	watch_write(text, &vgpud->watch);
 	turns_server_write(text, &vgpud->turns);
+	pressure_write(text, &vgpud->pressure);
 }
 
 /* Starts the server on vgpud->listener, which stays open for the next one. */
@@ -259,6 +262,8 @@ static void on_signal(struct vgpud *vgpud)
 static void look(struct vgpud *vgpud)
 {
 	watch_look(&vgpud->watch);
+	pressure_look(&vgpud->pressure, &vgpud->watch.overview, &vgpud->turns.store,
+		      &vgpud->watch.events);
 	if (vgpud->server)
 		server_renew(vgpud->server);
 	sd_notify(0, "WATCHDOG=1");
@@ -392,6 +397,7 @@ static int run(struct vgpud *vgpud, const struct secrets *secrets)
 	sd_notify(0, "STOPPING=1");
 	stop_serving(vgpud);
 	close_listener(vgpud, vgpud->listener);
+	pressure_end(&vgpud->turns.store);
 	turns_server_close(&vgpud->turns);
 	watch_close(&vgpud->watch);
 	return 0;

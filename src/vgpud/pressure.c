@@ -1,0 +1,194 @@
+/*
+ * What slices hold is the sum over their regions, of slices with living processes that launched
+ * something in the last RECENT_S. Memory of an idle slice is moved once, and stays on the host.
+ *
+ * A change of turns moves what does not fit: held - total. Turns are TIMES as long as that takes,
+ * so 1 part in TIMES + 1 of the time is lost. Pressure begins where it does not fit and ends at
+ * END_PCT, so that it does not come and go with small allocations.
+ *
+ * Tenants write the figures. One that writes too much makes turns long for the others: the
+ * processes that take turns cut the length to some seconds (src/turn/).
+ */
+#include "pressure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "clock.h"
+#include "prom.h"
+
+/* Percent of the GPU's memory at which pressure ends. Lower: turns stay long for longer. Higher:
+ * turns may change their length each second. */
+#define END_PCT 90
+
+/* Bytes a second that the driver moves of managed memory. An assumption for PCI Express 4 and 5
+ * with 16 lanes, of which a copy reaches some 25 to 55 GB/s and page faults less; it is not
+ * measured. Half: turns are twice as long, and waits too. Twice: where the rate is lower, moving
+ * takes a larger part of the time. */
+#define MOVED_A_SECOND ((uint64_t)20000000000)
+
+/* Turns are so many times as long as what they move takes. Half: a sixth of the time is lost.
+ * Twice: a twentieth, and slices wait for twice as long. */
+#define TIMES 10
+
+/* ns of a turn under pressure, at least and at most. Half of the least: the fixed costs of a change
+ * count. Twice of the most: a slice waits for 8 s. */
+#define LENGTH_LEAST_NS (100 * NS_PER_MS)
+#define LENGTH_MOST_NS  (4 * NS_PER_S)
+
+/* s since a slice's last launch after which it plays no part. Half: a slice that waits for turns of
+ * others, or runs a long kernel, may be left out. Twice: turns stay long after it is idle. */
+#define RECENT_S 30
+
+/* -- how long ---------------------------------------------------------------------------------- */
+
+static uint64_t within(uint64_t ns)
+{
+	if (ns < LENGTH_LEAST_NS)
+		return LENGTH_LEAST_NS;
+	return ns < LENGTH_MOST_NS ? ns : LENGTH_MOST_NS;
+}
+
+uint64_t pressure_length_ns(uint64_t held_bytes, uint64_t total_bytes, uint64_t was_ns)
+{
+	uint64_t moved_bytes = held_bytes > total_bytes ? held_bytes - total_bytes : 0;
+	bool is_pressed = was_ns ? held_bytes > total_bytes / 100 * END_PCT : moved_bytes > 0;
+
+	if (!is_pressed || total_bytes == 0)
+		return 0;
+	if (moved_bytes > total_bytes)
+		moved_bytes = total_bytes;
+	return within((uint64_t)((double)moved_bytes * TIMES * (double)NS_PER_S /
+				 (double)MOVED_A_SECOND));
+}
+
+/* -- what slices hold -------------------------------------------------------------------------- */
+
+static bool is_at_work(const struct overview_slice *slice)
+{
+	int64_t now_s = (int64_t)(clock_wall_ns() / NS_PER_S);
+
+	return slice->running > 0 && slice->launched_s >= now_s - RECENT_S;
+}
+
+/* Saturates: a region may say anything. */
+static uint64_t held_on(const struct overview *overview, unsigned gpu)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < overview->count; i++) {
+		const struct overview_slice *slice = &overview->slice[i];
+
+		for (unsigned d = 0; is_at_work(slice) && d < slice->device_count; d++)
+			if (slice->device[d].gpu == (int)gpu &&
+			    __builtin_add_overflow(sum, slice->device[d].seen.used_bytes, &sum))
+				return UINT64_MAX;
+	}
+	return sum;
+}
+
+/* -- a look ------------------------------------------------------------------------------------ */
+
+static void tell(struct events *events, const struct pressure_gpu *gpu, uint64_t was_ns)
+{
+	struct json_object *event;
+
+	if (!was_ns == !gpu->length_ns)
+		return;
+	event = event_of(NULL, gpu->uuid);
+	event_add_number(event, "held_bytes", gpu->held_bytes);
+	event_add_number(event, "size_bytes", gpu->total_bytes);
+	event_add_number(event, "turn_ms", gpu->length_ns / NS_PER_MS);
+	if (gpu->length_ns)
+		events_tell(events, EVENT_PRESSURE, event,
+			    "slices hold more than the memory of %s: turns are long", gpu->uuid);
+	else
+		events_tell(events, EVENT_PRESSURE_OVER, event,
+			    "what slices hold fits the memory of %s again", gpu->uuid);
+}
+
+static uint64_t length_before(const struct pressure *pressure, const char *uuid)
+{
+	for (unsigned i = 0; i < pressure->count; i++)
+		if (strcmp(pressure->gpu[i].uuid, uuid) == 0)
+			return pressure->gpu[i].length_ns;
+	return 0;
+}
+
+static struct pressure_gpu look_at(const struct pressure *before, const struct overview *overview,
+				   unsigned index)
+{
+	const struct usage_gpu *usage = &overview->usage.gpu[index];
+	struct pressure_gpu gpu = {.total_bytes = usage->total_bytes};
+
+	snprintf(gpu.uuid, sizeof(gpu.uuid), "%s", usage->uuid);
+	gpu.held_bytes = held_on(overview, index);
+	gpu.length_ns = pressure_length_ns(gpu.held_bytes, gpu.total_bytes,
+					   length_before(before, gpu.uuid));
+	return gpu;
+}
+
+static void put(struct turns_file *file, uint64_t length_ns)
+{
+	__atomic_store_n(&file->at->header.pressure_ns, length_ns, __ATOMIC_RELAXED);
+}
+
+void pressure_look(struct pressure *pressure, const struct overview *overview,
+		   struct turns_store *store, struct events *events)
+{
+	struct pressure before = *pressure;
+
+	pressure->count = 0;
+	for (unsigned g = 0; g < overview->usage.gpu_count && g < TURNS_FILES_MAX; g++) {
+		struct pressure_gpu *gpu = &pressure->gpu[pressure->count++];
+		struct turns_file *file;
+
+		*gpu = look_at(&before, overview, g);
+		tell(events, gpu, length_before(&before, gpu->uuid));
+		file = turns_store_find(store, gpu->uuid);
+		if (file)
+			put(file, gpu->length_ns);
+	}
+}
+
+void pressure_end(struct turns_store *store)
+{
+	for (unsigned i = 0; i < store->count; i++)
+		put(&store->file[i], 0);
+}
+
+/* -- metrics ----------------------------------------------------------------------------------- */
+
+static void write_one(struct text *text, const struct prom_family *family, const char *uuid,
+		      double value)
+{
+	struct text labels = {0};
+
+	prom_label(&labels, "device_uuid", uuid);
+	if (labels.failed)
+		text->failed = true;
+	else
+		prom_sample(text, family, labels.bytes, "", value);
+	text_free(&labels);
+}
+
+void pressure_write(struct text *text, const struct pressure *pressure)
+{
+	static const struct prom_family held = {"vgpu_gpu_memory_pressure_ratio", PROM_GAUGE,
+						"What slices at work hold of the GPU's memory, by "
+						"their ledgers; above 1, it does not fit."};
+	static const struct prom_family length = {
+		"vgpu_gpu_pressure_turn_seconds", PROM_GAUGE,
+		"The least length of turns because of memory pressure; 0 without it."};
+
+	prom_begin(text, &held);
+	for (unsigned i = 0; i < pressure->count; i++)
+		if (pressure->gpu[i].total_bytes)
+			write_one(text, &held, pressure->gpu[i].uuid,
+				  (double)pressure->gpu[i].held_bytes /
+					  (double)pressure->gpu[i].total_bytes);
+	prom_begin(text, &length);
+	for (unsigned i = 0; i < pressure->count; i++)
+		write_one(text, &length, pressure->gpu[i].uuid,
+			  (double)pressure->gpu[i].length_ns / (double)NS_PER_S);
+}
