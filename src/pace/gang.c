@@ -413,6 +413,7 @@ static void begin_closing(struct gang_seat *seat, uint64_t shut_at_ns, uint32_t 
 	STORE(seat->progress, progress);
 	STORE(seat->quiet_ns, now_ns);
 	STORE(seat->let_go, 0);
+	STORE(seat->waits_ns, 0); /* no member is the holder meanwhile */
 	STORE(seat->was_busy, false);
 	STORE(seat->is_cut, false);
 }
@@ -589,7 +590,7 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 	}
 	open_gang(gang, shut_at_ns, now_ns);
 	trace_write(TRACE_GANG_OPENED, device_of(seat), shut_for_ns, sight->level_ns);
-	return 0;
+	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, seat, false, now_ns) : 0;
 }
 
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)

@@ -142,3 +142,26 @@ UNIT_TEST_ALONE(test_stopped_members)
 	gang_is_idle(&group, &seats[1], from_ns + 1500 * MS, now_ns);
 	assert_int_equal(charged_ms(), 1500);
 }
+
+/* -- who launches as the group opens ---------------------------------------------------------- */
+
+/* Each pause of the group ends with one holder, however long others have waited. */
+UNIT_TEST_ALONE(test_opens_with_one_holder)
+{
+	begin();
+	assert_int_equal(ask(0, 0, true), 0);
+	assert_int_not_equal(ask(1, 0, false), 0);
+	assert_int_not_equal(ask(2, 0, false), 0);
+	for (uint64_t until_ns = now_ns + 2 * GANG_HOLD_SOFT_NS; now_ns < until_ns; now_ns += MS)
+		for (unsigned i = 0; i < MEMBERS; i++)
+			ask(i, GANG_DEVICE_SHUT_NS, false);
+	assert_true(gang_is_shut(&group));
+	for (unsigned i = 0; i < MEMBERS; i++)
+		table.member[i].ready = 0;
+	assert_int_equal(ask(1, 0, false), 0);
+	assert_false(gang_is_shut(&group));
+	look(1, true);
+	assert_int_not_equal(ask(2, 0, false), 0);
+	assert_int_not_equal(ask(0, 0, false), 0);
+	assert_int_equal(ask(1, 0, true), 0);
+}
