@@ -296,6 +296,16 @@ static void answer(struct turns_server *server, const struct overview *overview,
 		sys_close(fd);
 }
 
+/* A client whose answer is in flight stays until it has read it, as one of its tenant's:
+ * turns_server_tick ends it. */
+static void hear_more(struct turns_server *server, struct turns_client *client)
+{
+	if (!client->holds_file || has_read(client))
+		end(server, client);
+	else
+		epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
+}
+
 /* A message of the client's has come, or its end; or neither has yet. */
 static void hear(struct turns_server *server, const struct overview *overview,
 		 struct turns_client *client)
@@ -304,10 +314,10 @@ static void hear(struct turns_server *server, const struct overview *overview,
 
 	if (sys_wait_readable(client->fd, 0) <= 0)
 		return;
-	if (client->is_answered ||
-	    turns_reader_receive(&server->reader, client->fd, &client->peer, &message) != 0) {
-		end(server, client);
-	} else if (message.len == 0) {
+	if (client->is_answered)
+		hear_more(server, client);
+	else if (turns_reader_receive(&server->reader, client->fd, &client->peer, &message) != 0 ||
+		 message.len == 0) {
 		end(server, client);
 	} else if (message.len < 0 || !message.has_descriptor ||
 		   !turn_offer_is_request(&message.request, (size_t)message.len)) {

@@ -214,11 +214,18 @@ def hold(path, region, uuid, other):
 
 
 def unread(path, region, uuid, other):
-    """REGION's container reads no answer. OTHER is another container's."""
+    """REGION's container reads no answer, whether or not it sends more. OTHER is another container's."""
     until_known(path, region, uuid)
     until_known(path, other, uuid)
     fd = os.open(region, os.O_RDWR)
     held = [send(path, request(uuid), [fd]) for _ in range(80)]
+    time.sleep(0.5)
+    for s in held:
+        try:
+            s.send(b"more")
+        except BrokenPipeError:  # it was refused
+            pass
+    time.sleep(0.5)
     assert ask(path, uuid, region)[0] == REFUSED
     os.close(given(path, other, uuid))
     for s in held:
