@@ -25,6 +25,7 @@
 #define OF_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* Of fields that any thread reads and writes, each for itself. */
+#define LOAD(field)         __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define STORE(field, value) __atomic_store_n(&(field), value, __ATOMIC_RELAXED)
 
 uint32_t trace_subjects = TRACE_UNDECIDED;
@@ -93,9 +94,9 @@ void trace_begin(const char *path, int slot, const struct vgpu_region_device *of
 	uint32_t subjects = asked_for();
 	int fd, error;
 
-	if (trace_subjects != TRACE_UNDECIDED || slot < 0)
+	if (LOAD(trace_subjects) != TRACE_UNDECIDED || slot < 0)
 		return;
-	trace_subjects = 0;
+	STORE(trace_subjects, 0);
 	if (!subjects)
 		return;
 	snprintf(name, sizeof(name), "%s" TRACE_SUFFIX "%d", path, slot);
@@ -122,7 +123,7 @@ const struct fault *trace_fault(void)
 
 void trace_forget(void)
 {
-	trace_subjects = TRACE_UNDECIDED;
+	STORE(trace_subjects, TRACE_UNDECIDED);
 	if (file)
 		sys_unmap(file, sizeof(*file));
 	file = NULL;

@@ -19,7 +19,7 @@
 #include "vgpu_region.h"
 
 /* Bit s: subject s is written; TRACE_UNDECIDED until trace_begin. Written by trace_begin and
- * trace_forget. */
+ * trace_forget, while other threads may read it. Atomic. */
 extern uint32_t trace_subjects;
 #define TRACE_UNDECIDED (1u << 31)
 
@@ -36,7 +36,8 @@ void trace_forget(void);
 /* Whether the subject is written: for figures that are not at hand. */
 static inline bool trace_wants(enum trace_subject subject)
 {
-	return __builtin_expect(trace_subjects >> subject & 1, 0);
+	return __builtin_expect(__atomic_load_n(&trace_subjects, __ATOMIC_RELAXED) >> subject & 1,
+				0);
 }
 
 static inline enum trace_subject trace_subject_of(enum trace_kind kind)
@@ -63,7 +64,7 @@ void trace_set_call(const char *name);
  * the thread about memory and the region have. Launches have no call. */
 static inline void trace_call(const char *name)
 {
-	if (__builtin_expect(trace_subjects != 0, 0))
+	if (__builtin_expect(__atomic_load_n(&trace_subjects, __ATOMIC_RELAXED) != 0, 0))
 		trace_set_call(name);
 }
 
