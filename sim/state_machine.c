@@ -130,7 +130,7 @@ int state_attach(void)
 			"vgpu-sim: %s is in use for other GPUs; set VGPU_SIM_STATE to another "
 			"path\n",
 			config->state_path);
-	else if (result)
+	else if (result && result != -EMFILE) /* that is the program's doing: no driver says so */
 		fprintf(stderr, "vgpu-sim: %s: %s\n", config->state_path, strerror(-result));
 	return result;
 }
