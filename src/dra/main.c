@@ -20,6 +20,7 @@
 #include "methods.h"
 #include "publish.h"
 #include "say.h"
+#include "signals.h"
 
 enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
@@ -94,10 +95,8 @@ static void on_timer(void *arg, uint32_t events)
 	loop_timer_read(driver->timer.fd);
 	if (serve(driver->loop, &driver->dra))
 		serve(driver->loop, &driver->registration);
-	if (gpus_look(&driver->gpus)) {
-		say(LOG_NOTICE, "the health of GPUs has changed");
+	if (gpus_look(&driver->gpus))
 		publish_soon(&driver->publish);
-	}
 	publish_look(&driver->publish);
 }
 
@@ -111,18 +110,6 @@ static void on_registered(void *arg)
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-static int open_signals(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static int open_watches(struct driver *driver)
 {
 	int error;
@@ -130,7 +117,7 @@ static int open_watches(struct driver *driver)
 	driver->loop = loop_new();
 	if (!driver->loop)
 		return -errno;
-	driver->signals = (struct loop_watch){open_signals(), on_signal, driver};
+	driver->signals = (struct loop_watch){signals_open(false), on_signal, driver};
 	driver->timer = (struct loop_watch){loop_timer(1, LOOK_MS), on_timer, driver};
 	if (driver->signals.fd < 0 || driver->timer.fd < 0)
 		return -EMFILE;

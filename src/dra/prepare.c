@@ -54,7 +54,7 @@ int prepare_open(struct prepare *prepare, const char *state, const char *regions
 	error = directory_make_all(prepare->claims, 0700, fault);
 	if (!error)
 		error = directory_make_all(regions, 0755, fault);
-	return error ? error : library_copy(state, library, fault);
+	return error ? error : library_copy(state, library, "--library", fault);
 }
 
 /* -- what the API server says of a claim ------------------------------------------------------- */
@@ -80,7 +80,7 @@ static void kept_path(const struct prepare *prepare, const struct claim_id *id,
 	snprintf(ret_path, PATH_MAX, "%s/%s.json", prepare->claims, id->uid);
 }
 
-/* What was kept of it. False: nothing. */
+/* Reads what the disk has of the claim. False: it has nothing. */
 static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
 		      struct bytes *ret_text)
 {

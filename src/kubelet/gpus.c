@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "nvml_library.h"
+#include "say.h"
 
 struct gpus_library {
 	void *handle;
@@ -160,6 +161,23 @@ static int find_gpus(struct gpus *gpus, struct fault *fault)
 	return 0;
 }
 
+static void say_unhealthy(const struct gpus *gpus)
+{
+	for (unsigned i = 0; i < gpus->count; i++) {
+		const struct gpu *gpu = &gpus->gpu[i];
+
+		if (gpu->xid)
+			say(LOG_ERR,
+			    "GPU %u (%s) has had the error XID %u: it gets no new containers until "
+			    "it is reset and this program is started again",
+			    gpu->index, gpu->uuid, gpu->xid);
+		else if (!gpu->healthy)
+			say(LOG_ERR,
+			    "NVML does not answer for GPU %u (%s): it gets no new containers",
+			    gpu->index, gpu->uuid);
+	}
+}
+
 int gpus_open(struct gpus *ret_gpus, const struct xids_ignored *ignored, struct fault *fault)
 {
 	struct gpus gpus = {.library = calloc(1, sizeof(*gpus.library)), .ignored = ignored};
@@ -173,11 +191,13 @@ int gpus_open(struct gpus *ret_gpus, const struct xids_ignored *ignored, struct 
 		return error;
 	}
 	error = find_functions(gpus.library) ? find_gpus(&gpus, fault) : nvml_library_lacks(fault);
-	if (error)
+	if (error) {
 		gpus_close(&gpus);
-	else
-		*ret_gpus = gpus;
-	return error;
+		return error;
+	}
+	say_unhealthy(&gpus);
+	*ret_gpus = gpus;
+	return 0;
 }
 
 void gpus_close(struct gpus *gpus)
@@ -200,6 +220,10 @@ bool gpus_look(struct gpus *gpus)
 
 		changed |= healthy != gpus->gpu[i].healthy;
 		gpus->gpu[i].healthy = healthy;
+	}
+	if (changed) {
+		say(LOG_NOTICE, "the health of GPUs has changed");
+		say_unhealthy(gpus);
 	}
 	return changed;
 }

@@ -29,9 +29,10 @@ struct gpus {
 };
 
 /* Opens NVML, and finds them. ignored: the critical errors that leave a GPU healthy; it is used
- * until gpus_close. A negative errno with a fault. */
+ * until gpus_close. A line for each that is unhealthy. A negative errno with a fault. */
 int gpus_open(struct gpus *ret_gpus, const struct xids_ignored *ignored, struct fault *fault);
 void gpus_close(struct gpus *gpus); /* also of a zeroed one */
 
-/* Asks for their health. Whether that of any changed. */
+/* Asks for their health. Whether that of any changed: a line then says who is unhealthy, and why.
+ */
 bool gpus_look(struct gpus *gpus);

@@ -62,13 +62,13 @@ static int copy(const char *dir, const char *library)
 	return error;
 }
 
-int library_copy(const char *dir, const char *library, struct fault *fault)
+int library_copy(const char *dir, const char *library, const char *setting, struct fault *fault)
 {
 	int error = copy(dir, library);
 
 	return error ? fault_set(fault, error,
 				 "cannot copy %.200s: %s; install the package vgpu on the node, or "
-				 "write where the library is under library",
-				 library, strerror(-error))
+				 "write where the library is under %s",
+				 library, strerror(-error), setting)
 		     : 0;
 }

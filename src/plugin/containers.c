@@ -581,7 +581,7 @@ int containers_prepare(const struct containers_places *places, const char *libra
 		error = -errno;
 	if (error)
 		return fail(fault, error, "make", places->regions);
-	error = library_copy(places->state, library, fault);
+	error = library_copy(places->state, library, "library", fault);
 	if (error)
 		return error;
 	error = write_preload(places->state, inside);

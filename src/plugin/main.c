@@ -17,6 +17,7 @@
 #include "in_use.h"
 #include "kubelet.h"
 #include "say.h"
+#include "signals.h"
 #include "size.h"
 
 enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
@@ -56,23 +57,6 @@ static void on_signal(void *arg, uint32_t events)
 		loop_end(plugin->loop);
 }
 
-static void say_health(const struct gpus *gpus)
-{
-	for (unsigned i = 0; i < gpus->count; i++) {
-		const struct gpu *gpu = &gpus->gpu[i];
-
-		if (gpu->xid)
-			say(LOG_ERR,
-			    "GPU %u (%s) has had the error XID %u: it gets no new containers until "
-			    "it is reset and the plugin is started again",
-			    gpu->index, gpu->uuid, gpu->xid);
-		else if (!gpu->healthy)
-			say(LOG_ERR,
-			    "NVML does not answer for GPU %u (%s): it gets no new containers",
-			    gpu->index, gpu->uuid);
-	}
-}
-
 static void on_health(void *arg, uint32_t events)
 {
 	struct plugin *plugin = arg;
@@ -80,11 +64,8 @@ static void on_health(void *arg, uint32_t events)
 	(void)events;
 	loop_timer_read(plugin->health.fd);
 	containers_remove(&plugin->options.places);
-	if (!gpus_look(&plugin->gpus))
-		return;
-	say(LOG_NOTICE, "the health of GPUs has changed");
-	say_health(&plugin->gpus);
-	kubelet_renew(plugin->kubelet);
+	if (gpus_look(&plugin->gpus))
+		kubelet_renew(plugin->kubelet);
 }
 
 static void on_pods(void *arg, const struct bytes *ids)
@@ -108,18 +89,6 @@ static void on_restart(void *arg)
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-static int open_signals(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static int open_watches(struct plugin *plugin)
 {
 	int error;
@@ -127,7 +96,7 @@ static int open_watches(struct plugin *plugin)
 	plugin->loop = loop_new();
 	if (!plugin->loop)
 		return -errno;
-	plugin->signals = (struct loop_watch){open_signals(), on_signal, plugin};
+	plugin->signals = (struct loop_watch){signals_open(false), on_signal, plugin};
 	plugin->health = (struct loop_watch){loop_timer(HEALTH_MS, HEALTH_MS), on_health, plugin};
 	if (plugin->signals.fd < 0 || plugin->health.fd < 0)
 		return -EMFILE;
@@ -190,7 +159,6 @@ static int run(struct plugin *plugin)
 
 	if (gpus_open(&plugin->gpus, &plugin->options.ignored, &fault))
 		return fail(EXIT_FAILED, &fault);
-	say_health(&plugin->gpus);
 	if (find_devices(plugin, &fault))
 		status = fail(EXIT_CONFIG, &fault);
 	else if (containers_prepare(&plugin->options.places, plugin->config.library,
@@ -252,6 +220,59 @@ static bool read_grace(const char *text, unsigned *ret_grace_s)
 	return true;
 }
 
+static bool read_ignored(const char *text, struct xids_ignored *ignored)
+{
+	bool good = xids_ignore(ignored, text);
+
+	if (!good)
+		say(LOG_ERR,
+		    "--ignore-xids \"%s\" is no list of XIDs: write numbers with commas, as "
+		    "74,119, "
+		    "or all",
+		    text);
+	return good;
+}
+
+static int print_version(void)
+{
+	puts("vgpu-device-plugin " VGPU_VERSION);
+	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+}
+
+/* Takes an option and its optarg. The status to end with, or -1: the program goes on. */
+static int take(struct options *options, int option)
+{
+	const struct {
+		int option;
+		const char **value;
+	} texts[] = {
+		{'c', &options->config_path},    {'k', &options->kubelet_dir},
+		{'p', &options->pods_socket},    {'s', &options->places.state},
+		{'r', &options->places.regions},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].option == option) {
+			*texts[i].value = optarg;
+			return -1;
+		}
+	switch (option) {
+	case 'n':
+		options->only_check = true;
+		return -1;
+	case 'g':
+		return read_grace(optarg, &options->grace_s) ? -1 : EXIT_USAGE;
+	case 'x':
+		return read_ignored(optarg, &options->ignored) ? -1 : EXIT_USAGE;
+	case 'h':
+		return help();
+	case 'V':
+		return print_version();
+	default:
+		return EXIT_USAGE;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -278,47 +299,12 @@ int main(int argc, char **argv)
 	};
 	int option;
 
-	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0)
-		switch (option) {
-		case 'c':
-			plugin.options.config_path = optarg;
-			break;
-		case 'n':
-			plugin.options.only_check = true;
-			break;
-		case 'k':
-			plugin.options.kubelet_dir = optarg;
-			break;
-		case 'p':
-			plugin.options.pods_socket = optarg;
-			break;
-		case 's':
-			plugin.options.places.state = optarg;
-			break;
-		case 'r':
-			plugin.options.places.regions = optarg;
-			break;
-		case 'g':
-			if (!read_grace(optarg, &plugin.options.grace_s))
-				return EXIT_USAGE;
-			break;
-		case 'x':
-			if (!xids_ignore(&plugin.options.ignored, optarg)) {
-				say(LOG_ERR,
-				    "--ignore-xids \"%s\" is no list of XIDs: write numbers with "
-				    "commas, as 74,119, or all",
-				    optarg);
-				return EXIT_USAGE;
-			}
-			break;
-		case 'h':
-			return help();
-		case 'V':
-			puts("vgpu-device-plugin " VGPU_VERSION);
-			return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
-		default:
-			return EXIT_USAGE;
-		}
+	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
+		int status = take(&plugin.options, option);
+
+		if (status >= 0)
+			return status;
+	}
 	if (optind < argc) {
 		say(LOG_ERR, "\"%s\" is too much: see vgpu-device-plugin --help", argv[optind]);
 		return EXIT_USAGE;

@@ -32,6 +32,7 @@
 #include "say.h"
 #include "secrets.h"
 #include "server.h"
+#include "signals.h"
 #include "turns_server.h"
 #include "watch.h"
 
@@ -316,20 +317,6 @@ static void raise_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Signals are read from a descriptor; a client that goes away is no reason to end. */
-static int open_signals(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 static int open_timer(void)
 {
 	struct itimerspec each_second = {{1, 0}, {1, 0}};
@@ -380,7 +367,7 @@ static int run(struct vgpud *vgpud, const struct secrets *secrets)
 	struct fault fault = {""};
 
 	raise_limit();
-	vgpud->signals = open_signals();
+	vgpud->signals = signals_open(true);
 	vgpud->timer = open_timer();
 	if (vgpud->signals < 0 || vgpud->timer < 0) {
 		fault_set(&fault, -errno, "vgpud cannot start: %s", strerror(errno));
