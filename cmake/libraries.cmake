@@ -1,0 +1,28 @@
+# Libraries of optional programs: where one is missing, the program is not built, and all else is.
+
+# vgpu_find_libraries(PROGRAM NAME:MODULE:PACKAGE…)
+# Finds each module of pkg-config, as PkgConfig::NAME; PACKAGE is its name in Debian. Where any is
+# missing, says so, and sets `lacks`. A macro, as imported targets and variables are the caller's.
+macro(vgpu_find_libraries program)
+  set(lacks)
+  find_package(PkgConfig QUIET)
+  if(NOT PKG_CONFIG_FOUND)
+    list(APPEND lacks pkg-config)
+  endif()
+  foreach(library ${ARGN})
+    string(REPLACE ":" ";" library ${library})
+    list(GET library 0 name)
+    list(GET library 1 module)
+    list(GET library 2 package)
+    if(PKG_CONFIG_FOUND)
+      pkg_check_modules(${name} QUIET IMPORTED_TARGET ${module})
+    endif()
+    if(NOT ${name}_FOUND)
+      list(APPEND lacks ${package})
+    endif()
+  endforeach()
+  if(lacks)
+    list(JOIN lacks ", " lacks)
+    message(NOTICE "${program} is not built: it needs ${lacks} (Debian's names)")
+  endif()
+endmacro()
