@@ -421,15 +421,22 @@ static bool reconcile(int device, const struct quota_ticket *ticket, const uint6
 	return true;
 }
 
+static uint64_t booked_on(int device)
+{
+	struct vgpu_hami_usage usage = account_usage(device);
+
+	return sum_of(&usage);
+}
+
 /* A comparison that finds the same as the one before, and books nothing, is not written. */
 static void trace_compared(int device, uint64_t books_before, const uint64_t *nvml_bytes,
 			   bool compared)
 {
-	struct vgpu_hami_usage usage = account_usage(device);
+	uint64_t books = booked_on(device);
 	uint64_t seen = nvml_bytes ? *nvml_bytes : UINT64_MAX;
 
 	if (__atomic_exchange_n(&traced_bytes[device], seen, __ATOMIC_RELAXED) == seen &&
-	    sum_of(&usage) == books_before)
+	    books == books_before)
 		return;
 	trace_add_event(&(struct trace_event){
 		.kind = TRACE_COMPARED,
@@ -439,17 +446,17 @@ static void trace_compared(int device, uint64_t books_before, const uint64_t *nv
 				      : TRACE_NO_REASON,
 		.a = nvml_bytes ? (int64_t)*nvml_bytes : 0,
 		.b = (int64_t)books_before,
-		.c = (int64_t)(sum_of(&usage) - books_before),
+		.c = (int64_t)(books - books_before),
 	});
 }
 
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
-	struct vgpu_hami_usage usage = account_usage(device);
-	uint64_t before = sum_of(&usage);
+	bool traced = trace_wants(TRACE_MEMORY);
+	uint64_t before = traced ? booked_on(device) : 0;
 	bool compared = reconcile(device, ticket, nvml_bytes);
 
-	if (trace_wants(TRACE_MEMORY))
+	if (traced)
 		trace_compared(device, before, nvml_bytes, compared);
 	compare_guess_over(device, false);
 	region_peak_end(&account_region, account_device(device)->index);
