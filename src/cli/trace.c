@@ -53,7 +53,7 @@ static const struct cli_row exits[] = {
 static const struct cli_row examples[] = {
 	{"VGPU_TRACE=pace,memory,region vgpu run --name train --memory 8G python train.py",
 	 "a program that writes a trace"},
-	{"vgpu trace --follow train", "what it decides and sees, as it does"},
+	{"vgpu trace --follow train", "follow the decisions of a slice live"},
 	{NULL, NULL},
 };
 

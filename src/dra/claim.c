@@ -53,8 +53,8 @@ static bool copy_request(const char *request, char ret_request[CLAIM_LABEL_LEN])
 	return strcspn(request, "/") < sizeof(name) && is_dns(name, sizeof(name), false);
 }
 
-/* What of the capacity is consumed, at most max; 0 where nothing is said. The name may have the
- * driver's before it. */
+/* How much of the capacity the claim consumes, at most max; 0 if the result does not say. The
+ * capacity's name may have the driver's name and a "/" before it. */
 static int read_capacity(struct json_object *result, const char *driver, const char *name,
 			 uint64_t max, uint64_t *ret_value, struct fault *fault)
 {

@@ -1,7 +1,7 @@
 /*
  * A ResourceClaim (resource.k8s.io/v1), as far as this driver reads it: which of its devices were
  * allocated, and how much of them. Only status.allocation counts, which the scheduler writes.
- * Whatever the claim's author wrote in its spec changes no limit.
+ * The claim's spec, which its author writes, changes no limit.
  *
  *   {"metadata": {"namespace": …, "name": …, "uid": …},
  *    "status": {"allocation": {"devices": {"results": [

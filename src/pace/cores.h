@@ -5,9 +5,8 @@
  * the strictest holds. Monitors and `vgpu set` change those of the region, so they are read anew
  * for each launch.
  *
- * A quota of two figures, such as 30-100, is the first one wherever the process cannot see what
- * other slices want: a slice never takes more than that beside others that it
- * does not see.
+ * Of a quota of two figures, such as 30-100, the first one holds wherever the process cannot see
+ * what other slices want: a slice never takes more than that beside slices that it does not see.
  */
 #pragma once
 

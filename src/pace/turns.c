@@ -43,7 +43,7 @@ static struct turn *at[VGPU_DEVICES_MAX];    /* by CUDA ordinal; atomic */
 static uint64_t again_ns[VGPU_DEVICES_MAX];  /* when the next attempt is due; atomic */
 static uint64_t watched_ns;                  /* atomic */
 static uint32_t shared;                      /* a bit for each device that goes by turns; atomic */
-static int seated_pid;                       /* the process whose the seats are; atomic */
+static int seated_pid;                       /* the process that took the seats; atomic */
 static bool are_possible;                    /* atomic */
 static char directory[SHARED_FILE_PATH_LEN]; /* "": none. Under `joining` */
 static char socket_path[SOCKET_LEN];         /* vgpud's; "": it is not asked. Likewise */
@@ -248,7 +248,7 @@ static void renew(int device, struct turn *turn)
 	set_turn(device, turn);
 }
 
-/* A vfork child has the memory of its parent, whose the seats are. */
+/* A vfork child has its parent's memory, and the seats are the parent's. */
 void turns_leave(uint64_t now_ns)
 {
 	if (LOAD(seated_pid) != sys_getpid() || !lock_try(&joining))
