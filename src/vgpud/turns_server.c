@@ -175,8 +175,8 @@ static const struct slices_one *find_region(const struct slices *slices,
 	struct stat of;
 
 	for (unsigned i = 0; i < slices->count; i++)
-		if (lstat(slices->one[i].region_path, &of) == 0 && S_ISREG(of.st_mode) &&
-		    of.st_ino == message->inode && of.st_dev == message->device)
+		if (lstat(slices->one[i].region_path, &of) == 0 && of.st_ino == message->inode &&
+		    of.st_dev == message->device)
 			return &slices->one[i];
 	return NULL;
 }

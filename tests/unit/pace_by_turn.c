@@ -3,6 +3,7 @@
  * nothing to do waits for its work first.
  */
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "cores.h"
 #include "pace_many.h"
@@ -236,6 +237,18 @@ UNIT_TEST(test_host_pauses)
 
 /* -- the end ---------------------------------------------------------------------------------- */
 
+/* A child that has its parent's memory, as a vfork child has, exits. */
+static void exit_as_child(void)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		pace_begin_exit();
+		_exit(0);
+	}
+	MUST(child > 0 && waitpid(child, NULL, 0) == child);
+}
+
 static void leave(void *arg)
 {
 	const struct tenant tenant = {.quota = 30};
@@ -254,6 +267,8 @@ static void leave(void *arg)
 	slice = turn->file.slice;
 	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
 	MUST((file->header.turn & VGPU_TURNS_HOLDER) == slice + 1);
+	exit_as_child();
+	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == slice + 1);
 	pace_begin_exit();
 	MUST((file->seat[seat].owner & VGPU_TURNS_HOLDER) == 0);
 	MUST((file->header.turn & VGPU_TURNS_HOLDER) == 0);

@@ -289,3 +289,37 @@ UNIT_TEST(test_what_cannot_be_seen_is_mounted)
 	sweep_in_use();
 	assert_false(is_there(name));
 }
+
+/* The record of that name becomes one of another start of the machine, late in it. */
+static void age(const char *name)
+{
+	char path[192], text[256], *rest;
+	unsigned long long number;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s/record", state_dir, name);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	number = strtoull(text, NULL, 10);
+	rest = strchr(text, '\n');
+	assert_non_null(rest);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "%llu 4000000000 another%s", number, rest);
+	fclose(file);
+}
+
+UNIT_TEST(test_grace_is_over_between_two_starts)
+{
+	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN], unused[CONTAINERS_NAME_LEN];
+
+	make("a", older);
+	age(older);
+	make("a", newer);
+	make("b", unused);
+	age(unused);
+	sweep_in_use();
+	assert_true(!is_there(older) && is_there(newer) && !is_there(unused));
+}

@@ -1,14 +1,17 @@
 #!/bin/sh
-# Memory pressure begins when the slices of a GPU hold more than it has, and ends when one of them ends.
+# Memory pressure begins when the slices of a GPU hold more than it has, and ends when they hold less than nine tenths. The file of
+# turns says how long turns are.
 # shellcheck source=tests/sim/vgpud/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/sim/vgpud/turns_lib.sh
+. "$(dirname "$0")/turns_lib.sh"
 export VGPU_LIBRARY="$LIBRARY"
 program=$(dirname "$0")/pressure.py
 labels="{device_uuid=\"$uuid0\"}"
 
-# holds NAME: starts a slice that holds three quarters of the GPU.
+# holds NAME GIBIBYTES: starts a slice that holds so much of the GPU's 80 GiB.
 holds() {
-    start "$1" --name "$1" --gpus 0 --memory 70G --oversubscribe python3 "$program" "$root/$1.held" 64424509440
+    start "$1" --name "$1" --gpus 0 --memory 70G --oversubscribe python3 "$program" "$root/$1.held" $(($2 << 30))
     wait_for "$root/$1.held"
     started="$started $(cat "$root/$1.held")"
 }
@@ -16,12 +19,17 @@ holds() {
 configure
 printf 'events = {\n    file = "%s"\n    journal = false\n}\n' "$events" >>"$config"
 start_vgpud VGPUD_TEST=1
-holds one
+holds one 60
+holds two 14
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0
-holds two
+holds three 60
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 4
+asks least_length "$state/one/region" "$uuid0" 4000000000
 until_event memory_pressure 'e["held_bytes"] > e["size_bytes"] and e["turn_ms"] == 4000'
-kill -9 "$(cat "$root/one.held")"
+kill -9 "$(cat "$root/three.held")" # the others hold 94 %
+until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0.1
+kill -9 "$(cat "$root/two.held")"
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0
+asks least_length "$state/one/region" "$uuid0" 0
 until_event memory_pressure_over 'e["held_bytes"] < e["size_bytes"]'
 stop_vgpud

@@ -86,6 +86,19 @@ def until_known(path, region, uuid):
     raise AssertionError("vgpud does not know the slice")
 
 
+def least_length(path, region, uuid, wanted_ns):
+    """The word of the file that says how long a turn lasts at least."""
+    until_known(path, region, uuid)
+    fd = given(path, region, uuid)
+    words = mmap.mmap(fd, SIZE)
+    for _ in range(1000):
+        found = struct.unpack_from("<Q", words, 24)[0]
+        if found == int(wanted_ns):
+            return
+        time.sleep(0.01)
+    raise AssertionError(found)
+
+
 def lock(fd, command, byte):
     """Whether the byte is this open file's now, or no other's."""
     query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SIZE + byte, 1, 0)
