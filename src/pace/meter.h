@@ -29,7 +29,6 @@ struct meter {
 	uint64_t *region_pct;
 	uint32_t *region_most;       /* likewise, the most: vgpu_region_turn.cores_most */
 	const struct turn *turn;     /* the process's seat in the device's turns; NULL: none */
-	bool ganged;                 /* launches go by a gang, and take no turns */
 	struct vgpu_hami_util *util; /* our slot's */
 	struct window window;
 	struct tally tally;
@@ -72,6 +71,7 @@ struct meter {
 	uint32_t trim;       /* what costs are multiplied by (window.c) */
 	uint32_t neighbours; /* have work there: so many probes until that is no longer believed */
 	struct pace_quota quota;
+	bool ganged;   /* launches go by a gang, and take no turns */
 	bool limited;  /* the last launch was */
 	bool futile;   /* a launch waited for a span, and none was over, nor is since then */
 	bool fenced;   /* the last window that should be of all streams was */
