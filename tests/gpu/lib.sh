@@ -51,7 +51,7 @@ wait_for() {
     done
 }
 
-# fill SLICE PROCESSES COMMAND…: runs that many in the slice; they keep what they took until release.
+# fill SLICE PROCESSES COMMAND…: runs that many in the slice, which has GPU 0; they keep what they took until release.
 fill() {
     slice=$1 processes=$2
     shift 2
@@ -60,7 +60,7 @@ fill() {
     : >"$scratch/out"
     i=0
     while [ "$i" -lt "$processes" ]; do
-        "$build/vgpu" run --name "$slice" --memory "${quota}M" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
+        "$build/vgpu" run --name "$slice" --gpus 0 --memory "${quota}M" "$@" <"$scratch/hold" >>"$scratch/out" 2>&1 9>&- &
         if [ "$i" = 0 ]; then exec 9>"$scratch/hold"; sleep 0.05; fi
         i=$((i + 1))
     done
