@@ -27,7 +27,7 @@
 #define CLAIMS       "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
 #define NAME_PREFIX  "claim-"
 #define VISIBLE      "NVIDIA_VISIBLE_DEVICES="
-#define VISIBLE_LEN  (sizeof(VISIBLE) + VGPU_DEVICES_MAX * VGPU_UUID_LEN)
+#define VISIBLE_LEN  (sizeof(VISIBLE) + (size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
 #define KEPT_MAX     ((size_t)1024 * 1024)
 #define SLICE_SHARED "shared"
 #define FILES_MAX    4096 /* that are removed for one call of the kubelet */
