@@ -231,7 +231,8 @@ static struct block *block_open(CUcontext context, enum block_kind kind, size_t 
 	if (!block)
 		return NULL;
 	*block = (struct block){.context = context, .kind = kind, .head_bytes = head_bytes};
-	block->advice = (struct memory_advice){.preferred = NOWHERE, .prefetched = NOWHERE};
+	block->advice.preferred = NOWHERE;
+	block->advice.prefetched = NOWHERE;
 	block->granules = head_bytes ? (head_bytes - 1) / GRANULE_BYTES + 1 : 1;
 	block->live = head_bytes ? 1 : 0;
 	if (!block_take(block)) {

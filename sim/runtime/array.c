@@ -139,13 +139,18 @@ static int resource_driver(const struct cudaResourceDesc *resource, CUDA_RESOURC
 static CUDA_TEXTURE_DESC texture_driver(const struct cudaTextureDesc *texture)
 {
 	CUDA_TEXTURE_DESC driver = {{0}, {0}};
-	unsigned flags =
-		(texture->readMode == READ_NORMALIZED_FLOAT ? 0 : TEXTURE_READ_AS_INTEGER) |
-		(texture->normalizedCoords ? TEXTURE_NORMALIZED_COORDINATES : 0) |
-		(texture->sRGB ? TEXTURE_SRGB : 0) |
-		(texture->disableTrilinearOptimization ? TEXTURE_NO_TRILINEAR : 0) |
-		(texture->seamlessCubemap ? TEXTURE_SEAMLESS : 0);
+	unsigned flags = 0;
 
+	if (texture->readMode != READ_NORMALIZED_FLOAT)
+		flags |= TEXTURE_READ_AS_INTEGER;
+	if (texture->normalizedCoords)
+		flags |= TEXTURE_NORMALIZED_COORDINATES;
+	if (texture->sRGB)
+		flags |= TEXTURE_SRGB;
+	if (texture->disableTrilinearOptimization)
+		flags |= TEXTURE_NO_TRILINEAR;
+	if (texture->seamlessCubemap)
+		flags |= TEXTURE_SEAMLESS;
 	for (unsigned i = 0; i < 3; i++)
 		driver.modes[i] = texture->addressMode[i];
 	driver.modes[3] = texture->filterMode;
