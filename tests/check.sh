@@ -1,6 +1,7 @@
 #!/bin/sh
 # make check: what the project asks of a change, beside its tests. Every part is run, and the
-# first word of each line says how it went; the output of a part that failed comes after it.
+# first word of each line says how it went; the errors and the last lines of a part that failed come
+# after it.
 # shellcheck disable=SC2317 # the functions are called through part
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -10,6 +11,12 @@ trap 'rm -f "$log"' EXIT
 failed=0
 MAKEFLAGS=--no-print-directory
 export MAKEFLAGS
+
+# An error may stand far above the last lines: clang-tidy goes on with the other files.
+print_failure() {
+    head -n -60 "$log" | grep 'error:'
+    tail -n 60 "$log"
+}
 
 # part NAME COMMAND…: a command that exits with 77 cannot run here, and its last line says why.
 part() {
@@ -21,7 +28,7 @@ part() {
     77) echo "none  $name: $(tail -n 1 "$log")" ;;
     *)
         echo "FAIL  $name"
-        tail -n 60 "$log"
+        print_failure
         failed=1
         ;;
     esac
