@@ -7,6 +7,16 @@ target_compile_options(vgpu_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion -Wformat=2 -Wvla
   $<$<BOOL:${VGPU_WERROR}>:-Werror>)
 target_compile_definitions(vgpu_warnings INTERFACE _GNU_SOURCE)
+if(NOT VGPU_ASSERTIONS STREQUAL "")
+  set(assertions ${VGPU_ASSERTIONS})
+elseif(VGPU_SANITIZE)
+  set(assertions 3)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(assertions 2)
+else()
+  set(assertions 0)
+endif()
+target_compile_definitions(vgpu_warnings INTERFACE VGPU_ASSERTIONS=${assertions})
 
 # What sanitizer builds add. UBSan is used in trap mode: it needs no runtime.
 add_library(vgpu_sanitize INTERFACE)

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "assertion.h"
+
 /* Paths and values may hold anything, and it is a line that was promised. */
 static void keep_to_line(char *text)
 {
@@ -17,6 +19,7 @@ int fault_set(struct fault *fault, int error, const char *format, ...)
 	va_list args;
 	int saved = errno;
 
+	ASSERT(error <= 0);
 	if (fault) {
 		va_start(args, format);
 		vsnprintf(fault->text, sizeof(fault->text), format, args);

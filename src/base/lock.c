@@ -4,6 +4,7 @@
  */
 #include "lock.h"
 
+#include "assertion.h"
 #include "lock_order.h"
 #include "sys.h"
 
@@ -40,6 +41,7 @@ void lock_acquire(struct lock *lock)
 
 void lock_release(struct lock *lock)
 {
+	ASSERT(__atomic_load_n(&lock->word, __ATOMIC_RELAXED) != 0);
 	lock_order_released(lock);
 	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
 		sys_futex_wake(&lock->word, 1);

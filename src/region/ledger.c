@@ -25,6 +25,7 @@
  */
 #include <errno.h>
 
+#include "assertion.h"
 #include "region_internal.h"
 #include "trace.h"
 
@@ -69,6 +70,7 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 	uint64_t *held = class_of(usage, class);
 	uint64_t was = REGION_LOAD(*held);
 
+	ASSERT(region->slot >= 0 && device < VGPU_DEVICES_MAX);
 	if (__builtin_expect(REGION_LOAD(region->exiting), 0)) {
 		region_set_exiting_locked(region, device, class, bytes);
 		return;

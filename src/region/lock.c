@@ -30,11 +30,15 @@
  * free; a wake-up is never relied on, it only is faster. In repair(): whoever takes over next
  * repairs again; all of it can be done twice. After setting the waiters' bit: one wake too many.
  *
+ * In builds with expensive assertions, each holder looks whether everything holds that region_check
+ * looks for, as it takes the lock and as it releases it. Who finds a damaged region leaves one.
+ *
  * What it is not: fair, recursive, or safe against processes that write the word for sport. A
  * signal handler that charges while its own thread holds the lock gets -ETIMEDOUT.
  */
 #include <errno.h>
 
+#include "assertion.h"
 #include "clock.h"
 #include "lock_order.h"
 #include "region_internal.h"
@@ -52,6 +56,7 @@
 
 #ifdef VGPU_FAULTS
 void (*region_step_hook)(enum region_step step);
+bool region_is_damaged;
 #endif
 
 _Static_assert(VGPU_SLOTS_MAX < 1 << SLOT_BITS, "a slot fits its bits of the word");
@@ -201,6 +206,8 @@ int region_lock_within(struct region *region, uint64_t patience_ns)
 		lock_order_taken(&region->file->own.lock);
 	if (!region_is_as_opened(region))
 		return found_lost(region, !error);
+	if (!error && ASSERTION_LEVEL >= 3)
+		region->was_valid = !region_is_damaged && region_is_valid_locked(region);
 	if (!error)
 		region_step(lock_taken);
 	return error;
@@ -227,6 +234,9 @@ void region_unlock(struct region *region)
 {
 	uint32_t *word = &region->file->own.lock, was;
 
+	ASSERT_EXPENSIVE(!region->was_valid || region_is_valid_locked(region));
+	if (ASSERTION_LEVEL >= 3)
+		region->was_valid = false;
 	region_step(lock_releasing);
 	lock_order_released(word);
 	was = __atomic_exchange_n(word, 0, __ATOMIC_RELEASE); /* pairs with swap() */

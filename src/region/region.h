@@ -61,6 +61,7 @@ struct region {
 	uint32_t owner;       /* who we are to own.lock, 0: nobody yet */
 	unsigned borrowed;    /* the slot that lends an onlooker its byte, while it has the lock */
 	struct lock onlooker; /* between an onlooker's threads, for owner and borrowed */
+	bool was_valid; /* everything held when the lock was taken: for an assertion; the lock's */
 	uint64_t device, inode;           /* of fd, to know it again */
 	uint64_t root_device, root_inode; /* of "/" when it was opened; 0: its path is relative */
 	/* Refunds for which the lock was not to be had. Atomic: any thread adds, and the next that

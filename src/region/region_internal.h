@@ -143,6 +143,7 @@ void region_clear_slot_locked(struct region *region, unsigned slot);
 int region_clear_dead_locked(struct region *region);
 /* Every total from the classes below it. */
 void region_compute_totals_locked(struct vgpu_region_file *file);
+
 /* -- exit.c ----------------------------------------------------------------------------------- */
 
 /* Whether the slot's process has begun to exit: exiting_data and exiting_other count, and nothing
@@ -168,6 +169,12 @@ static inline uint64_t region_less(uint64_t from, uint64_t bytes)
 {
 	return from > bytes ? from - bytes : 0;
 }
+
+/* -- check.c ---------------------------------------------------------------------------------- */
+
+/* Whether everything holds that region_check looks for, and that no caller can break. The caller
+ * has the lock, so nothing is half done. */
+bool region_is_valid_locked(const struct region *region);
 
 /* -- ledger.c --------------------------------------------------------------------------------- */
 

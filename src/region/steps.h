@@ -99,12 +99,18 @@
 
 #ifdef VGPU_FAULTS
 
+#include <stdbool.h>
+
 #define REGION_STEP_ENUM(name) REGION_STEP_##name,
 enum region_step { REGION_STEPS(REGION_STEP_ENUM) REGION_STEP_COUNT };
 #undef REGION_STEP_ENUM
 
 /* Called at each step where it is not NULL. Set by tests, before there is a second thread. */
 extern void (*region_step_hook)(enum region_step step);
+
+/* Set by a test that writes into a region: the holder of the lock is not to blame for what it
+ * leaves there. */
+extern bool region_is_damaged;
 
 #define region_step(name)                                     \
 	do {                                                  \
@@ -113,5 +119,6 @@ extern void (*region_step_hook)(enum region_step step);
 	} while (0)
 
 #else
+#define region_is_damaged false
 #define region_step(name) ((void)0)
 #endif

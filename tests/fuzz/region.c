@@ -21,7 +21,7 @@
  * newcomer has the region to itself.
  *
  * Where nothing was written into the file, region_check must have nothing to say, whatever was
- * called and whoever died.
+ * called and whoever died; lock.c asserts the same at each release of the lock.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -32,6 +32,7 @@
 #include "input.h"
 #include "region_world.h"
 #include "size.h"
+#include "steps.h"
 
 #define HANDLES    4
 #define MOST_STEPS 48
@@ -40,7 +41,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct region handles[HANDLES];
 static struct region_setup setups[4]; /* the region's; with a device more; of 16 others; of none */
-static bool damaged;                  /* something was written into the file */
 
 /* What is to be written in the middle of an act. */
 static struct {
@@ -183,7 +183,7 @@ static void act_charge(struct region *region, const struct args *args)
 	int error = region_charge(region, args->device, args->class, args->amount, args->limit);
 
 	must_be_answer(error);
-	if (error == 0 && args->amount && args->limit && !damaged)
+	if (error == 0 && args->amount && args->limit && !region_is_damaged)
 		must(region_used(region, args->device) <= args->limit);
 }
 
@@ -284,10 +284,10 @@ static void act_check(struct region *region, const struct args *args)
 	unsigned wrong[2] = {0, 0};
 
 	(void)args;
-	if (!damaged)
+	if (!region_is_damaged)
 		region_reap(region);
 	must(region_check(region, say, wrong) == wrong[1]);
-	must(damaged || wrong[0] == 0);
+	must(region_is_damaged || wrong[0] == 0);
 }
 
 static void act_close(struct region *region, const struct args *args)
@@ -382,7 +382,7 @@ static void write_once(struct input *input)
 	size_t place = take_place(input), len = take_bytes(input, bytes);
 
 	world_write(place, bytes, len);
-	damaged = true;
+	region_is_damaged = true;
 }
 
 static void write_often(struct input *input)
@@ -397,7 +397,7 @@ static void write_often(struct input *input)
 
 	for (unsigned i = 0; i < count; i++)
 		world_write(place + i * stride, bytes, len);
-	damaged = true;
+	region_is_damaged = true;
 }
 
 static void write_now(void)
@@ -413,7 +413,7 @@ static void write_later(struct input *input)
 	later.place = take_place(input);
 	later.len = take_bytes(input, later.bytes);
 	world_at_step(steps, write_now);
-	damaged = true;
+	region_is_damaged = true;
 }
 
 /* To cut off what somebody has mapped is to kill it: only what nobody has open changes its size. */
@@ -433,7 +433,7 @@ static void resize(struct input *input)
 	if (is_open())
 		return;
 	world_resize(size);
-	damaged = true;
+	region_is_damaged = true;
 }
 
 static void replace(struct input *input)
@@ -446,7 +446,7 @@ static void replace(struct input *input)
 	world_resize(0);
 	world_resize(len);
 	world_write(0, bytes, len);
-	damaged = true;
+	region_is_damaged = true;
 }
 
 static void remove_file(struct input *input)
@@ -456,7 +456,7 @@ static void remove_file(struct input *input)
 		return;
 	world_remove();
 	world_at_step(0, NULL);
-	damaged = false; /* what is made now is as new */
+	region_is_damaged = false; /* what is made now is as new */
 }
 
 /* -- the world --------------------------------------------------------------------------------- */
@@ -548,7 +548,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	make_once();
 	world_restore();
-	damaged = false;
+	region_is_damaged = false;
 	world_at_step(0, NULL);
 	live();
 	dead = take(&input);

@@ -1,5 +1,7 @@
 /* The check sees each thing that can be wrong, and nothing in a region that is right. */
+#include "assertion.h"
 #include "region_fixture.h"
+#include "region_internal.h"
 
 static char lines[4096];
 
@@ -135,4 +137,46 @@ UNIT_TEST(test_inspected)
 	assert_int_equal(region_reap(&seen), -EROFS);
 	region_close(&seen);
 	free(before);
+}
+
+/* -- the assertion at each release of the lock ------------------------------------------------ */
+
+/* A child: a holder of the lock that changes a total and nothing else. */
+static void spoil_total(void *arg)
+{
+	struct region *region = arg;
+
+	close(STDERR_FILENO);
+	MUST(region_lock(region) == 0);
+	region->file->own.device[0].used++;
+	region_unlock(region);
+}
+
+UNIT_TEST(test_holder_is_found_out)
+{
+	struct region a, b;
+	int status;
+
+	make_pair(state, &a, &b);
+	status = reap_status(spawn(spoil_total, &a));
+	if (ASSERTION_LEVEL >= 3)
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	else
+		assert_int_equal(status, 0);
+	a.file->own.lock = 0; /* the child's, which had our open file */
+	assert_wrong(&b, "device 0: its total is 31, its slots are 30");
+	region_close(&b);
+	region_close(&a);
+}
+
+UNIT_TEST(test_holder_is_not_blamed_for_what_was)
+{
+	struct region a, b;
+
+	make_pair(state, &a, &b);
+	a.file->own.device[0].used++;
+	assert_int_equal(reap_status(spawn(spoil_total, &a)), 0);
+	assert_wrong(&b, "device 0: its total is 32, its slots are 30");
+	region_close(&b);
+	region_close(&a);
 }
