@@ -107,7 +107,7 @@ static int look(const struct cli_line *line)
 
 	if (!error)
 		error = overview_take(&looker, &overview, &fault);
-	if (!error && overview_has_limited(&overview))
+	if (!error && overview_has_counts(&overview))
 		overview_measure(&overview, MEASURE_NS);
 	if (!error && !looker.usage && line->value[ALL])
 		cli_fail(0, "%s: what only NVML knows is left out", looker.no_usage.text);

@@ -190,7 +190,7 @@ static int batch(struct top *top)
 
 		if (error && round == 0)
 			return cli_fail(CLI_FAILED, "%s", top->trouble.text);
-		if (round == 0 && overview_has_limited(&top->now))
+		if (round == 0 && overview_has_counts(&top->now))
 			overview_measure(&top->now, FIRST_NS);
 		if (round > 0 && !top->json)
 			putchar('\n');

@@ -3,19 +3,14 @@
  * neither a FIFO in its place nor a stopped process can hold us up, and looked at under guard
  * (guard.h), because others may truncate it. What is seen is copied, and the region closed. Then
  * /proc is asked for pids and commands, and NVML for what it knows.
- *
- * The GPU time that a slice takes is the difference of what its region counts between two looks;
- * work that was handed over and cannot be over yet is left out of both (sight.h). Where the slice
- * has no compute limit nobody counts, and NVML's figures for its processes stand in.
  */
-#include "overview.h"
+#include "overview_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -49,9 +44,8 @@ void overview_free(struct overview *overview)
 
 /* -- a region ---------------------------------------------------------------------------------- */
 
-/* Reads it: 0, or why not. */
-static int see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-	       struct fault *fault)
+int overview_see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
+		 struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
 	int error;
@@ -92,7 +86,7 @@ static bool keep_devices(const struct sight *sight, struct overview_slice *slice
 
 		device->seen = sight->device[i];
 		device->gpu = -1;
-		device->cores_used_pct = -1;
+		device->cores_used_pct = device->throttled_pct = device->turn_waited_pct = -1;
 		for (unsigned p = 0; p < sight->process_count; p++)
 			add_held(&device->held, &sight->process[p].held[i]);
 	}
@@ -191,12 +185,12 @@ static bool lacks_region(const char *path)
 	return lacks;
 }
 
-/* The same as see, but nothing where there is no region; one that is being made just now may look
- * like something else for a moment. */
+/* The same as overview_see, but nothing where there is no region; one that is being made just now
+ * may look like something else for a moment. */
 static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
 			struct fault *fault)
 {
-	int error = see(path, ret_sight, ret_looked_ns, fault);
+	int error = overview_see(path, ret_sight, ret_looked_ns, fault);
 
 	if (!error)
 		return 0;
@@ -204,7 +198,7 @@ static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret
 		ret_sight->device_count = ret_sight->process_count = ret_sight->exiting_count = 0;
 		return 0;
 	}
-	return see(path, ret_sight, ret_looked_ns, fault);
+	return overview_see(path, ret_sight, ret_looked_ns, fault);
 }
 
 static enum overview_state state_without_process(const struct slices_one *one)
@@ -266,13 +260,6 @@ static bool has_process(const struct overview_slice *slice, unsigned pid)
 	return false;
 }
 
-/* Whether the slice counts what it takes. One that may take all while no other wants it does not.
- */
-static bool is_limited(const struct overview_slice *slice, const struct overview_device *device)
-{
-	return device->seen.cores_pct > 0 && device->seen.cores_most_pct < 100 && !slice->lifted;
-}
-
 static void add_nvml_time(const struct overview_slice *slice, struct overview_device *device,
 			  const struct usage_gpu *gpu)
 {
@@ -294,7 +281,7 @@ static void find_gpus(struct overview *overview)
 
 			device->gpu = find_gpu(&overview->usage, device->seen.uuid);
 			if (device->gpu >= 0 && slice->state == OVERVIEW_RUNNING &&
-			    !is_limited(slice, device) &&
+			    !overview_is_counted(slice, device) &&
 			    overview->usage.gpu[device->gpu].knows_busy)
 				add_nvml_time(slice, device, &overview->usage.gpu[device->gpu]);
 		}
@@ -515,114 +502,4 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 	}
 	*ret_overview = overview;
 	return 0;
-}
-
-/* -- GPU time ---------------------------------------------------------------------------------- */
-
-static int share_pct(int64_t took_ns, uint64_t wall_ns)
-{
-	if (took_ns <= 0 || wall_ns == 0)
-		return 0;
-	if ((uint64_t)took_ns >= wall_ns)
-		return 100;
-	return (int)(((uint64_t)took_ns * 100 + wall_ns / 2) / wall_ns);
-}
-
-/* done_ns is whatever the file has: the difference wraps around, as unsigned numbers may. */
-static void compare_device(struct overview_device *device, uint64_t now_ns, uint64_t done_ns,
-			   uint64_t then_ns, uint64_t done_then_ns)
-{
-	if (now_ns <= then_ns)
-		return;
-	device->cores_used_pct = share_pct((int64_t)(done_ns - done_then_ns), now_ns - then_ns);
-	device->counter = OVERVIEW_REGION;
-}
-
-const struct overview_slice *overview_find(const struct overview *overview,
-					   const struct slices_one *one)
-{
-	for (unsigned low = 0, high = overview->count; low < high;) {
-		unsigned middle = low + (high - low) / 2;
-		int order = slices_compare(one, overview->slice[middle].one);
-
-		if (order == 0)
-			return &overview->slice[middle];
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return NULL;
-}
-
-const struct overview_device *overview_find_device(const struct overview_slice *slice,
-						   const char *uuid)
-{
-	for (unsigned i = 0; slice && i < slice->device_count; i++)
-		if (strcmp(slice->device[i].seen.uuid, uuid) == 0)
-			return &slice->device[i];
-	return NULL;
-}
-
-void overview_compare(struct overview *overview, const struct overview *earlier)
-{
-	for (unsigned i = 0; i < overview->count; i++) {
-		struct overview_slice *slice = &overview->slice[i];
-		const struct overview_slice *before = overview_find(earlier, slice->one);
-
-		for (unsigned d = 0;
-		     before && slice->state == OVERVIEW_RUNNING && d < slice->device_count; d++) {
-			struct overview_device *device = &slice->device[d];
-			const struct overview_device *then =
-				overview_find_device(before, device->seen.uuid);
-
-			if (then && is_limited(slice, device))
-				compare_device(device, slice->looked_ns, device->seen.done_ns,
-					       before->looked_ns, then->seen.done_ns);
-		}
-	}
-}
-
-static bool slice_is_limited(const struct overview_slice *slice)
-{
-	for (unsigned d = 0; slice->state == OVERVIEW_RUNNING && d < slice->device_count; d++)
-		if (is_limited(slice, &slice->device[d]))
-			return true;
-	return false;
-}
-
-bool overview_has_limited(const struct overview *overview)
-{
-	for (unsigned i = 0; i < overview->count; i++)
-		if (slice_is_limited(&overview->slice[i]))
-			return true;
-	return false;
-}
-
-static void measure_slice(struct overview_slice *slice)
-{
-	static struct sight_process processes[VGPU_SLOTS_MAX];
-	struct sight later = {.process = processes};
-	uint64_t looked_ns;
-
-	if (see(slice->one->region_path, &later, &looked_ns, NULL))
-		return;
-	for (unsigned d = 0; d < slice->device_count && d < later.device_count; d++) {
-		struct overview_device *device = &slice->device[d];
-
-		if (is_limited(slice, device) &&
-		    strcmp(device->seen.uuid, later.device[d].uuid) == 0)
-			compare_device(device, looked_ns, later.device[d].done_ns, slice->looked_ns,
-				       device->seen.done_ns);
-	}
-}
-
-void overview_measure(struct overview *overview, uint64_t wait_ns)
-{
-	struct timespec pause = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
-
-	nanosleep(&pause, NULL);
-	for (unsigned i = 0; i < overview->count; i++)
-		if (slice_is_limited(&overview->slice[i]))
-			measure_slice(&overview->slice[i]);
 }

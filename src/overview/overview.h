@@ -34,6 +34,10 @@ struct overview_device {
 	int gpu;                /* its place in usage.gpu, or -1 */
 	int cores_used_pct;     /* of the GPU's time, since the look before; -1: not known */
 	enum overview_counter counter;
+	int throttled_pct;   /* of the time since the look before: for how long launches were held
+			      * back by the compute limit; -1: not known, or there is no limit */
+	int turn_waited_pct; /* likewise: for how long a process waited for turns of the slice, in
+			      * the mean of its processes */
 };
 
 struct overview_process {
@@ -101,7 +105,8 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 		  struct fault *fault);
 void overview_free(struct overview *overview); /* also of a zeroed one */
 
-/* Fills in the GPU time that slices took since the earlier look, of those that were there then. */
+/* Fills in what slices did since the earlier look, of those that were there then: the GPU time that
+ * they took, and for how long their launches were held back. */
 void overview_compare(struct overview *overview, const struct overview *earlier);
 
 /* The same slice in another look, and the same GPU of a slice; NULL: it is not there, or slice is
@@ -116,9 +121,24 @@ const struct overview_device *overview_find_device(const struct overview_slice *
 bool overview_is_process(const struct overview_process *process, unsigned pid);
 
 /* Whether overview_compare would tell something of a later look. */
-bool overview_has_limited(const struct overview *overview);
-/* Waits, looks once more at the slices whose time is counted, and fills it in. */
+bool overview_has_counts(const struct overview *overview);
+/* Waits, looks once more at the slices of which overview_compare would tell something, and fills
+ * that in. */
 void overview_measure(struct overview *overview, uint64_t wait_ns);
 
 /* "running" and so on: stable, for --json. */
 const char *overview_state_name(enum overview_state state);
+
+/* What a GPU's slices are assured of its time: without leftovers, and slices that cannot be read.
+ */
+struct overview_assured {
+	unsigned count;    /* slices that are assured a part */
+	unsigned sum_pct;  /* above 100: where all want the GPU, each gets its part of that */
+	unsigned most_pct; /* the largest part */
+};
+
+struct overview_assured overview_assured(const struct overview *overview, const char *uuid);
+
+/* What slices hold of a GPU that have launched something in the last 30 s. Above what the GPU has,
+ * as managed memory allows, work of several slices moves memory. Saturates. */
+uint64_t overview_held_bytes(const struct overview *overview, const char *uuid);

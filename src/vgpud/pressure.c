@@ -1,6 +1,6 @@
 /*
- * What slices hold is the sum over their regions, of slices with living processes that launched
- * something in the last RECENT_S. Memory of an idle slice is moved once, and stays on the host.
+ * What slices hold is the sum over their regions, of slices at work (overview_held_bytes). Memory
+ * of an idle slice is moved once, and stays on the host.
  *
  * A change of turns moves what does not fit: held - total. Turns are TIMES as long as that takes,
  * so 1 part in TIMES + 1 of the time is lost. Pressure begins where it does not fit and ends at
@@ -36,10 +36,6 @@
 #define LENGTH_LEAST_NS (100 * NS_PER_MS)
 #define LENGTH_MOST_NS  (4 * NS_PER_S)
 
-/* s since a slice's last launch after which it plays no part. Half: a slice that waits for turns of
- * others, or runs a long kernel, may be left out. Twice: turns stay long after it is idle. */
-#define RECENT_S 30
-
 /* -- how long ---------------------------------------------------------------------------------- */
 
 static uint64_t within(uint64_t ns)
@@ -60,31 +56,6 @@ uint64_t pressure_length_ns(uint64_t held_bytes, uint64_t total_bytes, uint64_t 
 		moved_bytes = total_bytes;
 	return within((uint64_t)((double)moved_bytes * TIMES * (double)NS_PER_S /
 				 (double)MOVED_A_SECOND));
-}
-
-/* -- what slices hold -------------------------------------------------------------------------- */
-
-static bool is_at_work(const struct overview_slice *slice)
-{
-	int64_t now_s = (int64_t)(clock_wall_ns() / NS_PER_S);
-
-	return slice->running > 0 && slice->launched_s >= now_s - RECENT_S;
-}
-
-/* Saturates: a region may say anything. */
-static uint64_t held_on(const struct overview *overview, unsigned gpu)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < overview->count; i++) {
-		const struct overview_slice *slice = &overview->slice[i];
-
-		for (unsigned d = 0; is_at_work(slice) && d < slice->device_count; d++)
-			if (slice->device[d].gpu == (int)gpu &&
-			    __builtin_add_overflow(sum, slice->device[d].seen.used_bytes, &sum))
-				return UINT64_MAX;
-	}
-	return sum;
 }
 
 /* -- a look ------------------------------------------------------------------------------------ */
@@ -122,7 +93,7 @@ static struct pressure_gpu look_at(const struct pressure *before, const struct o
 	struct pressure_gpu gpu = {.total_bytes = usage->total_bytes};
 
 	snprintf(gpu.uuid, sizeof(gpu.uuid), "%s", usage->uuid);
-	gpu.held_bytes = held_on(overview, index);
+	gpu.held_bytes = overview_held_bytes(overview, usage->uuid);
 	gpu.length_ns = pressure_length_ns(gpu.held_bytes, gpu.total_bytes,
 					   length_before(before, gpu.uuid));
 	return gpu;

@@ -1,0 +1,146 @@
+/*
+ * What slices did between two looks: the GPU time that they took, and for how long their launches
+ * were held back.
+ *
+ * Each figure is the difference of what the region counts at the two looks. Work that was handed
+ * over and cannot be over yet is left out of both (sight.h). Where a slice has no compute limit,
+ * nobody counts its GPU time, and NVML's figures for its processes stand in (overview.c).
+ *
+ * Tenants write regions, so a count may be any number: differences wrap around as unsigned numbers
+ * do, and what is shown is cut to 0 to 100 percent.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "overview_internal.h"
+
+static int share_pct(int64_t took_ns, uint64_t wall_ns)
+{
+	if (took_ns <= 0 || wall_ns == 0)
+		return 0;
+	if ((uint64_t)took_ns >= wall_ns)
+		return 100;
+	return (int)(((uint64_t)took_ns * 100 + wall_ns / 2) / wall_ns);
+}
+
+bool overview_is_counted(const struct overview_slice *slice, const struct overview_device *device)
+{
+	return device->seen.cores_pct > 0 && device->seen.cores_most_pct < 100 && !slice->lifted;
+}
+
+/* Whether launches of the slice to the device may be held back: by a limit, or for a turn. */
+static bool may_wait(const struct overview_slice *slice, const struct overview_device *device)
+{
+	return slice->state == OVERVIEW_RUNNING &&
+	       ((device->seen.cores_pct > 0 && !slice->lifted) || device->seen.turns.turns > 0);
+}
+
+/* From the look `then` of the device to the look `now`, which was wall_ns later. Each process adds
+ * its own waits for turns, so their sum is that of all processes. */
+static void compare_device(const struct overview_slice *slice, struct overview_device *device,
+			   const struct sight_device *now, const struct sight_device *then,
+			   uint64_t wall_ns)
+{
+	uint64_t waited_ns = now->turns.waited_ns - then->turns.waited_ns;
+
+	if (overview_is_counted(slice, device)) {
+		device->cores_used_pct =
+			share_pct((int64_t)(now->done_ns - then->done_ns), wall_ns);
+		device->counter = OVERVIEW_REGION;
+	}
+	device->throttled_pct =
+		share_pct((int64_t)(now->throttled_ns - then->throttled_ns), wall_ns);
+	device->turn_waited_pct =
+		share_pct((int64_t)waited_ns / (slice->running ? slice->running : 1), wall_ns);
+}
+
+void overview_compare(struct overview *overview, const struct overview *earlier)
+{
+	for (unsigned i = 0; i < overview->count; i++) {
+		struct overview_slice *slice = &overview->slice[i];
+		const struct overview_slice *before = overview_find(earlier, slice->one);
+
+		for (unsigned d = 0; before && d < slice->device_count; d++) {
+			struct overview_device *device = &slice->device[d];
+			const struct overview_device *then =
+				overview_find_device(before, device->seen.uuid);
+
+			if (then && may_wait(slice, device) && slice->looked_ns > before->looked_ns)
+				compare_device(slice, device, &device->seen, &then->seen,
+					       slice->looked_ns - before->looked_ns);
+		}
+	}
+}
+
+static bool any_may_wait(const struct overview_slice *slice)
+{
+	for (unsigned d = 0; d < slice->device_count; d++)
+		if (may_wait(slice, &slice->device[d]))
+			return true;
+	return false;
+}
+
+bool overview_has_counts(const struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		if (any_may_wait(&overview->slice[i]))
+			return true;
+	return false;
+}
+
+static void measure_slice(struct overview_slice *slice)
+{
+	static struct sight_process processes[VGPU_SLOTS_MAX];
+	struct sight later = {.process = processes};
+	uint64_t looked_ns;
+
+	if (overview_see(slice->one->region_path, &later, &looked_ns, NULL) ||
+	    looked_ns <= slice->looked_ns)
+		return;
+	for (unsigned d = 0; d < slice->device_count && d < later.device_count; d++) {
+		struct overview_device *device = &slice->device[d];
+
+		if (may_wait(slice, device) && strcmp(device->seen.uuid, later.device[d].uuid) == 0)
+			compare_device(slice, device, &later.device[d], &device->seen,
+				       looked_ns - slice->looked_ns);
+	}
+}
+
+void overview_measure(struct overview *overview, uint64_t wait_ns)
+{
+	struct timespec pause = {(time_t)(wait_ns / NS_PER_S), (long)(wait_ns % NS_PER_S)};
+
+	nanosleep(&pause, NULL);
+	for (unsigned i = 0; i < overview->count; i++)
+		if (any_may_wait(&overview->slice[i]))
+			measure_slice(&overview->slice[i]);
+}
+
+/* -- the same in another look ------------------------------------------------------------------ */
+
+const struct overview_slice *overview_find(const struct overview *overview,
+					   const struct slices_one *one)
+{
+	for (unsigned low = 0, high = overview->count; low < high;) {
+		unsigned middle = low + (high - low) / 2;
+		int order = slices_compare(one, overview->slice[middle].one);
+
+		if (order == 0)
+			return &overview->slice[middle];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+const struct overview_device *overview_find_device(const struct overview_slice *slice,
+						   const char *uuid)
+{
+	for (unsigned i = 0; slice && i < slice->device_count; i++)
+		if (strcmp(slice->device[i].seen.uuid, uuid) == 0)
+			return &slice->device[i];
+	return NULL;
+}
