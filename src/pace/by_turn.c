@@ -276,6 +276,8 @@ static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct tu
 	answer = turn_ask(turn, now_ns);
 	if (account)
 		charge_paid(meter, account, cores_limit(meter), now_ns);
+	if (answer.kind != TURN_ALONE)
+		bucket_note_limit(meter->bucket, answer.by_limit);
 	if (answer.kind == TURN_MINE && is_unknown(by, now_ns))
 		answer = (struct turn_answer){
 			.kind = TURN_WAIT, .wait_ns = TURN_UNKNOWN_POLL_NS, .bell = answer.bell};

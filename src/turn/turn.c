@@ -506,6 +506,7 @@ struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns)
 	overrun = overrun_ns(turn, now_ns);
 	if (pause_ns) {
 		answer = pause_for(turn, pause_ns, now_ns);
+		answer.by_limit = true;
 	} else if (overrun) {
 		answer = rest(turn, overrun, now_ns);
 	} else {

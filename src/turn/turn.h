@@ -122,6 +122,7 @@ enum turn_kind {
 struct turn_answer {
 	enum turn_kind kind;
 	uint64_t wait_ns; /* 1 to TURN_ASK_AGAIN_NS */
+	bool by_limit;    /* of TURN_WAIT: the slice is over its limit, whatever others want */
 	uint32_t bell;    /* for turn_sleep */
 };
 

@@ -92,14 +92,25 @@ static const void *map(const char *path, size_t size)
 	return at;
 }
 
-/* What the slice was charged for turns. */
-static uint64_t paid_ns(unsigned slice)
+static const struct vgpu_region_file *file_of(unsigned slice)
 {
 	static const struct vgpu_region_file *files[SLICES];
 
 	if (!files[slice])
 		files[slice] = map(region_of(slice), sizeof(*files[slice]));
-	return PEEK(files[slice]->turn[0].paid_ns);
+	return files[slice];
+}
+
+/* What the slice was charged for turns. */
+static uint64_t paid_ns(unsigned slice)
+{
+	return PEEK(file_of(slice)->turn[0].paid_ns);
+}
+
+/* For how long its limit has held it back, but for the present time. */
+static uint64_t throttled_ns(unsigned slice)
+{
+	return PEEK(file_of(slice)->own.device[0].throttled_ns);
 }
 
 static bool is_shared(void)
@@ -127,10 +138,12 @@ static struct share share_in(const struct common *from, const struct common *to,
 			      100.0 * (double)given / (double)(elapsed_ns - delayed)};
 }
 
-/* Whether both had their quotas in the second that follows. */
+/* Whether both had their quotas in the second that follows, and the one of 30 was held back by it.
+ */
 static bool are_right(void)
 {
 	struct common before = *common, after;
+	uint64_t throttled = throttled_ns(0);
 	uint64_t began_ns = now_ns(), elapsed_ns;
 	bool right = true;
 
@@ -145,8 +158,10 @@ static bool are_right(void)
 		CHECK(share.pct > 0);
 		right &= share.fair >= wanted[slice] - NEAR_PCT;
 	}
+	printf("  the first was throttled for %llu ms\n",
+	       (unsigned long long)((throttled_ns(0) - throttled) / MS));
 	fflush(stdout);
-	return right;
+	return right && throttled_ns(0) > throttled;
 }
 
 static void wait_for_shares(void)
