@@ -166,8 +166,8 @@ static bool fails(const struct doctor *doctor)
 
 static int run(const struct cli_line *line)
 {
-	static const struct doctor_check *const tables[] = {doctor_machine, doctor_library,
-							    doctor_slice, doctor_sandbox};
+	static const struct doctor_check *const tables[] = {
+		doctor_machine, doctor_library, doctor_slice, doctor_assured, doctor_sandbox};
 	struct doctor *doctor = calloc(1, sizeof(*doctor));
 	bool json = line->value[JSON] != NULL;
 	int status = 0;

@@ -45,6 +45,7 @@ struct doctor_check {
 extern const struct doctor_check doctor_machine[];
 extern const struct doctor_check doctor_library[];
 extern const struct doctor_check doctor_slice[];
+extern const struct doctor_check doctor_assured[];
 extern const struct doctor_check doctor_sandbox[];
 extern const struct doctor_check doctor_program[]; /* with a command */
 

@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
 static const struct cli_row environment[] = {
 	{"VGPU_STATE", "the directory where vgpu run keeps slices; only those are listed then"},
 	{"VGPU_HAMI", "the directory of HAMi's device plugin, instead of /usr/local/vgpu"},
-	{"COLUMNS", "how wide a line may be, instead of the terminal's width, or of 100"},
+	{"COLUMNS", "how wide a line may be, instead of the terminal's width, or of 112"},
 	{"NO_COLOR", "if set, nothing is coloured on a terminal"},
 	{NULL, NULL},
 };

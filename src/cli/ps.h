@@ -25,6 +25,17 @@ char *ps_gpu_word(const struct overview *overview, const struct overview_device 
 /* "29/30 %": what it takes of the GPU's time, and may take; "~29 %" by NVML, without a limit. */
 char *ps_cores_word(const struct overview_slice *slice, const struct overview_device *device,
 		    char *buf, size_t len);
+/* "62 % limit", "48 % turns": for which part of the time launches were held back, and by what, the
+ * larger of the two; "-" where it is not known. */
+char *ps_waits_word(const struct overview_device *device, char *buf, size_t len);
+/* A sentence without its full stop, if the GPU's slices are assured more than 100 % in all, or
+ * hold more than its memory; else "". */
+char *ps_assured_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
+		      size_t len);
+char *ps_pressure_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
+		       size_t len);
+/* Whether somebody might want to know how long slices wait: one has a limit, or had turns. */
+bool ps_has_waits(const struct overview *overview);
 /* "2 running, 1 dead", "blocked", "leftover" … */
 char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len);
 /* A command line without its program's directory. */

@@ -32,8 +32,9 @@ static void add_held(struct json_object *to, const struct sight_held *held)
 
 /* -- GPUs -------------------------------------------------------------------------------------- */
 
-static struct json_object *gpus_value(const struct usage *usage)
+static struct json_object *gpus_value(const struct overview *overview)
 {
+	const struct usage *usage = &overview->usage;
 	struct json_object *gpus = json_object_new_array();
 
 	for (unsigned i = 0; i < usage->gpu_count; i++) {
@@ -47,6 +48,10 @@ static struct json_object *gpus_value(const struct usage *usage)
 			 from->total_bytes ? json_object_new_uint64(from->used_bytes) : NULL);
 		json_add_number_or_null(gpu, "memory_total_bytes", from->total_bytes);
 		add_known(gpu, "busy_pct", from->busy_pct);
+		json_add_number(gpu, "cores_assured_pct",
+				overview_assured(overview, from->uuid).sum_pct);
+		json_add_number(gpu, "slices_held_bytes",
+				overview_held_bytes(overview, from->uuid));
 		json_object_array_add(gpus, gpu);
 	}
 	return gpus;
@@ -82,6 +87,8 @@ static struct json_object *devices_value(const struct overview *overview,
 		add_held(device, &from->held);
 		add_known(device, "cores_used_pct", from->cores_used_pct);
 		add_text(device, "cores_used_by", counters[from->counter]);
+		add_known(device, "throttled_pct", from->throttled_pct);
+		add_known(device, "turn_waited_pct", from->turn_waited_pct);
 		json_add_cores(device, from->seen.cores_pct, from->seen.cores_most_pct);
 		json_add_burst(device, from->seen.burst_ns);
 		json_add_counts(device, &from->seen);
@@ -180,7 +187,7 @@ static struct json_object *document_of(const struct overview *overview, bool all
 	struct json_object *document = json_object_new_object();
 	struct json_object *slices = json_object_new_array();
 
-	json_add(document, "gpus", gpus_value(&overview->usage));
+	json_add(document, "gpus", gpus_value(overview));
 	for (unsigned i = 0; i < overview->count; i++)
 		json_object_array_add(slices, slice_value(overview, &overview->slice[i]));
 	json_add(document, "slices", slices);

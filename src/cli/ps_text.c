@@ -80,13 +80,13 @@ static void print_gpus(const struct overview *overview, bool all, const struct t
 
 /* -- slices ------------------------------------------------------------------------------------ */
 
-enum { WHO, USER, GPU, MEMORY, LIMIT, FULL, CONTEXT, MODULE, DATA, CORES, STATE, COLUMNS };
+enum { WHO, USER, GPU, MEMORY, LIMIT, FULL, CONTEXT, MODULE, DATA, CORES, WAITS, STATE, COLUMNS };
 
 static const struct table_column columns[] = {
 	[WHO] = {"SLICE", false},      [USER] = {"USER", false},    [GPU] = {"GPU", true},
 	[MEMORY] = {"MEMORY", true},   [LIMIT] = {"LIMIT", true},   [FULL] = {"FULL", true},
 	[CONTEXT] = {"CONTEXT", true}, [MODULE] = {"MODULE", true}, [DATA] = {"DATA", true},
-	[CORES] = {"CORES", true},     [STATE] = {"STATE", false},
+	[CORES] = {"CORES", true},     [WAITS] = {"WAITS", true},   [STATE] = {"STATE", false},
 };
 
 static void set_held(struct table_cell cell[COLUMNS], const struct sight_held *held)
@@ -137,6 +137,7 @@ static void add_device(struct table *table, const struct overview *overview,
 	set_held(cell, &device->held);
 	table_set(&cell[CORES], TABLE_PLAIN, "%s",
 		  ps_cores_word(slice, device, word, sizeof(word)));
+	table_set(&cell[WAITS], TABLE_PLAIN, "%s", ps_waits_word(device, word, sizeof(word)));
 }
 
 static void add_process(struct table *table, const struct overview *overview,
@@ -225,13 +226,38 @@ static void add_strangers(struct table *table, const struct overview *overview)
 		add_stranger(table, overview, &overview->stranger[i]);
 }
 
+/* -- what concerns all slices of a GPU ----------------------------------------------------------
+ */
+
+static void print_note(const char *word, bool *printed)
+{
+	if (!*word)
+		return;
+	printf("%s%s\n", *printed ? "" : "\n", word);
+	*printed = true;
+}
+
+static void print_notes(const struct overview *overview)
+{
+	bool printed = false;
+	char word[256];
+
+	for (unsigned i = 0; i < overview->usage.gpu_count; i++) {
+		const struct usage_gpu *gpu = &overview->usage.gpu[i];
+
+		print_note(ps_assured_word(overview, gpu, word, sizeof(word)), &printed);
+		print_note(ps_pressure_word(overview, gpu, word, sizeof(word)), &printed);
+	}
+}
+
 void ps_print_text(const struct overview *overview, bool all, const struct table_paper *paper)
 {
 	struct table table = {
 		.column = columns,
 		.column_count = COLUMNS,
 		.flexible = WHO,
-		.hidden = overview->many_users ? 0 : 1u << USER,
+		.hidden = (overview->many_users ? 0 : 1u << USER) |
+			  (ps_has_waits(overview) ? 0 : 1u << WAITS),
 	};
 
 	print_gpus(overview, all, paper);
@@ -244,4 +270,5 @@ void ps_print_text(const struct overview *overview, bool all, const struct table
 	if (table.row_count > 0)
 		table_print(&table, paper);
 	table_free(&table);
+	print_notes(overview);
 }

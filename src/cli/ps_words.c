@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "policy.h"
+#include "size.h"
 
 char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
 		  size_t len)
@@ -31,6 +32,62 @@ char *ps_cores_word(const struct overview_slice *slice, const struct overview_de
 					   limit, sizeof(limit)));
 	else
 		snprintf(buf, len, "%s%s", used, device->counter == OVERVIEW_NOBODY ? "" : " %");
+	return buf;
+}
+
+char *ps_waits_word(const struct overview_device *device, char *buf, size_t len)
+{
+	int limit_pct = device->throttled_pct, turns_pct = device->turn_waited_pct;
+
+	if (limit_pct < 0 && turns_pct < 0)
+		snprintf(buf, len, "-");
+	else if (limit_pct <= 0 && turns_pct <= 0)
+		snprintf(buf, len, "0 %%");
+	else if (limit_pct >= turns_pct)
+		snprintf(buf, len, "%d %% limit", limit_pct);
+	else
+		snprintf(buf, len, "%d %% turns", turns_pct);
+	return buf;
+}
+
+bool ps_has_waits(const struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		for (unsigned d = 0; d < overview->slice[i].device_count; d++)
+			if (overview->slice[i].device[d].throttled_pct >= 0 ||
+			    overview->slice[i].device[d].turn_waited_pct >= 0)
+				return true;
+	return false;
+}
+
+char *ps_assured_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
+		      size_t len)
+{
+	struct overview_assured assured = overview_assured(overview, gpu->uuid);
+
+	*buf = '\0';
+	if (assured.sum_pct > 100)
+		snprintf(buf, len,
+			 "GPU %u: %u slices are assured %u %% in all; while all of them want it, "
+			 "the one of %u %% gets %u %%",
+			 gpu->index, assured.count, assured.sum_pct, assured.most_pct,
+			 (assured.most_pct * 100 + assured.sum_pct / 2) / assured.sum_pct);
+	return buf;
+}
+
+char *ps_pressure_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
+		       size_t len)
+{
+	uint64_t held_bytes = overview_held_bytes(overview, gpu->uuid);
+	char held[32], total[32];
+
+	*buf = '\0';
+	if (gpu->total_bytes && held_bytes > gpu->total_bytes)
+		snprintf(buf, len,
+			 "GPU %u: slices at work hold %s, and it has %s; their turns are long, as "
+			 "each moves memory",
+			 gpu->index, size_format(held_bytes, held, sizeof(held)),
+			 size_format(gpu->total_bytes, total, sizeof(total)));
 	return buf;
 }
 

@@ -13,7 +13,7 @@
 #include "escape.h"
 #include "size.h"
 
-#define PAPER_WIDTH 100
+#define PAPER_WIDTH 112
 #define LEAST_WIDTH 12 /* of the column that gives way */
 #define GAP         2  /* between columns; 1 where the line would be too long */
 

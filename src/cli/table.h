@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TABLE_COLUMNS_MAX 11
+#define TABLE_COLUMNS_MAX 12
 
 enum table_colour { TABLE_PLAIN, TABLE_BOLD, TABLE_DIM, TABLE_YELLOW, TABLE_RED };
 

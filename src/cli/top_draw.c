@@ -23,13 +23,14 @@
 #define NEARLY_FULL_PCT 95
 #define PRETTY_FULL_PCT 80
 #define CORES_WIDTH     12 /* "100/30-100 %" */
+#define WAITS_WIDTH     11 /* "100 % turns" */
 
 enum pair { PAIR_YELLOW = 1, PAIR_RED, PAIR_GREEN };
 
 /* Where the table's parts begin, and how wide they are; 0 for one that is left out. */
 struct layout {
 	int name, gpu, gpu_at, memory_bar, memory_bar_at, memory_at, cores_bar, cores_bar_at,
-		cores_at, history, history_at, state_at;
+		cores_at, waits, waits_at, history, history_at, state_at;
 };
 
 struct drawing {
@@ -145,6 +146,20 @@ static bool is_shown(const struct top *top, int gpu)
 	return false;
 }
 
+/* What concerns all of its slices: the next line. */
+static int draw_notes(const struct drawing *drawing, int y, const struct usage_gpu *gpu, int end)
+{
+	const struct overview *now = &drawing->top->now;
+	attr_t attributes = colour_of(drawing->screen, PAIR_YELLOW);
+	char word[256];
+
+	if (y < end && *ps_assured_word(now, gpu, word, sizeof(word)))
+		put(y++, 0, COLS, attributes, "%s", word);
+	if (y < end && *ps_pressure_word(now, gpu, word, sizeof(word)))
+		put(y++, 0, COLS, attributes, "%s", word);
+	return y;
+}
+
 /* At most a third of the screen: the next line. */
 static int draw_gpus(const struct drawing *drawing, int y)
 {
@@ -154,6 +169,8 @@ static int draw_gpus(const struct drawing *drawing, int y)
 	for (unsigned i = 0; i < top->now.usage.gpu_count && y < end; i++)
 		if (is_shown(top, (int)i))
 			draw_gpu(drawing, y++, &top->now.usage.gpu[i]);
+	for (unsigned i = 0; i < top->now.usage.gpu_count; i++)
+		y = draw_notes(drawing, y, &top->now.usage.gpu[i], end);
 	if (!top->looker.usage)
 		put(y++, 0, COLS, A_NORMAL, "%s", top->looker.no_usage.text);
 	return y;
@@ -219,6 +236,8 @@ static struct layout lay_out(int width)
 
 	at.name = at.name < NAME_LEAST ? NAME_LEAST : at.name > NAME_MOST ? NAME_MOST : at.name;
 	left = width - at.name - 1 - (GPU + 1) - (MEMORY + 1) - (CORES + 1) - state;
+	at.waits = left >= WAITS_WIDTH + 1 ? WAITS_WIDTH : 0;
+	left -= at.waits ? at.waits + 1 : 0;
 	at.memory_bar = left >= 24 ? left / 3 - 1 : left >= 8 ? left - 1 : 0;
 	at.cores_bar = left >= 24 ? left / 3 - 1 : 0;
 	at.history = left >= 24 ? left / 3 - 1 : 0;
@@ -235,6 +254,8 @@ static struct layout lay_out(int width)
 	x += at.cores_bar ? at.cores_bar + 1 : 0;
 	at.cores_at = x;
 	x += CORES + 1;
+	at.waits_at = x;
+	x += at.waits ? at.waits + 1 : 0;
 	at.history_at = x;
 	x += at.history ? at.history + 1 : 0;
 	at.state_at = x;
@@ -252,6 +273,7 @@ static void draw_titles(const struct drawing *drawing, int y)
 	put(y, at->gpu_at, at->gpu, A_REVERSE, "GPU");
 	put(y, at->memory_bar_at, 6, A_REVERSE, "MEMORY");
 	put(y, at->cores_bar_at, 5, A_REVERSE, "CORES");
+	put(y, at->waits_at, at->waits, A_REVERSE, "WAITS");
 	if (at->history)
 		put(y, at->history_at, at->history, A_REVERSE, "HISTORY");
 	put(y, at->state_at, 5, A_REVERSE, "STATE");
@@ -342,6 +364,7 @@ static void draw_device(struct drawing *drawing, const struct overview_slice *sl
 			drawing->screen->colour ? (attr_t)COLOR_PAIR(PAIR_GREEN) : A_NORMAL);
 	put(y, at->cores_at, CORES_WIDTH, A_NORMAL, "%s",
 	    ps_cores_word(slice, device, word, sizeof(word)));
+	put(y, at->waits_at, at->waits, A_NORMAL, "%s", ps_waits_word(device, word, sizeof(word)));
 	draw_history(drawing, y, slice, device);
 }
 
@@ -472,6 +495,7 @@ static void draw_help(int y)
 		"q           end",
 		"",
 		"CORES is what a slice takes of a GPU's time, and may take; ~ is by NVML.",
+		"WAITS is how long it was held back: by its own limit, or for turns of others.",
 		"HISTORY is that again, of its limit.",
 	};
 

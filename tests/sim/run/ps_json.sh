@@ -18,7 +18,7 @@ member one x 1610612736
 one=$pid
 ps 0 --json
 same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated GPU\", \
-\"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0}" \
+\"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0, \"cores_assured_pct\": 30, \"slices_held_bytes\": 0}" \
     "$(found 'd["gpus"][1]')"
 same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"user\", \"state\", \"error\", \
 \"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\", \"gang\"]
@@ -27,7 +27,7 @@ same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \
 \"memory_used_bytes\": 0, \"memory_limit_bytes\": 2147483648, \"context_bytes\": 0, \
 \"module_bytes\": 0, \"data_bytes\": 0, \"offset_bytes\": 0, \"cores_used_pct\": 0, \
-\"cores_used_by\": \"slice\", \"cores_limit_pct\": 30, \"cores_assured_pct\": 30, \"burst_ns\": null, \"nr_throttled\": 0, \"throttled_ns\": 0, \
+\"cores_used_by\": \"slice\", \"throttled_pct\": 0, \"turn_waited_pct\": 0, \"cores_limit_pct\": 30, \"cores_assured_pct\": 30, \"burst_ns\": null, \"nr_throttled\": 0, \"throttled_ns\": 0, \
 \"launches_held\": 0, \"charged_ns\": 0, \"corrected_ns\": 0, \"turns\": 0, \"turn_ns\": 0, \"turn_waited_ns\": 0, \
 \"gang_members\": 0, \"allocations_refused\": 0}
 1610612736
@@ -69,6 +69,10 @@ same 'how it was throttled' '[3, 101000000, 7, 30000001, -1, 1]
     "$(found '[s["devices"][0][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
         '[s["devices"][1][k] for k in ("nr_throttled", "throttled_ns", "launches_held", "charged_ns", "corrected_ns", "gang_members")]' \
         's["gang"]')"
+put "$x" "$((at_charged + 5))" '\377\377' # so much that it does not recover
+ps 0 --json
+same 'for how long it is held back' '[100, 0]' "$(found '[s["devices"][0][k] for k in ("throttled_pct", "turn_waited_pct")]')"
+put "$x" "$at_charged" '\201\303\311\1\0\0\0\0'
 put "$x" "$at_shut" '\0'
 put "$x" "$at_gang_shut_at" '\0'
 ps 0 --json

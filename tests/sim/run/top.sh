@@ -46,6 +46,12 @@ screen see zz \
     type '?' frame 'SLICE aa' \
     type q ended 0
 
+# Slices that are assured too much, and how long slices wait where the window is wide.
+make_slice more --gpus 1 --cores 80
+make_slice most --gpus 1 --cores 70
+screen size 30x200 see zz frame 'GPU 0 GPU 1 GPU 1: 2 slices are assured 150 % in all SLICE MEMORY CORES WAITS HISTORY STATE' \
+    size 30x80 frame 'SLICE MEMORY CORES STATE' type q ended 0
+
 # By the lowest pid: zz has that, unless pids began anew meanwhile.
 order='zz aa'
 [ "$in_aa" -gt "$in_zz" ] || order='aa zz'
