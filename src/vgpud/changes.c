@@ -180,6 +180,36 @@ static void compare_processes(struct events *events, const struct overview_slice
 	}
 }
 
+/* -- GPUs -------------------------------------------------------------------------------------- */
+
+static void tell_assured(struct events *events, const struct usage_gpu *gpu,
+			 const struct overview_assured *assured)
+{
+	bool exceed = assured->sum_pct > 100;
+	struct json_object *event = event_of(NULL, gpu->uuid);
+
+	event_add_number(event, "slices", assured->count);
+	event_add_number(event, "cores_assured_pct", assured->sum_pct);
+	events_tell(events, exceed ? EVENT_ASSURED : EVENT_ASSURED_FITS, event,
+		    exceed ? "slices of GPU %u are assured %u %% in all: while all of them want "
+			     "it, each gets its part of that"
+			   : "slices of GPU %u are assured %u %% in all again",
+		    gpu->index, assured->sum_pct);
+}
+
+static void compare_assured(struct events *events, const struct overview *earlier,
+			    const struct overview *overview)
+{
+	for (unsigned g = 0; g < overview->usage.gpu_count; g++) {
+		const struct usage_gpu *gpu = &overview->usage.gpu[g];
+		struct overview_assured then = overview_assured(earlier, gpu->uuid);
+		struct overview_assured now = overview_assured(overview, gpu->uuid);
+
+		if ((then.sum_pct > 100) != (now.sum_pct > 100))
+			tell_assured(events, gpu, &now);
+	}
+}
+
 /* -- all --------------------------------------------------------------------------------------- */
 
 static void compare_slice(struct events *events, const struct overview_slice *before,
@@ -217,4 +247,5 @@ void changes_tell(struct events *events, const struct overview *earlier,
 	for (unsigned i = 0; i < earlier->count; i++)
 		if (!overview_find(overview, earlier->slice[i].one))
 			tell_removed(events, &earlier->slice[i]);
+	compare_assured(events, earlier, overview);
 }

@@ -72,6 +72,11 @@ static double gpu_outside_bytes(const struct overview *overview, unsigned gpu)
 	return bytes;
 }
 
+static double gpu_assured(const struct overview *overview, unsigned gpu)
+{
+	return overview_assured(overview, overview->usage.gpu[gpu].uuid).sum_pct / 100.0;
+}
+
 static const struct {
 	struct prom_family family;
 	double (*value)(const struct overview *overview, unsigned gpu);
@@ -87,6 +92,10 @@ static const struct {
 	{{"vgpu_gpu_outside_memory_bytes", PROM_GAUGE,
 	  "Memory of the GPU that processes hold which are in no slice."},
 	 gpu_outside_bytes},
+	{{"vgpu_gpu_compute_assured_ratio", PROM_GAUGE,
+	  "Part of the GPU's time that its slices are assured in all; above 1, each gets its part "
+	  "of that where all want the GPU."},
+	 gpu_assured},
 };
 
 static void write_gpu(struct text *text, const struct usage_gpu *gpu,
