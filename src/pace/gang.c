@@ -476,11 +476,15 @@ static uint64_t ask_idle(const struct gang *gang, struct gang_seat *seat, uint64
 	return 0;
 }
 
-/* At the cut: how long until the buckets of all members have recovered. */
-static uint64_t recovery_ns(const struct gang *gang, uint64_t now_ns)
+/* At the cut: how long until the buckets of all members have recovered. The members of a device's
+ * group have one bucket, so what this one has seen of it holds for all of them. */
+static uint64_t recovery_ns(const struct gang *gang, const struct gang_sight *sight,
+			    uint64_t now_ns)
 {
 	uint64_t most_ns = 0;
 
+	if (gang->kind == GANG_OF_DEVICE)
+		return sight->ready_ns;
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint64_t wait_ns = member ? since(LOAD(member->ready), now_ns) : 0;
@@ -583,7 +587,7 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
 		STORE(seat->is_cut, true);
 		learn_part(gang, seat);
 	}
-	wait_ns = recovery_ns(gang, now_ns);
+	wait_ns = recovery_ns(gang, sight, now_ns);
 	if (wait_ns) {
 		trace_write(TRACE_GANG_CUT, device_of(seat), shut_for_ns, (int64_t)wait_ns);
 		return wait_ns;

@@ -156,12 +156,23 @@ UNIT_TEST_ALONE(test_opens_with_one_holder)
 		for (unsigned i = 0; i < MEMBERS; i++)
 			ask(i, GANG_DEVICE_SHUT_NS, false);
 	assert_true(gang_is_shut(&group));
-	for (unsigned i = 0; i < MEMBERS; i++)
-		table.member[i].ready = 0;
 	assert_int_equal(ask(1, 0, false), 0);
 	assert_false(gang_is_shut(&group));
 	look(1, true);
 	assert_int_not_equal(ask(2, 0, false), 0);
 	assert_int_not_equal(ask(0, 0, false), 0);
 	assert_int_equal(ask(1, 0, true), 0);
+}
+
+/* -- when it opens ----------------------------------------------------------------------------- */
+
+/* The members have one bucket: what one of them saw of it before holds no longer. */
+UNIT_TEST_ALONE(test_opens_by_what_is_seen_now)
+{
+	begin();
+	assert_int_equal(ask(1, -(int64_t)NS_PER_S, false), NS_PER_S);
+	now_ns += 1 * MS;
+	assert_int_equal(ask(0, -(int64_t)(5 * MS), false), 5 * MS);
+	assert_int_equal(ask(0, 0, false), 0);
+	assert_false(gang_is_shut(&group));
 }
