@@ -1,5 +1,7 @@
 #include "member.h"
 
+#include <errno.h>
+
 #include "clock.h"
 #include "constants.h"
 #include "cores.h"
@@ -102,10 +104,15 @@ static const struct gang *gang_of(const struct member *member)
 	return __atomic_load_n(&member->gang, __ATOMIC_ACQUIRE); /* pairs with join's release */
 }
 
-static bool is_member(int device)
+static bool is_seated(const struct member *member)
 {
 	/* Pairs with gang_join's release: the seat's entry is there. */
-	return __atomic_load_n(&members[device].seat.is_taken, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&member->seat.is_taken, __ATOMIC_ACQUIRE);
+}
+
+static bool is_member(int device)
+{
+	return is_seated(&members[device]);
 }
 
 static bool is_in(int device, bool of_one_device)
@@ -311,7 +318,8 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 	return ended_ns < now_ns ? ended_ns : now_ns;
 }
 
-/* Asks the driver, and tells the gang. */
+/* Asks the driver, and tells the gang; not the gang that another thread has left meanwhile, where
+ * the entry may be another process's. */
 static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
 		 uint64_t now_ns)
 {
@@ -326,6 +334,8 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 		STORE(member->reached, reached);
 		STORE(member->reached_ns, now_ns);
 	}
+	if (!is_seated(member))
+		return busy;
 	if (busy) {
 		gang_is_busy(in, &member->seat, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
@@ -406,6 +416,8 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.level_ns = bucket_level(meter->bucket);
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
+	if (!cores_any_limit())
+		return 0; /* the quotas were lifted, and nobody asks any more */
 	wait_ns = gang_ask(in, &member->seat, &sight, now_ns);
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
@@ -445,26 +457,52 @@ static void trace_released(const struct meter *meter, const struct member *membe
 			       bucket_level(meter->bucket));
 }
 
+/* Another thread may have given the seat up, and a device without a quota has no group. */
+static bool goes_by_its_gang(const struct meter *meter, const struct member *member)
+{
+	return is_seated(member) &&
+	       (gang_of(member)->kind != GANG_OF_DEVICE || cores_limit(meter) != 0);
+}
+
+/* Waits until the launch may go: 0, -EAGAIN, or what pace_wait says. */
+static int wait_for_gang(struct meter *meter, struct member *member, const struct pace_work *work,
+			 uint64_t *now_ns, bool *ret_held)
+{
+	uint64_t wait_ns;
+	int error;
+
+	*ret_held = false;
+	while (goes_by_its_gang(meter, member)) {
+		wait_ns = ask(meter, member, work, *now_ns);
+		if (!wait_ns)
+			return 0;
+		if (!*ret_held)
+			trace_held(meter, member, wait_ns);
+		*ret_held = true;
+		error = nap(gang_of(member), wait_ns, *now_ns);
+		*now_ns = clock_steady_ns();
+		if (error)
+			return error;
+	}
+	return -EAGAIN;
+}
+
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct member *member = &members[work->device];
-	uint64_t wait_ns, from_ns = now_ns;
+	uint64_t from_ns = now_ns;
 	bool held = false;
 	int error = 0;
 
 	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), &member->seat) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
-		while (!error && (wait_ns = ask(meter, member, work, now_ns))) {
-			if (!held)
-				trace_held(meter, member, wait_ns);
-			held = true;
-			error = nap(gang_of(member), wait_ns, now_ns);
-			now_ns = clock_steady_ns();
-		}
+		error = wait_for_gang(meter, member, work, &now_ns, &held);
 	if (held) {
 		bucket_count_held(meter->bucket);
 		trace_released(meter, member, now_ns - from_ns);
 	}
+	if (!error && !is_seated(member))
+		error = -EAGAIN;
 	if (error)
 		return error;
 	if (!LOAD(member->in_flight.is_busy))

@@ -25,8 +25,9 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns);
 /* The device's launches go by turns from now on. */
 void member_stop_sharing(const struct meter *meter, int device);
 
-/* Before a launch for which one of them is true: returns when it may go. 0, or what pace_wait says
- * of a lost region. now_ns: clock_steady_ns(), here as below. */
+/* Before a launch for which one of them is true: returns when it may go. 0; -EAGAIN: the launch
+ * does not go by the gang any more, and has yet to be paced; or what pace_wait says of a lost
+ * region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* Behind a launch, whether or not the driver took it. */

@@ -315,9 +315,9 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 	return error;
 }
 
-int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
+/* -EAGAIN: the way of the launch has changed while it waited, and is to be found once more. */
+static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct pace_work *work)
 {
-	struct meter *meter;
 	bool waited = false;
 	enum waits since;
 	unsigned pct;
@@ -326,10 +326,6 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	int error;
 
 	*ret_pass = (struct pace_pass){.meter = NULL};
-	lease_return();
-	meter = cores_meter(work->device);
-	if (!meter)
-		return 0;
 	if (goes_by_own_gang(meter, work->device))
 		return enter_gang(ret_pass, meter, work);
 	pct = cores_limit(meter);
@@ -374,6 +370,21 @@ int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
 	ret_pass->sample = sample_begin(meter, ret_pass->cost, work, now_ns);
 	ADD(meter->entered, 1);
 	return 0;
+}
+
+int pace_enter(struct pace_pass *ret_pass, const struct pace_work *work)
+{
+	struct meter *meter = cores_meter(work->device);
+	int error;
+
+	*ret_pass = (struct pace_pass){.meter = NULL};
+	lease_return();
+	if (!meter)
+		return 0;
+	do
+		error = enter(ret_pass, meter, work);
+	while (error == -EAGAIN);
+	return error;
 }
 
 void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submitted)

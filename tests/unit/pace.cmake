@@ -17,6 +17,7 @@ set(pace_in_virtual_time
   peers
   programs
   sample
+  shared
   stalls
   threads
   throttle

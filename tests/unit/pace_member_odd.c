@@ -208,3 +208,25 @@ UNIT_TEST(test_full)
 	assert_int_equal(words->member[5].device, 0);
 	left();
 }
+
+static void lift_quotas(void)
+{
+	hami->sm_limit[0] = hami->sm_limit[1] = 0;
+}
+
+/* A launch that waits as the quotas are lifted goes: no other launch will ask. */
+UNIT_TEST(test_lifted)
+{
+	uint64_t began_ns;
+
+	begin(state, 1);
+	launch_on(1, 1 * MS);
+	launch_on(0, 100 * MS);
+	wait_for_both();
+	began_ns = time_ns;
+	at_time(time_ns + 50 * MS, lift_quotas);
+	words->member[1].ready = time_ns + 100 * NS_PER_S;
+	launch_on(0, 1 * MS);
+	assert_in_range(time_ns - began_ns, 50 * MS, 80 * MS);
+	left();
+}
