@@ -4,11 +4,19 @@
  */
 #pragma once
 
+#include "bytes.h"
 #include "fault.h"
 
 #define LIBRARY_NAME "libvgpu.so" /* of the copy */
 
-/* Makes dir/LIBRARY_NAME a copy of the library, unless it is one. It is replaced in one step:
- * containers that run keep the one that they have mounted. dir is there. setting: what the user
- * writes the library's path to. 0, or a negative errno with a fault. */
+/* Reads the library. setting: what the user writes its path to. 0, or a negative errno with a
+ * fault. */
+int library_read(const char *library, const char *setting, struct bytes *ret_library,
+		 struct fault *fault);
+
+/* Makes dir/LIBRARY_NAME a file with these bytes (disk_keep). 0, or a negative errno with a fault.
+ */
+int library_keep(const char *dir, const struct bytes *library, struct fault *fault);
+
+/* Both. */
 int library_copy(const char *dir, const char *library, const char *setting, struct fault *fault);

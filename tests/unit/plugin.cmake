@@ -9,6 +9,7 @@ function(vgpu_plugin_unit_test name)
 endfunction()
 
 vgpu_plugin_unit_test(protobuf)
+vgpu_plugin_unit_test(disk)
 vgpu_plugin_unit_test(devices devices.c)
 vgpu_plugin_unit_test(prefer prefer.c)
 vgpu_plugin_unit_test(containers containers.c)

@@ -1,0 +1,107 @@
+/* Files on the host that runtimes mount: what becomes of what lies in their place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka.h wants those four before it. */
+#include <cmocka.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "disk.h"
+#include "place.h"
+
+#define NAME "slice.cache" /* of place->path */
+#define TEXT "whole"
+
+static void keep(const struct place *place, int result)
+{
+	assert_int_equal(disk_keep(place->dir, NAME, TEXT, strlen(TEXT)), result);
+}
+
+static struct stat check_whole(const struct place *place)
+{
+	struct bytes data = {0};
+	struct stat st;
+
+	assert_int_equal(lstat(place->path, &st), 0);
+	assert_int_equal(st.st_mode, S_IFREG | 0644);
+	assert_int_equal(disk_read(place->path, &data), 0);
+	assert_int_equal(data.len, strlen(TEXT));
+	assert_memory_equal(data.data, TEXT, data.len);
+	bytes_free(&data);
+	return st;
+}
+
+UNIT_TEST(test_a_file_that_is_whole_stays)
+{
+	struct place *place = *state;
+	struct stat st;
+
+	keep(place, 0);
+	st = check_whole(place);
+	keep(place, 0);
+	assert_int_equal(check_whole(place).st_ino, st.st_ino);
+}
+
+UNIT_TEST(test_other_bytes_are_replaced)
+{
+	struct place *place = *state;
+	struct stat st;
+
+	assert_int_equal(disk_write(place->path, "other", 5), 0);
+	assert_int_equal(lstat(place->path, &st), 0);
+	keep(place, 0);
+	assert_int_not_equal(check_whole(place).st_ino, st.st_ino);
+}
+
+UNIT_TEST(test_a_file_that_not_everybody_may_read_is_replaced)
+{
+	struct place *place = *state;
+
+	keep(place, 0);
+	assert_int_equal(chmod(place->path, 0600), 0);
+	keep(place, 0);
+	check_whole(place);
+}
+
+UNIT_TEST(test_an_empty_directory_gives_way)
+{
+	struct place *place = *state;
+
+	assert_int_equal(mkdir(place->path, 0755), 0);
+	keep(place, 0);
+	check_whole(place);
+}
+
+UNIT_TEST(test_a_directory_that_is_not_empty_stays)
+{
+	struct place *place = *state;
+	char below[128], made[128];
+
+	snprintf(below, sizeof(below), "%s/below", place->path);
+	snprintf(made, sizeof(made), "%s/" DISK_NEW NAME, place->dir);
+	assert_int_equal(mkdir(place->path, 0755), 0);
+	assert_int_equal(mkdir(below, 0755), 0);
+	keep(place, -EISDIR);
+	assert_int_equal(rmdir(below), 0);
+	assert_int_not_equal(access(made, F_OK), 0);
+}
+
+UNIT_TEST(test_a_link_to_a_whole_file_is_replaced)
+{
+	struct place *place = *state;
+	char other[128];
+
+	snprintf(other, sizeof(other), "%s/other", place->dir);
+	assert_int_equal(disk_keep(place->dir, "other", TEXT, strlen(TEXT)), 0);
+	assert_int_equal(symlink("other", place->path), 0);
+	keep(place, 0);
+	check_whole(place);
+	assert_int_equal(unlink(other), 0);
+}
+
+UNIT_TEST(test_without_its_directory_it_is_not_made)
+{
+	assert_int_equal(disk_keep("/nonexistent", NAME, TEXT, strlen(TEXT)), -ENOENT);
+}
