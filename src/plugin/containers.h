@@ -12,7 +12,7 @@
  *   STATE/ld.so.preload  a line with the library's path in containers
  *
  * STATE/NAME is there whole or not at all. It is removed when its container is gone, which the
- * kubelet never says; containers.c has the rule. REGIONS should be in memory, as the pacer writes
+ * kubelet never says; sweep.c has the rule. REGIONS should be in memory, as the pacer writes
  * to regions all the time; what is missing there is made again at a start.
  */
 #pragma once
@@ -22,12 +22,13 @@
 #include "bytes.h"
 #include "devices.h"
 #include "policy.h"
+#include "records.h"
 
 #define CONTAINERS_STATE      "/var/lib/vgpu/kubernetes"
 #define CONTAINERS_REGIONS    "/run/vgpu-kubernetes"
 #define CONTAINERS_POLICY     "policy"
 #define CONTAINERS_PRELOAD    "ld.so.preload"
-#define CONTAINERS_NAME_LEN   33 /* 32 digits and a NUL */
+#define CONTAINERS_NAME_LEN   RECORDS_NAME_LEN
 #define CONTAINERS_PATH_MAX   256
 #define CONTAINERS_REGION_DIR "/run/vgpu" /* in the container */
 

@@ -12,7 +12,7 @@ vgpu_plugin_unit_test(protobuf)
 vgpu_plugin_unit_test(disk)
 vgpu_plugin_unit_test(devices devices.c)
 vgpu_plugin_unit_test(prefer prefer.c)
-vgpu_plugin_unit_test(containers containers.c)
+vgpu_plugin_unit_test(containers containers.c records.c sweep.c)
 if(TARGET unit_plugin_containers)
   target_link_libraries(unit_plugin_containers PRIVATE vgpu_overview_faulty)
   target_link_options(unit_plugin_containers PRIVATE

@@ -1,0 +1,199 @@
+#include "records.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "clock.h"
+#include "disk.h"
+#include "sys.h"
+
+#define RECORD     "record"
+#define RECORD_MAX ((size_t)256 * 1024)
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+static uint64_t uptime_s(void)
+{
+	return clock_now_ns() / NS_PER_S;
+}
+
+/* Which start of the machine this is. */
+static void read_boot(char boot[RECORDS_BOOT_LEN])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd < 0 ? 0 : read(fd, boot, RECORDS_BOOT_LEN - 1);
+
+	boot[len > 0 ? len : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+}
+
+bool records_is_old(const struct record *record, unsigned span_s)
+{
+	char boot[RECORDS_BOOT_LEN];
+
+	read_boot(boot);
+	return (*boot && strcmp(boot, record->boot) != 0) || uptime_s() >= record->made_s + span_s;
+}
+
+bool records_is_later(const struct record *other, const struct record *record, unsigned span_s)
+{
+	if (other->number <= record->number)
+		return false;
+	return strcmp(other->boot, record->boot) != 0 || other->made_s >= record->made_s + span_s;
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+void records_free(struct records *records)
+{
+	for (unsigned i = 0; i < records->count; i++)
+		free(records->record[i].text);
+	free(records->record);
+	*records = (struct records){0, NULL};
+}
+
+static char *read_text(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	char *text = NULL;
+	ssize_t len;
+
+	if (fd < 0)
+		return NULL;
+	text = malloc(RECORD_MAX + 1);
+	len = text ? read(fd, text, RECORD_MAX) : -1;
+	close(fd);
+	if (len < 0) {
+		free(text);
+		return NULL;
+	}
+	text[len] = '\0';
+	return text;
+}
+
+static bool read_record(const char *state, const char *name, struct record *ret_record)
+{
+	struct record record = {.number = 0};
+	char path[PATH_MAX], *end, *resource;
+
+	snprintf(path, sizeof(path), "%s/%s/" RECORD, state, name);
+	record.text = read_text(path);
+	resource = record.text ? strchr(record.text, '\n') : NULL;
+	record.ids = resource ? strchr(resource + 1, '\n') : NULL;
+	if (!record.ids) {
+		free(record.text);
+		return false;
+	}
+	record.number = strtoull(record.text, &end, 10);
+	record.made_s = *end == ' ' ? strtoull(end, &end, 10) : 0;
+	if (*end == ' ')
+		snprintf(record.boot, sizeof(record.boot), "%.*s", (int)strcspn(end + 1, "\n"),
+			 end + 1);
+	snprintf(record.name, sizeof(record.name), "%s", name);
+	*ret_record = record;
+	return true;
+}
+
+bool records_is_name(const char *name)
+{
+	return strlen(name) == RECORDS_NAME_LEN - 1 &&
+	       strspn(name, "0123456789abcdef") == RECORDS_NAME_LEN - 1;
+}
+
+struct reader {
+	const char *state;
+	struct records *records;
+};
+
+static int add_record(void *arg, const char *name)
+{
+	const struct reader *reader = arg;
+	struct records *records = reader->records;
+	struct record *more;
+
+	if (!records_is_name(name))
+		return 0;
+	more = realloc(records->record, (records->count + 1) * sizeof(*records->record));
+	if (!more)
+		return -ENOMEM;
+	records->record = more;
+	records->count += read_record(reader->state, name, &records->record[records->count]);
+	return 0;
+}
+
+int records_read(const char *state, struct records *ret_records)
+{
+	struct records records = {0, NULL};
+	struct reader reader = {state, &records};
+	int error = sys_list_directory(state, add_record, &reader);
+
+	if (error)
+		records_free(&records);
+	else
+		*ret_records = records;
+	return error;
+}
+
+uint64_t records_next_number(const struct records *records)
+{
+	uint64_t last = 0;
+
+	for (unsigned i = 0; i < records->count; i++)
+		if (records->record[i].number > last)
+			last = records->record[i].number;
+	return last + 1;
+}
+
+/* -- IDs --------------------------------------------------------------------------------------- */
+
+bool records_any_id(const struct record *record,
+		    bool (*found)(const void *arg, const char *id, size_t len), const void *arg)
+{
+	for (const char *id = record->ids + 1; *id;) {
+		const char *end = strchrnul(id, '\n');
+
+		if (found(arg, id, (size_t)(end - id)))
+			return true;
+		id = *end ? end + 1 : end;
+	}
+	return false;
+}
+
+bool records_has_id(const struct record *record, const char *id, size_t len)
+{
+	for (const char *at = record->ids; at; at = strchr(at + 1, '\n'))
+		if (strncmp(at + 1, id, len) == 0 && at[1 + len] == '\n')
+			return true;
+	return false;
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+int records_write(const char *dir, uint64_t number, const char *resource, const char *const *ids)
+{
+	char path[PATH_MAX], line[128], boot[RECORDS_BOOT_LEN];
+	struct bytes text = {0};
+	int error;
+
+	read_boot(boot);
+	snprintf(line, sizeof(line), "%llu %llu %s\n", (unsigned long long)number,
+		 (unsigned long long)uptime_s(), boot);
+	bytes_add(&text, line, strlen(line));
+	bytes_add(&text, resource, strlen(resource));
+	for (; *ids; ids++) {
+		bytes_add(&text, "\n", 1);
+		bytes_add(&text, *ids, strlen(*ids));
+	}
+	bytes_add(&text, "\n", 1);
+	snprintf(path, sizeof(path), "%s/" RECORD, dir);
+	error = text.failed ? -ENOMEM : disk_write(path, text.data, text.len);
+	bytes_free(&text);
+	return error;
+}

@@ -1,0 +1,192 @@
+/*
+ * Which containers are gone, and what becomes of their directories.
+ *
+ * The kubelet keeps the answer to Allocate for as long as a pod lives, and mounts from it whenever
+ * a container of the pod starts, also after the node did. So a directory must outlive all processes
+ * of its container, and the state directory lies where it outlives the machine's. Init containers
+ * get the devices of their pod's containers, by an Allocate of their own right before. A kubelet
+ * that was just started does not know its pods yet. So a container is gone only if
+ *
+ *   it is grace_s old, and no pod has had any of its devices for grace_s; or
+ *   another one, which was made grace_s or more after it, has one of its devices;
+ *
+ * and neither does a process live in its region, nor has one that /proc shows the directory
+ * mounted. What is removed is first moved away in one step (gone.h), as all below a region's
+ * directory may be the tenant's doing; ENTRIES_MAX files are then removed in a round at most.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "containers.h"
+#include "gone.h"
+#include "guard.h"
+#include "records.h"
+#include "region.h"
+
+#define ENTRIES_MAX 4096
+
+/* -- which are gone ---------------------------------------------------------------------------- */
+
+static bool is_in_use(const void *arg, const char *id, size_t len)
+{
+	const struct bytes *in_use = arg;
+
+	for (size_t at = 0; at < in_use->len;) {
+		const char *used = (const char *)in_use->data + at;
+		size_t used_len = strlen(used);
+
+		if (used_len == len && memcmp(used, id, len) == 0)
+			return true;
+		at += used_len + 1;
+	}
+	return false;
+}
+
+static bool is_in_record(const void *arg, const char *id, size_t len)
+{
+	return records_has_id(arg, id, len);
+}
+
+static bool is_superseded(const struct record *record, const struct records *records,
+			  unsigned grace_s)
+{
+	for (unsigned i = 0; i < records->count; i++) {
+		const struct record *other = &records->record[i];
+
+		if (records_is_later(other, record, grace_s) &&
+		    records_any_id(record, is_in_record, other))
+			return true;
+	}
+	return false;
+}
+
+/* In doubt somebody does. */
+static bool lives(const char *regions, const struct record *record)
+{
+	char path[CONTAINERS_PATH_MAX + 64];
+	struct region region = REGION_CLOSED;
+	unsigned living = 0;
+	int error;
+
+	snprintf(path, sizeof(path), "%s/%s/region", regions, record->name);
+	guard_begin();
+	error = region_inspect(path, &region, NULL);
+	if (!error)
+		living = region_living(&region);
+	region_close(&region);
+	return !guard_end() && living > 0;
+}
+
+/* Whether the process has a file or directory of that name mounted, as its mountinfo says. One that
+ * ends meanwhile has not; where its mountinfo cannot be read otherwise, it has. */
+static bool has_mounted(const char *pid, const char *name)
+{
+	char path[64], *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/mountinfo", pid);
+	errno = 0;
+	file = fopen(path, "re");
+	while (file && !found && getline(&line, &room, file) > 0)
+		found = strstr(line, name) != NULL;
+	if (!found && errno != ENOENT && errno != ESRCH && errno != EINVAL)
+		found = !file || !feof(file);
+	if (file)
+		fclose(file);
+	free(line);
+	return found;
+}
+
+/* Whether any process has; in doubt one has. Where this process does not see the machine's
+ * processes, those in regions must do. */
+static bool is_mounted(const char *name)
+{
+	const struct dirent *entry;
+	bool found = false;
+	DIR *proc = opendir("/proc");
+
+	if (!proc)
+		return true;
+	while (!found && (errno = 0, entry = readdir(proc)))
+		found = strspn(entry->d_name, "0123456789") == strlen(entry->d_name) &&
+			has_mounted(entry->d_name, name);
+	found = found || errno != 0;
+	closedir(proc);
+	return found;
+}
+
+static bool is_gone(const char *regions, const struct record *record, const struct records *records,
+		    const struct bytes *in_use, unsigned grace_s)
+{
+	bool unused = in_use && records_is_old(record, grace_s) &&
+		      !records_any_id(record, is_in_use, in_use);
+
+	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record) &&
+	       !is_mounted(record->name);
+}
+
+/* -- looking ----------------------------------------------------------------------------------- */
+
+static int open_directory(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* The region's directory goes first, as nobody looks for one without a record. */
+static int sweep(int state, int regions, const struct containers_places *places,
+		 const struct bytes *in_use, unsigned grace_s)
+{
+	struct records records = {0, NULL};
+	int error = records_read(places->state, &records), removed = 0;
+
+	for (unsigned i = 0; !error && i < records.count; i++) {
+		const struct record *record = &records.record[i];
+
+		if (is_gone(places->regions, record, &records, in_use, grace_s))
+			removed +=
+				gone_move(regions, record->name) && gone_move(state, record->name);
+	}
+	records_free(&records);
+	return error ? error : removed;
+}
+
+static void close_both(int state, int regions)
+{
+	if (state >= 0)
+		close(state);
+	if (regions >= 0)
+		close(regions);
+}
+
+int containers_sweep(const struct containers_places *places, const struct bytes *in_use,
+		     unsigned grace_s)
+{
+	int state = open_directory(places->state), regions = open_directory(places->regions);
+	int result = state < 0 ? state : regions;
+
+	if (state >= 0 && regions >= 0)
+		result = sweep(state, regions, places, in_use && !in_use->failed ? in_use : NULL,
+			       grace_s);
+	close_both(state, regions);
+	return result;
+}
+
+bool containers_remove(const struct containers_places *places)
+{
+	int state = open_directory(places->state), regions = open_directory(places->regions);
+	unsigned budget = ENTRIES_MAX;
+	bool whole = gone_remove(state, &budget);
+
+	whole = gone_remove(regions, &budget) && whole;
+	close_both(state, regions);
+	return whole;
+}
