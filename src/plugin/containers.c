@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -20,7 +21,8 @@
 #include "library.h"
 #include "sys.h"
 
-/* -- making ------------------------------------------------------------------------------------ */
+/* -- directories
+ * ------------------------------------------------------------------------------------ */
 
 static int fail(struct fault *fault, int error, const char *verb, const char *path)
 {
@@ -78,6 +80,38 @@ static int make_region_directory(const char *regions, const char *name)
 	return chmod(path, 01777) < 0 ? -errno : 0;
 }
 
+/* -- what all containers get ------------------------------------------------------------------- */
+
+static int keep_preload(const struct containers_places *places, struct fault *fault)
+{
+	char line[CONTAINERS_PATH_MAX];
+	int error;
+
+	snprintf(line, sizeof(line), "%s\n", places->inside);
+	error = disk_keep(places->state, CONTAINERS_PRELOAD, line, strlen(line));
+	return error ? fault_set(fault, error, "cannot write %.200s/" CONTAINERS_PRELOAD ": %s",
+				 places->state, strerror(-error))
+		     : 0;
+}
+
+/* Makes the directories and the files that all containers get, where they are missing. */
+static int restore(const struct containers_places *places, struct fault *fault)
+{
+	int error = make_directories(places->state);
+
+	if (error)
+		return fail(fault, error, "make", places->state);
+	error = make_directories(places->regions);
+	if (!error && chmod(places->regions, 0700) < 0) /* any user may write what is below */
+		error = -errno;
+	if (error)
+		return fail(fault, error, "make", places->regions);
+	error = library_keep(places->state, &places->library, fault);
+	return error ? error : keep_preload(places, fault);
+}
+
+/* -- making ------------------------------------------------------------------------------------ */
+
 static int fill(const char *dir, uint64_t number, const char *resource, const char *const *ids,
 		const struct policy *policy, struct fault *fault)
 {
@@ -110,8 +144,11 @@ int containers_make(const struct containers_places *places, const char *resource
 	const char *state = places->state;
 	char made[CONTAINERS_PATH_MAX], path[CONTAINERS_PATH_MAX], name[CONTAINERS_NAME_LEN];
 	uint64_t number = 0;
-	int error = make_name(name);
+	int error = restore(places, fault);
 
+	if (error)
+		return error;
+	error = make_name(name);
 	if (!error)
 		error = next_number(state, &number);
 	if (error)
@@ -131,15 +168,94 @@ int containers_make(const struct containers_places *places, const char *resource
 	return error;
 }
 
-/* -- what all containers get ------------------------------------------------------------------- */
+/* -- before a start of a container ------------------------------------------------------------- */
 
-static int write_preload(const char *state, const char *inside)
+static bool is_not_among(const void *arg, const char *id, size_t len)
 {
-	char line[CONTAINERS_PATH_MAX];
-
-	snprintf(line, sizeof(line), "%s\n", inside);
-	return disk_keep(state, CONTAINERS_PRELOAD, line, strlen(line));
+	for (const char *const *ids = arg; *ids; ids++)
+		if (strlen(*ids) == len && memcmp(*ids, id, len) == 0)
+			return false;
+	return true;
 }
+
+/* Whether the record has these IDs and no other. */
+static bool is_same(const struct record *record, const char *const *ids)
+{
+	bool same = !records_any_id(record, is_not_among, ids);
+
+	for (; same && *ids; ids++)
+		same = records_has_id(record, *ids, strlen(*ids));
+	return same;
+}
+
+/* Makes the region's directory of each container that was given these devices. The newest of them,
+ * NULL: there is none. */
+static int find_newest(const struct containers_places *places, const struct records *records,
+		       const char *const *ids, const struct record **ret_newest)
+{
+	const struct record *newest = NULL;
+	int error = 0;
+
+	for (unsigned i = 0; !error && i < records->count; i++) {
+		const struct record *record = &records->record[i];
+
+		if (!is_same(record, ids))
+			continue;
+		error = make_region_directory(places->regions, record->name);
+		if (!newest || record->number > newest->number)
+			newest = record;
+	}
+	if (!error)
+		*ret_newest = newest;
+	return error;
+}
+
+static int check_policy(const struct containers_places *places, const char *name,
+			struct fault *fault)
+{
+	char path[CONTAINERS_PATH_MAX + 64];
+	struct policy *policy = malloc(sizeof(*policy));
+	struct fault why = {"it is missing"};
+	int error;
+
+	if (!policy)
+		return fault_set(fault, -ENOMEM, "there is no memory for a policy");
+	snprintf(path, sizeof(path), "%s/%s/" CONTAINERS_POLICY, places->state, name);
+	error = policy_read(path, policy, &why);
+	free(policy);
+	return error ? fault_set(fault, -ENOENT,
+				 "the container's policy cannot be read: %.300s; delete the pod, "
+				 "so that it is made again",
+				 why.text)
+		     : 0;
+}
+
+int containers_ready(const struct containers_places *places, const char *const *ids,
+		     struct fault *fault)
+{
+	struct records records = {0, NULL};
+	const struct record *newest = NULL;
+	int error = restore(places, fault);
+
+	if (error)
+		return error;
+	error = records_read(places->state, &records);
+	if (error)
+		fail(fault, error, "read", places->state);
+	else if ((error = find_newest(places, &records, ids, &newest)) != 0)
+		fail(fault, error, "make a directory in", places->regions);
+	else if (!newest)
+		error = fault_set(fault, -ENOENT,
+				  "%.200s has no policy for the container's devices, so nothing "
+				  "would limit it: delete the pod, so that one is made again",
+				  places->state);
+	else
+		error = check_policy(places, newest->name, fault);
+	records_free(&records);
+	return error;
+}
+
+/* -- at a start -------------------------------------------------------------------------------- */
 
 struct look {
 	const struct containers_places *places;
@@ -169,24 +285,16 @@ static int mend_all(const struct containers_places *places)
 	return error;
 }
 
-int containers_prepare(const struct containers_places *places, const char *library,
-		       const char *inside, struct fault *fault)
+int containers_prepare(struct containers_places *places, const char *library, const char *inside,
+		       struct fault *fault)
 {
-	int error = make_directories(places->state);
+	int error = library_read(library, "library", &places->library, fault);
 
-	if (error)
-		return fail(fault, error, "make", places->state);
-	error = make_directories(places->regions);
-	if (!error && chmod(places->regions, 0700) < 0) /* any user may write what is below */
-		error = -errno;
-	if (error)
-		return fail(fault, error, "make", places->regions);
-	error = library_copy(places->state, library, "library", fault);
+	places->inside = inside;
+	if (!error)
+		error = restore(places, fault);
 	if (error)
 		return error;
-	error = write_preload(places->state, inside);
-	if (error)
-		return fail(fault, error, "prepare", places->state);
 	error = mend_all(places);
 	return error ? fail(fault, error, "prepare", places->regions) : 0;
 }

@@ -32,22 +32,29 @@
 #define CONTAINERS_PATH_MAX   256
 #define CONTAINERS_REGION_DIR "/run/vgpu" /* in the container */
 
-/* Absolute paths. */
 struct containers_places {
-	const char *state, *regions;
+	const char *state, *regions; /* absolute paths */
+	struct bytes library;        /* libvgpu.so, as containers_prepare has read it */
+	const char *inside;          /* its path in containers */
 };
 
-/* Makes the directories and the files that all containers get, if need be: library is where
- * libvgpu.so is now, inside its path in containers. Removes what a killed plugin left half made,
- * and makes regions' directories that are missing. */
-int containers_prepare(const struct containers_places *places, const char *library,
-		       const char *inside, struct fault *fault);
+/* Reads libvgpu.so from where it is now, and makes the directories and the files that all
+ * containers get, if need be. Removes what a killed plugin left half made, and makes regions'
+ * directories that are missing. */
+int containers_prepare(struct containers_places *places, const char *library, const char *inside,
+		       struct fault *fault);
 
-/* Makes a container's directory; ret_name is its name. ids: of its devices, which ends with NULL.
- */
+/* Makes a container's directory, and what all containers get where it is missing; ret_name is its
+ * name. ids: of its devices, which ends with NULL. */
 int containers_make(const struct containers_places *places, const char *resource,
 		    const char *const *ids, const struct policy *policy,
 		    char ret_name[CONTAINERS_NAME_LEN], struct fault *fault);
+
+/* A container with these devices is about to start: makes again what of its mounts is missing. ids
+ * ends with NULL. -ENOENT with a fault where that cannot be made again, as its limits were lost;
+ * another errno where it fails. Then the container must not start. */
+int containers_ready(const struct containers_places *places, const char *const *ids,
+		     struct fault *fault);
 
 /* Moves the directories of containers that are gone to where containers_remove finds them. in_use:
  * the IDs of devices that pods had in the last grace_s seconds, a string after the other, with

@@ -292,7 +292,7 @@ int main(int argc, char **argv)
 		.options = {CONFIG_PATH,
 			    KUBELET_DIR,
 			    IN_USE_SOCKET,
-			    {CONTAINERS_STATE, CONTAINERS_REGIONS},
+			    {.state = CONTAINERS_STATE, .regions = CONTAINERS_REGIONS},
 			    GRACE_S,
 			    {.all = false},
 			    false},

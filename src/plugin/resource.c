@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "prefer.h"
+#include "say.h"
 
 /* -- options ----------------------------------------------------------------------------------- */
 
 void resource_put_options(struct bytes *bytes)
 {
+	pb_put_varint(bytes, 1, true); /* pre_start_required */
 	pb_put_varint(bytes, 2, true); /* get_preferred_allocation_available */
 }
 
@@ -179,15 +181,70 @@ static enum grpc_status get_preferred(void *arg, struct pb_message request,
 	return GRPC_INVALID_ARGUMENT;
 }
 
-/* -- the rest ---------------------------------------------------------------------------------- */
+/* -- before a start of a container ------------------------------------------------------------- */
 
-/* The kubelet asks for it only where the options say so. */
+/* Adds an ID to a list that ends with NULL. */
+static int add_id(const struct pb_field *field, unsigned count, char ***ids)
+{
+	char **more = realloc(*ids, (count + 2) * sizeof(*more)), id[DEVICES_ID_LEN];
+
+	if (!more)
+		return -ENOMEM;
+	*ids = more;
+	more[count] = more[count + 1] = NULL;
+	if (!pb_string(field, id, sizeof(id)))
+		return -EBADMSG;
+	more[count] = strdup(id);
+	return more[count] ? 0 : -ENOMEM;
+}
+
+/* The IDs of the devices that were allocated to the container. */
+static int read_ids(struct pb_message request, char ***ret_ids)
+{
+	struct pb_field field;
+	unsigned count = 0;
+	int more, error = 0;
+
+	while (!error && (more = pb_next(&request, &field)) != 0) {
+		if (more < 0)
+			error = more;
+		else if (pb_is(&field, 1, PB_BYTES))
+			error = add_id(&field, count++, ret_ids);
+	}
+	return !error && count == 0 ? -EBADMSG : error;
+}
+
+static void free_ids(char **ids)
+{
+	for (unsigned i = 0; ids && ids[i]; i++)
+		free(ids[i]);
+	free(ids);
+}
+
+/* The kubelet does not start the container where the answer is an error, and asks again. */
 static enum grpc_status pre_start(void *arg, struct pb_message request, struct bytes *ret_message,
 				  struct fault *fault)
 {
-	(void)arg, (void)request, (void)ret_message, (void)fault;
-	return GRPC_OK;
+	const struct resource *resource = arg;
+	enum grpc_status status = GRPC_OK;
+	char **ids = NULL;
+	int error = read_ids(request, &ids);
+
+	(void)ret_message;
+	if (error) {
+		fault_set(fault, error, "the request is no PreStartContainerRequest");
+		status = GRPC_INVALID_ARGUMENT;
+	} else if ((error = containers_ready(resource->places, (const char *const *)ids, fault)) !=
+		   0) {
+		status = error == -ENOENT ? GRPC_FAILED_PRECONDITION : GRPC_INTERNAL;
+	}
+	free_ids(ids);
+	if (error)
+		say(LOG_ERR, "refuses the start of a container: %s", fault->text);
+	return status;
 }
+
+/* -- all --------------------------------------------------------------------------------------- */
 
 #define METHOD(name) "/v1beta1.DevicePlugin/" name
 

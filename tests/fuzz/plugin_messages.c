@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct containers_places places = {"/state", "/regions"};
+static const struct containers_places places = {.state = "/state", .regions = "/regions"};
 
 static const struct gpus gpus = {
 	.count = 3,
@@ -48,6 +48,16 @@ int containers_make(const struct containers_places *where, const char *resource,
 		check(policy->device[i].memory_bytes >= 1 && policy->device[i].memory_bytes <= 4);
 	memset(ret_name, 'a', CONTAINERS_NAME_LEN - 1);
 	ret_name[CONTAINERS_NAME_LEN - 1] = '\0';
+	return 0;
+}
+
+int containers_ready(const struct containers_places *where, const char *const *ids,
+		     struct fault *fault)
+{
+	(void)where, (void)fault;
+	check(ids[0] != NULL);
+	for (; *ids; ids++)
+		check(strlen(*ids) < DEVICES_ID_LEN);
 	return 0;
 }
 

@@ -57,7 +57,7 @@ FILE *__wrap_fopen(const char *path, const char *mode)
 }
 
 static char state_dir[96], regions_dir[96], library[96];
-static const struct containers_places places = {state_dir, regions_dir};
+static struct containers_places places = {.state = state_dir, .regions = regions_dir};
 static const struct policy policy = {
 	.device_count = 1,
 	.device = {{.uuid = "GPU-a", .memory_bytes = GIB}},

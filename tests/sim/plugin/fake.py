@@ -16,6 +16,7 @@ import grpc
 PLUGIN = os.environ["PLUGIN"]
 LIBRARY = os.environ["LIBRARY"]
 API = "/v1beta1.DevicePlugin/"
+OPTIONS = {1: [1], 2: [1]}  # pre_start_required, get_preferred_allocation_available
 PATIENCE_S = int(os.environ.get("PATIENCE_S", 60))
 
 
@@ -142,6 +143,14 @@ class Endpoint:
         answer = fields(self.call("GetPreferredAllocation", request))
         return [i.decode() for i in fields(answer[1][0]).get(1, [])]
 
+    def begin(self, *ids):
+        """PreStartContainer: None, or the error by which the container does not start."""
+        try:
+            self.call("PreStartContainer", b"".join(field(1, i) for i in ids))
+        except grpc.RpcError as error:
+            return error
+        return None
+
     def close(self):
         self.channel.close()
 
@@ -181,11 +190,11 @@ class Kubelet:
     def register(self, request, context):
         message = fields(request)
         assert text(message, 1) == "v1beta1", "another version"
-        assert fields(message[4][0]) == {2: [1]}, "other options"
+        assert fields(message[4][0]) == OPTIONS, "other options"
         path = self.dir + "/" + text(message, 2)
         if self.asks_first:
             endpoint = Endpoint(path)
-            assert fields(endpoint.call("GetDevicePluginOptions")) == {2: [1]}
+            assert fields(endpoint.call("GetDevicePluginOptions")) == OPTIONS
             endpoint.close()
         self.registered.put((text(message, 3), path))
         return b""

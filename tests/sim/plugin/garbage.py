@@ -86,7 +86,7 @@ def authorities():
             connection = fake.dial(path)
             connection.sendall(request(fake.API + "GetDevicePluginOptions", authority, bytes(5)))
             bodies = [f[3] for f in frames(read_all(connection, True)) if f[0] == 0]
-            assert b"".join(bodies) == b"\0\0\0\0\2\x10\x01", f"{authority}: {bodies}"
+            assert b"".join(bodies) == b"\0\0\0\0\4\x08\x01\x10\x01", f"{authority}: {bodies}"
             connection.close()
 
 
@@ -122,7 +122,7 @@ def messages():
     with World() as world:
         path, endpoint, devices, lists = start(world)
         chance = random.Random(21)
-        for method in ["GetPreferredAllocation", "Allocate"]:
+        for method in ["GetPreferredAllocation", "Allocate", "PreStartContainer"]:
             for turn in range(200):
                 body = chance.randbytes(chance.randrange(60))
                 try:

@@ -20,7 +20,7 @@ def registers_and_lists():
         for path in paths.values():
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
         slices = fake.Endpoint(paths["vgpu.dev/slice-8g-30c"])
-        assert fake.fields(slices.call("GetDevicePluginOptions")) == {2: [1]}
+        assert fake.fields(slices.call("GetDevicePluginOptions")) == fake.OPTIONS
         devices = slices.watch().get(timeout=fake.PATIENCE_S)
         assert len(devices) == 8 and len(uuids(devices)) == 2
         assert all(health == "Healthy" for health, _ in devices.values())
