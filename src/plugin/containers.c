@@ -110,6 +110,19 @@ static int restore(const struct containers_places *places, struct fault *fault)
 	return error ? error : keep_preload(places, fault);
 }
 
+static bool is_lost(const char *path)
+{
+	struct stat st;
+	int error = make_directories(path);
+
+	return error == -ENOENT || (!error && stat(path, &st) == 0 && st.st_nlink == 0);
+}
+
+bool containers_are_lost(const struct containers_places *places)
+{
+	return is_lost(places->state) || is_lost(places->regions);
+}
+
 /* -- making ------------------------------------------------------------------------------------ */
 
 static int fill(const char *dir, uint64_t number, const char *resource, const char *const *ids,

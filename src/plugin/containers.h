@@ -44,6 +44,10 @@ struct containers_places {
 int containers_prepare(struct containers_places *places, const char *library, const char *inside,
 		       struct fault *fault);
 
+/* Whether one of the two directories was removed and cannot be made again: it is mounted here, as
+ * in a container or a unit of systemd, and what is made on the host now is another one. */
+bool containers_are_lost(const struct containers_places *places);
+
 /* Makes a container's directory, and what all containers get where it is missing; ret_name is its
  * name. ids: of its devices, which ends with NULL. */
 int containers_make(const struct containers_places *places, const char *resource,

@@ -43,6 +43,7 @@ struct plugin {
 	struct kubelet *kubelet;
 	struct in_use *in_use;
 	struct resource resource[CONFIG_SLICES_MAX];
+	int status; /* that the program ends with */
 };
 
 /* -- the loop's functions ---------------------------------------------------------------------- */
@@ -63,6 +64,14 @@ static void on_health(void *arg, uint32_t events)
 
 	(void)events;
 	loop_timer_read(plugin->health.fd);
+	if (containers_are_lost(&plugin->options.places)) {
+		say(LOG_ERR,
+		    "%.200s or %.200s was removed, and is mounted here: ends; started again, it "
+		    "makes a new one",
+		    plugin->options.places.state, plugin->options.places.regions);
+		plugin->status = EXIT_FAILED;
+		loop_end(plugin->loop);
+	}
 	containers_remove(&plugin->options.places);
 	if (gpus_look(&plugin->gpus))
 		kubelet_renew(plugin->kubelet);
@@ -155,20 +164,19 @@ static int fail(int status, const struct fault *fault)
 static int run(struct plugin *plugin)
 {
 	struct fault fault = {""};
-	int status = 0;
 
 	if (gpus_open(&plugin->gpus, &plugin->options.ignored, &fault))
 		return fail(EXIT_FAILED, &fault);
 	if (find_devices(plugin, &fault))
-		status = fail(EXIT_CONFIG, &fault);
+		plugin->status = fail(EXIT_CONFIG, &fault);
 	else if (containers_prepare(&plugin->options.places, plugin->config.library,
 				    RESOURCE_LIBRARY, &fault) ||
 		 begin(plugin, &fault))
-		status = fail(EXIT_FAILED, &fault);
+		plugin->status = fail(EXIT_FAILED, &fault);
 	else
 		loop_run(plugin->loop);
 	end(plugin);
-	return status;
+	return plugin->status;
 }
 
 static int start(struct plugin *plugin)

@@ -229,9 +229,9 @@ class World:
             file.write(f"version: v1\nflags:\n  plugin:\n    library: {LIBRARY}\n{plugin}"
                        f"sharing:\n  slices:\n{slices}")
 
-    def start(self, *options, **env):
+    def start(self, *options, within=(), **env):
         self.plugin = subprocess.Popen(
-            [PLUGIN, "--config", self.config, "--kubelet", self.kubelet.dir, "--state", self.state,
+            [*within, PLUGIN, "--config", self.config, "--kubelet", self.kubelet.dir, "--state", self.state,
              "--regions", self.regions, "--pods", self.kubelet.pods_socket, *options],
             env=dict(self.env, **env), stderr=open(self.log, "a"))
         return self.plugin

@@ -2,6 +2,7 @@
 import os
 import shutil
 import stat
+import subprocess
 
 import fake
 from fake import SLICE, World
@@ -137,4 +138,29 @@ def limits_of_others_do_not_count():
         assert endpoint.begin(*devices[:2]) is None
 
 
-fake.run([files_come_back, needs_no_package, limits_are_lost, limits_of_others_do_not_count])
+def a_mounted_directory_is_lost():
+    """The plugin has the host's directories mounted, as in a pod and in its unit."""
+    for name in "state", "regions":
+        with World() as world:
+            host, here = world.root + "/host", world.root + "/here"
+            mounts = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', host, here]
+            os.mkdir(host)
+            os.mkdir(here)
+            if subprocess.run([*mounts, "true"], stderr=subprocess.DEVNULL).returncode:
+                print("mounts are not permitted here")
+                return
+            if name == "state":
+                world.state = here + "/kubernetes"
+            else:
+                world.regions = here
+            world.configure(SLICE)
+            world.kubelet.start()
+            world.start(within=mounts)
+            world.kubelet.wait()
+            shutil.rmtree(host)
+            assert world.plugin.wait(fake.PATIENCE_S) == 125, "the status"
+            assert f"{world.state} or {world.regions} was removed" in world.said()
+
+
+fake.run([files_come_back, needs_no_package, limits_are_lost, limits_of_others_do_not_count,
+          a_mounted_directory_is_lost])
