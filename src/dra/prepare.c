@@ -22,6 +22,7 @@
 #include "gone.h"
 #include "library.h"
 #include "resource_slice.h"
+#include "slice.h"
 #include "spec.h"
 
 #define CLAIMS       "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
@@ -31,6 +32,20 @@
 #define KEPT_MAX     ((size_t)1024 * 1024)
 #define SLICE_SHARED "shared"
 #define FILES_MAX    4096 /* that are removed for one call of the kubelet */
+
+/* Containers get the directory, in which the library knows the socket by its name. */
+static int check_socket(const char *path, struct fault *fault)
+{
+	const char *slash = strrchr(path, '/');
+
+	if (path[0] == '/' && slash > path && strcmp(slash + 1, SLICE_SOCKET_NAME) == 0)
+		return 0;
+	return fault_set(
+		fault, -EINVAL,
+		"VGPU_SOCKET is %.300s, and containers look for a socket called " SLICE_SOCKET_NAME
+		" in a directory of its own: name such a path",
+		path);
+}
 
 int prepare_open(struct prepare *prepare, const char *state, const char *regions, const char *cdi,
 		 const char *library, struct fault *fault)
@@ -51,7 +66,9 @@ int prepare_open(struct prepare *prepare, const char *state, const char *regions
 	snprintf(places->tmpfiles, sizeof(places->tmpfiles), "/nonexistent");
 	snprintf(prepare->claims, sizeof(prepare->claims), "%s/claims", state);
 	snprintf(prepare->library, sizeof(prepare->library), "%s/" LIBRARY_NAME, state);
-	error = directory_make_all(prepare->claims, 0700, fault);
+	error = check_socket(slice_socket_path(), fault);
+	if (!error)
+		error = directory_make_all(prepare->claims, 0700, fault);
 	if (!error)
 		error = directory_make_all(regions, 0755, fault);
 	return error ? error : library_copy(state, library, "--library", fault);
@@ -188,6 +205,16 @@ static void make_visible(const struct prepare *prepare, const struct policy *pol
 					VGPU_UUID_LEN - 1, policy->device[i].uuid);
 }
 
+/* Each time, as a runtime refuses a container whose mount is missing: vgpud may not have been
+ * started yet, and what is in /run is gone when the node starts again. */
+static int make_socket_directory(const char *socket, struct fault *fault)
+{
+	char dir[CONTAINER_DIR_LEN];
+
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(socket, '/') - socket), socket);
+	return directory_make_all(dir, 0755, fault);
+}
+
 static int make_slice(const struct prepare *prepare, const struct claim_id *id,
 		      const struct policy *policy, struct fault *fault)
 {
@@ -197,13 +224,16 @@ static int make_slice(const struct prepare *prepare, const struct claim_id *id,
 		.policy = policy,
 		.library = prepare->library,
 		.turns = prepare->turns,
+		.socket = slice_socket_path(),
 		.environment = visible,
 	};
 	int error;
 
 	slice_name(id, name);
 	make_visible(prepare, policy, visible);
-	error = container_make(&prepare->places, &slice, fault);
+	error = make_socket_directory(slice.socket, fault);
+	if (!error)
+		error = container_make(&prepare->places, &slice, fault);
 	if (!error)
 		error = container_spec_text(&prepare->places, &slice, &text, fault);
 	container_spec_path(&prepare->places, name, path);

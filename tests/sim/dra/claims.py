@@ -28,6 +28,8 @@ def prepares():
             assert ours.read() == library.read()
         with open(world.host(uid, "/etc/ld.so.preload")) as preload:
             assert preload.read() == "/usr/local/lib/libvgpu.so\n"
+        socket = world.host(uid, "/run/vgpud")  # without a vgpud
+        assert socket == world.root + "/vgpud" and stat.S_IMODE(os.stat(socket).st_mode) == 0o755
         shared = world.host(uid, "/run/vgpu")
         assert stat.S_IMODE(os.stat(shared).st_mode) == 0o1777
         # Again, as for another pod of a shared claim: the slice stays as it is.
@@ -107,12 +109,13 @@ def survives():
         answer, policy = world.kubelet.prepare(claim), world.policy(claim[1])
         world.stop(signal.SIGKILL)
         world.api.stop()
-        for place in ("regions", "cdi"):  # as after a restart of the node
+        for place in ("regions", "cdi", "vgpud"):  # as after a restart of the node
             cluster.shutil.rmtree(f"{world.root}/{place}")
         world.kubelet.close()
         world.start()
         answers = world.kubelet.prepare(claim, new)
         assert answers[claim[1]] == answer[claim[1]] and world.policy(claim[1]) == policy
+        assert os.path.isdir(world.host(claim[1], "/run/vgpud"))
         assert "does not answer" in answers[new[1]]
         assert world.kubelet.unprepare(claim, new) == {claim[1]: "", new[1]: ""}
         assert world.left() == []

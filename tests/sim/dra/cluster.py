@@ -246,7 +246,7 @@ class World:
         self.log, self.token = self.root + "/log", self.root + "/token"
         self.api, self.kubelet = ApiServer(self.root), Kubelet(self.root)
         self.env = dict(os.environ, VGPU_SIM_GPUS=gpus, VGPU_SIM_STATE=self.root + "/sim",
-                        NODE_NAME=NODE, KUBERNETES_SERVICE_HOST="127.0.0.1")
+                        VGPU_SOCKET=self.root + "/vgpud/vgpud.sock", NODE_NAME=NODE, KUBERNETES_SERVICE_HOST="127.0.0.1")
         self.driver = None
         self.give_token("first")
         self.api.start()
