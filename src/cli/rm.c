@@ -122,15 +122,20 @@ static int remove_forced(struct target *target, struct fault *fault)
 
 static int refuse_container(const struct slices_one *slice, struct fault *fault)
 {
+	const char *const removes[] = {
+		[SLICES_CONTAINER] = "vgpu cdi --remove",
+		[SLICES_KUBERNETES] = "vgpu-device-plugin",
+		[SLICES_CLAIM] = "vgpu-dra",
+	};
+
 	return fault_set(fault, -EPERM, "it is for containers: %s removes it",
-			 slice->kind == SLICES_CONTAINER ? "vgpu cdi --remove"
-							 : "vgpu-device-plugin");
+			 removes[slice->kind]);
 }
 
 static void remove_one(const struct target_action *action, struct target *target)
 {
 	bool is_container =
-		target->slice->kind == SLICES_CONTAINER || target->slice->kind == SLICES_KUBERNETES;
+		slices_is_of_container(target->slice) && target->slice->kind != SLICES_HAMI;
 	struct fault fault = {""};
 	int error = is_container    ? refuse_container(target->slice, &fault)
 		    : action->force ? remove_forced(target, &fault)

@@ -132,8 +132,13 @@ static int open_policy(struct change *change)
 				"the slice %s is a container's of Kubernetes: its limits are those "
 				"of its resource, in the configuration of vgpu-device-plugin",
 				change->slice->name);
+	if (change->slice->kind == SLICES_CLAIM)
+		return cli_fail(CLI_FAILED,
+				"the slice %s is a ResourceClaim's of Kubernetes: its limits are "
+				"what the scheduler gave to the claim; make another claim for "
+				"others",
+				change->slice->name);
 	error = lock_policy(change);
-
 	if (error == -ETIMEDOUT)
 		return cli_fail(CLI_FAILED,
 				"another vgpu set changes the slice %s, and does not finish: is it "

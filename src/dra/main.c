@@ -205,8 +205,8 @@ static int help(void)
 	     "  --ca FILE          the certificates to know it by, instead of\n"
 	     "                     " API_CA "\n"
 	     "  --kubelet DIR      the kubelet's directory, instead of " KUBELET_DIR "\n"
-	     "  --state DIR        where claims' policies are, instead of " PREPARE_STATE "\n"
-	     "  --regions DIR      where their regions are, instead of " PREPARE_REGIONS "\n"
+	     "  --state DIR        where claims' policies are, instead of " CLAIMS_STATE "\n"
+	     "  --regions DIR      where their regions are, instead of " CLAIMS_REGIONS "\n"
 	     "  --cdi DIR          where container runtimes look for CDI devices, instead of\n"
 	     "                     " PREPARE_CDI "\n"
 	     "  --cdi-kind KIND    GPUs are the CDI devices KIND=UUID; without it NVIDIA's "
@@ -265,8 +265,8 @@ int main(int argc, char **argv)
 	static struct driver driver = {
 		.options = {NULL,
 			    KUBELET_DIR,
-			    PREPARE_STATE,
-			    PREPARE_REGIONS,
+			    CLAIMS_STATE,
+			    CLAIMS_REGIONS,
 			    PREPARE_CDI,
 			    VGPU_LIBDIR "/vgpu/libvgpu.so",
 			    {NULL, API_TOKEN, API_CA}},

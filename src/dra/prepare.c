@@ -1,5 +1,6 @@
 /*
- * The CDI device is written after all that it mounts, and removed before it. Killed on any line,
+ * The claim's name is written first and removed last, so that whatever a claim has is found. The
+ * CDI device is written after all that it mounts, and removed before it. Killed on any line,
  * the process leaves a claim that the kubelet asks for again, to prepare it or to undo that.
  *
  * The kubelet asks again for the claims of all pods after it was started again, also where the API
@@ -26,7 +27,6 @@
 #include "spec.h"
 
 #define CLAIMS       "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
-#define NAME_PREFIX  "claim-"
 #define VISIBLE      "NVIDIA_VISIBLE_DEVICES="
 #define VISIBLE_LEN  (sizeof(VISIBLE) + (size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
 #define KEPT_MAX     ((size_t)1024 * 1024)
@@ -50,25 +50,17 @@ static int check_socket(const char *path, struct fault *fault)
 int prepare_open(struct prepare *prepare, const char *state, const char *regions, const char *cdi,
 		 const char *library, struct fault *fault)
 {
-	struct container_places *places = &prepare->places;
-	const char *const paths[] = {state, regions, cdi};
-	int error;
+	int error = claims_find_places(state, regions, &prepare->places, fault);
 
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (paths[i][0] != '/' || strlen(paths[i]) > CONTAINER_DIR_LEN - 32)
-			return fault_set(fault, -EINVAL, "%.300s is no absolute path, or too long",
-					 paths[i]);
-	memset(places, 0, sizeof(*places));
-	snprintf(places->policies, sizeof(places->policies), "%s/policies", state);
-	snprintf(places->preload, sizeof(places->preload), "%s/ld.so.preload", state);
-	snprintf(places->slices, sizeof(places->slices), "%s", regions);
-	snprintf(places->specs, sizeof(places->specs), "%s", cdi);
-	snprintf(places->tmpfiles, sizeof(places->tmpfiles), "/nonexistent");
-	snprintf(prepare->claims, sizeof(prepare->claims), "%s/claims", state);
+	if (error)
+		return error;
+	if (cdi[0] != '/' || strlen(cdi) > CONTAINER_DIR_LEN - 32)
+		return fault_set(fault, -EINVAL, "%.300s is no absolute path, or too long", cdi);
+	snprintf(prepare->places.containers.specs, CONTAINER_DIR_LEN, "%s", cdi);
 	snprintf(prepare->library, sizeof(prepare->library), "%s/" LIBRARY_NAME, state);
 	error = check_socket(slice_socket_path(), fault);
 	if (!error)
-		error = directory_make_all(prepare->claims, 0700, fault);
+		error = directory_make_all(prepare->places.claims, 0700, fault);
 	if (!error)
 		error = directory_make_all(regions, 0755, fault);
 	return error ? error : library_copy(state, library, "--library", fault);
@@ -94,7 +86,7 @@ static int fetch(const struct prepare *prepare, const struct claim_id *id, struc
 static void kept_path(const struct prepare *prepare, const struct claim_id *id,
 		      char ret_path[PATH_MAX])
 {
-	snprintf(ret_path, PATH_MAX, "%s/%s.json", prepare->claims, id->uid);
+	snprintf(ret_path, PATH_MAX, "%s/%s.json", prepare->places.claims, id->uid);
 }
 
 /* Reads what the disk has of the claim. False: it has nothing. */
@@ -143,13 +135,15 @@ static int find_claim(const struct prepare *prepare, const struct claim_id *id,
 				   ret_claim, fault);
 }
 
-/* -- its slice --------------------------------------------------------------------------------- */
-
-static void slice_name(const struct claim_id *id, char ret_name[CLAIM_LABEL_LEN])
+static int write_name(const struct prepare *prepare, const struct claim_id *id, struct fault *fault)
 {
-	snprintf(ret_name, CLAIM_LABEL_LEN, NAME_PREFIX "%.*s",
-		 (int)(CLAIM_LABEL_LEN - sizeof(NAME_PREFIX)), id->uid);
+	char name[CLAIMS_NAME_LEN];
+
+	snprintf(name, sizeof(name), "%s/%s", id->namespace, id->name);
+	return claims_name_write(&prepare->places, id->uid, name, fault);
 }
+
+/* -- its slice --------------------------------------------------------------------------------- */
 
 /* 0 is "all of it", and so is a sum with it. */
 static uint64_t sum(uint64_t one, uint64_t other, uint64_t max)
@@ -218,7 +212,7 @@ static int make_socket_directory(const char *socket, struct fault *fault)
 static int make_slice(const struct prepare *prepare, const struct claim_id *id,
 		      const struct policy *policy, struct fault *fault)
 {
-	char name[CLAIM_LABEL_LEN], visible[VISIBLE_LEN], path[PATH_MAX], *text = NULL;
+	char name[CLAIMS_SLICE_LEN], visible[VISIBLE_LEN], path[PATH_MAX], *text = NULL;
 	const struct container_slice slice = {
 		.name = name,
 		.policy = policy,
@@ -229,14 +223,14 @@ static int make_slice(const struct prepare *prepare, const struct claim_id *id,
 	};
 	int error;
 
-	slice_name(id, name);
+	claims_slice_name(id->uid, name);
 	make_visible(prepare, policy, visible);
 	error = make_socket_directory(slice.socket, fault);
 	if (!error)
-		error = container_make(&prepare->places, &slice, fault);
+		error = container_make(&prepare->places.containers, &slice, fault);
 	if (!error)
-		error = container_spec_text(&prepare->places, &slice, &text, fault);
-	container_spec_path(&prepare->places, name, path);
+		error = container_spec_text(&prepare->places.containers, &slice, &text, fault);
+	container_spec_path(&prepare->places.containers, name, path);
 	if (!error)
 		error = container_spec_write(path, text, fault);
 	free(text);
@@ -256,6 +250,8 @@ int prepare_claim(const struct prepare *prepare, const struct claim_id *id, stru
 	if (!error)
 		error = make_policy(prepare, ret_claim, policy, fault);
 	if (!error)
+		error = write_name(prepare, id, fault);
+	if (!error)
 		error = make_slice(prepare, id, policy, fault);
 	if (!error)
 		error = keep(prepare, id, &text, fault);
@@ -267,12 +263,12 @@ int prepare_claim(const struct prepare *prepare, const struct claim_id *id, stru
 /* What the tenant has put into the region's directory. Whether nothing is left. */
 static bool remove_shared(const struct prepare *prepare, const char *name)
 {
-	char path[CONTAINER_DIR_LEN + CLAIM_LABEL_LEN];
+	char path[CONTAINER_DIR_LEN + CLAIMS_SLICE_LEN];
 	unsigned budget = FILES_MAX;
 	bool gone;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", prepare->places.slices, name);
+	snprintf(path, sizeof(path), "%s/%s", prepare->places.containers.slices, name);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT;
@@ -291,30 +287,32 @@ static int remove_file(const char *path, struct fault *fault)
 
 int prepare_undo(const struct prepare *prepare, const struct claim_id *id, struct fault *fault)
 {
-	char name[CLAIM_LABEL_LEN], path[PATH_MAX];
+	char name[CLAIMS_SLICE_LEN], path[PATH_MAX];
 	int error;
 
-	slice_name(id, name);
-	container_spec_path(&prepare->places, name, path);
+	claims_slice_name(id->uid, name);
+	container_spec_path(&prepare->places.containers, name, path);
 	error = remove_file(path, fault);
 	if (!error && !remove_shared(prepare, name))
 		error = fault_set(fault, -EAGAIN,
 				  "%s has too many files in %.200s: more of them are "
 				  "removed each time",
-				  name, prepare->places.slices);
+				  name, prepare->places.containers.slices);
 	if (!error)
-		error = container_remove(&prepare->places, name, fault);
+		error = container_remove(&prepare->places.containers, name, fault);
 	if (error == -ENOENT)
 		error = 0;
 	kept_path(prepare, id, path);
-	return error ? error : remove_file(path, fault);
+	if (!error)
+		error = remove_file(path, fault);
+	return error ? error : claims_name_remove(&prepare->places, id->uid, fault);
 }
 
 void prepare_claim_cdi(const struct claim_id *id, char ret_name[PREPARE_ID_LEN])
 {
-	char name[CLAIM_LABEL_LEN];
+	char name[CLAIMS_SLICE_LEN];
 
-	slice_name(id, name);
+	claims_slice_name(id->uid, name);
 	snprintf(ret_name, PREPARE_ID_LEN, CONTAINER_SPEC_KIND "=%s", name);
 }
 

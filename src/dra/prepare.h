@@ -1,6 +1,7 @@
 /*
- * Prepared claims. Each is a slice for containers (container.h) of the name claim-UID, with
+ * Prepared claims. Each is a slice for containers of the name claim-UID, with
  *
+ *   STATE/claims/UID.name       the claim's namespace and name (claims.h), written first
  *   STATE/policies/claim-UID/   its policy: the GPUs that were allocated, and how much of them
  *   REGIONS/claim-UID/shared/   the directory of its region
  *   CDI/vgpu-claim-UID.json     its CDI device, vgpu.local/slice=claim-UID
@@ -12,13 +13,11 @@
 
 #include "api_server.h"
 #include "claim.h"
-#include "container.h"
+#include "claims.h"
 #include "gpus.h"
 
-#define PREPARE_STATE   "/var/lib/vgpu/dra"
-#define PREPARE_REGIONS "/run/vgpu-dra"
-#define PREPARE_CDI     "/var/run/cdi"
-#define PREPARE_ID_LEN  256 /* of a CDI device's name, with its NUL */
+#define PREPARE_CDI    "/var/run/cdi"
+#define PREPARE_ID_LEN 256 /* of a CDI device's name, with its NUL */
 
 struct prepare {
 	struct api_server *server;
@@ -28,8 +27,8 @@ struct prepare {
 			       * gets their UUIDs in the environment */
 	const char *turns;    /* as a container_slice has it */
 	/* Of prepare_open. */
-	struct container_places places;
-	char claims[CONTAINER_DIR_LEN + 16], library[CONTAINER_DIR_LEN + 16];
+	struct claims_places places;
+	char library[CONTAINER_DIR_LEN + 16];
 };
 
 /* Makes the directories, and the copy of the library. 0, or a negative errno with a fault. */

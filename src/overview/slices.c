@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "claims.h"
 #include "container.h"
 #include "env.h"
 #include "size.h"
@@ -56,6 +57,8 @@ static bool append(struct slices *slices, struct slices_one one)
 		free_one(&one);
 		return false;
 	}
+	if (!one.holder_len)
+		one.holder_len = strlen(one.name);
 	slices->one = more;
 	slices->one[slices->count++] = one;
 	return true;
@@ -240,6 +243,43 @@ static bool list_kubernetes(struct slices *slices)
 	return going;
 }
 
+/* -- of claims --------------------------------------------------------------------------------- */
+
+static int add_claim(void *arg, const char *uid, const char *name)
+{
+	const struct containers *claims = arg;
+	struct slices_one one = {.kind = SLICES_CLAIM};
+	char slice[CLAIMS_SLICE_LEN], region[PATH_MAX], policy[PATH_MAX];
+	struct stat st;
+
+	claims_slice_name(uid, slice);
+	container_policy_path(claims->places, slice, policy);
+	container_region_path(claims->places, slice, region);
+	if (!is_directory(policy, &st))
+		return 0;
+	one.name = strdup(name);
+	one.region_path = strdup(region);
+	one.policy_path = strdup(policy);
+	one.owner = st.st_uid;
+	one.group = st.st_gid;
+	return append(claims->slices, one) ? 0 : -ENOMEM;
+}
+
+static bool list_claims(struct slices *slices)
+{
+	char *state = kubernetes_place(CLAIMS_STATE, "dra");
+	char *regions = kubernetes_place(CLAIMS_REGIONS, "dra/regions");
+	struct claims_places places;
+	struct containers claims = {&places.containers, slices};
+	bool going = state && regions;
+
+	if (going && !claims_find_places(state, regions, &places, NULL))
+		going = claims_each(&places, add_claim, &claims) != -ENOMEM;
+	free(state);
+	free(regions);
+	return going;
+}
+
 /* -- HAMi's ------------------------------------------------------------------------------------ */
 
 static bool is_region_name(const char *name)
@@ -265,6 +305,7 @@ static bool add_region(struct slices *slices, const char *dir, const char *name)
 	}
 	one.owner = st.st_uid;
 	one.name = joined(strrchr(dir, '/') + 1, name);
+	one.holder_len = strlen(strrchr(dir, '/') + 1);
 	return append(slices, one);
 }
 
@@ -325,7 +366,8 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 {
 	*ret_slices = (struct slices){0, NULL};
 	if (!list_run(ret_slices) || !list_containers(ret_slices) || !list_kubernetes(ret_slices) ||
-	    !list_hami(ret_slices) || !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
+	    !list_claims(ret_slices) || !list_hami(ret_slices) ||
+	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
 		slices_free(ret_slices);
 		fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
 		return -ENOMEM;
@@ -337,13 +379,20 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 
 bool slices_is_of_container(const struct slices_one *slice)
 {
-	return slice->kind == SLICES_CONTAINER || slice->kind == SLICES_KUBERNETES ||
-	       slice->kind == SLICES_HAMI;
+	return slice->kind != SLICES_RUN && slice->kind != SLICES_LOOSE;
+}
+
+bool slices_is_same_container(const struct slices_one *one, const struct slices_one *other)
+{
+	return slices_is_of_container(one) && one->kind == other->kind &&
+	       one->holder_len == other->holder_len &&
+	       strncmp(one->name, other->name, one->holder_len) == 0;
 }
 
 const char *slices_kind_name(enum slices_kind kind)
 {
-	static const char *const names[] = {"run", "container", "kubernetes", "hami", "loose"};
+	static const char *const names[] = {"run",   "container", "kubernetes",
+					    "claim", "hami",      "loose"};
 
 	return names[kind];
 }

@@ -7,6 +7,8 @@
  *   of Kubernetes     those of vgpu-device-plugin, a slice for each container, for root:
  *                     policies in /var/lib/vgpu/kubernetes and regions in /run/vgpu-kubernetes,
  *                     or policies/ and regions/ in the directory that VGPU_KUBERNETES names
+ *   of claims         those of vgpu-dra, a slice for each ResourceClaim, for root, by the name
+ *                     NAMESPACE/NAME (claims.h), or in dra/ and dra/regions/ in that directory
  *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what
  *                     VGPU_HAMI names, or else /usr/local/vgpu: where its device plugin keeps
  *                     its containers'
@@ -20,11 +22,21 @@
 
 #include "fault.h"
 
-enum slices_kind { SLICES_RUN, SLICES_CONTAINER, SLICES_KUBERNETES, SLICES_HAMI, SLICES_LOOSE };
+enum slices_kind {
+	SLICES_RUN,
+	SLICES_CONTAINER,
+	SLICES_KUBERNETES,
+	SLICES_CLAIM,
+	SLICES_HAMI,
+	SLICES_LOOSE
+};
 
 struct slices_one {
 	enum slices_kind kind;
 	char *name;        /* for people, and to find it by; of a loose one, its path */
+	size_t holder_len; /* of the name: as far as it is the container's, or the claim's. HAMi's
+			    * containers may have several slices, each with a "/" and more after it
+			    */
 	char *region_path; /* there may be no file yet, or any more */
 	char *policy_path; /* NULL: it has none, its limits are the region's and the environment's
 			    */
@@ -45,12 +57,14 @@ int slices_list(struct slices *ret_slices, struct fault *fault);
 int slices_compare(const struct slices_one *left, const struct slices_one *right);
 void slices_free(struct slices *slices); /* also of a zeroed one */
 
-/* "run", "container", "kubernetes", "hami" or "loose": stable, for --json. */
+/* "run", "container", "kubernetes", "claim", "hami" or "loose": stable, for --json. */
 const char *slices_kind_name(enum slices_kind kind);
 
-/* Whether each slice, or each container, of that kind is a tenant of its own, whoever owns its
- * files. The container's name ends at the first slash of the slice's. */
+/* Whether each container, or each claim, of that kind is a tenant of its own, whoever owns its
+ * files. */
 bool slices_is_of_container(const struct slices_one *slice);
+/* Whether both are of one container, or of one claim. */
+bool slices_is_same_container(const struct slices_one *one, const struct slices_one *other);
 
 /*
  * The one that is meant by NAME, the beginning of one name, USER/NAME, or the path of a region,

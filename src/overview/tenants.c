@@ -3,17 +3,12 @@
 #include "tenants.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static bool is_same(const struct slices_one *slice, const struct slices_one *other)
 {
-	size_t len = strcspn(slice->name, "/");
-
-	if (slice->kind != other->kind)
-		return false;
-	if (!slices_is_of_container(slice))
-		return slice->owner == other->owner;
-	return strcspn(other->name, "/") == len && strncmp(slice->name, other->name, len) == 0;
+	if (slices_is_of_container(slice))
+		return slices_is_same_container(slice, other);
+	return slice->kind == other->kind && slice->owner == other->owner;
 }
 
 static struct tenant *find(const struct tenants *tenants, const struct slices_one *slice)

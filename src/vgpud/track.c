@@ -90,16 +90,6 @@ static char *pod_labels(const struct pods_one *pod, unsigned device, const char 
 	return take_text(&labels);
 }
 
-/* Whether the slice is of that container, which has the same name as far as a "/". */
-static bool is_same_container(const struct overview_slice *slice,
-			      const struct overview_slice *other)
-{
-	size_t len = strcspn(slice->one->name, "/");
-
-	return other->one->kind == SLICES_HAMI && strcspn(other->one->name, "/") == len &&
-	       strncmp(slice->one->name, other->one->name, len) == 0;
-}
-
 /* Whether the other region of the container speaks for its GPU of that index. */
 static bool speaks_for(const struct overview_slice *other, const struct overview_slice *slice,
 		       unsigned device)
@@ -118,9 +108,9 @@ static bool is_spoken_for(const struct overview *overview, const struct overview
 {
 	const struct overview_slice *end = overview->slice + overview->count, *first = slice;
 
-	while (first > overview->slice && is_same_container(slice, first - 1))
+	while (first > overview->slice && slices_is_same_container(slice->one, first[-1].one))
 		first--;
-	for (; first < end && is_same_container(slice, first); first++)
+	for (; first < end && slices_is_same_container(slice->one, first->one); first++)
 		if (first != slice && speaks_for(first, slice, device))
 			return true;
 	return false;

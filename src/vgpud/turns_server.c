@@ -163,8 +163,8 @@ static uint64_t tenant_of(const struct slices_one *one)
 
 	if (!slices_is_of_container(one))
 		return (uint64_t)1 << 32 | one->owner;
-	for (const char *at = one->name; *at && *at != '/'; at++)
-		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+	for (size_t i = 0; i < one->holder_len; i++)
+		hash = (hash ^ (unsigned char)one->name[i]) * 0x100000001b3u;
 	return hash | (uint64_t)1 << 63;
 }
 

@@ -97,7 +97,7 @@ def refuses():
             for claim in of_a_kind:
                 assert why in answers[claim[1]], (why, answers[claim[1]])
         assert len(answers[good[1]]) == 1, "the others' errors are this claim's"
-        assert len(world.left()) == 4, world.left()
+        assert len(world.left()) == 5, world.left()
 
 
 def survives():
@@ -109,7 +109,7 @@ def survives():
         answer, policy = world.kubelet.prepare(claim), world.policy(claim[1])
         world.stop(signal.SIGKILL)
         world.api.stop()
-        for place in ("regions", "cdi", "vgpud"):  # as after a restart of the node
+        for place in ("dra/regions", "cdi", "vgpud"):  # as after a restart of the node
             cluster.shutil.rmtree(f"{world.root}/{place}")
         world.kubelet.close()
         world.start()

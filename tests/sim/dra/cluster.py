@@ -247,7 +247,10 @@ class World:
         self.api, self.kubelet = ApiServer(self.root), Kubelet(self.root)
         self.env = dict(os.environ, VGPU_SIM_GPUS=gpus, VGPU_SIM_STATE=self.root + "/sim",
                         VGPU_SOCKET=self.root + "/vgpud/vgpud.sock", NODE_NAME=NODE, KUBERNETES_SERVICE_HOST="127.0.0.1")
-        self.driver = None
+        for place in ("STATE", "CONTAINERS", "HAMI"):  # of other slices
+            self.env["VGPU_" + place] = self.root + "/others"
+        self.env["VGPU_KUBERNETES"] = self.root
+        self.driver, self.others = None, []
         self.give_token("first")
         self.api.start()
 
@@ -261,7 +264,7 @@ class World:
         self.env["KUBERNETES_SERVICE_PORT"] = str(self.api.port)
         self.driver = subprocess.Popen(
             [fake.PLUGIN, "--token", self.token, "--ca", ca, "--kubelet", self.kubelet.dir,
-             "--state", self.root + "/state", "--regions", self.root + "/regions", "--cdi",
+             "--state", self.root + "/dra", "--regions", self.root + "/dra/regions", "--cdi",
              self.root + "/cdi", "--library", fake.LIBRARY, *options],
             env=dict(self.env, **env), stderr=open(self.log, "a"))
         if register:
@@ -304,9 +307,34 @@ class World:
             found[name] = {p[0].strip(): p[1].strip() for p in pairs if len(p) == 2}
         return found
 
+    def spawn(self, command, **options):
+        """Another program of this node, which is killed at the end of the test."""
+        program = subprocess.Popen(command, **dict({"env": self.env}, **options))
+        self.others.append(program)
+        return program
+
+    def run_in(self, uid):
+        """A program that launches in the claim's slice, by a policy whose region is where it lies on the
+        host. As soon as it has launched."""
+        policy, seen = f"{self.root}/policy-{uid}", f"{self.root}/seen-{uid}"
+        shutil.copytree(self.host(uid, "/etc/vgpu/policy"), policy)
+        with open(policy + "/slice") as file:
+            lines = file.read().replace("/run/vgpu/", self.host(uid, "/run/vgpu") + "/")
+        with open(policy + "/slice", "w") as file:
+            file.write(lines)
+        program = self.spawn(["env", "LD_PRELOAD=" + fake.LIBRARY, os.environ["STEERED"], seen],
+                             env=dict(self.env, VGPU_POLICY=policy))
+        until(lambda: os.path.exists(seen), "a launch")
+        return program
+
+    def vgpu(self, *arguments):
+        """The status, stdout and stderr of the command."""
+        done = subprocess.run([os.environ["VGPU"], *arguments], env=self.env, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
     def left(self):
         """All files and directories of claims."""
-        return [entry for place in ("cdi", "regions", "state/policies", "state/claims")
+        return [entry for place in ("cdi", "dra/regions", "dra/policies", "dra/claims")
                 for entry in (os.listdir(f"{self.root}/{place}")
                               if os.path.isdir(f"{self.root}/{place}") else [])]
 
@@ -314,9 +342,10 @@ class World:
         return self
 
     def __exit__(self, kind, *rest):
-        if self.driver and self.driver.poll() is None:
-            self.driver.kill()
-            self.driver.wait()
+        for program in self.others + [self.driver]:
+            if program and program.poll() is None:
+                program.kill()
+                program.wait()
         self.kubelet.close()
         if kind and os.path.exists(self.log):
             print(self.said())
