@@ -14,7 +14,6 @@
  * mounted. What is removed is first moved away in one step (gone.h), as all below a region's
  * directory may be the tenant's doing; ENTRIES_MAX files are then removed in a round at most.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,9 +23,8 @@
 
 #include "containers.h"
 #include "gone.h"
-#include "guard.h"
+#include "lives.h"
 #include "records.h"
-#include "region.h"
 
 #define ENTRIES_MAX 4096
 
@@ -65,61 +63,12 @@ static bool is_superseded(const struct record *record, const struct records *rec
 	return false;
 }
 
-/* In doubt somebody does. */
 static bool lives(const char *regions, const struct record *record)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
-	struct region region = REGION_CLOSED;
-	unsigned living = 0;
-	int error;
 
 	snprintf(path, sizeof(path), "%s/%s/region", regions, record->name);
-	guard_begin();
-	error = region_inspect(path, &region, NULL);
-	if (!error)
-		living = region_living(&region);
-	region_close(&region);
-	return !guard_end() && living > 0;
-}
-
-/* Whether the process has a file or directory of that name mounted, as its mountinfo says. One that
- * ends meanwhile has not; where its mountinfo cannot be read otherwise, it has. */
-static bool has_mounted(const char *pid, const char *name)
-{
-	char path[64], *line = NULL;
-	size_t room = 0;
-	bool found = false;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%.20s/mountinfo", pid);
-	errno = 0;
-	file = fopen(path, "re");
-	while (file && !found && getline(&line, &room, file) > 0)
-		found = strstr(line, name) != NULL;
-	if (!found && errno != ENOENT && errno != ESRCH && errno != EINVAL)
-		found = !file || !feof(file);
-	if (file)
-		fclose(file);
-	free(line);
-	return found;
-}
-
-/* Whether any process has; in doubt one has. Where this process does not see the machine's
- * processes, those in regions must do. */
-static bool is_mounted(const char *name)
-{
-	const struct dirent *entry;
-	bool found = false;
-	DIR *proc = opendir("/proc");
-
-	if (!proc)
-		return true;
-	while (!found && (errno = 0, entry = readdir(proc)))
-		found = strspn(entry->d_name, "0123456789") == strlen(entry->d_name) &&
-			has_mounted(entry->d_name, name);
-	found = found || errno != 0;
-	closedir(proc);
-	return found;
+	return lives_in_region(path) || lives_in_mounts(record->name);
 }
 
 static bool is_gone(const char *regions, const struct record *record, const struct records *records,
@@ -128,8 +77,7 @@ static bool is_gone(const char *regions, const struct record *record, const stru
 	bool unused = in_use && records_is_old(record, grace_s) &&
 		      !records_any_id(record, is_in_use, in_use);
 
-	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record) &&
-	       !is_mounted(record->name);
+	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record);
 }
 
 /* -- looking ----------------------------------------------------------------------------------- */
