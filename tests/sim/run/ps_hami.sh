@@ -19,7 +19,7 @@ one=$!
 started="$started $one"
 wait_for "$root/one.ready"
 ps 0
-grep -q "^$pod 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB [0-9]*/30 % 1 running$" "$root/words" ||
+grep -q "^$pod 0 1.50 GiB 2 GiB 75 % 0 B 0 B 1.50 GiB [0-9]*/30 % [0-9]* % 1 running$" "$root/words" ||
     fail "no container: $(cat "$out")"
 if command -v script >/dev/null; then
     export VGPU
@@ -60,8 +60,8 @@ ps 0
 line 'new_one empty'
 no_line fifo
 grep -q "^$pod/$uuid0.cache 0 1.50 GiB .* 1 running" "$root/words" || fail "no first region: $(cat "$out")"
-line "$pod/z.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % empty"
-line "$pod/a\x0a\x1b[31m.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % empty"
+line "$pod/z.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % - empty"
+line "$pod/a\x0a\x1b[31m.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % - empty"
 ps 0 --quiet
 grep -qFx "$pod/a\x0a\x1b[31m.cache" "$out" || fail "names: $(cat "$out")"
 
@@ -86,7 +86,7 @@ ps 1
 line "noise $hami/containers/noise/$uuid0.cache is no region of vgpu: it holds something else; move it away, or name another path"
 line "cut $hami/containers/cut/$uuid0.cache is no region of vgpu: HAMi-core made it; remove it when nothing uses it any more"
 grep -q '^newer .* is of version 9 ' "$root/words" || fail "newer: $(cat "$out")"
-line 'full 0 16777215.99 TiB 2 GiB 999 % 16777215.99 TiB 0 B 0 B -/30 % empty, 2 dead'
+line 'full 0 16777215.99 TiB 2 GiB 999 % 16777215.99 TiB 0 B 0 B -/30 % - empty, 2 dead'
 grep -q "^$one run_member" "$root/words" || fail "the process is hidden: $(cat "$out")"
 
 # Not even who truncates it all the time ends us.
