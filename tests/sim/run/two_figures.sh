@@ -28,9 +28,10 @@ seconds() {
 
 # until_second WHAT NAME LEAST MOST [NAME LEAST MOST]: until one comes in which these slices have so much.
 until_second() {
-    what=$1 first=$2
+    what=$1 first=$2 looks=0
     shift
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    while [ "$looks" -lt 60 ]; do
+        looks=$((looks + 1))
         before=$(seconds "$first") tries=0
         while [ "$(seconds "$first")" -le $((before + 1)) ]; do # one that began after this
             tries=$((tries + 1))
@@ -39,7 +40,7 @@ until_second() {
         done
         is_so "$@" && return
     done
-    fail "$what: no second is so, the last ones have $(tail -n 3 "$root/$first.out")"
+    fail "$what: no second is so, the last ones have $(tail -n 3 "$root"/*.out)"
 }
 is_so() {
     while [ $# -gt 0 ]; do
