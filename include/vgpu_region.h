@@ -178,7 +178,7 @@ struct vgpu_region_device {
 };
 
 /*
- * Groups of members that are throttled as one (docs/design/pacing.md). A member is one process's
+ * Groups of members that are throttled as one (docs/design/gangs.md). A member is one process's
  * work on one device. The gang has the members whose kernels may wait for each other, as those of a
  * job on several GPUs do. Where several processes of the slice use one device, they are the
  * device's group. Changed without the lock, by atomic stores of single words; times are as in a

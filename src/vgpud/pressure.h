@@ -1,7 +1,7 @@
 /*
  * Memory pressure: the slices of a GPU hold more together than the GPU has, which they can by
  * managed memory. Then each change of turns moves memory, and turns are long
- * (docs/design/turns.md).
+ * (docs/design/vgpud.md).
  */
 #pragma once
 

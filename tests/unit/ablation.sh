@@ -1,5 +1,5 @@
 #!/bin/sh
-# ablation.sh BUILD gang|device: what each constant of src/pace is worth, as tables of docs/design/pacing.md. Builds src/pace
+# ablation.sh BUILD gang|device: what each constant of src/pace is worth, as tables of docs/design/ablation.md. Builds src/pace
 # with one constant of constants.h changed at a time, and plays models in virtual time. Needs cmocka.
 #
 # gang: the jobs of tests/unit/pace_gang.c: by how many points a job falls short of its quota and a device is above it at
