@@ -288,14 +288,27 @@ static struct vgpu_turns_seat *own_seat(const struct turn *turn)
 	return &turn->file.file->seat[turn->file.seat];
 }
 
+/* The weighted time of a turn of the other slice, less the pause: a slice that pauses for a moment
+ * keeps its claim on the time that the other slice has had before. */
+static uint64_t claim_ns(const struct vgpu_turns_slice *other, uint64_t pause_ns)
+{
+	uint64_t left_ns = LENGTH_MOST_NS - least_of(pause_ns, LENGTH_MOST_NS);
+
+	return left_ns * WEIGHT_MOST / weight_of(other);
+}
+
 /* A slice that comes back keeps a weighted time near that of the others. */
-static void come_near(struct turn *turn)
+static void come_near(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 {
 	unsigned least = grant_guess(turn, turn->file.slice);
+	uint64_t pause_ns = now_ns > idle_since ? now_ns - idle_since : 0;
+	const struct vgpu_turns_slice *other;
 
-	if (least != NOBODY)
-		turn_account_keep_near(turn, TURN_LOAD(turn_slice_at(turn, least)->weighted_ns),
-				       TURN_LOAD(turn->is_resting));
+	if (least == NOBODY)
+		return;
+	other = turn_slice_at(turn, least);
+	turn_account_keep_near(turn, TURN_LOAD(other->weighted_ns), claim_ns(other, pause_ns),
+			       TURN_LOAD(turn->is_resting));
 }
 
 void grant_want(struct turn *turn, uint64_t now_ns)
@@ -309,7 +322,7 @@ void grant_want(struct turn *turn, uint64_t now_ns)
 	idle_since = TURN_SEE(own->idle_since);
 	if (idle_since) {
 		if (TURN_LOAD(turn->is_resting) || turn_account_wake(turn, idle_since, now_ns))
-			come_near(turn);
+			come_near(turn, idle_since, now_ns);
 		TURN_STORE(own->wants_since, now_ns);
 		TURN_TELL(own->idle_since, 0);
 	}

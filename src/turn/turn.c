@@ -543,30 +543,31 @@ void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns)
 	TURN_STORE(turn_own(turn)->seen, now_ns);
 }
 
-/* The turn is over with the work, or is not and may be by the time that others look: they are
- * woken, but not for each of many short gaps. */
+/* The slice has no work. Its turn is over if it has lasted for its length. Else the next slice is
+ * woken, and takes the turn if the slice is idle by then. The slice does not hand it over: a host
+ * that sees the end of its work too late submits more at once. Not each gap that is too short to
+ * end a turn wakes the next slice. */
 static void offer(struct turn *turn, const struct grant *grant, uint64_t ended_ns, uint64_t now_ns)
 {
 	struct others others = grant_others(turn, turn->file.slice, now_ns);
 	uint64_t end_ns = grant->begin_ns + others.length_ns;
+	bool is_gap = now_ns < ended_ns + IDLE_NS;
 	unsigned next;
 
-	if (!others.want)
+	if (!others.want ||
+	    (now_ns < end_ns && is_gap && now_ns < TURN_LOAD(turn->rang) + WAKE_EACH_NS))
 		return;
-	if (now_ns >= end_ns || now_ns >= ended_ns + IDLE_NS) {
-		if (now_ns >= end_ns)
-			turn_account_used_up(turn);
-		next = grant_next(turn, turn->file.slice, now_ns);
-		if (next != NOBODY) {
-			turn_account_end(turn, ended_ns, now_ns); /* not the time since */
-			hand_over(turn, grant, next, end_ns, now_ns);
-		}
-	} else if (now_ns >= TURN_LOAD(turn->rang) + WAKE_EACH_NS) {
+	next = grant_next(turn, turn->file.slice, now_ns);
+	if (next == NOBODY)
+		return;
+	if (now_ns < end_ns) {
 		TURN_STORE(turn->rang, now_ns);
-		next = grant_guess(turn, turn->file.slice);
-		if (next != NOBODY)
-			grant_wake(turn, next);
+		grant_wake(turn, next);
+		return;
 	}
+	turn_account_used_up(turn);
+	turn_account_end(turn, ended_ns, now_ns); /* not the time since */
+	hand_over(turn, grant, next, end_ns, now_ns);
 }
 
 /* Begins of turns move by no more than that while a slice waits for the end of its own work. */

@@ -77,7 +77,8 @@
 #define PRESENT_NS (1 * NS_PER_S)
 
 /* ns of weighted time that a slice that comes back may have less than those that want the GPU, and
- * that it may have more, at a weight of 100. */
+ * that it may have more, at a weight of 100. After a pause that was shorter than a turn, it may
+ * have less by a turn of the other slice, too (grant.c). */
 #define BEHIND_MOST_NS ((int64_t)(20 * NS_PER_MS))
 #define LEAD_MOST_NS   ((int64_t)(50 * NS_PER_MS))
 
@@ -159,9 +160,10 @@ static inline struct vgpu_turns_slice *turn_own(const struct turn *turn)
 /* The slice begins to want the GPU after it was idle since that time. False: the gap was so short
  * that it counts as work. */
 bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns);
-/* Its weighted time comes within bounds of that of the slice that has least; keeps_debt: it may be
- * ahead of that by any time. */
-void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, bool keeps_debt);
+/* The slice's weighted time comes within bounds of that of the slice that has least. It may have
+ * less by claim_ns beyond the bound. keeps_debt: it may have more by any time. */
+void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, uint64_t claim_ns,
+			    bool keeps_debt);
 
 bool turn_account_is_running(const struct turn *turn);
 /* The slice has the turn from that time on, and pays for no time twice. False: it was known to have

@@ -9,6 +9,10 @@
 #include "pace_many.h"
 #include "turn.h"
 
+#define RING_MOST    16
+#define RING_WAKE_NS 20000  /* from the end of a kernel until its host goes on */
+#define RING_LATE_NS 350000 /* later than that: longer than a half of a ring of 8 takes */
+
 /* -- a slice ---------------------------------------------------------------------------------- */
 
 struct tenant {
@@ -20,6 +24,9 @@ struct tenant {
 	uint64_t from_ns, until_ns;
 	/* Every so often its host does something else for so long. */
 	uint64_t each_ns, pause_ns;
+	/* It has so many kernels in flight at most, and waits for the first half of them then. One
+	 * of late_one_in waits ends too late. 0: it waits for none. */
+	unsigned ring, late_one_in;
 };
 
 /* What a test looks at: from one time to the other, from the first second on. */
@@ -68,6 +75,34 @@ static void wait_for_work(void)
 	pace_waited();
 }
 
+static bool is_late(const struct tenant *tenant)
+{
+	static uint64_t chance = 1;
+
+	chance = (chance + self) * 6364136223846793005u + 1442695040888963407u;
+	return tenant->late_one_in && (chance >> 33) % tenant->late_one_in == 0;
+}
+
+/* A kernel was launched: if the ring is full, its host waits for the first half. */
+static void wait_for_half(const struct tenant *tenant)
+{
+	static uint64_t ends_ns[RING_MOST], launches, over;
+	uint64_t end_ns;
+
+	ends_ns[launches++ % RING_MOST] = fake.streams[0][0].done_ns;
+	if (launches - over < tenant->ring)
+		return;
+	over += tenant->ring / 2;
+	end_ns = ends_ns[(over - 1) % RING_MOST];
+	pace_will_wait(&context_a, true);
+	if (end_ns > time_ns)
+		pass(end_ns - time_ns + RING_WAKE_NS);
+	if (is_late(tenant))
+		pass(RING_LATE_NS);
+	meet();
+	pace_waited();
+}
+
 static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 {
 	static uint64_t waited_ns; /* when the work was over that it has waited for last */
@@ -83,6 +118,8 @@ static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 		return;
 	}
 	MUST(launch(&kernel) == 0);
+	if (tenant->ring)
+		wait_for_half(tenant);
 	done_ns = fake.streams[0][0].done_ns;
 	if (done_ns > time_ns + 50 * MS)
 		pass(done_ns - time_ns - 50 * MS);
@@ -353,6 +390,28 @@ UNIT_TEST(test_elastic_beside)
 
 		assert_share("30-100 beside another", share, cases[at].share, 3, 3);
 		assert_share("the other", other, cases[at].other_share, 3, 2);
+	}
+}
+
+/* Hosts that have few kernels in flight, and go on too late at times, let the device run dry. What
+ * it does is divided by the weights all the same. */
+UNIT_TEST(test_elastic_late_hosts)
+{
+	static const unsigned pairs[][2] = {{30, 70}, {10, 90}, {30, 30}}, late_one_in[] = {20, 60};
+
+	for (unsigned i = 0; i < 2 * sizeof(pairs) / sizeof(*pairs); i++) {
+		struct tenant tenants[2];
+		double one, other;
+
+		for (unsigned k = 0; k < 2; k++)
+			tenants[k] = (struct tenant){.quota = pairs[i / 2][k],
+						     .most = 100,
+						     .ring = 8,
+						     .late_one_in = late_one_in[i % 2]};
+		one = elastic(state, &tenants[0], &tenants[1], lengths[0], &other);
+		assert_share("both", one + other, i % 2 ? 99 : 96, 1, 1);
+		assert_share("one, of what both get", 100 * one / (one + other),
+			     100.0 * pairs[i / 2][0] / (pairs[i / 2][0] + pairs[i / 2][1]), 2, 2);
 	}
 }
 

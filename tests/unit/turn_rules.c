@@ -88,6 +88,24 @@ UNIT_TEST(test_idle_gives_up)
 	world_end();
 }
 
+/* A slice saves nothing up in a long pause: when it comes back, it is 20 ms behind at most, also
+ * where the other slice has had all of the time since. */
+UNIT_TEST(test_idle_saves_nothing)
+{
+	struct actor *now_and_then, *other;
+
+	world_begin(state);
+	now_and_then = busy(50, 100, MS);
+	now_and_then->batch = 100;
+	now_and_then->think_ns = 300 * MS;
+	other = busy(50, 100, MS);
+	go_on(NS_PER_S);
+	count_from_now();
+	go_on(3 * NS_PER_S);
+	assert_between("the other's longest wait, ms", (double)other->longest_ns / 1e6, 20, 90);
+	world_end();
+}
+
 /* A kernel cannot be taken from the GPU: another slice waits for its own work, for a turn, and
  * twice SOFT_NS, and goes. */
 UNIT_TEST(test_long_kernels)
