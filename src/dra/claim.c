@@ -135,11 +135,12 @@ static int read_claim(struct json_object *object, const struct claim_id *id, con
 	struct json_object *results = json_at(object, RESULTS);
 	int error = 0;
 
-	if (!json_text_at(object, "metadata.uid"))
-		return fault_set(fault, -EBADMSG, "what the API server has is no ResourceClaim");
-	if (!is_same(json_text_at(object, "metadata.uid"), id->uid) ||
+	if (!json_text_at(object, "metadata.uid") ||
 	    !is_same(json_text_at(object, "metadata.name"), id->name) ||
 	    !is_same(json_text_at(object, "metadata.namespace"), id->namespace))
+		return fault_set(fault, -EBADMSG,
+				 "what the API server has is no ResourceClaim of that name");
+	if (!is_same(json_text_at(object, "metadata.uid"), id->uid))
 		return fault_set(fault, -ESTALE,
 				 "the claim %s/%.100s is another one by now: delete the pod",
 				 id->namespace, id->name);

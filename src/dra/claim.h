@@ -45,9 +45,9 @@ struct claim {
 bool claim_id_is_good(const struct claim_id *id);
 
 /* Reads the claim with that ID, and what of it is allocated from the driver. 0, or a negative errno
- * with a fault: -EBADMSG, the text is no ResourceClaim; -ESTALE, it is another claim; -ENODATA,
- * nothing of it is allocated from this driver; -EINVAL, what is allocated is nothing that this
- * driver could give. */
+ * with a fault: -EBADMSG, the text is no ResourceClaim of that name; -ESTALE, it is another claim
+ * of that name; -ENODATA, nothing of it is allocated from this driver; -EINVAL, what is allocated
+ * is nothing that this driver could give. */
 int claim_parse(const char *text, size_t len, const struct claim_id *id, const char *driver,
 		struct claim *ret_claim, struct fault *fault);
 

@@ -21,17 +21,22 @@
 #include "publish.h"
 #include "say.h"
 #include "signals.h"
+#include "size.h"
+#include "sweep.h"
 
 enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
 #define DRIVER      "gpu.vgpu.dev"
 #define KUBELET_DIR "/var/lib/kubelet"
 #define LOOK_MS     1000
+#define SWEEP_S     300
+#define SWEEP_MAX_S 86400
 #define PATH_LEN    256
 
 struct options {
 	const char *node, *kubelet_dir, *state, *regions, *cdi, *library;
 	struct api_settings api;
+	unsigned sweep_s;
 };
 
 /* A socket that is served, and again where somebody has removed it. */
@@ -52,6 +57,7 @@ struct driver {
 	struct methods_registration registered;
 	struct prepare prepare;
 	struct publish publish;
+	struct sweep sweep;
 };
 
 /* -- the loop's functions ---------------------------------------------------------------------- */
@@ -98,6 +104,7 @@ static void on_timer(void *arg, uint32_t events)
 	if (gpus_look(&driver->gpus))
 		publish_soon(&driver->publish);
 	publish_look(&driver->publish);
+	sweep_look(&driver->sweep);
 }
 
 /* The kubelet may have deleted the node's slices as it started. */
@@ -152,6 +159,7 @@ static int begin(struct driver *driver, struct fault *fault)
 	driver->prepare.gpus = &driver->gpus;
 	driver->prepare.driver = DRIVER;
 	driver->prepare.node = options->node;
+	driver->sweep = (struct sweep){.prepare = &driver->prepare, .period_s = options->sweep_s};
 	if (!server)
 		return -EINVAL;
 	error = prepare_open(&driver->prepare, options->state, options->regions, options->cdi,
@@ -171,6 +179,7 @@ static void end(struct driver *driver)
 	grpc_server_stop(driver->dra.server);
 	if (driver->loop)
 		loop_free(driver->loop);
+	sweep_end(&driver->sweep);
 	api_server_close(driver->publish.server);
 	gpus_close(&driver->gpus);
 }
@@ -215,6 +224,8 @@ static int help(void)
 	     "  --library FILE     libvgpu.so, instead of\n"
 	     "                     " VGPU_LIBDIR "/vgpu/libvgpu.so\n"
 	     "  --turns DIR        a directory by which all claims take turns on a GPU\n"
+	     "  --sweep SECONDS    how often the API server is asked for claims that are gone: "
+	     "300\n"
 	     "  -h, --help         this text\n"
 	     "  -V, --version      which vgpu-dra this is\n\n"
 	     "Exit status: 0 on success; 2 if the command line is wrong; 125 if it failed.\n\n"
@@ -244,6 +255,57 @@ static int check(const struct options *options)
 	return 0;
 }
 
+static bool read_sweep(const char *text, unsigned *ret_sweep_s)
+{
+	uint64_t sweep_s;
+
+	if (number_parse(text, SWEEP_MAX_S, &sweep_s) || sweep_s == 0) {
+		say(LOG_ERR, "--sweep \"%s\" is no number of seconds: write 1 to 86400", text);
+		return false;
+	}
+	*ret_sweep_s = (unsigned)sweep_s;
+	return true;
+}
+
+static int print_version(void)
+{
+	puts("vgpu-dra " VGPU_VERSION);
+	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
+}
+
+/* Takes an option and its optarg. The status to end with, or -1: the program goes on. */
+static int take(struct driver *driver, int option)
+{
+	struct options *options = &driver->options;
+	const struct {
+		int option;
+		const char **value;
+	} texts[] = {
+		{'n', &options->node},         {'s', &options->api.url},
+		{'t', &options->api.token},    {'a', &options->api.ca},
+		{'k', &options->kubelet_dir},  {'p', &options->state},
+		{'r', &options->regions},      {'c', &options->cdi},
+		{'l', &options->library},      {'d', &driver->prepare.cdi_kind},
+		{'u', &driver->prepare.turns},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].option == option) {
+			*texts[i].value = optarg;
+			return -1;
+		}
+	switch (option) {
+	case 'w':
+		return read_sweep(optarg, &options->sweep_s) ? -1 : EXIT_USAGE;
+	case 'h':
+		return help();
+	case 'V':
+		return print_version();
+	default:
+		return EXIT_USAGE;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -258,6 +320,7 @@ int main(int argc, char **argv)
 		{"cdi-kind", required_argument, NULL, 'd'},
 		{"library", required_argument, NULL, 'l'},
 		{"turns", required_argument, NULL, 'u'},
+		{"sweep", required_argument, NULL, 'w'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0},
@@ -269,34 +332,17 @@ int main(int argc, char **argv)
 			    CLAIMS_REGIONS,
 			    PREPARE_CDI,
 			    VGPU_LIBDIR "/vgpu/libvgpu.so",
-			    {NULL, API_TOKEN, API_CA}},
-	};
-	const struct {
-		int option;
-		const char **value;
-	} values[] = {
-		{'n', &driver.options.node},        {'s', &driver.options.api.url},
-		{'t', &driver.options.api.token},   {'a', &driver.options.api.ca},
-		{'k', &driver.options.kubelet_dir}, {'p', &driver.options.state},
-		{'r', &driver.options.regions},     {'c', &driver.options.cdi},
-		{'d', &driver.prepare.cdi_kind},    {'l', &driver.options.library},
-		{'u', &driver.prepare.turns},
+			    {NULL, API_TOKEN, API_CA},
+			    SWEEP_S},
 	};
 	int option;
 
 	driver.options.node = env_get("NODE_NAME");
 	while ((option = getopt_long(argc, argv, "hV", options, NULL)) >= 0) {
-		if (option == 'h')
-			return help();
-		if (option == 'V') {
-			puts("vgpu-dra " VGPU_VERSION);
-			return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
-		}
-		if (option == '?')
-			return EXIT_USAGE;
-		for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
-			if (values[i].option == option)
-				*values[i].value = optarg;
+		int status = take(&driver, option);
+
+		if (status >= 0)
+			return status;
 	}
 	if (optind < argc) {
 		say(LOG_ERR, "\"%s\" is too much: see vgpu-dra --help", argv[optind]);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "claim_fetch.h"
 #include "directory.h"
 #include "gone.h"
 #include "library.h"
@@ -26,7 +27,6 @@
 #include "slice.h"
 #include "spec.h"
 
-#define CLAIMS       "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s"
 #define VISIBLE      "NVIDIA_VISIBLE_DEVICES="
 #define VISIBLE_LEN  (sizeof(VISIBLE) + (size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
 #define KEPT_MAX     ((size_t)1024 * 1024)
@@ -67,21 +67,6 @@ int prepare_open(struct prepare *prepare, const char *state, const char *regions
 }
 
 /* -- what the API server says of a claim ------------------------------------------------------- */
-
-static int fetch(const struct prepare *prepare, const struct claim_id *id, struct bytes *ret_text,
-		 struct fault *fault)
-{
-	char path[2 * CLAIM_NAME_LEN];
-	int status;
-
-	snprintf(path, sizeof(path), CLAIMS, id->namespace, id->name);
-	status = api_server_ask(prepare->server, "GET", path, NULL, ret_text, fault);
-	if (status < 0 || status == API_OK)
-		return status < 0 ? status : 0;
-	/* 429 and 5xx: the server answers, but not about the claim. */
-	return api_server_refused("GET", path, status, ret_text,
-				  status == 429 || status >= 500 ? -EIO : -ENOENT, fault);
-}
 
 static void kept_path(const struct prepare *prepare, const struct claim_id *id,
 		      char ret_path[PATH_MAX])
@@ -124,7 +109,7 @@ static int keep(const struct prepare *prepare, const struct claim_id *id, const 
 static int find_claim(const struct prepare *prepare, const struct claim_id *id,
 		      struct claim *ret_claim, struct bytes *ret_text, struct fault *fault)
 {
-	int error = fetch(prepare, id, ret_text, fault);
+	int error = claim_fetch(prepare->server, id, ret_text, fault);
 
 	if (error == -EIO) {
 		bytes_clear(ret_text);

@@ -149,15 +149,20 @@ UNIT_TEST(refuses_shares)
 
 UNIT_TEST(refuses_other_claims)
 {
-	static const struct claim_id others[] = {
-		{"team", "alice", "u-2"}, {"team", "bob", "u-1"}, {"other", "alice", "u-1"}};
+	static const struct {
+		struct claim_id id;
+		int error;
+	} others[] = {{{"team", "alice", "u-2"}, -ESTALE},
+		      {{"team", "bob", "u-1"}, -EBADMSG},
+		      {{"other", "alice", "u-1"}, -EBADMSG}};
 	static const char text[] = "{\"metadata\": {\"namespace\": \"team\", \"name\": \"alice\", "
 				   "\"uid\": \"u-1\"}}";
 	struct claim claim;
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		assert_int_equal(claim_parse(text, strlen(text), &others[i], DRIVER, &claim, NULL),
-				 -ESTALE);
+		assert_int_equal(
+			claim_parse(text, strlen(text), &others[i].id, DRIVER, &claim, NULL),
+			others[i].error);
 }
 
 UNIT_TEST(names_stand_in_paths)

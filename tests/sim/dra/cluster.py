@@ -58,13 +58,13 @@ def check_slice(obj):
 
 class ApiServer:
     """Keeps objects by their paths; counts writes. It knows one token, and gives what vgpu-dra's
-    ClusterRole allows. consumable: the feature gate DRAConsumableCapacity. broken: a status and a
-    body that answer everything."""
+    ClusterRole allows. asked: the paths of all requests. consumable: the feature gate
+    DRAConsumableCapacity. broken: a status and a body that answer everything."""
 
     def __init__(self, root):
         self.root, self.objects, self.token = root, {}, "first"
         self.consumable, self.broken, self.version, self.writes = True, None, 0, 0
-        self.ca = root + "/ca.crt"
+        self.ca, self.asked = root + "/ca.crt", []
         self.server = None
         self.port = 0
         self.objects["/api/v1/nodes/" + NODE] = {"metadata": {"name": NODE, "uid": "node-uid"}}
@@ -114,10 +114,16 @@ class ApiServer:
         self.server.server_close()
 
     @staticmethod
-    def status(code, message):
-        return code, {"kind": "Status", "code": code, "message": message}
+    def status(code, message, **more):
+        return code, dict({"kind": "Status", "code": code, "message": message}, **more)
+
+    def missing(self, path):
+        kind, name = path.split("/")[-2:]
+        return self.status(404, f'{kind} "{name}" not found', reason="NotFound",
+                           details={"name": name, "kind": kind})
 
     def ask(self, method, path, body, authorization):
+        self.asked.append(path)
         if self.broken:
             return self.broken
         if authorization != "Bearer " + self.token:
@@ -127,7 +133,7 @@ class ApiServer:
         if not any(path.startswith(p) and method in methods for p, methods in allowed.items()):
             return self.status(403, "Forbidden")
         if method == "GET":
-            return (200, self.objects[path]) if path in self.objects else self.status(404, "not found")
+            return (200, self.objects[path]) if path in self.objects else self.missing(path)
         return self.write(method, path, json.loads(body))
 
     def write(self, method, path, obj):
@@ -143,7 +149,7 @@ class ApiServer:
         else:
             old = self.objects.get(path)
             if not old:
-                return self.status(404, "not found")
+                return self.missing(path)
             if metadata.get("resourceVersion") != old["metadata"]["resourceVersion"]:
                 return self.status(409, "conflict")
         self.put(path, obj)
@@ -271,8 +277,8 @@ class World:
             self.kubelet.register()
         return self
 
-    def ready(self):
-        self.start()
+    def ready(self, *options):
+        self.start(*options)
         until(lambda: SLICE in self.api.objects, "a ResourceSlice")
         return self.devices()
 

@@ -1,0 +1,194 @@
+/*
+ * A round asks the API server for each claim that is prepared. A claim is gone if the server has
+ * none of that name, has another one, or has not allocated anything of this node to it. A claim is
+ * removed if
+ *
+ *   two rounds in a row, a period apart at least, have found it gone; and
+ *   no process lives in its region, and none has a file of its slice mounted.
+ *
+ * Each other answer is a doubt, and the claim stays. A server that does not answer ends the round,
+ * and what the rounds before have found is forgotten. The claim's name (claims.h) is removed last,
+ * so a removal that fails, or is killed, is done again in a later round.
+ */
+#include "sweep.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "claim_fetch.h"
+#include "clock.h"
+#include "lives.h"
+#include "say.h"
+
+#define BUDGET_NS (NS_PER_S / 10) /* of a call */
+
+/* -- the claims of a round --------------------------------------------------------------------- */
+
+struct list {
+	const struct sweep *before;
+	struct sweep_claim *claim;
+	unsigned count, room;
+};
+
+static bool was_gone(const struct sweep *before, const char *uid)
+{
+	for (unsigned i = 0; i < before->count; i++)
+		if (strcmp(before->claim[i].id.uid, uid) == 0)
+			return before->claim[i].was_gone;
+	return false;
+}
+
+/* name is NAMESPACE/NAME. A claim with a damaged name is passed over. */
+static int add_claim(void *arg, const char *uid, const char *name)
+{
+	struct list *list = arg;
+	struct sweep_claim claim = {.was_gone = was_gone(list->before, uid)};
+	size_t namespace_len = strcspn(name, "/");
+	struct sweep_claim *more;
+
+	if (namespace_len >= sizeof(claim.id.namespace) || !name[namespace_len] ||
+	    strlen(name + namespace_len + 1) >= sizeof(claim.id.name))
+		return 0;
+	memcpy(claim.id.namespace, name, namespace_len);
+	snprintf(claim.id.name, sizeof(claim.id.name), "%s", name + namespace_len + 1);
+	snprintf(claim.id.uid, sizeof(claim.id.uid), "%s", uid);
+	if (!claim_id_is_good(&claim.id))
+		return 0;
+	if (list->count == list->room) {
+		list->room = list->room ? 2 * list->room : 16;
+		more = realloc(list->claim, list->room * sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		list->claim = more;
+	}
+	list->claim[list->count++] = claim;
+	return 0;
+}
+
+static int begin_round(struct sweep *sweep, struct fault *fault)
+{
+	struct list list = {.before = sweep};
+	int error = claims_each(&sweep->prepare->places, add_claim, &list);
+
+	free(sweep->claim);
+	sweep->claim = list.claim;
+	sweep->count = list.count;
+	sweep->at = 0;
+	sweep->runs = true;
+	return error ? fault_set(fault, error, "cannot read %.300s: %s",
+				 sweep->prepare->places.claims, strerror(-error))
+		     : 0;
+}
+
+/* -- a claim ----------------------------------------------------------------------------------- */
+
+static bool is_allocated_here(const struct prepare *prepare, const struct claim *claim)
+{
+	for (unsigned i = 0; i < claim->count; i++)
+		if (strcmp(claim->device[i].pool, prepare->node) == 0)
+			return true;
+	return false;
+}
+
+/* Whether the API server says that the claim is gone; in doubt it does not. -EIO with a fault: it
+ * does not answer. */
+static int ask(const struct prepare *prepare, const struct claim_id *id, bool *ret_gone,
+	       struct fault *fault)
+{
+	struct bytes text = {0};
+	struct claim claim;
+	int error = claim_fetch(prepare->server, id, &text, fault);
+
+	if (error == -EIO || error == -EACCES) {
+		bytes_free(&text);
+		return -EIO;
+	}
+	if (!error)
+		error = claim_parse((const char *)text.data, text.len, id, prepare->driver, &claim,
+				    NULL);
+	*ret_gone = error ? error == -ENOENT || error == -ESTALE || error == -ENODATA
+			  : !is_allocated_here(prepare, &claim);
+	bytes_free(&text);
+	return 0;
+}
+
+static bool lives(const struct prepare *prepare, const struct claim_id *id)
+{
+	char name[CLAIMS_SLICE_LEN], path[PATH_MAX];
+
+	claims_slice_name(id->uid, name);
+	container_region_path(&prepare->places.containers, name, path);
+	return lives_in_region(path) || lives_in_mounts(name);
+}
+
+static void remove_claim(const struct prepare *prepare, const struct claim_id *id)
+{
+	struct fault fault = {""};
+
+	if (lives(prepare, id))
+		return;
+	if (!prepare_undo(prepare, id, &fault))
+		say(LOG_NOTICE, "has removed the claim %s/%s, which is gone", id->namespace,
+		    id->name);
+	else
+		say(LOG_ERR, "does not remove the claim %s/%s, which is gone: %s", id->namespace,
+		    id->name, fault.text);
+}
+
+static int look_at(const struct sweep *sweep, struct sweep_claim *claim, struct fault *fault)
+{
+	bool gone;
+	int error = ask(sweep->prepare, &claim->id, &gone, fault);
+
+	if (error)
+		return error;
+	if (gone && claim->was_gone)
+		remove_claim(sweep->prepare, &claim->id);
+	claim->was_gone = gone;
+	return 0;
+}
+
+/* -- rounds ------------------------------------------------------------------------------------ */
+
+static void end_round(struct sweep *sweep)
+{
+	sweep->runs = false;
+	sweep->next_ns = clock_now_ns() + sweep->period_s * NS_PER_S;
+}
+
+static void give_up(struct sweep *sweep, const struct fault *fault)
+{
+	sweep->count = 0;
+	end_round(sweep);
+	if (strcmp(sweep->said, fault->text) != 0)
+		say(LOG_WARNING, "does not look for claims that are gone: %s", fault->text);
+	snprintf(sweep->said, sizeof(sweep->said), "%s", fault->text);
+}
+
+void sweep_look(struct sweep *sweep)
+{
+	uint64_t began_ns = clock_now_ns();
+	struct fault fault = {""};
+	int error = 0;
+
+	if (!sweep->runs) {
+		if (began_ns < sweep->next_ns)
+			return;
+		error = begin_round(sweep, &fault);
+	}
+	while (!error && sweep->at < sweep->count && clock_now_ns() - began_ns < BUDGET_NS)
+		error = look_at(sweep, &sweep->claim[sweep->at++], &fault);
+	if (error) {
+		give_up(sweep, &fault);
+	} else if (sweep->at == sweep->count) {
+		end_round(sweep);
+		sweep->said[0] = '\0';
+	}
+}
+
+void sweep_end(struct sweep *sweep)
+{
+	free(sweep->claim);
+}
