@@ -2,8 +2,9 @@
 """chart.py [--print]: whether the Helm chart says what the manifests say.
 
 Helm itself is not in Debian. So the chart keeps to a small part of its templates' language, and this program
-renders that part with the chart's own values: the result must be the manifests of deploy/kubernetes. Each value
-must be used by a template, and each value that a template uses must be there. --print prints the result.
+renders that part with the chart's own values, and again with dra.enabled: the results must be the manifests of
+deploy/kubernetes, and of deploy/kubernetes/dra. Each value must be used by a template, and each value that a
+template uses must be there. --print prints the result of the chart's own values.
 
 Exits with 77 and a reason where Debian's python3-yaml is missing.
 """
@@ -65,8 +66,9 @@ class Chart:
             if block and block[1] == "end":
                 blocks.pop()
             elif block:
-                value = self.value(block[2], dot)
-                blocks.append((bool(value), value if block[1] == "with" else dot))
+                wanted = not block[2].startswith("not ")
+                value = self.value(block[2].removeprefix("not "), dot)
+                blocks.append((bool(value) == wanted, value if block[1] == "with" else dot))
             elif all(shown for shown, _ in blocks):
                 lines.append(self.line(line, dot))
         return "\n".join(lines)
@@ -91,10 +93,8 @@ def documents(text):
     return {(doc["kind"], doc["metadata"]["name"]): doc for doc in yaml.safe_load_all(text) if doc}
 
 
-def plain():
-    text = "\n---\n".join((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8")
-                          for name in ("config.yaml", "device-plugin.yaml", "vgpud.yaml"))
-    return documents(text)
+def plain(names):
+    return documents("\n---\n".join((DEPLOY / "kubernetes" / name).read_text(encoding="utf-8") for name in names))
 
 
 def common(found):
@@ -107,7 +107,7 @@ def common(found):
             for container in pod.get("initContainers", []) + pod["containers"]:
                 container.pop("imagePullPolicy", None)
                 container["image"] = "vgpu"
-        elif "device-plugin.yaml" in document["data"]:
+        elif "device-plugin.yaml" in document.get("data", {}):
             document["data"] = yaml.safe_load(document["data"]["device-plugin.yaml"])
     return found
 
@@ -124,9 +124,20 @@ def enable(values):
     values["vgpud"]["enabled"] = True
 
 
+def enable_dra(values):
+    enable(values)
+    values["dra"]["enabled"] = True
+
+
 def empty(values):
     values["runtimeClassName"] = ""
     values["tolerations"] = []
+
+
+def differences(text, manifests):
+    ours, theirs = common(documents(text)), common(plain(manifests))
+    return [f"{kind} {name}" for kind, name in sorted(ours.keys() | theirs.keys())
+            if ours.get((kind, name)) != theirs.get((kind, name))]
 
 
 def main():
@@ -134,13 +145,14 @@ def main():
     if "--print" in sys.argv:
         print(text)
         return 0
+    dra_text, dra_chart, _ = render(enable_dra)
+    used_paths = chart.used | dra_chart.used
     unused = [path for path in paths(values)
-              if not any(path == used or path.startswith(used + ".") for used in chart.used)]
+              if not any(path == used or path.startswith(used + ".") for used in used_paths)]
     for path in unused:
         print(f"no template uses {path} of values.yaml")
-    ours, theirs = common(documents(text)), common(plain())
-    different = [f"{kind} {name}" for kind, name in sorted(ours.keys() | theirs.keys())
-                 if ours.get((kind, name)) != theirs.get((kind, name))]
+    different = differences(text, ["config.yaml", "device-plugin.yaml", "vgpud.yaml"])
+    different += differences(dra_text, ["dra/dra.yaml", "vgpud.yaml"])
     for what in different:
         print(f"{what} is another one in deploy/helm than in deploy/kubernetes")
     bare = documents(render(empty)[0])
