@@ -124,6 +124,23 @@ UNIT_TEST(test_long_kernels)
 	world_end();
 }
 
+/* A slice whose turn was taken, as its kernel takes long, pays for the kernel also if it pauses
+ * after it. */
+UNIT_TEST(test_long_kernels_are_paid)
+{
+	struct actor *it;
+
+	world_begin(state);
+	it = busy(50, 100, 100 * MS);
+	it->batch = 1;
+	it->think_ns = MS;
+	busy(50, 100, MS);
+	go_on(5 * NS_PER_S);
+	assert_between("paid, percent of its work",
+		       100.0 * (double)slice_of(it)->used_ns / (double)it->busy_ns, 90, 200);
+	world_end();
+}
+
 /* A stopped process delays others by one turn and SOFT_NS, twice: for the turn that it has, and for
  * the one that it is given next. */
 UNIT_TEST(test_stopped)
