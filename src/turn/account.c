@@ -117,6 +117,16 @@ void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 	TURN_STORE(turn->account->paid_until, until_ns);
 }
 
+uint64_t turn_account_had_ns(const struct turn *turn, uint64_t begin_ns)
+{
+	uint64_t had_ns = TURN_LOAD(turn_own(turn)->weighted_ns);
+	uint64_t paid_until = TURN_LOAD(turn->account->held_from);
+
+	if (is_before(begin_ns, paid_until))
+		had_ns -= (uint64_t)over((int64_t)(paid_until - begin_ns), TURN_LOAD(turn->weight));
+	return had_ns;
+}
+
 void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
 	uint64_t from_ns = TURN_LOAD(turn->account->held_from);

@@ -281,6 +281,30 @@ struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns)
 	return others;
 }
 
+static bool is_before(const struct vgpu_turns_slice *slice, uint64_t had_ns)
+{
+	uint64_t turn_ns = LENGTH_LEAST_NS * WEIGHT_MOST / weight_of(slice);
+
+	return (int64_t)(TURN_LOAD(slice->weighted_ns) + turn_ns - had_ns) < 0;
+}
+
+struct lenders grant_lenders(const struct turn *turn, uint64_t had_ns, uint64_t now_ns)
+{
+	uint64_t left = TURN_SEE(turn->file.file->header.present) & ~own_bit(turn);
+	struct lenders lenders = {false, false};
+
+	while (left) {
+		const struct vgpu_turns_slice *slice = turn_slice_at(turn, take_lowest(&left));
+		uint64_t idle_since = TURN_SEE(slice->idle_since);
+
+		if (!is_before(slice, had_ns))
+			continue;
+		lenders.want |= idle_since == 0;
+		lenders.pause |= idle_since != 0 && now_ns - idle_since < LENGTH_MOST_NS;
+	}
+	return lenders;
+}
+
 /* -- what this process wants ------------------------------------------------------------------ */
 
 static struct vgpu_turns_seat *own_seat(const struct turn *turn)

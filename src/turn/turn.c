@@ -173,6 +173,21 @@ static bool use_up(struct turn *turn, const struct grant *grant, uint64_t end_ns
 	return grant_pass(turn, grant, turn->file.slice, now_ns);
 }
 
+/* While a lender pauses, little is in flight, so that it waits for little when it comes back. Then
+ * the turn is as short as turns can be. */
+static void shorten_lent(struct turn *turn, const struct grant *grant, uint64_t now_ns,
+			 uint64_t *end_ns, uint64_t *ahead_ns)
+{
+	uint64_t had_ns = turn_account_had_ns(turn, grant->begin_ns);
+	uint64_t length_ns = most_of(LENGTH_LEAST_NS, grant_pressure_ns(turn));
+	struct lenders lenders = grant_lenders(turn, had_ns, now_ns);
+
+	if (lenders.pause || lenders.want)
+		*ahead_ns = least_of(*ahead_ns, LENGTH_LEAST_NS);
+	if (lenders.want)
+		*end_ns = least_of(*end_ns, grant->begin_ns + length_ns);
+}
+
 /* True: *ret_answer is the answer; false: the word has changed, or has to be looked at again. This
  * holds for what follows. The slice has begun its turn: it goes on, or has enough in flight, or
  * the turn is used up. */
@@ -184,6 +199,7 @@ static bool in_turn(struct turn *turn, const struct grant *grant, const struct o
 	uint64_t ahead_ns = others->ahead_ns;
 	bool is_mine = true, is_over;
 
+	shorten_lent(turn, grant, now_ns, &end_ns, &ahead_ns);
 	if (others->want && busy_ns >= end_ns && ahead_ns > NOTICE_NS)
 		ahead_ns = NOTICE_NS;
 	is_over = now_ns >= end_ns || (busy_ns >= end_ns && busy_ns <= now_ns + ahead_ns);
@@ -252,7 +268,8 @@ static bool is_dead(struct turn *turn, unsigned holder, uint64_t now_ns)
 	return !turn_file_slice_lives(&turn->file, holder);
 }
 
-/* The holder has begun its turn and wants to go on. */
+/* The holder has begun its turn and wants to go on. If it was not seen for SOFT_NS, it is stopped,
+ * or its host does something else: it has no claim on a turn until it asks. */
 static bool take_when_over(struct turn *turn, const struct grant *grant, uint64_t now_ns,
 			   struct turn_answer *ret_answer)
 {
@@ -265,6 +282,8 @@ static bool take_when_over(struct turn *turn, const struct grant *grant, uint64_
 		*ret_answer = wait_for(least_of(end_ns + GRACE_NS - now_ns, poll_ns(turn, grant)));
 		return true;
 	}
+	if (now_ns >= most_of(end_ns, TURN_LOAD(holder->seen)) + SOFT_NS)
+		grant_drop(turn, grant->holder, now_ns);
 	busy_ns = least_of(busy_ns, most_of(end_ns, now_ns) + SOFT_NS);
 	return take(turn, grant, busy_ns, is_late ? grant->holder : NOBODY, now_ns, ret_answer);
 }

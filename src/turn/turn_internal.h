@@ -127,6 +127,16 @@ struct others {
 };
 
 struct others grant_others(struct turn *turn, unsigned than, uint64_t now_ns);
+
+/* The slices that are before the holder in the order by a shortest turn or more, by what the holder
+ * had as its turn began. They have paused, and lend the turn to the holder. */
+struct lenders {
+	bool want;  /* any wants the GPU */
+	bool pause; /* any wants nothing, for less than LENGTH_MOST_NS */
+};
+
+/* The lenders of this slice's turn. The slice had had_ns of weighted time as the turn began. */
+struct lenders grant_lenders(const struct turn *turn, uint64_t had_ns, uint64_t now_ns);
 /* The least length of a turn because of memory pressure, PRESSURE_MOST_NS at most; 0: none. */
 uint64_t grant_pressure_ns(const struct turn *turn);
 
@@ -169,6 +179,8 @@ bool turn_account_is_running(const struct turn *turn);
 /* The slice has the turn from that time on, and pays for no time twice. False: it was known to have
  * the turn. */
 bool turn_account_begin(struct turn *turn, uint64_t begin_ns, uint64_t now_ns);
+/* The weighted time that the slice had as its turn began, at begin_ns; or less. */
+uint64_t turn_account_had_ns(const struct turn *turn, uint64_t begin_ns);
 /* The slice pays until that time, and goes on; or has the turn no more. */
 void turn_account_pay(struct turn *turn, uint64_t until_ns, uint64_t now_ns);
 void turn_account_end(struct turn *turn, uint64_t until_ns, uint64_t now_ns);

@@ -268,7 +268,7 @@ UNIT_TEST(test_host_pauses)
 	double share[2];
 
 	play(state, &both, share);
-	assert_share("60 beside one that pauses", share[0], 60, 10, 1);
+	assert_share("60 beside one that pauses", share[0], 60, 7, 1);
 	assert_share("30 with pauses", share[1], 30, 6, 1);
 }
 

@@ -169,6 +169,29 @@ UNIT_TEST(test_launch_and_wait)
 	world_end();
 }
 
+/* A slice that waits for its work, and pauses for a moment, keeps its place before the other slice,
+ * which has short turns meanwhile. So its part is that of its weight, unless a kernel is as long as
+ * its turns. */
+UNIT_TEST(test_pauses)
+{
+	static const uint64_t pauses[] = {200 * US, 800 * US, 2 * MS};
+
+	for (unsigned i = 0; i < sizeof(pauses) / sizeof(*pauses); i++)
+		for (unsigned k = 0; kernels[k] <= 5 * MS; k++) {
+			struct actor *it;
+
+			world_begin(state);
+			it = busy(70, 100, kernels[k]);
+			it->batch = (unsigned)(20 * MS / kernels[k]);
+			it->think_ns = pauses[i];
+			busy(30, 100, kernels[k]);
+			measure("70-100 that pauses + 30-100", NS_PER_S, 10 * NS_PER_S);
+			assert_between("70", share(it, 10 * NS_PER_S), 69, 71);
+			assert_between("together", all_of(10 * NS_PER_S), 98, 100);
+			world_end();
+		}
+}
+
 static struct actor *server(unsigned limit_pct, uint64_t request_ns)
 {
 	return add((struct actor){.weight = limit_pct,
