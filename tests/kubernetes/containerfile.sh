@@ -56,6 +56,7 @@ podman image exists "$base" || make_base
 nice -n 5 podman build --runtime runc --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --network host \
     --build-arg "BASE=$base" --tag "$tag" .
 sees 'vgpu-device-plugin runs' inside vgpu-device-plugin --version
+sees 'vgpu-dra runs' inside vgpu-dra --version
 sees 'vgpud runs' inside vgpud --version
 sees 'vgpu runs' inside vgpu --version
 sees 'the library loads' inside env LD_PRELOAD=/usr/lib/vgpu/libvgpu.so grep -q libvgpu /proc/self/maps

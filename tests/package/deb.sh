@@ -50,6 +50,19 @@ dpkg-deb -x "$plugin" "$work/plugin" || exit 1
 [ -e "$work/plugin/usr/share/man/man8/vgpu-device-plugin.8.gz" ] || fail 'the device plugin has no page'
 find "$work/plugin" -name vgpu-device-plugin.service -exec cat {} + |
     grep -qFx 'ExecStart=/usr/sbin/vgpu-device-plugin' || fail "the device plugin's unit does not start it"
+dra=$(ls "$source"/build/deb/vgpu-dra_*.deb 2>/dev/null)
+[ -n "$dra" ] || fail 'there is no package vgpu-dra'
+dpkg-deb -x "$dra" "$work/dra" || exit 1
+for file in usr/share/man/man8/vgpu-dra.8.gz usr/share/doc/vgpu-dra/examples/dra.env; do
+    [ -e "$work/dra/$file" ] || fail "vgpu-dra has no $file"
+done
+# shellcheck disable=SC2016 # systemd expands it
+find "$work/dra" -name vgpu-dra.service -exec cat {} + |
+    grep -qFx 'ExecStart=/usr/sbin/vgpu-dra $VGPU_DRA_OPTIONS' || fail "vgpu-dra's unit does not start it"
+# --version is read after the options of the example.
+sed -n 's/^VGPU_DRA_OPTIONS=//p' "$work/dra/usr/share/doc/vgpu-dra/examples/dra.env" >"$work/options"
+# shellcheck disable=SC2046 # systemd splits them, too
+"$work/dra/usr/sbin/vgpu-dra" $(cat "$work/options") --version >/dev/null || fail "vgpu-dra's example"
 check_build_is_unknown "$build" "$readelf"
 check_header "$cc"
 check_run "$root/usr/$lib/libvgpu.so" "$version"
