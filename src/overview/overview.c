@@ -120,6 +120,7 @@ static bool keep_exiting(const struct sight *sight, struct procs *procs,
 
 static bool keep(const struct sight *sight, struct overview_slice *slice)
 {
+	slice->key = sight->key;
 	slice->paused = sight->paused;
 	slice->blocked = sight->blocked;
 	slice->lifted = sight->lifted;

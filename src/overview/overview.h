@@ -51,6 +51,7 @@ struct overview_slice {
 	const struct slices_one *one;
 	enum overview_state state;
 	char *why;    /* NULL but for OVERVIEW_UNREADABLE */
+	uint64_t key; /* tells it from other slices in a file of turns (region_key); 0: not known */
 	bool paused;  /* vgpu pause has paused it */
 	bool blocked; /* a monitor lets nothing be launched */
 	bool lifted;  /* a monitor has lifted the compute limit */

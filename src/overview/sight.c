@@ -205,6 +205,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	uint64_t devices = SEE(file->hami.device_count);
 	unsigned slots = slots_of(file);
 
+	ret_sight->key = region_key(region);
 	ret_sight->version = SEE(file->own.version);
 	ret_sight->hami_major = SEE(file->hami.version_major);
 	ret_sight->hami_minor = SEE(file->hami.version_minor);

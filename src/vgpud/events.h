@@ -32,6 +32,8 @@
 	KIND(EVENT_PRESSURE_OVER, "memory_pressure_over", LOG_INFO, true)   \
 	KIND(EVENT_ASSURED, "assured_exceeds_gpu", LOG_WARNING, true)       \
 	KIND(EVENT_ASSURED_FITS, "assured_fits_gpu", LOG_INFO, true)        \
+	KIND(EVENT_TURNS_WRITTEN, "turns_overwritten", LOG_WARNING, true)   \
+	KIND(EVENT_TURNS_REFUSED, "turns_refused", LOG_WARNING, true)       \
 	KIND(EVENT_ENDED, "process_ended", LOG_WARNING, false)              \
 	KIND(EVENT_DROPPED, "events_dropped", LOG_WARNING, false)
 

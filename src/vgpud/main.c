@@ -33,6 +33,7 @@
 #include "secrets.h"
 #include "server.h"
 #include "signals.h"
+#include "turns_check.h"
 #include "turns_server.h"
 #include "watch.h"
 
@@ -103,6 +104,7 @@ static void write_metrics(struct text *text, void *arg)
 
 	watch_write(text, &vgpud->watch);
 	turns_server_write(text, &vgpud->turns);
+	turns_check_write(text, &vgpud->turns);
 	pressure_write(text, &vgpud->pressure);
 }
 
@@ -263,6 +265,8 @@ static void on_signal(struct vgpud *vgpud)
 static void look(struct vgpud *vgpud)
 {
 	watch_look(&vgpud->watch);
+	turns_check_look(&vgpud->turns, &vgpud->watch.overview, &vgpud->watch.track,
+			 &vgpud->watch.events);
 	pressure_look(&vgpud->pressure, &vgpud->watch.overview, &vgpud->turns.store,
 		      &vgpud->watch.events);
 	if (vgpud->server)

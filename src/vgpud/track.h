@@ -22,6 +22,7 @@ struct track_device {
 	uint64_t excess_bytes; /* what NVML counts for the slice's processes above the ledger */
 	unsigned excess_looks; /* for how many looks on end that was too much */
 	uint64_t policy_bytes; /* the limits of the slice's policy, 0 for none */
+	unsigned weight_looks; /* for how many looks on end its weight for turns was too large */
 	unsigned policy_pct,
 		policy_most_pct; /* of cores; the latter the most, at least the former */
 };

@@ -43,6 +43,7 @@
 #define PEER_MOST      (TURNS_CLIENTS_MAX / 4)
 #define USER_MOST      (TURNS_CLIENTS_MAX / 2)
 #define MADE_MOST      8
+#define REFUSED_NS     (600 * NS_PER_S)
 
 /* -- clients ----------------------------------------------------------------------------------- */
 
@@ -248,6 +249,38 @@ static struct turns_file *file_for(struct turns_server *server, const struct ove
 	return file;
 }
 
+int turns_server_refuse(struct turns_server *server, struct turns_file *file,
+			const struct slices_one *one, struct fault *fault)
+{
+	struct turns_refused *refused = &server->refusal[server->refusals % TURNS_REFUSED_MAX];
+	struct stat of;
+	int error = lstat(one->region_path, &of) == 0 ? turns_store_replace(file) : -errno;
+
+	if (error)
+		return fault_set(fault, error, "slice %s keeps its turns on %s: %s", one->name,
+				 file->uuid, strerror(-error));
+	*refused = (struct turns_refused){
+		.device = of.st_dev, .inode = of.st_ino, .until_ns = clock_now_ns() + REFUSED_NS};
+	snprintf(refused->uuid, sizeof(refused->uuid), "%s", file->uuid);
+	server->refusals++;
+	return 0;
+}
+
+static bool is_refused(const struct turns_server *server, const struct turns_message *message)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	for (unsigned i = 0; i < TURNS_REFUSED_MAX; i++) {
+		const struct turns_refused *refused = &server->refusal[i];
+
+		if (now_ns < refused->until_ns && refused->inode == message->inode &&
+		    refused->device == message->device &&
+		    strcmp(refused->uuid, message->request.uuid) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* -- answers ----------------------------------------------------------------------------------- */
 
 static void send_answer(struct turns_server *server, struct turns_client *client,
@@ -280,7 +313,7 @@ static void answer(struct turns_server *server, const struct overview *overview,
 	int fd;
 
 	client->tenant = tenant;
-	if (tenant && unread_of(server, tenant) < TENANT_MOST)
+	if (tenant && !is_refused(server, message) && unread_of(server, tenant) < TENANT_MOST)
 		file = file_for(server, overview, request->uuid, tenant);
 	if (!file) {
 		send_answer(server, client, TURN_OFFER_REFUSED, -1);

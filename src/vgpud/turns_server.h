@@ -16,6 +16,7 @@
 
 #define TURNS_SOCKET_NAME "turns-socket" /* what systemd knows the socket by */
 #define TURNS_CLIENTS_MAX 1024
+#define TURNS_REFUSED_MAX 64
 
 struct turns_client {
 	int fd;        /* -1: free */
@@ -27,8 +28,16 @@ struct turns_client {
 	uint64_t tenant; /* after the answer */
 };
 
+/* A slice, by its region, that is not given the file of that GPU. */
+struct turns_refused {
+	uint64_t device, inode, until_ns;
+	char uuid[VGPU_UUID_LEN];
+};
+
 struct turns_server {
 	struct turns_store store;
+	struct turns_refused refusal[TURNS_REFUSED_MAX]; /* the oldest is overwritten */
+	unsigned refusals;                               /* how many there were */
 	struct turns_reader reader;
 	int listener; /* -1: nobody is served */
 	int epoll;    /* readable: turns_server_run has something to do */
@@ -54,6 +63,11 @@ int turns_server_listen(struct turns_server *server, const char *path, struct fa
 void turns_server_run(struct turns_server *server, const struct overview *overview);
 /* Once a second: ends connections that do not end by themselves. */
 void turns_server_tick(struct turns_server *server);
+
+/* The slice is not given the GPU's file for 10 minutes, and another file takes the place of the one
+ * that it has. 0, or a negative errno with a fault, and all is as it was. */
+int turns_server_refuse(struct turns_server *server, struct turns_file *file,
+			const struct slices_one *one, struct fault *fault);
 
 void turns_server_write(struct text *text, const struct turns_server *server);
 

@@ -179,21 +179,33 @@ static int open_anew(const struct turns_file *file)
 	return sys_open(path, O_RDWR, 0);
 }
 
-int turns_store_open(struct turns_file *file)
+int turns_store_replace(struct turns_file *file)
 {
 	struct turns_file other;
+	int error = make_file(&other, file->uuid, file->maker);
+
+	if (error)
+		return error;
+	other.moves = file->moves + 1;
+	other.moved_ns = clock_now_ns();
+	other.corrections = file->corrections;
+	drop(file);
+	*file = other;
+	return 0;
+}
+
+int turns_store_open(struct turns_file *file)
+{
 	int fd = open_anew(file);
 
 	if (fd != -EACCES && fd != -EPERM)
 		return fd;
 	sys_fchmod(file->fd, 0600);
 	fd = open_anew(file);
-	if ((fd != -EACCES && fd != -EPERM) || make_file(&other, file->uuid, file->maker) != 0)
+	if ((fd != -EACCES && fd != -EPERM) || turns_store_replace(file) != 0)
 		return fd;
 	say(LOG_WARNING, "a program has taken the file of turns of %s away: there is another now",
 	    file->uuid);
-	drop(file);
-	*file = other;
 	return open_anew(file);
 }
 

@@ -22,6 +22,10 @@ struct turns_file {
 	uint64_t device, inode;
 	int fd; /* vgpud's own; no client has this open file */
 	struct vgpu_turns_file *at;
+	unsigned moves;                           /* how often another file has taken its place, */
+	uint64_t moved_ns;                        /* and when it last did */
+	uint64_t corrections;                     /* of weights in it (turns_check.h) */
+	uint8_t unknown_looks[VGPU_TURNS_SLICES]; /* for how many looks an entry was of no slice */
 };
 
 struct turns_store {
@@ -44,5 +48,9 @@ struct turns_file *turns_store_find(struct turns_store *store, const char *uuid)
  * changed the file's owner and mode; where that keeps vgpud out, the file is replaced by another.
  */
 int turns_store_open(struct turns_file *file);
+
+/* Another file takes its place: the programs move to it, and those that are not given it stay with
+ * the one that they have. 0, or a negative errno, and the file stays. */
+int turns_store_replace(struct turns_file *file);
 
 void turns_store_close(struct turns_store *store);

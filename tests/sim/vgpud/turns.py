@@ -99,6 +99,85 @@ def least_length(path, region, uuid, wanted_ns):
     raise AssertionError(found)
 
 
+def weights(words, entry):
+    """The entry's weight and share, and where they are in the file."""
+    at = 4096 + 1024 * entry + 8
+    return struct.unpack_from("<II", words, at), at
+
+
+def entry_of(words, weight):
+    """The entry of the slice that has that weight."""
+    for _ in range(1000):
+        for entry in range(64):
+            if weights(words, entry)[0] == (weight, weight):
+                return entry
+        time.sleep(0.01)
+    raise AssertionError(f"no slice has the weight {weight}")
+
+
+def overwrite(path, region, uuid, weight, wrong):
+    """The slice of that weight gets another, and that one share: both are right again in some seconds."""
+    words = mmap.mmap(given(path, region, uuid), SIZE)
+    entry = entry_of(words, int(weight))
+    struct.pack_into("<II", words, weights(words, entry)[1], int(wrong), int(wrong))
+    for _ in range(1000):
+        if weights(words, entry)[0] == (int(weight), int(weight)):
+            return
+        time.sleep(0.01)
+    raise AssertionError(weights(words, entry))
+
+
+def nobody(path, region, uuid):
+    """An entry that is alive and of no slice has the least weight, some seconds later."""
+    fd = given(path, region, uuid)
+    words = mmap.mmap(fd, SIZE)
+    entry = 40
+    struct.pack_into("<QII", words, 4096 + 1024 * entry, 12345, 100, 100)
+    time.sleep(4.5)
+    assert weights(words, entry)[0] == (100, 100)  # nobody lives there
+    assert lock(fd, F_OFD_SETLK, 4096 * entry)
+    for _ in range(1000):
+        if weights(words, entry)[0] == (1, 1):
+            return
+        time.sleep(0.01)
+    raise AssertionError(weights(words, entry))
+
+
+def doubled(path, region, uuid, weight):
+    """A slice that has two entries has its weight once."""
+    fd = given(path, region, uuid)
+    words = mmap.mmap(fd, SIZE)
+    entry = entry_of(words, int(weight))
+    other = 41
+    key = struct.unpack_from("<Q", words, 4096 + 1024 * entry)[0]
+    struct.pack_into("<QII", words, 4096 + 1024 * other, key, int(weight), int(weight))
+    assert lock(fd, F_OFD_SETLK, 4096 * other)
+    half = (int(weight) // 2, int(weight) // 2)
+    for _ in range(1000):
+        if weights(words, entry)[0] == half and weights(words, other)[0] == half:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError((weights(words, entry), weights(words, other)))
+    os.close(fd)
+    struct.pack_into("<Q", words, 4096 + 1024 * other, 0)
+    entry_of(words, int(weight))
+
+
+def liar(path, region, uuid, weight):
+    """The slice's program writes a weight above its policy, until it is given no file any more."""
+    words = mmap.mmap(given(path, region, uuid), SIZE)
+    entry = entry_of(words, int(weight))
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        for _ in range(10):
+            struct.pack_into("<II", words, weights(words, entry)[1], 100, 100)
+            time.sleep(0.02)
+        if ask(path, uuid, region)[0] == REFUSED:
+            return
+    raise AssertionError("it is never refused")
+
+
 def lock(fd, command, byte):
     """Whether the byte is this open file's now, or no other's."""
     query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SIZE + byte, 1, 0)

@@ -1,0 +1,262 @@
+/*
+ * A weight is wrong if and only if it is outside of what the slice's policy and region say:
+ *
+ *     entry of a slice with a share in its policy   the lower of policy and region .. the policy
+ *     entry of a slice without one                  any: the slice states its limit itself
+ *     entry of no slice, for UNKNOWN_LOOKS looks    1
+ *
+ * A slice has one entry. If several living entries have its key, each has its part of the weight.
+ * An entry is known by its key, which a program of the slice computes from its region, and lives if
+ * and only if a byte of it is locked.
+ *
+ * No honest program writes a weight above its policy. But the file does not say who has written a
+ * word, so a slice loses its turns only where a weight is too large at REFUSED_LOOKS consecutive
+ * looks: then somebody writes it again within each second, in the slice's favour. The other slices
+ * have a new file then, which the slice is not given. A program can move to a new file some 24
+ * times, so a GPU's file is replaced MOVES_MOST times at most, and once in MOVES_EACH_NS.
+ */
+#include "turns_check.h"
+
+#include <string.h>
+
+#include "clock.h"
+#include "prom.h"
+#include "say.h"
+#include "sys.h"
+
+/* Looks after which an entry's key is of no slice. Half: a slice that was made after the look may
+ * lose its weight for a second. Twice: an entry with a false key keeps its weight for longer. */
+#define UNKNOWN_LOOKS 3
+
+/* Consecutive looks with a weight that is too large, after which an event says so, and after which
+ * the slice gets no turns. Half: a policy that is changed again and again may look like it. Twice:
+ * the slice takes too much for longer. */
+#define TOLD_LOOKS    3
+#define REFUSED_LOOKS 10
+
+#define MOVES_MOST    8
+#define MOVES_EACH_NS (60 * NS_PER_S)
+
+/* -- entries ----------------------------------------------------------------------------------- */
+
+/* An entry of a file: the slice's place in the overview, and its device's. */
+struct claim {
+	bool lives, known;
+	unsigned slice, device;
+	unsigned count; /* of living entries with its key, */
+	unsigned first; /* and the first of them */
+};
+
+static bool lives(const struct turns_file *file, unsigned entry)
+{
+	uint64_t first = VGPU_TURNS_LOCK_OFFSET + (uint64_t)entry * VGPU_TURNS_SEATS;
+
+	return sys_bytes_are_locked(file->fd, first, VGPU_TURNS_SEATS) > 0;
+}
+
+static void find_slice(const struct overview *overview, const char *uuid, uint64_t key,
+		       struct claim *claim)
+{
+	for (unsigned i = 0; i < overview->count && !claim->known; i++) {
+		const struct overview_slice *slice = &overview->slice[i];
+		const struct overview_device *device =
+			slice->key == key ? overview_find_device(slice, uuid) : NULL;
+
+		if (!device)
+			continue;
+		claim->known = true;
+		claim->slice = i;
+		claim->device = (unsigned)(device - slice->device);
+	}
+}
+
+static void see_claims(const struct turns_file *file, const struct overview *overview,
+		       struct claim *claims)
+{
+	uint64_t key[VGPU_TURNS_SLICES];
+
+	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++) {
+		key[i] = __atomic_load_n(&file->at->slice[i].key, __ATOMIC_RELAXED);
+		claims[i] = (struct claim){.lives = key[i] && lives(file, i)};
+		if (claims[i].lives)
+			find_slice(overview, file->uuid, key[i], &claims[i]);
+	}
+	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
+		for (unsigned j = VGPU_TURNS_SLICES; j-- > 0;)
+			if (claims[j].lives && key[j] == key[i]) {
+				claims[i].count++;
+				claims[i].first = j;
+			}
+}
+
+/* -- weights ----------------------------------------------------------------------------------- */
+
+struct range {
+	unsigned least, most; /* 0: any weight is right */
+};
+
+static unsigned part_of(unsigned pct, unsigned count)
+{
+	return pct > count ? pct / count : 1;
+}
+
+static struct range range_of(const struct overview *overview, const struct track *track,
+			     const struct claim *claim)
+{
+	const struct overview_slice *slice = &overview->slice[claim->slice];
+	unsigned pct = track->slice[claim->slice].device[claim->device].policy_pct;
+	unsigned stated = slice->device[claim->device].seen.cores_pct;
+
+	if (!pct)
+		return (struct range){0, 0};
+	if (!stated || stated > pct || slice->lifted)
+		stated = pct;
+	return (struct range){part_of(stated, claim->count), part_of(pct, claim->count)};
+}
+
+/* Whether every slice of the machine could be looked at, so that a key of none is a false one. */
+static bool all_are_known(const struct overview *overview)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		if (overview->slice[i].state == OVERVIEW_UNREADABLE)
+			return false;
+	return overview->left_out == 0;
+}
+
+/* The same of an entry of no slice. */
+static struct range range_of_unknown(struct turns_file *file, unsigned entry,
+				     const struct overview *overview)
+{
+	if (file->unknown_looks[entry] < UNKNOWN_LOOKS && all_are_known(overview))
+		file->unknown_looks[entry]++;
+	if (file->unknown_looks[entry] < UNKNOWN_LOOKS)
+		return (struct range){0, 0};
+	return (struct range){1, 1};
+}
+
+static bool keep_within(uint32_t *word, struct range range)
+{
+	uint32_t value = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+	if (value >= range.least && value <= range.most)
+		return true;
+	__atomic_store_n(word, value < range.least ? range.least : range.most, __ATOMIC_RELAXED);
+	return false;
+}
+
+/* Whether the entry's weight, or its share, was too large. */
+static bool put_right(struct turns_file *file, unsigned entry, struct range range)
+{
+	struct vgpu_turns_slice *slice = &file->at->slice[entry];
+	bool is_above = __atomic_load_n(&slice->weight, __ATOMIC_RELAXED) > range.most ||
+			__atomic_load_n(&slice->assured_pct, __ATOMIC_RELAXED) > range.most;
+
+	if (!range.most)
+		return false;
+	file->corrections += !keep_within(&slice->weight, range);
+	file->corrections += !keep_within(&slice->assured_pct, range);
+	return is_above;
+}
+
+/* -- slices that go on ------------------------------------------------------------------------- */
+
+static void tell(struct events *events, enum event_kind kind, const struct slices_one *one,
+		 const char *uuid, unsigned looks)
+{
+	struct json_object *event = event_of(one, uuid);
+
+	event_add_number(event, "looks", looks);
+	events_tell(events, kind, event,
+		    kind == EVENT_TURNS_REFUSED
+			    ? "slice %s gets no turns on %s for 10 minutes: a program writes a "
+			      "weight above its policy into the file of turns, again and again"
+			    : "slice %s had a weight above its policy in the file of turns of %s: "
+			      "a program has written it, and vgpud writes the policy's",
+		    one->name, uuid);
+}
+
+/* False: the file cannot be replaced again. */
+static bool refuse(struct turns_server *server, struct turns_file *file,
+		   const struct slices_one *one)
+{
+	struct fault fault = {""};
+
+	if (file->moves >= MOVES_MOST ||
+	    (file->moves && clock_now_ns() - file->moved_ns < MOVES_EACH_NS))
+		return false;
+	if (turns_server_refuse(server, file, one, &fault) == 0)
+		return true;
+	say(LOG_WARNING, "%s", fault.text);
+	return false;
+}
+
+/* The slice's weight was too large, or is right. */
+static void judge(struct turns_server *server, struct turns_file *file,
+		  const struct slices_one *one, struct track_device *device, bool is_above,
+		  struct events *events)
+{
+	device->weight_looks = is_above ? device->weight_looks + 1 : 0;
+	if (device->weight_looks == TOLD_LOOKS)
+		tell(events, EVENT_TURNS_WRITTEN, one, file->uuid, TOLD_LOOKS);
+	if (device->weight_looks < REFUSED_LOOKS || !refuse(server, file, one))
+		return;
+	tell(events, EVENT_TURNS_REFUSED, one, file->uuid, device->weight_looks);
+	device->weight_looks = 0;
+}
+
+/* -- a look ------------------------------------------------------------------------------------ */
+
+static void look_at(struct turns_server *server, struct turns_file *file,
+		    const struct overview *overview, struct track *track, struct events *events)
+{
+	struct claim claims[VGPU_TURNS_SLICES];
+	bool is_above[VGPU_TURNS_SLICES] = {false};
+	struct range range;
+
+	see_claims(file, overview, claims);
+	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++) {
+		if (!claims[i].lives || claims[i].known)
+			file->unknown_looks[i] = 0;
+		if (!claims[i].lives)
+			continue;
+		range = claims[i].known ? range_of(overview, track, &claims[i])
+					: range_of_unknown(file, i, overview);
+		is_above[claims[i].first] |= put_right(file, i, range);
+	}
+	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
+		if (claims[i].lives && claims[i].known && claims[i].first == i)
+			judge(server, file, overview->slice[claims[i].slice].one,
+			      &track->slice[claims[i].slice].device[claims[i].device], is_above[i],
+			      events);
+}
+
+void turns_check_look(struct turns_server *server, const struct overview *overview,
+		      struct track *track, struct events *events)
+{
+	if (track->count != overview->count)
+		return;
+	for (unsigned i = 0; i < server->store.count; i++)
+		look_at(server, &server->store.file[i], overview, track, events);
+}
+
+/* -- metrics ----------------------------------------------------------------------------------- */
+
+void turns_check_write(struct text *text, const struct turns_server *server)
+{
+	static const struct prom_family family = {
+		"vgpu_gpu_turns_corrections_total", PROM_COUNTER,
+		"Weights of slices in the GPU's file of turns that vgpud has put right."};
+
+	prom_begin(text, &family);
+	for (unsigned i = 0; i < server->store.count; i++) {
+		struct text labels = {0};
+
+		prom_label(&labels, "device_uuid", server->store.file[i].uuid);
+		if (labels.failed)
+			text->failed = true;
+		else
+			prom_sample(text, &family, labels.bytes, "",
+				    (double)server->store.file[i].corrections);
+		text_free(&labels);
+	}
+}

@@ -1,0 +1,77 @@
+#!/bin/sh
+# vgpud keeps the weights in its files of turns as the policies have them, whoever writes them. A slice whose weight is written
+# again and again gets no turns, and the others have another file.
+# shellcheck source=tests/sim/vgpud/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/sim/vgpud/turns_lib.sh
+. "$(dirname "$0")/turns_lib.sh"
+: "${SHARES:?}" # from CMakeLists.txt
+export VGPU_LIBRARY="$LIBRARY"
+corrections="vgpu_gpu_turns_corrections_total{device_uuid=\"$uuid0\"}"
+
+configure
+printf 'events = {\n    file = "%s"\n    journal = false\n}\n' "$events" >>"$config"
+start_vgpud VGPUD_TEST=1
+start liar --name liar --gpus 0 --memory 1G --cores 20-100 "$SHARES" --seconds=598 --kernel=2000
+start honest --name honest --gpus 0 --memory 1G --cores 60-100 "$SHARES" --seconds=599 --kernel=2000
+liar=$state/liar/region
+honest=$state/honest/region
+wait_for "$liar"
+wait_for "$honest"
+asks until_known "$honest" "$uuid0"
+
+# turn_time NAME: of its turns, in ms.
+turn_time() {
+    sample "vgpu_slice_turn_seconds_total$(of "$1" "$uuid0")" | awk '{ printf "%d", $1 * 1000 }'
+}
+
+# part: how long the liar's turns of some two seconds are, in percent of the other's.
+part() {
+    scrape
+    liar_before=$(turn_time liar)
+    honest_before=$(turn_time honest)
+    sleep 2
+    scrape
+    honest_has=$(($(turn_time honest) - honest_before))
+    if [ "$honest_has" -gt 200 ]; then
+        echo $((($(turn_time liar) - liar_before) * 100 / honest_has))
+    else
+        echo 1000
+    fi
+}
+
+# until_part: until the liar has less than two thirds of the other's, as 20 is to 60; by 100 to 60 it would have more than that.
+until_part() {
+    tries=0
+    until [ "$(part)" -lt 67 ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 20 ] || fail "the liar has too much: $(cat "$log")"
+    done
+}
+
+until_part
+asks overwrite "$liar" "$uuid0" 20 100
+until_part
+asks overwrite "$liar" "$uuid0" 60 1 # of the other slice
+until_part
+scrape
+[ "$(sample "$corrections")" -ge 4 ] || fail 'corrections are not counted'
+asks doubled "$liar" "$uuid0" 20
+asks nobody "$liar" "$uuid0"
+[ ! -e "$events" ] || same 'events of single writes' 0 "$(count turns_overwritten)"
+
+before=$(file_of --seconds=598)
+asks liar "$liar" "$uuid0" 20
+until_event turns_overwritten 'e["slice"] == "liar" and e["device_uuid"]'
+until_event turns_refused 'e["slice"] == "liar" and e["looks"] >= 10'
+same 'who was refused' 1 "$(count turns_refused)"
+tries=0
+while [ "$(file_of --seconds=599)" = "$before" ] || [ -z "$(file_of --seconds=599)" ]; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 100 ] || fail 'the honest slice stays with the file of the liar'
+    sleep 0.2
+done
+same "the liar's file" "$before" "$(file_of --seconds=598)"
+asks refused "$liar" "$uuid0"
+asks overwrite "$honest" "$uuid0" 60 100
+stop_vgpud
