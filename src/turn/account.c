@@ -177,14 +177,16 @@ void turn_account_used_up(struct turn *turn)
 }
 
 /* A gap that is too short to end a turn is paid for, and ends no burst. For a longer gap, the slice
- * pays nothing, but it pays for its work before the gap. */
+ * pays nothing, but it pays for its work before the gap, also where it lost its turn before that.
+ */
 bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 {
 	uint64_t from_ns;
 
 	if (is_before(now_ns, idle_since + IDLE_NS))
 		return false;
-	turn_account_pay(turn, idle_since, now_ns); /* it may have lost the turn before that */
+	if (idle_since < now_ns) /* else another slice has written it */
+		turn_account_pay(turn, idle_since, now_ns);
 	from_ns = TURN_LOAD(turn->account->held_from);
 	end_burst(turn_own(turn));
 	charge_limit(turn, 0, floor_ns(turn, TURN_CREDIT_NS, now_ns));

@@ -336,6 +336,25 @@ UNIT_TEST(test_garbage)
 	world_end();
 }
 
+/* A slice pays for no time but its own, whatever another one writes as the time since which it is
+ * idle. */
+UNIT_TEST(test_written_idle)
+{
+	struct actor *it;
+	uint64_t paid_ns;
+
+	world_begin(state);
+	it = busy(50, 50, MS);
+	busy(50, 100, MS);
+	go_on(NS_PER_S);
+	paid_ns = it->account.paid_ns;
+	it->account.held_from = time_ns + 5 * MS;
+	slice_of(it)->idle_since = time_ns + INT64_MAX + MS;
+	turn_ask(&it->turn, time_ns);
+	assert_true(it->account.paid_ns - paid_ns <= 100 * MS);
+	world_end();
+}
+
 static void be_greedy(struct actor *thief, unsigned how)
 {
 	struct vgpu_turns_slice *victim = slice_of(&actors[1]);
