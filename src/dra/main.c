@@ -58,6 +58,7 @@ struct driver {
 	struct prepare prepare;
 	struct publish publish;
 	struct sweep sweep;
+	int status; /* that the program ends with */
 };
 
 /* -- the loop's functions ---------------------------------------------------------------------- */
@@ -99,6 +100,14 @@ static void on_timer(void *arg, uint32_t events)
 
 	(void)events;
 	loop_timer_read(driver->timer.fd);
+	if (prepare_is_lost(&driver->prepare)) {
+		say(LOG_ERR,
+		    "a directory of claims was removed, and is mounted here: ends; started again, "
+		    "it makes a new one. See --state, --regions and --cdi");
+		driver->status = EXIT_FAILED;
+		loop_end(driver->loop);
+		return;
+	}
 	if (serve(driver->loop, &driver->dra))
 		serve(driver->loop, &driver->registration);
 	if (gpus_look(&driver->gpus))
@@ -180,6 +189,7 @@ static void end(struct driver *driver)
 	if (driver->loop)
 		loop_free(driver->loop);
 	sweep_end(&driver->sweep);
+	prepare_close(&driver->prepare);
 	api_server_close(driver->publish.server);
 	gpus_close(&driver->gpus);
 }
@@ -197,7 +207,7 @@ static int run(struct driver *driver)
 	else
 		loop_run(driver->loop);
 	end(driver);
-	return error ? EXIT_FAILED : 0;
+	return error ? EXIT_FAILED : driver->status;
 }
 
 /* -- the command line -------------------------------------------------------------------------- */

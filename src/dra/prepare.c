@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "claim_fetch.h"
@@ -47,6 +48,16 @@ static int check_socket(const char *path, struct fault *fault)
 		path);
 }
 
+/* Makes what all claims need, where it is missing. */
+static int restore(const struct prepare *prepare, struct fault *fault)
+{
+	int error = directory_make_all(prepare->places.claims, 0700, fault);
+
+	if (!error)
+		error = directory_make_all(prepare->places.containers.slices, 0755, fault);
+	return error ? error : library_keep(prepare->state, &prepare->library_data, fault);
+}
+
 int prepare_open(struct prepare *prepare, const char *state, const char *regions, const char *cdi,
 		 const char *library, struct fault *fault)
 {
@@ -57,13 +68,32 @@ int prepare_open(struct prepare *prepare, const char *state, const char *regions
 	if (cdi[0] != '/' || strlen(cdi) > CONTAINER_DIR_LEN - 32)
 		return fault_set(fault, -EINVAL, "%.300s is no absolute path, or too long", cdi);
 	snprintf(prepare->places.containers.specs, CONTAINER_DIR_LEN, "%s", cdi);
+	prepare->state = state;
 	snprintf(prepare->library, sizeof(prepare->library), "%s/" LIBRARY_NAME, state);
 	error = check_socket(slice_socket_path(), fault);
 	if (!error)
-		error = directory_make_all(prepare->places.claims, 0700, fault);
-	if (!error)
-		error = directory_make_all(regions, 0755, fault);
-	return error ? error : library_copy(state, library, "--library", fault);
+		error = library_read(library, "--library", &prepare->library_data, fault);
+	return error ? error : restore(prepare, fault);
+}
+
+void prepare_close(struct prepare *prepare)
+{
+	bytes_free(&prepare->library_data);
+}
+
+/* What is below a mounted directory that was removed cannot be made again. */
+static bool is_lost(const char *path)
+{
+	struct stat st;
+
+	return directory_make_all(path, 0755, NULL) == -ENOENT ||
+	       (stat(path, &st) == 0 && st.st_nlink == 0);
+}
+
+bool prepare_is_lost(const struct prepare *prepare)
+{
+	return is_lost(prepare->state) || is_lost(prepare->places.containers.slices) ||
+	       is_lost(prepare->places.containers.specs);
 }
 
 /* -- what the API server says of a claim ------------------------------------------------------- */
@@ -95,7 +125,8 @@ static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
 static int keep(const struct prepare *prepare, const struct claim_id *id, const struct bytes *text,
 		struct fault *fault)
 {
-	char *excerpt = claim_excerpt((const char *)text->data, text->len), path[PATH_MAX];
+	char *excerpt = claim_excerpt((const char *)text->data, text->len);
+	char path[PATH_MAX];
 	int error;
 
 	kept_path(prepare, id, path);
@@ -234,6 +265,8 @@ int prepare_claim(const struct prepare *prepare, const struct claim_id *id, stru
 
 	if (!error)
 		error = make_policy(prepare, ret_claim, policy, fault);
+	if (!error)
+		error = restore(prepare, fault);
 	if (!error)
 		error = write_name(prepare, id, fault);
 	if (!error)

@@ -28,15 +28,25 @@ struct prepare {
 	const char *turns;    /* as a container_slice has it */
 	/* Of prepare_open. */
 	struct claims_places places;
-	char library[CONTAINER_DIR_LEN + 16];
+	const char *state;
+	struct bytes library_data;            /* of libvgpu.so, as it was then */
+	char library[CONTAINER_DIR_LEN + 16]; /* its copy in the state directory */
 };
 
-/* Makes the directories, and the copy of the library. 0, or a negative errno with a fault. */
+/* Makes the directories, and the copy of the library. The strings stay the caller's. 0, or a
+ * negative errno with a fault. */
 int prepare_open(struct prepare *prepare, const char *state, const char *regions, const char *cdi,
 		 const char *library, struct fault *fault);
 
-/* Prepares the claim, or does so again. Where the API server does not answer, a claim that was
- * prepared before is prepared as it was. 0, or a negative errno with a fault. */
+void prepare_close(struct prepare *prepare); /* also of one that is not open */
+
+/* Whether a directory that this program uses was removed, and cannot be made again: it is mounted
+ * here, as in a pod, and was removed on the host. */
+bool prepare_is_lost(const struct prepare *prepare);
+
+/* Prepares the claim, or does so again, with what all claims need where that is missing. Where the
+ * API server does not answer, a claim that was prepared before is prepared as it was. 0, or a
+ * negative errno with a fault. */
 int prepare_claim(const struct prepare *prepare, const struct claim_id *id, struct claim *ret_claim,
 		  struct fault *fault);
 

@@ -32,14 +32,3 @@ int library_keep(const char *dir, const struct bytes *library, struct fault *fau
 				 strerror(-error))
 		     : 0;
 }
-
-int library_copy(const char *dir, const char *library, const char *setting, struct fault *fault)
-{
-	struct bytes data = {0};
-	int error = library_read(library, setting, &data, fault);
-
-	if (!error)
-		error = library_keep(dir, &data, fault);
-	bytes_free(&data);
-	return error;
-}

@@ -17,6 +17,3 @@ int library_read(const char *library, const char *setting, struct bytes *ret_lib
 /* Makes dir/LIBRARY_NAME a file with these bytes (disk_keep). 0, or a negative errno with a fault.
  */
 int library_keep(const char *dir, const struct bytes *library, struct fault *fault);
-
-/* Both. */
-int library_copy(const char *dir, const char *library, const char *setting, struct fault *fault);

@@ -58,13 +58,14 @@ def check_slice(obj):
 
 class ApiServer:
     """Keeps objects by their paths; counts writes. It knows one token, and gives what vgpu-dra's
-    ClusterRole allows. asked: the paths of all requests. consumable: the feature gate
-    DRAConsumableCapacity. broken: a status and a body that answer everything."""
+    ClusterRole allows. asked: the paths of all requests. goes_on: nothing is answered while it is not set.
+    consumable: the feature gate DRAConsumableCapacity. broken: a status and a body that answer everything."""
 
     def __init__(self, root):
         self.root, self.objects, self.token = root, {}, "first"
         self.consumable, self.broken, self.version, self.writes = True, None, 0, 0
-        self.ca, self.asked = root + "/ca.crt", []
+        self.ca, self.asked, self.goes_on = root + "/ca.crt", [], threading.Event()
+        self.goes_on.set()
         self.server = None
         self.port = 0
         self.objects["/api/v1/nodes/" + NODE] = {"metadata": {"name": NODE, "uid": "node-uid"}}
@@ -124,6 +125,7 @@ class ApiServer:
 
     def ask(self, method, path, body, authorization):
         self.asked.append(path)
+        self.goes_on.wait()
         if self.broken:
             return self.broken
         if authorization != "Bearer " + self.token:
@@ -256,7 +258,7 @@ class World:
         for place in ("STATE", "CONTAINERS", "HAMI"):  # of other slices
             self.env["VGPU_" + place] = self.root + "/others"
         self.env["VGPU_KUBERNETES"] = self.root
-        self.driver, self.others = None, []
+        self.library, self.driver, self.others = fake.LIBRARY, None, []
         self.give_token("first")
         self.api.start()
 
@@ -264,21 +266,22 @@ class World:
         with open(self.token, "w") as file:
             file.write(token + "\n")
 
-    def start(self, *options, register=True, **env):
-        """Until the GPUs are published. ca: another file of certificates than the server's."""
+    def start(self, *options, register=True, within=(), **env):
+        """Until the driver is registered. within: a command that runs it. ca: another file of certificates than
+        the server's."""
         ca = env.pop("ca", self.api.ca)
         self.env["KUBERNETES_SERVICE_PORT"] = str(self.api.port)
         self.driver = subprocess.Popen(
-            [fake.PLUGIN, "--token", self.token, "--ca", ca, "--kubelet", self.kubelet.dir,
+            [*within, fake.PLUGIN, "--token", self.token, "--ca", ca, "--kubelet", self.kubelet.dir,
              "--state", self.root + "/dra", "--regions", self.root + "/dra/regions", "--cdi",
-             self.root + "/cdi", "--library", fake.LIBRARY, *options],
+             self.root + "/cdi", "--library", self.library, *options],
             env=dict(self.env, **env), stderr=open(self.log, "a"))
         if register:
             self.kubelet.register()
         return self
 
-    def ready(self, *options):
-        self.start(*options)
+    def ready(self, *options, **how):
+        self.start(*options, **how)
         until(lambda: SLICE in self.api.objects, "a ResourceSlice")
         return self.devices()
 

@@ -1,0 +1,109 @@
+"""What vgpu-dra withstands: odd answers of the API server, a server that hangs, and states that a crash, or
+somebody on the node, leaves."""
+import itertools
+import os
+import shutil
+import stat
+import subprocess
+import time
+
+import cluster
+from cluster import CLAIMS, NODE, SLICE, World, share, until
+
+NODE_PATH = "/api/v1/nodes/" + NODE
+
+
+def results(world, claim):
+    return world.api.objects[CLAIMS % (claim[0], claim[2])]["status"]["allocation"]["devices"]["results"]
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def remove(path):
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+def another_gpu_for_a_claim():
+    """The kubelet has forgotten the first allocation, and the claim has another one by now."""
+    with World() as world:
+        first, second = world.ready()
+        claim = world.api.allocate("alice", share(first, "8Gi", "30"))
+        world.kubelet.prepare(claim)
+        program = world.run_in(claim[1])
+        program.kill()
+        program.wait()
+        for name in "policy", "seen":
+            remove(f"{world.root}/{name}-{claim[1]}")
+        results(world, claim)[:] = [share(second, "2Gi", "10")]
+        (_, _, device, _), = world.kubelet.prepare(claim)[claim[1]]
+        assert device == second
+        limits = {name.lower(): value for name, value in world.policy(claim[1]).items()}
+        assert first not in limits and limits[second] == {"memory": "2G", "cores": "10"}, limits
+        world.run_in(claim[1])
+        assert read(f"{world.root}/seen-{claim[1]}").split()[0] == b"2048"
+        assert world.kubelet.unprepare(claim) == {claim[1]: ""}
+
+
+def any_part_of_a_claim_is_lost():
+    """As a crash leaves it, before or after the driver has answered."""
+    with World() as world:
+        device = world.ready()[0]
+        claim = world.api.allocate("alice", share(device, "1Gi", "1"))
+        answer = world.kubelet.prepare(claim)
+        uid, policy = claim[1], world.policy(claim[1])
+        parts = [f"cdi/vgpu-claim-{uid}.json", f"dra/regions/claim-{uid}", f"dra/policies/claim-{uid}",
+                 f"dra/claims/{uid}.json", f"dra/claims/{uid}.name"]
+        for count in range(len(parts) + 1):
+            for lost in itertools.combinations(parts, count):
+                for part in lost:
+                    remove(f"{world.root}/{part}")
+                assert world.kubelet.prepare(claim) == answer and world.policy(uid) == policy, lost
+                assert all(os.path.exists(f"{world.root}/{part}") for part in parts), lost
+                for part in lost:
+                    remove(f"{world.root}/{part}")
+                assert world.kubelet.unprepare(claim) == {uid: ""} and world.left() == [], lost
+                world.kubelet.prepare(claim)
+
+
+def directories_are_removed():
+    """What claims need is made again, also if the package of the library is gone by then."""
+    with World() as world:
+        world.library = world.root + "/libvgpu.so"
+        shutil.copy(cluster.fake.LIBRARY, world.library)
+        device = world.ready()[0]
+        claim = world.api.allocate("alice", share(device, "1Gi", "1"))
+        answer = world.kubelet.prepare(claim)
+        for place in "dra", "cdi", "libvgpu.so":
+            remove(f"{world.root}/{place}")
+        assert world.kubelet.prepare(claim) == answer
+        assert read(world.host(claim[1], "/usr/local/lib/libvgpu.so")) == read(cluster.fake.LIBRARY)
+        assert read(world.host(claim[1], "/etc/ld.so.preload")) == b"/usr/local/lib/libvgpu.so\n"
+        assert stat.S_IMODE(os.stat(world.root + "/dra/claims").st_mode) == 0o700
+        world.run_in(claim[1])
+
+
+def a_mounted_directory_is_removed():
+    """The driver has the host's directories mounted, as in a pod and in its unit."""
+    for place in "dra", "cdi":
+        with World() as world:
+            host, here = world.root + "/host", f"{world.root}/{place}"
+            mounts = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', host, here]
+            os.mkdir(host)
+            os.mkdir(here)
+            if subprocess.run([*mounts, "true"], stderr=subprocess.DEVNULL).returncode:
+                print("mounts are not permitted here")
+                return
+            world.ready(within=mounts)
+            shutil.rmtree(host)
+            assert world.driver.wait(cluster.PATIENCE_S) == 125, "the status"
+            assert "was removed" in world.said()
+
+
+cluster.run([another_gpu_for_a_claim, any_part_of_a_claim_is_lost, directories_are_removed,
+             a_mounted_directory_is_removed])
