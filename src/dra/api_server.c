@@ -1,6 +1,9 @@
 /*
  * libcurl follows no redirects and uses no proxy: the token is for the API server alone. One handle
  * serves all requests, so that they share a connection.
+ *
+ * A server that hangs lets a request wait for API_TIMEOUT_MS, and everything else with it. So after
+ * a request that got no answer, no other one is sent for as long as that one waited.
  */
 #include "api_server.h"
 
@@ -11,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "env.h"
 #include "json.h"
 
@@ -21,8 +25,9 @@ struct api_server {
 	CURL *curl;
 	char url[URL_LEN];
 	const char *token, *ca;
-	bool trusted; /* the server is known by its certificate: it gets the token */
-	char error[CURL_ERROR_SIZE];
+	bool trusted;                /* the server is known by its certificate: it gets the token */
+	char error[CURL_ERROR_SIZE]; /* of the last request */
+	uint64_t silent_until_ns;    /* no request is sent before */
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -152,15 +157,25 @@ static void set_request(struct api_server *server, const char *method, const cha
 	curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
 }
 
+static int no_answer(const struct api_server *server, struct fault *fault)
+{
+	return fault_set(fault, -EIO, "the API server at %.100s does not answer: %.200s",
+			 server->url, server->error);
+}
+
 int api_server_ask(struct api_server *server, const char *method, const char *path,
 		   const char *body, struct bytes *ret_body, struct fault *fault)
 {
 	char url[2 * URL_LEN];
+	uint64_t began_ns = clock_now_ns(), ended_ns;
 	struct curl_slist *headers;
 	CURLcode code;
 	long status = 0;
-	int error = make_headers(server, &headers, fault);
+	int error;
 
+	if (began_ns < server->silent_until_ns)
+		return no_answer(server, fault);
+	error = make_headers(server, &headers, fault);
 	if (error)
 		return error;
 	snprintf(url, sizeof(url), "%s%s", server->url, path);
@@ -170,11 +185,13 @@ int api_server_ask(struct api_server *server, const char *method, const char *pa
 	code = curl_easy_perform(server->curl);
 	curl_easy_getinfo(server->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_slist_free_all(headers);
-	if (code != CURLE_OK)
-		return fault_set(fault, -EIO, "the API server at %.100s does not answer: %.200s",
-				 server->url,
-				 *server->error ? server->error : curl_easy_strerror(code));
-	return (int)status;
+	if (code == CURLE_OK)
+		return (int)status;
+	if (!*server->error)
+		snprintf(server->error, sizeof(server->error), "%s", curl_easy_strerror(code));
+	ended_ns = clock_now_ns();
+	server->silent_until_ns = ended_ns + (ended_ns - began_ns);
+	return no_answer(server, fault);
 }
 
 int api_server_refused(const char *method, const char *path, int status, const struct bytes *body,

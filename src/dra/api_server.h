@@ -1,7 +1,8 @@
 /*
  * The API server, by libcurl: one request at a time, over HTTPS, as the service account of the pod.
  * The token is read again for each request, as the kubelet replaces it before it expires. A request
- * waits for the answer, API_TIMEOUT_MS at most.
+ * waits for the answer, API_TIMEOUT_MS at most. A server that has let one wait without an answer is
+ * taken not to answer for as long again.
  */
 #pragma once
 

@@ -50,6 +50,22 @@ def another_gpu_for_a_claim():
         assert world.kubelet.unprepare(claim) == {claim[1]: ""}
 
 
+def a_server_that_hangs():
+    """It costs one wait, and not one for each claim."""
+    with World() as world:
+        device = world.ready()[0]
+        claims = [world.api.allocate(f"c{n}", share(device, "1Gi", "1")) for n in range(8)]
+        answers = world.kubelet.prepare(*claims)
+        new = world.api.allocate("new", share(device, "1Gi", "1"))
+        world.api.goes_on.clear()
+        began = time.monotonic()
+        assert world.kubelet.prepare(*claims) == answers
+        assert time.monotonic() - began < 30, time.monotonic() - began
+        assert "does not answer" in world.kubelet.prepare(new)[new[1]]
+        world.api.goes_on.set()
+        until(lambda: isinstance(world.kubelet.prepare(new)[new[1]], list), "a server that answers again")
+
+
 def any_part_of_a_claim_is_lost():
     """As a crash leaves it, before or after the driver has answered."""
     with World() as world:
@@ -105,5 +121,5 @@ def a_mounted_directory_is_removed():
             assert "was removed" in world.said()
 
 
-cluster.run([another_gpu_for_a_claim, any_part_of_a_claim_is_lost, directories_are_removed,
+cluster.run([another_gpu_for_a_claim, a_server_that_hangs, any_part_of_a_claim_is_lost, directories_are_removed,
              a_mounted_directory_is_removed])
