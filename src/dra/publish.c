@@ -21,6 +21,8 @@
 #define WAIT_NS     NS_PER_S /* after a failure; twice as long after each further one */
 #define WAIT_MAX_NS (60 * NS_PER_S)
 
+#define NODE_UID_LEN 64
+
 /* Asks, and takes the answer as JSON if its status is wanted or NOT_FOUND. The status, or a
  * negative errno with a fault. */
 static int ask(struct publish *publish, const char *method, const char *path, const char *body,
@@ -41,22 +43,22 @@ static int ask(struct publish *publish, const char *method, const char *path, co
 	return status;
 }
 
-static int find_node(struct publish *publish, struct fault *fault)
+/* The UID of the node, as it is at this moment: a node that is deleted, and registers again, has
+ * another one, and the API server deletes what belongs to a node that is gone. */
+static int find_node(struct publish *publish, char ret_uid[NODE_UID_LEN], struct fault *fault)
 {
 	char path[512];
 	struct json_object *node;
 	const char *uid;
 	int status;
 
-	if (*publish->node_uid)
-		return 0;
 	snprintf(path, sizeof(path), "/api/v1/nodes/%s", publish->node);
 	status = ask(publish, "GET", path, NULL, API_OK, &node, fault);
 	if (status < 0)
 		return status;
 	uid = json_text_at(node, "metadata.uid");
 	if (uid)
-		snprintf(publish->node_uid, sizeof(publish->node_uid), "%s", uid);
+		snprintf(ret_uid, NODE_UID_LEN, "%s", uid);
 	json_object_put(node);
 	return uid ? 0
 		   : fault_set(fault, -ENOENT, "there is no node %s: see --node", publish->node);
@@ -90,20 +92,28 @@ static void note_written(struct publish *publish, struct json_object *slice)
 	publish->says_lost = lost;
 }
 
+/* Of the pool. It has one slice, so that any other generation than before is a new one. */
+static int64_t next_generation(struct json_object *there)
+{
+	int64_t generation = json_object_get_int64(json_at(there, "spec.pool.generation"));
+
+	return generation > 0 && generation < INT64_MAX ? generation + 1 : 1;
+}
+
 /* Makes the slice, or replaces the one that is there. */
 static int write_slice(struct publish *publish, struct json_object *there,
 		       struct json_object *devices, struct fault *fault)
 {
-	const struct resource_slice_owner owner = {publish->driver, publish->node,
-						   publish->node_uid};
-	int64_t generation = json_object_get_int64(json_at(there, "spec.pool.generation"));
-	char path[1024] = RESOURCE_SLICES, name[512];
-	char *body =
-		json_write(resource_slice_make(&owner, json_object_get(devices), generation + 1,
-					       json_text_at(there, "metadata.resourceVersion")));
+	char node_uid[NODE_UID_LEN], path[1024] = RESOURCE_SLICES, name[512], *body;
+	const struct resource_slice_owner owner = {publish->driver, publish->node, node_uid};
 	struct json_object *written;
-	int status;
+	int status = find_node(publish, node_uid, fault);
 
+	if (status < 0)
+		return status;
+	body = json_write(resource_slice_make(&owner, json_object_get(devices),
+					      next_generation(there),
+					      json_text_at(there, "metadata.resourceVersion")));
 	if (!body)
 		return fault_set(fault, -ENOMEM, "there is no memory for a ResourceSlice");
 	resource_slice_name(&owner, name, sizeof(name));
@@ -134,10 +144,8 @@ static int look(struct publish *publish, struct fault *fault)
 	const struct resource_slice_owner owner = {publish->driver, publish->node, ""};
 	char path[1024], name[512];
 	struct json_object *there, *devices;
-	int error = find_node(publish, fault);
+	int error;
 
-	if (error)
-		return error;
 	resource_slice_name(&owner, name, sizeof(name));
 	snprintf(path, sizeof(path), RESOURCE_SLICES "/%s", name);
 	error = ask(publish, "GET", path, NULL, API_OK, &there, fault);

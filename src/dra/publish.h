@@ -12,7 +12,6 @@ struct publish {
 	const struct gpus *gpus;
 	const char *driver, *node;
 	/* The rest is publish.c's, and zero at first. */
-	char node_uid[64];
 	char version[64]; /* of the slice, as this program wrote it last */
 	uint64_t next_ns, wait_ns;
 	bool says_lost;

@@ -66,6 +66,30 @@ def a_server_that_hangs():
         until(lambda: isinstance(world.kubelet.prepare(new)[new[1]], list), "a server that answers again")
 
 
+def a_node_that_is_another():
+    """A node that was deleted, and has registered again: what belongs to the first one is deleted."""
+    with World() as world:
+        world.ready()
+        world.api.objects[NODE_PATH] = {"metadata": {"name": NODE, "uid": "another"}}
+        del world.api.objects[SLICE]
+        world.kubelet.register()
+        until(lambda: SLICE in world.api.objects, "a ResourceSlice")
+        assert world.api.objects[SLICE]["metadata"]["ownerReferences"][0]["uid"] == "another"
+
+
+def generations():
+    with World() as world:
+        world.ready()
+        for generation in (1 << 63) - 1, -(1 << 63), "x", None:
+            changed = world.api.objects[SLICE]
+            changed["spec"]["devices"].pop()
+            changed["spec"]["pool"]["generation"] = generation
+            world.api.put(SLICE, changed)
+            world.kubelet.register()
+            until(lambda: len(world.devices()) == 2, "both GPUs again")
+            assert world.api.objects[SLICE]["spec"]["pool"]["generation"] == 1
+
+
 def any_part_of_a_claim_is_lost():
     """As a crash leaves it, before or after the driver has answered."""
     with World() as world:
@@ -121,5 +145,5 @@ def a_mounted_directory_is_removed():
             assert "was removed" in world.said()
 
 
-cluster.run([another_gpu_for_a_claim, a_server_that_hangs, any_part_of_a_claim_is_lost, directories_are_removed,
-             a_mounted_directory_is_removed])
+cluster.run([another_gpu_for_a_claim, a_server_that_hangs, a_node_that_is_another, generations,
+             any_part_of_a_claim_is_lost, directories_are_removed, a_mounted_directory_is_removed])
