@@ -60,16 +60,18 @@ static int read_capacity(struct json_object *result, const char *driver, const c
 {
 	char whole[CLAIM_LABEL_LEN + 32];
 	struct json_object *consumed = json_at(result, "consumedCapacity"), *found;
+	const char *text;
 	uint64_t value;
 
 	*ret_value = 0;
 	snprintf(whole, sizeof(whole), "%s/%s", driver, name);
-	if (!json_object_is_type(consumed, json_type_object) ||
-	    (!json_object_object_get_ex(consumed, name, &found) &&
-	     !json_object_object_get_ex(consumed, whole, &found)))
+	if (consumed && !json_object_is_type(consumed, json_type_object))
+		return fault_set(fault, -EINVAL, "the claim's consumedCapacity is no object");
+	if (!consumed || (!json_object_object_get_ex(consumed, name, &found) &&
+			  !json_object_object_get_ex(consumed, whole, &found)))
 		return 0;
-	if (!json_object_is_type(found, json_type_string) ||
-	    quantity_parse(json_object_get_string(found), &value) || value == 0 || value > max)
+	text = json_text(found);
+	if (!text || quantity_parse(text, &value) || value == 0 || value > max)
 		return fault_set(
 			fault, -EINVAL,
 			"the claim's consumedCapacity of %s is no quantity that a GPU has: "
@@ -79,22 +81,33 @@ static int read_capacity(struct json_object *result, const char *driver, const c
 	return 0;
 }
 
+/* In doubt it is. */
+static bool may_be_true(struct json_object *value)
+{
+	return value &&
+	       !(json_object_is_type(value, json_type_boolean) && !json_object_get_boolean(value));
+}
+
 static int read_result(struct json_object *result, const char *driver, struct claim_device *device,
 		       struct fault *fault)
 {
 	const char *pool = json_text_at(result, "pool"), *name = json_text_at(result, "device");
+	struct json_object *share = json_at(result, "shareID");
 	uint64_t cores;
 	int error;
 
-	if (json_object_get_boolean(json_at(result, "adminAccess")))
+	if (may_be_true(json_at(result, "adminAccess")))
 		return fault_set(fault, -EINVAL,
 				 "the claim has adminAccess, which would be a GPU without limits: "
 				 "ask without it");
 	if (!copy_request(json_text_at(result, "request"), device->request) ||
-	    !is_dns(pool, CLAIM_NAME_LEN, true) || !is_dns(name, CLAIM_LABEL_LEN, false))
+	    !is_dns(pool, CLAIM_NAME_LEN, true) || !is_dns(name, CLAIM_LABEL_LEN, false) ||
+	    (share && !is_dns(json_text_at(result, "shareID"), CLAIM_LABEL_LEN, false)))
 		return fault_set(fault, -EINVAL, "the claim's allocation has a bad name in it");
 	snprintf(device->pool, sizeof(device->pool), "%s", pool);
 	snprintf(device->device, sizeof(device->device), "%s", name);
+	if (share)
+		snprintf(device->share, sizeof(device->share), "%s", json_object_get_string(share));
 	error = read_capacity(result, driver, "memory", INT64_MAX, &device->memory_bytes, fault);
 	if (!error)
 		error = read_capacity(result, driver, "cores", 100, &cores, fault);
@@ -177,7 +190,21 @@ static struct json_object *within(const char *name, struct json_object *value)
 	return object;
 }
 
-char *claim_excerpt(const char *text, size_t len)
+/* Those of the driver. */
+static struct json_object *own_results(struct json_object *results, const char *driver)
+{
+	struct json_object *own = json_object_new_array();
+
+	for (size_t i = 0; i < json_object_array_length(results); i++) {
+		struct json_object *result = json_object_array_get_idx(results, i);
+
+		if (is_same(json_text_at(result, "driver"), driver))
+			json_object_array_add(own, json_object_get(result));
+	}
+	return own;
+}
+
+char *claim_excerpt(const char *text, size_t len, const char *driver)
 {
 	static const char *const names[] = {"namespace", "name", "uid"};
 	struct json_object *object = json_read(text, len), *results = json_at(object, RESULTS);
@@ -191,7 +218,7 @@ char *claim_excerpt(const char *text, size_t len)
 	json_object_object_add(
 		excerpt, "status",
 		within("allocation",
-		       within("devices", within("results", json_object_get(results)))));
+		       within("devices", within("results", own_results(results, driver)))));
 	json_object_put(object);
 	return json_write(excerpt);
 }

@@ -32,8 +32,9 @@ struct claim_device {
 	char request[CLAIM_LABEL_LEN]; /* without the name of a subrequest */
 	char pool[CLAIM_NAME_LEN];
 	char device[CLAIM_LABEL_LEN];
-	uint64_t memory_bytes; /* 0: all of it */
-	unsigned cores_pct;    /* 0: all of it */
+	char share[CLAIM_LABEL_LEN]; /* what the API calls this share by, or "" */
+	uint64_t memory_bytes;       /* 0: all of it */
+	unsigned cores_pct;          /* 0: all of it */
 };
 
 struct claim {
@@ -53,4 +54,4 @@ int claim_parse(const char *text, size_t len, const struct claim_id *id, const c
 
 /* The part that claim_parse reads of a text that it has read, as a text of the same form, to be
  * freed. NULL without memory. */
-char *claim_excerpt(const char *text, size_t len);
+char *claim_excerpt(const char *text, size_t len, const char *driver);

@@ -42,11 +42,18 @@ struct json_object *json_at(struct json_object *object, const char *path)
 	return object;
 }
 
+const char *json_text(struct json_object *object)
+{
+	const char *text = json_object_is_type(object, json_type_string)
+				   ? json_object_get_string(object)
+				   : NULL;
+
+	return text && strlen(text) == (size_t)json_object_get_string_len(object) ? text : NULL;
+}
+
 const char *json_text_at(struct json_object *object, const char *path)
 {
-	struct json_object *found = json_at(object, path);
-
-	return json_object_is_type(found, json_type_string) ? json_object_get_string(found) : NULL;
+	return json_text(json_at(object, path));
 }
 
 static bool contains_elements(struct json_object *whole, struct json_object *part)

@@ -10,7 +10,9 @@ struct json_object *json_read(const char *text, size_t len);
 
 /* The value at a path of names with dots between them; NULL where there is none. */
 struct json_object *json_at(struct json_object *object, const char *path);
-/* The string there, which stays the object's; NULL where there is no string. */
+/* The object as a string, which stays the object's; NULL where it is none, or has a NUL within. */
+const char *json_text(struct json_object *object);
+/* The same of the value at a path. */
 const char *json_text_at(struct json_object *object, const char *path);
 
 /* Whether all of part is in whole: each of an object's members, and each of an array's elements in

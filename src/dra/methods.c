@@ -100,6 +100,7 @@ static void put_device(const struct prepare *prepare, const struct claim_id *id,
 		pb_put_string(&device, 4, name);
 	prepare_gpu_cdi(prepare, share, name);
 	pb_put_string(&device, 4, name);
+	pb_put_string(&device, 5, share->share);
 	pb_put_message(answer, 1, &device);
 	bytes_free(&device);
 }

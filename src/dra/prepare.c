@@ -125,7 +125,7 @@ static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
 static int keep(const struct prepare *prepare, const struct claim_id *id, const struct bytes *text,
 		struct fault *fault)
 {
-	char *excerpt = claim_excerpt((const char *)text->data, text->len);
+	char *excerpt = claim_excerpt((const char *)text->data, text->len, prepare->driver);
 	char path[PATH_MAX];
 	int error;
 

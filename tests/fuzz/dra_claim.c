@@ -88,7 +88,7 @@ static void fuzz_claim(const char *text, size_t len)
 	if (claim_parse(text, len, &id, "gpu.vgpu.dev", &claim, NULL))
 		return;
 	check_claim(&claim);
-	excerpt = claim_excerpt(text, len);
+	excerpt = claim_excerpt(text, len, "gpu.vgpu.dev");
 	check(excerpt && !claim_parse(excerpt, strlen(excerpt), &id, "gpu.vgpu.dev", &again, NULL));
 	check(again.count == claim.count &&
 	      !memcmp(again.device, claim.device, claim.count * sizeof(claim.device[0])));

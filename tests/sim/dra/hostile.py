@@ -50,6 +50,40 @@ def another_gpu_for_a_claim():
         assert world.kubelet.unprepare(claim) == {claim[1]: ""}
 
 
+def thousands_of_results():
+    with World() as world:
+        device = world.ready()[0]
+        ours = world.api.allocate("ours", *[share(device, "1Mi", "1", f"r{n}") for n in range(10000)])
+        others = world.api.allocate("others", share(device, "1Gi", "1"),
+                                    *[share(device, "1Mi", "1", f"r{n}", driver="net.example") for n in range(10000)])
+        answers = world.kubelet.prepare(ours, others)
+        assert "more than 32" in answers[ours[1]]
+        assert [d[2] for d in answers[others[1]]] == [device], answers[others[1]]
+        assert not any(ours[1] in entry for entry in world.left())
+        world.api.broken = (503, b"")
+        assert world.kubelet.prepare(others) == {others[1]: answers[others[1]]}, "what was kept"
+
+
+def names_that_lead_elsewhere():
+    with World() as world:
+        device = world.ready()[0]
+        bad = [world.api.allocate(f"bad-{n}", share(device, "1Gi", "1", **{name: value})) for n, (name, value) in
+               enumerate(itertools.product(("request", "pool", "shareID"), ("../x", "..", "a/../b", "", "\n", "x\0/..", "A")))
+               if (name, value) != ("request", "a/../b")]  # a subrequest's name is not read
+        for uid, answer in world.kubelet.prepare(*bad).items():
+            assert "bad name" in answer or "no device" in answer, (uid, answer)
+        assert world.left() == []
+
+
+def says_which_share():
+    with World() as world:
+        device = world.ready()[0]
+        claim = world.api.allocate("alice", share(device, "1Gi", "1"), share(device, "1Gi", "1"), share(device))
+        answer = world.kubelet.ask("NodePrepareResources", [claim])[claim[1]]
+        shares = [cluster.fields(found).get(5, [b""])[0].decode() for found in answer[1]]
+        assert shares == [result.get("shareID", "") for result in results(world, claim)], shares
+
+
 def a_server_that_hangs():
     """It costs one wait, and not one for each claim."""
     with World() as world:
@@ -145,5 +179,6 @@ def a_mounted_directory_is_removed():
             assert "was removed" in world.said()
 
 
-cluster.run([another_gpu_for_a_claim, a_server_that_hangs, a_node_that_is_another, generations,
-             any_part_of_a_claim_is_lost, directories_are_removed, a_mounted_directory_is_removed])
+cluster.run([another_gpu_for_a_claim, thousands_of_results, names_that_lead_elsewhere, says_which_share,
+             a_server_that_hangs, a_node_that_is_another, generations, any_part_of_a_claim_is_lost,
+             directories_are_removed, a_mounted_directory_is_removed])
