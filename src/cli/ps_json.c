@@ -52,6 +52,7 @@ static struct json_object *gpus_value(const struct overview *overview)
 				overview_assured(overview, from->uuid).sum_pct);
 		json_add_number(gpu, "slices_held_bytes",
 				overview_held_bytes(overview, from->uuid));
+		json_add_number(gpu, "turn_least_ns", from->turn_least_ns);
 		json_object_array_add(gpus, gpu);
 	}
 	return gpus;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clock.h"
 #include "policy.h"
 #include "size.h"
 
@@ -79,15 +80,18 @@ char *ps_pressure_word(const struct overview *overview, const struct usage_gpu *
 		       size_t len)
 {
 	uint64_t held_bytes = overview_held_bytes(overview, gpu->uuid);
-	char held[32], total[32];
+	char held[32], total[32], turns[64] = "each change of them moves memory";
 
 	*buf = '\0';
-	if (gpu->total_bytes && held_bytes > gpu->total_bytes)
-		snprintf(buf, len,
-			 "GPU %u: slices at work hold %s, and it has %s; their turns are long, as "
-			 "each moves memory",
-			 gpu->index, size_format(held_bytes, held, sizeof(held)),
-			 size_format(gpu->total_bytes, total, sizeof(total)));
+	if (!gpu->turn_least_ns && (!gpu->total_bytes || held_bytes <= gpu->total_bytes))
+		return buf;
+	if (gpu->turn_least_ns)
+		snprintf(turns, sizeof(turns),
+			 "turns last for %.1f s at least, as each moves memory",
+			 (double)gpu->turn_least_ns / (double)NS_PER_S);
+	snprintf(buf, len, "GPU %u: slices at work hold %s, and it has %s; %s", gpu->index,
+		 size_format(held_bytes, held, sizeof(held)),
+		 size_format(gpu->total_bytes, total, sizeof(total)), turns);
 	return buf;
 }
 

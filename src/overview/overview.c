@@ -17,6 +17,7 @@
 #include "departed.h"
 #include "guard.h"
 #include "held.h"
+#include "least_turns.h"
 #include "procs.h"
 #include "sys.h"
 #include "tenants.h"
@@ -493,6 +494,7 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 		error = look_at_slices(looker, &overview, fault);
 	if (!error && looker->usage)
 		usage_take(looker->usage, &overview.usage);
+	least_turns_read(&overview.usage);
 	find_gpus(&overview);
 	departed_settle(&overview, looker->procs);
 	if (!error && !*looker->name && find_strangers(looker, &overview))

@@ -26,6 +26,7 @@ struct usage_gpu {
 	int busy_pct;                     /* -1: not known */
 	/* Whether processes' busy_pct is known: that of one that is not listed is 0 then. */
 	bool knows_busy;
+	uint64_t turn_least_ns; /* of turns on it because of memory pressure, by vgpud; 0: none */
 	unsigned process_count;
 	struct usage_process *process;
 };

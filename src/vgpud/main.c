@@ -267,7 +267,7 @@ static void look(struct vgpud *vgpud)
 	watch_look(&vgpud->watch);
 	turns_check_look(&vgpud->turns, &vgpud->watch.overview, &vgpud->watch.track,
 			 &vgpud->watch.events);
-	pressure_look(&vgpud->pressure, &vgpud->watch.overview, &vgpud->turns.store,
+	pressure_look(&vgpud->pressure, &vgpud->watch.overview, &vgpud->turns,
 		      &vgpud->watch.events);
 	if (vgpud->server)
 		server_renew(vgpud->server);
@@ -388,7 +388,7 @@ static int run(struct vgpud *vgpud, const struct secrets *secrets)
 	sd_notify(0, "STOPPING=1");
 	stop_serving(vgpud);
 	close_listener(vgpud, vgpud->listener);
-	pressure_end(&vgpud->turns.store);
+	pressure_end(&vgpud->pressure, &vgpud->turns);
 	turns_server_close(&vgpud->turns);
 	watch_close(&vgpud->watch);
 	return 0;

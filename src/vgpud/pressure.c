@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "prom.h"
+#include "say.h"
 
 /* Percent of the GPU's memory at which pressure ends. Lower: turns stay long for longer. Higher:
  * turns may change their length each second. */
@@ -104,11 +105,32 @@ static void put(struct turns_file *file, uint64_t length_ns)
 	__atomic_store_n(&file->at->header.pressure_ns, length_ns, __ATOMIC_RELAXED);
 }
 
-void pressure_look(struct pressure *pressure, const struct overview *overview,
-		   struct turns_store *store, struct events *events)
+/* The file is written when the lengths have changed. */
+static void publish(struct pressure *pressure, const char *socket)
 {
-	struct pressure before = *pressure;
+	char text[LEAST_TURNS_LEN] = "";
+	struct fault fault = {""};
+	size_t at = 0;
 
+	for (unsigned i = 0; i < pressure->count; i++)
+		if (pressure->gpu[i].length_ns && at + VGPU_UUID_LEN + 24 < sizeof(text))
+			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s %llu\n",
+					       pressure->gpu[i].uuid,
+					       (unsigned long long)pressure->gpu[i].length_ns);
+	if (!*socket || (pressure->is_published && strcmp(text, pressure->published) == 0))
+		return;
+	if (least_turns_write(socket, text, &fault) != 0)
+		say(LOG_WARNING, "vgpu ps does not see the length of turns: %s", fault.text);
+	memcpy(pressure->published, text, sizeof(text));
+	pressure->is_published = true;
+}
+
+void pressure_look(struct pressure *pressure, const struct overview *overview,
+		   struct turns_server *server, struct events *events)
+{
+	static struct pressure before; /* one thread */
+
+	before = *pressure;
 	pressure->count = 0;
 	for (unsigned g = 0; g < overview->usage.gpu_count && g < TURNS_FILES_MAX; g++) {
 		struct pressure_gpu *gpu = &pressure->gpu[pressure->count++];
@@ -116,16 +138,19 @@ void pressure_look(struct pressure *pressure, const struct overview *overview,
 
 		*gpu = look_at(&before, overview, g);
 		tell(events, gpu, length_before(&before, gpu->uuid));
-		file = turns_store_find(store, gpu->uuid);
+		file = turns_store_find(&server->store, gpu->uuid);
 		if (file)
 			put(file, gpu->length_ns);
 	}
+	publish(pressure, server->listener < 0 ? "" : server->path);
 }
 
-void pressure_end(struct turns_store *store)
+void pressure_end(struct pressure *pressure, struct turns_server *server)
 {
-	for (unsigned i = 0; i < store->count; i++)
-		put(&store->file[i], 0);
+	for (unsigned i = 0; i < server->store.count; i++)
+		put(&server->store.file[i], 0);
+	pressure->count = 0;
+	publish(pressure, server->listener < 0 ? "" : server->path);
 }
 
 /* -- metrics ----------------------------------------------------------------------------------- */

@@ -6,9 +6,10 @@
 #pragma once
 
 #include "events.h"
+#include "least_turns.h"
 #include "overview.h"
 #include "text.h"
-#include "turns_store.h"
+#include "turns_server.h"
 
 struct pressure_gpu {
 	char uuid[VGPU_UUID_LEN]; /* "": none */
@@ -20,16 +21,18 @@ struct pressure_gpu {
 struct pressure {
 	unsigned count;
 	struct pressure_gpu gpu[TURNS_FILES_MAX];
+	char published[LEAST_TURNS_LEN]; /* for those who look at the machine (least_turns.h) */
+	bool is_published;
 };
 
 /* The least length of a turn on a GPU, which was `was_ns` until now; 0: there is no pressure. */
 uint64_t pressure_length_ns(uint64_t held_bytes, uint64_t total_bytes, uint64_t was_ns);
 
 /* After each look: compares what slices hold with what there is, tells events, and writes the
- * length of turns into the GPUs' files. */
+ * length of turns into the GPUs' files, and next to the socket, where there is one. */
 void pressure_look(struct pressure *pressure, const struct overview *overview,
-		   struct turns_store *store, struct events *events);
+		   struct turns_server *server, struct events *events);
 /* vgpud ends: there is no pressure in the files any more. */
-void pressure_end(struct turns_store *store);
+void pressure_end(struct pressure *pressure, struct turns_server *server);
 
 void pressure_write(struct text *text, const struct pressure *pressure);

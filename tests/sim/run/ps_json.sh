@@ -18,7 +18,7 @@ member one x 1610612736
 one=$pid
 ps 0 --json
 same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated GPU\", \
-\"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0, \"cores_assured_pct\": 30, \"slices_held_bytes\": 0}" \
+\"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0, \"cores_assured_pct\": 30, \"slices_held_bytes\": 0, \"turn_least_ns\": 0}" \
     "$(found 'd["gpus"][1]')"
 same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"user\", \"state\", \"error\", \
 \"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\", \"gang\"]

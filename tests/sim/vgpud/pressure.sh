@@ -25,11 +25,16 @@ until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0
 holds three 60
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 4
 asks least_length "$state/one/region" "$uuid0" 4000000000
+ps 0
+grep -q '^GPU 0: slices at work hold 13[0-9.]* GiB, and it has 80 GiB; turns last for 4.0 s at least, as each moves memory$' "$out" ||
+    fail "ps does not say so: $(cat "$out")"
 until_event memory_pressure 'e["held_bytes"] > e["size_bytes"] and e["turn_ms"] == 4000'
 kill -9 "$(cat "$root/three.held")" # the others hold 94 %
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0.1
 kill -9 "$(cat "$root/two.held")"
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0
 asks least_length "$state/one/region" "$uuid0" 0
+ps 0
+no_line '^GPU 0: slices at work'
 until_event memory_pressure_over 'e["held_bytes"] < e["size_bytes"]'
 stop_vgpud
