@@ -2,7 +2,7 @@
 # check.sh BUILD: container runtimes, and images of other releases. It needs root; Docker and the images also need debootstrap
 # and Debian's mirrors, and are left out without them.
 #
-#   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, docker.sh)
+#   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, docker.sh, claims.sh)
 #   2. the same in Debian 13: Docker 26, containerd 1.7, Podman 5
 #   3. images of several releases of glibc, with a program that was built there (releases.sh)
 #
@@ -55,7 +55,7 @@ in_root() {
         exec sh "$script" "$build"' sh "$1" "$source" "$build" "$2"
 }
 
-for runtime in podman containerd docker; do
+for runtime in podman containerd docker claims; do
     sh "tests/container/$runtime.sh" "$build"
     report $? "$runtime, on this machine"
 done

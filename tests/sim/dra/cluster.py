@@ -258,7 +258,8 @@ class World:
         for place in ("STATE", "CONTAINERS", "HAMI"):  # of other slices
             self.env["VGPU_" + place] = self.root + "/others"
         self.env["VGPU_KUBERNETES"] = self.root
-        self.library, self.driver, self.others = fake.LIBRARY, None, []
+        self.cdi, self.library = self.root + "/cdi", fake.LIBRARY
+        self.driver, self.others = None, []
         self.give_token("first")
         self.api.start()
 
@@ -274,7 +275,7 @@ class World:
         self.driver = subprocess.Popen(
             [*within, fake.PLUGIN, "--token", self.token, "--ca", ca, "--kubelet", self.kubelet.dir,
              "--state", self.root + "/dra", "--regions", self.root + "/dra/regions", "--cdi",
-             self.root + "/cdi", "--library", self.library, *options],
+             self.cdi, "--library", self.library, *options],
             env=dict(self.env, **env), stderr=open(self.log, "a"))
         if register:
             self.kubelet.register()
@@ -298,7 +299,7 @@ class World:
 
     def spec(self, uid):
         """The container edits of a claim's CDI device."""
-        with open(f"{self.root}/cdi/vgpu-claim-{uid}.json") as file:
+        with open(f"{self.cdi}/vgpu-claim-{uid}.json") as file:
             spec = json.load(file)
         device, = spec["devices"]
         assert (spec["kind"], device["name"]) == ("vgpu.local/slice", "claim-" + uid)
