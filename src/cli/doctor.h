@@ -65,6 +65,13 @@ bool doctor_in_namespace(const char *kind);
 /* A libvgpu.so in this process: its path and version, else false. */
 bool doctor_find_loaded(char path[PATH_MAX], char *version, size_t len);
 
+/* Where the loader finds a library: its real path, "" if that cannot be told. False, with the
+ * loader's reason: the loader does not find one. */
+bool doctor_find_library(const char *name, char ret_path[PATH_MAX], const char **ret_why);
+
+/* Whether libcuda exports functions that may allocate and that vgpu does not know. */
+void doctor_check_functions(struct doctor *doctor);
+
 /* "ok", "note", "warn" or "fail": stable, for --json. */
 const char *doctor_verdict_name(enum doctor_verdict verdict);
 

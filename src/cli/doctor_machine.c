@@ -190,8 +190,7 @@ static void check_devices(struct doctor *doctor)
 
 /* -- the driver -------------------------------------------------------------------------------- */
 
-/* Where the loader finds a library; false with its word on why it does not. */
-static bool find_library(const char *name, char ret_path[PATH_MAX], const char **ret_why)
+bool doctor_find_library(const char *name, char ret_path[PATH_MAX], const char **ret_why)
 {
 	void *library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
 	const struct link_map *map;
@@ -243,12 +242,12 @@ static bool has_libraries(struct doctor *doctor, char nvml[PATH_MAX])
 	char cuda[PATH_MAX];
 	const char *why = "";
 
-	if (!find_library("libnvidia-ml.so.1", nvml, &why)) {
+	if (!doctor_find_library("libnvidia-ml.so.1", nvml, &why)) {
 		doctor_found(doctor, DOCTOR_FAIL, "NVML is not found: %s", why);
 		doctor_advise(doctor, "%s", cure);
 		return false;
 	}
-	if (!find_library("libcuda.so.1", cuda, &why)) {
+	if (!doctor_find_library("libcuda.so.1", cuda, &why)) {
 		doctor_found(doctor, DOCTOR_FAIL, "CUDA's driver is not found: %s", why);
 		doctor_advise(doctor, "%s", cure);
 		return false;
@@ -510,6 +509,7 @@ const struct doctor_check doctor_machine[] = {
 	{"libc", check_libc},
 	{"devices", check_devices},
 	{"driver", check_driver},
+	{"functions", doctor_check_functions},
 	{"compute-mode", check_compute_mode},
 	{"mig", check_mig},
 	{"persistence", check_persistence},

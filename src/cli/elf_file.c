@@ -311,39 +311,63 @@ static uint64_t count_symbols(const struct elf *elf)
 	return find_table(elf, DT_GNU_HASH, &at) ? count_by_gnu_hash(elf, at) : 0;
 }
 
-static bool is_called(const struct elf *elf, const Elf64_Sym *symbol, const char *name, size_t len)
-{
-	uint64_t at = elf->strings_at + symbol->st_name;
-
-	return at >= elf->strings_at && at < elf->file.size && len < elf->file.size - at &&
-	       memcmp(elf->file.data + at, name, len + 1) == 0;
-}
-
-static bool has_symbol(const struct elf *elf, const char *name, bool defined)
+/* Calls each(arg, name) for each symbol with a name that is defined in the file, or for each that
+ * is not, until it returns true. Returns whether it did. */
+static bool each_symbol(const struct elf *elf, bool defined,
+			bool (*each)(void *arg, const char *name), void *arg)
 {
 	uint64_t symbols, count = count_symbols(elf);
-	size_t len = strlen(name);
 	Elf64_Sym symbol;
 
 	if (!elf->strings_size || !find_table(elf, DT_SYMTAB, &symbols))
 		return false;
 	for (uint64_t i = 0; i < count; i++) {
+		const char *name;
+
 		if (!take(&elf->file, symbols + i * sizeof(symbol), &symbol, sizeof(symbol)))
 			return false;
-		if ((symbol.st_shndx != SHN_UNDEF) == defined && is_called(elf, &symbol, name, len))
+		if ((symbol.st_shndx != SHN_UNDEF) != defined)
+			continue;
+		name = string_at(elf, symbol.st_name);
+		if (name && *name && each(arg, name))
 			return true;
 	}
 	return false;
 }
 
+static bool is_called(void *arg, const char *name)
+{
+	return strcmp(arg, name) == 0;
+}
+
 bool elf_defines(const struct elf *elf, const char *name)
 {
-	return has_symbol(elf, name, true);
+	return each_symbol(elf, true, is_called, (char *)name);
 }
 
 bool elf_uses(const struct elf *elf, const char *name)
 {
-	return has_symbol(elf, name, false);
+	return each_symbol(elf, false, is_called, (char *)name);
+}
+
+struct visit {
+	void (*each)(void *arg, const char *name);
+	void *arg;
+};
+
+static bool visit_one(void *arg, const char *name)
+{
+	const struct visit *visit = arg;
+
+	visit->each(visit->arg, name);
+	return false;
+}
+
+void elf_each_defined(const struct elf *elf, void (*each)(void *arg, const char *name), void *arg)
+{
+	struct visit visit = {each, arg};
+
+	each_symbol(elf, true, visit_one, &visit);
 }
 
 /* -- versions ---------------------------------------------------------------------------------- */

@@ -51,6 +51,9 @@ bool elf_needs(const struct elf *elf, const char *library);
 bool elf_defines(const struct elf *elf, const char *name);
 bool elf_uses(const struct elf *elf, const char *name);
 
+/* Calls each(arg, name) for each function or object that is defined in it for others. */
+void elf_each_defined(const struct elf *elf, void (*each)(void *arg, const char *name), void *arg);
+
 /* The newest GLIBC_2.x of which it needs something: x, or 0. */
 unsigned elf_glibc_minor(const struct elf *elf);
 

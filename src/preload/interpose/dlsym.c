@@ -20,6 +20,7 @@
 #include "hooks.h"
 #include "libc.h"
 #include "log.h"
+#include "newer.h"
 #include "objects.h"
 #include "state.h"
 
@@ -248,7 +249,11 @@ struct answer interpose_dlvsym(void *handle, const char *name, const char *versi
 {
 	struct lookup lookup = {handle, name, version, caller, name ? hook_named(name) : NULL};
 
-	return lookup.hook ? answer_lookup(&lookup) : pass_on(&lookup);
+	if (lookup.hook)
+		return answer_lookup(&lookup);
+	if (name)
+		newer_looked_up(name);
+	return pass_on(&lookup);
 }
 
 struct answer interpose_dlsym(void *handle, const char *name, void *caller)

@@ -4,8 +4,7 @@
  */
 #include "cuda.h"
 #include "hooks.h"
-#include "log.h"
-#include "names.h"
+#include "newer.h"
 #include "state.h"
 #include "visible_devices.h"
 
@@ -26,22 +25,6 @@ CUresult cuInit(unsigned int Flags)
 	return state_attach(&attached);
 }
 
-/* A driver may be newer than the list of its functions that hooks were made by. The line is for
- * whoever wonders at figures: a runtime asks for all that it knows, whether it calls them or not.
- */
-static void note_unknown(const char *name)
-{
-	static bool said; /* atomic */
-
-	if (__atomic_load_n(&said, __ATOMIC_RELAXED) || names_known(name) ||
-	    !names_sound_like_memory(name) || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED))
-		return;
-	log_line(LOG_INFO,
-		 "%s, and maybe others, is of a driver newer than this library: what it allocates "
-		 "is counted only as far as NVML shows it; update vgpu",
-		 name);
-}
-
 /* The driver has chosen by name, version and flags; we go by what it chose. */
 static void put_hook(const char *symbol, CUresult result, void **pfn)
 {
@@ -53,7 +36,7 @@ static void put_hook(const char *symbol, CUresult result, void **pfn)
 	if (hook)
 		*pfn = hook->ours;
 	else if (*pfn && symbol)
-		note_unknown(symbol);
+		newer_handed_out(symbol);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)

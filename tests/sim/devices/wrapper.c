@@ -13,8 +13,6 @@ EXPORT struct wrapper *devices_wrapper(void);
 EXPORT CUresult cuInit(unsigned int Flags);
 
 EXPORT CUresult cuDeviceGetCount(int *count);
-EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion,
-				    cuuint64_t flags, CUdriverProcAddressQueryResult *symbolStatus);
 
 static struct wrapper wrapper;
 
@@ -44,21 +42,4 @@ CUresult cuDeviceGetCount(int *count)
 	if (result == CUDA_SUCCESS && wrapper.device_count)
 		*count = wrapper.device_count;
 	return result;
-}
-
-static CUresult of_tomorrow(void)
-{
-	return CUDA_SUCCESS;
-}
-
-CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
-			     CUdriverProcAddressQueryResult *symbolStatus)
-{
-	__typeof__(cuGetProcAddress_v2) *next =
-		(__typeof__(cuGetProcAddress_v2) *)dlsym(RTLD_NEXT, "cuGetProcAddress_v2");
-
-	if (!strstr(symbol, WRAPPER_TOMORROW))
-		return next(symbol, pfn, cudaVersion, flags, symbolStatus);
-	*pfn = (void *)of_tomorrow;
-	return CUDA_SUCCESS;
 }

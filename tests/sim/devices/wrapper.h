@@ -8,7 +8,4 @@ struct wrapper {
 	int device_count;        /* what cuDeviceGetCount says; 0: what the driver says */
 };
 
-/* The functions that a driver of tomorrow would have besides end so. */
-#define WRAPPER_TOMORROW "OfTomorrow"
-
 struct wrapper *devices_wrapper(void);

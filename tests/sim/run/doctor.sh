@@ -5,12 +5,13 @@
 sim=$LD_LIBRARY_PATH
 
 doctor
-for check in kernel libc devices driver compute-mode mig persistence host-memory mps library preload policy region \
+for check in kernel libc devices driver functions compute-mode mig persistence host-memory mps library preload policy region \
     state namespaces nvml-pids system-calls; do
     grep -q "^[^ ]*  *$check " "$out" || fail "says nothing of $check: $(cat "$out")"
 done
 says ok kernel Linux
 says ok driver 'driver 580.0.sim, CUDA 13.0, 2 GPUs'
+says ok functions 'vgpu knows each function'
 says ok compute-mode 'any number'
 says ok mig 'no GPU'
 says ok persistence 'stay started'
@@ -31,6 +32,12 @@ with VGPU_SIM_DRIVER_VERSION=10020
 says warn driver 'CUDA 10.2, older than any'
 with VGPU_SIM_DRIVER_VERSION=14010
 says note driver 'CUDA 14.1, newer than the CUDA 13.0'
+says ok functions 'vgpu knows each function'
+with LD_LIBRARY_PATH="$sim/newer:$sim"
+says warn functions \
+    'exports 2 functions that may allocate and that this library does not know: cuArrayCreateOfTomorrow, cuMemAllocOfTomorrow. Update vgpu'
+with LD_LIBRARY_PATH="$sim/old:$sim"
+says ok functions 'vgpu knows each function'
 with VGPU_SIM_FAULTS=nvmlInit_v2=18
 says FAIL driver 'NVML is of another version'
 silent mig
@@ -74,6 +81,7 @@ if ! ldconfig -p 2>/dev/null | grep -q 'libnvidia-ml\.so\.1\|libcuda\.so\.1'; th
     ln -s "$(realpath "$sim/libnvidia-ml.so.1")" "$root/half/libnvidia-ml.so.1"
     with LD_LIBRARY_PATH="$root/half"
     says FAIL driver "CUDA's driver is not found: libcuda.so.1"
+    silent functions
 fi
 
 # Command lines.

@@ -10,7 +10,7 @@ assert all(f["verdict"] in ("ok", "note", "warn", "fail") for f in d), d
 assert all((f["advice"] is None) == (f["verdict"] == "ok") for f in d), d
 assert all(f["found"] for f in d), d
 by = {f["check"]: f for f in d}'
-same 'the checks' '["kernel", "libc", "devices", "driver", "compute-mode", "mig", "persistence", "host-memory", "mps", "vgpud", "library", "preload", "policy", "slice", "region", "turns", "state", "assured", "namespaces", "nvml-pids", "system-calls"]' \
+same 'the checks' '["kernel", "libc", "devices", "driver", "functions", "compute-mode", "mig", "persistence", "host-memory", "mps", "vgpud", "library", "preload", "policy", "slice", "region", "turns", "state", "assured", "namespaces", "nvml-pids", "system-calls"]' \
     "$(found 'list(by)')"
 same 'the driver' '{"check": "driver", "verdict": "ok", "found": "driver 580.0.sim, CUDA 13.0, 2 GPUs", "advice": null}' \
     "$(found 'by["driver"]')"

@@ -1,4 +1,6 @@
 /*
+ * The names of api/symbols as a set, and what a name tells.
+ *
  * The names are one string, so that the loader has nothing to relocate; their hashes are put into a
  * table at the first question. Threads may do that at the same time: an entry is stored once, and
  * all store the same. Two names with one hash would make a name known that is not: the list has no
@@ -6,6 +8,7 @@
  */
 #include "names.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -55,20 +58,42 @@ static void fill(void)
 	__atomic_store_n(&filled, true, __ATOMIC_RELEASE);
 }
 
-bool names_known(const char *name)
+static bool is_known(const char *name)
 {
 	if (!__atomic_load_n(&filled, __ATOMIC_ACQUIRE))
 		fill();
 	return __atomic_load_n(place_of(hash_of(name)), __ATOMIC_RELAXED) != 0;
 }
 
-bool names_sound_like_memory(const char *name)
+static bool has_one_of(const char *name, const char *const *words)
 {
-	static const char *const words[] = {"Alloc", "Create",      "Import", "Load",
-					    "Map",   "Instantiate", "Open",   "Reserve"};
-
-	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (strstr(name, words[i]))
+	for (; *words; words++)
+		if (strstr(name, *words))
 			return true;
 	return false;
+}
+
+/* The list leaves out the interop with graphics, but for what makes contexts: symbols/exported.sh.
+ */
+static bool is_of_graphics(const char *name)
+{
+	static const char *const words[] = {"GL", "Egl", "VDPAU", NULL};
+
+	return has_one_of(name, words) && !strstr(name, "Ctx");
+}
+
+static bool sounds_like_memory(const char *name)
+{
+	static const char *const words[] = {"Alloc",       "Create", "Import",  "Load", "Map",
+					    "Instantiate", "Open",   "Reserve", NULL};
+
+	return has_one_of(name, words);
+}
+
+/* Names of the driver API are "cu" and a word that begins with a capital; cudbg is the debugger's.
+ */
+bool names_is_new_memory(const char *name)
+{
+	return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z' &&
+	       sounds_like_memory(name) && !is_of_graphics(name) && !is_known(name);
 }
