@@ -13,6 +13,8 @@
  * 2000000
  *   VGPU_SIM_HOST_COPY_MB_S  how fast it copies from and to the host, in MB/s; default 0: in no
  * time
+ *   VGPU_SIM_PAGE_MB_S       how fast managed memory comes back to a GPU, in MB/s; default 0: it
+ * does not move
  *
  * Read once a process, under pthread_once; constant afterwards. A value that makes no sense is
  * refused and never replaced by a default, or tests would run on a machine that they did not ask
@@ -138,7 +140,8 @@ static bool path_read(void)
 static void config_read(void)
 {
 	const char *gpus = getenv("VGPU_SIM_GPUS");
-	uint64_t version, context_mib, module_mib, module_lazy, copy_mb_s, host_copy_mb_s;
+	uint64_t version, context_mib, module_mib, module_lazy, copy_mb_s, host_copy_mb_s,
+		page_mb_s;
 
 	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
 		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
@@ -147,13 +150,14 @@ static void config_read(void)
 		number_env("VGPU_SIM_MODULE_LAZY", 0, 1, &module_lazy) &&
 		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) &&
 		number_env("VGPU_SIM_HOST_COPY_MB_S", 0, UINT32_MAX, &host_copy_mb_s) &&
-		path_read();
+		number_env("VGPU_SIM_PAGE_MB_S", 0, UINT32_MAX, &page_mb_s) && path_read();
 	if (valid) {
 		config.driver_version = (int)version;
 		config.module_lazy = module_lazy != 0;
 		config.context_bytes = context_mib << 20;
 		config.module_bytes = module_mib << 20;
 		config.host_copy_mb_s = host_copy_mb_s;
+		config.page_mb_s = page_mb_s;
 		config.copy_mb_s = copy_mb_s ? copy_mb_s : 1;
 	}
 }

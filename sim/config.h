@@ -28,6 +28,7 @@ struct sim_config {
 	bool module_lazy;        /* one without variables only from its first use on */
 	uint64_t copy_mb_s;      /* how fast a device fills and copies its memory: 10^6 bytes/s */
 	uint64_t host_copy_mb_s; /* from and to the host; 0: in no time */
+	uint64_t page_mb_s;      /* how fast pages of managed memory move; 0: they do not */
 	char state_path[4096];
 };
 

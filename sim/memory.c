@@ -10,7 +10,8 @@
  * own, in which only small ones share granules; to the application they have no address. What pools
  * and graphs hand out (struct space) are blocks, too; for that they account themselves, and no
  * context has it. Managed memory is never refused for want of room on the GPU: what does not fit
- * lies on the host, and stays there (a real driver moves it to and fro).
+ * lies on the host, and stays there (a real driver moves it to and fro, and state_pages.c has a
+ * model of that).
  *
  *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
  * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
@@ -126,7 +127,8 @@ static struct state_holding block_holding(const struct block *block)
 	uint64_t bytes = block->granules * GRANULE_BYTES;
 
 	return block->kind == BLOCK_MANAGED
-		       ? (struct state_holding){.managed_bytes = block->managed_bytes}
+		       ? (struct state_holding){.managed_bytes = block->managed_bytes,
+						.away_bytes = bytes - block->managed_bytes}
 		       : (struct state_holding){.memory_bytes = bytes};
 }
 

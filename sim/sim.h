@@ -26,8 +26,8 @@
  * their API) graph_memory.c    what graphs allocate capture.c         streams that record instead
  * (capture_calls.c: their API) procaddress.c     the index of everything exported (stub.c: what
  * does nothing) state.c           what all processes share: what each holds;  state_objects.c: what
- * several do; state_machine.c: the file and its locks config.c          the environment;  faults.c:
- * which calls are to fail
+ * several do; state_pages.c: managed memory that moves; state_machine.c: the file and its locks
+ * config.c          the environment;  faults.c: which calls are to fail
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), backlog (backlog.c), arrays (array.c), virtual (virtual.c), memory (memory.c),

@@ -6,8 +6,9 @@
  * word, so a process killed between two of them leaves at worst a slot that is about to be reaped
  * anyway, or an object without a payer, which gets one then too.
  *
- * busy_until_ns needs no lock: it only grows, by compare-exchange. Work of a dead process goes when
- * it is reaped, unless somebody has queued behind it.
+ * busy_until_ns needs no lock (where pages move, state_pages.c takes it): it only grows, by
+ * compare-exchange. Work of a dead process goes when it is reaped, unless somebody has queued
+ * behind it.
  */
 #include "state_machine.h"
 
@@ -77,6 +78,8 @@ static void shares_clear(struct slot *slot)
 
 		atomic_store(&share->memory_bytes, 0);
 		atomic_store(&share->managed_bytes, 0);
+		atomic_store(&share->away_bytes, 0);
+		atomic_store(&share->resident_bytes, 0);
 		atomic_store(&share->hidden_bytes, 0);
 		atomic_store(&share->contexts, 0);
 		atomic_store(&share->queued_until_ns, 0);
@@ -143,6 +146,7 @@ int state_take(unsigned gpu, const struct state_holding *more)
 
 		atomic_fetch_add(&share->memory_bytes, more->memory_bytes);
 		atomic_fetch_add(&share->managed_bytes, more->managed_bytes);
+		atomic_fetch_add(&share->resident_bytes, more->managed_bytes);
 		atomic_fetch_add(&share->hidden_bytes, more->hidden_bytes);
 		atomic_fetch_add(&share->contexts, more->contexts);
 		result = 0;
@@ -154,15 +158,17 @@ int state_take(unsigned gpu, const struct state_holding *more)
 uint64_t state_take_managed(unsigned gpu, uint64_t bytes)
 {
 	uint64_t total = state_machine->total_bytes[gpu];
+	struct share *share = &state_own->shares[gpu];
 
 	state_lock();
 	state_reap_locked();
 	uint64_t used = state_used_locked(gpu), left = used < total ? total - used : 0;
-	if (bytes > left)
-		bytes = left;
-	atomic_fetch_add(&state_own->shares[gpu].managed_bytes, bytes);
+	uint64_t taken = bytes < left ? bytes : left;
+	atomic_fetch_add(&share->managed_bytes, taken);
+	atomic_fetch_add(&share->resident_bytes, taken);
+	atomic_fetch_add(&share->away_bytes, bytes - taken);
 	state_unlock();
-	return bytes;
+	return taken;
 }
 
 void state_give(unsigned gpu, const struct state_holding *less)
@@ -171,6 +177,10 @@ void state_give(unsigned gpu, const struct state_holding *less)
 	struct share *share = &state_own->shares[gpu];
 	atomic_fetch_sub(&share->memory_bytes, less->memory_bytes);
 	atomic_fetch_sub(&share->managed_bytes, less->managed_bytes);
+	atomic_fetch_sub(&share->away_bytes, less->away_bytes);
+	uint64_t wanted = atomic_load(&share->managed_bytes) + atomic_load(&share->away_bytes);
+	if (atomic_load(&share->resident_bytes) > wanted)
+		atomic_store(&share->resident_bytes, wanted);
 	atomic_fetch_sub(&share->hidden_bytes, less->hidden_bytes);
 	atomic_fetch_sub(&share->contexts, less->contexts);
 	state_unlock();
@@ -308,6 +318,8 @@ uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns)
 	_Atomic uint64_t *busy = &state_machine->busy_until_ns[gpu];
 	uint64_t seen = atomic_load(busy), end;
 
+	if (duration_ns)
+		duration_ns += state_pages_bring(gpu);
 	do {
 		end = (seen > not_before_ns ? seen : not_before_ns) + duration_ns;
 		if (!duration_ns)

@@ -12,6 +12,7 @@ struct state_holding {
 	uint64_t memory_bytes; /* contexts and ordinary device memory: NVML's figure for the process
 				*/
 	uint64_t managed_bytes; /* held on the device, in no process's figure */
+	uint64_t away_bytes;    /* managed memory that lies on the host */
 	uint64_t hidden_bytes;  /* the driver's own, in no process's figure */
 	uint64_t contexts;
 };
@@ -52,7 +53,8 @@ unsigned state_busy_pct(unsigned gpu);
 
 /*
  * Queues work on the GPU, behind all that is queued, to begin at not_before_ns at the earliest;
- * when it ends. Times are timeline_now()'s. Takes no lock and makes no system call.
+ * when it ends. Times are timeline_now()'s. Takes no lock and makes no system call, unless pages
+ * move (VGPU_SIM_PAGE_MB_S).
  */
 uint64_t state_queue(unsigned gpu, uint64_t not_before_ns, uint64_t duration_ns);
 /* When the GPU has done all that is queued; it may be over. */

@@ -42,6 +42,8 @@ enum {
 
 struct share {
 	_Atomic uint64_t memory_bytes, managed_bytes, hidden_bytes, contexts;
+	_Atomic uint64_t away_bytes;      /* managed memory that found no room on the GPU */
+	_Atomic uint64_t resident_bytes;  /* what of all of it is there now (state_pages.c) */
 	_Atomic uint64_t queued_until_ns; /* end of the last work that the process queued */
 	_Atomic uint64_t queued_ns;       /* of all the work that it queued */
 	/* How long its work has the GPU in each period of BUSY_PERIOD_NS: the period's number in
@@ -113,6 +115,9 @@ void state_raise(_Atomic uint64_t *word, uint64_t value);
 
 /* Frees the slots of the dead, and settles the objects. */
 void state_reap_locked(void);
+/* Brings this process's managed memory to the GPU, for work that it queues: the ns which that
+ * takes. */
+uint64_t state_pages_bring(unsigned gpu);
 /* Bytes that slots and objects have of it. */
 uint64_t state_used_locked(unsigned gpu);
 

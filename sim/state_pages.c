@@ -1,0 +1,87 @@
+/*
+ * Pages of managed memory that move, where VGPU_SIM_PAGE_MB_S says how fast.
+ *
+ * A model of whole processes: work that takes time touches all managed memory of its process on the
+ * GPU. What of it other processes have pushed out comes back first, which takes bytes / rate of the
+ * GPU's time, as if it were part of the work. For that, the processes whose work is the longest ago
+ * lose as much as does not fit. What a GPU has room for is what other kinds of memory leave.
+ *
+ *     wanted    managed + away                    as allocated
+ *     resident  what of it is on the GPU now      brought to the lower of wanted and room
+ *
+ * Managed memory of one process that is larger than the room is brought once, and then work does
+ * not move it again. Residency changes when work is queued, in its order.
+ *
+ * Figures of NVML do not go by residency: what was on the GPU when it was allocated counts there.
+ */
+#include "state_machine.h"
+
+static uint64_t wanted_bytes(const struct share *share)
+{
+	return atomic_load(&share->managed_bytes) + atomic_load(&share->away_bytes);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What other kinds of memory leave of the GPU. */
+static uint64_t room_locked(unsigned gpu)
+{
+	uint64_t used = state_used_locked(gpu), total = state_machine->total_bytes[gpu];
+
+	for (unsigned i = 0; i < state_slots_seen(); i++)
+		if (atomic_load(&state_machine->slots[i].pid))
+			used -= atomic_load(&state_machine->slots[i].shares[gpu].managed_bytes);
+	return used < total ? total - used : 0;
+}
+
+/* The process with pages on the GPU, other than this one, whose work is the longest ago. */
+static struct share *oldest_locked(unsigned gpu, uint64_t *ret_resident_bytes)
+{
+	struct share *oldest = NULL;
+
+	*ret_resident_bytes = 0;
+	for (unsigned i = 0; i < state_slots_seen(); i++) {
+		struct slot *slot = &state_machine->slots[i];
+		struct share *share = &slot->shares[gpu];
+
+		if (!atomic_load(&slot->pid) || !atomic_load(&share->resident_bytes))
+			continue;
+		*ret_resident_bytes += atomic_load(&share->resident_bytes);
+		if (slot != state_own && (!oldest || atomic_load(&share->queued_until_ns) <
+							     atomic_load(&oldest->queued_until_ns)))
+			oldest = share;
+	}
+	return oldest;
+}
+
+static void push_out_locked(unsigned gpu, uint64_t room_bytes)
+{
+	uint64_t resident, less;
+	struct share *share;
+
+	while ((share = oldest_locked(gpu, &resident)) && resident > room_bytes) {
+		less = least(atomic_load(&share->resident_bytes), resident - room_bytes);
+		atomic_fetch_sub(&share->resident_bytes, less);
+	}
+}
+
+uint64_t state_pages_bring(unsigned gpu)
+{
+	struct share *own = &state_own->shares[gpu];
+	uint64_t mb_s = config_get()->page_mb_s, room, wanted, resident, moved;
+
+	if (!mb_s || !wanted_bytes(own))
+		return 0;
+	state_lock();
+	room = room_locked(gpu);
+	wanted = least(wanted_bytes(own), room);
+	resident = atomic_load(&own->resident_bytes);
+	moved = wanted > resident ? wanted - resident : 0;
+	atomic_store(&own->resident_bytes, wanted);
+	push_out_locked(gpu, room);
+	state_unlock();
+	return moved * 1000 / mb_s;
+}
