@@ -322,25 +322,6 @@ void region_refund(struct region *region, unsigned device, enum region_class cla
 		trace_refund(region, device, class, bytes);
 }
 
-int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes)
-{
-	uint64_t held, room;
-	int error = check_target(region, device, class);
-
-	if (!error)
-		error = lock_slot(region);
-	if (error)
-		return error;
-	held = held_locked(region, device, class);
-	room = room_locked(region, device, 0);
-	if (bytes > held && bytes - held > room)
-		error = -EOVERFLOW;
-	else
-		set_class_locked(region, device, class, bytes);
-	region_unlock(region);
-	return error;
-}
-
 /* -- figures ---------------------------------------------------------------------------------- */
 
 int region_peak_begin(struct region *region, unsigned device)

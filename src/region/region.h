@@ -186,10 +186,6 @@ static inline bool region_is_late(const struct region *region)
 								       release of it */
 }
 
-/* Sets a class of our slot to bytes, whatever the limit: for what was measured, and is there.
- * Returns 0, -ETIMEDOUT as above, or -EOVERFLOW. */
-int region_book(struct region *region, unsigned device, enum region_class class, uint64_t bytes);
-
 /*
  * Memory that processes of the slice share, by CUDA IPC or exported handles: charged once, to the
  * slot of one of them. All but the last return -EBADF from an onlooker, who has no slot.

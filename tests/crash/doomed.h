@@ -131,7 +131,7 @@ static void do_everything(const struct region_setup *setup)
 {
 	MUST(WIFSIGNALED(reap_status(spawn(die_holding, NULL))));
 	MUST(region_charge(&doomed_first, 1, REGION_DATA, 7, 0) == 0); /* taken over, perhaps */
-	MUST(region_book(&doomed_first, 1, REGION_DATA, 0) == 0);
+	region_refund(&doomed_first, 1, REGION_DATA, 7);
 	MUST(WIFSIGNALED(reap_status(spawn(die_charged, NULL))));
 	MUST(region_reap(&doomed_first) >= 0);
 	MUST(open_claimed(crowd->path, setup, &doomed_second) == 0);

@@ -65,7 +65,7 @@ static inline void exit_in_turn(struct region *a, struct region *b, unsigned dev
 	MUST(region_own_usage(b, device).total == 13);
 	MUST(region_charge(b, device, REGION_DATA, 2, 0) == 0);
 	region_refund(b, device, REGION_CONTEXT, 9);
-	MUST(region_book(b, device, REGION_MODULE, 5) == 0);
+	MUST(region_charge(b, device, REGION_MODULE, 5, 0) == 0);
 	MUST(region_share_withdraw(a, key + 1, REGION_SHARE_AS_EXPORTED) == 1); /* to b */
 	MUST(region_own_usage(b, device).data == 9 && region_own_usage(b, device).total == 14);
 	region_refund(b, device, REGION_DATA, 2);

@@ -109,7 +109,7 @@ static void work_out(void *arg)
 	share_in_turn(&region, &second, 0, 77);
 	MUST(open_claimed(run->path, &more, &second) == 0);
 	exit_in_turn(&region, &second, 0, 79);
-	MUST(region_book(&region, 0, REGION_OFFSET, 12) == 0);
+	MUST(region_charge(&region, 0, REGION_OFFSET, 12, 0) == 0);
 	region_refund(&region, 0, REGION_DATA, 10 * MIB);
 	region_close(&region);
 	MUST(open_claimed(run->path, &more, &region) == 0); /* reset */

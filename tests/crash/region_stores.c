@@ -160,8 +160,8 @@ static void charge_in_all_ways(void)
 	}
 	MUST(region_charge_range(&mine, 0, REGION_DATA, 1, 2 * LIMIT, LIMIT, &got) == 0);
 	MUST(region_charge(&mine, 0, REGION_DATA, 1, LIMIT) == -EDQUOT);
-	MUST(region_book(&mine, 0, REGION_CONTEXT, 99) == 0);
-	MUST(region_book(&mine, 0, REGION_CONTEXT, 0) == 0);
+	MUST(region_charge(&mine, 0, REGION_CONTEXT, 99, 0) == 0);
+	region_refund(&mine, 0, REGION_CONTEXT, LIMIT);
 }
 
 static void leave_charged(void)

@@ -94,7 +94,7 @@ UNIT_TEST(test_goes_on)
 	region_begin_exit(&region); /* nothing more */
 	region_refund(&region, 0, REGION_DATA, 2 * MIB);
 	region_refund(&region, 0, REGION_OFFSET, 99 * MIB);
-	assert_int_equal(region_book(&region, 0, REGION_CONTEXT, 6 * MIB), 0);
+	assert_int_equal(region_charge(&region, 0, REGION_CONTEXT, 5 * MIB, 0), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 3 * MIB, LIMIT), 0);
 	own = region_own_usage(&region, 0);
 	assert_int_equal(own.context, 6 * MIB);

@@ -77,7 +77,7 @@ UNIT_TEST(test_overflow)
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 6, 0), -EDQUOT);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, UINT64_MAX, UINT64_MAX), -EDQUOT);
 	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 5, 0), 0);
-	assert_int_equal(region_book(&region, 0, REGION_MODULE, 6), -EOVERFLOW);
+	assert_int_equal(region_charge(&region, 0, REGION_MODULE, 1, 0), -EDQUOT);
 	assert_int_equal(region_used(&region, 0), UINT64_MAX);
 	assert_int_equal(count_wrong(&region), 0);
 	region_refund(&region, 0, REGION_DATA, UINT64_MAX);
@@ -113,19 +113,17 @@ UNIT_TEST(test_range)
 	region_close(&region);
 }
 
-UNIT_TEST(test_book)
+/* What was measured, and is there, is charged without a limit. */
+UNIT_TEST(test_without_limit)
 {
 	struct region region = make_with(state, 1);
 
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 100, 100), 0);
-	assert_int_equal(region_book(&region, 0, REGION_CONTEXT, 500), 0); /* whatever the limit */
+	assert_int_equal(region_charge(&region, 0, REGION_CONTEXT, 500, 0), 0);
 	assert_usage(&region, 0, 500, 0, 100, 0);
 	assert_int_equal(region_used(&region, 0), 600);
-	assert_int_equal(region_book(&region, 0, REGION_CONTEXT, 499), 0);
-	assert_int_equal(region_used(&region, 0), 599);
-	assert_int_equal(region_book(&region, 0, REGION_CONTEXT, 499), 0);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 599), -EDQUOT);
-	assert_int_equal(region_book(&region, 0, REGION_CONTEXT, 0), 0);
+	region_refund(&region, 0, REGION_CONTEXT, 500);
 	assert_usage(&region, 0, 0, 0, 100, 0);
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&region);
@@ -161,7 +159,6 @@ UNIT_TEST(test_devices_out_of_range)
 	assert_int_equal(region_charge(&region, 16, REGION_DATA, 1, 0), -EINVAL);
 	assert_int_equal(region_charge(&region, UINT32_MAX, REGION_DATA, 1, 0), -EINVAL);
 	assert_int_equal(region_charge(&region, 0, (enum region_class)4, 1, 0), -EINVAL);
-	assert_int_equal(region_book(&region, 2, REGION_DATA, 1), -EINVAL);
 	region_refund(&region, 16, REGION_DATA, 1);
 	assert_int_equal(region_used(&region, 16), 0);
 	assert_int_equal(region_own_usage(&region, 16).total, 0);
@@ -216,8 +213,8 @@ UNIT_TEST(test_never_too_low)
 	region_step_hook = watch;
 	for (enum region_class class = REGION_CONTEXT; class <= REGION_OFFSET; class ++) {
 		assert_int_equal(region_charge(&watched, 0, class, 5, 0), 0);
-		assert_int_equal(region_book(&watched, 0, class, 3), 0);
-		assert_int_equal(region_book(&watched, 0, class, 9), 0);
+		region_refund(&watched, 0, class, 2);
+		assert_int_equal(region_charge(&watched, 0, class, 6, 0), 0);
 		region_refund(&watched, 0, class, 8);
 	}
 	region_step_hook = NULL;

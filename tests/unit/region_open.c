@@ -286,7 +286,6 @@ UNIT_TEST(test_view)
 	assert_true(region_slot_alive(&view, 0));
 	assert_false(region_slot_alive(&view, 1));
 	assert_int_equal(region_charge(&view, 0, REGION_DATA, 5, 0), -EBADF);
-	assert_int_equal(region_book(&view, 0, REGION_DATA, 5), -EBADF);
 	region_refund(&view, 0, REGION_DATA, 5);
 	assert_int_equal(region_own_usage(&view, 0).total, 0);
 	assert_int_equal(region_used(&view, 0), 5);

@@ -30,7 +30,6 @@ static void assert_lost(struct region *region, int error, const char *words)
 
 	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, GIB), error);
 	assert_int_equal(region_charge(region, 0, REGION_DATA, MIB, 0), error);
-	assert_int_equal(region_book(region, 0, REGION_DATA, MIB), error);
 	assert_int_equal(region_share_export(region, 0, 5, MIB), error);
 	assert_int_equal(region_why_lost(region, &fault), error);
 	assert_non_null(strstr(fault.text, region->path));
