@@ -11,6 +11,10 @@
  * is booked at once. So a thread that is in the driver for long, or threads that allocate all the
  * time, keep the comparison from lowering the books, never from raising them.
  *
+ * Where something moves whenever NVML is asked, code that was unloaded would stay charged, and so
+ * would the guess of a new context. So after some comparisons that show too much in the books, the
+ * caller is asked to have the process rest for a moment (quota_wants_rest).
+ *
  * A figure that is less than the process's contexts can take is another process's, whose pid is
  * ours in another namespace. Where nothing else was ever seen, NVML is not believed any more.
  */
@@ -28,6 +32,8 @@
 #define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
 #define LONG_AGO_NS           ((uint64_t)1)
+#define OVER_LEAST            5 /* comparisons in a row that show too much in the books */
+#define REST_INTERVAL_NS      NS_PER_S
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
 
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
@@ -36,6 +42,11 @@ static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plau
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
 /* The growth that the last comparison saw and did not believe yet; who compares writes it. */
 static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
+
+/* How often in a row the books were above NVML's figure while something moved, and when rest was
+ * last asked for; who compares writes them. */
+static unsigned over[VGPU_DEVICES_MAX];
+static uint64_t rest_ns[VGPU_DEVICES_MAX];
 
 /* What is charged and will be taken later, in one piece each: under `expecting`. */
 static struct lock expecting = LOCK_INIT;
@@ -55,6 +66,8 @@ void compare_forget(void)
 	memset(believed, 0, sizeof(believed));
 	memset(odd, 0, sizeof(odd));
 	memset(suspect_bytes, 0, sizeof(suspect_bytes));
+	memset(over, 0, sizeof(over));
+	memset(rest_ns, 0, sizeof(rest_ns));
 }
 
 void compare_new_context(int device)
@@ -129,6 +142,21 @@ void quota_expect_code(void)
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_believed(device))
 			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
+}
+
+bool quota_is_at_rest(void)
+{
+	return account_stamp() != QUOTA_NO_STAMP;
+}
+
+bool quota_wants_rest(int device)
+{
+	uint64_t now = clock_coarse_ns();
+
+	if (over[device] < OVER_LEAST || now - rest_ns[device] < REST_INTERVAL_NS)
+		return false;
+	rest_ns[device] = now;
+	return true;
 }
 
 /* -- what the books say ----------------------------------------------------------------------- */
@@ -399,6 +427,15 @@ static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t
 		account_orphan(device, growth);
 }
 
+/* Whether the books may be too high by something that a comparison at rest would lower. */
+static bool is_over(int device, const struct vgpu_hami_usage *usage, uint64_t data,
+		    uint64_t nvml_bytes)
+{
+	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
+
+	return (guess || usage->module) && usage->context + usage->module + data > nvml_bytes;
+}
+
 static bool reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes)
 {
 	struct vgpu_hami_usage usage = usage_without_expected(device);
@@ -409,10 +446,12 @@ static bool reconcile(int device, const struct quota_ticket *ticket, const uint6
 		return true;
 	}
 	if (!is_quiet(device, ticket)) {
+		over[device] = is_over(device, &usage, data, *nvml_bytes) ? over[device] + 1 : 0;
 		raise_moving(device, ticket, *nvml_bytes);
 		quota_reconcile_soon(device);
 		return false;
 	}
+	over[device] = 0;
 	if (!__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
 		data -= lower_doubts(device, &usage, data, *nvml_bytes);
 	own = own_bytes(device, &usage, data, *nvml_bytes);

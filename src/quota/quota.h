@@ -295,6 +295,15 @@ struct quota_ticket {
 struct quota_ticket quota_reconcile_ticket(int device);
 #define QUOTA_NO_STAMP UINT64_MAX /* for figures that are of different moments */
 
+/* Whether nothing of the process is under way just now. */
+bool quota_is_at_rest(void);
+
+/* Whether a comparison needs a moment of rest, as none is found by chance: several in a row were
+ * made while something moved, and the books were above NVML's figure each time. True at most once a
+ * second; for the thread that compares.
+ */
+bool quota_wants_rest(int device);
+
 /* By how much the books are above NVML's figure; 0 if something has changed since the ticket. */
 uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 

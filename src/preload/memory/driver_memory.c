@@ -79,7 +79,7 @@ static void book(const struct driver_memory *growth)
 		reconcile_soon(growth->device);
 		return;
 	}
-	reconcile_now(growth->device);
+	reconcile_at_rest(growth->device);
 	if (!quota_is_compared(growth->device))
 		quota_own_book(growth->device, bytes);
 }
@@ -104,7 +104,7 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 CUresult driver_memory_refuse(const struct driver_memory *growth)
 {
 	quota_own_return(growth->device, growth->held_bytes);
-	reconcile_now(growth->device);
+	reconcile_at_rest(growth->device);
 	return headroom_refuse(growth->device, growth->held_bytes, -EOVERFLOW);
 }
 

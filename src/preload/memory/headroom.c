@@ -48,7 +48,7 @@ static void make_room(CUdevice device)
 
 	deferred_poll();
 	pools_give_back(device);
-	reconcile_now(device);
+	reconcile_at_rest(device);
 	if (quota_used(device) >= before)
 		quota_wait_dying(device);
 	quota_wait_guesses(device);

@@ -3,6 +3,11 @@
  * They have a stamp for what we do ourselves; what pools give back at a synchronisation in another
  * thread is seen by reading their figures before and after.
  *
+ * A program with many threads may never be at rest. Where the books need it, the thread that
+ * compares makes a moment of rest: threads that are about to allocate wait, for a few milliseconds
+ * at most, until what is under way is over and NVML was asked. A call that takes longer than that
+ * in the driver leaves the books as high as they are.
+ *
  * One thread compares at a time, as the ledger has one peak for the time of the question.
  */
 #include "reconcile.h"
@@ -21,10 +26,39 @@
 
 static struct lock comparing = LOCK_INIT; /* only ever tried */
 
+/* Threads that are about to allocate wait. Written under `comparing`, atomic. */
+static bool resting;
+
 #define TRIES   3  /* at once, while other threads allocate */
 #define TICKETS 2  /* while pools turn out to have changed */
 #define NAPS    20 /* for another thread's comparison */
 #define NAP_NS  (50 * NS_PER_US)
+
+#define RESTS 40 /* naps in which what is under way may end */
+
+static bool is_resting(void)
+{
+	return __atomic_load_n(&resting, __ATOMIC_ACQUIRE);
+}
+
+/* Before anything of the calling thread is under way. */
+static void wait_for_rest(void)
+{
+	for (unsigned naps = 0; naps < 2 * RESTS && is_resting(); naps++)
+		sys_sleep_ns(NAP_NS);
+}
+
+static void begin_rest_locked(void)
+{
+	__atomic_store_n(&resting, true, __ATOMIC_RELEASE);
+	for (unsigned naps = 0; naps < RESTS && !quota_is_at_rest(); naps++)
+		sys_sleep_ns(NAP_NS);
+}
+
+static void end_rest_locked(void)
+{
+	__atomic_store_n(&resting, false, __ATOMIC_RELEASE);
+}
 
 /* What NVML says, and the books' ticket, which tells whether they were the same all the while. What
  * pools turn out to have changed changes the books: then the ticket is taken once more. */
@@ -47,6 +81,7 @@ static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_
 void reconcile_forget(void)
 {
 	lock_init(&comparing);
+	resting = false;
 }
 
 /* What is found gone makes the books others: they need another figure. */
@@ -65,8 +100,9 @@ static bool compare_locked(CUdevice device)
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);
 }
 
-/* False: the figures were of different moments, or another thread compares for longer than that. */
-static bool compare(CUdevice device, unsigned naps)
+/* False: the figures were of different moments, or another thread compares for longer than that.
+ * `rest`: the books need a moment of rest in any case. */
+static bool compare(CUdevice device, unsigned naps, bool rest)
 {
 	bool compared;
 
@@ -75,7 +111,10 @@ static bool compare(CUdevice device, unsigned naps)
 			return false;
 		sys_sleep_ns(NAP_NS);
 	}
+	if (rest || quota_wants_rest(device))
+		begin_rest_locked();
 	compared = compare_locked(device);
+	end_rest_locked();
 	lock_release(&comparing);
 	return compared;
 }
@@ -84,20 +123,32 @@ void reconcile_books(CUdevice device)
 {
 	int saved;
 
+	if (is_resting())
+		wait_for_rest();
 	if (!quota_reconcile_due(device))
 		return;
 	saved = errno; /* NVML opens files */
-	compare(device, 0);
+	compare(device, 0, false);
+	errno = saved;
+}
+
+static void try_to_compare(CUdevice device, bool rests)
+{
+	int saved = errno;
+
+	for (unsigned i = 0; i < TRIES && !compare(device, NAPS, rests && i == TRIES - 1); i++)
+		;
 	errno = saved;
 }
 
 void reconcile_now(CUdevice device)
 {
-	int saved = errno;
+	try_to_compare(device, false);
+}
 
-	for (unsigned i = 0; i < TRIES && !compare(device, NAPS); i++)
-		;
-	errno = saved;
+void reconcile_at_rest(CUdevice device)
+{
+	try_to_compare(device, true);
 }
 
 void reconcile_soon(CUdevice device)

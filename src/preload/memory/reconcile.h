@@ -10,8 +10,12 @@
  */
 void reconcile_books(CUdevice device);
 
-/* At once, and at the next occasion: when the driver took, or gave up, what nobody can tell. */
+/* At once, when the driver took, or gave up, what nobody can tell. */
 void reconcile_now(CUdevice device);
+/* The same, and if other threads are at work all the time, they wait for a moment: when a refusal
+ * depends on it. Nothing of the calling thread may be under way. */
+void reconcile_at_rest(CUdevice device);
+/* At the next occasion. */
 void reconcile_soon(CUdevice device);
 
 void reconcile_forget(void); /* in a forked child */

@@ -7,10 +7,15 @@ const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { re
 
 CUcontext start(const char *limit)
 {
+	return start_with_code(limit, "20");
+}
+
+CUcontext start_with_code(const char *limit, const char *module_mib)
+{
 	CUcontext context;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	env_set("VGPU_SIM_MODULE_MIB", "20");
+	env_set("VGPU_SIM_MODULE_MIB", module_mib);
 	scene_write("code.ptx", code);
 	context = cuda_start(0);
 	give(take(1)); /* settles the context */

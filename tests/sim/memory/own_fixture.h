@@ -10,6 +10,8 @@
 extern const char code[];
 
 CUcontext start(const char *limit);
+/* The same with code of another size than MODULE. */
+CUcontext start_with_code(const char *limit, const char *module_mib);
 /* At rest: the next comparison has been made. */
 void rest(void);
 void assert_books(uint64_t module, uint64_t data);

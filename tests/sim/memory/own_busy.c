@@ -1,0 +1,163 @@
+/*
+ * Programs that are never quiet: threads allocate and free without pause, or one is inside an
+ * allocation all the time. What the driver takes outside the books is charged within a bounded
+ * time, never more than that, and what it gives back is refunded.
+ */
+#include "own_fixture.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#define THREADS 8
+#define BLOCK   (16 * MIB)
+#define PATIENCE \
+	10000 /* ms, of a machine that is busy with other tests: some 100 ms where it is not */
+
+static CUcontext its_context;
+static pthread_t threads[THREADS];
+static int at_work; /* atomic */
+
+static void *allocate_and_free(void *none)
+{
+	CUdeviceptr address;
+
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE))
+		if (cuMemAlloc_v2(&address, BLOCK) == CUDA_SUCCESS)
+			give(address);
+	return none;
+}
+
+static void begin_work(void)
+{
+	at_work = 1;
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, allocate_and_free, NULL) == 0);
+}
+
+static void end_work(void)
+{
+	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* Until the books have so much module memory, and never more than `most`. */
+static void wait_for_module(uint64_t least, uint64_t most)
+{
+	uint64_t from = now_ms(), module;
+
+	do {
+		module = ledger_own(0).module;
+		CHECK_AT_MOST(module, most);
+		CHECK_AT_MOST(now_ms() - from, PATIENCE);
+		sleep_ms(1);
+	} while (module < least);
+}
+
+/* Code of 2 GiB comes with a launch, in a slice of 1 GiB. */
+static void grow(void)
+{
+	CUdeviceptr address;
+	CUlibrary library;
+	CUkernel kernel;
+
+	CHECK_CUDA(cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
+	begin_work();
+	CHECK_CUDA(
+		cuLaunchKernel((CUfunction)(void *)kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+		CUDA_SUCCESS);
+	wait_for_module(2 * GIB - (THREADS + 1) * BLOCK, 2 * GIB);
+	CHECK_CUDA(cuMemAlloc_v2(&address, GRANULE), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_AT_MOST(ledger_own(0).module, 2 * GIB);
+}
+
+static void start_lazy(void)
+{
+	env_set("VGPU_SIM_MODULE_LAZY", "1");
+	its_context = start_with_code("1g", "2048");
+}
+
+TEST(growth)
+{
+	start_lazy();
+	grow();
+	end_work();
+	rest();
+	assert_books(2 * GIB, 0);
+}
+
+static void *stay_in_an_allocation(void *none)
+{
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	give(take(BLOCK));
+	return none;
+}
+
+/* No moment is at rest. The second allocation of the process parks: start() makes the first. */
+TEST(growth_beside_an_allocation)
+{
+	pthread_t thread;
+	char rule[512];
+
+	snprintf(rule, sizeof(rule), "cuMemAlloc_v2@2=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	start_lazy();
+	CHECK(pthread_create(&thread, NULL, stay_in_an_allocation, NULL) == 0);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	grow();
+	CHECK(unlink(scene_path("parked")) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	end_work();
+	rest();
+	assert_books(2 * GIB, 0);
+}
+
+/* Loads code of 256 MiB and unloads it. */
+static void load_and_unload(unsigned loader)
+{
+	union loaded loaded = {.any = NULL};
+
+	CHECK_CUDA(load(loader, &loaded), CUDA_SUCCESS);
+	sleep_ms(10);
+	CHECK_AT_MOST(ledger_own(0).module, 256 * MIB);
+	unload(loader, loaded);
+}
+
+static void end_with_nothing(void)
+{
+	end_work();
+	rest();
+	assert_books(0, 0);
+}
+
+/* Code that is unloaded is refunded while the program goes on. */
+TEST(given_up)
+{
+	its_context = start_with_code("2g", "256");
+	begin_work();
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t from = now_ms();
+
+		load_and_unload(i);
+		while (ledger_own(0).module) {
+			CHECK_AT_MOST(now_ms() - from, PATIENCE);
+			sleep_ms(1);
+		}
+	}
+	end_with_nothing();
+}
+
+/* At once where a refusal depends on it. */
+TEST(room_again)
+{
+	its_context = start_with_code("1g", "256");
+	begin_work();
+	for (unsigned i = 0; i < LOADERS; i++) {
+		load_and_unload(i);
+		give(take(256 * MIB));
+	}
+	end_with_nothing();
+}
