@@ -255,3 +255,52 @@ void turn_file_forget(struct turn_file *file)
 	file->file = NULL;
 	file->owner = 0;
 }
+
+/* -- validity --------------------------------------------------------------------------------- */
+
+static bool header_is_valid(const struct vgpu_turns_header *header)
+{
+	return header->magic == VGPU_TURNS_MAGIC && header->version == VGPU_TURNS_VERSION &&
+	       header->size == sizeof(struct vgpu_turns_file) && TURN_LOAD(header->made) != 0 &&
+	       (TURN_SEE(header->turn) & VGPU_TURNS_HOLDER) <= VGPU_TURNS_SLICES;
+}
+
+/* A key that two entries have is found at the second. */
+static bool slice_is_valid(const struct turn_file *file, unsigned slice)
+{
+	uint64_t key = TURN_LOAD(file->file->slice[slice].key);
+
+	for (unsigned i = 0; key && i < slice; i++)
+		if (TURN_LOAD(file->file->slice[i].key) == key && turn_file_slice_lives(file, i) &&
+		    turn_file_slice_lives(file, slice))
+			return false;
+	return true;
+}
+
+static bool seat_is_valid(const struct turn_file *file, unsigned seat)
+{
+	uint32_t owner = TURN_LOAD(file->file->seat[seat].owner);
+	unsigned of = owner & VGPU_TURNS_HOLDER;
+	const struct vgpu_turns_slice *slice;
+
+	if (file->owner && seat == file->seat && owner != file->owner)
+		return false;
+	if (of == 0 || of > VGPU_TURNS_SLICES)
+		return of == 0;
+	if (!turn_file_seat_lives(file, of - 1, seat))
+		return true; /* what the dead left means nothing */
+	slice = &file->file->slice[of - 1];
+	return TURN_LOAD(slice->key) != 0 && (TURN_LOAD(slice->words) >> seat / 64 & 1) &&
+	       (TURN_LOAD(slice->seats[seat / 64]) >> seat % 64 & 1);
+}
+
+bool turn_file_is_valid(const struct turn_file *file)
+{
+	bool is_valid = file->file && header_is_valid(&file->file->header);
+
+	for (unsigned i = 0; is_valid && i < VGPU_TURNS_SLICES; i++)
+		is_valid = slice_is_valid(file, i);
+	for (unsigned i = 0; is_valid && i < VGPU_TURNS_SEATS; i++)
+		is_valid = seat_is_valid(file, i);
+	return is_valid;
+}

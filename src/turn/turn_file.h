@@ -49,6 +49,14 @@ bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned
 /* Frees a seat whose process is dead: any process may do so. */
 void turn_file_clear_seat(struct turn_file *file, unsigned slice, unsigned seat);
 
+/*
+ * Whether the file is consistent: the header is whole, the turn word names a slice or none, no two
+ * living slices have one key, and the seat of each living process is in its slice's bits. True
+ * whenever no process is in turn_file_join or turn_file_leave, however many have died, unless
+ * something else wrote to the file. For tests and fuzzers; one system call for each seat in use.
+ */
+bool turn_file_is_valid(const struct turn_file *file);
+
 /* As shared_file_watch. */
 int turn_file_watch(struct turn_file *file);
 

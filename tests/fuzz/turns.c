@@ -16,6 +16,8 @@
  *     leave    process                        which joins again at the next step
  *     set      process, weight, limit
  *
+ * Until the hostile slice has written, the file is valid after each step (turn_file_is_valid).
+ *
  * In the end, all processes but one are gone, and that one has to go within the bound, and then to
  * be alone within some seconds.
  */
@@ -58,6 +60,7 @@ static int memory = -1;
 static struct vgpu_turns_file *mapped; /* the file, for the hostile slice */
 static uint64_t now_ns;
 static unsigned calls;
+static bool is_damaged; /* the hostile slice has written */
 
 static void must(bool holds)
 {
@@ -118,6 +121,7 @@ static void make_world(void)
 	memset(mapped, 0, sizeof(*mapped));
 	memset(processes, 0, sizeof(processes));
 	now_ns = 1000 * NS_PER_S;
+	is_damaged = false;
 }
 
 /* -- processes --------------------------------------------------------------------------------- */
@@ -210,6 +214,7 @@ static void damage(struct input *input, bool often)
 	size_t place = parts[take(input) % 5] + take_16(input) % 1024, len = 1 + take(input) % 64;
 	uint8_t bytes[64];
 
+	is_damaged = true;
 	for (size_t i = 0; i < len; i++)
 		bytes[i] = (uint8_t)take(input);
 	write_at(place, bytes, len);
@@ -267,6 +272,14 @@ static void step(struct input *input)
 	}
 }
 
+static void check_file(void)
+{
+	sys_fault = NULL; /* each seat is a call */
+	for (unsigned i = 0; i < PROCESSES && !is_damaged; i++)
+		must(!processes[i].is_joined || turn_file_is_valid(&processes[i].turn.file));
+	sys_fault = ask_kernel;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input input = {data, size};
@@ -275,8 +288,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_world();
 	for (unsigned i = 0; i < PROCESSES; i++)
 		join(&processes[i]);
-	for (unsigned i = 0; input.left > 0 && i < MOST_STEPS; i++)
+	for (unsigned i = 0; input.left > 0 && i < MOST_STEPS; i++) {
 		step(&input);
+		check_file();
+	}
 	for (unsigned i = 0; i < PROCESSES; i++)
 		if (processes[i].is_joined && &processes[i] != last)
 			turn_forget(&processes[i].turn); /* it is dead */

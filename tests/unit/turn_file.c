@@ -122,6 +122,53 @@ UNIT_TEST(test_refused)
 	refuses(place->path, -EISDIR, "it is a directory");
 }
 
+/* What a word of the file must not be. */
+static void assert_found(void *word, size_t size, uint64_t wrong)
+{
+	uint64_t right = 0;
+
+	memcpy(&right, word, size);
+	memcpy(word, &wrong, size);
+	assert_false(turn_file_is_valid(&ours));
+	memcpy(word, &right, size);
+	assert_true(turn_file_is_valid(&ours));
+}
+
+UNIT_TEST(test_validity)
+{
+	const struct place *place = *state;
+	struct vgpu_turns_file *file;
+	unsigned seat;
+
+	memset(&ours, 0, sizeof(ours));
+	assert_false(turn_file_is_valid(&ours)); /* not open */
+	opens(place, &ours);
+	opens(place, &theirs);
+	assert_true(turn_file_is_valid(&ours));
+	joins(&ours, 100);
+	joins(&theirs, 200);
+	file = ours.file;
+	seat = theirs.seat;
+	assert_true(turn_file_is_valid(&ours));
+	assert_found(&file->header.magic, 8, VGPU_TURNS_MAGIC + 1);
+	assert_found(&file->header.version, 4, VGPU_TURNS_VERSION + 1);
+	assert_found(&file->header.size, 4, 4096);
+	assert_found(&file->header.made, 4, 0);
+	assert_found(&file->header.turn, 8, VGPU_TURNS_SLICES + 1);
+	assert_found(&file->slice[1].key, 8, 0);
+	assert_found(&file->slice[1].key, 8, 100); /* the other slice's */
+	assert_found(&file->slice[1].words, 8, 0);
+	assert_found(&file->slice[1].seats[seat / 64], 8, 0);
+	assert_found(&file->seat[seat].owner, 4, VGPU_TURNS_SLICES + 1);
+	assert_found(&file->seat[ours.seat].owner, 4, 0);
+	turn_file_forget(&theirs); /* it is dead, with all that it has */
+	file->slice[1].words = 0;
+	assert_true(turn_file_is_valid(&ours));
+	turn_file_leave(&ours);
+	assert_true(turn_file_is_valid(&ours));
+	turn_file_forget(&ours);
+}
+
 UNIT_TEST(test_seats)
 {
 	const struct place *place = *state;

@@ -314,6 +314,7 @@ UNIT_TEST(test_garbage)
 	uint64_t chance = 1;
 
 	world_begin(state);
+	world_is_damaged = true;
 	busy(50, 100, MS);
 	busy(50, 100, 200 * US)->batch = 5;
 	go_on(100 * MS);

@@ -83,6 +83,7 @@ static unsigned device_of; /* whose work it runs */
 static uint64_t changing_ns, overlap_ns;
 static uint64_t moving_ns; /* what a change to another process's work takes for its memory */
 static const char *world_path;
+static bool world_is_damaged; /* the test wrote into the file */
 
 static void world_begin(void **state)
 {
@@ -93,6 +94,7 @@ static void world_begin(void **state)
 	time_ns = 1000 * NS_PER_S;
 	device_of = 0;
 	changing_ns = overlap_ns = moving_ns = 0;
+	world_is_damaged = false;
 	world_path = place->path;
 	unlink(world_path);
 }
@@ -134,6 +136,9 @@ static void join(struct actor *actor)
 
 UNUSED static void world_end(void)
 {
+	for (unsigned i = 0; i < actor_count && !world_is_damaged; i++)
+		if (actors[i].is_joined && !actors[i].is_dead)
+			assert_true(turn_file_is_valid(&actors[i].turn.file));
 	for (unsigned i = 0; i < actor_count; i++)
 		if (actors[i].is_joined && !actors[i].is_dead)
 			turn_leave(&actors[i].turn, time_ns);
