@@ -2,7 +2,7 @@
  * Memory that goes to other drivers, as a dma-buf, or comes from other APIs: it is charged for as
  * long as the device has it.
  */
-#include "sharing_fixture.h"
+#include "sharing_scene.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -20,31 +20,6 @@ static uint64_t range_export(uint64_t i)
 	return 0;
 }
 
-TEST(dma_buf)
-{
-	struct member a;
-
-	begin();
-	a = actor();
-	order(&a, allocate, 0);
-	order(&a, range_export, 0);
-	assert_held(1, SIZE);
-	order(&a, give_back_address, 0);
-	assert_held(1, SIZE);
-	assert_charged(&a, 0, SIZE);
-	order(&a, look, 0);
-	assert_charged(&a, 0, SIZE);
-	order(&a, file_close, 0);
-	order(&a, look, 0);
-	assert_held(1, 0);
-	order(&a, allocate, 0);
-	order(&a, range_export, 0);
-	order(&a, file_close, 0);
-	order(&a, give_back_address, 0);
-	assert_held(1, 0);
-	dismiss(&a);
-}
-
 static uint64_t granule_export(uint64_t i)
 {
 	CUdeviceptr page = addresses[i] / 4096 * 4096;
@@ -53,38 +28,43 @@ static uint64_t granule_export(uint64_t i)
 	return 0;
 }
 
-/* A dma-buf of one of two blocks in a granule keeps the granule, whichever goes first. */
-TEST(dma_buf_of_neighbours)
+/* The granule is charged, at least once. */
+static uint64_t granule_is_charged(uint64_t unused)
 {
-	struct member a;
-
-	begin();
-	a = actor();
-	for (unsigned first = 0; first < 2; first++) {
-		order(&a, allocate_small, 0);
-		order(&a, allocate_small, 1);
-		order(&a, granule_export, 0);
-		CHECK_EQUAL(outside_used(0), FIGURE + GRANULE);
-		order(&a, give_back_address, first);
-		CHECK_EQUAL(outside_used(0), FIGURE + GRANULE);
-		CHECK_AT_MOST(CHARGE + GRANULE, ledger_used(0));
-		order(&a, give_back_address, !first);
-		order(&a, tidy, 0);
-		assert_held(1, GRANULE);
-		assert_charged(&a, 0, GRANULE);
-		order(&a, file_close, 0);
-		order(&a, look, 0);
-		assert_held(1, 0);
-	}
-	dismiss(&a);
-	assert_held(0, 0);
+	CHECK_AT_MOST(CHARGE + GRANULE, ledger_used(0));
+	return unused;
 }
+
+/* clang-format off */
+
+/* A dma-buf of one of two blocks in a granule keeps the granule, whichever block is freed first. */
+#define FREED_SMALL(row, first, second)                                                    \
+	{row, .unit = GRANULE, .steps = {                                                  \
+		{A, allocate_small, 0}, {A, allocate_small, 1}, {A, granule_export, 0},    \
+		{SCENE, scene_holds, 1}, {A, give_back_address, first},                    \
+		{SCENE, scene_holds, 1}, {SCENE, granule_is_charged, 0},                   \
+		{A, give_back_address, second}, {A, tidy, 0, {HELD, {0}, {1}}},            \
+		{A, file_close, 0}, {A, look, 0, {HELD}}}}
+
+static const struct scene dma_bufs[] = {
+	{"dma_buf_closed_last", .steps = {
+		{A, allocate, 0}, {A, range_export, 0, {HELD, {1}}},
+		{A, give_back_address, 0, {HELD, {0}, {1}}}, {A, look, 0, {HELD, {0}, {1}}},
+		{A, file_close, 0}, {A, look, 0, {HELD}}}},
+	{"dma_buf_closed_first", .steps = {
+		{A, allocate, 0}, {A, range_export, 0}, {A, file_close, 0},
+		{A, give_back_address, 0, {HELD}}}},
+	FREED_SMALL("dma_buf_of_neighbour_last", 0, 1),
+	FREED_SMALL("dma_buf_of_neighbour_first", 1, 0),
+};
+TEST_TABLE(dma_bufs, scene_play);
+/* clang-format on */
 
 /* -- other APIs ------------------------------------------------------------------------------- */
 
 static CUexternalMemory externals[THINGS];
 
-static uint64_t external_try(uint64_t i)
+static uint64_t external_import(uint64_t i)
 {
 	int fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
@@ -102,30 +82,17 @@ static uint64_t external_destroy(uint64_t i)
 	return 0;
 }
 
-TEST(external_memory)
-{
-	struct member a;
-
-	begin();
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "700m"); /* a context, and room for two */
-	a = actor();
-	CHECK_CUDA(order(&a, external_try, 0), CUDA_SUCCESS);
-	CHECK_CUDA(order(&a, external_try, 1), CUDA_SUCCESS);
-	assert_held(1, 2 * SIZE);
-	assert_charged(&a, 0, 2 * SIZE);
-	CHECK_CUDA(order(&a, external_try, 2), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_held(1, 2 * SIZE);
-	order(&a, external_destroy, 0);
-	assert_held(1, SIZE);
-	order(&a, look, 0);
-	assert_held(1, SIZE);
-	CHECK_CUDA(order(&a, external_try, 0), CUDA_SUCCESS);
-	order(&a, external_destroy, 1);
-	order(&a, external_destroy, 0);
-	assert_held(1, 0);
-	CHECK_CUDA(order(&a, external_try, 0), CUDA_SUCCESS);
-	order(&a, context_reset, 0);
-	CHECK_EQUAL(ledger_used(0), CHARGE);
-	dismiss(&a);
-	assert_held(0, 0);
-}
+/* clang-format off */
+static const struct scene other_apis[] = {
+	/* The limit is a context, and room for two. */
+	{"external_memory", .limit = "700m", .steps = {
+		{A, external_import, 0}, {A, external_import, 1, {HELD, {0}, {2}}},
+		{A, external_import, 2, {HELD, {0}, {2}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{A, external_destroy, 0, {HELD, {0}, {1}}}, {A, look, 0, {HELD, {0}, {1}}},
+		{A, external_import, 0}, {A, external_destroy, 1},
+		{A, external_destroy, 0, {HELD}}}},
+	{"external_context_ends", .steps = {
+		{A, external_import, 0}, {A, context_reset, 0, {CHARGED}}}},
+};
+TEST_TABLE(other_apis, scene_play);
+/* clang-format on */

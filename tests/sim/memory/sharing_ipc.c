@@ -1,5 +1,5 @@
 /* CUDA IPC: memory that another process opens is charged as sharing.c says, once in a slice. */
-#include "sharing_fixture.h"
+#include "sharing_scene.h"
 
 /* -- steps ------------------------------------------------------------------------------------ */
 
@@ -21,8 +21,8 @@ static uint64_t allocate_and_get(uint64_t i)
 	return ipc_get(i);
 }
 
-/* Opens the handle 0 of the board, by either version, as the i-th. */
-static uint64_t ipc_try(uint64_t i)
+/* Opens the handle 0 of the board as the i-th, by either version. Returns the CUresult. */
+static uint64_t ipc_open(uint64_t i)
 {
 	CUdeviceptr address = UNTOUCHED;
 	CUresult result;
@@ -38,12 +38,6 @@ static uint64_t ipc_try(uint64_t i)
 	return result;
 }
 
-static uint64_t ipc_open(uint64_t i)
-{
-	CHECK_CUDA(ipc_try(i), CUDA_SUCCESS);
-	return 0;
-}
-
 static uint64_t ipc_close(uint64_t i)
 {
 	CHECK_CUDA(cuIpcCloseMemHandle(addresses[i]), CUDA_SUCCESS);
@@ -51,221 +45,89 @@ static uint64_t ipc_close(uint64_t i)
 	return 0;
 }
 
+/* The granule is charged, at least once. */
+static uint64_t granule_is_charged(uint64_t unused)
+{
+	CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0));
+	return unused;
+}
+
 /* -- scenes ----------------------------------------------------------------------------------- */
 
-/* a has allocated it, b has opened it twice, as 0 and 1. */
-static void open_twice(struct member *a, struct member *b)
-{
-	order(a, allocate_and_get, 0);
-	assert_held(2, SIZE);
-	order(b, ipc_open, 0);
-	order(b, ipc_open, 1);
-	assert_held(2, SIZE);
-	assert_charged(a, SIZE, 0);
-	assert_charged(b, 0, 0);
-}
+/* clang-format off */
 
-TEST(ipc_closed_first)
-{
-	struct member a, b;
+/* A allocates a block; B opens it twice, as 0 and 1. */
+#define OPEN_TWICE                                                                         \
+	{A, allocate_and_get, 0, {HELD, {1}}}, {B, ipc_open, 0}, {B, ipc_open, 1, {HELD, {1}}}
+#define FREE {A, give_back_address, 0, {HELD}}
 
-	begin();
-	a = actor();
-	b = actor();
-	CHECK_CUDA((order(&a, allocate_and_get, 0), order(&a, ipc_try, 1)),
-		   CUDA_ERROR_INVALID_CONTEXT); /* it is its own */
-	order(&a, give_back_address, 0);
-	assert_held(2, 0);
-	for (unsigned round = 0; round < 3; round++) {
-		open_twice(&a, &b);
-		order(&b, ipc_close, round % 2);
-		assert_held(2, SIZE);
-		order(&b, ipc_close, !(round % 2));
-		assert_held(2, SIZE);
-		assert_charged(&a, SIZE, 0);
-		order(&a, give_back_address, 0);
-		assert_held(2, 0);
-	}
-	open_twice(&a, &b);
-	order(&b, context_reset, 0); /* closes both */
-	assert_held(2, SIZE);
-	order(&a, give_back_address, 0);
-	assert_held(2, 0);
-	open_twice(&a, &b);
-	member_kill(&b);
-	assert_held(1, SIZE);
-	order(&a, give_back_address, 0);
-	assert_held(1, 0);
-	dismiss(&a);
-}
+static const struct scene blocks[] = {
+	{"ipc_own_block", .steps = {
+		{A, allocate_and_get, 0}, {A, ipc_open, 1, {0}, CUDA_ERROR_INVALID_CONTEXT}, FREE}},
+	{"ipc_closed_first", .rounds = 3, .steps = {
+		OPEN_TWICE, {B, ipc_close, 0, {HELD, {1}}}, {B, ipc_close, 1, {HELD, {1}}}, FREE}},
+	{"ipc_closed_in_reverse", .steps = {
+		OPEN_TWICE, {B, ipc_close, 1, {HELD, {1}}}, {B, ipc_close, 0, {HELD, {1}}}, FREE}},
+	{"ipc_importer_resets", .steps = {
+		OPEN_TWICE, {B, context_reset, 0, {HELD, {1}}}, FREE}},
+	{"ipc_importer_killed", .steps = {
+		OPEN_TWICE, {SCENE, scene_kill, B, {HELD, {1}}}, FREE}},
+	{"ipc_freed_first", .rounds = 3, .steps = {
+		OPEN_TWICE, {A, give_back_address, 0, {HELD, {0, 1}}},
+		{B, ipc_close, 1, {HELD, {0, 1}}}, {B, ipc_close, 0, {HELD}}}},
+	{"ipc_freed_and_importer_resets", .steps = {
+		OPEN_TWICE, {A, give_back_address, 0, {HELD, {0, 1}}},
+		{B, context_reset, 0, {HELD}}}},
+	{"ipc_both_reset", .steps = {
+		OPEN_TWICE, {A, context_reset, 0, {HELD, {0, 1}}}, {B, context_reset, 0, {HELD}}}},
+	{"ipc_exporter_killed", .steps = {
+		OPEN_TWICE, {SCENE, scene_kill, A, {HELD, {0, 1}}},
+		{B, ipc_close, 0, {HELD, {0, 1}}}, {B, ipc_close, 1, {HELD}}}},
+	{"ipc_looked_at_after_kill", .steps = {
+		OPEN_TWICE, {SCENE, scene_kill, A}, {B, look, 0}, {SCENE, scene_is_covered, 0},
+		{SCENE, scene_reap, 0}, {B, look, 0, {HELD, {0, 1}}},
+		{B, ipc_close, 0, {HELD, {0, 1}}}, {B, ipc_close, 1, {HELD}}}},
+	/* Two contexts and 100 MiB: the slice pays for the block once. */
+	{"ipc_at_the_quota", .limit = "1156m", .steps = {
+		OPEN_TWICE, {A, give_back_address, 0, {HELD, {0, 1}}},
+		{A, ipc_open, 2, {0}, CUDA_ERROR_INVALID_CONTEXT}, {B, ipc_close, 0},
+		{B, ipc_close, 1}, {A, allocate, 1}, {A, give_back_address, 1},
+		{A, allocate, 1}, {A, give_back_address, 1}, {A, allocate, 1},
+		{A, give_back_address, 1, {HELD}}}},
+	/* The outsider's two openings are not known to be the same block. */
+	{"ipc_of_outsider", .outsider = {[B] = "1g"}, .steps = {
+		{A, allocate_and_get, 0}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_open, 1, {CHARGED, {1}, {0, 2}}}, {B, ipc_close, 0, {CHARGED, {1}, {0, 1}}},
+		{B, look, 0, {CHARGED, {1}, {0, 1}}}, {B, context_reset, 0, {CHARGED, {1}}},
+		{B, ipc_open, 0}, {B, ipc_close, 0, {CHARGED, {1}}}, {A, give_back_address, 0},
+		{SCENE, scene_holds, 0}}},
+	/* The limit is a context and 52 MiB: the block is closed again, and refused. */
+	{"ipc_too_big", .outsider = {[B] = "580m"}, .steps = {
+		{A, allocate_and_get, 0},
+		{B, ipc_open, 0, {CHARGED, {1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{B, ipc_open, 1, {CHARGED, {1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{B, ipc_open, 2, {CHARGED, {1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{B, ipc_open, 3, {CHARGED, {1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{SCENE, scene_holds, 1}, {A, give_back_address, 0}, {SCENE, scene_holds, 0}}},
+};
+TEST_TABLE(blocks, scene_play);
 
-TEST(ipc_freed_first)
-{
-	struct member a, b;
+/* The blocks 1 and 2 share a granule, and B has opened the block 1 as 0. */
+#define OPEN_SMALL                                                                         \
+	{A, allocate_small, 1}, {A, allocate_small, 2}, {A, ipc_get_small, 1},             \
+		{B, ipc_open, 0}, {SCENE, scene_holds, 1}
+/* An opened block keeps the whole granule, whichever block is freed first. */
+#define FREED_SMALL(row, first, second)                                                    \
+	{row, .unit = GRANULE, .steps = {                                                  \
+		OPEN_SMALL, {A, give_back_address, first}, {SCENE, scene_holds, 1},        \
+		{SCENE, granule_is_charged, 0}, {A, give_back_address, second},            \
+		{A, tidy, 0, {HELD, {0, 1}}}, {B, ipc_close, 0, {HELD}}}}
 
-	begin();
-	a = actor();
-	b = actor();
-	for (unsigned round = 0; round < 3; round++) {
-		open_twice(&a, &b);
-		order(&a, give_back_address, 0);
-		assert_held(2, SIZE);
-		assert_charged(&a, 0, 0);
-		assert_charged(&b, SIZE, 0);
-		order(&b, ipc_close, 1);
-		assert_held(2, SIZE);
-		order(&b, ipc_close, 0);
-		assert_held(2, 0);
-	}
-	for (unsigned resets = 0; resets < 2; resets++) {
-		open_twice(&a, &b);
-		if (resets)
-			order(&a, context_reset, 0);
-		else
-			order(&a, give_back_address, 0);
-		assert_held(2, SIZE);
-		order(&b, context_reset, 0);
-		assert_held(2, 0);
-	}
-	dismiss(&a);
-	dismiss(&b);
-}
-
-TEST(ipc_exporter_dies)
-{
-	struct member a, b;
-
-	begin();
-	b = actor();
-	for (unsigned looks = 0; looks < 2; looks++) {
-		a = actor();
-		open_twice(&a, &b);
-		member_kill(&a);
-		if (looks) {
-			order(&b, look, 0);
-			CHECK_AT_MOST(outside_used(0), ledger_used(0));
-		}
-		ledger_reap();
-		if (looks)
-			order(&b, look, 0);
-		assert_held(1, SIZE);
-		assert_charged(&b, SIZE, 0);
-		order(&b, ipc_close, 0);
-		assert_held(1, SIZE);
-		order(&b, ipc_close, 1);
-		assert_held(1, 0);
-	}
-	dismiss(&b);
-	assert_held(0, 0);
-}
-
-/* The quota is one for all: what is shared is not in the way twice. */
-TEST(ipc_at_the_quota)
-{
-	struct member a, b;
-
-	begin();
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1156m"); /* two contexts, and 100 MiB */
-	a = actor();
-	b = actor();
-	open_twice(&a, &b);
-	order(&a, give_back_address, 0);
-	assert_held(2, SIZE);
-	CHECK_CUDA(order(&a, ipc_try, 2), CUDA_ERROR_INVALID_CONTEXT);
-	order(&b, ipc_close, 0);
-	order(&b, ipc_close, 1);
-	for (unsigned round = 0; round < 3; round++) {
-		order(&a, allocate, 1);
-		order(&a, give_back_address, 1);
-	}
-	assert_held(2, 0);
-	dismiss(&a);
-	dismiss(&b);
-}
-
-TEST(ipc_of_outsider)
-{
-	struct member a, b;
-
-	begin();
-	b = outsider("1g");
-	a = actor();
-	order(&a, allocate_and_get, 0);
-	order(&b, ipc_open, 0);
-	assert_outsider(&b, 0, SIZE);
-	order(&b, ipc_open, 1);
-	assert_outsider(&b, 0, 2 * SIZE); /* not known to be the same */
-	order(&b, ipc_close, 0);
-	assert_outsider(&b, 0, SIZE);
-	order(&b, look, 0);
-	assert_outsider(&b, 0, SIZE);
-	order(&b, context_reset, 0);
-	assert_outsider(&b, 0, 0);
-	order(&b, ipc_open, 0);
-	order(&b, ipc_close, 0);
-	assert_outsider(&b, 0, 0);
-	assert_charged(&a, SIZE, 0);
-	order(&a, give_back_address, 0);
-	CHECK_EQUAL(outside_used(0), 2 * FIGURE);
-	dismiss(&a);
-	dismiss(&b);
-}
-
-/* A block and its neighbour share a granule, and b has opened the block as 0. */
-static void open_small(struct member *a, struct member *b)
-{
-	order(a, allocate_small, 1);
-	order(a, allocate_small, 2);
-	order(a, ipc_get_small, 1);
-	order(b, ipc_open, 0);
-	CHECK_EQUAL(outside_used(0), 2 * FIGURE + GRANULE);
-}
-
-/* It keeps the whole granule, whichever goes first. */
-TEST(ipc_neighbours)
-{
-	struct member a, b;
-
-	begin();
-	a = actor();
-	b = actor();
-	for (unsigned first = 1; first < 3; first++) {
-		open_small(&a, &b);
-		order(&a, give_back_address, first);
-		CHECK_EQUAL(outside_used(0), 2 * FIGURE + GRANULE);
-		CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0));
-		order(&a, give_back_address, 3 - first);
-		order(&a, tidy, 0);
-		assert_held(2, GRANULE);
-		assert_charged(&b, GRANULE, 0);
-		order(&b, ipc_close, 0);
-		assert_held(2, 0);
-	}
-	open_small(&a, &b);
-	member_kill(&a);
-	assert_held(1, GRANULE);
-	order(&b, ipc_close, 0);
-	assert_held(1, 0);
-	dismiss(&b);
-	assert_held(0, 0);
-}
-
-/* It does not fit: it is closed again, and refused as the driver refuses. */
-TEST(ipc_too_big)
-{
-	struct member a, b;
-
-	begin();
-	b = outsider("580m"); /* a context and 52 MiB */
-	a = actor();
-	order(&a, allocate_and_get, 0);
-	for (unsigned i = 0; i < 4; i++) {
-		CHECK_CUDA(order(&b, ipc_try, i), CUDA_ERROR_OUT_OF_MEMORY);
-		assert_outsider(&b, 0, 0);
-	}
-	CHECK_EQUAL(outside_of(0, a.pid), CONTEXT + SIZE);
-	order(&a, give_back_address, 0);
-	CHECK_EQUAL(outside_used(0), 2 * FIGURE); /* nobody has it open */
-	dismiss(&a);
-	dismiss(&b);
-}
+static const struct scene neighbours[] = {
+	FREED_SMALL("ipc_neighbour_last", 1, 2),
+	FREED_SMALL("ipc_neighbour_first", 2, 1),
+	{"ipc_neighbours_killed", .unit = GRANULE, .steps = {
+		OPEN_SMALL, {SCENE, scene_kill, A, {HELD, {0, 1}}}, {B, ipc_close, 0, {HELD}}}},
+};
+TEST_TABLE(neighbours, scene_play);
+/* clang-format on */

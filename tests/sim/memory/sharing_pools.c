@@ -1,9 +1,9 @@
 /*
  * Pools that other processes import, and pointers into them. Within a slice the pool is charged
- * once, to who made it, and to who has a pointer when that one is gone; another slice is charged
- * for each pointer.
+ * once: to the process that made it, and after its end to a process that has a pointer. Another
+ * slice is charged for each pointer.
  */
-#include "sharing_fixture.h"
+#include "sharing_scene.h"
 
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ static uint64_t pool_import(uint64_t unused)
 	return 0;
 }
 
-static uint64_t pointer_try(uint64_t i)
+static uint64_t pointer_import(uint64_t i)
 {
 	return cuMemPoolImportPointer(&addresses[i], pool, &board->pointers[i]);
 }
@@ -62,97 +62,42 @@ static uint64_t pool_destroy(uint64_t unused)
 	return 0;
 }
 
-TEST(pool_pointers)
-{
-	struct member a, b;
+/* -- scenes ----------------------------------------------------------------------------------- */
 
-	begin();
-	a = actor();
-	b = actor();
-	order(&a, pool_create, 2);
-	order(&b, pool_import, 0);
-	for (unsigned round = 0; round < 3; round++) {
-		for (unsigned i = 0; i < 2; i++)
-			CHECK_CUDA(order(&b, pointer_try, i), CUDA_SUCCESS);
-		assert_held(2, 2 * SIZE);
-		assert_charged(&a, 2 * SIZE, 0);
-		assert_charged(&b, 0, 0);
-		order(&b, pointer_give, round % 2);
-		order(&b, pointer_give, !(round % 2));
-		assert_held(2, 2 * SIZE);
-	}
-	order(&b, look, 0);
-	assert_charged(&b, 0, 0);
-	order(&b, pool_destroy, 0);
-	order(&a, pointer_give, 0);
-	order(&a, pointer_give, 1);
-	assert_held(2, 0);
-	order(&a, pool_destroy, 0);
-	dismiss(&a);
-	dismiss(&b);
-	assert_held(0, 0);
-}
+/* clang-format off */
+#define POINTERS {B, pointer_import, 0}, {B, pointer_import, 1, {HELD, {2}}}
 
-/* The exporter goes while the other has the pointer: at the next look the other is charged. */
-TEST(pool_outlived)
-{
-	struct member a, b;
-
-	begin();
-	b = actor();
-	for (unsigned dies = 0; dies < 2; dies++) {
-		a = actor();
-		order(&a, pool_create, 1);
-		order(&b, pool_import, 0);
-		CHECK_CUDA(order(&b, pointer_try, 0), CUDA_SUCCESS);
-		if (!dies)
-			order(&a, pointer_give, 0);
-		if (!dies)
-			order(&a, pool_destroy, 0);
-		member_kill(&a);
-		order(&b, look, 0);
-		assert_held(1, SIZE);
-		order(&b, pointer_give, 0);
-		order(&b, pool_destroy, 0);
-		order(&b, look, 0);
-		assert_held(1, 0);
-	}
-	dismiss(&b);
-}
-
-TEST(pool_of_outsider)
-{
-	struct member a, b, poor;
-
-	begin();
-	b = outsider("1g");
-	a = actor();
-	order(&a, pool_create, 2);
-	order(&b, pool_import, 0);
-	for (unsigned i = 0; i < 2; i++) {
-		CHECK_CUDA(order(&b, pointer_try, i), CUDA_SUCCESS);
-		assert_outsider(&b, 0, SIZE);
-		order(&b, pointer_give, i);
-		assert_outsider(&b, 0, 0);
-	}
-	CHECK_CUDA(order(&b, pointer_try, 0), CUDA_SUCCESS);
-	CHECK_CUDA(order(&b, pointer_try, 1), CUDA_SUCCESS);
-	assert_outsider(&b, 0, 2 * SIZE);
-	order(&b, context_reset, 0); /* they are of no context */
-	assert_outsider(&b, 0, 2 * SIZE);
-	dismiss(&b);
-	order(&a, pointer_give, 0);
-	order(&a, pointer_give, 1);
-	order(&a, pool_destroy, 0);
-	poor = outsider("580m");
-	order(&a, pool_create, 1);
-	order(&poor, pool_import, 0);
-	CHECK_CUDA(order(&poor, pointer_try, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_outsider(&poor, 0, 0);
-	assert_charged(&a, SIZE, 0);
-	order(&a, pointer_give, 0);
-	CHECK_EQUAL(outside_used(0), 2 * FIGURE); /* nobody has it */
-	dismiss(&poor);
-	dismiss(&a);
-	assert_held(0, 0);
-}
+static const struct scene pools[] = {
+	{"pool_pointers", .steps = {
+		{A, pool_create, 2}, {B, pool_import, 0},
+		POINTERS, {B, pointer_give, 0}, {B, pointer_give, 1, {HELD, {2}}},
+		POINTERS, {B, pointer_give, 1}, {B, pointer_give, 0, {HELD, {2}}},
+		POINTERS, {B, pointer_give, 0}, {B, pointer_give, 1, {HELD, {2}}},
+		{B, look, 0, {HELD, {2}}}, {B, pool_destroy, 0}, {A, pointer_give, 0},
+		{A, pointer_give, 1, {HELD}}, {A, pool_destroy, 0}}},
+	/* The exporter ends while B has the pointer: B is charged at its next look. */
+	{"pool_outlived", .steps = {
+		{A, pool_create, 1}, {B, pool_import, 0}, {B, pointer_import, 0},
+		{A, pointer_give, 0}, {A, pool_destroy, 0}, {SCENE, scene_kill, A},
+		{B, look, 0, {TOTAL, {0, 1}}}, {B, pointer_give, 0}, {B, pool_destroy, 0},
+		{B, look, 0, {HELD}}}},
+	{"pool_exporter_killed", .steps = {
+		{A, pool_create, 1}, {B, pool_import, 0}, {B, pointer_import, 0},
+		{SCENE, scene_kill, A}, {B, look, 0, {TOTAL, {0, 1}}}, {B, pointer_give, 0},
+		{B, pool_destroy, 0}, {B, look, 0, {HELD}}}},
+	/* Pointers belong to no context. */
+	{"pool_of_outsider", .outsider = {[B] = "1g"}, .steps = {
+		{A, pool_create, 2}, {B, pool_import, 0},
+		{B, pointer_import, 0, {CHARGED, {2}, {0, 1}}}, {B, pointer_give, 0, {CHARGED, {2}}},
+		{B, pointer_import, 1, {CHARGED, {2}, {0, 1}}}, {B, pointer_give, 1, {CHARGED, {2}}},
+		{B, pointer_import, 0}, {B, pointer_import, 1, {CHARGED, {2}, {0, 2}}},
+		{B, context_reset, 0, {CHARGED, {2}, {0, 2}}}, {SCENE, scene_end, B},
+		{A, pointer_give, 0}, {A, pointer_give, 1}, {A, pool_destroy, 0, {CHARGED}}}},
+	/* The limit is a context and 52 MiB. */
+	{"pool_too_big", .outsider = {[B] = "580m"}, .steps = {
+		{A, pool_create, 1}, {B, pool_import, 0},
+		{B, pointer_import, 0, {CHARGED, {1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{A, pointer_give, 0}, {SCENE, scene_holds, 0}}},
+};
+TEST_TABLE(pools, scene_play);
+/* clang-format on */
