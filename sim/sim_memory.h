@@ -1,0 +1,185 @@
+/*
+ * Device memory by address in the simulated libcuda: granules, allocations, pools, the allocations
+ * of graphs, and regions of addresses.
+ */
+#pragma once
+
+#include "cuda_abi.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- page.c: the free space of one 2 MiB granule, in units of 512 bytes */
+
+enum {
+	UNIT_BYTES = 512,
+	GRANULE_BYTES = 2 << 20,
+	PAGE_UNITS = GRANULE_BYTES / UNIT_BYTES,
+	PAGE_WORDS = PAGE_UNITS / 64,
+};
+
+struct page {
+	struct block *block;
+	uint64_t address;
+	unsigned index;            /* in its heap's page_index */
+	unsigned head_units;       /* taken by the allocation that the block was made for */
+	unsigned bound;            /* no free run is longer than this many units */
+	unsigned low;              /* no free unit below */
+	uint64_t used[PAGE_WORDS]; /* a bit a unit */
+	uint64_t last[PAGE_WORDS]; /* set for the last unit of every allocation */
+};
+
+/* Pages by the longest run that they may have: the leftmost that may do is found in O(log n). */
+struct page_index {
+	struct page **pages;
+	uint16_t *bounds; /* a tree: [1] is the root, children of n are 2n and 2n+1, leaves are
+			     bounds */
+	unsigned count, capacity;
+};
+
+void page_open(struct page *page, unsigned head_units);
+/* The first unit of a run that is now taken; -1 if there is none, and bound is the truth then. */
+int page_take(struct page *page, unsigned units);
+/* The units of the allocation that begins there, 0 if none does. */
+unsigned page_length(const struct page *page, unsigned unit);
+/* Where the allocation that this unit belongs to begins, -1 if it is free. */
+int page_start(const struct page *page, unsigned unit);
+void page_give(struct page *page, unsigned unit, unsigned units);
+
+bool page_index_add(struct page_index *index, struct page *page);
+void page_index_remove(struct page_index *index, struct page *page);
+void page_index_update(struct page_index *index, const struct page *page);
+struct page *page_index_find(const struct page_index *index, unsigned units);
+
+/* ---- memory.c */
+
+enum block_kind {
+	BLOCK_DEVICE,  /* small allocations may share its last granule */
+	BLOCK_LOW,     /* below 4 GiB, for the functions with 32-bit pointers; shared by nobody */
+	BLOCK_MANAGED, /* cuMemAllocManaged's; shared by nobody */
+	BLOCK_ARRAY,   /* arrays', shared by small ones */
+	BLOCK_SPACE,   /* a struct space's, and likewise of managed and of host memory */
+	BLOCK_SPACE_MANAGED,
+	BLOCK_SPACE_HOST,
+};
+
+/* What a pool or a graph hands out: addresses, for which its owner accounts. */
+struct space {
+	uint64_t address;
+	size_t bytes;
+	CUdevice device;
+	CUmemoryPool pool; /* NULL: a graph's */
+};
+
+struct heap {
+	struct block *blocks;
+	struct page_index index;
+};
+
+struct memory_range {
+	CUcontext context; /* NULL for a space's: that belongs to a device */
+	CUdevice device;
+	CUmemoryPool pool;   /* that it is from, or NULL */
+	struct space *space; /* which its owner's lock keeps, or NULL */
+	enum block_kind kind;
+	unsigned access; /* CU_MEM_ACCESS_FLAGS_PROT_… */
+	uint64_t address;
+	size_t bytes;
+};
+
+#define NOWHERE ((CUmemLocation){CU_MEM_LOCATION_TYPE_INVALID, 0})
+
+/* Of a managed allocation as a whole. Nothing is moved. */
+struct memory_advice {
+	bool read_mostly;
+	CUmemLocation preferred, prefetched; /* NOWHERE: never said */
+	uint32_t accessed_by;                /* a bit a device of this process */
+	bool accessed_by_host;
+};
+
+/* False unless the range lies in one managed allocation. */
+bool memory_advice_get(uint64_t address, size_t bytes, struct memory_advice *ret_advice);
+void memory_advice_set(uint64_t address, size_t bytes, const struct memory_advice *advice);
+
+/* Address space, zeroed when touched, aligned to a power of two of at least a granule; 0 if there
+ * is none. */
+uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low);
+
+CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint64_t *ret_address);
+/* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address that is not a space. */
+CUresult memory_give(uint64_t address);
+CUresult memory_give_array(uint64_t address);
+/* Gives back all that the context has. */
+void memory_give_all(CUcontext context);
+/* The allocation that the address lies in. */
+bool memory_find(uint64_t address, struct memory_range *ret_range);
+/* Finds addresses for a space, whose other members are set. */
+CUresult memory_space_open(struct space *space, enum block_kind kind);
+void memory_space_close(struct space *space);
+/* Makes the granules of an allocation an object of the shared state: which, and where it begins
+ * there. Not of managed memory. */
+CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offset);
+
+/* ---- pool.c, pool_list.c */
+
+enum {
+	CHUNK_BYTES = 32 << 20, /* pools and graphs take device memory in units of this */
+};
+
+/* Up to a multiple of CHUNK_BYTES; what is too big for that stays as it is. */
+uint64_t chunks_round(uint64_t bytes);
+
+CUresult pool_create(const CUmemPoolProps *properties, CUmemoryPool *ret_pool);
+CUresult pool_destroy(CUmemoryPool pool);
+/* The one that is always there for a kind of memory, and the one in use for it. */
+CUresult pool_default(const CUmemLocation *location, CUmemAllocationType type,
+		      CUmemoryPool *ret_pool);
+CUresult pool_current(const CUmemLocation *location, CUmemAllocationType type,
+		      CUmemoryPool *ret_pool);
+CUresult pool_set_current(const CUmemLocation *location, CUmemAllocationType type,
+			  CUmemoryPool pool);
+CUresult pool_properties(CUmemoryPool pool, CUmemPoolProps *ret_properties);
+CUresult pool_trim(CUmemoryPool pool, uint64_t keep_bytes);
+CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value);
+CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *accesses, size_t count);
+CUresult pool_get_access(CUmemoryPool pool, const CUmemLocation *location,
+			 CUmemAccess_flags *ret_flags);
+CUresult pool_take(CUmemoryPool pool, size_t bytes, CUstream stream, uint64_t *ret_address);
+/* Both for any kind of device memory: in the order of the stream, and at once. */
+CUresult pool_give_async(uint64_t address, CUstream stream);
+CUresult pool_give(uint64_t address);
+/* After something was waited for: what was freed before until_ns in the stream (NULL: in any of the
+ * context) is done with, and pools shrink. */
+void pools_synchronized(CUcontext context, CUstream stream, uint64_t until_ns);
+/* The context ends: nobody waits for its streams any more. */
+void pools_close(CUcontext context);
+
+/* ---- graph_memory.c */
+
+/* Frees a graph's allocation, in the order of the stream or (NULL) at once; false if there is no
+ * such at the address. */
+bool graph_give(uint64_t address, CUstream stream, CUresult *ret_result);
+void graph_memory_trim(CUdevice device);
+CUresult graph_memory_get(CUdevice device, CUgraphMem_attribute attribute, uint64_t *ret_bytes);
+/* Begins a highest amount anew. */
+CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
+
+/* ---- region.c */
+
+struct region {
+	uint64_t address;
+	size_t bytes;
+	CUcontext context; /* NULL if it is of none */
+	CUdevice device;
+	_Atomic unsigned access;
+};
+
+/* False if memory is short, or a region overlaps. */
+bool region_add(struct region *region);
+void region_remove(struct region *region);
+/* One that overlaps the range, which must not go meanwhile. */
+struct region *region_at(uint64_t address, size_t bytes);
+bool region_find(uint64_t address, struct memory_range *ret_range);
