@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "pod_resources.h"
 
-#define LIST       "/v1.PodResourcesLister/List"
 #define CALL_MS    10000
 #define LOOKS      10 /* in a span */
 #define PERIOD_MIN 1  /* s */
@@ -31,49 +31,15 @@ struct in_use {
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-/* Calls each for every message in that field. 0, or -EBADMSG. */
-static int walk(struct pb_message message, unsigned number,
-		int (*each)(struct pb_message within, struct bytes *ids), struct bytes *ids)
+static void add_id(void *arg, const char *id, size_t len, const struct pod_names *names)
 {
-	struct pb_field field;
-	int more, error = 0;
+	struct bytes *ids = arg;
 
-	while (!error && (more = pb_next(&message, &field)) != 0) {
-		if (more < 0)
-			error = more;
-		else if (pb_is(&field, number, PB_BYTES))
-			error = each(field.within, ids);
-	}
-	return error;
-}
-
-static int add_id(struct pb_message id, struct bytes *ids)
-{
-	size_t len = (size_t)(id.end - id.at);
-
-	if (!memchr(id.at, '\0', len)) {
-		bytes_add(ids, id.at, len);
+	(void)names;
+	if (len && !memchr(id, '\0', len)) {
+		bytes_add(ids, id, len);
 		bytes_add(ids, "", 1);
 	}
-	return 0;
-}
-
-/* ContainerDevices: device_ids. */
-static int add_devices(struct pb_message devices, struct bytes *ids)
-{
-	return walk(devices, 2, add_id, ids);
-}
-
-/* ContainerResources: devices. */
-static int add_container(struct pb_message container, struct bytes *ids)
-{
-	return walk(container, 2, add_devices, ids);
-}
-
-/* PodResources: containers. */
-static int add_pod(struct pb_message pod, struct bytes *ids)
-{
-	return walk(pod, 3, add_container, ids);
 }
 
 /* -- looking ----------------------------------------------------------------------------------- */
@@ -121,7 +87,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message answ
 	(void)why;
 	in_use->call = NULL;
 	turn(in_use);
-	if (status != GRPC_OK || walk(answer, 1, add_pod, &in_use->now) < 0)
+	if (status != GRPC_OK || pod_resources_each(answer, add_id, &in_use->now) < 0)
 		in_use_forget(in_use);
 	tell(in_use);
 }
@@ -135,8 +101,8 @@ static void on_timer(void *arg, uint32_t events)
 	loop_timer_read(in_use->timer.fd);
 	if (in_use->call)
 		return;
-	in_use->call = grpc_call(in_use->loop, in_use->socket, LIST, &empty, CALL_MS, on_answer,
-				 in_use, NULL);
+	in_use->call = grpc_call(in_use->loop, in_use->socket, IN_USE_LIST, &empty, CALL_MS,
+				 on_answer, in_use, NULL);
 	if (!in_use->call) {
 		in_use_forget(in_use);
 		tell(in_use);

@@ -7,6 +7,7 @@
 #include "loop.h"
 
 #define IN_USE_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
+#define IN_USE_LIST   "/v1.PodResourcesLister/List"
 
 struct in_use;
 

@@ -1,0 +1,83 @@
+/*
+ * Fields of a message may come in any order, so the names of a pod and of a container are read
+ * before what is in them.
+ */
+#include "pod_resources.h"
+
+#include <errno.h>
+
+/* -- what each message has, by its number -- */
+enum { LIST_PODS = 1 };
+enum { POD_NAME = 1, POD_NAMESPACE = 2, POD_CONTAINERS = 3 };
+enum { CONTAINER_NAME = 1, CONTAINER_DEVICES = 2 };
+enum { DEVICES_IDS = 2 };
+
+struct walk {
+	pod_resources_found *found;
+	void *arg;
+	struct pod_names names;
+};
+
+typedef int walk_message(struct walk *walk, struct pb_message within);
+
+/* Calls each for every message in that field. 0, or -EBADMSG. */
+static int walk_field(struct walk *walk, struct pb_message message, unsigned number,
+		      walk_message *each)
+{
+	struct pb_field field;
+	int more, error = 0;
+
+	while (!error && (more = pb_next(&message, &field)) != 0) {
+		if (more < 0)
+			error = more;
+		else if (pb_is(&field, number, PB_BYTES))
+			error = each(walk, field.within);
+	}
+	return error;
+}
+
+/* The string of that field, the last one as proto3 has it; "" where there is none. */
+static void read_name(struct pb_message message, unsigned number, char *name, size_t room)
+{
+	struct pb_field field;
+
+	*name = '\0';
+	while (pb_next(&message, &field) > 0)
+		if (pb_is(&field, number, PB_BYTES) && !pb_string(&field, name, room))
+			*name = '\0';
+}
+
+static int walk_id(struct walk *walk, struct pb_message id)
+{
+	walk->found(walk->arg, (const char *)id.at, (size_t)(id.end - id.at), &walk->names);
+	return 0;
+}
+
+static int walk_devices(struct walk *walk, struct pb_message devices)
+{
+	return walk_field(walk, devices, DEVICES_IDS, walk_id);
+}
+
+static int walk_container(struct walk *walk, struct pb_message container)
+{
+	struct pod_names *names = &walk->names;
+
+	read_name(container, CONTAINER_NAME, names->container, sizeof(names->container));
+	return walk_field(walk, container, CONTAINER_DEVICES, walk_devices);
+}
+
+static int walk_pod(struct walk *walk, struct pb_message pod)
+{
+	struct pod_names *names = &walk->names;
+
+	read_name(pod, POD_NAME, names->pod, sizeof(names->pod));
+	read_name(pod, POD_NAMESPACE, names->name_space, sizeof(names->name_space));
+	return walk_field(walk, pod, POD_CONTAINERS, walk_container);
+}
+
+int pod_resources_each(struct pb_message answer, pod_resources_found *found, void *arg)
+{
+	struct walk walk = {.found = found, .arg = arg};
+
+	return walk_field(&walk, answer, LIST_PODS, walk_pod);
+}

@@ -1,0 +1,48 @@
+/*
+ * Fuzzes the kubelet's answer of pod resources, and the file of a pod's names that is made of it:
+ * names that can be written are read back as they were.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pod_resources.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool holds)
+{
+	if (!holds)
+		abort();
+}
+
+static void check_found(void *arg, const char *id, size_t len, const struct pod_names *names)
+{
+	const struct pb_message *answer = arg;
+	char line[POD_LINE_LEN];
+	const char *slash;
+
+	check((const uint8_t *)id >= answer->at && (const uint8_t *)id + len <= answer->end);
+	if (!pod_names_are_good(names))
+		return;
+	pod_line(names, line);
+	slash = strchr(line, '/');
+	check(slash && strchr(slash + 1, '/') && strlen(line) < POD_LINE_LEN);
+	for (const char *at = line; *at; at++)
+		check((*at >= 'a' && *at <= 'z') || (*at >= '-' && *at <= '9'));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	/* A copy of its own, so that a read beyond its end is seen. */
+	uint8_t *copy = malloc(size ? size : 1);
+	struct pb_message answer = {copy, copy ? copy + size : NULL};
+
+	check(copy != NULL);
+	if (size)
+		memcpy(copy, data, size);
+	pod_resources_each(answer, check_found, &answer);
+	free(copy);
+	return 0;
+}
