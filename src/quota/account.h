@@ -68,7 +68,9 @@ void account_return_spare(int device);
 /* What the process's slot holds; nothing, if the region is lost. */
 struct vgpu_hami_usage account_usage(int device);
 
-/* Starts context.c's records over, in a forked child. */
+/* These start the records of account.c, allocation.c and context.c over, in a forked child. */
+void account_forget(void);
+void allocations_forget(void);
 void contexts_forget(void);
 
 /*

@@ -1,0 +1,267 @@
+/*
+ * Allocations of cuMemAlloc and its kin: reserved before the driver is called, settled after it,
+ * and charged by the granules that they occupy (blocks.h) until they are freed.
+ *
+ * A small allocation may fit into a granule that the device holds for the process already. The
+ * claim has a granule all the same; if the driver did not take one, the granule stays charged as
+ * the spare one for the next claim. Where no granule can be charged, the claim is tentative: one
+ * thread at a time asks the driver without a charge. If the driver took a granule then, the granule
+ * is charged, or the allocation is given back.
+ *
+ * Always: a granule is charged while a block that was settled lies in it, or a claim or the spare
+ * has it. If the process is killed on any line, its slot dies with all of it.
+ */
+#include "account.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "lock.h"
+
+#define SMALL_BYTES ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
+
+static bool spare[VGPU_DEVICES_MAX];      /* a granule is charged and in nobody's claim; atomic */
+static struct lock tentative = LOCK_INIT; /* held by the thread whose claim is tentative */
+static uint64_t tentatives;               /* begun and ended; written under `tentative`, atomic */
+static uint64_t frees_in_part;            /* as account_frees_in_part says; atomic */
+
+void allocations_forget(void)
+{
+	memset(spare, 0, sizeof(spare));
+	lock_init(&tentative);
+	tentatives = 0;
+	frees_in_part = 0;
+}
+
+static int charge_as(bool is_managed, int device, uint64_t bytes)
+{
+	return is_managed ? account_charge_managed(device, bytes) : account_charge(device, bytes);
+}
+
+static void refund_as(bool is_managed, int device, uint64_t bytes)
+{
+	if (is_managed)
+		account_return_managed(device, bytes);
+	else
+		account_refund(device, bytes);
+}
+
+/* -- the spare granule -- */
+
+static bool take_spare(int device)
+{
+	return __atomic_load_n(&spare[device], __ATOMIC_RELAXED) &&
+	       __atomic_exchange_n(&spare[device], false, __ATOMIC_ACQUIRE);
+}
+
+/* A charged granule that was not needed. */
+static void leave_spare(int device)
+{
+	if (__atomic_exchange_n(&spare[device], true, __ATOMIC_RELEASE))
+		account_refund(device, GRANULE_BYTES); /* there is one */
+}
+
+uint64_t account_spare_charge(int device)
+{
+	return __atomic_load_n(&spare[device], __ATOMIC_RELAXED) ? GRANULE_BYTES : 0;
+}
+
+void account_return_spare(int device)
+{
+	if (take_spare(device))
+		account_refund(device, GRANULE_BYTES);
+}
+
+/* -- allocations -- */
+
+uint64_t account_tentatives(void)
+{
+	return __atomic_load_n(&tentatives, __ATOMIC_SEQ_CST);
+}
+
+static void begin_tentative(void)
+{
+	lock_acquire(&tentative);
+	__atomic_fetch_add(&tentatives, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Whether the driver may fit it into a granule that is held. */
+static bool is_small(bool is_managed, uint64_t size_bytes)
+{
+	return !is_managed && size_bytes <= SMALL_BYTES;
+}
+
+static void end_tentative(const struct quota_claim *claim)
+{
+	if (!claim->tentative)
+		return;
+	__atomic_fetch_add(&tentatives, 1, __ATOMIC_SEQ_CST);
+	lock_release(&tentative);
+}
+
+int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota_claim *ret_claim)
+{
+	struct quota_claim claim = {
+		.device = device, .managed = is_managed, .bytes = granules_of(size_bytes)};
+	bool small = is_small(is_managed, size_bytes);
+	int error = 0;
+
+	if (size_bytes > SIZE_BYTES_MOST)
+		return -EDQUOT;
+	account_begin();
+	if (!small || !take_spare(device))
+		error = charge_as(is_managed, device, claim.bytes);
+	if (error == -EDQUOT && small) {
+		begin_tentative();
+		claim.tentative = true;
+		claim.bytes = 0;
+		error = 0;
+	}
+	if (error) {
+		account_end();
+		return error;
+	}
+	*ret_claim = claim;
+	return 0;
+}
+
+static void trace_allocation(enum trace_kind kind, int device, uint64_t bytes, uint64_t charged)
+{
+	trace_add(kind, (int)account_device(device)->index, (int64_t)bytes, (int64_t)charged);
+}
+
+void quota_cancel(const struct quota_claim *claim)
+{
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_CANCELLED, claim->device, claim->bytes, 0);
+	refund_as(claim->managed, claim->device, claim->bytes);
+	end_tentative(claim);
+	account_end();
+}
+
+int quota_settle(const struct quota_claim *claim, const struct block *block)
+{
+	uint64_t taken, left;
+	struct block removed;
+	int error = blocks_enter(block, &taken);
+
+	if (error)
+		return -EDQUOT;
+	if (taken == 0 && claim->bytes == GRANULE_BYTES && !claim->managed)
+		leave_spare(claim->device);
+	else if (taken < claim->bytes)
+		refund_as(claim->managed, claim->device, claim->bytes - taken);
+	else if (taken > claim->bytes)
+		error = charge_as(claim->managed, claim->device, taken - claim->bytes);
+	if (error) {
+		/* Another allocation may have come into its granule meanwhile, without a charge. */
+		if (blocks_remove(block->address, &removed, &left) && left < taken)
+			account_charge_held(claim->device, taken - left);
+		return -EDQUOT;
+	}
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_ALLOCATED, claim->device, block->size_bytes, taken);
+	end_tentative(claim);
+	account_end();
+	return 0;
+}
+
+bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes)
+{
+	struct block block;
+
+	if (!blocks_find(address, &block, ret_bytes))
+		return false;
+	*ret_device = block.device;
+	return !block.managed;
+}
+
+uint64_t account_frees_in_part(void)
+{
+	return __atomic_load_n(&frees_in_part, __ATOMIC_SEQ_CST);
+}
+
+static void begin_free(struct quota_release *release)
+{
+	release->in_part = release->bytes < blocks_span(&release->block);
+	if (release->in_part)
+		__atomic_fetch_add(&frees_in_part, ((uint64_t)1 << 32) + 1, __ATOMIC_SEQ_CST);
+}
+
+static void end_free(const struct quota_release *release)
+{
+	if (release->in_part)
+		__atomic_fetch_sub(&frees_in_part, 1, __ATOMIC_SEQ_CST);
+}
+
+bool quota_free_begin(uint64_t address, struct quota_release *ret_release)
+{
+	struct quota_release release;
+
+	if (!blocks_known(address)) /* most often a pool's: not worth a stamp */
+		return false;
+	account_begin();
+	if (!blocks_remove(address, &release.block, &release.bytes)) {
+		account_end();
+		return false;
+	}
+	begin_free(&release);
+	*ret_release = release;
+	return true;
+}
+
+void quota_free_commit(const struct quota_release *release)
+{
+	end_free(release);
+	if (release->block.managed)
+		moved_end(release->block.address);
+	if (release->bytes) {
+		refund_as(release->block.managed, release->block.device, release->bytes);
+		account_return_spare(release->block.device);
+	}
+	if (trace_wants(TRACE_MEMORY))
+		trace_allocation(TRACE_FREED, release->block.device, release->block.size_bytes,
+				 release->bytes);
+	account_end();
+}
+
+void quota_free_postpone(void)
+{
+	account_end(); /* the charge stays */
+}
+
+void quota_free_orphan(const struct quota_release *release)
+{
+	const struct block *block = &release->block;
+
+	account_begin();
+	end_free(release);
+	if (!block->managed) /* which no comparison would find gone */
+		account_orphan(block->device, release->bytes);
+	else
+		moved_end(block->address);
+	refund_as(block->managed, block->device, release->bytes);
+	account_end();
+}
+
+void quota_free_resume(void)
+{
+	account_begin();
+}
+
+void quota_free_undo(const struct quota_release *release)
+{
+	uint64_t taken;
+
+	/* Its charge is still there. But other allocations may have come to its granules meanwhile
+	 * and been charged for them, or gone from them and given the charge back. */
+	if (blocks_enter(&release->block, &taken) == 0) {
+		if (taken < release->bytes)
+			refund_as(release->block.managed, release->block.device,
+				  release->bytes - taken);
+		else if (!release->block.managed)
+			account_charge_held(release->block.device, taken - release->bytes);
+	}
+	end_free(release);
+	account_end();
+}
