@@ -4,6 +4,7 @@
  *
  *   STATE/NAME/policy/   its limits (slice/policy.h), mounted read-only
  *   STATE/NAME/record    when it was made, of which resource, and its devices, a line each
+ *   STATE/NAME/pod       its namespace, pod and name (pod.h), as soon as they are known
  *   REGIONS/NAME/        where its region is made, mounted read-write: all in it is the tenant's
  *
  * and for all of them

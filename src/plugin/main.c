@@ -16,6 +16,7 @@
 #include "containers.h"
 #include "in_use.h"
 #include "kubelet.h"
+#include "names.h"
 #include "say.h"
 #include "signals.h"
 #include "size.h"
@@ -42,6 +43,7 @@ struct plugin {
 	struct loop_watch signals, health;
 	struct kubelet *kubelet;
 	struct in_use *in_use;
+	struct names *names;
 	struct resource resource[CONFIG_SLICES_MAX];
 	int status; /* that the program ends with */
 };
@@ -142,6 +144,12 @@ static int begin(struct plugin *plugin, struct fault *fault)
 				      plugin, fault);
 	if (!plugin->in_use)
 		return -EIO;
+	plugin->names =
+		names_begin(plugin->loop, options->pods_socket, options->places.state, fault);
+	if (!plugin->names)
+		return -EIO;
+	for (unsigned i = 0; i < plugin->config.slice_count; i++)
+		plugin->resource[i].names = plugin->names;
 	plugin->kubelet = kubelet_begin(plugin->loop, options->kubelet_dir, plugin->resource,
 					plugin->config.slice_count, on_restart, plugin, fault);
 	return plugin->kubelet ? 0 : -EIO;
@@ -150,6 +158,7 @@ static int begin(struct plugin *plugin, struct fault *fault)
 static void end(struct plugin *plugin)
 {
 	kubelet_end(plugin->kubelet);
+	names_end(plugin->names);
 	in_use_end(plugin->in_use);
 	loop_free(plugin->loop);
 	gpus_close(&plugin->gpus);

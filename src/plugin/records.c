@@ -174,6 +174,19 @@ bool records_has_id(const struct record *record, const char *id, size_t len)
 	return false;
 }
 
+const struct record *records_newest(const struct records *records, const char *id, size_t len)
+{
+	const struct record *newest = NULL;
+
+	for (unsigned i = 0; i < records->count; i++) {
+		const struct record *record = &records->record[i];
+
+		if (records_has_id(record, id, len) && (!newest || record->number > newest->number))
+			newest = record;
+	}
+	return newest;
+}
+
 /* -- writing ----------------------------------------------------------------------------------- */
 
 int records_write(const char *dir, uint64_t number, const char *resource, const char *const *ids)

@@ -45,6 +45,9 @@ int records_write(const char *dir, uint64_t number, const char *resource, const 
 /* A number above those of all. */
 uint64_t records_next_number(const struct records *records);
 
+/* The newest record with that ID; NULL: there is none. */
+const struct record *records_newest(const struct records *records, const char *id, size_t len);
+
 /* Calls found for each ID of the record, until it returns true: whether it did. */
 bool records_any_id(const struct record *record,
 		    bool (*found)(const void *arg, const char *id, size_t len), const void *arg);

@@ -239,7 +239,9 @@ static enum grpc_status pre_start(void *arg, struct pb_message request, struct b
 		status = error == -ENOENT ? GRPC_FAILED_PRECONDITION : GRPC_INTERNAL;
 	}
 	free_ids(ids);
-	if (error)
+	if (!error)
+		names_ask(resource->names);
+	else
 		say(LOG_ERR, "refuses the start of a container: %s", fault->text);
 	return status;
 }

@@ -8,6 +8,7 @@
 #include "containers.h"
 #include "devices.h"
 #include "grpc.h"
+#include "names.h"
 
 #define RESOURCE_LIBRARY "/usr/local/lib/libvgpu.so" /* where containers have it */
 
@@ -15,6 +16,7 @@ struct resource {
 	const struct config *config;
 	const struct containers_places *places;
 	struct devices devices;
+	struct names *names; /* learn that a container starts */
 };
 
 /* The methods, whose argument is a struct resource. */

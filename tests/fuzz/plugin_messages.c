@@ -61,6 +61,12 @@ int containers_ready(const struct containers_places *where, const char *const *i
 	return 0;
 }
 
+/* In the place of names.c's: no kubelet is asked. */
+void names_ask(struct names *names)
+{
+	(void)names;
+}
+
 void say(int level, const char *format, ...)
 {
 	(void)level, (void)format;

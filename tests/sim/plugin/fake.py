@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import grpc
@@ -164,6 +165,8 @@ class Kubelet:
     def __init__(self, root, asks_first=False):
         self.dir, self.pods, self.asks_first = root + "/plugins", [], asks_first
         self.pods_socket = root + "/pods.sock"
+        self.named, self.asked, self.sends = {}, threading.Semaphore(0), threading.Event()
+        self.sends.set()
         self.registered = queue.Queue()
 
     def start(self):
@@ -200,11 +203,16 @@ class Kubelet:
         return b""
 
     def list(self, request, context):
-        """pods: a list of lists of IDs, a pod each."""
-        return b"".join(
-            field(1, field(1, "pod") + field(2, "default") + field(3, field(1, "main") + field(
+        """pods: a list of lists of IDs, a pod each, which `named` may name by (namespace, pod, container) for its
+        first ID. While `sends` is clear, the answer is made and not sent."""
+        answer = b""
+        for pod in self.pods:
+            space, name, container = self.named.get(pod[0], ("default", "pod", "main"))
+            answer += field(1, field(1, name) + field(2, space) + field(3, field(1, container) + field(
                 2, field(1, "vgpu.dev/x") + b"".join(field(2, i) for i in pod))))
-            for pod in self.pods)
+        self.asked.release()
+        self.sends.wait(PATIENCE_S)
+        return answer
 
     def wait(self, count=1):
         """{resource: path} of the next registrations."""
@@ -243,6 +251,14 @@ class World:
     def said(self):
         with open(self.log) as log:
             return log.read()
+
+    def pod(self, name):
+        """What is written down of whose that container is; None: nothing."""
+        try:
+            with open(f"{self.state}/{name}/pod") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
 
     def directories(self):
         return sorted(n for n in os.listdir(self.state) if len(n) == 32)

@@ -1,0 +1,185 @@
+/*
+ * The kubelet says which pod has a device, and a device is of one container after another. So an
+ * answer names
+ *
+ *   the newest record that has the device, and
+ *   only if that record was made before the question.
+ *
+ * The kubelet takes a device from an ended pod before it asks the plugin for the next one's, so it
+ * says nothing of the former in an answer to a later question. Init containers have the devices of
+ * another container of their pod, whose record is newer, and the kubelet does not list them: they
+ * stay without a name.
+ *
+ * A kubelet that does not answer is asked again. It delays no container.
+ */
+#include "names.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "grpc.h"
+#include "in_use.h"
+#include "pod_resources.h"
+#include "records.h"
+#include "say.h"
+
+#define FIRST_MS  1000
+#define PERIOD_MS 10000
+#define CALL_MS   10000
+
+struct names {
+	struct loop *loop;
+	struct loop_watch timer;
+	const char *socket, *state;
+	struct grpc_call *call;
+	uint64_t below; /* the call may name records with a number below that */
+	bool again;     /* a container has started since the call began */
+};
+
+/* -- records ----------------------------------------------------------------------------------- */
+
+/* "STATE/NAME", PATH_MAX bytes. */
+static char *directory_of(const struct names *names, const struct record *record, char *path)
+{
+	snprintf(path, PATH_MAX, "%s/%s", names->state, record->name);
+	return path;
+}
+
+static bool is_named(const struct names *names, const struct record *record)
+{
+	struct pod_names there;
+	char path[PATH_MAX];
+
+	return pod_read(directory_of(names, record, path), &there);
+}
+
+struct search {
+	const struct records *records;
+	const struct record *record;
+};
+
+static bool is_newest(const void *arg, const char *id, size_t len)
+{
+	const struct search *search = arg;
+
+	return records_newest(search->records, id, len) == search->record;
+}
+
+/* Whether an answer might name one of them. */
+static bool lacks_name(const struct names *names, const struct records *records)
+{
+	for (unsigned i = 0; i < records->count; i++) {
+		struct search search = {records, &records->record[i]};
+
+		if (records_any_id(search.record, is_newest, &search) &&
+		    !is_named(names, search.record))
+			return true;
+	}
+	return false;
+}
+
+/* -- the answer -------------------------------------------------------------------------------- */
+
+struct answer {
+	const struct names *names;
+	struct records records;
+};
+
+static void take_name(void *arg, const char *id, size_t len, const struct pod_names *pod)
+{
+	const struct answer *answer = arg;
+	const struct record *record = records_newest(&answer->records, id, len);
+	struct fault fault = {""};
+	char path[PATH_MAX];
+
+	if (!record || record->number >= answer->names->below || !pod_names_are_good(pod) ||
+	    is_named(answer->names, record))
+		return;
+	if (pod_write(directory_of(answer->names, record, path), pod, &fault))
+		say(LOG_WARNING, "cannot write down the name of a pod: %s", fault.text);
+}
+
+static void on_answer(void *arg, enum grpc_status status, struct pb_message message,
+		      const char *why)
+{
+	struct names *names = arg;
+	struct answer answer = {names, {0, NULL}};
+
+	(void)why;
+	names->call = NULL;
+	if (status == GRPC_OK && records_read(names->state, &answer.records) == 0) {
+		pod_resources_each(message, take_name, &answer);
+		records_free(&answer.records);
+	}
+	if (names->again)
+		names_ask(names);
+}
+
+/* -- the question ------------------------------------------------------------------------------ */
+
+void names_ask(struct names *names)
+{
+	static const struct bytes empty;
+	struct records records;
+	bool lacks;
+
+	names->again = names->call != NULL;
+	if (names->call || records_read(names->state, &records))
+		return;
+	names->below = records_next_number(&records);
+	lacks = lacks_name(names, &records);
+	records_free(&records);
+	if (lacks)
+		names->call = grpc_call(names->loop, names->socket, IN_USE_LIST, &empty, CALL_MS,
+					on_answer, names, NULL);
+}
+
+static void on_timer(void *arg, uint32_t events)
+{
+	struct names *names = arg;
+
+	(void)events;
+	loop_timer_read(names->timer.fd);
+	if (!names->call)
+		names_ask(names);
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
+struct names *names_begin(struct loop *loop, const char *socket, const char *state,
+			  struct fault *fault)
+{
+	struct names *names = calloc(1, sizeof(*names));
+	int error = names ? 0 : -ENOMEM;
+
+	if (!error) {
+		*names = (struct names){
+			.loop = loop,
+			.timer = {loop_timer(FIRST_MS, PERIOD_MS), on_timer, names},
+			.socket = socket,
+			.state = state,
+		};
+		error = names->timer.fd < 0 ? names->timer.fd : loop_add(loop, &names->timer);
+	}
+	if (!error)
+		return names;
+	if (names && names->timer.fd >= 0)
+		close(names->timer.fd);
+	free(names);
+	fault_set(fault, error, "cannot ask the kubelet for pods' names: %s", strerror(-error));
+	return NULL;
+}
+
+void names_end(struct names *names)
+{
+	if (!names)
+		return;
+	grpc_call_cancel(names->call);
+	loop_remove(names->loop, &names->timer);
+	close(names->timer.fd);
+	free(names);
+}
