@@ -156,6 +156,9 @@ static struct json_object *slice_value(const struct overview *overview,
 	json_add(slice, "devices", devices_value(overview, from));
 	json_add(slice, "processes", processes_value(from));
 	json_add(slice, "gang", json_gang(&from->gang));
+	add_text(slice, "namespace", from->one->pod ? from->one->pod->name_space : NULL);
+	add_text(slice, "pod", from->one->pod ? from->one->pod->pod : NULL);
+	add_text(slice, "container", from->one->pod ? from->one->pod->container : NULL);
 	return slice;
 }
 

@@ -35,6 +35,7 @@ static void free_one(struct slices_one *one)
 	free(one->region_path);
 	free(one->policy_path);
 	free(one->state_path);
+	free(one->pod);
 }
 
 void slices_free(struct slices *slices)
@@ -209,6 +210,16 @@ static char *kubernetes_place(const char *usual, const char *below)
 	return named ? joined(named, below) : strdup(usual);
 }
 
+/* Whose the container's directory is; NULL: not known, or no memory. */
+static struct pod_names *find_pod(const char *container)
+{
+	struct pod_names names, *pod = pod_read(container, &names) ? malloc(sizeof(*pod)) : NULL;
+
+	if (pod)
+		*pod = names;
+	return pod;
+}
+
 static bool add_of_kubernetes(struct slices *slices, const char *dir, const char *name)
 {
 	struct slices_one one = {.kind = SLICES_KUBERNETES};
@@ -216,6 +227,7 @@ static bool add_of_kubernetes(struct slices *slices, const char *dir, const char
 	struct stat st = {.st_mode = 0};
 
 	one.policy_path = container ? joined(container, "policy") : NULL;
+	one.pod = container ? find_pod(container) : NULL;
 	free(container);
 	if (!one.policy_path || !is_directory(one.policy_path, &st)) {
 		bool going = one.policy_path != NULL;

@@ -21,6 +21,7 @@
 #include <sys/types.h>
 
 #include "fault.h"
+#include "pod.h"
 
 enum slices_kind {
 	SLICES_RUN,
@@ -42,8 +43,9 @@ struct slices_one {
 			    */
 	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
 			    * SLICES_RUN  it is the state directory */
-	uid_t owner;       /* who made it, as far as files tell */
-	gid_t group;       /* of SLICES_RUN, likewise */
+	struct pod_names *pod; /* whose a slice of SLICES_KUBERNETES is; NULL: not known */
+	uid_t owner;           /* who made it, as far as files tell */
+	gid_t group;           /* of SLICES_RUN, likewise */
 };
 
 struct slices {

@@ -23,6 +23,7 @@ echo "region = $regions/region" >"$policy/slice"
 
 ps 0
 line "$container empty"
+no_line ' pod '
 cp "$root/whole" "$regions/region"
 CUDA_DEVICE_MEMORY_SHARED_CACHE=$regions/region "$MEMBER" "$root/ready" &
 started="$started $!"
@@ -31,6 +32,24 @@ ps 0
 grep -q "^$container 0 .* 2 GiB .* 1 running$" "$root/words" || fail "the process is not listed: $(cat "$out")"
 "$VGPU" ps --json >"$out" 2>"$err" || fail 'ps --json'
 grep -q '"kind": *"kubernetes"' "$out" || fail 'the kind is not kubernetes'
+grep -q '"pod": *null' "$out" || fail 'there is a pod'
+
+# Whose it is, as the plugin has written it down; names that Kubernetes has not are none.
+pod=$VGPU_KUBERNETES/policies/$container/pod
+for odd in 'lab/train-0' 'lab/train-0/main/x' 'lab/train-0/a b' 'lab/\033[2J/main' 'lab//main'; do
+    # shellcheck disable=SC2059 # it has escapes
+    printf "$odd\n" >"$pod"
+    ps 0
+    no_line '^pod '
+done
+echo lab/train-0/main >"$pod"
+ps 0
+line 'pod lab/train-0/main'
+grep -A 1 "^$container 0 " "$root/words" | grep -qx 'pod lab/train-0/main' || fail 'the pod is of another slice'
+"$VGPU" ps --json >"$out" 2>"$err" || fail 'ps --json'
+for member in '"namespace": *"lab"' '"pod": *"train-0"' '"container": *"main"'; do
+    grep -q "$member" "$out" || fail "no $member: $(cat "$out")"
+done
 if "$VGPU" set "$container" --memory 1G >"$out" 2>"$err"; then fail 'it can be set'; fi
 grep -q 'in the configuration of vgpu-device-plugin' "$err" || fail 'it does not say who sets it'
 same 'the policy' 'memory = 2G' "$(head -n 1 "$policy/$uuid")"
