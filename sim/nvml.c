@@ -16,6 +16,7 @@
 
 #include "faults.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -55,12 +56,23 @@ static void fork_watch(void)
 	pthread_atfork(NULL, NULL, forked);
 }
 
+/* Driver 580 was seen to open libcuda.so.1 and, 17 times, the program: so it waits for the loader's
+ * lock. */
+static void call_the_loader(void)
+{
+	void *program = dlopen(NULL, RTLD_LAZY);
+
+	if (program)
+		dlclose(program);
+}
+
 static nvmlReturn_t init(const char *function)
 {
 	nvmlReturn_t result = (nvmlReturn_t)faults_enter(function);
 
 	if (result)
 		return result;
+	call_the_loader();
 	pthread_once(&fork_once, fork_watch);
 	pthread_mutex_lock(&lock);
 	if (state_attach())

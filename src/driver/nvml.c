@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "clock.h"
 #include "libc.h"
 #include "library.h"
 #include "sys.h"
@@ -47,7 +48,11 @@ static struct library library = {
 static unsigned self; /* this process's pid in NVML's lists, 0: its own; atomic */
 static bool absent;   /* the loader does not find it, and is not asked again; atomic */
 static struct lock starting = LOCK_INIT;
-static enum { NOT_STARTED, STARTED, FAILED } start_state; /* under `starting` */
+static enum { NOT_STARTED, STARTED, FAILED } start_state; /* written under `starting`, atomic */
+static int forbidden; /* the thread that must not start it, 0: none; atomic */
+
+#define START_NAPS   100
+#define START_NAP_NS (500 * NS_PER_US)
 
 bool nvml_bind(void)
 {
@@ -60,6 +65,7 @@ void nvml_forget(void)
 	lock_init(&starting);
 	self = 0;
 	absent = false;
+	forbidden = 0;
 }
 
 void *nvml_driver_symbol(const char *name)
@@ -67,7 +73,7 @@ void *nvml_driver_symbol(const char *name)
 	return library_symbol(&library, name);
 }
 
-bool nvml_load(void)
+static bool load(void)
 {
 	const struct libc_functions *libc = libc_functions();
 
@@ -81,15 +87,42 @@ bool nvml_load(void)
 	return false;
 }
 
-/* NVML opens files and may call the loader, so who finds the lock taken does not wait for it. */
+void nvml_forbid_start(int thread)
+{
+	__atomic_store_n(&forbidden, thread, __ATOMIC_RELAXED);
+}
+
+bool nvml_is_started(void)
+{
+	return __atomic_load_n(&start_state, __ATOMIC_RELAXED) != NOT_STARTED ||
+	       __atomic_load_n(&absent, __ATOMIC_RELAXED);
+}
+
+static bool may_start(void)
+{
+	int thread = __atomic_load_n(&forbidden, __ATOMIC_RELAXED);
+
+	return !thread || thread != sys_gettid();
+}
+
+static void start_locked(void)
+{
+	bool started = nvml.nvmlInit_v2() == NVML_SUCCESS;
+
+	__atomic_store_n(&start_state, started ? STARTED : FAILED, __ATOMIC_RELAXED);
+}
+
+/* NVML opens files and calls the loader, so who finds the lock taken does not wait for it. */
 static int enter(void)
 {
-	if (!nvml_load())
+	if (!nvml_is_started() && !may_start())
+		return -EAGAIN;
+	if (!load())
 		return -ENOENT;
 	if (!lock_try(&starting))
 		return -EAGAIN;
 	if (start_state == NOT_STARTED)
-		start_state = nvml.nvmlInit_v2() == NVML_SUCCESS ? STARTED : FAILED;
+		start_locked();
 	if (start_state == STARTED)
 		return 0;
 	lock_release(&starting);
@@ -99,6 +132,18 @@ static int enter(void)
 static void leave(void)
 {
 	lock_release(&starting);
+}
+
+void nvml_start(void)
+{
+	int error = enter();
+
+	for (unsigned naps = 0; error == -EAGAIN && naps < START_NAPS; naps++) {
+		sys_sleep_ns(START_NAP_NS);
+		error = enter();
+	}
+	if (!error)
+		leave();
 }
 
 /* Newest first; both have the layout of v2. Drivers before 450 have neither: no figure then. */

@@ -22,10 +22,16 @@ bool nvml_bind(void);
 void *nvml_driver_symbol(const char *name);
 void nvml_forget(void);
 
-/* The same, and loads the library if the process has not. A thread that holds a lock which a
- * library's constructor may wait for calls it before it takes the lock: the constructor's thread
- * has the loader's lock. Whether NVML can be asked. */
-bool nvml_load(void);
+/*
+ * Loading and starting NVML take the loader's lock (nvmlInit_v2 of driver 580 calls dlopen 18
+ * times). A library's constructor runs with that lock, and may wait for a lock of ours. So a thread
+ * that holds such a lock must not start NVML: while nvml_forbid_start names it, questions of it
+ * that come before NVML is started are answered by -EAGAIN. It may call nvml_start before it takes
+ * the lock.
+ */
+void nvml_forbid_start(int thread); /* its number; 0: none is forbidden to */
+bool nvml_is_started(void);         /* or cannot be started: then no question starts it */
+void nvml_start(void);              /* waits for a moment for another thread that does so */
 
 /*
  * NVML for our own questions. They load the library and start it, once, if need be (about 12 ms on

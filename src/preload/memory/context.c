@@ -8,8 +8,11 @@
  * (`context_making_lock`, held over the driver's call: a tenth of a second when a context is made,
  * and nothing else waits on it). Within the driver's call that thread may come here once more, by a
  * wrapper between us and the driver, or by a callback of CUPTI's: it has the lock then, and the
- * inner call is reserved and settled for itself. Where the inner call made the very context that
- * the outer one returns, the context is counted already.
+ * inner call is reserved and settled for itself. The thread with the lock does not start NVML,
+ * which would wait for the loader's lock: a library's constructor may have that, and wait for its
+ * turn to make a context. Where NVML will be asked and is not started, the thread gives up its
+ * turn, starts NVML and begins again. Where the inner call made the very context that the outer one
+ * returns, the context is counted already.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -44,6 +47,9 @@ struct making {
 	bool counted; /* there is a claim to settle, and context_making_lock is held */
 	CUdevice device;
 	unsigned settled_before; /* `settled`, when it began */
+	bool lacks_nvml; /* nothing was reserved: NVML is to be started, and reserve() called again
+			  */
+	bool has_started_nvml; /* or has tried to */
 	struct quota_context_claim claim;
 };
 
@@ -69,22 +75,16 @@ static void take_turn(void)
 	if (__atomic_load_n(&context_making_thread, __ATOMIC_RELAXED) != thread) {
 		lock_acquire(&context_making_lock);
 		__atomic_store_n(&context_making_thread, thread, __ATOMIC_RELAXED);
+		nvml_forbid_start(thread);
 	}
 	context_making_depth++;
-}
-
-/* To make a context. NVML may be asked meanwhile, and is loaded before: the constructor of a
- * library that is being loaded may make a context, and wait for its turn with the loader's lock. */
-static void take_turn_to_make(void)
-{
-	nvml_load();
-	take_turn();
 }
 
 static void end_turn(void)
 {
 	if (--context_making_depth > 0)
 		return;
+	nvml_forbid_start(0);
 	__atomic_store_n(&context_making_thread, 0, __ATOMIC_RELAXED);
 	lock_release(&context_making_lock);
 }
@@ -131,7 +131,30 @@ static bool wait_for_others(unsigned naps, bool known)
 	return true;
 }
 
-/* Under context_making_lock: the room for a context. */
+/* Whether NVML is about to be asked, to make room, for the exact cost of the new context, or for
+ * that of the one before, and has to be started for it. Within a call of the driver the turn cannot
+ * be given up: NVML is not asked. */
+static bool lacks_nvml(const struct making *making, int error, bool known)
+{
+	if (nvml_is_started() || making->has_started_nvml || context_making_depth > 1)
+		return false;
+	return error == -EDQUOT || (!known && (making->claim.bytes < CONTEXT_BYTES_MOST ||
+					       quota_has_context(making->device)));
+}
+
+/* Without the turn. False: nothing is to be done. */
+static bool start_nvml(struct making *making)
+{
+	if (!making->lacks_nvml)
+		return false;
+	nvml_start();
+	making->lacks_nvml = false;
+	making->has_started_nvml = true;
+	return true;
+}
+
+/* Under context_making_lock: the room for a context. Not CUDA_SUCCESS: call start_nvml without the
+ * lock, and if that is true, begin again. */
 static CUresult reserve(struct making *making)
 {
 	CUdevice device = making->device;
@@ -151,6 +174,12 @@ static CUresult reserve(struct making *making)
 	reconcile_books(device); /* one context at a time whose cost is a guess */
 	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
+	making->lacks_nvml = lacks_nvml(making, error, known);
+	if (making->lacks_nvml) {
+		if (!error)
+			quota_context_cancel(&making->claim);
+		return CUDA_ERROR_NOT_READY;
+	}
 	if (error == -EDQUOT) {
 		headroom_make(device);
 		error = quota_context_reserve(device, least_bytes(device), &making->claim);
@@ -165,14 +194,16 @@ static CUresult begin(struct making *making, CUdevice device)
 {
 	CUresult result;
 
-	making->device = device;
+	*making = (struct making){.device = device};
 	result = state_attach(&making->counted);
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
-	take_turn_to_make();
-	result = reserve(making);
-	if (result != CUDA_SUCCESS)
-		end_turn();
+	do {
+		take_turn();
+		result = reserve(making);
+		if (result != CUDA_SUCCESS)
+			end_turn();
+	} while (result != CUDA_SUCCESS && start_nvml(making));
 	return result;
 }
 
@@ -398,6 +429,19 @@ static CUresult finish_primary(struct making *making, CUresult result, CUcontext
 	return result;
 }
 
+static CUresult retain_in_turn(struct making *making, CUcontext *ret_context)
+{
+	CUresult result;
+
+	if (primary_is_active(making->device))
+		return cuda.cuDevicePrimaryCtxRetain(ret_context, making->device);
+	result = reserve(making);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = cuda.cuDevicePrimaryCtxRetain(ret_context, making->device);
+	return finish_primary(making, result, *ret_context);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
 	struct making making = {.device = dev};
@@ -409,17 +453,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return result;
 	if (!attached || !pctx)
 		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
-	take_turn_to_make();
-	if (primary_is_active(dev)) {
-		result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
-	} else {
-		result = reserve(&making);
-		if (result == CUDA_SUCCESS) {
-			result = cuda.cuDevicePrimaryCtxRetain(&context, dev);
-			result = finish_primary(&making, result, context);
-		}
-	}
-	end_turn();
+	do {
+		take_turn();
+		result = retain_in_turn(&making, &context);
+		end_turn();
+	} while (result != CUDA_SUCCESS && start_nvml(&making));
 	if (result == CUDA_SUCCESS)
 		*pctx = context;
 	return result;

@@ -1,6 +1,7 @@
 /*
  * A library's constructor makes a context, while another thread makes one: the constructor's thread
- * has the loader's lock. So whoever has the lock of contexts must not load a library.
+ * has the loader's lock. So the thread with the lock of contexts must not load a
+ * library, nor start NVML, which calls the loader.
  */
 #include "cuda_api.h"
 
