@@ -4,9 +4,10 @@
  * thread is seen by reading their figures before and after.
  *
  * A program with many threads may never be at rest. Where the books need it, the thread that
- * compares makes a moment of rest: threads that are about to allocate wait, for a few milliseconds
- * at most, until what is under way is over and NVML was asked. A call that takes longer than that
- * in the driver leaves the books as high as they are.
+ * compares makes a moment of rest: threads that are about to allocate wait until what is under
+ * way is over and NVML was asked. The wait has an end: a call that takes longer than that in the
+ * driver leaves the books as high as they are. Before a refusal the wait may be longer, unless that
+ * was no use a moment ago.
  *
  * One thread compares at a time, as the ledger has one peak for the time of the question.
  */
@@ -34,7 +35,13 @@ static bool resting;
 #define NAPS    20 /* for another thread's comparison */
 #define NAP_NS  (50 * NS_PER_US)
 
-#define RESTS 40 /* naps in which what is under way may end */
+#define NAPS_REFUSAL (REST_REFUSAL_NS / NAP_NS) /* before a refusal */
+
+#define REST_NS         (10 * NS_PER_MS)
+#define REST_REFUSAL_NS (100 * NS_PER_MS) /* before a refusal: threads may wait for a processor */
+#define REST_FAILED_NS  NS_PER_S          /* so long after one that failed, none before a refusal */
+
+static uint64_t rest_failed_ns; /* when one did; under `comparing` */
 
 static bool is_resting(void)
 {
@@ -44,20 +51,10 @@ static bool is_resting(void)
 /* Before anything of the calling thread is under way. */
 static void wait_for_rest(void)
 {
-	for (unsigned naps = 0; naps < 2 * RESTS && is_resting(); naps++)
-		sys_sleep_ns(NAP_NS);
-}
+	uint64_t until_ns = clock_now_ns() + 2 * REST_REFUSAL_NS;
 
-static void begin_rest_locked(void)
-{
-	__atomic_store_n(&resting, true, __ATOMIC_RELEASE);
-	for (unsigned naps = 0; naps < RESTS && !quota_is_at_rest(); naps++)
+	while (is_resting() && clock_now_ns() < until_ns)
 		sys_sleep_ns(NAP_NS);
-}
-
-static void end_rest_locked(void)
-{
-	__atomic_store_n(&resting, false, __ATOMIC_RELEASE);
 }
 
 /* What NVML says, and the books' ticket, which tells whether they were the same all the while. What
@@ -82,6 +79,7 @@ void reconcile_forget(void)
 {
 	lock_init(&comparing);
 	resting = false;
+	rest_failed_ns = 0;
 }
 
 /* What is found gone makes the books others: they need another figure. */
@@ -100,9 +98,33 @@ static bool compare_locked(CUdevice device)
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);
 }
 
+/* Frees are not held up, so several may come before it is quiet: each thread can have one to make.
+ */
+static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
+{
+	uint64_t until_ns = clock_now_ns() + most_ns;
+	bool looked = false, compared = false;
+
+	__atomic_store_n(&resting, true, __ATOMIC_RELEASE);
+	while (!compared && clock_now_ns() < until_ns) {
+		if (quota_is_at_rest()) {
+			compared = compare_locked(device);
+			looked = true;
+		} else {
+			sys_sleep_ns(NAP_NS);
+		}
+	}
+	if (!looked)
+		compared = compare_locked(device);
+	__atomic_store_n(&resting, false, __ATOMIC_RELEASE);
+	if (!compared)
+		rest_failed_ns = clock_now_ns();
+	return compared;
+}
+
 /* False: the figures were of different moments, or another thread compares for longer than that.
- * `rest`: the books need a moment of rest in any case. */
-static bool compare(CUdevice device, unsigned naps, bool rest)
+ * `refuses`: an allocation is refused unless the books are too high. */
+static bool compare(CUdevice device, unsigned naps, bool refuses)
 {
 	bool compared;
 
@@ -111,10 +133,12 @@ static bool compare(CUdevice device, unsigned naps, bool rest)
 			return false;
 		sys_sleep_ns(NAP_NS);
 	}
-	if (rest || quota_wants_rest(device))
-		begin_rest_locked();
-	compared = compare_locked(device);
-	end_rest_locked();
+	if (refuses && clock_now_ns() - rest_failed_ns >= REST_FAILED_NS)
+		compared = compare_at_rest_locked(device, REST_REFUSAL_NS);
+	else if (quota_wants_rest(device))
+		compared = compare_at_rest_locked(device, REST_NS);
+	else
+		compared = compare_locked(device);
 	lock_release(&comparing);
 	return compared;
 }
@@ -132,12 +156,15 @@ void reconcile_books(CUdevice device)
 	errno = saved;
 }
 
-static void try_to_compare(CUdevice device, bool rests)
+static void try_to_compare(CUdevice device, bool refuses)
 {
 	int saved = errno;
+	bool compared = false;
 
-	for (unsigned i = 0; i < TRIES && !compare(device, NAPS, rests && i == TRIES - 1); i++)
-		;
+	for (unsigned i = 0; i < TRIES && !compared; i++)
+		compared = compare(device, NAPS, false);
+	if (!compared && refuses)
+		compare(device, NAPS_REFUSAL, true);
 	errno = saved;
 }
 
