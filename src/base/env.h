@@ -1,6 +1,7 @@
-/* The environment, where it may be trusted. */
+/* The environment of a process, if the process may trust it. */
 #pragma once
 
-/* The variable's value, or NULL when it is unset, empty, or the program runs with another user's
- * rights (AT_SECURE: set-user-id and the like), whose environment its caller chose. */
+/* The variable's value. NULL if the variable is unset or empty, and in a program that runs with
+ * another user's rights (AT_SECURE: set-user-id and the like), as its caller chose the environment.
+ */
 const char *env_get(const char *name);

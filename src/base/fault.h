@@ -1,7 +1,7 @@
 /*
- * What went wrong, in words. Rooms never print: a function that can fail for a reason that a person
- * must mend takes a struct fault and, when it returns a negative errno, leaves one line in it: what
- * is wrong, where, and what to do. The caller decides who reads it.
+ * The cause of a failure, in words. Components never print. A function takes a struct fault if it
+ * can fail for a reason that a person must correct. When the function returns a negative errno, the
+ * fault has one line: what is wrong, where, and what to do. The caller decides where the line goes.
  */
 #pragma once
 
@@ -9,7 +9,7 @@ struct fault {
 	char text[512]; /* no newline at the end; empty when there is nothing to say */
 };
 
-/* Writes the line, "?" for each control character, (a NULL fault is fine) and returns error, so
- * that it can stand in a return. */
+/* Writes the line, with "?" in place of each control character, and returns error: so the call can
+ * be the expression of a return. fault may be NULL. */
 __attribute__((format(printf, 3, 4))) int fault_set(struct fault *fault, int error,
 						    const char *format, ...);

@@ -1,7 +1,7 @@
 /*
- * A lock between the threads of one process: a futex word. No pthread mutex, because libpthread is
- * a library of its own before glibc 2.34, and because a forked child must be able to start over
- * (lock_init) whatever its parent's threads held.
+ * A lock between the threads of one process: a futex word. It is no pthread mutex for two reasons.
+ * Before glibc 2.34, libpthread is a library of its own. And a forked child must be able to free
+ * the lock (lock_init) although a thread of its parent held it.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ struct lock {
 		0 \
 	}
 
-void lock_init(struct lock *lock); /* free, whatever it was */
+void lock_init(struct lock *lock); /* makes the lock free, also one that is held */
 void lock_acquire(struct lock *lock);
-bool lock_try(struct lock *lock); /* false: somebody has it */
+bool lock_try(struct lock *lock); /* false: a thread holds the lock */
 void lock_release(struct lock *lock);

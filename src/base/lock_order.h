@@ -1,14 +1,13 @@
 /*
- * The order of locks, as it is at run time: in the fault-injection build alone. Elsewhere these
- * functions are nothing.
+ * A check of the order of locks at run time, in builds with fault injection. In other builds these
+ * functions do nothing.
  *
- * A thread that waits for a lock while it holds others says that each of them comes before it. If
- * an earlier wait, of any thread, has said the opposite, directly or by other locks between, two
- * threads could wait for each other: the process prints which locks these are, and aborts. So a
- * test finds a wrong order although no deadlock happens in it. A lock that is only tried comes
- * before what is waited for under it, and after nothing.
+ * When a thread waits for a lock B while it holds a lock A, the check records "A before B". If "B
+ * before A" follows from the records of all threads, directly or through other locks, two threads
+ * could wait for each other: the process prints the two locks and aborts. So a test finds a wrong
+ * order without a deadlock. A lock that is only tried, never waited for, gets no lock before it.
  *
- * Locks are told apart by their addresses.
+ * The address of a lock identifies it.
  */
 #pragma once
 
@@ -16,13 +15,13 @@
 
 #ifdef VGPU_FAULTS
 
-/* Before the calling thread waits for the lock, or may have to. for_ever: until it has it; else a
- * thread that holds the lock may wait for it once more. */
+/* Call it before the calling thread waits, or may wait, for the lock. for_ever: the wait has no
+ * time limit. With a time limit, a thread that holds the lock may wait for the lock again. */
 void lock_order_wait(const void *lock, bool for_ever);
-/* The calling thread has it; and has it no more. */
+/* Call these when the calling thread has taken the lock, and when it releases the lock. */
 void lock_order_taken(const void *lock);
 void lock_order_released(const void *lock);
-/* The lock is a new one, and nobody holds it. */
+/* Call it for a new lock at an address that another lock may have had. No thread holds it. */
 void lock_order_forget(const void *lock);
 
 #else

@@ -19,7 +19,7 @@
 
 #define SHARED_FILE_PATH_LEN 4096
 
-/* How each such file begins. */
+/* The first bytes of each such file. */
 struct shared_file_header {
 	uint64_t magic;
 	uint32_t version;
@@ -27,21 +27,22 @@ struct shared_file_header {
 	uint32_t made; /* tells this making of the file from any other of it; not 0 */
 };
 
-/* A cause in words, and its cure. */
+/* An error in words: its cause and its cure. */
 struct shared_file_reason {
 	int error; /* negative errno; 0 ends a list */
 	const char *cause, *cure;
 };
 
-/* Lives as long as the files of the kind. */
+/* What files of one kind have in common. The struct lives as long as any of the files is open. */
 struct shared_file_kind {
 	uint64_t magic;
 	uint32_t version;
 	size_t size_bytes;
-	unsigned mode;                            /* of a new file, whatever the umask is */
-	const char *cannot;                       /* "cannot join the gang", before the path */
-	const char *not_one;                      /* "is no gang of vgpu", behind the path */
-	const struct shared_file_reason *reasons; /* the kind's own; they go first */
+	unsigned mode;       /* of a new file, whatever the umask is */
+	const char *cannot;  /* "cannot join the gang", before the path */
+	const char *not_one; /* "is no gang of vgpu", after the path */
+	const struct shared_file_reason
+		*reasons; /* of this kind; searched before the general ones */
 	/* Refuses a file for its owner or mode: a negative errno with a fault. NULL: none is. */
 	int (*check)(const char *path, const struct stat *st, struct fault *fault);
 };
@@ -50,53 +51,55 @@ struct shared_file {
 	const struct shared_file_kind *kind;
 	void *at;               /* the mapping; NULL: not open */
 	int fd;                 /* atomic; -1: not open */
-	uint64_t device, inode; /* what the kernel knows the file by */
+	uint64_t device, inode; /* of the file that was opened */
 	bool is_sealed;         /* it was handed over (shared_file_take), and cannot be lost */
 	char path[SHARED_FILE_PATH_LEN];
 };
 
 /*
- * Opens the file, which is made if it is missing. Its directory must be there. Refused: a symbolic
- * link, a file with another name besides, one that holds something else, and what kind->check
- * refuses. 0, or a negative errno with a fault; ret_file->at is NULL then. Waits for other
+ * Opens the file, and creates it if it is missing. Its directory must exist. Refuses a symbolic
+ * link, a file with a second name (a hard link), a file of another kind, and what kind->check
+ * refuses. 0, or a negative errno with a fault; then ret_file->at is NULL. Waits for other
  * processes for 0.1 s at most.
  */
 int shared_file_open(const char *path, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault);
 
 /*
- * The same of a file that another process has made and handed over, under that name for messages:
- * a memfd of the kind's size that is sealed, so that nobody can truncate it. What it holds is not
- * looked at. Takes the descriptor, also where it fails. The descriptor has to be an open file of
- * this process alone, as locks belong to the open file.
+ * Opens a file that another process has made and handed over: a memfd of the kind's size that is
+ * sealed, so that no process can truncate it. The contents are not checked. `name` stands for the
+ * path in messages. The function owns the descriptor from then on, also if it fails. The descriptor
+ * must be of an open file that no other process has, as locks belong to the open file. Results as
+ * shared_file_open.
  */
 int shared_file_take(int fd, const char *name, const struct shared_file_kind *kind,
 		     struct shared_file *ret_file, struct fault *fault);
 #define SHARED_FILE_SEALS 0x0007 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW (fcntl(2)) */
 
-/* Opens what is there, and makes nothing: a descriptor, or a negative errno. */
+/* Opens a file that exists. Returns a descriptor or a negative errno. */
 int shared_file_open_existing(const char *path);
 
-/* Between processes that change who is in the file: 0, or a negative errno, -ETIMEDOUT after 0.1 s.
- */
+/* The lock between processes that enter or leave the file. 0, or a negative errno: -ETIMEDOUT after
+ * 0.1 s. */
 int shared_file_lock(const struct shared_file *file);
 void shared_file_unlock(const struct shared_file *file);
 
-/* The descriptor, if it still is of the file, else -EBADF: programs close descriptors that are not
- * theirs. */
+/* The descriptor, or -EBADF if it is of another file by now: programs close descriptors that they
+ * did not open. */
 int shared_file_fd(const struct shared_file *file);
 
-/* 0 if the file still is the one that was opened, or is sealed; -ESTALE: it was deleted or
- * replaced, and processes that open it now have another; -EUCLEAN: it was truncated or written
- * over. The mapping may be touched in any case. Some 2 us. */
+/* 0 if the path still has the file that was opened, or the file is sealed. -ESTALE if the file was
+ * deleted or replaced, so that processes that open the path have another file. -EUCLEAN if the file
+ * was truncated or written over. The mapping may be touched after any result. About 2 us. */
 int shared_file_watch(struct shared_file *file);
 
-/* Puts the error into words, and returns it. */
+/* Writes the cause and the cure of the error to the fault. Returns the error. */
 int shared_file_fail(const struct shared_file *file, int error, struct fault *fault);
 
-/* Says what the file at the path is not, and returns -EINVAL. */
+/* Writes to the fault that the file at the path is not of the kind: `what` says why. Returns
+ * -EINVAL. */
 int shared_file_refuse(const struct shared_file_kind *kind, const char *path, const char *what,
 		       struct fault *fault);
 
-/* Closes it. In a forked child: touches nothing of the parent's. */
+/* Closes the file. In a forked child, the parent's mapping and locks stay as they are. */
 void shared_file_forget(struct shared_file *file);

@@ -1,11 +1,12 @@
 /*
- * The system calls that the library makes, all of them through here: one seam at which a test can
- * make any call fail, and no dependence on which libc exports what since when (glibc gave stat,
- * fcntl and others new symbols over the years; the kernel's numbers stay).
+ * The system calls that the library makes. All go through this file, so that a test can make any of
+ * them fail. They use the kernel's numbers, because glibc gave stat, fcntl and other functions new
+ * symbols over the years, which old systems lack.
  *
- * Each returns what the kernel does: 0 or a positive result, or a negative errno. errno itself is
- * left alone. EINTR is retried where the call has no effect before it. Descriptors are opened
- * close-on-exec. Safe from any thread and, because nothing here locks, in a signal handler.
+ * Each function returns the kernel's result: 0, a positive number, or a negative errno. errno keeps
+ * its value. A call that EINTR ended without an effect is made again. Descriptors are
+ * close-on-exec. The functions take no lock, so they are safe in all threads and in signal
+ * handlers.
  */
 #pragma once
 
@@ -16,99 +17,104 @@
 #include <sys/utsname.h>
 
 int sys_open(const char *path, int flags, unsigned mode); /* O_CLOEXEC is added */
-/* Opens a regular file that is there. A link is not followed (-ELOOP), and what is neither is not
- * opened at all (-ENXIO; a directory: -EISDIR), whatever is put in its place meanwhile: to open a
- * device, or a pipe, may have effects of its own. Without /proc that is only looked at before. */
+/* Opens a regular file that exists. Refuses a symbolic link (-ELOOP), a directory (-EISDIR) and
+ * other kinds of files (-ENXIO): the open of a device or a pipe may have an effect. The kind is
+ * that of the file that is opened, also if another process replaces the file during the call;
+ * without /proc, it is checked before the open only. */
 int sys_open_regular(const char *path, int flags);
 int sys_close(int fd);
-/* The same open file under a number of 40 or more, as far as the limit allows, and never 0 to 2:
- * out of the way of programs that close and reuse the low ones. fd is closed. The new number, or
- * -EMFILE where only 0 to 2 are to be had. */
+/* Moves a descriptor to a number of 40 or more, as programs close and reuse low numbers; if the
+ * limit does not allow that, to any number but 0 to 2. The old number is closed. Returns the
+ * number, or -EMFILE if only 0 to 2 are free. */
 int sys_raise_fd(int fd);
 int sys_fstat(int fd, struct stat *ret_stat);
 int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links */
 int sys_ftruncate(int fd, uint64_t size_bytes);
 int sys_fchmod(int fd, unsigned mode);
-int sys_fchown(int fd, int user, int group); /* -1: stays */
+int sys_fchown(int fd, int user, int group); /* -1: unchanged */
 int sys_rename(const char *from, const char *to);
 int sys_unlink(const char *path);
-/* Where a symbolic link points, NUL-terminated; its length, or -ENAMETOOLONG. */
+/* Reads a symbolic link into buf, with a NUL at the end. Returns its length, or -ENAMETOOLONG. */
 long sys_readlink(const char *path, char *buf, size_t len);
 int sys_mkdir(const char *path, unsigned mode);
-/* 0 where this user may write the file, or make files in the directory; else a negative errno. */
+/* 0 if this user may write the file, or create files in the directory; else a negative errno. */
 int sys_may_write(const char *path);
 
-/* Reads until len bytes or the end of the file; returns how many there were. */
+/* Reads len bytes, or up to the end of the file. Returns how many bytes it read. */
 long sys_read(int fd, void *buf, size_t len);
-/* The same from an offset on; the file's own stays. */
+/* As sys_read, from that offset on. The file's own offset stays. */
 long sys_read_at(int fd, void *buf, size_t len, uint64_t offset);
-/* Writes it all, or returns a negative errno. */
+/* Writes len bytes. 0, or a negative errno. */
 int sys_write_all(int fd, const void *buf, size_t len);
 
-/* One write, without a SIGPIPE where nobody reads any more: for lines on stderr. */
+/* One write(2) of a line to stderr or the like, without a SIGPIPE if the reader is gone. */
 void sys_write_line(int fd, const void *buf, size_t len);
 
-/* Names in a directory, without "." and "..". Calls each(arg, name) until it returns non-zero or
- * the names end; returns that value, 0 at the end, or a negative errno. */
+/* Calls each(arg, name) for each name in a directory but "." and "..", until a call returns
+ * non-zero. Returns that value, 0 after the last name, or a negative errno. */
 int sys_list_directory(const char *path, int (*each)(void *arg, const char *name), void *arg);
 
-/* Shared read-write (or read-only) mapping of the file's first len bytes. */
+/* Maps the first len bytes of the file, shared: for reading and writing, or for reading only. */
 int sys_map_shared(int fd, size_t len, bool writable, void **ret_addr);
 int sys_unmap(void *addr, size_t len);
-/* Puts private zeros in the place of a mapping: whoever uses it meanwhile sees one or the other. */
+/* Replaces a mapping by private zeros, at once: a thread that reads it sees the old or the zeros.
+ */
 int sys_map_zeros_over(void *addr, size_t len);
-/* Private anonymous memory, zeroed: what the library allocates with, because malloc may be the
- * application's, and held by the thread that called us. */
+/* Maps private anonymous memory, zeroed. The library allocates by this call, because malloc may be
+ * the application's, and the calling thread may be inside of it. */
 int sys_map_private(size_t len, void **ret_addr);
 
-/* One byte of a file as an open-file-description lock (fcntl(2), F_OFD_SETLK): it belongs to the
- * open file and goes when its last descriptor does, at death at the latest. */
+/* Locks on one byte of a file (F_OFD_SETLK of fcntl(2)). The lock belongs to the open file. The
+ * kernel removes the lock with the last descriptor of the open file, at the process's death at the
+ * latest. */
 int sys_lock_byte(int fd, uint64_t offset);  /* 0, or -EAGAIN while another open file has it */
-int sys_share_byte(int fd, uint64_t offset); /* the same shared; the file is open for reading */
+int sys_share_byte(int fd, uint64_t offset); /* a shared lock; the file is open for reading */
 int sys_unlock_byte(int fd, uint64_t offset);
-/* Whether another open file than fd's own holds the byte: 1, 0, or a negative errno. */
+/* Whether an open file other than fd's has the byte locked: 1, 0, or a negative errno. */
 int sys_byte_is_locked(int fd, uint64_t offset);
-/* The same for any of count bytes. */
+/* As sys_byte_is_locked, for any of count bytes. */
 int sys_bytes_are_locked(int fd, uint64_t offset, uint64_t count);
 
-/* Marks an open file, wherever its descriptors go, with this process and a number from 1 to 64: by
- * F_SETOWN and F_SETSIG (fcntl(2)), which mean nothing without O_ASYNC. And reads such a mark; pid
- * is as the caller's pid namespace has it, 0 where there is none. */
+/* Marks an open file with this process and a number from 1 to 64, for all processes that have a
+ * descriptor of it: by F_SETOWN and F_SETSIG (fcntl(2)), which have no effect without O_ASYNC.
+ * sys_read_mark reads the mark: the pid in the caller's pid namespace, 0 if there is none. */
 int sys_mark_file(int fd, int number);
 int sys_read_mark(int fd, int *ret_pid, int *ret_number);
 
-/* The seals of a memfd (F_GET_SEALS of fcntl(2)), -EINVAL where the file has none. */
+/* The seals of a memfd (F_GET_SEALS of fcntl(2)); -EINVAL if the file cannot have seals. */
 int sys_seals(int fd);
 
 /*
- * Sockets of one machine, of whole messages (SOCK_SEQPACKET). None of these calls waits but the
- * last. sys_connect: a descriptor, or a negative errno, -EAGAIN while the peer has too many to
- * accept. sys_send takes a descriptor along where passed is not -1; the caller's stays open.
- * sys_receive: the length of a message, 0 where the peer has closed, -EAGAIN where there is none
- * yet, -EMSGSIZE for one that is longer than len, -EPROTO for one with several descriptors;
- * ret_passed is what came along, for the caller to close, or -1.
+ * Unix sockets of whole messages (SOCK_SEQPACKET). Only sys_wait_readable waits.
+ *
+ * sys_connect returns a descriptor or a negative errno: -EAGAIN while too many connections wait for
+ * the peer. sys_send passes the descriptor `passed` with the message, unless it is -1; the caller's
+ * stays open. sys_receive returns the length of a message; 0 if the peer has closed the connection;
+ * -EAGAIN if there is no message; -EMSGSIZE if the message is longer than len; -EPROTO if it has
+ * several descriptors. *ret_passed is the descriptor that came with the message, which the caller
+ * closes, or -1.
  */
 int sys_connect(const char *path);
 int sys_send(int fd, const void *buf, size_t len, int passed);
 long sys_receive(int fd, void *buf, size_t len, int *ret_passed);
-/* Waits until something can be read, for that long at most: 1, 0, or a negative errno. */
+/* Waits until fd can be read, for timeout_ns at most: 1, 0 after that time, or a negative errno. */
 int sys_wait_readable(int fd, uint64_t timeout_ns);
 
-/* Futex of a word in shared memory. wait returns 0 when woken, -EAGAIN when *word is not expected,
- * -ETIMEDOUT, or -EINTR. */
+/* A futex in shared memory. sys_futex_wait returns 0 after a wake-up, -EAGAIN if *word is not
+ * `expected`, -ETIMEDOUT or -EINTR. */
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 
 int sys_uname(struct utsname *ret_name);
 int sys_getpid(void);
 unsigned sys_geteuid(void);
-bool sys_process_exists(int pid); /* a zombie does; so may one of which we may not know */
+bool sys_process_exists(int pid); /* true for a zombie, and if it cannot be told */
 int sys_gettid(void);
 void sys_sleep_ns(uint64_t ns);
 
 /*
- * Test builds (VGPU_FAULTS) ask this before each call, with the system call's number (SYS_…): a
- * negative errno makes the call fail with it, 0 lets it through. NULL, as in every release, is
- * free.
+ * Builds with fault injection (VGPU_FAULTS) call this function before each system call, with the
+ * call's number (SYS_…). A negative errno becomes the result of the call; at 0, the call is made.
+ * NULL: all calls are made.
  */
 extern long (*sys_fault)(long number);
