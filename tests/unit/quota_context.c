@@ -316,6 +316,27 @@ UNIT_TEST(test_frees_of_a_granule)
 	assert_books(COST, 16 * MIB, 0, HIDDEN);
 }
 
+/* A tentative block may take a granule without a charge until the hook has found out, which is no
+ * growth. */
+UNIT_TEST(test_tentative_in_motion)
+{
+	struct quota_claim claim;
+
+	attach(COST + HIDDEN + 2 * MIB);
+	make(1, COST);
+	reconcile(COST);
+	allocate(BASE, 2 * MIB);
+	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
+	assert_true(claim.tentative);
+	reconcile(COST + 4 * MIB);
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+	reconcile(COST + 6 * MIB); /* more than it can take */
+	assert_books(COST, 2 * MIB, 2 * MIB, HIDDEN);
+	quota_cancel(&claim);
+	reconcile(COST + 2 * MIB);
+	assert_books(COST, 0, 2 * MIB, HIDDEN);
+}
+
 /* Managed memory is in no figure, also where it comes and goes meanwhile. */
 UNIT_TEST(test_managed_in_motion)
 {

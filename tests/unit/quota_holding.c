@@ -396,8 +396,11 @@ UNIT_TEST(test_lock_held)
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 6 * MIB);
 	unlock_elsewhere();
+	/* What is late is charged, and not held. */
+	assert_int_equal(quota_reconcile_ticket(0).stamp, QUOTA_NO_STAMP);
 	hold_array(UNIT, HANDLE);
 	assert_int_equal(data(), 2 * MIB);
+	assert_int_not_equal(quota_reconcile_ticket(0).stamp, QUOTA_NO_STAMP);
 }
 
 UNIT_TEST(test_lost)
