@@ -1,39 +1,40 @@
 /*
- * own.lock, the one lock of a region: a futex word in the file, for every process that maps it.
+ * own.lock, the one lock of a region: a futex word in the file, for all processes that map it.
  *
  *     bits 0-10    1 + the holder's slot; 0 for a free lock
  *     bits 11-30   the low bits of own.slots[slot].claims while the holder has the slot
- *     bit 31       VGPU_LOCK_WAITERS: somebody may sleep, wake one at release
+ *     bit 31       VGPU_LOCK_WAITERS: a thread may sleep, so the release wakes one
  *
- * How it works. Free is taken with one compare-and-swap, and given back with one exchange; that is
- * all when nobody else is there. Otherwise a taker spins for as long as a charge takes, sets the
- * waiters' bit and sleeps, CHECK_NS at most. When that time is over it asks the kernel whether the
- * holder's slot still has a living process. If not, it swaps the dead one's word for its own: the
- * lock is taken over, and everything that it guards is computed anew from the slots that are not
- * over (repair()) before the taker goes on. A living holder keeps the lock; after
- * REGION_LOCK_PATIENCE_NS the taker gives up.
+ * How it works. A free lock is taken by one compare-and-swap, and released by one exchange; without
+ * contention that is all. Otherwise a thread spins for as long as a charge takes, sets the waiters'
+ * bit, and sleeps for CHECK_NS at most. After that it asks the kernel whether the holder's slot
+ * still has a living process. If not, the thread replaces the dead holder's word by its own: it
+ * takes the lock over, and computes all that the lock protects again from the slots that are not
+ * over (repair()). A living holder keeps the lock; after REGION_LOCK_PATIENCE_NS the thread gives
+ * up.
  *
- * Why a takeover can only ever hit a dead holder. A word names a slot *and* the claim of it. Found
- * unlocked, the slot's byte says that this claim is over for good: a process keeps its byte to its
- * death, unlocks the word before it gives the byte back, and the next owner of the slot counts one
- * claim more before it first touches the word. So between the question and the swap, the word can
- * only go to another value, never back to the one that was asked about (2^20 claims of one slot
- * within that instant apart), and then the swap fails. For the same reason a new owner of the slot
- * need not wait: a word that names its own slot and not its own claim is a dead man's.
+ * Why a takeover hits only a dead holder. A word names a slot *and* its claim. If the slot's byte
+ * is unlocked, this claim is over for good: a process keeps its byte until its death, and releases
+ * the lock before it unlocks the byte; the next owner of the slot counts a claim more before it
+ * touches the word. So between the question and the swap, the word can change to another value, but
+ * cannot come back to the value that was asked about, and then the swap fails. (It could after
+ * exactly 2^20 claims of one slot within that instant.) For the same reason a new owner of a slot
+ * need not wait: a word with its own slot and another claim is a dead holder's.
  *
- * Threads of one process share a slot and so a word. That excludes them from each other as it does
- * other processes; to each of them, the holder lives.
+ * Threads of one process share a slot and so a word. The word excludes them from each other as it
+ * excludes other processes, and for each of them the holder lives.
  *
- * If a process is killed. Holding the lock: taken over within CHECK_NS of a waiter's first wait, or
- * at once by whoever has its slot next. Having unlocked and not yet woken anybody, or woken and not
- * yet taken: the others sleep on for the rest of their CHECK_NS at most and then find the word
- * free; a wake-up is never relied on, it only is faster. In repair(): whoever takes over next
- * repairs again; all of it can be done twice. After setting the waiters' bit: one wake too many.
+ * If a process is killed:
+ *   while it holds the lock           A waiter takes the lock over within CHECK_NS, or the next
+ * owner of the slot does so at once. after its release, before a wake  The waiters sleep for the
+ * rest of their CHECK_NS at most, and after its wake, before it takes   find the word free. No
+ * waiter relies on a wake-up. in repair()                       The next takeover repairs again;
+ * all of it can be repeated. after setting the waiters' bit    One wake-up is superfluous.
  *
- * In builds with expensive assertions, each holder looks whether everything holds that region_check
- * looks for, as it takes the lock and as it releases it. Who finds a damaged region leaves one.
+ * In builds with expensive assertions, each holder checks the region as region_check does, when it
+ * takes the lock and when it releases the lock. If the region was damaged before, it may stay so.
  *
- * What it is not: fair, recursive, or safe against processes that write the word for sport. A
+ * What it is not: fair, recursive, or safe against processes that write the word for other ends. A
  * signal handler that charges while its own thread holds the lock gets -ETIMEDOUT.
  */
 #include <errno.h>
@@ -85,9 +86,9 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Looks rarely: each look takes the word's cache line from the holder, who needs it next. With
- * eight processes that do nothing else, all that wait longer than this sleep sooner and pass more.
- */
+/* Looks rarely: each look takes the word's cache line from the holder, which needs it next. A
+ * thread that must wait longer goes to sleep: with eight processes that do nothing else, more locks
+ * are taken in all. */
 static bool spin(uint32_t *word, uint32_t owner)
 {
 	for (int pauses = SPIN_LEAST; pauses <= SPIN_MOST; pauses *= 2) {
@@ -99,7 +100,7 @@ static bool spin(uint32_t *word, uint32_t owner)
 	return false;
 }
 
-/* Whether the word was left by an earlier owner of the slot that we have now. */
+/* Whether an earlier owner of our slot left the word. */
 static bool is_predecessor(const struct region *region, uint32_t word)
 {
 	return (word & SLOT_MASK) == (region->owner & SLOT_MASK) &&
@@ -108,7 +109,7 @@ static bool is_predecessor(const struct region *region, uint32_t word)
 
 bool region_holder_lives(struct region *region, uint32_t word)
 {
-	/* 0 - 1, or beyond the last slot, is nobody's, and so dead. */
+	/* A slot of 0 - 1, or after the last one, has no process, and so is dead. */
 	return !is_predecessor(region, word) && region_slot_alive(region, (word & SLOT_MASK) - 1);
 }
 
@@ -125,7 +126,7 @@ static void repair(struct region *region)
 		trace_add(TRACE_REPAIRED, -1, cleared, (int64_t)(clock_now_ns() - from_ns));
 }
 
-/* From the dead holder that left the word; false when somebody else was first. */
+/* Takes the lock over from the dead holder that left the word. False: another thread was first. */
 static bool take_over(struct region *region, uint32_t word)
 {
 	struct vgpu_region_own *own = &region->file->own;
@@ -142,8 +143,8 @@ static bool take_over(struct region *region, uint32_t word)
 }
 
 /*
- * Whether it is ours after one try, of which waiting is a part. Whoever has slept takes the lock
- * with the waiters' bit, because others may still sleep.
+ * Tries to take the lock once, and waits in between. Returns whether it has the lock. A thread that
+ * has slept takes the lock with the waiters' bit, because others may still sleep.
  */
 static bool take_or_wait(struct region *region)
 {
@@ -163,7 +164,7 @@ static bool take_or_wait(struct region *region)
 	if (woken == -ENOSYS || woken == -EPERM || woken == -EACCES) /* a sandbox: no futexes */
 		sys_sleep_ns(POLL_NS);
 	region_step(lock_waited);
-	/* Not on time-outs alone: a profiler's signals may end every wait before its time. */
+	/* Not after time-outs alone: a profiler's signals may end every wait early. */
 	if (woken == 0 || woken == -EAGAIN || region_holder_lives(region, seen))
 		return false;
 	return take_over(region, seen);
@@ -187,7 +188,7 @@ static int lock_slowly(struct region *region, uint64_t patience_ns)
 	return -ETIMEDOUT;
 }
 
-/* The lock is ours, or time is up; of something else than a region it means nothing. */
+/* The file is no region any more, so that the lock, if it was taken, means nothing. */
 __attribute__((noinline, cold)) static int found_lost(struct region *region, bool locked)
 {
 	if (locked)

@@ -1,48 +1,49 @@
 /*
- * Memory that several processes of the slice hold together (CUDA IPC, exported handles): it is
- * charged once, and stays charged for as long as any of them holds it.
+ * Memory that several processes of the slice have open (CUDA IPC, exported handles). It is charged
+ * once, as long as any of them has it open.
  *
- * How it works. own.shares is a table of two kinds of entries. A charge (EXPORT, MOVED) says that
- * so many bytes of a slot's data class are memory that others may open under a key. An import says
- * that a slot has it open, how often, and which entry has the charge. When the slot with the charge
- * gives the memory up or dies, and another living slot imports it, the charge moves there
- * (move_locked): out of one slot's data class, into the other's, the entry with it. Whoever has a
- * MOVED charge has it because of its import, and passes it on, or gives it back, with the last one.
+ * How it works. own.shares is a table with two kinds of entries. A charge (EXPORT, MOVED, KEPT)
+ * says that some bytes of a slot are memory that processes can open under a key. An import says
+ * that a slot has the memory open, how often, and which entry is the charge. When the slot with the
+ * charge gives the memory up or dies, and another living slot imports the memory, the charge moves
+ * there (move_locked): the bytes go from one slot's data class to the other's, and the entry names
+ * the other slot. A slot has a MOVED charge because of its import. With its last import of the
+ * memory, the charge moves on or is refunded.
  *
- * What always holds, whenever the lock is free. An entry that is used names a slot that is not
- * free. An import names a charge of the same key, and each slot has one import of a charge at
- * most; so a charge that nobody imports any more can go alone. No slot exports a key twice. What
- * has moved to a slot is part of its data class. Two slots may export the same key (a hash may
- * repeat), each with its charge and its importers; an opener is taken for one of the exporters'.
+ * What always holds, whenever the lock is free. An entry in use names a slot that is not free. An
+ * import names a charge with the same key. A slot has at most one import of a charge, so a charge
+ * without imports can be freed alone. No slot exports a key twice. The bytes of a charge that moved
+ * to a slot are in that slot's data class. Two slots may export the same key, as hashes may
+ * coincide: each has its charge and its imports, and an import goes to one of the two.
  *
- * An entry names its slot and the claim of it: who dies is cleared before its slot is anybody
- * else's, and between its death and that, a successor that has counted its claim already is not
- * mistaken for it (is_living).
+ * An entry names a slot and the claim of it. Entries of a dead process are cleared before another
+ * process fills in the slot. Between the two, the next owner may have counted its claim already;
+ * the claim in the entry tells the dead process from that owner (is_living).
  *
- * The lock protects all of it. Charges and refunds never look here.
+ * The lock protects all of it. Charges and refunds of other memory never look at the table.
  *
- * If the process is killed on any line. An entry is filled in while it is free and published by its
- * state; what a process had begun with entries of its own ends when its slot is cleared, which can
- * be done over: its entries go before its status does. A move changes somebody else's figures, and
- * so is written down first, in own.move, as figures to be reached, none as a difference: whoever
- * takes over does all of it again (region_share_repair_locked) before anything else is looked at,
- * and as nobody had the lock meanwhile, the figures are still those of that moment.
+ * If the process is killed on any line. An entry is filled in while its state is free, and
+ * published by its state. What a process had begun with its own entries ends when its slot is
+ * cleared, which can be repeated: its entries are freed before its status. A move changes the
+ * figures of two slots. So own.move has the figures to be reached, not differences, before the move
+ * begins. The process that takes the lock over does the whole move again before anything else
+ * (region_share_repair_locked). No process had the lock in between, so the figures still apply.
  *
- * Memory of which file descriptors are left (descriptor.c) is charged on when nobody has it open
- * any more. The charge is KEPT then, in the offset class, as no process's NVML figure has it. It
- * stays with its slot until there is no importer and no descriptor left (region_share_look). When
- * that slot's process dies, whoever clears the slot is charged first, and then takes the entry
- * over: a kill in between leaves it to the next. An onlooker, or a newcomer whose slot does not
- * count yet, leaves such a slot as it is. Only classes of the own slot change, so own.move is not
- * used.
+ * Memory of which file descriptors are left (descriptor.c) stays charged when no process has it
+ * open. The charge is KEPT then, in the offset class, as no process's NVML figure has the memory.
+ * It stays with its slot until there is no import and no descriptor (region_share_look). When that
+ * slot's process dies, the process that clears the slot is first charged itself, and then takes the
+ * entry over: after a kill in between, the next process does both. An onlooker, and a process whose
+ * slot does not count yet, leave such a slot as it is. Only classes of the own slot change, so
+ * own.move is not used.
  *
- * What it is not: a judge of keys. Whether memory is the same is what the keys say.
+ * What it is not: a check of keys. The keys say whether memory is the same.
  */
 #include <errno.h>
 
 #include "region_internal.h"
 
-#define DOUBTFUL_MOST 64 /* that are looked at together */
+#define DOUBTFUL_MOST 64 /* keys that are looked up together */
 
 unsigned region_shares_in_use(const struct vgpu_region_file *file)
 {
@@ -169,8 +170,9 @@ static struct vgpu_region_share *find_our_import(struct region *region,
 	return NULL;
 }
 
-/* What somebody opens who opens the key: of the living rather than the dead, whose charge is yet to
- * move; and exported rather than moved, which may be from before the key was used again. */
+/* The charge that an import of the key belongs to, or NULL. A charge of a living slot comes before
+ * one of a dead slot, which has not moved yet. An exported charge comes before a moved one, which
+ * may be of memory that had the key earlier. */
 static struct vgpu_region_share *find_charge(struct region *region, uint64_t key)
 {
 	unsigned count = region_shares_in_use(region->file), best_rank = 0;
@@ -194,7 +196,7 @@ static struct vgpu_region_share *find_charge(struct region *region, uint64_t key
 
 /* -- a charge moves --------------------------------------------------------------------------- */
 
-/* What is charged to the slot as data. */
+/* The bytes that the slot is charged as data. */
 static uint64_t data_of(const struct vgpu_region_file *file, unsigned slot, unsigned device)
 {
 	const struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
@@ -203,8 +205,9 @@ static uint64_t data_of(const struct vgpu_region_file *file, unsigned slot, unsi
 						  : REGION_LOAD(usage->data);
 }
 
-/* Puts a slot's data class at bytes, and its total with it; as often as one likes. The total is
- * never below the classes, and the stores are releases so that a kill leaves them in this order. */
+/* Sets a slot's data class to `bytes`, and its total accordingly. It can be repeated. The total is
+ * never below the sum of the classes; the stores are releases, so a kill leaves them in this order.
+ */
 static void put_data(struct vgpu_region_file *file, unsigned slot, unsigned device, uint64_t bytes)
 {
 	struct vgpu_hami_usage *usage = &file->hami.slots[slot].used[device];
@@ -228,7 +231,8 @@ static void put_data(struct vgpu_region_file *file, unsigned slot, unsigned devi
 	}
 }
 
-/* Does what own.move says, from wherever it stands. The device's total is what it was. */
+/* Does the move that own.move describes, also one that was partly done. The device's total stays.
+ */
 static void finish_move_locked(struct vgpu_region_file *file)
 {
 	struct vgpu_region_move *move = &file->own.move;
@@ -236,10 +240,11 @@ static void finish_move_locked(struct vgpu_region_file *file)
 	unsigned from = REGION_LOAD(move->from), to = REGION_LOAD(move->to);
 	struct vgpu_region_share *share;
 
-	/* Of what was read, and is used: the tenant may write the file at any moment. */
+	/* The values that were read are checked and used: the tenant may write the file at any
+	 * time. */
 	if (index >= VGPU_SHARES_MAX || from >= VGPU_SLOTS_MAX || to >= VGPU_SLOTS_MAX ||
 	    device >= VGPU_DEVICES_MAX) {
-		REGION_PUBLISH(move->active, 0); /* nobody of ours wrote that */
+		REGION_PUBLISH(move->active, 0); /* no vgpu wrote that */
 		return;
 	}
 	share = &file->own.shares[index];
@@ -255,8 +260,8 @@ static void finish_move_locked(struct vgpu_region_file *file)
 	region_step(move_done);
 }
 
-/* The charge goes to the slot that has that import of it. No more than there is in the data class:
- * a refund that was made without a withdrawal is not undone. */
+/* Moves the charge to the slot that has that import of it. At most the bytes of the data class
+ * move: a refund without a withdrawal is not undone. */
 static void move_locked(struct region *region, struct vgpu_region_share *charge,
 			const struct vgpu_region_share *import)
 {
@@ -292,8 +297,8 @@ void region_share_repair_locked(struct vgpu_region_file *file)
 		finish_move_locked(file);
 }
 
-/* An import of the charge by a living slot that is not ours, or NULL. Those of the dead go on the
- * way: with NULL, nobody but our slot has any left, and the charge may go. */
+/* An import of the charge by a living slot other than ours, or NULL. Imports of dead slots that
+ * come first are freed: after NULL, only our slot may have imports of the charge. */
 static struct vgpu_region_share *find_heir(struct region *region,
 					   const struct vgpu_region_share *charge)
 {
@@ -324,7 +329,7 @@ static int descriptors_left(struct region *region, const struct vgpu_region_shar
 		       : 0;
 }
 
-/* What our slot has charged as data is kept by descriptors from now on. */
+/* Makes our slot's charge a KEPT one: its bytes go from the data class to the offset class. */
 static void keep_locked(struct region *region, struct vgpu_region_share *charge)
 {
 	unsigned device = REGION_LOAD(charge->device) % VGPU_DEVICES_MAX;
@@ -336,14 +341,14 @@ static void keep_locked(struct region *region, struct vgpu_region_share *charge)
 	region_step(share_kept);
 }
 
-/* Whether a living slot, ours or another, has it open. Imports of the dead go on the way. */
+/* Whether a living slot, ours or another, has the memory open. Imports of dead slots are freed. */
 static bool is_open(struct region *region, const struct vgpu_region_share *charge)
 {
 	return find_our_import(region, charge) || find_heir(region, charge);
 }
 
-/* Whether the charge must stay although its slot is over and it moved to no importer. An onlooker
- * that cannot tell leaves that to those who live in the region, if anybody does. */
+/* Whether the charge must stay although its slot is over and the charge has moved to no import. An
+ * onlooker that cannot tell leaves that to processes that have slots, if there are any. */
 static bool must_keep(struct region *region, const struct vgpu_region_share *charge)
 {
 	int left;
@@ -530,7 +535,7 @@ int region_share_export_descriptors(struct region *region, unsigned device,
 	return error;
 }
 
-/* Whether somebody has the memory open still, who has the charge then. */
+/* Our slot gives the memory up. Returns whether the charge remains, with our slot or another. */
 static bool withdraw_locked(struct region *region, struct vgpu_region_share *charge)
 {
 	struct vgpu_region_share *heir = find_heir(region, charge);
@@ -713,7 +718,8 @@ void region_share_reset_locked(struct vgpu_region_file *file)
 	REGION_PUBLISH(file->own.move.active, 0);
 }
 
-/* Whether another process that may live has it open. No entry is freed: no lock is held. */
+/* Whether another process that may live has the memory open. Frees no entry, as the lock is not
+ * held. */
 static bool others_have_it_open(struct region *region, const struct vgpu_region_share *charge)
 {
 	unsigned count = region_shares_in_use(region->file);
@@ -728,7 +734,7 @@ static bool others_have_it_open(struct region *region, const struct vgpu_region_
 	return false;
 }
 
-/* Our slot has the entry. */
+/* Adds the uncertainty from an entry of our slot. */
 static void doubt_one(struct region *region, const struct vgpu_region_share *share,
 		      struct region_doubt *doubt)
 {

@@ -1,42 +1,43 @@
 /*
- * Slots: who is in the region, and what is made of the slots of the dead.
+ * Slots: which processes have them, and how the slots of dead processes are cleared.
  *
- * How it works. A process is the owner of a slot for as long as its open file has the slot's byte
- * locked (VGPU_SLOT_LOCK_OFFSET + slot). The kernel arbitrates: two claimers of one byte cannot
- * both get it; and it gives the byte back when the open file goes, which is at the owner's death at
- * the latest. Only with the byte does a claimer count the claim (own.slots[].claims), take the
- * lock, empty the slot of what a dead owner left, fill it in and, last of all, store a status that
- * is not 0. Only that makes it count. Slots of the living are never moved or shared.
+ * How it works. A process owns a slot as long as its open file has the slot's byte locked
+ * (VGPU_SLOT_LOCK_OFFSET + slot). The kernel arbitrates: two processes cannot both get a byte. The
+ * kernel unlocks the byte with the end of the open file, at the owner's death at the latest. A
+ * process that claims a slot first locks the byte. Then it counts the claim (own.slots[].claims),
+ * takes the lock, clears what a dead owner left, fills the slot in, and last stores a status that
+ * is not 0. From that store on the slot counts. The slots of living processes are never moved or
+ * shared.
  *
- * What always holds. A status that is not 0 was stored under the lock by somebody who had the byte
- * then. So whoever holds the lock and finds the byte of such a slot unlocked, at any moment, has
- * found a dead process: the owner would have it still, and a new claimer may have it by the next
- * moment, but cannot store a status before we release the lock; then it empties the slot itself.
- * Whoever finds it locked, or gets an error for an answer, leaves the slot alone: "may live". And
- * so with a dead one whose memory the device does not have back yet: "dying" (life.c).
+ * What always holds. A status that is not 0 was stored under the lock by a process that had the
+ * byte at that time. So a process that holds the lock and finds the byte of such a slot unlocked
+ * has found a dead owner: a living owner would have the byte. A new process may lock the byte at
+ * the next moment, but cannot store a status before the lock is released, and then clears the slot
+ * itself. If the byte is locked, or the answer is an error, the owner may live and the slot is left
+ * alone. The slot of a dying process is left alone, too (life.c).
  *
  * The races, one by one:
- *   claimer has the byte, not the lock   the slot looks free, or a dead owner's that seems to live:
- *                                        its holdings count a little longer, until we publish
- *   it dies there                        the byte is free again, and one claim more was counted
- *   two reapers                          the second finds under the lock that nothing is left
- *   reaper against claimer, one slot     both empty it, one after the other
- *   owner closes while it is reaped      its byte goes last, after its status: there is no moment
- *                                        in which a status that is not 0 has a byte that is free
+ *   the claimer has the byte, not the lock   The slot looks free, or the slot of a dead owner seems
+ *                                            to live: its charges count until the claimer fills it
+ * in. the claimer dies there                   The byte is unlocked, and one claim more was
+ * counted. two reapers                              The second finds under the lock that the slot
+ * is clear. reaper and claimer of one slot           Both clear it, one after the other. the owner
+ * closes while it is reaped      Its byte goes last, after its status. So at no moment is a status
+ * not 0 while the byte is unlocked.
  *
- * Onlookers have no slot, and yet need the lock to reap, reset or check, and must be found dead if
- * they die with it. So they borrow a byte for as long, from the top, count the claim as an owner
- * does, and store no status.
+ * An onlooker has no slot, but needs the lock to reap, reset or check, and must be found dead if it
+ * dies with the lock. So it borrows a byte for that time, from the last slot down. It counts the
+ * claim as an owner does, and stores no status.
  *
  * A process that exits normally leaves a slot of status 0 that still counts (exit.c). Its byte is
- * locked as long as the process lives, and all of the above is the same for it.
+ * locked as long as the process lives, and all of the above applies to it.
  *
- * The lock protects status, usage, pids, shares and all totals; own.slots[].claims belongs to the
- * holder of the byte. If the process is killed on any line, what it had begun is either invisible
- * (no status) or it died with the lock, and the next one repairs (lock.c).
+ * The lock protects status, usage, pids, shares and all totals. own.slots[].claims belongs to the
+ * process that has the byte locked. If a process is killed on any line, what it had begun is either
+ * invisible, without a status, or it died with the lock, and the next holder repairs (lock.c).
  *
- * What it is not: a process table. pids are for people to read, and to ask how far a dead process
- * is with its ending (life.c); who lives is not decided by them.
+ * What it is not: a process table. pids are shown to people, and tell how far a dead process is
+ * with its end (life.c). They never decide which process lives.
  */
 #include <errno.h>
 #include <string.h>
@@ -48,7 +49,7 @@
 
 #define CLAIM_LOOKS 16 /* 15 us, or 40 among a thousand living */
 
-#define INITIAL_PID_NAMESPACE 0xeffffffcu /* inode of /proc/self/ns/pid there, by Linux's ABI */
+#define INITIAL_PID_NAMESPACE 0xeffffffcu /* the inode of its /proc/self/ns/pid, by Linux's ABI */
 
 unsigned region_slots_in_use(const struct vgpu_region_file *file)
 {
@@ -96,7 +97,7 @@ static bool is_free(const struct region *region, unsigned slot)
 	return region_slot_is_free(region->file, slot);
 }
 
-/* The byte of a free slot, or else of one that is over. */
+/* Locks the byte of a free slot or, unless free_only, of a slot that is over. Returns the slot. */
 static int try_bytes(struct region *region, bool from_top, bool free_only)
 {
 	for (unsigned i = 0; i < VGPU_SLOTS_MAX; i++) {
@@ -119,8 +120,8 @@ static int try_bytes(struct region *region, bool from_top, bool free_only)
 	return -EUSERS;
 }
 
-/* Locks some slot's byte, a free slot's rather than a dead owner's, and makes us known to the lock
- * by it. Returns the slot. */
+/* Locks the byte of a slot, of a free one if possible, and makes our word for the lock from it.
+ * Returns the slot. */
 static int take_byte(struct region *region, bool from_top)
 {
 	uint64_t *claims;
@@ -233,7 +234,7 @@ static void clear_dead_slot_locked(struct region *region, unsigned slot)
 	region_clear_slot_locked(region, slot);
 }
 
-/* Slots, to be cleared. */
+/* Slots that are to be cleared. */
 struct slot_set {
 	uint64_t bits[VGPU_SLOTS_MAX / 64];
 };
@@ -257,8 +258,8 @@ static unsigned find_over(struct region *region, uint64_t first, unsigned most,
 	return found;
 }
 
-/* So that the dead do not pile up where there always is room, each claim looks at some slots, and
- * the next claim of the same slot at the next ones. */
+/* Each claim looks at some slots, and the next claim of the same slot at the next ones: so slots of
+ * dead processes are cleared also in a slice that never runs out of memory. */
 static void find_some_over(struct region *region, struct slot_set *ret_over)
 {
 	uint64_t claims = REGION_LOAD(region->file->own.slots[region->slot].claims);
@@ -266,7 +267,8 @@ static void find_some_over(struct region *region, struct slot_set *ret_over)
 	find_over(region, claims * CLAIM_LOOKS, CLAIM_LOOKS, ret_over);
 }
 
-/* Clears those of the set that still are; returns how many. The totals are then out of date. */
+/* Clears the slots of the set that are still over. Returns how many. The totals are out of date
+ * then. */
 static int clear_over_locked(struct region *region, const struct slot_set *over)
 {
 	int cleared = 0;
