@@ -25,11 +25,14 @@
  * excludes other processes, and for each of them the holder lives.
  *
  * If a process is killed:
- *   while it holds the lock           A waiter takes the lock over within CHECK_NS, or the next
- * owner of the slot does so at once. after its release, before a wake  The waiters sleep for the
- * rest of their CHECK_NS at most, and after its wake, before it takes   find the word free. No
- * waiter relies on a wake-up. in repair()                       The next takeover repairs again;
- * all of it can be repeated. after setting the waiters' bit    One wake-up is superfluous.
+ *
+ *     while it holds the lock            a waiter takes the lock over within CHECK_NS, or the next
+ *                                        owner of the slot does so at once
+ *     after the release, not yet waking  the waiters sleep for the rest of their CHECK_NS at most,
+ *                                        and find the word free: no waiter relies on a wake-up
+ *     after the wake-up, not yet taking  the same
+ *     in repair()                        the next takeover repairs again: all can be repeated
+ *     after setting the waiters' bit     one wake-up is superfluous
  *
  * In builds with expensive assertions, each holder checks the region as region_check does, when it
  * takes the lock and when it releases the lock. If the region was damaged before, it may stay so.

@@ -17,13 +17,14 @@
  * alone. The slot of a dying process is left alone, too (life.c).
  *
  * The races, one by one:
- *   the claimer has the byte, not the lock   The slot looks free, or the slot of a dead owner seems
- *                                            to live: its charges count until the claimer fills it
- * in. the claimer dies there                   The byte is unlocked, and one claim more was
- * counted. two reapers                              The second finds under the lock that the slot
- * is clear. reaper and claimer of one slot           Both clear it, one after the other. the owner
- * closes while it is reaped      Its byte goes last, after its status. So at no moment is a status
- * not 0 while the byte is unlocked.
+ *
+ *     claimer has the byte, not the lock  the slot looks free, or its dead owner seems to live: the
+ *                                         charges of that owner count until the claimer fills it in
+ *     claimer dies there                  the byte is unlocked, and one claim more was counted
+ *     two reapers                         the second finds under the lock that the slot is clear
+ *     reaper and claimer of one slot      both clear it, one after the other
+ *     owner closes while it is reaped     its byte goes last, after its status: at no moment is a
+ *                                         status not 0 while the byte is unlocked
  *
  * An onlooker has no slot, but needs the lock to reap, reset or check, and must be found dead if it
  * dies with the lock. So it borrows a byte for that time, from the last slot down. It counts the
