@@ -6,9 +6,10 @@
  * and spoil every capture that forbids them to the calling thread, which depends on the mode of the
  * capture and the thread's own:
  *
- *   capture GLOBAL         forbids them to every thread in mode GLOBAL, which is where threads
- * begin capture THREAD_LOCAL   to the thread that began it; so does a GLOBAL one thread RELAXED
- * nothing is forbidden to it
+ *     capture GLOBAL         forbids them to each thread of mode GLOBAL, the mode in which threads
+ *                            begin, and to the thread that began the capture
+ *     capture THREAD_LOCAL   forbids them to the thread that began the capture
+ *     thread RELAXED         may make them during any capture
  *
  * A spoilt capture only says so, until it is ended. The default stream cannot be captured, and
  * using it spoils the captures of the streams that it waits for. `active` lets everybody else pass

@@ -13,9 +13,9 @@
  * lies on the host, and stays there (a real driver moves it to and fro, and state_pages.c has a
  * model of that).
  *
- *   block    a run of granules: at its beginning the head, the allocation that it was made for, if
- * any page     the bookkeeping of a granule in which small allocations can be (page.c): every block
- * of one granule for device memory has one, unless the head fills it
+ *     block    a run of granules; its head is the allocation that it was made for, if any
+ *     page     the bookkeeping of a granule in which small allocations can be (page.c): every block
+ *              of one granule of device memory has a page, unless the head fills the granule
  *
  * A block is backed by host memory at the same address, which the kernel provides when it is
  * touched. So device addresses are host addresses, and copies are copies.

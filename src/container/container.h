@@ -3,10 +3,11 @@
  *
  * A slice has, on the host:
  *
- *   POLICIES/NAME/          its policy (policy.h). A container has it at SLICE_POLICY_DIR,
- * read-only SLICES/NAME/shared/     the directory of its region. A container has it at
- *                           CONTAINER_REGION_DIR, for every user in it
- *   SLICES/NAME/lock        a byte of it is locked by whoever changes or removes the slice
+ *     POLICIES/NAME/         its policy (policy.h). A container has it, read-only, at
+ *                            SLICE_POLICY_DIR
+ *     SLICES/NAME/shared/    the directory of its region. A container has it, for every user of the
+ *                            container, at CONTAINER_REGION_DIR
+ *     SLICES/NAME/lock       a file: a process that changes or removes the slice has a byte locked
  *
  * and all slices share PRELOAD, a file whose one line is the library's path in a container. A
  * container has it at /etc/ld.so.preload, read-only, so that every program for glibc gets the

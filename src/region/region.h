@@ -177,10 +177,13 @@ int region_examine(struct region *region);
 
 /*
  * Charges bytes of the device to our slot, if the slice then holds at most limit_bytes of the
- * device (0: no limit). Clears the slots of the dead before it refuses. Returns 0, or -EDQUOT the
- * limit would be exceeded -ETIMEDOUT           a living process kept the lock for
- * REGION_LOCK_PATIENCE_NS -ESTALE, -EUCLEAN    the region is lost for good (region_why_lost) -EBADF
- * the caller is an onlooker -EINVAL              the region has no such device
+ * device (0: no limit). Clears the slots of the dead before it refuses. Returns 0, or:
+ *
+ *     -EDQUOT              the limit would be exceeded
+ *     -ETIMEDOUT           a living process kept the lock for REGION_LOCK_PATIENCE_NS
+ *     -ESTALE, -EUCLEAN    the region is lost for good (region_why_lost)
+ *     -EBADF               the caller is an onlooker
+ *     -EINVAL              the region has no such device
  */
 int region_charge(struct region *region, unsigned device, enum region_class class, uint64_t bytes,
 		  uint64_t limit_bytes);

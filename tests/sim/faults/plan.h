@@ -1,15 +1,17 @@
 /*
  * What happens to the library at which moment, in its build for tests (libvgpu_faulty.so), and what
- * the test learns of it. The environment says it:
+ * the test learns of it. The environment has the plan:
  *
- *   VGPU_TEST_STEP     "kill|stop|delay STEP [N]": the N-th time (counted from 1, which it is
- *                      without N) that somebody comes to the step of region/steps.h, that process
- * is killed, stopped, or delayed for PLAN_DELAY_MS VGPU_TEST_SYSCALL  "N ERRNO": the N-th system
- * call of the library is not made, and fails with that errno, a number VGPU_TEST_REPORT   the path
- * of a file of a struct plan_report's size, whose words are counted up
+ *     VGPU_TEST_STEP      "kill|stop|delay STEP [N]": the process that comes to that step of
+ *                         region/steps.h as the N-th (from 1; without N, the first) is killed,
+ *                         stopped, or delayed for PLAN_DELAY_MS
+ *     VGPU_TEST_SYSCALL   "N ERRNO": the library's N-th system call is not made, and fails with
+ *                         that errno, a number
+ *     VGPU_TEST_REPORT    the path of a file of the size of struct plan_report, whose words are
+ *                         counted up
  *
- * "Somebody" is the program and whatever it forks: they count in the report, together. What does
- * not make sense ends the program at its start, with PLAN_REFUSED.
+ * The program and the processes that it forks count together. A plan that does not parse ends the
+ * program at its start, with PLAN_REFUSED.
  */
 #pragma once
 
