@@ -1,10 +1,10 @@
 /*
- * What the tests of the memory quota share. A test program is a list of scenes. Each is played in a
- * process of its own, which has not touched CUDA yet, with a machine (VGPU_SIM_STATE) and a slice
- * (CUDA_DEVICE_MEMORY_SHARED_CACHE) of its own; it sets its limits and goes on from there.
+ * What the tests of the memory quota share. A test program has several tests, called scenes. Each
+ * scene runs in a process of its own that has not called CUDA yet. It has a simulated machine
+ * (VGPU_SIM_STATE) and a slice (CUDA_DEVICE_MEMORY_SHARED_CACHE) of its own, and sets its limits.
  *
- * The truth comes from outside: from a program that asks the simulated NVML and has no library
- * preloaded. The ledger is read from the region file, through the published layout.
+ * A program without the preloaded library asks the simulated NVML what the device holds. The ledger
+ * is read from the region file, by its published layout.
  */
 #pragma once
 
@@ -23,22 +23,23 @@
 #define GIB     ((uint64_t)1 << 30)
 #define GRANULE (2 * MIB)
 
-/* What the simulated driver takes for a context: in the process's figure, and beside it; and what
- * the slice is charged for the latter, for the first and for further contexts of a process. */
+/* Bytes of a context. CONTEXT is in NVML's figure for the process. HIDDEN is what the slice is
+ * charged for memory of the first context of a process that is in no process's figure, and
+ * HIDDEN_AGAIN for that of each further context. */
 #define CONTEXT      (518 * MIB)
 #define HIDDEN       (10 * MIB)
 #define HIDDEN_AGAIN (6 * MIB)
 
 /* -- scenes ----------------------------------------------------------------------------------- */
 
-/* A test is a scene: it gets a machine and a slice of its own. */
+/* Gives each test a machine and a slice of its own. */
 extern const struct harness_fixture scene_fixture;
 #undef TEST_FIXTURE
 #define TEST_FIXTURE &scene_fixture
 
-extern char scene_dir[64]; /* the scene's own; emptied and removed when it is over */
+extern char scene_dir[64]; /* the scene's directory, removed after the scene */
 
-/* A path in scene_dir. The buffer is one of a few that take turns. */
+/* A path in scene_dir. The buffer is used again after a few calls. */
 const char *scene_path(const char *name);
 void scene_write(const char *name, const char *text);
 void env_set(const char *name, const char *value); /* NULL unsets it */
@@ -46,7 +47,7 @@ const char *gpu_uuid(unsigned gpu);
 
 /* -- other processes -------------------------------------------------------------------------- */
 
-/* A forked process, and a wire to it. */
+/* A forked process, and a socket to it. */
 struct member {
 	pid_t pid;
 	int wire;
@@ -56,14 +57,14 @@ struct member {
 /* The body's process exits with 0 when it returns. */
 struct member member_start(void (*body)(int wire));
 void tell(int wire, uint64_t word);
-uint64_t hear(int wire); /* fails after WAIT_S seconds of silence, or when the other end is gone */
-int member_wait(struct member *member); /* the status of waitpid(2), when it is gone for good */
+uint64_t hear(int wire); /* fails after WAIT_S seconds, or if the other end is closed */
+int member_wait(struct member *member); /* waits for its end; the status of waitpid(2) */
 void member_end(struct member *member); /* it must have exited with 0 */
 void member_kill(struct member *member);
 
-#define WAIT_S 100 /* no machine is so busy: what has not happened by then, never will */
+#define WAIT_S 100 /* seconds; longer than any step takes on a busy machine */
 
-/* What a process said before it exited. */
+/* The output of a process that has exited. */
 struct said {
 	int status; /* of waitpid(2) */
 	char out[4096], err[4096];
@@ -83,29 +84,30 @@ struct figures {
 	uint64_t samples;
 };
 
-/* What NVML's memory info says of the GPU, to a program without the library. */
+/* Bytes in use on the GPU, as NVML reports them to a program without the library. */
 uint64_t outside_used(unsigned gpu);
-/* What it counts for a process. */
+/* Bytes of a process on the GPU, as NVML reports them to a program without the library. */
 uint64_t outside_of(unsigned gpu, pid_t pid);
-/* From begin to end, the highest outside_used, looked at all the time. */
+/* Begins to record the highest outside_used, without a pause between two looks. */
 void outside_watch(unsigned gpu);
-/* The same without a core of its own: every so many ms. */
+/* The same with a pause between two looks, so that it needs no core of its own. */
 void outside_watch_every(unsigned gpu, unsigned pause_ms);
-struct figures outside_watched(void);
+struct figures outside_watched(void); /* ends the recording */
 
-/* What NVML says to a program with the library that never uses CUDA; version 1 or 2 of the call. */
+/* NVML's memory info for a program with the library that never calls CUDA. version: 1 or 2 of the
+ * call. */
 struct figures inside(unsigned gpu, int version);
 
 /* -- the ledger ------------------------------------------------------------------------------- */
 
 const struct vgpu_region_file *ledger(void);
 unsigned ledger_index(unsigned gpu);
-/* Which slot the process has, or -1. */
+/* The slot of the process, or -1. */
 int ledger_slot(pid_t pid);
 struct vgpu_hami_usage ledger_of(pid_t pid, unsigned gpu);
 struct vgpu_hami_usage ledger_own(unsigned gpu);
 uint64_t ledger_used(unsigned gpu);
 uint64_t ledger_context_cost(unsigned gpu);
-/* Clears the dead; then everything that always holds must hold. How many live. */
+/* Clears the slots of dead processes, and checks the region. Returns how many processes live. */
 unsigned ledger_reap(void);
 bool ledger_slot_lives(unsigned slot);

@@ -1,59 +1,60 @@
 /*
- * What the tests of memory that goes from process to process share: the actors, processes that have
- * CUDA and do one step after the other as the scene tells them, which has no CUDA and looks, at the
- * device from outside and at the slice's books.
+ * What the tests of memory that goes from process to process share. An actor is a process that
+ * calls CUDA. The scene, which does not, orders the actors to take one step after another, and
+ * checks the device from outside and the slice's ledger.
  */
 #pragma once
 
 #include "cuda_api.h"
 
 #define SIZE    (64 * MIB)
-#define FIGURE  (CONTEXT + 9 * MIB) /* what an actor with nothing costs the device */
-#define CHARGE  (CONTEXT + HIDDEN)  /* and its slice */
+#define FIGURE  (CONTEXT + 9 * MIB) /* bytes on the device of an actor without allocations */
+#define CHARGE  (CONTEXT + HIDDEN)  /* bytes that its slice is charged */
 #define THINGS  8
 #define POSIX   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 #define DMA_BUF CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD
 
 /* -- actors ----------------------------------------------------------------------------------- */
 
-/* What the actors leave for each other. */
+/* Handles that the actors pass to each other, in shared memory. */
 struct board {
 	CUipcMemHandle ipc[THINGS];
 	CUmemPoolPtrExportData pointers[THINGS];
 };
 extern struct board *board;
 
-/* Each actor's own, by number. */
+/* Each actor has its own, by number. */
 extern CUmemGenericAllocationHandle handles[THINGS];
 extern CUdeviceptr addresses[THINGS];
 extern int files[THINGS];
 
-/* What an actor does; the answer goes back to the scene. */
+/* One step of an actor. The result goes to the scene. */
 typedef uint64_t step(uint64_t argument);
 
-/* The scene's limit, and what the actors have in common. Before any of them. */
+/* Sets the limit of the slice, 4 GiB, and makes what actors share. Call it before actor(). */
 void begin(void);
 struct member actor(void);
-struct member outsider(const char *limit); /* one of another slice, with that limit */
+struct member outsider(const char *limit); /* an actor of another slice with that limit */
 uint64_t order(struct member *member, step *todo, uint64_t argument);
 void dismiss(struct member *member);
 
-/* A descriptor goes from whoever sends one to whoever receives next. */
+/* Passes a descriptor from the actor that sends to the actor that receives next. */
 void parcel_send(int fd);
 int parcel_receive(void);
 
 /* -- what is true ----------------------------------------------------------------------------- */
 
-/* The slice's living actors hold so much, all in all, and it is charged once. */
+/* So many actors of the slice live, and the device and the ledger have that many bytes besides
+ * their contexts. */
 void assert_held(unsigned living, uint64_t bytes);
-/* What is charged to it beside its context. */
+/* The bytes that an actor of the slice is charged besides its context. */
 void assert_charged(const struct member *member, uint64_t data, uint64_t offset);
-/* The same asked of itself, by an actor of another slice. */
+/* The bytes that an actor of another slice is charged besides its context. */
 void assert_outsider(struct member *member, uint64_t data, uint64_t offset);
 
 /* -- steps that more than one program takes --------------------------------------------------- */
 
-step look; /* the books are compared with NVML's figure: due once a second */
+step look; /* compares the accounts with NVML's figure, which happens once a second */
 step context_reset;
 
 /* Memory by handle: send_off exports it, sends the descriptor and keeps none, fetch receives and
@@ -63,5 +64,5 @@ step file_close;
 
 /* Memory by address. */
 step allocate, give_back_address;
-step allocate_small; /* two of these share a granule */
-step tidy;           /* no granule is charged that none of these needs */
+step allocate_small; /* two such blocks share a granule */
+step tidy;           /* refunds the spare granule */
