@@ -4,6 +4,8 @@
  */
 #include "cuda_api.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "nesting.h"
@@ -123,4 +125,45 @@ TEST(refused_within)
 	create();
 	assert_contexts(1);
 	CHECK_AT_MOST(outside_used(0), 900 * MIB);
+}
+
+/* -- within the driver's call, NVML is not started ----------------------------------------------
+ */
+
+static void *make(void *none)
+{
+	CUcontext context;
+
+	nesting_set(NESTING_OTHER);
+	cuCtxCreate_v2(&context, 0, 0);
+	return none;
+}
+
+static void *load_constructing(void *none)
+{
+	CHECK(dlopen(getenv("CONSTRUCTING"), RTLD_NOW));
+	return none;
+}
+
+/* The inner context may not fit, and only NVML could tell. Its start needs the loader's lock, which
+ * the thread has that waits, in a library's constructor, for the outer call. Whether there is room
+ * does not matter. */
+TEST(beside_a_constructor)
+{
+	pthread_t makes, loads;
+	char rule[512];
+
+	snprintf(rule, sizeof(rule), "cuCtxCreate_v2@1=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	alarm(HANGS_S);
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1500m");
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+	CHECK(pthread_create(&makes, NULL, make, NULL) == 0);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	CHECK(pthread_create(&loads, NULL, load_constructing, NULL) == 0);
+	sleep_ms(50); /* it has the loader's lock */
+	CHECK(unlink(scene_path("parked")) == 0);
+	CHECK(pthread_join(makes, NULL) == 0);
+	CHECK(pthread_join(loads, NULL) == 0);
 }

@@ -19,9 +19,13 @@ static __typeof__(cuCtxDestroy_v2) *volatile first_destroy = cuCtxDestroy_v2;
 static __typeof__(cuDevicePrimaryCtxRetain) *volatile first_retain = cuDevicePrimaryCtxRetain;
 
 static enum nesting next;
+static __typeof__(cuCtxDestroy_v2) *next_destroy; /* written by nesting_set */
 
+/* The next destroy is looked up here: within a call that makes a context, dlsym may wait for a
+ * thread that waits for that call. */
 void nesting_set(enum nesting nesting)
 {
+	next_destroy = NEXT(cuCtxDestroy_v2);
 	next = nesting;
 }
 
@@ -63,7 +67,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	CUresult result = nest(take());
 
-	return result == CUDA_SUCCESS ? NEXT(cuCtxDestroy_v2)(ctx) : result;
+	return result == CUDA_SUCCESS ? next_destroy(ctx) : result;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
