@@ -415,6 +415,21 @@ UNIT_TEST(test_elastic_late_hosts)
 	}
 }
 
+/* Limits hold for such hosts, too: a slice that rests at its limit lends nothing. */
+UNIT_TEST(test_limits_late_hosts)
+{
+	static const unsigned late_one_in[] = {20, 60};
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct tenant one = {.quota = 30, .ring = 8, .late_one_in = late_one_in[i]};
+		struct tenant two = {.quota = 60, .ring = 8, .late_one_in = late_one_in[i]};
+		double other, share = elastic(state, &one, &two, lengths[0], &other);
+
+		assert_share("30 beside 60", share, 30, 1, 1);
+		assert_share("60", other, 60, 1, 1);
+	}
+}
+
 /* The most holds beside others, too. */
 UNIT_TEST(test_elastic_most)
 {
