@@ -58,6 +58,14 @@ static void begin_charging(const struct gang *gang, uint32_t device)
 		STORE(*charged_of(gang, device), LOAD(gang->words->used_ns));
 }
 
+/* Nobody opens a gang that its last member left shut. The time without a member is not time in
+ * which the devices were throttled. */
+static void begin_open(const struct gang *gang)
+{
+	if (!gang_members(gang))
+		STORE(gang->words->shut_at, 0);
+}
+
 static void raise_members(const struct gang *gang, uint32_t to)
 {
 	uint32_t seen = LOAD(gang->table->group.members);
@@ -90,6 +98,7 @@ void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entr
 {
 	STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
 	begin_charging(gang, device);
+	begin_open(gang);
 	sit_down(gang, seat, entry, device);
 	STORE(gang->table->member[entry].owner, owner);
 }
@@ -97,6 +106,7 @@ void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entr
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
 {
 	begin_charging(gang, device);
+	begin_open(gang);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
 		struct vgpu_region_member *member = &gang->table->member[i];
 		uint32_t nobody = 0;

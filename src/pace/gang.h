@@ -82,7 +82,8 @@ struct gang_seat {
 	uint64_t gave_ns;  /* when it gave way last */
 };
 
-/* Takes an entry for the owner's work on the device: false where there is none left. */
+/* Takes an entry for the owner's work on the device: false where there is none left. A gang without
+ * a living member is open then. */
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,

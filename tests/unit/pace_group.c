@@ -84,6 +84,28 @@ UNIT_TEST_ALONE(test_idle_member_is_patient)
 	assert_int_equal(waits_beside(0, 1, 10 * NS_PER_S), 2 * GANG_PATIENCE_IDLE_NS);
 }
 
+/* A group that its members left shut, or died in, is open for the next ones: the time between
+ * counts as throttled for nobody. A member that stays keeps it shut. */
+UNIT_TEST_ALONE(test_next_group_is_open)
+{
+	begin();
+	assert_true(ask(0, GANG_DEVICE_SHUT_NS, false) > 0);
+	assert_true(gang_is_shut(&group));
+	gang_leave(&seats[0]);
+	dead[2] = true;
+	assert_true(gang_join(&group, &seats[0], 1, 0));
+	assert_true(gang_is_shut(&group));
+
+	gang_leave(&seats[0]);
+	dead[3] = true;
+	now_ns += 3600 * NS_PER_S;
+	assert_true(gang_join(&group, &seats[0], 1, 0));
+	assert_false(gang_is_shut(&group));
+	assert_int_equal(ask(0, 0, false), 0);
+	assert_int_equal(devices[0].throttled, 0);
+	assert_int_equal(devices[0].throttled_ns, 0);
+}
+
 /* -- members that do not look ----------------------------------------------------------------- */
 
 /* Time goes by, in which that member looks each millisecond and has nothing in flight. */
