@@ -34,11 +34,15 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 bool gang_table_is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
 			     uint64_t now_ns)
 {
-	uint64_t ago_ns;
+	uint64_t seen, ago_ns;
 
 	if (!LOAD(member->owner) || !LOAD(member->in_flight))
 		return false;
-	ago_ns = since(now_ns, LOAD(member->seen));
-	return ago_ns < GANG_STALE_NS &&
-	       (ago_ns < GANG_DEAD_NS || gang_table_is_taken(gang, member));
+	seen = LOAD(member->seen);
+	ago_ns = since(now_ns, seen);
+	if (seen <= now_ns && ago_ns < GANG_DEAD_NS)
+		return true;
+	/* A time that is ahead is another thread's, a moment ago, or a dead one's of another boot.
+	 */
+	return ago_ns < GANG_STALE_NS && gang_table_is_taken(gang, member);
 }

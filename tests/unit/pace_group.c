@@ -165,6 +165,17 @@ UNIT_TEST_ALONE(test_stopped_members)
 	assert_int_equal(charged_ms(), 1500);
 }
 
+/* A dead member's entry from before the machine started again has times that are ahead. */
+UNIT_TEST_ALONE(test_dead_of_another_boot)
+{
+	begin();
+	look(1, true);
+	seats[1].member->seen = now_ns + 3600 * NS_PER_S;
+	dead[2] = true;
+	pass_beside(0, 1 * NS_PER_S);
+	assert_in_range(charged_ms(), 0, 1);
+}
+
 /* -- who launches as the group opens ---------------------------------------------------------- */
 
 /* Each pause of the group ends with one holder, however long others have waited. */
