@@ -82,8 +82,8 @@
 /* ns from one launch of a process to the next that it shows to the slice's other processes; and ns
  * for which two processes that launch in turn are taken to share the device. Half of the first:
  * more of each launch's time. Twice: processes that begin together are found later. Half of the
- * second: a slice that waits for a second under a small quota goes back to costs. Twice: one
- * process that is alone again pays longer for pauses between its launches. */
+ * second: two processes that launch in turn, each 0.5 to 1 s, have no group. Twice: one process
+ * that is alone again pays longer for pauses between its launches. */
 #define MEET_EACH_NS (1 * NS_PER_MS)
 #define MEET_NS      (1 * NS_PER_S)
 

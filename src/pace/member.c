@@ -241,18 +241,6 @@ static bool meets(struct member *member, const struct meter *meter, uint64_t now
 	return met_ns && meter_since(now_ns, met_ns) < MEET_NS;
 }
 
-bool member_shares(struct meter *meter, int device, uint64_t now_ns)
-{
-	bool shares;
-
-	if (!joined || is_wanted(device))
-		return false;
-	shares = meets(&members[device], meter, now_ns);
-	if (shares != is_in(device, true) && !(shares && is_full()))
-		take_seat(meter, device, shares);
-	return is_in(device, true);
-}
-
 void member_stop_sharing(const struct meter *meter, int device)
 {
 	if (joined && is_in(device, true))
@@ -358,6 +346,28 @@ static bool is_look_due(const struct member *member, uint64_t now_ns)
 	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
+/* What a process has in flight, its group pays: it leaves when that is over. */
+static bool keeps_seat(struct meter *meter, int device, uint64_t now_ns)
+{
+	struct member *member = &members[device];
+
+	if (!is_in(device, true) || !LOAD(member->in_flight.is_busy))
+		return false;
+	return !is_look_due(member, now_ns) || look(meter, member, NULL, now_ns);
+}
+
+bool member_shares(struct meter *meter, int device, uint64_t now_ns)
+{
+	bool shares;
+
+	if (!joined || is_wanted(device))
+		return false;
+	shares = meets(&members[device], meter, now_ns) || keeps_seat(meter, device, now_ns);
+	if (shares != is_in(device, true) && !(shares && is_full()))
+		take_seat(meter, device, shares);
+	return is_in(device, true);
+}
+
 /* Sees what the process's other members of the gang have in flight; whether there are any. */
 static bool look_at_others(const struct member *but, uint64_t now_ns)
 {
@@ -457,11 +467,14 @@ static void trace_released(const struct meter *meter, const struct member *membe
 			       bucket_level(meter->bucket));
 }
 
-/* Another thread may have given the seat up, and a device without a quota has no group. */
-static bool goes_by_its_gang(const struct meter *meter, const struct member *member)
+/* Another thread may have given the seat up; a device without a quota has no group; and a process
+ * leaves its group that has nothing in flight and is alone. */
+static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
-	return is_seated(member) &&
-	       (gang_of(member)->kind != GANG_OF_DEVICE || cores_limit(meter) != 0);
+	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
+		return is_seated(member);
+	return cores_limit(meter) != 0 &&
+	       (meets(member, meter, now_ns) || LOAD(member->in_flight.is_busy));
 }
 
 /* Waits until the launch may go: 0, -EAGAIN, or what pace_wait says. */
@@ -472,7 +485,7 @@ static int wait_for_gang(struct meter *meter, struct member *member, const struc
 	int error;
 
 	*ret_held = false;
-	while (goes_by_its_gang(meter, member)) {
+	while (goes_by_its_gang(meter, member, *now_ns)) {
 		wait_ns = ask(meter, member, work, *now_ns);
 		if (!wait_ns)
 			return 0;

@@ -38,6 +38,27 @@ static void owe(uint64_t debt_ns)
 	bucket_of(0)->charged += bucket_level(bucket_of(0)) + (int64_t)debt_ns;
 }
 
+/* -- as the other process has gone ---------------------------------------------------------------
+ */
+
+/* What is in flight when a second without the other process is over is paid, all of it. */
+UNIT_TEST(test_leaves_with_nothing_in_flight)
+{
+	int64_t charged;
+
+	begin(state, 50);
+	charged = bucket_of(0)->charged;
+	launch_of(3 * NS_PER_S);
+	pass(2 * NS_PER_S);
+	launch_of(1 * MS);
+	assert_int_not_equal(table->member[0].owner, 0);
+	synchronise_stream(0);
+	launch_of(1 * MS);
+	assert_int_equal(table->member[0].owner, 0);
+	assert_in_range((bucket_of(0)->charged - charged) / (int64_t)MS, 3001, 3003);
+	left();
+}
+
 /* -- while a launch waits ---------------------------------------------------------------------- */
 
 static void lift(void)
