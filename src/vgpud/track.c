@@ -1,7 +1,8 @@
 /*
- * Labels are made when a slice is first seen, and stay: a slice does not get another name because
- * another one of its name comes. No two slices have the same labels, and no two GPUs of a slice:
- * Prometheus refuses a whole answer that has one series twice, and names are the tenants'.
+ * Labels are made when a slice is first seen, and again when its pod becomes known, and stay: a
+ * slice does not get another name because another one of its name comes. No two slices have the
+ * same labels, and no two GPUs of a slice: Prometheus refuses a whole answer that has one series
+ * twice, and names are the tenants'.
  */
 #include "track.h"
 
@@ -56,6 +57,15 @@ static char *take_text(struct text *text)
 	return bytes;
 }
 
+static bool has_same_pod(const struct slices_one *one, const struct slices_one *other)
+{
+	if (!one->pod || !other->pod)
+		return one->pod == other->pod;
+	return strcmp(one->pod->name_space, other->pod->name_space) == 0 &&
+	       strcmp(one->pod->pod, other->pod->pod) == 0 &&
+	       strcmp(one->pod->container, other->pod->container) == 0;
+}
+
 static char *slice_labels(const struct overview *overview, const struct slices_one *one)
 {
 	struct text labels = {0};
@@ -64,6 +74,11 @@ static char *slice_labels(const struct overview *overview, const struct slices_o
 	prom_label(&labels, "slice", has_namesake(overview, one) ? one->region_path : one->name);
 	prom_label(&labels, "kind", slices_kind_name(one->kind));
 	prom_label(&labels, "user", slices_user(one, user, sizeof(user)));
+	if (one->pod) {
+		prom_label(&labels, "namespace", one->pod->name_space);
+		prom_label(&labels, "pod", one->pod->pod);
+		prom_label(&labels, "container", one->pod->container);
+	}
 	return take_text(&labels);
 }
 
@@ -208,7 +223,9 @@ static bool follow_slice(struct track_slice *track, const struct track *track_be
 		track->device = NULL;
 		track->device_count = 0;
 	}
-	track->labels = was ? strdup(was->labels) : slice_labels(overview, slice->one);
+	track->labels = was && has_same_pod(before->one, slice->one)
+				? strdup(was->labels)
+				: slice_labels(overview, slice->one);
 	track->device = calloc(slice->device_count + 1, sizeof(*track->device));
 	if (!track->labels || !track->device)
 		return false;

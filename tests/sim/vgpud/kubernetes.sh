@@ -1,0 +1,35 @@
+#!/bin/sh
+# Slices of vgpu-device-plugin have labels for their pods, as soon as the plugin has written down whose they are.
+# shellcheck source=tests/sim/vgpud/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+made=0123456789abcdef0123456789abcdef
+directory=$VGPU_KUBERNETES/policies/$made
+regions=$VGPU_KUBERNETES/regions/$made
+make_slice x --gpus 0 --memory 2G
+mkdir -p "$directory" "$regions"
+cp -r "$state/x/policy" "$directory/policy"
+cp "$region" "$regions/region"
+CUDA_DEVICE_MEMORY_SHARED_CACHE=$regions/region "$MEMBER" "$root/ready" 1610612736 &
+started="$started $!"
+wait_for "$root/ready"
+
+# labels [MORE]: those of the slice, with its pod's.
+labels() {
+    printf '{slice="%s",kind="kubernetes",user="%s"%s,device_uuid="%s"}' "$made" "$user" "${1-}" "$uuid0"
+}
+pod=',namespace="lab",pod="train-0",container="main"'
+
+start_vgpud VGPUD_TEST=1
+until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
+echo lab/train-0/main >"$directory/pod"
+until_sample "vgpu_slice_memory_used_bytes$(labels "$pod")" 1610612736
+same 'the former series' '' "$(sample "vgpu_slice_memory_used_bytes$(labels)")"
+same 'the limit' 2147483648 "$(sample "vgpu_slice_memory_limit_bytes$(labels "$pod")")"
+same 'of other slices' 1 "$(grep -c '^vgpu_slice_memory_used_bytes{.*namespace=' "$out")"
+
+# What is no name of Kubernetes' is no label.
+printf 'lab/a"} 1\\n/main\n' >"$directory/pod"
+until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
+! grep -q 'namespace="lab"' "$out" || fail "an odd name: $(cat "$out")"
+stop_vgpud
