@@ -66,12 +66,11 @@ bool pod_read(const char *dir, struct pod_names *ret_names)
 
 int pod_write(const char *dir, const struct pod_names *names, struct fault *fault)
 {
-	char line[POD_LINE_LEN + 1];
+	char line[POD_LINE_LEN], text[POD_LINE_LEN + 1];
 
 	if (!pod_names_are_good(names))
 		return fault_set(fault, -EINVAL,
 				 "the kubelet names a pod by what is no name of Kubernetes'");
-	pod_line(names, line);
-	strcat(line, "\n");
-	return file_write(dir, POD_FILE, line, fault);
+	snprintf(text, sizeof(text), "%s\n", pod_line(names, line));
+	return file_write(dir, POD_FILE, text, fault);
 }
