@@ -509,13 +509,19 @@ int sys_wait_readable(int fd, uint64_t timeout_ns)
 
 /* -- futexes, and the process ------------------------------------------------------------------ */
 
+#define REFUSED_NS (100 * NS_PER_US) /* a sleep in place of a wait that is refused */
+
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
 	struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
 				   .tv_nsec = (long)(timeout_ns % NS_PER_S)};
 
-	return (int)CALL(SYS_futex, word, FUTEX_WAIT, expected,
-			 timeout_ns == UINT64_MAX ? NULL : &timeout);
+	int error = (int)CALL(SYS_futex, word, FUTEX_WAIT, expected,
+			      timeout_ns == UINT64_MAX ? NULL : &timeout);
+
+	if (error && error != -EAGAIN && error != -ETIMEDOUT && error != -EINTR)
+		sys_sleep_ns(timeout_ns < REFUSED_NS ? timeout_ns : REFUSED_NS);
+	return error;
 }
 
 int sys_futex_wake(uint32_t *word, int waiters)

@@ -101,7 +101,8 @@ long sys_receive(int fd, void *buf, size_t len, int *ret_passed);
 int sys_wait_readable(int fd, uint64_t timeout_ns);
 
 /* A futex in shared memory. sys_futex_wait returns 0 after a wake-up, -EAGAIN if *word is not
- * `expected`, -ETIMEDOUT or -EINTR. */
+ * `expected`, -ETIMEDOUT or -EINTR. Where a sandbox refuses futexes, it returns that error after
+ * 0.1 ms, or timeout_ns if that is less: a caller that looks and waits again does not spin. */
 int sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int sys_futex_wake(uint32_t *word, int waiters);
 

@@ -56,7 +56,6 @@
 #define SPIN_LEAST 4 /* pauses before the first look, some 100 ns: a charge takes 20 */
 #define SPIN_MOST  8 /* and before the last one */
 #define CHECK_NS   (5 * NS_PER_MS) /* how long to sleep before asking after the holder */
-#define POLL_NS    (100 * NS_PER_US)
 
 #ifdef VGPU_FAULTS
 void (*region_step_hook)(enum region_step step);
@@ -164,8 +163,6 @@ static bool take_or_wait(struct region *region)
 	seen |= VGPU_LOCK_WAITERS;
 	region_step(lock_marked);
 	woken = sys_futex_wait(word, seen, CHECK_NS);
-	if (woken == -ENOSYS || woken == -EPERM || woken == -EACCES) /* a sandbox: no futexes */
-		sys_sleep_ns(POLL_NS);
 	region_step(lock_waited);
 	/* Not after time-outs alone: a profiler's signals may end every wait early. */
 	if (woken == 0 || woken == -EAGAIN || region_holder_lives(region, seen))
