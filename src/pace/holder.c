@@ -48,7 +48,10 @@ uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_fli
 	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS) {
 		if (!in_flight)
 			holder_release(gang, seat, now_ns);
-		return GANG_POLL_NS;
+		if (since(now_ns, LOAD(seat->holds_ns)) < GANG_HOLD_NS + GANG_HOLD_SOFT_NS)
+			return GANG_POLL_NS;
+		STORE(seat->holds_ns, now_ns); /* whoever waited has gone */
+		return 0;
 	}
 	if ((word & ~WANTED) == self)
 		return 0;

@@ -197,6 +197,24 @@ UNIT_TEST_ALONE(test_opens_with_one_holder)
 	assert_int_equal(ask(1, 0, true), 0);
 }
 
+/* A holder that was asked to give way, and whose kernel waits for its next launch, goes on once
+ * nobody takes its place. */
+UNIT_TEST_ALONE(test_holder_whose_waiter_is_gone)
+{
+	uint64_t from_ns;
+
+	begin();
+	from_ns = now_ns;
+	assert_int_equal(ask(0, 0, true), 0);
+	assert_int_not_equal(ask(1, 0, false), 0);
+	dead[2] = true;
+	now_ns += GANG_HOLD_NS;
+	while (ask(0, 0, true) && now_ns - from_ns < NS_PER_S)
+		now_ns += MS;
+	assert_int_equal(now_ns - from_ns, GANG_HOLD_NS + GANG_HOLD_SOFT_NS);
+	assert_int_equal(ask(0, 0, true), 0);
+}
+
 /* -- when it opens ----------------------------------------------------------------------------- */
 
 /* The members have one bucket: what one of them saw of it before holds no longer. */
