@@ -149,6 +149,13 @@ serves_memory() {
     awk '/^vgpu_gpu_memory_used_bytes/ && $2 >= 4056 * 2^20 { found = 1 } END { exit !found }' "$scratch/metrics"
 }
 
+# The metrics say whose the slices of both pods are.
+serves_pods() {
+    serves_memory &&
+        grep -q '^vgpu_slice_memory_used_bytes{.*namespace="default",pod="a",container="main"' "$scratch/metrics" &&
+        grep -q '^vgpu_slice_memory_used_bytes{.*namespace="default",pod="b",container="main"' "$scratch/metrics"
+}
+
 # is_taken FILE: by the API server, which does not do what it says.
 is_taken() {
     kubectl apply --dry-run=server -f "$1" >/dev/null

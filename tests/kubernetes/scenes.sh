@@ -153,6 +153,7 @@ metrics() {
     sees 'vgpud runs' wait_for 180 vgpud main_process "$(agent vgpud)" vgpud vgpu
     nsenter --net="/proc/$(main_process "$(agent vgpud)" vgpud vgpu)/ns/net" ip link set lo up
     sees 'it serves the memory of the GPU to whoever has the token' wait_for 30 'metrics' serves_memory
+    sees 'it says whose pods the slices are' wait_for 60 'pods in the metrics' serves_pods
     kubectl delete -f "$here/../../deploy/kubernetes/vgpud.yaml" >/dev/null
 }
 
