@@ -49,7 +49,8 @@ static unsigned self; /* this process's pid in NVML's lists, 0: its own; atomic 
 static bool absent;   /* the loader does not find it, and is not asked again; atomic */
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* written under `starting`, atomic */
-static int forbidden; /* the thread that must not start it, 0: none; atomic */
+static int forbidden;    /* the thread that must not start it, 0: none; atomic */
+static int errno_before; /* the program's, which NVML and the loader change; under `starting` */
 
 #define START_NAPS   100
 #define START_NAP_NS (500 * NS_PER_US)
@@ -112,26 +113,37 @@ static void start_locked(void)
 	__atomic_store_n(&start_state, started ? STARTED : FAILED, __ATOMIC_RELAXED);
 }
 
+static void leave(void)
+{
+	int saved = errno_before;
+
+	lock_release(&starting);
+	errno = saved;
+}
+
 /* NVML opens files and calls the loader, so who finds the lock taken does not wait for it. */
 static int enter(void)
 {
+	int saved;
+
 	if (!nvml_is_started() && !may_start())
 		return -EAGAIN;
-	if (!load())
+	saved = errno;
+	if (!load()) {
+		errno = saved;
 		return -ENOENT;
-	if (!lock_try(&starting))
+	}
+	if (!lock_try(&starting)) {
+		errno = saved;
 		return -EAGAIN;
+	}
+	errno_before = saved;
 	if (start_state == NOT_STARTED)
 		start_locked();
 	if (start_state == STARTED)
 		return 0;
-	lock_release(&starting);
+	leave();
 	return -ENOENT;
-}
-
-static void leave(void)
-{
-	lock_release(&starting);
 }
 
 void nvml_start(void)
