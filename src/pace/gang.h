@@ -78,7 +78,8 @@ struct gang_seat {
 	uint64_t paid_until_ns; /* for the time until then */
 	/* Of a device's gang, for holder.h: */
 	uint64_t holds_ns; /* since when the member is the holder */
-	uint64_t waits_ns; /* since when it waits for another one; 0: it does not */
+	uint64_t waits_ns; /* since when it waits for another one, or as the holder for the end of
+			    * its work; 0: it does not */
 	uint64_t gave_ns;  /* when it gave way last */
 };
 

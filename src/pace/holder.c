@@ -26,6 +26,7 @@ void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t no
 
 	if (!SWAP(gang->words->holder, word, nobody))
 		return;
+	STORE(seat->waits_ns, 0);
 	STORE(seat->gave_ns, now_ns);
 	sys_futex_wake(&gang->words->holder, INT_MAX);
 }
@@ -46,10 +47,15 @@ uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_fli
 	uint64_t waits_ns = LOAD(seat->waits_ns);
 
 	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS) {
-		if (!in_flight)
+		if (!in_flight) {
 			holder_release(gang, seat, now_ns);
-		if (since(now_ns, LOAD(seat->holds_ns)) < GANG_HOLD_NS + GANG_HOLD_SOFT_NS)
 			return GANG_POLL_NS;
+		}
+		if (!waits_ns)
+			STORE(seat->waits_ns, waits_ns = now_ns);
+		if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
+			return GANG_POLL_NS;
+		STORE(seat->waits_ns, 0);
 		STORE(seat->holds_ns, now_ns); /* whoever waited has gone */
 		return 0;
 	}

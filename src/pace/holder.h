@@ -9,7 +9,8 @@
  *               no work in flight.
  *
  * A member that has waited for GANG_HOLD_SOFT_NS becomes the holder in any case, and so does one
- * that meets a holder without work in flight. The order among members that wait is by chance.
+ * that meets a holder without work in flight. A holder that has waited for its own work for so long
+ * goes on: whoever wanted the device has gone. The order among members that wait is by chance.
  *
  * The word is in the region, and any process of the slice may write anything into it: then members
  * launch beside each other, or wait for GANG_HOLD_SOFT_NS. Times are clock_steady_ns().

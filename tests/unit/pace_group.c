@@ -197,6 +197,20 @@ UNIT_TEST_ALONE(test_opens_with_one_holder)
 	assert_int_equal(ask(1, 0, true), 0);
 }
 
+/* A holder that is asked to give way after a long time launches nothing more, with work in flight
+ * and without. */
+UNIT_TEST_ALONE(test_holder_gives_way)
+{
+	begin();
+	assert_int_equal(ask(0, 0, true), 0);
+	now_ns += GANG_HOLD_NS + 2 * GANG_HOLD_SOFT_NS;
+	look(0, true);
+	assert_int_not_equal(ask(1, 0, false), 0);
+	assert_int_not_equal(ask(0, 0, true), 0);
+	assert_int_not_equal(ask(0, 0, false), 0);
+	assert_int_equal(ask(1, 0, false), 0);
+}
+
 /* A holder that was asked to give way, and whose kernel waits for its next launch, goes on once
  * nobody takes its place. */
 UNIT_TEST_ALONE(test_holder_whose_waiter_is_gone)
