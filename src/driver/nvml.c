@@ -50,7 +50,7 @@ static bool absent;   /* the loader does not find it, and is not asked again; at
 static struct lock starting = LOCK_INIT;
 static enum { NOT_STARTED, STARTED, FAILED } start_state; /* written under `starting`, atomic */
 static int forbidden;    /* the thread that must not start it, 0: none; atomic */
-static int errno_before; /* the program's, which NVML and the loader change; under `starting` */
+static int errno_before; /* the program's, which NVML changes; under `starting` */
 
 #define START_NAPS   100
 #define START_NAP_NS (500 * NS_PER_US)
@@ -77,15 +77,16 @@ void *nvml_driver_symbol(const char *name)
 static bool load(void)
 {
 	const struct libc_functions *libc = libc_functions();
+	int saved = errno;
 
 	if (nvml_bind())
 		return true;
 	if (__atomic_load_n(&absent, __ATOMIC_RELAXED))
 		return false;
-	if (libc->dlopen && libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) && nvml_bind())
-		return true;
-	__atomic_store_n(&absent, true, __ATOMIC_RELAXED);
-	return false;
+	if (!libc->dlopen || !libc->dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NODELETE) || !nvml_bind())
+		__atomic_store_n(&absent, true, __ATOMIC_RELAXED);
+	errno = saved;
+	return !__atomic_load_n(&absent, __ATOMIC_RELAXED);
 }
 
 void nvml_forbid_start(int thread)
@@ -115,29 +116,20 @@ static void start_locked(void)
 
 static void leave(void)
 {
-	int saved = errno_before;
-
+	errno = errno_before;
 	lock_release(&starting);
-	errno = saved;
 }
 
 /* NVML opens files and calls the loader, so who finds the lock taken does not wait for it. */
 static int enter(void)
 {
-	int saved;
-
 	if (!nvml_is_started() && !may_start())
 		return -EAGAIN;
-	saved = errno;
-	if (!load()) {
-		errno = saved;
+	if (!load())
 		return -ENOENT;
-	}
-	if (!lock_try(&starting)) {
-		errno = saved;
+	if (!lock_try(&starting))
 		return -EAGAIN;
-	}
-	errno_before = saved;
+	errno_before = errno;
 	if (start_state == NOT_STARTED)
 		start_locked();
 	if (start_state == STARTED)

@@ -145,27 +145,20 @@ static bool compare(CUdevice device, unsigned naps, bool refuses)
 
 void reconcile_books(CUdevice device)
 {
-	int saved;
-
 	if (is_resting())
 		wait_for_rest();
-	if (!quota_reconcile_due(device))
-		return;
-	saved = errno; /* NVML opens files */
-	compare(device, 0, false);
-	errno = saved;
+	if (quota_reconcile_due(device))
+		compare(device, 0, false);
 }
 
 static void try_to_compare(CUdevice device, bool refuses)
 {
-	int saved = errno;
 	bool compared = false;
 
 	for (unsigned i = 0; i < TRIES && !compared; i++)
 		compared = compare(device, NAPS, false);
 	if (!compared && refuses)
 		compare(device, NAPS_REFUSAL, true);
-	errno = saved;
 }
 
 void reconcile_now(CUdevice device)
