@@ -18,10 +18,10 @@
 #include "directory.h"
 #include "env.h"
 #include "methods.h"
+#include "options.h"
 #include "publish.h"
 #include "say.h"
 #include "signals.h"
-#include "size.h"
 #include "sweep.h"
 
 enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
@@ -30,7 +30,6 @@ enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 #define KUBELET_DIR "/var/lib/kubelet"
 #define LOOK_MS     1000
 #define SWEEP_S     300
-#define SWEEP_MAX_S 86400
 #define PATH_LEN    256
 
 struct options {
@@ -265,18 +264,6 @@ static int check(const struct options *options)
 	return 0;
 }
 
-static bool read_sweep(const char *text, unsigned *ret_sweep_s)
-{
-	uint64_t sweep_s;
-
-	if (number_parse(text, SWEEP_MAX_S, &sweep_s) || sweep_s == 0) {
-		say(LOG_ERR, "--sweep \"%s\" is no number of seconds: write 1 to 86400", text);
-		return false;
-	}
-	*ret_sweep_s = (unsigned)sweep_s;
-	return true;
-}
-
 static int print_version(void)
 {
 	puts("vgpu-dra " VGPU_VERSION);
@@ -287,10 +274,7 @@ static int print_version(void)
 static int take(struct driver *driver, int option)
 {
 	struct options *options = &driver->options;
-	const struct {
-		int option;
-		const char **value;
-	} texts[] = {
+	const struct text_option texts[] = {
 		{'n', &options->node},         {'s', &options->api.url},
 		{'t', &options->api.token},    {'a', &options->api.ca},
 		{'k', &options->kubelet_dir},  {'p', &options->state},
@@ -299,14 +283,11 @@ static int take(struct driver *driver, int option)
 		{'u', &driver->prepare.turns},
 	};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (texts[i].option == option) {
-			*texts[i].value = optarg;
-			return -1;
-		}
+	if (options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg))
+		return -1;
 	switch (option) {
 	case 'w':
-		return read_sweep(optarg, &options->sweep_s) ? -1 : EXIT_USAGE;
+		return options_read_seconds("--sweep", optarg, &options->sweep_s) ? -1 : EXIT_USAGE;
 	case 'h':
 		return help();
 	case 'V':

@@ -17,15 +17,14 @@
 #include "in_use.h"
 #include "kubelet.h"
 #include "names.h"
+#include "options.h"
 #include "say.h"
 #include "signals.h"
-#include "size.h"
 
 enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
-#define HEALTH_MS   2000
-#define GRACE_S     300
-#define GRACE_MAX_S 86400
+#define HEALTH_MS 2000
+#define GRACE_S   300
 
 struct options {
 	const char *config_path, *kubelet_dir, *pods_socket;
@@ -225,18 +224,6 @@ static int help(void)
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
 
-static bool read_grace(const char *text, unsigned *ret_grace_s)
-{
-	uint64_t grace_s;
-
-	if (number_parse(text, GRACE_MAX_S, &grace_s) || grace_s == 0) {
-		say(LOG_ERR, "--grace \"%s\" is no number of seconds: write 1 to 86400", text);
-		return false;
-	}
-	*ret_grace_s = (unsigned)grace_s;
-	return true;
-}
-
 static bool read_ignored(const char *text, struct xids_ignored *ignored)
 {
 	bool good = xids_ignore(ignored, text);
@@ -259,26 +246,20 @@ static int print_version(void)
 /* Takes an option and its optarg. The status to end with, or -1: the program goes on. */
 static int take(struct options *options, int option)
 {
-	const struct {
-		int option;
-		const char **value;
-	} texts[] = {
+	const struct text_option texts[] = {
 		{'c', &options->config_path},    {'k', &options->kubelet_dir},
 		{'p', &options->pods_socket},    {'s', &options->places.state},
 		{'r', &options->places.regions},
 	};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (texts[i].option == option) {
-			*texts[i].value = optarg;
-			return -1;
-		}
+	if (options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg))
+		return -1;
 	switch (option) {
 	case 'n':
 		options->only_check = true;
 		return -1;
 	case 'g':
-		return read_grace(optarg, &options->grace_s) ? -1 : EXIT_USAGE;
+		return options_read_seconds("--grace", optarg, &options->grace_s) ? -1 : EXIT_USAGE;
 	case 'x':
 		return read_ignored(optarg, &options->ignored) ? -1 : EXIT_USAGE;
 	case 'h':

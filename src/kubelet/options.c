@@ -1,0 +1,32 @@
+#include "options.h"
+
+#include <stdint.h>
+
+#include "say.h"
+#include "size.h"
+
+#define SECONDS_MAX 86400 /* a day */
+
+bool options_take_text(const struct text_option *options, size_t count, int option,
+		       const char *value)
+{
+	for (size_t i = 0; i < count; i++)
+		if (options[i].option == option) {
+			*options[i].value = value;
+			return true;
+		}
+	return false;
+}
+
+bool options_read_seconds(const char *name, const char *text, unsigned *ret_s)
+{
+	uint64_t seconds;
+
+	if (number_parse(text, SECONDS_MAX, &seconds) || seconds == 0) {
+		say(LOG_ERR, "%s \"%s\" is no number of seconds: write 1 to %d", name, text,
+		    SECONDS_MAX);
+		return false;
+	}
+	*ret_s = (unsigned)seconds;
+	return true;
+}
