@@ -14,7 +14,7 @@ labels="{device_uuid=\"$uuid0\"}"
 
 # begin NAME GIBIBYTES: a slice that holds so much and always has work of 4 ms for the GPU.
 begin() {
-    start "$1" --name "$1" --gpus 0 --memory 7G --oversubscribe python3 "$program" "$root/$1.done" $(($2 << 30))
+    start "$1" --name "$1" --gpus 0 --memory 7G --oversubscribe python3 -B "$program" "$root/$1.done" $(($2 << 30))
     wait_for "$root/$1.done"
     started="$started $(cut -d ' ' -f 1 "$root/$1.done")"
 }

@@ -11,7 +11,7 @@ labels="{device_uuid=\"$uuid0\"}"
 
 # holds NAME GIBIBYTES: starts a slice that holds so much of the GPU's 80 GiB.
 holds() {
-    start "$1" --name "$1" --gpus 0 --memory 70G --oversubscribe python3 "$program" "$root/$1.held" $(($2 << 30))
+    start "$1" --name "$1" --gpus 0 --memory 70G --oversubscribe python3 -B "$program" "$root/$1.held" $(($2 << 30))
     wait_for "$root/$1.held"
     started="$started $(cat "$root/$1.held")"
 }
