@@ -2,7 +2,7 @@
 
 BUILD := build
 JOBS := $(shell nproc 2>/dev/null || echo 2)
-TESTS := $(shell expr 2 '*' $(JOBS)) # at once: most of them wait most of the time
+TESTS := $(shell expr 4 '*' $(JOBS)) # a test takes two of these, or one where it hardly computes (PROCESSORS)
 
 .PHONY: all demo test check check-containers aarch64 fuzz bench gpu-check check-kubernetes docs site install deb clean help
 all:

@@ -60,7 +60,7 @@ build() {
 # with_tests PRESET LABEL…
 with_tests() {
     preset=$1 labels=$2
-    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel $((2 * jobs))
+    build "$preset" && ctest --test-dir "build-$preset" -L "$labels" --output-on-failure --parallel $((4 * jobs))
 }
 
 # No test of it is run, but that of the names and versions in the library.
@@ -81,7 +81,6 @@ part "the lock's model (spin)" tests/model/check.sh
 part 'the model of turns (spin)' tests/model/turns.sh
 part 'clang, warnings are errors' build clang
 part 'lint (clang-tidy)' tidy
-part 'unit tests under AddressSanitizer' with_tests asan unit
 part 'unit tests under ThreadSanitizer' with_tests tsan unit
 part 'gcc, warnings are errors; unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
 if command -v aarch64-linux-gnu-gcc >/dev/null; then
@@ -91,5 +90,5 @@ else
 fi
 part 'Debian 13: the library built there, most tests, and each library on the other release' \
     tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml))'
-part 'fuzzers, a few seconds each' with_tests fuzz fuzz
+part 'clang: unit tests under AddressSanitizer, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'
 exit "$failed"

@@ -43,7 +43,7 @@ function(vgpu_sim_test name)
     list(APPEND environment "LD_PRELOAD=$<TARGET_FILE:vgpu_preload>"
       "ONLOOKER=$<TARGET_FILE:memory_onlooker>")
   endif()
-  set_tests_properties(${name} PROPERTIES LABELS sim TIMEOUT 300 SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS sim PROCESSORS 2 TIMEOUT 300 SKIP_RETURN_CODE 77
     ENVIRONMENT "${environment};${IT_ENVIRONMENT}" ${IT_PROPERTIES})
 endfunction()
 

@@ -25,11 +25,6 @@ set(pace_in_virtual_time
 
 set(pace_concerns bucket costs gang gate group spans tally ${pace_in_virtual_time})
 
-# ThreadSanitizer takes minutes for these, and finds nothing: they have one thread.
-if(VGPU_SANITIZE STREQUAL "thread")
-  list(REMOVE_ITEM pace_concerns bursts by_turn gang gaps programs sample waits)
-endif()
-
 foreach(concern ${pace_concerns})
   vgpu_unit_test(pace_${concern} pace)
   if(TARGET unit_pace_${concern})
