@@ -221,6 +221,15 @@ static bool is_gpu(const struct overview *overview, const char *uuid)
 	return false;
 }
 
+/* As NVIDIA writes the UUID of a GPU or of a MIG instance: a tenant may write anything into its
+ * region, and the UUID is part of a name by which systemd keeps the file. */
+static bool is_uuid(const char *uuid)
+{
+	return (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) &&
+	       !uuid[strspn(uuid, "-0123456789"
+				  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")];
+}
+
 static bool is_in_a_region(const struct overview *overview, const char *uuid)
 {
 	for (unsigned i = 0; i < overview->count; i++)
@@ -240,7 +249,7 @@ static struct turns_file *file_for(struct turns_server *server, const struct ove
 	if (file)
 		return file;
 	is_known = is_gpu(overview, uuid);
-	if (!is_known && (!is_in_a_region(overview, uuid) ||
+	if (!is_known && (!is_uuid(uuid) || !is_in_a_region(overview, uuid) ||
 			  turns_store_made_by(&server->store, tenant) >= MADE_MOST))
 		return NULL;
 	file = turns_store_get(&server->store, uuid, is_known ? 0 : tenant, &fault);
@@ -462,13 +471,30 @@ static bool is_at(int listener, const char *path)
 	       strcmp(address.sun_path, path) == 0;
 }
 
-bool turns_server_take(struct turns_server *server, const char *name, int fd)
+static bool take_socket(struct turns_server *server, int fd)
 {
-	if (strcmp(name, TURNS_SOCKET_NAME) != 0)
-		return turns_store_take(&server->store, name, fd);
 	if (server->listener >= 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0)
 		return false;
 	server->listener = fd;
+	return true;
+}
+
+bool turns_server_take(struct turns_server *server, const char *name, int fd)
+{
+	size_t prefix = strlen(TURNS_KEPT_NAME);
+	bool taken;
+
+	if (strncmp(name, TURNS_KEPT_NAME, prefix) != 0)
+		return false;
+	taken = strcmp(name, TURNS_SOCKET_NAME) == 0
+			? take_socket(server, fd)
+			: turns_store_take(&server->store, name + prefix, fd);
+	if (taken)
+		return true;
+	say(LOG_WARNING, "systemd has kept \"%s\", which this vgpud cannot use, and does without",
+	    name);
+	if (turns_reader_end(&server->reader, &fd, 1) != 0)
+		close(fd);
 	return true;
 }
 
@@ -507,7 +533,7 @@ static int bind_to(const char *path)
 	unlink(path);
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && chmod(path, 0666) == 0 &&
 	    listen(fd, BACKLOG) == 0) {
-		sd_pid_notify_with_fds(0, 0, "FDSTORE=1\nFDNAME=" TURNS_SOCKET_NAME, &fd, 1);
+		turns_store_keep(TURNS_SOCKET_NAME, fd);
 		return fd;
 	}
 	error = -errno;

@@ -14,7 +14,7 @@
 #include "turns_reader.h"
 #include "turns_store.h"
 
-#define TURNS_SOCKET_NAME "turns-socket" /* what systemd knows the socket by */
+#define TURNS_SOCKET_NAME TURNS_KEPT_NAME "socket" /* what systemd knows the socket by */
 #define TURNS_CLIENTS_MAX 1024
 #define TURNS_REFUSED_MAX 64
 
@@ -51,7 +51,8 @@ struct turns_server {
 /* Nobody is served yet; the store is empty. */
 void turns_server_init(struct turns_server *server);
 
-/* A descriptor that systemd has kept under that name: true if it is the server's. */
+/* A descriptor that systemd has kept under that name: true if it is the server's, which may find
+ * that it cannot use it, and ends it then. */
 bool turns_server_take(struct turns_server *server, const char *name, int fd);
 
 /* Serves at the path, where a socket is made that all users may use; "": nobody is served any more.

@@ -90,15 +90,21 @@ static int make(const char *uuid)
 	return error ? error : fd;
 }
 
-/* systemd keeps it for the next vgpud, and no other of its name; without systemd, nothing happens.
- */
-static void hand_to_systemd(const struct turns_file *file)
+void turns_store_keep(const char *name, int fd)
 {
 	char state[VGPU_UUID_LEN + 64];
 
-	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=" TURNS_KEPT_NAME "%s", file->uuid);
-	snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=" TURNS_KEPT_NAME "%s", file->uuid);
-	sd_pid_notify_with_fds(0, 0, state, &file->fd, 1);
+	sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	snprintf(state, sizeof(state), "FDSTORE=1\nFDNAME=%s", name);
+	sd_pid_notify_with_fds(0, 0, state, &fd, 1);
+}
+
+static void keep_file(const struct turns_file *file)
+{
+	char name[sizeof(TURNS_KEPT_NAME) + VGPU_UUID_LEN];
+
+	snprintf(name, sizeof(name), TURNS_KEPT_NAME "%s", file->uuid);
+	turns_store_keep(name, file->fd);
 }
 
 static int make_file(struct turns_file *file, const char *uuid, uint64_t maker)
@@ -110,7 +116,7 @@ static int make_file(struct turns_file *file, const char *uuid, uint64_t maker)
 	if (error)
 		return error;
 	file->maker = maker;
-	hand_to_systemd(file);
+	keep_file(file);
 	return 0;
 }
 
@@ -133,21 +139,24 @@ unsigned turns_store_made_by(const struct turns_store *store, uint64_t maker)
 	return count;
 }
 
-bool turns_store_take(struct turns_store *store, const char *name, int fd)
+/* A vgpud of another version may have made it. */
+static bool is_file_of_turns(int fd)
 {
-	const char *uuid = name + strlen(TURNS_KEPT_NAME);
+	struct vgpu_turns_header header;
 	struct stat st;
-	int seals;
+	int seals = sys_seals(fd);
 
-	if (strncmp(name, TURNS_KEPT_NAME, strlen(TURNS_KEPT_NAME)) != 0 || !*uuid ||
-	    strlen(uuid) >= VGPU_UUID_LEN || store->count == TURNS_FILES_MAX ||
-	    turns_store_find(store, uuid))
-		return false;
-	seals = sys_seals(fd);
-	if (seals < 0 || (seals & SHARED_FILE_SEALS) != SHARED_FILE_SEALS ||
-	    sys_fstat(fd, &st) != 0 || (size_t)st.st_size != BYTES)
-		return false;
-	if (keep(&store->file[store->count], uuid, fd) != 0)
+	return seals >= 0 && (seals & SHARED_FILE_SEALS) == SHARED_FILE_SEALS &&
+	       sys_fstat(fd, &st) == 0 && (size_t)st.st_size == BYTES &&
+	       pread(fd, &header, sizeof(header), 0) == (ssize_t)sizeof(header) &&
+	       header.version == VGPU_TURNS_VERSION;
+}
+
+bool turns_store_take(struct turns_store *store, const char *uuid, int fd)
+{
+	if (!*uuid || strlen(uuid) >= VGPU_UUID_LEN || store->count == TURNS_FILES_MAX ||
+	    turns_store_find(store, uuid) || !is_file_of_turns(fd) ||
+	    keep(&store->file[store->count], uuid, fd) != 0)
 		return false;
 	store->count++;
 	return true;

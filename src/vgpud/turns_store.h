@@ -33,9 +33,13 @@ struct turns_store {
 	struct turns_file file[TURNS_FILES_MAX];
 };
 
-/* Takes a file that systemd has kept under that name; false: it is none, and the descriptor stays
- * the caller's. */
-bool turns_store_take(struct turns_store *store, const char *name, int fd);
+/* systemd keeps the descriptor under that name for the next vgpud, and no other descriptor of that
+ * name. Without systemd, nothing happens. The name has no colon: systemd would replace it. */
+void turns_store_keep(const char *name, int fd);
+
+/* Takes the GPU's file, which systemd has kept. False: it is no file of turns of this version, or
+ * the store has the GPU's already, and the descriptor stays the caller's. */
+bool turns_store_take(struct turns_store *store, const char *uuid, int fd);
 
 /* The GPU's file, which is made if it is missing: NULL with a fault. */
 struct turns_file *turns_store_get(struct turns_store *store, const char *uuid, uint64_t maker,

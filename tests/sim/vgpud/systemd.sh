@@ -8,6 +8,7 @@
 configure
 python3 "$(dirname "$0")/notify.py" "$VGPUD" "$config" >"$out" 2>"$err" || fail "$(cat "$out")"
 same 'what it notified of' 'WATCHDOG=1
+FDSTOREREMOVE=1 FDNAME=turns-socket
 FDSTORE=1 FDNAME=turns-socket
 READY=1
 WATCHDOG=1

@@ -244,6 +244,20 @@ def strangers(path, region, uuid):
     os.unlink(other)
 
 
+def odd_uuids(path, region, uuid):
+    """A slice writes GPUs into its region that NVML does not know. The name of one that is no UUID is not
+    used, because systemd would keep its file by another name, or instead of the socket."""
+    odd = ["MIG-of-one-2", "socket", "GPU-a:b"]
+    with open(region, "r+b") as file:
+        for i, name in enumerate(odd):
+            os.pwrite(file.fileno(), name.encode().ljust(96, b"\0"), 64 + 96 * (i + 1))
+        os.pwrite(file.fileno(), struct.pack("<Q", 1 + len(odd)), 56)
+        until_known(path, region, odd[0])
+        for name in odd[1:]:
+            assert ask(path, name, region)[0] == REFUSED, name
+        os.pwrite(file.fileno(), struct.pack("<Q", 1), 56)
+
+
 def garbage(path, region, uuid):
     """What is no request ends its connection."""
     fd = os.open(region, os.O_RDWR)

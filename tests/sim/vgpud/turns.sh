@@ -8,8 +8,7 @@
 
 # Slices without programs: one that is this user's, one of somebody else.
 for name in ours theirs; do
-    start "$name" --name "$name" --gpus 0 --memory 1G sh -c ": >$root/$name.up; exec sleep 600"
-    wait_for "$root/$name.up"
+    make_slice "$name" --gpus 0 --memory 1G
 done
 ours=$state/ours/region
 theirs=$state/theirs/region
@@ -21,6 +20,7 @@ configure
 start_vgpud VGPUD_TEST=1
 asks sealed "$ours" "$uuid0"
 asks strangers "$ours" "$uuid0"
+asks odd_uuids "$ours" "$uuid0"
 asks garbage "$ours" "$uuid0"
 [ "$(id -u)" -ne 0 ] || asks hold "$theirs" "$uuid0" "$ours"
 asks flood "$theirs" "$uuid0" "$ours" 3
@@ -39,7 +39,7 @@ if [ "$(id -u)" -eq 0 ]; then
 fi
 [ "$(id -u)" -ne 0 ] || asks slow_close "$ours" "$uuid0" "$vgpud"
 scrape
-same 'the files' 1 "$(sample vgpud_turns_files)"
+same 'the files' 2 "$(sample vgpud_turns_files)"
 [ "$(sample 'vgpud_turns_requests_total{answer="none"}')" -gt 300 ] || fail 'what is no request is not counted'
 stop_vgpud
 
