@@ -134,6 +134,41 @@ static struct json_object *processes_value(const struct overview_slice *slice)
 	return processes;
 }
 
+/* null for a name that is not known, or that the slice's users do not share. */
+static void add_name(struct json_object *object, const char *name, const char *text)
+{
+	add_text(object, name, *text ? text : NULL);
+}
+
+static void add_names(struct json_object *object, const struct pod_names *names)
+{
+	add_name(object, "namespace", names->name_space);
+	add_name(object, "pod", names->pod);
+	add_name(object, "container", names->container);
+}
+
+static void add_shared_names(struct json_object *slice, const struct pod_users *pods)
+{
+	struct pod_names names = {.pod = ""};
+
+	if (pods)
+		pod_shared_names(pods, &names);
+	add_names(slice, &names);
+}
+
+static struct json_object *pods_value(const struct pod_users *pods)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (unsigned i = 0; pods && i < pods->count; i++) {
+		struct json_object *user = json_object_new_object();
+
+		add_names(user, &pods->user[i]);
+		json_object_array_add(list, user);
+	}
+	return list;
+}
+
 static struct json_object *slice_value(const struct overview *overview,
 				       const struct overview_slice *from)
 {
@@ -156,9 +191,8 @@ static struct json_object *slice_value(const struct overview *overview,
 	json_add(slice, "devices", devices_value(overview, from));
 	json_add(slice, "processes", processes_value(from));
 	json_add(slice, "gang", json_gang(&from->gang));
-	add_text(slice, "namespace", from->one->pod ? from->one->pod->name_space : NULL);
-	add_text(slice, "pod", from->one->pod ? from->one->pod->pod : NULL);
-	add_text(slice, "container", from->one->pod ? from->one->pod->container : NULL);
+	add_shared_names(slice, from->one->pods);
+	json_add(slice, "pods", pods_value(from->one->pods));
 	return slice;
 }
 

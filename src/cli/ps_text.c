@@ -159,17 +159,18 @@ static void add_process(struct table *table, const struct overview *overview,
 		  ps_process_state(process));
 }
 
-/* A line with the container of Kubernetes whose slice it is, where that is known. */
-static void add_pod(struct table *table, const struct overview_slice *slice)
+/* A line for each container of Kubernetes that uses it, where that is known. */
+static void add_pods(struct table *table, const struct overview_slice *slice)
 {
+	const struct pod_users *pods = slice->one->pods;
 	char line[POD_LINE_LEN];
-	struct table_row *row;
 
-	if (!slice->one->pod)
-		return;
-	row = table_add(table);
-	row->is_name = true;
-	table_set(&row->cell[WHO], TABLE_PLAIN, "  pod %s", pod_line(slice->one->pod, line));
+	for (unsigned i = 0; pods && i < pods->count; i++) {
+		struct table_row *row = table_add(table);
+
+		row->is_name = true;
+		table_set(&row->cell[WHO], TABLE_PLAIN, "  pod %s", pod_line(&pods->user[i], line));
+	}
 }
 
 /* A line for each GPU that it has something of; one without figures, if that is none. */
@@ -203,14 +204,14 @@ static void add_slice(struct table *table, const struct overview *overview,
 {
 	if (slice->state == OVERVIEW_UNREADABLE) {
 		add_unreadable(table, slice);
-		add_pod(table, slice);
+		add_pods(table, slice);
 		return;
 	}
 	for (unsigned d = 0; d < slice->device_count; d++)
 		add_device(table, overview, slice, &slice->device[d]);
 	if (slice->device_count == 0)
 		add_name_and_state(table, slice);
-	add_pod(table, slice);
+	add_pods(table, slice);
 	add_processes(table, overview, slice);
 }
 

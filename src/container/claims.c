@@ -41,6 +41,23 @@ void claims_slice_name(const char *uid, char ret_name[CLAIMS_SLICE_LEN])
 	snprintf(ret_name, CLAIMS_SLICE_LEN, SLICE_PREFIX "%.*s", CLAIMS_UID_LEN - 1, uid);
 }
 
+bool claims_slice_uid(const char *slice, size_t len, char ret_uid[CLAIMS_UID_LEN])
+{
+	size_t prefix = strlen(SLICE_PREFIX);
+
+	if (len <= prefix || len - prefix >= CLAIMS_UID_LEN ||
+	    memcmp(slice, SLICE_PREFIX, prefix) != 0)
+		return false;
+	memcpy(ret_uid, slice + prefix, len - prefix);
+	ret_uid[len - prefix] = '\0';
+	return container_name_is_good(ret_uid);
+}
+
+void claims_pods_file(const char *uid, char ret_file[CLAIMS_FILE_LEN])
+{
+	snprintf(ret_file, CLAIMS_FILE_LEN, "%.*s.pods", CLAIMS_UID_LEN - 1, uid);
+}
+
 static void name_path(const struct claims_places *places, const char *uid, char ret_path[PATH_MAX])
 {
 	snprintf(ret_path, PATH_MAX, "%s/%.*s" ENDING, places->claims, CLAIMS_UID_LEN - 1, uid);
@@ -56,15 +73,26 @@ int claims_name_write(const struct claims_places *places, const char *uid, const
 	return directory_write_file(path, line, fault);
 }
 
-int claims_name_remove(const struct claims_places *places, const char *uid, struct fault *fault)
+static int remove_file(const char *path, struct fault *fault)
 {
-	char path[PATH_MAX];
-
-	name_path(places, uid, path);
 	return unlink(path) == 0 || errno == ENOENT
 		       ? 0
 		       : fault_set(fault, -errno, "cannot remove %.300s: %s", path,
 				   strerror(errno));
+}
+
+int claims_name_remove(const struct claims_places *places, const char *uid, struct fault *fault)
+{
+	char path[PATH_MAX], file[CLAIMS_FILE_LEN];
+	int error;
+
+	claims_pods_file(uid, file);
+	snprintf(path, sizeof(path), "%s/%s", places->claims, file);
+	error = remove_file(path, fault);
+	if (error)
+		return error;
+	name_path(places, uid, path);
+	return remove_file(path, fault);
 }
 
 /* -- the list ---------------------------------------------------------------------------------- */

@@ -10,6 +10,9 @@
 #include "file.h"
 
 #define CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789-."
+#define TEXT_LEN   (POD_USERS_MAX * (POD_LINE_LEN + 1) + 1) /* a longer file is none */
+
+/* -- names ------------------------------------------------------------------------------------- */
 
 static bool is_good(const char *name)
 {
@@ -27,8 +30,60 @@ char *pod_line(const struct pod_names *names, char *buf)
 	return buf;
 }
 
-/* Takes a part of the line, up to the character that ends it; NULL: it is too long, or not there.
- */
+int pod_compare(const struct pod_names *one, const struct pod_names *other)
+{
+	int order = strcmp(one->name_space, other->name_space);
+
+	if (!order)
+		order = strcmp(one->pod, other->pod);
+	return order ? order : strcmp(one->container, other->container);
+}
+
+/* -- users ------------------------------------------------------------------------------------- */
+
+void pod_add(struct pod_users *users, const struct pod_names *names)
+{
+	unsigned at = 0, last;
+
+	while (at < users->count && pod_compare(&users->user[at], names) < 0)
+		at++;
+	if (!pod_names_are_good(names) || at == POD_USERS_MAX ||
+	    (at < users->count && pod_compare(&users->user[at], names) == 0))
+		return;
+	users->count += users->count < POD_USERS_MAX;
+	last = users->count - 1;
+	memmove(&users->user[at + 1], &users->user[at], (last - at) * sizeof(users->user[0]));
+	users->user[at] = *names;
+}
+
+bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other)
+{
+	bool same = one->count == other->count;
+
+	for (unsigned i = 0; same && i < one->count; i++)
+		same = pod_compare(&one->user[i], &other->user[i]) == 0;
+	return same;
+}
+
+static void keep_if_same(char *shared, const char *name)
+{
+	if (strcmp(shared, name) != 0)
+		*shared = '\0';
+}
+
+void pod_shared_names(const struct pod_users *users, struct pod_names *ret_names)
+{
+	*ret_names = users->count ? users->user[0] : (struct pod_names){.pod = ""};
+	for (unsigned i = 1; i < users->count; i++) {
+		keep_if_same(ret_names->name_space, users->user[i].name_space);
+		keep_if_same(ret_names->pod, users->user[i].pod);
+		keep_if_same(ret_names->container, users->user[i].container);
+	}
+}
+
+/* -- the file ---------------------------------------------------------------------------------- */
+
+/* Takes a part of a line, up to the character that ends it; NULL: it is too long, or not there. */
 static const char *take_part(const char *at, char end, char *part, size_t room)
 {
 	const char *stop = at ? strchr(at, end) : NULL;
@@ -40,37 +95,54 @@ static const char *take_part(const char *at, char end, char *part, size_t room)
 	return stop + 1;
 }
 
-bool pod_read(const char *dir, struct pod_names *ret_names)
+/* What comes after the line; NULL: it is none, or has odd names. */
+static const char *take_line(const char *at, struct pod_names *names)
 {
-	char path[PATH_MAX], text[POD_LINE_LEN + 2];
+	at = take_part(at, '/', names->name_space, sizeof(names->name_space));
+	at = take_part(at, '/', names->pod, sizeof(names->pod));
+	at = take_part(at, '\n', names->container, sizeof(names->container));
+	return at && pod_names_are_good(names) ? at : NULL;
+}
+
+static bool parse(const char *text, struct pod_users *users)
+{
 	struct pod_names names;
-	const char *at = text;
+
+	users->count = 0;
+	while (text && *text) {
+		text = take_line(text, &names);
+		if (text)
+			pod_add(users, &names);
+	}
+	return text && users->count > 0;
+}
+
+bool pod_read(const char *dir, const char *file, struct pod_users *ret_users)
+{
+	char path[PATH_MAX], text[TEXT_LEN + 1];
 	ssize_t len;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/" POD_FILE, dir);
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return false;
-	len = read(fd, text, sizeof(text) - 1);
+	len = read(fd, text, TEXT_LEN);
 	close(fd);
 	text[len > 0 ? len : 0] = '\0';
-	at = take_part(at, '/', names.name_space, sizeof(names.name_space));
-	at = take_part(at, '/', names.pod, sizeof(names.pod));
-	at = take_part(at, '\n', names.container, sizeof(names.container));
-	if (!at || *at || !pod_names_are_good(&names))
-		return false;
-	*ret_names = names;
-	return true;
+	return len < (ssize_t)TEXT_LEN && parse(text, ret_users);
 }
 
-int pod_write(const char *dir, const struct pod_names *names, struct fault *fault)
+int pod_write(const char *dir, const char *file, const struct pod_users *users, struct fault *fault)
 {
-	char line[POD_LINE_LEN], text[POD_LINE_LEN + 1];
+	char line[POD_LINE_LEN], text[TEXT_LEN];
+	size_t len = 0;
 
-	if (!pod_names_are_good(names))
+	if (users->count == 0)
 		return fault_set(fault, -EINVAL,
 				 "the kubelet names a pod by what is no name of Kubernetes'");
-	snprintf(text, sizeof(text), "%s\n", pod_line(names, line));
-	return file_write(dir, POD_FILE, text, fault);
+	for (unsigned i = 0; i < users->count; i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s\n",
+					pod_line(&users->user[i], line));
+	return file_write(dir, file, text, fault);
 }

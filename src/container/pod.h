@@ -1,10 +1,11 @@
 /*
- * Which container of which pod a container's directory on the host is of: the file DIR/pod, a line
+ * Which containers of which pods use a slice: a file on the host with a line
  *
  *   NAMESPACE/POD/CONTAINER
  *
- * whose parts have the characters of Kubernetes' names: a to z, 0 to 9, "-" and ".". A tenant
- * chooses the parts, and cannot write the file. A file with anything else in it is passed over.
+ * for each of them, in order. The parts have the characters of Kubernetes' names: a to z, 0 to 9,
+ * "-" and ".". A tenant chooses the parts, and cannot write the file. A file with anything else in
+ * it is passed over.
  */
 #pragma once
 
@@ -12,14 +13,20 @@
 
 #include "fault.h"
 
-#define POD_FILE "pod"
-
 /* With their NULs, as long as Kubernetes permits. */
 struct pod_names {
 	char name_space[64], pod[254], container[64];
 };
 
-#define POD_LINE_LEN (sizeof(struct pod_names))
+#define POD_FILE      "pod" /* in a directory that is of one slice */
+#define POD_LINE_LEN  (sizeof(struct pod_names))
+#define POD_USERS_MAX 16 /* of a slice that more containers use, the first ones are known */
+
+/* The containers that use a slice, in the order of pod_compare, each of them once. */
+struct pod_users {
+	unsigned count;
+	struct pod_names user[POD_USERS_MAX];
+};
 
 /* Whether all three can be names of Kubernetes'. */
 bool pod_names_are_good(const struct pod_names *names);
@@ -27,8 +34,20 @@ bool pod_names_are_good(const struct pod_names *names);
 /* "NAMESPACE/POD/CONTAINER" into buf, of POD_LINE_LEN bytes, which is returned. */
 char *pod_line(const struct pod_names *names, char *buf);
 
-/* Whether the directory has the file, with good names. */
-bool pod_read(const char *dir, struct pod_names *ret_names);
+/* Less than 0, 0, or more than 0, by the namespace, then the pod, then the container. */
+int pod_compare(const struct pod_names *one, const struct pod_names *other);
 
-/* Makes or replaces the file. -EINVAL with a fault: the names are not good. */
-int pod_write(const char *dir, const struct pod_names *names, struct fault *fault);
+/* Adds the container. Names that are not good are left out. */
+void pod_add(struct pod_users *users, const struct pod_names *names);
+
+bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other);
+
+/* Of each of the three names the one that all users have, and "" where they differ. */
+void pod_shared_names(const struct pod_users *users, struct pod_names *ret_names);
+
+/* Whether there is such a file, with one user at least. */
+bool pod_read(const char *dir, const char *file, struct pod_users *ret_users);
+
+/* Makes or replaces the file. -EINVAL with a fault: there are no users. */
+int pod_write(const char *dir, const char *file, const struct pod_users *users,
+	      struct fault *fault);

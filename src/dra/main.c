@@ -23,6 +23,7 @@
 #include "say.h"
 #include "signals.h"
 #include "sweep.h"
+#include "users.h"
 
 enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
@@ -57,6 +58,8 @@ struct driver {
 	struct prepare prepare;
 	struct publish publish;
 	struct sweep sweep;
+	struct users users;
+	char pods_socket[PATH_LEN];
 	int status; /* that the program ends with */
 };
 
@@ -113,6 +116,7 @@ static void on_timer(void *arg, uint32_t events)
 		publish_soon(&driver->publish);
 	publish_look(&driver->publish);
 	sweep_look(&driver->sweep);
+	users_look(&driver->users);
 }
 
 /* The kubelet may have deleted the node's slices as it started. */
@@ -155,6 +159,16 @@ static void set_services(struct driver *driver)
 	driver->registration.arg = &driver->registered;
 }
 
+static void set_users(struct driver *driver)
+{
+	snprintf(driver->pods_socket, PATH_LEN, "%s/pod-resources/kubelet.sock",
+		 driver->options.kubelet_dir);
+	driver->users = (struct users){.loop = driver->loop,
+				       .socket = driver->pods_socket,
+				       .places = &driver->prepare.places};
+	driver->prepare.users = &driver->users;
+}
+
 static int begin(struct driver *driver, struct fault *fault)
 {
 	const struct options *options = &driver->options;
@@ -176,6 +190,7 @@ static int begin(struct driver *driver, struct fault *fault)
 		return error;
 	set_services(driver);
 	error = open_watches(driver);
+	set_users(driver);
 	return error ? fault_set(fault, error, "cannot start: %s", strerror(-error)) : 0;
 }
 
@@ -185,6 +200,7 @@ static void end(struct driver *driver)
 {
 	grpc_server_stop(driver->registration.server);
 	grpc_server_stop(driver->dra.server);
+	users_end(&driver->users);
 	if (driver->loop)
 		loop_free(driver->loop);
 	sweep_end(&driver->sweep);

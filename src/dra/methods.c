@@ -127,6 +127,7 @@ static void prepare_one(const struct prepare *prepare, const struct claim_id *id
 		return;
 	}
 	say(LOG_INFO, "has prepared the claim %s/%s", id->namespace, id->name);
+	users_soon(prepare->users);
 	for (unsigned i = 0; i < claim.count; i++)
 		put_device(prepare, id, &claim, i, ret_answer);
 }

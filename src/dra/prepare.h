@@ -5,6 +5,7 @@
  *   STATE/policies/claim-UID/   its policy: the GPUs that were allocated, and how much of them
  *   REGIONS/claim-UID/shared/   the directory of its region
  *   CDI/vgpu-claim-UID.json     its CDI device, vgpu.local/slice=claim-UID
+ *   STATE/claims/UID.pods       which pods use it (users.h)
  *   STATE/claims/UID.json       what the API server said of the claim (claim.h), written last
  *
  * All containers that use a claim share its slice.
@@ -15,6 +16,7 @@
 #include "claim.h"
 #include "claims.h"
 #include "gpus.h"
+#include "users.h"
 
 #define PREPARE_CDI    "/var/run/cdi"
 #define PREPARE_ID_LEN 256 /* of a CDI device's name, with its NUL */
@@ -25,6 +27,7 @@ struct prepare {
 	const char *driver, *node;
 	const char *cdi_kind; /* of the GPUs themselves, as nvidia.com/gpu; NULL: NVIDIA's runtime
 			       * gets their UUIDs in the environment */
+	struct users *users;  /* who asks whose pods claims are */
 	const char *turns;    /* as a container_slice has it */
 	/* Of prepare_open. */
 	struct claims_places places;

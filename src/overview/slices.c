@@ -35,7 +35,7 @@ static void free_one(struct slices_one *one)
 	free(one->region_path);
 	free(one->policy_path);
 	free(one->state_path);
-	free(one->pod);
+	free(one->pods);
 }
 
 void slices_free(struct slices *slices)
@@ -210,14 +210,15 @@ static char *kubernetes_place(const char *usual, const char *below)
 	return named ? joined(named, below) : strdup(usual);
 }
 
-/* Whose the container's directory is; NULL: not known, or no memory. */
-static struct pod_names *find_pod(const char *container)
+/* Who uses the slice, as the file says; NULL: not known, or no memory. */
+static struct pod_users *find_pods(const char *dir, const char *file)
 {
-	struct pod_names names, *pod = pod_read(container, &names) ? malloc(sizeof(*pod)) : NULL;
+	struct pod_users *pods = malloc(sizeof(*pods));
 
-	if (pod)
-		*pod = names;
-	return pod;
+	if (pods && pod_read(dir, file, pods))
+		return pods;
+	free(pods);
+	return NULL;
 }
 
 static bool add_of_kubernetes(struct slices *slices, const char *dir, const char *name)
@@ -227,7 +228,7 @@ static bool add_of_kubernetes(struct slices *slices, const char *dir, const char
 	struct stat st = {.st_mode = 0};
 
 	one.policy_path = container ? joined(container, "policy") : NULL;
-	one.pod = container ? find_pod(container) : NULL;
+	one.pods = container ? find_pods(container, POD_FILE) : NULL;
 	free(container);
 	if (!one.policy_path || !is_directory(one.policy_path, &st)) {
 		bool going = one.policy_path != NULL;
@@ -257,21 +258,28 @@ static bool list_kubernetes(struct slices *slices)
 
 /* -- of claims --------------------------------------------------------------------------------- */
 
+struct claims {
+	const struct claims_places *places;
+	struct slices *slices;
+};
+
 static int add_claim(void *arg, const char *uid, const char *name)
 {
-	const struct containers *claims = arg;
+	const struct claims *claims = arg;
 	struct slices_one one = {.kind = SLICES_CLAIM};
-	char slice[CLAIMS_SLICE_LEN], region[PATH_MAX], policy[PATH_MAX];
+	char slice[CLAIMS_SLICE_LEN], pods[CLAIMS_FILE_LEN], region[PATH_MAX], policy[PATH_MAX];
 	struct stat st;
 
 	claims_slice_name(uid, slice);
-	container_policy_path(claims->places, slice, policy);
-	container_region_path(claims->places, slice, region);
+	claims_pods_file(uid, pods);
+	container_policy_path(&claims->places->containers, slice, policy);
+	container_region_path(&claims->places->containers, slice, region);
 	if (!is_directory(policy, &st))
 		return 0;
 	one.name = strdup(name);
 	one.region_path = strdup(region);
 	one.policy_path = strdup(policy);
+	one.pods = find_pods(claims->places->claims, pods);
 	one.owner = st.st_uid;
 	one.group = st.st_gid;
 	return append(claims->slices, one) ? 0 : -ENOMEM;
@@ -282,7 +290,7 @@ static bool list_claims(struct slices *slices)
 	char *state = kubernetes_place(CLAIMS_STATE, "dra");
 	char *regions = kubernetes_place(CLAIMS_REGIONS, "dra/regions");
 	struct claims_places places;
-	struct containers claims = {&places.containers, slices};
+	struct claims claims = {&places, slices};
 	bool going = state && regions;
 
 	if (going && !claims_find_places(state, regions, &places, NULL))

@@ -43,9 +43,10 @@ struct slices_one {
 			    */
 	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
 			    * SLICES_RUN  it is the state directory */
-	struct pod_names *pod; /* whose a slice of SLICES_KUBERNETES is; NULL: not known */
-	uid_t owner;           /* who made it, as far as files tell */
-	gid_t group;           /* of SLICES_RUN, likewise */
+	struct pod_users *pods; /* who uses a slice of SLICES_KUBERNETES or SLICES_CLAIM; NULL: not
+				 * known */
+	uid_t owner;            /* who made it, as far as files tell */
+	gid_t group;            /* of SLICES_RUN, likewise */
 };
 
 struct slices {

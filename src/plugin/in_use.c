@@ -87,7 +87,8 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message answ
 	(void)why;
 	in_use->call = NULL;
 	turn(in_use);
-	if (status != GRPC_OK || pod_resources_each(answer, add_id, &in_use->now) < 0)
+	if (status != GRPC_OK ||
+	    pod_resources_each(answer, POD_RESOURCES_DEVICES, add_id, &in_use->now) < 0)
 		in_use_forget(in_use);
 	tell(in_use);
 }
@@ -101,7 +102,7 @@ static void on_timer(void *arg, uint32_t events)
 	loop_timer_read(in_use->timer.fd);
 	if (in_use->call)
 		return;
-	in_use->call = grpc_call(in_use->loop, in_use->socket, IN_USE_LIST, &empty, CALL_MS,
+	in_use->call = grpc_call(in_use->loop, in_use->socket, POD_RESOURCES_LIST, &empty, CALL_MS,
 				 on_answer, in_use, NULL);
 	if (!in_use->call) {
 		in_use_forget(in_use);

@@ -6,9 +6,6 @@
 #include "grpc.h"
 #include "loop.h"
 
-#define IN_USE_SOCKET "/var/lib/kubelet/pod-resources/kubelet.sock"
-#define IN_USE_LIST   "/v1.PodResourcesLister/List"
-
 struct in_use;
 
 /* Asks from now on. looked is called after each look: with the IDs of all devices that pods had in

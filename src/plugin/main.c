@@ -18,6 +18,7 @@
 #include "kubelet.h"
 #include "names.h"
 #include "options.h"
+#include "pod_resources.h"
 #include "say.h"
 #include "signals.h"
 
@@ -207,7 +208,7 @@ static int help(void)
 	     "  --kubelet DIR      the kubelet's directory of plugins, instead of\n"
 	     "                     " KUBELET_DIR "\n"
 	     "  --pods SOCKET      the kubelet's socket for pod resources, instead of\n"
-	     "                     " IN_USE_SOCKET "\n"
+	     "                     " POD_RESOURCES_SOCKET "\n"
 	     "  --state DIR        where containers' policies are, instead of\n"
 	     "                     " CONTAINERS_STATE "\n"
 	     "  --regions DIR      where their regions are, instead of\n"
@@ -289,7 +290,7 @@ int main(int argc, char **argv)
 	static struct plugin plugin = {
 		.options = {CONFIG_PATH,
 			    KUBELET_DIR,
-			    IN_USE_SOCKET,
+			    POD_RESOURCES_SOCKET,
 			    {.state = CONTAINERS_STATE, .regions = CONTAINERS_REGIONS},
 			    GRACE_S,
 			    {.all = false},

@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #include "grpc.h"
-#include "in_use.h"
 #include "pod_resources.h"
 #include "records.h"
 #include "say.h"
@@ -51,10 +50,10 @@ static char *directory_of(const struct names *names, const struct record *record
 
 static bool is_named(const struct names *names, const struct record *record)
 {
-	struct pod_names there;
+	struct pod_users there;
 	char path[PATH_MAX];
 
-	return pod_read(directory_of(names, record, path), &there);
+	return pod_read(directory_of(names, record, path), POD_FILE, &there);
 }
 
 struct search {
@@ -93,13 +92,16 @@ static void take_name(void *arg, const char *id, size_t len, const struct pod_na
 {
 	const struct answer *answer = arg;
 	const struct record *record = records_newest(&answer->records, id, len);
+	struct pod_users users = {.count = 0};
 	struct fault fault = {""};
 	char path[PATH_MAX];
 
-	if (!record || record->number >= answer->names->below || !pod_names_are_good(pod) ||
-	    is_named(answer->names, record))
+	if (!record || record->number >= answer->names->below || is_named(answer->names, record))
 		return;
-	if (pod_write(directory_of(answer->names, record, path), pod, &fault))
+	pod_add(&users, pod);
+	if (users.count == 0)
+		return;
+	if (pod_write(directory_of(answer->names, record, path), POD_FILE, &users, &fault))
 		say(LOG_WARNING, "cannot write down the name of a pod: %s", fault.text);
 }
 
@@ -112,7 +114,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message mess
 	(void)why;
 	names->call = NULL;
 	if (status == GRPC_OK && records_read(names->state, &answer.records) == 0) {
-		pod_resources_each(message, take_name, &answer);
+		pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer);
 		records_free(&answer.records);
 	}
 	if (names->again)
@@ -134,8 +136,8 @@ void names_ask(struct names *names)
 	lacks = lacks_name(names, &records);
 	records_free(&records);
 	if (lacks)
-		names->call = grpc_call(names->loop, names->socket, IN_USE_LIST, &empty, CALL_MS,
-					on_answer, names, NULL);
+		names->call = grpc_call(names->loop, names->socket, POD_RESOURCES_LIST, &empty,
+					CALL_MS, on_answer, names, NULL);
 }
 
 static void on_timer(void *arg, uint32_t events)

@@ -1,5 +1,5 @@
 /*
- * Labels are made when a slice is first seen, and again when its pod becomes known, and stay: a
+ * Labels are made when a slice is first seen, and again when other pods use it, and stay: a
  * slice does not get another name because another one of its name comes. No two slices have the
  * same labels, and no two GPUs of a slice: Prometheus refuses a whole answer that has one series
  * twice, and names are the tenants'.
@@ -57,13 +57,25 @@ static char *take_text(struct text *text)
 	return bytes;
 }
 
-static bool has_same_pod(const struct slices_one *one, const struct slices_one *other)
+static bool has_same_pods(const struct slices_one *one, const struct slices_one *other)
 {
-	if (!one->pod || !other->pod)
-		return one->pod == other->pod;
-	return strcmp(one->pod->name_space, other->pod->name_space) == 0 &&
-	       strcmp(one->pod->pod, other->pod->pod) == 0 &&
-	       strcmp(one->pod->container, other->pod->container) == 0;
+	if (!one->pods || !other->pods)
+		return one->pods == other->pods;
+	return pod_users_are_same(one->pods, other->pods);
+}
+
+/* A label for each name that all containers of the slice have. */
+static void add_pod_labels(struct text *labels, const struct pod_users *pods)
+{
+	struct pod_names names;
+
+	pod_shared_names(pods, &names);
+	if (*names.name_space)
+		prom_label(labels, "namespace", names.name_space);
+	if (*names.pod)
+		prom_label(labels, "pod", names.pod);
+	if (*names.container)
+		prom_label(labels, "container", names.container);
 }
 
 static char *slice_labels(const struct overview *overview, const struct slices_one *one)
@@ -74,11 +86,8 @@ static char *slice_labels(const struct overview *overview, const struct slices_o
 	prom_label(&labels, "slice", has_namesake(overview, one) ? one->region_path : one->name);
 	prom_label(&labels, "kind", slices_kind_name(one->kind));
 	prom_label(&labels, "user", slices_user(one, user, sizeof(user)));
-	if (one->pod) {
-		prom_label(&labels, "namespace", one->pod->name_space);
-		prom_label(&labels, "pod", one->pod->pod);
-		prom_label(&labels, "container", one->pod->container);
-	}
+	if (one->pods)
+		add_pod_labels(&labels, one->pods);
 	return take_text(&labels);
 }
 
@@ -223,7 +232,7 @@ static bool follow_slice(struct track_slice *track, const struct track *track_be
 		track->device = NULL;
 		track->device_count = 0;
 	}
-	track->labels = was && has_same_pod(before->one, slice->one)
+	track->labels = was && has_same_pods(before->one, slice->one)
 				? strdup(was->labels)
 				: slice_labels(overview, slice->one);
 	track->device = calloc(slice->device_count + 1, sizeof(*track->device));

@@ -57,6 +57,12 @@ int prepare_undo(const struct prepare *prepare, const struct claim_id *asked, st
 	return asked->uid[0] == 'x' ? fault_set(fault, -EIO, "a reason") : 0;
 }
 
+/* In the place of users.c's: no kubelet is asked. */
+void users_soon(struct users *users)
+{
+	(void)users;
+}
+
 void prepare_claim_cdi(const struct claim_id *asked, char ret_name[PREPARE_ID_LEN])
 {
 	(void)asked;

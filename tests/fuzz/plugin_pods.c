@@ -42,7 +42,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(copy != NULL);
 	if (size)
 		memcpy(copy, data, size);
-	pod_resources_each(answer, check_found, &answer);
+	pod_resources_each(answer, POD_RESOURCES_DEVICES, check_found, &answer);
+	pod_resources_each(answer, POD_RESOURCES_CDI, check_found, &answer);
 	free(copy);
 	return 0;
 }

@@ -1,5 +1,6 @@
 """A kubelet and an API server for the tests of vgpu-dra, as the documents of Kubernetes' v1 APIs describe
 them. No real one was at hand. The codec is that of the device plugin's tests."""
+import concurrent.futures
 import copy
 import http.server
 import json
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "plugin"))
@@ -193,11 +195,32 @@ def share(device, memory=None, cores=None, request="gpu", **more):
 # -- the kubelet ------------------------------------------------------------------------------------
 
 class Kubelet:
+    """users: (namespace, pod, container, CDI devices) of the containers that its socket for pod resources, which
+    serve_pods makes, lists; looks: how often it was asked."""
+
     def __init__(self, root):
         self.dir = root + "/kubelet"
         self.registry = self.dir + "/plugins_registry"
-        self.channel = None
+        self.channel, self.server, self.users, self.looks = None, None, [], 0
         os.makedirs(self.registry)
+
+    def serve_pods(self):
+        os.makedirs(self.dir + "/pod-resources", exist_ok=True)
+        self.server = fake.grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        self.server.add_generic_rpc_handlers((fake.grpc.method_handlers_generic_handler(
+            "v1.PodResourcesLister", {"List": fake.grpc.unary_unary_rpc_method_handler(self.list)}),))
+        self.server.add_insecure_port(f"unix:{self.dir}/pod-resources/kubelet.sock")
+        self.server.start()
+
+    def list(self, request, context):
+        """A ListPodResourcesResponse with a pod for each container."""
+        self.looks += 1
+        answer = b""
+        for namespace, pod, container, devices in self.users:
+            resources = b"".join(field(4, field(1, field(1, device)) + field(2, DRIVER)) for device in devices)
+            claim = field(2, "a-claim") + field(3, namespace) + resources
+            answer += field(1, field(1, pod) + field(2, namespace) + field(3, field(1, container) + field(5, claim)))
+        return answer
 
     def call(self, method, request=b""):
         return self.channel.unary_unary(method)(request, timeout=PATIENCE_S)
@@ -244,6 +267,11 @@ class Kubelet:
         if self.channel:
             self.channel.close()
         self.channel = None
+
+    def stop_pods(self):
+        if self.server:
+            self.server.stop(0).wait()
+        self.server = None
 
 
 # -- a test's world ---------------------------------------------------------------------------------
@@ -342,6 +370,16 @@ class World:
         done = subprocess.run([os.environ["VGPU"], *arguments], env=self.env, capture_output=True, text=True)
         return done.returncode, done.stdout, done.stderr
 
+    def start_vgpud(self):
+        """A function that gives its metrics."""
+        with open(self.root + "/vgpud.conf", "w") as config:
+            config.write('metrics = { listen = "127.0.0.1:0" }\n')
+        self.spawn([os.environ["VGPUD"], "--config", self.root + "/vgpud.conf"],
+                   env=dict(self.env, VGPUD_TEST="1"), stderr=open(self.log, "a"))
+        until(lambda: "/metrics" in self.said(), "vgpud's metrics")
+        url = re.search(r"http://\S+/metrics", self.said()).group()
+        return lambda: urllib.request.urlopen(url).read().decode()
+
     def left(self):
         """All files and directories of claims."""
         return [entry for place in ("cdi", "dra/regions", "dra/policies", "dra/claims")
@@ -357,6 +395,7 @@ class World:
                 program.kill()
                 program.wait()
         self.kubelet.close()
+        self.kubelet.stop_pods()
         if kind and os.path.exists(self.log):
             print(self.said())
         shutil.rmtree(self.root, ignore_errors=True)

@@ -2,7 +2,6 @@
 import json
 import os
 import re
-import urllib.request
 
 import cluster
 from cluster import World, share, until
@@ -62,16 +61,6 @@ def namesakes_are_told_apart():
         assert status == 0 and len(set(out.split())) == 2, (out, err)
 
 
-def start_vgpud(world):
-    """The URL of its metrics."""
-    with open(world.root + "/vgpud.conf", "w") as config:
-        config.write('metrics = { listen = "127.0.0.1:0" }\n')
-    world.spawn([os.environ["VGPUD"], "--config", world.root + "/vgpud.conf"],
-                env=dict(world.env, VGPUD_TEST="1"), stderr=open(world.log, "a"))
-    until(lambda: "/metrics" in world.said(), "vgpud's metrics")
-    return re.search(r"http://\S+/metrics", world.said()).group()
-
-
 def have_a_part_of_vgpud_each():
     """A namespace may have more claims than vgpud looks at of one tenant."""
     if not os.environ["VGPUD"]:
@@ -82,8 +71,7 @@ def have_a_part_of_vgpud_each():
             os.makedirs(f"{world.root}/dra/policies/claim-{number}")
             with open(f"{world.root}/dra/claims/{number}.name", "w") as name:
                 name.write(f"team/claim-{number}\n")
-        with urllib.request.urlopen(start_vgpud(world)) as answer:
-            metrics = answer.read().decode()
+        metrics = world.start_vgpud()()
         assert len(re.findall('^vgpu_slice_paused{slice="team/.*kind="claim"', metrics, re.M)) == 300, metrics
 
 
@@ -94,7 +82,7 @@ def take_turns_by_vgpud():
         device = world.ready()[0]
         both = [world.api.allocate(name, share(device, "1Gi", "40")) for name in ("alice", "bob")]
         world.kubelet.prepare(*both)
-        start_vgpud(world)
+        world.start_vgpud()
         until(lambda: os.path.exists(world.host(both[0][1], "/run/vgpud") + "/vgpud.sock"), "vgpud's socket")
         programs = [world.run_in(claim[1]) for claim in both]
         until(lambda: len({file for program in programs for file in turns_of(program)}) == 1 and

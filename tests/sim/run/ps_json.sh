@@ -21,7 +21,7 @@ same 'the GPU' "{\"index\": 1, \"uuid\": \"$uuid1\", \"name\": \"vgpu simulated 
 \"memory_used_bytes\": 0, \"memory_total_bytes\": 85899345920, \"busy_pct\": 0, \"cores_assured_pct\": 30, \"slices_held_bytes\": 0, \"turn_least_ns\": 0}" \
     "$(found 'd["gpus"][1]')"
 same 'the slice' "[\"name\", \"kind\", \"region\", \"policy\", \"owner_uid\", \"user\", \"state\", \"error\", \
-\"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\", \"gang\", \"namespace\", \"pod\", \"container\"]
+\"paused\", \"blocked\", \"cores_lifted\", \"launched_s\", \"devices\", \"processes\", \"gang\", \"namespace\", \"pod\", \"container\", \"pods\"]
 [\"x\", \"run\", \"$x\", \"$state/x/policy\", $(id -u), \"$(id -un)\", \"running\", null, false, false, false, null]" \
     "$(found 'list(s)' 'list(s.values())[:12]')"
 same 'its second GPU' "{\"device\": 1, \"uuid\": \"$uuid1\", \"index\": 1, \

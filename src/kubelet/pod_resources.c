@@ -9,10 +9,14 @@
 /* -- what each message has, by its number -- */
 enum { LIST_PODS = 1 };
 enum { POD_NAME = 1, POD_NAMESPACE = 2, POD_CONTAINERS = 3 };
-enum { CONTAINER_NAME = 1, CONTAINER_DEVICES = 2 };
+enum { CONTAINER_NAME = 1, CONTAINER_DEVICES = 2, CONTAINER_CLAIMS = 5 };
 enum { DEVICES_IDS = 2 };
+enum { CLAIM_RESOURCES = 4 };
+enum { RESOURCE_CDI = 1 };
+enum { CDI_NAME = 1 };
 
 struct walk {
+	enum pod_resources_kind kind;
 	pod_resources_found *found;
 	void *arg;
 	struct pod_names names;
@@ -58,12 +62,29 @@ static int walk_devices(struct walk *walk, struct pb_message devices)
 	return walk_field(walk, devices, DEVICES_IDS, walk_id);
 }
 
+static int walk_cdi(struct walk *walk, struct pb_message device)
+{
+	return walk_field(walk, device, CDI_NAME, walk_id);
+}
+
+static int walk_resource(struct walk *walk, struct pb_message resource)
+{
+	return walk_field(walk, resource, RESOURCE_CDI, walk_cdi);
+}
+
+static int walk_claim(struct walk *walk, struct pb_message claim)
+{
+	return walk_field(walk, claim, CLAIM_RESOURCES, walk_resource);
+}
+
 static int walk_container(struct walk *walk, struct pb_message container)
 {
 	struct pod_names *names = &walk->names;
 
 	read_name(container, CONTAINER_NAME, names->container, sizeof(names->container));
-	return walk_field(walk, container, CONTAINER_DEVICES, walk_devices);
+	return walk->kind == POD_RESOURCES_CDI
+		       ? walk_field(walk, container, CONTAINER_CLAIMS, walk_claim)
+		       : walk_field(walk, container, CONTAINER_DEVICES, walk_devices);
 }
 
 static int walk_pod(struct walk *walk, struct pb_message pod)
@@ -75,9 +96,10 @@ static int walk_pod(struct walk *walk, struct pb_message pod)
 	return walk_field(walk, pod, POD_CONTAINERS, walk_container);
 }
 
-int pod_resources_each(struct pb_message answer, pod_resources_found *found, void *arg)
+int pod_resources_each(struct pb_message answer, enum pod_resources_kind kind,
+		       pod_resources_found *found, void *arg)
 {
-	struct walk walk = {.found = found, .arg = arg};
+	struct walk walk = {.kind = kind, .found = found, .arg = arg};
 
 	return walk_field(&walk, answer, LIST_PODS, walk_pod);
 }
