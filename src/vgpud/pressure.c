@@ -105,24 +105,50 @@ static void put(struct turns_file *file, uint64_t length_ns)
 	__atomic_store_n(&file->at->header.pressure_ns, length_ns, __ATOMIC_RELAXED);
 }
 
-/* The file is written when the lengths have changed. */
-static void publish(struct pressure *pressure, const char *socket)
+/* The lengths of the GPUs with pressure, as least_turns.h has them. */
+static void write_lengths(const struct pressure *pressure, char text[LEAST_TURNS_LEN])
 {
-	char text[LEAST_TURNS_LEN] = "";
-	struct fault fault = {""};
 	size_t at = 0;
 
+	*text = '\0';
 	for (unsigned i = 0; i < pressure->count; i++)
-		if (pressure->gpu[i].length_ns && at + VGPU_UUID_LEN + 24 < sizeof(text))
-			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s %llu\n",
+		if (pressure->gpu[i].length_ns && at + VGPU_UUID_LEN + 24 < LEAST_TURNS_LEN)
+			at += (size_t)snprintf(text + at, LEAST_TURNS_LEN - at, "%s %llu\n",
 					       pressure->gpu[i].uuid,
 					       (unsigned long long)pressure->gpu[i].length_ns);
-	if (!*socket || (pressure->is_published && strcmp(text, pressure->published) == 0))
-		return;
-	if (least_turns_write(socket, text, &fault) != 0)
+}
+
+/* Whether the file next to that socket has the text, or no socket wants one. A failure is said once
+ * as long as it lasts. */
+static bool write_next_to(struct pressure *pressure, const char *socket, const char *text)
+{
+	struct fault fault = {""};
+
+	if (!*socket || least_turns_write(socket, text, &fault) == 0) {
+		pressure->failed = false;
+		return true;
+	}
+	if (!pressure->failed)
 		say(LOG_WARNING, "vgpu ps does not see the length of turns: %s", fault.text);
+	pressure->failed = true;
+	return false;
+}
+
+/* The file is written when the lengths or the socket have changed, and again at the next look where
+ * that failed. No lengths stay next to a socket that is served no more. */
+static void publish(struct pressure *pressure, const char *socket)
+{
+	char text[LEAST_TURNS_LEN];
+	bool moved = strcmp(socket, pressure->published_at) != 0;
+
+	write_lengths(pressure, text);
+	if (pressure->is_published && !moved && strcmp(text, pressure->published) == 0)
+		return;
+	if (moved && *pressure->published_at)
+		least_turns_write(pressure->published_at, "", NULL);
+	pressure->is_published = write_next_to(pressure, socket, text);
 	memcpy(pressure->published, text, sizeof(text));
-	pressure->is_published = true;
+	snprintf(pressure->published_at, sizeof(pressure->published_at), "%s", socket);
 }
 
 void pressure_look(struct pressure *pressure, const struct overview *overview,

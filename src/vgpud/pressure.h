@@ -21,8 +21,12 @@ struct pressure_gpu {
 struct pressure {
 	unsigned count;
 	struct pressure_gpu gpu[TURNS_FILES_MAX];
-	char published[LEAST_TURNS_LEN]; /* for those who look at the machine (least_turns.h) */
-	bool is_published;
+	/* For those who look at the machine (least_turns.h): the file's text, and the socket that
+	 * it is next to, "" for none. */
+	char published[LEAST_TURNS_LEN];
+	char published_at[sizeof(((struct turns_server *)NULL)->path)];
+	bool is_published; /* the text has been written */
+	bool failed;       /* it could not be, and that has been said */
 };
 
 /* The least length of a turn on a GPU, which was `was_ns` until now; 0: there is no pressure. */

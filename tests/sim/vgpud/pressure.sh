@@ -19,16 +19,31 @@ holds() {
 configure
 printf 'events = {\n    file = "%s"\n    journal = false\n}\n' "$events" >>"$config"
 start_vgpud VGPUD_TEST=1
+wait_for "$root/pressure"
+rm "$root/pressure"
+mkdir "$root/pressure" # the file cannot take its place
 holds one 60
 holds two 14
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0
 holds three 60
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 4
 asks least_length "$state/one/region" "$uuid0" 4000000000
+wait_log 'vgpu ps does not see the length of turns: .*/pressure cannot be written: Is a directory'
+rmdir "$root/pressure"
+wait_for "$root/pressure"
+same 'how often it was said' 1 "$(grep -c 'vgpu ps does not see' "$log")"
 ps 0
 grep -q '^GPU 0: slices at work hold 13[0-9.]* GiB, and it has 80 GiB; turns last for 4.0 s at least, as each moves memory$' "$out" ||
     fail "ps does not say so: $(cat "$out")"
 until_event memory_pressure 'e["held_bytes"] > e["size_bytes"] and e["turn_ms"] == 4000'
+cp "$config" "$root/former.conf"
+sed -i "s|$VGPU_SOCKET|$root/moved/vgpud.sock|" "$config"
+kill -HUP "$vgpud"
+wait_for "$root/moved/pressure"
+same 'the file next to the other socket' "$uuid0 4000000000" "$(cat "$root/moved/pressure")"
+same 'the file next to the socket before' '' "$(cat "$root/pressure")"
+cp "$root/former.conf" "$config"
+kill -HUP "$vgpud"
 kill -9 "$(cat "$root/three.held")" # the others hold 94 %
 until_sample "vgpu_gpu_pressure_turn_seconds$labels" 0.1
 kill -9 "$(cat "$root/two.held")"
