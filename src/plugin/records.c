@@ -166,12 +166,23 @@ bool records_any_id(const struct record *record,
 	return false;
 }
 
+struct wanted {
+	const char *id;
+	size_t len;
+};
+
+static bool is_wanted(const void *arg, const char *id, size_t len)
+{
+	const struct wanted *wanted = arg;
+
+	return len == wanted->len && memcmp(id, wanted->id, len) == 0;
+}
+
 bool records_has_id(const struct record *record, const char *id, size_t len)
 {
-	for (const char *at = record->ids; at; at = strchr(at + 1, '\n'))
-		if (strncmp(at + 1, id, len) == 0 && at[1 + len] == '\n')
-			return true;
-	return false;
+	const struct wanted wanted = {id, len};
+
+	return records_any_id(record, is_wanted, &wanted);
 }
 
 const struct record *records_newest(const struct records *records, const char *id, size_t len)

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "containers.h"
 #include "place.h"
+#include "records.h"
 #include "size.h"
 
 #define RESOURCE "vgpu.dev/s"
@@ -322,4 +323,23 @@ UNIT_TEST(test_grace_is_over_between_two_starts)
 	age(unused);
 	sweep_in_use();
 	assert_true(!is_there(older) && is_there(newer) && !is_there(unused));
+}
+
+/* The kubelet's answer of pods has IDs that other device plugins chose. */
+UNIT_TEST(test_an_odd_id_is_none)
+{
+	static const char zeros[16 * 1024 * 1024];
+	char name[CONTAINERS_NAME_LEN];
+	struct records records;
+
+	(void)state;
+	make("GPU-a::s::0", name);
+	assert_int_equal(records_read(state_dir, &records), 0);
+	assert_non_null(records_newest(&records, "GPU-a::s::0", strlen("GPU-a::s::0")));
+	assert_null(records_newest(&records, zeros, sizeof(zeros)));
+	assert_null(records_newest(&records, "", 0));
+	assert_null(records_newest(&records, "GPU-a::s::0\n", strlen("GPU-a::s::0\n")));
+	assert_null(records_newest(&records, "GPU-a::s::", strlen("GPU-a::s::")));
+	assert_null(records_newest(&records, RESOURCE, strlen(RESOURCE)));
+	records_free(&records);
 }
