@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "sys.h"
+
 static int read_all(int fd, struct bytes *ret_data)
 {
 	char buf[65536];
@@ -38,13 +40,13 @@ int disk_read(const char *path, struct bytes *ret_data)
 int disk_write(const char *path, const void *data, size_t len)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	int error = 0;
+	int error;
 
 	if (fd < 0)
 		return -errno;
-	errno = 0;
-	if (write(fd, data, len) != (ssize_t)len || fchmod(fd, 0644) < 0 || fsync(fd) < 0)
-		error = errno ? -errno : -EIO;
+	error = sys_write_all(fd, data, len);
+	if (!error && (fchmod(fd, 0644) < 0 || fsync(fd) < 0))
+		error = -errno;
 	close(fd);
 	return error;
 }

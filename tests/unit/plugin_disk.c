@@ -6,6 +6,8 @@
 /* cmocka.h wants those four before it. */
 #include <cmocka.h>
 #include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "disk.h"
@@ -104,4 +106,20 @@ UNIT_TEST(test_a_link_to_a_whole_file_is_replaced)
 UNIT_TEST(test_without_its_directory_it_is_not_made)
 {
 	assert_int_equal(disk_keep("/nonexistent", NAME, TEXT, strlen(TEXT)), -ENOENT);
+}
+
+/* A disk that becomes full takes a part of the bytes first. */
+UNIT_TEST(test_says_why_only_a_part_could_be_written)
+{
+	struct place *place = *state;
+	struct rlimit before, small;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){strlen(TEXT) - 1, before.rlim_max};
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	keep(place, -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_int_not_equal(access(place->path, F_OK), 0);
 }
