@@ -404,6 +404,20 @@ static void draw_processes(struct drawing *drawing, const struct overview_slice 
 	}
 }
 
+/* A line for each container of Kubernetes that uses the slice, where that is known. */
+static void draw_pods(struct drawing *drawing, const struct overview_slice *slice)
+{
+	const struct pod_users *pods = slice->one->pods;
+	char line[POD_LINE_LEN];
+
+	for (unsigned i = 0; pods && i < pods->count; i++) {
+		int y = next_line(drawing);
+
+		if (y >= 0)
+			put(y, 2, COLS, A_NORMAL, "pod %s", pod_line(&pods->user[i], line));
+	}
+}
+
 static void draw_slice(struct drawing *drawing, const struct overview_slice *slice)
 {
 	for (unsigned d = 0; d < slice->device_count; d++)
@@ -419,6 +433,7 @@ static void draw_slice(struct drawing *drawing, const struct overview_slice *sli
 			put(y, x, COLS, colour_of(drawing->screen, PAIR_RED), "%s", slice->why);
 		}
 	}
+	draw_pods(drawing, slice);
 	if (!drawing->top->folded)
 		draw_processes(drawing, slice);
 }

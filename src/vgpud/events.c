@@ -94,6 +94,20 @@ void event_add_number(struct json_object *event, const char *name, uint64_t numb
 		json_object_object_add(event, name, json_object_new_uint64(number));
 }
 
+/* The names that all containers of the slice have. */
+static void add_pod(struct json_object *event, const struct pod_users *pods)
+{
+	struct pod_names names;
+
+	pod_shared_names(pods, &names);
+	if (*names.name_space)
+		event_add_text(event, "namespace", names.name_space);
+	if (*names.pod)
+		event_add_text(event, "pod", names.pod);
+	if (*names.container)
+		event_add_text(event, "container", names.container);
+}
+
 struct json_object *event_of(const struct slices_one *slice, const char *device_uuid)
 {
 	struct json_object *event = json_object_new_object();
@@ -103,6 +117,8 @@ struct json_object *event_of(const struct slices_one *slice, const char *device_
 		event_add_text(event, "kind", slices_kind_name(slice->kind));
 		event_add_number(event, "owner_uid", slice->owner);
 		event_add_text(event, "region", slice->region_path);
+		if (slice->pods)
+			add_pod(event, slice->pods);
 	}
 	if (device_uuid)
 		event_add_text(event, "device_uuid", device_uuid);

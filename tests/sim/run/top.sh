@@ -52,6 +52,15 @@ make_slice most --gpus 1 --cores 70
 screen size 30x200 see zz frame 'GPU 0 GPU 1 GPU 1: 2 slices are assured 150 % in all SLICE MEMORY CORES WAITS HISTORY STATE' \
     size 30x80 frame 'SLICE MEMORY CORES STATE' type q ended 0
 
+# The containers of Kubernetes that use a slice stand below it, also where processes are folded.
+made=$VGPU_KUBERNETES/policies/0123456789abcdef0123456789abcdef
+mkdir -p "$made"
+cp -r "$state/more/policy" "$made/policy"
+printf 'lab/train-0/main\nlab/train-0/side\n' >"$made/pod"
+screen see zz frame 'zz 0123 pod lab/train-0/main pod lab/train-0/side' type f frame '0123 pod lab/train-0/main (by name) show' \
+    type f size 30x16 see 'lab/train-' type q ended 0
+rm -r "$made"
+
 # By the lowest pid: zz has that, unless pids began anew meanwhile.
 order='zz aa'
 [ "$in_aa" -gt "$in_zz" ] || order='aa zz'

@@ -20,6 +20,7 @@ labels() {
 }
 pod=',namespace="lab",pod="train-0",container="main"'
 
+printf 'metrics = {\n    listen = "127.0.0.1:0"\n}\nevents = {\n    file = "%s"\n}\n' "$events" >"$config"
 start_vgpud VGPUD_TEST=1
 until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
 echo lab/train-0/main >"$directory/pod"
@@ -32,4 +33,10 @@ same 'of other slices' 1 "$(grep -c '^vgpu_slice_memory_used_bytes{.*namespace='
 printf 'lab/a"} 1\\n/main\n' >"$directory/pod"
 until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
 ! grep -q 'namespace="lab"' "$out" || fail "an odd name: $(cat "$out")"
+
+# Events have the names, too, and of several containers those that are the same.
+printf 'lab/train-0/main\nlab/train-0/side\n' >"$directory/pod"
+until_sample "vgpu_slice_memory_used_bytes$(labels ',namespace="lab",pod="train-0"')" 1610612736
+rm -r "$directory"
+until_event slice_removed "e['slice'] == '$made' and e['namespace'] == 'lab' and e['pod'] == 'train-0' and 'container' not in e"
 stop_vgpud
