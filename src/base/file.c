@@ -24,6 +24,8 @@ int file_write(const char *dir, const char *name, const char *text, struct fault
 		error = sys_write_all(fd, text, strlen(text));
 		if (!error)
 			error = sys_fchmod(fd, 0644); /* whatever the umask */
+		if (!error)
+			error = sys_fsync(fd);
 		sys_close(fd);
 		if (!error)
 			error = sys_rename(beside, file);

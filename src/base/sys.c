@@ -151,6 +151,16 @@ int sys_fchown(int fd, int user, int group)
 	return (int)CALL(SYS_fchown, fd, user, group);
 }
 
+int sys_fsync(int fd)
+{
+	long result;
+
+	do
+		result = CALL(SYS_fsync, fd);
+	while (result == -EINTR);
+	return (int)result;
+}
+
 int sys_rename(const char *from, const char *to)
 {
 	return (int)CALL(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);

@@ -32,6 +32,7 @@ int sys_stat(const char *path, struct stat *ret_stat); /* follows symbolic links
 int sys_ftruncate(int fd, uint64_t size_bytes);
 int sys_fchmod(int fd, unsigned mode);
 int sys_fchown(int fd, int user, int group); /* -1: unchanged */
+int sys_fsync(int fd);
 int sys_rename(const char *from, const char *to);
 int sys_unlink(const char *path);
 /* Reads a symbolic link into buf, with a NUL at the end. Returns its length, or -ENAMETOOLONG. */

@@ -583,12 +583,12 @@ static unsigned files_in(const char *name)
 
 UNIT_TEST(test_write_faults)
 {
-	static const long calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_renameat};
+	static const long calls[] = {SYS_openat, SYS_write, SYS_fchmod, SYS_fsync, SYS_renameat};
 	struct policy policy = example();
 
 	write_refuses(&policy, -ENOENT, "/p/slice cannot be written");
 	make_dir("p");
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < 5; i++) {
 		inject(calls[i], 0, -ENOSPC);
 		write_refuses(&policy, -ENOSPC, "/p/slice cannot be written");
 	}
