@@ -336,10 +336,10 @@ static void read_policy(const struct overview_slice *slice, struct track_slice *
 	    (track->policy_time.tv_sec == st.st_mtim.tv_sec &&
 	     track->policy_time.tv_nsec == st.st_mtim.tv_nsec && track->policy_inode == st.st_ino))
 		return;
-	track->policy_time = st.st_mtim;
-	track->policy_inode = st.st_ino;
 	if (policy_read(slice->one->policy_path, &policy, NULL))
 		return;
+	track->policy_time = st.st_mtim;
+	track->policy_inode = st.st_ino;
 	for (unsigned d = 0; d < track->device_count; d++) {
 		struct track_device *device = &track->device[d];
 
@@ -377,9 +377,12 @@ static bool is_lifted(const struct overview_slice *slice, const struct track_sli
 static void look_lifted(const struct overview_slice *slice, struct track_slice *track,
 			struct events *events)
 {
-	if (!slice->one->policy_path || slice->state != OVERVIEW_RUNNING)
+	if (!slice->one->policy_path)
 		return;
-	read_policy(slice, track);
+	read_policy(slice,
+		    track); /* also for turns_check.c, whatever the region says of the state */
+	if (slice->state != OVERVIEW_RUNNING)
+		return;
 	track->lifted_looks = is_lifted(slice, track) ? track->lifted_looks + 1 : 0;
 	track->policy_lifted = track->lifted_looks >= LIFTED_LOOKS;
 	if (track->lifted_looks == LIFTED_LOOKS)

@@ -204,10 +204,12 @@ static bool follow_device(struct track_slice *track, unsigned index,
 
 	if (is_listed_before(slice, index))
 		return true;
-	if (then)
+	if (then) {
 		*now = track_before->device[then - before->device];
-	else
+	} else {
 		now->refused_told = device->seen.refused;
+		track->policy_inode = 0; /* the policy is read for it, too */
+	}
 	now->hami_labels = NULL;
 	now->labels = device_labels(track->labels, device->seen.uuid);
 	if (!now->labels)

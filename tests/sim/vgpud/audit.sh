@@ -59,6 +59,11 @@ until_sample "vgpu_slice_policy_lifted$(of lifted)" 0
 put "$region" "$at_sm_limit" '\0'
 until_sample "vgpu_slice_policy_lifted$(of lifted)" 1
 same 'how often it was told' 2 "$(count policy_lifted)"
+# A GPU that the region does not name for a moment has the same policy afterwards.
+put "$region" "$at_first_uuid" X
+until_sample "vgpu_slice_policy_lifted$(of lifted)" 0
+put "$region" "$at_first_uuid" G
+until_sample "vgpu_slice_policy_lifted$(of lifted)" 1
 
 same 'who is outside' 1 "$(count process_outside)"
 same 'how often the excess was told' 1 "$(count slice_excess)"

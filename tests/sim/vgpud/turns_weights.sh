@@ -11,13 +11,17 @@ corrections="vgpu_gpu_turns_corrections_total{device_uuid=\"$uuid0\"}"
 
 configure
 printf 'events = {\n    file = "%s"\n    journal = false\n}\n' "$events" >>"$config"
-start_vgpud VGPUD_TEST=1
 start liar --name liar --gpus 0 --memory 1G --cores 20-100 "$SHARES" --seconds=598 --kernel=2000
 start honest --name honest --gpus 0 --memory 1G --cores 60-100 "$SHARES" --seconds=599 --kernel=2000
 liar=$state/liar/region
 honest=$state/honest/region
 wait_for "$liar"
 wait_for "$honest"
+until [ "$(od -An -td4 -j $((at_slots + at_status)) -N4 "$liar")" -eq 1 ]; do
+    sleep 0.02
+done
+put "$liar" $((at_slots + at_status)) '\0' # it seems to have no process, and its weight is checked all the same
+start_vgpud VGPUD_TEST=1
 asks until_known "$honest" "$uuid0"
 
 # turn_time NAME: of its turns, in ms.
