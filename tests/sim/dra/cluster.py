@@ -58,6 +58,15 @@ def check_slice(obj):
             assert (default - least) % step == 0
 
 
+class HttpServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A client that has gone before it was answered is no error."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class ApiServer:
     """Keeps objects by their paths; counts writes. It knows one token, and gives what vgpu-dra's
     ClusterRole allows. asked: the paths of all requests. goes_on: nothing is answered while it is not set.
@@ -95,8 +104,7 @@ class ApiServer:
 
             do_GET = do_POST = do_PUT = do_DELETE = ask
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self.server.daemon_threads = True
+        self.server = HttpServer(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
         self.secure()
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
