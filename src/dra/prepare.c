@@ -196,8 +196,10 @@ static int make_policy(const struct prepare *prepare, const struct claim *claim,
 
 		if (strcmp(device->pool, prepare->node) != 0 || !gpu)
 			return fault_set(fault, -ENODEV,
-					 "there is no device %s of the pool %.150s on this node",
-					 device->device, device->pool);
+					 "there is no device %s of the pool %.150s on this node, "
+					 "which vgpu-dra knows as %.150s: if the node has another "
+					 "name, correct --node",
+					 device->device, device->pool, prepare->node);
 		add_share(policy, gpu, device);
 	}
 	return 0;

@@ -14,14 +14,13 @@
 
 #include "clock.h"
 #include "json.h"
+#include "node.h"
 #include "resource_slice.h"
 #include "say.h"
 
 #define LOOK_NS     (30 * NS_PER_S)
 #define WAIT_NS     NS_PER_S /* after a failure; twice as long after each further one */
 #define WAIT_MAX_NS (60 * NS_PER_S)
-
-#define NODE_UID_LEN 64
 
 /* Asks, and takes the answer as JSON if its status is wanted or NOT_FOUND. The status, or a
  * negative errno with a fault. */
@@ -41,27 +40,6 @@ static int ask(struct publish *publish, const char *method, const char *path, co
 	}
 	bytes_free(&answer);
 	return status;
-}
-
-/* The UID of the node, as it is at this moment: a node that is deleted, and registers again, has
- * another one, and the API server deletes what belongs to a node that is gone. */
-static int find_node(struct publish *publish, char ret_uid[NODE_UID_LEN], struct fault *fault)
-{
-	char path[512];
-	struct json_object *node;
-	const char *uid;
-	int status;
-
-	snprintf(path, sizeof(path), "/api/v1/nodes/%s", publish->node);
-	status = ask(publish, "GET", path, NULL, API_OK, &node, fault);
-	if (status < 0)
-		return status;
-	uid = json_text_at(node, "metadata.uid");
-	if (uid)
-		snprintf(ret_uid, NODE_UID_LEN, "%s", uid);
-	json_object_put(node);
-	return uid ? 0
-		   : fault_set(fault, -ENOENT, "there is no node %s: see --node", publish->node);
 }
 
 /* Whether the server kept what makes a GPU one that several claims may have. */
@@ -107,7 +85,7 @@ static int write_slice(struct publish *publish, struct json_object *there,
 	char node_uid[NODE_UID_LEN], path[1024] = RESOURCE_SLICES, name[512], *body;
 	const struct resource_slice_owner owner = {publish->driver, publish->node, node_uid};
 	struct json_object *written;
-	int status = find_node(publish, node_uid, fault);
+	int status = node_find(publish->server, publish->node, node_uid, fault);
 
 	if (status < 0)
 		return status;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boot.h"
 #include "bytes.h"
 #include "clock.h"
 #include "disk.h"
@@ -23,22 +24,11 @@ static uint64_t uptime_s(void)
 	return clock_now_ns() / NS_PER_S;
 }
 
-/* Which start of the machine this is. */
-static void read_boot(char boot[RECORDS_BOOT_LEN])
-{
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? 0 : read(fd, boot, RECORDS_BOOT_LEN - 1);
-
-	boot[len > 0 ? len : 0] = '\0';
-	if (fd >= 0)
-		close(fd);
-}
-
 bool records_is_old(const struct record *record, unsigned span_s)
 {
-	char boot[RECORDS_BOOT_LEN];
+	char boot[BOOT_LEN];
 
-	read_boot(boot);
+	boot_read(boot);
 	return (*boot && strcmp(boot, record->boot) != 0) || uptime_s() >= record->made_s + span_s;
 }
 
@@ -202,11 +192,11 @@ const struct record *records_newest(const struct records *records, const char *i
 
 int records_write(const char *dir, uint64_t number, const char *resource, const char *const *ids)
 {
-	char path[PATH_MAX], line[128], boot[RECORDS_BOOT_LEN];
+	char path[PATH_MAX], line[128], boot[BOOT_LEN];
 	struct bytes text = {0};
 	int error;
 
-	read_boot(boot);
+	boot_read(boot);
 	snprintf(line, sizeof(line), "%llu %llu %s\n", (unsigned long long)number,
 		 (unsigned long long)uptime_s(), boot);
 	bytes_add(&text, line, strlen(line));

@@ -13,16 +13,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "boot.h"
+
 #define RECORDS_NAME_LEN 33 /* of a container: 32 digits and a NUL */
-#define RECORDS_BOOT_LEN 37 /* of the ID of a start, with a NUL */
 
 struct record {
 	char name[RECORDS_NAME_LEN];
 	uint64_t number;
-	uint64_t made_s;             /* since the start of the machine */
-	char boot[RECORDS_BOOT_LEN]; /* the kernel's ID of the start; "": not known */
-	char *text;                  /* of the file */
-	char *ids;                   /* after its resource: a newline, and its IDs, a line each */
+	uint64_t made_s;     /* since the start of the machine */
+	char boot[BOOT_LEN]; /* the kernel's ID of the start; "": not known */
+	char *text;          /* of the file */
+	char *ids;           /* after its resource: a newline, and its IDs, a line each */
 };
 
 struct records {

@@ -86,8 +86,9 @@ def refuses():
                                            for n, value in enumerate(["0", "-1Gi", "8 Gi", "9Ei"])],
             "consumedCapacity of cores": [api.allocate(f"c{n}", share(device, "1Gi", value))
                                           for n, value in enumerate(["0", "101", "all"])],
-            "no device": [api.allocate("gpu", share("gpu-none", "1Gi", "1")),
-                          api.allocate("pool", share(device, "1Gi", "1", pool="node-2"))],
+            "no device": [api.allocate("gpu", share("gpu-none", "1Gi", "1"))],
+            "node-2 on this node, which vgpu-dra knows as node-1": [
+                api.allocate("pool", share(device, "1Gi", "1", pool="node-2"))],
             "bad name": [api.allocate("path", share("../" + device, "1Gi", "1"))],
         }
         good = api.allocate("good", share(device, "1Gi", "1"))

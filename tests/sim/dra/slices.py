@@ -4,6 +4,8 @@ import time
 import cluster
 from cluster import NODE, SLICE, World, until
 
+NODE_PATH = "/api/v1/nodes/" + NODE
+
 
 def publishes():
     with World() as world:
@@ -97,5 +99,30 @@ def goes_on_without_answers():
         assert world.said().count("no JSON") == 1
 
 
+def a_node_that_is_not_there():
+    with World() as world:
+        node = world.api.objects.pop(NODE_PATH)
+        world.start()
+        until(lambda: f"the API server has no node {NODE}: write --node" in world.said(), "what is wrong")
+        assert SLICE not in world.api.objects
+        world.api.objects[NODE_PATH] = node
+        until(lambda: SLICE in world.api.objects, "a ResourceSlice")
+        assert world.said().count("has no node") == 1, "it is said again and again"
+
+
+def a_node_that_is_another_machine():
+    """The name of another node of the cluster."""
+    with World() as world:
+        with open("/proc/sys/kernel/random/boot_id") as boot:
+            here = boot.read().strip()
+        info = world.api.objects[NODE_PATH].setdefault("status", {}).setdefault("nodeInfo", {"bootID": "another"})
+        world.start()
+        until(lambda: "is another machine" in world.said() and "write --node" in world.said(), "what is wrong")
+        assert SLICE not in world.api.objects and here in world.said()
+        info["bootID"] = here  # it was this machine, whose kubelet had not started
+        until(lambda: SLICE in world.api.objects, "a ResourceSlice")
+
+
 cluster.run([publishes, publishes_again, a_sick_gpu_is_not_published, without_consumable_capacity,
-             reads_the_token_again, trusts_its_certificates_alone, goes_on_without_answers])
+             a_node_that_is_not_there, a_node_that_is_another_machine, reads_the_token_again,
+             trusts_its_certificates_alone, goes_on_without_answers])
