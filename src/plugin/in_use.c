@@ -6,12 +6,14 @@
 #include "in_use.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "pod_resources.h"
+#include "say.h"
 
 #define CALL_MS    10000
 #define LOOKS      10 /* in a span */
@@ -25,6 +27,7 @@ struct in_use {
 	uint64_t span_ns, began_ns; /* of a span; when this one began, 0: at the next look */
 	struct bytes now, before;
 	bool has_before;
+	char said[sizeof(((struct fault *)0)->text)];
 	void (*looked)(void *arg, const struct bytes *ids);
 	void *arg;
 };
@@ -80,16 +83,34 @@ static void tell(struct in_use *in_use)
 	bytes_free(&all);
 }
 
+/* Says once why a look has failed. */
+static void fail(struct in_use *in_use, const char *why)
+{
+	in_use_forget(in_use);
+	if (strcmp(in_use->said, why) != 0)
+		say(LOG_WARNING,
+		    "does not know which pods have devices: %s; until it does, containers have no "
+		    "pods' names, and their directories stay until their devices are given again: "
+		    "see --pods",
+		    why);
+	snprintf(in_use->said, sizeof(in_use->said), "%s", why);
+}
+
 static void on_answer(void *arg, enum grpc_status status, struct pb_message answer, const char *why)
 {
 	struct in_use *in_use = arg;
+	char text[sizeof(in_use->said)];
 
-	(void)why;
 	in_use->call = NULL;
 	turn(in_use);
-	if (status != GRPC_OK ||
-	    pod_resources_each(answer, POD_RESOURCES_DEVICES, add_id, &in_use->now) < 0)
-		in_use_forget(in_use);
+	if (status == GRPC_OK &&
+	    pod_resources_each(answer, POD_RESOURCES_DEVICES, add_id, &in_use->now) == 0) {
+		in_use->said[0] = '\0';
+	} else {
+		snprintf(text, sizeof(text), "%.200s answers: %.200s", in_use->socket,
+			 status == GRPC_OK ? "no list of pods" : why);
+		fail(in_use, text);
+	}
 	tell(in_use);
 }
 
@@ -97,15 +118,16 @@ static void on_timer(void *arg, uint32_t events)
 {
 	static const struct bytes empty;
 	struct in_use *in_use = arg;
+	struct fault fault = {""};
 
 	(void)events;
 	loop_timer_read(in_use->timer.fd);
 	if (in_use->call)
 		return;
 	in_use->call = grpc_call(in_use->loop, in_use->socket, POD_RESOURCES_LIST, &empty, CALL_MS,
-				 on_answer, in_use, NULL);
+				 on_answer, in_use, &fault);
 	if (!in_use->call) {
-		in_use_forget(in_use);
+		fail(in_use, fault.text);
 		tell(in_use);
 	}
 }

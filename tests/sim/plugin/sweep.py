@@ -96,6 +96,9 @@ def keeps_all_while_the_kubelet_says_nothing():
         os.unlink(world.kubelet.pods_socket)
         wait_looks()
         assert world.directories() == [name]
+        said = world.said()
+        assert said.count("does not know which pods have devices") == 1, "it is said again and again"
+        assert world.kubelet.pods_socket in said and "see --pods" in said, said
 
 
 def keeps_what_is_mounted():
