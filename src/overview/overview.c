@@ -122,6 +122,8 @@ static bool keep_exiting(const struct sight *sight, struct procs *procs,
 static bool keep(const struct sight *sight, struct overview_slice *slice)
 {
 	slice->key = sight->key;
+	slice->file_device = sight->file_device;
+	slice->file_inode = sight->file_inode;
 	slice->paused = sight->paused;
 	slice->blocked = sight->blocked;
 	slice->lifted = sight->lifted;

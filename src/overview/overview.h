@@ -52,9 +52,10 @@ struct overview_slice {
 	enum overview_state state;
 	char *why;    /* NULL but for OVERVIEW_UNREADABLE */
 	uint64_t key; /* tells it from other slices in a file of turns (region_key); 0: not known */
-	bool paused;  /* vgpu pause has paused it */
-	bool blocked; /* a monitor lets nothing be launched */
-	bool lifted;  /* a monitor has lifted the compute limit */
+	uint64_t file_device, file_inode; /* of the region's file; 0: there was none to look at */
+	bool paused;                      /* vgpu pause has paused it */
+	bool blocked;                     /* a monitor lets nothing be launched */
+	bool lifted;                      /* a monitor has lifted the compute limit */
 	struct sight_gang gang;
 	int64_t launched_s;                          /* the last launch, unix seconds; 0: never */
 	uint64_t looked_ns;                          /* when, CLOCK_MONOTONIC */

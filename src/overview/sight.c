@@ -206,6 +206,8 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	unsigned slots = slots_of(file);
 
 	ret_sight->key = region_key(region);
+	ret_sight->file_device = region->device;
+	ret_sight->file_inode = region->inode;
 	ret_sight->version = SEE(file->own.version);
 	ret_sight->hami_major = SEE(file->hami.version_major);
 	ret_sight->hami_minor = SEE(file->hami.version_minor);

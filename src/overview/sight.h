@@ -61,7 +61,8 @@ struct sight_gang {
 };
 
 struct sight {
-	uint64_t key; /* region_key: what tells the slice from others */
+	uint64_t key;                     /* region_key: what tells the slice from others */
+	uint64_t file_device, file_inode; /* of the region's file */
 	unsigned version, hami_major, hami_minor;
 	int lock_slot; /* who had the lock when it was looked at, or -1 */
 	unsigned takeovers;

@@ -170,15 +170,32 @@ static uint64_t tenant_of(const struct slices_one *one)
 }
 
 /* A tenant can put a link in the place of its region: it is not followed. */
-static const struct slices_one *find_region(const struct slices *slices,
-					    const struct turns_message *message)
+static bool has_region(const struct slices_one *one, const struct turns_message *message)
 {
 	struct stat of;
 
+	return lstat(one->region_path, &of) == 0 && of.st_ino == message->inode &&
+	       of.st_dev == message->device;
+}
+
+static const struct slices_one *find_region(const struct slices *slices,
+					    const struct turns_message *message)
+{
 	for (unsigned i = 0; i < slices->count; i++)
-		if (lstat(slices->one[i].region_path, &of) == 0 && of.st_ino == message->inode &&
-		    of.st_dev == message->device)
+		if (has_region(&slices->one[i], message))
 			return &slices->one[i];
+	return NULL;
+}
+
+/* The same among the slices of the last look, of whose regions one is asked for. */
+static const struct slices_one *find_seen(const struct overview *overview,
+					  const struct turns_message *message)
+{
+	for (unsigned i = 0; i < overview->count; i++)
+		if (overview->slice[i].file_inode == message->inode &&
+		    overview->slice[i].file_device == message->device &&
+		    has_region(overview->slice[i].one, message))
+			return overview->slice[i].one;
 	return NULL;
 }
 
@@ -209,7 +226,9 @@ static uint64_t identify(struct turns_server *server, const struct overview *ove
 
 	if (!message->may_be_region)
 		return 0;
-	one = find_region(&overview->slices, message);
+	one = find_seen(overview, message);
+	if (!one)
+		one = find_region(&overview->slices, message);
 	return one ? tenant_of(one) : find_young(server, message);
 }
 

@@ -244,6 +244,13 @@ def strangers(path, region, uuid):
     os.unlink(other)
 
 
+def many(path, region, uuid, count):
+    """A slice asks again and again."""
+    until_known(path, region, uuid)
+    for _ in range(int(count)):
+        os.close(given(path, region, uuid))
+
+
 def odd_uuids(path, region, uuid):
     """A slice writes GPUs into its region that NVML does not know. The name of one that is no UUID is not
     used, because systemd would keep its file by another name, or instead of the socket."""

@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/sim/vgpud/turns_lib.sh
 . "$(dirname "$0")/turns_lib.sh"
+: "${LOOKUPS:?}" # from CMakeLists.txt
 
 # Slices without programs: one that is this user's, one of somebody else.
 for name in ours theirs; do
@@ -58,6 +59,20 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     stop_vgpud
     VGPUD=$program
 fi
+
+# A request costs a lookup or two, however many slices there are.
+for i in $(seq 60); do
+    cp -r "$state/ours" "$state/$i"
+done
+configure
+start_vgpud VGPUD_TEST=1 LD_PRELOAD="$LOOKUPS"
+asks many "$ours" "$uuid0" 200
+stop_vgpud
+lookups=$(sed -n 's/^lookups: //p' "$log")
+[ "${lookups:-99999}" -lt 4000 ] || fail "200 requests take $lookups lookups"
+for i in $(seq 60); do
+    rm -r "${state:?}/$i"
+done
 
 # What does not work is said, and all else goes on.
 configure
