@@ -71,6 +71,10 @@ same 'who was ended' 0 "$(count process_ended)"
 kill -0 "$first" || fail 'it was ended'
 stop_vgpud
 
+# Outside the machine's first PID namespace, NVML's pids may be other processes' pids there: then no
+# program is known by its pid, and none is ended.
+[ "$(stat -L -c %i /proc/self/ns/pid)" = "$((0xeffffffc))" ] || exit 0
+
 # Some programs may.
 configure_audit "allow = [\"/bin/true\", \"$SHARES\"]"
 rm "$events"
@@ -80,8 +84,6 @@ sleep 5
 same 'who is outside' 0 "$(count process_outside)"
 stop_vgpud
 
-# Nothing is ended where NVML's pids are others' here.
-[ "$(stat -L -c %i /proc/self/ns/pid)" = "$((0xeffffffc))" ] || exit 0
 configure_audit 'end_outside = true' 'grace = 1' 'end_excess = true' 'excess = "100M"'
 rm -f "$events"
 sh -c 'trap "" TERM; exec "$0" --kernel=2000 --use=5 --seconds=600' "$SHARES" >/dev/null &
