@@ -1,4 +1,4 @@
-/* Inside quota/: the process's account, which the files of this room share. */
+/* Inside quota/: the process's account, which the files of this component share. */
 #pragma once
 
 #include "quota.h"

@@ -14,9 +14,9 @@
  * pool.h has the same for memory that the driver keeps in pools, holding.h for what has a handle.
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
- * quota_forget everything is thread-safe. Locks: those of
- * the files of this room come before the region's, and exclude each other, but for moved.c's, which
- * comes before account.c's.
+ * quota_forget everything is thread-safe. A thread takes a lock of this component before one of the
+ * region. No thread holds two locks of tables of this component, except that the lock of moved.c
+ * may be held while the lock of account.c is taken.
  */
 #pragma once
 

@@ -5,7 +5,7 @@
  *   1. a policy: a directory that the tenant cannot write, with a file per GPU (policy.h). The one
  * at SLICE_POLICY_DIR, which containers get mounted, and the one that VGPU_POLICY names, which
  *      `vgpu run` makes; where both are there, the stricter of each value.
- *   2. the region, if there is one already: quota/ looks there, not this room.
+ *   2. the region, if there is one already: the component quota looks there, this one does not.
  *   3. the environment, by HAMi's names. It can lower what a policy says, never lift it.
  *
  * Limits belong to a GPU's UUID, never to an index: CUDA_VISIBLE_DEVICES renumbers. HAMi's

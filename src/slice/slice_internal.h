@@ -1,4 +1,4 @@
-/* What the files of this room, and its tests, share; no other room includes it. */
+/* For the files of this component and for its tests; no other component includes this header. */
 #pragma once
 
 #include "slice.h"

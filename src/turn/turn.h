@@ -15,8 +15,8 @@
  *     turn_leave       at the process's end; without it, the kernel says that it is dead
  *
  * Times are clock_steady_ns(), and the caller gives them, so a test can have a time of its own. No
- * function but turn_sleep and those that open the file waits, none takes a lock, and the room has
- * no thread. All but turn_join, turn_leave and turn_forget may be called by several threads.
+ * function but turn_sleep and those that open the file waits, none takes a lock, and the component
+ * has no thread. All but turn_join, turn_leave and turn_forget may be called by several threads.
  *
  * What others can do to a process. Slices do not trust each other, and each can write anything into
  * the file at any time. The limit and the account of a slice are in memory of its own (struct

@@ -1,8 +1,8 @@
 /*
- * Fuzzes the slice room over an environment: HAMi's variables, the policy that VGPU_POLICY names,
- * and CUDA_VISIBLE_DEVICES. What comes of it must be a slice within bounds, or a refusal in words;
- * and above all a quota must never get lost on the way: each memory limit is compared with what
- * strtold makes of its text.
+ * Fuzzes the component slice over an environment: HAMi's variables, the policy that VGPU_POLICY
+ * names, and CUDA_VISIBLE_DEVICES. What comes of it must be a slice within bounds, or a refusal in
+ * words; and above all a quota must never get lost on the way: each memory limit is compared with
+ * what strtold makes of its text.
  *
  * The input is an environment as /proc/<pid>/environ has it: NAME=value, a NUL behind each. A few
  * names are not the library's but say what is around it:

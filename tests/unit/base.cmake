@@ -1,4 +1,4 @@
-# What the base room's own tests are; the most of it is tested by those above it.
+# The own tests of the component base; tests of the components above it cover most of it.
 vgpu_unit_test(base_steady base)
 vgpu_unit_test(base_futex base)
 vgpu_unit_test(base_lock_order base)

@@ -1,7 +1,7 @@
 /*
- * What the tests of the pacer share: a device that is reckoned, in time that is. The clocks and
- * sleeps of the rooms are these (pace.cmake wraps them), so a test of seconds takes milliseconds,
- * and the machine's load changes nothing.
+ * What the tests of the pacer share: the virtual-time device. pace.cmake wraps the clocks and
+ * sleeps of the components with those of this file, so a test of seconds takes milliseconds, and
+ * the machine's load changes nothing.
  *
  * A launch is the device's at the end of the driver's call. A device does one kernel after the
  * other, as they come, or each stream's beside the others'. A neighbour may have it for

@@ -1,6 +1,6 @@
-# A room is a directory of src/: its headers are its contract, its .c files nobody else's business.
-# It sees its own headers and those of the rooms that it USES, directly or through them, so that an
-# include against the arrows of ARCHITECTURE.md does not compile.
+# A component is a directory of src/. Its headers are its contract; no other component includes its .c
+# files. A component sees its own headers and those of the components that it USES, directly or through
+# them, so an include against the arrows of ARCHITECTURE.md does not compile.
 
 add_library(vgpu_warnings INTERFACE)
 target_compile_options(vgpu_warnings INTERFACE
@@ -30,13 +30,13 @@ if(VGPU_FUZZ) # what UBSan sees is a find, like any other
   target_compile_options(vgpu_sanitize INTERFACE -fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
 endif()
 
-# vgpu_room(NAME SOURCES file… [USES room…])
+# vgpu_component(NAME SOURCES file… [USES component…])
 # Makes vgpu_NAME, and for the tests vgpu_NAME_faulty: the same sources with VGPU_FAULTS.
-function(vgpu_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;USES" ${ARGN})
+function(vgpu_component name)
+  cmake_parse_arguments(COMPONENT "" "" "SOURCES;USES" ${ARGN})
   foreach(flavour "" "_faulty")
     set(target vgpu_${name}${flavour})
-    add_library(${target} STATIC ${ROOM_SOURCES})
+    add_library(${target} STATIC ${COMPONENT_SOURCES})
     if(flavour)
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
@@ -45,7 +45,7 @@ function(vgpu_room name)
     if(flavour)
       target_compile_definitions(${target} PRIVATE VGPU_FAULTS)
     endif()
-    foreach(used ${ROOM_USES})
+    foreach(used ${COMPONENT_USES})
       if(TARGET vgpu_${used}${flavour})
         target_link_libraries(${target} PUBLIC vgpu_${used}${flavour})
       else()
