@@ -58,9 +58,9 @@ void pod_add(struct pod_users *users, const struct pod_names *names)
 
 bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other)
 {
-	bool same = one->count == other->count;
+	bool same = one && other ? one->count == other->count : one == other;
 
-	for (unsigned i = 0; same && i < one->count; i++)
+	for (unsigned i = 0; same && one && i < one->count; i++)
 		same = pod_compare(&one->user[i], &other->user[i]) == 0;
 	return same;
 }

@@ -40,6 +40,7 @@ int pod_compare(const struct pod_names *one, const struct pod_names *other);
 /* Adds the container. Names that are not good are left out. */
 void pod_add(struct pod_users *users, const struct pod_names *names);
 
+/* Either may be NULL: not known. */
 bool pod_users_are_same(const struct pod_users *one, const struct pod_users *other);
 
 /* Of each of the three names the one that all users have, and "" where they differ. */

@@ -6,6 +6,7 @@
 #include "changes.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
@@ -26,6 +27,21 @@ static void tell_removed(struct events *events, const struct overview_slice *sli
 {
 	events_tell(events, EVENT_SLICE_REMOVED, event_of(slice->one, NULL), "slice %s was removed",
 		    slice->one->name);
+}
+
+/* Where they are known, and are others than before. */
+static void tell_pods(struct events *events, const struct slices_one *before,
+		      const struct slices_one *one)
+{
+	char line[POD_LINE_LEN], more[48] = "";
+
+	if (!one->pods || pod_users_are_same(before->pods, one->pods))
+		return;
+	if (one->pods->count > 1)
+		snprintf(more, sizeof(more), " and %u more", one->pods->count - 1);
+	events_tell(events, EVENT_SLICE_PODS, event_of(one, NULL),
+		    "slice %s is used by the container %s%s", one->name,
+		    pod_line(&one->pods->user[0], line), more);
 }
 
 static void tell_paused(struct events *events, const struct overview_slice *slice)
@@ -215,6 +231,7 @@ static void compare_assured(struct events *events, const struct overview *earlie
 static void compare_slice(struct events *events, const struct overview_slice *before,
 			  const struct overview_slice *slice, struct track_slice *track)
 {
+	tell_pods(events, before->one, slice->one);
 	if (slice->state == OVERVIEW_UNREADABLE && before->state != OVERVIEW_UNREADABLE)
 		tell_unreadable(events, slice);
 	if (slice->state == OVERVIEW_UNREADABLE || before->state == OVERVIEW_UNREADABLE)

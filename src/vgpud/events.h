@@ -19,6 +19,7 @@
 #define EVENTS(KIND)                                                        \
 	KIND(EVENT_SLICE_MADE, "slice_made", LOG_INFO, true)                \
 	KIND(EVENT_SLICE_REMOVED, "slice_removed", LOG_INFO, true)          \
+	KIND(EVENT_SLICE_PODS, "slice_pods", LOG_INFO, true)                \
 	KIND(EVENT_SLICE_CHANGED, "slice_changed", LOG_NOTICE, true)        \
 	KIND(EVENT_SLICE_PAUSED, "slice_paused", LOG_NOTICE, true)          \
 	KIND(EVENT_SLICE_RESUMED, "slice_resumed", LOG_NOTICE, true)        \

@@ -57,13 +57,6 @@ static char *take_text(struct text *text)
 	return bytes;
 }
 
-static bool has_same_pods(const struct slices_one *one, const struct slices_one *other)
-{
-	if (!one->pods || !other->pods)
-		return one->pods == other->pods;
-	return pod_users_are_same(one->pods, other->pods);
-}
-
 /* A label for each name that all containers of the slice have. */
 static void add_pod_labels(struct text *labels, const struct pod_users *pods)
 {
@@ -234,7 +227,7 @@ static bool follow_slice(struct track_slice *track, const struct track *track_be
 		track->device = NULL;
 		track->device_count = 0;
 	}
-	track->labels = was && has_same_pods(before->one, slice->one)
+	track->labels = was && pod_users_are_same(before->one->pods, slice->one->pods)
 				? strdup(was->labels)
 				: slice_labels(overview, slice->one);
 	track->device = calloc(slice->device_count + 1, sizeof(*track->device));

@@ -25,6 +25,8 @@ start_vgpud VGPUD_TEST=1
 until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
 echo lab/train-0/main >"$directory/pod"
 until_sample "vgpu_slice_memory_used_bytes$(labels "$pod")" 1610612736
+until_event slice_pods "e['slice'] == '$made' and e['namespace'] == 'lab' and e['pod'] == 'train-0' and e['container'] == 'main'"
+grep -q "slice $made is used by the container lab/train-0/main\"" "$events" || fail "another sentence: $(cat "$events")"
 same 'the former series' '' "$(sample "vgpu_slice_memory_used_bytes$(labels)")"
 same 'the limit' 2147483648 "$(sample "vgpu_slice_memory_limit_bytes$(labels "$pod")")"
 same 'of other slices' 1 "$(grep -c '^vgpu_slice_memory_used_bytes{.*namespace=' "$out")"
@@ -37,6 +39,8 @@ until_sample "vgpu_slice_memory_used_bytes$(labels)" 1610612736
 # Events have the names, too, and of several containers those that are the same.
 printf 'lab/train-0/main\nlab/train-0/side\n' >"$directory/pod"
 until_sample "vgpu_slice_memory_used_bytes$(labels ',namespace="lab",pod="train-0"')" 1610612736
+grep -q 'lab/train-0/main and 1 more"' "$events" || fail "another sentence: $(cat "$events")"
+same 'how often its pods became known' 2 "$(count slice_pods)"
 rm -r "$directory"
 until_event slice_removed "e['slice'] == '$made' and e['namespace'] == 'lab' and e['pod'] == 'train-0' and 'container' not in e"
 stop_vgpud
