@@ -21,7 +21,7 @@ def get(port, path, file, *headers):
     authority = os.environ.get("HTTPS")
     if authority:
         context = ssl.create_default_context(cafile=authority)
-        connection = http.client.HTTPSConnection("localhost", port, timeout=20, context=context)
+        connection = http.client.HTTPSConnection(HOST, port, timeout=20, context=context)
     else:
         connection = http.client.HTTPConnection(HOST, port, timeout=20)
     method = os.environ.get("METHOD", "GET")

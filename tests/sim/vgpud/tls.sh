@@ -8,8 +8,8 @@ command -v openssl >/dev/null || {
 }
 
 make_certificate() {
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
-        -addext subjectAltName=DNS:localhost -keyout "$root/$1.key" -out "$root/$1.pem" 2>"$err" || fail 'openssl'
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=vgpud \
+        -addext subjectAltName=IP:127.0.0.1 -keyout "$root/$1.key" -out "$root/$1.pem" 2>"$err" || fail 'openssl'
     chmod 0600 "$root/$1.key"
 }
 
