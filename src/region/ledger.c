@@ -3,9 +3,9 @@
  *
  * How it works. Every change here is one class of our own slot going from one figure to another
  * under the lock, and with it the slot's total and the device's (set_class_locked). The one other
- * change, a charge that moves between slots, is share.c's: it leaves the device's total. A charge
- * is refused when the device's total would pass the limit; before it is, the lock is let go, the
- * slots of the dead are emptied, and it tries once more.
+ * change, a charge that moves between slots, is share_table.c's: it leaves the device's total. A
+ * charge is refused when the device's total would pass the limit; before it is, the lock is let go,
+ * the slots of the dead are emptied, and it tries once more.
  *
  * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
  * device's `used` is the sum of the totals of the slots whose status is not 0. Going up, `used` is

@@ -11,7 +11,9 @@
  *     slot.c     claims, onlookers, reaping; totals computed anew
  *     exit.c     a slot is emptied while its process exits
  *     ledger.c   charges and refunds
- *     share.c    memory that several slots hold together: whose charge it is
+ *     share.c    memory that several slots have open: export, import, and the end of a slot
+ *     share_table.c  the entries for such memory, and moves of its charge between slots
+ *     share_kept.c   charges for such memory that only file descriptors keep
  *     descriptor.c  file descriptors that keep memory: which memory, and whether any is left
  *     check.c    whether everything that always holds does hold
  *     steps.h    where a test may kill us
@@ -188,7 +190,7 @@ void region_charge_locked(struct region *region, unsigned device, enum region_cl
 void region_refund_locked(struct region *region, unsigned device, enum region_class class,
 			  uint64_t bytes);
 
-/* -- share.c ---------------------------------------------------------------------------------- */
+/* -- share.c, share_table.c, share_kept.c ------------------------------------------------------ */
 
 /* The slot's process is over: what it had charged and others import goes to one of them each, its
  * imports vanish. The totals are then out of date. Can be done over, if it was left half done. */
