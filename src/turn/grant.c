@@ -227,11 +227,6 @@ static void count_share(const struct vgpu_turns_slice *slice, struct others *oth
 		others->assured_pct += assured_pct;
 }
 
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* A slice that has wanted nothing for long is not present any more. It may come back at this very
  * moment: then it has found its bit still there. */
 static bool is_gone(struct turn *turn, unsigned slice, uint64_t idle_since, uint64_t now_ns)

@@ -1,10 +1,13 @@
 /*
  * What the files of src/turn/ share with each other and nobody else.
  *
- *     turn_file.c   the file: made, opened, validated; seats; which processes live
- *     grant.c       the turn word: hand-overs, the order of slices, and their wishes
- *     account.c     the slice's payments: its limit, its weighted time, its bursts
- *     turn.c        the contract: may this process submit now
+ *     turn_file.c     the file: made, opened, validated; seats; which processes live
+ *     grant.c         the turn word: hand-overs, the order of slices, and their wishes
+ *     account.c       the slice's payments: its limit, its weighted time, its bursts
+ *     turn_holder.c   the slice has the turn: it goes on, or hands the turn over
+ *     turn_waiter.c   another slice has the turn: the process waits, or takes the turn
+ *     turn_doubt.c    how long a process waits before it goes without turns
+ *     turn.c          the contract: may this process submit now; joining and leaving
  *
  * Memory orders. The words by which processes agree (the turn word, `present`, `idle_since`,
  * `active`) are read and written sequentially consistent: TURN_SEE, TURN_TELL and the builtins.
@@ -86,6 +89,22 @@
  * twice as long where shares are given out more than once. Twice: others get less than their shares
  * where those are all of the GPU. */
 #define REST_LEAST 10
+
+/* ns after which a process asks again: where the word changed each time that it tried; where its
+ * slice is next, and looks after the holder; and otherwise. */
+#define AGAIN_NS     (50 * NS_PER_US)
+#define POLL_NEXT_NS (1 * NS_PER_MS)
+#define POLL_NS      (5 * NS_PER_MS)
+
+static inline uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t most_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
 
 /* -- grant.c ---------------------------------------------------------------------------------- */
 
@@ -191,3 +210,54 @@ void turn_account_used_up(struct turn *turn);
 
 /* For how long the slice may not go because of its limit: 0, or ns. */
 uint64_t turn_account_wait_ns(const struct turn *turn, uint64_t now_ns);
+
+/* -- turn_holder.c
+ * --------------------------------------------------------------------------------- */
+
+static inline bool turn_is_mine(const struct turn *turn, const struct grant *grant)
+{
+	return grant->holder == turn->file.slice;
+}
+
+static inline struct turn_answer turn_go(enum turn_kind kind)
+{
+	return (struct turn_answer){.kind = kind};
+}
+
+static inline struct turn_answer turn_wait_for(uint64_t ns)
+{
+	return (struct turn_answer){.kind = TURN_WAIT,
+				    .wait_ns = most_of(1, least_of(ns, TURN_ASK_AGAIN_NS))};
+}
+
+/* A process of the holder asks. True: *ret_answer is the answer. False: the word has changed, or
+ * has to be looked at again. */
+bool turn_holder_ask(struct turn *turn, const struct grant *grant, const struct others *others,
+		     uint64_t now_ns, struct turn_answer *ret_answer);
+/* Passes the word on, from the time at which the device should be free. False: the word has
+ * changed.
+ */
+bool turn_holder_hand_over(struct turn *turn, const struct grant *grant, unsigned next,
+			   uint64_t end_ns, uint64_t now_ns);
+/* Another slice has taken the word: the turn of this slice ends when its work should be over. */
+void turn_holder_notice_loss(struct turn *turn, uint64_t now_ns);
+
+/* -- turn_waiter.c
+ * --------------------------------------------------------------------------------- */
+
+/* A process of a slice without the turn asks. Returns as turn_holder_ask does. */
+bool turn_waiter_ask(struct turn *turn, const struct grant *grant, uint64_t now_ns,
+		     struct turn_answer *ret_answer);
+/* Counts a wait for a turn that has ended, for the slice and for its histogram. */
+void turn_waiter_count(struct turn *turn, uint64_t waited_ns);
+
+/* -- turn_doubt.c
+ * ---------------------------------------------------------------------------------- */
+
+/* Whether the process goes without turns at present. */
+bool turn_doubt_is_out(const struct turn *turn, uint64_t now_ns);
+/* The process waits for a turn. Whether it should stop to believe in turns: it waits for too long,
+ * or its slice is given too few. */
+bool turn_doubt_is_due(struct turn *turn, const struct others *others, uint64_t now_ns);
+/* The process goes without turns for a while. */
+void turn_doubt_begin(struct turn *turn, uint64_t now_ns);

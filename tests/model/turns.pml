@@ -1,6 +1,6 @@
 /*
- * Turns on a GPU as a model for spin(1): src/turn/grant.c and turn.c, in their names. turns.sh runs
- * it.
+ * Turns on a GPU as a model for spin(1): grant.c, turn_holder.c, turn_waiter.c and turn.c of
+ * src/turn/, in their names. turns.sh runs it.
  *
  * How it works. Each slice is one process, which wants the GPU, asks, submits, asks again or becomes
  * idle, and comes back. An atomic block is one access to what is shared, or one system call. At the
@@ -189,7 +189,7 @@ ask: /* turn_ask() */
 		fi
 	}
 
-	/* ask_as_holder() */
+	/* turn_holder_ask() */
 	atomic {
 		step();
 		if
@@ -302,7 +302,7 @@ use_up: /* and take(): the word that was seen goes to the next one */
 	fi;
 	goto ask;
 
-waiter: /* ask_as_waiter() */
+waiter: /* turn_waiter_ask() */
 	atomic {
 		step();
 		if
