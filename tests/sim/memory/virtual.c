@@ -9,7 +9,70 @@
 
 #define SIZE (64 * MIB)
 
-/* -- what is charged -- */
+/* -- rows of calls ----------------------------------------------------------------------------- */
+
+/* clang-format off */
+#define MOST (((uint64_t)1 << 44) - 2) /* MiB: the most whole granules of a 64-bit size */
+
+/* Memory of the host costs the slice nothing, however much it is. */
+#define OF_HOST(row, type)                                                               \
+	{row, "600m", .acts = {                                                          \
+		{CREATE_IN(type, A, 1024), 0}, {MAP(A, 0, 1024), 0}, {RETAIN(A, 0), 0},  \
+		{RELEASE(A), 0}, {UNMAP(0, 1024), 0}, {RELEASE(A), 0}}}
+
+/* Memory has two handles and two mappings. They end in some order: a, b, c, d. */
+#define IN_ORDER(row, a, b, c, d)                                                        \
+	{row, .acts = {                                                                  \
+		{CREATE(A, 64), 64}, {MAP(A, 0, 64), 64}, {MAP(A, 64, 64), 64},          \
+		{RETAIN(A, 65), 64}, {a, 64}, {b, 64}, {c, 64}, {d, 0},                  \
+		{RELEASE(A), 0, INVALID}, {UNMAP(0, 64), 0, INVALID}}}
+
+static const struct acts charged[] = {
+	{"created_and_released", .acts = {
+		{CREATE(A, 2), 2}, {CREATE(B, 100), 102},
+		{CREATE(C, 3), 102, INVALID}, {CREATE(C, 0), 102, INVALID},
+		{CREATE(C, 1024), 102, NO_ROOM}, {CREATE(C, MOST), 102, NO_ROOM},
+		{CREATE(C, (uint64_t)1 << 42), 102, NO_ROOM},
+		{RELEASE(A), 100}, {RELEASE(A), 100, INVALID}, {RELEASE(B), 0}}},
+	OF_HOST("of_host", HOST),
+	OF_HOST("of_host_numa", HOST_NUMA),
+	OF_HOST("of_host_numa_current", HOST_NUMA_CURRENT),
+	IN_ORDER("handles_first", RELEASE(A), RELEASE(A), UNMAP(0, 64), UNMAP(64, 64)),
+	IN_ORDER("mappings_first", UNMAP(0, 64), UNMAP(64, 64), RELEASE(A), RELEASE(A)),
+	IN_ORDER("handles_between", UNMAP(0, 64), RELEASE(A), RELEASE(A), UNMAP(64, 64)),
+	IN_ORDER("mappings_between", RELEASE(A), UNMAP(0, 64), UNMAP(64, 64), RELEASE(A)),
+	IN_ORDER("alternately_handle_first", RELEASE(A), UNMAP(0, 64), RELEASE(A), UNMAP(64, 64)),
+	IN_ORDER("alternately_mapping_first", UNMAP(0, 64), RELEASE(A), UNMAP(64, 64), RELEASE(A)),
+	/* A handle that was released comes back through the mapping; then it is one again. */
+	{"retained", .acts = {
+		{RETAIN(A, 0), 0, INVALID}, {CREATE(A, 64), 64}, {MAP(A, 0, 64), 64},
+		{RELEASE(A), 64}, {RETAIN(A, 0), 64}, {RELEASE(A), 64}, {RELEASE(A), 64, INVALID},
+		{RETAIN(A, 0), 64}, {RELEASE(A), 64}, {RELEASE(A), 64, INVALID},
+		{RETAIN(A, 0), 64}, {UNMAP(0, 64), 64}, {MAP(A, 64, 64), 64}, {RELEASE(A), 64},
+		{UNMAP(64, 64), 0}}},
+	/* One call unmaps several mappings, of several memories, and no part of one. */
+	{"unmapped_together", .acts = {
+		{CREATE(A, 4), 4}, {MAP(A, 0, 4), 4}, {MAP(A, 28, 4), 4}, {RELEASE(A), 4},
+		{CREATE(B, 8), 12}, {MAP(B, 4, 8), 12}, {RELEASE(B), 12},
+		{CREATE(C, 16), 28}, {MAP(C, 12, 16), 28}, {RELEASE(C), 28},
+		{UNMAP(0, 8), 28, INVALID}, {UNMAP(2, 10), 28, INVALID}, {UNMAP(0, 0), 28, INVALID},
+		{MAP(A, 0, 4), 28, INVALID}, {UNMAP(0, 12), 20}, {UNMAP(12, 20), 0}}},
+	/* Nothing is charged for memory that the driver did not make, and memory stays charged that
+	 * the driver did not let go of. */
+	{"refused_by_the_driver",
+	 .faults = "cuMemCreate@1=2,cuMemMap@1=999,cuMemUnmap@1=999,cuMemRelease@1=999,"
+		   "cuMemRelease@3=999,cuMemRetainAllocationHandle@1=999",
+	 .acts = {
+		{CREATE(A, 64), 0, NO_ROOM}, {CREATE(A, 64), 64}, {MAP(A, 0, 64), 64, UNKNOWN},
+		{MAP(A, 0, 32), 64, CUDA_ERROR_NOT_SUPPORTED}, {RELEASE(A), 64, UNKNOWN},
+		{MAP(A, 0, 64), 64}, {RETAIN(A, 0), 64, UNKNOWN}, {RELEASE(A), 64},
+		{UNMAP(0, 64), 64, UNKNOWN}, {RETAIN(A, 0), 64}, {UNMAP(0, 64), 64},
+		{RELEASE(A), 64, UNKNOWN}, {RELEASE(A), 0}}},
+};
+TEST_TABLE(charged, play);
+/* clang-format on */
+
+/* -- arguments, and other devices ------------------------------------------------------------- */
 
 static void create_refused(uint64_t bytes, CUdevice device, CUresult expected)
 {
@@ -19,34 +82,29 @@ static void create_refused(uint64_t bytes, CUdevice device, CUresult expected)
 	CHECK_EQUAL(handle, UNTOUCHED);
 }
 
-TEST(created_and_released)
+TEST(wrong_arguments)
 {
 	CUmemAllocationProp prop = at(CU_MEM_LOCATION_TYPE_DEVICE, 0);
-	memory a, b, handle = UNTOUCHED;
+	memory handle = UNTOUCHED;
+	CUdeviceptr address;
 
 	start("1g");
-	a = created(GRANULE);
-	b = created(100 * MIB);
-	assert_data(102 * MIB);
-	create_refused(3 * MIB, 0, CUDA_ERROR_INVALID_VALUE);
-	create_refused(0, 0, CUDA_ERROR_INVALID_VALUE);
 	create_refused(GRANULE, 1, CUDA_ERROR_INVALID_DEVICE);
 	create_refused(GRANULE, -1, CUDA_ERROR_INVALID_DEVICE);
-	create_refused(GIB, 0, CUDA_ERROR_OUT_OF_MEMORY);
-	create_refused((uint64_t)1 << 62, 0, CUDA_ERROR_OUT_OF_MEMORY);
-	create_refused(UINT64_MAX - GRANULE + 1, 0, CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_CUDA(cuMemCreate(NULL, GRANULE, &prop, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuMemCreate(&handle, GRANULE, NULL, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuMemCreate(&handle, GRANULE, &prop, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(handle, UNTOUCHED);
-	CHECK_CUDA(cuMemFree_v2(b), CUDA_ERROR_INVALID_VALUE);
-	assert_data(102 * MIB);
-	release(a);
-	assert_data(100 * MIB);
-	CHECK_CUDA(cuMemRelease(a), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuMemRelease(0x12345678), CUDA_ERROR_INVALID_VALUE);
-	assert_data(100 * MIB);
-	release(b);
+	assert_data(0);
+	address = reserve(GRANULE);
+	handle = created(GRANULE);
+	CHECK_CUDA(cuMemFree_v2(handle), CUDA_ERROR_INVALID_VALUE);
+	map(address, GRANULE, handle);
+	CHECK_CUDA(cuMemRetainAllocationHandle(NULL, (void *)(uintptr_t)address),
+		   CUDA_ERROR_INVALID_VALUE);
+	release(handle);
+	unmap(address, GRANULE);
 	assert_data(0);
 }
 
@@ -73,30 +131,6 @@ TEST(to_the_quota)
 	while (count > 0)
 		release(pieces[--count]);
 	assert_data(0);
-}
-
-TEST(on_the_host)
-{
-	static const unsigned types[] = {CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA,
-					 CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT};
-	CUdeviceptr address;
-	memory handle;
-
-	start("600m");
-	address = reserve(GIB);
-	for (unsigned i = 0; i < sizeof(types) / sizeof(*types); i++) {
-		CUmemAllocationProp prop = at(types[i], 0);
-
-		CHECK_CUDA(cuMemCreate(&handle, GIB, &prop, 0), CUDA_SUCCESS); /* not the GPU's */
-		map(address, GIB, handle);
-		assert_data(0);
-		CHECK_EQUAL(retain(address), handle);
-		release(handle);
-		unmap(address, GIB);
-		assert_data(0);
-		release(handle);
-		assert_data(0);
-	}
 }
 
 /* Whatever context is current, it is the device of the properties that pays. */
@@ -148,133 +182,23 @@ TEST(contexts_end)
 	assert_data(0);
 }
 
-/* -- references -- */
-
-/* Two handles and two mappings go, in that order: a bit each, set for a mapping. */
-static void go_in_order(unsigned order, CUdeviceptr space)
+/* The driver refuses a range that nothing fills at once, and so do we, however long it is. */
+TEST(unmapped_nowhere)
 {
-	memory handle = created(SIZE);
-	unsigned mappings = 0;
-
-	map(space, SIZE, handle);
-	map(space + SIZE, SIZE, handle);
-	CHECK_EQUAL(retain(space + SIZE + MIB), handle);
-	for (unsigned i = 0; i < 4; i++) {
-		assert_data(SIZE);
-		if (order >> i & 1)
-			unmap(space + SIZE * mappings++, SIZE);
-		else
-			release(handle);
-	}
-	assert_data(0);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemUnmap(space, SIZE), CUDA_ERROR_INVALID_VALUE);
-	assert_data(0);
-}
-
-TEST(every_order)
-{
-	CUdeviceptr space;
-
-	start("1g");
-	space = reserve(2 * SIZE);
-	for (unsigned order = 0; order < 16; order++)
-		if (__builtin_popcount(order) == 2)
-			go_in_order(order, space);
-}
-
-/* A handle that was released comes back through the mapping; then it is one again. */
-TEST(retained)
-{
-	memory handle = UNTOUCHED;
-	CUdeviceptr space;
-
-	start("1g");
-	space = reserve(2 * SIZE);
-	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)space),
-		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(handle, UNTOUCHED);
-	handle = created(SIZE);
-	map(space, SIZE, handle);
-	release(handle);
-	for (unsigned round = 0; round < 3; round++) {
-		CHECK_EQUAL(retain(space), handle);
-		release(handle);
-		CHECK_CUDA(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-		assert_data(SIZE);
-	}
-	CHECK_CUDA(cuMemRetainAllocationHandle(NULL, (void *)(uintptr_t)space),
-		   CUDA_ERROR_INVALID_VALUE);
-	CHECK_EQUAL(retain(space), handle);
-	unmap(space, SIZE);
-	assert_data(SIZE);
-	map(space + SIZE, SIZE, handle);
-	release(handle);
-	assert_data(SIZE);
-	unmap(space + SIZE, SIZE);
-	assert_data(0);
-}
-
-/* One call unmaps several mappings, of several memories, and no part of one. */
-TEST(unmapped_together)
-{
-	memory handles[3];
-	CUdeviceptr space;
-
-	start("1g");
-	space = reserve(32 * MIB);
-	for (unsigned i = 0; i < 3; i++)
-		handles[i] = created(4 * MIB << i); /* 4, 8, 16: at 0, 4, 12; and 4 again at 28 */
-	for (unsigned i = 0; i < 3; i++)
-		map(space + 4 * MIB * ((1u << i) - 1), 4 * MIB << i, handles[i]);
-	map(space + 28 * MIB, 4 * MIB, handles[0]);
-	for (unsigned i = 0; i < 3; i++)
-		release(handles[i]);
-	CHECK_CUDA(cuMemUnmap(space, 8 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemUnmap(space + 2 * MIB, 10 * MIB), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemUnmap(space, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemMap(space, 4 * MIB, 0, handles[0], 0), CUDA_ERROR_INVALID_VALUE);
-	assert_data(28 * MIB);
-	unmap(space, 12 * MIB);
-	assert_data(20 * MIB); /* the first is mapped at the end as well */
-	unmap(space + 12 * MIB, 20 * MIB);
-	assert_data(0);
-}
-
-/* -- the driver refuses -- */
-
-/* Nothing is charged for what was not made, and nothing lost of what did not go. */
-TEST(refused_by_the_driver)
-{
-	CUdeviceptr space;
 	memory handle;
 
-	env_set("VGPU_SIM_FAULTS",
-		"cuMemCreate@1=2,cuMemMap@1=999,cuMemUnmap@1=999,cuMemRelease@1=999,"
-		"cuMemRelease@3=999,cuMemRetainAllocationHandle@1=999");
 	start("1g");
-	create_refused(SIZE, 0, CUDA_ERROR_OUT_OF_MEMORY);
-	assert_data(0);
-	handle = created(SIZE);
-	space = reserve(2 * SIZE);
-	CHECK_CUDA(cuMemMap(space, SIZE, 0, handle, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemMap(space, SIZE / 2, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-	assert_data(SIZE);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_ERROR_UNKNOWN);
-	assert_data(SIZE);
-	map(space, SIZE, handle);
-	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)space),
-		   CUDA_ERROR_UNKNOWN);
+	handle = created(2 * MIB);
+	space = reserve(2 * MIB);
+	map(space, 2 * MIB, handle);
 	release(handle);
-	assert_data(SIZE);
-	CHECK_CUDA(cuMemUnmap(space, SIZE), CUDA_ERROR_UNKNOWN);
-	assert_data(SIZE);
-	CHECK_EQUAL(retain(space), handle);
-	unmap(space, SIZE);
-	assert_data(SIZE);
-	CHECK_CUDA(cuMemRelease(handle), CUDA_ERROR_UNKNOWN);
-	assert_data(SIZE);
-	release(handle);
+	for (unsigned i = 0; i < 100; i++) {
+		CHECK_CUDA(cuMemUnmap(0, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemUnmap(space, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
+		CHECK_CUDA(cuMemUnmap(space, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+	}
+	assert_data(2 * MIB);
+	unmap(space, 2 * MIB);
 	assert_data(0);
 }
 
@@ -352,25 +276,4 @@ TEST(threads)
 	CHECK_AT_MOST(GIB / 2, seen.used); /* how near it, is a matter of chance */
 	assert_data(0);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
-}
-
-/* The driver refuses a range that nothing fills at once, and so do we, however long it is. */
-TEST(unmapped_nowhere)
-{
-	CUdeviceptr space;
-	memory handle;
-
-	start("1g");
-	handle = created(2 * MIB);
-	space = reserve(2 * MIB);
-	map(space, 2 * MIB, handle);
-	release(handle);
-	for (unsigned i = 0; i < 100; i++) {
-		CHECK_CUDA(cuMemUnmap(0, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemUnmap(space, (size_t)1 << 55), CUDA_ERROR_INVALID_VALUE);
-		CHECK_CUDA(cuMemUnmap(space, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
-	}
-	assert_data(2 * MIB);
-	unmap(space, 2 * MIB);
-	assert_data(0);
 }

@@ -7,273 +7,226 @@
 #define ARRAY     0 /* of a CUarrayMapInfo */
 #define MIPMAPPED 1
 
-/* -- sparse arrays -- */
+/* -- sparse arrays ---------------------------------------------------------------------------- */
 
-static CUarray sparse_array(void)
+/* A row names three. They take no memory by themselves. */
+enum { X, Y, Z, ARRAYS };
+
+static struct {
+	void *handle;
+	unsigned type;
+} arrays[ARRAYS];
+
+static const CUDA_ARRAY3D_DESCRIPTOR sparse = {
+	1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
+
+static CUresult make_array(const struct act_call *call)
 {
-	CUDA_ARRAY3D_DESCRIPTOR desc = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
 	CUarray array = NULL;
+	CUresult result = cuArray3DCreate_v2(&array, &sparse);
 
-	CHECK_CUDA(cuArray3DCreate_v2(&array, &desc), CUDA_SUCCESS);
-	return array;
+	arrays[call->in].handle = array;
+	arrays[call->in].type = ARRAY;
+	return result;
 }
 
-static CUarrayMapInfo place(void *array, unsigned number, unsigned operation, memory handle)
+static CUresult make_mipmapped(const struct act_call *call)
 {
-	return (CUarrayMapInfo){.resource = array,
-				.subresource = {0, 0, number},
-				.memOperationType = operation,
-				.memHandle = handle};
+	CUmipmappedArray array = NULL;
+	CUresult result = cuMipmappedArrayCreate(&array, &sparse, 2);
+
+	arrays[call->in].handle = array;
+	arrays[call->in].type = MIPMAPPED;
+	return result;
 }
 
-TEST(sparse_mappings)
+static CUresult destroy(const struct act_call *call)
 {
-	memory a, b;
-	CUarrayMapInfo list[2];
-	CUarray array;
+	void *array = arrays[call->in].handle;
 
-	start("1g");
-	array = sparse_array();
-	assert_data(0);
-	a = created(4 * MIB);
-	b = created(6 * MIB);
-	list[0] = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, a);
-	list[1] = place(array, 1, CU_MEM_OPERATION_TYPE_MAP, b);
-	CHECK_CUDA(cuMemMapArrayAsync(list, 2, NULL), CUDA_SUCCESS);
-	release(a);
-	release(b);
-	assert_data(10 * MIB);
-	list[0] = place(array, 2, CU_MEM_OPERATION_TYPE_MAP, a); /* no handle any more */
-	CHECK_CUDA(cuMemMapArrayAsync(list, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	assert_data(10 * MIB);
-	list[0] = place(array, 0, CU_MEM_OPERATION_TYPE_UNMAP, 0);
-	CHECK_CUDA(cuMemMapArrayAsync(list, 1, NULL), CUDA_SUCCESS);
-	assert_data(6 * MIB);
-	list[1].memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(list + 1, 1, NULL), CUDA_SUCCESS);
-	assert_data(0);
-	CHECK_CUDA(cuMemMapArrayAsync(NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(NULL, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-	assert_data(0);
+	return arrays[call->in].type == ARRAY ? cuArrayDestroy(array)
+					      : cuMipmappedArrayDestroy(array);
 }
 
-/* What is mapped where something is mapped already takes its place; it goes. */
-TEST(sparse_remapped)
+static CUarrayMapInfo tile_with(unsigned array, uint64_t number, memory handle)
 {
-	memory a, b;
-	CUarrayMapInfo info;
-	CUarray array;
-
-	start("1g");
-	array = sparse_array();
-	a = created(4 * MIB);
-	b = created(6 * MIB);
-	info = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, a);
-	for (unsigned i = 0; i < 3; i++) /* the same again */
-		CHECK_CUDA(cuMemMapArrayAsync_ptsz(&info, 1, NULL), CUDA_SUCCESS);
-	release(a);
-	info.memHandle = b;
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-	release(b);
-	assert_data(6 * MIB);
-	info.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
-	assert_data(0);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
+	return (CUarrayMapInfo){
+		.resource = arrays[array].handle,
+		.resourceType = arrays[array].type,
+		.subresource = {0, 0, (unsigned)number},
+		.memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+		.memHandle = handle,
+	};
 }
 
-/* As many tiles of an array as are more than the library lets go of at a time, each with memory of
- * its own. */
-static void fill_tiles(void *array, unsigned type, unsigned tiles)
+static CUresult map_list(CUarrayMapInfo *list, unsigned count, bool per_thread)
 {
-	for (unsigned i = 0; i < tiles; i++) {
-		memory handle = created(2 * MIB);
-		CUarrayMapInfo info = place(array, i, CU_MEM_OPERATION_TYPE_MAP, handle);
+	return per_thread ? cuMemMapArrayAsync_ptsz(list, count, NULL)
+			  : cuMemMapArrayAsync(list, count, NULL);
+}
 
-		info.resourceType = type;
-		CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_SUCCESS);
+/* In these, `at` is the number of a tile, and `size` is 1 for the functions of the per-thread
+ * kind. */
+static CUresult map_tile(const struct act_call *call)
+{
+	CUarrayMapInfo tile = tile_with(call->in, call->at, things[call->thing]);
+
+	return map_list(&tile, 1, call->size);
+}
+
+static CUresult map_two_tiles(const struct act_call *call)
+{
+	CUarrayMapInfo tiles[] = {tile_with(call->in, call->at, things[call->thing]),
+				  tile_with(call->in, call->at + 1, things[call->thing + 1])};
+
+	return map_list(tiles, 2, call->size);
+}
+
+static CUresult unmap_tile(const struct act_call *call)
+{
+	CUarrayMapInfo tile = tile_with(call->in, call->at, 0);
+
+	tile.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+	return map_list(&tile, 1, call->size);
+}
+
+static CUresult map_no_tile(const struct act_call *call)
+{
+	return map_list(NULL, 1, call->size);
+}
+
+static CUresult fill_tiles(const struct act_call *call)
+{
+	for (unsigned i = 0; i < call->size; i++) {
+		memory handle = created(GRANULE);
+		CUarrayMapInfo tile = tile_with(call->in, i, handle);
+
+		CHECK_CUDA(map_list(&tile, 1, false), CUDA_SUCCESS);
 		release(handle);
 	}
+	return CUDA_SUCCESS;
 }
 
-/* Its mappings go with the array. */
-TEST(sparse_destroyed)
-{
-	CUDA_ARRAY3D_DESCRIPTOR desc = {1024, 1024, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE};
-	CUmipmappedArray levels;
-	CUarray array, other;
+/* clang-format off */
+#define MAKE_ARRAY(array)            {make_array, NONE, array, 0, 0}
+#define MAKE_MIPMAPPED(array)        {make_mipmapped, NONE, array, 0, 0}
+#define DESTROY(array)               {destroy, NONE, array, 0, 0}
+#define TILE(array, at, thing)       {map_tile, thing, array, at, 0}
+#define TILE_PTSZ(array, at, thing)  {map_tile, thing, array, at, 1}
+#define TWO_TILES(array, at, first)  {map_two_tiles, first, array, at, 0} /* and the next thing */
+#define NO_TILE                      {map_no_tile, NONE, NONE, 0, 0}
+#define NO_TILE_PTSZ                 {map_no_tile, NONE, NONE, 0, 1}
+#define UNMAP_TILE(array, at)        {unmap_tile, NONE, array, at, 0}
+#define UNMAP_TILE_PTSZ(array, at)   {unmap_tile, NONE, array, at, 1}
+#define FILL(array, tiles)           {fill_tiles, NONE, array, 0, tiles} /* each with its own 2 MiB */
 
-	start("1g");
-	array = sparse_array();
-	other = sparse_array();
-	fill_tiles(other, ARRAY, 1);
-	fill_tiles(array, ARRAY, 40);
-	assert_data(82 * MIB);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuMipmappedArrayCreate(&levels, &desc, 2), CUDA_SUCCESS);
-	fill_tiles(levels, MIPMAPPED, 3);
-	assert_data(8 * MIB);
-	CHECK_CUDA(cuMipmappedArrayDestroy(levels), CUDA_SUCCESS);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuArrayDestroy(other), CUDA_SUCCESS);
-	assert_data(0);
-}
+static const struct acts of_arrays[] = {
+	{"sparse_mappings", .acts = {
+		{MAKE_ARRAY(X), 0}, {CREATE(A, 4), 4}, {CREATE(B, 6), 10}, {TWO_TILES(X, 0, A), 10},
+		{RELEASE(A), 10}, {RELEASE(B), 10}, {TILE(X, 2, A), 10, INVALID},
+		{UNMAP_TILE(X, 0), 6}, {UNMAP_TILE_PTSZ(X, 1), 0},
+		{NO_TILE, 0, INVALID}, {NO_TILE_PTSZ, 0, INVALID}, {DESTROY(X), 0}}},
+	/* Memory that is mapped at a tile takes the place of the memory that was there. */
+	{"sparse_remapped", .acts = {
+		{MAKE_ARRAY(X), 0}, {CREATE(A, 4), 4}, {CREATE(B, 6), 10},
+		{TILE_PTSZ(X, 0, A), 10}, {TILE_PTSZ(X, 0, A), 10}, {TILE_PTSZ(X, 0, A), 10},
+		{RELEASE(A), 10}, {TILE(X, 0, B), 6}, {RELEASE(B), 6}, {UNMAP_TILE(X, 0), 0},
+		{DESTROY(X), 0}}},
+	/* With an array ends what is mapped into it: more tiles than the library ends at a time. */
+	{"sparse_destroyed", .acts = {
+		{MAKE_ARRAY(X), 0}, {MAKE_ARRAY(Y), 0}, {FILL(Y, 1), 2}, {FILL(X, 40), 82},
+		{DESTROY(X), 2}, {MAKE_MIPMAPPED(Z), 2}, {FILL(Z, 3), 8}, {DESTROY(Z), 2},
+		{DESTROY(Y), 0}}},
+	/* The driver maps the first tile before it refuses the second, for which there is no memory. */
+	{"sparse_half_done", .acts = {
+		{MAKE_ARRAY(X), 0}, {CREATE(A, 4), 4}, {TWO_TILES(X, 0, A), 4, INVALID},
+		{RELEASE(A), 4}, {DESTROY(X), 0}}},
+	{"sparse_refused", .faults = "cuMemMapArrayAsync@1=999,cuMemMapArrayAsync_ptsz@1=999", .acts = {
+		{MAKE_ARRAY(X), 0}, {CREATE(A, 2), 2}, {TILE(X, 0, A), 2, UNKNOWN},
+		{TILE_PTSZ(X, 0, A), 2, UNKNOWN}, {RELEASE(A), 0}}},
+};
+TEST_TABLE(of_arrays, play);
+/* clang-format on */
 
-/* Or with its context. */
+/* With a context end its arrays. */
 TEST(sparse_context_ends)
 {
+	static const struct act_call make_x = MAKE_ARRAY(X), make_y = MAKE_ARRAY(Y);
+	static const struct act_call fill_x = FILL(X, 2), fill_y = FILL(Y, 40);
 	CUcontext first, second;
-	CUarray array;
 
 	start("3g");
 	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
-	array = sparse_array();
-	fill_tiles(array, ARRAY, 2);
+	make_array(&make_x);
+	fill_tiles(&fill_x);
 	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
-	fill_tiles(sparse_array(), ARRAY, 40);
+	make_array(&make_y);
+	fill_tiles(&fill_y);
 	CHECK_EQUAL(ledger_own(0).data, 84 * MIB);
 	CHECK_CUDA(cuCtxDestroy_v2(second), CUDA_SUCCESS);
 	CHECK_EQUAL(ledger_own(0).data, 4 * MIB);
 	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
+	CHECK_CUDA(destroy(&make_x), CUDA_SUCCESS);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
 
-/* The driver does what comes before the one that it refuses. */
-TEST(sparse_half_done)
-{
-	CUarrayMapInfo list[2];
-	CUarray array;
-	memory a;
+/* -- multicast objects ------------------------------------------------------------------------ */
 
-	start("1g");
-	array = sparse_array();
-	a = created(4 * MIB);
-	list[0] = place(array, 0, CU_MEM_OPERATION_TYPE_MAP, a);
-	list[1] = place(array, 1, CU_MEM_OPERATION_TYPE_MAP, 0);
-	CHECK_CUDA(cuMemMapArrayAsync(list, 2, NULL), CUDA_ERROR_INVALID_VALUE);
-	release(a);
-	assert_data(4 * MIB);
-	CHECK_CUDA(cuArrayDestroy(array), CUDA_SUCCESS);
-	assert_data(0);
+#define OBJECT F /* a thing that is mapped and released as memory is */
+
+static CUresult make_object(const struct act_call *call)
+{
+	CUmulticastObjectProp prop = {.numDevices = 1, .size = call->size * MIB};
+
+	CHECK_CUDA(cuMulticastCreate(&things[OBJECT], &prop), CUDA_SUCCESS);
+	return cuMulticastAddDevice(things[OBJECT], 0);
 }
 
-/* -- multicast objects -- */
-
-static memory multicast(uint64_t bytes)
+static CUresult bind(const struct act_call *call)
 {
-	CUmulticastObjectProp prop = {.numDevices = 1, .size = bytes};
-	memory object = 0;
-
-	CHECK_CUDA(cuMulticastCreate(&object, &prop), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastAddDevice(object, 0), CUDA_SUCCESS);
-	return object;
+	return cuMulticastBindMem(things[OBJECT], call->at * MIB, things[call->thing], 0,
+				  call->size * MIB, 0);
 }
 
-TEST(multicast_bindings)
+static CUresult bind_address(const struct act_call *call)
 {
-	CUdeviceptr space;
-	memory object, a, b;
-
-	start("1g");
-	object = multicast(8 * MIB);
-	assert_data(0);
-	a = created(2 * MIB);
-	b = created(4 * MIB);
-	space = reserve(4 * MIB);
-	map(space, 4 * MIB, b);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, a, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindAddr(object, 2 * MIB, space, 4 * MIB, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindMem(object, 8 * MIB, a, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMulticastBindAddr(object, 6 * MIB, space, 4 * MIB, 0),
-		   CUDA_ERROR_INVALID_VALUE);
-	release(a);
-	release(b);
-	assert_data(6 * MIB);
-	unmap(space, 4 * MIB);
-	assert_data(6 * MIB);
-	CHECK_CUDA(cuMulticastBindAddr(object, 0, space, 4 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 6 * MIB, 2 * MIB), CUDA_ERROR_INVALID_VALUE);
-	assert_data(6 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 2 * MIB, 4 * MIB), CUDA_SUCCESS);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_SUCCESS);
-	assert_data(0);
-	release(object);
-	assert_data(0);
+	return cuMulticastBindAddr(things[OBJECT], call->at * MIB, space, call->size * MIB, 0);
 }
 
-/* Its bindings go with the object, which may be mapped: they keep their memory that long. */
-TEST(multicast_released)
+static CUresult unbind(const struct act_call *call)
 {
-	CUdeviceptr space;
-	memory object, handle;
-
-	start("1g");
-	object = multicast(8 * MIB);
-	handle = created(2 * MIB);
-	space = reserve(8 * MIB);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	map(space, 8 * MIB, object);
-	release(handle);
-	assert_data(2 * MIB);
-	release(object);
-	assert_data(2 * MIB);
-	unmap(space, 8 * MIB);
-	assert_data(0);
+	return cuMulticastUnbind(things[OBJECT], 0, call->at * MIB, call->size * MIB);
 }
 
-/* One call unbinds several. */
-TEST(multicast_range)
-{
-	memory object, a, b;
+/* clang-format off */
+#define MAKE_OBJECT(mib)      {make_object, NONE, NONE, 0, mib}
+#define BIND(at, thing, mib)  {bind, thing, NONE, at, mib}
+#define BIND_ADDRESS(at, mib) {bind_address, NONE, NONE, at, mib} /* what is mapped at place 0 */
+#define UNBIND(at, mib)       {unbind, NONE, NONE, at, mib}
 
-	start("1g");
-	object = multicast(8 * MIB);
-	a = created(2 * MIB);
-	b = created(4 * MIB);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, a, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	CHECK_CUDA(cuMulticastBindMem(object, 2 * MIB, b, 0, 4 * MIB, 0), CUDA_SUCCESS);
-	release(a);
-	release(b);
-	assert_data(6 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 8 * MIB), CUDA_SUCCESS);
-	assert_data(0);
-	release(object);
-}
-
-/* -- the driver refuses -- */
-
-TEST(bindings_refused)
-{
-	CUarrayMapInfo info;
-	CUdeviceptr space;
-	memory object, handle;
-
-	env_set("VGPU_SIM_FAULTS",
-		"cuMulticastBindMem@1=999,cuMulticastBindAddr@1=999,cuMulticastUnbind@1=999,"
-		"cuMemMapArrayAsync@1=999,cuMemMapArrayAsync_ptsz@1=999");
-	start("1g");
-	object = multicast(8 * MIB);
-	handle = created(2 * MIB);
-	space = reserve(2 * MIB);
-	map(space, 2 * MIB, handle);
-	info = place(sparse_array(), 0, CU_MEM_OPERATION_TYPE_MAP, handle);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMulticastBindAddr(object, 0, space, 2 * MIB, 0), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemMapArrayAsync(&info, 1, NULL), CUDA_ERROR_UNKNOWN);
-	CHECK_CUDA(cuMemMapArrayAsync_ptsz(&info, 1, NULL), CUDA_ERROR_UNKNOWN);
-	release(handle);
-	assert_data(2 * MIB);
-	unmap(space, 2 * MIB);
-	assert_data(0);
-	handle = created(2 * MIB);
-	CHECK_CUDA(cuMulticastBindMem(object, 0, handle, 0, 2 * MIB, 0), CUDA_SUCCESS);
-	release(handle);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_ERROR_UNKNOWN);
-	assert_data(2 * MIB);
-	CHECK_CUDA(cuMulticastUnbind(object, 0, 0, 2 * MIB), CUDA_SUCCESS);
-	assert_data(0);
-}
+static const struct acts of_objects[] = {
+	{"multicast_bindings", .acts = {
+		{MAKE_OBJECT(8), 0}, {CREATE(A, 2), 2}, {CREATE(B, 4), 6}, {MAP(B, 0, 4), 6},
+		{BIND(0, A, 2), 6}, {BIND_ADDRESS(2, 4), 6}, {BIND(8, A, 2), 6, INVALID},
+		{BIND_ADDRESS(6, 4), 6, INVALID}, {RELEASE(A), 6}, {RELEASE(B), 6}, {UNMAP(0, 4), 6},
+		{BIND_ADDRESS(0, 4), 6, INVALID}, {UNBIND(6, 2), 6, INVALID}, {UNBIND(2, 4), 2},
+		{UNBIND(0, 2), 0}, {RELEASE(OBJECT), 0}}},
+	/* With the last reference to an object end its bindings. A mapping is a reference. */
+	{"multicast_released", .acts = {
+		{MAKE_OBJECT(8), 0}, {CREATE(A, 2), 2}, {BIND(0, A, 2), 2}, {MAP(OBJECT, 0, 8), 2},
+		{RELEASE(A), 2}, {RELEASE(OBJECT), 2}, {UNMAP(0, 8), 0}}},
+	/* One call unbinds several. */
+	{"multicast_range", .acts = {
+		{MAKE_OBJECT(8), 0}, {CREATE(A, 2), 2}, {CREATE(B, 4), 6}, {BIND(0, A, 2), 6},
+		{BIND(2, B, 4), 6}, {RELEASE(A), 6}, {RELEASE(B), 6}, {UNBIND(0, 8), 0},
+		{RELEASE(OBJECT), 0}}},
+	{"multicast_refused",
+	 .faults = "cuMulticastBindMem@1=999,cuMulticastBindAddr@1=999,cuMulticastUnbind@1=999",
+	 .acts = {
+		{MAKE_OBJECT(8), 0}, {CREATE(A, 2), 2}, {MAP(A, 0, 2), 2}, {BIND(0, A, 2), 2, UNKNOWN},
+		{BIND_ADDRESS(0, 2), 2, UNKNOWN}, {RELEASE(A), 2}, {UNMAP(0, 2), 0},
+		{CREATE(A, 2), 2}, {BIND(0, A, 2), 2}, {RELEASE(A), 2}, {UNBIND(0, 2), 2, UNKNOWN},
+		{UNBIND(0, 2), 0}}},
+};
+TEST_TABLE(of_objects, play);
+/* clang-format on */

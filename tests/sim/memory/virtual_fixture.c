@@ -72,3 +72,52 @@ memory retain(CUdeviceptr address)
 	CHECK_CUDA(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)address), CUDA_SUCCESS);
 	return handle;
 }
+
+/* -- rows of calls ---------------------------------------------------------------------------- */
+
+memory things[ACT_THINGS];
+CUdeviceptr space;
+
+void play(const struct acts *row)
+{
+	acts_begin(row);
+	space = reserve(4 * GIB);
+	acts_take(row);
+}
+
+CUresult create_thing(const struct act_call *call)
+{
+	CUmemAllocationProp prop = at(call->in, 0);
+	memory handle = UNTOUCHED;
+	CUresult result = cuMemCreate(&handle, call->size * MIB, &prop, 0);
+
+	CHECK((result == CUDA_SUCCESS) == (handle != UNTOUCHED));
+	if (result == CUDA_SUCCESS)
+		things[call->thing] = handle;
+	return result;
+}
+
+CUresult release_thing(const struct act_call *call)
+{
+	return cuMemRelease(things[call->thing]);
+}
+
+CUresult map_thing(const struct act_call *call)
+{
+	return cuMemMap(space + call->at * MIB, call->size * MIB, 0, things[call->thing], 0);
+}
+
+CUresult unmap_place(const struct act_call *call)
+{
+	return cuMemUnmap(space + call->at * MIB, call->size * MIB);
+}
+
+CUresult retain_thing(const struct act_call *call)
+{
+	memory handle = UNTOUCHED;
+	void *address = (void *)(uintptr_t)(space + call->at * MIB);
+	CUresult result = cuMemRetainAllocationHandle(&handle, address);
+
+	CHECK_EQUAL(handle, result == CUDA_SUCCESS ? things[call->thing] : UNTOUCHED);
+	return result;
+}

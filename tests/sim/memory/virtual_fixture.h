@@ -1,7 +1,7 @@
 /* What the tests of memory with a handle share: getting it, and what is true of it. */
 #pragma once
 
-#include "cuda_api.h"
+#include "acts.h"
 
 typedef CUmemGenericAllocationHandle memory;
 
@@ -19,3 +19,25 @@ CUdeviceptr reserve(uint64_t bytes);
 void map(CUdeviceptr address, uint64_t bytes, memory handle);
 void unmap(CUdeviceptr address, uint64_t bytes);
 memory retain(CUdeviceptr address);
+
+/* -- rows of calls ---------------------------------------------------------------------------- */
+
+extern memory things[ACT_THINGS];
+extern CUdeviceptr space; /* addresses that the process has reserved; places are MiB from here */
+
+void play(const struct acts *row);
+
+CUresult create_thing(const struct act_call *call);
+CUresult release_thing(const struct act_call *call);
+CUresult map_thing(const struct act_call *call);
+CUresult unmap_place(const struct act_call *call);
+CUresult retain_thing(const struct act_call *call);
+
+/* clang-format off */
+#define CREATE_IN(type, thing, mib) {create_thing, thing, CU_MEM_LOCATION_TYPE_##type, 0, mib}
+#define CREATE(thing, mib)          CREATE_IN(DEVICE, thing, mib)
+#define RELEASE(thing)              {release_thing, thing, NONE, 0, 0}
+#define MAP(thing, place, mib)      {map_thing, thing, NONE, place, mib}
+#define UNMAP(place, mib)           {unmap_place, NONE, NONE, place, mib}
+#define RETAIN(thing, place)        {retain_thing, thing, NONE, place, 0} /* and no other thing */
+/* clang-format on */
