@@ -3,17 +3,18 @@
  * it beside its books is its own, as the shared memory is in the figure of the process that made
  * it.
  */
-#include "sharing_fixture.h"
+#include "sharing_scene.h"
 
-#define MODULE (20 * MIB)
-#define SHARED (THINGS * SIZE)
-#define ROOM   (200 * MIB) /* less than is shared */
+#include <unistd.h>
+
+/* -- steps ------------------------------------------------------------------------------------ */
 
 static const char code[] = ".version 8.0\n.target sm_90\n.visible .entry nothing() { ret; }\n";
 
 static CUlibrary library; /* each actor's last */
 
-/* Loads code that takes MODULE at its first launch, and launches it. False: there is no room. */
+/* Loads code that takes SCENE_MODULE at its first launch, and launches it. False: there is no room.
+ */
 static bool grow(void)
 {
 	CUkernel kernel;
@@ -46,10 +47,10 @@ static uint64_t grow_until_full(uint64_t unused)
 	return 0;
 }
 
-static uint64_t grow_once(uint64_t unused)
+static uint64_t grow_by(uint64_t modules)
 {
-	(void)unused;
-	CHECK(grow());
+	while (modules--)
+		CHECK(grow());
 	return 0;
 }
 
@@ -59,109 +60,76 @@ static uint64_t shrink(uint64_t unused)
 	return unused;
 }
 
-/* a has made SHARED, and b has it open. */
-static void share_all(struct member *a, struct member *b)
+static uint64_t send_all(uint64_t unused)
 {
 	for (unsigned i = 0; i < THINGS; i++) {
-		order(a, create, i);
-		order(a, send_off, i);
-		order(b, fetch, i);
+		create(i);
+		send_off(i);
 	}
+	return unused;
 }
 
-static void begin_lazy(void)
+static uint64_t fetch_all(uint64_t unused)
 {
-	begin();
+	for (unsigned i = 0; i < THINGS; i++)
+		fetch(i);
+	return unused;
+}
+
+static uint64_t release_all(uint64_t unused)
+{
+	for (unsigned i = 0; i < THINGS; i++)
+		release(i);
+	return unused;
+}
+
+/* The actor's own, in NVML. */
+static uint64_t figure(uint64_t unused)
+{
+	(void)unused;
+	return outside_of(0, getpid());
+}
+
+static uint64_t device_has_at_most(uint64_t bytes)
+{
+	CHECK_AT_MOST(outside_used(0), bytes);
+	return 0;
+}
+
+/* -- scenes ----------------------------------------------------------------------------------- */
+
+static void play(const struct scene *scene)
+{
 	env_set("VGPU_SIM_MODULE_MIB", "20");
 	env_set("VGPU_SIM_MODULE_LAZY", "1");
+	scene_play(scene);
 }
 
-TEST(importer_is_held)
-{
-	uint64_t quota = 2 * CHARGE + SHARED + ROOM;
-	struct member a, b;
-	char limit[24];
-
-	begin_lazy();
-	snprintf(limit, sizeof(limit), "%lluk", (unsigned long long)(quota / KIB));
-	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
-	a = actor();
-	b = actor();
-	share_all(&a, &b);
-	assert_held(2, SHARED);
-	order(&b, grow_until_full, 0);
-	CHECK_AT_MOST(outside_used(0), quota + 2 * MODULE + GRANULE);
-	dismiss(&a);
-	dismiss(&b);
-}
-
-/* What the importer took is in its books to the byte, and so is what it has open, whoever gives it
- * up first. */
-TEST(growth_is_booked)
-{
-	struct vgpu_hami_usage usage;
-	struct member a, b;
-
-	begin_lazy();
-	a = actor();
-	b = actor();
-	share_all(&a, &b);
-	order(&b, grow_once, 0);
-	order(&b, look, 0); /* one says that it may be, the next that it is */
-	order(&b, look, 0);
-	usage = ledger_of(b.pid, 0);
-	CHECK_EQUAL(usage.module, MODULE);
-	CHECK_EQUAL(usage.data, 0);
-	for (unsigned i = 0; i < THINGS; i++)
-		order(&a, release, i);
-	order(&b, look, 0);
-	usage = ledger_of(b.pid, 0);
-	CHECK_EQUAL(usage.module, MODULE);
-	CHECK_EQUAL(usage.data, SHARED);
-	order(&b, shrink, 0); /* nobody else has the memory open: the figure is b's alone */
-	order(&b, look, 0);
-	usage = ledger_of(b.pid, 0);
-	CHECK_EQUAL(usage.module, 0);
-	CHECK_EQUAL(usage.data, SHARED);
-	for (unsigned i = 0; i < THINGS; i++)
-		order(&b, release, i);
-	assert_held(2, 0);
-	dismiss(&a);
-	dismiss(&b);
-}
-
-/* The charge went to one of two who have the memory open, and NVML counts it for the other: the
- * books of neither are changed for that. */
-TEST(charge_and_figure_apart)
-{
-	struct vgpu_hami_usage usage;
-	struct member a, b, c;
-
-	begin_lazy();
-	a = actor();
-	b = actor(); /* whose figure gets it: the simulated driver takes the first */
-	c = actor(); /* who gets the charge: the region takes the first that imported it */
-	for (unsigned i = 0; i < 5; i++)
-		order(&c, grow_once, 0);
-	order(&c, look, 0);
-	order(&a, create, 0);
-	order(&a, send_off, 0);
-	order(&c, fetch, 0);
-	order(&a, send_off, 0);
-	order(&b, fetch, 0);
-	order(&a, release, 0);
-	CHECK_EQUAL(outside_of(0, b.pid), CONTEXT + SIZE);
-	CHECK_EQUAL(outside_of(0, c.pid), CONTEXT + 5 * MODULE);
-	order(&b, look, 0);
-	order(&b, look, 0);
-	usage = ledger_of(b.pid, 0);
-	CHECK_EQUAL(usage.module, 0);
-	CHECK_EQUAL(usage.data, 0);
-	order(&c, look, 0);
-	usage = ledger_of(c.pid, 0);
-	CHECK_EQUAL(usage.module, 5 * MODULE);
-	CHECK_EQUAL(usage.data, SIZE);
-	dismiss(&a);
-	dismiss(&b);
-	dismiss(&c);
-}
+/* clang-format off */
+static const struct scene growth[] = {
+	/* The limit is two contexts, what is shared, and 200 MiB more, which is less than is shared. */
+	{"importer_is_held", "1768m", .steps = {
+		{A, send_all, 0}, {B, fetch_all, 0, {HELD, {THINGS}}}, {B, grow_until_full, 0},
+		{SCENE, device_has_at_most, 1768 * MIB + 2 * SCENE_MODULE + GRANULE}}},
+	/* The ledger has exactly what the importer took, and exactly what it has open, whoever
+	 * releases it first. Of two looks, one finds that it may have grown, the other that it has. */
+	{"growth_is_booked", .steps = {
+		{A, send_all, 0}, {B, fetch_all, 0, {HELD, {THINGS}}}, {B, grow_by, 1}, {B, look, 0},
+		{B, look, 0, {HELD, {THINGS}, {0}, {0, 1}}}, {A, release_all, 0},
+		{B, look, 0, {HELD, {0, THINGS}, {0}, {0, 1}}},
+		/* Nobody else has the memory open: the figure is B's alone. */
+		{B, shrink, 0}, {B, look, 0, {HELD, {0, THINGS}}}, {B, release_all, 0, {HELD}}}},
+	/* C is charged for memory that two have open, as the region takes the first that imported
+	 * it. NVML counts it for B, as the simulated driver takes the first that started. Neither is
+	 * charged anything else for that. */
+	{"charge_and_figure_apart", .steps = {
+		{SCENE, scene_start, A}, {SCENE, scene_start, B}, {C, grow_by, 5},
+		{C, look, 0, {HELD, {0}, {0}, {0, 0, 5}}},
+		{A, create, 0}, {A, send_off, 0}, {C, fetch, 0}, {A, send_off, 0}, {B, fetch, 0},
+		{A, release, 0}, {B, figure, 0, {UNCHECKED}, CONTEXT + SIZE},
+		{C, figure, 0, {UNCHECKED}, CONTEXT + 5 * SCENE_MODULE}, {B, look, 0},
+		{B, look, 0, {HELD, {0, 0, 1}, {0}, {0, 0, 5}}},
+		{C, look, 0, {HELD, {0, 0, 1}, {0}, {0, 0, 5}}}}},
+};
+TEST_TABLE(growth, play);
+/* clang-format on */

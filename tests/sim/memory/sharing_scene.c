@@ -81,7 +81,7 @@ static uint64_t take_step(const struct scene_step *next)
 
 /* -- states ----------------------------------------------------------------------------------- */
 
-static void check_charge(unsigned i, uint64_t data, uint64_t offset)
+static void check_charge(unsigned i, uint64_t data, uint64_t offset, uint64_t modules)
 {
 	struct vgpu_hami_usage usage = {0};
 
@@ -92,7 +92,7 @@ static void check_charge(unsigned i, uint64_t data, uint64_t offset)
 	usage = ledger_of(members[i].pid, 0);
 	expect("data", usage.data, data);
 	expect("offset", usage.offset, HIDDEN + offset);
-	expect("modules", usage.module, 0);
+	expect("modules", usage.module, modules);
 }
 
 static void check_total(const struct scene_state *state)
@@ -100,7 +100,8 @@ static void check_total(const struct scene_state *state)
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < SCENE_ACTORS; i++)
-		sum += in_bytes(state->data[i] + state->offset[i]);
+		sum += in_bytes(state->data[i] + state->offset[i]) +
+		       state->modules[i] * SCENE_MODULE;
 	CHECK_SOON_EQUAL(ledger_reap(), living(false));
 	CHECK_SOON_EQUAL(outside_used(0), living(true) * FIGURE + sum);
 	expect("ledger", ledger_used(0), living(false) * CHARGE + sum);
@@ -114,7 +115,8 @@ static void check_state(const struct scene_state *state)
 		return;
 	for (unsigned i = 0; i < SCENE_ACTORS; i++)
 		if (lives[i])
-			check_charge(i, in_bytes(state->data[i]), in_bytes(state->offset[i]));
+			check_charge(i, in_bytes(state->data[i]), in_bytes(state->offset[i]),
+				     state->modules[i] * SCENE_MODULE);
 }
 
 /* -- scenes ----------------------------------------------------------------------------------- */

@@ -28,11 +28,13 @@ enum scene_check {
 };
 
 /* In units of the scene, for each actor. What only descriptors keep, and what an outsider has
- * imported, is charged as `offset`. */
+ * imported, is charged as `offset`. `modules` are pieces of code of SCENE_MODULE bytes. */
 struct scene_state {
 	enum scene_check check;
-	unsigned data[SCENE_ACTORS], offset[SCENE_ACTORS];
+	unsigned data[SCENE_ACTORS], offset[SCENE_ACTORS], modules[SCENE_ACTORS];
 };
+
+#define SCENE_MODULE (20 * MIB)
 
 struct scene_step {
 	enum scene_actor actor;
