@@ -77,7 +77,7 @@ static void tell_changed(struct events *events, const struct overview_slice *sli
 			 const struct sight_device *then, const struct sight_device *now)
 {
 	struct json_object *event = event_of(slice->one, now->uuid);
-	char before[32], after[32], cores[32], cores_before[32];
+	char before[32], after[32], cores[32], cores_before[32], burst[32], burst_before[32];
 
 	event_add_number(event, "memory_limit_bytes_before", then->limit_bytes);
 	event_add_number(event, "memory_limit_bytes", now->limit_bytes);
@@ -89,12 +89,14 @@ static void tell_changed(struct events *events, const struct overview_slice *sli
 	event_add_number(event, "burst_ns", now->burst_ns);
 	events_tell(events, EVENT_SLICE_CHANGED, event,
 		    "slice %s has other limits on %s: memory %s, was %s; cores %s %%, were %s %% "
-		    "(0: no limit)",
+		    "(0: no limit); burst %s, was %s",
 		    slice->one->name, now->uuid, size_word(now->limit_bytes, after, sizeof(after)),
 		    size_word(then->limit_bytes, before, sizeof(before)),
 		    policy_cores_name(now->cores_pct, now->cores_most_pct, cores, sizeof(cores)),
 		    policy_cores_name(then->cores_pct, then->cores_most_pct, cores_before,
-				      sizeof(cores_before)));
+				      sizeof(cores_before)),
+		    policy_burst_name(now->burst_ns, burst, sizeof(burst)),
+		    policy_burst_name(then->burst_ns, burst_before, sizeof(burst_before)));
 }
 
 static bool has_changed(const struct sight_device *then, const struct sight_device *now)

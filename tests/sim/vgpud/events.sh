@@ -16,6 +16,8 @@ same 'of the slice that was there' 0 "$(grep -c '"slice":"old"' "$events")"
 
 "$VGPU" set x --memory 3G --cores 40 >/dev/null || fail 'set'
 until_event slice_changed "e['memory_limit_bytes'] == 3 << 30 and e['cores_limit_pct'] == 40 and e['device_uuid'] == '$uuid0'"
+"$VGPU" set x --burst 50ms >/dev/null || fail 'set'
+until_event slice_changed "e['burst_ns'] == 50000000 and e['message'].endswith('; burst 50ms, was default')"
 "$VGPU" pause x >/dev/null || fail 'pause'
 until_event slice_paused "e['slice'] == 'x'"
 "$VGPU" resume x >/dev/null || fail 'resume'
