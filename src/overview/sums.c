@@ -39,11 +39,13 @@ struct overview_assured overview_assured(const struct overview *overview, const 
 	return assured;
 }
 
+/* A launch in the future was before the clock was set back. */
 static bool is_at_work(const struct overview_slice *slice)
 {
 	int64_t now_s = (int64_t)(clock_wall_ns() / NS_PER_S);
 
-	return slice->running > 0 && slice->launched_s >= now_s - RECENT_S;
+	return slice->running > 0 && slice->launched_s >= now_s - RECENT_S &&
+	       slice->launched_s <= now_s + RECENT_S;
 }
 
 uint64_t overview_held_bytes(const struct overview *overview, const char *uuid)

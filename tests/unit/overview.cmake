@@ -1,1 +1,2 @@
 vgpu_unit_test(overview_escape overview)
+vgpu_unit_test(overview_sums overview)
