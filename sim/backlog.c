@@ -1,75 +1,35 @@
 /*
- * Backlogs: what streams have been given whose end is not known yet.
+ * Backlogs: the work that streams have been given and whose end is not known yet.
  *
- * Mostly the end of a kernel is known when it is queued (timeline.c). It is not if the kernel waits
- * for something that is still to happen: a collective for its other ranks, and everything behind it
- * in the stream; work behind a function of the host or a wait for a value; and work behind a copy,
- * as a GPU that was given it at once would be kept from everybody else until the copy is done. From
- * then on the stream has a backlog, a list of tasks. A task ends when its end is known, which may
- * lie in the future, and only the first task of a backlog can end. With the last one the backlog is
- * gone, and the stream has what timeline.c knows: a time at which it is done.
+ * The end of most kernels is known when they are queued (timeline.c). It is not known yet for
  *
- *   a task                    ends if                              its end
- *   mark                      always                               its begin
- *   wait for another task     that has ended                       the later of its begin and that
- *   kernel, copy in the GPU   its turn has come                    state_queue says
- *   collective                its turn has come, and that of all   the latest begin of a rank, and
- *                             other ranks                          how long it takes
- *   copy from or to the host  its begin has come                   its begin, and how long it takes
- *   host function             it has returned                      when it had
- *   wait for a value          its begin has come, and the value    when that was seen
- *   write of a value          its begin has come                   its begin
+ *     a collective                                   which waits for its other ranks
+ *     a function of the host, or a wait for a value  which ends by something outside the GPU
+ *     a copy from or to the host                     which begins only when the stream has come to
+ *                                                    it
+ *     anything that follows one of these             in its stream, or in a stream that waits for
+ * it
  *
- * A task's begin is the end of the one before, or when it was queued if that is later. Its turn on
- * the GPU has come if the GPU would not be left idle before its begin. So times are exact, however
- * late somebody comes to look: whoever queues, asks or waits, and a thread (backlog_thread.c) that
- * is there from the first backlog on and sleeps until the next begin or until the bell is rung.
+ * The stream then has a backlog, a list of tasks (backlog_task.c). A task ends when its end is
+ * known, which may lie in the future. Only the first task of a backlog can end. After the last task
+ * the backlog is removed, and timeline.c knows the time at which the stream is done.
  *
- * A collective spins from its begin to its end. It leaves the GPU to other streams and processes,
- * as a kernel of few blocks does: if it did not, two jobs that have two GPUs in common could wait
- * for each other for ever. For the utilisation the GPU is busy.
+ * Times are exact, however late a thread looks. Each thread that queues work, asks or waits ends
+ * the tasks that can end (backlogs_advance_locked). So does the thread of backlog_thread.c, which
+ * is started with the first backlog, and sleeps until the next begin of a task or until the bell
+ * rings.
  *
- * What waits for a task's end (an event, a graph, another stream) has a reference to it, as struct
- * when. A stream that is destroyed leaves its backlog to itself. The backlog lock guards all of
- * this. A task without memory is as if it had not been queued.
+ * An event, a graph or another stream that waits for a task has a reference to the task, in struct
+ * when. A stream that is destroyed leaves its backlog, which ends without the stream. The backlog
+ * lock guards the backlogs and their tasks. A task for which there is no memory counts as done.
  */
 #include "backlog.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#define POLL_NS ((uint64_t)50000)    /* how often a word is looked at that is waited for */
-#define SPIN_NS ((uint64_t)16000000) /* how often a spin is written down */
-
-/* What a GPU of this process is in a communicator. Never freed. */
-struct rank {
-	struct rank *next;
-	uint64_t communicator;
-	unsigned gpu;
-	unsigned place;
-	uint64_t queued, over; /* rounds */
-};
-
-/* How many collectives spin on a GPU of this process; until when that is written down, and how long
- * the GPU had done this process's kernels then. */
-struct spun {
-	unsigned spinning;
-	uint64_t until_ns, worked_ns;
-};
-
-struct backlog {
-	struct backlog *next;
-	CUstream stream; /* NULL: none, or none any more */
-	CUcontext context;
-	uint64_t done_ns; /* when all before the first task is done */
-	struct task *head, *tail;
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-static struct backlog *backlogs; /* these three: lock */
-static struct rank *ranks;
-static struct spun spins[SIM_GPUS_MAX];
+static struct backlog *backlogs; /* under the lock */
 
 void backlogs_lock(void)
 {
@@ -86,193 +46,9 @@ void backlogs_wait_locked(pthread_cond_t *condition)
 	pthread_cond_wait(condition, &lock);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-	return a > b ? a : b;
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* -- tasks ------------------------------------------------------------------------------------ */
-
-static struct task *task_new(enum task_kind kind)
-{
-	struct task *task = calloc(1, sizeof *task);
-
-	if (!task)
-		return NULL;
-	task->kind = kind;
-	task->references = 1;
-	task->end_ns = TIME_UNKNOWN;
-	return task;
-}
-
-static struct task *task_hold_locked(struct task *task)
-{
-	task->references++;
-	return task;
-}
-
-void task_put_locked(struct task *task)
-{
-	if (task && !--task->references) {
-		task_put_locked(task->other);
-		free(task);
-	}
-}
-
-/* Its backlog has done with it. What it waited for is nothing to those who refer to it. */
-static void task_ended_locked(struct task *task)
-{
-	task_put_locked(task->other);
-	task->other = NULL;
-	task_put_locked(task);
-}
-
-/* -- what tasks do ---------------------------------------------------------------------------- */
-
-static bool turn_has_come(const struct backlog *backlog, uint64_t begin_ns, uint64_t now_ns)
-{
-	return begin_ns <= now_ns || begin_ns <= state_busy_until(backlog->context->gpu);
-}
-
-static void spin_begin_locked(unsigned gpu, uint64_t begin_ns)
-{
-	struct spun *spun = &spins[gpu];
-
-	if (!spun->spinning++ && begin_ns > spun->until_ns) {
-		spun->until_ns = begin_ns;
-		spun->worked_ns = state_worked_ns(gpu, begin_ns);
-	}
-}
-
-/* The GPU has been busy with it all the time; for the utilisation it is what kernels leave. */
-static void spin_record_locked(unsigned gpu, uint64_t to_ns)
-{
-	struct spun *spun = &spins[gpu];
-
-	if (to_ns <= spun->until_ns)
-		return;
-	uint64_t span = to_ns - spun->until_ns, worked = state_worked_ns(gpu, to_ns);
-	uint64_t counted = worked > spun->worked_ns ? worked - spun->worked_ns : 0;
-
-	if (counted < span)
-		state_busy(gpu, spun->until_ns + counted, to_ns);
-	spun->until_ns = to_ns;
-	spun->worked_ns = worked;
-}
-
-static void collective_try_locked(struct backlog *backlog, struct task *task, uint64_t begin_ns,
-				  uint64_t now_ns)
-{
-	unsigned gpu = backlog->context->gpu;
-	struct rank *rank = task->rank;
-
-	if (!task->begun) {
-		if (rank->over != task->round || !turn_has_come(backlog, begin_ns, now_ns))
-			return;
-		task->begun = true;
-		task->begun_ns = state_queue(gpu, begin_ns, 0);
-		spin_begin_locked(gpu, task->begun_ns);
-		state_collective_begin(rank->place, task->work.ranks, task->round, task->begun_ns);
-	}
-	uint64_t latest = state_collective_begun(rank->place, task->work.ranks, task->round);
-	if (latest == UINT64_MAX) {
-		spin_record_locked(gpu, now_ns);
-		return;
-	}
-	task->end_ns = latest + task->work.duration_ns;
-	rank->over++;
-	spin_record_locked(gpu, task->end_ns);
-	spins[gpu].spinning--;
-}
-
-static void work_try_locked(struct backlog *backlog, struct task *task, uint64_t begin_ns,
-			    uint64_t now_ns)
-{
-	const struct graph_work *work = &task->work;
-
-	if (task->rank) {
-		collective_try_locked(backlog, task, begin_ns, now_ns);
-		return;
-	}
-	if (work->type == CU_GRAPH_NODE_TYPE_KERNEL || work->duration_ns) {
-		if (turn_has_come(backlog, begin_ns, now_ns))
-			task->end_ns =
-				state_queue(backlog->context->gpu, begin_ns, work->duration_ns);
-	} else if (begin_ns <= now_ns) {
-		task->end_ns = begin_ns + work->host_ns;
-	}
-	if (task->end_ns != TIME_UNKNOWN && work->type != CU_GRAPH_NODE_TYPE_KERNEL)
-		transfer_do(work); /* an address that has become wrong is nobody's news */
-}
-
-static void call_try_locked(struct task *task, uint64_t begin_ns, uint64_t now_ns)
-{
-	if (!task->begun && begin_ns <= now_ns) {
-		task->begun = true;
-		backlog_thread_call_locked(task);
-	}
-	if (task->called_ns)
-		task->end_ns = task->called_ns;
-}
-
-/* For the first time it is looked at its begin, as far as anybody can tell. */
-static void value_try_locked(struct task *task, uint64_t begin_ns, uint64_t now_ns)
-{
-	if (begin_ns > now_ns)
-		return;
-	if (stream_value_done(&task->value))
-		task->end_ns = task->begun ? now_ns : begin_ns;
-	task->begun = true;
-}
-
-static void task_try_locked(struct backlog *backlog, struct task *task, uint64_t now_ns)
-{
-	uint64_t begin_ns = later(backlog->done_ns, task->not_before_ns);
-
-	switch (task->kind) {
-	case TASK_MARK:
-		task->end_ns = begin_ns;
-		break;
-	case TASK_AFTER:
-		if (task->other->end_ns != TIME_UNKNOWN)
-			task->end_ns = later(begin_ns, task->other->end_ns);
-		break;
-	case TASK_WORK:
-		work_try_locked(backlog, task, begin_ns, now_ns);
-		break;
-	case TASK_CALL:
-		call_try_locked(task, begin_ns, now_ns);
-		break;
-	case TASK_VALUE:
-		value_try_locked(task, begin_ns, now_ns);
-		break;
-	}
-}
-
-/* How long the first task may be left alone: until its begin has come, if that is all it waits for.
- */
-static uint64_t task_rest_locked(const struct backlog *backlog, uint64_t now_ns)
-{
-	const struct task *task = backlog->head;
-	uint64_t begin_ns = later(backlog->done_ns, task->not_before_ns);
-
-	if (task->kind == TASK_AFTER)
-		return UINT64_MAX;
-	if (begin_ns > now_ns && !task->begun)
-		return begin_ns - now_ns;
-	if (task->kind == TASK_VALUE)
-		return POLL_NS;
-	return task->rank ? SPIN_NS : UINT64_MAX;
-}
-
 /* -- backlogs --------------------------------------------------------------------------------- */
 
-/* What was before the first task is done then. */
+/* All work before the first task of the backlog is done at done_ns. */
 static void done_locked(struct backlog *backlog, uint64_t done_ns)
 {
 	backlog->done_ns = done_ns;
@@ -299,7 +75,7 @@ static bool backlog_advance_locked(struct backlog *backlog, uint64_t now_ns)
 	return advanced;
 }
 
-/* Of a backlog without tasks. */
+/* Removes a backlog that has no tasks. */
 static void backlog_remove_locked(struct backlog **at)
 {
 	struct backlog *backlog = *at;
@@ -352,7 +128,7 @@ static struct backlog *backlog_open_locked(CUcontext context, CUstream stream, u
 	return backlog;
 }
 
-/* Takes the task over. */
+/* The backlog takes the reference of the caller. */
 static void backlog_append_locked(struct backlog *backlog, struct task *task)
 {
 	if (backlog->head)
@@ -372,7 +148,7 @@ static void after_append_locked(struct backlog *backlog, struct task *other)
 	backlog_append_locked(backlog, task);
 }
 
-/* Whether what the stream is given waits for the backlog, which is another stream's. */
+/* Whether work that the stream is given waits for that backlog of another stream. */
 static bool comes_after(CUstream stream, const struct backlog *backlog)
 {
 	if (!backlog->stream || backlog->context != stream->context)
@@ -382,7 +158,7 @@ static bool comes_after(CUstream stream, const struct backlog *backlog)
 		       : stream_blocks(stream) && backlog->stream == &stream->context->legacy;
 }
 
-/* Gives it to the stream, behind all that has to be before it. */
+/* Gives the task to the stream, after tasks that wait for the streams that come before it. */
 static void stream_append_locked(CUstream stream, struct task *task)
 {
 	struct backlog *backlog = atomic_load(&stream->backlog);
@@ -423,26 +199,6 @@ void backlog_mark(CUstream stream, uint64_t not_before_ns)
 	stream_append(stream, task);
 }
 
-static struct rank *rank_get_locked(uint64_t communicator, unsigned gpu)
-{
-	struct rank *rank = ranks;
-
-	while (rank && (rank->communicator != communicator || rank->gpu != gpu))
-		rank = rank->next;
-	if (rank)
-		return rank;
-	rank = calloc(1, sizeof *rank);
-	if (!rank || state_communicator_join(communicator, &rank->place)) {
-		free(rank);
-		return NULL;
-	}
-	rank->communicator = communicator;
-	rank->gpu = gpu;
-	rank->next = ranks;
-	ranks = rank;
-	return rank;
-}
-
 CUresult backlog_work(CUstream stream, const struct graph_work *work)
 {
 	struct task *task = task_new(TASK_WORK);
@@ -451,11 +207,7 @@ CUresult backlog_work(CUstream stream, const struct graph_work *work)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	task->work = *work;
 	pthread_mutex_lock(&lock);
-	if (work->ranks)
-		task->rank = rank_get_locked(work->communicator, stream->context->gpu);
-	bool good = !work->ranks || task->rank;
-	if (task->rank)
-		task->round = task->rank->queued++;
+	bool good = !work->ranks || task_join_locked(task, stream->context->gpu);
 	if (good)
 		stream_append_locked(stream, task);
 	else
@@ -496,8 +248,7 @@ void backlogs_drop(CUcontext context)
 
 		while (backlog->context == context && (task = backlog->head)) {
 			task->end_ns = now_ns;
-			if (task->rank && task->begun)
-				spins[context->gpu].spinning--;
+			task_drop_locked(task, context->gpu);
 			backlog->head = task->next;
 			task_ended_locked(task);
 		}
@@ -537,7 +288,7 @@ void when_set(struct when *when, uint64_t at_ns)
 	atomic_store(&when->at_ns, at_ns);
 }
 
-/* Takes the task's reference over. */
+/* `when` takes the reference of the caller. */
 static void when_set_task_locked(struct when *when, struct task *task)
 {
 	when_forget_locked(when);
@@ -612,8 +363,9 @@ static bool concerns(const struct backlog *backlog, CUcontext context, CUstream 
 	return (ready || stream == &context->legacy) && comes_after(stream, backlog);
 }
 
-/* A mark behind what the stream has been given, or all of the context (NULL); with `ready` also
- * behind what else the stream's next task would wait for. It is in nobody's way. */
+/* A mark that ends after all work that the stream has been given, or after all work of the context
+ * if the stream is NULL. With `ready`, the mark also ends after work of other streams that the
+ * stream's next task would wait for. No other task waits for the mark. */
 static struct task *join_locked(CUcontext context, CUstream stream, bool ready)
 {
 	struct task *task = task_new(TASK_MARK);
@@ -705,13 +457,12 @@ void backlog_wait_context(CUcontext context)
 	wait_for(context, NULL, false);
 }
 
-/* What the parent has queued is the parent's. */
+/* A child process has none of its parent's backlogs. */
 void backlogs_forked(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&ended, NULL);
 	backlogs = NULL;
-	ranks = NULL;
-	memset(spins, 0, sizeof spins);
+	tasks_forked();
 	backlog_thread_forked();
 }

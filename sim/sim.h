@@ -34,7 +34,8 @@
  * sim_stream.h
  *     timeline.c        when queued work is done (timeline_calls.c and launch_calls.c: the API)
  *     stream_calls.c    more of the API of streams
- *     backlog.c         work that waits for an event to come;  backlog_thread.c: its threads
+ *     backlog.c         work that waits for something to happen, by stream;  backlog_task.c: when
+ *                       a piece of it ends;  backlog_thread.c: its threads
  *     transfer.c        copies and fills (transfer_calls.c: their API)
  *     capture.c         streams that record (capture_calls.c: their API)
  * graph.h
