@@ -5,10 +5,8 @@
  *
  *     a collective                                   which waits for its other ranks
  *     a function of the host, or a wait for a value  which ends by something outside the GPU
- *     a copy from or to the host                     which begins only when the stream has come to
- *                                                    it
- *     anything that follows one of these             in its stream, or in a stream that waits for
- * it
+ *     a copy from or to the host                     which begins when the work before it is done
+ *     work that follows one of these                 in its stream, or in one that waits for that
  *
  * The stream then has a backlog, a list of tasks (backlog_task.c). A task ends when its end is
  * known, which may lie in the future. Only the first task of a backlog can end. After the last task

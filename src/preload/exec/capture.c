@@ -1,11 +1,12 @@
 /*
- * Stream captures are counted. An event that is recorded behind all of a context's streams spoils
- * every capture in the context, whatever its mode and thread (seen with driver 580): so there is
- * none while a capture goes on anywhere in the process, and none begins while one is being
- * recorded. And as long as none goes on, no launch has to ask whether its stream is captured.
+ * The captures of streams are counted, for two reasons. A fence spoils every capture in its
+ * context, whatever the mode and the thread of the capture (seen with driver 580). So no fence is
+ * recorded while a capture goes on anywhere in the process, and no capture begins while a fence is
+ * being recorded. And while no capture goes on, no launch has to ask whether its stream is
+ * captured.
  *
- * A stream that is destroyed in the middle of its capture leaves it counted: from then on there are
- * no such events in this process, and single streams are measured instead.
+ * If a stream is destroyed in the middle of its capture, the capture stays in the count. From then
+ * on no fence is recorded in this process, and single streams are measured instead.
  */
 #include "capture.h"
 
@@ -91,7 +92,8 @@ CAPTURE(cuStreamBeginCaptureToGraph, (TO_GRAPH),
 CAPTURE(cuStreamBeginCaptureToGraph_ptsz, (TO_GRAPH),
 	(hStream, hGraph, dependencies, dependencyData, numDependencies, mode))
 
-/* There are errors that end one, and errors that do not. */
+/* Some errors of the driver's call end the capture, and some do not. So the stream is asked before
+ * and after the call. */
 static CUresult end(CUresult (*original)(CUstream, CUgraph *), CUstream stream, bool per_thread,
 		    CUgraph *ret_graph)
 {

@@ -1,39 +1,41 @@
 /*
- * Fills of the device's memory, and copies within it. They take the device as kernels do, so they
- * pass the same gate, and are the driver's own from there: see launch.c, for captures too.
+ * Fills of the device's memory, and copies within it. They keep the device busy as kernels do, so
+ * they wait until the pacer admits them, as launches do (launch.c, which also says what holds for
+ * captured streams).
  *
- * Copies to and from the host, and between devices, are for copy engines: they are not held, but
- * windows leave them out (pace/waits.h). Some functions can do either. What they are asked to do
- * is looked at in the way round only, where that costs two questions about addresses; a function
- * that says it by its name is never asked.
+ * Copies to and from the host, and between devices, are made by copy engines. They are not
+ * throttled, but windows leave their time out (pace/waits.h). Some functions make copies of both
+ * kinds. For these, the hook asks the driver where the two addresses lie, and only where a launch
+ * could be held back. A function whose name says the kind asks nothing.
  *
- * What it costs is learned by kind and size. The functions without a stream are given the default
- * one: they return when the work is submitted, or later.
+ * Costs are learned by kind and size. The functions without a stream parameter use the default
+ * stream. They return when the work is submitted, or later.
  */
 #include "cuda.h"
 #include "hooks.h"
 #include "launch.h"
 #include "quota.h"
 
-/* -- what is done ------------------------------------------------------------------------------ */
+/* -- kinds and sizes --------------------------------------------------------------------------- */
 
-/* What costs are learned by; kernels and graphs have their low two bits otherwise (launch.c). */
+/* The keys by which costs are learned (struct cost_of). The low two bits of kernels and of graphs
+ * have other values (launch.c). */
 enum kind {
-	NOT_HELD = 0, /* its "shape" is its bytes */
+	NOT_HELD = 0, /* a copy that is not throttled; its "shape" is its bytes */
 	FILL = 1 << 2 | 3,
 	FILL_ROWS = 2 << 2 | 3,
 	COPY = 3 << 2 | 3,
 	COPY_ROWS = 4 << 2 | 3,
 };
 
-#define SMALL_BYTES ((uint64_t)64 << 10) /* less is all alike: most of it is the launch */
+#define SMALL_BYTES ((uint64_t)64 << 10) /* below this, the launch is most of the cost */
 
 static unsigned log2_of(uint64_t value)
 {
 	return 63 - (unsigned)__builtin_clzll(value);
 }
 
-/* Steps of a quarter of a power of two. */
+/* The number of the size's class. There are four classes for each power of two. */
 static uint64_t size_class(uint64_t bytes)
 {
 	unsigned log = log2_of(bytes);
@@ -41,7 +43,7 @@ static uint64_t size_class(uint64_t bytes)
 	return bytes < SMALL_BYTES ? 1 : (uint64_t)log << 2 | (bytes >> (log - 2) & 3);
 }
 
-/* A size that makes no sense is the driver's to refuse, as is none. */
+/* A size of 0, or one that makes no sense, goes to the driver, which refuses it or does nothing. */
 static struct cost_of of_rows(enum kind kind, uint64_t row_bytes, uint64_t rows)
 {
 	uint64_t bytes = row_bytes * rows;
@@ -60,7 +62,7 @@ static struct cost_of of_bytes(enum kind kind, uint64_t bytes)
 	return of_rows(kind, 1, bytes);
 }
 
-/* Of managed memory, too. */
+/* Also true for managed memory. */
 static bool is_on_device(CUdeviceptr address)
 {
 	unsigned type = CU_MEMORYTYPE_HOST;
@@ -83,13 +85,13 @@ static bool on_one_device(CUdeviceptr a, CUdeviceptr b)
 	return quota_only_device() >= 0 || device_of(a) == device_of(b);
 }
 
-/* Of addresses on devices. */
+/* Both addresses are on devices. */
 static struct cost_of of_copy(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 {
 	return of_bytes(on_one_device(to, from) ? COPY : NOT_HELD, bytes);
 }
 
-/* Of any addresses. */
+/* Each address may be on a device or on the host. */
 static struct cost_of of_unified(CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
 {
 	if (!is_on_device(to) || !is_on_device(from))
@@ -97,7 +99,7 @@ static struct cost_of of_unified(CUdeviceptr to, CUdeviceptr from, uint64_t byte
 	return of_copy(to, from, bytes);
 }
 
-/* One side of what a descriptor describes. */
+/* The source or the destination of a copy that a descriptor describes. */
 struct side {
 	unsigned type; /* CU_MEMORYTYPE_… */
 	CUdeviceptr address;
@@ -109,7 +111,7 @@ static bool side_is_held(const struct side *side)
 	       (side->type == CU_MEMORYTYPE_UNIFIED && is_on_device(side->address));
 }
 
-/* An array is where the other side is: nearly always. */
+/* An array is taken to be on the device of the other side, as nearly all are. */
 static struct cost_of of_sides(struct side to, struct side from, uint64_t row_bytes, uint64_t rows)
 {
 	bool held = side_is_held(&to) && side_is_held(&from);
@@ -119,7 +121,7 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 	return of_rows(held ? COPY_ROWS : NOT_HELD, row_bytes, rows);
 }
 
-/* A descriptor's, of any version. */
+/* The cost_of of a descriptor, of any version of the structure. */
 #define OF_RECTANGLE(copy, rows)                                                                  \
 	(copy ? of_sides((struct side){copy->dstMemoryType, copy->dstDevice},                     \
 			 (struct side){copy->srcMemoryType, copy->srcDevice}, copy->WidthInBytes, \
@@ -128,10 +130,10 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 #define OF_2D OF_RECTANGLE(pCopy, (uint64_t)pCopy->Height)
 #define OF_3D OF_RECTANGLE(pCopy, (uint64_t)pCopy->Height * pCopy->Depth)
 
-/* -- the way through --------------------------------------------------------------------------- */
+/* -- hooks ------------------------------------------------------------------------------------- */
 
-/* A copy that is not held does not count as a launch, for when the clock is looked at next; nor is
- * it refused, as it may be what saves an application's work. */
+/* Lets a copy proceed that is not throttled. It does not count among the launches after which the
+ * clock is read. It is never refused, as an application may need it to save its results. */
 static void let_by(struct launch *launch, bool waits)
 {
 	launch->pass.meter = NULL;
@@ -150,7 +152,7 @@ static CUresult begin_async(struct launch *launch, CUstream stream, bool per_thr
 	return CUDA_SUCCESS;
 }
 
-/* Who copies to or from the host waits for the stream. */
+/* A copy to or from the host by one of these functions waits for the stream. */
 static CUresult begin_plain(struct launch *launch, CUstream stream, bool per_thread,
 			    const struct cost_of *what)
 {
@@ -161,7 +163,8 @@ static CUresult begin_plain(struct launch *launch, CUstream stream, bool per_thr
 	return CUDA_SUCCESS;
 }
 
-/* To memory that is not page-locked it waits, too. */
+/* A copy to memory of the host that is not page-locked waits for the stream, although its name says
+ * Async. */
 static CUresult begin_to_host(struct launch *launch, CUstream stream, bool per_thread,
 			      const struct cost_of *what)
 {
@@ -171,8 +174,8 @@ static CUresult begin_to_host(struct launch *launch, CUstream stream, bool per_t
 	return CUDA_SUCCESS;
 }
 
-/* In the default stream; in one that is given; and both, each with its flavour for a default stream
- * of each thread's own. */
+/* PLAIN: a function that uses the default stream. ASYNC: one with a stream parameter. PLAIN_2 and
+ * ASYNC_2: with a second flavour, in which NULL means the default stream of the thread. */
 #define PLAIN(name, of, parameters, arguments) \
 	LAUNCH_HOOK(begin_plain, name, NULL, false, of, parameters, arguments)
 #define ASYNC(name, of, parameters, arguments)                                                    \

@@ -1,8 +1,9 @@
 /*
- * How the pacer measures: with the driver's events. Each question is bracketed, as one about an
- * event would end a capture that another thread makes in global mode.
+ * The pacer measures with the driver's events. Each query about an event stands between
+ * relaxed_begin and relaxed_end. Otherwise it would invalidate a capture that another thread makes
+ * in global mode.
  *
- * Events are never destroyed: they are kept for the next use, and end with their context.
+ * Events are never destroyed here: the pacer uses them again, and they end with their context.
  */
 #include "gpu_events.h"
 
@@ -61,7 +62,7 @@ static enum pace_answer elapsed(void *begin, void *end, uint64_t *ret_ns)
 	if (result != CUDA_SUCCESS || !(ms > -1))
 		return PACE_UNKNOWN;
 	*ret_ns = ms > 0 ? (uint64_t)((double)ms * 1e6)
-			 : 0; /* two fences at one moment: about that */
+			 : 0; /* two fences at the same time may be a little out of order */
 	return PACE_TOOK;
 }
 

@@ -1,4 +1,4 @@
-/* The driver, as src/pace measures with it. */
+/* The driver's functions with which src/pace measures. */
 #pragma once
 
 #include "pace.h"

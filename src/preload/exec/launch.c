@@ -1,9 +1,9 @@
 /*
- * Launches of kernels: each passes the gate (pace.h), and is the driver's own from there. A graph's
- * launch does in graph.c.
+ * Launches of kernels. Each waits until the pacer admits it (pace.h), and is then submitted to the
+ * driver. graph.c does the same for launches of graphs.
  *
- * Nothing is waited for, measured or charged for the sake of a stream that is captured: what it is
- * given runs when the graph is launched, and the graph's launch is charged then.
+ * Work that a captured stream is given is not delayed, measured or charged: it runs when the graph
+ * is launched, and the launch of the graph is charged.
  */
 #include "launch.h"
 
@@ -20,9 +20,10 @@
 #include "signs.h"
 #include "state.h"
 
-/* -- what is launched -------------------------------------------------------------------------- */
+/* -- the key of a launch's cost ---------------------------------------------------------------- */
 
-/* Each word turns over all bits of the product: two of them at once, as launches wait for it. */
+/* Each word changes all bits of the product. Two words are hashed at once, as every launch with a
+ * quota waits for the hash. */
 uint64_t launch_hash(const uint64_t *words, unsigned pairs)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
@@ -36,7 +37,8 @@ uint64_t launch_hash(const uint64_t *words, unsigned pairs)
 	return hash ? hash : 1;
 }
 
-/* Pointers to functions and graphs have their low bits free. */
+/* The low two bits of a pointer to a function or graph are free: here and in launch_name they tell
+ * the kinds of work apart. */
 struct cost_of launch_of_graph(CUgraphExec graph)
 {
 	return (struct cost_of){.function = (uintptr_t)graph | 1, .graph = true};
@@ -82,7 +84,7 @@ static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
 		       params->sharedMemBytes);
 }
 
-/* -- where it goes ----------------------------------------------------------------------------- */
+/* -- the device of a launch -------------------------------------------------------------------- */
 
 static CUcontext context_of(CUstream stream)
 {
@@ -112,7 +114,7 @@ CUdevice launch_device(CUcontext context)
 	return device;
 }
 
-/* -- the way through --------------------------------------------------------------------------- */
+/* -- before and after -------------------------------------------------------------------------- */
 
 static enum pace_rule rule_of(enum slice_cores cores)
 {
@@ -199,7 +201,7 @@ static CUresult lose(void)
 	return CUDA_ERROR_NOT_PERMITTED;
 }
 
-/* The graph that it is captured for will be launched: then the device joins. */
+/* A collective is captured into a graph, which will be launched. The device joins the gang then. */
 static void note_captured(CUstream stream, uint64_t function)
 {
 	CUcontext context = signs_is_collective(function) ? context_of(stream) : NULL;
@@ -208,7 +210,7 @@ static void note_captured(CUstream stream, uint64_t function)
 		signs_see(launch_device(context));
 }
 
-/* What is limited is entered; the words were asked before. */
+/* A quota applies to the launch: waits until the pacer admits it. */
 static CUresult enter(struct launch *launch)
 {
 	struct pace_work *work = &launch->work;
@@ -219,8 +221,8 @@ static CUresult enter(struct launch *launch)
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
 }
 
-/* What the thread has a lease for. A context is on one device, and so are all if there is just one.
- */
+/* Whether the thread has a lease for this launch. The context tells the device. If the process uses
+ * only one device, the context does not matter. */
 static bool is_leased(CUstream stream, bool per_thread, const struct cost_of *what)
 {
 	if (!pace_has_lease() || capture_any())
@@ -282,7 +284,7 @@ CUresult launch_end(struct launch *launch, CUresult result)
 #define LAUNCH(name, stream, per_thread, what, parameters, arguments) \
 	LAUNCH_HOOK(launch_begin, name, stream, per_thread, what, parameters, arguments)
 
-/* What those have in common that take a grid's shape. */
+/* The parameters that functions with a grid's shape have in common. */
 #define GRID                                                                               \
 	CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, \
 		unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,    \
@@ -301,7 +303,7 @@ LAUNCH(cuLaunchCooperativeKernel, hStream, false, OF_THE_GRID, (GRID, void **ker
 LAUNCH(cuLaunchCooperativeKernel_ptsz, hStream, true, OF_THE_GRID, (GRID, void **kernelParams),
        (THE_GRID, kernelParams))
 
-/* What cannot be looked into is refused by the driver. */
+/* Without a config, the driver refuses the launch. */
 static CUstream stream_of_config(const CUlaunchConfig *config)
 {
 	return config ? config->hStream : NULL;
@@ -314,7 +316,7 @@ LAUNCH(cuLaunchKernelEx_ptsz, stream_of_config(config), true, of_config(config, 
        (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra),
        (config, f, kernelParams, extra))
 
-/* The oldest, of CUDA 2: the block's shape is the function's. */
+/* The launches of CUDA 2: the shape of the block is a property of the function. */
 LAUNCH(cuLaunch, NULL, false, of_function(f), (CUfunction f), (f))
 LAUNCH(cuLaunchGrid, NULL, false,
        of_grid(f, (unsigned)grid_width, (unsigned)grid_height, 1, 0, 0, 0, 0),
@@ -324,10 +326,9 @@ LAUNCH(cuLaunchGridAsync, hStream, false,
        (CUfunction f, int grid_width, int grid_height, CUstream hStream),
        (f, grid_width, grid_height, hStream))
 
-/* -- what is no launch --------------------------------------------------------------------------
- */
+/* -- waits, copies and stalls ------------------------------------------------------------------ */
 
-/* Whether the pacer is told of waits now. */
+/* Whether the pacer wants to hear of waits at present. */
 static bool hears_of_waits(CUcontext *ret_current)
 {
 	*ret_current = NULL;
@@ -411,7 +412,7 @@ static void note_devices(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 	}
 }
 
-/* One after the other: nothing is submitted before all may go. */
+/* The launches are admitted one after the other. The driver is called when all are admitted. */
 LAUNCH_ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags)
 {
 	struct launch launches[VGPU_DEVICES_MAX];

@@ -1,4 +1,4 @@
-/* Before the device is given work, and after. */
+/* What hooks do before and after work is submitted to a device. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,44 +6,46 @@
 #include "cuda_abi.h"
 #include "pace.h"
 
-/* A launch on its way. */
+/* A launch between launch_begin and launch_end. */
 struct launch {
 	struct pace_pass pass;
 	struct pace_work work;
-	bool waits; /* it is none, and returns when it is done */
+	bool waits; /* not a launch, but a copy with the host, whose call returns when it is done */
 };
 
 /*
- * For whom pace_is_open() does not let through: waits until work may go to the stream. per_thread:
- * what its NULL means. what: what is launched, as costs are learned by it. CUDA_SUCCESS: call the
- * driver, to which we are bound then, and launch_end with its answer; anything else is what the
- * application is told.
+ * Waits until work may be submitted to the stream. A hook calls it where pace_is_open() is false.
+ * per_thread: a NULL stream is the default stream of the thread. what: the key by which the cost is
+ * learned. CUDA_SUCCESS: the driver is bound; the caller calls it, and then launch_end with its
+ * answer. Anything else is the answer to the application.
  */
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what);
 
-/* The thread is about to wait: for the stream; for something, which of_all says is all that it has
- * submitted. */
+/* The thread is about to wait for the stream; or for some other work. of_all: that is all work that
+ * the thread has submitted. */
 void launch_will_wait_for(CUstream stream, bool per_thread);
 void launch_will_wait(bool of_all);
 
-/* The same where it has asked whether that is over, which it is not. */
+/* The thread has asked whether the stream, or other work, is done, and was told that it is not. */
 void launch_will_look_at(CUstream stream, bool per_thread);
 void launch_will_look(bool of_all);
 
-/* Whether pace_found_over serves for a look at something that is over (pace_has_waited). */
+/* Whether the pacer wants to hear by pace_found_over that work which the thread asks about is done
+ * (pace_has_waited). */
 bool launch_has_waited(void);
 
-/* The thread is about to have the stream wait for what may be no work of the device. */
+/* The thread is about to make the stream wait for something that may not be work of the device. */
 void launch_will_stall(CUstream stream, bool per_thread);
 
-/* The thread is about to submit a copy that is not held. */
+/* The thread is about to submit a copy that is not throttled. */
 void launch_will_copy(CUstream stream, bool per_thread, uint64_t bytes);
 
-/* Returns the driver's result. */
+/* After the driver's call, which returned `result`: charges the launch if it was submitted, and
+ * returns `result`. */
 CUresult launch_end(struct launch *launch, CUresult result);
 
-/* A hash of some pairs of words that tell one thing from another; never 0. */
+/* A hash of pairs of words; never 0. */
 uint64_t launch_hash(const uint64_t *words, unsigned pairs);
 
 /* A kernel's name in struct cost_of, from its CUfunction or CUkernel. */
@@ -52,18 +54,20 @@ uint64_t launch_name(const void *function);
 /* The context's device, or -1. */
 CUdevice launch_device(CUcontext context);
 
-/* What an executable graph's launches cost. */
+/* The key by which the cost of an executable graph's launches is learned. */
 struct cost_of launch_of_graph(CUgraphExec graph);
 
-/* The gate goes by what the slice's policy says of gangs now. */
+/* Gives the pacer the slice's policy for gangs, which may have changed. */
 void launch_set_gang(void);
 
 void launch_forget(void); /* in a forked child */
 
 /*
- * A hook, and its way round: begin is launch_begin, or takes what it takes. Where nothing is in the
- * way, the straight way is a test of some words and a jump into the driver: arguments stay where
- * they are, which is why the way round is a function of its own each time.
+ * Defines a hook `name` and a function `name`_held. Where no launch is held back, the hook tests a
+ * few words and jumps into the driver. Otherwise it jumps to name_held, which calls begin
+ * (launch_begin, or a function with the same parameters), the driver, and launch_end. Both are tail
+ * calls, for which the arguments stay in their registers; so name_held is a function of its own for
+ * each hook.
  */
 #define LAUNCH_HOOK(begin, name, stream, per_thread, what, parameters, arguments) \
 	LAUNCH_ASIDE static CUresult name##_held parameters                       \
@@ -85,5 +89,5 @@ void launch_forget(void); /* in a forked child */
 			go = cuda.name;                                           \
 		return go arguments;                                              \
 	}
-/* Not cold, which is compiled for size: under a compute quota every launch goes this way. */
+/* Not `cold`, for which compilers save size: with a compute quota every launch goes this way. */
 #define LAUNCH_ASIDE __attribute__((noinline))

@@ -126,8 +126,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 	return result;
 }
 
-/* -- multicast objects: what is written to one is written to the memory of all its devices ------
- */
+/* -- multicast objects: a write to one is a write to the memory of all its devices ------------- */
 
 CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 {

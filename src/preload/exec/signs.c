@@ -50,7 +50,7 @@ bool signs_launch(int device, uint64_t function)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* How the names of the kernels begin that wait for each other, or the names of their namespaces. */
+/* The beginnings of names of kernels that wait for each other, or of their namespaces. */
 static const char *const prefixes[] = {
 	"nccl",    /* NCCL: ncclKernel_…, ncclDevKernel_…, ncclSymkDevKernel_… */
 	"nvshmem", /* NVSHMEM: nvshmem_…, nvshmemi_… */
@@ -93,7 +93,7 @@ static uint64_t *place_of(uint64_t name, unsigned i)
 	return &places[((name * 0x9e3779b97f4a7c15u >> 48) + i) % PLACES];
 }
 
-/* Where it lies, or NULL. */
+/* The place of the handle, or NULL. */
 static uint64_t *find(uint64_t name)
 {
 	for (unsigned i = 0; i < TRIES; i++) {
@@ -125,7 +125,7 @@ static void keep(uint64_t name)
 	}
 }
 
-/* The handle is of another kernel now: the code that it was of is unloaded. */
+/* The driver has given the handle to another kernel, after the code of the first was unloaded. */
 static void drop(uint64_t name)
 {
 	uint64_t *place;

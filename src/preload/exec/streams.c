@@ -1,7 +1,7 @@
 /*
- * Questions whether a stream, or an event, is done, the ends of streams, and what a stream is made
- * to wait for: the pacer is told of them. Who gets "not ready" waits, as who synchronises does
- * (async_free.c).
+ * Hooks that report to the pacer: queries of streams and events, the ends of streams, and calls
+ * that make a stream wait. A thread that is answered CUDA_ERROR_NOT_READY is taken to wait, as is a
+ * thread that synchronises (async_free.c).
  */
 #include "cuda.h"
 #include "hooks.h"
@@ -12,7 +12,8 @@ static bool is_told(CUresult result)
 	return result == CUDA_ERROR_NOT_READY && pace_asks_all();
 }
 
-/* How soon it asks again, and launches, nobody knows: as behind a wait, the next launch looks. */
+/* The thread may ask again, or launch, at any time. So its next launch polls for completions, as
+ * after a wait. */
 static CUresult answered(CUresult result, CUstream stream, bool per_thread)
 {
 	if (is_told(result)) {
@@ -61,7 +62,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 	return cuda.cuStreamDestroy_v2(hStream);
 }
 
-/* -- stalls ----------------------------------------------------------------------------------- */
+/* -- stalls: the stream waits for something that may not be work of the device ----------------- */
 
 #define STALL(name, stream, per_thread, parameters, arguments) \
 	CUresult name parameters                               \

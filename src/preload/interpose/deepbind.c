@@ -1,7 +1,8 @@
 /*
- * The loader finds a plain file name by the run path of whoever calls dlopen, and that is us here.
- * So the caller's directories are tried first, in the loader's own order (dlinfo, RTLD_DI_SERINFO);
- * the cache and the default directories are the same for everyone.
+ * The loader searches a plain file name in the run path of the object that calls dlopen, which is
+ * this library here. So the directories of the application's object are tried first, in the
+ * loader's own order (dlinfo, RTLD_DI_SERINFO). The cache and the default directories do not depend
+ * on the caller.
  */
 #include "deepbind.h"
 
@@ -114,7 +115,7 @@ static const char *expand_origin(const char *path, const void *caller, char expa
 	return path;
 }
 
-/* What is at the end of the load order. */
+/* Notes the last object of the load order, when called for each. */
 static bool note_last(void *arg, const struct object *object)
 {
 	*(const void **)arg = object->dynamic;
@@ -135,7 +136,7 @@ static bool is_driver(const struct object *object)
 	return strcmp(soname, CUDA_SONAME) == 0 || strcmp(soname, NVML_SONAME) == 0;
 }
 
-/* Redirects what was loaded behind *arg, which ends as NULL. */
+/* Redirects the objects that follow *arg in the load order. *arg is NULL once it was passed. */
 static bool redirect_newer(void *arg, const struct object *object)
 {
 	const void **after = arg;
@@ -154,7 +155,7 @@ void *deepbind_open(const char *path, int mode, const void *caller)
 	const void *last = NULL;
 	void *handle;
 
-	if (!libc->dlinfo) /* nor, then, anything else */
+	if (!libc->dlinfo) /* then no other function of libc was found either */
 		return NULL;
 	objects_each(note_last, &last);
 	if (path && strchr(path, '/'))

@@ -1,7 +1,8 @@
 /*
- * dlopen with RTLD_DEEPBIND: the library so opened prefers its own dependencies' symbols to ours,
- * dlsym included, and would walk past every door. It is opened as asked for; then the calls that it
- * and the libraries loaded along with it make to functions that we hook are pointed at our hooks.
+ * dlopen with RTLD_DEEPBIND. A library that is opened so prefers the symbols of its own
+ * dependencies to ours, dlsym included, and would call the driver without a hook. It is opened as
+ * asked for. Then the calls to hooked functions, from it and from the libraries loaded along with
+ * it, are redirected to the hooks.
  */
 #pragma once
 

@@ -1,14 +1,15 @@
 /*
- * dlsym, dlvsym and dlopen, as far as C cannot say them. Each asks its door in dlsym.c, which gets
- * the arguments and the caller's return address, and returns two words: what to answer, and where to
- * pass the call on to. With the second word 0 the first is the answer. Otherwise the call goes on
- * there by a jump, with arguments, stack and return address as they came: the loader tells RTLD_NEXT
- * and RTLD_DEFAULT, run paths and namespaces by the return address, and must see our caller's.
+ * The entry points of dlsym, dlvsym and dlopen, which cannot be written in C. Each calls its function
+ * in dlsym.c with the arguments and the caller's return address. That function returns two words: an
+ * answer, and the address of a function to pass the call on to. If the second word is 0, the first is
+ * the answer. Otherwise the call is passed on by a jump, with arguments, stack and return address as
+ * they came: the loader finds RTLD_NEXT and RTLD_DEFAULT, run paths and namespaces by the return
+ * address, which must be the application's.
  */
 
 #if defined(__x86_64__)
 
-	.macro DOOR name, door, caller
+	.macro ENTRY name, function, caller
 	.globl \name
 	.type \name, @function
 \name:
@@ -21,7 +22,7 @@
 	pushq %rdx
 	.cfi_adjust_cfa_offset 8
 	movq 24(%rsp), \caller
-	call \door
+	call \function
 	movq %rdx, %r11
 	popq %rdx
 	.cfi_adjust_cfa_offset -8
@@ -38,13 +39,13 @@
 	.endm
 
 	.text
-	DOOR dlsym, interpose_dlsym, %rdx
-	DOOR dlvsym, interpose_dlvsym, %rcx
-	DOOR dlopen, interpose_dlopen, %rdx
+	ENTRY dlsym, interpose_dlsym, %rdx
+	ENTRY dlvsym, interpose_dlvsym, %rcx
+	ENTRY dlopen, interpose_dlopen, %rdx
 
 #elif defined(__aarch64__)
 
-	.macro DOOR name, door, caller
+	.macro ENTRY name, function, caller
 	.globl \name
 	.type \name, %function
 \name:
@@ -58,7 +59,7 @@
 	stp x0, x1, [sp, #16]
 	str x2, [sp, #32]
 	mov \caller, x30
-	bl \door
+	bl \function
 	mov x16, x1
 	mov x9, x0
 	ldp x0, x1, [sp, #16]
@@ -76,12 +77,12 @@
 	.endm
 
 	.text
-	DOOR dlsym, interpose_dlsym, x2
-	DOOR dlvsym, interpose_dlvsym, x3
-	DOOR dlopen, interpose_dlopen, x2
+	ENTRY dlsym, interpose_dlsym, x2
+	ENTRY dlvsym, interpose_dlvsym, x3
+	ENTRY dlopen, interpose_dlopen, x2
 
 #else
-#error "this architecture's doors are not written yet"
+#error "dlsym.S has no entry points for this architecture"
 #endif
 
 #include "marks.S"

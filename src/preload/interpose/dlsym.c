@@ -1,16 +1,22 @@
 /*
- * dlsym, dlvsym and dlopen, behind the entries of dlsym.S: what we answer ourselves and what we
- * pass on.
+ * dlsym, dlvsym and dlopen: which calls are answered here, and which are passed on to the loader.
+ * The entry points are in dlsym.S.
  *
- * A name that we do not hook is passed on at once. For one that we do, the loader is asked first,
- * and what it finds decides:
- *   - nothing: then that is the answer; a driver that lacks a function must be seen to lack it;
- *   - the driver's own function, or that of a wrapper between us and the driver: our hook;
- *   - anything else: is handed on, it is some other library's business.
+ * A lookup of a name without a hook is passed on at once. For a name with a hook, the loader is
+ * asked first, and its answer decides:
  *
- * Other wrappers live beside us. One that is preloaded before us and asks for what comes next
- * gets our hook; one behind us, whose functions our hooks call, must get what lies below itself:
- * who defines the name and stands behind us gets the loader's own answer, or it would find itself.
+ *     the loader finds                                  the application gets
+ *     nothing                                           nothing: it must see that the driver lacks
+ *                                                       the function
+ *     the driver's own function, or that of a wrapper   the hook
+ *     between this library and the driver
+ *     another function                                  that function
+ *
+ * Other wrappers of the driver may be loaded as well. A wrapper before this library in the load
+ * order that asks for the next definition (RTLD_NEXT) gets the hook. A wrapper after this library,
+ * whose functions the hooks call, must get the definition after its own. So a caller that defines
+ * the name and comes after this library gets the loader's own answer; otherwise it would find
+ * itself.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -27,7 +33,7 @@
 /* Two words, returned in two registers: dlsym.S. */
 struct answer {
 	void *value;
-	void *pass_to; /* where the call goes on, NULL: value is the answer */
+	void *pass_to; /* the function that the call is passed on to; NULL: value is the answer */
 };
 
 struct answer interpose_dlsym(void *handle, const char *name, void *caller);
@@ -54,7 +60,7 @@ static struct answer pass_on(const struct lookup *lookup)
 	return (struct answer){NULL, lookup->version ? (void *)next->dlvsym : (void *)next->dlsym};
 }
 
-/* As the loader finds it from the given handle, for us as the caller. */
+/* The loader's answer for the given handle, with this library as the caller. */
 static void *look_up(const struct lookup *lookup, void *handle)
 {
 	const struct libc_functions *libc = libc_functions();
@@ -63,20 +69,20 @@ static void *look_up(const struct lookup *lookup, void *handle)
 			       : libc->dlsym(handle, lookup->name);
 }
 
-/* -- who stands where -- */
+/* -- the load order ---------------------------------------------------------------------------- */
 
-enum place { BEFORE_US, BEHIND_US };
+enum place { BEFORE_US, AFTER_US };
 
 /* The load order as seen from one caller and for one name. */
 struct surroundings {
 	const char *name;
 	const void *self, *caller; /* dynamic sections */
-	enum place walked;         /* where the walk is */
+	enum place walked;         /* whether the walk has passed this library */
 	bool past_caller;
 	enum place caller_place;
 	bool caller_defines;    /* the caller is a wrapper */
 	bool defined_before_us; /* by a wrapper, before us in the order */
-	bool defined_between;   /* by a wrapper, behind the caller and before us */
+	bool defined_between;   /* by a wrapper, after the caller and before us */
 };
 
 static bool survey_one(void *arg, const struct object *object)
@@ -85,7 +91,7 @@ static bool survey_one(void *arg, const struct object *object)
 	void *defined;
 
 	if (object->dynamic == s->self) {
-		s->walked = BEHIND_US;
+		s->walked = AFTER_US;
 		return false;
 	}
 	defined = object_symbol(object, s->name);
@@ -115,27 +121,28 @@ static bool survey(const struct lookup *lookup, struct surroundings *ret_surroun
 	return true;
 }
 
-/* Whether the caller is a wrapper of that function behind us. Hardly any caller is one at all. */
-static bool caller_is_behind(const struct lookup *lookup)
+/* Whether the caller is a wrapper of that function, after us in the order. Hardly any caller is a
+ * wrapper at all. */
+static bool caller_comes_after(const struct lookup *lookup)
 {
 	struct object caller;
 	struct surroundings s;
 
 	return objects_containing(lookup->caller, &caller) &&
 	       object_symbol(&caller, lookup->name) && survey(lookup, &s) &&
-	       s.caller_place == BEHIND_US;
+	       s.caller_place == AFTER_US;
 }
 
-/* -- answers -- */
+/* -- answers ----------------------------------------------------------------------------------- */
 
-/* Whether lookups of that library's functions are answered with hooks. Reading the slice has to
- * wait until a driver's function was asked for; the loader's own are hooked in any case. */
+/* Whether lookups of that library's functions are answered with hooks. The slice is read only when
+ * a function of the driver is looked up; the loader's own functions are hooked in any case. */
 static bool is_enforced(const struct hook *hook)
 {
 	return hook->origin == HOOK_OF_LIBC || state_get() != STATE_INERT;
 }
 
-/* Whether a function that is not of the driver that we have bound is of another copy of it. */
+/* Whether a function, which is not of the copy of the driver that is bound, is of another copy. */
 static bool is_of_other_copy(const struct lookup *lookup, const void *found)
 {
 	struct object object;
@@ -146,8 +153,8 @@ static bool is_of_other_copy(const struct lookup *lookup, const void *found)
 	       strcmp(object_soname(&object), CUDA_SONAME) == 0;
 }
 
-/* The first copy that is asked for is bound, wherever it is. Of a second one nothing is given out.
- */
+/* The first copy of the driver that is asked for is bound, wherever it is. Functions of a second
+ * copy are not handed out. */
 static void *translate_other_copy(const struct lookup *lookup, const void *found)
 {
 	const struct hook *hook =
@@ -162,7 +169,7 @@ static void *translate_other_copy(const struct lookup *lookup, const void *found
 	return NULL;
 }
 
-/* What a pointer that the loader found becomes. */
+/* The answer to the application where the loader has found that pointer. */
 static void *translate(const struct lookup *lookup, void *found)
 {
 	const struct hook *hook;
@@ -172,12 +179,12 @@ static void *translate(const struct lookup *lookup, void *found)
 	hook = hook_of_pointer(lookup->hook->origin, found);
 	if (!hook && is_of_other_copy(lookup, found))
 		return translate_other_copy(lookup, found);
-	return !hook || caller_is_behind(lookup) ? found : hook->ours;
+	return !hook || caller_comes_after(lookup) ? found : hook->ours;
 }
 
-/* Where the loader would find our own export: what it would find if we were not there, translated.
- * A driver out of the global scope counts as found. The driver's names have no versions, so a
- * lookup of one with a version fails, as it does without us. */
+/* The answer where the loader would find our own export: what it would find without this library,
+ * translated. A driver outside the global scope counts as found. The driver's names have no
+ * versions, so a lookup of such a name with a version fails, as it does without this library. */
 static struct answer in_our_place(const struct lookup *lookup)
 {
 	void *original = lookup->version ? NULL : hook_original(lookup->hook);
@@ -190,7 +197,7 @@ static struct answer in_our_place(const struct lookup *lookup)
 	return answer(translate(lookup, below));
 }
 
-/* What the caller's own libraries have of that name. */
+/* The definition of that name in the caller's own dependencies, or NULL. */
 static void *look_up_for_caller(const struct lookup *lookup)
 {
 	const struct libc_functions *libc = libc_functions();

@@ -1,8 +1,8 @@
-/* The end of the process, as far as it is announced. */
+/* The exit of the process, where the process learns of it beforehand. */
 #pragma once
 
 /* The process has just been attached to its region: its slot is emptied when it exits. */
 void exit_follow(void);
 
-/* In a forked child: the parent's exit is none of the child's. */
+/* In a forked child: an exit that the parent has begun does not concern the child. */
 void exit_forget(void);

@@ -1,6 +1,6 @@
 /*
- * The driver's own doors: cuInit, where a process joins its slice, and cuGetProcAddress, which
- * hands out the driver's functions.
+ * Two entry points of the driver: cuInit, where a process joins its slice, and cuGetProcAddress,
+ * which hands out the driver's functions.
  */
 #include "cuda.h"
 #include "hooks.h"
@@ -14,7 +14,7 @@ CUresult cuInit(unsigned int Flags)
 	CUresult result;
 
 	if (state_get() == STATE_REFUSED)
-		return CUDA_ERROR_NOT_PERMITTED; /* said on stderr when it came to that */
+		return CUDA_ERROR_NOT_PERMITTED; /* a line on stderr has said why */
 	cuda_bind();
 	hiding = visible_devices_begin();
 	result = cuda.cuInit(Flags);
@@ -25,7 +25,8 @@ CUresult cuInit(unsigned int Flags)
 	return state_attach(&attached);
 }
 
-/* The driver has chosen by name, version and flags; we go by what it chose. */
+/* The driver has chosen a function by name, version and flags. The application gets the hook of
+ * that function, if there is one. */
 static void put_hook(const char *symbol, CUresult result, void **pfn)
 {
 	const struct hook *hook;

@@ -98,7 +98,7 @@ static void add_original(const struct hook *hook, const void *address)
 	__atomic_store_n(&by_address[at].hook, hook, __ATOMIC_RELEASE);
 }
 
-/* What our calls go to: the driver's function, or a wrapper's in between. */
+/* The function that a hook calls: the driver's, or that of a wrapper in between. */
 static const void *next_of(const struct hook *hook)
 {
 	const void *next = NULL;
@@ -140,8 +140,8 @@ void *hook_original(const struct hook *hook)
 						   : (void *)libc_functions()->dlopen;
 }
 
-/* Looked up before the lock is taken: that may take the loader's (library.c says why it matters).
- */
+/* The originals are looked up before the lock is taken, as looking up may take the loader's lock
+ * (driver/library.c says why that matters). */
 static void fill_originals(enum hook_origin origin)
 {
 	const void *own[HOOKS] = {0};

@@ -1,7 +1,6 @@
 /*
- * Which functions we stand in front of. The list is made of the tables' hooked rows, and of the
- * loader's dlsym, dlvsym and dlopen. Everything that hands out functions (dlsym.c, getproc.c,
- * deepbind.c) asks here.
+ * The list of hooks: the hooked rows of api/cuda.def and api/nvml.def, and the loader's dlsym,
+ * dlvsym and dlopen. The files that hand out functions (dlsym.c, getproc.c, deepbind.c) ask here.
  */
 #pragma once
 
@@ -16,24 +15,24 @@ struct hook {
 	enum hook_origin origin;
 };
 
-/* The hook of that name, or NULL: nearly every name in the world has none. */
+/* The hook of that name, or NULL, as for nearly every name. */
 const struct hook *hook_named(const char *name);
 
 /*
- * The hook whose original is at this address: the driver's own function, or that of a wrapper that
- * stands between us and the driver. Names do not matter here, so versions, _ptsz flavours and other
- * libraries' names come out right by construction. NULL if it is none of ours. origin says
- * which library's functions to look among: only that one is looked for.
+ * The hook whose original is at this address, or NULL. The original is the driver's own function,
+ * or that of a wrapper between this library and the driver. Names do not matter here, so versions,
+ * _ptsz flavours and other libraries' names come out right by construction. Only originals of
+ * `origin` are searched, and only that library is loaded or bound for it.
  */
 const struct hook *hook_of_pointer(enum hook_origin origin, const void *original);
 
 /* Whether the driver (or libc) that this process has loaded has a function of the hook's name. */
 void *hook_original(const struct hook *hook);
 
-/* In a forked child: lets go of the lock; an index that was half filled is filled again. */
+/* In a forked child: releases the lock. An index that was half filled is filled again. */
 void hooks_forget(void);
 
-/* Our definitions, as they are exported. */
+/* The hooks, which the library exports. */
 #define EXPORT                                      __attribute__((visibility("default")))
 #define CU_HOOK(name, class, parameters, arguments) EXPORT CUresult name parameters;
 #include "cuda.def"

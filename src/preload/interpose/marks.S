@@ -1,7 +1,7 @@
 /*
- * Included at the end of our assembly files: what compilers say of C. The stack is not executable;
- * and where the build protects branches, indirect jumps arrive where they may (BTI, IBT). The linker
- * believes that of the library only when every part of it says so.
+ * Included at the end of our assembly files: the marks that a compiler adds to C. The stack is not
+ * executable; and where the build protects branches, indirect jumps only go where they may (BTI, IBT).
+ * The linker marks the library so only if all its object files have the marks.
  */
 
 	.section .note.GNU-stack, "", %progbits

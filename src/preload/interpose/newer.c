@@ -1,12 +1,12 @@
 /*
- * A driver may be newer than the list of functions that the hooks were made by. What its new
- * functions allocate is charged by the comparison with NVML alone, so a slice may exceed its quota
- * by it for some milliseconds. The line is for users who wonder at figures. `vgpu doctor` lists all
- * such functions that the driver exports.
+ * A driver may be newer than the list of functions from which the hooks are made. Memory that its
+ * new functions allocate is charged by the reconciliation with NVML alone, so a slice may exceed
+ * its quota by that memory for some milliseconds. The line explains such figures to users. `vgpu
+ * doctor` lists all such functions that the driver exports.
  *
- * One line for a process is enough: a runtime asks for every function that it knows, whether it
- * calls them or not. The caller decides that a limit applies; the state is read only for names that
- * would give a line.
+ * One line in a process is enough: a runtime looks up every function that it knows, whether it
+ * calls them or not. The state is read only for names that would give a line, as reading it the
+ * first time opens files.
  */
 #include "newer.h"
 

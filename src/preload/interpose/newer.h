@@ -5,6 +5,6 @@
  * hold more memory and is not in the list, a line says so, once in a process. */
 void newer_handed_out(const char *name);
 
-/* The application looks the name up with the loader, and no hook has that name: the same, if the
- * driver that is loaded exports it. */
+/* The application looks the name up with the loader, and no hook has that name. The same line is
+ * printed if the driver that is loaded exports the name. */
 void newer_looked_up(const char *name);

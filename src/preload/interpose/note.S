@@ -1,7 +1,7 @@
 /*
- * How libvgpu.so is told from other libraries of that file name, HAMi-core's above all, and which
- * version it is: an ELF note of the owner "vgpu", type 1, whose contents are the version's text.
- * `vgpu doctor` looks for it, in files and in memory; `readelf -n` shows it. Nothing is exported.
+ * An ELF note of the owner "vgpu", type 1, whose contents are the text of the version. It tells
+ * libvgpu.so from other libraries of that file name, such as HAMi-core's. `vgpu doctor` looks for
+ * the note, in files and in memory; `readelf -n` shows it. Nothing is exported.
  */
 
 	.section .note.vgpu, "a", %note

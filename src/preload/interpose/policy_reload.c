@@ -1,9 +1,10 @@
 /*
- * A policy that is changed while programs of the slice run. Nobody is told: whoever allocates, asks
- * for figures or gives the device work looks at the files' times now and then, and one thread reads
- * what is new. What cannot be understood, as a file that is not written to its end, changes
- * nothing, and a line says so once; so does a policy that is gone, as when the slice ends. A GPU
- * that is listed no more keeps the limits that it had.
+ * A policy may be changed while programs of the slice run. No program is notified. A thread that
+ * allocates, asks for figures or submits work looks at the times of the policy's files from time to
+ * time, and one thread reads files that have changed. A policy that cannot be parsed, such as a
+ * file that is not yet written to its end, changes no limit, and one line says so. The same holds
+ * for a policy that was removed, as at the end of the slice. A GPU that the policy stops to list
+ * keeps its limits.
  */
 #include "policy_reload.h"
 
@@ -18,9 +19,9 @@
 #include "quota.h"
 #include "state.h"
 
-static struct lock reading = LOCK_INIT; /* only ever tried */
+static struct lock reading = LOCK_INIT; /* a thread never waits for it: lock_try */
 static uint64_t looked_ns;              /* atomic */
-static uint64_t stamp;                  /* under `reading`; 0: nobody has looked */
+static uint64_t stamp;                  /* under `reading`; 0: no thread has looked yet */
 
 void policy_reload_forget(void)
 {
@@ -29,8 +30,8 @@ void policy_reload_forget(void)
 	stamp = 0;
 }
 
-/* The GPUs of this process that the region knows: it is to say what the policy does, for others to
- * see, and the gate to go by it. */
+/* Gives the new limits to the pacer and to the region, where other programs see them, for each GPU
+ * of this process that the region has. */
 static void tell(const struct policy *before, const struct policy *now)
 {
 	char uuid[VGPU_UUID_LEN];
@@ -49,7 +50,8 @@ static void tell(const struct policy *before, const struct policy *now)
 	}
 }
 
-/* Once as long as it stays the same: a file that was just written is read several times. */
+/* Prints the fault once as long as it stays the same: a file is read again a few times after it was
+ * written. */
 static void say(const struct fault *fault)
 {
 	static struct fault said; /* under `reading` */

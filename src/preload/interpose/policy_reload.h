@@ -1,11 +1,11 @@
-/* Limits that change while the program runs. */
+/* A policy that changes while the program runs. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Where the slice has a policy: looks whether its files changed, when the last look is LIMITS_NS
- * old, and has what they say hold. On the way of each call that limits concern; a few ns otherwise.
- */
+/* If the slice has a policy and the last look is LIMITS_NS old: looks whether the policy's files
+ * have changed, and applies the new limits. Each call that a limit concerns calls this; it takes a
+ * few ns if no look is due. */
 void policy_reload_look(void);
 
 #define LIMITS_NS ((uint64_t)50000000)

@@ -1,10 +1,14 @@
 /*
- * The state goes from unknown to one of the three and stays, but for enforcing, which may become
- * refused when attaching fails, or when the region is taken away. Written under `changing`, read
- * without.
+ * The states of a process:
  *
- * A forked child cannot use its parent's CUDA, and must not keep its parent's slot alive: the fork
- * handler lets go of everything that belongs to the parent. A child of a parent that had not
+ *     unknown ---> inert
+ *             ---> refused
+ *             ---> enforcing ---> refused   attaching has failed, or the region was lost
+ *
+ * `changing` is held to change the state. The state is read without it.
+ *
+ * A forked child cannot use its parent's CUDA, and must not keep its parent's slot alive. So the
+ * fork handler resets everything that belongs to the parent. A child of a parent that had not
  * initialised CUDA attaches for itself at its own cuInit.
  */
 #include "state.h"
@@ -195,7 +199,7 @@ static void say_joined(int devices)
 			say_limits(device);
 }
 
-/* The process has its slot. */
+/* The process has just taken its slot. */
 static void follow(int devices)
 {
 	const struct fault *no_trace = trace_fault();
@@ -208,9 +212,9 @@ static void follow(int devices)
 }
 
 /*
- * Does nothing while the driver is not initialised, or not to be used at all, as in a child forked
- * after cuInit: then the driver itself refuses whatever is asked of it. The GPUs are asked for
- * before the lock is taken, because that may take the way through NVML and the loader.
+ * Does nothing if the driver is not initialised, or cannot be used, as in a child that was forked
+ * after cuInit: then the driver itself refuses all calls. The GPUs are listed before the lock is
+ * taken, as that may call NVML and the loader.
  */
 static void attach(void)
 {

@@ -1,4 +1,5 @@
-/* What this process is to the library: read once, at the first thing that concerns a driver. */
+/* Whether a slice applies to this process. That is read once, at the first call that concerns a
+ * driver. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,9 +8,9 @@
 #include "slice.h"
 
 enum state {
-	STATE_INERT,     /* no slice is asked for: every call is the driver's own */
-	STATE_ENFORCING, /* there is one */
-	STATE_REFUSED,   /* there is one, and it cannot be enforced: said once on stderr */
+	STATE_INERT,     /* no limit applies: every call goes to the driver unchanged */
+	STATE_ENFORCING, /* a slice applies */
+	STATE_REFUSED, /* a slice applies and cannot be enforced; one line on stderr has said why */
 };
 
 /* Reads the policy and the environment at the first call; an atomic load afterwards. */
@@ -17,18 +18,18 @@ enum state state_get(void);
 
 /* The slice; valid while state_get() is STATE_ENFORCING. */
 const struct slice *state_slice(void);
-/* Its policy has changed: slice_renew. The caller serialises. */
+/* Gives the slice its changed policy (slice_renew). Only one thread may call it at a time. */
 void state_renew_slice(const struct policy *policy);
 
 /*
- * Whether the process is attached to its slice's region, now that the driver is initialised:
- * attaches it at the first call. CUDA_SUCCESS: go on; then *ret_attached tells whether there is a
- * slice to keep to. Anything else is what the application is told.
+ * Attaches the process to its slice's region, if the driver is initialised and the process is not
+ * attached yet. CUDA_SUCCESS: the call may proceed, and *ret_attached says whether limits apply to
+ * it. Anything else is the answer to the application.
  */
 CUresult state_attach(bool *ret_attached);
 
-/* A charge has failed with -ESTALE or -EUCLEAN: the region is gone. Says so, once, and refuses CUDA
- * from now on, but for giving memory back. */
+/* A charge has failed with -ESTALE or -EUCLEAN: the region is lost. Prints that once. All further
+ * calls of CUDA are refused, except those that give memory back. */
 void state_lose(void);
 
 /* The GPU's UUID as the slice knows it, "GPU-…" or "MIG-…", with NUL to the end. False: the driver

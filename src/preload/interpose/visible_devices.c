@@ -1,24 +1,24 @@
 /*
- * Hiding the GPUs that are not in the slice. The driver itself can hide and renumber, and does it
- * everywhere alike, peers and errors included: so CUDA_VISIBLE_DEVICES is what slice/visible.c
- * makes of the policy and of what the application has set, while the driver's cuInit runs, and the
- * application's own again afterwards. The driver reads it in each cuInit until one succeeds (so
- * does 580), and then never again. A context on a GPU outside the slice is refused as well
- * (context.c), however it came to be seen.
+ * Hides the GPUs that are not in the slice. The driver itself can hide and renumber GPUs, and does
+ * so in all its functions, those for peers and its errors included. So while the driver's cuInit
+ * runs, CUDA_VISIBLE_DEVICES has the value that slice/visible.c makes of the policy and of the
+ * application's own value; afterwards it has the application's own value again. The driver (580)
+ * reads the variable in each cuInit until one succeeds, and then never again. A context on a GPU
+ * outside the slice is refused as well (context.c), however the application came to see the GPU.
  *
  * Other threads may read the environment meanwhile, without a lock, as getenv does. So setenv is
- * not used: glibc's may free the array that they are walking. Where the variable is set, the
- * array's entry is pointed at our text, and back at the application's. Where it is not, the array
- * is copied, with our text behind, into one that is never freed and stays the environment; the last
- * entry is cleared afterwards. Each of these is the store of one pointer: whoever looks finds a
- * whole environment, and at worst our list in it. Not covered is a thread that changes the
- * environment in that moment, which no program may do beside its other threads anyway; what it has
- * put in our entry's place is left there.
+ * not used: glibc's may free the array that they read. If the variable is set, its entry in the
+ * array is made to point at our text, and afterwards at the application's text. If it is not set,
+ * the array is copied, with our text as the last entry, into an array that is never freed and
+ * becomes the environment; that entry is removed afterwards. Each of these steps stores one
+ * pointer. So a thread that reads always finds a whole environment, and at worst our list in it. A
+ * thread that changes the environment at the same time is not provided for; POSIX forbids that
+ * beside other threads. If such a thread has replaced our entry, its entry stays.
  *
  * `editing` guards all of this and is not held while NVML or the driver work. Calls of cuInit at
- * the same time share one list: the last to return takes it away. If the process is killed, its
- * environment dies with it; a child that is forked or spawned meanwhile may find our list, which
- * means the same GPUs to it.
+ * the same time share one list, which the last of them to return removes. If the process is killed,
+ * its environment ends with it. A child that is forked or spawned meanwhile may find our list,
+ * which means the same GPUs in the child.
  */
 #include "visible_devices.h"
 
@@ -41,11 +41,11 @@
 static struct lock editing = LOCK_INIT;
 static unsigned callers;  /* of cuInit, between begin and end */
 static bool settled;      /* a cuInit has succeeded; atomic */
-static char *theirs;      /* what our entry stands in for; NULL: nothing */
+static char *theirs;      /* the application's entry that ours replaces; NULL: it has none */
 static char **longer;     /* our copy of the environment, and how many entries it has room for */
 static size_t longer_max; /* one more has the NULL at its end */
 
-/* The last byte is always 0, whoever still reads it while it is written anew. */
+/* The last byte is always 0, also for a thread that reads the text while it is written again. */
 static char ours[sizeof(VARIABLE) + VISIBLE_LIST_LEN] = VARIABLE;
 
 static bool order_known; /* and constant from then on */
@@ -81,7 +81,8 @@ static void add_ours(void)
 		count++;
 	if (count + 1 > longer_max) {
 		if (sys_map_private((count + 2) * sizeof(*longer), &addr) != 0)
-			return; /* the GPUs are seen, and refused */
+			return; /* the application sees the hidden GPUs, and contexts on them are
+				   refused */
 		longer = addr;
 		longer_max = count + 1;
 	}
@@ -103,7 +104,7 @@ static void put_ours(void)
 		add_ours();
 }
 
-/* Does nothing where our entry is not: it was not needed, or somebody has put another there. */
+/* Does nothing if our entry is not in the array: it was not needed, or a thread has replaced it. */
 static void put_theirs(void)
 {
 	char **entry = entries();
@@ -120,9 +121,10 @@ static void put_theirs(void)
 		store(entry, entry[1]);
 }
 
-/* -- what is to be in it ----------------------------------------------------------------------- */
+/* -- the value of the variable ----------------------------------------------------------------- */
 
-/* NVML does not wait for its other callers in this process, and we hold nothing that they want. */
+/* -EAGAIN: another thread of the process is in NVML, and is waited for. No lock is held here that
+ * it may need. */
 static int place_of(const char *uuid, unsigned *ret_count)
 {
 	int place = nvml_place(uuid, ret_count);
@@ -134,7 +136,7 @@ static int place_of(const char *uuid, unsigned *ret_count)
 	return place;
 }
 
-/* Without NVML nothing is known of it. */
+/* Without NVML the order is not known, and gpu_count is 0. */
 static void find_order(const struct policy *policy, struct visible_order *ret_order)
 {
 	struct visible_order found = {.gpu_count = 0};
@@ -156,7 +158,7 @@ static const char *asked(void)
 	return entry ? *entry + strlen(VARIABLE) : NULL;
 }
 
-/* `editing` is held, and let go while NVML is asked. */
+/* `editing` is held by the caller, and released while NVML is asked. */
 static void learn_order_locked(const struct policy *policy)
 {
 	struct visible_order found;
