@@ -180,7 +180,7 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 					   "[ARGUMENT...]");
 	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
 		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
-	if (ret_request->group_word && geteuid() != 0)
+	if (ret_request->group_word && !ret_request->container && geteuid() != 0)
 		return cli_fail(CLI_USAGE,
 				"--group is for slices of root: another user's are in a directory "
 				"that only this user enters; leave --group out");
