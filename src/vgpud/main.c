@@ -52,6 +52,7 @@ struct vgpud {
 	int listener;    /* where it listens, or -1 */
 	struct server *server;
 	struct turns_server turns;
+	char turns_said[sizeof(((struct fault *)NULL)->text)]; /* why none are handed out, or "" */
 	struct pressure pressure;
 	int signals, timer;
 	bool ends;
@@ -162,13 +163,20 @@ static void stop_serving(struct vgpud *vgpud)
 	vgpud->server = NULL;
 }
 
-/* Without the socket for turns, slices take theirs by files in a directory. */
+/* Without the socket for turns, slices take theirs by files in a directory. A fault is said once as
+ * long as it lasts. */
 static void serve_turns(struct vgpud *vgpud)
 {
 	struct fault fault = {""};
 
-	if (turns_server_listen(&vgpud->turns, vgpud->config.socket, &fault) != 0)
+	turns_server_listen(&vgpud->turns, vgpud->config.socket, &fault);
+	if (strcmp(fault.text, vgpud->turns_said) == 0)
+		return;
+	if (*fault.text)
 		say(LOG_WARNING, "%s", fault.text);
+	else
+		say(LOG_NOTICE, "hands out turns again");
+	snprintf(vgpud->turns_said, sizeof(vgpud->turns_said), "%s", fault.text);
 }
 
 /* -- reloading --------------------------------------------------------------------------------- */
@@ -284,6 +292,7 @@ static void on_timer(struct vgpud *vgpud)
 	if (vgpud->server)
 		server_tick(vgpud->server);
 	turns_server_tick(&vgpud->turns);
+	serve_turns(vgpud);
 }
 
 static void loop(struct vgpud *vgpud)

@@ -581,8 +581,31 @@ static void end_all(struct turns_server *server)
 	server->is_full = false;
 }
 
+/* Whether the socket's file is still at the path: somebody may remove what is in /run. */
+static bool is_in_place(const struct turns_server *server)
+{
+	struct stat of;
+
+	return lstat(server->path, &of) == 0 && of.st_dev == server->path_device &&
+	       of.st_ino == server->path_inode;
+}
+
+static int note_place(struct turns_server *server, const char *path)
+{
+	struct stat of;
+
+	if (lstat(path, &of) != 0)
+		return -errno;
+	server->path_device = of.st_dev;
+	server->path_inode = of.st_ino;
+	snprintf(server->path, sizeof(server->path), "%s", path);
+	return 0;
+}
+
 static int listen_at(struct turns_server *server, const char *path)
 {
+	int error;
+
 	if (strlen(path) >= sizeof(server->path))
 		return -ENAMETOOLONG;
 	if (server->listener >= 0 && (!is_at(server->listener, path) || !is_served(path)))
@@ -594,20 +617,21 @@ static int listen_at(struct turns_server *server, const char *path)
 	}
 	if (server->listener < 0)
 		return server->listener;
-	snprintf(server->path, sizeof(server->path), "%s", path);
-	return begin(server);
+	error = note_place(server, path);
+	return error ? error : begin(server);
 }
 
 int turns_server_listen(struct turns_server *server, const char *path, struct fault *fault)
 {
+	bool in_place = server->epoll >= 0 && is_in_place(server);
 	int error;
 
-	if (server->epoll >= 0 && strcmp(server->path, path) == 0)
+	if (in_place && strcmp(server->path, path) == 0)
 		return 0;
-	if (server->epoll >= 0) {
+	if (in_place)
 		unlink(server->path);
+	if (server->epoll >= 0)
 		end_all(server);
-	}
 	if (!*path) {
 		end_all(server);
 		return 0;
@@ -616,8 +640,10 @@ int turns_server_listen(struct turns_server *server, const char *path, struct fa
 	if (!error)
 		return 0;
 	end_all(server);
-	return fault_set(fault, error, "no turns are handed out at %.200s: %s", path,
-			 error == -EADDRINUSE ? "another vgpud does" : strerror(-error));
+	return fault_set(fault, error,
+			 "no turns are handed out at %.200s: %s; vgpud tries again, and socket "
+			 "under turns in vgpud.conf sets another path",
+			 path, error == -EADDRINUSE ? "another vgpud does" : strerror(-error));
 }
 
 void turns_server_close(struct turns_server *server)

@@ -43,6 +43,7 @@ struct turns_server {
 	int epoll;    /* readable: turns_server_run has something to do */
 	bool is_full; /* nobody is accepted until the next tick, as no connection can be closed */
 	char path[108];
+	uint64_t path_device, path_inode; /* of the socket's file there */
 	struct turns_client client[TURNS_CLIENTS_MAX];
 	uint64_t lists_next_ns;                 /* when slices may be listed for a stranger again */
 	uint64_t given, same, refused, garbled; /* requests, in all */
@@ -55,8 +56,9 @@ void turns_server_init(struct turns_server *server);
  * that it cannot use it, and ends it then. */
 bool turns_server_take(struct turns_server *server, const char *name, int fd);
 
-/* Serves at the path, where a socket is made that all users may use; "": nobody is served any more.
- * 0, or a negative errno with a fault: nobody is served then. */
+/* Serves at the path, where a socket is made that all users may use, and made again if it is not
+ * there any more; "": nobody is served. To be called once a second, too. 0, or a negative errno
+ * with a fault: nobody is served then. */
 int turns_server_listen(struct turns_server *server, const char *path, struct fault *fault);
 
 /* Does what there is to do, and not more than some milliseconds of it. The overview says which

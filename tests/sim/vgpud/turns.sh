@@ -88,4 +88,10 @@ started="$started $other"
 start_vgpud VGPUD_TEST=1
 wait_log 'no turns are handed out at .*: another vgpud does'
 kill "$other"
+wait_log 'hands out turns again'
+asks identity "$ours" "$uuid0"
+rm "$VGPU_SOCKET" # as by somebody who cleans /run up
+wait_for "$VGPU_SOCKET"
+asks identity "$ours" "$uuid0"
+same 'how often it was said' 1 "$(grep -c 'no turns are handed out' "$log")"
 stop_vgpud
