@@ -1,11 +1,12 @@
 /*
  * Allocations: cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged, cuMemFree, in all versions.
  *
- * Each goes the same way: begin() finds out whether and where there is a quota to keep, and
- * reserves; the driver is called, with no lock held; finish() settles. Refusal is
- * CUDA_ERROR_OUT_OF_MEMORY with the application's variables untouched, as the driver refuses. Where
- * we have nothing to say (no slice, no context, arguments that the driver will reject) the driver's
- * word is the answer. Where the driver has no room but the quota has, elsewhere() may find some.
+ * Each takes three steps: begin() finds out whether a quota applies and on which device, and
+ * reserves; the driver is called, with no lock held; finish() commits the reservation. A refusal is
+ * CUDA_ERROR_OUT_OF_MEMORY, and the application's variables are untouched, as when the driver
+ * refuses. If no quota applies (no slice, no context, arguments that the driver will reject), the
+ * driver's answer is passed on. If the quota has room and the driver has not, elsewhere() may
+ * allocate managed memory.
  */
 #include <errno.h>
 
@@ -19,16 +20,16 @@
 #include "quota.h"
 #include "trace.h"
 
-/* An allocation on its way. */
+/* An allocation between begin and finish. */
 struct making {
-	bool counted; /* there is a claim to settle */
+	bool counted; /* `claim` is a reservation */
 	struct quota_claim claim;
-	struct block block; /* address and size follow from the driver */
+	struct block block; /* finish adds the address and the size */
 	uint64_t ends;      /* contexts that had ended when it began */
 };
 
-/* Before a refusal there is made room; before a try whether a small block fits somewhere, pools
- * give back what they keep. */
+/* Before a refusal, headroom_make tries to make room. Before a tentative allocation, pools give
+ * back memory that they keep. */
 static int reserve(CUdevice device, bool managed, uint64_t size_bytes, struct quota_claim *claim)
 {
 	int error = quota_reserve(device, managed, size_bytes, claim);
@@ -44,8 +45,8 @@ static int reserve(CUdevice device, bool managed, uint64_t size_bytes, struct qu
 	return error;
 }
 
-/* size_bytes: what it will take at most; 0: the driver will reject the call, and is left to.
- * CUDA_SUCCESS: call the driver, then finish. */
+/* size_bytes: the most that the allocation will take; 0: the driver will reject the call, and
+ * nothing is reserved. CUDA_SUCCESS: call the driver, then finish. */
 static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 {
 	struct place place;
@@ -64,8 +65,8 @@ static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 	return CUDA_SUCCESS;
 }
 
-/* The driver answered to a request for device memory; what came of it, after a second try as
- * managed memory if the slice may have that. */
+/* The driver has answered to a request for device memory. If it had no room and the slice
+ * oversubscribes, managed memory is allocated. Returns the result of the last of the two tries. */
 static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_bytes,
 			  CUdeviceptr *address)
 {
@@ -78,7 +79,8 @@ static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_
 	return oversubscribe_take(making->block.device, size_bytes, address);
 }
 
-/* Another thread may have ended the context, and the memory with it, before it was recorded. */
+/* Another thread may have ended the context, and the block with it, before the block was recorded.
+ */
 static void drop_if_ended(const struct making *making)
 {
 	struct quota_release release;
@@ -88,7 +90,7 @@ static void drop_if_ended(const struct making *making)
 		quota_free_commit(&release);
 }
 
-/* The driver answered; size_bytes is what it really gave. */
+/* The driver has answered; size_bytes is the size of the block. */
 static CUresult finish(struct making *making, CUresult result, CUdeviceptr address,
 		       uint64_t size_bytes)
 {
@@ -106,7 +108,7 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 		headroom_note_taken(making->block.device, size_bytes);
 		return CUDA_SUCCESS;
 	}
-	cuda.cuMemFree_v2(address); /* first, so that nobody is given what is still held */
+	cuda.cuMemFree_v2(address); /* before the refund, which lets another thread allocate */
 	quota_cancel(&making->claim);
 	return headroom_refuse(making->block.device, size_bytes,
 			       making->claim.tentative ? -EDQUOT : -EOVERFLOW);
@@ -121,7 +123,7 @@ CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 	if (result != CUDA_SUCCESS || !making.counted)
 		return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 	result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (making.block.device == device) /* else the stream is none of the current context's */
+	if (making.block.device == device) /* else the stream is of another context */
 		result = oversubscribe_take(device, size_bytes, &address);
 	result = finish(&making, result, address, size_bytes);
 	if (result == CUDA_SUCCESS)
@@ -178,10 +180,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
 	return result;
 }
 
-#define PITCH_ALIGNMENT 512 /* what the driver rounds a row up to, as far as seen */
+#define PITCH_ALIGNMENT 512 /* the driver rounds rows up to this (seen with driver 580) */
 
-/* A pitched block with rows of that pitch; UINT64_MAX, which no quota has, for one that no device
- * has. */
+/* The size of a pitched block with rows of that pitch; UINT64_MAX, which exceeds every quota, if
+ * the product overflows. */
 static uint64_t pitched_bytes(uint64_t pitch, uint64_t height)
 {
 	uint64_t bytes;
@@ -248,21 +250,21 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 	return result;
 }
 
-/* A free on its way: false when the address is none that we have counted. */
+/* Before a free. False: the address is not that of a block in the accounts. */
 static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
 {
 	cuda_bind();
-	launch_will_wait(false); /* for what may be using it */
+	launch_will_wait(false); /* the driver waits for work that may use the block */
 	return address && quota_attached() && quota_free_begin(address, ret_release);
 }
 
-/* It may be a pool's, or another process's. */
+/* The freed address may be of a pool, or of memory of another process. */
 static CUresult free_unknown(CUdeviceptr address, CUresult result)
 {
 	if (result == CUDA_SUCCESS && address && quota_attached()) {
 		share_end_pointer(address);
 		pools_note_free();
-		pools_synchronised(); /* such a free waits, and the pool may shrink */
+		pools_synchronised(); /* such a free synchronises, and the pool may shrink */
 	}
 	return result;
 }

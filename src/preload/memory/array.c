@@ -1,12 +1,13 @@
 /*
- * Arrays: what one takes depends on the format and on how the GPU tiles it, which only the driver
- * knows. So a twin is made first that has no memory (CUDA_ARRAY3D_DEFERRED_MAPPING), and the driver
- * asked what it would need (cuArrayGetMemoryRequirements: 40 us on an H200, right to the byte for
- * all formats tried). Where that cannot be had, because the driver is older than CUDA 11.6 or the
- * flags do not go together, the size is reckoned from the descriptor.
+ * Arrays. The memory of an array depends on its format and on how the GPU tiles it, which only the
+ * driver knows. So a second array without memory is made first (CUDA_ARRAY3D_DEFERRED_MAPPING), and
+ * the driver says how much memory that array would need (cuArrayGetMemoryRequirements: 40 us on an
+ * H200, right to the byte for all formats tried). If the driver is older than CUDA 11.6, or the
+ * flags cannot be combined, the size is estimated from the descriptor.
  *
- * Sparse arrays, and those whose memory is mapped later, take nothing by themselves. They are
- * recorded all the same: with one ends what is mapped into it (virtual.c).
+ * Sparse arrays, and arrays whose memory is mapped later, take no memory by themselves. They are
+ * recorded as well, because the end of such an array unmaps memory that is mapped into it
+ * (virtual.c).
  */
 #include "cuda.h"
 #include "headroom.h"
@@ -18,15 +19,15 @@
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 #define ALIGNMENT       ((uint64_t)64 << 10)
-#define SIZE_MOST       ((uint64_t)1 << 40) /* of a dimension: sums must not wrap round */
+#define SIZE_MOST       ((uint64_t)1 << 40) /* of a dimension, so that sums do not overflow */
 
-/* Seen on an H200 with driver 580. */
+/* The tiling that was seen on an H200 with driver 580. */
 #define TILE_BYTES      64
 #define TILE_ROWS_LEAST 8
 #define TILE_ROWS_MOST  128
 #define TILE_DEPTH_MOST 8
 
-/* An array on its way. */
+/* An array between begin and finish. */
 struct making {
 	bool counted;
 	struct place place;
@@ -39,7 +40,7 @@ static bool is_compressed(CUarray_format format)
 	return format >= CU_AD_FORMAT_BC1_UNORM && format <= CU_AD_FORMAT_BC7_UNORM_SRGB;
 }
 
-/* Of a texel at most, of a compressed block of 4x4 texels. */
+/* The most bytes of a texel, or of a compressed block of 4x4 texels. */
 static uint64_t bytes_of(CUarray_format format, uint64_t channels)
 {
 	switch (format) {
@@ -54,7 +55,7 @@ static uint64_t bytes_of(CUarray_format format, uint64_t channels)
 	case CU_AD_FORMAT_SIGNED_INT32:
 	case CU_AD_FORMAT_FLOAT:
 		return 4 * channels;
-	default: /* those that have several samples in themselves, 8 bytes at most */
+	default: /* formats with several samples in a texel, of 8 bytes at most */
 		return is_compressed(format) ? 16 : channels > 2 ? 4 * channels : 8;
 	}
 }
@@ -71,7 +72,8 @@ static uint64_t round_up(uint64_t size, uint64_t to)
 	return (size + to - 1) / to * to;
 }
 
-/* To whole tiles: of a power of two that holds it all, between those. */
+/* Rounds the size up to whole tiles. A tile is the least power of two that covers the size, between
+ * `least` and `most`. */
 static uint64_t tiled(uint64_t size, uint64_t least, uint64_t most)
 {
 	uint64_t tile = least;
@@ -102,7 +104,8 @@ static uint64_t reckon_level(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned
 	return times(bytes, layers ? depth : tiled(depth, 1, TILE_DEPTH_MOST));
 }
 
-/* At most: of volumes it is not known how high the tiles are. */
+/* The most bytes that the array can take. It is an upper bound, as the height of tiles is not known
+ * for volumes. */
 static uint64_t reckon(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)
 {
 	uint64_t bytes = 0, more;
@@ -119,7 +122,7 @@ static uint64_t reckon(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level
 	return round_up(bytes, ALIGNMENT);
 }
 
-/* levels 0: an array, else a mipmapped one. */
+/* Asks the driver for the size of the array; levels > 0: of a mipmapped array. */
 static bool ask(CUDA_ARRAY3D_DESCRIPTOR descriptor, unsigned levels, CUdevice device,
 		uint64_t *ret_bytes)
 {
@@ -168,7 +171,8 @@ static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	return headroom_hold(HOLDING_ARRAY, &making->place, bytes, &making->claim);
 }
 
-/* Another thread may have ended the context, and the array with it, before it was recorded. */
+/* Another thread may have ended the context, and the array with it, before the array was recorded.
+ */
 static void drop_if_ended(const struct making *making, uint64_t handle)
 {
 	struct holding_release release;
@@ -178,7 +182,7 @@ static void drop_if_ended(const struct making *making, uint64_t handle)
 		quota_let_go_commit(&release);
 }
 
-/* False: it cannot be counted, and must go. */
+/* False: the array cannot be counted, and the caller destroys it. */
 static bool finish(const struct making *making, CUresult result, const void *handle)
 {
 	if (!making->counted)
@@ -301,7 +305,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	return result;
 }
 
-/* -- ending -- */
+/* -- destroying -------------------------------------------------------------------------------- */
 
 static bool begin_end(const void *array, struct holding_release *ret_release)
 {

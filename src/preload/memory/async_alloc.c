@@ -1,14 +1,16 @@
 /*
- * Stream-ordered allocation: cuMemAllocAsync and its kin. What is charged is what the pool reserves
- * (quota/pool.h). Most allocations find what they may add charged ahead, and take two locks of our
- * own; every eighth or so asks the driver what the pool reserves, and the region for more.
+ * Stream-ordered allocation: cuMemAllocAsync and its variants. The memory that the pool reserves is
+ * charged (quota/pool.h). For most allocations, the growth of the pool is charged ahead, and they
+ * take two locks within the process. About every eighth asks the driver for the pool's figure, and
+ * charges more in the region.
  *
- * When the worst does not fit, the pool may still have enough that is free, and only the driver
- * knows whether this stream may have it. Then it is tried, and what it has taken beyond the limit
- * is freed again and refused; the device gives that back when the stream gets there.
+ * If the worst case does not fit, the pool may still have enough free memory, and only the driver
+ * knows whether this stream may use it. Then a tentative allocation is made. If the pool has grown
+ * beyond the limit for it, the memory is freed again and the call is refused; the device gets that
+ * memory back when the stream comes to the free.
  *
- * An allocation on a capturing stream becomes a node of a graph, and takes nothing here (graph.c):
- * the pool has not grown.
+ * An allocation on a capturing stream becomes a node of a graph, and takes no memory (graph.c): the
+ * pool does not grow.
  */
 #include <errno.h>
 
@@ -25,9 +27,9 @@
 #include "state.h"
 #include "trace.h"
 
-/* -- which pool -- */
+/* -- which pool -------------------------------------------------------------------------------- */
 
-static bool is_special(CUstream stream) /* the default stream, in whichever flavour */
+static bool is_special(CUstream stream) /* NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD */
 {
 	return (uintptr_t)stream <= 2;
 }
@@ -59,7 +61,7 @@ static bool device_of_stream(CUstream stream, CUdevice *ret_device)
 	       device_of_context(context, ret_device);
 }
 
-/* Managed memory of no device in particular goes to whichever uses it: it counts on the first. */
+/* Managed memory without a device may go to any device that uses it. It is charged on the first. */
 static void open_managed_pool(CUdevice device, unsigned location_type)
 {
 	CUmemLocation location = {.type = location_type, .id = device};
@@ -77,11 +79,11 @@ static void open_default_pools_of(CUdevice device)
 	if (cuda.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS)
 		quota_pool_open((uintptr_t)pool, device, POOL_OF_DRIVER);
 	open_managed_pool(device, CU_MEM_LOCATION_TYPE_DEVICE);
-	open_managed_pool(device, CU_MEM_LOCATION_TYPE_INVALID); /* which is NONE, too */
+	open_managed_pool(device, CU_MEM_LOCATION_TYPE_INVALID); /* the same number as TYPE_NONE */
 }
 
-/* The pools that the driver makes by itself are known once somebody uses one. One that is not known
- * then is of host memory, or imported. */
+/* Opens the pools that the driver makes by itself, when a pool is used for the first time. A pool
+ * that is not known after that is of host memory, or imported. */
 static void open_default_pools(void)
 {
 	static bool opened; /* release after the pools */
@@ -94,7 +96,8 @@ static void open_default_pools(void)
 	__atomic_store_n(&opened, true, __ATOMIC_RELEASE);
 }
 
-/* The driver takes 15 ns to say; so it is asked once, and after every change. */
+/* The current pools of devices. The driver takes 15 ns to say, so it is asked once, and after each
+ * change. */
 static CUmemoryPool current[VGPU_DEVICES_MAX]; /* atomic */
 static unsigned current_changes;               /* atomic */
 
@@ -134,11 +137,11 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 	return current_changed(cuda.cuMemSetMemPool(location, type, pool));
 }
 
-/* -- allocations -- */
+/* -- allocations ------------------------------------------------------------------------------- */
 
-/* An allocation on its way. */
+/* An allocation between begin and finish. */
 struct taking {
-	bool counted;   /* to be settled */
+	bool counted;   /* finish has to commit or cancel `claim` */
 	bool tentative; /* nothing is reserved */
 	uint64_t pool, size_bytes;
 	struct pool_claim claim;
@@ -158,7 +161,8 @@ static bool is_too_much(const struct taking *taking)
 	return limit && quota_used(taking->claim.device) > limit;
 }
 
-/* One at a time in a process, and only while the slice holds no more than it may. */
+/* There is one tentative allocation at a time in a process, and only while the slice is within its
+ * quota. */
 static bool begin_tentative(const struct taking *taking)
 {
 	lock_acquire(&trying);
@@ -170,7 +174,7 @@ static bool begin_tentative(const struct taking *taking)
 	return false;
 }
 
-/* Whether what the pool has taken for it is too much. */
+/* Whether the pool has grown beyond the quota for the tentative allocation. */
 static bool end_tentative(const struct taking *taking)
 {
 	bool too_much;
@@ -182,7 +186,7 @@ static bool end_tentative(const struct taking *taking)
 	return too_much;
 }
 
-/* What is charged ahead is used up. */
+/* The memory that was charged ahead is used up: charges more. */
 static CUresult grow(struct taking *taking, CUstream stream)
 {
 	CUdevice device = taking->claim.device;
@@ -205,7 +209,8 @@ static int reserve(struct taking *taking)
 	return quota_pool_reserve(taking->pool, taking->size_bytes, &taking->claim);
 }
 
-/* pool NULL: the stream's device's current one. CUDA_SUCCESS: call the driver, then finish. */
+/* pool NULL: the current pool of the stream's device. CUDA_SUCCESS: call the driver, then finish.
+ */
 static CUresult begin(struct taking *taking, CUmemoryPool pool, uint64_t size_bytes,
 		      CUstream stream)
 {
@@ -220,7 +225,7 @@ static CUresult begin(struct taking *taking, CUmemoryPool pool, uint64_t size_by
 	if (!pool && device_of_stream(stream, &device))
 		pool = current_pool(device);
 	if (!pool)
-		return CUDA_SUCCESS; /* the driver says what is wrong */
+		return CUDA_SUCCESS; /* the driver refuses, and says why */
 	taking->pool = (uintptr_t)pool;
 	taking->size_bytes = size_bytes;
 	error = reserve(taking);
@@ -251,7 +256,7 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 	return result;
 }
 
-/* Whether the driver made the pool: then nothing is said about where its memory lies. */
+/* Whether the driver made the pool. Such a pool does not promise device memory. */
 static bool is_of_driver(const struct taking *taking)
 {
 	unsigned flags;
@@ -261,8 +266,9 @@ static bool is_of_driver(const struct taking *taking)
 	       !(flags & POOL_MANAGED);
 }
 
-/* The driver answered to a request for memory of the current pool; what came of it, after a second
- * try as managed memory where the slice may have that. */
+/* The driver has answered to a request for memory of the current pool. If it had no room and the
+ * slice oversubscribes, managed memory is allocated. Returns the result of the last of the two
+ * tries. */
 static CUresult elsewhere(struct taking *taking, CUresult result, CUstream stream,
 			  CUdeviceptr *ret_address)
 {
@@ -271,7 +277,7 @@ static CUresult elsewhere(struct taking *taking, CUresult result, CUstream strea
 		return result;
 	quota_pool_settle(taking->pool, &taking->claim, NULL);
 	taking->counted = false;
-	pool_correct(taking->pool); /* its charge goes before the other is made */
+	pool_correct(taking->pool); /* refunds the pool's charge before the other one is made */
 	return oversubscribe_make(taking->claim.device, taking->size_bytes, ret_address);
 }
 
@@ -334,7 +340,7 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 	return finish(&taking, result, address, per_thread_stream(hStream), dptr);
 }
 
-/* -- pools -- */
+/* -- pools ------------------------------------------------------------------------------------- */
 
 static bool first_device(CUdevice *ret_device)
 {
@@ -344,16 +350,16 @@ static bool first_device(CUdevice *ret_device)
 	return *ret_device < VGPU_DEVICES_MAX;
 }
 
-/* Whether a pool takes device memory of the slice, and of which device. */
+/* Whether a pool takes device memory of the slice, and from which device. */
 static bool is_counted(const CUmemPoolProps *props, CUdevice *ret_device)
 {
 	if (props->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		*ret_device = props->location.id;
 	else if (props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED ||
 		 props->location.type != CU_MEM_LOCATION_TYPE_INVALID)
-		return false; /* the host's */
+		return false; /* memory of the host */
 	else if (cuda.cuCtxGetDevice(ret_device) != CUDA_SUCCESS)
-		return first_device(ret_device); /* as the driver's own pool of that kind */
+		return first_device(ret_device); /* as for the driver's own pool of that kind */
 	return quota_has_device(*ret_device);
 }
 
@@ -381,8 +387,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	return result;
 }
 
-/* Its handle may be given to another pool as soon as the driver has it, so it is forgotten first;
- * and known again if the driver keeps it, as it does its own. */
+/* The pool is taken off the list before the driver's call, as the driver may give its handle to
+ * another pool after that. If the driver keeps the pool, as it keeps its own, the pool is put back.
+ */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	uint64_t handle = (uintptr_t)pool;

@@ -1,17 +1,21 @@
 /*
- * Frees in stream order, and the synchronisations at which their memory really goes; before one,
- * the pacer is told (launch.h).
+ * Frees in stream order, and the synchronisations after which the device has the memory back. The
+ * pacer is told before each synchronisation (launch.h).
  *
- * A pool gives back what exceeds its release threshold when a stream, event or context is
- * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory the
- * next synchronisations look at the pools. They are an occasion for the comparison with NVML, too:
- * a program that goes to rest has synchronised before.
+ * A pool gives back memory above its release threshold when a stream, event or context is
+ * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory,
+ * the next synchronisations read the pools' figures. Synchronisations also reconcile with NVML: a
+ * program that becomes idle has synchronised before.
  *
- * A block of cuMemAlloc may be freed in stream order, too. It leaves the books at once, and its
- * charge when its stream is synchronised, or its context is synchronised or ends: until then it is
- * one of `awaited`. Of an event nobody knows the stream, and a stream may be destroyed: then it is
- * the comparison with NVML that finds the memory gone (async_free_found_gone). What `awaited` has
- * no room for is that comparison's from the start (quota_free_orphan).
+ * A block of cuMemAlloc may also be freed in stream order. It leaves the accounts at once. Its
+ * charge stays, and the block is in `awaited`, until
+ *
+ *     its stream or context is synchronised,     the charge is refunded
+ *     or the context ends
+ *     an event is synchronised, whose stream     the reconciliation finds the memory freed
+ *     is not known, or the stream is destroyed   (async_free_found_gone)
+ *
+ * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
  */
 #include "cuda.h"
 #include "deferred.h"
@@ -40,7 +44,7 @@ void async_free_forget(void)
 	count = 0;
 }
 
-/* Takes one out that is of the context, or of that stream in it. NULL: of any. */
+/* Takes a block out of `awaited` that is of the context and of that stream; NULL: of any stream. */
 static bool take_awaited(CUcontext context, const CUstream *stream,
 			 struct quota_release *ret_release)
 {
@@ -84,7 +88,8 @@ static void await(CUstream stream, const struct quota_release *release)
 		quota_free_orphan(release);
 }
 
-/* All that was given to the stream is done, or to all of the context's streams (stream NULL). */
+/* All work of the stream is done, or all work of the context if stream is NULL: refunds the blocks
+ * that were freed there. */
 static void settle(CUcontext context, const CUstream *stream)
 {
 	struct quota_release release;
@@ -100,7 +105,7 @@ void async_free_end_context(CUcontext context)
 	settle(context, NULL);
 }
 
-/* Takes one out of the device's that has at most so many bytes. */
+/* Takes a block of the device out of `awaited` that has at most that many bytes. */
 static bool take_that_fits(CUdevice device, uint64_t bytes, struct quota_release *ret_release)
 {
 	bool found = false;
@@ -134,10 +139,10 @@ bool async_free_found_gone(CUdevice device, uint64_t bytes)
 	return found;
 }
 
-/* -- frees -- */
+/* -- frees ------------------------------------------------------------------------------------- */
 
-/* One name for each stream of a context, whichever function it is said to. A per-thread default
- * stream's has the thread in it, and is no address. */
+/* One name for each stream of a context, in whatever form a function gets the stream. The name of a
+ * default stream of a thread is made of the thread's number, and is not an address. */
 static CUstream named(CUstream stream)
 {
 	if ((uintptr_t)stream > 2)
@@ -147,8 +152,8 @@ static CUstream named(CUstream stream)
 	return NULL;
 }
 
-/* Managed memory may be what cuMemAllocAsync has given in the place of a pool's. The driver refuses
- * to free such memory in stream order (seen with driver 580). */
+/* A block of managed memory may be one that cuMemAllocAsync has returned in place of a pool's
+ * memory. The driver refuses to free managed memory in stream order (seen with driver 580). */
 static CUresult free_known(const struct quota_release *release, CUdeviceptr address,
 			   CUresult result, CUstream stream)
 {
@@ -162,7 +167,7 @@ static CUresult free_known(const struct quota_release *release, CUdeviceptr addr
 	return result;
 }
 
-/* One of a pool, or of another process, was freed. */
+/* Memory of a pool, or of another process, was freed. */
 static CUresult free_unknown(CUdeviceptr address, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
@@ -201,7 +206,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 			  per_thread_stream(hStream));
 }
 
-/* -- synchronisation -- */
+/* -- synchronisation --------------------------------------------------------------------------- */
 
 static void look_at_books(void)
 {
@@ -220,7 +225,7 @@ static void look(void)
 	look_at_books();
 }
 
-/* The default streams are each context's own. */
+/* Each context has default streams of its own, so the name of such a stream needs the context. */
 static CUresult stream_synchronised(CUresult result, CUstream stream)
 {
 	CUcontext context = NULL;
@@ -254,7 +259,8 @@ CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 				   per_thread_stream(hStream));
 }
 
-/* Of which stream the event is, only NVML can tell. */
+/* The stream of the event is not known. So freed blocks are found by the reconciliation with NVML.
+ */
 static void event_synchronised(void)
 {
 	CUdevice device;
@@ -265,8 +271,9 @@ static void event_synchronised(void)
 	look_at_books();
 }
 
-/* Programs that time their launches look at many events in a row, most of which are over. CUDA says
- * that to be told so by a query is as good as to synchronise. */
+/* Programs that time their launches synchronise many events in a row, most of which are reached.
+ * For such an event a query suffices: by CUDA's documentation, a query that succeeds is as good as
+ * a synchronisation. */
 CUresult cuEventSynchronize(CUevent hEvent)
 {
 	CUresult result;

@@ -1,18 +1,23 @@
 /*
- * Contexts: making one takes hundreds of MiB of the device, ending one gives back all that lives in
- * it.
+ * Contexts. Making a context takes hundreds of MiB of the device; ending it frees all memory in it.
  *
- * The way of making one: begin() reserves what it may cost, or refuses; the driver makes it;
- * finish() settles. The primary context is made by the first retain, and ended by the last release
- * or by a reset; the driver is asked which it was. One thread at a time makes or ends contexts
- * (`context_making_lock`, held over the driver's call: a tenth of a second when a context is made,
- * and nothing else waits on it). Within the driver's call that thread may come here once more, by a
- * wrapper between us and the driver, or by a callback of CUPTI's: it has the lock then, and the
- * inner call is reserved and settled for itself. The thread with the lock does not start NVML,
- * which would wait for the loader's lock: a library's constructor may have that, and wait for its
- * turn to make a context. Where NVML will be asked and is not started, the thread gives up its
- * turn, starts NVML and begins again. Where the inner call made the very context that the outer one
- * returns, the context is counted already.
+ * A context is made in three steps: begin() reserves its cost, or refuses; the driver makes the
+ * context; finish() commits the reservation. The primary context is made by the first retain, and
+ * ended by the last release or by a reset; the driver is asked whether it was the first or the
+ * last.
+ *
+ * One thread at a time makes or ends contexts. It holds `context_making_lock`, also during the
+ * driver's call, which takes a tenth of a second when a context is made. No other call waits for
+ * the lock.
+ *
+ *   - Nested calls. During the driver's call, the thread may get here again, through a wrapper
+ *     between this library and the driver, or through a callback of CUPTI. It has the lock then.
+ *     The inner call has a reservation of its own. If the inner call made the context that the
+ *     outer call returns, the context is counted already.
+ *   - NVML. The thread with the lock does not start NVML, which would wait for the loader's lock. A
+ *     thread in the constructor of a library may have the loader's lock and wait for
+ *     context_making_lock. So if NVML is needed and not started, the thread releases
+ *     context_making_lock, starts NVML, and begins again.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -39,24 +44,23 @@
 #include "trace.h"
 #include "virtual.h"
 
-#define PATIENCE_MS       1000 /* with others who make contexts whose cost is a guess */
-#define PATIENCE_KNOWN_MS 200  /* or was one a moment ago */
+#define PATIENCE_MS       1000 /* to wait for others that make contexts whose cost is a guess */
+#define PATIENCE_KNOWN_MS 200  /* the same, if the cost has become known since */
 #define NAP_MS            10
 
 struct making {
-	bool counted; /* there is a claim to settle, and context_making_lock is held */
+	bool counted; /* there is a reservation, and context_making_lock is held */
 	CUdevice device;
-	unsigned settled_before; /* `settled`, when it began */
-	bool lacks_nvml; /* nothing was reserved: NVML is to be started, and reserve() called again
-			  */
-	bool has_started_nvml; /* or has tried to */
+	unsigned settled_before; /* `settled` at the begin */
+	bool lacks_nvml;         /* nothing is reserved: start NVML, then call reserve() again */
+	bool has_started_nvml;   /* or has tried to start it */
 	struct quota_context_claim claim;
 };
 
 static struct lock context_making_lock = LOCK_INIT;
-static int context_making_thread;     /* which has context_making_lock, 0: none; atomic */
-static unsigned context_making_depth; /* how often that has taken it; under context_making_lock */
-static unsigned settled; /* contexts that were counted so far; under context_making_lock */
+static int context_making_thread;     /* the one with context_making_lock, or 0; atomic */
+static unsigned context_making_depth; /* how often it has the lock; under context_making_lock */
+static unsigned settled;              /* contexts counted so far; under context_making_lock */
 static CUcontext primary[VGPU_DEVICES_MAX]; /* the handle, once retained; written under
 					       context_making_lock */
 
@@ -67,7 +71,8 @@ void context_making_forget(void)
 	context_making_depth = 0;
 }
 
-/* No other thread stores the number of this one. */
+/* Takes context_making_lock, unless this thread has it. Only this thread stores its own number in
+ * context_making_thread, so the comparison needs no lock. */
 static void take_turn(void)
 {
 	int thread = sys_gettid();
@@ -95,9 +100,8 @@ CUcontext context_making_primary(CUdevice device)
 }
 
 /*
- * The least that a context can take: local memory for the default stack of 1 KiB of every thread
- * that the GPU can hold. It is half of the cost on an H200; the rest is not to be had from the
- * driver.
+ * The least that a context can take: local memory for the default stack of 1 KiB, for every thread
+ * that the GPU can have. On an H200 that is half of the cost. The driver does not report the rest.
  */
 static uint64_t least_bytes(CUdevice device)
 {
@@ -120,8 +124,9 @@ static CUresult refuse(CUdevice device, int error)
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* While nobody knows what a context costs, everyone who makes one holds more than it takes, and for
- * a moment after: those who start at the same time wait for each other. False: long enough. */
+/* While the cost of a context is not known, each process that makes a context is charged more than
+ * the context takes, until its cost is measured. So processes that start at the same time wait for
+ * each other. False: this process has waited for long enough. */
 static bool wait_for_others(unsigned naps, bool known)
 {
 	if (naps >= (known ? PATIENCE_KNOWN_MS : PATIENCE_MS) / NAP_MS ||
@@ -131,9 +136,9 @@ static bool wait_for_others(unsigned naps, bool known)
 	return true;
 }
 
-/* Whether NVML is about to be asked, to make room, for the exact cost of the new context, or for
- * that of the one before, and has to be started for it. Within a call of the driver the turn cannot
- * be given up: NVML is not asked. */
+/* Whether NVML is needed and has to be started: to make room, for the exact cost of the new
+ * context, or for that of the one before. In a nested call the lock cannot be released, so NVML is
+ * not asked. */
 static bool lacks_nvml(const struct making *making, int error, bool known)
 {
 	if (nvml_is_started() || making->has_started_nvml || context_making_depth > 1)
@@ -142,7 +147,8 @@ static bool lacks_nvml(const struct making *making, int error, bool known)
 					       quota_has_context(making->device)));
 }
 
-/* Without the turn. False: nothing is to be done. */
+/* Starts NVML if reserve() has found it lacking. The lock is not held. False: it was not lacking.
+ */
 static bool start_nvml(struct making *making)
 {
 	if (!making->lacks_nvml)
@@ -153,8 +159,8 @@ static bool start_nvml(struct making *making)
 	return true;
 }
 
-/* Under context_making_lock: the room for a context. Not CUDA_SUCCESS: call start_nvml without the
- * lock, and if that is true, begin again. */
+/* Under context_making_lock: reserves the cost of a context. If the result is not CUDA_SUCCESS, the
+ * caller calls start_nvml without the lock, and if that returns true, begins again. */
 static CUresult reserve(struct making *making)
 {
 	CUdevice device = making->device;
@@ -164,14 +170,14 @@ static CUresult reserve(struct making *making)
 
 	if (!quota_has_device(device)) {
 		if (!state_device_uuid(device, uuid))
-			return CUDA_ERROR_INVALID_DEVICE; /* there is none of that number */
+			return CUDA_ERROR_INVALID_DEVICE; /* no device has that number */
 		log_line(LOG_ERROR,
 			 "GPU %d is not in this slice; choose another with CUDA_VISIBLE_DEVICES",
 			 device);
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
 	making->settled_before = settled;
-	reconcile_books(device); /* one context at a time whose cost is a guess */
+	reconcile_books(device); /* at most one context may have a cost that is a guess */
 	known = quota_context_cost_known(device);
 	error = quota_context_reserve(device, least_bytes(device), &making->claim);
 	making->lacks_nvml = lacks_nvml(making, error, known);
@@ -189,7 +195,7 @@ static CUresult reserve(struct making *making)
 	return error ? refuse(device, error) : CUDA_SUCCESS;
 }
 
-/* For a cuCtxCreate. CUDA_SUCCESS: call the driver, then finish. */
+/* Before a cuCtxCreate. CUDA_SUCCESS: call the driver, then finish. */
 static CUresult begin(struct making *making, CUdevice device)
 {
 	CUresult result;
@@ -207,7 +213,7 @@ static CUresult begin(struct making *making, CUdevice device)
 	return result;
 }
 
-/* What the device holds, for whomever: so much the new context takes at most. */
+/* The memory in use on the device, by all processes. The new context takes at most the increase. */
 static uint64_t device_used(CUcontext context)
 {
 	size_t available = 0, total = 0;
@@ -220,7 +226,8 @@ static uint64_t device_used(CUcontext context)
 	return known && total > available ? total - available : UINT64_MAX;
 }
 
-/* What NVML counts, where it is worth its price: when the context may not have fitted. */
+/* NVML's figure for the process, or 0. NVML is asked only if the context may not fit, as that takes
+ * time. */
 static uint64_t measure(const struct making *making, uint64_t at_most)
 {
 	char uuid[VGPU_UUID_LEN];
@@ -232,14 +239,15 @@ static uint64_t measure(const struct making *making, uint64_t at_most)
 	return bytes;
 }
 
-/* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it is there, and must go. */
+/* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it exceeds the quota, and the
+ * caller ends it. */
 static CUresult settle(struct making *making, CUcontext context)
 {
 	unsigned naps = 0;
 	int error;
 
 	if (settled != making->settled_before &&
-	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* by a call within this one */
+	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* a nested call made it */
 		quota_context_cancel(&making->claim);
 		return CUDA_SUCCESS;
 	}
@@ -250,14 +258,14 @@ static CUresult settle(struct making *making, CUcontext context)
 					     measure(making, at_most));
 	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
 	if (!error) {
-		driver_memory_expected_anew(); /* in a context that is new */
+		driver_memory_expected_anew(); /* the new context loads code for itself */
 		settled++;
 		log_line(LOG_TRACE, "made a context on GPU %d", making->device);
 	}
 	return error ? refuse(making->device, error) : CUDA_SUCCESS;
 }
 
-/* The driver answered to a cuCtxCreate. */
+/* The driver has answered to a cuCtxCreate. */
 static CUresult finish(struct making *making, CUresult result, CUcontext context, CUcontext *pctx)
 {
 	if (making->counted) {
@@ -277,7 +285,7 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 	return result;
 }
 
-/* A call that makes a context of the device, whose handle goes to *out. */
+/* Defines the hook of a call that makes a context on the device and stores its handle in *out. */
 #define MAKER(name, out, device, parameters, arguments)                 \
 	CUresult name parameters                                        \
 	{                                                               \
@@ -290,7 +298,7 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 		result = cuda.name arguments;                           \
 		return finish(&making, result, context, out);           \
 	}
-/* Where the driver puts the handle. Without a place for it the driver refuses the call itself. */
+/* The place for the driver to store the handle in. With NULL, the driver refuses the call. */
 #define MADE(out) ((out) ? &context : NULL)
 
 MAKER(cuCtxCreate, pctx, dev, (CUcontext * pctx, unsigned int flags, CUdevice dev),
@@ -308,7 +316,7 @@ MAKER(cuCtxCreate_v4, pctx, dev,
       (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
       (MADE(pctx), ctxCreateParams, flags, dev))
 
-/* With OpenGL and VDPAU. */
+/* Contexts that work with OpenGL and VDPAU. */
 MAKER(cuGLCtxCreate, pCtx, device, (CUcontext * pCtx, unsigned int Flags, CUdevice device),
       (MADE(pCtx), Flags, device))
 
@@ -325,11 +333,11 @@ MAKER(cuVDPAUCtxCreate_v2, pCtx, device,
        void *vdpGetProcAddress),
       (MADE(pCtx), flags, device, vdpDevice, vdpGetProcAddress))
 
-/* -- ending -- */
+/* -- ending contexts --------------------------------------------------------------------------- */
 
-/* Whether ends of contexts are to be followed. Ends begun with true are finished with end_unlock.
- * context: the one that most likely ends, or NULL. Other threads ask the driver about the pacer's
- * events in it, which must not be when they end with it. */
+/* Before a call that may end a context. Returns whether a quota applies; then end_unlock is called
+ * after the driver's call. context: the one that probably ends, or NULL. The pacer drops its events
+ * in it, as other threads must not query events that end with their context. */
 static bool end_lock(CUcontext context)
 {
 	bool locked;
@@ -350,11 +358,11 @@ static void end_unlock(bool locked)
 		end_turn();
 }
 
-/* Takes the context off the books if it is gone. */
+/* Removes the context from the accounts if it has ended. */
 static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context)
 {
 	if (locked && result == CUDA_SUCCESS && gone) {
-		pace_end_streams(); /* what was launched meanwhile was launched to nothing */
+		pace_end_streams(); /* also the streams of launches made during the driver's call */
 		pace_end_context(context);
 		share_end_context(context);
 		async_free_end_context(context);
@@ -383,7 +391,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
 }
 
-/* The last of several detaches ends it; the driver knows a context that is gone. */
+/* The last of several detaches ends the context. The driver is asked whether it has ended. */
 CUresult cuCtxDetach(CUcontext ctx)
 {
 	bool locked = end_lock(ctx);
@@ -396,7 +404,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 	return ended(locked, result, gone, ctx);
 }
 
-/* -- the primary context -- */
+/* -- the primary context ----------------------------------------------------------------------- */
 
 static bool primary_is_active(CUdevice device)
 {
@@ -406,13 +414,13 @@ static bool primary_is_active(CUdevice device)
 	return cuda.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active;
 }
 
-/* The context as it was retained, or NULL. */
+/* The handle of the device's primary context as it was last retained, or NULL. */
 static CUcontext primary_of(CUdevice device)
 {
 	return device >= 0 && device < VGPU_DEVICES_MAX ? context_making_primary(device) : NULL;
 }
 
-/* A first retain: settles, or undoes it. */
+/* After a first retain: commits the reservation, or undoes the retain. */
 static CUresult finish_primary(struct making *making, CUresult result, CUcontext context)
 {
 	if (result != CUDA_SUCCESS) {
@@ -476,7 +484,7 @@ static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-	bool locked = end_lock(NULL); /* there may be others who have retained it */
+	bool locked = end_lock(NULL); /* the context may be retained elsewhere, and not end */
 
 	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
@@ -484,7 +492,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-	bool locked = end_lock(NULL); /* there may be others who have retained it */
+	bool locked = end_lock(NULL); /* the context may be retained elsewhere, and not end */
 
 	trace_call(__func__);
 	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);

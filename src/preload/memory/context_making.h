@@ -1,10 +1,10 @@
-/* The making of contexts (context.c), towards others. */
+/* What other files need of context.c, which makes contexts. */
 #pragma once
 
 #include "cuda_abi.h"
 
-/* In a forked child: whoever made or ended a context in the parent does not here. */
+/* In a forked child: no thread makes or ends a context here, though one did in the parent. */
 void context_making_forget(void);
 
-/* The device's primary context, NULL while nobody has retained it. */
+/* The device's primary context; NULL while it is not retained. */
 CUcontext context_making_primary(CUdevice device);

@@ -1,14 +1,15 @@
 /*
- * cuMemAllocAsync of a slice that oversubscribes gives managed memory where the card is full, and
- * the application frees it by cuMemFreeAsync like any other.
+ * In a slice that oversubscribes, cuMemAllocAsync returns managed memory when the card is full. The
+ * application frees that memory by cuMemFreeAsync, as it frees any other.
  *
- * How it works. An event is recorded in the stream, and the block waits in a list. Allocations,
- * frees and synchronisations that come later ask for the events, and free the blocks whose event is
- * over. No call waits, with one exception: where the list is full, its oldest event is waited for.
+ * How it works. An event is recorded in the stream, and the block is put into a list. Later
+ * allocations, frees and synchronisations query the events, and free the blocks whose events are
+ * reached. No call waits, with one exception: if the list is full, the call waits for its oldest
+ * event.
  *
- * Always: the block is off the books, and its charge stays until it is freed. The lock protects the
- * list; the driver is called without it. A block that never comes to be freed goes with its
- * context.
+ * What always holds. A block in the list is not in the accounts, and its charge stays until it is
+ * freed. The lock protects the list; the driver is called without the lock. A block that is still
+ * in the list when its context ends is freed with the context.
  */
 #include "deferred.h"
 
@@ -58,7 +59,8 @@ static bool add(const struct deferred *deferred)
 	return room;
 }
 
-/* Takes out the i-th, so that no other thread has it. False: there are fewer. */
+/* Takes the i-th entry out of the list, so that no other thread frees it. False: there are fewer.
+ */
 static bool take(unsigned i, struct deferred *ret_deferred)
 {
 	bool found;
@@ -79,8 +81,9 @@ static void refund(const struct deferred *deferred)
 	share_free(&deferred->release);
 }
 
-/* The driver answered for the event: it is over, or an error. With an error the context is gone,
- * and the memory with it: its address may be another allocation's by now. */
+/* Ends an entry after a query of its event: the event is reached, or there was an error. After an
+ * error the context is gone, and the memory with it. Its address may be another allocation's, so
+ * the driver is not asked to free it. */
 static void end(const struct deferred *deferred, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
@@ -102,7 +105,8 @@ void deferred_poll(void)
 
 	if (!left || capture_any())
 		return;
-	/* What is not over goes to the end: so each that there was is looked at once. */
+	/* An entry that is not finished goes to the end of the list, so each entry is looked at
+	 * once. */
 	for (; left && take(0, &deferred); left--) {
 		CUresult result = cuda.cuEventQuery(deferred.event);
 

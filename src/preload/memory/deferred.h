@@ -1,4 +1,4 @@
-/* Frees in stream order of managed memory, which the driver does not do. */
+/* Frees managed memory in stream order, which the driver refuses to do. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,17 +7,17 @@
 #include "quota.h"
 
 /*
- * The driver has refused to free the block in the order of the stream: it is freed once the stream
- * has done the work that it has been given. False: that cannot be done, as in a capture, and
- * nothing has changed.
+ * The driver has refused to free the block in stream order. The block is freed after the stream has
+ * done the work that it has so far. False: that is not possible, as in a capture, and nothing has
+ * changed.
  */
 bool deferred_free(CUdeviceptr address, CUstream stream, const struct quota_release *release);
 
-/* Frees what streams have come to. Cheap where nothing waits for that; nothing while a stream is
- * captured. */
+/* Frees the blocks whose streams have come to their frees. Costs little if there is none. Does
+ * nothing while a stream is captured. */
 void deferred_poll(void);
 
-/* The context is gone, with its memory. */
+/* The context has ended, and its memory with it. */
 void deferred_end_context(CUcontext context);
 
 void deferred_forget(void); /* in a forked child */

@@ -1,4 +1,4 @@
-/* What the application is told of the device's memory: the slice, as if it were the GPU. */
+/* Functions that report the device's memory. They report the slice as if it were the GPU. */
 #include <limits.h>
 #include <stdint.h>
 
@@ -15,7 +15,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The slice's limit on a device, UINT64_MAX where there is none. */
+/* The slice's limit on a device, or UINT64_MAX if there is none. */
 static CUresult limit_of(CUdevice device, uint64_t *ret_limit)
 {
 	bool attached;
@@ -55,8 +55,8 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	return result;
 }
 
-/* The current device's slice: total, and what is free of it, which the device must have, too, where
- * nothing may lie elsewhere. */
+/* The total and free memory of the slice on the current device. Free memory is at most what the
+ * device has free, unless the slice oversubscribes. */
 static CUresult shown(size_t *free, size_t *total)
 {
 	size_t really_free, really_total;

@@ -1,9 +1,12 @@
 /*
- * How much it took is told by NVML's figure for the process, which nobody else moves. Its start
- * would cost every program 12 ms on the way of its first module. So as long as NVML was not asked,
- * the device's free memory is looked at before and after, 3 us each: if little has gone in between,
- * that is charged until the next comparison, which is made soon. If it was more, of which others
- * may have taken any part, NVML is asked at once; where it cannot tell, all of it is charged.
+ * NVML's figure for the process says how much the driver took: no other process changes it.
+ * Starting NVML would cost every program 12 ms when it loads its first module. So until NVML is
+ * started, the device's free memory is read before and after the call (3 us each), and the
+ * difference is used:
+ *
+ *     a small difference    is charged until the next reconciliation, which is made soon
+ *     a larger one          may partly be other processes': NVML is asked at once, and if it has no
+ *                           figure, all of the difference is charged
  */
 #include "driver_memory.h"
 
@@ -58,7 +61,8 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 	return CUDA_SUCCESS;
 }
 
-/* What has gone of the device since, beyond what was reserved; 0 where NVML is to say it. */
+/* By how much the device's free memory has shrunk, beyond the reservation; 0 if NVML is to say it.
+ */
 static uint64_t gone(const struct driver_memory *growth)
 {
 	uint64_t free_bytes, bytes;
@@ -69,7 +73,7 @@ static uint64_t gone(const struct driver_memory *growth)
 	return bytes > growth->held_bytes ? bytes - growth->held_bytes : 0;
 }
 
-/* Has what was taken beyond the reservation booked. */
+/* Has the memory charged that was taken beyond the reservation. */
 static void book(const struct driver_memory *growth)
 {
 	uint64_t bytes = gone(growth);
@@ -120,7 +124,7 @@ void driver_memory_undone(CUdevice device)
 
 #define HANDLES 1024
 
-/* Those that were handed out, each in its place; what finds another there takes it. Atomic. */
+/* Handles that were handed out, by hash. A handle replaces another one in its place. Atomic. */
 static const void *handed_out[HANDLES];
 
 static const void **place_of(const void *handle)

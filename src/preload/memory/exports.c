@@ -2,21 +2,22 @@
  * Device memory that goes from process to process: CUDA IPC, VMM handles as file descriptors or
  * fabric handles, pools, DMA-BUFs, and memory of other APIs (cuImportExternalMemory).
  *
- * Within a slice it is charged once. The exporter has it charged and puts a key into the region's
- * share table: of a handle a hash, of file descriptors a number that is never used again. Who
- * imports it looks the key up, and is not charged if it is there and the memory is not bigger than
- * the charge. If the exporter lets go first, or dies, the charge moves to an importer
- * (region_share_…). What nobody of the slice exports is charged to the importer for as long as it
- * has it.
+ * Within a slice, such memory is charged once. The exporter has the charge, and puts a key into the
+ * region's table of shares: for a handle a hash, for file descriptors a number that is never used
+ * again. An importer looks the key up. If the key is there and the memory is not larger than its
+ * charge, the importer is not charged. If the exporter frees the memory first, or dies, the charge
+ * moves to an importer (region_share_…). Memory that no process of the slice exports is charged to
+ * the importer as long as it has the memory open.
  *
- * A file descriptor keeps the memory on the device by itself, in no process's NVML figure. So the
- * memory stays charged while any descriptor of it is left, in whatever process (region/descriptor.c
- * can tell). Where that cannot be told, it stays charged for the life of this process; and an
- * export that cannot be recorded is refused. A block keeps all granules that it lies in, and is
- * charged on with all of them, also with those that a neighbour has charged, too.
+ * A file descriptor by itself keeps the memory on the device, and no process's NVML figure has that
+ * memory. So the memory stays charged while any process has a descriptor of it
+ * (region/descriptor.c finds out). Where that cannot be found out, the memory stays charged until
+ * this process ends. An export that cannot be recorded is refused. A block keeps all granules that
+ * it lies in, and stays charged with all of them, also with a granule that another block has
+ * charged.
  *
- * All that is known is in the tables below, under one lock, which is not held while the driver is
- * called, and comes before the region's.
+ * The tables below have all exports and imports, under one lock. The lock is not held while the
+ * driver is called, and is taken before the region's.
  */
 #include "exports.h"
 
@@ -29,25 +30,25 @@
 #define EXPORTS_MAX 4096
 #define IMPORTS_MAX 4096
 
-/* What this process handed out of its own. */
+/* Memory of this process that it has exported. */
 struct export
 {
 	uint64_t what; /* the address of a block, or a VMM handle; 0: only descriptors are left */
-	CUcontext context;             /* with which it ends, or NULL */
-	struct region_descriptors key; /* file is 0 where it is none of descriptors */
-	uint64_t bytes;                /* charged as hidden, of what only descriptors keep */
+	CUcontext context;             /* the memory ends with it; or NULL */
+	struct region_descriptors key; /* file is 0 for an export by handle */
+	uint64_t bytes;                /* charged as hidden, as only descriptors keep them */
 	int device;
-	bool listed; /* in the share table */
-	bool unsure; /* nobody can tell whether a descriptor is left */
+	bool listed; /* in the region's table of shares */
+	bool unsure; /* it cannot be found out whether a descriptor is left */
 };
 
-/* What it got from others. */
+/* Memory that this process has imported. */
 struct import {
 	uint64_t what;     /* the address, the VMM handle or the pool */
-	CUcontext context; /* with which it ends, or NULL */
-	uint64_t key;      /* 0: an outsider's */
-	uint64_t bytes;    /* what the key's charge is */
-	bool for_good;     /* it was exported again, so that nobody can tell when it ends */
+	CUcontext context; /* the import ends with it; or NULL */
+	uint64_t key;      /* 0: no process of the slice exports the memory */
+	uint64_t bytes;    /* of the charge that the key names */
+	bool for_good;     /* it was exported again, so its end cannot be seen */
 };
 
 static struct lock lock = LOCK_INIT;
@@ -63,7 +64,7 @@ void share_forget(void)
 	import_count = 0;
 }
 
-/* FNV-1a; never 0, and no key of descriptors, which are even. */
+/* FNV-1a, with the lowest bit set: never 0, and never a key of descriptors, which is even. */
 static uint64_t hash_of(const void *bytes, size_t len)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
@@ -75,7 +76,7 @@ static uint64_t hash_of(const void *bytes, size_t len)
 
 /* -- what we hand out -------------------------------------------------------------------------- */
 
-/* False: there is no room. */
+/* False: the table is full. */
 static bool add_export_locked(const struct export *export)
 {
 	if (export_count == EXPORTS_MAX)
@@ -109,14 +110,14 @@ void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice
 				.listed = true};
 
 	lock_acquire(&lock);
-	/* Where there is no room for it, importers count it for themselves. */
+	/* If the region's table is full, importers are charged for the memory themselves. */
 	if (!is_exported_locked(what, export.key.key) &&
 	    quota_share_export(device, &export.key, bytes) == 0 && !add_export_locked(&export))
 		quota_share_withdraw(device, export.key.key, 0, 0);
 	lock_release(&lock);
 }
 
-/* The record of the descriptors of what is exported, or NULL. */
+/* The record of the memory's descriptors, or NULL. */
 static struct export *find_descriptors_locked(uint64_t what)
 {
 	for (unsigned i = 0; i < export_count; i++)
@@ -125,14 +126,14 @@ static struct export *find_descriptors_locked(uint64_t what)
 	return NULL;
 }
 
-/* The first descriptor of it. */
+/* Fills in the export of the memory's first descriptor. */
 static bool export_fd_locked(int fd, uint64_t bytes, struct export *export)
 {
 	bool added;
 
 	export->unsure = region_descriptor_mark(fd, &export->key) != 0;
 	if (export->unsure)
-		export->key.file = 1; /* of descriptors all the same */
+		export->key.file = 1; /* not 0: this is an export by descriptor */
 	added = add_export_locked(export);
 	if (added && !export->unsure)
 		exports[export_count - 1].listed =
@@ -166,8 +167,8 @@ static bool is_left(const struct export *export)
 	return export->unsure || quota_share_left(&export->key);
 }
 
-/* One of the exports of what is gone as far as this process goes. Whether bytes stay charged for
- * it, in place of charged_bytes: in the share table, or else here as hidden. */
+/* Ends the i-th export, as this process has freed the memory. Returns whether `bytes` stay charged
+ * in place of charged_bytes: in the region's table of shares, or else here as hidden. */
 static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes)
 {
 	struct export *export = &exports[i];
@@ -190,8 +191,8 @@ static bool end_export_locked(unsigned i, uint64_t bytes, uint64_t charged_bytes
 }
 
 /*
- * What was exported is gone as far as this process goes, and can be kept by others with `bytes`.
- * Returns how much of charged_bytes is not to be refunded.
+ * This process has freed the memory; other processes or descriptors may keep `bytes` of it. Returns
+ * how much of charged_bytes is not to be refunded.
  */
 static uint64_t end_exports(uint64_t what, uint64_t bytes, uint64_t charged_bytes)
 {
@@ -210,7 +211,7 @@ bool share_look(void)
 	bool gone;
 
 	if (__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
-		quota_reap(); /* what a dead exporter had is the importers' now */
+		quota_reap(); /* moves the charges of a dead exporter to the importers */
 	gone = quota_share_look();
 	if (!__atomic_load_n(&export_count, __ATOMIC_ACQUIRE))
 		return gone;
@@ -288,7 +289,8 @@ static struct import *find_import_locked(uint64_t what)
 	return NULL;
 }
 
-/* Whether it is an outsider's. What is bigger than the charge that it was taken for is one, too. */
+/* Whether no process of the slice exports the memory. That is also so if the memory is larger than
+ * the charge that its key has. */
 static bool is_outsiders(uint64_t what, uint64_t size_bytes)
 {
 	struct import *import;

@@ -1,7 +1,7 @@
 /*
- * Device memory that goes from process to process (CUDA IPC, shareable handles, pools), towards the
- * hooks that hand it out, get it, take it and free it. `what` is the address of a block, a VMM
- * handle, or whatever else names it in this process.
+ * Device memory that goes from process to process (CUDA IPC, shareable handles, pools), for the
+ * hooks that export, import and free it. `what` names the memory in this process: the address of a
+ * block, a VMM handle, or another number.
  */
 #pragma once
 
@@ -16,52 +16,57 @@
 	64 /* of CUipcMemHandle, CUmemFabricHandle and CUmemPoolPtrExportData alike \
 	    */
 
-/* -- what this process hands out, of which so many bytes are charged -- */
+/* -- exports: `bytes` are charged to this process ---------------------------------------------- */
 
-/* context: with which it ends; NULL: with none. */
+/* The memory ends with the context, unless that is NULL. */
 void share_export_handle(uint64_t what, const void *handle, size_t len, CUdevice device,
 			 uint64_t bytes, CUcontext context);
-/* The same of a descriptor; where it cannot be recorded, it is closed, and an error returned. */
+/* The memory is exported as a descriptor. If the export cannot be recorded, the descriptor is
+ * closed, and an error is returned. */
 CUresult share_export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context);
 
-/* fd is one more descriptor of what this process has imported itself. */
+/* fd is one more descriptor of memory that this process has imported itself. */
 void share_export_import(uint64_t what, int fd);
 
-/* The driver has freed the block, or the last reference to physical memory is gone: refunds it, as
- * far as no other process and no descriptor still has it. */
+/* The driver has freed the block, or the last reference to physical memory is gone. Refunds its
+ * charge, unless another process has the memory open or a descriptor keeps it. */
 void share_free(const struct quota_release *release);
 void share_end_physical(const struct holding_release *release);
 
-/* A pool's pointer is freed, which may have been handed out, or come from another process. */
+/* A pointer of a pool is freed, which may have been exported, or imported from another process. */
 void share_end_pointer(CUdeviceptr address);
 
-/* Looks after memory that nothing but file descriptors keep on the device. True: some is gone. */
+/* Refunds memory that only file descriptors kept on the device, where the last descriptor is
+ * closed. True: there was some. */
 bool share_look(void);
 
-/* -- what it gets -- */
+/* -- imports ----------------------------------------------------------------------------------- */
 
-/* Whether somebody of the slice exports it: then it is charged there, until share_end_import. */
+/* Whether a process of the slice exports the memory: that process has the charge, and the import is
+ * recorded until share_end_import. */
 bool share_import_handle(uint64_t what, const void *handle, size_t len, uint64_t size_bytes,
 			 CUcontext context);
 bool share_import_fd(uint64_t what, int fd);
 
-/* An outsider's: charged here until share_end_import, or the context (NULL: none) ends. */
+/* No process of the slice exports the memory: it is charged to this process, until share_end_import
+ * or until the context (NULL: none) ends. */
 CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context);
 
-/* The same with room that is reserved already, by headroom_hold; on failure it is given back. */
+/* As share_import_outside, with a reservation by headroom_hold, which is returned on failure. */
 CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext context);
 
-/* The same of unknown size, charged when it is mapped or bound (share_map). False: there is no
- * room for the record. */
+/* As share_import_outside, for memory of unknown size, which is charged when it is mapped or bound
+ * (share_map). False: there is no place for the record. */
 bool share_import_later(uint64_t what);
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes);
 
-/* Whether it is charged, to whomever; false of an outsider's that has not been mapped yet. */
+/* Whether the memory is charged to a process of the slice. False for memory of share_import_later
+ * that is not mapped yet. */
 bool share_is_charged(uint64_t what);
 
 void share_end_import(uint64_t what);
 
-/* The context is gone, and what was exported and imported in it. */
+/* The context has ended, and with it the exports and imports that were made in it. */
 void share_end_context(CUcontext context);
 
 void share_forget(void); /* in a forked child */

@@ -1,13 +1,14 @@
 /*
- * Graphs whose memory nodes take device memory: cuGraphAddMemAllocNode, or what a capture makes of
- * cuMemAllocAsync. The node takes addresses; memory is taken by the upload or the launch of an
- * executable graph, into the device's graph memory, which keeps it until it is trimmed
- * (cuDeviceGraphMemTrim). It is charged as a pool is (quota/pool.h), by what it reserves.
+ * Graphs whose memory nodes take device memory. Such a node is made by cuGraphAddMemAllocNode, or
+ * by the capture of a cuMemAllocAsync. The node takes addresses only. The upload or the launch of
+ * an executable graph takes the memory, from the device's graph memory, which keeps it until
+ * cuDeviceGraphMemTrim. Graph memory is charged as a pool is, by its reserved bytes (quota/pool.h).
  *
- * What a launch may take at most is the sum of the graph's nodes: it is reckoned at instantiation,
- * reserved before each launch and given back after it, as far as the driver did not take it. An
- * executable graph that was launched since the last trim has what it needs, and is launched also
- * when there is no room for the worst. Graphs without memory nodes cost a look at one word.
+ * A launch takes at most the sum of the graph's memory nodes. That sum is computed at
+ * instantiation. It is reserved before each launch; after the launch, the part that the driver has
+ * not taken is returned. An executable graph that was launched since the last trim has its memory
+ * already, and is launched also if there is no room for the sum. A graph without memory nodes costs
+ * one load.
  */
 #include <errno.h>
 #include <string.h>
@@ -25,10 +26,10 @@
 #include "trace.h"
 
 static struct lock lock = LOCK_INIT;
-static struct table needs; /* executable graph and device to bytes; under `lock` */
-static size_t need_count;  /* of entries; written under `lock`, read without */
-static uint32_t trims;   /* how often graph memory was given back, or turned out short; likewise */
-static unsigned devices; /* a bit for each that some graph needs; likewise */
+static struct table needs; /* bytes by executable graph and device; under `lock` */
+static size_t need_count;  /* its entries; written under `lock`, read without */
+static uint32_t trims;     /* how often graph memory was trimmed, or turned out short; likewise */
+static unsigned devices;   /* a bit for each device on which a graph needs memory; likewise */
 
 void graphs_forget(void)
 {
@@ -40,14 +41,14 @@ void graphs_forget(void)
 
 /* -- what a graph needs ------------------------------------------------------------------------ */
 
-/* Bytes that its nodes may take of each device. */
+/* The bytes that a graph's nodes may take of each device. */
 struct need {
 	uint64_t bytes[VGPU_DEVICES_MAX];
 	bool any;
 };
 
-/* A graph whose nodes are looked at, and the one that it is in: they are as deep as there is
- * memory for. */
+/* A graph whose nodes are being looked at, and the graph that it is a child of. The depth is
+ * limited by memory only. */
 struct level {
 	struct level *outer;
 	size_t size_bytes; /* of the mapping */
@@ -55,7 +56,7 @@ struct level {
 	CUgraphNode nodes[];
 };
 
-/* Adds the nodes of a graph to those to be looked at. False: there is no memory for that. */
+/* Begins to look at the nodes of a graph. False: there is no memory for that. */
 static bool enter(struct level **level, CUgraph graph)
 {
 	size_t count = 0, size;
@@ -109,7 +110,8 @@ static bool add_node(struct need *need, struct level **level, CUgraphNode node)
 	       enter(level, child);
 }
 
-/* False: there is no memory to look at all of it. */
+/* Adds the needs of the graph and of its child graphs. False: there is no memory to look at all of
+ * them. */
 static bool add_graph(struct need *need, CUgraph graph)
 {
 	struct level *level = NULL;
@@ -123,7 +125,7 @@ static bool add_graph(struct need *need, CUgraph graph)
 	return good;
 }
 
-/* An executable graph's handle is a pointer, whose low bits name the device here. */
+/* The handle of an executable graph is a pointer, and the device is put into its low bits. */
 static uint64_t key_of(CUgraphExec exec, CUdevice device)
 {
 	return (uint64_t)(uintptr_t)exec | (uint64_t)device;
@@ -149,7 +151,7 @@ static void remember(CUgraphExec exec, const struct need *need)
 	lock_release(&lock);
 }
 
-/* Takes it out, and says what it needed. */
+/* Removes the executable graph from the table. *ret_need: what it needed. */
 static void forget(CUgraphExec exec, struct need *ret_need)
 {
 	memset(ret_need, 0, sizeof(*ret_need));
@@ -169,14 +171,14 @@ static void forget(CUgraphExec exec, struct need *ret_need)
 
 /* -- launching --------------------------------------------------------------------------------- */
 
-/* What is reserved for a launch, by device. */
+/* The reservations for a launch, by device. */
 struct launching {
-	uint64_t needs[VGPU_DEVICES_MAX];           /* bytes, 0: nothing of that device */
-	bool has[VGPU_DEVICES_MAX];                 /* it was launched since the last trim */
+	uint64_t needs[VGPU_DEVICES_MAX];           /* bytes */
+	bool has[VGPU_DEVICES_MAX];                 /* the graph was launched since the last trim */
 	struct pool_claim claims[VGPU_DEVICES_MAX]; /* worst_bytes 0: none */
 };
 
-/* Whether the graph takes memory. One look under the lock for all devices. */
+/* Whether the graph takes memory. The lock is taken once for all devices. */
 static bool look_up(struct launching *launching, CUgraphExec exec)
 {
 	bool any = false;
@@ -204,7 +206,7 @@ static void note_launch(CUgraphExec exec, CUdevice device)
 	lock_release(&lock);
 }
 
-/* Whoever is launched next may need memory anew. */
+/* Graphs that are launched after this may need memory again. */
 static void note_trim(void)
 {
 	lock_acquire(&lock);
@@ -212,7 +214,7 @@ static void note_trim(void)
 	lock_release(&lock);
 }
 
-/* One that took nothing is none: the graphs have what they had. */
+/* A trim that gave nothing back does not count: the graphs still have their memory. */
 CUresult graphs_trim(CUdevice device)
 {
 	struct pool_figure before = {.reserved_bytes = 1}, after = {.reserved_bytes = 0};
@@ -239,7 +241,7 @@ static void settle(const struct launching *launching)
 					  pool_read(GRAPH_POOL(device), &figure) ? &figure : NULL);
 }
 
-/* has_memory: it needs no more than the device has for it already, most likely. */
+/* has_memory: the device probably has the graph's memory already. */
 static int reserve(CUdevice device, uint64_t bytes, bool has_memory, struct pool_claim *claim)
 {
 	struct pool_figure figure;
@@ -254,7 +256,7 @@ static int reserve(CUdevice device, uint64_t bytes, bool has_memory, struct pool
 		       : -ENOENT;
 }
 
-/* Reserves what is needed, on all devices or none. */
+/* Reserves the graph's memory on all devices or on none. */
 static CUresult begin_needs(struct launching *launching)
 {
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
@@ -295,7 +297,8 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
 		if (!launching->needs[device])
 			continue;
-		/* It was let through without a claim, and did need more: no other is. */
+		/* This launch was admitted without a reservation, and took more memory. So no other
+		 * graph counts as having its memory. */
 		if (!launching->claims[device].worst_bytes && pool_correct(GRAPH_POOL(device)))
 			note_trim();
 		else if (result == CUDA_SUCCESS)
@@ -371,8 +374,8 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraph, CUstream hStream)
 
 /* -- instantiating ----------------------------------------------------------------------------- */
 
-/* The driver has made it. Where nobody can tell what it needs, it is refused: the host has no
- * memory left. */
+/* The driver has made the executable graph. If its needs cannot be found out, as the host has no
+ * memory left, the graph is destroyed and the call refused. */
 static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
 {
 	struct need need = {.any = false};
@@ -414,7 +417,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
 		    phGraphExec);
 }
 
-/* May upload at once: then there must be room before it is made. */
+/* An instantiation that may upload at once: the memory is reserved before the graph is made. */
 static CUresult begin_upload(struct launching *launching, CUgraph graph,
 			     const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
@@ -467,7 +470,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 
 /* -- updating ---------------------------------------------------------------------------------- */
 
-/* Its launches may take another time from now on. */
+/* The graph was updated: its launches may have another cost. */
 static CUresult updated(CUresult result, CUgraphExec exec)
 {
 	const struct cost_of what = launch_of_graph(exec);
@@ -510,8 +513,8 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
 
 /* -- ending ------------------------------------------------------------------------------------ */
 
-/* Its handle may be another's at once, so it is forgotten first; and known again if the driver
- * keeps it. */
+/* The graph is removed from the table before the driver's call, as the driver may give its handle
+ * to another graph after that. If the driver keeps the graph, it is put back. */
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
 	trace_call(__func__);

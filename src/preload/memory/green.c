@@ -1,7 +1,7 @@
 /*
- * Green contexts: a share of the device's multiprocessors, over the primary context. Making one
- * takes memory of the driver's own, 4 to 18 MiB seen on an H200, which goes with the primary
- * context. What is allocated in it is the primary context's.
+ * Green contexts: a part of the device's multiprocessors, in the primary context. The driver takes
+ * memory to make one, 4 to 18 MiB on an H200, and frees it with the primary context. Memory that is
+ * allocated in a green context belongs to the primary context.
  */
 #include "green.h"
 
@@ -13,17 +13,18 @@
 #include "quota.h"
 #include "trace.h"
 
-#define LEAST_BYTES ((uint64_t)32 << 20) /* what there must be room for */
+#define LEAST_BYTES ((uint64_t)32 << 20) /* there must be room for this much */
 #define MOST_BYTES  ((uint64_t)128 << 20)
 
-static bool any; /* somebody has asked for the context of one; atomic */
+static bool any; /* the application has asked for the context of a green context; atomic */
 
 void green_forget(void)
 {
 	any = false;
 }
 
-/* Every other context is one that we have seen being made. */
+/* A context of which quota has no record is that of a green context: hooks have recorded all others
+ * when they were made. */
 CUcontext green_owner(CUcontext context, CUdevice device)
 {
 	CUcontext primary;
@@ -58,7 +59,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	return result;
 }
 
-/* Events that the pacer made in it end with it. */
+/* Events that the pacer made in the green context end with it. */
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	CUcontext context = NULL;

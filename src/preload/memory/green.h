@@ -1,10 +1,10 @@
-/* Green contexts, towards the hooks that allocate. */
+/* Green contexts, for the hooks that allocate. */
 #pragma once
 
 #include "cuda_abi.h"
 
-/* The context that an allocation made in `context` belongs to: the device's primary one, where
- * that is a green context's (seen with driver 580: its memory outlives it). */
+/* The context that an allocation in `context` belongs to. For the context of a green context, that
+ * is the device's primary context (seen with driver 580: memory outlives the green context). */
 CUcontext green_owner(CUcontext context, CUdevice device);
 
 void green_forget(void); /* in a forked child */

@@ -1,9 +1,9 @@
 /*
- * VMM allocations, address ranges and pools as handles for other processes, and back (exports.c
- * says how they are charged).
+ * Export and import of VMM allocations, address ranges and pools by handles (exports.c says how
+ * they are charged).
  *
- * The driver does not tell how big an imported allocation is. One that nobody of the slice exports
- * is charged when it is mapped, which it must be to be of any use.
+ * The driver does not report the size of an imported allocation. An allocation that no process of
+ * the slice exports is charged when it is mapped, as only then it can be used.
  */
 #include <string.h>
 
@@ -14,9 +14,9 @@
 #include "trace.h"
 #include "virtual.h"
 
-/* -- VMM allocations -- */
+/* -- VMM allocations --------------------------------------------------------------------------- */
 
-/* Nothing is charged for what was imported itself. */
+/* bytes 0: the memory was itself imported, and nothing is charged for it here. */
 static CUresult export_fd(uint64_t what, int fd, CUdevice device, uint64_t bytes, CUcontext context)
 {
 	if (bytes)
@@ -45,13 +45,13 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
 		memcpy(&fd, shareableHandle, sizeof(fd));
 		return export_fd(handle, fd, device, bytes, NULL);
 	}
-	/* What was imported itself is counted by who gets it from here. */
+	/* Memory that was itself imported is charged by the process that imports it from here. */
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && bytes)
 		share_export_handle(handle, shareableHandle, HANDLE_BYTES, device, bytes, NULL);
 	return result;
 }
 
-/* The driver imported it, and it may be known to be the slice's already. */
+/* The driver has imported the memory. known: a process of the slice exports it. */
 static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 {
 	CUmemAllocationProp prop;
@@ -97,7 +97,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	return result;
 }
 
-/* A DMA-BUF keeps the memory that it is of: a block, or what is mapped there. */
+/* A DMA-BUF keeps its memory: a block, or physical memory that is mapped at the address. */
 static CUresult export_range(CUdeviceptr address, int fd)
 {
 	CUresult result = CUDA_SUCCESS;

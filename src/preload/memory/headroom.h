@@ -1,4 +1,5 @@
-/* What all hooks that take device memory share: where it would be taken, and how it is refused. */
+/* What all hooks that take device memory share: where the memory would be, and how it is refused.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -11,46 +12,56 @@
 
 /* Where the calling thread's allocations go. */
 struct place {
-	CUcontext context; /* which frees them when it ends */
+	CUcontext context; /* its end frees the allocations */
 	CUdevice device;
 };
 
 /*
- * Whether there is a quota to keep to where the calling thread allocates: *ret_counted. False also
- * where the driver will refuse by itself: no context, or one that is gone. Anything but
- * CUDA_SUCCESS is what the application is told.
+ * Finds where the calling thread allocates, and whether a quota applies there (*ret_counted). That
+ * is also false where the driver will refuse by itself: there is no context, or it has ended. A
+ * result other than CUDA_SUCCESS is the answer to the application.
  */
 CUresult headroom_find(struct place *ret_place, bool *ret_counted);
 
-/* The same for a device, whatever the context. */
+/* Whether a quota applies to the device, whatever the context. Returns as headroom_find does. */
 CUresult headroom_on(CUdevice device, bool *ret_counted);
 
-/* Before a refusal: has the pools of the device give back what they keep for later, compares the
- * books with NVML, and waits for processes of the slice that were killed and whose memory the
- * device does not have back yet, a second at most, and for those that were charged a guess for
- * their first context, two seconds at most. Try once more after it, whatever it found: another
- * process may have made room between the first try and this. */
+/*
+ * Before a refusal, tries to make room:
+ *
+ *   - the pools of the device give back memory that they keep for later;
+ *   - the accounts are compared with NVML;
+ *   - processes of the slice that were killed, and whose memory the device does not have back yet,
+ *     are waited for, a second at most;
+ *   - processes that were charged a guess for their first context are waited for, two seconds at
+ *     most.
+ *
+ * The caller then tries once more in any case: another process may have made room meanwhile.
+ */
 void headroom_make(CUdevice device);
 
-/* quota_hold_reserve, with room made before it is refused. CUDA_SUCCESS: there is a claim. */
+/* quota_hold_reserve, which tries to make room before it refuses. CUDA_SUCCESS: *ret_claim is the
+ * reservation. */
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
 		       struct holding_claim *ret_claim);
 
-/* Says why nothing can be charged, and so `what` is refused, and returns what the driver says then;
- * CUDA_SUCCESS where there merely is no room. error: of a charge. */
+/* A charge has failed with `error`. If that is not for want of room, but because nothing can be
+ * charged: logs why the call `what` is refused, and returns the error for the application.
+ * Otherwise returns CUDA_SUCCESS. */
 CUresult headroom_blocked(const char *what, int error);
 
-/* Says why, and returns what the driver says when there is no memory. error: of a charge, or
- * -EOVERFLOW: the driver took more than was reserved, and that did not fit. */
+/* Logs why the call is refused, and returns the driver's error for a lack of memory. error: that of
+ * a charge, or -EOVERFLOW if the driver took more than was reserved, and that did not fit. */
 CUresult headroom_refuse(CUdevice device, uint64_t size_bytes, int error);
 
-/* For the trace: the call is refused. error: as above. */
+/* For the trace: the call is refused. error: as in headroom_refuse. */
 void headroom_trace_refusal(CUdevice device, uint64_t size_bytes, int error);
+/* For the trace: the quota has room, and the driver has refused the allocation. */
 void headroom_trace_driver(CUdevice device, uint64_t size_bytes);
 
 void headroom_log(enum log_level level, const char *what, CUdevice device, uint64_t size_bytes);
 
-/* An allocation of that size is made, or freed: for the log. */
+/* For the log: an allocation of that size was made, or was freed. */
 static inline void headroom_note_taken(CUdevice device, uint64_t size_bytes)
 {
 	if (log_wants(LOG_TRACE))
@@ -62,7 +73,7 @@ static inline void headroom_note_freed(CUdevice device, uint64_t size_bytes)
 		headroom_log(LOG_TRACE, "freed", device, size_bytes);
 }
 
-/* What the driver answered to an allocation that has its room in the slice: for the trace. */
+/* For the trace: the driver's answer to an allocation that is within the quota. */
 static inline void headroom_note_answer(CUdevice device, uint64_t size_bytes, CUresult result)
 {
 	if (trace_wants(TRACE_MEMORY) && result == CUDA_ERROR_OUT_OF_MEMORY)

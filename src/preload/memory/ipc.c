@@ -1,6 +1,6 @@
 /*
- * CUDA IPC: blocks of cuMemAlloc that other processes open; and memory of other APIs (Vulkan and
- * its like), which is imported as a whole. exports.c says how it is charged.
+ * CUDA IPC: blocks of cuMemAlloc that other processes open. And memory of other APIs, such as
+ * Vulkan, which is imported as a whole. exports.c says how both are charged.
  */
 #include "cuda.h"
 #include "exports.h"
@@ -32,8 +32,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 
 typedef CUresult open_handle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags);
 
-/* Opens it. ret_known: the slice has it charged already; if not, and it is device memory, ret_size
- * is not 0. */
+/* Opens the memory. *ret_known: a process of the slice has the charge. If none has it and the
+ * memory is on the device, *ret_size is the size of the memory. */
 static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMemHandle handle,
 			   unsigned int flags, CUcontext context, size_t *ret_size, bool *ret_known)
 {
@@ -50,7 +50,8 @@ static CUresult open_known(open_handle *open, CUdeviceptr *ret_address, CUipcMem
 	return result;
 }
 
-/* What is not the slice's is charged, or closed again. */
+/* Opens memory, and charges it if no process of the slice has the charge. If it cannot be charged,
+ * it is closed again. */
 static CUresult open_counted(open_handle *open, CUdeviceptr *pdptr, CUipcMemHandle handle,
 			     unsigned int flags)
 {
@@ -108,7 +109,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 	return result;
 }
 
-/* -- other APIs -- */
+/* -- other APIs -------------------------------------------------------------------------------- */
 
 CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
@@ -123,7 +124,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 		return result;
 	if (!counted || !extMem_out || !memHandleDesc)
 		return cuda.cuImportExternalMemory(extMem_out, memHandleDesc);
-	/* First: the driver keeps a descriptor that it has taken. */
+	/* Before the driver's call, as the driver keeps a descriptor once it has taken it. */
 	result = headroom_hold(HOLDING_IMPORT, &place, memHandleDesc->size, &claim);
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -1,17 +1,21 @@
 /*
- * The driver takes local memory when a kernel is first launched that wants more of it than any
- * before in its context: so many bytes for each thread that the device can have, and keeps it until
- * the context ends. A launch can not be refused for it, as launches are not looked into. So it is
- * reserved when the function is handed out: the most that any function of the context may take,
- * beyond its stacks, which a context is charged with. The reservation is known to the comparison
- * with NVML (quota_expect), which would find it too much until the launch.
+ * The driver takes local memory at the first launch of a kernel that needs more of it than any
+ * kernel before in its context. It takes the kernel's size for each thread that the device can
+ * have, and keeps the memory until the context ends. A launch cannot be refused for that, as a
+ * launch does not look at its kernel. So the memory is reserved when the function is handed out:
  *
- * A function that is handed out with no context current, or by cuModuleEnumerateFunctions before it
- * is loaded (the driver does not tell its local memory then) and launched without cuFuncLoad, is
- * booked when the comparison sees what it took.
+ *     reserved = threads of the device * (most local memory of a function handed out - stack size)
  *
- * Contexts that the table has no place for share the last one: the most of any of them is reserved
- * for all. `lock` guards the table; it is not held while the driver is asked or room is made.
+ * The charge of a context has the stacks already. The reconciliation with NVML knows of the
+ * reservation (quota_expect); otherwise it would refund the reservation before the launch.
+ *
+ * Two kinds of functions are charged only when the reconciliation sees their memory: those that are
+ * handed out while no context is current; and those of cuModuleEnumerateFunctions that are launched
+ * without cuFuncLoad, as the driver does not say their local memory before they are loaded.
+ *
+ * Contexts for which the table has no place share the last place: the most of any of them is
+ * reserved for all. `lock` guards the table; it is not held while the driver is asked or room is
+ * made.
  */
 #include "local.h"
 
@@ -29,7 +33,7 @@
 static struct lock lock = LOCK_INIT;
 static struct {
 	CUcontext context; /* NULL: free */
-	uint64_t bytes;    /* of a thread, that are taken or reserved */
+	uint64_t bytes;    /* for each thread, taken or reserved */
 } known[CONTEXTS_MAX];     /* under `lock` */
 
 void local_forget(void)
@@ -49,7 +53,7 @@ uint64_t local_threads(CUdevice device)
 	return processors > 0 && threads > 0 ? (uint64_t)processors * (uint64_t)threads : 0;
 }
 
-/* Its place, or a free one. */
+/* The place of the context, or a free one. */
 static unsigned place_of_locked(CUcontext context)
 {
 	unsigned place = CONTEXTS_MAX - 1;
@@ -63,7 +67,8 @@ static unsigned place_of_locked(CUcontext context)
 	return place;
 }
 
-/* Raises what the context has to bytes; what it had, or stack_bytes if it is new. */
+/* Raises the context's figure to `bytes`. Returns the figure before, or stack_bytes for a new
+ * context. */
 static uint64_t raise_to(CUcontext context, uint64_t stack_bytes, uint64_t bytes)
 {
 	uint64_t had;
@@ -82,7 +87,7 @@ static uint64_t raise_to(CUcontext context, uint64_t stack_bytes, uint64_t bytes
 	return had;
 }
 
-/* It was refused. Another thread may have raised it further. */
+/* Undoes raise_to after a refusal, unless another thread has raised the figure further. */
 static void lower_from(CUcontext context, uint64_t bytes, uint64_t had)
 {
 	unsigned i;
@@ -119,7 +124,8 @@ static CUresult reserve(CUdevice device, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-/* So many bytes a thread are wanted in the current context. */
+/* Reserves local memory for a function of the current context that needs `bytes` for each thread.
+ */
 static CUresult want(uint64_t bytes)
 {
 	size_t stack_bytes = 0;
@@ -128,7 +134,7 @@ static CUresult want(uint64_t bytes)
 	CUresult result = headroom_find(&place, &counted);
 	uint64_t had;
 
-	quota_expect_code(); /* still: that may have compared the books, before the launch */
+	quota_expect_code(); /* again: making room may have reconciled, before the launch */
 	if (result != CUDA_SUCCESS || !counted ||
 	    cuda.cuCtxGetLimit(&stack_bytes, CU_LIMIT_STACK_SIZE) != CUDA_SUCCESS)
 		return result;

@@ -1,22 +1,22 @@
-/* Local memory: what each thread of a kernel has for itself beyond registers. */
+/* Local memory: the memory that each thread of a kernel has for itself, beyond registers. */
 #pragma once
 
 #include <stdint.h>
 
 #include "cuda_abi.h"
 
-/* How many threads the device can have at a time; 0: it does not say. */
+/* How many threads the device can have at a time; 0: the driver does not say. */
 uint64_t local_threads(CUdevice device);
 
 /*
- * The application is to be given functions, or kernels, that may be launched in the current
- * context: reserves what local memory the most demanding of them will take. CUDA_SUCCESS, or that
- * there is no room.
+ * Before functions or kernels are handed out that may be launched in the current context: reserves
+ * the local memory that the most demanding of them will take. CUDA_SUCCESS, or the error for a lack
+ * of room.
  */
 CUresult local_of_functions(const CUfunction *functions, unsigned count);
 CUresult local_of_kernels(const CUkernel *kernels, unsigned count);
 
-/* The current context's stacks have so many bytes now, and the memory for them is taken. */
+/* The stack size of the current context was set to `bytes`, and the driver has taken the memory. */
 void local_of_stacks(uint64_t bytes);
 
 void local_end_context(CUcontext context);

@@ -3,8 +3,9 @@
  * advice on its preferred location has another GPU hold its pages: then it is charged there as well
  * (quota/moved.c), or the call is refused where the slice has no room there.
  *
- * What the driver itself moves, when a kernel on another GPU touches the memory, no call tells; nor
- * do __managed__ variables and memory of managed pools have an entry in the books by address.
+ * Not charged there: memory that the driver moves by itself when a kernel on another GPU uses it,
+ * as no call says so; and __managed__ variables and memory of managed pools, which have no entry by
+ * address in the accounts.
  */
 #include <errno.h>
 
@@ -16,7 +17,7 @@
 
 #define NO_DEVICE (-1)
 
-/* Charges what is to be moved to the device. CUDA_SUCCESS: call the driver, then finish. */
+/* Charges memory that is to be moved to the device. CUDA_SUCCESS: call the driver, then finish. */
 static CUresult begin(struct quota_move *move, CUdeviceptr address, size_t bytes, int device)
 {
 	CUdeviceptr base = 0;
@@ -58,7 +59,7 @@ static int device_of_advice(CUmem_advise advice, int device)
 	return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION ? device : NO_DEVICE;
 }
 
-/* A call that moves memory to the device, which is none where it is negative. */
+/* Defines the hook of a call that moves memory to `device`; negative: to the host. */
 #define MOVER(name, device, parameters, arguments)                          \
 	CUresult name parameters                                            \
 	{                                                                   \

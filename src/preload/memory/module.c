@@ -1,12 +1,15 @@
 /*
- * Code: loading a module or a library takes the device memory of its code and variables, which
- * nobody can tell before. So NVML is asked after it (driver_memory.h), and what does not fit is
- * unloaded again and refused: for that moment the slice may hold more than its limit. What is
- * loaded later, at the first launch of a function, is booked by a comparison with NVML: the next
- * allocation or synchronisation after a function was handed out makes one: 90 MiB on an H200 for a
- * sum in PyTorch. Local memory, which comes with it and is kept, is reserved before (local.h).
+ * Code. Loading a module or a library takes device memory for its code and variables, and nothing
+ * says how much before the load. So NVML is asked after the load (driver_memory.h), and a module
+ * that does not fit is unloaded again and refused. Until then the slice may hold more than its
+ * limit.
  *
- * Libraries are not of a context; what one takes is looked for on the current context's device.
+ * The driver may also load code later, at the first launch of a function (90 MiB on an H200 for a
+ * sum in PyTorch). After a function was handed out, the next allocation or synchronisation
+ * reconciles with NVML, which charges such code. The local memory of kernels is reserved beforehand
+ * (local.h).
+ *
+ * A library belongs to no context. Its memory is looked for on the current context's device.
  */
 #include "cuda.h"
 #include "driver_memory.h"
@@ -17,7 +20,7 @@
 #include "sys.h"
 #include "trace.h"
 
-/* -- handing it out -- */
+/* -- handing out functions --------------------------------------------------------------------- */
 
 static CUresult hand_out(CUresult result, const void *handle)
 {
@@ -100,7 +103,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	return hand_out_function(made, pFunc);
 }
 
-/* Of one that came with cuModuleEnumerateFunctions the driver tells the local memory only now. */
+/* For a function from cuModuleEnumerateFunctions, the driver reports the local memory only here. */
 CUresult cuFuncLoad(CUfunction function)
 {
 	CUresult result;
@@ -110,9 +113,9 @@ CUresult cuFuncLoad(CUfunction function)
 	return result == CUDA_SUCCESS ? local_of_functions(&function, 1) : result;
 }
 
-/* -- handing out all of it -- */
+/* -- handing out all functions of a module ----------------------------------------------------- */
 
-/* So many handles, before the application gets them. */
+/* Handles that the driver has returned, before the application gets them. */
 struct handles {
 	void **handle;
 	unsigned count;
@@ -129,7 +132,7 @@ static CUresult make_handles(struct handles *handles, unsigned wanted, unsigned 
 	return CUDA_SUCCESS;
 }
 
-/* All or none: an application may launch any of them. */
+/* Hands out all handles or none, as the application may launch any of them. */
 static CUresult hand_out_handles(const struct handles *handles, CUresult result, void *ret_handles)
 {
 	for (unsigned i = 0; i < handles->count && result == CUDA_SUCCESS; i++) {
@@ -178,9 +181,9 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 	return hand_out_handles(&made, result, kernels);
 }
 
-/* -- loading and unloading it -- */
+/* -- loading and unloading --------------------------------------------------------------------- */
 
-/* The driver has loaded it. */
+/* The driver has loaded the module. */
 static CUresult loaded(struct driver_memory *growth, CUresult result, CUmodule made,
 		       CUmodule *ret_module)
 {
@@ -318,21 +321,21 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return unloaded(cuda.cuLibraryUnload(library));
 }
 
-/* -- what a context may take for its kernels -- */
+/* -- limits of a context ----------------------------------------------------------------------- */
 
 #define STACK_MOST ((size_t)512 << 10) /* bytes of local memory that a thread can have */
 
-/* A larger stack is taken at once, for every thread that the GPU can hold. */
+/* The driver takes memory for a larger stack at once, for every thread that the GPU can have. */
 static uint64_t stack_bytes(size_t before, size_t after)
 {
 	CUdevice device;
 
 	if (after <= before || after > STACK_MOST || cuda.cuCtxGetDevice(&device) != CUDA_SUCCESS)
-		return 0; /* no more than before, or more than there can be: the driver says so */
+		return 0; /* not larger; or too large, which the driver refuses */
 	return (uint64_t)(after - before) * local_threads(device);
 }
 
-/* The other limits take memory when the first kernel that wants it is loaded. */
+/* For the other limits, the driver takes memory when the first kernel that needs it is loaded. */
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	struct driver_memory growth;

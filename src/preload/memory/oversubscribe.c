@@ -1,18 +1,22 @@
 /*
- * When the driver has no room on the card for an allocation that the quota allows, because the
- * quotas of all slices together are more than the card, it is made anew as managed memory: the
- * driver keeps on the card what is in use, and the rest in the host's memory. The device is advised
- * as its place, so that it moves there when there is room, and from there last.
+ * The quotas of all slices together may be more than the card has. If the driver then has no room
+ * on the card for an allocation that the quota allows, the allocation is made as managed memory.
+ * The driver keeps pages on the card that are in use, and the rest in the host's memory. The device
+ * is set as the preferred location: pages move there when there is room, and leave it last.
  *
- * Always: the quota is the limit as ever, of both kinds together. It is charged as any managed
- * memory is (quota/account.c), by chunks.
+ * What always holds. The quota limits device memory and managed memory together. Such memory is
+ * charged by chunks, as any managed memory is (quota/account.c).
  *
- * What is different for the application: such memory has no IPC handle and goes at the host's pace
- * when it is not on the card. The functions of CUDA 3.1 get none, because it does not lie below
- * 4 GiB; nor do contexts, modules, and GPUs without managed memory: then the driver's refusal
- * stands. It stands, too, for explicit pools and for cuMemCreate: their properties promise memory
- * of the device, which can be exported. Stream-ordered memory of the device's default pool has a
- * substitute (async_alloc.c), and deferred.c frees it.
+ * What is different for the application: such memory has no IPC handle, and is as slow as the link
+ * to the host while it is not on the card. The driver's refusal stands for
+ *
+ *   - the functions of CUDA 3.1, as managed memory does not lie below 4 GiB;
+ *   - contexts, modules, and GPUs without managed memory;
+ *   - explicit pools and cuMemCreate, whose properties promise memory of the device, which can be
+ *     exported.
+ *
+ * For stream-ordered memory of the device's default pool, async_alloc.c allocates managed memory,
+ * and deferred.c frees it.
  */
 #include "oversubscribe.h"
 
@@ -39,7 +43,7 @@ CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 
 	if (cuda.cuMemAllocManaged(&address, size_bytes, CU_MEM_ATTACH_GLOBAL) != CUDA_SUCCESS)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	/* It is as good without, only slower. */
+	/* An error is ignored: without the advice the memory is slower, and correct. */
 	cuda.cuMemAdvise(address, size_bytes, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, device);
 	*ret_address = address;
 	return CUDA_SUCCESS;

@@ -1,13 +1,12 @@
 /*
- * What the driver's pools keep, read and charged (quota/pool.h has the rule).
+ * Reads the figures of the driver's pools, and charges them (quota/pool.h has the rule).
  *
- * Reading a pool's figure while some thread captures a stream would end that capture, unless the
- * reading thread says that it does not care: every question is bracketed by relaxed_begin and
- * relaxed_end.
+ * Reading a pool's figure while a thread captures a stream would invalidate that capture. So every
+ * query stands between relaxed_begin and relaxed_end.
  *
- * A pool may be destroyed by another thread. So whoever is about to ask about pools counts as a
- * looker before it takes their handles, and cuMemPoolDestroy takes the pool off the list and waits
- * until nobody is looking (pools_wait_for_lookers) before the driver has it.
+ * Another thread may destroy a pool. So a thread that will ask about pools counts itself in
+ * `lookers` before it takes their handles. cuMemPoolDestroy takes the pool off the list, and waits
+ * until `lookers` is 0 (pools_wait_for_lookers) before it calls the driver.
  */
 #include "pools.h"
 
@@ -20,8 +19,8 @@
 #include "quota.h"
 #include "sys.h"
 
-#define TRIES 8 /* to be the only one who looks */
-#define LOOKS 8 /* synchronisations that look, after a free: the first may not be of its stream */
+#define TRIES 8 /* to be the only thread that reads a pool's figure */
+#define LOOKS 8 /* synchronisations that read figures after a free, in case of other streams */
 
 static int looks_left;   /* atomic */
 static unsigned lookers; /* threads that have pools' handles; atomic */
@@ -154,7 +153,7 @@ void pools_synchronised(void)
 	}
 }
 
-/* -- giving back -- */
+/* -- giving back ------------------------------------------------------------------------------- */
 
 static void trim(uint64_t pool)
 {
@@ -195,7 +194,7 @@ bool pools_give_back(CUdevice device)
 	return changed;
 }
 
-/* -- allocations -- */
+/* -- allocations ------------------------------------------------------------------------------- */
 
 static int grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
 {
@@ -214,6 +213,6 @@ int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
 		error = grow(pool, size_bytes, claim);
 	}
 	if (error == 0)
-		pools_note_free(); /* what is charged ahead goes back at the next look */
+		pools_note_free(); /* the next look refunds what is charged ahead */
 	return error;
 }

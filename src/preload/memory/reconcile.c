@@ -1,15 +1,15 @@
 /*
- * The comparison is of two moments, and the books are lowered only if nothing moved between them.
- * They have a stamp for what we do ourselves; what pools give back at a synchronisation in another
- * thread is seen by reading their figures before and after.
+ * NVML's figure and the accounts are read at two times. The accounts are lowered only if nothing
+ * changed between the two. Changes by hooks change the accounts' stamp. Memory that pools give back
+ * at a synchronisation in another thread is seen by reading their figures before and after.
  *
- * A program with many threads may never be at rest. Where the books need it, the thread that
- * compares makes a moment of rest: threads that are about to allocate wait until what is under
- * way is over and NVML was asked. The wait has an end: a call that takes longer than that in the
- * driver leaves the books as high as they are. Before a refusal the wait may be longer, unless that
- * was no use a moment ago.
+ * A program with many threads may change its accounts all the time. If a reconciliation is needed,
+ * the thread that reconciles sets `resting`. Threads that are about to allocate then wait, until
+ * the calls under way have ended and NVML was asked. The wait is bounded: if a call is in the
+ * driver for longer, the accounts stay as high as they are. Before a refusal the bound is larger,
+ * unless such a wait has failed in the last second.
  *
- * One thread compares at a time, as the ledger has one peak for the time of the question.
+ * One thread reconciles at a time, as the ledger records one peak while NVML is asked.
  */
 #include "reconcile.h"
 
@@ -25,13 +25,13 @@
 #include "state.h"
 #include "sys.h"
 
-static struct lock comparing = LOCK_INIT; /* only ever tried */
+static struct lock comparing = LOCK_INIT; /* a thread never waits for it: lock_try */
 
-/* Threads that are about to allocate wait. Written under `comparing`, atomic. */
+/* Threads that are about to allocate have to wait. Written under `comparing`, atomic. */
 static bool resting;
 
 #define TRIES   3  /* at once, while other threads allocate */
-#define TICKETS 2  /* while pools turn out to have changed */
+#define TICKETS 2  /* tickets in a row, if pools turn out to have changed */
 #define NAPS    20 /* for another thread's comparison */
 #define NAP_NS  (50 * NS_PER_US)
 
@@ -39,16 +39,16 @@ static bool resting;
 
 #define REST_NS         (10 * NS_PER_MS)
 #define REST_REFUSAL_NS (100 * NS_PER_MS) /* before a refusal: threads may wait for a processor */
-#define REST_FAILED_NS  NS_PER_S          /* so long after one that failed, none before a refusal */
+#define REST_FAILED_NS  NS_PER_S /* after a failed wait, refusals do not wait for this long */
 
-static uint64_t rest_failed_ns; /* when one did; under `comparing` */
+static uint64_t rest_failed_ns; /* when a wait failed last; under `comparing` */
 
 static bool is_resting(void)
 {
 	return __atomic_load_n(&resting, __ATOMIC_ACQUIRE);
 }
 
-/* Before anything of the calling thread is under way. */
+/* Waits while another thread has set `resting`. The calling thread has no allocation under way. */
 static void wait_for_rest(void)
 {
 	uint64_t until_ns = clock_now_ns() + 2 * REST_REFUSAL_NS;
@@ -57,15 +57,16 @@ static void wait_for_rest(void)
 		sys_sleep_ns(NAP_NS);
 }
 
-/* What NVML says, and the books' ticket, which tells whether they were the same all the while. What
- * pools turn out to have changed changes the books: then the ticket is taken once more. */
+/* Reads NVML's figure, and the accounts' ticket, which later says whether the accounts have changed
+ * since. If the pools' figures turn out to have changed, the accounts change, and another ticket is
+ * taken. */
 static int look(CUdevice device, struct quota_ticket *ret_ticket, uint64_t *ret_bytes)
 {
 	char uuid[VGPU_UUID_LEN];
 	unsigned tickets = 0;
 	int error;
 
-	pools_correct(device); /* what is charged ahead would be taken to be held */
+	pools_correct(device); /* otherwise memory that is charged ahead would count as held */
 	do
 		*ret_ticket = quota_reconcile_ticket(device);
 	while (pools_correct(device) && ++tickets < TICKETS);
@@ -82,7 +83,7 @@ void reconcile_forget(void)
 	rest_failed_ns = 0;
 }
 
-/* What is found gone makes the books others: they need another figure. */
+/* If memory is found to be freed, the accounts change, and NVML's figure is read again. */
 static bool compare_locked(CUdevice device)
 {
 	struct quota_ticket ticket;
@@ -98,8 +99,7 @@ static bool compare_locked(CUdevice device)
 	return error != -EAGAIN && quota_reconcile(device, &ticket, error ? NULL : &bytes);
 }
 
-/* Frees are not held up, so several may come before it is quiet: each thread can have one to make.
- */
+/* Frees do not wait, so several may come before nothing is under way: each thread may make one. */
 static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
 {
 	uint64_t until_ns = clock_now_ns() + most_ns;
@@ -122,8 +122,8 @@ static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
 	return compared;
 }
 
-/* False: the figures were of different moments, or another thread compares for longer than that.
- * `refuses`: an allocation is refused unless the books are too high. */
+/* False: the accounts have changed between the two figures, or another thread has reconciled for
+ * all of the naps. `refuses`: an allocation is refused unless the accounts are too high. */
 static bool compare(CUdevice device, unsigned naps, bool refuses)
 {
 	bool compared;

@@ -1,21 +1,21 @@
-/* The books against NVML's figure for this process. */
+/* Reconciliation: the accounts are compared with NVML's figure for this process. */
 #pragma once
 
 #include "cuda_abi.h"
 
 /*
- * Compares them if that is due (quota_reconcile_due says when: a new context's cost is not known
- * yet, or 20 ms have passed). Called on the way of allocations, synchronisations and questions, so
- * that it costs nothing else anything, and no thread is needed. The process must be attached.
+ * Reconciles if that is due (quota_reconcile_due: a new context's cost is not known yet, or 20 ms
+ * have passed). Hooks of allocations, synchronisations and queries call this, so no thread is
+ * needed, and other calls take no longer. The process must be attached.
  */
 void reconcile_books(CUdevice device);
 
-/* At once, when the driver took, or gave up, what nobody can tell. */
+/* Reconciles at once, as the driver took or gave back an amount that is not known. */
 void reconcile_now(CUdevice device);
-/* The same, and if other threads are at work all the time, they wait for a moment: when a refusal
- * depends on it. Nothing of the calling thread may be under way. */
+/* Reconciles at once, as a refusal depends on it. If other threads change the accounts all the
+ * time, they have to wait for a moment. The calling thread must have no allocation under way. */
 void reconcile_at_rest(CUdevice device);
-/* At the next occasion. */
+/* Has the next call of reconcile_books reconcile. */
 void reconcile_soon(CUdevice device);
 
 void reconcile_forget(void); /* in a forked child */

@@ -1,13 +1,13 @@
 /*
- * Older drivers list the pids of the host, also to processes in a pid namespace, which do not know
- * their numbers there. So the process takes some memory of the device, of an odd size, and gives it
- * back: the one entry of NVML's list whose figure went up and down by just that is its own. Each of
- * two sizes must show the same. cuMemCreate needs no context, and giving back what it gave waits
- * for nothing.
+ * Older drivers list the host's pids, also to processes in a pid namespace, which do not know their
+ * pids on the host. So the process takes device memory of an unusual size, and gives it back. The
+ * one entry of NVML's list whose figure rose and fell by exactly that size is the process's own.
+ * The result must be the same for two sizes. cuMemCreate is used, as it needs no context, and
+ * cuMemRelease waits for nothing.
  *
- * The memory is charged while it is there. Where other threads allocate meanwhile, or there is no
- * room, nothing is found, and a later comparison tries again, a few times. One thread at a time
- * comes here (reconcile.c).
+ * The memory is charged while the process has it. If other threads allocate meanwhile, or there is
+ * no room, no entry is found, and a later reconciliation tries again, a few times. One thread at a
+ * time runs this (reconcile.c).
  */
 #include "self.h"
 
@@ -22,7 +22,7 @@
 #define TRIES 8
 #define MIB   ((uint64_t)1 << 20)
 
-static unsigned tries; /* who compares writes it */
+static unsigned tries; /* only the thread that reconciles uses it */
 
 void self_forget(void)
 {
@@ -42,8 +42,8 @@ static uint64_t figure_of(const struct list *list, unsigned pid)
 	return 0;
 }
 
-/* The pid whose figure is higher by so many bytes in `with` than before and after; 0: none, or
- * several. */
+/* The pid whose figure is higher in `with` than before and after, by exactly `bytes`; 0: there is
+ * none, or several. */
 static unsigned who_moved(const struct list *before, const struct list *with,
 			  const struct list *after, uint64_t bytes)
 {
@@ -66,10 +66,10 @@ static bool look(const char *uuid, struct list *ret_list)
 	return nvml_figures(uuid, ret_list->figure, &ret_list->count) == 0;
 }
 
-/* Takes so many bytes, and gives them back. */
+/* Takes device memory of that size, and gives it back. Returns the pid found, or 0. */
 static unsigned try(CUdevice device, const char *uuid, uint64_t bytes)
 {
-	static struct list before, with, after; /* who compares */
+	static struct list before, with, after; /* only the thread that reconciles uses them */
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 	CUmemGenericAllocationHandle handle;
 	bool looked;

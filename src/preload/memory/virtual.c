@@ -1,13 +1,16 @@
 /*
- * Virtual memory management: cuMemCreate takes device memory, and it is charged until the last
- * reference of any kind is gone: handles, those that were asked for again with
- * cuMemRetainAllocationHandle, mappings, what is mapped into sparse arrays, and what multicast
- * objects have bound. The driver gives the memory back then and no sooner. The end of an array, or
- * of its context, or of the last reference to a multicast object ends what is bound to it; of an
- * object that other processes may have, only unbinding does.
+ * Virtual memory management. cuMemCreate takes device memory. The driver gives the memory back, and
+ * the charge is refunded, when the last reference to it has ended. References are
+ *
+ *     a handle                     ends with cuMemRelease; also one of cuMemRetainAllocationHandle
+ *     a mapping                    ends with cuMemUnmap
+ *     a part of a sparse array     ends when it is unmapped, or with the array or its context
+ *     a binding to a multicast     ends when it is unbound, or with the last reference to the
+ *     object                       object; but only when it is unbound, if other processes may
+ *                                  have the object
  *
  * Addresses (cuMemAddressReserve) cost nothing. Memory of the host (CU_MEM_LOCATION_TYPE_HOST…) is
- * not the GPU's. exports.c has what goes to other processes and comes from them.
+ * not charged. exports.c is about memory that is exported or imported.
  */
 #include "virtual.h"
 #include "cuda.h"
@@ -19,7 +22,7 @@
 #include "sys.h"
 #include "trace.h"
 
-/* What cuMemCreate is asked for: whether it is of a device in the slice. */
+/* Before cuMemCreate: finds out whether the memory is on a device of the slice, and reserves it. */
 static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_counted,
 		      struct holding_claim *ret_claim)
 {
@@ -68,7 +71,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	return result;
 }
 
-/* The last reference is gone: to memory, or to a multicast object and so to what is bound to it. */
+/* The last reference to memory has ended, or to a multicast object with all its bindings. */
 static void end_physical(const struct holding_release *release)
 {
 	share_end_physical(release);
@@ -78,7 +81,7 @@ static void end_physical(const struct holding_release *release)
 		virtual_end_owner(release->handle);
 }
 
-/* A reference that the driver was asked to drop. */
+/* The driver was asked to drop a reference. */
 static CUresult dropped(const struct holding_release *release, CUresult result)
 {
 	if (result != CUDA_SUCCESS)
@@ -116,8 +119,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 /* -- mappings -- */
 
-/* The reference is counted before the driver makes it, so that no release in between is taken for
- * the last. */
+/* The reference is counted before the driver makes it. Otherwise a release in between would be
+ * taken for the last. */
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -140,7 +143,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	return result;
 }
 
-/* What an unmapping takes, and puts back where the driver refuses. */
+/* After an unmapping: ends its references, or counts them again if the driver has refused. */
 static void unmapped(const struct holding_release *releases, size_t count, CUresult result)
 {
 	for (size_t i = 0; i < count; i++)
@@ -149,7 +152,8 @@ static void unmapped(const struct holding_release *releases, size_t count, CUres
 				     releases[i].handle);
 }
 
-/* The references go first: with the last of them the driver may give the handle to another. */
+/* The references end before the driver's call: after it, the driver may give the handle to other
+ * memory. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	struct holding_release few[16], *releases = few;
@@ -171,7 +175,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 		count++;
 	result = cuda.cuMemUnmap(ptr, size);
 	unmapped(releases, count, result);
-	/* More than there was memory for. */
+	/* There are more mappings than the array above has places for. */
 	while (result == CUDA_SUCCESS && count == most && known > most &&
 	       quota_unmapped(&at, ptr + size, &few[0]))
 		dropped(&few[0], CUDA_SUCCESS);
@@ -184,7 +188,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 
 #define AT_ONCE 16
 
-/* The last references to some memory, which went with their owner. */
+/* The last references to some memory have ended with their owner. */
 static void drop_last(const struct holding_release *releases, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -209,7 +213,8 @@ void virtual_end_context(CUcontext context)
 		drop_last(releases, count);
 }
 
-/* Memory for which a reference is counted is bound at the place, in place of what was there. */
+/* Memory is bound at the place, and replaces memory that was bound there. Its reference is counted.
+ */
 static void bind_place(uint64_t place, uint64_t owner, CUmemGenericAllocationHandle memory)
 {
 	struct holding_release before;
@@ -226,7 +231,7 @@ static void unbind_place(uint64_t place)
 		dropped(&release, CUDA_SUCCESS);
 }
 
-/* A reference that came to nothing. */
+/* Drops a reference that was counted for a call that the driver has refused. */
 static void drop_reference(CUmemGenericAllocationHandle memory)
 {
 	struct holding_release release;
@@ -258,8 +263,8 @@ static bool maps(const CUarrayMapInfo *info)
 	return info->memOperationType == CU_MEM_OPERATION_TYPE_MAP;
 }
 
-/* References are counted before the driver makes them. An outsider's memory is refused where
- * nothing says how big it is. */
+/* References are counted before the driver makes them. Imported memory that no process of the slice
+ * exports is refused if its size is not known. */
 static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++)
@@ -271,7 +276,7 @@ static CUresult hold_mapped(const CUarrayMapInfo *list, unsigned count)
 	return CUDA_SUCCESS;
 }
 
-/* What the driver unmaps, it unmaps in stream order, and it is let go of now. */
+/* The driver unmaps in stream order. The reference ends at once. */
 static void mapped_one(const CUarrayMapInfo *info)
 {
 	if (!maps(info))
@@ -280,7 +285,7 @@ static void mapped_one(const CUarrayMapInfo *info)
 		bind_place(place_of(info), (uintptr_t)info->resource, info->memHandle);
 }
 
-/* Of several, the driver may have mapped some: they count until the array ends. */
+/* If the driver refuses a list, it may have mapped some of it: these count until the array ends. */
 static void refused_one(const CUarrayMapInfo *info, unsigned count)
 {
 	static uint64_t refusals;
@@ -383,7 +388,8 @@ static uint64_t bound_at(CUmemGenericAllocationHandle object, CUdevice device, u
 	return hash(hash(hash(object, 0), offset), (unsigned)device) | (uint64_t)1 << 63;
 }
 
-/* A reference is counted before the driver makes it. False: the memory is not ours to count. */
+/* Counts a reference before the driver makes it. False: quota has no record of the memory, and no
+ * reference is counted. */
 static bool hold_bound(CUmemGenericAllocationHandle memory, size_t end, CUdevice *ret_device,
 		       CUresult *ret_result)
 {
@@ -441,7 +447,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 	return device < 0 ? result : bound(result, mcHandle, mcOffset, memory, device);
 }
 
-/* All that is bound in the range goes; bindings begin at whole granules. */
+/* All bindings in the range end. Bindings begin at whole granules. */
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
 			   size_t size)
 {

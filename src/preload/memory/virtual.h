@@ -1,6 +1,6 @@
 /*
- * What refers to memory by handle besides handles and mappings: sparse arrays and multicast
- * objects, towards the hooks that end those.
+ * Sparse arrays and multicast objects, which refer to physical memory as handles and mappings do;
+ * for the hooks that end them.
  */
 #pragma once
 
@@ -9,12 +9,13 @@
 
 #include "cuda_abi.h"
 
-/* The array is gone, or the context with all its arrays, and with them what was bound to them. */
+/* An array has ended, or a context with all its arrays. References of memory bound to them end,
+ * too. */
 void virtual_end_owner(uint64_t owner);
 void virtual_end_context(CUcontext context);
 
-/* Counts the references to a handle for which nothing is charged; exported: other processes may
- * have what it is of. A multicast object is of no device, and any of the slice's does for the
- * record. */
+/* Counts references to a handle for which nothing is charged. exported: other processes may have
+ * the same memory or object. virtual_hold_object: for a multicast object, which is on no device;
+ * the record has any device of the slice. */
 CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device, bool exported);
 CUresult virtual_hold_object(CUmemGenericAllocationHandle handle, bool exported);

@@ -1,22 +1,23 @@
 /*
- * NVML's devices: those of the slice, in NVML's order, numbered from 0 without gaps. Who asks for
- * another one, by whatever name, is told that there is none.
+ * NVML's devices: an application sees those of the slice, in NVML's order, numbered from 0 without
+ * gaps. A call that asks for another device, by whatever name, gets NVML's answer for a device that
+ * does not exist.
  *
- * How it works. Lookups by a name (UUID, serial, bus id) are NVML's, and what it finds is given
- * only if it is in the slice. Indexes are translated by a table from the slice's to NVML's, which
- * is made at the first question, and again when NVML counts another number of devices than it was
- * made from. There are two, because the first version of the calls counts only devices that the
- * process may use and the second counts all. Handles are not kept: they may end with nvmlShutdown.
+ * How it works. NVML itself looks names up (UUID, serial, bus id), and a device that it finds is
+ * returned only if it is in the slice. A table translates the slice's indexes to NVML's. It is made
+ * at the first query, and again when NVML counts another number of devices than before. There are
+ * two tables, because the first version of the calls counts only devices that the process may use,
+ * and the second counts all. Handles are not kept: they may end with nvmlShutdown.
  *
- * A GPU is in the slice if the slice has its UUID or that of one of its MIG instances, and an
- * instance if the slice has it or its GPU. Instances are listed by NVML, those of others on a GPU
- * of the slice included; those cannot be used, but they are seen.
+ * A GPU is in the slice if the slice has its UUID or that of one of its MIG instances. An instance
+ * is in the slice if the slice has it or its GPU. NVML lists the instances, so those of other
+ * slices on a GPU of the slice are seen, although they cannot be used.
  *
- * What always holds: a table is published whole, and only if every device could be asked about;
- * otherwise it serves the one question, and the next makes another. A slice that has all devices
- * has no tables. CUDA_VISIBLE_DEVICES means nothing here, as it means nothing to NVML.
+ * What always holds. A table is published whole, and only if NVML answered for every device.
+ * Otherwise it is used for the one query, and the next query makes another table. A slice that has
+ * all devices has no tables. CUDA_VISIBLE_DEVICES has no effect here, as it has none on NVML.
  *
- * The lock guards the tables, and is not held while NVML is asked, which may take the loader's.
+ * The lock guards the tables. It is not held while NVML is asked, which may take the loader's lock.
  */
 #include <string.h>
 
@@ -25,14 +26,14 @@
 #include "nvml_view.h"
 #include "state.h"
 
-#define DEVICES_MAX 64 /* of one machine; NVML's further ones are not shown */
+#define DEVICES_MAX 64 /* of one machine; further devices are not shown */
 
-/* How the calls that count and number devices do it. */
+/* The two ways in which NVML's calls count and number devices. */
 enum numbering { NUMBERING_V1, NUMBERING_V2, NUMBERINGS };
 
 struct table {
 	bool made;
-	unsigned real_count; /* of which it was made */
+	unsigned real_count; /* NVML's number of devices when the table was made */
 	unsigned count;
 	unsigned char real[DEVICES_MAX]; /* NVML's index of the slice's device i; ascending */
 };
@@ -67,7 +68,7 @@ bool nvml_device_uuid(nvmlDevice_t device, char uuid[VGPU_UUID_LEN])
 	return nvml.nvmlDeviceGetUUID(device, uuid, VGPU_UUID_LEN) == NVML_SUCCESS;
 }
 
-/* Drivers before 450 know of no instances: then it is none. */
+/* Drivers before 450 have no MIG instances, and the device is not one. */
 static bool is_instance(nvmlDevice_t device)
 {
 	unsigned is = 0;
@@ -122,7 +123,7 @@ static nvmlReturn_t real_handle(enum numbering numbering, unsigned index, nvmlDe
 					 : nvml.nvmlDeviceGetHandleByIndex_v2(index, ret_device);
 }
 
-/* A device without a handle is one that the process may not use, or that is lost. */
+/* A device for which NVML has no handle is lost, or one that the process may not use. */
 static struct table make_table(enum numbering numbering, unsigned count)
 {
 	struct table table = {.made = true, .real_count = count};
@@ -208,7 +209,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 	return get_handle(NUMBERING_V2, index, device);
 }
 
-/* An instance's index is its place on its GPU. */
+/* The index of an instance is its place on its GPU, and is not translated. */
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
 	struct table table;
@@ -232,7 +233,7 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* What NVML found, which may be nothing, becomes the caller's if it is in the slice. */
+/* NVML may have found a device. The caller gets it if it is in the slice. */
 static nvmlReturn_t give(nvmlReturn_t result, const nvmlDevice_t *found, nvmlDevice_t *device)
 {
 	if (result != NVML_SUCCESS)
@@ -290,7 +291,8 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t
 
 /* -- nearness ---------------------------------------------------------------------------------- */
 
-/* Hands over what NVML listed of the slice. With *count 0 only the number is asked for. */
+/* Gives the caller those of NVML's list that are in the slice. With *count 0, the caller asks only
+ * for the number. */
 static nvmlReturn_t give_list(const nvmlDevice_t *found, unsigned found_count, unsigned *count,
 			      nvmlDevice_t *devices)
 {

@@ -1,11 +1,11 @@
-/* NVML's view of the memory: what nvidia-smi and its like show is the slice. */
+/* NVML's figures for memory: nvidia-smi and similar programs show the slice's. */
 #include "hooks.h"
 #include "nvml.h"
 #include "nvml_view.h"
 #include "oversubscribe.h"
 #include "view.h"
 
-/* The slice of an NVML device. */
+/* The slice's limit and use of memory on an NVML device. False: there is no limit. */
 static bool slice_of(nvmlDevice_t device, uint64_t *ret_limit, uint64_t *ret_used)
 {
 	char uuid[VGPU_UUID_LEN];
@@ -13,8 +13,8 @@ static bool slice_of(nvmlDevice_t device, uint64_t *ret_limit, uint64_t *ret_use
 	return nvml_device_uuid(device, uuid) && view_memory(uuid, ret_limit, ret_used);
 }
 
-/* total is the slice's, or the GPU's if that is smaller and all there is; used and free add up to
- * it. */
+/* total is the slice's limit; or the GPU's memory if that is smaller, unless the slice
+ * oversubscribes. used and free add up to total. */
 static void show(uint64_t limit, uint64_t used, unsigned long long *total,
 		 unsigned long long *ret_free, unsigned long long *ret_used)
 {

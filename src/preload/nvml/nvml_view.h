@@ -1,4 +1,4 @@
-/* What the files behind NVML's hooks share. */
+/* What the files with NVML's hooks share. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,12 +7,12 @@
 #include "vgpu_region.h"
 
 /*
- * Whether what NVML says is to be cut to a slice; otherwise every call is NVML's own. First in
- * every hook: it also binds the library, without which there are no originals to call.
+ * Whether NVML's answers are to be reduced to a slice; otherwise every call goes to NVML unchanged.
+ * Each hook calls this first, as it also binds NVML, without which there are no originals to call.
  */
 bool nvml_shows_slice(void);
 
 /* The device's UUID, "GPU-…" or "MIG-…". False: NVML does not say. */
 bool nvml_device_uuid(nvmlDevice_t device, char uuid[VGPU_UUID_LEN]);
 
-void nvml_devices_forget(void); /* in a forked child: the next question lists them anew */
+void nvml_devices_forget(void); /* in a forked child: the next query makes the tables again */

@@ -1,30 +1,31 @@
 /*
- * NVML's processes: those of the slice. Everything that lists processes, or tells something of one,
- * shows the processes that live in the slice's region, and no others.
+ * NVML's processes. Every call that lists processes, or reports on one, shows the processes that
+ * live in the slice's region, and no others.
  *
- * How it works. NVML is asked for its whole list, into memory of our own; what is not the slice's
- * is taken out, and the caller gets what is left, by NVML's own rules for sizes: room that does not
- * suffice is an error that says how much does. The shapes of the lists differ, the way does not: a
- * `struct shape` says where in a record the pid and the memory are, and a `struct question` how to
- * ask.
+ * How it works. NVML's whole list is read into memory of our own. Processes of other slices are
+ * removed, and the caller gets the rest by NVML's own rules: a buffer that is too small is an
+ * error, and the caller learns the size that it needs. The lists have different records. A `struct
+ * shape` says where in a record the pid and the memory are, and a `struct question` how to ask for
+ * the list.
  *
- * Which are the slice's. A slot of the region has the pid of its process as the process knows it,
- * and the host's where that is known. NVML gives pids of the caller's namespace, or, by older
- * drivers, the host's. If any of a list's pids is that of a slot on the host and not in its
- * container, then it is a list of host's pids and only those count; otherwise those of the slots
- * do. Shown is the slot's pid, which is what ps(1) in the container calls the process.
+ * Which processes are the slice's. A slot of the region has its process's pid in the process's own
+ * pid namespace, and on the host where that is known. NVML gives pids of the caller's namespace;
+ * older drivers give the host's. If a pid of the list is a slot's pid on the host, and not in the
+ * slot's container, the list has the host's pids, and only the slots' pids on the host are
+ * compared. Otherwise the pids in the container are. The caller sees the slot's own pid, as ps(1)
+ * in the container shows it.
  *
- * Where none of NVML's pids is known (an older driver, in a container whose host's pids nobody
- * wrote into the region), the compute lists are made of the region: each process that holds
- * something of the GPU, with what the ledger has for it. The ledger's total also stands in where
- * NVML has no figure.
+ * If no pid of the list is known (an older driver, in a container whose pids on the host are not in
+ * the region), the lists of compute processes are made from the region: each process that holds
+ * memory of the GPU, with the ledger's figure. The ledger's total also replaces a figure that NVML
+ * does not have.
  *
- * Limits of this. pids are not unique across namespaces. If NVML lists the host's pids, the slots'
- * are not known, and another tenant's process has by chance the number that one of ours has in its
- * container, then that one is shown in the place of ours, and ours are not listed from the region.
- * And processes of the slice that have ended are forgotten: accounting shows the living only.
+ * Limits of this. Pids are not unique across namespaces. Suppose that NVML lists the host's pids,
+ * that those of the slots are not known, and that another tenant's process on the host has the
+ * number of a process of ours in its container. Then that process is shown in place of ours, and
+ * the list is not made from the region. Accounting shows living processes only.
  *
- * No locks and no state: each question looks into the region anew. Nothing of ours is held while
+ * There are no locks and no state: each query reads the region again. No lock of ours is held while
  * NVML is asked.
  */
 #include <stddef.h>
@@ -40,7 +41,8 @@
 #define MODE_COMPUTE 0    /* of nvmlProcessDetailList_t */
 #define NO_INSTANCE  0xff /* each byte of an instance's number, for none */
 
-/* Where things are in a record, in bytes. 0: it has none; only a pid may be at 0. */
+/* The offsets of fields in a record. 0: the record has no such field, except that a pid may be at
+ * 0. */
 struct shape {
 	size_t size, pid, memory, instances;
 };
@@ -63,20 +65,21 @@ static const struct shape utilization_info = {sizeof(nvmlProcessUtilizationInfo_
 static const struct shape plain_pid = {sizeof(unsigned), 0, 0, 0};
 
 struct question {
-	/* NVML's answer: *count is the room for records, and then how many there are. */
+	/* Calls NVML. *count: how many records there is room for; afterwards, how many there are.
+	 */
 	nvmlReturn_t (*ask)(const struct question *question, unsigned *count, void *records);
 	const struct shape *shape;
 	nvmlDevice_t device;
-	const void *more; /* of the call's arguments */
-	bool listed;      /* of the region, where NVML's pids mean nothing here */
-	bool sampled;     /* to have no record is an error, to give no array is to ask how many */
+	const void *more; /* further arguments of the call */
+	bool listed;      /* the list may be made from the region, if no pid of NVML's is known */
+	bool sampled;     /* an empty list is an error; a NULL array asks for the number */
 };
 
-/* Memory for one question: not on the stack, which may be a small thread's. */
+/* Memory for one query. It is not on the stack, as a thread may have a small one. */
 struct scratch {
 	size_t bytes;
 	unsigned own_count;
-	struct region_process own[VGPU_SLOTS_MAX]; /* the slice's */
+	struct region_process own[VGPU_SLOTS_MAX]; /* the slice's processes */
 	unsigned char records[] __attribute__((aligned(8)));
 };
 
@@ -146,7 +149,7 @@ static bool lacks_memory(const struct shape *shape, const unsigned char *record)
 	return bytes == NVML_VALUE_NOT_AVAILABLE;
 }
 
-/* Takes out of NVML's records what is not the slice's; how many are left. */
+/* Removes records of processes that are not the slice's. Returns how many are left. */
 static unsigned keep_own(const struct shape *shape, struct scratch *scratch, unsigned count)
 {
 	bool on_host = are_host_pids(shape, scratch, count);
@@ -167,7 +170,7 @@ static unsigned keep_own(const struct shape *shape, struct scratch *scratch, uns
 	return kept;
 }
 
-/* Makes the records of what the region has; there is room for all. How many there are. */
+/* Makes records from the region; there is room for all. Returns how many there are. */
 static unsigned list_own(const struct shape *shape, struct scratch *scratch)
 {
 	unsigned listed = 0;
@@ -181,7 +184,7 @@ static unsigned list_own(const struct shape *shape, struct scratch *scratch)
 		memset(record, 0, shape->size);
 		memcpy(record + shape->pid, &own->pid, sizeof(own->pid));
 		set_memory(shape, record, own->bytes);
-		if (shape->instances) /* the GPU's and the compute instance's, side by side */
+		if (shape->instances) /* a GPU instance's number and a compute instance's */
 			memset(record + shape->instances, NO_INSTANCE, 2 * sizeof(unsigned));
 		listed++;
 	}
@@ -190,7 +193,7 @@ static unsigned list_own(const struct shape *shape, struct scratch *scratch)
 
 /* -- the way of every list --------------------------------------------------------------------- */
 
-/* NVML's whole list: its result, and with NVML_SUCCESS the memory that it is in. */
+/* Reads NVML's whole list. Returns NVML's result; with NVML_SUCCESS the list is in *ret_scratch. */
 static nvmlReturn_t ask_nvml(const struct question *question, struct scratch **ret_scratch,
 			     unsigned *ret_count)
 {
@@ -213,13 +216,13 @@ static nvmlReturn_t ask_nvml(const struct question *question, struct scratch **r
 		if (result != NVML_ERROR_INSUFFICIENT_SIZE)
 			return result;
 		if (room == ROOM_MAX)
-			return NVML_ERROR_UNKNOWN; /* the number would not be the slice's */
+			return NVML_ERROR_UNKNOWN; /* NVML's number counts other slices, too */
 		room = count > room && count < ROOM_MAX ? count + ROOM_FIRST : ROOM_MAX;
 		room = room < ROOM_MAX ? room : ROOM_MAX;
 	}
 }
 
-/* Makes of NVML's list the slice's; how many there are. */
+/* Reduces NVML's list to the slice's processes. Returns how many there are. */
 static unsigned cut_to_slice(const struct question *question, struct scratch *scratch,
 			     unsigned count)
 {
@@ -233,7 +236,7 @@ static unsigned cut_to_slice(const struct question *question, struct scratch *sc
 	return count;
 }
 
-/* Answers the question as NVML would if there were nobody but the slice. */
+/* Answers the query as NVML would if the machine had only the slice's processes. */
 static nvmlReturn_t show(const struct question *question, unsigned *count, void *records)
 {
 	unsigned room = question->sampled && !records ? 0 : *count, found = 0;
@@ -298,8 +301,8 @@ static nvmlReturn_t ask_details(const struct question *question, unsigned *count
 	return result;
 }
 
-/* A version whose layout we do not know cannot be cut to the slice, so it is one that there is not.
- */
+/* A list of a version whose layout is not known cannot be reduced to the slice. So the call answers
+ * as for a version that NVML does not have. */
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 						   nvmlProcessDetailList_t *plist)
 {
@@ -353,7 +356,7 @@ static nvmlReturn_t ask_utilization(const struct question *question, unsigned *c
 	return result;
 }
 
-/* Unknown versions as above. */
+/* A version whose layout is not known is answered as one that NVML does not have. */
 nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 						   nvmlProcessesUtilizationInfo_t *procesesUtilInfo)
 {
@@ -387,7 +390,7 @@ nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *coun
 					   : nvml.nvmlDeviceGetAccountingPids(device, count, pids);
 }
 
-/* The slice's process that a caller means with a pid, its own or the host's. */
+/* Finds the slice's process with that pid, in its own namespace or on the host. */
 static bool find_process(unsigned pid, struct region_process *ret_process)
 {
 	struct scratch *scratch = scratch_take(0);
@@ -405,7 +408,8 @@ static bool find_process(unsigned pid, struct region_process *ret_process)
 	return own != NULL;
 }
 
-/* By the pid that we show, or else by the one that NVML may have for it. */
+/* NVML is asked with the given pid, and then with the other pid that it may have for the process.
+ */
 nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
 					  nvmlAccountingStats_t *stats)
 {

@@ -1,7 +1,7 @@
 /*
- * The region is opened for looking at the first question and kept; where it is not there yet,
- * nothing of the slice is in use, and the next question tries again. A forked child opens its own:
- * with its parent's descriptor, the two would be one to the locks of the region.
+ * The region is opened read-only at the first query, and stays open. If there is no region yet, no
+ * memory of the slice is in use, and the next query tries again. A forked child opens the region
+ * for itself: with its parent's descriptor, the region's locks would take both for one process.
  */
 #include "view.h"
 
@@ -47,7 +47,8 @@ bool view_memory(const char *uuid, uint64_t *ret_limit, uint64_t *ret_used)
 	if (index < 0) {
 		*ret_limit = slice_memory(&limits, 0, 0);
 	} else {
-		region_reap(region); /* where it may be written; else the dead still show */
+		region_reap(region); /* if the region is writable; otherwise dead processes still
+					show */
 		now = region_limit(region, (unsigned)index, &first);
 		*ret_limit = slice_memory(&limits, first, now);
 		*ret_used = region_used(region, (unsigned)index);
