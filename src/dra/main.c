@@ -291,16 +291,23 @@ static int take(struct driver *driver, int option)
 {
 	struct options *options = &driver->options;
 	const struct text_option texts[] = {
-		{'n', &options->node},         {'s', &options->api.url},
-		{'t', &options->api.token},    {'a', &options->api.ca},
-		{'k', &options->kubelet_dir},  {'p', &options->state},
-		{'r', &options->regions},      {'c', &options->cdi},
-		{'l', &options->library},      {'d', &driver->prepare.cdi_kind},
-		{'u', &driver->prepare.turns},
+		{"--node", &options->node, 'n', false},
+		{"--server", &options->api.url, 's', false},
+		{"--token", &options->api.token, 't', false},
+		{"--ca", &options->api.ca, 'a', false},
+		{"--kubelet", &options->kubelet_dir, 'k', true},
+		{"--state", &options->state, 'p', true},
+		{"--regions", &options->regions, 'r', true},
+		{"--cdi", &options->cdi, 'c', true},
+		{"--library", &options->library, 'l', false},
+		{"--cdi-kind", &driver->prepare.cdi_kind, 'd', false},
+		{"--turns", &driver->prepare.turns, 'u', true},
 	};
+	enum options_taken taken =
+		options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg);
 
-	if (options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg))
-		return -1;
+	if (taken != OPTIONS_OTHER)
+		return taken == OPTIONS_BAD ? EXIT_USAGE : -1;
 	switch (option) {
 	case 'w':
 		return options_read_seconds("--sweep", optarg, &options->sweep_s) ? -1 : EXIT_USAGE;

@@ -7,15 +7,26 @@
 
 #define SECONDS_MAX 86400 /* a day */
 
-bool options_take_text(const struct text_option *options, size_t count, int option,
-		       const char *value)
+static bool is_good(const struct text_option *option, const char *value)
+{
+	bool good = option->is_place ? *value == '/' : *value != '\0';
+
+	if (!good)
+		say(LOG_ERR, "%s \"%s\" %s, or leave the option out", option->name, value,
+		    option->is_place ? "is no absolute path: write one that begins with /"
+				     : "is nothing: write a value");
+	return good;
+}
+
+enum options_taken options_take_text(const struct text_option *options, size_t count, int option,
+				     const char *value)
 {
 	for (size_t i = 0; i < count; i++)
 		if (options[i].option == option) {
 			*options[i].value = value;
-			return true;
+			return is_good(&options[i], value) ? OPTIONS_TAKEN : OPTIONS_BAD;
 		}
-	return false;
+	return OPTIONS_OTHER;
 }
 
 bool options_read_seconds(const char *name, const char *text, unsigned *ret_s)

@@ -6,13 +6,18 @@
 
 /* An option whose value is kept as it is. */
 struct text_option {
-	int option; /* as getopt_long(3) returns it */
+	const char *name;
 	const char **value;
+	int option;    /* as getopt_long(3) returns it */
+	bool is_place; /* it is an absolute path; another is anything but "" */
 };
 
-/* Keeps the value if the option is one of these; whether it is. */
-bool options_take_text(const struct text_option *options, size_t count, int option,
-		       const char *value);
+enum options_taken { OPTIONS_OTHER, OPTIONS_TAKEN, OPTIONS_BAD };
+
+/* Keeps the value if the option is one of these. OPTIONS_BAD: it is one, and its value cannot be,
+ * which a line says. */
+enum options_taken options_take_text(const struct text_option *options, size_t count, int option,
+				     const char *value);
 
 /* Reads 1 to 86400 seconds. False: the text is something else, and a line that names the option
  * says so. */

@@ -248,13 +248,17 @@ static int print_version(void)
 static int take(struct options *options, int option)
 {
 	const struct text_option texts[] = {
-		{'c', &options->config_path},    {'k', &options->kubelet_dir},
-		{'p', &options->pods_socket},    {'s', &options->places.state},
-		{'r', &options->places.regions},
+		{"--config", &options->config_path, 'c', false},
+		{"--kubelet", &options->kubelet_dir, 'k', true},
+		{"--pods", &options->pods_socket, 'p', true},
+		{"--state", &options->places.state, 's', true},
+		{"--regions", &options->places.regions, 'r', true},
 	};
+	enum options_taken taken =
+		options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg);
 
-	if (options_take_text(texts, sizeof(texts) / sizeof(texts[0]), option, optarg))
-		return -1;
+	if (taken != OPTIONS_OTHER)
+		return taken == OPTIONS_BAD ? EXIT_USAGE : -1;
 	switch (option) {
 	case 'n':
 		options->only_check = true;

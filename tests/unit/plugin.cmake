@@ -10,6 +10,7 @@ endfunction()
 
 vgpu_plugin_unit_test(protobuf)
 vgpu_plugin_unit_test(disk)
+vgpu_plugin_unit_test(options)
 vgpu_plugin_unit_test(devices devices.c)
 vgpu_plugin_unit_test(prefer prefer.c)
 vgpu_plugin_unit_test(pods)

@@ -168,6 +168,8 @@ def errors_make_unhealthy():
         world.configure(SLICE)
         assert world.start("--ignore-xids", "74,x").wait(fake.PATIENCE_S) == 2
         assert "is no list of XIDs" in world.said()
+        assert world.start("--pods", "kubelet.sock").wait(fake.PATIENCE_S) == 2
+        assert '--pods "kubelet.sock" is no absolute path: write one that begins with /' in world.said()
 
 
 fake.run([registers_and_lists, answers_before_register_does, allocates, refuses_what_is_not_there,
