@@ -34,7 +34,9 @@ struct act_call {
 	uint64_t at, size; /* MiB, if the program does not say otherwise */
 };
 
-#define COVERED UINT64_MAX /* instead of MiB: the device holds at most what is charged */
+/* Instead of MiB. */
+#define COVERED   UINT64_MAX /* the device holds at most what is charged */
+#define UNCHECKED (UINT64_MAX - 1)
 
 struct act {
 	struct act_call call; /* the row ends where there is no function */

@@ -1,40 +1,8 @@
 /* Pools of every kind: the default one, the current one, an application's own, of managed memory
  * and of the host's; made, destroyed, and on a driver that lacks part of it. */
-#include "stream_api.h"
+#include "stream_acts.h"
 
 #include <string.h>
-
-static CUstream stream;
-static CUmemoryPool standard;
-
-static void start(const char *limit)
-{
-	stream = stream_start(limit);
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
-	assert_data(0);
-}
-
-static CUmemoryPool pool_on(CUmemAllocationType type, unsigned location, int device)
-{
-	CUmemPoolProps properties = {.allocType = type, .location = {location, device}};
-	CUmemoryPool pool = NULL;
-
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
-	return pool;
-}
-
-static CUmemoryPool device_pool(void)
-{
-	return pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
-}
-
-static CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
-{
-	CUdeviceptr address = 0;
-
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
-	return address;
-}
 
 static void refused_from(CUmemoryPool pool, uint64_t bytes)
 {
@@ -50,91 +18,86 @@ static void destroy(CUmemoryPool pool)
 	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_SUCCESS);
 }
 
-/* -- whose memory it is -- */
+/* -- rows of calls ---------------------------------------------------------------------------- */
 
-TEST(explicit_pool)
+static CUresult set_device(const struct act_call *call)
 {
-	CUmemoryPool pools[3];
-	CUdeviceptr held[3];
-
-	start("2g");
-	for (unsigned i = 0; i < 3; i++) {
-		pools[i] = device_pool();
-		held[i] = take_from(pools[i], 100 * MIB);
-	}
-	synchronise(stream);
-	assert_data(3 * 128 * MIB);
-	refused_from(pools[0], 1200 * MIB);
-	refused_async(1200 * MIB, stream);
-	give_async(held[1], stream);
-	synchronise(stream);
-	assert_data(2 * 128 * MIB);
-	give_async(held[0], stream);
-	give_async(held[2], stream);
-	synchronise(stream);
-	assert_data(0);
-	for (unsigned i = 0; i < 3; i++)
-		destroy(pools[i]);
-	assert_data(0);
+	return cuDeviceSetMemPool(0, pools[call->in]);
 }
 
-static void set_device(CUmemoryPool pool)
-{
-	CHECK_CUDA(cuDeviceSetMemPool(0, pool), CUDA_SUCCESS);
-}
-
-static void set_location(CUmemoryPool pool)
+static CUresult set_location(const struct act_call *call)
 {
 	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
 
-	CHECK_CUDA(cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool), CUDA_SUCCESS);
+	return cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pools[call->in]);
 }
 
-static uint64_t reserved_by(CUmemoryPool pool)
+static CUresult check_reserved(const struct act_call *call)
 {
 	cuuint64_t bytes = 0;
+	CUresult result = cuMemPoolGetAttribute(pools[call->in],
+						CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
 
-	CHECK_CUDA(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes),
-		   CUDA_SUCCESS);
-	return bytes;
+	CHECK_EQUAL(bytes, call->size * MIB);
+	return result;
 }
 
-/* The current pool is filled, another, and the default one again. */
-static void current_once(void (*set)(CUmemoryPool))
-{
-	CUmemoryPool pool = device_pool();
-	CUdeviceptr a, b, c;
+/* clang-format off */
+#define SET_DEVICE(pool)    {set_device, NONE, pool, 0, 0}
+#define SET_LOCATION(pool)  {set_location, NONE, pool, 0, 0}
+#define RESERVES(pool, mib) {check_reserved, NONE, pool, 0, mib}
 
-	a = take_async(30 * MIB, stream);
-	set(pool);
-	b = take_async(1000 * MIB, stream);
-	CHECK_EQUAL(reserved_by(pool), 1024 * MIB);
-	refused_async(500 * MIB, stream);
-	set(standard);
-	c = take_async(30 * MIB, stream);
-	CHECK_EQUAL(reserved_by(standard), 64 * MIB);
-	synchronise(stream);
-	assert_data(1088 * MIB);
-	set(pool);
-	give_async(b, stream);
-	synchronise(stream);
-	destroy(pool); /* now the default one is current again */
-	b = take_async(30 * MIB, stream);
-	CHECK_EQUAL(reserved_by(standard), 96 * MIB);
-	refused_async(1500 * MIB, stream);
-	give_async(a, stream);
-	give_async(b, stream);
-	give_async(c, stream);
-	synchronise(stream);
-	assert_data(0);
-}
+/* P is made the device's pool, the default pool, P again, and then P is destroyed. */
+#define CURRENT_POOL(row, set)                                                             \
+	{row, "2g", .acts = {                                                              \
+		{MAKE_POOL(P), 0}, {TAKE_ASYNC(A, 30), COVERED},                           \
+		{set(P), COVERED}, {TAKE_ASYNC(B, 1000), COVERED}, {RESERVES(P, 1024), COVERED}, \
+		{TAKE_ASYNC(D, 500), COVERED, NO_ROOM},                                    \
+		{set(STANDARD), COVERED}, {TAKE_ASYNC(C, 30), COVERED},                    \
+		{RESERVES(STANDARD, 64), COVERED}, {SYNCHRONISE, 1088},                    \
+		{set(P), 1088}, {GIVE_ASYNC(B), COVERED}, {SYNCHRONISE, 64},               \
+		{DESTROY_POOL(P), 64}, {TAKE_ASYNC(B, 30), COVERED},                       \
+		{RESERVES(STANDARD, 96), COVERED}, {TAKE_ASYNC(D, 1500), COVERED, NO_ROOM}, \
+		{GIVE_ASYNC(A), COVERED}, {GIVE_ASYNC(B), COVERED}, {GIVE_ASYNC(C), COVERED}, \
+		{SYNCHRONISE, 0}}}
 
-TEST(current_pool)
-{
-	start("2g");
-	current_once(set_device);
-	current_once(set_location);
-}
+static const struct acts own_pools[] = {
+	{"explicit_pool", "2g", .acts = {
+		{MAKE_POOL(P), 0}, {MAKE_POOL(Q), 0}, {MAKE_POOL(R), 0},
+		{TAKE_FROM(P, A, 100), COVERED}, {TAKE_FROM(Q, B, 100), COVERED},
+		{TAKE_FROM(R, C, 100), COVERED}, {SYNCHRONISE, 3 * 128},
+		{TAKE_FROM(P, D, 1200), COVERED, NO_ROOM}, {TAKE_ASYNC(D, 1200), COVERED, NO_ROOM},
+		{GIVE_ASYNC(B), COVERED}, {SYNCHRONISE, 2 * 128},
+		{GIVE_ASYNC(A), COVERED}, {GIVE_ASYNC(C), COVERED}, {SYNCHRONISE, 0},
+		{DESTROY_POOL(P), 0}, {DESTROY_POOL(Q), 0}, {DESTROY_POOL(R), 0}}},
+	CURRENT_POOL("current_pool_of_device", SET_DEVICE),
+	CURRENT_POOL("current_pool_of_location", SET_LOCATION),
+	/* What is allocated in a pool stays charged when the pool is destroyed, until it is freed
+	 * and a comparison with NVML has found that. */
+	{"destroyed_with_allocations", "8g", .acts = {
+		{MAKE_POOL(P), 0}, {TAKE_FROM(P, A, 500), COVERED}, {DESTROY_POOL(P), COVERED},
+		{TAKE(B, 7300), COVERED, NO_ROOM}, {SYNCHRONISE, COVERED}, {GIVE_ASYNC(A), COVERED},
+		{SYNCHRONISE, COVERED}, {LOOK, COVERED}, {TAKE(B, 7300), 7300}, {GIVE(B), 0}}},
+	/* A pool that the driver does not destroy stays charged. */
+	{"not_destroyed", "4g", .faults = "cuMemPoolDestroy@2=999", .acts = {
+		{TAKE_ASYNC(A, 500), COVERED}, {SYNCHRONISE, 512},
+		{DESTROY_POOL(STANDARD), COVERED, INVALID},
+		{TAKE_ASYNC(B, 3 * 1024 + 200), COVERED, NO_ROOM}, {SYNCHRONISE, 512},
+		{GIVE_ASYNC(A), COVERED}, {MAKE_POOL(P), COVERED}, {TAKE_FROM(P, A, 500), COVERED},
+		{DESTROY_POOL(P), COVERED, UNKNOWN}, {TAKE_FROM(P, B, 3200), COVERED, NO_ROOM},
+		{GIVE_ASYNC(A), COVERED}, {SYNCHRONISE, 0}, {DESTROY_POOL(P), 0},
+		{DESTROY_POOL(Q), 0, INVALID}}},
+	/* The driver does not say what a pool has: allocations succeed, and comparisons with NVML
+	 * find them. */
+	{"no_figures", "4g", .faults = "cuMemPoolGetAttribute=999", .acts = {
+		{TAKE_ASYNC(A, 500), UNCHECKED}, {LOOK, COVERED}, {TAKE(B, 3200), COVERED, NO_ROOM},
+		{GIVE_ASYNC(A), COVERED}, {SYNCHRONISE, COVERED}, {LOOK, COVERED},
+		{TAKE(B, 3200), 3200}, {GIVE(B), 0}}},
+};
+TEST_TABLE(own_pools, play);
+/* clang-format on */
+
+/* -- whose memory it is -- */
 
 /* Managed memory is in no process's figure, and the driver keeps it until the pool is destroyed. */
 TEST(managed_pool)
@@ -256,28 +219,6 @@ TEST(two_devices)
 
 /* -- pools that end -- */
 
-/* What lives in it stays charged, without any comparison, until it is gone and NVML has said so. */
-TEST(destroyed_with_allocations)
-{
-	CUmemoryPool pool;
-	CUdeviceptr held;
-
-	start("8g");
-	pool = device_pool();
-	held = take_from(pool, 500 * MIB);
-	destroy(pool);
-	assert_covered();
-	refused(7300 * MIB);
-	synchronise(stream);
-	assert_covered();
-	give_async(held, stream);
-	assert_covered();
-	synchronise(stream);
-	sleep_ms(1100); /* the next comparison */
-	give(take(7300 * MIB));
-	assert_data(0);
-}
-
 /* Nothing lives in it, but the work that uses it is not over: it is held until somebody waits. */
 TEST(destroyed_before_it_is_over)
 {
@@ -314,51 +255,24 @@ TEST(destroyed_empty)
 	assert_data(0);
 }
 
-/* The driver does not destroy it: it goes on to be charged. */
-TEST(not_destroyed)
-{
-	CUdeviceptr held;
-	CUmemoryPool pool;
-
-	env_set("VGPU_SIM_FAULTS", "cuMemPoolDestroy@2=999");
-	start("4g");
-	held = take_async(500 * MIB, stream);
-	synchronise(stream);
-	CHECK_CUDA(cuMemPoolDestroy(standard), CUDA_ERROR_INVALID_VALUE);
-	assert_covered();
-	refused_async(3 * GIB + 200 * MIB, stream);
-	synchronise(stream);
-	assert_data(512 * MIB);
-	give_async(held, stream);
-	pool = device_pool();
-	held = take_from(pool, 500 * MIB);
-	CHECK_CUDA(cuMemPoolDestroy(pool), CUDA_ERROR_UNKNOWN);
-	refused_from(pool, 3200 * MIB);
-	give_async(held, stream);
-	synchronise(stream);
-	assert_data(0);
-	destroy(pool);
-	CHECK_CUDA(cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
-}
-
 TEST(too_many)
 {
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-	static CUmemoryPool pools[300];
+	static CUmemoryPool many[300];
 	unsigned count = 0;
 
 	start("2g");
-	while (count < 300 && cuMemPoolCreate(&pools[count], &properties) == CUDA_SUCCESS)
+	while (count < 300 && cuMemPoolCreate(&many[count], &properties) == CUDA_SUCCESS)
 		count++;
 	CHECK(count >= 200 && count < 300);
-	CHECK(pools[count] == NULL);
-	CHECK_CUDA(cuMemPoolCreate(&pools[count], &properties), CUDA_ERROR_OUT_OF_MEMORY);
-	give_async(take_from(pools[count - 1], MIB), stream);
+	CHECK(many[count] == NULL);
+	CHECK_CUDA(cuMemPoolCreate(&many[count], &properties), CUDA_ERROR_OUT_OF_MEMORY);
+	give_async(take_from(many[count - 1], MIB), stream);
 	while (count > 0)
-		destroy(pools[--count]);
-	pools[0] = device_pool();
-	give_async(take_from(pools[0], MIB), stream);
+		destroy(many[--count]);
+	many[0] = device_pool();
+	give_async(take_from(many[0], MIB), stream);
 	synchronise(stream);
 	assert_data(0);
 }
@@ -410,25 +324,6 @@ TEST(refusals_cost_nothing)
 	assert_data(128 * MIB);
 	give_async(held, stream);
 	synchronise(stream);
-	assert_data(0);
-}
-
-/* A figure cannot be had: the allocation is made, and the comparison with NVML finds it. */
-TEST(no_figures)
-{
-	CUdeviceptr held;
-
-	env_set("VGPU_SIM_FAULTS", "cuMemPoolGetAttribute=999");
-	start("4g");
-	held = take_async(500 * MIB, stream);
-	sleep_ms(1100);
-	give(take(1));
-	assert_covered();
-	refused(3200 * MIB);
-	give_async(held, stream);
-	synchronise(stream);
-	sleep_ms(1100);
-	give(take(3200 * MIB));
 	assert_data(0);
 }
 

@@ -1,6 +1,6 @@
 /* Stream-ordered allocation: what pools reserve is charged, and goes back when they give it back.
  */
-#include "stream_api.h"
+#include "stream_acts.h"
 
 #include <string.h>
 #include <sys/wait.h>
@@ -11,43 +11,6 @@
 #define MORE_MAX 4096
 
 static CUdeviceptr pieces[MORE_MAX];
-static CUstream stream;
-static CUmemoryPool standard;
-
-static void start(const char *limit)
-{
-	stream = stream_start(limit);
-	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
-	assert_data(0);
-}
-
-static void threshold_set(CUmemoryPool pool, uint64_t bytes)
-{
-	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
-		   CUDA_SUCCESS);
-}
-
-static CUmemoryPool pool_new(CUmemAllocationType type, unsigned location)
-{
-	CUmemPoolProps properties = {.allocType = type, .location = {location, 0}};
-	CUmemoryPool pool = NULL;
-
-	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
-	return pool;
-}
-
-static CUmemoryPool device_pool(void)
-{
-	return pool_new(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE);
-}
-
-static CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
-{
-	CUdeviceptr address = 0;
-
-	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
-	return address;
-}
 
 /* -- to the quota, through each door -- */
 
@@ -257,30 +220,21 @@ TEST(not_for_this_stream)
 
 /* -- giving back -- */
 
-TEST(trimmed)
-{
-	CUdeviceptr held;
-
-	start("4g");
-	threshold_set(standard, UINT64_MAX);
-	held = take_async(MIB, stream);
-	give_async(take_async(500 * MIB, stream), stream);
-	synchronise(stream);
-	assert_data(512 * MIB);
-	CHECK_CUDA(cuMemPoolTrimTo(standard, 65 * MIB), CUDA_SUCCESS);
-	assert_data(96 * MIB);
-	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
-	assert_data(32 * MIB);
-	CHECK_CUDA(cuMemFree_v2(held), CUDA_SUCCESS); /* at once, down to the threshold */
-	synchronise(stream);
-	assert_data(32 * MIB);
-	threshold_set(standard, 0);
-	synchronise(stream);
-	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
-	assert_data(0);
-	CHECK_CUDA(cuMemPoolTrimTo(NULL, 0), CUDA_ERROR_INVALID_VALUE);
-	assert_data(0);
-}
+/* clang-format off */
+static const struct acts given_back[] = {
+	{"trimmed", "4g", .acts = {
+		{KEEP(STANDARD, 1 << 20), 0}, {TAKE_ASYNC(A, 1), COVERED},
+		{TAKE_ASYNC(B, 500), COVERED}, {GIVE_ASYNC(B), COVERED}, {SYNCHRONISE, 512},
+		{TRIM_POOL(STANDARD, 65), 96}, {TRIM_POOL(STANDARD, 0), 32},
+		/* What cuMemFree frees is free at once, and the pool keeps it by its threshold. */
+		{GIVE(A), 32}, {SYNCHRONISE, 32}, {KEEP(STANDARD, 0), 32}, {SYNCHRONISE, 0},
+		{TRIM_POOL(STANDARD, 0), 0}, {TRIM_POOL(P, 0), 0, INVALID}}},
+	/* cuMemFree may give the memory back to the device at once. */
+	{"freed_as_linear", "2g", .rounds = 20, .acts = {
+		{TAKE_ASYNC(A, 100), COVERED}, {GIVE(A), COVERED}, {SYNCHRONISE, 0}}},
+};
+TEST_TABLE(given_back, play);
+/* clang-format on */
 
 static void by_linear(void)
 {
@@ -363,21 +317,6 @@ TEST(kept_until_needed)
 	synchronise(stream);
 	CHECK_CUDA(cuMemPoolTrimTo(standard, 0), CUDA_SUCCESS);
 	assert_books(0);
-}
-
-/* Freed by the other door, which may give it back at once. */
-TEST(freed_as_linear)
-{
-	CUdeviceptr address;
-
-	start("2g");
-	for (unsigned round = 0; round < 20; round++) {
-		address = take_async(100 * MIB, stream);
-		give(address);
-		assert_covered();
-		synchronise(stream);
-		assert_data(0);
-	}
 }
 
 /* The pool is the device's: contexts end, what it has stays charged. */

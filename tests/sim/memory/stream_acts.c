@@ -1,0 +1,134 @@
+/* See stream_acts.h. */
+#include "stream_acts.h"
+
+CUstream stream;
+CUmemoryPool standard;
+
+void start(const char *limit)
+{
+	stream = stream_start(limit);
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&standard, 0), CUDA_SUCCESS);
+	assert_data(0);
+}
+
+CUmemoryPool pool_on(CUmemAllocationType type, unsigned location, int device)
+{
+	CUmemPoolProps properties = {.allocType = type, .location = {location, device}};
+	CUmemoryPool pool = NULL;
+
+	CHECK_CUDA(cuMemPoolCreate(&pool, &properties), CUDA_SUCCESS);
+	return pool;
+}
+
+CUmemoryPool device_pool(void)
+{
+	return pool_on(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+}
+
+CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes)
+{
+	CUdeviceptr address = 0;
+
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, bytes, pool, stream), CUDA_SUCCESS);
+	return address;
+}
+
+void threshold_set(CUmemoryPool pool, uint64_t bytes)
+{
+	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes),
+		   CUDA_SUCCESS);
+}
+
+/* -- rows of calls ---------------------------------------------------------------------------- */
+
+static CUdeviceptr things[ACT_THINGS];
+CUmemoryPool pools[POOLS];
+
+void play(const struct acts *row)
+{
+	acts_begin(row);
+	CHECK_CUDA(cuStreamCreate(&stream, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pools[STANDARD], 0), CUDA_SUCCESS);
+	acts_take(row);
+}
+
+/* The allocation was made, or its output is as it was. */
+static CUresult took(CUresult result, const struct act_call *call, CUdeviceptr address)
+{
+	CHECK((result == CUDA_SUCCESS) == (address != UNTOUCHED));
+	if (result == CUDA_SUCCESS)
+		things[call->thing] = address;
+	return result;
+}
+
+CUresult take_linear(const struct act_call *call)
+{
+	CUdeviceptr address = UNTOUCHED;
+	CUresult result = cuMemAlloc_v2(&address, call->size * MIB);
+
+	return took(result, call, address);
+}
+
+CUresult give_linear(const struct act_call *call)
+{
+	return cuMemFree_v2(things[call->thing]);
+}
+
+CUresult take_in_stream(const struct act_call *call)
+{
+	CUdeviceptr address = UNTOUCHED;
+	CUresult result = cuMemAllocAsync(&address, call->size * MIB, stream);
+
+	return took(result, call, address);
+}
+
+CUresult give_in_stream(const struct act_call *call)
+{
+	return cuMemFreeAsync(things[call->thing], stream);
+}
+
+CUresult wait_for_stream(const struct act_call *call)
+{
+	(void)call;
+	return cuStreamSynchronize(stream);
+}
+
+/* A comparison is due once a second, and made by an allocation. */
+CUresult look(const struct act_call *call)
+{
+	(void)call;
+	sleep_ms(1100);
+	give(take(1));
+	return CUDA_SUCCESS;
+}
+
+CUresult make_pool(const struct act_call *call)
+{
+	pools[call->in] = device_pool();
+	return CUDA_SUCCESS;
+}
+
+CUresult destroy_pool(const struct act_call *call)
+{
+	return cuMemPoolDestroy(pools[call->in]);
+}
+
+CUresult take_in_pool(const struct act_call *call)
+{
+	CUdeviceptr address = UNTOUCHED;
+	CUresult result =
+		cuMemAllocFromPoolAsync(&address, call->size * MIB, pools[call->in], stream);
+
+	return took(result, call, address);
+}
+
+CUresult trim_pool(const struct act_call *call)
+{
+	return cuMemPoolTrimTo(pools[call->in], call->size * MIB);
+}
+
+CUresult keep_in_pool(const struct act_call *call)
+{
+	threshold_set(pools[call->in], call->size * MIB);
+	return CUDA_SUCCESS;
+}
