@@ -1,16 +1,8 @@
 /* Graphs whose nodes allocate: their memory is charged when it is taken, and as long as it is kept.
  */
-#include "stream_api.h"
+#include "stream_acts.h"
 
 #include <pthread.h>
-
-static CUstream stream;
-
-static void start(const char *limit)
-{
-	stream = stream_start(limit);
-	assert_data(0);
-}
 
 static CUgraph graph_new(void)
 {
@@ -80,6 +72,120 @@ static void trim(void)
 {
 	CHECK_CUDA(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
 }
+
+/* -- rows of calls ---------------------------------------------------------------------------- */
+
+static CUgraphExec graphs[ACT_THINGS];
+static CUdeviceptr leavings[ACT_THINGS]; /* what each graph does not free itself */
+
+static CUresult make_graph(const struct act_call *call)
+{
+	graphs[call->thing] = exec_of(call->size * MIB);
+	return CUDA_SUCCESS;
+}
+
+static CUresult make_leaving(const struct act_call *call)
+{
+	CUgraph graph = graph_of(call->size * MIB, &leavings[call->thing]);
+
+	graphs[call->thing] = instantiate(graph, (unsigned)call->at);
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch_graph(const struct act_call *call)
+{
+	return cuGraphLaunch(graphs[call->thing], stream);
+}
+
+static CUresult upload_graph(const struct act_call *call)
+{
+	return cuGraphUpload(graphs[call->thing], stream);
+}
+
+static CUresult destroy_graph(const struct act_call *call)
+{
+	return cuGraphExecDestroy(graphs[call->thing]);
+}
+
+static CUresult give_left(const struct act_call *call)
+{
+	return cuMemFree_v2(leavings[call->thing]);
+}
+
+static CUresult give_left_in_stream(const struct act_call *call)
+{
+	return cuMemFreeAsync(leavings[call->thing], stream);
+}
+
+static CUresult trim_graphs(const struct act_call *call)
+{
+	(void)call;
+	return cuDeviceGraphMemTrim(0);
+}
+
+/* clang-format off */
+#define FREED_BY_LAUNCH CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+
+#define MAKE(graph, mib)                 {make_graph, graph, NONE, 0, mib} /* takes and frees it */
+#define MAKE_LEAVING(graph, flags, mib)  {make_leaving, graph, NONE, flags, mib} /* only takes it */
+#define LAUNCH(graph)                    {launch_graph, graph, NONE, 0, 0}
+#define UPLOAD(graph)                    {upload_graph, graph, NONE, 0, 0}
+#define DESTROY(graph)                   {destroy_graph, graph, NONE, 0, 0}
+#define GIVE_LEFT(graph)                 {give_left, graph, NONE, 0, 0}
+#define GIVE_LEFT_ASYNC(graph)           {give_left_in_stream, graph, NONE, 0, 0}
+#define TRIM                             {trim_graphs, NONE, NONE, 0, 0}
+
+/* A slice of 2 GiB has room for 1520 MiB, of which a graph of 500 MiB takes 512. */
+static const struct acts when_full[] = {
+	/* A graph that has its memory is launched also when there is no more. The second has the
+	 * same memory, as one is launched after the other. */
+	{"relaunched_when_full", "2g", .acts = {
+		{MAKE(A, 500), 0}, {LAUNCH(A), 512}, {MAKE(B, 400), 512}, {LAUNCH(B), 512},
+		{TAKE(C, 1008), 1520}, {LAUNCH(A), 1520}, {LAUNCH(B), 1520}, {SYNCHRONISE, 1520},
+		{LAUNCH(A), 1520}, {LAUNCH(B), 1520}, {LAUNCH(A), 1520}, {SYNCHRONISE, 1520},
+		{DESTROY(A), 1520}, {DESTROY(B), 1520}, {TAKE(D, 600), COVERED, NO_ROOM},
+		{TRIM, 1008}}},
+	/* A refusal trims what is free. What the graph has not freed stays the graph's. */
+	{"relaunched_after_refusals", "2g", .acts = {
+		{MAKE_LEAVING(A, FREED_BY_LAUNCH, 500), 0}, {LAUNCH(A), 512}, {TAKE(B, 1008), 1520},
+		{TAKE(C, 2), 1520, NO_ROOM}, {LAUNCH(A), 1520}, {SYNCHRONISE, 1520},
+		{TAKE(C, 2), 1520, NO_ROOM}, {LAUNCH(A), 1520}, {SYNCHRONISE, 1520},
+		{GIVE(B), 512}, {GIVE_LEFT(A), 512}, {TRIM, 0}, {DESTROY(A), 0}}},
+	/* What graphs keep goes to whoever needs it. Then the graph is launched only if there is
+	 * room again. */
+	{"given_back_when_needed", "2g", .acts = {
+		{MAKE(A, 1000), 0}, {LAUNCH(A), 1024}, {SYNCHRONISE, 1024}, {TAKE(B, 1200), 1200},
+		{LAUNCH(A), 1200, NO_ROOM}, {GIVE(B), 0}, {LAUNCH(A), 1024},
+		{TAKE_ASYNC(B, 1200), COVERED}, {SYNCHRONISE, 1216}, {UPLOAD(A), 1216, NO_ROOM},
+		{GIVE_ASYNC(B), COVERED}, {LAUNCH(A), COVERED}, {SYNCHRONISE, 1024}, {TRIM, 0},
+		{TAKE(B, 1000), 1000}, {LAUNCH(A), 1000, NO_ROOM}, {DESTROY(A), 1000}}},
+};
+TEST_TABLE(when_full, play);
+
+/* A has left 512 MiB, and cannot be launched again before they are freed. */
+#define LEAVES                                                                           \
+	{MAKE_LEAVING(A, 0, 500), 0}, {LAUNCH(A), 512}, {SYNCHRONISE, 512},              \
+		{LAUNCH(A), 512, INVALID}, {TRIM, 512}, {TAKE(B, 1200), 512, NO_ROOM}
+#define LEAVES_AGAIN                                                                     \
+	{LAUNCH(A), 512}, {GIVE_LEFT_ASYNC(A), 512}, {DESTROY(A), 512}, {SYNCHRONISE, 512}
+
+static const struct acts leaving[] = {
+	{"left_and_freed", "2g", .acts = {
+		LEAVES, {GIVE_LEFT(A), 512}, {SYNCHRONISE, 512}, {TRIM, 0}, LEAVES_AGAIN, {TRIM, 0}}},
+	{"left_and_freed_in_stream", "2g", .acts = {
+		LEAVES, {GIVE_LEFT_ASYNC(A), 512}, {SYNCHRONISE, 512}, {TRIM, 0},
+		LEAVES_AGAIN, {TRIM, 0}}},
+	{"left_and_destroyed", "2g", .acts = {
+		LEAVES, {DESTROY(A), 512}, {GIVE_LEFT(A), 512}, {SYNCHRONISE, 512}, {TRIM, 0}}},
+	{"left_and_destroyed_in_stream", "2g", .acts = {
+		LEAVES, {DESTROY(A), 512}, {GIVE_LEFT_ASYNC(A), 512}, {SYNCHRONISE, 512}, {TRIM, 0}}},
+	{"freed_by_launch", "2g", .acts = {
+		{MAKE_LEAVING(A, FREED_BY_LAUNCH, 1000), 0}, {LAUNCH(A), 1024}, {LAUNCH(A), 1024},
+		{LAUNCH(A), 1024}, {GIVE_LEFT_ASYNC(A), 1024}, {SYNCHRONISE, 1024},
+		{DESTROY(A), 1024}, {TRIM, 0}}},
+};
+TEST_TABLE(leaving, play);
+/* clang-format on */
 
 /* -- each door -- */
 
@@ -232,89 +338,6 @@ TEST(to_the_quota)
 	assert_data(0);
 }
 
-/* It has its memory, and goes on when there is no more. */
-TEST(relaunched_when_full)
-{
-	CUgraphExec exec, second;
-
-	start("2g");
-	exec = exec_of(500 * MIB);
-	launch(exec);
-	second = exec_of(400 * MIB); /* has the same, one after the other */
-	launch(second);
-	assert_data(512 * MIB);
-	fill_up(2 * GIB);
-	for (unsigned round = 0; round < 50; round++) {
-		launch(exec);
-		launch(second);
-		synchronise(stream);
-	}
-	CHECK_AT_MOST(outside_used(0), 2 * GIB + GRANULE);
-	CHECK_AT_MOST(ledger_used(0), 2 * GIB);
-	destroy(exec);
-	destroy(second);
-	refused(600 * MIB);
-	trim();
-	assert_data(2 * GIB - CONTEXT - HIDDEN - 512 * MIB);
-}
-
-/* A trim cannot take what is not freed: it has its memory even after refusals. */
-TEST(relaunched_after_refusals)
-{
-	CUdeviceptr left, address;
-	CUgraphExec exec;
-
-	start("2g");
-	exec = instantiate(graph_of(500 * MIB, &left),
-			   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-	launch(exec);
-	address = fill_up(2 * GIB);
-	for (unsigned round = 0; round < 20; round++) {
-		refused(GRANULE);
-		launch(exec);
-		synchronise(stream);
-	}
-	CHECK_AT_MOST(outside_used(0), 2 * GIB + GRANULE);
-	give(address);
-	give(left);
-	trim();
-	assert_data(0);
-	destroy(exec);
-}
-
-/* What graphs keep is given to whoever needs it; then the graph must find room anew. */
-TEST(given_back_when_needed)
-{
-	CUgraphExec exec;
-	CUdeviceptr address;
-
-	start("2g");
-	exec = exec_of(1000 * MIB);
-	launch(exec);
-	synchronise(stream);
-	assert_data(1024 * MIB);
-	address = take(1200 * MIB);
-	assert_data(1200 * MIB);
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_data(1200 * MIB);
-	give(address);
-	launch(exec);
-	assert_data(1024 * MIB);
-	address = take_async(1200 * MIB, stream);
-	synchronise(stream);
-	assert_data(1216 * MIB);
-	CHECK_CUDA(cuGraphUpload(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	give_async(address, stream); /* the pool gives back what is free */
-	launch(exec);
-	synchronise(stream);
-	assert_data(1024 * MIB);
-	trim();
-	CHECK_CUDA(cuMemAlloc_v2(&address, 1000 * MIB), CUDA_SUCCESS);
-	CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
-	assert_data(1000 * MIB);
-	destroy(exec);
-}
-
 /* For so long it is busy, with that much. */
 static CUgraphExec busy_exec(CUfunction spin, uint64_t ns, uint64_t bytes)
 {
@@ -359,61 +382,7 @@ TEST(side_by_side_when_full)
 	destroy(execs[1]);
 }
 
-/* -- what a graph leaves -- */
-
-TEST(left_allocations)
-{
-	CUdeviceptr left;
-	CUgraphExec exec;
-
-	start("2g");
-	for (unsigned round = 0; round < 4; round++) {
-		exec = instantiate(graph_of(500 * MIB, &left), 0);
-		launch(exec);
-		synchronise(stream);
-		CHECK_CUDA(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
-		trim();
-		assert_data(512 * MIB);
-		refused(1200 * MIB);
-		if (round % 2)
-			destroy(exec);
-		if (round / 2)
-			give(left);
-		else
-			give_async(left, stream);
-		synchronise(stream);
-		assert_data(512 * MIB);
-		trim();
-		assert_data(0);
-		if (round % 2)
-			continue;
-		launch(exec);
-		give_async(left, stream);
-		destroy(exec);
-		synchronise(stream);
-		trim();
-		assert_data(0);
-	}
-}
-
-TEST(freed_by_launch)
-{
-	CUdeviceptr left;
-	CUgraphExec exec;
-
-	start("2g");
-	exec = instantiate(graph_of(1000 * MIB, &left),
-			   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-	for (unsigned round = 0; round < 10; round++) {
-		launch(exec);
-		assert_data(1024 * MIB);
-	}
-	give_async(left, stream);
-	synchronise(stream);
-	destroy(exec);
-	trim();
-	assert_data(0);
-}
+/* -- graphs of many nodes -- */
 
 /* Several nodes, on all of which the need depends; and a graph in a graph. */
 TEST(many_nodes)
