@@ -37,6 +37,7 @@ struct names {
 	struct grpc_call *call;
 	uint64_t below; /* the call may name records with a number below that */
 	bool again;     /* a container has started since the call began */
+	char said[sizeof(((struct fault *)NULL)->text)]; /* the last fault, "" for none */
 };
 
 /* -- records ----------------------------------------------------------------------------------- */
@@ -105,18 +106,40 @@ static void take_name(void *arg, const char *id, size_t len, const struct pod_na
 		say(LOG_WARNING, "cannot write down the name of a pod: %s", fault.text);
 }
 
+/* Says a fault once as long as it lasts; "" is none. */
+static void note(struct names *names, const struct fault *fault)
+{
+	if (*fault->text && strcmp(names->said, fault->text) != 0)
+		say(LOG_WARNING, "does not know the pods of containers: %s; see --pods",
+		    fault->text);
+	snprintf(names->said, sizeof(names->said), "%s", fault->text);
+}
+
+static void take_answer(const struct names *names, struct pb_message message, struct fault *fault)
+{
+	struct answer answer = {names, {0, NULL}};
+	int error = records_read(names->state, &answer.records);
+
+	if (error)
+		fault_set(fault, error, "cannot read %.200s: %s", names->state, strerror(-error));
+	else if (pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer))
+		fault_set(fault, -EBADMSG, "the answer of %.200s is no list of pods",
+			  names->socket);
+	records_free(&answer.records);
+}
+
 static void on_answer(void *arg, enum grpc_status status, struct pb_message message,
 		      const char *why)
 {
 	struct names *names = arg;
-	struct answer answer = {names, {0, NULL}};
+	struct fault fault = {""};
 
-	(void)why;
 	names->call = NULL;
-	if (status == GRPC_OK && records_read(names->state, &answer.records) == 0) {
-		pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer);
-		records_free(&answer.records);
-	}
+	if (status == GRPC_OK)
+		take_answer(names, message, &fault);
+	else
+		fault_set(&fault, -EIO, "%.200s answers: %.200s", names->socket, why);
+	note(names, &fault);
 	if (names->again)
 		names_ask(names);
 }
@@ -126,6 +149,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message mess
 void names_ask(struct names *names)
 {
 	static const struct bytes empty;
+	struct fault fault = {""};
 	struct records records;
 	bool lacks;
 
@@ -135,9 +159,12 @@ void names_ask(struct names *names)
 	names->below = records_next_number(&records);
 	lacks = lacks_name(names, &records);
 	records_free(&records);
-	if (lacks)
-		names->call = grpc_call(names->loop, names->socket, POD_RESOURCES_LIST, &empty,
-					CALL_MS, on_answer, names, NULL);
+	if (!lacks)
+		return;
+	names->call = grpc_call(names->loop, names->socket, POD_RESOURCES_LIST, &empty, CALL_MS,
+				on_answer, names, &fault);
+	if (!names->call)
+		note(names, &fault);
 }
 
 static void on_timer(void *arg, uint32_t events)
