@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,24 @@ static int next_number(const char *state, uint64_t *ret_number)
 	return error;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	remove(path); /* what cannot be removed stays for mend */
+	return 0;
+}
+
+/* A full disk lets one container after another fail, so nothing of them stays. No tenant has had
+ * the directories yet. */
+static void undo(const struct containers_places *places, const char *made, const char *name)
+{
+	char region[CONTAINERS_PATH_MAX];
+
+	nftw(made, remove_one, 4, FTW_DEPTH | FTW_PHYS);
+	snprintf(region, sizeof(region), "%s/%s", places->regions, name);
+	rmdir(region);
+}
+
 int containers_make(const struct containers_places *places, const char *resource,
 		    const char *const *ids, const struct policy *policy,
 		    char ret_name[CONTAINERS_NAME_LEN], struct fault *fault)
@@ -176,7 +195,9 @@ int containers_make(const struct containers_places *places, const char *resource
 	}
 	if (!error && rename(made, path) < 0)
 		error = fail(fault, -errno, "make", path);
-	if (!error)
+	if (error)
+		undo(places, made, name);
+	else
 		memcpy(ret_name, name, sizeof(name));
 	return error;
 }

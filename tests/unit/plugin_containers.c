@@ -8,6 +8,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "clock.h"
@@ -342,4 +344,25 @@ UNIT_TEST(test_an_odd_id_is_none)
 	assert_null(records_newest(&records, "GPU-a::s::", strlen("GPU-a::s::")));
 	assert_null(records_newest(&records, RESOURCE, strlen(RESOURCE)));
 	records_free(&records);
+}
+
+/* The container's record does not fit the disk. */
+UNIT_TEST(test_what_cannot_be_made_leaves_nothing)
+{
+	const char *const ids[] = {"a", NULL};
+	char name[CONTAINERS_NAME_LEN];
+	struct fault fault = {""};
+	struct rlimit before, small;
+	unsigned there = count(state_dir);
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){16, before.rlim_max};
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	assert_int_equal(containers_make(&places, RESOURCE, ids, &policy, name, &fault), -EFBIG);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_int_equal(count(state_dir), there);
+	assert_int_equal(count(regions_dir), 0);
 }
