@@ -1,16 +1,15 @@
 /*
- * Whether everything that always holds does hold: for tests, for `vgpu inspect`, and for whoever
- * wonders.
+ * Checks the invariants of a region, for tests and for `vgpu inspect`.
  *
- * How it works. Each thing that must hold is one line when it does not. Who holds the lock is
- * looked at before the lock is taken, because to take it from a dead holder is to repair what there
- * was to see. Then everything is read under the lock, or without where it may not or cannot be had:
- * then a change in progress can look like a fault, and so what is wrong counts only if it is still
- * wrong when looked at again, RETRIES times.
+ * How it works. Each invariant that does not hold gives one line. The holder of the lock is looked
+ * at before the lock is taken, because taking the lock from a dead holder repairs the damage that
+ * the check is to find. Then all is read under the lock. If the lock may not or cannot be taken,
+ * all is read without it, and a change in progress can look like damage. So an invariant counts as
+ * broken only if it is still broken when it is read again, RETRIES times.
  *
- * A dead process that still counts is nothing wrong: it does until somebody has use for its share.
+ * A dead process that still counts is no damage: its slot counts until another process needs room.
  *
- * What it is not: a repair. region_reap and the next process of the slice do that.
+ * What it is not: a repair. region_reap and the next process of the slice repair.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +25,7 @@ struct report {
 	void (*say)(void *arg, const char *line);
 	void *arg;
 	unsigned wrong;
-	unsigned by_callers; /* of these, how many a caller that refunds too much brings about */
+	unsigned by_callers; /* of these, how many a caller can cause that refunds too much */
 };
 
 #define SAY(report, ...)                           \
@@ -70,7 +69,7 @@ static void check_header(const struct vgpu_region_file *file, struct report *rep
 		SAY(report, "%d slots: %d is the most", slots, VGPU_SLOTS_MAX);
 }
 
-/* Printable, of some length, and NULs to the end. */
+/* Whether the text is printable, not empty, and followed by NULs to the end. */
 static bool is_uuid(const char uuid[VGPU_UUID_LEN])
 {
 	size_t len = 0;
@@ -98,7 +97,7 @@ static void check_devices(const struct vgpu_region_file *file, struct report *re
 	}
 }
 
-/* Adds what the slot holds to used[]. */
+/* Checks the slot's totals, and adds its bytes to used[]. */
 static void check_slot_usage(const struct vgpu_region_file *file, unsigned slot,
 			     uint64_t used[VGPU_DEVICES_MAX], struct report *report)
 {
@@ -153,8 +152,8 @@ static void check_totals(const struct region *region, struct report *report)
 	}
 }
 
-/* Where the charges that moved to the entry's slot pass what it holds: said of the first of them.
- */
+/* Checks that the charges that moved to the entry's slot are not more than the slot's data. A line
+ * is given for the first such entry of a slot only. */
 static void check_moved(const struct vgpu_region_file *file, unsigned index, struct report *report)
 {
 	const struct vgpu_region_share *share = &file->own.shares[index];
@@ -162,7 +161,7 @@ static void check_moved(const struct vgpu_region_file *file, unsigned index, str
 	uint64_t data, moved = 0;
 
 	if (slot >= VGPU_SLOTS_MAX || device >= VGPU_DEVICES_MAX)
-		return; /* written since check_share looked */
+		return; /* the entry was changed since check_share read it */
 	data = region_slot_is_exiting(file, slot)
 		       ? REGION_LOAD(file->hami.slots[slot].used[device].exiting_data)
 		       : REGION_LOAD(file->hami.slots[slot].used[device].data);
@@ -284,7 +283,7 @@ static bool holder_is_dead(struct region *region, uint32_t *ret_word)
 {
 	bool dead;
 
-	if (region->slot < 0) /* else a thread of ours may have it, by a byte that it borrowed */
+	if (region->slot < 0) /* an onlooker: a thread of ours may hold it, by a borrowed byte */
 		lock_acquire(&region->onlooker);
 	*ret_word = REGION_LOAD(region->file->own.lock);
 	dead = *ret_word && !region_holder_lives(region, *ret_word);

@@ -1,27 +1,27 @@
 /*
- * File descriptors that keep memory on the device (of exported VMM allocations, pools and
- * DMA-BUFs): which memory one is of, and whether any is left, in whatever process, or on its way to
- * one.
+ * File descriptors that keep memory on the device: those of exported VMM allocations, pools and
+ * DMA-BUFs. This file finds out which memory a descriptor is of, and whether any descriptor of some
+ * memory is left, in any process or in a message on a socket.
  *
  * How it works. All descriptors of one piece of memory have one key: a number that is never used
- * again, as it comes from the process's random bytes, its pid, the clock and a counter. Each
- * exported open file has a shared open-file-description lock on a byte of its own, the key plus a
+ * again, as it is made of the process's random bytes, its pid, the clock and a counter. Each
+ * exported open file has a shared open-file-description lock on a byte of its own: the key plus a
  * number from 1 to 63, far beyond the end of any file. The kernel drops that lock with the last
- * descriptor of the open file, wherever dup(2), fork(2) or a socket took it. So some descriptor is
- * left if and only if another open file of the same inode finds one of the key's bytes locked.
- * Each process that uses the driver has that inode open, and opens it once more to ask; an onlooker
- * opens it by way of somebody who lives in the region.
+ * descriptor of the open file, wherever dup(2), fork(2) or a socket took it. So a descriptor is
+ * left if and only if another open file of the same inode finds one of the key's bytes locked. Each
+ * process that uses the driver has that inode open, and opens it once more to ask. An onlooker
+ * opens it through /proc of a process that lives in the region.
  *
- * A descriptor is of a key if its byte is locked, but for itself by nobody. Its number is a mark on
- * the open file (sys_mark_file). Two open files of a key that have the same number are of no key:
- * then whoever imports one counts it.
+ * A descriptor is of a key if its open file is the only one that has its byte locked. The number of
+ * the byte is a mark on the open file (sys_mark_file). If two open files have the same key and the
+ * same number, they count as having no key, and a process that imports one is charged for it.
  *
- * A DMA-BUF has an inode of its own and cannot be opened again, and its file may be open in some
- * other process alone. Then /proc/locks is left, which has the locks of all processes. To read it
- * takes the kernel long and keeps everybody from locking, so it is read once a second at most, for
- * all keys at once (region_descriptors_listed). The kernel writes it page by page and can miss a
- * lock where others come or go in between: a lock is gone if two readings in a row have not got it.
- * Where nothing can be learnt, the answer is that a descriptor may be left.
+ * A DMA-BUF has an inode of its own and cannot be opened again, and its file may be open in other
+ * processes only. For these, /proc/locks is read, which has the locks of all processes. The kernel
+ * takes long for that file, and no process can lock meanwhile. So it is read once a second at most,
+ * for all keys at once (region_descriptors_listed). The kernel writes it page by page, and can omit
+ * a lock if others come or go in between. So a lock is gone if two readings in a row do not have
+ * it. If nothing can be found out, the answer is that a descriptor may be left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,15 +34,15 @@
 #include "sys.h"
 
 #define KEY_BIT ((uint64_t)1 << 62) /* keys are offsets in a file: the highest bit is 0 */
-#define NUMBERS 64                  /* that a key has; the first is the key itself, and unused */
+#define NUMBERS 64                  /* of a key; number 0 is the key itself, and unused */
 
-#define FILES_SEVERAL    1 /* a `file` that none is of */
-#define ONLOOKER_LOOKS   8 /* at the descriptors of so many processes */
+#define FILES_SEVERAL    1 /* a value of `file` that no file has */
+#define ONLOOKER_LOOKS   8 /* processes whose descriptors an onlooker looks at */
 #define LIST_INTERVAL_NS NS_PER_S
 #define READINGS         2
 
 static uint64_t list_next_ns; /* atomic */
-static unsigned exports;      /* atomic: how many this process has marked */
+static unsigned exports;      /* atomic: how many files this process has marked */
 
 static uint64_t mix(uint64_t word)
 {
@@ -101,7 +101,7 @@ int region_descriptor_mark(int fd, struct region_descriptors *descriptors)
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-/* The open file that a path in /proc names, once more and apart from it. */
+/* Opens the file again that a path in /proc names, as another open file. */
 static int open_again(const char *path)
 {
 	return sys_open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
@@ -109,17 +109,17 @@ static int open_again(const char *path)
 
 struct search {
 	uint32_t file;
-	char directory[32]; /* of a process's descriptors */
-	int fd;             /* opened again, or negative */
+	char directory[32]; /* the directory in /proc of a process's descriptors */
+	int fd;             /* of the file, opened again; or negative */
 };
 
-/* To open a pipe may have effects of its own; the driver's files are devices. */
+/* Opening a pipe may have effects. The driver's files are devices. */
 static bool is_harmless(const struct stat *st)
 {
 	return S_ISCHR(st->st_mode) || S_ISREG(st->st_mode);
 }
 
-/* For sys_list_directory: stops at the first that is of the file. */
+/* For sys_list_directory: stops at the first descriptor of the file. */
 static int look_at_fd(void *arg, const char *name)
 {
 	struct search *search = arg;
@@ -131,7 +131,7 @@ static int look_at_fd(void *arg, const char *name)
 		return 0;
 	search->fd = open_again(path);
 	if (search->fd >= 0 && region_descriptor_file(search->fd) != search->file) {
-		sys_close(search->fd); /* another took its number meanwhile */
+		sys_close(search->fd); /* the number is another file's by now */
 		search->fd = -1;
 	}
 	return search->fd >= 0;
@@ -146,7 +146,7 @@ static bool find(struct search *search, int pid)
 	return sys_list_directory(search->directory, look_at_fd, search) == 1;
 }
 
-/* The same among the descriptors of those who live in the region: for an onlooker. */
+/* For an onlooker: searches the descriptors of processes that live in the region. */
 static bool find_elsewhere(struct region *region, struct search *search)
 {
 	uint64_t ours = region->slot < 0 ? region_pid_namespace() : 0;
@@ -182,7 +182,7 @@ struct listing {
 	const uint64_t *keys;
 	size_t count;
 	bool *found;
-	bool any; /* lock of an open file: that they are listed at all */
+	bool any; /* a lock of an open file was listed, so such locks are listed here */
 };
 
 static void look_at_line(struct listing *listing, const char *line)
@@ -213,7 +213,7 @@ static int read_locks(struct listing *listing)
 		}
 		kept = strlen(line);
 		if (kept == sizeof(buf) - 1)
-			kept = 0; /* no line is so long */
+			kept = 0; /* no line of a lock is that long */
 		memmove(buf, line, kept);
 	}
 	if (fd >= 0)
@@ -236,7 +236,8 @@ int region_descriptors_listed(const uint64_t *keys, size_t count, bool *ret_foun
 	return error ? error : listing.any ? 0 : -ENOENT;
 }
 
-/* Whether the byte is locked by fd's open file: another finds it so, and it does not itself. */
+/* Whether fd's open file has the byte locked: another open file finds the byte locked, and fd does
+ * not. */
 static bool is_of(int fd, int again, uint64_t byte)
 {
 	return sys_byte_is_locked(fd, byte) == 0 && sys_byte_is_locked(again, byte) == 1 &&

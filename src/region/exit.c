@@ -1,19 +1,21 @@
 /*
  * A process that exits normally empties its slot, so that monitors and programs that list the
- * slice's processes count it no more.
+ * slice's processes stop to count it.
  *
  * How it works. When a process begins to exit, its contexts still hold the device's memory: the
- * driver gives that back while the kernel closes the process's files. So the charge must outlive
- * what is shown. Under the lock, what the slot holds is copied to exiting_data and exiting_other,
- * words that HAMi-core does not use; the pid is stored in exiting_pid, and from that one store on,
- * these words count in the place of `total` (region_slot_bytes). Then the status, the pid and all
- * bytes in HAMi's part of the slot become 0. own.device[].used does not change. From the process's
- * death on, all goes as after a kill: the slot is dying, then over, then cleared (life.c, slot.c).
+ * driver gives that back while the kernel closes the process's files. So the charge must stay while
+ * the entry that monitors read disappears. Under the lock, the slot's bytes are copied to
+ * exiting_data and exiting_other, words that HAMi-core does not use. Then the pid is stored in
+ * exiting_pid. From that store on, these words count in place of `total` (region_slot_bytes). Then
+ * the status, the pid and all bytes in HAMi's part of the slot become 0. own.device[].used does not
+ * change. After the process's death, the slot ends as after a kill: it is dying, then over, then
+ * cleared (life.c, slot.c).
  *
  * Threads of the process may go on meanwhile, and destructors that run later may free or allocate.
- * Their charges and refunds change the exiting words. The classes of our slot are kept in our own
- * memory, as the comparison with NVML's figure needs them; data is the exception, because a charge
- * for shared memory may come from another process or go to one (share.c).
+ * Their charges and refunds change the exiting words. The classes of our slot are in our own memory
+ * from then on, as the reconciliation with NVML's figure needs them. The data class is the
+ * exception, because other processes may move a charge for shared memory to this slot or from it
+ * (share.c).
  *
  * What always holds, whenever the lock is free: a slot with an exiting_pid has status 0, pid 0 and
  * no bytes in HAMi's part.
@@ -45,7 +47,8 @@ static void hide_util(struct vgpu_hami_util *util)
 	REGION_PUBLISH(util->sm, 0);
 }
 
-/* The status first, so that no reader takes half a slot for a process. Can be done over. */
+/* The status is cleared first, so that no reader takes half a slot for a process. It can be
+ * repeated. */
 static void hide_locked(struct vgpu_hami_slot *slot)
 {
 	REGION_STORE(slot->status, VGPU_SLOT_FREE);
@@ -85,8 +88,8 @@ uint64_t region_exiting_class(const struct region *region, unsigned device, enum
 	return REGION_LOAD(region->exiting_class[device][class]);
 }
 
-/* In the order of the ledger's set_class_locked: a reader of a change half done sees a total that
- * is too high rather than too low. */
+/* The stores are in the order of the ledger's set_class_locked: a reader in the middle of a change
+ * sees a total that is too high rather than too low. */
 void region_set_exiting_locked(struct region *region, unsigned device, enum region_class class,
 			       uint64_t bytes)
 {
@@ -112,7 +115,7 @@ void region_set_exiting_locked(struct region *region, unsigned device, enum regi
 
 /* -- the process begins to exit --------------------------------------------------------------- */
 
-/* What the slot holds, to the exiting words, which mean nothing yet, and to our own memory. */
+/* Copies the slot's bytes to the exiting words, which do not count yet, and to our own memory. */
 static void copy_locked(struct region *region)
 {
 	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++) {

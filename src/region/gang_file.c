@@ -1,11 +1,11 @@
 /*
- * What always holds. An entry belongs to the process whose open file has the entry's byte locked.
- * The process stores the entry's `owner` after it has the byte, and a number that the entry did not
- * have before: so another process that is about to free the entry of a dead owner, by an exchange
- * of that word, fails. A process takes an entry under the file's lock.
+ * What always holds. An entry belongs to the process whose open file has the entry's byte locked. A
+ * process takes an entry under the file's lock. It first locks the byte, and then stores the
+ * entry's `owner`, a number that the entry did not have before. So if another process is about to
+ * free the entry of a dead owner, by a compare-and-swap of that word, the swap fails.
  *
- * A file that nobody is in may be removed, under the same lock. A process that had opened it by
- * then sees that when it takes an entry, and opens the file at the path once more.
+ * A file in which no process has an entry may be removed, under the same lock. A process that had
+ * opened the file before sees that when it takes an entry, and opens the file at the path again.
  */
 #include "gang_file.h"
 
@@ -155,7 +155,7 @@ bool gang_file_lives(const struct gang_file *file, uint32_t owner)
 	return fd < 0 || sys_byte_is_locked(fd, VGPU_GANG_LOCK_OFFSET + entry) != 0;
 }
 
-/* Whether the file at the path is a whole one of this user's, and open as fd. */
+/* Whether the file at the path is the one that is open as fd, complete, and this user's. */
 static bool is_own_gang(const char *path, int fd)
 {
 	struct stat st, named;

@@ -16,33 +16,34 @@
 
 struct gang_file {
 	struct shared_file shared;
-	struct vgpu_gang_file *file;           /* its mapping; NULL: not open */
-	uint32_t owner[VGPU_GANG_MEMBERS_MAX]; /* of the entries that this process has, or 0; atomic
-						*/
+	struct vgpu_gang_file *file; /* its mapping; NULL: not open */
+	/* The `owner` of each entry that this process has, or 0; atomic. */
+	uint32_t owner[VGPU_GANG_MEMBERS_MAX];
 };
 
-/* As shared_file_open. Refused, too: a file that is neither this user's nor root's, and one that
- * others may write. */
+/* As shared_file_open. A file is also refused if it is neither this user's nor root's, or if others
+ * may write it. */
 int gang_file_open(const char *path, struct gang_file *ret_file, struct fault *fault);
 
-/* Takes an entry: its index; *ret_owner is what its `owner` is to be. -ENOSPC with a fault where
- * living processes have them all; -ESTALE, where the file was deleted or replaced since it was
- * opened; or another negative errno. The caller serialises, as of the next. */
+/* Takes an entry, and returns its index; *ret_owner is the value for its `owner`. Errors: -ENOSPC
+ * with a fault, if living processes have all entries; -ESTALE, if the file was deleted or replaced
+ * since it was opened; or another negative errno. Only one thread at a time may claim or release.
+ */
 int gang_file_claim(struct gang_file *file, uint32_t *ret_owner, struct fault *fault);
-/* Gives it up, after its `owner` is 0 again. */
+/* Gives the entry back, after its `owner` was set to 0. */
 void gang_file_release(struct gang_file *file, unsigned entry);
 
-/* Whether the process that is the owner of an entry lives; true where that cannot be told. */
+/* Whether the process that owns an entry lives; true if that cannot be found out. */
 bool gang_file_lives(const struct gang_file *file, uint32_t owner);
 
 /* As shared_file_watch. */
 int gang_file_watch(struct gang_file *file);
 
-/* A number that tells this file from others; never 0. */
+/* A number that identifies this file; never 0. */
 uint64_t gang_file_number(const struct gang_file *file);
 
-/* Removes the file if it is a gang's, this user's, and no process is in it. */
+/* Removes the file if it is a gang's and this user's, and no process has an entry in it. */
 void gang_file_sweep(const char *path);
 
-/* Closes it. In a forked child: touches nothing of the parent's. */
+/* Closes the file. In a forked child, nothing of the parent's changes. */
 void gang_file_forget(struct gang_file *file);

@@ -1,19 +1,19 @@
 /*
- * Whose charge for contexts is a guess.
+ * Charges for contexts that are guesses.
  *
- * How it works. The first contexts of a slice are charged more than they take, as nobody knows what
- * a context costs; the process corrects that at its first allocation (quota/context.c). In between
- * the slice seems to hold more than it does. So each slot says for which devices its charge is such
- * a guess and since when, and who finds no room waits for the others' guesses. A process that makes
- * a context and then allocates nothing is not waited for any longer than
- * REGION_GUESS_PATIENCE_NS.
+ * How it works. The first contexts of a slice are charged more than they take, as the cost of a
+ * context is not known yet. A process corrects its charge at its first allocation
+ * (quota/context.c). Until then the slice seems to hold more than it does. So a word of each slot
+ * says for which devices its charge is such a guess, and since when. A process that finds no room
+ * waits for the others' guesses. If a process makes a context and then allocates nothing, others
+ * wait for it no longer than REGION_GUESS_PATIENCE_NS.
  *
- * What always holds. The word is written by its slot's process alone, by any of its threads, and
- * says "guess" before the charge is there and until it is corrected. Nobody waits for longer than
- * the patience, whatever the word says.
+ * What always holds. Only threads of the slot's process write the word. It says "guess" before the
+ * charge is made and until the charge is corrected. No process waits for longer than
+ * REGION_GUESS_PATIENCE_NS, whatever the word says.
  *
- * No lock. If the process is killed on any line, its slot is no living process's: nobody waits for
- * it, and who claims the slot next clears the word.
+ * No lock. If the process is killed on any line, its slot is that of a dead process: no process
+ * waits for it, and the next process that claims the slot clears the word.
  */
 #include "region_internal.h"
 #include "sys.h"

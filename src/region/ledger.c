@@ -1,27 +1,29 @@
 /*
- * The ledger: what each slot holds of each device, by class, and what the slice holds in all.
+ * The ledger: the bytes that each slot holds of each device, by class, and that the slice holds in
+ * all.
  *
- * How it works. Every change here is one class of our own slot going from one figure to another
- * under the lock, and with it the slot's total and the device's (set_class_locked). The one other
- * change, a charge that moves between slots, is share_table.c's: it leaves the device's total. A
- * charge is refused when the device's total would pass the limit; before it is, the lock is let go,
- * the slots of the dead are emptied, and it tries once more.
+ * How it works. Each change here sets one class of our own slot under the lock, and with it the
+ * slot's total and the device's total (set_class_locked). The one other change, a charge that moves
+ * between slots, is in share_table.c, and leaves the device's total as it is. A charge is refused
+ * if the device's total would exceed the limit. Before a refusal the lock is released, the slots of
+ * dead processes are cleared, and the charge is tried once more.
  *
  * What always holds, whenever the lock is free: a slot's total is the sum of its classes, and a
- * device's `used` is the sum of the totals of the slots whose status is not 0. Going up, `used` is
- * stored first and the class last, going down the other way about: so a reader without the lock,
- * who sees a change half done, sees a total that is too high rather than too low, and a slot's
- * total is never below its classes.
+ * device's `used` is the sum of the totals of the slots whose status is not 0. To raise a class,
+ * `used` is stored first and the class last; to lower it, the other way round. So a reader without
+ * the lock, in the middle of a change, sees a total that is too high rather than too low, and a
+ * slot's total is never below its classes.
  *
- * The lock protects all of it but `late`. A refund must not fail; where the lock is not to be had
- * for REGION_LOCK_PATIENCE_NS it is put down in region->late, and the next change that gets the
- * lock, by any thread of ours, makes it first. Until then the slice seems to hold more than it
- * does. (To lower the slot without the lock would race with a thread of ours that has it.)
+ * The lock protects all of it except `late`. A refund must not fail. If the lock cannot be taken
+ * for REGION_LOCK_PATIENCE_NS, the refund is added to region->late, and the next thread of ours
+ * that gets the lock makes it first. Until then the slice seems to hold more than it does.
+ * (Lowering the slot without the lock would race with a thread of ours that has the lock.)
  *
- * If the process is killed on any line, its slot no longer counts, and whoever takes the lock over
- * computes the totals from the others'. What it had put down as late dies with it.
+ * If the process is killed on any line, its slot does not count, and the process that takes the
+ * lock over computes the totals from the other slots. Late refunds of the dead process are lost
+ * with its slot.
  *
- * What it is not: an account of what the driver does; bytes here are what quota/ says they are.
+ * What it is not: a record of what the driver does. The component quota decides what is charged.
  */
 #include <errno.h>
 
@@ -44,7 +46,8 @@ static uint64_t *class_of(struct vgpu_hami_usage *usage, enum region_class class
 	return &usage->offset;
 }
 
-/* What the device's own figure for the process may have in it: `offset` is in no figure. */
+/* The bytes of our slot that NVML's figure for the process may have: all classes except `offset`.
+ */
 static uint64_t counted_locked(const struct region *region, unsigned device)
 {
 	const struct vgpu_hami_usage *usage = &region->file->hami.slots[region->slot].used[device];
@@ -52,7 +55,7 @@ static uint64_t counted_locked(const struct region *region, unsigned device)
 	return REGION_LOAD(usage->context) + REGION_LOAD(usage->module) + REGION_LOAD(usage->data);
 }
 
-/* Where nobody looks at the peak this is one load. */
+/* This is one load if no thread of ours measures the peak. */
 static inline void note_peak_locked(struct region *region, unsigned device)
 {
 	uint64_t peak = REGION_LOAD(region->peak[device]);
@@ -61,7 +64,8 @@ static inline void note_peak_locked(struct region *region, unsigned device)
 		REGION_STORE(region->peak[device], counted_locked(region, device) + 1);
 }
 
-/* Puts a class of our slot at bytes, and what follows from it. No sum may overflow: see room(). */
+/* Sets a class of our slot to `bytes`, and the totals accordingly. room_locked sees to it that no
+ * sum overflows. */
 static void set_class_locked(struct region *region, unsigned device, enum region_class class,
 			     uint64_t bytes)
 {
@@ -80,8 +84,9 @@ static void set_class_locked(struct region *region, unsigned device, enum region
 		region_step(raise_used);
 		REGION_PUBLISH(usage->total, REGION_LOAD(usage->total) + (bytes - was));
 		region_step(raise_total);
-		REGION_PUBLISH(*held, bytes); /* each pairs with readers that load in this order
-						 turned round: class, total, used */
+		/* The three stores pair with readers, which load the class, then the total, then
+		 * `used`. */
+		REGION_PUBLISH(*held, bytes);
 		region_step(raise_class);
 		note_peak_locked(region, device);
 	} else {
@@ -131,7 +136,7 @@ __attribute__((noinline, cold)) static void settle_late_locked(struct region *re
 		}
 }
 
-/* The lock, to change our slot. */
+/* Takes the lock, to change our slot. */
 static int lock_slot(struct region *region)
 {
 	int error = region_lock(region);
@@ -166,7 +171,7 @@ void region_charge_locked(struct region *region, unsigned device, enum region_cl
 	set_class_locked(region, device, class, held_locked(region, device, class) + bytes);
 }
 
-/* 0, or why nothing can be charged there, whatever the limit. */
+/* 0, or the error for which nothing can be charged there, whatever the limit. */
 static int check_target(struct region *region, unsigned device, enum region_class class)
 {
 	int error = region_watch(region);
@@ -221,7 +226,7 @@ __attribute__((noinline, cold)) static int
 charge_after_reaping(struct region *region, const struct request *request, uint64_t *ret_bytes)
 {
 	if (region_slots_in_use(region->file) < 2)
-		return -EDQUOT; /* there is nobody but us */
+		return -EDQUOT; /* there is no other process */
 	if (region_reap(region) == -ETIMEDOUT)
 		return -ETIMEDOUT;
 	return try_charge(region, request, ret_bytes);
@@ -408,7 +413,7 @@ void region_set_limits(struct region *region, unsigned device, const struct regi
 	if (device >= VGPU_DEVICES_MAX || region_watch(region) != 0)
 		return;
 	REGION_STORE(region->file->hami.limit[device], limits->memory_bytes);
-	/* 0 is "as the environment says" to some, 100 is none to all. */
+	/* Some programs read 0 as "see the environment". All read 100 as no limit. */
 	REGION_STORE(region->file->hami.sm_limit[device],
 		     limits->cores_pct ? limits->cores_pct : 100);
 	REGION_STORE(region->file->turn[device].cores_most, limits->cores_most_pct);
@@ -430,7 +435,8 @@ struct vgpu_hami_usage region_own_usage(const struct region *region, unsigned de
 		own.offset = REGION_SEE(usage->offset);
 		own.total = REGION_SEE(usage->total);
 	}
-	/* Looked at again: a class that was emptied meanwhile was so after `exiting` was set. */
+	/* `exiting` is read again: a class that was emptied meanwhile was emptied after it was set.
+	 */
 	if (REGION_SEE(region->exiting)) {
 		own.context = region_exiting_class(region, device, REGION_CONTEXT);
 		own.module = region_exiting_class(region, device, REGION_MODULE);

@@ -1,27 +1,32 @@
 /*
- * Who lives, who is dying, and who is dead.
+ * Which processes live, are dying, or are dead.
  *
- * How it works. A process lives as long as some open file has its slot's byte locked; the kernel
- * unlocks it when the process's descriptors are closed, a fraction of a millisecond after a kill.
- * The driver's descriptors are closed then as well, but not worked off: on an H200 with driver 580
- * the memory came back 60 to 140 ms after the kill, and the process was a zombie by the same
- * instant, because a process is one only when all its files are released. Until then it is
- * *dying*: it does nothing any more, its lock is taken over as any dead one's, but what it held
- * counts, and its slot is left alone.
+ *     state    the slot's byte   its lock         its charge
+ *     living   locked            is respected     counts
+ *     dying    unlocked          is taken over    counts; the slot is left alone
+ *     over     unlocked          is taken over    is refunded when another process needs room
  *
- * Whether a dead process is dying is asked of /proc, by the pid in its slot: it is if that pid is
- * there, exiting (PF_EXITING), and not yet a zombie without other threads. A pid that somebody else
- * has by now, or a process that lives on after an exec, is not exiting. Pids mean something in
- * their own namespace only. For a slot of another one, or where /proc does not answer, the dead are
- * taken for dying for GRACE_MS after we first saw them dead.
+ * How it works. A process lives as long as its open file has its slot's byte locked. The kernel
+ * unlocks the byte when the process's descriptors are closed, a fraction of a millisecond after a
+ * kill. The driver's descriptors are closed then as well, but the driver needs longer: on an H200
+ * with driver 580 the memory came back 60 to 140 ms after the kill. The process was a zombie at the
+ * same time, because a process becomes a zombie only when all its files are released. Until then it
+ * is dying.
  *
- * What always holds. Whoever is taken for alive is never dying, and the doubt is on the side of the
- * living: an error for an answer, or no descriptor to ask with, and the process may live.
+ * /proc says whether a dead process is dying, by the pid in its slot: the pid exists, the process
+ * is exiting (PF_EXITING), and it is not a zombie without other threads. If the pid is another
+ * process's by now, or the process lives on after an exec, that process is not exiting. Pids mean
+ * something in their own namespace only. For a slot of another namespace, or if /proc does not
+ * answer, a dead process counts as dying for GRACE_MS after this process first saw it dead.
  *
- * The dead may be taken for alive for some milliseconds longer: the lock goes with the mapping, and
- * who reads /proc/pid/maps just then holds that back (32 ms seen on a machine with no core free).
+ * What always holds. A process that counts as living never counts as dying. In case of doubt it
+ * counts as living: if the kernel answers with an error, or there is no descriptor to ask with.
  *
- * No lock; deaths[] is written by any thread, seen_ms before the claim that makes it count.
+ * A dead process may count as living for some milliseconds longer: its open file ends with its
+ * mapping, and a program that reads /proc/pid/maps delays that (32 ms on a machine with no core
+ * free).
+ *
+ * No lock. Any thread writes deaths[]: seen_ms first, then the claim, which makes the entry valid.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +43,8 @@
 #define GRACE_MS   250
 #define PF_EXITING 0x4 /* linux/sched.h; in the 9th field of /proc/pid/stat, proc(5) */
 
-/* Of /proc/pid/stat, counted from the end of the program's name, which may hold anything. */
+/* Fields of /proc/pid/stat, counted from the end of the program's name, which may contain any
+ * character. */
 enum stat_field { FIELD_STATE = 1, FIELD_FLAGS = 7, FIELD_THREADS = 18 };
 
 bool region_slot_alive(struct region *region, unsigned slot)
@@ -52,8 +58,9 @@ bool region_slot_alive(struct region *region, unsigned slot)
 	return sys_byte_is_locked(REGION_LOAD(region->fd), VGPU_SLOT_LOCK_OFFSET + slot) != 0;
 }
 
-/* All bytes are asked about at once; only where one is locked, which may be an onlooker's, one
- * after the other: with 1,000 of them locked, each question takes the kernel 3 us. */
+/* The kernel is first asked about all bytes at once. Only if one is locked, which may be an
+ * onlooker's, it is asked about one after the other: with 1,000 bytes locked, each question takes 3
+ * us. */
 bool region_anybody_lives(struct region *region)
 {
 	if (region_has_fd(region) &&
@@ -73,7 +80,8 @@ uint64_t region_pid_namespace(void)
 	return sys_stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
 }
 
-/* -- the dying -------------------------------------------------------------------------------- */
+/* -- dying processes
+ * -------------------------------------------------------------------------------- */
 
 /* Whether /proc counts processes as getpid does here. */
 static bool proc_is_ours(void)

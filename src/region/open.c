@@ -3,32 +3,32 @@
  *
  * How it works. The file is opened; a missing one is created only with a setup, exclusively, so
  * that exactly one process has created it and gives it its mode (the umask is not touched). Links
- * are refused: the usual path is in /tmp, where anybody may plant one. Whoever only looks, as
- * root's tools do at tenants' files, opens nothing but a regular file. Where there is no region
- * yet, /proc is asked whether its predecessor is in use (orphan.c). Then everybody takes the
- * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, one after the other, and under it
- * looks at what there is:
+ * are refused: the usual path is in /tmp, where any user may make one. An onlooker, such as a tool
+ * of root's that reads tenants' files, opens regular files only. If there is no region yet, /proc
+ * says whether processes use an earlier region of that path (orphan.c). Then each opener takes the
+ * open-file-description lock on the byte VGPU_INIT_LOCK_OFFSET, and looks at the file under it:
  *
- *     no byte, or zeros and less than a region; or a region's size, HAMi's magic 0, and all
- *     zero or marked as ours                        never made, or somebody died over it: make it,
- *                                                   if nobody uses what was there (orphan.c)
- *     a region's size and both magics               a region: reset it, append to it, or leave it
- *     anything else                                 not ours: leave it alone, and say what it is
+ *     the file has                                  it is
+ *     no byte; or zeros, and less than a region;    not made, or its maker has died: it is made, if
+ *     or a region's size, HAMi's magic 0, and       no process uses an earlier one (orphan.c)
+ *     zeros or our mark
+ *     a region's size and both magics               a region: it is reset, appended to, or left
+ *     anything else                                 another file: it is left, and a fault says so
  *
- * A region is made by writing zeros over its whole size, which gets it its blocks: a file of holes
- * on a disk that is full would kill its users with SIGBUS later. Then come the fields, our magic,
- * and HAMi's magic (setup.c).
+ * A region is made by writing zeros over its whole size, which allocates its blocks: a file of
+ * holes on a full disk would kill its users with SIGBUS later. Then the fields are written, our
+ * magic, and HAMi's magic (setup.c).
  *
- * What always holds. Nobody maps a file before it has its full size, and no file that is mapped is
- * ever truncated, replaced or unlinked by us: only one that failed to get its size is emptied.
- * A region that is readable alone, or to be left as it is, is looked at without the byte, which
- * cannot be locked then: it is whole as soon as it has both magics.
+ * What always holds. No process maps a file before it has its full size. No file that is mapped is
+ * truncated, replaced or unlinked by vgpu: only a file that failed to get its size is emptied. A
+ * region that may only be read, or is to be left as it is, is read without the byte, which cannot
+ * be locked then: it is complete as soon as it has both magics.
  *
  * If the process is killed on any line, the kernel unlocks the byte, and the next opener finds one
- * of the rows above. One that is stopped is waited for, INIT_PATIENCE_NS and no longer.
+ * of the rows above. If the process is stopped, others wait for INIT_PATIENCE_NS at most.
  *
- * What it is not: protection from the tenant itself, who may write the file. The figures in it are
- * kept within bounds wherever they are used as an index, no more.
+ * What it is not: protection from the tenant itself, who may write the file. Figures of the file
+ * are kept within bounds where they are used as an index.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,27 +99,27 @@ static int refuse(struct fault *fault, const char *path, const char *what)
 
 /* -- the file --------------------------------------------------------------------------------- */
 
-/* Of a file that is there: to write it; to write it or, where that is not to be had, to read it; or
- * to read it alone, whatever figures it has. */
+/* How a file that exists is opened: for writing; for writing, or for reading if it cannot be
+ * written; or for reading, whatever figures it has. */
 enum access { ACCESS_WRITE, ACCESS_VIEW, ACCESS_INSPECT };
 
 static void give_mode(int fd, const struct region_setup *setup)
 {
 	if (setup->has_group && sys_fchown(fd, -1, (int)setup->group) != 0)
-		return; /* it stays its owner's alone */
-	/* Where the file system has no modes, this changes nothing. */
+		return; /* the file stays the owner's only */
+	/* This changes nothing if the file system has no modes. */
 	sys_fchmod(fd, setup->has_group ? 0660 : 0666);
 }
 
 /*
- * Existing first: with fs.protected_regular, O_CREAT fails for another user's file in /tmp, even
- * though it exists and may be written.
+ * An existing file is tried first: with fs.protected_regular, O_CREAT fails for another user's file
+ * in /tmp, although the file exists and may be written.
  */
 static int open_or_create(const char *path, const struct region_setup *setup, struct region *region)
 {
 	unsigned mode = setup->has_group ? 0600 : 0666;
 
-	for (int tries = 0; tries < 3; tries++) { /* it may come and go between the two */
+	for (int tries = 0; tries < 3; tries++) { /* the file may come and go between the two */
 		region->fd = sys_open(path, REGION_OPEN_FLAGS(true), 0);
 		if (region->fd != -ENOENT)
 			break;
@@ -135,7 +135,7 @@ static int open_or_create(const char *path, const struct region_setup *setup, st
 	return region->fd < 0 ? region->fd : 0;
 }
 
-/* Opens it as it is. */
+/* Opens an existing file. */
 static int open_existing(const char *path, enum access access, struct region *region)
 {
 	region->fd =
@@ -184,13 +184,13 @@ static int lock_init_byte(const char *path, const struct region *region, struct 
 	if (!error)
 		region_step(init_locked);
 	if (error == -EINVAL || error == -EPERM || error == -EACCES)
-		error = -ENOSYS; /* what kernels before 3.15 say, and sandboxes */
+		error = -ENOSYS; /* the answer of kernels before 3.15, and of sandboxes */
 	return error ? fail(fault, error, "lock", path) : 0;
 }
 
-/* Never fails on a local file system. Where it does, the byte would stay locked for as long as we
- * live, and keep out everybody who comes; so the caller must close the file, which gives it back.
- */
+/* Never fails on a local file system. After a failure, the byte would stay locked as long as this
+ * process lives, and no other process could join. So the caller must close the file, which unlocks
+ * the byte. */
 static int unlock_init_byte(const char *path, const struct region *region, struct fault *fault)
 {
 	int error = sys_unlock_byte(region->fd, VGPU_INIT_LOCK_OFFSET);
@@ -217,7 +217,8 @@ static void unmap_file(struct region *region)
 	region->file = NULL;
 }
 
-/* -- what is in it ---------------------------------------------------------------------------- */
+/* -- what the file contains
+ * ---------------------------------------------------------------------------- */
 
 enum content { CONTENT_REGION, CONTENT_UNMADE };
 
@@ -231,8 +232,8 @@ static bool all_zero(const void *start, size_t len)
 	return true;
 }
 
-/* A file of another size than a region's: one that somebody died over while it was still being
- * filled with zeros, or a stranger's. */
+/* Looks at a file of another size than a region's. Its maker may have died while it was being
+ * filled with zeros; otherwise it is another program's file. */
 static int look_at_stranger(const char *path, const struct region *region, uint64_t size,
 			    enum content *ret_content, struct fault *fault)
 {
@@ -265,7 +266,7 @@ static int look_at_stranger(const char *path, const struct region *region, uint6
 		      "another version made it; remove it when nothing uses it any more");
 }
 
-/* A mapped file of a region's size that has HAMi's magic. */
+/* Checks a mapped file of a region's size that has HAMi's magic. */
 static int check_region(const char *path, const struct vgpu_region_file *file, struct fault *fault)
 {
 	if (REGION_SEE(file->own.magic) != VGPU_REGION_MAGIC)
@@ -296,7 +297,7 @@ static int check_bounds(const char *path, const struct vgpu_region_file *file, s
 	return 0;
 }
 
-/* Maps the file if it has a region's size, and says what it is. */
+/* Maps the file if it has a region's size, and finds out what it is. */
 static int look_at_region(const char *path, struct region *region, enum content *ret_content,
 			  struct fault *fault)
 {
@@ -324,8 +325,9 @@ static int look_at_region(const char *path, struct region *region, enum content 
 	return refuse(fault, path, "it holds something else; move it away, or name another path");
 }
 
-/* A file becomes zeros of a region's size, all of its blocks taken. One that is empty already is
- * not truncated: ext4 would write it to the disk when it is closed first, a tenth of a second. */
+/* The file becomes zeros of a region's size, with all its blocks allocated. An empty file is not
+ * truncated: ext4 would write it to the disk when it is first closed, which takes a tenth of a
+ * second. */
 static int write_zeros(int fd)
 {
 	static const char zeros[4096];
@@ -351,11 +353,12 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 
 	if (error)
 		return error;
-	give_mode(region->fd, setup); /* who created it may have died before that */
-	if (!region->file) { /* else it has its size, and zeros where region_make stores nothing */
+	give_mode(region->fd, setup); /* its creator may have died before that */
+	if (!region->file) { /* a mapped file has its size, and zeros where region_make stores
+				nothing */
 		error = write_zeros(region->fd);
 		if (error) {
-			sys_ftruncate(region->fd, 0); /* give back what there was of it */
+			sys_ftruncate(region->fd, 0); /* frees the blocks that it got */
 			return fail(fault, error, "create", path);
 		}
 		region_step(make_sized);
@@ -370,7 +373,7 @@ static int make(const char *path, const struct region_setup *setup, struct regio
 
 /* -- the contract ----------------------------------------------------------------------------- */
 
-/* Under the init byte, or read-only. */
+/* Makes or adopts the region under the init byte, or looks at it read-only. */
 static int settle(const char *path, const struct region_setup *setup, enum access access,
 		  struct region *region, struct fault *fault)
 {
@@ -413,7 +416,7 @@ static int open_file(const char *path, const struct region_setup *setup, enum ac
 	return check_file(path, setup, region, fault);
 }
 
-/* Nothing of it is in use yet, and the descriptor is ours beyond doubt. */
+/* Closes a region that is not in use yet. Its descriptor is certainly ours. */
 static void discard(struct region *region)
 {
 	unmap_file(region);
@@ -475,7 +478,8 @@ void region_forget(struct region *region)
 static void give_slot(struct region *region)
 {
 	if (region_watch(region) != 0 || region_lock(region) != 0)
-		return; /* its byte goes with the descriptor, and the next reaper empties it */
+		return; /* the byte is unlocked with the descriptor, and the next reaper clears the
+			   slot */
 	region_clear_slot_locked(region, (unsigned)region->slot);
 	region_step(release_cleared);
 	region_compute_totals_locked(region->file);

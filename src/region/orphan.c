@@ -1,19 +1,24 @@
 /*
- * A region that is about to be made although its predecessor is in use: its file was deleted,
- * renamed or emptied, while processes of the slice run. What they hold would be in nobody's ledger,
- * so the new one is refused for as long as they live.
+ * Orphans: regions that processes still use although their file was deleted, renamed or emptied. If
+ * a new region were made at such a path, the memory of these processes would be in no ledger. So
+ * the new region is refused as long as they live.
  *
- * How it works. Of a file that was emptied, the slots' bytes are still locked. Of one that was
- * deleted, the living have the mapping, and /proc names it with " (deleted)" behind its path. Of
- * one that was renamed, /proc names the new path, and own.path there says where the file was. To
- * read the maps of a process takes some 30 us, of a big one up to a millisecond, and /proc/locks
- * may take seconds on a busy machine; so this is done only when a region is made, which is once in
- * a slice's life, if /proc/locks shows that there is somebody in any region at all, and before the
- * byte is taken that others who start wait for.
+ * How it works.
  *
- * What it is not: sure. Processes of other users and other pid namespaces, a /proc that is not to
- * be read, or a file whose path was relative, are not seen; they themselves notice, and get no more
- * memory (watch.c). And a file of that path in another mount namespace is taken for ours.
+ *     the file was   the region is found by
+ *     emptied        the slots' bytes, which are still locked
+ *     deleted        the mappings of living processes, whose path in /proc ends with " (deleted)"
+ *     renamed        the mappings, which have the new path; own.path says where the file was
+ *
+ * Reading the maps of a process takes some 30 us, of a big one up to a millisecond, and /proc/locks
+ * may take seconds on a busy machine. So this is done only when a region is made, which is once in
+ * a slice's life, and the maps are read only if /proc/locks shows a process in any region. It is
+ * done before the byte is taken for which other openers wait.
+ *
+ * What it is not: complete. It does not see processes of other users and other pid namespaces, nor
+ * files whose path was relative, and nothing if /proc cannot be read. Such processes notice the
+ * loss themselves, and get no more memory (watch.c). A file of that path in another mount namespace
+ * is taken for ours.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +42,7 @@ static bool is_of_a_slot(const char *line)
 	       first < VGPU_SLOT_LOCK_OFFSET + VGPU_SLOTS_MAX;
 }
 
-/* Whether some process is in some region; true where that is not to be learnt. */
+/* Whether any process has a slot in any region; true if that cannot be found out. */
 static bool any_slot_is_locked(void)
 {
 	char buf[4096 + 1], *line, *end;
@@ -68,7 +73,7 @@ static bool any_slot_is_locked(void)
 
 struct search {
 	const char *path;
-	uint64_t hash; /* region_path_hash of it */
+	uint64_t hash; /* region_path_hash of the path */
 	int pid, found_pid;
 	char renamed_to[PATH_MOST]; /* "": the file of found_pid was deleted */
 };
@@ -87,7 +92,7 @@ static uint64_t hex(const char **at)
 	}
 }
 
-/* As somebody in a region has it. */
+/* Whether the line is a mapping as a process in a region has it. */
 static bool maps_a_region(const char *line)
 {
 	const char *at = line, *rights = field_at(line, 1);
@@ -97,7 +102,7 @@ static bool maps_a_region(const char *line)
 	       strncmp(rights, "rw-s", 4) == 0;
 }
 
-/* Whether the file is a region that was made where the search's is to be. */
+/* Whether the file is a region that was made at the search's path. */
 static bool was_made_there(const char *path, const struct search *search)
 {
 	struct vgpu_region_own own;
@@ -116,7 +121,7 @@ static bool was_made_there(const char *path, const struct search *search)
 	return own.magic == VGPU_REGION_MAGIC && own.path == search->hash;
 }
 
-/* A line without its line feed. Whether it is of a file that was at the search's path. */
+/* Whether the line, without its line feed, is of a file that was at the search's path. */
 static bool is_wanted(struct search *search, const char *line)
 {
 	const char *path = maps_a_region(line) ? field_at(line, PATH_FIELD) : NULL;
@@ -132,7 +137,7 @@ static bool is_wanted(struct search *search, const char *line)
 	return true;
 }
 
-/* A line that is too long is no region's. */
+/* A line that is too long is not of a region. */
 static bool maps_file(struct search *search, int fd)
 {
 	char buf[LINE_MOST + 1], *line, *end;
@@ -154,7 +159,7 @@ static bool maps_file(struct search *search, int fd)
 	return found;
 }
 
-/* For sys_list_directory: stops at the first that has it. */
+/* For sys_list_directory: stops at the first process that has the file. */
 static int look_at_process(void *arg, const char *name)
 {
 	struct search *search = arg;
@@ -162,7 +167,7 @@ static int look_at_process(void *arg, const char *name)
 	int fd, pid = 0;
 
 	for (const char *c = name; *c; c++) {
-		if (*c < '0' || *c > '9' || c - name > 8) /* more is no pid */
+		if (*c < '0' || *c > '9' || c - name > 8) /* more digits are no pid */
 			return 0;
 		pid = pid * 10 + (*c - '0');
 	}

@@ -1,23 +1,29 @@
 /*
- * How a slice's devices and limits get into its region: written into zeros (region_make), over what
- * the dead left (reset), or behind what the living have (append).
+ * Writes a slice's devices and limits into its region:
  *
- * What always holds. All three run under the byte VGPU_INIT_LOCK_OFFSET, so there is one at a time;
- * reset and append hold the lock as well, because others charge and claim meanwhile. Device i of
- * somebody living stays device i: in a region that anybody has a slot in, devices are only added,
- * each of them complete before device_count lets it be seen. A process that opened the region and
- * has no slot in it yet is no obstacle to a reset: claim first, look devices up then.
+ *     region_make   into zeros
+ *     reset         over the devices and limits of a region in which no process lives
+ *     append        after the devices of a region in which a process lives
  *
- * If the process is killed on any line. In region_make: own.magic says REGION_MAKING_MAGIC, or
- * HAMi's magic is still 0, and the next opener makes the file again. In a reset: device_count is 0
- * or everything is written; in either case nobody lives in it, and the next opener resets it again,
- * for whoever opened it in between it has no devices, which is refused. In an append: the device is
- * there or it is not.
+ * What always holds. All three run under the byte VGPU_INIT_LOCK_OFFSET, so there is one at a time.
+ * Reset and append hold the lock as well, because other processes may charge and claim meanwhile.
+ * The index of a device never changes while a process has a slot: devices are only added, each of
+ * them complete before device_count covers it. A process that has opened the region and has no slot
+ * yet does not prevent a reset; so a process first claims a slot, and then looks devices up.
  *
- * A reset waits for the dying, whose memory is not to be forgotten; where they take too long, it is
- * an append, and the old limits stay.
+ * If the process is killed on any line:
  *
- * What it is not: where limits are changed that are there already (region_change_limit).
+ *     in region_make   own.magic is REGION_MAKING_MAGIC, or HAMi's magic is still 0, and the next
+ *                      opener makes the file again
+ *     in a reset       device_count is 0, or everything is written. No process lives in the region,
+ *                      and the next opener resets it again. A process that had opened it before
+ *                      finds no devices in it, which is refused.
+ *     in an append     the device is there or it is not
+ *
+ * A reset waits for dying processes, whose memory still counts. If they take too long, devices are
+ * appended, and the old limits stay.
+ *
+ * What it is not: where existing limits are changed (region_change_limit).
  */
 #include <errno.h>
 #include <string.h>
@@ -124,8 +130,8 @@ static void clear_waits(struct vgpu_region_waits *waits)
 		REGION_PUBLISH(waits->count[i], 0);
 }
 
-/* Device i of the setup as a device of the region that is not to be seen yet: releases all, so that
- * a reader who sees any of them and looks again sees that device_count does not cover it. */
+/* Stores device i of the setup as a device that device_count does not cover yet. All stores are
+ * releases, so a reader that sees one of them, and then reads device_count, sees that. */
 static void store_device(struct vgpu_region_file *file, unsigned device,
 			 const struct region_setup *setup, unsigned i)
 {
@@ -148,8 +154,8 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	clear_waits(&file->own.waits[device]);
 }
 
-/* All but device_count, the magics and own.paused: a paused slice stays paused, whatever its
- * processes and limits become. */
+/* Stores all of the setup except device_count, the magics and own.paused. A paused slice stays
+ * paused when its processes or limits change. */
 static void store_setup(struct vgpu_region_file *file, const struct region_setup *setup)
 {
 	struct vgpu_hami_region *hami = &file->hami;
@@ -163,8 +169,8 @@ static void store_setup(struct vgpu_region_file *file, const struct region_setup
 	REGION_STORE(hami->last_kernel_time, 0);
 }
 
-/* One that no earlier making of the file had, most likely; never 0, as versions of vgpu leave it
- * that do not know it. */
+/* A number for own.made that an earlier region of the file most likely did not have. It is never 0,
+ * the value in regions of vgpu versions without the field. */
 static uint32_t making_number(void)
 {
 	return (uint32_t)(clock_now_ns() >> 10) | 1;
@@ -195,14 +201,14 @@ void region_make(struct vgpu_region_file *file, const char *path, const struct r
 	REGION_STORE(file->own.path, region_path_hash(path));
 	REGION_STORE(file->own.size, (uint32_t)sizeof(*file));
 	region_step(make_filled);
-	/* Each pairs with look_at_region's REGION_SEE of it. */
+	/* Both stores pair with the REGION_SEE of the magics in look_at_region. */
 	REGION_PUBLISH(file->own.magic, VGPU_REGION_MAGIC);
 	region_step(make_own_magic);
 	REGION_PUBLISH(file->hami.magic, VGPU_HAMI_MAGIC);
 	region_step(make_done);
 }
 
-/* Nobody living is in the region. */
+/* No process lives in the region. */
 static void reset_locked(struct region *region, const struct region_setup *setup)
 {
 	struct vgpu_region_file *file = region->file;
@@ -249,7 +255,7 @@ static void append_locked(struct region *region, const struct region_setup *setu
 	}
 }
 
-/* As after a kill -9 and a new start: what is being given back is not to be forgotten. */
+/* Waits for dying processes, as after a kill and a new start: their memory still counts. */
 static void await_endings(struct region *region)
 {
 	uint64_t deadline_ns = clock_now_ns() + REGION_DYING_PATIENCE_NS;
@@ -268,7 +274,7 @@ int region_adopt(const char *path, struct region *region, const struct region_se
 	if (!region_anybody_lives(region))
 		await_endings(region);
 	else if (lacking == 0)
-		return 0; /* nothing to write: do not even wait for the lock */
+		return 0; /* there is nothing to write, and so no need for the lock */
 	error = region_enter(region);
 	if (error)
 		return region_cannot_lock(region, error, fault);

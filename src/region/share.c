@@ -34,7 +34,8 @@
 
 #include "share_internal.h"
 
-/* -- the contract ----------------------------------------------------------------------------- */
+/* -- calls of a process
+ * ----------------------------------------------------------------------------- */
 
 int region_share_export(struct region *region, unsigned device, uint64_t key, uint64_t bytes)
 {
@@ -112,7 +113,7 @@ int region_share_withdraw(struct region *region, uint64_t key, uint64_t bytes)
 	return result;
 }
 
-/* One import more of the charge by our slot: 0, or -ENOSPC. */
+/* Counts one more import of the charge by our slot: 0, or -ENOSPC. */
 static int import_locked(struct region *region, const struct vgpu_region_share *charge)
 {
 	struct vgpu_region_share *import = region_share_find_our_import(region, charge);
@@ -198,8 +199,13 @@ void region_share_import_end(struct region *region, uint64_t key)
 
 /* -- the ends of slots ------------------------------------------------------------------------ */
 
-/* An import, when the process of the slot is over: its own goes, and so does a dead one's of what
- * it had charged; a living one's is given the charge. */
+/* The process of `slot` is over, and the import is looked at:
+ *
+ *     an import by that slot                        is freed
+ *     a dead slot's import of a charge of `slot`    is freed
+ *     a living slot's import of such a charge       gets the charge
+ *     any other import                              stays
+ */
 static void clear_import_locked(struct region *region, struct vgpu_region_share *import,
 				unsigned slot)
 {
@@ -208,7 +214,7 @@ static void clear_import_locked(struct region *region, struct vgpu_region_share 
 	if (charge && REGION_LOAD(import->slot) != slot) {
 		if (REGION_LOAD(charge->slot) != slot ||
 		    region_share_has_state(charge, VGPU_SHARE_KEPT))
-			return; /* none of its business, or given to somebody just now */
+			return; /* another slot has the charge, or descriptors keep it */
 		if (region_share_may_live(region, import)) {
 			region_share_move_locked(region, charge, import);
 			return;
@@ -229,8 +235,8 @@ void region_share_clear_locked(struct region *region, unsigned slot)
 			charges += REGION_LOAD(shares[i].slot) == slot;
 	}
 	region_step(share_imports_cleared);
-	/* What is the slot's still, nobody imports, or it is kept. Our own slot is cleared when we
-	 * leave it, and then nobody keeps anything. */
+	/* Charges that are still the slot's have no import, or are kept by descriptors. When our
+	 * own slot is cleared, as the process leaves the region, no charge of it is kept. */
 	for (unsigned i = 0; charges && i < count; i++) {
 		if (region_share_has_state(&shares[i], VGPU_SHARE_FREE) ||
 		    REGION_LOAD(shares[i].slot) != slot)

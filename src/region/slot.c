@@ -48,7 +48,7 @@
 #include "sys.h"
 #include "trace.h"
 
-#define CLAIM_LOOKS 16 /* 15 us, or 40 among a thousand living */
+#define CLAIM_LOOKS 16 /* slots: 15 us, or 40 us with a thousand living processes */
 
 #define INITIAL_PID_NAMESPACE 0xeffffffcu /* the inode of its /proc/self/ns/pid, by Linux's ABI */
 
@@ -197,7 +197,8 @@ void region_clear_slot_locked(struct region *region, unsigned slot)
 	uint64_t *words = (uint64_t *)dead;
 	const unsigned count = sizeof(*dead) / sizeof(*words);
 
-	/* While its status says that it is to be cleared: whoever takes over from us sees it. */
+	/* The status is cleared after this. If we die here, the next holder of the lock sees by it
+	 * that the slot is to be cleared. */
 	region_share_clear_locked(region, slot);
 	REGION_STORE(dead->status, VGPU_SLOT_FREE);
 	REGION_PUBLISH(region->file->own.slots[slot].exiting_pid, 0);
@@ -227,7 +228,7 @@ static void trace_cleared(const struct region *region, unsigned slot)
 	});
 }
 
-/* Of a process that is over. */
+/* Clears the slot of a process that is over. */
 static void clear_dead_slot_locked(struct region *region, unsigned slot)
 {
 	if (trace_wants(TRACE_REGION))
@@ -235,13 +236,13 @@ static void clear_dead_slot_locked(struct region *region, unsigned slot)
 	region_clear_slot_locked(region, slot);
 }
 
-/* Slots that are to be cleared. */
+/* A set of slots that are to be cleared. */
 struct slot_set {
 	uint64_t bits[VGPU_SLOTS_MAX / 64];
 };
 
-/* Those that are over, of `most` slots from `first` on, and round. Looked for outside the lock: to
- * ask the kernel about a thousand slots takes milliseconds. Returns how many. */
+/* Finds the slots that are over, among `most` slots from `first` on, with a wrap-around. Returns
+ * how many. The lock is not held: asking the kernel about a thousand slots takes milliseconds. */
 static unsigned find_over(struct region *region, uint64_t first, unsigned most,
 			  struct slot_set *ret_over)
 {
@@ -298,7 +299,7 @@ uint64_t region_sum_classes(const struct vgpu_hami_usage *usage)
 	       REGION_LOAD(usage->offset);
 }
 
-/* Sets the slot's totals, and adds what counts of it to used[]. */
+/* Sets the slot's totals, and adds its bytes to used[] if the slot counts. */
 static void compute_slot_totals(struct vgpu_region_file *file, unsigned index,
 				uint64_t used[VGPU_DEVICES_MAX])
 {
@@ -327,13 +328,13 @@ void region_compute_totals_locked(struct vgpu_region_file *file)
 	}
 }
 
-/* The host's pid of ours is known in the host's namespace alone. */
+/* Our pid on the host is known only in the host's pid namespace. */
 static void fill_slot_locked(struct region *region, unsigned index, int pid, uint64_t pid_namespace,
 			     const struct slot_set *over)
 {
 	struct vgpu_region_file *file = region->file;
 	struct vgpu_hami_slot *slot = &file->hami.slots[index];
-	bool was_counted = !is_free(region, index); /* a dead owner's */
+	bool was_counted = !is_free(region, index); /* a dead owner's slot */
 
 	if (was_counted)
 		clear_dead_slot_locked(region, index);
@@ -346,11 +347,13 @@ static void fill_slot_locked(struct region *region, unsigned index, int pid, uin
 	REGION_STORE(file->own.slots[index].pid_namespace, pid_namespace);
 	REGION_STORE(file->own.slots[index].joint_gang, 0);
 	REGION_STORE(file->own.slots[index].guess, 0);
-	/* A mark left by the dead may be too low, but never below a slot that counts. */
+	/* A dead process may have left a high-water mark that is too low, but never one below a
+	 * slot that counts. */
 	if (region_slots_in_use(file) < index + 1)
 		REGION_PUBLISH(file->hami.slot_count, (int32_t)index + 1);
 	region_step(claim_filled);
-	/* Last: now it counts. Pairs with region_pause, as well as with who reads. */
+	/* This store is the last: the slot counts from here on. It pairs with region_pause, and
+	 * with readers. */
 	__atomic_store_n(&slot->status, VGPU_SLOT_RUNNING, __ATOMIC_SEQ_CST);
 	region_pause_newcomer(file, index);
 	region->counts = true;
@@ -365,7 +368,7 @@ static void trace_joined(struct region *region)
 	trace_add_event(&event);
 }
 
-/* A claim that failed. */
+/* Undoes a claim that failed. */
 static void give_up_claim(struct region *region)
 {
 	unsigned slot = (unsigned)region->slot;
@@ -407,7 +410,7 @@ int region_claim(struct region *region, struct fault *fault)
 		give_up_claim(region);
 		return region_cannot_lock(region, error, fault);
 	}
-	/* Where no other slot was free, it may be one that nobody can clear and not be charged. */
+	/* If no other slot was free, this may be one whose clearing needs a slot to charge. */
 	if (!is_free(region, (unsigned)slot) && region_share_needs_keeper(region, (unsigned)slot))
 		error = -EUSERS;
 	else
@@ -452,8 +455,8 @@ unsigned region_living(struct region *region)
 	return living;
 }
 
-/* Pairs with fill_slot_locked, which publishes the status after the pids, and with
- * region_clear_slot_locked, which takes it away before them. */
+/* Reads a slot's process without the lock. Pairs with fill_slot_locked, which publishes the status
+ * after the pids, and with region_clear_slot_locked, which clears the status before them. */
 static bool see_process(struct region *region, unsigned index, int device,
 			struct region_process *ret_process)
 {

@@ -1,11 +1,11 @@
 /*
- * The steps of every change that is made to a region: the instants between two stores of it, or
- * between a store and a system call, at which a kill leaves something half done. In builds with
- * VGPU_FAULTS each of them calls region_step_hook, so that a test can kill the process there; in
- * others region_step() is nothing.
+ * The steps of every change of a region: the moments between two stores, or between a store and a
+ * system call, at which a kill leaves a change half done. In builds with VGPU_FAULTS, each step
+ * calls region_step_hook, so a test can kill the process there. In other builds region_step() is
+ * empty.
  *
- * The list is the only one: the crash tests walk it, and fail for a step that they never reach.
- * What it lacks is met all the same, by a kill before each store (tests/crash/watched.h).
+ * The crash tests go through this list, and fail for a step that they never reach. A moment that
+ * the list lacks is tested, too, by a kill before each store (tests/crash/watched.h).
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 	X(make_filled)                                \
 	X(make_own_magic)                             \
 	X(make_done)                                  \
-	/* one that nobody held, given a new setup */ \
+	/* a reset with a new setup */                \
 	X(reset_hidden)                               \
 	X(reset_shares_freed)                         \
 	X(reset_shares_uncounted)                     \
@@ -105,11 +105,11 @@
 enum region_step { REGION_STEPS(REGION_STEP_ENUM) REGION_STEP_COUNT };
 #undef REGION_STEP_ENUM
 
-/* Called at each step where it is not NULL. Set by tests, before there is a second thread. */
+/* Called at each step, unless it is NULL. Tests set it before they start a second thread. */
 extern void (*region_step_hook)(enum region_step step);
 
-/* Set by a test that writes into a region: the holder of the lock is not to blame for what it
- * leaves there. */
+/* A test that damages a region sets this: then the assertions about the region when a holder
+ * releases the lock do not apply. */
 extern bool region_is_damaged;
 
 #define region_step(name)                                     \

@@ -1,26 +1,26 @@
 /*
- * Whether the file is still the region that was opened, and whether we can still ask the kernel
- * about it.
+ * Finds out whether the file is still the region that was opened, and whether the kernel can still
+ * be asked about it.
  *
- * How it works. A region in use can be taken away from below: deleted, renamed, replaced by another
- * file, truncated, written over. Then others keep another ledger, or none is left; to go on would
- * be to let the quota go. So the use of a region begins with a look at the file if the last one is
- * older than REGION_WATCH_NS: it must have its size and a name, and the file at our path must be
- * it. And whoever has taken the lock looks whether what is there is still what was opened
- * (region_is_as_opened). What is found wrong is final: `lost` says it, and the lock is had no more.
- * A path at which there is nothing says that the file was renamed, or its directory, unless the
- * process sees other files by now: after a chroot, "/" is another directory than it was.
+ * How it works. A region in use can be deleted, renamed, replaced by another file, truncated or
+ * written over. Then other processes keep another ledger, or there is none, and the quota would not
+ * be enforced. So each use of a region first looks at the file, if the last look is older than
+ * REGION_WATCH_NS: the file must have its size and a name, and the file at our path must be this
+ * file. And a thread that has taken the lock checks that the mapping still has the region that was
+ * opened (region_is_as_opened). A loss is final: `lost` has the error, and the lock cannot be taken
+ * any more. If there is no file at the path, the file or its directory was renamed; unless the
+ * process sees other files than before, as after a chroot, when "/" is another directory.
  *
- * Of a file that is truncated, the mapped pages are gone, and whoever touches one is killed
- * (SIGBUS). From when it is seen, zeros are mapped over them, so that nothing of ours touches
- * them again. Before that, for REGION_WATCH_NS at most, a process at work in the region does touch
- * them: Linux has no other protection from that than a signal handler, which is the application's.
+ * When a file is truncated, its mapped pages are gone, and a process that touches one is killed
+ * (SIGBUS). Once that is noticed, zeros are mapped over the pages, so this library does not touch
+ * them again. Before that, for REGION_WATCH_NS at most, a process may touch them. Linux offers only
+ * a signal handler against that, and signal handlers belong to the application.
  *
- * An application may close our descriptor, or open something else under its number. The byte of
- * our slot stays locked, as the mapping holds on to the open file, but nobody can be asked about
- * the others' bytes. So the file is opened again, by its path, if what is there is still it.
+ * An application may close our descriptor, or open another file under its number. The byte of our
+ * slot stays locked, as the mapping keeps the open file, but the kernel cannot be asked about other
+ * slots' bytes. So the file is opened again by its path, if the file there is still this one.
  *
- * What it is not: a watch on the figures in the region, which its own processes must be able to
+ * What it is not: a check of the figures in the region, which the slice's processes must be able to
  * write.
  */
 #include <errno.h>
@@ -35,7 +35,8 @@ static bool is_same_file(const struct region *region, const struct stat *st)
 	return st->st_dev == region->device && st->st_ino == region->inode;
 }
 
-/* What the kernel says of our descriptor: 0 for ours, -EBADF for closed or somebody else's. */
+/* Asks the kernel about our descriptor: 0 if it is ours, -EBADF if it is closed or of another file.
+ */
 static int look_at_fd(const struct region *region)
 {
 	struct stat st;
@@ -49,7 +50,7 @@ bool region_fd_is_ours(const struct region *region)
 	return look_at_fd(region) == 0;
 }
 
-/* The file at our path, if it is ours. */
+/* Opens the file at our path, if it is still this file. */
 static int open_again(const struct region *region)
 {
 	struct stat st;
@@ -73,7 +74,7 @@ bool region_has_fd(struct region *region)
 	fd = open_again(region);
 	if (fd < 0)
 		return false;
-	/* What has the old number is not ours, and left alone. */
+	/* The descriptor with the old number is the application's, and stays open. */
 	if (!__atomic_compare_exchange_n(&region->fd, &was, fd, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		sys_close(fd); /* another thread was first */
@@ -88,7 +89,7 @@ int region_lose(struct region *region, int error)
 	return error;
 }
 
-/* Whether paths lead where they did when the region was opened. */
+/* Whether the process has the same root directory as when it opened the region. */
 static bool has_its_root(const struct region *region)
 {
 	struct stat st;
@@ -97,7 +98,8 @@ static bool has_its_root(const struct region *region)
 	       st.st_dev == region->root_device && st.st_ino == region->root_inode;
 }
 
-/* 0, -ESTALE or -EUCLEAN. Where nothing can be learnt, as after a chroot, nothing is wrong. */
+/* Looks at the file: 0, -ESTALE or -EUCLEAN. 0 also if nothing can be found out, as after a chroot.
+ */
 static int look(struct region *region)
 {
 	struct stat st;

@@ -1,6 +1,6 @@
 /*
- * Checks, which every test that is no cmocka test uses. The first check that fails prints its place
- * and what it found, and ends the process with status 1, without the handlers of exit(3): the
+ * Checks for all tests that do not use cmocka. The first check that fails prints its place and the
+ * values that it compared, and ends the process with status 1, without the handlers of exit(3): the
  * process may be a child of another test program. A process that cannot be tested here says why
  * with SKIP, and ends with status 77.
  */
@@ -29,7 +29,7 @@
 			check_failed(__FILE__, __LINE__, #condition); \
 	} while (0)
 
-/* The line that is printed is the format's. */
+/* As CHECK, with a format for the line that a failure prints. */
 #define CHECK_SAYING(condition, ...)                                          \
 	do {                                                                  \
 		if (!(condition))                                             \

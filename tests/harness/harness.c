@@ -8,7 +8,7 @@
 const char *harness_program = "";
 const char *harness_name = "";
 
-/* Both lists are written by constructors only. */
+/* Only constructors write the two lists. */
 static struct harness_test *tests;
 static struct harness_role *roles;
 
@@ -38,7 +38,7 @@ void harness_add_role(struct harness_role *role)
 	roles = role;
 }
 
-/* A name that a test's CMake line misspells must not make a test of nothing. */
+/* An unknown name must fail: a name misspelt in CMake would otherwise run no test and pass. */
 static bool is_known(const char *name)
 {
 	for (const struct harness_test *test = tests; test; test = test->next)

@@ -53,7 +53,7 @@ struct harness_role {
 
 #define HARNESS_AS "as" /* the first argument of a program that plays a role */
 
-/* The entry must stay; for constructors. */
+/* Registers a test. Constructors call this; *test must stay valid. */
 void harness_add(struct harness_test *test);
 void harness_add_role(struct harness_role *role);
 

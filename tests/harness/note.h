@@ -1,4 +1,4 @@
-/* What a test measured, for its reader: a line on stderr if VGPU_TEST_VERBOSE is set. */
+/* Prints a figure that a test measured: a line on stderr, if VGPU_TEST_VERBOSE is set. */
 #pragma once
 
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 
 #define TESTS_MAX 256
 
-/* In order; written by constructors only. */
+/* The tests in the order of their files and lines. Only constructors write the list. */
 static struct entry {
 	struct CMUnitTest test;
 	const char *file;

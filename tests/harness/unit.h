@@ -20,7 +20,7 @@
 #define UNIT_TEAR_DOWN NULL
 #endif
 
-/* Of a constructor. */
+/* Registers a test. Constructors call this. */
 void unit_add(const struct CMUnitTest *test, const char *file, unsigned line);
 
 /* Runs the tests that the arguments name, and returns the program's exit status. A program without
