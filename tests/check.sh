@@ -88,7 +88,7 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 else
     echo 'none  aarch64, cross-compiled: needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross'
 fi
-part 'Debian 13: the library built there, most tests, and each library on the other release' \
-    tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml))'
+part 'Debian 13: the library built there, most tests by a user, and each library on the other release' \
+    tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml|vgpud))'
 part 'clang: unit tests under AddressSanitizer, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'
 exit "$failed"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # other_debian.sh SUITE [CTEST-ARGUMENT...]: builds and tests this tree on another release of Debian, such as
-# trixie. Without arguments for CTest, it runs ./dev demo and ./dev test there.
+# trixie. Without arguments for CTest, it runs ./dev demo and ./dev test there, as root. With some, those tests
+# run as another user, as on a workstation.
 #
 # It needs root, debootstrap and Debian's mirrors. The release's root directory is made once, and kept in
 # ~/.cache/vgpu; VGPU_ROOTS names another place. Programs run there as in a container: with a pid
@@ -70,6 +71,10 @@ else
     demo/build.sh build
     cp build/libvgpu.so "$root/src/vgpu/from-outside.so"
     # shellcheck disable=SC2016 # the inner shell expands it
-    inside './dev test "$@" && tests/holds.sh build /src/vgpu/from-outside.so' "$@"
+    inside './dev test -N "$@"
+        id -u tester >/dev/null 2>&1 || useradd --create-home tester
+        chown -R tester .
+        setpriv --reuid=tester --regid=tester --init-groups env HOME=/home/tester ./dev test "$@"
+        tests/holds.sh build /src/vgpu/from-outside.so' "$@"
     tests/holds.sh build "$root/src/vgpu/build/libvgpu.so"
 fi
