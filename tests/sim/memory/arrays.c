@@ -5,35 +5,26 @@
 
 /* -- filling ---------------------------------------------------------------------------------- */
 
-/* With one kind, then with the smallest where that leaves room: neither passes the quota, and both
- * together have all of it. */
-static void filled(unsigned first, unsigned last)
+/* Fills the slice with arrays of one kind, then with the smallest where that leaves room. Neither
+ * passes the limit, and both together have all of it. */
+static void fill_slice(const struct kind *kind)
 {
+	unsigned count, rest;
+
 	start("2g");
-	for (unsigned i = first; i < last; i++) {
-		unsigned count = fill_with(&kinds[i], made, ARRAYS_MAX), rest;
-
-		assert_held_to(QUOTA);
-		true_data();
-		rest = fill_with(&small, made + count, ARRAYS_MAX - count);
-		assert_held_to(QUOTA);
-		CHECK_AT_MOST(QUOTA - GRANULE, ledger_used(0));
-		refused(GRANULE);
-		end_all(&small, made + count, rest);
-		end_all(&kinds[i], made, count);
-		assert_data(0);
-	}
+	count = fill_with(kind, made, ARRAYS_MAX);
+	assert_held_to(QUOTA);
+	true_data();
+	rest = fill_with(&small, made + count, ARRAYS_MAX - count);
+	assert_held_to(QUOTA);
+	CHECK_AT_MOST(QUOTA - GRANULE, ledger_used(0));
+	refused(GRANULE);
+	end_all(&small, made + count, rest);
+	end_all(kind, made, count);
+	assert_data(0);
 }
 
-TEST(filled_with_each)
-{
-	filled(0, KINDS / 2);
-}
-
-TEST(filled_with_each_other)
-{
-	filled(KINDS / 2, KINDS);
-}
+TEST_TABLE(kinds, fill_slice);
 
 /* At the limit, what one gives back another has: arrays, linear memory, mipmapped arrays. */
 TEST(to_and_fro)

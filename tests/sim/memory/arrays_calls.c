@@ -79,31 +79,29 @@ TEST(old_volume)
 
 /* -- what takes nothing ----------------------------------------------------------------------- */
 
-TEST(without_memory)
+#define SPARSE   CUDA_ARRAY3D_SPARSE
+#define DEFERRED CUDA_ARRAY3D_DEFERRED_MAPPING
+
+/* Each would take 4 GiB and more. */
+static const struct kind memoryless[] = {
+	{"sparse", {16384, 16384, 0, FLOAT, 4, SPARSE}, 0},
+	{"sparse_mips", {16384, 16384, 0, FLOAT, 4, SPARSE}, 5},
+	{"deferred", {16384, 16384, 0, FLOAT, 4, DEFERRED}, 0},
+	{"deferred_mips", {16384, 16384, 0, FLOAT, 4, DEFERRED}, 5},
+};
+
+static void make_without_memory(const struct kind *kind)
 {
-	static const unsigned flags[] = {CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING};
-	struct kind flat = {"flat", {16384, 16384, 0, FLOAT, 4, 0}, 0}; /* 4 GiB */
-	struct kind mips = {"mips", {16384, 16384, 0, FLOAT, 4, 0}, 5};
-	union made none = {.any = NULL};
+	union made one;
 
 	start("600m");
-	for (unsigned i = 0; i < 2; i++) {
-		union made a, b;
-
-		flat.is.Flags = mips.is.Flags = flags[i];
-		a = made_of(&flat);
-		b = made_of(&mips);
-		assert_data(0);
-		CHECK_CUDA(end(&flat, a), CUDA_SUCCESS);
-		CHECK_CUDA(end(&mips, b), CUDA_SUCCESS);
-		assert_data(0);
-	}
-	flat.is.Flags = mips.is.Flags = flags[0] | flags[1];
-	CHECK_CUDA(make(&flat, &none), CUDA_ERROR_INVALID_VALUE);
-	CHECK_CUDA(make(&mips, &none), CUDA_ERROR_INVALID_VALUE);
-	CHECK(!none.any);
+	one = made_of(kind);
+	assert_data(0);
+	CHECK_CUDA(end(kind, one), CUDA_SUCCESS);
 	assert_data(0);
 }
+
+TEST_TABLE(memoryless, make_without_memory);
 
 /* -- destroying ------------------------------------------------------------------------------- */
 
@@ -212,32 +210,41 @@ TEST(reset)
 
 /* -- what the driver refuses ------------------------------------------------------------------ */
 
-TEST(rejected)
+static const struct kind wrong[] = {
+	{"no_width", {0, 10, 0, FLOAT, 1, 0}, 0},
+	{"three_channels", {10, 10, 0, FLOAT, 3, 0}, 0},
+	{"no_channels", {10, 10, 0, FLOAT, 0, 0}, 0},
+	{"no_format", {10, 10, 0, 0x77, 1, 0}, 0},
+	{"no_cube", {10, 11, 6, FLOAT, 1, CUBE}, 0},
+	{"too_wide", {SIZE_MAX, 1, 0, FLOAT, 4, 0}, 0},
+	{"too_high", {1, SIZE_MAX, 0, FLOAT, 4, 0}, 3},
+	{"too_deep", {SIZE_MAX, SIZE_MAX, SIZE_MAX, FLOAT, 4, 0}, 3},
+	{"unknown_flag", {10, 10, 0, FLOAT, 1, 0x10000}, 0},
+	{"sparse_and_deferred", {10, 10, 0, FLOAT, 4, SPARSE | DEFERRED}, 0},
+	{"sparse_and_deferred_mips", {10, 10, 0, FLOAT, 4, SPARSE | DEFERRED}, 2},
+};
+
+static void make_wrong(const struct kind *kind)
 {
-	static const struct kind wrong[] = {
-		{"no width", {0, 10, 0, FLOAT, 1, 0}, 0},
-		{"three channels", {10, 10, 0, FLOAT, 3, 0}, 0},
-		{"no channels", {10, 10, 0, FLOAT, 0, 0}, 0},
-		{"no format", {10, 10, 0, 0x77, 1, 0}, 0},
-		{"no cube", {10, 11, 6, FLOAT, 1, CUBE}, 0},
-		{"too wide", {SIZE_MAX, 1, 0, FLOAT, 4, 0}, 0},
-		{"too high", {1, SIZE_MAX, 0, FLOAT, 4, 0}, 3},
-		{"too deep", {SIZE_MAX, SIZE_MAX, SIZE_MAX, FLOAT, 4, 0}, 3},
-		{"unknown flag", {10, 10, 0, FLOAT, 1, 0x10000}, 0},
-	};
+	union made none = {.any = (void *)UNTOUCHED};
+	CUresult result;
+
+	start("1g");
+	result = make(kind, &none);
+	CHECK(result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(none.any == (void *)UNTOUCHED);
+	assert_data(0);
+}
+
+TEST_TABLE(wrong, make_wrong);
+
+TEST(no_arguments)
+{
 	const CUDA_ARRAY3D_DESCRIPTOR good = {1024, 1024, 0, FLOAT, 1, 0};
 	CUmipmappedArray mipmapped = (CUmipmappedArray)UNTOUCHED;
 	CUarray array = (CUarray)UNTOUCHED;
 
 	start("1g");
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		union made none = {.any = (void *)UNTOUCHED};
-		CUresult result = make(&wrong[i], &none);
-
-		CHECK(result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_OUT_OF_MEMORY);
-		CHECK(none.any == (void *)UNTOUCHED);
-		assert_data(0);
-	}
 	CHECK_CUDA(cuArrayCreate(NULL, &(CUDA_ARRAY_DESCRIPTOR_v1){9, 9, FLOAT, 1}),
 		   CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuArrayCreate(&array, NULL), CUDA_ERROR_INVALID_VALUE);
