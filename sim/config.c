@@ -3,22 +3,21 @@
  *
  *   VGPU_SIM_GPUS            [COUNTx]SIZE{,[COUNTx]SIZE}, such as 80G or 2x80G,24G; default 1x80G.
  *                            SIZE is a number and one of K, M, G, T (powers of 1024)
- *   VGPU_SIM_STATE           path of the shared state; by default one in /tmp for each user and
+ *   VGPU_SIM_STATE           path of the shared state; default: a file in /tmp for each user and
  *                            VGPU_SIM_GPUS
- *   VGPU_SIM_DRIVER_VERSION  what cuDriverGetVersion says; default 13000
- *   VGPU_SIM_CONTEXT_MIB     what a context costs; default 518
- *   VGPU_SIM_MODULE_MIB      what a loaded module or library costs; default 0
- *   VGPU_SIM_MODULE_LAZY     1: one without variables costs that from its first use on
- *   VGPU_SIM_COPY_MB_S       how fast a GPU fills and copies its own memory, in MB/s; default
- * 2000000
- *   VGPU_SIM_HOST_COPY_MB_S  how fast it copies from and to the host, in MB/s; default 0: in no
- * time
- *   VGPU_SIM_PAGE_MB_S       how fast managed memory comes back to a GPU, in MB/s; default 0: it
- * does not move
+ *   VGPU_SIM_DRIVER_VERSION  the answer of cuDriverGetVersion; default 13000
+ *   VGPU_SIM_CONTEXT_MIB     the cost of a context; default 518
+ *   VGPU_SIM_MODULE_MIB      the cost of a loaded module or library; default 0
+ *   VGPU_SIM_MODULE_LAZY     1: a module without variables has that cost from its first use on
+ *   VGPU_SIM_COPY_MB_S       speed of fills and copies in a GPU, in MB/s; default 2000000
+ *   VGPU_SIM_HOST_COPY_MB_S  speed of copies from and to the host, in MB/s; default 0: they take
+ *                            no time
+ *   VGPU_SIM_PAGE_MB_S       speed at which managed memory comes back to a GPU, in MB/s; default 0:
+ *                            it does not move
  *
- * Read once a process, under pthread_once; constant afterwards. A value that makes no sense is
- * refused and never replaced by a default, or tests would run on a machine that they did not ask
- * for.
+ * The environment is read once in a process, under pthread_once. A value that makes no sense is
+ * refused. It is never replaced by a default: otherwise tests would run on a machine that they did
+ * not ask for.
  */
 #include "config.h"
 
@@ -33,7 +32,7 @@ static struct sim_config config; /* written by config_read, under once */
 static bool valid;               /* likewise */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Reads a decimal number at *text, moves *text behind it. */
+/* Reads a decimal number at *text, and moves *text to the end of the number. */
 static bool number_read(const char **text, uint64_t max, uint64_t *ret_number)
 {
 	char *end;
@@ -64,7 +63,7 @@ static bool number_env(const char *name, uint64_t fallback, uint64_t max, uint64
 	return false;
 }
 
-/* One item of VGPU_SIM_GPUS. */
+/* Reads one item of VGPU_SIM_GPUS. */
 static bool gpus_read_item(const char **text)
 {
 	static const char units[] = "KMGT";
@@ -108,7 +107,9 @@ static bool gpus_read(const char *value)
 	return false;
 }
 
-/* Other GPUs, another default file. */
+/* A hash of VGPU_SIM_GPUS for the name of the default file: machines with other GPUs have other
+ * files.
+ */
 static uint32_t gpus_hash(void)
 {
 	uint32_t hash = 2166136261u; /* FNV-1a */

@@ -1,6 +1,6 @@
 /*
- * What the simulated machine is like, as the environment says. Both libraries read it, each for
- * itself; the shared state makes sure that all processes mean the same machine.
+ * The configuration of the simulated machine, from the environment. Both libraries read it, each
+ * for itself. The shared state makes sure that all processes have the same machine.
  */
 #pragma once
 
@@ -22,13 +22,13 @@ enum {
 struct sim_config {
 	unsigned count;
 	uint64_t total_bytes[SIM_GPUS_MAX];
-	int driver_version;      /* as cuDriverGetVersion says it: 13000 is 13.0 */
-	uint64_t context_bytes;  /* what a context adds to its process in NVML's eyes */
-	uint64_t module_bytes;   /* likewise a module or library */
-	bool module_lazy;        /* one without variables only from its first use on */
-	uint64_t copy_mb_s;      /* how fast a device fills and copies its memory: 10^6 bytes/s */
-	uint64_t host_copy_mb_s; /* from and to the host; 0: in no time */
-	uint64_t page_mb_s;      /* how fast pages of managed memory move; 0: they do not */
+	int driver_version;      /* the answer of cuDriverGetVersion: 13000 is 13.0 */
+	uint64_t context_bytes;  /* a context adds this to NVML's figure for its process */
+	uint64_t module_bytes;   /* a module or library adds this */
+	bool module_lazy;        /* a module without variables adds it only at its first use */
+	uint64_t copy_mb_s;      /* speed of fills and copies in a device: 10^6 bytes/s */
+	uint64_t host_copy_mb_s; /* speed of copies from and to the host; 0: they take no time */
+	uint64_t page_mb_s;      /* speed at which managed memory moves; 0: it does not move */
 	char state_path[4096];
 };
 

@@ -2,18 +2,19 @@
  * Scripted faults.
  *
  *   VGPU_SIM_FAULTS   NAME[@N]=RESULT{,…}: the Nth call of that exported function in this process
- *                     (counted from 1; every one without @N) does nothing but return the number
- * RESULT VGPU_SIM_MISSING  NAME{,…}: cuGetProcAddress does not find these. The dynamic linker still
- * does; sim/old/libcuda.so.1 is a library that really lacks some
- *
+ *                     (counted from 1; each call, without @N) returns that number and does nothing
+ *                     else
+ *   VGPU_SIM_MISSING  NAME{,…}: cuGetProcAddress does not find these functions. The dynamic linker
+ *                     does; sim/old/libcuda.so.1 is a library that really lacks some
  *   VGPU_SIM_PARK     NAME[@N][:done]=PATH{,…}: the Nth call of that exported function in this
- * process makes the file PATH and waits until somebody removes it: before it does anything; or,
- *                     with :done, when it has done everything and is about to return, if it is one
- *                     of those that call leave() (driver.c)
+ *                     process makes the file PATH, and waits until the file is removed. It waits
+ *                     before it does anything; or, with :done, when it has done everything and is
+ *                     about to return. Only functions that call leave() (driver.c) know :done
  *
- * Read once; the rules are constant afterwards but for their counters. Each library looks for its
- * own functions in the same list, so a rule of the other one's is no mistake; a rule that fits
- * neither is reported, for a test with a typing error would pass for the wrong reason.
+ * The variables are read once; after that only the counters of rules change. Both libraries read
+ * the same lists, so a rule for a function of the other library is no error. A rule for a function
+ * that neither library has is reported: a test with such a typing error would pass for the wrong
+ * reason.
  */
 #include "faults.h"
 
@@ -35,8 +36,8 @@ struct rule {
 	char name[NAME_MAX_BYTES];
 	unsigned nth; /* 0: every call */
 	int result;
-	char path[PATH_MAX_BYTES]; /* where it parks; "": it does not */
-	bool done;                 /* it parks when it is about to return */
+	char path[PATH_MAX_BYTES]; /* the file of VGPU_SIM_PARK; "": the call does not wait */
+	bool done;                 /* the call waits when it is about to return */
 	_Atomic unsigned calls;
 };
 
@@ -46,7 +47,7 @@ static struct rule rules[RULES_MAX]; /* written by faults_read, under once */
 static unsigned rule_count;          /* likewise */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* NAME[@N], or nothing of it. */
+/* Reads NAME[@N] into the rule. False: the text is something else, and the rule is unchanged. */
 static bool name_parse(const char *text, struct rule *rule)
 {
 	char rest;
@@ -91,7 +92,7 @@ static bool rule_parse(const char *text, size_t length, bool parks)
 	if (!name_parse(buffer, rule) || !(parks ? park_parse : fault_parse)(value, rule))
 		return false;
 	rule_count++;
-	/* The other library answers for the names that begin otherwise. */
+	/* A name with another beginning is the other library's to check. */
 	bool ours = !strncmp(rule->name, "nvml", 4) == library_exports("nvmlInit_v2");
 	return !ours || library_exports(rule->name);
 }
@@ -127,7 +128,7 @@ static void park(const char *path)
 		usleep(POLL_US);
 }
 
-/* Whether the rule is about this call, which is counted. */
+/* Whether the rule applies to this call. Counts the call. */
 static bool rule_fits(struct rule *rule, const char *function, bool done)
 {
 	if (rule->done != done || strcmp(rule->name, function))

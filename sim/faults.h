@@ -6,20 +6,19 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* -1 before the environment has been read, 0 when nothing is scripted: then faults_due is not
- * called. */
+/* -1 before the environment was read; 0 if there are no rules, and faults_due is not called. */
 extern _Atomic int faults_armed;
 
 /* Counts a call of `function`; the result that it must return at once, 0 if none. */
 int faults_due(const char *function);
 
-/* The call is about to return: waits where it is to be parked. */
+/* The call is about to return. Waits, if a rule of VGPU_SIM_PARK says so. */
 void faults_done(const char *function);
 
-/* VGPU_SIM_MISSING lists the name. */
+/* Whether VGPU_SIM_MISSING lists the name. */
 bool faults_missing(const char *function);
 
-/* Each library has its own: whether it exports that name. */
+/* Whether this library exports that name. Each library has a definition of its own. */
 bool library_exports(const char *name);
 
 /* To be called first by every exported function, with __func__. */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A part of an image that was read, or a copy that belongs to it. */
+/* A part of the bytes of an image, or of a copy of them. */
 struct image_bytes {
 	const unsigned char *data;
 	size_t count;
@@ -35,7 +35,7 @@ struct image_kernel {
 struct image_variable {
 	char *name;
 	uint64_t bytes;
-	uint64_t offset;            /* in the memory of all variables of the image */
+	uint64_t offset;            /* in the memory for all variables of the image */
 	struct image_bytes initial; /* count 0: zeroes */
 	bool managed;
 };
@@ -45,10 +45,11 @@ struct image {
 	unsigned kernel_count;
 	struct image_variable *variables;
 	unsigned variable_count;
-	uint64_t variable_bytes; /* of all of them, with the gaps that alignment leaves */
+	uint64_t variable_bytes; /* of all variables, with gaps for alignment */
 	unsigned binary_version; /* 90: a cubin for compute capability 9.0; 0: PTX */
 	unsigned ptx_version;    /* 90: PTX ISA 9.0; 0: a cubin */
-	unsigned char *unpacked; /* that the initial values are in, if it was compressed */
+	unsigned char
+		*unpacked; /* the unpacked image with the initial values, if it was compressed */
 };
 
 enum {
@@ -61,12 +62,12 @@ enum {
 /* Reads the image that fits a GPU of that compute capability (90: 9.0). Initial values stay in the
  * bytes given, which must outlast their use. */
 CUresult image_read(const void *data, size_t bytes, unsigned capability, struct image *ret_image);
-/* As image_read, of an image in memory whose length nobody says: its own headers do. */
+/* As image_read, for an image whose length is only in its own headers. */
 CUresult image_read_unsized(const void *data, unsigned capability, struct image *ret_image);
 void image_free(struct image *image);
-/* A kernel or a variable of that name, with the rest zero; NULL: no memory. */
+/* Adds a kernel or a variable of that name, whose other fields are 0. NULL: there is no memory. */
 struct image_kernel *image_add_kernel(struct image *image, const char *name, size_t length);
-/* NULL if memory is short, or the variables are too big in all. */
+/* Adds a variable. NULL: there is no memory, or the variables are too large together. */
 struct image_variable *image_add_variable(struct image *image, const char *name, size_t length,
 					  uint64_t bytes);
 bool image_add_parameter(struct image_kernel *kernel, unsigned ordinal, uint32_t offset,
@@ -75,9 +76,9 @@ bool image_add_parameter(struct image_kernel *kernel, unsigned ordinal, uint32_t
 /* ---- image_elf.c */
 
 bool elf_is(struct image_bytes bytes);
-/* How long the ELF file says that it is; 0 if it is none. */
+/* The length of the ELF file by its headers; 0 if it is no ELF file. */
 uint64_t elf_length(const void *data);
-/* The compute capability that it is for, 0 if it is no cubin. */
+/* The compute capability that a cubin is for; 0 if it is no cubin. */
 unsigned elf_capability(struct image_bytes bytes);
 CUresult elf_read(struct image_bytes bytes, struct image *image);
 
@@ -88,6 +89,6 @@ CUresult ptx_read(struct image_bytes text, struct image *image);
 
 /* ---- image_unpack.c */
 
-/* Both fill a buffer of exactly so many bytes, or fail. */
+/* Both fill a buffer of exactly `bytes` bytes, or fail. */
 bool unpack_lz4(struct image_bytes packed, unsigned char *to, size_t bytes);
 bool unpack_zstd(struct image_bytes packed, unsigned char *to, size_t bytes);

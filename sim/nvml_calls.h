@@ -25,16 +25,17 @@
 #include "nvml.def"
 #pragma GCC visibility pop
 
-/* First in every function, with __func__: on success the lock is held, and nvml_leave is to
- * follow. */
+/* Every function first calls this, with __func__. After success the lock is held, and the function
+ * ends with nvml_leave. */
 nvmlReturn_t nvml_enter(const char *function);
 nvmlReturn_t nvml_leave(nvmlReturn_t result);
 
-/* Handle and out parameter are good; the GPU, also of an instance. */
+/* Whether the handle and the result parameter are valid. *ret_gpu: the GPU, also for an instance.
+ */
 bool nvml_gpu(nvmlDevice_t device, const void *out, unsigned *ret_gpu);
 
 /* The handle of a GPU, by its number. */
 nvmlDevice_t nvml_device(unsigned gpu);
 
-/* A text into a buffer of length bytes, or the error that says why not. */
+/* Copies a text into a buffer of `length` bytes, or returns the error for which it cannot. */
 nvmlReturn_t nvml_text(const char *text, char *out, unsigned length);

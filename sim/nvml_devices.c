@@ -1,10 +1,11 @@
 /*
- * The simulated NVML's devices: how many, which, and what names each of them.
+ * The simulated NVML's devices: their number, handles and names.
  *
- *   VGPU_SIM_NVML_MIG   a GPU's number: it is cut into two instances, with handles and UUIDs of
- * their own (MIG-51300000-0000-4000-8000-0000000000gi, g the GPU and i 1 or 2)
- *   VGPU_SIM_NVML_COMPUTE_MODE   every GPU's, by NVML's number; default 0
- *   VGPU_SIM_NVML_PERSISTENCE    0: persistence mode is off; on without it
+ *   VGPU_SIM_NVML_MIG   a GPU's number: the GPU is divided into two instances, with handles and
+ *                       UUIDs of their own (MIG-51300000-0000-4000-8000-0000000000gi, where g is
+ *                       the GPU and i is 1 or 2)
+ *   VGPU_SIM_NVML_COMPUTE_MODE   the compute mode of every GPU, by NVML's number; default 0
+ *   VGPU_SIM_NVML_PERSISTENCE    0: persistence mode is off; default: on
  *
  * A handle is the address of an element of `handles`: a GPU's, followed by its instances'. GPU i
  * has the serial number 13200000 + i, sits on bus i + 1, and is /dev/nvidia with the number that is
@@ -29,7 +30,7 @@ struct nvmlDevice_st {
 
 static struct nvmlDevice_st handles[SIM_GPUS_MAX * HANDLES];
 
-/* Whether that GPU is cut. */
+/* Whether that GPU is divided into instances. */
 static bool is_cut(unsigned gpu)
 {
 	const char *number = getenv("VGPU_SIM_NVML_MIG");
@@ -42,7 +43,7 @@ static unsigned gpu_of(nvmlDevice_t device)
 	return (unsigned)(device - handles) / HANDLES;
 }
 
-/* 0 for the GPU as a whole; its instances from 1. */
+/* The number of the instance on its GPU, from 1; 0 for a GPU as a whole. */
 static unsigned instance_of(nvmlDevice_t device)
 {
 	return (unsigned)(device - handles) % HANDLES;
@@ -127,7 +128,7 @@ static nvmlDevice_t find(bool (*each)(nvmlDevice_t device, const void *arg), con
 	return NULL;
 }
 
-/* `name` is what the caller gave to look for. */
+/* Finds the device by a name that the caller has given, which may be NULL. */
 static nvmlReturn_t find_get(const char *function, const void *name, nvmlDevice_t *ret_device,
 			     bool (*each)(nvmlDevice_t device, const void *arg))
 {
@@ -216,7 +217,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t
 	return find_get(__func__, pciBusId, device, has_bus_id);
 }
 
-/* How most functions about a device begin: with what there is to refuse, or inside. */
+/* Most functions about a device begin with this: it returns an error, or enters. */
 static nvmlReturn_t enter_device(const char *function, nvmlDevice_t device, const void *out,
 				 unsigned *ret_gpu)
 {
@@ -298,7 +299,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 /* -- modes --------------------------------------------------------------------------------------
  */
 
-/* The number that the variable has. */
+/* The number in the environment variable. */
 static unsigned setting(const char *name, unsigned otherwise)
 {
 	const char *number = getenv(name);
@@ -347,7 +348,8 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mo
 /* -- nearness: all GPUs are as far from each other as can be, and as near to every CPU -----------
  */
 
-/* With *count 0 the number is what is asked for. */
+/* Stores the handles of all GPUs except one. With *count 0 the caller asks only for their number.
+ */
 static nvmlReturn_t store_all_but(unsigned except, unsigned *count, nvmlDevice_t *devices)
 {
 	unsigned room = *count, found = 0;

@@ -1,16 +1,18 @@
 /*
- * The simulated NVML's processes: those of the shared state that have a context on the GPU, whoever
- * they belong to, with their pids in the caller's pid namespace; who is not in that is left out
- * (pids.h).
+ * The simulated NVML's processes: those of the shared state that have a context on the GPU,
+ * whichever user they belong to. A list has their pids in the caller's pid namespace, and leaves
+ * out processes that are not in that namespace (pids.h).
  *
- *   VGPU_SIM_NVML_PIDS   foreign: process lists have each pid plus 1000000, as if they were of
- * another pid namespace; others: the same, and the caller is not in them; none: they are empty
- *   VGPU_SIM_NVML_LISTS  all: the lists of graphics and MPS processes are as that of compute
- * processes; otherwise they are empty
+ *   VGPU_SIM_NVML_PIDS     foreign: process lists have each pid plus 1000000, as if they were of
+ *                          another pid namespace; others: the same, without the caller; none: lists
+ *                          are empty
+ *   VGPU_SIM_NVML_LISTS    all: the lists of graphics and MPS processes are the same as the list of
+ *                          compute processes; otherwise they are empty
  *   VGPU_SIM_NVML_FIGURES  none: no process's memory is known
- *   VGPU_SIM_NVML_MANY   how many processes there are besides, on every GPU
+ *   VGPU_SIM_NVML_MANY     how many more processes there are on every GPU
  *
- * Every process is said to use the GPU, and of a figure that tells it from others: its pid.
+ * Every process is reported to use the GPU. A figure that only has to differ from process to
+ * process is the pid.
  */
 #include "nvml_calls.h"
 
@@ -27,10 +29,10 @@ enum {
 	PROCESSES_MAX = 4096,
 };
 
-/* As in nvmlProcessDetailList_t. */
+/* The modes of nvmlProcessDetailList_t. */
 enum mode { COMPUTE, GRAPHICS, MPS_COMPUTE, MODES };
 
-/* Adds processes that there are not to the count in front of those that there are. */
+/* Inserts invented processes before the `count` real ones (VGPU_SIM_NVML_MANY). */
 static unsigned many_add(struct state_process list[PROCESSES_MAX], unsigned count)
 {
 	const char *text = getenv("VGPU_SIM_NVML_MANY");
@@ -54,7 +56,7 @@ static unsigned caller_remove(struct state_process list[PROCESSES_MAX], unsigned
 	return kept;
 }
 
-/* The processes on the GPU with the pids to be shown. */
+/* Lists the processes on the GPU, with the pids that are shown. */
 static unsigned processes_get(enum mode mode, unsigned gpu,
 			      struct state_process list[PROCESSES_MAX])
 {
@@ -81,9 +83,9 @@ static unsigned processes_get(enum mode mode, unsigned gpu,
 }
 
 /*
- * NVML's way with sizes: *count is the room on entry and the number of processes on return; too
- * little room is an error, and then nothing but the number is written. `store` writes one into the
- * caller's array. The caller has entered.
+ * Answers a list by NVML's rules for sizes. *count is the size of the caller's array, and the
+ * number of processes on return. If the array is too small, that is an error, and only the number
+ * is written. `store` writes one process into the array. The caller has called nvml_enter.
  */
 static nvmlReturn_t
 processes_store(enum mode mode, nvmlDevice_t device, unsigned *count, void *infos,
@@ -198,7 +200,7 @@ static void store_info(void *infos, unsigned i, const struct state_process *proc
 	};
 }
 
-/* No sample is an error of its own, and without an array the number is what is asked for. */
+/* An empty list is an error of its own. Without an array the caller asks only for the number. */
 static nvmlReturn_t
 samples_store(nvmlDevice_t device, unsigned *count, void *infos, uint64_t since_us,
 	      void (*store)(void *infos, unsigned i, const struct state_process *process))
@@ -293,7 +295,7 @@ nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
 	return nvml_leave(NVML_ERROR_NOT_FOUND);
 }
 
-/* Its first argument, as much as fits. */
+/* The name is the first argument of the process, cut to the length of the buffer. */
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
 	nvmlReturn_t result = nvml_enter(__func__);

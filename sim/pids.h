@@ -1,21 +1,22 @@
-/* The pids of the machine's processes, as whoever asks knows them. */
+/* The pids of the machine's processes in the caller's pid namespace. */
 #pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A file of the machine's, made if need be. Never as one of the first three descriptors, which are
- * the application's even where it has closed them. A negative errno. */
+/* Opens a file of the simulated machine, and makes it if it does not exist. The descriptor is never
+ * one of the first three, which the application may have closed. Returns it, or a negative errno.
+ */
 int pids_file_open(const char *path);
 
-/* This process has the slot. Its lock is kept to its death. */
+/* This process has claimed the slot. It keeps the slot's lock until its death. */
 void pids_record(const char *state_path, unsigned slot);
 
-/* The pid namespace of the calling process; 0 where that is not to be had. */
+/* The pid namespace of the calling process; 0: it cannot be found out. */
 uint64_t pids_space(void);
 
-/* The pid of the slot's living owner, who calls itself `own` in the pid namespace `space`, in that
- * of who asks; 0 where it is not in that. */
+/* The pid of the slot's living owner in the caller's pid namespace; 0: it is not in that namespace.
+ * The owner's own pid is `own`, in the pid namespace `space`. */
 unsigned pids_of(const char *state_path, unsigned slot, unsigned own, uint64_t space);
 
 /* In a forked child. */

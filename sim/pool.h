@@ -1,12 +1,13 @@
 /*
- * What pool.c, which hands out memory, pool_list.c, which knows what pools there are, and
- * pool_share.c, which has what other processes get, share.
+ * What pool.c (memory of pools), pool_list.c (the list of pools) and pool_share.c (pools of other
+ * processes) share.
  */
 #pragma once
 
 #include "sim.h"
 
-/* Something freed that is done with when the stream has come so far and somebody knows it. */
+/* A free in stream order. It is complete when the stream has come to it and a synchronisation has
+ * seen that. */
 struct moment {
 	CUcontext context; /* NULL: it has ended */
 	CUstream stream;
@@ -14,19 +15,19 @@ struct moment {
 };
 
 struct piece {
-	struct space space; /* bytes: once freed, those that were not yet reused */
+	struct space space; /* its `bytes`, once freed: those that are not reused yet */
 	struct moment freed;
 	struct piece *next; /* in freed */
 };
 
 struct CUmemPoolHandle_st {
 	CUmemPoolProps properties;
-	unsigned gpu; /* of one of device or managed memory */
+	unsigned gpu; /* for a pool of device or managed memory */
 	enum block_kind kind;
 	bool is_default, destroyed;
-	uint64_t exported;    /* its memory is this object of the shared state, 0: none */
-	uint64_t imported;    /* it is another process's, whose memory is that object, 0: no */
-	CUmemoryPool current; /* of a default one: in use for this kind of memory */
+	uint64_t exported;    /* the object of the shared state that its memory is; 0: none */
+	uint64_t imported;    /* the object of another process's pool; 0: it is not imported */
+	CUmemoryPool current; /* in a default pool: the current pool for this kind of memory */
 	CUmemoryPool next;
 	uint64_t used_bytes, used_high_bytes;
 	uint64_t reserved_bytes, reserved_high_bytes;
@@ -42,18 +43,18 @@ enum {
 	REUSE_WAITING = CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES - REUSE_FIRST,
 };
 
-extern CUmemoryPool pools; /* the destroyed that still hold something included; pools_lock */
+extern CUmemoryPool pools; /* also destroyed ones that still have memory; under pools_lock */
 
 void pools_lock(void);
 void pools_unlock(void);
-/* Whether it is a pool, and not destroyed. */
+/* Whether the handle is that of a pool that is not destroyed. */
 bool pool_known_locked(CUmemoryPool pool);
-/* Gives back all that it holds, and frees it. */
+/* Gives back all memory of the pool, and frees the pool. */
 void pool_forget_locked(CUmemoryPool pool);
-/* Gives back what is neither used nor to be kept; the whole pool, if it was only waiting for that.
- */
+/* Gives back memory beyond the used bytes and keep_bytes. Frees a destroyed pool that has none
+ * left. */
 void pool_shrink_locked(CUmemoryPool pool, uint64_t keep_bytes);
-/* One that stands for another process's. */
+/* Makes a pool that stands for another process's pool. */
 CUresult pool_import(const CUmemPoolProps *properties, uint64_t object, CUmemoryPool *ret_pool);
-/* What was freed in whatever stream, and has happened by now, need not be kept any longer. */
+/* Frees in any stream that have happened by now are complete, and their memory need not be kept. */
 void pool_collect_locked(CUmemoryPool pool);

@@ -7,16 +7,17 @@
  *     device.c          which GPUs this process sees, and what they are like
  *     procaddress.c     the index of everything exported;  stub.c: functions that do nothing
  *     error.c           names of errors
- *     config.c          the environment;  faults.c: which calls are to fail
- *     state.c           what all processes share: what each holds
+ *     config.c          the environment;  faults.c: calls that a test lets fail
+ *     state.c           the state that all processes share: what each holds
  *     state_objects.c   objects of several processes;  state_collective.c: collectives
  *     state_machine.c   the file of the shared state and its locks;  state_pages.c: managed pages
  *     pids.c            pids of other processes, by pid namespace
  * sim_context.h
  *     context.c         contexts, primary ones, each thread's stack (context_calls.c: their API)
- *     green.c           shares of a GPU
- *     module.c          code and its variables;  library.c: code of no context;  kernel.c: kernels
- *     image.c           what code images say (image.h; image_elf.c, image_ptx.c, image_unpack.c)
+ *     green.c           green contexts
+ *     module.c          code and its variables;  library.c: code without a context
+ *     kernel.c          kernels
+ *     image.c           reads code images (image.h; image_elf.c, image_ptx.c, image_unpack.c)
  * sim_memory.h
  *     memory.c          allocations and their cost (memory_calls.c: their API);  page.c: granules
  *     memory_host.c     page-locked host memory, and what a pointer points to
@@ -43,8 +44,8 @@
  *
  * Locks, to be taken in this order: contexts (context.c), objects (timeline.c), graphs (graph.c),
  * pools (pool.c), backlog (backlog.c), arrays (array.c), virtual (virtual.c), memory (memory.c),
- * the shared state's (state_machine.c), and inside any of them those of region.c and handle.c. A
- * context is never freed, so a stale handle is always safe to look at.
+ * the shared state's (state_machine.c). The locks of region.c and handle.c are taken inside any of
+ * them. A context is never freed, so a stale handle is always safe to look at.
  *
  * Every exported function is declared here from cuda.def: one defined otherwise does not compile,
  * and a row without a definition does not link, because procaddress.c refers to all of them.
@@ -76,17 +77,18 @@
 
 /* ---- driver.c */
 
-/* First in every exported function, with __func__: a scripted fault, or what stands in the way. */
+/* Every exported function first calls one of these, with __func__. An error is the function's
+ * answer: a scripted fault (faults.h), or a precondition that does not hold. */
 CUresult enter(const char *function);                                 /* after cuInit */
 CUresult enter_early(const char *function);                           /* at any time */
 CUresult enter_context(const char *function, CUcontext *ret_context); /* with a current context */
-/* Last in those that a test may want to stop there. Returns the result. */
+/* Functions in which a test may want to wait (VGPU_SIM_PARK) call this last. Returns the result. */
 CUresult leave(const char *function, CUresult result);
 
 /* ---- device.c */
 
-/* Reads CUDA_VISIBLE_DEVICES: which of the machine's GPUs this process sees. What cuInit answers
- * where it sees none. */
+/* Reads CUDA_VISIBLE_DEVICES, to find out which of the machine's GPUs this process sees. If it sees
+ * none, returns the error for cuInit. */
 CUresult device_discover(const struct sim_config *config);
 unsigned device_count(void);
 /* The machine's number of the GPU that this process calls `device`; false if there is none. */

@@ -12,52 +12,52 @@
 
 struct CUfunc_st {
 	uint32_t kind; /* OBJECT_FUNCTION */
-	bool spins;    /* spin_ns: lasts as long as its first parameter says */
-	bool collects; /* collective: of a communicator, so many ranks, for so many ns */
-	/* What cuLaunch goes by; of who launches so, one thread at a time. */
+	bool spins;    /* the kernel spin_ns: its first parameter is its duration */
+	bool collects; /* the kernel collective: its parameters are communicator, ranks and ns */
+	/* The settings for cuLaunch. Only one thread at a time may launch that way. */
 	unsigned block[3];
-	uint64_t parameter; /* the first */
+	uint64_t parameter; /* the first parameter */
 	CUmodule module;
-	const struct image_kernel *kernel; /* image.h; the module's */
+	const struct image_kernel *kernel; /* in the module's image (image.h) */
 	/* Attributes that the application may set; read and written without a lock. */
-	_Atomic int dynamic_shared_bytes; /* 0: as many as every kernel may have */
+	_Atomic int dynamic_shared_bytes; /* 0: the default of all kernels */
 	_Atomic int carveout_pct;         /* -1: the driver's choice */
 	_Atomic int cluster[3];           /* 0: not set */
 	_Atomic int cluster_big, cluster_policy;
 };
 
 enum {
-	SHARED_BYTES_DEFAULT = 48 << 10, /* of a block, static and dynamic */
-	SHARED_BYTES_MAX = 227 << 10,    /* of a block whose kernel was allowed to have more */
-	SHARED_BYTES_UNIT = 228 << 10,   /* of a multiprocessor */
+	SHARED_BYTES_DEFAULT = 48 << 10, /* for a block, static and dynamic */
+	SHARED_BYTES_MAX = 227 << 10,  /* for a block whose kernel may have more than the default */
+	SHARED_BYTES_UNIT = 228 << 10, /* of a multiprocessor */
 	SHARED_BYTES_RESERVED = 1 << 10, /* of each block, for the driver */
 	REGISTERS_UNIT = 64 << 10,       /* of a multiprocessor */
 	BLOCKS_UNIT = 32,
 	CLUSTER_BLOCKS_MAX = 8,
 };
 
-#define IMAGE_UNSIZED ((size_t)-1) /* for module_make: the image's headers say how long it is */
+#define IMAGE_UNSIZED ((size_t)-1) /* for module_make: the length is in the image's headers */
 
 void modules_close(CUcontext context);
-/* Of no context yet, and taking nothing. */
+/* Makes a module that belongs to no context yet, and has taken no memory. */
 CUresult module_make(const void *image, size_t bytes, CUmodule *ret_module);
-void module_free(CUmodule module); /* gives back all that it has taken */
-/* Takes what it costs on that GPU, once; contexts lock. */
+void module_free(CUmodule module); /* also gives its memory back */
+/* Takes the module's memory on that GPU, if it has not yet. Under the contexts lock. */
 CUresult module_take(CUmodule module, unsigned gpu);
-/* The same, when it is loaded, unless it is to be taken when it is used. */
+/* When the module is loaded: module_take, unless the memory is taken at the first use. */
 CUresult module_load(CUmodule module, unsigned gpu);
-/* Likewise what the function is of; not with the contexts lock. */
+/* module_take for the function's module. The caller does not hold the contexts lock. */
 CUresult function_load(CUfunction function, unsigned gpu);
 uint32_t function_local_bytes(CUfunction function);            /* of a thread */
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
-/* Writes at most so many handles; how many there are. */
+/* Writes at most `most` handles. Returns how many functions there are. */
 unsigned module_functions(CUmodule module, CUfunction *functions, unsigned most);
 /* A variable's address on a GPU that the module was taken on, and its size; either may be NULL. */
 CUresult module_variable(CUmodule module, unsigned gpu, const char *name, CUdeviceptr *ret_address,
 			 size_t *ret_bytes);
 unsigned module_binary_version(CUmodule module); /* 90: compute capability 9.0 */
 unsigned module_ptx_version(CUmodule module);
-/* A file's contents, to be freed. */
+/* Reads a file's contents, which the caller frees. */
 CUresult module_read(const char *path, char **ret_image, size_t *ret_bytes);
 
 /* ---- context.c */
@@ -66,24 +66,25 @@ struct CUctx_st {
 	CUdevice device;
 	unsigned gpu;
 	unsigned api_version;
-	unsigned long long id; /* never the same for two, unlike the primary's handle */
+	unsigned long long id; /* unique, while the handle of a primary context is used again */
 	_Atomic bool alive;
 	/* Under the contexts lock. */
 	unsigned flags;
-	unsigned uses; /* of a primary one: retains; else attaches */
+	unsigned uses; /* retains of a primary context, attaches of another */
 	bool primary;
 	struct CUctx_st *next;
 	size_t limits[3];
-	uint64_t stack_bytes; /* taken beyond what every context has */
-	CUcontext owner;      /* the primary one of a green one, NULL of others; constant */
-	uint64_t green_bytes; /* a green one's cost; a primary one's, what it has taken for them */
-	uint64_t green_used_bytes; /* and of that, for those that live */
+	uint64_t stack_bytes; /* taken for stacks beyond the cost of every context */
+	CUcontext owner; /* for a green context its primary context, otherwise NULL; constant */
+	uint64_t
+		green_bytes; /* a green context's cost; a primary one has taken this much for all */
+	uint64_t green_used_bytes; /* in a primary context: for green contexts that live */
 	CUmodule modules;
 	_Atomic uint32_t peers; /* a bit for each GPU whose memory may be used in it */
-	/* timeline.c's. */
+	/* The fields of timeline.c. */
 	struct CUstream_st legacy;   /* constant but for its time */
 	_Atomic uint64_t done_at_ns; /* everything in this context, as far as is known */
-	_Atomic unsigned backlogs;   /* backlog.c's, of this context */
+	_Atomic unsigned backlogs;   /* how many backlogs this context has (backlog.c) */
 	_Atomic uint64_t
 		blocking_done_ns; /* the streams that the legacy default stream waits for */
 	CUarray arrays;           /* under the arrays' lock */
@@ -98,18 +99,19 @@ static inline bool backlogs_any(CUcontext context)
 }
 
 CUcontext context_current(void); /* NULL if the thread has none */
-/* Whether it is a context, alive or not. NULL is none. */
+/* Whether the handle is that of a context, alive or not. False for NULL. */
 bool context_known(CUcontext context);
 CUresult context_create(CUcontext *ret_context, unsigned flags, CUdevice device, unsigned api);
 CUresult context_destroy(CUcontext context);
 CUresult context_attach(CUcontext *ret_context); /* one more use of the current one */
 CUresult context_detach(CUcontext context);
-/* Whose is what is made in the context: the primary one if it is green, or itself. */
+/* The owner of objects that are made in the context: for a green context its primary context, for
+ * another the context itself. */
 CUcontext context_owner(CUcontext context);
 CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value);
-/* A kernel whose threads have so many bytes of local memory is launched in it. */
+/* A kernel is launched in the context, with `bytes` of local memory for each thread. */
 CUresult context_take_local(CUcontext context, uint32_t bytes);
-/* A green context, that costs so much and is current nowhere. */
+/* Makes a green context that costs `bytes`, and is current in no thread. */
 CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_context);
 CUresult context_destroy_green(CUcontext context);
 CUresult context_push(CUcontext context);

@@ -27,11 +27,11 @@ struct page {
 	unsigned head_units;       /* taken by the allocation that the block was made for */
 	unsigned bound;            /* no free run is longer than this many units */
 	unsigned low;              /* no free unit below */
-	uint64_t used[PAGE_WORDS]; /* a bit a unit */
+	uint64_t used[PAGE_WORDS]; /* a bit for each unit */
 	uint64_t last[PAGE_WORDS]; /* set for the last unit of every allocation */
 };
 
-/* Pages by the longest run that they may have: the leftmost that may do is found in O(log n). */
+/* Pages by their bounds: the leftmost page that may have a long enough run is found in O(log n). */
 struct page_index {
 	struct page **pages;
 	uint16_t *bounds; /* a tree: [1] is the root, children of n are 2n and 2n+1, leaves are
@@ -40,11 +40,12 @@ struct page_index {
 };
 
 void page_open(struct page *page, unsigned head_units);
-/* The first unit of a run that is now taken; -1 if there is none, and bound is the truth then. */
+/* Takes a run, and returns its first unit. -1: there is none, and page->bound has been made exact.
+ */
 int page_take(struct page *page, unsigned units);
-/* The units of the allocation that begins there, 0 if none does. */
+/* The units of the allocation that begins at `unit`, or 0. */
 unsigned page_length(const struct page *page, unsigned unit);
-/* Where the allocation that this unit belongs to begins, -1 if it is free. */
+/* The first unit of the allocation that has this unit, or -1 if the unit is free. */
 int page_start(const struct page *page, unsigned unit);
 void page_give(struct page *page, unsigned unit, unsigned units);
 
@@ -57,20 +58,20 @@ struct page *page_index_find(const struct page_index *index, unsigned units);
 
 enum block_kind {
 	BLOCK_DEVICE,  /* small allocations may share its last granule */
-	BLOCK_LOW,     /* below 4 GiB, for the functions with 32-bit pointers; shared by nobody */
-	BLOCK_MANAGED, /* cuMemAllocManaged's; shared by nobody */
-	BLOCK_ARRAY,   /* arrays', shared by small ones */
+	BLOCK_LOW,     /* below 4 GiB, for functions with 32-bit pointers; one allocation only */
+	BLOCK_MANAGED, /* of cuMemAllocManaged; one allocation only */
+	BLOCK_ARRAY,   /* for arrays; small ones share it */
 	BLOCK_SPACE,   /* a struct space's, and likewise of managed and of host memory */
 	BLOCK_SPACE_MANAGED,
 	BLOCK_SPACE_HOST,
 };
 
-/* What a pool or a graph hands out: addresses, for which its owner accounts. */
+/* Addresses that a pool or a graph hands out. The pool or graph accounts for the memory. */
 struct space {
 	uint64_t address;
 	size_t bytes;
 	CUdevice device;
-	CUmemoryPool pool; /* NULL: a graph's */
+	CUmemoryPool pool; /* NULL: the space is of a graph */
 };
 
 struct heap {
@@ -79,10 +80,10 @@ struct heap {
 };
 
 struct memory_range {
-	CUcontext context; /* NULL for a space's: that belongs to a device */
+	CUcontext context; /* NULL for a space, which belongs to a device */
 	CUdevice device;
-	CUmemoryPool pool;   /* that it is from, or NULL */
-	struct space *space; /* which its owner's lock keeps, or NULL */
+	CUmemoryPool pool;   /* the memory is from this pool; or NULL */
+	struct space *space; /* valid under the lock of its pool or graph; or NULL */
 	enum block_kind kind;
 	unsigned access; /* CU_MEM_ACCESS_FLAGS_PROT_… */
 	uint64_t address;
@@ -91,11 +92,11 @@ struct memory_range {
 
 #define NOWHERE ((CUmemLocation){CU_MEM_LOCATION_TYPE_INVALID, 0})
 
-/* Of a managed allocation as a whole. Nothing is moved. */
+/* The advice for a managed allocation as a whole. No memory moves. */
 struct memory_advice {
 	bool read_mostly;
-	CUmemLocation preferred, prefetched; /* NOWHERE: never said */
-	uint32_t accessed_by;                /* a bit a device of this process */
+	CUmemLocation preferred, prefetched; /* NOWHERE: not set */
+	uint32_t accessed_by;                /* a bit for each device of this process */
 	bool accessed_by_host;
 };
 
@@ -111,7 +112,7 @@ CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint
 /* CUDA_ERROR_INVALID_VALUE unless an allocation begins at the address that is not a space. */
 CUresult memory_give(uint64_t address);
 CUresult memory_give_array(uint64_t address);
-/* Gives back all that the context has. */
+/* Gives back all memory of the context. */
 void memory_give_all(CUcontext context);
 /* The allocation that the address lies in. */
 bool memory_find(uint64_t address, struct memory_range *ret_range);
@@ -128,12 +129,12 @@ enum {
 	CHUNK_BYTES = 32 << 20, /* pools and graphs take device memory in units of this */
 };
 
-/* Up to a multiple of CHUNK_BYTES; what is too big for that stays as it is. */
+/* Rounds up to a multiple of CHUNK_BYTES. A number that is too large for that stays as it is. */
 uint64_t chunks_round(uint64_t bytes);
 
 CUresult pool_create(const CUmemPoolProps *properties, CUmemoryPool *ret_pool);
 CUresult pool_destroy(CUmemoryPool pool);
-/* The one that is always there for a kind of memory, and the one in use for it. */
+/* The default pool for a kind of memory; and the pool that is current for that kind. */
 CUresult pool_default(const CUmemLocation *location, CUmemAllocationType type,
 		      CUmemoryPool *ret_pool);
 CUresult pool_current(const CUmemLocation *location, CUmemAllocationType type,
@@ -148,23 +149,23 @@ CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *accesses, siz
 CUresult pool_get_access(CUmemoryPool pool, const CUmemLocation *location,
 			 CUmemAccess_flags *ret_flags);
 CUresult pool_take(CUmemoryPool pool, size_t bytes, CUstream stream, uint64_t *ret_address);
-/* Both for any kind of device memory: in the order of the stream, and at once. */
+/* Both free device memory of any kind: in stream order, and at once. */
 CUresult pool_give_async(uint64_t address, CUstream stream);
 CUresult pool_give(uint64_t address);
-/* After something was waited for: what was freed before until_ns in the stream (NULL: in any of the
- * context) is done with, and pools shrink. */
+/* After a synchronisation: frees before until_ns in the stream (NULL: in any stream of the context)
+ * have happened, and pools shrink. */
 void pools_synchronized(CUcontext context, CUstream stream, uint64_t until_ns);
-/* The context ends: nobody waits for its streams any more. */
+/* The context ends, and with it the wait for frees in its streams. */
 void pools_close(CUcontext context);
 
 /* ---- graph_memory.c */
 
-/* Frees a graph's allocation, in the order of the stream or (NULL) at once; false if there is no
- * such at the address. */
+/* Frees a graph's allocation, in stream order, or at once if stream is NULL. False: no allocation
+ * of a graph begins at the address. */
 bool graph_give(uint64_t address, CUstream stream, CUresult *ret_result);
 void graph_memory_trim(CUdevice device);
 CUresult graph_memory_get(CUdevice device, CUgraphMem_attribute attribute, uint64_t *ret_bytes);
-/* Begins a highest amount anew. */
+/* Sets a high-water mark back to the present amount. */
 CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 
 /* ---- region.c */
@@ -172,7 +173,7 @@ CUresult graph_memory_reset(CUdevice device, CUgraphMem_attribute attribute);
 struct region {
 	uint64_t address;
 	size_t bytes;
-	CUcontext context; /* NULL if it is of none */
+	CUcontext context; /* or NULL */
 	CUdevice device;
 	_Atomic unsigned access;
 };
@@ -180,6 +181,7 @@ struct region {
 /* False if memory is short, or a region overlaps. */
 bool region_add(struct region *region);
 void region_remove(struct region *region);
-/* One that overlaps the range, which must not go meanwhile. */
+/* A region that overlaps the range. The caller sees to it that the region does not end meanwhile.
+ */
 struct region *region_at(uint64_t address, size_t bytes);
 bool region_find(uint64_t address, struct memory_range *ret_range);

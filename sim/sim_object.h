@@ -14,15 +14,15 @@
 
 enum handle_kind {
 	HANDLE_MEMORY = 1, /* struct memory_handle */
-	HANDLE_ARRAY,      /* struct CUarray_st, these three */
+	HANDLE_ARRAY,      /* these three: struct CUarray_st */
 	HANDLE_MIPMAP,
 	HANDLE_LEVEL,
 	HANDLE_EXTERNAL,
 	HANDLE_LIBRARY,
-	HANDLE_MODULE, /* a library's; those of contexts are in their lists */
+	HANDLE_MODULE, /* of a library; modules of contexts are in the contexts' lists */
 	HANDLE_RESOURCES,
 	HANDLE_GREEN,
-	HANDLE_TEXTURE, /* struct texture, of texture.c; and surfaces */
+	HANDLE_TEXTURE, /* struct texture of texture.c, also for surfaces */
 	HANDLE_SURFACE,
 };
 
@@ -38,33 +38,33 @@ struct physical {
 	unsigned gpu;
 	uint64_t bytes, offset; /* in virtual_contents() */
 	uint64_t shared;        /* an object of the shared state, 0: none */
-	struct physical *next;  /* of those that are one */
+	struct physical *next;  /* in the list of those with `shared` */
 	CUmemAllocationProp prop;
 };
 
 struct memory_handle {
 	unsigned references, uses;
 	size_t bytes;
-	CUmemAllocationHandleType types; /* that it may be exported as */
-	struct physical *physical;       /* NULL: a multicast object, to which the rest belongs */
-	uint64_t shared;                 /* as physical's */
-	unsigned devices, added;         /* how many it is for; a bit each that it has */
+	CUmemAllocationHandleType types; /* the types as which it may be exported */
+	struct physical *physical;       /* NULL: a multicast object, with the fields below */
+	uint64_t shared;                 /* an object of the shared state, 0: none */
+	unsigned devices, added;         /* the number it is made for; a bit for each added one */
 	struct multicast_binding *bindings;
 };
 
 void virtual_lock(void);
 void virtual_unlock(void);
-int virtual_contents(void); /* the file */
+int virtual_contents(void); /* the file with the contents of all memory */
 struct memory_handle *virtual_handle_new(struct physical *physical, size_t bytes);
-/* What the application's handle means, NULL if nothing. */
+/* The struct for an application's handle, or NULL. */
 struct memory_handle *virtual_handle(CUmemGenericAllocationHandle value);
 struct memory_handle *virtual_mapped(uint64_t address);
 void virtual_use(struct memory_handle *handle);
-void virtual_unuse(struct memory_handle *handle); /* it may be gone then */
+void virtual_unuse(struct memory_handle *handle); /* may free the handle */
 void multicast_close(struct memory_handle *handle);
-/* The object of the shared state that it now is. */
+/* Makes the memory an object of the shared state. */
 CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object);
-/* A handle to an object. */
+/* Makes a handle to the memory of an object. */
 CUresult virtual_import(uint64_t object, struct memory_handle **ret_handle);
 
 /* ---- share.c */
@@ -81,19 +81,19 @@ enum {
 	ARRAY_ALIGNMENT = 64 << 10,
 };
 
-/* Bytes, a multiple of that; 0 if there can be no such array. */
+/* The size in bytes; 0 if there can be no such array. */
 uint64_t array_size(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels);
-/* Makes the descriptor of the whole that of a level. */
+/* Changes the descriptor of a mipmapped array to that of one level. */
 void array_level(CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned level);
 
 /* ---- array.c; a mipmapped array is a struct CUarray_st too */
 
-/* Takes nothing if `takes` is false, or for memory that comes later. */
+/* Takes no memory if `takes` is false, or if memory is mapped later. */
 CUresult array_make(CUcontext context, const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned levels,
 		    enum handle_kind kind, bool takes, CUarray *ret_array);
 CUresult array_destroy(const void *handle, enum handle_kind kind);
 CUresult array_requirements(const void *handle, enum handle_kind kind, uint64_t *ret_bytes);
 CUresult array_describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *ret_desc);
 CUresult array_part(CUmipmappedArray handle, unsigned level, CUarray *ret_part);
-CUresult array_map(const CUarrayMapInfo *info); /* or unmap */
+CUresult array_map(const CUarrayMapInfo *info); /* maps or unmaps */
 void arrays_close(CUcontext context);

@@ -1,6 +1,6 @@
 /*
- * Work in the simulated libcuda: what streams are given, when it is done, and what waits for what;
- * captures, copies and launches.
+ * Work in the simulated libcuda: streams, events, and when work is done; captures, copies and
+ * launches.
  */
 #pragma once
 
@@ -15,10 +15,10 @@
 
 #define TIME_UNKNOWN UINT64_MAX
 
-/* A moment of the timeline. All zeroes: long ago. */
+/* A time on the timeline, which may not be known yet. All zeroes: long ago. */
 struct when {
-	_Atomic uint64_t at_ns; /* TIME_UNKNOWN: when `task` ends */
-	struct task *task;      /* backlog.c's */
+	_Atomic uint64_t at_ns; /* TIME_UNKNOWN: it is the end of `task` */
+	struct task *task;      /* a reference that backlog.c gives back */
 };
 
 struct CUstream_st {
@@ -26,20 +26,21 @@ struct CUstream_st {
 	unsigned flags;
 	_Atomic(CUcontext) context;
 	int priority;
-	struct CUstream_st *next;    /* in the free list */
-	_Atomic uint64_t thread;     /* whose per-thread default stream it is, 0 if nobody's */
-	_Atomic uint64_t done_at_ns; /* as far as is known */
-	_Atomic(struct backlog *) backlog; /* what is behind that, or NULL */
+	struct CUstream_st *next;          /* in the free list */
+	_Atomic uint64_t thread;           /* the thread whose default stream it is, or 0 */
+	_Atomic uint64_t done_at_ns;       /* as far as is known */
+	_Atomic(struct backlog *) backlog; /* its work whose end is not known yet, or NULL */
 };
 
 struct CUevent_st {
 	_Atomic uint32_t kind; /* OBJECT_EVENT while it exists */
 	unsigned flags;
 	_Atomic(CUcontext) context;
-	struct CUevent_st *next;  /* in the free list */
-	_Atomic(CUstream) stream; /* recorded in; NULL: in all that the default stream waits for */
-	struct when when;         /* at 0: never recorded */
-	_Atomic bool captured;    /* recorded last while its stream was */
+	struct CUevent_st *next; /* in the free list */
+	_Atomic(CUstream)
+		stream;   /* it was recorded in; NULL: in all that the default stream waits for */
+	struct when when; /* at_ns 0: the event was never recorded */
+	_Atomic bool captured; /* it was recorded last in a stream that was captured */
 };
 
 enum {
@@ -49,79 +50,80 @@ enum {
 };
 
 enum {
-	STREAM_PRIORITY_GREATEST = -5, /* the least is 0 */
+	STREAM_PRIORITY_GREATEST = -5, /* the lowest priority is 0 */
 };
 
 uint64_t timeline_now(void);
 void timeline_sleep_until(uint64_t when_ns);
 
-/* What an application's handle means in that context; per_thread is true in the _pts variants. */
-CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUstream *ret_stream);
-/* When something given to it now could begin, as far as its context is concerned and that is known.
+/* Finds the stream of an application's handle in that context. per_thread: for the _ptsz variants.
  */
+CUresult stream_resolve(CUcontext context, CUstream handle, bool per_thread, CUstream *ret_stream);
+/* The time at which work that the stream is given now could begin, as far as it is known. The GPU
+ * may be busy for longer. */
 uint64_t stream_ready_at(const struct CUstream_st *stream);
-/* Whether all is done that the stream has been given, and until it is; the legacy default stream
- * stands for all blocking ones. */
+/* Whether all work of the stream is done; and a wait for that. The legacy default stream stands for
+ * all blocking streams. */
 bool stream_done(CUstream stream);
 void stream_wait(CUstream stream);
-/* Until something given to it now could begin. */
+/* Waits until work that the stream is given now could begin. */
 void stream_wait_ready(CUstream stream);
-void context_wait(CUcontext context); /* for all its streams */
-/* Whether the legacy default stream waits for it. */
+void context_wait(CUcontext context); /* waits for all its streams */
+/* Whether the legacy default stream waits for the stream. */
 bool stream_blocks(const struct CUstream_st *stream);
-/* Queues what takes no time and waits for its stream and until not_before_ns; when it happens, as
- * far as is known. */
+/* Queues work that takes no time, after the stream's other work and not before not_before_ns.
+ * Returns its time, as far as it is known. */
 uint64_t stream_mark(CUstream stream, uint64_t not_before_ns);
 /* Queues a kernel. */
 void stream_launch(CUstream stream, uint64_t duration_ns);
-/* What is queued from now on comes after that moment. */
+/* Work that is queued after this begins after that time. */
 void stream_after(CUstream stream, struct when *when);
-/* The moment at which the stream, or all of the context, will have done what it has been given. */
+/* The time at which the present work of the stream, or of all of the context, is done. */
 void stream_end(CUstream stream, struct when *ret_when);
 void context_end(CUcontext context, struct when *ret_when);
 CUresult stream_create(CUcontext context, unsigned flags, CUstream *ret_stream);
-CUresult stream_destroy(CUstream stream); /* what it has been given goes on */
+CUresult stream_destroy(CUstream stream); /* its work goes on */
 CUresult event_create(CUcontext context, unsigned flags, CUevent *ret_event);
 CUresult event_destroy(CUevent event);
 void timeline_open(CUcontext context);
 void timeline_close(CUcontext context); /* ends all its streams and events */
-/* For backlog.c: the stream, or a destroyed one of the context, is done at that time at the
- * earliest. */
+/* For backlog.c: the stream, or a destroyed stream of the context, is not done before that time. */
 void stream_extend(CUstream stream, uint64_t end_ns);
 void context_extend(CUcontext context, uint64_t end_ns);
 
 /* ---- capture.c */
 
-/* Where a copy's or fill's rows are, in an array or from an address on. */
+/* The rows of a copy or fill, in an array or at an address. */
 struct transfer_side {
 	CUarray array; /* or NULL */
 	uint64_t address;
 	size_t pitch, slice; /* bytes from one row to the next, and from one slice */
-	bool on_device;      /* it must be device memory */
+	bool on_device;      /* the address must be device memory */
 };
 
-/* What a stream is given, and a node of a graph does, but for memory and other graphs. */
+/* A kernel, copy or fill: the work of a stream, or of a node of a graph. */
 struct graph_work {
 	CUgraphNodeType type;
-	uint64_t duration_ns;  /* on the device */
-	uint64_t host_ns;      /* a copy from or to the host, which the device has no part in */
-	uint64_t communicator; /* a collective's, which has so many ranks; 0: it is none */
+	uint64_t duration_ns; /* for which the device is busy */
+	uint64_t host_ns; /* of a copy from or to the host, which does not keep the device busy */
+	uint64_t communicator; /* of a collective; 0: it is none */
 	unsigned ranks;
-	/* Copies, and fills with elements of 1, 2 or 4 bytes: so many slices of rows of bytes. */
+	/* Copies, and fills with elements of 1, 2 or 4 bytes: slices of rows of bytes. */
 	struct transfer_side target, source;
 	size_t bytes, rows, slices;
 	unsigned value, element_bytes;
 };
 
-/* For whatever a stream is given: whether it is to become a node, by one of the functions below. */
+/* Before a stream is given work. *ret_capturing: the work becomes a node, by one of the functions
+ * below. */
 CUresult capture_enter(CUstream stream, bool *ret_capturing);
 CUresult capture_work(CUstream stream, const struct graph_work *work);
 CUresult capture_take(CUstream stream, const CUmemPoolProps *properties, size_t bytes,
 		      uint64_t *ret_address);
 CUresult capture_give(CUstream stream, uint64_t address);
 CUresult capture_child(CUstream stream, CUgraph child);
-/* For what cannot be captured, of a stream, of all streams of a context; and for what is unsafe
- * while anything is. It spoils the capture. */
+/* For calls that cannot be captured: of a stream; of all streams of a context; and those that are
+ * unsafe during any capture. They spoil the capture. */
 CUresult capture_refuse(CUstream stream);
 CUresult capture_refuse_context(CUcontext context);
 CUresult capture_unsafe(void);
@@ -133,27 +135,27 @@ void capture_abandon(CUstream stream); /* the stream ends */
 
 /* ---- transfer.c */
 
-/* Does a copy or fill, at once. */
+/* Does a copy or fill at once. */
 CUresult transfer_do(const struct graph_work *work);
-/* What a node of a graph would do: how long it takes, or why it is refused. */
+/* For a node of a graph: fills in how long the copy or fill takes, or returns why it is refused. */
 CUresult transfer_prepare(struct graph_work *work);
-/* transfer_calls.c: what a descriptor asks for. */
+/* transfer_calls.c: the copy that a descriptor describes. */
 void transfer_describe(const CUDA_MEMCPY3D *what, struct graph_work *ret_work);
-/* Gives it to the stream. */
+/* Gives a copy or fill to the stream. */
 CUresult transfer_submit(const char *function, CUstream handle, bool per_thread,
 			 struct graph_work *work);
 
 /* ---- backlog.c */
 
-/* A function of the host, of either kind. */
+/* A function of the host, of cuLaunchHostFunc or of cuStreamAddCallback. */
 struct stream_call {
 	CUhostFn function; /* or NULL */
 	CUstreamCallback callback;
-	CUstream handle; /* for the latter: the application's */
+	CUstream handle; /* for cuStreamAddCallback: the application's handle */
 	void *data;
 };
 
-/* A word of memory that is waited for, or written. */
+/* A wait for a word of memory, or a write of one. */
 struct stream_value {
 	uint64_t address, value;
 	unsigned flags; /* CU_STREAM_WAIT_VALUE_... */
@@ -161,13 +163,14 @@ struct stream_value {
 	bool writes;
 };
 
-/* stream_calls.c: calls it; writes it, or says whether it is what is waited for. */
+/* stream_calls.c: calls the function; writes the word, or says whether it has the value that a
+ * stream waits for. */
 void stream_call_make(const struct stream_call *call);
 bool stream_value_done(const struct stream_value *value);
 
-/* Queue: what ends at once, and has all the stream is given wait until not_before_ns or for that
- * moment; a kernel, collective, copy or fill; and so on. CUDA_ERROR_OUT_OF_MEMORY also if there are
- * too many communicators. */
+/* These queue a task in the stream: a mark, after which work waits until not_before_ns; a wait for
+ * that time; a kernel, collective, copy or fill; a function of the host; and a wait for or write of
+ * a value. CUDA_ERROR_OUT_OF_MEMORY also if there are too many communicators. */
 void backlog_mark(CUstream stream, uint64_t not_before_ns);
 void backlog_after(CUstream stream, struct when *when);
 CUresult backlog_work(CUstream stream, const struct graph_work *work);
@@ -176,24 +179,24 @@ CUresult backlog_value(CUstream stream, const struct stream_value *value);
 void backlog_end(CUstream stream, struct when *ret_when);
 void backlog_end_of_context(CUcontext context, struct when *ret_when);
 
-/* Whether there is anything whose end is not known: given to the stream, and to those that it
- * stands for. Then, until all ends are known: of that; of what else its next task would wait for;
- * of all in the context. */
+/* backlog_pending: whether the stream, or a stream that it stands for, has work whose end is not
+ * known. The others wait until all ends are known: of that work; also of work that the stream's
+ * next task would wait for; and of all work of the context. */
 bool backlog_pending(CUstream stream);
 void backlog_wait(CUstream stream);
 void backlog_wait_ready(CUstream stream);
 void backlog_wait_context(CUcontext context);
 
-void backlog_leave(CUstream stream);   /* it ends; what it has been given goes on */
-void backlogs_drop(CUcontext context); /* likewise, and with it what it has been given */
+void backlog_leave(CUstream stream);   /* the stream ends; its work goes on */
+void backlogs_drop(CUcontext context); /* the context ends, and its work with it */
 void backlogs_forked(void);
 
-uint64_t when_at(struct when *when); /* TIME_UNKNOWN as long as it is not known */
+uint64_t when_at(struct when *when); /* TIME_UNKNOWN while it is not known */
 void when_set(struct when *when, uint64_t at_ns);
-uint64_t when_wait(struct when *when); /* until it has come; when that was */
+uint64_t when_wait(struct when *when); /* waits for the time, and returns it */
 
 /* ---- launch_calls.c */
 
-/* What launching the kernel with that grid and block would be. */
+/* The work of a launch of the kernel with that grid and block. */
 CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parameters, void **extra,
 		     struct graph_work *ret_work);

@@ -1,18 +1,19 @@
 /*
- * The shared state file, for those who keep it: state_machine.c attaches to it, state.c,
- * state_objects.c and state_collective.c change it.
+ * The shared state file, for the files that keep it: state_machine.c attaches to it; state.c,
+ * state_objects.c, state_pages.c and state_collective.c change it.
  *
- * Layout: struct machine, mapped by every process. A process that uses CUDA has a slot in it with
- * what it holds of each GPU (state.c); memory that several may hold is an object (state_objects.c).
- * What a GPU has in use is always the sum over both and is stored nowhere, so there is nothing that
- * could disagree.
+ * Layout: struct machine, mapped by every process. A process that uses CUDA has a slot in it, with
+ * what it holds of each GPU (state.c). Memory that several processes may hold is an object
+ * (state_objects.c). The memory in use on a GPU is the sum over slots and objects. It is not
+ * stored, so it cannot disagree with them.
  *
- * Locks, all of them open-file-description locks on bytes of the file. The kernel drops them when
- * the last descriptor of the description is closed, so at death, whatever kills the process:
+ * Locks. All are open-file-description locks on bytes of the file. The kernel drops them with the
+ * last descriptor of the open file, and so at the process's death at the latest:
  *
  *   LOCK_MUTEX       exclusive, while slots and objects are claimed, summed up, changed or reaped.
- *                    In a process the pthread mutex goes first: its threads share the description
- *   LOCK_USERS       shared, as long as a process is attached, or an exported descriptor open
+ *                    A thread takes the pthread mutex first, as the threads of a process share the
+ *                    open file
+ *   LOCK_USERS       shared, while a process is attached, or an exported descriptor is open
  *   LOCK_SLOT + i    exclusive, as long as the owner of slot i lives
  *   LOCK_OBJECT + i  shared, as long as a descriptor is open that object i was exported by
  */
@@ -32,10 +33,10 @@ enum {
 	LOCK_OBJECT = LOCK_SLOT + SLOTS,
 	HOLDER_WORDS = SLOTS / 64,
 	BUSY_PERIOD_NS = 1 << 26, /* 67 ms */
-	BUSY_PERIODS = 512,       /* 34 s: work that is queued for later than that is not counted */
-	BUSY_WINDOW = 15,         /* periods in what NVML says: a second */
+	BUSY_PERIODS = 512,       /* 34 s: work that is queued for later is not counted */
+	BUSY_WINDOW = 15,         /* periods that NVML's utilisation is of: a second */
 	COMMUNICATORS = 1024,     /* since the file was initialised */
-	ROUNDS = 4,               /* of a communicator that have words of their own */
+	ROUNDS = 4,               /* rounds of a communicator that have words of their own */
 };
 
 #define NOBODY UINT32_MAX
@@ -43,19 +44,19 @@ enum {
 struct share {
 	_Atomic uint64_t memory_bytes, managed_bytes, hidden_bytes, contexts;
 	_Atomic uint64_t away_bytes;      /* managed memory that found no room on the GPU */
-	_Atomic uint64_t resident_bytes;  /* what of all of it is there now (state_pages.c) */
+	_Atomic uint64_t resident_bytes;  /* managed memory on the GPU at present (state_pages.c) */
 	_Atomic uint64_t queued_until_ns; /* end of the last work that the process queued */
 	_Atomic uint64_t queued_ns;       /* of all the work that it queued */
-	/* How long its work has the GPU in each period of BUSY_PERIOD_NS: the period's number in
-	 * the upper half, nanoseconds in the lower. A ring. */
+	/* A ring: for how long the GPU does its work in each period of BUSY_PERIOD_NS. The upper
+	 * half has the period's number, the lower half the nanoseconds. */
 	_Atomic uint64_t busy[BUSY_PERIODS];
 };
 
 struct slot {
 	_Atomic uint32_t pid;        /* 0: free. Set last when a slot is claimed, cleared first */
-	_Atomic uint64_t pid_space;  /* of which pid namespace it is: pids_space() */
-	_Atomic uint64_t claimed_ns; /* what `busy` says of earlier periods is another process's */
-	_Atomic uint32_t bell;       /* a futex: rung when something that is waited for happens */
+	_Atomic uint64_t pid_space;  /* the pid namespace of `pid`: pids_space() */
+	_Atomic uint64_t claimed_ns; /* earlier periods in `busy` are of the slot's last owner */
+	_Atomic uint32_t bell;       /* a futex: rung when an event happens that threads wait for */
 	struct share shares[SIM_GPUS_MAX];
 };
 
@@ -64,12 +65,12 @@ struct object {
 				   its place */
 	_Atomic uint32_t payer; /* a slot that holds it, or NOBODY */
 	struct state_object is;
-	_Atomic uint64_t holders[HOLDER_WORDS]; /* a bit a slot */
+	_Atomic uint64_t holders[HOLDER_WORDS]; /* a bit for each slot */
 };
 
 struct round {
-	_Atomic uint64_t begun;     /* by how many ranks, in all rounds that have these words */
-	_Atomic uint64_t latest_ns; /* when the last of them began */
+	_Atomic uint64_t begun;     /* begins of ranks, in all rounds that use these words */
+	_Atomic uint64_t latest_ns; /* the latest of these begins */
 };
 
 struct communicator {
@@ -91,42 +92,43 @@ struct machine {
 	struct communicator communicators[COMMUNICATORS];
 };
 
-/* Written by attach, detach, claim and the fork handler, under the mutex; read by whoever is
- * attached. */
+/* Attach, detach, claim and the fork handler write it, under the mutex. Attached processes read it.
+ */
 extern struct machine *state_machine;
 extern int state_fd;
 extern struct slot *state_own;
 
-/* The mutex: LOCK_MUTEX, and among this process's threads. */
+/* Takes the pthread mutex and LOCK_MUTEX. */
 void state_lock(void);
 void state_unlock(void);
 
-/* F_RDLCK, F_WRLCK or F_UNLCK, at once or not at all: 0 or a negative errno. */
+/* Sets a lock of the type F_RDLCK, F_WRLCK or F_UNLCK, without waiting. 0, or a negative errno. */
 int state_byte_lock(int fd, short type, off_t byte);
-bool state_byte_held_by_other(int fd, off_t byte); /* in doubt: yes */
+bool state_byte_held_by_other(int fd, off_t byte); /* true also if the kernel does not say */
 
 static inline unsigned state_slots_seen(void)
 {
 	return (unsigned)atomic_load(&state_machine->slots_seen);
 }
 
-/* Makes the word at least that. */
+/* Raises the word to `value`, if it is lower. */
 void state_raise(_Atomic uint64_t *word, uint64_t value);
 
-/* Frees the slots of the dead, and settles the objects. */
+/* Frees the slots of dead processes, and calls state_objects_settle_locked. */
 void state_reap_locked(void);
-/* Brings this process's managed memory to the GPU, for work that it queues: the ns which that
- * takes. */
+/* Brings this process's managed memory to the GPU, for work that it queues. Returns the ns that
+ * this takes. */
 uint64_t state_pages_bring(unsigned gpu);
-/* Bytes that slots and objects have of it. */
+/* The bytes of the GPU that slots and objects have. */
 uint64_t state_used_locked(unsigned gpu);
 
-/* The slot's owner is dead. */
+/* The slot's owner is dead: its holds on objects end. */
 void state_objects_leave_locked(unsigned slot);
-/* Finds those another payer that have none, and lets those go that nobody has any more. */
+/* Gives each object without a payer another one, and frees the objects that no process holds or has
+ * a descriptor of. */
 void state_objects_settle_locked(void);
 uint64_t state_objects_used_locked(unsigned gpu);
-/* What the owner of the slot pays for. */
+/* The bytes of the objects whose payer is the slot's owner. */
 uint64_t state_objects_paid_locked(unsigned gpu, unsigned slot);
-/* This process holds none: it has let go of the file, or is a forked child. */
+/* This process holds no object: it has detached from the file, or is a forked child. */
 void state_objects_forget(void);

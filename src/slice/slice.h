@@ -2,9 +2,9 @@
  * What the slice of this process is: which GPUs, how many bytes and percent of each, and where its
  * region lies. Read once, from, in this order:
  *
- *   1. a policy: a directory that the tenant cannot write, with a file per GPU (policy.h). The one
- * at SLICE_POLICY_DIR, which containers get mounted, and the one that VGPU_POLICY names, which
- *      `vgpu run` makes; where both are there, the stricter of each value.
+ *   1. a policy: a directory that the tenant cannot write, with a file for each GPU (policy.h): the
+ *      one at SLICE_POLICY_DIR, which is mounted into containers, and the one that VGPU_POLICY
+ *      names, which `vgpu run` makes. If there are both, the stricter of each value holds.
  *   2. the region, if there is one already: the component quota looks there, this one does not.
  *   3. the environment, by HAMi's names. It can lower what a policy says, never lift it.
  *

@@ -11,7 +11,7 @@
  *               the holder is dead, idle or overdue (turn_waiter.c)
  *     paused    its slice is over its limit: it wants nothing until it has recovered
  *     doubts    it waited for longer than the bound: it goes without turns for a while
- * (turn_doubt.c)
+ *               (turn_doubt.c)
  *
  * What always holds. A process submits because of an answer of turn_ask, and the word was its
  * slice's when it asked. So after the word has changed, a process of the slice that had it submits
