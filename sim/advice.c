@@ -1,6 +1,6 @@
 /*
- * Advice about managed memory, and prefetching: written down for each allocation, and found again
- * by the range attributes. No memory moves, and a prefetch takes no time.
+ * Advice about managed memory, and prefetches. They are recorded for each allocation, and the range
+ * attributes report them. No memory moves, and a prefetch takes no time.
  */
 #include "sim.h"
 
@@ -127,7 +127,8 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocat
 	return prefetch(__func__, flags ? 0 : devPtr, count, location, hStream, true);
 }
 
-/* As the older attributes have it: a device's number, or that it is the host or nothing. */
+/* The location as the older attributes report it: a device's number, or a number for the host or
+ * for none. */
 static int number_of(const CUmemLocation *location)
 {
 	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
@@ -135,7 +136,8 @@ static int number_of(const CUmemLocation *location)
 	return location->type == CU_MEM_LOCATION_TYPE_INVALID ? DEVICE_INVALID : DEVICE_CPU;
 }
 
-/* The devices first, then the host, and what is left of the array says that there are no more. */
+/* Lists the devices first, then the host. The rest of the array is filled with the number for none.
+ */
 static void accessed_list(const struct memory_advice *advice, int *list, size_t length)
 {
 	size_t count = 0;

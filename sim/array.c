@@ -1,10 +1,10 @@
 /*
  * Arrays, with levels (CUmipmappedArray) or without (CUarray): one struct for both.
  *
- * An array takes its size when it is made (memory.c, BLOCK_ARRAY), unless it is sparse or mapped
- * later: then memory by handle is bound to it, piece by piece, and each piece is a use of the
- * handle. A level of a mipmapped array is an array of its own without memory, that goes with the
- * whole. Arrays end with their context. They have no contents: what is copied to one is lost.
+ * An array takes its memory when it is made (memory.c, BLOCK_ARRAY), unless it is sparse or mapped
+ * later. In these cases memory by handle is bound to it, piece by piece, and each piece is a use of
+ * the handle. A level of a mipmapped array is an array without memory, which ends with the whole.
+ * Arrays end with their context. They have no contents: data copied to an array is lost.
  *
  * One lock guards all arrays; virtual_lock and memory.c's are taken inside it.
  */
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A piece of the array, and what it is bound to. */
+/* A piece of the array, and the memory that is bound to it. */
 struct array_binding {
 	unsigned type; /* subresourceType */
 	unsigned long long place[4];
@@ -28,9 +28,9 @@ struct CUarray_st {
 	enum handle_kind kind;
 	uint64_t bytes, address; /* 0: it has no memory of its own */
 	struct array_binding *bindings;
-	struct CUarray_st *parts; /* levels that have been asked for, by next */
-	unsigned part;            /* which one this is */
-	struct CUarray_st *next;  /* of the context's */
+	struct CUarray_st *parts; /* the levels that the application has asked for, by next */
+	unsigned part;            /* the number of this level */
+	struct CUarray_st *next;  /* in the context's list */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -53,7 +53,7 @@ static void bindings_free(struct CUarray_st *array)
 	virtual_unlock();
 }
 
-/* It is in no list any more. */
+/* Frees an array that was taken out of its list. */
 static void array_free(struct CUarray_st *array)
 {
 	while (array->parts) {
@@ -214,7 +214,7 @@ CUresult array_part(CUmipmappedArray handle, unsigned level, CUarray *ret_part)
 	return result;
 }
 
-/* Where the array has the piece, or where its list ends. */
+/* The place of the piece in the array's list, or the end of the list. */
 static struct array_binding **binding_find(struct CUarray_st *array, const CUarrayMapInfo *info)
 {
 	struct array_binding **at = &array->bindings;
@@ -225,7 +225,7 @@ static struct array_binding **binding_find(struct CUarray_st *array, const CUarr
 	return at;
 }
 
-/* The new use comes before the end of the old one: they may be of one handle. Both locks. */
+/* The new use begins before the old one ends, as both may be of one handle. Under both locks. */
 static CUresult bind_locked(struct CUarray_st *array, const CUarrayMapInfo *info)
 {
 	struct memory_handle *handle = virtual_handle(info->memHandle);

@@ -81,7 +81,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 				const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
 				unsigned int numMipmapLevels)
 {
-	const unsigned levels_max = 17; /* of the widest */
+	const unsigned levels_max = 17; /* of the widest array */
 	unsigned levels = numMipmapLevels < levels_max ? numMipmapLevels : levels_max;
 	void *array = NULL;
 	CUresult result = create(__func__, pHandle ? &array : NULL, pMipmappedArrayDesc, levels,
@@ -187,7 +187,8 @@ CUresult cuMipmappedArrayGetLevel(CUarray *pLevelArray, CUmipmappedArray hMipmap
 			   : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Waits for its stream and does it at once. What comes before one that is refused is done. */
+/* Waits for the stream, and maps at once. If an entry of the list is refused, those before it are
+ * mapped. */
 static CUresult map(const char *function, const CUarrayMapInfo *infos, unsigned count,
 		    CUstream handle, bool per_thread)
 {

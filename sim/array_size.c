@@ -1,9 +1,9 @@
 /*
- * How big an array is. The GPU keeps it in tiles, as wide as 64 bytes and up to 128 rows high: the
- * height of a tile is the least power of two times 8 that holds all rows. A tile of a
- * three-dimensional one is 16 rows high and up to 8 deep. Layers, the faces of cubes and the levels
- * of mipmaps lie one behind the other, and the sum is rounded up to 64 KiB. So measured on a real
- * driver; for three dimensions from a single figure.
+ * The size of an array. The GPU keeps an array in tiles of 64 bytes by up to 128 rows: the height
+ * of a tile is the least power of two times 8 that covers all rows. A tile of a three-dimensional
+ * array is 16 rows high and up to 8 deep. Layers, the faces of cubes and the levels of mipmaps lie
+ * one after the other, and the sum is rounded up to 64 KiB. All this was measured on a real driver;
+ * for three dimensions, from a single figure.
  */
 #include "sim.h"
 
@@ -13,13 +13,13 @@ enum {
 	TILE_ROWS_MAX = 128,
 	TILE_ROWS_3D = 16,
 	TILE_DEPTH_3D = 8,
-	BLOCK_TEXELS = 4, /* of block compression, in either direction */
+	BLOCK_TEXELS = 4, /* the width and height of a compressed block */
 	WIDTH_MAX = 131072,
 	HEIGHT_MAX = 65536,
 	DEPTH_MAX = 16384,
 };
 
-/* Bytes of a texel, or of a compressed block; 0 if there is no such format. */
+/* The bytes of a texel, or of a compressed block; 0: there is no such format. */
 static unsigned element_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, bool *ret_compressed)
 {
 	static const unsigned char packed[] = {1, 2, 4, 2, 4, 8, 1, 2, 4, 2, 4, 8};
@@ -71,7 +71,7 @@ static uint64_t round_up(uint64_t value, uint64_t to)
 	return (value + to - 1) / to * to;
 }
 
-/* The least power of two times `least` that holds the value, but no more than `most`. */
+/* The least power of two times `least` that is not below the value; at most `most`. */
 static uint64_t tile(uint64_t value, uint64_t least, uint64_t most)
 {
 	uint64_t size = least;

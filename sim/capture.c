@@ -1,19 +1,20 @@
 /*
- * Stream capture: what a stream is given becomes the nodes of a graph, each after the one before.
+ * Stream capture: work that a stream is given becomes the nodes of a graph, each after the node
+ * before.
  *
- * A capture is of one stream; there is nothing yet by which another could join it. While one is
- * going on, calls that might wait for a stream behind the application's back are unsafe: they fail
- * and spoil every capture that forbids them to the calling thread, which depends on the mode of the
- * capture and the thread's own:
+ * A capture is of one stream; other streams cannot join it here. During a capture, calls that may
+ * wait for a stream although the application does not ask for it are unsafe. They fail, and spoil
+ * every capture that forbids them to the calling thread. That depends on the modes of the capture
+ * and of the thread:
  *
  *     capture GLOBAL         forbids them to each thread of mode GLOBAL, the mode in which threads
  *                            begin, and to the thread that began the capture
  *     capture THREAD_LOCAL   forbids them to the thread that began the capture
  *     thread RELAXED         may make them during any capture
  *
- * A spoilt capture only says so, until it is ended. The default stream cannot be captured, and
- * using it spoils the captures of the streams that it waits for. `active` lets everybody else pass
- * by without the graphs lock, which guards all of this.
+ * All calls of a spoilt capture fail until it is ended. The default stream cannot be captured, and
+ * its use spoils the captures of the streams that it waits for. The graphs lock guards all of this.
+ * While `active` is 0, calls do not take it.
  */
 #include "graph.h"
 
@@ -23,7 +24,7 @@ struct capture {
 	CUstream stream;
 	CUcontext context;
 	CUstreamCaptureMode mode;
-	uint64_t thread; /* that began it */
+	uint64_t thread; /* the one that began the capture */
 	bool spoilt;
 	CUgraph graph;
 	CUgraphNode last;
@@ -31,11 +32,11 @@ struct capture {
 };
 
 static struct capture *captures; /* graphs_lock */
-static _Atomic unsigned active;  /* how many there are */
+static _Atomic unsigned active;  /* how many captures there are */
 
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-/* Its address names the thread. */
+/* A number for the calling thread: the address of a variable of the thread. */
 static uint64_t thread_self(void)
 {
 	return (uintptr_t)&thread_mode;
@@ -55,8 +56,8 @@ static bool is_legacy(const struct CUstream_st *stream)
 	return stream == &stream->context->legacy;
 }
 
-/* Whether the default stream of the context would have to wait for a capture; which is spoilt by
- * that, if `spoils`. */
+/* Whether the default stream of the context would have to wait for a captured stream. `spoils`:
+ * such captures are spoilt. */
 static bool implicit_locked(CUcontext context, bool spoils)
 {
 	bool found = false;
@@ -148,7 +149,7 @@ CUresult capture_unsafe(void)
 	return result;
 }
 
-/* The capture that a node is to be added to, and the end of it. */
+/* Finds the capture to which a node is to be added, and the node that it is added after. */
 static CUresult open_locked(CUstream stream, struct capture **ret_capture, size_t *ret_count)
 {
 	struct capture *capture = find_locked(stream);

@@ -3,7 +3,7 @@
  */
 #include "sim.h"
 
-/* `out` is where the answer goes, which must not be NULL. */
+/* Enters a function about a stream with the result parameter `out`, which must not be NULL. */
 static CUresult enter_stream(const char *function, CUstream handle, bool per_thread,
 			     const void *out, CUstream *ret_stream)
 {
@@ -33,7 +33,7 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode
 	return result ? result : capture_begin(stream, mode);
 }
 
-/* The first version, of CUDA 10.0, has no mode: it was this one. */
+/* The version of CUDA 10.0 has no mode parameter. Its mode is global. */
 CUresult cuStreamBeginCapture(CUstream hStream)
 {
 	CUstream stream;
@@ -106,7 +106,7 @@ CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captu
 	return result ? result : capture_status(stream, captureStatus);
 }
 
-/* A capture is known by its stream, which has one at a time. */
+/* The number of a capture is that of its stream, which has one capture at a time. */
 static CUresult capture_info(const char *function, CUstream handle, bool per_thread,
 			     CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id)
 {

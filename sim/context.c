@@ -1,23 +1,25 @@
 /*
- * Contexts: those that an application creates, the primary one of each GPU, and each thread's
- * stack.
+ * Contexts: those that an application creates, the primary context of each GPU, and each thread's
+ * stack of current contexts.
  *
  * A context costs its process memory (VGPU_SIM_CONTEXT_MIB) and the GPU a little more that is in no
  * process's figure, as measured on a real driver: 6 MiB for each context, and 3 MiB for the first
  * on a GPU, which the process keeps to its end.
  *
- * The stack of a thread costs as much for each that the GPU can have at a time, beyond the 1 KiB
- * that is in a context's cost. So does the local memory of a kernel when it is first launched, as
- * far as it is more than that; it is kept. A green context is another door to the primary one, with
- * a timeline of its own: what is made in it is the primary one's, and its cost too, which it keeps
- * when the green one ends, and the next green one has.
+ * A larger stack size of kernels takes memory for every thread that the GPU can have at a time,
+ * beyond the 1 KiB that is in the cost of a context. So does local memory beyond the stack size, at
+ * the first launch of a kernel that needs it; it is kept.
  *
- * The handle is the struct's address. Created contexts are never freed and their addresses never
- * given out again, because other threads may have them on their stacks: there they are found dead.
- * The primary context of a device is one struct for good, that dies and comes alive.
+ * A green context stands for the primary context, with a timeline of its own. Objects that are made
+ * in it belong to the primary context, and so does its cost. The primary context keeps that memory
+ * when the green context ends, and uses it for the next green context.
  *
- * contexts_lock guards the list, the uses and the flags. A context comes alive and dies under it,
- * so nobody sees half of one; `alive` itself is read without it.
+ * The handle is the struct's address. Created contexts are never freed, and their addresses are
+ * never used again, because other threads may have them on their stacks and find them dead there.
+ * The primary context of a device is one struct, which ends and begins again.
+ *
+ * contexts_lock guards the list, the uses and the flags. A context begins and ends under it, so no
+ * thread sees half of one; `alive` itself is read without the lock.
  */
 #include "sim.h"
 
@@ -27,14 +29,14 @@
 
 enum {
 	STACK_MAX = 128,
-	STACK_SIZE = 1024, /* bytes a thread, to begin with */
+	STACK_SIZE = 1024, /* the default, bytes for each thread */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st primaries[SIM_GPUS_MAX]; /* by device; lock */
 static CUcontext created;                       /* by next; lock */
 static unsigned long long last_id;              /* lock */
-static bool visited[SIM_GPUS_MAX];              /* the process has had a context there; lock */
+static bool visited[SIM_GPUS_MAX];              /* the process had a context on the GPU; lock */
 
 static _Thread_local struct {
 	unsigned depth;
@@ -91,8 +93,8 @@ static void close_green_locked(CUcontext context)
 	context->owner->green_used_bytes -= context->green_bytes;
 }
 
-/* After this nothing can be made in it any more: memory.c and timeline.c look, under their locks.
- */
+/* Ends the context. After this, nothing can be made in it: memory.c and timeline.c check that under
+ * their locks. */
 static void close_locked(CUcontext context)
 {
 	unsigned gpu = context->gpu;
@@ -145,7 +147,7 @@ CUcontext context_current(void)
 	return stack.depth ? stack.contexts[stack.depth - 1] : NULL;
 }
 
-/* Off the calling thread's stack, wherever it is there. */
+/* Removes the context from the calling thread's stack, in all places. */
 static void stack_forget(CUcontext context)
 {
 	unsigned kept = 0;
@@ -188,7 +190,7 @@ CUresult context_pop(CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
-/* Replaces the top of the stack; NULL takes it away. */
+/* Replaces the top of the stack; NULL removes it. */
 CUresult context_set(CUcontext context)
 {
 	CUresult result = context ? usable(context) : CUDA_SUCCESS;
@@ -281,7 +283,7 @@ CUresult context_detach(CUcontext context)
 	return result;
 }
 
-/* What the stacks of that many bytes cost beyond a context's own. */
+/* The cost of stacks of that size beyond the cost of a context. False: the size is too large. */
 static bool stacks_bytes(size_t bytes, uint64_t *ret_bytes)
 {
 	const uint64_t threads = (uint64_t)SIM_MULTIPROCESSORS * SIM_THREADS_PER_MULTIPROCESSOR;
@@ -346,7 +348,7 @@ CUcontext context_owner(CUcontext context)
 	return context->owner ? context->owner : context;
 }
 
-/* Enough for one more; what green ones that are gone have left counts. */
+/* Takes memory for one more green context, less the memory that ended green contexts have left. */
 static CUresult green_take_locked(CUcontext primary, uint64_t bytes)
 {
 	uint64_t need = primary->green_used_bytes + bytes;
@@ -456,7 +458,7 @@ CUresult primary_reset(CUdevice device)
 	unsigned uses = context->uses;
 	if (ended)
 		close_locked(context);
-	context->uses = uses; /* who has retained it has yet to release it: so on a real driver */
+	context->uses = uses; /* retains stay and must be released, as on a real driver */
 	contexts_unlock();
 	if (ended)
 		stack_forget(context);

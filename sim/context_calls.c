@@ -3,7 +3,8 @@
  */
 #include "sim.h"
 
-/* What cuCtxGetApiVersion says of contexts made by the functions of CUDA 3.1, and by newer ones. */
+/* The answers of cuCtxGetApiVersion for contexts made by functions of CUDA 3.1, and by newer ones.
+ */
 enum {
 	API_OLD = 3010,
 	API_NEW = 3020,
@@ -42,7 +43,7 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 	return create(__func__, pctx, flags, dev, API_NEW);
 }
 
-/* Nothing is shared with OpenGL or VDPAU here. */
+/* A context for OpenGL or VDPAU is an ordinary context here. */
 CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
 {
 	return create(__func__, pCtx, Flags, device, API_OLD);
@@ -202,7 +203,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *pctx)
 	return result ? result : context_pop(pctx);
 }
 
-/* ctx, or the current one for NULL, if it lives. */
+/* Finds the context ctx, or the current one for NULL, and checks that it lives. */
 static CUresult enter_either(const char *function, CUcontext ctx, CUcontext *ret_context)
 {
 	if (!ctx)

@@ -1,14 +1,18 @@
 /*
- * Which GPUs this process sees, under which numbers, and what they say about themselves.
+ * The GPUs that this process sees, their numbers in it, and their attributes.
  *
- * CUDA_VISIBLE_DEVICES is read as a driver of version 580 was seen to read it, on two H200: a list
- * of numbers, or, if its first entry begins with "GPU-" or "MIG-", of UUIDs or what only one of
- * them begins with. A number goes from the first blank or digit to whatever is none ("1x" is 1,
- * "0x1" is 0) and is cut to 32 bits; of a UUID, the case of its digits and what follows its end do
- * not matter. The list ends at the first entry that names no GPU: one that is not there, of the
- * other kind, ambiguous, negative or empty. A GPU that comes up twice before that fails cuInit.
- * Read by each cuInit until one succeeds, constant afterwards. All GPUs are equally fast, so that
- * CUDA_DEVICE_ORDER changes nothing.
+ * CUDA_VISIBLE_DEVICES is read as driver 580 was seen to read it, on two H200:
+ *
+ *   - It is a list of numbers; or, if the first entry begins with "GPU-" or "MIG-", of UUIDs or of
+ *     beginnings that only one UUID has.
+ *   - A number ends at the first character that is no digit ("1x" is 1, "0x1" is 0), and is cut to
+ *     32 bits. The case of a UUID's digits does not matter, nor do characters after its end.
+ *   - The list ends at the first entry that names no GPU: one that does not exist, or an entry that
+ *     is of the other kind, ambiguous, negative or empty.
+ *   - If a GPU occurs twice before that, cuInit fails.
+ *
+ * Each cuInit reads the variable until one succeeds; after that it is constant. All GPUs are
+ * equally fast, so CUDA_DEVICE_ORDER changes nothing.
  */
 #include "sim.h"
 
@@ -104,7 +108,7 @@ bool device_gpu(CUdevice device, unsigned *ret_gpu)
 	return true;
 }
 
-/* How most functions about a device begin: with what there is to refuse, or with its GPU. */
+/* Most functions about a device begin with this: it returns an error, or finds the GPU. */
 static CUresult enter_device(const char *function, const void *out, CUdevice device,
 			     unsigned *ret_gpu)
 {
@@ -198,7 +202,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 	return uuid_get(__func__, uuid, dev);
 }
 
-/* GPU i sits on bus i + 1. */
+/* GPU i is on bus i + 1. */
 CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
 	unsigned gpu;
@@ -246,9 +250,9 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev)
 }
 
 /*
- * By CUdevice_attribute, as an H100 with driver 580 has them; those not named are 0. Where it sits
- * (bus, device, domain, NUMA, PCI identifiers) is left out. MPS and several other features that it
- * claims are not simulated.
+ * Values by CUdevice_attribute, as an H100 with driver 580 reports them; other attributes are 0.
+ * The attributes of its place (bus, device, domain, NUMA, PCI identifiers) are left out. MPS and
+ * several other features are not simulated, although these attributes report them.
  */
 static const int attributes[] = {
 	[1] = 1024,        [2] = 1024,       [3] = 1024,       [4] = 64,          [5] = 2147483647,

@@ -1,6 +1,5 @@
 /*
- * The driver as a whole: cuInit, what fork does to it, and what every exported function checks
- * first.
+ * The driver as a whole: cuInit, forks, and the checks with which every exported function begins.
  *
  * COLD until cuInit succeeds, then READY for good. A child forked from a READY process is SPOILT:
  * as with the real driver all its calls fail, cuInit too. A child forked earlier starts COLD.
@@ -133,8 +132,8 @@ static void runtime_refuse(void)
 	      stderr);
 }
 
-/* The tables are the driver's secret. The CUDA runtime cannot do without the one that begins so: it
- * is where it gives up, and so its user is told why. */
+/* The contents of these tables are not documented. NVIDIA's CUDA runtime needs the table whose UUID
+ * begins with these bytes, and fails without it. So a line tells the user why. */
 CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
 	static const unsigned char needed[] = {0x6b, 0xd5, 0xfb, 0x6c};

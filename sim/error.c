@@ -11,7 +11,7 @@ static const struct text {
 #include "cuda_values.def"
 };
 
-/* The common ones; the others are described by their name. */
+/* Descriptions of common results. Other results are described by their names. */
 static const struct text descriptions[] = {
 	{CUDA_SUCCESS, "no error"},
 	{CUDA_ERROR_INVALID_VALUE, "invalid argument"},

@@ -1,10 +1,10 @@
 /*
  * Memory of other libraries, such as Vulkan's. There is no such library here, so any descriptor
- * stands for memory that it has: as big as the application says, on the GPU of the current context
- * and in no process's figure, until cuDestroyExternalMemory. What is mapped of it is address space
- * and takes nothing; the application gives a buffer back with cuMemFree.
+ * stands for such memory. It has the size that the application gives, and is on the GPU of the
+ * current context until cuDestroyExternalMemory, in no process's figure. A mapped buffer is address
+ * space and takes no memory; the application frees it with cuMemFree.
  *
- * One lock, inside which the shared state's is taken, and nothing of memory.c.
+ * One lock guards the buffers. The shared state's lock is taken inside it, and no lock of memory.c.
  */
 #include "sim.h"
 
@@ -57,7 +57,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 		free(memory);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	close(fd); /* it is the driver's now */
+	close(fd); /* the descriptor belongs to the driver after the import */
 	*extMem_out = memory;
 	return CUDA_SUCCESS;
 }

@@ -1,13 +1,13 @@
 /*
- * Graphs: nodes, and what each comes after.
+ * Graphs: nodes and their dependencies.
  *
- * A node can only be added after those that it depends on, so that a graph's list of nodes is
- * always in an order in which they can be done. A graph with nodes that allocate or free cannot be
- * copied by the application, nor be a child, and can be instantiated only once at a time; as on a
- * real driver. Copies that keep the addresses are what is instantiated (graph_exec.c).
+ * A node can only be added after the nodes that it depends on, so a graph's list of nodes is always
+ * in an order in which they can be done. As on a real driver, a graph with nodes that allocate or
+ * free cannot be copied by the application, cannot be a child, and can have one executable graph at
+ * a time. An executable graph has a copy of the graph with the same addresses (graph_exec.c).
  *
- * The graphs lock guards these files: graph.c, graph_exec.c, graph_memory.c, capture.c. The pools'
- * and what comes after them are taken inside it.
+ * The graphs lock guards graph.c, graph_exec.c, graph_memory.c and capture.c. The locks of pools,
+ * and those after them in the order of sim.h, are taken inside it.
  */
 #include "graph.h"
 
@@ -163,8 +163,9 @@ CUresult node_add_alloc_locked(CUgraph graph, const CUgraphNode *dependencies, s
 	return CUDA_SUCCESS;
 }
 
-/* Its graph's own allocation must come before the node and be freed nowhere else, another's must
- * only not be freed twice. */
+/* Checks a node that frees. An allocation of the same graph must come before the node, and must
+ * have no other node that frees it. An allocation of another graph must not be freed twice in this
+ * graph. */
 static CUresult free_check_locked(CUgraphNode node, const struct graph_space *space)
 {
 	CUgraphNode allocation = NULL;
@@ -233,7 +234,7 @@ CUresult node_add_child_locked(CUgraph graph, const CUgraphNode *dependencies, s
 	return CUDA_SUCCESS;
 }
 
-/* Whether all that it allocates is freed in it, and nothing else is. */
+/* Whether the graph frees all its allocations, and no others. */
 static bool frees_its_own(CUgraph graph)
 {
 	for (CUgraphNode node = graph->first; node; node = node->next) {
@@ -260,7 +261,7 @@ CUresult node_move_child_locked(CUgraph graph, const CUgraphNode *dependencies, 
 	return CUDA_SUCCESS;
 }
 
-/* What the node does, for a new one that is in the same place of a copy. */
+/* Copies the work of a node to the node in the same place of a copy of the graph. */
 static bool node_copy_locked(CUgraphNode to, const struct CUgraphNode_st *from)
 {
 	to->work = from->work;

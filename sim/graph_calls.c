@@ -175,7 +175,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return result;
 }
 
-/* Child graphs alone, which cuGraphAddChildGraphNode only copies. */
+/* Supports child graphs only. This function moves the child; cuGraphAddChildGraphNode copies it. */
 CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
 			   size_t numDependencies, CUgraphNodeParams *nodeParams)
@@ -201,7 +201,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return result;
 }
 
-/* Into an array with room for *count, of which what is too many becomes NULL; or only how many. */
+/* nodes_put and nodes_end fill the application's array, which has room for *room nodes; the rest of
+ * it becomes NULL. Without an array, they give the number only. */
 static void nodes_put(CUgraphNode node, size_t i, CUgraphNode *nodes, const size_t *room)
 {
 	if (nodes && i < *room)

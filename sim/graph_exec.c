@@ -1,11 +1,11 @@
 /*
- * What graphs are made into to be launched.
+ * Executable graphs, "exec" for short.
  *
- * An exec has a copy of its graph, and of an allocating graph a hold (graph_memory.c). Launching
- * does its copies and fills at once and queues one piece of work that lasts as long as all its
- * kernels, fills and copies together, because the simulated GPU runs one at a time anyway; or,
- * where one of the kernels is a collective, as many pieces as there are nodes, in their order. An
- * exec runs once at a time: a launch waits for the one before, whatever the stream. Under the
+ * An exec has a copy of its graph, and a hold if the graph allocates (graph_memory.c). A launch
+ * does the copies and fills at once, and queues one piece of work that lasts as long as all
+ * kernels, fills and copies together, because the simulated GPU runs one at a time anyway. If a
+ * kernel is a collective, each node is a piece of work of its own, in the order of the nodes. An
+ * exec runs once at a time: a launch waits for the launch before, in whatever stream. Under the
  * graphs lock.
  */
 #include "graph.h"
@@ -15,7 +15,7 @@
 struct CUgraphExec_st {
 	uint32_t kind; /* OBJECT_EXEC */
 	CUgraph body;
-	CUgraph graph; /* that it was made of, if that has memory nodes and still exists */
+	CUgraph graph; /* the graph it was made of, if that has memory nodes and still exists */
 	struct graph_hold *hold;
 	uint64_t flags;
 	uint64_t duration_ns;
@@ -110,13 +110,14 @@ CUresult exec_upload_locked(CUgraphExec exec, CUstream stream)
 	return exec->hold ? graph_hold_reserve_locked(exec->hold, stream) : CUDA_SUCCESS;
 }
 
-/* An allocation that is left to whoever frees its address. */
+/* Whether the node is an allocation that its own graph does not free. */
 static bool is_left(const struct CUgraphNode_st *node)
 {
 	return node->work.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !node->freed;
 }
 
-/* What was allocated before must be free, and what is to be freed allocated. */
+/* Checks that the graph's own allocations are not live, and that those of other graphs that it
+ * frees are. */
 static CUresult launch_check_locked(CUgraphExec exec)
 {
 	bool frees = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -181,7 +182,7 @@ CUresult exec_launch_locked(CUgraphExec exec, CUstream stream)
 	stream_end(stream, &exec->done);
 	uint64_t done_ns = when_at(&exec->done);
 	if (done_ns == TIME_UNKNOWN)
-		done_ns = timeline_now(); /* for the account of memory */
+		done_ns = timeline_now(); /* the memory counts as used until then */
 	if (exec->hold)
 		graph_hold_run_locked(exec->hold, stream, done_ns);
 	for (CUgraphNode node = exec->body->first; node; node = node->next) {

@@ -1,14 +1,18 @@
 /*
  * The memory of graphs: what their allocation nodes need of a device, and when.
  *
- * An allocation node has its address from the beginning, and it costs nothing. A device reserves
- * memory for graphs in chunks of 32 MiB, when one is uploaded or launched: what that one needs at
- * most at a time, beside what others that may run at the same time need and what was allocated and
- * never freed. Graphs that do not run at the same time share. Nothing but a trim gives it back. All
- * as measured on a real driver.
+ * An allocation node has its address from the beginning, which costs no memory. A device reserves
+ * memory for graphs in chunks of 32 MiB, when a graph is uploaded or launched:
  *
- * Everything launched has a hold, which says what it needs; it outlives its exec for as long as
- * something that it allocated is not freed. Under the graphs lock.
+ *     reserved >= the most that the graph needs at a time
+ *               + the needs of graphs that may run at the same time
+ *               + allocations that no graph has freed
+ *
+ * Graphs that do not run at the same time share memory. Only a trim gives memory back. All this was
+ * measured on a real driver.
+ *
+ * Each exec that allocates has a hold with its needs. The hold stays after the end of the exec,
+ * until all its allocations are freed. Under the graphs lock.
  */
 #include "graph.h"
 
@@ -87,7 +91,7 @@ bool graph_give(uint64_t address, CUstream stream, CUresult *ret_result)
 	return space != NULL;
 }
 
-/* The bytes that an allocation takes from what was freed before it. */
+/* The bytes that an allocation can take from allocations that were freed before it. */
 static uint64_t reuse(uint64_t *freed_bytes, const unsigned char *ancestors, size_t count,
 		      uint64_t wanted)
 {
@@ -106,7 +110,7 @@ static uint64_t reuse(uint64_t *freed_bytes, const unsigned char *ancestors, siz
 
 static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes);
 
-/* What the node allocates, and what of that is free after it. */
+/* The bytes that the node allocates, and those of them that are free after it. */
 static CUresult node_bytes_locked(CUgraphNode node, uint64_t *ret_bytes, uint64_t *ret_freed)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -124,7 +128,8 @@ static CUresult node_bytes_locked(CUgraphNode node, uint64_t *ret_bytes, uint64_
 	return result;
 }
 
-/* An allocation can have the memory of another if that is freed by a node that it comes after. */
+/* The most that the graph needs at a time. An allocation can use the memory of another one that is
+ * freed by a node on which it depends. */
 static CUresult peak_locked(CUgraph graph, uint64_t *ret_bytes)
 {
 	uint64_t *freed_bytes = calloc(graph->count + 1, sizeof *freed_bytes), peak = 0;
@@ -181,7 +186,7 @@ CUresult graph_hold_open_locked(CUgraph graph, struct graph_hold **ret_hold)
 	return CUDA_SUCCESS;
 }
 
-/* Forgets those of no exec that need nothing any more. */
+/* Frees holds without an exec that need no memory any more. */
 static void holds_sweep_locked(uint64_t now)
 {
 	for (struct graph_hold **at = &holds; *at;) {
@@ -207,7 +212,7 @@ static uint64_t hold_bytes(const struct graph_hold *hold, uint64_t now)
 	return hold->until_ns > now ? hold->peak_bytes : hold->live_bytes;
 }
 
-/* What all on the device but that one need while something new runs in the stream. */
+/* The needs of all other holds on the device while that one runs in the stream. */
 static uint64_t needed_locked(CUdevice device, const struct graph_hold *but, CUstream stream)
 {
 	uint64_t now = timeline_now(), needed = 0;

@@ -1,5 +1,5 @@
 /*
- * The driver's functions about nodes that copy and fill, and about how a graph hangs together.
+ * The driver's functions about nodes that copy and fill, and about the dependencies of a graph.
  */
 #include "graph.h"
 
@@ -61,7 +61,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 		   phGraphNode);
 }
 
-/* Without an array, how many there are; with one, as many as it has room for, and the rest NULL. */
+/* Without an array, returns the number of root nodes. With one, fills it; unused entries become
+ * NULL. */
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode *rootNodes, size_t *numRootNodes)
 {
 	CUresult result = enter_graph_locked(__func__, hGraph, numRootNodes);

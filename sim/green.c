@@ -1,9 +1,11 @@
 /*
- * Green contexts: a share of a GPU's multiprocessors, and a context that belongs to the primary
- * one. The share is only remembered: kernels run on the whole GPU, one after the other, as ever.
+ * Green contexts: a part of a GPU's multiprocessors, and a context that belongs to the primary
+ * context. The part is recorded and has no effect: kernels run on the whole GPU, one after the
+ * other.
  *
- * What a green context costs was measured as 4 to 18 MiB of its process's figure. Here it depends
- * on the share. The primary context keeps it when the green one is destroyed (context.c).
+ * On a real driver a green context was measured to cost 4 to 18 MiB in its process's figure. Here
+ * the cost depends on the number of multiprocessors. The primary context keeps that memory when the
+ * green context is destroyed (context.c).
  */
 #include "sim.h"
 
@@ -11,7 +13,7 @@
 #include <string.h>
 
 enum {
-	SHARE_MIN = 8, /* multiprocessors, and what a share is a multiple of */
+	SHARE_MIN = 8, /* the least multiprocessors of a part, which has a multiple of them */
 	COST_MIN_MIB = 4,
 	COST_MAX_MIB = 18,
 };
@@ -27,7 +29,7 @@ struct CUgreenCtx_st {
 
 static void resource_fill(CUdevResource *ret_resource, CUdevice device, unsigned multiprocessors)
 {
-	const unsigned share[2] = {SHARE_MIN, SHARE_MIN}; /* the least, and the step */
+	const unsigned share[2] = {SHARE_MIN, SHARE_MIN}; /* the minimum, and the granularity */
 
 	memset(ret_resource, 0, sizeof *ret_resource);
 	if (!multiprocessors)
@@ -112,7 +114,7 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
 			return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 		sum.multiprocessors += resources[i].smCount;
 	}
-	CUdevResourceDesc desc = malloc(sizeof *desc); /* for good: nothing ends one */
+	CUdevResourceDesc desc = malloc(sizeof *desc); /* never freed: no function ends it */
 	if (!desc || !handle_add(desc, HANDLE_RESOURCES)) {
 		free(desc);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -157,7 +159,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 	return CUDA_SUCCESS;
 }
 
-/* The handle's memory stays, as its context's does. */
+/* The struct is not freed, as that of its context is not. */
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	CUresult result = enter(__func__);

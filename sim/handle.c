@@ -1,7 +1,8 @@
 /*
- * Which of an application's handles mean something: a set of the addresses given out, with what is
- * there, under one lock that is taken last. That a handle is in the set says nothing of the next
- * moment; who uses what it names holds the lock under which it is removed.
+ * The valid handles: a set of the addresses that were given to the application, with the kind of
+ * each. One lock guards the set, and is taken last. A handle that is in the set may be removed at
+ * the next moment. So a function that uses the handle's object holds the lock under which the
+ * object's handle is removed.
  */
 #include "sim.h"
 

@@ -1,9 +1,10 @@
 /*
- * Images as a whole: which form one has, which part of a fatbin fits the GPU, and the lists of what
- * was read.
+ * Images as a whole: the form of an image, the part of a fatbin that fits the GPU, and the lists of
+ * kernels and variables.
  *
- * A fatbin is a header of 16 bytes, then entries: each a header, which says how long itself is, and
- * a payload. The meaning of the header's fields was found in files that nvcc 12 and 13 made.
+ * A fatbin is a header of 16 bytes, and then entries. An entry is a header, which has its own
+ * length, and a payload. The meaning of the header's fields was found in files that nvcc 12 and 13
+ * made.
  */
 #include "image.h"
 
@@ -51,7 +52,8 @@ static bool name_add(char **name, const char *from, size_t length)
 	return *name != NULL;
 }
 
-/* A list grows by one zeroed element when its length is a power of two, or 0. */
+/* Makes place for one more element, which is zeroed. The list is reallocated when its length is a
+ * power of two, or 0. */
 static void *list_grow(void *list, unsigned count, size_t element_bytes)
 {
 	if (count & (count - 1))
@@ -147,7 +149,7 @@ static bool entry_at(struct image_bytes fatbin, size_t at, struct fatbin_entry *
 {
 	size_t left = fatbin.count - at;
 
-	/* The header's fields beyond this may be absent, as long as nothing is compressed. */
+	/* The fields of the header after these may be absent in an entry without compression. */
 	if (left < sizeof *ret_entry)
 		return false;
 	memcpy(ret_entry, fatbin.data + at, sizeof *ret_entry);

@@ -12,16 +12,17 @@ enum {
 	MACHINE_CUDA = 190,
 	ABI_CAPABILITY_SHIFTED = 8, /* EI_ABIVERSION from which the flags have another form */
 	SYMBOL_ENTRY = 0x10,        /* st_other of a kernel */
-	SYMBOL_MANAGED = 0x04,      /* and of a __managed__ variable */
+	SYMBOL_MANAGED = 0x04,      /* st_other of a __managed__ variable */
 	ATTRIBUTE_MAX_THREADS = 0x05,
 	ATTRIBUTE_PARAMETER_BANK = 0x0a,
 	ATTRIBUTE_REQUIRED_THREADS = 0x10,
 	ATTRIBUTE_FRAME_BYTES = 0x11,
 	ATTRIBUTE_PARAMETER = 0x17,
 	ATTRIBUTE_REGISTERS = 0x2f,
-	FORMAT_SIZED = 4, /* the attribute's value is so many bytes that follow */
+	FORMAT_SIZED = 4, /* the attribute's value is the number of bytes that follow */
 	PARAMETER_BYTES_SHIFT = 18,
-	/* Of each block, and in the section's size, since compute capability 9.0. */
+	/* The driver's part of each block's shared memory, in the section's size since compute
+	 * capability 9.0. */
 	SHARED_RESERVED_BYTES = 1024,
 };
 
@@ -49,7 +50,7 @@ static bool part(struct image_bytes whole, uint64_t offset, uint64_t bytes,
 	return true;
 }
 
-/* "" if there is none that ends inside the table. */
+/* The string at the offset; "" if no string ends inside the table. */
 static const char *string_at(struct image_bytes table, uint64_t offset)
 {
 	if (offset >= table.count || !memchr(table.data + offset, 0, table.count - offset))
@@ -76,7 +77,7 @@ static uint64_t further(uint64_t end, uint64_t offset, uint64_t bytes)
 	return offset + bytes > end ? offset + bytes : end;
 }
 
-/* The end of the last section, or of the tables. */
+/* The length is the end of the last section, or of the tables. */
 uint64_t elf_length(const void *data)
 {
 	Elf64_Ehdr header;
@@ -229,7 +230,7 @@ static uint64_t threads_of(struct image_bytes value)
 	return (uint64_t)shape[0] * (shape[1] ? shape[1] : 1) * (shape[2] ? shape[2] : 1);
 }
 
-/* One of the whole file's, which names its kernel by the symbol's number. */
+/* Reads an attribute of the whole file, which names its kernel by the symbol's number. */
 static void file_attribute(const struct elf *elf, unsigned attribute, struct image_bytes value,
 			   struct image *image)
 {
@@ -268,7 +269,7 @@ static bool kernel_attribute(unsigned attribute, struct image_bytes value,
 	return true;
 }
 
-/* Of a kernel, or of the file if that is NULL. */
+/* Reads the attributes of a kernel; NULL: of the whole file. */
 static bool attributes_read(const struct elf *elf, struct image_bytes list,
 			    struct image_kernel *kernel, struct image *image)
 {
@@ -311,7 +312,7 @@ static bool section_read(const struct elf *elf, unsigned index, struct image *im
 		if (name[sizeof info - 1] == '.')
 			kernel = kernel_named(image, name + sizeof info);
 		if (name[sizeof info - 1] && !kernel)
-			return true; /* of a function that is no kernel */
+			return true; /* the attribute is of a function that is no kernel */
 		return contents(elf, &section, &data) && attributes_read(elf, data, kernel, image);
 	}
 	if (begins(name, shared))

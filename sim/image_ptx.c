@@ -32,7 +32,7 @@ static size_t left(const struct text *text)
 	return (size_t)(text->end - text->at);
 }
 
-/* Past blanks and comments. */
+/* Moves past blanks and comments. */
 static void skip(struct text *text)
 {
 	while (text->at < text->end) {
@@ -56,7 +56,7 @@ static void skip(struct text *text)
 	}
 }
 
-/* The next word; false at the end. A quoted string is one. */
+/* Reads the next word; false at the end. A quoted string is one word. */
 static bool next(struct text *text, struct word *ret_word)
 {
 	skip(text);
@@ -93,8 +93,8 @@ static uint64_t number(const struct word *word)
 	return value;
 }
 
-/* Of a type such as ".u64" or ".b8", in bytes; 0 if it is none. Names of textures and the like are
- * handles of 8 bytes. */
+/* The bytes of a type such as ".u64" or ".b8"; 0 if the word is no type. Types of textures and the
+ * like are handles of 8 bytes. */
 static unsigned type_bytes(const struct word *word)
 {
 	static const char kinds[] = "busf";
@@ -108,7 +108,7 @@ static unsigned type_bytes(const struct word *word)
 	return (unsigned)number(&digits) / 8;
 }
 
-/* A declaration: what stands between its state space and the character that ends it. */
+/* A declaration: the words between its state space and the character that ends it. */
 struct declaration {
 	struct word name;
 	uint64_t bytes;
@@ -189,7 +189,7 @@ static CUresult kernel_read(struct text *text, struct image *image)
 	return parameters_read(text, kernel);
 }
 
-/* Several may stand in one line, with one type: nvcc writes one. */
+/* PTX allows several variables in one declaration; nvcc writes one, and only one is read. */
 static CUresult variable_read(struct text *text, bool external, struct image *image)
 {
 	struct declaration declaration;

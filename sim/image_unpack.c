@@ -2,8 +2,8 @@
  * Compressed parts of fatbins: LZ4 blocks ("-compress-mode=speed" of fatbinary, and older
  * toolkits) and zstd frames (the default since CUDA 12.8).
  *
- * LZ4 is unpacked here. For zstd, libzstd.so.1 is opened when the first such part is met, so that
- * the simulated driver needs no package where no such part comes.
+ * LZ4 is unpacked here. For zstd, libzstd.so.1 is opened at the first such part, so programs
+ * without such parts do not need that package.
  */
 #include "image.h"
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The rest of a length of 15 or more: bytes to add, up to one that is not 255. */
+/* Reads the rest of a length of 15 or more: bytes that are added, until one is not 255. */
 static bool length_read(const struct image_bytes *packed, size_t *at, size_t *length)
 {
 	unsigned char byte;
@@ -74,7 +74,7 @@ static void zstd_open(void)
 		      stderr);
 }
 
-/* An error is a number that is bigger than any size. */
+/* libzstd reports an error as a number that is larger than any size. */
 bool unpack_zstd(struct image_bytes packed, unsigned char *to, size_t bytes)
 {
 	pthread_once(&zstd_once, zstd_open);

@@ -1,5 +1,5 @@
 /*
- * Kernels: what the image says of them, the attributes that may be set, and occupancy.
+ * Kernels: their attributes from the image, attributes that may be set, and occupancy.
  *
  * Occupancy is computed from a GPU's limits and a kernel's registers, threads and shared memory.
  * The limits are an H100's; registers are handed out to a warp in units of 256.
@@ -11,7 +11,7 @@ enum {
 	WARP_THREADS = 32,
 	WARP_REGISTERS_UNIT = 256,
 	BLOCK_THREADS_MAX = 1024,
-	REGISTERS_UNKNOWN = 32, /* assumed of PTX, which no one compiles here */
+	REGISTERS_UNKNOWN = 32, /* assumed for PTX, which is not compiled here */
 	CLUSTER_BLOCKS_BIG = 16,
 };
 
@@ -185,7 +185,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
 	return result ? result : attribute_set(function_of(kernel), attrib, val);
 }
 
-/* Caches make no difference here. */
+/* Caches have no effect here. */
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
 {
 	(void)config;
@@ -399,7 +399,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
 	return result;
 }
 
-/* As if every cluster had the biggest portable size. */
+/* Computed as if every cluster had the largest portable size. */
 CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
 				      const CUlaunchConfig *config)
 {

@@ -1,6 +1,6 @@
 /*
- * The driver's functions that launch kernels, over timeline.c: all of them queue the same thing.
- * Attributes of a launch, and whether a kernel is cooperative, mean nothing here.
+ * The driver's functions that launch kernels, over timeline.c. All of them queue the same kind of
+ * work. Attributes of a launch have no effect here, nor does a cooperative launch.
  */
 #include "sim.h"
 
@@ -11,7 +11,8 @@ enum {
 	LAUNCH_BUFFER_POINTER = 1, /* CU_LAUNCH_PARAM_BUFFER_POINTER */
 };
 
-/* A parameter of a kernel all of whose are of 64 bits, as either way of passing them has it. */
+/* The i-th parameter of a kernel whose parameters all have 64 bits, in either way of passing them.
+ */
 static const uint64_t *parameter_of(unsigned i, void **parameters, void **extra)
 {
 	if (parameters)
@@ -94,7 +95,7 @@ struct request {
 	CUfunction function;
 	unsigned shape[6];
 	CUstream stream;
-	bool per_thread; /* what its NULL means */
+	bool per_thread; /* NULL is the default stream of the thread */
 	void **parameters, **extra;
 };
 
@@ -189,7 +190,7 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
 	return enter_launch(__func__, &request);
 }
 
-/* What it is refused with, unless something else stands in the way. */
+/* The error of a launch that is refused for `why`. An error on entry comes first. */
 static CUresult refuse(const char *entered, CUresult why)
 {
 	CUresult result = enter(entered);
@@ -226,7 +227,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 	return launch_config(__func__, config, f, true, kernelParams, extra);
 }
 
-/* One on each stream, which belong to as many devices on the real driver. */
+/* One launch on each stream. On the real driver each stream is of another device. */
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
 					      unsigned int numDevices, unsigned int flags)
 {
@@ -240,7 +241,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 		const unsigned shape[] = {one->gridDimX,  one->gridDimY,  one->gridDimZ,
 					  one->blockDimX, one->blockDimY, one->blockDimZ};
 
-		if ((uintptr_t)one->hStream <= 2) /* a default stream is of no certain device */
+		if ((uintptr_t)one->hStream <= 2) /* a default stream does not tell the device */
 			return CUDA_ERROR_INVALID_HANDLE;
 		if (atomic_load(&one->hStream->kind) != OBJECT_STREAM)
 			return CUDA_ERROR_INVALID_HANDLE;

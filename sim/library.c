@@ -1,9 +1,9 @@
 /*
- * Libraries: a module of no context, and its kernels, whose handles are as good as functions'.
+ * Libraries: a module without a context, and its kernels, whose handles can be used as functions.
  *
- * A library takes a module's memory (module.c) of each GPU that it is loaded on: of the current
- * context's at once, of any other when something of it is asked for, or launched, in a context
- * there. It gives all of it back when it is unloaded, and not before. Guarded by the contexts lock.
+ * A library takes a module's memory (module.c) on each GPU where it is loaded: on the current
+ * context's GPU at once, and on another GPU when one of its kernels or variables is first used in a
+ * context there. It gives all of it back when it is unloaded. Under the contexts lock.
  */
 #include "sim.h"
 
@@ -109,7 +109,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 	return CUDA_SUCCESS;
 }
 
-/* The contexts' lock is the caller's if this succeeds. */
+/* After success, the caller holds the contexts lock. */
 static CUresult enter_library_locked(const char *function, CUlibrary library, const void *out)
 {
 	CUresult result = enter(function);
@@ -202,7 +202,7 @@ CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 	return CUDA_SUCCESS;
 }
 
-/* A kernel's handle is a function's. */
+/* The handle of a kernel is that of its function. */
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
 	CUresult result = enter_library_locked(__func__, lib, kernels);

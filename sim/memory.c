@@ -1,28 +1,32 @@
 /*
- * Device memory: what the driver hands out, and what it takes from the GPU for it.
+ * Device memory: allocations, and the granules that they take from the GPU.
  *
- * The GPU gives whole granules of 2 MiB. An allocation of more than 1 MiB gets a block of granules
- * of its own; a smaller one goes where room is in a block of one granule that its context holds
- * already, the unused end of one made for a bigger allocation included, and only if there is none
- * into a new block. The end of a block of several granules stays unused. A block goes back to the
- * GPU with its last allocation. All as measured on a real driver. Managed memory and what the
- * 32-bit functions hand out get blocks of their own whatever the size. Arrays have a heap of their
- * own, in which only small ones share granules; to the application they have no address. What pools
- * and graphs hand out (struct space) are blocks, too; for that they account themselves, and no
- * context has it. Managed memory is never refused for want of room on the GPU: what does not fit
- * lies on the host, and stays there (a real driver moves it to and fro, and state_pages.c has a
- * model of that).
+ * The GPU gives whole granules of 2 MiB. As measured on a real driver:
+ *
+ *   - An allocation of more than 1 MiB gets a block of granules of its own.
+ *   - A smaller allocation goes into a block of one granule that its context has already, if there
+ *     is room; also into the unused end of a granule that was taken for a larger allocation.
+ *     Otherwise it gets a new block.
+ *   - The end of a block of several granules stays unused.
+ *   - A block goes back to the GPU with its last allocation.
+ *
+ * Managed memory, and memory of the 32-bit functions, get blocks of their own whatever the size.
+ * Arrays have a heap of their own, in which only small ones share granules; the application gets no
+ * address of them. Memory that pools and graphs hand out (struct space) is in blocks, too; pools
+ * and graphs account for it, and it belongs to no context. Managed memory is never refused for want
+ * of room on the GPU: the part that does not fit is on the host, and stays there (a real driver
+ * moves it; state_pages.c has a model of that).
  *
  *     block    a run of granules; its head is the allocation that it was made for, if any
  *     page     the bookkeeping of a granule in which small allocations can be (page.c): every block
  *              of one granule of device memory has a page, unless the head fills the granule
  *
- * A block is backed by host memory at the same address, which the kernel provides when it is
- * touched. So device addresses are host addresses, and copies are copies.
+ * A block is backed by host memory at the same address, which the kernel allocates when it is
+ * touched. So device addresses are host addresses, and a copy is a memcpy.
  *
- * The map finds the block and page of any address: two levels, an entry a granule. It is shared by
- * all contexts, as addresses are. One lock guards all of this; the shared state's is taken inside
- * it.
+ * The map finds the block and page of any address: two levels, with one entry for each granule. All
+ * contexts share the map, as they share addresses. One lock guards all of this; the shared state's
+ * lock is taken inside it.
  */
 #include "sim.h"
 
@@ -30,17 +34,17 @@
 #include <sys/mman.h>
 
 struct block {
-	CUcontext context; /* NULL for a space's */
+	CUcontext context; /* NULL for the block of a space */
 	struct space *space;
 	enum block_kind kind;
 	uint64_t address;
 	uint64_t granules;
-	uint64_t shared;               /* an object of the shared state; 0: it is none */
-	size_t head_bytes;             /* 0: no head, or no longer */
-	uint64_t live;                 /* allocations in it, the head included */
-	uint64_t managed_bytes;        /* of managed memory, what the GPU holds */
-	struct memory_advice advice;   /* likewise, what it was advised and where it was moved */
-	struct block *next, *previous; /* of its heap */
+	uint64_t shared;               /* the object of the shared state that it is; 0: none */
+	size_t head_bytes;             /* 0: the block has no head, or it was freed */
+	uint64_t live;                 /* allocations in the block, with the head */
+	uint64_t managed_bytes;        /* of managed memory: the part on the GPU */
+	struct memory_advice advice;   /* of managed memory: advice and prefetches */
+	struct block *next, *previous; /* in the list of its heap */
 };
 
 struct granule {
@@ -49,14 +53,15 @@ struct granule {
 };
 
 enum {
-	MAP_BITS = 14, /* of either level: addresses up to 2^49 */
+	MAP_BITS = 14, /* of each level: addresses up to 2^49 */
 	SMALL_MAX_BYTES = 1 << 20,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct granule *map[1 << MAP_BITS]; /* leaves are made when wanted and never freed; lock */
+static struct granule *map[1 << MAP_BITS]; /* leaves are made at first use and never freed; lock */
 
-/* NULL if it is out of range, or in no leaf and none could be or was to be made. */
+/* The map's entry for the address. NULL: the address is out of range; or there is no leaf, and none
+ * was to be made or could be made. */
 static struct granule *map_at(uint64_t address, bool make)
 {
 	uint64_t number = address / GRANULE_BYTES;
@@ -80,7 +85,7 @@ static struct granule *block_granule(const struct block *block, uint64_t i)
 #define LOW_LEAST ((uint64_t)256 << 20)
 #define LOW_END   ((uint64_t)1 << 32)
 
-/* Below 4 GiB, where the kernel does not look for that by itself. */
+/* Address space below 4 GiB, for processors whose kernel has no flag for that. */
 static uint64_t map_low(uint64_t bytes, uint64_t alignment, int flags)
 {
 	for (uint64_t at = LOW_LEAST; at < LOW_END && bytes <= LOW_END - at; at += alignment) {
@@ -105,7 +110,7 @@ uint64_t space_map(uint64_t bytes, uint64_t alignment, bool low)
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (at == MAP_FAILED)
 		return 0;
-	/* Next to an aligned one, which is the rule, it is aligned. */
+	/* The kernel mostly places it next to an aligned mapping, and so aligned. */
 	if ((uintptr_t)at % alignment == 0)
 		return (uintptr_t)at;
 	munmap(at, bytes);
@@ -132,7 +137,7 @@ static struct state_holding block_holding(const struct block *block)
 		       : (struct state_holding){.memory_bytes = bytes};
 }
 
-/* What it needs of the GPU; false if that has not enough. */
+/* Takes the block's granules from the GPU. False: the GPU does not have enough. */
 static bool block_take(struct block *block)
 {
 	struct state_holding holding = block_holding(block);
@@ -185,7 +190,7 @@ static void block_unmap(struct block *block)
 		struct granule *granule = block_granule(block, i);
 
 		if (!granule)
-			break; /* half made */
+			break; /* the block was made up to here only */
 		if (granule->page) {
 			page_index_remove(&block_heap(block)->index, granule->page);
 			free(granule->page);
@@ -195,7 +200,7 @@ static void block_unmap(struct block *block)
 	munmap((void *)(uintptr_t)block->address, block->granules * GRANULE_BYTES);
 }
 
-/* Address space, map and page; the GPU has been asked. */
+/* Makes the block's address space, map entries and page. Its granules are taken already. */
 static bool block_map(struct block *block)
 {
 	block->address =
@@ -224,7 +229,7 @@ static bool block_map(struct block *block)
 	return true;
 }
 
-/* A new block, with a head unless head_bytes is 0. */
+/* Makes a block, with a head unless head_bytes is 0. */
 static struct block *block_open(CUcontext context, enum block_kind kind, size_t head_bytes)
 {
 	struct heap *heap = heap_of(context, kind);
@@ -328,14 +333,14 @@ CUresult memory_take(CUcontext context, size_t bytes, enum block_kind kind, uint
 	return CUDA_SUCCESS;
 }
 
-/* What the head had of the granule becomes free. */
+/* Frees the head's part of the granule. */
 static void head_give(struct block *block)
 {
 	struct page *page = block_granule(block, 0)->page;
 
 	block->head_bytes = 0;
 	if (block->live == 1)
-		return; /* the block goes anyway */
+		return; /* the whole block is freed */
 	page_give(page, 0, page->head_units);
 	page->head_units = 0;
 	page_index_update(&block_heap(block)->index, page);
@@ -361,7 +366,7 @@ static CUresult give(uint64_t address, bool array)
 	struct granule *granule = map_at(address, false);
 	struct block *block = granule ? granule->block : NULL;
 	if (block && (block->space || (block->kind == BLOCK_ARRAY) != array))
-		block = NULL; /* its pool or graph, or the array's function, gives that back */
+		block = NULL; /* freed by its pool, its graph, or the function for arrays */
 	if (block && block->head_bytes && address == block->address) {
 		head_give(block);
 		result = CUDA_SUCCESS;
@@ -498,7 +503,7 @@ CUresult memory_share(uint64_t address, uint64_t *ret_object, uint64_t *ret_offs
 	return result;
 }
 
-/* The managed allocation that the whole range lies in; NULL: none. */
+/* The managed allocation that contains the whole range, or NULL. */
 static struct block *managed_at_locked(uint64_t address, size_t bytes)
 {
 	const struct granule *granule = map_at(address, false);

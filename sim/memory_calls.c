@@ -1,6 +1,6 @@
 /*
- * The driver's functions about device memory, over memory.c; pools and graphs free
- * what is theirs.
+ * The driver's functions about device memory, over memory.c. Memory of pools and graphs is freed by
+ * these.
  */
 #include "sim.h"
 
@@ -125,7 +125,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 	return release(__func__, dptr);
 }
 
-/* For either output the caller may have passed NULL: so on a real driver. */
+/* The caller may pass NULL for either output, as with a real driver. */
 static CUresult info_get(const char *function, uint64_t *ret_free, uint64_t *ret_total)
 {
 	CUcontext context;

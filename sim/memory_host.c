@@ -15,7 +15,7 @@ struct host_range {
 	size_t bytes;
 	CUcontext context;
 	unsigned flags;  /* of the allocation or registration */
-	bool registered; /* the application's own memory */
+	bool registered; /* memory of the application, which it has registered */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -70,7 +70,8 @@ CUresult cuMemAllocHost(void **pp, unsigned int bytesize)
 	return host_take(__func__, pp, bytesize, 0);
 }
 
-/* Portable, mapped and write-combined: all of it is, or it makes no difference. */
+/* The flags portable, mapped and write-combined have no effect: all host memory is portable and
+ * mapped here. */
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
 	const unsigned known = 7;
@@ -125,7 +126,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 	return host_register(__func__, p, bytesize, Flags);
 }
 
-/* On an H100, an address inside a registered range, but not its first, is another error. */
+/* On an H100, an address inside a registered range that is not its first gets another error. */
 CUresult cuMemHostUnregister(void *p)
 {
 	struct host_range key = {.address = (uintptr_t)p, .bytes = 1}, *range = NULL;
@@ -173,7 +174,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int 
 	return result;
 }
 
-/* An address that has more than 32 bits cannot be said. */
+/* An address of more than 32 bits does not fit into the result, and is an error. */
 CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t address;
@@ -186,7 +187,7 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1 *pdptr, void *p, unsigned int 
 	return result;
 }
 
-/* All of it is mapped, as everything is with unified addresses. */
+/* All host memory is mapped, as with unified addresses. */
 CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
 {
 	struct host_range range;
@@ -224,7 +225,7 @@ CUresult cuMemFreeHost(void *p)
 }
 
 struct pointer {
-	CUcontext context; /* NULL for pools' and graphs' memory */
+	CUcontext context; /* NULL for memory of pools and graphs */
 	CUdevice device;
 	CUmemoryPool pool;
 	unsigned type; /* CU_MEMORYTYPE_… */
@@ -297,7 +298,7 @@ static CUresult attribute_get(const struct pointer *pointer, CUpointer_attribute
 		*(size_t *)data = pointer->bytes;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-		*(unsigned long long *)data = pointer->start; /* as good as a number of its own */
+		*(unsigned long long *)data = pointer->start; /* unique among live allocations */
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		*(unsigned *)data = 1;
@@ -326,7 +327,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	return attribute_get(&pointer, attribute, data);
 }
 
-/* Of a pointer to nothing that the driver knows, what the documentation says. */
+/* The answers for a pointer that the driver does not know, by the documentation. */
 static void attribute_none(CUpointer_attribute attribute, void *data)
 {
 	const int invalid_device = -2;
@@ -375,7 +376,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 	return CUDA_SUCCESS;
 }
 
-/* Only one can be set, and copies are in order anyway. */
+/* Only SYNC_MEMOPS can be set. It has no effect, as copies are in order anyway. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
 	struct pointer pointer;

@@ -1,15 +1,15 @@
 /*
  * Modules: code images (image.h), their kernels and the memory of their variables.
  *
- * A module costs its process what VGPU_SIM_MODULE_MIB says of the GPU of its context, and the
- * granules of its variables; a library's (library.c), which has no context, of each GPU that it is
- * used on. With VGPU_SIM_MODULE_LAZY one without variables costs that when it is first used. All
- * contexts on a GPU share a library's variables.
+ * A module costs its process VGPU_SIM_MODULE_MIB on the GPU of its context, and the granules of its
+ * variables. The module of a library (library.c) has no context, and has that cost on each GPU
+ * where it is used. With VGPU_SIM_MODULE_LAZY, a module without variables has the cost at its first
+ * use. All contexts on a GPU share a library's variables.
  *
- * No instruction is run. A kernel named spin_ns lasts as many nanoseconds as its first parameter, a
- * u64, says; any other takes no time and changes no memory. Modules are guarded by the contexts
- * lock, and end with their context. Like the real driver we trust a function's handle until its
- * module is unloaded, not longer.
+ * No instruction is run. A kernel named spin_ns takes as many nanoseconds as its first parameter, a
+ * u64; a kernel named collective is a collective (backlog.c); other kernels take no time. No kernel
+ * changes memory. The contexts lock guards modules, and a module ends with its context. As on the
+ * real driver, a function's handle is trusted until its module is unloaded.
  */
 #include "image.h"
 #include "sim.h"
@@ -23,9 +23,9 @@ enum {
 };
 
 struct CUmod_st {
-	CUmodule next;                         /* of its context's */
+	CUmodule next;                         /* in its context's list */
 	bool taken[SIM_GPUS_MAX];              /* changes under the lock */
-	struct space *variables[SIM_GPUS_MAX]; /* where they are; NULL: not taken, or none */
+	struct space *variables[SIM_GPUS_MAX]; /* NULL: not taken, or there are none */
 	unsigned char *initial;                /* values of all variables; NULL: zeroes */
 	struct image image;
 	struct CUfunc_st *functions; /* as many as the image's kernels, in their order */
@@ -186,7 +186,7 @@ CUresult module_make(const void *image, size_t bytes, CUmodule *ret_module)
 	return CUDA_SUCCESS;
 }
 
-/* The modules of a green context are the primary one's. */
+/* A module that is loaded in a green context belongs to the primary context. */
 static CUresult load_into(CUcontext context, CUmodule *ret_module, const void *image, size_t bytes)
 {
 	CUmodule module;
@@ -298,7 +298,7 @@ void modules_close(CUcontext context)
 	}
 }
 
-/* Where the current context's list has the module; NULL if it has not. */
+/* The place of the module in the context's list, or NULL. */
 static CUmodule *module_find_locked(CUcontext context, CUmodule module)
 {
 	context = context_owner(context);

@@ -1,8 +1,8 @@
 /*
- * Multicast objects: handles that no memory belongs to, but that keep what is bound to them. They
- * take nothing of any GPU, and what is written to them goes nowhere.
+ * Multicast objects: handles without memory of their own, which keep the memory that is bound to
+ * them. They take no memory of any GPU, and writes to them are lost.
  *
- * All under virtual_lock.
+ * Under virtual_lock.
  */
 #include "sim.h"
 
@@ -10,7 +10,7 @@
 
 struct multicast_binding {
 	size_t offset, bytes;
-	struct memory_handle *handle; /* in use by the binding */
+	struct memory_handle *handle; /* the binding is a use of it */
 	struct multicast_binding *next;
 };
 
@@ -139,7 +139,7 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
 	return result;
 }
 
-/* Takes off what is bound in the range by that device; false if it cuts through something. */
+/* Unbinds the device's bindings in the range. False: the range has only a part of a binding. */
 static bool unbind_locked(struct memory_handle *multicast, CUdevice device, size_t offset,
 			  size_t bytes)
 {

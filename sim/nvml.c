@@ -1,16 +1,17 @@
 /*
- * The simulated NVML: the machine as the shared state has it. It needs no CUDA in the process,
- * holds no slot, and does not care for CUDA_VISIBLE_DEVICES.
+ * The simulated NVML: the machine as the shared state has it. It needs no CUDA in the process, has
+ * no slot, and does not read CUDA_VISIBLE_DEVICES.
  *
- *   VGPU_SIM_NVML_MIG    a GPU's number: it is cut into two instances   (nvml_devices.c)
- *   VGPU_SIM_NVML_COMPUTE_MODE, VGPU_SIM_NVML_PERSISTENCE   how GPUs are set   (likewise)
- *   VGPU_SIM_NVML_PIDS   what pids the process lists have               (nvml_processes.c)
- *   VGPU_SIM_NVML_LISTS  which of them have any                         (likewise)
- *   VGPU_SIM_NVML_XIDS   errors of GPUs                                 (nvml_events.c)
+ *   VGPU_SIM_NVML_MIG           a GPU that is divided into two instances   (nvml_devices.c)
+ *   VGPU_SIM_NVML_COMPUTE_MODE  the compute mode of all GPUs               (nvml_devices.c)
+ *   VGPU_SIM_NVML_PERSISTENCE   the persistence mode of all GPUs           (nvml_devices.c)
+ *   VGPU_SIM_NVML_PIDS          the pids in process lists                  (nvml_processes.c)
+ *   VGPU_SIM_NVML_LISTS         the process lists that are not empty       (nvml_processes.c)
+ *   VGPU_SIM_NVML_XIDS          errors of GPUs                             (nvml_events.c)
  *
- * nvmlInit counts; between the last nvmlShutdown and the next nvmlInit nothing else works. One lock
- * is held for the whole of every call. A forked child has what its parent had, over a file of its
- * own.
+ * Calls of nvmlInit are counted. After the last nvmlShutdown, no function works until the next
+ * nvmlInit. One lock is held for the whole of every call. In a forked child, the parent's nvmlInit
+ * counts, and the child opens the state file for itself.
  */
 #include "nvml_calls.h"
 
@@ -56,8 +57,8 @@ static void fork_watch(void)
 	pthread_atfork(NULL, NULL, forked);
 }
 
-/* Driver 580 was seen to open libcuda.so.1 and, 17 times, the program: so it waits for the loader's
- * lock. */
+/* Takes the loader's lock, as NVML of driver 580 does: it was seen to open libcuda.so.1 and, 17
+ * times, the program. */
 static void call_the_loader(void)
 {
 	void *program = dlopen(NULL, RTLD_LAZY);
@@ -99,7 +100,7 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 	return init(__func__);
 }
 
-/* Attaching does something only in a forked child. */
+/* Attaching again has an effect only in a forked child. */
 nvmlReturn_t nvml_enter(const char *function)
 {
 	nvmlReturn_t result = (nvmlReturn_t)faults_enter(function);

@@ -4,7 +4,7 @@
  *   VGPU_SIM_NVML_XIDS   a file. Each of its lines has a GPU's number and an XID: "0 79". Lines may
  *                        be added at any time, and each set of events sees each line once.
  *
- * A wait does not sleep: it returns NVML_ERROR_TIMEOUT at once where there is no further line.
+ * A wait does not sleep: it returns NVML_ERROR_TIMEOUT at once if there is no further line.
  */
 #include "nvml_calls.h"
 
@@ -14,7 +14,7 @@
 
 struct nvmlEventSet_st {
 	bool registered[SIM_GPUS_MAX];
-	long read_bytes; /* of the file */
+	long read_bytes; /* how much of the file this set has read */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)

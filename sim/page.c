@@ -1,14 +1,14 @@
 /*
- * One granule cut into small allocations, and the index of all such granules of a heap.
+ * A granule that is divided into small allocations, and the index of all such granules of a heap.
  *
- * A granule of 2 MiB is 4096 units of 512 bytes with two bits each: taken, and last of its
- * allocation. That is 1 KiB for up to 4096 allocations, which carry no other bookkeeping.
+ * A granule of 2 MiB is 4096 units of 512 bytes. A unit has two bits: taken, and last of its
+ * allocation. That is 1 KiB for up to 4096 allocations, without any other record of them.
  *
- * `bound` is lazy: taking leaves it, giving raises it, and only a search that fails has seen every
- * run and makes it exact. So a page is searched in vain at most once for each thing that was given.
+ * `bound` is at least the longest free run. page_take leaves it as it is, page_give raises it, and
+ * only a search that fails has seen every run, and makes it exact. So at most one search of a page
+ * fails for each allocation that was freed.
  *
- * Everything here is under the memory lock. Nothing here can fail but page_index_add, for lack of
- * memory.
+ * All functions are called under the memory lock. Only page_index_add can fail, for lack of memory.
  */
 #include "sim.h"
 
@@ -27,7 +27,7 @@ static unsigned bits_next(const uint64_t *words, unsigned from, bool set)
 	return PAGE_UNITS;
 }
 
-/* The unit behind the last one below `before` whose bit is set; 0 if none. */
+/* The unit after the last unit below `before` whose bit is set; 0 if there is none. */
 static unsigned bits_behind_previous(const uint64_t *words, unsigned before)
 {
 	while (before % 64) {
@@ -105,7 +105,7 @@ int page_start(const struct page *page, unsigned unit)
 {
 	if (!bit_get(page->used, unit))
 		return -1;
-	/* Behind the last unit of the allocation before, or behind a free one. */
+	/* The allocation begins after the last unit of the one before, or after a free unit. */
 	unsigned start = bits_behind_previous(page->last, unit);
 	for (unsigned at = unit; at-- > start;) {
 		if (!bit_get(page->used, at))

@@ -1,8 +1,8 @@
 /*
- * Several GPUs: every one can use the memory of every other, by NVLink as it were. Permission is
- * kept for each context, and asked for by nobody else here: an address is good everywhere.
+ * Peers: every GPU can use the memory of every other. The permission is recorded for each context,
+ * and has no other effect here: every address is valid on every GPU.
  *
- * And what a context keeps only to say it again: its preferences for caches.
+ * Also here: preferences of a context for caches, which are recorded and have no effect.
  */
 #include "sim.h"
 

@@ -1,14 +1,15 @@
 /*
- * NVML gives pids of the pid namespace of who asks, and leaves out whom that does not have (seen
- * with driver 580). A process cannot know what others call it, but the kernel does, and translates
- * the owner of a record lock (F_GETLK): so each process keeps one, on the byte of its slot.
+ * NVML gives pids of the caller's pid namespace, and leaves out processes that are not in it (seen
+ * with driver 580). A process does not know its pid in other namespaces. The kernel does: F_GETLK
+ * translates the owner of a record lock. So each process keeps a record lock on the byte of its
+ * slot.
  *
- * These locks belong to the process and not to a descriptor, and are gone when it closes any
- * descriptor of the file. So they have a file of their own beside the state's, which is never
- * closed; both libraries of a process may have it open. An application that closes all descriptors
- * loses its lock, and is then shown with the pid that it has for itself, to its own namespace.
+ * Record locks belong to the process, and are dropped when it closes any descriptor of the file. So
+ * they are in a file of their own, next to the state file, which is never closed; both libraries of
+ * a process may have it open. If an application closes all descriptors, it loses its lock, and is
+ * then listed with its own pid, in its own namespace only.
  *
- * Called under the state's mutex.
+ * All functions are called under the state's mutex.
  */
 #include "pids.h"
 
@@ -70,8 +71,8 @@ unsigned pids_of(const char *state_path, unsigned slot, unsigned own, uint64_t s
 	struct flock lock = lock_of(F_WRLCK, slot);
 
 	open_once(state_path);
-	/* It is ourselves, whose own lock is in nobody's way; or it has lost its lock, or dies just
-	 * now: then its pid means something where it is itself, and nothing elsewhere. */
+	/* No other process has the lock. The slot is ours, or its owner has lost its lock or is
+	 * dying. Its own pid is valid in its own namespace only. */
 	if (file < 0 || fcntl(file, F_GETLK, &lock) || lock.l_type == F_UNLCK)
 		return space == pids_space() ? own : 0;
 	return lock.l_pid > 0 ? (unsigned)lock.l_pid : 0;
@@ -80,6 +81,6 @@ unsigned pids_of(const char *state_path, unsigned slot, unsigned own, uint64_t s
 void pids_forked(void)
 {
 	if (file >= 0)
-		close(file); /* the locks are the parent's, and stay */
+		close(file); /* the locks stay, as they are the parent's */
 	file = -1;
 }

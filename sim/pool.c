@@ -1,28 +1,28 @@
 /*
  * Stream-ordered memory: pools, what they hand out, and when they give memory back to the GPU.
  *
- * A pool reserves device memory in chunks of 32 MiB and keeps no record of which: as on a real
- * driver its free memory is remapped wherever it is wanted, so that it never fragments, and a sum
- * is all there is to it. Every piece handed out is a space of its own (memory.c), mapped for as
- * long as it lives; only the sums cost anything.
+ * A pool reserves device memory in chunks of 32 MiB. As on a real driver, free memory of a pool can
+ * be mapped to any address, so a pool does not fragment, and sums are enough to describe it. Every
+ * piece that is handed out is a space of its own (memory.c), mapped as long as it lives. The sums,
+ * in bytes:
  *
  *   used      in pieces that live
- *   freed     in pieces given back in the order of a stream, until somebody waits for that stream;
- *             reused meanwhile, at once where that needs no waiting, else by making the new user's
- *             stream wait
- *   reserved  at least used and freed together, in whole chunks; grows when a piece finds no room,
- *             shrinks to what is used, freed and to be kept when somebody waits or trims
- *   held      what the GPU has given for it: reserved, but nothing for memory of the host, and for
- *             managed memory the most that was ever reserved. Measured so on a real driver.
+ *   freed     in pieces that were freed in stream order, until that stream is synchronised. New
+ *             pieces may use that memory: at once if that needs no waiting, otherwise after the
+ *             new piece's stream has waited
+ *   reserved  at least used + freed, in whole chunks. It grows when a piece finds no room. At a
+ *             synchronisation or a trim it shrinks to used + freed and the memory that is kept
+ *   held      taken from the GPU for the pool: reserved; for memory of the host 0, and for managed
+ *             memory the most that was ever reserved (measured on a real driver)
  *
- * A pool belongs to a device, not to a context, and survives them all. Destroyed, it is invalid at
- * once and goes with its last piece.
+ * A pool belongs to a device, not to a context, and stays when contexts end. A destroyed pool is
+ * invalid at once, and is freed with its last piece.
  *
- * Memory that was not taken from a pool can be freed in the order of a stream, too, unless it is
- * managed: it waits in a list of its own (late).
+ * Memory that is not from a pool can be freed in stream order, too, unless it is managed. Until the
+ * free happens, it is in a list of its own (struct late).
  *
- * One lock guards all of this and what pool_list.c and pool_share.c do; memory.c's and the shared
- * state's are taken inside it.
+ * One lock guards pool.c, pool_list.c and pool_share.c. The locks of memory.c and of the shared
+ * state are taken inside it.
  */
 #include "pool.h"
 
@@ -73,7 +73,7 @@ bool pool_known_locked(CUmemoryPool pool)
 	return false;
 }
 
-/* Takes from the GPU or gives back what is missing or too much. */
+/* Takes memory from the GPU or gives it back, so that the pool holds `bytes`. */
 static CUresult hold_locked(CUmemoryPool pool, uint64_t bytes)
 {
 	bool more = bytes > pool->held_bytes;
@@ -84,7 +84,7 @@ static CUresult hold_locked(CUmemoryPool pool, uint64_t bytes)
 		return CUDA_SUCCESS;
 	if (pool->exported) {
 		if (state_resize(pool->exported, bytes))
-			return CUDA_ERROR_OUT_OF_MEMORY; /* or somebody else has some of it */
+			return CUDA_ERROR_OUT_OF_MEMORY; /* or another process has a part of it */
 		pool->held_bytes = bytes;
 		return CUDA_SUCCESS;
 	}
@@ -142,7 +142,7 @@ void pool_shrink_locked(CUmemoryPool pool, uint64_t keep_bytes)
 		reserve_locked(pool, needed);
 }
 
-/* What was freed until then need not be kept any longer. */
+/* Frees in the stream up to that time are complete: their memory need not be kept. */
 static void collect_locked(CUmemoryPool pool, CUcontext context, CUstream stream, uint64_t until_ns)
 {
 	for (struct piece **at = &pool->freed; *at;) {
@@ -171,7 +171,7 @@ void pool_collect_locked(CUmemoryPool pool)
 	collect_locked(pool, NULL, NULL, 0);
 }
 
-/* How willingly the stream would reuse the piece: 0, 1, 2; 3 is not at all. */
+/* The rank of the piece for reuse by the stream: 0 is best; 3: it cannot be reused. */
 static unsigned reluctance(const struct CUmemPoolHandle_st *pool, const struct piece *piece,
 			   CUstream stream, uint64_t now)
 {
@@ -182,7 +182,7 @@ static unsigned reluctance(const struct CUmemPoolHandle_st *pool, const struct p
 	return pool->reuse[REUSE_WAITING] ? 2 : 3;
 }
 
-/* Reuses that much of what was freed; when the last of it is free. */
+/* Reuses `bytes` of freed pieces. Returns the time at which the last of them is free. */
 static uint64_t reuse_locked(CUmemoryPool pool, uint64_t bytes, CUstream stream, uint64_t now)
 {
 	uint64_t ready_ns = 0;
@@ -210,7 +210,8 @@ static uint64_t reuse_locked(CUmemoryPool pool, uint64_t bytes, CUstream stream,
 	return ready_ns;
 }
 
-/* Room for so much more; when it may be used. */
+/* Makes room for `bytes` more. *ret_ready_ns: the time from which it may be
+ * used. */
 static CUresult room_locked(CUmemoryPool pool, uint64_t bytes, CUstream stream,
 			    uint64_t *ret_ready_ns)
 {
@@ -257,7 +258,7 @@ static CUresult take_locked(CUmemoryPool pool, struct piece *piece, CUstream str
 
 CUresult pool_take(CUmemoryPool pool, size_t bytes, CUstream stream, uint64_t *ret_address)
 {
-	const size_t most = (size_t)1 << 48; /* no GPU has that, and sums do not overflow */
+	const size_t most = (size_t)1 << 48; /* more than any GPU has; sums do not overflow */
 
 	if (bytes > most)
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -18,7 +18,7 @@ static CUmemLocation device_location(CUdevice device)
 	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
 }
 
-/* NULL as pool: the one in use for the stream's device. */
+/* pool NULL: the current pool of the stream's device. */
 static CUresult allocate(const char *function, CUdeviceptr *dptr, size_t bytes,
 			 const CUmemoryPool *from, CUstream hStream, bool per_thread)
 {

@@ -1,9 +1,9 @@
 /*
- * Which pools there are, and what they say about themselves.
+ * The list of pools, and their attributes.
  *
- * The default pool of a kind of memory, that is of a location and a type, is made at first use and
- * never destroyed; it knows which pool is in use for its kind, at first itself. A handle is looked
- * up in the list of all, so that a stale one is found out. Under the pools lock.
+ * A kind of memory is a location and a type. The default pool of a kind is made at first use, and
+ * is never destroyed. It has the current pool of its kind, which at first is the default pool
+ * itself. A handle is looked up in the list, so stale handles are recognised. Under the pools lock.
  */
 #include "pool.h"
 
@@ -21,7 +21,7 @@ static CUresult kind_check(const CUmemLocation *location, CUmemAllocationType ty
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 		return location->id >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	case CU_MEM_LOCATION_TYPE_INVALID: /* managed memory that is at home nowhere */
+	case CU_MEM_LOCATION_TYPE_INVALID: /* managed memory without a preferred location */
 		return type == CU_MEM_ALLOCATION_TYPE_MANAGED ? CUDA_SUCCESS
 							      : CUDA_ERROR_INVALID_VALUE;
 	default:

@@ -1,23 +1,23 @@
 /*
- * Pools, and pointers of theirs, that other processes get.
+ * Pools, and pointers of pools, that other processes import.
  *
- * A pool that is exported has its memory in an object of the shared state (state_objects.c), which
- * grows and shrinks with it. An imported pool is a name only: nothing can be taken from it, and it
- * keeps nothing. A pointer that is imported through it keeps all of the object, in its exporter's
- * figure as long as that one has the pool: until the pointer is freed, the pool does not shrink,
- * and survives its end and its owner's.
+ * The memory of an exported pool is an object of the shared state (state_objects.c), which grows
+ * and shrinks with the pool. An imported pool is a name only: no memory can be allocated from it,
+ * and it keeps no memory. A pointer that is imported through it holds the whole object. Until the
+ * pointer is freed, the pool does not shrink, and its memory stays after the end of the pool and of
+ * its process. The memory is in the exporter's figure, as long as the exporter has the pool.
  *
- * What an importer finds in the memory is zeroes, as in share.c. All under the pools lock.
+ * An importer finds zeroes in the memory, as in share.c. Under the pools lock.
  */
 #include "pool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL_TAG      0x6c6f6f70u /* an object's: a pool */
+#define POOL_TAG      0x6c6f6f70u /* the tag of an object that is a pool */
 #define POINTER_MAGIC 0x7274706d6973u
 
-/* What a CUmemPoolPtrExportData says. */
+/* The contents of a CUmemPoolPtrExportData. */
 struct pointer {
 	uint64_t magic, object, address, bytes;
 	char unused[64 - 4 * sizeof(uint64_t)];
@@ -25,7 +25,7 @@ struct pointer {
 
 _Static_assert(sizeof(struct pointer) == sizeof(CUmemPoolPtrExportData), "as many bytes");
 
-/* Makes it an object, if it is none yet. */
+/* Makes the pool's memory an object, if it is none yet. */
 static CUresult export_locked(CUmemoryPool pool)
 {
 	struct state_object object = {.gpu = pool->gpu, .bytes = pool->held_bytes, .tag = POOL_TAG};
@@ -64,7 +64,7 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
 	return CUDA_SUCCESS;
 }
 
-/* What the object is, if it is a pool's and of a GPU that this process sees. */
+/* Checks that the object is a pool's, and finds its device in this process. */
 static CUresult find(uint64_t id, CUdevice *ret_device)
 {
 	struct state_object object;

@@ -1,9 +1,10 @@
 /*
- * The index of everything that this library exports, and cuGetProcAddress over it.
+ * The index of all functions that this library exports, and cuGetProcAddress over it.
  *
- * cuGetProcAddress("cuMemAlloc", version) means the newest of cuMemAlloc, cuMemAlloc_v2, … that
- * existed in that CUDA version. `introduced` says when the versioned ones did; what is not in it is
- * as old as one likes. The pointer is the one that dlsym gives for the versioned name.
+ * cuGetProcAddress("cuMemAlloc", version) finds the newest of cuMemAlloc, cuMemAlloc_v2, … that
+ * existed in that CUDA version. `introduced` has the CUDA versions of versioned functions; a
+ * function that is not in it exists in all of them. The pointer is the one that dlsym gives for the
+ * versioned name.
  */
 #include "sim.h"
 
@@ -32,7 +33,8 @@ exports[] = {
 #define CU_HOOK(name, class, parameters, arguments) (function_pointer) name,
 #define CU_CALL(name, class, parameters)            (function_pointer) name,
 #define CU_SIM(name, class, parameters)             (function_pointer) name,
-/* Keeps rows that this variant does not export from being left out unnoticed. */
+/* All rows of the table, also those that this variant does not export: a row without a definition
+ * does not link. */
 __attribute__((used)) static const function_pointer rows[] = {
 #include "cuda.def"
 };
@@ -158,7 +160,7 @@ static const struct export *version_find(const char *base, unsigned n, const cha
 	return export_find(name);
 }
 
-/* BASE is not one itself if it ends in a version or a stream flavour. */
+/* Whether the name is without a version and without a stream flavour at its end. */
 static bool base_plain(const char *base)
 {
 	const char *end = strrchr(base, '_');
@@ -191,8 +193,8 @@ static const struct export *resolve(const char *base, int version, cuuint64_t fl
 	return NULL;
 }
 
-/* As driver 580 was seen to do it: NULL and why, for what there is not in that version. A name that
- * is empty is one of those; the CUDA runtime asks for it first. */
+/* As driver 580 was seen to answer: for a function that does not exist in that version, NULL and a
+ * status that says why. The empty name is such a function; the CUDA runtime asks for it first. */
 static CUresult address_get(const char *symbol, void **ret_pointer, int version, cuuint64_t flags,
 			    CUdriverProcAddressQueryResult *ret_status)
 {
@@ -215,7 +217,7 @@ static CUresult address_get(const char *symbol, void **ret_pointer, int version,
 	return CUDA_SUCCESS;
 }
 
-/* The older one leaves the pointer alone, and says that there is no such symbol. */
+/* On failure, the older version leaves the pointer as it is, and answers CUDA_ERROR_NOT_FOUND. */
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
 	CUresult result = enter_early(__func__);

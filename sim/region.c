@@ -1,10 +1,10 @@
 /*
- * Ranges of addresses that lead to device memory without being an allocation of memory.c: mappings
- * of virtual memory, what another process has, what another library has.
+ * Ranges of addresses of device memory that is no allocation of memory.c: mappings of virtual
+ * memory, and memory of other processes and other libraries.
  *
- * A search tree by range, under one lock that is taken last of all in the process. Whoever added a
- * region owns the struct and guards it: region_at gives the struct itself and is for that owner,
- * region_find a copy for everybody.
+ * A search tree by range, under one lock, which is taken last in the process. The file that added a
+ * region owns the struct and guards it. region_at returns the struct itself, and is for the owner;
+ * region_find copies it.
  */
 #include "sim.h"
 
@@ -13,7 +13,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *regions; /* struct region by address; lock */
 
-/* Ranges that overlap are equal. */
+/* Compares ranges. Ranges that overlap are equal. */
 static int region_compare(const void *left, const void *right)
 {
 	const struct region *a = left, *b = right;

@@ -1,13 +1,13 @@
 /*
- * Memory that other processes get: descriptors of memory by handle, of allocations (dma-buf), and
- * cuIpc's 64 bytes. What is shared becomes an object of the shared state (state_objects.c), which
- * knows who holds it, who has it in its figure, and whether a descriptor is still open.
+ * Memory that other processes import: by descriptors of memory by handle, by descriptors of
+ * allocations (DMA-BUF), and by the 64 bytes of CUDA IPC. Shared memory becomes an object of the
+ * shared state (state_objects.c), which has its holders, the process in whose figure it is, and
+ * whether a descriptor is still open.
  *
- * Only the accounting is shared: what an importer finds in the memory is zeroes, and nobody sees
- * what another writes. What cuIpcOpenMemHandle gives belongs to the context, which closes it.
+ * Only the accounting is shared: an importer finds zeroes in the memory, and no process sees what
+ * another writes. Memory of cuIpcOpenMemHandle belongs to the context, and is closed with it.
  *
- * The list is under a lock of its own; memory.c's, virtual_lock and the shared state's are not
- * taken inside it.
+ * The list has a lock of its own. No other lock is taken inside it.
  */
 #include "sim.h"
 
@@ -18,7 +18,7 @@
 
 #define IPC_MAGIC 0x63706d6973757067u
 
-/* What a CUipcMemHandle says. */
+/* The contents of a CUipcMemHandle. */
 struct ipc {
 	uint64_t magic, object, offset, bytes, pid;
 	char unused[64 - 5 * sizeof(uint64_t)];
@@ -88,7 +88,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	return result;
 }
 
-/* A range of an allocation, or of what is mapped somewhere. */
+/* Makes the memory of a range an object: of an allocation, or of memory that is mapped there. */
 static CUresult range_share(uint64_t address, size_t bytes, uint64_t *ret_object)
 {
 	struct memory_range range;
@@ -151,7 +151,7 @@ static CUdevice device_of(unsigned gpu, CUcontext context)
 	return context->device;
 }
 
-/* Address space, and the memory that belongs to it. */
+/* Makes address space for the memory, and joins its object. */
 static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct opened *ret_opened)
 {
 	struct state_object object;
@@ -173,7 +173,7 @@ static CUresult opened_make(CUcontext context, const struct ipc *ipc, struct ope
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* It is in no list any more. */
+/* Ends memory that was taken out of the list. */
 static void opened_close(struct opened *it)
 {
 	region_remove(&it->region);
@@ -227,7 +227,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 	return ipc_open(__func__, pdptr, &handle, Flags);
 }
 
-/* Takes out of the list what was opened at the address, or by the context; NULL if nothing was. */
+/* Takes memory out of the list that was opened at the address, or by the context; NULL: there is
+ * none. */
 static struct opened *opened_take(uint64_t address, CUcontext context)
 {
 	pthread_mutex_lock(&lock);

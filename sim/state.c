@@ -1,14 +1,14 @@
 /*
  * What each process holds of each GPU: the slots of the shared state file (state_machine.h).
  *
- * A process that dies while others live leaves its slot behind; whoever next needs memory, claims a
- * slot or asks NVML finds its byte unlocked and frees it (reap). Every change is a store of one
- * word, so a process killed between two of them leaves at worst a slot that is about to be reaped
- * anyway, or an object without a payer, which gets one then too.
+ * A process that dies while others live leaves its slot as it is. The next process that needs
+ * memory, claims a slot or asks NVML finds the slot's byte unlocked, and frees the slot (reap).
+ * Every change is a store of one word. So a process that is killed between two stores leaves a slot
+ * that will be reaped, or an object without a payer, which gets a payer at that time.
  *
- * busy_until_ns needs no lock (where pages move, state_pages.c takes it): it only grows, by
- * compare-exchange. Work of a dead process goes when it is reaped, unless somebody has queued
- * behind it.
+ * busy_until_ns needs no lock, as it only grows, by compare-and-swap (if pages move, state_pages.c
+ * takes the lock). The queued work of a dead process is removed when its slot is reaped, unless
+ * another process has queued work after it.
  */
 #include "state_machine.h"
 
@@ -23,7 +23,7 @@ static uint64_t now_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now); /* as timeline_now() */
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now); /* the clock of timeline_now() */
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -32,7 +32,8 @@ static bool slot_used(const struct slot *slot)
 	return atomic_load(&slot->pid) != 0;
 }
 
-/* Takes back queued work that nobody living has queued, where nobody has queued behind it. */
+/* Removes work that dead processes have queued, unless a living process has queued work after it.
+ */
 static void queues_cut_locked(void)
 {
 	for (unsigned gpu = 0; gpu < SIM_GPUS_MAX; gpu++) {
@@ -195,7 +196,7 @@ uint64_t state_used_bytes(unsigned gpu)
 	return used;
 }
 
-/* What of the period the slot's work had. */
+/* For how long in the period the GPU did the slot's work. */
 static uint64_t busy_in(const struct slot *slot, unsigned gpu, uint64_t period)
 {
 	uint64_t word = atomic_load(&slot->shares[gpu].busy[period % BUSY_PERIODS]);
@@ -206,7 +207,7 @@ static uint64_t busy_in(const struct slot *slot, unsigned gpu, uint64_t period)
 	return (uint32_t)word;
 }
 
-/* Of the periods before the present one, which are over. */
+/* For how long the GPU did the slot's work in the periods before the present one. */
 static uint64_t busy_ns(const struct slot *slot, unsigned gpu)
 {
 	uint64_t present = now_ns() / BUSY_PERIOD_NS, busy = 0;

@@ -2,15 +2,17 @@
  * Collectives of ranks in any processes: the communicators of the shared state file.
  *
  * A communicator has its place in the file from the first use of its number on. Its collectives are
- * rounds, which every rank counts for itself; round k has the words rounds[k % ROUNDS], which are
- * never set back: `begun` only counts up and `latest_ns` is the latest time ever, so all ranks have
- * begun round k if and only if `begun` is at least ranks * (k / ROUNDS + 1). A rank begins a round
- * after its last one is over, which takes that all have begun it; so two rounds are in use at most,
- * and ROUNDS could be 2.
+ * rounds, which every rank counts for itself. Round k has the words rounds[k % ROUNDS], which are
+ * never reset: `begun` only counts up, and `latest_ns` is the latest begin of all rounds. So
  *
- * A rank stores its time before it counts itself. Killed between the two or before, it is missing,
- * and the others wait for it for ever; likewise those that begin the next round. A rank cannot come
- * back: a number is used once, as NCCL's unique identifiers are.
+ *     all ranks have begun round k  <=>  begun >= ranks * (k / ROUNDS + 1)
+ *
+ * A rank begins a round when its last round is over, and a round is over only when all ranks have
+ * begun it. So at most two rounds are in use, and ROUNDS could be 2.
+ *
+ * A rank stores its time before it counts itself. If it is killed before it has counted itself, it
+ * is missing, and the others wait for ever. A rank cannot come back: a number is used once, as
+ * NCCL's unique identifiers are.
  *
  * The last rank to begin rings the bells of all others: a futex word in each process's slot.
  */
@@ -22,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The number's place, taken for it if it has none; COMMUNICATORS if there is none left. */
+/* The place of the communicator, which it gets at first use; COMMUNICATORS: there is none left. */
 static unsigned place_of(uint64_t number)
 {
 	for (unsigned i = 0; i < COMMUNICATORS; i++) {
@@ -78,7 +80,7 @@ void state_bell_wait(uint32_t seen, uint64_t span_ns)
 		NULL, 0);
 }
 
-/* Those of the ranks that have joined; this process sees for itself. */
+/* Rings the bells of the ranks' processes, except this one, whose thread goes on by itself. */
 static void bells_ring(const struct communicator *communicator)
 {
 	for (unsigned i = 0; i < STATE_RANKS_MAX; i++) {

@@ -1,12 +1,13 @@
 /*
  * Attaches a process to the shared state file, and locks it.
  *
- * Who attaches and can have LOCK_USERS exclusively is alone, and initialises the file: whatever an
- * earlier crowd, another version, or a crash in the middle of this left there is gone.
+ * A process that attaches and gets LOCK_USERS exclusively is alone, and initialises the file. The
+ * contents that earlier processes, another version, or a crash in the middle of this have left are
+ * overwritten.
  *
  * After fork the child has a copy of the parent's descriptor, which would keep the parent's slot
- * alive: state_forked closes it. vfork and posix_spawn run no fork handlers; there close-on-exec
- * does it.
+ * alive. state_forked closes it. vfork and posix_spawn run no fork handlers; there, close-on-exec
+ * closes it.
  */
 #include "state_machine.h"
 
@@ -51,7 +52,7 @@ bool state_byte_held_by_other(int fd, off_t byte)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
 
-	/* In doubt the process lives. */
+	/* If the kernel does not say, the process counts as living. */
 	return fcntl(fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
@@ -67,7 +68,7 @@ void state_unlock(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-/* The caller is alone with the file, or maps one that others have made for the same GPUs. */
+/* Maps the file. The caller is alone with it, or other processes have made it for the same GPUs. */
 static int machine_open_locked(int fd, const struct sim_config *config)
 {
 	bool alone = !state_byte_lock(fd, F_WRLCK, LOCK_USERS);
@@ -92,7 +93,7 @@ static int machine_open_locked(int fd, const struct sim_config *config)
 		return -EBUSY;
 	}
 	state_machine = map;
-	/* Replaces the exclusive one at a stroke. */
+	/* This replaces the exclusive lock in one step. */
 	return state_byte_lock(fd, F_RDLCK, LOCK_USERS);
 }
 
@@ -106,7 +107,7 @@ static int attach_locked(const struct sim_config *config)
 	if (!result)
 		result = machine_open_locked(fd, config);
 	if (result) {
-		close(fd); /* drops what was locked */
+		close(fd); /* drops its locks */
 		return result;
 	}
 	state_byte_lock(fd, F_UNLCK, LOCK_MUTEX);
@@ -130,7 +131,7 @@ int state_attach(void)
 			"vgpu-sim: %s is in use for other GPUs; set VGPU_SIM_STATE to another "
 			"path\n",
 			config->state_path);
-	else if (result && result != -EMFILE) /* that is the program's doing: no driver says so */
+	else if (result && result != -EMFILE) /* the program's own limit: a driver prints nothing */
 		fprintf(stderr, "vgpu-sim: %s: %s\n", config->state_path, strerror(-result));
 	return result;
 }
@@ -151,7 +152,7 @@ void state_detach(void)
 
 void state_forked(void)
 {
-	/* Another thread of the parent may have held it. */
+	/* Another thread of the parent may have held the mutex. */
 	pthread_mutex_init(&mutex, NULL);
 	if (state_fd >= 0)
 		close(state_fd);

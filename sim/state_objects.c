@@ -1,11 +1,12 @@
 /*
  * Memory that several processes may hold is an object of the shared state file (state_machine.h).
  *
- * It is in no slot: one of its holders, the payer, has it in its figure, at first who shared it,
- * and when that one lets go or dies another. Without holders it is there as long as somebody has a
- * descriptor to it, in nobody's figure. Such a descriptor is the file itself opened once more, so
- * that its lock tells everybody that it is open somewhere, and its offset says of which object it
- * is: both go wherever it is passed to.
+ * An object is in no slot. One of its holders, the payer, has it in its figure: at first the
+ * process that shared it, and after that process has given it up or died, another holder. Without
+ * holders the object exists as long as a process has a descriptor of it, and is in no figure. Such
+ * a descriptor is the state file, opened once more. Its lock says that it is open in some process,
+ * and its offset says which object it is of. Both stay with the open file, whichever process it is
+ * passed to.
  */
 #include "state_machine.h"
 
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define EXPORT_MARK ((uint64_t)1 << 42) /* in a descriptor's offset, beside the object's id */
+#define EXPORT_MARK ((uint64_t)1 << 42) /* in a descriptor's offset, with the object's id */
 
 static uint32_t joins[OBJECTS]; /* how often this process holds each; mutex */
 
@@ -45,7 +46,8 @@ static unsigned objects_seen(void)
 	return (unsigned)atomic_load(&state_machine->objects_seen);
 }
 
-/* Finds it another payer if it has none, and lets it go if nobody has it any more. */
+/* Gives the object another payer if it has none, and frees it if it has neither holder nor
+ * descriptor. */
 static void object_settle_locked(struct object *object)
 {
 	unsigned payer = atomic_load(&object->payer),
@@ -117,7 +119,8 @@ static struct object *object_find_locked(uint64_t id)
 	return id && atomic_load(&object->id) == id ? object : NULL;
 }
 
-/* What it says is true before it is there. 0 if there is no room. */
+/* Makes an object, and stores its id last, so that readers see a whole object. Returns the id; 0:
+ * there is no place. */
 static uint64_t object_make_locked(const struct state_object *like)
 {
 	uint64_t number = atomic_load(&state_machine->objects_made) + 1;
@@ -176,7 +179,7 @@ void state_leave(uint64_t id)
 	struct object *object = object_find_locked(id);
 	if (object && !--joins[id % OBJECTS]) {
 		holder_clear(object, own_slot());
-		state_reap_locked(); /* or one who is dead might have to pay */
+		state_reap_locked(); /* otherwise a dead process might become the payer */
 	}
 	state_unlock();
 }
@@ -217,7 +220,7 @@ int state_resize(uint64_t id, uint64_t bytes)
 	return result;
 }
 
-/* Opened anew, for locks and an offset of its own. */
+/* Opens the state file again, for a lock and an offset of its own. */
 static int export_open(uint64_t id)
 {
 	char path[32];

@@ -1,18 +1,20 @@
 /*
- * Pages of managed memory that move, where VGPU_SIM_PAGE_MB_S says how fast.
+ * Managed memory that moves, at the speed of VGPU_SIM_PAGE_MB_S.
  *
- * A model of whole processes: work that takes time touches all managed memory of its process on the
- * GPU. What of it other processes have pushed out comes back first, which takes bytes / rate of the
- * GPU's time, as if it were part of the work. For that, the processes whose work is the longest ago
- * lose as much as does not fit. What a GPU has room for is what other kinds of memory leave.
+ * This is a model of whole processes. Work that takes time touches all managed memory that its
+ * process has on the GPU. The part that other processes have pushed out comes back first. That
+ * takes bytes / speed of the GPU's time, as if it were part of the work. To make room, memory of
+ * the processes whose last work is the longest ago is pushed out. The room is the memory that other
+ * kinds of memory leave.
  *
  *     wanted    managed + away                    as allocated
- *     resident  what of it is on the GPU now      brought to the lower of wanted and room
+ *     resident  the part on the GPU at present    brought to the lower of wanted and room
  *
- * Managed memory of one process that is larger than the room is brought once, and then work does
- * not move it again. Residency changes when work is queued, in its order.
+ * If the managed memory of one process is larger than the room, it is brought once, and later work
+ * does not move it again. Residency changes when work is queued, in the order of queueing.
  *
- * Figures of NVML do not go by residency: what was on the GPU when it was allocated counts there.
+ * NVML's figures do not depend on residency: memory that was on the GPU when it was allocated
+ * counts.
  */
 #include "state_machine.h"
 
@@ -26,7 +28,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What other kinds of memory leave of the GPU. */
+/* The memory of the GPU that other kinds of memory leave. */
 static uint64_t room_locked(unsigned gpu)
 {
 	uint64_t used = state_used_locked(gpu), total = state_machine->total_bytes[gpu];
@@ -37,7 +39,7 @@ static uint64_t room_locked(unsigned gpu)
 	return used < total ? total - used : 0;
 }
 
-/* The process with pages on the GPU, other than this one, whose work is the longest ago. */
+/* Of the other processes with pages on the GPU, the one whose last work is the longest ago. */
 static struct share *oldest_locked(unsigned gpu, uint64_t *ret_resident_bytes)
 {
 	struct share *oldest = NULL;

@@ -1,6 +1,6 @@
 /*
- * More of the driver's functions about streams: waiting for events, functions of the host, waiting
- * for words of memory and writing them, copies between devices, and what a stream is.
+ * More of the driver's functions about streams: waits for events, functions of the host, waits for
+ * words of memory and writes of them, copies between devices, and attributes of streams.
  */
 #include "sim.h"
 
@@ -29,7 +29,7 @@ static CUresult enter_stream(const char *function, bool per_thread, CUstream han
 	return result ? result : stream_resolve(context, handle, per_thread, ret_stream);
 }
 
-/* A stream cannot join another's capture yet. */
+/* A stream cannot join another stream's capture here. */
 static CUresult wait_event(const char *function, bool per_thread, CUstream handle, CUevent event,
 			   unsigned flags)
 {
@@ -161,7 +161,7 @@ VALUE(cuStreamWriteValue32_v2, cuuint32_t, false, true)
 VALUE(cuStreamWriteValue64, cuuint64_t, true, true)
 VALUE(cuStreamWriteValue64_v2, cuuint64_t, true, true)
 
-/* Managed memory is everybody's here. */
+/* Attaching managed memory to a stream has no effect here. */
 static CUresult attach(const char *function, bool per_thread, CUstream handle, uint64_t address,
 		       size_t bytes, unsigned flags)
 {
@@ -214,7 +214,7 @@ static CUresult get_priority(const char *function, bool per_thread, CUstream han
 
 TWICE(cuStreamGetPriority, (CUstream hStream, int *priority), get_priority, hStream, priority)
 
-/* Its address, which no other living stream has. */
+/* The id is the stream's address, which no other living stream has. */
 static CUresult get_id(const char *function, bool per_thread, CUstream handle,
 		       unsigned long long *ret_id)
 {

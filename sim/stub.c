@@ -1,7 +1,7 @@
 /*
- * What the real driver exports and this one does not do yet: every name of the symbol list without
- * a row in cuda.def. They may have any parameters, which the calling conventions allow a callee to
- * ignore. An implementation begins with a row there, and then the stub is gone.
+ * Stubs for functions that the real driver exports and this one does not have: each name of the
+ * symbol list without a row in cuda.def. A stub is called with any parameters, which the calling
+ * conventions allow a callee to ignore. A row in cuda.def replaces the stub.
  */
 #include "sim.h"
 

@@ -1,5 +1,6 @@
 /*
- * Texture and surface objects: handles that keep what they were made of. No kernel reads them.
+ * Texture and surface objects: handles with the description that they were made of. No kernel reads
+ * them.
  */
 #include "sim.h"
 

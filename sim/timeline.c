@@ -1,21 +1,27 @@
 /*
- * The timeline: streams, events, and when what was queued is done.
+ * The timeline: streams, events, and the times at which work is done.
  *
- * Nothing is ever executed. Queueing a kernel fixes when it ends, at once: a GPU runs one kernel at
- * a time, first come first served among all processes, so it begins when the GPU has done all that
- * was queued before (state_queue), the stream is ready and the present has come. A stream is thus
- * one number, the time at which it has nothing left to do; an event is the time at which it
- * happens. Waiting is sleeping until then. Only what waits for something that is still to happen
- * has no end yet, and is in a backlog (backlog.c) with what the stream is given after it; streams
- * of a context without one never look there. All times are CLOCK_MONOTONIC_RAW, in nanoseconds:
- * like a GPU's clock, nobody makes it faster or slower.
+ * No kernel is executed. When a kernel is queued, its end is known at once: a GPU runs one kernel
+ * at a time, in the order of queueing by all processes. So
  *
- * A context's legacy default stream waits for its blocking streams and they wait for it; a thread's
- * own default stream is a blocking one.
+ *     begin = the latest of: the end of all work that was queued on the GPU before (state_queue)
+ *                            the time at which the stream is ready
+ *                            now
+ *     end   = begin + duration
  *
- * Streams and events live in slabs that are never freed, so that a stale handle is safe to look at:
- * its kind says that nothing is there. The objects lock guards slabs and free lists; times are
- * atomic words that only grow. Launching takes no lock and makes no system call.
+ * A stream is one number, the time at which it has nothing left to do. An event is the time at
+ * which it happens. To wait is to sleep until then. Only work that waits for something outside the
+ * GPU has no known end. It is in a backlog (backlog.c), with all work that the stream is given
+ * after it. In a context without backlogs, that list is never looked at. All times are
+ * CLOCK_MONOTONIC_RAW, in nanoseconds, whose speed is never adjusted, as that of a GPU's clock is
+ * not.
+ *
+ * A context's legacy default stream waits for its blocking streams, and they wait for it. The
+ * default stream of a thread is a blocking stream.
+ *
+ * Streams and events are in slabs that are never freed, so a stale handle is safe to look at: its
+ * kind says that it is not in use. The objects lock guards slabs and free lists; times are atomic
+ * words that only grow. A launch takes no lock and makes no system call.
  */
 #include "sim.h"
 
@@ -45,7 +51,7 @@ static struct event_slab *event_slabs;
 static struct CUstream_st *streams_free;
 static struct CUevent_st *events_free;
 
-static _Thread_local CUstream thread_stream; /* the one found last; its address names the thread */
+static _Thread_local CUstream thread_stream; /* found last; its address is the thread's number */
 
 uint64_t timeline_now(void)
 {
@@ -59,7 +65,7 @@ void timeline_sleep_until(uint64_t when_ns)
 {
 	uint64_t now_ns;
 
-	/* That clock is not one to sleep by. */
+	/* Linux cannot sleep by CLOCK_MONOTONIC_RAW, so the thread sleeps and looks again. */
 	while ((now_ns = timeline_now()) < when_ns) {
 		struct timespec left = {.tv_sec = (time_t)((when_ns - now_ns) / 1000000000),
 					.tv_nsec = (long)((when_ns - now_ns) % 1000000000)};
@@ -86,7 +92,7 @@ static bool is_legacy(const struct CUstream_st *stream)
 	return stream == &stream->context->legacy;
 }
 
-/* As far as is known. */
+/* The time at which the stream's work with a known end is done. */
 static uint64_t stream_done_at(const struct CUstream_st *stream)
 {
 	uint64_t done = atomic_load(&stream->done_at_ns);
@@ -143,7 +149,7 @@ void stream_launch(CUstream stream, uint64_t duration_ns)
 	uint64_t ready = later(now, stream_ready_at(stream));
 	unsigned gpu = stream->context->gpu;
 
-	/* A GPU that would be idle before it is not kept from others until then. */
+	/* If the GPU would be idle before this work, it must stay free for others until then. */
 	if (backlogs_any(stream->context) || (ready > now && ready > state_busy_until(gpu))) {
 		backlog_work(stream, &(struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL,
 							  .duration_ns = duration_ns});

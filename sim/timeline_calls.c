@@ -28,7 +28,7 @@ static CUresult enter_event(const char *function, CUevent event)
 								  : CUDA_ERROR_INVALID_HANDLE;
 }
 
-/* For who wants to know when it happens. */
+/* Enters a function that needs the time of the event, which must have been recorded. */
 static CUresult enter_recorded(const char *function, CUevent event)
 {
 	CUresult result = enter_event(function, event);
@@ -59,7 +59,7 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 {
 	CUresult result = create_stream(__func__, phStream, flags);
 
-	/* Kept, but the timeline is first come first served. */
+	/* The priority is recorded, and has no effect: work is done in the order of queueing. */
 	if (!result)
 		(*phStream)->priority = priority > 0 ? 0
 					: priority < STREAM_PRIORITY_GREATEST
@@ -70,7 +70,7 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 
 static CUresult destroy_stream(const char *function, CUstream hStream)
 {
-	const uintptr_t special = 2; /* the default streams' handles end here */
+	const uintptr_t special = 2; /* the highest handle of a default stream */
 	CUresult result = enter(function);
 
 	if (result)
@@ -88,7 +88,8 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 	return destroy_stream(__func__, hStream);
 }
 
-/* The stream that stands for what is known to be done when that one is: NULL, for all. */
+/* The stream whose frees are complete after a wait for the given one; NULL: those of all streams.
+ */
 static CUstream stream_covering(CUstream stream)
 {
 	return stream == &stream->context->legacy ? NULL : stream;
@@ -205,7 +206,7 @@ CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
 	return record(__func__, hEvent, hStream, true);
 }
 
-/* The flag makes an external node of a captured record, which makes no difference here. */
+/* The flag makes a captured record an external node, which has no effect here. */
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
 {
 	return record(__func__, flags > 1 ? NULL : hEvent, hStream, false);
@@ -216,7 +217,7 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned 
 	return record(__func__, flags > 1 ? NULL : hEvent, hStream, true);
 }
 
-/* Behind all that the context's streams have, in the way of none. */
+/* The event happens after all present work of the context's streams, and delays none of them. */
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
 	CUresult result = enter_event(__func__, hEvent);

@@ -1,22 +1,23 @@
 /*
- * Copies and fills. In a stream that is captured they become nodes.
+ * Copies and fills. In a captured stream they become nodes.
  *
- * What a GPU does in its own memory takes time on the timeline, VGPU_SIM_COPY_MB_S; memory changes
- * at once, which nobody can tell, as kernels neither read nor write any. What has to do with the
- * host takes none of the GPU's time, and without VGPU_SIM_HOST_COPY_MB_S none at all: it waits for
- * its stream, the asynchronous ones too, and then is done at once. With it an asynchronous copy
- * takes time in its stream, in the way of no other. In a stream whose end is not known (backlog.c)
- * nothing is done before its time, and nobody waits for what is asynchronous; a copy in the default
- * stream counts as synchronous.
+ *     within a GPU             takes the GPU's time, at VGPU_SIM_COPY_MB_S. The memory changes at
+ *                              once; no kernel reads memory, so no program can see that
+ *     from or to the host,     takes no time. The call waits for the stream, also an asynchronous
+ *     by default               one, and then the copy is done at once
+ *     from or to the host,     an asynchronous copy takes time in its stream, and does not delay
+ *     VGPU_SIM_HOST_COPY_MB_S  others
+ *     in a stream with a       is done when its time has come, and an asynchronous call does not
+ *     backlog (backlog.c)      wait. A copy in the default stream counts as synchronous
  *
- * A device address that no allocation covers is refused; host addresses are the application's own
- * risk.
+ * A device address that no allocation covers is refused. Host addresses are not checked.
  */
 #include "sim.h"
 
 #include <string.h>
 
-/* Adjacent mappings are as good as one, adjacent allocations are not. */
+/* Whether the whole range is device memory. It may extend over adjacent mappings, but not over
+ * adjacent allocations. */
 static bool on_device(uint64_t address, size_t bytes, unsigned access)
 {
 	struct memory_range range;
@@ -34,7 +35,7 @@ static bool on_device(uint64_t address, size_t bytes, unsigned access)
 	return false;
 }
 
-/* Touching it would end the process. */
+/* Whether the address is a mapping without access, which would kill a process that touches it. */
 static bool is_shut(uint64_t address)
 {
 	struct memory_range range;
@@ -42,7 +43,7 @@ static bool is_shut(uint64_t address)
 	return region_find(address, &range) && !range.access;
 }
 
-/* From the first byte to the last. */
+/* The size of a side, from its first byte to the last. */
 static bool side_bytes(const struct transfer_side *side, const struct graph_work *work,
 		       size_t *ret_bytes)
 {
@@ -134,7 +135,7 @@ static bool is_in_gpu(const struct transfer_side *side)
 	       (memory_find(side->address, &range) && range.kind != BLOCK_SPACE_HOST);
 }
 
-/* On the device; 0: it does not do it. */
+/* The duration on the device; 0: the device does not do the work. */
 static uint64_t duration(const struct graph_work *work)
 {
 	uint64_t bytes = work->bytes * work->rows * work->slices;
@@ -145,7 +146,7 @@ static uint64_t duration(const struct graph_work *work)
 	return bytes * 1000 / config_get()->copy_mb_s + 1;
 }
 
-/* Of what the device does not do; 0: no time. */
+/* The duration of work that the device does not do; 0: it takes no time. */
 static uint64_t host_duration(const struct graph_work *work)
 {
 	uint64_t speed = config_get()->host_copy_mb_s;

@@ -4,7 +4,8 @@
  */
 #include "sim.h"
 
-/* In the default stream, and in each thread's own; the same for functions that are given one. */
+/* PLAIN_2 defines a function for the default stream, and its variant for the default stream of the
+ * thread. The next macro does the same for functions with a stream parameter. */
 #define PLAIN_2(name, parameters, call, ...)                     \
 	CUresult name parameters                                 \
 	{                                                        \
@@ -23,7 +24,7 @@
 	{                                                           \
 		return call(__func__, hStream, true, __VA_ARGS__);  \
 	}
-/* The oldest, which have no such flavours. */
+/* PLAIN defines an old function, which has no such variant. */
 #define PLAIN(name, parameters, call, ...)                       \
 	CUresult name parameters                                 \
 	{                                                        \
@@ -94,7 +95,7 @@ static struct transfer_side device(uint64_t address)
 	return (struct transfer_side){.address = address, .on_device = true};
 }
 
-/* Its contents are nobody's concern: they have no place either. */
+/* A side that is an array. It has no address, as arrays have no contents here. */
 static struct transfer_side array(CUarray which)
 {
 	return (struct transfer_side){.array = which};
@@ -137,7 +138,7 @@ ASYNC(cuMemcpyDtoDAsync, BYTES(CUdeviceptr_v1, CUdeviceptr_v1, unsigned), copy, 
 ASYNC_2(cuMemcpyDtoDAsync_v2, BYTES(CUdeviceptr, CUdeviceptr, size_t), copy, device(to),
 	device(from), bytes)
 
-/* The compiler wants all parameters used. */
+/* Offsets in arrays are unused, as arrays have no contents. */
 #define TO_ARRAY(address, size) \
 	(CUarray to, size offset __attribute__((unused)), address from, size bytes)
 #define FROM_ARRAY(address, size) \
@@ -170,7 +171,7 @@ static struct transfer_side side(unsigned type, const void *host_address, uint64
 	return side;
 }
 
-/* The descriptor's origin, within a side that has an address. */
+/* Moves a side with an address to the descriptor's origin in it. */
 static void side_move(struct transfer_side *side, size_t x, size_t y, size_t z)
 {
 	side->address += x + y * side->pitch + z * side->slice;
@@ -203,7 +204,7 @@ static CUresult copy_rows(const char *function, CUstream stream, bool per_thread
 	return transfer_submit(function, stream, per_thread, &work);
 }
 
-/* Any descriptor as the widest. */
+/* Converts a descriptor of any version to the widest one. */
 #define FLAT(c)                                                                                    \
 	.srcXInBytes = (c)->srcXInBytes, .srcY = (c)->srcY, .srcMemoryType = (c)->srcMemoryType,   \
 	.srcHost = (c)->srcHost, .srcDevice = (c)->srcDevice, .srcArray = (c)->srcArray,           \

@@ -1,20 +1,20 @@
 /*
  * Virtual memory: the memory itself, that cuMemCreate makes, and the handles to it.
  *
- *   physical   memory of a GPU, or of the host, which costs no GPU anything. It goes with the last
- *              handle to it
- *   handle     what the application has. It lives as long as there are references to it
- *              (cuMemCreate's, and one for each cuMemRetainAllocationHandle) or uses: mappings,
- *              and what arrays and multicast objects are bound to. Without references its value is
- *              no handle any more, until a mapping's gives it back
+ *   physical   memory of a GPU; or of the host, which takes no memory of a GPU. It ends with its
+ *              last handle
+ *   handle     the application's name for physical memory. It lives as long as there are
+ *              references (of cuMemCreate, and one of each cuMemRetainAllocationHandle) or uses
+ *              (mappings, and bindings to arrays and multicast objects). Without references its
+ *              value is invalid, until cuMemRetainAllocationHandle of a mapping returns it again
  *
- * What is exported becomes an object of the shared state (state_objects.c), and is imported from
- * there. Importing what the process has already gives a second handle to the same physical memory.
- * The contents of all memory are in one file of the process's own, each at its place, so that they
- * are the same at whatever address they are mapped, and stay when they are not.
+ * Exported memory becomes an object of the shared state (state_objects.c), and is imported from
+ * there. If the process has the memory already, an import makes a second handle to the same
+ * physical memory. The contents of all memory are in one file of the process, each at its place. So
+ * they are the same at every address where they are mapped, and stay while they are not mapped.
  *
- * All belongs to the process, not to a context. One lock, virtual_lock, guards this file,
- * virtual_map.c and multicast.c; the shared state's is taken inside it.
+ * Handles and memory belong to the process, not to a context. virtual_lock guards this file,
+ * virtual_map.c and multicast.c; the shared state's lock is taken inside it.
  */
 #include "sim.h"
 
@@ -43,7 +43,7 @@ int virtual_contents(void)
 	return contents;
 }
 
-/* A place in the file. */
+/* Takes a place in the file of contents. */
 static bool place_take(uint64_t bytes, uint64_t *ret_offset)
 {
 	if (contents < 0)
@@ -135,7 +135,7 @@ void virtual_unuse(struct memory_handle *handle)
 	handle_settle(handle);
 }
 
-/* What a location or a type may be, and what the driver says to others. */
+/* Checks the location and the type. Returns the driver's error for others. */
 static CUresult prop_check(const CUmemAllocationProp *prop, unsigned *ret_gpu)
 {
 	*ret_gpu = 0;
@@ -158,7 +158,8 @@ static CUresult prop_check(const CUmemAllocationProp *prop, unsigned *ret_gpu)
 	}
 }
 
-/* What it takes has been taken, or is an object that has been joined. */
+/* Makes physical memory and a handle to it. Its granules are taken already, or its object is
+ * joined. */
 static struct memory_handle *physical_new(const CUmemAllocationProp *prop, unsigned gpu,
 					  size_t bytes, uint64_t shared)
 {
@@ -210,7 +211,7 @@ CUresult virtual_share(struct memory_handle *handle, uint64_t *ret_object)
 	return CUDA_SUCCESS;
 }
 
-/* A new handle to what has been joined. */
+/* Makes a handle to an object that was joined. */
 static struct memory_handle *import(uint64_t id, const struct state_object *object, CUdevice device)
 {
 	CUmemAllocationProp prop = {
@@ -256,7 +257,7 @@ CUresult virtual_import(uint64_t id, struct memory_handle **ret_handle)
 		return CUDA_SUCCESS;
 	state_leave(id);
 	if (!whole)
-		return CUDA_ERROR_INVALID_VALUE; /* an allocation's */
+		return CUDA_ERROR_INVALID_VALUE; /* the object is of an allocation */
 	return visible ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_DEVICE;
 }
 

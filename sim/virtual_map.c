@@ -1,10 +1,10 @@
 /*
- * Virtual memory: the addresses. A reservation is address space that nothing can be at; a mapping
- * puts the whole of a handle's memory somewhere into one, and makes it a region (region.c) that
- * copies and fills find. The host address is the device address, as with all memory here; without
- * cuMemSetAccess nothing can touch it.
+ * Virtual memory: addresses. A reservation is address space that no other memory can use. A mapping
+ * puts all memory of a handle into a reservation, and makes a region (region.c) that copies and
+ * fills find. The host address is the device address, as with all memory here. Before
+ * cuMemSetAccess it cannot be touched.
  *
- * All under virtual_lock.
+ * Under virtual_lock.
  */
 #include "sim.h"
 
@@ -18,7 +18,7 @@ struct reservation {
 };
 
 struct mapping {
-	struct region region; /* first: a region at a reserved address is the one of a mapping */
+	struct region region; /* first member: a region at a reserved address is one of a mapping */
 	struct memory_handle *handle;
 	unsigned char access[SIM_GPUS_MAX]; /* by device */
 };
@@ -40,7 +40,7 @@ static struct mapping *mapping_at(uint64_t address)
 	return reservation_of(address, 1) ? (struct mapping *)region_at(address, 1) : NULL;
 }
 
-/* Whether whole mappings, and nothing else, fill the range. */
+/* Whether the range consists of whole mappings without gaps. */
 static bool is_tiled(uint64_t address, size_t bytes)
 {
 	uint64_t end;
@@ -76,7 +76,7 @@ static bool reserve(size_t size, size_t alignment, struct reservation *reservati
 	return true;
 }
 
-/* The address asked for is a hint, and not taken. */
+/* The address that the application asks for is a hint, which is ignored. */
 CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
 			     unsigned long long flags)
 {
@@ -129,7 +129,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 	return result;
 }
 
-/* A multicast object's memory is elsewhere, so there is nothing to see there. */
+/* Maps the contents. A multicast object has none of its own. */
 static bool contents_map(const struct mapping *mapping)
 {
 	const struct physical *physical = mapping->handle->physical;
@@ -195,7 +195,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	return result;
 }
 
-/* Unmaps the mapping that begins there; the address behind it. */
+/* Unmaps the mapping that begins at the address. Returns the address after it. */
 static uint64_t unmap_locked(uint64_t address)
 {
 	struct mapping *mapping = mapping_at(address);
@@ -249,7 +249,7 @@ static bool access_valid(const CUmemAccessDesc *desc)
 	case CU_MEM_LOCATION_TYPE_HOST:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
 	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
-		break; /* the host always has it */
+		break; /* the host always has access */
 	default:
 		return false;
 	}

@@ -215,7 +215,7 @@ int rt_copy_peer(void *target, int target_device, const void *source, int source
 					 stream);
 }
 
-/* Where in a variable a copy of `bytes` at `offset` is. */
+/* Finds the address of a copy of `bytes` at `offset` in a variable. */
 static int symbol_at(const void *symbol, size_t bytes, size_t offset, char **ret_address)
 {
 	void *address;

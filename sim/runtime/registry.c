@@ -30,7 +30,7 @@ struct fatbin {
 };
 
 struct entry {
-	const void *address; /* of the host's function or variable */
+	const void *address; /* the address of the host's function or variable */
 	const char *name;    /* the device's */
 	struct fatbin *fatbin;
 	bool is_managed;
@@ -59,7 +59,7 @@ static struct entry **bucket_of(const void *address)
 	return &buckets[((uintptr_t)address >> 2) % BUCKETS];
 }
 
-/* There is nobody to answer an error to. A program whose memory ends here cannot start. */
+/* These calls cannot return an error. A program that has no memory here cannot start. */
 static void *must_allocate(size_t bytes)
 {
 	void *memory = calloc(1, bytes);

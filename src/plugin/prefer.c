@@ -7,7 +7,7 @@
  *              available
  *   same-gpu   only from the GPU that has enough for all, as pack has it; where none has, as pack
  *   numa       only from GPUs of the NUMA node that has enough for all, as spread has it; where
- * none has, as spread. A GPU whose node is not known is a node of its own
+ *              none has, as spread. A GPU whose node is not known is a node of its own
  *
  * Of GPUs that are equal, the first is taken. A GPU or node of which the container has slices
  * already comes first.
