@@ -115,11 +115,20 @@ static void clear_group(struct vgpu_region_group *group)
 	REGION_PUBLISH(group->counted, 0);
 	REGION_PUBLISH(group->shut_at, 0);
 	REGION_PUBLISH(group->closing_ns, 0);
+	REGION_PUBLISH(group->members, 0);
 	REGION_PUBLISH(group->cut, 0);
 	REGION_PUBLISH(group->opened_at, 0);
 	REGION_PUBLISH(group->met_at, 0);
 	REGION_PUBLISH(group->launcher, 0);
 	REGION_PUBLISH(group->holder, 0);
+}
+
+/* No process that lives has an entry. */
+static void clear_gang(struct vgpu_region_gang *gang)
+{
+	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++)
+		REGION_PUBLISH(gang->member[i].owner, 0);
+	clear_group(&gang->group);
 }
 
 static void clear_waits(struct vgpu_region_waits *waits)
@@ -161,6 +170,7 @@ static void store_setup(struct vgpu_region_file *file, const struct region_setup
 	struct vgpu_hami_region *hami = &file->hami;
 	static const struct region_setup none;
 
+	clear_gang(&file->own.gang);
 	for (unsigned i = 0; i < VGPU_DEVICES_MAX; i++)
 		store_device(file, i, i < setup->device_count ? setup : &none, i);
 	REGION_STORE(hami->utilization_switch, 1);

@@ -93,6 +93,10 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	region.file->hami.recent_kernel = -1; /* as a monitor leaves it */
 	region.file->hami.utilization_switch = 0;
 	region.file->own.device[0].context_cost = 77;
+	region.file->own.gang.member[3].owner = 1; /* as a process leaves it that is killed */
+	region.file->own.gang.group.members = 4;
+	region.file->own.gang.group.shut_at = 5;
+	region.file->own.gang.group.used_ns = 6;
 	region_close(&region);
 
 	new.priority = 0;
@@ -107,6 +111,11 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	assert_int_equal(region.file->hami.utilization_switch, 1);
 	assert_int_equal(region.file->hami.priority, 0);
 	assert_int_equal(region.file->own.device[0].context_cost, 0);
+	assert_int_equal(region.file->own.gang.member[3].owner, 0);
+	assert_int_equal(region.file->own.gang.group.members, 0);
+	assert_int_equal(region.file->own.gang.group.shut_at, 0);
+	assert_int_equal(region.file->own.gang.group.used_ns, 0);
+	assert_int_equal(region.file->own.device[0].gang_charged, 0);
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&region);
 }
