@@ -58,11 +58,17 @@ static void begin_charging(const struct gang *gang, uint32_t device)
 		STORE(*charged_of(gang, device), LOAD(gang->words->used_ns));
 }
 
-/* Nobody opens a gang that its last member left shut. The time without a member is not time in
- * which the devices were throttled. */
+/* With fewer members than these, the gang throttles nobody. */
+static unsigned least_members(const struct gang *gang)
+{
+	return gang->kind == GANG_OF_DEVICE ? 1 : 2;
+}
+
+/* Nobody opens a gang that its members left shut. The time in which it throttles nobody is not time
+ * in which the devices were throttled. */
 static void begin_open(const struct gang *gang)
 {
-	if (!gang_members(gang))
+	if (gang_members(gang) < least_members(gang))
 		STORE(gang->words->shut_at, 0);
 }
 

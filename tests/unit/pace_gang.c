@@ -380,6 +380,23 @@ UNIT_TEST_ALONE(test_join)
 	assert_int_equal(gang_members(&gangs[0]), 2);
 }
 
+/* A gang that its second last member left shut throttles nobody: it is open for the next member,
+ * and the time between counts as throttled for nobody. */
+UNIT_TEST_ALONE(test_next_gang_is_open)
+{
+	begin(&usual);
+	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, false), 0);
+	assert_true(gang_is_shut(&gangs[0]));
+	gang_leave(&ranks[1].seat);
+	now_ns += 3600 * NS_PER_S;
+	assert_true(gang_join(&gangs[1], &ranks[1].seat, 2, 1));
+	assert_false(gang_is_shut(&gangs[0]));
+	assert_int_equal(ask_as(0, 0, false), 0);
+	assert_int_equal(ask_as(1, 0, false), 0);
+	assert_int_equal(devices[0].throttled, 0);
+	assert_int_equal(devices[0].throttled_ns, 0);
+}
+
 /* Members of several slices: each process charges its own slice's device, once however many
  * members of the slice there are, and counts for how long that was throttled. */
 UNIT_TEST_ALONE(test_joint_devices)
