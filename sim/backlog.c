@@ -65,6 +65,7 @@ static bool backlog_advance_locked(struct backlog *backlog, uint64_t now_ns)
 		task_try_locked(backlog, task, now_ns);
 		if (task->end_ns == TIME_UNKNOWN)
 			break;
+		SIM_ASSERT(task->end_ns >= backlog->done_ns); /* tasks end in their order */
 		done_locked(backlog, task->end_ns);
 		backlog->head = task->next;
 		task_ended_locked(task);
@@ -78,6 +79,7 @@ static void backlog_remove_locked(struct backlog **at)
 {
 	struct backlog *backlog = *at;
 
+	SIM_ASSERT(!backlog->head && atomic_load(&backlog->context->backlogs));
 	*at = backlog->next;
 	if (backlog->stream)
 		atomic_store(&backlog->stream->backlog, NULL);

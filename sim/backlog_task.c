@@ -72,6 +72,7 @@ struct task *task_hold_locked(struct task *task)
 
 void task_put_locked(struct task *task)
 {
+	SIM_ASSERT(!task || task->references);
 	if (task && !--task->references) {
 		task_put_locked(task->other);
 		free(task);
@@ -80,6 +81,7 @@ void task_put_locked(struct task *task)
 
 void task_ended_locked(struct task *task)
 {
+	SIM_ASSERT(task->end_ns != TIME_UNKNOWN);
 	task_put_locked(task->other);
 	task->other = NULL;
 	task_put_locked(task);
@@ -100,6 +102,12 @@ static void spin_begin_locked(unsigned gpu, uint64_t begin_ns)
 		spun->until_ns = begin_ns;
 		spun->worked_ns = state_worked_ns(gpu, begin_ns);
 	}
+}
+
+static void spin_end_locked(unsigned gpu)
+{
+	SIM_ASSERT(spins[gpu].spinning);
+	spins[gpu].spinning--;
 }
 
 /* Records the time until to_ns in which collectives spun and no kernel of the process ran. */
@@ -139,8 +147,9 @@ static void collective_try_locked(struct backlog *backlog, struct task *task, ui
 	}
 	task->end_ns = latest + task->work.duration_ns;
 	rank->over++;
+	SIM_ASSERT(latest >= task->begun_ns);
 	spin_record_locked(gpu, task->end_ns);
-	spins[gpu].spinning--;
+	spin_end_locked(gpu);
 }
 
 static void work_try_locked(struct backlog *backlog, struct task *task, uint64_t begin_ns,
@@ -188,6 +197,7 @@ void task_try_locked(struct backlog *backlog, struct task *task, uint64_t now_ns
 {
 	uint64_t begin_ns = later(backlog->done_ns, task->not_before_ns);
 
+	SIM_ASSERT(task->end_ns == TIME_UNKNOWN); /* a known end never changes */
 	switch (task->kind) {
 	case TASK_MARK:
 		task->end_ns = begin_ns;
@@ -256,7 +266,7 @@ bool task_join_locked(struct task *task, unsigned gpu)
 void task_drop_locked(const struct task *task, unsigned gpu)
 {
 	if (task->rank && task->begun)
-		spins[gpu].spinning--;
+		spin_end_locked(gpu);
 }
 
 void tasks_forked(void)

@@ -90,6 +90,7 @@ static void close_green_locked(CUcontext context)
 {
 	atomic_store(&context->alive, false);
 	timeline_close(context);
+	SIM_ASSERT(context->owner->green_used_bytes >= context->green_bytes);
 	context->owner->green_used_bytes -= context->green_bytes;
 }
 

@@ -46,6 +46,7 @@ CUresult graph_space_open_locked(CUdevice device, size_t bytes, struct graph_spa
 
 void graph_space_put_locked(struct graph_space *space)
 {
+	SIM_ASSERT(space->references);
 	if (--space->references)
 		return;
 	memory_space_close(&space->space);
@@ -71,6 +72,7 @@ void graph_space_live_locked(struct graph_space *space, struct graph_hold *hold)
 
 void graph_space_dead_locked(struct graph_space *space, uint64_t until_ns)
 {
+	SIM_ASSERT(space->live && space->hold->live_bytes >= space->space.bytes);
 	space->live = false;
 	space->hold->live_bytes -= space->space.bytes;
 	if (space->hold->until_ns < until_ns)

@@ -278,6 +278,7 @@ static void block_close(struct block *block)
 
 static void block_put(struct block *block)
 {
+	SIM_ASSERT(block->live);
 	if (!--block->live)
 		block_close(block);
 }

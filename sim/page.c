@@ -125,6 +125,7 @@ unsigned page_length(const struct page *page, unsigned unit)
 
 void page_give(struct page *page, unsigned unit, unsigned units)
 {
+	SIM_ASSERT(page_length(page, unit) == units);
 	bits_fill(page->used, unit, units, false);
 	bits_fill(page->last, unit + units - 1, 1, false);
 	unsigned start = bits_behind_previous(page->used, unit);

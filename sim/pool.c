@@ -131,6 +131,7 @@ void pool_shrink_locked(CUmemoryPool pool, uint64_t keep_bytes)
 {
 	uint64_t needed = pool->used_bytes + pool->freed_bytes;
 
+	SIM_ASSERT(pool->imported || pool->reserved_bytes >= needed);
 	if (pool->destroyed && !needed) {
 		pool_forget_locked(pool);
 		return;
@@ -153,6 +154,7 @@ static void collect_locked(CUmemoryPool pool, CUcontext context, CUstream stream
 			continue;
 		}
 		*at = piece->next;
+		SIM_ASSERT(pool->freed_bytes >= piece->space.bytes);
 		pool->freed_bytes -= piece->space.bytes;
 		if (pool->imported)
 			state_leave(pool->imported);
@@ -198,6 +200,7 @@ static uint64_t reuse_locked(CUmemoryPool pool, uint64_t bytes, CUstream stream,
 			}
 			if (piece->freed.ready_ns > ready_ns)
 				ready_ns = piece->freed.ready_ns;
+			SIM_ASSERT(pool->freed_bytes >= part);
 			bytes -= part;
 			pool->freed_bytes -= part;
 			piece->space.bytes -= part;
@@ -309,6 +312,7 @@ static void piece_free_locked(struct piece *piece, CUstream stream)
 	piece->freed = (struct moment){stream->context, stream, stream_mark(stream, 0)};
 	piece->next = pool->freed;
 	pool->freed = piece;
+	SIM_ASSERT(pool->used_bytes >= piece->space.bytes);
 	pool->used_bytes -= piece->space.bytes;
 	pool->freed_bytes += piece->space.bytes;
 }
@@ -340,6 +344,7 @@ CUresult pool_give(uint64_t address)
 
 	pthread_mutex_lock(&lock);
 	if (memory_find(address, &range) && range.address == address && range.pool) {
+		SIM_ASSERT(range.pool->used_bytes >= range.space->bytes);
 		range.pool->used_bytes -= range.space->bytes;
 		memory_space_close(range.space);
 		free((struct piece *)range.space);

@@ -6,7 +6,7 @@
  *     driver.c          cuInit, fork, the checks with which every exported function begins
  *     device.c          which GPUs this process sees, and what they are like
  *     procaddress.c     the index of everything exported;  stub.c: functions that do nothing
- *     error.c           names of errors
+ *     error.c           names of errors;  sim_assert.h: assertions about the machine's state
  *     config.c          the environment;  faults.c: calls that a test lets fail
  *     state.c           the state that all processes share: what each holds
  *     state_objects.c   objects of several processes;  state_collective.c: collectives
@@ -56,6 +56,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "sim_assert.h"
 #include "sim_context.h"
 #include "sim_memory.h"
 #include "sim_object.h"

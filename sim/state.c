@@ -176,6 +176,11 @@ void state_give(unsigned gpu, const struct state_holding *less)
 {
 	state_lock();
 	struct share *share = &state_own->shares[gpu];
+	SIM_ASSERT(atomic_load(&share->memory_bytes) >= less->memory_bytes);
+	SIM_ASSERT(atomic_load(&share->managed_bytes) >= less->managed_bytes);
+	SIM_ASSERT(atomic_load(&share->away_bytes) >= less->away_bytes);
+	SIM_ASSERT(atomic_load(&share->hidden_bytes) >= less->hidden_bytes);
+	SIM_ASSERT(atomic_load(&share->contexts) >= less->contexts);
 	atomic_fetch_sub(&share->memory_bytes, less->memory_bytes);
 	atomic_fetch_sub(&share->managed_bytes, less->managed_bytes);
 	atomic_fetch_sub(&share->away_bytes, less->away_bytes);

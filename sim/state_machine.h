@@ -19,6 +19,7 @@
  */
 #pragma once
 
+#include "sim_assert.h"
 #include "state.h"
 
 #include <stdatomic.h>

@@ -131,6 +131,7 @@ static void handle_settle(struct memory_handle *handle)
 
 void virtual_unuse(struct memory_handle *handle)
 {
+	SIM_ASSERT(handle->uses);
 	handle->uses--;
 	handle_settle(handle);
 }
