@@ -129,12 +129,73 @@ static bool is_wanted(int device)
 	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
 }
 
-static void leave(struct member *member)
+/* -- what it has in flight --------------------------------------------------------------------- */
+
+/* When the member's work ended, on a device that others use, too: events tell how long it took from
+ * when the device came to it, which may have been when the others' work was over. What the device
+ * needs to switch to this process is not charged. */
+static uint64_t end_beside(const struct member *member, const struct gang *in, uint64_t ended_ns,
+			   uint64_t now_ns)
 {
+	uint64_t took_ns = meter_since(ended_ns, member->in_flight.began_ns);
+	uint64_t others_ns = gang_others_ended_ns(in, &member->seat);
+
+	if (others_ns && others_ns + took_ns > ended_ns)
+		ended_ns = others_ns + took_ns;
+	return ended_ns < now_ns ? ended_ns : now_ns;
+}
+
+/* Asks the driver, and tells the gang. marks: in_flight_look's. Tells nothing to the gang that
+ * another thread has left meanwhile, where the entry may be another process's. */
+static bool look_with(struct meter *meter, struct member *member, const struct pace_work *work,
+		      bool marks, uint64_t now_ns)
+{
+	uint64_t ended_ns, reached;
+	const struct gang *in = gang_of(member);
+	bool busy = in_flight_look(&member->in_flight, work, marks, now_ns, &ended_ns);
+
+	if (ended_ns && in->kind == GANG_OF_DEVICE)
+		ended_ns = end_beside(member, in, ended_ns, now_ns);
+	reached = LOAD(member->in_flight.reached);
+	if (LOAD(member->reached) != reached) {
+		STORE(member->reached, reached);
+		STORE(member->reached_ns, now_ns);
+	}
+	if (!is_seated(member))
+		return busy;
+	if (busy) {
+		gang_is_busy(in, &member->seat, now_ns);
+		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
+			gang_is_idle(in, &member->seat, now_ns, now_ns);
+		tally_show(&meter->tally, &member->shown_ns, now_ns);
+	} else {
+		gang_is_idle(in, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
+		if (ended_ns)
+			tally_show(&meter->tally, &member->shown_ns, ended_ns);
+	}
+	return busy;
+}
+
+static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
+		 uint64_t now_ns)
+{
+	return look_with(meter, member, work, gang_is_shut(gang_of(member)), now_ns);
+}
+
+/* -- taking and giving up seats ---------------------------------------------------------------- */
+
+/* The gang is paid for what the member has in flight, until now or until that ended. No mark is
+ * made for it: the driver may keep a thread that records an event, and `joining` is held. */
+static void leave(int device)
+{
+	struct member *member = &members[device];
 	const struct gang *from = gang_of(member);
+	uint64_t now_ns = clock_steady_ns();
 
 	SUB(seats, 1);
-	gang_count(from, clock_steady_ns());
+	look_with(cores_meter(device), member, NULL, false, now_ns);
+	gang_is_idle(from, &member->seat, now_ns, now_ns);
+	gang_count(from, now_ns);
 	if (from->kind == GANG_OF_SLICES)
 		joint_leave(from, &member->seat);
 	else
@@ -146,7 +207,7 @@ static void change_gang(const struct gang *to)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
 		if (is_in(device, false))
-			leave(&members[device]);
+			leave(device);
 	__atomic_store_n(&present, to, __ATOMIC_RELEASE);
 }
 
@@ -197,10 +258,10 @@ static void take_seat(const struct meter *meter, int device, bool shares)
 	choose_gang();
 	for (int other = 0; other < VGPU_DEVICES_MAX; other++)
 		if (!is_wanted(other) && is_in(other, false))
-			leave(&members[other]);
+			leave(other);
 	in = is_wanted(device) ? gang() : shares ? &of_device[device] : NULL;
 	if (is_member(device) && gang_of(member) != in)
-		leave(member);
+		leave(device);
 	if (in && !is_member(device))
 		join(member, in, meter);
 	lock_release(&joining);
@@ -288,53 +349,6 @@ bool member_is(struct meter *meter, int device)
 		return false;
 	keep_seat(meter, device);
 	return is_in(device, false) && count_living(clock_coarse_ns()) > 1;
-}
-
-/* -- what it has in flight --------------------------------------------------------------------- */
-
-/* When the member's work ended, on a device that others use, too: events tell how long it took from
- * when the device came to it, which may have been when the others' work was over. What the device
- * needs to switch to this process is not charged. */
-static uint64_t end_beside(const struct member *member, const struct gang *in, uint64_t ended_ns,
-			   uint64_t now_ns)
-{
-	uint64_t took_ns = meter_since(ended_ns, member->in_flight.began_ns);
-	uint64_t others_ns = gang_others_ended_ns(in, &member->seat);
-
-	if (others_ns && others_ns + took_ns > ended_ns)
-		ended_ns = others_ns + took_ns;
-	return ended_ns < now_ns ? ended_ns : now_ns;
-}
-
-/* Asks the driver, and tells the gang; not the gang that another thread has left meanwhile, where
- * the entry may be another process's. */
-static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
-		 uint64_t now_ns)
-{
-	uint64_t ended_ns, reached;
-	const struct gang *in = gang_of(member);
-	bool busy = in_flight_look(&member->in_flight, work, gang_is_shut(in), now_ns, &ended_ns);
-
-	if (ended_ns && in->kind == GANG_OF_DEVICE)
-		ended_ns = end_beside(member, in, ended_ns, now_ns);
-	reached = LOAD(member->in_flight.reached);
-	if (LOAD(member->reached) != reached) {
-		STORE(member->reached, reached);
-		STORE(member->reached_ns, now_ns);
-	}
-	if (!is_seated(member))
-		return busy;
-	if (busy) {
-		gang_is_busy(in, &member->seat, now_ns);
-		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
-			gang_is_idle(in, &member->seat, now_ns, now_ns);
-		tally_show(&meter->tally, &member->shown_ns, now_ns);
-	} else {
-		gang_is_idle(in, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
-		if (ended_ns)
-			tally_show(&meter->tally, &member->shown_ns, ended_ns);
-	}
-	return busy;
 }
 
 /* -- the way through --------------------------------------------------------------------------- */

@@ -209,6 +209,30 @@ UNIT_TEST(test_full)
 	left();
 }
 
+/* A device that leaves its gang, as the policy says, pays for what it has in flight, although
+ * nobody looked for so long that it counts as idle: until now, or until that ended. */
+UNIT_TEST(test_leaves_with_work_in_flight)
+{
+	static const uint64_t kernels_ms[] = {500, 2000, 9000};
+
+	for (unsigned i = 0; i < sizeof(kernels_ms) / sizeof(*kernels_ms); i++) {
+		uint64_t used_ns, ms = kernels_ms[i] < 3000 ? kernels_ms[i] : 3000;
+
+		begin(state, 50);
+		launch_on(1, 1 * NS_PER_US);
+		launch_on(0, kernels_ms[i] * MS);
+		pass(3 * NS_PER_S);
+		pace_set_gang(PACE_GANG_NO);
+		launch_on(1, 1 * NS_PER_US);
+		used_ns = words->group.used_ns;
+		print_message("%lu ms: %lu ms are paid for\n", (unsigned long)ms,
+			      (unsigned long)(used_ns / MS));
+		assert_in_range(used_ns, (ms - 1) * MS, (ms + 1) * MS);
+		left();
+	}
+	pace_set_gang(PACE_GANG_FOUND);
+}
+
 static void lift_quotas(void)
 {
 	hami->sm_limit[0] = hami->sm_limit[1] = 0;
