@@ -28,17 +28,16 @@ static unsigned used; /* of them; the last may be the present one. Under the cal
 static struct region *joined;
 static struct joint *at;  /* the present one, or NULL; atomic */
 static unsigned attempts; /* that failed for other processes of the slice */
-static char said[512];    /* the last line that was given to `say` */
+static char said[512];    /* the last line that was logged */
 static struct lock naming = LOCK_INIT;
 static char named[SHARED_FILE_PATH_LEN]; /* by the policy, or ""; under `naming` */
-static void (*tell)(const char *line);   /* likewise */
 static uint32_t asked, settled;          /* how often a name was given, and was seen to; atomic */
 static bool is_lost;                     /* the file of `at` is; atomic */
 static uint64_t again_ns;                /* when the next attempt is due; 0: none is. Atomic */
 
 /* -- what the policy says --------------------------------------------------------------------- */
 
-void joint_name(const char *path, void (*say)(const char *line))
+void joint_name(const char *path)
 {
 	size_t len = path ? strlen(path) : 0;
 
@@ -47,7 +46,6 @@ void joint_name(const char *path, void (*say)(const char *line))
 	lock_acquire(&naming);
 	memcpy(named, path ? path : "", len);
 	named[len] = '\0';
-	tell = say;
 	lock_release(&naming);
 	ADD(asked, 1);
 }
@@ -60,7 +58,6 @@ void joint_forget(void)
 	at = NULL;
 	joined = NULL;
 	said[0] = named[0] = '\0';
-	tell = NULL;
 	asked = settled = 0;
 	is_lost = false;
 	again_ns = 0;
@@ -125,10 +122,7 @@ static void say_once(const struct fault *fault)
 	if (strcmp(line, said) == 0)
 		return;
 	memcpy(said, line, sizeof(said));
-	lock_acquire(&naming);
-	if (tell)
-		tell(line);
-	lock_release(&naming);
+	pace_driver->say(line);
 }
 
 /* The members are in the slice's own gang until the next attempt. What other processes do at this

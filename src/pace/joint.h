@@ -15,9 +15,9 @@
 #include "gang.h"
 #include "region.h"
 
-/* The policy names the gang of the file with that path; NULL: it names none. say: is given the line
- * about a gang that cannot be joined. Any thread, at any time. */
-void joint_name(const char *path, void (*say)(const char *line));
+/* The policy names the gang of the file with that path; NULL: it names none. Any thread, at any
+ * time. */
+void joint_name(const char *path);
 
 void joint_forget(void); /* in a forked child */
 

@@ -1,6 +1,7 @@
 #include "member.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "clock.h"
 #include "constants.h"
@@ -38,7 +39,8 @@ static struct gang of_device[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 static unsigned living;                         /* members of the gang, as counted at: */
 static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic, both */
 static uint64_t full_ns; /* when `own` had no entry left last; 0: never; atomic */
-static unsigned seats;   /* that the process has taken; written under: */
+static unsigned seats;   /* that the process has taken; written under `joining`, as the next */
+static bool said_full;   /* a line has said that there was none */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -90,6 +92,7 @@ void members_forget(void)
 	joint_forget();
 	living_at_ns = full_ns = 0;
 	seats = 0;
+	said_full = false;
 	lock_init(&joining);
 }
 
@@ -228,6 +231,22 @@ static bool sit_down(struct member *member, const struct gang *in, uint32_t inde
 	return gang_join(in, &member->seat, owner_of(joined, (unsigned)joined->slot), index);
 }
 
+static void say_full(void)
+{
+	char line[320];
+
+	if (said_full)
+		return;
+	said_full = true;
+	snprintf(line, sizeof(line),
+		 "the slice has no entry left for this program among the %d, one for each process "
+		 "and GPU, that are throttled together; until one is free, this program is "
+		 "throttled by itself, less exactly: run fewer programs in the slice, or give "
+		 "some of them another slice",
+		 VGPU_GANG_MEMBERS_MAX);
+	pace_driver->say(line);
+}
+
 static void join(struct member *member, const struct gang *in, const struct meter *meter)
 {
 	uint32_t index = (uint32_t)meter->quota.index;
@@ -240,6 +259,7 @@ static void join(struct member *member, const struct gang *in, const struct mete
 	STORE(living_at_ns, 0);
 	if (!done) {
 		STORE(full_ns, clock_steady_ns());
+		say_full();
 		return;
 	}
 	ADD(seats, 1);
@@ -310,13 +330,13 @@ void member_stop_sharing(const struct meter *meter, int device)
 
 void pace_set_gang(enum pace_gang new_rule)
 {
-	joint_name(NULL, NULL);
+	joint_name(NULL);
 	STORE(rule, new_rule);
 }
 
-void pace_set_named_gang(const char *path, void (*say)(const char *line))
+void pace_set_named_gang(const char *path)
 {
-	joint_name(path, say);
+	joint_name(path);
 	STORE(rule, PACE_GANG_NAMED);
 }
 

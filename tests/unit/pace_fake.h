@@ -143,6 +143,8 @@ static struct fake {
 	int64_t drift_ppm;  /* of the device's clock against the host's */
 	uint64_t chance;    /* of the jitter */
 	bool neighbour_works;
+	char line[512];                                  /* what was logged last */
+	unsigned lines;                                  /* how many were */
 	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
 } fake;
 
@@ -359,6 +361,12 @@ static void fake_look(void)
 {
 }
 
+static void fake_say(const char *line)
+{
+	snprintf(fake.line, sizeof(fake.line), "%s", line);
+	fake.lines++;
+}
+
 static const struct pace_driver fake_driver = {
 	.event_make = fake_event_make,
 	.record = fake_record,
@@ -367,6 +375,7 @@ static const struct pace_driver fake_driver = {
 	.elapsed = fake_elapsed,
 	.is_busy = fake_is_busy,
 	.look = fake_look,
+	.say = fake_say,
 };
 
 /* -- a process -------------------------------------------------------------------------------- */

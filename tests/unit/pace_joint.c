@@ -3,17 +3,10 @@
 #include "gang_file.h"
 #include "pace_fake.h"
 
-static char dir[128], path[160], line[512];
-static unsigned lines;
+static char dir[128], path[160];
 static struct gang_file other; /* as the other process has it open */
 static struct gang_seat seat;  /* the other process's */
 static struct vgpu_region_device elsewhere[VGPU_DEVICES_MAX];
-
-static void say(const char *text)
-{
-	snprintf(line, sizeof(line), "%s", text);
-	lines++;
-}
 
 static bool lives(const struct gang *gang, uint32_t owner)
 {
@@ -91,10 +84,8 @@ static void begin(void **state)
 	snprintf(dir, sizeof(dir), "%s/gangs", place->dir);
 	snprintf(path, sizeof(path), "%s/train", dir);
 	mkdir(dir, 0700);
-	lines = 0;
-	line[0] = '\0';
 	joined(state, 50);
-	pace_set_named_gang(path, say);
+	pace_set_named_gang(path);
 }
 
 static void end(void)
@@ -128,7 +119,7 @@ UNIT_TEST(test_two_slices)
 	assert_int_equal(region.file->own.device[0].gang_charged, 0);
 	assert_true(region.file->own.device[0].throttled > 1);
 	assert_true(region.file->own.device[0].throttled_ns > NS_PER_S);
-	assert_int_equal(lines, 0);
+	assert_int_equal(fake.lines, 0);
 	end();
 }
 
@@ -161,17 +152,17 @@ UNIT_TEST(test_no_directory)
 	launch_on(1, 300 * NS_PER_US);
 	assert_int_equal(own_members(), 2);
 	launch_for(3 * NS_PER_S);
-	assert_int_equal(lines, 1);
-	assert_non_null(strstr(line, path));
-	assert_non_null(strstr(line, "its directory is not there; make or mount it"));
-	assert_non_null(strstr(line, "until then its slice is throttled by itself"));
+	assert_int_equal(fake.lines, 1);
+	assert_non_null(strstr(fake.line, path));
+	assert_non_null(strstr(fake.line, "its directory is not there; make or mount it"));
+	assert_non_null(strstr(fake.line, "until then its slice is throttled by itself"));
 	assert_true(own_words()->group.used_ns > NS_PER_S);
 	mkdir(dir, 0700);
 	launch_for(1100 * MS);
 	other_joins();
 	assert_int_equal(gang_members(others_gang()), 2);
 	assert_int_equal(own_members(), 0);
-	assert_int_equal(lines, 1);
+	assert_int_equal(fake.lines, 1);
 	end();
 }
 
@@ -185,8 +176,8 @@ UNIT_TEST(test_full)
 	while (gang_file_claim(&other, &owner, &fault) >= 0)
 		;
 	launch_on(0, 300 * NS_PER_US);
-	assert_int_equal(lines, 1);
-	assert_non_null(strstr(line, "is full: it has 28 members at most"));
+	assert_int_equal(fake.lines, 1);
+	assert_non_null(strstr(fake.line, "is full: it has 28 members at most"));
 	assert_int_equal(own_members(), 1);
 	assert_int_equal(region.file->own.slots[region.slot].joint_gang, 0);
 	other_dies();
@@ -212,7 +203,7 @@ UNIT_TEST(test_lost)
 		assert_int_equal(gang_members(others_gang()), 2);
 		other_dies();
 	}
-	assert_int_equal(lines, 0);
+	assert_int_equal(fake.lines, 0);
 	end();
 }
 
@@ -232,14 +223,14 @@ UNIT_TEST(test_changes)
 	pace_set_gang(PACE_GANG_YES);
 	launch_for(100 * MS);
 	assert_int_equal(own_members(), 1);
-	pace_set_named_gang(path, say);
+	pace_set_named_gang(path);
 	launch_for(100 * MS);
 	assert_int_equal(gang_members(others_gang()), 2);
 	assert_int_equal(own_members(), 0);
 	other_dies();
 
 	snprintf(second, sizeof(second), "%s-2", path);
-	pace_set_named_gang(second, say);
+	pace_set_named_gang(second);
 	launch_for(100 * MS);
 	other_joins();
 	assert_int_equal(gang_members(others_gang()), 1);
@@ -250,7 +241,7 @@ UNIT_TEST(test_changes)
 	assert_int_equal(region.file->own.slots[region.slot].joint_gang, gang_file_number(&other));
 	path[strlen(path) - 2] = '\0';
 	unlink(second);
-	assert_int_equal(lines, 0);
+	assert_int_equal(fake.lines, 0);
 	end();
 }
 
@@ -266,10 +257,10 @@ UNIT_TEST(test_two_gangs)
 	second.file->own.slots[second.slot].joint_gang = 99;
 	launch_for(1 * NS_PER_S);
 	assert_int_equal(own_members(), 1);
-	assert_int_equal(lines, 0);
+	assert_int_equal(fake.lines, 0);
 	launch_for(2 * NS_PER_S);
-	assert_int_equal(lines, 1);
-	assert_non_null(strstr(line, "other programs of the slice are in another gang"));
+	assert_int_equal(fake.lines, 1);
+	assert_non_null(strstr(fake.line, "other programs of the slice are in another gang"));
 	second.file->own.slots[second.slot].joint_gang = 0;
 	launch_for(200 * MS);
 	assert_int_equal(own_members(), 0);

@@ -202,6 +202,11 @@ UNIT_TEST(test_full)
 	launch_on(0, 1 * MS);
 	assert_int_equal(*charged, 1);
 	pass(NS_PER_S);
+	launch_on(0, 1 * MS);
+	assert_int_equal(fake.lines, 1);
+	assert_non_null(strstr(fake.line, "no entry left for this program among the 28"));
+	assert_non_null(strstr(fake.line, "run fewer programs in the slice"));
+	pass(NS_PER_S);
 	words->member[5].owner = 0;
 	launch_on(0, 1 * MS);
 	assert_int_equal(words->member[5].owner, owner);

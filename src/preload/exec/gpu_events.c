@@ -9,6 +9,7 @@
 
 #include "capture.h"
 #include "cuda.h"
+#include "log.h"
 #include "policy_reload.h"
 #include "pools.h"
 
@@ -76,6 +77,11 @@ static bool is_busy(const struct pace_work *work)
 	return result == CUDA_ERROR_NOT_READY;
 }
 
+static void say(const char *line)
+{
+	log_line(LOG_ERROR, "%s", line);
+}
+
 const struct pace_driver gpu_events_driver = {
 	.event_make = event_make,
 	.record = record,
@@ -84,4 +90,5 @@ const struct pace_driver gpu_events_driver = {
 	.elapsed = elapsed,
 	.is_busy = is_busy,
 	.look = policy_reload_look,
+	.say = say,
 };

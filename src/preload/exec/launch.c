@@ -15,7 +15,6 @@
 #include "gpu_events.h"
 #include "hooks.h"
 #include "lock.h"
-#include "log.h"
 #include "quota.h"
 #include "signs.h"
 #include "state.h"
@@ -125,11 +124,6 @@ static enum pace_rule rule_of(enum slice_cores cores)
 
 static struct lock attaching = LOCK_INIT, naming = LOCK_INIT;
 
-static void say(const char *line)
-{
-	log_line(LOG_ERROR, "%s", line);
-}
-
 static void set_named_gang(const char *name)
 {
 	static char
@@ -137,7 +131,7 @@ static void set_named_gang(const char *name)
 
 	lock_acquire(&naming);
 	snprintf(path, sizeof(path), "%s/%s", state_slice()->gangs_dir, name);
-	pace_set_named_gang(path, say);
+	pace_set_named_gang(path);
 	lock_release(&naming);
 }
 
