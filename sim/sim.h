@@ -12,12 +12,14 @@
  *     state_objects.c   objects of several processes;  state_collective.c: collectives
  *     state_machine.c   the file of the shared state and its locks;  state_pages.c: managed pages
  *     pids.c            pids of other processes, by pid namespace
+ *
  * sim_context.h
  *     context.c         contexts, primary ones, each thread's stack (context_calls.c: their API)
  *     green.c           green contexts
  *     module.c          code and its variables;  library.c: code without a context
  *     kernel.c          kernels
  *     image.c           reads code images (image.h; image_elf.c, image_ptx.c, image_unpack.c)
+ *
  * sim_memory.h
  *     memory.c          allocations and their cost (memory_calls.c: their API);  page.c: granules
  *     memory_host.c     page-locked host memory, and what a pointer points to
@@ -26,12 +28,14 @@
  *     pool.c            stream-ordered memory (pool_calls.c: its API);  pool_list.c: the pools
  *     pool_share.c      pools of other processes
  *     graph_memory.c    allocations of graphs
+ *
  * sim_object.h
  *     handle.c          which handles there are
  *     virtual.c         memory by handle;  virtual_map.c: its mappings;  multicast.c
  *     share.c           memory of other processes;  external.c: memory of other libraries
  *     array.c           arrays (array_calls.c: their API);  array_size.c: their sizes
  *     texture.c         textures and surfaces
+ *
  * sim_stream.h
  *     timeline.c        when queued work is done (timeline_calls.c and launch_calls.c: the API)
  *     stream_calls.c    more of the API of streams
@@ -39,6 +43,7 @@
  *                       a piece of it ends;  backlog_thread.c: its threads
  *     transfer.c        copies and fills (transfer_calls.c: their API)
  *     capture.c         streams that record (capture_calls.c: their API)
+ *
  * graph.h
  *     graph.c           graphs (graph_calls.c, graph_nodes.c: their API);  graph_exec.c: launches
  *

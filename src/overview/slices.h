@@ -42,7 +42,7 @@ struct slices_one {
 	char *policy_path; /* NULL: it has none, its limits are the region's and the environment's
 			    */
 	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
-			    * SLICES_RUN  it is the state directory */
+			    * SLICES_RUN it is the state directory */
 	struct pod_users *pods; /* who uses a slice of SLICES_KUBERNETES or SLICES_CLAIM; NULL: not
 				 * known */
 	uid_t owner;            /* who made it, as far as files tell */

@@ -105,6 +105,7 @@ struct region {
  *                                 container starts again over its old file. The call waits for
  *                                 dying processes, for REGION_DYING_PATIENCE_NS at most.
  *     a living process has it     Devices of the setup that the region lacks are appended.
+ *
  * Without a setup, nothing is created.
  *
  * Errors, each with the path and the cure in the fault: -EINVAL, if the file is something else (it

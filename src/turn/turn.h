@@ -75,7 +75,7 @@ struct turn {
 	uint64_t waits_from; /* since when it has waited for a turn; 0: it does not */
 	uint64_t asked_at;   /* it asked last */
 	uint64_t waited_ns;  /* for how long it waited for turns, and what its slice had paid when
-			      * that  began to count */
+			      * that began to count */
 	uint64_t paid_before;
 	uint64_t told_until;  /* until when it told that the device is busy, with its last turn */
 	uint64_t told_moved;  /* the file's moved_ns then */
