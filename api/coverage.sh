@@ -16,7 +16,7 @@ it. The CUDA runtime and all libraries above it use these functions. The page is
 `api/` by `make docs`: change the tables there.
 
 *Hooked* means that the application gets a hook of the library instead of the function. Memory that is
-taken in another way is *booked by comparison*: the library compares what NVML counts for the process
+taken in another way is *charged by comparison*: the library compares what NVML counts for the process
 with what is charged, and charges the difference
 ([memory.md](design/memory.md#the-comparison-with-nvml)). Such memory cannot be refused, but later
 allocations are.

@@ -84,7 +84,7 @@ static unsigned count_listed(const struct usage *usage, unsigned *ret_foreign, b
 	return count;
 }
 
-/* The library compares its books with what NVML lists under its own pid. */
+/* The library compares its accounts with what NVML lists under its own pid. */
 static void check_nvml_pids(struct doctor *doctor)
 {
 	struct fault fault = {""};

@@ -1,5 +1,5 @@
 /*
- * What the process is charged, and the stamp of its books.
+ * What the process is charged, and the stamp of its accounts.
  *
  * Managed memory is not in NVML's figure for a process, but it does take the device's memory: UVM
  * fetches it in chunks of 128 MiB (seen on an H200 with driver 580: one byte touched takes 128 MiB,
@@ -46,7 +46,7 @@ uint64_t account_stamp(void)
 {
 	uint64_t seen;
 
-	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was read of the books before, was */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was read of the accounts before, was */
 	seen = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
 	return (uint32_t)seen ? UINT64_MAX : seen;
 }

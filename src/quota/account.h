@@ -15,12 +15,12 @@ extern struct region account_region;
 
 const struct account_device *account_device(int device); /* NULL: not in the slice */
 
-/* Brackets of every change of the books: quota_reconcile lowers them only while there is none. */
+/* Brackets of every change of the accounts: quota_reconcile lowers them only outside brackets. */
 void account_begin(void);
 void account_end(void);
 
 /* A stamp that changes with every account_begin; UINT64_MAX while one is open. What is read of the
- * books between two that are the same is of one state of them. */
+ * accounts between two that are the same is of one state of them. */
 uint64_t account_stamp(void);
 
 #define SIZE_BYTES_MOST ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
@@ -42,7 +42,7 @@ void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
 
 /* Frees of allocations that share a granule with others: how many have begun, in the upper half,
  * and not ended, in the lower. The last of the others may give the granule back while the driver
- * still holds it for such a free: two granules each are held beyond the books at most. */
+ * still holds it for such a free: two granules each are held beyond the accounts at most. */
 uint64_t account_frees_in_part(void);
 
 /* How many tentative claims have begun and ended: odd while there is one. */

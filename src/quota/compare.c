@@ -1,19 +1,19 @@
 /*
- * The comparison of the books with NVML: what NVML counts for the process is the truth of all that
- * no hook can tell, as code, local memory, and the cost of a context.
+ * The comparison of the accounts with NVML: what NVML counts for the process is the truth of all
+ * that no hook can tell, as code, local memory, and the cost of a context.
  *
  * What NVML counts, less what is charged as data and is in its figure, is what the driver holds on
- * its own account; the contexts are settled by it, and the rest is booked as module memory.
+ * its own account; the contexts are settled by it, and the rest is charged as module memory.
  *
  * The two figures are of one moment only if nothing of the process was under way between the
  * ticket, which is taken before NVML is asked, and the booking. Else the ledger's peak since the
- * ticket says how much the books were at most: what NVML counts above that is held in any case, and
- * is booked at once. So a thread that is in the driver for long, or threads that allocate all the
- * time, keep the comparison from lowering the books, never from raising them.
+ * ticket says how much the accounts were at most: what NVML counts above that is held in any case,
+ * and is charged at once. So a thread that is in the driver for long, or threads that allocate all
+ * the time, keep the comparison from lowering the accounts, never from raising them.
  *
  * Where something moves whenever NVML is asked, code that was unloaded would stay charged, and so
- * would the guess of a new context. So after some comparisons that show too much in the books, the
- * caller is asked to have the process rest for a moment (quota_wants_rest).
+ * would the guess of a new context. So after some comparisons that show too much in the accounts,
+ * the caller is asked to have the process rest for a moment (quota_wants_rest).
  *
  * A figure that is less than the process's contexts can take is another process's, whose pid is
  * ours in another namespace. Where nothing else was ever seen, NVML is not believed any more.
@@ -32,9 +32,9 @@
 #define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
 #define LONG_AGO_NS           ((uint64_t)1)
-#define OVER_LEAST            5 /* comparisons in a row that show too much in the books */
+#define OVER_LEAST            5 /* comparisons in a row that show too much in the accounts */
 #define REST_INTERVAL_NS      NS_PER_S
-#define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep the books from being compared */
+#define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep comparisons from being made */
 
 static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is a guess */
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
@@ -43,7 +43,7 @@ static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has no
 /* The growth that the last comparison saw and did not believe yet; who compares writes it. */
 static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
 
-/* How often in a row the books were above NVML's figure while something moved, and when rest was
+/* How often in a row the accounts were above NVML's figure while something moved, and when rest was
  * last asked for; who compares writes them. */
 static unsigned over[VGPU_DEVICES_MAX];
 static uint64_t rest_ns[VGPU_DEVICES_MAX];
@@ -159,7 +159,7 @@ bool quota_wants_rest(int device)
 	return true;
 }
 
-/* -- what the books say ----------------------------------------------------------------------- */
+/* -- what the accounts say -------------------------------------------------------------------- */
 
 uint64_t compare_data(int device, const struct vgpu_hami_usage *usage)
 {
@@ -227,7 +227,7 @@ static uint64_t freed_in_part_since(const struct quota_ticket *ticket)
 }
 
 /* The most that NVML can have counted since the ticket if all that the device holds for the process
- * is in the books. Spare granules and pools' are left in: somebody may just use them. */
+ * is in the accounts. Spare granules and pools' are left in: somebody may just use them. */
 static uint64_t most_since(int device, const struct quota_ticket *ticket)
 {
 	unsigned index = account_device(device)->index;
@@ -346,7 +346,7 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 	uint64_t modules = guess && usage->module < own ? usage->module : 0;
 
 	if (!contexts_settle(device, own - modules)) {
-		odd[device]++; /* or the books are too high by something: soon again */
+		odd[device]++; /* or the accounts are too high by something: soon again */
 		if (guess)
 			__atomic_store_n(&unmeasured[device], true, __ATOMIC_RELEASE);
 		return;
@@ -363,7 +363,7 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 /*
  * How much of what NVML counts above `most` is the process's own. The figure may have in it what
  * the doubt names as elsewhere. What is lent is in the figure of the process that made it, and in
- * ours only if that process has given it up and its books do not say so yet, which they do in a
+ * ours only if that process has given it up and its accounts do not say so yet, which they do in a
  * moment: so growth that only that could explain is believed when two comparisons show it.
  */
 static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
@@ -380,7 +380,7 @@ static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 	return growth - suspect + min(suspect, before);
 }
 
-/* What the driver holds on its own account. Where shared memory leaves doubt, the books stay as
+/* What the driver holds on its own account. Where shared memory leaves doubt, the accounts stay as
  * they are, as far as it reaches. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 			  uint64_t nvml_bytes)
@@ -403,15 +403,15 @@ uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nv
 	struct vgpu_hami_usage usage = usage_without_expected(device);
 	uint64_t books = usage.context + usage.module + compare_data(device, &usage);
 
-	if (!is_quiet(device, ticket)) /* after the books were read */
+	if (!is_quiet(device, ticket)) /* after the accounts were read */
 		return 0;
 	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
 		return 0; /* a context is reckoned too high */
 	return books > nvml_bytes ? books - nvml_bytes : 0;
 }
 
-/* Something moved meanwhile: what NVML counts above all that the books said at any time is held,
- * and booked; what it counts below may be of another moment. */
+/* Something moved meanwhile: what NVML counts above all that the accounts said at any time is held,
+ * and charged; what it counts below may be of another moment. */
 static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
 {
 	struct region_doubt doubt =
@@ -427,7 +427,7 @@ static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t
 		account_orphan(device, growth);
 }
 
-/* Whether the books may be too high by something that a comparison at rest would lower. */
+/* Whether the accounts may be too high by something that a comparison at rest would lower. */
 static bool is_over(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 		    uint64_t nvml_bytes)
 {
@@ -467,7 +467,7 @@ static uint64_t booked_on(int device)
 	return sum_of(&usage);
 }
 
-/* A comparison that finds the same as the one before, and books nothing, is not written. */
+/* A comparison that finds the same as the one before, and charges nothing, is not written. */
 static void trace_compared(int device, uint64_t books_before, const uint64_t *nvml_bytes,
 			   bool compared)
 {

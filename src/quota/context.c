@@ -197,7 +197,7 @@ bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at
 	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;
 }
 
-/* What NVML would count for the process's other contexts and their contents, by the books. */
+/* What NVML would count for the process's other contexts and their contents, by the accounts. */
 static uint64_t counted_otherwise(const struct quota_context_claim *claim)
 {
 	struct vgpu_hami_usage usage = account_usage(claim->device);
@@ -268,7 +268,7 @@ void quota_context_end(uint64_t context)
 		}
 	if (ended.context) {
 		last_ended[ends % ENDED_MAX] = context;
-		/* Before what it had is taken off the books: who records more afterwards looks. */
+		/* Before its contents leave the accounts: who records more afterwards looks. */
 		__atomic_store_n(&ends, ends + 1, __ATOMIC_SEQ_CST);
 	}
 	lock_release(&lock);

@@ -335,7 +335,7 @@ void quota_pool_try(uint64_t handle, uint64_t size_bytes)
 	struct pool *pool;
 
 	if (size_bytes)
-		account_begin(); /* the books are not to be compared meanwhile */
+		account_begin(); /* the accounts are not to be compared meanwhile */
 	lock_acquire(&lock);
 	pool = find_locked(handle);
 	if (pool) {

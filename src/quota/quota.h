@@ -1,13 +1,13 @@
 /*
  * The memory quota, as seen from one process of the slice: what an allocation costs, whether there
- * is room, and what comes back. It keeps the books; the driver is asked by others (preload/), in
+ * is room, and what comes back. It keeps the accounts; the driver is asked by others (preload/), in
  * this order, so that no number of processes and threads together can pass the limit:
  *
  *     quota_reserve   the worst that the allocation can cost is charged to the slice, or refused
  *     (the driver)    no lock is held
  *     quota_settle    what it really took stays charged, the rest goes back; or quota_cancel
  *
- *     quota_free_begin   the block leaves the books, its charge stays
+ *     quota_free_begin   the block leaves the accounts, its charge stays
  *     (the driver)
  *     quota_free_commit  the charge goes back; or quota_free_undo, if the driver refused
  *
@@ -112,7 +112,7 @@ int quota_reserve(int device, bool managed, uint64_t size_bytes, struct quota_cl
 void quota_cancel(const struct quota_claim *claim);
 
 /* The driver gave the block. 0, or -EDQUOT: it took more than was reserved, and there is no room
- * for it; then the block is not in the books, the claim stands, and the caller frees it and
+ * for it; then the block is not in the accounts, the claim stands, and the caller frees it and
  * cancels. */
 int quota_settle(const struct quota_claim *claim, const struct block *block);
 
@@ -266,7 +266,7 @@ void quota_hidden_gone(int device, uint64_t bytes);
 /* -- reconciling -- */
 
 /*
- * Whether this process's books of the device are due to be compared with NVML's figure: a new
+ * Whether this process's accounts of the device are due to be compared with NVML's figure: a new
  * context's cost is not known yet, or 20 ms have passed, 2 ms where the slice is nearly full, or
  * quota_reconcile_soon was called; at once behind quota_expect_code. True for one caller, who then
  * takes a ticket, reads NVML and calls quota_reconcile.
@@ -279,10 +279,10 @@ bool quota_is_compared(int device);
 void quota_reconcile_soon(int device);
 
 /* The driver is about to load code on some device, for as much memory as it takes: a program that
- * fills its slice in less than 20 ms and then rests is not to do it before that is in the books. */
+ * fills its slice in less than 20 ms and then rests is not to do it before the accounts have it. */
 void quota_expect_code(void);
 
-/* What the books say, and when: to be taken before NVML is read, by one thread at a time. */
+/* What the accounts say, and when: to be taken before NVML is read, by one thread at a time. */
 struct quota_ticket {
 	uint64_t stamp;
 	uint64_t data_bytes;
@@ -299,20 +299,20 @@ struct quota_ticket quota_reconcile_ticket(int device);
 bool quota_is_at_rest(void);
 
 /* Whether a comparison needs a moment of rest, as none is found by chance: several in a row were
- * made while something moved, and the books were above NVML's figure each time. True at most once a
- * second; for the thread that compares.
+ * made while something moved, and the accounts were above NVML's figure each time. True at most
+ * once a second; for the thread that compares.
  */
 bool quota_wants_rest(int device);
 
-/* By how much the books are above NVML's figure; 0 if something has changed since the ticket. */
+/* By how much the accounts are above NVML's figure; 0 if something has changed since the ticket. */
 uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes);
 
 /*
- * NVML counts *nvml_bytes for this process (NULL: it cannot say; the books stay as they are). What
- * the driver holds on its own account (modules, local memory, what no hook has seen) is booked as
- * module memory; a context that was reckoned too high is lowered. If any allocation or free was
- * under way since the ticket, the two figures are of different moments: then the books are raised
- * by what is above the most that they said meanwhile, a comparison is due again soon, and the
- * answer is false.
+ * NVML counts *nvml_bytes for this process (NULL: it cannot say; the accounts stay as they are).
+ * What the driver holds on its own account (modules, local memory, what no hook has seen) is
+ * charged as module memory; a context that was reckoned too high is lowered. If any allocation or
+ * free was under way since the ticket, the two figures are of different moments: then the accounts
+ * are raised by what is above the most that they said meanwhile, a comparison is due again soon,
+ * and the answer is false.
  */
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes);

@@ -56,7 +56,7 @@ bool quota_share_left(const struct region_descriptors *key)
 	return region_descriptors_left(&account_region, key) != 0;
 }
 
-/* What is given back was in no process's figure, so that the books do not change. */
+/* What is given back was in no process's figure, so that the accounts do not change. */
 bool quota_share_look(void)
 {
 	return region_share_look(&account_region);

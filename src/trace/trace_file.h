@@ -34,14 +34,14 @@ enum trace_subject {
 #define TRACE_KINDS_OF_SUBJECT 64
 
 /* Why: with "refused" and others. Numbers stay; new ones are added at the end. */
-#define TRACE_REASONS(REASON)                                                           \
-	REASON(QUOTA, "quota", "the slice has no room within its limit")                \
-	REASON(DEVICE, "device", "the driver has no room")                              \
-	REASON(BOOKS, "books", "it took more than was reserved, or cannot be recorded") \
-	REASON(LOCK, "lock", "a living process keeps the region locked")                \
-	REASON(LOST, "lost", "the region is lost")                                      \
-	REASON(MOVING, "moving", "the process allocated or freed meanwhile")            \
-	REASON(SILENT, "silent", "NVML gives no figure for the process")                \
+#define TRACE_REASONS(REASON)                                                                 \
+	REASON(QUOTA, "quota", "the slice has no room within its limit")                      \
+	REASON(DEVICE, "device", "the driver has no room")                                    \
+	REASON(ACCOUNTS, "accounts", "it took more than was reserved, or cannot be recorded") \
+	REASON(LOCK, "lock", "a living process keeps the region locked")                      \
+	REASON(LOST, "lost", "the region is lost")                                            \
+	REASON(MOVING, "moving", "the process allocated or freed meanwhile")                  \
+	REASON(SILENT, "silent", "NVML gives no figure for the process")                      \
 	REASON(OTHER, "other", "another error")
 
 enum trace_reason {
@@ -107,15 +107,15 @@ enum trace_reason {
 	KIND(CHARGE, "memory-charged", "bytes", "used_bytes", "limit_bytes", "memory is charged") \
 	KIND(CHARGE_FAILED, "memory-not-charged", "bytes", "used_bytes", "limit_bytes",           \
 	     "memory cannot be charged")                                                          \
-	KIND(REFUND, "memory-returned", "bytes", "used_bytes", NULL, "a charge is returned")      \
+	KIND(REFUND, "memory-returned", "bytes", "used_bytes", NULL, "a charge is refunded")      \
 	KIND(ALLOCATED, "allocated", "bytes", "charged_bytes", NULL, "allocation made")           \
 	KIND(CANCELLED, "cancelled", "bytes", NULL, NULL, "allocation not made")                  \
 	KIND(FREED, "freed", "bytes", "charged_bytes", NULL, "allocation freed")                  \
 	KIND(REFUSED, "refused", "bytes", "used_bytes", "limit_bytes", "call refused")            \
 	KIND(ROOM, "room-made", "room_bytes", "took_ns", NULL,                                    \
-	     "there was no room: what can be given back was given back")                          \
-	KIND(COMPARED, "compared", "nvml_bytes", "books_bytes", "booked_bytes",                   \
-	     "the books are compared with NVML")
+	     "there was no room: unused memory of the slice was refunded")                        \
+	KIND(COMPARED, "compared", "nvml_bytes", "accounts_bytes", "change_bytes",                \
+	     "the accounts are compared with NVML")
 
 #define TRACE_REGION_KINDS(KIND)                                                              \
 	KIND(JOINED, "joined", "slot", "living", NULL, "the process joins the slice")         \

@@ -88,7 +88,7 @@ static enum trace_reason reason_of(int error)
 	case -EDQUOT:
 		return TRACE_REASON_QUOTA;
 	case -EOVERFLOW:
-		return TRACE_REASON_BOOKS;
+		return TRACE_REASON_ACCOUNTS;
 	case -ETIMEDOUT:
 		return TRACE_REASON_LOCK;
 	default:
