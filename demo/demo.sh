@@ -53,7 +53,7 @@ cat "$scratch/one.out"
 first=$(($(used) - before))
 echo "  NVML, from outside: $first MiB more in use (contexts included); the quota is 1024 MiB"
 echo
-echo "\$ vgpu run --memory 2G -- hog        (beside it)"
+echo "\$ vgpu run --memory 2G -- hog        (alongside)"
 tenant two 2G 9
 cat "$scratch/two.out"
 second=$(($(used) - before - first))
