@@ -112,7 +112,8 @@ static bool say_rights(struct doctor *doctor, const char *path, const struct sta
 			      path);
 	} else if (!(st->st_mode & S_IROTH)) {
 		doctor_found(doctor, DOCTOR_WARN, "not every user may read %s", path);
-		doctor_advise(doctor, "Let them (chmod a+r %s): a program that may not is not held",
+		doctor_advise(doctor,
+			      "Let them (chmod a+r %s): a program that may not is not limited",
 			      path);
 	} else {
 		return false;
@@ -159,7 +160,7 @@ static void say_hami(struct doctor *doctor)
 		doctor_found(doctor, DOCTOR_NOTE, "%s is not vgpu's, but HAMi-core's, or another's",
 			     HAMI_LIBRARY);
 		doctor_advise(doctor, "Put vgpu's in its place, if HAMi's containers are to be "
-				      "held by vgpu");
+				      "limited by vgpu");
 	}
 	elf_unmap(&library.elf.file);
 }
@@ -213,7 +214,7 @@ static void say_entry(struct doctor *doctor, const char *list, const char *entry
 				     entry, list);
 			doctor_advise(doctor,
 				      "Let them (chmod a+r %s): other users' programs are "
-				      "not held",
+				      "not limited",
 				      entry);
 			is_good = false;
 		}
@@ -244,7 +245,7 @@ static void not_loaded(struct doctor *doctor, const struct preloaded *preloaded)
 {
 	if (doctor_is_limited(doctor)) {
 		doctor_found(doctor, DOCTOR_FAIL,
-			     "there are limits here, and this process is not held to them: no "
+			     "there are limits here, and they do not apply to this process: no "
 			     "libvgpu.so of vgpu's is in it");
 		doctor_advise(doctor, "Name the library in " LIBRARY_LIST
 				      ", mounted read-only into a container, or start programs "

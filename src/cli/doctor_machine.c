@@ -93,7 +93,7 @@ static void check_libc(struct doctor *doctor)
 	if (has_it) {
 		doctor_found(doctor, DOCTOR_NOTE, "glibc %s, and musl beside it (%s)", version,
 			     musl);
-		doctor_advise(doctor, "Know that programs for musl are not held; \"vgpu doctor "
+		doctor_advise(doctor, "Know that programs for musl are not limited; \"vgpu doctor "
 				      "PROGRAM\" says what one is for");
 	} else {
 		doctor_found(doctor, DOCTOR_OK, "glibc %s", version);

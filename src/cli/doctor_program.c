@@ -1,6 +1,6 @@
 /*
- * A command: whether it would be held (program.h), and by which doors it comes to CUDA. Nothing is
- * run, and so what it loads once it runs is not known; that is held as well.
+ * A command: whether it would be limited (program.h), and by which doors it comes to CUDA. Nothing
+ * is run, and so what it loads once it runs is not known; that is limited as well.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,26 +43,26 @@ static void check_held(struct doctor *doctor)
 		return;
 	switch (program.standing) {
 	case PROGRAM_HELD:
-		doctor_found(doctor, DOCTOR_OK, "%s would be held: dynamic, for glibc",
+		doctor_found(doctor, DOCTOR_OK, "%s would be limited: dynamic, for glibc",
 			     program.path);
 		return;
 	case PROGRAM_HELD_BY_LIST:
 		doctor_found(doctor, DOCTOR_NOTE,
-			     "%s would be held to this machine's own limits, by " LIBRARY_LIST
+			     "%s would be limited by this machine's own limits, by " LIBRARY_LIST
 			     ", and not to a slice of vgpu run: %s",
 			     program.path, program.what.text);
 		break;
 	case PROGRAM_HELD_HERE:
 		doctor_found(doctor, DOCTOR_WARN,
-			     "%s would not be held for other users than this: %s", program.path,
+			     "%s would not be limited for other users than this: %s", program.path,
 			     program.what.text);
 		break;
 	case PROGRAM_UNKNOWN:
-		doctor_found(doctor, DOCTOR_WARN, "whether %s would be held cannot be told: %s",
+		doctor_found(doctor, DOCTOR_WARN, "whether %s would be limited cannot be told: %s",
 			     program.path, program.what.text);
 		break;
 	case PROGRAM_NOT_HELD:
-		doctor_found(doctor, DOCTOR_FAIL, "%s would not be held: %s", program.path,
+		doctor_found(doctor, DOCTOR_FAIL, "%s would not be limited: %s", program.path,
 			     program.what.text);
 		break;
 	}
@@ -133,15 +133,15 @@ static void say_doors(struct doctor *doctor)
 		doctor_found(doctor, DOCTOR_WARN,
 			     "it loads libraries into namespaces of their own (dlmopen)");
 		doctor_advise(doctor, "Know that one which is opened so and linked with the driver "
-				      "is not held");
+				      "is not limited");
 	}
 	if (list.count == 0)
 		doctor_found(doctor, DOCTOR_OK,
 			     "none in the program itself; its libraries, and what it runs, are "
-			     "held");
+			     "limited");
 	else
-		doctor_found(doctor, DOCTOR_OK, "it %s; what it loads while it runs is held, too",
-			     list.text);
+		doctor_found(doctor, DOCTOR_OK,
+			     "it %s; what it loads while it runs is limited, too", list.text);
 }
 
 static void check_doors(struct doctor *doctor)

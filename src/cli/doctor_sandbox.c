@@ -109,7 +109,7 @@ static void check_nvml_pids(struct doctor *doctor)
 		doctor_advise(doctor, "Run in the host's pid namespace, or update the driver, if a "
 				      "program in a slice says that NVML shows no memory of it: "
 				      "what the driver takes of itself, as for code at its first "
-				      "use, is then not held");
+				      "use, is then not limited");
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * What an ELF file says of itself: a program that might be held, or a library that is preloaded.
+ * What an ELF file says of itself: a program that might be limited, or a library that is preloaded.
  * Any bytes may be given: what does not fit into the file is not there, and no file takes long.
  */
 #pragma once

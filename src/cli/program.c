@@ -348,7 +348,8 @@ static int follow_env(struct search *search)
 	return error;
 }
 
-/* -- whether it would be held ------------------------------------------------------------------ */
+/* -- whether it would be limited ------------------------------------------------------------------
+ */
 
 static void judge(struct program *program, enum program_standing standing, const char *what,
 		  const char *cure)
@@ -441,7 +442,7 @@ static void judge_dynamic(struct program *program)
 		fault_set(&program->what, 0, "it has a loader that vgpu does not know: %s", loader);
 		fault_set(&program->cure, 0,
 			  "See what vgpu inspect says while it runs in a slice: it is listed if it "
-			  "is held");
+			  "is limited");
 	} else if (has) {
 		judge_privileged(program, has, for_this_user);
 	} else {

@@ -3,9 +3,9 @@
  *
  * The request becomes a policy over the machine's GPUs; the state directory has or makes the slice;
  * the command gets the library and the slice's place by its environment. Whether the loader will
- * preload the library into the command is found out first: a command that would not be held is not
- * started without a line on stderr. Nothing is printed when all goes well, and nothing is changed
- * outside the state directory.
+ * preload the library into the command is found out first: a command that would not be limited is
+ * not started without a line on stderr. Nothing is printed when all goes well, and nothing is
+ * changed outside the state directory.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -191,7 +191,8 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	return status ? status : read_limits(ret_request);
 }
 
-/* -- whether the command would be held --------------------------------------------------------- */
+/* -- whether the command would be limited ---------------------------------------------------------
+ */
 
 /* "cause: cure", and the status that exec would lead to, by its error; 0: it would not fail. */
 static int refuse_program(const struct program *program, int error)
@@ -209,8 +210,8 @@ static int refuse_program(const struct program *program, int error)
 		return cli_fail(status, "%s: %s", program->what.text, cure);
 	return cli_fail(status, "%s%s %s: %s: %s; or add --allow-unheld to start it nevertheless",
 			cannot_tell ? "whether " : "", program->path,
-			cannot_tell ? "would be held to the slice cannot be told"
-				    : "would not be held to the slice",
+			cannot_tell ? "would be limited by the slice cannot be told"
+				    : "would not be limited by the slice",
 			program->what.text, cure);
 }
 
@@ -232,7 +233,7 @@ static int check_program(const struct run_request *request, char ret_path[PATH_M
 	else if (!is_held && !insists)
 		status = refuse_program(&program, 0);
 	else if (!is_held)
-		cli_fail(0, "warning: %s %s held to the slice: %s", program.path,
+		cli_fail(0, "warning: %s %s limited by the slice: %s", program.path,
 			 program.standing == PROGRAM_UNKNOWN ? "may not be" : "is not",
 			 program.what.text);
 	program_close(&program);
@@ -279,7 +280,7 @@ static int put_visible(const struct policy *order, const struct policy *has)
 /*
  * CUDA_VISIBLE_DEVICES of the caller stays, and its numbers count the slice's GPUs: a number from
  * another tool (a batch system's, or of nvidia-smi) may name none of them. That is a warning, not a
- * refusal: the program is held all the same, and an empty value is a usual way to keep a program
+ * refusal: the program is limited all the same, and an empty value is a usual way to keep a program
  * off the GPUs.
  */
 static void warn_if_hidden(const struct policy *has)
@@ -312,7 +313,7 @@ static int put_gangs(const struct state *state, const struct policy *has)
 }
 
 /* The machine's directory, where this user may write it: slices of several users take turns there.
- * Without a directory, the slice takes none, and is held to its limits all the same. */
+ * Without a directory, the slice takes none, and keeps its limits all the same. */
 static int put_turns(const struct state *state)
 {
 	struct fault fault = {""};

@@ -88,9 +88,9 @@ fi
 refuse_line 2 '--nonsense is no option of vgpu doctor' --nonsense
 refuse_line 2 '--json takes no value' --json=yes
 doctor -- true
-says ok held 'would be held'
+says ok held 'would be limited'
 doctor true --nonsense
-says ok held 'would be held'
+says ok held 'would be limited'
 "$VGPU" doctor --help >"$out" || fail 'no help'
 grep -q '^Usage: vgpu doctor ' "$out" || fail 'doctor --help has no usage'
 if [ -w /dev/full ]; then

@@ -67,14 +67,14 @@ program() {
 # held COMMAND: it would be.
 held() {
     doctor -- "$@"
-    says ok held "would be held"
+    says ok held "would be limited"
 }
 # not_held WORDS COMMAND...: it would not, for that reason, and its doors are no matter.
 not_held() {
     words=$1
     shift
     doctor -- "$@"
-    says FAIL held "would not be held: $words"
+    says FAIL held "would not be limited: $words"
     silent doors
 }
 # unusable WORDS COMMAND...

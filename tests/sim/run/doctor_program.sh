@@ -1,5 +1,5 @@
 #!/bin/sh
-# `vgpu doctor COMMAND`: whether it would be held, and by which doors it comes to CUDA.
+# `vgpu doctor COMMAND`: whether it would be limited, and by which doors it comes to CUDA.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/doctor_lib.sh"
 sim=$LD_LIBRARY_PATH
@@ -71,11 +71,11 @@ cp plain owned
 chmod u+s owned
 doctor ./owned # with which nothing changes for this user
 if [ "$(id -u)" -eq 0 ] && ! grep -qs vgpu /etc/ld.so.preload && chown nobody owned 2>/dev/null; then
-    says warn held './owned would not be held for other users than this: it has the set-user-id bit'
+    says warn held './owned would not be limited for other users than this: it has the set-user-id bit'
     says ok doors none
     chmod u+s owned
     doctor ./owned
-    says FAIL held './owned would not be held: it has the set-user-id bit, with which the loader drops'
+    says FAIL held './owned would not be limited: it has the set-user-id bit, with which the loader drops'
     silent doors
     chmod u-s owned
     chgrp "$(id -g nobody)" owned && chmod g+s owned
@@ -94,7 +94,7 @@ if [ "$(id -u)" -eq 0 ] && ! grep -qs vgpu /etc/ld.so.preload && chown nobody ow
 mount -t tmpfs none /etc && echo "$1" >/etc/ld.so.preload && shift && exec "$@"
 END
         unshare -m sh "$root/everywhere" "$library" "$VGPU" doctor ./owned >"$out"
-        says note held "./owned would be held to this machine's own limits, by /etc/ld.so.preload"
+        says note held "./owned would be limited by this machine's own limits, by /etc/ld.so.preload"
     fi
 fi
 exit 0

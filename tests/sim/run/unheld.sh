@@ -24,7 +24,7 @@ insists() {
     vgpu_run --memory 1G --allow-unheld "$@"
     [ "$status" -eq 0 ] || fail "run --allow-unheld $*: status $status"
     same 'how much it says' 1 "$(wc -l <"$err")"
-    grep -Eq '^vgpu: warning: .* (is not|may not be) held to the slice: ' "$err" || fail 'it does not warn'
+    grep -Eq '^vgpu: warning: .* (is not|may not be) limited by the slice: ' "$err" || fail 'it does not warn'
     [ -e began ] || fail "run --allow-unheld $*: not started"
 }
 
@@ -32,42 +32,42 @@ code='#include <fcntl.h>
 int main(void) { return open("'$root'/began", O_CREAT | O_WRONLY, 0600) < 0; }'
 echo "$code" | program plain || fail "no compiler: $(cat cc.err)"
 expect 0 --memory 1G ./plain
-[ -e began ] || fail 'a program that is held is not started'
+[ -e began ] || fail 'a program that a slice limits is not started'
 if echo "$code" | program static -static; then
-    not_started "./static would not be held to the slice: it is linked statically" ./static
+    not_started "./static would not be limited by the slice: it is linked statically" ./static
     insists ./static
-    PATH=$root:$PATH not_started "$root/static would not be held" static
+    PATH=$root:$PATH not_started "$root/static would not be limited" static
     ln -s static link
-    not_started './link would not be held' ./link
+    not_started './link would not be limited' ./link
     script one "#!$root/static\n"
-    not_started "$root/static would not be held" ./one
+    not_started "$root/static would not be limited" ./one
     script two "#!$root/one\n"
-    not_started "$root/static would not be held" ./two
+    not_started "$root/static would not be limited" ./two
     script relative '#!static\n'
-    not_started 'static would not be held' ./relative
+    not_started 'static would not be limited' ./relative
     insists ./relative
     script by_env '#!/usr/bin/env static\n'
-    PATH=$root:$PATH not_started "$root/static would not be held" ./by_env
-    not_started './static would not be held' env -C "$root" A=b ./static
+    PATH=$root:$PATH not_started "$root/static would not be limited" ./by_env
+    not_started './static would not be limited' env -C "$root" A=b ./static
     mkdir -p below
-    not_started './static would not be held' env -C below env -C .. ./static
+    not_started './static would not be limited' env -C below env -C .. ./static
     # The first in PATH that can be executed is taken, as by execvp; an empty entry is this directory.
     mkdir -p first second
     cp static first/prog && chmod -x first/prog
     cp plain second/prog
     PATH=$root/first:$root/second:$PATH expect 0 --memory 1G prog
     chmod +x first/prog
-    PATH=$root/first:$root/second:$PATH not_started "$root/first/prog would not be held" prog
-    PATH=:$PATH not_started './static would not be held' static
+    PATH=$root/first:$root/second:$PATH not_started "$root/first/prog would not be limited" prog
+    PATH=:$PATH not_started './static would not be limited' static
     status=$(env PATH='' "$VGPU" run --memory 1G static 2>"$err" || echo "$?")
     same 'the status with an empty PATH' 125 "$status"
-    grep -qF './static would not be held' "$err" || fail 'an empty PATH is not this directory'
+    grep -qF './static would not be limited' "$err" || fail 'an empty PATH is not this directory'
 fi
 echo "$code" | program musl -Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1
 not_started 'it is for musl' ./musl
 cp plain strange.so
 echo "$code" | program strange "-Wl,--dynamic-linker=$root/strange.so"
-not_started "held to the slice cannot be told: it has a loader that vgpu does not know: $root/strange.so" \
+not_started "limited by the slice cannot be told: it has a loader that vgpu does not know: $root/strange.so" \
     ./strange
 printf '\177ELF\1\1\1\0\0\0\0\0\0\0\0\0\2\0\3\0' >i386
 head -c 64 /dev/zero >>i386
