@@ -264,15 +264,15 @@
 #define LEASE_NS      (128 * NS_PER_US)
 #define LEASE_MOST_NS (500 * NS_PER_US)
 
-/* How many launches go by one lease, eight times as many at leisure; and how many leases may follow
- * each other then. Half: asking comes twice as often. Twice: no difference, as leases end for other
- * reasons. */
+/* How many launches go by one lease, eight times as many in relaxed mode; and how many leases may
+ * follow each other then. Half: asking comes twice as often. Twice: no difference, as leases end
+ * for other reasons. */
 #define LEASE_LAUNCHES 16
 #define LEASE_PARTS    3
 
-/* ns from one launch with a lease to the next, at most, eight times as long at leisure: what the
- * device did in a longer pause, only a launch that asks can find out. Half: programs that prepare
- * each launch for longer have no leases. Twice: costs guess at longer pauses. */
+/* ns from one launch with a lease to the next, at most, eight times as long in relaxed mode: what
+ * the device did in a longer pause, only a launch that asks can find out. Half: programs that
+ * prepare each launch for longer have no leases. Twice: costs guess at longer pauses. */
 #define LEASE_GAP_NS (32 * NS_PER_US)
 
 /* ns: a launch whose call takes longer has waited for something, and the device had it before the
@@ -288,20 +288,20 @@
  * Twice: one that has stopped doing so is measured by fences for longer. */
 #define METER_MIXED_NS (500 * NS_PER_MS)
 
-/* How many times as long windows and leases are at leisure, and how many times as seldom samples
- * and questions. Half: programs that want less than their quota pay twice as much of a processor
- * for being measured. Twice: costs that change are seen later. */
-#define METER_LEISURE 8
+/* How many times as long windows and leases are in relaxed mode, and how many times as seldom
+ * samples and questions. Half: programs that want less than their quota pay twice as much of a
+ * processor for being measured. Twice: costs that change are seen later. */
+#define METER_RELAXED 8
 
 /* ns by which waits take longer than costs explain, until the bucket's credit is no reason for
- * leisure: costs may be too low. Off: the charge of random programs is wrong by 1.2 to 1.7 % in the
- * mean, in place of 0.9 to 1.3. */
+ * relaxed mode: costs may be too low. Off: the charge of random programs is wrong by 1.2 to 1.7 %
+ * in the mean, in place of 0.9 to 1.3. */
 #define METER_DOUBT_NS (100 * NS_PER_US)
 
-/* ns of credit above which measuring is relaxed (meter_leisure). Half: programs that are about to
- * wait for the bucket are measured less closely. Twice, or five times: no difference to the random
- * programs of tests/unit/pace_programs.c, and programs that want most of their quota are measured
- * closely more often, which costs them time on the host. */
+/* ns of credit above which measuring is relaxed (meter_relax_factor). Half: programs that are about
+ * to wait for the bucket are measured less closely. Twice, or five times: no difference to the
+ * random programs of tests/unit/pace_programs.c, and programs that want most of their quota are
+ * measured closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
 
 /* ns from one probe for neighbours to the next, ns within which an idle device reaches an event,
@@ -368,9 +368,9 @@
 #define SPAN_COUNT       64
 #define SPAN_CLOSED_MOST 16
 
-/* ns between windows that end at waits, in the mean; times as much at leisure. */
+/* ns between windows that end at waits, in the mean; times as much in relaxed mode. */
 #define WAITS_NS      (250 * NS_PER_US)
-#define WAITS_LEISURE 4
+#define WAITS_RELAXED 4
 
 /* Waits that may be for less than all, until it is likely that they are not. Off: of 700 random
  * programs 64 are 1.5 points above, in place of 47, and 43 are 3 points below, in place of 23. */
@@ -389,8 +389,8 @@
 #define WAITS_COPY_BYTES ((uint64_t)64 << 10)
 #define WAITS_COPY_LONG  ((uint64_t)1 << 20)
 
-/* A window's ns of charges, eight times as many at leisure; ns of time; and launches. Half: twice
- * as many events. Twice: costs that have changed are wrong for longer. */
+/* A window's ns of charges, eight times as many in relaxed mode; ns of time; and launches. Half:
+ * twice as many events. Twice: costs that have changed are wrong for longer. */
 #define WINDOW_NS       (1 * NS_PER_MS)
 #define WINDOW_LONG_NS  (50 * NS_PER_MS)
 #define WINDOW_LAUNCHES 128
@@ -406,8 +406,8 @@
  * costs that are too low hold for longer. */
 #define WINDOW_OWED_NS ((int64_t)16000000)
 
-/* ns of a window's age until another is opened behind it at leisure, where the device idles; and
- * since its last launch until it is dropped. */
+/* ns of a window's age until another is opened behind it in relaxed mode, where the device idles;
+ * and since its last launch until it is dropped. */
 #define WINDOW_YOUNG_NS (4 * NS_PER_MS)
 #define WINDOW_STALE_NS (20 * NS_PER_MS)
 

@@ -104,7 +104,7 @@ static bool is_due(const struct meter *meter, uint64_t now_ns)
 /* What should be over later will hardly be now; what should be now, everybody waits for. */
 static void plan_settling(struct meter *meter, uint64_t due_ns, uint64_t now_ns)
 {
-	uint64_t at_ns = now_ns + SETTLE_EACH_NS * meter_leisure(meter);
+	uint64_t at_ns = now_ns + SETTLE_EACH_NS * meter_relax_factor(meter);
 
 	if (due_ns > at_ns)
 		at_ns = due_ns < now_ns + SETTLE_MOST_NS ? due_ns : now_ns + SETTLE_MOST_NS;

@@ -68,13 +68,13 @@ static void pay(void)
 	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
 	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
 	ADD(meter->window.launches, unpaid());
-	launches += launches < METER_LEISURE * LEASE_AFTER ? unpaid() : 0;
+	launches += launches < METER_RELAXED * LEASE_AFTER ? unpaid() : 0;
 }
 
 /* Whether it goes on for that: to be paid for, it need not ask. */
 static bool goes_on(uint64_t ns)
 {
-	if (!lease.parts || meter_leisure(lease.meter) == 1)
+	if (!lease.parts || meter_relax_factor(lease.meter) == 1)
 		return false;
 	lease.parts--;
 	pay();
@@ -114,12 +114,12 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
  * launch, none of them knows when the device is idle: each asks. */
 void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns)
 {
-	unsigned leisure = meter_leisure(meter), seniority = launches / LEASE_AFTER,
-		 times = seniority < leisure ? seniority : leisure;
+	unsigned relax = meter_relax_factor(meter), seniority = launches / LEASE_AFTER,
+		 times = seniority < relax ? seniority : relax;
 	bool barred = LOAD(meter->stuck) > 0 || !bucket_is_open(meter->bucket) ||
 		      meter_is_mixed(meter, at_ns);
 
-	if (seniority < METER_LEISURE)
+	if (seniority < METER_RELAXED)
 		launches++;
 	if (!seniority || barred)
 		return;
@@ -133,7 +133,7 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.until_ns = now_ns + GATE_LOOK_NS,
 		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
 		.left_ns = part_ns(meter),
-		.parts = leisure > 1 ? LEASE_PARTS - 1 : 0,
+		.parts = relax > 1 ? LEASE_PARTS - 1 : 0,
 		.part = LEASE_LAUNCHES * times,
 		.left = LEASE_LAUNCHES * times,
 		.many = tally_many_begin(&meter->tally),

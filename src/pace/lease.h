@@ -1,12 +1,13 @@
 /*
  * Inside pace/: launches that a thread may make without asking.
  *
- * To ask takes a fifth of what the driver takes for a launch, most of it for words that other
- * threads and processes write, too. So who was let go may launch some more of known cost, at
- * leisure (meter.h) many: they are added up in words of the thread's own, and charged when it asks
- * the next time. Until then nobody else knows of them: so they are a small part of what may go
- * before the bucket is shut. At leisure a lease of which such a part has gone is charged, and goes
- * on, a few times. The driver's refusal of a launch changes nothing of that.
+ * A question takes a fifth of what the driver takes for a launch, most of it for words that other
+ * threads and processes write, too. So an admitted thread may make some more launches of known
+ * cost, and in relaxed mode (meter.h) many. The thread adds their costs up in words of its own, and
+ * charges them when it asks the next time. Until then no other thread knows of these launches, so
+ * they are a small part of what may be launched before the bucket shuts. In relaxed mode, a lease
+ * of which such a part is used is charged and continues, a few times. A launch that the driver
+ * refuses changes nothing of that.
  *
  * After a pause a thread asks, and after it has waited for its work: that is where the driver can
  * tell that the device was idle, at which costs only guess. So does what is to be sampled: as

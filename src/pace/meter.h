@@ -145,18 +145,18 @@ static inline void meter_break(struct meter *meter)
 }
 
 /*
- * Where the bucket has more than METER_CREDIT_NS, nobody is about to wait for it, and how soon it
- * is known what things took matters little: windows, and leases by launches, are so many times
- * longer, samples so many times as far apart, and the driver is asked so many times more seldom
- * whether the device is idle and what is over. Programs that feed the device with all of a
- * processor's time would pay for it with their own. Not where waits are longer than costs can
- * explain (waits.c): the bucket may be full because they are wrong.
+ * The factor of relaxed mode, 1 outside it. While the bucket has more than METER_CREDIT_NS of
+ * credit, no thread is about to wait for the bucket, and a late measurement does little harm. So
+ * windows and leases are longer by the factor, and samples and questions to the driver rarer. A
+ * program that feeds the device with all of a processor's time would pay for them with its own
+ * time. Relaxed mode ends where waits are longer than costs explain (waits.c): the bucket may be
+ * full because the costs are wrong.
  */
-static inline unsigned meter_leisure(const struct meter *meter)
+static inline unsigned meter_relax_factor(const struct meter *meter)
 {
 	return bucket_level(meter->bucket) > METER_CREDIT_NS &&
 			       LOAD(meter->doubt_ns) < METER_DOUBT_NS
-		       ? METER_LEISURE
+		       ? METER_RELAXED
 		       : 1;
 }
 

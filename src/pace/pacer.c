@@ -204,13 +204,13 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 {
 	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
-	unsigned leisure = meter_leisure(meter);
+	unsigned relax = meter_relax_factor(meter);
 
 	busy = LOAD(meter->was_busy);
 	if (!expected &&
-	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS * leisure)))
+	    (meter_is_mixed(meter, now_ns) || (!waited && since_ns < ASK_EACH_NS * relax)))
 		return false;
-	if (!expected || waited || since_ns >= ASK_IDLE_NS * (busy ? 1 : leisure))
+	if (!expected || waited || since_ns >= ASK_IDLE_NS * (busy ? 1 : relax))
 		busy = ask_if_busy(meter, work, now_ns);
 	if (busy)
 		return false;

@@ -1,6 +1,6 @@
 /*
  * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
- * SAMPLE_EVERY_NS, at leisure (meter.h) more seldom. Of those that are due, chance takes one.
+ * SAMPLE_EVERY_NS, in relaxed mode (meter.h) more seldom. Of those that are due, chance takes one.
  *
  * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
  * long the device waited for the launch, of which it knows when the driver is done with it: that
@@ -42,7 +42,7 @@ static bool is_chosen(uint64_t now_ns)
  * that launches come all at once, or that costs are no longer what they were. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
 {
-	int64_t apart_ns = (int64_t)SAMPLE_APART_NS * meter_leisure(meter);
+	int64_t apart_ns = (int64_t)SAMPLE_APART_NS * meter_relax_factor(meter);
 
 	if (cost_waits(cost))
 		return true;
@@ -59,14 +59,14 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 {
 	uint64_t spread_ns = meter_chance(now_ns, SAMPLE_SPREAD_NS);
-	unsigned leisure = meter_leisure(meter);
+	unsigned relax = meter_relax_factor(meter);
 
 	if (cost_is_new(cost)) {
 		STORE(cost->sample_at_ns, now_ns + SAMPLE_NEW_NS);
 		return;
 	}
-	STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * leisure);
-	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * leisure);
+	STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * relax);
+	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * relax);
 	STORE(meter->sampled, LOAD(meter->tally.charged));
 }
 

@@ -1,8 +1,9 @@
 /*
  * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
- * for all that there is, as the device is idle behind them, each may end one; at leisure (meter.h)
- * only what has begun behind one, which is one in WAITS_LEISURE * WAITS_NS. A program that keeps
- * the device busy waits for an event now and then, or before each launch: such waits end no window.
+ * for all that there is, as the device is idle behind them, each may end one; in relaxed mode
+ * (meter.h) only what has begun behind one, which is one in WAITS_RELAXED * WAITS_NS. A program
+ * that keeps the device busy waits for an event now and then, or before each launch: such waits end
+ * no window.
  */
 #include "waits.h"
 
@@ -83,7 +84,8 @@ static bool is_all(const struct meter *meter, const void *current, uint64_t now_
 
 static bool is_worth_it(const struct meter *meter, bool of_all)
 {
-	return (of_all || LOAD(meter->idle_waits) > 0) && (last.clean || meter_leisure(meter) == 1);
+	return (of_all || LOAD(meter->idle_waits) > 0) &&
+	       (last.clean || meter_relax_factor(meter) == 1);
 }
 
 /* With what has gone by a lease. What becomes of it: */
@@ -180,7 +182,7 @@ void pace_waited(void)
 
 bool pace_has_waited(void)
 {
-	return last.meter && last.since != WAITS_NONE && meter_leisure(last.meter) > 1 &&
+	return last.meter && last.since != WAITS_NONE && meter_relax_factor(last.meter) > 1 &&
 	       !members_any() && !turns_any_shared();
 }
 
@@ -217,7 +219,7 @@ static void note(struct meter *meter, bool is_idle)
  * place. */
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t mean_ns = WAITS_NS * (meter_leisure(meter) > 1 ? WAITS_LEISURE : 1);
+	uint64_t mean_ns = WAITS_NS * (meter_relax_factor(meter) > 1 ? WAITS_RELAXED : 1);
 
 	if (now_ns < LOAD(meter->anew_at_ns))
 		return false;
@@ -235,7 +237,7 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 	now_ns = clock_steady_ns();
 	if (!may_end(meter, copy->context, now_ns))
 		return;
-	if ((bytes < WAITS_COPY_LONG || meter_leisure(meter) > 1) && !is_time(meter, now_ns))
+	if ((bytes < WAITS_COPY_LONG || meter_relax_factor(meter) > 1) && !is_time(meter, now_ns))
 		return;
 	if (end_window(meter, now_ns) == IDLE && last.since == WAITS_MAYBE && last.partial)
 		note(meter, true);
@@ -257,7 +259,7 @@ void pace_will_stall(const struct pace_work *work)
 		return;
 	STORE(meter->stalls_at_ns, now_ns);
 	if (may_end(meter, work->context, now_ns) &&
-	    (meter_leisure(meter) == 1 || is_time(meter, now_ns)))
+	    (meter_relax_factor(meter) == 1 || is_time(meter, now_ns)))
 		end_window(meter, now_ns);
 	if (LOAD(meter->window.launches)) /* what has the stall in it says nothing */
 		meter_break(meter);
@@ -290,22 +292,22 @@ static void doubt(struct meter *meter, uint64_t now_ns)
 	STORE(meter->doubted_at_ns, now_ns);
 }
 
-/* Not behind what another thread is just giving to the driver, which would be in no window. At
- * leisure, what is in a window that did not end at the wait is given up for the new one. */
+/* Not behind what another thread is just giving to the driver, which would be in no window. In
+ * relaxed mode, what is in a window that did not end at the wait is given up for the new one. */
 void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		enum waits since, bool is_idle)
 {
-	bool at_leisure, alone = meter_is_own(meter) && LOAD(meter->entered) <= 0;
+	bool is_relaxed, alone = meter_is_own(meter) && LOAD(meter->entered) <= 0;
 
 	doubt(meter, now_ns);
-	at_leisure = meter_leisure(meter) > 1;
+	is_relaxed = meter_relax_factor(meter) > 1;
 	if (since == WAITS_COPIED && alone && !LOAD(meter->window.launches)) {
 		last.clean = window_open_anew(meter, work, now_ns, true);
 		return;
 	}
-	if (since == WAITS_ENDED && alone && (!at_leisure || is_time(meter, now_ns)))
+	if (since == WAITS_ENDED && alone && (!is_relaxed || is_time(meter, now_ns)))
 		last.clean = is_idle = window_open_anew(meter, work, now_ns, false);
-	else if (since == WAITS_MAYBE && alone && at_leisure && is_idle && is_time(meter, now_ns))
+	else if (since == WAITS_MAYBE && alone && is_relaxed && is_idle && is_time(meter, now_ns))
 		last.clean = window_open_anew(meter, work, now_ns, true);
 	else
 		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);

@@ -79,7 +79,7 @@ static bool is_young(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(meter->window.opened_ns);
 
-	return meter_leisure(meter) > 1 && meter_since(now_ns, then_ns) < WINDOW_YOUNG_NS;
+	return meter_relax_factor(meter) > 1 && meter_since(now_ns, then_ns) < WINDOW_YOUNG_NS;
 }
 
 static double within(double value, double least, double most)
@@ -300,7 +300,7 @@ static bool is_over(struct meter *meter, uint64_t now_ns)
 	int64_t charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
 
 	return LOAD(window->launches) >= WINDOW_LAUNCHES ||
-	       charged >= (int64_t)WINDOW_NS * meter_leisure(meter) ||
+	       charged >= (int64_t)WINDOW_NS * meter_relax_factor(meter) ||
 	       meter_since(now_ns, LOAD(window->opened_ns)) >= WINDOW_LONG_NS ||
 	       !bucket_is_open(meter->bucket);
 }

@@ -72,9 +72,9 @@ UNIT_TEST(test_rare)
 	left();
 }
 
-/* At leisure, leases are longer, and only pauses end them, not the clock's turn: also in a program
- * that waits for its work again and again. */
-UNIT_TEST(test_leisure)
+/* In relaxed mode, leases are longer, and only pauses end them, not the clock's turn: also in a
+ * program that waits for its work again and again. */
+UNIT_TEST(test_relaxed)
 {
 	joined_and_known(state, 99);
 	for (unsigned i = 0; i < 1000; i++) {
@@ -86,13 +86,13 @@ UNIT_TEST(test_leisure)
 		if (i == 99)
 			fake.leased = 0;
 	}
-	harness_note("at leisure: %lu leased of 45000", (unsigned long)fake.leased);
+	harness_note("in relaxed mode: %lu leased of 45000", (unsigned long)fake.leased);
 	assert_true(fake.leased > 45000 * 95 / 100);
 	left();
 }
 
-/* How many launches of that length go with one lease of a thread at leisure. Of them no more than a
- * part is not paid for at any time. empty_at: behind so many the bucket is emptied. */
+/* How many launches of that length go with one lease of a thread in relaxed mode. Of them no more
+ * than a part is not paid for at any time. empty_at: behind so many the bucket is emptied. */
 static unsigned leased_in_a_row(uint64_t ns, unsigned empty_at)
 {
 	const struct kernel kernel = {.function = ns, .ns = ns};

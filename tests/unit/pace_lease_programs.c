@@ -119,7 +119,7 @@ UNIT_TEST(test_threads_end)
 	}
 }
 
-static void *launch_some_at_leisure(void *count)
+static void *launch_some_relaxed(void *count)
 {
 	for (uintptr_t i = 0; i < (uintptr_t)count; i++) {
 		launch(&short_one);
@@ -129,7 +129,7 @@ static void *launch_some_at_leisure(void *count)
 }
 
 /* Nor is it where a program wants more than its quota, and would be thought to want less. */
-UNIT_TEST(test_threads_end_at_leisure)
+UNIT_TEST(test_threads_end_relaxed)
 {
 	static const uintptr_t counts[] = {280, 400, 600, 1000, 3000};
 
@@ -143,14 +143,14 @@ UNIT_TEST(test_threads_end_at_leisure)
 		for (end_ns = time_ns + NS_PER_S; time_ns < end_ns;) {
 			pthread_t thread;
 
-			assert_int_equal(pthread_create(&thread, NULL, launch_some_at_leisure,
+			assert_int_equal(pthread_create(&thread, NULL, launch_some_relaxed,
 							(void *)counts[i]),
 					 0);
 			assert_int_equal(pthread_join(thread, NULL), 0);
 		}
-		harness_note("threads of %lu launches at leisure: %.2f of 70, charged %.3f",
+		harness_note("threads of %lu launches in relaxed mode: %.2f of 70, charged %.3f",
 			     (unsigned long)counts[i], share_since(&then), charged_since(&then));
-		assert_share("threads that end at leisure", share_since(&then), 70, 4, 4);
+		assert_share("threads that end in relaxed mode", share_since(&then), 70, 4, 4);
 		left();
 	}
 }

@@ -329,7 +329,7 @@ UNIT_TEST(test_few_calls)
 }
 
 /* A program that leaves some of the GPU idle, and wants less than its quota: it could not tell. */
-UNIT_TEST(test_few_calls_at_leisure)
+UNIT_TEST(test_few_calls_relaxed)
 {
 	static const uint64_t lengths[] = {2000, 20000, 200000};
 
@@ -353,7 +353,7 @@ UNIT_TEST(test_few_calls_at_leisure)
 		}
 		calls = (double)fake.calls / 1000;
 		assert_true(calls < (i == 0 ? 13 : 4));
-		harness_note("at leisure, %llu ns: %.2f calls a ms, busy %.2f %%",
+		harness_note("in relaxed mode, %llu ns: %.2f calls a ms, busy %.2f %%",
 			     (unsigned long long)lengths[i], calls,
 			     (double)(fake.busy_ns[0] - busy_ns) / 1e7);
 		left();
@@ -381,13 +381,13 @@ UNIT_TEST(test_fewer_calls_where_idle)
 			synchronise(0);
 	}
 	calls = (double)fake.calls / 1000;
-	harness_note("at leisure, mostly idle: %.2f calls a ms", calls);
+	harness_note("in relaxed mode, mostly idle: %.2f calls a ms", calls);
 	assert_true(calls < 2.9);
 	left();
 }
 
 /* And then takes ten times as long for everything: within a second it is held to its quota. */
-UNIT_TEST(test_leisure_ends)
+UNIT_TEST(test_relaxed_ends)
 {
 	static const uint64_t lengths[] = {2000, 20000, 200000};
 
@@ -409,9 +409,9 @@ UNIT_TEST(test_leisure_ends)
 				assert_int_equal(launch(&kernel), 0);
 			share = 100.0 * (double)(fake.busy_ns[0] - busy_ns) /
 				(double)(time_ns - began_ns);
-			harness_note("leisure ends, %llu ns: %.2f of %u",
+			harness_note("relaxed mode ends, %llu ns: %.2f of %u",
 				     (unsigned long long)lengths[i], share, quotas[q]);
-			assert_share("leisure ends", share, quotas[q], 3, 3);
+			assert_share("relaxed mode ends", share, quotas[q], 3, 3);
 			left();
 		}
 }

@@ -1,5 +1,5 @@
 /* Waits, questions whether something is over, and copies: what lies between two of them is measured
- * as what it is, whatever its lengths, and at leisure, too. */
+ * as what it is, whatever its lengths, and in relaxed mode, too. */
 #include "pace_fake.h"
 
 #include <pthread.h>
@@ -298,7 +298,7 @@ UNIT_TEST(test_idle_between)
 	      {UNLIKE, .host_ns = 300000}, {MUCH_UNLIKE, .wait = FOR_EVENT, .host_ns = 3 * MS});
 }
 
-/* At leisure, it is looked at more seldom, and not always at the same place. */
+/* In relaxed mode, it is looked at more seldom, and not always at the same place. */
 UNIT_TEST(test_pauses)
 {
 	CHECK("after pauses", check_charged, {MUCH_UNLIKE, .pauses = true},
@@ -339,9 +339,9 @@ static unsigned count_begun(unsigned ret_behind[WAITS])
 	return count;
 }
 
-/* At leisure that is once in a millisecond in the mean, and behind each at times, mostly where time
- * has gone by. */
-UNIT_TEST(test_waits_at_leisure)
+/* In relaxed mode that is once in a millisecond in the mean, and behind each at times, mostly where
+ * time has gone by. */
+UNIT_TEST(test_waits_relaxed)
 {
 	unsigned behind[WAITS];
 
@@ -644,6 +644,6 @@ UNIT_TEST(test_look_at_the_last)
 
 UNIT_TEST(test_looks)
 {
-	assert_in_range(calls_of_looks(state, 99), 1, 5); /* at leisure */
+	assert_in_range(calls_of_looks(state, 99), 1, 5); /* in relaxed mode */
 	assert_in_range(calls_of_looks(state, 12), 1, 16);
 }
