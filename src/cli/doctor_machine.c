@@ -91,7 +91,7 @@ static void check_libc(struct doctor *doctor)
 	const char *version = gnu_get_libc_version();
 
 	if (has_it) {
-		doctor_found(doctor, DOCTOR_NOTE, "glibc %s, and musl beside it (%s)", version,
+		doctor_found(doctor, DOCTOR_NOTE, "glibc %s, and musl alongside it (%s)", version,
 			     musl);
 		doctor_advise(doctor, "Know that programs for musl are not limited; \"vgpu doctor "
 				      "PROGRAM\" says what one is for");
@@ -318,7 +318,7 @@ static void check_compute_mode(struct doctor *doctor)
 			   mode == NVML_COMPUTEMODE_EXCLUSIVE_THREAD) {
 			doctor_found(doctor, DOCTOR_WARN,
 				     "GPU %u is one process's at a time, so that slices of it "
-				     "cannot run beside each other",
+				     "cannot run alongside each other",
 				     i);
 			doctor_advise(doctor, "Run nvidia-smi -i %u -c DEFAULT, as root", i);
 		} else {

@@ -60,7 +60,7 @@ static const struct cli_option options[] = {
 		  "(no), or as one those whose kernels can wait for each other (found)",
 		  CLI_GANG, 0},
 	[GROUP] = {"group", "GROUP",
-		   "for slices of root: the group whose processes may be in the slice, beside "
+		   "for slices of root: the group whose processes may be in the slice, besides "
 		   "root's, by name or number; those that are in it stay",
 		   CLI_NOTHING, 0},
 	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
