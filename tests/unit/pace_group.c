@@ -229,6 +229,100 @@ UNIT_TEST_ALONE(test_holder_whose_waiter_is_gone)
 	assert_int_equal(ask(0, 0, true), 0);
 }
 
+/* -- members that are killed --------------------------------------------------------------------
+ */
+
+/* Each function brings member 0 into the state in which it is killed. Member 1 has no work in
+ * flight then. */
+
+static void holds(void)
+{
+	assert_int_equal(ask(0, 0, false), 0);
+	look(0, true);
+}
+
+static void holds_and_another_waits(void)
+{
+	holds();
+	assert_int_not_equal(ask(1, 0, false), 0);
+}
+
+static void is_to_give_way(void)
+{
+	holds_and_another_waits();
+	now_ns += GANG_HOLD_NS;
+	assert_int_not_equal(ask(0, 0, true), 0);
+}
+
+static void gave_way(void)
+{
+	is_to_give_way();
+	assert_int_not_equal(ask(0, 0, false), 0);
+}
+
+static void waits(void)
+{
+	assert_int_equal(ask(1, 0, false), 0);
+	look(1, true);
+	assert_int_not_equal(ask(0, 0, false), 0);
+	look(1, false);
+}
+
+static void closes(void)
+{
+	holds();
+	assert_int_not_equal(ask(0, GANG_DEVICE_SHUT_NS, true), 0);
+}
+
+/* Between the stores of gang_leave. */
+static void leaves(void)
+{
+	is_to_give_way();
+	seats[0].member->in_flight = 0;
+}
+
+/* The last member opened the group, and has the device, but has not launched yet. */
+static void opened(void)
+{
+	closes();
+	look(0, false);
+	assert_int_equal(ask(0, 0, false), 0);
+	assert_false(gang_is_shut(&group));
+}
+
+/* However a member is killed, the next launch of another member goes within the time after which a
+ * member that does not look is asked for whether it lives. */
+UNIT_TEST_ALONE(test_killed)
+{
+	static const struct {
+		const char *what;
+		void (*reach)(void);
+	} rows[] = {
+		{"holder", holds},
+		{"holder, and another waits", holds_and_another_waits},
+		{"holder that is to give way", is_to_give_way},
+		{"holder that gave way", gave_way},
+		{"waiter", waits},
+		{"holder of a group that closes", closes},
+		{"holder that leaves", leaves},
+		{"holder that opened the group", opened},
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		uint64_t from_ns;
+
+		begin();
+		rows[i].reach();
+		dead[1] = true;
+		from_ns = now_ns;
+		while (ask(1, 0, false) && now_ns - from_ns < NS_PER_S)
+			now_ns += MS;
+		print_message("%s: %lu ms\n", rows[i].what,
+			      (unsigned long)((now_ns - from_ns) / MS));
+		assert_true(now_ns - from_ns <= GANG_DEAD_NS);
+	}
+}
+
 /* -- when it opens ----------------------------------------------------------------------------- */
 
 /* The members have one bucket: what one of them saw of it before holds no longer. */
