@@ -218,8 +218,8 @@ struct vgpu_region_group {
 			      * before; 0: never */
 	uint32_t launcher; /* of a device: 1 + the slot of the process that was last seen to launch
 			    */
-	uint32_t holder; /* of a device: 1 + the entry of the member whose work goes alone; 0: none
-			  */
+	uint32_t holder;   /* of a device: 1 + the entry of the member whose work goes alone; 0:
+			    * none. The high bit: another member waits */
 };
 
 struct vgpu_region_gang {

@@ -7,10 +7,11 @@
  * one process's work on one device.
  *
  *     open      Every launch goes.
- *     closing   A device's bucket has come down to GANG_SHUT_NS. A member launches only while
- *               another member has work in flight, which may wait for the launch, and if its own
- *               device has nothing of it in flight, or if it has launched fewer collectives than
- *               another member since the gang opened. Every other launch waits.
+ *     closing   A device's bucket has come down to GANG_SHUT_NS, or to as little as
+ *               GANG_SHUT_MOST_NS where closing takes long. A member launches only while another
+ *               member has work in flight, which may wait for the launch, and if its own device
+ *               has nothing of it in flight, or if it has launched fewer collectives than another
+ *               member since the gang opened. Every other launch waits.
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
@@ -83,8 +84,9 @@ struct gang_seat {
 	uint64_t gave_ns;  /* when it gave way last */
 };
 
-/* Takes an entry for the owner's work on the device: false where there is none left. A gang without
- * a living member is open then. */
+/* Takes an entry for the owner's work on the device: false where there is none left. The gang is
+ * open then if it throttled nobody before: a device's had no living member, another kind one at
+ * most. */
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,

@@ -301,8 +301,8 @@ static void keep_seat(const struct meter *meter, int device)
 		take_seat(meter, device, is_in(device, true));
 }
 
-/* Says that this process launches to the device; whether another process of the slice has, too,
- * not long ago. */
+/* Shows that this process launches to the device, once in MEET_EACH_NS; whether, within MEET_NS,
+ * any process that showed the same found that another process had been the last to do so. */
 static bool meets(struct member *member, const struct meter *meter, uint64_t now_ns)
 {
 	struct vgpu_region_group *group = &joined->file->group[meter->quota.index];
