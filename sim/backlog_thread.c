@@ -1,16 +1,16 @@
 /*
- * The threads that go on with backlogs (backlog.c) while the application does something else: one
- * that ends tasks, and one that calls functions of the host, one after the other. Each is started
- * when there is something to do for it, has all signals blocked, and lasts as long as the process.
- * Both are asleep while there is nothing to do.
+ * Two threads that advance backlogs (backlog.c) while the application does something else. One ends
+ * tasks; the other calls functions of the host, one after the other. Each is started when it is
+ * first needed, has all signals blocked, and runs as long as the process. Both sleep while there is
+ * nothing to do.
  */
 #include "backlog.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
 
-static bool advancing, calling;  /* there is such a thread; backlogs_lock, all of these */
-static uint64_t sleeps_until_ns; /* the former, if nobody rings */
+static bool advancing, calling;  /* the two threads exist; all of these: backlogs_lock */
+static uint64_t sleeps_until_ns; /* of the thread that ends tasks, unless the bell rings */
 static struct task *calls, *calls_last;
 static pthread_cond_t called = PTHREAD_COND_INITIALIZER;
 

@@ -1,22 +1,22 @@
 /*
- * What the files of src/region/ share with each other and nobody else.
+ * What the files of src/region/ share with each other; no other component includes this header.
  *
- *     open.c     a path becomes a struct region, and back; what may be wrong with a file
- *     setup.c    a setup is written into a region: new, reset or appended to
- *     orphan.c   whether processes use an earlier region of the path
- *     watch.c    whether the file is still the region that was opened
- *     lock.c     own.lock, who holds it, and what happens when the holder dies
- *     life.c     which processes live, are dying, or are dead
- *     guess.c    charges for contexts that are guesses
- *     slot.c     claims, onlookers, reaping; totals computed anew
- *     exit.c     a slot is emptied while its process exits
- *     ledger.c   charges and refunds
- *     share.c    memory that several slots have open: export, import, and the end of a slot
- *     share_table.c  the entries for such memory, and moves of its charge between slots
- *     share_kept.c   charges for such memory that only file descriptors keep
- *     descriptor.c  file descriptors that keep memory: which memory, and whether any is left
- *     check.c    checks the invariants
- *     steps.h    the moments at which a test may kill the process
+ *     open.c          a path becomes a struct region, and back; what may be wrong with a file
+ *     setup.c         a setup is written into a region: new, reset or appended to
+ *     orphan.c        whether processes use an earlier region of the path
+ *     watch.c         whether the file is still the region that was opened
+ *     lock.c          own.lock, who holds it, and what happens when the holder dies
+ *     life.c          which processes live, are dying, or are dead
+ *     guess.c         charges for contexts that are guesses
+ *     slot.c          claims, onlookers, reaping; totals are computed from the slots
+ *     exit.c          a slot is emptied while its process exits
+ *     ledger.c        charges and refunds
+ *     share.c         memory that several slots have open: export, import, and the end of a slot
+ *     share_table.c   the entries for such memory, and moves of its charge between slots
+ *     share_kept.c    charges for such memory that only file descriptors keep
+ *     descriptor.c    file descriptors that keep memory: which memory, and whether any is left
+ *     check.c         checks the invariants
+ *     steps.h         the moments at which a test may kill the process
  *
  * Memory orders. What the lock guards needs no order of its own: the lock's acquire and release do
  * it. Readers without the lock must see true values only, so every shared field is stored whole:

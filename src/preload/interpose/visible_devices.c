@@ -13,7 +13,7 @@
  * becomes the environment; that entry is removed afterwards. Each of these steps stores one
  * pointer. So a thread that reads always finds a whole environment, and at worst our list in it. A
  * thread that changes the environment at the same time is not provided for; POSIX forbids that
- * beside other threads. If such a thread has replaced our entry, its entry stays.
+ * while other threads run. If such a thread has replaced our entry, its entry stays.
  *
  * `editing` guards all of this and is not held while NVML or the driver work. Calls of cuInit at
  * the same time share one list, which the last of them to return removes. If the process is killed,

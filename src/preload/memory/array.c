@@ -88,7 +88,7 @@ static uint64_t at_level(uint64_t size, unsigned level)
 	return size >> level ? size >> level : 1;
 }
 
-static uint64_t reckon_level(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level)
+static uint64_t estimate_level(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level)
 {
 	bool layers = descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP);
 	uint64_t block = is_compressed(descriptor->Format) ? 4 : 1, bytes;
@@ -106,7 +106,7 @@ static uint64_t reckon_level(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned
 
 /* The most bytes that the array can take. It is an upper bound, as the height of tiles is not known
  * for volumes. */
-static uint64_t reckon(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)
+static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels)
 {
 	uint64_t bytes = 0, more;
 
@@ -114,7 +114,7 @@ static uint64_t reckon(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level
 	    descriptor->Depth > SIZE_MOST)
 		return UINT64_MAX;
 	for (unsigned level = 0; level < 32 && (level == 0 || level < levels); level++) {
-		more = reckon_level(descriptor, level);
+		more = estimate_level(descriptor, level);
 		if (more > UINT64_MAX / 2 - bytes)
 			return UINT64_MAX;
 		bytes += more;
@@ -167,7 +167,7 @@ static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *desc
 	known = ask(*descriptor, levels, making->place.device, &bytes);
 	relaxed_end(mode);
 	if (!known)
-		bytes = reckon(descriptor, levels);
+		bytes = estimate(descriptor, levels);
 	return headroom_hold(HOLDING_ARRAY, &making->place, bytes, &making->claim);
 }
 

@@ -74,7 +74,7 @@ static uint64_t gone(const struct driver_memory *growth)
 }
 
 /* Has the memory charged that was taken beyond the reservation. */
-static void book(const struct driver_memory *growth)
+static void charge_growth(const struct driver_memory *growth)
 {
 	uint64_t bytes = gone(growth);
 
@@ -99,7 +99,7 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 		return true;
 	}
 	quota_own_settle(growth->device, growth->held_bytes, growth->held_bytes);
-	book(growth);
+	charge_growth(growth);
 	own = quota_own(growth->device);
 	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
 	return !growth->held_bytes || limit == 0 || quota_used(growth->device) <= limit;

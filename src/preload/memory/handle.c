@@ -139,7 +139,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t si
 	return result;
 }
 
-/* -- pointers of pools: charged with the pool, by whoever has it -- */
+/* -- pointers of pools, which are charged with the pool ---------------------------------------- */
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
