@@ -123,7 +123,7 @@ static bool read_name(const struct claims_places *places, const char *uid,
 	int fd;
 
 	name_path(places, uid, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return false;
 	len = read(fd, ret_name, CLAIMS_NAME_LEN - 1);

@@ -71,6 +71,7 @@ def have_a_part_of_vgpud_each():
             os.makedirs(f"{world.root}/dra/policies/claim-{number}")
             with open(f"{world.root}/dra/claims/{number}.name", "w") as name:
                 name.write(f"team/claim-{number}\n")
+        os.mkfifo(world.root + "/dra/claims/pipe.name")  # nobody waits for a writer
         metrics = world.start_vgpud()()
         assert len(re.findall('^vgpu_slice_paused{slice="team/.*kind="claim"', metrics, re.M)) == 300, metrics
 
