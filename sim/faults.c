@@ -137,28 +137,41 @@ static bool rule_fits(struct rule *rule, const char *function, bool done)
 	return !rule->nth || rule->nth == call;
 }
 
+/* Collects the rules that apply to this call. All rules count it before one of them parks it. */
+static unsigned rules_of_call(const char *function, bool done, struct rule *ret_rules[RULES_MAX])
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < rule_count; i++)
+		if (rule_fits(&rules[i], function, done))
+			ret_rules[count++] = &rules[i];
+	return count;
+}
+
 int faults_due(const char *function)
 {
+	struct rule *fitting[RULES_MAX];
+	unsigned count;
 	int result = 0;
 
 	pthread_once(&once, faults_read);
-	for (unsigned i = 0; i < rule_count; i++) {
-		if (!rule_fits(&rules[i], function, false))
-			continue;
-		if (rules[i].path[0])
-			park(rules[i].path);
+	count = rules_of_call(function, false, fitting);
+	for (unsigned i = 0; i < count; i++) {
+		if (fitting[i]->path[0])
+			park(fitting[i]->path);
 		if (!result)
-			result = rules[i].result;
+			result = fitting[i]->result;
 	}
 	return result;
 }
 
 void faults_done(const char *function)
 {
-	for (unsigned i = 0; i < rule_count; i++) {
-		if (rule_fits(&rules[i], function, true))
-			park(rules[i].path);
-	}
+	struct rule *fitting[RULES_MAX];
+	unsigned count = rules_of_call(function, true, fitting);
+
+	for (unsigned i = 0; i < count; i++)
+		park(fitting[i]->path);
 }
 
 bool faults_missing(const char *function)

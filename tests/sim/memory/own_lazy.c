@@ -7,6 +7,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#define THREADS 2
+#define BLOCK   (8 * MIB) /* what each of them allocates */
+
 /* NULL: the slice is full by what was launched before. */
 static CUfunction lazy_load(void)
 {
@@ -35,8 +38,12 @@ static CUcontext start_lazy(const char *limit)
 	return context;
 }
 
-/* Takes code until there is no room for a granule, which is looked at after each. */
-static void fill_with_code(uint64_t quota)
+/*
+ * Takes code until there is no room for a granule, which is looked at after each. The comparison
+ * takes what other threads have reserved as held, so `reserved` bytes of code may be hidden by what
+ * they take afterwards.
+ */
+static void fill_with_code(uint64_t quota, uint64_t reserved)
 {
 	for (unsigned i = 0; i < 200; i++) {
 		CUdeviceptr address;
@@ -50,7 +57,7 @@ static void fill_with_code(uint64_t quota)
 			break;
 		launch(function);
 	}
-	CHECK_AT_MOST(outside_used(0), quota + MODULE + GRANULE);
+	CHECK_AT_MOST(outside_used(0), quota + MODULE + GRANULE + reserved);
 }
 
 /* -- a thread is in the driver for long ------------------------------------------------------- */
@@ -84,10 +91,10 @@ static void beside(void *(*work)(void *), uint64_t argument)
 	CHECK(pthread_create(&thread, NULL, work, (void *)(uintptr_t)argument) == 0);
 	while (access(scene_path("parked"), F_OK) != 0)
 		sleep_ms(1);
-	fill_with_code(GIB);
+	fill_with_code(GIB, 0);
 	CHECK(unlink(scene_path("parked")) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
-	fill_with_code(GIB);
+	fill_with_code(GIB, 0);
 }
 
 static void park(const char *call)
@@ -118,24 +125,104 @@ static void *alloc_and_free(void *none)
 	while (__atomic_load_n(&at_work, __ATOMIC_ACQUIRE)) {
 		CUdeviceptr address;
 
-		if (cuMemAlloc_v2(&address, 8 * MIB) == CUDA_SUCCESS)
+		if (cuMemAlloc_v2(&address, BLOCK) == CUDA_SUCCESS)
 			give(address);
 	}
 	return none;
 }
 
-/* Two threads that allocate and free all the time: no figure is of one moment. */
+/* Threads that allocate and free all the time: no figure is of one moment. */
 TEST(beside_allocations)
 {
-	pthread_t threads[2];
+	pthread_t threads[THREADS];
 
 	its_context = start_lazy("1g");
 	at_work = 1;
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, alloc_and_free, NULL) == 0);
-	fill_with_code(GIB);
+	fill_with_code(GIB, THREADS * BLOCK);
 	__atomic_store_n(&at_work, 0, __ATOMIC_RELEASE);
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
-	fill_with_code(GIB);
+	fill_with_code(GIB, THREADS * BLOCK);
+}
+
+/* -- what is reserved and not taken yet ------------------------------------------------------- */
+
+static void *alloc_and_keep(void *none)
+{
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	take(BLOCK);
+	return none;
+}
+
+static const char *const calls[THREADS] = {"first", "second"};
+
+/* Threads that have reserved a block each, and whose calls have not come to the driver. */
+static void reserve_blocks(pthread_t threads[THREADS])
+{
+	for (unsigned i = 0; i < THREADS; i++) {
+		CHECK(pthread_create(&threads[i], NULL, alloc_and_keep, NULL) == 0);
+		while (access(scene_path(calls[i]), F_OK) != 0)
+			sleep_ms(1);
+	}
+}
+
+static void take_blocks(pthread_t threads[THREADS])
+{
+	for (unsigned i = 0; i < THREADS; i++) {
+		CHECK(unlink(scene_path(calls[i])) == 0);
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	}
+}
+
+/* The second and the third allocation are the threads': start_lazy() makes the first. */
+static void start_with_reservations(pthread_t threads[THREADS])
+{
+	char rules[1024];
+
+	snprintf(rules, sizeof(rules), "cuMemAlloc_v2@2=%s,cuMemAlloc_v2@3=%s",
+		 scene_path(calls[0]), scene_path(calls[1]));
+	env_set("VGPU_SIM_PARK", rules);
+	its_context = start_lazy("1g");
+	reserve_blocks(threads);
+}
+
+/* Launches code of MODULE, and allocates, which compares. */
+static void launch_and_compare(void)
+{
+	CUfunction function = lazy_load();
+
+	CHECK(function);
+	launch(function);
+	give(take(GRANULE));
+}
+
+/* The bytes that the threads have reserved hide as many of the code, however much is loaded. The
+ * next comparison at rest charges them. */
+TEST(beside_reservations)
+{
+	pthread_t threads[THREADS];
+
+	start_with_reservations(threads);
+	for (unsigned loads = 1; loads <= 3; loads++) {
+		launch_and_compare();
+		CHECK_EQUAL(ledger_own(0).module, loads * MODULE - THREADS * BLOCK);
+	}
+	take_blocks(threads);
+	rest();
+	assert_books(3 * MODULE, THREADS * BLOCK);
+}
+
+/* A slice is filled beside reservations: it is above its quota by what they hide, and one launch.
+ */
+TEST(full_beside_reservations)
+{
+	pthread_t threads[THREADS];
+
+	start_with_reservations(threads);
+	fill_with_code(GIB, 0); /* the blocks are not on the device */
+	take_blocks(threads);
+	CHECK_AT_MOST(outside_used(0), GIB + MODULE + GRANULE + THREADS * BLOCK);
+	fill_with_code(GIB, THREADS * BLOCK);
 }
