@@ -351,6 +351,14 @@ static bool is_through(struct in_flight *it, const struct pace_work *work)
 	       !pace_driver->is_busy(work);
 }
 
+/* Whether what was launched behind the last mark is taken to be over, because nobody looked for so
+ * long that no more is paid for it. Launches behind a mark follow it within MARK_MOST_NS. */
+static bool is_tail_old(const struct in_flight *it, uint64_t now_ns)
+{
+	return meter_since(now_ns, LOAD(it->marked_ns)) >= TAIL_MOST_NS &&
+	       meter_since(now_ns, LOAD(it->began_ns)) >= TAIL_MOST_NS;
+}
+
 /* False where the driver is just being given a launch, which is of the period. */
 static bool end_period(struct in_flight *it)
 {
@@ -384,7 +392,7 @@ static bool any_in_period(struct in_flight *it, const struct pace_work *work, bo
 
 	if (any_pending(it, over, now_ns))
 		return true;
-	if (over || !it->context || is_through(it, work))
+	if (over || !it->context || is_through(it, work) || is_tail_old(it, now_ns))
 		return false;
 	if (marks)
 		mark_all(it, true, now_ns);

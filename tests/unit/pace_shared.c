@@ -59,6 +59,30 @@ UNIT_TEST(test_leaves_with_nothing_in_flight)
 	left();
 }
 
+/* A process whose host does something else for a thousand seconds, and waits for nothing before:
+ * what it launched last may have taken long, but it pays for no more than TAIL_MOST_NS, whether or
+ * not another process goes on meanwhile. */
+UNIT_TEST(test_pauses_as_it_launches)
+{
+	const struct kernel next = {.function = 7, .ns = 1 * NS_PER_US, .stream = 1};
+
+	for (unsigned beside = 0; beside < 2; beside++) {
+		int64_t charged;
+
+		begin(state, 50);
+		for (unsigned i = 0; i < 20; i++)
+			launch_of(5 * NS_PER_US);
+		assert_int_equal(table->member[0].in_flight, 1);
+		charged = bucket_of(0)->charged;
+		pass(1000 * NS_PER_S);
+		if (beside)
+			group->met_at = time_ns;
+		assert_in_range(launch_timed(&next) / MS, 0, 21000);
+		assert_in_range((bucket_of(0)->charged - charged) / (int64_t)MS, 0, 10100);
+		left();
+	}
+}
+
 /* -- while a launch waits ---------------------------------------------------------------------- */
 
 static void lift(void)
