@@ -21,7 +21,7 @@ static unsigned slots_of(const struct vgpu_region_file *file)
 }
 
 /* As unsigned numbers: the file may hold any. What lies further ahead than AHEAD_NS, nobody has
- * submitted (pace/tally.c). */
+ * submitted (pace/backlog.c). */
 static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 {
 	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_steady_ns();

@@ -17,6 +17,7 @@
  */
 #include "by_turn.h"
 
+#include "backlog.h"
 #include "bucket.h"
 #include "clock.h"
 #include "constants.h"
@@ -24,7 +25,6 @@
 #include "gate.h"
 #include "in_flight.h"
 #include "sys.h"
-#include "tally.h"
 #include "trace.h"
 #include "turns.h"
 #include "utilisation.h"
@@ -39,7 +39,7 @@ struct by_turn {
 	uint64_t ended_ns;     /* when the device last was; atomic */
 	uint64_t mean_ns; /* of a launch's time on the device; 0: not known; atomic, as the next */
 	uint64_t seen, seen_ns; /* in_flight.reached and reached_ns, as they were last seen */
-	uint64_t shown_ns;      /* until when the process's time is in the meter's tally; atomic */
+	uint64_t shown_ns; /* until when the process's time is in the meter's backlog; atomic */
 };
 
 static struct by_turn devices[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
@@ -145,10 +145,10 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		if (LOAD(it->marked) == LOAD(it->launches))
 			ended_ns = LOAD(it->reached_ns);
 		STORE(by->ended_ns, ended_ns);
-		tally_show(&meter->tally, &by->shown_ns, ended_ns);
+		backlog_show(&meter->backlog, &by->shown_ns, ended_ns);
 	}
 	if (busy) {
-		tally_show(&meter->tally, &by->shown_ns, now_ns);
+		backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 		turn_submitted(turn, due_ns(by, now_ns), now_ns);
 	} else if (was_busy && work && !marks &&
 		   meter_since(now_ns, LOAD(by->ended_ns)) >= TURN_GAP_NS) {
@@ -165,7 +165,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 			 const struct pace_work *work, uint64_t now_ns)
 {
 	struct vgpu_region_turn *account = turns_account(meter);
-	uint64_t ahead_ns = tally_ahead_ns(&meter->tally, now_ns);
+	uint64_t ahead_ns = backlog_ahead_ns(&meter->backlog, now_ns);
 	bool no = false;
 
 	if (!account || !SWAP(by->is_shared, no, true))
@@ -193,7 +193,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	if (!SWAP(by->is_shared, yes, false))
 		return;
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
-	tally_show(&meter->tally, &by->shown_ns, now_ns);
+	backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
 		STORE(account->shared, 0);

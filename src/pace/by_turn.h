@@ -21,15 +21,15 @@ bool by_turn_is(struct meter *meter, int device);
 int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		  bool *ret_goes);
 
-/* Behind a launch that went by a turn, whether or not the driver took it. */
+/* After a launch that went by a turn, whether or not the driver accepted it. */
 void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submitted,
 		   uint64_t now_ns);
 
-/* The device's launches go by a gang, or by nothing, from now on. */
+/* From now on a gang paces the device's launches, or nothing does. */
 void by_turn_stop(struct meter *meter, int device);
 
-/* Before the thread waits for work, or after it has asked in vain whether work is over; and behind
- * a wait. */
+/* Before the thread waits for work; after it has asked for work that had not finished; and after a
+ * wait. */
 void by_turn_will_wait(void);
 void by_turn_will_look(void);
 void by_turn_waited(void);

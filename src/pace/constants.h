@@ -222,9 +222,9 @@
 
 /* ns from when work should be over until it is overdue: of one stream; where streams take turns, as
  * what came later may run first; and beside other processes or behind stalls. */
-#define LATE_NS         (1 * NS_PER_MS)
-#define LATE_MIXED_NS   (20 * NS_PER_MS)
-#define LATE_CROWDED_NS (50 * NS_PER_MS)
+#define OVERDUE_NS         (1 * NS_PER_MS)
+#define OVERDUE_MIXED_NS   (20 * NS_PER_MS)
+#define OVERDUE_CROWDED_NS (50 * NS_PER_MS)
 
 /* ns for which a launch waits for what is unknown, at first, and what learning makes of that, from
  * the least to the most; and ns for which any launch waits. XLA's tuner starts kernels that wait
@@ -248,13 +248,13 @@
 /* ns: a kernel that ran for longer, and ended sooner after a launch was let go, waited for it.
  * Half: kernels that wait are not found where the device is slow to see a launch. Twice: kernels
  * that end by chance are taken for such. */
-#define LATE_WAITED_NS (2 * NS_PER_MS)
+#define OVERDUE_WAITED_NS (2 * NS_PER_MS)
 
 /* Launches that go at once for the sake of a kernel that waits for them, and the debt in ns at
  * which they do not. Half: XLA's tuner, which queues some ten, is held. Twice: a kernel that is
  * wrongly taken for one that waits lets more launches go. */
-#define LATE_AWAITED    16
-#define LATE_AWAITED_NS ((int64_t)-32000000)
+#define OVERDUE_AWAITED    16
+#define OVERDUE_AWAITED_NS ((int64_t)-32000000)
 
 /* Which part of what may be charged until the bucket is shut one lease may have; ns of charges for
  * each LEASE_AFTER launches of the thread; and ns at most, which nobody pays for if the thread
@@ -416,10 +416,11 @@
 #define WINDOW_EVENT_NS       1300
 #define WINDOW_EVENT_SLACK_NS 900
 
-/* The least and the most that windows trim costs to; windows whose findings count, about; ns that
- * one counts for at most; and the part by which one that tells nothing takes the trim back. */
-#define TRIM_LEAST       (1 / 32.0)
-#define TRIM_MOST        2.0
-#define TRIM_WINDOWS     8
+/* The least and the greatest scale of costs; about how many windows count for it; how many ns a
+ * window counts for at most; and by which part a window without a measurement moves the scale back.
+ */
+#define SCALE_LEAST      (1 / 32.0)
+#define SCALE_MOST       2.0
+#define SCALE_WINDOWS    8
 #define WINDOW_WEIGHS_NS (2.0 * (double)WINDOW_NS)
-#define TRIM_BACK        64
+#define SCALE_BACK       64

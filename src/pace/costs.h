@@ -1,19 +1,20 @@
 /*
- * What each kind of work has been seen to cost: a process's own table, by a hash of what is
- * launched (the function and its launch geometry, the executable graph, the kind and size of a
- * copy).
+ * Learned costs: how long each kind of work has taken. Each process has its own table. The key is a
+ * hash of what is launched: the function and its launch geometry, the executable graph, or the kind
+ * and size of a copy.
  *
- * A kernel of a geometry that is new is first taken for a similar one of the function, by its
- * number of blocks. What is not known at all costs COST_UNKNOWN.
+ * A kernel with a new geometry first gets the cost of a similar geometry of the same function, by
+ * its number of blocks. Work without any estimate costs COST_UNKNOWN.
  *
- * A hash can stand for two kernels, a function's address for another one after its module was
- * unloaded, and a kernel can take another time with other arguments: a cost is a guess that lets a
- * launch go or wait, and measuring corrects the sums (bucket.h).
+ * A learned cost can be wrong: two kernels may have one hash, a function's address may be another
+ * function's after its module was unloaded, and a kernel may take another time with other
+ * arguments. The cost only decides whether a launch goes or waits; measuring corrects the sums
+ * (bucket.h).
  *
- * No lock: a fixed table in which an entry is claimed by its key and never freed. Where a key finds
- * no free place, an entry that was not looked up for longer than others is given up. Words are
- * atomic, and any mixture of two writers' is a cost that was seen, or a guess of 16 times
- * COST_GUESS_MOST_NS at most, until the next sample.
+ * There is no lock. The table is fixed. A key claims an entry, and an entry is never freed; if a
+ * key finds no free entry, it takes one that was not looked up for longer than others. Words are
+ * atomic. Any mixture of two writers' words is a cost that was measured, or an estimate of at most
+ * 16 times COST_GUESS_MOST_NS, until the next sample.
  */
 #pragma once
 
@@ -25,61 +26,62 @@
 #define COST_UNKNOWN UINT64_MAX
 
 struct cost {
-	uint64_t key;          /* 0: free; its lowest bit: it was looked up of late (costs.c) */
+	uint64_t key;          /* 0: free; its lowest bit: it was looked up recently (costs.c) */
 	uint64_t ns;           /* COST_UNKNOWN until learned */
 	uint64_t sample_at_ns; /* when the next sample is due, clock_steady_ns() */
 	uint32_t blocks;       /* of the grid */
-	uint16_t samples;      /* how many there were, about */
-	uint16_t waits;        /* 0: it does not wait; else it is thought to for so long */
+	uint16_t samples;      /* about how many there were */
+	uint16_t waits; /* runs for which the kernel still counts as one that waits for launches; 0:
+			   it does not */
 };
 
 /* What is launched. */
 struct cost_of {
 	uint64_t function; /* a hash of the function, never 0 */
-	uint64_t shape;    /* of all else that matters; 0: there is nothing else */
-	uint64_t blocks;   /* of the grid; 0: a cost says nothing of other shapes' */
-	bool graph;        /* the device is at work on it before its launch returns */
+	uint64_t shape;    /* a hash of everything else that matters; 0: nothing else does */
+	uint64_t blocks;   /* of the grid; 0: the cost gives no estimate for other shapes */
+	bool graph;        /* the device begins before the launch returns */
 };
 
-/* The entry, made when there is none; NULL where there is no memory for the table. */
+/* Finds or makes the entry. NULL if there is no memory for the table. */
 struct cost *cost_find(const struct cost_of *what);
 
-/* What it costs, or COST_UNKNOWN. */
+/* The learned cost in ns, or COST_UNKNOWN. */
 static inline uint64_t cost_ns(const struct cost *cost)
 {
 	return cost ? __atomic_load_n(&cost->ns, __ATOMIC_RELAXED) : COST_UNKNOWN;
 }
 
-/* Whether it has been seen too seldom to be relied on. */
+/* Whether the cost has too few samples to be relied on. */
 static inline bool cost_is_new(const struct cost *cost)
 {
 	return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) < COST_SAMPLES_NEW;
 }
 
-/* It took so long. lean_low: that may have other streams' work in it, and counts for one and a half
- * times the cost at most. */
+/* Learns from a run that took took_ns. lean_low: the time may contain other streams' work, so it
+ * counts as one and a half times the learned cost at most. */
 void cost_learn(struct cost *cost, const struct cost_of *what, uint64_t took_ns, bool lean_low);
 
-/* It ran until something was launched behind it. What it costs is not known, until it has not done
- * so for a while: then it is new. */
+/* Learns that the kernel ran until a later launch. Its cost is unknown until it has not done so for
+ * a while; then it counts as new. */
 void cost_learn_wait(struct cost *cost, const struct cost_of *what);
 
-/* It ran, and nobody kept it waiting. long_ns: for how long, if that is long for what only waits,
- * or 0; it is learned once the kernel is not thought to wait any more. */
+/* Learns that the kernel ran without waiting for a launch. long_ns: how long it ran, if that is
+ * long for a kernel that only waits, else 0. The time is learned once the kernel no longer counts
+ * as one that waits. */
 void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t long_ns);
 
-/* Whether it does. */
+/* Whether the kernel counts as one that waits for launches. */
 static inline bool cost_waits(const struct cost *cost)
 {
 	return cost && __atomic_load_n(&cost->waits, __ATOMIC_RELAXED);
 }
 
-/* It may take another time from now on, as an executable graph that was updated does: what it cost
- * is a guess, as new as one can be, and the next sample replaces it. An entry that is not there is
- * not made. */
+/* The work may take another time from now on, as an updated executable graph does. Its cost becomes
+ * an estimate, which the next sample replaces. No entry is made. */
 void cost_doubt(const struct cost_of *what);
 
-/* It is gone, and its name may be another's: an executable graph that is destroyed. */
+/* The work no longer exists, as a destroyed executable graph. Its handle may become another's. */
 void cost_forget(const struct cost_of *what);
 
 /* In a forked child. */

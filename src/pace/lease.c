@@ -8,24 +8,24 @@
 #include "words.h"
 
 static PACE_OF_THREAD struct lease {
-	struct meter *meter;    /* of the device that they are for */
-	const void *context;    /* on it, and */
-	const void *stream;     /* of it, as the driver is given it: pacer.c must see others */
-	bool per_thread;        /* likewise */
-	uint64_t at_ns;         /* the last one, clock_steady_ns() */
-	uint64_t call_ns;       /* what the driver took for a launch: then it has it */
-	uint64_t left_ns;       /* that may be charged yet, until it is paid for */
-	uint64_t gap_ns;        /* from one to the next, at most */
-	uint64_t until_ns;      /* then it ends, clock_steady_ns() */
-	uint32_t parts;         /* that come yet, when this one is paid for */
-	uint32_t part;          /* launches of one */
-	uint32_t left;          /* of this one that may be made yet; the others are not paid for, */
-	struct tally_many many; /* and are that */
+	struct meter *meter; /* of the lease's device */
+	const void *context; /* the lease is for launches to this context */
+	const void *stream;  /* and to this stream, by the program's handle */
+	bool per_thread;     /* whether the stream's handle 0 is the per-thread default stream */
+	uint64_t at_ns;      /* the last launch, clock_steady_ns() */
+	uint64_t call_ns;    /* the driver's time for a launch */
+	uint64_t left_ns;    /* cost of launches that may still be made in this part */
+	uint64_t gap_ns;     /* the longest pause between two launches */
+	uint64_t until_ns;   /* when the lease ends, clock_steady_ns() */
+	uint32_t parts;      /* parts that follow when this one is charged */
+	uint32_t part;       /* launches in a part */
+	uint32_t left;       /* launches of this part that may still be made */
+	struct backlog_many many; /* launches of this part that are not charged */
 } lease;
 
-static PACE_OF_THREAD uint32_t launches; /* of the thread, as far as they matter */
+static PACE_OF_THREAD uint32_t launches; /* the thread's, counted only as far as they matter */
 
-/* As in pace_is_open, but that of what the thread counts only a wait for its work ends a lease. */
+/* As pace_is_open(), except that of the thread's own counter only a wait for work ends a lease. */
 static bool words_let_go(void)
 {
 	const int32_t *recent_kernel = __atomic_load_n(&pace_words.recent_leased, __ATOMIC_ACQUIRE);
@@ -66,7 +66,7 @@ static void pay(void)
 
 	meter_charge_slice(meter, lease.many.charged_ns, lease.at_ns);
 	trace_write_of(TRACE_CHARGED_MANY, meter->bucket, (int64_t)lease.many.charged_ns, unpaid());
-	tally_charge_many(&meter->tally, &lease.many, lease.at_ns);
+	backlog_charge_many(&meter->backlog, &lease.many, lease.at_ns);
 	ADD(meter->window.launches, unpaid());
 	launches += launches < METER_RELAXED * LEASE_AFTER ? unpaid() : 0;
 }
@@ -80,7 +80,7 @@ static bool goes_on(uint64_t ns)
 	pay();
 	lease.left = lease.part;
 	lease.left_ns = part_ns(lease.meter);
-	lease.many = tally_many_begin(&lease.meter->tally);
+	lease.many = backlog_many_begin(&lease.meter->backlog);
 	return ns <= lease.left_ns;
 }
 
@@ -99,14 +99,14 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
 	now_ns = clock_steady_ns();
 	if (now_ns - lease.at_ns > lease.gap_ns || now_ns > lease.until_ns ||
 	    sample_is_due(lease.meter, cost, now_ns) ||
-	    !tally_many_is_alone(&lease.meter->tally, &lease.many) ||
+	    !backlog_many_is_alone(&lease.meter->backlog, &lease.many) ||
 	    ((ns > lease.left_ns || !lease.left) && !goes_on(ns)))
 		return false;
 	lease.left--;
 	lease.left_ns -= ns;
 	lease.at_ns = now_ns;
-	charge_ns = window_trim(lease.meter, ns);
-	tally_many_add(&lease.many, charge_ns, meter_sure(ns, charge_ns), now_ns + lease.call_ns);
+	charge_ns = window_scale(lease.meter, ns);
+	backlog_many_add(&lease.many, charge_ns, meter_sure(ns, charge_ns), now_ns + lease.call_ns);
 	return true;
 }
 
@@ -136,7 +136,7 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.parts = relax > 1 ? LEASE_PARTS - 1 : 0,
 		.part = LEASE_LAUNCHES * times,
 		.left = LEASE_LAUNCHES * times,
-		.many = tally_many_begin(&meter->tally),
+		.many = backlog_many_begin(&meter->backlog),
 	};
 }
 

@@ -25,7 +25,7 @@ struct member {
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device was through with at: */
 	uint64_t reached_ns; /* atomic, both */
-	uint64_t shown_ns;   /* until when the process's time is in the meter's tally */
+	uint64_t shown_ns;   /* until when the process's time is in the meter's backlog */
 	uint64_t noted_ns;   /* when the process last said that it launches; atomic */
 };
 
@@ -170,11 +170,11 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 		gang_is_busy(in, &member->seat, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
 			gang_is_idle(in, &member->seat, now_ns, now_ns);
-		tally_show(&meter->tally, &member->shown_ns, now_ns);
+		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
 	} else {
 		gang_is_idle(in, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
-			tally_show(&meter->tally, &member->shown_ns, ended_ns);
+			backlog_show(&meter->backlog, &member->shown_ns, ended_ns);
 	}
 	return busy;
 }

@@ -25,19 +25,19 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns);
 /* The device's launches go by turns from now on. */
 void member_stop_sharing(const struct meter *meter, int device);
 
-/* Before a launch for which one of them is true: returns when it may go. 0; -EAGAIN: the launch
- * does not go by the gang any more, and has yet to be paced; or what pace_wait says of a lost
- * region. now_ns: clock_steady_ns(), here as below. */
+/* Before a launch for which one of the two is true. Returns when the launch may go: 0; -EAGAIN if
+ * the gang does not pace the launch any more, and something else must; or pace_wait()'s error for a
+ * lost region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
-/* Behind a launch, whether or not the driver took it. */
+/* After a launch, whether or not the driver accepted it. */
 void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns);
 
 /* Whether the process has a member, and the region is there. */
 bool members_any(void);
 
-/* Before the thread waits for work, or after it has asked in vain whether work is over; and behind
- * a wait. */
+/* Before the thread waits for work; after it has asked for work that had not finished; and after a
+ * wait. */
 void members_will_wait(void);
 void members_will_look(void);
 void members_waited(void);

@@ -1,90 +1,91 @@
-/* Inside pace/: what a process keeps of one device. */
+/* Inside pace/: a meter is a process's state for one device: charges, measurements, and what other
+ * work there is. */
 #pragma once
 
+#include "backlog.h"
 #include "bucket.h"
 #include "lock.h"
 #include "spans.h"
-#include "tally.h"
 #include "words.h"
 
 /*
- * What is measured at present (window.c). Written under its lock, which is only ever tried while
- * work is submitted: who does not get it goes on without. Words are read without it, too.
+ * The open window (window.c). It is written under its lock. A launch only tries the lock, and goes
+ * on without the window if another thread has it. Single words are read without the lock.
  */
 struct window {
 	struct lock lock;
 	struct span *span;            /* NULL: none is open */
-	const void *context, *stream; /* the latter as meter_stream has it, NULL: all streams */
+	const void *context, *stream; /* stream: meter_stream(); NULL: all streams */
 	struct span_mark from;
 	uint64_t opened_ns, used_ns;
-	uint32_t launches; /* in it */
-	uint64_t breaks;   /* the meter's, when it was opened */
-	/* Of the last windows: what they found, and what costs said. */
-	double busy_ns, untrimmed_ns;
+	uint32_t launches; /* in the window */
+	uint64_t breaks;   /* meter->breaks when the window was opened */
+	/* Sums of the last windows: measured time, and charged time without the scale. */
+	double busy_ns, unscaled_ns;
 };
 
-/* A meter's words are atomic, and any thread's, but for those that cores_attach writes. */
+/* Words are atomic, and any thread writes them, except those that cores_attach() writes. */
 struct meter {
 	struct vgpu_region_bucket *bucket; /* NULL: the device is not in the slice */
-	uint64_t *region_pct;
-	uint32_t *region_most;       /* likewise, the most: vgpu_region_turn.cores_most */
+	uint64_t *region_pct;              /* the region's quota, in percent */
+	uint32_t *region_most;       /* the region's burst limit: vgpu_region_turn.cores_most */
 	const struct turn *turn;     /* the process's seat in the device's turns; NULL: none */
-	struct vgpu_hami_util *util; /* our slot's */
+	struct vgpu_hami_util *util; /* the process's slot's */
 	struct window window;
-	struct tally tally;
-	uint64_t breaks;       /* what happened that makes a window say nothing */
-	uint64_t sample_at_ns; /* when to sample something known again, or after so many charges */
-	uint64_t settle_at_ns; /* when to see what is over, 0: at the next launch */
-	uint64_t probed_at_ns; /* and neighbours */
-	uint64_t asked_at_ns;  /* when the driver was asked whether it is busy */
-	uint64_t patience_ns;  /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
-	uint64_t mixed_at_ns;  /* when streams last took turns */
-	uint64_t stalls_at_ns; /* when the one stream was last made to wait (waits.c) */
-	uint64_t contexts_at_ns; /* when contexts last did */
-	uint64_t threads_at_ns;  /* when threads last did */
-	const void *context;     /* of the last that was given work, and */
-	const void *stream;      /* meter_stream of the last that was given work */
-	const void *thread;      /* whose it was: the address of something it alone has */
-	uint64_t paid_from_ns, paid_until_ns; /* what was paid for of unknown launches' time, */
-	const void *paid_stream;              /* as they were settled; the last one's */
+	struct backlog backlog;
+	uint64_t breaks;         /* counts events that make an open window useless */
+	uint64_t sample_at_ns;   /* when a known cost may be sampled again */
+	uint64_t settle_at_ns;   /* when to settle finished spans; 0: at the next launch */
+	uint64_t probed_at_ns;   /* when neighbours were last looked for */
+	uint64_t asked_at_ns;    /* when the driver was last asked whether the stream is busy */
+	uint64_t patience_ns;    /* PATIENCE_LEAST_NS to PATIENCE_MORE_NS */
+	uint64_t mixed_at_ns;    /* when a launch last went to another stream than the one before */
+	uint64_t stalls_at_ns;   /* when the only stream was last made to wait (waits.c) */
+	uint64_t contexts_at_ns; /* when a launch last came from another context */
+	uint64_t threads_at_ns;  /* when a launch last came from another thread */
+	const void *context;     /* of the last launch */
+	const void *stream;      /* of the last launch, meter_stream() */
+	const void *thread;      /* of the last launch: the address of a thread-local variable */
+	uint64_t paid_from_ns, paid_until_ns; /* the time paid for launches of unknown cost, */
+	const void *paid_stream;              /* and the stream of the last of them */
 	int64_t prepaid_ns; /* charged for waits that timed out, and not refunded yet */
-	int64_t sampled;    /* what had been charged when something known was sampled */
-	int64_t owed_ns;    /* what windows beside neighbours found too little, by their least */
-	/* What device_util says (pacer.c). The process is at work from a launch until it has waited
-	 * for all that it launched. */
+	int64_t sampled;    /* backlog.charged when a known cost was last sampled */
+	int64_t owed_ns; /* what windows with neighbours charged too little, by their lower bound */
+	/* For device_util (utilisation.c). The process is at work from a launch until it has waited
+	 * for everything that it launched. */
 	uint64_t work_at_ns;    /* since when it is at work; 0: it is not */
-	uint64_t work_ns;       /* for how long it was before that, in all */
-	uint64_t shown_work_ns; /* of that and the time since, as the figure was made */
-	uint64_t shown_pct;     /* the figure while it is at work */
-	int64_t shown_ns;       /* what this process had been charged by then */
-	uint64_t turn_ns; /* when a thread that had waited for the bucket went, 0: it is through */
-	uint64_t let_go_ns;  /* when something that was held went last, while anything was stuck */
-	uint64_t anew_at_ns; /* when a window may begin behind a wait again (waits.c) */
-	uint64_t doubt_ns;   /* for how long waits took longer than costs say */
-	uint64_t doubted_at_ns;
-	int32_t entered;     /* launches that are on their way through the driver */
-	int32_t idle_waits;  /* above 0: waits are for all that the device has, mostly */
-	int32_t rounds;      /* how often somebody waited in vain for what is not over yet */
-	int32_t awaited;     /* so many launches go at once yet: something waits for them */
-	int32_t given_up;    /* spans that nobody waits for any more, and that are not over yet; */
-	int32_t stuck;       /* with those of kernels that are known to wait */
-	uint32_t trim;       /* what costs are multiplied by (window.c) */
-	uint32_t neighbours; /* have work there: so many probes until that is no longer believed */
+	uint64_t work_ns;       /* for how long it was at work before that */
+	uint64_t shown_work_ns; /* its time at work when the figure was made */
+	uint64_t shown_pct;     /* the figure, while it is at work */
+	int64_t shown_ns;       /* what it had been charged when the figure was made */
+	uint64_t turn_ns;    /* when a thread that waited for the bucket went; 0: it has launched */
+	uint64_t let_go_ns;  /* when a held launch last went, while `stuck` was above 0 */
+	uint64_t anew_at_ns; /* when a window may begin after a wait again (waits.c) */
+	uint64_t doubt_ns;   /* by how much waits took longer than costs say; falls with time */
+	uint64_t doubted_at_ns; /* when doubt_ns was last changed */
+	int32_t entered;        /* launches inside the driver's call */
+	int32_t idle_waits;     /* above 0: most waits are for all work on the device */
+	int32_t rounds;         /* waits that ended without success, whose work has not finished */
+	int32_t awaited;     /* so many further launches go at once: a kernel may wait for them */
+	int32_t given_up;    /* spans that were given up and have not finished (overdue.c) */
+	int32_t stuck;       /* given_up, and the spans of kernels that wait for launches */
+	uint32_t scale;      /* learned costs are multiplied by scale / 65536 (window.c) */
+	uint32_t neighbours; /* 0: none have work; else probes until that is no longer assumed */
 	struct pace_quota quota;
 	bool ganged;   /* launches go by a gang, and take no turns */
-	bool limited;  /* the last launch was */
-	bool futile;   /* a launch waited for a span, and none was over, nor is since then */
-	bool fenced;   /* the last window that should be of all streams was */
-	bool was_busy; /* what the driver said at asked_at_ns */
+	bool limited;  /* the last launch had a limit */
+	bool futile;   /* a launch waited for a span, and no span has finished since then */
+	bool fenced;   /* the last window that was to be of all streams is */
+	bool was_busy; /* what the driver answered at asked_at_ns */
 };
 
-/* How long ago that was. A thread may have read the clock before another did, and come after it. */
+/* now_ns - then_ns, or 0 if then_ns is later: another thread may have read the clock later. */
 static inline uint64_t meter_since(uint64_t now_ns, uint64_t then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-/* The process's streams took turns a moment ago. */
+/* Whether launches went to several streams a moment ago. */
 static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(meter->mixed_at_ns);
@@ -92,26 +93,26 @@ static inline bool meter_is_mixed(const struct meter *meter, uint64_t now_ns)
 	return meter_since(now_ns, then_ns) < METER_MIXED_NS;
 }
 
-/* And nothing can be told of all of them at once. */
+/* Whether they did, and no window can be of all streams. */
 static inline bool meter_is_blind(const struct meter *meter, uint64_t now_ns)
 {
 	return !LOAD(meter->fenced) && meter_is_mixed(meter, now_ns);
 }
 
-/* Its one stream may wait for something while the device is free: that it is not through with its
- * work says nothing of the device. */
+/* Whether the process's only stream may wait for something while the device is idle: then
+ * unfinished work does not mean that the device is busy. */
 static inline bool meter_stalls(const struct meter *meter, uint64_t now_ns)
 {
 	return meter_since(now_ns, LOAD(meter->stalls_at_ns)) < METER_MIXED_NS;
 }
 
-/* Its contexts took turns a moment ago. */
+/* Whether launches came from several contexts a moment ago. */
 static inline bool meter_mixes_contexts(const struct meter *meter, uint64_t now_ns)
 {
 	return meter_since(now_ns, LOAD(meter->contexts_at_ns)) < METER_MIXED_NS;
 }
 
-/* Its threads took turns a moment ago. */
+/* Whether launches came from several threads a moment ago. */
 static inline bool meter_mixes_threads(const struct meter *meter, uint64_t now_ns)
 {
 	return meter_since(now_ns, LOAD(meter->threads_at_ns)) < METER_MIXED_NS;
@@ -123,22 +124,22 @@ static inline bool meter_others(const struct meter *meter)
 	return LOAD(meter->neighbours) != 0;
 }
 
-/* Which stream of its context it is: per-thread default streams have one handle for all threads,
- * the legacy one has two. */
+/* Identifies the stream of a launch within its context: per-thread default streams have one handle
+ * for all threads, and the legacy default stream has two handles. */
 const void *meter_stream(const struct pace_work *work);
 
-/* Whether the calling thread gave it work last. */
+/* Whether the last launch was the calling thread's. */
 bool meter_is_own(const struct meter *meter);
 
-/* The driver took a launch. */
+/* After the driver has accepted a launch. */
 void meter_note_stream(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
-/* Whether the stream is at work, as the driver says. Where costs say that all is done, it is not:
- * nothing was submitted since, so the device was at work all the time. */
+/* Whether the stream has unfinished work, by the driver's answer. If it has, although costs say
+ * that all work has finished, the device was busy all the time, and the backlog is corrected. */
 bool meter_is_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
-/* The window that is open tells nothing: a launch of unknown cost, a pause, costs that turn out
- * wrong. */
+/* Makes the open window useless, because of a launch of unknown cost, a pause, or costs that turn
+ * out wrong. */
 static inline void meter_break(struct meter *meter)
 {
 	ADD(meter->breaks, 1);
@@ -160,40 +161,40 @@ static inline unsigned meter_relax_factor(const struct meter *meter)
 		       : 1;
 }
 
-/* What looks like chance, made of the time: 0 to below_ns, that is less than 4 s. */
+/* A pseudo-random number from 0 to below_ns, made of the time. below_ns is less than 4 s. */
 static inline uint64_t meter_chance(uint64_t now_ns, uint64_t below_ns)
 {
 	return (now_ns * 0x9e3779b97f4a7c15u >> 32) * below_ns >> 32;
 }
 
-/* What of a charge is sure to keep the device busy: windows that found costs too low may have taken
- * for work what was none. */
+/* The part of a charge that certainly keeps the device busy. A scale above 1 is not certain,
+ * because windows may have counted idle time as busy. */
 static inline uint64_t meter_sure(uint64_t cost_ns, uint64_t charge_ns)
 {
 	return charge_ns < cost_ns ? charge_ns : cost_ns;
 }
 
-/* To the slice only. */
+/* Charges the slice only. */
 static inline void meter_charge_slice(struct meter *meter, uint64_t cost_ns, uint64_t now_ns)
 {
 	bucket_charge(meter->bucket, cost_ns, now_ns);
 }
 
-/* To the slice, and to the process. sure_ns: as in tally.h. */
+/* Charges the slice and the process. sure_ns: as in backlog.h. */
 static inline void meter_charge(struct meter *meter, uint64_t cost_ns, uint64_t sure_ns,
 				uint64_t now_ns)
 {
 	meter_charge_slice(meter, cost_ns, now_ns);
-	tally_charge(&meter->tally, cost_ns, sure_ns, now_ns);
+	backlog_charge(&meter->backlog, cost_ns, sure_ns, now_ns);
 }
 
 static inline void meter_correct(struct meter *meter, int64_t more_ns)
 {
 	bucket_correct(meter->bucket, more_ns);
-	tally_correct(&meter->tally, more_ns);
+	backlog_correct(&meter->backlog, more_ns);
 }
 
-/* A span's time, less what the events themselves take. */
+/* A span's time less by_ns, the time of the events themselves; not below 0. */
 static inline int64_t meter_less(uint64_t ns, uint64_t by_ns)
 {
 	return ns > by_ns ? (int64_t)(ns - by_ns) : 0;

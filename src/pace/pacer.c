@@ -20,11 +20,11 @@
 #include "clock.h"
 #include "cores.h"
 #include "gate.h"
-#include "late.h"
 #include "lease.h"
 #include "member.h"
 #include "meter.h"
 #include "others.h"
+#include "overdue.h"
 #include "sample.h"
 #include "sys.h"
 #include "trace.h"
@@ -47,7 +47,7 @@ static void note_behind(const struct span *span)
 	if (!meter_others(meter) && !meter_stalls(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
 	    span->stream == LOAD(meter->stream) && !meter_is_mixed(meter, now_ns) &&
 	    !meter_mixes_contexts(meter, now_ns))
-		tally_is_behind(&meter->tally, span->to.sure, now_ns);
+		backlog_is_behind(&meter->backlog, span->to.sure, now_ns);
 }
 
 static void settle(const struct span *span, uint64_t took_ns)
@@ -59,12 +59,12 @@ static void settle(const struct span *span, uint64_t took_ns)
 		note_behind(span);
 		return;
 	}
-	waited = late_settle(span, took_ns);
+	waited = overdue_settle(span, took_ns);
 	if (span->kind == SPAN_SAMPLE)
 		more_ns = sample_settle(span, took_ns, waited);
 	else if (took_ns != SPANS_NONE)
 		more_ns = window_settle(span, took_ns);
-	late_take_back(span, more_ns);
+	overdue_take_back(span, more_ns);
 	trace_write_of(span->kind == SPAN_SAMPLE ? TRACE_SAMPLE : TRACE_WINDOW, span->meter->bucket,
 		       took_ns == SPANS_NONE ? -1 : (int64_t)took_ns, more_ns);
 }
@@ -202,7 +202,7 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
  */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
-	bool expected = tally_is_idle(&meter->tally, now_ns), busy;
+	bool expected = backlog_is_idle(&meter->backlog, now_ns), busy;
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->asked_at_ns));
 	unsigned relax = meter_relax_factor(meter);
 
@@ -216,7 +216,7 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 		return false;
 	if (!expected) {
 		window_cut(meter, work, now_ns, false);
-		tally_is_idle_after_all(&meter->tally, now_ns);
+		backlog_is_idle_after_all(&meter->backlog, now_ns);
 	}
 	if (!expected || waited)
 		meter_break(meter);
@@ -230,8 +230,9 @@ static void cut_window(struct meter *meter, const struct pace_work *work, uint64
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))
 		return;
 	window_cut(meter, work, now_ns,
-		   meter_is_busy(meter, work, now_ns) || (meter_is_mixed(meter, now_ns) &&
-							  !tally_is_idle(&meter->tally, now_ns)));
+		   meter_is_busy(meter, work, now_ns) ||
+			   (meter_is_mixed(meter, now_ns) &&
+			    !backlog_is_idle(&meter->backlog, now_ns)));
 }
 
 /* -- the region ------------------------------------------------------------------------------- */
@@ -249,7 +250,7 @@ void pace_attach(struct region *region, const struct pace_quota *quotas, enum pa
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		window_reset(cores_meter_at(device));
 		cores_meter_at(device)->fenced = true; /* until it turns out otherwise */
-		late_reset(cores_meter_at(device));
+		overdue_reset(cores_meter_at(device));
 	}
 	cores_attach(region, quotas, rule);
 	members_attach(region);
@@ -343,7 +344,7 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 		return 0;
 	ret_pass->cost = cost_find(&work->what);
 	utilisation_begin(meter, now_ns);
-	error = late_wait(meter, work, ret_pass, settle, &now_ns);
+	error = overdue_wait(meter, work, ret_pass, settle, &now_ns);
 	bucket_refill(meter->bucket, pct, now_ns);
 	if (!error && !ret_pass->goes && !bucket_is_open(meter->bucket)) {
 		cut_window(meter, work, now_ns);
@@ -417,10 +418,10 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		meter_break(meter);
 		cost_ns = charge_ns = sample ? 0 : SAMPLE_BLIND_NS;
 	} else {
-		charge_ns = window_trim(meter, cost_ns);
+		charge_ns = window_scale(meter, cost_ns);
 	}
 	if (!pass->idle)
-		tally_is_busy_while_due(&meter->tally, now_ns);
+		backlog_is_busy_while_due(&meter->backlog, now_ns);
 	meter_charge(meter, charge_ns, meter_sure(cost_ns, charge_ns), now_ns);
 	if (trace_is_wanted())
 		trace_add_of(unknown ? TRACE_CHARGED_LATER : TRACE_CHARGED, meter->bucket,
@@ -429,7 +430,7 @@ void pace_leave(struct pace_pass *pass, const struct pace_work *work, bool submi
 		meter_charge(meter, SAMPLE_BLIND_NS, SAMPLE_BLIND_NS, now_ns);
 	SUB(meter->entered, 1);
 	end_turn(meter, pass);
-	late_let_go(meter, pass, now_ns);
+	overdue_let_go(meter, pass, now_ns);
 	meter_note_stream(meter, work, now_ns);
 	waits_submitted(meter, work);
 	window_close(meter, work, now_ns);

@@ -1,29 +1,27 @@
 /*
- * Samples: an event before a launch and one behind it, of a kernel's first launches and then every
- * SAMPLE_EVERY_NS, in relaxed mode (meter.h) more seldom. Of those that are due, chance takes one.
+ * A sample is an event before a launch and one after it. A kernel's first launches are sampled, and
+ * then one launch every SAMPLE_EVERY_NS, less often in relaxed mode (meter.h). Among the launches
+ * that are due, chance chooses.
  *
- * On a device that is at work, what is between the two is the kernel. On an idle one it is also how
- * long the device waited for the launch, of which it knows when the driver is done with it: that
- * takes longer than short kernels do, and so is left out. Where the device came to its end on the
- * way to the launch, nobody knows when, and the sample says only what the kernel took at least, and
- * at most.
+ * On a busy device, the time between the events is the kernel's. On an idle device it includes the
+ * time that the device waited for the launch. This is known only when the driver's call returns,
+ * which takes longer than short kernels do, so it is subtracted. If the device became idle during
+ * the call, nobody knows when, and the sample gives only a lower and an upper bound.
  *
- * Some launches return while the device is at work on them, as those of graphs do, or when they are
- * done, as all do for which CUDA_LAUNCH_BLOCKING is set. Then the device has not waited for so
- * long. Others are slow because the driver was not called for a while: what is still at work behind
- * such a one is not done. How much of it was before the launch nobody knows, so that what is known
- * stands, as long as it may.
+ * Some launches return while the device already works on them, as those of graphs do, or when they
+ * have finished, as with CUDA_LAUNCH_BLOCKING. Then the device has not waited for so long. Other
+ * launches are slow because the driver was not called for a while. Work that is unfinished after
+ * such a launch may be work before it or the launch itself. So a known cost stands, as long as it
+ * is possible.
  *
- * Where streams take turns a sample may contain other streams' work. Windows set that right, if
- * they can tell (meter_is_blind); else costs lean to the low side.
+ * If launches go to several streams, a sample may contain other streams' work. Windows correct that
+ * where they can be of all streams (meter_is_blind()). Otherwise costs lean to the low side.
  */
 #include "sample.h"
 
 #include "clock.h"
-#include "late.h"
+#include "overdue.h"
 #include "words.h"
-
-/* Around one kernel, more than it takes among others: on one H200 so much, on another that. */
 
 /* -- when ------------------------------------------------------------------------------------- */
 
@@ -32,14 +30,15 @@ bool sample_is_due(const struct meter *meter, const struct cost *cost, uint64_t 
 	return now_ns >= LOAD(cost->sample_at_ns) && now_ns >= LOAD(meter->sample_at_ns);
 }
 
-/* Whichever is due first may be of a kind: the first behind each wait, say. */
+/* Chance chooses among due launches, because the first due launch may always be of one kind, such
+ * as the first after each wait. */
 static bool is_chosen(uint64_t now_ns)
 {
 	return meter_chance(now_ns, 1u << SAMPLE_DUE_LOG2) == 0;
 }
 
-/* What is known is not sampled soon after something else that is, by the clock or by charges: be it
- * that launches come all at once, or that costs are no longer what they were. */
+/* Two samples of known costs are apart by time or by charges: launches may come all at once, and
+ * costs may have changed. */
 static bool is_sampled(const struct meter *meter, const struct cost *cost, uint64_t now_ns)
 {
 	int64_t apart_ns = (int64_t)SAMPLE_APART_NS * meter_relax_factor(meter);
@@ -50,12 +49,13 @@ static bool is_sampled(const struct meter *meter, const struct cost *cost, uint6
 		return false;
 	if (cost_is_new(cost))
 		return true;
-	return is_chosen(now_ns) && (now_ns >= LOAD(meter->sample_at_ns) ||
-				     LOAD(meter->tally.charged) - LOAD(meter->sampled) >= apart_ns);
+	return is_chosen(now_ns) &&
+	       (now_ns >= LOAD(meter->sample_at_ns) ||
+		LOAD(meter->backlog.charged) - LOAD(meter->sampled) >= apart_ns);
 }
 
-/* Not at even distances: what recurs, be it a stream's turn or a neighbour's, would always be met
- * at the same place. */
+/* Samples are not at even distances. Otherwise work that recurs, such as a neighbour's time slice,
+ * would always be met at the same place. */
 static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 {
 	uint64_t spread_ns = meter_chance(now_ns, SAMPLE_SPREAD_NS);
@@ -67,7 +67,7 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 	}
 	STORE(cost->sample_at_ns, now_ns + (SAMPLE_EVERY_NS + spread_ns) * relax);
 	STORE(meter->sample_at_ns, now_ns + SAMPLE_APART_NS * relax);
-	STORE(meter->sampled, LOAD(meter->tally.charged));
+	STORE(meter->sampled, LOAD(meter->backlog.charged));
 }
 
 /* -- what ------------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
  */
 static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
-	uint64_t ns = tally_ahead_ns(&meter->tally, now_ns);
+	uint64_t ns = backlog_ahead_ns(&meter->backlog, now_ns);
 
 	for (unsigned i = 0; i < SAMPLE_ASKS && ns < SAMPLE_SOON_NS; i++)
 		if (!pace_driver->is_busy(work))
@@ -154,11 +154,11 @@ bool sample_end(struct span *sample, const struct pace_work *work, bool unknown,
 	sample->at_once = unknown && span_is_begun(sample);
 	if (unknown)
 		STORE(meter->settle_at_ns, 0);
-	sample->due_ns = unknown ? 0 : tally_due_ns(&meter->tally);
+	sample->due_ns = unknown ? 0 : backlog_due_ns(&meter->backlog);
 	sample->closed_ns = now_ns;
-	sample->to.sure = LOAD(meter->tally.sure);
+	sample->to.sure = LOAD(meter->backlog.sure);
 	if (cost_waits(sample->cost))
-		late_expect(sample);
+		overdue_expect(sample);
 	span_close(sample);
 	return true;
 }
@@ -239,7 +239,7 @@ int64_t sample_settle(const struct span *span, uint64_t took_ns, bool waited)
 	if (waited)
 		cost_learn_wait(cost, &span->what);
 	else if (cost_waits(cost))
-		cost_unlearn_wait(cost, &span->what, ns < LATE_WAITED_NS ? 0 : ns);
+		cost_unlearn_wait(cost, &span->what, ns < OVERDUE_WAITED_NS ? 0 : ns);
 	else
 		cost_learn(cost, &span->what, ns, meter_is_blind(span->meter, clock_steady_ns()));
 	return more;

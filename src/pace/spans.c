@@ -315,7 +315,7 @@ struct spans_left spans_settle(void *context, const struct cost *cost, span_done
 	return left;
 }
 
-unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns)
+unsigned spans_give_up(const void *context, uint64_t overdue_ns, uint64_t waited_ns)
 {
 	struct span_set *set = find_set(context);
 	struct span *held[SPAN_COUNT];
@@ -327,7 +327,7 @@ unsigned spans_give_up(const void *context, uint64_t late_ns, uint64_t waited_ns
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
 
-		if (late_ns >= span->due_ns) {
+		if (overdue_ns >= span->due_ns) {
 			span->due_ns = SPANS_NONE;
 			span->in_vain_ns = given_up++ ? 0 : waited_ns;
 		}

@@ -52,7 +52,7 @@ void utilisation_show(struct meter *meter, uint64_t now_ns)
 
 	if (took_ns < NS_PER_S || !SWAP(meter->shown_work_ns, then_work_ns, now_work_ns))
 		return;
-	own_ns = LOAD(meter->tally.charged) + LOAD(meter->tally.corrected);
+	own_ns = LOAD(meter->backlog.charged) + LOAD(meter->backlog.corrected);
 	before_ns = __atomic_exchange_n(&meter->shown_ns, own_ns, __ATOMIC_RELAXED);
 	if (own_ns < before_ns)
 		return;

@@ -11,11 +11,11 @@
 
 #include "meter.h"
 
-/* A launch comes. Times are clock_steady_ns(), here as below. */
+/* Before a launch. Times are clock_steady_ns(), here as below. */
 void utilisation_begin(struct meter *meter, uint64_t now_ns);
 
 /* The process has waited for all that it launched: the figure is 0 until it launches again. */
 void utilisation_rest(struct meter *meter, uint64_t now_ns);
 
-/* Behind a launch: once in a second of work, the figure is made anew. */
+/* After a launch: makes the figure once in a second of work. */
 void utilisation_show(struct meter *meter, uint64_t now_ns);

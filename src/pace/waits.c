@@ -1,9 +1,9 @@
 /*
- * To end a window and to begin the next takes about as long as two launches. Where waits mostly are
- * for all that there is, as the device is idle behind them, each may end one; in relaxed mode
- * (meter.h) only what has begun behind one, which is one in WAITS_RELAXED * WAITS_NS. A program
- * that keeps the device busy waits for an event now and then, or before each launch: such waits end
- * no window.
+ * To end a window and begin the next costs as much time as about two launches. In programs whose
+ * waits mostly leave the device idle, each wait may end a window. In relaxed mode (meter.h) a wait
+ * ends only a window that began after a wait, and such a window begins about once in WAITS_RELAXED
+ * * WAITS_NS. A program that keeps the device busy waits for an event now and then, or before each
+ * launch: such waits end no window.
  */
 #include "waits.h"
 
@@ -17,21 +17,21 @@
 #include "window.h"
 
 static PACE_OF_THREAD struct {
-	struct meter *meter; /* of the device that was given something last; NULL: none */
+	struct meter *meter; /* of the device of the last launch; NULL: none */
 	struct pace_work work;
-	uint64_t streams_ended; /* as it was then */
+	uint64_t streams_ended; /* the counter at the last launch */
 	enum waits since;
-	bool partial;      /* it has waited for what may be less than all */
-	bool whole;        /* the last wait was for all */
-	bool settled;      /* all of it is in windows that have ended, or is over */
-	bool clean;        /* nothing idle is in the window: it begins behind the last wait */
-	uint64_t began_ns; /* the last wait */
-	uint64_t due_ns;   /* when the first should be over, as costs say, and */
-	uint64_t over_ns;  /* when the last was that had something to wait for */
+	bool partial;      /* a wait may have been for less than all work */
+	bool whole;        /* the last wait was for all work */
+	bool settled;      /* all work is in windows that have ended, or has finished */
+	bool clean;        /* the window begins after the last wait, so nothing idle is in it */
+	uint64_t began_ns; /* when the last wait began */
+	uint64_t due_ns;   /* when the first wait should have ended, by learned costs */
+	uint64_t over_ns;  /* when the last wait ended that found work in flight */
 } last;
 
-static struct lock ending = LOCK_INIT; /* held while the driver is given a stream of `last` */
-static uint64_t streams_ended;         /* how often; written under `ending` */
+static struct lock ending = LOCK_INIT; /* held while the driver uses a stream of `last` */
+static uint64_t streams_ended;         /* calls of pace_end_streams(); written under `ending` */
 
 void pace_end_streams(void)
 {
@@ -66,12 +66,12 @@ bool pace_is_last(const struct pace_work *work)
 	return last.meter && meter_stream(work) == meter_stream(&last.work);
 }
 
-/* -- before it -------------------------------------------------------------------------------- */
+/* -- before a wait ---------------------------------------------------------------------------- */
 
-/* Whether an event behind this thread's last launch is behind all that the process has on the
- * device: nobody launched since, and it is a fence if there are several streams. Those are not
- * other threads': what one is about to submit would run before a fence that is to begin a window.
- * current: the default stream is that context's. */
+/* Whether an event after this thread's last launch is after all work of the process on the device:
+ * no other thread launched since, and with several streams the event is a fence. The streams must
+ * be this thread's, as another thread's next launch would run before a fence that begins a window.
+ * current: the context whose default stream the event may go to. */
 static bool is_all(const struct meter *meter, const void *current, uint64_t now_ns)
 {
 	if ((uintptr_t)last.work.stream <= PACE_LAST_DEFAULT_STREAM && last.work.context != current)
@@ -88,7 +88,8 @@ static bool is_worth_it(const struct meter *meter, bool of_all)
 	       (last.clean || meter_relax_factor(meter) == 1);
 }
 
-/* With what has gone by a lease. What becomes of it: */
+/* Ends the window, after the launches under a lease were charged to it. NOTHING: it stays; IDLE:
+ * the device has no work, so no event was recorded. */
 static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t now_ns)
 {
 	bool busy, ended;
@@ -96,19 +97,19 @@ static enum { NOTHING, ENDED, IDLE } end_window(struct meter *meter, uint64_t no
 	lease_return();
 	if (!LOAD(meter->window.launches) || !lock_try(&ending))
 		return NOTHING;
-	if (last.streams_ended != LOAD(streams_ended)) { /* it may be gone */
+	if (last.streams_ended != LOAD(streams_ended)) { /* the stream may be destroyed */
 		lock_release(&ending);
 		return NOTHING;
 	}
 	busy = meter_is_busy(meter, &last.work, now_ns) ||
-	       (meter_is_mixed(meter, now_ns) && !tally_is_idle(&meter->tally, now_ns));
+	       (meter_is_mixed(meter, now_ns) && !backlog_is_idle(&meter->backlog, now_ns));
 	ended = busy && window_split(meter, &last.work, now_ns);
 	lock_release(&ending);
 	last.settled = ended || !busy;
 	return ended ? ENDED : busy ? NOTHING : IDLE;
 }
 
-/* Whether there is a window whose end may be now. */
+/* Whether a window is open that may end at this point. */
 static bool may_end(struct meter *meter, const void *current, uint64_t now_ns)
 {
 	return LOAD(meter->window.span) && is_all(meter, current, now_ns);
@@ -124,14 +125,15 @@ static void end_before_wait(const void *current, bool of_all)
 	now_ns = clock_steady_ns();
 	if (last.since == WAITS_NONE) {
 		last.since = WAITS_MAYBE;
-		last.due_ns = last.over_ns = now_ns + tally_ahead_ns(&meter->tally, now_ns);
+		last.due_ns = last.over_ns = now_ns + backlog_ahead_ns(&meter->backlog, now_ns);
 	}
 	last.began_ns = now_ns;
 	last.partial |= !of_all;
 	last.whole = of_all;
 	if (!last.settled && may_end(meter, current, now_ns) && is_worth_it(meter, of_all) &&
 	    end_window(meter, now_ns) == ENDED) {
-		STORE(meter->settle_at_ns, 0); /* it is over then, and spans are few */
+		STORE(meter->settle_at_ns,
+		      0); /* the window finishes with the wait, and spans are few */
 		if (last.since == WAITS_MAYBE)
 			last.since = WAITS_ENDED;
 	}
@@ -152,18 +154,18 @@ void pace_will_look(const void *current, bool of_all)
 	end_before_wait(current, of_all);
 }
 
-/* Whether the process has nothing on the device: this thread waited for all of it, or it should be
- * over as costs say. */
+/* Whether the process has no work on the device: this thread waited for all of it, or all of it
+ * should have finished by learned costs. */
 static bool is_drained(struct meter *meter, uint64_t now_ns)
 {
 	if (LOAD(meter->entered) > 0)
 		return false;
 	return (last.whole && meter_is_own(meter) && !meter_is_mixed(meter, now_ns)) ||
-	       tally_is_idle(&meter->tally, now_ns);
+	       backlog_is_idle(&meter->backlog, now_ns);
 }
 
-/* Programs look at each event of many that are over: between those waits it is the host that takes
- * its time. */
+/* A program may wait for many events that have occurred already. Such short waits do not move
+ * over_ns, as the time between them is the host's. */
 void pace_waited(void)
 {
 	uint64_t now_ns;
@@ -204,7 +206,7 @@ void pace_found_busy(void)
 		last.over_ns = last.began_ns;
 }
 
-/* Of a wait that may have been for less than all. */
+/* Counts a wait that may have been for less than all work. */
 static void note(struct meter *meter, bool is_idle)
 {
 	int32_t idle_waits = LOAD(meter->idle_waits);
@@ -215,8 +217,8 @@ static void note(struct meter *meter, bool is_idle)
 		STORE(meter->idle_waits, idle_waits - 1);
 }
 
-/* Whether it is time for one more. By chance: what recurs would else always be met at the same
- * place. */
+/* Whether another window may begin after a wait. The interval is random, because a program that
+ * repeats itself would otherwise be measured at the same place each time. */
 static bool is_time(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t mean_ns = WAITS_NS * (meter_relax_factor(meter) > 1 ? WAITS_RELAXED : 1);
@@ -245,8 +247,8 @@ void pace_will_copy(const struct pace_work *copy, uint64_t bytes)
 		last.since = WAITS_COPIED;
 }
 
-/* Where several streams have kernels, it is one of those that the other waits for, mostly, as
- * libraries order their work by events: then the device is busy meanwhile. */
+/* With kernels in several streams, a stream mostly waits for another stream's kernels, as libraries
+ * order their work by events. The device is busy then, so this is no stall. */
 void pace_will_stall(const struct pace_work *work)
 {
 	struct meter *meter = last.meter;
@@ -261,13 +263,13 @@ void pace_will_stall(const struct pace_work *work)
 	if (may_end(meter, work->context, now_ns) &&
 	    (meter_relax_factor(meter) == 1 || is_time(meter, now_ns)))
 		end_window(meter, now_ns);
-	if (LOAD(meter->window.launches)) /* what has the stall in it says nothing */
+	if (LOAD(meter->window.launches)) /* a window with a stall in it measures nothing */
 		meter_break(meter);
 	else
 		last.since = WAITS_COPIED;
 }
 
-/* -- behind it -------------------------------------------------------------------------------- */
+/* -- after a wait ----------------------------------------------------------------------------- */
 
 enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
@@ -278,8 +280,8 @@ enum waits waits_since(const struct meter *meter, const struct pace_work *work, 
 	return same ? last.since : WAITS_NONE;
 }
 
-/* How much longer waits take than costs say, above what a host takes to wake up, less a part of the
- * time that goes by. */
+/* Adds to meter->doubt_ns how much longer the waits took than learned costs say, less the time that
+ * a host takes to wake up. The sum falls as time passes. */
 static void doubt(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->doubt_ns);
@@ -292,8 +294,8 @@ static void doubt(struct meter *meter, uint64_t now_ns)
 	STORE(meter->doubted_at_ns, now_ns);
 }
 
-/* Not behind what another thread is just giving to the driver, which would be in no window. In
- * relaxed mode, what is in a window that did not end at the wait is given up for the new one. */
+/* No window begins after a wait while another thread is inside a launch, which would be in no
+ * window. In relaxed mode, a window that did not end at the wait is dropped for the new one. */
 void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		enum waits since, bool is_idle)
 {

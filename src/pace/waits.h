@@ -1,43 +1,42 @@
 /*
- * Inside pace/: what a thread waits for, and what that tells windows.
+ * Inside pace/: when a thread waits for its work, windows end before the wait.
  *
- * While a thread waits for its work the device may come to its end, and nobody knows when: costs
- * would have to say for how long it was idle then, and those are what windows are to set right. So
- * a window ends before the wait, behind all that the thread has submitted, with an event by which
- * the next one begins; and if the device had nothing to do behind the wait, that begins anew there.
- * It need not be known what the wait is for: a function that waits for an event does not say what
- * that is behind.
+ * During a wait the device may run out of work, and nobody knows when. Only learned costs could say
+ * how long the device was idle then, and windows exist to correct these costs. So a window ends
+ * before the wait, with an event after everything that the thread has submitted, and the next
+ * window begins with the same event. If the device has no work after the wait, the next window
+ * begins after the wait. The event that a thread waits for need not be known.
  *
- * Copies to and from the host are no work that is charged: a window ends before them, too, and the
- * next begins behind them.
+ * Copies to and from the host are not charged. A window ends before a copy too, and the next begins
+ * after it.
  *
- * The event goes to the stream of the thread's last launch. Who destroys a stream, or begins to
- * capture, says so before (pace_end_streams): from then on no thread touches what it launched to
- * before.
+ * The event is recorded in the stream of the thread's last launch. Before a program destroys a
+ * stream or begins a capture, pace_end_streams() is called: no thread uses the stream of its last
+ * launch from then on.
  */
 #pragma once
 
 #include "meter.h"
 
-/* The thread has submitted that. */
+/* After the thread has submitted `work`. */
 void waits_submitted(struct meter *meter, const struct pace_work *work);
 
-/* The thread submits to a gang's device: windows need not hear of its waits, copies and stalls. */
+/* The thread submits to a device that a gang paces: its waits, copies and stalls end no window. */
 void waits_go_by_gang(void);
 
-/* What it has done since it submitted something last. */
+/* What a thread has done since its last launch. */
 enum waits {
 	WAITS_NONE,
-	WAITS_MAYBE, /* it has waited, or looked whether something is over, which was not */
-	WAITS_ENDED, /* and a window ended before that */
-	WAITS_COPIED /* or before a copy */
+	WAITS_MAYBE, /* it has waited, or asked for work that had not finished */
+	WAITS_ENDED, /* the same, and a window ended before that */
+	WAITS_COPIED /* it has copied, and a window ended before that */
 };
 
-/* Before its next launch, which is to that stream. */
+/* Before the thread's next launch, which is `work`. */
 enum waits waits_since(const struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
-/* Behind anything of that, before the launch: begins a window, unless the one that there is serves.
- * is_idle: the device has nothing to do. */
+/* Before a launch with `since` other than WAITS_NONE: begins a window, unless the open one will do.
+ * is_idle: the device has no work. */
 void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		enum waits since, bool is_idle);
 

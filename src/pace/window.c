@@ -1,42 +1,44 @@
 /*
- * Windows: an event before, or behind, one launch and one behind a later one, when WINDOW_NS have
- * been charged in between. If the process always had work submitted meanwhile, as far as costs
- * tell, the device was busy all the time from one to the other, and what was charged is corrected
- * by that. Where the device was idle in between, costs stand.
+ * Windows: the time of many launches, measured at once. A window has an event before or after one
+ * launch, and another after a later one, when launches for WINDOW_NS were charged in between. If
+ * the process had work in flight all the time, by learned costs, the device was busy from one event
+ * to the other, and what was charged is corrected to that time. If the device was idle in between,
+ * the costs stand.
  *
- * Where one stream has all the launches, the events are of that stream, and come when they are
- * over, whatever copies the host has under way in others. Where streams take turns, they are
- * fences, behind all that all streams of the context have been given. If there can be none (an old
- * driver, a capture that is going on, contexts that take turns, a kernel that runs on and on), the
- * window is of one stream, too. Other streams' work that ran meanwhile was charged meanwhile, so
- * that is right on the whole, if it is a matter of chance what lies between the two.
+ * If one stream has all the launches, the events are recorded in that stream, and copies in other
+ * streams do not matter. If several streams have launches in turn, the events are fences after the
+ * work of all streams of the context. Sometimes a fence is not possible: an old driver, a capture
+ * that is going on, several contexts in turn, or a kernel that never ends. Then the window is of
+ * one stream. Other streams' work that ran meanwhile was also charged meanwhile, so the sum is
+ * right on average.
  *
- * Where other tenants have work on the device (others.c), their time slices are in that time, too.
- * Nothing says what they had: the process's own is all of it at most, and half of it at least, over
- * several windows. Costs hold in between. Where other processes of the slice use the device, there
- * are no windows (member.h).
+ * If other tenants have work on the device (others.c), the measured time includes their time
+ * slices, and nothing says how long these were. Over several windows, the process had at least half
+ * of the time and at most all of it. Costs stand in between. If other processes of the slice use
+ * the device, there are no windows (member.h).
  *
- * A window ends before the thread that launched last waits for the stream, if that is at work, and
- * the next begins before the first launch behind the wait: for how long the device was idle in
- * between, only costs could say.
+ * A window ends before the thread that launched last waits for a stream with work in flight. The
+ * next begins before the first launch after the wait. Only costs could say how long the device was
+ * idle in between.
  *
- * There is one window at a time for a device in a process. One that is over is followed by the
- * next, with the same event, but where it is to be of all streams and was not, or the reverse. One
- * that its stream does not go on with is dropped after WINDOW_STALE_NS.
+ * A device has one window at a time in a process. The next window begins with the event that ends
+ * the last, except where one of the two is of all streams and the other of one stream. A window
+ * whose stream has no further launches is dropped after WINDOW_STALE_NS.
  *
- * Kernels that run beside each other take less of the device together than their samples say.
- * Windows show that: all costs are trimmed by the proportion that they find, as long as no
- * neighbour has work on the device. Where the device was idle in one, the costs themselves said for
- * how long, and it confirms them whatever they are: so the more was idle, the less it counts.
+ * Kernels that run concurrently take less time together than their samples say. Windows show that.
+ * They scale all costs by the ratio of measured to charged time, while no neighbour has work on the
+ * device. If the device was idle in a window, the idle time comes from the costs themselves, so the
+ * window confirms the costs whatever they are. So the more idle time a window has, the less it
+ * counts.
  *
- * The window is under its lock, which is held over the driver's recording of an event.
+ * The window's fields are written under its lock, which is held while the driver records an event.
  */
 #include "window.h"
 
 #include "clock.h"
 #include "words.h"
 
-#define TRIM_ONE (1u << 16)
+#define SCALE_ONE (1u << 16)
 
 static bool is_of(const struct window *window, const struct pace_work *work)
 {
@@ -45,24 +47,24 @@ static bool is_of(const struct window *window, const struct pace_work *work)
 	return LOAD(window->context) == work->context && (!stream || stream == meter_stream(work));
 }
 
-/* By single words, as is_good reads it without the lock. */
+/* Writes word by word, because is_good() reads without the lock. */
 static void mark(struct span_mark *mark, const struct meter *meter, uint64_t now_ns)
 {
-	STORE(mark->charged, LOAD(meter->tally.charged));
-	STORE(mark->sure, LOAD(meter->tally.sure));
-	STORE(mark->idle_ns, tally_idle_ns(&meter->tally, now_ns));
+	STORE(mark->charged, LOAD(meter->backlog.charged));
+	STORE(mark->sure, LOAD(meter->backlog.sure));
+	STORE(mark->idle_ns, backlog_idle_ns(&meter->backlog, now_ns));
 }
 
-/* For how long the device was idle in it until now, as costs say. */
+/* For how long the device was idle in the open window, by learned costs. */
 static uint64_t idle_ns(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t from_ns = LOAD(meter->window.from.idle_ns);
-	uint64_t to_ns = tally_idle_ns(&meter->tally, now_ns);
+	uint64_t to_ns = backlog_idle_ns(&meter->backlog, now_ns);
 
 	return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-/* Whether one is open that will tell something yet. */
+/* Whether a window is open whose measurement will be of use. */
 static bool is_good(const struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
@@ -74,7 +76,8 @@ static bool is_good(const struct meter *meter, uint64_t now_ns)
 		       since_ns + WINDOW_IDLE_PART * WINDOW_IDLE_NS;
 }
 
-/* Where the device idles much, one after the other would be opened, to tell nothing. */
+/* Whether the last window is too young for another in relaxed mode. On a device that is mostly
+ * idle, windows would otherwise be opened one after another and measure nothing. */
 static bool is_young(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t then_ns = LOAD(meter->window.opened_ns);
@@ -87,24 +90,24 @@ static double within(double value, double least, double most)
 	return value < least ? least : value > most ? most : value;
 }
 
-static void set_trim(struct meter *meter)
+static void store_scale(struct meter *meter)
 {
 	const struct window *window = &meter->window;
-	double now = window->busy_ns / window->untrimmed_ns;
+	double now = window->busy_ns / window->unscaled_ns;
 
-	STORE(meter->trim, (uint32_t)(TRIM_ONE * within(now, TRIM_LEAST, TRIM_MOST)));
+	STORE(meter->scale, (uint32_t)(SCALE_ONE * within(now, SCALE_LEAST, SCALE_MOST)));
 }
 
-/* Of a window that does not tell: slowly back. */
-static void trim_back(struct meter *meter)
+/* After a window without a measurement: moves the scale slowly back to 1. */
+static void restore_scale(struct meter *meter)
 {
 	struct window *window = &meter->window;
 
-	window->busy_ns += (window->untrimmed_ns - window->busy_ns) / TRIM_BACK;
-	set_trim(meter);
+	window->busy_ns += (window->unscaled_ns - window->busy_ns) / SCALE_BACK;
+	store_scale(meter);
 }
 
-/* Whether one of all streams is wanted, and may be. */
+/* Whether the next window is to be of all streams, and can be. */
 static bool is_for_all(const struct meter *meter, uint64_t now_ns)
 {
 	return meter_is_mixed(meter, now_ns) && LOAD(meter->stuck) <= 0 &&
@@ -121,7 +124,7 @@ static bool begin(struct meter *meter, struct span *span, const struct pace_work
 	return fenced || span_begin(span, work, false);
 }
 
-/* Under its lock, as all up to the next that is not static. */
+/* Under the window's lock, as the functions up to window_open(). */
 static void start(struct meter *meter, struct span *span, const struct pace_work *work,
 		  uint64_t now_ns)
 {
@@ -138,7 +141,7 @@ static void start(struct meter *meter, struct span *span, const struct pace_work
 	STORE(window->span, span);
 }
 
-/* Where none is left, the next launch sees whether one is over. */
+/* If no span is free, the next launch settles finished ones. */
 static struct span *take(struct meter *meter, const struct pace_work *work)
 {
 	struct span *span = span_take(work->context);
@@ -148,7 +151,7 @@ static struct span *take(struct meter *meter, const struct pace_work *work)
 	return span;
 }
 
-/* Where none can be had, the one that there is goes on. */
+/* Replaces the open window. If no span is free, the open window goes on. */
 static bool start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
@@ -170,8 +173,8 @@ static bool start_anew(struct meter *meter, const struct pace_work *work, uint64
 	return true;
 }
 
-/* Behind one that has its end, and is not closed: so that all is in the one or in the other, be it
- * that threads submit meanwhile what they have not been charged for. */
+/* Begins the next window where `last` ends, before `last` is closed. So each launch is in one of
+ * the two, even a launch that another thread submits meanwhile and that is charged afterwards. */
 static void start_behind(struct meter *meter, struct span *span, struct span *last,
 			 const struct pace_work *work, uint64_t now_ns)
 {
@@ -186,7 +189,7 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 	start(meter, span, work, now_ns);
 }
 
-/* Whether costs have the device idle in it for a while. */
+/* Whether a large part of the open window is idle, by learned costs. */
 static bool is_doubted(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->window.opened_ns));
@@ -195,10 +198,13 @@ static bool is_doubted(const struct meter *meter, uint64_t now_ns)
 }
 
 /*
- * Whether it has an end now, and is to be closed. tells: the stream was busy from its begin to now.
- * The mark comes behind the event, as at the begin: what other threads submit meanwhile is charged
- * once the driver has it. A fence behind a kernel that runs on and on would never be reached. Where
- * the device has yet to come to its begin, it is not idle from there on, whatever costs say.
+ * Records the end of the open window. Returns false if the window was dropped instead; otherwise
+ * the caller closes the span. tells: the stream was busy from the window's begin until now.
+ *
+ * The mark is made after the event, as at the begin, because launches are charged once the driver
+ * has them. A fence after a kernel that never ends would never be reached, so such a window is
+ * dropped. If the device has not reached the window's begin, it is not idle in the window, whatever
+ * costs say.
  */
 static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool tells)
 {
@@ -211,27 +217,27 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	STORE(window->span, NULL);
 	if (is_doubted(meter, now_ns) && !meter_stalls(meter, now_ns)) {
 		never_idle = !span_is_begun(span);
-		now_ns = clock_steady_ns(); /* which takes a while */
+		now_ns = clock_steady_ns(); /* asking the driver takes a while */
 	}
 	if ((span->fenced && LOAD(meter->stuck) > 0) || !span_end(span, work)) {
 		span_drop(span);
 		return false;
 	}
 	span->alone = span->fenced || !mixed;
-	if (!mixed) /* nothing behind it in that stream is over before it is */
+	if (!mixed) /* later work of that stream finishes after it */
 		span->stream = meter_stream(work);
 	span->from = window->from;
 	mark(&span->to, meter, now_ns);
 	if (never_idle)
 		span->to.idle_ns = span->from.idle_ns;
 	span->clear = tells && window->breaks == breaks;
-	STORE(window->breaks, breaks); /* of the next one, if that begins here */
+	STORE(window->breaks, breaks); /* for the next window, if it begins here */
 	STORE(window->launches, 0);
-	span->due_ns = tally_due_ns(&meter->tally);
+	span->due_ns = backlog_due_ns(&meter->backlog);
 	return true;
 }
 
-/* Ends it, and has the next begin there. Where none can be had, it goes on. */
+/* Ends the window and begins the next there. If no span is free, the window goes on. */
 static bool split(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct span *last = meter->window.span, *next = NULL;
@@ -253,11 +259,11 @@ static bool split(struct meter *meter, const struct pace_work *work, uint64_t no
 }
 
 /*
- * Before a launch where there is nothing to do for the device; else behind one. Then what was
- * submitted before it, to whatever stream, is left out at the begin as it is at the end.
+ * A window begins before a launch if the device has no work, and otherwise after a launch: then
+ * work that was submitted before, to any stream, is left out at both ends.
  *
- * One in which the device seems to be idle for too long ends there, rather than that it is dropped:
- * costs say so, and it shows whether they are too low.
+ * A window that seems to be idle for too long is ended, not dropped: the idle time comes from
+ * learned costs, and the measurement shows whether they are too low.
  */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
 {
@@ -293,11 +299,11 @@ bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_
 	return begins;
 }
 
-/* Whether there is enough in it, or nothing more to come. */
+/* Whether the window has enough work in it, or no more will come. */
 static bool is_over(struct meter *meter, uint64_t now_ns)
 {
 	const struct window *window = &meter->window;
-	int64_t charged = LOAD(meter->tally.charged) - LOAD(window->from.charged);
+	int64_t charged = LOAD(meter->backlog.charged) - LOAD(window->from.charged);
 
 	return LOAD(window->launches) >= WINDOW_LAUNCHES ||
 	       charged >= (int64_t)WINDOW_NS * meter_relax_factor(meter) ||
@@ -305,8 +311,8 @@ static bool is_over(struct meter *meter, uint64_t now_ns)
 	       !bucket_is_open(meter->bucket);
 }
 
-/* After a launch. Until it is over it takes no lock: that another window is counted by mistake does
- * no harm. */
+/* Takes the lock only when the window is to end. Without it, a launch may be counted for another
+ * window by mistake, which does no harm. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
@@ -335,7 +341,8 @@ bool window_split(struct meter *meter, const struct pace_work *work, uint64_t no
 	return done;
 }
 
-/* Where the stream has come to its end, the device's time is known only to be no more than that. */
+/* If the stream has finished, the time between the events is only an upper bound of the device's.
+ */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy)
 {
 	struct window *window = &meter->window;
@@ -351,60 +358,62 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 }
 
 /*
- * By what the last windows found, together: the proportion of each would be too high on the whole,
- * where what lies between two events is a matter of chance. None counts for much more than others,
- * as the cost of a launch that is far off says nothing of the next ones; short ones count for less,
- * and make less be forgotten. Of no window that tells, slowly back. One that tells little confirms
- * what is above what samples say, nearly; never what is below, as the device may have been busy
- * when it was taken to be idle.
+ * The scale is the ratio of measured to charged time, over the sums of the last SCALE_WINDOWS
+ * windows: a mean of single ratios would be too high, as chance decides which work lies between two
+ * events. No window counts for much more than others, because one launch with a very wrong cost
+ * says nothing of the next. A short window counts for less, and makes less be forgotten.
+ *
+ * told: how much the window measured, 0 to 1. A window without a measurement moves the scale slowly
+ * back to 1. A window that measured little confirms a scale above 1, nearly, and never one below 1,
+ * because the device may have been busy when costs said that it was idle.
  */
-static void trim(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
+static void learn_scale(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
-	double untrimmed = (double)seen_ns * TRIM_ONE / LOAD(meter->trim), busy, rest, part;
+	double unscaled = (double)seen_ns * SCALE_ONE / LOAD(meter->scale), busy, rest, part;
 	struct window *window = &meter->window;
 
 	if (!lock_try(&window->lock))
 		return;
 	if (busy_ns >= 0 && seen_ns > 0) {
-		busy = within((double)busy_ns / untrimmed, TRIM_LEAST, TRIM_MOST);
-		rest = window->busy_ns / window->untrimmed_ns;
-		rest = rest > 1 ? rest + (1 - rest) * TRIM_WINDOWS / TRIM_BACK : 1;
+		busy = within((double)busy_ns / unscaled, SCALE_LEAST, SCALE_MOST);
+		rest = window->busy_ns / window->unscaled_ns;
+		rest = rest > 1 ? rest + (1 - rest) * SCALE_WINDOWS / SCALE_BACK : 1;
 		busy = told * busy + (1 - told) * rest;
-		untrimmed = within(untrimmed, 0, WINDOW_WEIGHS_NS);
-		part = within(untrimmed / (double)WINDOW_NS, 0, 1) / TRIM_WINDOWS;
-		window->busy_ns += busy * untrimmed - part * window->busy_ns;
-		window->untrimmed_ns += untrimmed - part * window->untrimmed_ns;
-		set_trim(meter);
+		unscaled = within(unscaled, 0, WINDOW_WEIGHS_NS);
+		part = within(unscaled / (double)WINDOW_NS, 0, 1) / SCALE_WINDOWS;
+		window->busy_ns += busy * unscaled - part * window->busy_ns;
+		window->unscaled_ns += unscaled - part * window->unscaled_ns;
+		store_scale(meter);
 	} else {
-		trim_back(meter);
+		restore_scale(meter);
 	}
 	lock_release(&window->lock);
 }
 
 void window_reset(struct meter *meter)
 {
-	meter->trim = TRIM_ONE;
-	meter->window.busy_ns = meter->window.untrimmed_ns = TRIM_WINDOWS * (double)WINDOW_NS;
+	meter->scale = SCALE_ONE;
+	meter->window.busy_ns = meter->window.unscaled_ns = SCALE_WINDOWS * (double)WINDOW_NS;
 }
 
-uint64_t window_trim(const struct meter *meter, uint64_t cost_ns)
+uint64_t window_scale(const struct meter *meter, uint64_t cost_ns)
 {
-	if (LOAD(meter->neighbours)) /* windows tell too little */
+	if (LOAD(meter->neighbours)) /* windows measure too little then */
 		return cost_ns;
-	return (uint64_t)((double)cost_ns * LOAD(meter->trim) / TRIM_ONE);
+	return (uint64_t)((double)cost_ns * LOAD(meter->scale) / SCALE_ONE);
 }
 
 static int64_t idle_of(const struct span *span)
 {
 	int64_t idle = (int64_t)(span->to.idle_ns - span->from.idle_ns);
 
-	return idle > 0 ? idle : 0; /* or what was taken for it turned out to be none */
+	return idle > 0 ? idle : 0; /* below 0: what counted as idle turned out to be busy */
 }
 
 /*
- * What is charged of a window in which the device worked for the process, or for neighbours, and
- * for the process for half of that at least. Neighbours come in time slices, which are whole in
- * one window and missing in the next: so the least holds for the sum of windows.
+ * What to charge for a window in which the device worked `both` for the process and its neighbours
+ * together. The process had at least half of it. Neighbours' time slices are whole in one window
+ * and missing in the next, so this lower bound holds for the sum of windows, not for each.
  */
 static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen)
 {
@@ -416,9 +425,9 @@ static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen
 }
 
 /*
- * How long the device worked for the process, which charged it `seen`; negative: as long as that.
- * It was idle for no longer than it would have been if what is sure was all that it did; for less,
- * if it did what was charged.
+ * How long the device worked for the process in a window, for which `seen` was charged; negative:
+ * as long as that. The idle time by the sure costs is the most that the device can have been idle.
+ * If the device did all that was charged, it was idle for less.
  */
 static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 {
@@ -434,7 +443,7 @@ static int64_t busy_of(const struct span *span, int64_t took, int64_t seen)
 	return seen < least ? least : seen < most ? seen : most;
 }
 
-/* How much it tells of costs: 1 where the device was never idle, 0 where it was for too long. */
+/* How much a window measured: 1 if the device was never idle in it, 0 if it was idle for long. */
 static double told_by(const struct span *span, int64_t took)
 {
 	return took > 0 ? within(1 - (double)idle_of(span) * WINDOW_IDLE_PART / (double)took, 0, 1)
@@ -446,11 +455,11 @@ int64_t window_settle(const struct span *span, uint64_t took_ns)
 	int64_t took = meter_less(took_ns, WINDOW_EVENT_NS), from = span->from.charged,
 		to = span->to.charged, busy = busy_of(span, took, to - from);
 	struct meter *meter = span->meter;
-	int64_t more = tally_compare(&meter->tally, from, to, busy);
+	int64_t more = backlog_compare(&meter->backlog, from, to, busy);
 
 	meter_correct(meter, more);
 	if (!LOAD(meter->neighbours))
-		trim(meter, busy, to - from, told_by(span, took));
+		learn_scale(meter, busy, to - from, told_by(span, took));
 	return more;
 }
 

@@ -1,30 +1,30 @@
-/* Inside pace/: what is measured of a device, over many launches at once. */
+/* Inside pace/: windows measure the time of many launches at once (window.c). */
 #pragma once
 
 #include "meter.h"
 
-/* Opens one, unless a good one is open: before a launch where there is nothing to do for the
- * device, or behind one. was_idle: there was nothing to do before it. */
+/* Begins a window unless a good one is open: before a launch if the device has no work, and
+ * otherwise after a launch. was_idle: the device had no work before the launch. */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle);
-/* Before a launch: begins one there, if nothing is in the one that there is, and the device has
- * come to its begin; or at once. Whether it does. */
+/* Before a launch: begins a window there, if the open one has no launches and the device has
+ * reached its begin; with at_once, in any case. Returns whether a window began. */
 bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
 		      bool at_once);
-/* After a launch: closes it, if it is of that stream and there is enough in it, or nothing more to
- * come. */
+/* After a launch: ends the window if it is of that stream, and has enough work or gets no more. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
-/* Ends it with what is in it, if it is of that stream, which is at work; the next one begins there.
- * Whether it did. */
+/* Ends the window if it is of that stream, which has work in flight; the next begins there. Returns
+ * whether it ended. */
 bool window_split(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
-/* Ends it with what is in it, if it is of that stream: before a wait for the bucket, or where the
- * stream has come to its end. */
+/* Ends the window if it is of that stream: before a wait for the bucket, or when the stream has
+ * finished. is_busy: the stream has work in flight. */
 void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool is_busy);
-/* It is over, and took so long: sets right what was charged, by what it returns. */
+/* The span of a window has finished and took took_ns. Corrects what was charged, and returns the
+ * correction in ns. */
 int64_t window_settle(const struct span *span, uint64_t took_ns);
 void window_end_context(struct meter *meter, const void *context);
 
-/* What a sample's cost is charged as. */
-uint64_t window_trim(const struct meter *meter, uint64_t cost_ns);
+/* What is charged for a launch of that learned cost: the cost times the scale. */
+uint64_t window_scale(const struct meter *meter, uint64_t cost_ns);
 
-/* A process that has measured nothing. */
+/* For a process that has not measured anything. */
 void window_reset(struct meter *meter);

@@ -6,14 +6,14 @@
 # most, and how many runs of 42 are beyond the test's bounds.
 # device: the random programs of tests/unit/pace_programs.c, PROGRAMS (100) of each of its kinds: how many get 1.5 and 3
 # points more than their quota, how many 3 points less, and by how many percent the charge is wrong in the mean. Then how many
-# tests of pace_late.c and others in virtual time fail.
+# tests of pace_overdue.c and others in virtual time fail.
 set -eu
 build=$(cd "${1:-build}" && pwd)
 what=${2:-}
 top=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-also='late stalls lease lease_programs waits sample pacer pacer_odd'
+also='overdue stalls lease lease_programs waits sample pacer pacer_odd'
 
 # compile TEST FILE…: builds a test of tests/unit with the files of src/pace.
 compile() {
@@ -125,10 +125,10 @@ device_rows() {
     row 'as it is'
     for rule in \
         'COST_GUESS_TIMES=1' 'COST_SAMPLES_NEW=1' 'COST_WAITS=1' \
-        'LATE_NS=10 * NS_PER_S' 'LATE_MIXED_NS=10 * NS_PER_S' 'LATE_MIXED_NS=1 * NS_PER_MS' \
-        'LATE_CROWDED_NS=10 * NS_PER_S' 'LATE_CROWDED_NS=1 * NS_PER_MS' \
+        'OVERDUE_NS=10 * NS_PER_S' 'OVERDUE_MIXED_NS=10 * NS_PER_S' 'OVERDUE_MIXED_NS=1 * NS_PER_MS' \
+        'OVERDUE_CROWDED_NS=10 * NS_PER_S' 'OVERDUE_CROWDED_NS=1 * NS_PER_MS' \
         'PATIENCE_NS=0' 'PATIENCE_MORE_NS=PATIENCE_NS' 'PATIENCE_MOST_NS=PATIENCE_NS' 'PATIENCE_KNOWN=1' 'PATIENCE_ALIKE=1' \
-        'SETTLE_EACH_NS=SETTLE_MOST_NS' 'SETTLE_MOST_NS=SETTLE_EACH_NS' 'LATE_WAITED_NS=10 * NS_PER_S' 'LATE_AWAITED=0' \
+        'SETTLE_EACH_NS=SETTLE_MOST_NS' 'SETTLE_MOST_NS=SETTLE_EACH_NS' 'OVERDUE_WAITED_NS=10 * NS_PER_S' 'OVERDUE_AWAITED=0' \
         'LEASE_LAUNCHES=1' 'LEASE_PARTS=1' 'LEASE_GAP_NS=1 * NS_PER_S' 'LEASE_CALL_NS=1 * NS_PER_S' 'LEASE_AFTER=1' \
         'METER_MIXED_NS=0' 'METER_RELAXED=1' 'METER_DOUBT_NS=10 * NS_PER_S' 'METER_CREDIT_NS=(int64_t)1000000000' \
         'PROBE_COUNT=1' 'ASK_EACH_NS=10 * NS_PER_S' 'ASK_IDLE_NS=10 * NS_PER_S' \

@@ -7,7 +7,7 @@ set(pace_in_virtual_time
   by_turn
   gaps
   joint
-  late
+  overdue
   lease
   lease_programs
   member
@@ -23,7 +23,7 @@ set(pace_in_virtual_time
   throttle
   waits)
 
-set(pace_concerns bucket costs gang gate group spans tally ${pace_in_virtual_time})
+set(pace_concerns bucket costs gang gate group spans backlog ${pace_in_virtual_time})
 
 foreach(concern ${pace_concerns})
   vgpu_unit_test(pace_${concern} pace)

@@ -20,7 +20,7 @@
 #define PAUSE_NS          (MS / 5) /* then the driver's call takes longer, or not */
 #define ASK_NS            1000     /* a question to it, */
 #define ASK_EVENT_NS      100      /* and one about an event */
-#define LATE_WAKE_NS      60000    /* a sleeper is, by so much */
+#define OVERDUE_WAKE_NS   60000    /* a sleeper is, by so much */
 #define NEIGHBOUR_NS      (2 * MS) /* of */
 #define NEIGHBOUR_EACH_NS (6 * MS)
 #define EVENTS_NS         1300
@@ -89,7 +89,7 @@ int64_t __wrap_clock_unix_s(void)
 
 void __wrap_sys_sleep_ns(uint64_t ns)
 {
-	pass(ns + LATE_WAKE_NS);
+	pass(ns + OVERDUE_WAKE_NS);
 	if (meet)
 		meet();
 }

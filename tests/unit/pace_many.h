@@ -82,7 +82,7 @@ int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns
 		pass(left_ns < WAKE_NS ? left_ns : WAKE_NS);
 		meet();
 	}
-	pass(LATE_WAKE_NS / 2);
+	pass(OVERDUE_WAKE_NS / 2);
 	meet();
 	return 0;
 }

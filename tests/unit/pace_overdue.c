@@ -5,8 +5,8 @@
 #include "bucket.h"
 #include "pace_fake.h"
 
-/* So long is the unknown waited for at first, by what is not the same: late.c's PATIENCE_NS; and by
- * what is: that PATIENCE_ALIKE times. What is known is, PATIENCE_KNOWN times. */
+/* So long is the unknown waited for at first, by what is not the same: overdue.c's PATIENCE_NS; and
+ * by what is: that PATIENCE_ALIKE times. What is known is, PATIENCE_KNOWN times. */
 #define PATIENT_NS (4 * MS)
 #define KNOWN_NS   (32 * PATIENT_NS)
 #define ALIKE_NS   (64 * PATIENT_NS)

@@ -1,29 +1,30 @@
 /*
- * Who has waited in vain pays for that time, in which the device was busy, gives up what it waited
- * for, and goes. A span that was given up is due at SPANS_NONE, and nobody waits for it again. So
- * is from the start one of a kernel that is known to wait, but for that kernel itself: some
- * launches behind it go at once, into debt if need be, which the next such kernel waits for.
+ * When a wait ends without success, the process pays for the time of the wait, in which the device
+ * was busy. The spans that it waited for are given up (due_ns is SPANS_NONE), and no launch waits
+ * for them again. The span of a kernel that is known to wait for launches begins in that state.
+ * Some launches after such a kernel go at once, even into debt; the next kernel of that kind waits
+ * until the debt is paid.
  *
- * A kernel that is wrongly thought to wait, as it ended by chance when a launch was let go, is
- * never on its way twice, and is charged when it is over; after some runs it is seen anew.
+ * A kernel may be marked wrongly, because it ended by chance when a launch was let go. It is then
+ * in flight once at a time, and charged when it has finished. After some runs it is measured again.
  */
-#include "late.h"
+#include "overdue.h"
 
 #include "clock.h"
 #include "sys.h"
 #include "trace.h"
 #include "words.h"
 
-#define LONG_AGO 1 /* of a time; 0 would be unknown */
+#define LONG_AGO 1 /* a time; 0 would mean unknown */
 
-void late_reset(struct meter *meter)
+void overdue_reset(struct meter *meter)
 {
 	meter->patience_ns = PATIENCE_NS;
 }
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 
-/* Sleeps that get longer: the first are none, as short kernels are over at once. */
+/* Sleeps that get longer. The first eight only spin, as short kernels finish at once. */
 static void nap(unsigned *naps)
 {
 	unsigned count = (*naps)++;
@@ -43,21 +44,22 @@ static void prepay(struct meter *meter, int64_t more_ns)
 	meter_correct(meter, more_ns);
 }
 
-/* The device was busy for that long, with it or with what is before it. Paid first, as another
- * thread may see at once that it is over. before: so much had been given up before the wait. */
-static void give_up(struct meter *meter, const struct pace_work *work, uint64_t late_ns,
+/* The device was busy for waited_ns with the overdue work or with work before it. The process pays
+ * first, as another thread may find the work finished at once. before: meter->given_up before the
+ * wait. */
+static void give_up(struct meter *meter, const struct pace_work *work, uint64_t overdue_ns,
 		    uint64_t waited_ns, int32_t before)
 {
 	unsigned count;
 
 	prepay(meter, (int64_t)waited_ns);
-	count = spans_give_up(work->context, late_ns, waited_ns);
+	count = spans_give_up(work->context, overdue_ns, waited_ns);
 	if (!count && LOAD(meter->given_up) >= before) {
 		STORE(meter->futile, true);
 		prepay(meter, -(int64_t)waited_ns);
 		return;
 	}
-	STORE(meter->awaited, LATE_AWAITED);
+	STORE(meter->awaited, OVERDUE_AWAITED);
 	if (!count)
 		return;
 	ADD(meter->given_up, (int32_t)count);
@@ -65,24 +67,25 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 	ADD(meter->rounds, 1);
 }
 
-/* What should have been over by then is late at now_ns. */
-static uint64_t late_at(const struct meter *meter, uint64_t now_ns)
+/* Work that was due by the returned time is overdue at now_ns. */
+static uint64_t overdue_at(const struct meter *meter, uint64_t now_ns)
 {
 	bool crowded = meter_others(meter) || meter_stalls(meter, now_ns);
 
-	return now_ns - (crowded                         ? LATE_CROWDED_NS
-			 : meter_is_mixed(meter, now_ns) ? LATE_MIXED_NS
-							 : LATE_NS);
+	return now_ns - (crowded                         ? OVERDUE_CROWDED_NS
+			 : meter_is_mixed(meter, now_ns) ? OVERDUE_MIXED_NS
+							 : OVERDUE_NS);
 }
 
-/* The unknown has yet to begin, as something known is before it; nothing that may wait for it. */
+/* Whether the work of unknown cost has not begun, because known work is before it. False while a
+ * kernel in flight may wait for launches. */
 static bool is_behind(const struct meter *meter, const struct spans_left *left)
 {
 	return left->behind && LOAD(meter->stuck) <= 0;
 }
 
-/* Twice as long for each that was in vain and is still not over: that a kernel waits for the next
- * one is likely, for the third one it is not. */
+/* How long a launch waits. The time doubles for each wait that ended without success and whose work
+ * has not finished: a kernel may well wait for the next launch, but hardly for the third. */
 static uint64_t patience(const struct meter *meter, const struct spans_left *left)
 {
 	int32_t rounds = LOAD(meter->rounds);
@@ -95,36 +98,39 @@ static uint64_t patience(const struct meter *meter, const struct spans_left *lef
 	return ns < PATIENCE_MOST_NS ? ns : PATIENCE_MOST_NS;
 }
 
-/* Whether to see what is over: now and then, and at once when something unknown is under way. */
+/* Whether finished spans are to be settled: now and then, and at once while work of unknown cost is
+ * in flight. */
 static bool is_due(const struct meter *meter, uint64_t now_ns)
 {
 	return now_ns >= LOAD(meter->settle_at_ns);
 }
 
-/* What should be over later will hardly be now; what should be now, everybody waits for. */
+/* The next settling is when the first span is due, within SETTLE_MOST_NS; and at once if a span is
+ * overdue, as launches wait for it. */
 static void plan_settling(struct meter *meter, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t at_ns = now_ns + SETTLE_EACH_NS * meter_relax_factor(meter);
 
 	if (due_ns > at_ns)
 		at_ns = due_ns < now_ns + SETTLE_MOST_NS ? due_ns : now_ns + SETTLE_MOST_NS;
-	STORE(meter->settle_at_ns, due_ns <= late_at(meter, now_ns) ? 0 : at_ns);
+	STORE(meter->settle_at_ns, due_ns <= overdue_at(meter, now_ns) ? 0 : at_ns);
 }
 
-/* Whether something may wait for a launch of that cost. */
+/* Whether a kernel in flight may wait for a launch of that cost. */
 static bool is_awaited(struct meter *meter, const struct cost *cost)
 {
 	int32_t awaited = LOAD(meter->awaited);
 
 	if (awaited <= 0 || LOAD(meter->stuck) <= 0 || cost_ns(cost) == COST_UNKNOWN ||
-	    bucket_level(meter->bucket) < LATE_AWAITED_NS)
+	    bucket_level(meter->bucket) < OVERDUE_AWAITED_NS)
 		return false;
-	STORE(meter->awaited, awaited - 1); /* of two at once, one may not count */
+	STORE(meter->awaited, awaited - 1); /* two threads at once may count as one */
 	return true;
 }
 
-/* Where no more can be measured the first is late whenever it is due: what goes until it is over
- * would be paid for by costs alone, and if those are too low there would be ever more of it. */
+/* If the table of spans is full, the first span counts as overdue. Launches until it has finished
+ * would be paid by learned costs alone, and if those are too low, ever more work would be in
+ * flight. */
 static struct spans_left look(const struct meter *meter, const struct pace_work *work,
 			      const struct pace_pass *pass, span_done_fn *settle)
 {
@@ -149,12 +155,13 @@ static void note_held(const struct meter *meter, const struct spans_left *left)
 			       (int64_t)patience_ns);
 }
 
-/* Until it is over, or as long as patience lasts; or until there is no limit any more. */
+/* Waits until the overdue work has finished, until patience ends, or until the slice has no limit.
+ */
 static int wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 		span_done_fn *settle, struct spans_left left)
 {
 	bool open = bucket_is_open(meter->bucket);
-	uint64_t began_ns = clock_steady_ns(), late_ns;
+	uint64_t began_ns = clock_steady_ns(), overdue_ns;
 	const uint64_t held_ns = began_ns;
 	int32_t given_up = LOAD(meter->given_up);
 	unsigned naps = 0;
@@ -162,13 +169,13 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 
 	if (trace_is_wanted())
 		note_held(meter, &left);
-	while (!error && left.due_ns <= (late_ns = late_at(meter, clock_steady_ns()))) {
+	while (!error && left.due_ns <= (overdue_ns = overdue_at(meter, clock_steady_ns()))) {
 		uint64_t patience_ns = patience(meter, &left);
 		struct spans_left now;
 		bool behind = is_behind(meter, &left);
 
 		if (clock_steady_ns() - began_ns >= patience_ns) {
-			give_up(meter, work, late_ns, patience_ns, given_up);
+			give_up(meter, work, overdue_ns, patience_ns, given_up);
 			if (trace_is_wanted())
 				trace_add_of(TRACE_GAVE_UP, meter->bucket, (int64_t)patience_ns,
 					     bucket_level(meter->bucket));
@@ -195,8 +202,8 @@ static int wait(struct meter *meter, const struct pace_work *work, struct pace_p
 	return error;
 }
 
-int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
-	      span_done_fn *settle, uint64_t *now_ns)
+int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
+		 span_done_fn *settle, uint64_t *now_ns)
 {
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	int error = 0;
@@ -211,24 +218,25 @@ int late_wait(struct meter *meter, const struct pace_work *work, struct pace_pas
 	if (is_awaited(meter, pass->cost)) {
 		pass->goes = true;
 		pass->held = !bucket_is_open(meter->bucket);
-	} else if (left.due_ns != SPANS_NONE && left.due_ns <= late_at(meter, *now_ns)) {
+	} else if (left.due_ns != SPANS_NONE && left.due_ns <= overdue_at(meter, *now_ns)) {
 		error = wait(meter, work, pass, settle, left);
 		*now_ns = clock_steady_ns();
 	}
 	return error;
 }
 
-/* -- in vain ---------------------------------------------------------------------------------- */
+/* -- after waits without success ------------------------------------------------------------- */
 
-/* It was not waited for long enough, or it waited itself, which is likely where it ended soon after
- * a launch that was held was let go. The next time there is more patience, or less. */
+/* Learns from work that was given up. If it finished soon after a held launch was let go, it
+ * probably waited for that launch: the next wait is shorter, and the function returns true. If it
+ * took more than twice as long as the wait, the next wait is longer. */
 static bool learn(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 	uint64_t patience_ns = LOAD(meter->patience_ns), let_go_ns = LOAD(meter->let_go_ns);
 
 	if (took_ns >= PATIENCE_LEAST_NS &&
-	    span->closed_ns + took_ns - let_go_ns < LATE_WAITED_NS) {
+	    span->closed_ns + took_ns - let_go_ns < OVERDUE_WAITED_NS) {
 		if (patience_ns > PATIENCE_LEAST_NS)
 			STORE(meter->patience_ns, patience_ns / 2);
 		return true;
@@ -238,8 +246,8 @@ static bool learn(const struct span *span, uint64_t took_ns)
 	return false;
 }
 
-/* What is over is seen before the next launch, lest that is thought to have been this one. */
-void late_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
+/* Finished spans are settled before the next launch, so that their end is not ascribed to it. */
+void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns)
 {
 	if (LOAD(meter->stuck) <= 0)
 		return;
@@ -249,17 +257,17 @@ void late_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now
 		STORE(meter->settle_at_ns, 0);
 }
 
-void late_expect(struct span *span)
+void overdue_expect(struct span *span)
 {
 	struct meter *meter = span->meter;
 
 	span->due_ns = SPANS_NONE;
 	span->expected = true;
 	ADD(meter->stuck, 1);
-	STORE(meter->awaited, LATE_AWAITED);
+	STORE(meter->awaited, OVERDUE_AWAITED);
 }
 
-bool late_settle(const struct span *span, uint64_t took_ns)
+bool overdue_settle(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;
 
@@ -274,9 +282,9 @@ bool late_settle(const struct span *span, uint64_t took_ns)
 	       !span->expected && learn(span, took_ns);
 }
 
-/* With what was waited for, all that was given up is paid for, for as long as it went on: of each
- * that is over, as much as it was charged too little; with the last one, what is left. */
-void late_take_back(const struct span *span, int64_t more_ns)
+/* Gives back what was paid for waits. Each finished span that had been given up gives back as much
+ * as it was charged too little (more_ns); the last one gives back the rest. */
+void overdue_take_back(const struct span *span, int64_t more_ns)
 {
 	struct meter *meter = span->meter;
 	int64_t prepaid_ns, back_ns = more_ns > 0 ? more_ns : 0;
