@@ -22,11 +22,12 @@
  * more than 0.5 s at a quota of 50 get more than it. Twice: a job pauses for longer behind them. */
 #define GANG_DEBT_NS ((int64_t)-500000000)
 
-/* ns without a look after which a member counts as idle. Half: hosts that compute for so long are
- * taken for stopped. Twice: a stopped rank is charged for longer. */
+/* ns after which a member that has not looked at its gang counts as idle. Half: hosts that
+ * compute for so long are taken for stopped. Twice: a stopped rank is charged for longer. */
 #define GANG_STALE_NS (1 * NS_PER_S)
 
-/* ns after which a member that has not looked is asked for whether it lives: one system call. */
+/* ns after which the kernel is asked whether a member's process lives that has not looked at its
+ * gang. The question is one system call. */
 #define GANG_DEAD_NS (20 * NS_PER_MS)
 
 /* ns for which a member that has become idle waits before it goes on: by then, the others see the
@@ -59,9 +60,10 @@
 #define GANG_PATIENCE_NS         (20 * NS_PER_MS)
 #define GANG_PATIENCE_SEVERAL_NS (1 * NS_PER_MS)
 
-/* The same of a process without work in flight, in a device's group, whose launch another process's
- * kernel may wait for. Half: behind kernels of more than 0.5 s, another process's launch goes while
- * the group closes. Twice: processes that wait for each other stand still for longer. */
+/* GANG_PATIENCE_NS for a process that has no work in flight, in a device's group, whose launch
+ * another process's kernel may wait for. Half: behind kernels of more than 0.5 s, another
+ * process's launch is admitted while the group closes. Twice: processes that wait for each other
+ * stand still for longer. */
 #define GANG_PATIENCE_IDLE_NS (1 * NS_PER_S)
 
 /* ns of work in flight, about, with which a member's launches wait although the gang is open: what
@@ -69,8 +71,9 @@
  * their device run dry. Twice: a gang that closes uses so much more at once, and pauses longer. */
 #define GANG_AHEAD_NS (32 * NS_PER_MS)
 
-/* The same as the gang is about to close: what would be in flight then is not launched. Half: a
- * device can run dry just before. Twice: ranks are further apart as the gang begins to close. */
+/* GANG_AHEAD_NS for a gang that is about to close: launches that would be in flight then wait.
+ * Half: a device can run dry just before. Twice: ranks are further apart as the gang begins to
+ * close. */
 #define GANG_AHEAD_LEAST_NS (4 * NS_PER_MS)
 
 /* ns between two looks of such a launch. */
@@ -183,8 +186,8 @@
  * Any value from 1 ms to some seconds does. */
 #define BUCKET_BEHIND_NS (20 * NS_PER_MS)
 
-/* ns without a refill that count at most: any bucket is full by then, if it has no debt. Half, or
- * twice: no difference but to debts of seconds. */
+/* The most ns since the last refill that bring credit: any bucket is full by then, if it has no
+ * debt. Half, or twice: no difference but to debts of seconds. */
 #define BUCKET_PAUSE_NS (10 * NS_PER_S)
 
 /* Entries of a process's table of costs, of 32 bytes; a power of two. Half: a program with more
@@ -202,8 +205,8 @@
 /* ns of a sample that a guess is made from, at most: its product with blocks fits into 64 bits. */
 #define COST_GUESS_MOST_NS ((uint64_t)1000000000)
 
-/* Samples until a cost is relied on. Less: a first launch, which loads code, decides alone. Twice:
- * twice as many samples of each new kind of launch. */
+/* Number of samples until a cost is no longer new. Less: a first launch, which loads code,
+ * decides alone. Twice: twice as many samples of each new kind of launch. */
 #define COST_SAMPLES_NEW 3
 
 /* Runs of a kernel that waits for launches until its cost is learned again; four long ones count
@@ -217,11 +220,13 @@
 #define GATE_LOOK_MOST 64
 #define GATE_LOOK_NS   (10 * NS_PER_MS)
 
-/* ns for which last_kernel_time may stand when it is looked at. Monitors read seconds. */
+/* The most ns by which last_kernel_time may be out of date when a launch looks at it. Monitors
+ * read it in seconds. */
 #define GATE_NOTE_NS (NS_PER_S / 4)
 
-/* ns from when work should be over until it is overdue: of one stream; where streams take turns, as
- * what came later may run first; and beside other processes or behind stalls. */
+/* ns from when costs say that work finishes until it is overdue: where launches go to one stream;
+ * where they go to several streams, since work that was submitted later may run first; and beside
+ * neighbours, or behind stalls. */
 #define OVERDUE_NS         (1 * NS_PER_MS)
 #define OVERDUE_MIXED_NS   (20 * NS_PER_MS)
 #define OVERDUE_CROWDED_NS (50 * NS_PER_MS)
@@ -240,7 +245,7 @@
 #define PATIENCE_KNOWN 32
 #define PATIENCE_ALIKE 64
 
-/* ns from one look at what is over to the next, at least and at most. Half: twice as many questions
+/* The least and the most ns between two looks for finished spans. Half: twice as many questions
  * to the driver. Twice: corrections come later. */
 #define SETTLE_EACH_NS (100 * NS_PER_US)
 #define SETTLE_MOST_NS (1 * NS_PER_MS)
@@ -333,7 +338,7 @@
 #define EVENT_MOST_NS  2050
 #define EVENT_IDLE_NS  420
 
-/* ns that a sample says at least: no kernel takes less. */
+/* The least time in ns that a sample gives a kernel: no kernel takes less. */
 #define SAMPLE_LEAST_NS ((int64_t)300)
 
 /* ns charged for a launch of unknown cost that cannot be measured. */
@@ -349,26 +354,29 @@
 /* Of launches that are due, one in 2 to the power of so many is sampled. */
 #define SAMPLE_DUE_LOG2 3
 
-/* ns of work before a launch: so much at least is taken to be there where the device is not idle;
- * and with less the driver is asked so many times whether it is idle, for it soon will be. */
+/* A sample's estimate of the work before its launch. If the device is not idle, the estimate is
+ * at least SAMPLE_AHEAD_NS. If it is less than SAMPLE_SOON_NS, the driver is asked SAMPLE_ASKS
+ * times whether the device is idle, because it will be soon. */
 #define SAMPLE_AHEAD_NS (100 * NS_PER_US)
 #define SAMPLE_SOON_NS  (10 * NS_PER_US)
 #define SAMPLE_ASKS     6
 
-/* Looks at a sample's begin beside other processes, of 100 ns at least: their time slices are a
- * thousand times as long. */
+/* How many times the driver is asked whether a sample has begun, where there are neighbours. A
+ * question takes at least 100 ns; neighbours' time slices are a thousand times as long. */
 #define SAMPLE_ASKS_BEGUN 32
 
-/* ns: a launch whose call takes longer may return when the kernel is over. Calls take 2 to 5 us. */
+/* ns: a driver's call for a launch that takes longer may have returned after the kernel finished.
+ * Calls take 2 to 5 us. */
 #define SAMPLE_CALL_NS (16 * NS_PER_US)
 
-/* Contexts of a process whose spans are kept; spans of one; and closed spans of one, of which more
- * would tell little that these do not. */
+/* The most contexts of a process that have spans; the spans of one context; and the most closed
+ * spans of one context: more of them would add little information. */
 #define SPAN_CONTEXTS    256
 #define SPAN_COUNT       64
 #define SPAN_CLOSED_MOST 16
 
-/* ns between windows that end at waits, in the mean; times as much in relaxed mode. */
+/* Mean ns between two windows that end at a wait for work; in relaxed mode, WAITS_RELAXED times
+ * as long. */
 #define WAITS_NS      (250 * NS_PER_US)
 #define WAITS_RELAXED 4
 
@@ -376,11 +384,13 @@
  * programs 64 are 1.5 points above, in place of 47, and 43 are 3 points below, in place of 23. */
 #define WAITS_IDLE 8
 
-/* ns that a host takes to wake up; and of a wait that is so short that the work was over before. */
+/* ns that a waiting thread takes to wake up after its work has finished; and the most ns that a
+ * wait takes if the work had finished before it. */
 #define WAITS_WAKE_NS    (20 * NS_PER_US)
 #define WAITS_AT_ONCE_NS (2 * NS_PER_US)
 
-/* Which part of the time that goes by is taken off the doubt in costs, and ns of doubt at most. */
+/* The doubt in costs falls by one ns for each WAITS_DOUBT_PART ns that pass, and is at most
+ * WAITS_DOUBT_MOST_NS. */
 #define WAITS_DOUBT_PART    16
 #define WAITS_DOUBT_MOST_NS (10 * METER_DOUBT_NS)
 
@@ -406,8 +416,9 @@
  * costs that are too low hold for longer. */
 #define WINDOW_OWED_NS ((int64_t)16000000)
 
-/* ns of a window's age until another is opened behind it in relaxed mode, where the device idles;
- * and since its last launch until it is dropped. */
+/* In relaxed mode: the least age in ns of a window at which another one is opened after it, where
+ * the device idles. WINDOW_STALE_NS: ns after a window's last launch at which the window is
+ * dropped. */
 #define WINDOW_YOUNG_NS (4 * NS_PER_MS)
 #define WINDOW_STALE_NS (20 * NS_PER_MS)
 

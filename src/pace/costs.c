@@ -60,7 +60,8 @@ static void start_over(struct cost *cost, uint64_t key)
 	__atomic_store_n(&cost->key, key, __ATOMIC_RELEASE); /* last; pairs with look_up's load */
 }
 
-/* Where another thread has the place for another key meanwhile, it stays as it is. */
+/* Sets or clears the mark of an entry whose key was `seen`. If another thread has given the entry
+ * to another key meanwhile, the entry stays as it is. */
 static void set_used(struct cost *cost, uint64_t seen, bool used)
 {
 	uint64_t key = used ? seen | USED : seen & ~USED;
@@ -69,7 +70,7 @@ static void set_used(struct cost *cost, uint64_t seen, bool used)
 		SWAP(cost->key, seen, key);
 }
 
-/* The place that a key takes where none is free. */
+/* Returns the entry that a new key takes where none of its places is free. */
 static struct cost *give_up(struct cost *entries, uint64_t at)
 {
 	for (unsigned i = 0; i < COST_PROBES; i++) {
@@ -86,7 +87,8 @@ static struct cost *give_up(struct cost *entries, uint64_t at)
 	return &entries[at % COST_ENTRIES];
 }
 
-/* make: takes a free place, or one that is given up. */
+/* Returns the key's entry. If there is none: NULL, or with `make` a new entry, in a free place or
+ * in one that is given up. */
 static struct cost *look_up(uint64_t key, bool make)
 {
 	struct cost *entries = get_table(), *given_up;
@@ -113,7 +115,9 @@ static struct cost *look_up(uint64_t key, bool make)
 	return given_up;
 }
 
-/* From the function's last sample, of another geometry; not of one that is far from it. */
+/* Guesses the cost in ns from the function's last sample with another number of blocks.
+ * COST_UNKNOWN if there is none, if the sample took more than COST_GUESS_MOST_NS, or if the
+ * numbers of blocks differ by more than COST_GUESS_TIMES. */
 static uint64_t guess(const struct cost_of *what)
 {
 	const struct cost *other = what->blocks ? look_up(key_of(what->function, 0), false) : NULL;
@@ -138,7 +142,7 @@ struct cost *cost_find(const struct cost_of *what)
 	return cost;
 }
 
-/* Or its place was taken. */
+/* Whether the entry is still that of the work: its place may have been given to another key. */
 static bool is_of(const struct cost *cost, const struct cost_of *what)
 {
 	return cost && (LOAD(cost->key) | USED) == key_of(what->function, what->shape);

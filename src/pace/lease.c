@@ -71,7 +71,8 @@ static void pay(void)
 	launches += launches < METER_RELAXED * LEASE_AFTER ? unpaid() : 0;
 }
 
-/* Whether it goes on for that: to be paid for, it need not ask. */
+/* Whether the lease goes on with its next part, for a launch of that cost. The launches of the
+ * last part are charged, and the bucket is not asked. */
 static bool goes_on(uint64_t ns)
 {
 	if (!lease.parts || meter_relax_factor(lease.meter) == 1)
@@ -110,8 +111,9 @@ bool pace_lease(const void *context, const void *stream, bool per_thread,
 	return true;
 }
 
-/* Where something is late, or waits for launches, each of them counts. Where several threads
- * launch, none of them knows when the device is idle: each asks. */
+/* No lease is given while spans are overdue or kernels wait for launches, because each launch
+ * counts then. None is given either while launches go to several streams: no thread alone knows
+ * then when the device is idle, so each launch asks. */
 void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_ns, uint64_t now_ns)
 {
 	unsigned relax = meter_relax_factor(meter), seniority = launches / LEASE_AFTER,

@@ -1,18 +1,17 @@
 /*
- * The quota: what a launch costs, when it may go, and how that is kept true.
+ * The compute quota: when a launch is admitted, and what it is charged.
  *
- * A launch is charged its learned cost to the device's bucket, which all processes of the slice
- * share, and waits beforehand while the bucket is shut. Costs come from samples (sample.c). They
- * are guesses; what makes the sum true are windows (window.c), which measure many launches at once.
+ * A launch is charged its learned cost to the device's token bucket, which all processes of the
+ * slice share, and waits before that while the bucket is shut. Costs come from samples (sample.c)
+ * and are estimates. Windows (window.c) measure many launches at once, and make the sum right.
  *
- * The unknown. A launch of which nothing is known is charged when its sample is there, and until
- * then this process submits nothing more to the device, for a while: a kernel may wait for a later
- * one, so nobody waits for ever, and what was waited for is paid for. The same is done for work
- * that is not over when it should be: kernels that take ten times as long as they did are not
- * launched on and on.
+ * Unknown costs. A launch of unknown cost is charged when its sample has finished. Until then, this
+ * process submits nothing more to the device, for a limited time: a kernel may wait for a later
+ * launch, so no launch waits for ever. The time of the wait is charged. The same is done for
+ * overdue work, so that kernels that take ten times their cost are not launched again and again.
  *
- * Neighbours (others.c). Where other tenants have work on the device, events contain their time
- * slices, and windows tell only what it was at least, and at most.
+ * Neighbours (others.c). Where neighbours have work on the device, the time between two events
+ * includes their time slices, and windows give only a lower and an upper bound.
  */
 #include <errno.h>
 
@@ -36,9 +35,10 @@
 
 /* -- what was measured ------------------------------------------------------------------------ */
 
-/* What was submitted behind it is still to be done, too: costs that are too low would have it that
- * the device is through with all, and idle. Not where it may be at work for others instead, or
- * for another stream beside it: nobody knows for how long. */
+/* The span has not finished, so the work that was submitted after it has not finished either. If
+ * costs are too low, the backlog would say that the device has finished everything and is idle;
+ * it is corrected here. It is not corrected where the device may be working for neighbours, or
+ * for another stream: then the unfinished span says nothing of how much work is left. */
 static void note_behind(const struct span *span)
 {
 	struct meter *meter = span->meter;
@@ -71,8 +71,10 @@ static void settle(const struct span *span, uint64_t took_ns)
 
 /* -- waiting ---------------------------------------------------------------------------------- */
 
-/* What was submitted may turn out to have been less: so a wait ends when it should be over. What is
- * not over by then is more: the sooner that is known, the less goes before it is paid for. */
+/* Returns for how long a thread sleeps that waits for the bucket. Submitted work may take less
+ * time than was charged, so the sleep ends when that work should finish. Work that has not
+ * finished by then takes longer than was charged: the sooner this is known, the fewer launches
+ * are admitted before it is charged. */
 static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 {
 	uint64_t most_ns = PACE_POLL_NS;
@@ -84,11 +86,10 @@ static uint64_t nap_ns(uint64_t wait_ns, uint64_t due_ns, uint64_t now_ns)
 	return wait_ns < most_ns ? wait_ns : most_ns;
 }
 
-/*
- * Of the threads that wait for the bucket, one goes at a time, and is charged before the next one
- * looks: else all would go at once for what is there for one. One that the driver keeps is not
- * waited for: it may need what another launches.
- */
+/* Of the threads that wait for the bucket, one is admitted at a time, and the next one looks
+ * after its launch has been charged. Otherwise all threads would use the credit of one launch. A
+ * thread that the driver's call keeps for TURN_NS is not waited for, because that call may wait
+ * for another thread's launch. */
 static bool takes_turn(struct meter *meter, struct pace_pass *pass)
 {
 	uint64_t then_ns = LOAD(meter->turn_ns), now_ns = clock_steady_ns();
@@ -113,7 +114,8 @@ static void end_turn(struct meter *meter, struct pace_pass *pass)
 	pass->turn_ns = 0;
 }
 
-/* Whether the thread may go: it has a turn then. */
+/* Whether the thread is admitted. If so, it has the bucket's turn, which end_turn() gives back.
+ * */
 static bool may_go(struct meter *meter, struct pace_pass *pass)
 {
 	if (!bucket_is_open(meter->bucket) || !takes_turn(meter, pass))
@@ -124,7 +126,8 @@ static bool may_go(struct meter *meter, struct pace_pass *pass)
 	return false;
 }
 
-/* Once a launch, and only if it has to wait: *held_at_ns is 0 before. */
+/* Counts a launch that has to wait for the bucket, once. *held_at_ns is 0 before, and then the
+ * time at which the wait began. */
 static void note_held(struct meter *meter, bool open, unsigned pct, uint64_t *held_at_ns)
 {
 	if (*held_at_ns)
@@ -144,13 +147,15 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
-/* Whether the launch goes by a gang, of whatever kind: then the bucket opens and shuts for that. */
+/* Whether a gang throttles the launch: the gang of several devices or processes that the device
+ * belongs to, or the group of processes that share the device. The gang then uses the bucket. */
 static bool goes_by_gang(struct meter *meter, int device, uint64_t now_ns)
 {
 	return member_is(meter, device) || member_shares(meter, device, now_ns);
 }
 
-/* Ends, too, when the device has no quota any more, or goes by a gang. */
+/* Waits until the bucket admits the launch. The wait also ends when the device has no quota any
+ * more, or when a gang throttles the launch. */
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
@@ -184,7 +189,8 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 	return error;
 }
 
-/* What it says holds for a moment: to ask takes half as long as a launch. */
+/* Asks the driver whether the stream is busy, and keeps the answer for a while, because the
+ * question takes half as long as a launch. */
 static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	bool busy = meter_is_busy(meter, work, now_ns);
@@ -194,12 +200,12 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 	return busy;
 }
 
-/*
- * Whether the device has nothing to do for the process. Costs say so, and the driver is asked where
- * they may be wrong: at once where they say that it has not, or after a wait; else now and then,
- * if the one stream tells of all. What costs say about when there was nothing to do any more is a
- * guess that a window can live with, but not one about a wait.
- */
+/* Whether the device has no work of this process. The backlog answers this from costs, which may
+ * be wrong, so the driver is asked after a wait for the bucket, and now and then. If the backlog
+ * says that the device is busy, that is once in ASK_EACH_NS, and never while launches go to
+ * several streams; if it says that the device is idle, once in ASK_IDLE_NS; in relaxed mode less
+ * often. From when on the device was idle is a guess, which is good enough for a window, but not
+ * after a wait. */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = backlog_is_idle(&meter->backlog, now_ns), busy;

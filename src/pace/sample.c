@@ -72,11 +72,11 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 
 /* -- what ------------------------------------------------------------------------------------- */
 
-/*
- * Costs say what is much; that it is nothing, the driver says. If it is so soon, that is waited
- * for, as samples of an idle device are the ones that tell: of others, any cost that is too low
- * would be confirmed where launches take longer than kernels.
- */
+/* Returns about how many ns of work are before the launch; 0 if the device is idle. The backlog
+ * says how much there is, and the driver says whether there is none. If the device will be idle
+ * within SAMPLE_SOON_NS, the driver is asked several times, because samples on an idle device
+ * tell most: on a busy device, a cost that is too low would be confirmed where launches take
+ * longer than kernels. */
 static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t ns = backlog_ahead_ns(&meter->backlog, now_ns);
@@ -112,7 +112,8 @@ struct span *sample_begin(struct meter *meter, struct cost *cost, const struct p
 	return span;
 }
 
-/* Whether the device had come to the launch before that was there. It says so a moment later. */
+/* Whether the device reached the sample's first event before the launch was submitted. The driver
+ * says so a moment later, so it is asked up to `asks` times. */
 static bool has_begun(const struct span *sample, unsigned asks)
 {
 	while (asks--)
@@ -121,9 +122,10 @@ static bool has_begun(const struct span *sample, unsigned asks)
 	return false;
 }
 
-/* For how long the device waited for the launch, after the sample's begin, if it did for the call.
- * It does not wait for ours while it is at work for others. Of a call that was slow, nobody knows
- * how much came before the launch. */
+/* Notes the least and the most time for which the device waited for the launch after the sample's
+ * first event. The device does not wait for this process while it works for neighbours. If the
+ * driver's call was slow, it is not known how much of the call came before the launch, so the
+ * least is 0. */
 static void note_wait(struct span *sample, uint64_t call_ns, bool waited, bool slow)
 {
 	uint64_t ahead = sample->ahead_ns;
@@ -170,7 +172,8 @@ static uint64_t less(uint64_t ns, uint64_t by_ns)
 	return left > SAMPLE_LEAST_NS ? (uint64_t)left : SAMPLE_LEAST_NS;
 }
 
-/* What it is known to be, if that may be. */
+/* Returns the kernel's time in ns: the known cost if the sample's bounds allow it, else the bound
+ * that is next to it; without a known cost, the middle between the bounds. */
 static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 {
 	bool idle = span->waited_most_ns != 0;
@@ -197,9 +200,10 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Of the time of an unknown launch, which took that in all and its kernel ns at the end of it, what
- * is not paid for yet: threads' first launches run beside each other in their streams, and all have
- * the same time in them. Only one thread settles at a time. */
+/* Returns which part of a launch's time is not charged yet. The launch had no known cost; its
+ * span took took_ns, with the kernel in the last `ns` of it. Threads' first launches may run side
+ * by side in their streams, and the spans of all contain the same time, which is charged once.
+ * Only one thread settles at a time. */
 static uint64_t unpaid_ns(const struct span *span, uint64_t took_ns, uint64_t ns)
 {
 	struct meter *meter = span->meter;

@@ -15,7 +15,7 @@ static void store_utilisation(const struct meter *meter, uint64_t pct)
 		STORE(meter->util->sm, 0);
 }
 
-/* How long the process was at work, in all. */
+/* Returns for how many ns the process was at work, in all, until now_ns. */
 static uint64_t work_ns(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t at_ns = LOAD(meter->work_at_ns);
