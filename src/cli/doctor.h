@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "elf_file.h"
 #include "gpus.h"
 #include "slice.h"
 
@@ -71,6 +72,10 @@ bool doctor_find_library(const char *name, char ret_path[PATH_MAX], const char *
 
 /* Whether libcuda exports functions that may allocate and that vgpu does not know. */
 void doctor_check_functions(struct doctor *doctor);
+
+/* Warns of functions of the driver that a program is linked with, that may allocate and that vgpu
+ * does not know. Says nothing of a program that has none, or is not linked with libcuda. */
+void doctor_check_linked(struct doctor *doctor, const struct elf *elf);
 
 /* "ok", "note", "warn" or "fail": stable, for --json. */
 const char *doctor_verdict_name(enum doctor_verdict verdict);

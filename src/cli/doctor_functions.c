@@ -1,10 +1,12 @@
 /*
- * Functions of a driver that is newer than this vgpu: those that libcuda exports, that may make the
- * device hold more memory, and that api/symbols does not have. No hook charges what they allocate.
+ * Functions of a driver that is newer than this vgpu: those that libcuda exports, or that a program
+ * is linked with, that may make the device hold more memory, and that api/symbols does not have. No
+ * hook charges what they allocate.
  *
  * The names are read from the library's file, as the loader would find them. Functions that
  * cuGetProcAddress alone hands out are in no list: of those the library says a line when a program
- * gets one.
+ * gets one. The library says no line of a function that a program is linked with, as the loader
+ * finds it without asking the library.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +16,9 @@
 #include "names.h"
 
 #define LISTED_MOST 8 /* names in the line */
+#define UPDATE                                                                                  \
+	"Update vgpu: what a program allocates by them is charged only when NVML shows it, so " \
+	"that the slice can exceed its limit for that moment"
 
 struct unknown {
 	unsigned count;
@@ -80,7 +85,22 @@ void doctor_check_functions(struct doctor *doctor)
 		     "not know: %s%s",
 		     unknown.count, unknown.count == 1 ? "" : "s", unknown.names,
 		     unknown.count > LISTED_MOST ? ", ..." : "");
-	doctor_advise(doctor, "Update vgpu: what a program allocates by them is charged only when "
-			      "NVML shows it, so that "
-			      "the slice can exceed its limit for that moment");
+	doctor_advise(doctor, UPDATE);
+}
+
+void doctor_check_linked(struct doctor *doctor, const struct elf *elf)
+{
+	struct unknown unknown = {0};
+
+	if (!elf_needs(elf, "libcuda.so.1"))
+		return;
+	elf_each_used(elf, look_at, &unknown);
+	if (!unknown.count)
+		return;
+	doctor_found(doctor, DOCTOR_WARN,
+		     "it is linked with %u function%s that may allocate and that this library does "
+		     "not know: %s%s",
+		     unknown.count, unknown.count == 1 ? "" : "s", unknown.names,
+		     unknown.count > LISTED_MOST ? ", ..." : "");
+	doctor_advise(doctor, UPDATE);
 }

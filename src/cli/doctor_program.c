@@ -129,6 +129,7 @@ static void say_doors(struct doctor *doctor)
 
 	list_libraries(&list);
 	list_loading(&list);
+	doctor_check_linked(doctor, &program.elf);
 	if (elf_uses(&program.elf, "dlmopen")) {
 		doctor_found(doctor, DOCTOR_WARN,
 			     "it loads libraries into namespaces of their own (dlmopen)");

@@ -370,6 +370,13 @@ void elf_each_defined(const struct elf *elf, void (*each)(void *arg, const char 
 	each_symbol(elf, true, visit_one, &visit);
 }
 
+void elf_each_used(const struct elf *elf, void (*each)(void *arg, const char *name), void *arg)
+{
+	struct visit visit = {each, arg};
+
+	each_symbol(elf, false, visit_one, &visit);
+}
+
 /* -- versions ---------------------------------------------------------------------------------- */
 
 static unsigned minor_of(const char *version)

@@ -53,6 +53,8 @@ bool elf_uses(const struct elf *elf, const char *name);
 
 /* Calls each(arg, name) for each function or object that is defined in it for others. */
 void elf_each_defined(const struct elf *elf, void (*each)(void *arg, const char *name), void *arg);
+/* Calls each(arg, name) for each function or object that the file uses and another one defines. */
+void elf_each_used(const struct elf *elf, void (*each)(void *arg, const char *name), void *arg);
 
 /* The newest GLIBC_2.x of which it needs something: x, or 0. */
 unsigned elf_glibc_minor(const struct elf *elf);

@@ -27,6 +27,11 @@ static void check_string(const struct elf_file *file, const char *text)
 	check(memchr(at, '\0', (size_t)(file->data + file->size - at)) != NULL);
 }
 
+static void check_name(void *arg, const char *name)
+{
+	check_string(arg, name);
+}
+
 static void ask(const struct elf *elf)
 {
 	char version[16];
@@ -43,6 +48,8 @@ static void ask(const struct elf *elf)
 	check(elf->ours || (count == 0 && !elf->interpreter && !elf->dynamic));
 	elf_defines(elf, "cuInit");
 	elf_uses(elf, "dlsym");
+	elf_each_defined(elf, check_name, (void *)&elf->file);
+	elf_each_used(elf, check_name, (void *)&elf->file);
 	elf_glibc_minor(elf);
 	if (elf_vgpu_version(elf, version, sizeof(version)))
 		check(strlen(version) < sizeof(version));

@@ -18,6 +18,18 @@ echo 'extern int cuInit(unsigned); int main(void) { return cuInit(0); }' |
     program linked -L"$sim" -l:libcuda.so.1 || fail "not linked: $(cat cc.err)"
 held ./linked
 says ok doors 'it is linked with libcuda.so.1'
+! grep -q 'does not know' "$out" || fail "cuInit is new to it"
+
+# A function of a driver newer than the library, which a program is linked with.
+mkdir newer
+echo 'int cuMemFrobnicateAlloc(void) { return 0; } int cuFrobnicateSize(void) { return 0; }' |
+    program newer/libcuda.so.1 -shared -fPIC -Wl,-soname,libcuda.so.1 || fail "$(cat cc.err)"
+echo 'extern int cuMemFrobnicateAlloc(void), cuFrobnicateSize(void);
+int main(void) { return cuMemFrobnicateAlloc() + cuFrobnicateSize(); }' |
+    program of_tomorrow -Lnewer -l:libcuda.so.1 || fail "not linked: $(cat cc.err)"
+held ./of_tomorrow
+says warn doors \
+    'it is linked with 1 function that may allocate and that this library does not know: cuMemFrobnicateAlloc. Update vgpu'
 echo '#include <dlfcn.h>
 int main(void) { return !dlopen("libcuda.so.1", RTLD_NOW); }' | program loading -ldl || fail "$(cat cc.err)"
 held ./loading
