@@ -73,8 +73,9 @@ bool doctor_find_library(const char *name, char ret_path[PATH_MAX], const char *
 /* Whether libcuda exports functions that may allocate and that vgpu does not know. */
 void doctor_check_functions(struct doctor *doctor);
 
-/* Warns of functions of the driver that a program is linked with, that may allocate and that vgpu
- * does not know. Says nothing of a program that has none, or is not linked with libcuda. */
+/* Warns of functions of this machine's libcuda that a program is linked with, that may allocate and
+ * that vgpu does not know. Says nothing of a program that has none, or where there is no libcuda.
+ */
 void doctor_check_linked(struct doctor *doctor, const struct elf *elf);
 
 /* "ok", "note", "warn" or "fail": stable, for --json. */

@@ -88,13 +88,44 @@ void doctor_check_functions(struct doctor *doctor)
 	doctor_advise(doctor, UPDATE);
 }
 
+/* A function of libcuda that a program is linked with. */
+struct linked {
+	const struct elf *driver;
+	struct unknown *unknown;
+};
+
+/* Other libraries have names that begin with cu, too, such as cuFileDriverOpen. */
+static void look_at_linked(void *arg, const char *name)
+{
+	const struct linked *linked = arg;
+
+	if (elf_defines(linked->driver, name))
+		look_at(linked->unknown, name);
+}
+
+static void read_linked(const struct elf *elf, const char *driver_path, struct unknown *ret_unknown)
+{
+	struct elf_file file = {NULL, 0};
+	struct fault fault;
+	struct elf driver;
+	struct linked linked = {&driver, ret_unknown};
+
+	if (elf_map(driver_path, &file, &fault) != 0)
+		return; /* doctor_check_functions() says so */
+	if (elf_read(&file, &driver) == 0 && driver.ours)
+		elf_each_used(elf, look_at_linked, &linked);
+	elf_unmap(&file);
+}
+
 void doctor_check_linked(struct doctor *doctor, const struct elf *elf)
 {
 	struct unknown unknown = {0};
+	char path[PATH_MAX];
+	const char *why;
 
-	if (!elf_needs(elf, "libcuda.so.1"))
+	if (!elf_needs(elf, "libcuda.so.1") || !doctor_find_library("libcuda.so.1", path, &why))
 		return;
-	elf_each_used(elf, look_at, &unknown);
+	read_linked(elf, path, &unknown);
 	if (!unknown.count)
 		return;
 	doctor_found(doctor, DOCTOR_WARN,

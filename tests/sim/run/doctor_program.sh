@@ -21,15 +21,17 @@ says ok doors 'it is linked with libcuda.so.1'
 ! grep -q 'does not know' "$out" || fail "cuInit is new to it"
 
 # A function of a driver newer than the library, which a program is linked with.
-mkdir newer
-echo 'int cuMemFrobnicateAlloc(void) { return 0; } int cuFrobnicateSize(void) { return 0; }' |
-    program newer/libcuda.so.1 -shared -fPIC -Wl,-soname,libcuda.so.1 || fail "$(cat cc.err)"
-echo 'extern int cuMemFrobnicateAlloc(void), cuFrobnicateSize(void);
-int main(void) { return cuMemFrobnicateAlloc() + cuFrobnicateSize(); }' |
-    program of_tomorrow -Lnewer -l:libcuda.so.1 || fail "not linked: $(cat cc.err)"
+# Other libraries' functions may have such names, too.
+mkdir other_libs
+echo 'int cuFileDriverOpen(void) { return 0; }' | program other_libs/libcufile.so.0 -shared -fPIC || fail "$(cat cc.err)"
+echo 'extern int cuMemAllocOfTomorrow(void), cuStreamOfTomorrow(void), cuFileDriverOpen(void);
+int main(void) { return cuMemAllocOfTomorrow() + cuStreamOfTomorrow() + cuFileDriverOpen(); }' |
+    program of_tomorrow -L"$sim/newer" -l:libcuda.so.1 -Lother_libs -l:libcufile.so.0 || fail "not linked: $(cat cc.err)"
+LD_LIBRARY_PATH=$sim/newer:$sim:$root/other_libs
 held ./of_tomorrow
+LD_LIBRARY_PATH=$sim
 says warn doors \
-    'it is linked with 1 function that may allocate and that this library does not know: cuMemFrobnicateAlloc. Update vgpu'
+    'it is linked with 1 function that may allocate and that this library does not know: cuMemAllocOfTomorrow. Update vgpu'
 echo '#include <dlfcn.h>
 int main(void) { return !dlopen("libcuda.so.1", RTLD_NOW); }' | program loading -ldl || fail "$(cat cc.err)"
 held ./loading
