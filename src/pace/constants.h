@@ -1,6 +1,6 @@
 /*
- * Inside pace/: the constants, of gangs and of one device. Each line says the unit, where the value
- * comes from, and what happens at half and at twice of it.
+ * Inside pace/: the constants, first of gangs and turns, then of one device. A comment says the
+ * unit, where the value comes from, and what happens at half and at twice the value.
  */
 #pragma once
 
@@ -11,15 +11,16 @@
  * for twice as long. */
 #define GANG_SHUT_NS ((int64_t)-20000000)
 
-/* A gang that takes long to close runs and pauses for longer: its debt is so many times the time
- * that it takes to close, but not more than so many ns. Half: closings cost more of the job's time.
- * Twice: a job pauses for longer. */
+/* A gang that takes long to close runs and pauses for longer. It begins to close at a debt of
+ * GANG_CLOSING_TIMES times the time that it takes to close, and of GANG_SHUT_MOST_NS ns at most.
+ * Half: closings cost more of the job's time. Twice: a job pauses for longer. */
 #define GANG_CLOSING_TIMES 8
 #define GANG_SHUT_MOST_NS  ((int64_t)-80000000)
 
-/* ns of debt that a gang can have at most. A rank that begins late, or waits for another machine,
- * keeps its peers spinning for seconds: the job goes on soon after all the same. Half: kernels of
- * more than 0.5 s at a quota of 50 get more than it. Twice: a job pauses for longer behind them. */
+/* ns of debt that a gang can have at most. A rank that begins late, or that waits for another
+ * machine, keeps its peers spinning for seconds; the bound lets the job go on soon afterwards.
+ * Half: kernels of more than 0.5 s get more than a quota of 50. Twice: a job pauses for longer
+ * after them. */
 #define GANG_DEBT_NS ((int64_t)-500000000)
 
 /* ns after which a member that has not looked at its gang counts as idle. Half: hosts that
@@ -231,17 +232,18 @@
 #define OVERDUE_MIXED_NS   (20 * NS_PER_MS)
 #define OVERDUE_CROWDED_NS (50 * NS_PER_MS)
 
-/* ns for which a launch waits for what is unknown, at first, and what learning makes of that, from
- * the least to the most; and ns for which any launch waits. XLA's tuner starts kernels that wait
- * for launches, for 100 ms at most. */
+/* ns for which a launch waits for work of unknown cost: at first; the least and the most that
+ * learning makes of it; and the most of any wait. XLA's autotuner starts kernels that wait for
+ * later launches for 100 ms at most. */
 #define PATIENCE_NS       (4 * NS_PER_MS)
 #define PATIENCE_LEAST_NS (2 * NS_PER_MS)
 #define PATIENCE_MORE_NS  (32 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
 
-/* How many times as long it waits for what is overdue, as many more may be in flight; and for the
- * same kernel again, which hardly waits for itself. Without them: of 300 random programs in streams
- * 15 and 10 are 1.5 points above, in place of 5. */
+/* Factors of that wait: for overdue work of known cost, of which much may be in flight; and for a
+ * launch of the overdue kernel itself, which hardly waits for itself. Without the first, 15 of 300
+ * random programs in streams are 1.5 points above their quota; without the second, 10; with both,
+ * 5. */
 #define PATIENCE_KNOWN 32
 #define PATIENCE_ALIKE 64
 
@@ -250,57 +252,58 @@
 #define SETTLE_EACH_NS (100 * NS_PER_US)
 #define SETTLE_MOST_NS (1 * NS_PER_MS)
 
-/* ns: a kernel that ran for longer, and ended sooner after a launch was let go, waited for it.
- * Half: kernels that wait are not found where the device is slow to see a launch. Twice: kernels
- * that end by chance are taken for such. */
+/* ns: a kernel that ended sooner than this after a held launch was let go probably waited for that
+ * launch. Half: kernels that wait are missed if the device is slow to begin a launch. Twice: more
+ * kernels that end by chance count as kernels that wait. */
 #define OVERDUE_WAITED_NS (2 * NS_PER_MS)
 
-/* Launches that go at once for the sake of a kernel that waits for them, and the debt in ns at
- * which they do not. Half: XLA's tuner, which queues some ten, is held. Twice: a kernel that is
- * wrongly taken for one that waits lets more launches go. */
+/* Launches that go at once after a kernel that may wait for them, and the debt in ns at which they
+ * wait nevertheless. Half: XLA's autotuner, which queues some ten launches, waits. Twice: a kernel
+ * that is wrongly taken for one that waits lets more launches go. */
 #define OVERDUE_AWAITED    16
 #define OVERDUE_AWAITED_NS ((int64_t)-32000000)
 
-/* Which part of what may be charged until the bucket is shut one lease may have; ns of charges for
- * each LEASE_AFTER launches of the thread; and ns at most, which nobody pays for if the thread
- * ends. Half of the part, twice of the ns: a slice can go further into debt. The reverse: more
- * launches ask, at 0.5 to 1 us of a processor each. */
+/* The size of a lease: one part in LEASE_PART of what may be charged until the bucket shuts;
+ * LEASE_NS of charges for each LEASE_AFTER launches that the thread has made; and LEASE_MOST_NS at
+ * most, which is lost if the thread ends. A larger lease: a slice can go further into debt. A
+ * smaller one: more launches ask, which takes 0.5 to 1 us of a processor each. */
 #define LEASE_PART    16
 #define LEASE_NS      (128 * NS_PER_US)
 #define LEASE_MOST_NS (500 * NS_PER_US)
 
-/* How many launches go by one lease, eight times as many in relaxed mode; and how many leases may
- * follow each other then. Half: asking comes twice as often. Twice: no difference, as leases end
- * for other reasons. */
+/* Launches of one lease, eight times as many in relaxed mode; and how many leases may follow each
+ * other in relaxed mode. Half: twice as many launches ask. Twice: no difference, as leases end for
+ * other reasons. */
 #define LEASE_LAUNCHES 16
 #define LEASE_PARTS    3
 
-/* ns from one launch with a lease to the next, at most, eight times as long in relaxed mode: what
- * the device did in a longer pause, only a launch that asks can find out. Half: programs that
- * prepare each launch for longer have no leases. Twice: costs guess at longer pauses. */
+/* The longest pause in ns between two launches under a lease, eight times as long in relaxed mode.
+ * Only a launch that asks finds out what the device did in a longer pause. Half: programs that
+ * prepare each launch for longer have no leases. Twice: longer pauses are estimated by costs. */
 #define LEASE_GAP_NS (32 * NS_PER_US)
 
 /* ns: a launch whose call takes longer has waited for something, and the device had it before the
  * call returned. Calls take 2 to 5 us. */
 #define LEASE_CALL_NS (8 * NS_PER_US)
 
-/* Launches of a thread until it has leases; longer ones after as many more. Half: threads that end
- * soon leave more unpaid. Twice: short-lived threads ask for each launch. */
+/* Launches of a thread until it gets leases; its leases grow after as many more. Half: threads that
+ * end soon leave more uncharged. Twice: threads that end soon ask for each launch. */
 #define LEASE_AFTER 256
 
-/* ns after which streams, contexts or threads that took turns, and stalls, are no longer believed
- * to. Half: a program that changes streams each 0.3 s is measured as of one stream in between.
- * Twice: one that has stopped doing so is measured by fences for longer. */
+/* ns after the last change of stream, context or thread, or the last stall, for which the process
+ * counts as one that changes them, or stalls. Half: a program that changes streams each 0.3 s is
+ * measured as one of a single stream in between. Twice: a program that has stopped changing streams
+ * is measured by fences for longer. */
 #define METER_MIXED_NS (500 * NS_PER_MS)
 
-/* How many times as long windows and leases are in relaxed mode, and how many times as seldom
- * samples and questions. Half: programs that want less than their quota pay twice as much of a
- * processor for being measured. Twice: costs that change are seen later. */
+/* The factor of relaxed mode: windows and leases are so many times as long, samples and questions
+ * to the driver so many times as rare. Half: measuring takes twice as much of a processor from
+ * programs that want less than their quota. Twice: changed costs are seen later. */
 #define METER_RELAXED 8
 
-/* ns by which waits take longer than costs explain, until the bucket's credit is no reason for
- * relaxed mode: costs may be too low. Off: the charge of random programs is wrong by 1.2 to 1.7 %
- * in the mean, in place of 0.9 to 1.3. */
+/* Relaxed mode ends when waits take so many ns longer than costs explain, as costs may be too low
+ * (meter->doubt_ns). Without this: the charge of random programs is wrong by 1.2 to 1.7 % in the
+ * mean; with it, by 0.9 to 1.3 %. */
 #define METER_DOUBT_NS (100 * NS_PER_US)
 
 /* ns of credit above which measuring is relaxed (meter_relax_factor). Half: programs that are about
@@ -309,31 +312,31 @@
  * measured closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
 
-/* ns from one probe for neighbours to the next, ns within which an idle device reaches an event,
- * about twice what it takes, and probes that find none until a neighbour is gone. Half of the
- * count: neighbours that work for a third of the time are missed. */
+/* ns from one probe for neighbours to the next; ns within which an idle device reaches an event,
+ * about twice what it takes; and the number of probes without a neighbour after which none is
+ * assumed. Half of the number: neighbours that work for a third of the time are missed. */
 #define PROBE_EACH_NS (20 * NS_PER_MS)
 #define PROBE_NS      (40 * NS_PER_US)
 #define PROBE_COUNT   64
 
-/* ns from one question to the driver whether its stream is busy to the next, where costs say that
- * it is, and that it is not. A question takes half as long as a launch. */
+/* ns from one question whether a stream is busy to the next: while costs say that it is, and while
+ * they say that it is not. A question takes half as long as a launch. */
 #define ASK_EACH_NS (200 * NS_PER_US)
 #define ASK_IDLE_NS (50 * NS_PER_US)
 
-/* ns of a sleep for the bucket: until a moment after something should be over, or from now on where
- * it should be and is not; and for another thread's turn. Half: more wake-ups. Twice: what is
- * overdue is seen later, and threads leave the device idle. */
+/* A thread that waits for the bucket wakes up so many ns after the next span is due, or after so
+ * many ns if a span is overdue. NAP_TURN_NS: its sleep in ns while another thread launches first.
+ * Half: more wake-ups. Twice: finished work is seen later, and threads leave the device idle. */
 #define NAP_AFTER_NS (100 * NS_PER_US)
 #define NAP_TURN_NS  (10 * NS_PER_US)
 
-/* ns that a launch may take until other threads' launches go before it has been charged: the driver
- * keeps it, perhaps for what another thread launches. */
+/* ns of a launch's call after which other threads' launches go although it is not charged: the call
+ * may wait in the driver for what another thread launches. */
 #define TURN_NS (NS_PER_MS / 2)
 
-/* ns by which the time between two events around one kernel is more than the kernel takes: among
- * other kernels on one H200, and on another; and where the device waited for the launch. Half or
- * twice: kernels of 2 us are charged a third less or more. */
+/* ns by which the time between two events around one kernel is longer than the kernel: among other
+ * kernels, on one H200 and on another; and if the device waited for the launch. Half or twice:
+ * kernels of 2 us are charged a third less or more. */
 #define EVENT_LEAST_NS 1400
 #define EVENT_MOST_NS  2050
 #define EVENT_IDLE_NS  420
@@ -380,8 +383,10 @@
 #define WAITS_NS      (250 * NS_PER_US)
 #define WAITS_RELAXED 4
 
-/* Waits that may be for less than all, until it is likely that they are not. Off: of 700 random
- * programs 64 are 1.5 points above, in place of 47, and 43 are 3 points below, in place of 23. */
+/* The bound of meter->idle_waits, which counts waits that may be for less than all work: a wait
+ * that left the device idle adds 2, another one takes 1. Above 0, such waits end windows. Without
+ * this: of 700 random programs 64 are 1.5 points above their quota (with it: 47), and 43 are 3
+ * points below (with it: 23). */
 #define WAITS_IDLE 8
 
 /* ns that a waiting thread takes to wake up after its work has finished; and the most ns that a
@@ -394,26 +399,27 @@
 #define WAITS_DOUBT_PART    16
 #define WAITS_DOUBT_MOST_NS (10 * METER_DOUBT_NS)
 
-/* Bytes of a copy to or from the host that is no longer than a launch; and of one that takes 20 us
- * and more. Off: of 300 random programs 8 get 3 points too little. */
+/* Copies to or from the host of fewer bytes take no longer than a launch, and end no window; copies
+ * of WAITS_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
+ * little. */
 #define WAITS_COPY_BYTES ((uint64_t)64 << 10)
 #define WAITS_COPY_LONG  ((uint64_t)1 << 20)
 
-/* A window's ns of charges, eight times as many in relaxed mode; ns of time; and launches. Half:
- * twice as many events. Twice: costs that have changed are wrong for longer. */
+/* A window ends at so many ns of charges, eight times as many in relaxed mode; or of time; or at so
+ * many launches. Half: twice as many events. Twice: changed costs are wrong for longer. */
 #define WINDOW_NS       (1 * NS_PER_MS)
 #define WINDOW_LONG_NS  (50 * NS_PER_MS)
 #define WINDOW_LAUNCHES 128
 
-/* A window with more than one in so many of its time idle tells nothing, but for ns of the host
- * from its begin to the first launch; and one with more than one in so many has the driver asked
- * whether it has begun. */
+/* A window measures nothing if more than one part in WINDOW_IDLE_PART of its time is idle, apart
+ * from WINDOW_IDLE_NS before its first launch. If more than one part in WINDOW_DOUBT_PART is idle,
+ * the driver is asked whether the device has reached the window's begin. */
 #define WINDOW_IDLE_PART  4
 #define WINDOW_IDLE_NS    (100 * NS_PER_US)
 #define WINDOW_DOUBT_PART 16
 
-/* ns that windows beside neighbours may find too little, of chance. Half: chance is charged. Twice:
- * costs that are too low hold for longer. */
+/* ns that windows with neighbours may find too little by chance. Half: chance is charged. Twice:
+ * costs that are too low stay in use for longer. */
 #define WINDOW_OWED_NS ((int64_t)16000000)
 
 /* In relaxed mode: the least age in ns of a window at which another one is opened after it, where
@@ -422,8 +428,8 @@
 #define WINDOW_YOUNG_NS (4 * NS_PER_MS)
 #define WINDOW_STALE_NS (20 * NS_PER_MS)
 
-/* ns between the two events of a window that are no work, and ns around little that came to an idle
- * device that are missing (both on an H200). */
+/* ns between the two events of a window that are no work; and ns that are missing from a window
+ * with little work on an idle device. Both were measured on an H200. */
 #define WINDOW_EVENT_NS       1300
 #define WINDOW_EVENT_SLACK_NS 900
 
