@@ -82,7 +82,7 @@ part 'the model of turns (spin)' tests/model/turns.sh
 part 'clang, warnings are errors' build clang
 part 'lint (clang-tidy)' tidy
 part 'unit tests under ThreadSanitizer' with_tests tsan unit
-part 'gcc, warnings are errors; unit and sim tests under UBSan' with_tests ubsan 'unit|sim'
+part 'gcc, warnings are errors; sim tests under UBSan' with_tests ubsan sim
 if command -v aarch64-linux-gnu-gcc >/dev/null; then
     part 'aarch64, cross-compiled' aarch64
 else
@@ -90,5 +90,5 @@ else
 fi
 part 'Debian 13: the library built there, most tests by a user, and each library on the other release' \
     tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml|vgpud))'
-part 'clang: unit tests under AddressSanitizer, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'
+part 'clang: unit tests under AddressSanitizer and UBSan, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'
 exit "$failed"
