@@ -1,6 +1,7 @@
 /*
- * What backlog.c (lists of what streams have yet to do), backlog_task.c (when one piece of that
- * work ends) and backlog_thread.c (the threads that go on with it) share.
+ * Work that streams have yet to do. Three files share these declarations: backlog.c has the lists
+ * of work, backlog_task.c says when a piece of work ends, and backlog_thread.c has the threads that
+ * go on with it.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /*
- * What graph.c (graphs and their nodes), graph_exec.c (executable graphs), graph_memory.c (the
- * memory of their allocations) and capture.c share. The graphs lock guards all of it. As on the
- * real driver, a handle is trusted until it is destroyed.
+ * Graphs. Four files share these declarations: graph.c has graphs and their nodes, graph_exec.c
+ * executable graphs, graph_memory.c the memory that their nodes allocate, and capture.c captures.
+ * The graphs lock guards all of them. As on the real driver, a handle is trusted until it is
+ * destroyed.
  */
 #pragma once
 

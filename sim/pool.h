@@ -1,6 +1,6 @@
 /*
- * What pool.c (memory of pools), pool_list.c (the list of pools) and pool_share.c (pools of other
- * processes) share.
+ * Memory pools. Three files share these declarations: pool.c has the memory of pools, pool_list.c
+ * the list of pools, and pool_share.c the pools of other processes.
  */
 #pragma once
 

@@ -35,3 +35,16 @@ int file_write(const char *dir, const char *name, const char *text, struct fault
 	return error ? fault_set(fault, error, "%s cannot be written: %s", file, strerror(-error))
 		     : 0;
 }
+
+long file_read(const char *path, char *buf, size_t size)
+{
+	int fd = sys_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+	long len = fd;
+
+	if (fd >= 0) {
+		len = sys_read(fd, buf, size - 1);
+		sys_close(fd);
+	}
+	buf[len > 0 ? len : 0] = '\0';
+	return len;
+}

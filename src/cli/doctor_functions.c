@@ -16,9 +16,6 @@
 #include "names.h"
 
 #define LISTED_MOST 8 /* names in the line */
-#define UPDATE                                                                                  \
-	"Update vgpu: what a program allocates by them is charged only when NVML shows it, so " \
-	"that the slice can exceed its limit for that moment"
 
 struct unknown {
 	unsigned count;
@@ -37,6 +34,17 @@ static void look_at(void *arg, const char *name)
 	len = snprintf(unknown->names + unknown->len, room, "%s%.60s", unknown->len ? ", " : "",
 		       name);
 	unknown->len += (size_t)len < room ? (size_t)len : room - 1;
+}
+
+static void warn(struct doctor *doctor, const char *has, const struct unknown *unknown)
+{
+	doctor_found(doctor, DOCTOR_WARN,
+		     "%s %u function%s that may allocate and that this library does not know: %s%s",
+		     has, unknown->count, unknown->count == 1 ? "" : "s", unknown->names,
+		     unknown->count > LISTED_MOST ? ", ..." : "");
+	doctor_advise(doctor, "Update vgpu: what a program allocates by them is charged only when "
+			      "NVML shows it, so that the slice can exceed its limit for that "
+			      "moment");
 }
 
 static bool read_functions(struct doctor *doctor, const char *path, struct unknown *ret_unknown)
@@ -75,17 +83,11 @@ void doctor_check_functions(struct doctor *doctor)
 		return; /* the check of the driver says that */
 	if (!read_functions(doctor, path, &unknown))
 		return;
-	if (!unknown.count) {
+	if (unknown.count)
+		warn(doctor, "driver exports", &unknown);
+	else
 		doctor_found(doctor, DOCTOR_OK,
 			     "vgpu knows each function of libcuda.so.1 that may allocate");
-		return;
-	}
-	doctor_found(doctor, DOCTOR_WARN,
-		     "driver exports %u function%s that may allocate and that this library does "
-		     "not know: %s%s",
-		     unknown.count, unknown.count == 1 ? "" : "s", unknown.names,
-		     unknown.count > LISTED_MOST ? ", ..." : "");
-	doctor_advise(doctor, UPDATE);
 }
 
 /* A function of libcuda that a program is linked with. */
@@ -126,12 +128,6 @@ void doctor_check_linked(struct doctor *doctor, const struct elf *elf)
 	if (!elf_needs(elf, "libcuda.so.1") || !doctor_find_library("libcuda.so.1", path, &why))
 		return;
 	read_linked(elf, path, &unknown);
-	if (!unknown.count)
-		return;
-	doctor_found(doctor, DOCTOR_WARN,
-		     "it is linked with %u function%s that may allocate and that this library does "
-		     "not know: %s%s",
-		     unknown.count, unknown.count == 1 ? "" : "s", unknown.names,
-		     unknown.count > LISTED_MOST ? ", ..." : "");
-	doctor_advise(doctor, UPDATE);
+	if (unknown.count)
+		warn(doctor, "it is linked with", &unknown);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "doctor.h"
+#include "file.h"
 #include "sys.h"
 #include "usage.h"
 
@@ -175,14 +176,8 @@ static const struct attempt {
 static bool is_filtered(void)
 {
 	char text[4096];
-	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-	ssize_t len = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
-	if (fd >= 0)
-		close(fd);
-	if (len < 0)
-		return false;
-	text[len] = '\0';
+	file_read("/proc/self/status", text, sizeof(text));
 	return strstr(text, "\nSeccomp:\t2") != NULL;
 }
 

@@ -1,6 +1,6 @@
 /*
- * What an ELF file says of itself: a program that might be limited, or a library that is preloaded.
- * Any bytes may be given: what does not fit into the file is not there, and no file takes long.
+ * Reads ELF files: programs that vgpu might limit, and libraries that are preloaded. A file may
+ * have any bytes. A table that does not fit into the file counts as absent, and no file takes long.
  */
 #pragma once
 

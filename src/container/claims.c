@@ -3,12 +3,12 @@
 #include "claims.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "directory.h"
+#include "file.h"
 #include "sys.h"
 
 #define ENDING       ".name"
@@ -119,16 +119,9 @@ static bool read_name(const struct claims_places *places, const char *uid,
 		      char ret_name[CLAIMS_NAME_LEN])
 {
 	char path[PATH_MAX];
-	ssize_t len;
-	int fd;
 
 	name_path(places, uid, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	len = read(fd, ret_name, CLAIMS_NAME_LEN - 1);
-	close(fd);
-	ret_name[len > 0 ? len : 0] = '\0';
+	file_read(path, ret_name, CLAIMS_NAME_LEN);
 	ret_name[strcspn(ret_name, "\n")] = '\0';
 	return *ret_name != '\0';
 }

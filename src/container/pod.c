@@ -1,11 +1,9 @@
 #include "pod.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "file.h"
 
@@ -95,7 +93,7 @@ static const char *take_part(const char *at, char end, char *part, size_t room)
 	return stop + 1;
 }
 
-/* What comes after the line; NULL: it is none, or has odd names. */
+/* Returns what comes after the line. NULL: the text is no line, or its names are not good. */
 static const char *take_line(const char *at, struct pod_names *names)
 {
 	at = take_part(at, '/', names->name_space, sizeof(names->name_space));
@@ -120,17 +118,11 @@ static bool parse(const char *text, struct pod_users *users)
 bool pod_read(const char *dir, const char *file, struct pod_users *ret_users)
 {
 	char path[PATH_MAX], text[TEXT_LEN + 1];
-	ssize_t len;
-	int fd;
+	long len;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	len = read(fd, text, TEXT_LEN);
-	close(fd);
-	text[len > 0 ? len : 0] = '\0';
-	return len < (ssize_t)TEXT_LEN && parse(text, ret_users);
+	len = file_read(path, text, sizeof(text));
+	return len >= 0 && len < (long)TEXT_LEN && parse(text, ret_users);
 }
 
 int pod_write(const char *dir, const char *file, const struct pod_users *users, struct fault *fault)

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "escape.h"
 
@@ -22,4 +23,12 @@ void say(int level, const char *format, ...)
 		fprintf(stderr, "<%d>%s\n", level, line);
 	else
 		fprintf(stderr, "%s: %s\n", program_invocation_short_name, line);
+}
+
+bool say_changed(struct fault *last, const char *why)
+{
+	if (strcmp(last->text, why) == 0)
+		return false;
+	snprintf(last->text, sizeof(last->text), "%s", why);
+	return true;
 }

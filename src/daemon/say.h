@@ -5,6 +5,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <syslog.h> /* LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO */
 
+#include "fault.h"
+
 __attribute__((format(printf, 2, 3))) void say(int level, const char *format, ...);
+
+/* Remembers why in *last, for a fault that lasts and is to be said once; "" is no fault. Returns
+ * whether *last had another text. */
+bool say_changed(struct fault *last, const char *why);

@@ -45,7 +45,7 @@ struct service {
 	const struct grpc_method *methods;
 	void *arg;
 	struct grpc_server *server;
-	char said[sizeof(((struct fault *)0)->text)];
+	struct fault said;
 };
 
 struct driver {
@@ -89,9 +89,8 @@ static bool serve(struct loop *loop, struct service *service)
 		directory_make_all(dir, 0750, &fault)
 			? NULL
 			: grpc_serve(loop, service->path, service->methods, service->arg, &fault);
-	if (!service->server && strcmp(service->said, fault.text) != 0)
+	if (say_changed(&service->said, fault.text) && *fault.text)
 		say(LOG_WARNING, "is not to be reached yet: %s", fault.text);
-	snprintf(service->said, sizeof(service->said), "%s", fault.text);
 	return service->server != NULL;
 }
 

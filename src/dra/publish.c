@@ -147,16 +147,15 @@ void publish_look(struct publish *publish)
 	if (!look(publish, &fault)) {
 		publish->wait_ns = 0;
 		publish->next_ns = now_ns + LOOK_NS;
-		publish->said[0] = '\0';
+		say_changed(&publish->said, "");
 		return;
 	}
 	publish->wait_ns = publish->wait_ns ? 2 * publish->wait_ns : WAIT_NS;
 	if (publish->wait_ns > WAIT_MAX_NS)
 		publish->wait_ns = WAIT_MAX_NS;
 	publish->next_ns = now_ns + publish->wait_ns;
-	if (strcmp(publish->said, fault.text) != 0)
+	if (say_changed(&publish->said, fault.text))
 		say(LOG_WARNING, "the node's GPUs are not published yet: %s", fault.text);
-	snprintf(publish->said, sizeof(publish->said), "%s", fault.text);
 }
 
 void publish_soon(struct publish *publish)

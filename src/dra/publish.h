@@ -15,7 +15,7 @@ struct publish {
 	char version[64]; /* of the slice, as this program wrote it last */
 	uint64_t next_ns, wait_ns;
 	bool says_lost;
-	char said[sizeof(((struct fault *)0)->text)];
+	struct fault said;
 };
 
 /* Compares the slice with the GPUs if it is time to, and writes it if need be. A failure is said

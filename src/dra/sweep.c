@@ -162,9 +162,8 @@ static void give_up(struct sweep *sweep, const struct fault *fault)
 {
 	sweep->count = 0;
 	end_round(sweep);
-	if (strcmp(sweep->said, fault->text) != 0)
+	if (say_changed(&sweep->said, fault->text))
 		say(LOG_WARNING, "does not look for claims that are gone: %s", fault->text);
-	snprintf(sweep->said, sizeof(sweep->said), "%s", fault->text);
 }
 
 void sweep_look(struct sweep *sweep)
@@ -184,7 +183,7 @@ void sweep_look(struct sweep *sweep)
 		give_up(sweep, &fault);
 	} else if (sweep->at == sweep->count) {
 		end_round(sweep);
-		sweep->said[0] = '\0';
+		say_changed(&sweep->said, "");
 	}
 }
 

@@ -24,7 +24,7 @@ struct sweep {
 	unsigned count, at;
 	uint64_t next_ns;
 	bool runs;
-	char said[sizeof(((struct fault *)0)->text)];
+	struct fault said;
 };
 
 /* Goes on with a round, or begins one if it is time to. It waits for the API server, and returns as

@@ -110,12 +110,11 @@ static int take_answer(const struct users *users, struct pb_message answer, stru
 	return error;
 }
 
-/* Says a fault once; "" is none. */
+/* Says a fault once as long as it lasts; "" is none. */
 static void note(struct users *users, const struct fault *fault)
 {
-	if (*fault->text && strcmp(users->said, fault->text) != 0)
+	if (say_changed(&users->said, fault->text) && *fault->text)
 		say(LOG_WARNING, "does not know the pods of claims: %s", fault->text);
-	snprintf(users->said, sizeof(users->said), "%s", fault->text);
 }
 
 static void on_answer(void *arg, enum grpc_status status, struct pb_message answer, const char *why)

@@ -19,7 +19,7 @@ struct users {
 	struct grpc_call *call;
 	uint64_t next_ns;
 	bool again; /* a claim was prepared since the call began */
-	char said[sizeof(((struct fault *)0)->text)];
+	struct fault said;
 };
 
 /* Asks the kubelet if it is time to, and a claim is prepared. The answer comes by the loop. */

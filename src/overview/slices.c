@@ -210,7 +210,7 @@ static char *kubernetes_place(const char *usual, const char *below)
 	return named ? joined(named, below) : strdup(usual);
 }
 
-/* Who uses the slice, as the file says; NULL: not known, or no memory. */
+/* Reads the file of the slice's pods. Returns NULL if there is none, or no memory. */
 static struct pod_users *find_pods(const char *dir, const char *file)
 {
 	struct pod_users *pods = malloc(sizeof(*pods));

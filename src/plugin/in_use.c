@@ -27,7 +27,7 @@ struct in_use {
 	uint64_t span_ns, began_ns; /* of a span; when this one began, 0: at the next look */
 	struct bytes now, before;
 	bool has_before;
-	char said[sizeof(((struct fault *)0)->text)];
+	struct fault said;
 	void (*looked)(void *arg, const struct bytes *ids);
 	void *arg;
 };
@@ -87,29 +87,28 @@ static void tell(struct in_use *in_use)
 static void fail(struct in_use *in_use, const char *why)
 {
 	in_use_forget(in_use);
-	if (strcmp(in_use->said, why) != 0)
+	if (say_changed(&in_use->said, why))
 		say(LOG_WARNING,
 		    "does not know which pods have devices: %s; until it does, containers have no "
 		    "pods' names, and their directories stay until their devices are given again: "
 		    "see --pods",
 		    why);
-	snprintf(in_use->said, sizeof(in_use->said), "%s", why);
 }
 
 static void on_answer(void *arg, enum grpc_status status, struct pb_message answer, const char *why)
 {
 	struct in_use *in_use = arg;
-	char text[sizeof(in_use->said)];
+	struct fault fault;
 
 	in_use->call = NULL;
 	turn(in_use);
 	if (status == GRPC_OK &&
 	    pod_resources_each(answer, POD_RESOURCES_DEVICES, add_id, &in_use->now) == 0) {
-		in_use->said[0] = '\0';
+		say_changed(&in_use->said, "");
 	} else {
-		snprintf(text, sizeof(text), "%.200s answers: %.200s", in_use->socket,
-			 status == GRPC_OK ? "no list of pods" : why);
-		fail(in_use, text);
+		fault_set(&fault, -EIO, "%.200s answers: %.200s", in_use->socket,
+			  status == GRPC_OK ? "no list of pods" : why);
+		fail(in_use, fault.text);
 	}
 	tell(in_use);
 }

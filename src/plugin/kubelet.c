@@ -41,7 +41,7 @@ struct plugin {
 	uint64_t seen_ns; /* when there was a list last, or it was registered */
 	uint64_t next_ns; /* when to try again */
 	uint64_t wait_ns;
-	char said[sizeof(((struct fault *)0)->text)]; /* what is wrong, as it was said last */
+	struct fault said; /* what is wrong, as it was said last */
 };
 
 struct kubelet {
@@ -69,11 +69,9 @@ static void fail(struct plugin *plugin, const char *why)
 	if (plugin->wait_ns > WAIT_MAX_NS)
 		plugin->wait_ns = WAIT_MAX_NS;
 	plugin->next_ns = clock_now_ns() + plugin->wait_ns;
-	if (strcmp(plugin->said, why) == 0)
-		return;
-	snprintf(plugin->said, sizeof(plugin->said), "%s", why);
-	say(LOG_WARNING, "%s is not registered yet: %s", plugin->resource->devices.slice->resource,
-	    why);
+	if (say_changed(&plugin->said, why))
+		say(LOG_WARNING, "%s is not registered yet: %s",
+		    plugin->resource->devices.slice->resource, why);
 }
 
 static void on_registered(void *arg, enum grpc_status status, struct pb_message answer,
@@ -90,7 +88,7 @@ static void on_registered(void *arg, enum grpc_status status, struct pb_message 
 	plugin->registered = true;
 	plugin->seen_ns = clock_now_ns();
 	plugin->wait_ns = 0;
-	plugin->said[0] = '\0';
+	say_changed(&plugin->said, "");
 	say(LOG_NOTICE, "has registered %s with the kubelet",
 	    plugin->resource->devices.slice->resource);
 }

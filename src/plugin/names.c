@@ -35,9 +35,9 @@ struct names {
 	struct loop_watch timer;
 	const char *socket, *state;
 	struct grpc_call *call;
-	uint64_t below; /* the call may name records with a number below that */
-	bool again;     /* a container has started since the call began */
-	char said[sizeof(((struct fault *)NULL)->text)]; /* the last fault, "" for none */
+	uint64_t below;    /* the call may name records with a number below that */
+	bool again;        /* a container has started since the call began */
+	struct fault said; /* the last one */
 };
 
 /* -- records ----------------------------------------------------------------------------------- */
@@ -109,10 +109,9 @@ static void take_name(void *arg, const char *id, size_t len, const struct pod_na
 /* Says a fault once as long as it lasts; "" is none. */
 static void note(struct names *names, const struct fault *fault)
 {
-	if (*fault->text && strcmp(names->said, fault->text) != 0)
+	if (say_changed(&names->said, fault->text) && *fault->text)
 		say(LOG_WARNING, "does not know the pods of containers: %s; see --pods",
 		    fault->text);
-	snprintf(names->said, sizeof(names->said), "%s", fault->text);
 }
 
 static void take_answer(const struct names *names, struct pb_message message, struct fault *fault)

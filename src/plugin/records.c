@@ -1,17 +1,16 @@
 #include "records.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "boot.h"
 #include "bytes.h"
 #include "clock.h"
 #include "disk.h"
+#include "file.h"
 #include "sys.h"
 
 #define RECORD     "record"
@@ -51,20 +50,12 @@ void records_free(struct records *records)
 
 static char *read_text(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	char *text = NULL;
-	ssize_t len;
+	char *text = malloc(RECORD_MAX + 1);
 
-	if (fd < 0)
-		return NULL;
-	text = malloc(RECORD_MAX + 1);
-	len = text ? read(fd, text, RECORD_MAX) : -1;
-	close(fd);
-	if (len < 0) {
+	if (text && file_read(path, text, RECORD_MAX + 1) < 0) {
 		free(text);
 		return NULL;
 	}
-	text[len] = '\0';
 	return text;
 }
 

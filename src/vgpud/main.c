@@ -52,7 +52,7 @@ struct vgpud {
 	int listener;    /* where it listens, or -1 */
 	struct server *server;
 	struct turns_server turns;
-	char turns_said[sizeof(((struct fault *)NULL)->text)]; /* why none are handed out, or "" */
+	struct fault turns_said; /* why none are handed out */
 	struct pressure pressure;
 	int signals, timer;
 	bool ends;
@@ -170,13 +170,12 @@ static void serve_turns(struct vgpud *vgpud)
 	struct fault fault = {""};
 
 	turns_server_listen(&vgpud->turns, vgpud->config.socket, &fault);
-	if (strcmp(fault.text, vgpud->turns_said) == 0)
+	if (!say_changed(&vgpud->turns_said, fault.text))
 		return;
 	if (*fault.text)
 		say(LOG_WARNING, "%s", fault.text);
 	else
 		say(LOG_NOTICE, "hands out turns again");
-	snprintf(vgpud->turns_said, sizeof(vgpud->turns_said), "%s", fault.text);
 }
 
 /* -- reloading --------------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "file.h"
 #include "say.h"
 #include "sys.h"
 
@@ -122,15 +123,9 @@ static char state_of(pid_t pid)
 {
 	char path[32], text[128];
 	const char *end;
-	ssize_t len;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
-	text[len > 0 ? len : 0] = '\0';
+	file_read(path, text, sizeof(text));
 	end = strrchr(text, ')'); /* of the program's name */
 	return end && end[1] ? end[2] : '?';
 }
