@@ -168,7 +168,7 @@ void pressure_look(struct pressure *pressure, const struct overview *overview,
 		if (file)
 			put(file, gpu->length_ns);
 	}
-	publish(pressure, server->listener < 0 ? "" : server->path);
+	publish(pressure, server->socket.fd < 0 ? "" : server->socket.path);
 }
 
 void pressure_end(struct pressure *pressure, struct turns_server *server)
@@ -176,7 +176,7 @@ void pressure_end(struct pressure *pressure, struct turns_server *server)
 	for (unsigned i = 0; i < server->store.count; i++)
 		put(&server->store.file[i], 0);
 	pressure->count = 0;
-	publish(pressure, server->listener < 0 ? "" : server->path);
+	publish(pressure, server->socket.fd < 0 ? "" : server->socket.path);
 }
 
 /* -- metrics ----------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@ struct pressure {
 	/* For those who look at the machine (least_turns.h): the file's text, and the socket that
 	 * it is next to, "" for none. */
 	char published[LEAST_TURNS_LEN];
-	char published_at[sizeof(((struct turns_server *)NULL)->path)];
+	char published_at[sizeof(((struct turns_socket *)NULL)->path)];
 	bool is_published; /* the text has been written */
 	bool failed;       /* it could not be, and that has been said */
 };

@@ -17,7 +17,6 @@
 #include "turns_server.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +24,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -35,7 +32,6 @@
 #include "sys.h"
 #include "turn_offer.h"
 
-#define BACKLOG        128
 #define AT_ONCE        64 /* events in one turns_server_run */
 #define PATIENCE_NS    NS_PER_S
 #define LISTS_A_SECOND 4
@@ -393,7 +389,7 @@ static void hear(struct turns_server *server, const struct overview *overview,
 static void close_door(struct turns_server *server)
 {
 	server->is_full = true;
-	epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->listener, NULL);
+	epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->socket.fd, NULL);
 }
 
 static int open_door(struct turns_server *server)
@@ -401,7 +397,7 @@ static int open_door(struct turns_server *server)
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = TURNS_CLIENTS_MAX};
 
 	server->is_full = false;
-	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->listener, &event) < 0 ? -errno : 0;
+	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->socket.fd, &event) < 0 ? -errno : 0;
 }
 
 /* The place is the client's, whatever comes of it. */
@@ -430,7 +426,7 @@ static bool meet(struct turns_server *server, const struct overview *overview)
 		close_door(server);
 		return false;
 	}
-	fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
 		admit(server, overview, client, fd);
 	return fd >= 0;
@@ -439,7 +435,7 @@ static bool meet(struct turns_server *server, const struct overview *overview)
 void turns_server_run(struct turns_server *server, const struct overview *overview)
 {
 	struct epoll_event events[AT_ONCE];
-	int count = server->listener < 0 ? 0 : epoll_wait(server->epoll, events, AT_ONCE, 0);
+	int count = server->socket.fd < 0 ? 0 : epoll_wait(server->epoll, events, AT_ONCE, 0);
 
 	for (int i = 0; i < count; i++) {
 		if (events[i].data.u32 < TURNS_CLIENTS_MAX) {
@@ -466,7 +462,7 @@ void turns_server_tick(struct turns_server *server)
 			end(server, client);
 	}
 	turns_reader_tick(&server->reader);
-	if (close_ended(server) && server->is_full && server->listener >= 0)
+	if (close_ended(server) && server->is_full && server->socket.fd >= 0)
 		open_door(server);
 }
 
@@ -475,26 +471,17 @@ void turns_server_tick(struct turns_server *server)
 void turns_server_init(struct turns_server *server)
 {
 	memset(server, 0, sizeof(*server));
-	server->listener = server->epoll = -1;
+	server->socket.fd = server->epoll = -1;
 	turns_reader_init(&server->reader);
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
 		server->client[i].fd = -1;
 }
 
-static bool is_at(int listener, const char *path)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	socklen_t len = sizeof(address) - 1;
-
-	return getsockname(listener, (struct sockaddr *)&address, &len) == 0 &&
-	       strcmp(address.sun_path, path) == 0;
-}
-
 static bool take_socket(struct turns_server *server, int fd)
 {
-	if (server->listener >= 0 || sd_is_socket(fd, AF_UNIX, SOCK_SEQPACKET, 1) <= 0)
+	if (server->socket.fd >= 0 || !turns_socket_is(fd))
 		return false;
-	server->listener = fd;
+	server->socket.fd = fd;
 	return true;
 }
 
@@ -517,49 +504,6 @@ bool turns_server_take(struct turns_server *server, const char *name, int fd)
 	return true;
 }
 
-/* Whether somebody listens there. */
-static bool is_served(const char *path)
-{
-	int fd = sys_connect(path);
-
-	if (fd >= 0)
-		sys_close(fd);
-	return fd >= 0 || fd == -EAGAIN;
-}
-
-/* The directory may be missing where no unit makes it. */
-static void make_directory(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char directory[sizeof(((struct turns_server *)NULL)->path)];
-
-	if (!slash || slash == path)
-		return;
-	snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
-	if (mkdir(directory, 0755) == 0)
-		chmod(directory, 0755); /* whatever the umask is */
-}
-
-static int bind_to(const char *path)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
-
-	if (fd < 0)
-		return -errno;
-	memcpy(address.sun_path, path, strlen(path));
-	make_directory(path);
-	unlink(path);
-	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && chmod(path, 0666) == 0 &&
-	    listen(fd, BACKLOG) == 0) {
-		turns_store_keep(TURNS_SOCKET_NAME, fd);
-		return fd;
-	}
-	error = -errno;
-	close(fd);
-	return error;
-}
-
 static int begin(struct turns_server *server)
 {
 	if (server->epoll < 0)
@@ -573,69 +517,45 @@ static void end_all(struct turns_server *server)
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
 		end(server, &server->client[i]);
 	close_ended(server);
-	if (server->listener >= 0 && turns_reader_end(&server->reader, &server->listener, 1) != 0)
-		close(server->listener);
+	if (server->socket.fd >= 0 && turns_reader_end(&server->reader, &server->socket.fd, 1) != 0)
+		close(server->socket.fd);
 	if (server->epoll >= 0)
 		close(server->epoll);
-	server->listener = server->epoll = -1;
+	server->socket.fd = server->epoll = -1;
 	server->is_full = false;
-}
-
-/* Whether the socket's file is still at the path: somebody may remove what is in /run. */
-static bool is_in_place(const struct turns_server *server)
-{
-	struct stat of;
-
-	return lstat(server->path, &of) == 0 && of.st_dev == server->path_device &&
-	       of.st_ino == server->path_inode;
-}
-
-static int note_place(struct turns_server *server, const char *path)
-{
-	struct stat of;
-
-	if (lstat(path, &of) != 0)
-		return -errno;
-	server->path_device = of.st_dev;
-	server->path_inode = of.st_ino;
-	snprintf(server->path, sizeof(server->path), "%s", path);
-	return 0;
 }
 
 static int listen_at(struct turns_server *server, const char *path)
 {
 	int error;
 
-	if (strlen(path) >= sizeof(server->path))
-		return -ENAMETOOLONG;
-	if (server->listener >= 0 && (!is_at(server->listener, path) || !is_served(path)))
+	if (server->socket.fd >= 0 && !turns_socket_is_at(&server->socket, path))
 		end_all(server);
-	if (server->listener < 0) {
-		if (is_served(path))
+	if (server->socket.fd < 0) {
+		if (turns_socket_is_served(path))
 			return -EADDRINUSE;
-		server->listener = bind_to(path);
+		server->socket.fd = turns_socket_open(path);
+		if (server->socket.fd < 0)
+			return server->socket.fd;
+		turns_store_keep(TURNS_SOCKET_NAME, server->socket.fd);
 	}
-	if (server->listener < 0)
-		return server->listener;
-	error = note_place(server, path);
+	error = turns_socket_note(&server->socket, path);
 	return error ? error : begin(server);
 }
 
 int turns_server_listen(struct turns_server *server, const char *path, struct fault *fault)
 {
-	bool in_place = server->epoll >= 0 && is_in_place(server);
+	bool in_place = server->epoll >= 0 && turns_socket_is_in_place(&server->socket);
 	int error;
 
-	if (in_place && strcmp(server->path, path) == 0)
+	if (in_place && strcmp(server->socket.path, path) == 0)
 		return 0;
 	if (in_place)
-		unlink(server->path);
-	if (server->epoll >= 0)
+		unlink(server->socket.path);
+	if (server->epoll >= 0 || !*path)
 		end_all(server);
-	if (!*path) {
-		end_all(server);
+	if (!*path)
 		return 0;
-	}
 	error = listen_at(server, path);
 	if (!error)
 		return 0;

@@ -12,6 +12,7 @@
 #include "overview.h"
 #include "text.h"
 #include "turns_reader.h"
+#include "turns_socket.h"
 #include "turns_store.h"
 
 #define TURNS_SOCKET_NAME TURNS_KEPT_NAME "socket" /* what systemd knows the socket by */
@@ -39,11 +40,9 @@ struct turns_server {
 	struct turns_refused refusal[TURNS_REFUSED_MAX]; /* the oldest is overwritten */
 	unsigned refusals;                               /* how many there were */
 	struct turns_reader reader;
-	int listener; /* -1: nobody is served */
+	struct turns_socket socket;
 	int epoll;    /* readable: turns_server_run has something to do */
 	bool is_full; /* nobody is accepted until the next tick, as no connection can be closed */
-	char path[108];
-	uint64_t path_device, path_inode; /* of the socket's file there */
 	struct turns_client client[TURNS_CLIENTS_MAX];
 	uint64_t lists_next_ns;                 /* when slices may be listed for a stranger again */
 	uint64_t given, same, refused, garbled; /* requests, in all */
