@@ -26,42 +26,42 @@ seconds() {
     grep -c '^second=' "$root/$1.out"
 }
 
-# until_second WHAT NAME LEAST MOST [NAME LEAST MOST]: until one comes in which these slices have so much.
+# until_second WHAT LEAST MOST SLICE [OTHER]: until one comes in which SLICE has so many percent of the
+# GPU's time, or of what it and OTHER have together.
 until_second() {
-    what=$1 first=$2 looks=0
-    shift
+    what=$1 least=$2 most=$3 looks=0
+    shift 3
     while [ "$looks" -lt 60 ]; do
         looks=$((looks + 1))
-        before=$(seconds "$first") tries=0
-        while [ "$(seconds "$first")" -le $((before + 1)) ]; do # one that began after this
+        before=$(seconds "$1") tries=0
+        while [ "$(seconds "$1")" -le $((before + 1)) ]; do # one that began after this
             tries=$((tries + 1))
-            [ "$tries" -lt 600 ] || fail "$first prints no more seconds"
+            [ "$tries" -lt 600 ] || fail "$1 prints no more seconds"
             sleep 0.05
         done
-        is_so "$@" && return
+        part=$(part_of "$@")
+        echo "$what: $part % (from $least to $most)"
+        [ "$part" -lt "$least" ] || [ "$part" -gt "$most" ] || return 0
     done
     fail "$what: no second is so, the last ones have $(tail -n 3 "$root"/*.out)"
 }
-is_so() {
-    while [ $# -gt 0 ]; do
-        share=$(last "$1")
-        echo "$1: ${share:-no share} of 100, wanted $2 to $3"
-        { [ "${share:-0}" -ge "$2" ] && [ "${share:-0}" -le "$3" ]; } || return 1
-        shift 3
-    done
+part_of() {
+    share=$(last "$1") of=100
+    [ $# -eq 1 ] || { other=$(last "$2"); of=$((${share:-0} + ${other:-0})); }
+    echo $((100 * ${share:-0} / (of > 0 ? of : 1)))
 }
 
 begin ours --cores 30-100
 wait_for "$root/ours.out"
-until_second 'alone' ours 80 100
+until_second 'alone' 45 100 ours
 begin theirs
 theirs=$pid
-until_second 'next to a slice without a quota' ours 20 40 theirs 55 80
+until_second 'next to a slice without a quota' 20 42 ours theirs
 kill -TERM "$theirs"
 wait_gone "$theirs"
-until_second 'alone again' ours 80 100
+until_second 'alone again' 45 100 ours
 begin theirs --cores 40
 theirs=$pid
-until_second 'next to a slice that may take 40' ours 50 70 theirs 30 42
+until_second 'next to a slice that may take 40' 52 75 ours theirs
 "$VGPU" set --cores 30 ours >"$out" 2>"$err" || fail 'no other share'
-until_second 'with one figure' ours 20 33
+until_second 'with one figure' 10 33 ours
