@@ -312,11 +312,13 @@
  * measured closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
 
-/* ns from one probe for neighbours to the next; ns within which an idle device reaches an event,
- * about twice what it takes; and the number of probes without a neighbour after which none is
- * assumed. Half of the number: neighbours that work for a third of the time are missed. */
+/* ns from one probe for neighbours to the next; ns within which an idle device reaches an event;
+ * and the number of probes without a neighbour after which none is assumed. An idle H100 mostly
+ * takes 5 us, one probe in 400 takes 40 to 60, and a neighbour's time slice lasts some 2 ms. A
+ * fifth of the time: such a probe is taken for a neighbour. Twice: more of the time slices are
+ * missed. Half of the number: neighbours that work for a third of the time are missed. */
 #define PROBE_EACH_NS (20 * NS_PER_MS)
-#define PROBE_NS      (40 * NS_PER_US)
+#define PROBE_NS      (200 * NS_PER_US)
 #define PROBE_COUNT   64
 
 /* ns from one question whether a stream is busy to the next: while costs say that it is, and while

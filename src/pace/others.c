@@ -3,8 +3,9 @@
  * are found by their work: a process that only holds memory changes nothing. Nobody says what they
  * do, so the device is probed: while this process has no work there, an event in one of its streams
  * is reached within some 20 us, unless the device works for a neighbour. Then it is reached when
- * the neighbour's time slice is over. A neighbour that works only now and then is missed by single
- * probes, so one that is found is believed to be there until PROBE_COUNT of them found none.
+ * the neighbour's time slice is over. A machine that does much else may take some 100 us longer. A
+ * neighbour that works only now and then is missed by single probes, so one that is found is
+ * believed to be there until PROBE_COUNT of them found none.
  */
 #include "others.h"
 

@@ -283,6 +283,40 @@ UNIT_TEST(test_unlike_beside_others)
 	left();
 }
 
+/* Now and then an idle device reaches an event late, as on a machine that does much else. That is
+ * no neighbour, so windows go on to correct what rounds of unlike lengths under one name cost. */
+UNIT_TEST(test_late_events)
+{
+	static const unsigned limits[] = {30, 80};
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t began_ns, given_ns = 0, late_ns;
+		double share;
+
+		joined(state, limits[i]);
+		began_ns = late_ns = time_ns;
+		while (time_ns - began_ns < 6 * NS_PER_S) {
+			struct kernel kernel = {.function = 1, .ns = 20000};
+
+			if (time_ns - began_ns < NS_PER_S)
+				given_ns = fake.given_ns[0];
+			if (time_ns - late_ns >= NS_PER_S / 2) {
+				fake.others_until_ns = time_ns + 90000;
+				late_ns = time_ns;
+			}
+			for (unsigned n = 0; n < 11; n++) {
+				kernel.ns = n == 10 ? 3800000 : 20000;
+				assert_int_equal(launch(&kernel), 0);
+			}
+			synchronise_stream(0);
+		}
+		share = (double)(fake.given_ns[0] - given_ns) / (5 * (double)NS_PER_S / 100);
+		harness_note("late events: %.2f of %u", share, limits[i]);
+		assert_share("late events", share, limits[i], 1, 2);
+		left();
+	}
+}
+
 /* One launch that takes next to nothing of what it was thought to: the others' costs stay, and no
  * more of them are on their way than before. */
 UNIT_TEST(test_one_far_off)
