@@ -31,7 +31,6 @@
 #define NARROW_INTERVAL_NS    (2 * NS_PER_MS)  /* where the slice is nearly full */
 #define ODD_MOST              5 /* implausible figures in a row, before NVML is not asked again */
 #define NARROW_BYTES          ((uint64_t)512 << 20)
-#define LONG_AGO_NS           ((uint64_t)1)
 #define OVER_LEAST            5 /* comparisons in a row that show too much in the accounts */
 #define REST_INTERVAL_NS      NS_PER_S
 #define GUESS_INTERVAL_NS     (10 * NS_PER_MS) /* while threads keep comparisons from being made */
@@ -47,6 +46,11 @@ static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
  * last asked for; who compares writes them. */
 static unsigned over[VGPU_DEVICES_MAX];
 static uint64_t rest_ns[VGPU_DEVICES_MAX];
+
+/* How often code was expected. For each device, how often by the time that NVML was last asked; who
+ * compares writes it. All atomic. A comparison is due while they differ. */
+static uint64_t code_expected;
+static uint64_t code_seen[VGPU_DEVICES_MAX];
 
 /* What is charged and will be taken later, in one piece each: under `expecting`. */
 static struct lock expecting = LOCK_INIT;
@@ -68,6 +72,8 @@ void compare_forget(void)
 	memset(suspect_bytes, 0, sizeof(suspect_bytes));
 	memset(over, 0, sizeof(over));
 	memset(rest_ns, 0, sizeof(rest_ns));
+	memset(code_seen, 0, sizeof(code_seen));
+	code_expected = 0;
 }
 
 void compare_new_context(int device)
@@ -104,12 +110,23 @@ bool quota_is_compared(int device)
 	return is_believed(device);
 }
 
+/* Not before NVML was asked once: its start is left to the clock. */
+static bool is_code_due(int device)
+{
+	return is_believed(device) && __atomic_load_n(&code_seen[device], __ATOMIC_RELAXED) !=
+					      __atomic_load_n(&code_expected, __ATOMIC_RELAXED);
+}
+
 bool quota_reconcile_due(int device)
 {
 	uint64_t now = clock_coarse_ns(), interval = RECONCILE_INTERVAL_NS;
 	uint64_t last = __atomic_load_n(&reconciled_ns[device], __ATOMIC_RELAXED);
 	bool guess = __atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE);
 
+	if (is_code_due(device)) {
+		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
+		return true;
+	}
 	if (last == 0 && !guess) {
 		/* The first look starts the clock: a short program never pays for NVML. */
 		__atomic_store_n(&reconciled_ns[device], now, __ATOMIC_RELAXED);
@@ -136,12 +153,10 @@ void quota_reconcile_soon(int device)
 		__atomic_store_n(&reconciled_ns[device], then, __ATOMIC_RELAXED);
 }
 
-/* Not before NVML was asked once: its start is left to the clock. */
+/* Pairs with the load of quota_reconcile_ticket. */
 void quota_expect_code(void)
 {
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_believed(device))
-			__atomic_store_n(&reconciled_ns[device], LONG_AGO_NS, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&code_expected, 1, __ATOMIC_RELEASE);
 }
 
 bool quota_is_at_rest(void)
@@ -186,7 +201,10 @@ static uint64_t min(uint64_t a, uint64_t b)
 
 struct quota_ticket quota_reconcile_ticket(int device)
 {
-	struct quota_ticket ticket = {.stamp = account_stamp()};
+	struct quota_ticket ticket = {
+		.code_expected = __atomic_load_n(&code_expected, __ATOMIC_ACQUIRE),
+		.stamp = account_stamp(),
+	};
 	struct vgpu_hami_usage usage;
 
 	/* Data that are freed and still charged would be taken off what the contexts take. */
@@ -498,6 +516,7 @@ bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64
 	if (traced)
 		trace_compared(device, before, nvml_bytes, compared);
 	compare_guess_over(device, false);
+	__atomic_store_n(&code_seen[device], ticket->code_expected, __ATOMIC_RELAXED);
 	region_peak_end(&account_region, account_device(device)->index);
 	return compared;
 }

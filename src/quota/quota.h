@@ -268,8 +268,9 @@ void quota_hidden_gone(int device, uint64_t bytes);
 /*
  * Whether this process's accounts of the device are due to be compared with NVML's figure: a new
  * context's cost is not known yet, or 20 ms have passed, 2 ms where the slice is nearly full, or
- * quota_reconcile_soon was called; at once behind quota_expect_code. True for one caller, who then
- * takes a ticket, reads NVML and calls quota_reconcile.
+ * quota_reconcile_soon was called. True for one caller, who then takes a ticket, reads NVML and
+ * calls quota_reconcile. After quota_expect_code, a comparison is due for every caller until one
+ * has been made whose ticket was taken later.
  */
 bool quota_reconcile_due(int device);
 
@@ -278,12 +279,13 @@ bool quota_reconcile_due(int device);
 bool quota_is_compared(int device);
 void quota_reconcile_soon(int device);
 
-/* The driver is about to load code on some device, for as much memory as it takes: a program that
- * fills its slice in less than 20 ms and then rests is not to do it before the accounts have it. */
+/* The driver may have loaded code on some device since the last comparison. So a program that fills
+ * its slice in less than 20 ms and then rests does not do it before the accounts have the code. */
 void quota_expect_code(void);
 
 /* What the accounts say, and when: to be taken before NVML is read, by one thread at a time. */
 struct quota_ticket {
+	uint64_t code_expected; /* how often quota_expect_code was called */
 	uint64_t stamp;
 	uint64_t data_bytes;
 	uint64_t sum_bytes; /* of all classes that NVML may count */

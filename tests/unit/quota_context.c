@@ -413,6 +413,26 @@ UNIT_TEST(test_due)
 	assert_false(quota_reconcile_due(0));
 }
 
+/* Code was expected: a comparison is due for every caller until one has begun later. */
+UNIT_TEST(test_code_due)
+{
+	struct quota_ticket early;
+
+	attach(8 * GIB);
+	make_known(1);
+	reconcile(COST);
+	quota_reconcile_due(0); /* starts the clock */
+	assert_false(quota_reconcile_due(0));
+	early = quota_reconcile_ticket(0);
+	quota_expect_code();
+	assert_true(quota_reconcile_due(0));
+	assert_true(quota_reconcile_due(0));
+	quota_reconcile(0, &early, &(uint64_t){COST});
+	assert_true(quota_reconcile_due(0));
+	reconcile(COST);
+	assert_false(quota_reconcile_due(0));
+}
+
 /* A figure below what a context can take is another process's: NVML is not believed from then on,
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
 UNIT_TEST(test_distrust)

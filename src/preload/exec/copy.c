@@ -137,6 +137,7 @@ static struct cost_of of_sides(struct side to, struct side from, uint64_t row_by
 static void let_by(struct launch *launch, bool waits)
 {
 	launch->pass.meter = NULL;
+	launch->loads = NULL;
 	launch->waits = waits;
 	pace_uncount();
 	cuda_bind();

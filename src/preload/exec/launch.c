@@ -14,6 +14,7 @@
 #include "cuda.h"
 #include "gpu_events.h"
 #include "hooks.h"
+#include "lazy_code.h"
 #include "lock.h"
 #include "quota.h"
 #include "signs.h"
@@ -256,10 +257,22 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 	return pace_asks() ? enter(launch) : CUDA_SUCCESS;
 }
 
+/* The function of a kernel's launch, if the driver may load its code. Other keys are no handles. */
+static const void *loads(const struct cost_of *what)
+{
+	const void *function;
+
+	if (!lazy_code_any())
+		return NULL;
+	function = (const void *)(uintptr_t)(what->function & ~(uint64_t)3); /* launch_name */
+	return lazy_code_is_awaited(function) ? function : NULL;
+}
+
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what)
 {
 	launch->pass.meter = NULL;
+	launch->loads = loads(what);
 	launch->waits = false;
 	if (is_leased(stream, per_thread, what))
 		return CUDA_SUCCESS;
@@ -272,11 +285,24 @@ CUresult launch_end(struct launch *launch, CUresult result)
 		pace_leave(&launch->pass, &launch->work, result == CUDA_SUCCESS);
 	else if (launch->waits)
 		pace_waited();
+	if (launch->loads)
+		lazy_code_launched(launch->loads, result == CUDA_SUCCESS);
 	return result;
 }
 
-#define LAUNCH(name, stream, per_thread, what, parameters, arguments) \
-	LAUNCH_HOOK(launch_begin, name, stream, per_thread, what, parameters, arguments)
+/* Where no launch is held back, and code is awaited of some function, name_loading looks whether it
+ * is this one's. */
+#define LAUNCH(name, stream, per_thread, what, parameters, arguments)                    \
+	LAUNCH_HELD(launch_begin, name, stream, per_thread, what, parameters, arguments) \
+	LAUNCH_ASIDE static CUresult name##_loading parameters                           \
+	{                                                                                \
+		CUresult(*go) parameters = name##_held;                                  \
+                                                                                         \
+		if (!lazy_code_is_awaited(f))                                            \
+			go = cuda.name;                                                  \
+		return go arguments;                                                     \
+	}                                                                                \
+	LAUNCH_DOOR(name, lazy_code_any() ? name##_loading : cuda.name, parameters, arguments)
 
 /* The parameters that functions with a grid's shape have in common. */
 #define GRID                                                                               \
@@ -438,7 +464,7 @@ LAUNCH_ASIDE static CUresult launch_many(CUDA_LAUNCH_PARAMS *list, unsigned coun
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList,
 					      unsigned int numDevices, unsigned int flags)
 {
-	if (pace_is_open())
+	if (pace_is_open() && !lazy_code_any())
 		return cuda.cuLaunchCooperativeKernelMultiDevice(launchParamsList, numDevices,
 								 flags);
 	return launch_many(launchParamsList, numDevices, flags);

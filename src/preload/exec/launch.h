@@ -10,6 +10,7 @@
 struct launch {
 	struct pace_pass pass;
 	struct pace_work work;
+	const void *loads; /* the function, if the driver may load its code; else NULL */
 	bool waits; /* not a launch, but a copy with the host, whose call returns when it is done */
 };
 
@@ -70,6 +71,10 @@ void launch_forget(void); /* in a forked child */
  * each hook.
  */
 #define LAUNCH_HOOK(begin, name, stream, per_thread, what, parameters, arguments) \
+	LAUNCH_HELD(begin, name, stream, per_thread, what, parameters, arguments) \
+	LAUNCH_DOOR(name, cuda.name, parameters, arguments)
+
+#define LAUNCH_HELD(begin, name, stream, per_thread, what, parameters, arguments) \
 	LAUNCH_ASIDE static CUresult name##_held parameters                       \
 	{                                                                         \
 		const struct cost_of of = what;                                   \
@@ -79,15 +84,17 @@ void launch_forget(void); /* in a forked child */
 		if (result != CUDA_SUCCESS)                                       \
 			return result;                                            \
 		return launch_end(&launch, cuda.name arguments);                  \
-	}                                                                         \
-                                                                                  \
-	CUresult name parameters                                                  \
-	{                                                                         \
-		CUresult(*go) parameters = name##_held;                           \
-                                                                                  \
-		if (pace_is_open())                                               \
-			go = cuda.name;                                           \
-		return go arguments;                                              \
+	}
+
+/* `open` is the function to which the hook jumps where no launch is held back. */
+#define LAUNCH_DOOR(name, open, parameters, arguments)  \
+	CUresult name parameters                        \
+	{                                               \
+		CUresult(*go) parameters = name##_held; \
+                                                        \
+		if (pace_is_open())                     \
+			go = open;                      \
+		return go arguments;                    \
 	}
 /* Not `cold`, for which compilers save size: with a compute quota every launch goes this way. */
 #define LAUNCH_ASIDE __attribute__((noinline))

@@ -26,10 +26,10 @@
 #include "context_making.h"
 #include "cuda.h"
 #include "deferred.h"
-#include "driver_memory.h"
 #include "exports.h"
 #include "headroom.h"
 #include "hooks.h"
+#include "lazy_code.h"
 #include "local.h"
 #include "lock.h"
 #include "log.h"
@@ -258,7 +258,7 @@ static CUresult settle(struct making *making, CUcontext context)
 					     measure(making, at_most));
 	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
 	if (!error) {
-		driver_memory_expected_anew(); /* the new context loads code for itself */
+		lazy_code_renew(true); /* the new context loads code for itself */
 		settled++;
 		log_line(LOG_TRACE, "made a context on GPU %d", making->device);
 	}

@@ -14,7 +14,7 @@
 
 #include "cuda.h"
 #include "headroom.h"
-#include "launch.h"
+#include "lazy_code.h"
 #include "pools.h"
 #include "quota.h"
 #include "reconcile.h"
@@ -114,43 +114,8 @@ CUresult driver_memory_refuse(const struct driver_memory *growth)
 
 void driver_memory_undone(CUdevice device)
 {
-	driver_memory_expected_anew();
+	lazy_code_renew(false);
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_attached() && quota_has_device(device))
 			reconcile_soon(device);
-}
-
-/* -- what is loaded later --------------------------------------------------------------------- */
-
-#define HANDLES 1024
-
-/* Handles that were handed out, by hash. A handle replaces another one in its place. Atomic. */
-static const void *handed_out[HANDLES];
-
-static const void **place_of(const void *handle)
-{
-	return &handed_out[launch_hash((uint64_t[]){(uintptr_t)handle, 0}, 1) % HANDLES];
-}
-
-bool driver_memory_expected(const void *handle)
-{
-	const void **place = place_of(handle);
-
-	if (__atomic_load_n(place, __ATOMIC_RELAXED) == handle || !quota_attached())
-		return false;
-	__atomic_store_n(place, handle, __ATOMIC_RELAXED);
-	quota_expect_code();
-	return true;
-}
-
-void driver_memory_unexpected(const void *handle)
-{
-	__atomic_compare_exchange_n(place_of(handle), &handle, NULL, false, __ATOMIC_RELAXED,
-				    __ATOMIC_RELAXED);
-}
-
-void driver_memory_expected_anew(void)
-{
-	for (unsigned i = 0; i < HANDLES; i++)
-		__atomic_store_n(&handed_out[i], NULL, __ATOMIC_RELAXED);
 }

@@ -29,14 +29,3 @@ CUresult driver_memory_refuse(const struct driver_memory *growth);
 
 /* The application has given up such memory, as by unloading code. */
 void driver_memory_undone(CUdevice device);
-
-/* The driver hands out a function whose code it may load later, as a rule at the first launch.
- * Returns whether the handle is a new one. Libraries ask for handles that they have, again and
- * again. */
-bool driver_memory_expected(const void *handle);
-/* The handle is not given to the application after all. */
-void driver_memory_unexpected(const void *handle);
-
-/* All handles count as new again: a handle may be another function's after an unload, or there is a
- * new context, which loads code for itself. */
-void driver_memory_expected_anew(void);

@@ -134,7 +134,6 @@ static CUresult want(uint64_t bytes)
 	CUresult result = headroom_find(&place, &counted);
 	uint64_t had;
 
-	quota_expect_code(); /* again: making room may have reconciled, before the launch */
 	if (result != CUDA_SUCCESS || !counted ||
 	    cuda.cuCtxGetLimit(&stack_bytes, CU_LIMIT_STACK_SIZE) != CUDA_SUCCESS)
 		return result;

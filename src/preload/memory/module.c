@@ -5,15 +5,14 @@
  * limit.
  *
  * The driver may also load code later, at the first launch of a function (90 MiB on an H200 for a
- * sum in PyTorch). After a function was handed out, the next allocation or synchronisation
- * reconciles with NVML, which charges such code. The local memory of kernels is reserved beforehand
- * (local.h).
+ * sum in PyTorch; lazy_code.h). The local memory of kernels is reserved beforehand (local.h).
  *
  * A library belongs to no context. Its memory is looked for on the current context's device.
  */
 #include "cuda.h"
 #include "driver_memory.h"
 #include "hooks.h"
+#include "lazy_code.h"
 #include "local.h"
 #include "quota.h"
 #include "signs.h"
@@ -22,10 +21,10 @@
 
 /* -- handing out functions --------------------------------------------------------------------- */
 
-static CUresult hand_out(CUresult result, const void *handle)
+static CUresult load_now(CUresult result, const void *handle)
 {
 	if (result == CUDA_SUCCESS)
-		driver_memory_expected(handle);
+		lazy_code_loaded(handle);
 	return result;
 }
 
@@ -33,12 +32,12 @@ static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (driver_memory_expected(made))
+	if (lazy_code_handed_out(made))
 		result = local_of_functions(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_function = made;
 	else
-		driver_memory_unexpected(made);
+		lazy_code_taken_back(made);
 	return result;
 }
 
@@ -46,12 +45,12 @@ static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (driver_memory_expected(made))
+	if (lazy_code_handed_out(made))
 		result = local_of_kernels(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_kernel = made;
 	else
-		driver_memory_unexpected(made);
+		lazy_code_taken_back(made);
 	return result;
 }
 
@@ -87,7 +86,7 @@ CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
 
 	cuda_bind();
 	result = cuda.cuLibraryGetModule(pMod, library);
-	return hand_out(result, result == CUDA_SUCCESS ? *pMod : NULL);
+	return load_now(result, result == CUDA_SUCCESS ? *pMod : NULL);
 }
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
@@ -109,7 +108,7 @@ CUresult cuFuncLoad(CUfunction function)
 	CUresult result;
 
 	cuda_bind();
-	result = hand_out(cuda.cuFuncLoad(function), function);
+	result = load_now(cuda.cuFuncLoad(function), function);
 	return result == CUDA_SUCCESS ? local_of_functions(&function, 1) : result;
 }
 
@@ -136,7 +135,7 @@ static CUresult make_handles(struct handles *handles, unsigned wanted, unsigned 
 static CUresult hand_out_handles(const struct handles *handles, CUresult result, void *ret_handles)
 {
 	for (unsigned i = 0; i < handles->count && result == CUDA_SUCCESS; i++) {
-		driver_memory_expected(handles->handle[i]);
+		lazy_code_handed_out(handles->handle[i]);
 		((void **)ret_handles)[i] = handles->handle[i];
 	}
 	sys_unmap(handles->handle, handles->count * sizeof(void *));

@@ -60,6 +60,144 @@ static void fill_with_code(uint64_t quota, uint64_t reserved)
 	CHECK_AT_MOST(outside_used(0), quota + MODULE + GRANULE + reserved);
 }
 
+/* -- a comparison comes between a handle and its launch ---------------------------------------- */
+
+#define FUNCTIONS 5
+#define QUOTA     (4 * GIB) /* so much that no comparison is due before 20 ms have passed */
+
+static CUfunction functions[FUNCTIONS];
+
+static void fetch_functions(void)
+{
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		functions[i] = lazy_load();
+}
+
+static void launch_functions(void)
+{
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		launch(functions[i]);
+}
+
+/* Takes all that is left at once. */
+static void assert_full(uint64_t modules)
+{
+	CUdeviceptr address;
+
+	cuMemAlloc_v2(&address, QUOTA - ledger_used(0));
+	CHECK_AT_MOST(outside_used(0), QUOTA);
+	CHECK_EQUAL(ledger_own(0).module, modules * MODULE);
+}
+
+/* What compares: an allocation. */
+static void compare(void)
+{
+	give(take(GRANULE));
+}
+
+TEST(compared_before_launch)
+{
+	start_lazy("4g");
+	fetch_functions();
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+TEST(compared_with_compute_quota)
+{
+	env_set("CUDA_DEVICE_SM_LIMIT", "50");
+	start_lazy("4g");
+	fetch_functions();
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+TEST(unloaded_before_launch)
+{
+	CUmodule module;
+
+	start_lazy("4g");
+	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+	fetch_functions();
+	CHECK_CUDA(cuModuleUnload(module), CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+/* The functions have been launched on another device. */
+TEST(launched_in_new_context)
+{
+	CUcontext context;
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	env_set("VGPU_SIM_MODULE_LAZY", "1");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", "4g");
+	env_set("VGPU_SIM_MODULE_MIB", "20");
+	cuda_start(1);
+	fetch_functions();
+	launch_functions();
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+/* The program has the handles before, and loads the code without a launch. */
+TEST(loaded_early)
+{
+	CUfunction listed;
+	CUmodule module;
+
+	start_lazy("4g");
+	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
+	compare();
+	CHECK_CUDA(cuFuncLoad(listed), CUDA_SUCCESS);
+	assert_full(1);
+}
+
+/* A launch that is refused loads nothing yet. */
+TEST(refused_before_launch)
+{
+	start_lazy("4g");
+	fetch_functions();
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		CHECK(cuLaunchKernel(functions[i], 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
+		      CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+#define OTHERS 10000 /* more handles than are kept */
+
+/* As many handles are replaced as may be, then the functions are handed out and launched. */
+TEST(many_handles)
+{
+	static char many[OTHERS * 64];
+	CUfunction *listed = calloc(OTHERS, sizeof(*listed));
+	size_t length = 0;
+	CUmodule module;
+
+	CHECK(listed);
+	length += (size_t)snprintf(many, sizeof(many), ".version 8.0\n.target sm_90\n");
+	for (unsigned i = 0; i < OTHERS; i++)
+		length += (size_t)snprintf(many + length, sizeof(many) - length,
+					   ".visible .entry f%u() { ret; }\n", i);
+	start_lazy("4g");
+	CHECK_CUDA(cuModuleLoadData(&module, many), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(listed, OTHERS, module), CUDA_SUCCESS);
+	fetch_functions();
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+	free(listed);
+}
+
 /* -- a thread is in the driver for long ------------------------------------------------------- */
 
 static CUcontext its_context;
