@@ -11,6 +11,9 @@
  * lock is held while the region is charged, so that a range is charged once, whichever threads move
  * it; it comes before account.c's.
  *
+ * A move that the driver refuses is undone, unless another thread has begun to move a part of the
+ * same allocation to the same GPU since: then the range stays charged until the allocation ends.
+ *
  * What it is not: an account of pages that the device takes by itself, when a kernel there touches
  * managed memory. Nothing says that either.
  */
@@ -24,6 +27,7 @@
 static struct lock lock = LOCK_INIT;
 static struct table moves; /* an allocation's address and a device to a range; under `lock` */
 static size_t move_count;  /* of entries; written under `lock`, atomic */
+static uint32_t serials;   /* of moves; under `lock` */
 
 /* The range of an entry: `amount` bytes from the granule `references` of the allocation on. */
 struct range {
@@ -122,6 +126,7 @@ int quota_move(int device, uint64_t base, uint64_t address, uint64_t bytes, stru
 		move.first = was.first;
 		move.bytes = entry->amount;
 		move.charged = true;
+		move.serial = entry->serial = ++serials;
 		error = charge_locked(entry, range_with(was, base, address, bytes));
 	}
 	lock_release(&lock);
@@ -140,7 +145,7 @@ void quota_move_undo(const struct quota_move *move)
 	account_begin();
 	lock_acquire(&lock);
 	entry = table_find(&moves, key_of(move->base, move->device));
-	if (entry && entry->amount > move->bytes) {
+	if (entry && entry->amount > move->bytes && entry->serial == move->serial) {
 		account_return_managed(move->device, entry->amount - move->bytes);
 		entry->references = (uint32_t)move->first;
 		entry->amount = move->bytes;

@@ -19,6 +19,7 @@ struct entry {
 	bool shared : 1;     /* takes a part of a granule (holding.c) */
 	bool exported : 1;   /* holding.c */
 	uint32_t references; /* holding.c */
+	uint32_t serial;     /* moved.c */
 };
 
 struct table {

@@ -1,6 +1,9 @@
 /* Managed memory that is moved to another GPU: it is charged there as well, and refused there. */
 #include "cuda_api.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #define CHUNK (128 * MIB) /* by which it is charged on each GPU */
 
 static CUdeviceptr start(uint64_t bytes)
@@ -134,4 +137,46 @@ TEST(rejected)
 	CHECK_CUDA(cuMemPrefetchAsync_v2(address, 4 * CHUNK, on(1), 1, NULL),
 		   CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(ledger_own(1).data, CHUNK);
+}
+
+static CUcontext its_context;
+
+static void *refused_move(void *address)
+{
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPrefetchAsync_v2((CUdeviceptr)(uintptr_t)address, CHUNK, on(1), 1, NULL),
+		   CUDA_ERROR_INVALID_VALUE);
+	return NULL;
+}
+
+/* Moves the chunk of that number while the driver refuses another thread to move the first one. */
+static void beside_a_refusal(unsigned chunk)
+{
+	CUdeviceptr address;
+	pthread_t thread;
+	char rule[512];
+
+	snprintf(rule, sizeof(rule), "cuMemPrefetchAsync_v2=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	address = start(4 * CHUNK);
+	CHECK_CUDA(cuCtxGetCurrent(&its_context), CUDA_SUCCESS);
+	CHECK(pthread_create(&thread, NULL, refused_move, (void *)(uintptr_t)address) == 0);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	CHECK_CUDA(by_prefetch(address + chunk * CHUNK, CHUNK, 1), CUDA_SUCCESS);
+	CHECK(unlink(scene_path("parked")) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_AT_MOST(CHUNK, ledger_own(1).data);
+	give(address);
+	CHECK_EQUAL(ledger_own(1).data, 0);
+}
+
+TEST(rejected_beside_the_same_move)
+{
+	beside_a_refusal(0);
+}
+
+TEST(rejected_beside_another_move)
+{
+	beside_a_refusal(1);
 }
