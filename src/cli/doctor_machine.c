@@ -290,8 +290,8 @@ static void check_driver(struct doctor *doctor)
 	if (!versions_agree(nvml, kernel, library, sizeof(kernel))) {
 		doctor_found(doctor, DOCTOR_FAIL, "the kernel has driver %s, and %s is of %s",
 			     kernel, nvml, library);
-		doctor_advise(doctor, "Reboot, or load the module anew, after an update of the "
-				      "driver; start containers anew that ran meanwhile");
+		doctor_advise(doctor, "Reboot, or load the module again, after an update of the "
+				      "driver; restart the containers that ran meanwhile");
 		return;
 	}
 	if (doctor->has_gpus) {

@@ -103,7 +103,7 @@ static void say_policy(struct doctor *doctor, const char *dir, bool is_fixed)
 	if (error == -ENOENT) {
 		doctor_found(doctor, DOCTOR_FAIL, POLICY_VARIABLE " names %s, which is not there",
 			     dir);
-		doctor_advise(doctor, "Start the program anew with vgpu run: the slice has ended, "
+		doctor_advise(doctor, "Start the program again with vgpu run: the slice has ended, "
 				      "and CUDA is refused to what is left of it");
 	} else if (error) {
 		doctor_found(doctor, DOCTOR_FAIL, "%s", fault.text);

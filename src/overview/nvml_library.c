@@ -27,7 +27,7 @@ static int start(void *library, struct fault *fault)
 		return fault_set(fault, -EIO,
 				 "NVML is of another version than the kernel's driver: reboot, or "
 				 "load the driver's module again, after an update; in a container, "
-				 "start it anew");
+				 "restart it");
 	return fault_set(fault, -EIO,
 			 "NVML does not start (error %d): see whether nvidia-smi works here",
 			 (int)result);

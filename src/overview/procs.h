@@ -13,7 +13,7 @@ struct procs; /* what was found, kept from one look to the next */
 struct procs *procs_new(void); /* NULL without memory */
 void procs_free(struct procs *procs);
 
-/* A look begins: what was found before may be looked for anew. */
+/* Begins a refresh: each process that is asked for is searched in /proc again. */
 void procs_begin(struct procs *procs);
 
 /* The pid here of the process that is `pid` in the pid namespace of that inode; 0 where it cannot

@@ -85,7 +85,7 @@ static int add_named_policy(const char *dir, struct policy *policy, bool *has_po
 	if (error == -ENOENT)
 		return fault_set(fault, error,
 				 POLICY_VARIABLE " names %.300s, which is not there: its slice has "
-						 "ended; start the program anew with vgpu run",
+						 "ended; start the program again with vgpu run",
 				 dir);
 	if (error)
 		return error;

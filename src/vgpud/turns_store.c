@@ -3,7 +3,7 @@
  * client can run out of memory in it, the header, and the seals last.
  *
  * Locks belong to open files (fcntl(2), open-file-description locks), and a descriptor that is sent
- * to a client is of the sender's open file. So a file is opened anew for each client.
+ * to a client refers to the sender's open file. So vgpud opens the file again for each client.
  */
 #include "turns_store.h"
 
@@ -180,7 +180,7 @@ struct turns_file *turns_store_get(struct turns_store *store, const char *uuid, 
 	return &store->file[store->count++];
 }
 
-static int open_anew(const struct turns_file *file)
+static int open_own(const struct turns_file *file)
 {
 	char path[32];
 
@@ -205,17 +205,17 @@ int turns_store_replace(struct turns_file *file)
 
 int turns_store_open(struct turns_file *file)
 {
-	int fd = open_anew(file);
+	int fd = open_own(file);
 
 	if (fd != -EACCES && fd != -EPERM)
 		return fd;
 	sys_fchmod(file->fd, 0600);
-	fd = open_anew(file);
+	fd = open_own(file);
 	if ((fd != -EACCES && fd != -EPERM) || turns_store_replace(file) != 0)
 		return fd;
 	say(LOG_WARNING, "a program has taken the file of turns of %s away: there is another now",
 	    file->uuid);
-	return open_anew(file);
+	return open_own(file);
 }
 
 void turns_store_close(struct turns_store *store)
