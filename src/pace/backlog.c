@@ -145,7 +145,7 @@ uint64_t backlog_idle_ns(const struct backlog *backlog, uint64_t now_ns)
 
 int64_t backlog_compare(struct backlog *backlog, int64_t from, int64_t to, int64_t busy_ns)
 {
-	int64_t seen = to - from, start = LOAD(backlog->measured), anew;
+	int64_t seen = to - from, start = LOAD(backlog->measured), unmeasured;
 
 	do
 		if (start >= to)
@@ -153,6 +153,6 @@ int64_t backlog_compare(struct backlog *backlog, int64_t from, int64_t to, int64
 	while (!SWAP(backlog->measured, start, to));
 	if (busy_ns < 0 || seen <= 0)
 		return 0;
-	anew = to - (start > from ? start : from);
-	return (int64_t)((double)anew / (double)seen * (double)(busy_ns - seen));
+	unmeasured = to - (start > from ? start : from);
+	return (int64_t)((double)unmeasured / (double)seen * (double)(busy_ns - seen));
 }

@@ -302,9 +302,9 @@
 #define METER_RELAXED 8
 
 /* Relaxed mode ends when waits take so many ns longer than costs explain, as costs may be too low
- * (meter->doubt_ns). Without this: the charge of random programs is wrong by 1.2 to 1.7 % in the
- * mean; with it, by 0.9 to 1.3 %. */
-#define METER_DOUBT_NS (100 * NS_PER_US)
+ * (meter->unexplained_ns). Without this: the charge of random programs is wrong by 1.2 to 1.7 % in
+ * the mean; with it, by 0.9 to 1.3 %. */
+#define METER_UNEXPLAINED_NS (100 * NS_PER_US)
 
 /* ns of credit above which measuring is relaxed (meter_relax_factor). Half: programs that are about
  * to wait for the bucket are measured less closely. Twice, or five times: no difference to the
@@ -396,10 +396,10 @@
 #define WAITS_WAKE_NS    (20 * NS_PER_US)
 #define WAITS_AT_ONCE_NS (2 * NS_PER_US)
 
-/* The doubt in costs falls by one ns for each WAITS_DOUBT_PART ns that pass, and is at most
- * WAITS_DOUBT_MOST_NS. */
-#define WAITS_DOUBT_PART    16
-#define WAITS_DOUBT_MOST_NS (10 * METER_DOUBT_NS)
+/* meter->unexplained_ns falls by one ns for each WAITS_UNEXPLAINED_PART ns that pass, and is at
+ * most WAITS_UNEXPLAINED_MOST_NS. */
+#define WAITS_UNEXPLAINED_PART    16
+#define WAITS_UNEXPLAINED_MOST_NS (10 * METER_UNEXPLAINED_NS)
 
 /* Copies to or from the host of fewer bytes take no longer than a launch, and end no window; copies
  * of WAITS_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
@@ -414,11 +414,11 @@
 #define WINDOW_LAUNCHES 128
 
 /* A window measures nothing if more than one part in WINDOW_IDLE_PART of its time is idle, apart
- * from WINDOW_IDLE_NS before its first launch. If more than one part in WINDOW_DOUBT_PART is idle,
+ * from WINDOW_IDLE_NS before its first launch. If more than one part in WINDOW_ASK_PART is idle,
  * the driver is asked whether the device has reached the window's begin. */
-#define WINDOW_IDLE_PART  4
-#define WINDOW_IDLE_NS    (100 * NS_PER_US)
-#define WINDOW_DOUBT_PART 16
+#define WINDOW_IDLE_PART 4
+#define WINDOW_IDLE_NS   (100 * NS_PER_US)
+#define WINDOW_ASK_PART  16
 
 /* ns that windows with neighbours may find too little by chance. Half: chance is charged. Twice:
  * costs that are too low stay in use for longer. */

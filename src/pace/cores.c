@@ -28,7 +28,8 @@ static unsigned own_pct(const struct meter *meter)
 	return region == 0 ? meter->quota.own_pct : region < 100 ? (unsigned)region : 0;
 }
 
-/* 0: none. Read anew for each launch, as monitors and others change it. */
+/* The quota, percent; 0: none. It is read for each launch, because monitors and `vgpu set` change
+ * it. */
 unsigned cores_assured(const struct meter *meter)
 {
 	unsigned policy = LOAD(meter->quota.policy_pct), own = own_hold() ? own_pct(meter) : 0;

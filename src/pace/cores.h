@@ -2,8 +2,8 @@
  * Inside pace/: the compute quotas of the devices, and their meters.
  *
  * A quota may come from the slice's policy, from the region, and from the process's environment;
- * the strictest holds. Monitors and `vgpu set` change those of the region, so they are read anew
- * for each launch.
+ * the strictest holds. Monitors and `vgpu set` change those of the region, so they are read for
+ * each launch.
  *
  * Of a quota of two figures, such as 30-100, the first one holds wherever the process cannot see
  * what other slices want: a slice never takes more than that beside slices that it does not see.

@@ -58,14 +58,14 @@ struct meter {
 	uint64_t shown_work_ns; /* its time at work when the figure was made */
 	uint64_t shown_pct;     /* the figure, while it is at work */
 	int64_t shown_ns;       /* what it had been charged when the figure was made */
-	uint64_t turn_ns;    /* when a thread that waited for the bucket went; 0: it has launched */
-	uint64_t let_go_ns;  /* when a held launch last went, while `stuck` was above 0 */
-	uint64_t anew_at_ns; /* when a window may begin after a wait again (waits.c) */
-	uint64_t doubt_ns;   /* by how much waits took longer than costs say; falls with time */
-	uint64_t doubted_at_ns; /* when doubt_ns was last changed */
-	int32_t entered;        /* launches inside the driver's call */
-	int32_t idle_waits;     /* above 0: most waits are for all work on the device */
-	int32_t rounds;         /* waits that ended without success, whose work has not finished */
+	uint64_t turn_ns;   /* when a thread that waited for the bucket went; 0: it has launched */
+	uint64_t let_go_ns; /* when a held launch last went, while `stuck` was above 0 */
+	uint64_t next_window_at_ns; /* when a window may begin after a wait again (waits.c) */
+	uint64_t unexplained_ns; /* by how much waits took longer than costs say; falls with time */
+	uint64_t unexplained_at_ns; /* when unexplained_ns was last changed */
+	int32_t entered;            /* launches inside the driver's call */
+	int32_t idle_waits;         /* above 0: most waits are for all work on the device */
+	int32_t rounds;      /* waits that ended without success, whose work has not finished */
 	int32_t awaited;     /* so many further launches go at once: a kernel may wait for them */
 	int32_t given_up;    /* spans that were given up and have not finished (overdue.c) */
 	int32_t stuck;       /* given_up, and the spans of kernels that wait for launches */
@@ -156,7 +156,7 @@ static inline void meter_break(struct meter *meter)
 static inline unsigned meter_relax_factor(const struct meter *meter)
 {
 	return bucket_level(meter->bucket) > METER_CREDIT_NS &&
-			       LOAD(meter->doubt_ns) < METER_DOUBT_NS
+			       LOAD(meter->unexplained_ns) < METER_UNEXPLAINED_NS
 		       ? METER_RELAXED
 		       : 1;
 }

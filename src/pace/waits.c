@@ -223,9 +223,9 @@ static bool is_time(struct meter *meter, uint64_t now_ns)
 {
 	uint64_t mean_ns = WAITS_NS * (meter_relax_factor(meter) > 1 ? WAITS_RELAXED : 1);
 
-	if (now_ns < LOAD(meter->anew_at_ns))
+	if (now_ns < LOAD(meter->next_window_at_ns))
 		return false;
-	STORE(meter->anew_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
+	STORE(meter->next_window_at_ns, now_ns + meter_chance(now_ns, 2 * mean_ns));
 	return true;
 }
 
@@ -280,18 +280,19 @@ enum waits waits_since(const struct meter *meter, const struct pace_work *work, 
 	return same ? last.since : WAITS_NONE;
 }
 
-/* Adds to meter->doubt_ns how much longer the waits took than learned costs say, less the time that
- * a host takes to wake up. The sum falls as time passes. */
-static void doubt(struct meter *meter, uint64_t now_ns)
+/* Adds to meter->unexplained_ns how much longer the waits took than learned costs say, less the
+ * time that a host takes to wake up. The sum falls as time passes. */
+static void add_unexplained(struct meter *meter, uint64_t now_ns)
 {
-	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->doubt_ns);
-	uint64_t less_ns = meter_since(now_ns, LOAD(meter->doubted_at_ns)) / WAITS_DOUBT_PART;
+	uint64_t more_ns = meter_since(last.over_ns, last.due_ns), ns = LOAD(meter->unexplained_ns);
+	uint64_t less_ns =
+		meter_since(now_ns, LOAD(meter->unexplained_at_ns)) / WAITS_UNEXPLAINED_PART;
 
 	more_ns = more_ns > WAITS_WAKE_NS ? more_ns - WAITS_WAKE_NS : 0;
 	ns = ns > less_ns ? ns - less_ns : 0;
-	STORE(meter->doubt_ns,
-	      ns + more_ns < WAITS_DOUBT_MOST_NS ? ns + more_ns : WAITS_DOUBT_MOST_NS);
-	STORE(meter->doubted_at_ns, now_ns);
+	STORE(meter->unexplained_ns,
+	      ns + more_ns < WAITS_UNEXPLAINED_MOST_NS ? ns + more_ns : WAITS_UNEXPLAINED_MOST_NS);
+	STORE(meter->unexplained_at_ns, now_ns);
 }
 
 /* No window begins after a wait while another thread is inside a launch, which would be in no
@@ -301,16 +302,16 @@ void waits_open(struct meter *meter, const struct pace_work *work, uint64_t now_
 {
 	bool is_relaxed, alone = meter_is_own(meter) && LOAD(meter->entered) <= 0;
 
-	doubt(meter, now_ns);
+	add_unexplained(meter, now_ns);
 	is_relaxed = meter_relax_factor(meter) > 1;
 	if (since == WAITS_COPIED && alone && !LOAD(meter->window.launches)) {
-		last.clean = window_open_anew(meter, work, now_ns, true);
+		last.clean = window_reopen(meter, work, now_ns, true);
 		return;
 	}
 	if (since == WAITS_ENDED && alone && (!is_relaxed || is_time(meter, now_ns)))
-		last.clean = is_idle = window_open_anew(meter, work, now_ns, false);
+		last.clean = is_idle = window_reopen(meter, work, now_ns, false);
 	else if (since == WAITS_MAYBE && alone && is_relaxed && is_idle && is_time(meter, now_ns))
-		last.clean = window_open_anew(meter, work, now_ns, true);
+		last.clean = window_reopen(meter, work, now_ns, true);
 	else
 		window_open(meter, work, now_ns, is_idle && since != WAITS_ENDED);
 	if (last.partial)

@@ -152,7 +152,7 @@ static struct span *take(struct meter *meter, const struct pace_work *work)
 }
 
 /* Replaces the open window. If no span is free, the open window goes on. */
-static bool start_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
+static bool restart(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	struct window *window = &meter->window;
 	struct span *span = take(meter, work), *last = window->span;
@@ -190,11 +190,11 @@ static void start_behind(struct meter *meter, struct span *span, struct span *la
 }
 
 /* Whether a large part of the open window is idle, by learned costs. */
-static bool is_doubted(const struct meter *meter, uint64_t now_ns)
+static bool is_to_ask(const struct meter *meter, uint64_t now_ns)
 {
 	uint64_t since_ns = meter_since(now_ns, LOAD(meter->window.opened_ns));
 
-	return idle_ns(meter, now_ns) * WINDOW_DOUBT_PART > since_ns;
+	return idle_ns(meter, now_ns) * WINDOW_ASK_PART > since_ns;
 }
 
 /*
@@ -215,7 +215,7 @@ static bool end(struct meter *meter, const struct pace_work *work, uint64_t now_
 	bool never_idle = false;
 
 	STORE(window->span, NULL);
-	if (is_doubted(meter, now_ns) && !meter_stalls(meter, now_ns)) {
+	if (is_to_ask(meter, now_ns) && !meter_stalls(meter, now_ns)) {
 		never_idle = !span_is_begun(span);
 		now_ns = clock_steady_ns(); /* asking the driver takes a while */
 	}
@@ -279,13 +279,12 @@ void window_open(struct meter *meter, const struct pace_work *work, uint64_t now
 		if (ends)
 			split(meter, work, now_ns);
 		if (!ends || !window->span)
-			start_anew(meter, work, now_ns);
+			restart(meter, work, now_ns);
 	}
 	lock_release(&window->lock);
 }
 
-bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		      bool at_once)
+bool window_reopen(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool at_once)
 {
 	struct window *window = &meter->window;
 	bool begins;
@@ -294,7 +293,7 @@ bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_
 		return false;
 	begins = at_once || !window->span ||
 		 (LOAD(window->launches) == 0 && span_is_begun(window->span));
-	begins = begins && start_anew(meter, work, now_ns);
+	begins = begins && restart(meter, work, now_ns);
 	lock_release(&window->lock);
 	return begins;
 }

@@ -8,8 +8,8 @@
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle);
 /* Before a launch: begins a window there, if the open one has no launches and the device has
  * reached its begin; with at_once, in any case. Returns whether a window began. */
-bool window_open_anew(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
-		      bool at_once);
+bool window_reopen(struct meter *meter, const struct pace_work *work, uint64_t now_ns,
+		   bool at_once);
 /* After a launch: ends the window if it is of that stream, and has enough work or gets no more. */
 void window_close(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 /* Ends the window if it is of that stream, which has work in flight; the next begins there. Returns
