@@ -197,7 +197,7 @@ void cost_unlearn_wait(struct cost *cost, const struct cost_of *what, uint64_t l
 		cost_learn(cost, what, long_ns, false);
 }
 
-void cost_doubt(const struct cost_of *what)
+void cost_resample(const struct cost_of *what)
 {
 	struct cost *cost = look_up(key_of(what->function, what->shape), false);
 

@@ -79,7 +79,7 @@ static inline bool cost_waits(const struct cost *cost)
 
 /* The work may take another time from now on, as an updated executable graph does. Its cost becomes
  * an estimate, which the next sample replaces. No entry is made. */
-void cost_doubt(const struct cost_of *what);
+void cost_resample(const struct cost_of *what);
 
 /* The work no longer exists, as a destroyed executable graph. Its handle may become another's. */
 void cost_forget(const struct cost_of *what);

@@ -182,7 +182,7 @@ UNIT_TEST(test_forget)
 }
 
 /* What was updated costs what it did until it is measured: then that alone. */
-UNIT_TEST(test_doubt)
+UNIT_TEST(test_resample)
 {
 	struct cost_of what = {.function = 1}, never = {.function = 2};
 	struct cost *cost = cost_find(&what);
@@ -190,13 +190,13 @@ UNIT_TEST(test_doubt)
 	for (unsigned i = 0; i < COST_SAMPLES_NEW; i++)
 		cost_learn(cost, &what, MS, false);
 	assert_false(cost_is_new(cost));
-	cost_doubt(&never);
-	cost_doubt(&what);
+	cost_resample(&never);
+	cost_resample(&what);
 	assert_true(known(what) == MS);
 	assert_true(cost_is_new(cost));
 	cost_learn(cost, &what, 10 * MS, false);
 	assert_true(known(what) == 10 * MS);
-	cost_doubt(&what);
+	cost_resample(&what);
 	cost_learn(cost, &what, MS, true);
 	assert_true(known(what) == MS);
 	assert_true(known(never) == COST_UNKNOWN);

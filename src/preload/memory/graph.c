@@ -476,7 +476,7 @@ static CUresult updated(CUresult result, CUgraphExec exec)
 	const struct cost_of what = launch_of_graph(exec);
 
 	if (result == CUDA_SUCCESS)
-		cost_doubt(&what);
+		cost_resample(&what);
 	return result;
 }
 
