@@ -28,7 +28,7 @@
 #define TILE_DEPTH_MOST 8
 
 /* An array between begin and finish. */
-struct making {
+struct pending_array {
 	bool counted;
 	struct place place;
 	struct holding_claim claim;
@@ -148,59 +148,59 @@ static bool ask(CUDA_ARRAY3D_DESCRIPTOR descriptor, unsigned levels, CUdevice de
 }
 
 /* CUDA_SUCCESS: call the driver, then finish. */
-static CUresult begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+static CUresult begin(struct pending_array *pending, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
 		      unsigned levels, const void *out)
 {
-	CUresult result = headroom_find(&making->place, &making->counted);
+	CUresult result = headroom_find(&pending->place, &pending->counted);
 	CUstreamCaptureMode mode;
 	uint64_t bytes;
 	bool known;
 
-	making->ends = quota_context_ends();
+	pending->ends = quota_context_ends();
 	if (!out || !descriptor)
-		making->counted = false;
-	if (result != CUDA_SUCCESS || !making->counted)
+		pending->counted = false;
+	if (result != CUDA_SUCCESS || !pending->counted)
 		return result;
 	if (descriptor->Flags & NO_MEMORY_FLAGS)
-		return headroom_hold(HOLDING_ARRAY, &making->place, 0, &making->claim);
+		return headroom_hold(HOLDING_ARRAY, &pending->place, 0, &pending->claim);
 	mode = relaxed_begin();
-	known = ask(*descriptor, levels, making->place.device, &bytes);
+	known = ask(*descriptor, levels, pending->place.device, &bytes);
 	relaxed_end(mode);
 	if (!known)
 		bytes = estimate(descriptor, levels);
-	return headroom_hold(HOLDING_ARRAY, &making->place, bytes, &making->claim);
+	return headroom_hold(HOLDING_ARRAY, &pending->place, bytes, &pending->claim);
 }
 
 /* Another thread may have ended the context, and the array with it, before the array was recorded.
  */
-static void drop_if_ended(const struct making *making, uint64_t handle)
+static void drop_if_ended(const struct pending_array *pending, uint64_t handle)
 {
 	struct holding_release release;
 
-	if (quota_context_has_ended((uintptr_t)making->place.context, making->ends) &&
+	if (quota_context_has_ended((uintptr_t)pending->place.context, pending->ends) &&
 	    quota_let_go_begin(HOLDING_ARRAY, handle, &release))
 		quota_let_go_commit(&release);
 }
 
 /* False: the array cannot be counted, and the caller destroys it. */
-static bool finish(const struct making *making, CUresult result, const void *handle)
+static bool finish(const struct pending_array *pending, CUresult result, const void *handle)
 {
-	if (!making->counted)
+	if (!pending->counted)
 		return true;
-	if (result == CUDA_SUCCESS && quota_hold(&making->claim, (uintptr_t)handle) == 0) {
-		drop_if_ended(making, (uintptr_t)handle);
-		headroom_note_taken(making->place.device, making->claim.bytes);
+	if (result == CUDA_SUCCESS && quota_hold(&pending->claim, (uintptr_t)handle) == 0) {
+		drop_if_ended(pending, (uintptr_t)handle);
+		headroom_note_taken(pending->place.device, pending->claim.bytes);
 		return true;
 	}
-	headroom_note_answer(making->place.device, making->claim.bytes, result);
-	quota_hold_cancel(&making->claim);
+	headroom_note_answer(pending->place.device, pending->claim.bytes, result);
+	quota_hold_cancel(&pending->claim);
 	return result != CUDA_SUCCESS;
 }
 
-static CUresult finish_array(const struct making *making, CUresult result, CUarray array,
+static CUresult finish_array(const struct pending_array *pending, CUresult result, CUarray array,
 			     CUarray *pHandle)
 {
-	if (!finish(making, result, array)) {
+	if (!finish(pending, result, array)) {
 		cuda.cuArrayDestroy(array);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -213,7 +213,7 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 {
 	const CUDA_ARRAY_DESCRIPTOR *asked = pAllocateArray;
 	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
-	struct making making;
+	struct pending_array pending;
 	CUarray array = NULL;
 	CUresult result;
 
@@ -222,18 +222,18 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 						       .Height = asked->Height,
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels};
-	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
+	result = TRACE_CALLED(begin(&pending, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArrayCreate_v2(pHandle ? &array : NULL, pAllocateArray);
-	return finish_array(&making, result, array, pHandle);
+	return finish_array(&pending, result, array, pHandle);
 }
 
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
 	const CUDA_ARRAY_DESCRIPTOR_v1 *asked = pAllocateArray;
 	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
-	struct making making;
+	struct pending_array pending;
 	CUarray array = NULL;
 	CUresult result;
 
@@ -242,30 +242,30 @@ CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAlloca
 						       .Height = asked->Height,
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels};
-	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
+	result = TRACE_CALLED(begin(&pending, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArrayCreate(pHandle ? &array : NULL, pAllocateArray);
-	return finish_array(&making, result, array, pHandle);
+	return finish_array(&pending, result, array, pHandle);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
-	struct making making;
+	struct pending_array pending;
 	CUarray array = NULL;
-	CUresult result = TRACE_CALLED(begin(&making, pAllocateArray, 0, pHandle));
+	CUresult result = TRACE_CALLED(begin(&pending, pAllocateArray, 0, pHandle));
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArray3DCreate_v2(pHandle ? &array : NULL, pAllocateArray);
-	return finish_array(&making, result, array, pHandle);
+	return finish_array(&pending, result, array, pHandle);
 }
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
 	const CUDA_ARRAY3D_DESCRIPTOR_v1 *asked = pAllocateArray;
 	CUDA_ARRAY3D_DESCRIPTOR descriptor = {0};
-	struct making making;
+	struct pending_array pending;
 	CUarray array = NULL;
 	CUresult result;
 
@@ -276,27 +276,27 @@ CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAl
 						       .Format = asked->Format,
 						       .NumChannels = asked->NumChannels,
 						       .Flags = asked->Flags};
-	result = TRACE_CALLED(begin(&making, asked ? &descriptor : NULL, 0, pHandle));
+	result = TRACE_CALLED(begin(&pending, asked ? &descriptor : NULL, 0, pHandle));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuArray3DCreate(pHandle ? &array : NULL, pAllocateArray);
-	return finish_array(&making, result, array, pHandle);
+	return finish_array(&pending, result, array, pHandle);
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 				const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
 				unsigned int numMipmapLevels)
 {
-	struct making making;
+	struct pending_array pending;
 	CUmipmappedArray array = NULL;
-	CUresult result = TRACE_CALLED(begin(&making, numMipmapLevels ? pMipmappedArrayDesc : NULL,
+	CUresult result = TRACE_CALLED(begin(&pending, numMipmapLevels ? pMipmappedArrayDesc : NULL,
 					     numMipmapLevels, pHandle));
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMipmappedArrayCreate(pHandle ? &array : NULL, pMipmappedArrayDesc,
 					     numMipmapLevels);
-	if (!finish(&making, result, array)) {
+	if (!finish(&pending, result, array)) {
 		cuda.cuMipmappedArrayDestroy(array);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
