@@ -48,7 +48,7 @@
 #define PATIENCE_KNOWN_MS 200  /* the same, if the cost has become known since */
 #define NAP_MS            10
 
-struct making {
+struct pending_context {
 	bool counted; /* there is a reservation, and context_making_lock is held */
 	CUdevice device;
 	unsigned settled_before; /* `settled` at the begin */
@@ -139,31 +139,31 @@ static bool wait_for_others(unsigned naps, bool known)
 /* Whether NVML is needed and has to be started: to make room, for the exact cost of the new
  * context, or for that of the one before. In a nested call the lock cannot be released, so NVML is
  * not asked. */
-static bool lacks_nvml(const struct making *making, int error, bool known)
+static bool lacks_nvml(const struct pending_context *pending, int error, bool known)
 {
-	if (nvml_is_started() || making->has_started_nvml || context_making_depth > 1)
+	if (nvml_is_started() || pending->has_started_nvml || context_making_depth > 1)
 		return false;
-	return error == -EDQUOT || (!known && (making->claim.bytes < CONTEXT_BYTES_MOST ||
-					       quota_has_context(making->device)));
+	return error == -EDQUOT || (!known && (pending->claim.bytes < CONTEXT_BYTES_MOST ||
+					       quota_has_context(pending->device)));
 }
 
 /* Starts NVML if reserve() has found it lacking. The lock is not held. False: it was not lacking.
  */
-static bool start_nvml(struct making *making)
+static bool start_nvml(struct pending_context *pending)
 {
-	if (!making->lacks_nvml)
+	if (!pending->lacks_nvml)
 		return false;
 	nvml_start();
-	making->lacks_nvml = false;
-	making->has_started_nvml = true;
+	pending->lacks_nvml = false;
+	pending->has_started_nvml = true;
 	return true;
 }
 
 /* Under context_making_lock: reserves the cost of a context. If the result is not CUDA_SUCCESS, the
  * caller calls start_nvml without the lock, and if that returns true, begins again. */
-static CUresult reserve(struct making *making)
+static CUresult reserve(struct pending_context *pending)
 {
-	CUdevice device = making->device;
+	CUdevice device = pending->device;
 	char uuid[VGPU_UUID_LEN];
 	bool known;
 	int error;
@@ -176,40 +176,40 @@ static CUresult reserve(struct making *making)
 			 device);
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	}
-	making->settled_before = settled;
+	pending->settled_before = settled;
 	reconcile_books(device); /* at most one context may have a cost that is a guess */
 	known = quota_context_cost_known(device);
-	error = quota_context_reserve(device, least_bytes(device), &making->claim);
-	making->lacks_nvml = lacks_nvml(making, error, known);
-	if (making->lacks_nvml) {
+	error = quota_context_reserve(device, least_bytes(device), &pending->claim);
+	pending->lacks_nvml = lacks_nvml(pending, error, known);
+	if (pending->lacks_nvml) {
 		if (!error)
-			quota_context_cancel(&making->claim);
+			quota_context_cancel(&pending->claim);
 		return CUDA_ERROR_NOT_READY;
 	}
 	if (error == -EDQUOT) {
 		headroom_make(device);
-		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+		error = quota_context_reserve(device, least_bytes(device), &pending->claim);
 	}
 	for (unsigned naps = 0; error == -EDQUOT && wait_for_others(naps, known); naps++)
-		error = quota_context_reserve(device, least_bytes(device), &making->claim);
+		error = quota_context_reserve(device, least_bytes(device), &pending->claim);
 	return error ? refuse(device, error) : CUDA_SUCCESS;
 }
 
 /* Before a cuCtxCreate. CUDA_SUCCESS: call the driver, then finish. */
-static CUresult begin(struct making *making, CUdevice device)
+static CUresult begin(struct pending_context *pending, CUdevice device)
 {
 	CUresult result;
 
-	*making = (struct making){.device = device};
-	result = state_attach(&making->counted);
-	if (result != CUDA_SUCCESS || !making->counted)
+	*pending = (struct pending_context){.device = device};
+	result = state_attach(&pending->counted);
+	if (result != CUDA_SUCCESS || !pending->counted)
 		return result;
 	do {
 		take_turn();
-		result = reserve(making);
+		result = reserve(pending);
 		if (result != CUDA_SUCCESS)
 			end_turn();
-	} while (result != CUDA_SUCCESS && start_nvml(making));
+	} while (result != CUDA_SUCCESS && start_nvml(pending));
 	return result;
 }
 
@@ -228,54 +228,55 @@ static uint64_t device_used(CUcontext context)
 
 /* NVML's figure for the process, or 0. NVML is asked only if the context may not fit, as that takes
  * time. */
-static uint64_t measure(const struct making *making, uint64_t at_most)
+static uint64_t measure(const struct pending_context *pending, uint64_t at_most)
 {
 	char uuid[VGPU_UUID_LEN];
 	uint64_t bytes;
 
-	if (!quota_context_is_tight(&making->claim, at_most) ||
-	    !state_device_uuid(making->device, uuid) || nvml_own_usage(uuid, &bytes) != 0)
+	if (!quota_context_is_tight(&pending->claim, at_most) ||
+	    !state_device_uuid(pending->device, uuid) || nvml_own_usage(uuid, &bytes) != 0)
 		return 0;
 	return bytes;
 }
 
 /* CUDA_SUCCESS: the context is counted. CUDA_ERROR_OUT_OF_MEMORY: it exceeds the quota, and the
  * caller ends it. */
-static CUresult settle(struct making *making, CUcontext context)
+static CUresult settle(struct pending_context *pending, CUcontext context)
 {
 	unsigned naps = 0;
 	int error;
 
-	if (settled != making->settled_before &&
+	if (settled != pending->settled_before &&
 	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* a nested call made it */
-		quota_context_cancel(&making->claim);
+		quota_context_cancel(&pending->claim);
 		return CUDA_SUCCESS;
 	}
 	do {
-		uint64_t at_most = making->claim.known ? UINT64_MAX : device_used(context);
+		uint64_t at_most = pending->claim.known ? UINT64_MAX : device_used(context);
 
-		error = quota_context_settle(&making->claim, (uint64_t)(uintptr_t)context, at_most,
-					     measure(making, at_most));
-	} while (error == -EDQUOT && wait_for_others(naps++, making->claim.known));
+		error = quota_context_settle(&pending->claim, (uint64_t)(uintptr_t)context, at_most,
+					     measure(pending, at_most));
+	} while (error == -EDQUOT && wait_for_others(naps++, pending->claim.known));
 	if (!error) {
 		lazy_code_renew(true); /* the new context loads code for itself */
 		settled++;
-		log_line(LOG_TRACE, "made a context on GPU %d", making->device);
+		log_line(LOG_TRACE, "made a context on GPU %d", pending->device);
 	}
-	return error ? refuse(making->device, error) : CUDA_SUCCESS;
+	return error ? refuse(pending->device, error) : CUDA_SUCCESS;
 }
 
 /* The driver has answered to a cuCtxCreate. */
-static CUresult finish(struct making *making, CUresult result, CUcontext context, CUcontext *pctx)
+static CUresult finish(struct pending_context *pending, CUresult result, CUcontext context,
+		       CUcontext *pctx)
 {
-	if (making->counted) {
+	if (pending->counted) {
 		if (result != CUDA_SUCCESS) {
-			quota_context_cancel(&making->claim);
+			quota_context_cancel(&pending->claim);
 		} else {
-			result = settle(making, context);
+			result = settle(pending, context);
 			if (result != CUDA_SUCCESS) {
 				cuda.cuCtxDestroy_v2(context);
-				quota_context_cancel(&making->claim);
+				quota_context_cancel(&pending->claim);
 			}
 		}
 		end_turn();
@@ -286,17 +287,17 @@ static CUresult finish(struct making *making, CUresult result, CUcontext context
 }
 
 /* Defines the hook of a call that makes a context on the device and stores its handle in *out. */
-#define MAKER(name, out, device, parameters, arguments)                 \
-	CUresult name parameters                                        \
-	{                                                               \
-		struct making making;                                   \
-		CUcontext context = NULL;                               \
-		CUresult result = TRACE_CALLED(begin(&making, device)); \
-                                                                        \
-		if (result != CUDA_SUCCESS)                             \
-			return result;                                  \
-		result = cuda.name arguments;                           \
-		return finish(&making, result, context, out);           \
+#define MAKER(name, out, device, parameters, arguments)                  \
+	CUresult name parameters                                         \
+	{                                                                \
+		struct pending_context pending;                          \
+		CUcontext context = NULL;                                \
+		CUresult result = TRACE_CALLED(begin(&pending, device)); \
+                                                                         \
+		if (result != CUDA_SUCCESS)                              \
+			return result;                                   \
+		result = cuda.name arguments;                            \
+		return finish(&pending, result, context, out);           \
 	}
 /* The place for the driver to store the handle in. With NULL, the driver refuses the call. */
 #define MADE(out) ((out) ? &context : NULL)
@@ -421,38 +422,38 @@ static CUcontext primary_of(CUdevice device)
 }
 
 /* After a first retain: commits the reservation, or undoes the retain. */
-static CUresult finish_primary(struct making *making, CUresult result, CUcontext context)
+static CUresult finish_primary(struct pending_context *pending, CUresult result, CUcontext context)
 {
 	if (result != CUDA_SUCCESS) {
-		quota_context_cancel(&making->claim);
+		quota_context_cancel(&pending->claim);
 		return result;
 	}
-	result = settle(making, context);
+	result = settle(pending, context);
 	if (result == CUDA_SUCCESS) {
-		__atomic_store_n(&primary[making->device], context, __ATOMIC_RELAXED);
+		__atomic_store_n(&primary[pending->device], context, __ATOMIC_RELAXED);
 	} else {
-		cuda.cuDevicePrimaryCtxRelease_v2(making->device);
-		quota_context_cancel(&making->claim);
+		cuda.cuDevicePrimaryCtxRelease_v2(pending->device);
+		quota_context_cancel(&pending->claim);
 	}
 	return result;
 }
 
-static CUresult retain_in_turn(struct making *making, CUcontext *ret_context)
+static CUresult retain_in_turn(struct pending_context *pending, CUcontext *ret_context)
 {
 	CUresult result;
 
-	if (primary_is_active(making->device))
-		return cuda.cuDevicePrimaryCtxRetain(ret_context, making->device);
-	result = reserve(making);
+	if (primary_is_active(pending->device))
+		return cuda.cuDevicePrimaryCtxRetain(ret_context, pending->device);
+	result = reserve(pending);
 	if (result != CUDA_SUCCESS)
 		return result;
-	result = cuda.cuDevicePrimaryCtxRetain(ret_context, making->device);
-	return finish_primary(making, result, *ret_context);
+	result = cuda.cuDevicePrimaryCtxRetain(ret_context, pending->device);
+	return finish_primary(pending, result, *ret_context);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-	struct making making = {.device = dev};
+	struct pending_context pending = {.device = dev};
 	CUcontext context = NULL;
 	bool attached;
 	CUresult result = TRACE_CALLED(state_attach(&attached));
@@ -463,9 +464,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return cuda.cuDevicePrimaryCtxRetain(pctx, dev);
 	do {
 		take_turn();
-		result = retain_in_turn(&making, &context);
+		result = retain_in_turn(&pending, &context);
 		end_turn();
-	} while (result != CUDA_SUCCESS && start_nvml(&making));
+	} while (result != CUDA_SUCCESS && start_nvml(&pending));
 	if (result == CUDA_SUCCESS)
 		*pctx = context;
 	return result;
