@@ -45,7 +45,7 @@ void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
  * still holds it for such a free: two granules each are held beyond the accounts at most. */
 uint64_t account_frees_in_part(void);
 
-/* How many tentative claims have begun and ended: odd while there is one. */
+/* How many tentative reservations have begun and ended: odd while there is one. */
 uint64_t account_tentatives(void);
 
 /* Charges managed memory: 0, -EDQUOT, -ETIMEDOUT. */

@@ -3,13 +3,13 @@
  * and charged by the granules that they occupy (blocks.h) until they are freed.
  *
  * A small allocation may fit into a granule that the device holds for the process already. The
- * claim has a granule all the same; if the driver did not take one, the granule stays charged as
- * the spare one for the next claim. Where no granule can be charged, the claim is tentative: one
- * thread at a time asks the driver without a charge. If the driver took a granule then, the granule
- * is charged, or the allocation is given back.
+ * reservation has a granule all the same; if the driver did not take one, the granule stays charged
+ * as the spare one for the next reservation. Where no granule can be charged, the reservation is
+ * tentative: one thread at a time asks the driver without a charge. If the driver took a granule
+ * then, the granule is charged, or the allocation is given back.
  *
- * Always: a granule is charged while a block that was settled lies in it, or a claim or the spare
- * has it. If the process is killed on any line, its slot dies with all of it.
+ * Always: a granule is charged while a block that was settled lies in it, or a reservation or the
+ * spare has it. If the process is killed on any line, its slot dies with all of it.
  */
 #include "account.h"
 
@@ -20,8 +20,8 @@
 
 #define SMALL_BYTES ((uint64_t)1 << 20) /* the driver gives bigger ones granules of their own */
 
-static bool spare[VGPU_DEVICES_MAX];      /* a granule is charged and in nobody's claim; atomic */
-static struct lock tentative = LOCK_INIT; /* held by the thread whose claim is tentative */
+static bool spare[VGPU_DEVICES_MAX]; /* a granule is charged and in nobody's reservation; atomic */
+static struct lock tentative = LOCK_INIT; /* held by the thread whose reservation is tentative */
 static uint64_t tentatives;               /* begun and ended; written under `tentative`, atomic */
 static uint64_t frees_in_part;            /* as account_frees_in_part says; atomic */
 
@@ -91,17 +91,18 @@ static bool is_small(bool is_managed, uint64_t size_bytes)
 	return !is_managed && size_bytes <= SMALL_BYTES;
 }
 
-static void end_tentative(const struct quota_claim *claim)
+static void end_tentative(const struct quota_reservation *reservation)
 {
-	if (!claim->tentative)
+	if (!reservation->tentative)
 		return;
 	__atomic_fetch_add(&tentatives, 1, __ATOMIC_SEQ_CST);
 	lock_release(&tentative);
 }
 
-int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota_claim *ret_claim)
+int quota_reserve(int device, bool is_managed, uint64_t size_bytes,
+		  struct quota_reservation *ret_reservation)
 {
-	struct quota_claim claim = {
+	struct quota_reservation reservation = {
 		.device = device, .managed = is_managed, .bytes = granules_of(size_bytes)};
 	bool small = is_small(is_managed, size_bytes);
 	int error = 0;
@@ -110,18 +111,18 @@ int quota_reserve(int device, bool is_managed, uint64_t size_bytes, struct quota
 		return -EDQUOT;
 	account_begin();
 	if (!small || !take_spare(device))
-		error = charge_as(is_managed, device, claim.bytes);
+		error = charge_as(is_managed, device, reservation.bytes);
 	if (error == -EDQUOT && small) {
 		begin_tentative();
-		claim.tentative = true;
-		claim.bytes = 0;
+		reservation.tentative = true;
+		reservation.bytes = 0;
 		error = 0;
 	}
 	if (error) {
 		account_end();
 		return error;
 	}
-	*ret_claim = claim;
+	*ret_reservation = reservation;
 	return 0;
 }
 
@@ -130,16 +131,16 @@ static void trace_allocation(enum trace_kind kind, int device, uint64_t bytes, u
 	trace_add(kind, (int)account_device(device)->index, (int64_t)bytes, (int64_t)charged);
 }
 
-void quota_cancel(const struct quota_claim *claim)
+void quota_cancel(const struct quota_reservation *reservation)
 {
 	if (trace_wants(TRACE_MEMORY))
-		trace_allocation(TRACE_CANCELLED, claim->device, claim->bytes, 0);
-	refund_as(claim->managed, claim->device, claim->bytes);
-	end_tentative(claim);
+		trace_allocation(TRACE_CANCELLED, reservation->device, reservation->bytes, 0);
+	refund_as(reservation->managed, reservation->device, reservation->bytes);
+	end_tentative(reservation);
 	account_end();
 }
 
-int quota_settle(const struct quota_claim *claim, const struct block *block)
+int quota_settle(const struct quota_reservation *reservation, const struct block *block)
 {
 	uint64_t taken, left;
 	struct block removed;
@@ -147,21 +148,22 @@ int quota_settle(const struct quota_claim *claim, const struct block *block)
 
 	if (error)
 		return -EDQUOT;
-	if (taken == 0 && claim->bytes == GRANULE_BYTES && !claim->managed)
-		leave_spare(claim->device);
-	else if (taken < claim->bytes)
-		refund_as(claim->managed, claim->device, claim->bytes - taken);
-	else if (taken > claim->bytes)
-		error = charge_as(claim->managed, claim->device, taken - claim->bytes);
+	if (taken == 0 && reservation->bytes == GRANULE_BYTES && !reservation->managed)
+		leave_spare(reservation->device);
+	else if (taken < reservation->bytes)
+		refund_as(reservation->managed, reservation->device, reservation->bytes - taken);
+	else if (taken > reservation->bytes)
+		error = charge_as(reservation->managed, reservation->device,
+				  taken - reservation->bytes);
 	if (error) {
 		/* Another allocation may have come into its granule meanwhile, without a charge. */
 		if (blocks_remove(block->address, &removed, &left) && left < taken)
-			account_charge_held(claim->device, taken - left);
+			account_charge_held(reservation->device, taken - left);
 		return -EDQUOT;
 	}
 	if (trace_wants(TRACE_MEMORY))
-		trace_allocation(TRACE_ALLOCATED, claim->device, block->size_bytes, taken);
-	end_tentative(claim);
+		trace_allocation(TRACE_ALLOCATED, reservation->device, block->size_bytes, taken);
+	end_tentative(reservation);
 	account_end();
 	return 0;
 }

@@ -126,9 +126,11 @@ static void leave_living(int device, uint64_t context_bytes, bool hidden_is_char
 	compare_guess_over(device, last);
 }
 
-int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim)
+int quota_context_reserve(int device, uint64_t least_bytes,
+			  struct quota_context_reservation *ret_reservation)
 {
-	struct quota_context_claim claim = {.device = device, .least_bytes = least_bytes};
+	struct quota_context_reservation reservation = {.device = device,
+							.least_bytes = least_bytes};
 	uint64_t known = known_cost(device), hidden;
 	int error;
 
@@ -137,23 +139,23 @@ int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context
 	account_begin();
 	if (!known)
 		region_guess_begin(&account_region, account_device(device)->index);
-	error = charge(device, REGION_OFFSET, hidden, hidden, &claim.hidden_bytes);
+	error = charge(device, REGION_OFFSET, hidden, hidden, &reservation.hidden_bytes);
 	if (!error)
 		error = charge(device, REGION_CONTEXT, known ? known : least_bytes,
-			       known ? known : CONTEXT_BYTES_MOST, &claim.bytes);
+			       known ? known : CONTEXT_BYTES_MOST, &reservation.bytes);
 	if (error) {
-		leave_living(device, 0, claim.hidden_bytes > 0);
+		leave_living(device, 0, reservation.hidden_bytes > 0);
 		account_end();
 		return error;
 	}
-	claim.known = known != 0;
-	*ret_claim = claim;
+	reservation.known = known != 0;
+	*ret_reservation = reservation;
 	return 0;
 }
 
-void quota_context_cancel(const struct quota_context_claim *claim)
+void quota_context_cancel(const struct quota_context_reservation *reservation)
 {
-	leave_living(claim->device, claim->bytes, true);
+	leave_living(reservation->device, reservation->bytes, true);
 	account_end();
 }
 
@@ -192,46 +194,50 @@ bool quota_has_context(int device)
 	return has;
 }
 
-bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes)
+bool quota_context_is_tight(const struct quota_context_reservation *reservation,
+			    uint64_t at_most_bytes)
 {
-	return !claim->known && claim->bytes < CONTEXT_BYTES_MOST && at_most_bytes > claim->bytes;
+	return !reservation->known && reservation->bytes < CONTEXT_BYTES_MOST &&
+	       at_most_bytes > reservation->bytes;
 }
 
 /* What NVML would count for the process's other contexts and their contents, by the accounts. */
-static uint64_t counted_otherwise(const struct quota_context_claim *claim)
+static uint64_t counted_otherwise(const struct quota_context_reservation *reservation)
 {
-	struct vgpu_hami_usage usage = account_usage(claim->device);
+	struct vgpu_hami_usage usage = account_usage(reservation->device);
 
-	return usage.context - claim->bytes + usage.module + compare_data(claim->device, &usage);
+	return usage.context - reservation->bytes + usage.module +
+	       compare_data(reservation->device, &usage);
 }
 
-int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
+int quota_context_settle(const struct quota_context_reservation *reservation, uint64_t context,
 			 uint64_t at_most_bytes, uint64_t measured_bytes)
 {
-	uint64_t bytes = claim->bytes, got;
+	uint64_t bytes = reservation->bytes, got;
 
 	if (measured_bytes) {
-		uint64_t others = counted_otherwise(claim);
+		uint64_t others = counted_otherwise(reservation);
 
 		bytes = measured_bytes > others ? measured_bytes - others : 0;
-		if (bytes < claim->least_bytes) /* a figure that cannot be */
+		if (bytes < reservation->least_bytes) /* a figure that cannot be */
 			bytes = at_most_bytes;
-	} else if (!claim->known && (at_most_bytes < bytes || bytes < CONTEXT_BYTES_MOST)) {
+	} else if (!reservation->known && (at_most_bytes < bytes || bytes < CONTEXT_BYTES_MOST)) {
 		bytes = at_most_bytes < CONTEXT_BYTES_MOST ? at_most_bytes : CONTEXT_BYTES_MOST;
 	}
-	if (bytes > claim->bytes && charge(claim->device, REGION_CONTEXT, bytes - claim->bytes,
-					   bytes - claim->bytes, &got) != 0) {
+	if (bytes > reservation->bytes &&
+	    charge(reservation->device, REGION_CONTEXT, bytes - reservation->bytes,
+		   bytes - reservation->bytes, &got) != 0) {
 		return -EDQUOT;
 	}
-	if (bytes < claim->bytes)
-		account_refund_as(REGION_CONTEXT, claim->device, claim->bytes - bytes);
+	if (bytes < reservation->bytes)
+		account_refund_as(REGION_CONTEXT, reservation->device, reservation->bytes - bytes);
 	add_record(&(struct record){.context = context,
 				    .bytes = bytes,
-				    .least_bytes = claim->least_bytes,
-				    .device = claim->device,
-				    .guess = !claim->known});
-	if (!claim->known)
-		compare_new_context(claim->device);
+				    .least_bytes = reservation->least_bytes,
+				    .device = reservation->device,
+				    .guess = !reservation->known});
+	if (!reservation->known)
+		compare_new_context(reservation->device);
 	account_end();
 	return 0;
 }

@@ -3,9 +3,9 @@
  * handle; and one of bindings, place to physical handle and owner. All under one lock, which is
  * never held while the driver is called.
  *
- * Always: the charge of a kind is the sum over its entries and claims; for what shares granules, by
- * small.c. A reference that could not be recorded is one too many for good: then
- * the memory stays charged, which is the safe side.
+ * Always: the charge of a kind is the sum over its entries and reservations; for what shares
+ * granules, by small.c. A reference that could not be recorded is one too many for good: then the
+ * memory stays charged, which is the safe side.
  */
 #include "holding.h"
 
@@ -40,12 +40,13 @@ static enum region_class class_of(enum holding_kind kind)
 	return kind == HOLDING_IMPORT ? REGION_OFFSET : REGION_DATA;
 }
 
-static int charge_locked(const struct holding_claim *claim)
+static int charge_locked(const struct holding_reservation *reservation)
 {
-	if (claim->shared)
-		return small_add(claim->device, claim->context, claim->bytes);
-	return claim->bytes ? account_charge_as(class_of(claim->kind), claim->device, claim->bytes)
-			    : 0;
+	if (reservation->shared)
+		return small_add(reservation->device, reservation->context, reservation->bytes);
+	return reservation->bytes ? account_charge_as(class_of(reservation->kind),
+						      reservation->device, reservation->bytes)
+				  : 0;
 }
 
 static void refund_locked(enum holding_kind kind, int device, uint64_t context, bool shared,
@@ -77,52 +78,54 @@ void holdings_lower(int device, uint64_t bytes)
 /* -- holding ----------------------------------------------------------------------------------- */
 
 int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
-		       struct holding_claim *ret_claim)
+		       struct holding_reservation *ret_reservation)
 {
-	struct holding_claim claim = {.kind = kind, .device = device, .context = context};
+	struct holding_reservation reservation = {
+		.kind = kind, .device = device, .context = context};
 	int error;
 
 	if (size_bytes > SIZE_BYTES_MOST)
 		return -EDQUOT;
-	claim.shared = kind == HOLDING_ARRAY && size_bytes && size_bytes <= SHARED_BYTES_MOST;
-	claim.bytes = claim.shared ? size_bytes : granules_of(size_bytes);
+	reservation.shared = kind == HOLDING_ARRAY && size_bytes && size_bytes <= SHARED_BYTES_MOST;
+	reservation.bytes = reservation.shared ? size_bytes : granules_of(size_bytes);
 	account_begin();
 	lock_acquire(&lock);
-	error = charge_locked(&claim);
+	error = charge_locked(&reservation);
 	lock_release(&lock);
 	if (error) {
 		account_end();
 		return error;
 	}
-	*ret_claim = claim;
+	*ret_reservation = reservation;
 	return 0;
 }
 
-void quota_hold_cancel(const struct holding_claim *claim)
+void quota_hold_cancel(const struct holding_reservation *reservation)
 {
 	lock_acquire(&lock);
-	refund_locked(claim->kind, claim->device, claim->context, claim->shared, claim->bytes);
+	refund_locked(reservation->kind, reservation->device, reservation->context,
+		      reservation->shared, reservation->bytes);
 	lock_release(&lock);
 	account_end();
 }
 
-int quota_hold(const struct holding_claim *claim, uint64_t handle)
+int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
 {
-	struct table *table = &tables[claim->kind];
+	struct table *table = &tables[reservation->kind];
 	struct entry *entry;
 
 	lock_acquire(&lock);
 	entry = table_find(table, handle);
 	if (entry) /* its end went past us */
-		refund_locked(claim->kind, entry->device, entry->context, entry->shared,
+		refund_locked(reservation->kind, entry->device, entry->context, entry->shared,
 			      entry->amount);
 	else
 		entry = table_add(table, handle);
 	if (entry) {
-		entry->context = claim->context;
-		entry->amount = claim->bytes;
-		entry->device = (uint16_t)claim->device;
-		entry->shared = claim->shared;
+		entry->context = reservation->context;
+		entry->amount = reservation->bytes;
+		entry->device = (uint16_t)reservation->device;
+		entry->shared = reservation->shared;
 		entry->exported = false;
 		entry->references = 1;
 	}

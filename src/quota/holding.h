@@ -24,7 +24,7 @@
 enum holding_kind { HOLDING_PHYSICAL, HOLDING_ARRAY, HOLDING_IMPORT };
 #define HOLDING_KINDS 3
 
-struct holding_claim {
+struct holding_reservation {
 	enum holding_kind kind;
 	int device;
 	bool shared;      /* with others, in a granule */
@@ -34,12 +34,12 @@ struct holding_claim {
 
 /* Reserves room for size_bytes in that context (0: in none). 0, -EDQUOT, -ETIMEDOUT. */
 int quota_hold_reserve(enum holding_kind kind, int device, uint64_t context, uint64_t size_bytes,
-		       struct holding_claim *ret_claim);
-void quota_hold_cancel(const struct holding_claim *claim);
+		       struct holding_reservation *ret_reservation);
+void quota_hold_cancel(const struct holding_reservation *reservation);
 
 /* The driver gave the handle. 0, or -ENOMEM: there is no memory for
- * the record; the claim stands, and the caller gives the handle back and cancels. */
-int quota_hold(const struct holding_claim *claim, uint64_t handle);
+ * the record; the reservation stands, and the caller gives the handle back and cancels. */
+int quota_hold(const struct holding_reservation *reservation, uint64_t handle);
 
 /* One more reference. Returns its device, or -1: not known. */
 int quota_hold_again(enum holding_kind kind, uint64_t handle);

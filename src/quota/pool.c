@@ -162,14 +162,16 @@ static uint64_t needed_locked(const struct pool *pool)
 	return pool->reserved_bytes + pool->begun_bytes + pool->unseen_bytes;
 }
 
-static void begin_locked(struct pool *pool, uint64_t worst_bytes, struct pool_claim *ret_claim)
+static void begin_locked(struct pool *pool, uint64_t worst_bytes,
+			 struct pool_reservation *ret_reservation)
 {
 	pool->begun_bytes += worst_bytes;
 	account_begin();
-	*ret_claim = (struct pool_claim){pool->device, worst_bytes};
+	*ret_reservation = (struct pool_reservation){pool->device, worst_bytes};
 }
 
-int quota_pool_reserve(uint64_t handle, uint64_t size_bytes, struct pool_claim *ret_claim)
+int quota_pool_reserve(uint64_t handle, uint64_t size_bytes,
+		       struct pool_reservation *ret_reservation)
 {
 	struct pool *pool;
 	uint64_t worst;
@@ -179,11 +181,11 @@ int quota_pool_reserve(uint64_t handle, uint64_t size_bytes, struct pool_claim *
 	pool = find_locked(handle);
 	if (pool) {
 		error = -EAGAIN;
-		ret_claim->device = pool->device;
+		ret_reservation->device = pool->device;
 		worst = size_bytes <= SIZE_BYTES_MOST ? chunks_of(pool, size_bytes)
 						      : SIZE_BYTES_MOST;
 		if (needed_locked(pool) + pool->tried_bytes + worst <= pool->charged_bytes) {
-			begin_locked(pool, worst, ret_claim);
+			begin_locked(pool, worst, ret_reservation);
 			error = 0;
 		}
 	}
@@ -289,7 +291,7 @@ static int charge_locked(struct pool *pool, uint64_t worst)
 }
 
 int quota_pool_grow(uint64_t handle, uint64_t size_bytes, const struct pool_figure *figure,
-		    struct pool_claim *ret_claim)
+		    struct pool_reservation *ret_reservation)
 {
 	struct pool *pool;
 	int error = -ENOENT;
@@ -303,13 +305,13 @@ int quota_pool_grow(uint64_t handle, uint64_t size_bytes, const struct pool_figu
 		raise_locked(pool);
 		error = charge_locked(pool, chunks_of(pool, size_bytes));
 		if (!error)
-			begin_locked(pool, chunks_of(pool, size_bytes), ret_claim);
+			begin_locked(pool, chunks_of(pool, size_bytes), ret_reservation);
 	}
 	lock_release(&lock);
 	return error;
 }
 
-void quota_pool_settle(uint64_t handle, const struct pool_claim *claim,
+void quota_pool_settle(uint64_t handle, const struct pool_reservation *reservation,
 		       const struct pool_figure *figure)
 {
 	struct pool *pool;
@@ -317,8 +319,8 @@ void quota_pool_settle(uint64_t handle, const struct pool_claim *claim,
 	lock_acquire(&lock);
 	pool = find_locked(handle);
 	if (pool) {
-		pool->begun_bytes -= claim->worst_bytes;
-		pool->unseen_bytes += claim->worst_bytes;
+		pool->begun_bytes -= reservation->worst_bytes;
+		pool->unseen_bytes += reservation->worst_bytes;
 		if (figure) {
 			enter_locked(pool, figure);
 			adjust_locked(pool);

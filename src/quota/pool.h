@@ -40,25 +40,26 @@ bool quota_pool_is_known(uint64_t pool, int *ret_device, unsigned *ret_flags);
 unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most);
 
 /* An allocation under way: what it may add to the pool at most. */
-struct pool_claim {
+struct pool_reservation {
 	int device;
 	uint64_t worst_bytes;
 };
 
 /* Before an allocation of size_bytes from the pool. 0: what it may add is charged. -EAGAIN: read
  * the figure and call quota_pool_grow. -ENOENT: not known. */
-int quota_pool_reserve(uint64_t pool, uint64_t size_bytes, struct pool_claim *ret_claim);
+int quota_pool_reserve(uint64_t pool, uint64_t size_bytes,
+		       struct pool_reservation *ret_reservation);
 
 /* Taken before the figure is read. ret_managed: which figure. */
 uint64_t quota_pool_ticket(uint64_t pool, bool *ret_managed);
 
 /* 0; -EDQUOT, -ETIMEDOUT, -ENOENT. */
 int quota_pool_grow(uint64_t pool, uint64_t size_bytes, const struct pool_figure *figure,
-		    struct pool_claim *ret_claim);
+		    struct pool_reservation *ret_reservation);
 
 /* The driver answered. figure: NULL, or what the pool reserves after it, which has the worst taken
  * back. */
-void quota_pool_settle(uint64_t pool, const struct pool_claim *claim,
+void quota_pool_settle(uint64_t pool, const struct pool_reservation *reservation,
 		       const struct pool_figure *figure);
 
 /* While an allocation of size_bytes is tried that nothing is charged for, because the pool has that

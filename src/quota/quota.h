@@ -92,7 +92,7 @@ void quota_why_lost(struct fault *fault);
 /* -- allocations -- */
 
 /* What is reserved for an allocation that is being made. */
-struct quota_claim {
+struct quota_reservation {
 	int device;
 	bool managed;
 	bool tentative; /* nothing is reserved: it may fit into granules already taken. See below */
@@ -103,18 +103,20 @@ struct quota_claim {
  * Reserves room for an allocation of size_bytes. 0, -EDQUOT (there is none), -ETIMEDOUT (the
  * region's lock cannot be had), or -ESTALE or -EUCLEAN (the region was taken away).
  * When the quota is full, a small allocation may still fit into a granule that is held already, and
- * only the driver knows: then the claim is tentative, one at a time in a process, and settling it
- * finds out. So the device may hold one granule a process more than the quota, for that moment.
+ * only the driver knows: then the reservation is tentative, one at a time in a process, and
+ * settling it finds out. So the device may hold one granule a process more than the quota, for that
+ * moment.
  */
-int quota_reserve(int device, bool managed, uint64_t size_bytes, struct quota_claim *ret_claim);
+int quota_reserve(int device, bool managed, uint64_t size_bytes,
+		  struct quota_reservation *ret_reservation);
 
-/* The driver refused: all of the claim goes back. */
-void quota_cancel(const struct quota_claim *claim);
+/* The driver refused: all of the reservation goes back. */
+void quota_cancel(const struct quota_reservation *reservation);
 
 /* The driver gave the block. 0, or -EDQUOT: it took more than was reserved, and there is no room
- * for it; then the block is not in the accounts, the claim stands, and the caller frees it and
- * cancels. */
-int quota_settle(const struct quota_claim *claim, const struct block *block);
+ * for it; then the block is not in the accounts, the reservation stands, and the caller frees it
+ * and cancels. */
+int quota_settle(const struct quota_reservation *reservation, const struct block *block);
 
 /* What whoever gets the block that begins there can keep: all granules that it lies in, alone or
  * not. False: not known. */
@@ -163,7 +165,7 @@ void quota_move_undo(const struct quota_move *move);
 /* -- contexts -- */
 
 /* What is reserved for a context that is being made. */
-struct quota_context_claim {
+struct quota_context_reservation {
 	int device;
 	bool known;            /* the cost is one that was measured before, in this slice */
 	uint64_t bytes;        /* reserved for what NVML will count for it */
@@ -176,8 +178,9 @@ struct quota_context_claim {
  * knows, as much as there is up to CONTEXT_BYTES_MOST, but least_bytes at least. -EDQUOT,
  * -ETIMEDOUT as above.
  */
-int quota_context_reserve(int device, uint64_t least_bytes, struct quota_context_claim *ret_claim);
-void quota_context_cancel(const struct quota_context_claim *claim);
+int quota_context_reserve(int device, uint64_t least_bytes,
+			  struct quota_context_reservation *ret_reservation);
+void quota_context_cancel(const struct quota_context_reservation *reservation);
 
 /* Whether a context of the device has been measured in this slice. */
 bool quota_context_cost_known(int device);
@@ -191,14 +194,15 @@ bool quota_knows_context(uint64_t context);
 /*
  * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
  * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
- * what NVML counts for the process (0: cannot say), shows that it did not: then the claim stands,
- * and the caller destroys it and cancels.
+ * what NVML counts for the process (0: cannot say), shows that it did not: then the reservation
+ * stands, and the caller destroys it and cancels.
  */
-int quota_context_settle(const struct quota_context_claim *claim, uint64_t context,
+int quota_context_settle(const struct quota_context_reservation *reservation, uint64_t context,
 			 uint64_t at_most_bytes, uint64_t measured_bytes);
 
 /* Whether quota_context_settle wants to be told measured_bytes, which are dear. */
-bool quota_context_is_tight(const struct quota_context_claim *claim, uint64_t at_most_bytes);
+bool quota_context_is_tight(const struct quota_context_reservation *reservation,
+			    uint64_t at_most_bytes);
 
 /* The context is gone, with all that was allocated in it. Unknown ones are ignored. */
 void quota_context_end(uint64_t context);

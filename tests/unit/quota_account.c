@@ -50,7 +50,7 @@ UNIT_TEST(test_attach_keeps_the_stricter)
 
 UNIT_TEST(test_exact)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(10 * MIB);
 	allocate(BASE, 2 * MIB + 1);
@@ -58,12 +58,12 @@ UNIT_TEST(test_exact)
 	allocate(BASE + 32 * MIB, 6 * MIB);
 	assert_int_equal(data(), 10 * MIB);
 	assert_int_equal(quota_used(0), 10 * MIB);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), -EDQUOT);
-	assert_int_equal(quota_reserve(0, true, 1, &claim), -EDQUOT);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), -EDQUOT);
+	assert_int_equal(quota_reserve(0, true, 1, &reservation), -EDQUOT);
 	assert_int_equal(data(), 10 * MIB);
 	release(BASE);
 	assert_int_equal(data(), 6 * MIB);
-	assert_int_equal(quota_reserve(0, false, 4 * MIB + 1, &claim), -EDQUOT);
+	assert_int_equal(quota_reserve(0, false, 4 * MIB + 1, &reservation), -EDQUOT);
 	allocate(BASE, 4 * MIB);
 	release(BASE);
 	release(BASE + 32 * MIB);
@@ -73,13 +73,13 @@ UNIT_TEST(test_exact)
 
 UNIT_TEST(test_cancel)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(10 * MIB);
 	for (unsigned round = 0; round < 20; round++) {
-		assert_int_equal(quota_reserve(0, false, 9 * MIB, &claim), 0);
+		assert_int_equal(quota_reserve(0, false, 9 * MIB, &reservation), 0);
 		assert_int_equal(data(), 10 * MIB);
-		quota_cancel(&claim);
+		quota_cancel(&reservation);
 		assert_int_equal(data(), 0);
 	}
 	assert_int_equal((uint32_t)account_stamp(), 0);
@@ -90,12 +90,12 @@ UNIT_TEST(test_overflowing)
 {
 	static const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2 * MIB + 2,
 					 (uint64_t)1 << 63};
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(GIB);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		assert_int_equal(quota_reserve(0, false, sizes[i], &claim), -EDQUOT);
-		assert_int_equal(quota_reserve(0, true, sizes[i], &claim), -EDQUOT);
+		assert_int_equal(quota_reserve(0, false, sizes[i], &reservation), -EDQUOT);
+		assert_int_equal(quota_reserve(0, true, sizes[i], &reservation), -EDQUOT);
 		assert_int_equal(quota_used(0), 0);
 	}
 	assert_true(account_stamp() != UINT64_MAX);
@@ -104,7 +104,7 @@ UNIT_TEST(test_overflowing)
 /* The same where there is no limit to stop them. */
 UNIT_TEST(test_overflowing_without_limit)
 {
-	struct quota_claim a, b;
+	struct quota_reservation a, b;
 
 	quota_slice.env.cores_pct[0] = 50; /* a slice all the same */
 	attach(0);
@@ -147,7 +147,7 @@ UNIT_TEST(test_spare)
 /* Two that fit at once leave one spare, not two. */
 UNIT_TEST(test_one_spare)
 {
-	struct quota_claim a, b;
+	struct quota_reservation a, b;
 	struct block one = block_at(BASE + 4 * KIB, KIB, false);
 	struct block two = block_at(BASE + 8 * KIB, KIB, false);
 
@@ -164,17 +164,17 @@ UNIT_TEST(test_one_spare)
 	assert_int_equal(data(), 2 * MIB);
 }
 
-/* A spare that was taken for a claim goes back with it. */
+/* A spare that was taken for a reservation goes back with it. */
 UNIT_TEST(test_spare_cancelled)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(GIB);
 	allocate(BASE, KIB);
 	allocate(BASE + 4 * KIB, KIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
 	assert_int_equal(data(), 4 * MIB);
-	quota_cancel(&claim);
+	quota_cancel(&reservation);
 	assert_true(data() - account_spare_charge(0) == 2 * MIB);
 }
 
@@ -184,27 +184,29 @@ UNIT_TEST(test_tentative)
 {
 	struct block fits = block_at(BASE + MIB, KIB, false);
 	struct block does_not = block_at(BASE + 64 * MIB, KIB, false);
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(2 * MIB);
 	allocate(BASE, KIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
-	assert_true(claim.tentative);
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
+	assert_true(reservation.tentative);
 	assert_int_equal(data(), 2 * MIB);
-	assert_int_equal(quota_settle(&claim, &fits), 0);
+	assert_int_equal(quota_settle(&reservation, &fits), 0);
 	assert_int_equal(data(), 2 * MIB);
 
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
-	assert_int_equal(quota_settle(&claim, &does_not), -EDQUOT);
-	quota_cancel(&claim);
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
+	assert_int_equal(quota_settle(&reservation, &does_not), -EDQUOT);
+	quota_cancel(&reservation);
 	assert_int_equal(data(), 2 * MIB);
 	assert_false(quota_free_begin(does_not.address, &(struct quota_release){{0}, 0, false}));
 
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
-	quota_cancel(&claim);
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0); /* the turn was given back */
-	quota_cancel(&claim);
-	assert_int_equal(quota_reserve(0, false, MIB + 1, &claim), -EDQUOT); /* not a small one */
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
+	quota_cancel(&reservation);
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation),
+			 0); /* the turn was given back */
+	quota_cancel(&reservation);
+	assert_int_equal(quota_reserve(0, false, MIB + 1, &reservation),
+			 -EDQUOT); /* not a small one */
 	assert_int_equal(data(), 2 * MIB);
 	release(BASE);
 	release(BASE + MIB);
@@ -216,16 +218,16 @@ UNIT_TEST(test_tentative)
 UNIT_TEST(test_took_more)
 {
 	struct block odd = block_at(BASE + MIB, 2 * MIB, false);
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(6 * MIB);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
-	assert_int_equal(quota_settle(&claim, &odd), 0);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
+	assert_int_equal(quota_settle(&reservation, &odd), 0);
 	assert_int_equal(data(), 4 * MIB);
 	odd.address += 64 * MIB;
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
-	assert_int_equal(quota_settle(&claim, &odd), -EDQUOT);
-	quota_cancel(&claim);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
+	assert_int_equal(quota_settle(&reservation, &odd), -EDQUOT);
+	quota_cancel(&reservation);
 	assert_int_equal(data(), 4 * MIB);
 	release(BASE + MIB);
 	assert_int_equal(data(), 0);
@@ -299,7 +301,7 @@ UNIT_TEST(test_unknown)
 
 UNIT_TEST(test_managed)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(3 * CHUNK);
 	allocate_as(true, BASE, 1);
@@ -309,11 +311,11 @@ UNIT_TEST(test_managed)
 	assert_int_equal(data(), CHUNK);
 	allocate_as(true, BASE + 2 * GIB, 1);
 	assert_int_equal(data(), 2 * CHUNK);
-	assert_int_equal(quota_reserve(0, true, 2 * CHUNK, &claim), -EDQUOT);
+	assert_int_equal(quota_reserve(0, true, 2 * CHUNK, &reservation), -EDQUOT);
 	assert_int_equal(data(), 2 * CHUNK);
-	assert_int_equal(quota_reserve(0, true, CHUNK, &claim), 0);
+	assert_int_equal(quota_reserve(0, true, CHUNK, &reservation), 0);
 	assert_int_equal(data(), 3 * CHUNK);
-	quota_cancel(&claim);
+	quota_cancel(&reservation);
 	assert_int_equal(data(), 2 * CHUNK);
 	release(BASE + GIB);
 	assert_int_equal(data(), CHUNK);
@@ -353,13 +355,14 @@ static long no_memory(long number)
 UNIT_TEST(test_no_memory)
 {
 	struct block block = block_at(BASE, 5 * MIB, false);
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(GIB);
-	assert_int_equal(quota_reserve(0, false, 5 * MIB, &claim), 0);
+	assert_int_equal(quota_reserve(0, false, 5 * MIB, &reservation), 0);
 	sys_fault = no_memory;
-	assert_int_equal(quota_settle(&claim, &block), -EDQUOT); /* the caller frees it, then */
-	quota_cancel(&claim);
+	assert_int_equal(quota_settle(&reservation, &block),
+			 -EDQUOT); /* the caller frees it, then */
+	quota_cancel(&reservation);
 	sys_fault = NULL;
 	assert_int_equal(data(), 0);
 	assert_true(account_stamp() != UINT64_MAX);
@@ -383,7 +386,7 @@ static void *work(void *arg)
 		uint64_t size = 1 + (uint64_t)rand_r(&seed) % (step % 2 ? 6 * MIB : 100 * KIB);
 		struct block block = block_at(base + i * GIB, size, false);
 		struct quota_release going;
-		struct quota_claim claim;
+		struct quota_reservation reservation;
 
 		if (quota_used(0) > LIMIT)
 			return (void *)1;
@@ -392,13 +395,13 @@ static void *work(void *arg)
 				return (void *)2;
 			quota_free_commit(&going);
 			held[i] = 0;
-		} else if (quota_reserve(0, false, size, &claim) == 0) {
+		} else if (quota_reserve(0, false, size, &reservation) == 0) {
 			if (step % 7 == 0)
-				quota_cancel(&claim);
-			else if (quota_settle(&claim, &block) == 0)
+				quota_cancel(&reservation);
+			else if (quota_settle(&reservation, &block) == 0)
 				held[i] = 1;
 			else
-				quota_cancel(&claim);
+				quota_cancel(&reservation);
 		}
 	}
 	for (unsigned i = 0; i < 32; i++)

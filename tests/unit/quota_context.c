@@ -39,10 +39,10 @@ static void reconcile(uint64_t nvml_bytes)
 
 static void make(uint64_t context, uint64_t at_most)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	assert_int_equal(quota_context_settle(&claim, context, at_most, 0), 0);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, context, at_most, 0), 0);
 }
 
 /* A context whose cost is known. */
@@ -55,15 +55,15 @@ static void make_known(uint64_t context)
 
 UNIT_TEST(test_first)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 	struct quota_ticket ticket;
 
 	attach(8 * GIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	assert_false(claim.known);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	assert_false(reservation.known);
 	assert_books(CONTEXT_BYTES_MOST, 0, 0, HIDDEN);
-	assert_false(quota_context_is_tight(&claim, COST + HIDDEN));
-	assert_int_equal(quota_context_settle(&claim, 7, COST + 9 * MIB, 0), 0);
+	assert_false(quota_context_is_tight(&reservation, COST + HIDDEN));
+	assert_int_equal(quota_context_settle(&reservation, 7, COST + 9 * MIB, 0), 0);
 	assert_books(COST + 9 * MIB, 0, 0, HIDDEN);
 	assert_int_equal(learnt(), 0);
 	assert_true(quota_reconcile_due(0)); /* at once: it is a guess */
@@ -79,15 +79,15 @@ UNIT_TEST(test_first)
 
 UNIT_TEST(test_known)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(8 * GIB);
 	make_known(1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	assert_true(claim.known);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	assert_true(reservation.known);
 	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
-	assert_false(quota_context_is_tight(&claim, UNKNOWN));
-	assert_int_equal(quota_context_settle(&claim, 2, UNKNOWN, 0), 0);
+	assert_false(quota_context_is_tight(&reservation, UNKNOWN));
+	assert_int_equal(quota_context_settle(&reservation, 2, UNKNOWN, 0), 0);
 	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
 	quota_context_end(1);
 	assert_books(COST, 0, 0, HIDDEN);
@@ -97,11 +97,11 @@ UNIT_TEST(test_known)
 
 UNIT_TEST(test_cancel)
 {
-	struct quota_context_claim claim, second;
+	struct quota_context_reservation reservation, second;
 
 	attach(8 * GIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	quota_context_cancel(&claim);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	quota_context_cancel(&reservation);
 	assert_books(0, 0, 0, 0);
 	make_known(1);
 	assert_int_equal(quota_context_reserve(0, LEAST, &second), 0);
@@ -112,27 +112,27 @@ UNIT_TEST(test_cancel)
 
 UNIT_TEST(test_refused)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(LEAST + HIDDEN - 1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), -EDQUOT);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), -EDQUOT);
 	assert_books(0, 0, 0, 0);
 	assert_true(account_stamp() != UINT64_MAX);
 	quota_forget();
 	unlink(quota_slice.region_path);
 	attach(5 * MIB); /* not even what is hidden */
-	assert_int_equal(quota_context_reserve(0, 0, &claim), -EDQUOT);
+	assert_int_equal(quota_context_reserve(0, 0, &reservation), -EDQUOT);
 	assert_books(0, 0, 0, 0);
 }
 
 UNIT_TEST(test_second_refused)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(800 * MIB);
 	make_known(1);
 	for (unsigned round = 0; round < 3; round++) {
-		assert_int_equal(quota_context_reserve(0, LEAST, &claim), -EDQUOT);
+		assert_int_equal(quota_context_reserve(0, LEAST, &reservation), -EDQUOT);
 		assert_books(COST, 0, 0, HIDDEN);
 	}
 }
@@ -140,19 +140,19 @@ UNIT_TEST(test_second_refused)
 /* Less than a guess wants is left: then it is measured, and fits or does not. */
 UNIT_TEST(test_tight)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(600 * MIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
 	assert_books(590 * MIB, 0, 0, HIDDEN);
-	assert_true(quota_context_is_tight(&claim, 591 * MIB));
-	assert_false(quota_context_is_tight(&claim, 590 * MIB));
-	assert_int_equal(quota_context_settle(&claim, 1, 700 * MIB, COST), 0);
+	assert_true(quota_context_is_tight(&reservation, 591 * MIB));
+	assert_false(quota_context_is_tight(&reservation, 590 * MIB));
+	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, COST), 0);
 	assert_books(COST, 0, 0, HIDDEN);
 	quota_context_end(1);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	assert_int_equal(quota_context_settle(&claim, 1, 700 * MIB, 591 * MIB), -EDQUOT);
-	quota_context_cancel(&claim);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, 591 * MIB), -EDQUOT);
+	quota_context_cancel(&reservation);
 	assert_books(0, 0, 0, 0);
 	assert_true(account_stamp() != UINT64_MAX);
 }
@@ -160,15 +160,15 @@ UNIT_TEST(test_tight)
 /* What NVML counts has the other contexts and their contents in it. */
 UNIT_TEST(test_tight_beside_another)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(1100 * MIB);
 	make(1, COST);
 	allocate(BASE, 10 * MIB);
-	assert_int_equal(quota_context_reserve(0, LEAST, &claim), 0);
-	assert_true(quota_context_is_tight(&claim, 2 * COST + 30 * MIB));
-	assert_int_equal(quota_context_settle(&claim, 2, 2 * COST + 30 * MIB, 2 * COST + 10 * MIB),
-			 0);
+	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
+	assert_true(quota_context_is_tight(&reservation, 2 * COST + 30 * MIB));
+	assert_int_equal(
+		quota_context_settle(&reservation, 2, 2 * COST + 30 * MIB, 2 * COST + 10 * MIB), 0);
 	assert_books(2 * COST, 0, 10 * MIB, HIDDEN + HIDDEN_AGAIN);
 }
 
@@ -189,7 +189,7 @@ UNIT_TEST(test_least_is_learnt)
 UNIT_TEST(test_end)
 {
 	struct block big = block_at(BASE, 7 * MIB, false), other = block_at(BASE + GIB, 1, false);
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 	struct quota_release going;
 
 	attach(8 * GIB);
@@ -198,8 +198,8 @@ UNIT_TEST(test_end)
 	allocate(big.address, big.size_bytes);
 	allocate_as(true, BASE + 2 * GIB, 1);
 	other.context = 2;
-	assert_int_equal(quota_reserve(0, false, 1, &claim), 0);
-	assert_int_equal(quota_settle(&claim, &other), 0);
+	assert_int_equal(quota_reserve(0, false, 1, &reservation), 0);
+	assert_int_equal(quota_settle(&reservation, &other), 0);
 	assert_int_equal(data(), 10 * MIB + 128 * MIB);
 	quota_context_end(0);
 	quota_context_end(77); /* unknown */
@@ -247,20 +247,20 @@ UNIT_TEST(test_spare_is_left_out)
 /* What is measured is booked even where the quota is passed by it. */
 UNIT_TEST(test_beyond_the_limit)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(600 * MIB);
 	make_known(1);
 	reconcile(COST + 100 * MIB);
 	assert_books(COST, 100 * MIB, 0, HIDDEN);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), -EDQUOT);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), -EDQUOT);
 	reconcile(COST);
 	allocate(BASE, 2 * MIB);
 }
 
 UNIT_TEST(test_in_motion)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 	struct quota_ticket before;
 
 	attach(8 * GIB);
@@ -271,14 +271,14 @@ UNIT_TEST(test_in_motion)
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
 	quota_reconcile(0, &before, &(uint64_t){COST + 12 * MIB});
 	assert_books(COST, 10 * MIB, 2 * MIB, HIDDEN);
-	assert_int_equal(quota_reserve(0, false, 2 * MIB, &claim), 0);
+	assert_int_equal(quota_reserve(0, false, 2 * MIB, &reservation), 0);
 	assert_int_equal(account_stamp(), UINT64_MAX);
 	reconcile(COST + 2 * MIB); /* one is under way */
 	assert_books(COST, 10 * MIB, 4 * MIB, HIDDEN);
 	reconcile(COST + 34 * MIB);
 	assert_books(COST, 30 * MIB, 4 * MIB, HIDDEN);
 	before = quota_reconcile_ticket(0);
-	quota_cancel(&claim);
+	quota_cancel(&reservation);
 	quota_reconcile(0, &before, &(uint64_t){COST + 34 * MIB}); /* may be of before */
 	assert_books(COST, 30 * MIB, 2 * MIB, HIDDEN);
 	before = quota_reconcile_ticket(0);
@@ -320,19 +320,19 @@ UNIT_TEST(test_frees_of_a_granule)
  * growth. */
 UNIT_TEST(test_tentative_in_motion)
 {
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
 	attach(COST + HIDDEN + 2 * MIB);
 	make(1, COST);
 	reconcile(COST);
 	allocate(BASE, 2 * MIB);
-	assert_int_equal(quota_reserve(0, false, KIB, &claim), 0);
-	assert_true(claim.tentative);
+	assert_int_equal(quota_reserve(0, false, KIB, &reservation), 0);
+	assert_true(reservation.tentative);
 	reconcile(COST + 4 * MIB);
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
 	reconcile(COST + 6 * MIB); /* more than it can take */
 	assert_books(COST, 2 * MIB, 2 * MIB, HIDDEN);
-	quota_cancel(&claim);
+	quota_cancel(&reservation);
 	reconcile(COST + 2 * MIB);
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
 }
@@ -437,11 +437,11 @@ UNIT_TEST(test_code_due)
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
 UNIT_TEST(test_distrust)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
 	attach(8 * GIB);
-	assert_int_equal(quota_context_reserve(1, LEAST, &claim), 0);
-	assert_int_equal(quota_context_settle(&claim, 5, COST + 9 * MIB, 0), 0);
+	assert_int_equal(quota_context_reserve(1, LEAST, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, 5, COST + 9 * MIB, 0), 0);
 	for (int i = 0; i < 5; i++) /* in a row, and nothing else ever */
 		reconcile_with(1, &(uint64_t){LEAST - 1});
 	assert_int_equal(own_usage(1).context, COST + 9 * MIB);

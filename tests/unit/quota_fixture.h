@@ -84,10 +84,10 @@ UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool 
 UNUSED static void allocate_as(bool managed, uint64_t address, uint64_t size_bytes)
 {
 	struct block block = block_at(address, size_bytes, managed);
-	struct quota_claim claim;
+	struct quota_reservation reservation;
 
-	assert_int_equal(quota_reserve(0, managed, size_bytes, &claim), 0);
-	assert_int_equal(quota_settle(&claim, &block), 0);
+	assert_int_equal(quota_reserve(0, managed, size_bytes, &reservation), 0);
+	assert_int_equal(quota_settle(&reservation, &block), 0);
 }
 
 UNUSED static void allocate(uint64_t address, uint64_t size_bytes)

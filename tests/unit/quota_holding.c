@@ -56,15 +56,16 @@ UNIT_TEST(test_kinds)
 
 UNIT_TEST(test_cancel)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
 	attach(GIB);
 	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
 		for (uint64_t size = UNIT; size < 64 * MIB; size *= 2) {
-			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, size, &claim), 0);
+			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, size, &reservation),
+					 0);
 			assert_int_equal(own_usage(0).total, granules_of(size));
 			assert_false(is_quiet());
-			quota_hold_cancel(&claim);
+			quota_hold_cancel(&reservation);
 			assert_int_equal(own_usage(0).total, 0);
 			assert_true(is_quiet());
 		}
@@ -73,18 +74,19 @@ UNIT_TEST(test_cancel)
 UNIT_TEST(test_refused)
 {
 	static const uint64_t sizes[] = {1, 2 * MIB, GIB, ((uint64_t)1 << 60) + 1, UINT64_MAX};
-	struct holding_claim claim = {.device = 99};
+	struct holding_reservation reservation = {.device = 99};
 
 	attach(10 * MIB);
 	hold(9 * MIB, HANDLE);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
-			assert_int_equal(quota_hold_reserve(kind, 0, CONTEXT, sizes[i], &claim),
-					 -EDQUOT);
+			assert_int_equal(
+				quota_hold_reserve(kind, 0, CONTEXT, sizes[i], &reservation),
+				-EDQUOT);
 			assert_int_equal(own_usage(0).total, 10 * MIB);
 			assert_true(is_quiet());
 		}
-	assert_int_equal(claim.device, 99);
+	assert_int_equal(reservation.device, 99);
 	assert_int_equal(holdings_doubt(0), 0);
 	let_go(HANDLE);
 	hold_array(1, HANDLE); /* the refused left nothing behind */
@@ -128,15 +130,15 @@ static long no_memory(long number)
 
 UNIT_TEST(test_no_memory)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
 	attach(GIB);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim), 0);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
 	sys_fault = no_memory;
-	assert_int_equal(quota_hold(&claim, HANDLE), -ENOMEM);
-	assert_int_equal(data(), 2 * MIB); /* the claim stands */
+	assert_int_equal(quota_hold(&reservation, HANDLE), -ENOMEM);
+	assert_int_equal(data(), 2 * MIB); /* the reservation stands */
 	assert_false(is_quiet());
-	quota_hold_cancel(&claim);
+	quota_hold_cancel(&reservation);
 	quota_mapped(BASE, 2 * MIB, HANDLE);
 	sys_fault = NULL;
 	assert_int_equal(data(), 0);
@@ -310,10 +312,10 @@ UNIT_TEST(test_mapping_of_unknown)
 
 static void make_context(uint64_t context)
 {
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 
-	assert_int_equal(quota_context_reserve(0, MIB, &claim), 0);
-	assert_int_equal(quota_context_settle(&claim, context, 100 * MIB, 0), 0);
+	assert_int_equal(quota_context_reserve(0, MIB, &reservation), 0);
+	assert_int_equal(quota_context_settle(&reservation, context, 100 * MIB, 0), 0);
 }
 
 UNIT_TEST(test_context_ends)
@@ -349,10 +351,10 @@ UNIT_TEST(test_context_ends)
 
 static void *reserve_in_thread(void *arg)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
 	(void)arg;
-	return (void *)(intptr_t)quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim);
+	return (void *)(intptr_t)quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation);
 }
 
 static bool knows_nothing(void)
@@ -405,16 +407,17 @@ UNIT_TEST(test_lock_held)
 
 UNIT_TEST(test_lost)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
 	attach(GIB);
 	hold(6 * MIB, HANDLE);
 	hold_array(UNIT, OTHER);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim), 0);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation), 0);
 	delete_region();
-	quota_hold_cancel(&claim);
-	assert_int_equal(quota_hold_reserve(HOLDING_PHYSICAL, 0, 0, 1, &claim), -ESTALE);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + 1, 1, &claim), -ESTALE);
+	quota_hold_cancel(&reservation);
+	assert_int_equal(quota_hold_reserve(HOLDING_PHYSICAL, 0, 0, 1, &reservation), -ESTALE);
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + 1, 1, &reservation),
+			 -ESTALE);
 	assert_why_lost();
 	assert_true(let_go(HANDLE));
 	assert_true(let_go_of(HOLDING_ARRAY, OTHER));
@@ -424,7 +427,7 @@ UNIT_TEST(test_lost)
 static int live_as_child(void)
 {
 	struct quota_gpu gpu = {"GPU-a", 0};
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
 	alarm(100);
 	quota_forget();
@@ -432,9 +435,9 @@ static int live_as_child(void)
 		return 1;
 	if (quota_attach(&quota_slice, &gpu, 1, NULL) != 0 || data() != 0)
 		return 2;
-	if (quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &claim) != 0)
+	if (quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT, UNIT, &reservation) != 0)
 		return 3; /* in none of the parent's granules */
-	return data() == 2 * MIB && quota_hold(&claim, OTHER) == 0 ? 0 : 4;
+	return data() == 2 * MIB && quota_hold(&reservation, OTHER) == 0 ? 0 : 4;
 }
 
 UNIT_TEST(test_forked)
@@ -468,13 +471,13 @@ UNIT_TEST(test_forked)
 
 static bool hold_some(enum holding_kind kind, uint64_t size_bytes, uint64_t handle, bool cancel)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
-	if (quota_hold_reserve(kind, 0, CONTEXT, size_bytes, &claim) != 0)
+	if (quota_hold_reserve(kind, 0, CONTEXT, size_bytes, &reservation) != 0)
 		return false;
-	if (!cancel && quota_hold(&claim, handle) == 0)
+	if (!cancel && quota_hold(&reservation, handle) == 0)
 		return true;
-	quota_hold_cancel(&claim);
+	quota_hold_cancel(&reservation);
 	return false;
 }
 

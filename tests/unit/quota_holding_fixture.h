@@ -12,10 +12,10 @@
 UNUSED static void hold_on(enum holding_kind kind, int device, uint64_t context,
 			   uint64_t size_bytes, uint64_t handle)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 
-	assert_int_equal(quota_hold_reserve(kind, device, context, size_bytes, &claim), 0);
-	assert_int_equal(quota_hold(&claim, handle), 0);
+	assert_int_equal(quota_hold_reserve(kind, device, context, size_bytes, &reservation), 0);
+	assert_int_equal(quota_hold(&reservation, handle), 0);
 }
 
 UNUSED static void hold(uint64_t size_bytes, uint64_t handle)

@@ -40,14 +40,14 @@ UNIT_TEST(test_known)
 UNIT_TEST(test_unknown)
 {
 	struct pool_figure figure = {0, 10 * CHUNK};
-	struct pool_claim claim = {5, 5};
+	struct pool_reservation reservation = {5, 5};
 	bool managed = true;
 
 	attach(GIB);
-	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -ENOENT);
-	assert_int_equal(quota_pool_grow(POOL, 1, &figure, &claim), -ENOENT);
-	assert_int_equal(claim.device, 5);
-	assert_int_equal(claim.worst_bytes, 5);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -ENOENT);
+	assert_int_equal(quota_pool_grow(POOL, 1, &figure, &reservation), -ENOENT);
+	assert_int_equal(reservation.device, 5);
+	assert_int_equal(reservation.worst_bytes, 5);
 	assert_int_equal(quota_pool_ticket(POOL, &managed), 0);
 	assert_false(managed);
 	assert_false(quota_pool_correct(POOL, &figure));
@@ -89,17 +89,18 @@ UNIT_TEST(test_chunks)
 
 	open_pool(NARROW);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct pool_claim claim;
+		struct pool_reservation reservation;
 
-		assert_int_equal(quota_pool_reserve(POOL, cases[i].size_bytes, &claim), -EAGAIN);
+		assert_int_equal(quota_pool_reserve(POOL, cases[i].size_bytes, &reservation),
+				 -EAGAIN);
 		assert_int_equal(data(), 0);
 		assert_true(is_quiet());
-		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &claim), 0);
-		assert_int_equal(claim.device, 0);
-		assert_int_equal(claim.worst_bytes, cases[i].chunks * CHUNK);
+		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &reservation), 0);
+		assert_int_equal(reservation.device, 0);
+		assert_int_equal(reservation.worst_bytes, cases[i].chunks * CHUNK);
 		assert_int_equal(data(), cases[i].chunks * CHUNK);
 		assert_false(is_quiet()); /* until it is settled */
-		settle(POOL, &claim, 0);
+		settle(POOL, &reservation, 0);
 		assert_int_equal(data(), 0);
 		assert_true(is_quiet());
 	}
@@ -116,13 +117,13 @@ UNIT_TEST(test_ahead)
 		     {GIB, 4 * CHUNK, 4}};
 
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct pool_claim claim;
+		struct pool_reservation reservation;
 
 		quota_slice.env.cores_pct[0] = 50; /* a slice, also without a limit */
 		open_pool(cases[i].limit_bytes);
-		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &claim), 0);
+		assert_int_equal(grow(POOL, cases[i].size_bytes, 0, &reservation), 0);
 		assert_int_equal(data(), cases[i].chunks * CHUNK);
-		settle(POOL, &claim, CHUNK);
+		settle(POOL, &reservation, CHUNK);
 		assert_int_equal(data(), CHUNK); /* the look takes it back */
 		slice_remove(state);
 		slice_make(state);
@@ -132,28 +133,28 @@ UNIT_TEST(test_ahead)
 /* Others of the slice leave less room. */
 UNIT_TEST(test_ahead_beside_others)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(2 * GIB);
 	allocate(BASE, GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	assert_int_equal(data(), GIB + 3 * CHUNK);
-	settle(POOL, &claim, 0);
+	settle(POOL, &reservation, 0);
 }
 
 /* What is charged ahead does for the next ones, in which nobody is asked. */
 UNIT_TEST(test_ahead_is_used)
 {
-	struct pool_claim claims[9], more;
+	struct pool_reservation reservations[9], more;
 
 	open_pool(64 * GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claims[0]), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservations[0]), 0);
 	for (unsigned i = 1; i < 9; i++)
-		assert_int_equal(quota_pool_reserve(POOL, 1 + i * MIB, &claims[i]), 0);
+		assert_int_equal(quota_pool_reserve(POOL, 1 + i * MIB, &reservations[i]), 0);
 	assert_int_equal(data(), 9 * CHUNK);
 	assert_int_equal(quota_pool_reserve(POOL, 1, &more), -EAGAIN);
 	for (unsigned i = 0; i < 9; i++)
-		quota_pool_settle(POOL, &claims[i], NULL);
+		quota_pool_settle(POOL, &reservations[i], NULL);
 	assert_int_equal(data(), 9 * CHUNK); /* it may all have been added */
 	assert_int_equal(quota_pool_reserve(POOL, 1, &more), -EAGAIN);
 	assert_true(is_quiet());
@@ -166,14 +167,14 @@ UNIT_TEST(test_ahead_is_used)
 /* A synchronisation while an allocation is under way leaves what that may add. */
 UNIT_TEST(test_correct_under_way)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	assert_true(correct(POOL, 0));
 	assert_int_equal(data(), CHUNK);
 	assert_int_equal(pool_spare_charge(0), CHUNK);
-	settle(POOL, &claim, CHUNK);
+	settle(POOL, &reservation, CHUNK);
 	assert_int_equal(data(), CHUNK);
 	assert_int_equal(pool_spare_charge(0), 0);
 	assert_true(correct(POOL, 0));
@@ -183,14 +184,14 @@ UNIT_TEST(test_correct_under_way)
 /* Free memory of the pool is no room: the order of streams decides whether it will do. */
 UNIT_TEST(test_worst_beyond_reserved)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(NARROW);
 	allocate_from(POOL, 4 * CHUNK, 4 * CHUNK);
-	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -EAGAIN);
-	assert_int_equal(grow(POOL, 1, 4 * CHUNK, &claim), 0);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -EAGAIN);
+	assert_int_equal(grow(POOL, 1, 4 * CHUNK, &reservation), 0);
 	assert_int_equal(data(), 5 * CHUNK);
-	settle(POOL, &claim, 4 * CHUNK);
+	settle(POOL, &reservation, 4 * CHUNK);
 	assert_int_equal(data(), 4 * CHUNK);
 }
 
@@ -216,40 +217,40 @@ UNIT_TEST(test_refused)
 	static const uint64_t sizes[] = {
 		2 * CHUNK + 1,          3 * CHUNK, GIB, ((uint64_t)1 << 60) + 1,
 		UINT64_MAX - CHUNK + 2, UINT64_MAX};
-	struct pool_claim claim = {7, 7};
+	struct pool_reservation reservation = {7, 7};
 
 	open_pool(3 * CHUNK);
 	allocate_from(POOL, CHUNK, CHUNK);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-		assert_int_equal(quota_pool_reserve(POOL, sizes[i], &claim), -EAGAIN);
-		assert_int_equal(grow(POOL, sizes[i], CHUNK, &claim), -EDQUOT);
+		assert_int_equal(quota_pool_reserve(POOL, sizes[i], &reservation), -EAGAIN);
+		assert_int_equal(grow(POOL, sizes[i], CHUNK, &reservation), -EDQUOT);
 		assert_int_equal(data(), CHUNK);
 		assert_true(is_quiet());
 	}
-	assert_int_equal(claim.worst_bytes, 7);
+	assert_int_equal(reservation.worst_bytes, 7);
 	allocate_from(POOL, 2 * CHUNK, 3 * CHUNK);
 	assert_int_equal(data(), 3 * CHUNK);
-	assert_int_equal(grow(POOL, 1, 3 * CHUNK, &claim), -EDQUOT);
+	assert_int_equal(grow(POOL, 1, 3 * CHUNK, &reservation), -EDQUOT);
 	assert_int_equal(quota_used(0), 3 * CHUNK);
 }
 
 /* What is there is charged, whatever the limit, and nothing beside it. */
 UNIT_TEST(test_more_than_charged)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(3 * CHUNK);
 	assert_true(correct(POOL, 5 * CHUNK));
 	assert_int_equal(data(), 5 * CHUNK);
-	assert_int_equal(grow(POOL, 1, 6 * CHUNK, &claim), -EDQUOT);
+	assert_int_equal(grow(POOL, 1, 6 * CHUNK, &reservation), -EDQUOT);
 	assert_int_equal(data(), 6 * CHUNK);
 	assert_true(is_quiet());
 	assert_true(correct(POOL, 0));
-	assert_int_equal(grow(POOL, CHUNK, 0, &claim), 0);
+	assert_int_equal(grow(POOL, CHUNK, 0, &reservation), 0);
 	/* A figure that has in it what is under way is not charged for that once more. */
 	assert_false(correct(POOL, CHUNK));
 	assert_int_equal(data(), CHUNK);
-	settle(POOL, &claim, CHUNK);
+	settle(POOL, &reservation, CHUNK);
 	assert_int_equal(data(), CHUNK);
 }
 
@@ -275,12 +276,12 @@ UNIT_TEST(test_stale_figures)
 UNIT_TEST(test_settled_meanwhile)
 {
 	struct pool_figure before;
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(NARROW);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	before = figure_of(POOL, 0);
-	quota_pool_settle(POOL, &claim, NULL);
+	quota_pool_settle(POOL, &reservation, NULL);
 	assert_true(quota_pool_correct(POOL, &before));
 	assert_int_equal(data(), CHUNK);
 	assert_int_equal(pool_spare_charge(0), CHUNK);
@@ -291,7 +292,7 @@ UNIT_TEST(test_settled_meanwhile)
 /* Two are settled by the figures of both: the one that was read first is ignored. */
 UNIT_TEST(test_two_settle)
 {
-	struct pool_claim a, b;
+	struct pool_reservation a, b;
 	struct pool_figure figure_a, figure_b;
 
 	open_pool(NARROW);
@@ -313,21 +314,21 @@ UNIT_TEST(test_two_settle)
 UNIT_TEST(test_try)
 {
 	struct pool_figure before;
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
-	quota_pool_settle(POOL, &claim, NULL); /* 8 are ahead */
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
+	quota_pool_settle(POOL, &reservation, NULL); /* 8 are ahead */
 	before = figure_of(POOL, 0);
 	quota_pool_try(POOL, 6 * CHUNK - 1);
 	assert_false(is_quiet());
-	assert_int_equal(quota_pool_reserve(POOL, 2 * CHUNK + 1, &claim), -EAGAIN);
+	assert_int_equal(quota_pool_reserve(POOL, 2 * CHUNK + 1, &reservation), -EAGAIN);
 	assert_true(correct(POOL, 0)); /* no figure is believed meanwhile */
 	assert_int_equal(data(), 7 * CHUNK);
-	assert_int_equal(quota_pool_reserve(POOL, 1, &claim), -EAGAIN);
-	assert_int_equal(grow(POOL, 2 * CHUNK, 0, &claim), 0);
+	assert_int_equal(quota_pool_reserve(POOL, 1, &reservation), -EAGAIN);
+	assert_int_equal(grow(POOL, 2 * CHUNK, 0, &reservation), 0);
 	assert_int_equal(data(), 9 * CHUNK);
-	quota_pool_settle(POOL, &claim, NULL);
+	quota_pool_settle(POOL, &reservation, NULL);
 	quota_pool_try(POOL, 0);
 	assert_true(is_quiet());
 	assert_true(quota_pool_correct(POOL, &before));
@@ -354,18 +355,18 @@ UNIT_TEST(test_try_ended_meanwhile)
 
 UNIT_TEST(test_managed)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
-	assert_int_equal(claim.worst_bytes, MANAGED_CHUNK);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
+	assert_int_equal(reservation.worst_bytes, MANAGED_CHUNK);
 	assert_int_equal(data(), MANAGED_CHUNK);
 	assert_int_equal(pool_managed_charge(0), MANAGED_CHUNK);
 	assert_int_equal(pool_managed_charge(1), 0);
 	assert_int_equal(account_managed_charge(0), MANAGED_CHUNK);
 	assert_int_equal(pool_spare_charge(0), 0); /* NVML counts none of it */
-	settle(POOL, &claim, MANAGED_CHUNK);
+	settle(POOL, &reservation, MANAGED_CHUNK);
 	assert_false(correct(POOL, 0)); /* the driver keeps it */
 	assert_int_equal(data(), MANAGED_CHUNK);
 	assert_true(correct(POOL, 2 * MANAGED_CHUNK));
@@ -378,13 +379,13 @@ UNIT_TEST(test_managed)
 /* Nobody can tell when it goes. */
 UNIT_TEST(test_managed_closed_in_use)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	attach(64 * GIB);
 	assert_int_equal(quota_pool_open(POOL, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 1, MANAGED_CHUNK);
-	assert_int_equal(grow(POOL, 1, MANAGED_CHUNK, &claim), 0);
-	quota_pool_settle(POOL, &claim, NULL);
+	assert_int_equal(grow(POOL, 1, MANAGED_CHUNK, &reservation), 0);
+	quota_pool_settle(POOL, &reservation, NULL);
 	assert_int_equal(data(), 2 * MANAGED_CHUNK);
 	quota_pool_close(POOL, false);
 	assert_int_equal(data(), MANAGED_CHUNK);
@@ -397,12 +398,12 @@ UNIT_TEST(test_managed_closed_in_use)
 
 UNIT_TEST(test_closed_empty)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
 	allocate_from(POOL, CHUNK, CHUNK);
-	assert_int_equal(grow(POOL, 1, CHUNK, &claim), 0);
-	quota_pool_settle(POOL, &claim, NULL);
+	assert_int_equal(grow(POOL, 1, CHUNK, &reservation), 0);
+	quota_pool_settle(POOL, &reservation, NULL);
 	quota_pool_close(POOL, true);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_int_equal(pool_spare_charge(0), 0);
@@ -421,14 +422,14 @@ UNIT_TEST(test_closed_in_use)
 /* An allocation under way finds the pool closed, or another under its handle. */
 UNIT_TEST(test_closed_under_way)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	quota_pool_close(POOL, true);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_false(is_quiet());
-	settle(POOL, &claim, CHUNK);
+	settle(POOL, &reservation, CHUNK);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_true(is_quiet());
 }

@@ -24,11 +24,11 @@ UNUSED static struct pool_figure figure_of(uint64_t pool, uint64_t reserved_byte
 }
 
 UNUSED static int grow(uint64_t pool, uint64_t size_bytes, uint64_t reserved_bytes,
-		       struct pool_claim *ret_claim)
+		       struct pool_reservation *ret_reservation)
 {
 	struct pool_figure figure = figure_of(pool, reserved_bytes);
 
-	return quota_pool_grow(pool, size_bytes, &figure, ret_claim);
+	return quota_pool_grow(pool, size_bytes, &figure, ret_reservation);
 }
 
 UNUSED static bool correct(uint64_t pool, uint64_t reserved_bytes)
@@ -38,21 +38,22 @@ UNUSED static bool correct(uint64_t pool, uint64_t reserved_bytes)
 	return quota_pool_correct(pool, &figure);
 }
 
-UNUSED static void settle(uint64_t pool, const struct pool_claim *claim, uint64_t reserved_bytes)
+UNUSED static void settle(uint64_t pool, const struct pool_reservation *reservation,
+			  uint64_t reserved_bytes)
 {
 	struct pool_figure figure = figure_of(pool, reserved_bytes);
 
-	quota_pool_settle(pool, claim, &figure);
+	quota_pool_settle(pool, reservation, &figure);
 }
 
 /* The whole way of an allocation that makes the pool grow to reserved_bytes. */
 UNUSED static void allocate_from(uint64_t pool, uint64_t size_bytes, uint64_t reserved_bytes)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
-	if (quota_pool_reserve(pool, size_bytes, &claim) == -EAGAIN)
-		assert_int_equal(grow(pool, size_bytes, 0, &claim), 0);
-	settle(pool, &claim, reserved_bytes);
+	if (quota_pool_reserve(pool, size_bytes, &reservation) == -EAGAIN)
+		assert_int_equal(grow(pool, size_bytes, 0, &reservation), 0);
+	settle(pool, &reservation, reserved_bytes);
 }
 
 UNUSED static bool is_quiet(void)

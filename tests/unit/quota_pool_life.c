@@ -9,10 +9,10 @@
 
 static void *grow_in_thread(void *arg)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	(void)arg;
-	return (void *)(intptr_t)grow(POOL, 1, 2 * CHUNK, &claim);
+	return (void *)(intptr_t)grow(POOL, 1, 2 * CHUNK, &reservation);
 }
 
 /* A child that is forked while a thread has the lock of pool.c: 0 if nothing is known in it. */
@@ -74,13 +74,13 @@ UNIT_TEST(test_lock_held_while_raised)
 
 UNIT_TEST(test_lost)
 {
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 
 	open_pool(GIB);
-	assert_int_equal(grow(POOL, 1, 0, &claim), 0);
+	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
 	delete_region();
-	quota_pool_settle(POOL, &claim, NULL);
-	assert_int_equal(grow(POOL, 8 * CHUNK, 0, &claim), -ESTALE);
+	quota_pool_settle(POOL, &reservation, NULL);
+	assert_int_equal(grow(POOL, 8 * CHUNK, 0, &reservation), -ESTALE);
 	assert_why_lost();
 	assert_true(is_quiet());
 	correct(POOL, 20 * CHUNK);
@@ -102,7 +102,7 @@ UNIT_TEST(test_forked)
 	pid = fork();
 	if (pid == 0) {
 		struct quota_gpu gpu = {"GPU-a", 0};
-		struct pool_claim claim;
+		struct pool_reservation reservation;
 		uint64_t found;
 
 		alarm(100);
@@ -111,7 +111,7 @@ UNIT_TEST(test_forked)
 			_exit(1);
 		if (quota_pools(-1, &found, 1) != 0 || pool_managed_charge(0) != 0)
 			_exit(2);
-		if (quota_pool_open(POOL, 0, 0) != 0 || grow(POOL, 1, 0, &claim) != 0)
+		if (quota_pool_open(POOL, 0, 0) != 0 || grow(POOL, 1, 0, &reservation) != 0)
 			_exit(3);
 		_exit(data() == CHUNK && quota_used(0) == MANAGED_CHUNK + 3 * CHUNK ? 0 : 4);
 	}
@@ -165,15 +165,15 @@ static void driver_give(uint64_t bytes)
 	pthread_mutex_unlock(&driver.mutex);
 }
 
-static int claim_some(uint64_t bytes, struct pool_claim *ret_claim)
+static int claim_some(uint64_t bytes, struct pool_reservation *ret_reservation)
 {
-	int error = quota_pool_reserve(POOL, bytes, ret_claim);
+	int error = quota_pool_reserve(POOL, bytes, ret_reservation);
 	struct pool_figure figure;
 
 	if (error != -EAGAIN)
 		return error;
 	figure = driver_look(false);
-	return quota_pool_grow(POOL, bytes, &figure, ret_claim);
+	return quota_pool_grow(POOL, bytes, &figure, ret_reservation);
 }
 
 static void *work(void *arg)
@@ -185,7 +185,7 @@ static void *work(void *arg)
 		uint64_t bytes = (1 + (uint64_t)rand_r(&seed) % 3) * CHUNK;
 		bool looks = rand_r(&seed) % 4 == 0;
 		struct pool_figure figure;
-		struct pool_claim claim;
+		struct pool_reservation reservation;
 
 		if (quota_used(0) > LIMIT)
 			return (void *)1;
@@ -194,11 +194,11 @@ static void *work(void *arg)
 			held = 0;
 			figure = driver_look(rand_r(&seed) % 2);
 			quota_pool_correct(POOL, &figure);
-		} else if (claim_some(bytes, &claim) == 0) {
+		} else if (claim_some(bytes, &reservation) == 0) {
 			driver_take(bytes, rand_r(&seed) % 2);
 			held += bytes;
 			figure = driver_look(false);
-			quota_pool_settle(POOL, &claim, looks ? &figure : NULL);
+			quota_pool_settle(POOL, &reservation, looks ? &figure : NULL);
 		}
 	}
 	driver_give(held);

@@ -106,14 +106,14 @@ UNIT_TEST(test_small_undone)
 /* More contexts than there can be; and each that goes leaves a place. */
 UNIT_TEST(test_small_places)
 {
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 	unsigned count = 256;
 
 	attach(4 * GIB);
 	for (unsigned i = 0; i < count; i++)
 		hold_on(HOLDING_ARRAY, 0, CONTEXT + i, UNIT, HANDLE + i);
 	assert_int_equal(data(), count * 2 * MIB);
-	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + count, UNIT, &claim),
+	assert_int_equal(quota_hold_reserve(HOLDING_ARRAY, 0, CONTEXT + count, UNIT, &reservation),
 			 -EDQUOT);
 	assert_int_equal(data(), count * 2 * MIB);
 	assert_true(is_quiet());

@@ -22,25 +22,26 @@
 
 /* An allocation between begin and finish. */
 struct making {
-	bool counted; /* `claim` is a reservation */
-	struct quota_claim claim;
+	bool counted; /* `reservation` is valid */
+	struct quota_reservation reservation;
 	struct block block; /* finish adds the address and the size */
 	uint64_t ends;      /* contexts that had ended when it began */
 };
 
 /* Before a refusal, headroom_make tries to make room. Before a tentative allocation, pools give
  * back memory that they keep. */
-static int reserve(CUdevice device, bool managed, uint64_t size_bytes, struct quota_claim *claim)
+static int reserve(CUdevice device, bool managed, uint64_t size_bytes,
+		   struct quota_reservation *reservation)
 {
-	int error = quota_reserve(device, managed, size_bytes, claim);
+	int error = quota_reserve(device, managed, size_bytes, reservation);
 
 	if (error == -EDQUOT) {
 		headroom_make(device);
-		return quota_reserve(device, managed, size_bytes, claim);
+		return quota_reserve(device, managed, size_bytes, reservation);
 	}
-	if (error == 0 && claim->tentative && pools_give_back(device)) {
-		quota_cancel(claim);
-		return quota_reserve(device, managed, size_bytes, claim);
+	if (error == 0 && reservation->tentative && pools_give_back(device)) {
+		quota_cancel(reservation);
+		return quota_reserve(device, managed, size_bytes, reservation);
 	}
 	return error;
 }
@@ -57,7 +58,7 @@ static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
 	making->counted = making->counted && size_bytes;
 	if (result != CUDA_SUCCESS || !making->counted)
 		return result;
-	error = reserve(place.device, managed, size_bytes, &making->claim);
+	error = reserve(place.device, managed, size_bytes, &making->reservation);
 	if (error)
 		return headroom_refuse(place.device, size_bytes, error);
 	making->block = (struct block){
@@ -72,7 +73,7 @@ static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_
 {
 	if (result != CUDA_ERROR_OUT_OF_MEMORY || !making->counted || !oversubscribe_allowed())
 		return result;
-	making->counted = oversubscribe_claim(&making->claim, size_bytes);
+	making->counted = oversubscribe_claim(&making->reservation, size_bytes);
 	if (!making->counted)
 		return result;
 	making->block.managed = true;
@@ -97,21 +98,21 @@ static CUresult finish(struct making *making, CUresult result, CUdeviceptr addre
 	if (!making->counted)
 		return result;
 	if (result != CUDA_SUCCESS) {
-		headroom_note_answer(making->block.device, making->claim.bytes, result);
-		quota_cancel(&making->claim);
+		headroom_note_answer(making->block.device, making->reservation.bytes, result);
+		quota_cancel(&making->reservation);
 		return result;
 	}
 	making->block.address = address;
 	making->block.size_bytes = size_bytes;
-	if (quota_settle(&making->claim, &making->block) == 0) {
+	if (quota_settle(&making->reservation, &making->block) == 0) {
 		drop_if_ended(making);
 		headroom_note_taken(making->block.device, size_bytes);
 		return CUDA_SUCCESS;
 	}
 	cuda.cuMemFree_v2(address); /* before the refund, which lets another thread allocate */
-	quota_cancel(&making->claim);
+	quota_cancel(&making->reservation);
 	return headroom_refuse(making->block.device, size_bytes,
-			       making->claim.tentative ? -EDQUOT : -EOVERFLOW);
+			       making->reservation.tentative ? -EDQUOT : -EOVERFLOW);
 }
 
 CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)

@@ -31,7 +31,7 @@
 struct pending_array {
 	bool counted;
 	struct place place;
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 	uint64_t ends; /* contexts that had ended when it began */
 };
 
@@ -162,13 +162,13 @@ static CUresult begin(struct pending_array *pending, const CUDA_ARRAY3D_DESCRIPT
 	if (result != CUDA_SUCCESS || !pending->counted)
 		return result;
 	if (descriptor->Flags & NO_MEMORY_FLAGS)
-		return headroom_hold(HOLDING_ARRAY, &pending->place, 0, &pending->claim);
+		return headroom_hold(HOLDING_ARRAY, &pending->place, 0, &pending->reservation);
 	mode = relaxed_begin();
 	known = ask(*descriptor, levels, pending->place.device, &bytes);
 	relaxed_end(mode);
 	if (!known)
 		bytes = estimate(descriptor, levels);
-	return headroom_hold(HOLDING_ARRAY, &pending->place, bytes, &pending->claim);
+	return headroom_hold(HOLDING_ARRAY, &pending->place, bytes, &pending->reservation);
 }
 
 /* Another thread may have ended the context, and the array with it, before the array was recorded.
@@ -187,13 +187,13 @@ static bool finish(const struct pending_array *pending, CUresult result, const v
 {
 	if (!pending->counted)
 		return true;
-	if (result == CUDA_SUCCESS && quota_hold(&pending->claim, (uintptr_t)handle) == 0) {
+	if (result == CUDA_SUCCESS && quota_hold(&pending->reservation, (uintptr_t)handle) == 0) {
 		drop_if_ended(pending, (uintptr_t)handle);
-		headroom_note_taken(pending->place.device, pending->claim.bytes);
+		headroom_note_taken(pending->place.device, pending->reservation.bytes);
 		return true;
 	}
-	headroom_note_answer(pending->place.device, pending->claim.bytes, result);
-	quota_hold_cancel(&pending->claim);
+	headroom_note_answer(pending->place.device, pending->reservation.bytes, result);
+	quota_hold_cancel(&pending->reservation);
 	return result != CUDA_SUCCESS;
 }
 

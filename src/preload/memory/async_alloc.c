@@ -141,10 +141,10 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 
 /* An allocation between begin and finish. */
 struct taking {
-	bool counted;   /* finish has to commit or cancel `claim` */
+	bool counted;   /* finish has to commit or cancel `reservation` */
 	bool tentative; /* nothing is reserved */
 	uint64_t pool, size_bytes;
-	struct pool_claim claim;
+	struct pool_reservation reservation;
 };
 
 static struct lock trying = LOCK_INIT; /* held by the thread whose allocation is tentative */
@@ -156,9 +156,9 @@ void async_alloc_forget(void)
 
 static bool is_too_much(const struct taking *taking)
 {
-	uint64_t limit = quota_limit(taking->claim.device);
+	uint64_t limit = quota_limit(taking->reservation.device);
 
-	return limit && quota_used(taking->claim.device) > limit;
+	return limit && quota_used(taking->reservation.device) > limit;
 }
 
 /* There is one tentative allocation at a time in a process, and only while the slice is within its
@@ -189,13 +189,13 @@ static bool end_tentative(const struct taking *taking)
 /* The memory that was charged ahead is used up: charges more. */
 static CUresult grow(struct taking *taking, CUstream stream)
 {
-	CUdevice device = taking->claim.device;
+	CUdevice device = taking->reservation.device;
 	int error;
 
 	if (capture_has(stream, false))
 		return CUDA_SUCCESS;
 	reconcile_books(device);
-	error = pool_grow(taking->pool, taking->size_bytes, &taking->claim);
+	error = pool_grow(taking->pool, taking->size_bytes, &taking->reservation);
 	if (error == -EDQUOT)
 		taking->tentative = begin_tentative(taking);
 	if (error && error != -ENOENT && !taking->tentative)
@@ -206,7 +206,7 @@ static CUresult grow(struct taking *taking, CUstream stream)
 
 static int reserve(struct taking *taking)
 {
-	return quota_pool_reserve(taking->pool, taking->size_bytes, &taking->claim);
+	return quota_pool_reserve(taking->pool, taking->size_bytes, &taking->reservation);
 }
 
 /* pool NULL: the current pool of the stream's device. CUDA_SUCCESS: call the driver, then finish.
@@ -241,17 +241,17 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 		       CUstream stream, CUdeviceptr *dptr)
 {
 	if (taking->counted)
-		quota_pool_settle(taking->pool, &taking->claim, NULL);
+		quota_pool_settle(taking->pool, &taking->reservation, NULL);
 	if (taking->tentative && end_tentative(taking) && result == CUDA_SUCCESS) {
 		cuda.cuMemFreeAsync(address, stream);
-		return headroom_refuse(taking->claim.device, taking->size_bytes, -EDQUOT);
+		return headroom_refuse(taking->reservation.device, taking->size_bytes, -EDQUOT);
 	}
 	if (taking->counted)
-		headroom_note_answer(taking->claim.device, taking->size_bytes, result);
+		headroom_note_answer(taking->reservation.device, taking->size_bytes, result);
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;
 		if (taking->counted || taking->tentative)
-			headroom_note_taken(taking->claim.device, taking->size_bytes);
+			headroom_note_taken(taking->reservation.device, taking->size_bytes);
 	}
 	return result;
 }
@@ -275,10 +275,10 @@ static CUresult elsewhere(struct taking *taking, CUresult result, CUstream strea
 	if (result != CUDA_ERROR_OUT_OF_MEMORY || !taking->counted || !oversubscribe_allowed() ||
 	    !is_of_driver(taking) || capture_has(stream, false))
 		return result;
-	quota_pool_settle(taking->pool, &taking->claim, NULL);
+	quota_pool_settle(taking->pool, &taking->reservation, NULL);
 	taking->counted = false;
 	pool_correct(taking->pool); /* refunds the pool's charge before the other one is made */
-	return oversubscribe_make(taking->claim.device, taking->size_bytes, ret_address);
+	return oversubscribe_make(taking->reservation.device, taking->size_bytes, ret_address);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)

@@ -54,7 +54,7 @@ struct pending_context {
 	unsigned settled_before; /* `settled` at the begin */
 	bool lacks_nvml;         /* nothing is reserved: start NVML, then call reserve() again */
 	bool has_started_nvml;   /* or has tried to start it */
-	struct quota_context_claim claim;
+	struct quota_context_reservation reservation;
 };
 
 static struct lock context_making_lock = LOCK_INIT;
@@ -143,7 +143,7 @@ static bool lacks_nvml(const struct pending_context *pending, int error, bool kn
 {
 	if (nvml_is_started() || pending->has_started_nvml || context_making_depth > 1)
 		return false;
-	return error == -EDQUOT || (!known && (pending->claim.bytes < CONTEXT_BYTES_MOST ||
+	return error == -EDQUOT || (!known && (pending->reservation.bytes < CONTEXT_BYTES_MOST ||
 					       quota_has_context(pending->device)));
 }
 
@@ -179,19 +179,19 @@ static CUresult reserve(struct pending_context *pending)
 	pending->settled_before = settled;
 	reconcile_books(device); /* at most one context may have a cost that is a guess */
 	known = quota_context_cost_known(device);
-	error = quota_context_reserve(device, least_bytes(device), &pending->claim);
+	error = quota_context_reserve(device, least_bytes(device), &pending->reservation);
 	pending->lacks_nvml = lacks_nvml(pending, error, known);
 	if (pending->lacks_nvml) {
 		if (!error)
-			quota_context_cancel(&pending->claim);
+			quota_context_cancel(&pending->reservation);
 		return CUDA_ERROR_NOT_READY;
 	}
 	if (error == -EDQUOT) {
 		headroom_make(device);
-		error = quota_context_reserve(device, least_bytes(device), &pending->claim);
+		error = quota_context_reserve(device, least_bytes(device), &pending->reservation);
 	}
 	for (unsigned naps = 0; error == -EDQUOT && wait_for_others(naps, known); naps++)
-		error = quota_context_reserve(device, least_bytes(device), &pending->claim);
+		error = quota_context_reserve(device, least_bytes(device), &pending->reservation);
 	return error ? refuse(device, error) : CUDA_SUCCESS;
 }
 
@@ -233,7 +233,7 @@ static uint64_t measure(const struct pending_context *pending, uint64_t at_most)
 	char uuid[VGPU_UUID_LEN];
 	uint64_t bytes;
 
-	if (!quota_context_is_tight(&pending->claim, at_most) ||
+	if (!quota_context_is_tight(&pending->reservation, at_most) ||
 	    !state_device_uuid(pending->device, uuid) || nvml_own_usage(uuid, &bytes) != 0)
 		return 0;
 	return bytes;
@@ -248,15 +248,15 @@ static CUresult settle(struct pending_context *pending, CUcontext context)
 
 	if (settled != pending->settled_before &&
 	    quota_knows_context((uint64_t)(uintptr_t)context)) { /* a nested call made it */
-		quota_context_cancel(&pending->claim);
+		quota_context_cancel(&pending->reservation);
 		return CUDA_SUCCESS;
 	}
 	do {
-		uint64_t at_most = pending->claim.known ? UINT64_MAX : device_used(context);
+		uint64_t at_most = pending->reservation.known ? UINT64_MAX : device_used(context);
 
-		error = quota_context_settle(&pending->claim, (uint64_t)(uintptr_t)context, at_most,
-					     measure(pending, at_most));
-	} while (error == -EDQUOT && wait_for_others(naps++, pending->claim.known));
+		error = quota_context_settle(&pending->reservation, (uint64_t)(uintptr_t)context,
+					     at_most, measure(pending, at_most));
+	} while (error == -EDQUOT && wait_for_others(naps++, pending->reservation.known));
 	if (!error) {
 		lazy_code_renew(true); /* the new context loads code for itself */
 		settled++;
@@ -271,12 +271,12 @@ static CUresult finish(struct pending_context *pending, CUresult result, CUconte
 {
 	if (pending->counted) {
 		if (result != CUDA_SUCCESS) {
-			quota_context_cancel(&pending->claim);
+			quota_context_cancel(&pending->reservation);
 		} else {
 			result = settle(pending, context);
 			if (result != CUDA_SUCCESS) {
 				cuda.cuCtxDestroy_v2(context);
-				quota_context_cancel(&pending->claim);
+				quota_context_cancel(&pending->reservation);
 			}
 		}
 		end_turn();
@@ -425,7 +425,7 @@ static CUcontext primary_of(CUdevice device)
 static CUresult finish_primary(struct pending_context *pending, CUresult result, CUcontext context)
 {
 	if (result != CUDA_SUCCESS) {
-		quota_context_cancel(&pending->claim);
+		quota_context_cancel(&pending->reservation);
 		return result;
 	}
 	result = settle(pending, context);
@@ -433,7 +433,7 @@ static CUresult finish_primary(struct pending_context *pending, CUresult result,
 		__atomic_store_n(&primary[pending->device], context, __ATOMIC_RELAXED);
 	} else {
 		cuda.cuDevicePrimaryCtxRelease_v2(pending->device);
-		quota_context_cancel(&pending->claim);
+		quota_context_cancel(&pending->reservation);
 	}
 	return result;
 }

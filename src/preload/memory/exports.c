@@ -360,10 +360,11 @@ static void end_holding(uint64_t what)
 		quota_let_go_commit(&release);
 }
 
-CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext context)
+CUresult share_adopt(const struct holding_reservation *reservation, uint64_t what,
+		     CUcontext context)
 {
-	if (quota_hold(claim, what) != 0) {
-		quota_hold_cancel(claim);
+	if (quota_hold(reservation, what) != 0) {
+		quota_hold_cancel(reservation);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (add_import(what, 0, 0, context))
@@ -375,10 +376,10 @@ CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext
 CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context)
 {
 	const struct place place = {context, device};
-	struct holding_claim claim;
-	CUresult result = headroom_hold(HOLDING_IMPORT, &place, bytes, &claim);
+	struct holding_reservation reservation;
+	CUresult result = headroom_hold(HOLDING_IMPORT, &place, bytes, &reservation);
 
-	return result == CUDA_SUCCESS ? share_adopt(&claim, what, context) : result;
+	return result == CUDA_SUCCESS ? share_adopt(&reservation, what, context) : result;
 }
 
 bool share_import_later(uint64_t what)
@@ -389,7 +390,7 @@ bool share_import_later(uint64_t what)
 CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t size_bytes)
 {
 	const struct place place = {NULL, device};
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 	uint64_t charged = 0;
 	CUresult result;
 	int unused;
@@ -399,9 +400,9 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
 	if (quota_holding_charge(HOLDING_IMPORT, handle, &unused, &charged) &&
 	    charged >= size_bytes)
 		return CUDA_SUCCESS;
-	result = headroom_hold(HOLDING_IMPORT, &place, size_bytes, &claim);
-	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
-		quota_hold_cancel(&claim);
+	result = headroom_hold(HOLDING_IMPORT, &place, size_bytes, &reservation);
+	if (result == CUDA_SUCCESS && quota_hold(&reservation, handle) != 0) {
+		quota_hold_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return result;

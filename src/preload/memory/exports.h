@@ -53,7 +53,8 @@ bool share_import_fd(uint64_t what, int fd);
 CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context);
 
 /* As share_import_outside, with a reservation by headroom_hold, which is returned on failure. */
-CUresult share_adopt(const struct holding_claim *claim, uint64_t what, CUcontext context);
+CUresult share_adopt(const struct holding_reservation *reservation, uint64_t what,
+		     CUcontext context);
 
 /* As share_import_outside, for memory of unknown size, which is charged when it is mapped or bound
  * (share_map). False: there is no place for the record. */

@@ -173,9 +173,9 @@ static void forget(CUgraphExec exec, struct need *ret_need)
 
 /* The reservations for a launch, by device. */
 struct launching {
-	uint64_t needs[VGPU_DEVICES_MAX];           /* bytes */
-	bool has[VGPU_DEVICES_MAX];                 /* the graph was launched since the last trim */
-	struct pool_claim claims[VGPU_DEVICES_MAX]; /* worst_bytes 0: none */
+	uint64_t needs[VGPU_DEVICES_MAX]; /* bytes */
+	bool has[VGPU_DEVICES_MAX];       /* the graph was launched since the last trim */
+	struct pool_reservation reservations[VGPU_DEVICES_MAX]; /* worst_bytes 0: none */
 };
 
 /* Whether the graph takes memory. The lock is taken once for all devices. */
@@ -236,23 +236,24 @@ static void settle(const struct launching *launching)
 	struct pool_figure figure;
 
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (launching->claims[device].worst_bytes)
-			quota_pool_settle(GRAPH_POOL(device), &launching->claims[device],
+		if (launching->reservations[device].worst_bytes)
+			quota_pool_settle(GRAPH_POOL(device), &launching->reservations[device],
 					  pool_read(GRAPH_POOL(device), &figure) ? &figure : NULL);
 }
 
 /* has_memory: the device probably has the graph's memory already. */
-static int reserve(CUdevice device, uint64_t bytes, bool has_memory, struct pool_claim *claim)
+static int reserve(CUdevice device, uint64_t bytes, bool has_memory,
+		   struct pool_reservation *reservation)
 {
 	struct pool_figure figure;
-	int error = quota_pool_reserve(GRAPH_POOL(device), bytes, claim);
+	int error = quota_pool_reserve(GRAPH_POOL(device), bytes, reservation);
 
 	if (error != -EAGAIN)
 		return error;
 	if (!has_memory)
-		return pool_grow(GRAPH_POOL(device), bytes, claim);
+		return pool_grow(GRAPH_POOL(device), bytes, reservation);
 	return pool_read(GRAPH_POOL(device), &figure)
-		       ? quota_pool_grow(GRAPH_POOL(device), bytes, &figure, claim)
+		       ? quota_pool_grow(GRAPH_POOL(device), bytes, &figure, reservation)
 		       : -ENOENT;
 }
 
@@ -260,14 +261,15 @@ static int reserve(CUdevice device, uint64_t bytes, bool has_memory, struct pool
 static CUresult begin_needs(struct launching *launching)
 {
 	for (CUdevice device = 0; device < VGPU_DEVICES_MAX; device++) {
-		struct pool_claim claim;
+		struct pool_reservation reservation;
 		int error;
 
 		if (!launching->needs[device])
 			continue;
-		error = reserve(device, launching->needs[device], launching->has[device], &claim);
+		error = reserve(device, launching->needs[device], launching->has[device],
+				&reservation);
 		if (error == 0) {
-			launching->claims[device] = claim;
+			launching->reservations[device] = reservation;
 		} else if (error != -ENOENT && !(error == -EDQUOT && launching->has[device])) {
 			settle(launching);
 			return headroom_refuse(device, launching->needs[device], error);
@@ -282,7 +284,7 @@ static CUresult begin(struct launching *launching, CUgraphExec exec, bool *ret_c
 	*ret_counted = false;
 	if (!__atomic_load_n(&need_count, __ATOMIC_ACQUIRE))
 		return CUDA_SUCCESS;
-	memset(launching->claims, 0, sizeof(launching->claims));
+	memset(launching->reservations, 0, sizeof(launching->reservations));
 	memset(launching->needs, 0, sizeof(launching->needs));
 	*ret_counted = look_up(launching, exec);
 	return *ret_counted ? begin_needs(launching) : CUDA_SUCCESS;
@@ -299,7 +301,8 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 			continue;
 		/* This launch was admitted without a reservation, and took more memory. So no other
 		 * graph counts as having its memory. */
-		if (!launching->claims[device].worst_bytes && pool_correct(GRAPH_POOL(device)))
+		if (!launching->reservations[device].worst_bytes &&
+		    pool_correct(GRAPH_POOL(device)))
 			note_trim();
 		else if (result == CUDA_SUCCESS)
 			note_launch(exec, device);

@@ -70,14 +70,15 @@ void headroom_make(CUdevice device)
 }
 
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
-		       struct holding_claim *ret_claim)
+		       struct holding_reservation *ret_reservation)
 {
 	uint64_t context = (uintptr_t)place->context;
-	int error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
+	int error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_reservation);
 
 	if (error == -EDQUOT) {
 		headroom_make(place->device);
-		error = quota_hold_reserve(kind, place->device, context, size_bytes, ret_claim);
+		error = quota_hold_reserve(kind, place->device, context, size_bytes,
+					   ret_reservation);
 	}
 	return error ? headroom_refuse(place->device, size_bytes, error) : CUDA_SUCCESS;
 }

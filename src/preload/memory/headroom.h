@@ -40,10 +40,10 @@ CUresult headroom_on(CUdevice device, bool *ret_counted);
  */
 void headroom_make(CUdevice device);
 
-/* quota_hold_reserve, which tries to make room before it refuses. CUDA_SUCCESS: *ret_claim is the
- * reservation. */
+/* quota_hold_reserve, which tries to make room before it refuses. CUDA_SUCCESS: *ret_reservation is
+ * the reservation. */
 CUresult headroom_hold(enum holding_kind kind, const struct place *place, uint64_t size_bytes,
-		       struct holding_claim *ret_claim);
+		       struct holding_reservation *ret_reservation);
 
 /* A charge has failed with `error`. If that is not for want of room, but because nothing can be
  * charged: logs why the call `what` is refused, and returns the error for the application.

@@ -115,7 +115,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
 {
 	CUexternalMemory memory = NULL;
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 	struct place place;
 	bool counted;
 	CUresult result = TRACE_CALLED(headroom_find(&place, &counted));
@@ -125,15 +125,15 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	if (!counted || !extMem_out || !memHandleDesc)
 		return cuda.cuImportExternalMemory(extMem_out, memHandleDesc);
 	/* Before the driver's call, as the driver keeps a descriptor once it has taken it. */
-	result = headroom_hold(HOLDING_IMPORT, &place, memHandleDesc->size, &claim);
+	result = headroom_hold(HOLDING_IMPORT, &place, memHandleDesc->size, &reservation);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuImportExternalMemory(&memory, memHandleDesc);
 	if (result != CUDA_SUCCESS) {
-		quota_hold_cancel(&claim);
+		quota_hold_cancel(&reservation);
 		return result;
 	}
-	result = share_adopt(&claim, (uintptr_t)memory, place.context);
+	result = share_adopt(&reservation, (uintptr_t)memory, place.context);
 	if (result == CUDA_SUCCESS)
 		*extMem_out = memory;
 	else

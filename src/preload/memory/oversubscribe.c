@@ -29,12 +29,12 @@ bool oversubscribe_allowed(void)
 	return state_get() == STATE_ENFORCING && state_slice()->oversubscribe;
 }
 
-bool oversubscribe_claim(struct quota_claim *claim, uint64_t size_bytes)
+bool oversubscribe_claim(struct quota_reservation *reservation, uint64_t size_bytes)
 {
-	int device = claim->device;
+	int device = reservation->device;
 
-	quota_cancel(claim);
-	return quota_reserve(device, true, size_bytes, claim) == 0;
+	quota_cancel(reservation);
+	return quota_reserve(device, true, size_bytes, reservation) == 0;
 }
 
 CUresult oversubscribe_take(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)

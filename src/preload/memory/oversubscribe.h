@@ -13,7 +13,7 @@ bool oversubscribe_allowed(void);
 
 /* Turns the reservation, which was for device memory, into one for managed memory. False: the quota
  * has no room for that, and the reservation is cancelled. */
-bool oversubscribe_claim(struct quota_claim *claim, uint64_t size_bytes);
+bool oversubscribe_claim(struct quota_reservation *reservation, uint64_t size_bytes);
 
 /* Allocates managed memory whose preferred location is the device. CUDA_SUCCESS, or
  * CUDA_ERROR_OUT_OF_MEMORY, as the driver answered to the first call. */

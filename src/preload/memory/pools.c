@@ -196,21 +196,21 @@ bool pools_give_back(CUdevice device)
 
 /* -- allocations ------------------------------------------------------------------------------- */
 
-static int grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
+static int grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
 {
 	struct pool_figure figure;
 
-	return pool_read(pool, &figure) ? quota_pool_grow(pool, size_bytes, &figure, claim)
+	return pool_read(pool, &figure) ? quota_pool_grow(pool, size_bytes, &figure, reservation)
 					: -ENOENT;
 }
 
-int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim)
+int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation)
 {
-	int error = grow(pool, size_bytes, claim);
+	int error = grow(pool, size_bytes, reservation);
 
 	if (error == -EDQUOT) {
-		headroom_make(claim->device);
-		error = grow(pool, size_bytes, claim);
+		headroom_make(reservation->device);
+		error = grow(pool, size_bytes, reservation);
 	}
 	if (error == 0)
 		pools_note_free(); /* the next look refunds what is charged ahead */

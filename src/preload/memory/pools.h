@@ -28,7 +28,7 @@ bool pool_empty(uint64_t pool);
 
 /* When quota_pool_reserve returns -EAGAIN: quota_pool_grow, which tries to make room before it
  * refuses. */
-int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_claim *claim);
+int pool_grow(uint64_t pool, uint64_t size_bytes, struct pool_reservation *reservation);
 
 /* Before the driver destroys a pool that was taken off the list: waits until no thread asks about
  * pools whose handles it took from the list. */

@@ -24,7 +24,7 @@
 
 /* Before cuMemCreate: finds out whether the memory is on a device of the slice, and reserves it. */
 static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_counted,
-		      struct holding_claim *ret_claim)
+		      struct holding_reservation *ret_reservation)
 {
 	struct place place = {.context = NULL};
 	CUresult result;
@@ -35,7 +35,7 @@ static CUresult begin(const CUmemAllocationProp *prop, size_t size, bool *ret_co
 	place.device = prop->location.id;
 	result = headroom_on(place.device, ret_counted);
 	if (result == CUDA_SUCCESS && *ret_counted)
-		result = headroom_hold(HOLDING_PHYSICAL, &place, size, ret_claim);
+		result = headroom_hold(HOLDING_PHYSICAL, &place, size, ret_reservation);
 	return result;
 }
 
@@ -44,12 +44,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 {
 	static bool said; /* oversubscribe_cannot's */
 	CUmemGenericAllocationHandle made = 0;
-	struct holding_claim claim;
+	struct holding_reservation reservation;
 	bool counted;
 	CUresult result;
 
 	cuda_bind();
-	result = TRACE_CALLED(begin(prop, handle ? size : 0, &counted, &claim));
+	result = TRACE_CALLED(begin(prop, handle ? size : 0, &counted, &reservation));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemCreate(handle ? &made : NULL, size, prop, flags);
@@ -57,12 +57,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 		headroom_note_answer(prop->location.id, size, result);
 		oversubscribe_cannot(result, &said, "cuMemCreate");
 	}
-	if (counted && result == CUDA_SUCCESS && quota_hold(&claim, made) != 0) {
+	if (counted && result == CUDA_SUCCESS && quota_hold(&reservation, made) != 0) {
 		cuda.cuMemRelease(made);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (counted && result != CUDA_SUCCESS)
-		quota_hold_cancel(&claim);
+		quota_hold_cancel(&reservation);
 	if (result == CUDA_SUCCESS) {
 		*handle = made;
 		if (counted)
@@ -342,11 +342,11 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count
 CUresult virtual_hold_free(CUmemGenericAllocationHandle handle, CUdevice device, bool exported)
 {
 	const struct place place = {NULL, device};
-	struct holding_claim claim;
-	CUresult result = headroom_hold(HOLDING_PHYSICAL, &place, 0, &claim);
+	struct holding_reservation reservation;
+	CUresult result = headroom_hold(HOLDING_PHYSICAL, &place, 0, &reservation);
 
-	if (result == CUDA_SUCCESS && quota_hold(&claim, handle) != 0) {
-		quota_hold_cancel(&claim);
+	if (result == CUDA_SUCCESS && quota_hold(&reservation, handle) != 0) {
+		quota_hold_cancel(&reservation);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (result == CUDA_SUCCESS && exported)
