@@ -21,7 +21,7 @@
 #include "trace.h"
 
 /* An allocation between begin and finish. */
-struct making {
+struct pending_alloc {
 	bool counted; /* `reservation` is valid */
 	struct quota_reservation reservation;
 	struct block block; /* finish adds the address and the size */
@@ -48,85 +48,85 @@ static int reserve(CUdevice device, bool managed, uint64_t size_bytes,
 
 /* size_bytes: the most that the allocation will take; 0: the driver will reject the call, and
  * nothing is reserved. CUDA_SUCCESS: call the driver, then finish. */
-static CUresult begin(struct making *making, uint64_t size_bytes, bool managed)
+static CUresult begin(struct pending_alloc *pending, uint64_t size_bytes, bool managed)
 {
 	struct place place;
-	CUresult result = headroom_find(&place, &making->counted);
+	CUresult result = headroom_find(&place, &pending->counted);
 	int error;
 
-	making->ends = quota_context_ends();
-	making->counted = making->counted && size_bytes;
-	if (result != CUDA_SUCCESS || !making->counted)
+	pending->ends = quota_context_ends();
+	pending->counted = pending->counted && size_bytes;
+	if (result != CUDA_SUCCESS || !pending->counted)
 		return result;
-	error = reserve(place.device, managed, size_bytes, &making->reservation);
+	error = reserve(place.device, managed, size_bytes, &pending->reservation);
 	if (error)
 		return headroom_refuse(place.device, size_bytes, error);
-	making->block = (struct block){
+	pending->block = (struct block){
 		.context = (uintptr_t)place.context, .device = place.device, .managed = managed};
 	return CUDA_SUCCESS;
 }
 
 /* The driver has answered to a request for device memory. If it had no room and the slice
  * oversubscribes, managed memory is allocated. Returns the result of the last of the two tries. */
-static CUresult elsewhere(struct making *making, CUresult result, uint64_t size_bytes,
+static CUresult elsewhere(struct pending_alloc *pending, CUresult result, uint64_t size_bytes,
 			  CUdeviceptr *address)
 {
-	if (result != CUDA_ERROR_OUT_OF_MEMORY || !making->counted || !oversubscribe_allowed())
+	if (result != CUDA_ERROR_OUT_OF_MEMORY || !pending->counted || !oversubscribe_allowed())
 		return result;
-	making->counted = oversubscribe_claim(&making->reservation, size_bytes);
-	if (!making->counted)
+	pending->counted = oversubscribe_claim(&pending->reservation, size_bytes);
+	if (!pending->counted)
 		return result;
-	making->block.managed = true;
-	return oversubscribe_take(making->block.device, size_bytes, address);
+	pending->block.managed = true;
+	return oversubscribe_take(pending->block.device, size_bytes, address);
 }
 
 /* Another thread may have ended the context, and the block with it, before the block was recorded.
  */
-static void drop_if_ended(const struct making *making)
+static void drop_if_ended(const struct pending_alloc *pending)
 {
 	struct quota_release release;
 
-	if (quota_context_has_ended(making->block.context, making->ends) &&
-	    quota_free_begin(making->block.address, &release))
+	if (quota_context_has_ended(pending->block.context, pending->ends) &&
+	    quota_free_begin(pending->block.address, &release))
 		quota_free_commit(&release);
 }
 
 /* The driver has answered; size_bytes is the size of the block. */
-static CUresult finish(struct making *making, CUresult result, CUdeviceptr address,
+static CUresult finish(struct pending_alloc *pending, CUresult result, CUdeviceptr address,
 		       uint64_t size_bytes)
 {
-	if (!making->counted)
+	if (!pending->counted)
 		return result;
 	if (result != CUDA_SUCCESS) {
-		headroom_note_answer(making->block.device, making->reservation.bytes, result);
-		quota_cancel(&making->reservation);
+		headroom_note_answer(pending->block.device, pending->reservation.bytes, result);
+		quota_cancel(&pending->reservation);
 		return result;
 	}
-	making->block.address = address;
-	making->block.size_bytes = size_bytes;
-	if (quota_settle(&making->reservation, &making->block) == 0) {
-		drop_if_ended(making);
-		headroom_note_taken(making->block.device, size_bytes);
+	pending->block.address = address;
+	pending->block.size_bytes = size_bytes;
+	if (quota_settle(&pending->reservation, &pending->block) == 0) {
+		drop_if_ended(pending);
+		headroom_note_taken(pending->block.device, size_bytes);
 		return CUDA_SUCCESS;
 	}
 	cuda.cuMemFree_v2(address); /* before the refund, which lets another thread allocate */
-	quota_cancel(&making->reservation);
-	return headroom_refuse(making->block.device, size_bytes,
-			       making->reservation.tentative ? -EDQUOT : -EOVERFLOW);
+	quota_cancel(&pending->reservation);
+	return headroom_refuse(pending->block.device, size_bytes,
+			       pending->reservation.tentative ? -EDQUOT : -EOVERFLOW);
 }
 
 CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *ret_address)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr address = 0;
-	CUresult result = begin(&making, size_bytes, true);
+	CUresult result = begin(&pending, size_bytes, true);
 
-	if (result != CUDA_SUCCESS || !making.counted)
+	if (result != CUDA_SUCCESS || !pending.counted)
 		return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
 	result = CUDA_ERROR_OUT_OF_MEMORY;
-	if (making.block.device == device) /* else the stream is of another context */
+	if (pending.block.device == device) /* else the stream is of another context */
 		result = oversubscribe_take(device, size_bytes, &address);
-	result = finish(&making, result, address, size_bytes);
+	result = finish(&pending, result, address, size_bytes);
 	if (result == CUDA_SUCCESS)
 		*ret_address = address;
 	return result;
@@ -134,16 +134,16 @@ CUresult oversubscribe_make(CUdevice device, uint64_t size_bytes, CUdeviceptr *r
 
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr address = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, false));
+	result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAlloc_v2(dptr ? &address : NULL, bytesize);
-	result = elsewhere(&making, result, bytesize, &address);
-	result = finish(&making, result, address, bytesize);
+	result = elsewhere(&pending, result, bytesize, &address);
+	result = finish(&pending, result, address, bytesize);
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -151,15 +151,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr_v1 address = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, false));
+	result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAlloc(dptr ? &address : NULL, bytesize);
-	result = finish(&making, result, address, bytesize);
+	result = finish(&pending, result, address, bytesize);
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -167,15 +167,15 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr address = 0;
 	CUresult result;
 
-	result = TRACE_CALLED(begin(&making, dptr ? bytesize : 0, true));
+	result = TRACE_CALLED(begin(&pending, dptr ? bytesize : 0, true));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocManaged(dptr ? &address : NULL, bytesize, flags);
-	result = finish(&making, result, address, bytesize);
+	result = finish(&pending, result, address, bytesize);
 	if (result == CUDA_SUCCESS)
 		*dptr = address;
 	return result;
@@ -206,22 +206,22 @@ static uint64_t worst_pitched_bytes(uint64_t width, uint64_t height)
 CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
 			    unsigned int ElementSizeBytes)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr address = 0;
 	size_t pitch = 0;
 	CUresult result;
 
 	result = TRACE_CALLED(begin(
-		&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
+		&pending, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocPitch_v2(dptr ? &address : NULL, pPitch ? &pitch : NULL,
 					 WidthInBytes, Height, ElementSizeBytes);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
 		pitch = pitch_of(WidthInBytes);
-		result = elsewhere(&making, result, pitched_bytes(pitch, Height), &address);
+		result = elsewhere(&pending, result, pitched_bytes(pitch, Height), &address);
 	}
-	result = finish(&making, result, address, pitched_bytes(pitch, Height));
+	result = finish(&pending, result, address, pitched_bytes(pitch, Height));
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;
 		*pPitch = pitch;
@@ -232,18 +232,18 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
 			 unsigned int Height, unsigned int ElementSizeBytes)
 {
-	struct making making;
+	struct pending_alloc pending;
 	CUdeviceptr_v1 address = 0;
 	unsigned int pitch = 0;
 	CUresult result;
 
 	result = TRACE_CALLED(begin(
-		&making, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
+		&pending, dptr && pPitch ? worst_pitched_bytes(WidthInBytes, Height) : 0, false));
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = cuda.cuMemAllocPitch(dptr ? &address : NULL, pPitch ? &pitch : NULL, WidthInBytes,
 				      Height, ElementSizeBytes);
-	result = finish(&making, result, address, pitched_bytes(pitch, Height));
+	result = finish(&pending, result, address, pitched_bytes(pitch, Height));
 	if (result == CUDA_SUCCESS) {
 		*dptr = address;
 		*pPitch = pitch;
