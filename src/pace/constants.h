@@ -225,12 +225,10 @@
  * read it in seconds. */
 #define GATE_NOTE_NS (NS_PER_S / 4)
 
-/* ns from when costs say that work finishes until it is overdue: where launches go to one stream;
- * where they go to several streams, since work that was submitted later may run first; and beside
- * neighbours, or behind stalls. */
-#define OVERDUE_NS         (1 * NS_PER_MS)
-#define OVERDUE_MIXED_NS   (20 * NS_PER_MS)
-#define OVERDUE_CROWDED_NS (50 * NS_PER_MS)
+/* ns from when costs say that work finishes until it is overdue; and where other work may run
+ * first: that of other streams or of neighbours, or behind stalls. */
+#define OVERDUE_NS        (1 * NS_PER_MS)
+#define OVERDUE_BEHIND_NS (20 * NS_PER_MS)
 
 /* ns for which a launch waits for work of unknown cost: at first; the least and the most that
  * learning makes of it; and the most of any wait. XLA's autotuner starts kernels that wait for
@@ -281,10 +279,6 @@
  * Only a launch that asks finds out what the device did in a longer pause. Half: programs that
  * prepare each launch for longer have no leases. Twice: longer pauses are estimated by costs. */
 #define LEASE_GAP_NS (32 * NS_PER_US)
-
-/* ns: a launch whose call takes longer has waited for something, and the device had it before the
- * call returned. Calls take 2 to 5 us. */
-#define LEASE_CALL_NS (8 * NS_PER_US)
 
 /* Launches of a thread until it gets leases; its leases grow after as many more. Half: threads that
  * end soon leave more uncharged. Twice: threads that end soon ask for each launch. */

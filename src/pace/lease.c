@@ -133,7 +133,7 @@ void lease_take(struct meter *meter, const struct pace_work *work, uint64_t at_n
 		.at_ns = at_ns,
 		.gap_ns = LEASE_GAP_NS * times,
 		.until_ns = now_ns + GATE_LOOK_NS,
-		.call_ns = now_ns - at_ns < LEASE_CALL_NS ? now_ns - at_ns : 0,
+		.call_ns = now_ns - at_ns,
 		.left_ns = part_ns(meter),
 		.parts = relax > 1 ? LEASE_PARTS - 1 : 0,
 		.part = LEASE_LAUNCHES * times,

@@ -70,11 +70,10 @@ static void give_up(struct meter *meter, const struct pace_work *work, uint64_t 
 /* Work that was due by the returned time is overdue at now_ns. */
 static uint64_t overdue_at(const struct meter *meter, uint64_t now_ns)
 {
-	bool crowded = meter_others(meter) || meter_stalls(meter, now_ns);
+	bool behind =
+		meter_others(meter) || meter_stalls(meter, now_ns) || meter_is_mixed(meter, now_ns);
 
-	return now_ns - (crowded                         ? OVERDUE_CROWDED_NS
-			 : meter_is_mixed(meter, now_ns) ? OVERDUE_MIXED_NS
-							 : OVERDUE_NS);
+	return now_ns - (behind ? OVERDUE_BEHIND_NS : OVERDUE_NS);
 }
 
 /* Whether the work of unknown cost has not begun, because known work is before it. False while a
