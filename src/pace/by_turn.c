@@ -1,19 +1,20 @@
 /*
- * How a launch goes by turns.
+ * A launch of a slice that takes turns. Each device is in one of two states:
  *
- *     alone     no other slice is present: the launch is paced by itself, and nothing here counts
- *     shared    each launch asks (turn_ask), and what is in flight is known by marks (in_flight.c)
+ *     alone     no other slice is present: the pacer's token bucket throttles the launch
+ *     shared    each launch asks for the turn (turn_ask), and marks show what is in flight
+ *               (in_flight.c)
  *
- * alone -> shared. What the process has in flight, of which nothing is known but a guess by costs,
- * is taken up as one launch, and the turn is told of it before the first question. The slice's
- * quota changes from the bucket to the account's ready_at, with the same credit or debt; work in
- * flight was charged by its cost, and is given back, as it will be paid for by its time.
+ * alone -> shared. Only learned costs say how much work the process has in flight. That work counts
+ * as one launch, and the turn gets its end before the first question. The slice's quota moves from
+ * the bucket to the account's ready_at, with the same credit or debt. Work in flight was charged by
+ * its cost; the charge is refunded, because the slice will pay for the work by its time.
  *
- * shared -> alone. The bucket has been charged what was paid for turns all the time, so the quota
- * goes on with it. What is in flight then is charged by its mean.
+ * shared -> alone. The bucket has been charged the slice's payments for turns all along, so the
+ * quota continues with it. Work that is in flight then is charged by its mean time.
  *
- * While the process waits for its turn, the thread that waits asks the driver whether its last work
- * is over, and tells: the next turn begins earlier or later by what was wrong in the guess.
+ * While the process waits for its turn, the waiting thread asks the driver whether its last work is
+ * over. The begin of the next turn then moves by the error of the guess.
  */
 #include "by_turn.h"
 
@@ -33,13 +34,14 @@
 
 struct by_turn {
 	struct in_flight in_flight;
-	bool is_shared;        /* launches ask, and in_flight knows of them; atomic */
-	uint64_t taken_up;     /* launches up to which the following is a guess, */
-	uint64_t taken_up_due; /* of when the device is through with them; atomic, both */
-	uint64_t ended_ns;     /* when the device last was; atomic */
-	uint64_t mean_ns; /* of a launch's time on the device; 0: not known; atomic, as the next */
-	uint64_t seen, seen_ns; /* in_flight.reached and reached_ns, as they were last seen */
-	uint64_t shown_ns; /* until when the process's time is in the meter's backlog; atomic */
+	bool is_shared;        /* launches ask, and in_flight has them; atomic */
+	uint64_t taken_up;     /* launches up to this number are done at taken_up_due; atomic */
+	uint64_t taken_up_due; /* a guess by costs, from the change to shared; atomic */
+	uint64_t ended_ns;     /* when the device last finished the process's work; atomic */
+	uint64_t mean_ns;      /* a launch's mean time on the device; 0: not known; atomic */
+	uint64_t seen;         /* in_flight.reached as it was last seen; atomic */
+	uint64_t seen_ns;      /* in_flight.reached_ns, likewise; atomic */
+	uint64_t shown_ns;     /* until when the process's time is in the meter's backlog; atomic */
 };
 
 static struct by_turn devices[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
@@ -51,9 +53,9 @@ void by_turn_forget(void)
 	turns_forget();
 }
 
-/* -- what it pays ----------------------------------------------------------------------------- */
+/* -- payments --------------------------------------------------------------------------------- */
 
-/* Charges the bucket what the slice has paid since. */
+/* Charges the bucket the slice's payments since the last call. */
 static void charge_paid(struct meter *meter, struct vgpu_region_turn *account, unsigned pct,
 			uint64_t now_ns)
 {
@@ -66,8 +68,8 @@ static void charge_paid(struct meter *meter, struct vgpu_region_turn *account, u
 	bucket_charge_used(meter->bucket, (int64_t)(paid_ns - before_ns), INT64_MIN / 2);
 }
 
-/* The quota goes on by ready_at, with what the bucket has. in_flight_ns has been charged, and will
- * be paid for by its time. */
+/* Moves the credit or debt of the bucket to ready_at. in_flight_ns was charged by cost, and is
+ * refunded, because the slice will pay for it by its time. */
 static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 			  uint64_t in_flight_ns, uint64_t now_ns)
 {
@@ -88,10 +90,10 @@ static void begin_account(struct meter *meter, struct vgpu_region_turn *account,
 	STORE(account->ready_at, now_ns - (uint64_t)(level_ns * PERCENT / (int64_t)pct));
 }
 
-/* -- what it has in flight -------------------------------------------------------------------- */
+/* -- work in flight --------------------------------------------------------------------------- */
 
-/* What the marks that were reached since the last look say of the time of a launch. Behind the
- * begin of a period the device may still have had another slice's work: so that time says at most.
+/* Learns a launch's mean time from the marks that were reached since the last look. After the begin
+ * of a period, the device may still have had another slice's work, so that time is an upper bound.
  */
 static void learn(struct by_turn *by)
 {
@@ -113,7 +115,7 @@ static void learn(struct by_turn *by)
 		STORE(by->mean_ns, mean_ns - mean_ns / MEAN_PART + took_ns / MEAN_PART);
 }
 
-/* When the device should be through with what the process has launched. */
+/* When the device should have finished the process's launches. */
 static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;
@@ -124,14 +126,14 @@ static uint64_t due_ns(const struct by_turn *by, uint64_t now_ns)
 		return now_ns;
 	if (mean_ns)
 		due_ns = reached_ns + left * mean_ns;
-	else /* the first one takes as long as it has taken, and as long again */
+	else /* guess that each launch takes as long as the first one has taken so far */
 		due_ns = now_ns + left * meter_since(now_ns, reached_ns);
 	if (LOAD(it->reached) < LOAD(by->taken_up) && due_ns < LOAD(by->taken_up_due))
 		due_ns = LOAD(by->taken_up_due);
 	return due_ns > now_ns ? due_ns : now_ns;
 }
 
-/* Asks the driver, and tells the turn. */
+/* Asks the driver whether work is in flight, and gives the turn the answer. */
 static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		 const struct pace_work *work, bool marks, uint64_t now_ns)
 {
@@ -152,7 +154,7 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 		turn_submitted(turn, due_ns(by, now_ns), now_ns);
 	} else if (was_busy && work && !marks &&
 		   meter_since(now_ns, LOAD(by->ended_ns)) >= TURN_GAP_NS) {
-		turn_idle(turn, LOAD(by->ended_ns), now_ns); /* the host had other things to do */
+		turn_idle(turn, LOAD(by->ended_ns), now_ns); /* the host did not launch meanwhile */
 	} else if (was_busy) {
 		turn_over(turn, LOAD(by->ended_ns), now_ns);
 	}
@@ -182,7 +184,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 		gate_renew();
 }
 
-/* is_over: no other slice is present, so the bucket keeps the quota for all of the slice. */
+/* is_over: no other slice is present, so the bucket enforces the quota for the whole slice. */
 static void end_shared(struct meter *meter, struct by_turn *by, int device, bool is_over,
 		       uint64_t now_ns)
 {
@@ -242,7 +244,8 @@ static void set_limit(const struct meter *meter, struct turn *turn)
 		turn_set(turn, weight, pct ? pct : PERCENT);
 }
 
-/* Nothing is known yet of how long launches take: the first one tells, unless it takes long. */
+/* Whether no launch has been measured yet. Then the first launch is waited for, unless it is long.
+ */
 static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
 {
 	const struct in_flight *it = &by->in_flight;
@@ -251,8 +254,8 @@ static bool is_unknown(const struct by_turn *by, uint64_t now_ns)
 	       meter_since(now_ns, LOAD(it->reached_ns)) < TURN_UNKNOWN_NS;
 }
 
-/* For how long the launch is to wait as it would keep the device busy for too long, with what is in
- * flight; 0: it goes, also where that should be over by now, as it may wait for the launch. */
+/* For how long the launch has to wait because too much work is in flight before it, ns; 0: it is
+ * admitted. It is also admitted where that work is overdue, because the work may wait for it. */
 static uint64_t ahead_wait_ns(const struct by_turn *by, uint64_t now_ns)
 {
 	uint64_t due = due_ns(by, now_ns), until_ns = due + LOAD(by->mean_ns);
@@ -378,7 +381,7 @@ void by_turn_will_look(void)
 	mark_all(MARK_LEAST_NS);
 }
 
-/* A mark is behind all that the thread has waited for, so the device comes to it a moment later. */
+/* Whether the last mark is reached soon. It comes after all work that the thread has waited for. */
 static bool is_over_soon(struct meter *meter, struct by_turn *by, struct turn *turn,
 			 uint64_t from_ns)
 {

@@ -21,7 +21,8 @@ static bool records_by_streams(const struct in_flight *it, uint64_t now_ns)
 	return then_ns && meter_since(now_ns, then_ns) < MARK_STREAMS_NS;
 }
 
-/* The next mark, with an event of the context; NULL where there is none to be had. */
+/* The next mark, with an event of the context; NULL if all marks are taken or no event can be made.
+ */
 static struct in_flight_mark *next(struct in_flight *it, void *context)
 {
 	struct in_flight_mark *mark = mark_at(it, it->tail);
@@ -34,8 +35,8 @@ static struct in_flight_mark *next(struct in_flight *it, void *context)
 	return mark->event ? mark : NULL;
 }
 
-/* The last mark, if it is to be behind the next launch instead: it was only to be behind the last
- * one, or there are no others left. NULL: it stays. */
+/* The last mark, if it is to be recorded again after the next launch: because it was made to move,
+ * or because no other mark is free. NULL: it stays. */
 static struct in_flight_mark *moving(struct in_flight *it)
 {
 	struct in_flight_mark *last = mark_at(it, it->tail - 1);
@@ -54,7 +55,7 @@ static void note_mark(struct in_flight *it, struct in_flight_mark *mark, uint64_
 	STORE(it->mixed, false);
 }
 
-/* Behind all streams of the context. stays: the mark is not moved behind the next launch. */
+/* Records a mark after all streams of the context. stays: later launches do not move the mark. */
 static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 {
 	const struct pace_work all = {.device = it->device, .context = it->context};
@@ -83,7 +84,7 @@ static bool mark_all(struct in_flight *it, bool stays, uint64_t now_ns)
 	return true;
 }
 
-/* Behind the launch in its stream: a mark of the stream that was not reached moves there. */
+/* Records a mark after the launch in its stream. A mark of the stream that is not reached moves. */
 static void mark_stream(struct in_flight *it, const struct pace_work *work)
 {
 	const void *stream = meter_stream(work);
@@ -105,8 +106,9 @@ static void mark_stream(struct in_flight *it, const struct pace_work *work)
 	note_mark(it, mark, launches);
 }
 
-/* When the device came to the mark: so long after the last one, or its period's begin, if that is
- * known; after the last look that did not find the mark reached, and before this one. */
+/* Notes when the device reached the mark. If the time since the last mark, or since the period's
+ * begin, was measured, the sum is the answer. It lies between the last look that did not find the
+ * mark reached and this look. */
 static void note_reached(struct in_flight *it, uint64_t at_ns, uint64_t now_ns)
 {
 	uint64_t least_ns = LOAD(it->pending_ns);
@@ -115,8 +117,8 @@ static void note_reached(struct in_flight *it, uint64_t at_ns, uint64_t now_ns)
 	STORE(it->reached_ns, at_ns < now_ns ? at_ns : now_ns);
 }
 
-/* What two marks in a row say of the launches between them; or the period's begin and its first
- * mark. Returns the time between the two; UINT64_MAX: it is not known. */
+/* Learns the mean time of the launches between two consecutive marks, or between the period's begin
+ * and its first mark. Returns the time between the two, ns; UINT64_MAX: not known. */
 static uint64_t learn(struct in_flight *it, const struct in_flight_mark *to, uint64_t now_ns)
 {
 	const struct in_flight_mark begin = {.event = it->begin_is_recorded ? it->begin : NULL,
@@ -140,7 +142,7 @@ static uint64_t learn(struct in_flight *it, const struct in_flight_mark *to, uin
 	return took_ns;
 }
 
-/* Takes the marks that are reached; whether any is not. over: all are. */
+/* Removes the marks that are reached. Whether any is left. over: all are known to be reached. */
 static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 {
 	while (it->head != it->tail) {
@@ -151,7 +153,7 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 			STORE(it->pending_ns, now_ns);
 			return true;
 		}
-		if (mark->event) /* else its context is gone */
+		if (mark->event) /* else its context was destroyed */
 			took_ns = learn(it, mark, now_ns);
 		note_reached(it, took_ns < NS_PER_S ? it->reached_ns + took_ns : now_ns, now_ns);
 		if (!mark->stream)
@@ -163,10 +165,11 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 
 /* -- periods ---------------------------------------------------------------------------------- */
 
-/* Whether the period that begins is measured, if it turns out to be short: of the parts of
- * LEARN_EACH_NS chance takes some, in the mean one in LEARN_EACH_NS, and then the first period in
- * it. They are the same for all devices, as periods of unlike length on two devices that begin
- * together would be charged as if the devices had worked one after the other. */
+/* Whether the period that begins is measured, if it turns out to be short. Time is cut into
+ * LEARN_PARTS parts of each LEARN_EACH_NS. One part in LEARN_PARTS is chosen at random, and the
+ * first period in a chosen part is measured. All devices have the same parts: otherwise, periods of
+ * two devices that begin together would be charged as if the devices had worked one after the
+ * other. */
 static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;
@@ -191,8 +194,8 @@ void in_flight_begin(struct in_flight *it, const struct pace_work *work, uint64_
 		STORE(it->mixed_period, false);
 		STORE(it->is_measured, is_chosen(it, now_ns));
 		STORE(it->reached_ns, now_ns);
-		/* Other threads go past the lock from here on: the driver may keep this one until
-		 * they have launched. */
+		/* From here on, other threads do not wait for the lock: the driver may keep this
+		 * thread until they have launched. */
 		STORE(it->is_busy, true);
 		if (it->begin_context != work->context)
 			it->begin = NULL;
@@ -216,13 +219,13 @@ static uint64_t interval_of(const struct in_flight *it)
 	return interval_ns ? interval_ns : MARK_LEAST_NS;
 }
 
-/* Whether the host has taken a mark's distance since, or the launches since will. */
+/* Whether the launches since the last mark took the host a mark's distance, or will. */
 static bool is_far(const struct in_flight *it, uint64_t took_ns, uint64_t launches)
 {
 	return took_ns >= interval_of(it) || launches * LOAD(it->mean_ns) >= MARK_MOST_NS;
 }
 
-/* Whether the period is measured, if it turns out to be short: then pauses between its launches end
+/* Whether the period is measured, if it turns out to be short. Pauses between its launches then end
  * it, and each launch has a mark. */
 static bool is_watched(const struct in_flight *it, uint64_t now_ns)
 {
@@ -281,7 +284,7 @@ void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns)
 	lock_release(&it->lock);
 }
 
-/* From the period's begin to its last mark, as events tell; UINT64_MAX: they do not. */
+/* The time from the period's begin to its last mark, ns; UINT64_MAX: events do not tell. */
 static uint64_t took_until_mark(struct in_flight *it)
 {
 	const struct in_flight_mark *last = mark_at(it, it->head - 1);
@@ -294,7 +297,7 @@ static uint64_t took_until_mark(struct in_flight *it)
 	return took_ns;
 }
 
-/* How long the period was, which was seen to have ended after lasted_ns. */
+/* The length of a period that was seen to have ended after lasted_ns, ns. */
 static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns, uint64_t now_ns)
 {
 	bool is_marked = LOAD(it->marked) == LOAD(it->launches);
@@ -311,7 +314,7 @@ static uint64_t measure_period(struct in_flight *it, uint64_t lasted_ns, uint64_
 	return took_ns + (tail_ns < TAIL_MOST_NS ? tail_ns : TAIL_MOST_NS);
 }
 
-/* What the period was of the time until it was seen to have ended, for the periods to come. */
+/* Notes which fraction of lasted_ns the period took: later short periods are charged that. */
 static void note_period(struct in_flight *it, uint64_t took_ns, uint64_t lasted_ns, uint64_t now_ns)
 {
 	if (lasted_ns >= LEARN_EACH_NS)
@@ -325,8 +328,8 @@ static void note_period(struct in_flight *it, uint64_t took_ns, uint64_t lasted_
 	it->measured_ns = now_ns;
 }
 
-/* When the device was through. To ask events takes as long as a launch, so not each short period is
- * measured, unless exact is set. */
+/* When the device finished the period. A question about events takes as long as a launch, so not
+ * each short period is measured, unless `exact` is set. */
 static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
 {
 	uint64_t lasted_ns = meter_since(now_ns, it->began_ns), took_ns;
@@ -341,8 +344,8 @@ static uint64_t ended_ns(struct in_flight *it, bool exact, uint64_t now_ns)
 	return it->began_ns + took_ns;
 }
 
-/* Whether what was launched behind the last mark is over: known where it all went to the stream of
- * the next launch. */
+/* Whether the launches after the last mark are over. The answer is known if all of them went to the
+ * stream of the next launch. */
 static bool is_through(struct in_flight *it, const struct pace_work *work)
 {
 	if (LOAD(it->marked) == LOAD(it->launches))
@@ -351,15 +354,15 @@ static bool is_through(struct in_flight *it, const struct pace_work *work)
 	       !pace_driver->is_busy(work);
 }
 
-/* Whether what was launched behind the last mark is taken to be over, because nobody looked for so
- * long that no more is paid for it. Launches behind a mark follow it within MARK_MOST_NS. */
+/* Whether the launches after the last mark count as over, because nobody has looked for so long
+ * that no more is paid for them. Launches after a mark follow it within MARK_MOST_NS. */
 static bool is_tail_old(const struct in_flight *it, uint64_t now_ns)
 {
 	return meter_since(now_ns, LOAD(it->marked_ns)) >= TAIL_MOST_NS &&
 	       meter_since(now_ns, LOAD(it->began_ns)) >= TAIL_MOST_NS;
 }
 
-/* False where the driver is just being given a launch, which is of the period. */
+/* False: a thread is inside the driver's call with a launch that belongs to the period. */
 static bool end_period(struct in_flight *it)
 {
 	__atomic_store_n(&it->is_busy, false, __ATOMIC_SEQ_CST);
@@ -369,7 +372,7 @@ static bool end_period(struct in_flight *it)
 	return false;
 }
 
-/* A launch has found the device busy, or idle. */
+/* Adapts to a launch that found the device busy or idle. */
 static void adapt(struct in_flight *it, bool busy)
 {
 	uint64_t interval_ns = busy ? 2 * interval_of(it) : MARK_LEAST_NS;
@@ -377,8 +380,8 @@ static void adapt(struct in_flight *it, bool busy)
 	STORE(it->interval_ns, interval_ns < MARK_MOST_NS ? interval_ns : MARK_MOST_NS);
 }
 
-/* Whether one question about the next launch's stream is likely to tell that all is over: the last
- * launch that looked found it so. */
+/* Whether one question about the next launch's stream is likely to show that all work is over: it
+ * did so for the last launch that looked. */
 static bool is_soon_told(const struct in_flight *it, const struct pace_work *work)
 {
 	return work && !LOAD(it->mixed_period) && LOAD(it->stream) == meter_stream(work) &&
@@ -437,8 +440,8 @@ void in_flight_adopt(struct in_flight *it, const struct pace_work *work, uint64_
 	in_flight_begin(it, work, now_ns);
 	lock_acquire(&it->lock);
 	it->is_exact = true;
-	it->begin_is_recorded = false; /* it is behind what was launched before, */
-	STORE(it->mixed_period, true); /* which may be in any stream */
+	it->begin_is_recorded = false; /* the event would be after launches that are in flight */
+	STORE(it->mixed_period, true); /* and those may be in any stream */
 	lock_release(&it->lock);
 	in_flight_submitted(it, work, true, now_ns);
 	in_flight_left(it);

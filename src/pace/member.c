@@ -21,26 +21,26 @@
 
 struct member {
 	struct gang_seat seat;
-	const struct gang *gang; /* that the seat is in; NULL: it never was in one; atomic */
+	const struct gang *gang; /* that the seat is in; NULL: it never had one; atomic */
 	struct in_flight in_flight;
-	uint64_t reached;    /* launches that the device was through with at: */
-	uint64_t reached_ns; /* atomic, both */
+	uint64_t reached;    /* launches that the device had finished at reached_ns; atomic */
+	uint64_t reached_ns; /* atomic */
 	uint64_t shown_ns;   /* until when the process's time is in the meter's backlog */
-	uint64_t noted_ns;   /* when the process last said that it launches; atomic */
+	uint64_t noted_ns;   /* when the process last showed that it launches; atomic */
 };
 
 static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 static uint32_t wanted;                         /* a bit for each device that is to join; atomic */
 static enum pace_gang rule;
 static struct region *joined;
-static struct gang own;                         /* the slice's */
-static const struct gang *present = &own;       /* it, or the one of several slices; atomic */
+static struct gang own;                         /* the slice's gang */
+static const struct gang *present = &own;       /* own, or the gang of several slices; atomic */
 static struct gang of_device[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
-static unsigned living;                         /* members of the gang, as counted at: */
-static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic, both */
-static uint64_t full_ns; /* when `own` had no entry left last; 0: never; atomic */
-static unsigned seats;   /* that the process has taken; written under `joining`, as the next */
-static bool said_full;   /* a line has said that there was none */
+static unsigned living;                         /* members of the gang at living_at_ns; atomic */
+static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic */
+static uint64_t full_ns; /* when `own` last had no free entry; 0: never; atomic */
+static unsigned seats;   /* that the process has; written under `joining` */
+static bool said_full;   /* a message has said that `own` is full; written under `joining` */
 static struct lock joining = LOCK_INIT;
 
 /* -- who is a member -------------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ void members_forget(void)
 	lock_init(&joining);
 }
 
-/* What a device that is to be in a gang joins. */
+/* The gang that devices of this process join. */
 static const struct gang *gang(void)
 {
 	return __atomic_load_n(&present, __ATOMIC_ACQUIRE); /* pairs with change_gang's release */
@@ -132,11 +132,11 @@ static bool is_wanted(int device)
 	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
 }
 
-/* -- what it has in flight --------------------------------------------------------------------- */
+/* -- work in flight --------------------------------------------------------------------------- */
 
-/* When the member's work ended, on a device that others use, too: events tell how long it took from
- * when the device came to it, which may have been when the others' work was over. What the device
- * needs to switch to this process is not charged. */
+/* When the member's work ended, on a device that others use as well. Events measure from the time
+ * at which the device reached the work, which may be the end of the others' work. The time of the
+ * switch between processes is not charged. */
 static uint64_t end_beside(const struct member *member, const struct gang *in, uint64_t ended_ns,
 			   uint64_t now_ns)
 {
@@ -148,8 +148,10 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 	return ended_ns < now_ns ? ended_ns : now_ns;
 }
 
-/* Asks the driver, and tells the gang. marks: in_flight_look's. Tells nothing to the gang that
- * another thread has left meanwhile, where the entry may be another process's. */
+/* Asks the driver what is in flight, and notes it in the gang. marks: as for in_flight_look. If
+ * another thread has left that gang meanwhile, nothing is noted: the entry may be another
+ * process's.
+ */
 static bool look_with(struct meter *meter, struct member *member, const struct pace_work *work,
 		      bool marks, uint64_t now_ns)
 {
@@ -187,8 +189,9 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 
 /* -- taking and giving up seats ---------------------------------------------------------------- */
 
-/* The gang is paid for what the member has in flight, until now or until that ended. No mark is
- * made for it: the driver may keep a thread that records an event, and `joining` is held. */
+/* Leaves the gang. The gang is paid for the member's work in flight, until now or until it ended.
+ * No mark is made for that: the driver may block a thread that records an event, and the caller
+ * holds `joining`. */
 static void leave(int device)
 {
 	struct member *member = &members[device];
@@ -205,7 +208,7 @@ static void leave(int device)
 		gang_leave(&member->seat);
 }
 
-/* All members leave their gang for another: each joins that with its next launch. */
+/* All members leave their gang. Each joins the gang `to` with its next launch. */
 static void change_gang(const struct gang *to)
 {
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
@@ -266,9 +269,9 @@ static void join(struct member *member, const struct gang *in, const struct mete
 	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang_of(member)), 0);
 }
 
-/* Takes the device's seat: in the gang that the policy says; or, shares, in its device's; or none.
- * Gives up those of devices that are to have none: of them the process may never launch to one
- * again. */
+/* Takes the device's seat in the gang that the policy names; or, with `shares`, in the gang of its
+ * device; or in none. Gives up the seats of devices that are to have none, because the process may
+ * never launch to such a device again. */
 static void take_seat(const struct meter *meter, int device, bool shares)
 {
 	struct member *member = &members[device];
@@ -287,7 +290,8 @@ static void take_seat(const struct meter *meter, int device, bool shares)
 	lock_release(&joining);
 }
 
-/* To ask a gang that is full takes a system call for each member. */
+/* Whether the gang was found full less than FULL_NS ago. To find out again takes a system call for
+ * each member. */
 static bool is_full(void)
 {
 	uint64_t then_ns = LOAD(full_ns);
@@ -301,8 +305,8 @@ static void keep_seat(const struct meter *meter, int device)
 		take_seat(meter, device, is_in(device, true));
 }
 
-/* Shows that this process launches to the device, once in MEET_EACH_NS; whether, within MEET_NS,
- * any process that showed the same found that another process had been the last to do so. */
+/* Notes, once in MEET_EACH_NS, that this process launches to the device. Returns whether another
+ * process did so as well: within MEET_NS, some process found that the last note was not its own. */
 static bool meets(struct member *member, const struct meter *meter, uint64_t now_ns)
 {
 	struct vgpu_region_group *group = &joined->file->group[meter->quota.index];
@@ -371,16 +375,17 @@ bool member_is(struct meter *meter, int device)
 	return is_in(device, false) && count_living(clock_coarse_ns()) > 1;
 }
 
-/* -- the way through --------------------------------------------------------------------------- */
+/* -- a launch --------------------------------------------------------------------------------- */
 
-/* Whether an open gang needs a look at a device that others launch to: they look by themselves. */
+/* Whether the device needs a look by a thread that launches to another device. While the gang is
+ * open, launches to the device look as well. */
 static bool is_look_due(const struct member *member, uint64_t now_ns)
 {
 	return LOAD(member->in_flight.is_busy) &&
 	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
-/* What a process has in flight, its group pays: it leaves when that is over. */
+/* Whether the device keeps its seat. The group pays for work in flight, so it leaves after that. */
 static bool keeps_seat(struct meter *meter, int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
@@ -402,7 +407,7 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns)
 	return is_in(device, true);
 }
 
-/* Sees what the process's other members of the gang have in flight; whether there are any. */
+/* Looks at the work in flight of the process's other members of the gang. Whether there are any. */
 static bool look_at_others(const struct member *but, uint64_t now_ns)
 {
 	bool several = false;
@@ -418,8 +423,8 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 	return several;
 }
 
-/* How long a launch is to wait as there is much in flight before it: not longer than patience
- * lasts while the device comes to no mark, as it may wait for this launch. */
+/* For how long a launch has to wait because much work is in flight before it, ns. If the device
+ * reaches no mark, the wait is limited: the work may wait for this launch. */
 static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *sight,
 			      uint64_t now_ns)
 {
@@ -433,8 +438,8 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 	return 0;
 }
 
-/* Nothing is known yet of how long launches take, and nobody waits for the launch: the first one
- * tells, unless it takes long. */
+/* Whether no launch has been measured yet, and nobody waits for this one. Then the first launch is
+ * waited for, unless it is long. */
 static bool is_unknown(const struct member *member, uint64_t now_ns)
 {
 	const struct in_flight *it = &member->in_flight;
@@ -461,14 +466,15 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 		sight.ready_ns = bucket_wait_ns(meter->bucket, pct);
 	}
 	if (!cores_any_limit())
-		return 0; /* the quotas were lifted, and nobody asks any more */
+		return 0; /* the quotas were lifted, so no gang throttles any more */
 	wait_ns = gang_ask(in, &member->seat, &sight, now_ns);
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
 	return wait_ns || gang_is_shut(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
 }
 
-/* A closing is short, and each member's launches are awaited by others: it is spun through. */
+/* Sleeps. While the gang closes, which is short and delays every member, the thread spins instead.
+ */
 static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 {
 	if (wait_ns <= GANG_POLL_NS && in->kind != GANG_OF_DEVICE &&
@@ -486,7 +492,7 @@ static int nap(const struct gang *in, uint64_t wait_ns, uint64_t now_ns)
 	return pace_wait();
 }
 
-/* Of a device's gang; the slice's has decisions of its own. */
+/* Traces a launch that the gang of a device delays. The slice's gang is traced by its decisions. */
 static void trace_held(const struct meter *meter, const struct member *member, uint64_t wait_ns)
 {
 	if (gang_of(member)->kind == GANG_OF_DEVICE)
@@ -501,8 +507,9 @@ static void trace_released(const struct meter *meter, const struct member *membe
 			       bucket_level(meter->bucket));
 }
 
-/* Another thread may have given the seat up; a device without a quota has no group; and a process
- * leaves its group that has nothing in flight and is alone. */
+/* Whether the member's gang throttles the launch. Another thread may have given the seat up, and a
+ * device without a quota has no group. A process that is alone in its group and has nothing in
+ * flight is about to leave it. */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
@@ -511,7 +518,7 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 	       (meets(member, meter, now_ns) || LOAD(member->in_flight.is_busy));
 }
 
-/* Waits until the launch may go: 0, -EAGAIN, or what pace_wait says. */
+/* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait. */
 static int wait_for_gang(struct meter *meter, struct member *member, const struct pace_work *work,
 			 uint64_t *now_ns, bool *ret_held)
 {
@@ -567,7 +574,8 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
 	if (submitted && is_member(work->device)) {
-		/* another thread may have seen the last end */
+		/* another thread may have seen the last work end, and have noted the device as idle
+		 */
 		gang_is_busy(in, &member->seat, now_ns);
 		if (work->collective)
 			gang_launched_collective(in, &member->seat);
@@ -594,7 +602,8 @@ void members_will_wait(void)
 	mark_all(0);
 }
 
-/* Programs ask before each launch, too: PyTorch does where it takes memory. */
+/* Some programs query events before each launch: PyTorch does when it allocates memory. So a mark
+ * is made once in MARK_LEAST_NS at most. */
 void members_will_look(void)
 {
 	mark_all(MARK_LEAST_NS);

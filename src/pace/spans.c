@@ -18,25 +18,26 @@
 enum span_state { FREE, HELD, CLOSED };
 
 struct span_set {
-	const void *context;   /* whose they are, NULL: nobody's; atomic */
-	uint32_t closed_count; /* of them; atomic */
-	struct lock settling;  /* only ever tried: by a thread that looks which are over */
+	const void *context;   /* that the spans belong to; NULL: the set is free; atomic */
+	uint32_t closed_count; /* closed spans of the set; atomic */
+	struct lock settling;  /* held by a thread that asks which spans are over; only tried */
 	struct span span[SPAN_COUNT];
 };
 
-/* Memory for one is mapped when a context first needs it, and serves others after that one. */
+/* The sets. Memory for a set is mapped when a context first needs it, and is used again for later
+ * contexts. */
 static struct span_set *sets[SPAN_CONTEXTS]; /* atomic */
-static uint32_t set_count;                   /* below it, sets have been used; atomic */
-static struct lock claiming = LOCK_INIT;     /* only ever tried: a context's first span */
+static uint32_t set_count;                   /* sets from here on were never used; atomic */
+static struct lock claiming = LOCK_INIT;     /* held while a context gets a set; only tried */
 static uint32_t closed_count;                /* in all sets; atomic */
-static uint64_t turns;                       /* how many were closed, ever; atomic */
+static uint64_t turns;                       /* spans closed since the start; atomic */
 
 static struct span_set *set_at(unsigned i)
 {
 	return __atomic_load_n(&sets[i], __ATOMIC_ACQUIRE); /* pairs with map_set's release */
 }
 
-/* NULL: the context has none. */
+/* The context's set; NULL: the context has none. */
 static struct span_set *find_set(const void *context)
 {
 	for (unsigned i = 0, count = LOAD(set_count); i < count; i++) {
@@ -60,7 +61,7 @@ static struct span_set *map_set(unsigned i)
 	return set;
 }
 
-/* Under `claiming`. */
+/* A set for the context; NULL: all are taken. The caller holds `claiming`. */
 static struct span_set *claim_set(const void *context)
 {
 	struct span_set *set = find_set(context);
@@ -80,7 +81,7 @@ static struct span_set *claim_set(const void *context)
 	return set;
 }
 
-/* NULL: there is none to be had, or another context has its first span at this moment. */
+/* The context's set. NULL: no set is free, or another thread is making one at this moment. */
 static struct span_set *set_of(const void *context)
 {
 	struct span_set *set = find_set(context);
@@ -103,7 +104,7 @@ static void set_state(struct span *span, uint32_t to)
 	__atomic_store_n(&span->state, to, __ATOMIC_RELEASE); /* pairs with move's acquire */
 }
 
-/* It may have none yet, or those of a context that ended while a thread held the span. */
+/* Makes the span's two events if it has none, or only those of a context that has ended. */
 static bool has_events(struct span *span, void *context)
 {
 	if (span->context == context)
@@ -119,7 +120,7 @@ static bool has_events(struct span *span, void *context)
 	return true;
 }
 
-/* Without holding it. */
+/* Whether the span is closed and of that context. The caller does not hold the span. */
 static bool is_closed_of(const struct span *span, const void *context)
 {
 	return LOAD(span->state) == CLOSED && LOAD(span->context) == context;
@@ -144,7 +145,7 @@ struct span *span_take(void *context)
 	return NULL;
 }
 
-/* The two have one event, till it is only the other's. */
+/* Until `before` is over, the end event of `before` is also the begin event of `span`. */
 void span_follow(struct span *span, struct span *before)
 {
 	span->in_vain_ns = 0;
@@ -156,7 +157,7 @@ void span_follow(struct span *span, struct span *before)
 	STORE(before->given, span->own);
 }
 
-/* It is over: what follows it keeps its end. */
+/* The span is over: the span that follows it keeps the shared event. */
 static void leave_end(struct span *span)
 {
 	void *given = __atomic_exchange_n(&span->given, NULL, __ATOMIC_RELAXED);
@@ -165,7 +166,7 @@ static void leave_end(struct span *span)
 		span->end = given;
 }
 
-/* It is dropped: what it follows keeps its begin, if that is not over. */
+/* The span is dropped: the span before it keeps the shared event, unless it is over. */
 static void leave_begin(struct span *span)
 {
 	void *own = span->own;
@@ -223,7 +224,7 @@ static void count_out(const struct span *span)
 	SUB(closed_count, 1);
 }
 
-/* Held. Whether it is over, and free; else it is closed again. */
+/* Whether a span that the caller holds is over. If so, it is free now; else it is closed again. */
 static bool settle(struct span *span, span_done_fn *done)
 {
 	uint64_t took_ns;
@@ -237,12 +238,13 @@ static bool settle(struct span *span, span_done_fn *done)
 	count_out(span);
 	done(span, answer == PACE_TOOK ? took_ns : SPANS_NONE);
 	leave_end(span);
-	leave_begin(span); /* what is before it is over, and settled, but for a moment at times */
+	leave_begin(span); /* the span before it is over, and nearly always free by now */
 	set_state(span, FREE);
 	return true;
 }
 
-/* Holds the closed ones of the context: how many, in the order of their turns. */
+/* Holds the closed spans of the context, in the order in which they were closed. Returns their
+ * number. */
 static unsigned hold_closed(struct span_set *set, const void *context,
 			    struct span *ret_held[SPAN_COUNT])
 {
@@ -262,8 +264,8 @@ static unsigned hold_closed(struct span_set *set, const void *context,
 	return count;
 }
 
-/* Each question costs as much as the rest: none is asked of what is behind something that is not
- * over, be it in its stream, or anywhere if it is fenced. */
+/* A question to the driver costs as much as everything else here. So no span is asked for after a
+ * span of the same stream that is not over, or after a fenced span of any stream that is not. */
 static struct spans_left settle_all(struct span_set *set, const void *context,
 				    const struct cost *cost, span_done_fn *done)
 {
@@ -272,7 +274,7 @@ static struct spans_left settle_all(struct span_set *set, const void *context,
 	struct spans_left left = {.due_ns = SPANS_NONE};
 	unsigned left_count = 0;
 	bool any_is_waited_for = false, window_is_left = false;
-	const void *stream = NULL; /* of the last that is left */
+	const void *stream = NULL; /* of the last span that is not over */
 
 	for (unsigned i = 0; i < count; i++) {
 		struct span *span = held[i];
@@ -337,7 +339,7 @@ unsigned spans_give_up(const void *context, uint64_t overdue_ns, uint64_t waited
 	return given_up;
 }
 
-/* A span that a thread holds meanwhile is used against the rules, and keeps its events. */
+/* The caller breaks the contract if a thread still holds a span. That span keeps its events. */
 void spans_end_context(const void *context, span_done_fn *done)
 {
 	struct span_set *set = find_set(context);
@@ -355,7 +357,7 @@ void spans_end_context(const void *context, span_done_fn *done)
 		STORE(span->context, NULL);
 		set_state(span, FREE);
 	}
-	if (set) /* last: another context may have it now */
+	if (set) /* last: from here on, another context may have the set */
 		__atomic_store_n(&set->context, NULL, __ATOMIC_RELEASE);
 }
 
