@@ -3,6 +3,10 @@
  * handle; and one of bindings, place to physical handle and owner. All under one lock, which is
  * never held while the driver is called.
  *
+ * A reference ends when the driver's call that drops it has returned. Until then the entry stays,
+ * so that the memory is charged while another thread's call has not dropped its reference yet, and
+ * a reference that is made meanwhile counts.
+ *
  * Always: the charge of a kind is the sum over its entries and reservations; for what shares
  * granules, by small.c. A reference that could not be recorded is one too many for good: then the
  * memory stays charged, which is the safe side.
@@ -20,14 +24,20 @@
 
 static struct lock lock = LOCK_INIT;
 static struct table tables[HOLDING_KINDS]; /* under `lock` */
-static struct table mappings;              /* address to handle (context); under `lock` */
+/* Entries whose handle the driver has given to other memory while calls that let go of them have
+ * not returned: by serial. Under `lock`. */
+static struct table replaced[HOLDING_KINDS];
+static uint32_t serials;      /* of entries; under `lock` */
+static struct table mappings; /* address to handle (context); under `lock` */
 static struct table bindings; /* place to handle (context) and owner (amount); under `lock` */
 
 void holdings_forget(void)
 {
 	lock_init(&lock);
-	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++)
+	for (unsigned kind = 0; kind < HOLDING_KINDS; kind++) {
 		table_clear(&tables[kind]);
+		table_clear(&replaced[kind]);
+	}
 	table_clear(&mappings);
 	table_clear(&bindings);
 	small_forget();
@@ -109,6 +119,27 @@ void quota_hold_cancel(const struct holding_reservation *reservation)
 	account_end();
 }
 
+static uint64_t replaced_key(uint32_t serial)
+{
+	return (uint64_t)1 << 32 | serial; /* never 0 */
+}
+
+/* The driver gives the handle to other memory, so the memory that had it is gone. Calls that let go
+ * of it and have not returned give its charge back. If there are none, its end was not seen. */
+static void replace_locked(enum holding_kind kind, struct entry *entry)
+{
+	struct entry *kept =
+		entry->ending ? table_add(&replaced[kind], replaced_key(entry->serial)) : NULL;
+
+	if (kept) {
+		*kept = *entry;
+		kept->key = replaced_key(entry->serial);
+		kept->references = kept->ending;
+	} else {
+		refund_locked(kind, entry->device, entry->context, entry->shared, entry->amount);
+	}
+}
+
 int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
 {
 	struct table *table = &tables[reservation->kind];
@@ -116,9 +147,8 @@ int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
 
 	lock_acquire(&lock);
 	entry = table_find(table, handle);
-	if (entry) /* its end went past us */
-		refund_locked(reservation->kind, entry->device, entry->context, entry->shared,
-			      entry->amount);
+	if (entry)
+		replace_locked(reservation->kind, entry);
 	else
 		entry = table_add(table, handle);
 	if (entry) {
@@ -128,6 +158,8 @@ int quota_hold(const struct holding_reservation *reservation, uint64_t handle)
 		entry->shared = reservation->shared;
 		entry->exported = false;
 		entry->references = 1;
+		entry->ending = 0;
+		entry->serial = ++serials;
 	}
 	lock_release(&lock);
 	if (!entry)
@@ -198,15 +230,44 @@ static bool let_go_locked(enum holding_kind kind, uint64_t handle,
 						.handle = handle,
 						.context = entry->context,
 						.device = entry->device,
-						.last = entry->references == 1,
+						.serial = entry->serial,
+						.last = entry->references == entry->ending + 1,
 						.shared = entry->shared,
 						.exported = entry->exported,
 						.bytes = entry->amount};
-	if (ret_release->last)
-		table_remove(&tables[kind], entry);
-	else
-		entry->references--;
+	entry->ending++;
 	return true;
+}
+
+/* The entry of the release, in the table where it is. NULL: its context has ended, or a reference
+ * too many was let go of. */
+static struct entry *entry_of_locked(const struct holding_release *release,
+				     struct table **ret_table)
+{
+	struct entry *entry;
+
+	*ret_table = &tables[release->kind];
+	entry = table_find(*ret_table, release->handle);
+	if (entry && entry->serial == release->serial)
+		return entry;
+	*ret_table = &replaced[release->kind];
+	return table_find(*ret_table, replaced_key(release->serial));
+}
+
+static void end_locked(struct holding_release *release)
+{
+	struct table *table;
+	struct entry *entry = entry_of_locked(release, &table);
+
+	release->ended = true;
+	release->last = entry && entry->references == 1;
+	if (!entry)
+		return;
+	release->exported = entry->exported;
+	entry->ending--;
+	entry->references--;
+	if (release->last)
+		table_remove(table, entry);
 }
 
 bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
@@ -223,9 +284,19 @@ bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
 	return known;
 }
 
-void quota_let_go_commit(const struct holding_release *release)
+void quota_let_go_end(struct holding_release *release)
 {
 	lock_acquire(&lock);
+	if (!release->ended)
+		end_locked(release);
+	lock_release(&lock);
+}
+
+void quota_let_go_commit(struct holding_release *release)
+{
+	lock_acquire(&lock);
+	if (!release->ended)
+		end_locked(release);
 	if (release->last)
 		refund_locked(release->kind, release->device, release->context, release->shared,
 			      release->bytes);
@@ -233,22 +304,15 @@ void quota_let_go_commit(const struct holding_release *release)
 	account_end();
 }
 
-void quota_let_go_undo(const struct holding_release *release)
+void quota_let_go_undo(struct holding_release *release)
 {
+	struct table *table;
 	struct entry *entry;
 
 	lock_acquire(&lock);
-	entry = table_find(&tables[release->kind], release->handle);
-	if (!entry) /* also of several that are undone, the last of which comes back last */
-		entry = table_add(&tables[release->kind], release->handle);
-	if (entry) {
-		entry->context = release->context;
-		entry->device = (uint16_t)release->device;
-		entry->shared = release->shared;
-		entry->exported = release->exported;
-		entry->amount = release->bytes;
-		entry->references++;
-	}
+	entry = entry_of_locked(release, &table);
+	if (entry)
+		entry->ending--;
 	lock_release(&lock);
 	account_end();
 }
@@ -400,7 +464,10 @@ static bool unbind(void *arg, const struct entry *binding)
 
 	if (unbinding->count == unbinding->most || !is_unbound(unbinding, binding))
 		return false;
-	if (let_go_locked(HOLDING_PHYSICAL, binding->context, release) && release->last) {
+	if (!let_go_locked(HOLDING_PHYSICAL, binding->context, release))
+		return true;
+	end_locked(release);
+	if (release->last) {
 		account_begin();
 		unbinding->count++;
 	}
@@ -467,5 +534,7 @@ void holdings_end_context(uint64_t context)
 	lock_acquire(&lock);
 	table_remove_if(&tables[HOLDING_ARRAY], sweep_entry, &arrays);
 	table_remove_if(&tables[HOLDING_IMPORT], sweep_entry, &imports);
+	table_remove_if(&replaced[HOLDING_ARRAY], sweep_entry, &arrays);
+	table_remove_if(&replaced[HOLDING_IMPORT], sweep_entry, &imports);
 	lock_release(&lock);
 }

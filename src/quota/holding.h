@@ -52,20 +52,29 @@ bool quota_holds(enum holding_kind kind, uint64_t handle);
 bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_device,
 			  uint64_t *ret_bytes);
 
-/* One reference is to go: bytes is what goes back when it was the last. False: not known. */
+/*
+ * One reference is to go: bytes is what goes back when it was the last. begin: before the driver's
+ * call, false: not known. end: the driver has dropped the reference; the memory is known until the
+ * last one has ended, in whatever order calls of several threads return. commit: the charge goes
+ * back with the last, after end, which it calls if nobody has. undo: the driver has refused.
+ */
 struct holding_release {
 	enum holding_kind kind;
+	uint32_t serial;
 	uint64_t handle, context;
 	int device;
-	bool last, shared;
+	bool ended;
+	bool last; /* before `ended`: as far as can be told */
+	bool shared;
 	bool exported; /* other processes may refer to it */
 	uint64_t bytes;
 	uint64_t address, mapped_bytes; /* of a mapping's reference: where it was */
 };
 bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
 			struct holding_release *ret_release);
-void quota_let_go_commit(const struct holding_release *release);
-void quota_let_go_undo(const struct holding_release *release);
+void quota_let_go_end(struct holding_release *release);
+void quota_let_go_commit(struct holding_release *release);
+void quota_let_go_undo(struct holding_release *release);
 
 /* The memory is mapped at the address, on account of a reference that quota_hold_again made. */
 void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);

@@ -19,7 +19,8 @@ struct entry {
 	bool shared : 1;     /* takes a part of a granule (holding.c) */
 	bool exported : 1;   /* holding.c */
 	uint32_t references; /* holding.c */
-	uint32_t serial;     /* moved.c */
+	uint32_t ending;     /* holding.c: of `references` */
+	uint32_t serial;     /* holding.c, moved.c */
 };
 
 struct table {

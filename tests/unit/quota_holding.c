@@ -171,8 +171,9 @@ UNIT_TEST(test_references)
 	assert_int_equal(going.handle, HANDLE);
 	assert_int_equal(own_usage(1).data, 6 * MIB); /* until the driver has let go */
 	assert_false(is_quiet());
-	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
+	assert_true(quota_holds(HOLDING_PHYSICAL, HANDLE));
 	quota_let_go_commit(&going);
+	assert_false(quota_holds(HOLDING_PHYSICAL, HANDLE));
 	assert_int_equal(own_usage(1).total, 0);
 	assert_false(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
 	assert_true(is_quiet());
@@ -197,6 +198,64 @@ UNIT_TEST(test_undone)
 		assert_int_equal(data(), 6 * MIB);
 		assert_true(is_quiet());
 	}
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* The call that began first returns last: the memory is charged until then. */
+UNIT_TEST(test_overtaken)
+{
+	struct holding_release first, second;
+
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &first));
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &second));
+	quota_let_go_commit(&second);
+	assert_false(second.last);
+	assert_int_equal(data(), 6 * MIB);
+	quota_let_go_commit(&first);
+	assert_true(first.last);
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* A reference is made while what was the last one goes. */
+UNIT_TEST(test_held_again_meanwhile)
+{
+	struct holding_release going;
+
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &going));
+	assert_int_equal(quota_hold_again(HOLDING_PHYSICAL, HANDLE), 0);
+	quota_let_go_commit(&going);
+	assert_false(going.last);
+	assert_int_equal(data(), 6 * MIB);
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 0);
+}
+
+/* The driver gives the handle to other memory before the call that ended the first returns. */
+UNIT_TEST(test_replaced)
+{
+	struct holding_release first, second;
+
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &first));
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &second));
+	hold(4 * MIB, HANDLE);
+	assert_int_equal(data(), 10 * MIB);
+	quota_let_go_commit(&first);
+	assert_false(first.last);
+	assert_int_equal(data(), 10 * MIB);
+	quota_let_go_commit(&second);
+	assert_true(second.last);
+	assert_int_equal(data(), 4 * MIB);
 	assert_true(let_go(HANDLE));
 	assert_int_equal(data(), 0);
 	assert_true(is_quiet());

@@ -313,7 +313,7 @@ static bool begin_end(const void *array, struct holding_release *ret_release)
 	return quota_attached() && quota_let_go_begin(HOLDING_ARRAY, (uintptr_t)array, ret_release);
 }
 
-static CUresult finish_end(const struct holding_release *release, CUresult result)
+static CUresult finish_end(struct holding_release *release, CUresult result)
 {
 	if (result == CUDA_SUCCESS) {
 		quota_let_go_commit(release);

@@ -82,15 +82,18 @@ static void end_physical(const struct holding_release *release)
 }
 
 /* The driver was asked to drop a reference. */
-static CUresult dropped(const struct holding_release *release, CUresult result)
+static CUresult dropped(struct holding_release *release, CUresult result)
 {
-	if (result != CUDA_SUCCESS)
+	if (result != CUDA_SUCCESS) {
 		quota_let_go_undo(release);
-	else if (release->last)
+		return result;
+	}
+	quota_let_go_end(release);
+	if (release->last)
 		end_physical(release);
 	else
 		quota_let_go_commit(release);
-	if (result == CUDA_SUCCESS && release->last)
+	if (release->last)
 		headroom_note_freed(release->device, release->bytes);
 	return result;
 }
@@ -144,7 +147,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 }
 
 /* After an unmapping: ends its references, or counts them again if the driver has refused. */
-static void unmapped(const struct holding_release *releases, size_t count, CUresult result)
+static void unmapped(struct holding_release *releases, size_t count, CUresult result)
 {
 	for (size_t i = 0; i < count; i++)
 		if (dropped(&releases[i], result) != CUDA_SUCCESS)
@@ -152,8 +155,8 @@ static void unmapped(const struct holding_release *releases, size_t count, CUres
 				     releases[i].handle);
 }
 
-/* The references end before the driver's call: after it, the driver may give the handle to other
- * memory. */
+/* The mappings are taken out before the driver's call: after it, another thread may map other
+ * memory there. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	struct holding_release few[16], *releases = few;

@@ -202,6 +202,67 @@ TEST(unmapped_nowhere)
 	assert_data(0);
 }
 
+/* -- a call takes long -- */
+
+static CUcontext its_context;
+
+static void *release_it(void *handle)
+{
+	CHECK_CUDA(cuCtxSetCurrent(its_context), CUDA_SUCCESS);
+	release((memory)(uintptr_t)handle);
+	return NULL;
+}
+
+/* Memory of 2 MiB, which another thread is about to release: its call has come to the driver. */
+static memory begin_release(pthread_t *ret_thread, bool mapped)
+{
+	char rule[512];
+	memory handle;
+
+	snprintf(rule, sizeof(rule), "cuMemRelease=%s", scene_path("parked"));
+	env_set("VGPU_SIM_PARK", rule);
+	start("1g");
+	CHECK_CUDA(cuCtxGetCurrent(&its_context), CUDA_SUCCESS);
+	handle = created(2 * MIB);
+	space = reserve(2 * MIB);
+	if (mapped)
+		map(space, 2 * MIB, handle);
+	CHECK(pthread_create(ret_thread, NULL, release_it, (void *)(uintptr_t)handle) == 0);
+	while (access(scene_path("parked"), F_OK) != 0)
+		sleep_ms(1);
+	return handle;
+}
+
+static void end_release(pthread_t thread)
+{
+	CHECK(unlink(scene_path("parked")) == 0);
+	CHECK(pthread_join(thread, NULL) == 0);
+}
+
+TEST(unmapped_while_released)
+{
+	pthread_t thread;
+
+	begin_release(&thread, true);
+	unmap(space, 2 * MIB);
+	assert_data(2 * MIB);
+	end_release(thread);
+	assert_data(0);
+}
+
+TEST(mapped_while_released)
+{
+	pthread_t thread;
+	memory handle = begin_release(&thread, false);
+
+	map(space, 2 * MIB, handle);
+	assert_data(2 * MIB);
+	end_release(thread);
+	assert_data(2 * MIB);
+	unmap(space, 2 * MIB);
+	assert_data(0);
+}
+
 /* -- threads -- */
 
 #define THREADS 4
