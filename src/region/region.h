@@ -156,6 +156,13 @@ static inline uint64_t region_key(const struct region *region)
 	return key ? key : 1;
 }
 
+/* Whether a region whose file has that inode can have the key: of a product, the low 32 bits depend
+ * on the low 32 bits of the factors only, and the device and the time are above them. */
+static inline bool region_key_fits(uint64_t key, uint64_t inode)
+{
+	return (uint32_t)key == (uint32_t)inode * 0x7f4a7c15u;
+}
+
 /* Takes a slot for the calling process. Look devices up after the call: only a claim keeps other
  * processes from a reset of the region. 0, or with a fault: -EUSERS if living processes have all
  * VGPU_SLOTS_MAX slots; -EROFS for a read-only region; -EALREADY if the process has a slot;

@@ -4,6 +4,11 @@
  *     entry of a slice with a share in its policy   the lower of policy and region .. the policy
  *     entry of a slice without one                  any: the slice states its limit itself
  *     entry of no slice, for UNKNOWN_LOOKS looks    1
+ *     entry that may be of one whose region         1 .. the policy; any without a share in the
+ *     was not read                                  policy
+ *
+ * A region that was not read may have an entry whose key has its inode (unread.h). A log line names
+ * the region once while a weight is not checked for that reason, and a metric counts the entries.
  *
  * A slice has one entry. If several living entries have its key, each has its part of the weight.
  * An entry is known by its key, which a program of the slice computes from its region, and lives if
@@ -23,6 +28,7 @@
 #include "prom.h"
 #include "say.h"
 #include "sys.h"
+#include "unread.h"
 
 /* Looks after which an entry's key is of no slice. Half: a slice that was made after the look may
  * lose its weight for a second. Twice: an entry with a false key keeps its weight for longer. */
@@ -42,6 +48,7 @@
 /* An entry of a file: the slice's place in the overview, and its device's. */
 struct claim {
 	bool lives, known;
+	uint64_t key;
 	unsigned slice, device;
 	unsigned count; /* of living entries with its key, */
 	unsigned first; /* and the first of them */
@@ -73,17 +80,16 @@ static void find_slice(const struct overview *overview, const char *uuid, uint64
 static void see_claims(const struct turns_file *file, const struct overview *overview,
 		       struct claim *claims)
 {
-	uint64_t key[VGPU_TURNS_SLICES];
-
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++) {
-		key[i] = __atomic_load_n(&file->at->slice[i].key, __ATOMIC_RELAXED);
-		claims[i] = (struct claim){.lives = key[i] && lives(file, i)};
+		uint64_t key = __atomic_load_n(&file->at->slice[i].key, __ATOMIC_RELAXED);
+
+		claims[i] = (struct claim){.key = key, .lives = key && lives(file, i)};
 		if (claims[i].lives)
-			find_slice(overview, file->uuid, key[i], &claims[i]);
+			find_slice(overview, file->uuid, key, &claims[i]);
 	}
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
 		for (unsigned j = VGPU_TURNS_SLICES; j-- > 0;)
-			if (claims[j].lives && key[j] == key[i]) {
+			if (claims[j].lives && claims[j].key == claims[i].key) {
 				claims[i].count++;
 				claims[i].first = j;
 			}
@@ -114,20 +120,49 @@ static struct range range_of(const struct overview *overview, const struct track
 	return (struct range){part_of(stated, claim->count), part_of(pct, claim->count)};
 }
 
-/* Whether every slice of the machine could be looked at, so that a key of none is a false one. */
-static bool all_are_known(const struct overview *overview)
+static void say_unchecked(struct turns_file *file, const struct unread_region *region)
 {
-	for (unsigned i = 0; i < overview->count; i++)
-		if (overview->slice[i].state == OVERVIEW_UNREADABLE)
-			return false;
-	return overview->left_out == 0;
+	if (!file->unchecked_said)
+		say(LOG_WARNING,
+		    "a weight in the file of turns of %s is not checked: it may be of slice %s, "
+		    "whose "
+		    "region %s was not read: %s",
+		    file->uuid, region->one->name, region->one->region_path, region->why);
+	file->unchecked_said = true;
 }
 
-/* The same of an entry of no slice. */
-static struct range range_of_unknown(struct turns_file *file, unsigned entry,
-				     const struct overview *overview)
+/* The range of an entry that may be of a region which was not read; {0, 0}: any weight is right.
+ * False: the entry is of no slice. */
+static bool find_unread_range(struct turns_file *file, uint64_t key, const struct unread *unread,
+			      struct range *ret_range)
 {
-	if (file->unknown_looks[entry] < UNKNOWN_LOOKS && all_are_known(overview))
+	const struct unread_region *region;
+	unsigned at = 0, pct, most = 0;
+
+	while ((region = unread_next(unread, key, file->uuid, &at, &pct))) {
+		if (!pct) {
+			say_unchecked(file, region);
+			*ret_range = (struct range){0, 0};
+			return true;
+		}
+		most = pct > most ? pct : most;
+	}
+	*ret_range = (struct range){1, most};
+	return unread->failed || most > 0;
+}
+
+/* The range of an entry whose key no region has that was read. */
+static struct range range_of_unknown(struct turns_file *file, unsigned entry, uint64_t key,
+				     const struct unread *unread)
+{
+	struct range range = {0, 0};
+
+	if (find_unread_range(file, key, unread, &range)) {
+		file->unknown_looks[entry] = 0;
+		file->unchecked += !range.most;
+		return range;
+	}
+	if (file->unknown_looks[entry] < UNKNOWN_LOOKS)
 		file->unknown_looks[entry]++;
 	if (file->unknown_looks[entry] < UNKNOWN_LOOKS)
 		return (struct range){0, 0};
@@ -207,22 +242,25 @@ static void judge(struct turns_server *server, struct turns_file *file,
 /* -- a look ------------------------------------------------------------------------------------ */
 
 static void look_at(struct turns_server *server, struct turns_file *file,
-		    const struct overview *overview, struct track *track, struct events *events)
+		    const struct overview *overview, const struct unread *unread,
+		    struct track *track, struct events *events)
 {
 	struct claim claims[VGPU_TURNS_SLICES];
 	bool is_above[VGPU_TURNS_SLICES] = {false};
 	struct range range;
 
 	see_claims(file, overview, claims);
+	file->unchecked = 0;
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++) {
 		if (!claims[i].lives || claims[i].known)
 			file->unknown_looks[i] = 0;
 		if (!claims[i].lives)
 			continue;
 		range = claims[i].known ? range_of(overview, track, &claims[i])
-					: range_of_unknown(file, i, overview);
+					: range_of_unknown(file, i, claims[i].key, unread);
 		is_above[claims[i].first] |= put_right(file, i, range);
 	}
+	file->unchecked_said = file->unchecked_said && file->unchecked > 0;
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)
 		if (claims[i].lives && claims[i].known && claims[i].first == i)
 			judge(server, file, overview->slice[claims[i].slice].one,
@@ -233,21 +271,24 @@ static void look_at(struct turns_server *server, struct turns_file *file,
 void turns_check_look(struct turns_server *server, const struct overview *overview,
 		      struct track *track, struct events *events)
 {
+	struct unread unread = {.count = 0};
+
 	if (track->count != overview->count)
 		return;
+	if (server->store.count > 0)
+		unread_list(overview, &unread);
 	for (unsigned i = 0; i < server->store.count; i++)
-		look_at(server, &server->store.file[i], overview, track, events);
+		look_at(server, &server->store.file[i], overview, &unread, track, events);
+	unread_free(&unread);
 }
 
 /* -- metrics ----------------------------------------------------------------------------------- */
 
-void turns_check_write(struct text *text, const struct turns_server *server)
+static void write_family(struct text *text, const struct turns_server *server,
+			 const struct prom_family *family,
+			 double value(const struct turns_file *file))
 {
-	static const struct prom_family family = {
-		"vgpu_gpu_turns_corrections_total", PROM_COUNTER,
-		"Weights of slices in the GPU's file of turns that vgpud has put right."};
-
-	prom_begin(text, &family);
+	prom_begin(text, family);
 	for (unsigned i = 0; i < server->store.count; i++) {
 		struct text labels = {0};
 
@@ -255,8 +296,31 @@ void turns_check_write(struct text *text, const struct turns_server *server)
 		if (labels.failed)
 			text->failed = true;
 		else
-			prom_sample(text, &family, labels.bytes, "",
-				    (double)server->store.file[i].corrections);
+			prom_sample(text, family, labels.bytes, "", value(&server->store.file[i]));
 		text_free(&labels);
 	}
+}
+
+static double corrections(const struct turns_file *file)
+{
+	return (double)file->corrections;
+}
+
+static double unchecked(const struct turns_file *file)
+{
+	return file->unchecked;
+}
+
+void turns_check_write(struct text *text, const struct turns_server *server)
+{
+	static const struct prom_family corrected = {
+		"vgpu_gpu_turns_corrections_total", PROM_COUNTER,
+		"Weights of slices in the GPU's file of turns that vgpud has put right."};
+	static const struct prom_family not_checked = {
+		"vgpu_gpu_turns_unchecked_weights", PROM_GAUGE,
+		"Weights in the GPU's file of turns that vgpud does not check, because they may be "
+		"of a slice whose region it has not read."};
+
+	write_family(text, server, &corrected, corrections);
+	write_family(text, server, &not_checked, unchecked);
 }

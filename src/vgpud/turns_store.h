@@ -26,6 +26,8 @@ struct turns_file {
 	uint64_t moved_ns;                        /* and when it last did */
 	uint64_t corrections;                     /* of weights in it (turns_check.h) */
 	uint8_t unknown_looks[VGPU_TURNS_SLICES]; /* for how many looks an entry was of no slice */
+	unsigned unchecked;  /* entries whose weights vgpud does not know, at the last look */
+	bool unchecked_said; /* a log line has named the region, and it lasts */
 };
 
 struct turns_store {

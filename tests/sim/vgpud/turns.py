@@ -143,6 +143,25 @@ def nobody(path, region, uuid):
     raise AssertionError(weights(words, entry))
 
 
+def not_read(path, region, uuid, broken, weight):
+    """Of two living entries of no region, the one that may be of the broken region gets that weight, the other 1."""
+    fd = given(path, region, uuid)
+    words = mmap.mmap(fd, SIZE)
+    wanted = {42: int(weight), 43: 1}
+    for entry, inode in ((42, os.stat(broken).st_ino), (43, os.stat(broken).st_ino + 1)):
+        key = inode * 0x9E3779B97F4A7C15 % 2**64
+        struct.pack_into("<QII", words, 4096 + 1024 * entry, key, 100, 100)
+        assert lock(fd, F_OFD_SETLK, 4096 * entry)
+    for _ in range(1000):
+        if all(weights(words, entry)[0] == (right, right) for entry, right in wanted.items()):
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError([weights(words, entry) for entry in wanted])
+    print("right", flush=True)
+    time.sleep(600)
+
+
 def doubled(path, region, uuid, weight):
     """A slice that has two entries has its weight once."""
     fd = given(path, region, uuid)

@@ -62,6 +62,37 @@ scrape
 [ "$(sample "$corrections")" -ge 4 ] || fail 'corrections are not counted'
 asks doubled "$liar" "$uuid0" 20
 asks nobody "$liar" "$uuid0"
+
+# not_read SLICE WEIGHT UNCHECKED: the slice's region cannot be read. An entry that may be its own gets that weight, and so
+# many entries are not checked; an entry that cannot be its own is checked all the same.
+unchecked="vgpu_gpu_turns_unchecked_weights{device_uuid=\"$uuid0\"}"
+not_read() {
+    echo nonsense | dd of="$state/$1/region" conv=notrunc 2>/dev/null
+    until_sample 'vgpu_slices{state="unreadable"}' 1
+    python3 "$turns" not_read "$VGPU_SOCKET" "$liar" "$uuid0" "$state/$1/region" "$2" >"$root/right" 2>"$err" &
+    entries=$!
+    started="$started $entries"
+    tries=0
+    until [ -s "$root/right" ]; do
+        kill -0 "$entries" || fail "the weights next to $1: $(cat "$log")"
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || fail "no entries next to $1"
+        sleep 0.1
+    done
+    until_sample "$unchecked" "$3"
+    kill "$entries"
+    wait "$entries"
+    until_sample "$unchecked" 0
+    rm -r "${state:?}/$1"
+}
+make_slice without --gpus 0 --memory 1G
+make_slice elsewhere --gpus 1 --memory 1G
+make_slice quota --gpus 0 --memory 1G --cores 30
+not_read without 100 1
+not_read elsewhere 1 0
+not_read quota 30 0
+same 'how often the region was named' 1 "$(grep -c "not checked: .*slice without, whose region $state/without/region" "$log")"
+same 'how often weights were not checked' 1 "$(grep -c 'not checked' "$log")"
 [ ! -e "$events" ] || same 'events of single writes' 0 "$(count turns_overwritten)"
 
 before=$(file_of --seconds=598)
