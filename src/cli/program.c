@@ -1,10 +1,10 @@
 /*
- * Where execvp and the kernel would arrive (program.h), and by which rules: glibc's execvp, and
- * fs/exec.c, binfmt_script.c and binfmt_elf.c of Linux 6. What binfmt_misc may have been taught is
- * not known here.
+ * Finds what execvp and the kernel would start (program.h), by the rules of glibc's execvp and of
+ * fs/exec.c, binfmt_script.c and binfmt_elf.c of Linux 6. Formats that were registered with
+ * binfmt_misc are not known here.
  *
- * A program is judged by its file. The file may be replaced between this look and its start: who
- * can do that can take LD_PRELOAD out of the environment as well.
+ * A program is judged by its file. The file may be replaced before the program is started. That is
+ * no hole: whoever can replace it can also remove LD_PRELOAD from the environment.
  */
 #include "program.h"
 
@@ -20,13 +20,13 @@
 #include "library.h"
 #include "program_words.h"
 
-#define INTERPRETERS_MAX 5         /* of one exec: as in the kernel */
-#define ENV_MAX          16        /* of env's that start env */
-#define SCRIPT_LINE_MAX  256       /* what the kernel reads of a file to see what it is */
-#define SHELL            "/bin/sh" /* execvp has it run text without an interpreter's line */
+#define INTERPRETERS_MAX 5         /* of one exec, as in the kernel */
+#define ENV_MAX          16        /* levels of env that starts env */
+#define SCRIPT_LINE_MAX  256       /* bytes of a file in which the kernel looks for its format */
+#define SHELL            "/bin/sh" /* execvp starts it for text without an interpreter's line */
 #define DEFAULT_PATH     "/bin:/usr/bin"
 
-/* A search under way. */
+/* A search in progress. */
 struct search {
 	struct program *program;
 	struct program_words words;
@@ -54,8 +54,8 @@ static int refuse(struct program *program, int error, const char *cure)
 
 /* -- one file ---------------------------------------------------------------------------------- */
 
-/* Whether exec takes the file: 0, or its error. script: the file whose interpreter it is, or NULL.
- */
+/* Whether exec accepts the file: 0, or exec's error. script: the script that the file interprets,
+ * or NULL. */
 static int check_file(struct program *program, const char *path, const char *script)
 {
 	char of[PATH_MAX + 40] = "";
@@ -86,8 +86,8 @@ static int check_file(struct program *program, const char *path, const char *scr
 		      "system is mounted noexec");
 }
 
-/* The file's first line says what interprets it: 0, with the interpreter and its argument, both in
- * text; -ENOEXEC where the kernel finds none. */
+/* Reads the file's interpreter line: 0, with the interpreter and its argument, both in text;
+ * -ENOEXEC if the kernel finds no interpreter there. */
 static int read_first_line(const struct elf_file *file, char text[SCRIPT_LINE_MAX + 1],
 			   char **ret_interpreter, char **ret_argument)
 {
@@ -142,7 +142,8 @@ static int refuse_content(struct program *program, const char *path, const char 
 	return refuse(program, -ENOEXEC, cure);
 }
 
-/* The interpreter gets the script as an argument, after its own from the script's first line. */
+/* Makes the script an argument of the interpreter, after the argument of the script's first line.
+ */
 static bool put_script(struct search *search, const char *script, const char *argument)
 {
 	if (program_words_put(&search->words, script, strlen(script)) &&
@@ -153,10 +154,10 @@ static bool put_script(struct search *search, const char *script, const char *ar
 	return false;
 }
 
-/* -- from a file to what is started ------------------------------------------------------------ */
+/* -- from a file to the program ---------------------------------------------------------------- */
 
-/* Looks at the file at path: 0 where it is what is started, 1 where path has become what interprets
- * it, or an error of exec. */
+/* Looks at the file at path. 0: the kernel starts this file. 1: path is now the file's interpreter.
+ * Otherwise an error of exec. */
 static int step(struct search *search, char path[PATH_MAX], const char *script)
 {
 	char text[SCRIPT_LINE_MAX + 1], *interpreter, *argument;
@@ -167,7 +168,7 @@ static int step(struct search *search, char path[PATH_MAX], const char *script)
 	if (error || stat(path, &program->st) < 0)
 		return error ? error : -errno;
 	snprintf(program->path, sizeof(program->path), "%s", path);
-	if (elf_map(path, &file, &program->what) < 0) /* which is no matter to exec */
+	if (elf_map(path, &file, &program->what) < 0) /* exec does not fail because of that */
 		return 0;
 	error = elf_read(&file, &program->elf);
 	if (!error)
@@ -191,7 +192,7 @@ static int step(struct search *search, char path[PATH_MAX], const char *script)
 	return 1;
 }
 
-/* From a file that the words follow to what the kernel starts. */
+/* Follows the file, whose arguments are the words, to the file that the kernel starts. */
 static int follow(struct search *search, const char *file)
 {
 	struct program_words before = search->words;
@@ -206,7 +207,7 @@ static int follow(struct search *search, const char *file)
 
 		memcpy(was, path, sizeof(was));
 		went = step(search, path, script[0] ? script : NULL);
-		if (went == -ENOEXEC && !program->what.text[0]) { /* the shell's, then */
+		if (went == -ENOEXEC && !program->what.text[0]) { /* execvp starts the shell */
 			search->words = before;
 			snprintf(path, sizeof(path), SHELL);
 			went = put_script(search, file, NULL) ? 1 : -ENOEXEC;
@@ -222,14 +223,14 @@ static int follow(struct search *search, const char *file)
 
 /* -- by PATH ----------------------------------------------------------------------------------- */
 
-/* execvp goes on to the next directory after these. */
+/* Whether execvp tries the next directory after this error. */
 static bool is_passed_over(int error)
 {
 	return error == -ENOENT || error == -ENOTDIR || error == -EACCES || error == -ESTALE ||
 	       error == -ENODEV || error == -ETIMEDOUT;
 }
 
-/* The candidate in a directory of PATH, of dir_len bytes: a path with a "/" in it. */
+/* The candidate in a directory of PATH, whose name has dir_len bytes. It has a "/" in it. */
 static bool candidate(const char *dir, size_t dir_len, const char *name, char ret_path[PATH_MAX])
 {
 	return snprintf(ret_path, PATH_MAX, "%.*s/%s", dir_len ? (int)dir_len : 1,
@@ -242,8 +243,8 @@ static void forget(struct program *program)
 	memset(program, 0, sizeof(*program));
 }
 
-/* What is wrong with a file that is there says more than that another directory has none. As for a
- * shell, a directory of PATH that this user may not search has none. */
+/* Whether the error should be reported rather than "not found": a file is there, and cannot be
+ * started. A directory of PATH that this user may not search counts as empty, as for a shell. */
 static bool says_more(int error, const struct program *program, const char *path)
 {
 	return (error == -ENOENT && program->is_script) || access(path, F_OK) == 0;
@@ -286,7 +287,7 @@ static int follow_in_path(struct search *search, const char *name)
 	return refuse(program, -ENOENT, "Check its name, and PATH");
 }
 
-/* What the name leads to, as execvp has it. */
+/* Finds the file that execvp would find for the name. */
 static int find(struct search *search, const char *name)
 {
 	struct program *program = search->program;
@@ -300,7 +301,7 @@ static int find(struct search *search, const char *name)
 	return error;
 }
 
-/* Whether the file has that name, or is a link to one that has. */
+/* Whether the file has that name, or is a link to a file that has it. */
 static bool is_named(const char *path, const char *name)
 {
 	char real[PATH_MAX];
@@ -320,8 +321,8 @@ static int refuse_directory(struct search *search)
 	return refuse(search->program, error, "Correct the value of its option -C");
 }
 
-/* From env to the command in its arguments, which may be env again. program->command stays what
- * exec is to be called with. */
+/* Follows env to the command in its arguments, which may be env again. program->command stays: it
+ * is the file that exec is called with. */
 static int follow_env(struct search *search)
 {
 	struct program *program = search->program;
@@ -340,7 +341,7 @@ static int follow_env(struct search *search)
 			return refuse_directory(search);
 		search->surroundings.dir = NULL;
 		if (!next)
-			break; /* env itself */
+			break; /* env without a command */
 		error = find(search, next);
 		memcpy(program->command, command, sizeof(command));
 		program->is_script = is_script;
@@ -359,8 +360,8 @@ static void judge(struct program *program, enum program_standing standing, const
 	fault_set(&program->cure, 0, "%s", cure);
 }
 
-/* Whether the loader ignores LD_PRELOAD: what gives the program rights that the user does not have,
- * or NULL. Rights that change nothing for this user are for others only. */
+/* Whether the loader ignores LD_PRELOAD: names what gives the program rights that the user does not
+ * have, or NULL. Set-user-ID to this user's own ID matters only for other users. */
 static const char *rights_of_file(const char *path, const struct stat *st, bool *ret_for_this_user)
 {
 	struct statvfs fs;
@@ -382,7 +383,8 @@ static const char *rights_of_file(const char *path, const struct stat *st, bool 
 	return getxattr(path, "security.capability", NULL, 0) > 0 ? "capabilities" : NULL;
 }
 
-/* Programs that do not start others by themselves, or not with the environment that they have. */
+/* Whether the program has another process start the command, or starts it with another
+ * environment. */
 static bool starts_elsewhere(const char *path)
 {
 	static const char *const names[] = {
@@ -396,7 +398,7 @@ static bool starts_elsewhere(const char *path)
 	return false;
 }
 
-/* Of the loaders that there are, glibc's are named so on all machines. */
+/* Whether the loader is glibc's: those have the same name on all machines. */
 static bool is_glibc(const char *loader)
 {
 	static const char *const names[] = {"ld-linux", "ld64.so", "ld.so"};
@@ -471,7 +473,7 @@ static void judge_file(struct program *program)
 	if (!program->elf.file.data && has && for_this_user) {
 		judge_privileged(program, has, true);
 	} else if (!program->elf.file.data) {
-		program->standing = PROGRAM_UNKNOWN; /* what: why it cannot be read */
+		program->standing = PROGRAM_UNKNOWN; /* program->what has the reason */
 		fault_set(&program->cure, 0,
 			  "Let this user read it (chmod a+r), or run this as a user who may");
 	} else if (!program->elf.ours) {
@@ -526,7 +528,7 @@ int program_find(char *const *argv, struct program *ret_program)
 		error = follow_env(&search);
 	if (!error)
 		judge_search(&search);
-	if (here >= 0) { /* env -C may have led elsewhere */
+	if (here >= 0) { /* env -C may have changed the directory */
 		if (fchdir(here) < 0)
 			error = refuse_directory(&search);
 		close(here);

@@ -1,5 +1,5 @@
 /*
- * The program that a command would start, and whether a slice of vgpu run would hold it: whether
+ * The program that a command would start, and whether a slice of vgpu run would limit it: whether
  * the loader would preload libvgpu.so into it. Nothing is started.
  *
  * A command is found as execvp finds it. A script is followed to its interpreter as the kernel
@@ -17,12 +17,12 @@
 
 enum program_standing {
 	PROGRAM_HELD,
-	PROGRAM_HELD_HERE, /* for this user; not for others, as it has rights of its own */
+	PROGRAM_HELD_HERE, /* for this user only: for others, a set-user-ID bit prevents it */
 	/* Not held by a slice of vgpu run, because the loader drops the environment. Held by the
 	 * limits that hold everywhere on this machine, because /etc/ld.so.preload has libvgpu.so.
 	 */
 	PROGRAM_HELD_BY_LIST,
-	PROGRAM_UNKNOWN, /* it cannot be told */
+	PROGRAM_UNKNOWN, /* the program's file cannot be read */
 	PROGRAM_NOT_HELD,
 };
 

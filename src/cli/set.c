@@ -1,10 +1,10 @@
 /*
- * vgpu set: other limits for a slice that lives.
+ * vgpu set: changes the limits of a slice that lives.
  *
- * Where the slice has a policy, that is rewritten, file by file, each replaced at once; its
- * processes see it within 100 ms. The region is told as well, for those who only look, and it is
- * all there is where a slice has no policy. Nothing is taken away from who holds more than the new
- * limit. The region is used under guard (guard.h): its tenant may truncate it.
+ * If the slice has a policy, its files are replaced, each in one step, and the slice's processes
+ * see the change within 100 ms. The region gets the limits as well: onlookers read them there, and
+ * a slice without a policy has them only there. A process that holds more memory than the new limit
+ * keeps it. The region is used under guard (guard.h), because its tenant may truncate it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -84,20 +84,20 @@ static const struct cli_row examples[] = {
 	{NULL, NULL},
 };
 
-#define PATIENCE_NS (10 * NS_PER_S) /* with another who changes the same slice */
+#define PATIENCE_NS (10 * NS_PER_S) /* the wait for another command that changes the slice */
 
-/* A slice under change. Limits are those that it is to have. */
+/* A slice whose limits are being changed. The limits here are the new ones. */
 struct change {
 	bool limits, gang, group; /* which of them change */
 	const struct slices_one *slice;
-	int lock; /* locked, between those who change a policy; -1 */
+	int lock; /* excludes other commands that change the policy; -1: not taken */
 	struct policy policy;
-	struct region region; /* REGION_CLOSED where it has none yet */
-	bool is_empty;        /* no process is in it */
-	struct gpus gpus;     /* the slice's that are meant */
+	struct region region; /* REGION_CLOSED if the slice has no region yet */
+	bool is_empty;        /* no process is in the region */
+	struct gpus gpus;     /* the slice's GPUs whose limits change */
 };
 
-/* -- what there is ----------------------------------------------------------------------------- */
+/* -- the present limits ------------------------------------------------------------------------ */
 
 /* Commands that change a policy lock a byte of the slice's lock file, which only its owner may
  * open. A file that others may read would not do: everybody may read the policies of root's slices,
@@ -155,7 +155,7 @@ static int open_policy(struct change *change)
 	return 0;
 }
 
-/* The limits of a slice without a policy: its region's. */
+/* Reads the limits of a slice without a policy from its region. */
 static void read_region(struct change *change)
 {
 	static struct sight_process processes[VGPU_SLOTS_MAX];
@@ -215,9 +215,9 @@ static void close_slice(struct change *change)
 		close(change->lock);
 }
 
-/* -- what is meant ----------------------------------------------------------------------------- */
+/* -- which GPUs -------------------------------------------------------------------------------- */
 
-/* The slice's GPUs in NVML's order; where NVML does not tell, in the slice's, of any size. */
+/* The slice's GPUs in NVML's order. Without NVML: in the slice's order, with unknown sizes. */
 static void find_gpus(struct change *change, struct gpus *ret_gpus)
 {
 	const struct policy *policy = &change->policy;
@@ -237,7 +237,7 @@ static void find_gpus(struct change *change, struct gpus *ret_gpus)
 	}
 }
 
-/* Those of the slice that --gpus names, by their indices on the machine. */
+/* Selects the slice's GPUs that --gpus names by their indices on the machine. */
 static int select_gpus(struct change *change, const char *list)
 {
 	struct fault fault = {""};
@@ -297,7 +297,7 @@ static int read_amounts(const struct cli_line *line, struct change *change)
 	return status;
 }
 
-/* -- doing it ---------------------------------------------------------------------------------- */
+/* -- the change -------------------------------------------------------------------------------- */
 
 static void tell_region(struct change *change)
 {
@@ -317,7 +317,7 @@ static void tell_region(struct change *change)
 	}
 }
 
-/* "6 GiB, 50 %, burst 25ms", and what it means for who holds more. */
+/* Prints "6 GiB, 50 %, burst 25ms", and how much more than that the slice holds. */
 static void report_gpu(struct change *change, const struct gpu *gpu)
 {
 	const struct policy_device *device =
@@ -346,7 +346,7 @@ static void report_gpu(struct change *change, const struct gpu *gpu)
 		burst, held);
 }
 
-/* The same for programs. */
+/* Fills in the same report for --json. */
 static void fill_gpu(struct change *change, const struct gpu *gpu, struct target_gpu *ret_gpu)
 {
 	const struct policy_device *device =
@@ -379,13 +379,13 @@ static int report_json(struct change *change, struct target_document *document)
 	return target_document_print(document);
 }
 
-/* The region's file is the policy's group's from now on. */
+/* Gives the region's file to the policy's group. */
 static int give_group(const struct change *change)
 {
 	int fd = sys_open_regular(change->slice->region_path, O_RDWR | O_NONBLOCK), error = fd;
 
 	if (fd == -ENOENT)
-		return 0; /* whoever makes it goes by the policy */
+		return 0; /* the process that makes the region reads the policy */
 	if (fd >= 0) {
 		error = sys_fchown(fd, -1, (int)change->policy.group);
 		if (!error)

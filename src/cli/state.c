@@ -1,19 +1,20 @@
 /*
- * Making and removing slices while others do the same.
+ * Makes and removes slices while other processes do the same.
  *
- * Both are done with the slice's lock held exclusively; whoever uses the slice holds it shared. A
- * lock counts only if its file is still at its path once it is held, because removing a slice
- * removes the file. So:
+ * Both are done with the slice's lock held exclusively. Each user of the slice holds the lock
+ * shared. Because removing a slice removes the lock's file, a lock counts only if its file is still
+ * at its path once the lock is held. So:
  *
- *   - who finds the lock free has the slice to itself, and makes it, or removes it if nothing lives
- *     in its region;
- *   - who does not waits for a shared one, and finds the slice whole, or gone and begins again;
- *   - turning an exclusive lock into a shared one has a gap in which another may remove the slice,
- *     or make it anew: hence what is held is looked at again after it.
+ *   - A process that gets the exclusive lock has the slice to itself. It makes the slice, or
+ *     removes it if no process is in its region.
+ *   - A process that does not get it waits for a shared lock. Then the slice is whole, or it is
+ *     gone and the process begins again.
+ *   - To change an exclusive lock into a shared one leaves a gap, in which another process may
+ *     remove or replace the slice. So the process checks the slice again after the change.
  *
- * The policy comes last and goes first, by a rename: killed on any line, a slice is whole if it has
- * one and a leftover if not. The lock file goes last, so a directory without one is empty, or was
- * never a slice.
+ * The policy is written last and removed first, by a rename. So if the process is killed on any
+ * line, a directory with a policy is a whole slice, and one without a policy is a leftover. The
+ * lock file is removed last: a directory without a lock file is empty, or was never a slice.
  */
 #include "state.h"
 
@@ -38,7 +39,7 @@
 
 #define RETRY_NS 1000000
 
-/* A slice's directory and its lock, while we look at it. */
+/* A slice's directory and its lock file, both open. */
 struct opened {
 	const struct state *state;
 	const char *name;
@@ -53,7 +54,7 @@ static mode_t directory_mode(void)
 
 /* -- the directory ----------------------------------------------------------------------------- */
 
-/* That nobody else can put a policy of theirs there. */
+/* Checks that no other user can put a policy into the directory. */
 static int check_directory(int fd, const char *path, struct fault *fault)
 {
 	struct stat st;
@@ -164,7 +165,7 @@ static int open_lock(struct opened *slice, int flags)
 	struct stat st;
 
 	if (fstatat(slice->dir, STATE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
-		return -ENXIO; /* to open it may have effects of its own */
+		return -ENXIO; /* opening a device or a pipe may have effects */
 	slice->lock = openat(slice->dir, STATE_LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 	return slice->lock < 0 ? -errno : 0;
 }
@@ -177,7 +178,7 @@ static int lock_file(int fd, int operation)
 	return 0;
 }
 
-/* Whether the lock that we have is the one that others would find. */
+/* Whether the lock file that is held is still the one at its path. */
 static bool lock_counts(const struct opened *slice)
 {
 	char path[STATE_NAME_MAX + 8];
@@ -196,7 +197,7 @@ static bool is_whole(const struct opened *slice)
 	return fstatat(slice->dir, STATE_POLICY, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether processes are in its region: 1, 0, or a negative errno where that cannot be told. */
+/* Whether processes are in the slice's region: 1, 0, or a negative errno if that is unknown. */
 static int has_living(const struct opened *slice, struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
@@ -216,7 +217,7 @@ static int has_living(const struct opened *slice, struct fault *fault)
 	return result == -ENOENT ? 0 : result;
 }
 
-/* Those in a directory whose names begin so. */
+/* Removes the files of a directory whose names begin with the prefix. */
 static void remove_files(int parent, const char *name, const char *prefix)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -240,7 +241,7 @@ static void remove_directory(int parent, const char *name)
 	unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* All but the lock and the directory itself. Held exclusively. */
+/* Removes all files but the lock. The caller holds the lock exclusively. */
 static void empty_slice_locked(const struct opened *slice)
 {
 	remove_directory(slice->dir, POLICY_OLD);
@@ -258,7 +259,7 @@ static void remove_slice_locked(const struct opened *slice)
 	unlinkat(slice->state->fd, slice->name, AT_REMOVEDIR);
 }
 
-/* -- making one -------------------------------------------------------------------------------- */
+/* -- making a slice ---------------------------------------------------------------------------- */
 
 static int make_region(const char *path, const struct policy *policy, struct fault *fault)
 {
@@ -319,7 +320,7 @@ static int make_slice_locked(const struct opened *slice, const struct policy *wa
 	return error;
 }
 
-/* The slice is ours alone: make it, unless processes of an earlier `vgpu run` live in it. */
+/* Makes the slice, unless processes of an earlier `vgpu run` are in it. Held exclusively. */
 static int renew_locked(const struct opened *slice, enum state_taking taking,
 			const struct policy *wanted, bool *ret_made, struct fault *fault)
 {
@@ -339,7 +340,7 @@ static int hold_failed(const struct opened *slice, int error, struct fault *faul
 			 slice->state->path, strerror(-error));
 }
 
-/* The lock, shared, on a slice that is whole. -EAGAIN: it is another's turn, begin again. */
+/* Takes the lock, shared, of a slice that is whole. -EAGAIN: the slice has changed; begin again. */
 static int hold(struct opened *slice, enum state_taking taking, const struct policy *wanted,
 		bool *ret_made, struct fault *fault)
 {
@@ -364,7 +365,7 @@ static int hold(struct opened *slice, enum state_taking taking, const struct pol
 	return lock_counts(slice) && is_whole(slice) ? 0 : -EAGAIN;
 }
 
-/* Its directory and its lock, which are made unless it is only to be joined. */
+/* Opens the slice's directory and lock file. Makes them, unless the slice is only to be joined. */
 static int open_to_hold(struct opened *slice, enum state_taking taking, struct fault *fault)
 {
 	bool makes = taking != STATE_JOIN;
@@ -378,7 +379,7 @@ static int open_to_hold(struct opened *slice, enum state_taking taking, struct f
 	error = open_directory(slice);
 	if (!error)
 		error = open_lock(slice, makes ? O_CREAT : 0);
-	if (error == -ENOENT) /* where it is made: removed between the calls */
+	if (error == -ENOENT) /* with `makes`: another process has just removed the directory */
 		return makes ? -EAGAIN : -ENOENT;
 	if (!error)
 		return 0;

@@ -1,4 +1,4 @@
-/* Column by column, widths are measured; then the rows are printed. */
+/* The widths of all columns are measured first; then the rows are printed. */
 #include "table.h"
 
 #include <stdarg.h>
@@ -14,8 +14,8 @@
 #include "size.h"
 
 #define PAPER_WIDTH 112
-#define LEAST_WIDTH 12 /* of the column that gives way */
-#define GAP         2  /* between columns; 1 where the line would be too long */
+#define LEAST_WIDTH 12 /* of the flexible column */
+#define GAP         2  /* between columns; 1 if the line would be too long otherwise */
 
 /* -- making ------------------------------------------------------------------------------------ */
 
@@ -61,7 +61,7 @@ void table_free(struct table *table)
 	table->row_count = 0;
 }
 
-/* A byte that goes on with a character of UTF-8. */
+/* Whether the byte continues a character of UTF-8. */
 static bool goes_on(char byte)
 {
 	return ((unsigned char)byte & 0xc0) == 0x80;
@@ -103,7 +103,7 @@ void table_cut(char *text, size_t width, bool middle)
 	memmove(text + head + 2, text + end, strlen(text + end) + 1);
 }
 
-/* -- the paper --------------------------------------------------------------------------------- */
+/* -- the width --------------------------------------------------------------------------------- */
 
 struct table_paper table_stdout(void)
 {
@@ -148,7 +148,7 @@ static bool is_hidden(const struct table *table, unsigned column)
 	return table->hidden >> column & 1;
 }
 
-/* How many cells of it there are, up to the last that has something. */
+/* The number of the row's cells up to the last one that is not empty. */
 static unsigned filled(const struct table *table, const struct table_row *row)
 {
 	unsigned count = table->column_count;
@@ -172,7 +172,7 @@ static size_t longest(const struct table *table, unsigned column)
 	return width;
 }
 
-/* How narrow the column that gives way may become. */
+/* The least width to which the flexible column may shrink. */
 static size_t least_width(const struct table *table, const struct table_paper *paper)
 {
 	size_t width = LEAST_WIDTH;

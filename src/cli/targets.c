@@ -1,4 +1,4 @@
-/* An error of one slice keeps no other from its turn. It is a line on stderr in either form. */
+/* A failure for one slice does not stop the others. It is a line on stderr, also with --json. */
 #include "targets.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* vgpu top: the command, and its looks at the machine. top_screen.c has the terminal. */
+/* vgpu top: the command, and its snapshots of the machine. top_screen.c has the terminal. */
 #include "top.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "size.h"
 #include "table.h"
 
-#define FIRST_NS (200 * NS_PER_MS) /* in which the first figures of --batch are measured */
+#define FIRST_NS (200 * NS_PER_MS) /* the time for which --batch measures its first figures */
 
 #define INTERVAL_LEAST_MS 100
 #define INTERVAL_MOST_MS  3600000
@@ -84,7 +84,7 @@ const struct top_history *top_find_history(const struct top *top,
 	return find(top, slice->one->region_path, device->seen.uuid);
 }
 
-/* That of the earlier look, and this one's share. */
+/* Appends this snapshot's share to the history of the snapshot before. */
 static void go_on(const struct top *top, const struct overview_slice *slice,
 		  const struct overview_device *device, struct top_history *ret_history)
 {
@@ -100,7 +100,7 @@ static void go_on(const struct top *top, const struct overview_slice *slice,
 	snprintf(ret_history->uuid, sizeof(ret_history->uuid), "%s", device->seen.uuid);
 }
 
-/* Without memory, there is none. */
+/* Keeps the histories. Without memory, they are lost. */
 static void keep_history(struct top *top, const struct overview *overview)
 {
 	unsigned count = 0;
@@ -121,7 +121,7 @@ static void keep_history(struct top *top, const struct overview *overview)
 	top->history_count = history ? count : 0;
 }
 
-/* -- looking ----------------------------------------------------------------------------------- */
+/* -- snapshots --------------------------------------------------------------------------------- */
 
 int top_look(struct top *top)
 {
@@ -181,7 +181,7 @@ static int print_look(const struct top *top, bool failed)
 	return cli_written(0);
 }
 
-/* The first look has none to be compared with, and is measured as vgpu ps does. */
+/* There is no snapshot before the first one to compare it with, so it measures as vgpu ps does. */
 static int batch(struct top *top)
 {
 	int status = 0;
@@ -205,7 +205,7 @@ static int batch(struct top *top)
 
 /* -- the command ------------------------------------------------------------------------------- */
 
-/* "2", "0.5": milliseconds. */
+/* Reads seconds, such as "2" or "0.5", and rounds them to milliseconds. NULL: one second. */
 static int read_interval(const char *text, uint64_t *ret_ns)
 {
 	char *end;

@@ -1,8 +1,8 @@
 /*
- * The screen from above: a line of sums, the GPUs, the slices' table, which scrolls, and a line of
- * keys where there is room. What does not fit to the right is cut; parts of the table are left out
- * one by one as the window gets narrower (struct layout). Bars are of ASCII, so that any terminal
- * has them; the histories of U+2581 to U+2588 where the locale is UTF-8.
+ * The screen, from above: a line of sums, the GPUs, the slices' table, which scrolls, and a line of
+ * keys if there is space. Text beyond the right edge is cut. As the window gets narrower, parts of
+ * the table are left out one by one (struct layout). Bars are of ASCII, which any terminal has.
+ * Histories are of U+2581 to U+2588 if the locale is UTF-8.
  */
 #include "top_draw.h"
 
@@ -27,7 +27,7 @@
 
 enum pair { PAIR_YELLOW = 1, PAIR_RED, PAIR_GREEN };
 
-/* Where the table's parts begin, and how wide they are; 0 for one that is left out. */
+/* The first column and the width of each part of the table; width 0: left out. */
 struct layout {
 	int name, gpu, gpu_at, memory_bar, memory_bar_at, memory_at, cores_bar, cores_bar_at,
 		cores_at, waits, waits_at, history, history_at, state_at;
@@ -37,8 +37,8 @@ struct drawing {
 	struct top *top;
 	const struct top_screen *screen;
 	struct layout layout;
-	int first, end; /* of the screen's lines, those that scroll */
-	unsigned line;  /* of the table, the next one */
+	int first, end; /* lines of the screen that scroll: [first, end) */
+	unsigned line;  /* number of the table's next line */
 };
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -56,7 +56,7 @@ static attr_t colour_of_full(const struct top_screen *screen, int pct)
 					: A_NORMAL;
 }
 
-/* At most width columns of it, and never past the screen's edge. */
+/* Prints at most `width` columns of the text, and nothing past the screen's edge. */
 __attribute__((format(printf, 5, 6))) static void put(int y, int x, int width, attr_t attributes,
 						      const char *format, ...)
 {
@@ -146,7 +146,7 @@ static bool is_shown(const struct top *top, int gpu)
 	return false;
 }
 
-/* What concerns all of its slices: the next line. */
+/* Prints notes that concern all slices of the GPU. Returns the next line. */
 static int draw_notes(const struct drawing *drawing, int y, const struct usage_gpu *gpu, int end)
 {
 	const struct overview *now = &drawing->top->now;
@@ -160,7 +160,7 @@ static int draw_notes(const struct drawing *drawing, int y, const struct usage_g
 	return y;
 }
 
-/* At most a third of the screen: the next line. */
+/* Draws the GPUs on at most a third of the screen. Returns the next line. */
 static int draw_gpus(const struct drawing *drawing, int y)
 {
 	const struct top *top = drawing->top;
@@ -180,7 +180,7 @@ static int draw_gpus(const struct drawing *drawing, int y)
 
 struct place {
 	const struct overview_slice *slice;
-	double key; /* the highest comes first */
+	double key; /* sorted from high to low */
 };
 
 static double key_of(const struct overview_slice *slice, enum top_sort sort)
@@ -211,7 +211,7 @@ static int by_key(const void *left, const void *right)
 	return a->slice < b->slice ? -1 : a->slice > b->slice; /* by name */
 }
 
-/* NULL without memory. */
+/* The slices in order; NULL without memory. */
 static struct place *sort_slices(const struct top *top)
 {
 	struct place *places = calloc(top->now.count + 1, sizeof(*places));
@@ -227,7 +227,7 @@ static struct place *sort_slices(const struct top *top)
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-/* Each part and a blank; what is left goes to bars and histories, in thirds. */
+/* Each part takes its width and a blank. Bars and histories divide the rest in thirds. */
 static struct layout lay_out(int width)
 {
 	enum { GPU = 4, MEMORY = 20, CORES = CORES_WIDTH, NAME_LEAST = 16, NAME_MOST = 40 };
@@ -279,7 +279,7 @@ static void draw_titles(const struct drawing *drawing, int y)
 	put(y, at->state_at, 5, A_REVERSE, "STATE");
 }
 
-/* The screen's line for the next one of the table, or -1 where that is off the screen. */
+/* The screen's line for the next line of the table; -1: it is off the screen. */
 static int next_line(struct drawing *drawing)
 {
 	unsigned line = drawing->line++;
@@ -473,7 +473,7 @@ static void draw_table(struct drawing *drawing)
 	free(places);
 }
 
-/* -- the rest ---------------------------------------------------------------------------------- */
+/* -- the whole screen -------------------------------------------------------------------------- */
 
 static void draw_sums(const struct top *top)
 {
@@ -526,7 +526,7 @@ static void draw_keys(const struct top *top)
 	    sorts[top->sort], top->folded ? "show" : "fold");
 }
 
-/* The table is drawn again where it had been scrolled too far. */
+/* Draws the table, and once more if it was scrolled too far. */
 static void draw_scrolled(struct drawing *drawing)
 {
 	unsigned room = (unsigned)(drawing->end - drawing->first), most;

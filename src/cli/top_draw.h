@@ -1,5 +1,5 @@
-/* One look at the machine, on the terminal's screen: ncurses is started, and refreshed by the
- * caller. */
+/* Draws one snapshot on the terminal's screen. The caller starts ncurses and refreshes the screen.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -10,5 +10,5 @@ struct top_screen {
 	bool utf8, colour;
 };
 
-/* Draws all of it; brings top->scroll within its bounds. */
+/* Draws everything, and limits top->scroll to the table's length. */
 void top_draw(struct top *top, const struct top_screen *screen);

@@ -1,12 +1,11 @@
 /*
  * The terminal of vgpu top.
  *
- * Signals are blocked but for the wait between two looks, so that nothing happens in the middle of
- * a drawing: their handlers leave a mark, and the loop does the rest. To end, by a key or a signal,
- * is always by the same way, which gives the terminal back; a signal is raised once more then, so
- * that our parent sees what ended us. To stop (^Z), the terminal is given back as well, and taken
- * again when somebody continues us. The window's size is asked for before each drawing: SIGWINCH
- * and SIGCONT only wake us up.
+ * Signals are blocked except in the wait between two snapshots, so no signal interrupts a drawing.
+ * A handler sets a flag, and the loop acts on it. Every end, by a key or by a signal, restores the
+ * terminal. A signal is then raised again, so that the parent process sees it as the cause. A stop
+ * (^Z) restores the terminal as well, and a continued process sets it up again. The window's size
+ * is read before each drawing: SIGWINCH and SIGCONT only end the wait.
  */
 #include <langinfo.h>
 #include <locale.h>
@@ -29,15 +28,15 @@
 
 #define PAGE         10
 #define ESCAPE_MS    25
-#define SILENT_TIMES 3 /* so often there was something to read, and nothing came: it has ended */
+#define SILENT_TIMES 3 /* input was ready so many times without a byte: the terminal is gone */
 
-/* By the handlers; read and cleared by the loop, with the signals blocked. */
+/* Set by the handlers; read and cleared by the loop while the signals are blocked. */
 static volatile sig_atomic_t ended_by, stopped_by, redraw;
 
 struct terminal {
 	SCREEN *screen;
 	struct top_screen look;
-	sigset_t mask; /* as we were started with */
+	sigset_t mask; /* at the program's start */
 	unsigned silent;
 };
 
@@ -69,8 +68,8 @@ static const struct {
 
 #define SIGNALS (sizeof(signals) / sizeof(signals[0]))
 
-/* What is ignored stays so, as under nohup(1). Before ncurses is started, which has handlers of its
- * own where there are none. */
+/* Ignored signals stay ignored, as under nohup(1). This comes before ncurses is started, which sets
+ * handlers of its own for signals without one. */
 static void take_signals(struct terminal *terminal)
 {
 	sigset_t ours;
@@ -91,7 +90,7 @@ static void take_signals(struct terminal *terminal)
 		sigdelset(&terminal->mask, signals[i].number);
 }
 
-/* The signal does what it does by itself: ends us, or stops us until we are continued. */
+/* Raises the signal with its default action, which ends this process, or stops it for a while. */
 static void raise_by_default(const struct terminal *terminal, int number)
 {
 	struct sigaction by_default, ours;
@@ -101,7 +100,7 @@ static void raise_by_default(const struct terminal *terminal, int number)
 	by_default.sa_handler = SIG_DFL;
 	sigaction(number, &by_default, &ours);
 	raise(number);
-	sigprocmask(SIG_SETMASK, &terminal->mask, &blocked); /* here it comes */
+	sigprocmask(SIG_SETMASK, &terminal->mask, &blocked); /* the signal is delivered here */
 	sigprocmask(SIG_SETMASK, &blocked, NULL);
 	sigaction(number, &ours, NULL);
 }
@@ -121,7 +120,7 @@ static void use_colours(struct terminal *terminal)
 	terminal->look.colour = true;
 }
 
-/* A string of the terminal's description; absent ones are NULL or -1. */
+/* Whether the terminal has the capability: its string is neither NULL nor -1. */
 static bool can(const char *capability)
 {
 	char *string = tigetstr((char *)capability);
@@ -191,7 +190,7 @@ static enum wish scroll_by(struct top *top, int lines_down)
 	if (lines_down < 0 && top->scroll < (unsigned)-lines_down)
 		top->scroll = 0;
 	else
-		top->scroll += (unsigned)lines_down; /* top_draw knows how far that may be */
+		top->scroll += (unsigned)lines_down; /* top_draw limits it */
 	return WISH_DRAW;
 }
 
@@ -248,7 +247,7 @@ static enum wish press(struct top *top, int key)
 	}
 }
 
-/* All that were pressed: the strongest wish. */
+/* Reads all keys that were pressed. Returns the strongest wish. */
 static enum wish read_keys(struct top *top, struct terminal *terminal)
 {
 	enum wish wish = WISH_NOTHING, next;
@@ -275,7 +274,7 @@ static void stop(struct top *top, const struct terminal *terminal)
 	draw(top, terminal);
 }
 
-/* For a key, a signal or the end of the time: what is wished. */
+/* Waits for a key, a signal or the time until_ns. Returns the user's wish. */
 static enum wish wait_once(struct top *top, struct terminal *terminal, uint64_t until_ns)
 {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -295,7 +294,7 @@ static enum wish wait_once(struct top *top, struct terminal *terminal, uint64_t 
 	return ready > 0 ? read_keys(top, terminal) : WISH_NOTHING;
 }
 
-/* Until the next look is due, or wanted. Whether there is to be one. */
+/* Waits until the next snapshot is due or wanted. False: the user wants to end. */
 static bool wait_for_look(struct top *top, struct terminal *terminal)
 {
 	uint64_t until_ns = clock_now_ns() + top->interval_ns;
