@@ -6,6 +6,9 @@
  * so 1 part in TIMES + 1 of the time is lost. Pressure begins where it does not fit and ends at
  * END_PCT, so that it does not come and go with small allocations.
  *
+ * NVML tells the total. Where it fails, the last total counts for BLIND_LOOKS looks, as a GPU's
+ * memory does not change. After that there is no pressure, so turns are not long without a reason.
+ *
  * Tenants write the figures. One that writes too much makes turns long for the others: the
  * processes that take turns cut the length to some seconds (src/turn/).
  */
@@ -36,6 +39,11 @@
  * count. Twice of the most: a slice waits for 8 s. */
 #define LENGTH_LEAST_NS (100 * NS_PER_MS)
 #define LENGTH_MOST_NS  (4 * NS_PER_S)
+
+/* Looks, one a second, for which a total counts that NVML tells no more. vgpud opens NVML again at
+ * the first of them. Half: turns become short while the driver is slow. Twice: slices wait longer
+ * for turns of a GPU that may not be there. */
+#define BLIND_LOOKS 10
 
 /* -- how long ---------------------------------------------------------------------------------- */
 
@@ -74,29 +82,40 @@ static void tell(struct events *events, const struct pressure_gpu *gpu, uint64_t
 	if (gpu->length_ns)
 		events_tell(events, EVENT_PRESSURE, event,
 			    "slices hold more than the memory of %s: turns are long", gpu->uuid);
-	else
+	else if (gpu->blind_looks < BLIND_LOOKS)
 		events_tell(events, EVENT_PRESSURE_OVER, event,
 			    "what slices hold fits the memory of %s again", gpu->uuid);
+	else
+		events_tell(events, EVENT_PRESSURE_OVER, event,
+			    "NVML has not told the memory of %s for %u s: turns are not long any "
+			    "more; see whether the driver works",
+			    gpu->uuid, BLIND_LOOKS);
 }
 
-static uint64_t length_before(const struct pressure *pressure, const char *uuid)
+/* The GPU of that look; NULL: the look has no such GPU. */
+static const struct pressure_gpu *find(const struct pressure *pressure, const char *uuid)
 {
 	for (unsigned i = 0; i < pressure->count; i++)
 		if (strcmp(pressure->gpu[i].uuid, uuid) == 0)
-			return pressure->gpu[i].length_ns;
-	return 0;
+			return &pressure->gpu[i];
+	return NULL;
 }
 
-static struct pressure_gpu look_at(const struct pressure *before, const struct overview *overview,
-				   unsigned index)
+/* total_bytes: by NVML, 0 where it does not tell. was: the GPU at the last look, or NULL. */
+static struct pressure_gpu look_at(const struct pressure_gpu *was, const struct overview *overview,
+				   const char *uuid, uint64_t total_bytes)
 {
-	const struct usage_gpu *usage = &overview->usage.gpu[index];
-	struct pressure_gpu gpu = {.total_bytes = usage->total_bytes};
+	struct pressure_gpu gpu = {.total_bytes = total_bytes};
 
-	snprintf(gpu.uuid, sizeof(gpu.uuid), "%s", usage->uuid);
-	gpu.held_bytes = overview_held_bytes(overview, usage->uuid);
-	gpu.length_ns = pressure_length_ns(gpu.held_bytes, gpu.total_bytes,
-					   length_before(before, gpu.uuid));
+	snprintf(gpu.uuid, sizeof(gpu.uuid), "%s", uuid);
+	gpu.held_bytes = overview_held_bytes(overview, uuid);
+	if (!total_bytes && was) {
+		gpu.total_bytes = was->total_bytes;
+		gpu.blind_looks = was->blind_looks + 1;
+	}
+	if (gpu.blind_looks < BLIND_LOOKS)
+		gpu.length_ns = pressure_length_ns(gpu.held_bytes, gpu.total_bytes,
+						   was ? was->length_ns : 0);
 	return gpu;
 }
 
@@ -151,6 +170,22 @@ static void publish(struct pressure *pressure, const char *socket)
 	snprintf(pressure->published_at, sizeof(pressure->published_at), "%s", socket);
 }
 
+static void look(struct pressure *pressure, const struct pressure *before,
+		 const struct overview *overview, const char *uuid, uint64_t total_bytes,
+		 struct turns_server *server, struct events *events)
+{
+	const struct pressure_gpu *was = find(before, uuid);
+	struct pressure_gpu gpu = look_at(was, overview, uuid, total_bytes);
+	struct turns_file *file = turns_store_find(&server->store, uuid);
+
+	if (pressure->count == TURNS_FILES_MAX)
+		return;
+	tell(events, &gpu, was ? was->length_ns : 0);
+	if (file)
+		put(file, gpu.length_ns);
+	pressure->gpu[pressure->count++] = gpu;
+}
+
 void pressure_look(struct pressure *pressure, const struct overview *overview,
 		   struct turns_server *server, struct events *events)
 {
@@ -158,16 +193,12 @@ void pressure_look(struct pressure *pressure, const struct overview *overview,
 
 	before = *pressure;
 	pressure->count = 0;
-	for (unsigned g = 0; g < overview->usage.gpu_count && g < TURNS_FILES_MAX; g++) {
-		struct pressure_gpu *gpu = &pressure->gpu[pressure->count++];
-		struct turns_file *file;
-
-		*gpu = look_at(&before, overview, g);
-		tell(events, gpu, length_before(&before, gpu->uuid));
-		file = turns_store_find(&server->store, gpu->uuid);
-		if (file)
-			put(file, gpu->length_ns);
-	}
+	for (unsigned g = 0; g < overview->usage.gpu_count; g++)
+		look(pressure, &before, overview, overview->usage.gpu[g].uuid,
+		     overview->usage.gpu[g].total_bytes, server, events);
+	for (unsigned g = 0; g < before.count; g++)
+		if (!find(pressure, before.gpu[g].uuid) && before.gpu[g].blind_looks < BLIND_LOOKS)
+			look(pressure, &before, overview, before.gpu[g].uuid, 0, server, events);
 	publish(pressure, server->socket.fd < 0 ? "" : server->socket.path);
 }
 

@@ -14,7 +14,8 @@
 struct pressure_gpu {
 	char uuid[VGPU_UUID_LEN]; /* "": none */
 	uint64_t held_bytes, total_bytes;
-	uint64_t length_ns; /* the least length of a turn; 0: there is no pressure */
+	uint64_t length_ns;   /* the least length of a turn; 0: there is no pressure */
+	unsigned blind_looks; /* consecutive looks at which NVML did not tell the total */
 };
 
 /* The GPUs of the last look. Zeroed at first. */

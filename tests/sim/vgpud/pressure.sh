@@ -53,3 +53,23 @@ ps 0
 no_line '^GPU 0: slices at work'
 until_event memory_pressure_over 'e["held_bytes"] < e["size_bytes"]'
 stop_vgpud
+
+# NVML is lost while turns are long: they stay so for ten looks, by the memory that the GPU had, and are short then. They are long
+# again when NVML is back.
+holds four 60
+faults=
+for look in 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    faults="$faults${faults:+,}nvmlDeviceGetCount_v2@$look=999"
+done
+rm "$events"
+start_vgpud VGPUD_TEST=1 VGPU_SIM_FAULTS="$faults"
+asks least_length "$state/one/region" "$uuid0" 4000000000
+wait_log 'NVML answers no more'
+scrape
+same 'the turns without NVML, at first' 4 "$(sample "vgpu_gpu_pressure_turn_seconds$labels")"
+asks least_length "$state/one/region" "$uuid0" 0
+until_event memory_pressure_over 'e["held_bytes"] > e["size_bytes"] and e["turn_ms"] == 0'
+same 'the file next to the socket without NVML' '' "$(cat "$root/pressure")"
+asks least_length "$state/one/region" "$uuid0" 4000000000
+same 'how often it was over' 1 "$(count memory_pressure_over)"
+stop_vgpud
