@@ -117,7 +117,8 @@ void lazy_code_renew(bool load_again)
 {
 	uintptr_t marks = load_again ? MARKS : OLD;
 
-	for (uintptr_t *place = table[0]; place < table[BUCKETS]; place++) {
+	for (unsigned i = 0; i < BUCKETS * PLACES; i++) {
+		uintptr_t *place = &table[i / PLACES][i % PLACES];
 		uintptr_t entry = __atomic_load_n(place, __ATOMIC_RELAXED);
 
 		if (entry)
