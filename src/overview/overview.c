@@ -1,236 +1,32 @@
 /*
- * How it looks. Directories are listed; each region is opened read-only, without its lock, so that
- * neither a FIFO in its place nor a stopped process can hold us up, and looked at under guard
- * (guard.h), because others may truncate it. What is seen is copied, and the region closed. Then
- * /proc is asked for pids and commands, and NVML for what it knows.
+ * The machine at one look: directories of slices are listed, each slice is looked at (look.c), and
+ * NVML is asked for the GPUs. Then the two are brought together: which GPU a slice's device is, and
+ * which processes on a GPU belong to no slice.
  */
 #include "overview_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "departed.h"
-#include "guard.h"
 #include "held.h"
 #include "least_turns.h"
 #include "procs.h"
-#include "sys.h"
 #include "tenants.h"
 
 /* -- freeing ----------------------------------------------------------------------------------- */
 
-static void free_slice(struct overview_slice *slice)
-{
-	free(slice->why);
-	free(slice->device);
-	free(slice->process);
-	free(slice->exiting);
-}
-
 void overview_free(struct overview *overview)
 {
 	for (unsigned i = 0; i < overview->count; i++)
-		free_slice(&overview->slice[i]);
+		overview_free_slice(&overview->slice[i]);
 	free(overview->slice);
 	free(overview->stranger);
 	usage_free(&overview->usage);
 	slices_free(&overview->slices);
 	memset(overview, 0, sizeof(*overview));
-}
-
-/* -- a region ---------------------------------------------------------------------------------- */
-
-int overview_see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-		 struct fault *fault)
-{
-	struct region region = REGION_CLOSED;
-	int error;
-
-	guard_begin();
-	error = region_inspect(path, &region, fault);
-	*ret_looked_ns = clock_now_ns();
-	if (!error)
-		sight_take(&region, ret_sight);
-	region_close(&region);
-	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
-	return error;
-}
-
-static uint64_t added(uint64_t a, uint64_t b)
-{
-	return a + b < a ? UINT64_MAX : a + b;
-}
-
-static void add_held(struct sight_held *sum, const struct sight_held *held)
-{
-	sum->context = added(sum->context, held->context);
-	sum->module = added(sum->module, held->module);
-	sum->data = added(sum->data, held->data);
-	sum->offset = added(sum->offset, held->offset);
-	sum->total = added(sum->total, held->total);
-}
-
-static bool keep_devices(const struct sight *sight, struct overview_slice *slice)
-{
-	slice->device = calloc(sight->device_count + 1, sizeof(*slice->device));
-	if (!slice->device)
-		return false;
-	slice->device_count = sight->device_count;
-	for (unsigned i = 0; i < sight->device_count; i++) {
-		struct overview_device *device = &slice->device[i];
-
-		device->seen = sight->device[i];
-		device->gpu = -1;
-		device->cores_used_pct = device->throttled_pct = device->turn_waited_pct = -1;
-		for (unsigned p = 0; p < sight->process_count; p++)
-			add_held(&device->held, &sight->process[p].held[i]);
-	}
-	return true;
-}
-
-static bool keep_processes(const struct sight *sight, struct overview_slice *slice)
-{
-	slice->process = calloc(sight->process_count + 1, sizeof(*slice->process));
-	if (!slice->process)
-		return false;
-	slice->process_count = sight->process_count;
-	for (unsigned i = 0; i < sight->process_count; i++)
-		slice->process[i].seen = sight->process[i];
-	return true;
-}
-
-/* By the pids that /proc has for them. */
-static bool keep_exiting(const struct sight *sight, struct procs *procs,
-			 struct overview_slice *slice)
-{
-	slice->exiting = calloc(sight->exiting_count + 1, sizeof(*slice->exiting));
-	if (!slice->exiting)
-		return false;
-	slice->exiting_count = sight->exiting_count;
-	for (unsigned i = 0; i < sight->exiting_count; i++)
-		slice->exiting[i] =
-			procs_find(procs, sight->exiting[i].pid_namespace, sight->exiting[i].pid);
-	return true;
-}
-
-static bool keep(const struct sight *sight, struct overview_slice *slice)
-{
-	slice->key = sight->key;
-	slice->file_device = sight->file_device;
-	slice->file_inode = sight->file_inode;
-	slice->paused = sight->paused;
-	slice->blocked = sight->blocked;
-	slice->lifted = sight->lifted;
-	slice->gang = sight->gang;
-	slice->launched_s = sight->launched_s > 0 ? sight->launched_s : 0;
-	return keep_devices(sight, slice) && keep_processes(sight, slice);
-}
-
-/* -- processes --------------------------------------------------------------------------------- */
-
-static bool has_state(const struct overview_process *process, const char *state)
-{
-	return strcmp(process->seen.state, state) == 0;
-}
-
-static bool lives(const struct overview_process *process)
-{
-	return has_state(process, "running") || has_state(process, "paused");
-}
-
-static void name_process(struct procs *procs, struct overview_process *process)
-{
-	const struct sight_process *seen = &process->seen;
-
-	process->here = procs_find(procs, seen->pid_namespace, seen->pid);
-	/* Of another pid namespace, the dead count as dying until they have been watched for a
-	 * while; but whoever is in none has ended. */
-	if (has_state(process, "dying") && !process->here && procs_sees_all(procs))
-		process->seen.state = "dead";
-	if (lives(process))
-		procs_command(process->here, process->command, sizeof(process->command));
-}
-
-static void name_processes(struct procs *procs, struct overview_slice *slice)
-{
-	for (unsigned i = 0; i < slice->process_count; i++) {
-		struct overview_process *process = &slice->process[i];
-
-		name_process(procs, process);
-		slice->running += has_state(process, "running");
-		slice->paused_count += has_state(process, "paused");
-		slice->dying += has_state(process, "dying");
-		slice->dead += has_state(process, "dead");
-	}
-}
-
-/* -- a slice ----------------------------------------------------------------------------------- */
-
-/* Whether there is no region yet, or any more: no file, or one of zeros at its beginning, where the
- * magic is stored last. */
-static bool lacks_region(const char *path)
-{
-	int fd = sys_open_regular(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-	uint64_t start = 0;
-	struct stat st;
-	bool lacks;
-
-	if (fd < 0)
-		return fd == -ENOENT;
-	lacks = fstat(fd, &st) == 0 && st.st_size <= (off_t)sizeof(struct vgpu_region_file) &&
-		pread(fd, &start, sizeof(start), 0) >= 0 && start == 0;
-	close(fd);
-	return lacks;
-}
-
-/* The same as overview_see, but nothing where there is no region; one that is being made just now
- * may look like something else for a moment. */
-static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-			struct fault *fault)
-{
-	int error = overview_see(path, ret_sight, ret_looked_ns, fault);
-
-	if (!error)
-		return 0;
-	if (lacks_region(path)) {
-		ret_sight->device_count = ret_sight->process_count = ret_sight->exiting_count = 0;
-		return 0;
-	}
-	return overview_see(path, ret_sight, ret_looked_ns, fault);
-}
-
-static enum overview_state state_without_process(const struct slices_one *one)
-{
-	if (one->kind != SLICES_RUN)
-		return OVERVIEW_EMPTY;
-	return held_by_run(one) ? OVERVIEW_IDLE : OVERVIEW_LEFTOVER;
-}
-
-/* -ENOMEM. */
-static int look_at_slice(struct overview_looker *looker, struct overview_slice *slice)
-{
-	static struct sight_process processes[VGPU_SLOTS_MAX];
-	static struct sight_exiting exiting[VGPU_SLOTS_MAX];
-	struct sight sight = {.process = processes, .exiting = exiting};
-	struct fault fault = {""};
-
-	if (see_if_there(slice->one->region_path, &sight, &slice->looked_ns, &fault)) {
-		slice->state = OVERVIEW_UNREADABLE;
-		slice->why = strdup(fault.text);
-		return slice->why ? 0 : -ENOMEM;
-	}
-	if (!keep(&sight, slice) || !keep_exiting(&sight, looker->procs, slice))
-		return -ENOMEM;
-	name_processes(looker->procs, slice);
-	slice->state = slice->running + slice->paused_count > 0 ? OVERVIEW_RUNNING
-								: state_without_process(slice->one);
-	return 0;
 }
 
 const char *overview_state_name(enum overview_state state)
@@ -248,12 +44,6 @@ static int find_gpu(const struct usage *usage, const char *uuid)
 		if (strcmp(usage->gpu[i].uuid, uuid) == 0)
 			return (int)i;
 	return -1;
-}
-
-bool overview_is_process(const struct overview_process *process, unsigned pid)
-{
-	return lives(process) && pid > 0 &&
-	       ((unsigned)process->here == pid || (unsigned)process->seen.hostpid == pid);
 }
 
 static bool has_process(const struct overview_slice *slice, unsigned pid)
@@ -300,13 +90,14 @@ static int by_number(const void *left, const void *right)
 	return (*a > *b) - (*a < *b);
 }
 
-/* Those of a slice's processes, also of such as exit. How many: at most two of each. */
+/* Stores the pids of the slice's processes, also of exiting ones. Returns their number: at most two
+ * for each process. */
 static size_t add_pids(const struct overview_slice *slice, unsigned *pids)
 {
 	size_t count = 0;
 
 	for (unsigned i = 0; i < slice->process_count; i++) {
-		if (has_state(&slice->process[i], "dead"))
+		if (overview_has_state(&slice->process[i], "dead"))
 			continue;
 		pids[count++] = (unsigned)slice->process[i].here;
 		pids[count++] = (unsigned)slice->process[i].seen.hostpid;
@@ -316,7 +107,7 @@ static size_t add_pids(const struct overview_slice *slice, unsigned *pids)
 	return count;
 }
 
-/* The pids of all shown slices' processes, sorted: *ret_count of them. */
+/* The sorted pids of all processes of the slices in the overview; NULL without memory. */
 static unsigned *list_pids(const struct overview *overview, size_t *ret_count)
 {
 	size_t most = 1, count = 0;
@@ -350,7 +141,8 @@ static bool add_stranger(struct overview *overview, unsigned gpu, const struct u
 	return true;
 }
 
-/* Elsewhere than on the host, a pid of NVML's may be another process's here. */
+/* Finds the processes on GPUs that are in no slice. They have commands only on the host: elsewhere,
+ * NVML's pid may be another process's. */
 static int find_strangers(const struct overview_looker *looker, struct overview *overview)
 {
 	bool named = procs_is_host(looker->procs);
@@ -390,7 +182,7 @@ void overview_close(struct overview_looker *looker)
 	memset(looker, 0, sizeof(*looker));
 }
 
-/* Which slices to look at: by their places, as the list moves while it grows. */
+/* Chooses the slices to look at, by their indices, because the list moves as it grows. */
 static int choose(const struct overview_looker *looker, struct overview *overview,
 		  bool **ret_chosen, struct fault *fault)
 {
@@ -423,8 +215,8 @@ static int by_slice(const void *left, const void *right)
 	return slices_compare(a->one, b->one);
 }
 
-/* Whether it is another user's, who lets only the members of a group look at it. It is passed over
- * as a directory is that cannot be read. */
+/* Whether the slice is another user's, and only a group may read it. It is left out, as directories
+ * are that cannot be read. */
 static bool is_foreign(const struct overview_slice *slice)
 {
 	return slice->state == OVERVIEW_UNREADABLE && slice->one->owner != geteuid() &&
@@ -433,11 +225,11 @@ static bool is_foreign(const struct overview_slice *slice)
 
 static void forget_slice(struct overview_slice *slice)
 {
-	free_slice(slice);
+	overview_free_slice(slice);
 	memset(slice, 0, sizeof(*slice));
 }
 
-/* -ENOMEM. */
+/* 0 or -ENOMEM. */
 static int look_at_one(struct overview_looker *looker, struct overview *overview,
 		       struct tenants *tenants, unsigned index)
 {
@@ -450,7 +242,7 @@ static int look_at_one(struct overview_looker *looker, struct overview *overview
 		return 0;
 	}
 	overview->count++;
-	error = look_at_slice(looker, slice);
+	error = overview_look_at_slice(looker, slice);
 	if (!*looker->name && is_foreign(slice)) {
 		forget_slice(slice);
 		overview->count--;
