@@ -1,9 +1,9 @@
 /*
- * Namespaces have no table of their processes. So all of /proc is read, once a look at most and
- * only if somebody asks for a process of another pid namespace: its entry's namespace by the inode
- * of /proc/PID/ns/pid, which we may see of our own processes, and root of nearly all; its pid there
- * by the last number of "NSpid:" in /proc/PID/status. What was found is believed as long as the
- * process of that pid is in that namespace.
+ * The kernel has no list of the processes in a namespace. So all of /proc is read, at most once in
+ * a look, and only if the caller asks for a process of another pid namespace. A process's namespace
+ * is the inode of /proc/PID/ns/pid, which a user may read for the user's own processes, and root
+ * for nearly all. Its pid there is the last number of "NSpid:" in /proc/PID/status. An entry stays
+ * valid while the process of that pid is in that namespace.
  */
 #include "procs.h"
 
@@ -19,8 +19,8 @@
 #include "clock.h"
 #include "escape.h"
 
-#define INITIAL_PID_NAMESPACE 0xeffffffcu     /* inode of /proc/self/ns/pid there, by Linux's ABI */
-#define AGAIN_NS              (10 * NS_PER_S) /* how long nobody is looked for again in vain */
+#define INITIAL_PID_NAMESPACE 0xeffffffcu /* inode of the host's pid namespace, by Linux's ABI */
+#define AGAIN_NS              (10 * NS_PER_S) /* from one search of /proc to the next */
 
 struct proc {
 	uint64_t pid_namespace;
@@ -28,11 +28,11 @@ struct proc {
 };
 
 struct procs {
-	uint64_t own;     /* our pid namespace, 0 where /proc is not of it */
-	bool may_look;    /* in this look */
-	bool sees_all;    /* when it was looked last */
-	uint64_t look_ns; /* that, 0: never */
-	unsigned count;   /* of processes in other namespaces, by namespace and pid */
+	uint64_t own;     /* our pid namespace; 0: /proc is of another one */
+	bool may_look;    /* /proc may be searched in this look */
+	bool sees_all;    /* /proc showed all processes at look_ns */
+	uint64_t look_ns; /* time of the last search; 0: never */
+	unsigned count;   /* processes of other namespaces, by namespace and pid */
 	struct proc *proc;
 };
 
@@ -47,7 +47,7 @@ static int by_namespace(const void *left, const void *right)
 
 /* -- /proc ------------------------------------------------------------------------------------- */
 
-/* What a small file says, NUL-terminated: its length, or -1. */
+/* Reads a small file, with a NUL at its end. Returns its length, or -1. */
 static long read_file(int pid, const char *name, char *buf, size_t len)
 {
 	char path[48];
@@ -64,7 +64,7 @@ static long read_file(int pid, const char *name, char *buf, size_t len)
 	return got;
 }
 
-/* 0 where we may not know it. */
+/* The inode of the process's pid namespace; 0: this user may not read it. */
 static uint64_t namespace_of(int pid)
 {
 	char path[48];
@@ -74,8 +74,8 @@ static uint64_t namespace_of(int pid)
 	return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
-/* In its own pid namespace, and in how many that we see it is; 0 where it is gone, or the kernel
- * does not say (before Linux 4.1). */
+/* The process's pid in its own pid namespace, and in how many namespaces it has a pid, from ours
+ * down. 0: the process is gone, or the kernel does not say (before Linux 4.1). */
 static int own_pid_of(int pid, unsigned *ret_depth)
 {
 	char status[4096], *line, *at;
@@ -129,7 +129,8 @@ void procs_begin(struct procs *procs)
 	procs->may_look = !procs->look_ns || clock_now_ns() - procs->look_ns > AGAIN_NS;
 }
 
-/* Of a process whose namespace we may not see, the pids tell whether it is ours. */
+/* Adds a process of another namespace. If its namespace cannot be read, a single pid shows that it
+ * is in ours. */
 static void add(struct procs *procs, int here)
 {
 	struct proc found = {.pid_namespace = namespace_of(here), .here = here};

@@ -1,4 +1,4 @@
-/* Reading a region as everybody may: without its lock, each field by one load. */
+/* Reads a region as any onlooker may: without its lock, each field by one load. */
 #include "sight.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@
 
 #define AHEAD_NS (60 * NS_PER_S)
 
-/* How many slots may have been used; all of them in a region that says what cannot be. A look at
- * the others would have the kernel map most of the file. Pairs with fill_slot_locked
+/* How many slots may have been used; all slots, if the region has an impossible number. Reading the
+ * unused slots would make the kernel map most of the file. Pairs with fill_slot_locked
  * (region/slot.c). */
 static unsigned slots_of(const struct vgpu_region_file *file)
 {
@@ -20,8 +20,8 @@ static unsigned slots_of(const struct vgpu_region_file *file)
 	return count >= 0 && count <= VGPU_SLOTS_MAX ? (unsigned)count : VGPU_SLOTS_MAX;
 }
 
-/* As unsigned numbers: the file may hold any. What lies further ahead than AHEAD_NS, nobody has
- * submitted (pace/backlog.c). */
+/* Computed with unsigned numbers, because the file may hold any. Work further ahead than AHEAD_NS
+ * cannot have been submitted (pace/backlog.c). */
 static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 {
 	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_steady_ns();
@@ -31,8 +31,9 @@ static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 								 : taken_ns;
 }
 
-/* While it is shut, until now; but no longer than until it has recovered, which nobody notes while
- * the slice launches nothing (pace/bucket.c). In unsigned numbers, likewise. */
+/* The shut time, with the present one until now; but at most until the bucket has recovered, which
+ * no process notes while the slice launches nothing (pace/bucket.c). Unsigned for the same reason.
+ */
 static uint64_t throttled_ns_of(const struct vgpu_region_device *device, unsigned cores_pct)
 {
 	const struct vgpu_region_bucket *bucket = &device->bucket;
@@ -84,7 +85,7 @@ static void see_gang(struct region *region, struct sight *sight)
 		unsigned device = SEE(gang->member[i].device);
 
 		if (SEE(gang->member[i].slice) & VGPU_MEMBER_OF_DEVICE)
-			continue; /* of no gang, but of processes that share a device */
+			continue; /* a group of processes that share a device, not a gang */
 		if (device >= sight->device_count || !is_member(region, SEE(gang->member[i].owner)))
 			continue;
 		sight->gang.members++;
@@ -162,7 +163,7 @@ static const char *state_of(struct region *region, unsigned slot)
 	return region_slot_dying(region, slot) ? "dying" : "dead";
 }
 
-/* Whether a process has the slot: before and after what is seen of it. */
+/* Whether a process has the slot. Asked before and after its fields are read. */
 static bool see_process(struct region *region, unsigned slot, struct sight_process *ret_process)
 {
 	const struct vgpu_hami_slot *at = &region->file->hami.slots[slot];

@@ -1,6 +1,6 @@
 /*
- * How the machine's GPUs are used just now, whoever uses them: by NVML, which stays open from one
- * look to the next. What a driver does not tell is "not known" here, and no failure.
+ * The use of the machine's GPUs by any process, from NVML, which stays open from one look to the
+ * next. A figure that a driver does not have is "not known" here, and no failure.
  */
 #pragma once
 
@@ -13,9 +13,9 @@
 #define USAGE_UNKNOWN_BYTES UINT64_MAX
 
 struct usage_process {
-	unsigned pid;   /* as NVML has it: of this pid namespace, or of the host's */
-	uint64_t bytes; /* USAGE_UNKNOWN_BYTES */
-	int busy_pct;   /* of the GPU's time, -1: not known */
+	unsigned pid;   /* NVML's: of this pid namespace, or of the host's */
+	uint64_t bytes; /* USAGE_UNKNOWN_BYTES: not known */
+	int busy_pct;   /* share of the GPU's time; -1: not known */
 };
 
 struct usage_gpu {
@@ -24,9 +24,10 @@ struct usage_gpu {
 	char name[96];
 	uint64_t total_bytes, used_bytes; /* both 0: not known */
 	int busy_pct;                     /* -1: not known */
-	/* Whether processes' busy_pct is known: that of one that is not listed is 0 then. */
+	/* busy_pct of processes is known; it is 0 for a process that is not listed. */
 	bool knows_busy;
-	uint64_t turn_least_ns; /* of turns on it because of memory pressure, by vgpud; 0: none */
+	uint64_t turn_least_ns; /* least length of turns, from vgpud under memory pressure; 0: none
+				 */
 	unsigned process_count;
 	struct usage_process *process;
 };
@@ -38,10 +39,10 @@ struct usage {
 
 struct usage_source;
 
-/* Opens NVML. NULL with a fault, where there is none or it does not start. */
+/* Opens NVML. NULL with a fault: there is no NVML, or it does not start. */
 struct usage_source *usage_open(struct fault *fault);
 void usage_close(struct usage_source *source); /* also of NULL */
 
-/* Looks once. What processes did is told of the time since the last look, or of a second. */
+/* Takes a look. Busy times are those since the last look, or of the last second. */
 void usage_take(struct usage_source *source, struct usage *ret_usage);
 void usage_free(struct usage *usage); /* also of a zeroed one */
