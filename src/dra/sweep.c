@@ -114,27 +114,64 @@ static int ask(const struct prepare *prepare, const struct claim_id *id, bool *r
 	return 0;
 }
 
-static bool lives(const struct prepare *prepare, const struct claim_id *id)
+static bool has_process(const struct prepare *prepare, const char *name)
 {
-	char name[CLAIMS_SLICE_LEN], path[PATH_MAX];
+	char path[PATH_MAX];
 
-	claims_slice_name(id->uid, name);
 	container_region_path(&prepare->places.containers, name, path);
-	return lives_in_region(path) || lives_in_mounts(name);
+	return lives_in_region(path);
 }
 
 static void remove_claim(const struct prepare *prepare, const struct claim_id *id)
 {
 	struct fault fault = {""};
 
-	if (lives(prepare, id))
-		return;
 	if (!prepare_undo(prepare, id, &fault))
 		say(LOG_NOTICE, "has removed the claim %s/%s, which is gone", id->namespace,
 		    id->name);
 	else
 		say(LOG_ERR, "does not remove the claim %s/%s, which is gone: %s", id->namespace,
 		    id->name, fault.text);
+}
+
+/* The slice of a claim that is due. */
+struct due {
+	const struct claim_id *id;
+	char name[CLAIMS_SLICE_LEN];
+};
+
+/* Those of the claims that are due and have no process in their region. How many. */
+static unsigned list_due(const struct sweep *sweep, unsigned first, struct due *due)
+{
+	unsigned count = 0;
+
+	for (unsigned i = first; i < sweep->at; i++) {
+		due[count].id = &sweep->claim[i].id;
+		claims_slice_name(sweep->claim[i].id.uid, due[count].name);
+		count += sweep->claim[i].is_due && !has_process(sweep->prepare, due[count].name);
+	}
+	return count;
+}
+
+/* Removes the claims from `first` on that this look has found due, if nobody has them. Without
+ * memory, a later round removes them. */
+static void remove_due(const struct sweep *sweep, unsigned first)
+{
+	unsigned most = sweep->at - first + 1, count = 0;
+	struct due *due = calloc(most, sizeof(*due));
+	struct lives_name *names = calloc(most, sizeof(*names));
+
+	if (due && names)
+		count = list_due(sweep, first, due);
+	for (unsigned i = 0; i < count; i++)
+		names[i].name = due[i].name;
+	if (count > 0)
+		lives_in_mounts(names, count);
+	for (unsigned i = 0; i < count; i++)
+		if (!names[i].is_mounted)
+			remove_claim(sweep->prepare, due[i].id);
+	free(names);
+	free(due);
 }
 
 static int look_at(const struct sweep *sweep, struct sweep_claim *claim, struct fault *fault)
@@ -144,8 +181,7 @@ static int look_at(const struct sweep *sweep, struct sweep_claim *claim, struct 
 
 	if (error)
 		return error;
-	if (gone && claim->was_gone)
-		remove_claim(sweep->prepare, &claim->id);
+	claim->is_due = gone && claim->was_gone;
 	claim->was_gone = gone;
 	return 0;
 }
@@ -170,6 +206,7 @@ void sweep_look(struct sweep *sweep)
 {
 	uint64_t began_ns = clock_now_ns();
 	struct fault fault = {""};
+	unsigned first;
 	int error = 0;
 
 	if (!sweep->runs) {
@@ -177,8 +214,10 @@ void sweep_look(struct sweep *sweep)
 			return;
 		error = begin_round(sweep, &fault);
 	}
+	first = sweep->at;
 	while (!error && sweep->at < sweep->count && clock_now_ns() - began_ns < BUDGET_NS)
 		error = look_at(sweep, &sweep->claim[sweep->at++], &fault);
+	remove_due(sweep, first);
 	if (error) {
 		give_up(sweep, &fault);
 	} else if (sweep->at == sweep->count) {

@@ -14,6 +14,7 @@
 struct sweep_claim {
 	struct claim_id id;
 	bool was_gone; /* as the round before has seen it */
+	bool is_due;   /* this look has found it gone as well */
 };
 
 struct sweep {

@@ -22,40 +22,50 @@ bool lives_in_region(const char *path)
 	return !guard_end() && living > 0;
 }
 
-/* Whether the process has a file or directory of that name mounted, as its mountinfo says. One that
- * ends meanwhile has not; where its mountinfo cannot be read otherwise, it has. */
-static bool has_mounted(const char *pid, const char *name)
+static void mark_all(struct lives_name *names, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		names[i].is_mounted = true;
+}
+
+/* Marks the names that the process has mounted, as its mountinfo says. A process that ends
+ * meanwhile has none mounted; one whose mountinfo cannot be read otherwise has all. */
+static void mark_mounted(const char *pid, struct lives_name *names, unsigned count)
 {
 	char path[64], *line = NULL;
 	size_t room = 0;
-	bool found = false;
+	bool is_whole;
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/mountinfo", pid);
 	errno = 0;
 	file = fopen(path, "re");
-	while (file && !found && getline(&line, &room, file) > 0)
-		found = strstr(line, name) != NULL;
-	if (!found && errno != ENOENT && errno != ESRCH && errno != EINVAL)
-		found = !file || !feof(file);
+	while (file && getline(&line, &room, file) > 0)
+		for (unsigned i = 0; i < count; i++)
+			names[i].is_mounted = names[i].is_mounted || strstr(line, names[i].name);
+	is_whole = (file && feof(file)) || errno == ENOENT || errno == ESRCH || errno == EINVAL;
+	if (!is_whole)
+		mark_all(names, count);
 	if (file)
 		fclose(file);
 	free(line);
-	return found;
 }
 
-bool lives_in_mounts(const char *name)
+void lives_in_mounts(struct lives_name *names, unsigned count)
 {
 	const struct dirent *entry;
-	bool found = false;
-	DIR *proc = opendir("/proc");
+	DIR *proc;
 
-	if (!proc)
-		return true;
-	while (!found && (errno = 0, entry = readdir(proc)))
-		found = strspn(entry->d_name, "0123456789") == strlen(entry->d_name) &&
-			has_mounted(entry->d_name, name);
-	found = found || errno != 0;
-	closedir(proc);
-	return found;
+	for (unsigned i = 0; i < count; i++)
+		names[i].is_mounted = false;
+	if (count == 0)
+		return;
+	proc = opendir("/proc");
+	while (proc && (errno = 0, entry = readdir(proc)))
+		if (strspn(entry->d_name, "0123456789") == strlen(entry->d_name))
+			mark_mounted(entry->d_name, names, count);
+	if (!proc || errno != 0)
+		mark_all(names, count);
+	if (proc)
+		closedir(proc);
 }

@@ -7,7 +7,13 @@
  * made it so, and its container has the directory mounted. */
 bool lives_in_region(const char *path);
 
-/* Whether any process has a file or a directory mounted whose path has that name in it, as all of a
- * container's have. In doubt one has. Where this process does not see the machine's processes, as
- * in a PID namespace of its own, none has. */
-bool lives_in_mounts(const char *name);
+/* What containers have mounted has the container's name in its path. */
+struct lives_name {
+	const char *name;
+	bool is_mounted; /* lives_in_mounts() sets this */
+};
+
+/* For each of the names: whether any process has a file or a directory mounted whose path has the
+ * name in it. In doubt one has. Where this process does not see the machine's processes, as in a
+ * PID namespace of its own, none has. Reads /proc once for all names. */
+void lives_in_mounts(struct lives_name *names, unsigned count);

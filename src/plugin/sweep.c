@@ -63,21 +63,22 @@ static bool is_superseded(const struct record *record, const struct records *rec
 	return false;
 }
 
-static bool lives(const char *regions, const struct record *record)
+static bool has_process(const char *regions, const struct record *record)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
 
 	snprintf(path, sizeof(path), "%s/%s/region", regions, record->name);
-	return lives_in_region(path) || lives_in_mounts(record->name);
+	return lives_in_region(path);
 }
 
-static bool is_gone(const char *regions, const struct record *record, const struct records *records,
-		    const struct bytes *in_use, unsigned grace_s)
+/* Whether the container is gone if nobody has its directory mounted. */
+static bool may_be_gone(const char *regions, const struct record *record,
+			const struct records *records, const struct bytes *in_use, unsigned grace_s)
 {
 	bool unused = in_use && records_is_old(record, grace_s) &&
 		      !records_any_id(record, is_in_use, in_use);
 
-	return (unused || is_superseded(record, records, grace_s)) && !lives(regions, record);
+	return (unused || is_superseded(record, records, grace_s)) && !has_process(regions, record);
 }
 
 /* -- looking ----------------------------------------------------------------------------------- */
@@ -90,21 +91,36 @@ static int open_directory(const char *path)
 }
 
 /* The region's directory goes first, as nobody looks for one without a record. */
+static int remove_gone(int state, int regions, struct lives_name *names, unsigned count)
+{
+	int removed = 0;
+
+	lives_in_mounts(names, count);
+	for (unsigned i = 0; i < count; i++)
+		if (!names[i].is_mounted)
+			removed += gone_move(regions, names[i].name) &&
+				   gone_move(state, names[i].name);
+	return removed;
+}
+
 static int sweep(int state, int regions, const struct containers_places *places,
 		 const struct bytes *in_use, unsigned grace_s)
 {
 	struct records records = {0, NULL};
-	int error = records_read(places->state, &records), removed = 0;
+	int result = records_read(places->state, &records);
+	struct lives_name *names = result ? NULL : calloc(records.count + 1, sizeof(*names));
+	unsigned count = 0;
 
-	for (unsigned i = 0; !error && i < records.count; i++) {
-		const struct record *record = &records.record[i];
-
-		if (is_gone(places->regions, record, &records, in_use, grace_s))
-			removed +=
-				gone_move(regions, record->name) && gone_move(state, record->name);
-	}
+	for (unsigned i = 0; names && i < records.count; i++)
+		if (may_be_gone(places->regions, &records.record[i], &records, in_use, grace_s))
+			names[count++].name = records.record[i].name;
+	if (names)
+		result = remove_gone(state, regions, names, count);
+	else if (!result)
+		result = -ENOMEM;
+	free(names);
 	records_free(&records);
-	return error ? error : removed;
+	return result;
 }
 
 static void close_both(int state, int regions)

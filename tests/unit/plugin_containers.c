@@ -45,6 +45,7 @@ uint64_t __wrap_clock_now_ns(void)
 
 /* Files of this name cannot be opened by fopen. */
 static const char *unreadable;
+static unsigned mountinfos_opened;
 FILE *__real_fopen(const char *path, const char *mode);
 FILE *__wrap_fopen(const char *path, const char *mode);
 
@@ -52,6 +53,7 @@ FILE *__wrap_fopen(const char *path, const char *mode)
 {
 	const char *name = strrchr(path, '/');
 
+	mountinfos_opened += name && strcmp(name + 1, "mountinfo") == 0;
 	if (unreadable && name && strcmp(name + 1, unreadable) == 0) {
 		errno = EACCES;
 		return NULL;
@@ -276,6 +278,32 @@ UNIT_TEST(test_what_is_new_stays_when_the_clock_is_set_forward)
 	wall_ahead_s = 2 * GRACE_S;
 	sweep_in_use();
 	assert_true(is_there(name));
+}
+
+/* How many mountinfo files a look opens that finds so many containers unused. */
+static unsigned opened_for(unsigned containers)
+{
+	char name[CONTAINERS_NAME_LEN], id[32];
+
+	for (unsigned i = 0; i < containers; i++) {
+		snprintf(id, sizeof(id), "many-%u", i);
+		make(id, name);
+	}
+	ahead_s += 2 * GRACE_S;
+	mountinfos_opened = 0;
+	sweep();
+	remove_all();
+	return mountinfos_opened;
+}
+
+UNIT_TEST(test_proc_is_read_once_a_look)
+{
+	unsigned one, many;
+
+	one = opened_for(1);
+	many = opened_for(100);
+	print_message("mountinfo files opened for 1 container: %u, for 100: %u\n", one, many);
+	assert_true(one > 0 && many > 0 && many < 3 * one + 50);
 }
 
 UNIT_TEST(test_what_cannot_be_seen_is_mounted)
