@@ -8,6 +8,7 @@
  *   VGPU_SIM_DRIVER_VERSION  the answer of cuDriverGetVersion; default 13000
  *   VGPU_SIM_CONTEXT_MIB     the cost of a context; default 518
  *   VGPU_SIM_MODULE_MIB      the cost of a loaded module or library; default 0
+ *   VGPU_SIM_IPC_COUNTS      1: a handle that is opened again has the same address, as cuda.h says
  *   VGPU_SIM_MODULE_LAZY     1: a module without variables has that cost from its first use on
  *   VGPU_SIM_COPY_MB_S       speed of fills and copies in a GPU, in MB/s; default 2000000
  *   VGPU_SIM_HOST_COPY_MB_S  speed of copies from and to the host, in MB/s; default 0: they take
@@ -141,19 +142,21 @@ static bool path_read(void)
 static void config_read(void)
 {
 	const char *gpus = getenv("VGPU_SIM_GPUS");
-	uint64_t version, context_mib, module_mib, module_lazy, copy_mb_s, host_copy_mb_s,
-		page_mb_s;
+	uint64_t version, context_mib, module_mib, ipc_counts, module_lazy, copy_mb_s,
+		host_copy_mb_s, page_mb_s;
 
 	valid = gpus_read(gpus && *gpus ? gpus : "1x80G") &&
 		number_env("VGPU_SIM_DRIVER_VERSION", 13000, 1000000, &version) &&
 		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) &&
 		number_env("VGPU_SIM_MODULE_MIB", 0, UINT32_MAX, &module_mib) &&
+		number_env("VGPU_SIM_IPC_COUNTS", 0, 1, &ipc_counts) &&
 		number_env("VGPU_SIM_MODULE_LAZY", 0, 1, &module_lazy) &&
 		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) &&
 		number_env("VGPU_SIM_HOST_COPY_MB_S", 0, UINT32_MAX, &host_copy_mb_s) &&
 		number_env("VGPU_SIM_PAGE_MB_S", 0, UINT32_MAX, &page_mb_s) && path_read();
 	if (valid) {
 		config.driver_version = (int)version;
+		config.ipc_counts = ipc_counts != 0;
 		config.module_lazy = module_lazy != 0;
 		config.context_bytes = context_mib << 20;
 		config.module_bytes = module_mib << 20;

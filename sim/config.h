@@ -25,6 +25,7 @@ struct sim_config {
 	int driver_version;      /* the answer of cuDriverGetVersion: 13000 is 13.0 */
 	uint64_t context_bytes;  /* a context adds this to NVML's figure for its process */
 	uint64_t module_bytes;   /* a module or library adds this */
+	bool ipc_counts;         /* an IPC handle that is opened again has the same address */
 	bool module_lazy;        /* a module without variables adds it only at its first use */
 	uint64_t copy_mb_s;      /* speed of fills and copies in a device: 10^6 bytes/s */
 	uint64_t host_copy_mb_s; /* speed of copies from and to the host; 0: they take no time */

@@ -29,6 +29,7 @@ _Static_assert(sizeof(struct ipc) == sizeof(CUipcMemHandle), "as many bytes as i
 struct opened {
 	struct region region;
 	uint64_t object, space_bytes;
+	unsigned times; /* it was opened so many times more often than closed; under `lock` */
 	struct opened *next;
 };
 
@@ -182,6 +183,22 @@ static void opened_close(struct opened *it)
 	free(it);
 }
 
+/* Opens what the context has opened already there, once more, as cuda.h says. Drivers have been
+ * seen to give it another address. */
+static bool open_again(CUcontext context, uint64_t object, CUdeviceptr *ret_address)
+{
+	pthread_mutex_lock(&lock);
+	struct opened *it = opened;
+	while (it && (it->object != object || it->region.context != context))
+		it = it->next;
+	if (it) {
+		it->times++;
+		*ret_address = it->region.address;
+	}
+	pthread_mutex_unlock(&lock);
+	return it;
+}
+
 static CUresult ipc_open(const char *function, CUdeviceptr *pdptr, const CUipcMemHandle *handle,
 			 unsigned flags)
 {
@@ -197,10 +214,13 @@ static CUresult ipc_open(const char *function, CUdeviceptr *pdptr, const CUipcMe
 		return CUDA_ERROR_INVALID_VALUE;
 	if (ipc.pid == (uint64_t)getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
+	context = context_owner(context);
+	if (config_get()->ipc_counts && open_again(context, ipc.object, pdptr))
+		return leave(function, CUDA_SUCCESS);
 	struct opened *it = calloc(1, sizeof *it);
 	if (!it)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	context = context_owner(context);
+	it->times = 1;
 	result = opened_make(context, &ipc, it);
 	if (result) {
 		free(it);
@@ -227,9 +247,9 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 	return ipc_open(__func__, pdptr, &handle, Flags);
 }
 
-/* Takes memory out of the list that was opened at the address, or by the context; NULL: there is
- * none. */
-static struct opened *opened_take(uint64_t address, CUcontext context)
+/* Closes what was opened at the address once, or by the context for good. Returns whether there is
+ * any; *ret_last: taken out of the list, to be ended; NULL: it was opened more often. */
+static bool opened_take(uint64_t address, CUcontext context, struct opened **ret_last)
 {
 	pthread_mutex_lock(&lock);
 	struct opened **at = &opened;
@@ -237,9 +257,11 @@ static struct opened *opened_take(uint64_t address, CUcontext context)
 	       (context ? (*at)->region.context != context : (*at)->region.address != address))
 		at = &(*at)->next;
 	struct opened *it = *at;
-	if (it)
+	bool last = it && (context || --it->times == 0);
+	if (last)
 		*at = it->next;
 	pthread_mutex_unlock(&lock);
+	*ret_last = last ? it : NULL;
 	return it;
 }
 
@@ -250,10 +272,11 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 	if (result)
 		return result;
-	struct opened *it = opened_take(dptr, NULL);
-	if (!it)
+	struct opened *last;
+	if (!opened_take(dptr, NULL, &last))
 		return CUDA_ERROR_INVALID_VALUE;
-	opened_close(it);
+	if (last)
+		opened_close(last);
 	return CUDA_SUCCESS;
 }
 
@@ -261,6 +284,6 @@ void share_close(CUcontext context)
 {
 	struct opened *it;
 
-	while ((it = opened_take(0, context)))
+	while (opened_take(0, context, &it))
 		opened_close(it);
 }

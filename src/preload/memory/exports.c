@@ -262,8 +262,16 @@ static bool add_import(uint64_t what, uint64_t key, uint64_t bytes, CUcontext co
 	return room;
 }
 
-/* Takes an import out of the table. */
-static bool remove_import(uint64_t what, struct import *ret_import)
+static struct import *find_import_locked(uint64_t what)
+{
+	for (unsigned i = 0; i < import_count; i++)
+		if (imports[i].what == what)
+			return &imports[i];
+	return NULL;
+}
+
+/* Takes an import out of the table. *ret_last: the table has no other one of that memory. */
+static bool remove_import(uint64_t what, struct import *ret_import, bool *ret_last)
 {
 	bool found = false;
 
@@ -277,16 +285,9 @@ static bool remove_import(uint64_t what, struct import *ret_import)
 			imports[i] = imports[import_count - 1];
 			__atomic_store_n(&import_count, import_count - 1, __ATOMIC_RELEASE);
 		}
+	*ret_last = !find_import_locked(what);
 	lock_release(&lock);
 	return found;
-}
-
-static struct import *find_import_locked(uint64_t what)
-{
-	for (unsigned i = 0; i < import_count; i++)
-		if (imports[i].what == what)
-			return &imports[i];
-	return NULL;
 }
 
 /* Whether no process of the slice exports the memory. That is also so if the memory is larger than
@@ -373,12 +374,32 @@ CUresult share_adopt(const struct holding_reservation *reservation, uint64_t wha
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Whether the process has imported that memory of outsiders already, and pays for it. */
+static bool is_paid(uint64_t what)
+{
+	const struct import *import;
+	bool paid;
+
+	if (!__atomic_load_n(&import_count, __ATOMIC_ACQUIRE))
+		return false;
+	lock_acquire(&lock);
+	import = find_import_locked(what);
+	paid = import && !import->key;
+	lock_release(&lock);
+	return paid;
+}
+
+/* The driver gives memory that is opened again the address that it has, and counts. So does the
+ * table: the charge goes with the last import of the memory. */
 CUresult share_import_outside(uint64_t what, CUdevice device, uint64_t bytes, CUcontext context)
 {
 	const struct place place = {context, device};
 	struct holding_reservation reservation;
-	CUresult result = headroom_hold(HOLDING_IMPORT, &place, bytes, &reservation);
+	CUresult result;
 
+	if (is_paid(what))
+		return add_import(what, 0, 0, context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	result = headroom_hold(HOLDING_IMPORT, &place, bytes, &reservation);
 	return result == CUDA_SUCCESS ? share_adopt(&reservation, what, context) : result;
 }
 
@@ -416,12 +437,13 @@ bool share_is_charged(uint64_t what)
 void share_end_import(uint64_t what)
 {
 	struct import import;
+	bool last;
 
-	if (!remove_import(what, &import) || import.for_good)
+	if (!remove_import(what, &import, &last) || import.for_good)
 		return;
 	if (import.key)
 		quota_share_import_end(import.key);
-	else
+	else if (last)
 		end_holding(what);
 }
 

@@ -75,16 +75,14 @@ static void remove_tree(const char *path)
 
 static void set_scene(void)
 {
-	static const char *const names[] = {"CUDA_DEVICE_SM_LIMIT",   "CUDA_VISIBLE_DEVICES",
-					    "NVIDIA_VISIBLE_DEVICES", "VGPU_POLICY",
-					    "VGPU_SIM_GPUS",          "VGPU_SIM_CONTEXT_MIB",
-					    "VGPU_SIM_FAULTS",        "VGPU_SIM_PARK",
-					    "VGPU_SIM_NVML_PIDS",     "CUDA_TASK_PRIORITY",
-					    "VGPU_SIM_MISSING",       "CUDA_DEVICE_MEMORY_LIMIT",
-					    "CUDA_OVERSUBSCRIBE",     "VGPU_SIM_NVML_MIG",
-					    "VGPU_SIM_NVML_LISTS",    "VGPU_SIM_NVML_FIGURES",
-					    "VGPU_SIM_NVML_MANY",     "VGPU_SIM_MODULE_MIB",
-					    "VGPU_SIM_MODULE_LAZY",   "VGPU_TRACE"};
+	static const char *const names[] = {
+		"CUDA_DEVICE_SM_LIMIT",  "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+		"VGPU_POLICY",           "VGPU_SIM_GPUS",        "VGPU_SIM_CONTEXT_MIB",
+		"VGPU_SIM_FAULTS",       "VGPU_SIM_PARK",        "VGPU_SIM_NVML_PIDS",
+		"CUDA_TASK_PRIORITY",    "VGPU_SIM_MISSING",     "CUDA_DEVICE_MEMORY_LIMIT",
+		"CUDA_OVERSUBSCRIBE",    "VGPU_SIM_NVML_MIG",    "VGPU_SIM_NVML_LISTS",
+		"VGPU_SIM_NVML_FIGURES", "VGPU_SIM_NVML_MANY",   "VGPU_SIM_MODULE_MIB",
+		"VGPU_SIM_MODULE_LAZY",  "VGPU_SIM_IPC_COUNTS",  "VGPU_TRACE"};
 	char limit[64];
 
 	strcpy(scene_dir, "/tmp/vgpu-memory-XXXXXX");

@@ -38,10 +38,15 @@ static uint64_t ipc_open(uint64_t i)
 	return result;
 }
 
+/* What was opened twice is closed with the second time. */
 static uint64_t ipc_close(uint64_t i)
 {
-	CHECK_CUDA(cuIpcCloseMemHandle(addresses[i]), CUDA_SUCCESS);
-	CHECK_CUDA(cuIpcCloseMemHandle(addresses[i]), CUDA_ERROR_INVALID_VALUE);
+	CUdeviceptr address = addresses[i];
+
+	CHECK_CUDA(cuIpcCloseMemHandle(address), CUDA_SUCCESS);
+	addresses[i] = 0;
+	if (addresses[0] != address && addresses[1] != address)
+		CHECK_CUDA(cuIpcCloseMemHandle(address), CUDA_ERROR_INVALID_VALUE);
 	return 0;
 }
 
@@ -50,6 +55,12 @@ static uint64_t granule_is_charged(uint64_t unused)
 {
 	CHECK_AT_MOST(2 * CHARGE + GRANULE, ledger_used(0));
 	return unused;
+}
+
+static void play_counted(const struct scene *scene)
+{
+	env_set("VGPU_SIM_IPC_COUNTS", "1");
+	scene_play(scene);
 }
 
 /* -- scenes ----------------------------------------------------------------------------------- */
@@ -111,6 +122,19 @@ static const struct scene blocks[] = {
 		{SCENE, scene_holds, 1}, {A, give_back_address, 0}, {SCENE, scene_holds, 0}}},
 };
 TEST_TABLE(blocks, scene_play);
+
+/* The driver gives a block that is opened again the same address, and counts, as cuda.h says. */
+static const struct scene counted[] = {
+	{"ipc_counted", .steps = {
+		OPEN_TWICE, {B, ipc_close, 0, {HELD, {1}}}, {B, ipc_close, 1, {HELD, {1}}}, FREE}},
+	{"ipc_counted_of_outsider", .outsider = {[B] = "1g"}, .steps = {
+		{A, allocate_and_get, 0}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_open, 1, {CHARGED, {1}, {0, 1}}}, {B, ipc_close, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_close, 1, {CHARGED, {1}}}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_open, 1}, {B, context_reset, 0, {CHARGED, {1}}},
+		{A, give_back_address, 0}, {SCENE, scene_holds, 0}}},
+};
+TEST_TABLE(counted, play_counted);
 
 /* The blocks 1 and 2 share a granule, and B has opened the block 1 as 0. */
 #define OPEN_SMALL                                                                         \
