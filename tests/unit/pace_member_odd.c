@@ -178,8 +178,8 @@ UNIT_TEST(test_no_gang_any_more)
 }
 
 /* A gang that has no entry left is not asked with each launch: what is asked for shows in
- * gang_charged, which a member's device has from the gang. */
-UNIT_TEST(test_full)
+ * gang_charged, which a member's device has from the gang. One line says that it is full. */
+static void find_full(void **state)
 {
 	uint64_t *charged;
 	uint32_t owner;
@@ -212,6 +212,13 @@ UNIT_TEST(test_full)
 	assert_int_equal(words->member[5].owner, owner);
 	assert_int_equal(words->member[5].device, 0);
 	left();
+}
+
+/* Each process says its line, also one that is forked from a process that has said it. */
+UNIT_TEST(test_full)
+{
+	for (unsigned processes = 0; processes < 2; processes++)
+		find_full(state);
 }
 
 /* A device that leaves its gang, as the policy says, pays for what it has in flight, although

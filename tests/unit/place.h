@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
 
 #define UNUSED __attribute__((unused))
+
+#define PIPE_WAIT_S 10
 
 struct place {
 	char dir[64];
@@ -29,10 +32,18 @@ UNUSED static int place_make(void **state)
 	return 0;
 }
 
+/* Makes a pipe that nobody writes to. SIGALRM ends a test that waits for a writer. */
+UNUSED static void place_pipe(const char *path)
+{
+	assert_int_equal(mkfifo(path, 0600), 0);
+	alarm(PIPE_WAIT_S);
+}
+
 UNUSED static int place_remove(void **state)
 {
 	struct place *place = *state;
 
+	alarm(0);
 	unlink(place->path);
 	rmdir(place->path);
 	rmdir(place->dir);

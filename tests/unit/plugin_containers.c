@@ -404,7 +404,7 @@ UNIT_TEST(test_a_pipe_is_no_record)
 	snprintf(path, sizeof(path), "%s/00000000000000000000000000000000", state_dir);
 	assert_int_equal(mkdir(path, 0700), 0);
 	snprintf(path, sizeof(path), "%s/00000000000000000000000000000000/record", state_dir);
-	assert_int_equal(mkfifo(path, 0600), 0);
+	place_pipe(path);
 	assert_int_equal(records_read(state_dir, &records), 0);
 	assert_int_equal(records.count, 0);
 	records_free(&records);

@@ -293,3 +293,14 @@ UNIT_TEST(test_odd_files_are_passed_over)
 	write_text(place->dir, "a/b/c\n");
 	assert_true(pod_read(place->dir, POD_FILE, &read));
 }
+
+UNIT_TEST(test_a_pipe_names_no_pod)
+{
+	const struct place *place = *state;
+	struct pod_users read;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/" POD_FILE, place->dir);
+	place_pipe(path);
+	assert_false(pod_read(place->dir, POD_FILE, &read));
+}
