@@ -6,7 +6,9 @@
  * How it works. There are two GPUs, and each has a file. A slice wants one GPU: slice 0 wants GPU 0,
  * slice 1 wants GPU 1. Two gangs want both. A gang writes its wish into both files; the wish is a
  * date. Givers leave the GPU free from that date on. When the date has come, the gang looks at both
- * words. It submits if it has both; it gives all back if it does not have both in time.
+ * words. It submits if it has both; it gives all back if it does not have both in time. A ticket,
+ * the first date, is the order of gangs: a gang keeps it until it submits, and a gang that sees an
+ * earlier one gives all back and dates no wish.
  * An atomic block is one access to what is shared, or one system call, but for the first look of a
  * gang at the wishes, which is a hint. At the beginning of each, the process may be killed, which
  * ends its work, or stopped for good, which does not: step(). Time is what the clock makes true:
@@ -16,19 +18,21 @@
  *     near[g]    the date of gang g's wish is so near that no other turn fits in before it
  *     due[g]     the date has come
  *     late[g]    so has the date + the bound: the wish is void
+ *     ripe[g]    the time of the gang's ticket has come
  *
  * What must hold, by its asserts:
  *     a slice or gang that submits to a GPU finds no work of another there, but for the exceptions
  *     of turns.pml; a gang has the words of both GPUs then, with the same exceptions
  * by the search for states from which nothing goes on, with NO_TIMEOUTS, DEATHS=0 and STOPS=0:
  *     nobody sleeps for ever while all live: no grant is lost, and no two gangs wait for each other
- * and by the search for cycles without progress that are (weakly) fair, with WHO and one gang:
- *     slice 0, or gang 2, gets its turns, whether the other has died or has stopped
+ * and by the search for cycles without progress that are (weakly) fair, with WHO:
+ *     slice 0, or the gang beside it, gets its turns, whether the other has died or has stopped
+ *     the first of two gangs that live gets its turns (COARSE)
  *
- * What it is not. It has no memory orders, no times, and no shares. Two gangs may starve one another
- * here: a cycle that spin finds. Only the dead and the stopped are overdue. The formula of the date
- * is here that a slice which waits has a turn after each turn of a gang (owed). A gang is one
- * process.
+ * What it is not. It has no memory orders, no times, and no shares. Only the dead and the stopped are
+ * overdue. The formula of the date is here that a slice which waits has a turn after each turn of a
+ * gang (owed). A gang is one process, and its ticket is one word in place of one a file. Progress of
+ * two gangs of which one dies or stops is not shown: spin finds a cycle.
  *
  * BREAK is one of the mistakes below; gang_turns.sh demands that spin finds each of them.
  */
@@ -55,6 +59,8 @@
 #define RING_BEFORE  4 /* looks for sleepers before it changes the word */
 #define NO_WISH      5 /* gives to the slice whatever wishes there are */
 #define NO_BEGIN     6 /* submits as soon as it has the words */
+#define NO_TICKET    7 /* dates its wish whatever tickets there are */
+#define NEW_TICKET   8 /* draws another ticket when it was late */
 #ifndef BREAK
 #define BREAK 0
 #endif
@@ -88,9 +94,15 @@ bool wants[2];   /* the slice */
 bool rung[2], asleep[2];
 
 /* The dates. Those of a gang are the same in both files. */
-byte first = 1;  /* which gang's date is the earlier one, if both have one */
-bool behind[3];  /* the gang's date is after the end of the other's */
 bool near[3], due[3], late[3];
+bool runs[3]; /* the gang is open, or closes */
+
+/* The tickets, likewise: a gang draws one, writes it into both files, and has it until it opens. */
+#define DRAWN   1
+#define WRITTEN 2
+byte ticket[3];
+bool ripe[3];   /* the ticket's time has come: whoever draws after that draws a later one */
+byte first = 1; /* which gang's ticket is the earlier one, if both have one */
 
 /* The kernel's, the devices' and the clock's. */
 bool work[6];
@@ -104,12 +116,30 @@ bool asked[4];
 bool excused[6];
 byte deaths, stops;
 
+/* The search for cycles leaves out what only the asserts need. */
+#ifdef PATIENT
+#define set_asked(i, is)   skip
+#define set_excused(i, is) skip
+#define check(what)        skip
+#else
+#define set_asked(i, is)   asked[i] = is
+#define set_excused(i, is) excused[i] = is
+#define check(what)        assert(what)
+#endif
+
 #define step() \
 	if \
 	:: me != WHO && deaths < DEATHS -> goto died \
 	:: me != WHO && stops < STOPS -> goto stopped \
 	:: true \
 	fi
+
+/* Where other processes may come between, and this one may die. COARSE: they may not. */
+#ifdef COARSE
+#define split
+#else
+#define split } atomic { step();
+#endif
 
 #define is_halted(f, k) (halted[number(f, k)])
 #define lives(f, k)     (alive[number(f, k)])
@@ -129,7 +159,7 @@ byte deaths, stops;
 /* The word is another's: a launch that was asked for before comes late. */
 #define lose(f) \
 	if \
-	:: holder[f] != NOBODY && asked[number(f, holder[f])] -> excused[at(f, holder[f])] = true \
+	:: holder[f] != NOBODY && asked[number(f, holder[f])] -> set_excused(at(f, holder[f]), true) \
 	:: else \
 	fi
 
@@ -161,7 +191,7 @@ byte deaths, stops;
 
 #define wake(f) if :: wants[f] -> rung[f] = true; asleep[f] = false :: else fi
 
-#define unask_at(f, k) excused[at(f, k)] = excused[at(f, k)] && work[at(f, k)]
+#define unask_at(f, k) set_excused(at(f, k), excused[at(f, k)] && work[at(f, k)])
 
 /* -- a slice ---------------------------------------------------------------------------------- */
 
@@ -180,7 +210,7 @@ ask:
 		rung[f] = false;
 		see(f, 0);
 		if
-		:: h == 0 -> asked[f] = true
+		:: h == 0 -> set_asked(f, true)
 		:: else -> goto waiter
 		fi
 	}
@@ -189,23 +219,23 @@ ask:
 	atomic {
 		step();
 		if
-		:: !begun[f] -> asked[f] = false; unask_at(f, 0); h = 0; goto sleep_until_begin
+		:: !begun[f] -> set_asked(f, false); unask_at(f, 0); h = 0; goto sleep_until_begin
 		:: else
 		fi;
 		find_next(f, 0);
 		if
-		:: over[f] && next != NOBODY -> asked[f] = false; unask_at(f, 0); goto hand_over
+		:: over[f] && next != NOBODY -> set_asked(f, false); unask_at(f, 0); goto hand_over
 		:: else
 		fi
 	}
 
 	atomic { /* submit */
 		step();
-		assert(excused[at(f, 0)] || others_excused(f, 0));
+		check(excused[at(f, 0)] || others_excused(f, 0));
 		work[at(f, 0)] = true;
 		seen[f] = seen[f] || holder[f] == 0;
 		owed[f] = false;
-		asked[f] = false;
+		set_asked(f, false);
 		h = 0;
 		next = 0
 	}
@@ -266,10 +296,10 @@ died:
 		halted[f] = true;
 		alive[f] = false;
 		asleep[f] = false;
-		asked[f] = false;
+		set_asked(f, false);
 		owed[f] = false;
 		work[at(f, 0)] = false;
-		excused[at(f, 0)] = false
+		set_excused(at(f, 0), false)
 	}
 gone:
 end:
@@ -286,46 +316,43 @@ end:
 			    (holder[f] == 0 && !wants[f]) || (over[f] && is_halted(f, holder[f]))))
 #define wake_next() if :: next == 0 -> wake(f) :: else fi
 
-#define is_wishing(g) (wish[at(0, g)] || wish[at(1, g)])
+/* Another gang is to be first. A gang that was not seen for long is dead or stopped. */
+#define is_behind(g) \
+	(ticket[3 - (g)] == WRITTEN && first == 3 - (g) && !halted[4 - (g)] && !broken(NO_TICKET))
 
 proctype gang(byte k)
 {
 	byte h, next, f;
-	bool is_over, has_all, runs;
+	bool is_over, has_all;
 #define me    (k + 1)
 #define other (3 - k)
 
-again:
-	/* The date: after the other gang's turn, if its wish is to be seen; any other, if not. */
+draw: /* the time of its first date, which is before or after that of the other gang */
 	atomic {
+		step();
+		ripe[k] = false;
+		if
+		:: ticket[other] && (ripe[other] || broken(NO_TICKET)) -> first = other
+		:: ticket[other] && !ripe[other] -> first = k
+		:: ticket[other] && !ripe[other] -> first = other
+		:: !ticket[other] -> first = k
+		fi;
+		ticket[k] = DRAWN;
+		split
+		ticket[k] = WRITTEN
+	}
+
+date: /* once no gang with an earlier ticket is seen */
+	atomic {
+		!is_behind(k) || (may_time_out && !is_patient) ->
 		step();
 		near[k] = false;
 		due[k] = false;
 		late[k] = false;
-		behind[k] = is_wishing(other) && alive[other + 1] && !late[other];
-		if
-		:: behind[k] || near[other] -> first = other
-		:: !behind[k] && !near[other] -> first = k
-		:: !behind[k] && !near[other] -> first = other
-		fi;
-		wish[at(0, k)] = true
+		wish[at(0, k)] = true;
+		split
+		wish[at(1, k)] = true
 	}
-	atomic { step(); wish[at(1, k)] = true }
-
-	/* It looks once more: of two gangs, one sees the other, and the later one moves behind. */
-	do
-	:: atomic {
-		f < 2 ->
-		step();
-		if
-		:: wish[at(f, other)] && alive[other + 1] && !late[other] && first == other &&
-			!behind[k] -> f = 0; goto withdraw
-		:: else -> f++
-		fi
-	   }
-	:: atomic { f == 2 -> f = 0; break }
-	od;
-
 	atomic { due[k] -> step() }
 
 ask:
@@ -334,17 +361,17 @@ ask:
 		f < 2 ->
 		step();
 		if
-		:: f == 0 -> is_over = false; has_all = true; asked[me] = false; unask(k)
+		:: f == 0 -> is_over = false; has_all = true; set_asked(me, false); unask(k)
 		:: else
 		fi;
 		see(f, k);
 		if
 		:: h == k ->
-			asked[me] = true;
+			set_asked(me, true);
 			is_over = is_over || over[f];
 			has_all = has_all && (begun[f] || broken(NO_BEGIN))
-		:: h != k && !runs && is_to_be_had(f) -> goto take
-		:: h != k && (runs || !is_to_be_had(f)) -> has_all = has_all && broken(HALF)
+		:: h != k && !runs[k] && is_to_be_had(f) -> goto take
+		:: h != k && (runs[k] || !is_to_be_had(f)) -> has_all = has_all && broken(HALF)
 		fi;
 		f++
 	   }
@@ -353,8 +380,9 @@ ask:
 		f = 0;
 		h = 0;
 		if
-		:: runs && (is_over || !has_all) -> goto close
-		:: !runs && !has_all -> asked[me] = false; unask(k); goto wait
+		:: runs[k] && (is_over || !has_all) -> goto close
+		:: !runs[k] && is_behind(k) && !broken(KEEPS) -> set_asked(me, false); unask(k); has_all = false; goto withdraw
+		:: !runs[k] && !has_all && (!is_behind(k) || broken(KEEPS)) -> set_asked(me, false); unask(k); goto wait
 		:: else -> has_all = false; break
 		fi
 	   }
@@ -362,16 +390,17 @@ ask:
 
 	atomic { /* submit */
 		step();
-		runs = true;
+		runs[k] = true;
+		ticket[k] = 0;
 		if
 		:: f = 0
 		:: f = 1
 		fi;
-		assert(excused[at(f, k)] || others_excused(f, k));
-		assert(holder[1 - f] == k || excused[at(1 - f, k)] || others_excused(1 - f, k));
+		check(excused[at(f, k)] || others_excused(f, k));
+		check(holder[1 - f] == k || excused[at(1 - f, k)] || others_excused(1 - f, k));
 		work[at(f, k)] = true;
 		seen[f] = seen[f] || holder[f] == k;
-		asked[me] = false;
+		set_asked(me, false);
 		f = 0
 	}
 	if
@@ -390,7 +419,7 @@ close: /* a consistent cut: none of its work is in flight */
 		step();
 		is_over = false;
 		has_all = false;
-		asked[me] = false;
+		set_asked(me, false);
 		unask(k);
 		goto withdraw
 	}
@@ -401,47 +430,61 @@ wait: /* for what others give, or for the bound */
 	:: atomic { changed[at(0, k)] || changed[at(1, k)] -> goto ask }
 	:: atomic { begun[0] && begun[1] && holder[0] == k && holder[1] == k -> goto ask }
 	:: atomic { may_take(0) || may_take(1) -> goto ask }
-	:: atomic { late[k] && !broken(KEEPS) -> goto withdraw }
+	:: atomic { (late[k] || is_behind(k)) && !broken(KEEPS) -> goto withdraw }
 	fi;
 
 take: /* the word goes to the one that is next, this gang or another */
-	atomic { step(); asked[me] = false; has_all = false; unask(k); find_next(f, h); h = 0 }
 	atomic {
 		step();
+		set_asked(me, false);
+		has_all = false;
+		unask(k);
+		find_next(f, h);
+		h = 0;
+		split
 		if
 		:: next == NOBODY -> f = 0; goto withdraw /* its own wish is void */
 		:: next != NOBODY && is_same(f, k) -> pass(f)
 		:: else
-		fi
+		fi;
+		split
+		wake_next();
+		f = 0;
+		next = 0;
+		goto ask
 	}
-	atomic { step(); wake_next(); f = 0; next = 0; goto ask }
 
 withdraw: /* from each file: its wish, and the word if the gang has it */
 	do
-	:: f < 2 ->
-		atomic { step(); runs = false; wish[at(f, k)] = false }
+	:: f < 2 -> atomic {
+		step();
+		runs[k] = false;
+		wish[at(f, k)] = false;
+		split
 see_again:
-		atomic { step(); see(f, k); find_next(f, k) }
+		see(f, k);
+		find_next(f, k);
+		split
 		if
-		:: broken(RING_BEFORE) -> atomic { step(); wake(f) }
+		:: broken(RING_BEFORE) -> wake(f)
 		:: else
 		fi;
-		atomic {
-			step();
-			if
-			:: !is_same(f, k) -> goto see_again
-			:: is_same(f, k) && h == k ->
-				pass(f);
-				owed[f] = wants[f] && !halted[f]
-			:: is_same(f, k) && h != k && !broken(NO_COUNT) -> change(f)
-			:: else
-			fi
-		}
+		split
 		if
-		:: !broken(RING_BEFORE) -> atomic { step(); wake(f) }
+		:: !is_same(f, k) -> goto see_again
+		:: is_same(f, k) && h == k ->
+			pass(f);
+			owed[f] = wants[f] && !halted[f]
+		:: is_same(f, k) && h != k && !broken(NO_COUNT) -> change(f)
+		:: else
+		fi;
+		split
+		if
+		:: !broken(RING_BEFORE) -> wake(f)
 		:: else
 		fi;
 		f++
+	   }
 	:: atomic {
 		f == 2 ->
 		f = 0;
@@ -450,13 +493,13 @@ see_again:
 		near[k] = false;
 		due[k] = false;
 		late[k] = false;
-		behind[k] = false;
 		break
 	   }
 	od;
 	if
-	:: goto again
-	:: me != WHO -> goto gone
+	:: ticket[k] && !broken(NEW_TICKET) -> goto date
+	:: !ticket[k] || broken(NEW_TICKET) -> goto draw
+	:: me != WHO -> ticket[k] = 0; goto gone
 	fi;
 
 stopped:
@@ -466,11 +509,11 @@ died:
 		deaths++;
 		halted[me] = true;
 		alive[me] = false;
-		asked[me] = false;
+		set_asked(me, false);
 		work[at(0, k)] = false;
 		work[at(1, k)] = false;
-		excused[at(0, k)] = false;
-		excused[at(1, k)] = false
+		set_excused(at(0, k), false);
+		set_excused(at(1, k), false)
 	}
 gone:
 end:
@@ -482,7 +525,7 @@ end:
 
 #define end_work(f, k) \
 	work[at(f, k)] = false; \
-	excused[at(f, k)] = excused[at(f, k)] && asked[number(f, k)]
+	set_excused(at(f, k), excused[at(f, k)] && asked[number(f, k)])
 
 proctype device(byte f)
 {
@@ -502,7 +545,7 @@ end:
 
 #define excuse(f, k) \
 	if \
-	:: k != holder[f] && work[at(f, k)] -> excused[at(f, k)] = true \
+	:: k != holder[f] && work[at(f, k)] -> set_excused(at(f, k), true) \
 	:: else \
 	fi
 
@@ -525,14 +568,10 @@ end:
 	od
 }
 
-/* Dates come in their order. A date that is behind the other gang's turn comes after it. */
-#define is_first(g) \
-	(!is_wishing(3 - g) || late[3 - g] || first == g || (near[3 - g] && !behind[g]) || \
-	 !alive[4 - g])
 #define is_stuck(f) \
 	(holder[f] != NOBODY && is_halted(f, holder[f]) && lives(f, holder[f]) && !over[f])
 #define is_held(g) \
-	(halted[g + 1] || holder[0] == 3 - g || holder[1] == 3 - g || \
+	(halted[g + 1] || runs[3 - g] || \
 	 is_stuck(0) || is_stuck(1))
 #define is_any_owed (owed[0] || owed[1])
 
@@ -541,10 +580,11 @@ proctype date_clock(byte g)
 end:
 	do
 	:: atomic {
-		is_wishing(g) && !near[g] && is_first(g) && !is_any_owed &&
+		(wish[at(0, g)] || wish[at(1, g)]) && !near[g] && !is_any_owed &&
 		(!is_patient || halted[g + 1] || (wish[at(0, g)] && wish[at(1, g)])) -> near[g] = true
 	   }
-	:: atomic { near[g] && !due[g] -> due[g] = true }
+	:: atomic { ticket[g] && !ripe[g] -> ripe[g] = true }
+	:: atomic { near[g] && !due[g] -> due[g] = true; ripe[g] = true }
 	:: atomic { due[g] && !late[g] && (!is_patient || is_held(g)) -> late[g] = true }
 	od
 }
