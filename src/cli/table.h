@@ -36,7 +36,8 @@ struct table {
 	struct table_row *row;
 };
 
-/* What the table is printed on: a terminal; or a file or a pipe, where names are printed whole. */
+/* The output to which the table is printed. A terminal cuts long names off, a file or a pipe has
+ * them whole. */
 struct table_paper {
 	unsigned width;
 	bool terminal, colour;

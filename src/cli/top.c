@@ -212,8 +212,8 @@ static int read_interval(const char *text, uint64_t *ret_ns)
 	double ms = text ? strtod(text, &end) * 1000 : 1000;
 
 	if (text && (end == text || *end || !(ms >= INTERVAL_LEAST_MS && ms <= INTERVAL_MOST_MS)))
-		return cli_fail(CLI_USAGE, "--interval %s is none: write seconds from 0.1 to 3600",
-				text);
+		return cli_fail(CLI_USAGE,
+				"--interval %s is not valid: write seconds from 0.1 to 3600", text);
 	*ret_ns = (uint64_t)(ms + 0.5) * NS_PER_MS;
 	return 0;
 }
@@ -228,7 +228,7 @@ static int top(const struct cli_line *line)
 		return status;
 	if (line->value[COUNT] &&
 	    (number_parse(line->value[COUNT], UINT32_MAX, &top.rounds) || top.rounds == 0))
-		return cli_fail(CLI_USAGE, "--count %s is none: write a number from 1 on",
+		return cli_fail(CLI_USAGE, "--count %s is not valid: write a number from 1 on",
 				line->value[COUNT]);
 	if (top.all && line->count > 0)
 		return cli_fail(CLI_USAGE, "--all is of all slices: leave it out, or \"%s\"",

@@ -7,7 +7,7 @@
  * made it so, and its container has the directory mounted. */
 bool lives_in_region(const char *path);
 
-/* What containers have mounted has the container's name in its path. */
+/* A container that may live. The paths of its mounts contain its name. */
 struct lives_name {
 	const char *name;
 	bool is_mounted; /* lives_in_mounts() sets this */

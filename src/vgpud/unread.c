@@ -1,7 +1,7 @@
 /*
  * A look opens each region of the list of slices, but for those that are too many of a tenant's.
- * What tells a region without reading it is its inode, of which a key has a part
- * (region_key_fits()), and its slice's policy, which only an administrator can write: a slice whose
+ * Two things are known of a region that was not read. Its inode: a key has a part of it
+ * (region_key_fits()). And its slice's policy, which only an administrator can write: a slice whose
  * policy names GPUs uses no other ones.
  */
 #include "unread.h"

@@ -203,16 +203,22 @@ UNIT_TEST(test_undone)
 	assert_true(is_quiet());
 }
 
+/* Two calls let go of memory that has two references. */
+static void begin_both(struct holding_release *ret_first, struct holding_release *ret_second)
+{
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, ret_first));
+	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, ret_second));
+}
+
 /* The call that began first returns last: the memory is charged until then. */
 UNIT_TEST(test_overtaken)
 {
 	struct holding_release first, second;
 
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &first));
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &second));
+	begin_both(&first, &second);
 	quota_let_go_commit(&second);
 	assert_false(second.last);
 	assert_int_equal(data(), 6 * MIB);
@@ -243,11 +249,7 @@ UNIT_TEST(test_replaced)
 {
 	struct holding_release first, second;
 
-	attach(GIB);
-	hold(6 * MIB, HANDLE);
-	quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &first));
-	assert_true(quota_let_go_begin(HOLDING_PHYSICAL, HANDLE, &second));
+	begin_both(&first, &second);
 	hold(4 * MIB, HANDLE);
 	assert_int_equal(data(), 10 * MIB);
 	quota_let_go_commit(&first);

@@ -89,7 +89,7 @@ static void assert_full(uint64_t modules)
 	CHECK_EQUAL(ledger_own(0).module, modules * MODULE);
 }
 
-/* What compares: an allocation. */
+/* An allocation makes the comparison that is due. */
 static void compare(void)
 {
 	give(take(GRANULE));

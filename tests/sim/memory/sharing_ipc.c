@@ -38,7 +38,7 @@ static uint64_t ipc_open(uint64_t i)
 	return result;
 }
 
-/* What was opened twice is closed with the second time. */
+/* A block that was opened twice is open until the second close. */
 static uint64_t ipc_close(uint64_t i)
 {
 	CUdeviceptr address = addresses[i];

@@ -16,10 +16,10 @@ wait_gone "$in_aa"
 
 # Without a terminal.
 refuse_ps 2 'draws on a terminal, and this is none: use --batch' top
-refuse_ps 2 '--interval 0 is none' top --interval 0
-refuse_ps 2 '--interval soon is none' top --interval soon
-refuse_ps 2 '--interval 1e9 is none' top --interval 1e9
-refuse_ps 2 '--count 0 is none' top --count 0 --batch
+refuse_ps 2 '--interval 0 is not valid' top --interval 0
+refuse_ps 2 '--interval soon is not valid' top --interval soon
+refuse_ps 2 '--interval 1e9 is not valid' top --interval 1e9
+refuse_ps 2 '--count 0 is not valid' top --count 0 --batch
 refuse_ps 2 '--all is of all slices' top --all aa --batch
 refuse_ps 125 'there is no slice "nope"' top --batch nope
 "$VGPU" top --batch --count 2 --interval 0.1 zz >"$out" 2>"$err"
