@@ -300,12 +300,12 @@ UNIT_TEST(test_late_events)
 
 			if (time_ns - began_ns < NS_PER_S)
 				given_ns = fake.given_ns[0];
-			if (time_ns - late_ns >= NS_PER_S / 2) {
+			if (time_ns - late_ns >= NS_PER_S / 10) {
 				fake.others_until_ns = time_ns + 90000;
 				late_ns = time_ns;
 			}
-			for (unsigned n = 0; n < 11; n++) {
-				kernel.ns = n == 10 ? 3800000 : 20000;
+			for (unsigned n = 0; n < 21; n++) {
+				kernel.ns = n == 20 ? 3800000 : 20000;
 				assert_int_equal(launch(&kernel), 0);
 			}
 			synchronise_stream(0);
