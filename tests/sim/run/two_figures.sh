@@ -9,11 +9,15 @@
 : "${SHARES:?}" "${LIBRARY:?}" # from CMakeLists.txt
 export VGPU_LIBRARY="$LIBRARY" VGPU_SIM_GPUS=80G
 
+# Measured without a limit, which would make kernels seem longer.
+calibrated=$("$SHARES" --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
+[ -n "$calibrated" ] || fail 'shares measures nothing'
+
 # begin NAME ARGUMENT...: a slice that always wants the GPU, and prints its share each second.
 begin() {
     name=$1
     shift
-    start "$name" --name "$name" --memory 2G "$@" "$SHARES" --kernel=1000 --seconds=600 --live
+    start "$name" --name "$name" --memory 2G "$@" "$SHARES" "$calibrated" --kernel=1000 --seconds=600 --live
 }
 
 # last NAME: its share of the last second in percent.
