@@ -49,7 +49,7 @@ prints web
 vgpu 0 ps -a
 grep -q '^  1  vgpu sim' "$out" || fail "no -a: $(cat "$out")"
 wrong 2 '--quiet prints names alone' ls -aq
-wrong 2 '--count 0 is none' top -bn0
+wrong 2 '--count 0 is not valid: write a number from 1 on' top -bn0
 vgpu 0 top -bn1 -i 0.1 web
 wrong 125 'there is no slice "-x"' pause -- -x
 wrong 125 'there is no slice ""' pause ''
