@@ -1,7 +1,7 @@
 /*
- * Lines on stderr: after the program's name, or with the level by which the journal sorts them
- * where that is what stderr is. Each line is escaped as a whole, since it may hold names that
- * tenants chose.
+ * A daemon's log lines, on stderr. Where stderr is the journal, a line begins with its level,
+ * by which the journal sorts; elsewhere it begins with the program's name. Each line is escaped
+ * as a whole, since it may hold names that tenants chose.
  */
 #pragma once
 
@@ -10,8 +10,9 @@
 
 #include "fault.h"
 
+/* Writes one line. level: LOG_ERR to LOG_INFO. Text beyond 2,047 bytes is cut off. */
 __attribute__((format(printf, 2, 3))) void say(int level, const char *format, ...);
 
-/* Remembers why in *last, for a fault that lasts and is to be said once; "" is no fault. Returns
- * whether *last had another text. */
+/* Returns whether why differs from *last, and keeps why there. With it, a fault that lasts is
+ * logged once. why: the fault's text, or "" where there is no fault. */
 bool say_changed(struct fault *last, const char *why);

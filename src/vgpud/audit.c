@@ -1,11 +1,12 @@
 /*
- * A look is no instant: a process may come to a GPU between the look at its region and the question
- * to NVML, and one that exits has left its slot before the GPU is free of it. So a finding is one
- * only when it was made at several looks on end.
+ * A look takes time: a process may come to a GPU after the look at its region and before the
+ * question to NVML. A process that exits leaves its slot before the GPU is free of it. So a
+ * finding counts only after several consecutive looks.
  *
- * A process is known by its pid and the time at which it started. It is ended by a descriptor of it
- * (pidfd_open(2)) that was opened before that time was read, so no other process of that pid is
- * hit. Only on the host, where NVML's pids are ours, is anything ended.
+ * A process is known by its pid and the time at which it started. It is ended through a
+ * descriptor (pidfd_open(2)) that was opened before that time was read, so no later process of
+ * that pid is signalled. The audit ends processes only on the host, where NVML's pids are
+ * valid.
  */
 #include "audit.h"
 
@@ -24,10 +25,10 @@
 #include "size.h"
 #include "slice.h"
 
-#define OUTSIDE_LOOKS 3 /* for how many looks on end before it is told */
+#define OUTSIDE_LOOKS 3 /* consecutive looks before an event reports it */
 #define EXCESS_LOOKS  5
 #define LIFTED_LOOKS  3
-#define KILL_NS       (10 * NS_PER_S) /* how long after SIGTERM SIGKILL comes */
+#define KILL_NS       (10 * NS_PER_S) /* SIGKILL follows SIGTERM after this time */
 
 #define PF_EXITING 0x4                      /* linux/sched.h */
 enum { STAT_FLAGS = 9, STAT_STARTED = 22 }; /* proc(5) */
@@ -37,18 +38,19 @@ enum reason { OUTSIDE, EXCESS };
 struct audit_process {
 	enum reason reason;
 	unsigned pid;
-	uint64_t started; /* in the kernel's ticks; 0: not known, and never ended */
-	unsigned looks;   /* at which it was found, on end */
+	uint64_t started; /* clock ticks since boot; 0: not known, so the process is never ended */
+	unsigned looks;   /* consecutive looks that found it */
 	bool found;       /* at this look */
 	bool told;
-	uint64_t since_ns, asked_ns; /* when it was first found; when SIGTERM was sent, 0: never */
+	uint64_t since_ns,
+		asked_ns; /* when it was first found, and when SIGTERM was sent; 0: never */
 	bool killed;
 };
 
 /* -- processes --------------------------------------------------------------------------------- */
 
-/* A field of /proc/PID/stat, counted from 1, as a number; 0 where there is none. The second may
- * hold anything, and ends with the last ")". */
+/* A field of /proc/PID/stat as a number, counted from 1; 0 where there is none. Field 2, the
+ * name, may hold any character, and ends with the last ")". */
 static uint64_t stat_field(unsigned pid, int wanted)
 {
 	char path[48], stat[1024] = "";
@@ -78,8 +80,8 @@ static bool is_exiting(unsigned pid)
 	return stat_field(pid, STAT_FLAGS) & PF_EXITING;
 }
 
-/* Whether it runs one of the programs that may be on a GPU without a slice: the same file, wherever
- * the process says that it lies. */
+/* Whether the process runs a program that may be on a GPU without a slice. The files are
+ * compared, not the paths, as the process decides what its path looks like. */
 static bool is_allowed(const struct config *config, unsigned pid)
 {
 	struct stat running, allowed;
@@ -107,7 +109,7 @@ static struct audit_process *find(struct audit *audit, enum reason reason, unsig
 	return NULL;
 }
 
-/* The process, found once more; NULL without memory. */
+/* Adds a finding at this look. Returns the process, or NULL without memory. */
 static struct audit_process *note(struct audit *audit, enum reason reason, unsigned pid,
 				  bool is_host)
 {
@@ -125,7 +127,7 @@ static struct audit_process *note(struct audit *audit, enum reason reason, unsig
 						  .started = started,
 						  .since_ns = clock_now_ns()};
 	}
-	process->looks += !process->found; /* it may be on several GPUs */
+	process->looks += !process->found; /* once a look, though it may be on several GPUs */
 	process->found = true;
 	return process;
 }
@@ -173,11 +175,11 @@ static void end(struct audit_process *process, int number, struct events *events
 		       process->reason == OUTSIDE ? "process_outside" : "slice_excess");
 	if (error)
 		event_add_text(event, "error", strerror(-error));
-	events_tell(events, EVENT_ENDED, event, "process %u (%s) was sent %s, because %s%s%s",
-		    process->pid, command, name,
+	events_tell(events, EVENT_ENDED, event, "process %u (%s) %s %s, because %s%s%s",
+		    process->pid, command, error ? "was to be sent" : "was sent", name,
 		    process->reason == OUTSIDE ? "it is on a GPU without a slice"
 					       : "its slice holds more than its ledger has",
-		    error ? ", in vain: " : "", error ? strerror(-error) : "");
+		    error ? "; sending it failed: " : "", error ? strerror(-error) : "");
 }
 
 static void end_if_due(struct audit_process *process, const struct config *config,
@@ -241,7 +243,7 @@ static void look_outside(struct audit *audit, const struct config *config,
 
 /* -- slices that hold more --------------------------------------------------------------------- */
 
-/* What NVML counts for a process on a GPU; 0 where it does not say. */
+/* The bytes that NVML counts for a process on a GPU; 0 where NVML does not tell. */
 static uint64_t nvml_bytes(const struct usage_gpu *gpu, const struct overview_process *process)
 {
 	for (unsigned i = 0; i < gpu->process_count; i++)
@@ -251,14 +253,15 @@ static uint64_t nvml_bytes(const struct usage_gpu *gpu, const struct overview_pr
 	return 0;
 }
 
-/* What of the ledger's charge NVML counts as well: not `offset`. */
+/* The part of the ledger's charge, in bytes, that NVML counts too: all but `offset`. */
 static uint64_t ledger_bytes(const struct sight_held *held)
 {
 	return held->context + held->module + held->data;
 }
 
-/* What NVML counts for the slice's processes above the ledger, in all: memory that they share is
- * charged to one of them. *ret_most is the process with the most. */
+/* The bytes that NVML counts for all processes of the slice above the ledger. The sum is
+ * compared, as memory that processes share is charged to one of them. *ret_most is the process
+ * that exceeds its charge by most, or NULL. */
 static uint64_t excess_of(const struct overview_slice *slice, unsigned device,
 			  const struct usage_gpu *gpu, const struct overview_process **ret_most)
 {
@@ -320,16 +323,17 @@ static void look_excess(struct audit *audit, const struct config *config,
 
 /* -- policies ---------------------------------------------------------------------------------- */
 
-/* The most of a compute limit, percent; 0: no limit. */
+/* The upper bound of a compute limit in percent, below 100; 0: no limit. */
 static unsigned most_pct(unsigned pct, unsigned cores_most_pct)
 {
 	return slice_cores_most(pct, cores_most_pct) % 100;
 }
 
-/* Reads the policy again when its directory has changed: its files are renamed into place. */
+/* Reads the policy again if its directory has changed. That is enough, as a policy's files are
+ * renamed into place. */
 static void read_policy(const struct overview_slice *slice, struct track_slice *track)
 {
-	static struct policy policy; /* one thread */
+	static struct policy policy; /* static as it is large; vgpud has one thread */
 	struct stat st;
 
 	if (stat(slice->one->policy_path, &st) < 0 ||
@@ -354,7 +358,7 @@ static void read_policy(const struct overview_slice *slice, struct track_slice *
 	}
 }
 
-/* Whether a limit in the region is less strict than the policy's; 0 is none. */
+/* Whether a limit in the region is less strict than the policy's. 0 means no limit. */
 static bool is_above(uint64_t region, uint64_t policy)
 {
 	return policy && (!region || region > policy);
@@ -379,8 +383,7 @@ static void look_lifted(const struct overview_slice *slice, struct track_slice *
 {
 	if (!slice->one->policy_path)
 		return;
-	read_policy(slice,
-		    track); /* also for turns_check.c, whatever the region says of the state */
+	read_policy(slice, track); /* in any state, as turns_check.c needs it too */
 	if (slice->state != OVERVIEW_RUNNING)
 		return;
 	track->lifted_looks = is_lifted(slice, track) ? track->lifted_looks + 1 : 0;

@@ -1,7 +1,8 @@
 /*
- * What NVML says against what the slices say: who is on a GPU without a slice, which slice holds
- * more than its ledger has, and whose limits were lifted above its policy. Each finding is told
- * once; by configuration the process is ended some time after.
+ * The audit compares NVML's figures with the slices'. It finds processes that are on a GPU
+ * without a slice, slices that hold more than their ledger has, and slices whose limits were
+ * lifted above their policy. An event reports each finding once. If the configuration says so,
+ * the process is ended some time later.
  */
 #pragma once
 
@@ -11,14 +12,14 @@
 #include "track.h"
 
 struct procs;
-struct audit_process; /* one that was found, and may be ended */
+struct audit_process; /* a process with a finding */
 
 struct audit {
 	unsigned count;
 	struct audit_process *process;
 };
 
-/* After each look; findings about slices are noted in track, which is of overview. */
+/* Call it after each look. track belongs to overview, and keeps the findings about slices. */
 void audit_look(struct audit *audit, const struct config *config, const struct overview *overview,
 		struct procs *procs, struct track *track, struct events *events);
 void audit_close(struct audit *audit);

@@ -1,7 +1,8 @@
 /*
- * A slice is the same in two looks if its kind, name and region's path are. One that was made and
- * removed between two looks is not seen. Refusals of a slice on a GPU are told when the first one
- * comes, and then once in REFUSALS_AGAIN_NS, with their number.
+ * A slice is the same in two looks if its kind, name and region's path are. A slice that was
+ * made and removed between two looks is not seen. The first refusal of a slice on a GPU is
+ * reported at once. Later ones are reported together, with their number, once in
+ * REFUSALS_AGAIN_NS.
  */
 #include "changes.h"
 
@@ -29,7 +30,7 @@ static void tell_removed(struct events *events, const struct overview_slice *sli
 		    slice->one->name);
 }
 
-/* Where they are known, and are others than before. */
+/* Reports the pods that use the slice, if they are known and have changed. */
 static void tell_pods(struct events *events, const struct slices_one *before,
 		      const struct slices_one *one)
 {
@@ -67,7 +68,7 @@ static const char *size_word(uint64_t bytes, char *buf, size_t len)
 	return bytes ? size_format(bytes, buf, len) : "no limit";
 }
 
-/* The most of the compute limit, percent; 0: none. */
+/* The upper bound of the compute limit in percent; 0: no limit. */
 static unsigned cores_most(const struct sight_device *device)
 {
 	return slice_cores_most(device->cores_pct, device->cores_most_pct);
@@ -107,7 +108,8 @@ static bool has_changed(const struct sight_device *then, const struct sight_devi
 
 /* -- refusals ---------------------------------------------------------------------------------- */
 
-/* The region counts modulo 2^32, and from 0 again when it is reset. */
+/* The refusals since `told` of them were reported. The region counts modulo 2^32, and restarts
+ * at 0 when it is reset. */
 static uint32_t refused_since(const struct sight_device *now, uint32_t told)
 {
 	return now->refused >= told ? now->refused - told : now->refused;
@@ -178,10 +180,10 @@ static void tell_died(struct events *events, const struct overview_slice *slice,
 	if (*command)
 		event_add_text(event, "command", command);
 	event_add_number(event, "memory_held_bytes", bytes);
-	events_tell(
-		events, EVENT_PROCESS_DIED, event,
-		"process %d of slice %s ended with %s held: it counts until the GPU has it back",
-		process->seen.pid, slice->one->name, size_format(bytes, size, sizeof(size)));
+	events_tell(events, EVENT_PROCESS_DIED, event,
+		    "process %d of slice %s ended and held %s, which count until the GPU has freed "
+		    "them",
+		    process->seen.pid, slice->one->name, size_format(bytes, size, sizeof(size)));
 }
 
 static void compare_processes(struct events *events, const struct overview_slice *before,
@@ -210,7 +212,7 @@ static void tell_assured(struct events *events, const struct usage_gpu *gpu,
 	event_add_number(event, "cores_assured_pct", assured->sum_pct);
 	events_tell(events, exceed ? EVENT_ASSURED : EVENT_ASSURED_FITS, event,
 		    exceed ? "slices of GPU %u are assured %u %% in all: while all of them want "
-			     "it, each gets its part of that"
+			     "the GPU, each gets proportionally less"
 			   : "slices of GPU %u are assured %u %% in all again",
 		    gpu->index, assured->sum_pct);
 }

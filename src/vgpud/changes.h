@@ -1,10 +1,11 @@
-/* What is different from one look at the machine to the next, told as events. */
+/* Compares two looks at the machine, and reports the differences as events. */
 #pragma once
 
 #include "events.h"
 #include "overview.h"
 #include "track.h"
 
-/* earlier is the look before. track is of overview; which refusals were told is noted in it. */
+/* Reports what changed from the earlier look to overview. track belongs to overview, and keeps
+ * how many refusals were reported. */
 void changes_tell(struct events *events, const struct overview *earlier,
 		  const struct overview *overview, struct track *track);

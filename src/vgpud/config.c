@@ -1,7 +1,7 @@
 /*
- * The format is libconfig's, since neither Debian 12 nor Ubuntu 24.04 has a TOML library for C: it
- * has groups, types, and errors with the line they are on. libconfig reads anything that has its
- * form; which settings there are, of what type and in what range, is the table below.
+ * The format is libconfig's: it has groups, types, and errors with their line, and neither
+ * Debian 12 nor Ubuntu 24.04 has a TOML library for C. libconfig accepts any names and types.
+ * The table below says which settings exist, of what type and in what range.
  */
 #include "config.h"
 
@@ -18,14 +18,15 @@
 
 #define LIST_MAX 64 /* entries */
 
-/* What a member of struct config is: char *, unsigned, bool, uint64_t, char **. */
+/* The type of a member of struct config: char *, unsigned, bool, uint64_t, char **. */
 enum kind { TEXT, NUMBER, FLAG, SIZE, LIST };
 
 struct row {
 	const char *group, *name;
-	const char *text; /* of TEXT and SIZE: the default, NULL: where programs look for the
-			   * socket; of LIST: its only entry */
-	size_t at;        /* in struct config */
+	/* the default of TEXT and SIZE, the only entry of a LIST's; NULL: where programs
+	 * look for the socket */
+	const char *text;
+	size_t at; /* offset in struct config */
 	enum kind kind;
 	unsigned number;      /* of NUMBER and FLAG: the default */
 	unsigned least, most; /* of NUMBER */
@@ -151,7 +152,8 @@ static int read_flag(struct config *config, const struct row *row, const config_
 static int read_number(struct config *config, const struct row *row,
 		       const config_setting_t *setting, const char *path, struct fault *fault)
 {
-	long long number = config_setting_get_int64(setting); /* 0 of another type */
+	long long number =
+		config_setting_get_int64(setting); /* 0 if the setting has another type */
 
 	if ((config_setting_type(setting) == CONFIG_TYPE_INT ||
 	     config_setting_type(setting) == CONFIG_TYPE_INT64) &&

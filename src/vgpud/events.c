@@ -1,6 +1,6 @@
 /*
- * Text in an event may be a tenant's: all of it is escaped, so that a line is one line, and a
- * terminal obeys nothing in it. A line is written whole, by one write.
+ * Text in an event may be a tenant's. All of it is escaped, so that a line stays one line, and
+ * a terminal obeys nothing in it. A line is flushed before the next event.
  */
 #include "events.h"
 
@@ -18,8 +18,8 @@
 #include "escape.h"
 #include "prom.h"
 
-#define EACH_LOOK 10  /* how many limited events may be told a look in the mean */
-#define AT_ONCE   200 /* and at one, after looks with fewer */
+#define EACH_LOOK 10  /* limited events that are reported per look, on average */
+#define AT_ONCE   200 /* the most at one look, after looks with fewer */
 
 #define TEXT_LEN   1024
 #define FIELDS_MAX 24
@@ -152,7 +152,7 @@ static size_t make_field(const char *name, struct json_object *value, char field
 
 static void tell_journal(int level, struct json_object *event, const char *message)
 {
-	static char field[FIELDS_MAX][FIELD_LEN]; /* one thread */
+	static char field[FIELDS_MAX][FIELD_LEN]; /* static as it is large; vgpud has one thread */
 	struct iovec fields[FIELDS_MAX];
 	int count = 2;
 
@@ -176,7 +176,7 @@ static void write_line(FILE *file, struct json_object *event)
 	fprintf(file, "%s\n",
 		json_object_to_json_string_ext(event, JSON_C_TO_STRING_PLAIN |
 							      JSON_C_TO_STRING_NOSLASHESCAPE));
-	fflush(file); /* where the disk is full, this line is lost, and no more */
+	fflush(file); /* on a full disk, only this line is lost */
 	clearerr(file);
 }
 
@@ -191,11 +191,12 @@ void events_begin(struct events *events)
 	events->dropped = 0;
 	event = event_of(NULL, NULL);
 	event_add_number(event, "count", dropped);
-	events_tell(events, EVENT_DROPPED, event, "%u events were not told: too many at once",
-		    dropped);
+	events_tell(events, EVENT_DROPPED, event,
+		    "%u events were not reported: there were too many at once", dropped);
 }
 
-/* Whether it is one too many. */
+/* Whether the event exceeds the limit and is only counted. Otherwise it is taken off the
+ * limit. */
 static bool is_too_many(struct events *events, enum event_kind kind)
 {
 	if (!kinds[kind].limited)
@@ -240,7 +241,7 @@ void events_tell(struct events *events, enum event_kind kind, struct json_object
 void events_write(struct text *text, const struct events *events)
 {
 	static const struct prom_family family = {"vgpud_events_total", PROM_COUNTER,
-						  "Events that vgpud told of, by their name."};
+						  "Events since vgpud started, by their name."};
 
 	prom_begin(text, &family);
 	for (unsigned i = 0; i < EVENT_KINDS; i++) {

@@ -1,7 +1,7 @@
 /*
- * What happened on the node, told once each: a JSON line in a file or on stdout, an entry of the
- * journal with fields, and otherwise a line on stderr. vgpud(8) promises the events' names and
- * members.
+ * Events: what happened on the node, each reported once. An event is a JSON line in a file or
+ * on stdout. It is also an entry of the journal with fields, or else a line on stderr. vgpud(8)
+ * promises the events' names and members.
  */
 #pragma once
 
@@ -15,7 +15,8 @@
 #include "say.h"
 #include "text.h"
 
-/* KIND(kind, name, level, limited): limited: tenants can cause any number of them. */
+/* KIND(kind, name, level, limited). limited: tenants can cause any number of these events, so
+ * their rate is bounded. */
 #define EVENTS(KIND)                                                        \
 	KIND(EVENT_SLICE_MADE, "slice_made", LOG_INFO, true)                \
 	KIND(EVENT_SLICE_REMOVED, "slice_removed", LOG_INFO, true)          \
@@ -46,28 +47,30 @@ struct events {
 	FILE *file; /* NULL: no JSON lines are written */
 	bool journal;
 	uint64_t count[EVENT_KINDS];
-	unsigned left;    /* limited ones that may be told; the others are counted */
-	unsigned dropped; /* since an event said how many */
+	unsigned left;    /* limited events that may still be reported */
+	unsigned dropped; /* limited events that were not, since EVENT_DROPPED */
 };
 
-/* Writes where the configuration says, from now on; a file is opened again. 0, or a negative errno
- * with a fault, and all is as it was. Of zeroed events at first. */
+/* Events are written where the configuration says from now on; the file is opened again.
+ * Returns 0; or a negative errno with a fault, and nothing has changed. Zero the struct before
+ * the first call. */
 int events_configure(struct events *events, const struct config *config, struct fault *fault);
 void events_close(struct events *events);
 
-/* A look begins: some more events may be told, and how many were not is told first. */
+/* Call it when a look begins. It allows some more limited events, and reports how many were
+ * dropped. */
 void events_begin(struct events *events);
 
-/* The members of an event: a slice, or NULL; one of its GPUs, or NULL. NULL without memory, which
- * the other functions take. */
+/* Makes an event with the members of a slice and of one of its GPUs; each may be NULL. Returns
+ * NULL without memory, which the functions below accept. events_tell() frees the event. */
 struct json_object *event_of(const struct slices_one *slice, const char *device_uuid);
 void event_add_number(struct json_object *event, const char *name, uint64_t number);
 void event_add_text(struct json_object *event, const char *name, const char *text);
 
-/* Tells it, with a sentence for people, and lets go of it. */
+/* Reports the event, with the format's sentence for people, and frees it. */
 __attribute__((format(printf, 4, 5))) void events_tell(struct events *events, enum event_kind kind,
 						       struct json_object *event,
 						       const char *format, ...);
 
-/* How many there were of each. */
+/* Adds the metrics of events: the number of each kind since vgpud started. */
 void events_write(struct text *text, const struct events *events);

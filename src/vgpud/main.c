@@ -1,13 +1,12 @@
 /*
- * vgpud: looks at a node's GPUs and slices once a second, and serves what it found; and hands out
- * the files by which slices take turns. No program depends on it: regions are only read, a program
- * keeps the file that it has, and asks for one with a short time limit. So vgpud may be killed,
- * stopped or started at any time.
+ * vgpud looks at a node's GPUs and slices once a second and serves what it found. It also hands
+ * out the files by which slices take turns. No program depends on it: vgpud only reads regions,
+ * and a program keeps the file that it has and asks for one with a short time limit. So vgpud
+ * may be killed, stopped or started at any time.
  *
- * One thread, one loop over poll(2): the descriptors of the HTTP server and of the socket for
- * turns, signals, and a timer. systemd's
- * watchdog is told of each look, so a look that hangs in the driver ends vgpud, which systemd
- * starts again.
+ * It has one thread and one loop over poll(2), which waits for the HTTP server, the socket for
+ * turns, signals, and a timer. Each look is reported to systemd's watchdog. So if a look hangs
+ * in the driver, systemd kills vgpud and starts it again.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -37,7 +36,7 @@
 #include "turns_server.h"
 #include "watch.h"
 
-#define FILES_MOST 4096
+#define FILES_MOST 4096 /* open files */
 
 enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
@@ -45,14 +44,14 @@ enum { POLL_SIGNAL, POLL_TIMER, POLL_SERVER, POLL_TURNS, POLLS };
 
 struct vgpud {
 	const char *config_path;
-	bool config_named; /* on the command line: the file must be there */
+	bool config_named; /* the command line names the file, so it must exist */
 	struct config config;
 	struct watch watch;
-	int handed_over; /* systemd's socket, or -1: config.listen */
-	int listener;    /* where it listens, or -1 */
+	int handed_over; /* systemd's HTTP socket, or -1: config.listen says where */
+	int listener;    /* the HTTP socket in use: handed_over or vgpud's own, or -1 */
 	struct server *server;
 	struct turns_server turns;
-	struct fault turns_said; /* why none are handed out */
+	struct fault turns_said; /* the last logged reason why vgpud hands out no turns */
 	struct pressure pressure;
 	int signals, timer;
 	bool ends;
@@ -80,7 +79,7 @@ static int check(const struct vgpud *vgpud, const struct config *config,
 	return error ? error : secrets_read(config, ret_secrets, fault);
 }
 
-/* The address and its port, which the kernel chose for port 0. */
+/* Logs the socket's address. For port 0, the kernel has chosen the port. */
 static void say_address(int listener, bool tls)
 {
 	struct sockaddr_storage address;
@@ -98,7 +97,7 @@ static void say_address(int listener, bool tls)
 		    address.ss_family == AF_INET6 ? "]" : "", port);
 }
 
-/* What /metrics answers; arg is the struct vgpud. */
+/* Writes the answer to /metrics; arg is the struct vgpud. */
 static void write_metrics(struct text *text, void *arg)
 {
 	struct vgpud *vgpud = arg;
@@ -109,7 +108,7 @@ static void write_metrics(struct text *text, void *arg)
 	pressure_write(text, &vgpud->pressure);
 }
 
-/* Starts the server on vgpud->listener, which stays open for the next one. */
+/* Starts the server on a copy of vgpud->listener, which stays open for the next server. */
 static int serve(struct vgpud *vgpud, const struct config *config, const struct secrets *secrets,
 		 struct fault *fault)
 {
@@ -163,8 +162,8 @@ static void stop_serving(struct vgpud *vgpud)
 	vgpud->server = NULL;
 }
 
-/* Without the socket for turns, slices take theirs by files in a directory. A fault is said once as
- * long as it lasts. */
+/* Opens the socket for turns if it is missing. Without it, slices take turns by files in a
+ * directory. A fault that lasts is logged once. */
 static void serve_turns(struct vgpud *vgpud)
 {
 	struct fault fault = {""};
@@ -180,7 +179,8 @@ static void serve_turns(struct vgpud *vgpud)
 
 /* -- reloading --------------------------------------------------------------------------------- */
 
-/* Serves by the new configuration, and no more by the old one; or as before, but for the server. */
+/* Stops the server and starts it by the new configuration. On failure the listener is the old
+ * one, and there is no server. */
 static int move_server(struct vgpud *vgpud, const struct config *config,
 		       const struct secrets *secrets, struct fault *fault)
 {
@@ -198,7 +198,8 @@ static int move_server(struct vgpud *vgpud, const struct config *config,
 	return error;
 }
 
-/* Goes over to the new configuration; or says why not, and stays with what it has. */
+/* Takes the new configuration over. On failure it fills fault and keeps the old configuration,
+ * but the server may have been stopped. */
 static int reload_to(struct vgpud *vgpud, struct config *config, struct fault *fault)
 {
 	struct secrets secrets = {NULL, NULL, NULL};
@@ -216,11 +217,12 @@ static int reload_to(struct vgpud *vgpud, struct config *config, struct fault *f
 		return error;
 	config_free(&vgpud->config);
 	vgpud->config = *config;
-	vgpud->watch.config = &vgpud->config; /* where its text is now */
+	vgpud->watch.config = &vgpud->config; /* *config is the caller's variable */
 	serve_turns(vgpud);
 	return 0;
 }
 
+/* Starts the server again by the old configuration, after a reload that failed. */
 static void serve_as_before(struct vgpud *vgpud)
 {
 	struct secrets secrets = {NULL, NULL, NULL};
@@ -230,7 +232,7 @@ static void serve_as_before(struct vgpud *vgpud)
 		return;
 	if (check(vgpud, &vgpud->config, &secrets, &fault) ||
 	    serve(vgpud, &vgpud->config, &secrets, &fault))
-		say(LOG_ERR, "/metrics is served no more: %s", fault.text);
+		say(LOG_ERR, "/metrics is not served any more: %s", fault.text);
 	secrets_free(&secrets);
 }
 
@@ -246,7 +248,7 @@ static void reload(struct vgpud *vgpud)
 	if (!error)
 		error = reload_to(vgpud, &config, &fault);
 	if (error) {
-		say(LOG_ERR, "goes on with the settings that it has: %s", fault.text);
+		say(LOG_ERR, "keeps its present settings: %s", fault.text);
 		config_free(&config);
 		serve_as_before(vgpud);
 	} else {
@@ -318,7 +320,7 @@ static void loop(struct vgpud *vgpud)
 	}
 }
 
-/* Clients that hold files (turns_server.c) are many, at worst. */
+/* Raises the limit of open files, as many clients of turns_server.c may hold connections. */
 static void raise_limit(void)
 {
 	struct rlimit limit;
@@ -347,8 +349,8 @@ static int fail(int status, const struct fault *fault)
 	return status;
 }
 
-/* What systemd hands over: a socket for HTTP, which listens; and what vgpud had it keep for the
- * socket and the files of turns. */
+/* Takes the descriptors that systemd hands over: a listening socket for HTTP, and the socket
+ * and files of turns that an earlier vgpud had it keep. */
 static int take_descriptors(struct vgpud *vgpud, struct fault *fault)
 {
 	char **names = NULL;
@@ -369,8 +371,8 @@ static int take_descriptors(struct vgpud *vgpud, struct fault *fault)
 	free(names);
 	if (error)
 		return fault_set(fault, error,
-				 "systemd hands over something else than one socket that listens: "
-				 "write one ListenStream= in vgpud.socket");
+				 "systemd hands over more than one socket for HTTP, or one that "
+				 "does not listen: write one ListenStream= in vgpud.socket");
 	return 0;
 }
 
@@ -426,9 +428,9 @@ static int help(void)
 	     "Watches a node's GPUs and slices, serves metrics for Prometheus, and hands out the\n"
 	     "files by which slices take turns.\n\n"
 	     "  --config FILE   its settings, instead of " CONFIG_PATH "\n"
-	     "  --check         only say whether they are good\n"
+	     "  --check         check the settings and exit\n"
 	     "  -h, --help      this text\n"
-	     "  -V, --version   which vgpud this is\n\n"
+	     "  -V, --version   the version of vgpud\n\n"
 	     "Exit status: 0 on success; 1 if the settings are wrong; 2 if the command line is;\n"
 	     "125 if vgpud failed.\n\n"
 	     "vgpud(8) says more.");
@@ -467,7 +469,8 @@ int main(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	if (optind < argc) {
-		say(LOG_ERR, "\"%s\" is too much: vgpud takes options alone, see vgpud --help",
+		say(LOG_ERR,
+		    "there is no argument \"%s\": vgpud takes only options, see vgpud --help",
 		    argv[optind]);
 		return EXIT_USAGE;
 	}

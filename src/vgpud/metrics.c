@@ -1,6 +1,7 @@
 /*
- * Each family is a row of a table: what it is called, what it is, and a function that finds its
- * value for a GPU, a slice, or a GPU of a slice. NAN is "there is none", and no line then.
+ * Each family is a row of a table: its name, its help, and a function that finds its value for
+ * a GPU, a slice, or a GPU of a slice. A value of NAN means that there is none, and has no
+ * line.
  */
 #include "metrics.h"
 
@@ -20,7 +21,7 @@ static double seconds(uint64_t ns)
 
 /* -- GPUs -------------------------------------------------------------------------------------- */
 
-/* Processes in no slice, and their memory. */
+/* Sums the processes on the GPU that are in no slice, and their memory in bytes. */
 static void add_outside(const struct overview *overview, unsigned gpu, double *count, double *bytes)
 {
 	*count = *bytes = 0;
@@ -90,11 +91,11 @@ static const struct {
 	{{"vgpu_gpu_outside_processes", PROM_GAUGE, "Processes on the GPU that are in no slice."},
 	 gpu_outside},
 	{{"vgpu_gpu_outside_memory_bytes", PROM_GAUGE,
-	  "Memory of the GPU that processes hold which are in no slice."},
+	  "Memory of the GPU that processes outside of slices hold."},
 	 gpu_outside_bytes},
 	{{"vgpu_gpu_compute_assured_ratio", PROM_GAUGE,
-	  "Part of the GPU's time that its slices are assured in all; above 1, each gets its part "
-	  "of that where all want the GPU."},
+	  "Part of the GPU's time that its slices are assured in all; above 1, each gets "
+	  "proportionally less while all want the GPU."},
 	 gpu_assured},
 };
 
@@ -249,16 +250,16 @@ static const struct {
 	  "GPU time that the slice took since vgpud first saw it."},
 	 compute_seconds},
 	{{"vgpu_slice_throttles_total", PROM_COUNTER,
-	  "How often launches of the slice were held back because it had had its share."},
+	  "How often the slice was throttled because it had used its share."},
 	 throttled},
 	{{"vgpu_slice_throttled_seconds_total", PROM_COUNTER,
-	  "For how long launches of the slice were held back, in all."},
+	  "How long the slice was throttled, in all."},
 	 throttled_seconds},
 	{{"vgpu_slice_launches_held_total", PROM_COUNTER,
 	  "Launches of the slice that had to wait."},
 	 launches_held},
 	{{"vgpu_slice_allocations_refused_total", PROM_COUNTER,
-	  "Allocations of the slice that did not fit."},
+	  "Allocations of the slice that its limit refused."},
 	 refused},
 	{{"vgpu_slice_excess_bytes", PROM_GAUGE,
 	  "Memory of the GPU that NVML counts for the slice's processes above their ledger."},
@@ -394,8 +395,7 @@ static const struct {
 	double (*value)(const struct overview_slice *slice);
 } slice_families[] = {
 	{{"vgpu_slice_paused", PROM_GAUGE, "1 while vgpu pause has paused the slice."}, is_paused},
-	{{"vgpu_slice_blocked", PROM_GAUGE,
-	  "1 while HAMi's monitor lets the slice launch nothing."},
+	{{"vgpu_slice_blocked", PROM_GAUGE, "1 while HAMi's monitor blocks the slice's launches."},
 	 is_blocked},
 	{{"vgpu_slice_compute_limit_lifted", PROM_GAUGE,
 	  "1 while HAMi's monitor has lifted the slice's compute limit."},
@@ -411,7 +411,7 @@ static const struct {
 	  "Processes of the slice that are in a gang of several slices."},
 	 joint_processes},
 	{{"vgpu_slice_joint_gang_used_seconds_total", PROM_COUNTER,
-	  "What a gang of several slices used while the slice was in it."},
+	  "GPU time that a gang of several slices used while the slice was in it."},
 	 joint_seconds},
 };
 
@@ -427,10 +427,11 @@ static const char *enforcement_of(const struct overview_slice *slice)
 
 static void write_enforcement(struct text *text, const struct metrics_source *source)
 {
-	static const struct prom_family family = {"vgpu_slice_enforcement_info", PROM_GAUGE,
-						  "What holds the slice: a policy that its "
-						  "processes cannot lift, limits in its region "
-						  "that they can write, or none."};
+	static const struct prom_family family = {
+		"vgpu_slice_enforcement_info", PROM_GAUGE,
+		"The source of the slice's limits: a policy that its "
+		"processes cannot lift, its region, which they "
+		"can write, or none."};
 
 	prom_begin(text, &family);
 	for (unsigned i = 0; i < source->overview->count; i++)

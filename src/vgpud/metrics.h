@@ -1,6 +1,6 @@
 /*
- * The answer to /metrics: what the last look found, in Prometheus' text format. vgpud(8) promises
- * the names of metrics and labels: some are added, none is renamed.
+ * The answer to /metrics: the findings of the last look, in Prometheus' text format. vgpud(8)
+ * promises the names of metrics and labels: names are added, and none is renamed.
  */
 #pragma once
 
@@ -11,12 +11,13 @@
 
 struct metrics_source {
 	const struct overview *overview;
-	const struct track *track; /* of that overview */
+	const struct track *track; /* belongs to that overview */
 	const struct self *self;
-	bool with_hami; /* also the names that HAMi's monitor has */
+	bool with_hami; /* also writes the names that HAMi's monitor has */
 };
 
+/* Adds all metrics of the machine, its GPUs and its slices, and of vgpud. */
 void metrics_write(struct text *text, const struct metrics_source *source);
 
-/* The part of it with HAMi's names. */
+/* Adds the metrics with HAMi's names alone. */
 void metrics_write_hami(struct text *text, const struct metrics_source *source);

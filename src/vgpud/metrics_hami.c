@@ -1,7 +1,7 @@
 /*
- * HAMi's monitor calls what it exports by these names, with labels for the pod, the container and
- * the GPU; so its dashboards and alerts work with vgpud in its place. Slices that are no containers
- * of HAMi's are not in them.
+ * The metrics that HAMi's monitor exports, by its names, with labels for the pod, the container
+ * and the GPU. So HAMi's dashboards and alerts work with vgpud in the monitor's place. Only
+ * containers of HAMi's are in these metrics.
  */
 #include <math.h>
 #include <stdio.h>

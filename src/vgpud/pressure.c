@@ -1,16 +1,17 @@
 /*
- * What slices hold is the sum over their regions, of slices at work (overview_held_bytes). Memory
- * of an idle slice is moved once, and stays on the host.
+ * What slices hold is the sum over the regions of slices at work (overview_held_bytes). The
+ * memory of an idle slice is moved to the host once, and stays there.
  *
- * A change of turns moves what does not fit: held - total. Turns are TIMES as long as that takes,
- * so 1 part in TIMES + 1 of the time is lost. Pressure begins where it does not fit and ends at
- * END_PCT, so that it does not come and go with small allocations.
+ * A change of turns moves the memory that does not fit: held - total. A turn is TIMES as long
+ * as that takes, so 1 part in TIMES + 1 of the time is lost. Pressure begins when memory does
+ * not fit, and ends at END_PCT, so that it does not come and go with small allocations.
  *
- * NVML tells the total. Where it fails, the last total counts for BLIND_LOOKS looks, as a GPU's
- * memory does not change. After that there is no pressure, so turns are not long without a reason.
+ * NVML tells the total. While NVML fails, the last total counts for BLIND_LOOKS looks, as a
+ * GPU's memory does not change. After that there is no pressure, so turns are not long without
+ * a reason.
  *
- * Tenants write the figures. One that writes too much makes turns long for the others: the
- * processes that take turns cut the length to some seconds (src/turn/).
+ * Tenants write these figures. A tenant whose figure is too large makes turns long for the
+ * others, so the processes that take turns cut the length to some seconds (src/turn/).
  */
 #include "pressure.h"
 
@@ -25,24 +26,24 @@
  * turns may change their length each second. */
 #define END_PCT 90
 
-/* Bytes a second that the driver moves of managed memory. An assumption for PCI Express 4 and 5
- * with 16 lanes, of which a copy reaches some 25 to 55 GB/s and page faults less; it is not
- * measured. Half: turns are twice as long, and waits too. Twice: where the rate is lower, moving
- * takes a larger part of the time. */
+/* Bytes a second at which the driver moves managed memory. This is an assumption for PCI
+ * Express 4 and 5 with 16 lanes, where a copy reaches 25 to 55 GB/s and page faults less; it is
+ * not measured. Half: turns are twice as long, and waits too. Twice: where the real rate is
+ * lower, moving takes a larger part of the time. */
 #define MOVED_A_SECOND ((uint64_t)20000000000)
 
-/* Turns are so many times as long as what they move takes. Half: a sixth of the time is lost.
- * Twice: a twentieth, and slices wait for twice as long. */
+/* The length of a turn, as a multiple of the time that moving its memory takes. Half: a sixth
+ * of the time is lost. Twice: a twentieth, and slices wait twice as long. */
 #define TIMES 10
 
-/* ns of a turn under pressure, at least and at most. Half of the least: the fixed costs of a change
- * count. Twice of the most: a slice waits for 8 s. */
+/* The least and the greatest length of a turn under pressure. Half of the least: the fixed
+ * costs of a change become noticeable. Twice the greatest: a slice waits 8 s. */
 #define LENGTH_LEAST_NS (100 * NS_PER_MS)
 #define LENGTH_MOST_NS  (4 * NS_PER_S)
 
-/* Looks, one a second, for which a total counts that NVML tells no more. vgpud opens NVML again at
- * the first of them. Half: turns become short while the driver is slow. Twice: slices wait longer
- * for turns of a GPU that may not be there. */
+/* Looks, one a second, for which the last total counts after NVML stopped telling it. vgpud
+ * opens NVML again at the first of them. Half: turns become short while the driver is slow.
+ * Twice: slices wait longer for turns of a GPU that may be gone. */
 #define BLIND_LOOKS 10
 
 /* -- how long ---------------------------------------------------------------------------------- */
@@ -92,7 +93,7 @@ static void tell(struct events *events, const struct pressure_gpu *gpu, uint64_t
 			    gpu->uuid, BLIND_LOOKS);
 }
 
-/* The GPU of that look; NULL: the look has no such GPU. */
+/* The GPU's entry in a look; NULL: it has none. */
 static const struct pressure_gpu *find(const struct pressure *pressure, const char *uuid)
 {
 	for (unsigned i = 0; i < pressure->count; i++)
@@ -101,7 +102,8 @@ static const struct pressure_gpu *find(const struct pressure *pressure, const ch
 	return NULL;
 }
 
-/* total_bytes: by NVML, 0 where it does not tell. was: the GPU at the last look, or NULL. */
+/* Computes the GPU's entry for this look. total_bytes: NVML's figure, 0 where NVML does not
+ * tell. was: the GPU's entry at the last look, or NULL. */
 static struct pressure_gpu look_at(const struct pressure_gpu *was, const struct overview *overview,
 				   const char *uuid, uint64_t total_bytes)
 {
@@ -124,7 +126,7 @@ static void put(struct turns_file *file, uint64_t length_ns)
 	__atomic_store_n(&file->at->header.pressure_ns, length_ns, __ATOMIC_RELAXED);
 }
 
-/* The lengths of the GPUs with pressure, as least_turns.h has them. */
+/* Writes the lengths of the GPUs with pressure in the format of least_turns.h. */
 static void write_lengths(const struct pressure *pressure, char text[LEAST_TURNS_LEN])
 {
 	size_t at = 0;
@@ -137,8 +139,8 @@ static void write_lengths(const struct pressure *pressure, char text[LEAST_TURNS
 					       (unsigned long long)pressure->gpu[i].length_ns);
 }
 
-/* Whether the file next to that socket has the text, or no socket wants one. A failure is said once
- * as long as it lasts. */
+/* Writes the file next to the socket. Returns whether the file has the text now, or socket is
+ * "". A failure that lasts is logged once. */
 static bool write_next_to(struct pressure *pressure, const char *socket, const char *text)
 {
 	struct fault fault = {""};
@@ -153,8 +155,8 @@ static bool write_next_to(struct pressure *pressure, const char *socket, const c
 	return false;
 }
 
-/* The file is written when the lengths or the socket have changed, and again at the next look where
- * that failed. No lengths stay next to a socket that is served no more. */
+/* Writes the file when the lengths or the socket have changed, and retries at the next look
+ * after a failure. The file next to a socket that is no longer served is emptied. */
 static void publish(struct pressure *pressure, const char *socket)
 {
 	char text[LEAST_TURNS_LEN];
@@ -189,7 +191,7 @@ static void look(struct pressure *pressure, const struct pressure *before,
 void pressure_look(struct pressure *pressure, const struct overview *overview,
 		   struct turns_server *server, struct events *events)
 {
-	static struct pressure before; /* one thread */
+	static struct pressure before; /* static as it is large; vgpud has one thread */
 
 	before = *pressure;
 	pressure->count = 0;

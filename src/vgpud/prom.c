@@ -6,7 +6,7 @@
 
 #include "escape.h"
 
-#define ESCAPED_LEN 4 /* what a byte of the text becomes at most (escape.h) */
+#define ESCAPED_LEN 4 /* the most bytes that one byte of the text becomes (escape.h) */
 
 void prom_begin(struct text *text, const struct prom_family *family)
 {

@@ -1,6 +1,6 @@
 /*
- * Prometheus' text format, version 0.0.4: a family of samples is its name, what it is, and a line
- * for each sample; the samples of a family stand together.
+ * Prometheus' text format, version 0.0.4. A family of samples has a name, a type, a help text
+ * and a line for each sample. The samples of a family stand together.
  */
 #pragma once
 
@@ -14,19 +14,20 @@ struct prom_family {
 	const char *help; /* one line, without a backslash */
 };
 
-/* Begins a family. */
+/* Begins a family: writes its help and its type. */
 void prom_begin(struct text *text, const struct prom_family *family);
 
-/* One sample. labels: what stands between the braces, as prom_label makes it, or ""; extra: some
- * more of these, or "". A value that is no number is left out. */
+/* Writes one sample. labels and extra: the text between the braces, as prom_label makes it,
+ * each may be "". A value that is not finite has no line. */
 void prom_sample(struct text *text, const struct prom_family *family, const char *labels,
 		 const char *extra, double value);
 
-/* The samples of a histogram: how many values there are up to each bound, and above all of them, of
- * which the counts are those between two bounds; and their sum. */
+/* Writes the samples of a histogram. counts has bound_count + 1 numbers: the values up to the
+ * first bound, between each two bounds, and above the last. sum: the sum of all values. */
 void prom_histogram(struct text *text, const struct prom_family *family, const char *labels,
 		    const double *bounds, const double *counts, size_t bound_count, double sum);
 
-/* Adds name="value" to labels, after a comma where there are some already. Of the value, escaped as
- * the format asks for; bytes that are no UTF-8 and control characters are as escape.h has them. */
+/* Adds name="value" to labels, after a comma if labels has text. The value is escaped as the
+ * format demands. Control characters and bytes that are not UTF-8 are escaped as escape.h
+ * says. */
 void prom_label(struct text *labels, const char *name, const char *value);

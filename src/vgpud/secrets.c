@@ -8,8 +8,8 @@
 
 #include "sys.h"
 
-#define FILE_MAX      65536
-#define TOKEN_LEN_MIN 16
+#define FILE_MAX      65536 /* bytes */
+#define TOKEN_LEN_MIN 16    /* characters */
 
 int secrets_suffice(const struct config *config, const char *address, bool is_local,
 		    struct fault *fault)
@@ -27,7 +27,8 @@ int secrets_suffice(const struct config *config, const char *address, bool is_lo
 			 address, *config->tls_key ? "token_file" : "tls_certificate");
 }
 
-/* A secret must not be everybody's. */
+/* A file with a secret must not be writable for its group, nor have any permission for
+ * others. */
 static int check_mode(const char *path, int fd, struct fault *fault)
 {
 	struct stat st;
@@ -60,11 +61,11 @@ static int read_file(const char *path, bool is_secret, char **ret_text, struct f
 	if (!error)
 		error = len < 0 ? (int)len : -EINVAL;
 	return fault_set(fault, error, "%.200s cannot be used: %s", path,
-			 len < 0 ? strerror(-error)
-				 : "it is empty, or larger than what it should be");
+			 len < 0 ? strerror(-error) : "it is empty, or has 64 KiB or more");
 }
 
-/* The first line, of characters that can stand in a header. */
+/* Cuts the token to its first line. Returns -EINVAL if that is too short, or has characters
+ * that cannot stand in a header. */
 static int keep_token(const char *path, char *token, struct fault *fault)
 {
 	size_t len = strcspn(token, "\r\n");

@@ -1,4 +1,4 @@
-/* What vgpud says of itself. */
+/* Metrics of vgpud itself. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,12 +7,13 @@
 #include "text.h"
 
 struct self {
-	double started_s;      /* unix time */
-	uint64_t looks;        /* at the machine */
-	uint64_t failed_looks; /* those that found no memory */
-	uint64_t look_ns;      /* how long the last one took */
+	double started_s;      /* unix time, seconds */
+	uint64_t looks;        /* at the machine, successful ones */
+	uint64_t failed_looks; /* looks that failed, as there was no memory */
+	uint64_t look_ns;      /* how long the last successful look took */
 	bool has_nvml;         /* NVML answered at the last look */
 };
 
-/* Its own metrics, and those of the process, as Prometheus' client libraries name them. */
+/* Adds vgpud's own metrics, and those of its process under the names that Prometheus' client
+ * libraries use. */
 void self_write(struct text *text, const struct self *self);

@@ -1,8 +1,9 @@
 /*
- * The answer is written once for any number of requests until server_renew, so a client that asks
- * all the time costs no more than sending. libmicrohttpd ends connections that are silent; one that
- * sends a byte now and then would live for ever, so each is in a list, oldest first, with the time
- * at which it began, and is shut down by server_tick. libmicrohttpd then sees its end and frees it.
+ * The answer is written once and serves all requests until server_renew, so a client that asks
+ * all the time costs no more than sending. libmicrohttpd ends connections that are silent, but
+ * a connection that sends a byte now and then would live for ever. So a list has all
+ * connections, oldest first, with the time at which each began, and server_tick shuts old ones
+ * down. libmicrohttpd then sees the end of the connection and frees it.
  */
 #include "server.h"
 
@@ -19,7 +20,7 @@
 #include "clock.h"
 
 #define CLASSES             6
-#define CLIENT_MEMORY_BYTES (16 * 1024) /* of a connection: its request's lines must fit */
+#define CLIENT_MEMORY_BYTES (16 * 1024) /* per connection; a request's lines must fit */
 #define CONTENT_TYPE        "text/plain; version=0.0.4; charset=utf-8"
 
 struct connection {
@@ -30,13 +31,13 @@ struct connection {
 
 struct server {
 	struct MHD_Daemon *daemon;
-	struct MHD_Response *metrics; /* NULL: to be written */
+	struct MHD_Response *metrics; /* NULL: the next request has it written */
 	void (*write)(struct text *text, void *arg);
 	void *arg;
 	char *token;
 	uint64_t timeout_ns;
 	uint64_t answers[CLASSES];
-	struct connection oldest; /* of a ring: its next is the oldest, its previous the newest */
+	struct connection oldest; /* its next is the oldest, its previous the newest */
 };
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -52,7 +53,7 @@ static enum MHD_Result answer(struct server *server, struct MHD_Connection *conn
 	return result;
 }
 
-/* An answer of a line, with a header where name is not NULL. */
+/* Answers with one line of text, and with a header if name is not NULL. */
 static enum MHD_Result answer_line(struct server *server, struct MHD_Connection *connection,
 				   unsigned status, const char *line, const char *name,
 				   const char *value)
@@ -90,7 +91,8 @@ static struct MHD_Response *make_metrics(struct server *server)
 	return response;
 }
 
-/* Looks at all of the token, wherever the two differ: how long it takes says nothing of it. */
+/* Compares the whole token even after a difference, so that the time says nothing about the
+ * token. */
 static bool is_token(const char *token, const char *given)
 {
 	size_t len = strlen(token), given_len = strlen(given);
@@ -122,7 +124,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 	(void)version, (void)upload, (void)upload_size, (void)request;
 	if (!is_permitted(server, connection))
 		return answer_line(server, connection, MHD_HTTP_UNAUTHORIZED,
-				   "a bearer token is asked for (vgpud(8))\n",
+				   "a bearer token is needed (vgpud(8))\n",
 				   MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return answer_line(server, connection, MHD_HTTP_METHOD_NOT_ALLOWED,
@@ -142,7 +144,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 void server_renew(struct server *server)
 {
 	if (server->metrics)
-		MHD_destroy_response(server->metrics); /* those who are sent it still have it */
+		MHD_destroy_response(server->metrics); /* answers in progress keep a reference */
 	server->metrics = NULL;
 }
 
@@ -245,7 +247,7 @@ void server_stop(struct server *server)
 	free_server(server);
 }
 
-/* What clients do wrong is no business of the log. */
+/* Errors of clients are not logged. */
 static void ignore_log(void *arg, const char *format, va_list args)
 {
 	(void)arg, (void)format, (void)args;
@@ -292,7 +294,7 @@ struct server *server_start(const struct server_settings *settings, struct fault
 		free_server(server);
 	fault_set(fault, -EIO, "the HTTP server does not start%s",
 		  settings->certificate
-			  ? ": the certificate and the key do not go together, or are no PEM; see "
+			  ? ": the certificate and the key do not match, or are not in PEM; see "
 			    "tls_certificate and tls_key in vgpud.conf"
 			  : ": libmicrohttpd refuses its settings");
 	return NULL;

@@ -6,7 +6,7 @@
 
 #define ROOM_AT_FIRST 4096
 
-/* Room for so many bytes more, and the NUL. */
+/* Makes room for `more` bytes and the NUL. Returns false without memory. */
 static bool grow(struct text *text, size_t more)
 {
 	size_t room = text->room ? text->room : ROOM_AT_FIRST;

@@ -1,8 +1,8 @@
 /*
- * Labels are made when a slice is first seen, and again when other pods use it, and stay: a
- * slice does not get another name because another one of its name comes. No two slices have the
- * same labels, and no two GPUs of a slice: Prometheus refuses a whole answer that has one series
- * twice, and names are the tenants'.
+ * Labels are made when a slice is first seen, and again when other pods use it. Otherwise they
+ * stay: a slice keeps its label when another slice of its name appears. No two slices have the
+ * same labels, and no two GPUs of a slice. Prometheus refuses a whole answer that has one
+ * series twice, and tenants choose the names.
  */
 #include "track.h"
 
@@ -47,7 +47,7 @@ static bool has_namesake(const struct overview *overview, const struct slices_on
 	return false;
 }
 
-/* What text holds, for the caller to free; NULL without memory. */
+/* Returns the bytes of text, which the caller frees, or NULL if memory ran out. */
 static char *take_text(struct text *text)
 {
 	char *bytes = text->failed ? NULL : text->bytes;
@@ -57,7 +57,7 @@ static char *take_text(struct text *text)
 	return bytes;
 }
 
-/* A label for each name that all containers of the slice have. */
+/* Adds a label for each name that all containers of the slice have. */
 static void add_pod_labels(struct text *labels, const struct pod_users *pods)
 {
 	struct pod_names names;
@@ -107,7 +107,7 @@ static char *pod_labels(const struct pods_one *pod, unsigned device, const char 
 	return take_text(&labels);
 }
 
-/* Whether the other region of the container speaks for its GPU of that index. */
+/* Whether another region of the same container has the metrics of the GPU at that index. */
 static bool speaks_for(const struct overview_slice *other, const struct overview_slice *slice,
 		       unsigned device)
 {
@@ -117,9 +117,10 @@ static bool speaks_for(const struct overview_slice *other, const struct overview
 	return other->state == slice->state ? other < slice : other->state == OVERVIEW_RUNNING;
 }
 
-/* A container's directory may have several regions, after it was started again with other GPUs. The
- * first that somebody uses speaks for a GPU that is in several, or else the first. They stand
- * together (slices_compare). */
+/* Whether another region has the metrics of the container's GPU with HAMi's names. A
+ * container's directory has several regions after the container was started again with other
+ * GPUs. If a GPU is in several, the first region in use has its metrics, or else the first. The
+ * regions of a container stand together in the overview (slices_compare). */
 static bool is_spoken_for(const struct overview *overview, const struct overview_slice *slice,
 			  unsigned device)
 {
@@ -133,7 +134,8 @@ static bool is_spoken_for(const struct overview *overview, const struct overview
 	return false;
 }
 
-/* Looks for the pod until it is found: a container's region may be there before its logs. */
+/* Makes the labels with HAMi's names. It looks for the pod at each look until the pod is found,
+ * as a container's region may exist before its logs. Returns false without memory. */
 static bool label_container(const struct track *before, struct track_slice *track,
 			    const struct overview *overview, const struct overview_slice *slice)
 {
@@ -161,7 +163,7 @@ static bool is_listed_before(const struct overview_slice *slice, unsigned device
 	       &slice->device[device];
 }
 
-/* The GPU time that the slice took since the look before. */
+/* The GPU time that the slice used since the last look: 0 to wall_ns. */
 static uint64_t took_ns(const struct overview_device *device, const struct overview_device *then,
 			uint64_t wall_ns)
 {
@@ -201,7 +203,7 @@ static bool follow_device(struct track_slice *track, unsigned index,
 		*now = track_before->device[then - before->device];
 	} else {
 		now->refused_told = device->seen.refused;
-		track->policy_inode = 0; /* the policy is read for it, too */
+		track->policy_inode = 0; /* so the audit reads the policy again */
 	}
 	now->hami_labels = NULL;
 	now->labels = device_labels(track->labels, device->seen.uuid);

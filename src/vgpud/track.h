@@ -1,6 +1,7 @@
 /*
- * What vgpud remembers of the slices from one look at the machine to the next: the GPU time that
- * each took in all, findings of the audit, and the labels of its metrics.
+ * What vgpud remembers of the slices from one look at the machine to the next: the GPU time
+ * that each used since vgpud first saw it, findings of the audit, and the labels of its
+ * metrics.
  */
 #pragma once
 
@@ -13,25 +14,25 @@
 #include "pods.h"
 
 struct track_device {
-	char *labels;        /* the slice's, and the GPU's; NULL: the region lists the GPU twice */
-	char *hami_labels;   /* as HAMi's monitor has them; NULL: it has no such metrics */
-	uint64_t compute_ns; /* GPU time that the slice took while vgpud looked */
-	double share;        /* of the GPU's time since the look before; below 0: not known */
-	uint32_t refused_told; /* allocations refused, as the last event of them had it */
-	uint64_t refused_ns;   /* when that was, 0: never */
-	uint64_t excess_bytes; /* what NVML counts for the slice's processes above the ledger */
-	unsigned excess_looks; /* for how many looks on end that was too much */
-	uint64_t policy_bytes; /* the limits of the slice's policy, 0 for none */
-	unsigned weight_looks; /* for how many looks on end its weight for turns was too large */
-	unsigned policy_pct,
-		policy_most_pct; /* of cores; the latter the most, at least the former */
+	char *labels;          /* slice and GPU; NULL: the region has listed this GPU before */
+	char *hami_labels;     /* as HAMi's monitor has them; NULL: not in its metrics */
+	uint64_t compute_ns;   /* GPU time used since vgpud first saw the slice */
+	double share;          /* since the last look, 0 to 1; below 0: not known */
+	uint32_t refused_told; /* the region's count of refusals at the last event */
+	uint64_t refused_ns;   /* time of that event; 0: there was none */
+	uint64_t excess_bytes; /* NVML's sum for the slice's processes above the ledger */
+	unsigned excess_looks; /* consecutive looks at which that was too much */
+	uint64_t policy_bytes; /* the policy's memory limit; 0: none */
+	unsigned weight_looks; /* consecutive looks with too large a weight for turns */
+	unsigned policy_pct, policy_most_pct; /* assured and most; 0: none */
 };
 
 struct track_slice {
 	char *labels;
-	struct pods_one pod; /* of a container of HAMi's; zeroed for others */
-	/* The audit's: the policy that policy_bytes and policy_pct are of, and for how many looks
-	 * on end the region has had limits above it; whether these were enough to say so. */
+	struct pods_one pod; /* of a container of HAMi's; zeroed for other slices */
+	/* Written by the audit: the time and inode of the policy that policy_bytes and
+	 * policy_pct are from, the number of consecutive looks at which the region had limits
+	 * above that policy, and whether they were enough to report. */
 	struct timespec policy_time;
 	ino_t policy_inode;
 	unsigned lifted_looks;
@@ -46,8 +47,9 @@ struct track {
 	struct track_slice *slice; /* as the overview's, in its order */
 };
 
-/* Goes on from the earlier overview, which it is of, to a new one. Without an earlier one (zeroed),
- * begins. -ENOMEM leaves it as it was. overview_compare has been called. */
+/* Moves track from the earlier overview, which it belongs to, to a new one, which
+ * overview_compare was called for. With a zeroed earlier overview, track begins. Returns 0; or
+ * -ENOMEM, and track stays as it was. */
 int track_follow(struct track *track, const struct overview *earlier,
 		 const struct overview *overview);
-void track_free(struct track *track); /* also of a zeroed one; pods stays */
+void track_free(struct track *track); /* accepts a zeroed one; leaves pods */

@@ -1,24 +1,27 @@
 /*
- * A weight is wrong if and only if it is outside of what the slice's policy and region say:
+ * A weight is wrong if and only if it is outside the range that the slice's policy and region
+ * state:
  *
  *     entry of a slice with a share in its policy   the lower of policy and region .. the policy
  *     entry of a slice without one                  any: the slice states its limit itself
  *     entry of no slice, for UNKNOWN_LOOKS looks    1
- *     entry that may be of one whose region         1 .. the policy; any without a share in the
+ *     entry that may be of a slice whose region     1 .. the policy; any without a share in the
  *     was not read                                  policy
  *
- * A region that was not read may have an entry whose key has its inode (unread.h). A log line names
- * the region once while a weight is not checked for that reason, and a metric counts the entries.
+ * A region that was not read may have an entry whose key has its inode (unread.h). While a
+ * weight is not checked for that reason, one log line names the region, and a metric counts
+ * such entries.
  *
- * A slice has one entry. If several living entries have its key, each has its part of the weight.
- * An entry is known by its key, which a program of the slice computes from its region, and lives if
- * and only if a byte of it is locked.
+ * A slice has one entry. If several living entries have its key, each has its part of the
+ * weight. An entry is known by its key, which a program of the slice computes from its region.
+ * An entry lives if and only if a byte of it is locked.
  *
- * No honest program writes a weight above its policy. But the file does not say who has written a
- * word, so a slice loses its turns only where a weight is too large at REFUSED_LOOKS consecutive
- * looks: then somebody writes it again within each second, in the slice's favour. The other slices
- * have a new file then, which the slice is not given. A program can move to a new file some 24
- * times, so a GPU's file is replaced MOVES_MOST times at most, and once in MOVES_EACH_NS.
+ * No honest program writes a weight above its policy. But the file does not say which program
+ * wrote a word. So a slice loses its turns only where a weight is too large at REFUSED_LOOKS
+ * consecutive looks: then some program writes it again within each second, in the slice's
+ * favour. The other slices then get a new file, which this slice does not get. A program can
+ * move to a new file some 24 times, so a GPU's file is replaced MOVES_MOST times at most, and
+ * once in MOVES_EACH_NS.
  */
 #include "turns_check.h"
 
@@ -30,13 +33,14 @@
 #include "sys.h"
 #include "unread.h"
 
-/* Looks after which an entry's key is of no slice. Half: a slice that was made after the look may
- * lose its weight for a second. Twice: an entry with a false key keeps its weight for longer. */
+/* Consecutive looks after which a key that no slice has counts as unknown. Half: a slice that
+ * was made after the look may lose its weight for a second. Twice: an entry with a false key
+ * keeps its weight for longer. */
 #define UNKNOWN_LOOKS 3
 
-/* Consecutive looks with a weight that is too large, after which an event says so, and after which
- * the slice gets no turns. Half: a policy that is changed again and again may look like it. Twice:
- * the slice takes too much for longer. */
+/* Consecutive looks with a weight that is too large, after which an event reports it, and after
+ * which the slice gets no turns. Half: a policy that is often changed may look like misuse.
+ * Twice: the slice takes too much for longer. */
 #define TOLD_LOOKS    3
 #define REFUSED_LOOKS 10
 
@@ -45,13 +49,14 @@
 
 /* -- entries ----------------------------------------------------------------------------------- */
 
-/* An entry of a file: the slice's place in the overview, and its device's. */
+/* An entry of a file, with the indexes of its slice in the overview and of its device in the
+ * slice. */
 struct claim {
-	bool lives, known;
+	bool lives, known; /* known: a slice of the overview has the key */
 	uint64_t key;
 	unsigned slice, device;
-	unsigned count; /* of living entries with its key, */
-	unsigned first; /* and the first of them */
+	unsigned count; /* living entries with its key */
+	unsigned first; /* the first of these entries */
 };
 
 static bool lives(const struct turns_file *file, unsigned entry)
@@ -98,7 +103,7 @@ static void see_claims(const struct turns_file *file, const struct overview *ove
 /* -- weights ----------------------------------------------------------------------------------- */
 
 struct range {
-	unsigned least, most; /* 0: any weight is right */
+	unsigned least, most; /* percent; 0: any weight is right */
 };
 
 static unsigned part_of(unsigned pct, unsigned count)
@@ -131,8 +136,8 @@ static void say_unchecked(struct turns_file *file, const struct unread_region *r
 	file->unchecked_said = true;
 }
 
-/* The range of an entry that may be of a region which was not read; {0, 0}: any weight is right.
- * False: the entry is of no slice. */
+/* Finds the range of an entry that may be of a region that was not read; {0, 0}: any weight is
+ * right. Returns false if the entry is of no slice. */
 static bool find_unread_range(struct turns_file *file, uint64_t key, const struct unread *unread,
 			      struct range *ret_range)
 {
@@ -151,7 +156,7 @@ static bool find_unread_range(struct turns_file *file, uint64_t key, const struc
 	return unread->failed || most > 0;
 }
 
-/* The range of an entry whose key no region has that was read. */
+/* The range of an entry whose key is of no region that was read. */
 static struct range range_of_unknown(struct turns_file *file, unsigned entry, uint64_t key,
 				     const struct unread *unread)
 {
@@ -179,7 +184,7 @@ static bool keep_within(uint32_t *word, struct range range)
 	return false;
 }
 
-/* Whether the entry's weight, or its share, was too large. */
+/* Corrects an entry. Returns whether its weight or its share was too large. */
 static bool put_right(struct turns_file *file, unsigned entry, struct range range)
 {
 	struct vgpu_turns_slice *slice = &file->at->slice[entry];
@@ -193,7 +198,7 @@ static bool put_right(struct turns_file *file, unsigned entry, struct range rang
 	return is_above;
 }
 
-/* -- slices that go on ------------------------------------------------------------------------- */
+/* -- repeated misuse --------------------------------------------------------------------------- */
 
 static void tell(struct events *events, enum event_kind kind, const struct slices_one *one,
 		 const char *uuid, unsigned looks)
@@ -203,14 +208,15 @@ static void tell(struct events *events, enum event_kind kind, const struct slice
 	event_add_number(event, "looks", looks);
 	events_tell(events, kind, event,
 		    kind == EVENT_TURNS_REFUSED
-			    ? "slice %s gets no turns on %s for 10 minutes: a program writes a "
-			      "weight above its policy into the file of turns, again and again"
-			    : "slice %s had a weight above its policy in the file of turns of %s: "
-			      "a program has written it, and vgpud writes the policy's",
+			    ? "slice %s gets no turns on %s for 10 minutes: a program again and "
+			      "again writes a weight above its policy into the file of turns"
+			    : "slice %s had a weight above its policy in the file of turns of %s, "
+			      "written by some program; vgpud has corrected it",
 		    one->name, uuid);
 }
 
-/* False: the file cannot be replaced again. */
+/* Refuses turns to the slice. Returns false if the file cannot be replaced again, or not
+ * yet. */
 static bool refuse(struct turns_server *server, struct turns_file *file,
 		   const struct slices_one *one)
 {
@@ -225,7 +231,7 @@ static bool refuse(struct turns_server *server, struct turns_file *file,
 	return false;
 }
 
-/* The slice's weight was too large, or is right. */
+/* Counts the looks at which the slice's weight was too large, reports it, and refuses turns. */
 static void judge(struct turns_server *server, struct turns_file *file,
 		  const struct slices_one *one, struct track_device *device, bool is_above,
 		  struct events *events)
@@ -315,7 +321,7 @@ void turns_check_write(struct text *text, const struct turns_server *server)
 {
 	static const struct prom_family corrected = {
 		"vgpu_gpu_turns_corrections_total", PROM_COUNTER,
-		"Weights of slices in the GPU's file of turns that vgpud has put right."};
+		"Weights of slices in the GPU's file of turns that vgpud has corrected."};
 	static const struct prom_family not_checked = {
 		"vgpu_gpu_turns_unchecked_weights", PROM_GAUGE,
 		"Weights in the GPU's file of turns that vgpud does not check, because they may be "

@@ -1,14 +1,15 @@
 /*
- * The reader's socket carries, to it, a descriptor of a client's connection, and back a struct
- * turns_message. vgpud keeps its own descriptor of the connection meanwhile, so the reader's close
- * of that one ends nothing.
+ * Through the reader's socket, vgpud sends a descriptor of a client's connection, and the
+ * reader sends back a struct turns_message. vgpud keeps its own descriptor of the connection
+ * meanwhile, so the connection stays open when the reader closes its copy.
  *
- * Whether a reader is stuck is not told by a clock alone, since on a busy machine, or where a unit
- * limits the processor time, a reader can wait long for a processor. It is stuck if it has the
- * connection, and sleeps at STILL looks in a row: an honest descriptor lets it sleep nowhere.
+ * A clock alone does not tell whether a reader is stuck: on a busy machine, or where a unit
+ * limits the processor time, a reader can wait long for a processor. A reader is stuck if it
+ * has the connection and sleeps at STILL consecutive looks, as it sleeps nowhere for an honest
+ * descriptor.
  *
- * A child has copies of all of vgpud's descriptors. The reader closes them before vgpud goes on, so
- * that no connection lives longer than in vgpud.
+ * A child has copies of all of vgpud's descriptors. The reader closes them before vgpud goes
+ * on, so that no connection stays open longer than in vgpud.
  */
 #include "turns_reader.h"
 
@@ -33,12 +34,12 @@
 #include "sys.h"
 
 #define LOOK_NS      (10 * NS_PER_MS)
-#define STILL        5
-#define LOOKS_MOST   100 /* and then it is stuck, whatever it does */
+#define STILL        5   /* consecutive looks at which a stuck reader sleeps */
+#define LOOKS_MOST   100 /* after that many, the reader counts as stuck in any state */
 #define LOOKS_AT_END 20
-#define LOST_NS      (10 * NS_PER_S)
-#define PEER_MOST    2 /* readers that a peer may have lost */
-#define USER_MOST    8
+#define LOST_NS      (10 * NS_PER_S) /* a lost reader counts at least that long */
+#define PEER_MOST    2               /* lost readers at which a peer's messages are not received */
+#define USER_MOST    8               /* the same for a user, in all PID namespaces */
 #define IDLE_NS      (3600 * NS_PER_S)
 
 /* -- the reader's process ---------------------------------------------------------------------- */
@@ -68,7 +69,7 @@ static void receive(int client, struct turns_message *message)
 	sys_close(fd);
 }
 
-/* Until vgpud has closed its end. */
+/* Serves requests until vgpud has closed its end of the socket. */
 _Noreturn static void read_all(int socket)
 {
 	for (;;) {
@@ -88,7 +89,7 @@ _Noreturn static void read_all(int socket)
 	}
 }
 
-/* All but those of the standard streams. */
+/* Closes all descriptors but the standard streams and `kept`. */
 static int close_others(int kept)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -116,9 +117,9 @@ _Noreturn static void be_reader(int socket)
 	read_all(socket);
 }
 
-/* -- the reader, to vgpud ---------------------------------------------------------------------- */
+/* -- the reader, in vgpud ---------------------------------------------------------------------- */
 
-/* The state's letter in /proc/PID/stat, or '?'. */
+/* The letter in /proc/PID/stat for the process's state; '?' where there is none. */
 static char state_of(pid_t pid)
 {
 	char path[32], text[128];
@@ -126,11 +127,11 @@ static char state_of(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	file_read(path, text, sizeof(text));
-	end = strrchr(text, ')'); /* of the program's name */
+	end = strrchr(text, ')'); /* the end of the program's name */
 	return end && end[1] ? end[2] : '?';
 }
 
-/* Whether it sleeps, and not because it has yet to be given something. */
+/* Whether the reader sleeps although it has received all that vgpud sent. */
 static bool sleeps(const struct turns_reader *reader)
 {
 	int unread = 0;
@@ -141,7 +142,8 @@ static bool sleeps(const struct turns_reader *reader)
 	return state == 'S' || state == 'D';
 }
 
-/* Whether it says something, rather than be stuck. */
+/* Waits for the reader. Returns true if its socket is readable, and false if the reader is
+ * stuck. */
 static bool answers(const struct turns_reader *reader)
 {
 	unsigned still = 0;
@@ -162,8 +164,8 @@ static struct turns_lost *free_entry(struct turns_reader *reader)
 	return NULL;
 }
 
-/* Ends the reader, by the peer's fault; NULL: by nobody's. Without a free entry it is never reaped,
- * but start makes no reader then. */
+/* Kills the reader. peer: the peer that it was lost to, or NULL. Without a free entry the
+ * process is never reaped, but start() makes no reader then. */
 static void lose(struct turns_reader *reader, const struct turns_peer *peer)
 {
 	struct turns_lost *lost = free_entry(reader);
@@ -204,7 +206,7 @@ static int start(struct turns_reader *reader)
 	return error;
 }
 
-/* Whether its messages are received. */
+/* Whether the peer's messages are received: it and its user have lost few enough readers. */
 static bool is_trusted(const struct turns_reader *reader, const struct turns_peer *peer)
 {
 	unsigned of_peer = 0, of_user = 0;
@@ -240,8 +242,8 @@ int turns_reader_receive(struct turns_reader *reader, int client, const struct t
 					   &passed) == (long)sizeof(*ret_message))
 		return 0;
 	say(LOG_WARNING,
-	    "a program of user %u has sent a descriptor that does not close: its requests for "
-	    "turns are refused for a while",
+	    "a program of user %u has sent a descriptor that does not close: the user's requests "
+	    "for turns may be refused for some seconds",
 	    (unsigned)peer->uid);
 	lose(reader, peer);
 	return -ETIMEDOUT;
@@ -263,7 +265,7 @@ struct turns_peer turns_reader_peer(int client)
 
 /* -- enders ------------------------------------------------------------------------------------ */
 
-/* Forgets processes that are gone. How many are not. */
+/* Reaps children that have exited. Returns how many still live. */
 static unsigned reap(struct turns_reader *reader)
 {
 	unsigned living = 0;
@@ -307,7 +309,8 @@ int turns_reader_end(struct turns_reader *reader, const int *fds, unsigned count
 	pid = fork();
 	if (pid == 0) {
 		close(pair[1]);
-		_exit(read(pair[0], &byte, sizeof(byte)) != 0); /* until vgpud has closed them */
+		_exit(read(pair[0], &byte, sizeof(byte)) !=
+		      0); /* blocks until vgpud has closed them */
 	}
 	for (unsigned i = 0; pid > 0 && i < count; i++)
 		close(fds[i]);
@@ -339,7 +342,7 @@ void turns_reader_tick(struct turns_reader *reader)
 	}
 }
 
-/* What is stuck stays for init. */
+/* A child that is stuck is left to init. */
 void turns_reader_close(struct turns_reader *reader)
 {
 	lose(reader, NULL);

@@ -1,18 +1,20 @@
 /*
- * Which slice a client is of. It sends a descriptor of the slice's region, opened for reading and
- * writing, and the file that this descriptor is of is looked for among the regions of the machine's
- * slices. A slice that is younger than the last look is found by listing them again, LISTS_A_SECOND
- * times a second at most: a client that is refused asks again.
+ * How a client proves its slice. It sends a descriptor of the slice's region, opened for
+ * reading and writing. vgpud looks for the file of that descriptor among the regions of the
+ * machine's slices. A slice that is younger than the last look is found by listing the slices
+ * again, LISTS_A_SECOND times a second at most; a client that is refused asks again.
  *
- * What a client can do. vgpud neither receives messages nor closes connections itself
- * (turns_reader.h). A client that sends nothing, or stays after its answer, is ended after PATIENCE
- * or when the table is full, the oldest first; a client that sends something else than a request,
- * at once. A user has USER_MOST connections at once, and PEER_MOST of one PID namespace. A client
- * that never reads the descriptor that it was given keeps it in flight, and the kernel lets a user
- * have as many of these as the limit of open files. vgpud cannot take it back, so such a client
- * keeps its place in the table, and a tenant has TENANT_MOST of these places: after that, it is
- * given nothing. A tenant can have MADE_MOST files made for GPUs of which NVML does not tell (MIG
- * instances), by what it writes into its regions.
+ * How clients are limited. vgpud neither receives messages nor closes connections itself
+ * (turns_reader.h). A client that sends nothing, or stays after its answer, is ended after
+ * PATIENCE, or when the table is full, the oldest first. A client that sends anything but a
+ * request is ended at once. A user has USER_MOST connections at once, and PEER_MOST of one PID
+ * namespace.
+ *
+ * A client that never reads the descriptor that it was given keeps it in flight, and the kernel
+ * lets a user have as many of these as the limit of open files. vgpud cannot take the
+ * descriptor back. So such a client keeps its place in the table. A tenant with TENANT_MOST of
+ * these places gets no further file. By writing into its regions, a tenant can have MADE_MOST
+ * files made for GPUs of which NVML does not tell (MIG instances).
  */
 #include "turns_server.h"
 
@@ -32,18 +34,18 @@
 #include "sys.h"
 #include "turn_offer.h"
 
-#define AT_ONCE        64 /* events in one turns_server_run */
+#define AT_ONCE        64 /* events, and connections accepted, in one turns_server_run */
 #define PATIENCE_NS    NS_PER_S
 #define LISTS_A_SECOND 4
-#define TENANT_MOST    64 /* processes of a job that all begin at once */
+#define TENANT_MOST    64 /* enough for the processes of a job that all begin at once */
 #define PEER_MOST      (TURNS_CLIENTS_MAX / 4)
 #define USER_MOST      (TURNS_CLIENTS_MAX / 2)
 #define MADE_MOST      8
-#define REFUSED_NS     (600 * NS_PER_S)
+#define REFUSED_NS     (600 * NS_PER_S) /* a message of turns_check.c says 10 minutes */
 
 /* -- clients ----------------------------------------------------------------------------------- */
 
-/* The client sees the end at once, and can send no more. */
+/* Shuts the connection down. The client sees that at once, and can send no more. */
 static void end(struct turns_server *server, struct turns_client *client)
 {
 	if (client->fd < 0 || client->is_ended)
@@ -54,7 +56,7 @@ static void end(struct turns_server *server, struct turns_client *client)
 	client->holds_file = false;
 }
 
-/* Whether all connections that have ended are closed. */
+/* Closes connections that have ended. Returns whether none is left. */
 static bool close_ended(struct turns_server *server)
 {
 	int fds[TURNS_CLIENTS_MAX];
@@ -88,8 +90,8 @@ static bool is_of_anybody(const struct turns_client *client, const struct turns_
 	return true;
 }
 
-/* Ends the oldest client without a file, of those that are the peer's, where these are `most` or
- * more: whether they are fewer now. */
+/* If `most` or more of the clients are the peer's, ends the oldest of them that holds no file.
+ * Returns whether fewer are left. */
 static bool make_room(struct turns_server *server, const struct turns_peer *peer,
 		      bool (*is_of)(const struct turns_client *client,
 				    const struct turns_peer *peer),
@@ -122,7 +124,7 @@ static struct turns_client *find_place(struct turns_server *server)
 	return NULL;
 }
 
-/* NULL: no place can be made free at the moment. */
+/* Returns a free place, for which it may end a client; NULL: there is none at the moment. */
 static struct turns_client *place(struct turns_server *server)
 {
 	struct turns_client *client = find_place(server);
@@ -140,7 +142,7 @@ static bool has_read(const struct turns_client *client)
 	return ioctl(client->fd, SIOCOUTQ, &unread) == 0 && unread == 0;
 }
 
-/* How many clients of the tenant have not read the file that they were given. */
+/* The number of the tenant's clients that have not read the file that they were given. */
 static unsigned unread_of(const struct turns_server *server, uint64_t tenant)
 {
 	unsigned count = 0;
@@ -151,9 +153,9 @@ static unsigned unread_of(const struct turns_server *server, uint64_t tenant)
 	return count;
 }
 
-/* -- who asks ---------------------------------------------------------------------------------- */
+/* -- identity ---------------------------------------------------------------------------------- */
 
-/* The user, or the container, that a slice is of: tenants.h has them. Not 0. */
+/* A number for the tenant of a slice, a user or a container (tenants.h); never 0. */
 static uint64_t tenant_of(const struct slices_one *one)
 {
 	uint64_t hash = 0xcbf29ce484222325u;
@@ -165,7 +167,8 @@ static uint64_t tenant_of(const struct slices_one *one)
 	return hash | (uint64_t)1 << 63;
 }
 
-/* A tenant can put a link in the place of its region: it is not followed. */
+/* Whether the message brought the slice's region. A link in its place is not followed, as a
+ * tenant can put one there. */
 static bool has_region(const struct slices_one *one, const struct turns_message *message)
 {
 	struct stat of;
@@ -183,7 +186,8 @@ static const struct slices_one *find_region(const struct slices *slices,
 	return NULL;
 }
 
-/* The same among the slices of the last look, of whose regions one is asked for. */
+/* The slice of the last look whose region came with the message, or NULL. It calls lstat() only
+ * for a region with the same inode. */
 static const struct slices_one *find_seen(const struct overview *overview,
 					  const struct turns_message *message)
 {
@@ -195,7 +199,7 @@ static const struct slices_one *find_seen(const struct overview *overview,
 	return NULL;
 }
 
-/* The same among the slices of this moment: its tenant, or 0. */
+/* The tenant of a slice that is younger than the last look, or 0. It lists the slices again. */
 static uint64_t find_young(struct turns_server *server, const struct turns_message *message)
 {
 	const struct slices_one *one;
@@ -236,8 +240,9 @@ static bool is_gpu(const struct overview *overview, const char *uuid)
 	return false;
 }
 
-/* As NVIDIA writes the UUID of a GPU or of a MIG instance: a tenant may write anything into its
- * region, and the UUID is part of a name by which systemd keeps the file. */
+/* Whether the text has the form of NVIDIA's UUIDs for GPUs and MIG instances. A tenant may
+ * write any text into its region, and the UUID is part of a name by which systemd keeps the
+ * file. */
 static bool is_uuid(const char *uuid)
 {
 	return (strncmp(uuid, "GPU-", 4) == 0 || strncmp(uuid, "MIG-", 4) == 0) &&
@@ -253,7 +258,8 @@ static bool is_in_a_region(const struct overview *overview, const char *uuid)
 	return false;
 }
 
-/* The GPU's file; NULL: this tenant has none made. */
+/* The GPU's file, which is made if it is missing. NULL: this tenant must not have it made, or
+ * making it failed. */
 static struct turns_file *file_for(struct turns_server *server, const struct overview *overview,
 				   const char *uuid, uint64_t tenant)
 {
@@ -353,8 +359,8 @@ static void answer(struct turns_server *server, const struct overview *overview,
 		sys_close(fd);
 }
 
-/* A client whose answer is in flight stays until it has read it, as one of its tenant's:
- * turns_server_tick ends it. */
+/* The client has sent more or has closed its end after its answer. While the answer is unread,
+ * the client keeps its place and counts for its tenant; turns_server_tick ends it later. */
 static void hear_more(struct turns_server *server, struct turns_client *client)
 {
 	if (!client->holds_file || has_read(client))
@@ -363,7 +369,7 @@ static void hear_more(struct turns_server *server, struct turns_client *client)
 		epoll_ctl(server->epoll, EPOLL_CTL_DEL, client->fd, NULL);
 }
 
-/* A message of the client's has come, or its end; or neither has yet. */
+/* Handles a client's message, or the end of its connection, if one of them has come. */
 static void hear(struct turns_server *server, const struct overview *overview,
 		 struct turns_client *client)
 {
@@ -385,7 +391,7 @@ static void hear(struct turns_server *server, const struct overview *overview,
 	}
 }
 
-/* Nobody is accepted until a tick. */
+/* No connection is accepted until the next tick. */
 static void close_door(struct turns_server *server)
 {
 	server->is_full = true;
@@ -400,7 +406,7 @@ static int open_door(struct turns_server *server)
 	return epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->socket.fd, &event) < 0 ? -errno : 0;
 }
 
-/* The place is the client's, whatever comes of it. */
+/* Gives the client a place in the table, even if it is ended at once. */
 static void admit(struct turns_server *server, const struct overview *overview,
 		  struct turns_client *client, int fd)
 {
@@ -417,6 +423,7 @@ static void admit(struct turns_server *server, const struct overview *overview,
 		hear(server, overview, client); /* an honest client has sent its request */
 }
 
+/* Accepts one connection. Returns false if there is none, or no place for it. */
 static bool meet(struct turns_server *server, const struct overview *overview)
 {
 	struct turns_client *client = place(server);
@@ -497,7 +504,8 @@ bool turns_server_take(struct turns_server *server, const char *name, int fd)
 			: turns_store_take(&server->store, name + prefix, fd);
 	if (taken)
 		return true;
-	say(LOG_WARNING, "systemd has kept \"%s\", which this vgpud cannot use, and does without",
+	say(LOG_WARNING,
+	    "systemd has kept the descriptor \"%s\", which this vgpud cannot use: vgpud closes it",
 	    name);
 	if (turns_reader_end(&server->reader, &fd, 1) != 0)
 		close(fd);
@@ -511,7 +519,8 @@ static int begin(struct turns_server *server)
 	return server->epoll < 0 ? -errno : open_door(server);
 }
 
-/* Those who have not been accepted may have sent something, too. */
+/* Ends all connections and closes the socket. An ender closes the socket, as connections that
+ * were not accepted may have messages too. */
 static void end_all(struct turns_server *server)
 {
 	for (unsigned i = 0; i < TURNS_CLIENTS_MAX; i++)
@@ -578,7 +587,7 @@ void turns_server_close(struct turns_server *server)
 void turns_server_write(struct text *text, const struct turns_server *server)
 {
 	static const struct prom_family files = {"vgpud_turns_files", PROM_GAUGE,
-						 "GPUs whose turns are in a file of vgpud's."};
+						 "GPUs for which vgpud has made a file of turns."};
 	static const struct prom_family requests = {
 		"vgpud_turns_requests_total", PROM_COUNTER,
 		"Requests of programs for a file of turns, by vgpud's answer."};

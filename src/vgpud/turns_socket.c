@@ -46,7 +46,7 @@ static void make_directory(const char *path)
 		return;
 	snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
 	if (mkdir(directory, 0755) == 0)
-		chmod(directory, 0755); /* whatever the umask is */
+		chmod(directory, 0755); /* independent of the umask */
 }
 
 int turns_socket_open(const char *path)

@@ -1,9 +1,10 @@
 /*
- * How a file is made: its size, all of its pages as zeros, so that vgpud's memory is charged and no
- * client can run out of memory in it, the header, and the seals last.
+ * A file is made in this order: all of its pages as zeros, the header, and the seals last. So
+ * vgpud's memory is charged for the pages, and no client can run out of memory in the file.
  *
- * Locks belong to open files (fcntl(2), open-file-description locks), and a descriptor that is sent
- * to a client refers to the sender's open file. So vgpud opens the file again for each client.
+ * A lock belongs to an open file (fcntl(2), open-file-description locks), and a descriptor that
+ * is sent to a client refers to the sender's open file. So vgpud opens the file again for each
+ * client.
  */
 #include "turns_store.h"
 
@@ -54,7 +55,8 @@ static void drop(struct turns_file *file)
 	sys_close(file->fd);
 }
 
-/* The header is for those who look at the file; clients go by the seals and the size. */
+/* Fills and seals a new file. The header is for people and tools; clients check the seals and
+ * the size. */
 static int fill(int fd)
 {
 	static const char zeros[4096];
@@ -139,7 +141,7 @@ unsigned turns_store_made_by(const struct turns_store *store, uint64_t maker)
 	return count;
 }
 
-/* A vgpud of another version may have made it. */
+/* Whether the descriptor is a file of turns of this version; another vgpud may have made it. */
 static bool is_file_of_turns(int fd)
 {
 	struct vgpu_turns_header header;
@@ -213,7 +215,8 @@ int turns_store_open(struct turns_file *file)
 	fd = open_own(file);
 	if ((fd != -EACCES && fd != -EPERM) || turns_store_replace(file) != 0)
 		return fd;
-	say(LOG_WARNING, "a program has taken the file of turns of %s away: there is another now",
+	say(LOG_WARNING,
+	    "a program has made the file of turns of %s unusable: vgpud has replaced it",
 	    file->uuid);
 	return open_own(file);
 }

@@ -1,8 +1,8 @@
 /*
- * A look opens each region of the list of slices, but for those that are too many of a tenant's.
- * Two things are known of a region that was not read. Its inode: a key has a part of it
- * (region_key_fits()). And its slice's policy, which only an administrator can write: a slice whose
- * policy names GPUs uses no other ones.
+ * A look opens each region in the list of slices, except where a tenant has too many. Two
+ * things are known of a region that was not read. The first is its inode, of which a key has a
+ * part (region_key_fits()). The second is its slice's policy, which only an administrator can
+ * write: if the policy names GPUs, the slice uses no others.
  */
 #include "unread.h"
 
@@ -14,8 +14,8 @@
 #include "policy.h"
 #include "region.h"
 
-/* Which slices of the list the overview has read, and why it has not read the others. NULL without
- * memory. */
+/* For each slice of the list, the reason why the overview has not read its region, or NULL if
+ * it has. Returns NULL without memory; the caller frees the array. */
 static const char **reasons_of(const struct overview *overview)
 {
 	const char **why = calloc(overview->slices.count + 1, sizeof(*why));
@@ -62,10 +62,11 @@ void unread_free(struct unread *unread)
 	*unread = (struct unread){.count = 0};
 }
 
-/* False: the policy of the region's slice does not let it use the GPU. */
+/* Whether the policy of the region's slice lets it use the GPU. A policy that cannot be read
+ * does. */
 static bool may_use(const struct unread_region *region, const char *uuid, unsigned *ret_pct)
 {
-	static struct policy policy; /* one thread */
+	static struct policy policy; /* static as it is large; vgpud has one thread */
 	int device;
 
 	*ret_pct = 0;

@@ -1,6 +1,6 @@
 /*
- * The regions of a node that the last look did not read: each may be the one of an entry in a file
- * of turns whose key no region has that was read.
+ * The regions of a node that the last look did not read. An entry in a file of turns may belong
+ * to one of them, if no region that was read has the entry's key.
  */
 #pragma once
 
@@ -11,25 +11,25 @@
 
 struct unread_region {
 	const struct slices_one *one;
-	const char *why;
-	bool has_inode; /* false: the region may have any inode */
+	const char *why; /* the reason why it was not read */
+	bool has_inode;  /* false: the region may have any inode */
 	uint64_t inode;
 };
 
-/* Zeroed at first. Belongs to the overview that unread_list was called with. */
+/* The list; it is valid as long as the overview that it was made from. */
 struct unread {
-	bool failed; /* there was no memory for the list */
+	bool failed; /* there was no memory, so the list is incomplete */
 	unsigned count;
 	struct unread_region *region;
 };
 
-/* Lists the slices of the machine whose regions the overview has not read. A slice without a region
- * is not listed. */
+/* Lists the slices of the machine whose regions the overview has not read. A slice whose
+ * region's file does not exist is not listed. The caller frees the list. */
 void unread_list(const struct overview *overview, struct unread *ret_unread);
 void unread_free(struct unread *unread);
 
-/* The first region at or after *at that can have the key and whose slice may use the GPU; *at is
- * the place after it. NULL: none. ret_pct is the GPU's compute quota in the slice's policy; 0: it
- * has none. */
+/* Finds the first region at or after *at that can have the key and whose slice may use the GPU,
+ * and sets *at to the place after it; start with *at = 0. Returns NULL if there is none.
+ * *ret_pct: the GPU's compute quota in the slice's policy, 1 to 99; 0: none. */
 const struct unread_region *unread_next(const struct unread *unread, uint64_t key, const char *uuid,
 					unsigned *at, unsigned *ret_pct);

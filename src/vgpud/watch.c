@@ -1,6 +1,7 @@
 /*
- * NVML stays open from one look to the next. Where it is missing, or answers for no GPU any more
- * as when the driver was loaded again, it is opened again now and then.
+ * NVML stays open from one look to the next. Where it is missing, it is opened again every
+ * NVML_AGAIN_NS. The same holds when NVML reports no GPU any more, as after the driver was
+ * loaded again.
  */
 #include "watch.h"
 
@@ -12,7 +13,7 @@
 #include "say.h"
 
 #define NVML_AGAIN_NS  (30 * NS_PER_S)
-#define MOST_OF_TENANT 256
+#define MOST_OF_TENANT 256 /* slices of a tenant that a look reads */
 
 static char *all_slices[] = {NULL};
 
@@ -24,7 +25,8 @@ int watch_open(struct watch *watch, const struct config *config, struct fault *f
 	watch->self.started_s = (double)clock_wall_ns() / (double)NS_PER_S;
 	watch->nvml_next_ns = clock_now_ns() + NVML_AGAIN_NS;
 	watch->looker.most_of_tenant = MOST_OF_TENANT;
-	watch->looker.only_reads = true; /* vgpud may be stopped at any time, and holds up nobody */
+	watch->looker.only_reads =
+		true; /* takes no locks, so that nothing waits for a stopped vgpud */
 	if (overview_open(&watch->looker, all_slices, fault))
 		return -1;
 	if (!watch->looker.usage)
@@ -52,7 +54,7 @@ void watch_close(struct watch *watch)
 	overview_close(&watch->looker);
 }
 
-/* Opens NVML again if it is time to. */
+/* Opens NVML again if NVML_AGAIN_NS have passed. */
 static void renew_nvml(struct watch *watch)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -70,7 +72,8 @@ static void note_nvml(struct watch *watch)
 
 	if (has_nvml != watch->self.has_nvml && watch->self.looks > 0)
 		say(has_nvml ? LOG_NOTICE : LOG_WARNING,
-		    has_nvml ? "NVML answers again" : "NVML answers no more: is the driver there?");
+		    has_nvml ? "NVML answers again"
+			     : "NVML reports no GPU any more: see whether the driver works");
 	watch->self.has_nvml = has_nvml;
 }
 
@@ -101,7 +104,7 @@ void watch_look(struct watch *watch)
 		watch->self.failed_looks++;
 		return;
 	}
-	if (watch->self.looks > 0) /* what is there at first is no news */
+	if (watch->self.looks > 0) /* the first look has nothing to compare with */
 		changes_tell(&watch->events, &watch->overview, &overview, &watch->track);
 	note_left_out(&watch->overview, &overview);
 	audit_look(&watch->audit, watch->config, &overview, watch->looker.procs, &watch->track,

@@ -1,6 +1,6 @@
 /*
- * vgpud's looks at the machine: once a second all slices and GPUs, what changed since the look
- * before, and the answer to /metrics that follows from it.
+ * vgpud's looks at the machine. Once a second, a look reads all slices and GPUs, reports what
+ * changed since the last look, and makes the figures for /metrics.
  */
 #pragma once
 
@@ -16,20 +16,23 @@ struct watch {
 	const struct config *config;
 	struct overview_looker looker;
 	struct overview overview; /* the last look */
-	struct track track;       /* of it */
+	struct track track;       /* of the last look */
 	struct self self;
 	struct audit audit;
 	struct events events;
-	uint64_t nvml_next_ns; /* when to try NVML again, where it is missing */
+	uint64_t nvml_next_ns; /* CLOCK_MONOTONIC; for NVML's next opening */
 };
 
+/* Opens NVML and the events, and takes no look yet. config must live as long as watch. A missing
+ * NVML is logged, and is no error. Returns 0, or a negative number with a fault. */
 int watch_open(struct watch *watch, const struct config *config, struct fault *fault);
 void watch_close(struct watch *watch);
-/* Another configuration from now on: 0, or a negative errno with a fault, and the one before stays.
- */
+/* Uses another configuration from now on. Returns 0; or a negative errno with a fault, and the
+ * old configuration stays. */
 int watch_configure(struct watch *watch, const struct config *config, struct fault *fault);
 
+/* Takes a look and reports events. Without memory, the last look's figures stay. */
 void watch_look(struct watch *watch);
 
-/* The metrics of the last look; arg is the struct watch. */
+/* Adds the metrics of the last look; arg is the struct watch. */
 void watch_write(struct text *text, void *arg);

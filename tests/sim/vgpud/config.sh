@@ -92,7 +92,7 @@ for round in 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 printf 'metrics = { listen = "0.0.0.0:0" }\n' >"$config"
 kill -HUP "$vgpud"
-wait_log 'goes on with the settings that it has: other machines may reach 0.0.0.0:0'
+wait_log 'keeps its present settings: other machines may reach 0.0.0.0:0'
 scrape
 configure 'hami = true'
 printf 'metrics = { listen = "[::1]:0" }\n' >"$config"

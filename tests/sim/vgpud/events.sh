@@ -62,7 +62,7 @@ rm -r "$state"/flood*
 # One that cannot be written to.
 configure_events /nowhere/events
 kill -HUP "$vgpud"
-wait_log 'goes on with the settings that it has: events cannot be written to /nowhere/events (No such file or directory)'
+wait_log 'keeps its present settings: events cannot be written to /nowhere/events (No such file or directory)'
 sleep 3
 rmdir "$state/odd"
 until_event slice_removed "e['slice'] == 'odd'"

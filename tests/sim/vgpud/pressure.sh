@@ -64,7 +64,7 @@ done
 rm "$events"
 start_vgpud VGPUD_TEST=1 VGPU_SIM_FAULTS="$faults"
 asks least_length "$state/one/region" "$uuid0" 4000000000
-wait_log 'NVML answers no more'
+wait_log 'NVML reports no GPU any more'
 scrape
 same 'the turns without NVML, at first' 4 "$(sample "vgpu_gpu_pressure_turn_seconds$labels")"
 asks least_length "$state/one/region" "$uuid0" 0

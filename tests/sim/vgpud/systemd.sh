@@ -26,7 +26,7 @@ os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
 os.execv(sys.argv[1], [sys.argv[1], "--config", sys.argv[2]])
 PYTHON
 same 'the status with another socket' 1 $?
-grep -q 'systemd hands over something else than one socket that listens' "$err" || fail 'does not say so'
+grep -q 'systemd hands over more than one socket for HTTP, or one that does not listen' "$err" || fail 'does not say so'
 python3 - "$VGPUD" "$config" >"$out" 2>"$err" <<'PYTHON'
 import os, socket, sys
 given = socket.create_server(("0.0.0.0", 0))

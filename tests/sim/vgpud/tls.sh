@@ -51,7 +51,7 @@ refuse_config "others may read or write $root/open: chmod it to 0600"
 settings 0.0.0.0:0 "$root/good.pem" "$root/other.key" "$root/token"
 "$VGPUD" --config "$config" >"$out" 2>"$err"
 same 'the status with another key' 125 $?
-grep -q 'the certificate and the key do not go together' "$err" || fail 'does not say why'
+grep -q 'the certificate and the key do not match' "$err" || fail 'does not say why'
 
 settings 0.0.0.0:0 "$root/good.pem" "$root/good.key" "$root/token"
 start_vgpud VGPUD_TEST=1
@@ -77,6 +77,6 @@ same 'with the old token' 401 "$(client get /metrics "$out" "Authorization: Bear
 same 'with the new one' 200 "$(client get /metrics "$out" "Authorization: Bearer new$token")"
 echo x >"$root/token"
 kill -HUP "$vgpud"
-wait_log 'goes on with the settings that it has: the first line of'
+wait_log 'keeps its present settings: the first line of'
 same 'after a bad one' 200 "$(client get /metrics "$out" "Authorization: Bearer new$token")"
 stop_vgpud

@@ -55,7 +55,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     chmod +x "$VGPUD"
     start_vgpud VGPUD_TEST=1
     asks taken "$ours" "$uuid0"
-    wait_log 'a program has taken the file of turns of .* away: there is another now'
+    wait_log 'a program has made the file of turns of .* unusable: vgpud has replaced it'
     stop_vgpud
     VGPUD=$program
 fi
