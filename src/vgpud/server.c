@@ -37,7 +37,8 @@ struct server {
 	char *token;
 	uint64_t timeout_ns;
 	uint64_t answers[CLASSES];
-	struct connection oldest; /* its next is the oldest, its previous the newest */
+	struct connection
+		ring; /* head of a ring: its next is the oldest, its previous the newest */
 };
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -164,10 +165,10 @@ static void began(struct server *server, struct MHD_Connection *handle, void **c
 		return;
 	connection->handle = handle;
 	connection->began_ns = clock_now_ns();
-	connection->next = &server->oldest;
-	connection->previous = server->oldest.previous;
+	connection->next = &server->ring;
+	connection->previous = server->ring.previous;
 	connection->previous->next = connection;
-	server->oldest.previous = connection;
+	server->ring.previous = connection;
 }
 
 static void ended(void **context)
@@ -204,8 +205,8 @@ void server_tick(struct server *server)
 {
 	uint64_t now_ns = clock_now_ns();
 
-	for (struct connection *at = server->oldest.next;
-	     at != &server->oldest && now_ns - at->began_ns >= server->timeout_ns; at = at->next)
+	for (struct connection *at = server->ring.next;
+	     at != &server->ring && now_ns - at->began_ns >= server->timeout_ns; at = at->next)
 		shut_down(at);
 	server_run(server);
 }
@@ -279,7 +280,7 @@ struct server *server_start(const struct server_settings *settings, struct fault
 	struct server *server = calloc(1, sizeof(*server));
 
 	if (server) {
-		server->oldest.next = server->oldest.previous = &server->oldest;
+		server->ring.next = server->ring.previous = &server->ring;
 		server->write = settings->write;
 		server->arg = settings->arg;
 		server->timeout_ns = settings->timeout_s * NS_PER_S;

@@ -108,8 +108,8 @@ static char *pod_labels(const struct pods_one *pod, unsigned device, const char 
 }
 
 /* Whether another region of the same container has the metrics of the GPU at that index. */
-static bool speaks_for(const struct overview_slice *other, const struct overview_slice *slice,
-		       unsigned device)
+static bool has_metrics_of(const struct overview_slice *other, const struct overview_slice *slice,
+			   unsigned device)
 {
 	if (device >= other->device_count ||
 	    strcmp(other->device[device].seen.uuid, slice->device[device].seen.uuid) != 0)
@@ -121,15 +121,15 @@ static bool speaks_for(const struct overview_slice *other, const struct overview
  * container's directory has several regions after the container was started again with other
  * GPUs. If a GPU is in several, the first region in use has its metrics, or else the first. The
  * regions of a container stand together in the overview (slices_compare). */
-static bool is_spoken_for(const struct overview *overview, const struct overview_slice *slice,
-			  unsigned device)
+static bool is_in_other_region(const struct overview *overview, const struct overview_slice *slice,
+			       unsigned device)
 {
 	const struct overview_slice *end = overview->slice + overview->count, *first = slice;
 
 	while (first > overview->slice && slices_is_same_container(slice->one, first[-1].one))
 		first--;
 	for (; first < end && slices_is_same_container(slice->one, first->one); first++)
-		if (first != slice && speaks_for(first, slice, device))
+		if (first != slice && has_metrics_of(first, slice, device))
 			return true;
 	return false;
 }
@@ -146,7 +146,7 @@ static bool label_container(const struct track *before, struct track_slice *trac
 	for (unsigned d = 0; d < slice->device_count; d++) {
 		struct track_device *device = &track->device[d];
 
-		if (!device->labels || is_spoken_for(overview, slice, d))
+		if (!device->labels || is_in_other_region(overview, slice, d))
 			continue;
 		device->hami_labels = pod_labels(&track->pod, d, slice->device[d].seen.uuid);
 		if (!device->hami_labels)

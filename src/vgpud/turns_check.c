@@ -185,7 +185,7 @@ static bool keep_within(uint32_t *word, struct range range)
 }
 
 /* Corrects an entry. Returns whether its weight or its share was too large. */
-static bool put_right(struct turns_file *file, unsigned entry, struct range range)
+static bool correct(struct turns_file *file, unsigned entry, struct range range)
 {
 	struct vgpu_turns_slice *slice = &file->at->slice[entry];
 	bool is_above = __atomic_load_n(&slice->weight, __ATOMIC_RELAXED) > range.most ||
@@ -264,7 +264,7 @@ static void look_at(struct turns_server *server, struct turns_file *file,
 			continue;
 		range = claims[i].known ? range_of(overview, track, &claims[i])
 					: range_of_unknown(file, i, claims[i].key, unread);
-		is_above[claims[i].first] |= put_right(file, i, range);
+		is_above[claims[i].first] |= correct(file, i, range);
 	}
 	file->unchecked_said = file->unchecked_said && file->unchecked > 0;
 	for (unsigned i = 0; i < VGPU_TURNS_SLICES; i++)

@@ -392,13 +392,13 @@ static void hear(struct turns_server *server, const struct overview *overview,
 }
 
 /* No connection is accepted until the next tick. */
-static void close_door(struct turns_server *server)
+static void stop_accepting(struct turns_server *server)
 {
 	server->is_full = true;
 	epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->socket.fd, NULL);
 }
 
-static int open_door(struct turns_server *server)
+static int start_accepting(struct turns_server *server)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.u32 = TURNS_CLIENTS_MAX};
 
@@ -424,13 +424,13 @@ static void admit(struct turns_server *server, const struct overview *overview,
 }
 
 /* Accepts one connection. Returns false if there is none, or no place for it. */
-static bool meet(struct turns_server *server, const struct overview *overview)
+static bool accept_one(struct turns_server *server, const struct overview *overview)
 {
 	struct turns_client *client = place(server);
 	int fd;
 
 	if (!client) {
-		close_door(server);
+		stop_accepting(server);
 		return false;
 	}
 	fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -452,7 +452,7 @@ void turns_server_run(struct turns_server *server, const struct overview *overvi
 				hear(server, overview, client);
 			continue;
 		}
-		for (unsigned n = 0; n < AT_ONCE && meet(server, overview); n++)
+		for (unsigned n = 0; n < AT_ONCE && accept_one(server, overview); n++)
 			;
 	}
 }
@@ -470,7 +470,7 @@ void turns_server_tick(struct turns_server *server)
 	}
 	turns_reader_tick(&server->reader);
 	if (close_ended(server) && server->is_full && server->socket.fd >= 0)
-		open_door(server);
+		start_accepting(server);
 }
 
 /* -- the socket -------------------------------------------------------------------------------- */
@@ -516,7 +516,7 @@ static int begin(struct turns_server *server)
 {
 	if (server->epoll < 0)
 		server->epoll = epoll_create1(EPOLL_CLOEXEC);
-	return server->epoll < 0 ? -errno : open_door(server);
+	return server->epoll < 0 ? -errno : start_accepting(server);
 }
 
 /* Ends all connections and closes the socket. An ender closes the socket, as connections that

@@ -30,7 +30,7 @@
 
 /* -- one file ---------------------------------------------------------------------------------- */
 
-static int keep(struct turns_file *file, const char *uuid, int fd)
+static int remember(struct turns_file *file, const char *uuid, int fd)
 {
 	struct stat st;
 	void *at;
@@ -111,7 +111,7 @@ static void keep_file(const struct turns_file *file)
 
 static int make_file(struct turns_file *file, const char *uuid, uint64_t maker)
 {
-	int fd = make(uuid), error = fd < 0 ? fd : keep(file, uuid, fd);
+	int fd = make(uuid), error = fd < 0 ? fd : remember(file, uuid, fd);
 
 	if (error && fd >= 0)
 		sys_close(fd);
@@ -158,7 +158,7 @@ bool turns_store_take(struct turns_store *store, const char *uuid, int fd)
 {
 	if (!*uuid || strlen(uuid) >= VGPU_UUID_LEN || store->count == TURNS_FILES_MAX ||
 	    turns_store_find(store, uuid) || !is_file_of_turns(fd) ||
-	    keep(&store->file[store->count], uuid, fd) != 0)
+	    remember(&store->file[store->count], uuid, fd) != 0)
 		return false;
 	store->count++;
 	return true;
