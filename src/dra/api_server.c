@@ -1,9 +1,10 @@
 /*
- * libcurl follows no redirects and uses no proxy: the token is for the API server alone. One handle
- * serves all requests, so that they share a connection.
+ * libcurl follows no redirects and uses no proxy, as the token is for the API server alone. All
+ * requests use one handle, so that they share a connection.
  *
- * A server that hangs lets a request wait for API_TIMEOUT_MS, and everything else with it. So after
- * a request that got no answer, no other one is sent for as long as that one waited.
+ * While a server hangs, a request waits for API_TIMEOUT_MS, and the whole program with it. So
+ * after a request without an answer, no other request is sent for as long as that request
+ * waited.
  */
 #include "api_server.h"
 
@@ -25,9 +26,10 @@ struct api_server {
 	CURL *curl;
 	char url[URL_LEN];
 	const char *token, *ca;
-	bool trusted;                /* the server is known by its certificate: it gets the token */
+	/* the URL is HTTPS, so the server has a certificate and gets the token */
+	bool trusted;
 	char error[CURL_ERROR_SIZE]; /* of the last request */
-	uint64_t silent_until_ns;    /* no request is sent before */
+	uint64_t silent_until_ns;    /* no request is sent before (CLOCK_MONOTONIC) */
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
@@ -47,7 +49,7 @@ static int find_url(const char *given, char ret_url[URL_LEN], struct fault *faul
 	else
 		return fault_set(
 			fault, -EINVAL,
-			"this is no pod, which would know the API server: name it, as with "
+			"vgpu-dra does not run in a pod, so it needs the API server's URL, as in "
 			"--server https://10.96.0.1:443");
 	if (len >= URL_LEN ||
 	    (strncmp(ret_url, "https://", 8) != 0 && strncmp(ret_url, "http://", 7) != 0))
@@ -96,7 +98,7 @@ static size_t on_data(char *data, size_t size, size_t count, void *arg)
 	return body->failed ? 0 : len;
 }
 
-/* "Authorization: Bearer TOKEN" in line. */
+/* Reads the token, and writes "Authorization: Bearer TOKEN" to line. */
 static int read_token(const char *path, char line[TOKEN_LEN], struct fault *fault)
 {
 	size_t len = (size_t)snprintf(line, TOKEN_LEN, "Authorization: Bearer ");
@@ -125,7 +127,7 @@ static int make_headers(const struct api_server *server, struct curl_slist **ret
 		struct curl_slist *more = curl_slist_append(headers, lines[i]);
 
 		if (!more)
-			error = fault_set(fault, -ENOMEM, "there is no memory to ask");
+			error = fault_set(fault, -ENOMEM, "there is no memory for a request");
 		else
 			headers = more;
 	}

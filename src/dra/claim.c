@@ -1,9 +1,10 @@
 /*
- * The strings of a claim end up in paths, in files and in messages whose strings must be UTF-8. So
- * each is taken only if it has the form that the API demands of it: DNS labels and subdomains.
+ * The strings of a claim end up in paths, in files and in messages that must be UTF-8. So each
+ * is accepted only in the form that the API demands: DNS labels and subdomains.
  *
- * A capacity of 0 is refused, as 0 means "no limit" in a policy. A share with adminAccess is
- * refused, too: it consumes nothing, and would be a GPU without limits beside the shares of others.
+ * A capacity of 0 is refused, as 0 means "no limit" in a policy. A result with adminAccess is
+ * refused too: it consumes nothing, so it would be a GPU without limits alongside the shares of
+ * other claims.
  */
 #include "claim.h"
 
@@ -17,8 +18,8 @@
 
 #define RESULTS "status.allocation.devices.results"
 
-/* Lower-case letters, digits and "-", and "." where dots are allowed, with a letter or a digit at
- * both ends. */
+/* Whether text has 1 to room - 1 characters: lower-case letters, digits and "-", and "." if
+ * dots, with a letter or a digit at both ends. */
 static bool is_dns(const char *text, size_t room, bool dots)
 {
 	static const char ends[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -41,7 +42,7 @@ bool claim_id_is_good(const struct claim_id *id)
 
 /* -- a result ---------------------------------------------------------------------------------- */
 
-/* The part of a request's name before a "/": after it is a subrequest's. */
+/* Copies the part of a request's name before a "/", after which a subrequest's name stands. */
 static bool copy_request(const char *request, char ret_request[CLAIM_LABEL_LEN])
 {
 	char name[CLAIM_LABEL_LEN];
@@ -53,8 +54,8 @@ static bool copy_request(const char *request, char ret_request[CLAIM_LABEL_LEN])
 	return strcspn(request, "/") < sizeof(name) && is_dns(name, sizeof(name), false);
 }
 
-/* How much of the capacity the claim consumes, at most max; 0 if the result does not say. The
- * capacity's name may have the driver's name and a "/" before it. */
+/* Reads how much of a capacity the claim consumes, 1 to max; 0 if the result does not say. The
+ * capacity's name may have a prefix: the driver's name and a "/". */
 static int read_capacity(struct json_object *result, const char *driver, const char *name,
 			 uint64_t max, uint64_t *ret_value, struct fault *fault)
 {
@@ -74,14 +75,14 @@ static int read_capacity(struct json_object *result, const char *driver, const c
 	if (!text || quantity_parse(text, &value) || value == 0 || value > max)
 		return fault_set(
 			fault, -EINVAL,
-			"the claim's consumedCapacity of %s is no quantity that a GPU has: "
+			"the claim's consumedCapacity of %s is not a quantity that a GPU can have: "
 			"ask for at least 1%s",
 			name, max == 100 ? ", and at most 100" : "");
 	*ret_value = value;
 	return 0;
 }
 
-/* In doubt it is. */
+/* Any value but a missing one and false counts as true. */
 static bool may_be_true(struct json_object *value)
 {
 	return value &&
@@ -99,11 +100,12 @@ static int read_result(struct json_object *result, const char *driver, struct cl
 	if (may_be_true(json_at(result, "adminAccess")))
 		return fault_set(fault, -EINVAL,
 				 "the claim has adminAccess, which would be a GPU without limits: "
-				 "ask without it");
+				 "remove adminAccess from its request");
 	if (!copy_request(json_text_at(result, "request"), device->request) ||
 	    !is_dns(pool, CLAIM_NAME_LEN, true) || !is_dns(name, CLAIM_LABEL_LEN, false) ||
 	    (share && !is_dns(json_text_at(result, "shareID"), CLAIM_LABEL_LEN, false)))
-		return fault_set(fault, -EINVAL, "the claim's allocation has a bad name in it");
+		return fault_set(fault, -EINVAL,
+				 "the claim's allocation has a name that is no DNS name");
 	snprintf(device->pool, sizeof(device->pool), "%s", pool);
 	snprintf(device->device, sizeof(device->device), "%s", name);
 	if (share)
@@ -152,16 +154,16 @@ static int read_claim(struct json_object *object, const struct claim_id *id, con
 	    !is_same(json_text_at(object, "metadata.name"), id->name) ||
 	    !is_same(json_text_at(object, "metadata.namespace"), id->namespace))
 		return fault_set(fault, -EBADMSG,
-				 "what the API server has is no ResourceClaim of that name");
+				 "the API server's answer is not the ResourceClaim of that name");
 	if (!is_same(json_text_at(object, "metadata.uid"), id->uid))
 		return fault_set(fault, -ESTALE,
-				 "the claim %s/%.100s is another one by now: delete the pod",
+				 "the claim %s/%.100s was deleted and made again: delete the pod",
 				 id->namespace, id->name);
 	if (json_object_is_type(results, json_type_array))
 		error = read_results(results, driver, claim, fault);
 	if (!error && claim->count == 0)
 		error = fault_set(fault, -ENODATA,
-				  "nothing is allocated to the claim %s/%.100s from %s",
+				  "the claim %s/%.100s has no devices of %s allocated",
 				  id->namespace, id->name, driver);
 	return error;
 }
@@ -181,7 +183,7 @@ int claim_parse(const char *text, size_t len, const struct claim_id *id, const c
 
 /* -- the excerpt ------------------------------------------------------------------------------- */
 
-/* An object whose one member is the value. */
+/* Makes an object whose only member is the value. */
 static struct json_object *within(const char *name, struct json_object *value)
 {
 	struct json_object *object = json_object_new_object();
@@ -190,7 +192,7 @@ static struct json_object *within(const char *name, struct json_object *value)
 	return object;
 }
 
-/* Those of the driver. */
+/* The results of this driver. */
 static struct json_object *own_results(struct json_object *results, const char *driver)
 {
 	struct json_object *own = json_object_new_array();

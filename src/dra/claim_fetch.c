@@ -1,7 +1,7 @@
 /*
- * The status 404 alone does not say that a claim is gone: a server that does not serve
- * resource.k8s.io/v1, as one that is being updated, answers each of its paths so. An object that is
- * missing is named by the answer:
+ * The status 404 alone does not mean that a claim is gone. A server that does not serve
+ * resource.k8s.io/v1, for example during an update, answers each of its paths with 404. If the
+ * claim is missing, the answer names it:
  *
  *   {"kind": "Status", "reason": "NotFound", "details": {"kind": "resourceclaims", "name": …}, …}
  */

@@ -1,10 +1,11 @@
 /*
- * vgpu-dra: the driver by which Kubernetes' Dynamic Resource Allocation gives parts of a node's
- * GPUs to claims. One thread, one loop. A request to the API server is waited for in it: what the
- * kubelet calls meanwhile is answered afterwards, and it calls again where that is too late.
+ * vgpu-dra is the driver by which Kubernetes' Dynamic Resource Allocation gives parts of a
+ * node's GPUs to claims. It has one thread and one loop. A request to the API server blocks the
+ * loop. Calls of the kubelet are answered after it, and the kubelet calls again where that is
+ * too late.
  *
- * It may be killed at any time: containers go on without it, as their limits are files, and the
- * kubelet calls again for what was not answered.
+ * vgpu-dra may be killed at any time: containers continue without it, as their limits are
+ * files, and the kubelet repeats calls that were not answered.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -30,7 +31,7 @@ enum exit_status { EXIT_USAGE = 2, EXIT_FAILED = 125 };
 #define DRIVER      "gpu.vgpu.dev"
 #define KUBELET_DIR "/var/lib/kubelet"
 #define LOOK_MS     1000
-#define SWEEP_S     300
+#define SWEEP_S     300 /* seconds */
 #define PATH_LEN    256
 
 struct options {
@@ -39,7 +40,7 @@ struct options {
 	unsigned sweep_s;
 };
 
-/* A socket that is served, and again where somebody has removed it. */
+/* A socket that is served. If its file is removed, it is made again. */
 struct service {
 	char path[PATH_LEN];
 	const struct grpc_method *methods;
@@ -60,7 +61,7 @@ struct driver {
 	struct sweep sweep;
 	struct users users;
 	char pods_socket[PATH_LEN];
-	int status; /* that the program ends with */
+	int status; /* the program's exit status */
 };
 
 /* -- the loop's functions ---------------------------------------------------------------------- */
@@ -75,6 +76,7 @@ static void on_signal(void *arg, uint32_t events)
 		loop_end(driver->loop);
 }
 
+/* Serves the socket if it is not served. Returns whether it is served now. */
 static bool serve(struct loop *loop, struct service *service)
 {
 	struct fault fault = {""};
@@ -90,11 +92,12 @@ static bool serve(struct loop *loop, struct service *service)
 			? NULL
 			: grpc_serve(loop, service->path, service->methods, service->arg, &fault);
 	if (say_changed(&service->said, fault.text) && *fault.text)
-		say(LOG_WARNING, "is not to be reached yet: %s", fault.text);
+		say(LOG_WARNING, "the kubelet cannot reach vgpu-dra yet: %s", fault.text);
 	return service->server != NULL;
 }
 
-/* The kubelet calls at the one socket as soon as it sees the other. */
+/* The kubelet calls at the driver's socket as soon as it sees the registration's, so that comes
+ * second. */
 static void on_timer(void *arg, uint32_t events)
 {
 	struct driver *driver = arg;
@@ -103,8 +106,9 @@ static void on_timer(void *arg, uint32_t events)
 	loop_timer_read(driver->timer.fd);
 	if (prepare_is_lost(&driver->prepare)) {
 		say(LOG_ERR,
-		    "a directory of claims was removed, and is mounted here: ends; started again, "
-		    "it makes a new one. See --state, --regions and --cdi");
+		    "a directory of claims was removed while it is mounted here: vgpu-dra ends, "
+		    "and "
+		    "makes a new one when it is started again. See --state, --regions and --cdi");
 		driver->status = EXIT_FAILED;
 		loop_end(driver->loop);
 		return;
@@ -118,7 +122,7 @@ static void on_timer(void *arg, uint32_t events)
 	users_look(&driver->users);
 }
 
-/* The kubelet may have deleted the node's slices as it started. */
+/* The kubelet may have deleted the node's ResourceSlices when it started. */
 static void on_registered(void *arg)
 {
 	struct driver *driver = arg;
@@ -193,8 +197,8 @@ static int begin(struct driver *driver, struct fault *fault)
 	return error ? fault_set(fault, error, "cannot start: %s", strerror(-error)) : 0;
 }
 
-/* The ResourceSlice stays, as the driver may be there again soon; the kubelet deletes the slices of
- * a driver that does not come back. */
+/* The ResourceSlice stays, as the driver may return soon. The kubelet deletes the
+ * ResourceSlices of a driver that does not return. */
 static void end(struct driver *driver)
 {
 	grpc_server_stop(driver->registration.server);
@@ -232,14 +236,14 @@ static int help(void)
 	     "Gives parts of a node's GPUs to ResourceClaims: Kubernetes' Dynamic Resource\n"
 	     "Allocation, as the driver " DRIVER ".\n\n"
 	     "  --node NAME        the node's name, instead of the variable NODE_NAME\n"
-	     "  --server URL       the API server, instead of the one that pods know\n"
-	     "  --token FILE       what it knows this driver by, instead of\n"
+	     "  --server URL       the API server, instead of the one in a pod's environment\n"
+	     "  --token FILE       the token for the API server, instead of\n"
 	     "                     " API_TOKEN "\n"
-	     "  --ca FILE          the certificates to know it by, instead of\n"
+	     "  --ca FILE          certificates to trust, instead of\n"
 	     "                     " API_CA "\n"
 	     "  --kubelet DIR      the kubelet's directory, instead of " KUBELET_DIR "\n"
 	     "  --state DIR        where claims' policies are, instead of " CLAIMS_STATE "\n"
-	     "  --regions DIR      where their regions are, instead of " CLAIMS_REGIONS "\n"
+	     "  --regions DIR      where claims' regions are, instead of " CLAIMS_REGIONS "\n"
 	     "  --cdi DIR          where container runtimes look for CDI devices, instead of\n"
 	     "                     " PREPARE_CDI "\n"
 	     "  --cdi-kind KIND    GPUs are the CDI devices KIND=UUID; without it NVIDIA's "
@@ -251,13 +255,15 @@ static int help(void)
 	     "  --sweep SECONDS    how often the API server is asked for claims that are gone: "
 	     "300\n"
 	     "  -h, --help         this text\n"
-	     "  -V, --version      which vgpu-dra this is\n\n"
-	     "Exit status: 0 on success; 2 if the command line is wrong; 125 if it failed.\n\n"
+	     "  -V, --version      the version of vgpu-dra\n\n"
+	     "Exit status: 0 on success; 2 if the command line is wrong; 125 if vgpu-dra "
+	     "failed.\n\n"
 	     "vgpu-dra(8) says more.");
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
 
-/* A name that may stand in a path of the API server. */
+/* Whether the name is one that a node can have, so that it is safe in a path of the API
+ * server. */
 static bool is_node_name(const char *name)
 {
 	return name && *name && strlen(name) < CLAIM_NAME_LEN - sizeof(DRIVER) &&
@@ -267,7 +273,7 @@ static bool is_node_name(const char *name)
 static int check(const struct options *options)
 {
 	if (!is_node_name(options->node)) {
-		say(LOG_ERR, "the node has no name, or one that Kubernetes' nodes cannot have: "
+		say(LOG_ERR, "the node's name is missing, or not one that Kubernetes allows: "
 			     "write --node NAME");
 		return EXIT_USAGE;
 	}
@@ -285,7 +291,8 @@ static int print_version(void)
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
 
-/* Takes an option and its optarg. The status to end with, or -1: the program goes on. */
+/* Takes an option and its optarg. Returns the exit status to end with, or -1: the program
+ * continues. */
 static int take(struct driver *driver, int option)
 {
 	struct options *options = &driver->options;
@@ -358,7 +365,7 @@ int main(int argc, char **argv)
 			return status;
 	}
 	if (optind < argc) {
-		say(LOG_ERR, "\"%s\" is too much: see vgpu-dra --help", argv[optind]);
+		say(LOG_ERR, "there is no argument \"%s\": see vgpu-dra --help", argv[optind]);
 		return EXIT_USAGE;
 	}
 	return check(&driver.options) ? EXIT_USAGE : run(&driver);

@@ -1,11 +1,12 @@
 /*
- * A claim that cannot be prepared is an error in the answer, beside the other claims' devices. A
- * request that is no message of its kind, or names a claim by what is no name of Kubernetes', is
- * refused as a whole.
+ * A claim that cannot be prepared is an error in the answer, alongside the devices of other
+ * claims. A request that is no message of its kind, or has a name that Kubernetes does not
+ * allow, is refused as a whole.
  *
- * The claim's own CDI device comes with its first device in each request: a container may use one
- * request of a claim, and must have the policy then. A container that uses several gets it more
- * than once, and a runtime then makes the same mounts and sets the same variable again.
+ * The CDI device of a claim comes with the claim's first device of each request. So a container
+ * that uses one request of a claim gets the policy. A container that uses several requests gets
+ * the CDI device more than once, and a runtime then makes the same mounts and sets the same
+ * variable again.
  */
 #include "methods.h"
 
@@ -19,7 +20,8 @@
 
 /* -- claims ------------------------------------------------------------------------------------ */
 
-/* The message Claim. */
+/* Reads a message Claim. Returns false if it is malformed, or has a name that is not
+ * allowed. */
 static bool read_id(struct pb_message message, struct claim_id *ret_id)
 {
 	struct claim_id id = {.name = ""};
@@ -44,7 +46,7 @@ static bool read_id(struct pb_message message, struct claim_id *ret_id)
 typedef void answer_claim(const struct prepare *prepare, const struct claim_id *id,
 			  struct bytes *ret_answer);
 
-/* Adds an entry of the map from UIDs to answers for each claim of the request. */
+/* For each claim of the request, adds an entry to the answer's map from UIDs to answers. */
 static enum grpc_status answer_claims(const struct prepare *prepare, struct pb_message request,
 				      answer_claim *answer, struct bytes *ret_message,
 				      struct fault *fault)
@@ -59,7 +61,8 @@ static enum grpc_status answer_claims(const struct prepare *prepare, struct pb_m
 		if (!pb_is(&field, 1, PB_BYTES))
 			continue;
 		if (!read_id(field.within, &id)) {
-			fault_set(fault, -EINVAL, "the request names a claim by what is no name");
+			fault_set(fault, -EINVAL,
+				  "the request has a claim with an invalid name or UID");
 			return GRPC_INVALID_ARGUMENT;
 		}
 		answer(prepare, &id, &value);
@@ -105,7 +108,8 @@ static void put_device(const struct prepare *prepare, const struct claim_id *id,
 	bytes_free(&device);
 }
 
-/* A string of a message is UTF-8, and a fault may end in the middle of a character. */
+/* Adds the fault as a string. A string of a message must be UTF-8, and a fault may be cut off
+ * within a character. */
 static void put_error(struct bytes *answer, unsigned field, struct fault *fault)
 {
 	for (char *at = fault->text; *at; at++)
@@ -121,7 +125,7 @@ static void prepare_one(const struct prepare *prepare, const struct claim_id *id
 	struct claim claim;
 
 	if (prepare_claim(prepare, id, &claim, &fault)) {
-		say(LOG_ERR, "does not prepare the claim %s/%s: %s", id->namespace, id->name,
+		say(LOG_ERR, "cannot prepare the claim %s/%s: %s", id->namespace, id->name,
 		    fault.text);
 		put_error(ret_answer, 2, &fault);
 		return;
@@ -139,7 +143,7 @@ static void undo_one(const struct prepare *prepare, const struct claim_id *id,
 
 	if (!prepare_undo(prepare, id, &fault))
 		return;
-	say(LOG_ERR, "does not remove the claim %s/%s: %s", id->namespace, id->name, fault.text);
+	say(LOG_ERR, "cannot remove the claim %s/%s: %s", id->namespace, id->name, fault.text);
 	put_error(ret_answer, 1, &fault);
 }
 
@@ -190,7 +194,7 @@ static enum grpc_status notify(void *arg, struct pb_message request, struct byte
 		if (pb_is(&field, 1, PB_VARINT))
 			registered = field.varint;
 		else if (pb_is(&field, 2, PB_BYTES) && !pb_string(&field, why, sizeof(why)))
-			strcpy(why, "for a reason that is too long");
+			strcpy(why, "the reason is too long");
 	}
 	if (more < 0) {
 		fault_set(fault, -EBADMSG, "the request is no RegistrationStatus");

@@ -1,12 +1,12 @@
 /*
- * A driver with another node's name would publish this machine's GPUs as that node's, and both
- * nodes' drivers would replace each other's slice. The kubelet writes the kernel's ID of the
- * machine's start to its node's status, so the machines can be told apart:
+ * A driver with another node's name would publish this machine's GPUs as that node's, and the
+ * drivers of both nodes would replace each other's ResourceSlice. The kernel makes a boot ID at
+ * each start, which the kubelet writes to its node's status. So the machines can be told apart:
  *
  *   {"metadata": {"uid": …}, "status": {"nodeInfo": {"bootID": …}}, …}
  *
- * After a restart of the machine the status has the former ID until the kubelet has written it: the
- * caller tries again.
+ * After a restart of the machine, the status has the former ID until the kubelet has written
+ * the new one: the caller tries again.
  */
 #include "node.h"
 
@@ -19,7 +19,8 @@
 
 #define CURE "write --node, or NODE_NAME, with the name that kubectl get nodes has for this machine"
 
-/* In doubt it is this one. */
+/* Compares the node's boot ID with this machine's. If either is unknown, it counts as the
+ * same. */
 static int check_machine(struct json_object *node, const char *name, struct fault *fault)
 {
 	const char *there = json_text_at(node, "status.nodeInfo.bootID");
@@ -38,9 +39,9 @@ static int read_node(struct json_object *node, const char *name, char ret_uid[NO
 		     struct fault *fault)
 {
 	const char *uid = json_text_at(node, "metadata.uid");
-	int error =
-		uid ? check_machine(node, name, fault)
-		    : fault_set(fault, -EBADMSG, "what the API server has is no node %.150s", name);
+	int error = uid ? check_machine(node, name, fault)
+			: fault_set(fault, -EBADMSG,
+				    "the API server's answer is not the node %.150s", name);
 
 	if (!error)
 		snprintf(ret_uid, NODE_UID_LEN, "%s", uid);

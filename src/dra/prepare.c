@@ -1,14 +1,16 @@
 /*
- * The claim's name is written first and removed last, so that whatever a claim has is found. The
- * CDI device is written after all that it mounts, and removed before it. Killed on any line,
- * the process leaves a claim that the kubelet asks for again, to prepare it or to undo that.
+ * The claim's name is written first and removed last, so that everything that a claim has can
+ * be found. The CDI device is written after all that it mounts, and removed before it. If the
+ * process is killed on any line, the kubelet asks again to prepare the claim, or to undo that.
  *
- * The kubelet asks again for the claims of all pods after it was started again, also where the API
- * server is away. So what the server said is kept on the disk. It counts only while the server does
- * not answer: a claim that was deleted, or allocated in another way, is seen whenever it does.
+ * After a restart of the kubelet, it asks again for the claims of all pods, even while the API
+ * server is away. So the server's answer is kept on the disk. The kept answer counts only while
+ * the server does not answer. A claim that was deleted or allocated again is noticed when the
+ * server answers.
  *
- * Several shares of one GPU in a claim are one with the sum of their limits. A GPU without a file
- * in the policy is refused to the container, whatever devices the container sees.
+ * Several shares of one GPU in a claim become one share with the sum of their limits. A GPU
+ * without a file in the policy is refused to the container, whatever devices the container
+ * sees.
  */
 #include "prepare.h"
 
@@ -30,11 +32,12 @@
 
 #define VISIBLE      "NVIDIA_VISIBLE_DEVICES="
 #define VISIBLE_LEN  (sizeof(VISIBLE) + (size_t)VGPU_DEVICES_MAX * VGPU_UUID_LEN)
-#define KEPT_MAX     ((size_t)1024 * 1024)
+#define KEPT_MAX     ((size_t)1024 * 1024) /* bytes of a kept answer */
 #define SLICE_SHARED "shared"
-#define FILES_MAX    4096 /* that are removed for one call of the kubelet */
+#define FILES_MAX    4096 /* files that are removed for one call of the kubelet */
 
-/* Containers get the directory, in which the library knows the socket by its name. */
+/* Checks the path of vgpud's socket. Containers get its directory mounted, and the library
+ * looks there for a fixed name. */
 static int check_socket(const char *path, struct fault *fault)
 {
 	const char *slash = strrchr(path, '/');
@@ -43,12 +46,13 @@ static int check_socket(const char *path, struct fault *fault)
 		return 0;
 	return fault_set(
 		fault, -EINVAL,
-		"VGPU_SOCKET is %.300s, and containers look for a socket called " SLICE_SOCKET_NAME
-		" in a directory of its own: name such a path",
+		"VGPU_SOCKET is %.300s, but containers look for a socket called " SLICE_SOCKET_NAME
+		" in a directory of its own: set VGPU_SOCKET to such a path",
 		path);
 }
 
-/* Makes what all claims need, where it is missing. */
+/* Makes the directories and the library's copy, which all claims need, where they are
+ * missing. */
 static int restore(const struct prepare *prepare, struct fault *fault)
 {
 	int error = directory_make_all(prepare->places.claims, 0700, fault);
@@ -81,7 +85,8 @@ void prepare_close(struct prepare *prepare)
 	bytes_free(&prepare->library_data);
 }
 
-/* What is below a mounted directory that was removed cannot be made again. */
+/* Whether path was removed and cannot be made again, as it is in a mounted directory that was
+ * removed. */
 static bool is_lost(const char *path)
 {
 	struct stat st;
@@ -96,7 +101,7 @@ bool prepare_is_lost(const struct prepare *prepare)
 	       is_lost(prepare->places.containers.specs);
 }
 
-/* -- what the API server says of a claim ------------------------------------------------------- */
+/* -- the API server's answer for a claim ------------------------------------------------------- */
 
 static void kept_path(const struct prepare *prepare, const struct claim_id *id,
 		      char ret_path[PATH_MAX])
@@ -104,7 +109,7 @@ static void kept_path(const struct prepare *prepare, const struct claim_id *id,
 	snprintf(ret_path, PATH_MAX, "%s/%s.json", prepare->places.claims, id->uid);
 }
 
-/* Reads what the disk has of the claim. False: it has nothing. */
+/* Reads the kept answer for the claim. Returns false if there is none. */
 static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
 		      struct bytes *ret_text)
 {
@@ -136,7 +141,8 @@ static int keep(const struct prepare *prepare, const struct claim_id *id, const 
 	return error;
 }
 
-/* The claim, from the API server or as it was kept; ret_text is what it was read from. */
+/* Reads the claim from the API server, or from the kept answer if the server does not answer.
+ * ret_text is the text that it was read from. */
 static int find_claim(const struct prepare *prepare, const struct claim_id *id,
 		      struct claim *ret_claim, struct bytes *ret_text, struct fault *fault)
 {
@@ -161,7 +167,7 @@ static int write_name(const struct prepare *prepare, const struct claim_id *id, 
 
 /* -- its slice --------------------------------------------------------------------------------- */
 
-/* 0 is "all of it", and so is a sum with it. */
+/* The sum of two limits, at most max. 0 means "all", and makes the sum 0. */
 static uint64_t sum(uint64_t one, uint64_t other, uint64_t max)
 {
 	if (one == 0 || other == 0)
@@ -205,7 +211,8 @@ static int make_policy(const struct prepare *prepare, const struct claim *claim,
 	return 0;
 }
 
-/* The pod's image may name all GPUs to NVIDIA's runtime: the claim's own replace them. */
+/* Writes NVIDIA_VISIBLE_DEVICES with the claim's own GPUs. The pod's image may name all GPUs to
+ * NVIDIA's runtime, and this value replaces that. */
 static void make_visible(const struct prepare *prepare, const struct policy *policy,
 			 char ret_text[VISIBLE_LEN])
 {
@@ -217,8 +224,8 @@ static void make_visible(const struct prepare *prepare, const struct policy *pol
 					VGPU_UUID_LEN - 1, policy->device[i].uuid);
 }
 
-/* Each time, as a runtime refuses a container whose mount is missing: vgpud may not have been
- * started yet, and what is in /run is gone when the node starts again. */
+/* Makes the socket's directory for each claim, as a runtime refuses a container whose mount is
+ * missing. vgpud may not have started yet, and /run is empty after the node starts again. */
 static int make_socket_directory(const char *socket, struct fault *fault)
 {
 	char dir[CONTAINER_DIR_LEN];
@@ -280,7 +287,8 @@ int prepare_claim(const struct prepare *prepare, const struct claim_id *id, stru
 	return error;
 }
 
-/* What the tenant has put into the region's directory. Whether nothing is left. */
+/* Removes the files that the tenant has put into the region's directory. Returns whether none
+ * is left. */
 static bool remove_shared(const struct prepare *prepare, const char *name)
 {
 	char path[CONTAINER_DIR_LEN + CLAIMS_SLICE_LEN];
@@ -315,8 +323,8 @@ int prepare_undo(const struct prepare *prepare, const struct claim_id *id, struc
 	error = remove_file(path, fault);
 	if (!error && !remove_shared(prepare, name))
 		error = fault_set(fault, -EAGAIN,
-				  "%s has too many files in %.200s: more of them are "
-				  "removed each time",
+				  "%s has too many files in %.200s to remove at once: each call "
+				  "removes more of them",
 				  name, prepare->places.containers.slices);
 	if (!error)
 		error = container_remove(&prepare->places.containers, name, fault);

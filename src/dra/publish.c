@@ -1,10 +1,11 @@
 /*
- * The kubelet deletes the slices of a driver that is not registered, and anybody with the rights
- * may change them. So the slice is read each LOOK_NS, and is written if it lacks anything. A change
- * is a new generation of the pool.
+ * The kubelet deletes the ResourceSlices of a driver that is not registered, and any user with
+ * the rights may change them. So the slice is read every LOOK_NS, and written if anything is
+ * missing. A change is a new generation of the pool.
  *
- * An API server without the feature gate DRAConsumableCapacity drops fields that it does not know.
- * Such a slice is not written again while its resourceVersion is the one of this program's writing.
+ * An API server without the feature gate DRAConsumableCapacity drops fields that it does not
+ * know. Such a slice is not written again while it has the resourceVersion of this program's
+ * last write.
  */
 #include "publish.h"
 
@@ -22,8 +23,9 @@
 #define WAIT_NS     NS_PER_S /* after a failure; twice as long after each further one */
 #define WAIT_MAX_NS (60 * NS_PER_S)
 
-/* Asks, and takes the answer as JSON if its status is wanted or NOT_FOUND. The status, or a
- * negative errno with a fault. */
+/* Sends a request, and parses the answer as JSON if its status is `wanted`. A GET may also
+ * return API_NOT_FOUND, without an object. Returns the status, or a negative errno with a
+ * fault. */
 static int ask(struct publish *publish, const char *method, const char *path, const char *body,
 	       int wanted, struct json_object **ret_object, struct fault *fault)
 {
@@ -42,7 +44,8 @@ static int ask(struct publish *publish, const char *method, const char *path, co
 	return status;
 }
 
-/* Whether the server kept what makes a GPU one that several claims may have. */
+/* Whether the server kept allowMultipleAllocations, by which several claims may have one
+ * GPU. */
 static bool is_kept(struct json_object *slice)
 {
 	struct json_object *devices = json_at(slice, "spec.devices");
@@ -70,7 +73,8 @@ static void note_written(struct publish *publish, struct json_object *slice)
 	publish->says_lost = lost;
 }
 
-/* Of the pool. It has one slice, so that any other generation than before is a new one. */
+/* The pool's next generation. The pool has one slice, so any number that differs from the
+ * present one is a new generation. */
 static int64_t next_generation(struct json_object *there)
 {
 	int64_t generation = json_object_get_int64(json_at(there, "spec.pool.generation"));

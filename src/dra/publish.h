@@ -1,4 +1,4 @@
-/* The node's ResourceSlice at the API server: kept as the node's GPUs are. */
+/* Keeps the node's ResourceSlice at the API server equal to the node's GPUs. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,15 +11,16 @@ struct publish {
 	struct api_server *server;
 	const struct gpus *gpus;
 	const char *driver, *node;
-	/* The rest is publish.c's, and zero at first. */
-	char version[64]; /* of the slice, as this program wrote it last */
+	/* Private to publish.c; zero at first. */
+	char version[64]; /* the slice's resourceVersion after this program last wrote it */
 	uint64_t next_ns, wait_ns;
-	bool says_lost;
-	struct fault said;
+	bool says_lost;    /* the server dropped allowMultipleAllocations, and that was logged */
+	struct fault said; /* the last logged failure */
 };
 
-/* Compares the slice with the GPUs if it is time to, and writes it if need be. A failure is said
- * once, and tried again later. */
+/* Call it often. If it is time, it compares the ResourceSlice with the GPUs, and writes it if
+ * they differ. A failure that lasts is logged once, and is tried again later. */
 void publish_look(struct publish *publish);
-/* It is time to: the GPUs have changed, or the kubelet may have deleted the slice. */
+/* Makes the next publish_look compare: the GPUs have changed, or the kubelet may have deleted
+ * the slice. */
 void publish_soon(struct publish *publish);

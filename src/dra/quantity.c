@@ -25,7 +25,8 @@ static const struct suffix {
 	{"G", 0, 9},   {"T", 0, 12},  {"P", 0, 15},  {"E", 0, 18},
 };
 
-/* The digits, and how many of them are after the point. Moves *at behind them. */
+/* Reads digits with a point. *ret_fraction: the digits after the point. Moves *at after
+ * them. */
 static bool take_digits(const char **at, uint64_t *ret_number, int *ret_fraction)
 {
 	uint64_t number = 0;
@@ -52,7 +53,7 @@ static bool take_digits(const char **at, uint64_t *ret_number, int *ret_fraction
 	return seen > 0;
 }
 
-/* "e3", "E-3". "E" alone is a suffix. */
+/* Reads an exponent, such as "e3" or "E-3". "E" alone is a suffix. */
 static bool take_exponent(const char *text, int *ret_tens)
 {
 	char *end;
@@ -80,7 +81,7 @@ static bool take_suffix(const char *text, int *ret_twos, int *ret_tens)
 	return take_exponent(text, ret_tens);
 }
 
-/* number * 10^tens, rounded up. False: it is far too large. */
+/* Multiplies *number by 10^tens, rounded up. Returns false if the result is far too large. */
 static bool scale(wide *number, int tens)
 {
 	bool rest = false;

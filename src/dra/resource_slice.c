@@ -1,6 +1,6 @@
 /*
- * A request that does not name a capacity consumes all of it: so a pod that asks for memory alone
- * has the GPU's time to itself, and no share is given that the scheduler has not counted.
+ * A request that does not name a capacity consumes all of it. So a pod that asks for memory
+ * alone has the GPU's time to itself, and no share is given that the scheduler has not counted.
  */
 #include "resource_slice.h"
 
@@ -114,7 +114,7 @@ struct json_object *resource_slice_devices(const struct gpus *gpus)
 
 /* -- the slice --------------------------------------------------------------------------------- */
 
-/* The node owns the slice: who deletes a node deletes its slices. */
+/* The node owns the slice, so Kubernetes deletes the slice with the node. */
 static struct json_object *make_metadata(const struct resource_slice_owner *owner,
 					 const char *version)
 {

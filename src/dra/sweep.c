@@ -1,14 +1,14 @@
 /*
- * A round asks the API server for each claim that is prepared. A claim is gone if the server has
- * none of that name, has another one, or has not allocated anything of this node to it. A claim is
- * removed if
+ * A round asks the API server for each claim that is prepared. A claim is gone if the server
+ * has no claim of that name, has another one, or has not allocated anything of this node to it.
+ * A claim is removed if
  *
- *   two rounds in a row, a period apart at least, have found it gone; and
- *   no process lives in its region, and none has a file of its slice mounted.
+ *   two consecutive rounds, at least a period apart, have found it gone; and
+ *   no process is alive in its region, and none has a file of its slice mounted.
  *
- * Each other answer is a doubt, and the claim stays. A server that does not answer ends the round,
- * and what the rounds before have found is forgotten. The claim's name (claims.h) is removed last,
- * so a removal that fails, or is killed, is done again in a later round.
+ * After any other answer the claim stays. A server that does not answer ends the round, and the
+ * findings of earlier rounds are forgotten. The claim's name (claims.h) is removed last, so a
+ * removal that fails or is killed is repeated in a later round.
  */
 #include "sweep.h"
 
@@ -22,7 +22,7 @@
 #include "lives.h"
 #include "say.h"
 
-#define BUDGET_NS (NS_PER_S / 10) /* of a call */
+#define BUDGET_NS (NS_PER_S / 10) /* of one sweep_look */
 
 /* -- the claims of a round --------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ static bool was_gone(const struct sweep *before, const char *uid)
 	return false;
 }
 
-/* name is NAMESPACE/NAME. A claim with a damaged name is passed over. */
+/* Adds a claim to the list. name: NAMESPACE/NAME. A claim with a damaged name is skipped. */
 static int add_claim(void *arg, const char *uid, const char *name)
 {
 	struct list *list = arg;
@@ -92,8 +92,8 @@ static bool is_allocated_here(const struct prepare *prepare, const struct claim 
 	return false;
 }
 
-/* Whether the API server says that the claim is gone; in doubt it does not. -EIO with a fault: it
- * does not answer. */
+/* Asks the API server whether the claim is gone. *ret_gone is false in doubt. Returns 0; or
+ * -EIO with a fault, and the server did not answer or refused the request. */
 static int ask(const struct prepare *prepare, const struct claim_id *id, bool *ret_gone,
 	       struct fault *fault)
 {
@@ -130,17 +130,18 @@ static void remove_claim(const struct prepare *prepare, const struct claim_id *i
 		say(LOG_NOTICE, "has removed the claim %s/%s, which is gone", id->namespace,
 		    id->name);
 	else
-		say(LOG_ERR, "does not remove the claim %s/%s, which is gone: %s", id->namespace,
+		say(LOG_ERR, "cannot remove the claim %s/%s, which is gone: %s", id->namespace,
 		    id->name, fault.text);
 }
 
-/* The slice of a claim that is due. */
+/* A claim that is to be removed, and its slice. */
 struct due {
 	const struct claim_id *id;
 	char name[CLAIMS_SLICE_LEN];
 };
 
-/* Those of the claims that are due and have no process in their region. How many. */
+/* Lists the claims from `first` on that are due and have no process in their region. Returns
+ * their number. */
 static unsigned list_due(const struct sweep *sweep, unsigned first, struct due *due)
 {
 	unsigned count = 0;
@@ -153,8 +154,8 @@ static unsigned list_due(const struct sweep *sweep, unsigned first, struct due *
 	return count;
 }
 
-/* Removes the claims from `first` on that this look has found due, if nobody has them. Without
- * memory, a later round removes them. */
+/* Removes the claims from `first` on that are due and not in use. Without memory, a later round
+ * removes them. */
 static void remove_due(const struct sweep *sweep, unsigned first)
 {
 	unsigned most = sweep->at - first + 1, count = 0;
@@ -199,7 +200,7 @@ static void give_up(struct sweep *sweep, const struct fault *fault)
 	sweep->count = 0;
 	end_round(sweep);
 	if (say_changed(&sweep->said, fault->text))
-		say(LOG_WARNING, "does not look for claims that are gone: %s", fault->text);
+		say(LOG_WARNING, "cannot look for claims that are gone: %s", fault->text);
 }
 
 void sweep_look(struct sweep *sweep)

@@ -1,10 +1,10 @@
 /*
- * The kubelet lists the CDI devices of each container, and the CDI device of a claim has the
- * claim's UID in its name. So an answer cannot name another claim, whenever it was asked for.
+ * The kubelet lists the CDI devices of each container, and a claim's CDI device has the claim's
+ * UID in its name. So an answer never counts for another claim, even if it is late.
  *
- * A file that says the same is not written again. The file of a claim that no container has stays:
- * it says which containers were the last to use the claim, until the claim is removed. Without the
- * kubelet's answer nothing changes.
+ * A file that would not change is not written again. When no container uses a claim any more,
+ * its file stays until the claim is removed, and names the last containers. Without the
+ * kubelet's answer, nothing changes.
  */
 #include "users.h"
 
@@ -65,7 +65,7 @@ static bool has_claims(const struct users *users)
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-/* id is a CDI device of whatever driver. */
+/* Adds a container to the claim with the CDI device id; id may be another driver's. */
 static void add_user(void *arg, const char *id, size_t len, const struct pod_names *names)
 {
 	struct list *list = arg;
@@ -80,7 +80,7 @@ static void add_user(void *arg, const char *id, size_t len, const struct pod_nam
 			pod_add(&list->claim[i].users, names);
 }
 
-/* A claim that no container has keeps its file. */
+/* Writes the claim's file if it changes. A claim without a container keeps its file. */
 static int write_claim(const struct users *users, const struct user_claim *claim,
 		       struct fault *fault)
 {
@@ -103,18 +103,18 @@ static int take_answer(const struct users *users, struct pb_message answer, stru
 		fault_set(fault, error, "cannot read %.300s: %s", users->places->claims,
 			  strerror(-error));
 	else if (pod_resources_each(answer, POD_RESOURCES_CDI, add_user, &list))
-		error = fault_set(fault, -EBADMSG, "the kubelet's answer is no list of pods");
+		error = fault_set(fault, -EBADMSG, "the kubelet's answer is not a list of pods");
 	for (unsigned i = 0; !error && i < list.count; i++)
 		error = write_claim(users, &list.claim[i], fault);
 	free(list.claim);
 	return error;
 }
 
-/* Says a fault once as long as it lasts; "" is none. */
+/* Logs a fault that lasts once; "" is no fault. */
 static void note(struct users *users, const struct fault *fault)
 {
 	if (say_changed(&users->said, fault->text) && *fault->text)
-		say(LOG_WARNING, "does not know the pods of claims: %s", fault->text);
+		say(LOG_WARNING, "cannot find the pods of claims: %s", fault->text);
 }
 
 static void on_answer(void *arg, enum grpc_status status, struct pb_message answer, const char *why)

@@ -1,7 +1,8 @@
 /*
- * Writes down which containers of which pods use each claim that is prepared (UID.pods, claims.h),
- * as the kubelet's socket for pod resources says. A claim may be shared, and the kubelet does not
- * call this driver for further pods of a claim, so it is asked now and then.
+ * Writes down which containers of which pods use each prepared claim (UID.pods, claims.h). The
+ * kubelet's socket for pod resources tells this. Pods may share a claim, and the kubelet does
+ * not call this driver for further pods of a claim, so this driver asks the kubelet every 10
+ * seconds.
  */
 #pragma once
 
@@ -15,15 +16,16 @@ struct users {
 	struct loop *loop;
 	const char *socket;
 	const struct claims_places *places;
-	/* The rest is users.c's, and zero at first. */
+	/* Private to users.c; zero at first. */
 	struct grpc_call *call;
 	uint64_t next_ns;
-	bool again; /* a claim was prepared since the call began */
-	struct fault said;
+	bool again;        /* a claim was prepared since the call began */
+	struct fault said; /* the last logged failure */
 };
 
-/* Asks the kubelet if it is time to, and a claim is prepared. The answer comes by the loop. */
+/* Call it often. It asks the kubelet if it is time and a claim is prepared. The loop delivers
+ * the answer. */
 void users_look(struct users *users);
-/* It is time to: a claim was prepared. */
+/* Makes the next users_look ask: a claim was prepared. */
 void users_soon(struct users *users);
-void users_end(struct users *users);
+void users_end(struct users *users); /* cancels a question */

@@ -77,10 +77,10 @@ def refuses():
         api = world.api
         api.allocate("replaced", share(device, "1Gi", "1"))
         bad = {
-            "nothing is allocated": [api.allocate("other", share(device, driver="net.example")),
+            "no devices of gpu.vgpu.dev allocated": [api.allocate("other", share(device, driver="net.example")),
                                      api.allocate("none")],
             "404": [("team", "0" * 8, "gone")],
-            "another one": [("team", "1" * 8, "replaced")],
+            "was deleted and made again": [("team", "1" * 8, "replaced")],
             "adminAccess": [api.allocate("admin", share(device, adminAccess=True))],
             "consumedCapacity of memory": [api.allocate(f"m{n}", share(device, value, "1"))
                                            for n, value in enumerate(["0", "-1Gi", "8 Gi", "9Ei"])],
@@ -89,7 +89,7 @@ def refuses():
             "no device": [api.allocate("gpu", share("gpu-none", "1Gi", "1"))],
             "node-2 on this node, which vgpu-dra knows as node-1": [
                 api.allocate("pool", share(device, "1Gi", "1", pool="node-2"))],
-            "bad name": [api.allocate("path", share("../" + device, "1Gi", "1"))],
+            "no DNS name": [api.allocate("path", share("../" + device, "1Gi", "1"))],
         }
         good = api.allocate("good", share(device, "1Gi", "1"))
         claims = [claim for of_a_kind in bad.values() for claim in of_a_kind]

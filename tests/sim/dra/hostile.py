@@ -70,7 +70,7 @@ def names_that_lead_elsewhere():
                enumerate(itertools.product(("request", "pool", "shareID"), ("../x", "..", "a/../b", "", "\n", "x\0/..", "A")))
                if (name, value) != ("request", "a/../b")]  # a subrequest's name is not read
         for uid, answer in world.kubelet.prepare(*bad).items():
-            assert "bad name" in answer or "no device" in answer, (uid, answer)
+            assert "no DNS name" in answer or "no device" in answer, (uid, answer)
         assert world.left() == []
 
 

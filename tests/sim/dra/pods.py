@@ -96,7 +96,7 @@ def without_the_kubelets_answer():
     """The claim is prepared, and named as soon as the kubelet answers; also after a restart of the driver."""
     with World() as world:
         claim, = prepared(world, "alice")
-        until(lambda: "does not know the pods of claims" in world.said(), "a warning")
+        until(lambda: "cannot find the pods of claims" in world.said(), "a warning")
         assert "pod-resources/kubelet.sock" in world.said() and pods(world, claim) is None
         world.kubelet.prepare(claim)
         time.sleep(1.2)  # the driver asks the kubelet again within a second, with the same answer
@@ -106,7 +106,7 @@ def without_the_kubelets_answer():
         world.kubelet.close()
         world.start()
         until_used(world, claim, "team/train-0/main")
-        assert world.said().count("does not know the pods") == 1
+        assert world.said().count("cannot find the pods") == 1
 
 
 def nothing_is_asked_without_claims():
