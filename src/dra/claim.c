@@ -184,7 +184,7 @@ int claim_parse(const char *text, size_t len, const struct claim_id *id, const c
 /* -- the excerpt ------------------------------------------------------------------------------- */
 
 /* Makes an object whose only member is the value. */
-static struct json_object *within(const char *name, struct json_object *value)
+static struct json_object *wrap(const char *name, struct json_object *value)
 {
 	struct json_object *object = json_object_new_object();
 
@@ -216,11 +216,10 @@ char *claim_excerpt(const char *text, size_t len, const char *driver)
 		json_object_object_add(
 			metadata, names[i],
 			json_object_get(json_at(json_at(object, "metadata"), names[i])));
-	excerpt = within("metadata", metadata);
+	excerpt = wrap("metadata", metadata);
 	json_object_object_add(
 		excerpt, "status",
-		within("allocation",
-		       within("devices", within("results", own_results(results, driver)))));
+		wrap("allocation", wrap("devices", wrap("results", own_results(results, driver)))));
 	json_object_put(object);
 	return json_write(excerpt);
 }

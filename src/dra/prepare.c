@@ -53,7 +53,7 @@ static int check_socket(const char *path, struct fault *fault)
 
 /* Makes the directories and the library's copy, which all claims need, where they are
  * missing. */
-static int restore(const struct prepare *prepare, struct fault *fault)
+static int make_common_files(const struct prepare *prepare, struct fault *fault)
 {
 	int error = directory_make_all(prepare->places.claims, 0700, fault);
 
@@ -77,7 +77,7 @@ int prepare_open(struct prepare *prepare, const char *state, const char *regions
 	error = check_socket(slice_socket_path(), fault);
 	if (!error)
 		error = library_read(library, "--library", &prepare->library_data, fault);
-	return error ? error : restore(prepare, fault);
+	return error ? error : make_common_files(prepare, fault);
 }
 
 void prepare_close(struct prepare *prepare)
@@ -127,8 +127,8 @@ static bool read_kept(const struct prepare *prepare, const struct claim_id *id,
 	return ret_text->len > 0 && !ret_text->failed;
 }
 
-static int keep(const struct prepare *prepare, const struct claim_id *id, const struct bytes *text,
-		struct fault *fault)
+static int keep_answer(const struct prepare *prepare, const struct claim_id *id,
+		       const struct bytes *text, struct fault *fault)
 {
 	char *excerpt = claim_excerpt((const char *)text->data, text->len, prepare->driver);
 	char path[PATH_MAX];
@@ -168,7 +168,7 @@ static int write_name(const struct prepare *prepare, const struct claim_id *id, 
 /* -- its slice --------------------------------------------------------------------------------- */
 
 /* The sum of two limits, at most max. 0 means "all", and makes the sum 0. */
-static uint64_t sum(uint64_t one, uint64_t other, uint64_t max)
+static uint64_t add_limits(uint64_t one, uint64_t other, uint64_t max)
 {
 	if (one == 0 || other == 0)
 		return 0;
@@ -188,8 +188,8 @@ static void add_share(struct policy *policy, const struct gpu *gpu,
 		device->cores_pct = share->cores_pct;
 		return;
 	}
-	device->memory_bytes = sum(device->memory_bytes, share->memory_bytes, INT64_MAX);
-	device->cores_pct = (unsigned)sum(device->cores_pct, share->cores_pct, 100);
+	device->memory_bytes = add_limits(device->memory_bytes, share->memory_bytes, INT64_MAX);
+	device->cores_pct = (unsigned)add_limits(device->cores_pct, share->cores_pct, 100);
 }
 
 static int make_policy(const struct prepare *prepare, const struct claim *claim,
@@ -275,13 +275,13 @@ int prepare_claim(const struct prepare *prepare, const struct claim_id *id, stru
 	if (!error)
 		error = make_policy(prepare, ret_claim, policy, fault);
 	if (!error)
-		error = restore(prepare, fault);
+		error = make_common_files(prepare, fault);
 	if (!error)
 		error = write_name(prepare, id, fault);
 	if (!error)
 		error = make_slice(prepare, id, policy, fault);
 	if (!error)
-		error = keep(prepare, id, &text, fault);
+		error = keep_answer(prepare, id, &text, fault);
 	bytes_free(&text);
 	free(policy);
 	return error;

@@ -94,8 +94,8 @@ static bool is_allocated_here(const struct prepare *prepare, const struct claim 
 
 /* Asks the API server whether the claim is gone. *ret_gone is false in doubt. Returns 0; or
  * -EIO with a fault, and the server did not answer or refused the request. */
-static int ask(const struct prepare *prepare, const struct claim_id *id, bool *ret_gone,
-	       struct fault *fault)
+static int ask_whether_gone(const struct prepare *prepare, const struct claim_id *id,
+			    bool *ret_gone, struct fault *fault)
 {
 	struct bytes text = {0};
 	struct claim claim;
@@ -178,7 +178,7 @@ static void remove_due(const struct sweep *sweep, unsigned first)
 static int look_at(const struct sweep *sweep, struct sweep_claim *claim, struct fault *fault)
 {
 	bool gone;
-	int error = ask(sweep->prepare, &claim->id, &gone, fault);
+	int error = ask_whether_gone(sweep->prepare, &claim->id, &gone, fault);
 
 	if (error)
 		return error;

@@ -52,7 +52,7 @@ static int add_claim(void *arg, const char *uid, const char *name)
 	return 0;
 }
 
-static int find_one(void *arg, const char *uid, const char *name)
+static int stop_at_first(void *arg, const char *uid, const char *name)
 {
 	(void)arg, (void)uid, (void)name;
 	return 1;
@@ -60,7 +60,7 @@ static int find_one(void *arg, const char *uid, const char *name)
 
 static bool has_claims(const struct users *users)
 {
-	return claims_each(users->places, find_one, NULL) == 1;
+	return claims_each(users->places, stop_at_first, NULL) == 1;
 }
 
 /* -- the answer -------------------------------------------------------------------------------- */
