@@ -1,7 +1,6 @@
 /*
- * Lists of sizes, of shares and of times, as --memory, --cores and --burst have them. What can be
- * told without the machine's GPUs is a wrong command line (CLI_USAGE); what depends on them is not
- * (CLI_FAILED).
+ * Reads lists of sizes, of shares and of times. A list is read once for its form, without GPUs
+ * (errors: CLI_USAGE), and once for each GPU (errors: CLI_FAILED).
  */
 #include "amounts.h"
 
@@ -12,19 +11,21 @@
 #include "cli.h"
 #include "size.h"
 
-#define GRANULE_BYTES (2 * MIB) /* what the driver hands out at once */
+#define GRANULE_BYTES (2 * MIB) /* the driver takes device memory in this unit */
 #define NONE          "none"
-#define SHARE_MOST    ((uint64_t)1000) /* by which the second figure of a share is multiplied */
-#define PERCENT_MAX   10000            /* of a GPU's memory: more than 100 is for --oversubscribe */
+#define SHARE_MOST    ((uint64_t)1000) /* factor of most_pct in a share: see read_share */
+#define PERCENT_MAX   10000            /* of a GPU's memory; above 100 only with --oversubscribe */
 
-/* An option whose value is a list, of one for each GPU or one for all. */
+/* An option whose value is a list: an amount for each GPU, or one for all. */
 struct list_option {
 	const char *name, *plural;
-	/* 0, or what to exit with. gpu: whose amount it is; NULL: only the form counts. */
+	/* Reads one amount, for that GPU; NULL: only its form is checked. Returns 0, or the exit
+	 * status after a line on stderr. */
 	int (*read)(const char *text, const struct gpu *gpu, uint64_t *ret_value);
 };
 
-/* "50%" of the GPU's memory, in whole granules. */
+/* Reads a percentage of the GPU's memory: len characters of text, which do not include the "%".
+ * The result is rounded down to whole granules. */
 static int read_percent(const char *text, size_t len, const struct gpu *gpu, uint64_t *ret_bytes)
 {
 	uint64_t pct, all = gpu ? gpu->memory_bytes : 0;
@@ -71,7 +72,8 @@ static int read_size(const char *text, const struct gpu *gpu, uint64_t *ret_byte
 	return 0;
 }
 
-/* The value of a list has both figures of a share in one number. */
+/* Reads a share of the GPU's time. *ret_share has both of its figures: cores_pct + SHARE_MOST *
+ * cores_most_pct. */
 static int read_share(const char *text, const struct gpu *gpu, uint64_t *ret_share)
 {
 	struct policy_cores cores;
@@ -106,18 +108,19 @@ static const struct list_option memory_option = {"--memory", "sizes", read_size}
 static const struct list_option cores_option = {"--cores", "shares", read_share};
 static const struct list_option burst_option = {"--burst", "times", read_time};
 
-/* The list's first entry; *list is NULL after the last one. */
+/* Reads the list's first entry, and moves *list to the next one; NULL: there is no other. */
 static int take_entry(const struct list_option *option, const char **list, const struct gpu *gpu,
 		      uint64_t *ret_value)
 {
 	size_t len = strcspn(*list, ",");
 	char text[64];
 
-	snprintf(text, sizeof(text), "%.*s", (int)len, *list); /* what is longer is wrong anyway */
+	snprintf(text, sizeof(text), "%.*s", (int)len, *list); /* no valid entry is longer */
 	*list = (*list)[len] == ',' ? *list + len + 1 : NULL;
 	return option->read(text, gpu, ret_value);
 }
 
+/* Checks the form of each entry. *ret_limits: whether any entry is not "none". */
 static int check_list(const struct list_option *option, const char *list, bool *ret_limits)
 {
 	uint64_t value;
@@ -133,7 +136,7 @@ static int check_list(const struct list_option *option, const char *list, bool *
 	return status;
 }
 
-/* A value for each of the GPUs. */
+/* Reads the list for the GPUs. Sets an element of ret_values for each of them. */
 static int read_list(const struct list_option *option, const char *list, const struct gpus *gpus,
 		     uint64_t ret_values[VGPU_DEVICES_MAX])
 {

@@ -1,11 +1,12 @@
 /*
- * No handlers: the signals are blocked before the fork, and fetched one by one with sigwaitinfo,
- * SIGCHLD among them, so that nothing happens between two instructions that matter.
+ * There are no signal handlers. The signals, SIGCHLD among them, are blocked before the fork,
+ * and sigwaitinfo fetches them one by one. So no signal arrives between two instructions.
  *
  * The terminal sends its signals (SIGINT, SIGQUIT, SIGTSTP, SIGWINCH) to the whole foreground
- * process group, to which the command belongs as we do; they come from the kernel (SI_KERNEL), and
- * passing them on would double them. What a process sent us is passed on, unless the command sent
- * it: kill(0, …) reached the command as well.
+ * process group, which has the command and this process. These signals come from the kernel
+ * (SI_KERNEL). If this process passed them on, the command would get them twice. A signal from
+ * a process is passed on, unless the command sent it: its kill(0, …) reached the command as
+ * well.
  */
 #include "child.h"
 
@@ -24,13 +25,14 @@ static const int passed_on[] = {
 	SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
 };
 
-/* What this process was started with, for the command. */
+/* The signal mask and the disposition of SIGCHLD that this process was started with. */
 struct inherited {
 	sigset_t mask;
 	struct sigaction on_child;
 };
 
-/* Blocks what we wait for. SIGCHLD must not be ignored, or there would be no status to fetch. */
+/* Blocks the signals that this process waits for. SIGCHLD gets its default disposition: if it
+ * were ignored, the kernel would discard the command's status. */
 static void take_signals(sigset_t *ret_ours, struct inherited *ret_inherited)
 {
 	struct sigaction by_default;
@@ -45,13 +47,13 @@ static void take_signals(sigset_t *ret_ours, struct inherited *ret_inherited)
 	sigaction(SIGCHLD, &by_default, &ret_inherited->on_child);
 }
 
-/* The child's side: runs the command, or writes the reason why not to the pipe. */
+/* In the child process: runs the command. If that fails, writes the errno to the pipe. */
 static _Noreturn void become(const char *program, char **argv, const struct inherited *inherited,
 			     int reason_fd)
 {
 	sigaction(SIGCHLD, &inherited->on_child, NULL);
 	sigprocmask(SIG_SETMASK, &inherited->mask, NULL);
-	execvp(program, argv); /* has a slash: text without "#!" is the shell's */
+	execvp(program, argv); /* unlike execv, runs a text without "#!" by the shell */
 
 	int reason = errno;
 
@@ -60,7 +62,8 @@ static _Noreturn void become(const char *program, char **argv, const struct inhe
 	_exit(CLI_NOT_EXECUTABLE);
 }
 
-/* The errno with which the command could not be run, or 0. */
+/* Waits until the command runs or has failed to start. Returns the errno of the failure, or 0.
+ */
 static int read_reason(int fd)
 {
 	int reason = 0;
@@ -72,17 +75,19 @@ static int read_reason(int fd)
 	return n == sizeof(reason) ? reason : 0;
 }
 
+/* Whether the signal must be passed on to the command. */
 static bool is_for_command(const siginfo_t *info, pid_t child)
 {
-	if (info->si_code == SI_KERNEL) /* a hangup: only the session's leader is told */
+	if (info->si_code == SI_KERNEL) /* only the session's leader gets the hangup */
 		return info->si_signo == SIGHUP && getsid(0) == getpid();
 	return info->si_pid != child;
 }
 
 /*
- * Stops this process as the terminal's stop key would: where no shell is there to continue it, the
- * kernel does not stop it. A SIGCONT wakes us though it is blocked, and is passed on next; one that
- * has come already would be lost by stopping.
+ * Stops this process by SIGTSTP, as the terminal's stop key does. If no shell could continue
+ * this process, the kernel ignores the signal. SIGCONT ends the stop even though SIGCONT is
+ * blocked, and wait_for passes it on next. The stop would discard a SIGCONT that is already
+ * pending, so then this process does not stop.
  */
 static void stop_ourselves(void)
 {
@@ -98,7 +103,8 @@ static void stop_ourselves(void)
 	sigprocmask(SIG_BLOCK, &stop, NULL);
 }
 
-/* Whether the command has ended, with *ret_status as waitpid gives it. */
+/* Whether the command has ended. *ret_status is then its status from waitpid. While the command
+ * is stopped, this process stops as well. */
 static bool has_ended(pid_t child, int *ret_status)
 {
 	while (waitpid(child, ret_status, WNOHANG | WUNTRACED) == child) {
@@ -109,6 +115,7 @@ static bool has_ended(pid_t child, int *ret_status)
 	return false;
 }
 
+/* Passes signals on until the command ends. Returns the exit status that child_run returns. */
 static int wait_for(pid_t child, const sigset_t *ours)
 {
 	siginfo_t info;

@@ -1,15 +1,18 @@
-/* A command that runs as if this program were not between it and its parent. */
+/* Runs a command as a child process, so that its parent and the terminal seem to run it
+ * directly. */
 #pragma once
 
 /*
- * Runs the file program, a path with a slash, with argv, and waits for its end. Returns what to
- * exit with: the command's own status, 128 + N when signal N killed it, or CLI_NOT_FOUND,
- * CLI_NOT_EXECUTABLE or CLI_FAILED with a line on stderr.
+ * Runs the file `program`, a path with a slash, with argv, and waits for its end. Returns the
+ * exit status for this process: the command's own status; 128 + N if signal N killed the
+ * command; or, after a line on stderr, CLI_NOT_FOUND, CLI_NOT_EXECUTABLE or CLI_FAILED.
  *
- * It gets the signal mask and dispositions that this process was started with. Signals that are
- * sent to this process are passed on, those of the terminal not, which the command gets itself; and
- * when it is stopped, so are we, until somebody continues us both.
+ * The command gets the signal mask and dispositions that this process was started with. Signals
+ * that a process sends to this process are passed on to the command. Signals of the terminal
+ * are not passed on, because the terminal sends them to the command as well. When the command
+ * is stopped, this process stops too, until both are continued.
  *
- * Leaves the signals blocked that it waits for: what is left to do takes place undisturbed.
+ * The signals of this file stay blocked after the return, so no signal interrupts the caller's
+ * cleanup.
  */
 int child_run(const char *program, char **argv);

@@ -1,15 +1,16 @@
 /*
- * Which processes those are, the kernel says: a process in the region has an open file with the
- * lock on its slot's byte, and a vgpu run has one with the slice's lock file. /proc/PID/fdinfo
- * shows these locks. The pid in a slot, which a tenant could have written, is only where to look: a
- * process without the lock is never signalled, whatever the region says.
+ * Finds the processes that keep a slice alive by their file locks, which /proc/PID/fdinfo
+ * shows. A process in the region has a lock on its slot's byte; a vgpu run has a lock on the
+ * slice's lock file. A tenant can write any pid into a slot, so the pid only says which process
+ * to look at. A process without the lock is never signalled.
  *
- * A pid may be another process's by the time that it is used. So a process is first held by a
- * pidfd, then its lock is looked for, and the signal goes to the pidfd. Linux before 5.3 has no
- * pidfd: there the signal follows the look at once.
+ * The kernel may give a pid to another process before the pid is used. So a pidfd is opened
+ * first, then the process's lock is looked for, and the signal is sent to the pidfd. Linux
+ * before 5.3 has no pidfd, and the signal is sent to the pid immediately after the lock was
+ * seen.
  *
- * A vgpu run passes SIGTERM on to its command, and removes the slice when that ends. It is never
- * killed: its command would go on without it.
+ * A vgpu run passes SIGTERM on to its command, and removes the slice when the command ends. A
+ * vgpu run never gets SIGKILL, because its command would survive it.
  */
 #include "force.h"
 
@@ -34,22 +35,24 @@
 
 #define POLL_NS (20 * NS_PER_MS)
 
-/* A lock that keeps the slice alive, and which process may have it. */
+/* A lock that keeps the slice alive, and the process that may have it. */
 struct keeper {
-	int pid; /* here; 0: it cannot be told */
-	const char *kind, *type;
-	uint64_t start; /* byte of the file */
-	struct stat file;
+	int pid;                 /* in this pid namespace; 0: unknown */
+	const char *kind, *type; /* as in fdinfo: "OFDLCK" or "FLOCK", "READ" or "WRITE" */
+	uint64_t start;          /* offset in the file of the first locked byte */
+	struct stat file;        /* the locked file */
 };
 
+/* The result of a visit of all keepers. */
 struct keepers {
 	unsigned count, signalled;
-	int denied; /* a process that may not be signalled, or 0 */
+	int denied; /* pid of a process that may not be signalled; 0: none */
 };
 
-/* -- who has a lock ---------------------------------------------------------------------------- */
+/* -- whether a process has a lock -------------------------------------------------------------- */
 
-/* "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 17 17" */
+/* Whether the line of fdinfo is about the keeper's lock. Such a line is, for example,
+ * "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:1234 17 17". */
 static bool says_lock(const char *line, const struct keeper *keeper)
 {
 	unsigned long long start;
@@ -60,6 +63,7 @@ static bool says_lock(const char *line, const struct keeper *keeper)
 	       start == keeper->start;
 }
 
+/* Whether the descriptor `fd` of the process is open on the keeper's file and has its lock. */
 static bool fd_has_lock(int pid, const char *fd, const struct keeper *keeper)
 {
 	char path[64], line[256];
@@ -80,6 +84,7 @@ static bool fd_has_lock(int pid, const char *fd, const struct keeper *keeper)
 	return found;
 }
 
+/* Whether any descriptor of the keeper's process has the lock. */
 static bool has_lock(const struct keeper *keeper)
 {
 	const struct dirent *entry;
@@ -96,7 +101,7 @@ static bool has_lock(const struct keeper *keeper)
 	return found;
 }
 
-/* Whether we may not see what the process has open. */
+/* Whether this user may not see the descriptors of the process. */
 static bool is_hidden(int pid)
 {
 	char path[32];
@@ -105,7 +110,8 @@ static bool is_hidden(int pid)
 	return access(path, R_OK | X_OK) < 0 && errno == EACCES;
 }
 
-/* 0, -ESRCH where it does not have the lock, or -EPERM. */
+/* Sends the signal to the keeper's process. Returns 0; -ESRCH: the process does not have the
+ * lock, or has ended; -EPERM: this user may not look at the process or signal it. */
 static int signal_keeper(const struct keeper *keeper, int number)
 {
 	int fd = (int)syscall(SYS_pidfd_open, keeper->pid, 0), error = 0;
@@ -121,7 +127,8 @@ static int signal_keeper(const struct keeper *keeper, int number)
 	return -error;
 }
 
-/* Counts it and, with a number, signals it. */
+/* Counts the keeper. Unless `number` is 0, also sends that signal to its process, if the
+ * process is known and is not this one. */
 static void visit(const struct keeper *keeper, int number, struct keepers *keepers)
 {
 	int error;
@@ -137,6 +144,8 @@ static void visit(const struct keeper *keeper, int number, struct keepers *keepe
 
 /* -- the region -------------------------------------------------------------------------------- */
 
+/* Visits each living process in the region. procs finds their pids in this pid namespace; NULL:
+ * the processes are only counted. A region that cannot be read has no process. */
 static void visit_region(const struct slices_one *slice, struct procs *procs, int number,
 			 struct keepers *keepers)
 {
@@ -158,13 +167,14 @@ static void visit_region(const struct slices_one *slice, struct procs *procs, in
 			visit(&keeper, number, keepers);
 		}
 	region_close(&region);
-	guard_end(); /* of a region that is gone, no process is seen */
+	guard_end(); /* if the region was truncated, the processes so far are the result */
 }
 
 /* -- vgpu run ---------------------------------------------------------------------------------- */
 
-/* The descriptors of all processes are looked at. /proc/locks would name the process, but the
- * kernel writes that file page by page: it can miss a lock, or show one twice. */
+/* Visits each vgpu run of the slice. The descriptors of all processes are looked at:
+ * /proc/locks names processes as well, but the kernel writes that file page by page, so the
+ * file can miss a lock, or show one twice. */
 static void visit_runs(const struct slices_one *slice, int number, struct keepers *keepers)
 {
 	struct keeper keeper = {.kind = "FLOCK", .type = "READ"};
@@ -177,7 +187,7 @@ static void visit_runs(const struct slices_one *slice, int number, struct keeper
 	snprintf(path, sizeof(path), "%s/%s/" STATE_LOCK, slice->state_path, slice->name);
 	dir = lstat(path, &keeper.file) == 0 ? opendir("/proc") : NULL;
 	while (dir && (entry = readdir(dir))) {
-		keeper.pid = (int)strtol(entry->d_name, NULL, 10); /* 0: not a process's */
+		keeper.pid = (int)strtol(entry->d_name, NULL, 10); /* 0: no process's directory */
 		if (keeper.pid > 0 && has_lock(&keeper))
 			visit(&keeper, number, keepers);
 	}
@@ -187,7 +197,8 @@ static void visit_runs(const struct slices_one *slice, int number, struct keeper
 
 /* -- ending ------------------------------------------------------------------------------------ */
 
-/* Whether anything keeps the slice alive: also a vgpu run that cannot be seen from here. */
+/* Whether any process keeps the slice alive. A vgpu run that this pid namespace does not show
+ * is found by its lock (held.h). */
 static bool is_kept(const struct slices_one *slice)
 {
 	struct keepers keepers = {.count = 0};
@@ -206,7 +217,8 @@ unsigned force_count(const struct slices_one *slice)
 	return keepers.count ? keepers.count : is_kept(slice);
 }
 
-/* How many there are still when all have ended, or patience has. */
+/* Waits until no process keeps the slice alive, for FORCE_PATIENCE_S at most. Returns how many
+ * processes are left. */
 static unsigned wait_for_end(const struct slices_one *slice)
 {
 	uint64_t deadline_ns = clock_now_ns() + FORCE_PATIENCE_S * NS_PER_S;

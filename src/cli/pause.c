@@ -1,4 +1,5 @@
-/* vgpu pause and vgpu resume: a state of the slice, which its region keeps (region_pause). */
+/* vgpu pause and vgpu resume: set and clear the pause of a slice, which is a state of its
+ * region (region_pause). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +39,8 @@ static const struct cli_row pause_examples[] = {
 	{NULL, NULL},
 };
 
-/* A slice of vgpu run whose region was lost: its next process would make the region from the
- * policy, and so does this. */
+/* Makes the region of a slice of vgpu run that has lost its region, from the policy, as the
+ * slice's next process would. */
 static int make_region(const struct slices_one *slice, struct region *ret_region,
 		       struct fault *fault)
 {
@@ -64,6 +65,7 @@ static int make_region(const struct slices_one *slice, struct region *ret_region
 	return region_open(slice->region_path, &setup, ret_region, fault);
 }
 
+/* Opens the slice's region. Makes it if there is none and the slice has a policy. */
 static int open_region(const struct slices_one *slice, struct region *ret_region,
 		       struct fault *fault)
 {
@@ -75,8 +77,11 @@ static int open_region(const struct slices_one *slice, struct region *ret_region
 	return make_region(slice, ret_region, fault);
 }
 
-/* A monitor may have suspended processes of a slice that is not paused, or resumed some of a slice
- * that is. */
+/*
+ * Writes the report for people. changed: whether the slice's state was another one before. A
+ * monitor may suspend processes of a slice that is not paused, or resume processes of a paused
+ * one. So processes may change although the slice's state does not.
+ */
 static void report(struct target *target, bool paused, bool changed)
 {
 	size_t len = sizeof(target->said);
@@ -94,7 +99,7 @@ static void report(struct target *target, bool paused, bool changed)
 			 paused ? "paused already" : "not paused");
 }
 
-/* Under guard. */
+/* Pauses or resumes the slice. The caller has called guard_begin (guard.h). */
 static void turn_guarded(const struct target_action *action, struct target *target, bool paused)
 {
 	struct region region = REGION_CLOSED;
@@ -121,6 +126,7 @@ static void turn_guarded(const struct target_action *action, struct target *targ
 	region_close(&region);
 }
 
+/* Pauses or resumes the slice with its owner's rights, while others may truncate its region. */
 static void turn(const struct target_action *action, struct target *target, bool paused)
 {
 	if (given_act_for(target->slice, &target->fault))

@@ -1,4 +1,10 @@
-/* vgpu rm: what is left of slices in which nothing lives. */
+/*
+ * vgpu rm: removes slices that no process keeps alive.
+ *
+ * A slice of vgpu run is removed under its lock file's lock (state.h). Of another slice, vgpu
+ * rm removes the region only. A process that opens the region at that moment finds that the
+ * file is deleted, and is refused; a process that starts later makes a new region.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,15 +59,14 @@ static int remove_run(const struct slices_one *slice, struct fault *fault)
 	return error;
 }
 
-/* Who comes to it just then finds it deleted, and is refused; whoever comes later makes a new one.
- */
+/* Removes the region, unless a process lives in it (-EBUSY) or the file is no region. */
 static int remove_region(const struct slices_one *slice, struct fault *fault)
 {
 	unsigned living = 0;
 	int error = given_count_living(slice->region_path, &living, fault);
 
 	if (error)
-		return error; /* also of what is no region: not ours to remove */
+		return error; /* a file that is no region is not vgpu's to remove */
 	if (living > 0)
 		return fault_set(fault, -EBUSY, "%u process%s in it", living,
 				 living == 1 ? " is" : "es are");
@@ -70,7 +75,7 @@ static int remove_region(const struct slices_one *slice, struct fault *fault)
 	return 0;
 }
 
-/* Asks on the terminal, if standard input is one: else --force says it all. */
+/* Asks the user, if standard input is a terminal. Otherwise --force is the confirmation. */
 static bool is_confirmed(const char *name, unsigned count)
 {
 	char answer[16] = "", shown[1024];
@@ -82,6 +87,7 @@ static bool is_confirmed(const char *name, unsigned count)
 	return fgets(answer, sizeof(answer), stdin) && (*answer == 'y' || *answer == 'Y');
 }
 
+/* Ends the processes that keep the slice alive, after a confirmation. */
 static int end_living(struct target *target, struct fault *fault)
 {
 	unsigned count = force_count(target->slice);
@@ -93,6 +99,7 @@ static int end_living(struct target *target, struct fault *fault)
 	return force_end(target->slice, &target->processes, fault);
 }
 
+/* Removes the slice with its owner's rights. -EBUSY: a process keeps it alive. */
 static int remove_once(const struct slices_one *slice, struct fault *fault)
 {
 	int error = given_act_for(slice, fault);
@@ -104,7 +111,9 @@ static int remove_once(const struct slices_one *slice, struct fault *fault)
 	return error;
 }
 
-/* A vgpu run that ends removes its slice itself, a moment after its command. */
+/* Ends the slice's processes, then removes the slice. A vgpu run that ends removes its slice
+ * itself shortly after its command's end: until then, the slice is busy, and later there is
+ * none. */
 static int remove_forced(struct target *target, struct fault *fault)
 {
 	struct timespec pause = {0, 20 * NS_PER_MS};
@@ -120,6 +129,7 @@ static int remove_forced(struct target *target, struct fault *fault)
 	return error == -ENOENT ? 0 : error;
 }
 
+/* Says which program removes a slice that vgpu rm must not remove. */
 static int refuse_container(const struct slices_one *slice, struct fault *fault)
 {
 	const char *const removes[] = {

@@ -1,9 +1,10 @@
 /*
- * vgpu trace: what a slice's processes decided and saw, in the order of time.
+ * vgpu trace: prints what a slice's processes decided and saw, in the order of time.
  *
- * The files are the processes' own, and are read, not mapped: another process may cut them short.
- * Each is read twice, and an entry counts if it is the same both times. A process that goes on
- * writing meanwhile may have written over some entries before they are read: they are counted.
+ * The processes of the slice own the trace files and may truncate them, so the files are read,
+ * not mapped. Each file is read twice, and an entry is printed if both copies are equal. A
+ * process may overwrite entries before this program has read them. Such entries are counted as
+ * lost.
  */
 #include "trace.h"
 
@@ -59,16 +60,17 @@ static const struct cli_row examples[] = {
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-/* What the entries of one look go to, and what is known of processes from the looks before. */
+/* The state of reading. trace.line has the entries of one look; trace.process keeps what is
+ * known of each process from one look to the next. */
 struct reader {
 	struct trace trace;
-	unsigned process_room, line_room;
-	char dir[PATH_MAX]; /* where the files lie */
-	char prefix[PATH_MAX];
-	struct trace_file first, second; /* a file, as it was read twice */
-	int64_t unix_ahead_ns;           /* of clock_steady_ns */
-	bool follows;                    /* there will be another look */
-	int error;                       /* of the last file that could not be read, or 0 */
+	unsigned process_room, line_room; /* allocated elements of trace.process and trace.line */
+	char dir[PATH_MAX];               /* the directory of the trace files */
+	char prefix[PATH_MAX];            /* the files' names, up to the number of the slot */
+	struct trace_file first, second;  /* the two copies of the file that is being read */
+	int64_t unix_ahead_ns;            /* CLOCK_REALTIME minus clock_steady_ns */
+	bool follows;                     /* another look comes after this one */
+	int error; /* negative errno of the last file that could not be opened; 0: none */
 };
 
 struct trace_words trace_words_of(const struct trace_entry *entry)
@@ -121,7 +123,7 @@ static void *more_room(void *array, unsigned *room, size_t size)
 	return array;
 }
 
-/* The one that wrote the file, as of the look before; else it is new. */
+/* Returns the process that wrote the file. Adds the process if no earlier look has seen it. */
 static struct trace_process *process_of(struct reader *reader, const struct trace_file *file,
 					unsigned slot)
 {
@@ -140,6 +142,7 @@ static struct trace_process *process_of(struct reader *reader, const struct trac
 	return process;
 }
 
+/* Whether both copies of the entry are equal, and are complete. */
 static bool is_whole(const struct reader *reader, uint64_t number)
 {
 	const struct trace_entry *entry = &reader->first.entry[number % TRACE_ENTRIES];
@@ -148,7 +151,8 @@ static bool is_whole(const struct reader *reader, uint64_t number)
 	       memcmp(entry, &reader->second.entry[number % TRACE_ENTRIES], sizeof(*entry)) == 0;
 }
 
-/* A tenant can write the file: what is no name of a function is none. */
+/* Copies the name of the driver's function with that number. A tenant can write the file, so a
+ * text that cannot be the name of a function counts as no name. */
 static void copy_call(const struct trace_file *file, unsigned number, char call[TRACE_CALL_LEN])
 {
 	const char *name = number < TRACE_CALLS ? file->call[number] : "";
@@ -180,13 +184,16 @@ static void add_line(struct reader *reader, const struct trace_process *process,
 	copy_call(&reader->first, entry->call, trace->line[trace->line_count - 1].call);
 }
 
-/* Entries that were there at the first reading. One that is not whole is looked at once more, if
- * there is another look: its writer may just be at it, or has died, or been stopped. */
+/*
+ * Adds a line for each new entry of the first copy. If an entry is incomplete, its writer may
+ * be writing it now, or has died or been stopped. With --follow, the next look reads such an
+ * entry again, and counts it as lost if it is still incomplete.
+ */
 static void read_entries(struct reader *reader, struct trace_process *process)
 {
 	uint64_t next = reader->first.next;
 
-	if (next < process->seen) /* nonsense, or written over */
+	if (next < process->seen) /* a tenant damaged the header */
 		return;
 	if (next - process->seen > TRACE_ENTRIES) {
 		process->lost += next - TRACE_ENTRIES - process->seen;
@@ -204,6 +211,8 @@ static void read_entries(struct reader *reader, struct trace_process *process)
 	}
 }
 
+/* Reads one copy of the file. False: it is shorter than a trace, or not a trace of this
+ * version. */
 static bool read_once(int fd, struct trace_file *ret_file)
 {
 	return lseek(fd, 0, SEEK_SET) == 0 &&
@@ -243,6 +252,7 @@ static int read_file(void *arg, const char *name)
 	return 0;
 }
 
+/* Compares by time, for qsort. Slot and number make the order of equal times definite. */
 static int in_time(const void *left, const void *right)
 {
 	const struct trace_line *a = left, *b = right;
@@ -254,6 +264,8 @@ static int in_time(const void *left, const void *right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
+/* Reads all trace files of the slice, and replaces the lines of the look before. Returns 0, or
+ * a negative errno if the directory cannot be read. */
 static int look(struct reader *reader)
 {
 	int error;
@@ -292,7 +304,7 @@ static void print_bytes(int64_t value, char *buf, size_t len)
 	size_format(value < 0 ? -(uint64_t)value : (uint64_t)value, buf, len);
 }
 
-/* The length of the name without that end; 0: it does not end so. */
+/* The length of the name without that end; 0: the name has another end. */
 static size_t stem_len(const char *name, const char *end)
 {
 	size_t name_len = strlen(name), end_len = strlen(end);
@@ -301,8 +313,12 @@ static size_t stem_len(const char *name, const char *end)
 	return ends_so ? name_len - end_len : 0;
 }
 
-/* A figure's name is that of --json: "level_ns" is printed as "level -4.1 ms". "bytes" has no name
- * in print. */
+/*
+ * Appends a figure to the text in buf. name is the figure's name in --json, and its end is the
+ * unit: "level_ns" becomes "level -4.1 ms", and "used_bytes" "used 2 MiB". For the name
+ * "bytes", only the amount is printed. Nothing is appended for a NULL name, or for a time of
+ * -1, which is not known.
+ */
 static void print_figure(const char *name, int64_t value, char *buf, size_t len)
 {
 	size_t at = strlen(buf), time_len = name ? stem_len(name, "_ns") : 0;
@@ -324,6 +340,7 @@ static void print_figure(const char *name, int64_t value, char *buf, size_t len)
 	}
 }
 
+/* Appends `before` and the word to the text in buf, unless the word is NULL or empty. */
 static void print_word(const char *before, const char *word, char *buf, size_t len)
 {
 	size_t at = strlen(buf);
@@ -369,6 +386,7 @@ static int print(const struct trace *trace, bool json, bool follows, bool first)
 
 /* -- the command ------------------------------------------------------------------------------- */
 
+/* Finds the directory of the slice's trace files, and how their names begin. */
 static int find_files(const char *name, struct reader *reader, struct fault *fault)
 {
 	const struct slices_one *one;
@@ -390,7 +408,8 @@ static int find_files(const char *name, struct reader *reader, struct fault *fau
 	return 0;
 }
 
-/* What was written over while we looked on. */
+/* Warns of entries that were lost between two looks. Losses before the first look are no news:
+ * the ring of a trace keeps the last entries only. */
 static void report_lost(struct trace *trace, bool first)
 {
 	for (unsigned i = 0; i < trace->process_count; i++) {
@@ -406,7 +425,7 @@ static void report_lost(struct trace *trace, bool first)
 	}
 }
 
-/* Until the directory is gone, and with it the slice. */
+/* Prints new entries until the directory disappears, as it does with the slice. */
 static int follow(struct reader *reader, bool json)
 {
 	int status, error;
