@@ -24,7 +24,8 @@ bool pod_names_are_good(const struct pod_names *names)
 
 char *pod_line(const struct pod_names *names, char *buf)
 {
-	snprintf(buf, POD_LINE_LEN, "%s/%s/%s", names->name_space, names->pod, names->container);
+	snprintf(buf, POD_LINE_LEN, "%s%s%s/%s", names->name_space, *names->name_space ? "/" : "",
+		 names->pod, names->container);
 	return buf;
 }
 

@@ -31,7 +31,8 @@ struct pod_users {
 /* Whether all three can be names of Kubernetes'. */
 bool pod_names_are_good(const struct pod_names *names);
 
-/* "NAMESPACE/POD/CONTAINER" into buf, of POD_LINE_LEN bytes, which is returned. */
+/* "NAMESPACE/POD/CONTAINER", or "POD/CONTAINER" where the namespace is "", into buf, of
+ * POD_LINE_LEN bytes, which is returned. */
 char *pod_line(const struct pod_names *names, char *buf);
 
 /* Less than 0, 0, or more than 0, by the namespace, then the pod, then the container. */

@@ -55,12 +55,22 @@ static void compare_device(const struct overview_slice *slice, struct overview_d
 		share_pct((int64_t)waited_ns / (slice->running ? slice->running : 1), wall_ns);
 }
 
+/* Keeps the names of a HAMi container's pod if this look has not found them. */
+static void keep_pod(const struct slices_one *one, const struct slices_one *before)
+{
+	if (one->kind == SLICES_HAMI && one->pods && before->pods &&
+	    !*one->pods->user[0].name_space)
+		*one->pods = *before->pods;
+}
+
 void overview_compare(struct overview *overview, const struct overview *earlier)
 {
 	for (unsigned i = 0; i < overview->count; i++) {
 		struct overview_slice *slice = &overview->slice[i];
 		const struct overview_slice *before = overview_find(earlier, slice->one);
 
+		if (before)
+			keep_pod(slice->one, before->one);
 		for (unsigned d = 0; before && d < slice->device_count; d++) {
 			struct overview_device *device = &slice->device[d];
 			const struct overview_device *then =

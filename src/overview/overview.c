@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "departed.h"
+#include "env.h"
 #include "held.h"
 #include "least_turns.h"
+#include "pod_logs.h"
 #include "procs.h"
 #include "tenants.h"
 
@@ -276,12 +278,23 @@ static int look_at_slices(struct overview_looker *looker, struct overview *overv
 	return error ? fault_set(fault, error, "there is no memory to look at the slices") : 0;
 }
 
+/* The kubelet's directory of logs. */
+static const char *find_pod_logs(const struct overview_looker *looker)
+{
+	const char *named = env_get("VGPU_POD_LOGS");
+
+	if (looker->pod_logs)
+		return looker->pod_logs;
+	return named ? named : POD_LOGS_DIR;
+}
+
 int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 		  struct fault *fault)
 {
 	struct overview overview = {.count = 0};
 	int error = slices_list(&overview.slices, fault);
 
+	pod_logs_name(&overview.slices, find_pod_logs(looker));
 	procs_begin(looker->procs);
 	held_begin(!looker->only_reads);
 	if (!error)

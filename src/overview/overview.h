@@ -94,6 +94,8 @@ struct overview_looker {
 	char **name;                /* names of the slices to show, NULL at the end; empty: all */
 	unsigned most_of_tenant;    /* slices to read of one tenant (tenants.h); 0: all */
 	bool only_reads;            /* takes no lock, not even to see whether it is held (held.h) */
+	const char *pod_logs;       /* the kubelet's directory of logs (pod_logs.h); NULL: what
+				     * VGPU_POD_LOGS names, or else POD_LOGS_DIR */
 	struct usage_source *usage; /* NULL without NVML */
 	struct fault no_usage;      /* the reason why usage is NULL */
 	struct procs *procs;
@@ -108,7 +110,9 @@ int overview_take(struct overview_looker *looker, struct overview *ret_overview,
 void overview_free(struct overview *overview); /* also of a zeroed one */
 
 /* Fills in the slices' figures since an earlier overview: the GPU time that they used, and for how
- * long their launches were delayed. Slices that are not in the earlier one stay as they are. */
+ * long their launches were delayed. A pod's name that is in the earlier one alone is kept: the
+ * kubelet removes a pod's logs before HAMi removes its containers' directories. Slices that are not
+ * in the earlier one stay as they are. */
 void overview_compare(struct overview *overview, const struct overview *earlier);
 
 /* The same slice in another overview, or the device of a slice by UUID. NULL: it is not there, or

@@ -35,7 +35,8 @@ static void free_one(struct slices_one *one)
 	free(one->region_path);
 	free(one->policy_path);
 	free(one->state_path);
-	free(one->pods);
+	if (!one->shares_pods)
+		free(one->pods);
 }
 
 void slices_free(struct slices *slices)
@@ -335,7 +336,8 @@ static bool add_container(struct slices *slices, const char *dir, const char *na
 {
 	char *path = joined(dir, name);
 	unsigned first = slices->count;
-	bool going = path && each_entry(path, add_region, slices);
+	struct stat st;
+	bool going = path && (!is_directory(path, &st) || each_entry(path, add_region, slices));
 
 	free(path);
 	if (going && slices->count == first + 1)

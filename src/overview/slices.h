@@ -43,8 +43,9 @@ struct slices_one {
 			    */
 	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
 			    * SLICES_RUN it is the state directory */
-	struct pod_users *pods; /* who uses a slice of SLICES_KUBERNETES or SLICES_CLAIM; NULL: not
-				 * known */
+	struct pod_users *pods; /* the containers that use a slice of SLICES_KUBERNETES or
+				 * SLICES_CLAIM, or of SLICES_HAMI (pod_logs.h); NULL: not known */
+	bool shares_pods;       /* pods belongs to another slice of the list */
 	uid_t owner;            /* who made it, as far as files tell */
 	gid_t group;            /* of SLICES_RUN, likewise */
 };

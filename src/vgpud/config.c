@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pods.h"
+#include "pod_logs.h"
 #include "size.h"
 #include "slice.h"
 
@@ -43,7 +43,7 @@ static const struct row rows[] = {
 	{"metrics", "client_connections", NULL, AT(client_connections), NUMBER, 8, 1, 1000},
 	{"metrics", "timeout", NULL, AT(timeout_s), NUMBER, 10, 1, 300},
 	{"metrics", "hami", NULL, AT(hami), FLAG, true, 0, 0},
-	{"metrics", "pods", PODS_LOGS, AT(pods), TEXT, 0, 0, 0},
+	{"metrics", "pods", POD_LOGS_DIR, AT(pods), TEXT, 0, 0, 0},
 	{"turns", "socket", NULL, AT(socket), TEXT, 0, 0, 0},
 	{"events", "file", "", AT(events_file), TEXT, 0, 0, 0},
 	{"events", "journal", NULL, AT(events_journal), FLAG, true, 0, 0},

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pods.h"
 #include "prom.h"
 
 static void free_slice(struct track_slice *slice)
@@ -93,15 +92,15 @@ static char *device_labels(const char *slice, const char *uuid)
 	return take_text(&labels);
 }
 
-static char *pod_labels(const struct pods_one *pod, unsigned device, const char *uuid)
+static char *pod_labels(const struct pod_names *names, unsigned device, const char *uuid)
 {
 	struct text labels = {0};
 	char index[16];
 
 	snprintf(index, sizeof(index), "%u", device);
-	prom_label(&labels, "namespace", pod->name_space);
-	prom_label(&labels, "pod", pod->name);
-	prom_label(&labels, "container", pod->container);
+	prom_label(&labels, "namespace", names->name_space);
+	prom_label(&labels, "pod", names->pod);
+	prom_label(&labels, "container", names->container);
 	prom_label(&labels, "vdevice_index", index);
 	prom_label(&labels, "device_uuid", uuid);
 	return take_text(&labels);
@@ -117,38 +116,38 @@ static bool has_metrics_of(const struct overview_slice *other, const struct over
 	return other->state == slice->state ? other < slice : other->state == OVERVIEW_RUNNING;
 }
 
-/* Whether another region has the metrics of the container's GPU with HAMi's names. A
- * container's directory has several regions after the container was started again with other
- * GPUs. If a GPU is in several, the first region in use has its metrics, or else the first. The
- * regions of a container stand together in the overview (slices_compare). */
+/* Whether another region has the metrics of the container's GPU with HAMi's names. Several regions
+ * may have the labels of one container: those of its directory, after the container was started
+ * again with other GPUs, and that of an earlier pod of the same name. If a GPU is in several, the
+ * first region in use has its metrics, or else the first. */
 static bool is_in_other_region(const struct overview *overview, const struct overview_slice *slice,
 			       unsigned device)
 {
-	const struct overview_slice *end = overview->slice + overview->count, *first = slice;
+	for (unsigned i = 0; i < overview->count; i++) {
+		const struct overview_slice *other = &overview->slice[i];
 
-	while (first > overview->slice && slices_is_same_container(slice->one, first[-1].one))
-		first--;
-	for (; first < end && slices_is_same_container(slice->one, first->one); first++)
-		if (first != slice && has_metrics_of(first, slice, device))
+		if (other != slice && other->one->kind == SLICES_HAMI &&
+		    pod_users_are_same(other->one->pods, slice->one->pods) &&
+		    has_metrics_of(other, slice, device))
 			return true;
+	}
 	return false;
 }
 
-/* Makes the labels with HAMi's names. It looks for the pod at each look until the pod is found,
- * as a container's region may exist before its logs. Returns false without memory. */
-static bool label_container(const struct track *before, struct track_slice *track,
-			    const struct overview *overview, const struct overview_slice *slice)
+/* Makes the labels with HAMi's names, where the container's pod is known. Returns false without
+ * memory. */
+static bool label_container(struct track_slice *track, const struct overview *overview,
+			    const struct overview_slice *slice)
 {
-	if (slice->one->kind != SLICES_HAMI)
+	if (slice->one->kind != SLICES_HAMI || !slice->one->pods)
 		return true;
-	if (!track->pod.found)
-		pods_find(before->pods, slice->one->name, &track->pod);
 	for (unsigned d = 0; d < slice->device_count; d++) {
 		struct track_device *device = &track->device[d];
 
 		if (!device->labels || is_in_other_region(overview, slice, d))
 			continue;
-		device->hami_labels = pod_labels(&track->pod, d, slice->device[d].seen.uuid);
+		device->hami_labels =
+			pod_labels(&slice->one->pods->user[0], d, slice->device[d].seen.uuid);
 		if (!device->hami_labels)
 			return false;
 	}
@@ -239,13 +238,13 @@ static bool follow_slice(struct track_slice *track, const struct track *track_be
 	for (unsigned d = 0; d < slice->device_count; d++)
 		if (!follow_device(track, d, slice, before, was))
 			return false;
-	return label_container(track_before, track, overview, slice);
+	return label_container(track, overview, slice);
 }
 
 int track_follow(struct track *track, const struct overview *earlier,
 		 const struct overview *overview)
 {
-	struct track now = {track->pods, 0, calloc(overview->count + 1, sizeof(*now.slice))};
+	struct track now = {0, calloc(overview->count + 1, sizeof(*now.slice))};
 	bool going = now.slice != NULL;
 
 	for (unsigned i = 0; going && i < overview->count; i++) {

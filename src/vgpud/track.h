@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "overview.h"
-#include "pods.h"
 
 struct track_device {
 	char *labels;          /* slice and GPU; NULL: the region has listed this GPU before */
@@ -29,7 +28,6 @@ struct track_device {
 
 struct track_slice {
 	char *labels;
-	struct pods_one pod; /* of a container of HAMi's; zeroed for other slices */
 	/* Written by the audit: the time and inode of the policy that policy_bytes and
 	 * policy_pct are from, the number of consecutive looks at which the region had limits
 	 * above that policy, and whether they were enough to report. */
@@ -42,7 +40,6 @@ struct track_slice {
 };
 
 struct track {
-	const char *pods; /* the kubelet's directory of logs (pods.h) */
 	unsigned count;
 	struct track_slice *slice; /* as the overview's, in its order */
 };
@@ -52,4 +49,4 @@ struct track {
  * -ENOMEM, and track stays as it was. */
 int track_follow(struct track *track, const struct overview *earlier,
 		 const struct overview *overview);
-void track_free(struct track *track); /* accepts a zeroed one; leaves pods */
+void track_free(struct track *track); /* accepts a zeroed one */

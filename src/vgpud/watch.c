@@ -41,7 +41,7 @@ int watch_configure(struct watch *watch, const struct config *config, struct fau
 	if (error)
 		return error;
 	watch->config = config;
-	watch->track.pods = config->pods;
+	watch->looker.pod_logs = config->pods;
 	return 0;
 }
 

@@ -30,6 +30,61 @@ fi
 ps 0 6f1c
 grep -q "^$pod 0 " "$root/words" || fail "not found by its beginning: $(cat "$out")"
 
+# Its pod: by its UID, until the kubelet's logs have an entry of a pod with good names and that UID, which is no link.
+uid=${pod%_*}
+pod_is() {
+    ps 0
+    line "pod $1"
+    same 'how many lines of pods' "${2:-1}" "$(grep -c '^pod ' "$root/words")"
+}
+pod_is "$uid/trainer"
+mkdir -p "$logs/lab_train-0_0${uid#?}" "$logs/$uid" "$logs/lab_$uid" "$logs/lab_a_b_$uid" "$logs/lab_odd ${uid}_$uid" "$logs/__$uid" \
+    "$logs/$(printf 'lab_\033[2J_%s' "$uid")" "$logs/lab_train-0_$uid.old"
+ln -s "lab_train-0_0${uid#?}" "$logs/lab_link_$uid"
+: >"$logs/lab_file_$uid"
+pod_is "$uid/trainer"
+"$VGPU" ps --json >"$out" 2>"$err" || fail 'ps --json'
+for member in '"namespace": *null' "\"pod\": *\"$uid\"" '"container": *"trainer"'; do
+    grep -q "$member" "$out" || fail "no $member: $(cat "$out")"
+done
+mkdir "$logs/lab_train-0_$uid"
+pod_is lab/train-0/trainer
+grep -A 1 "^$pod 0 " "$root/words" | grep -qx 'pod lab/train-0/trainer' || fail 'the pod is of another slice'
+"$VGPU" ps --json >"$out" 2>"$err" || fail 'ps --json'
+for member in '"namespace": *"lab"' '"pod": *"train-0"' '"container": *"trainer"'; do
+    grep -q "$member" "$out" || fail "no $member: $(cat "$out")"
+done
+"$VGPU" top --batch --count 1 >"$out" 2>"$err" || fail 'top'
+grep -q '^  pod lab/train-0/trainer$' "$out" || fail "top has no pod: $(cat "$out")"
+
+# A second container of the pod; directories whose names have no UID, or no name of Kubernetes, have no pod, and a link is no directory.
+side=${uid}_side
+container "$side" "$root/whole"
+container "${uid}_a b" "$root/whole"
+container "${uid}_" "$root/whole"
+container "$(printf '%s_\033[2J' "$uid")" "$root/whole"
+container "0${uid}_trainer" "$root/whole"
+container 012345_trainer "$root/whole"
+container "g${uid#?}_trainer" "$root/whole"
+container "${uid}_$(printf '%64s' '' | tr ' ' a)" "$root/whole"
+ln -s "$side" "$hami/containers/${uid}_link"
+ps 0
+line 'pod lab/train-0/trainer'
+line 'pod lab/train-0/side'
+same 'how many have a pod' 2 "$(grep -c '^pod ' "$root/words")"
+no_line "^${uid}_link "
+
+# A pod of a file of the kubelet's has a UID without dashes.
+static=0123456789abcdef0123456789abcdef
+container "${static}_main" "$root/whole"
+mkdir "$logs/kube-system_gpu-node1_$static"
+ps 0
+line 'pod kube-system/gpu-node1/main'
+for other in "$hami/containers/"*; do
+    [ "$other" = "$hami/containers/$pod" ] || rm -r "$other"
+done
+cache=$hami/containers/$pod/$uuid0.cache
+
 # In a pid namespace of its own: its pid here, and there.
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
     CUDA_DEVICE_MEMORY_SHARED_CACHE=$cache unshare --pid --fork --mount-proc "$MEMBER" "$root/two.ready" 4096 &
@@ -60,6 +115,7 @@ ps 0
 line 'new_one empty'
 no_line fifo
 grep -q "^$pod/$uuid0.cache 0 1.50 GiB .* 1 running" "$root/words" || fail "no first region: $(cat "$out")"
+same 'each region has the pod' 3 "$(grep -cx 'pod lab/train-0/trainer' "$root/words")"
 line "$pod/z.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % - empty"
 line "$pod/a\x0a\x1b[31m.cache 0 0 B 2 GiB 0 % 0 B 0 B 0 B -/30 % - empty"
 ps 0 --quiet

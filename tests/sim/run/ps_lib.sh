@@ -6,6 +6,8 @@
 hami=$root/hami
 mkdir -p "$hami/containers"
 export VGPU_HAMI="$hami"
+logs=$root/pods # the kubelet's
+export VGPU_POD_LOGS="$logs"
 [ ! -e /tmp/cudevshr.cache ] || {
     echo 'skipped: somebody uses /tmp/cudevshr.cache, a slice that would be listed as well'
     exit 77

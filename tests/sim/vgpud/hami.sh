@@ -15,6 +15,8 @@ labels() {
     printf '{namespace="%s",pod="%s",container="trainer",vdevice_index="0",device_uuid="%s"}' "$1" "$2" "$uuid0"
 }
 
+configure 'hami = true'
+printf 'events = {\n    file = "%s"\n}\n' "$events" >>"$config"
 start_vgpud VGPUD_TEST=1
 until_sample "hami_vgpu_memory_used_bytes$(labels '' "$pod")" 1610612736
 same 'the limit' 2147483648 "$(sample "hami_vgpu_memory_limit_bytes$(labels '' "$pod")")"
@@ -25,8 +27,13 @@ same 'code' 0 "$(sample "hami_vgpu_memory_module_bytes$(labels '' "$pod")")"
 node=$(uname -n)
 same 'the host' 0 "$(sample "hami_host_gpu_memory_used_bytes{node=\"$node\",device_uuid=\"$uuid1\"}")"
 same 'its time' 0 "$(sample "hami_host_gpu_utilization_ratio{node=\"$node\",device_uuid=\"$uuid1\"}")"
-same 'ours' 1610612736 "$(sample "vgpu_slice_memory_used_bytes{slice=\"${pod}_trainer\",kind=\"hami\",user=\"$user\",device_uuid=\"$uuid0\"}")"
-same 'what holds it' 1 "$(sample "vgpu_slice_enforcement_info{slice=\"${pod}_trainer\",kind=\"hami\",user=\"$user\",level=\"region\"}")"
+# ours NAMES MORE: labels of the slice in our own metrics.
+ours() {
+    printf '{slice="%s",kind="hami",user="%s",%s,%s}' "${pod}_trainer" "$user" "$1" "$2"
+}
+unnamed="pod=\"$pod\",container=\"trainer\"" named='namespace="ml",pod="train-0",container="trainer"'
+same 'ours' 1610612736 "$(sample "vgpu_slice_memory_used_bytes$(ours "$unnamed" "device_uuid=\"$uuid0\"")")"
+same 'what holds it' 1 "$(sample "vgpu_slice_enforcement_info$(ours "$unnamed" 'level="region"')")"
 same 'no slice of vgpu run' 1 "$(grep -c '^hami_vgpu_memory_used_bytes' "$out")"
 
 # A launch, half an hour ago.
@@ -43,6 +50,32 @@ done
 # The kubelet's logs tell the pod's name and namespace, as soon as they are there.
 mkdir -p "$root/pods/kube-system_other_0" "$root/pods/ml_train-0_$pod"
 until_sample "hami_vgpu_memory_used_bytes$(labels ml train-0)" 1610612736
+same 'ours' 1610612736 "$(sample "vgpu_slice_memory_used_bytes$(ours "$named" "device_uuid=\"$uuid0\"")")"
+same 'the former series' '' "$(sample "vgpu_slice_memory_used_bytes$(ours "$unnamed" "device_uuid=\"$uuid0\"")")"
+until_event slice_pods "e['slice'] == '${pod}_trainer' and e['namespace'] == 'ml' and e['pod'] == 'train-0' and e['container'] == 'trainer'"
+
+# A container of an earlier pod of that name: one of the two has the labels, and the names stay when the logs are gone.
+earlier=7${pod#?}
+living=$cache
+container "${earlier}_trainer" "$region"
+until_event slice_made "e['slice'] == '${earlier}_trainer' and e['pod'] == '$earlier' and 'namespace' not in e"
+mkdir "$root/pods/ml_train-0_$earlier"
+until_event slice_pods "e['slice'] == '${earlier}_trainer' and e['pod'] == 'train-0'"
+scrape
+same 'one of the two' 1 "$(grep -c '^hami_vgpu_memory_used_bytes' "$out")"
+same 'the living one' 1610612736 "$(sample "hami_vgpu_memory_used_bytes$(labels ml train-0)")"
+rm -r "$root/pods"
+rm -r "$hami/containers/${earlier}_trainer"
+until_event slice_removed "e['slice'] == '${earlier}_trainer' and e['namespace'] == 'ml'"
+scrape
+same 'it has its name' 1610612736 "$(sample "hami_vgpu_memory_used_bytes$(labels ml train-0)")"
+
+# A directory whose name has no UID has no metrics by HAMi's names.
+container odd "$region"
+until_sample "vgpu_slice_memory_limit_bytes{slice=\"odd\",kind=\"hami\",user=\"$user\",device_uuid=\"$uuid0\"}" 2147483648
+same 'one container' 1 "$(grep -c '^hami_vgpu_memory_used_bytes' "$out")"
+rm -r "$hami/containers/odd"
+cache=$living
 
 # An older region of the same container does not speak for its GPU.
 cp "$cache" "$hami/containers/${pod}_trainer/$uuid0.older.cache"
