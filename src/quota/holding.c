@@ -10,6 +10,9 @@
  * Always: the charge of a kind is the sum over its entries and reservations; for what shares
  * granules, by small.c. A reference that could not be recorded is one too many for good: then the
  * memory stays charged, which is the safe side.
+ *
+ * A mapping stays in its table until the driver has unmapped it, too. Several calls may be about to
+ * unmap it, of which the driver refuses some. The one that removes the mapping ends its reference.
  */
 #include "holding.h"
 
@@ -27,8 +30,8 @@ static struct table tables[HOLDING_KINDS]; /* under `lock` */
 /* Entries whose handle the driver has given to other memory while calls that let go of them have
  * not returned: by serial. Under `lock`. */
 static struct table replaced[HOLDING_KINDS];
-static uint32_t serials;      /* of entries; under `lock` */
-static struct table mappings; /* address to handle (context); under `lock` */
+static uint32_t serials;      /* of entries and mappings; under `lock` */
+static struct table mappings; /* address to handle (context) and serial; under `lock` */
 static struct table bindings; /* place to handle (context) and owner (amount); under `lock` */
 
 void holdings_forget(void)
@@ -134,7 +137,8 @@ static void replace_locked(enum holding_kind kind, struct entry *entry)
 	if (kept) {
 		*kept = *entry;
 		kept->key = replaced_key(entry->serial);
-		kept->references = kept->ending;
+		if (kept->references > kept->ending)
+			kept->references = kept->ending;
 	} else {
 		refund_locked(kind, entry->device, entry->context, entry->shared, entry->amount);
 	}
@@ -254,18 +258,31 @@ static struct entry *entry_of_locked(const struct holding_release *release,
 	return table_find(*ret_table, replaced_key(release->serial));
 }
 
+/* Removes the mapping of the release. False: another call has, and has ended its reference. */
+static bool end_mapping_locked(const struct holding_release *release)
+{
+	struct entry *mapping = table_find(&mappings, release->address);
+
+	if (!mapping || mapping->serial != release->mapping)
+		return false;
+	table_remove(&mappings, mapping);
+	return true;
+}
+
 static void end_locked(struct holding_release *release)
 {
 	struct table *table;
 	struct entry *entry = entry_of_locked(release, &table);
+	bool ends = !release->mapping || end_mapping_locked(release);
 
 	release->ended = true;
-	release->last = entry && entry->references == 1;
+	release->last = ends && entry && entry->references == 1;
 	if (!entry)
 		return;
 	release->exported = entry->exported;
 	entry->ending--;
-	entry->references--;
+	if (ends)
+		entry->references--;
 	if (release->last)
 		table_remove(table, entry);
 }
@@ -319,19 +336,41 @@ void quota_let_go_undo(struct holding_release *release)
 
 /* -- mappings ---------------------------------------------------------------------------------- */
 
-void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle)
+/* Begins to let go of the mapping's reference. False: its memory is not known. */
+static bool unmap_locked(const struct entry *mapping, struct holding_release *ret_release)
+{
+	if (!let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release))
+		return false;
+	ret_release->address = mapping->key;
+	ret_release->mapping = mapping->serial;
+	return true;
+}
+
+bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
+		  struct holding_release *ret_before)
 {
 	struct entry *mapping;
+	bool before = false;
 
+	account_begin();
 	lock_acquire(&lock);
 	mapping = table_find(&mappings, address);
+	if (mapping && unmap_locked(mapping, ret_before)) {
+		before = true;
+		end_locked(ret_before);
+		mapping = NULL;
+	}
 	if (!mapping)
 		mapping = table_add(&mappings, address);
 	if (mapping) {
 		mapping->context = handle;
 		mapping->amount = size_bytes;
+		mapping->serial = ++serials;
 	}
 	lock_release(&lock);
+	if (!before)
+		account_end();
+	return before;
 }
 
 /* The first mapping that begins in the range, or NULL. The range may be any that an application
@@ -377,7 +416,7 @@ size_t quota_mappings(uint64_t address, uint64_t end)
 	return count;
 }
 
-bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release)
+bool quota_unmapping(uint64_t *address, uint64_t end, struct holding_release *ret_release)
 {
 	struct entry *mapping;
 	bool known = false;
@@ -385,11 +424,10 @@ bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret
 	account_begin();
 	lock_acquire(&lock);
 	while (!known && (mapping = first_mapping_locked(*address, end))) {
-		known = let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release);
-		ret_release->address = mapping->key;
-		ret_release->mapped_bytes = mapping->amount;
 		*address = end_of(mapping);
-		table_remove(&mappings, mapping);
+		known = unmap_locked(mapping, ret_release);
+		if (!known)
+			table_remove(&mappings, mapping);
 	}
 	lock_release(&lock);
 	if (!known)

@@ -68,7 +68,8 @@ struct holding_release {
 	bool shared;
 	bool exported; /* other processes may refer to it */
 	uint64_t bytes;
-	uint64_t address, mapped_bytes; /* of a mapping's reference: where it was */
+	uint64_t address; /* of a mapping's reference: where it is */
+	uint32_t mapping; /* the serial of that mapping; 0: the reference is no mapping's */
 };
 bool quota_let_go_begin(enum holding_kind kind, uint64_t handle,
 			struct holding_release *ret_release);
@@ -76,16 +77,20 @@ void quota_let_go_end(struct holding_release *release);
 void quota_let_go_commit(struct holding_release *release);
 void quota_let_go_undo(struct holding_release *release);
 
-/* The memory is mapped at the address, on account of a reference that quota_hold_again made. */
-void quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle);
+/* The memory is mapped at the address, on account of a reference that quota_hold_again made. True:
+ * another mapping was there, whose end was not seen. Its reference has ended, and the caller
+ * commits that. */
+bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
+		  struct holding_release *ret_before);
 
 /* How many mappings are known in a range. */
 size_t quota_mappings(uint64_t address, uint64_t end);
 
-/* A range is about to be unmapped, which may have had several mappings: takes the first known one
- * at or after *address out of it and begins to let go of its reference. False: there is none
- * left. */
-bool quota_unmapped(uint64_t *address, uint64_t end, struct holding_release *ret_release);
+/* A range is about to be unmapped, which may have several mappings: begins to let go of the
+ * reference of the first known one at or after *address, and moves *address to its end. Other
+ * threads may begin with the same mapping. Its reference ends with the first quota_let_go_end.
+ * False: there is none left. */
+bool quota_unmapping(uint64_t *address, uint64_t end, struct holding_release *ret_release);
 
 /*
  * A reference that quota_hold_again made is an owner's from now on, a multicast object's or an

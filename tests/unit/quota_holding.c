@@ -6,10 +6,18 @@
 #include "quota_held_lock.h"
 #include "quota_holding_fixture.h"
 
+/* Nothing is mapped there yet. */
+static void note_mapping(uint64_t address, uint64_t size_bytes, uint64_t handle)
+{
+	struct holding_release before;
+
+	assert_false(quota_mapped(address, size_bytes, handle, &before));
+}
+
 static void map(uint64_t address, uint64_t size_bytes, uint64_t handle)
 {
 	assert_true(quota_hold_again(HOLDING_PHYSICAL, handle) >= 0);
-	quota_mapped(address, size_bytes, handle);
+	note_mapping(address, size_bytes, handle);
 }
 
 /* Unmaps all that is known in the range; how many mappings that were. */
@@ -18,7 +26,7 @@ static unsigned unmap(uint64_t address, uint64_t end)
 	struct holding_release going;
 	unsigned count = 0;
 
-	for (; quota_unmapped(&address, end, &going); count++)
+	for (; quota_unmapping(&address, end, &going); count++)
 		quota_let_go_commit(&going);
 	return count;
 }
@@ -139,7 +147,7 @@ UNIT_TEST(test_no_memory)
 	assert_int_equal(data(), 2 * MIB); /* the reservation stands */
 	assert_false(is_quiet());
 	quota_hold_cancel(&reservation);
-	quota_mapped(BASE, 2 * MIB, HANDLE);
+	note_mapping(BASE, 2 * MIB, HANDLE);
 	sys_fault = NULL;
 	assert_int_equal(data(), 0);
 	assert_true(is_quiet());
@@ -298,20 +306,92 @@ UNIT_TEST(test_mapping)
 	map(BASE + 4 * MIB, 6 * MIB, HANDLE);
 	assert_false(let_go(HANDLE)); /* the handle; the mapping keeps the memory */
 	assert_int_equal(data(), 6 * MIB);
-	assert_true(quota_unmapped(&at, BASE + GIB, &going));
+	assert_true(quota_unmapping(&at, BASE + GIB, &going));
 	assert_int_equal(at, BASE + 10 * MIB);
 	assert_true(going.last);
 	assert_int_equal(going.handle, HANDLE);
 	assert_int_equal(going.address, BASE + 4 * MIB);
-	assert_int_equal(going.mapped_bytes, 6 * MIB);
 	assert_int_equal(data(), 6 * MIB);
 	quota_let_go_undo(&going); /* the driver refused */
-	quota_mapped(going.address, going.mapped_bytes, going.handle);
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 1);
 	assert_int_equal(unmap(BASE, BASE + GIB), 1);
 	assert_int_equal(data(), 0);
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
 	assert_int_equal(unmap(BASE, BASE + GIB), 0);
+	assert_true(is_quiet());
+}
+
+/* Two threads unmap the same, and the driver refuses one of them, before or after the other. */
+static void assert_unmapped_beside(bool refused_first)
+{
+	struct holding_release refused, going;
+	uint64_t at = BASE, from = BASE;
+
+	hold(6 * MIB, HANDLE);
+	map(BASE, 6 * MIB, HANDLE);
+	let_go(HANDLE);
+	assert_true(quota_unmapping(&at, BASE + GIB, &refused));
+	assert_true(quota_unmapping(&from, BASE + GIB, &going));
+	if (refused_first)
+		quota_let_go_undo(&refused);
+	quota_let_go_commit(&going);
+	if (!refused_first)
+		quota_let_go_undo(&refused);
+	assert_int_equal(data(), 0);
+	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
+	assert_true(is_quiet());
+}
+
+UNIT_TEST(test_unmapped_beside_a_refusal)
+{
+	attach(GIB);
+	assert_unmapped_beside(true);
+	assert_unmapped_beside(false);
+}
+
+/* The driver has unmapped it, and another thread maps other memory there before that is noted. */
+UNIT_TEST(test_mapped_again)
+{
+	struct holding_release going, before;
+	uint64_t at = BASE;
+
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	hold(4 * MIB, OTHER);
+	map(BASE, 6 * MIB, HANDLE);
+	let_go(HANDLE);
+	assert_true(quota_unmapping(&at, BASE + GIB, &going));
+	assert_true(quota_hold_again(HOLDING_PHYSICAL, OTHER) >= 0);
+	assert_true(quota_mapped(BASE, 4 * MIB, OTHER, &before));
+	assert_true(before.last);
+	quota_let_go_commit(&before);
+	assert_int_equal(data(), 4 * MIB);
+	quota_let_go_commit(&going);
+	let_go(OTHER);
+	assert_int_equal(data(), 4 * MIB);
+	assert_int_equal(unmap(BASE, BASE + GIB), 1);
+	assert_int_equal(data(), 0);
+	assert_true(is_quiet());
+}
+
+/* The handle has been given to other memory, while one of two calls was refused. */
+UNIT_TEST(test_replaced_beside_a_refusal)
+{
+	struct holding_release refused, going;
+	uint64_t at = BASE, from = BASE;
+
+	attach(GIB);
+	hold(6 * MIB, HANDLE);
+	map(BASE, 6 * MIB, HANDLE);
+	let_go(HANDLE);
+	assert_true(quota_unmapping(&at, BASE + GIB, &refused));
+	assert_true(quota_unmapping(&from, BASE + GIB, &going));
+	hold(2 * MIB, HANDLE);
+	quota_let_go_commit(&going);
+	quota_let_go_undo(&refused);
+	assert_int_equal(data(), 2 * MIB);
+	assert_true(let_go(HANDLE));
+	assert_int_equal(data(), 0);
 	assert_true(is_quiet());
 }
 
@@ -361,7 +441,7 @@ UNIT_TEST(test_mapping_of_unknown)
 {
 	attach(GIB);
 	hold(2 * MIB, HANDLE);
-	quota_mapped(BASE, 2 * MIB, OTHER);
+	note_mapping(BASE, 2 * MIB, OTHER);
 	map(BASE + 2 * MIB, 2 * MIB, HANDLE);
 	assert_int_equal(unmap(BASE, BASE + GIB), 1);
 	assert_int_equal(quota_mappings(BASE, BASE + GIB), 0);
@@ -559,7 +639,8 @@ static void *work(void *arg)
 		if (quota_used(0) > LIMIT)
 			return (void *)1;
 		quota_hold_again(HOLDING_PHYSICAL, HANDLE);
-		quota_mapped(address, 2 * MIB, HANDLE);
+		if (quota_mapped(address, 2 * MIB, HANDLE, &going))
+			return (void *)5;
 		if (!held[i]) {
 			held[i] = hold_some(kind, size, base + i, step % 7 == 0);
 		} else {

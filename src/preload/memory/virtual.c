@@ -127,9 +127,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
-	struct holding_release release;
+	struct holding_release gone;
 	CUdevice device = -1;
 	CUresult result;
+	bool ends;
 
 	cuda_bind();
 	if (quota_attached())
@@ -139,24 +140,15 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 	result = share_map(handle, device, size);
 	if (result == CUDA_SUCCESS)
 		result = cuda.cuMemMap(ptr, size, offset, handle, flags);
-	if (result == CUDA_SUCCESS)
-		quota_mapped(ptr, size, handle);
-	else if (quota_let_go_begin(HOLDING_PHYSICAL, handle, &release))
-		dropped(&release, CUDA_SUCCESS);
+	ends = result == CUDA_SUCCESS ? quota_mapped(ptr, size, handle, &gone)
+				      : quota_let_go_begin(HOLDING_PHYSICAL, handle, &gone);
+	if (ends)
+		dropped(&gone, CUDA_SUCCESS);
 	return result;
 }
 
-/* After an unmapping: ends its references, or counts them again if the driver has refused. */
-static void unmapped(struct holding_release *releases, size_t count, CUresult result)
-{
-	for (size_t i = 0; i < count; i++)
-		if (dropped(&releases[i], result) != CUDA_SUCCESS)
-			quota_mapped(releases[i].address, releases[i].mapped_bytes,
-				     releases[i].handle);
-}
-
-/* The mappings are taken out before the driver's call: after it, another thread may map other
- * memory there. */
+/* The mappings are looked up before the driver's call: after it, another thread may have mapped
+ * other memory there. */
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
 	struct holding_release few[16], *releases = few;
@@ -174,13 +166,14 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 		releases = many;
 		most = known;
 	}
-	while (count < most && quota_unmapped(&at, ptr + size, &releases[count]))
+	while (count < most && quota_unmapping(&at, ptr + size, &releases[count]))
 		count++;
 	result = cuda.cuMemUnmap(ptr, size);
-	unmapped(releases, count, result);
+	for (size_t i = 0; i < count; i++)
+		dropped(&releases[i], result);
 	/* There are more mappings than the array above has places for. */
 	while (result == CUDA_SUCCESS && count == most && known > most &&
-	       quota_unmapped(&at, ptr + size, &few[0]))
+	       quota_unmapping(&at, ptr + size, &few[0]))
 		dropped(&few[0], CUDA_SUCCESS);
 	if (releases != few)
 		sys_unmap(releases, most * sizeof(*releases));

@@ -1,0 +1,53 @@
+/*
+ * What threads do beside a call that is in the driver, to the memory that the call is about.
+ */
+#include "parked.h"
+
+#define SIZE   (64 * MIB)
+#define FIGURE (CONTEXT + 9 * MIB) /* bytes on the device without allocations */
+
+static void start(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	cuda_start(0);
+	give(take(1));
+}
+
+/* Two mappings, and a hole between them, for which the driver refuses to unmap them together. */
+static CUdeviceptr space;
+
+static CUresult unmap_all(void)
+{
+	return cuMemUnmap(space, 3 * SIZE);
+}
+
+static void map_at(CUdeviceptr address)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle memory;
+
+	CHECK_CUDA(cuMemCreate(&memory, SIZE, &prop, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemMap(address, SIZE, 0, memory, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemRelease(memory), CUDA_SUCCESS);
+}
+
+/* Memory that is unmapped is given back, although another thread's call has it in its range. */
+TEST(unmapped_beside_a_refusal)
+{
+	struct call call;
+
+	park("cuMemUnmap@1");
+	start("1g");
+	CHECK_CUDA(cuMemAddressReserve(&space, 3 * SIZE, 0, 0, 0), CUDA_SUCCESS);
+	map_at(space);
+	map_at(space + 2 * SIZE);
+	begin_call(&call, unmap_all);
+	CHECK_CUDA(cuMemUnmap(space, SIZE), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).data, SIZE);
+	CHECK_CUDA(end_call(&call), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(ledger_own(0).data, SIZE);
+	CHECK_CUDA(cuMemUnmap(space + 2 * SIZE, SIZE), CUDA_SUCCESS);
+	CHECK_EQUAL(outside_used(0), FIGURE);
+	CHECK_EQUAL(ledger_own(0).data, 0);
+}
