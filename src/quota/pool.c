@@ -3,6 +3,10 @@
  * so they are looked for one by one. The lock is never held while the driver is asked: whoever
  * reads a figure takes a ticket first, and what it says is believed to be all only if no other
  * figure has been entered since.
+ *
+ * The record of a pool stays until the driver has destroyed the pool, as other threads may allocate
+ * from it. If the driver gives the handle to another pool before the record is closed, opening that
+ * one closes it. A serial tells the two apart.
  */
 #include "pool.h"
 
@@ -25,14 +29,19 @@ struct pool {
 	uint64_t begun_bytes;    /* what allocations under way may add */
 	uint64_t unseen_bytes;   /* what others may have added since the figure */
 	uint64_t figures;        /* how many have been entered */
+	uint64_t tried_bytes;    /* quota_pool_try's */
+	/* Of what it reserves: nothing was allocated from these when it began to be closed last. */
+	uint64_t spare_bytes;
 	int device;
+	uint32_t serial;
+	unsigned closing; /* calls that ask the driver to destroy it */
 	bool managed, of_driver;
-	uint64_t tried_bytes; /* quota_pool_try's */
 };
 
 static struct lock lock = LOCK_INIT;
 static struct pool pools[QUOTA_POOLS_MAX]; /* under `lock` */
 static unsigned count;                     /* under `lock` */
+static uint32_t serials;                   /* under `lock` */
 
 /* What managed pools had when they were destroyed with allocations in use: nobody can tell when it
  * goes, and NVML does not count it. It stays charged. */
@@ -55,24 +64,70 @@ static struct pool *find_locked(uint64_t handle)
 	return NULL;
 }
 
+static uint64_t needed_locked(const struct pool *pool)
+{
+	return pool->reserved_bytes + pool->begun_bytes + pool->unseen_bytes;
+}
+
+/* Takes the record out. Returns the bytes of its charge that allocations may still hold. */
+static uint64_t remove_locked(struct pool *pool, struct pool *ret_closed)
+{
+	uint64_t needed = needed_locked(pool);
+	uint64_t left = needed - (pool->spare_bytes < needed ? pool->spare_bytes : needed);
+
+	if (left > pool->charged_bytes)
+		left = pool->charged_bytes;
+	if (pool->managed)
+		managed_left[pool->device] += left;
+	*ret_closed = *pool;
+	*pool = pools[--count];
+	return left;
+}
+
+/* The charge of a record that was taken out: `left` of it stays. */
+static void settle_closed(const struct pool *closed, uint64_t left)
+{
+	account_begin();
+	if (closed->managed)
+		account_managed_returning();
+	else
+		account_orphan(closed->device, left);
+	account_refund(closed->device, closed->charged_bytes - (closed->managed ? left : 0));
+	account_end();
+}
+
+static int add_locked(uint64_t handle, int device, unsigned flags)
+{
+	unsigned room =
+		flags & POOL_OF_DRIVER ? QUOTA_POOLS_MAX : QUOTA_POOLS_MAX - DRIVER_POOLS_MAX;
+
+	if (count >= room)
+		return -ENOMEM;
+	pools[count++] = (struct pool){.handle = handle,
+				       .device = device,
+				       .serial = ++serials,
+				       .managed = flags & POOL_MANAGED,
+				       .of_driver = flags & POOL_OF_DRIVER};
+	return 0;
+}
+
 int quota_pool_open(uint64_t handle, int device, unsigned flags)
 {
+	struct pool *pool, closed = {0};
+	uint64_t left = 0;
 	int error = 0;
 
 	lock_acquire(&lock);
-	if (!find_locked(handle)) {
-		unsigned room = flags & POOL_OF_DRIVER ? QUOTA_POOLS_MAX
-						       : QUOTA_POOLS_MAX - DRIVER_POOLS_MAX;
-
-		if (count < room)
-			pools[count++] = (struct pool){.handle = handle,
-						       .device = device,
-						       .managed = flags & POOL_MANAGED,
-						       .of_driver = flags & POOL_OF_DRIVER};
-		else
-			error = -ENOMEM;
+	pool = find_locked(handle);
+	if (pool && pool->closing && !pool->of_driver) {
+		left = remove_locked(pool, &closed);
+		pool = NULL;
 	}
+	if (!pool)
+		error = add_locked(handle, device, flags);
 	lock_release(&lock);
+	if (closed.handle)
+		settle_closed(&closed, left);
 	return error;
 }
 
@@ -97,7 +152,7 @@ unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most)
 
 	lock_acquire(&lock);
 	for (unsigned i = 0; i < count; i++)
-		if ((device < 0 || pools[i].device == device) && found < most)
+		if ((device < 0 || pools[i].device == device) && !pools[i].closing && found < most)
 			ret_pools[found++] = pools[i].handle;
 	lock_release(&lock);
 	return found;
@@ -157,17 +212,12 @@ static uint64_t chunks_of(const struct pool *pool, uint64_t bytes)
 	return (bytes + chunk - 1) / chunk * chunk;
 }
 
-static uint64_t needed_locked(const struct pool *pool)
-{
-	return pool->reserved_bytes + pool->begun_bytes + pool->unseen_bytes;
-}
-
 static void begin_locked(struct pool *pool, uint64_t worst_bytes,
 			 struct pool_reservation *ret_reservation)
 {
 	pool->begun_bytes += worst_bytes;
 	account_begin();
-	*ret_reservation = (struct pool_reservation){pool->device, worst_bytes};
+	*ret_reservation = (struct pool_reservation){pool->device, pool->serial, worst_bytes};
 }
 
 int quota_pool_reserve(uint64_t handle, uint64_t size_bytes,
@@ -318,7 +368,7 @@ void quota_pool_settle(uint64_t handle, const struct pool_reservation *reservati
 
 	lock_acquire(&lock);
 	pool = find_locked(handle);
-	if (pool) {
+	if (pool && pool->serial == reservation->serial) {
 		pool->begun_bytes -= reservation->worst_bytes;
 		pool->unseen_bytes += reservation->worst_bytes;
 		if (figure) {
@@ -365,30 +415,38 @@ bool quota_pool_correct(uint64_t handle, const struct pool_figure *figure)
 	return changed;
 }
 
-void quota_pool_close(uint64_t handle, bool is_empty)
+bool quota_pool_close_begin(uint64_t handle, bool is_empty, struct pool_closing *ret_closing)
 {
-	struct pool *pool, closed = {0};
+	struct pool *pool;
 
+	account_begin(); /* until the end, the device may have less than is charged */
 	lock_acquire(&lock);
 	pool = find_locked(handle);
 	if (pool) {
-		closed = *pool;
-		*pool = pools[--count];
-		if (closed.managed)
-			closed.reserved_bytes = charged_reserved_locked(&closed);
-		if (closed.managed && !is_empty)
-			managed_left[closed.device] += closed.reserved_bytes;
+		pool->closing++;
+		pool->spare_bytes = is_empty ? pool->reserved_bytes : 0;
+		*ret_closing = (struct pool_closing){handle, pool->serial, pool->device};
 	}
 	lock_release(&lock);
 	if (!pool)
-		return;
-	account_begin();
-	if (closed.managed)
-		account_managed_returning();
-	if (closed.managed && !is_empty)
-		closed.charged_bytes -= closed.reserved_bytes;
-	else if (!is_empty)
-		account_orphan(closed.device, closed.reserved_bytes);
-	account_refund(closed.device, closed.charged_bytes);
+		account_end();
+	return pool != NULL;
+}
+
+void quota_pool_close_end(const struct pool_closing *closing, bool destroyed)
+{
+	struct pool *pool, closed = {0};
+	uint64_t left = 0;
+
+	lock_acquire(&lock);
+	pool = find_locked(closing->pool);
+	if (pool && pool->serial == closing->serial) {
+		pool->closing--;
+		if (destroyed)
+			left = remove_locked(pool, &closed);
+	}
+	lock_release(&lock);
+	if (closed.handle)
+		settle_closed(&closed, left);
 	account_end();
 }

@@ -30,7 +30,8 @@ enum pool_flags {
 	POOL_OF_DRIVER = 2, /* there without the application's doing; some room is kept for these */
 };
 
-/* A pool of the device is known from now on. 0 or -ENOMEM. */
+/* A pool of the device is known from now on. If the driver is being asked to destroy one with that
+ * handle, it has done so. 0 or -ENOMEM. */
 int quota_pool_open(uint64_t pool, int device, unsigned flags);
 
 /* False: not known. */
@@ -42,6 +43,7 @@ unsigned quota_pools(int device, uint64_t *ret_pools, unsigned most);
 /* An allocation under way: what it may add to the pool at most. */
 struct pool_reservation {
 	int device;
+	uint32_t serial; /* of the pool's record */
 	uint64_t worst_bytes;
 };
 
@@ -70,9 +72,21 @@ void quota_pool_try(uint64_t pool, uint64_t size_bytes);
  * entered at the same time. */
 bool quota_pool_correct(uint64_t pool, const struct pool_figure *figure);
 
-/* The pool is no more. Its memory goes with its last allocation, which nobody can see: until then
- * it counts as module memory, and is compared with NVML. */
-void quota_pool_close(uint64_t pool, bool is_empty);
+/* A pool that the driver is asked to destroy. */
+struct pool_closing {
+	uint64_t pool;
+	uint32_t serial; /* of its record */
+	int device;
+};
+
+/* Before that: the pool is not in quota_pools any more, and allocations from it are charged as
+ * before. is_empty: nothing is allocated from it. False: not known. */
+bool quota_pool_close_begin(uint64_t pool, bool is_empty, struct pool_closing *ret_closing);
+
+/* The driver has destroyed the pool, or keeps it. The memory of a destroyed pool goes with its last
+ * allocation, which nobody can see: until then it counts as module memory, and is compared with
+ * NVML. */
+void quota_pool_close_end(const struct pool_closing *closing, bool destroyed);
 
 /* What is charged on the device for pools of managed memory. */
 uint64_t pool_managed_charge(int device);

@@ -31,7 +31,7 @@ UNIT_TEST(test_known)
 	assert_int_equal(quota_pools(-1, found, 4), 2);
 	assert_int_equal(quota_pools(-1, found, 1), 1);
 	assert_int_equal(quota_pools(2, found, 4), 0);
-	quota_pool_close(POOL, true);
+	close_pool(POOL, true);
 	assert_false(quota_pool_is_known(POOL, &device, &flags));
 	assert_true(quota_pool_is_known(OTHER, &device, &flags));
 	assert_int_equal(own_usage(0).total + own_usage(1).total, 0);
@@ -40,7 +40,8 @@ UNIT_TEST(test_known)
 UNIT_TEST(test_unknown)
 {
 	struct pool_figure figure = {0, 10 * CHUNK};
-	struct pool_reservation reservation = {5, 5};
+	struct pool_reservation reservation = {.device = 5, .worst_bytes = 5};
+	struct pool_closing closing;
 	bool managed = true;
 
 	attach(GIB);
@@ -51,7 +52,7 @@ UNIT_TEST(test_unknown)
 	assert_int_equal(quota_pool_ticket(POOL, &managed), 0);
 	assert_false(managed);
 	assert_false(quota_pool_correct(POOL, &figure));
-	quota_pool_close(POOL, false);
+	assert_false(quota_pool_close_begin(POOL, false, &closing));
 	quota_pool_try(POOL, MIB);
 	quota_pool_try(POOL, 0);
 	assert_int_equal(own_usage(0).total, 0);
@@ -75,7 +76,7 @@ UNIT_TEST(test_many)
 	assert_int_equal(quota_pool_open(handle + count, 0, POOL_OF_DRIVER), -ENOMEM);
 	assert_int_equal(quota_pools(0, found, QUOTA_POOLS_MAX + 1), QUOTA_POOLS_MAX);
 	for (unsigned i = 0; i < QUOTA_POOLS_MAX; i++)
-		quota_pool_close(handle + i, true);
+		close_pool(handle + i, true);
 	assert_int_equal(quota_pools(-1, found, 1), 0);
 }
 
@@ -206,7 +207,7 @@ UNIT_TEST(test_apart)
 	correct(POOL, 0);
 	assert_int_equal(own_usage(0).data, 0);
 	assert_int_equal(own_usage(1).data, 3 * CHUNK);
-	quota_pool_close(OTHER, true);
+	close_pool(OTHER, true);
 	assert_int_equal(own_usage(1).total, 0);
 }
 
@@ -217,7 +218,7 @@ UNIT_TEST(test_refused)
 	static const uint64_t sizes[] = {
 		2 * CHUNK + 1,          3 * CHUNK, GIB, ((uint64_t)1 << 60) + 1,
 		UINT64_MAX - CHUNK + 2, UINT64_MAX};
-	struct pool_reservation reservation = {7, 7};
+	struct pool_reservation reservation = {.device = 7, .worst_bytes = 7};
 
 	open_pool(3 * CHUNK);
 	allocate_from(POOL, CHUNK, CHUNK);
@@ -371,7 +372,7 @@ UNIT_TEST(test_managed)
 	assert_int_equal(data(), MANAGED_CHUNK);
 	assert_true(correct(POOL, 2 * MANAGED_CHUNK));
 	assert_int_equal(data(), 2 * MANAGED_CHUNK);
-	quota_pool_close(POOL, true);
+	close_pool(POOL, true);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_int_equal(pool_managed_charge(0), 0);
 }
@@ -387,7 +388,8 @@ UNIT_TEST(test_managed_closed_in_use)
 	assert_int_equal(grow(POOL, 1, MANAGED_CHUNK, &reservation), 0);
 	quota_pool_settle(POOL, &reservation, NULL);
 	assert_int_equal(data(), 2 * MANAGED_CHUNK);
-	quota_pool_close(POOL, false);
+	correct(POOL, MANAGED_CHUNK);
+	close_pool(POOL, false);
 	assert_int_equal(data(), MANAGED_CHUNK);
 	assert_int_equal(pool_managed_charge(0), MANAGED_CHUNK);
 	assert_int_equal(own_usage(0).module, 0);
@@ -404,7 +406,8 @@ UNIT_TEST(test_closed_empty)
 	allocate_from(POOL, CHUNK, CHUNK);
 	assert_int_equal(grow(POOL, 1, CHUNK, &reservation), 0);
 	quota_pool_settle(POOL, &reservation, NULL);
-	quota_pool_close(POOL, true);
+	correct(POOL, 0);
+	close_pool(POOL, true);
 	assert_int_equal(own_usage(0).total, 0);
 	assert_int_equal(pool_spare_charge(0), 0);
 }
@@ -413,23 +416,75 @@ UNIT_TEST(test_closed_in_use)
 {
 	open_pool(NARROW);
 	allocate_from(POOL, 3 * CHUNK, 2 * CHUNK);
-	quota_pool_close(POOL, false);
+	close_pool(POOL, false);
 	assert_int_equal(own_usage(0).module, 2 * CHUNK);
 	assert_int_equal(data(), 0);
 	assert_true(is_quiet());
 }
 
-/* An allocation under way finds the pool closed, or another under its handle. */
+/* An allocation under way finds the pool closed, or another under its handle. What it may take is
+ * left to the comparison. */
 UNIT_TEST(test_closed_under_way)
 {
 	struct pool_reservation reservation;
 
 	open_pool(64 * GIB);
 	assert_int_equal(grow(POOL, 1, 0, &reservation), 0);
-	quota_pool_close(POOL, true);
-	assert_int_equal(own_usage(0).total, 0);
+	close_pool(POOL, true);
+	assert_int_equal(own_usage(0).module, CHUNK);
+	assert_int_equal(data(), 0);
 	assert_false(is_quiet());
-	settle(POOL, &reservation, CHUNK);
-	assert_int_equal(own_usage(0).total, 0);
+	assert_int_equal(quota_pool_open(POOL, 0, 0), 0);
+	settle(POOL, &reservation, 0);
+	assert_int_equal(own_usage(0).total, CHUNK);
 	assert_true(is_quiet());
+}
+
+/* The driver is asked to destroy the pool. Until it answers, the pool is charged as before. */
+UNIT_TEST(test_kept)
+{
+	struct pool_closing closing;
+	uint64_t found;
+
+	open_pool(NARROW);
+	assert_true(quota_pool_close_begin(POOL, true, &closing));
+	assert_int_equal(quota_pools(-1, &found, 1), 0); /* nobody asks the driver about it */
+	assert_false(is_quiet());
+	allocate_from(POOL, CHUNK, CHUNK);
+	assert_int_equal(data(), CHUNK);
+	quota_pool_close_end(&closing, false);
+	assert_int_equal(quota_pools(-1, &found, 1), 1);
+	assert_int_equal(data(), CHUNK);
+	assert_true(is_quiet());
+}
+
+/* The handle is another pool's before the record of its first is closed. */
+static void assert_reopened(unsigned flags, bool is_empty, uint64_t module, uint64_t managed)
+{
+	struct pool_closing closing;
+
+	assert_int_equal(quota_pool_open(POOL, 0, flags), 0);
+	allocate_from(POOL, 1, MANAGED_CHUNK);
+	assert_true(quota_pool_close_begin(POOL, is_empty, &closing));
+	if (is_empty && !(flags & POOL_MANAGED))
+		correct(POOL, 0);
+	assert_int_equal(quota_pool_open(POOL, 0, 0), 0);
+	assert_int_equal(own_usage(0).module, module);
+	assert_int_equal(data(), managed);
+	quota_pool_close_end(&closing, true);
+	allocate_from(POOL, 1, CHUNK);
+	assert_int_equal(data(), managed + CHUNK);
+	close_pool(POOL, false);
+	assert_int_equal(own_usage(0).module, module + CHUNK);
+	assert_int_equal(data(), managed);
+	assert_true(is_quiet());
+}
+
+UNIT_TEST(test_reopened)
+{
+	attach(GIB);
+	assert_reopened(0, true, 0, 0);
+	assert_reopened(POOL_MANAGED, true, CHUNK, 0);
+	assert_reopened(0, false, CHUNK * 2 + MANAGED_CHUNK, 0);
+	assert_reopened(POOL_MANAGED, false, 3 * CHUNK + MANAGED_CHUNK, MANAGED_CHUNK);
 }

@@ -16,6 +16,15 @@ UNUSED static void open_pool(uint64_t limit_bytes)
 	assert_int_equal(quota_pool_open(POOL, 0, 0), 0);
 }
 
+/* The driver destroys the pool. */
+UNUSED static void close_pool(uint64_t pool, bool is_empty)
+{
+	struct pool_closing closing;
+
+	assert_true(quota_pool_close_begin(pool, is_empty, &closing));
+	quota_pool_close_end(&closing, true);
+}
+
 UNUSED static struct pool_figure figure_of(uint64_t pool, uint64_t reserved_bytes)
 {
 	bool managed;

@@ -85,7 +85,7 @@ UNIT_TEST(test_lost)
 	assert_true(is_quiet());
 	correct(POOL, 20 * CHUNK);
 	correct(POOL, 0);
-	quota_pool_close(POOL, false);
+	close_pool(POOL, false);
 }
 
 /* The child attaches for itself, and nothing of the parent's moves. */
@@ -98,7 +98,7 @@ UNIT_TEST(test_forked)
 	assert_int_equal(quota_pool_open(OTHER, 0, POOL_MANAGED), 0);
 	allocate_from(POOL, 2 * CHUNK, 2 * CHUNK);
 	allocate_from(OTHER, 1, MANAGED_CHUNK);
-	quota_pool_close(OTHER, false);
+	close_pool(OTHER, false);
 	pid = fork();
 	if (pid == 0) {
 		struct quota_gpu gpu = {"GPU-a", 0};

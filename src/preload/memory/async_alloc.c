@@ -387,26 +387,22 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 	return result;
 }
 
-/* The pool is taken off the list before the driver's call, as the driver may give its handle to
- * another pool after that. If the driver keeps the pool, as it keeps its own, the pool is put back.
- */
+/* Other threads may allocate from the pool until the driver has destroyed it, and go on if the
+ * driver keeps it, as it keeps its own. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	uint64_t handle = (uintptr_t)pool;
-	unsigned flags;
-	CUdevice device;
+	struct pool_closing closing;
 	CUresult result;
 
 	trace_call(__func__);
 	cuda_bind();
-	if (!quota_attached() || !quota_pool_is_known(handle, &device, &flags))
+	if (!quota_attached() || !quota_pool_close_begin(handle, pool_empty(handle), &closing))
 		return current_changed(cuda.cuMemPoolDestroy(pool));
-	quota_pool_close(handle, pool_empty(handle));
 	pools_wait_for_lookers();
 	result = current_changed(cuda.cuMemPoolDestroy(pool));
-	if (result != CUDA_SUCCESS && quota_pool_open(handle, device, flags | POOL_OF_DRIVER) == 0)
-		pool_correct(handle);
-	reconcile_soon(device);
+	quota_pool_close_end(&closing, result == CUDA_SUCCESS);
+	reconcile_soon(closing.device);
 	return result;
 }
 

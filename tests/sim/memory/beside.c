@@ -51,3 +51,45 @@ TEST(unmapped_beside_a_refusal)
 	CHECK_EQUAL(outside_used(0), FIGURE);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 }
+
+static CUmemoryPool pool;
+
+static CUresult destroy_pool(void)
+{
+	return cuMemPoolDestroy(pool);
+}
+
+/* A pool is charged while the driver is asked to destroy it, whether the driver does or not. */
+static void used_while_destroyed(CUresult answer)
+{
+	CUdeviceptr address;
+	struct call call;
+
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, MIB, pool, NULL), CUDA_SUCCESS);
+	begin_call(&call, destroy_pool);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 900 * MIB, pool, NULL),
+		   CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_CUDA(cuMemAllocFromPoolAsync(&address, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+	CHECK_CUDA(end_call(&call), answer);
+	CHECK_EQUAL(outside_used(0), FIGURE + 96 * MIB);
+	CHECK_AT_MOST(outside_used(0), ledger_used(0));
+}
+
+TEST(pool_used_while_destroyed)
+{
+	const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
+	park("cuMemPoolDestroy@1");
+	start("1g");
+	CHECK_CUDA(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+	used_while_destroyed(CUDA_SUCCESS);
+}
+
+TEST(default_pool_used_while_kept)
+{
+	park("cuMemPoolDestroy@1");
+	start("1g");
+	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	used_while_destroyed(CUDA_ERROR_INVALID_VALUE);
+}
