@@ -1,9 +1,10 @@
 /*
- * vgpu cdi: slices for containers.
+ * vgpu cdi: makes, changes, lists and removes slices for containers.
  *
- * A slice is made or changed (container.h), and its CDI specification is written last, so that a
- * runtime that knows the device finds all of its mounts. With the same command line, all is as
- * before; with another one, the slice is as that says. A slice is removed in the other order.
+ * The slice is made or changed first (container.h), and its CDI specification is written last.
+ * So a runtime that finds the CDI device also finds all of its mounts. A slice is removed in
+ * the opposite order. The command can be repeated: the same command line changes nothing, and
+ * another one changes the slice.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -192,7 +193,8 @@ static int print_flags(const struct container_places *places, const struct conta
 	return cli_written(0);
 }
 
-/* To standard output, to a file of the caller's, or to where runtimes look for it. */
+/* Writes the specification to the value of --output, or to the directory in which runtimes look
+ * for specifications. output: "-" is standard output; NULL: --output was not given. */
 static int put_spec(const struct container_places *places, const struct container_slice *slice,
 		    const char *output, const char *text)
 {
@@ -231,6 +233,7 @@ static int make_slice(const struct cli_line *line, const struct container_places
 	return status;
 }
 
+/* Counts the entries of the directory other than vgpud's socket. */
 static int count_other(void *arg, const char *name)
 {
 	unsigned *others = arg;
@@ -240,7 +243,9 @@ static int count_other(void *arg, const char *name)
 	return 0;
 }
 
-/* Its directory goes into containers, where the library knows the socket's name. */
+/* Checks vgpud's socket for --vgpud. The socket's directory is mounted into containers, so it
+ * must have no other file. The library in the container knows the socket's name, but not its
+ * path here. */
 static int check_socket(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -303,6 +308,7 @@ static int make(const struct cli_line *line, const struct container_places *plac
 
 /* -- removing ---------------------------------------------------------------------------------- */
 
+/* Removes the slice and its specification. -EBUSY: a process is in the slice. */
 static int remove_slice(const struct container_places *places, const char *name,
 			struct fault *fault)
 {
@@ -311,8 +317,8 @@ static int remove_slice(const struct container_places *places, const char *name,
 	int error;
 
 	container_region_path(places, name, region);
-	given_count_living(region, &living,
-			   NULL); /* a tenant who damages it keeps nobody from it */
+	/* An error is ignored: a tenant must not prevent the removal by a damaged region. */
+	given_count_living(region, &living, NULL);
 	if (living > 0)
 		return fault_set(fault, -EBUSY, "%u process%s in it: stop its containers", living,
 				 living == 1 ? " is" : "es are");
@@ -349,7 +355,7 @@ static int remove_all(const struct cli_line *line, const struct container_places
 	return cli_written(status);
 }
 
-/* -- which of the three ------------------------------------------------------------------------ */
+/* -- the command ------------------------------------------------------------------------------- */
 
 static int list(const struct cli_line *line, const struct container_places *places)
 {
@@ -366,7 +372,7 @@ static int list(const struct cli_line *line, const struct container_places *plac
 	return status;
 }
 
-/* --list and --remove stand alone. */
+/* Checks that no option is given which --list or --remove would ignore. */
 static int check_options(const struct cli_line *line)
 {
 	const char *mode = line->value[LIST] ? "--list" : "--remove";

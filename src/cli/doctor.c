@@ -1,9 +1,9 @@
 /*
- * vgpu doctor: whether this machine, this slice and a program are as vgpu needs them.
+ * vgpu doctor: checks that this machine, this slice and a program meet vgpu's needs.
  *
- * The checks are tables, by subject, in doctor_*.c. They look, and change nothing: what must be
- * tried is tried on a file without a name. What they say is printed as they go, so that who sees
- * one hang, as a driver may, sees which.
+ * The checks are in tables, by subject, in doctor_*.c. They change nothing: a check that must
+ * write a file uses one without a name. The findings of a check are printed immediately after
+ * the check. So if a check hangs, as a driver may, the user sees which checks are done.
  */
 #include "doctor.h"
 
@@ -15,7 +15,7 @@
 
 #include "commands.h"
 
-#define NAME_COLUMNS 13 /* for the longest check's name */
+#define NAME_COLUMNS 13 /* the length of the longest name of a check */
 
 enum { JSON };
 
@@ -45,9 +45,9 @@ static const struct cli_row examples[] = {
 	{NULL, NULL},
 };
 
-/* -- what is found ----------------------------------------------------------------------------- */
+/* -- findings ---------------------------------------------------------------------------------- */
 
-/* Paths and files may hold anything, and it is a line that is printed. */
+/* Formats a line. Paths and texts of files may have control characters, which become "?". */
 __attribute__((format(printf, 1, 0))) static char *make_line(const char *format, va_list args)
 {
 	char *line;

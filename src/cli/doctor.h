@@ -1,6 +1,9 @@
 /*
- * What vgpu doctor's files share. A check says one thing, or several, each a verdict with what was
- * found and, unless all is well, what to do; both are sentences without their full stop.
+ * vgpu doctor: declarations that the files of the command share.
+ *
+ * A check has one or more findings. A finding is a verdict, a sentence that says what was found
+ * and, unless the verdict is DOCTOR_OK, advice: a sentence that says what to do. Both sentences
+ * have no full stop at the end.
  */
 #pragma once
 
@@ -14,73 +17,81 @@
 enum doctor_verdict { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_WARN, DOCTOR_FAIL };
 
 struct doctor_finding {
-	const char *check; /* its name */
+	const char *check; /* the name of the check */
 	enum doctor_verdict verdict;
-	char *found, *advice; /* advice: NULL where the verdict is DOCTOR_OK */
+	char *found, *advice; /* advice is NULL if the verdict is DOCTOR_OK */
 };
 
+/* The state of one run of vgpu doctor. */
 struct doctor {
-	char **command; /* what might be run; NULL: nothing */
-	unsigned count;
+	char **command; /* COMMAND and its arguments; NULL: none was given */
+	unsigned count; /* entries of finding */
 	struct doctor_finding *finding;
-	const char *check; /* which one is being made */
+	const char *check; /* the name of the check that is being made */
 
-	bool has_gpus; /* NVML answered: the checks of the machine ask it. Else gpus_fault says why
-			  not */
+	/* NVML's answers, which the checks of the machine fill in. If has_gpus is false, gpus_fault
+	 * has the reason. */
+	bool has_gpus;
 	struct gpus gpus;
 	struct gpus_driver driver;
 	struct fault gpus_fault;
 
-	bool has_slice; /* what the slice of this process is could be read; else slice_fault */
+	/* The limits of this process. If has_slice is false, they could not be read, and
+	 * slice_fault has the reason. policy_is_bad: a finding about the policy already gives the
+	 * reason. */
+	bool has_slice;
 	struct slice slice;
 	struct fault slice_fault;
-	bool policy_is_bad; /* which explains that, and has been said */
+	bool policy_is_bad;
 };
 
+/* A check. make calls doctor_found once or more often, and may not call it at all. */
 struct doctor_check {
 	const char *name;
 	void (*make)(struct doctor *doctor);
 };
 
-/* Each ends with a NULL name. They are made in this order. */
+/* The checks by subject, in the order in which they are made. A NULL name ends each table. */
 extern const struct doctor_check doctor_machine[];
 extern const struct doctor_check doctor_library[];
 extern const struct doctor_check doctor_slice[];
 extern const struct doctor_check doctor_assured[];
 extern const struct doctor_check doctor_sandbox[];
-extern const struct doctor_check doctor_program[]; /* with a command */
+extern const struct doctor_check doctor_program[]; /* only if there is a COMMAND */
 
-/* Says what the check found. */
+/* Adds a finding of the current check. */
 __attribute__((format(printf, 3, 4))) void
 doctor_found(struct doctor *doctor, enum doctor_verdict verdict, const char *format, ...);
-/* What to do about what was said last, which was not DOCTOR_OK. */
+/* Adds the advice to the last finding, whose verdict is not DOCTOR_OK. */
 __attribute__((format(printf, 2, 3))) void doctor_advise(struct doctor *doctor, const char *format,
 							 ...);
 
-/* Whether limits hold in this process, or would if they could be read. */
+/* Whether limits apply to this process. Also true if they could not be read. */
 bool doctor_is_limited(const struct doctor *doctor);
 
-/* Whether this process has a namespace ("pid", "user") of its own, not the machine's first. */
+/* Whether this process is in a namespace of that kind ("pid" or "user") other than the
+ * machine's initial one. */
 bool doctor_in_namespace(const char *kind);
 
-/* A libvgpu.so in this process: its path and version, else false. */
+/* Finds a libvgpu.so that is loaded into this process, with its version, of which version holds
+ * len bytes. False: there is none. */
 bool doctor_find_loaded(char path[PATH_MAX], char *version, size_t len);
 
-/* Where the loader finds a library: its real path, "" if that cannot be told. False, with the
- * loader's reason: the loader does not find one. */
+/* Finds the file that the loader loads for the library `name`. ret_path: its real path; "": the
+ * path is not known. Returns false, with the loader's message in *ret_why, if the loader finds
+ * none. */
 bool doctor_find_library(const char *name, char ret_path[PATH_MAX], const char **ret_why);
 
-/* Whether libcuda exports functions that may allocate and that vgpu does not know. */
+/* Checks whether libcuda exports functions that may allocate and that vgpu does not know. */
 void doctor_check_functions(struct doctor *doctor);
 
-/* Warns of functions of this machine's libcuda that a program is linked with, that may allocate and
- * that vgpu does not know. Says nothing of a program that has none, or where there is no libcuda.
- */
+/* Warns if the program is linked with functions of this machine's libcuda that may allocate and
+ * that vgpu does not know. Without such functions, or without libcuda, there is no finding. */
 void doctor_check_linked(struct doctor *doctor, const struct elf *elf);
 
-/* "ok", "note", "warn" or "fail": stable, for --json. */
+/* Returns "ok", "note", "warn" or "fail". --json prints these names, so they never change. */
 const char *doctor_verdict_name(enum doctor_verdict verdict);
 
-/* All that was found, as one JSON document on stdout: 0, or what to exit with after a line on
- * stderr, which is so where this vgpu was built without a JSON library. */
+/* Prints the findings on stdout as one JSON document. Returns 0, or the exit status after a
+ * line on stderr. A vgpu that was built without json-c always fails. */
 int doctor_print_json(const struct doctor *doctor);

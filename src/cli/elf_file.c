@@ -1,10 +1,9 @@
 /*
- * ELF, by hand: what is wanted of it is little, and a program that only looks at strangers' files
- * should not need a library for that.
+ * vgpu needs little of ELF, so it needs no library for it.
  *
- * Every figure in the file is taken for a lie until it fits: all reading goes through take, which
- * copies what lies within the file whole, or nothing. What could be long in a file that was made to
- * be is bounded: names, the dynamic section, the versions that are needed.
+ * No offset or size in the file is trusted. All reading uses take, which copies a range that
+ * lies within the file, or nothing. A malicious file cannot make a loop run for long: the
+ * lengths of names, of the dynamic section and of the list of needed versions are bounded.
  */
 #include "elf_file.h"
 
@@ -18,8 +17,8 @@
 #include <unistd.h>
 
 #define NAME_BYTES_MAX   4096
-#define DYNAMIC_MAX      8192  /* entries of a dynamic section: real ones have some hundred */
-#define VERSIONS_MAX     65536 /* that are needed */
+#define DYNAMIC_MAX      8192  /* entries of a dynamic section; real ones have a few hundred */
+#define VERSIONS_MAX     65536 /* needed versions */
 #define GLIBC_PREFIX     "GLIBC_2."
 #define VGPU_NOTE_OWNER  "vgpu" /* preload/interpose/note.S */
 #define VGPU_NOTE_TYPE   1
@@ -78,6 +77,7 @@ void elf_unmap(struct elf_file *file)
 	*file = (struct elf_file){NULL, 0};
 }
 
+/* Copies len bytes at the offset. False: they do not lie within the file. */
 static bool take(const struct elf_file *file, uint64_t offset, void *to, size_t len)
 {
 	if (len > file->size || offset > file->size - len)
@@ -86,7 +86,8 @@ static bool take(const struct elf_file *file, uint64_t offset, void *to, size_t 
 	return true;
 }
 
-/* A string that ends before the file does, and before `end`. NULL: there is none. */
+/* Returns the string at the offset. NULL: no NUL is before `end`, or before the end of the
+ * file. */
 static const char *take_string(const struct elf_file *file, uint64_t offset, uint64_t end)
 {
 	if (end > file->size)
@@ -106,12 +107,14 @@ bool elf_contains(const struct elf_file *file, const char *text)
 
 /* -- segments and the dynamic section ---------------------------------------------------------- */
 
+/* Copies the n-th program header. False: there is none. */
 static bool take_segment(const struct elf *elf, unsigned n, Elf64_Phdr *ret_segment)
 {
 	return n < elf->segment_count && take(&elf->file, elf->segments + n * sizeof(*ret_segment),
 					      ret_segment, sizeof(*ret_segment));
 }
 
+/* Copies the n-th entry of the dynamic section. False: there is none, or it is the end's. */
 static bool take_dynamic(const struct elf *elf, unsigned n, Elf64_Dyn *ret_entry)
 {
 	return n < elf->dynamic_count &&
@@ -120,6 +123,7 @@ static bool take_dynamic(const struct elf *elf, unsigned n, Elf64_Dyn *ret_entry
 	       ret_entry->d_tag != DT_NULL;
 }
 
+/* Finds the value of the first entry with that tag. */
 static bool find_dynamic(const struct elf *elf, Elf64_Sxword tag, uint64_t *ret_value)
 {
 	Elf64_Dyn entry;
@@ -132,7 +136,7 @@ static bool find_dynamic(const struct elf *elf, Elf64_Sxword tag, uint64_t *ret_
 	return false;
 }
 
-/* Where in the file lies what will be at that address. */
+/* Finds the offset in the file of the byte that the loader puts at that address. */
 static bool offset_of(const struct elf *elf, uint64_t address, uint64_t *ret_offset)
 {
 	Elf64_Phdr segment;
@@ -146,7 +150,8 @@ static bool offset_of(const struct elf *elf, uint64_t address, uint64_t *ret_off
 	return false;
 }
 
-/* The same for what the dynamic section gives the address of. */
+/* Finds the offset in the file of the table whose address the dynamic section has at that tag.
+ */
 static bool find_table(const struct elf *elf, Elf64_Sxword tag, uint64_t *ret_offset)
 {
 	uint64_t address;
@@ -156,6 +161,7 @@ static bool find_table(const struct elf *elf, Elf64_Sxword tag, uint64_t *ret_of
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
+/* Notes the segment if it is the interpreter or the dynamic section. False: it is damaged. */
 static bool read_segment(struct elf *elf, const Elf64_Phdr *segment)
 {
 	uint64_t end = segment->p_offset + segment->p_filesz;
@@ -233,6 +239,7 @@ const char *elf_machine_name(unsigned machine, char buf[24])
 
 /* -- libraries --------------------------------------------------------------------------------- */
 
+/* Returns the string at that offset of the dynamic section's strings; NULL: there is none. */
 static const char *string_at(const struct elf *elf, uint64_t offset)
 {
 	uint64_t end = elf->strings_at + elf->strings_size;
@@ -270,15 +277,15 @@ bool elf_needs(const struct elf *elf, const char *library)
 
 static uint64_t count_by_hash(const struct elf *elf, uint64_t at)
 {
-	uint32_t head[2]; /* buckets, chains: of those there is one for each symbol */
+	uint32_t head[2]; /* numbers of buckets and of chains; each symbol has a chain */
 
 	return take(&elf->file, at, head, sizeof(head)) ? head[1] : 0;
 }
 
-/* The last symbol is at the end of the chain that begins furthest on. */
+/* The last symbol is the last one of the chain with the highest first symbol. */
 static uint64_t count_by_gnu_hash(const struct elf *elf, uint64_t at)
 {
-	uint32_t head[4]; /* buckets, the first symbol in them, words of the filter, its shift */
+	uint32_t head[4]; /* buckets, first symbol in them, words and shift of the Bloom filter */
 	uint64_t buckets, chains;
 	uint32_t last = 0, word;
 
@@ -291,7 +298,7 @@ static uint64_t count_by_gnu_hash(const struct elf *elf, uint64_t at)
 			return 0;
 		last = word > last ? word : last;
 	}
-	if (last < head[1]) /* it defines none */
+	if (last < head[1]) /* the file defines no symbol */
 		return head[1];
 	for (;; last++) {
 		if (!take(&elf->file, chains + ((uint64_t)last - head[1]) * sizeof(word), &word,
@@ -311,8 +318,8 @@ static uint64_t count_symbols(const struct elf *elf)
 	return find_table(elf, DT_GNU_HASH, &at) ? count_by_gnu_hash(elf, at) : 0;
 }
 
-/* Calls each(arg, name) for each symbol with a name that is defined in the file, or for each that
- * is not, until it returns true. Returns whether it did. */
+/* Calls each(arg, name) for each named symbol that the file defines or, if defined is false,
+ * does not define. Stops when `each` returns true. Returns whether it did. */
 static bool each_symbol(const struct elf *elf, bool defined,
 			bool (*each)(void *arg, const char *name), void *arg)
 {
@@ -379,6 +386,7 @@ void elf_each_used(const struct elf *elf, void (*each)(void *arg, const char *na
 
 /* -- versions ---------------------------------------------------------------------------------- */
 
+/* Returns x of "GLIBC_2.x"; 0: the version has another form. */
 static unsigned minor_of(const char *version)
 {
 	unsigned minor = 0;
@@ -391,7 +399,8 @@ static unsigned minor_of(const char *version)
 	return minor;
 }
 
-/* Those of one library. */
+/* Returns the highest x of the GLIBC_2.x that the file needs of one library. `at`: the offset
+ * of the first version. *left: how many versions may still be read. */
 static unsigned newest_of(const struct elf *elf, uint64_t at, unsigned *left)
 {
 	unsigned newest = 0;

@@ -1,11 +1,12 @@
 /*
- * vgpu inspect: what a region file says, and whether all of it can be true.
+ * vgpu inspect: prints the content of a region file, and checks its invariants.
  *
- * It is looked at read-only and without its lock, so that a damaged region, or one whose lock a
- * dead process holds, stays as it was found. Where programs run in it, such a look may see a change
- * half done, and a slice that is busy always has one. So what seems wrong then is judged once more
- * under the lock, as any onlooker takes it: not from the dead, though, which would repair what
- * there is to see. All of that is done under guard (guard.h), as others may truncate the file.
+ * The region is first checked read-only and without its lock. So a damaged region, or one whose
+ * lock a dead process holds, stays as it was found. While programs run in the slice, such a
+ * check may see an incomplete change. If it finds an error then, the region is checked again
+ * under the lock, which is taken as any onlooker takes it. If a dead process has the lock, the
+ * second check is left out: a takeover of the lock would repair the region. Other processes may
+ * truncate the file, so all of this is done under guard (guard.h).
  */
 #include <errno.h>
 #include <limits.h>
@@ -45,7 +46,7 @@ static const struct cli_row examples[] = {
 	{NULL, NULL},
 };
 
-/* -- whether it can be true -------------------------------------------------------------------- */
+/* -- checking ---------------------------------------------------------------------------------- */
 
 static void forget_wrong(struct inspection *found)
 {
@@ -53,6 +54,7 @@ static void forget_wrong(struct inspection *found)
 		free(found->wrong[--found->wrong_count]);
 }
 
+/* Adds a copy of the line to the errors. Ends the program if there is no memory. */
 static void keep_wrong(void *arg, const char *line)
 {
 	struct inspection *found = arg;
@@ -66,6 +68,7 @@ static void keep_wrong(void *arg, const char *line)
 	found->wrong[found->wrong_count++] = copy;
 }
 
+/* Whether a dead process has the region's lock. */
 static bool dead_has_lock(struct region *region)
 {
 	uint32_t word = __atomic_load_n(&region->file->own.lock, __ATOMIC_ACQUIRE);
@@ -73,7 +76,7 @@ static bool dead_has_lock(struct region *region)
 	return word && !region_slot_alive(region, (word & VGPU_LOCK_SLOT_MASK) - 1);
 }
 
-/* Under the lock, if that can be had. */
+/* Replaces the errors by those of a check under the lock, if this user may take the lock. */
 static void check_again(struct inspection *found)
 {
 	struct region region = REGION_CLOSED;
@@ -136,7 +139,8 @@ static void print_held(const struct sight_process *process, unsigned device)
 	printf("  %s\n", process->state);
 }
 
-/* A line for each device that the process has something of; for the first, if that is none. */
+/* Prints a line for each device on which the process holds memory. A process that holds none
+ * gets one line, for device 0. */
 static void print_process(const struct inspection *found, const struct sight_process *process)
 {
 	bool printed = false;
@@ -206,7 +210,8 @@ static int print(bool json, const struct inspection *found)
 	return status;
 }
 
-/* The policy's word, or NULL where its owner has no policy there to read. */
+/* Returns the policy's word for the slice's gang; NULL: the slice has no readable policy. The
+ * policy is read with its owner's rights. */
 static const char *gang_of(const struct slices_one *one)
 {
 	static struct policy policy;
@@ -219,8 +224,12 @@ static const char *gang_of(const struct slices_one *one)
 	return error ? NULL : policy_gang_word(&policy.gang);
 }
 
-/* The path of a slice's region, and what its policy says of gangs. A file may be damaged, and also
- * one without a "/" in its path. */
+/*
+ * Finds the region that `name` means: the path of a file, or the name of a slice. A path
+ * without "/" means a file only if no slice has that name. *ret_gang is set for a slice. If the
+ * path is wrong, or the file damaged, the function succeeds, and region_inspect reports the
+ * error.
+ */
 static int find_region(const char *name, char ret_path[PATH_MAX], const char **ret_gang,
 		       struct fault *fault)
 {

@@ -1,16 +1,16 @@
-/* What vgpu inspect found in a region file, for those who print it. */
+/* The result of vgpu inspect for one region file. */
 #pragma once
 
 #include "sight.h"
 
 struct inspection {
-	const char *path;
-	const char *gang; /* what the slice's policy says of gangs; NULL: no policy is known */
-	struct sight sight;
-	unsigned wrong_count;
-	char **wrong; /* a line each */
+	const char *path;     /* of the region file */
+	const char *gang;     /* the policy's word for the slice's gang; NULL: no policy is known */
+	struct sight sight;   /* the region's content */
+	unsigned wrong_count; /* entries of wrong; 0: the region is whole */
+	char **wrong;         /* a sentence for each violation of the region's invariants */
 };
 
-/* As one JSON document on stdout: 0, or what to exit with after a line on stderr, which is so where
- * this vgpu was built without a JSON library. */
+/* Prints the result on stdout as one JSON document. Returns 0, or the exit status after a line
+ * on stderr. A vgpu that was built without json-c always fails. */
 int inspect_print_json(const struct inspection *found);

@@ -1,12 +1,13 @@
 /*
- * From the build directory (the library lies beside the program), from an installation under any
- * prefix, moved as a whole or not, and from Debian's packages (lib/<multiarch>/vgpu). VGPU_LIBRARY,
- * when set, is the only place looked at: a mistake in it should not go unnoticed. Nor should a
- * place that cannot be looked at: the library may be there, and another one be taken in its stead.
+ * The library is found in a build directory, where the program is in the same directory; in an
+ * installation under any prefix, also after the prefix was moved; and in Debian's packages
+ * (lib/<multiarch>/vgpu). If VGPU_LIBRARY is set, no other place is looked at, so that a
+ * mistake in it is noticed. A place that this user may not look at is an error: the library may
+ * be there, and the next place may have another version.
  *
- * The loader prints a line for a library that it cannot preload, and starts the program without. So
- * what stands in the way is found out before: by looking at the file, and then by a child process
- * that loads it.
+ * If the loader cannot preload a library, it prints a line and starts the program without the
+ * library. So the library is checked before: the file is looked at, and then a child process
+ * loads it.
  */
 #include "library.h"
 
@@ -83,7 +84,7 @@ char *library_read_list(void)
 	return text;
 }
 
-/* As the loader has it, blanks and colons stand between entries, and nothing quotes them. */
+/* The loader splits the list at blanks and colons, and knows no quoting. */
 char *library_next_entry(char **text)
 {
 	char *entry;
@@ -94,7 +95,7 @@ char *library_next_entry(char **text)
 	return NULL;
 }
 
-/* Whether an entry of the list, which is freed, is vgpu's library. */
+/* Whether an entry of the list is vgpu's library. Frees the list, which may be NULL. */
 static bool has_ours(char *list)
 {
 	char *at = list;
@@ -123,9 +124,9 @@ bool library_is_preloaded(void)
 	return has_ours(list ? strdup(list) : NULL);
 }
 
-/* -- where it is ------------------------------------------------------------------------------- */
+/* -- finding the library ----------------------------------------------------------------------- */
 
-/* The program's directory. */
+/* Finds the directory of the file that this process runs. */
 static int own_directory(char dir[PATH_MAX], struct fault *fault)
 {
 	ssize_t len = readlink("/proc/self/exe", dir, PATH_MAX - 1);
@@ -143,7 +144,7 @@ static int own_directory(char dir[PATH_MAX], struct fault *fault)
 	return 0;
 }
 
-/* The first directory of path that this user may not search; false: there is none. */
+/* Finds the first directory of the path that this user may not search. False: there is none. */
 static bool find_closed(const char *path, char ret_dir[PATH_MAX])
 {
 	for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -154,7 +155,8 @@ static bool find_closed(const char *path, char ret_dir[PATH_MAX])
 	return false;
 }
 
-/* Why path cannot be looked at, by the error of the attempt. of: "VGPU_LIBRARY is ", or "". */
+/* Says why the path cannot be read. error: the errno of the attempt. of: the words before the
+ * path, such as "VGPU_LIBRARY is ". */
 static int refuse_place(const char *of, const char *path, int error, struct fault *fault)
 {
 	char dir[PATH_MAX];
@@ -171,7 +173,9 @@ static int refuse_place(const char *of, const char *path, int error, struct faul
 			 of, path, strerror(error));
 }
 
-/* The one that VGPU_LIBRARY names. Made absolute, but links stay: check_path's cure is one. */
+/* Takes the path that VGPU_LIBRARY names, and makes it absolute. Symbolic links are not
+ * resolved: check_path advises users to set a link if the library's own path cannot be
+ * preloaded. */
 static int take_named(const char *named, char ret_path[PATH_MAX], struct fault *fault)
 {
 	char dir[PATH_MAX] = "";
@@ -187,7 +191,8 @@ static int take_named(const char *named, char ret_path[PATH_MAX], struct fault *
 	return 0;
 }
 
-/* 0: it is there; -ENOENT: it is not, without a fault. */
+/* Looks for the library in one of its places. Returns 0 if it is there; -ENOENT, without a
+ * fault, if it is not; or another negative errno with a fault. */
 static int look_at_place(const char *dir, const char *place, char ret_path[PATH_MAX],
 			 struct fault *fault)
 {
@@ -204,6 +209,7 @@ static int look_at_place(const char *dir, const char *place, char ret_path[PATH_
 	return refuse_place("the library's place is ", path, errno, fault);
 }
 
+/* Says that no place has the library. */
 static int refuse_all(const char *dir, struct fault *fault)
 {
 	char list[400] = "";
@@ -241,10 +247,11 @@ int library_find(char ret_path[PATH_MAX], struct fault *fault)
 	return refuse_all(dir, fault);
 }
 
-/* -- whether it would be preloaded ------------------------------------------------------------- */
+/* -- whether the loader preloads the library --------------------------------------------------- */
 
-/* LD_PRELOAD separates by blanks and colons, and has no way to quote them; the loader replaces
- * $LIB and its kin. A path in /proc/self is another file in each process. */
+/* Checks that LD_PRELOAD can have the path. Blanks and colons separate the entries of
+ * LD_PRELOAD, and the loader replaces $LIB, $ORIGIN and $PLATFORM. A path below /proc/self is
+ * another file in each process. */
 static int check_path(const char *path, struct fault *fault)
 {
 	if (strpbrk(path, " \t\n:$"))
@@ -261,6 +268,7 @@ static int check_path(const char *path, struct fault *fault)
 	return 0;
 }
 
+/* Checks that the file is vgpu's library for this machine, and not on a noexec file system. */
 static int check_file(const char *path, struct fault *fault)
 {
 	struct library library;
@@ -287,8 +295,8 @@ static int check_file(const char *path, struct fault *fault)
 	return error;
 }
 
-/* The child's side: loads the library, and writes the loader's word, or "" where all is well, with
- * its NUL to the pipe. */
+/* In the child process: loads the library, and writes the loader's message to the pipe, with
+ * its NUL. The message is empty on success. */
 static _Noreturn void try_to_load(const char *path, int fd)
 {
 	const char *why = dlopen(path, RTLD_NOW | RTLD_LOCAL) ? "" : dlerror();
@@ -296,9 +304,11 @@ static _Noreturn void try_to_load(const char *path, int fd)
 	_exit(write(fd, why, strlen(why) + 1) < 0);
 }
 
-/* Whether this program's loader takes it, in a process of its own: the library cannot be unloaded,
- * and a damaged one may end the process. Its status is not asked for: where SIGCHLD is ignored
- * there is none. */
+/*
+ * Checks that this program's loader loads the library. A child process does so, because the
+ * library cannot be unloaded, and a damaged library may end the process. The pipe, not the
+ * child's status, has the result: if SIGCHLD is ignored, there is no status.
+ */
 static int check_loading(const char *path, struct fault *fault)
 {
 	char why[300] = "";

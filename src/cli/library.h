@@ -1,4 +1,4 @@
-/* libvgpu.so: where it is, and whether a program of this user would get it by LD_PRELOAD. */
+/* Finds libvgpu.so, and checks that the loader preloads it into programs of this user. */
 #pragma once
 
 #include <limits.h>
@@ -12,32 +12,39 @@
 #define LIBRARY_LIST        "/etc/ld.so.preload"
 #define LIBRARY_VERSION_LEN 32
 
-/* Its absolute path: the one that VGPU_LIBRARY names, or else the first of its usual places where
- * there is such a file. A negative errno with a fault, also where a place cannot be looked at. */
+/* Finds the absolute path of libvgpu.so: the value of VGPU_LIBRARY, or else the first of the
+ * usual places that has the file. Returns 0, or a negative errno with a fault. A place that
+ * this user may not look at is an error as well. */
 int library_find(char ret_path[PATH_MAX], struct fault *fault);
 
 /*
- * Whether LD_PRELOAD with that path brings vgpu's library into a program that this user starts: 0,
- * or a negative errno with a fault. The file is looked at (this user can read it, it is for this
- * machine, it is vgpu's), and then loaded by this program's own loader.
+ * Checks that LD_PRELOAD with this path brings vgpu's library into a program that this user
+ * starts. Checks the file (this user can read it, it is for this machine, it is vgpu's), then
+ * loads it in a child process. Returns 0, or a negative errno with a fault.
  */
 int library_check(const char *path, struct fault *fault);
 
-/* A library's file. */
+/* The file of a shared library. */
 struct library {
 	struct elf elf;
 	struct stat st;
-	char version[LIBRARY_VERSION_LEN]; /* "": it is not vgpu's */
+	char version[LIBRARY_VERSION_LEN]; /* vgpu's version; "": the library is not vgpu's */
 };
 
-/* False: with the reason why it cannot be preloaded. ret_library->elf.file is to be unmapped in
- * either case. */
+/* Reads the file. Returns false, with the reason, if the file cannot be preloaded. In both
+ * cases the caller unmaps ret_library->elf.file with elf_unmap. */
 bool library_look(const char *path, struct library *ret_library, struct fault *ret_why);
 
-/* The text of LIBRARY_LIST without comments, to be freed; NULL: there is none. */
+/* Returns the text of LIBRARY_LIST without its comments, which the caller frees; NULL: the file
+ * cannot be read. */
 char *library_read_list(void);
-/* The next entry, cut out of the text of LIBRARY_LIST or LD_PRELOAD; NULL: there are no more. */
+
+/* Returns the next entry of a text from LIBRARY_LIST or LD_PRELOAD, and moves *text past it.
+ * The text is changed: the entry ends with a NUL. NULL: there are no more entries. */
 char *library_next_entry(char **text);
-/* Whether LIBRARY_LIST names vgpu's library; whether this process's LD_PRELOAD does. */
+
+/* Whether LIBRARY_LIST names vgpu's library, so that the loader loads it into every program. */
 bool library_is_for_all(void);
+
+/* Whether LD_PRELOAD of this process names vgpu's library. */
 bool library_is_preloaded(void);

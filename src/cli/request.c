@@ -1,4 +1,4 @@
-/* Requests: their amounts, read for the GPUs that they name. */
+/* Checks requests, and turns them into policies. */
 #include "request.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What a command line asks of a slice that is to be made or joined. */
+/* The request of a command line for a slice, which vgpu run or vgpu cdi makes or joins. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,27 +6,33 @@
 #include "gpus.h"
 #include "policy.h"
 
+/* The strings are the options' values as written; NULL: the option was not given. They belong
+ * to the command line. */
 struct run_request {
-	const char *memory; /* as written, or NULL; likewise the next four */
+	const char *memory;
 	const char *cores;
 	const char *burst;
 	const char *gpus;
 	const char *name;
-	const char *gang_word;   /* as written, or NULL */
-	struct policy_gang gang; /* what it says */
-	const char *group_word;  /* as written, or NULL */
-	unsigned group;          /* which that is */
+	const char *gang_word;
+	struct policy_gang gang; /* the meaning of gang_word */
+	const char *group_word;
+	unsigned group; /* the number of the group that group_word names */
 	bool oversubscribe;
 	bool unlimited;
-	bool makes; /* limits or --unlimited are given: where no such slice lives, it is made */
+	bool makes; /* the request has limits or --unlimited, so a slice may be made */
 	bool allows_unheld;
 	bool container; /* the command starts a container */
-	char **command;
+	char **command; /* the command and its arguments; ends with NULL */
 };
 
-/* The form of the amounts, and whether any of them is a limit; and the request as a policy over all
- * GPUs of the machine, its devices in the order of --gpus. 0, or what to exit with after a line on
+/* Checks the form of --memory, --cores and --burst without the machine's GPUs. *ret_limits:
+ * whether --memory or --cores has a limit. Returns 0, or the exit status after a line on
  * stderr. */
 int request_check(const struct run_request *request, bool *ret_limits);
+
+/* Turns the request into a policy. `all` has the machine's GPUs. The policy's devices are those
+ * of --gpus, in that order, or all GPUs. Returns 0, or the exit status after a line on stderr;
+ * the content of *ret_policy is undefined then. */
 int request_policy(const struct run_request *request, const struct gpus *all,
 		   struct policy *ret_policy);

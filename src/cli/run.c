@@ -1,11 +1,11 @@
 /*
- * vgpu run: a program in a slice.
+ * vgpu run: runs a program in a slice.
  *
- * The request becomes a policy over the machine's GPUs; the state directory has or makes the slice;
- * the command gets the library and the slice's place by its environment. Whether the loader will
- * preload the library into the command is found out first: a command that would not be limited is
- * not started without a line on stderr. Nothing is printed when all goes well, and nothing is
- * changed outside the state directory.
+ * First, program.h finds out whether the loader will preload the library into the command. A
+ * command that would not be limited is refused, or started after a warning. Then the request
+ * becomes a policy, run_slice.h makes or joins the slice, and the command gets the library and
+ * the slice by environment variables. On success nothing is printed, and only files in the
+ * state directory change.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -123,7 +123,8 @@ static const struct cli_row examples[] = {
 
 /* -- the command line -------------------------------------------------------------------------- */
 
-/* A new slice wants a limit: without one, a mistake would start an unlimited program. */
+/* Checks the limits of the request. A new slice must have a limit or --unlimited: otherwise a
+ * forgotten option would start an unlimited program. */
 static int read_limits(struct run_request *request)
 {
 	bool limited, has_amounts = request->memory || request->cores;
@@ -191,10 +192,13 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	return status ? status : read_limits(ret_request);
 }
 
-/* -- whether the command would be limited ---------------------------------------------------------
- */
+/* -- whether the command would be limited ------------------------------------------------------ */
 
-/* "cause: cure", and the status that exec would lead to, by its error; 0: it would not fail. */
+/*
+ * Prints the reason why the program is not started, and what to do. error: the negative errno
+ * with which exec would fail; 0: exec would succeed, but the program would not be limited.
+ * Returns the exit status.
+ */
 static int refuse_program(const struct program *program, int error)
 {
 	bool cannot_tell = program->standing == PROGRAM_UNKNOWN;
@@ -215,20 +219,21 @@ static int refuse_program(const struct program *program, int error)
 			program->what.text, cure);
 }
 
-/* ret_path: what to start. */
+/* Finds the program, and checks that the slice would limit it. ret_path: the path of the file
+ * to start. Returns 0, or the exit status after a line on stderr. */
 static int check_program(const struct run_request *request, char ret_path[PATH_MAX])
 {
 	struct program program;
 	int error = program_find(request->command, &program), status = 0;
 	bool is_held = !error &&
 		       (program.standing == PROGRAM_HELD || program.standing == PROGRAM_HELD_HERE ||
-			request->container); /* what it starts is */
+			request->container); /* the container is in the slice */
 	bool insists = request->allows_unheld && (!error || error == -ENOEXEC);
 
 	memcpy(ret_path, program.command, PATH_MAX);
 	if (error && !insists)
 		status = refuse_program(&program, error);
-	else if (program.error) /* exec would fail: to insist is of no use */
+	else if (program.error) /* exec would fail, also with --allow-unheld */
 		status = refuse_program(&program, -program.error);
 	else if (!is_held && !insists)
 		status = refuse_program(&program, 0);
@@ -242,6 +247,7 @@ static int check_program(const struct run_request *request, char ret_path[PATH_M
 
 /* -- the command's environment ----------------------------------------------------------------- */
 
+/* Sets the variable for the command. */
 static int put(const char *name, const char *value)
 {
 	if (setenv(name, value, 1) == 0)
@@ -249,6 +255,7 @@ static int put(const char *name, const char *value)
 	return cli_fail(CLI_FAILED, "%s cannot be set: %s", name, strerror(errno));
 }
 
+/* Puts the library before the other entries of LD_PRELOAD. */
 static int put_preload(const char *library)
 {
 	const char *others = getenv("LD_PRELOAD");
@@ -264,7 +271,8 @@ static int put_preload(const char *library)
 	return status;
 }
 
-/* The UUIDs of those GPUs that the slice has, in their order there. */
+/* Sets CUDA_VISIBLE_DEVICES to the UUIDs of the slice's GPUs, in the order of the policy
+ * `order`. */
 static int put_visible(const struct policy *order, const struct policy *has)
 {
 	char value[VGPU_DEVICES_MAX * VGPU_UUID_LEN] = "";
@@ -278,10 +286,10 @@ static int put_visible(const struct policy *order, const struct policy *has)
 }
 
 /*
- * CUDA_VISIBLE_DEVICES of the caller stays, and its numbers count the slice's GPUs: a number from
- * another tool (a batch system's, or of nvidia-smi) may name none of them. That is a warning, not a
- * refusal: the program is limited all the same, and an empty value is a usual way to keep a program
- * off the GPUs.
+ * Warns if the caller's CUDA_VISIBLE_DEVICES hides all GPUs of the slice. The command keeps
+ * that variable, and numbers in it count the slice's GPUs. A number that a batch system or
+ * nvidia-smi gave may name none of them. The command is started nevertheless: it is limited,
+ * and an empty value is a usual way to keep a program off the GPUs.
  */
 static void warn_if_hidden(const struct policy *has)
 {
@@ -298,7 +306,8 @@ static void warn_if_hidden(const struct policy *has)
 			asked, has->device_count == 1 ? "is" : "are", has->device_count);
 }
 
-/* Also for a gang that `vgpu set` names later. */
+/* Sets VGPU_GANGS to the directory of gangs. Slices without a named gang get the variable, too,
+ * because vgpu set can name a gang later. */
 static int put_gangs(const struct state *state, const struct policy *has)
 {
 	struct fault fault = {""};
@@ -312,8 +321,9 @@ static int put_gangs(const struct state *state, const struct policy *has)
 	return put("VGPU_GANGS", path);
 }
 
-/* The machine's directory, where this user may write it: slices of several users take turns there.
- * Without a directory, the slice takes none, and keeps its limits all the same. */
+/* Sets VGPU_TURNS to the machine's directory, where slices of several users take turns, or, if
+ * this user may not write it, to one in the state directory. Without a directory, the slice
+ * keeps its limits but takes no turns. */
 static int put_turns(const struct state *state)
 {
 	struct fault fault = {""};
@@ -331,6 +341,8 @@ static int put_turns(const struct state *state)
 	return put("VGPU_TURNS", path);
 }
 
+/* Gives the command its library, its policy, its region and, if the slice does not have all
+ * GPUs, its GPUs. */
 static int set_environment(const char *library, const struct run_request *request,
 			   const struct policy *wanted, const struct gpus *all,
 			   const struct state_slice *slice)

@@ -1,10 +1,11 @@
 /*
- * A name means one of this user's slices in any of this user's state directories: a slice that was
- * made under a login is found from ssh or cron, where XDG_RUNTIME_DIR is not set. A slice is made
- * only where the request has limits or --unlimited, so that a mistyped name makes none.
+ * A name is looked for in all of this user's state directories. So a slice that was made in a
+ * login session is found from ssh or cron, although XDG_RUNTIME_DIR is not set there. A slice
+ * is made only if the request has limits or --unlimited, so that a mistyped name makes no
+ * slice.
  *
- * Another user's slice is not joined, by root neither. Its owner could change the policy and the
- * region under root's program, and its lock is not this user's to hold.
+ * Nobody joins another user's slice, not even root. The slice's owner could change its policy
+ * and its region while root's program runs, and this user has no right to hold its lock.
  */
 #include "run_slice.h"
 
@@ -17,12 +18,13 @@
 #include "size.h"
 #include "slices.h"
 
-#define SHORT      4 /* letters of a name of which one may be wrong; of longer ones, two */
-#define LISTED_MAX 12
+#define SHORT      4  /* a name of so many letters may have one wrong letter, a longer one two */
+#define LISTED_MAX 12 /* names in a message */
 
-/* -- one that has other limits ----------------------------------------------------------------- */
+/* -- a slice that has other limits ------------------------------------------------------------- */
 
-/* What a slice has, for people: "GPU 0 with 8 GiB and 30 %, GPU 1 without a memory limit". */
+/* Writes the slice's GPUs and limits into buf, for people, for example "GPU 0 with 8 GiB and 30
+ * % of its time, GPU 1 without a memory limit". */
 static void describe(const struct policy *policy, const struct gpus *all, char *buf, size_t len)
 {
 	size_t at = 0;
@@ -60,12 +62,14 @@ static bool is_limited(const struct policy *policy)
 	return false;
 }
 
+/* Whether both devices have the same compute quota. */
 static bool same_cores(const struct policy_device *a, const struct policy_device *b)
 {
 	return a->cores_pct == b->cores_pct && a->cores_most_pct == b->cores_most_pct;
 }
 
-/* Whether the slice has what was asked for, as far as anything was. */
+/* Whether the slice has all that the request gives. Options that were not given fit any slice.
+ */
 static bool fits(const struct run_request *request, const struct policy *wanted,
 		 const struct policy *has)
 {
@@ -114,18 +118,18 @@ static int refuse_to_join(const struct state_slice *slice, const struct gpus *al
 		has_gang ? policy_gang_word(&slice->policy.gang) : "");
 }
 
-/* -- one that is not there --------------------------------------------------------------------- */
+/* -- no such slice ----------------------------------------------------------------------------- */
 
 static unsigned least(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
 
-/* How many letters must be put in, taken out, replaced or swapped with the next one to make one
- * name of the other. Names have STATE_NAME_MAX letters at most. */
+/* The edit distance of two names: the least number of letters to insert, remove, replace, or
+ * swap with their neighbour. Names have at most STATE_NAME_MAX letters. */
 static unsigned distance(const char *from, const char *to)
 {
-	unsigned row[3][STATE_NAME_MAX + 1] = {{0}}; /* the last two rows of the table, and this */
+	unsigned row[3][STATE_NAME_MAX + 1] = {{0}}; /* this row of the table and the two before */
 	size_t from_len = strlen(from), to_len = strlen(to);
 
 	for (size_t j = 0; j <= to_len; j++)
@@ -144,16 +148,18 @@ static unsigned distance(const char *from, const char *to)
 	return row[from_len % 3][to_len];
 }
 
+/* Whether vgpu run of this user may join the slice. */
 static bool is_joinable(const struct slices_one *one)
 {
 	return one->kind == SLICES_RUN && one->owner == geteuid() &&
 	       strlen(one->name) <= STATE_NAME_MAX;
 }
 
-/* The one of this user's slices that was meant, perhaps: NULL if none is near. */
+/* Returns the name of this user's slice that is most like `name`, or starts with it; NULL:
+ * there is none that the user may have meant. */
 static const char *nearest(const struct slices *slices, const char *name)
 {
-	unsigned best = strlen(name) > SHORT ? 3 : 2; /* more letters than may differ */
+	unsigned best = strlen(name) > SHORT ? 3 : 2; /* 1 + the letters that may differ */
 	const char *found = NULL;
 
 	for (unsigned i = 0; i < slices->count; i++) {
@@ -171,6 +177,7 @@ static const char *nearest(const struct slices *slices, const char *name)
 	return found;
 }
 
+/* Writes the names of this user's slices into buf, LISTED_MAX of them at most. */
 static void list_names(const struct slices *slices, char *buf, size_t len)
 {
 	unsigned count = 0;
@@ -186,6 +193,7 @@ static void list_names(const struct slices *slices, char *buf, size_t len)
 			 count - LISTED_MAX);
 }
 
+/* Says why vgpu run does not join that slice. */
 static int refuse_foreign(const struct slices_one *one)
 {
 	char user[64];
@@ -216,6 +224,7 @@ static int refuse_unknown(const struct slices *slices, const char *name)
 		names[0] ? "This user's slices: " : "This user has no slice", names);
 }
 
+/* Says that no slice of this user has that name. */
 static int refuse_missing(const char *name)
 {
 	const struct slices_one *foreign = NULL;
@@ -232,9 +241,10 @@ static int refuse_missing(const char *name)
 	return status;
 }
 
-/* -- taking it --------------------------------------------------------------------------------- */
+/* -- making or joining ------------------------------------------------------------------------- */
 
-/* A slice without a name is nobody else's: another pid namespace may have used ours up. */
+/* Makes a new slice with a name of its own. A vgpu run in another pid namespace may have this
+ * pid as well, so names are tried until one is free. */
 static int take_unnamed(const struct state *state, const struct policy *wanted,
 			struct state_slice *ret_slice, struct fault *fault)
 {
@@ -251,7 +261,8 @@ static int take_unnamed(const struct state *state, const struct policy *wanted,
 	return error;
 }
 
-/* The state directory that has the slice of that name already, or else the usual one. */
+/* Opens the state directory that has a slice of that name; if there is none, or name is NULL,
+ * opens the usual one. */
 static int open_home(const char *name, struct state *ret_state, struct fault *fault)
 {
 	char paths[STATE_OWN_MAX][STATE_PATH_MAX], path[PATH_MAX];
