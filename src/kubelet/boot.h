@@ -1,7 +1,8 @@
-/* The kernel's ID of the machine's start, by which two machines, and two starts of one, differ. */
+/* The kernel's boot ID, which differs between two machines, and between two starts of one
+ * machine. */
 #pragma once
 
-#define BOOT_LEN 37 /* of an ID, with its NUL */
+#define BOOT_LEN 37 /* length of an ID with its NUL */
 
-/* "" where it cannot be read. */
+/* Reads this machine's boot ID; "" where it cannot be read. */
 void boot_read(char ret_id[BOOT_LEN]);

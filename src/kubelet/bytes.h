@@ -1,4 +1,4 @@
-/* Bytes that grow, for messages that are put together and then sent whole. */
+/* Bytes that grow, for messages that are composed and then sent whole. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,11 +6,12 @@
 #include <stdint.h>
 
 struct bytes {
-	uint8_t *data; /* NULL while there is no room for any */
+	uint8_t *data; /* NULL: no room was needed yet */
 	size_t len, room;
-	bool failed; /* there was no memory for all of them */
+	bool failed; /* memory ran out, and some bytes are missing */
 };
 
+/* Adds to the end. Without memory, it sets bytes->failed. */
 void bytes_add(struct bytes *bytes, const void *data, size_t len);
-void bytes_clear(struct bytes *bytes); /* keeps the room */
-void bytes_free(struct bytes *bytes);  /* also of a zeroed one */
+void bytes_clear(struct bytes *bytes); /* empties it and resets failed, but keeps the room */
+void bytes_free(struct bytes *bytes);  /* accepts a zeroed one */

@@ -1,6 +1,6 @@
 /*
- * disk_keep writes DIR/.new-NAME and renames it. A process that is killed in between leaves that
- * file, which the next call writes over.
+ * disk_keep writes DIR/.new-NAME and renames it. A process that is killed in between leaves
+ * that file, and the next call overwrites it.
  */
 #include "disk.h"
 
@@ -51,7 +51,8 @@ int disk_write(const char *path, const void *data, size_t len)
 	return error;
 }
 
-/* In doubt it is not: the file is then written again. */
+/* Whether the file is regular and has this mode and these bytes. After any error it counts as
+ * not whole, and is written again. */
 static bool is_whole(const char *path, const void *data, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -69,7 +70,7 @@ static bool is_whole(const char *path, const void *data, size_t len)
 	return whole;
 }
 
-/* An empty directory at the path gives way. */
+/* Renames a file to its place. An empty directory in that place is removed. */
 static int take_place(const char *made, const char *path)
 {
 	int error = rename(made, path) < 0 ? -errno : 0;

@@ -1,11 +1,12 @@
 /*
- * What is to be removed lies in DIR/.gone, which only root may enter, under random names. A
- * directory there that has directories in it is emptied by moving those to .gone, too, each under a
+ * Entries that are to be removed lie in DIR/.gone, which only root may enter, under random
+ * names. If a directory there has subdirectories, these are moved to .gone too, each under a
  * name of its own. So no tree is descended, its depth does not matter, and two descriptors are
- * enough. A round that ends early, or is killed, leaves a .gone that the next round goes on with.
+ * enough. If a round ends early or is killed, the next round continues with what is left in
+ * .gone.
  *
- * A process that still has such a directory open may fill it again. It costs one round no more than
- * its budget.
+ * A process that still has such a directory open may fill it again. That costs a round no more
+ * than its budget.
  */
 #include "gone.h"
 
@@ -22,7 +23,7 @@
 #define GONE     ".gone"
 #define NAME_LEN 33 /* 32 digits and a NUL */
 
-/* Moves an entry of the directory to the directory gone. 0 or a negative errno. */
+/* Moves an entry of the directory dir to the directory gone. Returns 0 or a negative errno. */
 static int move(int dir, const char *name, int gone)
 {
 	uint64_t random[2];
@@ -61,7 +62,7 @@ static bool remove_now(int dir, const char *name)
 
 typedef void act_on_entry(int dir, const char *name, int gone, unsigned *budget);
 
-/* Calls act for the entries of the directory, as long as there is a budget. */
+/* Calls act for the entries of the directory fd while there is a budget. */
 static void each_entry(int fd, act_on_entry *act, int gone, unsigned *budget)
 {
 	int own = fd < 0 ? -1 : open_directory(fd, ".");
@@ -81,7 +82,8 @@ static void each_entry(int fd, act_on_entry *act, int gone, unsigned *budget)
 	closedir(dir);
 }
 
-/* Of a directory in gone. */
+/* Removes an entry of a directory in gone, or moves it to gone if it is a directory with
+ * entries. */
 static void remove_or_move(int dir, const char *name, int gone, unsigned *budget)
 {
 	(void)budget;
@@ -89,7 +91,7 @@ static void remove_or_move(int dir, const char *name, int gone, unsigned *budget
 		move(dir, name, gone);
 }
 
-/* Of gone itself. */
+/* Removes an entry of gone; a directory is emptied first. */
 static void remove_or_empty(int dir, const char *name, int gone, unsigned *budget)
 {
 	int fd;
@@ -103,7 +105,8 @@ static void remove_or_empty(int dir, const char *name, int gone, unsigned *budge
 	unlinkat(dir, name, AT_REMOVEDIR);
 }
 
-/* A listing may lack what is moved to gone while it is read, so there are several. */
+/* A listing may lack entries that are moved to gone while it is read, so gone is listed
+ * repeatedly. */
 bool gone_remove(int dir, unsigned *budget)
 {
 	int gone = open_directory(dir, GONE);

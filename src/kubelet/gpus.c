@@ -1,8 +1,8 @@
 /*
- * A GPU is healthy while NVML finds it by its UUID and says how much memory it has: a GPU that fell
- * off the bus, or was taken from the machine, does neither. The handle is asked for at each look,
- * as NVML may give a GPU that was reset another one. A critical error makes a GPU unhealthy for as
- * long as the plugin runs, as NVML does not say when the error is mended.
+ * A GPU is healthy while NVML finds it by its UUID and tells its memory: for a GPU that fell
+ * off the bus, or was removed from the machine, NVML does neither. Each look asks for the
+ * handle again, as NVML may give another one to a GPU that was reset. A critical error makes a
+ * GPU unhealthy until this program ends, as NVML does not tell when the error is mended.
  */
 #include "gpus.h"
 
@@ -23,14 +23,14 @@ struct gpus_library {
 	nvmlDeviceGetHandleByUUID_fn *by_uuid;
 	nvmlDeviceGetUUID_fn *uuid;
 	nvmlDeviceGetMemoryInfo_fn *memory;
-	/* Drivers may lack these. */
+	/* Old drivers may lack these, and the pointers are NULL then. */
 	nvmlDeviceGetMigMode_fn *mig_mode;
 	nvmlDeviceGetMinorNumber_fn *minor;
 	nvmlDeviceGetPciInfo_v3_fn *pci;
 	nvmlDeviceGetName_fn *name;
 };
 
-#define ERRORS_A_LOOK 64
+#define ERRORS_A_LOOK 64 /* at most */
 
 #define FIND(library, name) ((name##_fn *)dlsym((library)->handle, #name))
 
@@ -51,7 +51,8 @@ static bool find_functions(struct gpus_library *library)
 
 /* -- a GPU ------------------------------------------------------------------------------------- */
 
-/* NVML's bus ID has eight digits of a domain, and sysfs four, in small letters. */
+/* The GPU's NUMA node, or -1. sysfs writes the PCI domain with four digits, NVML's bus ID with
+ * eight, so the path is made from the numbers. */
 static int numa_node_of(const struct gpus_library *library, nvmlDevice_t device)
 {
 	nvmlPciInfo_t pci;
@@ -118,7 +119,8 @@ static struct gpu *find(struct gpus *gpus, const char *uuid)
 	return NULL;
 }
 
-/* A GPU that has one error has many: the rest is read at the next look. */
+/* Reads some errors from NVML. A GPU that has one error has many, so the rest is left for the
+ * next look. */
 static void read_errors(struct gpus *gpus)
 {
 	char uuid[VGPU_UUID_LEN];
@@ -134,7 +136,8 @@ static void read_errors(struct gpus *gpus)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-/* GPUs without such events stay without them: what NVML answers tells their health. */
+/* Asks NVML for events of critical errors. A GPU without such events is judged by NVML's
+ * answers alone. */
 static void listen(struct gpus *gpus)
 {
 	gpus->xids = xids_open(gpus->library->handle);

@@ -1,10 +1,10 @@
 /*
- * gRPC over HTTP/2 and Unix sockets, as far as the kubelet's plugins need it: a server of unary
- * calls and of calls that are answered by a stream, and a client of unary calls. One thread, one
- * loop; no function waits.
+ * The part of gRPC that the kubelet's plugins need, over HTTP/2 and Unix sockets: a server of
+ * unary calls and of calls with a stream of answers, and a client of unary calls. There is one
+ * thread and one loop, and no function waits.
  *
- * A message on the wire is a byte that says whether it is compressed, its length in four bytes, and
- * itself. Compressed ones are refused, as no compression is offered.
+ * A message on the wire is a byte that says whether it is compressed, its length in four bytes,
+ * and its bytes. Compressed messages are refused, as no compression is offered.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 #include "loop.h"
 #include "protobuf.h"
 
-/* gRPC's numbers. */
+/* gRPC's status codes. */
 enum grpc_status {
 	GRPC_OK = 0,
 	GRPC_UNKNOWN = 2,
@@ -31,15 +31,16 @@ enum grpc_status {
 	GRPC_UNAVAILABLE = 14,
 };
 
-#define GRPC_MESSAGE_MAX (1024 * 1024)      /* bytes of a message that a server takes */
-#define GRPC_ANSWER_MAX  (16 * 1024 * 1024) /* of one that a client takes */
+#define GRPC_MESSAGE_MAX (1024 * 1024)      /* bytes of a request that a server accepts */
+#define GRPC_ANSWER_MAX  (16 * 1024 * 1024) /* bytes of an answer that a client accepts */
 
 /* -- server -- */
 
 struct grpc_method {
 	const char *path; /* "/package.Service/Method" */
-	/* Adds the answer to ret_message. Another status than GRPC_OK comes with a fault. Of a
-	 * stream: called for its first message, and again after each grpc_server_renew. */
+	/* Adds the answer to ret_message. Any status but GRPC_OK comes with a fault. For a
+	 * stream, it is called for the first message, and again after each
+	 * grpc_server_renew. */
 	enum grpc_status (*answer)(void *arg, struct pb_message request, struct bytes *ret_message,
 				   struct fault *fault);
 	bool streams;
@@ -47,35 +48,36 @@ struct grpc_method {
 
 struct grpc_server;
 
-/* Serves the methods, a table that ends with a NULL path, on a Unix socket that is made at path
- * with mode 0600, in the place of one that is there. NULL with a fault. */
+/* Serves the methods, a table that ends with a NULL path, on a Unix socket. The socket is made
+ * at path with mode 0600, in place of any other. Returns NULL with a fault on failure. */
 struct grpc_server *grpc_serve(struct loop *loop, const char *path,
 			       const struct grpc_method *methods, void *arg, struct fault *fault);
-/* Ends its connections, and removes the socket if it still is this server's. Also of NULL. */
+/* Ends the server's connections, and removes the socket if it is still this server's. Accepts
+ * NULL. */
 void grpc_server_stop(struct grpc_server *server);
 
-/* Has every stream send a message once more: where one is not sent yet, one follows it for any
- * number of calls. */
+/* Makes every stream send one more message. While a stream has yet to send that message,
+ * further calls add none. */
 void grpc_server_renew(struct grpc_server *server);
 
-/* Whether the socket is still there. */
+/* Whether the server's socket is still at its path. */
 bool grpc_server_is_there(const struct grpc_server *server);
-/* How many streams there are. */
+/* The number of open streams, of all connections. */
 unsigned grpc_server_streams(const struct grpc_server *server);
 
 /* -- client -- */
 
 struct grpc_call;
 
-/* The call is over, and freed afterwards. answer is empty unless status is GRPC_OK; why says what
- * is wrong otherwise. */
+/* Called when a call is over; the call is freed afterwards. answer is empty unless status is
+ * GRPC_OK. why is the reason otherwise. */
 typedef void grpc_done(void *arg, enum grpc_status status, struct pb_message answer,
 		       const char *why);
 
-/* Calls the method at path of whoever listens on the Unix socket. done is called later, once, from
- * the loop. NULL with a fault: it is not called. */
+/* Calls a method of the server that listens on the Unix socket. done is called once, later,
+ * from the loop. Returns NULL with a fault on failure, and done is not called then. */
 struct grpc_call *grpc_call(struct loop *loop, const char *socket, const char *path,
 			    const struct bytes *message, unsigned timeout_ms, grpc_done *done,
 			    void *arg, struct fault *fault);
-/* Ends the call, and done is not called. Also of NULL. */
+/* Ends the call without calling done. Accepts NULL. */
 void grpc_call_cancel(struct grpc_call *call);

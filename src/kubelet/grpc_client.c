@@ -1,8 +1,8 @@
 /*
- * A call has a connection and a timer of its own. It is over when its stream is, when the
- * connection breaks, or when the time is up, whichever is first; done is called then, and the call
- * freed. A stream that ends within the session is only noted there, since the session must not be
- * freed by its own callback.
+ * A call has a connection and a timer of its own. It is over at the first of three events: its
+ * stream ends, the connection breaks, or the time is up. Then done is called, and the call is
+ * freed. If a stream ends while the session runs, that is only noted, since the session must
+ * not be freed by its own callback.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ struct grpc_call {
 	struct loop *loop;
 	struct loop_watch timer;
 	struct bytes request, answer; /* framed */
-	size_t sent;                  /* of the request */
-	int status;                   /* what the server said, or NO_STATUS */
+	size_t sent;                  /* bytes of the request that were sent */
+	int status;                   /* the server's status, or NO_STATUS */
 	char why[256];
 	bool too_long;
 	grpc_done *done;
@@ -54,7 +54,7 @@ static void end(struct grpc_call *call, enum grpc_status status, struct pb_messa
 	free_call(call);
 }
 
-/* The stream or the connection is over. */
+/* Ends the call when its stream or connection is over. */
 static void on_over(void *arg)
 {
 	struct grpc_call *call = arg;
@@ -88,7 +88,7 @@ static bool is_name(const uint8_t *name, size_t len, const char *wanted)
 	return len == strlen(wanted) && memcmp(name, wanted, len) == 0;
 }
 
-/* One or two digits; anything else is no status. */
+/* Reads a status of one or two digits. Anything else counts as no status. */
 static int read_status(const uint8_t *value, size_t len)
 {
 	int status = 0;
@@ -129,7 +129,8 @@ static int on_chunk(nghttp2_session *session, uint8_t flags, int32_t id, const u
 	return 0;
 }
 
-/* The session then wants neither to read nor to write, and h2.c ends the connection. */
+/* Ends the session when the stream ends. The session then wants neither to read nor to write,
+ * so h2.c ends the connection. */
 static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *arg)
 {
 	(void)id, (void)error, (void)arg;
@@ -188,7 +189,8 @@ static int submit(struct grpc_call *call, const char *path)
 	return 0;
 }
 
-/* Neither waits: a Unix socket connects at once, or its queue is full. */
+/* Connects without waiting: a Unix socket connects at once, or fails if the server's queue is
+ * full. Returns a descriptor or a negative errno. */
 static int connect_to(const char *path)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -223,12 +225,12 @@ static int open_call(struct grpc_call *call, int fd, const char *path, unsigned 
 	return error;
 }
 
-/* What open_call made before it failed. */
+/* Frees everything that open_call made before it failed. */
 static void undo(struct grpc_call *call)
 {
 	nghttp2_session_del(call->h2.session);
 	if (call->timer.fd > 0)
-		close(call->timer.fd); /* which removes it from the loop */
+		close(call->timer.fd); /* closing removes it from the loop */
 	bytes_free(&call->request);
 	free(call);
 }

@@ -1,12 +1,14 @@
 /*
- * A connection has a list of its streams, and the server a list of its connections. A request is
- * kept until its stream ends on the client's side, and answered at once by the method.
+ * A connection has a list of its streams, and the server a list of its connections. A request
+ * is kept until the client's side of its stream ends. The method then answers it at once.
  *
- * A stream of messages has one of them at a time: the next is made when that one is sent, from what
- * is true then. So a client that reads slowly costs one message, and misses none that matters.
+ * A stream of messages holds one message at a time. The next is made from the present state
+ * after that one is sent. So a client that reads slowly costs one message, and always gets the
+ * latest state.
  *
- * There are CONNECTIONS_MAX connections at most. One more takes the place of the oldest that has no
- * stream of messages, which is the kubelet's; connections that do nothing keep nobody out so.
+ * There are CONNECTIONS_MAX connections at most. A further one replaces the oldest connection
+ * without a stream of messages. The kubelet's connection has such a stream, so idle connections
+ * never lock the kubelet out.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +23,7 @@
 
 #define BACKLOG         64
 #define CONNECTIONS_MAX 32
-#define STREAMS_MAX     32 /* of one connection, at once */
+#define STREAMS_MAX     32 /* at once, of one connection */
 #define PATH_LEN        128
 
 struct stream {
@@ -29,11 +31,11 @@ struct stream {
 	struct connection *connection;
 	int32_t id;
 	char path[PATH_LEN];
-	const struct grpc_method *method; /* NULL until it is called */
-	struct bytes request;             /* framed, as it came */
+	const struct grpc_method *method; /* NULL: the request is not complete yet */
+	struct bytes request;             /* framed, as received */
 	struct bytes answer;              /* framed */
-	size_t sent;                      /* of the answer */
-	bool renew;                       /* another message is to follow */
+	size_t sent;                      /* bytes of the answer that were sent */
+	bool renew;                       /* another message must follow */
 };
 
 struct connection {
@@ -45,7 +47,7 @@ struct connection {
 
 struct grpc_server {
 	struct loop *loop;
-	struct loop_watch watch; /* its descriptor listens */
+	struct loop_watch watch; /* its descriptor is the listening socket */
 	struct sockaddr_un address;
 	dev_t device; /* of the socket's file */
 	ino_t inode;
@@ -57,7 +59,7 @@ struct grpc_server {
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-/* As gRPC has it: printable ASCII, and %XX for the rest. */
+/* Encodes a status message as gRPC demands: printable ASCII, and %XX for other bytes. */
 static void encode(const char *text, char *buf, size_t len)
 {
 	size_t at = 0;
@@ -73,7 +75,7 @@ static void encode(const char *text, char *buf, size_t len)
 	buf[at] = '\0';
 }
 
-/* An answer without a message. */
+/* Answers with a status and without a message. */
 static void refuse(struct stream *stream, enum grpc_status status, const char *why)
 {
 	char number[16], message[2 * sizeof(((struct fault *)0)->text)];
@@ -92,7 +94,7 @@ static void refuse(struct stream *stream, enum grpc_status status, const char *w
 			       NULL, headers, H2_COUNT(headers), NULL);
 }
 
-/* The method's next message into stream->answer. */
+/* Makes the method's next message in stream->answer. */
 static enum grpc_status make_answer(struct stream *stream, struct fault *fault)
 {
 	struct pb_message request;
@@ -115,7 +117,7 @@ static enum grpc_status make_answer(struct stream *stream, struct fault *fault)
 	return status;
 }
 
-/* libnghttp2 asks for the answer's next bytes. */
+/* Gives libnghttp2 the next bytes of the answer. */
 static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *buf, size_t len,
 		       uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -317,7 +319,7 @@ static unsigned count_streams(const struct connection *connection)
 	return count;
 }
 
-/* Ends the oldest connection without a stream of messages; false: there is none. */
+/* Ends the oldest connection without a stream of messages. Returns false if there is none. */
 static bool make_room(struct grpc_server *server)
 {
 	struct connection *oldest = NULL;
@@ -370,7 +372,8 @@ static void on_connection(void *arg, uint32_t events)
 
 /* -- the server -------------------------------------------------------------------------------- */
 
-/* The socket's mode is right from its first moment on: nobody else can connect in between. */
+/* Makes the socket and listens. The umask gives the socket its mode from the start, so that no
+ * other user can connect in between. */
 static int listen_at(struct grpc_server *server)
 {
 	const char *path = server->address.sun_path;

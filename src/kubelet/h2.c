@@ -1,8 +1,8 @@
 /*
- * The session's bytes are sent straight from its own memory. What the socket has no room for waits
- * there; the session is asked for more only when that is sent, so a peer that does not read costs
- * one buffer. The connection ends in the loop alone (h2_ready): whoever flushes from elsewhere
- * shuts the socket down, which the loop then sees.
+ * The session's bytes are sent straight from its own memory. If the socket has no room for
+ * them, they stay there, and the session is asked for more only after they are sent. So a peer
+ * that does not read costs one buffer. A connection ends only in the loop (on_ready). A flush
+ * elsewhere that fails shuts the socket down, which the loop then notices.
  */
 #include "h2.h"
 
@@ -16,7 +16,7 @@
 
 /* -- the connection ---------------------------------------------------------------------------- */
 
-/* Sends what there is: 0, or a negative errno. */
+/* Sends as many bytes as the socket takes. Returns 0, or a negative errno. */
 static int send_some(struct h2 *h2)
 {
 	for (;;) {
@@ -89,7 +89,8 @@ static void on_ready(void *arg, uint32_t events)
 	struct h2 *h2 = arg;
 	int error = events & ~(uint32_t)EPOLLOUT ? receive(h2) : 0;
 
-	/* Also after an error, so that a peer that broke the protocol learns why. */
+	/* The flush comes also after an error, so that a peer that broke the protocol gets the
+	 * reason. */
 	if (flush(h2) < 0 || error || is_done(h2))
 		h2->over(h2->arg);
 }
@@ -108,7 +109,7 @@ void h2_close(struct h2 *h2)
 	close(h2->watch.fd);
 }
 
-/* -- what both ends need ----------------------------------------------------------------------- */
+/* -- for servers and clients ------------------------------------------------------------------- */
 
 nghttp2_option *h2_option(void)
 {

@@ -13,45 +13,49 @@
 
 struct h2 {
 	struct loop *loop;
-	struct loop_watch watch; /* its descriptor is the socket */
+	struct loop_watch watch; /* its descriptor is the connection's socket */
 	nghttp2_session *session;
-	const uint8_t *out; /* the session's bytes that the socket had no room for */
+	const uint8_t *out; /* bytes of the session that the socket had no room for */
 	size_t out_len;
-	bool writes; /* the loop watches for room */
-	bool inside; /* the session runs: it must not be run from its own callbacks */
-	/* The connection is over: closes it, and frees whatever has it. */
+	bool writes; /* the loop waits for room in the socket */
+	bool inside; /* the session runs, and must not be run again from its callbacks */
+	/* Called when the connection is over. It must call h2_close and may free this
+	 * struct. */
 	void (*over)(void *arg);
 	void *arg;
 };
 
-/* Takes the socket over, which does not block; session, over and arg are set. 0, or a negative
- * errno, and then the caller closes both. */
+/* Takes over a non-blocking socket. The caller has set session, over and arg. Returns 0; or a
+ * negative errno, and then the caller still owns the socket and the session. */
 int h2_open(struct h2 *h2, struct loop *loop, int fd);
 /* Frees the session and closes the socket. */
 void h2_close(struct h2 *h2);
 
-/* Sends what the session has. */
+/* Sends bytes that the session has, as far as the socket has room. */
 void h2_flush(struct h2 *h2);
 
-/* An option for both ends: gRPC's clients write an authority that is no host, such as the socket's
- * path (the kubelet 1.20's) or a percent-encoded one (1.3x's), which libnghttp2 refuses where it
- * checks headers by HTTP's rules. NULL without memory. */
+/* An option for sessions of servers and clients; NULL without memory. It switches off
+ * libnghttp2's check of headers by HTTP's rules. gRPC's clients send an authority that is no
+ * host, which that check refuses: the socket's path (kubelet 1.20), or a percent-encoded one
+ * (1.3x). */
 nghttp2_option *h2_option(void);
 
-/* A header that is not copied. */
+/* A header; libnghttp2 copies its texts when it is submitted. */
 nghttp2_nv h2_header(const char *name, const char *value);
 #define H2_COUNT(headers) (sizeof(headers) / sizeof((headers)[0]))
 
-/* A Unix socket's address. -ENAMETOOLONG. */
+/* Makes a Unix socket's address. Returns 0, or -ENAMETOOLONG. */
 int h2_address(const char *path, struct sockaddr_un *ret_address);
 
-#define H2_PREFIX_LEN 5 /* bytes before a message of gRPC's */
+#define H2_PREFIX_LEN 5 /* bytes before a message of gRPC */
 
-/* Begins a message of gRPC's, and ends it when all of it was added. */
+/* Begin and end a message of gRPC. Its bytes are added to framed in between. */
 void h2_message_begin(struct bytes *framed);
 void h2_message_end(struct bytes *framed);
-/* The one message of a call: false where the bytes are not exactly that, or it is compressed. */
+/* Finds the one message of a call. Returns false if the bytes are not exactly one message, or
+ * it is compressed. */
 bool h2_message_take(const struct bytes *framed, struct pb_message *ret_message);
 
-/* Copies what is left of framed after *at into the session's buffer, and moves *at on. */
+/* Copies bytes of framed from *at on to the session's buffer, at most len, and moves *at past
+ * them. Returns their number. */
 size_t h2_copy(const struct bytes *framed, size_t *at, uint8_t *buf, size_t len);

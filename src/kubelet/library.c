@@ -14,7 +14,7 @@ int library_read(const char *library, const char *setting, struct bytes *ret_lib
 		error = -ENODATA;
 	return error ? fault_set(fault, error,
 				 "cannot copy %.200s: %s; install the package vgpu on the node, or "
-				 "write where the library is under %s",
+				 "set %s to the library's path",
 				 library, strerror(-error), setting)
 		     : 0;
 }

@@ -1,4 +1,4 @@
-/* A process is in a region by a lock that it holds, whichever PID namespace it is in. */
+/* A process in a region holds a lock, which shows in every PID namespace. */
 #include "lives.h"
 
 #include <dirent.h>
@@ -28,8 +28,8 @@ static void mark_all(struct lives_name *names, unsigned count)
 		names[i].is_mounted = true;
 }
 
-/* Marks the names that the process has mounted, as its mountinfo says. A process that ends
- * meanwhile has none mounted; one whose mountinfo cannot be read otherwise has all. */
+/* Marks the names in the process's mountinfo. A process that ends meanwhile has none mounted.
+ * If mountinfo cannot be read for another reason, all names are marked. */
 static void mark_mounted(const char *pid, struct lives_name *names, unsigned count)
 {
 	char path[64], *line = NULL;

@@ -1,19 +1,20 @@
-/* Whether anybody still has what was made for a container. */
+/* Finds out whether any process still uses a container's region or files. */
 #pragma once
 
 #include <stdbool.h>
 
-/* Whether a process lives in the region. In one that cannot be read, none does: a tenant may have
- * made it so, and its container has the directory mounted. */
+/* Whether a living process has a slot in the region. A region that cannot be read counts as
+ * unused: a tenant may have damaged it, and a living container still has its directory
+ * mounted. */
 bool lives_in_region(const char *path);
 
-/* A container that may live. The paths of its mounts contain its name. */
+/* A container that may be alive. The paths of its mounts contain its name. */
 struct lives_name {
 	const char *name;
 	bool is_mounted; /* lives_in_mounts() sets this */
 };
 
-/* For each of the names: whether any process has a file or a directory mounted whose path has the
- * name in it. In doubt one has. Where this process does not see the machine's processes, as in a
- * PID namespace of its own, none has. Reads /proc once for all names. */
+/* Sets is_mounted of each name: whether any process has a mount whose path contains the name.
+ * If that cannot be found out, it is true. In a PID namespace of its own, this process sees no
+ * others, and it is false. Reads /proc once for all names. */
 void lives_in_mounts(struct lives_name *names, unsigned count);

@@ -1,7 +1,7 @@
 /*
- * One event is taken from epoll at a time: so a function may close any descriptor and free any
- * watch, and no event of it is left to be delivered. epoll returns ready descriptors in turn, so
- * none is left out.
+ * Each wait takes one event from epoll. So a function may close any descriptor and free any
+ * watch, and no event of it is left to be delivered. epoll reports ready descriptors in turn,
+ * so none starves.
  */
 #include "loop.h"
 
@@ -80,7 +80,7 @@ void loop_timer_read(int fd)
 	uint64_t count;
 
 	if (read(fd, &count, sizeof(count)) < 0)
-		return; /* another look found it expired already */
+		return; /* an earlier call has read it */
 }
 
 void loop_run(struct loop *loop)

@@ -1,4 +1,4 @@
-/* The program's loop: descriptors, each with a function that is called when it is ready. */
+/* A program's event loop: descriptors, each with a function that is called when it is ready. */
 #pragma once
 
 #include <stdbool.h>
@@ -6,27 +6,30 @@
 
 struct loop_watch {
 	int fd;
-	void (*ready)(void *arg, uint32_t events); /* EPOLLIN and so on; may free the watch */
+	/* events: EPOLLIN and others; may free the watch */
+	void (*ready)(void *arg, uint32_t events);
 	void *arg;
 };
 
-struct loop; /* one thread */
+struct loop; /* used by one thread */
 
-struct loop *loop_new(void); /* NULL with errno */
+struct loop *loop_new(void); /* returns NULL with errno on failure */
 void loop_free(struct loop *loop);
 
-/* Watches for EPOLLIN, and where `writes` for EPOLLOUT. The watch is the caller's, and stays until
- * loop_remove. 0 or a negative errno. */
+/* loop_add watches for EPOLLIN; loop_change sets whether it also watches for EPOLLOUT. The
+ * watch is the caller's, and must live until loop_remove. loop_add returns 0 or a negative
+ * errno. */
 int loop_add(struct loop *loop, struct loop_watch *watch);
 void loop_change(struct loop *loop, struct loop_watch *watch, bool writes);
-/* Before the descriptor is closed. */
+/* Call it before the descriptor is closed. */
 void loop_remove(struct loop *loop, struct loop_watch *watch);
 
-/* A descriptor that is ready once, after so many ms, and every period_ms from then on (0: never
- * again). Whoever reads it calls loop_timer_read. */
+/* Makes a timer: a descriptor that is ready after after_ms, at least 1, and then every
+ * period_ms; 0: once. The function that is called for it must call loop_timer_read. Returns a
+ * negative errno on failure. */
 int loop_timer(uint64_t after_ms, uint64_t period_ms);
 void loop_timer_read(int fd);
 
-/* Until loop_end is called. */
+/* loop_run returns after loop_end was called. */
 void loop_run(struct loop *loop);
 void loop_end(struct loop *loop);

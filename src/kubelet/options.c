@@ -14,7 +14,7 @@ static bool is_good(const struct text_option *option, const char *value)
 	if (!good)
 		say(LOG_ERR, "%s \"%s\" %s, or leave the option out", option->name, value,
 		    option->is_place ? "is no absolute path: write one that begins with /"
-				     : "is nothing: write a value");
+				     : "has no value: write one");
 	return good;
 }
 

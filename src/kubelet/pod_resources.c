@@ -1,12 +1,12 @@
 /*
- * Fields of a message may come in any order, so the names of a pod and of a container are read
- * before what is in them.
+ * Fields of a message may come in any order. So the names of a pod or container are read before
+ * its contents.
  */
 #include "pod_resources.h"
 
 #include <errno.h>
 
-/* -- what each message has, by its number -- */
+/* -- numbers of the fields of each message -- */
 enum { LIST_PODS = 1 };
 enum { POD_NAME = 1, POD_NAMESPACE = 2, POD_CONTAINERS = 3 };
 enum { CONTAINER_NAME = 1, CONTAINER_DEVICES = 2, CONTAINER_CLAIMS = 5 };
@@ -24,7 +24,7 @@ struct walk {
 
 typedef int walk_message(struct walk *walk, struct pb_message within);
 
-/* Calls each for every message in that field. 0, or -EBADMSG. */
+/* Calls `each` for every message in that field. Returns 0, or -EBADMSG. */
 static int walk_field(struct walk *walk, struct pb_message message, unsigned number,
 		      walk_message *each)
 {
@@ -40,7 +40,8 @@ static int walk_field(struct walk *walk, struct pb_message message, unsigned num
 	return error;
 }
 
-/* The string of that field, the last one as proto3 has it; "" where there is none. */
+/* Reads the string of that field; "" where there is none. Of several, the last one counts, as
+ * in proto3. */
 static void read_name(struct pb_message message, unsigned number, char *name, size_t room)
 {
 	struct pb_field field;

@@ -1,5 +1,5 @@
-/* The kubelet's answer of pod resources, v1.ListPodResourcesResponse: which container of which pod
- * has which devices, of device plugins and of ResourceClaims. */
+/* Reads the kubelet's answer about pod resources, v1.ListPodResourcesResponse. It tells which
+ * container of which pod has which devices, of device plugins and of ResourceClaims. */
 #pragma once
 
 #include "pod.h"
@@ -13,12 +13,12 @@ enum pod_resources_kind {
 	POD_RESOURCES_CDI,     /* the CDI devices of a ResourceClaim, as "vendor.com/gpu=gpu0" */
 };
 
-/* An ID as the answer has it, which may have any bytes, and whose it is. */
+/* Called for an ID, which may have any bytes, and the container that has it. */
 typedef void pod_resources_found(void *arg, const char *id, size_t len,
 				 const struct pod_names *names);
 
-/* Calls found for each ID of that kind. Names that are too long or have a NUL are empty, and those
- * that no kubelet may say are as they are (pod_names_are_good). 0, or -EBADMSG: what was found
- * before stays found. */
+/* Calls found for each ID of that kind. A name that is too long or has a NUL is passed as "".
+ * Other names are passed as they are, even if Kubernetes does not allow them
+ * (pod_names_are_good). Returns 0; or -EBADMSG, possibly after some calls. */
 int pod_resources_each(struct pb_message answer, enum pod_resources_kind kind,
 		       pod_resources_found *found, void *arg);

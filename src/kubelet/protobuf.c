@@ -1,6 +1,7 @@
 /*
- * Every read is checked against the end of the message first, so no input leads out of it. A varint
- * has ten bytes at most; bits beyond the 64th are an error here, though other decoders drop them.
+ * Every read is checked against the end of the message first, so no input leads beyond it. A
+ * varint has ten bytes at most. Bits beyond the 64th are an error here, though other decoders
+ * drop them.
  */
 #include "protobuf.h"
 

@@ -8,10 +8,10 @@
 #include "size.h"
 
 /*
- * 8, 43, 109: the program's work did not end, or was switched out too late. 11, 13, 31, 68, 69,
- * 137: it did what a unit of the GPU or the memory's protection refuses. 45: what is cleaned up
- * after others. 63, 94: memory had an error that was contained. The catalogue's advice for each is
- * to start the program again, or nothing.
+ * XIDs that programs cause. 8, 43, 109: the program's work did not end, or was preempted too
+ * late. 11, 13, 31, 68, 69, 137: the program did an operation that a unit of the GPU or the
+ * memory protection refuses. 45: cleanup after another error. 63, 94: a memory error that was
+ * contained. For each, the catalogue advises to restart the program, or nothing.
  */
 static const bool of_programs[XIDS_MAX] = {
 	[8] = true,  [11] = true, [13] = true, [31] = true, [43] = true,  [45] = true,

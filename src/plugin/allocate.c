@@ -1,8 +1,9 @@
 /*
- * Allocate: a directory for each container (containers.h), and what its runtime has to mount and
- * set. The policy has a file for each GPU of the container's slices; several slices of one GPU are
- * one with the sum of their limits. The container's environment has no say in any of it: the
- * library takes its limits from the policy, which the container cannot write.
+ * The method Allocate makes a directory for each container (containers.h). It answers with the
+ * mounts and variables that the runtime must set. The policy has a file for each GPU of the
+ * container's slices. Several slices of one GPU become one with the sum of their limits. The
+ * container's environment has no influence: the library takes its limits from the policy, which
+ * the container cannot write.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,11 +21,11 @@
 #define VOLUMES_INSIDE "/var/run/nvidia-container-devices"
 #define VISIBLE        "NVIDIA_VISIBLE_DEVICES"
 
-/* A container's slices. */
+/* The slices that a container asks for. */
 struct request {
 	unsigned count;
 	char (*id)[DEVICES_ID_LEN];
-	unsigned slices[VGPU_DEVICES_MAX]; /* of each GPU */
+	unsigned slices[VGPU_DEVICES_MAX]; /* per GPU */
 };
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -54,7 +55,7 @@ static int add_id(const struct resource *resource, const struct pb_field *field,
 		return fault_set(fault, -EINVAL, "there is no such device of %s",
 				 resource->devices.slice->resource);
 	if (has_id(request, id))
-		return fault_set(fault, -EINVAL, "the device %s is there twice", id);
+		return fault_set(fault, -EINVAL, "the request has the device %s twice", id);
 	request->count++;
 	request->slices[gpu]++;
 	return 0;
@@ -74,7 +75,7 @@ static int read_request(const struct resource *resource, struct pb_message messa
 			error = add_id(resource, &field, request, fault);
 	}
 	if (!error && request->count == 0)
-		error = fault_set(fault, -EINVAL, "the request is for no device");
+		error = fault_set(fault, -EINVAL, "the request has no device");
 	if (!error && slice->single && request->count > 1)
 		error = fault_set(fault, -EINVAL,
 				  "a container gets one %s at most: ask for 1, or for a resource "
@@ -118,7 +119,7 @@ static void make_policy(const struct resource *resource, const struct request *r
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-/* ContainerAllocateResponse's fields. */
+/* Numbers of ContainerAllocateResponse's fields. */
 enum { ENVS = 1, MOUNTS = 2, DEVICES = 3, ANNOTATIONS = 4, CDI_DEVICES = 5 };
 
 static void put_mount(struct bytes *answer, const char *inside, const char *host, bool read_only)
@@ -149,7 +150,8 @@ static void put_mounts(struct bytes *answer, const struct resource *resource, co
 	put_mount_below(answer, places->state, CONTAINERS_PRELOAD, "", LIST_INSIDE, true);
 	put_mount_below(answer, places->state, name, "/" CONTAINERS_POLICY, SLICE_POLICY_DIR, true);
 	put_mount_below(answer, places->regions, name, "", CONTAINERS_REGION_DIR, false);
-	/* vgpud's socket is there, or comes later. Runtimes make a directory that is missing. */
+	/* vgpud's socket may exist or appear later. A runtime makes a directory that is
+	 * missing. */
 	put_mount(answer, SLICE_SOCKET_DIR, SLICE_SOCKET_DIR, true);
 	if (*resource->config->turns)
 		put_mount(answer, SLICE_TURNS_MOUNT, resource->config->turns, false);
@@ -185,7 +187,8 @@ static void put_nodes(struct bytes *answer, const struct resource *resource,
 		}
 }
 
-/* The UUIDs of the container's GPUs, each after the prefix, with commas between them. */
+/* Writes the UUIDs of the container's GPUs, each after the prefix, with commas between them and
+ * a NUL. */
 static void join(const struct resource *resource, const struct request *request, const char *prefix,
 		 struct bytes *ret_text)
 {

@@ -1,7 +1,7 @@
 /*
- * libyaml reads the text and makes a tree of nodes. Each mapping has a table of its keys here, with
- * a function for each; a key that is in no table, or there twice, is an error, so that a mistyped
- * limit is not a lost one.
+ * libyaml parses the text into a tree of nodes. Each mapping has a table of its keys here, with
+ * a function for each key. A key that is in no table, or appears twice, is an error, so that a
+ * mistyped limit is not ignored.
  */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 #define FILE_MAX  (64 * 1024) /* bytes */
 #define UNLIMITED "unlimited"
 
-/* Where we are: which document, and where its faults go. */
+/* The document that is read, and the destinations of its settings and faults. */
 struct reader {
 	const char *file;
 	yaml_document_t document;
@@ -38,7 +38,7 @@ static int fail(const struct reader *reader, const yaml_node_t *node, const char
 			 node->start_mark.line + 1, cure);
 }
 
-/* The scalar's text, or NULL where it is none, or has a NUL. */
+/* The text of a scalar; NULL: the node is no scalar, or has a NUL. */
 static const char *text_of(const yaml_node_t *node)
 {
 	const char *text;
@@ -68,7 +68,7 @@ static int set_key(struct reader *reader, const struct key *keys, const yaml_nod
 		if (strcmp(keys[i].name, name) != 0)
 			continue;
 		if (*seen & (uint64_t)1 << i)
-			return bad_value(reader, key, "is there twice");
+			return bad_value(reader, key, "appears twice");
 		*seen |= (uint64_t)1 << i;
 		return keys[i].set(reader, value, into);
 	}
@@ -127,8 +127,8 @@ static int keep_path(struct reader *reader, const yaml_node_t *node, char *path,
 	return 0;
 }
 
-/* A word of letters, digits, "-", "." and "_" that begins and ends with a letter or digit, and has
- * `max` of them at most. */
+/* Whether the word has 1 to max letters, digits, "-", "." and "_", with a letter or digit at
+ * both ends. */
 static bool is_word(const char *word, size_t len, size_t max)
 {
 	if (len == 0 || len > max || !isalnum((unsigned char)word[0]) ||
@@ -155,7 +155,8 @@ static int set_name(struct reader *reader, const yaml_node_t *node, void *into)
 	return 0;
 }
 
-/* Kubernetes' G is a power of 10, and a policy's is not: neither is guessed. */
+/* Whether a size has no unit, or one that ends with "i". Others are refused, as Kubernetes' G
+ * is a power of 10, and a policy's is a power of 2. */
 static bool is_binary(const char *text)
 {
 	size_t len = strlen(text);
@@ -188,8 +189,8 @@ static int set_cores(struct reader *reader, const yaml_node_t *node, void *into)
 		return 0;
 	if (!text || strchr(text, '%') || !policy_cores_parse(text, &cores))
 		return bad_value(reader, node,
-				 "is no percentage: write 1 to 100, or two such as 30-100, what is "
-				 "assured and the most, or " UNLIMITED);
+				 "is no percentage: write 1 to 100, or the assured and the largest "
+				 "share, such as 30-100, or " UNLIMITED);
 	slice->cores_pct = cores.pct;
 	slice->cores_most_pct = cores.most_pct;
 	return 0;
@@ -302,7 +303,7 @@ static int check_slice(struct reader *reader, const yaml_node_t *node,
 	for (unsigned i = 0; i < config->slice_count; i++)
 		if (strcmp(config->slice[i].name, slice->name) == 0)
 			return fail(reader, node,
-				    "two slices have one name: their devices, too, would have");
+				    "two slices have the same name, so their devices would too");
 	return 0;
 }
 
@@ -329,9 +330,10 @@ static int set_slices(struct reader *reader, const yaml_node_t *node, void *into
 static int refuse_time_slicing(struct reader *reader, const yaml_node_t *node, void *into)
 {
 	(void)into;
-	return fail(reader, node,
-		    "timeSlicing and mps are NVIDIA's device plugin's: write slices, with memory "
-		    "and cores for each resource");
+	return fail(
+		reader, node,
+		"timeSlicing and mps are settings of NVIDIA's device plugin: write slices, with "
+		"memory and cores for each resource");
 }
 
 static int set_overcommit(struct reader *reader, const yaml_node_t *node, void *into)
@@ -541,6 +543,7 @@ int config_load(const char *path, struct config *ret_config, struct fault *fault
 	if (error)
 		return fault_set(fault, error, "cannot read %s: %s", path, strerror(-error));
 	if (len == sizeof(text))
-		return fault_set(fault, -EFBIG, "%s is no settings: it is 64 KiB or longer", path);
+		return fault_set(fault, -EFBIG,
+				 "%s is too long for settings: it has 64 KiB or more", path);
 	return config_parse(path, text, len, ret_config, fault);
 }

@@ -1,9 +1,10 @@
 /*
- * A container's directory is made as .new-NAME, and renamed when it is whole; sweep.c removes it.
+ * A container's directory is made as .new-NAME, and renamed when it is whole; sweep.c removes
+ * it.
  *
- * containerd makes a directory of whatever it is to mount and does not find. So the library that
- * containers get is a copy beside the policies, which no package removes; and a region's directory
- * is given its mode at a start even if it is there.
+ * For a file that it is to mount and does not find, containerd makes a directory. So containers
+ * get a copy of the library, next to the policies, which no package removes. For the same
+ * reason, a region's directory gets its mode at a start even if it exists.
  */
 #include "containers.h"
 
@@ -22,15 +23,15 @@
 #include "library.h"
 #include "sys.h"
 
-/* -- directories
- * ------------------------------------------------------------------------------------ */
+/* -- directories ------------------------------------------------------------------------------- */
 
 static int fail(struct fault *fault, int error, const char *verb, const char *path)
 {
 	return fault_set(fault, error, "cannot %s %.300s: %s", verb, path, strerror(-error));
 }
 
-/* Makes the directory and those above it, mode 0755. The path leaves room for names. */
+/* Makes the directory and those above it, with mode 0755. Returns -EINVAL for a path that is
+ * not absolute, or leaves no room for names; or another negative errno. */
 static int make_directories(const char *path)
 {
 	char part[CONTAINERS_PATH_MAX];
@@ -63,7 +64,7 @@ static int make_directory(const char *path, unsigned mode)
 	return mkdir(path, 0755) < 0 || chmod(path, mode) < 0 ? -errno : 0;
 }
 
-/* Also where the directory is there, whoever made it. */
+/* Makes a region's directory, or sets the mode of one that exists. */
 static int make_region_directory(const char *regions, const char *name)
 {
 	char path[CONTAINERS_PATH_MAX];
@@ -95,7 +96,7 @@ static int keep_preload(const struct containers_places *places, struct fault *fa
 		     : 0;
 }
 
-/* Makes the directories and the files that all containers get, where they are missing. */
+/* Makes the directories and files that all containers get, where they are missing. */
 static int restore(const struct containers_places *places, struct fault *fault)
 {
 	int error = make_directories(places->state);
@@ -103,7 +104,8 @@ static int restore(const struct containers_places *places, struct fault *fault)
 	if (error)
 		return fail(fault, error, "make", places->state);
 	error = make_directories(places->regions);
-	if (!error && chmod(places->regions, 0700) < 0) /* any user may write what is below */
+	/* keeps other users out, as the directories in it are writable for all */
+	if (!error && chmod(places->regions, 0700) < 0)
 		error = -errno;
 	if (error)
 		return fail(fault, error, "make", places->regions);
@@ -154,12 +156,12 @@ static int next_number(const char *state, uint64_t *ret_number)
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;
-	remove(path); /* what cannot be removed stays for mend */
+	remove(path); /* an entry that cannot be removed is left to mend */
 	return 0;
 }
 
-/* A full disk lets one container after another fail, so nothing of them stays. No tenant has had
- * the directories yet. */
+/* Removes a container's directories after a failure. On a full disk, one container after
+ * another fails, so none may leave anything behind. No tenant has had these directories yet. */
 static void undo(const struct containers_places *places, const char *made, const char *name)
 {
 	char region[CONTAINERS_PATH_MAX];
@@ -212,7 +214,7 @@ static bool is_not_among(const void *arg, const char *id, size_t len)
 	return true;
 }
 
-/* Whether the record has these IDs and no other. */
+/* Whether the record has exactly these IDs. */
 static bool is_same(const struct record *record, const char *const *ids)
 {
 	bool same = !records_any_id(record, is_not_among, ids);
@@ -222,8 +224,8 @@ static bool is_same(const struct record *record, const char *const *ids)
 	return same;
 }
 
-/* Makes the region's directory of each container that was given these devices. The newest of them,
- * NULL: there is none. */
+/* Makes the region's directory of each container that was given exactly these devices, and
+ * finds the newest of these containers; NULL: there is none. */
 static int find_newest(const struct containers_places *places, const struct records *records,
 		       const char *const *ids, const struct record **ret_newest)
 {
@@ -259,7 +261,7 @@ static int check_policy(const struct containers_places *places, const char *name
 	free(policy);
 	return error ? fault_set(fault, -ENOENT,
 				 "the container's policy cannot be read: %.300s; delete the pod, "
-				 "so that it is made again",
+				 "so that the policy is made again",
 				 why.text)
 		     : 0;
 }
@@ -293,11 +295,11 @@ int containers_ready(const struct containers_places *places, const char *const *
 
 struct look {
 	const struct containers_places *places;
-	int state; /* the directory */
+	int state; /* descriptor of the directory STATE */
 };
 
-/* Moves away what a killed plugin left half made, and makes a region's directory that is missing.
- */
+/* Moves a half-made directory away, which a killed plugin left, or makes a region's directory
+ * that is missing. */
 static int mend(void *arg, const char *name)
 {
 	const struct look *look = arg;

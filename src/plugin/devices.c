@@ -18,7 +18,7 @@ static bool is_meant(const char *word, const struct gpu *gpu)
 	       (number_parse(word, UINT32_MAX, &index) == 0 && index == gpu->index);
 }
 
-/* The GPU's place among them all, or gpus->count. */
+/* The index in gpus->gpu of the GPU that the word names, or gpus->count. */
 static unsigned find_gpu(const struct gpus *gpus, const char *word)
 {
 	unsigned i = 0;
@@ -45,8 +45,8 @@ int devices_find(const struct config_slice *slice, const struct gpus *gpus,
 		if (find_gpu(gpus, slice->device[i]) == gpus->count)
 			return fault_set(
 				fault, -ENODEV,
-				"the slice %s is of the GPU \"%s\", which is not here, or in "
-				"MIG mode: see nvidia-smi -L",
+				"the slice %s is on the GPU \"%s\", which is not on this node, or "
+				"is in MIG mode: see nvidia-smi -L",
 				slice->resource, slice->device[i]);
 	for (unsigned i = 0; i < gpus->count; i++)
 		if (is_named(slice, &gpus->gpu[i]))
@@ -57,7 +57,7 @@ int devices_find(const struct config_slice *slice, const struct gpus *gpus,
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* What all slices are of the GPU together. */
+/* The memory of all slices of the GPU together, in bytes, at most UINT64_MAX. */
 static uint64_t sum_of(const struct config *config, const struct gpu *gpu)
 {
 	uint64_t sum = 0;
@@ -85,9 +85,9 @@ int devices_fit(const struct config *config, const struct gpus *gpus, struct fau
 		if (gpu->total_bytes && sum > gpu->total_bytes)
 			return fault_set(
 				fault, -ENOSPC,
-				"all slices of GPU %u together are %s, and it has %s: write "
-				"less memory or fewer replicas, or overcommit: true below "
-				"sharing",
+				"all slices of GPU %u together have %s, and the GPU has %s: "
+				"write less memory or fewer replicas, or overcommit: true "
+				"below sharing",
 				gpu->index, size_format(sum, wanted, sizeof(wanted)),
 				size_format(gpu->total_bytes, there, sizeof(there)));
 	}
@@ -103,7 +103,7 @@ void devices_id(const struct devices *devices, unsigned gpu, unsigned replica,
 		 devices->gpus->gpu[gpu].uuid, devices->slice->name, replica);
 }
 
-/* An ID is compared with what it would be: so there is one spelling of each. */
+/* An ID is compared with the one that devices_id writes, so each device has one spelling. */
 bool devices_parse(const struct devices *devices, const char *id, unsigned *ret_gpu,
 		   unsigned *ret_replica)
 {

@@ -1,7 +1,7 @@
 /*
- * The devices that the kubelet sees of one resource: a slice of each of its GPUs, so many times
- * over. A device's ID is GPU-UUID::NAME::N, where NAME is the slice's and N counts from 0. It is
- * the same after any restart, as long as the GPU and the slice's name are.
+ * The devices of one resource that the kubelet sees: for each of its GPUs, as many as the slice
+ * has replicas. A device's ID is GPU-UUID::NAME::N, where NAME is the slice's name and N counts
+ * from 0. An ID stays the same over restarts, as long as the GPU and the slice's name do.
  */
 #pragma once
 
@@ -14,20 +14,22 @@ struct devices {
 	const struct config_slice *slice;
 	const struct gpus *gpus;
 	unsigned gpu_count;
-	unsigned gpu[VGPU_DEVICES_MAX]; /* places in gpus->gpu, rising */
+	unsigned gpu[VGPU_DEVICES_MAX]; /* indexes in gpus->gpu, in rising order */
 };
 
-/* Those of a slice: -ENODEV with a fault where it names a GPU that is not there. config and gpus
- * stay the caller's. */
+/* Finds the devices of a slice. Returns 0; or -ENODEV with a fault: the slice names a GPU that
+ * does not exist. config and gpus must live as long as the devices. */
 int devices_find(const struct config_slice *slice, const struct gpus *gpus,
 		 struct devices *ret_devices, struct fault *fault);
 
-/* Whether all slices of the configuration fit on their GPUs together, as far as memory goes: 0, or
- * -ENOSPC with a fault. Not asked where the configuration overcommits. */
+/* Whether the memory of all slices of the configuration fits on their GPUs. Returns 0, or
+ * -ENOSPC with a fault. It is not called if the configuration overcommits. */
 int devices_fit(const struct config *config, const struct gpus *gpus, struct fault *fault);
 
+/* Writes the ID of a device. gpu: the index in gpus->gpu; replica: N. */
 void devices_id(const struct devices *devices, unsigned gpu, unsigned replica,
 		char ret_id[DEVICES_ID_LEN]);
-/* The device with that ID: its GPU's place in gpus->gpu, and its number. False: there is none. */
+/* Finds the device with that ID: its GPU's index in gpus->gpu, and N. Returns false if there is
+ * none. */
 bool devices_parse(const struct devices *devices, const char *id, unsigned *ret_gpu,
 		   unsigned *ret_replica);

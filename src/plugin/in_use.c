@@ -1,7 +1,7 @@
 /*
- * Answers are kept in two parts: those of this span of grace_s, and those of the one before. When
- * there is a whole span before, both together are the devices of the last grace_s at least. A look
- * that fails ends what is known, as pods may have come and gone meanwhile.
+ * Answers are kept for two spans of grace_s each: this span and the one before. With a whole
+ * span before, both together have all devices of the last grace_s at least. A look that fails
+ * discards the answers, as pods may have come and gone meanwhile.
  */
 #include "in_use.h"
 
@@ -16,15 +16,16 @@
 #include "say.h"
 
 #define CALL_MS    10000
-#define LOOKS      10 /* in a span */
-#define PERIOD_MIN 1  /* s */
+#define LOOKS      10 /* looks in a span */
+#define PERIOD_MIN 1  /* seconds between looks, at least */
 
 struct in_use {
 	struct loop *loop;
 	struct loop_watch timer;
 	const char *socket;
 	struct grpc_call *call;
-	uint64_t span_ns, began_ns; /* of a span; when this one began, 0: at the next look */
+	/* length of a span; the start of this one, 0: it starts at the next look */
+	uint64_t span_ns, began_ns;
 	struct bytes now, before;
 	bool has_before;
 	struct fault said;
@@ -55,7 +56,7 @@ void in_use_forget(struct in_use *in_use)
 	bytes_clear(&in_use->before);
 }
 
-/* This span becomes the one before, when it is over. */
+/* If this span is over, it becomes the one before, and a new span begins. */
 static void turn(struct in_use *in_use)
 {
 	uint64_t now_ns = clock_now_ns();
@@ -83,15 +84,15 @@ static void tell(struct in_use *in_use)
 	bytes_free(&all);
 }
 
-/* Says once why a look has failed. */
+/* Discards the answers after a look that failed. A failure that lasts is logged once. */
 static void fail(struct in_use *in_use, const char *why)
 {
 	in_use_forget(in_use);
 	if (say_changed(&in_use->said, why))
 		say(LOG_WARNING,
-		    "does not know which pods have devices: %s; until it does, containers have no "
-		    "pods' names, and their directories stay until their devices are given again: "
-		    "see --pods",
+		    "cannot find out which pods have devices: %s. Until that works, containers "
+		    "have no pods' names, and directories stay until their devices are given "
+		    "again. See --pods",
 		    why);
 }
 
@@ -107,7 +108,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message answ
 		say_changed(&in_use->said, "");
 	} else {
 		fault_set(&fault, -EIO, "%.200s answers: %.200s", in_use->socket,
-			  status == GRPC_OK ? "no list of pods" : why);
+			  status == GRPC_OK ? "not a list of pods" : why);
 		fail(in_use, fault.text);
 	}
 	tell(in_use);

@@ -1,12 +1,12 @@
 /*
- * A kubelet that starts removes every socket of its directory and makes its own. inotify tells of
- * that one, and each resource is then served and registered again. A look each second makes up for
- * all else: a directory that is not there, a socket that somebody removed, a registration that
- * failed, and a kubelet that was registered with and has not asked for the list, or does so no
- * more.
+ * A kubelet that starts removes every socket in its directory and makes its own. inotify
+ * reports that socket, and each resource is then served and registered again. A look each
+ * second covers the other cases: a directory that does not exist, a socket that was removed,
+ * and a registration that failed. It also covers a kubelet that has registered a resource and
+ * does not ask for the list.
  *
- * The kubelet may call GetDevicePluginOptions before it answers Register. So both are calls in one
- * loop, and neither waits for the other.
+ * The kubelet may call GetDevicePluginOptions before it answers Register. So both are calls in
+ * one loop, and neither waits for the other.
  */
 #include "kubelet.h"
 
@@ -20,12 +20,13 @@
 #include "clock.h"
 #include "say.h"
 
-#define API_VERSION  "v1beta1"
-#define REGISTER     "/v1beta1.Registration/Register"
-#define LOOK_MS      1000
-#define CALL_MS      10000
-#define UNSEEN_NS    (10 * NS_PER_S) /* without a list: it is registered again */
-#define WAIT_NS      NS_PER_S        /* after a failure; twice as long after each further one */
+#define API_VERSION "v1beta1"
+#define REGISTER    "/v1beta1.Registration/Register"
+#define LOOK_MS     1000
+#define CALL_MS     10000
+#define UNSEEN_NS \
+	(10 * NS_PER_S)       /* a resource that is not listed for that long is registered again */
+#define WAIT_NS      NS_PER_S /* after a failure; twice as long after each further one */
 #define WAIT_MAX_NS  (32 * NS_PER_S)
 #define PATH_LEN     256
 #define EVENTS_BYTES 4096
@@ -36,19 +37,19 @@ struct plugin {
 	struct resource *resource;
 	char endpoint[PATH_LEN]; /* the socket's name in the directory */
 	struct grpc_server *server;
-	struct grpc_call *call; /* of Register */
+	struct grpc_call *call; /* the call of Register, or NULL */
 	bool registered;
-	uint64_t seen_ns; /* when there was a list last, or it was registered */
-	uint64_t next_ns; /* when to try again */
+	uint64_t seen_ns; /* when the kubelet last listed it, or it was registered */
+	uint64_t next_ns; /* the next attempt (CLOCK_MONOTONIC) */
 	uint64_t wait_ns;
-	struct fault said; /* what is wrong, as it was said last */
+	struct fault said; /* the last logged failure */
 };
 
 struct kubelet {
 	struct loop *loop;
 	const char *dir;
 	struct loop_watch inotify, timer;
-	int watch; /* inotify's, of the directory, or -1 */
+	int watch; /* inotify's watch of the directory, or -1 */
 	unsigned count;
 	struct plugin *plugin;
 	void (*restarted)(void *arg);
@@ -62,7 +63,7 @@ static void path_of(const struct kubelet *kubelet, const char *name, char path[2
 	snprintf(path, (size_t)2 * PATH_LEN, "%s/%s", kubelet->dir, name);
 }
 
-/* Says what is wrong, once; and has it tried again later. */
+/* Notes a failure, to be retried later. A failure that lasts is logged once. */
 static void fail(struct plugin *plugin, const char *why)
 {
 	plugin->wait_ns = plugin->wait_ns ? 2 * plugin->wait_ns : WAIT_NS;
@@ -162,7 +163,8 @@ static void begin_again(struct plugin *plugin)
 
 /* -- the directory ----------------------------------------------------------------------------- */
 
-/* It may be made only after this program started, or again. */
+/* Watches the directory if it is not watched: it may be made, or made again, after this program
+ * started. */
 static void watch_directory(struct kubelet *kubelet)
 {
 	if (kubelet->watch < 0)

@@ -1,6 +1,7 @@
 /*
- * The kubelet, by its directory of sockets: each resource is served there and registered, and again
- * whenever the kubelet was started again or lost sight of it.
+ * Registers resources with the kubelet, by its directory of sockets. Each resource is served
+ * there and registered. That is repeated when the kubelet was started again, or stopped asking
+ * for the list.
  */
 #pragma once
 
@@ -11,12 +12,13 @@
 
 struct kubelet;
 
-/* Begins; what cannot be done yet, as while there is no kubelet, is tried until it can. Resources
- * and dir stay the caller's. NULL with a fault. restarted is called when the kubelet was. */
+/* Begins to serve and register. Steps that fail, as while there is no kubelet, are retried
+ * until they work. Resources and dir must live until kubelet_end. restarted is called when the
+ * kubelet was started. Returns NULL with a fault on failure. */
 struct kubelet *kubelet_begin(struct loop *loop, const char *dir, struct resource *resources,
 			      unsigned count, void (*restarted)(void *arg), void *arg,
 			      struct fault *fault);
-void kubelet_end(struct kubelet *kubelet); /* also of NULL */
+void kubelet_end(struct kubelet *kubelet); /* accepts NULL */
 
-/* The GPUs' health has changed: the kubelet gets the lists. */
+/* Call it when the GPUs' health has changed. The kubelet gets the lists of devices again. */
 void kubelet_renew(struct kubelet *kubelet);

@@ -1,7 +1,7 @@
 /*
- * vgpu-device-plugin: offers slices of a node's GPUs to the kubelet. One thread, one loop. It may
- * be killed at any time: containers go on without it, as their limits are files, and what the
- * kubelet must know is said again by the next one.
+ * vgpu-device-plugin offers slices of a node's GPUs to the kubelet. It has one thread and one
+ * loop. It may be killed at any time: containers continue without it, as their limits are
+ * files, and the next vgpu-device-plugin tells the kubelet again.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -25,7 +25,7 @@
 enum exit_status { EXIT_CONFIG = 1, EXIT_USAGE = 2, EXIT_FAILED = 125 };
 
 #define HEALTH_MS 2000
-#define GRACE_S   300
+#define GRACE_S   300 /* seconds */
 
 struct options {
 	const char *config_path, *kubelet_dir, *pods_socket;
@@ -45,7 +45,7 @@ struct plugin {
 	struct in_use *in_use;
 	struct names *names;
 	struct resource resource[CONFIG_SLICES_MAX];
-	int status; /* that the program ends with */
+	int status; /* the program's exit status */
 };
 
 /* -- the loop's functions ---------------------------------------------------------------------- */
@@ -68,8 +68,8 @@ static void on_health(void *arg, uint32_t events)
 	loop_timer_read(plugin->health.fd);
 	if (containers_are_lost(&plugin->options.places)) {
 		say(LOG_ERR,
-		    "%.200s or %.200s was removed, and is mounted here: ends; started again, it "
-		    "makes a new one",
+		    "%.200s or %.200s was removed while it is mounted here: vgpu-device-plugin "
+		    "ends, and makes a new one when it is started again",
 		    plugin->options.places.state, plugin->options.places.regions);
 		plugin->status = EXIT_FAILED;
 		loop_end(plugin->loop);
@@ -85,7 +85,8 @@ static void on_pods(void *arg, const struct bytes *ids)
 	int removed = containers_sweep(&plugin->options.places, ids, plugin->options.grace_s);
 
 	if (removed > 0)
-		say(LOG_INFO, "has removed what %d containers had that are gone", removed);
+		say(LOG_INFO, "has removed the directories of %d containers that are gone",
+		    removed);
 	else if (removed < 0)
 		say(LOG_WARNING, "cannot look at %s: %s", plugin->options.places.state,
 		    strerror(-removed));
@@ -204,23 +205,23 @@ static int help(void)
 	puts("Usage: vgpu-device-plugin [OPTION]...\n\n"
 	     "Offers slices of a node's GPUs to Kubernetes' kubelet.\n\n"
 	     "  --config FILE      the settings, instead of " CONFIG_PATH "\n"
-	     "  --check            only say whether they are good\n"
+	     "  --check            check the settings and exit\n"
 	     "  --kubelet DIR      the kubelet's directory of plugins, instead of\n"
 	     "                     " KUBELET_DIR "\n"
 	     "  --pods SOCKET      the kubelet's socket for pod resources, instead of\n"
 	     "                     " POD_RESOURCES_SOCKET "\n"
 	     "  --state DIR        where containers' policies are, instead of\n"
 	     "                     " CONTAINERS_STATE "\n"
-	     "  --regions DIR      where their regions are, instead of\n"
+	     "  --regions DIR      where containers' regions are, instead of\n"
 	     "                     " CONTAINERS_REGIONS "\n"
-	     "  --grace SECONDS    for how long what a container had is kept when no pod has\n"
-	     "                     its devices any more: 300\n"
+	     "  --grace SECONDS    how long a container's directories are kept when no pod\n"
+	     "                     has its devices any more: 300\n"
 	     "  --ignore-xids LIST errors that leave a GPU healthy, by their numbers as\n"
 	     "                     74,119; or all\n"
 	     "  -h, --help         this text\n"
-	     "  -V, --version      which vgpu-device-plugin this is\n\n"
+	     "  -V, --version      the version of vgpu-device-plugin\n\n"
 	     "Exit status: 0 on success; 1 if the settings are wrong; 2 if the command line is;\n"
-	     "125 if it failed.\n\n"
+	     "125 if vgpu-device-plugin failed.\n\n"
 	     "vgpu-device-plugin(8) says more.");
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
@@ -231,9 +232,8 @@ static bool read_ignored(const char *text, struct xids_ignored *ignored)
 
 	if (!good)
 		say(LOG_ERR,
-		    "--ignore-xids \"%s\" is no list of XIDs: write numbers with commas, as "
-		    "74,119, "
-		    "or all",
+		    "--ignore-xids \"%s\" is no list of XIDs: write numbers with commas, such as "
+		    "74,119, or all",
 		    text);
 	return good;
 }
@@ -244,7 +244,8 @@ static int print_version(void)
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }
 
-/* Takes an option and its optarg. The status to end with, or -1: the program goes on. */
+/* Takes an option and its optarg. Returns the exit status to end with, or -1: the program
+ * continues. */
 static int take(struct options *options, int option)
 {
 	const struct text_option texts[] = {
@@ -309,7 +310,8 @@ int main(int argc, char **argv)
 			return status;
 	}
 	if (optind < argc) {
-		say(LOG_ERR, "\"%s\" is too much: see vgpu-device-plugin --help", argv[optind]);
+		say(LOG_ERR, "there is no argument \"%s\": see vgpu-device-plugin --help",
+		    argv[optind]);
 		return EXIT_USAGE;
 	}
 	return start(&plugin);

@@ -1,14 +1,12 @@
 /*
- * The kubelet says which pod has a device, and a device is of one container after another. So an
- * answer names
+ * The kubelet tells which pod has a device, and a device belongs to one container after
+ * another. So an answer names the newest record that has the device, and only if that record
+ * was made before the question.
  *
- *   the newest record that has the device, and
- *   only if that record was made before the question.
- *
- * The kubelet takes a device from an ended pod before it asks the plugin for the next one's, so it
- * says nothing of the former in an answer to a later question. Init containers have the devices of
- * another container of their pod, whose record is newer, and the kubelet does not list them: they
- * stay without a name.
+ * The kubelet takes a device from an ended pod before it asks the plugin for the next pod's
+ * container. So an answer to a later question does not have the former pod. Init containers
+ * have the devices of another container of their pod, whose record is newer, and the kubelet
+ * does not list them: they stay without a name.
  *
  * A kubelet that does not answer is asked again. It delays no container.
  */
@@ -26,8 +24,8 @@
 #include "records.h"
 #include "say.h"
 
-#define FIRST_MS  1000
-#define PERIOD_MS 10000
+#define FIRST_MS  1000  /* from the start to the first question */
+#define PERIOD_MS 10000 /* between questions */
 #define CALL_MS   10000
 
 struct names {
@@ -35,14 +33,14 @@ struct names {
 	struct loop_watch timer;
 	const char *socket, *state;
 	struct grpc_call *call;
-	uint64_t below;    /* the call may name records with a number below that */
+	uint64_t below;    /* the call's answer may name records with a lower number */
 	bool again;        /* a container has started since the call began */
-	struct fault said; /* the last one */
+	struct fault said; /* the last logged failure */
 };
 
 /* -- records ----------------------------------------------------------------------------------- */
 
-/* "STATE/NAME", PATH_MAX bytes. */
+/* Writes STATE/NAME to path, which has PATH_MAX bytes, and returns path. */
 static char *directory_of(const struct names *names, const struct record *record, char *path)
 {
 	snprintf(path, PATH_MAX, "%s/%s", names->state, record->name);
@@ -69,7 +67,8 @@ static bool is_newest(const void *arg, const char *id, size_t len)
 	return records_newest(search->records, id, len) == search->record;
 }
 
-/* Whether an answer might name one of them. */
+/* Whether an answer could name one of the records: it has no name, and is the newest of one of
+ * its devices. */
 static bool lacks_name(const struct names *names, const struct records *records)
 {
 	for (unsigned i = 0; i < records->count; i++) {
@@ -106,12 +105,11 @@ static void take_name(void *arg, const char *id, size_t len, const struct pod_na
 		say(LOG_WARNING, "cannot write down the name of a pod: %s", fault.text);
 }
 
-/* Says a fault once as long as it lasts; "" is none. */
+/* Logs a fault that lasts once; "" is no fault. */
 static void note(struct names *names, const struct fault *fault)
 {
 	if (say_changed(&names->said, fault->text) && *fault->text)
-		say(LOG_WARNING, "does not know the pods of containers: %s; see --pods",
-		    fault->text);
+		say(LOG_WARNING, "cannot find the pods of containers: %s; see --pods", fault->text);
 }
 
 static void take_answer(const struct names *names, struct pb_message message, struct fault *fault)
@@ -122,7 +120,7 @@ static void take_answer(const struct names *names, struct pb_message message, st
 	if (error)
 		fault_set(fault, error, "cannot read %.200s: %s", names->state, strerror(-error));
 	else if (pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer))
-		fault_set(fault, -EBADMSG, "the answer of %.200s is no list of pods",
+		fault_set(fault, -EBADMSG, "the answer of %.200s is not a list of pods",
 			  names->socket);
 	records_free(&answer.records);
 }

@@ -1,22 +1,22 @@
 /*
- * One slice is taken after the other, each from the GPU that is best by then:
+ * Slices are taken one after the other, each from the GPU that is best at that time:
  *
  *   spread     the GPU of which the container has the fewest; of these, the one with the most
  *              available
  *   pack       the GPU of which the container has the most; of these, the one with the fewest
  *              available
- *   same-gpu   only from the GPU that has enough for all, as pack has it; where none has, as pack
- *   numa       only from GPUs of the NUMA node that has enough for all, as spread has it; where
- *              none has, as spread. A GPU whose node is not known is a node of its own
+ *   same-gpu   as pack, among the GPUs that have enough for all; without such a GPU, as pack
+ *   numa       as spread, among the GPUs of a NUMA node that has enough for all; without such a
+ *              node, as spread. A GPU whose node is not known is a node of its own
  *
- * Of GPUs that are equal, the first is taken. A GPU or node of which the container has slices
- * already comes first.
+ * Of equal GPUs, the first is taken. A GPU or node of which the container has slices already
+ * comes first.
  */
 #include "prefer.h"
 
 #include <stdint.h>
 
-/* Whether left is better than right, of two that have some available. */
+/* Whether left is better than right; both have slices available. */
 static bool is_better(enum config_placement placement, const struct prefer_gpu *left,
 		      const struct prefer_gpu *right)
 {
@@ -28,7 +28,7 @@ static bool is_better(enum config_placement placement, const struct prefer_gpu *
 	       spreads == (left->available > right->available);
 }
 
-/* Takes slices one by one from the GPUs of the set, a bit each. */
+/* Takes slices one by one from the GPUs of the set, which has a bit for each GPU. */
 static void take(enum config_placement placement, struct prefer_gpu *gpus, unsigned count,
 		 uint64_t set, unsigned size)
 {
@@ -46,7 +46,7 @@ static void take(enum config_placement placement, struct prefer_gpu *gpus, unsig
 	}
 }
 
-/* The GPUs that are of one place with GPU i: itself, or those of its NUMA node. */
+/* The set of GPUs in the same place as GPU i: the GPU itself, or those of its NUMA node. */
 static uint64_t place_of(enum config_placement placement, const struct prefer_gpu *gpus,
 			 unsigned count, unsigned i)
 {
@@ -58,7 +58,7 @@ static uint64_t place_of(enum config_placement placement, const struct prefer_gp
 	return set;
 }
 
-/* A place's sums. */
+/* Sums the GPUs of a set. */
 static struct prefer_gpu sum_of(const struct prefer_gpu *gpus, unsigned count, uint64_t set)
 {
 	struct prefer_gpu sum = {0};
@@ -71,7 +71,7 @@ static struct prefer_gpu sum_of(const struct prefer_gpu *gpus, unsigned count, u
 	return sum;
 }
 
-/* The best place that has enough, or else all GPUs. */
+/* The best place that has enough slices; without such a place, all GPUs. */
 static uint64_t find_place(enum config_placement placement, const struct prefer_gpu *gpus,
 			   unsigned count, unsigned size)
 {

@@ -1,16 +1,16 @@
-/* Which GPUs' slices a container had best get. */
+/* Chooses the GPUs for a container's slices. */
 #pragma once
 
 #include "config.h"
 
-/* A GPU, as far as the choice goes. */
+/* The facts about a GPU that the choice depends on. */
 struct prefer_gpu {
-	unsigned available; /* slices of it that may be taken */
-	unsigned taken;     /* slices of it that the container has already */
-	int numa;           /* -1: not known */
+	unsigned available; /* free slices of the GPU */
+	unsigned taken;     /* slices of the GPU that the container has already */
+	int numa;           /* NUMA node; -1: not known */
 };
 
-/* Takes `size` more slices, or as many as there are: raises each GPU's `taken` and lowers its
- * `available` by as many. */
+/* Takes `size` slices, or as many as there are: for each slice, raises the GPU's `taken` and
+ * lowers its `available` by one. */
 void prefer(enum config_placement placement, struct prefer_gpu *gpus, unsigned count,
 	    unsigned size);

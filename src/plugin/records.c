@@ -14,7 +14,7 @@
 #include "sys.h"
 
 #define RECORD     "record"
-#define RECORD_MAX ((size_t)256 * 1024)
+#define RECORD_MAX ((size_t)256 * 1024) /* bytes */
 
 /* -- time -------------------------------------------------------------------------------------- */
 

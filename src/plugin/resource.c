@@ -68,16 +68,17 @@ static enum grpc_status list(void *arg, struct pb_message request, struct bytes 
 
 /* -- preferred allocation ---------------------------------------------------------------------- */
 
-/* What the kubelet offers for a container. */
+/* The devices that the kubelet offers for a container. */
 struct offer {
 	struct prefer_gpu gpu[VGPU_DEVICES_MAX];
 	bool available[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX];
-	bool must[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX]; /* the container has it already */
+	/* the container has the device already */
+	bool must[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX];
 	uint64_t size;
 };
 
-/* An ID that is none of ours is passed over: the kubelet may know devices from before a change of
- * the configuration. */
+/* Marks the device with the field's ID. Other IDs are skipped, as the kubelet may know devices
+ * from before a change of the configuration. */
 static void mark(const struct resource *resource, const struct pb_field *field,
 		 bool marks[VGPU_DEVICES_MAX][CONFIG_REPLICAS_MAX])
 {
@@ -107,7 +108,8 @@ static int read_offer(const struct resource *resource, struct pb_message request
 	return more;
 }
 
-/* How many of each GPU the container has, and could have. */
+/* Counts the slices of each GPU that the container has, and those that it could get. Returns
+ * how many it has. */
 static unsigned count(const struct gpus *gpus, struct offer *offer)
 {
 	unsigned taken = 0;
@@ -123,7 +125,8 @@ static unsigned count(const struct gpus *gpus, struct offer *offer)
 	return taken;
 }
 
-/* Of each GPU those that the container has, and then the first ones. */
+/* Adds the IDs of the devices that were chosen: for each GPU, those that the container has, and
+ * then the first free ones. */
 static void put_chosen(const struct resource *resource, const struct offer *offer,
 		       struct bytes *chosen)
 {
@@ -198,7 +201,7 @@ static int add_id(const struct pb_field *field, unsigned count, char ***ids)
 	return more[count] ? 0 : -ENOMEM;
 }
 
-/* The IDs of the devices that were allocated to the container. */
+/* Reads the IDs of the devices that were allocated to the container. */
 static int read_ids(struct pb_message request, char ***ret_ids)
 {
 	struct pb_field field;
@@ -221,7 +224,8 @@ static void free_ids(char **ids)
 	free(ids);
 }
 
-/* The kubelet does not start the container where the answer is an error, and asks again. */
+/* Answers PreStartContainer. After an error, the kubelet does not start the container, and asks
+ * again. */
 static enum grpc_status pre_start(void *arg, struct pb_message request, struct bytes *ret_message,
 				  struct fault *fault)
 {

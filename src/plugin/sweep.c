@@ -1,18 +1,19 @@
 /*
- * Which containers are gone, and what becomes of their directories.
+ * Decides which containers are gone, and removes their directories.
  *
- * The kubelet keeps the answer to Allocate for as long as a pod lives, and mounts from it whenever
- * a container of the pod starts, also after the node did. So a directory must outlive all processes
- * of its container, and the state directory lies where it outlives the machine's. Init containers
- * get the devices of their pod's containers, by an Allocate of their own right before. A kubelet
- * that was just started does not know its pods yet. So a container is gone only if
+ * The kubelet keeps the answer to Allocate as long as a pod lives. It mounts from that answer
+ * whenever a container of the pod starts, even after the node has started again. So a directory
+ * must outlive all processes of its container, and the state directory must outlive a restart
+ * of the machine. Init containers get the devices of their pod's containers, by an Allocate of
+ * their own right before. A kubelet that was just started does not know its pods yet. So a
+ * container is gone only if
  *
  *   it is grace_s old, and no pod has had any of its devices for grace_s; or
  *   another one, which was made grace_s or more after it, has one of its devices;
  *
- * and neither does a process live in its region, nor has one that /proc shows the directory
- * mounted. What is removed is first moved away in one step (gone.h), as all below a region's
- * directory may be the tenant's doing; ENTRIES_MAX files are then removed in a round at most.
+ * and if no process lives in its region, and no process in /proc has the directory mounted.
+ * Since everything below a region's directory may be the tenant's doing, a directory is first
+ * moved away in one step (gone.h). Then ENTRIES_MAX files at most are removed in a round.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,7 @@
 #include "lives.h"
 #include "records.h"
 
-#define ENTRIES_MAX 4096
+#define ENTRIES_MAX 4096 /* files and directories */
 
 /* -- which are gone ---------------------------------------------------------------------------- */
 
@@ -71,7 +72,7 @@ static bool has_process(const char *regions, const struct record *record)
 	return lives_in_region(path);
 }
 
-/* Whether the container is gone if nobody has its directory mounted. */
+/* Whether the container is gone, provided that no process has its directory mounted. */
 static bool may_be_gone(const char *regions, const struct record *record,
 			const struct records *records, const struct bytes *in_use, unsigned grace_s)
 {
@@ -90,7 +91,8 @@ static int open_directory(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The region's directory goes first, as nobody looks for one without a record. */
+/* Moves the directories of containers that no process has mounted. The region's directory comes
+ * first, as one without a record would never be found. Returns the number of containers. */
 static int remove_gone(int state, int regions, struct lives_name *names, unsigned count)
 {
 	int removed = 0;

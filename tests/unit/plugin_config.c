@@ -132,7 +132,7 @@ UNIT_TEST(test_mistakes_have_their_line)
 	refuse("sharing: {slices: []}", "no slices");
 	refuse("version: v2\n", "file, line 1: \"v2\"");
 	refuse("\n\nversoin: v1\n", "file, line 3: \"versoin\"");
-	refuse("version: v1\nversion: v1\n", "file, line 2: \"version\" is there twice");
+	refuse("version: v1\nversion: v1\n", "file, line 2: \"version\" appears twice");
 	refuse("- a\n", "line 1");
 	refuse("a: [\n", "file, line");
 	refuse("sharing:\n  timeSlicing:\n    resources: []\n", "line 3: timeSlicing");
@@ -151,7 +151,7 @@ UNIT_TEST(test_slices_are_whole)
 	refuse_in_slice("name: a/t, memory: 8Gi", "needs name, memory and replicas");
 	refuse_in_slice("name: a/t, replicas: 1", "needs name, memory and replicas");
 	refuse_in_slice("memory: 8Gi, replicas: 1", "needs name, memory and replicas");
-	refuse_in_slice("name: other/s, memory: 8Gi, replicas: 1", "two slices have one name");
+	refuse_in_slice("name: other/s, memory: 8Gi, replicas: 1", "two slices have the same name");
 	refuse_in_slice("name: a/t, memory: 8Gi, replicas: 1, core: 30", "\"core\"");
 	refuse_in_slice("name: a/t, memory: 8Gi, memory: 9Gi, replicas: 1", "twice");
 }

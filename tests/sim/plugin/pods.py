@@ -93,7 +93,7 @@ def names_after_a_restart():
         endpoint, devices = start(world)
         os.rename(world.kubelet.pods_socket, world.kubelet.pods_socket + ".away")
         name = give(world, endpoint, devices[0], LAB)
-        fake.until(lambda: "does not know the pods of containers: cannot call" in world.said(), "a warning")
+        fake.until(lambda: "cannot find the pods of containers: cannot call" in world.said(), "a warning")
         assert world.pod(name) is None
         world.stop()
         os.rename(world.kubelet.pods_socket + ".away", world.kubelet.pods_socket)

@@ -98,7 +98,7 @@ def keeps_all_while_the_kubelet_says_nothing():
         wait_looks()
         assert world.directories() == [name]
         said = world.said()
-        assert said.count("does not know which pods have devices") == 1, "it is said again and again"
+        assert said.count("cannot find out which pods have devices") == 1, "it is said again and again"
         assert world.kubelet.pods_socket in said and "see --pods" in said, said
 
 
