@@ -189,8 +189,8 @@ static void put_nodes(struct bytes *answer, const struct resource *resource,
 
 /* Writes the UUIDs of the container's GPUs, each after the prefix, with commas between them and
  * a NUL. */
-static void join(const struct resource *resource, const struct request *request, const char *prefix,
-		 struct bytes *ret_text)
+static void join_uuids(const struct resource *resource, const struct request *request,
+		       const char *prefix, struct bytes *ret_text)
 {
 	const struct gpus *gpus = resource->devices.gpus;
 
@@ -246,9 +246,9 @@ static void put_lists(struct bytes *answer, const struct resource *resource,
 	struct bytes uuids = {0}, cdi = {0};
 	char prefix[sizeof(config->cdi_kind) + 1], key[64 + CONTAINERS_NAME_LEN];
 
-	join(resource, request, "", &uuids);
+	join_uuids(resource, request, "", &uuids);
 	snprintf(prefix, sizeof(prefix), "%s=", config->cdi_kind);
-	join(resource, request, prefix, &cdi);
+	join_uuids(resource, request, prefix, &cdi);
 	answer->failed |= uuids.failed || cdi.failed;
 	if (config->lists.volume_mounts)
 		put_volumes(answer, resource, request);
@@ -265,8 +265,8 @@ static void put_lists(struct bytes *answer, const struct resource *resource,
 
 /* -- a container ------------------------------------------------------------------------------- */
 
-static int make(const struct resource *resource, const struct request *request,
-		char ret_name[CONTAINERS_NAME_LEN], struct fault *fault)
+static int make_directories_for(const struct resource *resource, const struct request *request,
+				char ret_name[CONTAINERS_NAME_LEN], struct fault *fault)
 {
 	const char **ids = calloc(request->count + 1, sizeof(*ids));
 	struct policy *policy = malloc(sizeof(*policy));
@@ -296,7 +296,7 @@ static int allocate(const struct resource *resource, struct pb_message message,
 	int error = read_request(resource, message, &request, fault);
 
 	if (!error)
-		error = make(resource, &request, name, fault);
+		error = make_directories_for(resource, &request, name, fault);
 	if (!error) {
 		put_lists(&answer, resource, &request, name);
 		put_mounts(&answer, resource, name);

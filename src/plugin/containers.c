@@ -97,7 +97,7 @@ static int keep_preload(const struct containers_places *places, struct fault *fa
 }
 
 /* Makes the directories and files that all containers get, where they are missing. */
-static int restore(const struct containers_places *places, struct fault *fault)
+static int make_common_files(const struct containers_places *places, struct fault *fault)
 {
 	int error = make_directories(places->state);
 
@@ -128,8 +128,8 @@ bool containers_are_lost(const struct containers_places *places)
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-static int fill(const char *dir, uint64_t number, const char *resource, const char *const *ids,
-		const struct policy *policy, struct fault *fault)
+static int fill_directory(const char *dir, uint64_t number, const char *resource,
+			  const char *const *ids, const struct policy *policy, struct fault *fault)
 {
 	char path[CONTAINERS_PATH_MAX + 64];
 	int error = make_directory(dir, 0755);
@@ -156,7 +156,7 @@ static int next_number(const char *state, uint64_t *ret_number)
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;
-	remove(path); /* an entry that cannot be removed is left to mend */
+	remove(path); /* an entry that cannot be removed is left to mend_one */
 	return 0;
 }
 
@@ -178,7 +178,7 @@ int containers_make(const struct containers_places *places, const char *resource
 	const char *state = places->state;
 	char made[CONTAINERS_PATH_MAX], path[CONTAINERS_PATH_MAX], name[CONTAINERS_NAME_LEN];
 	uint64_t number = 0;
-	int error = restore(places, fault);
+	int error = make_common_files(places, fault);
 
 	if (error)
 		return error;
@@ -189,7 +189,7 @@ int containers_make(const struct containers_places *places, const char *resource
 		return fail(fault, error, "name a directory in", state);
 	snprintf(made, sizeof(made), "%s/" DISK_NEW "%s", state, name);
 	snprintf(path, sizeof(path), "%s/%s", state, name);
-	error = fill(made, number, resource, ids, policy, fault);
+	error = fill_directory(made, number, resource, ids, policy, fault);
 	if (!error) {
 		error = make_region_directory(places->regions, name);
 		if (error)
@@ -271,7 +271,7 @@ int containers_ready(const struct containers_places *places, const char *const *
 {
 	struct records records = {0, NULL};
 	const struct record *newest = NULL;
-	int error = restore(places, fault);
+	int error = make_common_files(places, fault);
 
 	if (error)
 		return error;
@@ -300,7 +300,7 @@ struct look {
 
 /* Moves a half-made directory away, which a killed plugin left, or makes a region's directory
  * that is missing. */
-static int mend(void *arg, const char *name)
+static int mend_one(void *arg, const char *name)
 {
 	const struct look *look = arg;
 
@@ -316,7 +316,7 @@ static int mend_all(const struct containers_places *places)
 
 	if (look.state < 0)
 		return -errno;
-	error = sys_list_directory(places->state, mend, &look);
+	error = sys_list_directory(places->state, mend_one, &look);
 	close(look.state);
 	return error;
 }
@@ -328,7 +328,7 @@ int containers_prepare(struct containers_places *places, const char *library, co
 
 	places->inside = inside;
 	if (!error)
-		error = restore(places, fault);
+		error = make_common_files(places, fault);
 	if (error)
 		return error;
 	error = mend_all(places);

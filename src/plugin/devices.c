@@ -10,7 +10,7 @@
 
 /* -- which GPUs -------------------------------------------------------------------------------- */
 
-static bool is_meant(const char *word, const struct gpu *gpu)
+static bool is_named_by(const char *word, const struct gpu *gpu)
 {
 	uint64_t index;
 
@@ -23,7 +23,7 @@ static unsigned find_gpu(const struct gpus *gpus, const char *word)
 {
 	unsigned i = 0;
 
-	while (i < gpus->count && !is_meant(word, &gpus->gpu[i]))
+	while (i < gpus->count && !is_named_by(word, &gpus->gpu[i]))
 		i++;
 	return i;
 }
@@ -31,7 +31,7 @@ static unsigned find_gpu(const struct gpus *gpus, const char *word)
 static bool is_named(const struct config_slice *slice, const struct gpu *gpu)
 {
 	for (unsigned i = 0; i < slice->device_count; i++)
-		if (is_meant(slice->device[i], gpu))
+		if (is_named_by(slice->device[i], gpu))
 			return true;
 	return slice->device_count == 0;
 }
@@ -58,7 +58,7 @@ int devices_find(const struct config_slice *slice, const struct gpus *gpus,
 /* -- memory ------------------------------------------------------------------------------------ */
 
 /* The memory of all slices of the GPU together, in bytes, at most UINT64_MAX. */
-static uint64_t sum_of(const struct config *config, const struct gpu *gpu)
+static uint64_t memory_of_slices(const struct config *config, const struct gpu *gpu)
 {
 	uint64_t sum = 0;
 
@@ -79,7 +79,7 @@ int devices_fit(const struct config *config, const struct gpus *gpus, struct fau
 {
 	for (unsigned i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->gpu[i];
-		uint64_t sum = sum_of(config, gpu);
+		uint64_t sum = memory_of_slices(config, gpu);
 		char wanted[32], there[32];
 
 		if (gpu->total_bytes && sum > gpu->total_bytes)

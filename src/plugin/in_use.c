@@ -57,7 +57,7 @@ void in_use_forget(struct in_use *in_use)
 }
 
 /* If this span is over, it becomes the one before, and a new span begins. */
-static void turn(struct in_use *in_use)
+static void turn_span(struct in_use *in_use)
 {
 	uint64_t now_ns = clock_now_ns();
 	struct bytes spare = in_use->before;
@@ -73,7 +73,7 @@ static void turn(struct in_use *in_use)
 	in_use->began_ns = now_ns;
 }
 
-static void tell(struct in_use *in_use)
+static void report(struct in_use *in_use)
 {
 	struct bytes all = {0};
 
@@ -102,7 +102,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message answ
 	struct fault fault;
 
 	in_use->call = NULL;
-	turn(in_use);
+	turn_span(in_use);
 	if (status == GRPC_OK &&
 	    pod_resources_each(answer, POD_RESOURCES_DEVICES, add_id, &in_use->now) == 0) {
 		say_changed(&in_use->said, "");
@@ -111,7 +111,7 @@ static void on_answer(void *arg, enum grpc_status status, struct pb_message answ
 			  status == GRPC_OK ? "not a list of pods" : why);
 		fail(in_use, fault.text);
 	}
-	tell(in_use);
+	report(in_use);
 }
 
 static void on_timer(void *arg, uint32_t events)
@@ -128,7 +128,7 @@ static void on_timer(void *arg, uint32_t events)
 				 on_answer, in_use, &fault);
 	if (!in_use->call) {
 		fail(in_use, fault.text);
-		tell(in_use);
+		report(in_use);
 	}
 }
 

@@ -110,7 +110,7 @@ static int read_offer(const struct resource *resource, struct pb_message request
 
 /* Counts the slices of each GPU that the container has, and those that it could get. Returns
  * how many it has. */
-static unsigned count(const struct gpus *gpus, struct offer *offer)
+static unsigned count_slices(const struct gpus *gpus, struct offer *offer)
 {
 	unsigned taken = 0;
 
@@ -157,7 +157,7 @@ static int prefer_for_container(const struct resource *resource, struct pb_messa
 
 	if (read_offer(resource, request, offer) < 0)
 		return -EBADMSG;
-	taken = count(gpus, offer);
+	taken = count_slices(gpus, offer);
 	if (offer->size > taken && offer->size <= (uint64_t)VGPU_DEVICES_MAX * CONFIG_REPLICAS_MAX)
 		prefer(resource->devices.slice->placement, offer->gpu, gpus->count,
 		       (unsigned)offer->size - taken);
