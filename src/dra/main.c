@@ -107,8 +107,8 @@ static void on_timer(void *arg, uint32_t events)
 	if (prepare_is_lost(&driver->prepare)) {
 		say(LOG_ERR,
 		    "a directory of claims was removed while it is mounted here: vgpu-dra ends, "
-		    "and "
-		    "makes a new one when it is started again. See --state, --regions and --cdi");
+		    "and makes a new one when it is started again. See --state, --regions and "
+		    "--cdi");
 		driver->status = EXIT_FAILED;
 		loop_end(driver->loop);
 		return;
@@ -256,8 +256,8 @@ static int help(void)
 	     "300\n"
 	     "  -h, --help         this text\n"
 	     "  -V, --version      the version of vgpu-dra\n\n"
-	     "Exit status: 0 on success; 2 if the command line is wrong; 125 if vgpu-dra "
-	     "failed.\n\n"
+	     "Exit status: 0 on success; 2 if the command line is wrong;\n"
+	     "125 if vgpu-dra failed.\n\n"
 	     "vgpu-dra(8) says more.");
 	return fflush(stdout) == 0 ? 0 : EXIT_FAILED;
 }

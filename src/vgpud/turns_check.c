@@ -130,8 +130,7 @@ static void say_unchecked(struct turns_file *file, const struct unread_region *r
 	if (!file->unchecked_said)
 		say(LOG_WARNING,
 		    "a weight in the file of turns of %s is not checked: it may be of slice %s, "
-		    "whose "
-		    "region %s was not read: %s",
+		    "whose region %s was not read: %s",
 		    file->uuid, region->one->name, region->one->region_path, region->why);
 	file->unchecked_said = true;
 }
