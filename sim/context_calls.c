@@ -74,14 +74,14 @@ CUresult cuCtxDestroy(CUcontext ctx)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : context_destroy(ctx);
+	return result ? result : leave(__func__, context_destroy(ctx));
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : context_destroy(ctx);
+	return result ? result : leave(__func__, context_destroy(ctx));
 }
 
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
@@ -97,7 +97,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : context_detach(ctx);
+	return result ? result : leave(__func__, context_detach(ctx));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
@@ -111,28 +111,28 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : primary_release(dev);
+	return result ? result : leave(__func__, primary_release(dev));
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : primary_release(dev);
+	return result ? result : leave(__func__, primary_release(dev));
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : primary_reset(dev);
+	return result ? result : leave(__func__, primary_reset(dev));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
 	CUresult result = enter(__func__);
 
-	return result ? result : primary_reset(dev);
+	return result ? result : leave(__func__, primary_reset(dev));
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active)

@@ -261,6 +261,16 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
 	return ended;
 }
 
+void quota_context_ending_begin(void)
+{
+	account_begin();
+}
+
+void quota_context_ending_end(void)
+{
+	account_end();
+}
+
 void quota_context_end(uint64_t context)
 {
 	struct record ended = {0};

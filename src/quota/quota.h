@@ -204,6 +204,11 @@ int quota_context_settle(const struct quota_context_reservation *reservation, ui
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
+/* Called before and after the driver is asked to end a context, and quota_context_end before the
+ * second. In between, NVML's figure may lack a context that the accounts still have, so no
+ * comparison lowers the accounts. Calls may be nested, also by several threads. */
+void quota_context_ending_begin(void);
+void quota_context_ending_end(void);
 /* The context is gone, with all that was allocated in it. Unknown ones are ignored. */
 void quota_context_end(uint64_t context);
 

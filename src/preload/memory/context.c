@@ -345,8 +345,10 @@ static bool end_lock(CUcontext context)
 
 	cuda_bind();
 	locked = quota_attached();
-	if (locked)
+	if (locked) {
 		take_turn();
+		quota_context_ending_begin();
+	}
 	pace_end_streams();
 	if (locked && context)
 		pace_end_context(context);
@@ -355,8 +357,10 @@ static bool end_lock(CUcontext context)
 
 static void end_unlock(bool locked)
 {
-	if (locked)
+	if (locked) {
+		quota_context_ending_end();
 		end_turn();
+	}
 }
 
 /* Removes the context from the accounts if it has ended. */

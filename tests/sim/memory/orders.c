@@ -172,6 +172,84 @@ TEST(array_outlived)
 	context_ends("cuArrayCreate_v2@1:done", make_array);
 }
 
+/* -- the end of a context ---------------------------------------------------------------------- */
+
+static CUcontext ending;
+
+static CUresult destroy_it(void)
+{
+	return cuCtxDestroy_v2(ending);
+}
+
+static CUresult detach_it(void)
+{
+	return cuCtxDetach(ending);
+}
+
+static CUresult release_primary(void)
+{
+	return cuDevicePrimaryCtxRelease_v2(0);
+}
+
+static CUresult reset_primary(void)
+{
+	return cuDevicePrimaryCtxReset_v2(0);
+}
+
+/* Long enough for a comparison with NVML to be due; then calls that make it. */
+static void compare(void)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		sleep_ms(30);
+		give(take(MIB));
+	}
+}
+
+/* The driver has ended one of three contexts, and its call has not returned: a comparison finds
+ * less on the device than the books say. What the other two hold stays charged all the same. */
+static void compared_while_it_ends(const char *rule, CUresult (*make)(void))
+{
+	bool primary_ends = make == release_primary || make == reset_primary;
+	CUcontext first, second, third;
+	struct call call;
+
+	park(rule);
+	start("3g");
+	CHECK_CUDA(cuCtxGetCurrent(&first), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&second, 0, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxCreate_v2(&third, 0, 0), CUDA_SUCCESS);
+	ending = primary_ends ? first : third;
+	CHECK_CUDA(cuCtxSetCurrent(second), CUDA_SUCCESS);
+	compare();
+	begin_call(&call, make);
+	compare();
+	CHECK_CUDA(end_call(&call), CUDA_SUCCESS);
+	compare();
+	CHECK_EQUAL(ledger_own(0).context, 2 * CONTEXT);
+	CHECK_EQUAL(ledger_own(0).module, 0);
+	CHECK_EQUAL(outside_of(0, getpid()), 2 * CONTEXT);
+}
+
+TEST(compared_while_destroyed)
+{
+	compared_while_it_ends("cuCtxDestroy_v2@1:done", destroy_it);
+}
+
+TEST(compared_while_detached)
+{
+	compared_while_it_ends("cuCtxDetach@1:done", detach_it);
+}
+
+TEST(compared_while_released)
+{
+	compared_while_it_ends("cuDevicePrimaryCtxRelease_v2@1:done", release_primary);
+}
+
+TEST(compared_while_reset)
+{
+	compared_while_it_ends("cuDevicePrimaryCtxReset_v2@1:done", reset_primary);
+}
+
 /* -- two processes ----------------------------------------------------------------------------- */
 
 static uint64_t allocate_and_get(uint64_t i)
