@@ -12,7 +12,8 @@
  *
  * A green context stands for the primary context, with a timeline of its own. Objects that are made
  * in it belong to the primary context, and so does its cost. The primary context keeps that memory
- * when the green context ends, and uses it for the next green context.
+ * when the green context ends, and uses it for the next green context. By cuda.h, a green context
+ * retains the primary context, also making it, and releases it when it is destroyed.
  *
  * The handle is the struct's address. Created contexts are never freed, and their addresses are
  * never used again, because other threads may have them on their stacks and find them dead there.
@@ -356,13 +357,33 @@ static CUresult green_take_locked(CUcontext primary, uint64_t bytes)
 	struct state_holding more = {
 		.memory_bytes = need > primary->green_bytes ? need - primary->green_bytes : 0};
 
-	if (!primary->alive)
-		return CUDA_ERROR_INVALID_CONTEXT;
 	if (state_take(primary->gpu, &more))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	primary->green_bytes += more.memory_bytes;
 	primary->green_used_bytes = need;
 	return CUDA_SUCCESS;
+}
+
+static CUresult retain_locked(CUdevice device)
+{
+	CUcontext context = &primaries[device];
+	CUresult result = CUDA_SUCCESS;
+
+	if (!context->alive)
+		result = open_locked(context, context->flags, device, 3020);
+	if (!result)
+		context->uses++;
+	return result;
+}
+
+/* Whether the primary context has ended. */
+static bool release_locked(CUcontext context)
+{
+	bool ends = context->uses && !--context->uses && context->alive;
+
+	if (ends)
+		close_locked(context);
+	return ends;
 }
 
 CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_context)
@@ -372,7 +393,12 @@ CUresult context_create_green(CUdevice device, uint64_t bytes, CUcontext *ret_co
 	if (!context)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	contexts_lock();
-	CUresult result = green_take_locked(primary, bytes);
+	CUresult result = retain_locked(device);
+	if (!result) {
+		result = green_take_locked(primary, bytes);
+		if (result)
+			release_locked(primary);
+	}
 	if (!result) {
 		context->device = device;
 		context->gpu = primary->gpu;
@@ -399,52 +425,44 @@ CUresult context_destroy_green(CUcontext context)
 	bool alive = context->alive;
 	if (alive)
 		close_green_locked(context);
+	bool ended = release_locked(context->owner);
 	contexts_unlock();
 	stack_forget(context);
+	if (ended)
+		stack_forget(context->owner);
 	return alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult primary_retain(CUcontext *ret_context, CUdevice device)
 {
 	unsigned gpu;
-	CUresult result = CUDA_SUCCESS;
 
 	if (!ret_context)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_gpu(device, &gpu))
 		return CUDA_ERROR_INVALID_DEVICE;
-	CUcontext context = &primaries[device];
 	contexts_lock();
-	if (!context->alive)
-		result = open_locked(context, context->flags, device, 3020);
-	if (!result) {
-		context->uses++;
-		*ret_context = context;
-	}
+	CUresult result = retain_locked(device);
 	contexts_unlock();
+	if (!result)
+		*ret_context = &primaries[device];
 	return result;
 }
 
 CUresult primary_release(CUdevice device)
 {
 	unsigned gpu;
-	bool ended = false;
-	CUresult result = CUDA_SUCCESS;
 
 	if (!device_gpu(device, &gpu))
 		return CUDA_ERROR_INVALID_DEVICE;
 	CUcontext context = &primaries[device];
 	contexts_lock();
-	if (!context->uses)
-		result = CUDA_ERROR_INVALID_CONTEXT;
-	else if (!--context->uses)
-		ended = context->alive;
-	if (ended)
-		close_locked(context);
+	bool retained = context->uses > 0;
+	bool ended = release_locked(context);
 	contexts_unlock();
 	if (ended)
 		stack_forget(context);
-	return result;
+	return retained ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult primary_reset(CUdevice device)

@@ -188,8 +188,68 @@ TEST(green_rejected)
 	CHECK_CUDA(cuCtxFromGreenCtx(NULL, one), CUDA_ERROR_INVALID_VALUE);
 	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
 	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
-	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK_EQUAL(ledger_own(0).total, 0);
+}
+
+static void start_without_context(const char *limit)
+{
+	env_set("CUDA_DEVICE_MEMORY_LIMIT", limit);
+	CHECK_CUDA(cuInit(0), CUDA_SUCCESS);
+}
+
+/* A green context makes the primary context, and ends it. The slice is charged what that has. */
+TEST(green_makes_the_primary)
+{
+	CUgreenCtx one, other;
+	CUcontext context;
+
+	start_without_context("1g");
+	for (unsigned round = 0; round < 3; round++) {
+		context = green(8, &one);
+		CHECK_CUDA(cuCtxSetCurrent(context), CUDA_SUCCESS);
+		take(300 * MIB);
+		rest();
+		assert_books(4 * MIB, 300 * MIB);
+		CHECK_EQUAL(ledger_own(0).offset, HIDDEN);
+		refused(300 * MIB);
+		green(8, &other);
+		CHECK_CUDA(cuGreenCtxDestroy(other), CUDA_SUCCESS);
+		CHECK_EQUAL(ledger_own(0).data, 300 * MIB);
+		CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
+		CHECK_EQUAL(ledger_own(0).total, 0);
+		CHECK_AT_MOST(outside_used(0), STRAY);
+	}
+}
+
+/* The application releases the primary context, which ends with the last green context. */
+TEST(green_outlives_a_release)
+{
+	CUcontext primary = start("1g");
+	CUgreenCtx one;
+
+	green(8, &one);
+	take(100 * MIB);
+	CHECK_CUDA(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	rest();
+	assert_books(4 * MIB, 100 * MIB);
+	CHECK_CUDA(cuGreenCtxDestroy(one), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(primary), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CHECK_EQUAL(ledger_own(0).total, 0);
+	CHECK_AT_MOST(outside_used(0), STRAY);
+}
+
+/* There is no room for the primary context. */
+TEST(green_without_room)
+{
+	CUgreenCtx one = (CUgreenCtx)UNTOUCHED;
+	CUdevResourceDesc desc;
+
+	start_without_context("400m");
+	desc = share(8);
+	CHECK_CUDA(cuGreenCtxCreate(&one, desc, 0, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(one == (CUgreenCtx)UNTOUCHED);
+	CHECK_EQUAL(ledger_own(0).total, 0);
+	CHECK_AT_MOST(outside_used(0), STRAY);
 }
 
 /* Destroying fails once: what is made in it then is the primary context's all the same. */

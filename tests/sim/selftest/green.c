@@ -43,11 +43,31 @@ static void test_refused(void)
 	CUdevResourceDesc desc = share(16);
 	CUgreenCtx green;
 
-	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 0, 1), CUDA_ERROR_INVALID_CONTEXT);
 	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuGreenCtxCreate(&green, NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQUAL(cuGreenCtxCreate(&green, desc, 1, 1), CUDA_ERROR_INVALID_DEVICE);
 	CHECK_EQUAL(selftest_used(0), 0);
+}
+
+/* A green context makes the primary context, and ends it with the last reference, as cuda.h says.
+ */
+static void test_primary(void)
+{
+	CUgreenCtx green, other;
+	unsigned flags;
+	int active;
+
+	CHECK_OK(cuGreenCtxCreate(&green, share(16), 0, 1));
+	CHECK_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	CHECK_EQUAL(active, 1);
+	CHECK_OK(cuGreenCtxCreate(&other, share(16), 0, 1));
+	CHECK_OK(cuGreenCtxDestroy(green));
+	CHECK_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	CHECK_EQUAL(active, 1);
+	CHECK_OK(cuGreenCtxDestroy(other));
+	CHECK_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	CHECK_EQUAL(active, 0);
+	CHECK_EQUAL(selftest_used(0), 3 * MIB);
 }
 
 static void test_cost(void)
@@ -114,6 +134,7 @@ int main(void)
 	selftest_begin("1x8G");
 	CHECK_OK(cuInit(0));
 	test_refused();
+	test_primary();
 	selftest_context();
 	start = selftest_used(0);
 	test_cost();
