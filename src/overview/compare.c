@@ -1,13 +1,14 @@
 /*
- * What slices did between two looks: the GPU time that they took, and for how long their launches
- * were held back.
+ * Compares two looks at the slices: how much GPU time each slice used between them, and for how
+ * long its launches waited.
  *
- * Each figure is the difference of what the region counts at the two looks. Work that was handed
- * over and cannot be over yet is left out of both (sight.h). Where a slice has no compute limit,
- * nobody counts its GPU time, and NVML's figures for its processes stand in (overview.c).
+ * A figure is the difference of a counter of the region at the two looks. Neither look counts
+ * work that was submitted and cannot have finished yet (sight.h). The region of a slice without
+ * a compute limit does not count GPU time; overview.c then takes NVML's figures for the slice's
+ * processes.
  *
- * Tenants write regions, so a count may be any number: differences wrap around as unsigned numbers
- * do, and what is shown is cut to 0 to 100 percent.
+ * Tenants write regions, so a counter may have any value. Differences wrap around, as unsigned
+ * numbers do, and each result is limited to 0 to 100 percent.
  */
 #include <string.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 #include "clock.h"
 #include "overview_internal.h"
 
+/* took_ns in percent of wall_ns, rounded, and limited to 0 to 100. */
 static int share_pct(int64_t took_ns, uint64_t wall_ns)
 {
 	if (took_ns <= 0 || wall_ns == 0)
@@ -29,15 +31,16 @@ bool overview_is_counted(const struct overview_slice *slice, const struct overvi
 	return device->seen.cores_pct > 0 && device->seen.cores_most_pct < 100 && !slice->lifted;
 }
 
-/* Whether launches of the slice to the device may be held back: by a limit, or for a turn. */
+/* Whether launches of the slice to the device may wait, for its compute quota or for a turn. */
 static bool may_wait(const struct overview_slice *slice, const struct overview_device *device)
 {
 	return slice->state == OVERVIEW_RUNNING &&
 	       ((device->seen.cores_pct > 0 && !slice->lifted) || device->seen.turns.turns > 0);
 }
 
-/* From the look `then` of the device to the look `now`, which was wall_ns later. Each process adds
- * its own waits for turns, so their sum is that of all processes. */
+/* Sets the device's figures for the time between the looks `then` and `now`, which are wall_ns
+ * apart. waited_ns is the sum of the waits of all processes, so it is divided by their number.
+ */
 static void compare_device(const struct overview_slice *slice, struct overview_device *device,
 			   const struct sight_device *now, const struct sight_device *then,
 			   uint64_t wall_ns)
@@ -83,6 +86,7 @@ void overview_compare(struct overview *overview, const struct overview *earlier)
 	}
 }
 
+/* Whether launches of the slice to any device may wait. */
 static bool any_may_wait(const struct overview_slice *slice)
 {
 	for (unsigned d = 0; d < slice->device_count; d++)
@@ -99,6 +103,7 @@ bool overview_has_counts(const struct overview *overview)
 	return false;
 }
 
+/* Looks at the slice's region again, and compares this look with the one in `slice`. */
 static void measure_slice(struct overview_slice *slice)
 {
 	static struct sight_process processes[VGPU_SLOTS_MAX];
@@ -127,7 +132,7 @@ void overview_measure(struct overview *overview, uint64_t wait_ns)
 			measure_slice(&overview->slice[i]);
 }
 
-/* -- the same in another look ------------------------------------------------------------------ */
+/* -- finding a slice in another look ----------------------------------------------------------- */
 
 const struct overview_slice *overview_find(const struct overview *overview,
 					   const struct slices_one *one)

@@ -1,14 +1,16 @@
 /*
- * How it is decided, for each dead process and each GPU that its slot has a charge of:
+ * A dead process's slot keeps its charge on each GPU until the slot is cleared. The first line
+ * that applies decides whether the GPU still holds the memory:
  *
- *     NVML does not say how much of the GPU is in use          not known
- *     less of the GPU is in use than the charge                the GPU has it back
- *     NVML lists the process                                   the GPU holds it
- *     on the host, NVML lists others and not the process       the GPU has it back
- *     anything else                                            not known
+ *     NVML gives no figure for the memory in use on the GPU       not known
+ *     the memory in use on the GPU is less than the charge        the GPU has it back
+ *     NVML lists the process                                      the GPU holds it
+ *     on the host, NVML lists other processes, but not this one   the GPU has it back
+ *     otherwise                                                   not known
  *
- * In a container NVML may list no process, or name it by another pid: there only the first three
- * count. Where it is not known, the charge counts, as it does for the slice itself.
+ * The fourth line does not apply in a container, where NVML may list no process, or list it by
+ * another pid. If the answer is not known, the charge stays in the figures: the slice itself
+ * counts it as well.
  */
 #include "departed.h"
 
@@ -18,6 +20,7 @@
 
 enum verdict { BACK, HELD, UNKNOWN };
 
+/* Whether NVML lists the process on the GPU. */
 static bool is_listed(const struct usage_gpu *gpu, const struct overview_process *process)
 {
 	for (unsigned i = 0; i < gpu->process_count; i++)
@@ -27,7 +30,8 @@ static bool is_listed(const struct usage_gpu *gpu, const struct overview_process
 	return false;
 }
 
-/* Whether a process without a pid here is in no list: all that there are were looked at. */
+/* Whether NVML would list the process by a pid that is known here, if the GPU held memory for
+ * it. If no pid is known, all processes of the machine must have been looked at. */
 static bool would_be_listed(const struct overview_process *process, struct procs *procs)
 {
 	if (!procs_is_host(procs))
@@ -50,11 +54,13 @@ static enum verdict judge(const struct overview *overview, const struct overview
 	return gpu->process_count > 0 && would_be_listed(process, procs) ? BACK : UNKNOWN;
 }
 
+/* sum - part, but at least 0. */
 static uint64_t less(uint64_t sum, uint64_t part)
 {
 	return sum > part ? sum - part : 0;
 }
 
+/* Subtracts the process's memory from the slice's figures. */
 static void take_out(struct overview_device *device, struct sight_held *held)
 {
 	device->seen.used_bytes = less(device->seen.used_bytes, held->total);
@@ -66,7 +72,7 @@ static void take_out(struct overview_device *device, struct sight_held *held)
 	memset(held, 0, sizeof(*held));
 }
 
-/* Whether some GPU holds something for the dead process, or may. */
+/* Settles the dead process on each GPU. Returns whether some GPU holds memory for it, or may. */
 static bool settle_process(const struct overview *overview, struct overview_slice *slice,
 			   struct overview_process *process, struct procs *procs)
 {
@@ -88,6 +94,7 @@ static bool settle_process(const struct overview *overview, struct overview_slic
 	return holds;
 }
 
+/* Settles the dead processes of the slice, and removes those for which no GPU holds memory. */
 static void settle_slice(const struct overview *overview, struct overview_slice *slice,
 			 struct procs *procs)
 {

@@ -1,4 +1,4 @@
-/* The processes of slices that have ended, and what the GPUs still hold for them. */
+/* Finds out which dead processes of slices still have memory on a GPU. */
 #pragma once
 
 #include "overview.h"
@@ -6,8 +6,9 @@
 struct procs;
 
 /*
- * Takes out of the slices' figures what the GPUs have back from dead processes whose slots nobody
- * has emptied yet, and takes a process out of the list when no GPU holds anything for it. Marks a
- * process for which that cannot be told. After the slices' GPUs were found.
+ * Corrects the slices' figures for dead processes whose slots are not cleared yet. Subtracts
+ * the memory that the GPUs have back. Removes a process from its slice if no GPU holds memory
+ * for it. Sets may_be_held of a process for which that is not known. The caller has already
+ * found the slices' GPUs (overview_device.gpu).
  */
 void departed_settle(struct overview *overview, struct procs *procs);

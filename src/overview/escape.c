@@ -1,7 +1,8 @@
 /*
- * The locale is not asked: the result depends on the text alone, and the program never calls
- * setlocale. A terminal that does not understand UTF-8 may show a wrong character, but all bytes
- * of a kept sequence are 0x80 or above and the sequence is no C1 control character.
+ * The result depends on the text alone, not on the locale: the program never calls setlocale. A
+ * terminal that does not understand UTF-8 may show wrong characters. It sees no ASCII control
+ * character in them, because all bytes of a kept sequence are 0x80 or above. The character of a
+ * kept sequence is no C1 control character either.
  */
 #include "escape.h"
 
@@ -12,7 +13,8 @@
 
 #define ESCAPED_LEN 4 /* \xNN */
 
-/* The length of the valid UTF-8 sequence at text, with its code point; 0: there is none. */
+/* Returns the number of bytes of the UTF-8 sequence at text, and its code point; 0: the
+ * sequence is not valid. */
 static size_t decode(const unsigned char *text, uint32_t *ret_point)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800,

@@ -1,10 +1,13 @@
 /*
- * A `vgpu run` has its slice's lock file flock'ed (state_dir.h). To try a lock that is held would
- * keep others from it for that moment: a slice would not be removed that should, or not be joined.
- * So /proc/locks is read first, once a look and only if it is asked for; it takes the kernel long
- * on a machine with many locks. A lock is known by its file's inode: the device that /proc/locks
- * names is not always the one that stat(2) does. So another file of that number may make a leftover
- * look idle, no more.
+ * A vgpu run holds its slice by a flock(2) on the slice's lock file (state_dir.h). A try of
+ * that lock keeps other processes from it for a moment: another vgpu run could fail to join the
+ * slice, or to remove it. So /proc/locks is read before any lock is tried. It is read once in a
+ * look, and only if a lock is asked for, because the kernel needs long for it on a machine with
+ * many locks.
+ *
+ * A lock in /proc/locks is identified by its file's inode alone, because the device there is
+ * not always that of stat(2). If another file has the same inode number, a leftover may seem to
+ * be held by a vgpu run. There is no other harm.
  */
 #include "held.h"
 
@@ -21,11 +24,12 @@
 #include "state_dir.h"
 #include "sys.h"
 
-/* Inodes that are flock'ed, of this look. One thread. */
+/* The inodes of files with a flock, as this look found them. Only one thread uses these
+ * variables. */
 static unsigned long *inodes;
 static unsigned count;
-static bool has_read;
-static bool tries;
+static bool has_read; /* /proc/locks was read in this look */
+static bool tries;    /* locks may be tried in this look */
 
 void held_begin(bool may_try)
 {
@@ -36,7 +40,8 @@ void held_begin(bool may_try)
 	has_read = false;
 }
 
-/* "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF" */
+/* Keeps the inode of a line of /proc/locks, if the line is about a flock. Such a line is, for
+ * example, "1: FLOCK  ADVISORY  READ 123 00:1b:4567 0 EOF". */
 static void keep(const char *line)
 {
 	unsigned long inode, *more;
@@ -64,8 +69,9 @@ static void read_locks(void)
 }
 
 /*
- * The kernel writes /proc/locks page by page, and can miss a lock where others come or go in
- * between. So a lock that is not in the list is tried, which nobody notices if it is free.
+ * Tries the lock. The kernel writes /proc/locks page by page, and can miss a lock if other
+ * locks come or go meanwhile. So a lock that is missing there is tried. If it is free, as it
+ * mostly is then, the try disturbs no other process.
  */
 static bool is_locked(const char *path)
 {

@@ -1,4 +1,10 @@
-/* Directories are read, no region is opened: whoever is asked for more opens it for himself. */
+/*
+ * The list is made from the names and owners of files and directories. No region is opened
+ * here, so a damaged region does not keep a slice out of the list.
+ *
+ * Each add_… function appends the slices that an entry of a directory stands for, which may be
+ * none. These functions, and each list_… function, return false only if there is no memory.
+ */
 #include "slices.h"
 
 #include <dirent.h>
@@ -47,7 +53,8 @@ void slices_free(struct slices *slices)
 	*slices = (struct slices){0, NULL};
 }
 
-/* Takes what is in one; false without memory. */
+/* Appends the slice, and takes over its strings. Frees them and returns false if there is no
+ * memory, which includes that one of the strings is missing. */
 static bool append(struct slices *slices, struct slices_one one)
 {
 	bool whole = one.name && one.region_path &&
@@ -66,7 +73,7 @@ static bool append(struct slices *slices, struct slices_one one)
 	return true;
 }
 
-/* NULL without memory. */
+/* Returns "dir/name", which the caller frees; NULL: there is no memory. */
 static char *joined(const char *dir, const char *name)
 {
 	char *path;
@@ -74,7 +81,8 @@ static char *joined(const char *dir, const char *name)
 	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
-/* Calls visit for each entry of the directory until it says false: that is returned. */
+/* Calls visit for each entry of the directory that does not begin with ".". Stops when visit
+ * returns false, and returns false then. */
 static bool each_entry(const char *path,
 		       bool (*visit)(struct slices *slices, const char *dir, const char *name),
 		       struct slices *slices)
@@ -97,7 +105,7 @@ static bool is_directory(const char *path, struct stat *ret_st)
 	return lstat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode);
 }
 
-/* -- vgpu run's -------------------------------------------------------------------------------- */
+/* -- slices of vgpu run ------------------------------------------------------------------------ */
 
 static bool add_run(struct slices *slices, const char *dir, const char *name)
 {
@@ -121,7 +129,7 @@ static bool add_run(struct slices *slices, const char *dir, const char *name)
 	return append(slices, one);
 }
 
-/* /run/user/NUMBER */
+/* Adds the slices of the user's state directory in dir/name, which is /run/user/NUMBER. */
 static bool add_runtime(struct slices *slices, const char *dir, const char *name)
 {
 	char *user = joined(dir, name), *path = user ? joined(user, "vgpu") : NULL;
@@ -132,7 +140,7 @@ static bool add_runtime(struct slices *slices, const char *dir, const char *name
 	return going;
 }
 
-/* /tmp/vgpu-NUMBER */
+/* Adds the slices of the state directory dir/name, if that is /tmp/vgpu-NUMBER. */
 static bool add_temporary(struct slices *slices, const char *dir, const char *name)
 {
 	size_t prefix = strlen(TMP_STATE_NAME);
@@ -164,7 +172,7 @@ static bool list_run(struct slices *slices)
 	       each_entry(TMP_DIR, add_temporary, slices);
 }
 
-/* -- for containers ---------------------------------------------------------------------------- */
+/* -- slices of vgpu cdi ------------------------------------------------------------------------ */
 
 struct containers {
 	const struct container_places *places;
@@ -201,9 +209,10 @@ static bool list_containers(struct slices *slices)
 	       container_each(&places, add_for_containers, &containers) != -ENOMEM;
 }
 
-/* -- of Kubernetes ----------------------------------------------------------------------------- */
+/* -- slices of vgpu-device-plugin -------------------------------------------------------------- */
 
-/* The usual directory, or the one of that name below the directory that VGPU_KUBERNETES names. */
+/* Returns the usual directory or, if VGPU_KUBERNETES is set, the directory `below` in its
+ * value. The caller frees the path. NULL: there is no memory. */
 static char *kubernetes_place(const char *usual, const char *below)
 {
 	const char *named = env_get("VGPU_KUBERNETES");
@@ -211,7 +220,7 @@ static char *kubernetes_place(const char *usual, const char *below)
 	return named ? joined(named, below) : strdup(usual);
 }
 
-/* Reads the file of the slice's pods. Returns NULL if there is none, or no memory. */
+/* Reads the file of the slice's pods. Returns NULL if there is no such file, or no memory. */
 static struct pod_users *find_pods(const char *dir, const char *file)
 {
 	struct pod_users *pods = malloc(sizeof(*pods));
@@ -257,7 +266,7 @@ static bool list_kubernetes(struct slices *slices)
 	return going;
 }
 
-/* -- of claims --------------------------------------------------------------------------------- */
+/* -- slices of vgpu-dra ------------------------------------------------------------------------ */
 
 struct claims {
 	const struct claims_places *places;
@@ -301,7 +310,7 @@ static bool list_claims(struct slices *slices)
 	return going;
 }
 
-/* -- HAMi's ------------------------------------------------------------------------------------ */
+/* -- slices of HAMi ---------------------------------------------------------------------------- */
 
 static bool is_region_name(const char *name)
 {
@@ -330,8 +339,9 @@ static bool add_region(struct slices *slices, const char *dir, const char *name)
 	return append(slices, one);
 }
 
-/* A container's directory has one region, or, after a restart with another GPU, several: then the
- * files' names tell them apart. */
+/* Adds the slices of a container. Its directory usually has one region, and the slice has the
+ * container's name. After a restart with another GPU, the directory has several regions, and
+ * each slice's name is the container's with "/" and the name of the file. */
 static bool add_container(struct slices *slices, const char *dir, const char *name)
 {
 	char *path = joined(dir, name);
@@ -355,8 +365,9 @@ static bool list_hami(struct slices *slices)
 	return going;
 }
 
-/* -- all --------------------------------------------------------------------------------------- */
+/* -- the whole list ---------------------------------------------------------------------------- */
 
+/* Adds the region of that path as a slice without a known maker. */
 static bool add_loose(struct slices *slices, const char *path)
 {
 	struct slices_one one = {.kind = SLICES_LOOSE};
@@ -419,8 +430,9 @@ const char *slices_kind_name(enum slices_kind kind)
 	return names[kind];
 }
 
-/* -- one of them ------------------------------------------------------------------------------- */
+/* -- finding a slice --------------------------------------------------------------------------- */
 
+/* Finds the slice whose region is the file at that path. Adds it to the list if need be. */
 static int find_path(struct slices *slices, const char *path, const struct slices_one **ret_one,
 		     struct fault *fault)
 {
@@ -443,13 +455,14 @@ static int find_path(struct slices *slices, const char *path, const struct slice
 	return 0;
 }
 
-/* What a name may mean, of the slices of one owner or of all. */
+/* The slices that a name may mean. The pointers are to the last slice of each group. */
 struct matches {
-	const struct slices_one *whole, *start; /* the last that has it as a name, or begins so */
-	const struct slices_one *own;           /* of the former, the caller's */
-	unsigned whole_count, start_count, own_count;
-	const char *name; /* what was asked for, of whom */
-	uid_t owner;
+	const struct slices_one *start; /* its name starts with `name` */
+	const struct slices_one *whole; /* its name is `name` */
+	const struct slices_one *own;   /* its name is `name`, and this user owns it */
+	unsigned start_count, whole_count, own_count;
+	const char *name; /* the name that was looked for */
+	uid_t owner;      /* only slices of this owner, or ANY_OWNER */
 };
 
 #define ANY_OWNER ((uid_t)-1)
@@ -483,7 +496,7 @@ static struct matches match(const struct slices *slices, const char *name, uid_t
 	return found;
 }
 
-/* The user whose name or number `text` is; ANY_OWNER: there is none. */
+/* Returns the user with that name or number; ANY_OWNER: there is none. */
 static uid_t find_user(const char *text)
 {
 	const struct passwd *user = getpwnam(text);
@@ -494,8 +507,9 @@ static uid_t find_user(const char *text)
 	return number_parse(text, UINT32_MAX - 1, &number) ? ANY_OWNER : (uid_t)number;
 }
 
-/* NAME, or USER/NAME, in the list: NULL with what there is of it in *ret_found. Root has no slices
- * that are more its own than others'. */
+/* Finds NAME or USER/NAME in the list. Returns NULL if no slice, or more than one, is meant;
+ * *ret_found has the candidates. Root may act on every slice, so its own slices have no
+ * precedence. */
 static const struct slices_one *find_name(const struct slices *slices, const char *name,
 					  struct matches *ret_found)
 {
@@ -543,7 +557,7 @@ char *slices_word(const struct slices *slices, const struct slices_one *one, cha
 	return buf;
 }
 
-/* Says how each of the slices can be named that the name may mean. */
+/* Says that the name means several slices, and gives each one's text for slices_find. */
 static int refuse_ambiguous(const struct slices *slices, const struct matches *found,
 			    struct fault *fault)
 {

@@ -1,19 +1,24 @@
 /*
- * The slices on this machine, whoever made them:
+ * Lists the slices on this machine that this user can see, of all the programs that make slices.
+ * The kinds, and where their files are:
  *
- *   vgpu run's        STATE/NAME, where STATE is what VGPU_STATE names, or else the user's own
- *                     state directory and root's; for root, those of all users (state_dir.h)
- *   for containers    those of vgpu cdi (container.h), for users who may enter their directories
- *   of Kubernetes     those of vgpu-device-plugin, a slice for each container, for root:
- *                     policies in /var/lib/vgpu/kubernetes and regions in /run/vgpu-kubernetes,
- *                     or policies/ and regions/ in the directory that VGPU_KUBERNETES names
- *   of claims         those of vgpu-dra, a slice for each ResourceClaim, for root, by the name
- *                     NAMESPACE/NAME (claims.h), or in dra/ and dra/regions/ in that directory
- *   HAMi's            HAMI/containers/POD-UID_CONTAINER/UUID.cache, where HAMI is what
- *                     VGPU_HAMI names, or else /usr/local/vgpu: where its device plugin keeps
- *                     its containers'
- *   a loose region    /tmp/cudevshr.cache, where HAMi-core's variables alone make a slice; or
- *                     a file that somebody names
+ *   SLICES_RUN         made by vgpu run. STATE/NAME, where STATE is the value of VGPU_STATE, or
+ *                      else this user's and root's state directories. Root sees those of all
+ *                      users (state_dir.h)
+ *   SLICES_CONTAINER   made by vgpu cdi (container.h). Seen by users who may enter their
+ *                      directories
+ *   SLICES_KUBERNETES  made by vgpu-device-plugin, one for each container. Seen by root.
+ *                      Policies are in /var/lib/vgpu/kubernetes, regions in
+ *                      /run/vgpu-kubernetes. With VGPU_KUBERNETES, they are in policies/ and
+ *                      regions/ of the directory that it names
+ *   SLICES_CLAIM       made by vgpu-dra, one for each ResourceClaim. Seen by root, by the name
+ *                      NAMESPACE/NAME (claims.h). With VGPU_KUBERNETES, in dra/ and
+ *                      dra/regions/ of that directory
+ *   SLICES_HAMI        made by HAMi's device plugin. HAMI/containers/POD-UID_CONTAINER/
+ *                      UUID.cache, where HAMI is the value of VGPU_HAMI, or else
+ *                      /usr/local/vgpu
+ *   SLICES_LOOSE       a region without a known maker: /tmp/cudevshr.cache, which HAMi-core's
+ *                      variables alone make, or a file that the user names
  */
 #pragma once
 
@@ -32,22 +37,26 @@ enum slices_kind {
 	SLICES_LOOSE
 };
 
+/* A slice. It owns its strings and, unless shares_pods, its pods. */
 struct slices_one {
 	enum slices_kind kind;
-	char *name;        /* for people, and to find it by; of a loose one, its path */
-	size_t holder_len; /* of the name: as far as it is the container's, or the claim's. HAMi's
-			    * containers may have several slices, each with a "/" and more after it
-			    */
-	char *region_path; /* there may be no file yet, or any more */
-	char *policy_path; /* NULL: it has none, its limits are the region's and the environment's
-			    */
-	char *state_path;  /* the slice's lock is state_path/NAME/lock; NULL: it has none. Of
-			    * SLICES_RUN it is the state directory */
-	struct pod_users *pods; /* the containers that use a slice of SLICES_KUBERNETES or
-				 * SLICES_CLAIM, or of SLICES_HAMI (pod_logs.h); NULL: not known */
-	bool shares_pods;       /* pods belongs to another slice of the list */
-	uid_t owner;            /* who made it, as far as files tell */
-	gid_t group;            /* of SLICES_RUN, likewise */
+	char *name; /* the name that slices_find takes; of SLICES_LOOSE, the region's path */
+	/* The length of the part of the name that identifies the container or the claim. A
+	 * container of HAMi may have several slices; each name has "/" and more after this part. */
+	size_t holder_len;
+	char *region_path; /* the file may not exist yet, or no longer */
+	/* The directory of the policy; NULL: the slice has none, and its limits are in the region
+	 * and in the environment of its processes. */
+	char *policy_path;
+	/* The slice's lock file is state_path/NAME/lock; NULL: the slice has none. For SLICES_RUN,
+	 * this is the state directory. */
+	char *state_path;
+	/* The containers that use a slice of SLICES_KUBERNETES, SLICES_CLAIM or SLICES_HAMI
+	 * (pod_logs.h); NULL: not known. */
+	struct pod_users *pods;
+	bool shares_pods; /* pods belongs to another slice of the list */
+	uid_t owner;      /* the owner of the slice's directory or region */
+	gid_t group;      /* the group of the directory; 0 for SLICES_HAMI and SLICES_LOOSE */
 };
 
 struct slices {
@@ -55,33 +64,40 @@ struct slices {
 	struct slices_one *one;
 };
 
-/* Lists them, by slices_compare. Directories that cannot be read are passed over. -ENOMEM. */
+/* Lists the slices, in the order of slices_compare. Skips directories that cannot be read.
+ * Returns 0, or -ENOMEM with a fault and an empty list. The caller frees the list. */
 int slices_list(struct slices *ret_slices, struct fault *fault);
-/* By kind, name and path: below, equal to or above 0. No two in a list are equal. */
-int slices_compare(const struct slices_one *left, const struct slices_one *right);
-void slices_free(struct slices *slices); /* also of a zeroed one */
+void slices_free(struct slices *slices); /* slices may be zeroed */
 
-/* "run", "container", "kubernetes", "claim", "hami" or "loose": stable, for --json. */
+/* Compares by kind, then by name, then by the region's path. Returns a figure below, equal to
+ * or above 0. No two slices of a list are equal. */
+int slices_compare(const struct slices_one *left, const struct slices_one *right);
+
+/* Returns "run", "container", "kubernetes", "claim", "hami" or "loose". --json prints these
+ * names, so they never change. */
 const char *slices_kind_name(enum slices_kind kind);
 
-/* Whether each container, or each claim, of that kind is a tenant of its own, whoever owns its
- * files. */
+/* Whether the slice's tenant is a container or a claim, and not the user who owns its files. */
 bool slices_is_of_container(const struct slices_one *slice);
-/* Whether both are of one container, or of one claim. */
+
+/* Whether both slices belong to the same container, or to the same claim. */
 bool slices_is_same_container(const struct slices_one *one, const struct slices_one *other);
 
 /*
- * The one that is meant by NAME, the beginning of one name, USER/NAME, or the path of a region,
- * which has a "/" and need not be in the list. USER is a user's name or number. Where several
- * slices have the name, the caller's own is meant; for root, none is. -ENOENT or -ENOTUNIQ with a
- * fault. ret_one belongs to the list.
+ * Finds the slice that the text `name` means: NAME, the start of only one slice's name,
+ * USER/NAME, or the path of a region. USER is a user's name or number. A path has a "/"; if the
+ * list has no slice with that region, a slice of SLICES_LOOSE is added to the list. If several
+ * slices are called NAME, the caller's own is meant, except for root. Returns 0, or with a
+ * fault -ENOENT (there is no such slice), -ENOTUNIQ (the name means several slices) or -ENOMEM.
+ * *ret_one belongs to the list, and is valid until the next call or slices_free.
  */
 int slices_find(struct slices *slices, const char *name, const struct slices_one **ret_one,
 		struct fault *fault);
 
-/* The owner's name, or number where it has no name, into buf, which is returned. */
+/* Writes the name of the slice's owner into buf, or the owner's number if there is no name.
+ * Returns buf, which has len bytes. */
 char *slices_user(const struct slices_one *one, char *buf, size_t len);
 
-/* The shortest of NAME, USER/NAME and the path by which slices_find finds it, into buf, which is
- * returned. */
+/* Writes into buf the shortest text by which slices_find finds the slice: NAME, USER/NAME or
+ * the region's path. Returns buf, which has len bytes. */
 char *slices_word(const struct slices *slices, const struct slices_one *one, char *buf, size_t len);

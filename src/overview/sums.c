@@ -1,21 +1,24 @@
 /*
- * What the slices of a GPU have together.
+ * Sums of figures over all slices of a GPU.
  *
- * Tenants write the figures into their regions. One that writes too much has the sums too large,
- * which others see and which costs them nothing here: src/turn/ has bounds of its own for what it
- * believes.
+ * Tenants write the figures into their regions, and a tenant may write any value. A sum can be
+ * too large for that reason. A wrong sum is shown to users, but limits no slice: src/turn/ has
+ * bounds of its own for these figures.
  */
 #include <string.h>
 
 #include "clock.h"
 #include "overview.h"
 
-/* s since a slice's last launch after which it is idle. Half: a slice that waits for turns of
- * others, or runs a long kernel, may be left out. Twice: memory of an idle slice, which is moved
- * once and stays on the host, counts for longer. */
+/*
+ * A slice is idle if its last launch was more than so many seconds ago. With half of it, a
+ * slice that waits for others' turns or runs a long kernel may count as idle. With twice as
+ * much, an idle slice's memory counts for longer, although the driver has moved that memory to
+ * the host.
+ */
 #define RECENT_S 30
 
-/* Whether programs of the slice use the GPU, or may begin to at any time. */
+/* Whether programs of the slice use the GPU, or may start to use it at any time. */
 static bool can_begin(const struct overview_slice *slice)
 {
 	return slice->state != OVERVIEW_LEFTOVER && slice->state != OVERVIEW_UNREADABLE;
@@ -39,7 +42,8 @@ struct overview_assured overview_assured(const struct overview *overview, const 
 	return assured;
 }
 
-/* A launch in the future was before the clock was set back. */
+/* Whether the slice has launched recently. A time of launch in the far future is ignored: the
+ * clock was set back after that launch. */
 static bool is_at_work(const struct overview_slice *slice)
 {
 	int64_t now_s = (int64_t)(clock_wall_ns() / NS_PER_S);

@@ -1,6 +1,6 @@
 /*
- * Each function that a driver may lack, or refuse, leaves out what it would have said. A process
- * that is in more than one of NVML's lists (compute, graphics, MPS) is one here.
+ * If the driver lacks a function of NVML, or the function fails, only its figures are not
+ * known. A process that is in several of NVML's lists (compute, graphics, MPS) has one entry.
  */
 #include "usage.h"
 
@@ -12,9 +12,8 @@
 #include "clock.h"
 #include "nvml_library.h"
 
-#define SPARE 16 /* processes that may come between two questions for a list */
-
-#define LISTS 3
+#define SPARE 16 /* space for processes that start between two calls for the same list */
+#define LISTS 3  /* compute, graphics and MPS */
 
 struct usage_source {
 	void *library;
@@ -27,15 +26,15 @@ struct usage_source {
 	nvmlDeviceGetName_fn *name;
 	nvmlDeviceGetUtilizationRates_fn *utilization;
 	nvmlDeviceGetProcessUtilization_fn *samples;
-	nvmlDeviceGetComputeRunningProcesses_v3_fn *list[LISTS]; /* all of one type */
-	uint64_t looked_us; /* the time of day of the last look, 0: there was none */
+	nvmlDeviceGetComputeRunningProcesses_v3_fn *list[LISTS]; /* all have this type */
+	uint64_t looked_us; /* the last look's time by CLOCK_REALTIME; 0: there was none */
 };
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
 #define FIND(source, name) ((name##_fn *)dlsym((source)->library, #name))
 
-/* Version 3 of a list, or 2, which has its layout. */
+/* Finds the function of that list: version 3, or else version 2, whose layout is the same. */
 static nvmlDeviceGetComputeRunningProcesses_v3_fn *find_list(void *library, const char *newer,
 							     const char *older)
 {
@@ -45,6 +44,7 @@ static nvmlDeviceGetComputeRunningProcesses_v3_fn *find_list(void *library, cons
 								    : dlsym(library, older));
 }
 
+/* Finds NVML's functions. False: a function is missing that vgpu needs. */
 static bool find_functions(struct usage_source *source)
 {
 	source->count = FIND(source, nvmlDeviceGetCount_v2);
@@ -100,6 +100,7 @@ static struct usage_process *find_process(const struct usage_gpu *gpu, unsigned 
 	return NULL;
 }
 
+/* Adds the processes that the GPU does not have yet. */
 static void add_processes(struct usage_gpu *gpu, const nvmlProcessInfo_t *infos, unsigned count)
 {
 	struct usage_process *more =
@@ -119,6 +120,7 @@ static void add_processes(struct usage_gpu *gpu, const nvmlProcessInfo_t *infos,
 			};
 }
 
+/* Adds the processes of one of NVML's lists. */
 static void ask_list(nvmlDeviceGetComputeRunningProcesses_v3_fn *list, nvmlDevice_t device,
 		     struct usage_gpu *gpu)
 {
@@ -141,7 +143,7 @@ static void ask_list(nvmlDeviceGetComputeRunningProcesses_v3_fn *list, nvmlDevic
 	free(infos);
 }
 
-/* A process's share is the mean of its samples. */
+/* Sets each process's share to the mean of its samples, or to 0 if it has none. */
 static void keep_samples(struct usage_gpu *gpu, const nvmlProcessUtilizationSample_t *samples,
 			 unsigned count)
 {
@@ -157,6 +159,7 @@ static void keep_samples(struct usage_gpu *gpu, const nvmlProcessUtilizationSamp
 	}
 }
 
+/* Asks for the processes' shares of the GPU's time since then. since_us is by CLOCK_REALTIME. */
 static void ask_samples(const struct usage_source *source, nvmlDevice_t device, uint64_t since_us,
 			struct usage_gpu *gpu)
 {
@@ -185,7 +188,7 @@ static void ask_memory(const struct usage_source *source, nvmlDevice_t device,
 	nvmlMemory_v2_t memory_v2 = {.version = NVML_MEMORY_V2};
 	nvmlMemory_t memory;
 
-	/* The newer one tells what is reserved from what is used, as nvidia-smi does. */
+	/* Version 2 does not count the driver's reserved memory as used, as nvidia-smi does not. */
 	if (source->memory_v2 && source->memory_v2(device, &memory_v2) == NVML_SUCCESS) {
 		gpu->total_bytes = memory_v2.total;
 		gpu->used_bytes = memory_v2.used;
@@ -195,7 +198,7 @@ static void ask_memory(const struct usage_source *source, nvmlDevice_t device,
 	}
 }
 
-/* Whether there is one of that index. */
+/* Asks for all figures of a GPU. False: NVML has no GPU of that index, or it does not answer. */
 static bool ask_gpu(const struct usage_source *source, unsigned index, uint64_t since_us,
 		    struct usage_gpu *ret_gpu)
 {
