@@ -197,6 +197,107 @@ def liar(path, region, uuid, weight):
     raise AssertionError("it is never refused")
 
 
+# Where the words of an entry are (vgpu_turns.h).
+ENTRY, WORDS = 1024, 64 * 1024
+KEY, WEIGHT, IDLE_SINCE, BUSY_UNTIL, SEEN, USED_NS = 0, 8, 32, 40, 48, 56
+PRESENT, TURN, SEATS, SEAT = 72, 64, 4096 + WORDS, 64
+
+
+def launches_of(seen):
+    """How often the program (steered.c) has launched."""
+    with open(seen) as file:
+        return int(file.read().split()[1])
+
+
+def until_goes_on(seen, lie):
+    """Tells the lie again and again until the program has launched on, and 100 times at least."""
+    before, rounds, end = launches_of(seen), 0, time.monotonic() + 60
+    while rounds < 100 or launches_of(seen) < before + 20:
+        assert time.monotonic() < end, "the honest slice makes no progress"
+        lie()
+        rounds += 1
+        time.sleep(0.002)
+
+
+def lies(path, region, uuid, weight, other_weight, seen):
+    """The slice's program writes words of the file in its own favour, and noise into its entry. The slice of the
+    other weight, whose program writes SEEN, goes on. In the end it writes its weight, too, until it is refused."""
+    words = mmap.mmap(given(path, region, uuid), SIZE)
+    mine, other = entry_of(words, int(weight)), entry_of(words, int(other_weight))
+    noise = random.Random(1)
+
+    def now():
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+    def put(entry, word, *values):
+        struct.pack_into("<%dQ" % len(values), words, 4096 + ENTRY * entry + word, *(v % 2**64 for v in values))
+
+    def take_turn(holder, ahead_ns=0):
+        begin = (now() + ahead_ns >> 10) % 2**32
+        struct.pack_into("<Q", words, TURN, 1 + holder | 0x80 | begin << 32)
+
+    def use_nothing():
+        put(mine, USED_NS, 0, -(10**15))  # and weighted_ns
+
+    def be_busy():
+        put(mine, BUSY_UNTIL, now() + 10**12, now())
+
+    def hide_other():
+        put(other, IDLE_SINCE, now(), now() + 10**12)  # and busy_until
+        words[PRESENT : PRESENT + 8] = bytes(8)
+
+    def take_seats():
+        for seat in range(4096):
+            struct.pack_into("<II", words, SEATS + SEAT * seat, 1 + mine | noise.getrandbits(25) << 7, 1)
+
+    def write_noise(first=KEY):
+        """From that word on, but for the key, and the weights."""
+        at = 4096 + ENTRY * mine
+        words[at + max(first, WEIGHT + 8) : at + ENTRY] = noise.randbytes(ENTRY - max(first, WEIGHT + 8))
+
+    def write_all():
+        write_noise()
+        struct.pack_into("<II", words, weights(words, mine)[1], 100, 100)
+        take_turn(mine)
+        use_nothing()
+        be_busy()
+
+    for lie in (
+        use_nothing,
+        lambda: take_turn(mine),
+        lambda: take_turn(mine, 39 * 10**6),
+        lambda: take_turn(noise.randrange(64, 127)),
+        be_busy,
+        hide_other,
+        take_seats,
+        write_noise,
+    ):
+        until_goes_on(seen, lie)
+    end = time.monotonic() + 60
+    while ask(path, uuid, region)[0] != REFUSED:
+        assert time.monotonic() < end, "it is never refused"
+        until_goes_on(seen, write_all)
+
+
+def slot_noise(path, region, uuid, pid, seen):
+    """The slice's region says that its process is the one of that pid, and then has noise in its slot."""
+    with open(region, "r+b") as file:
+        words = mmap.mmap(file.fileno(), 0)
+    noise = random.Random(2)
+    slot, own_slot = 1856, 2011136 + 4096
+
+    def write_pid():
+        struct.pack_into("<ii", words, slot, int(pid), int(pid))
+
+    def write_noise():
+        words[slot : slot + 1960] = noise.randbytes(1960)
+        words[own_slot : own_slot + 64] = noise.randbytes(64)
+
+    until_goes_on(seen, write_pid)
+    for _ in range(3):
+        until_goes_on(seen, write_noise)
+
+
 def lock(fd, command, byte):
     """Whether the byte is this open file's now, or no other's."""
     query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SIZE + byte, 1, 0)
