@@ -36,16 +36,18 @@ static int read_percent(const char *text, size_t len, const struct gpu *gpu, uin
 		return cli_fail(
 			CLI_USAGE,
 			"--memory \"%s\" is no size: a percentage of a GPU's memory is a whole "
-			"number from 1 to 100 with %% after it, such as 50%%",
+			"number from 1 to 100, with --oversubscribe to 10000, and %% after it, "
+			"such as "
+			"50%%",
 			text);
 	*ret_bytes = all / 100 * pct + all % 100 * pct / 100;
 	*ret_bytes -= *ret_bytes % GRANULE_BYTES;
 	if (gpu && *ret_bytes == 0)
-		return cli_fail(
-			CLI_FAILED,
-			"--memory %s of GPU %u is less than 2 MiB, which the driver hands out "
-			"at once: give more",
-			text, gpu->index);
+		return cli_fail(CLI_FAILED,
+				"--memory %s of GPU %u is less than 2 MiB, the unit in which the "
+				"driver takes "
+				"memory: give more",
+				text, gpu->index);
 	return 0;
 }
 
@@ -66,9 +68,11 @@ static int read_size(const char *text, const struct gpu *gpu, uint64_t *ret_byte
 			"none",
 			text);
 	if (*ret_bytes < GRANULE_BYTES)
-		return cli_fail(CLI_USAGE,
-				"--memory %s is too little: the driver hands out 2 MiB at once",
-				text);
+		return cli_fail(
+			CLI_USAGE,
+			"--memory %s is too little: give at least 2m, the unit in which the driver "
+			"takes memory",
+			text);
 	return 0;
 }
 

@@ -328,7 +328,7 @@ static int remove_slice(const struct container_places *places, const char *name,
 				 strerror(errno));
 	error = container_remove(places, name, fault);
 	if (error == -ENOENT && !fault->text[0])
-		fault_set(fault, error, "there is none: vgpu cdi --list lists those there are");
+		fault_set(fault, error, "there is no such slice: vgpu cdi --list lists the slices");
 	return error;
 }
 
@@ -378,13 +378,13 @@ static int check_options(const struct cli_line *line)
 	const char *mode = line->value[LIST] ? "--list" : "--remove";
 
 	if (!line->value[LIST] && line->value[JSON])
-		return cli_fail(CLI_USAGE, "--json is for --list");
+		return cli_fail(CLI_USAGE, "--json is for --list: leave --json out, or add --list");
 	if (!line->value[LIST] && !line->value[REMOVE])
 		return 0;
 	for (int i = 0; options[i].name; i++)
 		if (line->value[i] && i != LIST && i != JSON &&
 		    !(i == REMOVE && !line->value[LIST]))
-			return cli_fail(CLI_USAGE, "--%s and %s do not go together",
+			return cli_fail(CLI_USAGE, "--%s and %s do not go together: leave one out",
 					options[i].name, mode);
 	return 0;
 }

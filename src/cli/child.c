@@ -134,7 +134,11 @@ static int report(const char *name, int reason)
 {
 	if (reason == ENOENT)
 		return cli_fail(CLI_NOT_FOUND, "%s: not found: check its name, and PATH", name);
-	return cli_fail(CLI_NOT_EXECUTABLE, "%s cannot be run: %s", name, strerror(reason));
+	return cli_fail(
+		CLI_NOT_EXECUTABLE,
+		"%s cannot be run: %s: check that this user may execute it, and that it is for "
+		"this machine",
+		name, strerror(reason));
 }
 
 int child_run(const char *program, char **argv)
@@ -145,7 +149,10 @@ int child_run(const char *program, char **argv)
 	pid_t child;
 
 	if (pipe2(reason_fds, O_CLOEXEC) < 0)
-		return cli_fail(CLI_FAILED, "no pipe for the command: %s", strerror(errno));
+		return cli_fail(CLI_FAILED,
+				"the command cannot be started, because no pipe can be made: %s: "
+				"close files, or raise the limit (ulimit -n)",
+				strerror(errno));
 	take_signals(&ours, &inherited);
 	child = fork();
 	if (child == 0)
@@ -153,7 +160,11 @@ int child_run(const char *program, char **argv)
 	close(reason_fds[1]);
 	if (child < 0) {
 		close(reason_fds[0]);
-		return cli_fail(CLI_FAILED, "no process for the command: %s", strerror(errno));
+		return cli_fail(
+			CLI_FAILED,
+			"the command cannot be started, because no process can be made: %s: "
+			"end other processes, or raise the limit (ulimit -u)",
+			strerror(errno));
 	}
 	reason = read_reason(reason_fds[0]);
 	close(reason_fds[0]);

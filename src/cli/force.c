@@ -251,9 +251,11 @@ int force_end(const struct slices_one *slice, unsigned *ret_ended, struct fault 
 	}
 	procs_free(procs);
 	if (keepers.denied)
-		return fault_set(fault, -EPERM,
-				 "process %d in it is another user's: be that user, or root",
-				 keepers.denied);
+		return fault_set(
+			fault, -EPERM,
+			"its process %d belongs to another user: run this as that user, or "
+			"as root",
+			keepers.denied);
 	if (left > 0)
 		return fault_set(fault, -EBUSY,
 				 "%u process%s not end, or cannot be seen from here: vgpu ps "

@@ -36,7 +36,7 @@ int given_count_living(const char *region_path, unsigned *ret_living, struct fau
 		*ret_living = region_living(&region);
 	region_close(&region);
 	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "its region was truncated just now");
+		return fault_set(fault, -EUCLEAN, "its region was truncated just now: try again");
 	return error;
 }
 

@@ -277,7 +277,7 @@ static int inspect(const struct cli_line *line)
 	}
 	region_close(&region);
 	if (guard_end())
-		fault_set(&fault, 0, "region %.300s was truncated just now", path);
+		fault_set(&fault, 0, "the region %.300s was truncated just now: try again", path);
 	if (fault.text[0])
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	status = print(line->value[JSON] != NULL, &found);

@@ -182,10 +182,12 @@ static int take_named(const char *named, char ret_path[PATH_MAX], struct fault *
 
 	if (named[0] != '/' && !getcwd(dir, sizeof(dir)))
 		return fault_set(fault, -errno,
-				 "VGPU_LIBRARY is a relative path, and this directory has none: "
-				 "make it absolute");
+				 "VGPU_LIBRARY is a relative path, and the path of this directory "
+				 "is not known: make it absolute");
 	if (snprintf(ret_path, PATH_MAX, "%s%s%s", dir, dir[0] ? "/" : "", named) >= PATH_MAX)
-		return fault_set(fault, -EINVAL, "VGPU_LIBRARY is too long a path");
+		return fault_set(
+			fault, -EINVAL,
+			"the path in VGPU_LIBRARY is too long: use a shorter one, or a link");
 	if (faccessat(AT_FDCWD, ret_path, R_OK, AT_EACCESS) < 0)
 		return refuse_place("VGPU_LIBRARY is ", ret_path, errno, fault);
 	return 0;
@@ -317,7 +319,9 @@ static int check_loading(const char *path, struct fault *fault)
 	pid_t child;
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return fault_set(fault, -errno, "no pipe for a look at the library: %s",
+		return fault_set(fault, -errno,
+				 "the library cannot be checked, because no pipe can be made: %s: "
+				 "close files, or raise the limit (ulimit -n)",
 				 strerror(errno));
 	child = fork();
 	if (child == 0)
@@ -326,8 +330,8 @@ static int check_loading(const char *path, struct fault *fault)
 	if (child < 0) {
 		close(fds[0]);
 		return fault_set(fault, -EAGAIN,
-				 "no process for a look at the library: try again "
-				 "when the machine has room for one");
+				 "the library cannot be checked, because no process can be made: "
+				 "end other processes, or raise the limit (ulimit -u)");
 	}
 	do
 		len = read(fds[0], why, sizeof(why) - 1);

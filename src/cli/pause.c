@@ -120,7 +120,7 @@ static void turn_guarded(const struct target_action *action, struct target *targ
 		report(target, paused, region_pause(&region, paused, &target->processes));
 	else
 		fault_set(&target->fault, 0,
-			  "the region %.300s may not be written by this user: be its owner, or "
+			  "this user may not write the region %.300s: run this as its owner, or as "
 			  "root",
 			  target->slice->region_path);
 	region_close(&region);
@@ -137,7 +137,7 @@ static void turn(const struct target_action *action, struct target *target, bool
 	if (!guard_end())
 		return;
 	target->changed = target->left_out = false;
-	fault_set(&target->fault, 0, "region %.300s was truncated just now",
+	fault_set(&target->fault, 0, "the region %.300s was truncated just now: try again",
 		  target->slice->region_path);
 }
 

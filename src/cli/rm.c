@@ -68,10 +68,14 @@ static int remove_region(const struct slices_one *slice, struct fault *fault)
 	if (error)
 		return error; /* a file that is no region is not vgpu's to remove */
 	if (living > 0)
-		return fault_set(fault, -EBUSY, "%u process%s in it", living,
-				 living == 1 ? " is" : "es are");
+		return fault_set(fault, -EBUSY,
+				 "%u process%s in it: end %s first, or use vgpu rm --force", living,
+				 living == 1 ? " is" : "es are", living == 1 ? "it" : "them");
 	if (unlink(slice->region_path) < 0)
-		return fault_set(fault, -errno, "%s", strerror(errno));
+		return fault_set(fault, -errno,
+				 "its region cannot be deleted (%s): run this as the owner of the "
+				 "region's directory, or as root",
+				 strerror(errno));
 	return 0;
 }
 

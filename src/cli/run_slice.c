@@ -232,7 +232,9 @@ static int refuse_missing(const char *name)
 	int status;
 
 	if (slices_list(&slices, NULL))
-		return cli_fail(CLI_FAILED, "there is no slice \"%s\"", name);
+		return cli_fail(CLI_FAILED,
+				"there is no slice \"%s\": give --memory or --cores for a new one",
+				name);
 	for (unsigned i = 0; i < slices.count && !foreign; i++)
 		if (strcmp(slices.one[i].name, name) == 0 && !is_joinable(&slices.one[i]))
 			foreign = &slices.one[i];

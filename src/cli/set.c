@@ -177,7 +177,7 @@ static void read_region(struct change *change)
 
 static int fail_truncated(const struct change *change)
 {
-	return cli_fail(CLI_FAILED, "region %.300s was truncated just now",
+	return cli_fail(CLI_FAILED, "the region %.300s was truncated just now: try again",
 			change->slice->region_path);
 }
 

@@ -213,7 +213,8 @@ static int has_living(const struct opened *slice, struct fault *fault)
 		result = region_living(&region) > 0;
 	region_close(&region);
 	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
+		return fault_set(fault, -EUCLEAN,
+				 "the region %.300s was truncated just now: try again", path);
 	return result == -ENOENT ? 0 : result;
 }
 
@@ -283,7 +284,8 @@ static int make_region(const char *path, const struct policy *policy, struct fau
 	error = region_open(path, &setup, &region, fault);
 	region_close(&region);
 	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
+		return fault_set(fault, -EUCLEAN,
+				 "the region %.300s was truncated just now: try again", path);
 	return error;
 }
 
@@ -445,13 +447,16 @@ int state_slice_remove(const struct state *state, const char *name, struct fault
 		return error == -ENOENT && slice.dir >= 0 ? 0 : error;
 	}
 	if (lock_file(slice.lock, LOCK_EX | LOCK_NB) != 0 || !lock_counts(&slice))
-		error = fault_set(fault, -EBUSY, "a vgpu run has it");
+		error = fault_set(
+			fault, -EBUSY,
+			"a vgpu run has it: end its command first, or use vgpu rm --force");
 	else
 		error = has_living(&slice, fault);
 	if (error == 0)
 		remove_slice_locked(&slice);
 	else if (error > 0)
-		error = fault_set(fault, -EBUSY, "processes are in it");
+		error = fault_set(fault, -EBUSY,
+				  "processes are in it: end them first, or use vgpu rm --force");
 	close_slice(&slice);
 	return error;
 }

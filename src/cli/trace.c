@@ -417,8 +417,9 @@ static void report_lost(struct trace *trace, bool first)
 
 		if (!first && process->lost > process->reported)
 			cli_fail(0,
-				 "%llu decisions of process %d were overwritten before they were "
-				 "read",
+				 "warning: %llu decisions of process %d were overwritten before "
+				 "they "
+				 "were read",
 				 (unsigned long long)(process->lost - process->reported),
 				 process->pid);
 		process->reported = process->lost;
@@ -469,15 +470,17 @@ static int trace(const struct cli_line *line)
 
 	if (line->count != 1)
 		return cli_fail(CLI_USAGE, "%s: vgpu trace [OPTION...] NAME",
-				line->count > 1 ? "one slice at a time" : "no slice");
+				line->count > 1 ? "one slice at a time" : "no slice to trace");
 	if (find_files(line->argument[0], &reader, &fault))
 		return cli_fail(CLI_FAILED, "%s", fault.text);
 	reader.follows = line->value[FOLLOW] != NULL;
 	status = reader.follows ? follow(&reader, json) : show(&reader, line->argument[0], json);
 	free(reader.trace.process);
 	free(reader.trace.line);
-	return status < 0 ? cli_fail(CLI_FAILED, "a trace in %s cannot be read: %s", reader.dir,
-				     strerror(-status))
+	return status < 0 ? cli_fail(CLI_FAILED,
+				     "a trace in %s cannot be read (%s): run this as its owner, or "
+				     "as root",
+				     reader.dir, strerror(-status))
 			  : status;
 }
 

@@ -35,7 +35,8 @@ int overview_see(const char *path, struct sight *ret_sight, uint64_t *ret_looked
 		sight_take(&region, ret_sight);
 	region_close(&region);
 	if (guard_end())
-		return fault_set(fault, -EUCLEAN, "region %.300s was truncated just now", path);
+		return fault_set(fault, -EUCLEAN,
+				 "the region %.300s was truncated just now: try again", path);
 	return error;
 }
 

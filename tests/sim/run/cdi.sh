@@ -72,7 +72,7 @@ echo noise >"$containers/run/alice/shared/region" # nor does a region that is no
 vgpu 0 cdi --remove alice
 prints 'alice: removed'
 same 'what is left' '' "$(find "$containers/slices" "$containers/run" -mindepth 1)"
-wrong 125 'there is none: vgpu cdi --list' cdi --remove alice
+wrong 125 'there is no such slice: vgpu cdi --list' cdi --remove alice
 
 # -- wrong command lines --
 wrong 2 'no name for the slice' cdi --memory 1G
@@ -87,8 +87,8 @@ wrong 2 'names no GPU' cdi alice --memory 1G --gpus 1x
 wrong 125 'there is no GPU 7' cdi alice --memory 1G --gpus 7
 wrong 125 'is more than GPU 0 has' cdi alice --memory 81G
 wrong 2 'leave --output out' cdi alice --memory 1G --flags --output -
-wrong 2 '--json is for --list' cdi alice --memory 1G --json
-wrong 2 '--memory and --list do not go together' cdi --list --memory 1G
+wrong 2 '--json is for --list: leave --json out, or add --list' cdi alice --memory 1G --json
+wrong 2 '--memory and --list do not go together: leave one out' cdi --list --memory 1G
 wrong 2 'leave the name out' cdi --list alice
 wrong 125 "vgpud's socket $VGPU_SOCKET is not there" cdi alice --memory 1G --vgpud
 wrong 125 'take an absolute path' cdi --flags alice --memory 1G --turns here

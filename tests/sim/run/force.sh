@@ -19,7 +19,7 @@ member one web 1048576
 make_slice other --gpus 0 --memory 2G
 member two other
 two=$pid
-wrong 125 'the slice web is not removed: a vgpu run has it' rm web
+wrong 125 'the slice web is not removed: a vgpu run has it: end its command first, or use vgpu rm --force' rm web
 "$VGPU" rm --force web >"$out" 2>"$err" </dev/null || fail 'rm --force fails'
 prints 'web: 2 processes ended; removed'
 [ ! -s "$err" ] || fail 'rm --force is not silent'

@@ -82,7 +82,7 @@ ${uuid}2: memory = 1G" "$(policy --memory 3%,100%,1G --gpus 0-2)"
 refuse 125 '--memory 101% is more than GPU 0 has' --memory 101% --gpus 0 true
 same 'more than all' "${uuid}0: memory = 36G" "$(policy --oversubscribe --memory 150% --gpus 0)"
 for size in 0% % 1.5% -1% 50%% 99999%; do
-    refuse 2 "\"$size\" is no size: a percentage of a GPU's memory is a whole number" --memory "$size" true
+    refuse 2 "\"$size\" is no size: a percentage of a GPU's memory is a whole number from 1 to 100, with --oversubscribe to 10000" --memory "$size" true
 done
 VGPU_SIM_GPUS=3x24G VGPU_SIM_STATE=$root/sim3
 

@@ -18,7 +18,7 @@ for size in '' 8gigs -1 '1G,,' '1G,x' '1 G 2' 99999999999999999999; do
     refuse 2 'is no size: write bytes or a number with k, m, g or t' --memory "$size" true
 done
 refuse 2 '--memory "8gigs" is no size' --memory 8gigs true
-refuse 2 '--memory 2097151 is too little' --memory 2097151 true
+refuse 2 '--memory 2097151 is too little: give at least 2m, the unit in which the driver takes memory' --memory 2097151 true
 refuse 2 '--memory 0 is too little' --memory 1G,0 true
 refuse 125 "--memory 1G,2G,3G has 3 sizes, and the number of the slice's GPUs is 2: write one" \
     --memory 1G,2G,3G true

@@ -109,13 +109,13 @@ grep -q "$uuid1 .* 5 GiB .*40 %.*100ms" "$out" || fail 'the container is not tol
 wrong 2 'no slice to remove' rm
 wrong 2 'names and --all at once' rm --all web
 wrong 125 'there is no slice "nobody"' rm nobody
-wrong 125 'the slice web is not removed: a vgpu run has it' rm web
+wrong 125 'the slice web is not removed: a vgpu run has it: end its command first, or use vgpu rm --force' rm web
 vgpu 0 rm pod-1_train
 prints 'pod-1_train: removed'
 [ ! -e "$root/hami/containers/pod-1_train/$uuid1.cache" ] || fail 'the region is still there'
 kill -9 "$holder" "$sleeper"
 wait_gone "$holder"
-wrong 125 'the slice one is not removed: processes are in it' rm one
+wrong 125 'the slice one is not removed: processes are in it: end them first, or use vgpu rm --force' rm one
 kill -9 "$pid"
 wait_gone "$pid"
 vgpu 0 rm one

@@ -58,7 +58,7 @@ same 'a look' '["gpus", "slices", "others", "time_s"]
 wrong 2 '--json goes with --batch' top --json
 
 json rm --json web
-same 'a slice that lives' '[false, "the slice web is not removed: a vgpu run has it", false]' \
+same 'a slice that lives' '[false, "the slice web is not removed: a vgpu run has it: end its command first, or use vgpu rm --force", false]' \
     "$(found '[d["slices"][0][k] for k in ("done", "error", "changed")]')"
 vgpu 0 rm --json --force web
 same 'removed' '[true, null, true, 2]' "$(found '[d["slices"][0][k] for k in ("done", "error", "changed", "processes")]')"
