@@ -4,8 +4,9 @@
  *
  * A pool gives back memory above its release threshold when a stream, event or context is
  * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory,
- * the next synchronisations read the pools' figures. Synchronisations also reconcile with NVML: a
- * program that becomes idle has synchronised before.
+ * the next synchronisations read the pools' figures, and so does that of the free's own stream,
+ * however many others come before. Synchronisations also reconcile with NVML: a program that
+ * becomes idle has synchronised before.
  *
  * A block of cuMemAlloc may also be freed in stream order. It leaves the accounts at once. Its
  * charge stays, and the block is in `awaited`, until
@@ -17,6 +18,8 @@
  *
  * If `awaited` is full, the charge is left to the reconciliation at once (quota_free_orphan).
  */
+#include <string.h>
+
 #include "cuda.h"
 #include "deferred.h"
 #include "exports.h"
@@ -38,10 +41,18 @@ static struct {
 } awaited[64];         /* under `lock` */
 static unsigned count; /* written under `lock`, read without */
 
+#define STREAMS 16
+
+/* Streams in which pools' memory was freed since they were synchronised, by hash. A stream that has
+ * lost its place to another counts as synchronised, as does a thread's default stream with another
+ * thread's. 0: free; atomic. */
+static uintptr_t freed_in[STREAMS];
+
 void async_free_forget(void)
 {
 	lock_init(&lock);
 	count = 0;
+	memset(freed_in, 0, sizeof(freed_in));
 }
 
 /* Takes a block out of `awaited` that is of the context and of that stream; NULL: of any stream. */
@@ -152,6 +163,35 @@ static CUstream named(CUstream stream)
 	return NULL;
 }
 
+static uintptr_t freed_key(CUstream stream)
+{
+	return (uintptr_t)stream << 1 | 1;
+}
+
+static uintptr_t *freed_place(uintptr_t key)
+{
+	return &freed_in[(key >> 5 ^ key >> 9 ^ key >> 13) % STREAMS];
+}
+
+static void note_free(CUstream stream)
+{
+	uintptr_t key = freed_key(stream);
+
+	__atomic_store_n(freed_place(key), key, __ATOMIC_RELAXED);
+	pools_note_free();
+}
+
+/* The stream was synchronised, and memory that was freed in it may be gone. */
+static void note_synchronised(CUstream stream)
+{
+	uintptr_t key = freed_key(stream), *place = freed_place(key);
+
+	if (__atomic_load_n(place, __ATOMIC_RELAXED) != key)
+		return;
+	__atomic_store_n(place, 0, __ATOMIC_RELAXED);
+	pools_note_free();
+}
+
 /* A block of managed memory may be one that cuMemAllocAsync has returned in place of a pool's
  * memory. The driver refuses to free managed memory in stream order (seen with driver 580). */
 static CUresult free_known(const struct quota_release *release, CUdeviceptr address,
@@ -168,11 +208,11 @@ static CUresult free_known(const struct quota_release *release, CUdeviceptr addr
 }
 
 /* Memory of a pool, or of another process, was freed. */
-static CUresult free_unknown(CUdeviceptr address, CUresult result)
+static CUresult free_unknown(CUdeviceptr address, CUresult result, CUstream stream)
 {
 	if (result == CUDA_SUCCESS) {
 		share_end_pointer(address);
-		pools_note_free();
+		note_free(stream);
 	}
 	return result;
 }
@@ -187,7 +227,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 		return cuda.cuMemFreeAsync(dptr, hStream);
 	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
-		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream));
+		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 	return free_known(&release, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 }
 
@@ -201,7 +241,8 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
 	deferred_poll();
 	if (!quota_free_begin(dptr, &release))
-		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream));
+		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
+				    per_thread_stream(hStream));
 	return free_known(&release, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
 			  per_thread_stream(hStream));
 }
@@ -229,15 +270,17 @@ static void look(void)
 static CUresult stream_synchronised(CUresult result, CUstream stream)
 {
 	CUcontext context = NULL;
+	CUstream name;
 
 	if (result != CUDA_SUCCESS || !quota_attached())
 		return result;
 	if (__atomic_load_n(&count, __ATOMIC_RELAXED)) {
 		if ((uintptr_t)stream <= 2)
 			cuda.cuCtxGetCurrent(&context);
-		stream = named(stream);
-		settle(context, &stream);
+		name = named(stream);
+		settle(context, &name);
 	}
+	note_synchronised(stream);
 	look();
 	return CUDA_SUCCESS;
 }

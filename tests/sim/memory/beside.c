@@ -2,6 +2,7 @@
  * What threads do beside a call that is in the driver, to the memory that the call is about.
  */
 #include "parked.h"
+#include "stream_api.h"
 
 #define SIZE   (64 * MIB)
 #define FIGURE (CONTEXT + 9 * MIB) /* bytes on the device without allocations */
@@ -92,4 +93,25 @@ TEST(default_pool_used_while_kept)
 	start("1g");
 	CHECK_CUDA(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
 	used_while_destroyed(CUDA_ERROR_INVALID_VALUE);
+}
+
+/* The stream of a free is synchronised after many others, and then the program rests. */
+TEST(freed_in_a_late_stream)
+{
+	CUstream late, other;
+	CUdeviceptr address;
+	CUfunction spin;
+
+	start("1g");
+	CHECK_CUDA(cuStreamCreate(&late, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&other, 1), CUDA_SUCCESS);
+	spin = spin_load();
+	address = take_async(300 * MIB, late);
+	busy(spin, 50 * MS, late);
+	give_async(address, late);
+	while (cuStreamQuery(late) != CUDA_SUCCESS)
+		CHECK_CUDA(cuStreamSynchronize(other), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamSynchronize(late), CUDA_SUCCESS);
+	CHECK_EQUAL(outside_used(0), FIGURE);
+	CHECK_EQUAL(ledger_own(0).data, 0);
 }
