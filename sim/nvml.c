@@ -14,6 +14,7 @@
  * counts, and the child opens the state file for itself.
  */
 #include "nvml_calls.h"
+#include "peak.h"
 
 #include "faults.h"
 
@@ -172,6 +173,11 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 	memory->reserved = 0;
 	memory->free = memory->total - memory->used;
 	return nvml_leave(NVML_SUCCESS);
+}
+
+__attribute__((visibility("default"))) uint64_t vgpu_sim_peak(unsigned gpu)
+{
+	return gpu < SIM_GPUS_MAX ? state_peak(gpu) : 0;
 }
 
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)

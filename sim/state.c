@@ -130,6 +130,16 @@ uint64_t state_used_locked(unsigned gpu)
 	return used + state_objects_used_locked(gpu);
 }
 
+void state_note_peak_locked(unsigned gpu)
+{
+	_Atomic uint64_t *peak = &state_machine->peak_bytes[gpu];
+
+	if (state_used_locked(gpu) <= atomic_load(peak))
+		return;
+	state_reap_locked(); /* the dead have nothing */
+	state_raise(peak, state_used_locked(gpu));
+}
+
 int state_take(unsigned gpu, const struct state_holding *more)
 {
 	uint64_t total = state_machine->total_bytes[gpu];
@@ -150,6 +160,7 @@ int state_take(unsigned gpu, const struct state_holding *more)
 		atomic_fetch_add(&share->resident_bytes, more->managed_bytes);
 		atomic_fetch_add(&share->hidden_bytes, more->hidden_bytes);
 		atomic_fetch_add(&share->contexts, more->contexts);
+		state_note_peak_locked(gpu);
 		result = 0;
 	}
 	state_unlock();
@@ -168,6 +179,7 @@ uint64_t state_take_managed(unsigned gpu, uint64_t bytes)
 	atomic_fetch_add(&share->managed_bytes, taken);
 	atomic_fetch_add(&share->resident_bytes, taken);
 	atomic_fetch_add(&share->away_bytes, bytes - taken);
+	state_note_peak_locked(gpu);
 	state_unlock();
 	return taken;
 }
@@ -199,6 +211,16 @@ uint64_t state_used_bytes(unsigned gpu)
 	uint64_t used = state_used_locked(gpu);
 	state_unlock();
 	return used;
+}
+
+uint64_t state_peak(unsigned gpu)
+{
+	state_lock();
+	state_reap_locked();
+	uint64_t peak = atomic_load(&state_machine->peak_bytes[gpu]);
+	atomic_store(&state_machine->peak_bytes[gpu], state_used_locked(gpu));
+	state_unlock();
+	return peak;
 }
 
 /* For how long in the period the GPU did the slot's work. */

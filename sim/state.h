@@ -42,6 +42,8 @@ void state_give(unsigned gpu, const struct state_holding *less);
 
 /* Bytes in use by living processes. */
 uint64_t state_used_bytes(unsigned gpu);
+/* The highest state_used_bytes() since the last call, or since the file was initialised. */
+uint64_t state_peak(unsigned gpu);
 
 /* Lists living processes with a context on the GPU in this process's pid namespace, `max` of them
  * at most. Returns how many there are. */

@@ -22,7 +22,7 @@
 
 #include "pids.h"
 
-#define MAGIC 0x36656e6968636d76u /* changes with the layout */
+#define MAGIC 0x37656e6968636d76u /* changes with the layout */
 
 struct machine *state_machine;
 int state_fd = -1;

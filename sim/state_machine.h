@@ -85,7 +85,8 @@ struct machine {
 	_Atomic uint64_t magic;             /* set last */
 	uint64_t total_bytes[SIM_GPUS_MAX]; /* 0 for those that do not exist */
 	_Atomic uint64_t busy_until_ns[SIM_GPUS_MAX];
-	_Atomic uint64_t slots_seen; /* slots from here on have never been used */
+	_Atomic uint64_t peak_bytes[SIM_GPUS_MAX]; /* state_peak(); written under the mutex */
+	_Atomic uint64_t slots_seen;               /* slots from here on have never been used */
 	struct slot slots[SLOTS];
 	_Atomic uint64_t objects_made; /* since the file was initialised */
 	_Atomic uint64_t objects_seen; /* as slots_seen */
@@ -122,6 +123,8 @@ void state_reap_locked(void);
 uint64_t state_pages_bring(unsigned gpu);
 /* The bytes of the GPU that slots and objects have. */
 uint64_t state_used_locked(unsigned gpu);
+/* Called after these bytes have grown: state_peak() is raised to what living processes have. */
+void state_note_peak_locked(unsigned gpu);
 
 /* The slot's owner is dead: its holds on objects end. */
 void state_objects_leave_locked(unsigned slot);

@@ -214,8 +214,10 @@ int state_resize(uint64_t id, uint64_t bytes)
 
 		result = others <= total && bytes <= total - others ? 0 : -ENOMEM;
 	}
-	if (!result)
+	if (!result) {
 		object->is.bytes = bytes;
+		state_note_peak_locked(object->is.gpu);
+	}
 	state_unlock();
 	return result;
 }

@@ -300,7 +300,7 @@ static void end_all(void)
 
 static struct findings {
 	uint64_t times[STATES][REGION_STEP_COUNT]; /* how often a walk comes to it */
-	uint64_t walks, looks, slow, slowest_ms, slowest_step, refusals;
+	uint64_t walks, slow, slowest_ms, slowest_step, refusals;
 } * findings;
 
 /* A machine and a region of its own, in that state. */
@@ -317,13 +317,9 @@ static void prepare(void)
 
 static void walk_watched(void)
 {
-	struct figures figures;
-
-	outside_watch(0);
+	outside_peak_begin(0);
 	walk_once();
-	figures = outside_watched();
-	CHECK_AT_MOST(figures.used, QUOTA + (WORKERS + 3) * GRANULE);
-	word_add(&findings->looks, figures.samples);
+	CHECK_AT_MOST(outside_peak(0), QUOTA + (WORKERS + 3) * GRANULE);
 	compare_books();
 	word_add(&findings->walks, 1);
 }
@@ -365,7 +361,7 @@ static void find_steps(void)
 	memset(&this, 0, sizeof(this));
 	for (this.state = 0; this.state < STATES; this.state++)
 		in_one_region(count_steps);
-	findings->walks = findings->looks = 0;
+	findings->walks = 0;
 }
 
 /* The state from which a walk comes to the step, or STATES. */
@@ -479,7 +475,6 @@ static void to_each_step_alone(enum action action)
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		member_end(&walks[i]);
 	printf("%llu walks\n", (unsigned long long)word_read(&findings->walks));
-	CHECK(findings->looks > findings->walks); /* the device was watched */
 }
 
 static void to_each_step_in_a_crowd(enum action action)
@@ -502,7 +497,6 @@ static void to_each_step_in_a_crowd(enum action action)
 	       step_names[findings->slowest_step], (unsigned long long)findings->slow, SLOW_MS,
 	       (unsigned long long)findings->refusals);
 	CHECK(findings->refusals > 100);
-	CHECK(findings->looks > findings->walks); /* the device was watched */
 }
 
 TEST(killed_alone)

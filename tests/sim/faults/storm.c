@@ -386,7 +386,7 @@ static void print_calls(void)
 		       (unsigned long long)tally->call[i].over_1_s);
 }
 
-static void print_findings(uint64_t took_ms, const struct figures *device)
+static void print_findings(uint64_t took_ms, uint64_t peak)
 {
 	printf("%u processes in %llu ms: %u killed, %u ended, %u stopped; %llu had a context, %llu "
 	       "met a refusal, %llu opened another's memory; %u takeovers\n",
@@ -395,9 +395,8 @@ static void print_findings(uint64_t took_ms, const struct figures *device)
 	       (unsigned long long)tally->refused_processes, (unsigned long long)tally->opened,
 	       ledger()->own.takeovers);
 	print_calls();
-	printf("  the device held %llu MiB at most, of %llu, in %llu looks\n",
-	       (unsigned long long)(device->used / MIB), (unsigned long long)(QUOTA / MIB),
-	       (unsigned long long)device->samples);
+	printf("  the device held %llu MiB at most, of %llu\n", (unsigned long long)(peak / MIB),
+	       (unsigned long long)(QUOTA / MIB));
 	printf("  who was killed had been in a call for at most %llu us; the scene was held up for "
 	       "%llu us\n",
 	       (unsigned long long)so_far.longest_us, (unsigned long long)so_far.pass_us);
@@ -409,20 +408,20 @@ TEST(storm)
 	const char *wanted = getenv("STORM");
 	unsigned count = wanted ? (unsigned)atoi(wanted) : STORM_DEFAULT;
 	uint64_t began = now_ms();
-	struct figures device;
+	uint64_t peak;
 
 	place_set(QUOTA);
 	tally_open();
 	said = open(scene_path("said"), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	CHECK(said >= 0);
-	outside_watch_every(0, 1);
+	outside_peak_begin(0);
 	rage(count);
-	device = outside_watched();
-	print_findings(now_ms() - began, &device);
+	peak = outside_peak(0);
+	print_findings(now_ms() - began, peak);
 	print_said();
 	CHECK_EQUAL(so_far.wrong, 0);
 	CHECK_EQUAL(so_far.killed + so_far.ended, count);
-	CHECK_AT_MOST(device.used, QUOTA + AT_ONCE * GRANULE);
+	CHECK_AT_MOST(peak, QUOTA + AT_ONCE * GRANULE);
 	/* Who waits, waits for others, who are each held up as the scene itself was. */
 	CHECK_AT_MOST(so_far.longest_us, HANG_MS * 1000 + AT_ONCE * so_far.pass_us);
 	/* It was a storm, and more was wanted than there is: how often depends on the machine. */

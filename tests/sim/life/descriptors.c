@@ -254,12 +254,12 @@ TEST(none_left_after)
 	struct said said;
 
 	set_quota(1, GIB);
-	outside_watch(0);
+	outside_peak_begin(0);
 	said = member_listen(go_on_with_none_left);
 	fputs(said.err, stderr);
 	CHECK_EQUAL(said.status, 0);
 	CHECK_EQUAL(strlen(said.err), 0);
-	CHECK_AT_MOST(outside_watched().used, CONTEXT + HIDDEN + GIB);
+	CHECK_AT_MOST(outside_peak(0), CONTEXT + HIDDEN + GIB);
 	assert_nobody();
 }
 

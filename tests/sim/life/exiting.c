@@ -303,11 +303,11 @@ TEST(quota_holds)
 {
 	uint64_t quota = 3 * (CONTEXT + HIDDEN) + 3 * HELD;
 	struct member filler, leavers[2];
-	struct figures figures;
+	uint64_t peak;
 
 	board_open();
 	set_quota(3, 3 * HELD);
-	outside_watch(0);
+	outside_peak_begin(0);
 	filler = member_start(fill_all_the_time);
 	hear(filler.wire);
 	for (unsigned round = 0; round < 15; round++) {
@@ -320,10 +320,9 @@ TEST(quota_holds)
 	}
 	board_write(ROUNDS, 1);
 	member_end(&filler);
-	figures = outside_watched();
-	CHECK(figures.samples > 100);
-	CHECK_AT_MOST(figures.used, quota + 3 * GRANULE);
-	CHECK(figures.used > quota / 2);
+	peak = outside_peak(0);
+	CHECK_AT_MOST(peak, quota + 3 * GRANULE);
+	CHECK(peak > quota / 2);
 	CHECK_EQUAL(bytes_shown(), 0);
 	assert_nobody();
 }

@@ -106,7 +106,7 @@ TEST(storms)
 	struct member members[PROCESSES];
 
 	set_quota(PROCESSES, 600 * MIB);
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		members[i] = member_start(stormy);
 	for (unsigned i = 0; i < PROCESSES; i++)
@@ -115,7 +115,7 @@ TEST(storms)
 		tell(members[i].wire, 1);
 	for (unsigned i = 0; i < PROCESSES; i++)
 		hear(members[i].wire);
-	CHECK_AT_MOST(outside_watched().used,
+	CHECK_AT_MOST(outside_peak(0),
 		      PROCESSES * (CONTEXT + HIDDEN) + 600 * MIB + PROCESSES * GRANULE);
 	CHECK_SOON_EQUAL(ledger_reap(), PROCESSES);
 	for (unsigned i = 0; i < PROCESSES; i++) {
@@ -171,7 +171,7 @@ TEST(stopped_now_and_then)
 	unsigned seed = 11;
 
 	set_quota(3, 600 * MIB);
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (unsigned i = 0; i < 3; i++) {
 		members[i] = member_start(busy);
 		hear(members[i].wire);
@@ -184,7 +184,7 @@ TEST(stopped_now_and_then)
 		go_on(pid);
 		usleep((unsigned)rand_r(&seed) % 5000);
 	}
-	CHECK_AT_MOST(outside_watched().used, 3 * (CONTEXT + HIDDEN) + 600 * MIB + 3 * GRANULE);
+	CHECK_AT_MOST(outside_peak(0), 3 * (CONTEXT + HIDDEN) + 600 * MIB + 3 * GRANULE);
 	for (unsigned i = 0; i < 3; i++)
 		member_kill(&members[i]);
 	assert_nobody();

@@ -190,10 +190,9 @@ TEST(in_turns)
 TEST(at_random)
 {
 	unsigned seed = 7, refusals = 0;
-	struct figures seen;
 
 	start("700m");
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (unsigned round = 0; round < 20000; round++) {
 		unsigned i = (unsigned)rand_r(&seed) % 1000;
 
@@ -205,8 +204,7 @@ TEST(at_random)
 				    CUDA_SUCCESS;
 		}
 	}
-	seen = outside_watched();
-	CHECK_AT_MOST(seen.used, 700 * MIB + GRANULE);
+	CHECK_AT_MOST(outside_peak(0), 700 * MIB + GRANULE);
 	CHECK_AT_MOST(1, refusals);
 	for (unsigned i = 0; i < 1000; i++)
 		if (made[i].any)

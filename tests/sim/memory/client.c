@@ -267,17 +267,17 @@ static void train(unsigned steps, unsigned *ret_failures)
 
 TEST(caching_allocator)
 {
-	struct figures seen;
+	uint64_t peak;
 	unsigned failures = 0;
 
 	env_set("CUDA_DEVICE_MEMORY_LIMIT", "1g");
-	outside_watch(0);
+	outside_peak_begin(0);
 	start();
 	train(20000, &failures);
-	seen = outside_watched();
+	peak = outside_peak(0);
 	CHECK(failures > 10); /* out of memory, caught, and it went on */
-	CHECK_AT_MOST(seen.used, GIB + GRANULE);
-	CHECK_AT_MOST(GIB / 100 * 95, seen.used);
+	CHECK_AT_MOST(peak, GIB + GRANULE);
+	CHECK_AT_MOST(GIB / 100 * 95, peak);
 	CHECK(empty_cache() > 10);
 	CHECK_EQUAL(ledger_own(0).data, 0);
 	CHECK_EQUAL(outside_of(0, getpid()), CONTEXT);

@@ -298,8 +298,7 @@ static struct figures answered(int wire)
 
 	CHECK(poll(&ready, 1, WAIT_S * 1000) == 1);
 	CHECK(read(wire, &answer, sizeof(answer)) == sizeof(answer));
-	return (struct figures){answer.result, answer.total, answer.free, answer.used,
-				answer.samples};
+	return (struct figures){answer.result, answer.total, answer.free, answer.used};
 }
 
 static struct figures asked_outside(struct question question)
@@ -324,22 +323,14 @@ uint64_t outside_of(unsigned gpu, pid_t pid)
 		.used;
 }
 
-void outside_watch_every(unsigned gpu, unsigned pause_ms)
+void outside_peak_begin(unsigned gpu)
 {
-	asked_outside((struct question){.kind = QUESTION_WATCH, .gpu = gpu, .pause_ms = pause_ms});
+	outside_peak(gpu);
 }
 
-void outside_watch(unsigned gpu)
+uint64_t outside_peak(unsigned gpu)
 {
-	outside_watch_every(gpu, 0);
-}
-
-struct figures outside_watched(void)
-{
-	int wire = onlooker_wire(&without_library, false);
-
-	ask(wire, (struct question){.kind = QUESTION_WATCH_END});
-	return answered(wire);
+	return asked_outside((struct question){.kind = QUESTION_PEAK, .gpu = gpu}).used;
 }
 
 struct figures inside(unsigned gpu, int version)

@@ -81,18 +81,16 @@ void sleep_ms(unsigned ms);
 struct figures {
 	int result; /* nvmlReturn_t */
 	uint64_t total, free, used;
-	uint64_t samples;
 };
 
 /* Bytes in use on the GPU, as NVML reports them to a program without the library. */
 uint64_t outside_used(unsigned gpu);
 /* Bytes of a process on the GPU, as NVML reports them to a program without the library. */
 uint64_t outside_of(unsigned gpu, pid_t pid);
-/* Begins to record the highest outside_used, without a pause between two looks. */
-void outside_watch(unsigned gpu);
-/* The same with a pause between two looks, so that it needs no core of its own. */
-void outside_watch_every(unsigned gpu, unsigned pause_ms);
-struct figures outside_watched(void); /* ends the recording */
+/* Begins to record the most bytes that are in use on the GPU at any moment. */
+void outside_peak_begin(unsigned gpu);
+/* What was recorded since outside_peak_begin; begins again. */
+uint64_t outside_peak(unsigned gpu);
 
 /* NVML's memory info for a program with the library that never calls CUDA. version: 1 or 2 of the
  * call. */

@@ -488,12 +488,12 @@ TEST(many_threads)
 
 	start("1200m");
 	CHECK_CUDA(cuCtxGetCurrent(&context), CUDA_SUCCESS);
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (uintptr_t i = 0; i < 4; i++)
 		CHECK(pthread_create(&threads[i], NULL, launch_often, (void *)i) == 0);
 	for (unsigned i = 0; i < 4; i++)
 		CHECK(pthread_join(threads[i], NULL) == 0);
-	CHECK_AT_MOST(outside_watched().used, 1200 * MIB + GRANULE);
+	CHECK_AT_MOST(outside_peak(0), 1200 * MIB + GRANULE);
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 	trim();
 	assert_data(0);

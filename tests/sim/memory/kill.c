@@ -70,7 +70,7 @@ static struct member start(void)
 	struct member member;
 
 	set_quota();
-	outside_watch(0);
+	outside_peak_begin(0);
 	member = member_start(survivor);
 	hear(member.wire);
 	return member;
@@ -78,10 +78,7 @@ static struct member start(void)
 
 static void end(struct member *member)
 {
-	struct figures seen = outside_watched();
-
-	CHECK_AT_MOST(seen.used, QUOTA + 2 * GRANULE);
-	CHECK(seen.samples > 1);
+	CHECK_AT_MOST(outside_peak(0), QUOTA + 2 * GRANULE);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 	CHECK_EQUAL(ledger_used(0), CONTEXT + HIDDEN);
 	tell(member->wire, 0);

@@ -279,13 +279,13 @@ TEST(shared)
 	}
 	write_policy("memory = 8G\n");
 	holds_soon(8 * GIB);
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (unsigned i = 0; i < 3; i++)
 		tell(members[i].wire, 1);
 	for (unsigned i = 0; i < 3; i++)
 		count += hear(members[i].wire);
 	CHECK_EQUAL(count, (8 * GIB - 4 * (CONTEXT + HIDDEN)) / (256 * MIB));
-	CHECK_AT_MOST(outside_watched().used, 8 * GIB);
+	CHECK_AT_MOST(outside_peak(0), 8 * GIB);
 	for (unsigned i = 0; i < 3; i++) {
 		tell(members[i].wire, 1);
 		member_end(&members[i]);

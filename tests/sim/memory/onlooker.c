@@ -2,12 +2,12 @@
  * Asks NVML, and never uses CUDA. Without the library it sees what the host sees; with it, what a
  * monitor in the container does. It ends when its wire is closed.
  */
-#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "nvml_abi.h"
 #include "onlooker.h"
+#include "peak.h"
 
 #define NVML_HOOK(name, parameters, arguments) nvmlReturn_t name parameters;
 #define NVML_CALL(name, parameters)            nvmlReturn_t name parameters;
@@ -20,7 +20,7 @@ static struct answer answer_memory(nvmlDevice_t device)
 	nvmlMemory_t memory = {0};
 	int result = (int)nvmlDeviceGetMemoryInfo(device, &memory);
 
-	return (struct answer){result, memory.total, memory.free, memory.used, 1};
+	return (struct answer){result, memory.total, memory.free, memory.used};
 }
 
 static struct answer answer_memory_v2(nvmlDevice_t device)
@@ -28,7 +28,7 @@ static struct answer answer_memory_v2(nvmlDevice_t device)
 	nvmlMemory_v2_t memory = {.version = NVML_MEMORY_V2};
 	int result = (int)nvmlDeviceGetMemoryInfo_v2(device, &memory);
 
-	return (struct answer){result, memory.total, memory.free, memory.used + memory.reserved, 1};
+	return (struct answer){result, memory.total, memory.free, memory.used + memory.reserved};
 }
 
 static struct answer answer_process(nvmlDevice_t device, int pid)
@@ -44,26 +44,19 @@ static struct answer answer_process(nvmlDevice_t device, int pid)
 	return answer;
 }
 
-static struct answer watch(int wire, nvmlDevice_t device, unsigned pause_ms)
+static struct answer answer_peak(nvmlDevice_t device, unsigned gpu)
 {
-	struct pollfd ready = {.fd = wire, .events = POLLIN};
-	struct answer highest = {0};
+	struct answer answer = answer_memory(device);
 
-	do {
-		struct answer seen = answer_memory(device);
-
-		if (seen.used > highest.used)
-			highest.used = seen.used;
-		highest.samples++;
-	} while (poll(&ready, 1, (int)pause_ms) == 0);
-	return highest;
+	answer.used = vgpu_sim_peak(gpu);
+	return answer;
 }
 
 #define WIRE 3
 
 int main(void)
 {
-	struct answer highest = {0}, answer;
+	struct answer answer;
 	struct question question;
 	nvmlDevice_t device;
 	char uuid[64];
@@ -85,19 +78,14 @@ int main(void)
 		case QUESTION_PROCESS:
 			answer = answer_process(device, question.pid);
 			break;
-		case QUESTION_WATCH:
-			answer = answer_memory(device);
-			break;
-		case QUESTION_WATCH_END:
-			answer = highest;
+		case QUESTION_PEAK:
+			answer = answer_peak(device, question.gpu);
 			break;
 		default:
 			return 1;
 		}
 		if (write(WIRE, &answer, sizeof(answer)) != sizeof(answer))
 			return 1;
-		if (question.kind == QUESTION_WATCH)
-			highest = watch(WIRE, device, question.pause_ms);
 	}
 	return 0;
 }

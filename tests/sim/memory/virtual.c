@@ -324,17 +324,17 @@ static void *work(void *arg)
 TEST(threads)
 {
 	pthread_t workers[THREADS];
-	struct figures seen;
+	uint64_t peak;
 
 	start("1g");
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&workers[i], NULL, work, (void *)i) == 0);
 	for (unsigned i = 0; i < THREADS; i++)
 		CHECK(pthread_join(workers[i], NULL) == 0);
-	seen = outside_watched();
-	CHECK_AT_MOST(seen.used, GIB);
-	CHECK_AT_MOST(GIB / 2, seen.used); /* how near it, is a matter of chance */
+	peak = outside_peak(0);
+	CHECK_AT_MOST(peak, GIB);
+	CHECK_AT_MOST(GIB / 2, peak); /* how near it, is a matter of chance */
 	assert_data(0);
 	CHECK_SOON_EQUAL(ledger_reap(), 1);
 }

@@ -220,14 +220,13 @@ static void set_quota(void)
 TEST(killed_in_turn)
 {
 	struct member members[TENANTS];
-	struct figures seen;
 	unsigned seed = 3;
 	uint64_t refusals = 0;
 
 	set_quota();
 	for (unsigned i = 0; i < TENANTS; i++)
 		members[i] = tenant_start(i);
-	outside_watch(0);
+	outside_peak_begin(0);
 	for (unsigned round = 0; round < ROUNDS || refusals <= 10; round++) {
 		unsigned victim = round % TENANTS, other = (round + 1) % TENANTS;
 
@@ -239,15 +238,13 @@ TEST(killed_in_turn)
 		refusals += SEE(tenants[victim].refusals);
 		member_kill(&members[victim]);
 		if (round % 10 < 8) { /* or the next one comes at once */
-			seen = outside_watched();
-			CHECK_AT_MOST(seen.used, QUOTA + TENANTS * GRANULE);
+			CHECK_AT_MOST(outside_peak(0), QUOTA + TENANTS * GRANULE);
 			alone(other, members[other].pid);
-			outside_watch(0);
+			outside_peak_begin(0);
 		}
 		members[victim] = tenant_start(victim);
 	}
-	seen = outside_watched();
-	CHECK_AT_MOST(seen.used, QUOTA + TENANTS * GRANULE);
+	CHECK_AT_MOST(outside_peak(0), QUOTA + TENANTS * GRANULE);
 	for (unsigned i = 0; i < TENANTS; i++)
 		member_kill(&members[i]);
 	CHECK_SOON_EQUAL(ledger_reap(), 0);
