@@ -12,9 +12,13 @@ failed=0
 MAKEFLAGS=--no-print-directory
 export MAKEFLAGS
 
-# An error may stand far above the last lines: clang-tidy goes on with the other files.
+# What failed may stand far above the last lines: clang-tidy goes on with the other files, and ctest
+# with the other tests, of which the first 30 lines each are printed.
 print_failure() {
-    head -n -60 "$log" | grep 'error:'
+    head -n -60 "$log" | awk '
+        /^ *[0-9]+\/[0-9]+ Test / { left = /\*\*\*/ ? 30 : 0 }
+        /^ +Start / { left = 0 }
+        /error:/ || left-- > 0'
     tail -n 60 "$log"
 }
 
