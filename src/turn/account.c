@@ -195,13 +195,13 @@ bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 	return true;
 }
 
-void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, uint64_t claim_ns,
+void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, uint64_t allowance_ns,
 			    bool keeps_debt)
 {
 	struct vgpu_turns_slice *own = turn_own(turn);
 	unsigned weight = TURN_LOAD(turn->weight);
 	int64_t ahead_ns = (int64_t)(TURN_LOAD(own->weighted_ns) - least_weighted_ns);
-	int64_t least_ns = -over(BEHIND_MOST_NS, weight) - (int64_t)claim_ns;
+	int64_t least_ns = -over(BEHIND_MOST_NS, weight) - (int64_t)allowance_ns;
 	int64_t most_ns = over(LEAD_MOST_NS, weight);
 
 	if (ahead_ns < least_ns)

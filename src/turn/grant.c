@@ -307,16 +307,17 @@ static struct vgpu_turns_seat *own_seat(const struct turn *turn)
 	return &turn->file.file->seat[turn->file.seat];
 }
 
-/* The weighted time of a turn of the other slice, less the pause: a slice that pauses for a moment
- * keeps its claim on the time that the other slice has had before. */
-static uint64_t claim_ns(const struct vgpu_turns_slice *other, uint64_t pause_ns)
+/* The weighted time, in ns, by which a slice may be further behind after a short pause: a turn
+ * of the other slice, less the pause. So a slice that pauses for a moment still gets the time
+ * that the other slice has had before. */
+static uint64_t pause_allowance_ns(const struct vgpu_turns_slice *other, uint64_t pause_ns)
 {
 	uint64_t left_ns = LENGTH_MOST_NS - least_of(pause_ns, LENGTH_MOST_NS);
 
 	return left_ns * WEIGHT_MOST / weight_of(other);
 }
 
-/* A slice that comes back keeps a weighted time near that of the others. */
+/* Brings the weighted time of a slice that was idle near that of the slice with the least. */
 static void come_near(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 {
 	unsigned least = grant_guess(turn, turn->file.slice);
@@ -326,8 +327,8 @@ static void come_near(struct turn *turn, uint64_t idle_since, uint64_t now_ns)
 	if (least == NOBODY)
 		return;
 	other = turn_slice_at(turn, least);
-	turn_account_keep_near(turn, TURN_LOAD(other->weighted_ns), claim_ns(other, pause_ns),
-			       TURN_LOAD(turn->is_resting));
+	turn_account_keep_near(turn, TURN_LOAD(other->weighted_ns),
+			       pause_allowance_ns(other, pause_ns), TURN_LOAD(turn->is_resting));
 }
 
 void grant_want(struct turn *turn, uint64_t now_ns)

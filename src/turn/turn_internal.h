@@ -189,9 +189,9 @@ static inline struct vgpu_turns_slice *turn_own(const struct turn *turn)
 /* The slice begins to want the GPU after it was idle since that time. False: the gap was so short
  * that it counts as work. */
 bool turn_account_wake(struct turn *turn, uint64_t idle_since, uint64_t now_ns);
-/* The slice's weighted time comes within bounds of that of the slice that has least. It may have
- * less by claim_ns beyond the bound. keeps_debt: it may have more by any time. */
-void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, uint64_t claim_ns,
+/* Brings the slice's weighted time within bounds of the least of all slices. It may be lower by
+ * allowance_ns beyond the bound. keeps_debt: it may be higher by any amount. */
+void turn_account_keep_near(struct turn *turn, uint64_t least_weighted_ns, uint64_t allowance_ns,
 			    bool keeps_debt);
 
 bool turn_account_is_running(const struct turn *turn);
