@@ -6,12 +6,12 @@
  *             assert_true(...); // `state` is what the fixture's set-up made
  *     }
  *
- * The program's arguments name the tests that it runs; without any it runs all of them, in the
- * order of their files and lines. An unknown name fails. `--list` prints the names.
+ * The program's arguments name the tests that it runs. Without arguments it runs all tests, in
+ * the order of their files and lines. An unknown name fails. `--list` prints the names.
  *
- * A fixture's header defines UNIT_SET_UP and UNIT_TEAR_DOWN, which each test then has around it;
- * UNIT_TEST_AROUND names others, and UNIT_TEST_ALONE has none. To be included after cmocka.h and
- * what that needs.
+ * A fixture's header defines UNIT_SET_UP and UNIT_TEAR_DOWN, which run before and after each
+ * test. UNIT_TEST_AROUND names others for one test, and UNIT_TEST_ALONE uses none. Include this
+ * header after cmocka.h and the headers that cmocka.h needs.
  */
 #pragma once
 
@@ -23,8 +23,8 @@
 /* Registers a test. Constructors call this. */
 void unit_add(const struct CMUnitTest *test, const char *file, unsigned line);
 
-/* Runs the tests that the arguments name, and returns the program's exit status. A program without
- * a main function of its own has one that is this. */
+/* Runs the tests that the arguments name, and returns the program's exit status. A program
+ * without a main function gets one that calls this. */
 int unit_main(int argc, char **argv);
 
 #define UNIT_TEST_AROUND(test, set_up, tear_down)                                              \

@@ -1,14 +1,14 @@
 /*
- * When a dead child is gone altogether. Its parent is told of a death when the child's descriptors
- * are closed, but its memory may live on, and what it has mapped with it: whoever reads its
- * /proc/pid/maps at that instant, as this library does where a region is made, keeps both until it
- * has read on, and on a busy machine that may be a while. Until then the child's locks are held,
- * and it seems to live.
+ * Waits until the kernel has removed a dead child completely. The parent learns of a death when
+ * the child's descriptors are closed, but the child's memory and mappings may exist longer. A
+ * process that reads the child's /proc/pid/maps at that moment keeps both until it has read on,
+ * which may take a while on a busy machine. (The library reads this file where it makes a
+ * region.) Until then the child's locks are held, and it seems to live.
  *
- * So each child has something like a region's slot: a locked file that only its memory holds open.
- * It is mapped below all else, and so the kernel lets go of it last. A child's own children have it
- * as well, as they have the child's slot until they forget it; a program that the child becomes has
- * not.
+ * So each child has a stand-in for a region's slot: a locked file that only its memory holds
+ * open. The file is mapped below everything else, so the kernel unmaps it last. A child's own
+ * children have the mapping too, until they call departure_leave(). A program that the child
+ * executes does not have it.
  */
 #pragma once
 
@@ -23,7 +23,8 @@
 #define DEPARTURE_ADDR        ((void *)0x10000)
 #define DEPARTURE_PATIENCE_MS 10000
 
-/* Before the fork: a descriptor for both; or -1, and nothing is waited for. */
+/* Call it before the fork. Returns a descriptor for parent and child, or -1: then nothing is
+ * waited for. */
 static inline int departure_prepare(void)
 {
 	int fd = memfd_create("departure", MFD_CLOEXEC);
@@ -35,9 +36,10 @@ static inline int departure_prepare(void)
 	return -1;
 }
 
-static void *departure_mapping; /* in the child */
+static void *departure_mapping; /* set in the child only */
 
-/* In the child, which is not gone as long as a child of its is there. */
+/* Call it in the child. The child does not count as gone while a child of its own has the
+ * mapping. */
 static inline void departure_begin(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -48,7 +50,7 @@ static inline void departure_begin(int fd)
 	if (fd < 0)
 		return;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = open(path, O_RDWR | O_CLOEXEC); /* another open file, of which the lock is */
+	own = open(path, O_RDWR | O_CLOEXEC); /* a new open file, to which the lock belongs */
 	close(fd);
 	if (own < 0)
 		return;
@@ -58,7 +60,7 @@ static inline void departure_begin(int fd)
 	close(own);
 }
 
-/* In a child's child that is to outlive it. */
+/* Call it in a child's child that is to outlive the child. */
 static inline void departure_leave(void)
 {
 	if (departure_mapping)
@@ -66,6 +68,7 @@ static inline void departure_leave(void)
 	departure_mapping = NULL;
 }
 
+/* Whether the child and its mapping are gone. */
 static inline int departure_is_over(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -73,7 +76,8 @@ static inline int departure_is_over(int fd)
 	return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK;
 }
 
-/* In the parent, when it knows of the death. */
+/* Call it in the parent after it has learned of the death. It waits up to
+ * DEPARTURE_PATIENCE_MS. */
 static inline void departure_wait(int fd)
 {
 	const struct timespec pause = {.tv_nsec = 100000};

@@ -1,8 +1,8 @@
 /*
- * Gangs over a model: hosts and devices in virtual time, in steps of STEP_NS. Each rank has a
- * device. A step of its job is a kernel, and a collective that is over some time after the last
- * rank has begun it. The ranks ask the gang as processes do; how they see that their device is
- * idle is exact, but they see it only when they ask.
+ * A model of gangs: hosts and devices in virtual time, in steps of STEP_NS. Each rank has a
+ * device. A step of its job is some kernels and a collective, which ends some time after the
+ * last rank has begun it. The ranks ask the gang as processes do. They know exactly whether
+ * their device is idle, but only when they ask.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #define STEP_NS   ((uint64_t)5000)
 #define RANKS_MAX 8
 #define QUEUE     4096
-#define NAP_NS    ((uint64_t)75000) /* a short sleep takes */
+#define NAP_NS    ((uint64_t)75000) /* duration of a short sleep */
 #define US        NS_PER_US
 #define MS        NS_PER_MS
 
@@ -23,19 +23,19 @@ struct job {
 	unsigned ranks, pct;
 	uint64_t kernel_ns, collective_ns;
 	unsigned kernels;    /* before each collective */
-	unsigned jitter_pct; /* of a kernel's length */
-	unsigned ahead;      /* steps that a host runs ahead, then it waits for its device */
-	uint64_t stall_ns;   /* one launch in ten is late by up to that */
-	uint64_t call_ns;    /* a launch takes the host */
-	unsigned more;       /* kernels that the first rank has more of in a step */
+	unsigned jitter_pct; /* variation of a kernel's length */
+	unsigned ahead;      /* steps that a host may be ahead of its device */
+	uint64_t stall_ns;   /* one launch in ten is late by up to this */
+	uint64_t call_ns;    /* host time of a launch */
+	unsigned more;       /* additional kernels of the first rank in each step */
 	bool apart;          /* no rank waits for another */
 	bool skewed;         /* one rank's host begins late */
 	bool joint;          /* each rank has a slice of its own */
-	unsigned second_pct; /* of the second rank's, if it is another than pct; 0: it is not */
+	unsigned second_pct; /* quota of the second rank; 0: pct */
 };
 
 struct work {
-	uint64_t left_ns; /* of a kernel */
+	uint64_t left_ns; /* of a kernel; the rest of its work */
 	bool collective;
 	uint32_t number;
 };
@@ -43,10 +43,10 @@ struct work {
 static struct rank {
 	struct gang_seat seat;
 	struct work queue[QUEUE];
-	unsigned head, tail; /* of the queue; head is at work */
-	bool begun;          /* the collective at the head */
-	uint64_t host_ns;    /* the host does nothing before */
-	unsigned phase;      /* kernels of the step that are launched */
+	unsigned head, tail; /* of the queue; the device works on head */
+	bool begun;          /* the collective at the head has begun */
+	uint64_t host_ns;    /* the host does nothing before this time */
+	unsigned phase;      /* kernels of the present step that were launched */
 	uint32_t launched, done;
 	uint64_t busy_ns, ended_ns;
 	bool stopped;
@@ -57,7 +57,8 @@ static struct vgpu_region_device regions[RANKS_MAX][VGPU_DEVICES_MAX];
 static struct vgpu_region_device *const devices = regions[0];
 static bool dead[RANKS_MAX];
 static uint64_t now_ns, seed;
-static uint64_t closing_ns, closed_ns; /* for how long the gang closed, and was shut */
+/* time in which the gang was shut and had work, and in which it was shut and idle */
+static uint64_t closing_ns, closed_ns;
 
 static uint64_t chance(uint64_t below)
 {
@@ -73,7 +74,7 @@ static bool lives(const struct gang *gang, uint32_t owner)
 	return !dead[owner - 1];
 }
 
-static struct gang gangs[RANKS_MAX]; /* as each rank sees it */
+static struct gang gangs[RANKS_MAX]; /* the gang, as each rank sees it */
 
 static const struct gang *gang_of(const struct rank *rank)
 {
@@ -92,6 +93,7 @@ static bool is_idle(const struct rank *rank)
 	return rank->head == rank->tail;
 }
 
+/* The number of ranks that have begun that collective. */
 static unsigned begun(uint32_t number, unsigned count)
 {
 	unsigned many = 0;
@@ -106,7 +108,7 @@ static unsigned begun(uint32_t number, unsigned count)
 	return many;
 }
 
-static uint64_t joined_ns[QUEUE]; /* when the last rank began a collective */
+static uint64_t joined_ns[QUEUE]; /* when the last rank began each collective; 0: not yet */
 
 static void advance(const struct job *job, struct rank *rank)
 {
@@ -262,6 +264,8 @@ static uint32_t fewest_done(const struct job *job)
 	return fewest;
 }
 
+/* The rate of the job's steps, as a percentage of the rate without a quota. *ret_busy: the
+ * percentage of time in which the busiest device worked. */
 static double share(struct job job, double *ret_busy)
 {
 	struct job limited = job;

@@ -1,13 +1,13 @@
 /*
- * What the tests of the pacer share: the virtual-time device. pace.cmake wraps the clocks and
- * sleeps of the components with those of this file, so a test of seconds takes milliseconds, and
+ * Shared by the tests of the pacer: the virtual-time device. pace.cmake replaces the clocks and
+ * sleeps of the components by those of this file. So a test of seconds takes milliseconds, and
  * the machine's load changes nothing.
  *
- * A launch is the device's at the end of the driver's call. A device does one kernel after the
- * other, as they come, or each stream's beside the others'. A neighbour may have it for
- * NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time, but what is measured between two
- * has what it is on a GPU for them: more around a single kernel, but where the first came before it
- * on an idle device.
+ * A launch reaches the device at the end of the driver's call. A device executes one kernel
+ * after the other, or those of different streams at the same time. A neighbour may have the
+ * device for NEIGHBOUR_NS of every NEIGHBOUR_EACH_NS. Events take no time on the device. But
+ * the time between two events includes the overhead that was measured on a GPU: more around a
+ * single kernel, and less if the first event came to an idle device.
  */
 #pragma once
 
@@ -15,13 +15,13 @@
 #include "region_fixture.h"
 
 #define MS                NS_PER_MS
-#define READ_NS           30       /* the clock takes */
-#define CALL_NS           1000     /* the driver, usually */
-#define PAUSE_NS          (MS / 5) /* then the driver's call takes longer, or not */
-#define ASK_NS            1000     /* a question to it, */
-#define ASK_EVENT_NS      100      /* and one about an event */
-#define OVERDUE_WAKE_NS   60000    /* a sleeper is, by so much */
-#define NEIGHBOUR_NS      (2 * MS) /* of */
+#define READ_NS           30       /* a reading of the clock takes */
+#define CALL_NS           1000     /* a call of the driver takes, usually */
+#define PAUSE_NS          (MS / 5) /* after such a pause, fake.slow_ns applies */
+#define ASK_NS            1000     /* a question to the driver takes */
+#define ASK_EVENT_NS      100      /* a question about an event takes */
+#define OVERDUE_WAKE_NS   60000    /* a sleeper wakes late by */
+#define NEIGHBOUR_NS      (2 * MS) /* of every NEIGHBOUR_EACH_NS */
 #define NEIGHBOUR_EACH_NS (6 * MS)
 #define EVENTS_NS         1300
 #define KERNEL_EVENTS_NS  2050
@@ -36,7 +36,7 @@
 
 static uint64_t time_ns = FIRST_NS;
 
-/* What happens at some time, in somebody's sleep. */
+/* A function that is called when the time reaches then_ns, even within a sleep. */
 static uint64_t then_ns = UINT64_MAX;
 static void (*then_do)(void);
 
@@ -55,8 +55,8 @@ static void pass(uint64_t ns)
 	then_do();
 }
 
-/* Of two processes that share the device, the one behind in time goes on first. Called before each
- * use of the device, and after each sleep. */
+/* Called before each use of the device, and after each sleep. Among processes that share the
+ * device, it lets the one with the earliest time run. */
 static void (*meet)(void);
 
 uint64_t __wrap_clock_now_ns(void);
@@ -107,52 +107,56 @@ struct fake_context {
 struct fake_event {
 	struct fake_context *context;
 	uint64_t at_ns;     /* 0: never recorded */
-	uint64_t submitted; /* how many kernels had been then */
-	bool after_idle;    /* the last of them came to an idle device */
+	uint64_t submitted; /* kernels that were submitted before it */
+	bool after_idle;    /* the last of these kernels came to an idle device */
 };
 
 static struct fake {
 	struct fake_stream streams[DEVICES][STREAMS];
-	uint64_t done_ns[DEVICES];  /* all there is */
-	uint64_t others_until_ns;   /* another process has device 0 */
-	uint64_t busy_ns[DEVICES];  /* how long it did anything of ours, in all */
-	uint64_t given_ns[DEVICES]; /* what was submitted */
+	uint64_t done_ns[DEVICES];  /* when all work ends */
+	uint64_t others_until_ns;   /* another process has device 0 until then */
+	uint64_t busy_ns[DEVICES];  /* device time of this process, in all */
+	uint64_t given_ns[DEVICES]; /* work that was submitted */
 	struct fake_event events[EVENTS];
 	unsigned event_count;
 	uint64_t submitted;
-	bool came_to_idle; /* the last of them did */
+	bool came_to_idle; /* the last kernel did */
 	uint64_t fences;
 	uint64_t elapsed;   /* questions for the time between two events */
-	uint64_t calls;     /* of the driver, to measure */
-	uint64_t records;   /* of these, events in a stream */
-	uint64_t leased;    /* launches that went with a lease */
-	bool beside;        /* streams run beside each other */
-	bool blocks;        /* a launch returns when it is done */
-	bool early;         /* the device has a launch after a fifth of the driver's call */
-	uint64_t record_ns; /* until an event is recorded */
-	uint64_t slow_ns;   /* so much longer is a launch's call after PAUSE_NS without one */
+	uint64_t calls;     /* calls of the driver for measuring */
+	uint64_t records;   /* of these calls, those that record an event in a stream */
+	uint64_t leased;    /* launches that used a lease */
+	bool beside;        /* streams run at the same time */
+	bool blocks;        /* a launch returns when its kernel ends */
+	bool early;         /* a launch reaches the device after a fifth of the driver's call */
+	uint64_t record_ns; /* time to record an event */
+	/* additional time of a launch's call after PAUSE_NS without a launch */
+	uint64_t slow_ns;
 	uint64_t called_ns;
-	uint64_t seen_ns;   /* until the driver knows that an event was reached */
-	uint64_t gap_ns;    /* from one kernel to the next, which events around one do not show */
-	uint64_t copied_ns; /* when the last copy from the host is there, which only fences wait for
-			     */
-	uint64_t start_ns;  /* from the end of a launch's call until an idle device begins it, */
-	uint64_t jitter_ns; /* and up to so much more */
-	uint64_t event_ns;  /* an event takes the stream so long; then none is added for them */
-	uint64_t tick_ns;   /* of the device's clock; 0: as fine as the host's */
-	int64_t drift_ppm;  /* of the device's clock against the host's */
-	uint64_t chance;    /* of the jitter */
+	uint64_t seen_ns; /* time until the driver knows that an event was reached */
+	/* gap between two kernels, which events around one kernel do not show */
+	uint64_t gap_ns;
+	uint64_t copied_ns; /* end of the last copy from the host; only fences wait for it */
+	/* time from the end of a launch's call until an idle device begins it */
+	uint64_t start_ns;
+	uint64_t jitter_ns; /* random addition to start_ns and event_ns, at most */
+	/* stream time of an event; 0: the overheads EVENTS_NS and others apply instead */
+	uint64_t event_ns;
+	uint64_t tick_ns;  /* resolution of the device's clock; 0: that of the host's */
+	int64_t drift_ppm; /* of the device's clock against the host's */
+	uint64_t chance;   /* state of the random numbers */
 	bool neighbour_works;
-	char line[512];                                  /* what was logged last */
-	unsigned lines;                                  /* how many were */
-	bool no_events, no_records, no_fences, no_times; /* what the driver refuses */
+	char line[512];                                  /* the last logged line */
+	unsigned lines;                                  /* number of logged lines */
+	bool no_events, no_records, no_fences, no_times; /* calls that the driver refuses */
 } fake;
 
 static struct fake_context context_a, context_b;
 static uint64_t call_ns = CALL_NS, kernel_events_ns = KERNEL_EVENTS_NS;
-static bool refuse_fences; /* the next device does */
+static bool refuse_fences; /* applies from the next joined_with on */
 
-/* When the neighbour begins in that of its turns: by chance, as programs do not fall in step. */
+/* When the neighbour begins its turn of that number: at random, as real programs do not
+ * synchronise. */
 static uint64_t neighbour_begins(uint64_t turn)
 {
 	uint64_t chance = turn * 0x9e3779b97f4a7c15u >> 40;
@@ -160,7 +164,7 @@ static uint64_t neighbour_begins(uint64_t turn)
 	return turn * NEIGHBOUR_EACH_NS + chance % (NEIGHBOUR_EACH_NS - NEIGHBOUR_NS);
 }
 
-/* When so much of our work is done that begins then. */
+/* When work of this process that begins at from_ns and takes ns ends. */
 static uint64_t worked(uint64_t from_ns, uint64_t ns)
 {
 	if (!fake.neighbour_works)
@@ -188,7 +192,7 @@ static uint64_t jitter(void)
 	return fake.jitter_ns ? (fake.chance >> 33) % fake.jitter_ns : 0;
 }
 
-/* What the device's clock says then. */
+/* The reading of the device's clock at that time. */
 static int64_t device_clock(uint64_t ns)
 {
 	int64_t since_ns = (int64_t)(ns - FIRST_NS);
@@ -197,7 +201,7 @@ static int64_t device_clock(uint64_t ns)
 	return fake.tick_ns ? clock_ns - clock_ns % (int64_t)fake.tick_ns : clock_ns;
 }
 
-/* The driver is called to measure. */
+/* Notes a call of the driver for measuring. */
 static void called(void)
 {
 	fake.calls++;
@@ -221,13 +225,13 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 	fake.submitted++;
 	if (free_ns < from_ns)
 		free_ns = from_ns;
-	if (end_ns > free_ns) { /* as many as run at that time count once */
+	if (end_ns > free_ns) { /* kernels that run at the same time count once */
 		fake.busy_ns[device] += fake.beside ? end_ns - free_ns : ns;
 		fake.done_ns[device] = end_ns;
 	}
 }
 
-/* What the stream does is over now, and all events have come: nothing else runs. */
+/* The stream's work ends now, and all events are reached. Nothing else may run. */
 UNUSED static void released(int device, unsigned stream)
 {
 	struct fake_stream *it = &fake.streams[device][stream];
@@ -238,8 +242,8 @@ UNUSED static void released(int device, unsigned stream)
 	it->done_ns = fake.done_ns[device] = time_ns;
 }
 
-/* The kernel that would have been over at end_ns is so now, and what is behind it that much
- * earlier: nothing runs beside it. */
+/* The kernel that would have ended at end_ns ends now, and later work ends that much earlier.
+ * Nothing may run at the same time. */
 UNUSED static void ended(int device, unsigned stream, uint64_t end_ns)
 {
 	uint64_t earlier_ns = end_ns > time_ns ? end_ns - time_ns : 0;
@@ -294,7 +298,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	return true;
 }
 
-/* All streams' of the device. */
+/* Records an event after the work of all streams of the device. */
 static bool fake_fence(void *event, const struct pace_work *work)
 {
 	struct fake_event *it = event;
@@ -388,7 +392,8 @@ static struct vgpu_region_bucket *bucket_of(int device)
 	return &region.file->own.device[device].bucket;
 }
 
-/* The slice has DEVICES of them, with that quota, and that one in the region. */
+/* Attaches a process to a slice with DEVICES devices. given: their quotas; region_pct: the
+ * quota in the region. */
 UNUSED static void joined_with(void **state, const struct pace_quota *given, unsigned region_pct,
 			       enum pace_rule rule)
 {
@@ -413,6 +418,7 @@ UNUSED static void joined_with(void **state, const struct pace_quota *given, uns
 	pace_attach(&region, quotas, rule, &fake_driver);
 }
 
+/* The same, with one quota for all devices. */
 UNUSED static void joined(void **state, unsigned cores_pct)
 {
 	const struct pace_quota quotas[DEVICES] = {{.index = 0}, {.index = 1}};
@@ -427,7 +433,7 @@ UNUSED static void left(void)
 	then_ns = UINT64_MAX;
 }
 
-/* What is launched. */
+/* A kernel to launch. */
 struct kernel {
 	uint64_t function;
 	uint64_t ns;
@@ -442,7 +448,7 @@ static bool is_leased_for(const struct pace_work *work)
 	return pace_lease(work->context, work->stream, work->per_thread, &work->what);
 }
 
-/* As a hook does; what the gate says. */
+/* Launches a kernel as a hook does. Returns what the gate returns. */
 static int launch(const struct kernel *kernel)
 {
 	struct fake_stream *stream = &fake.streams[kernel->device][kernel->stream];
@@ -484,7 +490,7 @@ static int launch(const struct kernel *kernel)
 	return 0;
 }
 
-/* How long it took until it was launched. */
+/* Launches a kernel. Returns how long that took. */
 UNUSED static uint64_t launch_timed(const struct kernel *kernel)
 {
 	uint64_t began_ns = time_ns;
@@ -498,8 +504,8 @@ UNUSED static void launch_each(const struct kernel *kernels, unsigned count, uns
 	assert_int_equal(launch(&kernels[(*turn)++ % count]), 0);
 }
 
-/* Launches them in turns for so long: which part of the device's time that takes, percent. From
- * one launch to another, so that debts are the same at both ends. */
+/* Launches the kernels alternately for for_ns. Returns the percentage of the device's time that
+ * they took, from one launch to another, so that debts are the same at both ends. */
 UNUSED static double share_of(const struct kernel *kernels, unsigned count, uint64_t for_ns)
 {
 	int device = kernels[0].device;
@@ -515,7 +521,7 @@ UNUSED static double share_of(const struct kernel *kernels, unsigned count, uint
 	return 100.0 * (double)(fake.busy_ns[device] - busy_ns) / (double)(time_ns - began_ns);
 }
 
-/* What has been charged, submitted and done until then. */
+/* The work that was charged, submitted and done until at_ns. */
 struct sums {
 	int64_t charged;
 	uint64_t given_ns, busy_ns, at_ns;
@@ -527,7 +533,7 @@ UNUSED static struct sums sums_now(void)
 			     fake.busy_ns[0], time_ns};
 }
 
-/* Which part of what the device was given since then has been charged. */
+/* The charges since then, as a fraction of the work that was submitted. */
 UNUSED static double charged_since(const struct sums *then)
 {
 	struct sums now = sums_now();
@@ -535,7 +541,7 @@ UNUSED static double charged_since(const struct sums *then)
 	return (double)(now.charged - then->charged) / (double)(now.given_ns - then->given_ns);
 }
 
-/* Of the time, percent. */
+/* The device time of this process since then, in percent. */
 UNUSED static double share_since(const struct sums *then)
 {
 	return 100.0 * (double)(fake.busy_ns[0] - then->busy_ns) / (double)(time_ns - then->at_ns);
@@ -549,14 +555,14 @@ UNUSED static void assert_share(const char *what, double share, double quota, do
 	fail_msg("%s: %.2f %% of a quota of %.0f", what, share, quota);
 }
 
-/* The number behind that, of what looks like chance and is the same each time: its upper bits do.
- */
+/* The next number of a sequence that looks random and is the same each time. Its upper bits
+ * do. */
 UNUSED static uint64_t chance_after(uint64_t chance)
 {
 	return chance * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* The host waits for what is done then. */
+/* The host waits for work that ends at done_ns. */
 UNUSED static void wait_until(uint64_t done_ns)
 {
 	if (done_ns > time_ns)
@@ -564,20 +570,20 @@ UNUSED static void wait_until(uint64_t done_ns)
 	pace_waited();
 }
 
-/* And for all that it has submitted, by some way that says nothing of that. */
+/* The host waits for all that it has submitted, by a call that announces nothing. */
 UNUSED static void synchronise(int device)
 {
 	wait_until(fake.done_ns[device]);
 }
 
-/* And for a stream. */
+/* The host waits for a stream, by a call that announces it. */
 UNUSED static void synchronise_stream(unsigned stream)
 {
 	pace_will_wait(&context_a, true);
 	wait_until(fake.streams[0][stream].done_ns);
 }
 
-/* The stream waits for so long, behind what it has, while the device is free. */
+/* The stream waits that long after its work, while the device is free. */
 UNUSED static void stall(unsigned stream, uint64_t ns)
 {
 	struct fake_stream *it = &fake.streams[0][stream];

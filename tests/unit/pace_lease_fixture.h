@@ -1,5 +1,5 @@
-/* What the tests of leases share: a short kernel, and a process that has launched it for a while.
- */
+/* Shared by the tests of leases: a short kernel, and a process that has launched it for a
+ * while. */
 #pragma once
 
 #include "pace_fake.h"
@@ -8,7 +8,7 @@
 
 static const struct kernel short_one = {.function = 1, .ns = SHORT_NS};
 
-/* As a process that has launched it for a while. */
+/* Joins, and launches the short kernel until its cost is known. */
 static void joined_and_known(void **state, unsigned cores_pct)
 {
 	joined(state, cores_pct);

@@ -1,10 +1,10 @@
 /*
- * What tests of several processes on one device share. Each is a real process with its own pacer;
- * all share the fake's device. Only the process whose time is the earliest one runs, so a test
+ * Several processes on one device, in virtual time. Each is a real process with its own pacer,
+ * and all share the fake's device. Only the process with the earliest time runs, so a test
  * gives the same figures each time.
  *
- * The device takes kernels in the order in which they are submitted. An event in a stream without
- * work is reached when the other processes' work is over, or a time slice is.
+ * The device executes kernels in the order in which they are submitted. An event in a stream
+ * without work is reached when the work of the other processes, or a time slice, is over.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "pace_fake.h"
 #include "sys.h"
 
-#define SLICE_NS (2 * MS) /* of a process, where another one waits */
+#define SLICE_NS (2 * MS) /* time slice of a process while another one waits */
 
 #define PROCESSES_MAX 8
 
@@ -24,15 +24,17 @@ struct shared {
 	sem_t turn[PROCESSES_MAX];
 	uint64_t time_ns[PROCESSES_MAX];
 	bool ended[PROCESSES_MAX];
-	uint64_t done_ns;                /* the device's */
-	unsigned last;                   /* whose work that is */
-	uint64_t busy_ns[PROCESSES_MAX]; /* between from_ns and until_ns */
+	uint64_t done_ns; /* when the device has done all work */
+	unsigned last;    /* the process whose work is the last on the device */
+	/* device time of each process, within the measured interval */
+	uint64_t busy_ns[PROCESSES_MAX];
 };
 
 static struct shared *shared;
 static unsigned self;
 
-/* The process that is to run: that with the earliest time; of equal ones, the one that runs. */
+/* The process that runs next: the one with the earliest time. Of equal ones, the present
+ * process. */
 static unsigned earliest(void)
 {
 	unsigned found = self;
@@ -68,7 +70,7 @@ static void meet_others(void)
 	}
 }
 
-#define WAKE_NS 50000 /* from one look of a sleeper at its bell to the next */
+#define WAKE_NS 50000 /* interval at which a sleeper looks at its bell */
 
 int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 
@@ -87,7 +89,7 @@ int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns
 	return 0;
 }
 
-/* In a process: before it does anything, and when it has done all. */
+/* A process calls many_begin before anything else, and many_end when it has done everything. */
 static void many_begin(void)
 {
 	while (sem_wait(&shared->turn[self]) != 0)
@@ -101,14 +103,16 @@ static void many_end(void)
 	sem_post(&shared->turn[earliest()]);
 }
 
-/* Runs it in so many processes, until all have ended. `shared` is to be unmapped after it. */
+/* Calls run in `count` processes, and returns when all have ended. The caller unmaps `shared`
+ * after it. */
 static void many_play(unsigned count, void (*run)(void *), void *arg)
 {
 	pid_t pids[PROCESSES_MAX];
 
 	shared = shared_memory(sizeof(*shared));
 	*shared = (struct shared){.count = count};
-	for (unsigned i = 0; i < count; i++) { /* before any of them can give it to another */
+	/* all of them, before a process can pass the turn on */
+	for (unsigned i = 0; i < count; i++) {
 		shared->time_ns[i] = FIRST_NS;
 		assert_int_equal(sem_init(&shared->turn[i], 1, i == 0), 0);
 	}
@@ -118,7 +122,7 @@ static void many_play(unsigned count, void (*run)(void *), void *arg)
 		int status;
 
 		assert_true(wait(&status) > 0);
-		if (status) /* the others would wait for it */
+		if (status) /* the others would wait for this process */
 			for (unsigned k = 0; k < count; k++)
 				kill(pids[k], SIGKILL);
 		assert_int_equal(status, 0);

@@ -1,5 +1,6 @@
 /*
- * A directory of its own for each test. To be included behind cmocka.h and what that needs.
+ * Gives each test a directory of its own. Include it after cmocka.h and the headers that
+ * cmocka.h needs.
  */
 #pragma once
 
@@ -13,11 +14,11 @@
 
 #define UNUSED __attribute__((unused))
 
-#define PIPE_WAIT_S 10
+#define PIPE_WAIT_S 10 /* seconds; a test that waits longer for a writer is ended */
 
 struct place {
 	char dir[64];
-	char path[96]; /* of a file in it that is not there yet */
+	char path[96]; /* path of a file in dir, which does not exist yet */
 };
 
 UNUSED static int place_make(void **state)

@@ -1,4 +1,4 @@
-/* What the tests of the account share: a slice with a region of its own, attached. */
+/* Shared by the tests of the account: a slice with a region of its own. */
 #pragma once
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define UNUSED __attribute__((unused))
 
 #define KIB  ((uint64_t)1024)
-#define BASE ((uint64_t)0x7f0000000000) /* a granule begins there */
+#define BASE ((uint64_t)0x7f0000000000) /* an address at which a granule begins */
 
 static char quota_dir[64];
 static struct slice quota_slice;
@@ -52,7 +52,7 @@ UNUSED static int slice_remove(void **state)
 #define UNIT_SET_UP    slice_make
 #define UNIT_TEAR_DOWN slice_remove
 
-/* Attaches two GPUs with that limit each. */
+/* Attaches two GPUs with a memory limit of limit_bytes each. */
 UNUSED static void attach(uint64_t limit_bytes)
 {
 	struct quota_gpu gpus[2] = {{"GPU-a", 0}, {"GPU-b", 1}};
@@ -69,6 +69,7 @@ UNUSED static struct vgpu_hami_usage own_usage(int device)
 	return region_own_usage(&account_region, (unsigned)device);
 }
 
+/* The bytes of data that this process is charged on GPU 0. */
 UNUSED static uint64_t data(void)
 {
 	return own_usage(0).data;
@@ -80,7 +81,7 @@ UNUSED static struct block block_at(uint64_t address, uint64_t size_bytes, bool 
 		.address = address, .size_bytes = size_bytes, .context = 1, .managed = managed};
 }
 
-/* The whole way of an allocation that succeeds. */
+/* Makes all calls of an allocation that succeeds. */
 UNUSED static void allocate_as(bool managed, uint64_t address, uint64_t size_bytes)
 {
 	struct block block = block_at(address, size_bytes, managed);

@@ -1,5 +1,6 @@
-/* For tests of the region's lock, held by another living process of the slice: here, a second
- * region of this one. And of the region's file, deleted. */
+/* For tests in which another living process of the slice holds the region's lock: here, a
+ * second mapping of the region in this process. Also for tests of a region whose file was
+ * deleted. */
 #pragma once
 
 #include "clock.h"
@@ -22,7 +23,8 @@ static void unlock_elsewhere(void)
 	region_close(&holder);
 }
 
-/* Until one of us sleeps for it: with the locks of quota/ that come first. */
+/* Waits until a thread of this process sleeps for the region's lock. That thread holds the
+ * locks of quota/ that come first. */
 static void await_waiter(void)
 {
 	const uint32_t *word = &holder.file->own.lock;
@@ -35,7 +37,8 @@ static void await_waiter(void)
 	fail_msg("nobody waits for the region's lock");
 }
 
-/* For longer than a look at the file is good for, coarse as the clock is. */
+/* Deletes the region's file, and waits until the next look at the file is due, by the coarse
+ * clock. */
 static void delete_region(void)
 {
 	assert_int_equal(unlink(quota_slice.region_path), 0);

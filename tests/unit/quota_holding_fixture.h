@@ -1,4 +1,5 @@
-/* What the tests of holdings share: their whole ways. */
+/* Shared by the tests of holdings: functions that make all calls for taking and releasing
+ * one. */
 #pragma once
 
 #include "holding.h"
@@ -28,7 +29,7 @@ UNUSED static void hold_array(uint64_t size_bytes, uint64_t handle)
 	hold_on(HOLDING_ARRAY, 0, CONTEXT, size_bytes, handle);
 }
 
-/* Whether it was the last reference. */
+/* Releases a reference. Returns whether it was the last one. */
 UNUSED static bool let_go_of(enum holding_kind kind, uint64_t handle)
 {
 	struct holding_release going;
@@ -43,6 +44,7 @@ UNUSED static bool let_go(uint64_t handle)
 	return let_go_of(HOLDING_PHYSICAL, handle);
 }
 
+/* Whether no change of the account is in progress. */
 UNUSED static bool is_quiet(void)
 {
 	return account_stamp() != UINT64_MAX;

@@ -1,4 +1,5 @@
-/* What the tests of pools share: the ways of an allocation, with figures of no driver. */
+/* Shared by the tests of pools: the calls of an allocation, with figures that no driver has
+ * given. */
 #pragma once
 
 #include "pool.h"
@@ -7,7 +8,7 @@
 #define POOL          ((uint64_t)0x1000)
 #define OTHER         ((uint64_t)0x2000)
 #define CHUNK         (32 * MIB)
-#define NARROW        (256 * MIB) /* a slice with too little room for chunks ahead */
+#define NARROW        (256 * MIB) /* a limit with too little room to reserve chunks in advance */
 #define MANAGED_CHUNK (128 * MIB)
 
 UNUSED static void open_pool(uint64_t limit_bytes)
@@ -16,7 +17,7 @@ UNUSED static void open_pool(uint64_t limit_bytes)
 	assert_int_equal(quota_pool_open(POOL, 0, 0), 0);
 }
 
-/* The driver destroys the pool. */
+/* Destroys the pool, and the driver succeeds. */
 UNUSED static void close_pool(uint64_t pool, bool is_empty)
 {
 	struct pool_closing closing;
@@ -55,7 +56,7 @@ UNUSED static void settle(uint64_t pool, const struct pool_reservation *reservat
 	quota_pool_settle(pool, reservation, &figure);
 }
 
-/* The whole way of an allocation that makes the pool grow to reserved_bytes. */
+/* Makes all calls of an allocation that makes the pool grow to reserved_bytes. */
 UNUSED static void allocate_from(uint64_t pool, uint64_t size_bytes, uint64_t reserved_bytes)
 {
 	struct pool_reservation reservation;
@@ -65,6 +66,7 @@ UNUSED static void allocate_from(uint64_t pool, uint64_t size_bytes, uint64_t re
 	settle(pool, &reservation, reserved_bytes);
 }
 
+/* Whether no change of the account is in progress. */
 UNUSED static bool is_quiet(void)
 {
 	return account_stamp() != UINT64_MAX;

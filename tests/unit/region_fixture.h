@@ -1,6 +1,6 @@
 /*
- * What the tests of the region share: a directory of their own, setups, and child processes. A
- * child never returns into cmocka: it says what is wrong on stderr and exits with 1.
+ * Shared by the tests of the region: setups and child processes. Each test has a directory of
+ * its own. A child never returns into cmocka: it writes an error to stderr and exits with 1.
  */
 #pragma once
 
@@ -30,7 +30,7 @@
 #include "size.h"
 #include "sys.h"
 
-/* Devices GPU-<first>, GPU-<first + 1> … of that much memory each. */
+/* A setup with the devices GPU-<first>, GPU-<first + 1> … of memory_bytes each. */
 UNUSED static struct region_setup setup_from(unsigned first, unsigned count, uint64_t memory_bytes)
 {
 	struct region_setup setup = {.device_count = count, .priority = 1};
@@ -73,7 +73,7 @@ UNUSED static unsigned count_wrong(struct region *region)
 
 /* -- children --------------------------------------------------------------------------------- */
 
-/* In a child: goes on if it holds, else says so and ends. */
+/* For children: if the condition is false, writes a line to stderr and exits with 1. */
 #define MUST(condition)                                                                        \
 	do {                                                                                   \
 		if (!(condition)) {                                                            \
@@ -100,6 +100,7 @@ static void departure_note(pid_t pid, int fd)
 	close(fd);
 }
 
+/* Starts a child that calls body and exits with 0. It dies with the test. */
 UNUSED static pid_t spawn(void (*body)(void *arg), void *arg)
 {
 	int departure = departure_prepare();
@@ -117,7 +118,7 @@ UNUSED static pid_t spawn(void (*body)(void *arg), void *arg)
 	return pid;
 }
 
-/* Of a child that has been waited for: until the kernel is through with its memory as well. */
+/* Call it after waitpid(2). It waits until the kernel has removed the child's memory too. */
 UNUSED static void see_off(pid_t pid)
 {
 	for (unsigned i = 0; i < DEPARTURES; i++)
@@ -143,7 +144,7 @@ UNUSED static void kill_child(pid_t pid)
 	reap_status(pid);
 }
 
-/* Memory that children share with the test, zeroed. */
+/* Maps zeroed memory that children share with the test. */
 UNUSED static void *shared_memory(size_t len)
 {
 	void *addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -156,9 +157,10 @@ UNUSED static void *shared_memory(size_t len)
 #define FLAG_SET(flag)  __atomic_store_n(&(flag), 1, __ATOMIC_SEQ_CST)
 #define FLAG_READ(flag) __atomic_load_n(&(flag), __ATOMIC_SEQ_CST)
 
-#define LONG_MS 100000 /* no machine is so busy: what has not happened by then, never will */
+/* Even on a busy machine, an event that has not happened by then never will. */
+#define LONG_MS 100000
 
-/* Whether the value reaches at_least within so many milliseconds. */
+/* Waits up to `ms` milliseconds. Returns whether the value has reached at_least. */
 UNUSED static int reached(const uint64_t *value, uint64_t at_least, unsigned ms)
 {
 	uint64_t end = clock_now_ns() + ms * NS_PER_MS;

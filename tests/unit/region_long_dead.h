@@ -1,5 +1,6 @@
-/* For tests of dead processes of other pid namespaces, which are taken for dying for a while after
- * they were first seen dead: they have been seen long ago. */
+/* For tests of dead processes of other PID namespaces. Such a process counts as dying for a
+ * while after it was first seen dead. assume_long_dead() makes the region believe that it was
+ * seen dead an hour ago. */
 #pragma once
 
 #include "clock.h"

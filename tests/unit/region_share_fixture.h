@@ -1,4 +1,4 @@
-/* What the tests of shared memory share: slots of one region, and what they do to one key. */
+/* Shared by the tests of shared memory: several slots of one region, and actions on one key. */
 #pragma once
 
 #include "region_fixture.h"
@@ -7,7 +7,7 @@
 #define KEY   77
 #define UNIT  4096
 
-/* Slots of one region: each a process to the others. */
+/* Mappings of one region with a slot each. Each counts as another process to the others. */
 static struct region regions[SLOTS];
 
 UNUSED static void make_slots(void **state)
@@ -30,6 +30,7 @@ UNUSED static struct region *any_open(void)
 	return NULL;
 }
 
+/* The number of shares in that state. */
 UNUSED static unsigned entries(enum vgpu_share_state share_state)
 {
 	const struct vgpu_region_own *own = &any_open()->file->own;

@@ -1,4 +1,5 @@
-/* A directory of the test's own, with files in it, and an environment that is empty. */
+/* Gives each test a directory of its own, functions that make files in it, and an empty
+ * environment. */
 #pragma once
 
 #include <setjmp.h>
@@ -17,7 +18,7 @@
 
 #include "unit.h"
 
-static char root[64]; /* the directory; each test's own */
+static char root[64]; /* path of the test's directory */
 
 static int fixture_remove(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -44,7 +45,7 @@ static int fixture_drop(void **state)
 #define UNIT_SET_UP    fixture_make
 #define UNIT_TEAR_DOWN fixture_drop
 
-/* root/name; the last eight stay. */
+/* Returns the path root/name. The last eight results stay valid. */
 static inline char *in_root(const char *name)
 {
 	static char paths[8][512];
@@ -74,7 +75,7 @@ static inline void write_text(const char *name, const char *text)
 	write_bytes(name, text, strlen(text));
 }
 
-/* Fails unless text has the words in it, and shows it. */
+/* Fails unless text is one line that contains the words, and shows text then. */
 static inline void assert_says(const char *text, const char *words)
 {
 	if (!strstr(text, words))

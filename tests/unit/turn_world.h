@@ -1,11 +1,11 @@
 /*
- * What the tests of turns share: slices on a modelled GPU, in virtual time that goes on by STEP_NS.
- * So a test of seconds takes milliseconds, and the machine's load changes nothing.
+ * Shared by the tests of turns: slices on a modelled GPU, in virtual time that advances by
+ * STEP_NS. So a test of seconds takes milliseconds, and the machine's load changes nothing.
  *
- * The device runs the work of one process at a time. It changes to another process when the first
- * has none left, or after QUANTUM_NS, and a change takes CHANGE_NS. A host launches a kernel in
- * LAUNCH_NS; its sleeps end late, by LATE_NS. Each slice is a struct turn of its own, with a file
- * descriptor of its own, which stands for a process.
+ * The device runs the work of one process at a time. It changes to another process when the
+ * first has none left, or after QUANTUM_NS, and a change takes CHANGE_NS. A host launches a
+ * kernel in LAUNCH_NS, and its sleeps end LATE_NS late. Each process is a struct turn of its
+ * own, with a file descriptor of its own.
  */
 #pragma once
 
@@ -41,47 +41,51 @@
 
 /* -- actors ----------------------------------------------------------------------------------- */
 
-/* A process: its program, and its part of the GPU. Zeros: it has no limit and is always busy. */
+/* A process: its program, and its part of the GPU. With all members 0, it has no limit and is
+ * always busy. */
 struct actor {
 	unsigned weight, limit_pct; /* 0: 100 */
-	bool takes_rest;            /* its weight is what the limits of others leave */
+	bool takes_rest;            /* its weight is the part that the limits of others leave */
 	uint64_t kernel_ns;
-	uint64_t key;        /* of its slice; 0: it has a slice of its own */
-	unsigned batch;      /* it waits for its work after so many launches; 0: never */
-	uint64_t think_ns;   /* then it computes for so long, */
-	uint64_t request_ns; /* or serves requests of `batch` kernels, one in so long in the mean */
-	uint64_t from_ns, until_ns; /* it is there; 0: from the first, to the last */
-	int error_pct;              /* its costs are too high by that, and it never learns better */
-	bool is_stopped;            /* it does nothing, and lives */
+	uint64_t key;      /* of its slice; 0: a slice of its own */
+	unsigned batch;    /* launches after which it waits for its work; 0: it never waits */
+	uint64_t think_ns; /* after a wait, it computes for that long */
+	/* mean time between requests of `batch` kernels that it serves; 0: none */
+	uint64_t request_ns;
+	uint64_t from_ns, until_ns; /* it lives in this interval; 0: from the start, to the end */
+	int error_pct;              /* its costs are too high by that, for ever */
+	bool is_stopped;            /* it lives and does nothing */
 	bool is_dead;
-	bool is_out; /* it is there, and submits without asking: no turns */
+	bool is_out; /* it lives, and submits without taking turns */
 
 	struct turn turn;
-	struct turn_account account; /* of a slice of its own */
+	struct turn_account account; /* used if the slice is its own */
 	bool is_joined;
-	uint64_t left_ns;  /* of its work, at the device */
-	uint64_t busy_ns;  /* the device worked for it, in all */
-	uint64_t ended_ns; /* when it last had none left */
-	uint64_t due_ns;   /* when it thinks that this will be */
+	uint64_t left_ns;  /* of its work on the device */
+	uint64_t busy_ns;  /* device time that it had, in all */
+	uint64_t ended_ns; /* when its work last ended */
+	uint64_t due_ns;   /* when it expects its work to end */
 	uint64_t launches;
-	uint64_t next_ns; /* it goes on then, or when the bell rings */
+	uint64_t next_ns; /* it continues then, or when the bell rings */
 	uint32_t bell;
 	bool is_asleep, waits_for_device, was_mine;
-	int64_t credit_ns; /* of its own limit, without turns */
+	int64_t credit_ns; /* credit of its own limit, used without turns */
 	uint64_t credit_at;
-	uint64_t arrived_ns, chance; /* the request in service; 0: none */
+	/* arrival of the request in service, 0: none; state of its random numbers */
+	uint64_t arrived_ns, chance;
 	uint64_t next_request_ns;
-	uint64_t waits[WAITS]; /* what requests took */
+	uint64_t waits[WAITS]; /* duration of each request */
 	unsigned wait_count;
-	uint64_t longest_ns, wait_from; /* it waited for a turn */
+	/* the longest wait for a turn, and the start of the present one; 0: none */
+	uint64_t longest_ns, wait_from;
 };
 
 static struct actor actors[ACTORS];
 static unsigned actor_count;
 static uint64_t time_ns, device_from;
-static unsigned device_of; /* whose work it runs */
+static unsigned device_of; /* the actor whose work the device runs */
 static uint64_t changing_ns, overlap_ns;
-static uint64_t moving_ns; /* what a change to another process's work takes for its memory */
+static uint64_t moving_ns; /* additional time of each change, for moving memory */
 static const char *world_path;
 static bool world_is_damaged; /* the test wrote into the file */
 
@@ -217,7 +221,7 @@ static void sleep_for(struct actor *actor, uint64_t ns)
 	actor->next_ns = time_ns + ns + LATE_NS;
 }
 
-/* The limit of a slice that nobody else is beside: 0, or for how long it waits. */
+/* Applies the limit of a slice that is alone on the device. Returns 0, or the ns to wait. */
 static uint64_t own_limit_ns(struct actor *actor)
 {
 	int64_t gained_ns = (int64_t)(time_ns - actor->credit_at) * actor->limit_pct / 100;
@@ -236,7 +240,7 @@ static void submit(struct actor *actor, bool counts)
 	uint64_t cost_ns = actor->kernel_ns * (uint64_t)(100 + actor->error_pct) / 100;
 
 	if (!actor->error_pct)
-		actor->due_ns = time_ns + actor->left_ns; /* its events tell */
+		actor->due_ns = time_ns + actor->left_ns; /* its events tell when its work ends */
 	actor->left_ns += actor->kernel_ns;
 	actor->due_ns = (actor->due_ns > time_ns ? actor->due_ns : time_ns) + cost_ns;
 	actor->launches++;
@@ -282,7 +286,7 @@ static void launch(struct actor *actor)
 	submit(actor, !alone);
 }
 
-/* It has waited for its work. */
+/* Continues after a wait for its work. */
 static void finish(struct actor *actor)
 {
 	actor->waits_for_device = false;
@@ -296,7 +300,8 @@ static void finish(struct actor *actor)
 	actor->arrived_ns = 0;
 }
 
-/* Requests come by chance: the time between two is twice the mean at most. False: none is there. */
+/* Requests arrive at random; the time between two is at most twice the mean. Returns false if
+ * there is none. */
 static bool has_request(struct actor *actor)
 {
 	if (!actor->request_ns || actor->arrived_ns)
@@ -356,7 +361,7 @@ static void go_on(uint64_t for_ns)
 
 /* -- what they got ---------------------------------------------------------------------------- */
 
-/* Begins to count. */
+/* Resets the counters. */
 UNUSED static void count_from_now(void)
 {
 	overlap_ns = 0;
@@ -367,6 +372,7 @@ UNUSED static void count_from_now(void)
 	}
 }
 
+/* The actor's part of the time of_ns, in percent. */
 UNUSED static double share(const struct actor *actor, uint64_t of_ns)
 {
 	return 100.0 * (double)actor->busy_ns / (double)of_ns;
@@ -379,7 +385,7 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The time in ms that so many percent of the requests did not take. */
+/* The time in ms that `percent` of the requests did not exceed. */
 UNUSED static double quantile_ms(struct actor *actor, double percent)
 {
 	assert_true(actor->wait_count > 0);
