@@ -25,7 +25,8 @@ static inline void answer_print(const char *label, const char *name, void *answe
 	printf("    %s\n", error ? error : "no error");
 }
 
-/* From whoever includes this, and from a handle if there is one. */
+/* Asks from the program or plugin that includes this header, or from the handle if it is not
+ * NULL. */
 static inline void answers_print(const char *who, void *handle)
 {
 	char label[128];
@@ -48,8 +49,9 @@ static inline void answers_print(const char *who, void *handle)
 	}
 }
 
-/* The driver's symbols have no versions: dlvsym does not find them, in any. The version "" is not
- * asked for: glibc before 2.41 crashes on it, with us and without. */
+/* Asks for versions. The driver's symbols have none, so dlvsym finds them in no version. The
+ * version "" is left out, because glibc before 2.41 crashes on it, with and without the
+ * library. */
 static inline void answers_print_versions(void)
 {
 	static const char *const names[] = {"cuMemAlloc_v2", "cuInit", "cuStreamGetFlags"};

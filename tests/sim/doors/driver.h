@@ -1,11 +1,11 @@
 /*
- * The driver functions that an allocation takes, and the question of all door tests: is what was
- * reached held to the slice?
+ * The driver functions that an allocation needs, and the question of all tests in this
+ * directory: does the slice's limit apply to the functions that were reached?
  *
- * CALL(name) is how the file that includes this reaches a driver function. By default it is the
- * pointer in `found`, which find_driver fills, or with `#define DRIVER_TABLE` the loader does; with
- * `#define CALL(name) name` before the include it is an ordinary call, and what the linker makes of
- * it.
+ * CALL(name) is how the file that includes this header reaches a driver function. By default it
+ * is a pointer in `found`, which find_driver fills. With `#define DRIVER_TABLE` the loader
+ * fills `found`. With `#define CALL(name) name` before the include, it is an ordinary call,
+ * which the linker resolves.
  */
 #pragma once
 
@@ -39,7 +39,8 @@ struct driver {
 #define CALL(name) (found.name)
 #ifdef DRIVER_TABLE
 #define X(name) .name = name,
-static volatile struct driver found = {DRIVER_FUNCTIONS(X)}; /* or the compiler would see through */
+/* volatile, so that the compiler does not replace the pointers */
+static volatile struct driver found = {DRIVER_FUNCTIONS(X)};
 #undef X
 #else
 static struct driver found;
@@ -56,9 +57,9 @@ static inline void find_driver(void *(*find)(const char *symbol))
 #endif
 
 #define SMALL_BYTES ((size_t)256 << 20)
-#define LARGE_BYTES ((size_t)2 << 30) /* fits the device, not the slice */
+#define LARGE_BYTES ((size_t)2 << 30) /* fits the device but not the slice */
 
-/* A test's control: it runs without the library, and must then not be held. */
+/* Whether this is a test's control: it runs without the library, and no limit may apply. */
 static inline bool is_control(void)
 {
 	return getenv("DOORS_CONTROL") != NULL;
@@ -79,7 +80,8 @@ static inline void start_driver(void)
 	CHECK_SAYING(result == CUDA_SUCCESS, "cuCtxSetCurrent says %d", result);
 }
 
-/* After start_driver. */
+/* Call it after start_driver. It checks that the slice's limit applies, or does not apply in a
+ * control. */
 static inline void check_allocations(void)
 {
 	CUresult expected = is_control() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,4 +1,4 @@
-/* What a plugin or a wrapper shows to others. */
+/* For symbols that a plugin or a wrapper exports. */
 #pragma once
 
 #define EXPORT __attribute__((visibility("default")))

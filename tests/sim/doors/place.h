@@ -1,4 +1,5 @@
-/* Where an address is, so that it can be compared between two runs: object and offset in it. */
+/* Prints where an address lies, as the object and the offset in it, which two runs have in
+ * common. */
 #pragma once
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
- * The ways to ask the dynamic loader for a driver function. What is asked depends on who asks, so
- * each program and plugin that includes this asks for itself.
+ * The ways to ask the dynamic loader for a driver function. The answer depends on the object
+ * that asks, so each program and plugin that includes this header has its own copy.
  */
 #pragma once
 
@@ -67,7 +67,7 @@ static void *by_program(const char *symbol)
 	return dlsym(opened(NULL, RTLD_LAZY), symbol);
 }
 
-/* By the name of the file that it was found in. */
+/* Opens the library by the path of its file. */
 static void *by_path(const char *symbol)
 {
 	char path[PATH_MAX];
@@ -91,7 +91,7 @@ static void *by_base_namespace(const char *symbol)
 
 static void *by_new_namespace(const char *symbol)
 {
-	static void *handle; /* there are 16 namespaces, no more */
+	static void *handle; /* kept, as there are only 16 namespaces */
 
 	if (!handle)
 		handle = dlmopen(LM_ID_NEWLM, DRIVER, RTLD_LAZY);
@@ -147,7 +147,7 @@ typedef CUresult get_function(const char *symbol, void **pfn, int version, cuuin
 
 enum { CUDA_OF_TODAY = 13000 };
 
-/* cuMemAlloc_v2 is called cuMemAlloc there. */
+/* Asks cuGetProcAddress for a symbol, which it knows without "_v2". */
 static void *asked_of(get_function *get, const char *symbol)
 {
 	char plain[128];
@@ -170,7 +170,7 @@ static void *by_procaddress(const char *symbol)
 	return asked_of(get, symbol);
 }
 
-/* As the CUDA runtime does it. */
+/* Asks as the CUDA runtime does. */
 static void *by_procaddress_of_procaddress(const char *symbol)
 {
 	get_function *get = (get_function *)by_procaddress("cuGetProcAddress");

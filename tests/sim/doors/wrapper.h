@@ -1,12 +1,12 @@
-/* What wrapper.c tells the programs that it is preloaded into. */
+/* Checks what wrapper.c, which is preloaded, counted. */
 #pragma once
 
 #include "driver.h"
 #include "ways.h"
 
 /*
- * DOORS_CALLS says how many calls of cuMemAlloc_v2 a wrapper in the chain has to see for one call
- * of the application's. After check_held.
+ * Call it after check_held. If DOORS_CALLS is set, it is the number of calls of cuMemAlloc_v2
+ * that a wrapper in the chain must see for one call of the application.
  */
 static inline void check_wrapper(void)
 {

@@ -1,34 +1,39 @@
 /*
- * Eight processes that allocate and free, with the quota full as far as they may fill it.
+ * Eight worker processes that allocate and free, and keep the quota as full as they may.
  */
 #pragma once
 
 #include "walk.h"
 
-/* In shared memory. */
+/* The workers' state, in shared memory. */
 struct crowd {
 	uint64_t freeze, finish;
-	uint64_t polite; /* they keep to their parts, and not to WORKING */
+	/* each worker keeps to its part of WORKING, instead of all to WORKING together */
+	uint64_t polite;
 	struct {
 		uint64_t operations, refusals;
-		uint64_t frozen; /* it stands still, and has so many bytes in granules of its own */
+		/* the worker pauses and holds `held` bytes, in granules of its own */
+		uint64_t frozen;
 		uint64_t held;
 	} worker[WORKERS];
 };
 
-extern struct crowd *crowd; /* to be set before any of the rest */
-extern bool crowded;        /* they are there */
+extern struct crowd *crowd; /* set it before calling the functions below */
+extern bool crowded;        /* the workers are running */
 
 void crowd_start(bool polite);
-void crowd_meet(void); /* until all have their contexts, and work */
+void crowd_meet(void); /* waits until all workers have contexts and work */
 void crowd_end(void);
-/* They stand still, with the lock free, and go on. Where nobody is there: nothing. */
+/* crowd_freeze pauses the workers while none has the lock; crowd_thaw continues them. Without
+ * workers, both do nothing. */
 void crowd_freeze(void);
 void crowd_thaw(void);
 
-/* How far they are; and until each of them has gone on by some operations since. */
+/* crowd_note notes the workers' progress; crowd_await waits until each worker has made some
+ * operations since. */
 void crowd_note(uint64_t before[WORKERS]);
 void crowd_await(const uint64_t before[WORKERS]);
 
-/* What they hold, who stand still; of each, it is what the device says, and the ledger. */
+/* The bytes that all paused workers hold. It checks that the device and the ledger agree for
+ * each. */
 uint64_t crowd_held(void);

@@ -1,40 +1,43 @@
 /*
- * Programs that run over the library's build for tests, with a plan (plan.h) of what befalls them;
- * beside the fixtures of tests/sim/life and tests/sim/memory.
+ * Programs that run with the library's build for tests, and with a plan (plan.h) of faults.
+ * This header adds to the fixtures of tests/sim/life and tests/sim/memory.
  */
 #pragma once
 
 #include "life.h"
 #include "plan.h"
 
-#define CHARGE (CONTEXT + HIDDEN) /* what a process with a context costs its slice */
+#define CHARGE (CONTEXT + HIDDEN) /* bytes that a slice is charged for a process with a context */
 
-/* A program in a role of this test (life.h) with a wire to it. The role's only argument is the
- * number of its end. */
+/* A program in a role of this test (life.h), and a wire to it. The role's only argument is the
+ * number of its end of the wire. */
 struct faulty {
 	struct member member;
 	struct plan_report *report;
 };
 
-/* step and fault are what VGPU_TEST_STEP and VGPU_TEST_SYSCALL say, or NULL. */
+/* Starts a program. step and fault: the values of VGPU_TEST_STEP and VGPU_TEST_SYSCALL, or
+ * NULL. */
 struct faulty faulty_start(const char *role, const char *step, const char *fault);
-/* Of those that are started from then on, stderr goes to that file; NULL: to our own. */
+/* Sends stderr of programs that are started later to that file; NULL: to this process's own. */
 void faulty_stderr(const char *path);
-/* The status of waitpid(2); the report stays. */
+/* Waits for the program's end. Returns the status of waitpid(2); the report stays valid. */
 int faulty_wait(struct faulty *program);
-/* Forgets the report. */
+/* Unmaps the report. */
 void faulty_close(struct faulty *program);
 
-/* The word that comes over the wire within ms; false: none has. *ret_over: none will any more. */
+/* Receives a word from the wire within `ms`. Returns false if none came. *ret_over: the wire
+ * was closed. */
 bool faulty_hear(const struct faulty *program, int ms, uint64_t *ret_word, bool *ret_over);
 
 /* -- places ------------------------------------------------------------------------------------ */
 
-/* Gives this process, and those that it starts, a machine and a region of its own, of that quota:
- * so can several scenes be played at once. */
+/* Gives this process, and those that it starts, a machine and a region of its own with that
+ * quota, in bytes. So several scenes can run at once. */
 void place_set(uint64_t quota);
-void place_limit(uint64_t bytes); /* another limit for those that it starts from now on */
-/* Nobody is left: who comes next has all of it, and leaves nothing. */
+void place_limit(uint64_t bytes); /* sets another limit for processes that are started later */
+/* Checks that no process is left: the next one can allocate the whole quota, and leaves
+ * nothing. */
 void place_check_whole(uint64_t quota);
 
 /* -- words in memory that is shared with those that it forks ----------------------------------- */
@@ -42,7 +45,8 @@ void place_check_whole(uint64_t quota);
 void *memory_share(size_t size);
 uint64_t word_read(const uint64_t *word);
 void word_write(uint64_t *word, uint64_t value);
-uint64_t word_add(uint64_t *word, uint64_t more); /* the new value */
-void word_raise(uint64_t *word, uint64_t to);     /* where it is less */
-/* Until it is as much; what: what is wrong when it is not within WAIT_S. */
+uint64_t word_add(uint64_t *word, uint64_t more); /* returns the new value */
+void word_raise(uint64_t *word, uint64_t to);     /* raises the word if it is less */
+/* Waits until the word is at least `least`. what: the message if that does not happen within
+ * WAIT_S. */
 void word_await(const uint64_t *word, uint64_t least, const char *what);

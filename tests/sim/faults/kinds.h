@@ -1,4 +1,4 @@
-/* Memory of several kinds, to be had and given back alike. */
+/* Allocates and frees memory of several kinds by the same functions. */
 #pragma once
 
 #include "cuda_api.h"
@@ -22,6 +22,6 @@ struct thing {
 	};
 };
 
-/* What the driver, or the library, answers. Where it is no success, nothing is held. */
+/* These return the result of the driver or the library. After an error, nothing is held. */
 CUresult thing_make(enum kind kind, uint64_t bytes, CUstream stream, struct thing *ret_thing);
 CUresult thing_end(const struct thing *thing, CUstream stream);

@@ -1,7 +1,7 @@
 /*
- * What a program does that comes to each step of the region's changes, and what others have to do
- * for it, for which it asks over its wire. The quotas are such that it has its room whatever the
- * eight (crowd.h) do.
+ * A program that reaches each step of the region's changes. It asks over its wire for the
+ * actions of other processes that this needs. The quotas leave it room whatever the eight
+ * workers (crowd.h) do.
  */
 #pragma once
 
@@ -10,27 +10,27 @@
 #define WORKERS 8
 #define SHARED  (8 * MIB)
 
-/* What the workers may fill among them and the partner; and what is kept free of them for the
- * walker, for who dies with the lock, and for 256 MiB of data. */
+/* WORKING is what the workers and the partner may fill. QUOTA keeps room free for the walker,
+ * for a process that dies with the lock, and for 256 MiB of data. */
 #define WORKING ((WORKERS + 1) * CHARGE + 2 * GIB)
 #define QUOTA   (WORKING + 3 * CHARGE + 256 * MIB)
 
 enum order {
-	ORDER_STARTED = 1, /* it has a context */
-	ORDER_DEAD_HOLDER, /* somebody dies with the lock */
-	ORDER_SLOW_HOLDER, /* somebody has the lock, and keeps it for PLAN_DELAY_MS */
-	ORDER_EXPORT,      /* the partner shares memory: its handle comes back */
-	ORDER_FREE,        /* which it frees now */
-	ORDER_OPEN,        /* the partner opens what the walker shares: its handle follows */
-	ORDER_CLOSE,       /* which it closes now */
-	ORDER_CLEAN,       /* the partner gives up whatever it has; from the scene */
-	ORDER_END,         /* likewise */
+	ORDER_STARTED = 1, /* the program has a context */
+	ORDER_DEAD_HOLDER, /* a process dies with the lock */
+	ORDER_SLOW_HOLDER, /* a process keeps the lock for PLAN_DELAY_MS */
+	ORDER_EXPORT,      /* the partner exports memory; its handle is the answer */
+	ORDER_FREE,        /* the partner frees that memory */
+	ORDER_OPEN,        /* the partner opens the walker's memory, whose handle follows */
+	ORDER_CLOSE,       /* the partner closes it */
+	ORDER_CLEAN,       /* the partner frees everything; sent by the scene */
+	ORDER_END,         /* the partner ends; sent by the scene */
 };
 
 void tell_handle(int wire, const CUipcMemHandle *handle);
 CUipcMemHandle hear_handle(int wire);
 
-/* A process that shares memory with the walker, and does orders. */
+/* The body of the partner: it shares memory with the walker, and executes orders. */
 void partner(int wire);
 
 /*

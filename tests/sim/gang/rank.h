@@ -1,7 +1,7 @@
 /*
- * A rank of a job on several GPUs, over the simulated driver: a kernel of its own and collectives
- * with the others in every step. The program `ranks` has one in each process, in each thread, or
- * all in one thread.
+ * A rank of a job on several GPUs of the simulated driver. Each step has a kernel of the rank,
+ * and collectives with the other ranks. The program `ranks` has one rank in each process, one
+ * in each thread, or all in one thread.
  */
 #pragma once
 
@@ -33,26 +33,27 @@ enum sign {
 struct job {
 	unsigned ranks;
 	uint64_t work_ns, collective_ns;
-	unsigned comms;    /* collectives in a step; more than one have streams of their own */
+	/* collectives in a step; if there are several, each has a stream of its own */
+	unsigned comms;
 	unsigned ahead;    /* steps that the host queues before it waits for the first of them */
 	bool graph;        /* a step is a graph */
 	bool pipeline;     /* a rank receives from the one before and sends to the one after */
-	uint64_t stall_ns; /* before one step in four the host sleeps at random, up to that */
-	uint64_t late_ns;  /* before one step in fifty the last rank's host sleeps that long */
+	uint64_t stall_ns; /* before one step in four, the host sleeps at random, up to this */
+	uint64_t late_ns;  /* before one step in fifty, the last rank's host sleeps that long */
 	enum sign sign;
 	double warm_s, seconds;
 	uint64_t steps; /* 0: as many as fit in warm_s and seconds */
 };
 
-/* What the processes of a job share. */
+/* The state that the processes of a job share. */
 struct common {
 	uint64_t communicator; /* the first of RANKS_MAX * COMMS_MAX numbers */
-	unsigned ready;        /* ranks that have come to the next place where all wait */
+	unsigned ready;        /* ranks that have reached the next barrier */
 	CUipcMemHandle handles[RANKS_MAX];
 	uint64_t begun[RANKS_MAX]; /* steps that the rank's host has begun to queue */
-	uint64_t done[RANKS_MAX];  /* and whose end it has seen */
-	uint64_t end;              /* steps in all; UINT64_MAX until that is known */
-	/* Of the first rank: when the warm steps were done and how many, and the same of all. */
+	uint64_t done[RANKS_MAX];  /* steps whose end the rank's host has seen */
+	uint64_t end;              /* number of steps; UINT64_MAX: not known yet */
+	/* Of the first rank: the end of the warm-up, its steps, and the end of all steps. */
 	uint64_t warm_at_ns, warm_steps, end_at_ns;
 };
 
@@ -62,7 +63,7 @@ struct common {
 struct rank {
 	const struct job *job;
 	struct common *common;
-	unsigned number; /* and its device */
+	unsigned number; /* of the rank and its device */
 	CUcontext context;
 	CUfunction spin, collective;
 	CUstream stream, comm_streams[COMMS_MAX];
@@ -74,12 +75,12 @@ struct rank {
 uint64_t now_ns(void);
 void sleep_ns(uint64_t ns);
 
-/* A context on the device, code, streams and events; current in the thread. */
+/* Makes a context on the device, current in this thread, and code, streams and events. */
 void rank_open(struct rank *rank, const struct job *job, struct common *common, unsigned number);
-/* The sign, after rank_open of all ranks of the process. */
+/* Shows the job's sign. Call it after rank_open of all ranks of the process. */
 void rank_sign(struct rank *ranks, unsigned count);
-/* Queues a step; waits for the end of one. */
+/* rank_begin queues a step, and rank_end waits for its end. */
 void rank_begin(struct rank *rank, uint64_t step);
 void rank_end(struct rank *rank, uint64_t step);
-/* All steps of ranks that one thread has, from when all ranks of the job are here. */
+/* Runs all steps of the ranks of one thread, after all ranks of the job have arrived. */
 void ranks_run(struct rank *ranks, unsigned count);

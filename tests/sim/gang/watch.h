@@ -1,7 +1,8 @@
-/* How busy GPUs are, as a process sees it that no slice has. */
+/* Measures how busy GPUs are, by a process outside of all slices. */
 #pragma once
 
-/* From now on, of the first so many GPUs; nothing without the program `busy` in $BUSY. */
+/* Begins to measure the first `gpus` GPUs. Without the program `busy` in $BUSY, it does
+ * nothing. */
 void watch_begin(unsigned gpus);
-/* Prints it: a line "busy", and a figure for each GPU. */
+/* Ends the measurement and prints a line: "busy", and a figure for each GPU. */
 void watch_end(void);

@@ -1,6 +1,6 @@
 /*
- * What the tests of the gang's signs share: a process with a context on each of three devices,
- * which launches to all of them and then finds in the region which of its devices are members.
+ * Shared by the tests of the gang's signs: a process with a context on each of three devices.
+ * It launches to all of them, and then finds in the region which of its devices are members.
  */
 #pragma once
 
@@ -11,24 +11,25 @@
 
 extern CUcontext contexts[DEVICES];
 
-/* Three devices, of which the slice may have so much of the time; NULL: all. */
+/* Makes a machine with three devices. cores: the slice's compute quota; NULL: none. */
 void machine(const char *cores);
 
-/* CUDA, a context on each device, and the first of them current. */
+/* Starts CUDA, and makes a context on each device; the first is current. */
 void start_all(void);
-void use(CUdevice device); /* its context becomes current */
+void use(CUdevice device); /* makes its context current */
 
-/* Launches a kernel that is no collective's to each device, and returns the devices of which this
- * process's work is in the gang then. */
+/* Launches an ordinary kernel to each device. Returns the set of devices on which this
+ * process's work is in the gang after that, a bit for each. */
 unsigned members(void);
 
-/* The same without a launch, of any process of the slice. */
+/* The set of devices on which a process of the slice is in the gang, without a launch. */
 unsigned members_of(pid_t pid);
 
-/* Launches until these are the members. A change of the slice's limits or policy takes 100 ms. */
+/* Launches until these devices are the members. A change of the slice's limits or policy takes
+ * 100 ms. */
 void become(unsigned expected);
 
-/* A process of the slice that has CUDA, and does what it is told: each step returns a number. */
+/* A process of the slice that has CUDA and executes steps. Each step returns a number. */
 typedef uint64_t step_fn(uint64_t argument);
 struct member rank(void);
 uint64_t order(struct member *member, step_fn *step, uint64_t argument);

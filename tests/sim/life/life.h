@@ -1,27 +1,31 @@
 /*
- * What the tests of a program's life share, beside the fixture of tests/sim/memory: a program that
- * runs itself in a role, words that all descendants see, descriptors that are the driver's.
+ * Shared by the tests of a program's life, in addition to the fixture of tests/sim/memory: a
+ * program that runs itself in a role, words that all descendants see, and the driver's
+ * descriptors.
  */
 #pragma once
 
 #include "cuda_api.h"
 
-/* What NVML counts of a process with a context, and beside it: HIDDEN is what is charged for 9 MiB.
- */
+/* Bytes on the device because of a process with a context, by NVML, in its own figure and
+ * outside. The 9 MiB outside are charged as HIDDEN. */
 #define OUTSIDE (CONTEXT + 9 * MIB)
 
-/* -- roles (TEST_ROLE of harness.h): what the program is when a scene started it --------------- */
+/* -- roles of the program (TEST_ROLE of harness.h) --------------------------------------------- */
 
-/* The arguments of this program in a role, with up to two of the role's own. */
+/* The arguments that start this program in a role, with up to two arguments of the role's
+ * own. */
 char **role_arguments(const char *role, const char *first, const char *second);
-/* Becomes the program in that role; does not return. */
+/* Executes this program in that role, and does not return. */
 _Noreturn void role_exec(const char *role, const char *first);
-/* Starts it by posix_spawn; preload: another library than this process's own, or NULL. */
+/* Starts this program in that role by posix_spawn. preload: another library than this process's
+ * own, or NULL. */
 pid_t role_spawn(const char *role, const char *first, const char *preload);
 
 /* -- processes --------------------------------------------------------------------------------- */
 
-void expect_status(pid_t child, int status); /* of waitpid(2) */
+/* waits for the child, and checks the status of waitpid(2) */
+void expect_status(pid_t child, int status);
 #define expect_ended(child) expect_status(child, 0)
 
 /* -- the board: words that this process and all its descendants share ---------------------------
@@ -30,26 +34,30 @@ void expect_status(pid_t child, int status); /* of waitpid(2) */
 void board_open(void);
 void board_write(unsigned place, uint64_t word);
 uint64_t board_read(unsigned place);
-void board_wait(unsigned place, uint64_t word); /* WAIT_S at most */
+void board_wait(unsigned place, uint64_t word); /* waits WAIT_S at most */
 
 /* -- the quota --------------------------------------------------------------------------------- */
 
-/* What a process has for its data under a quota of so many processes and that much. */
+/* Sets a quota for that many processes with a context, and data_bytes of data for all
+ * together. */
 void set_quota(unsigned processes, uint64_t data_bytes);
-/* Takes it as soon as there is room. */
+/* Allocates as soon as there is room. */
 CUdeviceptr take_soon(uint64_t bytes);
-/* One process with a context has data_bytes: in the ledger, and outside. */
+/* Checks in the ledger and outside that one process with a context exists, with data_bytes of
+ * data. */
 void assert_alone_with(uint64_t data_bytes);
-/* Nobody is left, in the ledger or outside. */
+/* Checks in the ledger and outside that no process is left. */
 void assert_nobody(void);
-/* In a thread: makes the context current, and allocates and frees until stop_allocating. */
+/* The body of a thread: makes the context current, and allocates and frees until
+ * stop_allocating. */
 void *allocate_and_free(void *context);
 extern bool stop_allocating; /* atomic */
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
-/* Closes every descriptor from `first` on as a careless application would, but for the tests' own
- * wires and the simulated driver's state: to close what the driver has open breaks the driver. */
+/* Closes every descriptor from `first` on, as a careless application does. It leaves the tests'
+ * wires and the simulated driver's state open: an application that closes the driver's
+ * descriptors breaks the driver. */
 void close_all(int first);
-/* This process's descriptor of the file, or -1. */
+/* Finds this process's descriptor of the file, or -1. */
 int descriptor_of(const char *path);

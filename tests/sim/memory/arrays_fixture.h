@@ -1,5 +1,6 @@
 /*
- * What the tests of arrays share: arrays of every kind, made and ended, and what is true of them.
+ * Shared by the tests of arrays: arrays of every kind, functions that make and end them, and
+ * checks.
  */
 #pragma once
 
@@ -14,7 +15,7 @@
 #define CUBE  CUDA_ARRAY3D_CUBEMAP
 #define LAYER CUDA_ARRAY3D_LAYERED
 
-/* levels 0: an array. */
+/* A kind of array. levels: of a mipmapped array; 0: a plain array. */
 struct kind {
 	const char *name;
 	CUDA_ARRAY3D_DESCRIPTOR is;
@@ -35,9 +36,9 @@ extern union made made[ARRAYS_MAX];
 
 void start(const char *limit);
 
-/* The ledger is the truth. */
+/* Checks that `bytes` of data are charged, and that the device holds what is charged. */
 void assert_data(uint64_t bytes);
-/* The same, whatever it is; which is returned. */
+/* Checks that the device holds what is charged. Returns the bytes of data. */
 uint64_t true_data(void);
 void assert_held_to(uint64_t quota);
 
@@ -61,6 +62,7 @@ static inline union made made_of(const struct kind *kind)
 	return one;
 }
 
-/* As many as there is room for, which is returned; the last is refused as the driver refuses. */
+/* Makes as many arrays as there is room for, and returns their number. The last is refused as
+ * the driver does it. */
 unsigned fill_with(const struct kind *kind, union made *arrays, unsigned max);
 void end_all(const struct kind *kind, union made *arrays, unsigned count);

@@ -1,4 +1,4 @@
-/* The driver's functions, as a program sees them that links it: declared from the tables. */
+/* The driver's functions, as a linked program sees them, declared from the tables. */
 #pragma once
 
 #include "cuda_abi.h"
@@ -48,7 +48,7 @@ static inline void refused(uint64_t bytes)
 	CHECK_EQUAL(address, UNTOUCHED);
 }
 
-/* Fills the device with pieces of that size until it is refused; how many there were. */
+/* Fills the device with pieces of `bytes` until it is refused. Returns how many there were. */
 static inline unsigned fill(CUdeviceptr *pieces, unsigned max, uint64_t bytes)
 {
 	unsigned count = 0;

@@ -1,25 +1,25 @@
-/* What the tests of what the driver takes on its own account share. */
+/* Shared by the tests of memory that the driver takes for itself: code, stacks and others. */
 #pragma once
 
 #include "cuda_api.h"
 
 #define MODULE (20 * MIB)
-#define STACK  ((uint64_t)132 * 2048) /* of a byte a thread */
+#define STACK  ((uint64_t)132 * 2048) /* bytes for each byte of a thread's stack */
 
-/* A program for the device, as text. */
+/* Code for the device, as PTX. */
 extern const char code[];
 
 CUcontext start(const char *limit);
-/* The same with code of another size than MODULE. */
+/* The same, and code takes module_mib MiB instead of MODULE. */
 CUcontext start_with_code(const char *limit, const char *module_mib);
-/* At rest: the next comparison has been made. */
+/* Waits until the next comparison with NVML has been made. */
 void rest(void);
 void assert_books(uint64_t module, uint64_t data);
 void assert_stack(size_t bytes);
-/* Takes what is left but for some MiB. */
+/* Allocates all that is left but `bytes`. */
 CUdeviceptr leave(uint64_t bytes);
 
-/* Six ways to load code, each of MODULE bytes, and what each is unloaded by. */
+/* Six ways to load code of MODULE bytes, and to unload it. */
 #define LOADERS 6
 
 union loaded {

@@ -1,4 +1,4 @@
-/* A thread whose call is parked in the driver (VGPU_SIM_PARK), while the test goes on. */
+/* Parks a thread's call in the driver (VGPU_SIM_PARK) while the test continues. */
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 static const char *parked_at;
 
-/* Parks the calls that the rule names: before CUDA starts. */
+/* Parks the calls that the rule names. Call it before CUDA starts. */
 static inline void park(const char *rule)
 {
 	char text[512];

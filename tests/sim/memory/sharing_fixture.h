@@ -1,7 +1,7 @@
 /*
- * What the tests of memory that goes from process to process share. An actor is a process that
- * calls CUDA. The scene, which does not, orders the actors to take one step after another, and
- * checks the device from outside and the slice's ledger.
+ * Shared by the tests of memory that processes share. An actor is a process that calls CUDA.
+ * The scene, which does not, orders the actors to take one step after another. It checks the
+ * device from outside, and the slice's ledger.
  */
 #pragma once
 
@@ -44,12 +44,12 @@ int parcel_receive(void);
 
 /* -- what is true ----------------------------------------------------------------------------- */
 
-/* So many actors of the slice live, and the device and the ledger have that many bytes besides
- * their contexts. */
+/* Checks that `living` actors of the slice live, and that the device and the ledger have
+ * `bytes` besides their contexts. */
 void assert_held(unsigned living, uint64_t bytes);
-/* The bytes that an actor of the slice is charged besides its context. */
+/* Checks the bytes that an actor of the slice is charged besides its context. */
 void assert_charged(const struct member *member, uint64_t data, uint64_t offset);
-/* The bytes that an actor of another slice is charged besides its context. */
+/* Checks the bytes that an actor of another slice is charged besides its context. */
 void assert_outsider(struct member *member, uint64_t data, uint64_t offset);
 
 /* -- steps that more than one program takes --------------------------------------------------- */
@@ -57,8 +57,9 @@ void assert_outsider(struct member *member, uint64_t data, uint64_t offset);
 step look; /* compares the accounts with NVML's figure, which happens once a second */
 step context_reset;
 
-/* Memory by handle: send_off exports it, sends the descriptor and keeps none, fetch receives and
- * imports it, and keeps no descriptor either; receive and import are the first two of these. */
+/* Memory by handle. send_off exports it, sends the descriptor and keeps none. fetch receives
+ * and imports it, and keeps no descriptor either. receive and import are the two halves of
+ * fetch. */
 step create, export, send_off, receive, import, fetch, release;
 step file_close;
 

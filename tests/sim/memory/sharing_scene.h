@@ -17,7 +17,7 @@
 
 #define SCENE_STEPS_MAX 24
 
-/* Which process takes a step. SCENE is the test's own process. */
+/* The process that takes a step. SCENE is the test's own process. */
 enum scene_actor { A, B, C, D, SCENE, SCENE_ACTORS = SCENE };
 
 enum scene_check {
@@ -27,8 +27,9 @@ enum scene_check {
 	HELD,    /* CHARGED and TOTAL */
 };
 
-/* In units of the scene, for each actor. What only descriptors keep, and what an outsider has
- * imported, is charged as `offset`. `modules` are pieces of code of SCENE_MODULE bytes. */
+/* The state after a step, in units of the scene, for each actor. Memory that only descriptors
+ * keep, and memory that an outsider has imported, is charged as `offset`. `modules` are pieces
+ * of code of SCENE_MODULE bytes. */
 struct scene_state {
 	enum scene_check check;
 	unsigned data[SCENE_ACTORS], offset[SCENE_ACTORS], modules[SCENE_ACTORS];
@@ -56,9 +57,9 @@ struct scene {
 void scene_play(const struct scene *scene);
 
 /* Steps of SCENE. The first three take an actor. */
-step scene_start;      /* before its first step */
+step scene_start;      /* the actor starts before its first step */
 step scene_end;        /* the actor exits */
-step scene_kill;       /* the actor is killed, and the ledger not looked at */
-step scene_reap;       /* what the dead had goes, or moves */
-step scene_holds;      /* the device holds so many units besides the contexts of living actors */
+step scene_kill;       /* the actor is killed, and the ledger is not cleared */
+step scene_reap;       /* the charges of dead actors are refunded or moved */
+step scene_holds;      /* the device holds that many units besides the contexts of living actors */
 step scene_is_covered; /* the device holds at most what is charged */

@@ -1,5 +1,5 @@
 /*
- * What the tests of pools and graphs share: pools, and rows of calls (acts.h). The calls use one
+ * Shared by the tests of pools and graphs: pools, and rows of calls (acts.h). The calls use one
  * stream that does not wait for the default one. Their sizes are in MiB.
  */
 #pragma once
@@ -13,7 +13,7 @@ extern CUmemoryPool standard; /* the device's default pool */
 /* Starts CUDA with that limit, and makes the stream. */
 void start(const char *limit);
 
-/* These succeed. */
+/* These check that the driver succeeds. */
 CUmemoryPool pool_on(CUmemAllocationType type, unsigned location, int device);
 CUmemoryPool device_pool(void);
 CUdeviceptr take_from(CUmemoryPool pool, uint64_t bytes);

@@ -1,18 +1,19 @@
-/* What the tests of stream-ordered memory and of graphs share: one stream, work in it, the books.
- */
+/* Shared by the tests of stream-ordered memory and of graphs: a stream, work in it, and checks
+ * of the ledger. */
 #pragma once
 
 #include <unistd.h>
 
 #include "cuda_api.h"
 
-#define POOL_CHUNK (32 * MIB)          /* what pools and graph memory grow by */
+#define POOL_CHUNK (32 * MIB)          /* pools and graph memory grow by this */
 #define MS         ((uint64_t)1000000) /* in ns */
 
 #define NON_BLOCKING 1 /* a stream that does not wait for the default one */
 #define PER_THREAD   ((CUstream)2)
 
-/* With that limit, a context whose cost is known, and nothing else. */
+/* Starts CUDA with that memory limit, and makes a context whose cost is known. Returns a
+ * stream. */
 static inline CUstream stream_start(const char *limit)
 {
 	CUstream stream = NULL;
@@ -24,7 +25,8 @@ static inline CUstream stream_start(const char *limit)
 	return stream;
 }
 
-/* What is charged as data is that, and all that is charged is what NVML says outside. */
+/* Checks that `data` bytes are charged as data, and that all charges equal NVML's figure
+ * outside. */
 static inline void assert_books(uint64_t data)
 {
 	struct vgpu_hami_usage usage = ledger_own(0);
@@ -33,7 +35,7 @@ static inline void assert_books(uint64_t data)
 	CHECK_EQUAL(outside_of(0, getpid()), usage.context + usage.module + usage.data);
 }
 
-/* The same, and that nothing has been booked by comparison only. */
+/* The same, and that no charge came from a comparison with NVML alone. */
 static inline void assert_data(uint64_t data)
 {
 	assert_books(data);
@@ -41,7 +43,8 @@ static inline void assert_data(uint64_t data)
 	CHECK_EQUAL(ledger_own(0).context, CONTEXT);
 }
 
-/* Never less is charged than is held, whatever is under way. */
+/* Checks that the charges are at least what the device holds, even while calls are in
+ * progress. */
 static inline void assert_covered(void)
 {
 	uint64_t outside = outside_of(0, getpid());
@@ -88,7 +91,7 @@ static inline CUfunction spin_load(void)
 	return spin;
 }
 
-/* Keeps the stream busy for so long. */
+/* Keeps the stream busy for `ns`. */
 static inline void busy(CUfunction spin, uint64_t ns, CUstream stream)
 {
 	void *parameters[] = {&ns};

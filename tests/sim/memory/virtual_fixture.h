@@ -1,4 +1,4 @@
-/* What the tests of memory with a handle share: getting it, and what is true of it. */
+/* Shared by the tests of memory with a handle: functions that make it, and checks. */
 #pragma once
 
 #include "acts.h"
@@ -6,13 +6,13 @@
 typedef CUmemGenericAllocationHandle memory;
 
 void start(const char *limit);
-/* Charged, in the process's figure, and on the device. */
+/* Checks that `bytes` are charged, are in the process's figure, and are held by the device. */
 void assert_data(uint64_t bytes);
 
 CUmemAllocationProp at(unsigned type, int id);
 CUresult create(memory *handle, uint64_t bytes, CUdevice device);
 
-/* These succeed. */
+/* These check that the driver succeeds. */
 memory created(uint64_t bytes);
 void release(memory handle);
 CUdeviceptr reserve(uint64_t bytes);

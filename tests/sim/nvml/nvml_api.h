@@ -1,4 +1,4 @@
-/* NVML's functions, as a program sees them that links it, and what the tests here share. */
+/* NVML's functions, as a linked program sees them, and functions that the tests here share. */
 #pragma once
 
 #include <string.h>
@@ -15,7 +15,7 @@
 /* The call's result is what it should be. */
 #define CHECK_NVML(call, expected) CHECK_EQUAL(call, expected)
 
-/* Adds a GPU, or its MIG instance, to the scene's policy: of 2 GiB. */
+/* Adds a GPU or MIG instance to the scene's policy, with 2 GiB. */
 static inline void policy_add(const char *uuid)
 {
 	char file[128];
@@ -26,7 +26,8 @@ static inline void policy_add(const char *uuid)
 	env_set("VGPU_POLICY", scene_path("policy"));
 }
 
-/* The machine's GPU `gpu` in its own numbering; by UUID, so it must be in the slice. */
+/* The machine's GPU `gpu` in the machine's numbering. It is found by its UUID, so the slice
+ * must have it. */
 static inline nvmlDevice_t device_of(unsigned gpu)
 {
 	nvmlDevice_t device = NULL;

@@ -1,4 +1,4 @@
-/* Processes of the slice on a GPU, and those of another tenant beside them. */
+/* Two processes of the slice on a GPU, and a process of another tenant. */
 #pragma once
 
 #include "nvml_api.h"
@@ -6,7 +6,7 @@
 static const unsigned sizes_mib[] = {100, 200}, stranger_mib = 400;
 static struct member members[2], stranger;
 
-/* Holds as much of the GPU as it is told. */
+/* The body of a process: it hears the GPU's number and the MiB to hold, and holds them. */
 static inline void holder(int wire)
 {
 	uint64_t gpu = hear(wire);
@@ -40,8 +40,9 @@ static inline void end(struct member *member)
 	member_end(member);
 }
 
-/* Two processes of ours, and a stranger, all on GPU 0; we look at it. Nothing of ours may have been
- * asked before: a forked child keeps its parent's slice. */
+/* Starts two processes of the slice and a stranger, all on GPU 0. Returns this process's handle
+ * of that GPU. No function of the library may have been called before, as a forked child keeps
+ * its parent's slice. */
 static inline nvmlDevice_t crowd(void)
 {
 	nvmlDevice_t device;

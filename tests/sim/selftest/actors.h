@@ -1,6 +1,6 @@
 /*
- * Two processes, the exporter and the importer, that do what a third tells them, which has no CUDA
- * and looks: in whose figure memory is that goes from the one to the other.
+ * Two processes, the exporter and the importer, execute steps for a third process, which has no
+ * CUDA. It checks which process's figure has memory that one exports to the other.
  */
 #pragma once
 
@@ -12,26 +12,28 @@ extern struct actor {
 	int departure; /* see tests/unit/departure.h */
 } exporter, importer;
 
-/* What the actors leave for each other and for us. */
+/* Handles that the actors leave for each other and for the test, in shared memory. */
 struct board {
 	CUipcMemHandle ipc;
 	CUmemPoolPtrExportData pointers[2];
 };
 extern struct board *board;
 
-/* Makes the machine, the board and the way of descriptors. Once, first. */
+/* Makes the machine, the board, and a socket for descriptors. Call it once, before the other
+ * functions. */
 void actors_begin(void);
-/* Both of them. */
+/* Starts both actors. */
 void actors_start(void);
 struct actor actor_start(void);
 void actor_kill(const struct actor *actor);
-/* Returns when the step has been done. */
+/* Has the actor execute a step, and returns after that. */
 void tell(const struct actor *actor, void (*step)(void));
 
-/* A descriptor, which the sender keeps no longer, goes to whoever receives next. */
+/* Passes a descriptor to the process that receives next. The sender closes its own. */
 void fd_send(int fd);
 int fd_receive(void);
 
-/* MiB beyond their contexts: the exporter's figure, the importer's, and on the device. -1: dead. */
+/* Checks MiB beyond contexts: the exporter's figure, the importer's, and those on the device.
+ * -1: the actor is dead. */
 #define CHECK_MIB(exporters, importers, device) check_mib(exporters, importers, device, __LINE__)
 void check_mib(long long exporters, long long importers, long long device, int line);

@@ -45,7 +45,7 @@ static unsigned cubin_section(struct cubin *cubin, const char *name, uint32_t ty
 	return cubin->section_count++;
 }
 
-/* The cubin for that capability (90: 9.0); its length. */
+/* Makes the cubin for that compute capability (90: 9.0). Returns its length in bytes. */
 static inline size_t cubin_make(struct cubin *cubin, unsigned capability)
 {
 	static const char strings[] = "\0k\0zeroes\0values";

@@ -1,7 +1,7 @@
 /*
- * What the simulated driver's own tests share. A test is a program: selftest_begin gives it a
- * machine of its own (a shared state in a new folder, removed at exit) and a clean environment; the
- * first CHECK that fails ends it with status 1.
+ * Shared by the simulated driver's own tests. A test is a program. selftest_begin gives it a
+ * machine of its own (a shared state in a new directory, removed at exit) and a clean
+ * environment. The first CHECK that fails ends it with status 1.
  *
  * A process that has called cuInit cannot have children that use CUDA. So a test with several
  * processes makes them first and watches them through NVML.
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
-#define CHECK_END exit /* whose handlers remove the folder */
+#define CHECK_END exit /* exit handlers remove the directory */
 #include "check.h"
 
 #define CU_HOOK(name, class, parameters, arguments) CUresult name parameters;
@@ -35,34 +35,34 @@
 #define KIB     ((size_t)1 << 10)
 #define MIB     ((size_t)1 << 20)
 #define GIB     ((size_t)1 << 30)
-#define CONTEXT (518 * MIB) /* what one costs in its process's figure */
-#define FIRST   (9 * MIB)   /* and what the first costs beyond that */
+#define CONTEXT (518 * MIB) /* bytes of a context in its process's figure */
+#define FIRST   (9 * MIB)   /* further bytes of the first context, in no process's figure */
 
-/* VGPU_SIM_GPUS; NULL for the default. */
+/* Makes the machine. gpus: VGPU_SIM_GPUS; NULL: the default. */
 void selftest_begin(const char *gpus);
 
-/* cuInit, and the primary context of device 0 made current. */
+/* Calls cuInit, and makes the primary context of device 0 current. */
 CUcontext selftest_context(void);
 
-/* Bytes in use on the GPU, and what its process list says of a process (-1: not in it). From NVML.
- */
+/* Bytes in use on the GPU, and those of a process in its list (-1: not listed), both by
+ * NVML. */
 uint64_t selftest_used(unsigned gpu);
 long long selftest_process_bytes(unsigned gpu, pid_t pid);
 
 uint64_t selftest_now_ns(void);
 
 /*
- * For tests that look at what the GPU does while it is at work. On a busy machine its kernels may
- * be over before the test comes to look; so it is done once more with longer ones, in a new
- * process, and the third time counts. They measure their kernels in selftest_ms. For main to
- * return.
+ * For tests that look at the GPU while it works; main returns the result. On a busy machine,
+ * kernels may be over before the test looks. So a test that fails is repeated with longer
+ * kernels, in a new process, and the third attempt counts. Such a test measures its kernels in
+ * selftest_ms.
  */
 extern uint64_t selftest_ms; /* in ns; one millisecond at first */
 int selftest_unhurried(void (*test)(void));
 
 /*
- * A child that runs body(argument), says so when that returns, and then waits to be let go: 0 is
- * its exit status then. selftest_child_start returns when body has.
+ * A child that calls body(argument), reports that it returned, and then waits for
+ * selftest_child_end. Its exit status is 0 then. selftest_child_start returns after body has.
  */
 struct selftest_child {
 	pid_t pid;

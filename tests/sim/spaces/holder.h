@@ -1,12 +1,13 @@
-/* A process that holds a piece of GPU 0, and says on request whether it could have more. */
+/* A process that holds a piece of GPU 0, and tells on request whether it could have more. */
 #pragma once
 
 #include "cuda_api.h"
 
 #define PIECE (256 * MIB)
-#define EACH  (CONTEXT + HIDDEN + PIECE) /* what it is charged */
+#define EACH  (CONTEXT + HIDDEN + PIECE) /* bytes that it is charged */
 
-/* For member_start: says 1 when it holds its piece, and ends when it hears 0. */
+/* The body for member_start. It sends 1 when it holds its piece, and ends when it receives
+ * 0. */
 static inline void hold(int wire)
 {
 	CUdeviceptr address;
