@@ -1,5 +1,6 @@
 #!/bin/sh
-# docker.sh BUILD: slices in containers of Docker, by a daemon of the test's own. CDI devices need Docker 25.
+# docker.sh BUILD: slices in containers of Docker, by a daemon of the test's own. CDI devices need Docker 25: an older one gets
+# the same mounts as flags.
 # shellcheck disable=SC2317 # until_it calls functions
 # shellcheck source=tests/container/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -22,5 +23,9 @@ dockerd --config-file "$work/daemon.json" --data-root "$work/docker" --exec-root
     --pidfile "$work/docker.pid" --host "unix://$work/docker.sock" >"$work/docker.log" 2>&1 &
 what='dockerd starts'
 until_it is_up
+version=$(engine version --format '{{.Server.Version}}')
+has_cdi=yes
+[ "${version%%.*}" -ge 25 ] || has_cdi=no
+echo "Docker $version, CDI devices: $has_cdi"
 # shellcheck source=tests/container/engine_cases.sh
 . "$(dirname "$0")/engine_cases.sh"

@@ -1,9 +1,24 @@
 #!/bin/sh
 # The cases for Podman and Docker, which take the same flags; to be sourced after lib.sh. The test has defined `engine` and
-# $engine_command, which is podman or docker with options, and $flags, which each container needs.
+# $engine_command, which is podman or docker with options, $flags, which each container needs, and $has_cdi: yes, or no where the
+# engine takes no CDI devices. Then containers get the same mounts as flags.
 # shellcheck disable=SC2154 # lib.sh and the test have set these
 # shellcheck disable=SC2086,SC2317 # $flags holds several; until_it calls functions
-gpu="--device nvidia.com/gpu=0 $driver_flags"
+if [ "$has_cdi" = yes ]; then
+    gpu="--device nvidia.com/gpu=0 $driver_flags"
+else
+    gpu="$(driver_volumes) $driver_flags"
+fi
+
+# slice NAME MEMORY: the flags by which a container gets the slice, which has that much of the first GPU.
+slice() {
+    vgpu cdi "$1" --memory "$2" --gpus 0 >"$work/out" 2>&1 || fail 'vgpu cdi'
+    if [ "$has_cdi" = yes ]; then
+        echo "--device vgpu.local/slice=$1"
+    else
+        vgpu cdi "$1" --memory "$2" --gpus 0 --flags
+    fi
+}
 
 # container WHAT FLAGS -- COMMAND...: runs it in a container that has the GPU, and waits; its output is in $work/out.
 container() {
@@ -39,11 +54,9 @@ twice_full() {
 
 tar -C "$image" -cf "$work/image.tar" . || exit 1
 engine import "$work/image.tar" vgpu-test >"$work/out" 2>&1 || fail 'the image cannot be imported'
-vgpu cdi alice --memory 2G --gpus 0 >"$work/out" 2>&1 || fail 'vgpu cdi'
-vgpu cdi bob --memory 1G --gpus 0 >"$work/out" 2>&1 || fail 'vgpu cdi'
+alice=$(slice alice 2G) || exit 1
+bob=$(slice bob 1G) || exit 1
 chmod 666 "$work/gpu/"* # the simulated machine is everybody's
-alice='--device vgpu.local/slice=alice'
-bob='--device vgpu.local/slice=bob'
 
 # -- how it is started --
 container 'without a slice' -- hog

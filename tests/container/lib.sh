@@ -51,6 +51,14 @@ vgpu() {
 # a file as well, which are the container's own: what a specification sets, exec does not get.
 driver_libraries="$build/sim/libcuda.so.1 $build/sim/libnvidia-ml.so.1"
 driver_flags="-v $work/gpu:/gpu -e VGPU_SIM_STATE=/gpu/state -e VGPU_SIM_GPUS=2x80G"
+
+# driver_volumes: the same mounts as flags of Podman and Docker.
+driver_volumes() {
+    for library in $driver_libraries; do
+        echo "--volume=$library:/usr/lib/${library##*/}:ro"
+    done
+}
+
 make_driver() {
     separator=
     mounts=
