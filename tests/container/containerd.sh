@@ -88,6 +88,32 @@ container 'an empty environment' $alice -- env -i VGPU_SIM_STATE=/gpu/state hog
 sees 2048
 container 'a read-only root' --read-only $alice -- hog
 sees 2048
+drops= # containerd's defaults
+for capability in AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP SETUID \
+    SYS_CHROOT; do
+    drops="$drops --cap-drop CAP_$capability"
+done
+container 'no capabilities' $drops $alice -- sh -c 'grep CapEff /proc/self/status; hog'
+says 'CapEff:.*0000000000000000'
+sees 2048
+container 'the pid namespace of the host' --with-ns pid:/proc/1/ns/pid $alice -- hog
+sees 2048
+if [ -e "$image/usr/bin/busybox" ]; then
+    container 'a static program' $bob -- vgpu doctor busybox
+    says '^FAIL *held.*linked statically'
+    container 'what a static program starts' $bob -- busybox env hog
+    sees 1024
+fi
+
+# -- what the tenant may not --
+for attempt in 'echo memory = 80G >/etc/vgpu/policy/slice' 'echo >/etc/ld.so.preload' 'umount /etc/vgpu/policy' \
+    'umount /etc/ld.so.preload' 'mount -o remount,rw /etc/vgpu/policy' 'echo >/usr/local/lib/libvgpu.so'; do
+    ! container "the tenant's $attempt" $alice -- sh -c "$attempt" || fail "$what: it succeeds"
+done
+container 'after that' $alice -- hog
+sees 2048
+
+# -- several, side by side; exec; restart --
 
 what='side by side'
 keep first $alice
@@ -116,4 +142,17 @@ engine task kill --signal KILL first >/dev/null 2>&1
 until_it engine task rm first >/dev/null 2>&1
 container 'the slice after it' $alice -- hog
 sees 2048
+
+# -- other limits --
+what='other limits for a running container'
+vgpu cdi bob --memory 1536m --gpus 0 >/dev/null || fail 'vgpu cdi'
+engine task exec --exec-id two idle sh -c 'hog </dev/null' >"$work/out" 2>&1
+sees 1536
+what='a slice removed under its container'
+vgpu cdi --remove bob >"$work/out" 2>&1 || fail "$what: it is not removed"
+engine task exec --exec-id three idle sh -c 'hog </dev/null' >"$work/out" 2>&1
+grep -q 'the program sees' "$work/out" && fail "$what: the program has a GPU"
+container 'the mounts of a removed slice' $bob -- hog
+grep -q 'the program sees' "$work/out" && fail "$what: the program starts"
+engine task kill --signal KILL idle >/dev/null 2>&1
 exit 0
