@@ -197,6 +197,11 @@ uint64_t slice_policy_stamp(const struct slice *slice)
 	return stamp;
 }
 
+const char *slice_policy_place(const struct slice *slice)
+{
+	return slice->has_own_policy ? slice->policy_dir : slice->policy_named;
+}
+
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault)
 {
 	static struct policy policy;

@@ -135,6 +135,10 @@ uint64_t slice_policy_burst(const struct slice_limits *limits);
  */
 uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region);
 
+/* The directory of the slice's policy, for messages: SLICE_POLICY_DIR where there is a policy in
+ * it, else the one that VGPU_POLICY names. */
+const char *slice_policy_place(const struct slice *slice);
+
 /* A number that changes when the policies' files do, and from look to look while one of them was
  * written within the last 100 ms; 0 where there is no policy. Some us. */
 uint64_t slice_policy_stamp(const struct slice *slice);

@@ -50,6 +50,21 @@ static void tell(const struct policy *before, const struct policy *now)
 	}
 }
 
+/* Whether slice_renew has left the policy as it was. */
+static bool is_same(const struct policy *before, const struct policy *now)
+{
+	for (unsigned i = 0; i < now->device_count; i++) {
+		const struct policy_device *then = &before->device[i], *device = &now->device[i];
+
+		if (device->memory_bytes != then->memory_bytes ||
+		    device->cores_pct != then->cores_pct ||
+		    device->cores_most_pct != then->cores_most_pct ||
+		    device->burst_ns != then->burst_ns)
+			return false;
+	}
+	return policy_gang_equals(&before->gang, &now->gang);
+}
+
 /* Prints the fault once as long as it stays the same: a file is read again a few times after it was
  * written. */
 static void say(const struct fault *fault)
@@ -81,8 +96,9 @@ static void look(void)
 	old = state_slice()->policy;
 	state_renew_slice(&policy);
 	tell(&old, &policy);
-	log_line(LOG_INFO, "the policy %.400s has changed, and holds from now on",
-		 state_slice()->policy_dir);
+	if (!is_same(&old, &state_slice()->policy))
+		log_line(LOG_INFO, "the policy %.400s has changed, and holds from now on",
+			 slice_policy_place(state_slice()));
 	if (!policy_gang_equals(&policy.gang, &old.gang))
 		launch_set_gang();
 }

@@ -127,7 +127,9 @@ same 'what is left' web "$(slices)"
 
 # -- a program that runs --
 export VGPU_LIBRARY="$LIBRARY"
+export LIBCUDA_LOG_LEVEL=2
 start live --name live --gpus 0 --memory 2G "$STEERED" "$root/seen"
+unset LIBCUDA_LOG_LEVEL
 
 # sees PATTERN: the program does, soon.
 sees() {
@@ -157,6 +159,9 @@ moves() {
 sees '2048 .*'
 vgpu 0 set live --memory 3G
 sees '3072 .*'
+same 'what the program says of its policy' \
+    "vgpu: the policy $state/live/policy has changed, and holds from now on" \
+    "$(grep "the policy $state" "$root/live.err")"
 vgpu 0 set live --memory 1536M
 sees '1536 .*'
 moves
