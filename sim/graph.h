@@ -115,6 +115,8 @@ void exec_free_locked(CUgraphExec exec);
 bool exec_valid(CUgraphExec exec);
 CUresult exec_upload_locked(CUgraphExec exec, CUstream stream);
 CUresult exec_launch_locked(CUgraphExec exec, CUstream stream);
+/* A function of which the GPU has to load the code before the launch, or NULL. */
+CUfunction exec_unloaded_locked(CUgraphExec exec, unsigned gpu);
 CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
 /* Changes the work of the executable graph's copy of the node, which must be of the same kind. */
 CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work);

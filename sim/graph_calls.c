@@ -415,6 +415,22 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 	return instantiate_params(__func__, phGraphExec, hGraph, instantiateParams, true);
 }
 
+/* The contexts lock, which loading takes, comes before the graphs lock. */
+static CUresult load(CUgraphExec exec, unsigned gpu)
+{
+	CUresult result = CUDA_SUCCESS;
+	CUfunction function;
+
+	do {
+		graphs_lock();
+		function = exec_unloaded_locked(exec, gpu);
+		graphs_unlock();
+		if (function)
+			result = function_load(function, gpu);
+	} while (function && !result);
+	return result;
+}
+
 static CUresult launch(const char *function, CUgraphExec exec, CUstream handle, bool per_thread)
 {
 	CUstream stream;
@@ -427,6 +443,9 @@ static CUresult launch(const char *function, CUgraphExec exec, CUstream handle, 
 		return result;
 	if (capturing)
 		return capture_child(stream, exec_body(exec));
+	result = load(exec, stream->context->gpu);
+	if (result)
+		return result;
 	graphs_lock();
 	result = exec_launch_locked(exec, stream);
 	graphs_unlock();

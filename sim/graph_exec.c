@@ -20,6 +20,7 @@ struct CUgraphExec_st {
 	uint64_t flags;
 	uint64_t duration_ns;
 	bool collects;
+	bool loaded; /* the GPU has the code of all its kernels */
 	struct when done;
 };
 
@@ -39,6 +40,27 @@ bool exec_valid(CUgraphExec exec)
 CUgraph exec_body(CUgraphExec exec)
 {
 	return exec->body;
+}
+
+/* The first function of the graph's kernels whose code the GPU does not have, or NULL. */
+static CUfunction unloaded_locked(CUgraph graph, unsigned gpu)
+{
+	for (CUgraphNode node = graph->first; node; node = node->next) {
+		CUfunction function =
+			node->child ? unloaded_locked(node->child, gpu) : node->work.function;
+
+		if (function && !function_is_loaded(function, gpu))
+			return function;
+	}
+	return NULL;
+}
+
+CUfunction exec_unloaded_locked(CUgraphExec exec, unsigned gpu)
+{
+	CUfunction function = exec->loaded ? NULL : unloaded_locked(exec->body, gpu);
+
+	exec->loaded = !function;
+	return function;
 }
 
 void exec_orphan_locked(CUgraphExec exec)
@@ -252,6 +274,7 @@ CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRe
 	if (ret_info->result)
 		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 	work_copy_locked(exec->body, graph);
+	exec->loaded = false;
 	exec->duration_ns = duration_locked(exec->body);
 	exec->collects = collects_locked(exec->body);
 	return CUDA_SUCCESS;
@@ -266,6 +289,7 @@ CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct g
 	if (!own || own->work.type != work->type)
 		return CUDA_ERROR_INVALID_VALUE;
 	own->work = *work;
+	exec->loaded = false;
 	exec->duration_ns = duration_locked(exec->body);
 	return CUDA_SUCCESS;
 }

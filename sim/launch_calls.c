@@ -59,7 +59,7 @@ CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parame
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!shape_valid(shape))
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL};
+	*ret_work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL, .function = function};
 	if (function->collects)
 		return collective_read(parameters, extra, ret_work);
 	if (!function->spins)

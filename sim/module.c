@@ -95,13 +95,18 @@ CUresult module_load(CUmodule module, unsigned gpu)
 		       : module_take(module, gpu);
 }
 
+bool function_is_loaded(CUfunction function, unsigned gpu)
+{
+	return __atomic_load_n(&function->module->taken[gpu], __ATOMIC_RELAXED);
+}
+
 CUresult function_load(CUfunction function, unsigned gpu)
 {
 	CUresult result;
 
 	if (!function || function->kind != OBJECT_FUNCTION)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (__atomic_load_n(&function->module->taken[gpu], __ATOMIC_RELAXED))
+	if (function_is_loaded(function, gpu))
 		return CUDA_SUCCESS;
 	contexts_lock();
 	result = module_take(function->module, gpu);

@@ -48,6 +48,7 @@ CUresult module_take(CUmodule module, unsigned gpu);
 CUresult module_load(CUmodule module, unsigned gpu);
 /* module_take for the function's module. The caller does not hold the contexts lock. */
 CUresult function_load(CUfunction function, unsigned gpu);
+bool function_is_loaded(CUfunction function, unsigned gpu);
 uint32_t function_local_bytes(CUfunction function);            /* of a thread */
 CUfunction module_function(CUmodule module, const char *name); /* NULL if it has none such */
 /* Writes at most `most` handles. Returns how many functions there are. */

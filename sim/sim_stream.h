@@ -104,6 +104,7 @@ struct transfer_side {
 /* A kernel, copy or fill: the work of a stream, or of a node of a graph. */
 struct graph_work {
 	CUgraphNodeType type;
+	CUfunction function;  /* of a kernel */
 	uint64_t duration_ns; /* for which the device is busy */
 	uint64_t host_ns; /* of a copy from or to the host, which does not keep the device busy */
 	uint64_t communicator; /* of a collective; 0: it is none */

@@ -17,6 +17,7 @@
 #include "headroom.h"
 #include "hooks.h"
 #include "launch.h"
+#include "lazy_code.h"
 #include "lock.h"
 #include "pace.h"
 #include "pools.h"
@@ -310,6 +311,14 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 	return result;
 }
 
+/* The driver has answered to a launch that was not held back. */
+static CUresult launched(CUgraphExec exec, CUresult result)
+{
+	if (lazy_code_any() && lazy_code_is_awaited(exec))
+		lazy_code_launched(exec, result == CUDA_SUCCESS);
+	return result;
+}
+
 static CUresult begin_held(struct launch *launch, CUgraphExec exec, CUstream stream,
 			   bool per_thread)
 {
@@ -330,7 +339,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
-	return held ? launch_end(&launch, result) : result;
+	return held ? launch_end(&launch, result) : launched(hGraph, result);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
@@ -346,7 +355,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted,
 				cuda.cuGraphLaunch_ptsz(hGraph, hStream));
-	return held ? launch_end(&launch, result) : result;
+	return held ? launch_end(&launch, result) : launched(hGraph, result);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
@@ -391,6 +400,7 @@ static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
 	}
 	if (need.any)
 		remember(*exec, &need);
+	lazy_code_handed_out(*exec);
 	return CUDA_SUCCESS;
 }
 
@@ -473,13 +483,15 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 
 /* -- updating ---------------------------------------------------------------------------------- */
 
-/* The graph was updated: its launches may have another cost. */
+/* The graph was updated: its launches may have another cost, and load other code. */
 static CUresult updated(CUresult result, CUgraphExec exec)
 {
 	const struct cost_of what = launch_of_graph(exec);
 
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS) {
 		cost_resample(&what);
+		lazy_code_changed(exec);
+	}
 	return result;
 }
 
@@ -527,6 +539,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 
 	cuda_bind();
 	cost_forget(&what);
+	lazy_code_taken_back(hGraphExec);
 	if (!__atomic_load_n(&need_count, __ATOMIC_ACQUIRE))
 		return cuda.cuGraphExecDestroy(hGraphExec);
 	forget(hGraphExec, &need);

@@ -92,7 +92,7 @@ void lazy_code_taken_back(const void *handle)
 	uintptr_t *place = place_of(handle);
 	uintptr_t entry = place ? __atomic_load_n(place, __ATOMIC_RELAXED) : 0;
 
-	if ((entry & ~MARKS) == (uintptr_t)handle)
+	if (place && (entry & ~MARKS) == (uintptr_t)handle)
 		change(place, entry, 0);
 }
 
@@ -104,6 +104,12 @@ void lazy_code_launched(const void *handle, bool accepted)
 	if (accepted && (entry & ~MARKS) == (uintptr_t)handle)
 		change(place, entry, entry & ~AWAITED);
 	quota_expect_code();
+}
+
+void lazy_code_changed(const void *handle)
+{
+	lazy_code_taken_back(handle);
+	lazy_code_handed_out(handle);
 }
 
 void lazy_code_loaded(const void *handle)

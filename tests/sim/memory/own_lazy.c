@@ -173,10 +173,113 @@ TEST(refused_before_launch)
 	assert_full(FUNCTIONS);
 }
 
+/* -- graphs ------------------------------------------------------------------------------------ */
+
+static CUgraphNode nodes[FUNCTIONS];
+
+static CUDA_KERNEL_NODE_PARAMS kernel_of(CUfunction function)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL};
+}
+
+/* An executable graph with `count` kernels. */
+static CUgraphExec graph_of(const CUfunction *kernels, unsigned count)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+
+	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	for (unsigned i = 0; i < count; i++) {
+		const CUDA_KERNEL_NODE_PARAMS params = kernel_of(kernels[i]);
+
+		CHECK_CUDA(cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params),
+			   CUDA_SUCCESS);
+	}
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	return exec;
+}
+
+static void launch_graph(CUgraphExec exec)
+{
+	CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+}
+
+/* A comparison comes before the graph's first launch. */
+TEST(graph_launched)
+{
+	CUgraphExec exec;
+
+	start_lazy("4g");
+	fetch_functions();
+	exec = graph_of(functions, FUNCTIONS);
+	compare();
+	launch_graph(exec);
+	assert_full(FUNCTIONS);
+}
+
+TEST(graph_with_compute_quota)
+{
+	CUgraphExec exec;
+
+	env_set("CUDA_DEVICE_SM_LIMIT", "50");
+	start_lazy("4g");
+	fetch_functions();
+	exec = graph_of(functions, FUNCTIONS);
+	compare();
+	launch_graph(exec);
+	assert_full(FUNCTIONS);
+}
+
+/* The graph has been launched, and gets a kernel that was not. */
+TEST(graph_changed)
+{
+	CUDA_KERNEL_NODE_PARAMS params;
+	CUgraphExec exec;
+
+	start_lazy("4g");
+	fetch_functions();
+	exec = graph_of(functions, 1);
+	launch_graph(exec);
+	params = kernel_of(functions[1]);
+	CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params), CUDA_SUCCESS);
+	compare();
+	launch_graph(exec);
+	assert_full(2);
+}
+
+TEST(no_graph)
+{
+	start_lazy("4g");
+	fetch_functions();
+	CHECK(cuGraphExecDestroy(NULL) != CUDA_SUCCESS);
+	CHECK(cuGraphLaunch(NULL, NULL) != CUDA_SUCCESS);
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+/* The handle of a graph that has been launched is another graph's, as soon as it may be. */
+TEST(graph_replaced)
+{
+	CUgraphExec exec;
+
+	start_lazy("4g");
+	fetch_functions();
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		exec = graph_of(&functions[i], 1);
+		compare();
+		launch_graph(exec);
+		if (i + 1 < FUNCTIONS)
+			compare();
+		CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+	}
+	assert_full(FUNCTIONS);
+}
+
+/* -- many handles ------------------------------------------------------------------------------ */
+
 #define OTHERS 10000 /* more handles than are kept */
 
-/* As many handles are replaced as may be, then the functions are handed out and launched. */
-TEST(many_handles)
+static void fetch_others(void)
 {
 	static char many[OTHERS * 64];
 	CUfunction *listed = calloc(OTHERS, sizeof(*listed));
@@ -188,14 +291,20 @@ TEST(many_handles)
 	for (unsigned i = 0; i < OTHERS; i++)
 		length += (size_t)snprintf(many + length, sizeof(many) - length,
 					   ".visible .entry f%u() { ret; }\n", i);
-	start_lazy("4g");
 	CHECK_CUDA(cuModuleLoadData(&module, many), CUDA_SUCCESS);
 	CHECK_CUDA(cuModuleEnumerateFunctions(listed, OTHERS, module), CUDA_SUCCESS);
+	free(listed);
+}
+
+/* As many handles are replaced as may be, then the functions are handed out and launched. */
+TEST(many_handles)
+{
+	start_lazy("4g");
+	fetch_others();
 	fetch_functions();
 	compare();
 	launch_functions();
 	assert_full(FUNCTIONS);
-	free(listed);
 }
 
 /* -- a thread is in the driver for long ------------------------------------------------------- */
