@@ -1,7 +1,8 @@
 /*
  * A table of handles without a lock. A bucket is one cache line, so that a launch looks at no more.
- * Where a bucket is full, a handle takes the place of another one, whose code is then not awaited:
- * with 4,096 places, that needs thousands of functions that were handed out.
+ * Where a bucket is full, a handle takes the place of another one. Once code was awaited for one
+ * that has lost its place, it is awaited for all handles that are not in the table: with 4,096
+ * places, that needs thousands of functions that were handed out.
  */
 #include "lazy_code.h"
 
@@ -18,7 +19,8 @@
 #define OLD     ((uintptr_t)2) /* when it is handed out again, it counts as new */
 #define MARKS   (AWAITED | OLD)
 
-uint32_t lazy_code_count;
+uint32_t lazy_code_count; /* with one for `lost` */
+static bool lost;         /* a handle has lost its place while its code was awaited; atomic */
 static uintptr_t table[BUCKETS][PLACES] __attribute__((aligned(64))); /* atomic; 0: free */
 
 static uint64_t hash_of(const void *handle)
@@ -52,12 +54,20 @@ static uintptr_t *place_for(const void *handle)
 	return place ? place : &bucket[hash / BUCKETS % PLACES];
 }
 
+static void note_lost(void)
+{
+	if (!__atomic_exchange_n(&lost, true, __ATOMIC_RELAXED))
+		__atomic_add_fetch(&lazy_code_count, 1, __ATOMIC_RELAXED);
+}
+
 /* False: another thread has changed the place since `from` was read. */
 static bool change(uintptr_t *place, uintptr_t from, uintptr_t to)
 {
 	if (!__atomic_compare_exchange_n(place, &from, to, false, __ATOMIC_RELAXED,
 					 __ATOMIC_RELAXED))
 		return false;
+	if (from & AWAITED && to && (from & ~MARKS) != (to & ~MARKS))
+		note_lost();
 	__atomic_add_fetch(&lazy_code_count, (uint32_t)(to & AWAITED) - (uint32_t)(from & AWAITED),
 			   __ATOMIC_RELAXED);
 	return true;
@@ -68,7 +78,9 @@ bool lazy_code_is_awaited(const void *handle)
 	const uintptr_t *place = place_of(handle);
 	uintptr_t entry = place ? __atomic_load_n(place, __ATOMIC_RELAXED) : 0;
 
-	return entry & AWAITED && (entry & ~MARKS) == (uintptr_t)handle;
+	if ((entry & ~MARKS) != (uintptr_t)handle)
+		return __atomic_load_n(&lost, __ATOMIC_RELAXED);
+	return entry & AWAITED;
 }
 
 bool lazy_code_handed_out(const void *handle)
@@ -98,11 +110,15 @@ void lazy_code_taken_back(const void *handle)
 
 void lazy_code_launched(const void *handle, bool accepted)
 {
-	uintptr_t *place = place_of(handle);
-	uintptr_t entry = place ? __atomic_load_n(place, __ATOMIC_RELAXED) : 0;
+	uintptr_t *place, before;
 
-	if (accepted && (entry & ~MARKS) == (uintptr_t)handle)
-		change(place, entry, entry & ~AWAITED);
+	if (accepted) {
+		place = place_for(handle);
+		before = __atomic_load_n(place, __ATOMIC_RELAXED);
+		change(place, before,
+		       (before & ~MARKS) == (uintptr_t)handle ? before & ~AWAITED
+							      : (uintptr_t)handle);
+	}
 	quota_expect_code();
 }
 

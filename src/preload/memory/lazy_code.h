@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-extern uint32_t lazy_code_count; /* functions and graphs whose code is awaited; atomic */
+extern uint32_t lazy_code_count; /* not 0: code may be awaited; atomic */
 
 static inline bool lazy_code_any(void)
 {

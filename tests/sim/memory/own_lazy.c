@@ -307,6 +307,17 @@ TEST(many_handles)
 	assert_full(FUNCTIONS);
 }
 
+/* Their handles are replaced by others before they are launched. */
+TEST(many_handles_later)
+{
+	start_lazy("4g");
+	fetch_functions();
+	fetch_others();
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
 /* -- a thread is in the driver for long ------------------------------------------------------- */
 
 static CUcontext its_context;
