@@ -27,41 +27,53 @@ int secrets_suffice(const struct config *config, const char *address, bool is_lo
 			 address, *config->tls_key ? "token_file" : "tls_certificate");
 }
 
+static int cannot_use(const char *path, int error, struct fault *fault)
+{
+	return fault_set(fault, error, "%.200s cannot be used: %s", path, strerror(-error));
+}
+
 /* A file with a secret must not be writable for its group, nor have any permission for
  * others. */
 static int check_mode(const char *path, int fd, struct fault *fault)
 {
 	struct stat st;
+	int error = sys_fstat(fd, &st);
 
-	if (sys_fstat(fd, &st) < 0 || !(st.st_mode & (S_IRWXO | S_IWGRP)))
+	if (error)
+		return cannot_use(path, error, fault);
+	if (!(st.st_mode & (S_IRWXO | S_IWGRP)))
 		return 0;
 	return fault_set(fault, -EPERM, "others may read or write %.200s: chmod it to 0600", path);
 }
 
-static int read_file(const char *path, bool is_secret, char **ret_text, struct fault *fault)
+static int read_text(const char *path, int fd, char **ret_text, struct fault *fault)
 {
-	int fd = sys_open(path, O_RDONLY, 0), error = fd < 0 ? fd : 0;
-	char *text = error ? NULL : malloc(FILE_MAX);
-	long len = -1;
+	char *text = malloc(FILE_MAX);
+	long len = text ? sys_read(fd, text, FILE_MAX) : -ENOMEM;
 
-	if (!error && is_secret)
-		error = check_mode(path, fd, fault);
-	if (!error)
-		len = text ? sys_read(fd, text, FILE_MAX) : -ENOMEM;
-	if (fd >= 0)
-		sys_close(fd);
 	if (len > 0 && len < FILE_MAX) {
 		text[len] = '\0';
 		*ret_text = text;
 		return 0;
 	}
 	free(text);
-	if (error == -EPERM)
-		return error;
+	if (len < 0)
+		return cannot_use(path, (int)len, fault);
+	return fault_set(fault, -EINVAL,
+			 "%.200s cannot be used: it is empty, or has 64 KiB or more", path);
+}
+
+static int read_file(const char *path, bool is_secret, char **ret_text, struct fault *fault)
+{
+	int fd = sys_open(path, O_RDONLY, 0), error;
+
+	if (fd < 0)
+		return cannot_use(path, fd, fault);
+	error = is_secret ? check_mode(path, fd, fault) : 0;
 	if (!error)
-		error = len < 0 ? (int)len : -EINVAL;
-	return fault_set(fault, error, "%.200s cannot be used: %s", path,
-			 len < 0 ? strerror(-error) : "it is empty, or has 64 KiB or more");
+		error = read_text(path, fd, ret_text, fault);
+	sys_close(fd);
+	return error;
 }
 
 /* Cuts the token to its first line. Returns -EINVAL if that is too short, or has characters
