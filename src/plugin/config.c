@@ -304,6 +304,11 @@ static int check_slice(struct reader *reader, const yaml_node_t *node,
 		if (strcmp(config->slice[i].name, slice->name) == 0)
 			return fail(reader, node,
 				    "two slices have the same name, so their devices would too");
+	if (slice->memory_bytes > INT64_MAX / slice->replicas)
+		return fail(
+			reader, node,
+			"a container may get all replicas of a GPU, and their memory together is "
+			"8 EiB or more: write less memory or fewer replicas");
 	return 0;
 }
 

@@ -156,6 +156,13 @@ UNIT_TEST(test_slices_are_whole)
 	refuse_in_slice("name: a/t, memory: 8Gi, memory: 9Gi, replicas: 1", "twice");
 }
 
+/* 2^62 bytes four times are 2^64, which a policy would have as 0: no limit. */
+UNIT_TEST(test_the_memory_of_all_replicas_is_a_number)
+{
+	refuse_in_slice("name: a/t, memory: 4611686018427387904, replicas: 4", "8 EiB or more");
+	refuse_in_slice("name: a/t, memory: 4611686018427387904, replicas: 2", "8 EiB or more");
+}
+
 UNIT_TEST(test_values_are_in_range)
 {
 	static const char *const names[] = {"t",    "/t",    "a/",        "a/t/u", "a/-t",
