@@ -54,8 +54,12 @@ void prom_label(struct text *labels, const char *name, const char *value)
 	size_t room = strlen(value) * ESCAPED_LEN + 1;
 	char *plain = malloc(room);
 
+	if (!plain) {
+		labels->failed = true;
+		return;
+	}
 	text_add(labels, "%s%s=\"", labels->length ? "," : "", name);
-	for (const char *at = plain ? escape(value, plain, room) : ""; *at; at++)
+	for (const char *at = escape(value, plain, room); *at; at++)
 		text_add(labels, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
 	text_add(labels, "\"");
 	free(plain);

@@ -9,3 +9,7 @@ function(vgpu_vgpud_unit_test name)
 endfunction()
 
 vgpu_vgpud_unit_test(secrets secrets.c)
+vgpu_vgpud_unit_test(prom prom.c text.c)
+if(TARGET unit_vgpud_prom)
+  target_link_options(unit_vgpud_prom PRIVATE LINKER:--wrap=malloc)
+endif()
