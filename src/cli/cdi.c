@@ -59,16 +59,19 @@ static const struct cli_option options[] = {
 		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
 		  CLI_GPUS, 'g'},
-	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
-			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
-			   "be more than the GPU has",
-			   CLI_NOTHING, 0},
-	[GANG] = {"gang", "WORD",
-		  "whether a compute limit throttles all GPUs and processes of the slice as one "
-		  "(yes), also together with other slices (the name of a gang), or each GPU by "
-		  "itself (no); without this option, as one those whose kernels can wait for each "
-		  "other",
-		  CLI_GANG, 0},
+	[OVERSUBSCRIBE] =
+		{"oversubscribe", NULL,
+		 "memory that does not fit on a GPU may lie in the host's memory, and SIZE "
+		 "may be more than the GPU has",
+		 CLI_NOTHING, 0},
+	[GANG] =
+		{"gang", "WORD",
+		 "how a compute limit throttles: all GPUs and processes of the slice as one (yes), "
+		 "also together with other slices (the name of a gang), or each GPU by itself "
+		 "(no); "
+		 "without this option, those GPUs and processes as one whose kernels can wait for "
+		 "each other, as in a job on several GPUs",
+		 CLI_GANG, 0},
 	[GANGS] = {"gangs", "DIR",
 		   "a directory of the host that the slices of a gang have in common; their "
 		   "containers must run as its owner",

@@ -190,7 +190,7 @@ static int run(const struct cli_line *line)
 
 const struct cli_command doctor_command = {
 	.name = "doctor",
-	.summary = "say what stands in the way of slices here, and what to do",
+	.summary = "find out what prevents slices here, and say what to do",
 	.arguments = "[--] [COMMAND [ARGUMENT...]]",
 	.about = "Checks the driver, the library, and the slice that this is in, if it is in one; "
 		 "and whether a slice would hold COMMAND, which is not run.",

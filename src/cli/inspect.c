@@ -34,8 +34,8 @@ static const struct cli_option options[] = {
 static const struct cli_row exits[] = {
 	{"0", "the region is whole"},
 	{"1", "something is wrong with it"},
-	{"125", "vgpu failed: there is no such slice; its region cannot be read, is empty, no "
-		"region, or another version's or program's; or this vgpu has no --json"},
+	{"125", "vgpu failed: there is no such slice; its region cannot be read, is empty, is no "
+		"region, or is of another version or program; or this vgpu has no --json"},
 	{"2", "the command line is wrong"},
 	{NULL, NULL},
 };

@@ -118,9 +118,9 @@ static void print_naming(void)
 	     ".Ql / .\n"
 	     "A container in a HAMi cluster is a slice whose name is its pod's UID, an\n"
 	     "underscore and its own name.\n"
-	     "If several slices have the name, the caller's own is meant.\n"
-	     "Where that is not one slice, and always for root, it is an error, which lists\n"
-	     "what to write instead.");
+	     "If several slices have the name, the caller's own is meant, except for root.\n"
+	     "If the name still means several slices, the command fails, and lists what to\n"
+	     "write instead.");
 }
 
 /* The JSON of the commands that change slices (targets_json.c): the same in each page. */

@@ -23,8 +23,8 @@ static const struct cli_option options[] = {
 
 static const struct cli_row exits[] = {
 	{"0", "the slices are paused, or resumed"},
-	{"125", "vgpu failed: a slice was not found, several are meant, or it may not be written; "
-		"others were done"},
+	{"125", "vgpu failed: a slice was not found, a name means several, or this user may not "
+		"write a region; the other slices are paused, or resumed"},
 	{"2", "the command line is wrong"},
 	{NULL, NULL},
 };
@@ -169,9 +169,9 @@ const struct cli_command pause_command = {
 	.name = "pause",
 	.summary = "stop a slice's work on the GPU for now",
 	.arguments = "[NAME...]",
-	.about = "Pauses each slice NAME: what its processes, and those that come later, would "
-		 "launch next waits until vgpu resume. They keep their memory, and the GPU "
-		 "finishes the work that it has been given already.",
+	.about = "Pauses each slice NAME: its processes, also those that join later, wait at their "
+		 "next launch until vgpu resume. They keep their memory, and the GPU finishes the "
+		 "work in flight.",
 	.options = options,
 	.environment = given_environment,
 	.exits = exits,

@@ -26,8 +26,8 @@ static const struct cli_option options[] = {
 	[ALL] = {"all", NULL, "all slices of this machine in which nothing lives", CLI_NOTHING,
 		 'a'},
 	[FORCE] = {"force", NULL,
-		   "end what lives in the slice first: by SIGTERM, after 5 seconds by SIGKILL; on "
-		   "a terminal, ask before",
+		   "first end the slice's processes: by SIGTERM, after 5 seconds by SIGKILL; on a "
+		   "terminal, ask before",
 		   CLI_NOTHING, 'f'},
 	[JSON] = {"json", NULL, "print one JSON document", CLI_NOTHING, 'j'},
 	{NULL, NULL, NULL, CLI_NOTHING, 0},
@@ -35,8 +35,9 @@ static const struct cli_option options[] = {
 
 static const struct cli_row exits[] = {
 	{"0", "the slices are removed"},
-	{"125", "vgpu failed: a slice lives, was not found, or may not be removed; others were "
-		"removed"},
+	{"125",
+	 "vgpu failed: a slice lives, was not found, or may not be removed by this user; the "
+	 "other slices are removed"},
 	{"2", "the command line is wrong"},
 	{NULL, NULL},
 };
@@ -183,9 +184,8 @@ const struct cli_command rm_command = {
 	.summary = "remove what is left of slices in which nothing lives",
 	.arguments = "[NAME...]",
 	.about = "Removes the slice NAME, if no vgpu run has it and no process is in it: its "
-		 "policy and its region, or, of a container, its region. With --force, what lives "
-		 "in "
-		 "it is ended first.",
+		 "policy and its region, or, of a container, its region. With --force, the slice's "
+		 "processes are ended first.",
 	.options = options,
 	.environment = given_environment,
 	.exits = exits,

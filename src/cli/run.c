@@ -62,28 +62,32 @@ static const struct cli_option options[] = {
 		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
 		  "commas between them, or all (the default)",
 		  CLI_GPUS, 'g'},
-	[OVERSUBSCRIBE] = {"oversubscribe", NULL,
-			   "what does not fit on a GPU may lie in the host's memory, and SIZE may "
-			   "be more than the GPU has",
-			   CLI_NOTHING, 0},
-	[GANG] = {"gang", "WORD",
-		  "whether a compute limit throttles all GPUs and processes of the slice as one "
-		  "(yes), also together with other slices (the name of a gang), or each GPU by "
-		  "itself (no); without this option, as one those whose kernels can wait for each "
-		  "other, as in a job on several GPUs",
-		  CLI_GANG, 0},
+	[OVERSUBSCRIBE] =
+		{"oversubscribe", NULL,
+		 "memory that does not fit on a GPU may lie in the host's memory, and SIZE "
+		 "may be more than the GPU has",
+		 CLI_NOTHING, 0},
+	[GANG] =
+		{"gang", "WORD",
+		 "how a compute limit throttles: all GPUs and processes of the slice as one (yes), "
+		 "also together with other slices (the name of a gang), or each GPU by itself "
+		 "(no); "
+		 "without this option, those GPUs and processes as one whose kernels can wait for "
+		 "each other, as in a job on several GPUs",
+		 CLI_GANG, 0},
 	[GROUP] = {"group", "GROUP",
-		   "for root: the group whose processes may be in the slice as well, by name or "
-		   "number; without this option, root's alone",
+		   "for root: a group, by name or number, whose processes may be in the slice as "
+		   "well; without this option, only root's processes may",
 		   CLI_NOTHING, 0},
 	[NAME] = {"name", "NAME",
-		  "the slice's name; if it lives already, COMMAND joins it, and limits may be left "
-		  "out",
+		  "the slice's name; if a slice of that name lives, COMMAND joins it, and limits "
+		  "may "
+		  "be left out",
 		  CLI_SLICE, 'n'},
 	[UNLIMITED] = {"unlimited", NULL,
 		       "make a slice without limits, to watch what COMMAND takes", CLI_NOTHING, 0},
 	[ALLOW_UNHELD] = {"allow-unheld", NULL,
-			  "start COMMAND, after a warning, also where the slice does not hold it",
+			  "start COMMAND, after a warning, even if the slice would not limit it",
 			  CLI_NOTHING, 0},
 	[CONTAINER] = {"container", NULL,
 		       "for root: COMMAND is podman run, docker run or nerdctl run; the container "
@@ -102,11 +106,11 @@ static const struct cli_row environment[] = {
 };
 
 static const struct cli_row exits[] = {
-	{"N", "COMMAND's own; 128 and a signal's number when that killed it"},
+	{"N", "COMMAND's own status; 128 plus the signal's number if a signal killed COMMAND"},
 	{"127", "COMMAND, or the interpreter of the script that it is, was not found"},
 	{"126", "COMMAND could not be run"},
 	{"125", "vgpu itself failed, for example because there is no NVIDIA driver, because the "
-		"slice lives already and has other limits, or because it would not hold COMMAND"},
+		"slice lives already and has other limits, or because it would not limit COMMAND"},
 	{"2", "the command line is wrong"},
 	{NULL, NULL},
 };

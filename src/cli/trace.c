@@ -34,7 +34,7 @@
 enum { FOLLOW, JSON };
 
 static const struct cli_option options[] = {
-	[FOLLOW] = {"follow", NULL, "go on with what is decided from now on, until interrupted",
+	[FOLLOW] = {"follow", NULL, "then print new decisions as they are made, until interrupted",
 		    CLI_NOTHING, 'f'},
 	[JSON] = {"json", NULL,
 		  "print one JSON document; with --follow, one on a line for each decision",
@@ -44,7 +44,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_row exits[] = {
 	{"0", "the decisions are printed"},
-	{"1", "no process of the slice writes a trace, or did"},
+	{"1", "no process of the slice writes a trace, or has written one"},
 	{"125", "vgpu failed: there is no such slice, a trace cannot be read; or this vgpu has no "
 		"--json"},
 	{"2", "the command line is wrong"},
@@ -490,9 +490,9 @@ const struct cli_command trace_command = {
 	.arguments = "NAME",
 	.about = "Prints what processes of the slice NAME decided about launches and memory, and "
 		 "what they saw of the slice, with reasons and figures, in the order of time. A "
-		 "process writes that down if it was started with VGPU_TRACE in its environment, a "
+		 "process writes a trace if it was started with VGPU_TRACE in its environment, a "
 		 "list of the subjects pace, memory and region. The last 4096 entries of each "
-		 "process are kept, also after it has ended.",
+		 "process are kept, also after the process has ended.",
 	.options = options,
 	.environment = given_environment,
 	.exits = exits,
