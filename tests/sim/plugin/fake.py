@@ -283,9 +283,14 @@ def until(holds, what):
 
 def mounted(host, here):
     """Makes both directories. What runs a command that sees the one as the other; None where mounts are not permitted."""
-    command = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', host, here]
     os.mkdir(host)
     os.mkdir(here)
+    return in_place_of(host, here)
+
+
+def in_place_of(host, directory):
+    """What runs a command that sees `host` as that directory of the machine; None where mounts are not permitted."""
+    command = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"', host, directory]
     if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL).returncode:
         print("mounts are not permitted here")
         return None

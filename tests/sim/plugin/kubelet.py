@@ -129,6 +129,42 @@ def prefers():
         assert pack.prefer(devices[:4] + devices[6:], [], 1) == [devices[6]]
 
 
+def prefers_one_numa_node_or_one_gpu():
+    """Four GPUs, of which the kernel says that two are near each NUMA node."""
+    with World("4x80G") as world:
+        devices = world.root + "/pci"
+        for gpu in range(4):
+            os.makedirs(f"{devices}/0000:{gpu + 1:02x}:00.0")
+            with open(f"{devices}/0000:{gpu + 1:02x}:00.0/numa_node", "w") as node:
+                node.write(f"{gpu // 2}\n")
+        within = fake.in_place_of(devices, "/sys/bus/pci/devices")
+        if not within:
+            return
+        world.configure("  - {name: vgpu.dev/near, memory: 1Gi, replicas: 2, placement: numa}\n"
+                        "  - {name: vgpu.dev/same, memory: 1Gi, replicas: 2, placement: same-gpu}\n")
+        world.kubelet.start()
+        world.start(within=within)
+        paths = world.kubelet.wait(2)
+        near, same = [fake.Endpoint(paths["vgpu.dev/" + name]) for name in ("near", "same")]
+        listed = near.watch().get(timeout=fake.PATIENCE_S)
+        gpus = uuids(listed)
+        assert {i: node for i, (_, node) in listed.items()} == {
+            i: gpus.index(i.split("::")[0]) // 2 for i in listed}, listed
+
+        def has(endpoint, available, must, size):
+            """The GPUs, by number, of the preferred slices."""
+            return sorted(gpus.index(i.split("::")[0]) for i in endpoint.prefer(available, must, size))
+
+        ids = sorted(listed)
+        assert has(near, ids[3:], [], 2) == [2, 3], "the node that has two left"
+        assert has(near, ids, [ids[0]], 2) == [0, 1], "the node of the slice that it must have"
+        assert has(near, ids, [], 4) in ([0, 0, 1, 1], [2, 2, 3, 3])
+        assert len(has(near, ids, [], 5)) == 5, "more than a node has"
+        ids = sorted(same.watch().get(timeout=fake.PATIENCE_S))
+        assert has(same, ids[1:], [], 2) in ([1, 1], [2, 2], [3, 3])
+        assert has(same, ids, [ids[5]], 2) == [2, 2]
+
+
 def health_changes():
     """NVML answers for the first GPU only from the third look on."""
     with World() as world:
@@ -173,5 +209,5 @@ def errors_make_unhealthy():
 
 
 fake.run([registers_and_lists, answers_before_register_does, allocates, refuses_what_is_not_there,
-          hands_gpus_over_in_other_ways, prefers, health_changes,
+          hands_gpus_over_in_other_ways, prefers, prefers_one_numa_node_or_one_gpu, health_changes,
           errors_make_unhealthy])
