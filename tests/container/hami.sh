@@ -128,6 +128,25 @@ session() {
     engine exec "$name" env -i VGPU_SIM_STATE=/gpu/state VGPU_SIM_GPUS=1x80G "$@"
 }
 
+# calibrate: by what shares counts its work. Outside, as a limit would change what is measured.
+calibrate() {
+    env LD_LIBRARY_PATH="$build/sim" VGPU_SIM_STATE="$scratch/gpu/state" VGPU_SIM_GPUS=1x80G "$build/bench/shares" --calibrate |
+        sed -n 's/^iters_per_us=/--iters-per-us=/p'
+}
+
+# has_share NAME LEAST MOST: in percent, the part of the GPU's time that a program gets in a session of a second. A busy
+# machine has less to give, and measures badly what work is: so it tries again, some times.
+has_share() {
+    for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        session "$1" shares "$(calibrate)" --seconds=1 >"$scratch/shares" 2>&1 || return 1
+        share=$(sed -n 's/.*\<share=\([0-9.]*\).*/\1/p' "$scratch/shares" | tail -n 1)
+        ! awk -v share="$share" -v least="$2" -v most="$3" \
+            'BEGIN { exit !(100 * share >= least && 100 * share <= most) }' || return 0
+    done
+    echo "after $try tries its share is $share" >&2
+    return 1
+}
+
 # -- what is seen -----------------------------------------------------------------------------------------------------
 
 hog='sleep infinity | hog'
@@ -163,7 +182,7 @@ sees 'outside, NVML counts two containers' holds_mib 4056 4100
 echo 'the monitor writes:'
 container c sh -c 'hog </dev/null; sleep infinity' # its first program makes the region
 wait_until is_full c
-calibrated=$(session c shares --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
+calibrated=$(calibrate)
 region c block
 session c shares "$calibrated" --seconds=1 >"$scratch/shares" 2>&1 &
 session=$!
@@ -173,5 +192,10 @@ region c unblock
 wait "$session" || :
 sees 'it goes on when it is unblocked' grep -q share= "$scratch/shares"
 sees 'it says that it has launched' region c launched
+sees 'its 30 % are a limit' has_share c 0.1 33
+region c lift
+sees 'it gets more when the monitor lifts the limit' has_share c 40 101
+region c limit
+sees 'its 30 % are a limit again' has_share c 0.1 33
 engine rm --all --force --time 0 >/dev/null 2>&1 || : # and their cgroups
 [ "$failures" = 0 ]

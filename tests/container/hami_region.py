@@ -5,6 +5,7 @@ header UUID MIB PERCENT  whether its first fields are these, byte for byte
 used                     prints the MiB that processes of the first GPU hold, rounded down
 processes COUNT          whether that many are in it
 block, unblock           writes recent_kernel as the monitor does
+lift, limit              writes utilization_switch as the monitor does: the compute limit is off, or on
 launched                 whether last_kernel_time was within the last two minutes, and recent_kernel is not negative
 """
 import mmap
@@ -14,7 +15,7 @@ import time
 
 SIZE = 2008952
 UUIDS, LIMITS, SM_LIMITS, SLOTS, SLOT_SIZE = 64, 1600, 1728, 1856, 1960
-SLOT_COUNT, RECENT_KERNEL, LAST_KERNEL_TIME = 2008896, 2008904, 2008912
+SLOT_COUNT, UTILIZATION_SWITCH, RECENT_KERNEL, LAST_KERNEL_TIME = 2008896, 2008900, 2008904, 2008912
 SLOT_TOTAL, SLOT_STATUS = 8 + 32, 1928
 
 
@@ -56,6 +57,9 @@ def main():
         return len(list(slots(region))) == int(arguments[0])
     if question in ("block", "unblock"):
         struct.pack_into("<i", region, RECENT_KERNEL, -1 if question == "block" else 0)
+        return True
+    if question in ("lift", "limit"):
+        struct.pack_into("<i", region, UTILIZATION_SWITCH, 0 if question == "lift" else 1)
         return True
     if question == "launched":
         last = word(region, "q", LAST_KERNEL_TIME)
