@@ -4,7 +4,8 @@
 #
 #   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, docker.sh, claims.sh)
 #   2. the same in Debian 13: Docker 26, containerd 1.7, Podman 5
-#   3. images of several releases of glibc, with a program that was built there (releases.sh)
+#   3. the image of Containerfile, built with Podman (tests/kubernetes/containerfile.sh)
+#   4. images of several releases of glibc, with a program that was built there (releases.sh)
 #
 # Root directories are made once, and kept in ~/.cache/vgpu; VGPU_ROOTS names another place.
 set -u
@@ -67,6 +68,8 @@ if make_root trixie trixie-containers docker.io,docker-cli,containerd,runc,podma
 else
     report 77 'Docker: no root of Debian 13 can be made'
 fi
+sh tests/kubernetes/containerfile.sh
+report $? 'the image of Containerfile'
 for suite in bullseye bookworm trixie forky; do
     make_root "$suite" "$suite-images" gcc,libc6-dev,musl-tools || {
         report 77 "an image of $suite: it cannot be made"
