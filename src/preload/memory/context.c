@@ -338,7 +338,8 @@ MAKER(cuVDPAUCtxCreate_v2, pCtx, device,
 
 /* Before a call that may end a context. Returns whether a quota applies; then end_unlock is called
  * after the driver's call. context: the one that probably ends, or NULL. The pacer drops its events
- * in it, as other threads must not query events that end with their context. */
+ * in it, as other threads must not query events that end with their context. Until end_unlock, no
+ * comparison with NVML lowers the accounts. */
 static bool end_lock(CUcontext context)
 {
 	bool locked;
