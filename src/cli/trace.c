@@ -70,7 +70,7 @@ struct reader {
 	struct trace_file first, second;  /* the two copies of the file that is being read */
 	int64_t unix_ahead_ns;            /* CLOCK_REALTIME minus clock_steady_ns */
 	bool follows;                     /* another look comes after this one */
-	int error; /* negative errno of the last file that could not be opened; 0: none */
+	int error; /* negative errno of the last file that this look could not open; 0: none */
 };
 
 struct trace_words trace_words_of(const struct trace_entry *entry)
@@ -243,7 +243,8 @@ static int read_file(void *arg, const char *name)
 	snprintf(path, sizeof(path), "%s/%s", reader->dir, name);
 	fd = open_regular(path);
 	if (fd < 0) {
-		reader->error = fd;
+		if (fd != -ENOENT) /* the file was removed after it was listed */
+			reader->error = fd;
 		return 0;
 	}
 	if (read_once(fd, &reader->first) && read_once(fd, &reader->second))
@@ -271,6 +272,7 @@ static int look(struct reader *reader)
 	int error;
 
 	reader->trace.line_count = 0;
+	reader->error = 0;
 	reader->unix_ahead_ns = (int64_t)(clock_wall_ns() - clock_steady_ns());
 	error = sys_list_directory(reader->dir, read_file, reader);
 	if (reader->trace.line_count)
@@ -426,7 +428,8 @@ static void report_lost(struct trace *trace, bool first)
 	}
 }
 
-/* Prints new entries until the directory disappears, as it does with the slice. */
+/* Prints new entries until the directory disappears, as it does with the slice. Returns 0, the
+ * exit status after a line on stderr, or a negative errno if no trace can be read. */
 static int follow(struct reader *reader, bool json)
 {
 	int status, error;
@@ -435,6 +438,8 @@ static int follow(struct reader *reader, bool json)
 		error = look(reader);
 		if (error == -ENOENT)
 			return 0;
+		if (!error && !reader->trace.process_count)
+			error = reader->error;
 		if (error)
 			return error;
 		status = print(&reader->trace, json, true, first);

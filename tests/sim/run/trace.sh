@@ -93,6 +93,10 @@ head -c 100000 "$file" >"$state/t/region.trace.17"
 same 'the second look' '' "$(cut -c 16- "$out" | diff "$root/dead" -)"
 rm "$file"
 wrong 125 'cannot be read' t
+timeout 30 "$VGPU" trace --follow t >"$out" 2>"$err"
+same 'the status of --follow where no trace can be read' 125 "$?"
+grep -q 'cannot be read' "$err" || fail "--follow does not say that no trace can be read: $(cat "$err")"
+[ ! -s "$out" ] || fail "--follow prints on stdout: $(cat "$out")"
 rm "$state/t"/region.trace.*
 
 # A program's memory, and what it sees of the slice; and another's, which has too little of it.
