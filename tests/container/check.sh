@@ -2,7 +2,7 @@
 # check.sh BUILD: container runtimes, and images of other releases. It needs root; Docker and the images also need debootstrap
 # and Debian's mirrors, and are left out without them.
 #
-#   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, docker.sh, claims.sh)
+#   1. the tests of containers, with what this machine has (podman.sh, containerd.sh, cri.sh, docker.sh, claims.sh)
 #   2. the same in Debian 13: Docker 26, containerd 1.7, Podman 5
 #   3. the image of Containerfile, built with Podman (tests/kubernetes/containerfile.sh)
 #   4. images of several releases of glibc, with a program that was built there (releases.sh)
@@ -56,13 +56,14 @@ in_root() {
         exec sh "$script" "$build"' sh "$1" "$source" "$build" "$2"
 }
 
-for runtime in podman containerd docker claims; do
+for runtime in podman containerd cri docker claims; do
     sh "tests/container/$runtime.sh" "$build"
     report $? "$runtime, on this machine"
 done
-if make_root trixie trixie-containers docker.io,docker-cli,containerd,runc,podman,python3-minimal,libjson-c5,libncursesw6,busybox-static; then
-    for runtime in podman containerd docker; do
-        in_root "$roots/trixie-containers" "tests/container/$runtime.sh"
+if make_root trixie trixie-runtimes \
+    docker.io,docker-cli,containerd,runc,podman,python3-grpcio,libjson-c5,libncursesw6,busybox-static; then
+    for runtime in podman containerd cri docker; do
+        in_root "$roots/trixie-runtimes" "tests/container/$runtime.sh"
         report $? "$runtime, in Debian 13"
     done
 else
