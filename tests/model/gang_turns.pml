@@ -27,12 +27,12 @@
  *     nobody sleeps for ever while all live: no grant is lost, and no two gangs wait for each other
  * and by the search for cycles without progress that are (weakly) fair, with WHO:
  *     slice 0, or the gang beside it, gets its turns, whether the other has died or has stopped
- *     the first of two gangs that live gets its turns (COARSE)
+ *     the first of two gangs gets its turns, whether the other one lives, has died or has stopped
+ *     (COARSE)
  *
  * What it is not. It has no memory orders, no times, and no shares. Only the dead and the stopped are
  * overdue. The formula of the date is here that a slice which waits has a turn after each turn of a
- * gang (owed). A gang is one process, and its ticket is one word in place of one a file. Progress of
- * two gangs of which one dies or stops is not shown: spin finds a cycle.
+ * gang (owed). A gang is one process, and its ticket is one word in place of one a file.
  *
  * BREAK is one of the mistakes below; gang_turns.sh demands that spin finds each of them.
  */
@@ -570,9 +570,13 @@ end:
 
 #define is_stuck(f) \
 	(holder[f] != NOBODY && is_halted(f, holder[f]) && lives(f, holder[f]) && !over[f])
+#define is_kept(f) (holder[f] != NOBODY && !begun[f] && stopped_work(f))
+/* What can make a date late: the gang is halted, another one runs, a holder is halted and its turn
+ * is not over yet, or the work of one that is halted keeps a GPU. A gang that is halted runs no
+ * more, although runs[] stays set. */
 #define is_held(g) \
-	(halted[g + 1] || runs[3 - g] || \
-	 is_stuck(0) || is_stuck(1))
+	(halted[g + 1] || (runs[3 - g] && !halted[4 - g]) || \
+	 is_stuck(0) || is_stuck(1) || is_kept(0) || is_kept(1))
 #define is_any_owed (owed[0] || owed[1])
 
 proctype date_clock(byte g)

@@ -17,8 +17,8 @@ holds 'a slice gets its turns, whether the gang lives, has died or has stopped' 
     cycles -DGANGS=1 -DDEATHS=1 -DSTOPS=1
 holds 'a gang gets its turns, whether the slice lives, has died or has stopped' \
     cycles -DGANGS=1 -DWHO=2 -DDEATHS=1 -DSTOPS=1
-holds 'a gang gets its turns, whatever another one does that lives' \
-    cycles -DSLICES=0 -DWHO=2 -DCOARSE
+holds 'a gang gets its turns, whether another one lives, has died or has stopped' \
+    cycles -DSLICES=0 -DWHO=2 -DCOARSE -DDEATHS=1 -DSTOPS=1
 
 breaks 'a wish that is withdrawn without a count' 'invalid end state' \
     sleepers -DGANGS=1 -DBREAK=NO_COUNT
