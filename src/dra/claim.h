@@ -27,7 +27,7 @@ struct claim_id {
 	char uid[CLAIM_LABEL_LEN];
 };
 
-/* What a claim has of one device. */
+/* A claim's share of one device. */
 struct claim_device {
 	char request[CLAIM_LABEL_LEN]; /* without the subrequest's name */
 	char pool[CLAIM_NAME_LEN];

@@ -389,10 +389,11 @@ static void look_lifted(const struct overview_slice *slice, struct track_slice *
 	track->lifted_looks = is_lifted(slice, track) ? track->lifted_looks + 1 : 0;
 	track->policy_lifted = track->lifted_looks >= LIFTED_LOOKS;
 	if (track->lifted_looks == LIFTED_LOOKS)
-		events_tell(events, EVENT_LIFTED, event_of(slice->one, NULL),
-			    "the region of slice %s has limits above those of its policy: somebody "
-			    "has written them; the policy holds, and vgpu set writes both",
-			    slice->one->name);
+		events_tell(
+			events, EVENT_LIFTED, event_of(slice->one, NULL),
+			"the region of slice %s has limits above those of its policy: a program "
+			"has written them; the policy holds, and vgpu set writes both",
+			slice->one->name);
 }
 
 /* -- all --------------------------------------------------------------------------------------- */

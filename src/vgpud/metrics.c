@@ -334,7 +334,7 @@ static void write_devices(struct text *text, const struct metrics_source *source
 {
 	static const struct prom_family held = {
 		"vgpu_slice_memory_held_bytes", PROM_GAUGE,
-		"Memory of the GPU that the slice's processes hold, by what it is for."};
+		"Memory of the GPU that the slice's processes hold, by its purpose."};
 
 	prom_begin(text, &held);
 	for (unsigned i = 0; i < source->overview->count; i++)
@@ -470,7 +470,7 @@ static void write_processes(struct text *text, const struct metrics_source *sour
 	}
 }
 
-/* How many slices there are in each state. */
+/* Writes the number of slices in each state. */
 static void write_states(struct text *text, const struct overview *overview)
 {
 	static const struct prom_family family = {"vgpu_slices", PROM_GAUGE,

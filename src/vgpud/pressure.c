@@ -1,6 +1,7 @@
 /*
- * What slices hold is the sum over the regions of slices at work (overview_held_bytes). The
- * memory of an idle slice is moved to the host once, and stays there.
+ * The memory that slices hold is the sum over the regions of slices at work
+ * (overview_held_bytes). The memory of an idle slice is moved to the host once, and stays
+ * there.
  *
  * A change of turns moves the memory that does not fit: held - total. A turn is TIMES as long
  * as that takes, so 1 part in TIMES + 1 of the time is lost. Pressure begins when memory does
@@ -10,8 +11,8 @@
  * GPU's memory does not change. After that there is no pressure, so turns are not long without
  * a reason.
  *
- * Tenants write these figures. A tenant whose figure is too large makes turns long for the
- * others, so the processes that take turns cut the length to some seconds (src/turn/).
+ * Tenants write these figures. A tenant with a figure that is too large makes turns long for
+ * the others, so the processes that take turns cut the length to some seconds (src/turn/).
  */
 #include "pressure.h"
 
@@ -85,12 +86,13 @@ static void tell(struct events *events, const struct pressure_gpu *gpu, uint64_t
 			    "slices hold more than the memory of %s: turns are long", gpu->uuid);
 	else if (gpu->blind_looks < BLIND_LOOKS)
 		events_tell(events, EVENT_PRESSURE_OVER, event,
-			    "what slices hold fits the memory of %s again", gpu->uuid);
+			    "the memory that slices hold fits %s again", gpu->uuid);
 	else
-		events_tell(events, EVENT_PRESSURE_OVER, event,
-			    "NVML has not told the memory of %s for %u s: turns are not long any "
-			    "more; see whether the driver works",
-			    gpu->uuid, BLIND_LOOKS);
+		events_tell(
+			events, EVENT_PRESSURE_OVER, event,
+			"NVML has not reported the memory of %s for %u s: turns are not long any "
+			"more; see whether the driver works",
+			gpu->uuid, BLIND_LOOKS);
 }
 
 /* The GPU's entry in a look; NULL: it has none. */

@@ -22,8 +22,8 @@ struct pressure_gpu {
 struct pressure {
 	unsigned count;
 	struct pressure_gpu gpu[TURNS_FILES_MAX];
-	/* For `vgpu ps` and others (least_turns.h): the file's text, and the path of the socket
-	 * that the file is next to; "": there is no file. */
+	/* The file that `vgpu ps` and others read (least_turns.h): its text, and the path of
+	 * the socket that the file is next to; "": there is no file. */
 	char published[LEAST_TURNS_LEN];
 	char published_at[sizeof(((struct turns_socket *)NULL)->path)];
 	bool is_published; /* the text has been written */

@@ -15,7 +15,8 @@
 
 #include "note.h"
 
-/* How a check ends the process. A file that wants exit(3) defines it before. */
+/* The function by which a check ends the process. A file that needs exit(3) defines it
+ * before. */
 #ifndef CHECK_END
 #define CHECK_END _exit
 #endif
@@ -29,7 +30,7 @@
 			check_failed(__FILE__, __LINE__, #condition); \
 	} while (0)
 
-/* As CHECK, with a format for the line that a failure prints. */
+/* Checks a condition; the arguments are the format of the line that a failure prints. */
 #define CHECK_SAYING(condition, ...)                                          \
 	do {                                                                  \
 		if (!(condition))                                             \

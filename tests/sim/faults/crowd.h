@@ -34,6 +34,6 @@ void crowd_thaw(void);
 void crowd_note(uint64_t before[WORKERS]);
 void crowd_await(const uint64_t before[WORKERS]);
 
-/* The bytes that all paused workers hold. It checks that the device and the ledger agree for
- * each. */
+/* The bytes that all paused workers hold. It checks that the device holds these bytes for each
+ * worker, and that the ledger has them and at most a granule more. */
 uint64_t crowd_held(void);

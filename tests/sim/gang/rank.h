@@ -22,7 +22,8 @@ enum {
 	AHEAD_MAX = 64,
 };
 
-/* How the ranks show that they are one job, as NCCL does before its first collective. */
+/* The sign by which the ranks show that they are one job, as NCCL does before its first
+ * collective. */
 enum sign {
 	SIGN_NONE,
 	SIGN_PEER,   /* cuCtxEnablePeerAccess between the contexts of one process */

@@ -1,10 +1,11 @@
 /*
- * What the tests of the memory quota share. A test program has several tests, called scenes. Each
- * scene runs in a process of its own that has not called CUDA yet. It has a simulated machine
- * (VGPU_SIM_STATE) and a slice (CUDA_DEVICE_MEMORY_SHARED_CACHE) of its own, and sets its limits.
+ * Shared by the tests of the memory quota. A test program has several tests, called scenes.
+ * Each scene runs in a process of its own that has not called CUDA yet. It has a simulated
+ * machine (VGPU_SIM_STATE) and a slice (CUDA_DEVICE_MEMORY_SHARED_CACHE) of its own, and sets
+ * its limits.
  *
- * A program without the preloaded library asks the simulated NVML what the device holds. The ledger
- * is read from the region file, by its published layout.
+ * A program without the preloaded library asks the simulated NVML what the device holds. The
+ * ledger is read from the region file, by its published layout.
  */
 #pragma once
 
@@ -89,7 +90,7 @@ uint64_t outside_used(unsigned gpu);
 uint64_t outside_of(unsigned gpu, pid_t pid);
 /* Begins to record the most bytes that are in use on the GPU at any moment. */
 void outside_peak_begin(unsigned gpu);
-/* What was recorded since outside_peak_begin; begins again. */
+/* Returns the record since outside_peak_begin, and begins a new one. */
 uint64_t outside_peak(unsigned gpu);
 
 /* NVML's memory info for a program with the library that never calls CUDA. version: 1 or 2 of the

@@ -1,4 +1,4 @@
-/* What the onlooker is asked over its wire, and what it answers. */
+/* The questions that the onlooker gets over its wire, and its answers. */
 #pragma once
 
 #include <stdint.h>
@@ -6,8 +6,8 @@
 enum question_kind {
 	QUESTION_MEMORY,
 	QUESTION_MEMORY_V2,
-	QUESTION_PROCESS, /* used: what is counted for the pid, 0 if it is not there */
-	QUESTION_PEAK     /* as memory; used: the most since the last question of this kind */
+	QUESTION_PROCESS, /* used: NVML's figure for the pid; 0: not listed */
+	QUESTION_PEAK     /* as QUESTION_MEMORY; used: the maximum since the last such question */
 };
 
 struct question {
