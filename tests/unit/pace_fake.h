@@ -126,7 +126,7 @@ static struct fake {
 	uint64_t calls;     /* calls of the driver for measuring */
 	uint64_t records;   /* of these calls, those that record an event in a stream */
 	uint64_t leased;    /* launches that used a lease */
-	bool beside;        /* streams run at the same time */
+	bool concurrent;    /* streams run at the same time */
 	bool blocks;        /* a launch returns when its kernel ends */
 	bool early;         /* a launch reaches the device after a fifth of the driver's call */
 	uint64_t record_ns; /* time to record an event */
@@ -213,7 +213,7 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 {
 	uint64_t from_ns = stream->done_ns, end_ns, free_ns = fake.done_ns[device];
 
-	if (!fake.beside && from_ns < free_ns)
+	if (!fake.concurrent && from_ns < free_ns)
 		from_ns = free_ns;
 	fake.came_to_idle = from_ns <= time_ns && worked(time_ns, 0) == time_ns;
 	if (from_ns < time_ns + fake.start_ns)
@@ -226,7 +226,7 @@ static void submit(int device, struct fake_stream *stream, uint64_t ns)
 	if (free_ns < from_ns)
 		free_ns = from_ns;
 	if (end_ns > free_ns) { /* kernels that run at the same time count once */
-		fake.busy_ns[device] += fake.beside ? end_ns - free_ns : ns;
+		fake.busy_ns[device] += fake.concurrent ? end_ns - free_ns : ns;
 		fake.done_ns[device] = end_ns;
 	}
 }
@@ -290,7 +290,7 @@ static bool fake_record(void *event, const struct pace_work *work)
 	if (fake.event_ns) {
 		it->at_ns += fake.event_ns + jitter();
 		stream->done_ns = it->at_ns;
-		if (!fake.beside && fake.done_ns[work->device] < it->at_ns)
+		if (!fake.concurrent && fake.done_ns[work->device] < it->at_ns)
 			fake.done_ns[work->device] = it->at_ns;
 	}
 	it->after_idle = fake.came_to_idle;
@@ -592,6 +592,6 @@ UNUSED static void stall(unsigned stream, uint64_t ns)
 	pace_will_stall(&work);
 	pass(CALL_NS);
 	it->done_ns = (it->done_ns > time_ns ? it->done_ns : time_ns) + ns;
-	if (!fake.beside && fake.done_ns[0] < it->done_ns)
+	if (!fake.concurrent && fake.done_ns[0] < it->done_ns)
 		fake.done_ns[0] = it->done_ns;
 }

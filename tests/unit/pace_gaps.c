@@ -143,7 +143,7 @@ UNIT_TEST(test_no_longer_beside)
 	struct sums then;
 
 	joined(state, 80);
-	fake.beside = true;
+	fake.concurrent = true;
 	share_of(kernels, 4, NS_PER_S);
 	for (unsigned n = 0; n < 10000; n++) {
 		if (n == 5000)
@@ -292,7 +292,7 @@ UNIT_TEST(test_running_on_beside)
 
 	call_ns = 3000;
 	joined(state, 30);
-	fake.beside = true;
+	fake.concurrent = true;
 	assert_int_equal(launch(&on_and_on), 0);
 	for (unsigned second = 0; second < 3; second++) {
 		began_ns = time_ns;

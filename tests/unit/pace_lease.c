@@ -260,7 +260,7 @@ UNIT_TEST(test_stuck)
 	const struct kernel endless = {.function = 5, .ns = 100 * NS_PER_S, .stream = 1};
 
 	joined_and_known(state, 99);
-	fake.beside = true;
+	fake.concurrent = true;
 	launch(&endless);
 	for (unsigned i = 0; i < 40; i++)
 		launch(&short_one);

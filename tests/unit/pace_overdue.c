@@ -41,7 +41,7 @@ UNIT_TEST(test_patience)
 				  {.function = 2, .ns = 1000, .stream = 2}};
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	launch_timed(&endless);
 	assert_in_range(launch_timed(&others[0]), PATIENT_NS, PATIENT_NS + 2 * MS);
 	assert_true(launch_timed(&others[0]) < MS); /* nobody waits for it again */
@@ -78,7 +78,7 @@ UNIT_TEST(test_patience_shrinks)
 	uint64_t waited_ns = 0;
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	for (unsigned i = 0; i < 6; i++) {
 		struct kernel waiting = {.function = 100 + i, .ns = 100 * NS_PER_S};
 
@@ -100,7 +100,7 @@ UNIT_TEST(test_waiting_is_no_cost)
 	struct kernel behind = {.function = 1, .ns = 1000, .stream = 1};
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	for (unsigned i = 0; i < 20; i++) {
 		uint64_t waited_ns;
 
@@ -213,7 +213,7 @@ UNIT_TEST(test_waiting_is_over)
 	const struct kernel two[] = {short_one, {.function = 1, .ns = 50000, .stream = 2}};
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	for (unsigned i = 0; i < 5; i++) {
 		assert_int_equal(launch(&waiting), 0);
 		launch_timed(&behind);
@@ -361,7 +361,7 @@ UNIT_TEST(test_unmeasured_goes)
 	uint64_t began_ns;
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	launch_timed(&other);
 	for (unsigned i = 0; i < 20; i++) {
 		const struct kernel endless = {.function = 100 + i, .ns = 1000 * NS_PER_S};

@@ -148,7 +148,7 @@ static void beside(void **state, unsigned streams, uint64_t ns, double off)
 		double share;
 
 		joined(state, quotas[q]);
-		fake.beside = true;
+		fake.concurrent = true;
 		share_of(kernels, streams, NS_PER_S);
 		share = share_of(kernels, streams, 5 * NS_PER_S);
 		harness_note("%u beside, %llu: %.2f of %u", streams, (unsigned long long)ns, share,

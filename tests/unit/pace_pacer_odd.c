@@ -106,7 +106,7 @@ UNIT_TEST(test_ends_with_unknown)
 	struct kernel other = {.function = 1, .ns = 1000, .stream = 1, .context = &context_b};
 
 	joined(state, 50);
-	fake.beside = true;
+	fake.concurrent = true;
 	launch_timed(&endless);
 	end(&context_a);
 	assert_true(launch_timed(&other) < 100 * MS);

@@ -120,7 +120,7 @@ static void begin(void **state, const struct program *program, unsigned quota)
 {
 	joined(state, quota);
 	call_ns = program->call_ns;
-	fake.beside = program->beside;
+	fake.concurrent = program->beside;
 	fake.early = program->early;
 	fake.gap_ns = program->gap_ns;
 	fake.slow_ns = program->slow_ns;

@@ -271,7 +271,7 @@ UNIT_TEST(test_short_beside_long)
 	};
 
 	joined(state, 99);
-	fake.beside = true;
+	fake.concurrent = true;
 	assert_int_equal(launch(&kernels[0]), 0);
 	assert_int_equal(launch(&kernels[1]), 0);
 	pass(80 * MS);
@@ -290,7 +290,7 @@ UNIT_TEST(test_loaded_one_after_the_other)
 	};
 
 	joined(state, 99);
-	fake.beside = true;
+	fake.concurrent = true;
 	call_ns = 10 * MS;
 	assert_int_equal(launch(&kernels[0]), 0);
 	call_ns = 30 * MS;

@@ -562,7 +562,7 @@ UNIT_TEST(test_half)
 		uint64_t done[16], began_ns, chance = 7;
 
 		joined(state, 30);
-		fake.beside = i % 2 != 0;
+		fake.concurrent = i % 2 != 0;
 		began_ns = time_ns;
 		for (unsigned n = 1; time_ns - began_ns < 4 * NS_PER_S; n++) {
 			struct kernel kernel = {.function = 1, .stream = n % 2};
