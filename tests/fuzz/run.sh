@@ -6,7 +6,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 seconds=${1:-300}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- policy environment region turns turn_offer elf image plugin_messages plugin_pods plugin_grpc plugin_config
+[ $# -gt 0 ] || set -- policy environment region turns turn_offer elf image plugin_messages plugin_pods plugin_grpc plugin_config \
+    dra_claim dra_answers
 build="build-fuzz"
 most_bytes=4096
 
