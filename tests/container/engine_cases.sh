@@ -169,4 +169,3 @@ container 'the device of a removed slice' $alice -- hog
 grep -q 'the program sees' "$work/out" && fail "$what: the program starts"
 engine kill idle >/dev/null 2>&1
 engine rm -f idle >/dev/null 2>&1
-exit 0

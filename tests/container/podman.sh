@@ -17,3 +17,15 @@ make_driver
 make_image
 # shellcheck source=tests/container/engine_cases.sh
 . "$(dirname "$0")/engine_cases.sh"
+
+# -- user namespaces --
+bob=$(slice bob 1G) || exit 1
+mapped='--uidmap 0:200000:65536 --gidmap 0:200000:65536'
+# shellcheck disable=SC2086 # flags
+container 'a user namespace' $mapped $bob -- sh -c 'cat /proc/self/uid_map; hog'
+says ' 200000 '
+sees 1024
+# shellcheck disable=SC2086 # flags
+container 'another user namespace, over the region of the first' --uidmap 0:300000:65536 --gidmap 0:300000:65536 $bob -- hog
+sees 1024
+exit 0
