@@ -1,4 +1,4 @@
-/* Who may make slices for containers, and their mounts as flags. */
+/* Checks the user of vgpu cdi, and prints the mounts of a slice as flags. */
 #include <stdio.h>
 #include <unistd.h>
 

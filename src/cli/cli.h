@@ -8,16 +8,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What it exits with; `vgpu run` otherwise with the command's own, or 128 + the signal's number. */
+/* The exit statuses of the program. vgpu run also exits with the command's own status, or with
+ * 128 plus the number of the signal that killed the command. */
 enum cli_status {
-	CLI_WRONG = 1, /* what was to be checked is not as it should be */
+	CLI_WRONG = 1, /* a check has failed */
 	CLI_USAGE = 2,
 	CLI_FAILED = 125,
 	CLI_NOT_EXECUTABLE = 126,
 	CLI_NOT_FOUND = 127,
 };
 
-/* What a shell should offer where a value or an argument goes. */
+/* The completions that a shell offers for an option's value or an argument. */
 enum cli_offer {
 	CLI_NOTHING,
 	CLI_SLICE,
@@ -91,5 +92,6 @@ __attribute__((format(printf, 2, 3))) int cli_fail(int status, const char *forma
 /* Prints a line on stdout, escaped. */
 __attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
 
-/* What was printed is written: status, or CLI_FAILED after a line on stderr. */
+/* Flushes stdout. Returns status; if stdout cannot be written, CLI_FAILED after a line on
+ * stderr. */
 int cli_written(int status);

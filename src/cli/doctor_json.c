@@ -1,4 +1,4 @@
-/* What vgpu doctor found, as one JSON document. */
+/* Prints the findings of vgpu doctor as one JSON document. */
 #include <stdio.h>
 
 #include "doctor.h"

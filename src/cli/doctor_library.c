@@ -148,7 +148,7 @@ static void say_library(struct doctor *doctor, const char *path, const struct li
 	}
 }
 
-/* What HAMi's device plugin mounts into its containers. */
+/* Checks the library that HAMi's device plugin mounts into its containers. */
 static void say_hami(struct doctor *doctor)
 {
 	struct library library;

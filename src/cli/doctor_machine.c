@@ -385,9 +385,12 @@ static void check_persistence(struct doctor *doctor)
 
 /* -- memory of the host ------------------------------------------------------------------------ */
 
-/* As its module's parameters say: to ask CUDA (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) would
- * start it. The one for HMM is Y where the module was built without it; the one for ATS says
- * nothing of whether the machine has that, as Grace has. */
+/*
+ * Reads parameters of the driver's module. A question to CUDA
+ * (CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) would start CUDA. The parameter for HMM is Y if
+ * the module was built without HMM. The parameter for ATS does not say whether the machine has
+ * ATS, as Grace does.
+ */
 static void check_host_memory(struct doctor *doctor)
 {
 	char hmm[8] = "Y", ats[8] = "0";
@@ -435,7 +438,8 @@ static bool mps_runs(void)
 	return found;
 }
 
-/* What its clients go by; the daemon may be in another pid namespace. */
+/* Whether the directory has the pipe by which clients of MPS find its daemon. The daemon itself
+ * may be in another pid namespace. */
 static bool has_mps_pipe(const char *dir)
 {
 	char path[PATH_MAX];

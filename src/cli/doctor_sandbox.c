@@ -1,7 +1,7 @@
 /*
- * What surrounds this process: namespaces, and the system calls that libvgpu.so makes, each tried
- * once by the functions that it has for them (base/sys.c), on memory that has no name.
- * docs/surroundings.md has what becomes of a slice where one is denied.
+ * Checks the surroundings of this process: its namespaces, and the system calls of libvgpu.so.
+ * Each of these calls is tried once, by the library's own functions (base/sys.c), on a file
+ * without a name. docs/surroundings.md says what happens to a slice if a call is denied.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -29,16 +29,17 @@ struct gpu_modes {
 	char instance[GPUS_INSTANCES_MAX][VGPU_UUID_LEN]; /* UUIDs, "MIG-…" */
 };
 
-/* What the driver says of itself. */
+/* The driver's versions, and the settings of each GPU. */
 struct gpus_driver {
-	char version[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE]; /* "" where NVML does not say */
-	int cuda;                                             /* 13000 is 13.0; 0 likewise */
-	struct gpu_modes modes[GPUS_MAX];                     /* of gpus.gpu[i] */
+	char version[NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE]; /* "": not known */
+	int cuda;                         /* the newest CUDA; 13000 is 13.0; 0: not known */
+	struct gpu_modes modes[GPUS_MAX]; /* modes[i] are those of gpus.gpu[i] */
 };
 
-/* All of them, in NVML's order; at least one. -ENOENT without a driver, -EIO when NVML fails. */
+/* Finds all GPUs of the machine, in NVML's order. Returns 0, and at least one GPU; or with a
+ * fault -ENOENT (there is no driver) or -EIO (NVML fails, or has no GPU). */
 int gpus_find(struct gpus *ret_gpus, struct fault *fault);
-/* The same, with what more there is to know. */
+/* As gpus_find, also with the driver's versions and the GPUs' settings. */
 int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault);
 
 /*

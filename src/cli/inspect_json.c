@@ -1,5 +1,5 @@
-/* What vgpu inspect found, as JSON. vgpu-inspect(1) promises the names: members are added, never
- * renamed. */
+/* Prints the result of vgpu inspect as JSON. vgpu-inspect(1) documents the names. Members may
+ * be added, but are never renamed. */
 #include "inspect.h"
 
 #include <stdio.h>

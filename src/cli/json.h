@@ -1,4 +1,5 @@
-/* What the commands' --json have in common, over json-c. Without memory there are nulls. */
+/* Functions for --json that several commands use, over json-c. A value for which there is no
+ * memory becomes null. */
 #pragma once
 
 #include <json-c/json.h>
@@ -6,28 +7,29 @@
 
 #include "sight.h"
 
-/* A member; value is the object's then. */
+/* Adds a member to the object, which takes over the value. value may be NULL: null. */
 void json_add(struct json_object *to, const char *name, struct json_object *value);
 void json_add_number(struct json_object *to, const char *name, uint64_t value);
-/* null where 0 means that there is none. */
+/* Adds a member for a value of which 0 means "none": 0 becomes null. */
 void json_add_number_or_null(struct json_object *to, const char *name, uint64_t value);
 
-/* A string of any bytes, as a path is: "?" for each that is not ASCII, if it is not UTF-8. */
+/* Makes a string from any bytes, such as a path. If they are not UTF-8, each byte that is not
+ * ASCII becomes "?". */
 struct json_object *json_text(const char *text);
 
-/* The members cores_limit_pct and cores_assured_pct, of what a policy has: null is no limit. */
+/* Adds cores_limit_pct and cores_assured_pct, from the figures of a policy. null: no limit. */
 void json_add_cores(struct json_object *device, unsigned pct, unsigned most_pct);
 
-/* The member burst_ns, of what a policy has: null is the default. */
+/* Adds burst_ns, from the figure of a policy. null: the default. */
 void json_add_burst(struct json_object *device, uint64_t burst_ns);
 
-/* How the pacer throttled the device and how much was refused, as members of its object; and the
- * slice's gang. */
+/* Adds the counters of the pacer and of refused allocations to the device's object. */
 void json_add_counts(struct json_object *device, const struct sight_device *from);
+
+/* Makes the object of the slice's gang. */
 struct json_object *json_gang(const struct sight_gang *gang);
 
-/* Prints the document on one line and lets go of it, as json_print does. */
+/* Print the document on stdout, and free it; json_print_line prints it on one line. Return 0,
+ * or the exit status after a line on stderr. */
 int json_print_line(struct json_object *document);
-
-/* Prints the document and lets go of it: 0, or what to exit with after a line on stderr. */
 int json_print(struct json_object *document);

@@ -1,6 +1,7 @@
 /*
- * What the manual pages and the completions have of the commands' tables. Not installed:
- * docs/pages.sh runs it, and the result is in the repository.
+ * Prints the parts of the manual pages, and the completions, that are made from the commands'
+ * tables. This program is not installed: docs/pages.sh runs it, and the results are in the
+ * repository.
  *
  *     vgpu_pages PART COMMAND   a part of the command's page, in mdoc: synopsis, options,
  *                               environment, exits or examples
@@ -19,7 +20,7 @@ static const struct cli_option help = {"help", NULL, "print a summary", CLI_NOTH
 
 /* -- mdoc -------------------------------------------------------------------------------------- */
 
-/* As a sentence: with a capital and a full stop. */
+/* Prints the text as a sentence, with a capital and a full stop. */
 static void print_sentence(const char *text)
 {
 	printf("%c%s.\n", toupper((unsigned char)text[0]), text + 1);
@@ -200,7 +201,7 @@ static void print_bash_flags(void)
 		}
 }
 
-/* What completes the words that are no option. */
+/* Prints the functions that complete words other than options. */
 static void print_bash_helpers(void)
 {
 	puts("# bash completion for vgpu, made from its commands' tables by `make docs`.\n"

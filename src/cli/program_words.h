@@ -16,7 +16,7 @@ struct program_words {
 	size_t used;
 };
 
-/* What env(1) changes for the command that it starts. */
+/* The changes that env(1) makes for the command that it starts. */
 struct program_surroundings {
 	const char *path;       /* PATH; NULL: not set */
 	const char *dir;        /* where relative paths begin; NULL: in this directory */

@@ -1,4 +1,4 @@
-/* What vgpu ps and vgpu top print of a look at the machine. */
+/* Prints a look at the machine, for vgpu ps and vgpu top. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,34 +7,35 @@
 
 struct table_paper;
 
-/* For people: the GPUs, the slices, their processes; with all, also who is in no slice, and all
- * GPUs. */
+/* Prints tables of the GPUs, the slices and their processes, for people. all: also GPUs that no
+ * slice uses, and processes that are in no slice. */
 void ps_print_text(const struct overview *overview, bool all, const struct table_paper *paper);
 
-/* As one JSON document on stdout: 0, or what to exit with after a line on stderr. */
+/* Print the look on stdout as one JSON document; ps_print_json_line prints it on one line, with
+ * the time of the look. Return 0, or the exit status after a line on stderr. */
 int ps_print_json(const struct overview *overview, bool all);
-
-/* The same on one line, with the time of the look. */
 int ps_print_json_line(const struct overview *overview, bool all);
 
-/* Words of both commands, into buf, which is returned. */
+/* The functions ps_…_word write a word or sentence for people into buf of len bytes, and return
+ * buf. */
 
-/* The GPU's index, or the beginning of its UUID. */
+/* NVML's index of the GPU, or the beginning of its UUID if the index is not known. */
 char *ps_gpu_word(const struct overview *overview, const struct overview_device *device, char *buf,
 		  size_t len);
-/* "29/30 %": what it takes of the GPU's time, and may take; "~29 %" by NVML, without a limit. */
+/* The slice's share of the GPU's time and its compute quota, such as "29/30 %". "~29 %" is
+ * NVML's figure, for a slice without a quota. */
 char *ps_cores_word(const struct overview_slice *slice, const struct overview_device *device,
 		    char *buf, size_t len);
-/* "62 % limit", "48 % turns": for which part of the time launches were held back, and by what, the
- * larger of the two; "-" where it is not known. */
+/* The part of the time for which launches were held back, with the reason: "62 % limit" or
+ * "48 % turns", the larger of the two; "-": not known. */
 char *ps_waits_word(const struct overview_device *device, char *buf, size_t len);
-/* A sentence without its full stop, if the GPU's slices are assured more than 100 % in all, or
- * hold more than its memory; else "". */
+/* Sentences without a full stop. ps_assured_word: the GPU's slices are assured more than 100 %
+ * in all. ps_pressure_word: they hold more than the GPU's memory. "": that is not the case. */
 char *ps_assured_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
 		      size_t len);
 char *ps_pressure_word(const struct overview *overview, const struct usage_gpu *gpu, char *buf,
 		       size_t len);
-/* Whether somebody might want to know how long slices wait: one has a limit, or had turns. */
+/* Whether the column WAITS is shown: some slice has a compute quota or has had turns. */
 bool ps_has_waits(const struct overview *overview);
 /* "2 running, 1 dead", "blocked", "leftover" … */
 char *ps_state_word(const struct overview_slice *slice, char *buf, size_t len);

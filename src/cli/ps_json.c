@@ -1,5 +1,5 @@
-/* A look at the machine as JSON. vgpu-ps(1) promises the names: members are added, never renamed.
- */
+/* Prints a look at the machine as JSON. vgpu-ps(1) documents the names. Members may be added,
+ * but are never renamed. */
 #include "ps.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
-/* What was done to slices, as JSON. The pages promise the names: members are added, never renamed.
- */
+/* Prints the results of actions on slices as JSON. The commands' manual pages document the
+ * names. Members may be added, but are never renamed. */
 #include "json.h"
 #include "targets.h"
 

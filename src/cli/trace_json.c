@@ -1,4 +1,5 @@
-/* Traces as JSON. vgpu-trace(1) promises the names: members are added, never renamed. */
+/* Prints traces as JSON. vgpu-trace(1) documents the names. Members may be added, but are never
+ * renamed. */
 #include "trace.h"
 
 #include "json.h"

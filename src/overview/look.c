@@ -173,8 +173,9 @@ static bool lacks_region(const char *path)
 	return lacks;
 }
 
-/* As overview_see, but without a region, the sight is empty. A second try is made, because a region
- * that another process is just making may look damaged for a moment. */
+/* Calls overview_see. If there is no region, the function succeeds, and the sight is empty. An
+ * error is checked by a second call: while another process makes the region, it may look
+ * damaged. */
 static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
 			struct fault *fault)
 {

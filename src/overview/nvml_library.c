@@ -1,4 +1,5 @@
-/* Whoever asks looks up the functions that are needed, as drivers differ in what they have. */
+/* Only loading and starting are done here. Each caller looks up the functions that it needs,
+ * because drivers differ in the functions that they have. */
 #include "nvml_library.h"
 
 #include <dlfcn.h>
