@@ -21,7 +21,7 @@
 #define LEAST_BYTES ((uint64_t)32 << 20) /* there must be room for this much */
 #define MOST_BYTES  ((uint64_t)128 << 20)
 
-static bool any; /* the application has asked for the context of a green context; atomic */
+static bool any; /* the application has made a green context; atomic */
 
 void green_forget(void)
 {
@@ -74,6 +74,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 		return result;
 	if (!attached)
 		return cuda.cuGreenCtxCreate(phCtx, desc, dev, flags);
+	__atomic_store_n(&any, true, __ATOMIC_RELAXED);
 	result = cuDevicePrimaryCtxRetain(&primary, dev);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -118,16 +119,5 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	result = cuda.cuGreenCtxDestroy(hCtx);
 	pace_end_streams();
 	release_all(retained);
-	return result;
-}
-
-CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
-{
-	CUresult result;
-
-	cuda_bind();
-	result = cuda.cuCtxFromGreenCtx(pContext, hCtx);
-	if (result == CUDA_SUCCESS && quota_attached())
-		__atomic_store_n(&any, true, __ATOMIC_RELAXED);
 	return result;
 }

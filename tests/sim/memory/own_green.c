@@ -221,6 +221,24 @@ TEST(green_makes_the_primary)
 	}
 }
 
+/* The application has the context from a stream only. */
+TEST(green_by_its_stream)
+{
+	CUcontext primary = start("1g"), context;
+	CUgreenCtx one;
+	CUstream stream;
+
+	CHECK_CUDA(cuGreenCtxCreate(&one, share(8), 0, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuGreenCtxStreamCreate(&stream, one, 1, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamGetCtx(stream, &context), CUDA_SUCCESS);
+	take_in(context, primary, 100 * MIB);
+	rest();
+	assert_books(4 * MIB, 100 * MIB);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(ledger_own(0).total, 0);
+	CHECK_AT_MOST(outside_used(0), STRAY);
+}
+
 /* The application releases the primary context, which ends with the last green context. */
 TEST(green_outlives_a_release)
 {
