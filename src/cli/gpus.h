@@ -37,7 +37,7 @@ struct gpus_driver {
 };
 
 /* Finds all GPUs of the machine, in NVML's order. Returns 0, and at least one GPU; or with a
- * fault -ENOENT (there is no driver) or -EIO (NVML fails, or has no GPU). */
+ * fault -ENOENT (there is no driver, or no GPU) or -EIO (NVML fails). */
 int gpus_find(struct gpus *ret_gpus, struct fault *fault);
 /* As gpus_find, also with the driver's versions and the GPUs' settings. */
 int gpus_examine(struct gpus *ret_gpus, struct gpus_driver *ret_driver, struct fault *fault);
