@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """cri.py SOCKET GPU: a pod and its containers by CRI v1, as a kubelet makes them, with CDI devices. GPU is the directory of
-the simulated one. cri.sh starts it."""
+the simulated one. Claims are those of vgpu-dra, with the API server of tests/sim/dra. cri.sh starts it."""
+import os
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim/plugin"))
-import fake  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim/dra"))
+import cluster  # noqa: E402
+from cluster import fake, share  # noqa: E402
 from fake import field, fields, grpc, text  # noqa: E402
 
 SOCKET, GPU = sys.argv[1:]
@@ -55,8 +57,26 @@ class Container:
         assert "one byte more: CUDA_ERROR_OUT_OF_MEMORY" in said, said
 
 
-def main():
-    pod = text(call("RunPodSandbox", field(1, POD)), 1)
+def run_pod():
+    return text(call("RunPodSandbox", field(1, POD)), 1)
+
+
+def remove_pod(pod):
+    call("StopPodSandbox", field(1, pod))
+    call("RemovePodSandbox", field(1, pod))
+
+
+def is_not_made(pod, device):
+    try:
+        Container(pod, "wrong", NVIDIA, device)
+    except grpc.RpcError as error:
+        assert "unresolvable CDI devices " + device in error.details(), error
+    else:
+        raise AssertionError("a container without its slice has started")
+
+
+def slices():
+    pod = run_pod()
     whole = Container(pod, "none", NVIDIA).run("hog </dev/null")
     assert "a GPU of 81920 MiB" in whole, whole  # what holds below is the slice
     alice = Container(pod, "alice", NVIDIA, ALICE)
@@ -69,14 +89,28 @@ def main():
     fake.until(lambda: "one byte more" in bob.run("cat /gpu/bob"), "a container that has filled its slice")
     alice.sees(2048)
     assert "CUDA_ERROR_OUT_OF_MEMORY" in bob.run("hog </dev/null"), "a full slice has room"
-    try:
-        Container(pod, "wrong", NVIDIA, "vgpu.local/slice=nobody")
-    except grpc.RpcError as error:
-        assert "unresolvable CDI devices vgpu.local/slice=nobody" in error.details(), error
-    else:
-        raise AssertionError("a container without its slice has started")
-    call("StopPodSandbox", field(1, pod))
-    call("RemovePodSandbox", field(1, pod))
+    is_not_made(pod, "vgpu.local/slice=nobody")
+    remove_pod(pod)
 
 
-fake.run([main])
+def claims():
+    """As the kubelet names their devices, by what vgpu-dra has answered."""
+    with cluster.World() as world:
+        world.cdi = "/run/cdi"
+        world.env.update(VGPU_SIM_STATE=os.environ["VGPU_SIM_STATE"])
+        device = world.ready()[0]
+        claim = world.api.allocate("alice", share(device, "3Gi", "30"))
+        (_, _, _, names), = world.kubelet.prepare(claim)[claim[1]]
+        pod = run_pod()
+        Container(pod, "claim", NVIDIA, *names).sees(3072)
+        full = Container(pod, "full", NVIDIA, *names, command="sleep 1000 | hog >/gpu/claim")
+        fake.until(lambda: "one byte more" in full.run("cat /gpu/claim"), "a claim that is full")
+        assert "CUDA_ERROR_OUT_OF_MEMORY" in Container(pod, "second", NVIDIA, *names).run("hog </dev/null")
+        remove_pod(pod)
+        assert world.kubelet.unprepare(claim) == {claim[1]: ""}
+        pod = run_pod()
+        is_not_made(pod, *names)
+        remove_pod(pod)
+
+
+cluster.run([slices, claims] if os.environ["PLUGIN"] else [slices])

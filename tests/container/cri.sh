@@ -35,4 +35,7 @@ image localhost/vgpu-test:1 "$image"
 vgpu cdi alice --memory 2G --gpus 0 >"$work/out" 2>&1 || fail 'vgpu cdi'
 vgpu cdi bob --memory 1G --gpus 0 >"$work/out" 2>&1 || fail 'vgpu cdi'
 chmod 666 "$work/gpu/"*
-PLUGIN='' LIBRARY='' /usr/bin/python3 -B "$(dirname "$0")/cri.py" /run/containerd/containerd.sock "$work/gpu"
+plugin=
+[ ! -x "$build/vgpu-dra" ] || plugin=$build/vgpu-dra
+export TMPDIR="$work" PLUGIN="$plugin" LIBRARY="$build/libvgpu.so" VGPU="$build/vgpu" LD_LIBRARY_PATH="$build/sim"
+exec /usr/bin/python3 -B "$(dirname "$0")/cri.py" /run/containerd/containerd.sock "$work/gpu"
