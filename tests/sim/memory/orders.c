@@ -2,72 +2,11 @@
  * What happens while a call is in the driver: one thread's is parked there (VGPU_SIM_PARK), before
  * the driver does it or after, and another thread or process goes on meanwhile.
  */
+#include "parked.h"
 #include "sharing_fixture.h"
 
-#include <pthread.h>
-#include <string.h>
-#include <unistd.h>
-
-/* -- a thread whose call is parked ------------------------------------------------------------- */
-
-static const char *parked_at;
-
-/* Parks the calls that the rule names: before CUDA starts. */
-static void park(const char *rule)
-{
-	char text[512];
-
-	parked_at = strdup(scene_path("parked"));
-	snprintf(text, sizeof(text), "%s=%s", rule, parked_at);
-	env_set("VGPU_SIM_PARK", text);
-}
-
-static void wait_parked(void)
-{
-	uint64_t began = now_ms();
-
-	while (access(parked_at, F_OK) != 0) {
-		CHECK(now_ms() - began < WAIT_S * 1000);
-		sleep_ms(1);
-	}
-}
-
-static void go_on(void)
-{
-	CHECK(unlink(parked_at) == 0);
-}
-
-struct call {
-	pthread_t thread;
-	CUcontext context;
-	CUresult (*make)(void);
-	CUresult result;
-};
-
-static void *call_thread(void *arg)
-{
-	struct call *call = arg;
-
-	CHECK_CUDA(cuCtxSetCurrent(call->context), CUDA_SUCCESS);
-	call->result = call->make();
-	return NULL;
-}
-
-/* Makes the call in a thread, in the current context, and returns when it is parked. */
-static void begin_call(struct call *call, CUresult (*make)(void))
-{
-	call->make = make;
-	CHECK_CUDA(cuCtxGetCurrent(&call->context), CUDA_SUCCESS);
-	CHECK(pthread_create(&call->thread, NULL, call_thread, call) == 0);
-	wait_parked();
-}
-
-static CUresult end_call(struct call *call)
-{
-	go_on();
-	CHECK(pthread_join(call->thread, NULL) == 0);
-	return call->result;
-}
+/* -- calls that are parked ----------------------------------------------------------------------
+ */
 
 static CUdeviceptr taken;
 
