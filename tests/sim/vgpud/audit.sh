@@ -98,4 +98,23 @@ kill -0 "$stubborn" || fail 'it obeys SIGTERM'
 wait_gone "$stubborn"
 until_event process_ended "e['pid'] == $stubborn and e['signal'] == 'SIGKILL'"
 kill -0 "$vgpud" || fail 'vgpud ended itself'
+
+# A program of a slice writes the pid of another slice's program into its region, and that it holds nothing: the other is not ended.
+start victim --name victim --gpus 1 --memory 2G "$SHARES" --kernel=2000 --use=5 --seconds=600
+until_sample "vgpu_slice_processes$(of victim '' 'state="running"')" 1
+victim=$(cat "/proc/$pid/task/$pid/children")
+victim=${victim% }
+make_slice false --gpus 1 --memory 2G
+member two false 4096
+python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<ii", *[int(sys.argv[1])] * 2) + bytes(1024))' "$victim" |
+    dd of="$region" bs=1 seek="$at_slots" conv=notrunc 2>/dev/null
+until_event slice_excess "e['slice'] == 'false' and e['pid'] == $victim"
+scrape
+looks=$(sample vgpud_looks_total)
+until [ "$(sample vgpud_looks_total)" -ge $((looks + 4)) ]; do
+    sleep 0.2
+    scrape
+done
+same 'who is ended for it' 0 "$(grep '"event":"process_ended"' "$events" | grep -c "\"pid\":$victim,")"
+kill -0 "$victim" || fail 'the program of another slice was ended'
 stop_vgpud
