@@ -97,11 +97,17 @@ if unshare --pid --fork --mount-proc true 2>/dev/null; then
     line "$two [1] run_member $root/two.ready 4096 0 4 KiB 0 B 0 B 4 KiB running"
     kill -9 "$two"
     wait_gone "$two"
-    ps 0
     if [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ]; then # all that lives is in sight
-        no_line '^\[1\]'
-        VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0
+        # A process is dying until its last thread has ended.
+        tries=0
+        until VGPU_SIM_FAULTS=nvmlInit_v2=999 ps 0 && ! grep -q '^\[1\].* dying$' "$root/words"; do
+            tries=$((tries + 1))
+            [ "$tries" -lt 1000 ] || fail "it is still dying: $(cat "$out")"
+            sleep 0.02
+        done
         line '[1] GPU-51300000 4 KiB 0 B 0 B 4 KiB dead, may be held'
+        ps 0
+        no_line '^\[1\]'
     fi
 fi
 
