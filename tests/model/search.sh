@@ -4,6 +4,7 @@
 #   compiled   flags of the compiler for all searches        cycles     further ones for cycles
 #   searched   limits of the search, as spin's pan has them
 #   sleepers_defines, cycles_defines   -D… that such searches need
+#   memory     MB that a search may take, 2000 if it is not set
 # A script exits with "$failed": 1 if anything is not as it must be; and with 77 where spin is missing.
 # shellcheck disable=SC2034,SC2154 # the script sets some of these, and uses others
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
@@ -33,7 +34,7 @@ search() {
     # shellcheck disable=SC2086 # several flags each
     {
         spin -a $defines "$model" &&
-            ${CC:-cc} $optimize $compiled -w $cflags -DMEMLIM=2000 -o pan pan.c &&
+            ${CC:-cc} $optimize $compiled -w $cflags -DMEMLIM="${memory:-2000}" -o pan pan.c &&
             ./pan $flags -n $searched
     } >found 2>&1
 }
