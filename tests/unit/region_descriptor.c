@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -126,6 +127,25 @@ UNIT_TEST(test_key)
 	close(stranger);
 	close(fds[0]);
 	close(fds[2]);
+	end(driver);
+}
+
+/* A program can mark a pipe. Opening the pipe again must not wait for a writer. */
+UNIT_TEST(test_marked_pipe)
+{
+	int driver = begin(state), fd;
+	char path[sizeof(driver_path) + 8];
+
+	snprintf(path, sizeof(path), "%s.pipe", driver_path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(sys_mark_file(fd, 5), 0);
+	alarm(60); /* ends the test if it waits */
+	assert_int_equal(region_descriptor_key(&regions[1], fd), 0);
+	alarm(0);
+	close(fd);
+	assert_int_equal(unlink(path), 0);
 	end(driver);
 }
 
