@@ -97,6 +97,7 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	region.file->own.gang.group.members = 4;
 	region.file->own.gang.group.shut_at = 5;
 	region.file->own.gang.group.used_ns = 6;
+	region.file->own.gang.group.holder = 7;
 	region_close(&region);
 
 	new.priority = 0;
@@ -115,6 +116,7 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	assert_int_equal(region.file->own.gang.group.members, 0);
 	assert_int_equal(region.file->own.gang.group.shut_at, 0);
 	assert_int_equal(region.file->own.gang.group.used_ns, 0);
+	assert_int_equal(region.file->own.gang.group.holder, 0);
 	assert_int_equal(region.file->own.device[0].gang_charged, 0);
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&region);
