@@ -58,12 +58,26 @@ static void compare_device(const struct overview_slice *slice, struct overview_d
 		share_pct((int64_t)waited_ns / (slice->running ? slice->running : 1), wall_ns);
 }
 
-/* Keeps the names of a HAMi container's pod if this look has not found them. */
-static void keep_pod(const struct slices_one *one, const struct slices_one *before)
+/* Whether the slice is HAMi's, and the look that found it knew the pod's names. */
+static bool has_pod_names(const struct slices_one *one)
 {
-	if (one->kind == SLICES_HAMI && one->pods && before->pods &&
-	    !*one->pods->user[0].name_space)
-		*one->pods = *before->pods;
+	return one->kind == SLICES_HAMI && one->pods && *one->pods->user[0].name_space;
+}
+
+/* Keeps the names of a HAMi container's pod if this look has not found them. The container is
+ * searched for, not the slice, because the names of slices change with their number. */
+static void keep_pod(const struct slices_one *one, const struct overview *earlier)
+{
+	if (one->kind != SLICES_HAMI || !one->pods || one->shares_pods || has_pod_names(one))
+		return;
+	for (unsigned i = 0; i < earlier->count; i++) {
+		const struct slices_one *before = earlier->slice[i].one;
+
+		if (has_pod_names(before) && slices_is_same_container(one, before)) {
+			*one->pods = *before->pods;
+			return;
+		}
+	}
 }
 
 void overview_compare(struct overview *overview, const struct overview *earlier)
@@ -72,8 +86,7 @@ void overview_compare(struct overview *overview, const struct overview *earlier)
 		struct overview_slice *slice = &overview->slice[i];
 		const struct overview_slice *before = overview_find(earlier, slice->one);
 
-		if (before)
-			keep_pod(slice->one, before->one);
+		keep_pod(slice->one, earlier);
 		for (unsigned d = 0; before && d < slice->device_count; d++) {
 			struct overview_device *device = &slice->device[d];
 			const struct overview_device *then =
