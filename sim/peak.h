@@ -1,4 +1,4 @@
-/* What the simulated NVML can be asked beyond NVML's own functions. */
+/* A function of the simulated NVML that NVIDIA's does not have. */
 #pragma once
 
 #include <stdint.h>

@@ -106,10 +106,7 @@ if [ -e "$image/usr/bin/busybox" ]; then
 fi
 
 # -- what the tenant may not --
-for attempt in 'echo memory = 80G >/etc/vgpu/policy/slice' 'echo >/etc/ld.so.preload' 'umount /etc/vgpu/policy' \
-    'umount /etc/ld.so.preload' 'mount -o remount,rw /etc/vgpu/policy' 'echo >/usr/local/lib/libvgpu.so'; do
-    ! container "the tenant's $attempt" $alice -- sh -c "$attempt" || fail "$what: it succeeds"
-done
+tenant_attempts $alice
 container 'after that' $alice -- hog
 sees 2048
 

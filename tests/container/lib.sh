@@ -104,6 +104,14 @@ make_image() {
     echo 'root:x:0:0::/:/bin/sh' >"$image/etc/passwd"
 }
 
+# tenant_attempts FLAGS...: a tenant with that slice fails to lift its limits; run by the test's `container`.
+tenant_attempts() {
+    for attempt in 'echo memory = 80G >/etc/vgpu/policy/slice' 'echo >/etc/ld.so.preload' 'umount /etc/vgpu/policy' \
+        'umount /etc/ld.so.preload' 'mount -o remount,rw /etc/vgpu/policy' 'echo >/usr/local/lib/libvgpu.so'; do
+        ! container "the tenant's $attempt" "$@" -- sh -c "$attempt" || fail "$what: it succeeds"
+    done
+}
+
 # -- what a container printed --
 # sees MIB: the program in it saw a GPU of that size, took all of it, and got no byte more.
 sees() {

@@ -18,7 +18,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What remains of the input. */
+/* The part of the input that has not been read yet. */
 static struct {
 	const uint8_t *at, *end;
 } input;

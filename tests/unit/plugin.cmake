@@ -1,11 +1,6 @@
 # Parts of vgpu-device-plugin that need no kubelet, each with its files of src/plugin.
 function(vgpu_plugin_unit_test name)
-  vgpu_unit_test(plugin_${name} kubelet slice base)
-  if(TARGET unit_plugin_${name})
-    list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/src/plugin/ OUTPUT_VARIABLE sources)
-    target_sources(unit_plugin_${name} PRIVATE ${sources})
-    target_include_directories(unit_plugin_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/plugin)
-  endif()
+  vgpu_program_unit_test(plugin ${name} USES kubelet slice base SOURCES ${ARGN})
 endfunction()
 
 vgpu_plugin_unit_test(protobuf)

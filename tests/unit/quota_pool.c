@@ -422,8 +422,8 @@ UNIT_TEST(test_closed_in_use)
 	assert_true(is_quiet());
 }
 
-/* An allocation under way finds the pool closed, or another under its handle. What it may take is
- * left to the comparison. */
+/* While an allocation is in the driver, its pool is closed, and another pool may get the handle.
+ * The allocation is then not charged: the comparison with NVML finds it. */
 UNIT_TEST(test_closed_under_way)
 {
 	struct pool_reservation reservation;

@@ -1,5 +1,6 @@
 /*
- * What threads do beside a call that is in the driver, to the memory that the call is about.
+ * One thread's call is in the driver. Meanwhile another thread uses the memory that the call
+ * changes.
  */
 #include "parked.h"
 #include "stream_api.h"

@@ -144,8 +144,8 @@ static void compare(void)
 	}
 }
 
-/* The driver has ended one of three contexts, and its call has not returned: a comparison finds
- * less on the device than the books say. What the other two hold stays charged all the same. */
+/* The driver has ended one of three contexts, and its call has not returned. A comparison then
+ * finds less on the device than the books say. The other two contexts stay charged. */
 static void compared_while_it_ends(const char *rule, CUresult (*make)(void))
 {
 	bool primary_ends = make == release_primary || make == reset_primary;
