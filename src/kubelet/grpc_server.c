@@ -9,6 +9,9 @@
  * There are CONNECTIONS_MAX connections at most. A further one replaces the oldest connection
  * without a stream of messages. The kubelet's connection has such a stream, so idle connections
  * never lock the kubelet out.
+ *
+ * A connection that cannot be accepted, as descriptors have run out, stays in the socket's queue,
+ * and the socket stays ready. So the loop does not watch the socket for the next AGAIN_MS.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +26,7 @@
 
 #define BACKLOG         64
 #define CONNECTIONS_MAX 32
+#define AGAIN_MS        100
 #define STREAMS_MAX     32 /* at once, of one connection */
 #define PATH_LEN        128
 
@@ -48,6 +52,7 @@ struct connection {
 struct grpc_server {
 	struct loop *loop;
 	struct loop_watch watch; /* its descriptor is the listening socket */
+	struct loop_watch again; /* the timer that ends a pause of watch */
 	struct sockaddr_un address;
 	dev_t device; /* of the socket's file */
 	ino_t inode;
@@ -356,6 +361,22 @@ static void begin_connection(struct grpc_server *server, int fd)
 	h2_flush(&connection->h2);
 }
 
+static void pause_accepting(struct grpc_server *server)
+{
+	loop_remove(server->loop, &server->watch);
+	loop_timer_set(server->again.fd, AGAIN_MS);
+}
+
+static void on_again(void *arg, uint32_t events)
+{
+	struct grpc_server *server = arg;
+
+	(void)events;
+	loop_timer_read(server->again.fd);
+	if (loop_add(server->loop, &server->watch) < 0)
+		loop_timer_set(server->again.fd, AGAIN_MS);
+}
+
 static void on_connection(void *arg, uint32_t events)
 {
 	struct grpc_server *server = arg;
@@ -363,8 +384,8 @@ static void on_connection(void *arg, uint32_t events)
 
 	(void)events;
 	if (fd < 0)
-		return;
-	if (server->connection_count < CONNECTIONS_MAX || make_room(server))
+		pause_accepting(server);
+	else if (server->connection_count < CONNECTIONS_MAX || make_room(server))
 		begin_connection(server, fd);
 	else
 		close(fd);
@@ -394,6 +415,34 @@ static int listen_at(struct grpc_server *server)
 	return loop_add(server->loop, &server->watch);
 }
 
+/* Opens the socket and the timer, and listens. The caller closes the descriptors that are there
+ * after a failure. */
+static int open_server(struct grpc_server *server)
+{
+	int error;
+
+	server->again = (struct loop_watch){loop_timer(0, 0), on_again, server};
+	if (server->again.fd < 0)
+		return server->again.fd;
+	error = loop_add(server->loop, &server->again);
+	if (error)
+		return error;
+	server->watch = (struct loop_watch){
+		.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+		.ready = on_connection,
+		.arg = server,
+	};
+	return server->watch.fd < 0 ? -errno : listen_at(server);
+}
+
+static void close_watch(struct loop *loop, struct loop_watch *watch)
+{
+	if (watch->fd < 0)
+		return;
+	loop_remove(loop, watch);
+	close(watch->fd);
+}
+
 struct grpc_server *grpc_serve(struct loop *loop, const char *path,
 			       const struct grpc_method *methods, void *arg, struct fault *fault)
 {
@@ -404,16 +453,12 @@ struct grpc_server *grpc_serve(struct loop *loop, const char *path,
 		server->loop = loop;
 		server->methods = methods;
 		server->arg = arg;
-		server->watch = (struct loop_watch){
-			.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-			.ready = on_connection,
-			.arg = server,
-		};
-		error = server->watch.fd < 0 ? -errno : listen_at(server);
+		server->watch.fd = server->again.fd = -1;
+		error = open_server(server);
 		if (!error)
 			return server;
-		if (server->watch.fd >= 0)
-			close(server->watch.fd);
+		close_watch(loop, &server->watch);
+		close_watch(loop, &server->again);
 	}
 	free(server);
 	fault_set(fault, error, "cannot listen on %.200s: %s", path, strerror(-error));
@@ -440,8 +485,8 @@ void grpc_server_stop(struct grpc_server *server)
 		server->connections = connection->next;
 		free_connection(connection);
 	}
-	loop_remove(server->loop, &server->watch);
-	close(server->watch.fd);
+	close_watch(server->loop, &server->watch);
+	close_watch(server->loop, &server->again);
 	free(server);
 }
 

@@ -65,14 +65,26 @@ static struct timespec timespec_of(uint64_t ms)
 	return (struct timespec){(time_t)(ms / MS_PER_S), (long)(ms % MS_PER_S) * NS_PER_MS};
 }
 
-int loop_timer(uint64_t after_ms, uint64_t period_ms)
+static void set_timer(int fd, uint64_t after_ms, uint64_t period_ms)
 {
 	struct itimerspec when = {timespec_of(period_ms), timespec_of(after_ms)};
+
+	timerfd_settime(fd, 0, &when, NULL);
+}
+
+int loop_timer(uint64_t after_ms, uint64_t period_ms)
+{
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 
-	if (fd >= 0)
-		timerfd_settime(fd, 0, &when, NULL);
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	set_timer(fd, after_ms, period_ms);
+	return fd;
+}
+
+void loop_timer_set(int fd, uint64_t after_ms)
+{
+	set_timer(fd, after_ms, 0);
 }
 
 void loop_timer_read(int fd)

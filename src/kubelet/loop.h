@@ -24,10 +24,12 @@ void loop_change(struct loop *loop, struct loop_watch *watch, bool writes);
 /* Call it before the descriptor is closed. */
 void loop_remove(struct loop *loop, struct loop_watch *watch);
 
-/* Makes a timer: a descriptor that is ready after after_ms, at least 1, and then every
- * period_ms; 0: once. The function that is called for it must call loop_timer_read. Returns a
- * negative errno on failure. */
+/* Makes a timer: a descriptor that is ready after after_ms, and then every period_ms.
+ * after_ms 0: not before loop_timer_set; period_ms 0: once. The function that is called for it
+ * must call loop_timer_read. Returns a negative errno on failure. */
 int loop_timer(uint64_t after_ms, uint64_t period_ms);
+/* Makes the timer ready once, after_ms from now. This needs no descriptor and no memory. */
+void loop_timer_set(int fd, uint64_t after_ms);
 void loop_timer_read(int fd);
 
 /* loop_run returns after loop_end was called. */

@@ -1,0 +1,10 @@
+# The part that the Kubernetes daemons share; the tests of plugin and dra cover most of it.
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(NGHTTP2 QUIET IMPORTED_TARGET libnghttp2>=1.41)
+endif()
+if(NGHTTP2_FOUND)
+  vgpu_unit_test(kubelet_grpc kubelet base)
+endif()
+if(TARGET unit_kubelet_grpc)
+  target_link_options(unit_kubelet_grpc PRIVATE LINKER:--wrap=accept4)
+endif()
