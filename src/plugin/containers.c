@@ -246,6 +246,13 @@ static int find_newest(const struct containers_places *places, const struct reco
 	return error;
 }
 
+/* Whether policy_read's error says that the policy is missing or damaged. After other errors, such
+ * as a lack of descriptors, the kubelet's next try may read the same policy. */
+static bool is_damage(int error)
+{
+	return error == -ENOENT || error == -EINVAL || error == -EISDIR || error == -ENOTDIR;
+}
+
 static int check_policy(const struct containers_places *places, const char *name,
 			struct fault *fault)
 {
@@ -259,9 +266,12 @@ static int check_policy(const struct containers_places *places, const char *name
 	snprintf(path, sizeof(path), "%s/%s/" CONTAINERS_POLICY, places->state, name);
 	error = policy_read(path, policy, &why);
 	free(policy);
-	return error ? fault_set(fault, -ENOENT,
+	if (is_damage(error))
+		return fault_set(fault, -ENOENT,
 				 "the container's policy cannot be read: %.300s; delete the pod, "
 				 "so that the policy is made again",
+				 why.text);
+	return error ? fault_set(fault, error, "the container's policy cannot be read: %.300s",
 				 why.text)
 		     : 0;
 }

@@ -23,19 +23,26 @@ static uint64_t uptime_s(void)
 	return clock_now_ns() / NS_PER_S;
 }
 
+/* Whether the boot IDs are of two starts of the machine. An unknown one may be the same start. */
+static bool are_two_starts(const char *boot, const char *other)
+{
+	return *boot && *other && strcmp(boot, other) != 0;
+}
+
 bool records_is_old(const struct record *record, unsigned span_s)
 {
 	char boot[BOOT_LEN];
 
 	boot_read(boot);
-	return (*boot && strcmp(boot, record->boot) != 0) || uptime_s() >= record->made_s + span_s;
+	return are_two_starts(boot, record->boot) || uptime_s() >= record->made_s + span_s;
 }
 
 bool records_is_later(const struct record *other, const struct record *record, unsigned span_s)
 {
 	if (other->number <= record->number)
 		return false;
-	return strcmp(other->boot, record->boot) != 0 || other->made_s >= record->made_s + span_s;
+	return are_two_starts(other->boot, record->boot) ||
+	       other->made_s >= record->made_s + span_s;
 }
 
 /* -- reading ----------------------------------------------------------------------------------- */
@@ -48,29 +55,47 @@ void records_free(struct records *records)
 	*records = (struct records){0, NULL};
 }
 
-static char *read_text(const char *path)
+/* Whether the error says that the machine lacks descriptors or memory now, and nothing about the
+ * file. */
+static bool is_shortage(int error)
 {
-	char *text = malloc(RECORD_MAX + 1);
-
-	if (text && file_read(path, text, RECORD_MAX + 1) < 0) {
-		free(text);
-		return NULL;
-	}
-	return text;
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
-static bool read_record(const char *state, const char *name, struct record *ret_record)
+/* Reads a file's text, which the caller frees, into *ret_text; NULL: the file cannot be read.
+ * Returns 0, or a negative errno where the machine lacks descriptors or memory. */
+static int read_text(const char *path, char **ret_text)
+{
+	char *text = malloc(RECORD_MAX + 1);
+	long len = text ? file_read(path, text, RECORD_MAX + 1) : -ENOMEM;
+
+	if (len < 0) {
+		free(text);
+		text = NULL;
+	}
+	if (is_shortage((int)len))
+		return (int)len;
+	*ret_text = text;
+	return 0;
+}
+
+/* Returns 1; 0: there is no record; or a negative errno where the machine lacks descriptors or
+ * memory. */
+static int read_record(const char *state, const char *name, struct record *ret_record)
 {
 	struct record record = {.number = 0};
 	char path[PATH_MAX], *end, *resource;
+	int error;
 
 	snprintf(path, sizeof(path), "%s/%s/" RECORD, state, name);
-	record.text = read_text(path);
+	error = read_text(path, &record.text);
+	if (error)
+		return error;
 	resource = record.text ? strchr(record.text, '\n') : NULL;
 	record.ids = resource ? strchr(resource + 1, '\n') : NULL;
 	if (!record.ids) {
 		free(record.text);
-		return false;
+		return 0;
 	}
 	record.number = strtoull(record.text, &end, 10);
 	record.made_s = *end == ' ' ? strtoull(end, &end, 10) : 0;
@@ -79,7 +104,7 @@ static bool read_record(const char *state, const char *name, struct record *ret_
 			 end + 1);
 	snprintf(record.name, sizeof(record.name), "%s", name);
 	*ret_record = record;
-	return true;
+	return 1;
 }
 
 bool records_is_name(const char *name)
@@ -98,6 +123,7 @@ static int add_record(void *arg, const char *name)
 	const struct reader *reader = arg;
 	struct records *records = reader->records;
 	struct record *more;
+	int found;
 
 	if (!records_is_name(name))
 		return 0;
@@ -105,8 +131,9 @@ static int add_record(void *arg, const char *name)
 	if (!more)
 		return -ENOMEM;
 	records->record = more;
-	records->count += read_record(reader->state, name, &records->record[records->count]);
-	return 0;
+	found = read_record(reader->state, name, &records->record[records->count]);
+	records->count += found > 0;
+	return found < 0 ? found : 0;
 }
 
 int records_read(const char *state, struct records *ret_records)

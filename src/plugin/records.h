@@ -5,7 +5,8 @@
  *
  * The time of day may be set, so a record does not rely on it. It has a number above those of
  * all records that existed when it was made, and the time since the machine's start. Between
- * two starts, any span of time counts as over.
+ * two starts, any span of time counts as over; an unknown boot ID is not taken for another
+ * start.
  */
 #pragma once
 
@@ -31,8 +32,9 @@ struct records {
 	struct record *record;
 };
 
-/* Reads the records below the directory. A record that cannot be read is left out. Returns 0 or
- * a negative errno. The caller frees *ret_records. */
+/* Reads the records below the directory. A record that cannot be read is left out, unless the
+ * machine lacks descriptors or memory. Returns 0 or a negative errno. The caller frees
+ * *ret_records. */
 int records_read(const char *state, struct records *ret_records);
 void records_free(struct records *records);
 

@@ -11,12 +11,14 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "clock.h"
 #include "containers.h"
 #include "place.h"
 #include "records.h"
 #include "size.h"
+#include "sys.h"
 
 #define RESOURCE "vgpu.dev/s"
 #define DEPTH    1000 /* of directories: their path is longer than a path may be */
@@ -321,8 +323,8 @@ UNIT_TEST(test_what_cannot_be_seen_is_mounted)
 	assert_false(is_there(name));
 }
 
-/* The record of that name becomes one of another start of the machine, late in it. */
-static void age(const char *name)
+/* The record of that name becomes one of that start of the machine, at that time in it. */
+static void move_record(const char *name, unsigned long long made_s, const char *boot)
 {
 	char path[192], text[256], *rest;
 	unsigned long long number;
@@ -338,8 +340,14 @@ static void age(const char *name)
 	assert_non_null(rest);
 	file = fopen(path, "w");
 	assert_non_null(file);
-	fprintf(file, "%llu 4000000000 another%s", number, rest);
+	fprintf(file, "%llu %llu %s%s", number, made_s, boot, rest);
 	fclose(file);
+}
+
+/* The record of that name becomes one of another start of the machine, late in it. */
+static void age(const char *name)
+{
+	move_record(name, 4000000000, "another");
 }
 
 UNIT_TEST(test_grace_is_over_between_two_starts)
@@ -353,6 +361,87 @@ UNIT_TEST(test_grace_is_over_between_two_starts)
 	age(unused);
 	sweep_in_use();
 	assert_true(!is_there(older) && is_there(newer) && !is_there(unused));
+}
+
+UNIT_TEST(test_an_unknown_start_is_no_other_start)
+{
+	char older[CONTAINERS_NAME_LEN], newer[CONTAINERS_NAME_LEN], unused[CONTAINERS_NAME_LEN];
+	const unsigned long long now_s = clock_now_ns() / NS_PER_S;
+
+	make("a", older);
+	make("a", newer); /* an init container and another one of the same pod */
+	make("b", unused);
+	move_record(newer, now_s, "");
+	move_record(unused, now_s, "");
+	sweep_in_use();
+	assert_true(is_there(older) && is_there(newer) && is_there(unused));
+	move_record(older, now_s, "");
+	move_record(newer, now_s, "another");
+	sweep_in_use();
+	assert_true(is_there(older) && is_there(newer));
+}
+
+/* So many opens of files succeed, and then no descriptor is free. */
+static unsigned opens_left;
+
+static long open_until_none_is_left(long number)
+{
+	if (number != SYS_openat && number != SYS_open)
+		return 0;
+	return opens_left > 0 ? (opens_left--, 0) : -EMFILE;
+}
+
+/* Whether the container may start while so many descriptors are free. */
+static int ready_with(unsigned opens, struct fault *fault)
+{
+	const char *const ids[] = {"a", NULL};
+	int error;
+
+	opens_left = opens;
+	sys_fault = open_until_none_is_left;
+	error = containers_ready(&places, ids, fault);
+	sys_fault = NULL;
+	return error;
+}
+
+UNIT_TEST(test_a_lack_of_descriptors_is_no_lost_policy)
+{
+	char name[CONTAINERS_NAME_LEN];
+	struct fault fault = {""};
+	unsigned opens = 0;
+	int error;
+
+	make("a", name);
+	while ((error = ready_with(opens, &fault)) != 0 && opens < 100) {
+		print_message("%u: %s\n", opens, fault.text);
+		assert_int_equal(error, -EMFILE);
+		assert_null(strstr(fault.text, "delete the pod"));
+		opens++;
+	}
+	assert_int_equal(error, 0);
+	assert_true(opens > 3); /* of directories, the record and the policy's files */
+}
+
+UNIT_TEST(test_a_damaged_policy_is_lost)
+{
+	const char *const ids[] = {"a", NULL};
+	char name[CONTAINERS_NAME_LEN], path[192], other[200];
+	struct fault fault = {""};
+
+	make("a", name);
+	snprintf(path, sizeof(path), "%s/%s/policy/GPU-a", state_dir, name);
+	assert_int_equal(truncate(path, 0), 0);
+	assert_int_equal(containers_ready(&places, ids, &fault), -ENOENT);
+	assert_non_null(strstr(fault.text, "delete the pod"));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(containers_ready(&places, ids, &fault), -ENOENT);
+	assert_int_equal(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/%s/policy", state_dir, name);
+	snprintf(other, sizeof(other), "%s.other", path);
+	assert_int_equal(rename(path, other), 0);
+	close(open(path, O_WRONLY | O_CREAT, 0600));
+	assert_int_equal(containers_ready(&places, ids, &fault), -ENOENT);
 }
 
 /* The kubelet's answer of pods has IDs that other device plugins chose. */
