@@ -8,6 +8,17 @@
 #include "prefer.h"
 #include "say.h"
 
+/* Fills the fault of a request that could not be read: it is malformed, or memory ran out. */
+static enum grpc_status refuse(int error, const char *kind, struct fault *fault)
+{
+	if (error == -ENOMEM) {
+		fault_set(fault, error, "there is no memory to read a %s", kind);
+		return GRPC_RESOURCE_EXHAUSTED;
+	}
+	fault_set(fault, error, "the request is no %s", kind);
+	return GRPC_INVALID_ARGUMENT;
+}
+
 /* -- options ----------------------------------------------------------------------------------- */
 
 void resource_put_options(struct bytes *bytes)
@@ -178,10 +189,9 @@ static enum grpc_status get_preferred(void *arg, struct pb_message request,
 		if (pb_is(&field, 1, PB_BYTES))
 			error = prefer_for_container(arg, field.within, offer, ret_message);
 	free(offer);
-	if (!error && more == 0)
-		return GRPC_OK;
-	fault_set(fault, -EBADMSG, "the request is no PreferredAllocationRequest");
-	return GRPC_INVALID_ARGUMENT;
+	if (!error)
+		error = more;
+	return error ? refuse(error, "PreferredAllocationRequest", fault) : GRPC_OK;
 }
 
 /* -- before a start of a container ------------------------------------------------------------- */
@@ -236,8 +246,7 @@ static enum grpc_status pre_start(void *arg, struct pb_message request, struct b
 
 	(void)ret_message;
 	if (error) {
-		fault_set(fault, error, "the request is no PreStartContainerRequest");
-		status = GRPC_INVALID_ARGUMENT;
+		status = refuse(error, "PreStartContainerRequest", fault);
 	} else if ((error = containers_ready(resource->places, (const char *const *)ids, fault)) !=
 		   0) {
 		status = error == -ENOENT ? GRPC_FAILED_PRECONDITION : GRPC_INTERNAL;

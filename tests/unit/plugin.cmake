@@ -18,6 +18,12 @@ if(TARGET unit_plugin_containers)
   target_link_options(unit_plugin_containers PRIVATE
     LINKER:--wrap=clock_unix_s LINKER:--wrap=clock_now_ns LINKER:--wrap=fopen)
 endif()
+vgpu_plugin_unit_test(resource resource.c devices.c prefer.c)
+if(TARGET unit_plugin_resource)
+  target_link_libraries(unit_plugin_resource PRIVATE vgpu_daemon_faulty)
+  target_link_options(unit_plugin_resource PRIVATE
+    LINKER:--wrap=malloc LINKER:--wrap=realloc LINKER:--wrap=strdup)
+endif()
 if(PKG_CONFIG_FOUND)
   pkg_check_modules(YAML QUIET IMPORTED_TARGET yaml-0.1>=0.2)
 endif()
