@@ -86,6 +86,20 @@ static void note_left_out(const struct overview *before, const struct overview *
 		    now->left_out, MOST_OF_TENANT);
 }
 
+static void note_failure(struct watch *watch, const char *why)
+{
+	watch->self.failed_looks++;
+	if (say_changed(&watch->failure, why))
+		say(LOG_ERR, "a look at the machine failed, and older figures stay: %s", why);
+}
+
+static void note_success(struct watch *watch)
+{
+	watch->self.looks++;
+	if (say_changed(&watch->failure, ""))
+		say(LOG_NOTICE, "looks at the machine succeed again");
+}
+
 void watch_look(struct watch *watch)
 {
 	struct fault fault = {""};
@@ -95,13 +109,13 @@ void watch_look(struct watch *watch)
 	renew_nvml(watch);
 	events_begin(&watch->events);
 	if (overview_take(&watch->looker, &overview, &fault)) {
-		watch->self.failed_looks++;
+		note_failure(watch, fault.text);
 		return;
 	}
 	overview_compare(&overview, &watch->overview);
 	if (track_follow(&watch->track, &watch->overview, &overview)) {
 		overview_free(&overview);
-		watch->self.failed_looks++;
+		note_failure(watch, "there is no memory to follow the slices");
 		return;
 	}
 	if (watch->self.looks > 0) /* the first look has nothing to compare with */
@@ -112,7 +126,7 @@ void watch_look(struct watch *watch)
 	overview_free(&watch->overview);
 	watch->overview = overview;
 	note_nvml(watch);
-	watch->self.looks++;
+	note_success(watch);
 	watch->self.look_ns = clock_now_ns() - began_ns;
 }
 

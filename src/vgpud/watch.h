@@ -20,6 +20,7 @@ struct watch {
 	struct self self;
 	struct audit audit;
 	struct events events;
+	struct fault failure;  /* why the last look failed; "": it succeeded */
 	uint64_t nvml_next_ns; /* CLOCK_MONOTONIC; for NVML's next opening */
 };
 
@@ -31,7 +32,8 @@ void watch_close(struct watch *watch);
  * old configuration stays. */
 int watch_configure(struct watch *watch, const struct config *config, struct fault *fault);
 
-/* Takes a look and reports events. Without memory, the last look's figures stay. */
+/* Takes a look and reports events. Where the look fails, as there is no memory, the last look's
+ * figures stay, and the reason is logged once. */
 void watch_look(struct watch *watch);
 
 /* Adds the metrics of the last look; arg is the struct watch. */
