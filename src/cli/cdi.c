@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "amounts.h"
 #include "cdi.h"
 #include "commands.h"
 #include "given.h"
@@ -22,56 +21,10 @@
 #include "slice.h"
 #include "sys.h"
 
-enum {
-	MEMORY,
-	CORES,
-	BURST,
-	GPUS,
-	OVERSUBSCRIBE,
-	GANG,
-	GANGS,
-	TURNS,
-	VGPUD,
-	UNLIMITED,
-	OUTPUT,
-	FLAGS,
-	LIST,
-	REMOVE,
-	JSON
-};
+enum { GANGS = REQUEST_OPTION_COUNT, TURNS, VGPUD, UNLIMITED, OUTPUT, FLAGS, LIST, REMOVE, JSON };
 
 static const struct cli_option options[] = {
-	[MEMORY] = {"memory", "SIZE[,SIZE...]",
-		    "the most GPU memory that the slice may hold, for every GPU or one size for "
-		    "each: bytes, or with k, m, g or t, such as 8G, or a percentage of the GPU's, "
-		    "such as 50%",
-		    CLI_NOTHING, 'm'},
-	[CORES] = {"cores", "PCT[,PCT...]",
-		   "the most of the GPUs' time that the slice may take, in percent, or two figures "
-		   "such as 30-100: what is assured, and the most while no other slice wants it; "
-		   "for every GPU or one for each",
-		   CLI_NUMBER, 'c'},
-	[BURST] = {"burst", "TIME[,TIME...]",
-		   "how much unused GPU time the slice may save under its compute limit, and use "
-		   "at once, from 0 to 1s, for every GPU or one for each; 20ms is the default",
-		   CLI_NOTHING, 0},
-	[GPUS] = {"gpus", "LIST",
-		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
-		  "commas between them, or all (the default)",
-		  CLI_GPUS, 'g'},
-	[OVERSUBSCRIBE] =
-		{"oversubscribe", NULL,
-		 "memory that does not fit on a GPU may lie in the host's memory, and SIZE "
-		 "may be more than the GPU has",
-		 CLI_NOTHING, 0},
-	[GANG] =
-		{"gang", "WORD",
-		 "how a compute limit throttles: all GPUs and processes of the slice as one (yes), "
-		 "also together with other slices (the name of a gang), or each GPU by itself "
-		 "(no); "
-		 "without this option, those GPUs and processes as one whose kernels can wait for "
-		 "each other, as in a job on several GPUs",
-		 CLI_GANG, 0},
+	REQUEST_OPTIONS,
 	[GANGS] = {"gangs", "DIR",
 		   "a directory of the host that the slices of a gang have in common; their "
 		   "containers must run as its owner",
@@ -157,17 +110,10 @@ static int read_limits(struct run_request *request)
 
 static int read_request(const struct cli_line *line, struct run_request *ret_request)
 {
-	struct fault fault = {""};
-	int status = 0;
+	int status;
 
 	*ret_request = (struct run_request){
-		.memory = line->value[MEMORY],
-		.cores = line->value[CORES],
-		.burst = line->value[BURST],
-		.gpus = line->value[GPUS],
 		.name = line->argument[0],
-		.gang_word = line->value[GANG],
-		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
 		.unlimited = line->value[UNLIMITED] != NULL,
 	};
 	if (line->count != 1)
@@ -175,12 +121,9 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 				line->count ? "one slice at a time" : "no name for the slice");
 	if (!container_name_is_good(ret_request->name))
 		return refuse_name(ret_request->name);
-	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
-		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
 	if (line->value[FLAGS] && line->value[OUTPUT])
 		return cli_fail(CLI_USAGE, "--flags writes no specification: leave --output out");
-	if (ret_request->gang_word)
-		status = amounts_gang(ret_request->gang_word, &ret_request->gang);
+	status = request_read(line, ret_request);
 	return status ? status : read_limits(ret_request);
 }
 

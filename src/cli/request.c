@@ -7,6 +7,22 @@
 #include "amounts.h"
 #include "cli.h"
 
+int request_read(const struct cli_line *line, struct run_request *request)
+{
+	const char *gang = line->value[REQUEST_GANG];
+	struct fault fault = {""};
+
+	request->memory = line->value[REQUEST_MEMORY];
+	request->cores = line->value[REQUEST_CORES];
+	request->burst = line->value[REQUEST_BURST];
+	request->gpus = line->value[REQUEST_GPUS];
+	request->oversubscribe = line->value[REQUEST_OVERSUBSCRIBE] != NULL;
+	request->gang_word = gang;
+	if (request->gpus && gpus_check_list(request->gpus, &fault))
+		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
+	return gang ? amounts_gang(gang, &request->gang) : 0;
+}
+
 int request_check(const struct run_request *request, bool *ret_limits)
 {
 	bool memory = false, cores = false;

@@ -28,53 +28,10 @@
 #include "state.h"
 #include "visible.h"
 
-enum {
-	MEMORY,
-	CORES,
-	BURST,
-	GPUS,
-	OVERSUBSCRIBE,
-	GANG,
-	GROUP,
-	NAME,
-	UNLIMITED,
-	ALLOW_UNHELD,
-	CONTAINER
-};
+enum { GROUP = REQUEST_OPTION_COUNT, NAME, UNLIMITED, ALLOW_UNHELD, CONTAINER };
 
 static const struct cli_option options[] = {
-	[MEMORY] = {"memory", "SIZE[,SIZE...]",
-		    "the most GPU memory that the slice may hold, for every GPU or one size for "
-		    "each: bytes, or with k, m, g or t, such as 8G, or a percentage of the GPU's, "
-		    "such as 50%",
-		    CLI_NOTHING, 'm'},
-	[CORES] = {"cores", "PCT[,PCT...]",
-		   "the most of the GPUs' time that the slice may take, in percent, or two figures "
-		   "such as 30-100: what is assured, and the most while no other slice wants it; "
-		   "for every GPU or one for each",
-		   CLI_NUMBER, 'c'},
-	[BURST] =
-		{"burst", "TIME[,TIME...]",
-		 "how much unused GPU time the slice may save under its compute limit, and use at "
-		 "once, from 0 to 1s, for every GPU or one for each; 20ms is the default",
-		 CLI_NOTHING, 0},
-	[GPUS] = {"gpus", "LIST",
-		  "the slice's GPUs: indices, ranges such as 0-2, UUIDs or the start of one, with "
-		  "commas between them, or all (the default)",
-		  CLI_GPUS, 'g'},
-	[OVERSUBSCRIBE] =
-		{"oversubscribe", NULL,
-		 "memory that does not fit on a GPU may lie in the host's memory, and SIZE "
-		 "may be more than the GPU has",
-		 CLI_NOTHING, 0},
-	[GANG] =
-		{"gang", "WORD",
-		 "how a compute limit throttles: all GPUs and processes of the slice as one (yes), "
-		 "also together with other slices (the name of a gang), or each GPU by itself "
-		 "(no); "
-		 "without this option, those GPUs and processes as one whose kernels can wait for "
-		 "each other, as in a job on several GPUs",
-		 CLI_GANG, 0},
+	REQUEST_OPTIONS,
 	[GROUP] = {"group", "GROUP",
 		   "for root: a group, by name or number, whose processes may be in the slice as "
 		   "well; without this option, only root's processes may",
@@ -157,18 +114,11 @@ static int read_limits(struct run_request *request)
 
 static int read_request(const struct cli_line *line, struct run_request *ret_request)
 {
-	struct fault fault = {""};
 	int status;
 
 	*ret_request = (struct run_request){
-		.memory = line->value[MEMORY],
-		.cores = line->value[CORES],
-		.burst = line->value[BURST],
-		.gpus = line->value[GPUS],
 		.name = line->value[NAME],
-		.gang_word = line->value[GANG],
 		.group_word = line->value[GROUP],
-		.oversubscribe = line->value[OVERSUBSCRIBE] != NULL,
 		.unlimited = line->value[UNLIMITED] != NULL,
 		.allows_unheld = line->value[ALLOW_UNHELD] != NULL,
 		.container = line->value[CONTAINER] != NULL,
@@ -183,14 +133,11 @@ static int read_request(const struct cli_line *line, struct run_request *ret_req
 	if (line->count == 0 || !*line->argument[0])
 		return cli_fail(CLI_USAGE, "no command to run: vgpu run [OPTION...] COMMAND "
 					   "[ARGUMENT...]");
-	if (ret_request->gpus && gpus_check_list(ret_request->gpus, &fault))
-		return cli_fail(CLI_USAGE, "--gpus: %s", fault.text);
 	if (ret_request->group_word && !ret_request->container && geteuid() != 0)
 		return cli_fail(CLI_USAGE,
 				"--group is for slices of root: another user's are in a directory "
 				"that only this user enters; leave --group out");
-	status = ret_request->gang_word ? amounts_gang(ret_request->gang_word, &ret_request->gang)
-					: 0;
+	status = request_read(line, ret_request);
 	if (!status && ret_request->group_word)
 		status = amounts_group(ret_request->group_word, &ret_request->group);
 	return status ? status : read_limits(ret_request);
