@@ -99,6 +99,7 @@ struct request {
 	void **parameters, **extra;
 };
 
+/* The code is loaded in the context of the stream. */
 static CUresult enter_launch(const char *entered, const struct request *request)
 {
 	CUcontext context;
@@ -106,11 +107,12 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 	CUresult result = enter_context(entered, &context);
 
 	if (!result)
-		result = function_load(request->function, context->gpu);
-	if (!result)
-		result = context_take_local(context, function_local_bytes(request->function));
-	if (!result)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
+	if (!result)
+		result = function_load(request->function, stream->context->gpu);
+	if (!result)
+		result = context_take_local(stream->context,
+					    function_local_bytes(request->function));
 	return result ? result
 		      : launch(stream, request->function, request->shape, request->parameters,
 			       request->extra);
