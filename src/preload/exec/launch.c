@@ -86,7 +86,7 @@ static struct cost_of of_params(const CUDA_LAUNCH_PARAMS *params)
 
 /* -- the device of a launch -------------------------------------------------------------------- */
 
-static CUcontext context_of(CUstream stream)
+CUcontext launch_context(CUstream stream)
 {
 	CUcontext context = NULL;
 
@@ -199,7 +199,7 @@ static CUresult lose(void)
 /* A collective is captured into a graph, which will be launched. The device joins the gang then. */
 static void note_captured(CUstream stream, uint64_t function)
 {
-	CUcontext context = signs_is_collective(function) ? context_of(stream) : NULL;
+	CUcontext context = signs_is_collective(function) ? launch_context(stream) : NULL;
 
 	if (context)
 		signs_see(launch_device(context));
@@ -210,7 +210,7 @@ static CUresult enter(struct launch *launch)
 {
 	struct pace_work *work = &launch->work;
 
-	work->context = context_of(work->stream);
+	work->context = launch_context(work->stream);
 	work->device = work->context ? launch_device(work->context) : -1;
 	work->collective = signs_launch(work->device, work->what.function) || work->what.graph;
 	return pace_enter(&launch->pass, work) == 0 ? CUDA_SUCCESS : lose();
@@ -222,8 +222,8 @@ static bool is_leased(CUstream stream, bool per_thread, const struct cost_of *wh
 {
 	if (!pace_has_lease() || capture_any())
 		return false;
-	return pace_lease(quota_only_device() >= 0 ? NULL : context_of(stream), stream, per_thread,
-			  what);
+	return pace_lease(quota_only_device() >= 0 ? NULL : launch_context(stream), stream,
+			  per_thread, what);
 }
 
 LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool per_thread,
@@ -258,21 +258,22 @@ LAUNCH_ASIDE static CUresult ask(struct launch *launch, CUstream stream, bool pe
 }
 
 /* The function of a kernel's launch, if the driver may load its code. Other keys are no handles. */
-static const void *loads(const struct cost_of *what)
+static const void *loads(CUstream stream, const struct cost_of *what)
 {
 	const void *function;
 
 	if (!lazy_code_any())
 		return NULL;
 	function = (const void *)(uintptr_t)(what->function & ~(uint64_t)3); /* launch_name */
-	return lazy_code_is_awaited(function) ? function : NULL;
+	return lazy_code_is_awaited(function, stream) ? function : NULL;
 }
 
 CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 		      const struct cost_of *what)
 {
 	launch->pass.meter = NULL;
-	launch->loads = loads(what);
+	launch->loads = loads(stream, what);
+	launch->loads_for = stream;
 	launch->waits = false;
 	if (is_leased(stream, per_thread, what))
 		return CUDA_SUCCESS;
@@ -286,7 +287,7 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	else if (launch->waits)
 		pace_waited();
 	if (launch->loads)
-		lazy_code_launched(launch->loads, result == CUDA_SUCCESS);
+		lazy_code_launched(launch->loads, launch->loads_for, result == CUDA_SUCCESS);
 	return result;
 }
 
@@ -298,7 +299,7 @@ CUresult launch_end(struct launch *launch, CUresult result)
 	{                                                                                \
 		CUresult(*go) parameters = name##_held;                                  \
                                                                                          \
-		if (!lazy_code_is_awaited(f))                                            \
+		if (!lazy_code_is_awaited(f, stream))                                    \
 			go = cuda.name;                                                  \
 		return go arguments;                                                     \
 	}                                                                                \
@@ -425,7 +426,7 @@ static void end_all(struct launch *launches, unsigned count, CUresult result)
 static void note_devices(const CUDA_LAUNCH_PARAMS *list, unsigned count)
 {
 	for (unsigned i = 0; count > 1 && i < count && i < VGPU_DEVICES_MAX; i++) {
-		CUcontext context = context_of(list[i].hStream);
+		CUcontext context = launch_context(list[i].hStream);
 
 		if (context)
 			signs_see(launch_device(context));

@@ -11,6 +11,7 @@ struct launch {
 	struct pace_pass pass;
 	struct pace_work work;
 	const void *loads; /* the function, if the driver may load its code; else NULL */
+	CUstream loads_for;
 	bool waits; /* not a launch, but a copy with the host, whose call returns when it is done */
 };
 
@@ -51,6 +52,9 @@ uint64_t launch_hash(const uint64_t *words, unsigned pairs);
 
 /* A kernel's name in struct cost_of, from its CUfunction or CUkernel. */
 uint64_t launch_name(const void *function);
+
+/* The context of the stream's work; NULL: there is none. */
+CUcontext launch_context(CUstream stream);
 
 /* The context's device, or -1. */
 CUdevice launch_device(CUcontext context);

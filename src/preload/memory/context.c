@@ -258,7 +258,8 @@ static CUresult settle(struct pending_context *pending, CUcontext context)
 					     at_most, measure(pending, at_most));
 	} while (error == -EDQUOT && wait_for_others(naps++, pending->reservation.known));
 	if (!error) {
-		lazy_code_renew(true); /* the new context loads code for itself */
+		/* The new context loads code for itself. */
+		lazy_code_context_made(context);
 		settled++;
 		log_line(LOG_TRACE, "made a context on GPU %d", pending->device);
 	}
@@ -375,6 +376,7 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 		deferred_end_context(context);
 		virtual_end_context(context);
 		local_end_context(context);
+		lazy_code_context_ended(context);
 		quota_context_end((uint64_t)(uintptr_t)context);
 	}
 	end_unlock(locked);

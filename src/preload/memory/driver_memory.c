@@ -114,7 +114,7 @@ CUresult driver_memory_refuse(const struct driver_memory *growth)
 
 void driver_memory_undone(CUdevice device)
 {
-	lazy_code_renew(false);
+	lazy_code_renew();
 	if (device >= 0 || cuda.cuCtxGetDevice(&device) == CUDA_SUCCESS)
 		if (quota_attached() && quota_has_device(device))
 			reconcile_soon(device);

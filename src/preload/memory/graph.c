@@ -312,10 +312,10 @@ static CUresult finish(const struct launching *launching, CUgraphExec exec, bool
 }
 
 /* The driver has answered to a launch that was not held back. */
-static CUresult launched(CUgraphExec exec, CUresult result)
+static CUresult launched(CUgraphExec exec, CUstream stream, CUresult result)
 {
-	if (lazy_code_any() && lazy_code_is_awaited(exec))
-		lazy_code_launched(exec, result == CUDA_SUCCESS);
+	if (lazy_code_any() && lazy_code_is_awaited(exec, stream))
+		lazy_code_launched(exec, stream, result == CUDA_SUCCESS);
 	return result;
 }
 
@@ -339,7 +339,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 	result = TRACE_CALLED(begin(&launching, hGraph, &counted));
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted, cuda.cuGraphLaunch(hGraph, hStream));
-	return held ? launch_end(&launch, result) : launched(hGraph, result);
+	return held ? launch_end(&launch, result) : launched(hGraph, hStream, result);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
@@ -355,7 +355,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream)
 	if (result == CUDA_SUCCESS)
 		result = finish(&launching, hGraph, counted,
 				cuda.cuGraphLaunch_ptsz(hGraph, hStream));
-	return held ? launch_end(&launch, result) : launched(hGraph, result);
+	return held ? launch_end(&launch, result) : launched(hGraph, hStream, result);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
@@ -400,7 +400,7 @@ static CUresult made(CUresult result, CUgraph graph, const CUgraphExec *exec)
 	}
 	if (need.any)
 		remember(*exec, &need);
-	lazy_code_handed_out(*exec);
+	lazy_code_handed_out(*exec, LAZY_CODE_ONCE);
 	return CUDA_SUCCESS;
 }
 

@@ -9,13 +9,18 @@
  * is first launched. The marks of a launch are raised after the driver's call, so that a comparison
  * which another thread makes meanwhile does not use them up.
  *
- * A CUkernel that is launched in a second context is not awaited there, unless the context was made
- * after the launch in the first.
+ * A CUfunction belongs to one context, and a graph's kernels have the contexts of its nodes. The
+ * code of a CUkernel is awaited in each context, until the kernel was launched in all that there
+ * are. Of a process with more than fifteen contexts, the others count as one. The context of a
+ * launch is asked for only while the process has several contexts, and the kernel was launched in
+ * some of them only.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "cuda_abi.h"
 
 extern uint32_t lazy_code_count; /* not 0: code may be awaited; atomic */
 
@@ -24,24 +29,32 @@ static inline bool lazy_code_any(void)
 	return __builtin_expect(__atomic_load_n(&lazy_code_count, __ATOMIC_RELAXED) != 0, false);
 }
 
-/* Whether the code of the function is awaited. */
-bool lazy_code_is_awaited(const void *handle);
+/* Whether the code of the handle is awaited in the context of the stream. */
+bool lazy_code_is_awaited(const void *handle, CUstream stream);
+
+/* How often the driver loads the code of a handle. */
+enum lazy_code_kind { LAZY_CODE_ONCE, LAZY_CODE_PER_CONTEXT };
 
 /* The driver hands out the handle. Returns whether the handle is a new one. Libraries ask for
  * handles that they have, again and again. */
-bool lazy_code_handed_out(const void *handle);
+bool lazy_code_handed_out(const void *handle, enum lazy_code_kind kind);
 /* The handle is not given to the application after all, or ends. */
 void lazy_code_taken_back(const void *handle);
 
 /* The handle is a graph's, and its kernels may have been replaced by others. */
 void lazy_code_changed(const void *handle);
 
-/* The driver hands out the handle, and has loaded its code by now. */
+/* The driver hands out the handle, and has loaded its code in the current context by now. */
 void lazy_code_loaded(const void *handle);
 
-/* The driver was asked for a launch of a function whose code is awaited. */
-void lazy_code_launched(const void *handle, bool accepted);
+/* The driver was asked to launch a handle whose code is awaited in the context of the stream. */
+void lazy_code_launched(const void *handle, CUstream stream, bool accepted);
 
 /* All handles that are handed out count as new again, as one may be another function's after an
- * unload. load_again: the code of all is awaited again. */
-void lazy_code_renew(bool load_again);
+ * unload. */
+void lazy_code_renew(void);
+
+/* A context was made, which loads code for itself, or has ended. For the thread that makes and ends
+ * contexts (context.c). */
+void lazy_code_context_made(CUcontext context);
+void lazy_code_context_ended(CUcontext context);

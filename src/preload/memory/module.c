@@ -32,7 +32,7 @@ static CUresult hand_out_function(CUfunction made, CUfunction *ret_function)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (lazy_code_handed_out(made))
+	if (lazy_code_handed_out(made, LAZY_CODE_ONCE))
 		result = local_of_functions(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_function = made;
@@ -45,7 +45,7 @@ static CUresult hand_out_kernel(CUkernel made, CUkernel *ret_kernel)
 {
 	CUresult result = CUDA_SUCCESS;
 
-	if (lazy_code_handed_out(made))
+	if (lazy_code_handed_out(made, LAZY_CODE_PER_CONTEXT))
 		result = local_of_kernels(&made, 1);
 	if (result == CUDA_SUCCESS)
 		*ret_kernel = made;
@@ -132,10 +132,11 @@ static CUresult make_handles(struct handles *handles, unsigned wanted, unsigned 
 }
 
 /* Hands out all handles or none, as the application may launch any of them. */
-static CUresult hand_out_handles(const struct handles *handles, CUresult result, void *ret_handles)
+static CUresult hand_out_handles(const struct handles *handles, enum lazy_code_kind kind,
+				 CUresult result, void *ret_handles)
 {
 	for (unsigned i = 0; i < handles->count && result == CUDA_SUCCESS; i++) {
-		lazy_code_handed_out(handles->handle[i]);
+		lazy_code_handed_out(handles->handle[i], kind);
 		((void **)ret_handles)[i] = handles->handle[i];
 	}
 	sys_unmap(handles->handle, handles->count * sizeof(void *));
@@ -158,7 +159,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunct
 	result = cuda.cuModuleEnumerateFunctions((CUfunction *)made.handle, made.count, mod);
 	if (result == CUDA_SUCCESS)
 		result = local_of_functions((CUfunction *)made.handle, made.count);
-	return hand_out_handles(&made, result, functions);
+	return hand_out_handles(&made, LAZY_CODE_ONCE, result, functions);
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
@@ -177,7 +178,7 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, C
 	result = cuda.cuLibraryEnumerateKernels((CUkernel *)made.handle, made.count, lib);
 	if (result == CUDA_SUCCESS)
 		result = local_of_kernels((CUkernel *)made.handle, made.count);
-	return hand_out_handles(&made, result, kernels);
+	return hand_out_handles(&made, LAZY_CODE_PER_CONTEXT, result, kernels);
 }
 
 /* -- loading and unloading --------------------------------------------------------------------- */

@@ -146,6 +146,98 @@ TEST(launched_in_new_context)
 	assert_full(FUNCTIONS);
 }
 
+/* Two devices with a context each. The second device's is current. */
+static CUcontext start_two(void)
+{
+	CUcontext first;
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	first = start_lazy("4g");
+	cuda_start(1);
+	return first;
+}
+
+/* The functions are launched on the second device, and then in the older context of the first. */
+static void launched_in_older_context(void)
+{
+	CUcontext first = start_two();
+
+	fetch_functions();
+	launch_functions();
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+TEST(launched_in_two_contexts)
+{
+	launched_in_older_context();
+}
+
+TEST(two_contexts_with_compute_quota)
+{
+	env_set("CUDA_DEVICE_SM_LIMIT", "50");
+	launched_in_older_context();
+}
+
+/* The context of a launch is that of its stream. */
+TEST(launched_in_stream_of_other)
+{
+	CUcontext first = start_two(), second;
+	CUstream stream;
+
+	fetch_functions();
+	launch_functions();
+	CHECK_CUDA(cuCtxGetCurrent(&second), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	compare();
+	CHECK_CUDA(cuCtxSetCurrent(second), CUDA_SUCCESS);
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		CHECK_CUDA(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+			   CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	assert_full(FUNCTIONS);
+}
+
+/* Contexts that have ended took their marks with them: the last one's has the bit of another. */
+TEST(launched_after_contexts_ended)
+{
+	CUcontext first = start_two(), other;
+
+	CHECK_CUDA(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
+	fetch_functions();
+	launch_functions();
+	CHECK_CUDA(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+	CHECK_CUDA(cuDevicePrimaryCtxRetain(&first, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
+/* More contexts than are told apart. */
+TEST(launched_in_many_contexts)
+{
+	CUcontext first, others[20];
+
+	env_set("VGPU_SIM_GPUS", "2x80G");
+	env_set("CUDA_DEVICE_MEMORY_LIMIT_1", "0");
+	first = start_lazy("4g");
+	for (unsigned i = 0; i < 20; i++)
+		CHECK_CUDA(cuCtxCreate_v2(&others[i], 0, 1), CUDA_SUCCESS);
+	fetch_functions();
+	launch_functions();
+	for (unsigned i = 0; i < 20; i++)
+		CHECK_CUDA(cuCtxDestroy_v2(others[i]), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
 /* The program has the handles before, and loads the code without a launch. */
 TEST(loaded_early)
 {
