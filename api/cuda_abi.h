@@ -263,17 +263,6 @@ typedef struct CUDA_CHILD_GRAPH_NODE_PARAMS_st {
 	CUgraphChildGraphNodeOwnership ownership;
 } CUDA_CHILD_GRAPH_NODE_PARAMS;
 
-/* Of its kinds only the one that is used here. */
-typedef struct CUgraphNodeParams_st {
-	CUgraphNodeType type;
-	int reserved0[3];
-	union {
-		long long reserved1[29];
-		CUDA_CHILD_GRAPH_NODE_PARAMS graph;
-	};
-	long long reserved2;
-} CUgraphNodeParams;
-
 typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
 	cuuint64_t flags;
 	CUstream hUploadStream;
@@ -306,6 +295,18 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
 	CUkernel kern;
 	CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
+
+/* Of its kinds only those that are used here. */
+typedef struct CUgraphNodeParams_st {
+	CUgraphNodeType type;
+	int reserved0[3];
+	union {
+		long long reserved1[29];
+		CUDA_KERNEL_NODE_PARAMS kernel;
+		CUDA_CHILD_GRAPH_NODE_PARAMS graph;
+	};
+	long long reserved2;
+} CUgraphNodeParams;
 
 typedef struct CUDA_RESOURCE_DESC_st {
 	unsigned int resType;

@@ -150,14 +150,14 @@ static void config_read(void)
 		number_env("VGPU_SIM_CONTEXT_MIB", 518, UINT32_MAX, &context_mib) &&
 		number_env("VGPU_SIM_MODULE_MIB", 0, UINT32_MAX, &module_mib) &&
 		number_env("VGPU_SIM_IPC_COUNTS", 0, 1, &ipc_counts) &&
-		number_env("VGPU_SIM_MODULE_LAZY", 0, 1, &module_lazy) &&
+		number_env("VGPU_SIM_MODULE_LAZY", 0, SIM_LAZY_NODES, &module_lazy) &&
 		number_env("VGPU_SIM_COPY_MB_S", 2000000, UINT32_MAX, &copy_mb_s) &&
 		number_env("VGPU_SIM_HOST_COPY_MB_S", 0, UINT32_MAX, &host_copy_mb_s) &&
 		number_env("VGPU_SIM_PAGE_MB_S", 0, UINT32_MAX, &page_mb_s) && path_read();
 	if (valid) {
 		config.driver_version = (int)version;
 		config.ipc_counts = ipc_counts != 0;
-		config.module_lazy = module_lazy != 0;
+		config.module_lazy = (enum sim_lazy)module_lazy;
 		config.context_bytes = context_mib << 20;
 		config.module_bytes = module_mib << 20;
 		config.host_copy_mb_s = host_copy_mb_s;

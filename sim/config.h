@@ -19,17 +19,23 @@ enum {
 
 #define SIM_GPU_NAME "vgpu simulated GPU"
 
+enum sim_lazy {
+	SIM_LAZY_NEVER,    /* when it is loaded */
+	SIM_LAZY_LAUNCHES, /* when one of its functions is first launched */
+	SIM_LAZY_NODES,    /* or becomes a node of a graph */
+};
+
 struct sim_config {
 	unsigned count;
 	uint64_t total_bytes[SIM_GPUS_MAX];
-	int driver_version;      /* the answer of cuDriverGetVersion: 13000 is 13.0 */
-	uint64_t context_bytes;  /* a context adds this to NVML's figure for its process */
-	uint64_t module_bytes;   /* a module or library adds this */
-	bool ipc_counts;         /* an IPC handle that is opened again has the same address */
-	bool module_lazy;        /* a module without variables adds it only at its first use */
-	uint64_t copy_mb_s;      /* speed of fills and copies in a device: 10^6 bytes/s */
-	uint64_t host_copy_mb_s; /* speed of copies from and to the host; 0: they take no time */
-	uint64_t page_mb_s;      /* speed at which managed memory moves; 0: it does not move */
+	int driver_version;        /* the answer of cuDriverGetVersion: 13000 is 13.0 */
+	uint64_t context_bytes;    /* a context adds this to NVML's figure for its process */
+	uint64_t module_bytes;     /* a module or library adds this */
+	bool ipc_counts;           /* an IPC handle that is opened again has the same address */
+	enum sim_lazy module_lazy; /* when a module without variables adds it */
+	uint64_t copy_mb_s;        /* speed of fills and copies in a device: 10^6 bytes/s */
+	uint64_t host_copy_mb_s;   /* speed of copies from and to the host; 0: they take no time */
+	uint64_t page_mb_s;        /* speed at which managed memory moves; 0: it does not move */
 	char state_path[4096];
 };
 

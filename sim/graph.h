@@ -1,5 +1,5 @@
 /*
- * Graphs. Four files share these declarations: graph.c has graphs and their nodes, graph_exec.c
+ * Graphs. These files share these declarations: graph.c has graphs and their nodes, graph_exec.c
  * executable graphs, graph_memory.c the memory that their nodes allocate, and capture.c captures.
  * The graphs lock guards all of them. As on the real driver, a handle is trusted until it is
  * destroyed.
@@ -120,6 +120,11 @@ CUfunction exec_unloaded_locked(CUgraphExec exec, unsigned gpu);
 CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
 /* Changes the work of the executable graph's copy of the node, which must be of the same kind. */
 CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work);
+/* Gives the executable graph's copy of the node another child graph, with nodes of the same kinds.
+ */
+CUresult exec_set_child_locked(CUgraphExec exec, CUgraphNode node, CUgraph child);
+/* The most local memory that a thread of its kernels needs. */
+uint32_t exec_local_bytes_locked(CUgraphExec exec);
 /* The graph is destroyed; the executable graph stays. */
 void exec_orphan_locked(CUgraphExec exec);
 /* The executable graph's own copy of its graph. */

@@ -130,35 +130,6 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return result;
 }
 
-static CUresult node_work(const CUDA_KERNEL_NODE_PARAMS *params, struct graph_work *ret_work)
-{
-	const unsigned shape[] = {params->gridDimX,  params->gridDimY,  params->gridDimZ,
-				  params->blockDimX, params->blockDimY, params->blockDimZ};
-
-	return kernel_work(params->func, shape, params->kernelParams, params->extra, ret_work);
-}
-
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-				 const CUgraphNode *dependencies, size_t numDependencies,
-				 const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	struct graph_work work;
-	CUgraphNode node;
-	CUresult result = enter_graph_locked(__func__, hGraph, nodeParams ? phGraphNode : NULL);
-
-	if (result)
-		return result;
-	result = node_work(nodeParams, &work);
-	if (!result)
-		result = node_add_locked(hGraph, dependencies, numDependencies, work.type, &node);
-	if (!result) {
-		node->work = work;
-		*phGraphNode = node;
-	}
-	graphs_unlock();
-	return result;
-}
-
 CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				  const CUgraphNode *dependencies, size_t numDependencies,
 				  CUgraph childGraph)
@@ -169,32 +140,6 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	if (result)
 		return result;
 	result = node_add_child_locked(hGraph, dependencies, numDependencies, childGraph, &node);
-	if (!result)
-		*phGraphNode = node;
-	graphs_unlock();
-	return result;
-}
-
-/* Supports child graphs only. This function moves the child; cuGraphAddChildGraphNode copies it. */
-CUresult cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
-			   const CUgraphNode *dependencies, const CUgraphEdgeData *dependencyData,
-			   size_t numDependencies, CUgraphNodeParams *nodeParams)
-{
-	CUgraphNode node;
-	CUresult result = enter_graph_locked(__func__, hGraph, phGraphNode);
-
-	if (result)
-		return result;
-	if (!nodeParams)
-		result = CUDA_ERROR_INVALID_VALUE;
-	else if (dependencyData || nodeParams->type != CU_GRAPH_NODE_TYPE_GRAPH)
-		result = CUDA_ERROR_NOT_SUPPORTED;
-	else if (nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
-		result = node_move_child_locked(hGraph, dependencies, numDependencies,
-						nodeParams->graph.graph, &node);
-	else
-		result = node_add_child_locked(hGraph, dependencies, numDependencies,
-					       nodeParams->graph.graph, &node);
 	if (!result)
 		*phGraphNode = node;
 	graphs_unlock();
@@ -292,9 +237,11 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
 	return CUDA_SUCCESS;
 }
 
+/* The local memory of the kernels is taken here, as an H100 with driver 580 does. */
 static CUresult instantiate(const char *function, CUgraphExec *ret_exec, CUgraph graph,
 			    unsigned long long flags)
 {
+	uint32_t local_bytes;
 	CUcontext context;
 	CUresult result = enter_context(function, &context);
 
@@ -305,7 +252,15 @@ static CUresult instantiate(const char *function, CUgraphExec *ret_exec, CUgraph
 		return CUDA_ERROR_INVALID_VALUE;
 	graphs_lock();
 	result = exec_new_locked(graph, flags, ret_exec);
+	local_bytes = result ? 0 : exec_local_bytes_locked(*ret_exec);
 	graphs_unlock();
+	if (!result)
+		result = context_take_local(context, local_bytes);
+	if (result && local_bytes) {
+		graphs_lock();
+		exec_free_locked(*ret_exec);
+		graphs_unlock();
+	}
 	return result;
 }
 
@@ -431,6 +386,17 @@ static CUresult load(CUgraphExec exec, unsigned gpu)
 	return result;
 }
 
+/* The kernels may have been changed since the graph was instantiated. */
+static CUresult take_local(CUgraphExec exec, CUcontext context)
+{
+	uint32_t bytes;
+
+	graphs_lock();
+	bytes = exec_local_bytes_locked(exec);
+	graphs_unlock();
+	return context_take_local(context, bytes);
+}
+
 static CUresult launch(const char *function, CUgraphExec exec, CUstream handle, bool per_thread)
 {
 	CUstream stream;
@@ -444,6 +410,8 @@ static CUresult launch(const char *function, CUgraphExec exec, CUstream handle, 
 	if (capturing)
 		return capture_child(stream, exec_body(exec));
 	result = load(exec, stream->context->gpu);
+	if (!result)
+		result = take_local(exec, stream->context);
 	if (result)
 		return result;
 	graphs_lock();
@@ -511,51 +479,6 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 	if (resultInfo && exec_valid(hGraphExec))
 		*resultInfo = info;
 	return result;
-}
-
-static CUresult set_params(const char *function, CUgraphExec exec, CUgraphNode node,
-			   const CUDA_KERNEL_NODE_PARAMS *params)
-{
-	struct graph_work work;
-	CUresult result = enter(function);
-
-	if (result)
-		return result;
-	if (!exec_valid(exec) || !node || node->kind != OBJECT_NODE || !params)
-		return CUDA_ERROR_INVALID_VALUE;
-	result = node_work(params, &work);
-	if (result)
-		return result;
-	graphs_lock();
-	result = exec_set_work_locked(exec, node, &work);
-	graphs_unlock();
-	return result;
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-	const CUDA_KERNEL_NODE_PARAMS_v1 *p = nodeParams;
-	const CUDA_KERNEL_NODE_PARAMS params = {
-		.func = p ? p->func : NULL,
-		.gridDimX = p ? p->gridDimX : 0,
-		.gridDimY = p ? p->gridDimY : 0,
-		.gridDimZ = p ? p->gridDimZ : 0,
-		.blockDimX = p ? p->blockDimX : 0,
-		.blockDimY = p ? p->blockDimY : 0,
-		.blockDimZ = p ? p->blockDimZ : 0,
-		.sharedMemBytes = p ? p->sharedMemBytes : 0,
-		.kernelParams = p ? p->kernelParams : NULL,
-		.extra = p ? p->extra : NULL,
-	};
-
-	return set_params(__func__, hGraphExec, hNode, p ? &params : NULL);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	return set_params(__func__, hGraphExec, hNode, nodeParams);
 }
 
 static CUresult enter_device(const char *function, CUdevice device, const void *out)

@@ -280,16 +280,59 @@ CUresult exec_update_locked(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateRe
 	return CUDA_SUCCESS;
 }
 
-CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work)
+static CUgraphNode own_node(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type)
 {
 	CUgraphNode own = exec->body->first;
 
 	while (own && own->index != node->index)
 		own = own->next;
-	if (!own || own->work.type != work->type)
-		return CUDA_ERROR_INVALID_VALUE;
-	own->work = *work;
+	return own && own->work.type == type ? own : NULL;
+}
+
+static void changed(CUgraphExec exec)
+{
 	exec->loaded = false;
 	exec->duration_ns = duration_locked(exec->body);
+}
+
+CUresult exec_set_work_locked(CUgraphExec exec, CUgraphNode node, const struct graph_work *work)
+{
+	CUgraphNode own = own_node(exec, node, work->type);
+
+	if (!own)
+		return CUDA_ERROR_INVALID_VALUE;
+	own->work = *work;
+	changed(exec);
 	return CUDA_SUCCESS;
+}
+
+CUresult exec_set_child_locked(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+	CUgraphNode own = own_node(exec, node, CU_GRAPH_NODE_TYPE_GRAPH);
+	CUgraphExecUpdateResultInfo info;
+
+	if (!own || compare_locked(own->child, child, &info))
+		return CUDA_ERROR_INVALID_VALUE;
+	work_copy_locked(own->child, child);
+	changed(exec);
+	return CUDA_SUCCESS;
+}
+
+static uint32_t local_bytes_locked(CUgraph graph)
+{
+	uint32_t most = 0;
+
+	for (CUgraphNode node = graph->first; node; node = node->next) {
+		uint32_t bytes = node->child           ? local_bytes_locked(node->child)
+				 : node->work.function ? function_local_bytes(node->work.function)
+						       : 0;
+
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+uint32_t exec_local_bytes_locked(CUgraphExec exec)
+{
+	return local_bytes_locked(exec->body);
 }

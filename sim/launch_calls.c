@@ -84,6 +84,9 @@ static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], v
 		return result;
 	if (capturing)
 		return capture_work(stream, &work);
+	result = context_take_local(stream->context, function_local_bytes(f));
+	if (result)
+		return result;
 	if (work.ranks)
 		return backlog_work(stream, &work);
 	stream_launch(stream, work.duration_ns);
@@ -99,7 +102,7 @@ struct request {
 	void **parameters, **extra;
 };
 
-/* The code is loaded in the context of the stream. */
+/* The code is loaded in the context of the stream, also for a launch that is captured. */
 static CUresult enter_launch(const char *entered, const struct request *request)
 {
 	CUcontext context;
@@ -110,9 +113,6 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
 	if (!result)
 		result = function_load(request->function, stream->context->gpu);
-	if (!result)
-		result = context_take_local(stream->context,
-					    function_local_bytes(request->function));
 	return result ? result
 		      : launch(stream, request->function, request->shape, request->parameters,
 			       request->extra);

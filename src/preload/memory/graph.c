@@ -481,51 +481,6 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 	return made(result, hGraph, phGraphExec);
 }
 
-/* -- updating ---------------------------------------------------------------------------------- */
-
-/* The graph was updated: its launches may have another cost, and load other code. */
-static CUresult updated(CUresult result, CUgraphExec exec)
-{
-	const struct cost_of what = launch_of_graph(exec);
-
-	if (result == CUDA_SUCCESS) {
-		cost_resample(&what);
-		lazy_code_changed(exec);
-	}
-	return result;
-}
-
-CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
-			   CUgraphExecUpdateResult *updateResult_out)
-{
-	cuda_bind();
-	return updated(cuda.cuGraphExecUpdate(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
-		       hGraphExec);
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-			      CUgraphExecUpdateResultInfo *resultInfo)
-{
-	cuda_bind();
-	return updated(cuda.cuGraphExecUpdate_v2(hGraphExec, hGraph, resultInfo), hGraphExec);
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-					const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
-{
-	cuda_bind();
-	return updated(cuda.cuGraphExecKernelNodeSetParams(hGraphExec, hNode, nodeParams),
-		       hGraphExec);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-					   const CUDA_KERNEL_NODE_PARAMS *nodeParams)
-{
-	cuda_bind();
-	return updated(cuda.cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, nodeParams),
-		       hGraphExec);
-}
-
 /* -- ending ------------------------------------------------------------------------------------ */
 
 /* The graph is removed from the table before the driver's call, as the driver may give its handle

@@ -248,6 +248,12 @@ void lazy_code_loaded(const void *handle)
 		lazy_code_launched(handle, NULL, true);
 }
 
+void lazy_code_in_node(void)
+{
+	if (lazy_code_any())
+		quota_expect_code();
+}
+
 void lazy_code_renew(void)
 {
 	change_all(OLD, 0);

@@ -47,6 +47,9 @@ void lazy_code_changed(const void *handle);
 /* The driver hands out the handle, and has loaded its code in the current context by now. */
 void lazy_code_loaded(const void *handle);
 
+/* The driver has made or changed a node of a graph, and may have loaded the code of its kernel. */
+void lazy_code_in_node(void);
+
 /* The driver was asked to launch a handle whose code is awaited in the context of the stream. */
 void lazy_code_launched(const void *handle, CUstream stream, bool accepted);
 

@@ -2,41 +2,13 @@
  * Code that the driver loads when a function is first launched, which only the comparison with NVML
  * sees, while other threads are at work in the driver.
  */
-#include "own_fixture.h"
+#include "own_code.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
 #define THREADS 2
 #define BLOCK   (8 * MIB) /* what each of them allocates */
-
-/* NULL: the slice is full by what was launched before. */
-static CUfunction lazy_load(void)
-{
-	CUlibrary library;
-	CUkernel kernel;
-	CUresult result = cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0);
-
-	CHECK(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
-	if (result != CUDA_SUCCESS)
-		return NULL;
-	CHECK_CUDA(cuLibraryGetKernel(&kernel, library, "nothing"), CUDA_SUCCESS);
-	return (CUfunction)(void *)kernel;
-}
-
-static void launch(CUfunction function)
-{
-	CHECK_CUDA(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
-}
-
-static CUcontext start_lazy(const char *limit)
-{
-	CUcontext context;
-
-	env_set("VGPU_SIM_MODULE_LAZY", "1");
-	context = start(limit);
-	return context;
-}
 
 /*
  * Takes code until there is no room for a granule, which is looked at after each. The comparison
@@ -61,39 +33,6 @@ static void fill_with_code(uint64_t quota, uint64_t reserved)
 }
 
 /* -- a comparison comes between a handle and its launch ---------------------------------------- */
-
-#define FUNCTIONS 5
-#define QUOTA     (4 * GIB) /* so much that no comparison is due before 20 ms have passed */
-
-static CUfunction functions[FUNCTIONS];
-
-static void fetch_functions(void)
-{
-	for (unsigned i = 0; i < FUNCTIONS; i++)
-		functions[i] = lazy_load();
-}
-
-static void launch_functions(void)
-{
-	for (unsigned i = 0; i < FUNCTIONS; i++)
-		launch(functions[i]);
-}
-
-/* Takes all that is left at once. */
-static void assert_full(uint64_t modules)
-{
-	CUdeviceptr address;
-
-	cuMemAlloc_v2(&address, QUOTA - ledger_used(0));
-	CHECK_AT_MOST(outside_used(0), QUOTA);
-	CHECK_EQUAL(ledger_own(0).module, modules * MODULE);
-}
-
-/* An allocation makes the comparison that is due. */
-static void compare(void)
-{
-	give(take(GRANULE));
-}
 
 TEST(compared_before_launch)
 {
@@ -262,106 +201,6 @@ TEST(refused_before_launch)
 		      CUDA_SUCCESS);
 	compare();
 	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* -- graphs ------------------------------------------------------------------------------------ */
-
-static CUgraphNode nodes[FUNCTIONS];
-
-static CUDA_KERNEL_NODE_PARAMS kernel_of(CUfunction function)
-{
-	return (CUDA_KERNEL_NODE_PARAMS){function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL};
-}
-
-/* An executable graph with `count` kernels. */
-static CUgraphExec graph_of(const CUfunction *kernels, unsigned count)
-{
-	CUgraph graph;
-	CUgraphExec exec;
-
-	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-	for (unsigned i = 0; i < count; i++) {
-		const CUDA_KERNEL_NODE_PARAMS params = kernel_of(kernels[i]);
-
-		CHECK_CUDA(cuGraphAddKernelNode_v2(&nodes[i], graph, NULL, 0, &params),
-			   CUDA_SUCCESS);
-	}
-	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
-	return exec;
-}
-
-static void launch_graph(CUgraphExec exec)
-{
-	CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
-}
-
-/* A comparison comes before the graph's first launch. */
-static void graph_launched_first(void)
-{
-	CUgraphExec exec;
-
-	start_lazy("4g");
-	fetch_functions();
-	exec = graph_of(functions, FUNCTIONS);
-	compare();
-	launch_graph(exec);
-	assert_full(FUNCTIONS);
-}
-
-TEST(graph_launched)
-{
-	graph_launched_first();
-}
-
-TEST(graph_with_compute_quota)
-{
-	env_set("CUDA_DEVICE_SM_LIMIT", "50");
-	graph_launched_first();
-}
-
-/* The graph has been launched, and gets a kernel that was not. */
-TEST(graph_changed)
-{
-	CUDA_KERNEL_NODE_PARAMS params;
-	CUgraphExec exec;
-
-	start_lazy("4g");
-	fetch_functions();
-	exec = graph_of(functions, 1);
-	launch_graph(exec);
-	params = kernel_of(functions[1]);
-	CHECK_CUDA(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params), CUDA_SUCCESS);
-	compare();
-	launch_graph(exec);
-	assert_full(2);
-}
-
-TEST(no_graph)
-{
-	start_lazy("4g");
-	fetch_functions();
-	CHECK(cuGraphExecDestroy(NULL) != CUDA_SUCCESS);
-	CHECK(cuGraphLaunch(NULL, NULL) != CUDA_SUCCESS);
-	launch_functions();
-	assert_full(FUNCTIONS);
-}
-
-/* The handle of a graph that has been launched is another graph's, as soon as it may be. */
-TEST(graph_replaced)
-{
-	CUgraphExec exec;
-
-	start_lazy("4g");
-	fetch_functions();
-	for (unsigned i = 0; i < FUNCTIONS; i++) {
-		exec = graph_of(&functions[i], 1);
-		compare();
-		launch_graph(exec);
-		if (i + 1 < FUNCTIONS)
-			compare();
-		CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_SUCCESS);
-	}
 	assert_full(FUNCTIONS);
 }
 

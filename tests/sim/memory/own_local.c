@@ -106,6 +106,27 @@ TEST(full)
 		give(pieces[--count]);
 }
 
+/* The driver takes the memory of a graph's kernels when the graph is instantiated. */
+TEST(taken_by_graph)
+{
+	CUDA_KERNEL_NODE_PARAMS params = {NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL};
+	CUgraph graph;
+	CUgraphNode node;
+	CUgraphExec exec;
+
+	start_with("2g");
+	params.func = fetch("middle");
+	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params), CUDA_SUCCESS);
+	rest();
+	assert_local(MIDDLE, 0);
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	assert_local(MIDDLE, MIDDLE);
+	CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
+	rest();
+	assert_local(MIDDLE, MIDDLE);
+}
+
 TEST(refused_when_handed_out)
 {
 	CUfunction function = (CUfunction)UNTOUCHED;
