@@ -45,6 +45,7 @@ void graphs_forget(void)
 /* The bytes that a graph's nodes may take of each device. */
 struct need {
 	uint64_t bytes[VGPU_DEVICES_MAX];
+	uint32_t launched[VGPU_DEVICES_MAX]; /* `trims` + 1 at the last launch; 0: none */
 	bool any;
 };
 
@@ -132,6 +133,7 @@ static uint64_t key_of(CUgraphExec exec, CUdevice device)
 	return (uint64_t)(uintptr_t)exec | (uint64_t)device;
 }
 
+/* The table may have another graph under the handle, whose end was not seen. */
 static void remember(CUgraphExec exec, const struct need *need)
 {
 	lock_acquire(&lock);
@@ -144,8 +146,10 @@ static void remember(CUgraphExec exec, const struct need *need)
 		entry = table_find(&needs, key_of(exec, device));
 		if (!entry)
 			entry = table_add(&needs, key_of(exec, device));
-		if (entry)
+		if (entry) {
 			entry->amount = need->bytes[device];
+			entry->references = need->launched[device];
+		}
 		devices |= 1u << device;
 	}
 	__atomic_store_n(&need_count, needs.count, __ATOMIC_RELEASE);
@@ -163,6 +167,7 @@ static void forget(CUgraphExec exec, struct need *ret_need)
 		if (!entry)
 			continue;
 		ret_need->bytes[device] = entry->amount;
+		ret_need->launched[device] = entry->references;
 		ret_need->any = true;
 		table_remove(&needs, entry);
 	}
@@ -451,6 +456,16 @@ static CUresult begin_upload(struct launching *launching, CUgraph graph,
 	return begin_needs(launching);
 }
 
+/* The graph that was uploaded has its memory. */
+static CUresult uploaded(CUresult result, const struct launching *launching,
+			 const CUgraphExec *exec)
+{
+	for (CUdevice device = 0; result == CUDA_SUCCESS && device < VGPU_DEVICES_MAX; device++)
+		if (launching->needs[device])
+			note_launch(*exec, device);
+	return result;
+}
+
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 				      CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
@@ -463,7 +478,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 		return result;
 	result = cuda.cuGraphInstantiateWithParams(phGraphExec, hGraph, instantiateParams);
 	settle(&launching);
-	return made(result, hGraph, phGraphExec);
+	return uploaded(made(result, hGraph, phGraphExec), &launching, phGraphExec);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -478,7 +493,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 		return result;
 	result = cuda.cuGraphInstantiateWithParams_ptsz(phGraphExec, hGraph, instantiateParams);
 	settle(&launching);
-	return made(result, hGraph, phGraphExec);
+	return uploaded(made(result, hGraph, phGraphExec), &launching, phGraphExec);
 }
 
 /* -- ending ------------------------------------------------------------------------------------ */

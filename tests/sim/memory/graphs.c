@@ -382,6 +382,58 @@ TEST(side_by_side_when_full)
 	destroy(execs[1]);
 }
 
+/* A graph that takes far less than the sum of its nodes, one after the other. */
+static CUgraph thrifty_graph(void)
+{
+	CUgraph graph = graph_new();
+	CUgraphNode node = NULL;
+
+	for (unsigned i = 0; i < 10; i++)
+		add_give(graph, &node, add_take(graph, &node, 100 * MIB));
+	return graph;
+}
+
+/* It is launched also if there is no room for the sum, as it has its memory. */
+static void launch_when_full(CUgraphExec exec)
+{
+	CUdeviceptr rest;
+
+	assert_data(128 * MIB);
+	rest = fill_up(2 * GIB);
+	launch(exec);
+	synchronise(stream);
+	destroy(exec);
+	give(rest);
+	trim();
+}
+
+TEST(uploaded_when_made_and_full)
+{
+	CUgraphExec exec;
+
+	start("2g");
+	for (unsigned i = 3; i < 5; i++) {
+		CUgraph graph = thrifty_graph();
+
+		CHECK_CUDA(makers[i](&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
+			   CUDA_SUCCESS);
+		launch_when_full(exec);
+	}
+}
+
+/* The driver has kept the graph, and its memory. */
+TEST(destroy_refused_when_full)
+{
+	CUgraphExec exec;
+
+	env_set("VGPU_SIM_FAULTS", "cuGraphExecDestroy@1=999");
+	start("2g");
+	exec = instantiate(thrifty_graph(), 0);
+	launch(exec);
+	CHECK_CUDA(cuGraphExecDestroy(exec), CUDA_ERROR_UNKNOWN);
+	launch_when_full(exec);
+}
+
 /* -- graphs of many nodes -- */
 
 /* Several nodes, on all of which the need depends; and a graph in a graph. */

@@ -167,3 +167,62 @@ TEST(beside_a_constructor)
 	CHECK(pthread_join(makes, NULL) == 0);
 	CHECK(pthread_join(loads, NULL) == 0);
 }
+
+/* -- a graph whose end the library does not see ------------------------------------------------ */
+
+#define GRAPHS 40
+
+static CUgraphExec exec_of(uint64_t bytes)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS wanted = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+		.bytesize = bytes,
+	};
+	CUgraph graph;
+	CUgraphNode node, last;
+	CUgraphExec exec;
+
+	CHECK_CUDA(cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &wanted), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphAddMemFreeNode(&last, graph, &node, 1, wanted.dptr), CUDA_SUCCESS);
+	CHECK_CUDA(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+	return exec;
+}
+
+static bool is_one_of(CUgraphExec exec, const CUgraphExec *execs)
+{
+	for (unsigned i = 0; i < GRAPHS; i++)
+		if (execs[i] == exec)
+			return true;
+	return false;
+}
+
+/* A larger graph with the handle of one that has been launched does not have its memory. */
+TEST(graph_destroyed_unseen)
+{
+	CUgraphExec execs[GRAPHS];
+	unsigned same = 0;
+
+	start();
+	cuda_start(0);
+	for (unsigned i = 0; i < GRAPHS; i++) {
+		execs[i] = exec_of(GIB);
+		CHECK_CUDA(cuGraphLaunch(execs[i], NULL), CUDA_SUCCESS);
+	}
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	take(5 * GIB);
+	for (unsigned i = 0; i < GRAPHS; i++)
+		CHECK_CUDA(nesting_destroy_exec(execs[i]), CUDA_SUCCESS);
+	for (unsigned i = 0; i < GRAPHS; i++) {
+		CUgraphExec exec = exec_of(3 * GIB);
+
+		if (!is_one_of(exec, execs))
+			continue;
+		same++;
+		CHECK_CUDA(cuGraphLaunch(exec, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_AT_MOST(outside_used(0), 8 * GIB);
+	}
+	if (!same)
+		SKIP("no handle came back");
+}

@@ -12,6 +12,7 @@
 EXPORT CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev);
 EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx);
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev);
+CUresult cuGraphExecDestroy(CUgraphExec hGraphExec);
 
 /* As the loader binds them in a program: the library's hooks. */
 static __typeof__(cuCtxCreate_v2) *volatile first_create = cuCtxCreate_v2;
@@ -27,6 +28,11 @@ void nesting_set(enum nesting nesting)
 {
 	next_destroy = NEXT(cuCtxDestroy_v2);
 	next = nesting;
+}
+
+CUresult nesting_destroy_exec(CUgraphExec exec)
+{
+	return NEXT(cuGraphExecDestroy)(exec);
 }
 
 static enum nesting take(void)

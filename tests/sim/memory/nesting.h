@@ -11,5 +11,10 @@ enum nesting {
 	NESTING_SAME,    /* makes the context itself by the same call, which it passes on once */
 };
 
+#include "cuda_abi.h"
+
+/* Destroys it by the driver's function, which the library does not see. */
+__attribute__((visibility("default"))) CUresult nesting_destroy_exec(CUgraphExec exec);
+
 /* Inside the next call. */
 __attribute__((visibility("default"))) void nesting_set(enum nesting nesting);
