@@ -7,7 +7,9 @@
  * If the worst case does not fit, the pool may still have enough free memory, and only the driver
  * knows whether this stream may use it. Then a tentative allocation is made. If the pool has grown
  * beyond the limit for it, the memory is freed again and the call is refused; the device gets that
- * memory back when the stream comes to the free.
+ * memory back when the stream comes to the free, which may take long. So if the application has
+ * forbidden the driver to make one stream wait for another's free, pieces are tried before: the
+ * pool grows by one piece at most.
  *
  * An allocation on a capturing stream becomes a node of a graph, and takes no memory (graph.c): the
  * pool does not grow.
@@ -161,15 +163,58 @@ static bool is_too_much(const struct taking *taking)
 	return limit && quota_used(taking->reservation.device) > limit;
 }
 
+#define PIECES      16                   /* of an allocation, at most */
+#define PIECE_BYTES ((uint64_t)32 << 20) /* in which pools grow */
+
+/* Allocates pieces of as many bytes as are wanted in the stream, until the pool grows. Returns
+ * whether it did not. */
+static bool take_pieces(const struct taking *taking, CUstream stream, CUdeviceptr *ret_pieces,
+			unsigned *ret_count)
+{
+	uint64_t before, now, left = taking->size_bytes;
+	uint64_t piece = (left + PIECES - 1) / PIECES;
+
+	*ret_count = 0;
+	if (piece < PIECE_BYTES)
+		piece = PIECE_BYTES;
+	if (!pool_reserved(taking->pool, &before))
+		return false;
+	for (; left; left -= piece < left ? piece : left) {
+		if (cuda.cuMemAllocFromPoolAsync(
+			    &ret_pieces[*ret_count], piece < left ? piece : left,
+			    (CUmemoryPool)(uintptr_t)taking->pool, stream) != CUDA_SUCCESS)
+			return false;
+		++*ret_count;
+		if (!pool_reserved(taking->pool, &now) || now > before)
+			return false;
+	}
+	return true;
+}
+
+/* Whether the stream may use that much of what is free in the pool. The pieces are free for the
+ * stream afterwards. */
+static bool fits_in_pieces(const struct taking *taking, CUstream stream)
+{
+	CUdeviceptr pieces[PIECES];
+	unsigned count;
+	bool fits = take_pieces(taking, stream, pieces, &count);
+
+	while (count)
+		cuda.cuMemFreeAsync(pieces[--count], stream);
+	return fits;
+}
+
 /* There is one tentative allocation at a time in a process, and only while the slice is within its
  * quota. */
-static bool begin_tentative(const struct taking *taking)
+static bool begin_tentative(const struct taking *taking, CUstream stream)
 {
 	lock_acquire(&trying);
 	quota_pool_try(taking->pool, taking->size_bytes);
-	if (pool_has_free(taking->pool, taking->size_bytes) && !is_too_much(taking))
+	if (pool_has_free(taking->pool, taking->size_bytes) && !is_too_much(taking) &&
+	    (pool_streams_wait(taking->pool) || fits_in_pieces(taking, stream)))
 		return true;
 	quota_pool_try(taking->pool, 0);
+	pool_correct(taking->pool);
 	lock_release(&trying);
 	return false;
 }
@@ -197,7 +242,7 @@ static CUresult grow(struct taking *taking, CUstream stream)
 	reconcile_books(device);
 	error = pool_grow(taking->pool, taking->size_bytes, &taking->reservation);
 	if (error == -EDQUOT)
-		taking->tentative = begin_tentative(taking);
+		taking->tentative = begin_tentative(taking, stream);
 	if (error && error != -ENOENT && !taking->tentative)
 		return headroom_refuse(device, taking->size_bytes, error);
 	taking->counted = error == 0;

@@ -101,13 +101,29 @@ bool pool_read(uint64_t pool, struct pool_figure *ret_figure)
 		   &ret_figure->reserved_bytes);
 }
 
+bool pool_reserved(uint64_t pool, uint64_t *ret_bytes)
+{
+	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, ret_bytes);
+}
+
 bool pool_has_free(uint64_t pool, uint64_t size_bytes)
 {
 	uint64_t reserved, used;
 
-	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+	return pool_reserved(pool, &reserved) &&
 	       ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used <= reserved &&
 	       size_bytes <= reserved - used;
+}
+
+bool pool_streams_wait(uint64_t pool)
+{
+	int allowed = 1;
+	CUstreamCaptureMode mode = relaxed_begin();
+
+	cuda.cuMemPoolGetAttribute(handle_of(pool),
+				   CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &allowed);
+	relaxed_end(mode);
+	return allowed;
 }
 
 static bool correct(uint64_t pool)
@@ -174,7 +190,7 @@ bool pool_empty(uint64_t pool)
 
 	trim(pool);
 	pool_correct(pool);
-	return ask(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved == 0;
+	return pool_reserved(pool, &reserved) && reserved == 0;
 }
 
 bool pools_give_back(CUdevice device)

@@ -22,6 +22,13 @@ bool pools_give_back(CUdevice device);
 /* Whether an allocation of size_bytes would fit into memory that the pool has and does not use. */
 bool pool_has_free(uint64_t pool, uint64_t size_bytes);
 
+/* What the pool reserves now. False: the driver does not say. */
+bool pool_reserved(uint64_t pool, uint64_t *ret_bytes);
+
+/* Whether the driver may let any stream use what is free, by making it wait for the free. It may,
+ * unless the application has forbidden it. */
+bool pool_streams_wait(uint64_t pool);
+
 /* Before the pool is destroyed: has it give back what it can. Returns whether it has nothing left.
  */
 bool pool_empty(uint64_t pool);

@@ -139,6 +139,27 @@ TEST(managed_pool)
 	give_async(a, stream);
 }
 
+/* The application sets the marks back before anybody has read them. */
+TEST(managed_pool_marks_reset)
+{
+	CUmemoryPool pool;
+	uint64_t bare, zero = 0;
+
+	start("2g");
+	bare = outside_used(0);
+	pool = pool_on(CU_MEM_ALLOCATION_TYPE_MANAGED, CU_MEM_LOCATION_TYPE_DEVICE, 0);
+	give(take_from(pool, 600 * MIB));
+	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &zero),
+		   CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero), CUDA_SUCCESS);
+	synchronise(stream);
+	CHECK_EQUAL(outside_used(0) - bare, 608 * MIB);
+	CHECK_AT_MOST(608 * MIB, ledger_own(0).data);
+	refused(1000 * MIB);
+	destroy(pool);
+	assert_data(0);
+}
+
 /* It counts although no context says on which device. */
 TEST(managed_pool_without_context)
 {

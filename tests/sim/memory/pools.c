@@ -218,6 +218,43 @@ TEST(not_for_this_stream)
 	give_all(&doors[0], count);
 }
 
+#define BIG    (6 * GIB)
+#define PIECES 16 /* in which the library tries a big allocation */
+
+/* The same, and the other stream is busy, too: it would come late to the free of what was taken
+ * above the quota. So the driver must not take much. */
+TEST(not_for_this_busy_stream)
+{
+	CUdeviceptr big, found = UNTOUCHED;
+	CUstream other;
+	CUfunction spin;
+	CUresult result;
+	int no = 0;
+
+	start("8g");
+	spin = spin_load();
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(standard,
+					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
+		   CUDA_SUCCESS);
+	big = take_async(BIG, stream);
+	busy(spin, 300 * MS, stream);
+	busy(spin, 300 * MS, other);
+	give_async(big, stream);
+	outside_peak_begin(0);
+	result = cuMemAllocAsync(&found, BIG, other);
+	CHECK_AT_MOST(outside_peak(0), QUOTA + BIG / PIECES);
+	CHECK(result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_SUCCESS);
+	if (result == CUDA_SUCCESS) /* the streams are not busy any more */
+		give_async(found, other);
+	else
+		CHECK_EQUAL(found, UNTOUCHED);
+	big = take_async(BIG, stream); /* which may use what it has freed */
+	give_async(big, stream);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
+	assert_books(0);
+}
+
 /* -- giving back -- */
 
 /* clang-format off */
