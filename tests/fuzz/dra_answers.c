@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "claim_fetch.h"
+#include "input.h"
 #include "json.h"
 #include "node.h"
 #include "publish.h"
@@ -35,12 +36,6 @@ static const struct gpus gpus = {
 		 .total_bytes = (uint64_t)80 << 30,
 		 .healthy = true}},
 };
-
-static void check(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* A body must be a ResourceSlice with both GPUs, of a generation that the API server takes. */
 static void check_body(const char *body)
@@ -130,10 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	/* A copy of its own, so that a read beyond its end is seen. */
-	copy = malloc(size - 1);
-	check(copy != NULL);
-	memcpy(copy, data + 1, size - 1);
+	copy = copy_input(data + 1, size - 1);
 	input.at = copy;
 	input.end = copy + size - 1;
 	questions[data[0] % (sizeof(questions) / sizeof(questions[0]))]();

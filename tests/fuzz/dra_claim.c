@@ -10,18 +10,13 @@
 #include <string.h>
 
 #include "claim.h"
+#include "input.h"
 #include "methods.h"
 #include "say.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct claim_id id = {"team", "alice", "u-1"};
-
-static void check(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void check_claim(const struct claim *claim)
 {
@@ -134,10 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2)
 		return 0;
-	/* A copy of its own, so that a read beyond its end is seen. */
-	copy = malloc(size - 1);
-	check(copy != NULL);
-	memcpy(copy, data + 1, size - 1);
+	copy = copy_input(data + 1, size - 1);
 	if (data[0] >= 128)
 		fuzz_request(data[0], (struct pb_message){copy, copy + size - 1});
 	else

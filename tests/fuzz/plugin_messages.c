@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "containers.h"
+#include "input.h"
 #include "resource.h"
 #include "say.h"
 
@@ -30,12 +31,6 @@ static struct config config = {
 	.slice_count = 1,
 	.slice = {{.resource = "vgpu.dev/s", .name = "s", .memory_bytes = 1, .replicas = 4}},
 };
-
-static void check(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 /* In the place of containers.c's: no file is made. */
 int containers_make(const struct containers_places *where, const char *resource,
@@ -117,12 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	config.slice[0].single = chosen / 20 % 2;
 	check(devices_find(&config.slice[0], &gpus, &resource.devices, NULL) == 0);
 	if (size) {
-		/* A copy of its own, so that a read beyond its end is seen. */
-		uint8_t *request = malloc(size);
+		uint8_t *request = copy_input(data, size);
 		enum grpc_status status;
 
-		check(request != NULL);
-		memcpy(request, data, size);
 		status = method->answer(&resource, (struct pb_message){request + 1, request + size},
 					&answer, &fault);
 		check((status == GRPC_OK) == (fault.text[0] == '\0'));

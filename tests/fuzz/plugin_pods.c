@@ -7,15 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "input.h"
 #include "pod_resources.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool holds)
-{
-	if (!holds)
-		abort();
-}
 
 static void check_found(void *arg, const char *id, size_t len, const struct pod_names *names)
 {
@@ -35,13 +30,9 @@ static void check_found(void *arg, const char *id, size_t len, const struct pod_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* A copy of its own, so that a read beyond its end is seen. */
-	uint8_t *copy = malloc(size ? size : 1);
-	struct pb_message answer = {copy, copy ? copy + size : NULL};
+	uint8_t *copy = copy_input(data, size);
+	struct pb_message answer = {copy, copy + size};
 
-	check(copy != NULL);
-	if (size)
-		memcpy(copy, data, size);
 	pod_resources_each(answer, POD_RESOURCES_DEVICES, check_found, &answer);
 	pod_resources_each(answer, POD_RESOURCES_CDI, check_found, &answer);
 	free(copy);
