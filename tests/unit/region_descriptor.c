@@ -149,6 +149,35 @@ UNIT_TEST(test_marked_pipe)
 	end(driver);
 }
 
+/* A pipe is not opened again in a search for a file: its writer could see a new reader. */
+UNIT_TEST(test_search_leaves_pipes)
+{
+	struct region_descriptors key = {0};
+	int driver = begin(state), fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(region_descriptor_mark(fds[0], &key), 0);
+	assert_int_equal(region_descriptors_left(&regions[0], &key), -ENOENT);
+	close(fds[0]);
+	close(fds[1]);
+	end(driver);
+}
+
+/* The driver's files are devices. */
+UNIT_TEST(test_device)
+{
+	struct region_descriptors key = {0};
+	int driver = begin(state), device = open("/dev/null", O_RDONLY | O_CLOEXEC),
+	    fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	assert_int_equal(region_descriptor_mark(fd, &key), 0);
+	assert_int_equal(region_descriptors_left(&regions[0], &key), 1);
+	close(fd);
+	assert_int_equal(region_descriptors_left(&regions[0], &key), 0);
+	close(device);
+	end(driver);
+}
+
 /* Kept when it is withdrawn, and by the next slot when its own is over. */
 UNIT_TEST(test_kept)
 {
