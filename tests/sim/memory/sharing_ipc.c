@@ -133,6 +133,11 @@ static const struct scene counted[] = {
 		{B, ipc_close, 1, {CHARGED, {1}}}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
 		{B, ipc_open, 1}, {B, context_reset, 0, {CHARGED, {1}}},
 		{A, give_back_address, 0}, {SCENE, scene_holds, 0}}},
+	/* The limit is a context and 92 MiB: there is no room for the block twice. */
+	{"ipc_counted_at_the_quota", .outsider = {[B] = "620m"}, .steps = {
+		{A, allocate_and_get, 0}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_open, 1, {CHARGED, {1}, {0, 1}}}, {B, ipc_close, 0, {CHARGED, {1}, {0, 1}}},
+		{B, ipc_close, 1, {CHARGED, {1}}}, {A, give_back_address, 0}}},
 };
 TEST_TABLE(counted, play_counted);
 

@@ -101,5 +101,20 @@ def names_after_a_restart():
         until_named(world, name, "lab/train-0/main")
 
 
+def says_once_why_names_are_missing():
+    with World() as world:
+        endpoint, devices = start(world)
+        os.rename(world.kubelet.pods_socket, world.kubelet.pods_socket + ".away")
+        name = give(world, endpoint, devices[0], LAB)
+        for _ in range(3):
+            assert endpoint.begin(devices[0]) is None
+        os.rename(world.kubelet.pods_socket + ".away", world.kubelet.pods_socket)
+        assert endpoint.begin(devices[0]) is None
+        until_named(world, name, "lab/train-0/main")
+        world.stop()
+        assert world.said().count("cannot find the pods of containers") == 1, world.said()
+
+
 fake.run([names_containers, keeps_the_name_of_the_one_before, does_not_take_a_late_answer,
-          names_no_init_container, writes_no_odd_name, names_after_a_restart])
+          names_no_init_container, writes_no_odd_name, names_after_a_restart,
+          says_once_why_names_are_missing])
