@@ -239,11 +239,10 @@ void pressure_write(struct text *text, const struct pressure *pressure)
 		"The least length of turns because of memory pressure; 0 without it."};
 
 	prom_begin(text, &held);
-	for (unsigned i = 0; i < pressure->count; i++)
-		if (pressure->gpu[i].total_bytes)
-			write_one(text, &held, pressure->gpu[i].uuid,
-				  (double)pressure->gpu[i].held_bytes /
-					  (double)pressure->gpu[i].total_bytes);
+	for (unsigned i = 0; i < pressure->count; i++) /* no line where the total is not known */
+		write_one(text, &held, pressure->gpu[i].uuid,
+			  (double)pressure->gpu[i].held_bytes /
+				  (double)pressure->gpu[i].total_bytes);
 	prom_begin(text, &length);
 	for (unsigned i = 0; i < pressure->count; i++)
 		write_one(text, &length, pressure->gpu[i].uuid,

@@ -70,8 +70,7 @@ static bool may_use(const struct unread_region *region, const char *uuid, unsign
 	int device;
 
 	*ret_pct = 0;
-	if (!region->one->policy_path || policy_read(region->one->policy_path, &policy, NULL) ||
-	    policy.device_count == 0)
+	if (!region->one->policy_path || policy_read(region->one->policy_path, &policy, NULL))
 		return true;
 	device = policy_find(&policy, uuid);
 	if (device >= 0)
