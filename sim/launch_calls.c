@@ -71,13 +71,16 @@ CUresult kernel_work(CUfunction function, const unsigned shape[6], void **parame
 	return CUDA_SUCCESS;
 }
 
+/* The code is loaded in the context of the stream, also for a launch that is captured. */
 static CUresult launch(CUstream stream, CUfunction f, const unsigned shape[6], void **parameters,
 		       void **extra)
 {
 	struct graph_work work;
 	bool capturing;
-	CUresult result = kernel_work(f, shape, parameters, extra, &work);
+	CUresult result = function_load(f, stream->context->gpu);
 
+	if (!result)
+		result = kernel_work(f, shape, parameters, extra, &work);
 	if (!result)
 		result = capture_enter(stream, &capturing);
 	if (result)
@@ -102,7 +105,6 @@ struct request {
 	void **parameters, **extra;
 };
 
-/* The code is loaded in the context of the stream, also for a launch that is captured. */
 static CUresult enter_launch(const char *entered, const struct request *request)
 {
 	CUcontext context;
@@ -111,8 +113,6 @@ static CUresult enter_launch(const char *entered, const struct request *request)
 
 	if (!result)
 		result = stream_resolve(context, request->stream, request->per_thread, &stream);
-	if (!result)
-		result = function_load(request->function, stream->context->gpu);
 	return result ? result
 		      : launch(stream, request->function, request->shape, request->parameters,
 			       request->extra);

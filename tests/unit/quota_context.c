@@ -433,6 +433,35 @@ UNIT_TEST(test_code_due)
 	assert_false(quota_reconcile_due(0));
 }
 
+/* NVML has not been asked: code that is expected does not start it. */
+UNIT_TEST(test_code_starts_nothing)
+{
+	attach(8 * GIB);
+	quota_expect_code();
+	assert_false(quota_reconcile_due(0));
+}
+
+/* A comparison of one device says nothing about another one's code. */
+UNIT_TEST(test_code_due_on_each)
+{
+	struct quota_context_reservation reservation;
+	struct quota_ticket ticket;
+
+	attach(8 * GIB);
+	for (int device = 0; device < 2; device++) {
+		assert_int_equal(quota_context_reserve(device, LEAST, &reservation), 0);
+		assert_int_equal(
+			quota_context_settle(&reservation, 1 + (unsigned)device, COST + HIDDEN, 0),
+			0);
+		ticket = quota_reconcile_ticket(device);
+		quota_reconcile(device, &ticket, &(uint64_t){COST});
+		quota_reconcile_due(device); /* starts the clock */
+	}
+	quota_expect_code();
+	reconcile(COST);
+	assert_true(quota_reconcile_due(1));
+}
+
 /* A figure below what a context can take is another process's: NVML is not believed from then on,
  * and nothing is lowered by it. For good, so this is device 1 and its test alone. */
 UNIT_TEST(test_distrust)

@@ -140,6 +140,23 @@ TEST(launched_in_stream_of_other)
 	assert_full(FUNCTIONS);
 }
 
+/* A launch in a stream of another context is none in the current one. */
+TEST(launched_for_other_before)
+{
+	CUcontext first = start_two();
+	CUstream stream;
+
+	fetch_functions();
+	CHECK_CUDA(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	CHECK_CUDA(cuCtxSetCurrent(first), CUDA_SUCCESS);
+	for (unsigned i = 0; i < FUNCTIONS; i++)
+		CHECK_CUDA(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL),
+			   CUDA_SUCCESS);
+	compare();
+	launch_functions();
+	assert_full(FUNCTIONS);
+}
+
 /* Contexts that have ended took their marks with them: the last one's has the bit of another. */
 TEST(launched_after_contexts_ended)
 {
@@ -191,17 +208,122 @@ TEST(loaded_early)
 	assert_full(1);
 }
 
+/* A call that loads code, and is not a launch, comes right after the handle. */
+TEST(loaded_by_another_call)
+{
+	CUfunctionLoadingState loading;
+
+	start_lazy("4g");
+	CHECK_CUDA(cuFuncIsLoaded(&loading, lazy_load()), CUDA_SUCCESS);
+	assert_full(1);
+}
+
+/* A load that is refused loads nothing yet. */
+TEST(refused_before_load)
+{
+	CUfunction listed;
+	CUmodule module;
+
+	env_set("VGPU_SIM_FAULTS", "cuFuncLoad@1=999");
+	start_lazy("4g");
+	CHECK_CUDA(cuModuleLoadData(&module, code), CUDA_SUCCESS);
+	CHECK_CUDA(cuModuleEnumerateFunctions(&listed, 1, module), CUDA_SUCCESS);
+	CHECK(cuFuncLoad(listed) != CUDA_SUCCESS);
+	compare();
+	launch(listed);
+	assert_full(1);
+}
+
 /* A launch that is refused loads nothing yet. */
 TEST(refused_before_launch)
 {
+	env_set("VGPU_SIM_FAULTS", "cuLaunchKernel@1=999,cuLaunchKernel@2=999,cuLaunchKernel@3=999,"
+				   "cuLaunchKernel@4=999,cuLaunchKernel@5=999");
 	start_lazy("4g");
 	fetch_functions();
 	for (unsigned i = 0; i < FUNCTIONS; i++)
-		CHECK(cuLaunchKernel(functions[i], 0, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
+		CHECK(cuLaunchKernel(functions[i], 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) !=
 		      CUDA_SUCCESS);
 	compare();
 	launch_functions();
 	assert_full(FUNCTIONS);
+}
+
+/* -- the gate is open ---------------------------------------------------------------------- */
+
+#define OPENERS 70 /* launches after which more than FUNCTIONS are let through */
+
+static void open_gate(void)
+{
+	CUfunction opener = lazy_load();
+
+	for (unsigned i = 0; i < OPENERS; i++)
+		launch(opener);
+}
+
+TEST(launched_through_open_gate)
+{
+	start_lazy("4g");
+	open_gate();
+	fetch_functions();
+	compare();
+	launch_functions();
+	assert_full(1 + FUNCTIONS);
+}
+
+/* A launch on several devices, of which there is one. */
+TEST(many_launched_through_open_gate)
+{
+	CUDA_LAUNCH_PARAMS params = {
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+	};
+
+	start_lazy("4g");
+	CHECK_CUDA(cuStreamCreate(&params.hStream, 0), CUDA_SUCCESS);
+	open_gate();
+	fetch_functions();
+	compare();
+	for (unsigned i = 0; i < FUNCTIONS; i++) {
+		params.function = functions[i];
+		CHECK_CUDA(cuLaunchCooperativeKernelMultiDevice(&params, 1, 0), CUDA_SUCCESS);
+	}
+	assert_full(1 + FUNCTIONS);
+}
+
+/* -- after an unload ------------------------------------------------------------------------- */
+
+#define MODULES 16
+
+static void unload_all(const CUmodule *modules)
+{
+	for (unsigned i = 0; i < MODULES; i++)
+		CHECK_CUDA(cuModuleUnload(modules[i]), CUDA_SUCCESS);
+	rest();
+}
+
+/* Modules get the memory of others that were unloaded, and some functions the handles of theirs. */
+TEST(launched_after_unload)
+{
+	CUfunction function;
+	CUmodule modules[MODULES];
+
+	start_lazy("4g");
+	for (unsigned i = 0; i < 2 * MODULES; i++) {
+		if (i == MODULES)
+			unload_all(modules);
+		CHECK_CUDA(cuModuleLoadData(&modules[i % MODULES], code), CUDA_SUCCESS);
+		CHECK_CUDA(cuModuleGetFunction(&function, modules[i % MODULES], "nothing"),
+			   CUDA_SUCCESS);
+		compare();
+		launch(function);
+		compare();
+		CHECK_EQUAL(ledger_own(0).module, (1 + i % MODULES) * MODULE);
+	}
 }
 
 /* -- many handles ------------------------------------------------------------------------------ */
