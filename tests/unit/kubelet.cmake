@@ -1,4 +1,8 @@
 # The part that the Kubernetes daemons share; the tests of plugin and dra cover most of it.
+vgpu_unit_test(kubelet_lives kubelet base)
+if(TARGET unit_kubelet_lives)
+  target_link_options(unit_kubelet_lives PRIVATE LINKER:--wrap=fopen LINKER:--wrap=opendir)
+endif()
 if(PKG_CONFIG_FOUND)
   pkg_check_modules(NGHTTP2 QUIET IMPORTED_TARGET libnghttp2>=1.41)
 endif()

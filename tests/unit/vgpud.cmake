@@ -15,11 +15,18 @@ vgpu_vgpud_unit_test(unread unread.c)
 if(JSON_C_FOUND)
   vgpu_vgpud_unit_test(watch watch.c)
   vgpu_vgpud_unit_test(pressure pressure.c prom.c text.c)
+  vgpu_vgpud_unit_test(turns_check turns_check.c prom.c text.c)
 endif()
 if(TARGET unit_vgpud_pressure)
   target_link_libraries(unit_vgpud_pressure PRIVATE
     vgpu_daemon_faulty vgpu_turn_faulty PkgConfig::JSON_C)
   target_link_options(unit_vgpud_pressure PRIVATE LINKER:--wrap=overview_held_bytes)
+endif()
+if(TARGET unit_vgpud_turns_check)
+  target_link_libraries(unit_vgpud_turns_check PRIVATE
+    vgpu_daemon_faulty vgpu_turn_faulty PkgConfig::JSON_C)
+  target_link_options(unit_vgpud_turns_check PRIVATE
+    LINKER:--wrap=sys_bytes_are_locked LINKER:--wrap=say)
 endif()
 if(TARGET unit_vgpud_watch)
   target_link_libraries(unit_vgpud_watch PRIVATE vgpu_daemon_faulty PkgConfig::JSON_C)
