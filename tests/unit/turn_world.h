@@ -347,7 +347,7 @@ static void act(struct actor *actor)
 		launch(actor);
 }
 
-static void go_on(uint64_t for_ns)
+UNUSED static void go_on(uint64_t for_ns)
 {
 	uint64_t end_ns = time_ns + for_ns;
 

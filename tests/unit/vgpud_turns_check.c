@@ -151,10 +151,10 @@ CHECK_TEST(test_unknown)
  * a region that was not read. */
 CHECK_TEST(test_unknown_again)
 {
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
 		for (unsigned j = 1; j < UNKNOWN_LOOKS; j++)
 			assert_int_equal(look(), WEIGHT);
-		is_dead = i == 0;
+		is_dead = i == 0 || i == 3;
 		overview.count = track.count = i == 1;
 		no_memory = i == 2;
 		assert_int_equal(look(), WEIGHT);
