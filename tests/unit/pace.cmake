@@ -23,7 +23,7 @@ set(pace_in_virtual_time
   throttle
   waits)
 
-set(pace_concerns bucket costs gang gate group spans backlog ${pace_in_virtual_time})
+set(pace_concerns bucket costs gang gate group holder spans backlog ${pace_in_virtual_time})
 
 foreach(concern ${pace_concerns})
   vgpu_unit_test(pace_${concern} pace)
@@ -31,6 +31,10 @@ foreach(concern ${pace_concerns})
     target_link_libraries(unit_pace_${concern} PRIVATE Threads::Threads)
   endif()
 endforeach()
+
+if(TARGET unit_pace_holder)
+  target_link_options(unit_pace_holder PRIVATE LINKER:--wrap=sys_futex_wake)
+endif()
 
 foreach(concern ${pace_in_virtual_time})
   if(TARGET unit_pace_${concern})

@@ -1,0 +1,192 @@
+/* Which member of a device's gang has the device, question by question. */
+#include <limits.h>
+
+#include "clock.h"
+#include "constants.h"
+#include "gang_table.h"
+#include "holder.h"
+#include "region_fixture.h"
+
+#define MS      NS_PER_MS
+#define MEMBERS 3
+#define WANTED  0x80000000u /* in the word: another member waits */
+
+/* The members, and what is in memory after the last one. */
+static struct {
+	struct vgpu_region_gang gang;
+	struct vgpu_region_member beyond;
+} members;
+static struct vgpu_region_group words;
+static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
+static struct gang_seat seats[MEMBERS];
+static uint32_t taken_by; /* while a member asks, another one takes the device; 0: none does */
+static uint64_t now_ns;
+
+static uint32_t *woken; /* the word whose sleepers were woken; NULL: none */
+int __wrap_sys_futex_wake(uint32_t *word, int waiters);
+
+int __wrap_sys_futex_wake(uint32_t *word, int waiters)
+{
+	assert_int_equal(waiters, INT_MAX);
+	woken = word;
+	return 0;
+}
+
+/* Called when a member's entry is old. */
+static bool lives(const struct gang *gang, uint32_t owner)
+{
+	(void)gang, (void)owner;
+	if (taken_by)
+		words.holder = taken_by;
+	return true;
+}
+
+static const struct gang group = {.kind = GANG_OF_DEVICE,
+				  .words = &words,
+				  .table = &members.gang,
+				  .devices = devices,
+				  .slice = VGPU_MEMBER_OF_DEVICE,
+				  .lives = lives};
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&members, 0, sizeof(members));
+	memset(&words, 0, sizeof(words));
+	memset(seats, 0, sizeof(seats));
+	now_ns = 1000 * NS_PER_S;
+	taken_by = 0;
+	woken = NULL;
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		assert_true(gang_join(&group, &seats[i], i + 1, 0));
+	return 0;
+}
+
+#define HOLDER_TEST(name) UNIT_TEST_AROUND(name, begin, NULL)
+
+static uint32_t number_of(unsigned member)
+{
+	return 1 + (uint32_t)(seats[member].member - members.gang.member);
+}
+
+static uint64_t ask(unsigned member, bool in_flight)
+{
+	if (in_flight)
+		gang_is_busy(&group, &seats[member], now_ns);
+	else
+		gang_is_idle(&group, &seats[member], now_ns, now_ns);
+	return holder_ask(&group, &seats[member], in_flight, now_ns);
+}
+
+/* The first member has work in flight and the device, which the second wants. */
+static void want(void)
+{
+	assert_int_equal(ask(0, true), 0);
+	assert_int_equal(words.holder, number_of(0));
+	assert_int_equal(ask(1, false), GANG_HOLD_NS);
+	assert_int_equal(words.holder, number_of(0) | WANTED);
+}
+
+HOLDER_TEST(test_holds)
+{
+	struct gang slice = group;
+
+	assert_int_equal(ask(0, false), 0);
+	assert_int_equal(seats[0].holds_ns, now_ns);
+	assert_false(holder_is_other(&group, &seats[0]));
+	assert_true(holder_is_other(&group, &seats[1]));
+	slice.kind = GANG_OF_SLICE;
+	assert_false(holder_is_other(&slice, &seats[1]));
+	want();
+	assert_false(holder_is_other(&group, &seats[0]));
+	assert_int_equal(ask(0, true), 0); /* until it has held the device for long */
+}
+
+/* The holder gives way when it has no work in flight, and wakes the others. */
+HOLDER_TEST(test_gives_way)
+{
+	want();
+	now_ns += GANG_HOLD_NS;
+	assert_int_equal(ask(0, true), GANG_POLL_NS);
+	assert_int_equal(seats[0].waits_ns, now_ns);
+	assert_null(woken);
+	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), GANG_POLL_NS);
+	assert_ptr_equal(woken, &words.holder);
+	assert_int_equal(words.holder, 0);
+	assert_int_equal(seats[0].waits_ns, 0);
+	assert_int_equal(ask(0, false), GANG_POLL_NS); /* another member is about to take it */
+	assert_int_equal(ask(1, false), 0);
+	assert_int_equal(seats[1].waits_ns, 0);
+	assert_int_equal(words.holder, number_of(1));
+}
+
+/* Nobody takes the device that was given away, so the member has it again. */
+HOLDER_TEST(test_takes_back)
+{
+	want();
+	holder_release(&group, &seats[0], now_ns);
+	now_ns += GANG_HOLD_GAVE_NS;
+	assert_int_equal(ask(0, false), 0);
+}
+
+/* Nobody waits, or another member is the holder: there is nothing to give. */
+HOLDER_TEST(test_keeps)
+{
+	assert_int_equal(ask(0, true), 0);
+	holder_release(&group, &seats[0], now_ns);
+	holder_release(&group, &seats[1], now_ns);
+	assert_int_equal(words.holder, number_of(0));
+	assert_null(woken);
+}
+
+/* The holder has waited for long for its own work: whoever wanted the device has gone. */
+HOLDER_TEST(test_waiter_has_gone)
+{
+	want();
+	now_ns += GANG_HOLD_NS;
+	assert_int_equal(ask(0, true), GANG_POLL_NS);
+	now_ns += GANG_HOLD_SOFT_NS;
+	assert_int_equal(ask(0, true), 0);
+	assert_int_equal(seats[0].waits_ns, 0);
+	assert_int_equal(seats[0].holds_ns, now_ns);
+	assert_int_equal(ask(0, true), 0);
+}
+
+/* A member waits for a holder with work in flight, and for no longer than GANG_HOLD_SOFT_NS. */
+HOLDER_TEST(test_waits)
+{
+	want();
+	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_SOFT_NS; waited_ns += MS) {
+		assert_int_equal(ask(1, false), GANG_HOLD_NS);
+		now_ns += MS;
+		gang_is_busy(&group, &seats[0], now_ns);
+	}
+	assert_int_equal(ask(1, false), 0);
+	assert_int_equal(words.holder, number_of(1));
+	assert_int_equal(seats[1].waits_ns, 0);
+}
+
+/* A holder without work in flight has no claim, and neither has one that does not exist. */
+HOLDER_TEST(test_idle_holder)
+{
+	want();
+	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	assert_int_equal(ask(1, false), 0);
+	members.beyond = *seats[0].member;
+	members.beyond.in_flight = 1;
+	words.holder = VGPU_GANG_MEMBERS_MAX + 1;
+	assert_int_equal(ask(1, false), 0);
+	words.holder = WANTED;
+	assert_int_equal(ask(1, false), 0);
+}
+
+/* Of two members that take the device at the same time, one has it. */
+HOLDER_TEST(test_another_is_faster)
+{
+	want();
+	seats[0].member->seen = now_ns + MS; /* so that it is asked whether the holder lives */
+	seats[1].waits_ns = now_ns - GANG_HOLD_SOFT_NS;
+	taken_by = number_of(2);
+	assert_int_equal(ask(1, false), GANG_POLL_NS);
+	assert_int_equal(words.holder, number_of(2));
+}
