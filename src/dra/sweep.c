@@ -166,8 +166,7 @@ static void remove_due(const struct sweep *sweep, unsigned first)
 		count = list_due(sweep, first, due);
 	for (unsigned i = 0; i < count; i++)
 		names[i].name = due[i].name;
-	if (count > 0)
-		lives_in_mounts(names, count);
+	lives_in_mounts(names, count);
 	for (unsigned i = 0; i < count; i++)
 		if (!names[i].is_mounted)
 			remove_claim(sweep->prepare, due[i].id);
