@@ -40,20 +40,39 @@ static void charge_until_signal(void *arg)
 		pause();
 }
 
-/* Returns once the child has been killed, or is stopped, there. */
-static pid_t spawn_victim(const char *path, enum region_step step, int signal)
+static void exit_until_signal(void *arg)
+{
+	struct region region = REGION_CLOSED;
+
+	(void)arg;
+	MUST(open_claimed(victim->path, &victim->setup, &region) == 0);
+	MUST(region_charge(&region, 0, REGION_DATA, 30, 0) == 0);
+	FLAG_SET(victim->ready);
+	region_step_hook = signal_at_step;
+	region_begin_exit(&region);
+	for (;;)
+		pause();
+}
+
+/* Returns once the child, which runs body, has been killed, or is stopped, there. */
+static pid_t spawn_in(void (*body)(void *arg), const char *path, enum region_step step, int signal)
 {
 	pid_t pid;
 	int status;
 
 	victim = victim ? victim : shared_memory(sizeof(*victim));
 	*victim = (struct victim){path, setup_of(GIB), step, signal, 0};
-	pid = spawn(charge_until_signal, NULL);
+	pid = spawn(body, NULL);
 	waitpid(pid, &status, WUNTRACED);
 	assert_true(signal == SIGSTOP ? WIFSTOPPED(status) : WIFSIGNALED(status));
 	if (WIFSIGNALED(status))
 		see_off(pid);
 	return pid;
+}
+
+static pid_t spawn_victim(const char *path, enum region_step step, int signal)
+{
+	return spawn_in(charge_until_signal, path, step, signal);
 }
 
 /* -- the dead --------------------------------------------------------------------------------- */
@@ -87,6 +106,29 @@ UNIT_TEST(test_dead_holder)
 	region_close(&region);
 }
 
+/* The holder had begun to exit, and is dying still: the rest of its slot is emptied. */
+UNIT_TEST(test_dead_holder_in_exit)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	const struct vgpu_hami_slot *slot;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	spawn_in(exit_until_signal, place->path, REGION_STEP_exit_half, SIGKILL);
+	slot = &region.file->hami.slots[1];
+	region.file->own.slots[1].pid_namespace++; /* whose processes may be dying for some time */
+	assert_int_not_equal(slot->pid, 0);
+	assert_int_equal(region_charge(&region, 0, REGION_DATA, 1, 0), 0);
+	assert_int_equal(region.file->own.takeovers, 1);
+	assert_int_equal(slot->pid, 0);
+	assert_int_equal(slot->status, VGPU_SLOT_FREE);
+	assert_int_not_equal(region.file->own.slots[1].exiting_pid, 0);
+	assert_int_equal(region_used(&region, 0), 31);
+	assert_int_equal(count_wrong(&region), 0);
+	region_close(&region);
+}
+
 /* An onlooker finds it, too, and is told of it by the check. */
 static unsigned lines_about_the_dead;
 
@@ -106,12 +148,30 @@ UNIT_TEST(test_dead_holder_and_onlooker)
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
 	spawn_victim(place->path, REGION_STEP_raise_used, SIGKILL);
 	assert_int_equal(region_view(place->path, &view, &fault), 0);
+	lines_about_the_dead = 0;
 	assert_int_equal(region_check(&view, count_line, words), 1);
 	assert_int_equal(lines_about_the_dead, 1);
 	assert_int_equal(view.file->own.takeovers, 1);
 	assert_int_equal(region_used(&region, 0), 0);
 	assert_int_equal(count_wrong(&view), 0);
 	region_close(&view);
+	region_close(&region);
+}
+
+/* The check also tells of a holder that had the slot of this process before. */
+UNIT_TEST(test_predecessor_and_check)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	char words[] = "a dead process, of slot 0, holds the lock";
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	region.file->own.lock = region.owner + VGPU_LOCK_SLOT_MASK + 1; /* another claim */
+	lines_about_the_dead = 0;
+	assert_int_equal(region_check(&region, count_line, words), 1);
+	assert_int_equal(lines_about_the_dead, 1);
+	assert_int_equal(region.file->own.takeovers, 1);
 	region_close(&region);
 }
 
@@ -302,6 +362,38 @@ UNIT_TEST(test_stopped_holder)
 	assert_int_equal(region_claim(&other, &fault), 0);
 	region_close(&other);
 	kill_child(pid);
+	region_close(&region);
+}
+
+static void *lock_in_thread(void *arg)
+{
+	struct region *region = arg;
+	uint32_t word;
+
+	if (region_lock(region) != 0)
+		return NULL;
+	word = region->file->own.lock;
+	region_unlock(region);
+	return (void *)(uintptr_t)word;
+}
+
+/* A thread that has slept has the lock with the waiters' bit, as others may still sleep. */
+UNIT_TEST(test_sleeper_wakes_others)
+{
+	struct place *place = *state;
+	struct region_setup setup = setup_of(GIB);
+	struct region region = REGION_CLOSED;
+	void *word = NULL;
+	pthread_t thread;
+
+	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
+	assert_int_equal(region_lock(&region), 0);
+	pthread_create(&thread, NULL, lock_in_thread, &region);
+	while (!(__atomic_load_n(&region.file->own.lock, __ATOMIC_SEQ_CST) & VGPU_LOCK_WAITERS))
+		usleep(100);
+	region_unlock(&region);
+	pthread_join(thread, &word);
+	assert_int_equal((uintptr_t)word, region.owner | VGPU_LOCK_WAITERS);
 	region_close(&region);
 }
 

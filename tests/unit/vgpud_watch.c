@@ -21,7 +21,7 @@ static char said[512];      /* the lines since the last look at it */
 
 int __wrap_overview_take(struct overview_looker *looker, struct overview *ret_overview,
 			 struct fault *fault);
-void __wrap_say(int level, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void __wrap_say(int level, const char *format, ...);
 
 int __wrap_overview_take(struct overview_looker *looker, struct overview *ret_overview,
 			 struct fault *fault)
