@@ -64,8 +64,9 @@ struct grant grant_see(const struct turn *turn, uint64_t now_ns)
 
 	grant.holder = holder == 0 || holder > VGPU_TURNS_SLICES ? NOBODY : holder - 1;
 	grant.is_shared = grant.word & VGPU_TURNS_SHARED;
-	if (ahead >
-	    (int64_t)(AHEAD_MOST_NS / UNIT_NS)) /* nonsense, or longer ago than can be told */
+	/* Nonsense, or longer ago than can be told. Both times are cut to units, so one more
+	 * unit is none. */
+	if (ahead > (int64_t)(AHEAD_MOST_NS / UNIT_NS) + 1)
 		ahead = INT32_MIN;
 	if (ahead < -(int64_t)now)
 		ahead = -(int64_t)now;
