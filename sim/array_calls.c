@@ -97,7 +97,7 @@ static CUresult destroy(const char *function, const void *handle, enum handle_ki
 	CUcontext context;
 	CUresult result = enter_context(function, &context);
 
-	return result ? result : array_destroy(handle, kind);
+	return result ? result : leave(function, array_destroy(handle, kind));
 }
 
 CUresult cuArrayDestroy(CUarray hArray)

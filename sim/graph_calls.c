@@ -497,9 +497,10 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
 	CUresult result = enter_device(__func__, device, "");
 
-	if (!result)
-		graph_memory_trim(device);
-	return result;
+	if (result)
+		return result;
+	graph_memory_trim(device);
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)

@@ -329,7 +329,7 @@ CUresult cuModuleUnload(CUmodule hmod)
 	if (!at)
 		return CUDA_ERROR_INVALID_HANDLE;
 	module_free(hmod);
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 CUfunction module_function(CUmodule module, const char *name)

@@ -114,14 +114,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	CUresult result = enter_pool(__func__, pool);
 
-	return result ? result : pool_destroy(pool);
+	return result ? result : leave(__func__, pool_destroy(pool));
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
 	CUresult result = enter_pool(__func__, pool);
 
-	return result ? result : pool_trim(pool, minBytesToKeep);
+	return result ? result : leave(__func__, pool_trim(pool, minBytesToKeep));
 }
 
 static CUresult enter_device(const char *function, const void *out, CUdevice device)

@@ -277,7 +277,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (last)
 		opened_close(last);
-	return CUDA_SUCCESS;
+	return leave(__func__, CUDA_SUCCESS);
 }
 
 void share_close(CUcontext context)

@@ -106,7 +106,7 @@ static CUresult synchronize(const char *function, CUstream hStream, bool per_thr
 		return result;
 	stream_wait(stream);
 	pools_synchronized(stream->context, stream_covering(stream), timeline_now());
-	return CUDA_SUCCESS;
+	return leave(function, CUDA_SUCCESS);
 }
 
 CUresult cuStreamSynchronize(CUstream hStream)

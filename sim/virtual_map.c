@@ -222,7 +222,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 		result = CUDA_ERROR_INVALID_VALUE;
 	}
 	virtual_unlock();
-	return result;
+	return leave(__func__, result);
 }
 
 static void access_set_locked(struct mapping *mapping, CUdevice device, unsigned flags)

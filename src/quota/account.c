@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "assertion.h"
 #include "lock.h"
 #include "pool.h"
 
@@ -42,6 +43,21 @@ void account_end(void)
 	__atomic_fetch_sub(&changes, 1, __ATOMIC_SEQ_CST);
 }
 
+void quota_ending_begin(void)
+{
+	account_begin();
+}
+
+void quota_ending_end(void)
+{
+	account_end();
+}
+
+bool account_is_changing(void)
+{
+	return (uint32_t)__atomic_load_n(&changes, __ATOMIC_SEQ_CST) != 0;
+}
+
 uint64_t account_stamp(void)
 {
 	uint64_t seen;
@@ -61,6 +77,12 @@ int account_charge_as(enum region_class class, int device, uint64_t bytes)
 }
 
 void account_refund_as(enum region_class class, int device, uint64_t bytes)
+{
+	ASSERT(account_is_changing() || class == REGION_OFFSET);
+	account_lower(class, device, bytes);
+}
+
+void account_lower(enum region_class class, int device, uint64_t bytes)
 {
 	if (bytes)
 		region_refund(&account_region, account_device(device)->index, class, bytes);

@@ -25,9 +25,15 @@ uint64_t account_stamp(void);
 
 #define SIZE_BYTES_MOST ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
 
-/* Charges a device within its limit: 0, -EDQUOT, -ETIMEDOUT; and gives back. */
+/* Whether a bracket is open. */
+bool account_is_changing(void);
+
+/* Charges a device within its limit: 0, -EDQUOT, -ETIMEDOUT; and gives back, in a bracket that was
+ * opened before the driver was asked to take the memory back. */
 int account_charge_as(enum region_class class, int device, uint64_t bytes);
 void account_refund_as(enum region_class class, int device, uint64_t bytes);
+/* The same for the comparison with NVML, without a bracket. */
+void account_lower(enum region_class class, int device, uint64_t bytes);
 
 /* The same for data; and what is found to be held already, whatever the limit: 0, -ETIMEDOUT. */
 int account_charge(int device, uint64_t bytes);

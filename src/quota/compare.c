@@ -308,7 +308,7 @@ static void look_for_pieces(int device, uint64_t bytes)
 	expected_bytes[device] -= taken;
 	seen_bytes[device] = bytes;
 	lock_release(&expecting);
-	account_refund_as(REGION_MODULE, device, taken);
+	account_lower(REGION_MODULE, device, taken);
 }
 
 /* What the slot holds, less what is only expected. */
@@ -338,7 +338,7 @@ static void believe(int device)
 static void adjust(int device, enum region_class class, uint64_t was_bytes, uint64_t now_bytes)
 {
 	if (now_bytes < was_bytes)
-		account_refund_as(class, device, was_bytes - now_bytes);
+		account_lower(class, device, was_bytes - now_bytes);
 	else
 		account_charge_anyway(class, device, now_bytes - was_bytes);
 }

@@ -261,16 +261,6 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before)
 	return ended;
 }
 
-void quota_context_ending_begin(void)
-{
-	account_begin();
-}
-
-void quota_context_ending_end(void)
-{
-	account_end();
-}
-
 void quota_context_end(uint64_t context)
 {
 	struct record ended = {0};
@@ -290,7 +280,6 @@ void quota_context_end(uint64_t context)
 	lock_release(&lock);
 	if (!ended.context)
 		return;
-	account_begin();
 	blocks_remove_context(context, &bytes, &managed_bytes);
 	holdings_end_context(context);
 	account_refund_as(REGION_DATA, ended.device, bytes);
@@ -298,7 +287,6 @@ void quota_context_end(uint64_t context)
 	moved_end_context(context);
 	account_return_spare(ended.device);
 	leave_living(ended.device, ended.bytes, true);
-	account_end();
 }
 
 /* -- what the driver takes on its own account -- */

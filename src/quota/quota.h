@@ -204,12 +204,8 @@ int quota_context_settle(const struct quota_context_reservation *reservation, ui
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
-/* Called before and after the driver is asked to end a context, and quota_context_end before the
- * second. In between, NVML's figure may lack a context that the accounts still have, so no
- * comparison lowers the accounts. Calls may be nested, also by several threads. */
-void quota_context_ending_begin(void);
-void quota_context_ending_end(void);
-/* The context is gone, with all that was allocated in it. Unknown ones are ignored. */
+/* The context is gone, with all that was allocated in it. Unknown ones are ignored. Between
+ * quota_ending_begin and quota_ending_end, as the driver's call that ended it. */
 void quota_context_end(uint64_t context);
 
 /* How many contexts have ended so far: to be asked before the driver is asked for something that
@@ -243,7 +239,7 @@ void quota_expect(int device, uint64_t bytes);
 /* What is charged for the process's contexts and modules. */
 uint64_t quota_own(int device);
 
-/* It was undone. */
+/* It was undone: between quota_ending_begin and quota_ending_end, as the driver's call. */
 void quota_own_return(int device, uint64_t bytes);
 
 /* -- memory that processes share (region_share_… has the contract; keys are hashes of what is
@@ -260,6 +256,7 @@ int quota_share_export(int device, const struct region_descriptors *key, uint64_
  * are charged for it from now on, here or to another process, in place of charged_bytes. */
 bool quota_share_withdraw(int device, uint64_t key, uint64_t bytes, uint64_t charged_bytes);
 bool quota_share_import(uint64_t key, uint64_t *ret_bytes);
+/* Between quota_ending_begin and quota_ending_end, as the driver's call. */
 void quota_share_import_end(uint64_t key);
 /* The key of what the slice has charged for the descriptor's memory; 0: it has not. */
 uint64_t quota_share_key(int fd);
@@ -272,6 +269,15 @@ bool quota_share_look(void);
  * charged as data; and the reverse, when they are gone. */
 void quota_hide(int device, uint64_t bytes, uint64_t charged_bytes);
 void quota_hidden_gone(int device, uint64_t bytes);
+
+/* -- what ends -- */
+
+/* Called before the driver is asked to end something that the accounts have, and after they have it
+ * no more. In between, NVML's figure may lack what the accounts still have, so no comparison lowers
+ * the accounts. Calls may be nested, also by several threads. The functions above that begin to
+ * free or to let go of something do this themselves. */
+void quota_ending_begin(void);
+void quota_ending_end(void);
 
 /* -- reconciling -- */
 

@@ -1,6 +1,8 @@
 /* Memory that goes from process to process: the region's share table, by this process's devices. */
 #include "account.h"
 
+#include "assertion.h"
+
 void quota_share_begin(void)
 {
 	account_begin();
@@ -41,9 +43,8 @@ bool quota_share_import(uint64_t key, uint64_t *ret_bytes)
 
 void quota_share_import_end(uint64_t key)
 {
-	account_begin(); /* a charge that had moved here goes */
+	ASSERT(account_is_changing()); /* a charge that had moved here goes */
 	region_share_import_end(&account_region, key);
-	account_end();
 }
 
 uint64_t quota_share_key(int fd)

@@ -101,7 +101,7 @@ int small_add(int device, uint64_t context, uint64_t size_bytes)
 static void give_back(struct heap *heap, uint64_t granules)
 {
 	heap->granules -= granules;
-	account_refund(heap->device, granules * GRANULE_BYTES);
+	account_lower(REGION_DATA, heap->device, granules * GRANULE_BYTES);
 }
 
 void small_remove(int device, uint64_t context, uint64_t size_bytes)

@@ -9,6 +9,13 @@
 #define HIDDEN_AGAIN (6 * MIB)
 #define UNKNOWN      UINT64_MAX
 
+static void end_context(uint64_t context)
+{
+	quota_ending_begin();
+	quota_context_end(context);
+	quota_ending_end();
+}
+
 static void assert_books(uint64_t context, uint64_t module, uint64_t data_bytes, uint64_t offset)
 {
 	struct vgpu_hami_usage usage = own_usage(0);
@@ -72,7 +79,7 @@ UNIT_TEST(test_first)
 	assert_books(COST, 0, 0, HIDDEN);
 	assert_int_equal(learnt(), COST);
 	assert_false(quota_reconcile_due(0));
-	quota_context_end(7);
+	end_context(7);
 	assert_books(0, 0, 0, 0);
 	assert_int_equal(learnt(), COST);
 }
@@ -89,9 +96,9 @@ UNIT_TEST(test_known)
 	assert_false(quota_context_is_tight(&reservation, UNKNOWN));
 	assert_int_equal(quota_context_settle(&reservation, 2, UNKNOWN, 0), 0);
 	assert_books(2 * COST, 0, 0, HIDDEN + HIDDEN_AGAIN);
-	quota_context_end(1);
+	end_context(1);
 	assert_books(COST, 0, 0, HIDDEN);
-	quota_context_end(2);
+	end_context(2);
 	assert_books(0, 0, 0, 0);
 }
 
@@ -149,7 +156,7 @@ UNIT_TEST(test_tight)
 	assert_false(quota_context_is_tight(&reservation, 590 * MIB));
 	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, COST), 0);
 	assert_books(COST, 0, 0, HIDDEN);
-	quota_context_end(1);
+	end_context(1);
 	assert_int_equal(quota_context_reserve(0, LEAST, &reservation), 0);
 	assert_int_equal(quota_context_settle(&reservation, 1, 700 * MIB, 591 * MIB), -EDQUOT);
 	quota_context_cancel(&reservation);
@@ -178,7 +185,7 @@ UNIT_TEST(test_least_is_learnt)
 	make(1, GIB);
 	reconcile(600 * MIB); /* with a module in it */
 	assert_int_equal(learnt(), 600 * MIB);
-	quota_context_end(1);
+	end_context(1);
 	account_region.file->own.device[0].context_cost = 0;
 	make(2, GIB);
 	account_region.file->own.device[0].context_cost = 600 * MIB; /* another process's */
@@ -201,16 +208,16 @@ UNIT_TEST(test_end)
 	assert_int_equal(quota_reserve(0, false, 1, &reservation), 0);
 	assert_int_equal(quota_settle(&reservation, &other), 0);
 	assert_int_equal(data(), 10 * MIB + 128 * MIB);
-	quota_context_end(0);
-	quota_context_end(77); /* unknown */
+	end_context(0);
+	end_context(77); /* unknown */
 	assert_int_equal(data(), 10 * MIB + 128 * MIB);
-	quota_context_end(1);
+	end_context(1);
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
 	assert_false(quota_free_begin(BASE, &going));
-	quota_context_end(1); /* again */
+	end_context(1); /* again */
 	assert_books(COST, 0, 2 * MIB, HIDDEN);
 	release(BASE + GIB);
-	quota_context_end(2);
+	end_context(2);
 	assert_books(0, 0, 0, 0);
 }
 
@@ -393,8 +400,8 @@ UNIT_TEST(test_expected)
 	reconcile(2 * COST + 370 * MIB);
 	assert_books(2 * COST, 170 * MIB, 200 * MIB, HIDDEN + HIDDEN_AGAIN);
 	expect(300 * MIB);
-	quota_context_end(1);
-	quota_context_end(2);
+	end_context(1);
+	end_context(2);
 	assert_books(0, 0, 0, 0);
 	make(3, UNKNOWN);
 	reconcile(COST);
@@ -479,6 +486,6 @@ UNIT_TEST(test_distrust)
 	reconcile_with(1, &(uint64_t){4 * GIB});
 	assert_int_equal(own_usage(1).context, COST + 9 * MIB);
 	assert_int_equal(own_usage(1).module, 0);
-	quota_context_end(5);
+	end_context(5);
 	assert_int_equal(own_usage(1).total, 0);
 }

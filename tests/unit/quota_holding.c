@@ -474,7 +474,9 @@ UNIT_TEST(test_context_ends)
 	hold_on(HOLDING_ARRAY, 0, CONTEXT + 1, UNIT, OTHER);
 	hold_on(HOLDING_IMPORT, 0, CONTEXT + 1, 2 * MIB, OTHER);
 	assert_true(own_usage(0).total > 100 * MIB);
+	quota_ending_begin();
 	quota_context_end(CONTEXT);
+	quota_ending_end();
 	assert_int_equal(own_usage(0).data, 8 * MIB);
 	assert_int_equal(own_usage(0).offset, 2 * MIB);
 	assert_int_equal(own_usage(0).total, 10 * MIB);

@@ -251,12 +251,16 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 	return result;
 }
 
-/* Before a free. False: the address is not that of a block in the accounts. */
+/* Before a free. False: the address is not that of a block in the accounts; after the driver's
+ * call, free_unknown. */
 static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
 {
 	cuda_bind();
 	launch_will_wait(false); /* the driver waits for work that may use the block */
-	return address && quota_attached() && quota_free_begin(address, ret_release);
+	if (address && quota_attached() && quota_free_begin(address, ret_release))
+		return true;
+	quota_ending_begin();
+	return false;
 }
 
 /* The freed address may be of a pool, or of memory of another process. */
@@ -267,6 +271,7 @@ static CUresult free_unknown(CUdeviceptr address, CUresult result)
 		pools_note_free();
 		pools_synchronised(); /* such a free synchronises, and the pool may shrink */
 	}
+	quota_ending_end();
 	return result;
 }
 

@@ -349,7 +349,7 @@ static bool end_lock(CUcontext context)
 	locked = quota_attached();
 	if (locked) {
 		take_turn();
-		quota_context_ending_begin();
+		quota_ending_begin();
 	}
 	pace_end_streams();
 	if (locked && context)
@@ -360,7 +360,7 @@ static bool end_lock(CUcontext context)
 static void end_unlock(bool locked)
 {
 	if (locked) {
-		quota_context_ending_end();
+		quota_ending_end();
 		end_turn();
 	}
 }

@@ -102,12 +102,16 @@ bool driver_memory_end(struct driver_memory *growth, CUresult result)
 	charge_growth(growth);
 	own = quota_own(growth->device);
 	growth->held_bytes = own > growth->own_bytes ? own - growth->own_bytes : 0;
-	return !growth->held_bytes || limit == 0 || quota_used(growth->device) <= limit;
+	if (!growth->held_bytes || limit == 0 || quota_used(growth->device) <= limit)
+		return true;
+	quota_ending_begin();
+	return false;
 }
 
 CUresult driver_memory_refuse(const struct driver_memory *growth)
 {
 	quota_own_return(growth->device, growth->held_bytes);
+	quota_ending_end();
 	reconcile_at_rest(growth->device);
 	return headroom_refuse(growth->device, growth->held_bytes, -EOVERFLOW);
 }

@@ -23,7 +23,8 @@ CUresult driver_memory_begin(struct driver_memory *growth, CUdevice device, uint
 			     uint64_t most_bytes);
 
 /* After the driver's call. False: the driver has taken more than there is room for. The caller
- * undoes the call, and then returns driver_memory_refuse. */
+ * undoes the call, and then returns driver_memory_refuse. Until then, no comparison lowers the
+ * accounts. */
 bool driver_memory_end(struct driver_memory *growth, CUresult result);
 CUresult driver_memory_refuse(const struct driver_memory *growth);
 

@@ -290,6 +290,14 @@ static bool remove_import(uint64_t what, struct import *ret_import, bool *ret_la
 	return found;
 }
 
+/* The charge of the key is not this process's, although nothing has ended. */
+static void leave_key(uint64_t key)
+{
+	quota_ending_begin();
+	quota_share_import_end(key);
+	quota_ending_end();
+}
+
 /* Whether no process of the slice exports the memory. That is also so if the memory is larger than
  * the charge that its key has. */
 static bool is_outsiders(uint64_t what, uint64_t size_bytes)
@@ -309,7 +317,7 @@ static bool is_outsiders(uint64_t what, uint64_t size_bytes)
 	found = import && import->key == 0;
 	lock_release(&lock);
 	if (wrong_key)
-		quota_share_import_end(wrong_key);
+		leave_key(wrong_key);
 	return found;
 }
 
@@ -321,7 +329,7 @@ static bool import_key(uint64_t what, uint64_t key, uint64_t size_bytes, CUconte
 		return false;
 	if (size_bytes <= bytes && add_import(what, key, bytes, context))
 		return true;
-	quota_share_import_end(key);
+	leave_key(key);
 	return false;
 }
 
@@ -445,6 +453,19 @@ void share_end_import(uint64_t what)
 		quota_share_import_end(import.key);
 	else if (last)
 		end_holding(what);
+}
+
+void share_ending(void)
+{
+	quota_ending_begin();
+}
+
+CUresult share_ended(CUresult result, uint64_t what)
+{
+	if (result == CUDA_SUCCESS && quota_attached())
+		share_end_import(what);
+	quota_ending_end();
+	return result;
 }
 
 void share_end_pointer(CUdeviceptr address)

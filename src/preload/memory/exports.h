@@ -65,7 +65,13 @@ CUresult share_map(CUmemGenericAllocationHandle handle, CUdevice device, size_t 
  * that is not mapped yet. */
 bool share_is_charged(uint64_t what);
 
-void share_end_import(uint64_t what);
+/* Around a call that may end imports, of which quota does not hear beforehand: the accounts are not
+ * lowered by a comparison until the import has ended in them, too. */
+void share_ending(void);
+/* The driver has answered `result`. Returns it. */
+CUresult share_ended(CUresult result, uint64_t what);
+
+void share_end_import(uint64_t what); /* between quota_ending_begin and quota_ending_end */
 
 /* The context has ended, and with it the exports and imports that were made in it. */
 void share_end_context(CUcontext context);

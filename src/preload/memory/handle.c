@@ -67,8 +67,11 @@ static CUresult imported(CUmemGenericAllocationHandle handle, bool known)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		result = virtual_hold_free(handle, prop.location.id, true);
 	}
-	if (result != CUDA_SUCCESS || !counted)
+	if (result != CUDA_SUCCESS || !counted) {
+		quota_ending_begin();
 		share_end_import(handle);
+		quota_ending_end();
+	}
 	return result;
 }
 

@@ -99,14 +99,10 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
-	CUresult result;
-
 	trace_call(__func__);
 	cuda_bind();
-	result = cuda.cuIpcCloseMemHandle(dptr);
-	if (result == CUDA_SUCCESS && quota_attached())
-		share_end_import(dptr);
-	return result;
+	share_ending();
+	return share_ended(cuda.cuIpcCloseMemHandle(dptr), dptr);
 }
 
 /* -- other APIs -------------------------------------------------------------------------------- */
@@ -143,12 +139,8 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 
 CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 {
-	CUresult result;
-
 	trace_call(__func__);
 	cuda_bind();
-	result = cuda.cuDestroyExternalMemory(extMem);
-	if (result == CUDA_SUCCESS && quota_attached())
-		share_end_import((uintptr_t)extMem);
-	return result;
+	share_ending();
+	return share_ended(cuda.cuDestroyExternalMemory(extMem), (uintptr_t)extMem);
 }
