@@ -230,6 +230,27 @@ static void unseen(void)
 	CHECK_EQUAL(ledger_own(0).total, 0);
 }
 
+/* A release that the driver refused is over: the comparison lowers the accounts afterwards. */
+TEST(lowered_after_a_refused_release)
+{
+	const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle handle;
+	union loaded loaded;
+
+	env_set("VGPU_SIM_FAULTS", "cuMemRelease@1=999");
+	start("4g");
+	CHECK_CUDA(cuMemCreate(&handle, GRANULE, &prop, 0), CUDA_SUCCESS);
+	CHECK(cuMemRelease(handle) != CUDA_SUCCESS);
+	CHECK_CUDA(load(0, &loaded), CUDA_SUCCESS);
+	rest();
+	assert_books(MODULE, GRANULE);
+	unload(0, loaded);
+	rest();
+	assert_books(0, GRANULE);
+	CHECK_CUDA(cuMemRelease(handle), CUDA_SUCCESS);
+}
+
 TEST(unseen_pid)
 {
 	env_set("VGPU_SIM_NVML_PIDS", "foreign");

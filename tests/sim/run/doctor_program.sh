@@ -29,6 +29,14 @@ int main(void) { return cuMemAllocOfTomorrow() + cuStreamOfTomorrow() + cuFileDr
     program of_tomorrow -L"$sim/newer" -l:libcuda.so.1 -Lother_libs -l:libcufile.so.0 || fail "not linked: $(cat cc.err)"
 LD_LIBRARY_PATH=$sim/newer:$sim:$root/other_libs
 held ./of_tomorrow
+cp "$out" of_tomorrow.out
+# A program that is not linked with the driver has such a function from elsewhere.
+echo 'int cuMemAllocOfTomorrow(void) { return 0; }' | program other_libs/libown.so.0 -shared -fPIC || fail "$(cat cc.err)"
+echo 'extern int cuMemAllocOfTomorrow(void); int main(void) { return cuMemAllocOfTomorrow(); }' |
+    program not_of_driver -Lother_libs -l:libown.so.0 || fail "not linked: $(cat cc.err)"
+held ./not_of_driver
+! grep -q 'it is linked with 1 function' "$out" || fail "takes another library's function for the driver's"
+cp of_tomorrow.out "$out"
 LD_LIBRARY_PATH=$sim
 says warn doors \
     'it is linked with 1 function that may allocate and that this library does not know: cuMemAllocOfTomorrow. Update vgpu'
