@@ -2,6 +2,7 @@
  * Memory with a handle that is mapped into sparse arrays or bound to multicast objects is charged
  * as long as they have it.
  */
+#include "parked.h"
 #include "virtual_fixture.h"
 
 #define ARRAY     0 /* of a CUarrayMapInfo */
@@ -230,3 +231,30 @@ static const struct acts of_objects[] = {
 };
 TEST_TABLE(of_objects, play);
 /* clang-format on */
+
+static CUresult release_object(void)
+{
+	return cuMemRelease(things[OBJECT]);
+}
+
+/* The call that releases the object's handle returns after its mapping has ended, so the bindings
+ * end with that call. */
+TEST(multicast_unmapped_while_released)
+{
+	static const struct act_call make = MAKE_OBJECT(8), first = BIND(0, A, 2);
+	struct call releasing;
+
+	park("cuMemRelease@2");
+	start("1g");
+	CHECK_CUDA(make_object(&make), CUDA_SUCCESS);
+	things[A] = created(2 * MIB);
+	CHECK_CUDA(bind(&first), CUDA_SUCCESS);
+	space = reserve(8 * MIB);
+	map(space, 8 * MIB, things[OBJECT]);
+	release(things[A]);
+	begin_call(&releasing, release_object);
+	unmap(space, 8 * MIB);
+	assert_data(2 * MIB);
+	CHECK_CUDA(end_call(&releasing), CUDA_SUCCESS);
+	assert_data(0);
+}
