@@ -50,6 +50,18 @@ static uint64_t ipc_close(uint64_t i)
 	return 0;
 }
 
+#define OFTEN 5000 /* more imports than the library keeps */
+
+/* Opens the handle 0 until that fails. Returns the CUresult of the last call. */
+static uint64_t ipc_open_often(uint64_t i)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (unsigned times = 0; times < OFTEN && result == CUDA_SUCCESS; times++)
+		result = cuIpcOpenMemHandle_v2(&addresses[i], board->ipc[0], 1);
+	return result;
+}
+
 /* The granule is charged, at least once. */
 static uint64_t granule_is_charged(uint64_t unused)
 {
@@ -133,6 +145,10 @@ static const struct scene counted[] = {
 		{B, ipc_close, 1, {CHARGED, {1}}}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
 		{B, ipc_open, 1}, {B, context_reset, 0, {CHARGED, {1}}},
 		{A, give_back_address, 0}, {SCENE, scene_holds, 0}}},
+	{"ipc_counted_too_often", .outsider = {[B] = "1g"}, .steps = {
+		{A, allocate_and_get, 0},
+		{B, ipc_open_often, 0, {CHARGED, {1}, {0, 1}}, CUDA_ERROR_OUT_OF_MEMORY},
+		{B, context_reset, 0, {CHARGED, {1}}}, {A, give_back_address, 0}}},
 	/* The limit is a context and 92 MiB: there is no room for the block twice. */
 	{"ipc_counted_at_the_quota", .outsider = {[B] = "620m"}, .steps = {
 		{A, allocate_and_get, 0}, {B, ipc_open, 0, {CHARGED, {1}, {0, 1}}},
