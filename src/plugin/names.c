@@ -112,14 +112,22 @@ static void note(struct names *names, const struct fault *fault)
 		say(LOG_WARNING, "cannot find the pods of containers: %s; see --pods", fault->text);
 }
 
+static int read_records(const struct names *names, struct records *ret_records, struct fault *fault)
+{
+	int error = records_read(names->state, ret_records);
+
+	return error ? fault_set(fault, error, "cannot read %.200s: %s", names->state,
+				 strerror(-error))
+		     : 0;
+}
+
 static void take_answer(const struct names *names, struct pb_message message, struct fault *fault)
 {
 	struct answer answer = {names, {0, NULL}};
-	int error = records_read(names->state, &answer.records);
 
-	if (error)
-		fault_set(fault, error, "cannot read %.200s: %s", names->state, strerror(-error));
-	else if (pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer))
+	if (read_records(names, &answer.records, fault))
+		return;
+	if (pod_resources_each(message, POD_RESOURCES_DEVICES, take_name, &answer))
 		fault_set(fault, -EBADMSG, "the answer of %.200s is not a list of pods",
 			  names->socket);
 	records_free(&answer.records);
@@ -151,8 +159,12 @@ void names_ask(struct names *names)
 	bool lacks;
 
 	names->again = names->call != NULL;
-	if (names->call || records_read(names->state, &records))
+	if (names->call)
 		return;
+	if (read_records(names, &records, &fault)) {
+		note(names, &fault);
+		return;
+	}
 	names->below = records_next_number(&records);
 	lacks = lacks_name(names, &records);
 	records_free(&records);
