@@ -3,7 +3,8 @@
  * here, so a damaged region does not keep a slice out of the list.
  *
  * Each add_… function appends the slices that an entry of a directory stands for, which may be
- * none. These functions, and each list_… function, return false only if there is no memory.
+ * none. These functions, and each list_… function, return false only if there is no memory or no
+ * free descriptor: a slice must not be missing for such a reason, as it would seem to have ended.
  */
 #include "slices.h"
 
@@ -81,8 +82,14 @@ static char *joined(const char *dir, const char *name)
 	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
+/* Whether the error says that this process lacks memory or descriptors. */
+static bool is_shortage(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
 /* Calls visit for each entry of the directory that does not begin with ".". Stops when visit
- * returns false, and returns false then. */
+ * returns false, and returns false then. A directory that cannot be read has no entry. */
 static bool each_entry(const char *path,
 		       bool (*visit)(struct slices *slices, const char *dir, const char *name),
 		       struct slices *slices)
@@ -92,7 +99,7 @@ static bool each_entry(const char *path,
 	bool going = true;
 
 	if (!dir)
-		return true;
+		return !is_shortage(-errno);
 	while (going && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
 			going = visit(slices, path, entry->d_name);
@@ -206,7 +213,7 @@ static bool list_containers(struct slices *slices)
 	struct containers containers = {&places, slices};
 
 	return container_find_places(&places, NULL) ||
-	       container_each(&places, add_for_containers, &containers) != -ENOMEM;
+	       !is_shortage(container_each(&places, add_for_containers, &containers));
 }
 
 /* -- slices of vgpu-device-plugin -------------------------------------------------------------- */
@@ -304,7 +311,7 @@ static bool list_claims(struct slices *slices)
 	bool going = state && regions;
 
 	if (going && !claims_find_places(state, regions, &places, NULL))
-		going = claims_each(&places, add_claim, &claims) != -ENOMEM;
+		going = !is_shortage(claims_each(&places, add_claim, &claims));
 	free(state);
 	free(regions);
 	return going;
@@ -402,8 +409,9 @@ int slices_list(struct slices *ret_slices, struct fault *fault)
 	    !list_claims(ret_slices) || !list_hami(ret_slices) ||
 	    !add_loose(ret_slices, SLICE_REGION_DEFAULT)) {
 		slices_free(ret_slices);
-		fault_set(fault, -ENOMEM, "there is no memory for a list of the slices");
-		return -ENOMEM;
+		return fault_set(
+			fault, -ENOMEM,
+			"there is no memory or no free descriptor for a list of the slices");
 	}
 	if (ret_slices->count > 0)
 		qsort(ret_slices->one, ret_slices->count, sizeof(*ret_slices->one), by_name);

@@ -65,7 +65,8 @@ struct slices {
 };
 
 /* Lists the slices, in the order of slices_compare. Skips directories that cannot be read.
- * Returns 0, or -ENOMEM with a fault and an empty list. The caller frees the list. */
+ * Returns 0; or -ENOMEM with a fault and an empty list, where there is no memory or no free
+ * descriptor. The caller frees the list. */
 int slices_list(struct slices *ret_slices, struct fault *fault);
 void slices_free(struct slices *slices); /* slices may be zeroed */
 
