@@ -383,34 +383,36 @@ static CUresult ended(bool locked, CUresult result, bool gone, CUcontext context
 	return result;
 }
 
-CUresult cuCtxDestroy(CUcontext ctx)
-{
-	bool locked = end_lock(ctx);
+/*
+ * Defines the hook of a call that may end a context. That is the one place where the accounts hear
+ * of it before the driver. ending: the context that probably ends, or NULL. after: an expression of
+ * `locked` and `result` that ends the context in the accounts, and returns the result.
+ */
+#define ENDER(name, ending, after, parameters, arguments) \
+	CUresult name parameters                          \
+	{                                                 \
+		bool locked = end_lock(ending);           \
+		CUresult result;                          \
+                                                          \
+		trace_call(__func__);                     \
+		result = cuda.name arguments;             \
+		return after;                             \
+	}
 
-	trace_call(__func__);
-	return ended(locked, cuda.cuCtxDestroy(ctx), true, ctx);
-}
-
-CUresult cuCtxDestroy_v2(CUcontext ctx)
-{
-	bool locked = end_lock(ctx);
-
-	trace_call(__func__);
-	return ended(locked, cuda.cuCtxDestroy_v2(ctx), true, ctx);
-}
+ENDER(cuCtxDestroy, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
+ENDER(cuCtxDestroy_v2, ctx, ended(locked, result, true, ctx), (CUcontext ctx), (ctx))
 
 /* The last of several detaches ends the context. The driver is asked whether it has ended. */
-CUresult cuCtxDetach(CUcontext ctx)
+static CUresult detached(bool locked, CUresult result, CUcontext context)
 {
-	bool locked = end_lock(ctx);
-	CUresult result = cuda.cuCtxDetach(ctx);
 	unsigned int version;
 	bool gone = locked && result == CUDA_SUCCESS &&
-		    cuda.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS;
+		    cuda.cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS;
 
-	trace_call(__func__);
-	return ended(locked, result, gone, ctx);
+	return ended(locked, result, gone, context);
 }
+
+ENDER(cuCtxDetach, ctx, detached(locked, result, ctx), (CUcontext ctx), (ctx))
 
 /* -- the primary context ----------------------------------------------------------------------- */
 
@@ -490,34 +492,11 @@ static CUresult primary_ended(bool locked, CUresult result, CUdevice dev)
 	return ended(locked, result, gone, context);
 }
 
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
-{
-	bool locked = end_lock(NULL); /* the context may be retained elsewhere, and not end */
+/* The context may be retained elsewhere, and not end. */
+ENDER(cuDevicePrimaryCtxRelease, NULL, primary_ended(locked, result, dev), (CUdevice dev), (dev))
+ENDER(cuDevicePrimaryCtxRelease_v2, NULL, primary_ended(locked, result, dev), (CUdevice dev), (dev))
 
-	trace_call(__func__);
-	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease(dev), dev);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
-{
-	bool locked = end_lock(NULL); /* the context may be retained elsewhere, and not end */
-
-	trace_call(__func__);
-	return primary_ended(locked, cuda.cuDevicePrimaryCtxRelease_v2(dev), dev);
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice dev)
-{
-	bool locked = end_lock(primary_of(dev));
-
-	trace_call(__func__);
-	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset(dev), dev);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
-{
-	bool locked = end_lock(primary_of(dev));
-
-	trace_call(__func__);
-	return primary_ended(locked, cuda.cuDevicePrimaryCtxReset_v2(dev), dev);
-}
+ENDER(cuDevicePrimaryCtxReset, primary_of(dev), primary_ended(locked, result, dev), (CUdevice dev),
+      (dev))
+ENDER(cuDevicePrimaryCtxReset_v2, primary_of(dev), primary_ended(locked, result, dev),
+      (CUdevice dev), (dev))
