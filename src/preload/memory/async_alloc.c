@@ -201,6 +201,7 @@ static bool fits_in_pieces(const struct taking *taking, CUstream stream)
 
 	while (count)
 		cuda.cuMemFreeAsync(pieces[--count], stream);
+	async_free_note(stream);
 	return fits;
 }
 
@@ -289,6 +290,7 @@ static CUresult finish(const struct taking *taking, CUresult result, CUdeviceptr
 		quota_pool_settle(taking->pool, &taking->reservation, NULL);
 	if (taking->tentative && end_tentative(taking) && result == CUDA_SUCCESS) {
 		cuda.cuMemFreeAsync(address, stream);
+		async_free_note(stream);
 		return headroom_refuse(taking->reservation.device, taking->size_bytes, -EDQUOT);
 	}
 	if (taking->counted)

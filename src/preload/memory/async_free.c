@@ -173,7 +173,7 @@ static uintptr_t *freed_place(uintptr_t key)
 	return &freed_in[(key >> 5 ^ key >> 9 ^ key >> 13) % STREAMS];
 }
 
-static void note_free(CUstream stream)
+void async_free_note(CUstream stream)
 {
 	uintptr_t key = freed_key(stream);
 
@@ -222,7 +222,7 @@ static CUresult free_unknown(CUdeviceptr address, CUresult result, CUstream stre
 {
 	if (result == CUDA_SUCCESS) {
 		share_end_pointer(address);
-		note_free(stream);
+		async_free_note(stream);
 	}
 	quota_ending_end();
 	return result;

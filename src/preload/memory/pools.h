@@ -62,6 +62,9 @@ void pools_synchronised(void);
 void pools_forget(void); /* in a forked child */
 void async_alloc_forget(void);
 
+/* async_free.c: memory of a pool was freed in the stream. When the stream is synchronised, the
+ * pools' figures are read. */
+void async_free_note(CUstream stream);
 /* async_free.c: memory that streams have yet to free is freed with the context. */
 void async_free_end_context(CUcontext context);
 /* async_free.c: NVML counts `bytes` less than the accounts. Whether memory that streams had yet to

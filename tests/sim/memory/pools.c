@@ -245,14 +245,44 @@ TEST(not_for_this_busy_stream)
 	result = cuMemAllocAsync(&found, BIG, other);
 	CHECK_AT_MOST(outside_peak(0), QUOTA + BIG / PIECES);
 	CHECK(result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_SUCCESS);
-	if (result == CUDA_SUCCESS) /* the streams are not busy any more */
+	if (result == CUDA_SUCCESS) { /* the streams are not busy any more */
 		give_async(found, other);
-	else
+		synchronise(other);
+	} else {
 		CHECK_EQUAL(found, UNTOUCHED);
+	}
 	big = take_async(BIG, stream); /* which may use what it has freed */
 	give_async(big, stream);
 	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 	assert_books(0);
+}
+
+/* What was taken above the quota is not charged any more as soon as the device has it back. */
+TEST(refused_and_synchronised)
+{
+	CUdeviceptr big, found = UNTOUCHED;
+	CUstream other, idle;
+	CUfunction spin;
+	int no = 0;
+
+	start("8g");
+	spin = spin_load();
+	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuStreamCreate(&idle, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(standard,
+					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
+		   CUDA_SUCCESS);
+	big = take_async(BIG, stream);
+	busy(spin, 300 * MS, stream);
+	give_async(big, stream);
+	for (unsigned i = 0; i < 20; i++) /* so many times that pools are not looked at any more */
+		synchronise(idle);
+	if (cuMemAllocAsync(&found, BIG, other) ==
+	    CUDA_SUCCESS) /* the stream is not busy any more */
+		give_async(found, other);
+	synchronise(other);
+	assert_books(ledger_own(0).data);
+	CHECK_CUDA(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
 /* -- giving back -- */
