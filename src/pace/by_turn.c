@@ -217,6 +217,13 @@ bool by_turn_is(struct meter *meter, int device)
 	return false;
 }
 
+bool by_turn_is_due(const struct meter *meter, int device, uint64_t now_ns)
+{
+	const struct turn *turn = turns_of(meter, device);
+
+	return turn && turn_has_rival(turn, now_ns);
+}
+
 void by_turn_stop(struct meter *meter, int device)
 {
 	struct by_turn *by = &devices[device];

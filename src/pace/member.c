@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "by_turn.h"
 #include "clock.h"
 #include "constants.h"
 #include "cores.h"
@@ -509,12 +510,13 @@ static void trace_released(const struct meter *meter, const struct member *membe
 
 /* Whether the member's gang throttles the launch. Another thread may have given the seat up, and a
  * device without a quota has no group. A process that is alone in its group and has nothing in
- * flight is about to leave it. */
+ * flight is about to leave it. When another slice comes, the slice's processes take turns: one that
+ * stayed in the group would wait for the peers that go by turns. */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
 		return is_seated(member);
-	return cores_limit(meter) != 0 &&
+	return cores_limit(meter) != 0 && !by_turn_is_due(meter, (int)(member - members), now_ns) &&
 	       (meets(member, meter, now_ns) || LOAD(member->in_flight.is_busy));
 }
 

@@ -147,15 +147,17 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
-/* Whether a gang throttles the launch: the gang of several devices or processes that the device
- * belongs to, or the group of processes that share the device. The gang then uses the bucket. */
-static bool goes_by_gang(struct meter *meter, int device, uint64_t now_ns)
+/* Whether something else than the bucket throttles the launch: the gang of several devices or
+ * processes that the device belongs to, the group of processes that share the device, or turns, as
+ * another slice has come. */
+static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
-	return member_is(meter, device) || member_shares(meter, device, now_ns);
+	return member_is(meter, device) || by_turn_is_due(meter, device, now_ns) ||
+	       member_shares(meter, device, now_ns);
 }
 
-/* Waits until the bucket admits the launch. The wait also ends when the device has no quota any
- * more, or when a gang throttles the launch. */
+/* Waits until the bucket admits the launch, or the device has no quota any more: 0, -EAGAIN when
+ * something else throttles the launch, or an error of pace_wait. */
 static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 			   struct pace_pass *pass)
 {
@@ -168,8 +170,12 @@ static int wait_for_bucket(struct meter *meter, const struct pace_work *work,
 		unsigned pct = cores_limit(meter);
 		bool open;
 
-		if (!pct || goes_by_gang(meter, work->device, now_ns))
+		if (!pct)
 			break;
+		if (goes_elsewhere(meter, work->device, now_ns)) {
+			error = -EAGAIN;
+			break;
+		}
 		bucket_refill(meter->bucket, pct, now_ns);
 		if (may_go(meter, pass))
 			break;
@@ -357,8 +363,6 @@ static int enter(struct pace_pass *ret_pass, struct meter *meter, const struct p
 		error = wait_for_bucket(meter, work, ret_pass);
 		waited = ret_pass->held = true;
 		now_ns = clock_steady_ns();
-		if (!error && !ret_pass->turn_ns && goes_by_gang(meter, work->device, now_ns))
-			return enter_gang(ret_pass, meter, work);
 	}
 	if (error)
 		return error;

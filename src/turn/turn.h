@@ -100,16 +100,30 @@ void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct);
 /* Whether the process takes turns: the file is there, and it does not doubt. */
 bool turn_takes_part(const struct turn *turn, uint64_t now_ns);
 
+/* Whether the word is the slice's and no other slice is present. */
+static inline bool turn_is_own(const struct turn *turn)
+{
+	uint64_t word = __atomic_load_n(&turn->file.file->header.turn, __ATOMIC_RELAXED);
+
+	return (word & (VGPU_TURNS_HOLDER | VGPU_TURNS_SHARED)) == turn->file.slice + 1;
+}
+
 /*
  * Whether no other slice is present: one load. The launch goes, and turn_submitted may be left out.
  * The turn costs nothing then, and the caller enforces the slice's limit by itself.
  */
 static inline bool turn_is_alone(const struct turn *turn)
 {
-	uint64_t word = __atomic_load_n(&turn->file.file->header.turn, __ATOMIC_RELAXED);
+	return turn_is_own(turn) && !__atomic_load_n(&turn->is_idle, __ATOMIC_RELAXED);
+}
 
-	return (word & (VGPU_TURNS_HOLDER | VGPU_TURNS_SHARED)) == turn->file.slice + 1 &&
-	       !__atomic_load_n(&turn->is_idle, __ATOMIC_RELAXED);
+/*
+ * Whether another slice is present, so that a launch that waits for something else should ask for a
+ * turn. Right after turn_ask has said TURN_ALONE, this is false, unless another slice has come.
+ */
+static inline bool turn_has_rival(const struct turn *turn, uint64_t now_ns)
+{
+	return !turn_is_own(turn) && turn_takes_part(turn, now_ns);
 }
 
 enum turn_kind {
