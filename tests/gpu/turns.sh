@@ -16,17 +16,21 @@ usage: tests/gpu/turns.sh [OPTION...] BUILD [ROW...]
   --seconds S      of each run (2)
   --kernels "US.." lengths of kernels (50 200 1000 5000 20000)
   --without        each row without turns, too
-ROW is 30+60, 50+50, 4x20, 4x25, 25+75, 30+free, elastic, server or unlike; all of them by default.
+  --processes N    of each slice in rows of shares (1), each with such a program
+  --in-flight N    kernels that each program of those rows has queued (8)
+ROW is 30+60, 30+30, 50+50, 4x20, 4x25, 25+75, 30+free, elastic, server or unlike; all of them by default.
 TEXT
 }
 
-simulated=no seconds=2 kernels='50 200 1000 5000 20000' modes='turns'
+simulated=no seconds=2 kernels='50 200 1000 5000 20000' modes='turns' processes=1 in_flight=8
 while [ $# -gt 0 ]; do
     case $1 in
     --sim) simulated=yes ;;
     --seconds) seconds=$2; shift ;;
     --kernels) kernels=$2; shift ;;
     --without) modes='turns without' ;;
+    --processes) processes=$2; shift ;;
+    --in-flight) in_flight=$2; shift ;;
     --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
     *) break ;;
@@ -36,7 +40,7 @@ done
 [ $# -gt 0 ] || { usage >&2; exit 2; }
 . "$(dirname "$0")/lib.sh"
 shift
-rows=${*:-30+60 50+50 4x20 4x25 25+75 30+free elastic server unlike}
+rows=${*:-30+60 30+30 50+50 4x20 4x25 25+75 30+free elastic server unlike}
 unset LD_PRELOAD VGPU_POLICY CUDA_DEVICE_SM_LIMIT CUDA_DEVICE_MEMORY_LIMIT GPU_CORE_UTILIZATION_POLICY
 mkdir "$scratch/turns"
 calibrated=$("$build/bench/shares" --calibrate | sed -n 's/^iters_per_us=/--iters-per-us=/p')
@@ -77,8 +81,11 @@ shares() {
         for cores; do
             i=$((i + 1))
             length=$(echo "$lengths" | cut -d, -f$i)
-            in_slice "slice$i" "$cores" "$build/bench/shares" "$calibrated" --seconds="$seconds" --warm=0.5 \
-                --begin="$begin" --kernel="${length:-$lengths}" >"$scratch/out.$i" 2>&1 &
+            for process in $(seq "$processes"); do
+                in_slice "slice$i" "$cores" "$build/bench/shares" "$calibrated" --seconds="$seconds" --warm=0.5 \
+                    --begin="$begin" --in-flight="$in_flight" --kernel="${length:-$lengths}" \
+                    >"$scratch/out.$i.$process" 2>&1 &
+            done
         done
         wait
         printf '%-8s %-12s %-8s' "$row" "$lengths us" "$mode"
@@ -86,9 +93,10 @@ shares() {
         for cores; do
             i=$((i + 1))
             length=$(echo "$lengths" | cut -d, -f$i)
-            got=$(sed -n 's/.*work=\([0-9.]*\).*/\1/p' "$scratch/out.$i")
-            [ -n "$got" ] || { echo; cat "$scratch/out.$i"; return; }
-            got=$(awk "BEGIN { printf \"%.1f\", 100 * $got / $(bare_share "${length:-$lengths}") }")
+            got=$(sed -n 's/.*work=\([0-9.]*\).*/\1/p' "$scratch/out.$i".*)
+            [ "$(echo "$got" | wc -w)" -eq "$processes" ] || { echo; cat "$scratch/out.$i".*; return; }
+            got=$(echo "$got" | awk -v bare="$(bare_share "${length:-$lengths}")" \
+                '{ got += $1 } END { printf "%.1f", 100 * got / bare }')
             sum=$(awk "BEGIN { printf \"%.1f\", $sum + $got }")
             printf ' %5s' "$got"
         done
@@ -113,6 +121,7 @@ server() {
 
 for kernel in $kernels; do
     if wanted 30+60; then shares 30+60 "$kernel" 30 60; fi
+    if wanted 30+30; then shares 30+30 "$kernel" 30 30; fi
     if wanted 50+50; then shares 50+50 "$kernel" 50 50; fi
     if wanted 25+75; then shares 25+75 "$kernel" 25 75; fi
     if wanted 4x20; then shares 4x20 "$kernel" 20 20 20 20; fi
