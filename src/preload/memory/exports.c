@@ -444,7 +444,7 @@ bool share_is_charged(uint64_t what)
 
 void share_end_import(uint64_t what)
 {
-	struct import import;
+	struct import import = {.key = 0};
 	bool last;
 
 	if (!remove_import(what, &import, &last) || import.for_good)
