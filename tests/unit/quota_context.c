@@ -8,6 +8,7 @@
 #define HIDDEN       (10 * MIB)
 #define HIDDEN_AGAIN (6 * MIB)
 #define UNKNOWN      UINT64_MAX
+#define EARLY_NS     ((uint64_t)10000000) /* half of the time between two comparisons */
 
 static void end_context(uint64_t context)
 {
@@ -440,12 +441,27 @@ UNIT_TEST(test_code_due)
 	assert_false(quota_reconcile_due(0));
 }
 
+/* Whether a comparison is due before its time has come. On a busy machine, its time may come
+ * between the two questions: then they are asked again. */
+static bool is_due_early(void)
+{
+	uint64_t began_ns;
+	bool due;
+
+	do {
+		began_ns = clock_steady_ns();
+		quota_reconcile_due(0);
+		due = quota_reconcile_due(0);
+	} while (due && clock_steady_ns() - began_ns >= EARLY_NS);
+	return due;
+}
+
 /* NVML has not been asked: code that is expected does not start it. */
 UNIT_TEST(test_code_starts_nothing)
 {
 	attach(8 * GIB);
 	quota_expect_code();
-	assert_false(quota_reconcile_due(0));
+	assert_false(is_due_early());
 }
 
 /* A comparison of one device says nothing about another one's code. */
