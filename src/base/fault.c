@@ -29,3 +29,8 @@ int fault_set(struct fault *fault, int error, const char *format, ...)
 	errno = saved;
 	return error;
 }
+
+bool fault_is_shortage(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}

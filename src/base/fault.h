@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 struct fault {
 	char text[512]; /* no newline at the end; empty when there is nothing to say */
 };
@@ -13,3 +15,7 @@ struct fault {
  * be the expression of a return. fault may be NULL. */
 __attribute__((format(printf, 3, 4))) int fault_set(struct fault *fault, int error,
 						    const char *format, ...);
+
+/* Whether the negative errno says that memory or descriptors have run out. Such an error says
+ * nothing about the file that was to be opened or read: it may be there, and be in order. */
+bool fault_is_shortage(int error);

@@ -82,12 +82,6 @@ static char *joined(const char *dir, const char *name)
 	return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
-/* Whether the error says that this process lacks memory or descriptors. */
-static bool is_shortage(int error)
-{
-	return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
-}
-
 /* Calls visit for each entry of the directory that does not begin with ".". Stops when visit
  * returns false, and returns false then. A directory that cannot be read has no entry. */
 static bool each_entry(const char *path,
@@ -99,7 +93,7 @@ static bool each_entry(const char *path,
 	bool going = true;
 
 	if (!dir)
-		return !is_shortage(-errno);
+		return !fault_is_shortage(-errno);
 	while (going && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
 			going = visit(slices, path, entry->d_name);
@@ -213,7 +207,7 @@ static bool list_containers(struct slices *slices)
 	struct containers containers = {&places, slices};
 
 	return container_find_places(&places, NULL) ||
-	       !is_shortage(container_each(&places, add_for_containers, &containers));
+	       !fault_is_shortage(container_each(&places, add_for_containers, &containers));
 }
 
 /* -- slices of vgpu-device-plugin -------------------------------------------------------------- */
@@ -311,7 +305,7 @@ static bool list_claims(struct slices *slices)
 	bool going = state && regions;
 
 	if (going && !claims_find_places(state, regions, &places, NULL))
-		going = !is_shortage(claims_each(&places, add_claim, &claims));
+		going = !fault_is_shortage(claims_each(&places, add_claim, &claims));
 	free(state);
 	free(regions);
 	return going;

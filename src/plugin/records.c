@@ -55,13 +55,6 @@ void records_free(struct records *records)
 	*records = (struct records){0, NULL};
 }
 
-/* Whether the error says that the machine lacks descriptors or memory now, and nothing about the
- * file. */
-static bool is_shortage(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
-}
-
 /* Reads a file's text, which the caller frees, into *ret_text; NULL: the file cannot be read.
  * Returns 0, or a negative errno where the machine lacks descriptors or memory. */
 static int read_text(const char *path, char **ret_text)
@@ -73,7 +66,7 @@ static int read_text(const char *path, char **ret_text)
 		free(text);
 		text = NULL;
 	}
-	if (is_shortage((int)len))
+	if (fault_is_shortage((int)len))
 		return (int)len;
 	*ret_text = text;
 	return 0;
