@@ -251,16 +251,12 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 	return result;
 }
 
-/* Before a free. False: the address is not that of a block in the accounts; after the driver's
- * call, free_unknown. */
+/* False: free_unknown follows the driver's call. */
 static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
 {
 	cuda_bind();
 	launch_will_wait(false); /* the driver waits for work that may use the block */
-	if (address && quota_attached() && quota_free_begin(address, ret_release))
-		return true;
-	quota_ending_begin();
-	return false;
+	return share_free_begin(address, ret_release);
 }
 
 /* The freed address may be of a pool, or of memory of another process. */

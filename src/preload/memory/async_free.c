@@ -207,16 +207,6 @@ static CUresult free_known(const struct quota_release *release, CUdeviceptr addr
 	return result;
 }
 
-/* Before a free. False: the address is not that of a block in the accounts; after the driver's
- * call, free_unknown. */
-static bool begin_free(CUdeviceptr address, struct quota_release *ret_release)
-{
-	if (quota_free_begin(address, ret_release))
-		return true;
-	quota_ending_begin();
-	return false;
-}
-
 /* Memory of a pool, or of another process, was freed. */
 static CUresult free_unknown(CUdeviceptr address, CUresult result, CUstream stream)
 {
@@ -237,7 +227,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync(dptr, hStream);
 	deferred_poll();
-	if (!begin_free(dptr, &release))
+	if (!share_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 	return free_known(&release, dptr, cuda.cuMemFreeAsync(dptr, hStream), hStream);
 }
@@ -251,7 +241,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 	if (!quota_attached())
 		return cuda.cuMemFreeAsync_ptsz(dptr, hStream);
 	deferred_poll();
-	if (!begin_free(dptr, &release))
+	if (!share_free_begin(dptr, &release))
 		return free_unknown(dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),
 				    per_thread_stream(hStream));
 	return free_known(&release, dptr, cuda.cuMemFreeAsync_ptsz(dptr, hStream),

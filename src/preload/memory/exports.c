@@ -460,6 +460,14 @@ void share_ending(void)
 	quota_ending_begin();
 }
 
+bool share_free_begin(CUdeviceptr address, struct quota_release *ret_release)
+{
+	if (address && quota_attached() && quota_free_begin(address, ret_release))
+		return true;
+	quota_ending_begin();
+	return false;
+}
+
 CUresult share_ended(CUresult result, uint64_t what)
 {
 	if (result == CUDA_SUCCESS && quota_attached())

@@ -68,6 +68,10 @@ bool share_is_charged(uint64_t what);
 /* Around a call that may end imports, of which quota does not hear beforehand: the accounts are not
  * lowered by a comparison until the import has ended in them, too. */
 void share_ending(void);
+/* Before a free. True: quota_free_begin has found the block. False: the address may be of a pool,
+ * or of memory of another process. The caller then calls quota_ending_end, after the driver's call
+ * and share_end_pointer. */
+bool share_free_begin(CUdeviceptr address, struct quota_release *ret_release);
 /* The driver has answered `result`. Returns it. */
 CUresult share_ended(CUresult result, uint64_t what);
 
