@@ -16,6 +16,7 @@ set(pace_in_virtual_time
   pacer_odd
   peers
   programs
+  rival
   sample
   shared
   stalls
@@ -43,7 +44,7 @@ foreach(concern ${pace_in_virtual_time})
     endforeach()
   endif()
 endforeach()
-foreach(concern by_turn peers)
+foreach(concern by_turn peers rival)
   if(TARGET unit_pace_${concern})
     target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=sys_futex_wait)
   endif()

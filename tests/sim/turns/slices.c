@@ -22,10 +22,6 @@
 #define STOPS     8   /* in one of so many times */
 #define SETTLE_MS 300
 #define FIRST     100 /* launches of a slice, each of which it waits for */
-#define PEERS     4   /* processes of one slice */
-#define DEBT_MS   1000
-#define ROUNDS    6
-#define STUCK_MS  60000 /* a process that has not launched by then waits for ever */
 
 static const char *quotas[SLICES] = {"30", "60"};
 static double wanted[SLICES] = {30, 60}; /* of the time that both want, percent */
@@ -36,8 +32,6 @@ static struct common {
 		uint64_t given, delayed; /* ns, since its process began */
 	} of[SLICES];
 	bool enough[SLICES];
-	uint64_t launches[PEERS];
-	bool pauses; /* the last of them does */
 } * common;
 
 static unsigned self; /* of a member: which slice it is in */
@@ -65,21 +59,16 @@ static void launches_on(int wire)
 	}
 }
 
-static void prepare(void)
-{
-	if (common)
-		return;
-	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		      0);
-	CHECK(common != MAP_FAILED);
-	CHECK(mkdir(scene_path("turns"), 0777) == 0);
-}
-
 static struct member begin(unsigned slice)
 {
 	struct member member;
 
-	prepare();
+	if (!common) {
+		common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		CHECK(common != MAP_FAILED);
+		CHECK(mkdir(scene_path("turns"), 0777) == 0);
+	}
 	self = slice;
 	POKE(common->enough[slice], false);
 	member = member_start(launches_on);
@@ -321,66 +310,6 @@ TEST(killed)
 	wait_for_shares();
 	end(&dies, 0);
 	end(&stays, 1);
-}
-
-/* -- processes of one slice -------------------------------------------------------------------- */
-
-static unsigned peer; /* of a member: which process of the slice it is */
-
-/* A process of the first slice. */
-static void launches_as_peer(int wire)
-{
-	uint64_t ns = 2 * MS;
-
-	(void)wire;
-	pace_start(quotas[0]);
-	for (;;) {
-		while (peer == PEERS - 1 && PEEK(common->pauses))
-			sleep_ms(1);
-		step_alone(&ns);
-		__atomic_fetch_add(&common->launches[peer], 1, __ATOMIC_SEQ_CST);
-	}
-}
-
-/* Waits until each has launched so many times more. */
-static void wait_for_launches(unsigned more)
-{
-	uint64_t began_ms = now_ms(), enough[PEERS];
-
-	for (unsigned i = 0; i < PEERS; i++)
-		enough[i] = PEEK(common->launches[i]) + more;
-	for (unsigned i = 0; i < PEERS; i++) {
-		while (PEEK(common->launches[i]) < enough[i]) {
-			CHECK(now_ms() - began_ms < STUCK_MS);
-			sleep_ms(1);
-		}
-	}
-}
-
-/* All but one of the slice wait for its debt when another slice comes. Then that one launches as
- * well, by turns, and uses up what the slice has: the others are not to wait for ever. */
-TEST(processes)
-{
-	struct member peers[PEERS], neighbour;
-
-	prepare();
-	env_set("CUDA_DEVICE_MEMORY_SHARED_CACHE", region_of(0));
-	for (peer = 0; peer < PEERS; peer++)
-		peers[peer] = member_start(launches_as_peer);
-	wait_for_launches(10);
-	POKE(common->pauses, true);
-	sleep_ms(50);
-	pace_map();
-	__atomic_fetch_add(&file->own.device[0].bucket.corrected, DEBT_MS * (int64_t)MS,
-			   __ATOMIC_SEQ_CST);
-	sleep_ms(50);
-	neighbour = begin(1);
-	POKE(common->pauses, false);
-	for (unsigned round = 0; round < ROUNDS; round++)
-		wait_for_launches(20);
-	for (unsigned i = 0; i < PEERS; i++)
-		member_kill(&peers[i]);
-	end(&neighbour, 1);
 }
 
 /* -- a forked child --------------------------------------------------------------------------- */
