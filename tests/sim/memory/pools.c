@@ -171,6 +171,20 @@ TEST(reused_when_full)
 	}
 }
 
+/* Makes a second stream, which the driver may not make wait for what the first one frees. Returns
+ * the kernel for busy(). */
+static CUfunction start_apart(CUstream *ret_other)
+{
+	int no = 0;
+
+	start("8g");
+	CHECK_CUDA(cuStreamCreate(ret_other, NON_BLOCKING), CUDA_SUCCESS);
+	CHECK_CUDA(cuMemPoolSetAttribute(standard,
+					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
+		   CUDA_SUCCESS);
+	return spin_load();
+}
+
 /*
  * The pool has room by its sums, but not for this stream: the driver takes more of the device, and
  * that is given back, and refused with the caller's variable as it was.
@@ -183,14 +197,8 @@ TEST(not_for_this_stream)
 	CUstream other;
 	CUfunction spin;
 	unsigned count;
-	int no = 0;
 
-	start("8g");
-	spin = spin_load();
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(standard,
-					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
-		   CUDA_SUCCESS);
+	spin = start_apart(&other);
 	count = fill_async(&doors[0], POOL_CHUNK);
 	for (;; ns *= 5) {
 		busy(spin, ns, stream);
@@ -229,14 +237,8 @@ TEST(not_for_this_busy_stream)
 	CUstream other;
 	CUfunction spin;
 	CUresult result;
-	int no = 0;
 
-	start("8g");
-	spin = spin_load();
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(standard,
-					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
-		   CUDA_SUCCESS);
+	spin = start_apart(&other);
 	big = take_async(BIG, stream);
 	busy(spin, 300 * MS, stream);
 	busy(spin, 300 * MS, other);
@@ -257,21 +259,16 @@ TEST(not_for_this_busy_stream)
 	assert_books(0);
 }
 
-/* What was taken above the quota is not charged any more as soon as the device has it back. */
+/* A refused allocation had taken memory above the quota. The charge for it ends as soon as the
+ * device has it back. */
 TEST(refused_and_synchronised)
 {
 	CUdeviceptr big, found = UNTOUCHED;
 	CUstream other, idle;
 	CUfunction spin;
-	int no = 0;
 
-	start("8g");
-	spin = spin_load();
-	CHECK_CUDA(cuStreamCreate(&other, NON_BLOCKING), CUDA_SUCCESS);
+	spin = start_apart(&other);
 	CHECK_CUDA(cuStreamCreate(&idle, NON_BLOCKING), CUDA_SUCCESS);
-	CHECK_CUDA(cuMemPoolSetAttribute(standard,
-					 CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &no),
-		   CUDA_SUCCESS);
 	big = take_async(BIG, stream);
 	busy(spin, 300 * MS, stream);
 	give_async(big, stream);
