@@ -14,12 +14,10 @@
 #include "lives.h"
 #include "unit.h"
 
-/* What each process has mounted; NULL: its mountinfo cannot be opened, for the reason open_error.
- */
-static const char *mounts;
-static int open_error;
-static bool breaks;  /* reading mountinfo fails after its first line */
-static bool no_proc; /* /proc cannot be listed */
+static const char *mounts; /* the mountinfo of each process; NULL: it cannot be opened */
+static int open_error;     /* the errno of that */
+static bool breaks;        /* reading mountinfo fails after its first line */
+static bool no_proc;       /* /proc cannot be listed */
 static unsigned opened;
 
 FILE *__wrap_fopen(const char *path, const char *mode);
@@ -94,7 +92,7 @@ LIVES_TEST(test_mounted)
 	assert_mounted(true, true);
 }
 
-/* What cannot be read may be mounted. */
+/* While mountinfo cannot be read, each name counts as mounted. */
 LIVES_TEST(test_unreadable)
 {
 	mounts = "1 2 0:1 / / rw\n";

@@ -1,4 +1,4 @@
-/* What the holder of a turn writes into the file and into its account, at given moments. */
+/* The holder of a turn, at given moments: its turn word, its payments and its answers. */
 #include "turn_pair.h"
 
 /* The first slice asks after its turn has lasted for its length. */

@@ -22,7 +22,7 @@ bool pools_give_back(CUdevice device);
 /* Whether an allocation of size_bytes would fit into memory that the pool has and does not use. */
 bool pool_has_free(uint64_t pool, uint64_t size_bytes);
 
-/* What the pool reserves now. False: the driver does not say. */
+/* How much memory of the device the pool has, used or not. False: the driver does not tell. */
 bool pool_reserved(uint64_t pool, uint64_t *ret_bytes);
 
 /* Whether the driver may let any stream use what is free, by making it wait for the free. It may,
