@@ -187,7 +187,7 @@ struct vgpu_region_device {
 struct vgpu_region_member {
 	uint32_t owner;     /* 1 + slot, and the low bits of the slot's claims above; 0: free */
 	uint32_t device;    /* in the region */
-	uint32_t in_flight; /* 1: the device has, or may have, work of the process */
+	uint32_t in_flight; /* whether the device has, or may have, work of the process: below */
 	uint32_t progress;  /* how often the process saw all of its work end */
 	uint64_t seen;      /* when the process last looked whether `in_flight` is true */
 	uint64_t began;     /* when `in_flight` became 1 last */
@@ -198,6 +198,10 @@ struct vgpu_region_member {
 	uint64_t collectives; /* low half: how many the process has launched since the gang opened;
 			       * high half: the low half of the opened_at that they are of */
 };
+
+/* Values of in_flight; 0: no work. */
+#define VGPU_MEMBER_IN_FLIGHT 1 /* the group pays for the work */
+#define VGPU_MEMBER_BY_TURN   2 /* the slice pays for the work by its turns */
 
 #define VGPU_GANG_MEMBERS_MAX 28
 #define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */

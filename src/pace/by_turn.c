@@ -25,6 +25,7 @@
 #include "cores.h"
 #include "gate.h"
 #include "in_flight.h"
+#include "member.h"
 #include "sys.h"
 #include "trace.h"
 #include "turns.h"
@@ -158,6 +159,8 @@ static bool look(struct meter *meter, struct by_turn *by, struct turn *turn,
 	} else if (was_busy) {
 		turn_over(turn, LOAD(by->ended_ns), now_ns);
 	}
+	if (was_busy && !busy)
+		member_rest((int)(by - devices), now_ns);
 	return busy;
 }
 
@@ -172,6 +175,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 
 	if (!account || !SWAP(by->is_shared, no, true))
 		return;
+	member_begin_turns(meter, work->device);
 	in_flight_adopt(&by->in_flight, work, now_ns);
 	STORE(by->taken_up, LOAD(by->in_flight.launches));
 	STORE(by->taken_up_due, now_ns + ahead_ns);
@@ -195,6 +199,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	if (!SWAP(by->is_shared, yes, false))
 		return;
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
+	member_end_turns(device, now_ns);
 	backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
@@ -215,13 +220,6 @@ bool by_turn_is(struct meter *meter, int device)
 	if (device >= 0 && device < VGPU_DEVICES_MAX && LOAD(devices[device].is_shared))
 		end_shared(meter, &devices[device], device, turn != NULL, clock_steady_ns());
 	return false;
-}
-
-bool by_turn_is_due(const struct meter *meter, int device, uint64_t now_ns)
-{
-	const struct turn *turn = turns_of(meter, device);
-
-	return turn && turn_has_rival(turn, now_ns);
 }
 
 void by_turn_stop(struct meter *meter, int device)
@@ -273,29 +271,45 @@ static uint64_t ahead_wait_ns(const struct by_turn *by, uint64_t now_ns)
 	return due - now_ns < until_ns - most_ns ? due - now_ns : until_ns - most_ns;
 }
 
+static struct turn_answer wait_for(uint64_t wait_ns, uint32_t bell)
+{
+	return (struct turn_answer){.kind = TURN_WAIT, .wait_ns = wait_ns, .bell = bell};
+}
+
+/* *ret_for_peer: the launch waits for another process of the slice. */
 static struct turn_answer ask(struct meter *meter, struct by_turn *by, struct turn *turn,
-			      const struct pace_work *work, bool waits, uint64_t now_ns)
+			      const struct pace_work *work, bool waits, uint64_t now_ns,
+			      bool *ret_for_peer)
 {
 	struct vgpu_region_turn *account = turns_account(meter);
 	struct turn_answer answer;
-	uint64_t ahead_ns;
+	uint64_t peer_ns = 0, ahead_ns;
 
+	*ret_for_peer = false;
 	if (waits || in_flight_is_due(&by->in_flight, now_ns))
 		look(meter, by, turn, work, waits, now_ns);
 	set_limit(meter, turn);
+	if (!turn_is_own(turn))
+		peer_ns = member_ask_turn(meter, work->device, LOAD(by->in_flight.is_busy), now_ns,
+					  ret_for_peer);
+	if (*ret_for_peer) {
+		if (!LOAD(by->in_flight.is_busy))
+			turn_give_way(turn, now_ns);
+		return wait_for(peer_ns, 0);
+	}
 	answer = turn_ask(turn, now_ns);
 	if (account)
 		charge_paid(meter, account, cores_limit(meter), now_ns);
 	if (answer.kind != TURN_ALONE)
 		bucket_note_limit(meter->bucket, answer.by_limit);
-	if (answer.kind == TURN_MINE && is_unknown(by, now_ns))
-		answer = (struct turn_answer){
-			.kind = TURN_WAIT, .wait_ns = TURN_UNKNOWN_POLL_NS, .bell = answer.bell};
-	ahead_ns = answer.kind == TURN_MINE ? ahead_wait_ns(by, now_ns) : 0;
-	if (ahead_ns)
-		answer = (struct turn_answer){
-			.kind = TURN_WAIT, .wait_ns = ahead_ns, .bell = answer.bell};
-	return answer;
+	if (answer.kind != TURN_MINE)
+		return answer;
+	if (peer_ns)
+		return wait_for(peer_ns, answer.bell);
+	if (is_unknown(by, now_ns))
+		return wait_for(TURN_UNKNOWN_POLL_NS, answer.bell);
+	ahead_ns = ahead_wait_ns(by, now_ns);
+	return ahead_ns ? wait_for(ahead_ns, answer.bell) : answer;
 }
 
 static void begin_launch(struct by_turn *by, const struct pace_work *work, uint64_t now_ns)
@@ -314,7 +328,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 	struct by_turn *by = &devices[work->device];
 	struct turn_answer answer;
 	uint64_t from_ns = now_ns;
-	bool held = false;
+	bool held = false, for_peer;
 	int error = 0;
 
 	*ret_goes = false;
@@ -325,7 +339,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 			break;
 		if (!LOAD(by->is_shared))
 			begin_shared(meter, by, turn, work, now_ns);
-		answer = ask(meter, by, turn, work, held, now_ns);
+		answer = ask(meter, by, turn, work, held, now_ns, &for_peer);
 		if (answer.kind == TURN_MINE) {
 			begin_launch(by, work, now_ns);
 			*ret_goes = true;
@@ -336,7 +350,10 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 			trace_write(TRACE_TURN_HELD, meter->quota.index, (int64_t)answer.wait_ns,
 				    0);
 		held = true;
-		turn_sleep(turn, &answer);
+		if (for_peer)
+			member_sleep(work->device, answer.wait_ns);
+		else
+			turn_sleep(turn, &answer);
 		turns_watch(clock_steady_ns());
 		pace_driver->look();
 		error = pace_wait();

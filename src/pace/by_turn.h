@@ -15,10 +15,6 @@ void by_turn_forget(void); /* in a forked child */
 /* Whether a launch to the device has to ask for a turn: another slice is there, or was. */
 bool by_turn_is(struct meter *meter, int device);
 
-/* Whether a launch that waits for the bucket or for a group has to ask for a turn instead, as
- * another slice has come. False right after by_turn_enter has said that the launch does not go. */
-bool by_turn_is_due(const struct meter *meter, int device, uint64_t now_ns);
-
 /* Before such a launch: returns when it may go, 0 or what pace_wait says of a lost region.
  * *ret_goes: it goes by the slice's turn, and by_turn_leave follows; else the launch is paced by
  * itself. now_ns: clock_steady_ns(), here as below. */

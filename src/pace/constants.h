@@ -104,6 +104,11 @@
  * others. Twice: behind longer kernels, the others wait for longer. */
 #define GANG_HOLD_SOFT_NS (40 * NS_PER_MS)
 
+/* For how many ns at most a member waits for a holder that waits for the slice's turn. Half: where
+ * turns are rare, two processes of the slice launch at once, and it pays for a part of their work.
+ * Twice: programs of a slice that wait for each other's kernels wait for twice as long. */
+#define GANG_HOLD_TURN_NS (1 * NS_PER_S)
+
 /* ns for which a process that gave the device up leaves it to another one. Half: it takes the
  * device again before the other is awake. Twice: the device is idle for longer if the other has
  * gone. */

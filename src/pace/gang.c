@@ -251,7 +251,7 @@ static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t u
 {
 	struct vgpu_region_member *member = seat->member;
 	int64_t owed_ns, paid_since_ns;
-	uint32_t busy = 1;
+	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
 
 	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
 		return false;
@@ -274,7 +274,7 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 	if (!LOAD(member->in_flight)) {
 		gang_count(gang, now_ns);
 		STORE(member->began, now_ns);
-		STORE(member->in_flight, 1);
+		STORE(member->in_flight, VGPU_MEMBER_IN_FLIGHT);
 	}
 	note_paid(gang, seat);
 }
@@ -324,7 +324,7 @@ void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ende
 
 	late = pay_late(gang, seat, ended_ns, now_ns);
 	STORE(member->seen, now_ns);
-	if (!late && !LOAD(member->in_flight))
+	if (!late && LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT)
 		return;
 	if (!late)
 		count_used(gang, now_ns);

@@ -31,8 +31,8 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 											: NULL;
 }
 
-bool gang_table_is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
-			     uint64_t now_ns)
+bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *member,
+			 uint64_t now_ns)
 {
 	uint64_t seen, ago_ns;
 

@@ -22,5 +22,13 @@ bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *mem
 
 /* Whether the member has work in flight. A member that has not looked for GANG_STALE_NS, or that is
  * dead, has none. now_ns: clock_steady_ns(). */
-bool gang_table_is_in_flight(const struct gang *gang, struct vgpu_region_member *member,
-			     uint64_t now_ns);
+bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *member,
+			 uint64_t now_ns);
+
+/* The same of work that the gang pays for. */
+static inline bool gang_table_is_in_flight(const struct gang *gang,
+					   struct vgpu_region_member *member, uint64_t now_ns)
+{
+	return __atomic_load_n(&member->in_flight, __ATOMIC_RELAXED) == VGPU_MEMBER_IN_FLIGHT &&
+	       gang_table_has_work(gang, member, now_ns);
+}

@@ -31,49 +31,106 @@ void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t no
 	sys_futex_wake(&gang->words->holder, INT_MAX);
 }
 
-/* Whether the holder of that number keeps others waiting. */
-static bool keeps(const struct gang *gang, uint32_t number, uint64_t now_ns)
+/* The holder of that number; NULL: none. */
+static struct vgpu_region_member *holder_at(const struct gang *gang, uint32_t number)
 {
-	struct vgpu_region_member *member =
-		number && number <= VGPU_GANG_MEMBERS_MAX ? gang_table_at(gang, number - 1) : NULL;
+	return number && number <= VGPU_GANG_MEMBERS_MAX ? gang_table_at(gang, number - 1) : NULL;
+}
 
-	return member && gang_table_is_in_flight(gang, member, now_ns);
+/* Since when a member waits in vain that began to wait then. A holder that goes by turns may itself
+ * wait for the slice's turn: then it shows that it lives. */
+static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t waits_ns,
+			      uint64_t now_ns)
+{
+	uint64_t seen_ns;
+
+	if (LOAD(holder->in_flight) != VGPU_MEMBER_BY_TURN ||
+	    since(now_ns, waits_ns) >= GANG_HOLD_TURN_NS)
+		return waits_ns;
+	seen_ns = LOAD(holder->seen);
+	return seen_ns > waits_ns ? seen_ns : waits_ns;
+}
+
+/* Whether the holder of that number keeps a member waiting that began to wait then. */
+static bool keeps(const struct gang *gang, uint32_t number, uint64_t waits_ns, uint64_t now_ns)
+{
+	struct vgpu_region_member *holder = holder_at(gang, number);
+
+	return holder && gang_table_has_work(gang, holder, now_ns) &&
+	       since(now_ns, in_vain_since(holder, waits_ns, now_ns)) < GANG_HOLD_SOFT_NS;
+}
+
+/* The member holds the device, and another one waits. */
+static uint64_t ask_wanted(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+			   uint64_t now_ns)
+{
+	uint64_t waits_ns = LOAD(seat->waits_ns);
+
+	if (!in_flight) {
+		holder_release(gang, seat, now_ns);
+		return GANG_POLL_NS;
+	}
+	if (!waits_ns)
+		STORE(seat->waits_ns, waits_ns = now_ns);
+	if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
+		return GANG_POLL_NS;
+	STORE(seat->waits_ns, 0);
+	STORE(seat->holds_ns, now_ns); /* whoever waited has gone */
+	return 0;
+}
+
+/* The device is free, or the member no longer waits for the holder. */
+static uint64_t take(const struct gang *gang, struct gang_seat *seat, uint32_t word,
+		     uint64_t now_ns)
+{
+	uint64_t waits_ns = LOAD(seat->waits_ns);
+	uint32_t self = number_of(gang, seat);
+
+	if (!SWAP(gang->words->holder, word, self))
+		return GANG_POLL_NS;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_claim */
+	if (keeps(gang, word & ~WANTED, waits_ns, now_ns)) {
+		SWAP(gang->words->holder, self, word | WANTED);
+		return GANG_POLL_NS; /* it had launched meanwhile */
+	}
+	STORE(seat->waits_ns, 0);
+	STORE(seat->holds_ns, now_ns);
+	return 0;
 }
 
 uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_flight,
 		    uint64_t now_ns)
 {
 	uint32_t self = number_of(gang, seat), word = LOAD(gang->words->holder);
-	uint64_t waits_ns = LOAD(seat->waits_ns);
 
-	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS) {
-		if (!in_flight) {
-			holder_release(gang, seat, now_ns);
-			return GANG_POLL_NS;
-		}
-		if (!waits_ns)
-			STORE(seat->waits_ns, waits_ns = now_ns);
-		if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
-			return GANG_POLL_NS;
-		STORE(seat->waits_ns, 0);
-		STORE(seat->holds_ns, now_ns); /* whoever waited has gone */
-		return 0;
-	}
+	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS)
+		return ask_wanted(gang, seat, in_flight, now_ns);
 	if ((word & ~WANTED) == self)
 		return 0;
-	if (!waits_ns)
-		STORE(seat->waits_ns, waits_ns = now_ns);
-	if (keeps(gang, word & ~WANTED, now_ns) && since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS) {
+	if (!LOAD(seat->waits_ns))
+		STORE(seat->waits_ns, now_ns);
+	if (keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns)) {
 		SWAP(gang->words->holder, word, word | WANTED);
 		return GANG_HOLD_NS;
 	}
 	if (!word && since(now_ns, LOAD(seat->gave_ns)) < GANG_HOLD_GAVE_NS)
 		return GANG_POLL_NS; /* another member is about to take it */
-	if (!SWAP(gang->words->holder, word, self))
-		return GANG_POLL_NS;
-	STORE(seat->waits_ns, 0);
-	STORE(seat->holds_ns, now_ns);
-	return 0;
+	return take(gang, seat, word, now_ns);
+}
+
+bool holder_claim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+{
+	STORE(seat->member->seen, now_ns);
+	STORE(seat->member->in_flight, VGPU_MEMBER_BY_TURN);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of take */
+	return !holder_is_other(gang, seat);
+}
+
+void holder_unclaim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+{
+	STORE(seat->member->seen, now_ns);
+	STORE(seat->member->in_flight, 0);
+	holder_release(gang, seat, now_ns);
 }
 
 void holder_sleep(const struct gang *gang, uint64_t wait_ns)

@@ -1,6 +1,7 @@
 /*
- * Inside pace/: which member of a device's gang has the device, while the gang is open. The device
- * loses time where it switches between processes, so the members have it one after the other.
+ * Inside pace/: which member of a device's gang has the device, while the gang is open or the slice
+ * has the turn. The device loses time where it switches between processes, and a process knows the
+ * end of its own work alone, so the members have the device one after the other.
  *
  *     free      The next member that asks becomes the holder.
  *     held      The holder launches. Another member that asks marks the word as wanted, and waits.
@@ -9,8 +10,11 @@
  *               no work in flight.
  *
  * A member that has waited for GANG_HOLD_SOFT_NS becomes the holder in any case, and so does one
- * that meets a holder without work in flight. A holder that has waited for its own work for so long
- * goes on: whoever wanted the device has gone. The order among members that wait is by chance.
+ * that meets a holder without work in flight. While the slice takes turns, the holder keeps the
+ * device until its work is over, also while it waits for the turn; the GANG_HOLD_SOFT_NS then begin
+ * when the holder was last seen, but a member waits for GANG_HOLD_TURN_NS at most. A holder that
+ * has waited for its own work for so long goes on: whoever wanted the device has gone. The order
+ * among members that wait is by chance.
  *
  * The word is in the region, and any process of the slice may write anything into it: then members
  * launch beside each other, or wait for GANG_HOLD_SOFT_NS. Times are clock_steady_ns().
@@ -30,6 +34,12 @@ uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_fli
 /* The member has no work in flight: if it is the holder, and another member waits, the device is
  * free. */
 void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+
+/* While the slice takes turns: the member keeps the device until holder_unclaim, as it has work in
+ * flight or waits for the slice's turn. False: another member has become the holder meanwhile. */
+bool holder_claim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+/* The member has no work in flight any more: holder_release is part of it. */
+void holder_unclaim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
 
 /* Sleeps for wait_ns, or until the device is free. */
 void holder_sleep(const struct gang *gang, uint64_t wait_ns);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "by_turn.h"
 #include "clock.h"
 #include "constants.h"
 #include "cores.h"
@@ -13,6 +12,7 @@
 #include "joint.h"
 #include "sys.h"
 #include "trace.h"
+#include "turns.h"
 #include "utilisation.h"
 
 #define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
@@ -28,6 +28,7 @@ struct member {
 	uint64_t reached_ns; /* atomic */
 	uint64_t shown_ns;   /* until when the process's time is in the meter's backlog */
 	uint64_t noted_ns;   /* when the process last showed that it launches; atomic */
+	bool by_turns;       /* launches to the device go by turns; atomic */
 };
 
 static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
@@ -167,7 +168,7 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 		STORE(member->reached, reached);
 		STORE(member->reached_ns, now_ns);
 	}
-	if (!is_seated(member))
+	if (!is_seated(member) || LOAD(member->by_turns))
 		return busy;
 	if (busy) {
 		gang_is_busy(in, &member->seat, now_ns);
@@ -325,12 +326,6 @@ static bool meets(struct member *member, const struct meter *meter, uint64_t now
 	}
 	met_ns = LOAD(group->met_at);
 	return met_ns && meter_since(now_ns, met_ns) < MEET_NS;
-}
-
-void member_stop_sharing(const struct meter *meter, int device)
-{
-	if (joined && is_in(device, true))
-		take_seat(meter, device, false);
 }
 
 void pace_set_gang(enum pace_gang new_rule)
@@ -516,7 +511,7 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 {
 	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
 		return is_seated(member);
-	return cores_limit(meter) != 0 && !by_turn_is_due(meter, (int)(member - members), now_ns) &&
+	return cores_limit(meter) != 0 && !turns_are_due(meter, (int)(member - members), now_ns) &&
 	       (meets(member, meter, now_ns) || LOAD(member->in_flight.is_busy));
 }
 
@@ -575,7 +570,7 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
-	if (submitted && is_member(work->device)) {
+	if (submitted && is_member(work->device) && !LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */
 		gang_is_busy(in, &member->seat, now_ns);
@@ -583,6 +578,61 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 			gang_launched_collective(in, &member->seat);
 	}
 	in_flight_left(&member->in_flight);
+}
+
+/* -- launches by turns ------------------------------------------------------------------------ */
+
+/* The group is paid for what is in flight until now. */
+void member_begin_turns(const struct meter *meter, int device)
+{
+	if (joined && is_in(device, true))
+		take_seat(meter, device, false);
+	STORE(members[device].by_turns, true);
+}
+
+uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, uint64_t now_ns,
+			 bool *ret_waits)
+{
+	struct member *member = &members[device];
+	const struct gang *in;
+	uint64_t wait_ns;
+	bool shares;
+
+	*ret_waits = false;
+	if (!joined || is_wanted(device))
+		return 0;
+	shares = meets(member, meter, now_ns);
+	if (shares != is_in(device, true) && !(shares && is_full()))
+		take_seat(meter, device, shares);
+	if (!is_in(device, true))
+		return 0;
+	in = gang_of(member);
+	wait_ns = holder_ask(in, &member->seat, in_flight, now_ns);
+	if ((!wait_ns || in_flight) && !holder_claim(in, &member->seat, now_ns) && !wait_ns)
+		wait_ns = GANG_POLL_NS;
+	*ret_waits = holder_is_other(in, &member->seat);
+	if (*ret_waits && !in_flight)
+		holder_unclaim(in, &member->seat, now_ns);
+	return wait_ns;
+}
+
+void member_sleep(int device, uint64_t wait_ns)
+{
+	holder_sleep(gang_of(&members[device]), wait_ns);
+}
+
+void member_rest(int device, uint64_t now_ns)
+{
+	struct member *member = &members[device];
+
+	if (is_in(device, true) && LOAD(member->by_turns))
+		holder_unclaim(gang_of(member), &member->seat, now_ns);
+}
+
+void member_end_turns(int device, uint64_t now_ns)
+{
+	member_rest(device, now_ns);
+	STORE(members[device].by_turns, false);
 }
 
 bool members_any(void)

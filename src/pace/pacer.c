@@ -152,7 +152,7 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
  * another slice has come. */
 static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
-	return member_is(meter, device) || by_turn_is_due(meter, device, now_ns) ||
+	return member_is(meter, device) || turns_are_due(meter, device, now_ns) ||
 	       member_shares(meter, device, now_ns);
 }
 
@@ -321,7 +321,6 @@ static int enter_turn(struct pace_pass *pass, struct meter *meter, const struct 
 	utilisation_begin(meter, now_ns);
 	error = by_turn_enter(meter, work, now_ns, ret_goes);
 	if (*ret_goes) {
-		member_stop_sharing(meter, work->device);
 		*pass = (struct pace_pass){.meter = meter, .turn = true};
 		waits_go_by_gang();
 	}

@@ -293,6 +293,13 @@ void turns_watch(uint64_t now_ns)
 	renew_all();
 }
 
+bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns)
+{
+	const struct turn *turn = turns_of(meter, device);
+
+	return turn && turn_has_rival(turn, now_ns);
+}
+
 /* -- which devices go by turns ----------------------------------------------------------------- */
 
 bool turns_note(int device, bool are_shared)

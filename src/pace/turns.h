@@ -37,6 +37,10 @@ struct vgpu_region_turn *turns_account(const struct meter *meter);
  * thread. Waits for 2 ms of 2 s at most, and for 8 ms of 4 s if vgpud does not answer. */
 void turns_watch(uint64_t now_ns);
 
+/* Whether a launch that waits for the bucket or for a group has to ask for a turn instead, as
+ * another slice has come. False right after by_turn_enter has said that the launch does not go. */
+bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns);
+
 /* Notes whether the process's launches to the device go by turns, as other slices use it. Whether
  * that has changed. */
 bool turns_note(int device, bool are_shared);

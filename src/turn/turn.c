@@ -163,6 +163,13 @@ struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns)
 	return answer;
 }
 
+void turn_give_way(struct turn *turn, uint64_t now_ns)
+{
+	TURN_STORE(turn->waits_from, 0);
+	if (!TURN_LOAD(turn->is_idle) && !TURN_LOAD(turn->is_lost))
+		grant_idle(turn, now_ns);
+}
+
 void turn_sleep(struct turn *turn, const struct turn_answer *answer)
 {
 	sys_futex_wait(&turn_own(turn)->bell, answer->bell, answer->wait_ns);

@@ -10,6 +10,7 @@
  *     turn_ask         else: the launch may go, or has to wait, and for how long
  *     turn_sleep       waits for that long, or until the process is woken
  *     turn_submitted   after each launch that did not go by turn_is_alone
+ *     turn_give_way    instead of turn_ask, while another process of the slice has the device
  *     turn_over        whenever the process sees that all of its work is over
  *     turn_idle        the same, and it submits nothing now
  *     turn_leave       at the process's end; without it, the kernel says that it is dead
@@ -153,6 +154,10 @@ void turn_sleep(struct turn *turn, const struct turn_answer *answer);
  * Call it again with a better figure whenever there is one.
  */
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
+
+/* Another process of the slice has the device, and this one has no work in flight and wants none
+ * until it asks again. */
+void turn_give_way(struct turn *turn, uint64_t now_ns);
 
 /* All of the process's work was over at ended_ns. A process that waits for a turn should look once
  * in turn_ask's wait_ns: the next turns begin later or earlier by what was wrong in busy_until_ns.

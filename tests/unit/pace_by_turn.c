@@ -1,5 +1,5 @@
 /*
- * Two slices on one device, each with a process of its own, that take turns. A process that has
+ * Two slices on one device that take turns. Each has one process, or several. A process that has
  * nothing to do waits for its work first.
  */
 #include <sys/stat.h>
@@ -27,6 +27,7 @@ struct tenant {
 	/* It has so many kernels in flight at most, and waits for the first half of them then. One
 	 * of late_one_in waits ends too late. 0: it waits for none. */
 	unsigned ring, late_one_in;
+	unsigned peers; /* other processes that do the same; as many in both slices */
 };
 
 /* What a test looks at: from one time to the other, from the first second on. */
@@ -37,6 +38,13 @@ struct case_of {
 
 static struct place *place;
 static const struct case_of *played;
+static unsigned peers; /* as the tenants have it */
+
+static unsigned slice_of(unsigned process)
+{
+	return process / (peers + 1);
+}
+
 static struct result {
 	uint64_t busy_ns, paid_ns;
 } * results;
@@ -47,7 +55,7 @@ static void join(const struct tenant *tenant)
 	struct pace_quota quotas[VGPU_DEVICES_MAX];
 	static char path[128]; /* the region keeps it */
 
-	snprintf(path, sizeof(path), "%s/region.%u", place->dir, self);
+	snprintf(path, sizeof(path), "%s/region.%u", place->dir, slice_of(self));
 	MUST(open_claimed(path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = region.file->hami.sm_limit[1] = tenant->quota;
 	region.file->turn[0].cores_most = region.file->turn[1].cores_most = tenant->most;
@@ -131,7 +139,7 @@ static void go_on(const struct tenant *tenant, uint64_t *paused_ns)
 
 static void run(void *arg)
 {
-	const struct tenant *tenant = &played->tenants[self];
+	const struct tenant *tenant = &played->tenants[slice_of(self)];
 	uint64_t paused_ns = FIRST_NS, busy_ns = UINT64_MAX, paid_ns = 0;
 
 	(void)arg;
@@ -165,18 +173,21 @@ static void play(void **state, const struct case_of *which, double ret_share[2])
 {
 	place = *state;
 	played = which;
-	results = shared_memory(2 * sizeof(*results));
-	many_play(2, run, NULL);
-	for (unsigned i = 0; i < 2; i++)
-		ret_share[i] = 100.0 * (double)results[i].busy_ns /
-			       (double)(which->until_ns - which->from_ns);
+	peers = which->tenants[0].peers;
+	results = shared_memory(PROCESSES_MAX * sizeof(*results));
+	many_play(2 * (peers + 1), run, NULL);
+	ret_share[0] = ret_share[1] = 0;
+	for (unsigned i = 0; i < 2 * (peers + 1); i++)
+		ret_share[slice_of(i)] += 100.0 * (double)results[i].busy_ns /
+					  (double)(which->until_ns - which->from_ns);
 	harness_note("%u and %u, %lu and %lu us: %.2f and %.2f, paid %.1f and %.1f ms",
 		     which->tenants[0].quota, which->tenants[1].quota,
 		     (unsigned long)which->tenants[0].ns / 1000,
 		     (unsigned long)which->tenants[1].ns / 1000, ret_share[0], ret_share[1],
-		     (double)results[0].paid_ns / 1e6, (double)results[1].paid_ns / 1e6);
+		     (double)results[0].paid_ns / 1e6, (double)results[peers + 1].paid_ns / 1e6);
 	munmap(shared, sizeof(*shared));
 	remove_files();
+	peers = 0;
 }
 
 /* -- what they get ---------------------------------------------------------------------------- */
@@ -223,6 +234,29 @@ UNIT_TEST(test_rest)
 		play(state, &both, share);
 		assert_share("30", share[0], 30, 1, 1);
 		assert_share("no quota", share[1], 70, 3, 1);
+	}
+}
+
+/* Slices of two and of four processes: together, these get what one process would get. */
+UNIT_TEST(test_processes)
+{
+	static const struct {
+		unsigned quota, peers, ring;
+		uint64_t ns;
+	} cases[] = {
+		{50, 1, 2, 2 * MS}, {30, 3, 2, 2 * MS}, {50, 3, 8, 2 * MS}, {30, 3, 4, 200000}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct tenant tenant = {.quota = cases[i].quota,
+					      .ns = cases[i].ns,
+					      .ring = cases[i].ring,
+					      .peers = cases[i].peers};
+		const struct case_of both = {{tenant, tenant}, NS_PER_S, 4 * NS_PER_S};
+		double share[2];
+
+		play(state, &both, share);
+		assert_share("the first slice", share[0], cases[i].quota, 1.5, 1);
+		assert_share("the second slice", share[1], cases[i].quota, 1.5, 1);
 	}
 }
 

@@ -54,6 +54,7 @@ static int begin(void **state)
 	memset(&members, 0, sizeof(members));
 	memset(&words, 0, sizeof(words));
 	memset(seats, 0, sizeof(seats));
+	memset(devices, 0, sizeof(devices));
 	now_ns = 1000 * NS_PER_S;
 	taken_by = 0;
 	woken = NULL;
@@ -189,4 +190,59 @@ HOLDER_TEST(test_another_is_faster)
 	taken_by = number_of(2);
 	assert_int_equal(ask(1, false), GANG_POLL_NS);
 	assert_int_equal(words.holder, number_of(2));
+}
+
+/* -- by turns --------------------------------------------------------------------------------- */
+
+/* The first member is the holder, and the second waits for the device. */
+static void want_by_turn(void)
+{
+	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
+	assert_true(holder_claim(&group, &seats[0], now_ns));
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+}
+
+/* A member that waits for the slice's turn keeps the device for as long as it is seen, until the
+ * other has waited for GANG_HOLD_TURN_NS. */
+HOLDER_TEST(test_waits_for_a_turn)
+{
+	want_by_turn();
+	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_TURN_NS; waited_ns += 5 * MS) {
+		assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+		now_ns += 5 * MS;
+		assert_true(holder_claim(&group, &seats[0], now_ns));
+	}
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+	assert_int_equal(words.holder, number_of(1));
+	assert_false(holder_claim(&group, &seats[0], now_ns));
+}
+
+/* A holder that is not seen keeps the device for GANG_HOLD_SOFT_NS. */
+HOLDER_TEST(test_unseen_in_a_turn)
+{
+	want_by_turn();
+	now_ns += 100 * MS;
+	assert_true(holder_claim(&group, &seats[0], now_ns));
+	now_ns += GANG_HOLD_SOFT_NS - 1;
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+	now_ns++;
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+}
+
+/* The device is free when the holder's work is over, and the group pays for none of that work. */
+HOLDER_TEST(test_rests)
+{
+	want_by_turn();
+	assert_true(gang_table_has_work(&group, seats[0].member, now_ns));
+	assert_false(gang_table_is_in_flight(&group, seats[0].member, now_ns));
+	gang_count(&group, now_ns);
+	now_ns += MS;
+	gang_count(&group, now_ns);
+	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	assert_int_equal(words.used_ns, 0);
+	assert_int_equal(devices[0].bucket.charged, 0);
+	holder_unclaim(&group, &seats[0], now_ns);
+	assert_false(gang_table_has_work(&group, seats[0].member, now_ns));
+	assert_ptr_equal(woken, &words.holder);
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
 }

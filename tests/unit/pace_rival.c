@@ -1,12 +1,16 @@
 /*
- * A launch that waits while another slice comes. From then on its slice takes turns, and the peers
- * that go by turns use up what the bucket gets. So the launch has to go by a turn as well: whether
- * it waits for the bucket or in its device's group, there is never enough in the bucket for it.
+ * A process alongside another slice, with a peer: another process of its own slice.
+ *
+ * A launch that waits while the other slice comes. From then on its slice takes turns, and the
+ * peers that go by turns use up what the bucket gets. So the launch has to go by a turn as well:
+ * whether it waits for the bucket or in its device's group, there is never enough in the bucket for
+ * it.
  *
  * The other slice is a seat in the file of turns, and the peers are nothing but what they do to the
  * region.
  */
 #include "bucket.h"
+#include "cores.h"
 #include "pace_fake.h"
 #include "turn.h"
 
@@ -26,7 +30,8 @@ int __wrap_sys_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns
 {
 	(void)word, (void)expected;
 	pass(timeout_ns);
-	meet();
+	if (meet)
+		meet();
 	return 0;
 }
 
@@ -108,4 +113,85 @@ UNIT_TEST(test_in_the_bucket)
 UNIT_TEST(test_in_the_group)
 {
 	assert_in_range(waits(state, true), COMES_NS, ENOUGH_NS);
+}
+
+/* -- in the slice's turns --------------------------------------------------------------------- */
+
+static struct vgpu_region_member *peer, *own;
+static uint64_t peer_until_ns; /* the peer has the device */
+
+/* The other slice wants nothing more after its first turn. */
+static void rival_rests(void)
+{
+	turn_idle(&rival, time_ns, time_ns);
+}
+
+/* The process has a launch in flight, by the slice's turn. */
+static void begin_turns(void **state)
+{
+	const struct place *place = *state;
+
+	pace_set_turns(place->dir, "");
+	joined(state, 30);
+	snprintf(turns_path, sizeof(turns_path), "%s/%s", place->dir, hami->uuids[0]);
+	region.file->group[0].launcher = 2 + (uint32_t)region.slot;
+	launch_one();
+	own = &region.file->own.gang.member[0];
+	assert_int_not_equal(own->owner, 0);
+	synchronise_stream(0);
+	rival_comes();
+	assert_int_equal(turn_ask(&rival, time_ns).kind, TURN_WAIT);
+	rival_rests();
+	launch_one();
+	assert_int_equal(own->in_flight, VGPU_MEMBER_BY_TURN);
+}
+
+static void end_turns(void)
+{
+	meet = NULL;
+	turn_leave(&rival, time_ns);
+	rival.file.file = NULL;
+	left();
+	pace_set_turns("", "");
+}
+
+/* A process that has waited for its work keeps the device no longer. */
+UNIT_TEST(test_rests_after_a_wait)
+{
+	begin_turns(state);
+	synchronise_stream(0);
+	assert_int_equal(own->in_flight, 0);
+	end_turns();
+}
+
+static void peer_works(void)
+{
+	assert_true(time_ns < peer_until_ns + 20 * MS);
+	if (time_ns < peer_until_ns) {
+		peer->seen = time_ns - MS; /* never ahead of the time at which it is read */
+		if (time_ns > began_ns + MS)
+			assert_true(cores_meter_at(0)->turn->is_idle);
+	} else {
+		peer->in_flight = 0;
+	}
+}
+
+/* While the peer has the device, the process waits, and wants no turn. */
+UNIT_TEST(test_waits_for_the_peer)
+{
+	begin_turns(state);
+	pass(20 * NS_PER_US); /* its work is over, and the pause is too short to be idle */
+	peer = &region.file->own.gang.member[1];
+	*peer = *own;
+	peer->owner = 1u << VGPU_GANG_OWNER_SLOTS | 5;
+	peer->in_flight = VGPU_MEMBER_BY_TURN;
+	region.file->own.gang.group.members = 2;
+	region.file->group[0].holder = 2;
+	began_ns = time_ns;
+	peer_until_ns = time_ns + 15 * MS;
+	meet = peer_works;
+	launch_one();
+	assert_in_range(time_ns - began_ns, 15 * MS, 30 * MS);
+	assert_int_equal(region.file->group[0].holder & ~(1u << 31), 1);
+	end_turns();
 }
