@@ -100,14 +100,14 @@
  * launches between two pauses. Twice: the slice is further off its quota at times. */
 #define GANG_DEVICE_SHUT_NS ((int64_t)-10000000)
 
-/* ns after which a process that waits launches beside the holder. Half: kernels of 20 ms run beside
- * others. Twice: behind longer kernels, the others wait for longer. */
+/* ns since the holder was last seen after which a process that waits launches beside it. Half:
+ * kernels of 20 ms run beside others. Twice: behind longer kernels, the others wait for longer. */
 #define GANG_HOLD_SOFT_NS (40 * NS_PER_MS)
 
-/* For how many ns at most a member waits for a holder that waits for the slice's turn. Half: where
- * turns are rare, two processes of the slice launch at once, and it pays for a part of their work.
- * Twice: programs of a slice that wait for each other's kernels wait for twice as long. */
-#define GANG_HOLD_TURN_NS (1 * NS_PER_S)
+/* For how many ns at most a process waits for others that hold the device. Half: where they are
+ * many, or the slice's turns are rare, two processes launch at once, and the slice pays for a part
+ * of their work. Twice: processes that wait for each other's kernels wait for twice as long. */
+#define GANG_HOLD_MOST_NS (1 * NS_PER_S)
 
 /* ns for which a process that gave the device up leaves it to another one. Half: it takes the
  * device again before the other is awake. Twice: the device is idle for longer if the other has

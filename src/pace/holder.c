@@ -37,17 +37,15 @@ static struct vgpu_region_member *holder_at(const struct gang *gang, uint32_t nu
 	return number && number <= VGPU_GANG_MEMBERS_MAX ? gang_table_at(gang, number - 1) : NULL;
 }
 
-/* Since when a member waits in vain that began to wait then. A holder that goes by turns may itself
- * wait for the slice's turn: then it shows that it lives. */
+/* Since when a member waits in vain that began to wait then. A holder that is seen may itself wait
+ * for the slice's turn, or have got the device while the member waited. */
 static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t waits_ns,
 			      uint64_t now_ns)
 {
-	uint64_t seen_ns;
+	uint64_t seen_ns = LOAD(holder->seen);
 
-	if (LOAD(holder->in_flight) != VGPU_MEMBER_BY_TURN ||
-	    since(now_ns, waits_ns) >= GANG_HOLD_TURN_NS)
+	if (since(now_ns, waits_ns) >= GANG_HOLD_MOST_NS)
 		return waits_ns;
-	seen_ns = LOAD(holder->seen);
 	return seen_ns > waits_ns ? seen_ns : waits_ns;
 }
 

@@ -9,15 +9,14 @@
  *               device is free when the holder's work is over; or sooner, whenever the holder has
  *               no work in flight.
  *
- * A member that has waited for GANG_HOLD_SOFT_NS becomes the holder in any case, and so does one
- * that meets a holder without work in flight. While the slice takes turns, the holder keeps the
- * device until its work is over, also while it waits for the turn; the GANG_HOLD_SOFT_NS then begin
- * when the holder was last seen, but a member waits for GANG_HOLD_TURN_NS at most. A holder that
- * has waited for its own work for so long goes on: whoever wanted the device has gone. The order
- * among members that wait is by chance.
+ * A member that meets a holder without work in flight becomes the holder. So does one that has
+ * waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for GANG_HOLD_MOST_NS in all.
+ * While the slice takes turns, the holder keeps the device until its work is over, also while it
+ * waits for the turn. A holder that has waited for its own work for GANG_HOLD_SOFT_NS goes on, as
+ * whoever wanted the device has gone. The order among members that wait is by chance.
  *
  * The word is in the region, and any process of the slice may write anything into it: then members
- * launch beside each other, or wait for GANG_HOLD_SOFT_NS. Times are clock_steady_ns().
+ * launch beside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().
  */
 #pragma once
 

@@ -153,11 +153,11 @@ HOLDER_TEST(test_waiter_has_gone)
 	assert_int_equal(ask(0, true), 0);
 }
 
-/* A member waits for a holder with work in flight, and for no longer than GANG_HOLD_SOFT_NS. */
+/* A member waits for a holder with work in flight, and for no longer than GANG_HOLD_MOST_NS. */
 HOLDER_TEST(test_waits)
 {
 	want();
-	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_SOFT_NS; waited_ns += MS) {
+	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_MOST_NS; waited_ns += MS) {
 		assert_int_equal(ask(1, false), GANG_HOLD_NS);
 		now_ns += MS;
 		gang_is_busy(&group, &seats[0], now_ns);
@@ -186,7 +186,7 @@ HOLDER_TEST(test_another_is_faster)
 {
 	want();
 	seats[0].member->seen = now_ns + MS; /* so that it is asked whether the holder lives */
-	seats[1].waits_ns = now_ns - GANG_HOLD_SOFT_NS;
+	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
 	taken_by = number_of(2);
 	assert_int_equal(ask(1, false), GANG_POLL_NS);
 	assert_int_equal(words.holder, number_of(2));
@@ -203,11 +203,11 @@ static void want_by_turn(void)
 }
 
 /* A member that waits for the slice's turn keeps the device for as long as it is seen, until the
- * other has waited for GANG_HOLD_TURN_NS. */
+ * other has waited for GANG_HOLD_MOST_NS. */
 HOLDER_TEST(test_waits_for_a_turn)
 {
 	want_by_turn();
-	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_TURN_NS; waited_ns += 5 * MS) {
+	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_MOST_NS; waited_ns += 5 * MS) {
 		assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
 		now_ns += 5 * MS;
 		assert_true(holder_claim(&group, &seats[0], now_ns));
