@@ -7,9 +7,11 @@ set(pace_in_virtual_time
   by_turn
   gaps
   joint
+  other_thread
   overdue
   lease
   lease_programs
+  lease_threads
   member
   member_odd
   pacer

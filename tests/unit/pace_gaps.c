@@ -2,8 +2,6 @@
  * When a device is taken to be busy: with gaps between kernels that samples do not show, and with a
  * kernel that runs on and on.
  */
-#include <pthread.h>
-
 #include "pace_fake.h"
 
 /* Of a device that is never idle, all is charged, though samples show only part of it. */
@@ -101,33 +99,6 @@ UNIT_TEST(test_unlike_between_waits)
 		assert_share("unlike between waits", share_since(&then), quotas_of_waits[i], 1, 1);
 		left();
 	}
-}
-
-static void *wait_for_stream(void *context)
-{
-	pace_will_wait(context, true);
-	return NULL;
-}
-
-/* That another thread waits changes nothing: what went with this one's lease is not counted yet. */
-UNIT_TEST(test_others_wait)
-{
-	static const struct kernel kernel = {.function = 1, .ns = 10000};
-	struct sums then;
-	pthread_t other;
-
-	joined(state, 50);
-	share_of(&kernel, 1, NS_PER_S / 4);
-	then = sums_now();
-	for (unsigned n = 0; n < 20000; n++) {
-		assert_int_equal(launch(&kernel), 0);
-		if (n % 20)
-			continue;
-		assert_int_equal(pthread_create(&other, NULL, wait_for_stream, &context_a), 0);
-		pthread_join(other, NULL);
-	}
-	assert_share("others wait, charged", 100 * charged_since(&then), 100, 2, 2);
-	left();
 }
 
 /* Kernels that ran beside each other took less than their samples; alone, they do not, and where

@@ -2,8 +2,6 @@
  * as what it is, whatever its lengths, and in relaxed mode, too. */
 #include "pace_fake.h"
 
-#include <pthread.h>
-
 #define NAME         1 /* of one kernel, which takes as long as its arguments say */
 #define EVENT_NS     600
 #define WAKE_NS      5000 /* the host is back so long after what it waited for */
@@ -385,37 +383,6 @@ UNIT_TEST(test_many_waits)
 	       .waits_each = true,
 	       .pauses = true,
 	       .wait = BY_QUESTIONS});
-}
-
-/* -- another thread --------------------------------------------------------------------------- */
-
-static void *go_long(void *unused)
-{
-	go(1, 3800000);
-	return unused;
-}
-
-/* What it launches behind a copy of this one's is in a window. */
-UNIT_TEST(test_copy_and_other)
-{
-	struct sums then = {.at_ns = 0};
-	pthread_t other;
-	uint64_t end_ns;
-
-	joined(state, 30);
-	stream = &fake.streams[0][0];
-	fake.record_ns = 700;
-	end_ns = time_ns + 3 * NS_PER_S;
-	while (time_ns < end_ns) {
-		go(20, 20000);
-		copy(1 << 10);
-		assert_int_equal(pthread_create(&other, NULL, go_long, NULL), 0);
-		pthread_join(other, NULL);
-		if (!then.at_ns && end_ns - time_ns < 2 * NS_PER_S)
-			then = sums_now();
-	}
-	assert_share("copy and other", share_since(&then), 30, 1.5, 1.5);
-	left();
 }
 
 /* Host copies are not charged, and kernels are, however many copies there are. */

@@ -1,0 +1,77 @@
+/* What a thread is charged while another thread of its process waits, or launches. */
+#include <pthread.h>
+
+#include "pace_fake.h"
+
+#define RECORD_NS 700
+#define COPY_KIB  1024
+#define COPY_NS   ((uint64_t)COPY_KIB * 23)
+
+static void *wait_for_stream(void *context)
+{
+	pace_will_wait(context, true);
+	return NULL;
+}
+
+/* That another thread waits changes nothing: what went with this one's lease is not counted yet. */
+UNIT_TEST(test_others_wait)
+{
+	static const struct kernel kernel = {.function = 1, .ns = 10000};
+	struct sums then;
+	pthread_t other;
+
+	joined(state, 50);
+	share_of(&kernel, 1, NS_PER_S / 4);
+	then = sums_now();
+	for (unsigned n = 0; n < 20000; n++) {
+		assert_int_equal(launch(&kernel), 0);
+		if (n % 20)
+			continue;
+		assert_int_equal(pthread_create(&other, NULL, wait_for_stream, &context_a), 0);
+		pthread_join(other, NULL);
+	}
+	assert_share("others wait, charged", 100 * charged_since(&then), 100, 2, 2);
+	left();
+}
+
+static void *launch_long(void *unused)
+{
+	static const struct kernel kernel = {.function = 1, .ns = 3800000};
+
+	MUST(launch(&kernel) == 0);
+	return unused;
+}
+
+static void copy(void)
+{
+	struct fake_stream *stream = &fake.streams[0][0];
+	const struct pace_work work = {.context = &context_a, .stream = stream};
+
+	pace_will_copy(&work, (uint64_t)COPY_KIB << 10);
+	pass(CALL_NS);
+	stream->done_ns = (stream->done_ns > time_ns ? stream->done_ns : time_ns) + COPY_NS;
+}
+
+/* What another thread launches after a copy of this thread is in a window. */
+UNIT_TEST(test_copy_and_other)
+{
+	static const struct kernel kernel = {.function = 1, .ns = 20000};
+	struct sums then = {.at_ns = 0};
+	pthread_t other;
+	uint64_t end_ns;
+
+	joined(state, 30);
+	fake.record_ns = RECORD_NS;
+	end_ns = time_ns + 3 * NS_PER_S;
+	while (time_ns < end_ns) {
+		for (unsigned i = 0; i < 20; i++)
+			assert_int_equal(launch(&kernel), 0);
+		copy();
+		assert_int_equal(pthread_create(&other, NULL, launch_long, NULL), 0);
+		pthread_join(other, NULL);
+		if (!then.at_ns && end_ns - time_ns < 2 * NS_PER_S)
+			then = sums_now();
+	}
+	assert_share("copy and other", share_since(&then), 30, 1.5, 1.5);
+	left();
+}
