@@ -37,7 +37,7 @@ function(vgpu_component name)
   foreach(flavour "" "_faulty")
     set(target vgpu_${name}${flavour})
     add_library(${target} STATIC ${COMPONENT_SOURCES})
-    if(flavour)
+    if(flavour OR VGPU_COMPONENTS_ONLY) # then tests have it built, if they use it
       set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
     target_include_directories(${target} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
