@@ -2,12 +2,18 @@
 # make check: what the project asks of a change, beside its tests. Every part is run, and the
 # first word of each line says how it went; the errors and the last lines of a part that failed come
 # after it.
+#
+# The parts that only compute run alongside the parts with tests, and take what time of the processors
+# these leave: many of the tests sleep. Their lines come last. `check.sh computing` runs them alone.
 # shellcheck disable=SC2317 # the functions are called through part
 set -u
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc 2>/dev/null || echo 2)
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+lines=$(mktemp) # of the parts that only compute
+computing= # their process
+trap '[ -z "$computing" ] || kill "$computing"; rm -f "$log" "$lines"' EXIT
+trap 'exit 130' INT TERM HUP
 failed=0
 MAKEFLAGS=--no-print-directory
 export MAKEFLAGS
@@ -74,25 +80,54 @@ aarch64() {
         ctest --test-dir build-aarch64 -R '^abi\.exports$' --no-tests=error --output-on-failure
 }
 
-tidy() {
-    sources 'src/*.c' 'demo/*.c' | xargs -n 4 -P "$jobs" clang-tidy -p build-clang --quiet
+# once_each DATABASE: one command for each file of that compilation database. The components and some files of
+# programs are compiled for unit tests, too: of two commands, it keeps that without VGPU_FAULTS.
+once_each() {
+    python3 -c '
+import json, sys
+commands = {}
+for entry in sorted(json.load(sys.stdin), key=lambda entry: "-DVGPU_FAULTS" in entry["command"]):
+    commands.setdefault(entry["file"], entry)
+json.dump(list(commands.values()), sys.stdout)' <"$1"
 }
 
-part 'format (clang-format)' format
-part 'shell scripts (shellcheck)' shell
-part 'manual pages (mandoc)' manuals
-part "the lock's model (spin)" tests/model/check.sh
-part 'the model of turns (spin)' tests/model/turns.sh
-part 'clang, warnings are errors' build clang
-part 'lint (clang-tidy)' tidy
-part 'unit tests under ThreadSanitizer' with_tests tsan unit
-part 'gcc, warnings are errors; sim tests under UBSan' with_tests ubsan sim
-if command -v aarch64-linux-gnu-gcc >/dev/null; then
-    part 'aarch64, cross-compiled' aarch64
-else
-    echo 'none  aarch64, cross-compiled: needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross'
+# The files that are not the same with VGPU_FAULTS are looked at with it, too.
+tidy() {
+    once=build-clang/once
+    mkdir -p "$once" && once_each build-clang/compile_commands.json >"$once/compile_commands.json" || return 1
+    sources 'src/*.c' 'demo/*.c' | xargs -n 4 -P "$jobs" clang-tidy -p "$once" --quiet || return 1
+    sources 'src/*.c' | xargs grep -l VGPU_FAULTS | xargs clang-tidy -p "$once" --quiet --extra-arg=-DVGPU_FAULTS
+}
+
+computing_parts() {
+    part 'format (clang-format)' format
+    part 'shell scripts (shellcheck)' shell
+    part 'manual pages (mandoc)' manuals
+    part "the lock's model (spin)" tests/model/check.sh
+    part 'the model of turns (spin)' tests/model/turns.sh
+    part 'clang, warnings are errors' build clang
+    part 'lint (clang-tidy)' tidy
+    if command -v aarch64-linux-gnu-gcc >/dev/null; then
+        part 'aarch64, cross-compiled' aarch64
+    else
+        echo 'none  aarch64, cross-compiled: needs gcc-aarch64-linux-gnu and libc6-dev-arm64-cross'
+    fi
+}
+
+if [ "${1:-}" = computing ]; then
+    computing_parts
+    exit "$failed"
 fi
+# timeout makes a group of them, all of which ends when timeout is killed.
+timeout 2h chrt --idle 0 tests/check.sh computing >"$lines" 2>&1 &
+computing=$!
+
+part 'gcc, warnings are errors; sim tests under UBSan' with_tests ubsan sim
 part 'Debian 13: the library built there, most tests by a user, and each library on the other release' \
     tests/other_debian.sh trixie -R '^(abi|sim\.(doors|run|memory|spaces|devices|nvml|vgpud))'
+part 'unit tests under ThreadSanitizer' with_tests tsan unit
 part 'clang: unit tests under AddressSanitizer and UBSan, and fuzzers, a few seconds each' with_tests fuzz 'unit|fuzz'
+wait "$computing" || failed=1
+computing=
+cat "$lines"
 exit "$failed"
