@@ -54,3 +54,6 @@ endforeach()
 if(TARGET unit_pace_bucket)
   target_link_options(unit_pace_bucket PRIVATE LINKER:--wrap=clock_steady_ns)
 endif()
+if(TEST unit.pace_programs) # the longest
+  set_tests_properties(unit.pace_programs PROPERTIES COST 15)
+endif()
