@@ -175,7 +175,7 @@ static void begin_shared(struct meter *meter, struct by_turn *by, struct turn *t
 
 	if (!account || !SWAP(by->is_shared, no, true))
 		return;
-	member_begin_turns(meter, work->device);
+	member_begin_turns(meter, work->device, now_ns);
 	in_flight_adopt(&by->in_flight, work, now_ns);
 	STORE(by->taken_up, LOAD(by->in_flight.launches));
 	STORE(by->taken_up_due, now_ns + ahead_ns);
@@ -199,7 +199,7 @@ static void end_shared(struct meter *meter, struct by_turn *by, int device, bool
 	if (!SWAP(by->is_shared, yes, false))
 		return;
 	trace_write(TRACE_TURNS_END, meter->quota.index, (int64_t)(due - now_ns), 0);
-	member_end_turns(device, now_ns);
+	member_end_turns(meter, device, now_ns);
 	backlog_show(&meter->backlog, &by->shown_ns, now_ns);
 	if (account && is_over) {
 		charge_paid(meter, account, cores_limit(meter), now_ns);
@@ -335,7 +335,7 @@ int by_turn_enter(struct meter *meter, const struct pace_work *work, uint64_t no
 	for (;;) {
 		struct turn *turn = turns_of(meter, work->device);
 
-		if (!turn)
+		if (!turn || !turn_takes_part(turn, now_ns))
 			break;
 		if (!LOAD(by->is_shared))
 			begin_shared(meter, by, turn, work, now_ns);
@@ -378,6 +378,7 @@ void by_turn_leave(struct meter *meter, const struct pace_work *work, bool submi
 
 	if (submitted) {
 		in_flight_submitted(&by->in_flight, work, false, now_ns);
+		member_keep(work->device, now_ns);
 		if (turn)
 			turn_submitted(turn, due_ns(by, now_ns), now_ns);
 	}

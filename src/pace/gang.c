@@ -95,6 +95,7 @@ static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned e
 	STORE(member->device, device);
 	raise_members(gang, entry + 1);
 	STORE(seat->closing, 0);
+	STORE(seat->waits_ns, 0);
 	STORE(seat->member, member);
 	__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
 }
@@ -271,7 +272,7 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 
 	pay_late(gang, seat, now_ns, now_ns);
 	STORE(member->seen, now_ns);
-	if (!LOAD(member->in_flight)) {
+	if (LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT) {
 		gang_count(gang, now_ns);
 		STORE(member->began, now_ns);
 		STORE(member->in_flight, VGPU_MEMBER_IN_FLIGHT);
@@ -553,6 +554,14 @@ static void open_gang(const struct gang *gang, uint64_t shut_at_ns, uint64_t now
 	STORE(gang->words->opened_at, now_ns);
 	if (SWAP(gang->words->shut_at, shut_at_ns, open) && gang->kind != GANG_OF_SLICES)
 		count_all_throttled(gang, shut_for_ns);
+}
+
+void gang_begin_turns(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at);
+
+	if (shut_at_ns)
+		open_gang(gang, shut_at_ns, now_ns);
 }
 
 /* The debt at which the gang begins to close: the longer it takes to close, the more seldom. */

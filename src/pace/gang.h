@@ -130,5 +130,8 @@ struct gang_sight {
 uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
 		  uint64_t now_ns);
 
+/* The slice takes turns on the device of the gang, which throttles nobody meanwhile. */
+void gang_begin_turns(const struct gang *gang, uint64_t now_ns);
+
 /* Whether the gang is shut, or closing: a launch is followed by a mark at once then. */
 bool gang_is_shut(const struct gang *gang);

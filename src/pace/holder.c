@@ -24,6 +24,7 @@ void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t no
 {
 	uint32_t word = number_of(gang, seat) | WANTED, nobody = 0;
 
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of wait_for_holder */
 	if (!SWAP(gang->words->holder, word, nobody))
 		return;
 	STORE(seat->waits_ns, 0);
@@ -37,8 +38,8 @@ static struct vgpu_region_member *holder_at(const struct gang *gang, uint32_t nu
 	return number && number <= VGPU_GANG_MEMBERS_MAX ? gang_table_at(gang, number - 1) : NULL;
 }
 
-/* Since when a member waits in vain that began to wait then. A holder that is seen may itself wait
- * for the slice's turn, or have got the device while the member waited. */
+/* From when on GANG_HOLD_SOFT_NS count for a member that began to wait then: the holder's last
+ * look. But a member that has waited for GANG_HOLD_MOST_NS waits no longer. */
 static uint64_t in_vain_since(const struct vgpu_region_member *holder, uint64_t waits_ns,
 			      uint64_t now_ns)
 {
@@ -64,6 +65,10 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_seat *seat, bool
 {
 	uint64_t waits_ns = LOAD(seat->waits_ns);
 
+	if (!in_flight && LOAD(seat->member->in_flight) == VGPU_MEMBER_BY_TURN) {
+		STORE(seat->holds_ns, now_ns); /* it waits for the slice's turn */
+		return 0;
+	}
 	if (!in_flight) {
 		holder_release(gang, seat, now_ns);
 		return GANG_POLL_NS;
@@ -72,9 +77,19 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_seat *seat, bool
 		STORE(seat->waits_ns, waits_ns = now_ns);
 	if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
 		return GANG_POLL_NS;
-	STORE(seat->waits_ns, 0);
-	STORE(seat->holds_ns, now_ns); /* whoever waited has gone */
-	return 0;
+	holder_release(gang, seat, now_ns);
+	return 0; /* its work is long, or waits for this launch */
+}
+
+/* Marks the word as wanted. Returns for how long the member waits until it asks again. */
+static uint64_t wait_for_holder(const struct gang *gang, const struct gang_seat *seat,
+				uint32_t word, uint64_t now_ns)
+{
+	if (!SWAP(gang->words->holder, word, word | WANTED))
+		return GANG_POLL_NS;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_release */
+	return keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns) ? GANG_HOLD_NS
+									 : GANG_POLL_NS;
 }
 
 /* The device is free, or the member no longer waits for the holder. */
@@ -107,10 +122,8 @@ uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_fli
 		return 0;
 	if (!LOAD(seat->waits_ns))
 		STORE(seat->waits_ns, now_ns);
-	if (keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns)) {
-		SWAP(gang->words->holder, word, word | WANTED);
-		return GANG_HOLD_NS;
-	}
+	if (keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns))
+		return wait_for_holder(gang, seat, word, now_ns);
 	if (!word && since(now_ns, LOAD(seat->gave_ns)) < GANG_HOLD_GAVE_NS)
 		return GANG_POLL_NS; /* another member is about to take it */
 	return take(gang, seat, word, now_ns);

@@ -5,15 +5,17 @@
  *
  *     free      The next member that asks becomes the holder.
  *     held      The holder launches. Another member that asks marks the word as wanted, and waits.
- *     wanted    When the holder has held the device for GANG_HOLD_NS, it launches no more, and the
- *               device is free when the holder's work is over; or sooner, whenever the holder has
- *               no work in flight.
+ *     wanted    The device is free when the holder's work is over. When the holder has held the
+ *               device for GANG_HOLD_NS, it launches no more until then.
  *
- * A member that meets a holder without work in flight becomes the holder. So does one that has
- * waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for GANG_HOLD_MOST_NS in all.
- * While the slice takes turns, the holder keeps the device until its work is over, also while it
- * waits for the turn. A holder that has waited for its own work for GANG_HOLD_SOFT_NS goes on, as
- * whoever wanted the device has gone. The order among members that wait is by chance.
+ * While the slice takes turns, the GANG_HOLD_NS begin with the turn, and the holder keeps the
+ * device while it waits for the turn (holder_claim).
+ *
+ * A member that meets a holder without work in flight and without a claim becomes the holder. So
+ * does one that has waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for
+ * GANG_HOLD_MOST_NS in all. A holder that has waited for its own work for GANG_HOLD_SOFT_NS
+ * launches once more, as that work may wait for the launch, and the device is free. The order among
+ * members that wait is by chance.
  *
  * The word is in the region, and any process of the slice may write anything into it: then members
  * launch beside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().
@@ -30,8 +32,8 @@ bool holder_is_other(const struct gang *gang, const struct gang_seat *seat);
 uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_flight,
 		    uint64_t now_ns);
 
-/* The member has no work in flight: if it is the holder, and another member waits, the device is
- * free. */
+/* The member has no work in flight, or gives way: if it is the holder, and another member waits,
+ * the device is free. */
 void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
 
 /* While the slice takes turns: the member keeps the device until holder_unclaim, as it has work in

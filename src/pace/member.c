@@ -504,9 +504,9 @@ static void trace_released(const struct meter *meter, const struct member *membe
 }
 
 /* Whether the member's gang throttles the launch. Another thread may have given the seat up, and a
- * device without a quota has no group. A process that is alone in its group and has nothing in
- * flight is about to leave it. When another slice comes, the slice's processes take turns: one that
- * stayed in the group would wait for the peers that go by turns. */
+ * device without a quota is not throttled by its group. A process that is alone in its group and
+ * has nothing in flight is about to leave it. When another slice comes, the slice's processes take
+ * turns: one that stayed in the group would wait for the peers that go by turns. */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
@@ -583,10 +583,12 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 /* -- launches by turns ------------------------------------------------------------------------ */
 
 /* The group is paid for what is in flight until now. */
-void member_begin_turns(const struct meter *meter, int device)
+void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	if (joined && is_in(device, true))
 		take_seat(meter, device, false);
+	if (joined)
+		gang_begin_turns(&of_device[device], now_ns);
 	STORE(members[device].by_turns, true);
 }
 
@@ -629,10 +631,22 @@ void member_rest(int device, uint64_t now_ns)
 		holder_unclaim(gang_of(member), &member->seat, now_ns);
 }
 
-void member_end_turns(int device, uint64_t now_ns)
+void member_keep(int device, uint64_t now_ns)
+{
+	struct member *member = &members[device];
+
+	if (is_in(device, true) && LOAD(member->by_turns))
+		holder_claim(gang_of(member), &member->seat, now_ns);
+}
+
+/* Without a quota, the device has no group from then on. */
+void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	member_rest(device, now_ns);
+	STORE(members[device].seat.waits_ns, 0);
 	STORE(members[device].by_turns, false);
+	if (joined && !cores_limit(meter) && is_in(device, true))
+		take_seat(meter, device, false);
 }
 
 bool members_any(void)

@@ -29,17 +29,20 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns);
  *     member_begin_turns  before the first such launch
  *     member_ask_turn     before each one: 0, or for how long this process should wait, in ns.
  *                         in_flight: it has work in flight. *ret_waits: another process has the
- *                         device. Else this one keeps it until member_rest
+ *                         device, so this one wants no turn. Else this one keeps the device until
+ *                         member_rest; if it is to wait, another one wants the device next
  *     member_sleep        waits for that long, or until the device is free
+ *     member_keep         after each one: another thread may have seen the end of the work before
  *     member_rest         all of the process's work is over
  *     member_end_turns    after the last one
  */
-void member_begin_turns(const struct meter *meter, int device);
+void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns);
 uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, uint64_t now_ns,
 			 bool *ret_waits);
 void member_sleep(int device, uint64_t wait_ns);
+void member_keep(int device, uint64_t now_ns);
 void member_rest(int device, uint64_t now_ns);
-void member_end_turns(int device, uint64_t now_ns);
+void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
 
 /* Before a launch for which one of the two is true. Returns when the launch may go: 0; -EAGAIN if
  * the gang does not pace the launch any more, and something else must; or pace_wait()'s error for a

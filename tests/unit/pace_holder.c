@@ -140,17 +140,20 @@ HOLDER_TEST(test_keeps)
 	assert_null(woken);
 }
 
-/* The holder has waited for long for its own work: whoever wanted the device has gone. */
-HOLDER_TEST(test_waiter_has_gone)
+/* A holder that has waited for long for its own work launches once more, and the device is free. */
+HOLDER_TEST(test_long_work)
 {
 	want();
 	now_ns += GANG_HOLD_NS;
 	assert_int_equal(ask(0, true), GANG_POLL_NS);
-	now_ns += GANG_HOLD_SOFT_NS;
+	now_ns += GANG_HOLD_SOFT_NS - 1;
+	assert_int_equal(ask(0, true), GANG_POLL_NS);
+	now_ns++;
 	assert_int_equal(ask(0, true), 0);
-	assert_int_equal(seats[0].waits_ns, 0);
-	assert_int_equal(seats[0].holds_ns, now_ns);
-	assert_int_equal(ask(0, true), 0);
+	assert_int_equal(words.holder, 0);
+	assert_ptr_equal(woken, &words.holder);
+	assert_int_equal(ask(1, true), 0);
+	assert_int_equal(ask(0, true), GANG_HOLD_NS);
 }
 
 /* A member waits for a holder with work in flight, and for no longer than GANG_HOLD_MOST_NS. */
@@ -210,11 +213,24 @@ HOLDER_TEST(test_waits_for_a_turn)
 	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_MOST_NS; waited_ns += 5 * MS) {
 		assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
 		now_ns += 5 * MS;
+		assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
 		assert_true(holder_claim(&group, &seats[0], now_ns));
 	}
 	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
 	assert_int_equal(words.holder, number_of(1));
 	assert_false(holder_claim(&group, &seats[0], now_ns));
+}
+
+/* GANG_HOLD_NS begin when the turn does. */
+HOLDER_TEST(test_holds_in_a_turn)
+{
+	want_by_turn();
+	now_ns += 20 * MS;
+	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
+	now_ns += GANG_HOLD_NS - 1;
+	assert_int_equal(holder_ask(&group, &seats[0], true, now_ns), 0);
+	now_ns++;
+	assert_int_equal(holder_ask(&group, &seats[0], true, now_ns), GANG_POLL_NS);
 }
 
 /* A holder that is not seen keeps the device for GANG_HOLD_SOFT_NS. */
@@ -241,6 +257,9 @@ HOLDER_TEST(test_rests)
 	gang_is_idle(&group, &seats[0], now_ns, now_ns);
 	assert_int_equal(words.used_ns, 0);
 	assert_int_equal(devices[0].bucket.charged, 0);
+	gang_is_busy(&group, &seats[0], now_ns); /* after the turns */
+	assert_true(gang_table_is_in_flight(&group, seats[0].member, now_ns));
+	assert_true(holder_claim(&group, &seats[0], now_ns));
 	holder_unclaim(&group, &seats[0], now_ns);
 	assert_false(gang_table_has_work(&group, seats[0].member, now_ns));
 	assert_ptr_equal(woken, &words.holder);

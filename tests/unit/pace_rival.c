@@ -13,6 +13,7 @@
 #include "cores.h"
 #include "pace_fake.h"
 #include "turn.h"
+#include "turns.h"
 
 #define DEBT_NS   (300 * MS)      /* of the bucket, whatever the time */
 #define COMES_NS  (20 * MS)       /* after the begin of the launch, the other slice comes */
@@ -139,11 +140,16 @@ static void begin_turns(void **state)
 	own = &region.file->own.gang.member[0];
 	assert_int_not_equal(own->owner, 0);
 	synchronise_stream(0);
+	peer = &region.file->own.gang.member[1]; /* which has nothing in flight yet */
+	*peer = *own;
+	region.file->own.gang.group.members = 2;
+	region.file->group[0].shut_at = time_ns;
 	rival_comes();
 	assert_int_equal(turn_ask(&rival, time_ns).kind, TURN_WAIT);
 	rival_rests();
 	launch_one();
 	assert_int_equal(own->in_flight, VGPU_MEMBER_BY_TURN);
+	assert_int_equal(region.file->group[0].shut_at, 0); /* it throttles nobody meanwhile */
 }
 
 static void end_turns(void)
@@ -181,11 +187,8 @@ UNIT_TEST(test_waits_for_the_peer)
 {
 	begin_turns(state);
 	pass(20 * NS_PER_US); /* its work is over, and the pause is too short to be idle */
-	peer = &region.file->own.gang.member[1];
-	*peer = *own;
 	peer->owner = 1u << VGPU_GANG_OWNER_SLOTS | 5;
 	peer->in_flight = VGPU_MEMBER_BY_TURN;
-	region.file->own.gang.group.members = 2;
 	region.file->group[0].holder = 2;
 	began_ns = time_ns;
 	peer_until_ns = time_ns + 15 * MS;
@@ -193,5 +196,47 @@ UNIT_TEST(test_waits_for_the_peer)
 	launch_one();
 	assert_in_range(time_ns - began_ns, 15 * MS, 30 * MS);
 	assert_int_equal(region.file->group[0].holder & ~(1u << 31), 1);
+	end_turns();
+}
+
+static void clear_claim(void)
+{
+	own->in_flight = 0;
+}
+
+/* While the driver's call lasts, another thread sees the end of the work before. */
+UNIT_TEST(test_keeps_what_it_launched)
+{
+	begin_turns(state);
+	call_ns = 10 * MS;
+	at_time(time_ns + 5 * MS, clear_claim);
+	launch_one();
+	call_ns = CALL_NS;
+	assert_int_equal(own->in_flight, VGPU_MEMBER_BY_TURN);
+	end_turns();
+}
+
+/* A process that doubts goes by its group, as if there were no turns. */
+UNIT_TEST(test_doubts)
+{
+	begin_turns(state);
+	turns_of(cores_meter_at(0), 0)->doubt_until = time_ns + NS_PER_S;
+	launch_one();
+	assert_int_equal(own->in_flight, VGPU_MEMBER_IN_FLIGHT);
+	synchronise_stream(0);
+	launch_one();
+	assert_int_not_equal(own->ended, 0); /* it has not left the group meanwhile */
+	end_turns();
+}
+
+/* Without a quota, there is no group after the turns. */
+UNIT_TEST(test_without_a_quota)
+{
+	begin_turns(state);
+	hami->sm_limit[0] = 0;
+	turns_of(cores_meter_at(0), 0)->doubt_until = time_ns + NS_PER_S;
+	pass(2 * MS);
+	launch_one();
+	assert_int_equal(own->owner, 0);
 	end_turns();
 }
