@@ -25,6 +25,9 @@ programs=$("$here/build.sh")
 
 scratch=$(mktemp -d)
 inside=''
+# vgpud's manifest has the kubelet make HAMi's directory, in the machine's own file system.
+hami=/usr/local/vgpu
+[ ! -e "$hami" ] || hami=''
 # shellcheck disable=SC2317 # called through trap
 clean() {
     if [ -n "$inside" ]; then
@@ -33,6 +36,7 @@ clean() {
     fi
     # containerd's cgroups; those of a cluster that runs are not empty, and stay.
     find /sys/fs/cgroup -mindepth 3 -depth -type d -path '*/k8s.io/*' -exec rmdir {} + 2>/dev/null || :
+    [ -z "$hami" ] || rmdir "$hami" 2>/dev/null || :
     [ -z "${VGPU_KEEP:-}" ] || { echo "kept: $scratch" && return; }
     rm -rf --one-file-system "$scratch"
 }
