@@ -1,4 +1,4 @@
-/* What a thread is charged while another thread of its process waits, or launches. */
+/* A thread is charged for its own launches, whether another thread waits or launches meanwhile. */
 #include <pthread.h>
 
 #include "pace_fake.h"
@@ -52,7 +52,7 @@ static void copy(void)
 	stream->done_ns = (stream->done_ns > time_ns ? stream->done_ns : time_ns) + COPY_NS;
 }
 
-/* What another thread launches after a copy of this thread is in a window. */
+/* A window contains the launch of another thread that comes after this thread's copy. */
 UNIT_TEST(test_copy_and_other)
 {
 	static const struct kernel kernel = {.function = 1, .ns = 20000};
