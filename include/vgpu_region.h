@@ -201,7 +201,7 @@ struct vgpu_region_member {
 
 /* Values of in_flight; 0: no work. */
 #define VGPU_MEMBER_IN_FLIGHT 1 /* the group pays for the work */
-#define VGPU_MEMBER_BY_TURN   2 /* the slice's turns pay for it, or the process waits for one */
+#define VGPU_MEMBER_CLAIMS    2 /* the slice's turns pay for it, or the process is about to launch */
 
 #define VGPU_GANG_MEMBERS_MAX 28
 #define VGPU_GANG_OWNER_SLOTS 11 /* the bits of `owner` that hold 1 + slot */

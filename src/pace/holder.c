@@ -65,7 +65,7 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_seat *seat, bool
 {
 	uint64_t waits_ns = LOAD(seat->waits_ns);
 
-	if (!in_flight && LOAD(seat->member->in_flight) == VGPU_MEMBER_BY_TURN) {
+	if (!in_flight && LOAD(seat->member->in_flight) == VGPU_MEMBER_CLAIMS) {
 		STORE(seat->holds_ns, now_ns); /* it waits for the slice's turn */
 		return 0;
 	}
@@ -92,19 +92,45 @@ static uint64_t wait_for_holder(const struct gang *gang, const struct gang_seat 
 									 : GANG_POLL_NS;
 }
 
-/* The device is free, or the member no longer waits for the holder. */
-static uint64_t take(const struct gang *gang, struct gang_seat *seat, uint32_t word,
-		     uint64_t now_ns)
+/* Without work in flight, the member claims the device. Whether it has done so just now. */
+static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
+{
+	uint32_t nothing = 0;
+
+	if (LOAD(member->in_flight))
+		return false;
+	STORE(member->seen, now_ns);
+	return SWAP(member->in_flight, nothing, VGPU_MEMBER_CLAIMS);
+}
+
+/* False: another member is faster, or the former holder has launched meanwhile. */
+static bool swap_holder(const struct gang *gang, const struct gang_seat *seat, uint32_t word,
+			uint64_t now_ns)
 {
 	uint64_t waits_ns = LOAD(seat->waits_ns);
 	uint32_t self = number_of(gang, seat);
 
 	if (!SWAP(gang->words->holder, word, self))
-		return GANG_POLL_NS;
+		return false;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_claim */
-	if (keeps(gang, word & ~WANTED, waits_ns, now_ns)) {
-		SWAP(gang->words->holder, self, word | WANTED);
-		return GANG_POLL_NS; /* it had launched meanwhile */
+	if (!keeps(gang, word & ~WANTED, waits_ns, now_ns))
+		return true;
+	SWAP(gang->words->holder, self, word | WANTED);
+	return false;
+}
+
+/* The device is free, or the member no longer waits for the holder. The claim comes first: members
+ * that wake together would else take the device from each other before the first has launched. */
+static uint64_t take(const struct gang *gang, struct gang_seat *seat, uint32_t word,
+		     uint64_t now_ns)
+{
+	uint32_t claim = VGPU_MEMBER_CLAIMS;
+	bool claimed = claims(seat->member, now_ns);
+
+	if (!swap_holder(gang, seat, word, now_ns)) {
+		if (claimed)
+			SWAP(seat->member->in_flight, claim, 0);
+		return GANG_POLL_NS;
 	}
 	STORE(seat->waits_ns, 0);
 	STORE(seat->holds_ns, now_ns);
@@ -132,7 +158,7 @@ uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_fli
 bool holder_claim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
 {
 	STORE(seat->member->seen, now_ns);
-	STORE(seat->member->in_flight, VGPU_MEMBER_BY_TURN);
+	STORE(seat->member->in_flight, VGPU_MEMBER_CLAIMS);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of take */
 	return !holder_is_other(gang, seat);
 }

@@ -3,13 +3,14 @@
  * has the turn. The device loses time where it switches between processes, and a process knows the
  * end of its own work alone, so the members have the device one after the other.
  *
- *     free      The next member that asks becomes the holder.
+ *     free      The next member that asks becomes the holder, and claims the device: until it has
+ *               launched, no other member takes the device from it.
  *     held      The holder launches. Another member that asks marks the word as wanted, and waits.
  *     wanted    The device is free when the holder's work is over. When the holder has held the
  *               device for GANG_HOLD_NS, it launches no more until then.
  *
- * While the slice takes turns, the GANG_HOLD_NS begin with the turn, and the holder keeps the
- * device while it waits for the turn (holder_claim).
+ * While the slice takes turns, the GANG_HOLD_NS begin with the turn, and the claim lasts while the
+ * holder waits for the turn (holder_claim).
  *
  * A member that meets a holder without work in flight and without a claim becomes the holder. So
  * does one that has waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for

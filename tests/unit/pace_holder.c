@@ -184,7 +184,7 @@ HOLDER_TEST(test_idle_holder)
 	assert_int_equal(ask(1, false), 0);
 }
 
-/* Of two members that take the device at the same time, one has it. */
+/* Of two members that take the device at the same time, one has it, and the other has no claim. */
 HOLDER_TEST(test_another_is_faster)
 {
 	want();
@@ -193,6 +193,36 @@ HOLDER_TEST(test_another_is_faster)
 	taken_by = number_of(2);
 	assert_int_equal(ask(1, false), GANG_POLL_NS);
 	assert_int_equal(words.holder, number_of(2));
+	assert_int_equal(seats[1].member->in_flight, 0);
+}
+
+/* A member that has work in flight keeps it when another one is faster. */
+HOLDER_TEST(test_work_is_no_claim)
+{
+	want();
+	gang_is_busy(&group, &seats[1], now_ns);
+	seats[0].member->seen = now_ns + MS;
+	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
+	taken_by = number_of(2);
+	assert_int_equal(holder_ask(&group, &seats[1], true, now_ns), GANG_POLL_NS);
+	assert_int_equal(seats[1].member->in_flight, VGPU_MEMBER_IN_FLIGHT);
+}
+
+/* Members that wake together: the first one claims the device until it has launched. */
+HOLDER_TEST(test_wake_together)
+{
+	want();
+	assert_int_equal(ask(2, false), GANG_HOLD_NS);
+	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	assert_ptr_equal(woken, &words.holder);
+	seats[1].member->seen = 0;
+	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &seats[2], false, now_ns), GANG_HOLD_NS);
+	gang_count(&group, now_ns + MS);
+	assert_int_equal(words.used_ns, 0); /* nothing was launched yet */
+	gang_is_busy(&group, &seats[1], now_ns + MS);
+	assert_true(gang_table_is_in_flight(&group, seats[1].member, now_ns + MS));
+	assert_int_equal(words.holder, number_of(1) | WANTED);
 }
 
 /* -- by turns --------------------------------------------------------------------------------- */

@@ -148,7 +148,7 @@ static void begin_turns(void **state)
 	assert_int_equal(turn_ask(&rival, time_ns).kind, TURN_WAIT);
 	rival_rests();
 	launch_one();
-	assert_int_equal(own->in_flight, VGPU_MEMBER_BY_TURN);
+	assert_int_equal(own->in_flight, VGPU_MEMBER_CLAIMS);
 	assert_int_equal(region.file->group[0].shut_at, 0); /* it throttles nobody meanwhile */
 }
 
@@ -188,7 +188,7 @@ UNIT_TEST(test_waits_for_the_peer)
 	begin_turns(state);
 	pass(20 * NS_PER_US); /* its work is over, and the pause is too short to be idle */
 	peer->owner = 1u << VGPU_GANG_OWNER_SLOTS | 5;
-	peer->in_flight = VGPU_MEMBER_BY_TURN;
+	peer->in_flight = VGPU_MEMBER_CLAIMS;
 	region.file->group[0].holder = 2;
 	began_ns = time_ns;
 	peer_until_ns = time_ns + 15 * MS;
@@ -212,7 +212,7 @@ UNIT_TEST(test_keeps_what_it_launched)
 	at_time(time_ns + 5 * MS, clear_claim);
 	launch_one();
 	call_ns = CALL_NS;
-	assert_int_equal(own->in_flight, VGPU_MEMBER_BY_TURN);
+	assert_int_equal(own->in_flight, VGPU_MEMBER_CLAIMS);
 	end_turns();
 }
 
