@@ -124,7 +124,8 @@ struct vgpu_region_bucket {
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
 	uint32_t refused;    /* allocations refused because the slice was full, modulo 2^32 */
 	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
-	uint64_t joint_charged; /* ns: the part of used_ns charged, of a gang of several slices */
+	uint64_t joint_charged; /* ns: what of that was charged for work in a gang of several slices
+				 */
 };
 
 #define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */
@@ -143,9 +144,10 @@ struct vgpu_region_turn {
 	uint64_t charged_ns; /* the part of paid_ns that the bucket has been charged */
 	uint32_t shared; /* 1: the quota is kept by ready_at, as other slices use the device; 0: by
 			  * the bucket */
-	uint32_t cores_most; /* percent, more than hami.sm_limit: what the slice may take while no
-			      * other wants the device; 0: sm_limit */
-	uint64_t spare;
+	uint32_t cores_most;  /* percent, more than hami.sm_limit: what the slice may take while no
+			       * other wants the device; 0: sm_limit */
+	uint64_t joint_until; /* until when the device's bucket has paid for work in a gang of
+			       * several slices; 0: never. No part of the account */
 };
 
 /*
@@ -167,8 +169,8 @@ struct vgpu_region_device {
 	uint64_t used;         /* bytes: the sum of `total` over the slots that count */
 	uint64_t context_cost; /* bytes that a context was last seen to take, 0 while unknown */
 	uint64_t first_limit;  /* bytes: hami.limit as the device was added, 0 for none */
-	uint64_t gang_charged; /* ns: the part of gang.group.used_ns that the bucket has been
-				  charged */
+	uint64_t gang_until;   /* until when the bucket has paid for work in the slice's gang; 0:
+				  never */
 	uint64_t throttled_ns; /* for how long the bucket was shut, in all; without the present time
 				*/
 	uint64_t throttled;    /* how often the bucket was shut */
@@ -210,10 +212,10 @@ struct vgpu_region_member {
 
 /* What the members of a group share. */
 struct vgpu_region_group {
-	uint64_t used_ns;    /* for how long any member had work in flight: in all; of a device,
-			      * what of it the bucket has not been charged yet */
-	uint64_t counted;    /* until when used_ns is known; 0: never */
-	uint64_t shut_at;    /* since when the group is shut; 0: it is open */
+	uint64_t used_ns; /* for how long any member had work in flight, in all; of a device: 0 */
+	uint64_t counted; /* until when used_ns is known; of a device, until when the bucket has
+			   * paid; 0: never */
+	uint64_t shut_at; /* since when the group is shut; 0: it is open */
 	uint64_t closing_ns; /* how long it takes from shut_at until no member has work in flight */
 	uint32_t members;    /* of the gang: entries below it have been used, a high-water mark */
 	uint32_t cut;        /* 1: while it is shut, no member had work in flight at once */

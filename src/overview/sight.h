@@ -57,7 +57,7 @@ struct sight_gang {
 	uint64_t used_ns; /* time in which any member had work in flight */
 	bool shut;
 	unsigned joint_processes; /* the slice's living processes in a gang of several slices */
-	uint64_t joint_used_ns;   /* what that gang used while the slice was in it */
+	uint64_t joint_used_ns;   /* what the device that was charged most paid for it */
 };
 
 struct sight {

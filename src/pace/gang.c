@@ -1,15 +1,10 @@
 #include "gang.h"
 
-#include "bucket.h"
 #include "constants.h"
 #include "gang_table.h"
 #include "holder.h"
 #include "trace.h"
 #include "words.h"
-
-#define BACK_NS                                                                           \
-	(20 * NS_PER_MS) /* less than that is a thread that read the clock before another \
-			  */
 
 /* -- members ---------------------------------------------------------------------------------- */
 
@@ -25,37 +20,17 @@ unsigned gang_members(const struct gang *gang)
 	return count;
 }
 
-/* A member of the process's slice: its device is one of gang->devices. */
-static bool is_of_slice(const struct gang *gang, const struct vgpu_region_member *member)
-{
-	return LOAD(member->slice) == gang->slice && LOAD(member->device) < VGPU_DEVICES_MAX;
-}
-
 /* The first living member of the process's slice on that device, or NULL. */
 static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t device)
 {
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		struct vgpu_region_member *member = gang_table_at(gang, i);
 
-		if (member && is_of_slice(gang, member) && LOAD(member->device) == device &&
+		if (member && gang_table_own_device(gang, member) == device &&
 		    gang_table_is_taken(gang, member))
 			return member;
 	}
 	return NULL;
-}
-
-/* The part of used_ns that the device's bucket has been charged. */
-static uint64_t *charged_of(const struct gang *gang, uint32_t device)
-{
-	return gang->kind == GANG_OF_SLICES ? &gang->devices[device].bucket.joint_charged
-					    : &gang->devices[device].gang_charged;
-}
-
-/* The time that the gang has used without a member on that device is not the device's. */
-static void begin_charging(const struct gang *gang, uint32_t device)
-{
-	if (gang->kind != GANG_OF_DEVICE && !first_on(gang, device))
-		STORE(*charged_of(gang, device), LOAD(gang->words->used_ns));
 }
 
 /* With fewer members than these, the gang throttles nobody. */
@@ -96,6 +71,7 @@ static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned e
 	raise_members(gang, entry + 1);
 	STORE(seat->closing, 0);
 	STORE(seat->waits_ns, 0);
+	STORE(seat->device, device);
 	STORE(seat->member, member);
 	__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
 }
@@ -104,7 +80,6 @@ void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entr
 		  uint32_t device)
 {
 	STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
-	begin_charging(gang, device);
 	begin_open(gang);
 	sit_down(gang, seat, entry, device);
 	STORE(gang->table->member[entry].owner, owner);
@@ -112,7 +87,6 @@ void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entr
 
 bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
 {
-	begin_charging(gang, device);
 	begin_open(gang);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
 		struct vgpu_region_member *member = &gang->table->member[i];
@@ -131,212 +105,6 @@ void gang_leave(struct gang_seat *seat)
 	STORE(seat->is_taken, false);
 	STORE(seat->member->in_flight, 0);
 	STORE(seat->member->owner, 0);
-}
-
-/* -- the gang's time -------------------------------------------------------------------------- */
-
-/* Whether any member has work in flight, but for one; and the progress of all those. */
-static bool any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
-			  uint64_t now_ns, uint32_t *ret_progress)
-{
-	bool any = false;
-
-	*ret_progress = 0;
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		if (!member || member == but)
-			continue;
-		any |= gang_table_is_in_flight(gang, member, now_ns);
-		*ret_progress += LOAD(member->progress);
-	}
-	return any;
-}
-
-/* The most debt that the device may have after the charge. A host that waited for its device for
- * long has not refilled the bucket meanwhile: what is due to it comes on top. */
-static int64_t least_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
-{
-	unsigned pct = gang->quota ? gang->quota(device) : 0;
-
-	if (gang->kind == GANG_OF_DEVICE) /* nothing spins there */
-		return INT64_MIN / 2;
-
-	return GANG_DEBT_NS - (pct ? bucket_due_ns(&gang->devices[device].bucket, pct, now_ns) : 0);
-}
-
-/* Of a device, used_ns is what has yet to be charged. */
-static void charge_device(const struct gang *gang, uint64_t now_ns)
-{
-	uint32_t device = (uint32_t)(gang->slice - VGPU_MEMBER_OF_DEVICE);
-	int64_t used_ns;
-
-	if (LOAD(gang->words->used_ns) == 0)
-		return;
-	used_ns = (int64_t)__atomic_exchange_n(&gang->words->used_ns, 0, __ATOMIC_RELAXED);
-	bucket_charge_used(&gang->devices[device].bucket, used_ns, least_ns(gang, device, now_ns));
-}
-
-static void charge(const struct gang *gang, uint64_t now_ns)
-{
-	uint64_t used_ns = LOAD(gang->words->used_ns);
-
-	if (gang->kind == GANG_OF_DEVICE) {
-		charge_device(gang, now_ns);
-		return;
-	}
-
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t before_ns;
-		uint32_t device;
-
-		if (!member || !is_of_slice(gang, member))
-			continue;
-		device = LOAD(member->device);
-		before_ns = LOAD(*charged_of(gang, device));
-		if (used_ns != before_ns && SWAP(*charged_of(gang, device), before_ns, used_ns))
-			bucket_charge_used(&gang->devices[device].bucket,
-					   (int64_t)(used_ns - before_ns),
-					   least_ns(gang, device, now_ns));
-	}
-}
-
-/* Charges nothing yet. */
-static void count_used(const struct gang *gang, uint64_t now_ns)
-{
-	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
-	uint32_t progress;
-
-	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
-		return;
-	if (!SWAP(gang->words->counted, then_ns, now_ns))
-		return; /* another thread counts that time */
-	took_ns = since(now_ns, then_ns);
-	if (then_ns && any_in_flight(gang, NULL, now_ns, &progress))
-		ADD(gang->words->used_ns, took_ns);
-}
-
-/* The process that has counted the time may be of another slice, so each process charges. */
-void gang_count(const struct gang *gang, uint64_t now_ns)
-{
-	count_used(gang, now_ns);
-	charge(gang, now_ns);
-}
-
-/* -- what members have in flight --------------------------------------------------------------- */
-
-/* What the gang has paid in all; of a device, what its bucket was charged, for whatever. */
-static int64_t paid_ns(const struct gang *gang)
-{
-	const struct vgpu_region_bucket *bucket;
-
-	if (gang->kind != GANG_OF_DEVICE)
-		return (int64_t)LOAD(gang->words->used_ns);
-	bucket = &gang->devices[gang->slice - VGPU_MEMBER_OF_DEVICE].bucket;
-	return LOAD(bucket->charged) + LOAD(bucket->corrected);
-}
-
-/* The member looks, and has work in flight. */
-static void note_paid(const struct gang *gang, struct gang_seat *seat)
-{
-	STORE(seat->paid_ns, paid_ns(gang));
-	STORE(seat->paid_until_ns, LOAD(gang->words->counted));
-}
-
-/* A member that others took to be idle, as it did not look, had work in flight until until_ns: pays
- * what nobody has paid of the time since its last look. The member is idle then. False: it was not
- * taken to be idle. */
-static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
-		     uint64_t now_ns)
-{
-	struct vgpu_region_member *member = seat->member;
-	int64_t owed_ns, paid_since_ns;
-	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
-
-	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
-		return false;
-	gang_count(gang, now_ns);
-	owed_ns = (int64_t)since(until_ns, LOAD(seat->paid_until_ns));
-	paid_since_ns = paid_ns(gang) - LOAD(seat->paid_ns);
-	owed_ns -= paid_since_ns > 0 ? paid_since_ns : 0;
-	if (owed_ns > 0)
-		ADD(gang->words->used_ns, (uint64_t)owed_ns);
-	charge(gang, now_ns);
-	return true;
-}
-
-void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
-{
-	struct vgpu_region_member *member = seat->member;
-
-	pay_late(gang, seat, now_ns, now_ns);
-	STORE(member->seen, now_ns);
-	if (LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT) {
-		gang_count(gang, now_ns);
-		STORE(member->began, now_ns);
-		STORE(member->in_flight, VGPU_MEMBER_IN_FLIGHT);
-	}
-	note_paid(gang, seat);
-}
-
-/* For how long no member has had anything in flight, of the time that ends now: from the last end
- * of work to the first begin of what is in flight. */
-static uint64_t idle_ns(const struct gang *gang, uint64_t now_ns)
-{
-	uint64_t ended_ns = 0, began_ns = now_ns;
-
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-		uint64_t end_ns, begin_ns;
-
-		if (!member)
-			continue;
-		end_ns = LOAD(member->ended);
-		begin_ns = LOAD(member->began);
-		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
-		if (begin_ns < began_ns && gang_table_is_in_flight(gang, member, now_ns))
-			began_ns = begin_ns;
-	}
-	return since(began_ns, ended_ns);
-}
-
-uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat)
-{
-	uint64_t last_ns = LOAD(seat->member->began), began_ns = last_ns;
-
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		const struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		if (member && member != seat->member && LOAD(member->ended) > last_ns)
-			last_ns = LOAD(member->ended);
-	}
-	return last_ns > began_ns ? last_ns : 0;
-}
-
-/* The time from the end until now was counted as the member's, by any process that asked meanwhile:
- * what of it no member used is taken back. Both are charged at once: a charge that ends at the most
- * debt, and is taken back in full, would be credit. */
-void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
-		  uint64_t now_ns)
-{
-	struct vgpu_region_member *member = seat->member;
-	bool late;
-
-	late = pay_late(gang, seat, ended_ns, now_ns);
-	STORE(member->seen, now_ns);
-	if (!late && LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT)
-		return;
-	if (!late)
-		count_used(gang, now_ns);
-	STORE(member->ended, ended_ns);
-	STORE(member->in_flight, 0);
-	ADD(member->progress, 1);
-	if (!late)
-		SUB(gang->words->used_ns, idle_ns(gang, now_ns));
-	charge(gang, now_ns);
-	if (gang->kind == GANG_OF_DEVICE)
-		holder_release(gang, seat, now_ns);
 }
 
 /* -- who is behind ----------------------------------------------------------------------------- */
@@ -450,7 +218,7 @@ static uint64_t quiet_for_ns(const struct gang_seat *seat, uint64_t now_ns)
 
 static int device_of(const struct gang_seat *seat)
 {
-	return (int)LOAD(seat->member->device);
+	return (int)seat->device;
 }
 
 /* Whether nothing has made progress for that long, twice as long for each launch that went so, but
@@ -542,8 +310,8 @@ static void end_closing(const struct gang *gang, struct gang_seat *seat, uint64_
 	const struct vgpu_region_member *member = seat->member;
 	uint64_t none = 0;
 
-	if (SWAP(seat->closing, closing_ns, none) && first_on(gang, LOAD(member->device)) == member)
-		count_throttled(gang, LOAD(member->device),
+	if (SWAP(seat->closing, closing_ns, none) && first_on(gang, seat->device) == member)
+		count_throttled(gang, seat->device,
 				since(LOAD(gang->words->opened_at), closing_ns));
 }
 
@@ -655,7 +423,7 @@ uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct 
 		if (!shut_at_ns)
 			return 0; /* another member has opened it again */
 	}
-	others = any_in_flight(gang, seat->member, now_ns, &progress);
+	others = gang_table_any_in_flight(gang, seat->member, now_ns, &progress);
 	if (LOAD(seat->closing) != shut_at_ns)
 		begin_closing(seat, shut_at_ns, progress, now_ns);
 	else

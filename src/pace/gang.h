@@ -15,9 +15,8 @@
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
- * The gang's time, used_ns, runs while any member has work in flight. It is charged to the buckets
- * of all devices of the gang, so over a long time used_ns is the quota's part of all time, and the
- * scarcest device's quota holds for each of them.
+ * Each device pays for the time in which it has work of the gang in flight (gang_time.h), so over a
+ * long time the busiest device is busy for its quota's part of all time.
  *
  * A gang whose members do not wait for each other may never be idle at once while it closes. So the
  * closing has phases in which no launch goes at all; each is twice as long as the one before. And a
@@ -54,6 +53,7 @@ struct gang {
 	struct vgpu_region_group *words;
 	struct vgpu_region_gang *table;     /* has the members, of this gang and of others */
 	struct vgpu_region_device *devices; /* of the process's region */
+	struct vgpu_region_turn *turns; /* likewise; a gang of several slices alone needs them */
 	uint64_t slice; /* what its members have in `slice`; GANG_OF_SLICES: those of the process's
 			   slice */
 	/* Whether that process lives; may cost 1 us. */
@@ -67,15 +67,17 @@ struct gang {
 struct gang_seat {
 	struct vgpu_region_member *member; /* NULL: the process never was one */
 	bool is_taken;                     /* the process is one; atomic */
+	uint32_t device;                   /* the member's: one of gang->devices */
 	uint64_t closing;                  /* the shut_at that the following is of */
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
 	uint32_t let_go;   /* launches that went as nothing made progress */
-	uint32_t part;   /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
-			    known */
-	bool was_busy;   /* the member had work in flight when it asked last */
-	bool is_cut;     /* the member has seen the cut */
-	int64_t paid_ns; /* what the gang had paid in all when the member looked last, */
+	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
+			  known */
+	bool was_busy; /* the member had work in flight when it asked last */
+	bool is_cut;   /* the member has seen the cut */
+	uint64_t used_ns;       /* the gang's, when the member looked last */
+	int64_t paid_ns;        /* what its device's bucket had been charged in all, */
 	uint64_t paid_until_ns; /* for the time until then */
 	/* Of a device's gang, for holder.h: */
 	uint64_t holds_ns; /* since when the member is the holder */
@@ -95,19 +97,6 @@ void gang_leave(struct gang_seat *seat);
 
 /* How many members live. */
 unsigned gang_members(const struct gang *gang);
-
-/* Adds the time since the last call to used_ns if any member has had work in flight, and charges
- * the devices. now_ns: clock_steady_ns(), here as below. */
-void gang_count(const struct gang *gang, uint64_t now_ns);
-
-/* The member has looked, and has work in flight; or has had none since ended_ns. */
-void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
-void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
-		  uint64_t now_ns);
-
-/* When work of other members last ended that was in flight together with the member's present work;
- * 0: there was none. */
-uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat);
 
 /* The member has launched a kernel or graph that may wait for other members. */
 void gang_launched_collective(const struct gang *gang, struct gang_seat *seat);

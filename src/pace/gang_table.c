@@ -46,3 +46,28 @@ bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *mem
 	 */
 	return ago_ns < GANG_STALE_NS && gang_table_is_taken(gang, member);
 }
+
+uint32_t gang_table_own_device(const struct gang *gang, const struct vgpu_region_member *member)
+{
+	uint32_t device = LOAD(member->device);
+
+	return LOAD(member->slice) == gang->slice && device < VGPU_DEVICES_MAX ? device
+									       : VGPU_DEVICES_MAX;
+}
+
+bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
+			      uint64_t now_ns, uint32_t *ret_progress)
+{
+	bool any = false;
+
+	*ret_progress = 0;
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
+
+		if (!member || member == but)
+			continue;
+		any |= gang_table_is_in_flight(gang, member, now_ns);
+		*ret_progress += LOAD(member->progress);
+	}
+	return any;
+}

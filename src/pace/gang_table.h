@@ -32,3 +32,11 @@ static inline bool gang_table_is_in_flight(const struct gang *gang,
 	return __atomic_load_n(&member->in_flight, __ATOMIC_RELAXED) == VGPU_MEMBER_IN_FLIGHT &&
 	       gang_table_has_work(gang, member, now_ns);
 }
+
+/* The member's device, one of gang->devices; VGPU_DEVICES_MAX: the member is another slice's. */
+uint32_t gang_table_own_device(const struct gang *gang, const struct vgpu_region_member *member);
+
+/* Whether any member has work in flight that the gang pays for, but for one; and the progress of
+ * all those. */
+bool gang_table_any_in_flight(const struct gang *gang, const struct vgpu_region_member *but,
+			      uint64_t now_ns, uint32_t *ret_progress);

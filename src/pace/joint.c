@@ -164,6 +164,7 @@ static int open_file(const char *path, struct fault *fault)
 		.words = &joint->file.file->gang.group,
 		.table = &joint->file.file->gang,
 		.devices = joined->file->own.device,
+		.turns = joined->file->turn,
 		.slice = slice_number(joined),
 		.lives = lives,
 		.quota = cores_limit_at,

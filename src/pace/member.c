@@ -7,6 +7,7 @@
 #include "constants.h"
 #include "cores.h"
 #include "gang.h"
+#include "gang_time.h"
 #include "holder.h"
 #include "in_flight.h"
 #include "joint.h"
@@ -70,6 +71,7 @@ void members_attach(struct region *region)
 		.words = &region->file->own.gang.group,
 		.table = &region->file->own.gang,
 		.devices = region->file->own.device,
+		.turns = region->file->turn,
 		.lives = lives,
 		.quota = cores_limit_at,
 	};

@@ -107,6 +107,7 @@ static void clear_turn(struct vgpu_region_turn *turn)
 	REGION_PUBLISH(turn->paid_ns, 0);
 	REGION_PUBLISH(turn->charged_ns, 0);
 	REGION_PUBLISH(turn->shared, 0);
+	REGION_PUBLISH(turn->joint_until, 0);
 }
 
 static void clear_group(struct vgpu_region_group *group)
@@ -151,8 +152,7 @@ static void store_device(struct vgpu_region_file *file, unsigned device,
 	REGION_PUBLISH(file->own.device[device].used, 0);
 	REGION_PUBLISH(file->own.device[device].context_cost, 0);
 	REGION_PUBLISH(file->own.device[device].first_limit, setup->device[i].memory_bytes);
-	REGION_PUBLISH(file->own.device[device].gang_charged,
-		       REGION_LOAD(file->own.gang.group.used_ns));
+	REGION_PUBLISH(file->own.device[device].gang_until, 0);
 	REGION_PUBLISH(file->own.device[device].throttled_ns, 0);
 	REGION_PUBLISH(file->own.device[device].throttled, 0);
 	REGION_PUBLISH(file->own.device[device].held, 0);

@@ -411,7 +411,8 @@ static const struct {
 	  "Processes of the slice that are in a gang of several slices."},
 	 joint_processes},
 	{{"vgpu_slice_joint_gang_used_seconds_total", PROM_COUNTER,
-	  "GPU time that a gang of several slices used while the slice was in it."},
+	  "GPU time that one of the slice's GPUs was charged for a gang of several slices, the "
+	  "most."},
 	 joint_seconds},
 };
 

@@ -37,7 +37,7 @@ changed() {
 
 gang_figures() {
     wrapped=none
-    (cd "$work" && compile pace_gang gang.c gang_table.c holder.c bucket.c)
+    (cd "$work" && compile pace_gang gang.c gang_table.c gang_time.c holder.c bucket.c)
     timeout 120 "$work/pace_gang" 2>&1 | awk '
         / quota [0-9]+: / {
             quota = got = busy = $0

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "constants.h"
 #include "gang.h"
+#include "gang_time.h"
 #include "region_fixture.h"
 
 #define STEP_NS   ((uint64_t)5000)
@@ -54,6 +55,7 @@ static struct rank {
 
 static struct vgpu_region_gang words;
 static struct vgpu_region_device regions[RANKS_MAX][VGPU_DEVICES_MAX];
+static struct vgpu_region_turn turns[RANKS_MAX][VGPU_DEVICES_MAX];
 static struct vgpu_region_device *const devices = regions[0];
 static bool dead[RANKS_MAX];
 static uint64_t now_ns, seed;
@@ -217,6 +219,7 @@ static void begin(const struct job *job)
 	memset(ranks, 0, sizeof(ranks));
 	memset(&words, 0, sizeof(words));
 	memset(regions, 0, sizeof(regions));
+	memset(turns, 0, sizeof(turns));
 	memset(dead, 0, sizeof(dead));
 	memset(joined_ns, 0, sizeof(joined_ns));
 	seed = 88172645463325252u;
@@ -227,6 +230,7 @@ static void begin(const struct job *job)
 			.words = &words.group, .table = &words, .devices = devices, .lives = lives};
 		if (job->joint) {
 			gangs[i].devices = regions[i];
+			gangs[i].turns = turns[i];
 			gangs[i].kind = GANG_OF_SLICES;
 			gangs[i].slice = 1000 + i;
 			gang_join_at(&gangs[i], &ranks[i].seat, i, i + 1, 0);
@@ -264,12 +268,23 @@ static uint32_t fewest_done(const struct job *job)
 	return fewest;
 }
 
+/* The percentage of for_ns in which the busiest device worked. */
+static double busiest(const struct job *job, double for_ns)
+{
+	uint64_t most_ns = 0;
+
+	for (unsigned i = 0; i < job->ranks; i++)
+		most_ns = ranks[i].busy_ns > most_ns ? ranks[i].busy_ns : most_ns;
+	return (double)most_ns / for_ns * 100;
+}
+
+static double bare_busy; /* what busiest() was of share()'s run without a quota */
+
 /* The rate of the job's steps, as a percentage of the rate without a quota. *ret_busy: the
  * percentage of time in which the busiest device worked. */
 static double share(struct job job, double *ret_busy)
 {
 	struct job limited = job;
-	uint64_t most_ns = 0;
 	double bare;
 
 	job.pct = 100;
@@ -277,11 +292,10 @@ static double share(struct job job, double *ret_busy)
 	begin(&job);
 	run(&job, 2 * NS_PER_S);
 	bare = fewest_done(&job);
+	bare_busy = busiest(&job, 2.0 * NS_PER_S);
 	job = limited;
 	begin(&job);
 	run(&job, 10 * NS_PER_S);
-	for (unsigned i = 0; i < job.ranks; i++)
-		most_ns = ranks[i].busy_ns > most_ns ? ranks[i].busy_ns : most_ns;
-	*ret_busy = (double)most_ns / (10.0 * NS_PER_S) * 100;
+	*ret_busy = busiest(&job, 10.0 * NS_PER_S);
 	return fewest_done(&job) / 5.0 / bare * 100;
 }

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "constants.h"
 #include "gang.h"
+#include "gang_time.h"
 #include "region_fixture.h"
 
 #define MS      NS_PER_MS

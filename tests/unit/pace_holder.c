@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "constants.h"
 #include "gang_table.h"
+#include "gang_time.h"
 #include "holder.h"
 #include "region_fixture.h"
 

@@ -7,6 +7,7 @@ static char dir[128], path[160];
 static struct gang_file other; /* as the other process has it open */
 static struct gang_seat seat;  /* the other process's */
 static struct vgpu_region_device elsewhere[VGPU_DEVICES_MAX];
+static struct vgpu_region_turn turns[VGPU_DEVICES_MAX]; /* of the same region */
 
 static bool lives(const struct gang *gang, uint32_t owner)
 {
@@ -22,6 +23,7 @@ static const struct gang *others_gang(void)
 			     .words = &other.file->gang.group,
 			     .table = &other.file->gang,
 			     .devices = elsewhere,
+			     .turns = turns,
 			     .slice = 17,
 			     .lives = lives};
 	return &gang;
@@ -116,7 +118,7 @@ UNIT_TEST(test_two_slices)
 		     50, 2, 2);
 	assert_int_equal(elsewhere[0].bucket.joint_charged, 0);
 	assert_true(region.file->own.device[0].bucket.joint_charged > 0);
-	assert_int_equal(region.file->own.device[0].gang_charged, 0);
+	assert_int_equal(region.file->own.device[0].gang_until, 0);
 	assert_true(region.file->own.device[0].throttled > 1);
 	assert_true(region.file->own.device[0].throttled_ns > NS_PER_S);
 	assert_int_equal(fake.lines, 0);

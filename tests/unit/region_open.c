@@ -98,6 +98,8 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	region.file->own.gang.group.shut_at = 5;
 	region.file->own.gang.group.used_ns = 6;
 	region.file->own.gang.group.holder = 7;
+	region.file->own.device[0].gang_until = 8;
+	region.file->turn[0].joint_until = 9;
 	region_close(&region);
 
 	new.priority = 0;
@@ -117,7 +119,8 @@ UNIT_TEST(test_reset_when_nobody_lives)
 	assert_int_equal(region.file->own.gang.group.shut_at, 0);
 	assert_int_equal(region.file->own.gang.group.used_ns, 0);
 	assert_int_equal(region.file->own.gang.group.holder, 0);
-	assert_int_equal(region.file->own.device[0].gang_charged, 0);
+	assert_int_equal(region.file->own.device[0].gang_until, 0);
+	assert_int_equal(region.file->turn[0].joint_until, 0);
 	assert_int_equal(count_wrong(&region), 0);
 	region_close(&region);
 }

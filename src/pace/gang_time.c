@@ -1,0 +1,248 @@
+#include "gang_time.h"
+
+#include "bucket.h"
+#include "constants.h"
+#include "gang_table.h"
+#include "holder.h"
+#include "words.h"
+
+#define ALL_DEVICES UINT32_MAX
+
+#define BACK_NS                                                                           \
+	(20 * NS_PER_MS) /* less than that is a thread that read the clock before another \
+			  */
+
+/* -- the gang's time -------------------------------------------------------------------------- */
+
+static void count_used(const struct gang *gang, uint64_t now_ns)
+{
+	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
+	uint32_t progress;
+
+	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
+		return;
+	if (!SWAP(gang->words->counted, then_ns, now_ns))
+		return; /* another thread counts that time */
+	took_ns = since(now_ns, then_ns);
+	if (then_ns && gang_table_any_in_flight(gang, NULL, now_ns, &progress))
+		ADD(gang->words->used_ns, took_ns);
+}
+
+/* -- what each device pays -------------------------------------------------------------------- */
+
+/* Until when the device has paid for its work in flight. */
+static uint64_t *paid_until(const struct gang *gang, uint32_t device)
+{
+	switch (gang->kind) {
+	case GANG_OF_DEVICE:
+		return &gang->words->counted;
+	case GANG_OF_SLICES:
+		return &gang->turns[device].joint_until;
+	case GANG_OF_SLICE:
+		break;
+	}
+	return &gang->devices[device].gang_until;
+}
+
+/* The most debt that the device may have after the charge. A host that waited for its device for
+ * long has not refilled the bucket meanwhile: what is due to it comes on top. */
+static int64_t least_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
+{
+	unsigned pct = gang->quota ? gang->quota(device) : 0;
+
+	if (gang->kind == GANG_OF_DEVICE) /* nothing spins there */
+		return INT64_MIN / 2;
+
+	return GANG_DEBT_NS - (pct ? bucket_due_ns(&gang->devices[device].bucket, pct, now_ns) : 0);
+}
+
+/* used_ns may be negative: the device gets that back. */
+static void pay(const struct gang *gang, uint32_t device, int64_t used_ns, uint64_t now_ns)
+{
+	struct vgpu_region_bucket *bucket = &gang->devices[device].bucket;
+
+	if (!used_ns)
+		return;
+	bucket_charge_used(bucket, used_ns, least_ns(gang, device, now_ns));
+	if (gang->kind == GANG_OF_SLICES)
+		ADD(bucket->joint_charged, used_ns);
+}
+
+/* The time since the device last paid. It counts as paid from now on. */
+static uint64_t unpaid_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
+{
+	uint64_t *until = paid_until(gang, device), then_ns = LOAD(*until);
+
+	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
+		return 0;
+	if (!SWAP(*until, then_ns, now_ns) || !then_ns)
+		return 0;
+	return since(now_ns, then_ns);
+}
+
+/* Whether any member of the process's slice has work in flight on the device. */
+static bool is_in_use(const struct gang *gang, uint32_t device, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
+
+		if (member && gang_table_own_device(gang, member) == device &&
+		    gang_table_is_in_flight(gang, member, now_ns))
+			return true;
+	}
+	return false;
+}
+
+/* Each device of the process's slice pays for the time since it last paid, if it was in use. */
+static void charge(const struct gang *gang, uint64_t now_ns)
+{
+	uint32_t done = 0;
+
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
+		uint32_t device = member ? gang_table_own_device(gang, member) : VGPU_DEVICES_MAX;
+		uint64_t ns;
+
+		if (device == VGPU_DEVICES_MAX || done >> device & 1)
+			continue;
+		done |= 1u << device;
+		ns = unpaid_ns(gang, device, now_ns);
+		if (ns && is_in_use(gang, device, now_ns))
+			pay(gang, device, (int64_t)ns, now_ns);
+	}
+}
+
+/* The process that has counted the time may be of another slice, so each process charges. */
+void gang_count(const struct gang *gang, uint64_t now_ns)
+{
+	if (gang->kind != GANG_OF_DEVICE)
+		count_used(gang, now_ns);
+	charge(gang, now_ns);
+}
+
+/* -- what members have in flight --------------------------------------------------------------- */
+
+/* What the device's bucket was charged in all, for whatever. */
+static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_seat *seat)
+{
+	const struct vgpu_region_bucket *bucket = &gang->devices[seat->device].bucket;
+
+	return LOAD(bucket->charged) + LOAD(bucket->corrected);
+}
+
+/* The member looks, and has work in flight. */
+static void note_paid(const struct gang *gang, struct gang_seat *seat)
+{
+	STORE(seat->used_ns, LOAD(gang->words->used_ns));
+	STORE(seat->paid_ns, bucket_paid_ns(gang, seat));
+	STORE(seat->paid_until_ns, LOAD(*paid_until(gang, seat->device)));
+}
+
+/* What of it is not paid yet. */
+static int64_t rest_ns(int64_t owed_ns, int64_t paid_ns)
+{
+	owed_ns -= paid_ns > 0 ? paid_ns : 0;
+	return owed_ns > 0 ? owed_ns : 0;
+}
+
+/* A member that others took to be idle, as it did not look, had work in flight until until_ns: pays
+ * what nobody has paid of the time since its last look. The member is idle then. False: it was not
+ * taken to be idle. */
+static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
+		     uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
+	int64_t owed_ns, used_ns;
+
+	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
+		return false;
+	gang_count(gang, now_ns);
+	owed_ns = (int64_t)since(until_ns, LOAD(seat->paid_until_ns));
+	used_ns = (int64_t)(LOAD(gang->words->used_ns) - LOAD(seat->used_ns));
+	if (gang->kind != GANG_OF_DEVICE)
+		ADD(gang->words->used_ns, (uint64_t)rest_ns(owed_ns, used_ns));
+	pay(gang, seat->device, rest_ns(owed_ns, bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns)),
+	    now_ns);
+	return true;
+}
+
+void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+
+	pay_late(gang, seat, now_ns, now_ns);
+	STORE(member->seen, now_ns);
+	if (LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT) {
+		gang_count(gang, now_ns);
+		STORE(member->began, now_ns);
+		STORE(member->in_flight, VGPU_MEMBER_IN_FLIGHT);
+	}
+	note_paid(gang, seat);
+}
+
+/* For how long no member has had anything in flight, of the time that ends now: from the last end
+ * of work to the first begin of what is in flight. device: of the members of the process's slice on
+ * that device alone, if it is not ALL_DEVICES. */
+static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
+{
+	uint64_t ended_ns = 0, began_ns = now_ns;
+
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
+		uint64_t end_ns, begin_ns;
+
+		if (!member ||
+		    (device != ALL_DEVICES && gang_table_own_device(gang, member) != device))
+			continue;
+		end_ns = LOAD(member->ended);
+		begin_ns = LOAD(member->began);
+		ended_ns = end_ns > ended_ns ? end_ns : ended_ns;
+		if (begin_ns < began_ns && gang_table_is_in_flight(gang, member, now_ns))
+			began_ns = begin_ns;
+	}
+	return since(began_ns, ended_ns);
+}
+
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat)
+{
+	uint64_t last_ns = LOAD(seat->member->began), began_ns = last_ns;
+
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		const struct vgpu_region_member *member = gang_table_at(gang, i);
+
+		if (member && member != seat->member && LOAD(member->ended) > last_ns)
+			last_ns = LOAD(member->ended);
+	}
+	return last_ns > began_ns ? last_ns : 0;
+}
+
+/* The time from the end until now was counted as the member's, by any process that asked meanwhile:
+ * what of it no member used is taken back. The device pays and gets back in one sum: a charge that
+ * ends at the most debt, and is taken back in full, would be credit. */
+void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+		  uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+	int64_t owed_ns;
+	bool late;
+
+	late = pay_late(gang, seat, ended_ns, now_ns);
+	STORE(member->seen, now_ns);
+	if (!late && LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT)
+		return;
+	if (!late && gang->kind != GANG_OF_DEVICE)
+		count_used(gang, now_ns);
+	owed_ns = late ? 0 : (int64_t)unpaid_ns(gang, seat->device, now_ns);
+	STORE(member->ended, ended_ns);
+	STORE(member->in_flight, 0);
+	ADD(member->progress, 1);
+	if (!late) {
+		if (gang->kind != GANG_OF_DEVICE)
+			SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, now_ns));
+		pay(gang, seat->device, owed_ns - (int64_t)idle_ns(gang, seat->device, now_ns),
+		    now_ns);
+	}
+	if (gang->kind == GANG_OF_DEVICE)
+		holder_release(gang, seat, now_ns);
+}

@@ -1,0 +1,27 @@
+/*
+ * Inside pace/: what members of a gang (gang.h) have in flight, and what is paid for it.
+ *
+ *     used_ns      The gang's time: for how long any member had work in flight. It is shown.
+ *     a device     pays for the time in which a member of the process's slice has work in flight
+ *                  on it. So a device is not charged while it is idle and others work, and one that
+ *                  spins for another is.
+ *
+ * Work is noted when a process looks, so other processes may count a member as busy for longer than
+ * it is. Whoever sees the end takes the difference back.
+ */
+#pragma once
+
+#include "gang.h"
+
+/* Adds the time since the last call to used_ns if any member has had work in flight, and charges
+ * each device that was in use. now_ns: clock_steady_ns(), here as below. */
+void gang_count(const struct gang *gang, uint64_t now_ns);
+
+/* The member has looked, and has work in flight; or has had none since ended_ns. */
+void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+		  uint64_t now_ns);
+
+/* When work of other members last ended that was in flight together with the member's present work;
+ * 0: there was none. */
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat);
