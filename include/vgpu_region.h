@@ -124,8 +124,8 @@ struct vgpu_region_bucket {
 	uint32_t shut;       /* 1: launches wait for the bucket to recover */
 	uint32_t refused;    /* allocations refused because the slice was full, modulo 2^32 */
 	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
-	uint64_t joint_charged; /* ns: what of that was charged for work in a gang of several slices
-				 */
+	uint64_t joint_charged; /* ns: the part of `charged` that is for work in a gang of several
+				 * slices */
 };
 
 #define VGPU_BURST_MAX_NS ((uint64_t)1000000000) /* of burst_ns; more means as much */

@@ -102,10 +102,10 @@ static void see_joint_gang(struct region *region, struct sight *sight)
 		sight->gang.joint_processes +=
 			SEE(own->slots[slot].joint_gang) && region_slot_alive(region, slot);
 	for (unsigned i = 0; i < sight->device_count; i++) {
-		uint64_t charged_ns = SEE(own->device[i].bucket.joint_charged);
+		int64_t charged_ns = (int64_t)SEE(own->device[i].bucket.joint_charged);
 
-		if (charged_ns > sight->gang.joint_used_ns)
-			sight->gang.joint_used_ns = charged_ns;
+		if (charged_ns > (int64_t)sight->gang.joint_used_ns)
+			sight->gang.joint_used_ns = (uint64_t)charged_ns;
 	}
 }
 

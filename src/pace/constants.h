@@ -17,8 +17,8 @@
 #define GANG_CLOSING_TIMES 8
 #define GANG_SHUT_MOST_NS  ((int64_t)-80000000)
 
-/* ns of debt that a gang can have at most. A rank that begins late, or that waits for another
- * machine, keeps its peers spinning for seconds; the bound lets the job go on soon afterwards.
+/* ns of debt that a gang's device can have at most. A rank that begins late, or that waits for
+ * another machine, keeps its peers spinning for seconds; the bound lets the job go on soon after.
  * Half: kernels of more than 0.5 s get more than a quota of 50. Twice: a job pauses for longer
  * after them. */
 #define GANG_DEBT_NS ((int64_t)-500000000)

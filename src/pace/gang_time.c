@@ -16,16 +16,16 @@
 
 static void count_used(const struct gang *gang, uint64_t now_ns)
 {
-	uint64_t then_ns = LOAD(gang->words->counted), took_ns;
+	uint64_t then_ns = LOAD(gang->words->counted);
 	uint32_t progress;
+	bool any = gang_table_any_in_flight(gang, NULL, now_ns, &progress);
 
 	if (now_ns <= then_ns && then_ns - now_ns < BACK_NS)
 		return;
 	if (!SWAP(gang->words->counted, then_ns, now_ns))
 		return; /* another thread counts that time */
-	took_ns = since(now_ns, then_ns);
-	if (then_ns && gang_table_any_in_flight(gang, NULL, now_ns, &progress))
-		ADD(gang->words->used_ns, took_ns);
+	if (then_ns && any)
+		ADD(gang->words->used_ns, since(now_ns, then_ns));
 }
 
 /* -- what each device pays -------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void pay(const struct gang *gang, uint32_t device, int64_t used_ns, uint6
 
 	if (!used_ns)
 		return;
-	bucket_charge_used(bucket, used_ns, least_ns(gang, device, now_ns));
+	used_ns = bucket_charge_used(bucket, used_ns, least_ns(gang, device, now_ns));
 	if (gang->kind == GANG_OF_SLICES)
 		ADD(bucket->joint_charged, used_ns);
 }
@@ -102,12 +102,14 @@ static void charge(const struct gang *gang, uint64_t now_ns)
 		const struct vgpu_region_member *member = gang_table_at(gang, i);
 		uint32_t device = member ? gang_table_own_device(gang, member) : VGPU_DEVICES_MAX;
 		uint64_t ns;
+		bool used;
 
 		if (device == VGPU_DEVICES_MAX || done >> device & 1)
 			continue;
 		done |= 1u << device;
+		used = is_in_use(gang, device, now_ns);
 		ns = unpaid_ns(gang, device, now_ns);
-		if (ns && is_in_use(gang, device, now_ns))
+		if (used)
 			pay(gang, device, (int64_t)ns, now_ns);
 	}
 }
@@ -134,36 +136,51 @@ static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_seat *s
 static void note_paid(const struct gang *gang, struct gang_seat *seat)
 {
 	STORE(seat->used_ns, LOAD(gang->words->used_ns));
-	STORE(seat->paid_ns, bucket_paid_ns(gang, seat));
 	STORE(seat->paid_until_ns, LOAD(*paid_until(gang, seat->device)));
+	STORE(seat->paid_ns, bucket_paid_ns(gang, seat));
 }
 
-/* What of it is not paid yet. */
-static int64_t rest_ns(int64_t owed_ns, int64_t paid_ns)
+/* The device has been in use for use_ns since the member's last look. It pays what it was not
+ * charged of that, or gets back what it was charged beyond it, back_ns at most. Charges that ended
+ * at the most debt are no part of what it was charged, so they are not given back as credit. */
+static void settle(const struct gang *gang, const struct gang_seat *seat, uint64_t use_ns,
+		   uint64_t back_ns, uint64_t now_ns)
 {
-	owed_ns -= paid_ns > 0 ? paid_ns : 0;
-	return owed_ns > 0 ? owed_ns : 0;
+	int64_t due_ns = (int64_t)use_ns - (bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns));
+
+	pay(gang, seat->device, due_ns < -(int64_t)back_ns ? -(int64_t)back_ns : due_ns, now_ns);
 }
 
-/* A member that others took to be idle, as it did not look, had work in flight until until_ns: pays
- * what nobody has paid of the time since its last look. The member is idle then. False: it was not
- * taken to be idle. */
-static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
-		     uint64_t now_ns)
+/* Whether another member of the process's slice has the member's device. */
+static bool is_shared(const struct gang *gang, const struct gang_seat *seat)
+{
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
+
+		if (member && member != seat->member &&
+		    gang_table_own_device(gang, member) == seat->device)
+			return true;
+	}
+	return false;
+}
+
+/* A member that others took to be idle, as it did not look, had work in flight until until_ns: that
+ * is counted and paid for now. The member is idle then. False: it was not taken to be idle. */
+static bool settle_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
+			uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
+	uint64_t use_ns, used_ns;
 	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
-	int64_t owed_ns, used_ns;
 
 	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
 		return false;
 	gang_count(gang, now_ns);
-	owed_ns = (int64_t)since(until_ns, LOAD(seat->paid_until_ns));
-	used_ns = (int64_t)(LOAD(gang->words->used_ns) - LOAD(seat->used_ns));
+	use_ns = since(until_ns, LOAD(seat->paid_until_ns));
+	used_ns = since(LOAD(gang->words->used_ns), LOAD(seat->used_ns));
 	if (gang->kind != GANG_OF_DEVICE)
-		ADD(gang->words->used_ns, (uint64_t)rest_ns(owed_ns, used_ns));
-	pay(gang, seat->device, rest_ns(owed_ns, bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns)),
-	    now_ns);
+		ADD(gang->words->used_ns, since(use_ns, used_ns));
+	settle(gang, seat, use_ns, is_shared(gang, seat) ? 0 : since(now_ns, until_ns), now_ns);
 	return true;
 }
 
@@ -171,7 +188,7 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 {
 	struct vgpu_region_member *member = seat->member;
 
-	pay_late(gang, seat, now_ns, now_ns);
+	settle_late(gang, seat, now_ns, now_ns);
 	STORE(member->seen, now_ns);
 	if (LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT) {
 		gang_count(gang, now_ns);
@@ -182,11 +199,12 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 }
 
 /* For how long no member has had anything in flight, of the time that ends now: from the last end
- * of work to the first begin of what is in flight. device: of the members of the process's slice on
- * that device alone, if it is not ALL_DEVICES. */
-static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t now_ns)
+ * of work, ended_ns or later, to the first begin of what is in flight. device: of the members of
+ * the process's slice on that device alone, if it is not ALL_DEVICES. */
+static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended_ns,
+			uint64_t now_ns)
 {
-	uint64_t ended_ns = 0, began_ns = now_ns;
+	uint64_t began_ns = now_ns;
 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		struct vgpu_region_member *member = gang_table_at(gang, i);
@@ -218,31 +236,36 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *s
 }
 
 /* The time from the end until now was counted as the member's, by any process that asked meanwhile:
- * what of it no member used is taken back. The device pays and gets back in one sum: a charge that
- * ends at the most debt, and is taken back in full, would be credit. */
+ * what of it no member used is taken back. */
+static void end_work(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+		     uint64_t now_ns)
+{
+	struct vgpu_region_member *member = seat->member;
+	uint64_t idle;
+
+	if (gang->kind != GANG_OF_DEVICE)
+		count_used(gang, now_ns);
+	unpaid_ns(gang, seat->device, now_ns); /* it is paid below */
+	STORE(member->in_flight, 0);
+	if (gang->kind != GANG_OF_DEVICE)
+		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
+	idle = idle_ns(gang, seat->device, ended_ns, now_ns);
+	settle(gang, seat, since(since(now_ns, LOAD(seat->paid_until_ns)), idle), idle, now_ns);
+}
+
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
-	int64_t owed_ns;
-	bool late;
+	bool late = settle_late(gang, seat, ended_ns, now_ns);
 
-	late = pay_late(gang, seat, ended_ns, now_ns);
 	STORE(member->seen, now_ns);
 	if (!late && LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT)
 		return;
-	if (!late && gang->kind != GANG_OF_DEVICE)
-		count_used(gang, now_ns);
-	owed_ns = late ? 0 : (int64_t)unpaid_ns(gang, seat->device, now_ns);
 	STORE(member->ended, ended_ns);
-	STORE(member->in_flight, 0);
+	if (!late)
+		end_work(gang, seat, ended_ns, now_ns);
 	ADD(member->progress, 1);
-	if (!late) {
-		if (gang->kind != GANG_OF_DEVICE)
-			SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, now_ns));
-		pay(gang, seat->device, owed_ns - (int64_t)idle_ns(gang, seat->device, now_ns),
-		    now_ns);
-	}
 	if (gang->kind == GANG_OF_DEVICE)
 		holder_release(gang, seat, now_ns);
 }

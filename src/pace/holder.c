@@ -100,7 +100,10 @@ static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
 	if (LOAD(member->in_flight))
 		return false;
 	STORE(member->seen, now_ns);
-	return SWAP(member->in_flight, nothing, VGPU_MEMBER_CLAIMS);
+	if (!SWAP(member->in_flight, nothing, VGPU_MEMBER_CLAIMS))
+		return false;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* who sees the new holder sees the claim */
+	return true;
 }
 
 /* False: another member is faster, or the former holder has launched meanwhile. */
@@ -128,7 +131,7 @@ static uint64_t take(const struct gang *gang, struct gang_seat *seat, uint32_t w
 	bool claimed = claims(seat->member, now_ns);
 
 	if (!swap_holder(gang, seat, word, now_ns)) {
-		if (claimed)
+		if (claimed && holder_is_other(gang, seat)) /* else another thread has taken it */
 			SWAP(seat->member->in_flight, claim, 0);
 		return GANG_POLL_NS;
 	}

@@ -168,8 +168,8 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 /* Whether the period that begins is measured, if it turns out to be short. Time is cut into
  * LEARN_PARTS parts of each LEARN_EACH_NS. One part in LEARN_PARTS is chosen at random, and the
  * first period in a chosen part is measured. All devices have the same parts: otherwise, periods of
- * two devices that begin together would be charged as if the devices had worked one after the
- * other. */
+ * two devices that begin together would count in the gang's time as if the devices had worked one
+ * after the other. */
 static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;

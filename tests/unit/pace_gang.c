@@ -373,6 +373,61 @@ UNIT_TEST_ALONE(test_time)
 	assert_int_equal(devices[1].bucket.charged, 3 * MS);
 }
 
+/* A member does not look while another one counts each millisecond, for that long. */
+static void count_for(uint64_t ns)
+{
+	uint64_t until_ns = now_ns + ns;
+
+	gang_count(&gangs[0], now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	while (now_ns < until_ns)
+		gang_count(&gangs[1], now_ns += MS);
+}
+
+/* What others charged beyond the most debt was not charged, and is not given back. */
+UNIT_TEST_ALONE(test_no_credit_from_the_most_debt)
+{
+	uint64_t began_ns;
+
+	begin(&usual);
+	began_ns = now_ns;
+	count_for(990 * MS);
+	assert_int_equal(devices[0].bucket.charged, -GANG_DEBT_NS);
+	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 450 * MS, now_ns);
+	assert_int_equal(devices[0].bucket.charged, 450 * MS);
+	assert_int_equal(devices[1].bucket.charged, 0);
+}
+
+/* A member that was not seen for GANG_STALE_NS gets back what it did not use, unless the slice has
+ * another member on the device, which may have used it. */
+UNIT_TEST_ALONE(test_late)
+{
+	struct gang_seat second = {.member = NULL};
+
+	for (unsigned shared = 0; shared < 2; shared++) {
+		uint64_t began_ns;
+
+		begin(&usual);
+		began_ns = now_ns;
+		if (shared)
+			assert_true(gang_join(&gangs[0], &second, 3, 0));
+		count_for(1200 * MS);
+		gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 5 * MS, now_ns);
+		assert_int_equal(devices[0].bucket.charged, shared ? -GANG_DEBT_NS : 5 * MS);
+		assert_int_equal(words.member[0].in_flight, 0);
+	}
+}
+
+/* A device whose entry is gone gets back no more than the time since its work ended. */
+UNIT_TEST_ALONE(test_entry_is_gone)
+{
+	begin(&usual);
+	count_for(100 * MS);
+	words.member[0].owner = 0;
+	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns - 10 * MS, now_ns);
+	assert_int_equal(devices[0].bucket.charged, 90 * MS);
+}
+
 /* A device that joins later is charged neither for what was before, nor for what others do. */
 UNIT_TEST_ALONE(test_join)
 {

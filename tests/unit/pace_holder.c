@@ -197,6 +197,18 @@ HOLDER_TEST(test_another_is_faster)
 	assert_int_equal(seats[1].member->in_flight, 0);
 }
 
+/* Another thread of the same process is faster: the claim is the process's. */
+HOLDER_TEST(test_another_thread_is_faster)
+{
+	want();
+	seats[0].member->seen = now_ns + MS;
+	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
+	taken_by = number_of(1);
+	assert_int_equal(ask(1, false), GANG_POLL_NS);
+	assert_int_equal(words.holder, number_of(1));
+	assert_int_equal(seats[1].member->in_flight, VGPU_MEMBER_CLAIMS);
+}
+
 /* A member that has work in flight keeps it when another one is faster. */
 HOLDER_TEST(test_work_is_no_claim)
 {
