@@ -77,7 +77,7 @@ shares() {
     for length in $(echo "$lengths" | tr , ' '); do bare_share "$length" >/dev/null; done
     for mode in $modes; do
         with_turns "$mode"
-        begin=$(($(date +%s) + 2)) i=0
+        begin=$(($(date +%s) + 2 + processes / 2)) i=0 # eight programs at once take some 3 s until they are ready
         for cores; do
             i=$((i + 1))
             length=$(echo "$lengths" | cut -d, -f$i)
