@@ -16,7 +16,7 @@
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
  * Each device pays for the time in which it has work of the gang in flight (gang_time.h), so over a
- * long time the busiest device is busy for its quota's part of all time.
+ * long time no device is busy for longer than its quota.
  *
  * A gang whose members do not wait for each other may never be idle at once while it closes. So the
  * closing has phases in which no launch goes at all; each is twice as long as the one before. And a
@@ -77,8 +77,8 @@ struct gang_seat {
 	bool was_busy; /* the member had work in flight when it asked last */
 	bool is_cut;   /* the member has seen the cut */
 	uint64_t used_ns;       /* the gang's, when the member looked last */
-	int64_t paid_ns;        /* what its device's bucket had been charged in all, */
-	uint64_t paid_until_ns; /* for the time until then */
+	int64_t paid_ns;        /* what its device's bucket had been charged in all at that look */
+	uint64_t paid_until_ns; /* until when the device had paid at that look */
 	/* Of a device's gang, for holder.h: */
 	uint64_t holds_ns; /* since when the member is the holder */
 	uint64_t waits_ns; /* since when it waits for another one, or as the holder for the end of

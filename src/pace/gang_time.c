@@ -140,38 +140,22 @@ static void note_paid(const struct gang *gang, struct gang_seat *seat)
 	STORE(seat->paid_ns, bucket_paid_ns(gang, seat));
 }
 
-/* The device has been in use for use_ns since the member's last look. It pays what it was not
- * charged of that, or gets back what it was charged beyond it, back_ns at most. Charges that ended
- * at the most debt are no part of what it was charged, so they are not given back as credit. */
-static void settle(const struct gang *gang, const struct gang_seat *seat, uint64_t use_ns,
-		   uint64_t back_ns, uint64_t now_ns)
+/* What the bucket was charged since the member's last look, for whatever. */
+static int64_t charged_since_ns(const struct gang *gang, const struct gang_seat *seat)
 {
-	int64_t due_ns = (int64_t)use_ns - (bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns));
-
-	pay(gang, seat->device, due_ns < -(int64_t)back_ns ? -(int64_t)back_ns : due_ns, now_ns);
+	return bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns);
 }
 
-/* Whether another member of the process's slice has the member's device. */
-static bool is_shared(const struct gang *gang, const struct gang_seat *seat)
-{
-	for (unsigned i = 0; i < gang_table_used(gang); i++) {
-		struct vgpu_region_member *member = gang_table_at(gang, i);
-
-		if (member && member != seat->member &&
-		    gang_table_own_device(gang, member) == seat->device)
-			return true;
-	}
-	return false;
-}
-
-/* A member that others took to be idle, as it did not look, had work in flight until until_ns: that
- * is counted and paid for now. The member is idle then. False: it was not taken to be idle. */
-static bool settle_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
-			uint64_t now_ns)
+/* A member that others took to be idle, as it did not look, had work in flight until until_ns: it
+ * pays what was not charged of that time, and gets nothing back. The member is idle then. False: it
+ * was not taken to be idle. */
+static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
+		     uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
-	uint64_t use_ns, used_ns;
 	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
+	uint64_t use_ns, used_ns;
+	int64_t charged_ns;
 
 	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
 		return false;
@@ -180,7 +164,9 @@ static bool settle_late(const struct gang *gang, struct gang_seat *seat, uint64_
 	used_ns = since(LOAD(gang->words->used_ns), LOAD(seat->used_ns));
 	if (gang->kind != GANG_OF_DEVICE)
 		ADD(gang->words->used_ns, since(use_ns, used_ns));
-	settle(gang, seat, use_ns, is_shared(gang, seat) ? 0 : since(now_ns, until_ns), now_ns);
+	charged_ns = charged_since_ns(gang, seat);
+	pay(gang, seat->device, (int64_t)since(use_ns, charged_ns > 0 ? (uint64_t)charged_ns : 0),
+	    now_ns);
 	return true;
 }
 
@@ -188,14 +174,18 @@ void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_
 {
 	struct vgpu_region_member *member = seat->member;
 
-	settle_late(gang, seat, now_ns, now_ns);
+	pay_late(gang, seat, now_ns, now_ns);
 	STORE(member->seen, now_ns);
-	if (LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT) {
-		gang_count(gang, now_ns);
-		STORE(member->began, now_ns);
-		STORE(member->in_flight, VGPU_MEMBER_IN_FLIGHT);
+	if (LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT) {
+		note_paid(gang, seat);
+		return;
 	}
+	gang_count(gang, now_ns);
+	STORE(member->began, now_ns);
 	note_paid(gang, seat);
+	/* Pairs with gang_is_idle's acquire: another thread that sees the end sees what was noted.
+	 */
+	__atomic_store_n(&member->in_flight, VGPU_MEMBER_IN_FLIGHT, __ATOMIC_RELEASE);
 }
 
 /* For how long no member has had anything in flight, of the time that ends now: from the last end
@@ -235,32 +225,46 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *s
 	return last_ns > began_ns ? last_ns : 0;
 }
 
-/* The time from the end until now was counted as the member's, by any process that asked meanwhile:
- * what of it no member used is taken back. */
+/*
+ * The member's work has ended. Others may have counted the member as busy until now, and charged
+ * its device: the device gets back what of that no member used.
+ *
+ *     due = use - charged, but at least unpaid - idle, and at most unpaid
+ *
+ * The device has been in use for `use` since the last look, and was charged `charged` meanwhile; of
+ * the time that ends now, nobody has counted `unpaid`, and no member used `idle`. The least is what
+ * is due if all that was counted was charged. Where a charge ended at the most debt, more is due:
+ * what was not charged is not given back. Others change the bucket as well, so the two bounds hold
+ * in any case.
+ */
 static void end_work(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		     uint64_t now_ns)
 {
-	struct vgpu_region_member *member = seat->member;
-	uint64_t idle;
+	int64_t unpaid, idle, due;
 
 	if (gang->kind != GANG_OF_DEVICE)
 		count_used(gang, now_ns);
-	unpaid_ns(gang, seat->device, now_ns); /* it is paid below */
-	STORE(member->in_flight, 0);
+	unpaid = (int64_t)unpaid_ns(gang, seat->device, now_ns);
+	STORE(seat->member->in_flight, 0);
 	if (gang->kind != GANG_OF_DEVICE)
 		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
-	idle = idle_ns(gang, seat->device, ended_ns, now_ns);
-	settle(gang, seat, since(since(now_ns, LOAD(seat->paid_until_ns)), idle), idle, now_ns);
+	idle = (int64_t)idle_ns(gang, seat->device, ended_ns, now_ns);
+	due = (int64_t)(now_ns - LOAD(seat->paid_until_ns)) - idle - charged_since_ns(gang, seat);
+	if (due > unpaid)
+		due = unpaid;
+	if (due < unpaid - idle)
+		due = unpaid - idle;
+	pay(gang, seat->device, due, now_ns);
 }
 
 void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = seat->member;
-	bool late = settle_late(gang, seat, ended_ns, now_ns);
+	bool late = pay_late(gang, seat, ended_ns, now_ns);
 
 	STORE(member->seen, now_ns);
-	if (!late && LOAD(member->in_flight) != VGPU_MEMBER_IN_FLIGHT)
+	if (!late && __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
 		return;
 	STORE(member->ended, ended_ns);
 	if (!late)

@@ -7,7 +7,8 @@
  *                  spins for another is.
  *
  * Work is noted when a process looks, so other processes may count a member as busy for longer than
- * it is. Whoever sees the end takes the difference back.
+ * it is. Whoever sees the end takes the difference back, unless the member was not seen for
+ * GANG_STALE_NS.
  */
 #pragma once
 

@@ -398,22 +398,67 @@ UNIT_TEST_ALONE(test_no_credit_from_the_most_debt)
 	assert_int_equal(devices[1].bucket.charged, 0);
 }
 
-/* A member that was not seen for GANG_STALE_NS gets back what it did not use, unless the slice has
- * another member on the device, which may have used it. */
-UNIT_TEST_ALONE(test_late)
+/* The device began the work later than the host: it had ended before the last look, which found it
+ * in flight. */
+UNIT_TEST_ALONE(test_ended_before_the_last_look)
+{
+	uint64_t began_ns;
+
+	begin(&usual);
+	began_ns = now_ns;
+	count_for(10 * MS);
+	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_count(&gangs[1], now_ns += 1 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 9 * MS, now_ns += 1 * MS);
+	assert_int_equal(devices[0].bucket.charged, 9 * MS);
+}
+
+/* What the bucket is charged meanwhile for work outside the gang is not given back. */
+UNIT_TEST_ALONE(test_charges_of_others)
+{
+	uint64_t began_ns;
+
+	begin(&usual);
+	gang_count(&gangs[0], began_ns = now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	devices[0].bucket.charged += (int64_t)(50 * MS);
+	now_ns += 100 * MS;
+	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 1 * MS, now_ns);
+	assert_int_equal(devices[0].bucket.charged, 51 * MS);
+}
+
+/* Two members on one device. The first one's end is seen while the second works: what the first got
+ * back is not charged to the second. */
+UNIT_TEST_ALONE(test_two_on_a_device)
 {
 	struct gang_seat second = {.member = NULL};
+	uint64_t began_ns;
 
-	for (unsigned shared = 0; shared < 2; shared++) {
+	begin(&usual);
+	gang_count(&gangs[0], began_ns = now_ns);
+	assert_true(gang_join(&gangs[0], &second, 3, 0));
+	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &second, began_ns + 5 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 3 * MS, began_ns + 8 * MS);
+	gang_is_idle(&gangs[0], &second, began_ns + 12 * MS, began_ns + 12 * MS);
+	assert_int_equal(devices[0].bucket.charged, 10 * MS);
+}
+
+/* A member that was not seen for GANG_STALE_NS pays what nobody has paid, and gets nothing back. */
+UNIT_TEST_ALONE(test_late)
+{
+	for (unsigned counted = 0; counted < 2; counted++) {
 		uint64_t began_ns;
 
 		begin(&usual);
-		began_ns = now_ns;
-		if (shared)
-			assert_true(gang_join(&gangs[0], &second, 3, 0));
-		count_for(1200 * MS);
+		gang_count(&gangs[0], began_ns = now_ns);
+		gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+		now_ns += 990 * MS;
+		if (counted)
+			gang_count(&gangs[1], now_ns);
+		now_ns += 210 * MS;
 		gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 5 * MS, now_ns);
-		assert_int_equal(devices[0].bucket.charged, shared ? -GANG_DEBT_NS : 5 * MS);
+		assert_int_equal(devices[0].bucket.charged, counted ? -GANG_DEBT_NS : 5 * MS);
 		assert_int_equal(words.member[0].in_flight, 0);
 	}
 }
