@@ -65,7 +65,7 @@ static void pay(const struct gang *gang, uint32_t device, int64_t used_ns, uint6
 		return;
 	used_ns = bucket_charge_used(bucket, used_ns, least_ns(gang, device, now_ns));
 	if (gang->kind == GANG_OF_SLICES)
-		ADD(bucket->joint_charged, used_ns);
+		ADD(bucket->joint_charged, (uint64_t)used_ns);
 }
 
 /* The time since the device last paid. It counts as paid from now on. */
