@@ -121,17 +121,16 @@ static void measure_slice(struct overview_slice *slice)
 {
 	static struct sight_process processes[VGPU_SLOTS_MAX];
 	struct sight later = {.process = processes};
-	uint64_t looked_ns;
 
-	if (overview_see(slice->one->region_path, &later, &looked_ns, NULL) ||
-	    looked_ns <= slice->looked_ns)
+	if (overview_see(slice->one->region_path, &later, NULL) ||
+	    later.looked_ns <= slice->looked_ns)
 		return;
 	for (unsigned d = 0; d < slice->device_count && d < later.device_count; d++) {
 		struct overview_device *device = &slice->device[d];
 
 		if (may_wait(slice, device) && strcmp(device->seen.uuid, later.device[d].uuid) == 0)
 			compare_device(slice, device, &later.device[d], &device->seen,
-				       looked_ns - slice->looked_ns);
+				       later.looked_ns - slice->looked_ns);
 	}
 }
 

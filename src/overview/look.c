@@ -22,15 +22,13 @@
 
 /* -- a region ---------------------------------------------------------------------------------- */
 
-int overview_see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-		 struct fault *fault)
+int overview_see(const char *path, struct sight *ret_sight, struct fault *fault)
 {
 	struct region region = REGION_CLOSED;
 	int error;
 
 	guard_begin();
 	error = region_inspect(path, &region, fault);
-	*ret_looked_ns = clock_now_ns();
 	if (!error)
 		sight_take(&region, ret_sight);
 	region_close(&region);
@@ -99,6 +97,7 @@ static bool keep_exiting(const struct sight *sight, struct procs *procs,
 
 static bool keep(const struct sight *sight, struct overview_slice *slice)
 {
+	slice->looked_ns = sight->looked_ns;
 	slice->key = sight->key;
 	slice->file_device = sight->file_device;
 	slice->file_inode = sight->file_inode;
@@ -176,10 +175,9 @@ static bool lacks_region(const char *path)
 /* Calls overview_see. If there is no region, the function succeeds, and the sight is empty. An
  * error is checked by a second call: while another process makes the region, it may look
  * damaged. */
-static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-			struct fault *fault)
+static int see_if_there(const char *path, struct sight *ret_sight, struct fault *fault)
 {
-	int error = overview_see(path, ret_sight, ret_looked_ns, fault);
+	int error = overview_see(path, ret_sight, fault);
 
 	if (!error)
 		return 0;
@@ -187,7 +185,7 @@ static int see_if_there(const char *path, struct sight *ret_sight, uint64_t *ret
 		ret_sight->device_count = ret_sight->process_count = ret_sight->exiting_count = 0;
 		return 0;
 	}
-	return overview_see(path, ret_sight, ret_looked_ns, fault);
+	return overview_see(path, ret_sight, fault);
 }
 
 static enum overview_state state_without_process(const struct slices_one *one)
@@ -204,7 +202,7 @@ int overview_look_at_slice(struct overview_looker *looker, struct overview_slice
 	struct sight sight = {.process = processes, .exiting = exiting};
 	struct fault fault = {""};
 
-	if (see_if_there(slice->one->region_path, &sight, &slice->looked_ns, &fault)) {
+	if (see_if_there(slice->one->region_path, &sight, &fault)) {
 		slice->state = OVERVIEW_UNREADABLE;
 		slice->why = strdup(fault.text);
 		return slice->why ? 0 : -ENOMEM;

@@ -58,7 +58,7 @@ struct overview_slice {
 	bool lifted;                      /* a monitor has lifted the compute quota */
 	struct sight_gang gang;
 	int64_t launched_s;                          /* the last launch, unix seconds; 0: never */
-	uint64_t looked_ns;                          /* time of the look, CLOCK_MONOTONIC */
+	uint64_t looked_ns;                          /* time of the look, clock_steady_ns */
 	unsigned running, paused_count, dying, dead; /* processes by state */
 	unsigned device_count;
 	struct overview_device *device;

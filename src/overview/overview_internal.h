@@ -4,8 +4,7 @@
 #include "overview.h"
 
 /* Reads the region under guard (guard.h): 0, or a negative errno with a fault. */
-int overview_see(const char *path, struct sight *ret_sight, uint64_t *ret_looked_ns,
-		 struct fault *fault);
+int overview_see(const char *path, struct sight *ret_sight, struct fault *fault);
 
 /* Whether the slice itself counts the GPU time that it uses. A slice that may use all of it while
  * no other slice wants it does not. */

@@ -22,9 +22,9 @@ static unsigned slots_of(const struct vgpu_region_file *file)
 
 /* Computed with unsigned numbers, because the file may hold any. Work further ahead than AHEAD_NS
  * cannot have been submitted (pace/backlog.c). */
-static uint64_t done_of(const struct vgpu_region_bucket *bucket)
+static uint64_t done_of(const struct vgpu_region_bucket *bucket, uint64_t now_ns)
 {
-	uint64_t until_ns = SEE(bucket->busy_until), now_ns = clock_steady_ns();
+	uint64_t until_ns = SEE(bucket->busy_until);
 	uint64_t taken_ns = (uint64_t)SEE(bucket->charged) + (uint64_t)SEE(bucket->corrected);
 
 	return until_ns > now_ns && until_ns - now_ns < AHEAD_NS ? taken_ns - (until_ns - now_ns)
@@ -34,11 +34,12 @@ static uint64_t done_of(const struct vgpu_region_bucket *bucket)
 /* The shut time, with the present one until now; but at most until the bucket has recovered, which
  * no process notes while the slice launches nothing (pace/bucket.c). Unsigned for the same reason.
  */
-static uint64_t throttled_ns_of(const struct vgpu_region_device *device, unsigned cores_pct)
+static uint64_t throttled_ns_of(const struct vgpu_region_device *device, unsigned cores_pct,
+				uint64_t now_ns)
 {
 	const struct vgpu_region_bucket *bucket = &device->bucket;
 	uint64_t ns = SEE(device->throttled_ns), since_ns = SEE(bucket->shut_at);
-	uint64_t until_ns = clock_steady_ns(), recovered_ns = SEE(bucket->refilled);
+	uint64_t until_ns = now_ns, recovered_ns = SEE(bucket->refilled);
 	uint64_t debt_ns = (uint64_t)SEE(bucket->charged) + (uint64_t)SEE(bucket->corrected) -
 			   (uint64_t)SEE(bucket->credit);
 
@@ -51,10 +52,11 @@ static uint64_t throttled_ns_of(const struct vgpu_region_device *device, unsigne
 	return until_ns > since_ns ? ns + (until_ns - since_ns) : ns;
 }
 
-static void see_throttle(const struct vgpu_region_device *device, struct sight_device *ret_device)
+static void see_throttle(const struct vgpu_region_device *device, uint64_t now_ns,
+			 struct sight_device *ret_device)
 {
 	ret_device->throttled = SEE(device->throttled);
-	ret_device->throttled_ns = throttled_ns_of(device, ret_device->cores_pct);
+	ret_device->throttled_ns = throttled_ns_of(device, ret_device->cores_pct, now_ns);
 	ret_device->held = SEE(device->held);
 	ret_device->charged_ns = (uint64_t)SEE(device->bucket.charged);
 	ret_device->corrected_ns = SEE(device->bucket.corrected);
@@ -131,7 +133,8 @@ static void see_cores(const struct region *region, unsigned index, struct sight_
 		ret_device->cores_pct && most_pct > ret_device->cores_pct ? most_pct : 0;
 }
 
-static void see_device(struct region *region, unsigned index, struct sight_device *ret_device)
+static void see_device(struct region *region, unsigned index, uint64_t now_ns,
+		       struct sight_device *ret_device)
 {
 	const struct vgpu_region_bucket *bucket = &region->file->own.device[index].bucket;
 	const struct vgpu_hami_region *hami = &region->file->hami;
@@ -148,9 +151,9 @@ static void see_device(struct region *region, unsigned index, struct sight_devic
 	ret_device->limit_bytes = SEE(hami->limit[index]);
 	see_cores(region, index, ret_device);
 	ret_device->burst_ns = SEE(region->file->own.device[index].burst_ns);
-	ret_device->done_ns = done_of(bucket);
+	ret_device->done_ns = done_of(bucket, now_ns);
 	ret_device->refused = SEE(bucket->refused);
-	see_throttle(&region->file->own.device[index], ret_device);
+	see_throttle(&region->file->own.device[index], now_ns, ret_device);
 	see_turns(region, index, ret_device);
 }
 
@@ -206,6 +209,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	uint64_t devices = SEE(file->hami.device_count);
 	unsigned slots = slots_of(file);
 
+	ret_sight->looked_ns = clock_steady_ns();
 	ret_sight->key = region_key(region);
 	ret_sight->file_device = region->device;
 	ret_sight->file_inode = region->inode;
@@ -220,7 +224,7 @@ void sight_take(struct region *region, struct sight *ret_sight)
 	ret_sight->launched_s = SEE(file->hami.last_kernel_time);
 	ret_sight->device_count = devices > VGPU_DEVICES_MAX ? VGPU_DEVICES_MAX : (unsigned)devices;
 	for (unsigned i = 0; i < ret_sight->device_count; i++)
-		see_device(region, i, &ret_sight->device[i]);
+		see_device(region, i, ret_sight->looked_ns, &ret_sight->device[i]);
 	see_gang(region, ret_sight);
 	see_joint_gang(region, ret_sight);
 	ret_sight->process_count = 0;

@@ -61,7 +61,8 @@ struct sight_gang {
 };
 
 struct sight {
-	uint64_t key;                     /* region_key: identifies the slice */
+	uint64_t looked_ns; /* time of the look, clock_steady_ns; counters are as of it */
+	uint64_t key;       /* region_key: identifies the slice */
 	uint64_t file_device, file_inode; /* of the region's file */
 	unsigned version, hami_major, hami_minor;
 	int lock_slot; /* slot of the process that held the lock; -1: none */
