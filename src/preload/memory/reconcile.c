@@ -39,9 +39,9 @@ static bool resting;
 
 #define REST_NS         (10 * NS_PER_MS)
 #define REST_REFUSAL_NS (100 * NS_PER_MS) /* before a refusal: threads may wait for a processor */
-#define REST_FAILED_NS  NS_PER_S /* after a failed wait, refusals do not wait for this long */
+#define REST_FAILED_NS  NS_PER_S /* refusals do not wait so soon after such a wait failed */
 
-static uint64_t rest_failed_ns; /* when a wait failed last; under `comparing` */
+static uint64_t rest_failed_ns; /* when a wait before a refusal last failed; under `comparing` */
 
 static bool is_resting(void)
 {
@@ -117,8 +117,6 @@ static bool compare_at_rest_locked(CUdevice device, uint64_t most_ns)
 	if (!looked)
 		compared = compare_locked(device);
 	__atomic_store_n(&resting, false, __ATOMIC_RELEASE);
-	if (!compared)
-		rest_failed_ns = clock_now_ns();
 	return compared;
 }
 
@@ -133,12 +131,15 @@ static bool compare(CUdevice device, unsigned naps, bool refuses)
 			return false;
 		sys_sleep_ns(NAP_NS);
 	}
-	if (refuses && clock_now_ns() - rest_failed_ns >= REST_FAILED_NS)
+	if (refuses && clock_now_ns() - rest_failed_ns >= REST_FAILED_NS) {
 		compared = compare_at_rest_locked(device, REST_REFUSAL_NS);
-	else if (quota_wants_rest(device))
+		if (!compared)
+			rest_failed_ns = clock_now_ns();
+	} else if (quota_wants_rest(device)) {
 		compared = compare_at_rest_locked(device, REST_NS);
-	else
+	} else {
 		compared = compare_locked(device);
+	}
 	lock_release(&comparing);
 	return compared;
 }
