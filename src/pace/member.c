@@ -1,7 +1,6 @@
 #include "member.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "clock.h"
 #include "constants.h"
@@ -10,130 +9,45 @@
 #include "gang_time.h"
 #include "holder.h"
 #include "in_flight.h"
-#include "joint.h"
+#include "membership.h"
 #include "sys.h"
 #include "trace.h"
 #include "turns.h"
 #include "utilisation.h"
 
-#define COUNT_NS   (10 * NS_PER_MS) /* how often living members are counted */
-#define FULL_NS    (1 * NS_PER_S)   /* how often a gang is asked that had no entry left */
-#define SPIN_NS    (2 * NS_PER_MS)  /* of closing, in which a waiting launch asks without a sleep */
-#define SPIN_TIMES 50               /* empty loops between two questions */
+#define SPIN_NS    (2 * NS_PER_MS) /* of closing, in which a waiting launch asks without a sleep */
+#define SPIN_TIMES 50              /* empty loops between two questions */
 
+/* Work of the process on a device. What is in flight is known whether or not the device is a
+ * member. */
 struct member {
-	struct gang_seat seat;
-	const struct gang *gang; /* that the seat is in; NULL: it never had one; atomic */
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device had finished at reached_ns; atomic */
 	uint64_t reached_ns; /* atomic */
 	uint64_t shown_ns;   /* until when the process's time is in the meter's backlog */
-	uint64_t noted_ns;   /* when the process last showed that it launches; atomic */
 	bool by_turns;       /* launches to the device go by turns; atomic */
 };
 
 static struct member members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
-static uint32_t wanted;                         /* a bit for each device that is to join; atomic */
-static enum pace_gang rule;
-static struct region *joined;
-static struct gang own;                         /* the slice's gang */
-static const struct gang *present = &own;       /* own, or the gang of several slices; atomic */
-static struct gang of_device[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
-static unsigned living;                         /* members of the gang at living_at_ns; atomic */
-static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic */
-static uint64_t full_ns; /* when `own` last had no free entry; 0: never; atomic */
-static unsigned seats;   /* that the process has; written under `joining` */
-static bool said_full;   /* a message has said that `own` is full; written under `joining` */
-static struct lock joining = LOCK_INIT;
 
-/* -- who is a member -------------------------------------------------------------------------- */
-
-static uint32_t owner_of(const struct region *region, unsigned slot)
+static int device_of(const struct member *member)
 {
-	uint64_t claims = LOAD(region->file->own.slots[slot].claims);
-
-	return (slot + 1) | (uint32_t)(claims << VGPU_GANG_OWNER_SLOTS);
-}
-
-static bool lives(const struct gang *gang, uint32_t owner)
-{
-	unsigned slot = (owner & ((1u << VGPU_GANG_OWNER_SLOTS) - 1)) - 1;
-
-	(void)gang;
-	return slot < VGPU_SLOTS_MAX && region_slot_alive(joined, slot) &&
-	       owner_of(joined, slot) == owner;
-}
-
-void members_attach(struct region *region)
-{
-	own = (struct gang){
-		.kind = GANG_OF_SLICE,
-		.words = &region->file->own.gang.group,
-		.table = &region->file->own.gang,
-		.devices = region->file->own.device,
-		.turns = region->file->turn,
-		.lives = lives,
-		.quota = cores_limit_at,
-	};
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		const struct meter *meter = cores_meter(device);
-		unsigned index = meter ? (unsigned)meter->quota.index : 0;
-
-		of_device[device] = own;
-		of_device[device].kind = GANG_OF_DEVICE;
-		of_device[device].words = &region->file->group[index];
-		of_device[device].slice = VGPU_MEMBER_OF_DEVICE + index;
-	}
-	joined = region;
-}
-
-void members_forget(void)
-{
-	joined = NULL;
-	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
-		members[device] = (struct member){.reached = 0};
-	present = &own;
-	joint_forget();
-	living_at_ns = full_ns = 0;
-	seats = 0;
-	said_full = false;
-	lock_init(&joining);
-}
-
-/* The gang that devices of this process join. */
-static const struct gang *gang(void)
-{
-	return __atomic_load_n(&present, __ATOMIC_ACQUIRE); /* pairs with change_gang's release */
+	return (int)(member - members);
 }
 
 static const struct gang *gang_of(const struct member *member)
 {
-	return __atomic_load_n(&member->gang, __ATOMIC_ACQUIRE); /* pairs with join's release */
+	return membership_gang(device_of(member));
+}
+
+static struct gang_seat *seat_of(const struct member *member)
+{
+	return membership_seat(device_of(member));
 }
 
 static bool is_seated(const struct member *member)
 {
-	/* Pairs with gang_join's release: the seat's entry is there. */
-	return __atomic_load_n(&member->seat.is_taken, __ATOMIC_ACQUIRE);
-}
-
-static bool is_member(int device)
-{
-	return is_seated(&members[device]);
-}
-
-static bool is_in(int device, bool of_one_device)
-{
-	return is_member(device) &&
-	       (gang_of(&members[device])->kind == GANG_OF_DEVICE) == of_one_device;
-}
-
-static bool is_wanted(int device)
-{
-	enum pace_gang now = LOAD(rule);
-
-	return now == PACE_GANG_YES || now == PACE_GANG_NAMED ||
-	       (now == PACE_GANG_FOUND && LOAD(wanted) >> device & 1);
+	return membership_is_any(device_of(member));
 }
 
 /* -- work in flight --------------------------------------------------------------------------- */
@@ -145,7 +59,7 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 			   uint64_t now_ns)
 {
 	uint64_t took_ns = meter_since(ended_ns, member->in_flight.began_ns);
-	uint64_t others_ns = gang_others_ended_ns(in, &member->seat);
+	uint64_t others_ns = gang_others_ended_ns(in, seat_of(member));
 
 	if (others_ns && others_ns + took_ns > ended_ns)
 		ended_ns = others_ns + took_ns;
@@ -173,12 +87,12 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	if (!is_seated(member) || LOAD(member->by_turns))
 		return busy;
 	if (busy) {
-		gang_is_busy(in, &member->seat, now_ns);
+		gang_is_busy(in, seat_of(member), now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
-			gang_is_idle(in, &member->seat, now_ns, now_ns);
+			gang_is_idle(in, seat_of(member), now_ns, now_ns);
 		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
 	} else {
-		gang_is_idle(in, &member->seat, ended_ns ? ended_ns : now_ns, now_ns);
+		gang_is_idle(in, seat_of(member), ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
 			backlog_show(&meter->backlog, &member->shown_ns, ended_ns);
 	}
@@ -191,186 +105,30 @@ static bool look(struct meter *meter, struct member *member, const struct pace_w
 	return look_with(meter, member, work, gang_is_shut(gang_of(member)), now_ns);
 }
 
-/* -- taking and giving up seats ---------------------------------------------------------------- */
-
-/* Leaves the gang. The gang is paid for the member's work in flight, until now or until it ended.
- * No mark is made for that: the driver may block a thread that records an event, and the caller
- * holds `joining`. */
-static void leave(int device)
+/* No mark is made: the driver may block a thread that records an event. */
+static void look_before_leaving(int device, uint64_t now_ns)
 {
-	struct member *member = &members[device];
-	const struct gang *from = gang_of(member);
-	uint64_t now_ns = clock_steady_ns();
-
-	SUB(seats, 1);
-	look_with(cores_meter(device), member, NULL, false, now_ns);
-	gang_is_idle(from, &member->seat, now_ns, now_ns);
-	gang_count(from, now_ns);
-	if (from->kind == GANG_OF_SLICES)
-		joint_leave(from, &member->seat);
-	else
-		gang_leave(&member->seat);
+	look_with(cores_meter(device), &members[device], NULL, false, now_ns);
 }
 
-/* All members leave their gang. Each joins the gang `to` with its next launch. */
-static void change_gang(const struct gang *to)
+void members_attach(struct region *region)
 {
-	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_in(device, false))
-			leave(device);
-	__atomic_store_n(&present, to, __ATOMIC_RELEASE);
+	membership_attach(region, look_before_leaving);
 }
 
-static void choose_gang(void)
+void members_forget(void)
 {
-	const struct gang *joint = joint_is_due() ? joint_settle(joined) : gang();
-	const struct gang *to = joint ? joint : &own;
-
-	if (to != gang())
-		change_gang(to);
-}
-
-static bool sit_down(struct member *member, const struct gang *in, uint32_t index)
-{
-	__atomic_store_n(&member->gang, in, __ATOMIC_RELEASE);
-	if (in->kind == GANG_OF_SLICES)
-		return joint_join(in, &member->seat, index);
-	return gang_join(in, &member->seat, owner_of(joined, (unsigned)joined->slot), index);
-}
-
-static void say_full(void)
-{
-	char line[320];
-
-	if (said_full)
-		return;
-	said_full = true;
-	snprintf(line, sizeof(line),
-		 "the slice has no entry left for this program among the %d, one for each process "
-		 "and GPU, that are throttled together; until one is free, this program is "
-		 "throttled by itself, less exactly: run fewer programs in the slice, or give "
-		 "some of them another slice",
-		 VGPU_GANG_MEMBERS_MAX);
-	pace_driver->say(line);
-}
-
-static void join(struct member *member, const struct gang *in, const struct meter *meter)
-{
-	uint32_t index = (uint32_t)meter->quota.index;
-	bool done = sit_down(member, in, index);
-
-	if (!done && in->kind == GANG_OF_SLICES) {
-		change_gang(&own);
-		done = sit_down(member, &own, index);
-	}
-	STORE(living_at_ns, 0);
-	if (!done) {
-		STORE(full_ns, clock_steady_ns());
-		say_full();
-		return;
-	}
-	ADD(seats, 1);
-	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(gang_of(member)), 0);
-}
-
-/* Takes the device's seat in the gang that the policy names; or, with `shares`, in the gang of its
- * device; or in none. Gives up the seats of devices that are to have none, because the process may
- * never launch to such a device again. */
-static void take_seat(const struct meter *meter, int device, bool shares)
-{
-	struct member *member = &members[device];
-	const struct gang *in;
-
-	lock_acquire(&joining);
-	choose_gang();
-	for (int other = 0; other < VGPU_DEVICES_MAX; other++)
-		if (!is_wanted(other) && is_in(other, false))
-			leave(other);
-	in = is_wanted(device) ? gang() : shares ? &of_device[device] : NULL;
-	if (is_member(device) && gang_of(member) != in)
-		leave(device);
-	if (in && !is_member(device))
-		join(member, in, meter);
-	lock_release(&joining);
-}
-
-/* Whether the gang was found full less than FULL_NS ago. To find out again takes a system call for
- * each member. */
-static bool is_full(void)
-{
-	uint64_t then_ns = LOAD(full_ns);
-
-	return then_ns && meter_since(clock_steady_ns(), then_ns) < FULL_NS;
-}
-
-static void keep_seat(const struct meter *meter, int device)
-{
-	if ((is_wanted(device) != is_in(device, false) && !is_full()) || joint_is_due())
-		take_seat(meter, device, is_in(device, true));
-}
-
-/* Notes, once in MEET_EACH_NS, that this process launches to the device. Returns whether another
- * process did so as well: within MEET_NS, some process found that the last note was not its own. */
-static bool meets(struct member *member, const struct meter *meter, uint64_t now_ns)
-{
-	struct vgpu_region_group *group = &joined->file->group[meter->quota.index];
-	uint32_t self = 1 + (uint32_t)joined->slot, last;
-	uint64_t met_ns;
-
-	if (meter_since(now_ns, LOAD(member->noted_ns)) >= MEET_EACH_NS) {
-		STORE(member->noted_ns, now_ns);
-		last = LOAD(group->launcher);
-		if (last != self) {
-			STORE(group->launcher, self);
-			if (last)
-				STORE(group->met_at, now_ns);
-		}
-	}
-	met_ns = LOAD(group->met_at);
-	return met_ns && meter_since(now_ns, met_ns) < MEET_NS;
-}
-
-void pace_set_gang(enum pace_gang new_rule)
-{
-	joint_name(NULL);
-	STORE(rule, new_rule);
-}
-
-void pace_set_named_gang(const char *path)
-{
-	joint_name(path);
-	STORE(rule, PACE_GANG_NAMED);
-}
-
-void pace_join_gang(int device)
-{
-	const struct meter *meter = cores_meter(device);
-
-	if (device < 0 || device >= VGPU_DEVICES_MAX)
-		return;
-	__atomic_fetch_or(&wanted, 1u << device, __ATOMIC_RELAXED);
-	if (meter && cores_region())
-		keep_seat(meter, device);
-}
-
-static unsigned count_living(uint64_t now_ns)
-{
-	uint64_t then_ns = LOAD(living_at_ns);
-
-	if (!then_ns || meter_since(now_ns, then_ns) >= COUNT_NS) {
-		STORE(living_at_ns, now_ns);
-		joint_watch();
-		STORE(living, gang_members(gang()));
-	}
-	return LOAD(living);
+	for (unsigned device = 0; device < VGPU_DEVICES_MAX; device++)
+		members[device] = (struct member){.reached = 0};
+	membership_forget();
 }
 
 bool member_is(struct meter *meter, int device)
 {
-	if (!joined)
+	if (!membership_is_attached())
 		return false;
-	keep_seat(meter, device);
-	return is_in(device, false) && count_living(clock_coarse_ns()) > 1;
+	membership_keep(meter, device);
+	return membership_is_of_gang(device) && membership_living(clock_coarse_ns()) > 1;
 }
 
 /* -- a launch --------------------------------------------------------------------------------- */
@@ -388,7 +146,7 @@ static bool keeps_seat(struct meter *meter, int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (!is_in(device, true) || !LOAD(member->in_flight.is_busy))
+	if (!membership_is_of_group(device) || !LOAD(member->in_flight.is_busy))
 		return false;
 	return !is_look_due(member, now_ns) || look(meter, member, NULL, now_ns);
 }
@@ -397,12 +155,10 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns)
 {
 	bool shares;
 
-	if (!joined || is_wanted(device))
+	if (!membership_is_attached() || membership_wants_gang(device))
 		return false;
-	shares = meets(&members[device], meter, now_ns) || keeps_seat(meter, device, now_ns);
-	if (shares != is_in(device, true) && !(shares && is_full()))
-		take_seat(meter, device, shares);
-	return is_in(device, true);
+	shares = membership_meets(meter, device, now_ns) || keeps_seat(meter, device, now_ns);
+	return membership_share(meter, device, shares);
 }
 
 /* Looks at the work in flight of the process's other members of the gang. Whether there are any. */
@@ -411,7 +167,7 @@ static bool look_at_others(const struct member *but, uint64_t now_ns)
 	bool several = false;
 
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
-		if (&members[device] == but || !is_member(device) ||
+		if (&members[device] == but || !membership_is_any(device) ||
 		    gang_of(&members[device]) != gang_of(but))
 			continue;
 		several = true;
@@ -428,8 +184,8 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 {
 	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns))
 		return 0;
-	trace_write(TRACE_GANG_AHEAD, (int)member->seat.member->device, (int64_t)sight->ahead_ns,
-		    0);
+	trace_write(TRACE_GANG_AHEAD, (int)seat_of(member)->member->device,
+		    (int64_t)sight->ahead_ns, 0);
 	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
 	STORE(member->reached_ns, now_ns);
@@ -465,7 +221,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	}
 	if (!cores_any_limit())
 		return 0; /* the quotas were lifted, so no gang throttles any more */
-	wait_ns = gang_ask(in, &member->seat, &sight, now_ns);
+	wait_ns = gang_ask(in, seat_of(member), &sight, now_ns);
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
 	return wait_ns || gang_is_shut(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
@@ -513,8 +269,9 @@ static bool goes_by_its_gang(const struct meter *meter, struct member *member, u
 {
 	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
 		return is_seated(member);
-	return cores_limit(meter) != 0 && !turns_are_due(meter, (int)(member - members), now_ns) &&
-	       (meets(member, meter, now_ns) || LOAD(member->in_flight.is_busy));
+	return cores_limit(meter) != 0 && !turns_are_due(meter, device_of(member), now_ns) &&
+	       (membership_meets(meter, device_of(member), now_ns) ||
+		LOAD(member->in_flight.is_busy));
 }
 
 /* Waits until the gang admits the launch: 0, -EAGAIN, or an error of pace_wait. */
@@ -547,7 +304,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), &member->seat) ||
+	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), seat_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		error = wait_for_gang(meter, member, work, &now_ns, &held);
 	if (held) {
@@ -561,7 +318,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (!LOAD(member->in_flight.is_busy))
 		STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
-	gang_is_busy(gang_of(member), &member->seat, now_ns);
+	gang_is_busy(gang_of(member), seat_of(member), now_ns);
 	return 0;
 }
 
@@ -572,12 +329,12 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 
 	if (submitted)
 		in_flight_submitted(&member->in_flight, work, gang_is_shut(in), now_ns);
-	if (submitted && is_member(work->device) && !LOAD(member->by_turns)) {
+	if (submitted && membership_is_any(work->device) && !LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */
-		gang_is_busy(in, &member->seat, now_ns);
+		gang_is_busy(in, seat_of(member), now_ns);
 		if (work->collective)
-			gang_launched_collective(in, &member->seat);
+			gang_launched_collective(in, seat_of(member));
 	}
 	in_flight_left(&member->in_flight);
 }
@@ -587,10 +344,10 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 /* The group is paid for what is in flight until now. */
 void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
-	if (joined && is_in(device, true))
-		take_seat(meter, device, false);
-	if (joined)
-		gang_begin_turns(&of_device[device], now_ns);
+	if (membership_is_of_group(device))
+		membership_share(meter, device, false);
+	if (membership_is_attached())
+		gang_begin_turns(membership_group(device), now_ns);
 	STORE(members[device].by_turns, true);
 }
 
@@ -600,23 +357,19 @@ uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, 
 	struct member *member = &members[device];
 	const struct gang *in;
 	uint64_t wait_ns;
-	bool shares;
 
 	*ret_waits = false;
-	if (!joined || is_wanted(device))
+	if (!membership_is_attached() || membership_wants_gang(device))
 		return 0;
-	shares = meets(member, meter, now_ns);
-	if (shares != is_in(device, true) && !(shares && is_full()))
-		take_seat(meter, device, shares);
-	if (!is_in(device, true))
+	if (!membership_share(meter, device, membership_meets(meter, device, now_ns)))
 		return 0;
 	in = gang_of(member);
-	wait_ns = holder_ask(in, &member->seat, in_flight, now_ns);
-	if ((!wait_ns || in_flight) && !holder_claim(in, &member->seat, now_ns) && !wait_ns)
+	wait_ns = holder_ask(in, seat_of(member), in_flight, now_ns);
+	if ((!wait_ns || in_flight) && !holder_claim(in, seat_of(member), now_ns) && !wait_ns)
 		wait_ns = GANG_POLL_NS;
-	*ret_waits = holder_is_other(in, &member->seat);
+	*ret_waits = holder_is_other(in, seat_of(member));
 	if (*ret_waits && !in_flight)
-		holder_unclaim(in, &member->seat, now_ns);
+		holder_unclaim(in, seat_of(member), now_ns);
 	return wait_ns;
 }
 
@@ -629,39 +382,34 @@ void member_rest(int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (is_in(device, true) && LOAD(member->by_turns))
-		holder_unclaim(gang_of(member), &member->seat, now_ns);
+	if (membership_is_of_group(device) && LOAD(member->by_turns))
+		holder_unclaim(gang_of(member), seat_of(member), now_ns);
 }
 
 void member_keep(int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
-	if (is_in(device, true) && LOAD(member->by_turns))
-		holder_claim(gang_of(member), &member->seat, now_ns);
+	if (membership_is_of_group(device) && LOAD(member->by_turns))
+		holder_claim(gang_of(member), seat_of(member), now_ns);
 }
 
 /* Without a quota, the device has no group from then on. */
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	member_rest(device, now_ns);
-	STORE(members[device].seat.waits_ns, 0);
+	STORE(membership_seat(device)->waits_ns, 0);
 	STORE(members[device].by_turns, false);
-	if (joined && !cores_limit(meter) && is_in(device, true))
-		take_seat(meter, device, false);
-}
-
-bool members_any(void)
-{
-	return LOAD(seats) && cores_region();
+	if (!cores_limit(meter) && membership_is_of_group(device))
+		membership_share(meter, device, false);
 }
 
 static void mark_all(uint64_t each_ns)
 {
-	if (!members_any())
+	if (!membership_exists())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++)
-		if (is_member(device))
+		if (membership_is_any(device))
 			in_flight_mark(&members[device].in_flight, each_ns, clock_steady_ns());
 }
 
@@ -679,7 +427,7 @@ void members_will_look(void)
 
 void members_waited(void)
 {
-	if (!members_any())
+	if (!membership_exists())
 		return;
 	for (int device = 0; device < VGPU_DEVICES_MAX; device++) {
 		struct meter *meter;

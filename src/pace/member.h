@@ -52,9 +52,6 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 /* After a launch, whether or not the driver accepted it. */
 void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns);
 
-/* Whether the process has a member, and the region is there. */
-bool members_any(void);
-
 /* Before the thread waits for work; after it has asked for work that had not finished; and after a
  * wait. */
 void members_will_wait(void);

@@ -12,6 +12,7 @@
 #include "cores.h"
 #include "lease.h"
 #include "member.h"
+#include "membership.h"
 #include "turns.h"
 #include "utilisation.h"
 #include "window.h"
@@ -185,7 +186,7 @@ void pace_waited(void)
 bool pace_has_waited(void)
 {
 	return last.meter && last.since != WAITS_NONE && meter_relax_factor(last.meter) > 1 &&
-	       !members_any() && !turns_any_shared();
+	       !membership_exists() && !turns_any_shared();
 }
 
 void pace_found_over(void)

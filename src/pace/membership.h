@@ -1,0 +1,59 @@
+/*
+ * Inside pace/: the gang that each device of this process is a member of.
+ *
+ * A device is a member of the slice's gang, or of a gang of several slices (joint.h), if its
+ * kernels may wait for those of other devices. Else it is a member of its device's group while
+ * other processes of the slice launch to it as well. Else it is no member.
+ *
+ * A device that becomes a member of another gang leaves the first one. What it has in flight is
+ * noted there before: membership_attach names the function for that.
+ *
+ * Any thread may call any function. Times are clock_steady_ns(), and devices are CUDA ordinals
+ * from 0 to VGPU_DEVICES_MAX - 1.
+ */
+#pragma once
+
+#include "gang.h"
+#include "meter.h"
+
+/* look: notes in its gang whether the member has work in flight. It makes no driver call that can
+ * block, since a lock is held. */
+void membership_attach(struct region *region, void (*look)(int device, uint64_t now_ns));
+void membership_forget(void); /* in a forked child */
+
+/* The gang of the device that it is a member of, or was last; NULL: it never was a member. */
+const struct gang *membership_gang(int device);
+
+/* What the member knows of itself, for the functions of gang.h and holder.h. */
+struct gang_seat *membership_seat(int device);
+
+/* Whether the device is a member of any gang; of the slice's or of several slices'; of its device's
+ * group. */
+bool membership_is_any(int device);
+bool membership_is_of_gang(int device);
+bool membership_is_of_group(int device);
+
+bool membership_is_attached(void); /* to a region */
+
+/* Whether the process has any member, and the region is there. */
+bool membership_exists(void);
+
+/* Whether the device is to be a member of the slice's gang, by the policy or by what was found. */
+bool membership_wants_gang(int device);
+
+/* Before each launch: the device enters or leaves the gang that the policy names. */
+void membership_keep(const struct meter *meter, int device);
+
+/* The living members of the slice's gang, or of that of several slices, as of at most 10 ms ago. */
+unsigned membership_living(uint64_t now_ns);
+
+/* Notes that this process launches to the device. Returns whether another process of the slice did
+ * so as well in the last MEET_NS. The region must be attached. */
+bool membership_meets(const struct meter *meter, int device, uint64_t now_ns);
+
+/* The device, which is in no gang, enters its device's group or leaves it. Returns whether it is a
+ * member of the group then: it stays none where the table of members is full. */
+bool membership_share(const struct meter *meter, int device, bool shares);
+
+/* The group of the device, whether or not the device is a member of it. */
+const struct gang *membership_group(int device);
