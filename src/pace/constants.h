@@ -46,7 +46,7 @@
  * numbers of collectives cannot be compared spin for longer. */
 #define GANG_CATCH_UP_FOR_NS (20 * NS_PER_MS)
 
-/* As many collectives as the member that has launched the most (struct gang_seat). */
+/* As many collectives as the member that has launched the most (struct gang_member). */
 #define GANG_PART_ONE 4096
 
 /* ns of closing in which members go on, and of the first phase in which none does. Half: jobs whose

@@ -56,8 +56,8 @@ static void raise_members(const struct gang *gang, uint32_t to)
 }
 
 /* Of an entry that is the caller's. */
-static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned entry,
-		     uint32_t device)
+static void enter(const struct gang *gang, struct gang_member *self, unsigned entry,
+		  uint32_t device)
 {
 	struct vgpu_region_member *member = &gang->table->member[entry];
 
@@ -69,23 +69,23 @@ static void sit_down(const struct gang *gang, struct gang_seat *seat, unsigned e
 	STORE(member->slice, gang->slice);
 	STORE(member->device, device);
 	raise_members(gang, entry + 1);
-	STORE(seat->closing, 0);
-	STORE(seat->waits_ns, 0);
-	STORE(seat->device, device);
-	STORE(seat->member, member);
-	__atomic_store_n(&seat->is_taken, true, __ATOMIC_RELEASE);
+	STORE(self->closing, 0);
+	STORE(self->waits_ns, 0);
+	STORE(self->device, device);
+	STORE(self->entry, member);
+	__atomic_store_n(&self->is_joined, true, __ATOMIC_RELEASE);
 }
 
-void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,
+void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
 		  uint32_t device)
 {
 	STORE(gang->table->member[entry].owner, 0); /* a dead one's, maybe */
 	begin_open(gang);
-	sit_down(gang, seat, entry, device);
+	enter(gang, self, entry, device);
 	STORE(gang->table->member[entry].owner, owner);
 }
 
-bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device)
+bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device)
 {
 	begin_open(gang);
 	for (unsigned i = 0; i < VGPU_GANG_MEMBERS_MAX; i++) {
@@ -94,17 +94,17 @@ bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, 
 
 		if (gang_table_is_taken(gang, member) || !SWAP(member->owner, nobody, owner))
 			continue;
-		sit_down(gang, seat, i, device);
+		enter(gang, self, i, device);
 		return true;
 	}
 	return false;
 }
 
-void gang_leave(struct gang_seat *seat)
+void gang_leave(struct gang_member *self)
 {
-	STORE(seat->is_taken, false);
-	STORE(seat->member->in_flight, 0);
-	STORE(seat->member->owner, 0);
+	STORE(self->is_joined, false);
+	STORE(self->entry->in_flight, 0);
+	STORE(self->entry->owner, 0);
 }
 
 /* -- who is behind ----------------------------------------------------------------------------- */
@@ -115,9 +115,9 @@ static uint64_t epoch_of(const struct gang *gang)
 	return LOAD(gang->words->opened_at) << 32;
 }
 
-void gang_launched_collective(const struct gang *gang, struct gang_seat *seat)
+void gang_launched_collective(const struct gang *gang, struct gang_member *self)
 {
-	uint64_t *word = &seat->member->collectives, epoch = epoch_of(gang);
+	uint64_t *word = &self->entry->collectives, epoch = epoch_of(gang);
 
 	if ((LOAD(*word) & ~(uint64_t)UINT32_MAX) == epoch)
 		ADD(*word, 1);
@@ -147,29 +147,29 @@ static uint32_t most_collectives(const struct gang *gang)
 
 /* At a cut. Members need not have equally many: in a pipeline, those in the middle send and
  * receive. So a member is compared with the part that it had at the last cuts. */
-static void learn_part(const struct gang *gang, struct gang_seat *seat)
+static void learn_part(const struct gang *gang, struct gang_member *self)
 {
-	uint64_t most = most_collectives(gang), own = collectives_of(gang, seat->member);
-	uint32_t mean = LOAD(seat->part);
+	uint64_t most = most_collectives(gang), own = collectives_of(gang, self->entry);
+	uint32_t mean = LOAD(self->part);
 	uint32_t part = most ? (uint32_t)(own * GANG_PART_ONE / most) : GANG_PART_ONE;
 
-	STORE(seat->part, mean ? mean - mean / 4 + part / 4 : part);
+	STORE(self->part, mean ? mean - mean / 4 + part / 4 : part);
 }
 
 /* Whether another member waits for a collective that this one has yet to launch. */
-static bool is_behind(const struct gang *gang, const struct gang_seat *seat)
+static bool is_behind(const struct gang *gang, const struct gang_member *self)
 {
-	uint64_t part = LOAD(seat->part) ? LOAD(seat->part) : GANG_PART_ONE;
+	uint64_t part = LOAD(self->part) ? LOAD(self->part) : GANG_PART_ONE;
 
-	return most_collectives(gang) * part / GANG_PART_ONE > collectives_of(gang, seat->member);
+	return most_collectives(gang) * part / GANG_PART_ONE > collectives_of(gang, self->entry);
 }
 
 /* A member that is behind need not wait until its device is idle. */
-static bool may_catch_up(const struct gang *gang, const struct gang_seat *seat,
+static bool may_catch_up(const struct gang *gang, const struct gang_member *self,
 			 const struct gang_sight *sight, uint64_t closing_ns)
 {
 	return closing_ns < GANG_CATCH_UP_FOR_NS && sight->ahead_ns < GANG_CATCH_UP_NS &&
-	       is_behind(gang, seat);
+	       is_behind(gang, self);
 }
 
 /* -- whether a launch may go ------------------------------------------------------------------- */
@@ -191,73 +191,73 @@ static bool is_hard(uint64_t closing_ns)
 	return closing_ns % (GANG_SOFT_NS + hard_ns) >= GANG_SOFT_NS;
 }
 
-static void begin_closing(struct gang_seat *seat, uint64_t shut_at_ns, uint32_t progress,
+static void begin_closing(struct gang_member *self, uint64_t shut_at_ns, uint32_t progress,
 			  uint64_t now_ns)
 {
-	STORE(seat->closing, shut_at_ns);
-	STORE(seat->progress, progress);
-	STORE(seat->quiet_ns, now_ns);
-	STORE(seat->let_go, 0);
-	STORE(seat->waits_ns, 0); /* no member is the holder meanwhile */
-	STORE(seat->was_busy, false);
-	STORE(seat->is_cut, false);
+	STORE(self->closing, shut_at_ns);
+	STORE(self->progress, progress);
+	STORE(self->quiet_ns, now_ns);
+	STORE(self->let_go, 0);
+	STORE(self->waits_ns, 0); /* no member is the holder meanwhile */
+	STORE(self->was_busy, false);
+	STORE(self->is_cut, false);
 }
 
-static void note_progress(struct gang_seat *seat, uint32_t progress, uint64_t now_ns)
+static void note_progress(struct gang_member *self, uint32_t progress, uint64_t now_ns)
 {
-	if (LOAD(seat->progress) == progress)
+	if (LOAD(self->progress) == progress)
 		return;
-	STORE(seat->progress, progress);
-	STORE(seat->quiet_ns, now_ns);
+	STORE(self->progress, progress);
+	STORE(self->quiet_ns, now_ns);
 }
 
-static uint64_t quiet_for_ns(const struct gang_seat *seat, uint64_t now_ns)
+static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 {
-	return since(now_ns, LOAD(seat->quiet_ns));
+	return since(now_ns, LOAD(self->quiet_ns));
 }
 
-static int device_of(const struct gang_seat *seat)
+static int device_of(const struct gang_member *self)
 {
-	return (int)seat->device;
+	return (int)self->device;
 }
 
 /* Whether nothing has made progress for that long, twice as long for each launch that went so, but
  * 2^most_doublings times as long at most: then one more goes. */
-static bool is_impatient(struct gang_seat *seat, uint64_t patience_ns, unsigned most_doublings,
+static bool is_impatient(struct gang_member *self, uint64_t patience_ns, unsigned most_doublings,
 			 uint64_t now_ns)
 {
-	uint32_t let_go = LOAD(seat->let_go);
-	uint64_t quiet_ns = quiet_for_ns(seat, now_ns);
+	uint32_t let_go = LOAD(self->let_go);
+	uint64_t quiet_ns = quiet_for_ns(self, now_ns);
 
 	if (quiet_ns < patience_ns << (let_go < most_doublings ? let_go : most_doublings))
 		return false;
-	trace_write(TRACE_GANG_LET_GO, device_of(seat), (int64_t)quiet_ns, let_go);
-	STORE(seat->let_go, let_go + 1);
-	STORE(seat->quiet_ns, now_ns);
+	trace_write(TRACE_GANG_LET_GO, device_of(self), (int64_t)quiet_ns, let_go);
+	STORE(self->let_go, let_go + 1);
+	STORE(self->quiet_ns, now_ns);
 	return true;
 }
 
 /* The member's own device is at work. */
-static uint64_t ask_busy(struct gang_seat *seat, bool several, uint64_t now_ns)
+static uint64_t ask_busy(struct gang_member *self, bool several, uint64_t now_ns)
 {
 	uint64_t patience_ns = several ? GANG_PATIENCE_SEVERAL_NS : GANG_PATIENCE_NS;
 
-	STORE(seat->was_busy, true);
-	return is_impatient(seat, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
+	STORE(self->was_busy, true);
+	return is_impatient(self, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
 }
 
 /* The member's device is idle, and another one is not; or it is at work for another member. */
-static uint64_t ask_idle(const struct gang *gang, struct gang_seat *seat, uint64_t closing_ns,
+static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
-	if (LOAD(seat->was_busy))
-		STORE(seat->quiet_ns, now_ns);
-	STORE(seat->was_busy, false);
+	if (LOAD(self->was_busy))
+		STORE(self->quiet_ns, now_ns);
+	STORE(self->was_busy, false);
 	if (gang->kind == GANG_OF_DEVICE)
-		return is_impatient(seat, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0 : GANG_POLL_NS;
-	if (is_hard(closing_ns) || quiet_for_ns(seat, now_ns) < GANG_GRACE_NS)
+		return is_impatient(self, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0 : GANG_POLL_NS;
+	if (is_hard(closing_ns) || quiet_for_ns(self, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;
-	STORE(seat->quiet_ns, now_ns);
+	STORE(self->quiet_ns, now_ns);
 	return 0;
 }
 
@@ -305,13 +305,13 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 /* In a gang of several slices, whoever opens it does not know the others' devices. So each member
  * counts for its own device, when it sees that the gang was opened; of several members of one slice
  * on a device, the first. */
-static void end_closing(const struct gang *gang, struct gang_seat *seat, uint64_t closing_ns)
+static void end_closing(const struct gang *gang, struct gang_member *self, uint64_t closing_ns)
 {
-	const struct vgpu_region_member *member = seat->member;
+	const struct vgpu_region_member *member = self->entry;
 	uint64_t none = 0;
 
-	if (SWAP(seat->closing, closing_ns, none) && first_on(gang, seat->device) == member)
-		count_throttled(gang, seat->device,
+	if (SWAP(self->closing, closing_ns, none) && first_on(gang, self->device) == member)
+		count_throttled(gang, self->device,
 				since(LOAD(gang->words->opened_at), closing_ns));
 }
 
@@ -356,38 +356,38 @@ static void note_cut(const struct gang *gang, uint64_t closing_ns)
 }
 
 /* The gang is shut, or closing. others: another member has work in flight. */
-static uint64_t ask_shut(const struct gang *gang, struct gang_seat *seat,
+static uint64_t ask_shut(const struct gang *gang, struct gang_member *self,
 			 const struct gang_sight *sight, bool others, uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(seat->closing), wait_ns;
+	uint64_t shut_at_ns = LOAD(self->closing), wait_ns;
 	int64_t shut_for_ns = (int64_t)since(now_ns, shut_at_ns);
 
-	if (others && may_catch_up(gang, seat, sight, (uint64_t)shut_for_ns)) {
-		STORE(seat->quiet_ns, now_ns);
-		trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
+	if (others && may_catch_up(gang, self, sight, (uint64_t)shut_for_ns)) {
+		STORE(self->quiet_ns, now_ns);
+		trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);
 		return 0;
 	}
 	if (sight->in_flight || others) {
 		wait_ns = sight->in_flight
-				  ? ask_busy(seat, sight->several, now_ns)
-				  : ask_idle(gang, seat, since(now_ns, shut_at_ns), now_ns);
+				  ? ask_busy(self, sight->several, now_ns)
+				  : ask_idle(gang, self, since(now_ns, shut_at_ns), now_ns);
 		if (!wait_ns && !sight->in_flight)
-			trace_write(TRACE_GANG_GOES_ON, device_of(seat), sight->level_ns, 1);
+			trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);
 		return wait_ns;
 	}
 	note_cut(gang, (uint64_t)shut_for_ns);
-	if (!LOAD(seat->is_cut)) {
-		STORE(seat->is_cut, true);
-		learn_part(gang, seat);
+	if (!LOAD(self->is_cut)) {
+		STORE(self->is_cut, true);
+		learn_part(gang, self);
 	}
 	wait_ns = recovery_ns(gang, sight, now_ns);
 	if (wait_ns) {
-		trace_write(TRACE_GANG_CUT, device_of(seat), shut_for_ns, (int64_t)wait_ns);
+		trace_write(TRACE_GANG_CUT, device_of(self), shut_for_ns, (int64_t)wait_ns);
 		return wait_ns;
 	}
 	open_gang(gang, shut_at_ns, now_ns);
-	trace_write(TRACE_GANG_OPENED, device_of(seat), shut_for_ns, sight->level_ns);
-	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, seat, false, now_ns) : 0;
+	trace_write(TRACE_GANG_OPENED, device_of(self), shut_for_ns, sight->level_ns);
+	return gang->kind == GANG_OF_DEVICE ? holder_ask(gang, self, false, now_ns) : 0;
 }
 
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
@@ -401,33 +401,33 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 						      : (uint64_t)left_ns;
 }
 
-uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
+uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(seat->closing);
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(self->closing);
 	uint32_t progress;
 	bool others;
 
 	if (gang->kind == GANG_OF_SLICES && closing_ns && closing_ns != shut_at_ns)
-		end_closing(gang, seat, closing_ns);
+		end_closing(gang, self, closing_ns);
 	if (!shut_at_ns) {
 		if (sight->level_ns > shut_level_ns(gang))
 			return gang->kind == GANG_OF_DEVICE
-				       ? holder_ask(gang, seat, sight->in_flight, now_ns)
+				       ? holder_ask(gang, self, sight->in_flight, now_ns)
 				       : 0;
 		if (SWAP(gang->words->shut_at, shut_at_ns, now_ns)) {
 			STORE(gang->words->cut, 0);
-			trace_write(TRACE_GANG_SHUT, device_of(seat), sight->level_ns, 0);
+			trace_write(TRACE_GANG_SHUT, device_of(self), sight->level_ns, 0);
 		}
 		shut_at_ns = LOAD(gang->words->shut_at);
 		if (!shut_at_ns)
 			return 0; /* another member has opened it again */
 	}
-	others = gang_table_any_in_flight(gang, seat->member, now_ns, &progress);
-	if (LOAD(seat->closing) != shut_at_ns)
-		begin_closing(seat, shut_at_ns, progress, now_ns);
+	others = gang_table_any_in_flight(gang, self->entry, now_ns, &progress);
+	if (LOAD(self->closing) != shut_at_ns)
+		begin_closing(self, shut_at_ns, progress, now_ns);
 	else
-		note_progress(seat, progress, now_ns);
-	STORE(seat->member->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
-	return ask_shut(gang, seat, sight, others, now_ns);
+		note_progress(self, progress, now_ns);
+	STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
+	return ask_shut(gang, self, sight, others, now_ns);
 }

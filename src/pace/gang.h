@@ -64,11 +64,11 @@ struct gang {
 };
 
 /* What a member alone knows; any thread of the process may write it. */
-struct gang_seat {
-	struct vgpu_region_member *member; /* NULL: the process never was one */
-	bool is_taken;                     /* the process is one; atomic */
-	uint32_t device;                   /* the member's: one of gang->devices */
-	uint64_t closing;                  /* the shut_at that the following is of */
+struct gang_member {
+	struct vgpu_region_member *entry; /* NULL: the process never was a member */
+	bool is_joined;                   /* it is a member; atomic */
+	uint32_t device;                  /* the member's: one of gang->devices */
+	uint64_t closing;                 /* the shut_at that the following is of */
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
 	uint32_t let_go;   /* launches that went as nothing made progress */
@@ -89,17 +89,17 @@ struct gang_seat {
 /* Takes an entry for the owner's work on the device: false where there is none left. The gang is
  * open then if it throttled nobody before: a device's had no living member, another kind one at
  * most. */
-bool gang_join(const struct gang *gang, struct gang_seat *seat, uint32_t owner, uint32_t device);
+bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
-void gang_join_at(const struct gang *gang, struct gang_seat *seat, unsigned entry, uint32_t owner,
+void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
 		  uint32_t device);
-void gang_leave(struct gang_seat *seat);
+void gang_leave(struct gang_member *self);
 
 /* How many members live. */
 unsigned gang_members(const struct gang *gang);
 
 /* The member has launched a kernel or graph that may wait for other members. */
-void gang_launched_collective(const struct gang *gang, struct gang_seat *seat);
+void gang_launched_collective(const struct gang *gang, struct gang_member *self);
 
 /* The ns of work in flight with which a member waits although the gang is open: what would be in
  * flight as the gang closes is not launched. level_ns: of the member's bucket. */
@@ -116,7 +116,7 @@ struct gang_sight {
 
 /* Whether a launch of the member may go now: 0; or for how long it should wait until it asks
  * again, in ns. After gang_count. */
-uint64_t gang_ask(const struct gang *gang, struct gang_seat *seat, const struct gang_sight *sight,
+uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns);
 
 /* The slice takes turns on the device of the gang, which throttles nobody meanwhile. */

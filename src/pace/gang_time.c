@@ -125,34 +125,34 @@ void gang_count(const struct gang *gang, uint64_t now_ns)
 /* -- what members have in flight --------------------------------------------------------------- */
 
 /* What the device's bucket was charged in all, for whatever. */
-static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_seat *seat)
+static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_member *self)
 {
-	const struct vgpu_region_bucket *bucket = &gang->devices[seat->device].bucket;
+	const struct vgpu_region_bucket *bucket = &gang->devices[self->device].bucket;
 
 	return LOAD(bucket->charged) + LOAD(bucket->corrected);
 }
 
 /* The member looks, and has work in flight. */
-static void note_paid(const struct gang *gang, struct gang_seat *seat)
+static void note_paid(const struct gang *gang, struct gang_member *self)
 {
-	STORE(seat->used_ns, LOAD(gang->words->used_ns));
-	STORE(seat->paid_until_ns, LOAD(*paid_until(gang, seat->device)));
-	STORE(seat->paid_ns, bucket_paid_ns(gang, seat));
+	STORE(self->used_ns, LOAD(gang->words->used_ns));
+	STORE(self->paid_until_ns, LOAD(*paid_until(gang, self->device)));
+	STORE(self->paid_ns, bucket_paid_ns(gang, self));
 }
 
 /* What the bucket was charged since the member's last look, for whatever. */
-static int64_t charged_since_ns(const struct gang *gang, const struct gang_seat *seat)
+static int64_t charged_since_ns(const struct gang *gang, const struct gang_member *self)
 {
-	return bucket_paid_ns(gang, seat) - LOAD(seat->paid_ns);
+	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
 }
 
 /* A member that others took to be idle, as it did not look, had work in flight until until_ns: it
  * pays what was not charged of that time, and gets nothing back. The member is idle then. False: it
  * was not taken to be idle. */
-static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t until_ns,
+static bool pay_late(const struct gang *gang, struct gang_member *self, uint64_t until_ns,
 		     uint64_t now_ns)
 {
-	struct vgpu_region_member *member = seat->member;
+	struct vgpu_region_member *member = self->entry;
 	uint32_t busy = VGPU_MEMBER_IN_FLIGHT;
 	uint64_t use_ns, used_ns;
 	int64_t charged_ns;
@@ -160,29 +160,29 @@ static bool pay_late(const struct gang *gang, struct gang_seat *seat, uint64_t u
 	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
 		return false;
 	gang_count(gang, now_ns);
-	use_ns = since(until_ns, LOAD(seat->paid_until_ns));
-	used_ns = since(LOAD(gang->words->used_ns), LOAD(seat->used_ns));
+	use_ns = since(until_ns, LOAD(self->paid_until_ns));
+	used_ns = since(LOAD(gang->words->used_ns), LOAD(self->used_ns));
 	if (gang->kind != GANG_OF_DEVICE)
 		ADD(gang->words->used_ns, since(use_ns, used_ns));
-	charged_ns = charged_since_ns(gang, seat);
-	pay(gang, seat->device, (int64_t)since(use_ns, charged_ns > 0 ? (uint64_t)charged_ns : 0),
+	charged_ns = charged_since_ns(gang, self);
+	pay(gang, self->device, (int64_t)since(use_ns, charged_ns > 0 ? (uint64_t)charged_ns : 0),
 	    now_ns);
 	return true;
 }
 
-void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	struct vgpu_region_member *member = seat->member;
+	struct vgpu_region_member *member = self->entry;
 
-	pay_late(gang, seat, now_ns, now_ns);
+	pay_late(gang, self, now_ns, now_ns);
 	STORE(member->seen, now_ns);
 	if (LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT) {
-		note_paid(gang, seat);
+		note_paid(gang, self);
 		return;
 	}
 	gang_count(gang, now_ns);
 	STORE(member->began, now_ns);
-	note_paid(gang, seat);
+	note_paid(gang, self);
 	/* Pairs with gang_is_idle's acquire: another thread that sees the end sees what was noted.
 	 */
 	__atomic_store_n(&member->in_flight, VGPU_MEMBER_IN_FLIGHT, __ATOMIC_RELEASE);
@@ -212,14 +212,14 @@ static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended
 	return since(began_ns, ended_ns);
 }
 
-uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat)
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member *self)
 {
-	uint64_t last_ns = LOAD(seat->member->began), began_ns = last_ns;
+	uint64_t last_ns = LOAD(self->entry->began), began_ns = last_ns;
 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		const struct vgpu_region_member *member = gang_table_at(gang, i);
 
-		if (member && member != seat->member && LOAD(member->ended) > last_ns)
+		if (member && member != self->entry && LOAD(member->ended) > last_ns)
 			last_ns = LOAD(member->ended);
 	}
 	return last_ns > began_ns ? last_ns : 0;
@@ -237,39 +237,39 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *s
  * what was not charged is not given back. Others change the bucket as well, so the two bounds hold
  * in any case.
  */
-static void end_work(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+static void end_work(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		     uint64_t now_ns)
 {
 	int64_t unpaid, idle, due;
 
 	if (gang->kind != GANG_OF_DEVICE)
 		count_used(gang, now_ns);
-	unpaid = (int64_t)unpaid_ns(gang, seat->device, now_ns);
-	STORE(seat->member->in_flight, 0);
+	unpaid = (int64_t)unpaid_ns(gang, self->device, now_ns);
+	STORE(self->entry->in_flight, 0);
 	if (gang->kind != GANG_OF_DEVICE)
 		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
-	idle = (int64_t)idle_ns(gang, seat->device, ended_ns, now_ns);
-	due = (int64_t)(now_ns - LOAD(seat->paid_until_ns)) - idle - charged_since_ns(gang, seat);
+	idle = (int64_t)idle_ns(gang, self->device, ended_ns, now_ns);
+	due = (int64_t)(now_ns - LOAD(self->paid_until_ns)) - idle - charged_since_ns(gang, self);
 	if (due > unpaid)
 		due = unpaid;
 	if (due < unpaid - idle)
 		due = unpaid - idle;
-	pay(gang, seat->device, due, now_ns);
+	pay(gang, self->device, due, now_ns);
 }
 
-void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		  uint64_t now_ns)
 {
-	struct vgpu_region_member *member = seat->member;
-	bool late = pay_late(gang, seat, ended_ns, now_ns);
+	struct vgpu_region_member *member = self->entry;
+	bool late = pay_late(gang, self, ended_ns, now_ns);
 
 	STORE(member->seen, now_ns);
 	if (!late && __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
 		return;
 	STORE(member->ended, ended_ns);
 	if (!late)
-		end_work(gang, seat, ended_ns, now_ns);
+		end_work(gang, self, ended_ns, now_ns);
 	ADD(member->progress, 1);
 	if (gang->kind == GANG_OF_DEVICE)
-		holder_release(gang, seat, now_ns);
+		holder_release(gang, self, now_ns);
 }

@@ -19,10 +19,10 @@
 void gang_count(const struct gang *gang, uint64_t now_ns);
 
 /* The member has looked, and has work in flight; or has had none since ended_ns. */
-void gang_is_busy(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
-void gang_is_idle(const struct gang *gang, struct gang_seat *seat, uint64_t ended_ns,
+void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
+void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		  uint64_t now_ns);
 
 /* When work of other members last ended that was in flight together with the member's present work;
  * 0: there was none. */
-uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_seat *seat);
+uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member *self);

@@ -9,26 +9,26 @@
 
 #define WANTED 0x80000000u /* in `holder`: another member waits */
 
-static uint32_t number_of(const struct gang *gang, const struct gang_seat *seat)
+static uint32_t number_of(const struct gang *gang, const struct gang_member *self)
 {
-	return 1 + (uint32_t)(seat->member - gang->table->member);
+	return 1 + (uint32_t)(self->entry - gang->table->member);
 }
 
-bool holder_is_other(const struct gang *gang, const struct gang_seat *seat)
+bool holder_is_other(const struct gang *gang, const struct gang_member *self)
 {
 	return gang->kind == GANG_OF_DEVICE &&
-	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, seat);
+	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, self);
 }
 
-void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+void holder_release(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	uint32_t word = number_of(gang, seat) | WANTED, nobody = 0;
+	uint32_t word = number_of(gang, self) | WANTED, nobody = 0;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of wait_for_holder */
 	if (!SWAP(gang->words->holder, word, nobody))
 		return;
-	STORE(seat->waits_ns, 0);
-	STORE(seat->gave_ns, now_ns);
+	STORE(self->waits_ns, 0);
+	STORE(self->gave_ns, now_ns);
 	sys_futex_wake(&gang->words->holder, INT_MAX);
 }
 
@@ -60,35 +60,35 @@ static bool keeps(const struct gang *gang, uint32_t number, uint64_t waits_ns, u
 }
 
 /* The member holds the device, and another one waits. */
-static uint64_t ask_wanted(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+static uint64_t ask_wanted(const struct gang *gang, struct gang_member *self, bool in_flight,
 			   uint64_t now_ns)
 {
-	uint64_t waits_ns = LOAD(seat->waits_ns);
+	uint64_t waits_ns = LOAD(self->waits_ns);
 
-	if (!in_flight && LOAD(seat->member->in_flight) == VGPU_MEMBER_CLAIMS) {
-		STORE(seat->holds_ns, now_ns); /* it waits for the slice's turn */
+	if (!in_flight && LOAD(self->entry->in_flight) == VGPU_MEMBER_CLAIMS) {
+		STORE(self->holds_ns, now_ns); /* it waits for the slice's turn */
 		return 0;
 	}
 	if (!in_flight) {
-		holder_release(gang, seat, now_ns);
+		holder_release(gang, self, now_ns);
 		return GANG_POLL_NS;
 	}
 	if (!waits_ns)
-		STORE(seat->waits_ns, waits_ns = now_ns);
+		STORE(self->waits_ns, waits_ns = now_ns);
 	if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
 		return GANG_POLL_NS;
-	holder_release(gang, seat, now_ns);
+	holder_release(gang, self, now_ns);
 	return 0; /* its work is long, or waits for this launch */
 }
 
 /* Marks the word as wanted. Returns for how long the member waits until it asks again. */
-static uint64_t wait_for_holder(const struct gang *gang, const struct gang_seat *seat,
+static uint64_t wait_for_holder(const struct gang *gang, const struct gang_member *self,
 				uint32_t word, uint64_t now_ns)
 {
 	if (!SWAP(gang->words->holder, word, word | WANTED))
 		return GANG_POLL_NS;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_release */
-	return keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns) ? GANG_HOLD_NS
+	return keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns) ? GANG_HOLD_NS
 									 : GANG_POLL_NS;
 }
 
@@ -107,70 +107,70 @@ static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
 }
 
 /* False: another member is faster, or the former holder has launched meanwhile. */
-static bool swap_holder(const struct gang *gang, const struct gang_seat *seat, uint32_t word,
+static bool swap_holder(const struct gang *gang, const struct gang_member *self, uint32_t word,
 			uint64_t now_ns)
 {
-	uint64_t waits_ns = LOAD(seat->waits_ns);
-	uint32_t self = number_of(gang, seat);
+	uint64_t waits_ns = LOAD(self->waits_ns);
+	uint32_t number = number_of(gang, self);
 
-	if (!SWAP(gang->words->holder, word, self))
+	if (!SWAP(gang->words->holder, word, number))
 		return false;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of holder_claim */
 	if (!keeps(gang, word & ~WANTED, waits_ns, now_ns))
 		return true;
-	SWAP(gang->words->holder, self, word | WANTED);
+	SWAP(gang->words->holder, number, word | WANTED);
 	return false;
 }
 
 /* The device is free, or the member no longer waits for the holder. The claim comes first: members
  * that wake together would else take the device from each other before the first has launched. */
-static uint64_t take(const struct gang *gang, struct gang_seat *seat, uint32_t word,
+static uint64_t take(const struct gang *gang, struct gang_member *self, uint32_t word,
 		     uint64_t now_ns)
 {
 	uint32_t claim = VGPU_MEMBER_CLAIMS;
-	bool claimed = claims(seat->member, now_ns);
+	bool claimed = claims(self->entry, now_ns);
 
-	if (!swap_holder(gang, seat, word, now_ns)) {
-		if (claimed && holder_is_other(gang, seat)) /* else another thread has taken it */
-			SWAP(seat->member->in_flight, claim, 0);
+	if (!swap_holder(gang, self, word, now_ns)) {
+		if (claimed && holder_is_other(gang, self)) /* else another thread has taken it */
+			SWAP(self->entry->in_flight, claim, 0);
 		return GANG_POLL_NS;
 	}
-	STORE(seat->waits_ns, 0);
-	STORE(seat->holds_ns, now_ns);
+	STORE(self->waits_ns, 0);
+	STORE(self->holds_ns, now_ns);
 	return 0;
 }
 
-uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns)
 {
-	uint32_t self = number_of(gang, seat), word = LOAD(gang->words->holder);
+	uint32_t number = number_of(gang, self), word = LOAD(gang->words->holder);
 
-	if (word == (self | WANTED) && since(now_ns, LOAD(seat->holds_ns)) >= GANG_HOLD_NS)
-		return ask_wanted(gang, seat, in_flight, now_ns);
-	if ((word & ~WANTED) == self)
+	if (word == (number | WANTED) && since(now_ns, LOAD(self->holds_ns)) >= GANG_HOLD_NS)
+		return ask_wanted(gang, self, in_flight, now_ns);
+	if ((word & ~WANTED) == number)
 		return 0;
-	if (!LOAD(seat->waits_ns))
-		STORE(seat->waits_ns, now_ns);
-	if (keeps(gang, word & ~WANTED, LOAD(seat->waits_ns), now_ns))
-		return wait_for_holder(gang, seat, word, now_ns);
-	if (!word && since(now_ns, LOAD(seat->gave_ns)) < GANG_HOLD_GAVE_NS)
+	if (!LOAD(self->waits_ns))
+		STORE(self->waits_ns, now_ns);
+	if (keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns))
+		return wait_for_holder(gang, self, word, now_ns);
+	if (!word && since(now_ns, LOAD(self->gave_ns)) < GANG_HOLD_GAVE_NS)
 		return GANG_POLL_NS; /* another member is about to take it */
-	return take(gang, seat, word, now_ns);
+	return take(gang, self, word, now_ns);
 }
 
-bool holder_claim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+bool holder_claim(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	STORE(seat->member->seen, now_ns);
-	STORE(seat->member->in_flight, VGPU_MEMBER_CLAIMS);
+	STORE(self->entry->seen, now_ns);
+	STORE(self->entry->in_flight, VGPU_MEMBER_CLAIMS);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* pairs with that of take */
-	return !holder_is_other(gang, seat);
+	return !holder_is_other(gang, self);
 }
 
-void holder_unclaim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns)
+void holder_unclaim(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
 {
-	STORE(seat->member->seen, now_ns);
-	STORE(seat->member->in_flight, 0);
-	holder_release(gang, seat, now_ns);
+	STORE(self->entry->seen, now_ns);
+	STORE(self->entry->in_flight, 0);
+	holder_release(gang, self, now_ns);
 }
 
 void holder_sleep(const struct gang *gang, uint64_t wait_ns)

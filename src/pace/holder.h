@@ -26,22 +26,22 @@
 #include "gang.h"
 
 /* Whether the member has to ask before its next launch: of a device's gang, and not the holder. */
-bool holder_is_other(const struct gang *gang, const struct gang_seat *seat);
+bool holder_is_other(const struct gang *gang, const struct gang_member *self);
 
 /* Whether the member may launch: 0; or for how long it should wait until it asks again, in ns.
  * in_flight: the member has work in flight. */
-uint64_t holder_ask(const struct gang *gang, struct gang_seat *seat, bool in_flight,
+uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns);
 
 /* The member has no work in flight, or gives way: if it is the holder, and another member waits,
  * the device is free. */
-void holder_release(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+void holder_release(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
 
 /* While the slice takes turns: the member keeps the device until holder_unclaim, as it has work in
  * flight or waits for the slice's turn. False: another member has become the holder meanwhile. */
-bool holder_claim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+bool holder_claim(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
 /* The member has no work in flight any more: holder_release is part of it. */
-void holder_unclaim(const struct gang *gang, struct gang_seat *seat, uint64_t now_ns);
+void holder_unclaim(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
 
 /* Sleeps for wait_ns, or until the device is free. */
 void holder_sleep(const struct gang *gang, uint64_t wait_ns);

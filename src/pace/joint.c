@@ -211,7 +211,7 @@ const struct gang *joint_settle(struct region *region)
 	return NULL;
 }
 
-bool joint_join(const struct gang *gang, struct gang_seat *seat, uint32_t device)
+bool joint_join(const struct gang *gang, struct gang_member *self, uint32_t device)
 {
 	struct joint *joint = joint_of(gang);
 	struct fault fault = {""};
@@ -219,7 +219,7 @@ bool joint_join(const struct gang *gang, struct gang_seat *seat, uint32_t device
 	int entry = gang_file_claim(&joint->file, &owner, &fault);
 
 	if (entry >= 0) {
-		gang_join_at(gang, seat, (unsigned)entry, owner, device);
+		gang_join_at(gang, self, (unsigned)entry, owner, device);
 		attempts = 0;
 		return true;
 	}
@@ -227,11 +227,11 @@ bool joint_join(const struct gang *gang, struct gang_seat *seat, uint32_t device
 	return false;
 }
 
-void joint_leave(const struct gang *gang, struct gang_seat *seat)
+void joint_leave(const struct gang *gang, struct gang_member *self)
 {
-	unsigned entry = (unsigned)(seat->member - gang->table->member);
+	unsigned entry = (unsigned)(self->entry - gang->table->member);
 
-	gang_leave(seat);
+	gang_leave(self);
 	gang_file_release(&joint_of(gang)->file, entry);
 }
 

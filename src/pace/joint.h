@@ -29,10 +29,10 @@ bool joint_is_due(void);
  * here as below. */
 const struct gang *joint_settle(struct region *region);
 
-/* Takes a seat in a gang that joint_settle gave; false: that cannot be, and joint_settle says NULL
- * from now on. */
-bool joint_join(const struct gang *gang, struct gang_seat *seat, uint32_t device);
-void joint_leave(const struct gang *gang, struct gang_seat *seat);
+/* Makes the device a member of a gang that joint_settle gave; false: that cannot be, and
+ * joint_settle says NULL from now on. */
+bool joint_join(const struct gang *gang, struct gang_member *self, uint32_t device);
+void joint_leave(const struct gang *gang, struct gang_member *self);
 
 /* Looks whether the file of the gang still is there: some 2 us. Any thread. */
 void joint_watch(void);

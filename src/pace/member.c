@@ -40,12 +40,12 @@ static const struct gang *gang_of(const struct member *member)
 	return membership_gang(device_of(member));
 }
 
-static struct gang_seat *seat_of(const struct member *member)
+static struct gang_member *self_of(const struct member *member)
 {
-	return membership_seat(device_of(member));
+	return membership_self(device_of(member));
 }
 
-static bool is_seated(const struct member *member)
+static bool is_joined(const struct member *member)
 {
 	return membership_is_any(device_of(member));
 }
@@ -59,7 +59,7 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 			   uint64_t now_ns)
 {
 	uint64_t took_ns = meter_since(ended_ns, member->in_flight.began_ns);
-	uint64_t others_ns = gang_others_ended_ns(in, seat_of(member));
+	uint64_t others_ns = gang_others_ended_ns(in, self_of(member));
 
 	if (others_ns && others_ns + took_ns > ended_ns)
 		ended_ns = others_ns + took_ns;
@@ -84,15 +84,15 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 		STORE(member->reached, reached);
 		STORE(member->reached_ns, now_ns);
 	}
-	if (!is_seated(member) || LOAD(member->by_turns))
+	if (!is_joined(member) || LOAD(member->by_turns))
 		return busy;
 	if (busy) {
-		gang_is_busy(in, seat_of(member), now_ns);
+		gang_is_busy(in, self_of(member), now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
-			gang_is_idle(in, seat_of(member), now_ns, now_ns);
+			gang_is_idle(in, self_of(member), now_ns, now_ns);
 		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
 	} else {
-		gang_is_idle(in, seat_of(member), ended_ns ? ended_ns : now_ns, now_ns);
+		gang_is_idle(in, self_of(member), ended_ns ? ended_ns : now_ns, now_ns);
 		if (ended_ns)
 			backlog_show(&meter->backlog, &member->shown_ns, ended_ns);
 	}
@@ -141,8 +141,9 @@ static bool is_look_due(const struct member *member, uint64_t now_ns)
 	       (gang_is_shut(gang_of(member)) || in_flight_is_due(&member->in_flight, now_ns));
 }
 
-/* Whether the device keeps its seat. The group pays for work in flight, so it leaves after that. */
-static bool keeps_seat(struct meter *meter, int device, uint64_t now_ns)
+/* Whether the device stays in its group. The group pays for work in flight, so it leaves after
+ * that. */
+static bool stays(struct meter *meter, int device, uint64_t now_ns)
 {
 	struct member *member = &members[device];
 
@@ -157,7 +158,7 @@ bool member_shares(struct meter *meter, int device, uint64_t now_ns)
 
 	if (!membership_is_attached() || membership_wants_gang(device))
 		return false;
-	shares = membership_meets(meter, device, now_ns) || keeps_seat(meter, device, now_ns);
+	shares = membership_meets(meter, device, now_ns) || stays(meter, device, now_ns);
 	return membership_share(meter, device, shares);
 }
 
@@ -184,7 +185,7 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 {
 	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns))
 		return 0;
-	trace_write(TRACE_GANG_AHEAD, (int)seat_of(member)->member->device,
+	trace_write(TRACE_GANG_AHEAD, (int)self_of(member)->entry->device,
 		    (int64_t)sight->ahead_ns, 0);
 	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
@@ -221,7 +222,7 @@ static uint64_t ask(struct meter *meter, struct member *member, const struct pac
 	}
 	if (!cores_any_limit())
 		return 0; /* the quotas were lifted, so no gang throttles any more */
-	wait_ns = gang_ask(in, seat_of(member), &sight, now_ns);
+	wait_ns = gang_ask(in, self_of(member), &sight, now_ns);
 	if (!wait_ns && is_unknown(member, now_ns))
 		return TURN_UNKNOWN_POLL_NS;
 	return wait_ns || gang_is_shut(in) ? wait_ns : ahead_wait_ns(member, &sight, now_ns);
@@ -261,14 +262,14 @@ static void trace_released(const struct meter *meter, const struct member *membe
 			       bucket_level(meter->bucket));
 }
 
-/* Whether the member's gang throttles the launch. Another thread may have given the seat up, and a
+/* Whether the member's gang throttles the launch. Another thread may have given the self up, and a
  * device without a quota is not throttled by its group. A process that is alone in its group and
  * has nothing in flight is about to leave it. When another slice comes, the slice's processes take
  * turns: one that stayed in the group would wait for the peers that go by turns. */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
-	if (!is_seated(member) || gang_of(member)->kind != GANG_OF_DEVICE)
-		return is_seated(member);
+	if (!is_joined(member) || gang_of(member)->kind != GANG_OF_DEVICE)
+		return is_joined(member);
 	return cores_limit(meter) != 0 && !turns_are_due(meter, device_of(member), now_ns) &&
 	       (membership_meets(meter, device_of(member), now_ns) ||
 		LOAD(member->in_flight.is_busy));
@@ -304,21 +305,21 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	bool held = false;
 	int error = 0;
 
-	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), seat_of(member)) ||
+	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), self_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		error = wait_for_gang(meter, member, work, &now_ns, &held);
 	if (held) {
 		bucket_count_held(meter->bucket);
 		trace_released(meter, member, now_ns - from_ns);
 	}
-	if (!error && !is_seated(member))
+	if (!error && !is_joined(member))
 		error = -EAGAIN;
 	if (error)
 		return error;
 	if (!LOAD(member->in_flight.is_busy))
 		STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
-	gang_is_busy(gang_of(member), seat_of(member), now_ns);
+	gang_is_busy(gang_of(member), self_of(member), now_ns);
 	return 0;
 }
 
@@ -332,9 +333,9 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 	if (submitted && membership_is_any(work->device) && !LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */
-		gang_is_busy(in, seat_of(member), now_ns);
+		gang_is_busy(in, self_of(member), now_ns);
 		if (work->collective)
-			gang_launched_collective(in, seat_of(member));
+			gang_launched_collective(in, self_of(member));
 	}
 	in_flight_left(&member->in_flight);
 }
@@ -364,12 +365,12 @@ uint64_t member_ask_turn(const struct meter *meter, int device, bool in_flight, 
 	if (!membership_share(meter, device, membership_meets(meter, device, now_ns)))
 		return 0;
 	in = gang_of(member);
-	wait_ns = holder_ask(in, seat_of(member), in_flight, now_ns);
-	if ((!wait_ns || in_flight) && !holder_claim(in, seat_of(member), now_ns) && !wait_ns)
+	wait_ns = holder_ask(in, self_of(member), in_flight, now_ns);
+	if ((!wait_ns || in_flight) && !holder_claim(in, self_of(member), now_ns) && !wait_ns)
 		wait_ns = GANG_POLL_NS;
-	*ret_waits = holder_is_other(in, seat_of(member));
+	*ret_waits = holder_is_other(in, self_of(member));
 	if (*ret_waits && !in_flight)
-		holder_unclaim(in, seat_of(member), now_ns);
+		holder_unclaim(in, self_of(member), now_ns);
 	return wait_ns;
 }
 
@@ -383,7 +384,7 @@ void member_rest(int device, uint64_t now_ns)
 	struct member *member = &members[device];
 
 	if (membership_is_of_group(device) && LOAD(member->by_turns))
-		holder_unclaim(gang_of(member), seat_of(member), now_ns);
+		holder_unclaim(gang_of(member), self_of(member), now_ns);
 }
 
 void member_keep(int device, uint64_t now_ns)
@@ -391,14 +392,14 @@ void member_keep(int device, uint64_t now_ns)
 	struct member *member = &members[device];
 
 	if (membership_is_of_group(device) && LOAD(member->by_turns))
-		holder_claim(gang_of(member), seat_of(member), now_ns);
+		holder_claim(gang_of(member), self_of(member), now_ns);
 }
 
 /* Without a quota, the device has no group from then on. */
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	member_rest(device, now_ns);
-	STORE(membership_seat(device)->waits_ns, 0);
+	STORE(membership_self(device)->waits_ns, 0);
 	STORE(members[device].by_turns, false);
 	if (!cores_limit(meter) && membership_is_of_group(device))
 		membership_share(meter, device, false);

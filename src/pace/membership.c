@@ -15,9 +15,10 @@
 
 /* A device of the process. */
 struct membership {
-	struct gang_seat seat;
-	const struct gang *gang; /* that the seat is in; NULL: it never had one; atomic */
-	uint64_t noted_ns;       /* when the process last showed that it launches; atomic */
+	struct gang_member self;
+	const struct gang
+		*gang;     /* that `self` is of; NULL: the device never was a member; atomic */
+	uint64_t noted_ns; /* when the process last showed that it launches; atomic */
 };
 
 static struct membership members[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
@@ -31,7 +32,7 @@ static struct gang of_device[VGPU_DEVICES_MAX]; /* by CUDA ordinal */
 static unsigned living;                         /* members of the gang at living_at_ns; atomic */
 static uint64_t living_at_ns;                   /* clock_coarse_ns(); atomic */
 static uint64_t full_ns; /* when `own` last had no free entry; 0: never; atomic */
-static unsigned seats;   /* that the process has; written under `joining` */
+static unsigned count;   /* members that the process has; written under `joining`; atomic */
 static bool said_full;   /* a message has said that `own` is full; written under `joining` */
 static struct lock joining = LOCK_INIT;
 
@@ -83,7 +84,7 @@ void membership_forget(void)
 	present = &own;
 	joint_forget();
 	living_at_ns = full_ns = 0;
-	seats = 0;
+	count = 0;
 	said_full = false;
 	lock_init(&joining);
 }
@@ -96,7 +97,7 @@ static const struct gang *gang(void)
 
 const struct gang *membership_gang(int device)
 {
-	/* pairs with sit_down's release */
+	/* pairs with enter's release */
 	return __atomic_load_n(&members[device].gang, __ATOMIC_ACQUIRE);
 }
 
@@ -105,15 +106,15 @@ const struct gang *membership_group(int device)
 	return &of_device[device];
 }
 
-struct gang_seat *membership_seat(int device)
+struct gang_member *membership_self(int device)
 {
-	return &members[device].seat;
+	return &members[device].self;
 }
 
 bool membership_is_any(int device)
 {
-	/* Pairs with gang_join's release: the seat's entry is there. */
-	return __atomic_load_n(&members[device].seat.is_taken, __ATOMIC_ACQUIRE);
+	/* Pairs with gang_join's release: the entry is there. */
+	return __atomic_load_n(&members[device].self.is_joined, __ATOMIC_ACQUIRE);
 }
 
 bool membership_is_of_gang(int device)
@@ -133,7 +134,7 @@ bool membership_is_attached(void)
 
 bool membership_exists(void)
 {
-	return LOAD(seats) && cores_region();
+	return LOAD(count) && cores_region();
 }
 
 bool membership_wants_gang(int device)
@@ -150,18 +151,18 @@ bool membership_wants_gang(int device)
  */
 static void leave(int device)
 {
-	struct gang_seat *seat = &members[device].seat;
+	struct gang_member *self = &members[device].self;
 	const struct gang *from = membership_gang(device);
 	uint64_t now_ns = clock_steady_ns();
 
-	SUB(seats, 1);
+	SUB(count, 1);
 	look(device, now_ns);
-	gang_is_idle(from, seat, now_ns, now_ns);
+	gang_is_idle(from, self, now_ns, now_ns);
 	gang_count(from, now_ns);
 	if (from->kind == GANG_OF_SLICES)
-		joint_leave(from, seat);
+		joint_leave(from, self);
 	else
-		gang_leave(seat);
+		gang_leave(self);
 }
 
 /* All members leave their gang. Each joins the gang `to` with its next launch. */
@@ -182,12 +183,12 @@ static void choose_gang(void)
 		change_gang(to);
 }
 
-static bool sit_down(struct membership *member, const struct gang *in, uint32_t index)
+static bool enter(struct membership *member, const struct gang *in, uint32_t index)
 {
 	__atomic_store_n(&member->gang, in, __ATOMIC_RELEASE);
 	if (in->kind == GANG_OF_SLICES)
-		return joint_join(in, &member->seat, index);
-	return gang_join(in, &member->seat, owner_of(joined, (unsigned)joined->slot), index);
+		return joint_join(in, &member->self, index);
+	return gang_join(in, &member->self, owner_of(joined, (unsigned)joined->slot), index);
 }
 
 static void say_full(void)
@@ -209,11 +210,11 @@ static void say_full(void)
 static void join(struct membership *member, const struct gang *in, const struct meter *meter)
 {
 	uint32_t index = (uint32_t)meter->quota.index;
-	bool done = sit_down(member, in, index);
+	bool done = enter(member, in, index);
 
 	if (!done && in->kind == GANG_OF_SLICES) {
 		change_gang(&own);
-		done = sit_down(member, &own, index);
+		done = enter(member, &own, index);
 	}
 	STORE(living_at_ns, 0);
 	if (!done) {
@@ -221,14 +222,14 @@ static void join(struct membership *member, const struct gang *in, const struct 
 		say_full();
 		return;
 	}
-	ADD(seats, 1);
+	ADD(count, 1);
 	trace_write(TRACE_GANG_JOINED, meter->quota.index, gang_members(LOAD(member->gang)), 0);
 }
 
-/* Takes the device's seat in the gang that the policy names; or, with `shares`, in the gang of its
- * device; or in none. Gives up the seats of devices that are to have none, because the process may
- * never launch to such a device again. */
-static void take_seat(const struct meter *meter, int device, bool shares)
+/* Makes the device a member of the gang that the policy names; or, with `shares`, of its device's
+ * group; or of none. Other devices that are to be in no gang leave theirs, because the process may
+ * never launch to them again. */
+static void change(const struct meter *meter, int device, bool shares)
 {
 	struct membership *member = &members[device];
 	const struct gang *in;
@@ -259,13 +260,13 @@ void membership_keep(const struct meter *meter, int device)
 {
 	if ((membership_wants_gang(device) != membership_is_of_gang(device) && !is_full()) ||
 	    joint_is_due())
-		take_seat(meter, device, membership_is_of_group(device));
+		change(meter, device, membership_is_of_group(device));
 }
 
 bool membership_share(const struct meter *meter, int device, bool shares)
 {
 	if (shares != membership_is_of_group(device) && !(shares && is_full()))
-		take_seat(meter, device, shares);
+		change(meter, device, shares);
 	return membership_is_of_group(device);
 }
 

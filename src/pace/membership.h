@@ -25,7 +25,7 @@ void membership_forget(void); /* in a forked child */
 const struct gang *membership_gang(int device);
 
 /* What the member knows of itself, for the functions of gang.h and holder.h. */
-struct gang_seat *membership_seat(int device);
+struct gang_member *membership_self(int device);
 
 /* Whether the device is a member of any gang; of the slice's or of several slices'; of its device's
  * group. */

@@ -42,7 +42,7 @@ struct work {
 };
 
 static struct rank {
-	struct gang_seat seat;
+	struct gang_member self;
 	struct work queue[QUEUE];
 	unsigned head, tail; /* of the queue; the device works on head */
 	bool begun;          /* the collective at the head has begun */
@@ -144,15 +144,15 @@ static void advance(const struct job *job, struct rank *rank)
 static void look(struct rank *rank)
 {
 	if (is_idle(rank))
-		gang_is_idle(gang_of(rank), &rank->seat, rank->ended_ns, now_ns);
+		gang_is_idle(gang_of(rank), &rank->self, rank->ended_ns, now_ns);
 	else
-		gang_is_busy(gang_of(rank), &rank->seat, now_ns);
+		gang_is_busy(gang_of(rank), &rank->self, now_ns);
 }
 
 static uint64_t ask(const struct job *job, struct rank *rank)
 {
 	struct vgpu_region_bucket *bucket =
-		&gang_of(rank)->devices[rank->seat.member->device].bucket;
+		&gang_of(rank)->devices[rank->self.entry->device].bucket;
 	unsigned pct = pct_of(job, rank);
 	uint64_t wait_ns;
 	struct gang_sight sight = {.in_flight = !is_idle(rank)};
@@ -166,7 +166,7 @@ static uint64_t ask(const struct job *job, struct rank *rank)
 	bucket_refill(bucket, pct, now_ns);
 	sight.level_ns = bucket_level(bucket);
 	sight.ready_ns = bucket_wait_ns(bucket, pct);
-	wait_ns = gang_ask(gang_of(rank), &rank->seat, &sight, now_ns);
+	wait_ns = gang_ask(gang_of(rank), &rank->self, &sight, now_ns);
 	if (!wait_ns && !gang_is_shut(gang_of(rank)) &&
 	    sight.ahead_ns > gang_ahead_most_ns(gang_of(rank), sight.level_ns))
 		return GANG_AHEAD_POLL_NS;
@@ -187,9 +187,9 @@ static void launch(const struct job *job, struct rank *rank)
 		rank->phase = 0;
 		rank->launched++;
 	}
-	gang_is_busy(gang_of(rank), &rank->seat, now_ns);
+	gang_is_busy(gang_of(rank), &rank->self, now_ns);
 	if (work->collective)
-		gang_launched_collective(gang_of(rank), &rank->seat);
+		gang_launched_collective(gang_of(rank), &rank->self);
 	rank->tail++;
 	rank->host_ns = now_ns + job->call_ns + (chance(10) ? 0 : chance(job->stall_ns));
 }
@@ -233,9 +233,9 @@ static void begin(const struct job *job)
 			gangs[i].turns = turns[i];
 			gangs[i].kind = GANG_OF_SLICES;
 			gangs[i].slice = 1000 + i;
-			gang_join_at(&gangs[i], &ranks[i].seat, i, i + 1, 0);
+			gang_join_at(&gangs[i], &ranks[i].self, i, i + 1, 0);
 		} else {
-			assert_true(gang_join(&gangs[i], &ranks[i].seat, i + 1, i));
+			assert_true(gang_join(&gangs[i], &ranks[i].self, i + 1, i));
 		}
 		ranks[i].host_ns = now_ns + (job->skewed ? i * 20 * US : 0);
 	}

@@ -283,7 +283,7 @@ UNIT_TEST_ALONE(test_dead_rank)
 	ranks[1].head = ranks[1].tail;
 	run(&alone, 1 * NS_PER_S);
 	assert_int_equal(gang_members(&gangs[0]), 1);
-	assert_int_equal(ranks[1].seat.member->owner, 0);
+	assert_int_equal(ranks[1].self.entry->owner, 0);
 	assert_true(ranks[0].done > 500);
 }
 
@@ -302,10 +302,10 @@ static uint64_t ask_as(unsigned rank, int64_t level_ns, bool in_flight)
 	struct gang_sight sight = sight_of(level_ns, in_flight);
 
 	if (in_flight)
-		gang_is_busy(&gangs[rank], &ranks[rank].seat, now_ns);
+		gang_is_busy(&gangs[rank], &ranks[rank].self, now_ns);
 	else
-		gang_is_idle(&gangs[rank], &ranks[rank].seat, now_ns, now_ns);
-	return gang_ask(&gangs[rank], &ranks[rank].seat, &sight, now_ns);
+		gang_is_idle(&gangs[rank], &ranks[rank].self, now_ns, now_ns);
+	return gang_ask(&gangs[rank], &ranks[rank].self, &sight, now_ns);
 }
 
 UNIT_TEST_ALONE(test_open)
@@ -363,10 +363,10 @@ UNIT_TEST_ALONE(test_time)
 	begin(&usual);
 	gang_count(&gangs[0], now_ns);
 	began_ns = now_ns;
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns += 1 * MS);
-	gang_is_busy(&gangs[0], &ranks[1].seat, now_ns += 1 * MS);
-	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns + 1 * MS, now_ns + 2 * MS);
-	gang_is_idle(&gangs[0], &ranks[1].seat, now_ns + 3 * MS, now_ns + 10 * MS);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns += 1 * MS);
+	gang_is_busy(&gangs[0], &ranks[1].self, now_ns += 1 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].self, now_ns + 1 * MS, now_ns + 2 * MS);
+	gang_is_idle(&gangs[0], &ranks[1].self, now_ns + 3 * MS, now_ns + 10 * MS);
 	gang_count(&gangs[0], now_ns + 20 * MS);
 	assert_int_equal(words.group.used_ns, now_ns + 3 * MS - began_ns - 1 * MS);
 	assert_int_equal(devices[0].bucket.charged, 2 * MS);
@@ -379,7 +379,7 @@ static void count_for(uint64_t ns)
 	uint64_t until_ns = now_ns + ns;
 
 	gang_count(&gangs[0], now_ns);
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	while (now_ns < until_ns)
 		gang_count(&gangs[1], now_ns += MS);
 }
@@ -393,7 +393,7 @@ UNIT_TEST_ALONE(test_no_credit_from_the_most_debt)
 	began_ns = now_ns;
 	count_for(990 * MS);
 	assert_int_equal(devices[0].bucket.charged, -GANG_DEBT_NS);
-	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 450 * MS, now_ns);
+	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 450 * MS, now_ns);
 	assert_int_equal(devices[0].bucket.charged, 450 * MS);
 	assert_int_equal(devices[1].bucket.charged, 0);
 }
@@ -407,9 +407,9 @@ UNIT_TEST_ALONE(test_ended_before_the_last_look)
 	begin(&usual);
 	began_ns = now_ns;
 	count_for(10 * MS);
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	gang_count(&gangs[1], now_ns += 1 * MS);
-	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 9 * MS, now_ns += 1 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 9 * MS, now_ns += 1 * MS);
 	assert_int_equal(devices[0].bucket.charged, 9 * MS);
 }
 
@@ -420,10 +420,10 @@ UNIT_TEST_ALONE(test_charges_of_others)
 
 	begin(&usual);
 	gang_count(&gangs[0], began_ns = now_ns);
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	devices[0].bucket.charged += (int64_t)(50 * MS);
 	now_ns += 100 * MS;
-	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 1 * MS, now_ns);
+	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 1 * MS, now_ns);
 	assert_int_equal(devices[0].bucket.charged, 51 * MS);
 }
 
@@ -431,15 +431,15 @@ UNIT_TEST_ALONE(test_charges_of_others)
  * back is not charged to the second. */
 UNIT_TEST_ALONE(test_two_on_a_device)
 {
-	struct gang_seat second = {.member = NULL};
+	struct gang_member second = {.entry = NULL};
 	uint64_t began_ns;
 
 	begin(&usual);
 	gang_count(&gangs[0], began_ns = now_ns);
 	assert_true(gang_join(&gangs[0], &second, 3, 0));
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	gang_is_busy(&gangs[0], &second, began_ns + 5 * MS);
-	gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 3 * MS, began_ns + 8 * MS);
+	gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 3 * MS, began_ns + 8 * MS);
 	gang_is_idle(&gangs[0], &second, began_ns + 12 * MS, began_ns + 12 * MS);
 	assert_int_equal(devices[0].bucket.charged, 10 * MS);
 }
@@ -452,12 +452,12 @@ UNIT_TEST_ALONE(test_late)
 
 		begin(&usual);
 		gang_count(&gangs[0], began_ns = now_ns);
-		gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+		gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 		now_ns += 990 * MS;
 		if (counted)
 			gang_count(&gangs[1], now_ns);
 		now_ns += 210 * MS;
-		gang_is_idle(&gangs[0], &ranks[0].seat, began_ns + 5 * MS, now_ns);
+		gang_is_idle(&gangs[0], &ranks[0].self, began_ns + 5 * MS, now_ns);
 		assert_int_equal(devices[0].bucket.charged, counted ? -GANG_DEBT_NS : 5 * MS);
 		assert_int_equal(words.member[0].in_flight, 0);
 	}
@@ -469,22 +469,22 @@ UNIT_TEST_ALONE(test_entry_is_gone)
 	begin(&usual);
 	count_for(100 * MS);
 	words.member[0].owner = 0;
-	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns - 10 * MS, now_ns);
+	gang_is_idle(&gangs[0], &ranks[0].self, now_ns - 10 * MS, now_ns);
 	assert_int_equal(devices[0].bucket.charged, 90 * MS);
 }
 
 /* A device that joins later is charged neither for what was before, nor for what others do. */
 UNIT_TEST_ALONE(test_join)
 {
-	struct gang_seat seat = {.member = NULL};
+	struct gang_member self = {.entry = NULL};
 
 	begin(&usual);
 	run(&usual, 100 * MS);
 	assert_true(words.group.used_ns > 0);
-	assert_true(gang_join(&gangs[0], &seat, 3, 2));
+	assert_true(gang_join(&gangs[0], &self, 3, 2));
 	run(&usual, 10 * MS);
 	assert_int_equal(devices[2].bucket.charged, 0); /* it has no work in flight */
-	gang_leave(&seat);
+	gang_leave(&self);
 	assert_int_equal(gang_members(&gangs[0]), 2);
 }
 
@@ -495,9 +495,9 @@ UNIT_TEST_ALONE(test_next_gang_is_open)
 	begin(&usual);
 	assert_int_not_equal(ask_as(0, GANG_SHUT_NS, false), 0);
 	assert_true(gang_is_shut(&gangs[0]));
-	gang_leave(&ranks[1].seat);
+	gang_leave(&ranks[1].self);
 	now_ns += 3600 * NS_PER_S;
-	assert_true(gang_join(&gangs[1], &ranks[1].seat, 2, 1));
+	assert_true(gang_join(&gangs[1], &ranks[1].self, 2, 1));
 	assert_false(gang_is_shut(&gangs[0]));
 	assert_int_equal(ask_as(0, 0, false), 0);
 	assert_int_equal(ask_as(1, 0, false), 0);
@@ -510,13 +510,13 @@ UNIT_TEST_ALONE(test_next_gang_is_open)
 UNIT_TEST_ALONE(test_joint_devices)
 {
 	struct job job = usual;
-	struct gang_seat second = {.member = NULL};
+	struct gang_member second = {.entry = NULL};
 
 	job.joint = true;
 	begin(&job);
 	gang_join_at(&gangs[0], &second, 2, 3, 0);
 	gang_is_busy(&gangs[0], &second, now_ns);
-	gang_is_busy(&gangs[0], &ranks[0].seat, now_ns);
+	gang_is_busy(&gangs[0], &ranks[0].self, now_ns);
 	ask_as(1, 0, true);
 	gang_count(&gangs[0], now_ns += 10 * MS);
 	assert_int_equal(regions[0][0].bucket.charged, 10 * MS);
@@ -528,7 +528,7 @@ UNIT_TEST_ALONE(test_joint_devices)
 	assert_int_equal(regions[1][0].bucket.charged, 11 * MS);
 	assert_int_equal(regions[0][1].bucket.charged, 0);
 	gang_is_idle(&gangs[0], &second, now_ns, now_ns);
-	gang_is_idle(&gangs[0], &ranks[0].seat, now_ns, now_ns);
+	gang_is_idle(&gangs[0], &ranks[0].self, now_ns, now_ns);
 	gang_count(&gangs[0], now_ns += 1 * MS);
 	assert_int_equal(regions[0][0].bucket.charged, 11 * MS);
 
@@ -558,9 +558,9 @@ UNIT_TEST_ALONE(test_joint_again)
 	begin(&job);
 	run(&job, 100 * MS);
 	before_ns = regions[1][0].bucket.charged;
-	gang_leave(&ranks[1].seat);
+	gang_leave(&ranks[1].self);
 	words.group.used_ns += 3 * NS_PER_S;
-	gang_join_at(&gangs[1], &ranks[1].seat, 1, 77, 0);
+	gang_join_at(&gangs[1], &ranks[1].self, 1, 77, 0);
 	gang_count(&gangs[1], now_ns);
 	assert_true(regions[1][0].bucket.charged - before_ns < (int64_t)(1 * MS));
 }

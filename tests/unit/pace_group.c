@@ -12,7 +12,7 @@
 static struct vgpu_region_gang table;
 static struct vgpu_region_group words;
 static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
-static struct gang_seat seats[MEMBERS];
+static struct gang_member members[MEMBERS];
 static bool dead[MEMBERS + 1];
 static uint64_t now_ns;
 
@@ -34,20 +34,20 @@ static void begin(void)
 	memset(&table, 0, sizeof(table));
 	memset(&words, 0, sizeof(words));
 	memset(devices, 0, sizeof(devices));
-	memset(seats, 0, sizeof(seats));
+	memset(members, 0, sizeof(members));
 	memset(dead, 0, sizeof(dead));
 	now_ns = 1000 * NS_PER_S;
 	for (uint32_t i = 0; i < MEMBERS; i++)
-		assert_true(gang_join(&group, &seats[i], i + 1, 0));
+		assert_true(gang_join(&group, &members[i], i + 1, 0));
 	gang_count(&group, now_ns);
 }
 
 static void look(unsigned member, bool in_flight)
 {
 	if (in_flight)
-		gang_is_busy(&group, &seats[member], now_ns);
+		gang_is_busy(&group, &members[member], now_ns);
 	else
-		gang_is_idle(&group, &seats[member], now_ns, now_ns);
+		gang_is_idle(&group, &members[member], now_ns, now_ns);
 }
 
 /* How long the member is to wait, whose bucket has that level. */
@@ -59,7 +59,7 @@ static uint64_t ask(unsigned member, int64_t level_ns, bool in_flight)
 
 	look(member, in_flight);
 	gang_count(&group, now_ns);
-	return gang_ask(&group, &seats[member], &sight, now_ns);
+	return gang_ask(&group, &members[member], &sight, now_ns);
 }
 
 /* For how long the member waits until one of its launches goes, at most most_ns, while another
@@ -92,15 +92,15 @@ UNIT_TEST_ALONE(test_next_group_is_open)
 	begin();
 	assert_true(ask(0, GANG_DEVICE_SHUT_NS, false) > 0);
 	assert_true(gang_is_shut(&group));
-	gang_leave(&seats[0]);
+	gang_leave(&members[0]);
 	dead[2] = true;
-	assert_true(gang_join(&group, &seats[0], 1, 0));
+	assert_true(gang_join(&group, &members[0], 1, 0));
 	assert_true(gang_is_shut(&group));
 
-	gang_leave(&seats[0]);
+	gang_leave(&members[0]);
 	dead[3] = true;
 	now_ns += 3600 * NS_PER_S;
-	assert_true(gang_join(&group, &seats[0], 1, 0));
+	assert_true(gang_join(&group, &members[0], 1, 0));
 	assert_false(gang_is_shut(&group));
 	assert_int_equal(ask(0, 0, false), 0);
 	assert_int_equal(devices[0].throttled, 0);
@@ -161,8 +161,8 @@ UNIT_TEST_ALONE(test_stopped_members)
 	look(0, true);
 	look(1, true);
 	pass_beside(2, 10 * NS_PER_S);
-	gang_is_idle(&group, &seats[0], from_ns + 100 * MS, now_ns);
-	gang_is_idle(&group, &seats[1], from_ns + 1500 * MS, now_ns);
+	gang_is_idle(&group, &members[0], from_ns + 100 * MS, now_ns);
+	gang_is_idle(&group, &members[1], from_ns + 1500 * MS, now_ns);
 	assert_int_equal(charged_ms(), 1500);
 }
 
@@ -171,7 +171,7 @@ UNIT_TEST_ALONE(test_dead_of_another_boot)
 {
 	begin();
 	look(1, true);
-	seats[1].member->seen = now_ns + 3600 * NS_PER_S;
+	members[1].entry->seen = now_ns + 3600 * NS_PER_S;
 	dead[2] = true;
 	pass_beside(0, 1 * NS_PER_S);
 	assert_in_range(charged_ms(), 0, 1);
@@ -280,7 +280,7 @@ static void closes(void)
 static void leaves(void)
 {
 	is_to_give_way();
-	seats[0].member->in_flight = 0;
+	members[0].entry->in_flight = 0;
 }
 
 /* The last member opened the group, and has the device, but has not launched yet. */

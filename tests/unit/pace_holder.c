@@ -16,10 +16,10 @@
 static struct {
 	struct vgpu_region_gang gang;
 	struct vgpu_region_member beyond;
-} members;
+} table;
 static struct vgpu_region_group words;
 static struct vgpu_region_device devices[VGPU_DEVICES_MAX];
-static struct gang_seat seats[MEMBERS];
+static struct gang_member members[MEMBERS];
 static uint32_t taken_by; /* while a member asks, another one takes the device; 0: none does */
 static uint64_t now_ns;
 
@@ -44,7 +44,7 @@ static bool lives(const struct gang *gang, uint32_t owner)
 
 static const struct gang group = {.kind = GANG_OF_DEVICE,
 				  .words = &words,
-				  .table = &members.gang,
+				  .table = &table.gang,
 				  .devices = devices,
 				  .slice = VGPU_MEMBER_OF_DEVICE,
 				  .lives = lives};
@@ -52,15 +52,15 @@ static const struct gang group = {.kind = GANG_OF_DEVICE,
 static int begin(void **state)
 {
 	(void)state;
-	memset(&members, 0, sizeof(members));
+	memset(&table, 0, sizeof(table));
 	memset(&words, 0, sizeof(words));
-	memset(seats, 0, sizeof(seats));
+	memset(members, 0, sizeof(members));
 	memset(devices, 0, sizeof(devices));
 	now_ns = 1000 * NS_PER_S;
 	taken_by = 0;
 	woken = NULL;
 	for (uint32_t i = 0; i < MEMBERS; i++)
-		assert_true(gang_join(&group, &seats[i], i + 1, 0));
+		assert_true(gang_join(&group, &members[i], i + 1, 0));
 	return 0;
 }
 
@@ -68,16 +68,16 @@ static int begin(void **state)
 
 static uint32_t number_of(unsigned member)
 {
-	return 1 + (uint32_t)(seats[member].member - members.gang.member);
+	return 1 + (uint32_t)(members[member].entry - table.gang.member);
 }
 
 static uint64_t ask(unsigned member, bool in_flight)
 {
 	if (in_flight)
-		gang_is_busy(&group, &seats[member], now_ns);
+		gang_is_busy(&group, &members[member], now_ns);
 	else
-		gang_is_idle(&group, &seats[member], now_ns, now_ns);
-	return holder_ask(&group, &seats[member], in_flight, now_ns);
+		gang_is_idle(&group, &members[member], now_ns, now_ns);
+	return holder_ask(&group, &members[member], in_flight, now_ns);
 }
 
 /* The first member has work in flight and the device, which the second wants. */
@@ -94,13 +94,13 @@ HOLDER_TEST(test_holds)
 	struct gang slice = group;
 
 	assert_int_equal(ask(0, false), 0);
-	assert_int_equal(seats[0].holds_ns, now_ns);
-	assert_false(holder_is_other(&group, &seats[0]));
-	assert_true(holder_is_other(&group, &seats[1]));
+	assert_int_equal(members[0].holds_ns, now_ns);
+	assert_false(holder_is_other(&group, &members[0]));
+	assert_true(holder_is_other(&group, &members[1]));
 	slice.kind = GANG_OF_SLICE;
-	assert_false(holder_is_other(&slice, &seats[1]));
+	assert_false(holder_is_other(&slice, &members[1]));
 	want();
-	assert_false(holder_is_other(&group, &seats[0]));
+	assert_false(holder_is_other(&group, &members[0]));
 	assert_int_equal(ask(0, true), 0); /* until it has held the device for long */
 }
 
@@ -110,15 +110,15 @@ HOLDER_TEST(test_gives_way)
 	want();
 	now_ns += GANG_HOLD_NS;
 	assert_int_equal(ask(0, true), GANG_POLL_NS);
-	assert_int_equal(seats[0].waits_ns, now_ns);
+	assert_int_equal(members[0].waits_ns, now_ns);
 	assert_null(woken);
-	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), GANG_POLL_NS);
+	assert_int_equal(holder_ask(&group, &members[0], false, now_ns), GANG_POLL_NS);
 	assert_ptr_equal(woken, &words.holder);
 	assert_int_equal(words.holder, 0);
-	assert_int_equal(seats[0].waits_ns, 0);
+	assert_int_equal(members[0].waits_ns, 0);
 	assert_int_equal(ask(0, false), GANG_POLL_NS); /* another member is about to take it */
 	assert_int_equal(ask(1, false), 0);
-	assert_int_equal(seats[1].waits_ns, 0);
+	assert_int_equal(members[1].waits_ns, 0);
 	assert_int_equal(words.holder, number_of(1));
 }
 
@@ -126,7 +126,7 @@ HOLDER_TEST(test_gives_way)
 HOLDER_TEST(test_takes_back)
 {
 	want();
-	holder_release(&group, &seats[0], now_ns);
+	holder_release(&group, &members[0], now_ns);
 	now_ns += GANG_HOLD_GAVE_NS;
 	assert_int_equal(ask(0, false), 0);
 }
@@ -135,8 +135,8 @@ HOLDER_TEST(test_takes_back)
 HOLDER_TEST(test_keeps)
 {
 	assert_int_equal(ask(0, true), 0);
-	holder_release(&group, &seats[0], now_ns);
-	holder_release(&group, &seats[1], now_ns);
+	holder_release(&group, &members[0], now_ns);
+	holder_release(&group, &members[1], now_ns);
 	assert_int_equal(words.holder, number_of(0));
 	assert_null(woken);
 }
@@ -164,21 +164,21 @@ HOLDER_TEST(test_waits)
 	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_MOST_NS; waited_ns += MS) {
 		assert_int_equal(ask(1, false), GANG_HOLD_NS);
 		now_ns += MS;
-		gang_is_busy(&group, &seats[0], now_ns);
+		gang_is_busy(&group, &members[0], now_ns);
 	}
 	assert_int_equal(ask(1, false), 0);
 	assert_int_equal(words.holder, number_of(1));
-	assert_int_equal(seats[1].waits_ns, 0);
+	assert_int_equal(members[1].waits_ns, 0);
 }
 
 /* A holder without work in flight has no claim, and neither has one that does not exist. */
 HOLDER_TEST(test_idle_holder)
 {
 	want();
-	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	gang_is_idle(&group, &members[0], now_ns, now_ns);
 	assert_int_equal(ask(1, false), 0);
-	members.beyond = *seats[0].member;
-	members.beyond.in_flight = 1;
+	table.beyond = *members[0].entry;
+	table.beyond.in_flight = 1;
 	words.holder = VGPU_GANG_MEMBERS_MAX + 1;
 	assert_int_equal(ask(1, false), 0);
 	words.holder = WANTED;
@@ -189,36 +189,36 @@ HOLDER_TEST(test_idle_holder)
 HOLDER_TEST(test_another_is_faster)
 {
 	want();
-	seats[0].member->seen = now_ns + MS; /* so that it is asked whether the holder lives */
-	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
+	members[0].entry->seen = now_ns + MS; /* so that it is asked whether the holder lives */
+	members[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
 	taken_by = number_of(2);
 	assert_int_equal(ask(1, false), GANG_POLL_NS);
 	assert_int_equal(words.holder, number_of(2));
-	assert_int_equal(seats[1].member->in_flight, 0);
+	assert_int_equal(members[1].entry->in_flight, 0);
 }
 
 /* Another thread of the same process is faster: the claim is the process's. */
 HOLDER_TEST(test_another_thread_is_faster)
 {
 	want();
-	seats[0].member->seen = now_ns + MS;
-	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
+	members[0].entry->seen = now_ns + MS;
+	members[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
 	taken_by = number_of(1);
 	assert_int_equal(ask(1, false), GANG_POLL_NS);
 	assert_int_equal(words.holder, number_of(1));
-	assert_int_equal(seats[1].member->in_flight, VGPU_MEMBER_CLAIMS);
+	assert_int_equal(members[1].entry->in_flight, VGPU_MEMBER_CLAIMS);
 }
 
 /* A member that has work in flight keeps it when another one is faster. */
 HOLDER_TEST(test_work_is_no_claim)
 {
 	want();
-	gang_is_busy(&group, &seats[1], now_ns);
-	seats[0].member->seen = now_ns + MS;
-	seats[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
+	gang_is_busy(&group, &members[1], now_ns);
+	members[0].entry->seen = now_ns + MS;
+	members[1].waits_ns = now_ns - GANG_HOLD_MOST_NS;
 	taken_by = number_of(2);
-	assert_int_equal(holder_ask(&group, &seats[1], true, now_ns), GANG_POLL_NS);
-	assert_int_equal(seats[1].member->in_flight, VGPU_MEMBER_IN_FLIGHT);
+	assert_int_equal(holder_ask(&group, &members[1], true, now_ns), GANG_POLL_NS);
+	assert_int_equal(members[1].entry->in_flight, VGPU_MEMBER_IN_FLIGHT);
 }
 
 /* Members that wake together: the first one claims the device until it has launched. */
@@ -226,15 +226,15 @@ HOLDER_TEST(test_wake_together)
 {
 	want();
 	assert_int_equal(ask(2, false), GANG_HOLD_NS);
-	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	gang_is_idle(&group, &members[0], now_ns, now_ns);
 	assert_ptr_equal(woken, &words.holder);
-	seats[1].member->seen = 0;
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
-	assert_int_equal(holder_ask(&group, &seats[2], false, now_ns), GANG_HOLD_NS);
+	members[1].entry->seen = 0;
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[2], false, now_ns), GANG_HOLD_NS);
 	gang_count(&group, now_ns + MS);
 	assert_int_equal(words.used_ns, 0); /* nothing was launched yet */
-	gang_is_busy(&group, &seats[1], now_ns + MS);
-	assert_true(gang_table_is_in_flight(&group, seats[1].member, now_ns + MS));
+	gang_is_busy(&group, &members[1], now_ns + MS);
+	assert_true(gang_table_is_in_flight(&group, members[1].entry, now_ns + MS));
 	assert_int_equal(words.holder, number_of(1) | WANTED);
 }
 
@@ -243,9 +243,9 @@ HOLDER_TEST(test_wake_together)
 /* The first member is the holder, and the second waits for the device. */
 static void want_by_turn(void)
 {
-	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
-	assert_true(holder_claim(&group, &seats[0], now_ns));
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+	assert_int_equal(holder_ask(&group, &members[0], false, now_ns), 0);
+	assert_true(holder_claim(&group, &members[0], now_ns));
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), GANG_HOLD_NS);
 }
 
 /* A member that waits for the slice's turn keeps the device for as long as it is seen, until the
@@ -254,14 +254,14 @@ HOLDER_TEST(test_waits_for_a_turn)
 {
 	want_by_turn();
 	for (uint64_t waited_ns = 0; waited_ns < GANG_HOLD_MOST_NS; waited_ns += 5 * MS) {
-		assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+		assert_int_equal(holder_ask(&group, &members[1], false, now_ns), GANG_HOLD_NS);
 		now_ns += 5 * MS;
-		assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
-		assert_true(holder_claim(&group, &seats[0], now_ns));
+		assert_int_equal(holder_ask(&group, &members[0], false, now_ns), 0);
+		assert_true(holder_claim(&group, &members[0], now_ns));
 	}
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), 0);
 	assert_int_equal(words.holder, number_of(1));
-	assert_false(holder_claim(&group, &seats[0], now_ns));
+	assert_false(holder_claim(&group, &members[0], now_ns));
 }
 
 /* GANG_HOLD_NS begin when the turn does. */
@@ -269,11 +269,11 @@ HOLDER_TEST(test_holds_in_a_turn)
 {
 	want_by_turn();
 	now_ns += 20 * MS;
-	assert_int_equal(holder_ask(&group, &seats[0], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[0], false, now_ns), 0);
 	now_ns += GANG_HOLD_NS - 1;
-	assert_int_equal(holder_ask(&group, &seats[0], true, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[0], true, now_ns), 0);
 	now_ns++;
-	assert_int_equal(holder_ask(&group, &seats[0], true, now_ns), GANG_POLL_NS);
+	assert_int_equal(holder_ask(&group, &members[0], true, now_ns), GANG_POLL_NS);
 }
 
 /* A holder that is not seen keeps the device for GANG_HOLD_SOFT_NS. */
@@ -281,30 +281,30 @@ HOLDER_TEST(test_unseen_in_a_turn)
 {
 	want_by_turn();
 	now_ns += 100 * MS;
-	assert_true(holder_claim(&group, &seats[0], now_ns));
+	assert_true(holder_claim(&group, &members[0], now_ns));
 	now_ns += GANG_HOLD_SOFT_NS - 1;
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), GANG_HOLD_NS);
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), GANG_HOLD_NS);
 	now_ns++;
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), 0);
 }
 
 /* The device is free when the holder's work is over, and the group pays for none of that work. */
 HOLDER_TEST(test_rests)
 {
 	want_by_turn();
-	assert_true(gang_table_has_work(&group, seats[0].member, now_ns));
-	assert_false(gang_table_is_in_flight(&group, seats[0].member, now_ns));
+	assert_true(gang_table_has_work(&group, members[0].entry, now_ns));
+	assert_false(gang_table_is_in_flight(&group, members[0].entry, now_ns));
 	gang_count(&group, now_ns);
 	now_ns += MS;
 	gang_count(&group, now_ns);
-	gang_is_idle(&group, &seats[0], now_ns, now_ns);
+	gang_is_idle(&group, &members[0], now_ns, now_ns);
 	assert_int_equal(words.used_ns, 0);
 	assert_int_equal(devices[0].bucket.charged, 0);
-	gang_is_busy(&group, &seats[0], now_ns); /* after the turns */
-	assert_true(gang_table_is_in_flight(&group, seats[0].member, now_ns));
-	assert_true(holder_claim(&group, &seats[0], now_ns));
-	holder_unclaim(&group, &seats[0], now_ns);
-	assert_false(gang_table_has_work(&group, seats[0].member, now_ns));
+	gang_is_busy(&group, &members[0], now_ns); /* after the turns */
+	assert_true(gang_table_is_in_flight(&group, members[0].entry, now_ns));
+	assert_true(holder_claim(&group, &members[0], now_ns));
+	holder_unclaim(&group, &members[0], now_ns);
+	assert_false(gang_table_has_work(&group, members[0].entry, now_ns));
 	assert_ptr_equal(woken, &words.holder);
-	assert_int_equal(holder_ask(&group, &seats[1], false, now_ns), 0);
+	assert_int_equal(holder_ask(&group, &members[1], false, now_ns), 0);
 }

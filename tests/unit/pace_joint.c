@@ -4,8 +4,8 @@
 #include "pace_fake.h"
 
 static char dir[128], path[160];
-static struct gang_file other; /* as the other process has it open */
-static struct gang_seat seat;  /* the other process's */
+static struct gang_file other;  /* as the other process has it open */
+static struct gang_member self; /* the other process's */
 static struct vgpu_region_device elsewhere[VGPU_DEVICES_MAX];
 static struct vgpu_region_turn turns[VGPU_DEVICES_MAX]; /* of the same region */
 
@@ -41,7 +41,7 @@ static void other_joins(void)
 	entry = gang_file_claim(&other, &owner, &fault);
 	assert_true(entry >= 0);
 	memset(elsewhere, 0, sizeof(elsewhere));
-	gang_join_at(others_gang(), &seat, (unsigned)entry, owner, 0);
+	gang_join_at(others_gang(), &self, (unsigned)entry, owner, 0);
 }
 
 static void other_dies(void)
