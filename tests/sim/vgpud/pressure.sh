@@ -57,10 +57,7 @@ stop_vgpud
 # NVML is lost while turns are long: they stay so for ten looks, by the memory that the GPU had, and are short then. They are long
 # again when NVML is back.
 holds four 60
-faults=
-for look in 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-    faults="$faults${faults:+,}nvmlDeviceGetCount_v2@$look=999"
-done
+faults=$(seq -s , -f 'nvmlDeviceGetCount_v2@%g=999' 3 22)
 rm "$events"
 start_vgpud VGPUD_TEST=1 VGPU_SIM_FAULTS="$faults"
 asks least_length "$state/one/region" "$uuid0" 4000000000

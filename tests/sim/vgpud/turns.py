@@ -524,24 +524,25 @@ def taken(path, region, uuid):
 
 
 def flood(path, region, uuid, other, seconds):
-    """As fast as it can."""
+    """One client asks as fast as it can. Another one has its answers all the same."""
     end = time.monotonic() + float(seconds)
     child = os.fork()
     if child == 0:
         fd = os.open(region, os.O_RDWR)
-        while time.monotonic() < end:
+        while True:
             try:
                 with send(path, random.choice([b"x", request(uuid)]), [fd]):
                     pass
             except OSError:
                 pass
-        os._exit(0)
     count = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or count <= 10:
         os.close(given(path, other, uuid))
         count += 1
+        assert time.monotonic() < end + 60, count
         time.sleep(0.01)
-    assert os.waitpid(child, 0)[1] == 0 and count > 10
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 globals()[sys.argv[1]](*sys.argv[2:])
