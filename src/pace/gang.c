@@ -179,16 +179,21 @@ bool gang_is_shut(const struct gang *gang)
 	return LOAD(gang->words->shut_at) != 0;
 }
 
-/* In one of the phases in which no member goes on. */
-static bool is_hard(uint64_t closing_ns)
+/* For how much of the first closing_ns of a closing members could go on, ns. The phases in which
+ * none does are each twice as long as the one before. *ret_hard: the closing is in one of them. */
+static uint64_t soft_ns(uint64_t closing_ns, bool *ret_hard)
 {
-	uint64_t hard_ns = GANG_HARD_NS;
+	uint64_t hard_ns = GANG_HARD_NS, phases = 0;
 
 	while (closing_ns >= GANG_SOFT_NS + hard_ns && hard_ns < NS_PER_S) {
 		closing_ns -= GANG_SOFT_NS + hard_ns;
 		hard_ns *= 2;
+		phases++;
 	}
-	return closing_ns % (GANG_SOFT_NS + hard_ns) >= GANG_SOFT_NS;
+	phases += closing_ns / (GANG_SOFT_NS + hard_ns);
+	closing_ns %= GANG_SOFT_NS + hard_ns;
+	*ret_hard = closing_ns >= GANG_SOFT_NS;
+	return phases * GANG_SOFT_NS + (*ret_hard ? GANG_SOFT_NS : closing_ns);
 }
 
 static void begin_closing(struct gang_member *self, uint64_t shut_at_ns, uint32_t progress,
@@ -216,6 +221,20 @@ static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 	return since(now_ns, LOAD(self->quiet_ns));
 }
 
+/* The same, without the phases in which no member goes on: nothing can make progress in them. A
+ * device's group has none. */
+static uint64_t soft_quiet_ns(const struct gang *gang, const struct gang_member *self,
+			      uint64_t now_ns)
+{
+	uint64_t closing_ns = LOAD(self->closing);
+	bool hard;
+
+	if (gang->kind == GANG_OF_DEVICE)
+		return quiet_for_ns(self, now_ns);
+	return since(soft_ns(since(now_ns, closing_ns), &hard),
+		     soft_ns(since(LOAD(self->quiet_ns), closing_ns), &hard));
+}
+
 static int device_of(const struct gang_member *self)
 {
 	return (int)self->device;
@@ -223,11 +242,11 @@ static int device_of(const struct gang_member *self)
 
 /* Whether nothing has made progress for that long, twice as long for each launch that went so, but
  * 2^most_doublings times as long at most: then one more goes. */
-static bool is_impatient(struct gang_member *self, uint64_t patience_ns, unsigned most_doublings,
-			 uint64_t now_ns)
+static bool is_impatient(const struct gang *gang, struct gang_member *self, uint64_t patience_ns,
+			 unsigned most_doublings, uint64_t now_ns)
 {
 	uint32_t let_go = LOAD(self->let_go);
-	uint64_t quiet_ns = quiet_for_ns(self, now_ns);
+	uint64_t quiet_ns = soft_quiet_ns(gang, self, now_ns);
 
 	if (quiet_ns < patience_ns << (let_go < most_doublings ? let_go : most_doublings))
 		return false;
@@ -238,24 +257,34 @@ static bool is_impatient(struct gang_member *self, uint64_t patience_ns, unsigne
 }
 
 /* The member's own device is at work. */
-static uint64_t ask_busy(struct gang_member *self, bool several, uint64_t now_ns)
+static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool several,
+			 uint64_t now_ns)
 {
 	uint64_t patience_ns = several ? GANG_PATIENCE_SEVERAL_NS : GANG_PATIENCE_NS;
 
 	STORE(self->was_busy, true);
-	return is_impatient(self, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
+	return is_impatient(gang, self, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
 }
 
-/* The member's device is idle, and another one is not; or it is at work for another member. */
+/* The member's device is idle, and another one is not; or it is at work for another member. The
+ * member waits for GANG_GRACE_NS after the end of its work; or, if it has asked before that, after
+ * it has seen the end: the others see it as late, as they sleep between two questions. */
 static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
+	uint64_t idle_ns = LOAD(self->entry->ended);
+	bool hard;
+
 	if (LOAD(self->was_busy))
-		STORE(self->quiet_ns, now_ns);
+		idle_ns = now_ns;
 	STORE(self->was_busy, false);
+	if (LOAD(self->quiet_ns) < idle_ns && idle_ns <= now_ns)
+		STORE(self->quiet_ns, idle_ns);
 	if (gang->kind == GANG_OF_DEVICE)
-		return is_impatient(self, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0 : GANG_POLL_NS;
-	if (is_hard(closing_ns) || quiet_for_ns(self, now_ns) < GANG_GRACE_NS)
+		return is_impatient(gang, self, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0
+										  : GANG_POLL_NS;
+	soft_ns(closing_ns, &hard);
+	if (hard || quiet_for_ns(self, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;
 	STORE(self->quiet_ns, now_ns);
 	return 0;
@@ -369,7 +398,7 @@ static uint64_t ask_shut(const struct gang *gang, struct gang_member *self,
 	}
 	if (sight->in_flight || others) {
 		wait_ns = sight->in_flight
-				  ? ask_busy(self, sight->several, now_ns)
+				  ? ask_busy(gang, self, sight->several, now_ns)
 				  : ask_idle(gang, self, since(now_ns, shut_at_ns), now_ns);
 		if (!wait_ns && !sight->in_flight)
 			trace_write(TRACE_GANG_GOES_ON, device_of(self), sight->level_ns, 1);

@@ -20,8 +20,8 @@
  *
  * A gang whose members do not wait for each other may never be idle at once while it closes. So the
  * closing has phases in which no launch goes at all; each is twice as long as the one before. And a
- * launch that waits while nothing of the gang makes progress goes after a while: the driver's call
- * may have to come first for another one of the same thread.
+ * launch that waits while nothing of the gang makes progress, though members could go on, goes
+ * after a while: the driver's call may have to come first for another one of the same thread.
  *
  * What it relies on. A member that has not looked for GANG_STALE_NS, as a stopped process does not,
  * counts as idle; so does a dead one. A member that looks again after so long pays for the time in

@@ -26,7 +26,7 @@ set(pace_in_virtual_time
   throttle
   waits)
 
-set(pace_concerns bucket costs gang gate group holder spans backlog ${pace_in_virtual_time})
+set(pace_concerns bucket costs gang gang_programs gate group holder spans backlog ${pace_in_virtual_time})
 
 foreach(concern ${pace_concerns})
   vgpu_unit_test(pace_${concern} pace)

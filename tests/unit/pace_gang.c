@@ -182,7 +182,7 @@ UNIT_TEST_ALONE(test_shares)
 	assert_int_equal(beyond, 0);
 }
 
-/* The same jobs with a slice for each rank. */
+/* The rows' jobs with a slice for each rank. */
 UNIT_TEST_ALONE(test_joint_shares)
 {
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
