@@ -91,7 +91,7 @@ def least_length(path, region, uuid, wanted_ns):
     until_known(path, region, uuid)
     fd = given(path, region, uuid)
     words = mmap.mmap(fd, SIZE)
-    for _ in range(1000):
+    for _ in range(3000):
         found = struct.unpack_from("<Q", words, 24)[0]
         if found == int(wanted_ns):
             return
