@@ -194,11 +194,21 @@ struct vgpu_region_member {
 	uint64_t seen;      /* when the process last looked whether `in_flight` is true */
 	uint64_t began;     /* when `in_flight` became 1 last */
 	uint64_t ended;     /* when the work was over that was in flight before it became 0 last */
-	uint64_t ready;     /* when the device's bucket will have recovered; 0: it has */
-	uint64_t slice;     /* in a gang of several slices, tells the member's from others; in a
-			     * device's group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
-	uint64_t collectives; /* low half: how many the process has launched since the gang opened;
-			       * high half: the low half of the opened_at that they are of */
+	union {
+		uint64_t ready; /* when the device's bucket will have recovered; 0: it has */
+		uint64_t waits; /* in a device's group: since when a launch of the process waits;
+				 * 0: none does */
+	};
+	uint64_t slice; /* in a gang of several slices, tells the member's from others; in a
+			 * device's group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
+	union {
+		/* low half: how many the process has launched since the gang opened; high half: the
+		 * low half of the opened_at that they are of */
+		uint64_t collectives;
+		/* in a device's group: until when the work in flight will have ended, as far as the
+		 * process can tell; 0: not known */
+		uint64_t expected;
+	};
 };
 
 /* Values of in_flight; 0: no work. */

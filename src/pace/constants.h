@@ -109,8 +109,14 @@
  * of their work. Twice: processes that wait for each other's kernels wait for twice as long. */
 #define GANG_HOLD_MOST_NS (1 * NS_PER_S)
 
-/* ns for which a process that gave the device up leaves it to another one. Half: it takes the
- * device again before the other is awake. Twice: the device is idle for longer if the other has
+/* ns of its work in flight that a process of several which share a device adds to what it expects,
+ * and to twice the mean time of a launch for each that has not ended. After that, the others take
+ * it for idle. Half: a process that pauses keeps the others for less, and more kernels that are
+ * longer than the mean run beside others. Twice: the other way round. */
+#define GANG_EXPECT_NS (10 * NS_PER_MS)
+
+/* ns for which a process leaves a free device to another one that has waited for longer. Half: it
+ * takes the device before the other is awake. Twice: the device is idle for longer if the other has
  * gone. */
 #define GANG_HOLD_GAVE_NS (200 * NS_PER_US)
 

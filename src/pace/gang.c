@@ -71,6 +71,7 @@ static void enter(const struct gang *gang, struct gang_member *self, unsigned en
 	raise_members(gang, entry + 1);
 	STORE(self->closing, 0);
 	STORE(self->waits_ns, 0);
+	STORE(self->free_ns, 0);
 	STORE(self->device, device);
 	STORE(self->entry, member);
 	__atomic_store_n(&self->is_joined, true, __ATOMIC_RELEASE);
@@ -119,6 +120,8 @@ void gang_launched_collective(const struct gang *gang, struct gang_member *self)
 {
 	uint64_t *word = &self->entry->collectives, epoch = epoch_of(gang);
 
+	if (gang->kind == GANG_OF_DEVICE)
+		return;
 	if ((LOAD(*word) & ~(uint64_t)UINT32_MAX) == epoch)
 		ADD(*word, 1);
 	else /* of two threads at once, one is not counted */
@@ -204,6 +207,7 @@ static void begin_closing(struct gang_member *self, uint64_t shut_at_ns, uint32_
 	STORE(self->quiet_ns, now_ns);
 	STORE(self->let_go, 0);
 	STORE(self->waits_ns, 0); /* no member is the holder meanwhile */
+	STORE(self->free_ns, 0);
 	STORE(self->was_busy, false);
 	STORE(self->is_cut, false);
 }
@@ -433,7 +437,7 @@ uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns)
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns)
 {
-	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(self->closing);
+	uint64_t shut_at_ns = LOAD(gang->words->shut_at), closing_ns = LOAD(self->closing), wait_ns;
 	uint32_t progress;
 	bool others;
 
@@ -457,6 +461,10 @@ uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struc
 		begin_closing(self, shut_at_ns, progress, now_ns);
 	else
 		note_progress(self, progress, now_ns);
-	STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
-	return ask_shut(gang, self, sight, others, now_ns);
+	if (gang->kind != GANG_OF_DEVICE)
+		STORE(self->entry->ready, sight->ready_ns ? now_ns + sight->ready_ns : 0);
+	wait_ns = ask_shut(gang, self, sight, others, now_ns);
+	if (gang->kind == GANG_OF_DEVICE)
+		holder_note_wait(self, wait_ns && !sight->in_flight, now_ns);
+	return wait_ns;
 }

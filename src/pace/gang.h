@@ -79,11 +79,14 @@ struct gang_member {
 	uint64_t used_ns;       /* the gang's, when the member looked last */
 	int64_t paid_ns;        /* what its device's bucket had been charged in all at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
-	/* Of a device's gang, for holder.h: */
-	uint64_t holds_ns; /* since when the member is the holder */
-	uint64_t waits_ns; /* since when it waits for another one, or as the holder for the end of
-			    * its work; 0: it does not */
-	uint64_t gave_ns;  /* when it gave way last */
+	/* Of a device's group. The caller sets the first before gang_is_busy; the others are
+	 * holder.h's. */
+	uint64_t expects_ns; /* until when the work in flight will have ended; 0: not known */
+	uint64_t holds_ns;   /* since when the member is the holder */
+	uint64_t waits_ns;   /* since when it waits for another one, or as the holder for the end of
+			      * its work; 0: it does not */
+	uint64_t free_ns; /* since when it leaves the device, which is free, to another; 0: it does
+			     not */
 };
 
 /* Takes an entry for the owner's work on the device: false where there is none left. The gang is

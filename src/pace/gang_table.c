@@ -31,12 +31,22 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 											: NULL;
 }
 
+bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_member *member,
+			   uint64_t now_ns)
+{
+	uint64_t expected_ns = LOAD(member->expected);
+
+	return gang->kind == GANG_OF_DEVICE && LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT &&
+	       expected_ns && expected_ns < now_ns;
+}
+
 bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *member,
 			 uint64_t now_ns)
 {
 	uint64_t seen, ago_ns;
 
-	if (!LOAD(member->owner) || !LOAD(member->in_flight))
+	if (!LOAD(member->owner) || !LOAD(member->in_flight) ||
+	    gang_table_is_overdue(gang, member, now_ns))
 		return false;
 	seen = LOAD(member->seen);
 	ago_ns = since(now_ns, seen);

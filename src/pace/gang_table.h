@@ -20,6 +20,11 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 /* Whether the entry has a living owner; a dead one's is freed. May take a system call. */
 bool gang_table_is_taken(const struct gang *gang, struct vgpu_region_member *member);
 
+/* Of a device's group: whether the member's work in flight should have ended by now, and the
+ * process has not looked. Its host may be busy with something else. */
+bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_member *member,
+			   uint64_t now_ns);
+
 /* Whether the member has work in flight. A member that has not looked for GANG_STALE_NS, or that is
  * dead, has none. now_ns: clock_steady_ns(). */
 bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *member,

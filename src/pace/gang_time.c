@@ -146,9 +146,14 @@ static int64_t charged_since_ns(const struct gang *gang, const struct gang_membe
 	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
 }
 
+static bool is_stale(const struct gang_member *self, uint64_t now_ns)
+{
+	return since(now_ns, LOAD(self->entry->seen)) >= GANG_STALE_NS;
+}
+
 /* A member that others took to be idle, as it did not look, had work in flight until until_ns: it
  * pays what was not charged of that time, and gets nothing back. The member is idle then. False: it
- * was not taken to be idle. */
+ * had no work in flight. */
 static bool pay_late(const struct gang *gang, struct gang_member *self, uint64_t until_ns,
 		     uint64_t now_ns)
 {
@@ -157,7 +162,7 @@ static bool pay_late(const struct gang *gang, struct gang_member *self, uint64_t
 	uint64_t use_ns, used_ns;
 	int64_t charged_ns;
 
-	if (since(now_ns, LOAD(member->seen)) < GANG_STALE_NS || !SWAP(member->in_flight, busy, 0))
+	if (!SWAP(member->in_flight, busy, 0))
 		return false;
 	gang_count(gang, now_ns);
 	use_ns = since(until_ns, LOAD(self->paid_until_ns));
@@ -174,8 +179,11 @@ void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t no
 {
 	struct vgpu_region_member *member = self->entry;
 
-	pay_late(gang, self, now_ns, now_ns);
+	if (is_stale(self, now_ns) || gang_table_is_overdue(gang, member, now_ns))
+		pay_late(gang, self, now_ns, now_ns);
 	STORE(member->seen, now_ns);
+	if (gang->kind == GANG_OF_DEVICE)
+		STORE(member->expected, LOAD(self->expects_ns));
 	if (LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT) {
 		note_paid(gang, self);
 		return;
@@ -212,6 +220,7 @@ static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended
 	return since(began_ns, ended_ns);
 }
 
+/* Work of others that began later came after the member's. */
 uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member *self)
 {
 	uint64_t last_ns = LOAD(self->entry->began), began_ns = last_ns;
@@ -219,7 +228,8 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member 
 	for (unsigned i = 0; i < gang_table_used(gang); i++) {
 		const struct vgpu_region_member *member = gang_table_at(gang, i);
 
-		if (member && member != self->entry && LOAD(member->ended) > last_ns)
+		if (member && member != self->entry && LOAD(member->began) <= began_ns &&
+		    LOAD(member->ended) > last_ns)
 			last_ns = LOAD(member->ended);
 	}
 	return last_ns > began_ns ? last_ns : 0;
@@ -235,12 +245,13 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member 
  * the time that ends now, nobody has counted `unpaid`, and no member used `idle`. The least is what
  * is due if all that was counted was charged. Where a charge ended at the most debt, more is due:
  * what was not charged is not given back. Others change the bucket as well, so the two bounds hold
- * in any case.
+ * in any case. But nobody counted overdue work: what it lasted for longer is owed.
  */
 static void end_work(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		     uint64_t now_ns)
 {
-	int64_t unpaid, idle, due;
+	bool overdue = gang_table_is_overdue(gang, self->entry, now_ns);
+	int64_t unpaid, idle, due, owed;
 
 	if (gang->kind != GANG_OF_DEVICE)
 		count_used(gang, now_ns);
@@ -250,8 +261,9 @@ static void end_work(const struct gang *gang, struct gang_member *self, uint64_t
 		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
 	idle = (int64_t)idle_ns(gang, self->device, ended_ns, now_ns);
 	due = (int64_t)(now_ns - LOAD(self->paid_until_ns)) - idle - charged_since_ns(gang, self);
+	owed = (int64_t)since(ended_ns, LOAD(self->paid_until_ns)) - charged_since_ns(gang, self);
 	if (due > unpaid)
-		due = unpaid;
+		due = overdue && owed > unpaid ? owed : unpaid;
 	if (due < unpaid - idle)
 		due = unpaid - idle;
 	pay(gang, self->device, due, now_ns);
@@ -261,7 +273,7 @@ void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t en
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = self->entry;
-	bool late = pay_late(gang, self, ended_ns, now_ns);
+	bool late = is_stale(self, now_ns) && pay_late(gang, self, ended_ns, now_ns);
 
 	STORE(member->seen, now_ns);
 	if (!late && __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
@@ -271,5 +283,5 @@ void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t en
 		end_work(gang, self, ended_ns, now_ns);
 	ADD(member->progress, 1);
 	if (gang->kind == GANG_OF_DEVICE)
-		holder_release(gang, self, now_ns);
+		holder_release(gang, self);
 }

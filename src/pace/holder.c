@@ -20,7 +20,15 @@ bool holder_is_other(const struct gang *gang, const struct gang_member *self)
 	       (LOAD(gang->words->holder) & ~WANTED) != number_of(gang, self);
 }
 
-void holder_release(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
+void holder_note_wait(struct gang_member *self, bool waits, uint64_t now_ns)
+{
+	if (!waits)
+		STORE(self->entry->waits, 0);
+	else if (!LOAD(self->entry->waits))
+		STORE(self->entry->waits, now_ns);
+}
+
+void holder_release(const struct gang *gang, struct gang_member *self)
 {
 	uint32_t word = number_of(gang, self) | WANTED, nobody = 0;
 
@@ -28,7 +36,6 @@ void holder_release(const struct gang *gang, struct gang_member *self, uint64_t 
 	if (!SWAP(gang->words->holder, word, nobody))
 		return;
 	STORE(self->waits_ns, 0);
-	STORE(self->gave_ns, now_ns);
 	sys_futex_wake(&gang->words->holder, INT_MAX);
 }
 
@@ -70,14 +77,14 @@ static uint64_t ask_wanted(const struct gang *gang, struct gang_member *self, bo
 		return 0;
 	}
 	if (!in_flight) {
-		holder_release(gang, self, now_ns);
+		holder_release(gang, self);
 		return GANG_POLL_NS;
 	}
 	if (!waits_ns)
 		STORE(self->waits_ns, waits_ns = now_ns);
 	if (since(now_ns, waits_ns) < GANG_HOLD_SOFT_NS)
 		return GANG_POLL_NS;
-	holder_release(gang, self, now_ns);
+	holder_release(gang, self);
 	return 0; /* its work is long, or waits for this launch */
 }
 
@@ -136,11 +143,42 @@ static uint64_t take(const struct gang *gang, struct gang_member *self, uint32_t
 		return GANG_POLL_NS;
 	}
 	STORE(self->waits_ns, 0);
+	STORE(self->free_ns, 0);
 	STORE(self->holds_ns, now_ns);
 	return 0;
 }
 
-uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
+/* Whether another member has waited for longer than this one. */
+static bool is_another_first(const struct gang *gang, const struct gang_member *self)
+{
+	uint64_t own_ns = LOAD(self->entry->waits);
+
+	for (unsigned i = 0; i < gang_table_used(gang); i++) {
+		struct vgpu_region_member *member = gang_table_at(gang, i);
+		uint64_t waits_ns = member ? LOAD(member->waits) : 0;
+
+		if (member != self->entry && waits_ns && (!own_ns || waits_ns < own_ns) &&
+		    gang_table_is_taken(gang, member))
+			return true;
+	}
+	return false;
+}
+
+/* The device may be taken. Whether the member leaves it to another, which is about to wake. */
+static bool leaves_it(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
+{
+	uint64_t free_ns = LOAD(self->free_ns);
+
+	if (free_ns && since(now_ns, free_ns) >= GANG_HOLD_GAVE_NS)
+		return false;
+	if (!is_another_first(gang, self))
+		return false;
+	if (!free_ns)
+		STORE(self->free_ns, now_ns);
+	return true;
+}
+
+static uint64_t ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns)
 {
 	uint32_t number = number_of(gang, self), word = LOAD(gang->words->holder);
@@ -151,11 +189,20 @@ uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_f
 		return 0;
 	if (!LOAD(self->waits_ns))
 		STORE(self->waits_ns, now_ns);
-	if (keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns))
+	if (keeps(gang, word & ~WANTED, LOAD(self->waits_ns), now_ns)) {
+		STORE(self->free_ns, 0);
 		return wait_for_holder(gang, self, word, now_ns);
-	if (!word && since(now_ns, LOAD(self->gave_ns)) < GANG_HOLD_GAVE_NS)
-		return GANG_POLL_NS; /* another member is about to take it */
-	return take(gang, self, word, now_ns);
+	}
+	return leaves_it(gang, self, now_ns) ? GANG_POLL_NS : take(gang, self, word, now_ns);
+}
+
+uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
+		    uint64_t now_ns)
+{
+	uint64_t wait_ns = ask(gang, self, in_flight, now_ns);
+
+	holder_note_wait(self, wait_ns && !in_flight, now_ns);
+	return wait_ns;
 }
 
 bool holder_claim(const struct gang *gang, struct gang_member *self, uint64_t now_ns)
@@ -170,7 +217,7 @@ void holder_unclaim(const struct gang *gang, struct gang_member *self, uint64_t 
 {
 	STORE(self->entry->seen, now_ns);
 	STORE(self->entry->in_flight, 0);
-	holder_release(gang, self, now_ns);
+	holder_release(gang, self);
 }
 
 void holder_sleep(const struct gang *gang, uint64_t wait_ns)

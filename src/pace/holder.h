@@ -15,8 +15,11 @@
  * A member that meets a holder without work in flight and without a claim becomes the holder. So
  * does one that has waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for
  * GANG_HOLD_MOST_NS in all. A holder that has waited for its own work for GANG_HOLD_SOFT_NS
- * launches once more, as that work may wait for the launch, and the device is free. The order among
- * members that wait is by chance.
+ * launches once more, as that work may wait for the launch, and the device is free.
+ *
+ * Of several members that wait, the one that has waited the longest goes first: for
+ * GANG_HOLD_GAVE_NS, the others leave the device to it. Among members that begin to wait while the
+ * gang is shut, too.
  *
  * The word is in the region, and any process of the slice may write anything into it: then members
  * launch beside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().
@@ -33,9 +36,13 @@ bool holder_is_other(const struct gang *gang, const struct gang_member *self);
 uint64_t holder_ask(const struct gang *gang, struct gang_member *self, bool in_flight,
 		    uint64_t now_ns);
 
+/* Notes whether the member waits to launch, for holder_ask of the others. holder_ask notes it, too.
+ */
+void holder_note_wait(struct gang_member *self, bool waits, uint64_t now_ns);
+
 /* The member has no work in flight, or gives way: if it is the holder, and another member waits,
  * the device is free. */
-void holder_release(const struct gang *gang, struct gang_member *self, uint64_t now_ns);
+void holder_release(const struct gang *gang, struct gang_member *self);
 
 /* While the slice takes turns: the member keeps the device until holder_unclaim, as it has work in
  * flight or waits for the slice's turn. False: another member has become the holder meanwhile. */

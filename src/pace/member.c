@@ -6,6 +6,7 @@
 #include "constants.h"
 #include "cores.h"
 #include "gang.h"
+#include "gang_table.h"
 #include "gang_time.h"
 #include "holder.h"
 #include "in_flight.h"
@@ -66,6 +67,21 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 	return ended_ns < now_ns ? ended_ns : now_ns;
 }
 
+/* Until when the work in flight will have ended, as far as it can be told. */
+static uint64_t expected_ns(const struct member *member, uint64_t now_ns)
+{
+	if (!LOAD(member->in_flight.mean_ns))
+		return now_ns + GANG_STALE_NS;
+	return now_ns + 2 * in_flight_ahead_ns(&member->in_flight) + GANG_EXPECT_NS;
+}
+
+/* The member has work in flight, or is about to launch. */
+static void note_busy(const struct member *member, const struct gang *in, uint64_t now_ns)
+{
+	STORE(self_of(member)->expects_ns, expected_ns(member, now_ns));
+	gang_is_busy(in, self_of(member), now_ns);
+}
+
 /* Asks the driver what is in flight, and notes it in the gang. marks: as for in_flight_look. If
  * another thread has left that gang meanwhile, nothing is noted: the entry may be another
  * process's.
@@ -87,7 +103,7 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	if (!is_joined(member) || LOAD(member->by_turns))
 		return busy;
 	if (busy) {
-		gang_is_busy(in, self_of(member), now_ns);
+		note_busy(member, in, now_ns);
 		if (!LOAD(member->in_flight.is_busy)) /* another thread has just seen the end */
 			gang_is_idle(in, self_of(member), now_ns, now_ns);
 		backlog_show(&meter->backlog, &member->shown_ns, now_ns);
@@ -99,10 +115,20 @@ static bool look_with(struct meter *meter, struct member *member, const struct p
 	return busy;
 }
 
+/* While the gang is shut, the end of work has to be known. But the work of a process whose host did
+ * something else is over: a mark would make it seem to end only now. */
+static bool needs_marks(const struct member *member, uint64_t now_ns)
+{
+	const struct gang *in = gang_of(member);
+
+	return gang_is_shut(in) &&
+	       !(is_joined(member) && gang_table_is_overdue(in, self_of(member)->entry, now_ns));
+}
+
 static bool look(struct meter *meter, struct member *member, const struct pace_work *work,
 		 uint64_t now_ns)
 {
-	return look_with(meter, member, work, gang_is_shut(gang_of(member)), now_ns);
+	return look_with(meter, member, work, needs_marks(member, now_ns), now_ns);
 }
 
 /* No mark is made: the driver may block a thread that records an event. */
@@ -185,8 +211,8 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 {
 	if (sight->ahead_ns < gang_ahead_most_ns(gang_of(member), sight->level_ns))
 		return 0;
-	trace_write(TRACE_GANG_AHEAD, (int)self_of(member)->entry->device,
-		    (int64_t)sight->ahead_ns, 0);
+	trace_write(TRACE_GANG_AHEAD, (int)self_of(member)->entry->device, (int64_t)sight->ahead_ns,
+		    0);
 	if (meter_since(now_ns, LOAD(member->reached_ns)) < GANG_PATIENCE_NS)
 		return GANG_AHEAD_POLL_NS;
 	STORE(member->reached_ns, now_ns);
@@ -319,7 +345,7 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (!LOAD(member->in_flight.is_busy))
 		STORE(member->shown_ns, now_ns);
 	in_flight_begin(&member->in_flight, work, now_ns);
-	gang_is_busy(gang_of(member), self_of(member), now_ns);
+	note_busy(member, gang_of(member), now_ns);
 	return 0;
 }
 
@@ -333,7 +359,7 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 	if (submitted && membership_is_any(work->device) && !LOAD(member->by_turns)) {
 		/* another thread may have seen the last work end, and have noted the device as idle
 		 */
-		gang_is_busy(in, self_of(member), now_ns);
+		note_busy(member, in, now_ns);
 		if (work->collective)
 			gang_launched_collective(in, self_of(member));
 	}

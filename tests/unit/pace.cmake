@@ -17,6 +17,7 @@ set(pace_in_virtual_time
   pacer
   pacer_odd
   peers
+  peer_programs
   programs
   rival
   sample
@@ -46,7 +47,7 @@ foreach(concern ${pace_in_virtual_time})
     endforeach()
   endif()
 endforeach()
-foreach(concern by_turn peers rival)
+foreach(concern by_turn peers peer_programs rival)
   if(TARGET unit_pace_${concern})
     target_link_options(unit_pace_${concern} PRIVATE LINKER:--wrap=sys_futex_wait)
   endif()

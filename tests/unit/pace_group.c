@@ -325,6 +325,41 @@ UNIT_TEST_ALONE(test_killed)
 	}
 }
 
+/* -- members whose hosts do something else ------------------------------------------------------
+ */
+
+/* A member's work has ended when it said it would, as far as the others know: they go on, and
+ * nobody pays. */
+UNIT_TEST_ALONE(test_overdue)
+{
+	begin();
+	members[0].expects_ns = now_ns + 10 * MS;
+	holds();
+	now_ns += 10 * MS;
+	assert_int_not_equal(ask(1, 0, false), 0);
+	now_ns++;
+	assert_int_equal(ask(1, 0, false), 0);
+	gang_count(&group, now_ns + 500 * MS);
+	assert_int_equal(charged_ms(), 10);
+}
+
+/* It took longer: the member pays for that when it looks, whether or not it has ended by then. */
+UNIT_TEST_ALONE(test_overdue_pays)
+{
+	for (unsigned ended = 0; ended < 2; ended++) {
+		begin();
+		members[0].expects_ns = now_ns + 10 * MS;
+		look(0, true);
+		now_ns += 10 * MS + 1;
+		pass_beside(1, 490 * MS);
+		if (ended)
+			gang_is_idle(&group, &members[0], now_ns - 100 * MS, now_ns);
+		else
+			look(0, true);
+		assert_in_range(charged_ms(), ended ? 399 : 499, ended ? 401 : 501);
+	}
+}
+
 /* -- when it opens ----------------------------------------------------------------------------- */
 
 /* The members have one bucket: what one of them saw of it before holds no longer. */
@@ -334,6 +369,7 @@ UNIT_TEST_ALONE(test_opens_by_what_is_seen_now)
 	assert_int_equal(ask(1, -(int64_t)NS_PER_S, false), NS_PER_S);
 	now_ns += 1 * MS;
 	assert_int_equal(ask(0, -(int64_t)(5 * MS), false), 5 * MS);
-	assert_int_equal(ask(0, 0, false), 0);
+	assert_int_equal(ask(0, 0, false), GANG_POLL_NS);
 	assert_false(gang_is_shut(&group));
+	assert_int_equal(ask(1, 0, false), 0); /* it has waited for longer */
 }

@@ -126,8 +126,42 @@ HOLDER_TEST(test_gives_way)
 HOLDER_TEST(test_takes_back)
 {
 	want();
-	holder_release(&group, &members[0], now_ns);
-	now_ns += GANG_HOLD_GAVE_NS;
+	now_ns++;
+	holder_release(&group, &members[0]);
+	assert_int_equal(ask(0, false), GANG_POLL_NS);
+	now_ns += GANG_HOLD_GAVE_NS - 1;
+	assert_int_equal(ask(0, false), GANG_POLL_NS);
+	now_ns++;
+	assert_int_equal(ask(0, false), 0);
+}
+
+/* Of two members that wait, the one that has waited for longer has the device next. So each of
+ * three has it in turn. */
+HOLDER_TEST(test_longest_first)
+{
+	want();
+	now_ns += MS;
+	assert_int_equal(ask(2, false), GANG_HOLD_NS);
+	now_ns += GANG_HOLD_NS;
+	assert_int_equal(ask(0, true), GANG_POLL_NS);
+	gang_is_idle(&group, &members[0], now_ns, now_ns);
+	assert_int_equal(ask(0, false), GANG_POLL_NS);
+	assert_int_equal(ask(2, false), GANG_POLL_NS);
+	assert_int_equal(ask(1, false), 0);
+	assert_int_equal(ask(0, false), GANG_HOLD_NS);
+	gang_is_busy(&group, &members[1], now_ns);
+	gang_is_idle(&group, &members[1], now_ns, now_ns);
+	assert_int_equal(ask(1, false), GANG_POLL_NS);
+	assert_int_equal(ask(0, false), GANG_POLL_NS);
+	assert_int_equal(ask(2, false), 0);
+}
+
+/* One that waits while the group is shut does so as well. */
+HOLDER_TEST(test_longest_first_when_shut)
+{
+	holder_note_wait(&members[1], true, now_ns);
+	assert_int_equal(ask(0, false), GANG_POLL_NS);
+	holder_note_wait(&members[1], false, now_ns);
 	assert_int_equal(ask(0, false), 0);
 }
 
@@ -135,8 +169,8 @@ HOLDER_TEST(test_takes_back)
 HOLDER_TEST(test_keeps)
 {
 	assert_int_equal(ask(0, true), 0);
-	holder_release(&group, &members[0], now_ns);
-	holder_release(&group, &members[1], now_ns);
+	holder_release(&group, &members[0]);
+	holder_release(&group, &members[1]);
 	assert_int_equal(words.holder, number_of(0));
 	assert_null(woken);
 }
