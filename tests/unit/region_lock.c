@@ -335,6 +335,7 @@ UNIT_TEST(test_stopped_holder)
 	struct parallel charging = {&region, 0, 1}, claiming = {&other, 0, 1};
 	pthread_t threads[3];
 	struct fault fault;
+	int error;
 	pid_t pid;
 
 	assert_int_equal(open_claimed(place->path, &setup, &region), 0);
@@ -353,8 +354,11 @@ UNIT_TEST(test_stopped_holder)
 	assert_int_equal(region.file->own.takeovers, 0);
 	assert_int_equal(region_used(&region, 0), 100);
 	kill(pid, SIGCONT);
-	/* The refund is made by whoever of us has the lock next; the victim's charge is whole. */
-	assert_int_equal(region_charge(&region, 0, REGION_DATA, 5, 100), -EDQUOT);
+	/* The refund is made by whoever of us has the lock next; the victim's charge is whole. On a
+	 * busy machine, the victim goes on late. */
+	for (int tries = 0; (error = region_charge(&region, 0, REGION_DATA, 5, 100)) == -ETIMEDOUT;)
+		assert_true(++tries < 10);
+	assert_int_equal(error, -EDQUOT);
 	assert_int_equal(region_used(&region, 0), 96);
 	assert_int_equal(region_charge(&region, 0, REGION_DATA, 4, 100), 0);
 	assert_int_equal(region_own_usage(&region, 0).data, 65);
