@@ -225,16 +225,12 @@ static uint64_t quiet_for_ns(const struct gang_member *self, uint64_t now_ns)
 	return since(now_ns, LOAD(self->quiet_ns));
 }
 
-/* The same, without the phases in which no member goes on: nothing can make progress in them. A
- * device's group has none. */
-static uint64_t soft_quiet_ns(const struct gang *gang, const struct gang_member *self,
-			      uint64_t now_ns)
+/* The same, without the phases in which no member goes on: nothing can make progress in them. */
+static uint64_t soft_quiet_ns(const struct gang_member *self, uint64_t now_ns)
 {
 	uint64_t closing_ns = LOAD(self->closing);
 	bool hard;
 
-	if (gang->kind == GANG_OF_DEVICE)
-		return quiet_for_ns(self, now_ns);
 	return since(soft_ns(since(now_ns, closing_ns), &hard),
 		     soft_ns(since(LOAD(self->quiet_ns), closing_ns), &hard));
 }
@@ -246,11 +242,10 @@ static int device_of(const struct gang_member *self)
 
 /* Whether nothing has made progress for that long, twice as long for each launch that went so, but
  * 2^most_doublings times as long at most: then one more goes. */
-static bool is_impatient(const struct gang *gang, struct gang_member *self, uint64_t patience_ns,
+static bool is_impatient(struct gang_member *self, uint64_t quiet_ns, uint64_t patience_ns,
 			 unsigned most_doublings, uint64_t now_ns)
 {
 	uint32_t let_go = LOAD(self->let_go);
-	uint64_t quiet_ns = soft_quiet_ns(gang, self, now_ns);
 
 	if (quiet_ns < patience_ns << (let_go < most_doublings ? let_go : most_doublings))
 		return false;
@@ -264,10 +259,18 @@ static bool is_impatient(const struct gang *gang, struct gang_member *self, uint
 static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool several,
 			 uint64_t now_ns)
 {
-	uint64_t patience_ns = several ? GANG_PATIENCE_SEVERAL_NS : GANG_PATIENCE_NS;
+	uint64_t quiet_ns = quiet_for_ns(self, now_ns);
+	bool impatient;
 
 	STORE(self->was_busy, true);
-	return is_impatient(gang, self, patience_ns, 8, now_ns) ? 0 : GANG_POLL_NS;
+	if (several)
+		impatient = is_impatient(self, quiet_ns, GANG_PATIENCE_SEVERAL_NS, 8, now_ns);
+	else if (gang->kind == GANG_OF_DEVICE) /* it has no such phases */
+		impatient = is_impatient(self, quiet_ns, GANG_PATIENCE_NS, 8, now_ns);
+	else
+		impatient = is_impatient(self, soft_quiet_ns(self, now_ns), GANG_PATIENCE_NS, 4,
+					 now_ns);
+	return impatient ? 0 : GANG_POLL_NS;
 }
 
 /* The member's device is idle, and another one is not; or it is at work for another member. The
@@ -285,8 +288,10 @@ static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint
 	if (LOAD(self->quiet_ns) < idle_ns && idle_ns <= now_ns)
 		STORE(self->quiet_ns, idle_ns);
 	if (gang->kind == GANG_OF_DEVICE)
-		return is_impatient(gang, self, GANG_PATIENCE_IDLE_NS, 4, now_ns) ? 0
-										  : GANG_POLL_NS;
+		return is_impatient(self, quiet_for_ns(self, now_ns), GANG_PATIENCE_IDLE_NS, 4,
+				    now_ns)
+			       ? 0
+			       : GANG_POLL_NS;
 	soft_ns(closing_ns, &hard);
 	if (hard || quiet_for_ns(self, now_ns) < GANG_GRACE_NS)
 		return GANG_POLL_NS;

@@ -34,10 +34,14 @@ struct vgpu_region_member *gang_table_at(const struct gang *gang, unsigned entry
 bool gang_table_is_overdue(const struct gang *gang, const struct vgpu_region_member *member,
 			   uint64_t now_ns)
 {
-	uint64_t expected_ns = LOAD(member->expected);
+	uint64_t expected_ns;
 
-	return gang->kind == GANG_OF_DEVICE && LOAD(member->in_flight) == VGPU_MEMBER_IN_FLIGHT &&
-	       expected_ns && expected_ns < now_ns;
+	/* Pairs with gang_is_busy's release: the time is of this work, or of later work. */
+	if (gang->kind != GANG_OF_DEVICE ||
+	    __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)
+		return false;
+	expected_ns = LOAD(member->expected);
+	return expected_ns && expected_ns < now_ns;
 }
 
 bool gang_table_has_work(const struct gang *gang, struct vgpu_region_member *member,

@@ -140,10 +140,24 @@ static void note_paid(const struct gang *gang, struct gang_member *self)
 	STORE(self->paid_ns, bucket_paid_ns(gang, self));
 }
 
-/* What the bucket was charged since the member's last look, for whatever. */
+/* What the bucket was charged since the member's last look, for whatever. Others may have worked
+ * after the member's work had ended. */
 static int64_t charged_since_ns(const struct gang *gang, const struct gang_member *self)
 {
 	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
+}
+
+/* The part of that which is taken to be for the time until until_ns: the same part of the time. */
+static int64_t charged_until_ns(const struct gang *gang, const struct gang_member *self,
+				uint64_t until_ns, uint64_t now_ns)
+{
+	uint64_t from_ns = LOAD(self->paid_until_ns);
+	uint64_t use_ns = since(until_ns, from_ns), all_ns = since(now_ns, from_ns);
+	int64_t charged_ns = charged_since_ns(gang, self);
+
+	if (charged_ns <= 0 || use_ns >= all_ns)
+		return charged_ns > 0 ? charged_ns : 0;
+	return (int64_t)((double)charged_ns * (double)use_ns / (double)all_ns);
 }
 
 static bool is_stale(const struct gang_member *self, uint64_t now_ns)
@@ -261,7 +275,8 @@ static void end_work(const struct gang *gang, struct gang_member *self, uint64_t
 		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
 	idle = (int64_t)idle_ns(gang, self->device, ended_ns, now_ns);
 	due = (int64_t)(now_ns - LOAD(self->paid_until_ns)) - idle - charged_since_ns(gang, self);
-	owed = (int64_t)since(ended_ns, LOAD(self->paid_until_ns)) - charged_since_ns(gang, self);
+	owed = (int64_t)since(ended_ns, LOAD(self->paid_until_ns)) -
+	       charged_until_ns(gang, self, ended_ns, now_ns);
 	if (due > unpaid)
 		due = overdue && owed > unpaid ? owed : unpaid;
 	if (due < unpaid - idle)
@@ -273,7 +288,8 @@ void gang_is_idle(const struct gang *gang, struct gang_member *self, uint64_t en
 		  uint64_t now_ns)
 {
 	struct vgpu_region_member *member = self->entry;
-	bool late = is_stale(self, now_ns) && pay_late(gang, self, ended_ns, now_ns);
+	bool late = is_stale(self, now_ns) && !gang_table_is_overdue(gang, member, now_ns) &&
+		    pay_late(gang, self, ended_ns, now_ns);
 
 	STORE(member->seen, now_ns);
 	if (!late && __atomic_load_n(&member->in_flight, __ATOMIC_ACQUIRE) != VGPU_MEMBER_IN_FLIGHT)

@@ -334,6 +334,8 @@ int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now
 	if (gang_is_shut(gang_of(member)) || holder_is_other(gang_of(member), self_of(member)) ||
 	    in_flight_is_due(&member->in_flight, now_ns))
 		error = wait_for_gang(meter, member, work, &now_ns, &held);
+	if (held && is_joined(member) && gang_of(member)->kind == GANG_OF_DEVICE)
+		holder_note_wait(self_of(member), false, now_ns);
 	if (held) {
 		bucket_count_held(meter->bucket);
 		trace_released(meter, member, now_ns - from_ns);
@@ -426,6 +428,8 @@ void member_end_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	member_rest(device, now_ns);
 	STORE(membership_self(device)->waits_ns, 0);
+	if (membership_is_of_group(device))
+		holder_note_wait(membership_self(device), false, now_ns);
 	STORE(members[device].by_turns, false);
 	if (!cores_limit(meter) && membership_is_of_group(device))
 		membership_share(meter, device, false);

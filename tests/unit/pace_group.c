@@ -360,6 +360,22 @@ UNIT_TEST_ALONE(test_overdue_pays)
 	}
 }
 
+/* What others were charged after its work had ended is not its payment. */
+UNIT_TEST_ALONE(test_overdue_pays_for_itself)
+{
+	begin();
+	members[0].expects_ns = now_ns + 10 * MS;
+	look(0, true);
+	now_ns += 10 * MS + 1;
+	pass_beside(1, 390 * MS);
+	look(1, true);
+	now_ns += 400 * MS;
+	look(1, false);
+	assert_in_range(charged_ms(), 399, 411);
+	gang_is_idle(&group, &members[0], now_ns - 400 * MS, now_ns);
+	assert_in_range(charged_ms(), 599, 611); /* half of the charge is taken to be for it */
+}
+
 /* -- when it opens ----------------------------------------------------------------------------- */
 
 /* The members have one bucket: what one of them saw of it before holds no longer. */
