@@ -21,7 +21,7 @@
 #define QUICK_MS  100 /* a neighbour that is stopped or killed costs less, usually, */
 #define STOPS     8   /* in one of so many times */
 #define SETTLE_MS 300
-#define SECONDS   30 /* where the machine is not busy, the first or second one is right */
+#define SECONDS   30  /* where the machine is not busy, the first or second one is right */
 #define FIRST     100 /* launches of a slice, each of which it waits for */
 
 static const char *quotas[SLICES] = {"30", "60"};
