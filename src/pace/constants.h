@@ -109,10 +109,10 @@
  * of their work. Twice: processes that wait for each other's kernels wait for twice as long. */
 #define GANG_HOLD_MOST_NS (1 * NS_PER_S)
 
-/* ns of its work in flight that a process of several which share a device adds to what it expects,
- * and to twice the mean time of a launch for each that has not ended. After that, the others take
- * it for idle. Half: a process that pauses keeps the others for less, and more kernels that are
- * longer than the mean run beside others. Twice: the other way round. */
+/* Where several processes share a device, each expects its work in flight to last for twice the
+ * mean time of a launch for each launch, and for so many ns more. After that time, the others treat
+ * the process as idle. Half: more kernels that are longer than the mean run beside others. Twice: a
+ * process whose host pauses keeps the others waiting for longer. */
 #define GANG_EXPECT_NS (10 * NS_PER_MS)
 
 /* ns for which a process leaves a free device to another one that has waited for longer. Half: it

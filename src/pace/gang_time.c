@@ -140,14 +140,14 @@ static void note_paid(const struct gang *gang, struct gang_member *self)
 	STORE(self->paid_ns, bucket_paid_ns(gang, self));
 }
 
-/* What the bucket was charged since the member's last look, for whatever. Others may have worked
- * after the member's work had ended. */
+/* All that the bucket was charged since the member's last look, also for other members' work. */
 static int64_t charged_since_ns(const struct gang *gang, const struct gang_member *self)
 {
 	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
 }
 
-/* The part of that which is taken to be for the time until until_ns: the same part of the time. */
+/* How much of that charge counts as paid for the time until until_ns, in which the member had work
+ * in flight: the charge is spread evenly over the time since the look. */
 static int64_t charged_until_ns(const struct gang *gang, const struct gang_member *self,
 				uint64_t until_ns, uint64_t now_ns)
 {
@@ -158,6 +158,14 @@ static int64_t charged_until_ns(const struct gang *gang, const struct gang_membe
 	if (charged_ns <= 0 || use_ns >= all_ns)
 		return charged_ns > 0 ? charged_ns : 0;
 	return (int64_t)((double)charged_ns * (double)use_ns / (double)all_ns);
+}
+
+/* What is not paid of the time until until_ns, in which the member had work in flight. */
+static int64_t owed_ns(const struct gang *gang, const struct gang_member *self, uint64_t until_ns,
+		       uint64_t now_ns)
+{
+	return (int64_t)since(until_ns, LOAD(self->paid_until_ns)) -
+	       charged_until_ns(gang, self, until_ns, now_ns);
 }
 
 static bool is_stale(const struct gang_member *self, uint64_t now_ns)
@@ -259,13 +267,14 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member 
  * the time that ends now, nobody has counted `unpaid`, and no member used `idle`. The least is what
  * is due if all that was counted was charged. Where a charge ended at the most debt, more is due:
  * what was not charged is not given back. Others change the bucket as well, so the two bounds hold
- * in any case. But nobody counted overdue work: what it lasted for longer is owed.
+ * in any case. But nobody counted overdue work. So for that, at most what is not paid of `use` is
+ * due.
  */
 static void end_work(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		     uint64_t now_ns)
 {
 	bool overdue = gang_table_is_overdue(gang, self->entry, now_ns);
-	int64_t unpaid, idle, due, owed;
+	int64_t unpaid, idle, due, most;
 
 	if (gang->kind != GANG_OF_DEVICE)
 		count_used(gang, now_ns);
@@ -275,10 +284,11 @@ static void end_work(const struct gang *gang, struct gang_member *self, uint64_t
 		SUB(gang->words->used_ns, idle_ns(gang, ALL_DEVICES, ended_ns, now_ns));
 	idle = (int64_t)idle_ns(gang, self->device, ended_ns, now_ns);
 	due = (int64_t)(now_ns - LOAD(self->paid_until_ns)) - idle - charged_since_ns(gang, self);
-	owed = (int64_t)since(ended_ns, LOAD(self->paid_until_ns)) -
-	       charged_until_ns(gang, self, ended_ns, now_ns);
-	if (due > unpaid)
-		due = overdue && owed > unpaid ? owed : unpaid;
+	most = overdue ? owed_ns(gang, self, ended_ns, now_ns) : unpaid;
+	if (most < unpaid)
+		most = unpaid;
+	if (due > most)
+		due = most;
 	if (due < unpaid - idle)
 		due = unpaid - idle;
 	pay(gang, self->device, due, now_ns);

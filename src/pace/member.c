@@ -19,8 +19,7 @@
 #define SPIN_NS    (2 * NS_PER_MS) /* of closing, in which a waiting launch asks without a sleep */
 #define SPIN_TIMES 50              /* empty loops between two questions */
 
-/* Work of the process on a device. What is in flight is known whether or not the device is a
- * member. */
+/* The process's work on a device, whether or not the device is a member of a gang. */
 struct member {
 	struct in_flight in_flight;
 	uint64_t reached;    /* launches that the device had finished at reached_ns; atomic */

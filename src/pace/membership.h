@@ -5,8 +5,8 @@
  * kernels may wait for those of other devices. Else it is a member of its device's group while
  * other processes of the slice launch to it as well. Else it is no member.
  *
- * A device that becomes a member of another gang leaves the first one. What it has in flight is
- * noted there before: membership_attach names the function for that.
+ * A device that becomes a member of another gang leaves the first one. Before that, the function
+ * that membership_attach got notes in the first gang whether the device has work in flight.
  *
  * Any thread may call any function. Times are clock_steady_ns(), and devices are CUDA ordinals
  * from 0 to VGPU_DEVICES_MAX - 1.
@@ -24,7 +24,7 @@ void membership_forget(void); /* in a forked child */
 /* The gang of the device that it is a member of, or was last; NULL: it never was a member. */
 const struct gang *membership_gang(int device);
 
-/* What the member knows of itself, for the functions of gang.h and holder.h. */
+/* The member's own record, which the functions of gang.h and holder.h take. */
 struct gang_member *membership_self(int device);
 
 /* Whether the device is a member of any gang; of the slice's or of several slices'; of its device's

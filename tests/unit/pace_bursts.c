@@ -24,14 +24,6 @@ static void begin(void **state, unsigned quota)
 		region.file->own.device[device].burst_ns = strtoull(burst, NULL, 10);
 }
 
-static uint64_t chance;
-
-static uint64_t below(uint64_t most)
-{
-	chance = chance_after(chance);
-	return (chance >> 33) % most;
-}
-
 /* So many kernels, one after the other, and a wait for them. */
 static void work(uint64_t kernel_ns, uint64_t kernels)
 {
@@ -85,7 +77,7 @@ static struct latencies serve(void **state, unsigned load_pct, unsigned quota)
 	unsigned count = 0;
 
 	begin(state, quota);
-	chance = 1;
+	random_state = 1;
 	at_ns = time_ns;
 	from_ns = time_ns + NS_PER_S;
 	while (time_ns < from_ns + SERVED_NS) {
@@ -131,7 +123,7 @@ static double work_and_sleep(void **state, uint64_t work_ns, uint64_t sleep_ns, 
 	uint64_t from_ns, busy_ns, took_ns;
 
 	begin(state, quota);
-	chance = 1;
+	random_state = 1;
 	from_ns = time_ns + NS_PER_S;
 	for (busy_ns = 0; time_ns < from_ns + WORKED_NS;) {
 		work(KERNEL_NS, work_ns / KERNEL_NS);

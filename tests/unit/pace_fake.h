@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "chance.h"
 #include "pace.h"
 #include "region_fixture.h"
 
@@ -557,11 +558,6 @@ UNUSED static void assert_share(const char *what, double share, double quota, do
 
 /* The next number of a sequence that looks random and is the same each time. Its upper bits
  * do. */
-UNUSED static uint64_t chance_after(uint64_t chance)
-{
-	return chance * 6364136223846793005u + 1442695040888963407u;
-}
-
 /* The host waits for work that ends at done_ns. */
 UNUSED static void wait_until(uint64_t done_ns)
 {

@@ -7,6 +7,7 @@
  * same figures each time. PROGRAMS=N plays N jobs of each kind, SEED=N begins with another seed,
  * VGPU_TEST_VERBOSE=1 prints the figures of each kind, and VGPU_TEST_VERBOSE=2 those of each job.
  */
+#include "chance.h"
 #include "gang_model.h"
 #include "note.h"
 
@@ -25,22 +26,6 @@ struct counts {
 };
 
 /* -- made at random --------------------------------------------------------------------------- */
-
-static uint64_t random_state;
-
-static unsigned below(unsigned most)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (unsigned)(random_state >> 33) % most;
-}
-
-/* From least_ns to least_ns << doublings, each doubling with the same chance. */
-static uint64_t between_ns(uint64_t least_ns, unsigned doublings)
-{
-	uint64_t from_ns = least_ns << below(doublings);
-
-	return from_ns + from_ns * below(1000) / 1000;
-}
 
 static struct job make(enum kind kind, unsigned from)
 {
@@ -72,13 +57,6 @@ static struct job make(enum kind kind, unsigned from)
 }
 
 /* -- judged ----------------------------------------------------------------------------------- */
-
-static unsigned number(const char *name, unsigned otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
-}
 
 static void judge(struct counts *counts, const struct job *job, unsigned from)
 {

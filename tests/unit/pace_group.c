@@ -360,7 +360,8 @@ UNIT_TEST_ALONE(test_overdue_pays)
 	}
 }
 
-/* What others were charged after its work had ended is not its payment. */
+/* The group was charged for another member's work after the overdue work had ended. That charge
+ * does not pay for the overdue work. */
 UNIT_TEST_ALONE(test_overdue_pays_for_itself)
 {
 	begin();

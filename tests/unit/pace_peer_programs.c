@@ -30,22 +30,6 @@ struct slice {
 
 /* -- made at random --------------------------------------------------------------------------- */
 
-static uint64_t chance;
-
-static unsigned below(unsigned most)
-{
-	chance = chance_after(chance);
-	return (unsigned)(chance >> 33) % most;
-}
-
-/* From least_ns to least_ns << doublings, each doubling with the same chance. */
-static uint64_t between_ns(uint64_t least_ns, unsigned doublings)
-{
-	uint64_t from_ns = least_ns << below(doublings);
-
-	return from_ns + from_ns * below(1000) / 1000;
-}
-
 static struct program make_program(unsigned number)
 {
 	struct program program = {.lengths = 1 + below(LENGTHS)};
@@ -66,7 +50,7 @@ static struct slice make(const char *path, unsigned seed)
 	static const unsigned quotas[] = {20, 30, 50, 60, 80};
 	struct slice slice = {.path = path, .warm_ns = 2 * NS_PER_S, .for_ns = 2 * NS_PER_S};
 
-	chance = 1 + seed;
+	random_state = 1 + seed;
 	below(1);
 	slice.processes = 2 + below(3);
 	slice.quota = quotas[below(sizeof(quotas) / sizeof(*quotas))];
@@ -86,7 +70,7 @@ static void run(void *arg)
 	uint64_t from_ns = FIRST_NS + slice->warm_ns, until_ns = from_ns + slice->for_ns;
 	uint64_t busy_ns = 0, *done_ns = &fake.streams[0][0].done_ns;
 
-	chance = 1 + self;
+	random_state = 1 + self;
 	many_begin();
 	MUST(open_claimed(slice->path, &setup, &region) == 0);
 	region.file->hami.sm_limit[0] = slice->quota;
@@ -111,8 +95,8 @@ static void run(void *arg)
 	many_end();
 }
 
-/* What the processes have together, percent of the device's time. *ret_idle: how many of them have
- * launched nothing. */
+/* Returns the part of the device's time that the processes had together, percent. *ret_idle: the
+ * number of processes that launched nothing. */
 static double play(struct slice *slice, unsigned *ret_idle)
 {
 	double sum = 0;
@@ -126,13 +110,6 @@ static double play(struct slice *slice, unsigned *ret_idle)
 	}
 	munmap(shared, sizeof(*shared));
 	return sum;
-}
-
-static unsigned number(const char *name, unsigned otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
 }
 
 /* The bounds are what was seen when they were written, and one slice more. */

@@ -48,14 +48,6 @@ struct program {
 
 /* -- made at random --------------------------------------------------------------------------- */
 
-static uint64_t chance;
-
-static uint64_t below(uint64_t most)
-{
-	chance = chance_after(chance);
-	return (chance >> 33) % most;
-}
-
 static bool percent(unsigned pct)
 {
 	return below(100) < pct;
@@ -80,7 +72,7 @@ static struct program make(enum kind kind, uint64_t seed)
 	struct program program = {.kind = kind, .streams = 1};
 	uint64_t longest_ns;
 
-	chance = seed * 0x9e3779b97f4a7c15u;
+	random_state = seed * 0x9e3779b97f4a7c15u;
 	longest_ns = between(4000, 5 * MS);
 	program.names = 1 + (unsigned)below(NAMES);
 	for (unsigned i = 0; i < program.names; i++) {
@@ -191,7 +183,7 @@ static struct figures play(void **state, const struct program *program, unsigned
 	unsigned launches = 0, waits = 0;
 
 	begin(state, program, quota);
-	chance = program->seed;
+	random_state = program->seed;
 	from_ns = time_ns + warm_ns;
 	end_ns = from_ns + for_ns;
 	while (time_ns < end_ns) {
@@ -228,13 +220,6 @@ struct counts {
 	unsigned above_1, above_3, above_10, below_3;
 	double charge_pct;
 };
-
-static unsigned number(const char *name, unsigned otherwise)
-{
-	const char *value = getenv(name);
-
-	return value ? (unsigned)strtoul(value, NULL, 10) : otherwise;
-}
 
 static void judge(struct counts *counts, const struct program *program, uint64_t seed,
 		  double wanted, const struct figures *got)

@@ -13,8 +13,9 @@
 #define PATIENCE \
 	10000 /* ms, of a machine that is busy with other tests: some 100 ms where it is not */
 
-/* Before a refusal, and after a refusal that has waited in vain: REST_REFUSAL_NS and REST_FAILED_NS
- * of preload/memory/reconcile.c, in ms. */
+/* In ms: for how long a refusal waits until the other threads rest, and for how long refusals do
+ * not wait after one has waited in vain. REST_REFUSAL_NS and REST_FAILED_NS of
+ * preload/memory/reconcile.c. */
 #define WAIT_FOR_REST 100
 #define WITHOUT_WAIT  1000
 
