@@ -162,14 +162,12 @@
 #define LEARN_EACH_NS (1 * NS_PER_MS)
 
 /* For how many times as long as a launch without a mark may have taken each launch is marked from
- * then on; ns from which on that is so where it may not have ended yet; and ns that it is taken to
- * have taken at most. Half of the first: a host that pauses,
+ * then on, and ns that it is taken to have taken at most. Half of the first: a host that pauses,
  * and waits for nothing, is charged for twice as many of its pauses. Twice: such a host's launches
- * take some us longer for twice as long. Half of the last: longer kernels are charged in part,
+ * take some us longer for twice as long. Half of the second: longer kernels are charged in part,
  * once. Twice: a container that is frozen as it launches waits for twice as long afterwards. */
-#define TAIL_TIMES    64
-#define TAIL_LEAST_NS (10 * NS_PER_MS)
-#define TAIL_MOST_NS  (10 * NS_PER_S)
+#define TAIL_TIMES   64
+#define TAIL_MOST_NS (10 * NS_PER_S)
 
 /* ns of short periods that stand for those that are not measured. Half: more of chance. */
 #define PERIODS_NS (20 * NS_PER_MS)

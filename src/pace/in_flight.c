@@ -388,15 +388,6 @@ static bool is_soon_told(const struct in_flight *it, const struct pace_work *wor
 	       interval_of(it) == MARK_LEAST_NS;
 }
 
-/* Launches after the last mark may be over, and nobody can tell: the next ones are marked. */
-static void note_tail(struct in_flight *it, uint64_t now_ns)
-{
-	uint64_t tail_ns = meter_since(now_ns, LOAD(it->marked_ns));
-
-	if (tail_ns >= TAIL_LEAST_NS)
-		STORE(it->each_until_ns, now_ns + TAIL_TIMES * tail_ns);
-}
-
 static bool any_in_period(struct in_flight *it, const struct pace_work *work, bool marks,
 			  uint64_t now_ns)
 {
@@ -408,8 +399,6 @@ static bool any_in_period(struct in_flight *it, const struct pace_work *work, bo
 		return false;
 	if (marks)
 		mark_all(it, true, now_ns);
-	else
-		note_tail(it, now_ns);
 	return true;
 }
 
