@@ -298,6 +298,30 @@ static int remove_shared(const struct container_places *places, const char *name
 	return fault_set(fault, -errno, "%.300s cannot be removed: %s", path, strerror(errno));
 }
 
+static int is_foreign(void *arg, const char *name)
+{
+	(void)arg;
+	return strcmp(name, LOCK) != 0 && strcmp(name, SHARED) != 0;
+}
+
+/* The slice's directory, once its lock is gone. Another process may have made a lock in it at once:
+ * the directory is that process' then, and stays. */
+static int remove_directory(const struct container_places *places, const char *name,
+			    struct fault *fault)
+{
+	char path[PATH_MAX];
+	int error;
+
+	join(places->slices, name, NULL, path);
+	error = rmdir(path) < 0 ? -errno : 0;
+	if (error == -ENOENT ||
+	    (error == -ENOTEMPTY && sys_list_directory(path, is_foreign, NULL) <= 0))
+		return 0;
+	return error ? fault_set(fault, error, "%.300s cannot be removed: %s", path,
+				 strerror(-error))
+		     : 0;
+}
+
 /* The policy goes first: without it, no program starts in the slice. */
 static int remove_locked(const struct container_places *places, const char *name,
 			 struct fault *fault)
@@ -318,11 +342,7 @@ static int remove_locked(const struct container_places *places, const char *name
 		return error;
 	container_lock_path(places, name, path);
 	unlink(path);
-	join(places->slices, name, NULL, path);
-	if (rmdir(path) < 0 && errno != ENOENT)
-		return fault_set(fault, -errno, "%.300s cannot be removed: %s", path,
-				 strerror(errno));
-	return 0;
+	return remove_directory(places, name, fault);
 }
 
 static bool is_there(const struct container_places *places, const char *name)

@@ -14,7 +14,9 @@
 int directory_make(const char *path, mode_t mode, struct fault *fault)
 {
 	if (mkdir(path, mode) == 0) {
-		if (chmod(path, mode) == 0)
+		/* Another process may have removed it since: its next user sees that it is not
+		 * there. */
+		if (chmod(path, mode) == 0 || errno == ENOENT)
 			return 0;
 	} else if (errno == EEXIST) {
 		return 0;
