@@ -1,11 +1,11 @@
 /*
- * What the process is charged, and the stamp of its accounts.
+ * The charges of the process, and the stamp of its accounts.
  *
  * Managed memory is not in NVML's figure for a process, but it does take the device's memory: UVM
- * fetches it in chunks of 128 MiB (seen on an H200 with driver 580: one byte touched takes 128 MiB,
- * 66 MiB take 128, 130 take 256). So the managed granules of the process on a device are added up,
- * and the sum is charged in whole chunks, whether touched or not: the application may touch them at
- * any time, without a call.
+ * fetches it in chunks of 128 MiB. On an H200 with driver 580, one touched byte takes 128 MiB, 66
+ * MiB take 128, and 130 MiB take 256. So the managed granules of the process on a device are added
+ * up, and the sum is charged in whole chunks, whether touched or not. The application may touch
+ * them at any time, without a call.
  *
  * Always: charged data = device granules (allocation.c) + reservations + chunks of managed memory.
  * If the process is killed on any line, its slot dies with all of it.

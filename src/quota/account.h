@@ -19,8 +19,8 @@ const struct account_device *account_device(int device); /* NULL: not in the sli
 void account_begin(void);
 void account_end(void);
 
-/* A stamp that changes with every account_begin; UINT64_MAX while one is open. What is read of the
- * accounts between two that are the same is of one state of them. */
+/* A stamp that changes with every account_begin; UINT64_MAX while one is open. Values of the
+ * accounts that are read between two equal stamps belong to one state of the accounts. */
 uint64_t account_stamp(void);
 
 #define SIZE_BYTES_MOST ((uint64_t)1 << 60) /* no device has it, and sums must not wrap round */
@@ -28,8 +28,9 @@ uint64_t account_stamp(void);
 /* Whether a bracket is open. */
 bool account_is_changing(void);
 
-/* Charges a device within its limit: 0, -EDQUOT, -ETIMEDOUT; and gives back, in a bracket that was
- * opened before the driver was asked to take the memory back. */
+/* account_charge_as charges a device within its limit: 0, -EDQUOT, -ETIMEDOUT. account_refund_as
+ * gives a charge back, in a bracket that was opened before the driver was asked to free the memory.
+ */
 int account_charge_as(enum region_class class, int device, uint64_t bytes);
 void account_refund_as(enum region_class class, int device, uint64_t bytes);
 /* The same for the comparison with NVML, without a bracket. */
@@ -46,9 +47,10 @@ void account_orphan(int device, uint64_t bytes);
 
 void account_charge_anyway(enum region_class class, int device, uint64_t bytes);
 
-/* Frees of allocations that share a granule with others: how many have begun, in the upper half,
- * and not ended, in the lower. The last of the others may give the granule back while the driver
- * still holds it for such a free: two granules each are held beyond the accounts at most. */
+/* Frees of allocations that share a granule with others. The upper half counts those that have
+ * begun, the lower half those that have not ended. The last of the others may give the granule back
+ * while the driver still holds it for such a free. Each such free holds at most two granules beyond
+ * the accounts. */
 uint64_t account_frees_in_part(void);
 
 /* How many tentative reservations have begun and ended: odd while there is one. */
@@ -60,18 +62,19 @@ int account_charge_managed(int device, uint64_t bytes);
 /* Managed memory of a context that ended, or was freed: given back as account.c charges it. */
 void account_return_managed(int device, uint64_t bytes);
 
-/* What is charged for managed memory, which NVML does not count for a process. */
+/* The bytes that are charged for managed memory, which NVML does not count for a process. */
 uint64_t account_managed_charge(int device);
 
 /* Counts the times that some of it was given back, each before it is: pool.c says so, too. */
 uint64_t account_managed_returns(void);
 void account_managed_returning(void);
 
-/* What is charged ahead for the next small allocation, and giving it back. */
+/* The bytes that are charged ahead for the next small allocation; account_return_spare gives them
+ * back. */
 uint64_t account_spare_charge(int device);
 void account_return_spare(int device);
 
-/* What the process's slot holds; nothing, if the region is lost. */
+/* The charges of the process's slot; all 0 if the region is lost. */
 struct vgpu_hami_usage account_usage(int device);
 
 /* These start the records of account.c, allocation.c and context.c over, in a forked child. */
@@ -80,19 +83,20 @@ void allocations_forget(void);
 void contexts_forget(void);
 
 /*
- * All contexts of the device together take context_bytes: so the one whose cost was a guess takes
- * what the others do not. False if that cannot be, because it is less than contexts can take: then
- * the figure is another process's, whose pid is ours in another namespace.
+ * All contexts of the device together take context_bytes. So the context whose cost was a guess
+ * takes the bytes that the other contexts do not take. False if that cannot be, because it is less
+ * than contexts can take. Then NVML's figure belongs to another process, whose pid in another
+ * namespace equals ours.
  */
 bool contexts_settle(int device, uint64_t context_bytes);
 
-/* What the device's contexts take at least. */
+/* The bytes that the device's contexts take at least. */
 uint64_t contexts_least(int device);
 
 /* A context was made whose cost is a guess: the comparison with NVML is due. */
 void compare_new_context(int device);
-/* What the device's contexts are charged is no guess any more, if it was corrected, or no context
- * is left. */
+/* The charge of the device's contexts is no guess any more: it was corrected, or no context is
+ * left. */
 void compare_guess_over(int device, bool none_left);
 
 /* The device's last context ended: nothing is taken later (quota_expect). */

@@ -1,12 +1,13 @@
 /*
- * Allocations of cuMemAlloc and its kin: reserved before the driver is called, settled after it,
- * and charged by the granules that they occupy (blocks.h) until they are freed.
+ * Allocations of cuMemAlloc and its variants. They are reserved before the driver is called, and
+ * settled after it. Until they are freed, they are charged by the granules that they occupy
+ * (blocks.h).
  *
  * A small allocation may fit into a granule that the device holds for the process already. The
- * reservation has a granule all the same; if the driver did not take one, the granule stays charged
- * as the spare one for the next reservation. Where no granule can be charged, the reservation is
- * tentative: one thread at a time asks the driver without a charge. If the driver took a granule
- * then, the granule is charged, or the allocation is given back.
+ * reservation has a granule all the same. If the driver did not take one, that granule stays
+ * charged as the spare one for the next reservation. Where no granule can be charged, the
+ * reservation is tentative: one thread at a time asks the driver without a charge. If the driver
+ * took a granule then, the granule is charged, or the allocation is given back.
  *
  * Always: a granule is charged while a block that was settled lies in it, or a reservation or the
  * spare has it. If the process is killed on any line, its slot dies with all of it.

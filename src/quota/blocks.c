@@ -1,9 +1,10 @@
 /*
- * Two tables. `granules` has an entry, counted, for each granule in which an allocation begins or
- * ends; `spans` one for each allocation that reaches over more than one granule, keyed by its
- * address, with its size. The granules strictly between a span's first and last are its own and
- * need no entry. An allocation within one granule is nothing but a count: eight million of 1 KiB
- * take no more room here than the 4,000 granules they lie in.
+ * There are two tables. `granules` has an entry for each granule in which an allocation begins or
+ * ends, with the number of these allocations. `spans` has an entry for each allocation that reaches
+ * over more than one granule, keyed by its address, with its size. The granules strictly between a
+ * span's first and last are its own and need no entry. An allocation within one granule is only
+ * counted. Eight million allocations of 1 KiB take as much room here as the 4,000 granules in which
+ * they lie.
  */
 #include "blocks.h"
 
@@ -167,7 +168,7 @@ bool blocks_find(uint64_t address, struct block *ret_block, uint64_t *ret_bytes)
 	return entry != NULL;
 }
 
-/* What is added up while a context's entries are removed. */
+/* The sums of bytes while a context's entries are removed. */
 struct sweep {
 	uint64_t context, bytes, managed_bytes;
 };

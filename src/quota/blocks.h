@@ -2,13 +2,14 @@
  * Which of the device's granules the process's allocations occupy: what the driver takes for them,
  * as opposed to what was asked for. Pure bookkeeping, of addresses that the driver gave out.
  *
- * The driver takes device memory in granules of 2 MiB. Small allocations share one, also with the
- * end of a bigger allocation; it goes back when the last of them is freed. So an allocation costs
- * the granules under it that nothing else of the process lies in: this was compared with NVML over
- * 6,000 random allocations and frees on an H200, and was right to the byte after each.
+ * The driver takes device memory in granules of 2 MiB. Small allocations share a granule, also with
+ * the end of a bigger allocation. The granule goes back when the last of them is freed. So an
+ * allocation costs those of its granules in which nothing else of the process lies. This rule was
+ * compared with NVML over 6,000 random allocations and frees on an H200, and was right to the byte
+ * after each.
  *
- * Managed memory lies in granules of its own address ranges, and is told apart because it is
- * charged another way (account.c).
+ * Managed memory lies in granules of its own address ranges. It is recorded separately because it
+ * is charged another way (account.c).
  *
  * Thread-safe: one lock, held for no longer than a few table look-ups.
  */

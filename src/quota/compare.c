@@ -1,22 +1,24 @@
 /*
- * The comparison of the accounts with NVML: what NVML counts for the process is the truth of all
- * that no hook can tell, as code, local memory, and the cost of a context.
+ * The comparison of the accounts with NVML. NVML's figure for the process also has the memory that
+ * no hook can measure: code, local memory, and the cost of a context.
  *
- * What NVML counts, less what is charged as data and is in its figure, is what the driver holds on
- * its own account; the contexts are settled by it, and the rest is charged as module memory.
+ * NVML's figure, less the data that are charged and in that figure, is the memory that the driver
+ * holds on its own account. From these bytes the contexts are settled, and the rest is charged as
+ * module memory.
  *
- * The two figures are of one moment only if nothing of the process was under way between the
- * ticket, which is taken before NVML is asked, and the booking. Else the ledger's peak since the
- * ticket says how much the accounts were at most: what NVML counts above that is held in any case,
- * and is charged at once. So a thread that is in the driver for long, or threads that allocate all
- * the time, keep the comparison from lowering the accounts, never from raising them.
+ * The ticket is taken before NVML is asked. The two figures are of one moment only if nothing of
+ * the process was under way between the ticket and the booking. Otherwise the ledger's peak since
+ * the ticket is the most that the accounts were. Bytes that NVML counts above that peak are held in
+ * any case, and are charged at once. So a thread that stays long in the driver, or threads that
+ * allocate all the time, keep the comparison from lowering the accounts, but never from raising
+ * them.
  *
- * Where something moves whenever NVML is asked, code that was unloaded would stay charged, and so
- * would the guess of a new context. So after some comparisons that show too much in the accounts,
- * the caller is asked to have the process rest for a moment (quota_wants_rest).
+ * If allocations or frees are under way whenever NVML is asked, code that was unloaded would stay
+ * charged, and so would the guess of a new context. So after some comparisons that show too much in
+ * the accounts, the caller is asked to let the process rest for a moment (quota_wants_rest).
  *
- * A figure that is less than the process's contexts can take is another process's, whose pid is
- * ours in another namespace. Where nothing else was ever seen, NVML is not believed any more.
+ * A figure that is less than the process's contexts can take belongs to another process, whose pid
+ * in another namespace equals ours. If NVML never gave another figure, it is not believed any more.
  */
 #include "account.h"
 
@@ -39,24 +41,27 @@ static bool unmeasured[VGPU_DEVICES_MAX];        /* the newest context's cost is
 static uint64_t reconciled_ns[VGPU_DEVICES_MAX]; /* when last, 0: never; coarse clock */
 static bool believed[VGPU_DEVICES_MAX];          /* NVML has said something plausible; atomic */
 static unsigned odd[VGPU_DEVICES_MAX];           /* how often in a row it has not */
-/* The growth that the last comparison saw and did not believe yet; who compares writes it. */
+/* The growth that the last comparison saw and did not believe yet; the comparing thread writes it.
+ */
 static uint64_t suspect_bytes[VGPU_DEVICES_MAX];
 
 /* How often in a row the accounts were above NVML's figure while something moved, and when rest was
- * last asked for; who compares writes them. */
+ * last requested. The comparing thread writes both. */
 static unsigned over[VGPU_DEVICES_MAX];
 static uint64_t rest_ns[VGPU_DEVICES_MAX];
 
-/* How often code was expected. For each device, how often by the time that NVML was last asked; who
- * compares writes it. All atomic. A comparison is due while they differ. */
+/* How often code was expected. code_seen is that count at the time when NVML was last asked, for
+ * each device; the comparing thread writes it. All atomic. A comparison is due while they differ.
+ */
 static uint64_t code_expected;
 static uint64_t code_seen[VGPU_DEVICES_MAX];
 
-/* What is charged and will be taken later, in one piece each: under `expecting`. */
+/* Bytes that are charged and that the driver will take later, each reservation in one piece; under
+ * `expecting`. */
 static struct lock expecting = LOCK_INIT;
 static uint64_t expected_bytes[VGPU_DEVICES_MAX];
 static uint64_t piece_bytes[VGPU_DEVICES_MAX]; /* the smallest of them */
-static uint64_t seen_bytes[VGPU_DEVICES_MAX];  /* what NVML last showed beside contexts and data */
+static uint64_t seen_bytes[VGPU_DEVICES_MAX];  /* NVML's last figure without contexts and data */
 
 static uint64_t traced_bytes[VGPU_DEVICES_MAX]; /* NVML's figure in the last entry; atomic */
 
@@ -222,8 +227,8 @@ struct quota_ticket quota_reconcile_ticket(int device)
 	return ticket;
 }
 
-/* What the driver may have taken since the ticket without a charge, to see whether there is room in
- * what it has. */
+/* The bytes that the driver may have taken since the ticket without a charge, for allocations that
+ * test whether the memory it already holds suffices. */
 static uint64_t unreserved_since(int device, const struct quota_ticket *ticket)
 {
 	bool tentative = ticket->tentatives & 1 || account_tentatives() != ticket->tentatives;
@@ -234,8 +239,8 @@ static uint64_t unreserved_since(int device, const struct quota_ticket *ticket)
 	       (tries_bytes - ticket->tries_bytes);
 }
 
-/* What the driver may have held since the ticket for frees of which others gave the granules back.
- */
+/* The bytes that the driver may have held since the ticket for frees whose granules other frees
+ * gave back. */
 static uint64_t freed_in_part_since(const struct quota_ticket *ticket)
 {
 	uint32_t begun =
@@ -245,7 +250,8 @@ static uint64_t freed_in_part_since(const struct quota_ticket *ticket)
 }
 
 /* The most that NVML can have counted since the ticket if all that the device holds for the process
- * is in the accounts. Spare granules and pools' are left in: somebody may just use them. */
+ * is in the accounts. Spare granules, also those of pools, are left in: a thread may be using them
+ * just now. */
 static uint64_t most_since(int device, const struct quota_ticket *ticket)
 {
 	unsigned index = account_device(device)->index;
@@ -295,8 +301,8 @@ static uint64_t expected(int device)
 	return bytes;
 }
 
-/* NVML shows so many bytes beside contexts and data. If that is more than it was by a piece of what
- * is expected, the piece was taken: its charge is the comparison's from now on. */
+/* NVML shows so many bytes in addition to contexts and data. If that figure grew by at least an
+ * expected piece, the driver took the piece. From now on the comparison books its charge. */
 static void look_for_pieces(int device, uint64_t bytes)
 {
 	uint64_t grown, taken = 0;
@@ -311,7 +317,7 @@ static void look_for_pieces(int device, uint64_t bytes)
 	account_lower(REGION_MODULE, device, taken);
 }
 
-/* What the slot holds, less what is only expected. */
+/* The charges of the slot, less the bytes that are only expected. */
 static struct vgpu_hami_usage usage_without_expected(int device)
 {
 	struct vgpu_hami_usage usage = account_usage(device);
@@ -322,7 +328,7 @@ static struct vgpu_hami_usage usage_without_expected(int device)
 
 /* -- what NVML says --------------------------------------------------------------------------- */
 
-/* A figure that cannot be is another process's, if nothing else was ever seen. */
+/* An implausible figure belongs to another process, if NVML never gave a plausible one. */
 static bool is_distrusted(int device)
 {
 	return !is_believed(device) && odd[device] >= ODD_MOST;
@@ -343,8 +349,8 @@ static void adjust(int device, enum region_class class, uint64_t was_bytes, uint
 		account_charge_anyway(class, device, now_bytes - was_bytes);
 }
 
-/* What NVML does not show of all that is charged was too much for small arrays, as far as that can
- * be. Returns how much it was. */
+/* If NVML shows less than is charged, the charge of small arrays is lowered by the difference, but
+ * by no more than its doubt. Returns the bytes by which it was lowered. */
 static uint64_t lower_doubts(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 			     uint64_t nvml_bytes)
 {
@@ -379,10 +385,11 @@ static void settle_quiet(int device, const struct vgpu_hami_usage *usage, uint64
 }
 
 /*
- * How much of what NVML counts above `most` is the process's own. The figure may have in it what
- * the doubt names as elsewhere. What is lent is in the figure of the process that made it, and in
- * ours only if that process has given it up and its accounts do not say so yet, which they do in a
- * moment: so growth that only that could explain is believed when two comparisons show it.
+ * Returns the part of NVML's bytes above `most` that the process itself holds. NVML's figure may
+ * include the bytes that the doubt names as elsewhere. Lent memory is in the figure of the process
+ * that made it. It is in our figure only if that process has freed it and its accounts do not say
+ * so yet. They say so a moment later. So growth that only lent memory could explain is believed
+ * when two comparisons show it.
  */
 static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 			     const struct region_doubt *doubt)
@@ -398,8 +405,8 @@ static uint64_t growth_above(int device, uint64_t most, uint64_t nvml_bytes,
 	return growth - suspect + min(suspect, before);
 }
 
-/* What the driver holds on its own account. Where shared memory leaves doubt, the accounts stay as
- * they are, as far as it reaches. */
+/* The bytes that the driver holds on its own account. Where shared memory leaves doubt, the
+ * accounts stay as they are, as far as the doubt reaches. */
 static uint64_t own_bytes(int device, const struct vgpu_hami_usage *usage, uint64_t data,
 			  uint64_t nvml_bytes)
 {
@@ -424,12 +431,13 @@ uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nv
 	if (!is_quiet(device, ticket)) /* after the accounts were read */
 		return 0;
 	if (__atomic_load_n(&unmeasured[device], __ATOMIC_ACQUIRE))
-		return 0; /* a context is reckoned too high */
+		return 0; /* the charge of a context is too high */
 	return books > nvml_bytes ? books - nvml_bytes : 0;
 }
 
-/* Something moved meanwhile: what NVML counts above all that the accounts said at any time is held,
- * and charged; what it counts below may be of another moment. */
+/* The accounts changed since the ticket. Bytes that NVML counts above the highest sum of the
+ * accounts are held, and are charged. A lower figure of NVML may be of another moment, and changes
+ * nothing. */
 static void raise_moving(int device, const struct quota_ticket *ticket, uint64_t nvml_bytes)
 {
 	struct region_doubt doubt =

@@ -1,17 +1,17 @@
 /*
  * Contexts against the slice.
  *
- * What a context costs depends on the GPU and the driver (518 MiB on an H200 with driver 580), and
- * only NVML says it exactly, which takes 12 ms the first time in a process: too dear on the way of
- * every start. So the first context in a slice reserves more than enough, is then charged what the
- * device at most holds for it, and is settled to the byte on the way of its first allocation; from
+ * The cost of a context depends on the GPU and the driver (518 MiB on an H200 with driver 580).
+ * Only NVML reports it exactly. That takes 12 ms the first time in a process, too long for every
+ * start. So the first context in a slice reserves more than enough. It is then charged the most
+ * that the device can hold for it, and is settled to the byte during its first allocation. From
  * then on the slice knows the cost (own.device[].context_cost) and reserves just that.
  *
- * Beside what NVML counts for a process, the device holds memory for it that is in nobody's figure:
- * seen on an H200, 3.25 MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
+ * The device also holds memory for a process that is in no process's NVML figure: on an H200, 3.25
+ * MiB since cuInit and 5.57 MiB for each context. It is charged as `offset`.
  *
  * Always: the process's context class on a device is the sum of its records' bytes, as long as
- * fewer than RECORDS_MAX contexts live; with the last of a device's contexts, all classes but data
+ * fewer than RECORDS_MAX contexts live. With the last of a device's contexts, all classes but data
  * go to 0.
  */
 #include "account.h"
@@ -89,7 +89,8 @@ static int charge(int device, enum region_class class, uint64_t least, uint64_t 
 
 /* -- making one -- */
 
-/* Counts a context in. ret_hidden: what no figure will show of it. False: there are too many. */
+/* Counts a context in. ret_hidden: its bytes that no NVML figure will show. False: there are too
+ * many. */
 static bool enter_living(int device, uint64_t *ret_hidden)
 {
 	bool room;
@@ -104,8 +105,8 @@ static bool enter_living(int device, uint64_t *ret_hidden)
 	return room;
 }
 
-/* Counts it out, and gives back what was charged for it. With the last context the device holds
- * nothing for this process any more, on whatever account. */
+/* Counts it out, and gives back what was charged for it. After the end of the last context, the
+ * device holds nothing more for this process, and every class but data is refunded. */
 static void leave_living(int device, uint64_t context_bytes, bool hidden_is_charged)
 {
 	struct vgpu_hami_usage usage;
@@ -201,7 +202,7 @@ bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 	       at_most_bytes > reservation->bytes;
 }
 
-/* What NVML would count for the process's other contexts and their contents, by the accounts. */
+/* NVML's expected figure for the process's other contexts and their contents, by the accounts. */
 static uint64_t counted_otherwise(const struct quota_context_reservation *reservation)
 {
 	struct vgpu_hami_usage usage = account_usage(reservation->device);
@@ -274,7 +275,8 @@ void quota_context_end(uint64_t context)
 		}
 	if (ended.context) {
 		last_ended[ends % ENDED_MAX] = context;
-		/* Before its contents leave the accounts: who records more afterwards looks. */
+		/* Before its contents leave the accounts: a thread that records more afterwards
+		 * looks at `ends`. */
 		__atomic_store_n(&ends, ends + 1, __ATOMIC_SEQ_CST);
 	}
 	lock_release(&lock);

@@ -1,15 +1,15 @@
 /*
- * A table for each kind, handle to what is charged for it; one of mappings, address to physical
- * handle; and one of bindings, place to physical handle and owner. All under one lock, which is
- * never held while the driver is called.
+ * Each kind has a table that maps a handle to its charge. One table maps the address of a mapping
+ * to a physical handle, and one maps the place of a binding to a physical handle and an owner. One
+ * lock protects all tables. It is never held while the driver is called.
  *
- * A reference ends when the driver's call that drops it has returned. Until then the entry stays,
- * so that the memory is charged while another thread's call has not dropped its reference yet, and
- * a reference that is made meanwhile counts.
+ * A reference ends when the driver's call that drops it has returned. Until then the entry stays.
+ * So the memory stays charged while another thread's call has not dropped its reference yet, and a
+ * reference that is made meanwhile counts.
  *
- * Always: the charge of a kind is the sum over its entries and reservations; for what shares
- * granules, by small.c. A reference that could not be recorded is one too many for good: then the
- * memory stays charged, which is the safe side.
+ * Always: the charge of a kind is the sum over its entries and reservations; small.c computes the
+ * charge of arrays that share granules. A reference that could not be recorded is one too many for
+ * good: then the memory stays charged, which is the safe side.
  *
  * A mapping stays in its table until the driver has unmapped it, too. Several calls may be about to
  * unmap it, of which the driver refuses some. The one that removes the mapping ends its reference.
@@ -27,8 +27,8 @@
 
 static struct lock lock = LOCK_INIT;
 static struct table tables[HOLDING_KINDS]; /* under `lock` */
-/* Entries whose handle the driver has given to other memory while calls that let go of them have
- * not returned: by serial. Under `lock`. */
+/* Entries whose handle the driver has given to other memory while calls that release them have not
+ * returned, by serial. Under `lock`. */
 static struct table replaced[HOLDING_KINDS];
 static uint32_t serials;      /* of entries and mappings; under `lock` */
 static struct table mappings; /* address to handle (context) and serial; under `lock` */
@@ -127,8 +127,9 @@ static uint64_t replaced_key(uint32_t serial)
 	return (uint64_t)1 << 32 | serial; /* never 0 */
 }
 
-/* The driver gives the handle to other memory, so the memory that had it is gone. Calls that let go
- * of it and have not returned give its charge back. If there are none, its end was not seen. */
+/* The driver gives the handle to other memory, so the memory that had it is gone. Calls that
+ * release it and have not returned give its charge back. If there are none, its end was not seen.
+ */
 static void replace_locked(enum holding_kind kind, struct entry *entry)
 {
 	struct entry *kept =
@@ -244,7 +245,7 @@ static bool let_go_locked(enum holding_kind kind, uint64_t handle,
 }
 
 /* The entry of the release, in the table where it is. NULL: its context has ended, or a reference
- * too many was let go of. */
+ * too many was released. */
 static struct entry *entry_of_locked(const struct holding_release *release,
 				     struct table **ret_table)
 {
@@ -336,7 +337,7 @@ void quota_let_go_undo(struct holding_release *release)
 
 /* -- mappings ---------------------------------------------------------------------------------- */
 
-/* Begins to let go of the mapping's reference. False: its memory is not known. */
+/* Begins to release the mapping's reference. False: its memory is not known. */
 static bool unmap_locked(const struct entry *mapping, struct holding_release *ret_release)
 {
 	if (!let_go_locked(HOLDING_PHYSICAL, mapping->context, ret_release))
@@ -478,7 +479,7 @@ bool quota_unbound(uint64_t place, struct holding_release *ret_release)
 	return known;
 }
 
-/* What is to be unbound, and the last references among it. */
+/* The bindings to remove, and the references among them that are the last to their memory. */
 struct unbinding {
 	uint64_t owner, context; /* the one that is not 0 */
 	struct holding_release *releases;

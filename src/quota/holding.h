@@ -1,6 +1,5 @@
 /*
- * What holds device memory under a handle of its own, as a whole, until the last reference to it is
- * gone:
+ * Memory that the driver holds under a handle, as a whole, until the last reference to it is gone:
  *
  *   HOLDING_PHYSICAL  cuMemCreate. References: its handles, its mappings, and its bindings to
  *                     multicast objects and sparse arrays. It belongs to the process, not to a
@@ -12,8 +11,9 @@
  *   HOLDING_IMPORT    memory of somebody outside of the slice, imported; ends with its context. It
  *                     is in the exporter's NVML figure, and so charged as `offset`.
  *
- * As with allocations: reserve, ask the driver, hold or cancel; and the reverse to let go. Handles
- * that are not known are left to the driver. Thread-safe: one lock, before the region's.
+ * The order is as with allocations: reserve, ask the driver, hold or cancel; and the reverse to
+ * release. Handles that are not known are left to the driver. Thread-safe: one lock, before the
+ * region's.
  */
 #pragma once
 
@@ -53,10 +53,11 @@ bool quota_holding_charge(enum holding_kind kind, uint64_t handle, int *ret_devi
 			  uint64_t *ret_bytes);
 
 /*
- * One reference is to go: bytes is what goes back when it was the last. begin: before the driver's
- * call, false: not known. end: the driver has dropped the reference; the memory is known until the
- * last one has ended, in whatever order calls of several threads return. commit: the charge goes
- * back with the last, after end, which it calls if nobody has. undo: the driver has refused.
+ * The release of one reference; `bytes` are given back if it was the last. begin: before the
+ * driver's call; false: the handle is not known. end: the driver has dropped the reference. The
+ * memory is known until the last reference has ended, in whatever order calls of several threads
+ * return. commit: gives the charge back with the last reference. It calls end first, if no caller
+ * has. undo: the driver has refused.
  */
 struct holding_release {
 	enum holding_kind kind;
@@ -64,7 +65,7 @@ struct holding_release {
 	uint64_t handle, context;
 	int device;
 	bool ended;
-	bool last; /* before `ended`: as far as can be told */
+	bool last; /* before `ended`: as far as is known */
 	bool shared;
 	bool exported; /* other processes may refer to it */
 	uint64_t bytes;
@@ -86,30 +87,32 @@ bool quota_mapped(uint64_t address, uint64_t size_bytes, uint64_t handle,
 /* How many mappings are known in a range. */
 size_t quota_mappings(uint64_t address, uint64_t end);
 
-/* A range is about to be unmapped, which may have several mappings: begins to let go of the
- * reference of the first known one at or after *address, and moves *address to its end. Other
- * threads may begin with the same mapping. Its reference ends with the first quota_let_go_end.
- * False: there is none left. */
+/* A range with one or more mappings is about to be unmapped. This begins to release the reference
+ * of the first known mapping at or after *address, and moves *address to the end of that mapping.
+ * Other threads may begin with the same mapping. Its reference ends with the first
+ * quota_let_go_end. False: there is none left. */
 bool quota_unmapping(uint64_t *address, uint64_t end, struct holding_release *ret_release);
 
 /*
- * A reference that quota_hold_again made is an owner's from now on, a multicast object's or an
- * array's, at a place that is a hash of where in it. The owner's end ends it. True: what was bound
- * there before is to go, as by quota_let_go_begin. Where there is no memory for the record, the
- * reference stays for good.
+ * A reference that quota_hold_again made belongs from now on to an owner: a multicast object or an
+ * array. `place` is a hash of the position in the owner. The reference ends with its owner. True:
+ * the binding that was there before is to be released, as after quota_let_go_begin. Where there is
+ * no memory for the record, the reference stays for good.
  */
 bool quota_bound(uint64_t place, uint64_t owner, uint64_t handle,
 		 struct holding_release *ret_before);
 bool quota_unbound(uint64_t place, struct holding_release *ret_release);
 
-/* The owner is gone, or the context with all its arrays: takes its references away, and returns how
- * many, up to `most`, were the last to their memory and are to go, as above. Until it returns 0. */
+/* The owner is gone, or the context with all its arrays. This removes its references. It returns
+ * the number, up to `most`, of those that were the last to their memory, which the caller releases
+ * as above. Call it until it returns 0. */
 size_t quota_unbind_owner(uint64_t owner, struct holding_release *ret_releases, size_t most);
 size_t quota_unbind_context(uint64_t context, struct holding_release *ret_releases, size_t most);
 /* The owner is gone from this process and may be in others: its references stay for good. */
 void quota_unbind_never(uint64_t owner);
 
-/* What small arrays are charged that they may not take; and giving so much of it back. */
+/* holdings_doubt returns the charge of small arrays beyond the memory that they certainly take.
+ * holdings_lower gives so many bytes of it back. */
 uint64_t holdings_doubt(int device);
 void holdings_lower(int device, uint64_t bytes);
 

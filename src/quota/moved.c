@@ -4,18 +4,19 @@
  *
  * How it works. For each allocation and GPU there is the range that was ever moved there, from the
  * first of its granules to the last; so much is charged on that GPU, as managed memory. The charge
- * on the allocation's own GPU stays: the next access from there takes the pages back, and nothing
- * says so. Both charges go back with the allocation, or with its context.
+ * on the allocation's own GPU stays: the next access from there takes the pages back, and no call
+ * reports that. Both charges go back with the allocation, or with its context.
  *
  * Always: what is charged on a GPU for moved memory is the sum of the ranges of its entries. The
  * lock is held while the region is charged, so that a range is charged once, whichever threads move
- * it; it comes before account.c's.
+ * it. A thread takes this lock before the lock of account.c.
  *
  * A move that the driver refuses is undone, unless another thread has begun to move a part of the
- * same allocation to the same GPU since: then the range stays charged until the allocation ends.
+ * same allocation to the same GPU since. In that case the range stays charged until the allocation
+ * ends.
  *
  * What it is not: an account of pages that the device takes by itself, when a kernel there touches
- * managed memory. Nothing says that either.
+ * managed memory. No call reports that either.
  */
 #include "account.h"
 

@@ -1,12 +1,12 @@
 /*
  * One array of records under one lock, which comes before the region's. A process has a few pools,
- * so they are looked for one by one. The lock is never held while the driver is asked: whoever
- * reads a figure takes a ticket first, and what it says is believed to be all only if no other
- * figure has been entered since.
+ * so they are looked for one by one. The lock is never held while the driver is asked. A thread
+ * that reads a figure takes a ticket first. The figure counts as complete only if no other figure
+ * has been entered since.
  *
  * The record of a pool stays until the driver has destroyed the pool, as other threads may allocate
  * from it. If the driver gives the handle to another pool before the record is closed, opening that
- * one closes it. A serial tells the two apart.
+ * one closes it. A serial distinguishes the two.
  */
 #include "pool.h"
 
@@ -27,7 +27,7 @@ struct pool {
 	uint64_t charged_bytes;
 	uint64_t reserved_bytes; /* by the newest figure */
 	uint64_t begun_bytes;    /* what allocations under way may add */
-	uint64_t unseen_bytes;   /* what others may have added since the figure */
+	uint64_t unseen_bytes;   /* bytes that other threads may have added since the figure */
 	uint64_t figures;        /* how many have been entered */
 	uint64_t tried_bytes;    /* quota_pool_try's */
 	/* Of what it reserves: nothing was allocated from these when it began to be closed last. */
@@ -43,8 +43,8 @@ static struct pool pools[QUOTA_POOLS_MAX]; /* under `lock` */
 static unsigned count;                     /* under `lock` */
 static uint32_t serials;                   /* under `lock` */
 
-/* What managed pools had when they were destroyed with allocations in use: nobody can tell when it
- * goes, and NVML does not count it. It stays charged. */
+/* The bytes of managed pools that were destroyed with allocations in use. The library cannot see
+ * when the driver frees them, and NVML does not count them. They stay charged. */
 static uint64_t managed_left[VGPU_DEVICES_MAX]; /* under `lock` */
 
 static uint64_t tried_ever[VGPU_DEVICES_MAX]; /* the sum of all tries; under `lock` */
@@ -171,7 +171,8 @@ uint64_t pool_managed_charge(int device)
 	return bytes;
 }
 
-/* What is charged of what it reserves: all, unless the region's lock could not be had. */
+/* The charged part of the pool's reserved bytes: all of them, unless the region's lock could not be
+ * taken. */
 static uint64_t charged_reserved_locked(const struct pool *pool)
 {
 	return pool->reserved_bytes < pool->charged_bytes ? pool->reserved_bytes
@@ -256,8 +257,8 @@ uint64_t quota_pool_ticket(uint64_t handle, bool *ret_managed)
 	return ticket;
 }
 
-/* Returns whether it is the latest. One that is not is ignored, also if it is higher: what it saw
- * may have been given back, and be another's. */
+/* Returns whether the figure is the latest. One that is not is ignored, also if it is higher: the
+ * memory that it saw may have been given back, and belong to another process. */
 static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
 {
 	bool latest = figure->ticket == pool->figures && !pool->tried_bytes;
@@ -272,18 +273,19 @@ static bool enter_locked(struct pool *pool, const struct pool_figure *figure)
 	return true;
 }
 
-/* What is reserved beyond the charge is held, and charged whatever the limit; but no more than
- * that. A figure may have in it already what allocations under way add, and a charge for the same
- * once more would be room that the slice does not have. */
+/* Bytes that the pool reserves beyond its charge are held already, so they are charged whatever the
+ * limit, and no more than these. A figure may already include the growth by allocations under way.
+ * To charge that growth a second time would take room that the slice does not have. */
 static bool raise_locked(struct pool *pool)
 {
 	int error;
 
 	if (pool->charged_bytes >= pool->reserved_bytes)
 		return false;
-	account_begin(); /* whoever compares just now must see that something moved */
+	account_begin(); /* a thread that compares just now must see the change */
 	error = account_charge_held(pool->device, pool->reserved_bytes - pool->charged_bytes);
-	if (!error) /* else with the next figure: what was not charged must not go back */
+	if (!error) /* else with the next figure: bytes that were not charged must not be refunded
+		     */
 		pool->charged_bytes = pool->reserved_bytes;
 	account_end();
 	return !error;

@@ -2,12 +2,12 @@
  * Memory that the driver keeps in pools: those of stream-ordered allocation (cuMemAllocAsync), and
  * each device's graph memory. A pool is charged by what it reserves of its device, used or not.
  *
- * Seen on an H200 with driver 580: a pool reserves chunks of 32 MiB; an allocation makes it grow by
- * its size in whole chunks at most, and often not at all, but whether free memory of the pool will
- * do depends on the order of streams, and cannot be known before. So before an allocation its size
- * in chunks is charged, and counts until the driver is asked what the pool reserves. Where the
- * slice has room some chunks are charged ahead, so that the driver and the region are asked once
- * for several allocations; they go back at the next look (quota_pool_correct).
+ * Seen on an H200 with driver 580: a pool reserves chunks of 32 MiB. An allocation makes the pool
+ * grow by its size in whole chunks at most, and often not at all. Whether free memory of the pool
+ * suffices depends on the order of streams, and cannot be known in advance. So before an allocation
+ * its size in chunks is charged, and counts until the driver is asked how much the pool reserves.
+ * Where the slice has room, some chunks are charged ahead, so that the driver and the region are
+ * asked once for several allocations. These chunks go back at the next look (quota_pool_correct).
  *
  * Always: charged >= what the pool reserves + what allocations under way may add.
  */
@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the driver says that a pool reserves, in bytes, and when. Of managed memory: the most that
- * it ever did, because it gives nothing back. */
+/* The driver's figure for the bytes that a pool reserves, and when it was read. For a pool of
+ * managed memory it is the highest figure so far, because such a pool gives nothing back. */
 struct pool_figure {
 	uint64_t ticket; /* quota_pool_ticket, before it was read */
 	uint64_t reserved_bytes;
@@ -64,8 +64,9 @@ int quota_pool_grow(uint64_t pool, uint64_t size_bytes, const struct pool_figure
 void quota_pool_settle(uint64_t pool, const struct pool_reservation *reservation,
 		       const struct pool_figure *figure);
 
-/* While an allocation of size_bytes is tried that nothing is charged for, because the pool has that
- * much free memory: what is charged for it stays, and is nobody else's. 0: it is over. */
+/* An allocation of size_bytes is tried without a charge of its own, because the pool has that much
+ * free memory. Meanwhile the pool's charge for these bytes stays, and no other allocation may use
+ * it. size_bytes 0: the attempt is over. */
 void quota_pool_try(uint64_t pool, uint64_t size_bytes);
 
 /* Charges what the figure says. Returns whether the charge changed, or may yet: another figure was
@@ -83,19 +84,20 @@ struct pool_closing {
  * before. is_empty: nothing is allocated from it. False: not known. */
 bool quota_pool_close_begin(uint64_t pool, bool is_empty, struct pool_closing *ret_closing);
 
-/* The driver has destroyed the pool, or keeps it. The memory of a destroyed pool goes with its last
- * allocation, which nobody can see: until then it counts as module memory, and is compared with
- * NVML. */
+/* The driver has destroyed the pool, or keeps it. The driver frees the memory of a destroyed pool
+ * with its last allocation, which the library cannot see. Until then it counts as module memory,
+ * and is compared with NVML. */
 void quota_pool_close_end(const struct pool_closing *closing, bool destroyed);
 
-/* What is charged on the device for pools of managed memory. */
+/* The bytes that are charged on the device for pools of managed memory. */
 uint64_t pool_managed_charge(int device);
 
-/* What is charged on the device and not reserved: for allocations under way, or kept for the next.
- */
+/* The bytes that are charged on the device and not reserved by the driver: for allocations under
+ * way, or kept for the next. */
 uint64_t pool_spare_charge(int device);
 
-/* What quota_pool_try lets pools of the device take right now, and ever has. */
+/* Returns the bytes that pools of the device may take in the tries under way now (quota_pool_try).
+ * ret_ever: the sum of all tries so far. */
 uint64_t pool_tried(int device, uint64_t *ret_ever);
 
 void quota_pools_forget(void); /* in a forked child */

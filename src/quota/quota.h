@@ -1,17 +1,20 @@
 /*
- * The memory quota, as seen from one process of the slice: what an allocation costs, whether there
- * is room, and what comes back. It keeps the accounts; the driver is asked by others (preload/), in
- * this order, so that no number of processes and threads together can pass the limit:
+ * The memory quota, as seen from one process of the slice: the cost of an allocation, whether there
+ * is room for it, and the bytes that a free returns. This component keeps the accounts, and
+ * src/preload/ calls the driver. In the following order, no number of processes and threads
+ * together can pass the limit:
  *
  *     quota_reserve   the worst that the allocation can cost is charged to the slice, or refused
  *     (the driver)    no lock is held
- *     quota_settle    what it really took stays charged, the rest goes back; or quota_cancel
+ *     quota_settle    the bytes that it really took stay charged, the rest goes back; or
+ *                     quota_cancel
  *
  *     quota_free_begin   the block leaves the accounts, its charge stays
  *     (the driver)
  *     quota_free_commit  the charge goes back; or quota_free_undo, if the driver refused
  *
- * pool.h has the same for memory that the driver keeps in pools, holding.h for what has a handle.
+ * pool.h has the same for memory that the driver keeps in pools, holding.h for memory that has a
+ * handle.
  *
  * Devices are CUDA ordinals of this process; the slice knows them by UUID. Between quota_attach and
  * quota_forget everything is thread-safe. A thread takes a lock of this component before one of the
@@ -76,8 +79,8 @@ void quota_follow_burst(int device, uint64_t before_ns, uint64_t now_ns);
 uint64_t quota_used(int device); /* bytes that the whole slice holds, the dead included */
 /* Counts an allocation that was refused for want of room. */
 void quota_note_refusal(int device);
-/* For trace_wants(TRACE_MEMORY): a call that wanted so many bytes is refused; room was made, which
- * took so long, and so many bytes of it came back. */
+/* Both serve trace_wants(TRACE_MEMORY). quota_trace_refused: a call that wanted so many bytes is
+ * refused. quota_trace_room: room of so many bytes was made, which took took_ns. */
 void quota_trace_refused(int device, uint64_t bytes, enum trace_reason reason);
 void quota_trace_room(int device, uint64_t room_bytes, uint64_t took_ns);
 void quota_begin_exit(void); /* region_begin_exit; nothing where we are not attached */
@@ -86,12 +89,12 @@ void quota_reap(void);       /* empties the slots of the dead: 1 us a slot, 2 of
 void quota_wait_dying(int device);
 /* Waits, 2 s at most, for other processes of the slice to find what their first contexts cost. */
 void quota_wait_guesses(int device);
-/* What became of the region, when an error below was -ESTALE or -EUCLEAN. */
+/* Reports why the region is lost, after an error -ESTALE or -EUCLEAN of a function below. */
 void quota_why_lost(struct fault *fault);
 
 /* -- allocations -- */
 
-/* What is reserved for an allocation that is being made. */
+/* The reservation for an allocation that is being made. */
 struct quota_reservation {
 	int device;
 	bool managed;
@@ -101,11 +104,11 @@ struct quota_reservation {
 
 /*
  * Reserves room for an allocation of size_bytes. 0, -EDQUOT (there is none), -ETIMEDOUT (the
- * region's lock cannot be had), or -ESTALE or -EUCLEAN (the region was taken away).
- * When the quota is full, a small allocation may still fit into a granule that is held already, and
- * only the driver knows: then the reservation is tentative, one at a time in a process, and
- * settling it finds out. So the device may hold one granule a process more than the quota, for that
- * moment.
+ * region's lock cannot be had), or -ESTALE or -EUCLEAN (the region was taken away). When the quota
+ * is full, a small allocation may still fit into a granule that is held already, and only the
+ * driver knows. Then the reservation is tentative, one at a time in a process, and settling it
+ * finds out. So for that moment the device may hold more than the quota, by one granule for each
+ * process.
  */
 int quota_reserve(int device, bool managed, uint64_t size_bytes,
 		  struct quota_reservation *ret_reservation);
@@ -118,8 +121,9 @@ void quota_cancel(const struct quota_reservation *reservation);
  * and cancels. */
 int quota_settle(const struct quota_reservation *reservation, const struct block *block);
 
-/* What whoever gets the block that begins there can keep: all granules that it lies in, alone or
- * not. False: not known. */
+/* ret_bytes: the granules of the block that begins at the address, also those that it shares with
+ * other blocks. A process that imports the block can keep that memory. False: the block is not
+ * known. */
 bool quota_charge_of(uint64_t address, int *ret_device, uint64_t *ret_bytes);
 
 struct quota_release {
@@ -134,15 +138,15 @@ void quota_free_commit(const struct quota_release *release);
 void quota_free_undo(const struct quota_release *release);
 
 /* The driver will free it later. Its charge stays until quota_free_resume, and then one of the
- * above; or quota_free_orphan, when nobody will say that it is gone: then it counts as module
- * memory until that is compared with NVML. */
+ * above. If no call will report the free, quota_free_orphan counts it as module memory until the
+ * next comparison with NVML. */
 void quota_free_postpone(void);
 void quota_free_resume(void);
 void quota_free_orphan(const struct quota_release *release);
 
 /* -- managed memory that is moved -- */
 
-/* What was charged for a move. */
+/* The charge for a move. */
 struct quota_move {
 	int device;
 	bool charged; /* there is something to undo */
@@ -152,9 +156,9 @@ struct quota_move {
 };
 
 /*
- * A range of the managed allocation that begins at base is to be moved to the device: charged there
- * as well, until the allocation is freed. 0, -EDQUOT, -ETIMEDOUT. What is no managed memory, or is
- * the device's own, costs nothing.
+ * A range of the managed allocation that begins at base is to be moved to the device. The range is
+ * charged there as well, until the allocation is freed. 0, -EDQUOT, -ETIMEDOUT. Memory that is not
+ * managed, or that was allocated on the device itself, costs nothing.
  */
 int quota_move(int device, uint64_t base, uint64_t address, uint64_t bytes,
 	       struct quota_move *ret_move);
@@ -164,19 +168,19 @@ void quota_move_undo(const struct quota_move *move);
 
 /* -- contexts -- */
 
-/* What is reserved for a context that is being made. */
+/* The reservation for a context that is being made. */
 struct quota_context_reservation {
 	int device;
 	bool known;            /* the cost is one that was measured before, in this slice */
 	uint64_t bytes;        /* reserved for what NVML will count for it */
-	uint64_t hidden_bytes; /* and for what no process's figure shows */
+	uint64_t hidden_bytes; /* and for memory that no process's figure shows */
 	uint64_t least_bytes;
 };
 
 /*
- * Reserves room for a context: what one was last seen to cost on this device; or, while nobody
- * knows, as much as there is up to CONTEXT_BYTES_MOST, but least_bytes at least. -EDQUOT,
- * -ETIMEDOUT as above.
+ * Reserves room for a context: the cost that the slice has learned for this device. While the cost
+ * is not known, it reserves as much as there is up to CONTEXT_BYTES_MOST, but at least least_bytes.
+ * -EDQUOT, -ETIMEDOUT as above.
  */
 int quota_context_reserve(int device, uint64_t least_bytes,
 			  struct quota_context_reservation *ret_reservation);
@@ -192,15 +196,17 @@ bool quota_has_context(int device);
 bool quota_knows_context(uint64_t context);
 
 /*
- * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). Its exact cost
- * is found by the next quota_reconcile. -EDQUOT when it may not have fitted and measured_bytes,
- * what NVML counts for the process (0: cannot say), shows that it did not: then the reservation
- * stands, and the caller destroys it and cancels.
+ * The context is there and takes at most at_most_bytes (UINT64_MAX: cannot say). The next
+ * quota_reconcile finds its exact cost. measured_bytes is NVML's figure for the process (0: none).
+ * The context's cost is computed from that figure, or else is at_most_bytes. -EDQUOT if the cost is
+ * above the reservation and there is no room for the rest. Then the reservation stands, and the
+ * caller destroys the context and cancels.
  */
 int quota_context_settle(const struct quota_context_reservation *reservation, uint64_t context,
 			 uint64_t at_most_bytes, uint64_t measured_bytes);
 
-/* Whether quota_context_settle wants to be told measured_bytes, which are dear. */
+/* Whether quota_context_settle needs measured_bytes, which take NVML's first call in the process.
+ */
 bool quota_context_is_tight(const struct quota_context_reservation *reservation,
 			    uint64_t at_most_bytes);
 
@@ -222,21 +228,22 @@ bool quota_context_has_ended(uint64_t context, uint64_t ends_before);
  * -ETIMEDOUT. */
 int quota_own_reserve(int device, uint64_t least_bytes, uint64_t most_bytes, uint64_t *ret_bytes);
 
-/* It is there, or not: at most kept_bytes of what was reserved stay charged. What it took beyond
- * that is the comparison's. */
+/* The driver took the memory, or did not. At most kept_bytes of the reserved bytes stay charged.
+ * The comparison with NVML charges the bytes that the driver took beyond these. */
 void quota_own_settle(int device, uint64_t reserved_bytes, uint64_t kept_bytes);
 
-/* What it took beyond that, where the comparison does not say it: charged if there is room, 0,
- * -EDQUOT, -ETIMEDOUT; and whatever the limit, because it is held. */
+/* Both charge the bytes that the driver took beyond these, where no comparison finds them.
+ * quota_own_charge charges them within the limit: 0, -EDQUOT, -ETIMEDOUT. quota_own_book charges
+ * them whatever the limit, because the driver holds them already. */
 int quota_own_charge(int device, uint64_t bytes);
 void quota_own_book(int device, uint64_t bytes);
 
-/* So many of the bytes that quota_own_reserve reserved will be taken later, in one piece: before
- * quota_own_settle, which keeps them. They stay charged beside what NVML shows until its figure
- * went up by as much at a time. */
+/* The driver will take so many of the bytes that quota_own_reserve reserved later, in one piece. To
+ * be called before quota_own_settle, which keeps them. They stay charged in addition to NVML's
+ * figure until that figure rises by as much at once. */
 void quota_expect(int device, uint64_t bytes);
 
-/* What is charged for the process's contexts and modules. */
+/* The bytes that are charged for the process's contexts and modules. */
 uint64_t quota_own(int device);
 
 /* It was undone: between quota_ending_begin and quota_ending_end, as the driver's call. */
@@ -245,8 +252,8 @@ void quota_own_return(int device, uint64_t bytes);
 /* -- memory that processes share (region_share_… has the contract; keys are hashes of what is
  * handed out) -- */
 
-/* Around the driver's call and the import's record: a comparison with NVML in between would take
- * the memory for something that the driver took on its own account. */
+/* To be called before the driver's call and after the import's record. A comparison with NVML in
+ * between would take the memory for something that the driver took on its own account. */
 void quota_share_begin(void);
 void quota_share_end(void);
 
@@ -272,26 +279,26 @@ void quota_hidden_gone(int device, uint64_t bytes);
 
 /* -- what ends -- */
 
-/* Called before the driver is asked to end something that the accounts have, and after they have it
- * no more. In between, NVML's figure may lack what the accounts still have, so no comparison lowers
- * the accounts. Calls may be nested, also by several threads. The functions above that begin to
- * free or to let go of something do this themselves. */
+/* To be called before the driver is asked to end something that the accounts have, and after it has
+ * left the accounts. In between, NVML's figure may lack what the accounts still have, so no
+ * comparison lowers the accounts. Calls may be nested, also by several threads. The functions above
+ * that begin to free or to release something do this themselves. */
 void quota_ending_begin(void);
 void quota_ending_end(void);
 
 /* -- reconciling -- */
 
 /*
- * Whether this process's accounts of the device are due to be compared with NVML's figure: a new
- * context's cost is not known yet, or 20 ms have passed, 2 ms where the slice is nearly full, or
- * quota_reconcile_soon was called. True for one caller, who then takes a ticket, reads NVML and
+ * Whether this process's accounts of the device are due to be compared with NVML's figure. They are
+ * due when a new context's cost is not known yet, after quota_reconcile_soon, and after 20 ms, or 2
+ * ms where the slice is nearly full. True for one caller, who then takes a ticket, reads NVML and
  * calls quota_reconcile. After quota_expect_code, a comparison is due for every caller until one
  * has been made whose ticket was taken later.
  */
 bool quota_reconcile_due(int device);
 
-/* Whether NVML has said something plausible of this process on the device: then a comparison finds
- * what the driver takes. */
+/* Whether NVML has given a plausible figure for this process on the device. Then a comparison finds
+ * the memory that the driver takes. */
 bool quota_is_compared(int device);
 void quota_reconcile_soon(int device);
 
@@ -299,7 +306,8 @@ void quota_reconcile_soon(int device);
  * its slice in less than 20 ms and then rests does not do it before the accounts have the code. */
 void quota_expect_code(void);
 
-/* What the accounts say, and when: to be taken before NVML is read, by one thread at a time. */
+/* The figures of the accounts at one moment. A ticket is taken before NVML is read, by one thread
+ * at a time. */
 struct quota_ticket {
 	uint64_t code_expected; /* how often quota_expect_code was called */
 	uint64_t stamp;
@@ -316,10 +324,9 @@ struct quota_ticket quota_reconcile_ticket(int device);
 /* Whether nothing of the process is under way just now. */
 bool quota_is_at_rest(void);
 
-/* Whether a comparison needs a moment of rest, as none is found by chance: several in a row were
- * made while something moved, and the accounts were above NVML's figure each time. True at most
- * once a second; for the thread that compares.
- */
+/* Whether a comparison needs the process to rest for a moment, because none occurs by chance.
+ * Several comparisons in a row were made while the accounts changed, and the accounts were above
+ * NVML's figure each time. True at most once a second; for the thread that compares. */
 bool quota_wants_rest(int device);
 
 /* By how much the accounts are above NVML's figure; 0 if something has changed since the ticket. */
@@ -327,10 +334,10 @@ uint64_t quota_excess(int device, const struct quota_ticket *ticket, uint64_t nv
 
 /*
  * NVML counts *nvml_bytes for this process (NULL: it cannot say; the accounts stay as they are).
- * What the driver holds on its own account (modules, local memory, what no hook has seen) is
- * charged as module memory; a context that was reckoned too high is lowered. If any allocation or
- * free was under way since the ticket, the two figures are of different moments: then the accounts
- * are raised by what is above the most that they said meanwhile, a comparison is due again soon,
- * and the answer is false.
+ * The memory that the driver holds on its own account (modules, local memory, memory that no hook
+ * has seen) is charged as module memory. The charge of a context that was too high is lowered. If
+ * any allocation or free was under way since the ticket, the two figures are of different moments.
+ * Then the accounts are raised by the bytes that NVML counts above their highest sum since the
+ * ticket, a comparison is due again soon, and the answer is false.
  */
 bool quota_reconcile(int device, const struct quota_ticket *ticket, const uint64_t *nvml_bytes);

@@ -57,7 +57,7 @@ bool quota_share_left(const struct region_descriptors *key)
 	return region_descriptors_left(&account_region, key) != 0;
 }
 
-/* What is given back was in no process's figure, so that the accounts do not change. */
+/* Memory that is given back here was in no process's NVML figure, so the accounts do not change. */
 bool quota_share_look(void)
 {
 	return region_share_look(&account_region);

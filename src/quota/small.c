@@ -2,14 +2,14 @@
  * A bound for the granules that the small arrays of a context have, of which we know the sizes and
  * not the places. It is charged as it stands:
  *
- *   another array   may need a new granule, unless one has room for certain. For `units` that is if
- *                   the others are too few to be in the way everywhere: each is so with itself and
- *                   with the gap before it that is one too short. If all are alike, they and the
- *                   gaps lie side by side, and a granule takes as many as fit.
- *   one less        cannot empty more granules than there are arrays left
+ *   another array   may need a new granule, unless one has room for certain. An array of n units
+ *                   certainly has room if the other arrays cannot fragment every granule: each
+ *                   blocks at most its own units and a gap of n - 1 units before it. If all arrays
+ *                   have the same size, a granule takes as many as fit.
+ *   one less        the arrays that are left need at most one granule each
  *
- * Where the bound is lowered to what NVML says, what it was has no part in what comes: either way
- * it grows whenever the driver may take a granule.
+ * A comparison with NVML may lower the bound. The bound's former value has no effect on later
+ * allocations: it grows again whenever the driver may take a granule.
  *
  * Always: charged data of small arrays = the sum of the heaps' granules.
  */
@@ -23,7 +23,7 @@
 #include "account.h"
 #include "blocks.h"
 
-#define UNIT_BYTES    ((uint64_t)64 << 10) /* what sizes are multiples of */
+#define UNIT_BYTES    ((uint64_t)64 << 10) /* all sizes are multiples of this */
 #define GRANULE_UNITS (GRANULE_BYTES / UNIT_BYTES)
 #define HEAPS_MAX     256 /* as many as there are contexts */
 

@@ -1,10 +1,10 @@
 /*
- * Inside quota/: what small arrays take, which share granules among those of their context. The
- * caller serialises all of it (holding.c's lock).
+ * Inside quota/: the memory of small arrays, which share granules with other arrays of their
+ * context. The caller serialises all of it (holding.c's lock).
  *
- * Only the driver knows which go together, so what is charged is a bound: never less than they
- * take, to the granule if all are alike; and otherwise more, until a comparison with NVML lowers it
- * to what they took then.
+ * Only the driver knows which arrays share a granule, so the charge is an upper bound of the memory
+ * that they take. It is exact if all arrays have the same size. Otherwise it may be too high, until
+ * a comparison with NVML lowers it.
  */
 #pragma once
 
@@ -14,9 +14,10 @@
 int small_add(int device, uint64_t context, uint64_t size_bytes);
 void small_remove(int device, uint64_t context, uint64_t size_bytes);
 
-/* What may be charged too much: as much as would be if they lay as closely as they can. */
+/* The bytes by which the charge may be too high: its excess over the fewest granules into which the
+ * arrays fit. */
 uint64_t small_doubt(int device);
-/* Gives so much of that back. */
+/* Lowers the charge by so many bytes, at most by small_doubt. */
 void small_lower(int device, uint64_t bytes);
 
 void small_forget(void); /* in a forked child */

@@ -1,8 +1,8 @@
 /*
- * A hash table of allocations: a 64-bit key (never 0) to a small record. Open addressing with
- * linear probing; an entry that goes closes its gap, so that there are no tombstones and a table's
- * speed depends on what is in it now. Memory comes from the kernel, in powers of two, and is never
- * malloc's. Not thread-safe.
+ * A hash table of allocations: a 64-bit key (never 0) to a small record. The table uses open
+ * addressing with linear probing. The removal of an entry closes its gap, so there are no
+ * tombstones, and a table's speed depends on its present entries only. Memory comes from the
+ * kernel, in powers of two, and is never malloc's. Not thread-safe.
  */
 #pragma once
 
