@@ -1,9 +1,9 @@
 /*
- * Work that a process has submitted to a device, by its cost: what was charged, how much of that
- * was compared with measurements, and when the device should have finished it.
+ * Work that a process has submitted to a device, by its cost: the sum of charges, the part of it
+ * that was compared with measurements, and when the device should have finished.
  *
- * Each process has its own. The measurements of two processes of a slice that share the device each
- * contain the other's work, and neither knows how much; but each knows when it had no work there
+ * Each process has its own. If two processes of a slice share the device, the measurements of each
+ * contain the other's work, and neither knows how much. But each knows when it had no work there
  * itself. Words are atomic, and changed one by one. Times are clock_steady_ns().
  */
 #pragma once
@@ -14,7 +14,7 @@
 struct backlog {
 	int64_t charged;     /* sum of learned costs, ns */
 	int64_t sure;        /* the part of it that certainly keeps the device busy, ns */
-	int64_t corrected;   /* sum of what measurements have added, ns */
+	int64_t corrected;   /* sum of the corrections by measurements, ns */
 	int64_t measured;    /* up to which value `charged` was compared */
 	uint64_t busy_until; /* until when the device is certainly busy */
 	uint64_t due;        /* when all of the work should have finished */
@@ -38,8 +38,9 @@ void backlog_many_add(struct backlog_many *many, uint64_t cost_ns, uint64_t sure
  * backlog_many_begin(), the work counts as finished at now_ns. */
 void backlog_charge_many(struct backlog *backlog, const struct backlog_many *many, uint64_t now_ns);
 
-/* For devices that are paced by wall time, where costs are not used: the process had work on the
- * device from *shown_ns until until_ns. *shown_ns becomes until_ns. device_util is made of this. */
+/* For devices that are paced by wall time, where costs are not used. The process had work on the
+ * device from *shown_ns until until_ns. *shown_ns becomes until_ns. device_util is computed from
+ * this. */
 void backlog_show(struct backlog *backlog, uint64_t *shown_ns, uint64_t until_ns);
 
 /* The submitted work takes more_ns longer than charged; negative: less long. */

@@ -1,10 +1,10 @@
 /*
- * Inside pace/: launches to a device that other slices use at the same time. They go by turns
- * (src/turn/), and the slice pays for the wall time of its turns; the costs of single launches play
- * no part (in_flight.h).
+ * Inside pace/: launches to a device that other slices use at the same time. Such launches take
+ * turns (src/turn/), and the slice pays for the wall time of its turns. The costs of single
+ * launches play no part (in_flight.h).
  *
  * A slice that is alone on the device is paced by itself, and so is one that gets no turns, or too
- * few: for these, by_turn_is costs a load or two.
+ * few. For these slices, by_turn_is costs a load or two.
  */
 #pragma once
 

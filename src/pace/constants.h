@@ -31,9 +31,9 @@
  * gang. The question is one system call. */
 #define GANG_DEAD_NS (20 * NS_PER_MS)
 
-/* ns for which a member that has become idle waits before it goes on: by then, the others see the
- * end of the collective that ended with it. Half: ranks overtake each other while they close.
- * Twice: each launch of a rank that is behind costs more. */
+/* ns for which a member that has become idle waits before it launches again. By then, the others
+ * see the end of the collective that ended with it. Half: ranks overtake each other while they
+ * close. Twice: each launch of a rank that has launched fewer collectives costs more. */
 #define GANG_GRACE_NS (50 * NS_PER_US)
 
 /* ns of work in flight, about, that a member may have while it catches up with the member that has
@@ -41,9 +41,9 @@
  * longer. Twice: members overtake each other by more. */
 #define GANG_CATCH_UP_NS (200 * NS_PER_US)
 
-/* ns of closing in which members catch up so: they are behind by their run-ahead, which is
- * GANG_AHEAD_LEAST_NS. Half: members whose hosts pause go on launch by launch. Twice: members whose
- * numbers of collectives cannot be compared spin for longer. */
+/* ns of closing in which members may catch up so. A member lags the others by at most the work that
+ * a host launches ahead, GANG_AHEAD_LEAST_NS. Half: members whose hosts pause go on launch by
+ * launch. Twice: members whose numbers of collectives cannot be compared spin for longer. */
 #define GANG_CATCH_UP_FOR_NS (20 * NS_PER_MS)
 
 /* As many collectives as the member that has launched the most (struct gang_member). */
@@ -55,21 +55,23 @@
 #define GANG_SOFT_NS (100 * NS_PER_MS)
 #define GANG_HARD_NS (25 * NS_PER_MS)
 
-/* ns without any progress after which a launch goes, twice as long for each one that went; of a
- * process with one device, and with several. Half: kernels that take longer are followed by one
- * more in a closing. Twice: a thread that has to launch to another device first waits longer. */
+/* ns without any progress after which a launch is admitted: of a process with one device, and with
+ * several. The time doubles for each launch so admitted. Half: kernels that take longer are
+ * followed by one more in a closing. Twice: a thread that has to launch to another device first
+ * waits longer. */
 #define GANG_PATIENCE_NS         (20 * NS_PER_MS)
 #define GANG_PATIENCE_SEVERAL_NS (1 * NS_PER_MS)
 
-/* GANG_PATIENCE_NS for a process that has no work in flight, in a device's group, whose launch
- * another process's kernel may wait for. Half: behind kernels of more than 0.5 s, another
- * process's launch is admitted while the group closes. Twice: processes that wait for each other
- * stand still for longer. */
+/* GANG_PATIENCE_NS for a process without work in flight, in a device's group. A kernel of another
+ * process may wait for its launch. Half: after a kernel has run for 0.5 s, another process's launch
+ * is admitted while the group closes. Twice: processes that wait for each other stand still for
+ * longer. */
 #define GANG_PATIENCE_IDLE_NS (1 * NS_PER_S)
 
-/* ns of work in flight, about, with which a member's launches wait although the gang is open: what
- * a host has launched ahead is debt once the gang closes. Half: hosts that pause for so long let
- * their device run dry. Twice: a gang that closes uses so much more at once, and pauses longer. */
+/* ns of work in flight, about, with which a member's launches wait although the gang is open. Work
+ * that a host has launched ahead becomes debt once the gang closes. Half: hosts that pause for so
+ * long let their device run dry. Twice: a gang that closes uses so much more at once, and pauses
+ * longer. */
 #define GANG_AHEAD_NS (32 * NS_PER_MS)
 
 /* GANG_AHEAD_NS for a gang that is about to close: launches that would be in flight then wait.
@@ -83,11 +85,13 @@
 /* ns between questions while a gang closes; a sleep of 20 us takes some 75. */
 #define GANG_POLL_NS (20 * NS_PER_US)
 
-/* ns from one launch of a process to the next that it shows to the slice's other processes; and ns
- * for which two processes that launch in turn are taken to share the device. Half of the first:
- * more of each launch's time. Twice: processes that begin together are found later. Half of the
- * second: two processes that launch in turn, each 0.5 to 1 s, have no group. Twice: one process
- * that is alone again pays longer for pauses between its launches. */
+/*
+ * MEET_EACH_NS: ns between two launches that a process shows to the slice's other processes.
+ * MEET_NS: ns for which two processes that launch in turn count as sharing the device. Half of the
+ * first: more of each launch's time. Twice: processes that begin together are found later. Half of
+ * the second: two processes that launch in turn, each 0.5 to 1 s, have no group. Twice: one process
+ * that is alone again pays longer for pauses between its launches.
+ */
 #define MEET_EACH_NS (1 * NS_PER_MS)
 #define MEET_NS      (1 * NS_PER_S)
 
@@ -100,18 +104,20 @@
  * launches between two pauses. Twice: the slice is further off its quota at times. */
 #define GANG_DEVICE_SHUT_NS ((int64_t)-10000000)
 
-/* ns since the holder was last seen after which a process that waits launches beside it. Half:
- * kernels of 20 ms run beside others. Twice: behind longer kernels, the others wait for longer. */
+/* ns since the holder was last seen after which a waiting process launches alongside it. Half:
+ * kernels of 20 ms run alongside others. Twice: if a kernel is longer, the others wait for longer.
+ */
 #define GANG_HOLD_SOFT_NS (40 * NS_PER_MS)
 
-/* For how many ns at most a process waits for others that hold the device. Half: where they are
- * many, or the slice's turns are rare, two processes launch at once, and the slice pays for a part
- * of their work. Twice: processes that wait for each other's kernels wait for twice as long. */
+/* For how many ns at most a process waits for others that hold the device. Half: with many
+ * processes, or rare turns of the slice, two processes launch at once, and the slice pays for a
+ * part of their work. Twice: processes that wait for each other's kernels wait for twice as long.
+ */
 #define GANG_HOLD_MOST_NS (1 * NS_PER_S)
 
-/* Where several processes share a device, each expects its work in flight to last for twice the
- * mean time of a launch for each launch, and for so many ns more. After that time, the others treat
- * the process as idle. Half: more kernels that are longer than the mean run beside others. Twice: a
+/* Several processes may share a device. Each expects its work in flight to last for twice the mean
+ * time of a launch, for each launch, and for so many ns more. After that time, the others treat the
+ * process as idle. Half: more kernels that are longer than the mean run alongside others. Twice: a
  * process whose host pauses keeps the others waiting for longer. */
 #define GANG_EXPECT_NS (10 * NS_PER_MS)
 
@@ -120,52 +126,54 @@
  * gone. */
 #define GANG_HOLD_GAVE_NS (200 * NS_PER_US)
 
-/* ns from one mark to the next, and from one look to the next, while a gang is open: the least
- * where launches find the device idle, twice as long for each look that finds it busy. Half, and
- * compared with twice: one thread that serves two devices is a tenth slower (PyTorch, H100). Twice:
- * pauses of the device between launches that are shorter than that count as work. */
+/* ns from one mark to the next, and from one look to the next, while a gang is open. They are
+ * MARK_LEAST_NS where launches find the device idle, and double for each look that finds it busy.
+ * Half: one thread that serves two devices is a tenth slower than with twice (PyTorch, H100).
+ * Twice: pauses of the device between launches that are shorter than that count as work. */
 #define MARK_LEAST_NS (200 * NS_PER_US)
 #define MARK_MOST_NS  (1 * NS_PER_MS)
 
-/* ns for which each launch is marked by itself after the driver refused a mark behind all streams:
- * it does so while a graph is captured. */
+/* ns for which each launch gets a mark of its own after the driver refused a mark that follows all
+ * streams. The driver refuses such marks while a graph is captured. */
 #define MARK_STREAMS_NS (500 * NS_PER_MS)
 
-/* ns for which a process's first launch in its turns is waited for, as it tells how long launches
- * take. Half: longer ones are followed by others that may be as long. Twice: a launch that waits
- * for the next one takes longer. */
+/* ns for which a process waits for its first launch in its turns, because that launch shows how
+ * long launches take. Half: longer ones are followed by others that may be as long. Twice: a launch
+ * that waits for the next one takes longer. */
 #define TURN_UNKNOWN_NS      (20 * NS_PER_MS)
 #define TURN_UNKNOWN_POLL_NS (20 * NS_PER_US)
 
-/* ns between the end of a process's work and its next launch from which on it wanted nothing in
- * between, and pays nothing. Half: the slice gives turns up for shorter gaps. Twice: it pays for
- * longer ones. */
+/* The least pause in ns, from the end of a process's work to its next launch, in which the process
+ * wanted nothing and pays nothing. Half: the slice gives turns up for shorter gaps. Twice: it pays
+ * for longer ones. */
 #define TURN_GAP_NS (100 * NS_PER_US)
 
-/* ns of work that a process has in flight in its turn at most, with the launch that is to go. Half:
- * the device waits for the host between kernels of 20 ms. Twice: two such kernels are in flight
- * when another slice begins to want the device, and the two slices' kernels meet. */
+/* ns of work that a process has in flight in its turn at most, with the launch that asks. Half: the
+ * device waits for the host between kernels of 20 ms. Twice: two such kernels are in flight when
+ * another slice begins to want the device, and the two slices' kernels meet. */
 #define TURN_AHEAD_NS (21 * NS_PER_MS)
 
-/* ns within which a device that is through with a stream comes to a mark behind all streams. Half:
- * a slice that has become idle is not seen to be, and others wait for longer. Twice: a thread that
- * has waited for a part of its work goes on later. */
+/* ns within which a device that has finished a stream's work reaches a mark that follows all
+ * streams. Half: a slice that has become idle still looks busy, and others wait for longer. Twice:
+ * a thread that has waited for a part of its work goes on later. */
 #define TURN_MARK_NS (10 * NS_PER_US)
 
 /* The mean time of a launch is of the last so many marks, about. */
 #define MEAN_PART 4
 
 /* ns from one question how long launches took to the next: the driver takes 3 us for the answer
- * (H100). Also the length of a period from which on it is measured in any case. Half: a host
- * whose device is often idle loses 0.6 % more of its time, as reckoned. Twice: what changes is seen
- * later. */
+ * (H100). Periods of at least this length are always measured. Half: a host whose device is often
+ * idle loses 0.6 % more of its time (computed, not measured). Twice: changes are seen later. */
 #define LEARN_EACH_NS (1 * NS_PER_MS)
 
-/* For how many times as long as a launch without a mark may have taken each launch is marked from
- * then on, and ns that it is taken to have taken at most. Half of the first: a host that pauses,
- * and waits for nothing, is charged for twice as many of its pauses. Twice: such a host's launches
- * take some us longer for twice as long. Half of the second: longer kernels are charged in part,
- * once. Twice: a container that is frozen as it launches waits for twice as long afterwards. */
+/*
+ * A launch without a mark may have run until the device was found idle. At most TAIL_MOST_NS of
+ * that time is charged, and each launch is marked for TAIL_TIMES times as long. Half of the first:
+ * a host that pauses, and waits for nothing, is charged for twice as many of its pauses. Twice:
+ * such a host's launches take some us longer for twice as long. Half of the second: longer kernels
+ * are charged in part, once. Twice: a container that is frozen as it launches waits for twice as
+ * long afterwards.
+ */
 #define TAIL_TIMES   64
 #define TAIL_MOST_NS (10 * NS_PER_S)
 
@@ -174,15 +182,17 @@
 
 /* -- one device ------------------------------------------------------------------------------- */
 
-/* ns of GPU time that a bucket holds at most, where its device's burst_ns says nothing: what a
- * program saves while it wants less than its quota, and may use at once. In any second a slice gets
- * at most its quota, this credit, the debt of BUCKET_SHUT_NS and the rest of its last kernel: with
- * 20 ms, less than 3 points above the quota. A program that works for W, and then sleeps so that it
- * takes as much as its quota q, needs W * (1 - q) of credit: 14 ms for 20 ms of work under a quota
- * of 30. Half: such a program gets 0.88 of what it wants; a server of requests of 1 ms that takes
- * 40 % under a quota of 50 has 1.25 times the p99 that it has without a quota, and 3 times the
- * p99.9. Twice: 4 to 5 points above the quota in the second after a pause.
- * tests/unit/pace_bursts.c prints these figures. */
+/*
+ * ns of GPU time that a bucket holds at most, where its device's burst_ns says nothing. A program
+ * saves this credit while it wants less than its quota, and may use it at once. In any second a
+ * slice gets at most its quota, this credit, the debt of BUCKET_SHUT_NS and the rest of its last
+ * kernel. With 20 ms, that is less than 3 points above the quota. A program that works for W, and
+ * then sleeps so that it takes as much as its quota q, needs W * (1 - q) of credit: 14 ms for 20 ms
+ * of work under a quota of 30. Half: such a program gets 0.88 of the time that it wants. A server
+ * of requests of 1 ms that takes 40 % under a quota of 50 has 1.25 times the p99 that it has
+ * without a quota, and 3 times the p99.9. Twice: 4 to 5 points above the quota in the second after
+ * a pause. tests/unit/pace_bursts.c prints these figures.
+ */
 #define BUCKET_FULL_NS ((int64_t)20000000)
 
 /* ns of debt at which a bucket shuts. Half: a sleep for each 2 ms of work; four threads at 80 got
@@ -226,9 +236,9 @@
  * taken for one that waits is charged late for longer. */
 #define COST_WAITS 32
 
-/* Launches of a thread from one look at the clock to the next, at most; ns that may go by in
- * between, and for which a lease lasts. last_kernel_time is to be true to a second. Half: more
- * reads of the clock. Twice: a thread that launches rarely shows itself later. */
+/* A thread looks at the clock after GATE_LOOK_MOST launches at most, and after GATE_LOOK_NS. A
+ * lease lasts for GATE_LOOK_NS. last_kernel_time is to be true to a second. Half: more reads of the
+ * clock. Twice: a thread that launches rarely shows itself later. */
 #define GATE_LOOK_MOST 64
 #define GATE_LOOK_NS   (10 * NS_PER_MS)
 
@@ -236,23 +246,23 @@
  * read it in seconds. */
 #define GATE_NOTE_NS (NS_PER_S / 4)
 
-/* ns from when costs say that work finishes until it is overdue; and where other work may run
- * first: that of other streams or of neighbours, or behind stalls. */
+/* ns from the time at which work should finish, by its cost, until it is overdue. OVERDUE_BEHIND_NS
+ * holds where other work may run first: of other streams or neighbours, or after stalls. */
 #define OVERDUE_NS        (1 * NS_PER_MS)
 #define OVERDUE_BEHIND_NS (20 * NS_PER_MS)
 
-/* ns for which a launch waits for work of unknown cost: at first; the least and the most that
- * learning makes of it; and the most of any wait. XLA's autotuner starts kernels that wait for
- * later launches for 100 ms at most. */
+/* ns for which a launch waits for work of unknown cost: at first (PATIENCE_NS); as learned, from
+ * PATIENCE_LEAST_NS to PATIENCE_MORE_NS; and PATIENCE_MOST_NS for any wait. XLA's autotuner starts
+ * kernels that wait for later launches for 100 ms at most. */
 #define PATIENCE_NS       (4 * NS_PER_MS)
 #define PATIENCE_LEAST_NS (2 * NS_PER_MS)
 #define PATIENCE_MORE_NS  (32 * NS_PER_MS)
 #define PATIENCE_MOST_NS  (1024 * NS_PER_MS)
 
-/* Factors of that wait: for overdue work of known cost, of which much may be in flight; and for a
- * launch of the overdue kernel itself, which hardly waits for itself. Without the first, 15 of 300
- * random programs in streams are 1.5 points above their quota; without the second, 10; with both,
- * 5. */
+/* Factors of that wait. PATIENCE_KNOWN is for overdue work of known cost, of which much may be in
+ * flight. PATIENCE_ALIKE is for a launch of the overdue kernel itself, which hardly waits for
+ * itself. Without the first, 15 of 300 random programs in streams are 1.5 points above their quota;
+ * without the second, 10; with both, 5. */
 #define PATIENCE_KNOWN 32
 #define PATIENCE_ALIKE 64
 
@@ -261,21 +271,24 @@
 #define SETTLE_EACH_NS (100 * NS_PER_US)
 #define SETTLE_MOST_NS (1 * NS_PER_MS)
 
-/* ns: a kernel that ended sooner than this after a held launch was let go probably waited for that
- * launch. Half: kernels that wait are missed if the device is slow to begin a launch. Twice: more
- * kernels that end by chance count as kernels that wait. */
+/* ns: a kernel that ended sooner than this after a held launch was released probably waited for
+ * that launch. Half: kernels that wait are missed if the device is slow to begin a launch. Twice:
+ * more kernels that end by chance count as kernels that wait. */
 #define OVERDUE_WAITED_NS (2 * NS_PER_MS)
 
-/* Launches that go at once after a kernel that may wait for them, and the debt in ns at which they
- * wait nevertheless. Half: XLA's autotuner, which queues some ten launches, waits. Twice: a kernel
- * that is wrongly taken for one that waits lets more launches go. */
+/* Launches that are admitted at once after a kernel that may wait for them, and the debt in ns at
+ * which they wait nevertheless. Half: XLA's autotuner, which queues some ten launches, waits.
+ * Twice: a kernel that is wrongly taken for one that waits admits more launches. */
 #define OVERDUE_AWAITED    16
 #define OVERDUE_AWAITED_NS ((int64_t)-32000000)
 
-/* The size of a lease: one part in LEASE_PART of what may be charged until the bucket shuts;
- * LEASE_NS of charges for each LEASE_AFTER launches that the thread has made; and LEASE_MOST_NS at
- * most, which is lost if the thread ends. A larger lease: a slice can go further into debt. A
- * smaller one: more launches ask, which takes 0.5 to 1 us of a processor each. */
+/*
+ * The size of a lease is the least of three times. The first is one part in LEASE_PART of the time
+ * that may be charged until the bucket shuts. The second is LEASE_NS for each LEASE_AFTER launches
+ * that the thread has made. The third is LEASE_MOST_NS, the most that is lost if the thread ends. A
+ * larger lease: a slice can go further into debt. A smaller one: more launches ask, which takes 0.5
+ * to 1 us of a processor each.
+ */
 #define LEASE_PART    16
 #define LEASE_NS      (128 * NS_PER_US)
 #define LEASE_MOST_NS (500 * NS_PER_US)
@@ -295,10 +308,10 @@
  * end soon leave more uncharged. Twice: threads that end soon ask for each launch. */
 #define LEASE_AFTER 256
 
-/* ns after the last change of stream, context or thread, or the last stall, for which the process
- * counts as one that changes them, or stalls. Half: a program that changes streams each 0.3 s is
- * measured as one of a single stream in between. Twice: a program that has stopped changing streams
- * is measured by fences for longer. */
+/* ns for which the process counts as one that changes streams, contexts or threads after it last
+ * did so. The same holds for stalls. Half: a program that changes streams each 0.3 s is measured as
+ * one of a single stream in between. Twice: a program that has stopped changing streams is measured
+ * by fences for longer. */
 #define METER_MIXED_NS (500 * NS_PER_MS)
 
 /* The factor of relaxed mode: windows and leases are so many times as long, samples and questions
@@ -313,37 +326,41 @@
 
 /* ns of credit above which measuring is relaxed (meter_relax_factor). Half: programs that are about
  * to wait for the bucket are measured less closely. Twice, or five times: no difference to the
- * random programs of tests/unit/pace_programs.c, and programs that want most of their quota are
+ * random programs of tests/unit/pace_programs.c. Programs that want most of their quota are
  * measured closely more often, which costs them time on the host. */
 #define METER_CREDIT_NS ((int64_t)2000000)
 
-/* ns from one probe for neighbours to the next; ns within which an idle device reaches an event;
- * and the number of probes without a neighbour after which none is assumed. An idle H100 mostly
- * takes 5 us, one probe in 400 takes 40 to 60, and a neighbour's time slice lasts some 2 ms. A
- * fifth of the time: such a probe is taken for a neighbour. Twice: more of the time slices are
- * missed. Half of the number: neighbours that work for a third of the time are missed. */
+/*
+ * PROBE_EACH_NS: ns from one probe for neighbours to the next. PROBE_NS: ns within which an idle
+ * device reaches an event. PROBE_COUNT: the number of probes without a neighbour after which none
+ * is assumed. An idle H100 mostly takes 5 us, one probe in 400 takes 40 to 60, and a neighbour's
+ * time slice lasts some 2 ms. A fifth of the time: such a probe is taken for a neighbour. Twice:
+ * more of the time slices are missed. Half of the number: neighbours that work for a third of the
+ * time are missed.
+ */
 #define PROBE_EACH_NS (20 * NS_PER_MS)
 #define PROBE_NS      (200 * NS_PER_US)
 #define PROBE_COUNT   64
 
-/* ns from one question whether a stream is busy to the next: while costs say that it is, and while
- * they say that it is not. A question takes half as long as a launch. */
+/* ns from one question whether a stream is busy to the next. ASK_EACH_NS holds while the stream is
+ * busy by its costs, and ASK_IDLE_NS while it is not. A question takes half as long as a launch. */
 #define ASK_EACH_NS (200 * NS_PER_US)
 #define ASK_IDLE_NS (50 * NS_PER_US)
 
-/* A thread that waits for the bucket wakes up so many ns after the next span is due, or after so
- * many ns if a span is overdue. NAP_TURN_NS: its sleep in ns while another thread launches first.
- * Half: more wake-ups. Twice: finished work is seen later, and threads leave the device idle. */
+/* A thread that waits for the bucket wakes up NAP_AFTER_NS after the next span is due, or after
+ * NAP_AFTER_NS if a span is overdue. NAP_TURN_NS: its sleep in ns while another thread launches
+ * first. Half: more wake-ups. Twice: finished work is seen later, and threads leave the device
+ * idle. */
 #define NAP_AFTER_NS (100 * NS_PER_US)
 #define NAP_TURN_NS  (10 * NS_PER_US)
 
-/* ns of a launch's call after which other threads' launches go although it is not charged: the call
- * may wait in the driver for what another thread launches. */
+/* ns of a launch's call after which other threads' launches are admitted although this one is not
+ * charged. The call may wait in the driver for another thread's launch. */
 #define TURN_NS (NS_PER_MS / 2)
 
-/* ns by which the time between two events around one kernel is longer than the kernel: among other
- * kernels, on one H200 and on another; and if the device waited for the launch. Half or twice:
- * kernels of 2 us are charged a third less or more. */
+/* ns by which the time between two events around one kernel is longer than the kernel.
+ * EVENT_LEAST_NS and EVENT_MOST_NS hold among other kernels, on two H200; EVENT_IDLE_NS, if the
+ * device waited for the launch. Half or twice: kernels of 2 us are charged a third less or more. */
 #define EVENT_LEAST_NS 1400
 #define EVENT_MOST_NS  2050
 #define EVENT_IDLE_NS  420
@@ -354,8 +371,9 @@
 /* ns charged for a launch of unknown cost that cannot be measured. */
 #define SAMPLE_BLIND_NS (100 * NS_PER_US)
 
-/* ns from one sample of a cost to the next: of the first few; of the rest; and what chance adds at
- * most. ns from a sample of one cost to that of another. */
+/* ns from one sample of a cost to the next: SAMPLE_NEW_NS for the first few, and SAMPLE_EVERY_NS
+ * for the rest, with at most SAMPLE_SPREAD_NS added at random. SAMPLE_APART_NS: ns from a sample of
+ * one cost to that of another. */
 #define SAMPLE_NEW_NS    (NS_PER_MS / 2)
 #define SAMPLE_EVERY_NS  (10 * NS_PER_MS)
 #define SAMPLE_SPREAD_NS (5 * NS_PER_MS)
@@ -379,8 +397,8 @@
  * Calls take 2 to 5 us. */
 #define SAMPLE_CALL_NS (16 * NS_PER_US)
 
-/* The most contexts of a process that have spans; the spans of one context; and the most closed
- * spans of one context: more of them would add little information. */
+/* SPAN_CONTEXTS contexts of a process have spans at most, and each of them has SPAN_COUNT. At most
+ * SPAN_CLOSED_MOST of these are closed: more would add little information. */
 #define SPAN_CONTEXTS    256
 #define SPAN_COUNT       64
 #define SPAN_CLOSED_MOST 16
@@ -390,14 +408,14 @@
 #define WAITS_NS      (250 * NS_PER_US)
 #define WAITS_RELAXED 4
 
-/* The bound of meter->idle_waits, which counts waits that may be for less than all work: a wait
- * that left the device idle adds 2, another one takes 1. Above 0, such waits end windows. Without
- * this: of 700 random programs 64 are 1.5 points above their quota (with it: 47), and 43 are 3
- * points below (with it: 23). */
+/* The bound of meter->idle_waits, which counts waits that may be for less than all work. A wait
+ * that left the device idle adds 2; another wait subtracts 1. Above 0, such waits end windows.
+ * Without this: of 700 random programs 64 are 1.5 points above their quota (with it: 47), and 43
+ * are 3 points below (with it: 23). */
 #define WAITS_IDLE 8
 
-/* ns that a waiting thread takes to wake up after its work has finished; and the most ns that a
- * wait takes if the work had finished before it. */
+/* A waiting thread takes WAITS_WAKE_NS to wake up after its work has finished. A wait takes at most
+ * WAITS_AT_ONCE_NS if the work had finished before. */
 #define WAITS_WAKE_NS    (20 * NS_PER_US)
 #define WAITS_AT_ONCE_NS (2 * NS_PER_US)
 
@@ -406,7 +424,7 @@
 #define WAITS_UNEXPLAINED_PART    16
 #define WAITS_UNEXPLAINED_MOST_NS (10 * METER_UNEXPLAINED_NS)
 
-/* Copies to or from the host of fewer bytes take no longer than a launch, and end no window; copies
+/* Copies of fewer bytes to or from the host take no longer than a launch, and end no window. Copies
  * of WAITS_COPY_LONG bytes take 20 us. Without this: 8 of 300 random programs get 3 points too
  * little. */
 #define WAITS_COPY_BYTES ((uint64_t)64 << 10)
@@ -435,14 +453,15 @@
 #define WINDOW_YOUNG_NS (4 * NS_PER_MS)
 #define WINDOW_STALE_NS (20 * NS_PER_MS)
 
-/* ns between the two events of a window that are no work; and ns that are missing from a window
- * with little work on an idle device. Both were measured on an H200. */
+/* WINDOW_EVENT_NS: ns between the two events of a window that are no work. WINDOW_EVENT_SLACK_NS:
+ * ns that are missing from a window with little work on an idle device. Both were measured on an
+ * H200. */
 #define WINDOW_EVENT_NS       1300
 #define WINDOW_EVENT_SLACK_NS 900
 
-/* The least and the greatest scale of costs; about how many windows count for it; how many ns a
- * window counts for at most; and by which part a window without a measurement moves the scale back.
- */
+/* The least and the greatest scale of costs. The scale is computed from about SCALE_WINDOWS
+ * windows, each of which counts for at most WINDOW_WEIGHS_NS. A window without a measurement moves
+ * the scale back by one part in SCALE_BACK. */
 #define SCALE_LEAST      (1 / 32.0)
 #define SCALE_MOST       2.0
 #define SCALE_WINDOWS    8

@@ -37,7 +37,8 @@ unsigned cores_assured(const struct meter *meter)
 	return stricter(policy < 100 ? policy : 0, own < 100 ? own : 0);
 }
 
-/* The most by one who says so; 0: no limit. It is not less than what is assured. */
+/* The most that one source of limits (the policy, or the region or the environment) allows,
+ * percent; 0: no limit. It is not less than the assured percentage. */
 static unsigned most_of(unsigned pct, unsigned most_pct)
 {
 	unsigned most = most_pct > pct ? most_pct : pct;
@@ -130,7 +131,8 @@ void pace_set_policy(int device, unsigned policy_pct, unsigned policy_most_pct)
 		SWAP(*meter->region_most, most_before, most_now);
 }
 
-/* While there is no limit, nothing is charged: what is being measured has that in it. */
+/* Nothing is charged while there is no limit. An open window would contain such time, so it is
+ * dropped. */
 void cores_note_limit(struct meter *meter, bool limited)
 {
 	if (LOAD(meter->limited) == limited)

@@ -6,7 +6,8 @@
  * each launch.
  *
  * Of a quota of two figures, such as 30-100, the first one holds wherever the process cannot see
- * what other slices want: a slice never takes more than that beside slices that it does not see.
+ * what other slices want. So a slice never takes more than that alongside slices that it does not
+ * see.
  */
 #pragma once
 
@@ -23,13 +24,15 @@ struct meter *cores_meter(int device);
 /* The same, of any ordinal from 0 to VGPU_DEVICES_MAX - 1: also where it is not in the slice. */
 struct meter *cores_meter_at(int device);
 
-/* The device's quota, percent; 0: none. It is the most that the slice may take while no other
- * wants the device where that can be seen, and else what it is assured. */
+/* The device's quota, percent; 0: none. If turns show what other slices want of the device, it is
+ * the most that the slice may take while no other slice wants the device. Otherwise it is the
+ * assured percentage. */
 unsigned cores_limit(const struct meter *meter);
-/* What the slice is assured of the device where others want it, percent: its weight among them. 0:
- * what their quotas leave. */
+/* The percentage of the device that the slice is assured while other slices want the device: its
+ * weight among them. 0: the slice has no quota, and gets the time that the quotas of the others
+ * leave. */
 unsigned cores_assured(const struct meter *meter);
-/* Launches to the device go by a gang, which takes no turns; or do again. */
+/* Notes whether a gang, which takes no turns, throttles launches to the device. */
 void cores_note_gang(struct meter *meter, bool goes_by_gang);
 /* cores_limit, by the device's number in the region. */
 unsigned cores_limit_at(uint32_t index);
@@ -37,7 +40,8 @@ unsigned cores_limit_at(uint32_t index);
 /* Whether any device of the slice has a compute quota now. */
 bool cores_any_limit(void);
 
-/* Whether the device has one as a launch comes: what is being measured holds no charges of the time
- * without. And that no device has one, and launches go past the pacer. */
+/* cores_note_limit: whether the device has a quota, as a launch finds it. If that has changed, the
+ * open window is dropped, because nothing was charged in the time without a quota. cores_lift: no
+ * device has a quota, and launches bypass the pacer. */
 void cores_note_limit(struct meter *meter, bool limited);
 void cores_lift(void);

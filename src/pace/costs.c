@@ -5,7 +5,7 @@
 
 _Static_assert(sizeof(struct cost) == 32, "two to a cache line");
 
-static struct cost *table; /* set once, by whoever comes first */
+static struct cost *table; /* set once, by the first thread that needs it */
 
 static struct cost *get_table(void)
 {
@@ -38,10 +38,10 @@ static uint64_t mix(uint64_t a, uint64_t b)
 
 /*
  * Each look-up marks its entry as used. A key that finds all its COST_PROBES places taken gets the
- * first of them that is not marked; where all are marked, all lose their marks, and the key gets
- * the first place. So entries that are looked up again and again mostly stay, and those that nobody
- * looks up any more go. The mark is a bit of the key: a look-up touches nothing but the entry, and
- * writes only where the mark is missing.
+ * first of them that is not marked. Where all are marked, all lose their marks, and the key gets
+ * the first place. So entries that are looked up again and again mostly stay, and entries that are
+ * not looked up any more are replaced. The mark is a bit of the key: a look-up touches nothing but
+ * the entry, and writes only where the mark is missing.
  */
 #define USED ((uint64_t)1)
 

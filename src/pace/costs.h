@@ -6,15 +6,15 @@
  * A kernel with a new geometry first gets the cost of a similar geometry of the same function, by
  * its number of blocks. Work without any estimate costs COST_UNKNOWN.
  *
- * A learned cost can be wrong: two kernels may have one hash, a function's address may be another
+ * A learned cost can be wrong. Two kernels may have one hash, a function's address may be another
  * function's after its module was unloaded, and a kernel may take another time with other
- * arguments. The cost only decides whether a launch goes or waits; measuring corrects the sums
- * (bucket.h).
+ * arguments. The cost only decides whether a launch is admitted or waits. Measurements correct the
+ * sums (bucket.h).
  *
- * There is no lock. The table is fixed. A key claims an entry, and an entry is never freed; if a
+ * There is no lock. The table is fixed. A key claims an entry, and an entry is never freed. If a
  * key finds no free entry, it takes one that was not looked up for longer than others. Words are
- * atomic. Any mixture of two writers' words is a cost that was measured, or an estimate of at most
- * 16 times COST_GUESS_MOST_NS, until the next sample.
+ * atomic. A mixture of two writers' words is still a cost that was measured, or an estimate of at
+ * most 16 times COST_GUESS_MOST_NS. It lasts until the next sample.
  */
 #pragma once
 
@@ -35,7 +35,7 @@ struct cost {
 			   it does not */
 };
 
-/* What is launched. */
+/* The work of a launch, as the key and the estimate of its cost. */
 struct cost_of {
 	uint64_t function; /* a hash of the function, never 0 */
 	uint64_t shape;    /* a hash of everything else that matters; 0: nothing else does */

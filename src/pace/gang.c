@@ -33,14 +33,14 @@ static struct vgpu_region_member *first_on(const struct gang *gang, uint32_t dev
 	return NULL;
 }
 
-/* With fewer members than these, the gang throttles nobody. */
+/* With fewer members than these, the gang throttles no launch. */
 static unsigned least_members(const struct gang *gang)
 {
 	return gang->kind == GANG_OF_DEVICE ? 1 : 2;
 }
 
-/* Nobody opens a gang that its members left shut. The time in which it throttles nobody is not time
- * in which the devices were throttled. */
+/* No member opens a gang that all members left while it was shut. While the gang throttles no
+ * launch, the devices do not count as throttled. */
 static void begin_open(const struct gang *gang)
 {
 	if (gang_members(gang) < least_members(gang))
@@ -108,7 +108,8 @@ void gang_leave(struct gang_member *self)
 	STORE(self->entry->owner, 0);
 }
 
-/* -- who is behind ----------------------------------------------------------------------------- */
+/* -- members that have launched fewer collectives
+ * ----------------------------------------------------------------------------- */
 
 /* Names the time from one opening of the gang to the next, in the high half of a word. */
 static uint64_t epoch_of(const struct gang *gang)
@@ -167,7 +168,8 @@ static bool is_behind(const struct gang *gang, const struct gang_member *self)
 	return most_collectives(gang) * part / GANG_PART_ONE > collectives_of(gang, self->entry);
 }
 
-/* A member that is behind need not wait until its device is idle. */
+/* A member that has launched fewer collectives than another need not wait until its device is idle.
+ */
 static bool may_catch_up(const struct gang *gang, const struct gang_member *self,
 			 const struct gang_sight *sight, uint64_t closing_ns)
 {
@@ -240,8 +242,8 @@ static int device_of(const struct gang_member *self)
 	return (int)self->device;
 }
 
-/* Whether nothing has made progress for that long, twice as long for each launch that went so, but
- * 2^most_doublings times as long at most: then one more goes. */
+/* Whether nothing has made progress for patience_ns; then one more launch is admitted. The time
+ * doubles for each launch so admitted, up to 2^most_doublings times. */
 static bool is_impatient(struct gang_member *self, uint64_t quiet_ns, uint64_t patience_ns,
 			 unsigned most_doublings, uint64_t now_ns)
 {
@@ -274,8 +276,9 @@ static uint64_t ask_busy(const struct gang *gang, struct gang_member *self, bool
 }
 
 /* The member's device is idle, and another one is not; or it is at work for another member. The
- * member waits for GANG_GRACE_NS after the end of its work; or, if it has asked before that, after
- * it has seen the end: the others see it as late, as they sleep between two questions. */
+ * member waits for GANG_GRACE_NS after the end of its work. If it has asked before that end, the
+ * time counts from when it has seen the end. The others see the end as late, because they sleep
+ * between two questions. */
 static uint64_t ask_idle(const struct gang *gang, struct gang_member *self, uint64_t closing_ns,
 			 uint64_t now_ns)
 {
@@ -340,9 +343,9 @@ static void count_all_throttled(const struct gang *gang, uint64_t ns)
 	}
 }
 
-/* In a gang of several slices, whoever opens it does not know the others' devices. So each member
- * counts for its own device, when it sees that the gang was opened; of several members of one slice
- * on a device, the first. */
+/* In a gang of several slices, the process that opens the gang does not know the others' devices.
+ * So each member counts for its own device, when it sees that the gang was opened. Of several
+ * members of one slice on a device, the first one counts. */
 static void end_closing(const struct gang *gang, struct gang_member *self, uint64_t closing_ns)
 {
 	const struct vgpu_region_member *member = self->entry;

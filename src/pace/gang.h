@@ -9,24 +9,25 @@
  *     open      Every launch goes.
  *     closing   A device's bucket has come down to GANG_SHUT_NS, or to as little as
  *               GANG_SHUT_MOST_NS where closing takes long. A member launches only while another
- *               member has work in flight, which may wait for the launch, and if its own device
- *               has nothing of it in flight, or if it has launched fewer collectives than another
- *               member since the gang opened. Every other launch waits.
+ *               member has work in flight, which may wait for the launch. Also, its own device must
+ *               have nothing of it in flight, or it must have launched fewer collectives than
+ *               another member since the gang opened. Every other launch waits.
  *     shut      No member has work in flight: this is the consistent cut, at which no kernel waits
  *               for another. Launches wait until the buckets of all devices have recovered.
  *
- * Each device pays for the time in which it has work of the gang in flight (gang_time.h), so over a
+ * Each device pays for the time in which it has work of the gang in flight (gang_time.h). So over a
  * long time no device is busy for longer than its quota.
  *
  * A gang whose members do not wait for each other may never be idle at once while it closes. So the
- * closing has phases in which no launch goes at all; each is twice as long as the one before. And a
- * launch that waits while nothing of the gang makes progress, though members could go on, goes
- * after a while: the driver's call may have to come first for another one of the same thread.
+ * closing has phases in which no launch is admitted at all. Each phase is twice as long as the one
+ * before. If nothing of the gang makes progress although members could launch, a waiting launch is
+ * admitted after a while. The thread may have to make this call of the driver before another one
+ * that the gang waits for.
  *
  * What it relies on. A member that has not looked for GANG_STALE_NS, as a stopped process does not,
  * counts as idle; so does a dead one. A member that looks again after so long pays for the time in
- * which it had work in flight and nobody paid. No lock: each word is stored by itself, and a
- * process that dies between two of them costs the gang some milliseconds.
+ * which it had work in flight and no process paid. There is no lock. Each word is stored by itself,
+ * and a process that dies between two of them costs the gang some milliseconds.
  */
 #pragma once
 
@@ -37,14 +38,15 @@
 
 enum gang_kind {
 	GANG_OF_SLICE,  /* the slice's own; all of its words are in the region */
-	GANG_OF_SLICES, /* of several slices: its words are in a file that they share, while each
-			 * slice has its region and its devices' buckets. A process charges the
-			 * devices of its own slice alone, and counts for how long they were
-			 * throttled */
+	GANG_OF_SLICES, /* of several slices. Its words are in a file that they share, while each
+			   slice has its own region and its devices' buckets. A process charges the
+			   devices of its own slice alone, and counts for how long they were
+			   throttled */
 	GANG_OF_DEVICE, /* the processes of the slice that use one device, one after the other
-			 * (holder.h). Their kernels are taken not to wait for each other: while the
-			 * gang closes, a member without work in flight waits until it opens, but
-			 * for one launch after GANG_PATIENCE_IDLE_NS without progress */
+			   (holder.h). The gang assumes that their kernels do not wait for each
+			   other. While it closes, a member without work in flight waits until it
+			   opens, except for one launch after GANG_PATIENCE_IDLE_NS without progress
+			 */
 };
 
 /* A gang, as one process sees it. */
@@ -63,7 +65,7 @@ struct gang {
 	unsigned (*quota)(uint32_t device);
 };
 
-/* What a member alone knows; any thread of the process may write it. */
+/* The state of a member that only its own process knows; any thread of the process may write it. */
 struct gang_member {
 	struct vgpu_region_member *entry; /* NULL: the process never was a member */
 	bool is_joined;                   /* it is a member; atomic */
@@ -71,13 +73,13 @@ struct gang_member {
 	uint64_t closing;                 /* the shut_at that the following is of */
 	uint64_t quiet_ns; /* since when the members in question have made no progress */
 	uint32_t progress; /* theirs at that time */
-	uint32_t let_go;   /* launches that went as nothing made progress */
+	uint32_t let_go;   /* launches that were admitted because nothing made progress */
 	uint32_t part; /* of the collectives of the member with the most, in GANG_PART_ONE; 0: not
 			  known */
 	bool was_busy; /* the member had work in flight when it asked last */
 	bool is_cut;   /* the member has seen the cut */
 	uint64_t used_ns;       /* the gang's, when the member looked last */
-	int64_t paid_ns;        /* what its device's bucket had been charged in all at that look */
+	int64_t paid_ns;        /* the sum of all charges of its device's bucket at that look */
 	uint64_t paid_until_ns; /* until when the device had paid at that look */
 	/* Of a device's group. The caller sets the first before gang_is_busy; the others are
 	 * holder.h's. */
@@ -90,8 +92,8 @@ struct gang_member {
 };
 
 /* Takes an entry for the owner's work on the device: false where there is none left. The gang is
- * open then if it throttled nobody before: a device's had no living member, another kind one at
- * most. */
+ * open then if it throttled no launch before: a device's group had no living member, another kind
+ * of gang had one at most. */
 bool gang_join(const struct gang *gang, struct gang_member *self, uint32_t owner, uint32_t device);
 /* The same with an entry that is the caller's already. */
 void gang_join_at(const struct gang *gang, struct gang_member *self, unsigned entry, uint32_t owner,
@@ -104,11 +106,11 @@ unsigned gang_members(const struct gang *gang);
 /* The member has launched a kernel or graph that may wait for other members. */
 void gang_launched_collective(const struct gang *gang, struct gang_member *self);
 
-/* The ns of work in flight with which a member waits although the gang is open: what would be in
- * flight as the gang closes is not launched. level_ns: of the member's bucket. */
+/* The ns of work in flight with which a member waits although the gang is open. So it does not
+ * launch work that would be in flight as the gang closes. level_ns: of the member's bucket. */
 uint64_t gang_ahead_most_ns(const struct gang *gang, int64_t level_ns);
 
-/* What a member that wants to launch has seen just now. */
+/* The present state of a member that wants to launch. */
 struct gang_sight {
 	int64_t level_ns;  /* of its device's bucket */
 	uint64_t ready_ns; /* how long until that has recovered, if nothing is charged; 0: it has */
@@ -117,12 +119,12 @@ struct gang_sight {
 	bool several;      /* the process has other members: a thread may serve several devices */
 };
 
-/* Whether a launch of the member may go now: 0; or for how long it should wait until it asks
- * again, in ns. After gang_count. */
+/* 0: a launch of the member is admitted now. Otherwise the time in ns that it should wait until it
+ * asks again. After gang_count. */
 uint64_t gang_ask(const struct gang *gang, struct gang_member *self, const struct gang_sight *sight,
 		  uint64_t now_ns);
 
-/* The slice takes turns on the device of the gang, which throttles nobody meanwhile. */
+/* The slice takes turns on the device of the gang, which throttles no launch meanwhile. */
 void gang_begin_turns(const struct gang *gang, uint64_t now_ns);
 
 /* Whether the gang is shut, or closing: a launch is followed by a mark at once then. */

@@ -124,7 +124,7 @@ void gang_count(const struct gang *gang, uint64_t now_ns)
 
 /* -- what members have in flight --------------------------------------------------------------- */
 
-/* What the device's bucket was charged in all, for whatever. */
+/* The sum of all charges and corrections of the device's bucket. */
 static int64_t bucket_paid_ns(const struct gang *gang, const struct gang_member *self)
 {
 	const struct vgpu_region_bucket *bucket = &gang->devices[self->device].bucket;
@@ -146,8 +146,8 @@ static int64_t charged_since_ns(const struct gang *gang, const struct gang_membe
 	return bucket_paid_ns(gang, self) - LOAD(self->paid_ns);
 }
 
-/* How much of that charge counts as paid for the time until until_ns, in which the member had work
- * in flight: the charge is spread evenly over the time since the look. */
+/* The part of that charge that counts as paid for the time until until_ns, in which the member had
+ * work in flight. The charge is spread evenly over the time since the look. */
 static int64_t charged_until_ns(const struct gang *gang, const struct gang_member *self,
 				uint64_t until_ns, uint64_t now_ns)
 {
@@ -160,7 +160,7 @@ static int64_t charged_until_ns(const struct gang *gang, const struct gang_membe
 	return (int64_t)((double)charged_ns * (double)use_ns / (double)all_ns);
 }
 
-/* What is not paid of the time until until_ns, in which the member had work in flight. */
+/* The unpaid part of the time until until_ns, in which the member had work in flight. */
 static int64_t owed_ns(const struct gang *gang, const struct gang_member *self, uint64_t until_ns,
 		       uint64_t now_ns)
 {
@@ -173,9 +173,9 @@ static bool is_stale(const struct gang_member *self, uint64_t now_ns)
 	return since(now_ns, LOAD(self->entry->seen)) >= GANG_STALE_NS;
 }
 
-/* A member that others took to be idle, as it did not look, had work in flight until until_ns: it
- * pays what was not charged of that time, and gets nothing back. The member is idle then. False: it
- * had no work in flight. */
+/* Others took the member to be idle, because it did not look, but it had work in flight until
+ * until_ns. It pays for the time that was not charged, and gets nothing back. The member is idle
+ * then. False: it had no work in flight. */
 static bool pay_late(const struct gang *gang, struct gang_member *self, uint64_t until_ns,
 		     uint64_t now_ns)
 {
@@ -218,9 +218,9 @@ void gang_is_busy(const struct gang *gang, struct gang_member *self, uint64_t no
 	__atomic_store_n(&member->in_flight, VGPU_MEMBER_IN_FLIGHT, __ATOMIC_RELEASE);
 }
 
-/* For how long no member has had anything in flight, of the time that ends now: from the last end
- * of work, ended_ns or later, to the first begin of what is in flight. device: of the members of
- * the process's slice on that device alone, if it is not ALL_DEVICES. */
+/* For how long no member has had anything in flight, of the time that ends now. That is from the
+ * last end of work, ended_ns or later, to the first begin of work in flight. device: if it is not
+ * ALL_DEVICES, only the members of the process's slice on that device count. */
 static uint64_t idle_ns(const struct gang *gang, uint32_t device, uint64_t ended_ns,
 			uint64_t now_ns)
 {
@@ -259,16 +259,16 @@ uint64_t gang_others_ended_ns(const struct gang *gang, const struct gang_member 
 
 /*
  * The member's work has ended. Others may have counted the member as busy until now, and charged
- * its device: the device gets back what of that no member used.
+ * its device. The device gets back the charged time that no member used.
  *
  *     due = use - charged, but at least unpaid - idle, and at most unpaid
  *
- * The device has been in use for `use` since the last look, and was charged `charged` meanwhile; of
- * the time that ends now, nobody has counted `unpaid`, and no member used `idle`. The least is what
- * is due if all that was counted was charged. Where a charge ended at the most debt, more is due:
- * what was not charged is not given back. Others change the bucket as well, so the two bounds hold
- * in any case. But nobody counted overdue work. So for that, at most what is not paid of `use` is
- * due.
+ * The device has been in use for `use` since the last look, and was charged `charged` meanwhile. Of
+ * the time that ends now, no process has counted `unpaid`, and no member used `idle`. The lower
+ * bound is due if all time that was counted was charged. Where a charge ended at the most debt,
+ * more is due: time that was not charged is not given back. Others change the bucket as well, so
+ * the two bounds hold in any case. But no process counted overdue work. So for overdue work, at
+ * most the unpaid part of `use` is due.
  */
 static void end_work(const struct gang *gang, struct gang_member *self, uint64_t ended_ns,
 		     uint64_t now_ns)

@@ -1,5 +1,5 @@
 /*
- * Inside pace/: what members of a gang (gang.h) have in flight, and what is paid for it.
+ * Inside pace/: the work that members of a gang (gang.h) have in flight, and the payment for it.
  *
  *     used_ns      The gang's time: for how long any member had work in flight. It is shown.
  *     a device     pays for the time in which a member of the process's slice has work in flight
@@ -7,7 +7,7 @@
  *                  spins for another is.
  *
  * Work is noted when a process looks, so other processes may count a member as busy for longer than
- * it is. Whoever sees the end takes the difference back, unless the member was not seen for
+ * it is. The process that sees the end refunds the difference, unless the member was not seen for
  * GANG_STALE_NS.
  */
 #pragma once

@@ -12,5 +12,5 @@ void gate_attach(struct region *region);
 /* Whether launches have to ask may have changed: looks at once, not with the next tick. */
 void gate_renew(void);
 
-/* In a forked child: it is nobody's. */
+/* In a forked child: the gate belongs to no region. */
 void gate_forget(void);

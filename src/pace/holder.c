@@ -109,7 +109,7 @@ static bool claims(struct vgpu_region_member *member, uint64_t now_ns)
 	STORE(member->seen, now_ns);
 	if (!SWAP(member->in_flight, nothing, VGPU_MEMBER_CLAIMS))
 		return false;
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* who sees the new holder sees the claim */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* a reader of the new holder sees the claim */
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Inside pace/: which member of a device's gang has the device, while the gang is open or the slice
  * has the turn. The device loses time where it switches between processes, and a process knows the
- * end of its own work alone, so the members have the device one after the other.
+ * end of its own work alone. So the members have the device one after the other.
  *
  *     free      The next member that asks becomes the holder, and claims the device: until it has
  *               launched, no other member takes the device from it.
@@ -15,14 +15,14 @@
  * A member that meets a holder without work in flight and without a claim becomes the holder. So
  * does one that has waited for GANG_HOLD_SOFT_NS since the holder was last seen, or for
  * GANG_HOLD_MOST_NS in all. A holder that has waited for its own work for GANG_HOLD_SOFT_NS
- * launches once more, as that work may wait for the launch, and the device is free.
+ * launches once more, because that work may wait for the launch. Then the device is free.
  *
- * Of several members that wait, the one that has waited the longest goes first: for
- * GANG_HOLD_GAVE_NS, the others leave the device to it. Among members that begin to wait while the
- * gang is shut, too.
+ * Of several members that wait, the one that has waited the longest is admitted first: for
+ * GANG_HOLD_GAVE_NS, the others leave the device to it. The same holds among members that begin to
+ * wait while the gang is shut.
  *
- * The word is in the region, and any process of the slice may write anything into it: then members
- * launch beside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().
+ * The word is in the region, and any process of the slice may write anything into it. Then members
+ * launch alongside each other, or wait for GANG_HOLD_MOST_NS. Times are clock_steady_ns().
  */
 #pragma once
 

@@ -165,11 +165,13 @@ static bool any_pending(struct in_flight *it, bool over, uint64_t now_ns)
 
 /* -- periods ---------------------------------------------------------------------------------- */
 
-/* Whether the period that begins is measured, if it turns out to be short. Time is cut into
+/*
+ * Whether the period that begins is measured, if it turns out to be short. Time is cut into
  * LEARN_PARTS parts of each LEARN_EACH_NS. One part in LEARN_PARTS is chosen at random, and the
- * first period in a chosen part is measured. All devices have the same parts: otherwise, periods of
+ * first period in a chosen part is measured. All devices have the same parts. Otherwise, periods of
  * two devices that begin together would count in the gang's time as if the devices had worked one
- * after the other. */
+ * after the other.
+ */
 static bool is_chosen(const struct in_flight *it, uint64_t now_ns)
 {
 	uint64_t part_ns = LEARN_EACH_NS / LEARN_PARTS;
@@ -354,7 +356,7 @@ static bool is_through(struct in_flight *it, const struct pace_work *work)
 	       !pace_driver->is_busy(work);
 }
 
-/* Whether the launches after the last mark count as over, because nobody has looked for so long
+/* Whether the launches after the last mark count as over, because no thread has looked for so long
  * that no more is paid for them. Launches after a mark follow it within MARK_MOST_NS. */
 static bool is_tail_old(const struct in_flight *it, uint64_t now_ns)
 {

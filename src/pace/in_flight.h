@@ -12,8 +12,8 @@
  * than LEARN_EACH_NS, are sampled: in some, chosen at random, each launch is marked. The other
  * short periods are charged the same fraction of the time until they were seen to have ended.
  *
- * Where the driver cannot record an event behind all streams of a context (before CUDA 12.8, and
- * while the process captures a graph), each launch is followed by an event in its own stream.
+ * Some drivers cannot record an event that follows all streams of a context: before CUDA 12.8, and
+ * while the process captures a graph. There each launch is followed by an event in its own stream.
  *
  * Thread-safe. No function waits for the device. Times are clock_steady_ns().
  */
@@ -84,10 +84,10 @@ void in_flight_left(struct in_flight *it);
  * last mark is less than each_ns old. */
 void in_flight_mark(struct in_flight *it, uint64_t each_ns, uint64_t now_ns);
 
-/* Whether the device has work in flight. The first call that finds none ends the period:
- * *ret_ended_ns is the time at which the device finished it, else 0. work: the next launch, or
- * NULL. marks: launches after the last mark get a mark now, and count as in flight until it is
- * reached. If the device was idle already, the period then seems to end only now. */
+/* Whether the device has work in flight. The first call that finds none ends the period. Then
+ * *ret_ended_ns is the time at which the device finished the work, and otherwise 0. work: the next
+ * launch, or NULL. marks: launches after the last mark get a mark now, and count as in flight until
+ * it is reached. If the device was idle already, the period then seems to end only now. */
 bool in_flight_look(struct in_flight *it, const struct pace_work *work, bool marks, uint64_t now_ns,
 		    uint64_t *ret_ended_ns);
 

@@ -125,8 +125,9 @@ static void say_once(const struct fault *fault)
 	pace_driver->say(line);
 }
 
-/* The members are in the slice's own gang until the next attempt. What other processes do at this
- * moment passes by itself: the next attempt is soon, and a line comes only after many. */
+/* The members are in the slice's own gang until the next attempt. If other processes prevent it at
+ * this moment, that passes by itself: the next attempt is soon, and a line is logged only after
+ * many. */
 static void put_off(int error, const struct fault *fault)
 {
 	bool passes = error == -EBUSY || error == -ESTALE;

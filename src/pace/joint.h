@@ -2,9 +2,10 @@
  * Inside pace/: the gang of several slices that the slice's policy names, and this process's part
  * in it.
  *
- * The gang is in a file (region/gang_file.h). Where it cannot be joined, a line says why, once, and
- * the process's members are in the slice's own gang: they are throttled by themselves, and never
- * not at all. Then, and where the file is lost later, another attempt follows within a second.
+ * The gang is in a file (region/gang_file.h). If the process cannot join the gang, it logs the
+ * reason once, and its members are in the slice's own gang. So they are always throttled, by
+ * themselves. In that case, and where the file is lost later, another attempt follows within a
+ * second.
  *
  * All processes of a slice that are in such a gang are in the same one: the slice's buckets are
  * charged for one of them. While another process of the slice is in another one, as after `vgpu

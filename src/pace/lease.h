@@ -9,9 +9,9 @@
  * of which such a part is used is charged and continues, a few times. A launch that the driver
  * refuses changes nothing of that.
  *
- * A thread asks after a pause, and after it has waited for its work, because there the driver can
- * tell that the device was idle, where costs only guess. A launch that is to be sampled asks, too:
- * leases end at waits and at long kernels, so that work which recurs at the same place would
+ * A thread asks after a pause, and after it has waited for its work. There the driver can report
+ * that the device was idle, where costs only give an estimate. A launch that is due for a sample
+ * asks, too. Leases end at waits and at long kernels, so work that recurs at the same place would
  * otherwise never be sampled.
  *
  * If several threads launch, no thread knows of pauses, and there are no leases.

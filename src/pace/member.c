@@ -66,7 +66,7 @@ static uint64_t end_beside(const struct member *member, const struct gang *in, u
 	return ended_ns < now_ns ? ended_ns : now_ns;
 }
 
-/* Until when the work in flight will have ended, as far as it can be told. */
+/* Until when the work in flight will have ended, as far as the learned times show. */
 static uint64_t expected_ns(const struct member *member, uint64_t now_ns)
 {
 	if (!LOAD(member->in_flight.mean_ns))
@@ -218,8 +218,8 @@ static uint64_t ahead_wait_ns(struct member *member, const struct gang_sight *si
 	return 0;
 }
 
-/* Whether no launch has been measured yet, and nobody waits for this one. Then the first launch is
- * waited for, unless it is long. */
+/* Whether no launch has been measured yet, and no thread waits for this one. Then the first launch
+ * is waited for, unless it is long. */
 static bool is_unknown(const struct member *member, uint64_t now_ns)
 {
 	const struct in_flight *it = &member->in_flight;
@@ -290,7 +290,7 @@ static void trace_released(const struct meter *meter, const struct member *membe
 /* Whether the member's gang throttles the launch. Another thread may have given the self up, and a
  * device without a quota is not throttled by its group. A process that is alone in its group and
  * has nothing in flight is about to leave it. When another slice comes, the slice's processes take
- * turns: one that stayed in the group would wait for the peers that go by turns. */
+ * turns. A process that stayed in the group would wait for the peers that take turns. */
 static bool goes_by_its_gang(const struct meter *meter, struct member *member, uint64_t now_ns)
 {
 	if (!is_joined(member) || gang_of(member)->kind != GANG_OF_DEVICE)
@@ -367,9 +367,9 @@ void member_leave(const struct pace_work *work, bool submitted, uint64_t now_ns)
 	in_flight_left(&member->in_flight);
 }
 
-/* -- launches by turns ------------------------------------------------------------------------ */
+/* -- launches in turns ------------------------------------------------------------------------ */
 
-/* The group is paid for what is in flight until now. */
+/* The group is paid for the work that is in flight until now. */
 void member_begin_turns(const struct meter *meter, int device, uint64_t now_ns)
 {
 	if (membership_is_of_group(device))

@@ -3,10 +3,11 @@
  * member's launch asks the gang (gang.h) and is charged by the gang's time; the costs of single
  * launches play no part (in_flight.h).
  *
- * A device is in the slice's gang if its kernels may wait for those of other devices. Else it is
- * shared if several processes of the slice launch to it: events of one process contain the time
- * slices of the others, so nothing but the time of all of them together is known. The slice's gang
- * throttles nobody while it has fewer than two living members: then the device is paced by itself.
+ * A device is in the slice's gang if its kernels may wait for those of other devices. Otherwise it
+ * is shared if several processes of the slice launch to it. Events of one process contain the time
+ * slices of the others, so only the time of all of them together is known. The slice's gang
+ * throttles no launch while it has fewer than two living members. Then the device is paced by
+ * itself.
  */
 #pragma once
 
@@ -44,9 +45,9 @@ void member_keep(int device, uint64_t now_ns);
 void member_rest(int device, uint64_t now_ns);
 void member_end_turns(const struct meter *meter, int device, uint64_t now_ns);
 
-/* Before a launch for which one of the two is true. Returns when the launch may go: 0; -EAGAIN if
- * the gang does not pace the launch any more, and something else must; or pace_wait()'s error for a
- * lost region. now_ns: clock_steady_ns(), here as below. */
+/* Before a launch for which one of the two is true. Returns 0 when the launch is admitted, -EAGAIN
+ * if the gang does not pace the launch any more and something else must, or pace_wait()'s error for
+ * a lost region. now_ns: clock_steady_ns(), here as below. */
 int member_enter(struct meter *meter, const struct pace_work *work, uint64_t now_ns);
 
 /* After a launch, whether or not the driver accepted it. */

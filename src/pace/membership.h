@@ -2,8 +2,8 @@
  * Inside pace/: the gang that each device of this process is a member of.
  *
  * A device is a member of the slice's gang, or of a gang of several slices (joint.h), if its
- * kernels may wait for those of other devices. Else it is a member of its device's group while
- * other processes of the slice launch to it as well. Else it is no member.
+ * kernels may wait for those of other devices. Otherwise it is a member of its device's group while
+ * other processes of the slice launch to it as well. Otherwise it is no member.
  *
  * A device that becomes a member of another gang leaves the first one. Before that, the function
  * that membership_attach got notes in the first gang whether the device has work in flight.

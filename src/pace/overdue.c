@@ -5,7 +5,7 @@
  * Some launches after such a kernel go at once, even into debt; the next kernel of that kind waits
  * until the debt is paid.
  *
- * A kernel may be marked wrongly, because it ended by chance when a launch was let go. It is then
+ * A kernel may be marked wrongly, because it ended by chance when a launch was released. It is then
  * in flight once at a time, and charged when it has finished. After some runs it is measured again.
  */
 #include "overdue.h"
@@ -84,7 +84,7 @@ static bool is_behind(const struct meter *meter, const struct spans_left *left)
 }
 
 /* How long a launch waits. The time doubles for each wait that ended without success and whose work
- * has not finished: a kernel may well wait for the next launch, but hardly for the third. */
+ * has not finished. A kernel may well wait for the next launch, but hardly for the third. */
 static uint64_t patience(const struct meter *meter, const struct spans_left *left)
 {
 	int32_t rounds = LOAD(meter->rounds);
@@ -226,9 +226,9 @@ int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_
 
 /* -- after waits without success ------------------------------------------------------------- */
 
-/* Learns from work that was given up. If it finished soon after a held launch was let go, it
- * probably waited for that launch: the next wait is shorter, and the function returns true. If it
- * took more than twice as long as the wait, the next wait is longer. */
+/* Learns from work that was given up. If it finished soon after a held launch was released, it
+ * probably waited for that launch. Then the next wait is shorter, and the function returns true. If
+ * it took more than twice as long as the wait, the next wait is longer. */
 static bool learn(const struct span *span, uint64_t took_ns)
 {
 	struct meter *meter = span->meter;

@@ -4,12 +4,12 @@
  * Kernels may take long, or ten times as long as they did. So that few such kernels are in flight
  * before the first is measured, a launch waits until the overdue work has finished.
  *
- * But a kernel may itself wait for a later launch: JAX's autotuner starts a kernel that spins until
+ * But a kernel may itself wait for a later launch. JAX's autotuner starts a kernel that spins until
  * everything that it times is submitted, and gives up after 100 ms. So a launch waits for
  * PATIENCE_NS at most, counted from when the known work before the overdue work has finished. Each
  * wait that ended without success doubles the next one, and a launch of the same kernel waits much
- * longer. A kernel for which a wait ended without success is marked as one that waits for launches:
- * it has no learned cost, and is charged when it has finished.
+ * longer. A kernel for which a wait ended without success is marked as one that waits for launches.
+ * Such a kernel has no learned cost, and is charged when it has finished.
  */
 #pragma once
 
@@ -24,14 +24,16 @@ void overdue_reset(struct meter *meter); /* a process that has not waited yet */
 int overdue_wait(struct meter *meter, const struct pace_work *work, struct pace_pass *pass,
 		 span_done_fn *settle, uint64_t *now_ns);
 
-/* After each launch: remembers when a launch was let go without success. */
+/* After each launch: remembers the time of a launch that was admitted after a wait without success.
+ */
 void overdue_let_go(struct meter *meter, const struct pace_pass *pass, uint64_t now_ns);
 
-/* Before the span of a kernel that waits for launches is closed: no launch waits for this span, and
- * the next launches may be what the kernel waits for. */
+/* Before the span of a kernel that waits for launches is closed: no launch waits for this span,
+ * because the kernel may wait for the next launches. */
 void overdue_expect(struct span *span);
 
-/* Of a span that is over, or never will be. Whether it waited for a launch. */
+/* Settles a span that has finished, or never will. Returns whether its work waited for a launch. */
 bool overdue_settle(const struct span *span, uint64_t took_ns);
-/* Behind that, when it has been charged so much more: what was paid ahead is taken back. */
+/* After overdue_settle, when the span has been charged more_ns more: gives back what the process
+ * paid for its waits. */
 void overdue_take_back(const struct span *span, int64_t more_ns);

@@ -1,12 +1,12 @@
 /*
  * The compute quota: when a launch is admitted, and what it is charged.
  *
- * A launch is charged its learned cost to the device's token bucket, which all processes of the
- * slice share, and waits before that while the bucket is shut. Costs come from samples (sample.c)
- * and are estimates. Windows (window.c) measure many launches at once, and make the sum right.
+ * A launch waits while the device's token bucket, which all processes of the slice share, is shut.
+ * Then the launch's learned cost is charged to the bucket. Costs come from samples (sample.c) and
+ * are estimates. Windows (window.c) measure many launches at once, and make the sum right.
  *
  * Unknown costs. A launch of unknown cost is charged when its sample has finished. Until then, this
- * process submits nothing more to the device, for a limited time: a kernel may wait for a later
+ * process submits nothing more to the device, for a limited time. A kernel may wait for a later
  * launch, so no launch waits for ever. The time of the wait is charged. The same is done for
  * overdue work, so that kernels that take ten times their cost are not launched again and again.
  *
@@ -96,7 +96,7 @@ static bool takes_turn(struct meter *meter, struct pace_pass *pass)
 
 	if (then_ns && meter_since(now_ns, then_ns) < TURN_NS)
 		return false;
-	/* Pairs with end_turn's release: who went before has been charged. */
+	/* Pairs with end_turn's release: the launch before has been charged. */
 	if (!__atomic_compare_exchange_n(&meter->turn_ns, &then_ns, now_ns, false, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
 		return false;
@@ -147,9 +147,8 @@ static void note_released(const struct meter *meter, uint64_t held_at_ns)
 			     bucket_level(meter->bucket));
 }
 
-/* Whether something else than the bucket throttles the launch: the gang of several devices or
- * processes that the device belongs to, the group of processes that share the device, or turns, as
- * another slice has come. */
+/* Whether something else than the bucket throttles the launch: the gang of the device, the group of
+ * processes that share the device, or turns, because another slice has come. */
 static bool goes_elsewhere(struct meter *meter, int device, uint64_t now_ns)
 {
 	return member_is(meter, device) || turns_are_due(meter, device, now_ns) ||
@@ -206,12 +205,14 @@ static bool ask_if_busy(struct meter *meter, const struct pace_work *work, uint6
 	return busy;
 }
 
-/* Whether the device has no work of this process. The backlog answers this from costs, which may
- * be wrong, so the driver is asked after a wait for the bucket, and now and then. If the backlog
- * says that the device is busy, that is once in ASK_EACH_NS, and never while launches go to
- * several streams; if it says that the device is idle, once in ASK_IDLE_NS; in relaxed mode less
- * often. From when on the device was idle is a guess, which is good enough for a window, but not
- * after a wait. */
+/*
+ * Whether the device has no work of this process. The backlog answers this from costs, which may be
+ * wrong. So the driver is asked after a wait for the bucket, and now and then. If the device is
+ * busy by the backlog, the driver is asked once in ASK_EACH_NS, and never while launches use
+ * several streams. If the device is idle by the backlog, the driver is asked once in ASK_IDLE_NS.
+ * In relaxed mode it is asked less often. The time at which the device became idle is a guess,
+ * which is good enough for a window, but not after a wait.
+ */
 static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool waited)
 {
 	bool expected = backlog_is_idle(&meter->backlog, now_ns), busy;
@@ -235,8 +236,8 @@ static bool is_idle(struct meter *meter, const struct pace_work *work, uint64_t 
 	return true;
 }
 
-/* Before a wait, or a launch that is charged when it is over: where there are several streams,
- * one's end is not that of the others. */
+/* Before a wait, or a launch that is charged when it is over. Where there are several streams, the
+ * end of one is not the end of the others. */
 static void cut_window(struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	if (!LOAD(meter->window.span) || meter_is_blind(meter, now_ns))

@@ -4,9 +4,9 @@
  * that are due, chance chooses.
  *
  * On a busy device, the time between the events is the kernel's. On an idle device it includes the
- * time that the device waited for the launch. This is known only when the driver's call returns,
- * which takes longer than short kernels do, so it is subtracted. If the device became idle during
- * the call, nobody knows when, and the sample gives only a lower and an upper bound.
+ * time that the device waited for the launch. This time is known only when the driver's call
+ * returns, which takes longer than short kernels do, so it is subtracted. If the device became idle
+ * during the call, the moment is unknown, and the sample gives only a lower and an upper bound.
  *
  * Some launches return while the device already works on them, as those of graphs do, or when they
  * have finished, as with CUDA_LAUNCH_BLOCKING. Then the device has not waited for so long. Other
@@ -72,11 +72,13 @@ static void plan(struct meter *meter, struct cost *cost, uint64_t now_ns)
 
 /* -- what ------------------------------------------------------------------------------------- */
 
-/* Returns about how many ns of work are before the launch; 0 if the device is idle. The backlog
+/*
+ * Returns about how many ns of work are before the launch; 0 if the device is idle. The backlog
  * says how much there is, and the driver says whether there is none. If the device will be idle
- * within SAMPLE_SOON_NS, the driver is asked several times, because samples on an idle device
- * tell most: on a busy device, a cost that is too low would be confirmed where launches take
- * longer than kernels. */
+ * within SAMPLE_SOON_NS, the driver is asked several times, because samples on an idle device give
+ * the most information. On a busy device, a cost that is too low would be confirmed where launches
+ * take longer than kernels.
+ */
 static uint64_t ahead_ns(const struct meter *meter, const struct pace_work *work, uint64_t now_ns)
 {
 	uint64_t ns = backlog_ahead_ns(&meter->backlog, now_ns);
@@ -173,7 +175,7 @@ static uint64_t less(uint64_t ns, uint64_t by_ns)
 }
 
 /* Returns the kernel's time in ns: the known cost if the sample's bounds allow it, else the bound
- * that is next to it; without a known cost, the middle between the bounds. */
+ * that is next to it. Without a known cost, it is the middle between the bounds. */
 static uint64_t kernel_ns(const struct span *span, uint64_t took_ns)
 {
 	bool idle = span->waited_most_ns != 0;

@@ -1,12 +1,12 @@
 /*
- * The spans of a process: a fixed number for each context, taken and given back by one word each,
- * so that no thread ever waits for another. When all of a context's are taken, its work is not
+ * The spans of a process. Each context has a fixed number of them. One word takes a span or gives
+ * it back, so no thread ever waits for another. When all of a context's are taken, its work is not
  * measured, and learned costs stand.
  *
  * Events belong to a context, and end with it. So a context's spans serve no other context while it
- * lives, and only a thread that is submitting work to a context, which must not be destroyed
- * meanwhile, touches its spans. However many contexts take turns, each makes events for as many
- * spans as it had at one time, and no more.
+ * lives. Only a thread that is submitting work to a context, which must not be destroyed meanwhile,
+ * touches its spans. However many contexts are used in turn, each makes events only for as many
+ * spans as it had at one time.
  */
 #include "spans.h"
 

@@ -17,9 +17,9 @@ struct span_mark {
 };
 
 /*
- * A span is in one of three states: free; held by the thread that fills it in or asks whether it
- * has finished; or closed, when its end is recorded and the device may not have reached it. Events
- * are kept for the next use. Events and spans belong to a context.
+ * A span is in one of three states. It is free, or held by the thread that fills it in or asks
+ * whether it has finished, or closed. The end of a closed span is recorded, and the device may not
+ * have reached it. Events are kept for the next use. Events and spans belong to a context.
  */
 struct span {
 	uint32_t state;       /* atomic: enum span_state, in spans.c */

@@ -1,15 +1,16 @@
 /*
- * How a seat is taken: under a lock, as the struct turn is filled in by one thread; others find its
- * pointer, which is stored last.
+ * A seat is taken under a lock, so that one thread fills in the struct turn. Other threads find it
+ * by its pointer, which is stored last.
  *
- * A turn whose file is lost stays mapped, as another thread may be at work in it, and is never used
- * again. So a process can lose SPARE_TURNS files, and then goes without turns; and once it has
- * moved so often, it stays with the file that it has.
+ * A turn whose file is lost stays mapped, because another thread may be at work in it, and is never
+ * used again. After a process has lost SPARE_TURNS files, it runs without turns. After it has moved
+ * that often, it stays with the file that it has.
  *
- * How long vgpud is waited for. A process that joins waits for ASK_FIRST_NS, once: vgpud may be at
- * work. After that, a process waits for ask_ns at a time, which is doubled whenever vgpud did not
- * answer within it, up to ASK_MOST_NS. It asks again after RENEW_NS, or ASK_PART times what it
- * waits for. So a process comes back to a vgpud that was stopped within seconds.
+ * How long a process waits for vgpud. A process that joins waits for ASK_FIRST_NS, once: vgpud may
+ * be at work. After that, a process waits for ask_ns at a time. This time doubles whenever vgpud
+ * did not answer within it, up to ASK_MOST_NS. The process asks again after RENEW_NS, or after
+ * ASK_PART times ask_ns if that is longer. So a process comes back to a vgpud that was stopped
+ * within seconds.
  */
 #include "turns.h"
 
@@ -38,13 +39,13 @@
 #define ASK_PART     500
 
 static struct turn turns[TURNS];
-static unsigned used;                        /* of them; under `joining` */
-static struct turn *at[VGPU_DEVICES_MAX];    /* by CUDA ordinal; atomic */
-static uint64_t again_ns[VGPU_DEVICES_MAX];  /* when the next attempt is due; atomic */
-static uint64_t watched_ns;                  /* atomic */
-static uint32_t shared;                      /* a bit for each device that goes by turns; atomic */
-static int seated_pid;                       /* the process that took the seats; atomic */
-static bool are_possible;                    /* atomic */
+static unsigned used;                       /* of them; under `joining` */
+static struct turn *at[VGPU_DEVICES_MAX];   /* by CUDA ordinal; atomic */
+static uint64_t again_ns[VGPU_DEVICES_MAX]; /* when the next attempt is due; atomic */
+static uint64_t watched_ns;                 /* atomic */
+static uint32_t shared;   /* a bit for each device whose launches take turns; atomic */
+static int seated_pid;    /* the process that took the seats; atomic */
+static bool are_possible; /* atomic */
 static char directory[SHARED_FILE_PATH_LEN]; /* "": none. Under `joining` */
 static char socket_path[SOCKET_LEN];         /* vgpud's; "": it is not asked. Likewise */
 static bool is_slow;                         /* vgpud has not answered in time. Likewise */
@@ -112,7 +113,7 @@ static bool is_name(const char *uuid)
 	return uuid[0] != '\0' && uuid[0] != '.' && !memchr(uuid, '/', VGPU_UUID_LEN);
 }
 
-/* What src/turn/ knows of the account is its first words. */
+/* struct turn_account, which src/turn/ uses, has the first words of the account in the region. */
 #define SAME(field)                                                      \
 	_Static_assert(offsetof(struct turn_account, field) ==           \
 			       offsetof(struct vgpu_region_turn, field), \
@@ -125,7 +126,7 @@ SAME(paid_ns);
 
 /* -- vgpud ------------------------------------------------------------------------------------ */
 
-/* What vgpud's answer says about the next question. */
+/* Sets from vgpud's answer when it is asked next, and how long the process waits then. */
 static void note_answer(int answer)
 {
 	is_slow = answer == -ETIMEDOUT;
@@ -300,7 +301,8 @@ bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns)
 	return turn && turn_has_rival(turn, now_ns);
 }
 
-/* -- which devices go by turns ----------------------------------------------------------------- */
+/* -- devices whose launches take turns
+ * ----------------------------------------------------------------- */
 
 bool turns_note(int device, bool are_shared)
 {

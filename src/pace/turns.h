@@ -1,15 +1,15 @@
 /*
- * Inside pace/: this process's seats in the turns of its GPUs (src/turn/), one a device, and which
- * devices go by turns at present.
+ * Inside pace/: this process's seats in the turns of its GPUs (src/turn/), one for each device, and
+ * the devices whose launches take turns at present.
  *
- * The turns of a GPU are in a file that vgpud hands over, or without vgpud in a file of the GPU's
- * UUID in a directory that all slices share (pace_set_turns). A seat is taken at the first launch
- * to the device. Where that fails, or the file is lost, the device goes without turns, and another
- * attempt follows after a second.
+ * The turns of a GPU are in a file that vgpud hands over. Without vgpud, they are in a file named
+ * after the GPU's UUID, in a directory that all slices share (pace_set_turns). A seat is taken at
+ * the first launch to the device. Where that fails, or the file is lost, the device has no turns,
+ * and another attempt follows after a second.
  *
- * A process that runs asks vgpud again every 2 s. Where vgpud has another file, as it was started
- * after the program or lost its files when it was restarted, the process moves to that one. No
- * answer, or none that makes sense, changes nothing.
+ * A process that runs asks vgpud again every 2 s. vgpud may have another file, because it was
+ * started after the program or lost its files when it was restarted. Then the process moves to that
+ * file. No answer, or an invalid one, changes nothing.
  */
 #pragma once
 
@@ -41,8 +41,8 @@ void turns_watch(uint64_t now_ns);
  * another slice has come. False right after by_turn_enter has said that the launch does not go. */
 bool turns_are_due(const struct meter *meter, int device, uint64_t now_ns);
 
-/* Notes whether the process's launches to the device go by turns, as other slices use it. Whether
- * that has changed. */
+/* Notes whether the process's launches to the device take turns, because other slices use it.
+ * Returns whether that has changed. */
 bool turns_note(int device, bool are_shared);
 /* Whether any device's do. */
 bool turns_any_shared(void);

@@ -3,9 +3,9 @@
  *
  * HAMi's monitor reads the figure from the file, and nothing runs in this process while it sleeps.
  * So the figure is 0 whenever the process has waited for all that it launched, and comes back with
- * the next launch. While the process is at work, the figure is its part of the device's time since
- * it was at work for a second: so the mean of what a monitor reads is the process's part of all the
- * time, whatever pauses it makes.
+ * the next launch. While the process is at work, the figure is its part of the device's time, over
+ * at least a second of work. So the mean of the figures that a monitor reads is the process's part
+ * of all the time, whatever pauses it makes.
  */
 #pragma once
 

@@ -69,8 +69,8 @@ bool pace_is_last(const struct pace_work *work)
 
 /* -- before a wait ---------------------------------------------------------------------------- */
 
-/* Whether an event after this thread's last launch is after all work of the process on the device:
- * no other thread launched since, and with several streams the event is a fence. The streams must
+/* Whether an event after this thread's last launch is after all work of the process on the device.
+ * No other thread launched since, and with several streams the event is a fence. The streams must
  * be this thread's, as another thread's next launch would run before a fence that begins a window.
  * current: the context whose default stream the event may go to. */
 static bool is_all(const struct meter *meter, const void *current, uint64_t now_ns)

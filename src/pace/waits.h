@@ -1,7 +1,7 @@
 /*
  * Inside pace/: when a thread waits for its work, windows end before the wait.
  *
- * During a wait the device may run out of work, and nobody knows when. Only learned costs could say
+ * During a wait the device may run out of work at an unknown moment. Only learned costs could show
  * how long the device was idle then, and windows exist to correct these costs. So a window ends
  * before the wait, with an event after everything that the thread has submitted, and the next
  * window begins with the same event. If the device has no work after the wait, the next window
@@ -24,7 +24,7 @@ void waits_submitted(struct meter *meter, const struct pace_work *work);
 /* The thread submits to a device that a gang paces: its waits, copies and stalls end no window. */
 void waits_go_by_gang(void);
 
-/* What a thread has done since its last launch. */
+/* The thread's calls since its last launch. */
 enum waits {
 	WAITS_NONE,
 	WAITS_MAYBE, /* it has waited, or asked for work that had not finished */

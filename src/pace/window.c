@@ -2,8 +2,8 @@
  * Windows: the time of many launches, measured at once. A window has an event before or after one
  * launch, and another after a later one, when launches for WINDOW_NS were charged in between. If
  * the process had work in flight all the time, by learned costs, the device was busy from one event
- * to the other, and what was charged is corrected to that time. If the device was idle in between,
- * the costs stand.
+ * to the other. Then the charges are corrected to that time. If the device was idle in between, the
+ * costs stand.
  *
  * If one stream has all the launches, the events are recorded in that stream, and copies in other
  * streams do not matter. If several streams have launches in turn, the events are fences after the
@@ -13,9 +13,9 @@
  * right on average.
  *
  * If other tenants have work on the device (others.c), the measured time includes their time
- * slices, and nothing says how long these were. Over several windows, the process had at least half
- * of the time and at most all of it. Costs stand in between. If other processes of the slice use
- * the device, there are no windows (member.h).
+ * slices, whose length is unknown. Over several windows, the process had at least half of the time
+ * and at most all of it. Costs stand in between. If other processes of the slice use the device,
+ * there are no windows (member.h).
  *
  * A window ends before the thread that launched last waits for a stream with work in flight. The
  * next begins before the first launch after the wait. Only costs could say how long the device was
@@ -259,10 +259,10 @@ static bool split(struct meter *meter, const struct pace_work *work, uint64_t no
 }
 
 /*
- * A window begins before a launch if the device has no work, and otherwise after a launch: then
- * work that was submitted before, to any stream, is left out at both ends.
+ * A window begins before a launch if the device has no work, and otherwise after a launch. So work
+ * that was submitted before, to any stream, is left out at both ends.
  *
- * A window that seems to be idle for too long is ended, not dropped: the idle time comes from
+ * A window that seems to be idle for too long is ended, not dropped. The idle time comes from
  * learned costs, and the measurement shows whether they are too low.
  */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle)
@@ -358,13 +358,13 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 
 /*
  * The scale is the ratio of measured to charged time, over the sums of the last SCALE_WINDOWS
- * windows: a mean of single ratios would be too high, as chance decides which work lies between two
- * events. No window counts for much more than others, because one launch with a very wrong cost
- * says nothing of the next. A short window counts for less, and makes less be forgotten.
+ * windows. A mean of single ratios would be too high, because chance decides which work lies
+ * between two events. No window counts for much more than others, because one launch with a very
+ * wrong cost says nothing of the next. A short window counts for less, and makes less be forgotten.
  *
  * told: how much the window measured, 0 to 1. A window without a measurement moves the scale slowly
- * back to 1. A window that measured little confirms a scale above 1, nearly, and never one below 1,
- * because the device may have been busy when costs said that it was idle.
+ * back to 1. A window that measured little nearly confirms a scale above 1, and never one below 1.
+ * The device may have been busy when it was idle by its costs.
  */
 static void learn_scale(struct meter *meter, int64_t busy_ns, int64_t seen_ns, double told)
 {
@@ -410,9 +410,10 @@ static int64_t idle_of(const struct span *span)
 }
 
 /*
- * What to charge for a window in which the device worked `both` for the process and its neighbours
- * together. The process had at least half of it. Neighbours' time slices are whole in one window
- * and missing in the next, so this lower bound holds for the sum of windows, not for each.
+ * Returns the charge for a window in which the device worked `both` for the process and its
+ * neighbours together. The process had at least half of it. Neighbours' time slices are whole in
+ * one window and missing in the next, so this lower bound holds for the sum of windows, not for
+ * each.
  */
 static int64_t beside_neighbours(struct meter *meter, int64_t both, int64_t seen)
 {

@@ -3,8 +3,8 @@
 
 #include "meter.h"
 
-/* Begins a window unless a good one is open: before a launch if the device has no work, and
- * otherwise after a launch. was_idle: the device had no work before the launch. */
+/* Begins a window unless a good one is open. The window begins before a launch if the device has no
+ * work, and otherwise after a launch. was_idle: the device had no work before the launch. */
 void window_open(struct meter *meter, const struct pace_work *work, uint64_t now_ns, bool was_idle);
 /* Before a launch: begins a window there, if the open one has no launches and the device has
  * reached its begin; with at_once, in any case. Returns whether a window began. */
@@ -23,7 +23,7 @@ void window_cut(struct meter *meter, const struct pace_work *work, uint64_t now_
 int64_t window_settle(const struct span *span, uint64_t took_ns);
 void window_end_context(struct meter *meter, const void *context);
 
-/* What is charged for a launch of that learned cost: the cost times the scale. */
+/* The charge for a launch of that learned cost: the cost times the scale. */
 uint64_t window_scale(const struct meter *meter, uint64_t cost_ns);
 
 /* For a process that has not measured anything. */
