@@ -3,7 +3,7 @@
 
 #include "library.h"
 
-/* What stands in for a function that is not there. */
+/* Replacements for functions that the driver does not have. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define CU_HOOK(name, class, parameters, arguments) \

@@ -21,10 +21,10 @@ struct cuda_functions {
 extern struct cuda_functions cuda;
 
 /*
- * Fills the table from libcuda.so.1, if that is loaded in this process (we never load it: whoever
- * calls us has). Where another preloaded wrapper stands between us and the driver, its functions
- * are taken, so that it keeps working. From then on the driver stays loaded. Returns whether the
- * table is filled; cheap when it is.
+ * Fills the table from libcuda.so.1, if that is loaded in this process. This library never loads
+ * it: the program that calls the hooks has loaded it. If another preloaded wrapper is between this
+ * library and the driver, the table gets its functions, so that the wrapper keeps working. From
+ * then on the driver stays loaded. Returns whether the table is filled; cheap when it is.
  */
 bool cuda_bind(void);
 
@@ -32,10 +32,9 @@ bool cuda_bind(void);
  * own namespace. Has no effect once the table is filled. */
 bool cuda_bind_from(void *handle);
 
-/* In a forked child: lets go of locks that threads of the parent held. What is bound stays bound.
- */
+/* In a forked child: releases locks that threads of the parent held. A bound driver stays bound. */
 void cuda_forget(void);
 
-/* The driver's own function of that name, whoever wraps it; NULL if it has none, or is not bound.
- */
+/* The driver's own function of that name, even if a wrapper has one, too; NULL if the driver has
+ * none, or is not bound. */
 void *cuda_driver_symbol(const char *name);

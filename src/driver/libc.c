@@ -10,7 +10,7 @@
 struct fill {
 	struct libc_functions *functions;
 	bool libc_only;
-	const void *after; /* dynamic section of the object to start behind; NULL: from the first */
+	const void *after; /* dynamic section of the object to start after; NULL: from the first */
 };
 
 static void take(const struct object *object, const char *name, void *slot)
@@ -46,10 +46,10 @@ static bool fill_from(void *arg, const struct object *object)
 }
 
 /*
- * Before glibc 2.34 these functions are libdl's, and a program that links the driver alone may not
- * have loaded it. libc itself loads libraries there by a function of its own (for NSS and iconv).
- * It returns once libdl is ready for use, also where another thread has just begun to load it and
- * the object is in the list already.
+ * Before glibc 2.34 these functions are in libdl, and a program that links the driver alone may not
+ * have loaded libdl. There, libc itself loads libraries by a function of its own (for NSS and
+ * iconv). This function returns once libdl is ready for use. That holds even if another thread has
+ * just begun to load libdl and the object is in the list already.
  */
 static void load_libdl(void)
 {

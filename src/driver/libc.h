@@ -1,8 +1,8 @@
 /*
- * The dynamic loader's own dlsym, dlopen and what goes with them. Found by walking the loaded
- * objects and not imported: glibc has moved them between libraries and given them new versions, and
- * an import of either kind would keep us from loading on the other side of that. And found behind
- * us, because we export the first three names ourselves.
+ * The dynamic loader's own dlsym, dlopen and related functions. They are found by a walk over the
+ * loaded objects, not imported. glibc has moved them between libraries and given them new versions,
+ * so an import would keep this library from loading on either older or newer glibc. The walk starts
+ * after this library, because it exports the first three names itself.
  */
 #pragma once
 
@@ -18,6 +18,6 @@ struct libc_functions {
 /* The functions of libc itself. Never NULL as a whole; members that were not found are NULL. */
 const struct libc_functions *libc_functions(void);
 
-/* What follows us in load order under the same names: another wrapper's, or libc's. Where calls
- * that we have nothing to say to go on to. */
+/* The functions of the same names that follow this library in load order: another wrapper's, or
+ * libc's. Calls that this library does not change are passed on to them. */
 const struct libc_functions *next_functions(void);

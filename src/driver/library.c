@@ -1,11 +1,13 @@
 /*
- * Everything is looked up first, with no lock held: a thread inside dlopen holds the loader's lock
- * and may ask us something (a constructor that calls dlsym does), so none of ours may be held while
- * the loader is asked. Two threads that do it at once find the same, and the first to publish wins.
+ * Everything is looked up first, with no lock held. A thread inside dlopen holds the loader's lock
+ * and may call this library (a constructor that calls dlsym does). So no lock of this library may
+ * be held while the loader is called. Two threads that do it at once find the same, and the first
+ * to publish wins.
  *
- * A wrapper behind us finds the library by RTLD_NEXT, in the global scope. If the library was
- * opened RTLD_LOCAL, the wrapper had no part in calls to it before us, would find nothing below
- * itself, and is left out. That is told by the rarities: the loader finds the library's own.
+ * A wrapper that follows libvgpu.so in load order finds the driver's library by RTLD_NEXT, in the
+ * global scope. If that library was opened RTLD_LOCAL, the wrapper never got calls to it and would
+ * find nothing by RTLD_NEXT. So the wrapper is left out. The rarities distinguish the two cases:
+ * RTLD_NEXT finds the library's own rarities only if it is in the global scope.
  */
 #include "library.h"
 
@@ -63,7 +65,8 @@ static void publish(struct library *library, const struct copy *copy, void *cons
 	lock_release(&library->publishing);
 }
 
-/* What calls of ours should reach: a wrapper's function, or the library's own. */
+/* Fills the table with the functions that this component's calls should reach: a wrapper's, or the
+ * library's own. */
 static void bind_copy(struct library *library, const struct copy *copy)
 {
 	void *found[LIBRARY_FUNCTIONS_MAX];
@@ -76,7 +79,7 @@ static void bind_copy(struct library *library, const struct copy *copy)
 			next = libc_functions()->dlsym(RTLD_NEXT, library->names[i]);
 		found[i] = next ? next : own;
 	}
-	libc_functions()->dlerror(); /* what our own lookups left is not the application's */
+	libc_functions()->dlerror(); /* the application must not see the errors of these lookups */
 	publish(library, copy, found);
 }
 

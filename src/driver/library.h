@@ -1,7 +1,7 @@
 /*
- * A library of the driver's that the process has loaded: libcuda or NVML. What cuda.c and nvml.c
- * share: finding it, and telling its own functions from those of wrappers that are preloaded behind
- * us.
+ * A library of the driver that the process has loaded: libcuda or NVML. cuda.c and nvml.c share
+ * this code, which finds the library. It also distinguishes the library's own functions from those
+ * of wrappers that are preloaded after libvgpu.so.
  */
 #pragma once
 
@@ -15,9 +15,10 @@
 
 struct library {
 	const char *soname;
-	const char *rarities[3]; /* names that it exports and nobody has a reason to wrap */
+	const char *rarities[3]; /* names that the library exports and no wrapper has a reason to
+				    define */
 	const char *const *names;
-	void **table; /* what calls of ours reach, in the order of names */
+	void **table; /* the functions that are called, in the order of names */
 	size_t count;
 
 	struct lock publishing; /* guards what follows, and the table */
@@ -28,8 +29,9 @@ struct library {
 
 /*
  * Finds the library among the loaded objects by its DT_SONAME, keeps it loaded from then on, and
- * fills the table; a function that it lacks leaves its place as it is. We never load it: whoever
- * asks for its functions has. Returns whether it is bound; an atomic load when it is.
+ * fills the table. A function that the library lacks leaves its place as it is. This function never
+ * loads the library: the program that uses it has. Returns whether it is bound; an atomic load when
+ * it is.
  */
 bool library_bind(struct library *library);
 
@@ -37,7 +39,8 @@ bool library_bind(struct library *library);
  */
 bool library_bind_from(struct library *library, void *handle);
 
-/* The library's own function, whoever wraps it; NULL if it has none, or is not bound. */
+/* The library's own function, even if a wrapper has one, too; NULL if the library has none, or is
+ * not bound. */
 void *library_symbol(const struct library *library, const char *name);
 
-void library_forget(struct library *library); /* in a forked child: lets go of the lock */
+void library_forget(struct library *library); /* in a forked child: releases the lock */

@@ -25,26 +25,25 @@ void nvml_forget(void);
 /*
  * Loading and starting NVML take the loader's lock (nvmlInit_v2 of driver 580 calls dlopen 18
  * times). A library's constructor runs with that lock, and may wait for a lock of ours. So a thread
- * that holds such a lock must not start NVML: while nvml_forbid_start names it, questions of it
- * that come before NVML is started are answered by -EAGAIN. It may call nvml_start before it takes
- * the lock.
+ * that holds such a lock must not start NVML. While nvml_forbid_start names the thread, its
+ * questions before NVML is started return -EAGAIN. It may call nvml_start before it takes the lock.
  */
 void nvml_forbid_start(int thread); /* its number; 0: none is forbidden to */
 bool nvml_is_started(void);         /* or cannot be started: then no question starts it */
 void nvml_start(void);              /* waits for a moment for another thread that does so */
 
 /*
- * NVML for our own questions. They load the library and start it, once, if need be (about 12 ms on
- * an H200; therefore never on the way of a first context, and on that of cuInit only where the
- * slice has several GPUs and the application goes by their numbers).
+ * NVML for this library's own questions. They load the library and start it, once, if need be. That
+ * takes about 12 ms on an H200, so it never happens while a first context is made. It happens in
+ * cuInit only where the slice has several GPUs and the application uses their numbers.
  *
- * What NVML counts for this process on the GPU with that UUID, in bytes (10 us a call). Managed
- * memory is not in it. 0; -EAGAIN while another thread asks; -ENOENT when NVML cannot tell: not
- * there, or its pids are not of our namespace.
+ * NVML's figure for this process on the GPU with that UUID, in bytes (10 us a call). Managed memory
+ * is not in the figure. 0; -EAGAIN while another thread asks; -ENOENT when NVML has no figure: NVML
+ * is not there, or its pids are not of our namespace.
  */
 int nvml_own_usage(const char *uuid, uint64_t *ret_bytes);
 
-/* What NVML counts for one process. */
+/* NVML's figure for one process. */
 struct nvml_figure {
 	unsigned pid; /* of whichever namespace */
 	uint64_t bytes;

@@ -1,7 +1,8 @@
 /*
- * Reads what the dynamic loader itself reads: the dynamic section, its symbol and hash tables, its
- * relocations (System V gABI chapter 5; the GNU hash table's layout is binutils'). Every table is
- * mapped and relocated by the time the loader shows the object, so nothing is checked twice.
+ * Reads the same tables as the dynamic loader: the dynamic section, its symbol and hash tables, and
+ * its relocations (System V gABI chapter 5). The layout of the GNU hash table is that of binutils.
+ * Every table is mapped and relocated by the time the loader shows the object, so nothing is
+ * checked twice.
  */
 #include "objects.h"
 

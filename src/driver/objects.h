@@ -14,7 +14,7 @@
 
 struct object {
 	const char *path;          /* "" for the program itself */
-	ElfW(Addr) base;           /* what the object's addresses are relative to */
+	ElfW(Addr) base;           /* the object's addresses are relative to this one */
 	const ElfW(Dyn) * dynamic; /* names the object for good: an object has one */
 	const ElfW(Phdr) * segments;
 	size_t segment_count;
@@ -30,7 +30,7 @@ bool objects_named(const char *soname, struct object *ret_object);
 
 const char *object_soname(const struct object *object); /* "" when it has none */
 
-/* What the object itself defines under that name, in its default version; NULL if nothing. */
+/* The object's own definition of that name, in its default version; NULL if it has none. */
 void *object_symbol(const struct object *object, const char *name);
 
 /*

@@ -1,14 +1,14 @@
 /*
  * Reading policies.
  *
- * A file is read whole, and then by lines: blanks and a comment are cut off, the rest is split at
- * the first "=", and a table says what its key may hold (policy_key.c). Devices are kept in the
- * order of their UUIDs, so that a policy is the same whatever order the directory lists its files
- * in.
+ * A file is read whole, and then by lines. Blanks and a comment are cut off, and the rest is split
+ * at the first "=". A table has the values that each key may hold (policy_key.c). Devices are kept
+ * in the order of their UUIDs, so that a policy is the same whatever order the directory lists its
+ * files in.
  *
- * Nothing is ever guessed: a policy that cannot be read to its last byte is an error, because half
- * of one is a limit lost. For the same reason a file that vanishes while it is read is an error,
- * never -ENOENT, which means that there is no policy at all.
+ * Nothing is ever guessed. A policy that cannot be read to its last byte is an error, because half
+ * of a policy may lack a limit. For the same reason a file that vanishes while it is read is an
+ * error. It is never -ENOENT, which means that there is no policy at all.
  */
 #include "policy_internal.h"
 
@@ -121,9 +121,9 @@ static int add_device(struct policy *policy, const char *uuid, const char *file,
 
 /*
  * A reader may meet a GPU's file after it was emptied and before its text is written, or when only
- * a part of it is. So a file without a word on memory is no policy: what is left of a text after
- * its end is cut off limits the memory to as much or less, or is refused. A compute limit that is
- * cut off is missed until the next look at the file.
+ * a part of it is. So a file without a memory line is no policy. If the end of a text is cut off,
+ * the rest either limits the memory to as much or less, or is refused. A compute limit that is cut
+ * off is missed until the next look at the file.
  */
 static int check_limits(const struct policy_entry *entry, const char *file, struct fault *fault)
 {
@@ -261,7 +261,7 @@ static int check_missing(const char *dir, struct fault *fault)
 			 dir);
 }
 
-/* What read_entry left in the fault stays; a directory that cannot be listed has none yet. */
+/* A fault that read_entry has set stays; for a directory that cannot be listed, it is set here. */
 int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault)
 {
 	static struct policy policy; /* likewise */

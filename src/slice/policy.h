@@ -10,19 +10,20 @@
  *                               use at once: 0 to 1s; without it, as vgpu has it
  *   slice:   region = /path     where the slice's region lies
  *            name = NAME        for people
- *            oversubscribe = yes   what does not fit on the card may lie in the host's memory; yes
- *                                  or no, or true or false; no without it
+ *            oversubscribe = yes   memory that does not fit on the card may lie in the host's
+ *                                  memory; yes or no, or true or false; no without it
  *            gang = yes         whether a compute limit throttles all GPUs and processes of the
  *                               slice as one: yes or no; without it, those whose kernels can wait
  *                               for each other are found
  *            gang = NAME        the same as yes, together with the other slices of that gang: the
  *                               name is 1 to 64 of A-Z a-z 0-9 . _ - and does not begin with "."
- *            group = 100        the number of the group whose processes may write the region,
- *                               beside its owner's; without it, all that can reach its file
+ *            group = 100        the number of the group whose processes, besides the owner's, may
+ *                               write the region; without it, all processes that can reach its file
+ *                               may
  *
- * An unknown key or file name is an error, as is a value that does not parse, a GPU's file that
- * does not speak of memory, or an empty file "slice": a policy that is not understood, or only half
- * written, must not be half obeyed. Names that begin with "." are skipped.
+ * An unknown key or file name is an error. So is a value that does not parse, a GPU's file without
+ * a memory line, or an empty file "slice". A policy that is not understood, or only half written,
+ * must not be half obeyed. Names that begin with "." are skipped.
  */
 #pragma once
 
@@ -44,7 +45,7 @@ struct policy_device {
 
 #define POLICY_NO_BURST ((uint64_t)1) /* ns */
 
-/* What a policy says of gangs. */
+/* A policy's setting for gangs. */
 enum policy_gang_rule {
 	POLICY_GANG_FOUND, /* nothing: they are found */
 	POLICY_GANG_YES,
@@ -66,7 +67,7 @@ struct policy {
 	char name[64];
 	bool oversubscribe;
 	bool has_group; /* else everybody may write the region who can reach it */
-	unsigned group; /* whose processes may, beside its owner's */
+	unsigned group; /* whose processes may, besides the owner's */
 	struct policy_gang gang;
 };
 
@@ -76,17 +77,18 @@ struct policy {
  * fault naming the file, the line and what would be right. The caller serialises. */
 int policy_read(const char *dir, struct policy *ret_policy, struct fault *fault);
 
-/* One file's text, as policy_read meets it under that name: what the fuzzer drives. */
+/* Parses one file's text, as policy_read finds it under that name. The fuzzer calls this. */
 int policy_parse(const char *name, const char *text, struct policy *policy, struct fault *fault);
 
-/* Makes the directory's files (the directory must exist): each written beside and renamed into
- * place, mode 0644, so that a reader sees a whole one. */
+/* Makes the directory's files (the directory must exist). Each is written under another name in the
+ * directory and renamed, mode 0644, so that a reader sees a whole one. */
 int policy_write(const char *dir, const struct policy *policy, struct fault *fault);
 
 /* The word for it: what a policy has, "found" where it has none. */
 const char *policy_gang_word(const struct policy_gang *gang);
-/* What a word says: yes, no, or a gang's name. False: it is none of these. "found", "true", "false"
- * and the like are no names, in either case: whoever writes them means something else. */
+/* Parses a word: yes, no, or a gang's name. False: it is none of these. "found", "true", "false"
+ * and the like are no names, in either case, because a user who writes them means something else.
+ */
 bool policy_gang_parse(const char *word, struct policy_gang *ret_gang);
 bool policy_gang_equals(const struct policy_gang *gang, const struct policy_gang *other);
 

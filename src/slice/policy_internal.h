@@ -1,5 +1,5 @@
 /*
- * What the files of a policy's reader and writer share:
+ * Declarations that the files of a policy's reader and writer share:
  *
  *     policy.c         a directory, its files, and their lines
  *     policy_key.c     the keys, and what each may hold
@@ -23,7 +23,7 @@ struct policy_place {
 	unsigned line;
 };
 
-/* What the lines of a file have said so far. */
+/* The values of a file's lines that have been read so far. */
 struct policy_entry {
 	struct policy *policy;
 	int device;    /* its index, or -1 in the file "slice" */

@@ -2,12 +2,13 @@
  * The slice of this process, from its policies and its environment.
  *
  * What always holds: a value counts only if it makes the slice smaller. Of two policies the GPUs
- * that both list are in the slice, with the smaller of each limit; the environment then lowers
- * those. What is not understood refuses the slice, and what cannot be looked at counts as there.
+ * that both list are in the slice, with the smaller of each limit. The environment then lowers
+ * those. A value that is not understood refuses the slice. A file that cannot be looked at counts
+ * as present.
  *
- * The region is the one that the policy names: had the tenant the choice, each of its processes
- * could count for itself. Without a policy, it has: a region that the environment names is a ledger
- * of its own, with limits of its own.
+ * The policy names the region. If the tenant could choose it, each of the tenant's processes could
+ * count for itself. Without a policy, the tenant can: a region that the environment names is a
+ * ledger of its own, with limits of its own.
  */
 #include "slice.h"
 
@@ -134,7 +135,8 @@ static bool is_directory(const char *path)
 	return sys_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* What the environment names; else what the container has mounted; else the host's. */
+/* The path that the environment names; else the path that is mounted into the container; else the
+ * host's. */
 static const char *choose(const char *variable, const char *mounted, const char *on_host)
 {
 	const char *named = env_get(variable);
@@ -487,8 +489,8 @@ uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, 
 	return slice_stricter(policy, slice_stricter(region, env));
 }
 
-/* By the byte, as others may read it meanwhile: they see a part of the new name at worst, and the
- * caller tells them of the whole one afterwards. */
+/* Stores the name byte by byte, because other threads may read it meanwhile. At worst they see a
+ * part of the new name, and the caller passes the whole name on afterwards. */
 static void renew_gang(struct policy_gang *gang, const struct policy_gang *from)
 {
 	for (unsigned i = 0; i <= POLICY_GANG_MAX; i++)

@@ -1,6 +1,6 @@
 /*
- * What the slice of this process is: which GPUs, how many bytes and percent of each, and where its
- * region lies. Read once, from, in this order:
+ * The slice of this process: its GPUs, the bytes and percent of each, and the path of its region.
+ * They are read once, from these sources, in this order:
  *
  *   1. a policy: a directory that the tenant cannot write, with a file for each GPU (policy.h): the
  *      one at SLICE_POLICY_DIR, which is mounted into containers, and the one that VGPU_POLICY
@@ -73,29 +73,29 @@ struct slice {
 	bool has_own_policy; /* in policy_dir: it stays, whatever VGPU_POLICY names */
 	struct policy policy;
 	char policy_dir[SLICE_PATH_LEN], policy_named[SLICE_PATH_LEN]; /* where it is read from */
-	bool oversubscribe; /* what the card has no room for may lie in the host's memory */
+	bool oversubscribe; /* memory that does not fit on the card may lie in the host's memory */
 	struct slice_env env;
 	char gangs_dir[SLICE_PATH_LEN]; /* where the files of gangs of several slices are */
 	char turns_dir[SLICE_PATH_LEN]; /* where those of turns are; "": there are none */
 	char socket[SLICE_PATH_LEN]; /* vgpud's, which may not be there; "": its path is too long */
 	char region_path[4096];
-	const char *region_from; /* who says so, for error lines */
+	const char *region_from; /* the source of that path, for error lines */
 };
 
 /*
- * Reads it all. 0, or a negative errno with a fault that names the file or variable, the value, and
- * what would be right (then the slice must be refused, not ignored). policy_dir stands for
- * SLICE_POLICY_DIR; NULL is that. The caller serialises.
- * configured is true as soon as there is a policy, any limit in the environment, an explicit
- * CUDA_DEVICE_MEMORY_SHARED_CACHE whose file exists, or a region at a well-known path
- * (SLICE_REGION_DEFAULT, or the only *.cache in SLICE_REGION_HAMI_DIR): a stripped environment
- * lifts nothing. Nor does CUDA_DEVICE_MEMORY_SHARED_CACHE where it leads nowhere; where there is a
- * *.cache in SLICE_REGION_HAMI_DIR, it counts only if it names a file there.
+ * Reads all of it. Returns 0, or a negative errno with a fault that names the file or variable, the
+ * value, and a correct value. Then the slice must be refused, not ignored. policy_dir stands for
+ * SLICE_POLICY_DIR; NULL is that. The caller serialises. `configured` is true as soon as there is a
+ * policy, any limit in the environment, or an explicit CUDA_DEVICE_MEMORY_SHARED_CACHE whose file
+ * exists. It is also true if there is a region at a well-known path: SLICE_REGION_DEFAULT, or the
+ * only *.cache in SLICE_REGION_HAMI_DIR. So an empty environment lifts no limit. Nor does
+ * CUDA_DEVICE_MEMORY_SHARED_CACHE where it leads nowhere; where there is a *.cache in
+ * SLICE_REGION_HAMI_DIR, it counts only if it names a file there.
  */
 int slice_load(const char *policy_dir, struct slice *ret_slice, struct fault *fault);
 
-/* Where the files of turns should be, by the environment or by default; turns_dir is empty where
- * this is no directory that the process may write. */
+/* Where the files of turns should be, by the environment or by default. turns_dir is empty if this
+ * is no directory that the process may write. */
 const char *slice_turns_path(void);
 
 /* Where vgpud's socket should be, by the environment or by default. */
@@ -105,7 +105,7 @@ const char *slice_socket_path(void);
  * NVIDIA_VISIBLE_DEVICES lists no UUIDs). */
 bool slice_needs_order(const struct slice *slice);
 
-/* What a GPU may have, by who says so; 0 for none. Its region may say something, too. */
+/* The limits of a GPU, by their source; 0: none. Its region may say something, too. */
 struct slice_limits {
 	const struct policy_device
 		*policy; /* in the slice, which slice_renew changes; NULL: none */
@@ -128,10 +128,11 @@ unsigned slice_policy_cores_most(const struct slice_limits *limits);
 uint64_t slice_policy_burst(const struct slice_limits *limits);
 
 /*
- * The bytes that the slice may hold of the GPU, 0 for no limit: what the policy says now; what the
- * region says, region; and what the environment says, unless that is what the region was made of,
- * region_first: so whoever changes the region's limit lifts that of those who brought it, but not
- * of those who asked for less.
+ * The bytes that the slice may hold of the GPU, 0 for no limit: the strictest of three limits. They
+ * are the policy's present limit, the region's present limit (`region`), and the environment's. The
+ * region was made with the limit region_first. The environment's limit counts only if it is below
+ * region_first. So a change of the region's limit applies to all processes, except those whose
+ * environment asked for less.
  */
 uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, uint64_t region);
 
@@ -139,18 +140,19 @@ uint64_t slice_memory(const struct slice_limits *limits, uint64_t region_first, 
  * it, else the one that VGPU_POLICY names. */
 const char *slice_policy_place(const struct slice *slice);
 
-/* A number that changes when the policies' files do, and from look to look while one of them was
- * written within the last 100 ms; 0 where there is no policy. Some us. */
+/* A number that changes when the policies' files change; 0 where there is no policy. It also
+ * changes from look to look while one of the files was written within the last 100 ms. The call
+ * takes some us. */
 uint64_t slice_policy_stamp(const struct slice *slice);
 /* Reads the policies of a slice that has one again. Errors as slice_load's, also for one that was
  * there and is gone. The caller serialises. */
 int slice_read_policy(const struct slice *slice, struct policy *ret_policy, struct fault *fault);
 
-/* What the policy says now: of gangs, and the limits of GPUs that it lists still, each by one
- * store. A GPU that it lists no more keeps the limits that it had. The caller serialises; others
- * read meanwhile. */
+/* Takes over the policy's present setting for gangs, and the limits of the GPUs that the policy
+ * still lists, each by one store. A GPU that it lists no more keeps the limits that it had. The
+ * caller serialises; others read meanwhile. */
 void slice_renew(struct slice *slice, const struct policy *policy);
-/* What the policy says of gangs now; any thread may ask. */
+/* The policy's present setting for gangs; any thread may ask. */
 struct policy_gang slice_gang(const struct slice *slice);
 
 /* Whether a GPU may be there and not in the slice: there is a policy, or NVIDIA_VISIBLE_DEVICES
@@ -158,8 +160,9 @@ struct policy_gang slice_gang(const struct slice *slice);
 bool slice_narrows(const struct slice *slice);
 
 /*
- * Whether the slice shows the GPU, or MIG instance, with that UUID: the policy lists it, or, where
- * there is no policy, NVIDIA_VISIBLE_DEVICES does; true if it lists no UUIDs. To be shown and to be
- * let in are two things: slice_limits, which knows the policy alone, decides the latter.
+ * Whether the slice shows the GPU, or MIG instance, with that UUID. The policy lists it, or, where
+ * there is no policy, NVIDIA_VISIBLE_DEVICES does. True if that variable lists no UUIDs. To be
+ * shown and to be let in are two things: slice_limits, which knows the policy alone, decides the
+ * latter.
  */
 bool slice_shows(const struct slice *slice, const char *uuid);

@@ -1,16 +1,16 @@
 /*
- * The variable is read as the driver reads it, by what one of version 580 was seen to make of 60
- * values on two H200. It is a list of numbers, or, if its first entry begins with "GPU-" or "MIG-",
- * of UUIDs or what only one of them begins with; the other kind ends it. A number may have blanks
- * before it and anything after it ("1x" is 1), and is cut to 32 bits; a UUID may have neither
- * before it, and what comes after its 36 characters does not matter, nor does the case of its
- * digits. The list ends at the first entry that names no device: unknown, ambiguous, negative,
- * empty. So a device outside the slice ends it, like one that the machine has not.
+ * The variable is read as the driver reads it: driver 580 was tested with 60 values on two H200. It
+ * is a list of numbers. If its first entry begins with "GPU-" or "MIG-", it is a list of UUIDs, or
+ * of prefixes that only one UUID has. An entry of the other kind ends the list. A number may have
+ * blanks before it and anything after it ("1x" is 1), and is cut to 32 bits. A UUID may have
+ * nothing before it. Text after its 36 characters does not matter, nor does the case of its digits.
+ * The list ends at the first entry that names no device: unknown, ambiguous, negative, empty. So a
+ * device outside the slice ends it, like one that the machine has not.
  *
  * The answer has whole UUIDs alone, which mean the same whatever CUDA_DEVICE_ORDER says. Numbers
  * are put in NVML's order, by bus, which is CUDA's for CUDA_DEVICE_ORDER=PCI_BUS_ID and for cards
  * that are alike. With the default, FASTEST_FIRST, the driver may number cards of different models
- * otherwise; only if all of the machine's cards are in the slice is it left to do so.
+ * otherwise. It keeps its own order only if all of the machine's cards are in the slice.
  */
 #include "visible.h"
 

@@ -1,7 +1,7 @@
 /*
- * What the driver is to be told in CUDA_VISIBLE_DEVICES, so that it shows the slice's GPUs and no
- * others: what the application asked for there, understood as if the slice's GPUs were all that
- * there are. Pure: nothing is read but the arguments.
+ * The value of CUDA_VISIBLE_DEVICES with which the driver shows only GPUs of the slice. It is the
+ * application's own value, interpreted as if the machine had the slice's GPUs and no others. The
+ * functions read nothing but their arguments.
  */
 #pragma once
 
@@ -24,10 +24,10 @@ bool visible_needs_order(const struct policy *policy, const char *asked);
 
 /*
  * The list, of whole UUIDs, commas between them; empty for none. Numbers count the policy's devices
- * in the order of their places, or as the policy has them where nothing is known; those that are
- * not there are left out, but MIG instances, which have no place and come last. A device that is
- * asked for twice is listed twice: the driver has its own answer to that.
- * False: the driver needs to be told nothing, because the machine has no other GPUs.
+ * in the order of their places, or in the policy's order where nothing is known. Devices that are
+ * not there are left out. MIG instances have no place, and come last. A device that is asked for
+ * twice is listed twice: the driver has its own answer to that. False: the variable need not
+ * change, because the machine has no other GPUs.
  */
 bool visible_compose(const struct policy *policy, const char *asked,
 		     const struct visible_order *order, char ret_list[VISIBLE_LIST_LEN]);
