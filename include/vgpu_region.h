@@ -1,8 +1,8 @@
 /*
- * The region: one file a slice, mapped by every process of the tenant and by monitors. It holds the
- * slice's limits, its processes, and what each of them has of each GPU. This header is the layout
- * and nothing else; it is the only one that programs outside vgpu may include. vgpu-region(5) says
- * it in prose, src/region/ works on it.
+ * The region: one file a slice, mapped by every process of the tenant and by monitors. It has the
+ * slice's limits, its processes, and the memory that each of them holds on each GPU. This header is
+ * the layout and nothing else; it is the only one that programs outside vgpu may include.
+ * vgpu-region(5) explains it in prose, src/region/ works on it.
  *
  *        offset      bytes
  *             0  2,008,952   struct vgpu_hami_region: HAMi-core's layout 1.2, x86-64 and aarch64
@@ -13,23 +13,21 @@
  *     2,011,136     86,016   struct vgpu_region_own: ours, with a magic, a version and a size
  *     2,097,152              the end: 2 MiB, whole pages
  *
- * A file is a region if and only if it has its full size and both magics; they are stored last.
- * Who may read: anyone, at any time, without a lock; every field is written in one aligned store,
- * so each is some true value, and a set of them is consistent to within one change in progress. Who
- * may write: slots, their owner, and the holder of the lock where a charge moves to another slot;
- * totals and shares, the holder of the lock; limits, whoever
- * steers the slice, each by one store; utilization_switch, monitor_used and a status
- * between 1 and 2, HAMi's monitor; recent_kernel, the monitor and whoever launches;
- * last_kernel_time, whoever launches.
- * A slot counts if its status is not 0 *and* its process lives: that is, some open file holds the
- * open-file-description lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing
- * here: they repeat, and mean different processes in different pid namespaces. What a dead process
- * held counts until the kernel is through with it, because until then the device may not have it
- * back.
- * A process that begins a normal exit empties its slot: status, pid and bytes become 0, and
- * monitors do not show it. Its charge moves to exiting_data and exiting_other. The charge counts
- * there until the process is dead and the device has its memory back. Such a slot has an
- * exiting_pid.
+ * A file is a region if and only if it has its full size and both magics; they are stored last. Any
+ * process may read at any time, without a lock. Every field is written in one aligned store, so
+ * each is some true value, and a set of them is consistent to within one change in progress. The
+ * following may write. The owner of a slot writes it, and so does the holder of the lock where a
+ * charge moves to another slot. The holder of the lock writes totals and shares. A program that
+ * controls the slice writes limits, each by one store. HAMi's monitor writes utilization_switch,
+ * monitor_used and a status between 1 and 2. The monitor and launching processes write
+ * recent_kernel, and launching processes last_kernel_time. A slot counts if its status is not 0
+ * *and* its process lives. A process lives while some open file holds the open-file-description
+ * lock (fcntl(2)) on byte VGPU_SLOT_LOCK_OFFSET + slot. Pids prove nothing here: they repeat, and
+ * mean different processes in different pid namespaces. The memory of a dead process counts until
+ * the kernel has ended the process, because until then the device may not have it back. A process
+ * that begins a normal exit empties its slot: status, pid and bytes become 0, and monitors do not
+ * show it. Its charge moves to exiting_data and exiting_other. The charge counts there until the
+ * process is dead and the device has its memory back. Such a slot has an exiting_pid.
  */
 #pragma once
 
@@ -52,14 +50,14 @@ enum vgpu_slot_status {
 	VGPU_SLOT_SUSPENDED = 2, /* set by a monitor: its launches wait until it is 1 again */
 };
 
-/* What one process holds of one device, in bytes. */
+/* The memory that one process holds on one device, in bytes. */
 struct vgpu_hami_usage {
 	uint64_t context; /* as NVML counts it for the process */
-	uint64_t module;  /* what the driver took on its own account since */
-	uint64_t data;    /* what the application allocated */
+	uint64_t module;  /* memory that the driver took on its own account since */
+	uint64_t data;    /* memory that the application allocated */
 	uint64_t offset;  /* taken from the device for it, but in no process's NVML figure */
-	uint64_t total;   /* the sum of the four: what is held against the limit */
-	/* Ours, in words that HAMi-core does not use; they mean something while the slot has an
+	uint64_t total;   /* the sum of the four, which counts against the limit */
+	/* Ours, in words that HAMi-core does not use. They have a meaning while the slot has an
 	 * exiting_pid, and count against the limit in the place of `total`. */
 	uint64_t exiting_data;  /* what was in `data` */
 	uint64_t exiting_other; /* what was in the other three */
@@ -109,21 +107,22 @@ struct vgpu_hami_region {
 #define VGPU_REGION_VERSION 1
 
 /*
- * The GPU time that the slice may take of a device, in nanoseconds. What it has is credit less
- * charged less corrected; below zero is debt. Words of their own, changed without the lock: who is
- * killed between two of them costs the slice some milliseconds. Times are of CLOCK_MONOTONIC_RAW,
- * as the first time namespace has it (before Linux 5.3, of CLOCK_MONOTONIC). Where they start
- * again with the next boot, the slice loses or gains no more than what the bucket holds.
+ * The GPU time that the slice may take of a device, in nanoseconds. The slice has credit less
+ * charged less corrected; below zero is debt. Each word is changed by itself, without the lock. A
+ * process that is killed between two of them costs the slice some milliseconds. Times are of
+ * CLOCK_MONOTONIC_RAW, as the first time namespace has it (before Linux 5.3, of CLOCK_MONOTONIC).
+ * Where they start again with the next boot, the slice loses or gains no more than what the bucket
+ * holds.
  */
 struct vgpu_region_bucket {
-	uint64_t refilled;   /* when credit was last added to, 0: never */
-	int64_t credit;      /* what time has brought, in all */
-	int64_t charged;     /* what was submitted, by its learned cost, in all */
-	int64_t corrected;   /* what measuring has added to that or taken from it, in all */
-	uint64_t busy_until; /* when all that was submitted should be done: for those who look on */
-	uint32_t shut;       /* 1: launches wait for the bucket to recover */
-	uint32_t refused;    /* allocations refused because the slice was full, modulo 2^32 */
-	uint64_t shut_at;    /* when `shut` became 1; 0: its time is in throttled_ns */
+	uint64_t refilled;      /* when credit was last added to, 0: never */
+	int64_t credit;         /* the time added at the rate of the quota, in all */
+	int64_t charged;        /* the learned costs of submitted work, in all */
+	int64_t corrected;      /* the corrections of that by measurements, in all */
+	uint64_t busy_until;    /* when all that was submitted should be done, for monitors */
+	uint32_t shut;          /* 1: launches wait for the bucket to recover */
+	uint32_t refused;       /* allocations refused because the slice was full, modulo 2^32 */
+	uint64_t shut_at;       /* when `shut` became 1; 0: its time is in throttled_ns */
 	uint64_t joint_charged; /* ns: the part of `charged` that is for work in a gang of several
 				 * slices */
 };
@@ -144,8 +143,8 @@ struct vgpu_region_turn {
 	uint64_t charged_ns; /* the part of paid_ns that the bucket has been charged */
 	uint32_t shared; /* 1: the quota is kept by ready_at, as other slices use the device; 0: by
 			  * the bucket */
-	uint32_t cores_most;  /* percent, more than hami.sm_limit: what the slice may take while no
-			       * other wants the device; 0: sm_limit */
+	uint32_t cores_most;  /* percent, more than hami.sm_limit: the most that the slice may take
+				 while no other wants the device; 0: sm_limit */
 	uint64_t joint_until; /* until when the device's bucket has paid for work in a gang of
 			       * several slices; 0: never. No part of the account */
 };
@@ -153,7 +152,7 @@ struct vgpu_region_turn {
 /*
  * How often the slice had a turn on a device, and for how long it waited for them. A wait is
  * counted in the first place whose bound it does not exceed, and in the last place if it exceeds
- * all; a wait that was given up counts, too.
+ * all. A wait that was given up counts, too.
  */
 #define VGPU_WAITS 12
 #define VGPU_WAITS_BOUNDS_US \
@@ -199,14 +198,14 @@ struct vgpu_region_member {
 		uint64_t waits; /* in a device's group: since when a launch of the process waits;
 				 * 0: none does */
 	};
-	uint64_t slice; /* in a gang of several slices, tells the member's from others; in a
-			 * device's group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
+	uint64_t slice; /* in a gang of several slices, identifies the member's slice; in a device's
+			   group, VGPU_MEMBER_OF_DEVICE + the device; else 0 */
 	union {
 		/* low half: how many the process has launched since the gang opened; high half: the
 		 * low half of the opened_at that they are of */
 		uint64_t collectives;
-		/* in a device's group: until when the work in flight will have ended, as far as the
-		 * process can tell; 0: not known */
+		/* in a device's group: until when the work in flight will have ended, as the
+		 * process estimates; 0: not known */
 		uint64_t expected;
 	};
 };
@@ -220,7 +219,7 @@ struct vgpu_region_member {
 
 #define VGPU_MEMBER_OF_DEVICE ((uint64_t)1 << 63)
 
-/* What the members of a group share. */
+/* The state that the members of a group share. */
 struct vgpu_region_group {
 	uint64_t used_ns; /* for how long any member had work in flight, in all; of a device: 0 */
 	uint64_t counted; /* until when used_ns is known; of a device, until when the bucket has
@@ -245,14 +244,16 @@ struct vgpu_region_gang {
 };
 
 struct vgpu_region_slot {
-	/* How many processes have had this slot, or its byte: with the slot, names one for good.
-	 * Who has the byte counts it, before it takes the lock. */
+	/* How many processes have had this slot, or its byte. Together with the slot, the number
+	 * identifies one process for good. The process that has the slot's byte locked increments
+	 * it, before it takes the region's lock. */
 	uint64_t claims;
 	uint64_t
 		pid_namespace; /* inode of the one that `pid` is of; 0 where it was not to be had */
 	int32_t exiting_pid;   /* not 0: the process of this pid has begun to exit; see above */
 	uint32_t spare_word;
-	uint64_t joint_gang; /* tells the gang of several slices that the process is in; 0: none */
+	uint64_t joint_gang; /* identifies the gang of several slices that the process is in; 0:
+				none */
 	/* Low 16 bits: a bit for each device on which the charge for the process's contexts is a
 	 * guess. Above them: when the newest guess began, milliseconds of CLOCK_MONOTONIC. */
 	uint64_t guess;
@@ -262,19 +263,20 @@ struct vgpu_region_slot {
 #define VGPU_SHARES_MAX 480
 
 enum vgpu_share_state {
-	VGPU_SHARE_FREE = 0,   /* whatever else it says means nothing */
+	VGPU_SHARE_FREE = 0,   /* its other fields mean nothing */
 	VGPU_SHARE_EXPORT = 1, /* the slot holds memory, charged to it, that others can import */
-	VGPU_SHARE_MOVED = 2,  /* the same, after who exported it gave it up: the slot imports it */
+	VGPU_SHARE_MOVED = 2,  /* the same, after its exporter freed it: the slot imports it */
 	VGPU_SHARE_IMPORT = 3, /* the slot has opened it; the charge is another entry, `of` */
 	VGPU_SHARE_KEPT = 4,   /* a charge: file descriptors alone keep it; in the offset class */
 };
 
-/* Memory that processes of the slice share, and who of them: charged once. */
+/* Memory that processes of the slice share, and the slot of one of these processes. The memory is
+ * charged once. */
 struct vgpu_region_share {
-	uint64_t key;   /* a hash of what was handed out, never 0; of file descriptors a number
-			   with bit 62 alone of the highest two, and zeros in the lowest six */
+	uint64_t key; /* a hash of the exported handle, never 0. Of file descriptors, a number with
+			 bit 62 alone of the highest two, and zeros in the lowest six */
 	uint64_t bytes; /* in the slot's data class, or offset; 0 in an import */
-	uint32_t claim; /* own.slots[slot].claims, its low bits: whose of the slot's processes */
+	uint32_t claim; /* the low bits of own.slots[slot].claims: which of the slot's processes */
 	uint32_t count; /* of an import: how often it is open; of file descriptors' memory: a hash
 			   of their inode */
 	uint16_t slot;
@@ -285,7 +287,7 @@ struct vgpu_region_share {
 };
 
 /* A charge that moves from one slot to another, written down before anything of it is done. All
- * figures are what they are to be afterwards: so it can be done over, however far it came. */
+ * figures are the ones after the move. So the move can be repeated, however far it came. */
 struct vgpu_region_move {
 	uint64_t bytes;     /* in shares[share] */
 	uint64_t from_data; /* slots[from].used[device].data */
@@ -340,11 +342,12 @@ struct vgpu_region_file {
 
 /*
  * Slices whose policies name the same gang share a file in a directory of their own. It is locked
- * and made as a region is: the byte VGPU_INIT_LOCK_OFFSET while it is made, and while a process
- * takes an entry; and for each member a byte, VGPU_GANG_LOCK_OFFSET + its entry, for the life of
- * its process. It is a gang's file if and only if it has its full size and its magic, which is
- * stored last. `owner` of a member is 1 + entry in VGPU_GANG_OWNER_SLOTS bits, and above them a
- * number that tells it from who had the entry before; `device` counts in the member's own region.
+ * and made as a region is. The byte VGPU_INIT_LOCK_OFFSET is locked while the file is made, and
+ * while a process takes an entry. For each member a byte, VGPU_GANG_LOCK_OFFSET + its entry, is
+ * locked for the life of its process. It is a gang's file if and only if it has its full size and
+ * its magic, which is stored last. `owner` of a member is 1 + entry in VGPU_GANG_OWNER_SLOTS bits.
+ * Above them is a number that differs from that of the entry's former owner. `device` counts in the
+ * member's own region.
  */
 #define VGPU_GANG_MAGIC   0x3130474e41475056ull /* "VPGANG01" in the file's first eight bytes */
 #define VGPU_GANG_VERSION 1

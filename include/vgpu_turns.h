@@ -12,16 +12,16 @@
  *
  * A file is one of turns if and only if it has its full size and its magic, which is stored last.
  * While a process makes the file, or takes a seat, it has the byte VGPU_TURNS_INIT_OFFSET locked by
- * an open-file-description lock (fcntl(2)). A process has the byte VGPU_TURNS_LOCK_OFFSET +
- * slice × VGPU_TURNS_SEATS + seat locked for its life. So one question to the kernel tells whether
- * a process of a slice lives, and one tells whether the process of a seat lives. These bytes are
+ * an open-file-description lock (fcntl(2)). A process has the byte VGPU_TURNS_LOCK_OFFSET + slice ×
+ * VGPU_TURNS_SEATS + seat locked for its life. So one question to the kernel shows whether a
+ * process of a slice lives, and one shows whether the process of a seat lives. These bytes are
  * after the end of the file: they are locked, never read.
  *
  * Every word is stored whole, and no lock protects any of them. Every process may write every word,
- * also with bad intent, so a reader checks each value where it is used: an index against its array,
- * a time against the present time and the longest distance that is possible. A nonsensical value
- * costs a slice a bounded delay (turn.h). Times are nanoseconds of clock_steady_ns()
- * (base/clock.h), unless the field says otherwise.
+ * also with bad intent. So a reader checks each value where it is used: an index against its array,
+ * a time against the present time and the longest possible distance. A nonsensical value costs a
+ * slice a bounded delay (turn.h). Times are nanoseconds of clock_steady_ns() (base/clock.h), unless
+ * the field says otherwise.
  */
 #pragma once
 
@@ -54,7 +54,7 @@ struct vgpu_turns_header {
 	uint64_t magic; /* VGPU_TURNS_MAGIC */
 	uint32_t version;
 	uint32_t size; /* of the whole file, bytes */
-	uint32_t made; /* tells this making of the file from any other of it; not 0 */
+	uint32_t made; /* identifies this making of the file; not 0 */
 	uint32_t spare_word;
 	uint64_t pressure_ns; /* vgpud's: a turn's least length, as each moves memory; 0: none */
 	uint64_t spare[4];
@@ -70,10 +70,10 @@ struct vgpu_turns_header {
  * only if its bit in `present` is 1 and its `idle_since` is 0.
  */
 struct vgpu_turns_slice {
-	uint64_t key;         /* tells the slice from others; 0: the entry is free */
+	uint64_t key;         /* identifies the slice; 0: the entry is free */
 	uint32_t weight;      /* 1 to 100: its part of the GPU among those that want it */
-	uint32_t assured_pct; /* 1 to 99: its share where all want the GPU; 100: it has none, and
-			       * gets what the others leave */
+	uint32_t assured_pct; /* 1 to 99: its quota where all want the GPU; 100: it has none, and
+				 gets the rest that the others leave */
 	uint32_t bell;        /* a futex: counts the turns given to it, and other wake-ups */
 	uint32_t spare_word;
 	uint64_t wants_since; /* when it began to want the GPU */

@@ -1,5 +1,6 @@
 /*
- * What a slice pays for its turns: the wall time from the begin of a turn until its work is over.
+ * The payments of a slice for its turns: the wall time from the begin of a turn until its work is
+ * over.
  *
  * How it works. `held_from` runs while the slice has the turn: the time before it is paid. The
  * process of the slice that moves it on by a compare-and-swap adds the distance to three sums:
@@ -9,9 +10,9 @@
  *     ready_at      += paid × 100 / limit        in the slice's own memory: its limit
  *
  * `ready_at` is the limit in one word: the slice has credit for (now - ready_at) × limit / 100. It
- * never lies further back than the credit that a slice may save: TURN_CREDIT_NS after it was idle,
- * as a token bucket does; TURN_CREDIT_WAITS_NS while it waits for turns, since the wait is not its
- * fault.
+ * never lies further back than the credit that a slice may save. After the slice was idle, that is
+ * TURN_CREDIT_NS, as in a token bucket. While the slice waits for turns, it is
+ * TURN_CREDIT_WAITS_NS, because the slice did not cause the wait.
  *
  * What always holds. Only the slice's own processes change ready_at and held_from, and no other
  * slice can. The two sums in the file are hints to others: wrong ones change the order of turns.
@@ -21,7 +22,7 @@
 #include "turn_internal.h"
 
 #define PERCENT       100
-#define BURST_MOST_NS (2 * LENGTH_MOST_NS) /* more is as much */
+#define BURST_MOST_NS (2 * LENGTH_MOST_NS) /* a larger value means this one */
 #define BURST_PARTS   4 /* burst_ns is the mean of the last so many bursts, about */
 
 static int64_t over(int64_t ns, unsigned part)

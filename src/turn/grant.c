@@ -1,10 +1,10 @@
 /*
  * The turn word, and the slices' words about themselves: which want the GPU, and which is next.
  *
- * How it works. A hand-over is one compare-and-swap of the turn word, from a value that was read to
- * the next slice's, with the time at which that turn begins. Every process may do it:
- * the holder when its turn is over, a waiter when the holder is dead, idle, or overdue. Of several
- * that try, one succeeds; the others read the word again.
+ * How it works. A hand-over is one compare-and-swap of the turn word. It replaces a value that was
+ * read by the next slice's, with the time at which that turn begins. Every process may do it: the
+ * holder when its turn is over, a waiter when the holder is dead, idle, or overdue. Of several that
+ * try, one succeeds; the others read the word again.
  *
  * A slice wants the GPU if and only if its bit in `present` is 1 and its `idle_since` is 0. The bit
  * stays for PRESENT_NS after the slice became idle, so that others know which bursts to expect.
@@ -20,8 +20,8 @@
  *       the word. So no wake-up is lost while the giver lives; if it dies between the two, the
  *       sleeper's own time limit ends the sleep.
  *
- * Others may have written every value: indexes are cut to the array, times to what is possible, and
- * no loop depends on a value for its end.
+ * Other processes may have written every value. Indexes are cut to the array, and times to possible
+ * ones, and the end of no loop depends on a value.
  */
 #include <limits.h>
 
@@ -64,8 +64,8 @@ struct grant grant_see(const struct turn *turn, uint64_t now_ns)
 
 	grant.holder = holder == 0 || holder > VGPU_TURNS_SLICES ? NOBODY : holder - 1;
 	grant.is_shared = grant.word & VGPU_TURNS_SHARED;
-	/* Nonsense, or longer ago than can be told. Both times are cut to units, so one more
-	 * unit is none. */
+	/* The value is invalid, or its time is longer ago than the word can express. Both times are
+	 * cut to units, so one more unit is still valid. */
 	if (ahead > (int64_t)(AHEAD_MOST_NS / UNIT_NS) + 1)
 		ahead = INT32_MIN;
 	if (ahead < -(int64_t)now)
@@ -228,8 +228,8 @@ static void count_share(const struct vgpu_turns_slice *slice, struct others *oth
 		others->assured_pct += assured_pct;
 }
 
-/* A slice that has wanted nothing for long is not present any more. It may come back at this very
- * moment: then it has found its bit still there. */
+/* Removes a slice that has wanted nothing for long from `present`. The slice may want the GPU again
+ * at this moment, having seen its bit still set. Then the bit is set again. */
 static bool is_gone(struct turn *turn, unsigned slice, uint64_t idle_since, uint64_t now_ns)
 {
 	uint64_t *present = &turn->file.file->header.present;
@@ -308,9 +308,9 @@ static struct vgpu_turns_seat *own_seat(const struct turn *turn)
 	return &turn->file.file->seat[turn->file.seat];
 }
 
-/* The weighted time, in ns, by which a slice may be further behind after a short pause: a turn
- * of the other slice, less the pause. So a slice that pauses for a moment still gets the time
- * that the other slice has had before. */
+/* The weighted time, in ns, by which a slice's time may be lower after a short pause: a turn of the
+ * other slice, less the pause. So a slice that pauses for a moment still gets the time that the
+ * other slice has had before. */
 static uint64_t pause_allowance_ns(const struct vgpu_turns_slice *other, uint64_t pause_ns)
 {
 	uint64_t left_ns = LENGTH_MOST_NS - least_of(pause_ns, LENGTH_MOST_NS);

@@ -4,21 +4,21 @@
  * How it works. The file's turn word says which slice has the turn (grant.c); the account says what
  * the slice has paid (account.c). A process that asks is in one of these states:
  *
- *     alone     its slice has the word, which is not shared: it goes, and nobody counts
- *     mine      its slice has the word: it goes until the turn is over, then hands it over
+ *     alone     its slice has the word, which is not shared: it submits, and nothing is counted
+ *     mine      its slice has the word: it submits until the turn is over, then hands the turn over
  *               (turn_holder.c)
  *     waits     another slice has the word: it sleeps until the turn should come, and takes it if
  *               the holder is dead, idle or overdue (turn_waiter.c)
  *     paused    its slice is over its limit: it wants nothing until it has recovered
- *     doubts    it waited for longer than the bound: it goes without turns for a while
+ *     doubts    it waited for longer than the bound: it submits without turns for a while
  *               (turn_doubt.c)
  *
  * What always holds. A process submits because of an answer of turn_ask, and the word was its
  * slice's when it asked. So after the word has changed, a process of the slice that had it submits
  * at most what it had asked for before.
  *
- * No lock, and no thread. If the process is killed on any line, the kernel unlocks its seat's byte,
- * and the next waiter finds its slice dead, or the slice's other processes go on.
+ * There is no lock, and no thread. If the process is killed on any line, the kernel unlocks its
+ * seat's byte. Then the next waiter finds its slice dead, or the slice's other processes continue.
  */
 #include "turn.h"
 
@@ -119,7 +119,7 @@ static void set_weight(struct turn *turn, unsigned weight)
 	TURN_STORE(turn_own(turn)->weight, weight);
 }
 
-/* Those without a share of their own have equal parts of what those of others leave. */
+/* Slices without a quota divide the time that the quotas of the others leave into equal parts. */
 static void take_rest(struct turn *turn, const struct others *others)
 {
 	uint64_t left = others->assured_pct < WEIGHT_MOST ? WEIGHT_MOST - others->assured_pct : 0;
@@ -222,8 +222,9 @@ static bool is_possible(int64_t moved_ns)
 	return moved_ns <= (int64_t)AHEAD_MOST_NS && moved_ns >= -(int64_t)AHEAD_MOST_NS;
 }
 
-/* The end of its work that the slice told was wrong by so much, unless others moved its turn. If it
- * took longer, the next slice was at work as well, and each had half of the device. */
+/* The difference between the actual end of the work and the one that the slice announced corrects
+ * the turns, unless others moved the slice's turn. If the work took longer, the next slice was at
+ * work as well, and each had half of the device. */
 void turn_over(struct turn *turn, uint64_t ended_ns, uint64_t now_ns)
 {
 	uint64_t told_ns = TURN_LOAD(turn->told_until), moved_ns;
@@ -277,8 +278,8 @@ void turn_set(struct turn *turn, unsigned weight, unsigned limit_pct)
 	TURN_STORE(turn_own(turn)->assured_pct, weight ? percent_of(weight) : WEIGHT_MOST);
 }
 
-/* The entry and the account of a slice of which no other process lives: its last process may have
- * died in its turn, hours or a boot ago. */
+/* Resets the entry and the account of a slice of which no other process lives. Its last process may
+ * have died in its turn, hours ago or before the last boot. */
 static void begin_slice(struct turn *turn, uint64_t now_ns)
 {
 	struct vgpu_turns_slice *own = turn_own(turn);

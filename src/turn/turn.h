@@ -1,15 +1,15 @@
 /*
  * Turns on a GPU between the slices that want it at the same time. A turn is the right of one slice
- * to submit work. It lasts from its begin until the work is over, and is paid for by that wall
+ * to submit work. It lasts from its begin until the work is over, and the slice pays for that wall
  * time, whatever the kernels are. docs/design/turns.md has the states and the formulas.
  *
  * The contract, for each process of a slice and each GPU:
  *
  *     turn_join        once
- *     turn_is_alone    before each launch: one load; true: go, nothing else is to be done
+ *     turn_is_alone    before each launch: one load; true: launch, with no other call
  *     turn_ask         else: the launch may go, or has to wait, and for how long
  *     turn_sleep       waits for that long, or until the process is woken
- *     turn_submitted   after each launch that did not go by turn_is_alone
+ *     turn_submitted   after each launch for which turn_is_alone was false
  *     turn_give_way    instead of turn_ask, while another process of the slice has the device
  *     turn_over        whenever the process sees that all of its work is over
  *     turn_idle        the same, and it submits nothing now
@@ -21,11 +21,11 @@
  *
  * What others can do to a process. Slices do not trust each other, and each can write anything into
  * the file at any time. The limit and the account of a slice are in memory of its own (struct
- * turn_account), so others cannot change them. A process that waits for a turn for longer than the
- * bound (TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure), or whose
- * slice has less than half of its part of the time for some seconds, goes without, and keeps out of
- * turns for TURN_DOUBT_NS; each time that this happens again, for twice as long. It is then as if
- * there were no turns: the driver divides the GPU, and the caller enforces the limit by itself.
+ * turn_account), so others cannot change them. A process may wait for a turn for longer than the
+ * bound (TURN_WAIT_MOST_NS at most, less with few slices, more under memory pressure). Or its slice
+ * may get less than half of its part of the time for some seconds. Then the process launches
+ * without turns for TURN_DOUBT_NS, and for twice as long each time that this happens again.
+ * Meanwhile the driver divides the GPU, and the caller enforces the limit by itself.
  */
 #pragma once
 
@@ -43,8 +43,9 @@
 #define TURN_CREDIT_WAITS_NS ((int64_t)200000000) /* and one that waits for turns */
 #define TURN_DEBT_NS         ((int64_t)10000000)  /* at which a slice stops in its turn */
 
-/* A slice's payments and its limit. In memory that the processes of the slice share and no other
- * slice can write, or in a process's own if the slice has one process; zeros at first. */
+/* A slice's payments and its limit. They are in memory that the processes of the slice share and no
+ * other slice can write, or in a process's own memory if the slice has one process. They are zeros
+ * at first. */
 struct turn_account {
 	uint64_t held_from;  /* the slice has the turn, and has paid for it until then; 0: it has
 			      * not. Atomic, as the next */
@@ -55,9 +56,9 @@ struct turn_account {
 };
 
 struct turn_slice {
-	uint64_t key;                    /* tells the slice from others; not 0 */
-	unsigned weight;                 /* 1 to 100; 0: what the weights of others leave of 100 */
-	unsigned limit_pct;              /* 1 to 100; 100: no limit */
+	uint64_t key;       /* identifies the slice; not 0 */
+	unsigned weight;    /* 1 to 100; 0: the rest that the weights of others leave of 100 */
+	unsigned limit_pct; /* 1 to 100; 100: no limit */
 	struct turn_account *account;    /* lives until turn_leave or turn_forget */
 	struct vgpu_region_waits *waits; /* likewise; NULL: waits are not counted */
 };
@@ -69,7 +70,7 @@ struct turn {
 	struct vgpu_region_waits *waits; /* NULL: waits are not counted */
 	unsigned weight, limit_pct;
 	bool takes_rest;     /* its weight is what those of others leave */
-	bool is_idle;        /* it has told so, */
+	bool is_idle;        /* it has reported that, */
 	bool is_resting;     /* or it wants nothing for now, although it has work to do */
 	bool is_lost;        /* the file is */
 	bool is_first;       /* no other process of the slice lived when this one joined */
@@ -78,10 +79,10 @@ struct turn {
 	uint64_t waited_ns;  /* for how long it waited for turns, and what its slice had paid when
 			      * that began to count */
 	uint64_t paid_before;
-	uint64_t told_until;  /* until when it told that the device is busy, with its last turn */
-	uint64_t told_moved;  /* the file's moved_ns then */
-	uint64_t asked_life;  /* when it last asked whether the holder lives */
-	uint64_t rang;        /* when it last woke another slice as it became idle */
+	uint64_t told_until; /* until when the device is busy, as it announced with its last turn */
+	uint64_t told_moved; /* the file's moved_ns then */
+	uint64_t asked_life; /* when it last asked whether the holder lives */
+	uint64_t rang;       /* when it last woke another slice as it became idle */
 	uint64_t doubt_until; /* without turns until then */
 	uint64_t doubt_ns;    /* for how long the last time */
 };
@@ -128,9 +129,9 @@ static inline bool turn_has_rival(const struct turn *turn, uint64_t now_ns)
 }
 
 enum turn_kind {
-	TURN_ALONE, /* go; the caller enforces the limit: nobody else is present, or the file is of
-		       no use */
-	TURN_MINE,  /* go; the limit is kept by turns */
+	TURN_ALONE, /* launch; the caller enforces the limit: no other slice is present, or the file
+		       is unusable */
+	TURN_MINE,  /* launch; the turns enforce the limit */
 	TURN_WAIT,  /* ask again after wait_ns */
 };
 
@@ -149,9 +150,9 @@ struct turn_answer turn_ask(struct turn *turn, uint64_t now_ns);
 void turn_sleep(struct turn *turn, const struct turn_answer *answer);
 
 /*
- * The process has submitted work, and the device should be through with all of its work by then,
- * as if it had been the process's from now on: what is left of another slice's turn is added here.
- * Call it again with a better figure whenever there is one.
+ * The process has submitted work. busy_until_ns: when the device should have finished all of it, if
+ * the device works for this process alone from now on. This function adds the rest of another
+ * slice's turn. Call it again with a better figure whenever there is one.
  */
 void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
 
@@ -160,8 +161,7 @@ void turn_submitted(struct turn *turn, uint64_t busy_until_ns, uint64_t now_ns);
 void turn_give_way(struct turn *turn, uint64_t now_ns);
 
 /* All of the process's work was over at ended_ns. A process that waits for a turn should look once
- * in turn_ask's wait_ns: the next turns begin later or earlier by what was wrong in busy_until_ns.
- */
+ * in turn_ask's wait_ns. The next turns begin later or earlier by the error of busy_until_ns. */
 void turn_over(struct turn *turn, uint64_t ended_ns, uint64_t now_ns);
 
 /* The same, and the process submits nothing now. */

@@ -1,7 +1,8 @@
 /*
- * How long a process believes in turns. Other slices can write anything into the file. A process
- * that waits for longer than the bound, or whose slice has less than half of its part of the time,
- * goes without turns for TURN_DOUBT_NS; each time that this happens again, for twice as long.
+ * How long a process believes in turns. Other slices can write anything into the file. If a process
+ * waits for longer than the bound, or its slice has less than half of its part of the time, it
+ * launches without turns for TURN_DOUBT_NS. Each time that this happens again, the time is twice as
+ * long.
  */
 #include "turn_internal.h"
 

@@ -1,17 +1,17 @@
 /*
  * What always holds. A seat belongs to the process whose open file has the seat's byte of the
  * seat's slice locked. The process stores the seat's `owner` after it has the byte, and sets the
- * seat's bit in its slice last, both under the file's lock. To free a seat is one compare-and-swap
- * of `owner`: so a process that frees the seat of a dead owner cannot free that of the next owner.
+ * seat's bit in its slice last, both under the file's lock. One compare-and-swap of `owner` frees a
+ * seat. So a process that frees the seat of a dead owner cannot free that of the next owner.
  *
  * If the process is killed on any line, the kernel unlocks its bytes. A seat with an owner whose
  * byte is not locked is taken by the next process that finds no free one.
  *
- * What a hostile user can do. One that stores owners in all seats, or has all bytes or the init
- * byte locked, keeps others from joining: they get an error after 0.1 s at most, and have no turns.
- * One that truncates the file kills a process that touches the mapping before turn_file_watch has
- * seen it (SIGBUS); from then on there are zeros in its place. A file that vgpud hands over is
- * sealed, and cannot be truncated.
+ * What a hostile user can do. A user that stores owners in all seats, or locks all bytes or the
+ * init byte, keeps others from joining. They get an error after 0.1 s at most, and have no turns. A
+ * user that truncates the file kills a process that touches the mapping before turn_file_watch has
+ * seen it (SIGBUS). From then on, zeros are mapped there. A file that vgpud hands over is sealed,
+ * and cannot be truncated.
  */
 #include "turn_file.h"
 
@@ -288,7 +288,7 @@ static bool seat_is_valid(const struct turn_file *file, unsigned seat)
 	if (of == 0 || of > VGPU_TURNS_SLICES)
 		return of == 0;
 	if (!turn_file_seat_lives(file, of - 1, seat))
-		return true; /* what the dead left means nothing */
+		return true; /* the entries of a dead process mean nothing */
 	slice = &file->file->slice[of - 1];
 	return TURN_LOAD(slice->key) != 0 && (TURN_LOAD(slice->words) >> seat / 64 & 1) &&
 	       (TURN_LOAD(slice->seats[seat / 64]) >> seat % 64 & 1);

@@ -6,8 +6,8 @@
  * them. Nothing in it is believed: turn.h says what a hostile user of the file can do at most.
  *
  * A process takes a seat in its slice's entry. It has the seat's byte locked from then on, and the
- * kernel unlocks the byte at the process's death at the latest: so a dead process is known at once,
- * in every pid namespace.
+ * kernel unlocks the byte at the process's death at the latest. So other processes see at once that
+ * it is dead, in every pid namespace.
  */
 #pragma once
 
@@ -32,17 +32,17 @@ int turn_file_take(int fd, struct turn_file *ret_file, struct fault *fault);
 
 /*
  * Takes a seat in the entry of the slice with that key (not 0). ret_first: no other process of the
- * slice lives, so the caller fills in the entry. -ENOSPC with a fault where living slices or
- * processes have all entries or seats; -ESTALE, where the file was deleted or replaced since it was
- * opened; or another negative errno. Waits for other processes for 0.1 s at most.
+ * slice lives, so the caller fills in the entry. Returns -ENOSPC with a fault where living slices
+ * or processes have all entries or seats. Returns -ESTALE where the file was deleted or replaced
+ * since it was opened, or another negative errno. Waits for other processes for 0.1 s at most.
  */
 int turn_file_join(struct turn_file *file, uint64_t key, bool *ret_first, struct fault *fault);
 
 /* Gives the seat up. */
 void turn_file_leave(struct turn_file *file);
 
-/* Whether a process of that slice lives, or the process of that seat of the slice; true where that
- * cannot be told. One system call, about 1 us, more with thousands of seats taken. */
+/* Whether a process of that slice lives, or the process of that seat of the slice; true if that is
+ * not known. One system call, about 1 us, more with thousands of seats taken. */
 bool turn_file_slice_lives(const struct turn_file *file, unsigned slice);
 bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned seat);
 
@@ -50,7 +50,7 @@ bool turn_file_seat_lives(const struct turn_file *file, unsigned slice, unsigned
 void turn_file_clear_seat(struct turn_file *file, unsigned slice, unsigned seat);
 
 /*
- * Whether the file is consistent: the header is whole, the turn word names a slice or none, no two
+ * Whether the file is consistent. The header is whole, the turn word names a slice or none, no two
  * living slices have one key, and the seat of each living process is in its slice's bits. True
  * whenever no process is in turn_file_join or turn_file_leave, however many have died, unless
  * something else wrote to the file. For tests and fuzzers; one system call for each seat in use.

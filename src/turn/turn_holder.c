@@ -1,18 +1,18 @@
 /*
- * The slice of this process has the turn: it goes on, or passes the word on to the next slice.
+ * The slice of this process has the turn: it keeps it, or passes the word on to the next slice.
  *
- * A turn of the holder is over when it has lasted for its length, or when so much is in flight that
- * the device will be busy for that long. The holder then passes the word on, with the time until
- * which the device is busy, and the next slice begins to submit LEAD_NS before that.
+ * A turn of the holder is over when it has lasted for its length, or when the work in flight will
+ * keep the device busy for that long. The holder then passes the word on, with the time until which
+ * the device is busy. The next slice begins to submit LEAD_NS before that time.
  *
- * No lock. If the process is killed after grant_pass, the word is the next slice's, and the rest is
- * in the slice's own account, which other processes of the slice correct when they ask.
+ * There is no lock. If the process is killed after grant_pass, the word is the next slice's. The
+ * rest is in the slice's own account, which other processes of the slice correct when they ask.
  */
 #include "turn_internal.h"
 
 /* -- the end of a turn ------------------------------------------------------------------------ */
 
-/* The turn is another's, which begins then. */
+/* The turn now belongs to another slice, and begins at until_ns. */
 static void lose(struct turn *turn, uint64_t until_ns, uint64_t now_ns)
 {
 	turn_account_end(turn, until_ns, now_ns);

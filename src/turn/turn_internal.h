@@ -1,12 +1,12 @@
 /*
- * What the files of src/turn/ share with each other and nobody else.
+ * Declarations that the files of src/turn/ share, and that no other component includes.
  *
  *     turn_file.c     the file: made, opened, validated; seats; which processes live
  *     grant.c         the turn word: hand-overs, the order of slices, and their wishes
  *     account.c       the slice's payments: its limit, its weighted time, its bursts
- *     turn_holder.c   the slice has the turn: it goes on, or hands the turn over
+ *     turn_holder.c   the slice has the turn: it keeps the turn, or hands it over
  *     turn_waiter.c   another slice has the turn: the process waits, or takes the turn
- *     turn_doubt.c    how long a process waits before it goes without turns
+ *     turn_doubt.c    how long a process waits before it launches without turns
  *     turn.c          the contract: may this process submit now; joining and leaving
  *
  * Memory orders. The words by which processes agree (the turn word, `present`, `idle_since`,
@@ -23,7 +23,8 @@
 #define TURN_ADD(field, value)   __atomic_add_fetch(&(field), value, __ATOMIC_RELAXED)
 #define TURN_SEE(field)          __atomic_load_n(&(field), __ATOMIC_SEQ_CST)
 #define TURN_TELL(field, value)  __atomic_store_n(&(field), value, __ATOMIC_SEQ_CST)
-/* Whether it was `old`, which is what it is otherwise. */
+/* Stores `new` if the field has the value `old`, and returns true. Otherwise returns false, and
+ * sets `old` to the field's value. */
 #define TURN_SWAP(field, old, new)                                                  \
 	__atomic_compare_exchange_n(&(field), &(old), new, false, __ATOMIC_SEQ_CST, \
 				    __ATOMIC_SEQ_CST)
@@ -51,25 +52,25 @@
  * is. Half: the next slice may be woken too late. Twice: it knows less well. */
 #define NOTICE_NS (1 * NS_PER_MS)
 
-/* ns that the device takes to begin with another process's work. Half: the next slice's work is at
- * the device before the last is over, and the driver divides the device between the two for some
- * milliseconds. Twice: the device is idle for that long. */
+/* ns that the device takes to begin with another process's work. Half: the next slice's work
+ * reaches the device before the last is over. Then the driver divides the device between the two
+ * for some milliseconds. Twice: the device is idle for that long. */
 #define CHANGE_NS (60 * NS_PER_US)
 
-/* ns by which the begin of a turn is moved back at most when work was over too late. That time was
- * divided with the next slice, so it says little of how wrong the begin was. */
+/* ns by which the begin of a turn is moved back at most when work was over too late. The two slices
+ * shared the device in that time, so it is no measure of the error of the begin. */
 #define LATER_MOST_NS ((int64_t)(2 * CHANGE_NS))
 
 /* ns of idleness after which a turn is over. Half: a program that waits for each kernel loses its
  * turn between two. Twice: so much more of the device is lost after each burst. */
 #define IDLE_NS (100 * NS_PER_US)
 
-/* ns after the end of a turn at which a waiter takes it, where the holder has not handed it over:
- * it is in a call of the driver, which should not take longer. */
+/* ns after the end of a turn at which a waiter takes the turn, if the holder has not handed it
+ * over. The holder is in a call of the driver, which should not take longer. */
 #define GRACE_NS (200 * NS_PER_US)
 
-/* ns after the end of a turn at which a waiter goes although the device should still be busy, or
- * although the holder was not seen. Half: kernels of 20 ms meet the neighbour's. Twice: longer
+/* ns after the end of a turn at which a waiter launches although the device should still be busy,
+ * or although the holder was not seen. Half: kernels of 20 ms meet the neighbour's. Twice: longer
  * kernels, and stopped processes, delay others for longer. */
 #define SOFT_NS (20 * NS_PER_MS)
 
@@ -79,19 +80,20 @@
 /* ns after which a slice that wants nothing plays no part any more. */
 #define PRESENT_NS (1 * NS_PER_S)
 
-/* ns of weighted time that a slice that comes back may have less than those that want the GPU, and
- * that it may have more, at a weight of 100. After a pause that was shorter than a turn, it may
- * have less by a turn of the other slice, too (grant.c). */
+/* Bounds for the weighted time of a slice that wants the GPU again, at a weight of 100. It is at
+ * most BEHIND_MOST_NS less than that of the slices that want the GPU, and at most LEAD_MOST_NS
+ * more. After a pause that was shorter than a turn, it may be less by a turn of the other slice,
+ * too (grant.c). */
 #define BEHIND_MOST_NS ((int64_t)(20 * NS_PER_MS))
 #define LEAD_MOST_NS   ((int64_t)(50 * NS_PER_MS))
 
-/* The weight of a slice without a share where the shares of others leave less. Half: it waits for
- * twice as long where shares are given out more than once. Twice: others get less than their shares
- * where those are all of the GPU. */
+/* The least weight of the slices without a quota, all together, where the quotas of others leave
+ * less. Half: they wait for twice as long where the quotas of others add up to more than the GPU.
+ * Twice: others get less than their quotas where these add up to the whole GPU. */
 #define REST_LEAST 10
 
-/* ns after which a process asks again: where the word changed each time that it tried; where its
- * slice is next, and looks after the holder; and otherwise. */
+/* ns after which a process asks again. AGAIN_NS: the word changed each time that it tried.
+ * POLL_NEXT_NS: its slice is next, and watches the holder. POLL_NS: otherwise. */
 #define AGAIN_NS     (50 * NS_PER_US)
 #define POLL_NEXT_NS (1 * NS_PER_MS)
 #define POLL_NS      (5 * NS_PER_MS)
@@ -111,9 +113,10 @@ static inline uint64_t most_of(uint64_t a, uint64_t b)
 /* The turn word, taken apart. */
 struct grant {
 	uint64_t word;
-	unsigned holder; /* a slice, or NOBODY, also where the word is nonsense */
+	unsigned holder; /* a slice, or NOBODY, also where the word is invalid */
 	bool is_shared;
-	uint64_t begin_ns; /* checked: at most AHEAD_MOST_NS from now on; nonsense is long ago */
+	uint64_t begin_ns; /* checked: at most AHEAD_MOST_NS from now on; an invalid value becomes
+			      one long ago */
 };
 
 struct grant grant_see(const struct turn *turn, uint64_t now_ns);

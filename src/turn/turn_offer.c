@@ -57,7 +57,7 @@ static int connect_by(const char *socket, uint64_t deadline_ns)
 	return fd;
 }
 
-/* What the answer means. Takes the descriptor. */
+/* Returns the result of turn_offer_ask for the answer. Takes the descriptor. */
 static int judge(const struct turn_offer_answer *answer, long len, int passed)
 {
 	bool is_answer = len == (long)sizeof(*answer) && answer->magic == TURN_OFFER_MAGIC &&

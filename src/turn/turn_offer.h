@@ -1,12 +1,12 @@
 /*
- * How a process has the file of a GPU's turns from vgpud, which owns it where it runs: the file is
- * a memfd, sealed so that nobody can truncate it, and each process is given an open file of its
- * own. vgpud(8) has the reasons, src/vgpud/turns.c the other side.
+ * How a process gets the file of a GPU's turns from vgpud. Where vgpud runs, it owns the file: a
+ * memfd, sealed so that no process can truncate it. Each process gets an open file of its own.
+ * vgpud(8) has the reasons, and src/vgpud/turns_server.c the other side.
  *
  * The socket is one of whole messages. The process sends a request, along with a descriptor of its
- * slice's region, opened for reading and writing: whoever may open that is of the slice. vgpud
- * sends one answer, and the process closes the connection. Neither believes the other: what is no
- * request ends its connection, and what is no answer counts as none.
+ * slice's region, opened for reading and writing. A process that may open the region so belongs to
+ * the slice. vgpud sends one answer, and the process closes the connection. Neither side trusts the
+ * other: an invalid request ends its connection, and an invalid answer counts as none.
  */
 #pragma once
 
@@ -43,11 +43,11 @@ struct turn_offer_answer {
 bool turn_offer_is_request(const void *bytes, size_t len);
 
 /*
- * Asks at the socket for the file of the GPU, for that long at most. region_fd: of the slice's
- * region; it stays the caller's. have: what the process has, or NULL. A descriptor, for
- * turn_join_offered; -EALREADY: it has the file; -ENOENT or -ECONNREFUSED: there is no vgpud;
- * -ETIMEDOUT; -EPERM: refused; or another negative errno. Makes three system calls where there is
- * no vgpud.
+ * Asks at the socket for the file of the GPU, for patience_ns at most. region_fd: of the slice's
+ * region; it stays the caller's. have: the file that the process has, or NULL. Returns a
+ * descriptor, for turn_join_offered. -EALREADY: the process has vgpud's file. -ENOENT or
+ * -ECONNREFUSED: there is no vgpud. -ETIMEDOUT; -EPERM: refused; or another negative errno. Makes
+ * three system calls where there is no vgpud.
  */
 int turn_offer_ask(const char *socket, const char *uuid, int region_fd,
 		   const struct turn_file *have, uint64_t patience_ns);

@@ -48,8 +48,8 @@ static bool is_dead(struct turn *turn, unsigned holder, uint64_t now_ns)
 	return !turn_file_slice_lives(&turn->file, holder);
 }
 
-/* The holder has begun its turn and wants to go on. If it was not seen for SOFT_NS, it is stopped,
- * or its host does something else: it has no claim on a turn until it asks. */
+/* The holder has begun its turn and wants to continue. If it was not seen for SOFT_NS, it is
+ * stopped, or its host does something else. Then it has no right to a turn until it asks. */
 static bool take_when_over(struct turn *turn, const struct grant *grant, uint64_t now_ns,
 			   struct turn_answer *ret_answer)
 {
