@@ -1,4 +1,4 @@
-/* Looks under guard (src/cli/guard.h): pages that are gone read as zeros, and are told. */
+/* Looks under guard (src/overview/guard.h): pages that are gone read as zeros, and are reported. */
 #include "guard.h"
 
 #include <signal.h>
