@@ -1,10 +1,11 @@
 /*
- * The names of api/symbols as a set, and what a name tells.
+ * The names of api/symbols as a set, and the properties that a name shows.
  *
  * The names are one string, so that the loader has nothing to relocate; their hashes are put into a
  * table at the first question. Threads may do that at the same time: an entry is stored once, and
- * all store the same. Two names with one hash would make a name known that is not: the list has no
- * such pair, and a new name that has the hash of an old one is not told.
+ * all store the same. An unknown name with the hash of a listed name counts as known. The list has
+ * no two names with one hash, but a future name may have the hash of a listed one, and is then not
+ * recognised as new.
  */
 #include "names.h"
 

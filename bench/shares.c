@@ -7,11 +7,11 @@
  * cannot measure it. Work is counted in that unit. A kernel that gives way to others' time slices
  * takes longer, and counts the same.
  *
- * When each launch was done, an event behind it says, by the GPU's own clock, so that a thread that
- * is held in a launch misses nothing. The share of a run is the work after the first completion up
- * to the last, in the time between the two: launches come at intervals, and what begins in the
- * middle of one would count it wrong. In the share of a second, a launch counts for the time before
- * its completion that its work takes.
+ * An event after each launch shows, by the GPU's own clock, when the launch was done. So a thread
+ * that is held in a launch misses nothing. The share of a run is the work after the first
+ * completion up to the last, in the time between the two: launches come at intervals, and what
+ * begins in the middle of one would count it wrong. In the share of a second, a launch counts for
+ * the time before its completion that its work takes.
  *
  * What a GPU needs from one kernel of 20 us to the next depends on how it is fed: on one H200 such
  * a launch took 22.9 to 24.9 us, in one run much like that in the next. So the work that gets done
@@ -374,7 +374,7 @@ static void worker_make(struct worker *worker, unsigned number)
 		must(cuStreamCreate(&worker->streams[i], GPU_NON_BLOCKING), "cuStreamCreate");
 }
 
-/* Together with others that are told the same time. */
+/* Waits for the begin, so that all programs that are given the same time begin together. */
 static void wait_for_begin(void)
 {
 	double wait_us = options.begin_s * US_PER_S - us_of(CLOCK_REALTIME);

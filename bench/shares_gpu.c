@@ -6,7 +6,7 @@
 
 #include "shares_options.h"
 
-#define THREADS            1024 /* of a block: nothing else fits beside the arithmetic of two */
+#define THREADS            1024 /* of a block: nothing else fits alongside the arithmetic of two */
 #define PER_THREAD_STREAMS 2    /* of cuGetProcAddress */
 
 /*
@@ -151,7 +151,7 @@ static double kernels_us(uint64_t iters, int count, CUstream stream, CUevent beg
 	float ms;
 
 	must(gpu_launch(gpu_kernel, iters, stream),
-	     "cuLaunchKernel"); /* the others queue up behind it */
+	     "cuLaunchKernel"); /* the others queue up after it */
 	must(cuEventRecord(begin, stream), "cuEventRecord");
 	for (int i = 0; i < count; i++)
 		must(gpu_launch(gpu_kernel, iters, stream), "cuLaunchKernel");

@@ -10,7 +10,7 @@
 /* Written by options_read, before there are threads. */
 extern struct options {
 	const char *kernel; /* lengths in microseconds, with commas */
-	const char *round;  /* what is waited for behind all of them; NULL: they come at random */
+	const char *round; /* the object to wait for after all of them; NULL: they come at random */
 	bool change, alike, graph, by_time, calibrate, live, help;
 	unsigned grid, streams, sync_every;
 	unsigned threads;   /* 0: one, with streams of its own */

@@ -178,7 +178,7 @@ static const struct time_unit {
 
 #define TIME_UNITS (sizeof(time_units) / sizeof(time_units[0]))
 
-/* The one that the text is, with blanks behind it at most; NULL: none. */
+/* The unit that the text names, which may be followed by blanks; NULL: none. */
 static const struct time_unit *find_time_unit(const char *text)
 {
 	for (size_t i = 0; i < TIME_UNITS; i++) {

@@ -1,5 +1,5 @@
 /*
- * The clock that a quota's time is told by. It has to run as the GPU's does, and to be the same for
+ * The clock that measures a quota's time. It has to run as the GPU's does, and to be the same for
  * all processes of a slice.
  *
  * CLOCK_REALTIME and CLOCK_MONOTONIC run faster or slower while the time of day is put right: by a
@@ -22,7 +22,7 @@
 #define UNKNOWN (-1)
 
 static int steady_id = UNKNOWN; /* atomic; written after ahead_ns, by all the same */
-static uint64_t ahead_ns;       /* modulo 2^64, as it may be behind; atomic */
+static uint64_t ahead_ns;       /* modulo 2^64, as it may be negative; atomic */
 
 /* Whether this is Linux 5.3 or later. */
 static bool is_raw_cheap(void)

@@ -1,6 +1,6 @@
 /*
- * Each call is the raw system call behind syscall(2), which every libc has: call() puts the
- * kernel's own negative errno back together and leaves errno as it was.
+ * Each call is made by syscall(2), which every libc has. call() restores the kernel's own negative
+ * errno and leaves errno as it was.
  */
 #include "sys.h"
 

@@ -110,7 +110,7 @@ int sys_futex_wake(uint32_t *word, int waiters);
 int sys_uname(struct utsname *ret_name);
 int sys_getpid(void);
 unsigned sys_geteuid(void);
-bool sys_process_exists(int pid); /* true for a zombie, and if it cannot be told */
+bool sys_process_exists(int pid); /* true for a zombie, and if it is not known */
 int sys_gettid(void);
 void sys_sleep_ns(uint64_t ns);
 

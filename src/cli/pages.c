@@ -296,7 +296,7 @@ static const char *zsh_offer(enum cli_offer offer)
 	return offers[offer];
 }
 
-/* In single quotes, and within brackets or behind a colon. */
+/* Prints a text for use in single quotes, and within brackets or after a colon. */
 static void print_zsh_text(const char *text)
 {
 	for (; *text; text++) {

@@ -1,7 +1,8 @@
 /*
  * A driver with another node's name would publish this machine's GPUs as that node's, and the
  * drivers of both nodes would replace each other's ResourceSlice. The kernel makes a boot ID at
- * each start, which the kubelet writes to its node's status. So the machines can be told apart:
+ * each start, which the kubelet writes to its node's status. The boot ID distinguishes the
+ * machines:
  *
  *   {"metadata": {"uid": …}, "status": {"nodeInfo": {"bootID": …}}, …}
  *

@@ -16,8 +16,8 @@ void procs_free(struct procs *procs);
 /* Begins a refresh: each process that is asked for is searched in /proc again. */
 void procs_begin(struct procs *procs);
 
-/* The pid here of the process that is `pid` in the pid namespace of that inode; 0 where it cannot
- * be told. */
+/* The pid here of the process that is `pid` in the pid namespace of that inode; 0 if it is not
+ * known. */
 int procs_find(struct procs *procs, uint64_t pid_namespace, int pid);
 
 /* Whether what procs_find does not find is not there, as /proc shows all processes there are. */

@@ -160,8 +160,8 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return 0;
 }
 
-/* Removes a container's directories after a failure. On a full disk, one container after
- * another fails, so none may leave anything behind. No tenant has had these directories yet. */
+/* Removes a container's directories after a failure. On a full disk, one container after another
+ * fails, so none may leave a directory. No tenant has had these directories yet. */
 static void undo(const struct containers_places *places, const char *made, const char *name)
 {
 	char region[CONTAINERS_PATH_MAX];

@@ -222,7 +222,7 @@ bool quota_holds(enum holding_kind kind, uint64_t handle)
 	return quota_holding_charge(kind, handle, &device, &bytes);
 }
 
-/* -- letting go -------------------------------------------------------------------------------- */
+/* -- releasing -------------------------------------------------------------------------------- */
 
 static bool let_go_locked(enum holding_kind kind, uint64_t handle,
 			  struct holding_release *ret_release)

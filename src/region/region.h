@@ -347,7 +347,7 @@ uint64_t region_peak(const struct region *region, unsigned device);
 /* Ends the recording. */
 void region_peak_end(struct region *region, unsigned device);
 
-/* Whether the process of the slot lives. True if that cannot be told. */
+/* Whether the process of the slot lives. True if that is not known. */
 bool region_slot_alive(struct region *region, unsigned slot);
 /* Whether the process of the slot is dying: the device may not have its memory back. The slot must
  * not be free, and its process not alive. */

@@ -5,7 +5,7 @@
  *
  * Names of calls. A thread keeps the name of the driver's function that it is in. The first entry
  * that needs a name puts it into the file, and later entries have the name's number. Names are
- * literals, and are told apart by their addresses.
+ * literals, and their addresses distinguish them.
  *
  * If the process is killed on any line, the file has what was written until then.
  */

@@ -183,7 +183,7 @@ static bool keep_within(uint32_t *word, struct range range)
 	return false;
 }
 
-/* Corrects an entry. Returns whether its weight or its share was too large. */
+/* Corrects an entry. Returns whether its weight or its assured quota was too large. */
 static bool correct(struct turns_file *file, unsigned entry, struct range range)
 {
 	struct vgpu_turns_slice *slice = &file->at->slice[entry];

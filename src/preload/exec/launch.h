@@ -29,7 +29,7 @@ CUresult launch_begin(struct launch *launch, CUstream stream, bool per_thread,
 void launch_will_wait_for(CUstream stream, bool per_thread);
 void launch_will_wait(bool of_all);
 
-/* The thread has asked whether the stream, or other work, is done, and was told that it is not. */
+/* The thread has asked the driver whether the stream, or other work, is done, and it is not. */
 void launch_will_look_at(CUstream stream, bool per_thread);
 void launch_will_look(bool of_all);
 

@@ -1,6 +1,6 @@
 /*
  * Frees in stream order, and the synchronisations after which the device has the memory back. The
- * pacer is told before each synchronisation (launch.h).
+ * hooks call the pacer before each synchronisation (launch.h).
  *
  * A pool gives back memory above its release threshold when a stream, event or context is
  * synchronised, and at no other time (seen with driver 580). So after a free of a pool's memory,
