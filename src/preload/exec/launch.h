@@ -1,4 +1,4 @@
-/* What hooks do before and after work is submitted to a device. */
+/* The calls that hooks make before and after work is submitted to a device. */
 #pragma once
 
 #include <stdbool.h>

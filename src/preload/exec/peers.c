@@ -58,8 +58,9 @@ static bool find_home(CUdeviceptr address, int *ret_home)
 	return found;
 }
 
-/* The allocation at the start of a range stands for all that is mapped in it: a program that gives
- * access to several allocations on different devices in one call names all of these devices. */
+/* The allocation at the start of a range stands for all allocations that are mapped in it. A
+ * program that gives access to several allocations on different devices in one call names all of
+ * these devices. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	CUresult result;

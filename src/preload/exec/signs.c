@@ -9,7 +9,7 @@
  * A launch knows a kernel by its handle alone, so handles are kept as they are handed out, in a
  * hash table that is never locked. A free place ends the search for a handle, so that a launch of
  * anything else costs one look at a place that is nearly always free. A place that was taken
- * becomes GONE and not free: handles that lie after it must be found.
+ * becomes GONE and not free, because handles that lie after it must be found.
  *
  * The table has room for the 480 kernels of a library, each with a handle as CUkernel and one as
  * CUfunction on each of 16 devices; NCCL has fewer than that. A handle that finds no place is not

@@ -1,10 +1,10 @@
 /*
- * The entry points of dlsym, dlvsym and dlopen, which cannot be written in C. Each calls its function
- * in dlsym.c with the arguments and the caller's return address. That function returns two words: an
- * answer, and the address of a function to pass the call on to. If the second word is 0, the first is
- * the answer. Otherwise the call is passed on by a jump, with arguments, stack and return address as
- * they came: the loader finds RTLD_NEXT and RTLD_DEFAULT, run paths and namespaces by the return
- * address, which must be the application's.
+ * The entry points of dlsym, dlvsym and dlopen, which cannot be written in C. Each calls its
+ * function in dlsym.c with the arguments and the caller's return address. That function returns two
+ * words: an answer, and the address of a function to pass the call on to. If the second word is 0,
+ * the first is the answer. Otherwise the call is passed on by a jump, with arguments, stack and
+ * return address as they came. The loader finds RTLD_NEXT and RTLD_DEFAULT, run paths and
+ * namespaces by the return address, which must be the application's.
  */
 
 #if defined(__x86_64__)

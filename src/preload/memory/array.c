@@ -1,7 +1,7 @@
 /*
  * Arrays. The memory of an array depends on its format and on how the GPU tiles it, which only the
- * driver knows. So a second array without memory is made first (CUDA_ARRAY3D_DEFERRED_MAPPING), and
- * the driver says how much memory that array would need (cuArrayGetMemoryRequirements: 40 us on an
+ * driver knows. So a second array without memory is made first (CUDA_ARRAY3D_DEFERRED_MAPPING). The
+ * driver reports how much memory that array would need (cuArrayGetMemoryRequirements: 40 us on an
  * H200, right to the byte for all formats tried). If the driver is older than CUDA 11.6, or the
  * flags cannot be combined, the size is estimated from the descriptor.
  *

@@ -6,10 +6,10 @@
  *
  * If the worst case does not fit, the pool may still have enough free memory, and only the driver
  * knows whether this stream may use it. Then a tentative allocation is made. If the pool has grown
- * beyond the limit for it, the memory is freed again and the call is refused; the device gets that
- * memory back when the stream comes to the free, which may take long. So if the application has
- * forbidden the driver to make one stream wait for another's free, pieces are tried before: the
- * pool grows by one piece at most.
+ * beyond the limit for it, the memory is freed again and the call is refused. The device gets that
+ * memory back when the stream comes to the free, which may take long. The application may have
+ * forbidden the driver to make one stream wait for another's free. Then pieces are tried before, so
+ * that the pool grows by one piece at most.
  *
  * An allocation on a capturing stream becomes a node of a graph, and takes no memory (graph.c): the
  * pool does not grow.

@@ -1,4 +1,4 @@
-/* What other files need of context.c, which makes contexts. */
+/* Functions of context.c, which makes contexts, that other files call. */
 #pragma once
 
 #include "cuda_abi.h"

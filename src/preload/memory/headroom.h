@@ -1,5 +1,5 @@
-/* What all hooks that take device memory share: where the memory would be, and how it is refused.
- */
+/* Functions for all hooks that take device memory: they find where the memory would be, and refuse
+ * it. */
 #pragma once
 
 #include <stdbool.h>

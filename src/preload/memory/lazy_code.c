@@ -1,7 +1,7 @@
 /*
  * A table of handles without a lock. A bucket is one cache line, so that a launch looks at no more.
- * Where a bucket is full, a handle takes the place of another one. Once code was awaited for one
- * that has lost its place, it is awaited for all handles that are not in the table: with 4,096
+ * Where a bucket is full, a handle takes the place of another one. Once a handle whose code was
+ * awaited has lost its place, code is awaited for all handles that are not in the table. With 4,096
  * places, that needs thousands of functions that were handed out.
  *
  * An entry is one word:

@@ -9,11 +9,11 @@
  * The charge of a context has the stacks already. The reconciliation with NVML knows of the
  * reservation (quota_expect); otherwise it would refund the reservation before the launch.
  *
- * Three kinds of functions are charged only when the reconciliation sees their memory: those that
- * are handed out while no context is current; kernels of a library that are launched in another
- * context than the one in which they were handed out; and functions of cuModuleEnumerateFunctions
- * that are launched without cuFuncLoad, as the driver does not say their local memory before they
- * are loaded.
+ * Three kinds of functions are charged only when the reconciliation sees their memory. The first
+ * are those that are handed out while no context is current. The second are kernels of a library
+ * that are launched in another context than the one in which they were handed out. The third are
+ * functions of cuModuleEnumerateFunctions that are launched without cuFuncLoad, because the driver
+ * does not report their local memory before they are loaded.
  *
  * Contexts for which the table has no place share the last place: the most of any of them is
  * reserved for all. `lock` guards the table; it is not held while the driver is asked or room is

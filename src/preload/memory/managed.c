@@ -1,11 +1,11 @@
 /*
  * Managed memory is charged on the GPU that was current when it was allocated. A prefetch or an
- * advice on its preferred location has another GPU hold its pages: then it is charged there as well
- * (quota/moved.c), or the call is refused where the slice has no room there.
+ * advice on its preferred location makes another GPU hold its pages. Then it is charged there as
+ * well (quota/moved.c), or the call is refused where the slice has no room there.
  *
- * Not charged there: memory that the driver moves by itself when a kernel on another GPU uses it,
- * as no call says so; and __managed__ variables and memory of managed pools, which have no entry by
- * address in the accounts.
+ * Two kinds of memory are not charged there. One is memory that the driver moves by itself when a
+ * kernel on another GPU uses it, because no call reports that. The other is __managed__ variables
+ * and memory of managed pools, which have no entry by address in the accounts.
  */
 #include <errno.h>
 

@@ -7,8 +7,8 @@
  * What always holds. The quota limits device memory and managed memory together. Such memory is
  * charged by chunks, as any managed memory is (quota/account.c).
  *
- * What is different for the application: such memory has no IPC handle, and is as slow as the link
- * to the host while it is not on the card. The driver's refusal stands for
+ * For the application, such memory has no IPC handle, and is as slow as the link to the host while
+ * it is not on the card. The driver's refusal stands for
  *
  *   - the functions of CUDA 3.1, as managed memory does not lie below 4 GiB;
  *   - contexts, modules, and GPUs without managed memory;

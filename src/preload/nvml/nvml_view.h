@@ -1,4 +1,4 @@
-/* What the files with NVML's hooks share. */
+/* Declarations that the files with NVML's hooks share. */
 #pragma once
 
 #include <stdbool.h>

@@ -11,19 +11,19 @@
  * Which processes are the slice's. A slot of the region has its process's pid in the process's own
  * pid namespace, and on the host where that is known. NVML gives pids of the caller's namespace;
  * older drivers give the host's. If a pid of the list is a slot's pid on the host, and not in the
- * slot's container, the list has the host's pids, and only the slots' pids on the host are
- * compared. Otherwise the pids in the container are. The caller sees the slot's own pid, as ps(1)
+ * slot's container, the list has the host's pids. Then only the slots' pids on the host are
+ * compared, and otherwise the pids in the container. The caller sees the slot's own pid, as ps(1)
  * in the container shows it.
  *
- * If no pid of the list is known (an older driver, in a container whose pids on the host are not in
- * the region), the lists of compute processes are made from the region: each process that holds
- * memory of the GPU, with the ledger's figure. The ledger's total also replaces a figure that NVML
- * does not have.
+ * With an older driver, in a container whose pids on the host are not in the region, no pid of the
+ * list is known. Then the lists of compute processes are made from the region: each process that
+ * holds memory of the GPU, with the ledger's figure. The ledger's total also replaces a figure that
+ * NVML does not have.
  *
- * Limits of this. Pids are not unique across namespaces. Suppose that NVML lists the host's pids,
- * that those of the slots are not known, and that another tenant's process on the host has the
- * number of a process of ours in its container. Then that process is shown in place of ours, and
- * the list is not made from the region. Accounting shows living processes only.
+ * Limits of this. Pids are not unique across namespaces. NVML may list the host's pids while those
+ * of the slots are not known. Another tenant's process may then have on the host the pid that a
+ * process of this slice has in its container. In that case that process is shown in place of this
+ * slice's, and the list is not made from the region. Accounting shows living processes only.
  *
  * There are no locks and no state: each query reads the region again. No lock of ours is held while
  * NVML is asked.
